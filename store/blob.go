@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"io"
+
+	"github.com/google/uuid"
+)
+
+// MaxInlineInput is the size in bytes up to which an input lies in its
+// connector run's row; larger ones are blobs.
+const MaxInlineInput = 64 << 10
+
+// BlobChunk is the size in bytes of the pieces in which blobs are stored.
+const BlobChunk = 256 << 10
+
+// Blobs keeps bytes in chunks. A blob is written chunk by chunk in transactions
+// of its own and is complete once PutBlob returns; blobs that nothing came to
+// refer to are swept after a day.
+type Blobs interface {
+	// PutBlob stores all of r under a new id and returns the number of bytes.
+	PutBlob(ctx context.Context, id uuid.UUID, r io.Reader) (int64, error)
+	// OpenBlob reads a blob; ErrNotFound when there is none or it is incomplete.
+	OpenBlob(ctx context.Context, id uuid.UUID) (io.ReadCloser, error)
+}
+
+// Bundles keeps packed project repositories by the digest of their bytes.
+type Bundles interface {
+	// PutBundle stores a bundle of at most limit bytes and verifies that the
+	// bytes have the digest ("sha256:<hex>"): ErrConflict when they don't or are
+	// more. A bundle that is stored already is kept.
+	PutBundle(ctx context.Context, projectID uuid.UUID, digest string, r io.Reader, limit int64) (int64, error)
+	// OpenBundle reads a bundle of a project; ErrNotFound when there is none.
+	OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error)
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Agent is an agent of a bundle, as deployments record it.
+type Agent struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	Type        string `json:"type"`
+	SourcePath  string `json:"source_path"`
+	VariantOf   string `json:"variant_of,omitempty"`
+	// MaxConcurrentRuns is 0 without a limit.
+	MaxConcurrentRuns int `json:"max_concurrent_runs,omitempty"`
+	// Config is the agent's whole configuration, defaults folded in.
+	Config json.RawMessage `json:"config,omitempty"`
+}
+
+// DeploymentSpec is what a deployment is asked to be.
+type DeploymentSpec struct {
+	Ref           ObjectRef
+	ID            uuid.UUID
+	ProjectID     uuid.UUID
+	EnvironmentID uuid.UUID
+	// Fingerprint is a digest of the source; another one under the same id is
+	// refused with ErrNameReused.
+	Fingerprint string
+	// SourceType is git or upload.
+	SourceType string
+	// Branch and Commit are as asked for; both may be empty.
+	Branch, Commit string
+	// SkipTests, SkipFailedConnectors and RedeployOf as in the object.
+	SkipTests, SkipFailedConnectors bool
+	RedeployOf                      *uuid.UUID
+}
+
+// Deployment is a deployment with what became of it.
+type Deployment struct {
+	DeploymentSpec
+	// Sequence orders deployments of all environments by their beginning.
+	Sequence      int64
+	Status        DeploymentStatus
+	Phase         DeploymentPhase
+	FailureReason FailureReason
+	// Message explains the status to a person; "" when there is nothing to say.
+	Message string
+	// Built is set once the build reported success and its bundle is stored: the
+	// controller activates next.
+	Built bool
+	// ResolvedCommit, CommitMessage and Author are of the commit that was built.
+	ResolvedCommit, CommitMessage, Author string
+	BundleDigest                          string // "sha256:<hex>", "" until packed
+	BundleSize                            int64  // bytes
+	Agents                                []Agent
+	TestResults                           json.RawMessage // REST shape, nil without tests
+	ConnectorResults                      json.RawMessage // REST shape, nil until connecting
+	CreatedAt                             time.Time
+	StartedAt, EndedAt, ActivatedAt       *time.Time
+}
+
+// BuildReport is what a build says of itself; zero fields change nothing.
+type BuildReport struct {
+	Phase                         DeploymentPhase
+	Commit, CommitMessage, Author string
+}
+
+// BuildResult ends a build. Either BundleDigest names a stored bundle, or
+// FailureReason and Message say why there is none.
+type BuildResult struct {
+	BundleDigest  string
+	Agents        []Agent
+	TestResults   json.RawMessage
+	FailureReason FailureReason
+	Message       string
+}
+
+// Activation makes a deployed (or built) deployment the live one.
+type Activation struct {
+	DeploymentID uuid.UUID
+	// Explicit is a person's decision: builds that began before it will not
+	// activate over it.
+	Explicit bool
+	// Connectors and Links are the revisions of the deployment's code-defined
+	// connectors; they flip together with the live pointer. Code-defined
+	// connectors of the environment that are not named are retired.
+	Connectors []Connector
+	Links      []Link
+	// ConnectorResults is the REST shape of what was done, recorded on the
+	// deployment; nil leaves it.
+	ConnectorResults json.RawMessage
+}
+
+// ActivationResult says what an activation did.
+type ActivationResult struct {
+	// Live is false when the deployment became deployed but an activation that
+	// came after its beginning stays live.
+	Live        bool
+	ActivatedAt time.Time
+}
+
+// Deployments keeps deployments and their outcomes.
+type Deployments interface {
+	// BeginDeployment claims the id and records a pending deployment; what is
+	// recorded under the id with the same fingerprint is returned as it is.
+	// Pending and building deployments of the environment that began before
+	// are cancelled ("superseded"). Errors: ErrNameReused, *IDTakenError.
+	BeginDeployment(ctx context.Context, spec DeploymentSpec) (Deployment, error)
+	Deployment(ctx context.Context, id uuid.UUID) (Deployment, error)
+	// ListDeployments returns the deployments of an environment, newest first.
+	ListDeployments(ctx context.Context, environmentID uuid.UUID) ([]Deployment, error)
+	// StartBuild moves a pending deployment to building; a building one stays.
+	// ErrConflict when it is terminal.
+	StartBuild(ctx context.Context, id uuid.UUID) error
+	// EndDeployment moves a deployment that is not terminal to failed or
+	// cancelled, with reason and message; ErrConflict when it is terminal.
+	EndDeployment(ctx context.Context, id uuid.UUID, status DeploymentStatus, reason FailureReason, message string) error
+}
+
+// Builds is what a running build reports.
+type Builds interface {
+	// ReportBuild records progress; ErrConflict when the deployment is not building.
+	ReportBuild(ctx context.Context, id uuid.UUID, report BuildReport) error
+	// AppendBuildLog appends a chunk of the build's log. Chunks are numbered from
+	// 0; one that is stored already is ignored.
+	AppendBuildLog(ctx context.Context, id uuid.UUID, number int64, chunk string) error
+	// BuildLog returns the whole log.
+	BuildLog(ctx context.Context, id uuid.UUID) (string, error)
+	// FinishBuild records a build's result: with a bundle, Built is set and the
+	// deployment stays building, phase connecting; without one it becomes
+	// failed. Repeating it is no error. ErrConflict when the deployment is not
+	// building; ErrNotFound when the bundle is not stored.
+	FinishBuild(ctx context.Context, id uuid.UUID, result BuildResult) error
+}
+
+// Activations switches what is live.
+type Activations interface {
+	// RequestPrefetch asks the runners of an environment to fetch a bundle.
+	RequestPrefetch(ctx context.Context, environmentID uuid.UUID, digest string) error
+	// Runners lists the runners of an environment that were seen within the
+	// given period, with the bundles they hold.
+	Runners(ctx context.Context, environmentID uuid.UUID, within time.Duration) ([]Runner, error)
+	// Activate flips the live pointer and the connector revisions, and makes a
+	// built deployment deployed, in one transaction. Repeating a non-explicit
+	// one is no error. ErrConflict when the deployment is neither built nor deployed.
+	Activate(ctx context.Context, a Activation) (ActivationResult, error)
+}
+
+// Runner is a runner process as the store has last heard of it.
+type Runner struct {
+	ID      string
+	SeenAt  time.Time
+	Digests []string
+}

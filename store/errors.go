@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Sentinels that the engines answer, by errors.Is. Any other error means that
+// the outcome is unknown.
+var (
+	// ErrNotFound says that no such row exists.
+	ErrNotFound = errors.New("not found")
+	// ErrFenced says that the caller's claim on a run is no longer the current
+	// one: another runner has it, or it ended.
+	ErrFenced = errors.New("claim is no longer current")
+	// ErrConflict says that the change contradicts the state of the row.
+	ErrConflict = errors.New("conflict")
+	// ErrNameReused says that a deployment id is taken by another source.
+	ErrNameReused = errors.New("deployment name was used before for another source")
+	// ErrStale says that the projected object is older than what is stored.
+	ErrStale = errors.New("older than what is stored")
+	// ErrSweepRefused says that a start-up sweep would have removed most of the
+	// projection, which looks more like a lost cluster than like deletions.
+	ErrSweepRefused = errors.New("sweep would remove most of the projection")
+)
+
+// IDTakenError says that an id is claimed by another object.
+type IDTakenError struct {
+	// Holder is the object that holds the id.
+	Holder ObjectRef
+}
+
+// Error names the holder.
+func (e *IDTakenError) Error() string {
+	return fmt.Sprintf("id is taken by %s", e.Holder)
+}

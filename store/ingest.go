@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Event is one accepted webhook request (or cron tick): a connector run and
+// one agent run for each link, committed together.
+type Event struct {
+	// ConnectorRunID is a UUIDv7 of the caller's.
+	ConnectorRunID uuid.UUID
+	ProjectID      uuid.UUID
+	EnvironmentID  uuid.UUID
+	ConnectorID    uuid.UUID
+	// ConnectorVersion is what the caller checked the request against; when the
+	// stored one differs nothing is written.
+	ConnectorVersion int64
+	Trigger          TriggerType
+	// Input is the raw body, at most MaxInlineInput bytes; larger ones are at InputBlob.
+	Input []byte
+	// InputBlob is a complete blob, or nil.
+	InputBlob *uuid.UUID
+	// ContentType says how Input is to be read.
+	ContentType string
+	// Runs are the agent runs, one a link. A link of which files are required
+	// and missing has Failed set: its run is recorded as failed at once.
+	Runs []EventRun
+	// Idempotency is nil when the request named no key.
+	Idempotency *Idempotency
+}
+
+// EventRun is one agent run of an event.
+type EventRun struct {
+	ID        uuid.UUID // UUIDv7
+	LinkID    uuid.UUID
+	AgentName string
+}
+
+// Idempotency makes a repeated request find the first one's rows.
+type Idempotency struct {
+	// Key is the caller's, at most 255 bytes, made unique by its source
+	// ("key:…" or "webhook-id:…").
+	Key string
+	// Fingerprint is the SHA-256 of the body; nil compares nothing.
+	Fingerprint []byte
+	// TTL is how long the key is remembered.
+	TTL time.Duration
+}
+
+// Verdict is what became of an event.
+type Verdict int
+
+// Verdicts.
+const (
+	// Accepted: the rows are durable.
+	Accepted Verdict = iota
+	// Outdated: the connector's version is another; nothing was written, read
+	// the route again.
+	Outdated
+	// Repeated: the key was used before for the same body; the rows are the
+	// first request's.
+	Repeated
+	// KeyReused: the key was used before for another body.
+	KeyReused
+)
+
+// Admission is the answer to one event.
+type Admission struct {
+	Verdict Verdict
+	// ConnectorRunID and RunIDs are those of the event, or of the first request
+	// under its key; in the order of its links.
+	ConnectorRunID uuid.UUID
+	RunIDs         []uuid.UUID
+	// Err is set when this event alone could not be stored; Verdict is
+	// meaningless then, and nothing of this event was written.
+	Err error
+}
+
+// Ingest takes events.
+type Ingest interface {
+	// Accept stores all events in one transaction and answers each, in order. A
+	// bad event fails only itself. An error means that the outcome of all is
+	// unknown.
+	Accept(ctx context.Context, events []Event) ([]Admission, error)
+}

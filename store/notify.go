@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import "github.com/google/uuid"
+
+// Topic is what a hint is about.
+type Topic string
+
+// Topics of hints, with what their id names.
+const (
+	// TopicQueued: an environment has runs to claim, or a bundle to prefetch.
+	TopicQueued Topic = "queued"
+	// TopicDone: a connector run ended.
+	TopicDone Topic = "done"
+	// TopicRoute: a connector or its links changed.
+	TopicRoute Topic = "route"
+	// TopicDeployment: a deployment changed.
+	TopicDeployment Topic = "deployment"
+)
+
+// Hint says that something may have changed. Hints are sent after the commit,
+// may be lost, doubled and late: polling is the truth.
+type Hint struct {
+	Topic Topic
+	ID    uuid.UUID
+}
+
+// Notifier delivers hints of all processes on the store.
+type Notifier interface {
+	// Subscribe returns a channel of the hints of a topic. A slow reader loses
+	// hints, not the others'. A hint with a nil id means that hints may have
+	// been lost: look at everything. Call stop when done; it closes the channel.
+	Subscribe(topic Topic) (hints <-chan Hint, stop func())
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import "slices"
+
+// RunStatus is the state of an agent run.
+type RunStatus string
+
+// States of an agent run.
+const (
+	RunScheduled        RunStatus = "scheduled"
+	RunQueued           RunStatus = "queued"
+	RunRunning          RunStatus = "running"
+	RunAwaitingApproval RunStatus = "awaiting_approval"
+	RunCompleted        RunStatus = "completed"
+	RunFailed           RunStatus = "failed"
+	RunCancelled        RunStatus = "cancelled"
+)
+
+var runMoves = map[RunStatus][]RunStatus{
+	RunScheduled:        {RunQueued, RunCancelled},
+	RunQueued:           {RunRunning, RunFailed, RunCancelled},
+	RunRunning:          {RunQueued, RunAwaitingApproval, RunCompleted, RunFailed, RunCancelled},
+	RunAwaitingApproval: {RunQueued, RunFailed, RunCancelled},
+}
+
+// Terminal says that a run in this state never changes again.
+func (s RunStatus) Terminal() bool { return len(runMoves[s]) == 0 }
+
+// CanBecome says whether a run may move from s to next.
+func (s RunStatus) CanBecome(next RunStatus) bool { return slices.Contains(runMoves[s], next) }
+
+// ConnectorRunStatus is the state of a connector run.
+type ConnectorRunStatus string
+
+// States of a connector run.
+const (
+	ConnectorRunPending   ConnectorRunStatus = "pending"
+	ConnectorRunRunning   ConnectorRunStatus = "running"
+	ConnectorRunCompleted ConnectorRunStatus = "completed"
+	ConnectorRunFailed    ConnectorRunStatus = "failed"
+	ConnectorRunSkipped   ConnectorRunStatus = "skipped"
+	ConnectorRunCancelled ConnectorRunStatus = "cancelled"
+)
+
+// ConnectorRunOutcome is the state of a received event's connector run once
+// open of its agent runs are still under way and failed have failed or were
+// cancelled: running until the last ends, failed if any did not complete.
+func ConnectorRunOutcome(open, failed int) ConnectorRunStatus {
+	switch {
+	case open > 0:
+		return ConnectorRunRunning
+	case failed > 0:
+		return ConnectorRunFailed
+	default:
+		return ConnectorRunCompleted
+	}
+}
+
+// TriggerType says what made a connector run.
+type TriggerType string
+
+// Trigger types.
+const (
+	TriggerWebhook  TriggerType = "webhook"
+	TriggerCron     TriggerType = "cron"
+	TriggerOutbound TriggerType = "outbound"
+)
+
+// DeploymentStatus is the state of a deployment.
+type DeploymentStatus string
+
+// States of a deployment.
+const (
+	DeploymentPending   DeploymentStatus = "pending"
+	DeploymentBuilding  DeploymentStatus = "building"
+	DeploymentDeployed  DeploymentStatus = "deployed"
+	DeploymentFailed    DeploymentStatus = "failed"
+	DeploymentCancelled DeploymentStatus = "cancelled"
+)
+
+var deploymentMoves = map[DeploymentStatus][]DeploymentStatus{
+	DeploymentPending:  {DeploymentBuilding, DeploymentFailed, DeploymentCancelled},
+	DeploymentBuilding: {DeploymentDeployed, DeploymentFailed, DeploymentCancelled},
+}
+
+// Terminal says that the outcome of a deployment in this state is decided.
+func (s DeploymentStatus) Terminal() bool { return len(deploymentMoves[s]) == 0 }
+
+// CanBecome says whether a deployment may move from s to next.
+func (s DeploymentStatus) CanBecome(next DeploymentStatus) bool {
+	return slices.Contains(deploymentMoves[s], next)
+}
+
+// DeploymentPhase is the step that a building deployment is at; empty when it
+// is not building.
+type DeploymentPhase string
+
+// Phases of a building deployment, in their order.
+const (
+	PhaseFetching   DeploymentPhase = "fetching"
+	PhasePacking    DeploymentPhase = "packing"
+	PhaseTesting    DeploymentPhase = "testing"
+	PhaseConnecting DeploymentPhase = "connecting"
+)
+
+// FailureReason says why a deployment failed; empty when it did not.
+type FailureReason string
+
+// Reasons for which a deployment fails.
+const (
+	FailureBuild      FailureReason = "build_failed"
+	FailureTests      FailureReason = "tests_failed"
+	FailureConnectors FailureReason = "connectors_failed"
+	FailureDeadline   FailureReason = "deadline_exceeded"
+)
+
+// RunErrorCode is the machine-readable cause of a failed run.
+type RunErrorCode string
+
+// Causes that the platform itself gives to a failed run. Runners may report
+// others; the code space is open.
+const (
+	RunErrorAgentNotFound   RunErrorCode = "agent_not_found"
+	RunErrorToolInterrupted RunErrorCode = "tool_interrupted"
+	RunErrorEnvironmentGone RunErrorCode = "environment_deleted"
+)

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import "context"
+
+// Store is all of a store. Consumers ask for the interfaces they need; only
+// the wiring of a process and the conformance suite name this one.
+type Store interface {
+	Projector
+	Sweeper
+	Routes
+	Catalog
+	Deployments
+	Builds
+	Activations
+	Blobs
+	Bundles
+	Ingest
+	Dispatch
+	Housekeeping
+	History
+	Tokens
+	Notifier
+
+	// Migrate brings the schema to this release's, under a lock.
+	Migrate(ctx context.Context) error
+	// Ping answers nil when the store answers and its schema is one that this
+	// release works with.
+	Ping(ctx context.Context) error
+	// Close ends the store; calls after it fail.
+	Close() error
+}
