@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kube-apiserver is the part of Kubernetes that envtest needs: etcd
 // and kube-apiserver in one file, chosen by the name it is called by. It
 // compiles about a third of what the whole cluster does.

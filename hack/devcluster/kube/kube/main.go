@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kube is every Kubernetes binary that a one-node cluster runs, in one
 // file: the name it is called by chooses the component, as with busybox.
 package main
@@ -13,6 +15,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/forward"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
 	_ "github.com/coredns/coredns/plugin/ready"
 	"github.com/spf13/cobra"
@@ -30,7 +33,7 @@ import (
 
 // directives are the CoreDNS plugins linked in, in the order in which a query
 // passes them.
-var directives = []string{"bind", "ready", "errors", "cache", "kubernetes"}
+var directives = []string{"bind", "ready", "errors", "cache", "kubernetes", "forward"}
 
 // components maps the name of a binary to its command.
 var components = map[string]func() *cobra.Command{

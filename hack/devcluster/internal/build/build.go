@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package build makes the binaries of the cluster with the go command and
+// keeps them in a cache folder, one subfolder for each version of the inputs.
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/agentplatform/agentplatform/hack/devcluster/internal/progress"
+)
+
+// Builder builds what is not in its cache yet.
+type Builder struct {
+	Source string        // hack/devcluster, which holds the module kube
+	Cache  string        // absolute path; made on demand
+	Log    *progress.Log // what is being built, with signs of life
+}
+
+// FindSource returns the folder of hack/devcluster, looked for in the working
+// folder, in that of the executable, and in all above them. DEVCLUSTER_SOURCE
+// goes before both.
+func FindSource() (string, error) {
+	starts := []string{os.Getenv("DEVCLUSTER_SOURCE")}
+	if wd, err := os.Getwd(); err == nil {
+		starts = append(starts, wd)
+	}
+	if exe, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(exe))
+	}
+	for _, start := range starts {
+		if dir, ok := sourceAbove(start); ok {
+			return dir, nil
+		}
+	}
+	return "", errors.New("finding hack/devcluster/kube: it is neither below nor above the working folder; " +
+		"run this inside the repository or set DEVCLUSTER_SOURCE to its hack/devcluster")
+}
+
+func sourceAbove(start string) (string, bool) {
+	if start == "" {
+		return "", false
+	}
+	for dir := filepath.Clean(start); ; dir = filepath.Dir(dir) {
+		for _, candidate := range []string{dir, filepath.Join(dir, "hack", "devcluster")} {
+			if _, err := os.Stat(filepath.Join(candidate, "kube", "kube-apiserver", "main.go")); err == nil {
+				return candidate, true
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return "", false
+		}
+	}
+}
+
+// Kube returns the path of the binary that is every component of the cluster.
+func (b *Builder) Kube(ctx context.Context) (string, error) { return b.one(ctx, kubeTarget()) }
+
+// APIServer returns the path of the binary that is etcd and kube-apiserver.
+func (b *Builder) APIServer(ctx context.Context) (string, error) {
+	return b.one(ctx, apiserverTarget())
+}
+
+// Pause returns the path of the static binary that holds a pod's namespaces.
+func (b *Builder) Pause(ctx context.Context) (string, error) { return b.one(ctx, pauseTarget()) }
+
+// Containerd returns the folder of containerd, its runc shim and ctr.
+func (b *Builder) Containerd(ctx context.Context) (string, error) {
+	return b.dir(ctx, containerdTarget())
+}
+
+// CachedKube returns the path of what Kube would build if it is there already.
+func (b *Builder) CachedKube() (string, bool) {
+	t := kubeTarget()
+	folder, err := t.folder(b.Source)
+	if err != nil || !t.complete(filepath.Join(b.Cache, folder)) {
+		return "", false
+	}
+	return filepath.Join(b.Cache, folder, t.outputs[0]), true
+}
+
+func (b *Builder) one(ctx context.Context, t target) (string, error) {
+	dir, err := b.dir(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, t.outputs[0]), nil
+}
+
+// dir returns the folder of the target's outputs, built if need be. Two
+// processes that want the same take turns.
+func (b *Builder) dir(ctx context.Context, t target) (string, error) {
+	folder, err := t.folder(b.Source)
+	if err != nil {
+		return "", err
+	}
+	final := filepath.Join(b.Cache, folder)
+	if t.complete(final) {
+		return final, nil
+	}
+	unlock, err := b.lock()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if t.complete(final) {
+		return final, nil
+	}
+	err = b.Log.Step("building "+t.title, func() error { return b.build(ctx, t, final) })
+	if err != nil {
+		return "", fmt.Errorf("building %s: %w", t.title, err)
+	}
+	return final, b.forgetOthers(t, folder)
+}
+
+// lock keeps other processes from building into the same cache.
+func (b *Builder) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(b.Cache, 0o755); err != nil {
+		return nil, fmt.Errorf("making the cache folder: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(b.Cache, "build.lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the cache's lock: %w", err)
+	}
+	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		b.Log.Say("    waiting for another build into %s", b.Cache)
+		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+			return nil, errors.Join(fmt.Errorf("locking the cache: %w", err), file.Close())
+		}
+	}
+	return func() { _ = file.Close() }, nil // closing gives the lock back
+}
+
+// build runs the go command into a folder beside final and renames it, so that
+// an interrupted build leaves nothing that looks complete.
+func (b *Builder) build(ctx context.Context, t target, final string) error {
+	goTool, err := exec.LookPath("go")
+	if err != nil {
+		return errors.New("no go command on the PATH; install Go 1.26 or newer from https://go.dev/dl")
+	}
+	partial := final + ".partial"
+	if err := errors.Join(os.RemoveAll(partial), os.RemoveAll(final), os.MkdirAll(partial, 0o755)); err != nil {
+		return err
+	}
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-o", partial + "/"}
+	env := append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	if t.install {
+		args = []string{"install", "-v", "-trimpath", "-buildvcs=false"}
+		env = append(env, "GOBIN="+partial)
+	}
+	cmd := exec.CommandContext(ctx, goTool, append(args, t.args...)...)
+	cmd.Dir, cmd.Env = filepath.Join(b.Source, t.dir), env
+	if err := runWatched(cmd, b.Log); err != nil {
+		return err
+	}
+	if !t.complete(partial) {
+		return fmt.Errorf("go left not all of %s", strings.Join(t.outputs, ", "))
+	}
+	return os.Rename(partial, final)
+}
+
+// forgetOthers removes what the cache holds of the target's other versions.
+// A running cluster does not mind: it has links of its own.
+func (b *Builder) forgetOthers(t target, keep string) error {
+	// The version's first part goes too: kube-v1.36.3 replaces kube-v1.36.2.
+	prefix, _, _ := strings.Cut(t.name, "-v")
+	entries, err := os.ReadDir(b.Cache)
+	if err != nil {
+		return fmt.Errorf("reading the cache folder: %w", err)
+	}
+	old := slices.DeleteFunc(entries, func(e os.DirEntry) bool {
+		rest, found := strings.CutPrefix(e.Name(), prefix+"-")
+		isVersion := strings.HasPrefix(rest, "v") || t.name == prefix
+		return !found || !isVersion || e.Name() == keep
+	})
+	for _, entry := range old {
+		if err := os.RemoveAll(filepath.Join(b.Cache, entry.Name())); err != nil {
+			return fmt.Errorf("removing an old build: %w", err)
+		}
+	}
+	return nil
+}
