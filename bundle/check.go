@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	agentName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	modelName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?/\S+$`)
+	stemName   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$`)
+	toolName   = regexp.MustCompile(`^[a-z0-9_-]+$`)
+	codeName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$`)
+	dnsLabel40 = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
+)
+
+// scriptedProvider is the prefix of models that are scripts in models/.
+const scriptedProvider = "scripted/"
+
+// checkAgent checks what one agent says, without looking at other files.
+func (p *parsing) checkAgent(a *Agent) {
+	switch {
+	case a.source.get("name") == nil:
+		p.problems.add(Position{File: a.SourcePath, Line: 1, Column: 1}, `missing key "name"; add name: %s`, suggestName(a.SourcePath))
+	case !agentName.MatchString(a.Name) || len(a.Name) > 63:
+		p.problems.add(a.At("name"), `"name" must be at most 63 lower-case letters, digits and inner dashes, not %q`, a.Name)
+	}
+	if a.Version != "" && a.Version != "1.0" {
+		p.problems.add(a.At("version"), `"version" must be "1.0", not %q`, a.Version)
+	}
+	p.checkType(a)
+	p.checkModels(a)
+	p.checkNumbers(a)
+	p.oneOf(a, "reasoning_effort", a.ReasoningEffort, "minimal", "low", "medium", "high")
+	if a.Concurrency != nil {
+		p.required(a, "concurrency", "key", a.Concurrency.Key)
+		p.oneOf(a, "concurrency", a.Concurrency.OnConflict, "queue", "drop")
+	}
+	if a.Session != nil {
+		p.required(a, "session", "key", a.Session.Key)
+	}
+	if a.Approval != nil {
+		p.oneOf(a, "approval", a.Approval.OnRejection, "fail", "continue")
+	}
+	for _, server := range a.MCPServers {
+		p.required(a, "mcp_servers", "name", server.Name)
+		p.checkURL(a, "mcp_servers", server.URL)
+	}
+	if a.Guardrails != nil {
+		p.checkGuardrails(a, a.Guardrails.Input)
+		p.checkGuardrails(a, a.Guardrails.Output)
+	}
+}
+
+// suggestName is the file's stem as a name.
+func suggestName(file string) string {
+	name := strings.Trim(strings.ReplaceAll(strings.ToLower(stem(file)), "_", "-"), "-")
+	if !agentName.MatchString(name) {
+		return "my-agent"
+	}
+	return name
+}
+
+// checkType checks the keys that belong to one type of agent.
+func (p *parsing) checkType(a *Agent) {
+	types := []string{string(AgentLLM), string(AgentSequential), string(AgentTool), string(AgentRemote)}
+	if !slices.Contains(types, string(a.Type)) {
+		p.problems.add(a.At("type"), `"type" must be one of %s, not %q`, strings.Join(types, ", "), a.Type)
+		return
+	}
+	for _, k := range []struct {
+		key   string
+		owner AgentType
+		set   bool
+	}{
+		{"model", AgentLLM, a.Model != ""},
+		{"agents", AgentSequential, len(a.Agents) > 0},
+		{"tool_name", AgentTool, a.ToolName != ""},
+		{"url", AgentRemote, a.URL != ""},
+	} {
+		switch {
+		case a.Type == k.owner && !k.set:
+			p.problems.add(a.At("type"), "an agent of type %s needs %q", a.Type, k.key)
+		case a.Type != k.owner && k.set && a.At(k.key).File == a.SourcePath:
+			// Defaults may name a model for all; only what the agent itself says is wrong.
+			p.problems.add(a.At(k.key), "%q is for agents of type %s; remove it or change the type", k.key, k.owner)
+		}
+	}
+	if a.URL != "" {
+		p.checkURL(a, "url", a.URL)
+	}
+}
+
+func (p *parsing) checkModels(a *Agent) {
+	for key, model := range map[string]string{"model": a.Model, "fallback_model": a.FallbackModel} {
+		if model != "" && !modelName.MatchString(model) {
+			p.problems.add(a.At(key), "%q must be provider/model, such as openai/gpt-5, not %q", key, model)
+		}
+	}
+}
+
+func (p *parsing) checkNumbers(a *Agent) {
+	if a.Temperature != nil && !(*a.Temperature >= 0 && *a.Temperature <= 2) {
+		p.problems.add(a.At("temperature"), `"temperature" must be between 0 and 2`)
+	}
+	if a.MaxIterations < 1 || a.MaxIterations > 10_000 {
+		p.problems.add(a.At("max_iterations"), `"max_iterations" must be between 1 and 10000`)
+	}
+	if a.MaxConcurrentRuns < 0 {
+		p.problems.add(a.At("max_concurrent_runs"), `"max_concurrent_runs" must be at least 1; leave it out for no limit`)
+	}
+	if a.Retry.Attempts < 1 || a.Retry.Attempts > 20 {
+		p.problems.add(a.At("retry_options"), `"retry_options.attempts" must be between 1 and 20`)
+	}
+	if a.Retry.MaxDelay < a.Retry.InitialDelay {
+		p.problems.add(a.At("retry_options"), `"retry_options.max_delay" must be at least the initial_delay of %s`, a.Retry.InitialDelay.Std())
+	}
+}
+
+func (p *parsing) checkGuardrails(a *Agent, list []Guardrail) {
+	for _, g := range list {
+		p.required(a, "guardrails", "type", g.Type)
+		p.oneOf(a, "guardrails", g.Type, "regex", "pii", "prompt_injection", "moderation", "topic", "custom")
+		p.oneOf(a, "guardrails", g.Mode, "block", "warn", "redact")
+		switch g.Type {
+		case "regex":
+			p.required(a, "guardrails", "pattern", g.Pattern)
+			if _, err := regexp.Compile(g.Pattern); err != nil {
+				p.problems.add(a.At("guardrails"), "guardrail pattern %q is no regular expression (RE2): %v", g.Pattern, err)
+			}
+		case "topic":
+			if len(g.Topics) == 0 {
+				p.problems.add(a.At("guardrails"), `a guardrail of type topic needs "topics"`)
+			}
+		case "custom":
+			p.required(a, "guardrails", "name", g.Name)
+			p.fileOf(a, "guardrails", g.Name, "guardrails/", ".star")
+		}
+		if g.Threshold != nil && !(*g.Threshold >= 0 && *g.Threshold <= 1) {
+			p.problems.add(a.At("guardrails"), `guardrail "threshold" must be between 0 and 1`)
+		}
+	}
+}
+
+// linkAgent checks what an agent refers to.
+func (p *parsing) linkAgent(a *Agent) {
+	for _, name := range a.Agents {
+		if p.project.byName[name] == nil {
+			p.problems.add(a.At("agents"), "no agent is named %q; write it or correct the name", name)
+		}
+	}
+	for key, model := range map[string]string{"model": a.Model, "fallback_model": a.FallbackModel} {
+		if file, ok := strings.CutPrefix(model, scriptedProvider); ok && !p.exists("models/"+file+".yaml") {
+			p.problems.add(a.At(key), "model %q needs the script models/%s.yaml, which is not there", model, file)
+		}
+	}
+	for _, t := range a.Tools {
+		p.checkTool(a, "tools", t.Reference)
+	}
+	if a.ToolName != "" {
+		p.checkTool(a, "tool_name", a.ToolName)
+	}
+	p.fileOf(a, "output_schema", a.OutputSchema, "schemas/", ".json")
+}
+
+// checkTool checks a reference: folder.file.function is a file in tools/, all
+// else the name of a built-in tool, which the runner knows.
+func (p *parsing) checkTool(a *Agent, key, reference string) {
+	switch {
+	case codeName.MatchString(reference):
+		parts := strings.Split(reference, ".")
+		file := "tools/" + path.Join(parts[:len(parts)-1]...) + ".star"
+		if !p.exists(file) {
+			p.problems.add(a.At(key), "tool %q needs the file %s, which is not there", reference, file)
+		}
+	case !toolName.MatchString(reference):
+		p.problems.add(a.At(key), "%q is no tool; write folder.file.function or the name of a built-in tool", reference)
+	}
+}
+
+// fileOf checks that a name refers to a file of the repository.
+func (p *parsing) fileOf(a *Agent, key, name, folder, ext string) {
+	switch {
+	case name == "":
+	case !stemName.MatchString(name):
+		p.problems.add(a.At(key), "%q must name a file in %s without its ending, not %q", key, folder, name)
+	case !p.exists(folder + name + ext):
+		p.problems.add(a.At(key), "%q needs the file %s%s%s, which is not there", key, folder, name, ext)
+	}
+}
+
+func (p *parsing) required(a *Agent, key, sub, value string) {
+	if value == "" {
+		p.problems.add(a.At(key), "%q needs %q", key, sub)
+	}
+}
+
+func (p *parsing) oneOf(a *Agent, key, value string, allowed ...string) {
+	if value != "" && !slices.Contains(allowed, value) {
+		p.problems.add(a.At(key), "%q: %q is not one of %s", key, value, strings.Join(allowed, ", "))
+	}
+}
+
+func (p *parsing) checkURL(a *Agent, key, address string) {
+	if strings.Contains(address, "${") {
+		return // Resolved from the environment's variables later.
+	}
+	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		p.problems.add(a.At(key), "%q needs an http or https URL, not %q", key, address)
+	}
+}

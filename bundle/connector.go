@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// Types and modes of connectors.
+const (
+	ConnectorWebhook = "webhook"
+	ConnectorCron    = "cron"
+
+	ModeInbound  = "inbound"
+	ModeSync     = "sync"
+	ModeOutbound = "outbound"
+)
+
+// Connector is a connector that the repository defines. Text may hold ${VAR},
+// which stays as it is here and is resolved from the environment's variables.
+type Connector struct {
+	// Type is webhook or cron.
+	Type string `yaml:"type"`
+	// Mode is inbound, sync or outbound; a cron connector is inbound.
+	Mode string `yaml:"mode"`
+	// DisplayName is for people; the key without it.
+	DisplayName string `yaml:"name"`
+	// Enabled is true without the key.
+	Enabled bool `yaml:"enabled"`
+	// Config depends on type and mode; the other keys are empty.
+	Config ConnectorConfig `yaml:"config"`
+	// Agents are linked with default settings; see AllLinks.
+	Agents []string `yaml:"agents"`
+	// Links are linked with settings of their own.
+	Links []Link `yaml:"links"`
+
+	// Key is the stem of the file and the identity of the connector.
+	Key string
+	// SourcePath is the file.
+	SourcePath string
+
+	source *node
+}
+
+// ConnectorConfig holds the keys of all types and modes.
+type ConnectorConfig struct {
+	// For webhooks, inbound and sync.
+	RequireAuthentication *bool `yaml:"require_authentication"`
+	FilesRequired         *bool `yaml:"files_required"`
+	// TimeoutSeconds is for sync (1 to 900) and outbound.
+	TimeoutSeconds *int `yaml:"timeout_seconds"`
+
+	// For webhooks, outbound.
+	URL     string            `yaml:"url"`
+	Headers map[string]string `yaml:"headers"`
+	Retry   *DeliveryRetry    `yaml:"retry"`
+	Bridge  string            `yaml:"bridge"`
+
+	// For cron.
+	Schedule string `yaml:"schedule"`
+	Timezone string `yaml:"timezone"`
+	Prompt   string `yaml:"prompt"`
+	Payload  any    `yaml:"payload"`
+}
+
+// DeliveryRetry says how a delivery is repeated.
+type DeliveryRetry struct {
+	MaxAttempts     int   `yaml:"max_attempts"`
+	ScheduleSeconds []int `yaml:"schedule_seconds"`
+}
+
+var configType = reflect.TypeFor[ConnectorConfig]()
+
+// Link connects an agent.
+type Link struct {
+	Agent         string        `yaml:"agent"`
+	FilesRequired bool          `yaml:"files_required"`
+	Outbound      *LinkOutbound `yaml:"outbound"`
+}
+
+// LinkOutbound is the policy of a link of an outbound connector.
+type LinkOutbound struct {
+	Mode       string `yaml:"mode"` // automatic, agent_tool or middleware
+	ActionName string `yaml:"action_name"`
+	// SourceConnectors are keys of connectors; empty means all.
+	SourceConnectors []string `yaml:"source_connectors"`
+	Statuses         []string `yaml:"statuses"`
+}
+
+// AllLinks are the links of both ways to write them, in order.
+func (c *Connector) AllLinks() []Link {
+	links := make([]Link, 0, len(c.Agents)+len(c.Links))
+	for _, name := range c.Agents {
+		links = append(links, Link{Agent: name})
+	}
+	return append(links, c.Links...)
+}
+
+// At is where a key is written, or the file when it is not written at all.
+func (c *Connector) At(key string) Position {
+	if e := c.source.get(key); e != nil {
+		return e.pos
+	}
+	return Position{File: c.SourcePath, Line: 1, Column: 1}
+}
+
+func (c *Connector) atConfig(key string) Position {
+	if config := c.source.path("config"); config != nil {
+		if e := config.get(key); e != nil {
+			return e.pos
+		}
+	}
+	return c.At("config")
+}
+
+func (p *parsing) connector(file string) {
+	source := parseYAML(file, p.files[file], &p.problems)
+	if source == nil {
+		return
+	}
+	c := &Connector{Key: stem(file), SourcePath: file, Enabled: true, source: source}
+	(&decoder{problems: &p.problems}).decode(source, c, "")
+	if source.kind != kindMap {
+		return
+	}
+	if strings.Count(file, "/") != 1 {
+		p.problems.add(Position{File: file}, "connectors lie in connectors/ itself; move the file up")
+	}
+	if !dnsLabel40.MatchString(c.Key) {
+		p.problems.add(Position{File: file}, "a connector's file is named by at most 40 lower-case letters, digits and inner dashes; rename it")
+	}
+	p.checkConnector(c)
+	p.project.Connectors = append(p.project.Connectors, c)
+}
+
+func (p *parsing) checkConnector(c *Connector) {
+	switch c.Type {
+	case ConnectorWebhook:
+		if !slices.Contains([]string{ModeInbound, ModeSync, ModeOutbound}, c.Mode) {
+			p.problems.add(c.At("mode"), `"mode" must be one of inbound, sync, outbound, not %q`, c.Mode)
+			return
+		}
+	case ConnectorCron:
+		if c.Mode != "" && c.Mode != ModeInbound {
+			p.problems.add(c.At("mode"), `a cron connector is always inbound; remove "mode"`)
+		}
+		c.Mode = ModeInbound
+	default:
+		p.problems.add(c.At("type"), `"type" must be webhook or cron, not %q`, c.Type)
+		return
+	}
+	p.checkConfigKeys(c)
+	switch {
+	case c.Type == ConnectorCron:
+		p.checkCron(c)
+	case c.Mode == ModeOutbound:
+		p.checkOutbound(c)
+	}
+	if t := c.Config.TimeoutSeconds; t != nil && (*t < 1 || *t > 900) {
+		p.problems.add(c.atConfig("timeout_seconds"), `"timeout_seconds" must be between 1 and 900`)
+	}
+	seen := map[string]bool{}
+	for _, l := range c.AllLinks() {
+		if seen[l.Agent] {
+			p.problems.add(c.At("links"), "agent %q is linked twice; keep one", l.Agent)
+		}
+		seen[l.Agent] = true
+		p.checkLink(c, l)
+	}
+}
+
+// checkConfigKeys reports keys of config that belong to another type or mode.
+func (p *parsing) checkConfigKeys(c *Connector) {
+	allowed := map[string][]string{
+		ModeInbound:  {"require_authentication", "files_required"},
+		ModeSync:     {"require_authentication", "files_required", "timeout_seconds"},
+		ModeOutbound: {"url", "headers", "timeout_seconds", "retry", "bridge"},
+	}[c.Mode]
+	kind := c.Mode + " webhook"
+	if c.Type == ConnectorCron {
+		allowed, kind = []string{"schedule", "timezone", "prompt", "payload"}, "cron"
+	}
+	config := c.source.path("config")
+	if config == nil {
+		return
+	}
+	for _, e := range config.entries {
+		if _, known := fieldsOf(configType)[e.key]; known && !slices.Contains(allowed, e.key) {
+			p.problems.add(e.pos, "%q is not for %s connectors; their keys are %s", e.key, kind, strings.Join(allowed, ", "))
+		}
+	}
+}
+
+func (p *parsing) checkCron(c *Connector) {
+	switch schedule := c.Config.Schedule; {
+	case schedule == "":
+		p.problems.add(c.At("config"), `a cron connector needs "schedule", such as "0 6 * * 1-5" or "@hourly"`)
+	case strings.Contains(schedule, "${"):
+	case strings.Contains(schedule, "TZ="):
+		p.problems.add(c.atConfig("schedule"), `write the time zone as "timezone"`)
+	default:
+		if _, err := cron.ParseStandard(schedule); err != nil {
+			p.problems.add(c.atConfig("schedule"), "%q is no schedule (five fields or @hourly and the like): %v", schedule, err)
+		}
+	}
+	if zone := c.Config.Timezone; zone != "" && !strings.Contains(zone, "${") {
+		if _, err := time.LoadLocation(zone); err != nil || zone == "Local" {
+			p.problems.add(c.atConfig("timezone"), "%q is no time zone; write one such as Europe/Paris", zone)
+		}
+	}
+}
+
+// reservedHeaders are set by the delivery itself, by prefix or whole.
+var reservedHeaders = []string{"x-service-", "webhook-", "content-", "host"}
+
+func (p *parsing) checkOutbound(c *Connector) {
+	switch address := c.Config.URL; {
+	case address == "":
+		p.problems.add(c.At("config"), `an outbound connector needs "url"`)
+	case strings.Contains(address, "${"):
+	default:
+		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+			p.problems.add(c.atConfig("url"), `"url" must be an http or https URL`)
+		}
+	}
+	for name, value := range c.Config.Headers {
+		lower := strings.ToLower(name)
+		if slices.ContainsFunc(reservedHeaders, func(r string) bool { return lower == r || strings.HasSuffix(r, "-") && strings.HasPrefix(lower, r) }) {
+			p.problems.add(c.atConfig("headers"), "header %q is set by the platform; remove it", name)
+		}
+		if strings.ContainsFunc(name+value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			p.problems.add(c.atConfig("headers"), "header %q has a control character", name)
+		}
+	}
+	if r := c.Config.Retry; r != nil {
+		if r.MaxAttempts < 0 || r.MaxAttempts > 20 || slices.ContainsFunc(r.ScheduleSeconds, func(s int) bool { return s < 0 || s > 7*24*3600 }) {
+			p.problems.add(c.atConfig("retry"), `"retry" has at most 20 attempts, each at most 7 days after the one before`)
+		}
+	}
+}
+
+func (p *parsing) checkLink(c *Connector, l Link) {
+	if l.Agent == "" {
+		p.problems.add(c.At("links"), `a link needs "agent"`)
+	}
+	if l.Outbound == nil {
+		return
+	}
+	if c.Mode != ModeOutbound {
+		p.problems.add(c.At("links"), `"outbound" is for links of outbound connectors; remove it`)
+	}
+	if m := l.Outbound.Mode; m != "" && !slices.Contains([]string{"automatic", "agent_tool", "middleware"}, m) {
+		p.problems.add(c.At("links"), `"outbound.mode" must be automatic, agent_tool or middleware, not %q`, m)
+	}
+	for _, s := range l.Outbound.Statuses {
+		if !slices.Contains([]string{"completed", "failed", "cancelled"}, s) {
+			p.problems.add(c.At("links"), `"outbound.statuses" may hold completed, failed and cancelled, not %q`, s)
+		}
+	}
+}
+
+// linkConnector checks what a connector refers to.
+func (p *parsing) linkConnector(c *Connector) {
+	for _, name := range c.Agents {
+		if p.project.byName[name] == nil {
+			p.problems.add(c.At("agents"), "no agent is named %q; write it or correct the name", name)
+		}
+	}
+	for _, l := range c.Links {
+		if l.Agent != "" && p.project.byName[l.Agent] == nil {
+			p.problems.add(c.At("links"), "no agent is named %q; write it or correct the name", l.Agent)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+)
+
+// parsesOrExplains is what holds for every input: a project, or problems that
+// name a file.
+func parsesOrExplains(t *testing.T, f bundle.Files) {
+	t.Helper()
+	p, err := bundle.Parse(f)
+	if err == nil {
+		for _, a := range p.Agents {
+			require.NotEmpty(t, a.Config())
+		}
+		return
+	}
+	var problems bundle.Problems
+	require.ErrorAs(t, err, &problems)
+	for _, one := range problems {
+		require.NotEmpty(t, one.File)
+		require.NotEmpty(t, one.Message)
+	}
+}
+
+func FuzzAgent(f *testing.F) {
+	f.Add("model: openai/x\ntools: [a]\n", "name: a\ntools: [{b.c.d: x > 1}]\n")
+	f.Add("retry_options: {attempts: 2}", "name: a\nretry_options:\n  max_delay: 1m\n")
+	f.Add("a: &a [x]", "name: &n a\nagents: [*n]\ntype: sequential\n")
+	f.Add("", "name: a\nguardrails: {input: [{type: regex, pattern: '('}]}\n? [x]: y\n")
+	f.Fuzz(func(t *testing.T, defaults, agent string) {
+		parsesOrExplains(t, files("agents/_defaults.yaml", defaults, "agents/x/a.yaml", agent))
+	})
+}
+
+func FuzzConnector(f *testing.F) {
+	f.Add("type: webhook\nmode: sync\nagents: [ok]\nconfig: {timeout_seconds: 3}\n")
+	f.Add("type: cron\nconfig: {schedule: '* * * * *', timezone: UTC}\n")
+	f.Add("type: webhook\nmode: outbound\nconfig: {url: 'https://x', headers: {a: b}, retry: {max_attempts: 1}}\n")
+	f.Fuzz(func(t *testing.T, connector string) {
+		parsesOrExplains(t, files("agents/ok.yaml", okAgent, "connectors/c.yaml", connector))
+	})
+}
+
+func FuzzScript(f *testing.F) {
+	f.Add("steps: [{turn: 1, match: 'a(b)', text: '${1}', tokens: {input: 1}}]")
+	f.Add("steps:\n  - tool_calls: [{name: current_time, arguments: {a: 1}}]\n    delay: 1s\n    error: {status: 500}\n")
+	f.Fuzz(func(t *testing.T, script string) {
+		parsesOrExplains(t, files("agents/ok.yaml", okAgent, "models/m.yaml", script))
+	})
+}
+
+func FuzzUnpack(f *testing.F) {
+	var b bytes.Buffer
+	_, _, err := bundle.Pack(files("agents/ok.yaml", okAgent), &b)
+	require.NoError(f, err)
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, packed []byte) {
+		sum := sha256.Sum256(packed)
+		out, err := bundle.Unpack(bytes.NewReader(packed), "sha256:"+hex.EncodeToString(sum[:]))
+		if err != nil {
+			return
+		}
+		// What is accepted can be packed again.
+		_, _, err = bundle.Pack(out, &bytes.Buffer{})
+		require.NoError(t, err)
+	})
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+const (
+	// MaxSize is the most bytes of a bundle, packed and unpacked.
+	MaxSize = 25 << 20
+	// MaxCodeSize is the most bytes of all files but those under tests/files/.
+	MaxCodeSize = 5 << 20
+	// MaxFiles is the most files of a repository's layout.
+	MaxFiles = 10_000
+	// MaxYAMLSize is the most bytes of one YAML file.
+	MaxYAMLSize = 256 << 10
+	// MaxAgents is the most agents of a repository.
+	MaxAgents = 1000
+	// MaxSteps is the most agents that a sequential agent runs, nested ones counted.
+	MaxSteps = 100
+
+	// maxDepth is how deep YAML may nest.
+	maxDepth = 64
+	// maxNodes is the most values of one YAML file or folded defaults, aliases
+	// counted as often as they are used; see node.weight.
+	maxNodes = 50_000
+	// maxAllNodes is the same over all agents together.
+	maxAllNodes = 250_000
+	// maxProblems is the most problems that are reported.
+	maxProblems = 200
+	// maxPathLength is the most bytes of a file's path.
+	maxPathLength = 255
+)

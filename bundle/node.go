@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// node is a YAML value that knows where it was written. Nodes are immutable
+// and shared: an alias is the node of its anchor, a folded default the node of
+// its file.
+type node struct {
+	pos     Position
+	scalar  any // nil, bool, int64, float64 or string; unless items or entries
+	items   []*node
+	entries []entry
+	kind    kind
+	// weight measures this value and all below it, aliases as often as used: one
+	// for a value and one more for every 64 bytes of text.
+	weight int
+}
+
+type entry struct {
+	key   string
+	pos   Position
+	value *node
+}
+
+type kind uint8
+
+const (
+	kindScalar kind = iota
+	kindList
+	kindMap
+)
+
+func (n *node) null() bool { return n.kind == kindScalar && n.scalar == nil }
+
+// get returns the entry of a key, or nil.
+func (n *node) get(key string) *entry {
+	for i := range n.entries {
+		if n.entries[i].key == key {
+			return &n.entries[i]
+		}
+	}
+	return nil
+}
+
+// value turns a node into what encoding/json makes of the same data.
+func (n *node) value() any {
+	switch n.kind {
+	case kindList:
+		list := make([]any, len(n.items))
+		for i, item := range n.items {
+			list[i] = item.value()
+		}
+		return list
+	case kindMap:
+		m := make(map[string]any, len(n.entries))
+		for _, e := range n.entries {
+			m[e.key] = e.value.value()
+		}
+		return m
+	default:
+		return n.scalar
+	}
+}
+
+// parseYAML reads one document; nil without one, or when it is wrong, which
+// problems then say.
+func parseYAML(file string, data []byte, problems *Problems) *node {
+	at := Position{File: file, Line: 1, Column: 1}
+	if len(data) > MaxYAMLSize {
+		problems.add(at, "file has %d bytes, at most %d are allowed; split it", len(data), MaxYAMLSize)
+		return nil
+	}
+	tokens := lexer.Tokenize(string(data))
+	if bad := tooDeep(file, tokens); bad != nil {
+		problems.add(*bad, "nested deeper than %d levels", maxDepth)
+		return nil
+	}
+	parsed, err := parser.Parse(tokens, 0)
+	if err != nil {
+		problems.add(syntaxProblem(at, err))
+		return nil
+	}
+	var docs []*ast.DocumentNode
+	for _, doc := range parsed.Docs {
+		if doc.Body != nil {
+			docs = append(docs, doc)
+		}
+	}
+	if len(docs) == 0 {
+		problems.add(at, "file is empty; write its keys or remove it")
+		return nil
+	}
+	if len(docs) > 1 {
+		problems.add(position(file, docs[1].Body), "second document; a file holds one")
+		return nil
+	}
+	c := converter{file: file, problems: problems, anchors: map[string]*node{}}
+	n := c.convert(docs[0].Body, 0)
+	if c.failed {
+		return nil
+	}
+	return n
+}
+
+// tooDeep finds the first token that nests too deep in a cheap way (brackets, or
+// dashes in one line), before the recursive parser sees it. Nesting by
+// indentation costs the square of its depth in bytes and is left to the converter.
+func tooDeep(file string, tokens token.Tokens) *Position {
+	flow, line, starts := 0, 0, 0
+	for _, tk := range tokens {
+		switch tk.Type {
+		case token.MappingStartType, token.SequenceStartType:
+			flow++
+		case token.MappingEndType, token.SequenceEndType:
+			flow--
+		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
+			if tk.Position.Line != line {
+				line, starts = tk.Position.Line, 0
+			}
+			starts++
+		default:
+		}
+		if flow > maxDepth || starts > maxDepth && flow == 0 {
+			return &Position{File: file, Line: tk.Position.Line, Column: tk.Position.Column}
+		}
+	}
+	return nil
+}
+
+// syntaxProblem is the parser's error without its excerpt of the source.
+func syntaxProblem(at Position, err error) (Position, string, string) {
+	message := err.Error()
+	var syntax yaml.Error
+	if errors.As(err, &syntax) {
+		message = syntax.GetMessage()
+		if tk := syntax.GetToken(); tk != nil && tk.Position != nil {
+			at.Line, at.Column = tk.Position.Line, tk.Position.Column
+		}
+	}
+	message, _, _ = strings.Cut(message, "\n")
+	return at, "%s", message
+}
+
+func position(file string, n ast.Node) Position {
+	if tk := n.GetToken(); tk != nil && tk.Position != nil {
+		return Position{File: file, Line: tk.Position.Line, Column: tk.Position.Column}
+	}
+	return Position{File: file, Line: 1, Column: 1}
+}
+
+type converter struct {
+	file     string
+	problems *Problems
+	anchors  map[string]*node
+	failed   bool
+}
+
+func (c *converter) fail(at Position, format string, args ...any) *node {
+	c.failed = true
+	c.problems.add(at, format, args...)
+	return &node{pos: at, weight: 1}
+}
+
+func (c *converter) convert(n ast.Node, depth int) *node {
+	at := position(c.file, n)
+	if depth > maxDepth {
+		return c.fail(at, "nested deeper than %d levels", maxDepth)
+	}
+	var out *node
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return c.mapping(at, n.Values, depth)
+	case *ast.MappingValueNode:
+		return c.mapping(at, []*ast.MappingValueNode{n}, depth)
+	case *ast.SequenceNode:
+		out = &node{pos: at, kind: kindList, weight: 1}
+		for _, v := range n.Values {
+			out.items = append(out.items, c.count(out, c.convert(v, depth+1)))
+		}
+		return out
+	case *ast.AnchorNode:
+		out = c.convert(n.Value, depth+1)
+		c.anchors[n.Name.GetToken().Value] = out
+		return out
+	case *ast.AliasNode:
+		name := n.Value.GetToken().Value
+		if out = c.anchors[name]; out == nil {
+			return c.fail(at, "unknown alias %q; write &%s before the value it stands for", name, name)
+		}
+		return out
+	}
+	return c.scalar(at, n)
+}
+
+// count adds a child's weight and stops expansions that grow without bound.
+func (c *converter) count(parent, child *node) *node {
+	parent.weight += child.weight
+	if parent.weight > maxNodes {
+		parent.weight = maxNodes
+		if !c.failed {
+			c.fail(child.pos, "more than %d values, aliases counted as often as used", maxNodes)
+		}
+	}
+	return child
+}
+
+func (c *converter) mapping(at Position, values []*ast.MappingValueNode, depth int) *node {
+	out := &node{pos: at, kind: kindMap, weight: 1}
+	if len(values) > 0 {
+		out.pos = position(c.file, values[0].Key)
+	}
+	seen := make(map[string]bool, len(values))
+	for _, v := range values {
+		keyPos := position(c.file, v.Key)
+		key, ok := c.key(v.Key)
+		switch {
+		case !ok:
+			c.fail(keyPos, "only plain text can be a key")
+			continue
+		case seen[key]:
+			c.fail(keyPos, "key %q appears twice; keep one", key)
+			continue
+		}
+		seen[key] = true
+		out.entries = append(out.entries, entry{key: key, pos: keyPos, value: c.count(out, c.convert(v.Value, depth+1))})
+	}
+	return out
+}
+
+func (c *converter) key(n ast.MapKeyNode) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return n.GetToken().Value, true
+	default:
+		return "", false
+	}
+}
+
+func (c *converter) scalar(at Position, n ast.Node) *node {
+	out := &node{pos: at, weight: 1}
+	switch n := n.(type) {
+	case *ast.NullNode:
+	case *ast.BoolNode:
+		out.scalar = n.Value
+	case *ast.StringNode:
+		out.scalar, out.weight = n.Value, 1+len(n.Value)/64
+	case *ast.LiteralNode:
+		out.scalar, out.weight = n.Value.Value, 1+len(n.Value.Value)/64
+	case *ast.FloatNode:
+		out.scalar = n.Value
+	case *ast.IntegerNode:
+		switch v := n.Value.(type) {
+		case int64:
+			out.scalar = v
+		case uint64:
+			if v > 1<<62 {
+				return c.fail(at, "number is too large")
+			}
+			out.scalar = int64(v)
+		}
+	case *ast.TagNode:
+		return c.fail(at, "tags such as %q are not supported; write the plain value", n.GetToken().Value)
+	default:
+		return c.fail(at, "%s is not supported here; write a plain value", strings.ToLower(n.Type().String()))
+	}
+	return out
+}
+
+// path returns the value at nested keys, or nil.
+func (n *node) path(keys ...string) *node {
+	for _, key := range keys {
+		e := n.get(key)
+		if e == nil {
+			return nil
+		}
+		n = e.value
+	}
+	return n
+}

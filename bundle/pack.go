@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// digestPrefix begins every digest.
+const digestPrefix = "sha256:"
+
+// maxFraming is what tar adds to the contents at most: header and padding of
+// each file, extended headers of long paths, the end.
+const maxFraming = MaxFiles*4096 + 4096
+
+var (
+	// ErrDigest says that bytes do not have the digest that names them.
+	ErrDigest = errors.New("bundle has another digest")
+	// ErrInvalid says that bytes are no bundle that Pack could have made.
+	ErrInvalid = errors.New("not a valid bundle")
+	// ErrTooLarge says that a bundle exceeds MaxSize.
+	ErrTooLarge = fmt.Errorf("bundle is larger than %d MiB", MaxSize>>20)
+)
+
+// Pack writes files as a bundle and returns its name, "sha256:" and the
+// SHA-256 of the bytes in hex, and its size in bytes. Equal files give equal bytes.
+// Errors: ErrTooLarge, ErrInvalid for a path outside the layout, or w's.
+func Pack(files Files, w io.Writer) (digest string, size int64, err error) {
+	sum := sha256.New()
+	counted := &counter{w: io.MultiWriter(w, sum)}
+	z, err := zstd.NewWriter(counted, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault))
+	if err != nil {
+		return "", 0, fmt.Errorf("making a zstd encoder: %w", err)
+	}
+	archive := tar.NewWriter(z)
+	for _, name := range files.Paths() {
+		if msg := checkPath(name); msg != "" {
+			return "", 0, fmt.Errorf("packing %q: %w: %s", name, ErrInvalid, msg)
+		}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(files[name])), Mode: 0o644, Format: tar.FormatPAX}
+		if err := archive.WriteHeader(header); err != nil {
+			return "", 0, fmt.Errorf("packing %q: %w", name, err)
+		}
+		if _, err := archive.Write(files[name]); err != nil {
+			return "", 0, fmt.Errorf("packing %q: %w", name, err)
+		}
+	}
+	if err := errors.Join(archive.Close(), z.Close()); err != nil {
+		return "", 0, fmt.Errorf("packing: %w", err)
+	}
+	return digestPrefix + hex.EncodeToString(sum.Sum(nil)), counted.n, nil
+}
+
+// counter passes at most MaxSize bytes.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	if c.n += int64(len(p)); c.n > MaxSize {
+		return 0, ErrTooLarge
+	}
+	return c.w.Write(p)
+}
+
+// ValidDigest says whether text has the form of a digest.
+func ValidDigest(text string) bool {
+	sum, ok := strings.CutPrefix(text, digestPrefix)
+	if !ok || len(sum) != 2*sha256.Size || strings.ToLower(sum) != sum {
+		return false
+	}
+	_, err := hex.DecodeString(sum)
+	return err == nil
+}
+
+// Unpack reads the files of a bundle after verifying that its bytes have the
+// digest. Errors: ErrDigest, ErrInvalid, ErrTooLarge, or r's.
+func Unpack(r io.Reader, digest string) (Files, error) {
+	packed, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading bundle: %w", err)
+	}
+	if len(packed) > MaxSize {
+		return nil, ErrTooLarge
+	}
+	sum := sha256.Sum256(packed)
+	if got := digestPrefix + hex.EncodeToString(sum[:]); got != digest {
+		return nil, fmt.Errorf("%w: want %s, got %s", ErrDigest, digest, got)
+	}
+	z, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20), zstd.WithDecoderMaxWindow(32<<20))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	defer z.Close()
+	return unpackTar(io.LimitReader(z, MaxSize+maxFraming))
+}
+
+func unpackTar(r io.Reader) (Files, error) {
+	files := Files{}
+	archive := tar.NewReader(r)
+	var total int64
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		if header.Typeflag != tar.TypeReg {
+			return nil, fmt.Errorf("%w: %q is no regular file", ErrInvalid, header.Name)
+		}
+		if msg := checkPath(header.Name); msg != "" {
+			return nil, fmt.Errorf("%w: %q %s", ErrInvalid, header.Name, msg)
+		}
+		if _, double := files[header.Name]; double {
+			return nil, fmt.Errorf("%w: %q appears twice", ErrInvalid, header.Name)
+		}
+		if total += header.Size; total > MaxSize || len(files) >= MaxFiles {
+			return nil, ErrTooLarge
+		}
+		data, err := io.ReadAll(archive)
+		if err != nil {
+			return nil, fmt.Errorf("%w: reading %q: %w", ErrInvalid, header.Name, err)
+		}
+		files[header.Name] = data
+	}
+	var problems Problems
+	if files.checkSizes(&problems); len(problems) > 0 {
+		return nil, fmt.Errorf("%w: %w", ErrTooLarge, problems)
+	}
+	return files, nil
+}
+
+// Open unpacks and validates a bundle.
+func Open(r io.Reader, digest string) (*Project, error) {
+	files, err := Unpack(r, digest)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(files)
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// Project is a valid project repository.
+type Project struct {
+	// Agents by their files' paths, in order.
+	Agents []*Agent
+	// Connectors by their files' paths, in order.
+	Connectors []*Connector
+	// Scripts are the scripted models, by stem.
+	Scripts map[string]*Script
+	// Files are all files of the layout.
+	Files Files
+
+	byName map[string]*Agent
+}
+
+// Agent returns the agent of a name, or nil.
+func (p *Project) Agent(name string) *Agent { return p.byName[name] }
+
+// Load reads and validates a repository from its root. The error is Problems
+// when the repository is at fault.
+func Load(root fs.FS) (*Project, error) {
+	files, err := ReadFiles(root)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(files)
+}
+
+// Parse validates the files of a repository. The error is Problems, all of them.
+func Parse(files Files) (*Project, error) {
+	p := &parsing{
+		files:    files,
+		defaults: map[string]*node{},
+		project:  &Project{Files: files, Scripts: map[string]*Script{}, byName: map[string]*Agent{}},
+	}
+	for _, file := range files.Paths() {
+		p.file(file)
+	}
+	if len(p.project.Agents) == 0 && len(p.problems) == 0 {
+		p.problems.add(Position{File: "agents"}, "no agent found; write one as agents/<name>.yaml")
+	}
+	p.link()
+	if err := p.problems.err(); err != nil {
+		return nil, err
+	}
+	return p.project, nil
+}
+
+// parsing is the state of one Parse.
+type parsing struct {
+	files    Files
+	defaults map[string]*node // by folder
+	project  *Project
+	problems Problems
+	weight   int
+}
+
+// file dispatches on the folder and the name of a file.
+func (p *parsing) file(file string) {
+	folder, _, _ := strings.Cut(file, "/")
+	ext := path.Ext(file)
+	switch {
+	case ext == ".yml" && (folder == "agents" || folder == "connectors" || folder == "models" || folder == "tests"):
+		p.problems.add(Position{File: file}, "would be ignored; rename it to end in .yaml")
+	case ext != ".yaml":
+	case folder == "agents" && path.Base(file) == defaultsFile:
+		p.defaultsOf(path.Dir(file))
+	case folder == "agents":
+		p.agent(file)
+	case folder == "connectors":
+		p.connector(file)
+	case folder == "models":
+		p.script(file)
+	}
+}
+
+func (p *parsing) agent(file string) {
+	own := parseYAML(file, p.files[file], &p.problems)
+	if own == nil {
+		return
+	}
+	a := &Agent{SourcePath: file, source: own}
+	if base := p.defaultsOf(path.Dir(file)); base != nil && own.kind == kindMap {
+		a.source = fold(base, own)
+	}
+	if p.weight += a.source.weight; p.weight > maxAllNodes || len(p.project.Agents) >= MaxAgents {
+		p.problems.add(Position{File: "agents"}, "more than %d agents, or agents that are too large together", MaxAgents)
+		return
+	}
+	(&decoder{problems: &p.problems}).decode(a.source, a, "")
+	if own.kind != kindMap {
+		return
+	}
+	a.fillDefaults()
+	p.checkAgent(a)
+	p.project.Agents = append(p.project.Agents, a)
+	if other := p.project.byName[a.Name]; other != nil {
+		p.problems.add(a.At("name"), "name %q is taken by %s; choose another", a.Name, other.SourcePath)
+	} else if a.Name != "" {
+		p.project.byName[a.Name] = a
+	}
+}
+
+// link checks what refers to other files, once all are read.
+func (p *parsing) link() {
+	p.linkVariants()
+	for _, a := range p.project.Agents {
+		p.linkAgent(a)
+	}
+	p.findCycles()
+	for _, c := range p.project.Connectors {
+		p.linkConnector(c)
+	}
+}
+
+// exists says whether the repository has a file.
+func (p *parsing) exists(file string) bool {
+	_, ok := p.files[file]
+	return ok
+}
+
+func stem(file string) string {
+	base := path.Base(file)
+	return strings.TrimSuffix(base, path.Ext(base))
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle_test
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+)
+
+// files makes a repository of alternating paths and contents.
+func files(pairs ...string) bundle.Files {
+	out := bundle.Files{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[pairs[i]] = []byte(pairs[i+1])
+	}
+	return out
+}
+
+const okAgent = "name: ok\nmodel: openai/gpt-5\n"
+
+func TestParseReadsEveryAgentKey(t *testing.T) {
+	t.Parallel()
+	p, err := bundle.Parse(files(
+		"agents/full.yaml", `version: "1.0"
+name: full
+description: All keys
+type: llm
+model: openai/gpt-5
+fallback_model: scripted/spare
+system_prompt: Hello {name}
+temperature: 0.5
+reasoning_effort: low
+tools:
+  - current_time
+  - crm.contacts.find: input.amount >= 40
+output_schema: answer
+max_concurrent_runs: 3
+max_iterations: 7
+timeout: 1m30s
+retry_options: {attempts: 2, initial_delay: 0.5, max_delay: 4}
+concurrency: {key: input.id, on_conflict: drop}
+session: {key: input.user, ttl: 3600}
+guardrails:
+  input:
+    - {type: regex, mode: block, pattern: "(?i)secret", message: no, fail_run: true}
+    - {type: custom, name: polite, mode: warn}
+  output:
+    - {type: topic, topics: [politics], mode: redact}
+approval: {tools: [current_time], timeout: 60, message: Really?, on_rejection: continue}
+mcp_servers:
+  - {name: files, url: "https://mcp.example.com", tools: [read], headers: {Authorization: "Bearer ${TOKEN}"}}
+files_required: true
+`,
+		"agents/steps.yaml", "name: steps\ntype: sequential\nagents: [full, full]\n",
+		"agents/call.yaml", "name: call\ntype: tool\ntool_name: current_time\n",
+		"agents/away.yaml", "name: away\ntype: remote\nurl: https://agents.example.com/a\n",
+		"models/spare.yaml", "steps: [{text: hi}]\n",
+		"tools/crm/contacts.star", "def find(): pass\n",
+		"guardrails/polite.star", "def check(content, context): pass\n",
+		"schemas/answer.json", "{}",
+	))
+	require.NoError(t, err)
+	require.Len(t, p.Agents, 4)
+	a := p.Agent("full")
+	require.Equal(t, []bundle.Tool{{Reference: "current_time"}, {Reference: "crm.contacts.find", Condition: "input.amount >= 40"}}, a.Tools)
+	require.Equal(t, 90*time.Second, a.Timeout.Std())
+	require.Equal(t, bundle.Retry{Attempts: 2, InitialDelay: bundle.Duration(500 * time.Millisecond), MaxDelay: bundle.Duration(4 * time.Second)}, a.Retry)
+	require.Equal(t, "drop", a.Concurrency.OnConflict)
+	require.True(t, a.Guardrails.Input[0].FailRun)
+	require.InDelta(t, 0.5, *a.Temperature, 0)
+	require.Equal(t, 7, a.MaxIterations)
+	require.Contains(t, string(a.Config()), `"system_prompt":"Hello {name}"`)
+	require.Equal(t, []string{"full", "full"}, p.Agent("steps").Agents)
+}
+
+func TestParseFillsDefaults(t *testing.T) {
+	t.Parallel()
+	p, err := bundle.Parse(files("agents/ok.yaml", okAgent))
+	require.NoError(t, err)
+	a := p.Agent("ok")
+	require.Equal(t, bundle.AgentLLM, a.Type)
+	require.Equal(t, 100, a.MaxIterations)
+	require.Equal(t, bundle.Retry{Attempts: 3, InitialDelay: bundle.Duration(10 * time.Second), MaxDelay: bundle.Duration(30 * time.Second)}, a.Retry)
+}
+
+func TestDefaultsFold(t *testing.T) {
+	t.Parallel()
+	p, err := bundle.Parse(files(
+		"agents/_defaults.yaml", "model: openai/outer\ntemperature: 1\ntools: [current_time]\nretry_options: {attempts: 5, max_delay: 60}\n",
+		"agents/sales/_defaults.yaml", "model: openai/inner\ntools: [current_time, a.b.c]\n",
+		"agents/sales/one.yaml", "name: one\ntools: [a.b.d, a.b.c]\nretry_options: {attempts: 1}\ntemperature: null\n",
+		"agents/two.yaml", "name: two\n",
+		"tools/a/b.star", "",
+	))
+	require.NoError(t, err)
+	one := p.Agent("one")
+	require.Equal(t, "openai/inner", one.Model)
+	require.Equal(t, []bundle.Tool{{Reference: "current_time"}, {Reference: "a.b.c"}, {Reference: "a.b.d"}}, one.Tools)
+	require.Equal(t, 1, one.Retry.Attempts)
+	require.Equal(t, time.Minute, one.Retry.MaxDelay.Std())
+	require.Nil(t, one.Temperature)
+	require.Equal(t, "openai/outer", p.Agent("two").Model)
+	require.JSONEq(t, `{"name":"two","model":"openai/outer","temperature":1,"tools":["current_time"],"retry_options":{"attempts":5,"max_delay":60}}`, string(p.Agent("two").Config()))
+}
+
+func TestVariants(t *testing.T) {
+	t.Parallel()
+	p, err := bundle.Parse(files(
+		"agents/greet.yaml", "name: greeter\nmodel: openai/a\n",
+		"agents/greet-test-short.yaml", "name: greeter-short\nmodel: openai/a\n",
+	))
+	require.NoError(t, err)
+	require.Equal(t, "greeter", p.Agent("greeter-short").VariantOf)
+	require.Empty(t, p.Agent("greeter").VariantOf)
+}
+
+func TestProblemsNamePlaceAndRemedy(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		files bundle.Files
+		want  []string // in order
+	}{
+		"all of them at once": {
+			files("agents/a.yaml", "name: A\nmodel: gpt\nsystem_promt: x\ntemperature: hot\nmax_iterations: 1.5\n", "agents/b.yaml", "name: [\n"),
+			[]string{
+				`agents/a.yaml:1:1: "name" must be at most 63 lower-case letters, digits and inner dashes, not "A"`,
+				`agents/a.yaml:2:1: "model" must be provider/model, such as openai/gpt-5, not "gpt"`,
+				`agents/a.yaml:3:1: unknown key "system_promt"; did you mean "system_prompt"?`,
+				`agents/a.yaml:4:14: "temperature" must be a number, not text`,
+				`agents/a.yaml:5:17: "max_iterations" must be a whole number, not a fraction`,
+				`agents/b.yaml:1:7: sequence end token ']' not found`,
+			},
+		},
+		"nested key": {
+			files("agents/a.yaml", okAgent+"retry_options:\n  atempts: 3\n"),
+			[]string{`agents/a.yaml:4:3: unknown key "atempts"; did you mean "attempts"?`},
+		},
+		"number for text": {
+			files("agents/a.yaml", okAgent+"version: 1.0\n"),
+			[]string{`agents/a.yaml:3:10: "version" must be text: put it in quotes, not a fraction`},
+		},
+		"default at its own file, once": {
+			files("agents/_defaults.yaml", "temprature: 1\nname: x\n", "agents/a.yaml", okAgent, "agents/b.yaml", "name: b\nmodel: openai/x\n"),
+			[]string{
+				`agents/_defaults.yaml:1:1: unknown key "temprature"; did you mean "temperature"?`,
+				`agents/_defaults.yaml:2:1: defaults cannot hold a name; each agent has its own`,
+			},
+		},
+		"missing name": {
+			files("agents/My_Agent.yaml", "model: openai/x\n"),
+			[]string{`agents/My_Agent.yaml:1:1: missing key "name"; add name: my-agent`},
+		},
+		"keys of another type": {
+			files("agents/a.yaml", "name: a\ntype: sequential\nmodel: openai/x\n"),
+			[]string{
+				`agents/a.yaml:2:1: an agent of type sequential needs "agents"`,
+				`agents/a.yaml:3:1: "model" is for agents of type llm; remove it or change the type`,
+			},
+		},
+		"unknown references": {
+			files("agents/a.yaml", "name: a\nmodel: scripted/none\ntools: [x.y.z, Bad!]\noutput_schema: nope\n", "agents/s.yaml", "name: s\ntype: sequential\nagents: [nobody]\n"),
+			[]string{
+				`agents/a.yaml:2:1: model "scripted/none" needs the script models/none.yaml, which is not there`,
+				`agents/a.yaml:3:1: tool "x.y.z" needs the file tools/x/y.star, which is not there`,
+				`agents/a.yaml:3:1: "Bad!" is no tool; write folder.file.function or the name of a built-in tool`,
+				`agents/a.yaml:4:1: "output_schema" needs the file schemas/nope.json, which is not there`,
+				`agents/s.yaml:3:1: no agent is named "nobody"; write it or correct the name`,
+			},
+		},
+		"circle": {
+			files("agents/a.yaml", "name: a\ntype: sequential\nagents: [b]\n", "agents/b.yaml", "name: b\ntype: sequential\nagents: [a]\n"),
+			[]string{`agents/b.yaml:3:1: agents run each other in a circle: a -> b -> a`},
+		},
+		"names twice": {
+			files("agents/a.yaml", okAgent, "agents/b.yaml", okAgent),
+			[]string{`agents/b.yaml:1:1: name "ok" is taken by agents/a.yaml; choose another`},
+		},
+		"key twice": {
+			files("agents/a.yaml", "name: a\nname: b\n"),
+			[]string{`agents/a.yaml:2:1: mapping key "name" already defined at [1:1]`},
+		},
+		"variant without base": {
+			files("agents/load-test-it.yaml", okAgent),
+			[]string{`agents/load-test-it.yaml: is named like a variant of agents/load.yaml, which is not there; rename it if it is no variant`},
+		},
+		"yml": {
+			files("agents/a.yml", okAgent),
+			[]string{`agents/a.yml: would be ignored; rename it to end in .yaml`},
+		},
+		"no agent": {files(), []string{`agents: no agent found; write one as agents/<name>.yaml`}},
+		"list instead of keys": {
+			files("agents/a.yaml", "- name: a\n"),
+			[]string{`agents/a.yaml:1:1: the file must hold keys and values, not a list`},
+		},
+		"tags": {
+			files("agents/a.yaml", "name: !!binary aGk=\n"),
+			[]string{`agents/a.yaml:1:7: tags such as "!!binary" are not supported; write the plain value`},
+		},
+		"second document": {
+			files("agents/a.yaml", okAgent+"---\nname: b\n"),
+			[]string{`agents/a.yaml:4:5: second document; a file holds one`},
+		},
+		"script": {
+			files("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n  - match: '('\n    text: x\n  - turn: 1\n  - error: {status: 200}\n"),
+			[]string{
+				"models/m.yaml:2:12: \"steps[0].match\" is no regular expression (RE2): error parsing regexp: missing closing ): `(`",
+				`models/m.yaml:4:5: a step needs "text", "tool_calls" or "error"`,
+				`models/m.yaml:5:5: "error.status" must be between 400 and 599`,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := bundle.Parse(tt.files)
+			require.Error(t, err)
+			var problems bundle.Problems
+			require.ErrorAs(t, err, &problems)
+			require.Equal(t, strings.Join(tt.want, "\n"), err.Error())
+		})
+	}
+}
+
+func TestConnectors(t *testing.T) {
+	t.Parallel()
+	p, err := bundle.Parse(files(
+		"agents/ok.yaml", okAgent,
+		"connectors/orders.yaml", "type: webhook\nmode: sync\nname: Orders\nagents: [ok]\nconfig: {timeout_seconds: 20}\n",
+		"connectors/nightly.yaml", "type: cron\nenabled: false\nconfig: {schedule: '0 3 * * *', timezone: Europe/Paris, prompt: Go, payload: {a: [1]}}\nlinks: [{agent: ok, files_required: true}]\n",
+		"connectors/out.yaml", "type: webhook\nmode: outbound\nconfig: {url: '${TARGET}', headers: {X-Key: '${KEY}'}}\nlinks: [{agent: ok, outbound: {mode: automatic, statuses: [completed]}}]\n",
+	))
+	require.NoError(t, err)
+	require.Len(t, p.Connectors, 3)
+	nightly, orders, out := p.Connectors[0], p.Connectors[1], p.Connectors[2]
+	require.Equal(t, "nightly", nightly.Key)
+	require.False(t, nightly.Enabled)
+	require.Equal(t, bundle.ModeInbound, nightly.Mode)
+	require.Equal(t, map[string]any{"a": []any{int64(1)}}, nightly.Config.Payload)
+	require.Equal(t, []bundle.Link{{Agent: "ok", FilesRequired: true}}, nightly.AllLinks())
+	require.True(t, orders.Enabled)
+	require.Equal(t, []bundle.Link{{Agent: "ok"}}, orders.AllLinks())
+	require.Equal(t, "${TARGET}", out.Config.URL)
+}
+
+func TestConnectorProblems(t *testing.T) {
+	t.Parallel()
+	_, err := bundle.Parse(files(
+		"agents/ok.yaml", okAgent,
+		"connectors/A_b.yaml", "type: webhook\nmode: inbound\n",
+		"connectors/c.yaml", "type: cron\nconfig: {schedule: 'x', timezone: Mars}\nagents: [who]\n",
+		"connectors/d.yaml", "type: webhook\nmode: outbound\nconfig:\n  url: ftp://x\n  headers: {X-Service-Secret: a}\n  schedule: '@hourly'\n",
+		"connectors/e.yaml", "type: mail\n",
+		"connectors/f.yaml", "type: webhook\n",
+	))
+	require.EqualError(t, err, strings.Join([]string{
+		`connectors/A_b.yaml: a connector's file is named by at most 40 lower-case letters, digits and inner dashes; rename it`,
+		`connectors/c.yaml:2:10: "x" is no schedule (five fields or @hourly and the like): expected exactly 5 fields, found 1: [x]`,
+		`connectors/c.yaml:2:25: "Mars" is no time zone; write one such as Europe/Paris`,
+		`connectors/c.yaml:3:1: no agent is named "who"; write it or correct the name`,
+		`connectors/d.yaml:4:3: "url" must be an http or https URL`,
+		`connectors/d.yaml:5:3: header "X-Service-Secret" is set by the platform; remove it`,
+		`connectors/d.yaml:6:3: "schedule" is not for outbound webhook connectors; their keys are url, headers, timeout_seconds, retry, bridge`,
+		`connectors/e.yaml:1:1: "type" must be webhook or cron, not "mail"`,
+		`connectors/f.yaml:1:1: "mode" must be one of inbound, sync, outbound, not ""`,
+	}, "\n"))
+}
+
+func TestBombsAreProblems(t *testing.T) {
+	t.Parallel()
+	laughs := "a: &a [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n"
+	for c := 'b'; c <= 'i'; c++ {
+		laughs += string(c) + ": &" + string(c) + " [" + strings.Repeat("*"+string(c-1)+", ", 9) + "*" + string(c-1) + "]\n"
+	}
+	steps := func(name, next string) string {
+		return "name: " + name + "\ntype: sequential\nagents: [" + strings.Repeat(next+", ", 19) + next + "]\n"
+	}
+	for name, tt := range map[string]struct {
+		files bundle.Files
+		want  string
+	}{
+		"aliases":  {files("agents/a.yaml", laughs), "values, aliases counted as often as used"},
+		"text":     {files("agents/a.yaml", "x: &x "+strings.Repeat("y", 100_000)+"\nz: ["+strings.Repeat("*x, ", 100)+"]\n"), "values, aliases counted as often as used"},
+		"itself":   {files("agents/a.yaml", "a: &a [*a]\n"), `unknown alias "a"`},
+		"brackets": {files("agents/a.yaml", strings.Repeat("[", 10_000)), "nested deeper"},
+		"dashes":   {files("agents/a.yaml", strings.Repeat("- ", 10_000)), "nested deeper"},
+		"size":     {files("agents/a.yaml", "# "+strings.Repeat("x", bundle.MaxYAMLSize)), "bytes, at most"},
+		"steps":    {files("agents/a.yaml", steps("a", "b"), "agents/b.yaml", steps("b", "c"), "agents/c.yaml", "name: c\nmodel: openai/x\n"), "runs 400 agents in the end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := bundle.Parse(tt.files)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+func TestReadFilesTakesTheLayoutOnly(t *testing.T) {
+	t.Parallel()
+	got, err := bundle.ReadFiles(fstest.MapFS{
+		"agents/ok.yaml":      {Data: []byte(okAgent)},
+		"tests/files/a.bin":   {Data: []byte{0}},
+		"README.md":           {Data: []byte("x")},
+		".git/config":         {Data: []byte("x")},
+		"src/agents/bad.yaml": {Data: []byte("x")},
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"agents/ok.yaml", "tests/files/a.bin"}, got.Paths())
+}
+
+func TestReadFilesRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		fs   fstest.MapFS
+		want string
+	}{
+		"link":      {fstest.MapFS{"agents/l.yaml": {Mode: 0o777 | 1<<27, Data: []byte("/etc/passwd")}}, "agents/l.yaml: is a link or a special file"},
+		"folder":    {fstest.MapFS{"agents": {Data: []byte("x")}}, "agents: must be a folder"},
+		"backslash": {fstest.MapFS{`tools/a\b.star`: {}}, "has a control character, a backslash or a colon"},
+		"code":      {fstest.MapFS{"tools/a.star": {Data: make([]byte, bundle.MaxCodeSize+1)}}, "tools/a.star: all files but those in tests/files are 5242881 bytes"},
+		"all":       {fstest.MapFS{"tests/files/a": {Data: make([]byte, bundle.MaxSize+1)}}, "more than 25 MiB together"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := bundle.ReadFiles(tt.fs)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
