@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/shared"
+	adkmodel "google.golang.org/adk/v2/model"
+	"google.golang.org/genai"
+)
+
+// toolParams translates the tools on offer.
+func toolParams(tools []*genai.Tool) ([]openai.ChatCompletionToolUnionParam, error) {
+	var out []openai.ChatCompletionToolUnionParam
+	for _, t := range tools {
+		for _, declaration := range t.FunctionDeclarations {
+			function := shared.FunctionDefinitionParam{Name: declaration.Name}
+			if declaration.Description != "" {
+				function.Description = openai.String(declaration.Description)
+			}
+			if schema := declaration.ParametersJsonSchema; schema != nil {
+				data, err := json.Marshal(schema)
+				if err == nil {
+					err = json.Unmarshal(data, &function.Parameters)
+				}
+				if err != nil {
+					return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("tool %q has parameters that are no JSON Schema", declaration.Name), err: err}
+				}
+			}
+			out = append(out, openai.ChatCompletionFunctionTool(function))
+		}
+	}
+	return out, nil
+}
+
+// messagesOf translates one message; results of tools become one message each.
+func messagesOf(content *genai.Content) ([]openai.ChatCompletionMessageParamUnion, error) {
+	if content.Role == genai.RoleModel {
+		return assistantMessage(content)
+	}
+	var out []openai.ChatCompletionMessageParamUnion
+	var parts []openai.ChatCompletionContentPartUnionParam
+	for _, part := range content.Parts {
+		switch {
+		case part.FunctionResponse != nil:
+			result, err := json.Marshal(part.FunctionResponse.Response)
+			if err != nil {
+				return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("the result of tool %q is no JSON", part.FunctionResponse.Name), err: err}
+			}
+			out = append(out, openai.ToolMessage(string(result), part.FunctionResponse.ID))
+		case part.InlineData != nil:
+			parts = append(parts, filePart(part.InlineData))
+		case part.Text != "":
+			parts = append(parts, openai.TextContentPart(part.Text))
+		}
+	}
+	switch {
+	case len(parts) == 1 && parts[0].OfText != nil:
+		out = append(out, openai.UserMessage(parts[0].OfText.Text))
+	case len(parts) > 0:
+		out = append(out, openai.UserMessage(parts))
+	}
+	return out, nil
+}
+
+func filePart(blob *genai.Blob) openai.ChatCompletionContentPartUnionParam {
+	data := "data:" + blob.MIMEType + ";base64," + base64.StdEncoding.EncodeToString(blob.Data)
+	if strings.HasPrefix(blob.MIMEType, "image/") {
+		return openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: data})
+	}
+	name := blob.DisplayName
+	if name == "" {
+		name = "file"
+	}
+	return openai.FileContentPart(openai.ChatCompletionContentPartFileFileParam{
+		Filename: openai.String(name), FileData: openai.String(data),
+	})
+}
+
+func assistantMessage(content *genai.Content) ([]openai.ChatCompletionMessageParamUnion, error) {
+	var message openai.ChatCompletionAssistantMessageParam
+	if text := textOf(content); text != "" {
+		message.Content.OfString = openai.String(text)
+	}
+	for _, part := range content.Parts {
+		call := part.FunctionCall
+		if call == nil {
+			continue
+		}
+		args, err := json.Marshal(call.Args)
+		if err != nil {
+			return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("the arguments of tool %q are no JSON", call.Name), err: err}
+		}
+		if call.Args == nil {
+			args = []byte("{}")
+		}
+		message.ToolCalls = append(message.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{
+			OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
+				ID: call.ID,
+				Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{
+					Name: call.Name, Arguments: string(args),
+				},
+			},
+		})
+	}
+	return []openai.ChatCompletionMessageParamUnion{{OfAssistant: &message}}, nil
+}
+
+// readCompletion translates the first choice.
+func readCompletion(c *openai.ChatCompletion) (*adkmodel.LLMResponse, error) {
+	if len(c.Choices) == 0 {
+		return nil, &Error{Code: CodeInvalidAnswer, Message: "the model's answer has no choices", Retryable: true}
+	}
+	choice := c.Choices[0]
+	content := &genai.Content{Role: genai.RoleModel}
+	text := choice.Message.Content
+	if text == "" {
+		text = choice.Message.Refusal
+	}
+	if text != "" {
+		content.Parts = append(content.Parts, genai.NewPartFromText(text))
+	}
+	for _, call := range choice.Message.ToolCalls {
+		args := map[string]any{}
+		if raw := call.Function.Arguments; strings.TrimSpace(raw) != "" {
+			if err := json.Unmarshal([]byte(raw), &args); err != nil {
+				return nil, &Error{Code: CodeInvalidAnswer, Message: fmt.Sprintf("the model called tool %q with arguments that are no JSON object", shorten(call.Function.Name)), Retryable: true, err: err}
+			}
+		}
+		content.Parts = append(content.Parts, &genai.Part{FunctionCall: &genai.FunctionCall{ID: call.ID, Name: call.Function.Name, Args: args}})
+	}
+	reason := genai.FinishReasonStop
+	switch choice.FinishReason {
+	case "length":
+		reason = genai.FinishReasonMaxTokens
+	case "content_filter":
+		reason = genai.FinishReasonSafety
+	}
+	if len(content.Parts) == 0 {
+		if reason == genai.FinishReasonSafety {
+			return nil, &Error{Code: CodeRejected, Message: "the model service filtered the answer"}
+		}
+		return nil, &Error{Code: CodeInvalidAnswer, Message: "the model's answer is empty", Retryable: true}
+	}
+	return &adkmodel.LLMResponse{
+		Content: content, ModelVersion: c.Model, FinishReason: reason, TurnComplete: true, UsageMetadata: tokens(c.Usage),
+	}, nil
+}
+
+// tokens translates usage: what was thought is counted apart from what was
+// answered.
+func tokens(u openai.CompletionUsage) *genai.GenerateContentResponseUsageMetadata {
+	thinking := u.CompletionTokensDetails.ReasoningTokens
+	return &genai.GenerateContentResponseUsageMetadata{
+		PromptTokenCount:        clip(u.PromptTokens),
+		CandidatesTokenCount:    clip(u.CompletionTokens - thinking),
+		ThoughtsTokenCount:      clip(thinking),
+		CachedContentTokenCount: clip(u.PromptTokensDetails.CachedTokens),
+		TotalTokenCount:         clip(u.TotalTokens),
+	}
+}
+
+// clip keeps what a service claims within the type of genai.
+func clip(n int64) int32 { return int32(min(max(n, 0), math.MaxInt32)) }

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	adkmodel "google.golang.org/adk/v2/model"
+	"google.golang.org/genai"
+
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/runner/model"
+)
+
+// service is a Chat Completions service on the wire.
+type service struct {
+	status   int
+	header   http.Header
+	answer   string
+	requests []map[string]any
+	auth     string
+	path     string
+}
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	var request map[string]any
+	_ = json.Unmarshal(body, &request)
+	s.requests = append(s.requests, request)
+	s.auth, s.path = r.Header.Get("Authorization"), r.URL.Path
+	for key, values := range s.header {
+		w.Header()[key] = values
+	}
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	w.WriteHeader(s.status)
+	_, _ = io.WriteString(w, s.answer)
+}
+
+func openAI(t *testing.T, s *service, allowed string) adkmodel.LLM {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	ranges, err := egress.ParseAllowed(allowed)
+	require.NoError(t, err)
+	client := egress.New(ranges).Client(egress.Model, egress.ClientOptions{MaxResponse: 1 << 10})
+	t.Cleanup(client.CloseIdleConnections)
+	registry := &model.Registry{HTTP: client, Providers: func() (runnerconfig.Providers, error) {
+		return runnerconfig.Providers{Providers: []runnerconfig.Provider{
+			{Prefix: "ours", Type: "openai", BaseURL: server.URL + "/v1", APIKey: "sk-test"},
+			{Prefix: "other", Type: "gemini"},
+		}}, nil
+	}}
+	llm, err := registry.Resolve("ours/team/model-1", nil, model.Settings{ReasoningEffort: "low"})
+	require.NoError(t, err)
+	require.Equal(t, "ours/team/model-1", llm.Name())
+	_, err = registry.Resolve("other/x", nil, model.Settings{})
+	require.ErrorContains(t, err, "use openai")
+	_, err = registry.Resolve("none/x", nil, model.Settings{})
+	require.ErrorContains(t, err, `no model provider has the prefix "none"`)
+	return llm
+}
+
+const loopback = "model=127.0.0.0/8"
+
+func TestOpenAISendsTheConversation(t *testing.T) {
+	t.Parallel()
+	s := &service{status: 200, answer: `{"model":"m","choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"Hi"}}],
+		"usage":{"prompt_tokens":10,"completion_tokens":7,"total_tokens":17,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":5}}}`}
+	llm := openAI(t, s, loopback)
+	req := &adkmodel.LLMRequest{
+		Contents: []*genai.Content{
+			user("What time is it?"),
+			{Role: genai.RoleModel, Parts: []*genai.Part{{FunctionCall: &genai.FunctionCall{ID: "c1", Name: "current_time", Args: map[string]any{"zone": "UTC"}}}}},
+			{Role: genai.RoleUser, Parts: []*genai.Part{{FunctionResponse: &genai.FunctionResponse{ID: "c1", Name: "current_time", Response: map[string]any{"time": "noon"}}}}},
+			{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "Look"}, {InlineData: &genai.Blob{MIMEType: "image/png", Data: []byte{1}}}}},
+		},
+		Config: &genai.GenerateContentConfig{
+			SystemInstruction: user("Be brief."),
+			Temperature:       genai.Ptr[float32](0.1),
+			Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{{
+				Name: "current_time", Description: "The time", ParametersJsonSchema: map[string]any{"type": "object"},
+			}}}},
+		},
+	}
+	var resp *adkmodel.LLMResponse
+	for got, err := range llm.GenerateContent(t.Context(), req, false) {
+		require.NoError(t, err)
+		resp = got
+	}
+	require.Equal(t, "Hi", resp.Content.Parts[0].Text)
+	require.Equal(t, &genai.GenerateContentResponseUsageMetadata{
+		PromptTokenCount: 10, CandidatesTokenCount: 2, ThoughtsTokenCount: 5, CachedContentTokenCount: 4, TotalTokenCount: 17,
+	}, resp.UsageMetadata)
+	require.Equal(t, "Bearer sk-test", s.auth)
+	require.Equal(t, "/v1/chat/completions", s.path)
+	sent, err := json.Marshal(s.requests[0])
+	require.NoError(t, err)
+	require.JSONEq(t, `{"model":"team/model-1","temperature":0.1,"reasoning_effort":"low",
+		"messages":[
+			{"role":"system","content":"Be brief."},
+			{"role":"user","content":"What time is it?"},
+			{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"current_time","arguments":"{\"zone\":\"UTC\"}"}}]},
+			{"role":"tool","tool_call_id":"c1","content":"{\"time\":\"noon\"}"},
+			{"role":"user","content":[{"type":"text","text":"Look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AQ=="}}]}],
+		"tools":[{"type":"function","function":{"name":"current_time","description":"The time","parameters":{"type":"object"}}}]}`, string(sent))
+}
+
+func TestOpenAIReadsToolCalls(t *testing.T) {
+	t.Parallel()
+	s := &service{status: 200, answer: `{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":[
+		{"id":"a","type":"function","function":{"name":"f","arguments":"{\"n\":1}"}},{"id":"b","type":"function","function":{"name":"g","arguments":""}}]}}]}`}
+	resp, err := ask(t.Context(), openAI(t, s, loopback), user("hi"))
+	require.NoError(t, err)
+	require.Equal(t, &genai.FunctionCall{ID: "a", Name: "f", Args: map[string]any{"n": 1.0}}, resp.Content.Parts[0].FunctionCall)
+	require.Equal(t, &genai.FunctionCall{ID: "b", Name: "g", Args: map[string]any{}}, resp.Content.Parts[1].FunctionCall)
+}
+
+func TestOpenAIErrors(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		service   service
+		allowed   string
+		code      string
+		retryable bool
+		after     time.Duration
+	}{
+		"busy": {service: service{status: 429, header: http.Header{"Retry-After": {"7"}}, answer: `{"error":{"message":"slow down"}}`},
+			code: model.CodeRateLimited, retryable: true, after: 7 * time.Second},
+		"broken":        {service: service{status: 502, answer: `oops`}, code: model.CodeUnavailable, retryable: true},
+		"key":           {service: service{status: 401, answer: `{"error":{"message":"bad key"}}`}, code: model.CodeUnauthorized},
+		"request":       {service: service{status: 400, answer: `{"error":{"message":"no such model"}}`}, code: model.CodeRejected},
+		"redirect":      {service: service{status: 302, header: http.Header{"Location": {"/elsewhere"}}}, code: model.CodeRejected},
+		"not JSON":      {service: service{status: 200, answer: `{"choices":`}, code: model.CodeInvalidAnswer, retryable: true},
+		"no choice":     {service: service{status: 200, answer: `{"choices":[]}`}, code: model.CodeInvalidAnswer, retryable: true},
+		"empty":         {service: service{status: 200, answer: `{"choices":[{"message":{"content":""}}]}`}, code: model.CodeInvalidAnswer, retryable: true},
+		"filtered":      {service: service{status: 200, answer: `{"choices":[{"finish_reason":"content_filter","message":{"content":""}}]}`}, code: model.CodeRejected},
+		"bad arguments": {service: service{status: 200, answer: `{"choices":[{"message":{"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]}}]}`}, code: model.CodeInvalidAnswer, retryable: true},
+		"too large":     {service: service{status: 200, answer: `{"choices":[{"message":{"content":"` + string(make([]byte, 2<<10)) + `"}}]}`}, code: model.CodeInvalidAnswer},
+		"forbidden":     {service: service{status: 200}, allowed: "git=127.0.0.0/8", code: model.CodeForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tt.allowed == "" {
+				tt.allowed = loopback
+			}
+			_, err := ask(t.Context(), openAI(t, &tt.service, tt.allowed), user("hi"))
+			failure, ok := model.AsError(err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, tt.code, failure.Code, failure.Message)
+			require.Equal(t, tt.retryable, failure.Retryable)
+			require.Equal(t, tt.after, failure.RetryAfter)
+			require.NotContains(t, failure.Error(), "sk-test")
+		})
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	adkmodel "google.golang.org/adk/v2/model"
+)
+
+// Policy says how failed requests are repeated.
+type Policy struct {
+	// Attempts counts the first one; at least 1.
+	Attempts int
+	// InitialDelay is waited before the second attempt and doubles up to MaxDelay.
+	InitialDelay, MaxDelay time.Duration
+	// Sleep waits, or returns the context's error; nil means real time.
+	Sleep func(ctx context.Context, d time.Duration) error
+}
+
+// delay is the wait after a failed attempt, counted from 1. What the provider
+// asks for is kept within MaxDelay.
+func (p Policy) delay(attempt int, err *Error) time.Duration {
+	d := p.InitialDelay
+	for range attempt - 1 {
+		if d *= 2; d >= p.MaxDelay {
+			break
+		}
+	}
+	return min(max(d, err.RetryAfter), p.MaxDelay)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// WithRetry repeats requests to the models in turn: the first one as often as
+// the policy says, then the next one as often.
+func WithRetry(policy Policy, first adkmodel.LLM, fallbacks ...adkmodel.LLM) adkmodel.LLM {
+	if policy.Sleep == nil {
+		policy.Sleep = sleep
+	}
+	return &retrying{policy: policy, models: append([]adkmodel.LLM{first}, fallbacks...)}
+}
+
+type retrying struct {
+	policy Policy
+	models []adkmodel.LLM
+}
+
+// Name is the first model's.
+func (r *retrying) Name() string { return r.models[0].Name() }
+
+// GenerateContent implements model.LLM; it gives one answer or one error.
+func (r *retrying) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, _ bool) iter.Seq2[*adkmodel.LLMResponse, error] {
+	return func(yield func(*adkmodel.LLMResponse, error) bool) {
+		var failure error
+		for _, llm := range r.models {
+			resp, err := r.ask(ctx, llm, req)
+			if err == nil {
+				yield(resp, nil)
+				return
+			}
+			failure = err
+			if ctx.Err() != nil {
+				break
+			}
+		}
+		yield(nil, failure)
+	}
+}
+
+func (r *retrying) ask(ctx context.Context, llm adkmodel.LLM, req *adkmodel.LLMRequest) (*adkmodel.LLMResponse, error) {
+	for attempt := 1; ; attempt++ {
+		resp, err := once(withAttempt(ctx, attempt), llm, req)
+		if err == nil {
+			return resp, nil
+		}
+		failure, ok := AsError(err)
+		if !ok || !failure.Retryable || attempt >= r.policy.Attempts || ctx.Err() != nil {
+			return nil, err
+		}
+		if err := r.policy.Sleep(ctx, r.policy.delay(attempt, failure)); err != nil {
+			return nil, errors.Join(failure, err)
+		}
+	}
+}
+
+// once takes the one answer of a model that does not stream.
+func once(ctx context.Context, llm adkmodel.LLM, req *adkmodel.LLMRequest) (*adkmodel.LLMResponse, error) {
+	for resp, err := range llm.GenerateContent(ctx, req, false) {
+		return resp, err
+	}
+	return nil, &Error{Code: CodeInvalidAnswer, Message: "the model gave no answer", Retryable: true}
+}
+
+type attemptKey struct{}
+
+func withAttempt(ctx context.Context, attempt int) context.Context {
+	return context.WithValue(ctx, attemptKey{}, attempt)
+}
+
+// attemptOf is the number of the attempt that a request belongs to, from 1.
+func attemptOf(ctx context.Context) int {
+	if n, ok := ctx.Value(attemptKey{}).(int); ok {
+		return n
+	}
+	return 1
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	adkmodel "google.golang.org/adk/v2/model"
+	"google.golang.org/genai"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/runner/model"
+)
+
+// scripted returns the model of a script.
+func scripted(t *testing.T, script string) adkmodel.LLM {
+	t.Helper()
+	p, err := bundle.Parse(bundle.Files{
+		"agents/a.yaml": []byte("name: a\nmodel: scripted/s\n"),
+		"models/s.yaml": []byte(script),
+	})
+	require.NoError(t, err)
+	llm, err := (&model.Registry{}).Resolve("scripted/s", p, model.Settings{})
+	require.NoError(t, err)
+	return llm
+}
+
+// ask takes the one answer of a model.
+func ask(ctx context.Context, llm adkmodel.LLM, contents ...*genai.Content) (*adkmodel.LLMResponse, error) {
+	for resp, err := range llm.GenerateContent(ctx, &adkmodel.LLMRequest{Contents: contents}, false) {
+		return resp, err
+	}
+	panic("no answer")
+}
+
+func user(text string) *genai.Content { return genai.NewContentFromText(text, genai.RoleUser) }
+
+func toolResult(name string, result map[string]any) *genai.Content {
+	return genai.NewContentFromParts([]*genai.Part{genai.NewPartFromFunctionResponse(name, result)}, genai.RoleUser)
+}
+
+func TestScriptedStepsByTurnAndMatch(t *testing.T) {
+	t.Parallel()
+	llm := scripted(t, `
+steps:
+  - turn: 1
+    match: '"name": ?"(?P<name>[^"]+)"'
+    tool_calls: [{name: current_time, arguments: {zone: UTC, who: ["${name}", 3]}}]
+    tokens: {input: 11, output: 2, thinking: 3, cached_input: 4}
+  - turn: 2
+    match: '(?s)"name": ?"([^"]+)".*tool current_time: .*"time":"([^"]+)"'
+    text: Hello ${1}, it is ${2}.
+  - text: Hello, stranger, who said ${0}
+`)
+	first, err := ask(t.Context(), llm, user(`{"name": "Ada"}`))
+	require.NoError(t, err)
+	call := first.Content.Parts[0].FunctionCall
+	require.Equal(t, "current_time", call.Name)
+	require.NotEmpty(t, call.ID)
+	require.Equal(t, map[string]any{"zone": "UTC", "who": []any{"Ada", int64(3)}}, call.Args)
+	require.EqualValues(t, 11, first.UsageMetadata.PromptTokenCount)
+	require.EqualValues(t, 4, first.UsageMetadata.CachedContentTokenCount)
+	require.EqualValues(t, 16, first.UsageMetadata.TotalTokenCount)
+
+	second, err := ask(t.Context(), llm, user(`{"name": "Ada"}`), first.Content, toolResult("current_time", map[string]any{"time": "noon"}))
+	require.NoError(t, err)
+	require.Equal(t, "Hello Ada, it is noon.", second.Content.Parts[0].Text)
+
+	other, err := ask(t.Context(), llm, user("hi there"))
+	require.NoError(t, err)
+	require.Equal(t, "Hello, stranger, who said hi there", other.Content.Parts[0].Text)
+	require.EqualValues(t, 2, other.UsageMetadata.PromptTokenCount)
+	require.EqualValues(t, 6, other.UsageMetadata.CandidatesTokenCount)
+}
+
+func TestScriptedWithoutFittingStep(t *testing.T) {
+	t.Parallel()
+	_, err := ask(t.Context(), scripted(t, "steps: [{turn: 2, text: x}]"), user("hi"))
+	failure, ok := model.AsError(err)
+	require.True(t, ok)
+	require.Equal(t, model.CodeRejected, failure.Code)
+	require.Contains(t, failure.Message, "models/s.yaml has no step for turn 1")
+}
+
+func TestScriptedDelayEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := ask(ctx, scripted(t, "steps: [{text: x, delay: 1h}]"), user("hi"))
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		script string
+		waits  []time.Duration
+		code   string
+	}{
+		"succeeds at the third": {"steps: [{text: fine, error: {status: 503, times: 2}}]", []time.Duration{10 * time.Second, 20 * time.Second}, ""},
+		"gives up":              {"steps: [{text: fine, error: {status: 429}}]", []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second}, model.CodeRateLimited},
+		"not worth it":          {"steps: [{text: fine, error: {status: 400}}]", nil, model.CodeRejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var waits []time.Duration
+			llm := model.WithRetry(model.Policy{
+				Attempts: 4, InitialDelay: 10 * time.Second, MaxDelay: 30 * time.Second,
+				Sleep: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
+			}, scripted(t, tt.script))
+			resp, err := ask(t.Context(), llm, user("hi"))
+			require.Equal(t, tt.waits, waits)
+			if tt.code == "" {
+				require.NoError(t, err)
+				require.Equal(t, "fine", resp.Content.Parts[0].Text)
+				return
+			}
+			failure, ok := model.AsError(err)
+			require.True(t, ok)
+			require.Equal(t, tt.code, failure.Code)
+		})
+	}
+}
+
+func TestFallbackAnswersWhenTheFirstModelFails(t *testing.T) {
+	t.Parallel()
+	broken, spare := scripted(t, "steps: [{error: {status: 401}}]"), scripted(t, "steps: [{text: spare}]")
+	resp, err := ask(t.Context(), model.WithRetry(model.Policy{Attempts: 2}, broken, spare), user("hi"))
+	require.NoError(t, err)
+	require.Equal(t, "spare", resp.Content.Parts[0].Text)
+}
+
+func TestRetryEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	policy := model.Policy{Attempts: 3, InitialDelay: time.Hour, MaxDelay: time.Hour, Sleep: func(ctx context.Context, _ time.Duration) error {
+		cancel()
+		return ctx.Err()
+	}}
+	_, err := ask(ctx, model.WithRetry(policy, scripted(t, "steps: [{error: {status: 500}}]"), scripted(t, "steps: [{text: spare}]")), user("hi"))
+	require.ErrorIs(t, err, context.Canceled)
+}
