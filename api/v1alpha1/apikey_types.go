@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// APIKey lets the bearer of a key use the project's REST API. Only a hash of the
+// key is kept, so that the manifest may lie in Git. `agentctl apikey create`
+// makes a key and prints it once.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=apikeys,singular=apikey,shortName=akey,categories=agents
+// +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.spec.id`
+// +kubebuilder:selectablefield:JSONPath=`.spec.keyID`
+// +kubebuilder:selectablefield:JSONPath=`.status.id`
+// +kubebuilder:printcolumn:name="Key ID",type=string,JSONPath=`.spec.keyID`
+// +kubebuilder:printcolumn:name="Display name",type=string,JSONPath=`.spec.displayName`
+// +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner.name`
+// +kubebuilder:printcolumn:name="Access",type=string,JSONPath=`.spec.access`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type APIKey struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the key is asked to be.
+	//
+	// +required
+	Spec APIKeySpec `json:"spec"`
+
+	// Status is what the controllers have found and done.
+	//
+	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status APIKeyStatus `json:"status,omitempty"`
+}
+
+// KeyAccess says whether a key may do all or only what is listed.
+//
+// +kubebuilder:validation:Enum=All;Selected
+type KeyAccess string
+
+// Kinds of access.
+const (
+	AccessAll      KeyAccess = "All"
+	AccessSelected KeyAccess = "Selected"
+)
+
+// Permission is what one endpoint of the REST API asks for, `<section>.<action>`.
+//
+// +kubebuilder:validation:MinLength=3
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z][a-z_]*[.][a-z][a-z_]*$')",message="must be <section>.<action>, such as environments.view"
+type Permission string
+
+// APIKeySpec is what a key is asked to be.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: it can be given when the APIKey is created, and neither set, changed nor removed later"
+// +kubebuilder:validation:XValidation:rule="self.hash == oldSelf.hash",message="hash is immutable: for another key create another APIKey"
+// +kubebuilder:validation:XValidation:rule="self.keyID == oldSelf.keyID",message="keyID is immutable: for another key create another APIKey"
+// +kubebuilder:validation:XValidation:rule="self.owner == oldSelf.owner",message="owner is immutable: for another owner create another APIKey"
+// +kubebuilder:validation:XValidation:rule="!oldSelf.?revoked.orValue(false) || self.?revoked.orValue(false)",message="revoked cannot be taken back: create another APIKey"
+// +kubebuilder:validation:XValidation:rule="self.access == 'Selected' || !has(self.permissions) || size(self.permissions) == 0",message="permissions need access: Selected; with All the key has every permission"
+// +kubebuilder:validation:XValidation:rule="self.environmentAccess == 'Selected' || !has(self.environments) || size(self.environments) == 0",message="environments need environmentAccess: Selected; with All the key reaches every environment"
+type APIKeySpec struct {
+	// ID is the key's id in the REST API. Without it the id derives from the
+	// project's id and the object's name. It is immutable.
+	//
+	// +optional
+	ID UUID `json:"id,omitempty"`
+
+	// DisplayName is the key's name for people. Without it the object's name is
+	// used.
+	//
+	// +optional
+	DisplayName DisplayName `json:"displayName,omitempty"`
+
+	// Hash is the SHA-256 of the whole key, in hexadecimal digits. It is
+	// immutable.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{64}$')",message="must be the SHA-256 of the whole key: 64 hexadecimal digits in lower case"
+	Hash string `json:"hash"`
+
+	// KeyID is the part of the key after ap_, by which it is found and shown. It
+	// is immutable.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Za-z]{8}$')",message="must be the 8 letters and digits that follow ap_ in the key"
+	KeyID string `json:"keyID"`
+
+	// Access is All, every permission that the owner has, or Selected, those of
+	// them that permissions lists.
+	//
+	// +optional
+	// +kubebuilder:default=All
+	Access KeyAccess `json:"access,omitempty"`
+
+	// Permissions are what the key may do, with access Selected; possibly none.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=200
+	Permissions []Permission `json:"permissions,omitempty"`
+
+	// EnvironmentAccess is All, every environment of the project, or Selected,
+	// those that environments lists.
+	//
+	// +optional
+	// +kubebuilder:default=All
+	EnvironmentAccess KeyAccess `json:"environmentAccess,omitempty"`
+
+	// Environments are the names of the Environments that the key reaches, with
+	// environmentAccess Selected; possibly none.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	Environments []EnvironmentName `json:"environments,omitempty"`
+
+	// Owner is who the key acts for: a key never may what its owner may not. It
+	// is immutable.
+	//
+	// +required
+	Owner KeyOwner `json:"owner"`
+
+	// ExpiresAt is when the key ends. Without it: never.
+	//
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+
+	// Revoked ends the key at once. It cannot be taken back.
+	//
+	// +optional
+	Revoked bool `json:"revoked,omitempty"`
+}
+
+// OwnerKind is the kind of an API key's owner.
+//
+// +kubebuilder:validation:Enum=User;ServiceAccount
+type OwnerKind string
+
+// Kinds of owners.
+const (
+	OwnerUser           OwnerKind = "User"
+	OwnerServiceAccount OwnerKind = "ServiceAccount"
+)
+
+// KeyOwner is who an API key acts for, as Kubernetes RBAC knows them.
+type KeyOwner struct {
+	// Kind is User, or ServiceAccount for one of this namespace.
+	//
+	// +required
+	Kind OwnerKind `json:"kind"`
+
+	// Name is the user's or the service account's name.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// Groups are the user's groups. Those of a service account are added by
+	// themselves.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Groups []string `json:"groups,omitempty"`
+}
+
+// APIKeyStatus is what the controllers have found and done.
+type APIKeyStatus struct {
+	ObjectStatus `json:",inline"`
+}
+
+// APIKeyList is a list of APIKeys.
+//
+// +kubebuilder:object:root=true
+type APIKeyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []APIKey `json:"items"`
+}

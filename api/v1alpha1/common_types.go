@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// UUID is a UUID in its canonical text form, in lower case.
+//
+// +kubebuilder:validation:MaxLength=36
+// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')",message="must be a UUID in lower case, such as 7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"
+type UUID string
+
+// Name is the metadata.name of an object in the same namespace.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="must be the name of an object in this namespace: lower-case letters, digits, '-' and '.'"
+type Name string
+
+// DisplayName is a name for people; any characters.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=63
+type DisplayName string
+
+// GitBranch is the name of a branch, without refs/heads/.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=255
+// +kubebuilder:validation:XValidation:rule="self.matches('^[^-/.~^:?*\\\\[\\\\\\\\\\\\s][^~^:?*\\\\[\\\\\\\\\\\\s]*$') && !self.contains('..')",message="must be the name of a git branch, such as main or release/1.2"
+type GitBranch string
+
+// GitCommit is the full hash of a commit.
+//
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9a-f]{40}|[0-9a-f]{64})$')",message="must be the full hash of a commit: 40 (SHA-1) or 64 (SHA-256) hexadecimal digits in lower case"
+type GitCommit string
+
+// Digest is the digest of a stored bundle.
+//
+// +kubebuilder:validation:MaxLength=71
+// +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[0-9a-f]{64}$')",message="must be sha256: and 64 hexadecimal digits in lower case"
+type Digest string
+
+// AgentName is the name of an agent, as its YAML file gives it.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="must be the name of an agent: lower-case letters, digits and '-'"
+type AgentName string
+
+// SecretReference names a Secret in the same namespace.
+type SecretReference struct {
+	// Name is the name of the Secret.
+	//
+	// +required
+	Name Name `json:"name"`
+}
+
+// SecretKeyReference names one key of a Secret in the same namespace.
+type SecretKeyReference struct {
+	// Name is the name of the Secret.
+	//
+	// +required
+	Name Name `json:"name"`
+
+	// Key is the key within the Secret's data.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be a key of a Secret: letters, digits, '-', '_' and '.'"
+	Key string `json:"key"`
+}
+
+// ObjectStatus is what the status of every kind begins with.
+type ObjectStatus struct {
+	// ObservedGeneration is the metadata.generation that the conditions speak of
+	// once the controller has come to an end with it, good or bad.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// ID is the object's id in the REST API and in webhook URLs: spec.id where it
+	// is set, else a UUIDv5 of the project's id and "Kind/name". It is empty while
+	// another object holds the id.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=36
+	ID string `json:"id,omitempty"`
+
+	// Conditions say how the object is doing; Ready sums them up.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

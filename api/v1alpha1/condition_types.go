@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Conditions of every kind, as kstatus reads them. Polarity: "positive" is good
+// when True, "negative" is bad or unfinished when True and absent otherwise.
+const (
+	// ConditionReady: the object is in effect as its spec asks. Positive. It sums
+	// up the others; Unknown while the first reconciliation is under way, never
+	// absent once a controller has seen the object.
+	ConditionReady = "Ready"
+	// ConditionReconciling: the controller is at work or waits for something that
+	// may come by itself. Negative; absent when it has come to an end.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled: nothing goes on until somebody changes something; reason
+	// and message say what. Negative; absent when it is well or under way.
+	ConditionStalled = "Stalled"
+)
+
+// Conditions of a Deployment. Each is positive, Unknown while its step is under
+// way, and absent while its step has not begun.
+const (
+	// ConditionSourceFetched: the commit or the uploaded bundle is there.
+	ConditionSourceFetched = "SourceFetched"
+	// ConditionBuilt: the repository is valid and its bundle is stored.
+	ConditionBuilt = "Built"
+	// ConditionTestsPassed: every test case passed, or the phase was left out
+	// (reason Skipped).
+	ConditionTestsPassed = "TestsPassed"
+	// ConditionConnectorsApplied: the code-defined connectors are as the bundle
+	// has them.
+	ConditionConnectorsApplied = "ConnectorsApplied"
+	// ConditionLive: this is the version that the environment runs. False when
+	// another one took over; absent before the deployment was ever live.
+	ConditionLive = "Live"
+)
+
+// Conditions of a Connector.
+const (
+	// ConditionSecretReady: the connector's secrets are derived or read, and its
+	// child Secret shows them. Positive; absent for a cron.
+	ConditionSecretReady = "SecretReady"
+	// ConditionRoutesReady: the projection that the gateway reads is committed for
+	// this generation. Positive.
+	ConditionRoutesReady = "RoutesReady"
+	// ConditionDelivering: an outbound connector sends. Positive; False when the
+	// destination answered 410 or the connector is disabled; absent for other
+	// modes.
+	ConditionDelivering = "Delivering"
+	// ConditionRetired: the connector is gone from the code that defined it.
+	// Negative; absent otherwise.
+	ConditionRetired = "Retired"
+)
+
+// Conditions of a ConnectorLink.
+const (
+	// ConditionReferencesResolved: connector, environment and agent are there.
+	// Positive.
+	ConditionReferencesResolved = "ReferencesResolved"
+)
+
+// Conditions of an Environment.
+const (
+	// ConditionRunnersReady: as many runners as the pool asks for take runs.
+	// Positive.
+	ConditionRunnersReady = "RunnersReady"
+)
+
+// Reasons that several kinds use.
+const (
+	// ReasonSucceeded: all is as the spec asks.
+	ReasonSucceeded = "Succeeded"
+	// ReasonProgressing: the controller is at work.
+	ReasonProgressing = "Progressing"
+	// ReasonSuspended: spec.suspend holds the controllers back.
+	ReasonSuspended = "Suspended"
+	// ReasonProjectMissing: the namespace has no Project, or it is not ready.
+	ReasonProjectMissing = "ProjectMissing"
+	// ReasonReferenceMissing: an object that the spec names does not exist (yet).
+	ReasonReferenceMissing = "ReferenceMissing"
+	// ReasonSecretMissing: a Secret that the spec names does not exist (yet).
+	ReasonSecretMissing = "SecretMissing"
+	// ReasonSecretInvalid: a Secret that the spec names lacks a key, or holds
+	// something of the wrong form.
+	ReasonSecretInvalid = "SecretInvalid"
+	// ReasonInvalidSpec: the spec asks for something that cannot be.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonIDTaken: another object holds the id.
+	ReasonIDTaken = "IDTaken"
+	// ReasonStoreUnavailable: the data store does not answer.
+	ReasonStoreUnavailable = "StoreUnavailable"
+)
+
+// Reasons of an Environment.
+const (
+	// ReasonSlugTaken: an older environment has the same slug.
+	ReasonSlugTaken = "SlugTaken"
+	// ReasonLimitReached: the project's limit of environments is reached.
+	ReasonLimitReached = "LimitReached"
+	// ReasonRunnersStarting: runner pods are not all ready.
+	ReasonRunnersStarting = "RunnersStarting"
+	// ReasonRunnersFailing: runner pods cannot be started; the message says why.
+	ReasonRunnersFailing = "RunnersFailing"
+	// ReasonScaledToZero: the pool is empty because nothing is queued.
+	ReasonScaledToZero = "ScaledToZero"
+)
+
+// Reasons of a Deployment.
+const (
+	// ReasonPending: the deployment waits for its turn.
+	ReasonPending = "Pending"
+	// ReasonBuilding: the build is under way.
+	ReasonBuilding = "Building"
+	// ReasonFetching: the source is being fetched.
+	ReasonFetching = "Fetching"
+	// ReasonPacking: the repository is validated and packed.
+	ReasonPacking = "Packing"
+	// ReasonTesting: the test phase is under way.
+	ReasonTesting = "Testing"
+	// ReasonConnecting: connector changes are checked and applied.
+	ReasonConnecting = "Connecting"
+	// ReasonFetchFailed: the source could not be fetched.
+	ReasonFetchFailed = "FetchFailed"
+	// ReasonBuildFailed: the repository is invalid, or its build broke.
+	ReasonBuildFailed = "BuildFailed"
+	// ReasonTestsFailed: at least one test case failed.
+	ReasonTestsFailed = "TestsFailed"
+	// ReasonConnectorsFailed: at least one connector of the code could not be
+	// applied.
+	ReasonConnectorsFailed = "ConnectorsFailed"
+	// ReasonDeadlineExceeded: the build took too long.
+	ReasonDeadlineExceeded = "DeadlineExceeded"
+	// ReasonCancelled: somebody cancelled the deployment, or a newer one
+	// superseded it.
+	ReasonCancelled = "Cancelled"
+	// ReasonSkipped: the step was left out as asked.
+	ReasonSkipped = "Skipped"
+	// ReasonNameReused: the store knows this deployment's id with another source.
+	ReasonNameReused = "NameReused"
+	// ReasonGitMissing: the project has no git repository to build from.
+	ReasonGitMissing = "GitMissing"
+	// ReasonActivated: the deployment is live.
+	ReasonActivated = "Activated"
+	// ReasonNotLive: another deployment is live.
+	ReasonNotLive = "NotLive"
+	// ReasonActivationFailed: the deployment could not be made live.
+	ReasonActivationFailed = "ActivationFailed"
+)
+
+// Reasons of a Connector.
+const (
+	// ReasonDisabled: spec.enabled is false.
+	ReasonDisabled = "Disabled"
+	// ReasonDestinationGone: the destination answered 410.
+	ReasonDestinationGone = "DestinationGone"
+	// ReasonRetired: the live deployment's code no longer has the connector.
+	ReasonRetired = "Retired"
+	// ReasonNameTaken: a connector that code defines has the same display name.
+	ReasonNameTaken = "NameTaken"
+)
+
+// Reasons of a ConnectorLink.
+const (
+	// ReasonAgentUnknown: the environment's live deployment has no such agent.
+	ReasonAgentUnknown = "AgentUnknown"
+	// ReasonModeMismatch: the link has settings for another mode of connector.
+	ReasonModeMismatch = "ModeMismatch"
+)
+
+// Reasons of an APIKey.
+const (
+	// ReasonRevoked: spec.revoked is true.
+	ReasonRevoked = "Revoked"
+	// ReasonExpired: spec.expiresAt has passed.
+	ReasonExpired = "Expired"
+)

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ObjectKind returns "ConnectorLink".
+func (l *ConnectorLink) ObjectKind() string { return "ConnectorLink" }
+
+// SpecID returns spec.id, "" where it is not set.
+func (l *ConnectorLink) SpecID() string { return string(l.Spec.ID) }
+
+// CommonStatus returns what every status has.
+func (l *ConnectorLink) CommonStatus() *ObjectStatus { return &l.Status.ObjectStatus }
+
+// MarkReady: the link is in effect as asked. An empty message gets a plain one.
+func (l *ConnectorLink) MarkReady(message string) { markReady(l, message) }
+
+// MarkReconciling: work is under way.
+func (l *ConnectorLink) MarkReconciling(reason, message string) {
+	markReconciling(l, metav1.ConditionUnknown, reason, message)
+}
+
+// MarkStalled: nothing goes on until somebody changes something.
+func (l *ConnectorLink) MarkStalled(reason, message string) { markStalled(l, reason, message) }
+
+// MarkIDTaken: the id is held by holder, `Kind namespace/name`.
+func (l *ConnectorLink) MarkIDTaken(holder string) { markIDTaken(l, holder) }
+
+// MarkReferenceMissing: an object that the spec names does not exist (yet).
+func (l *ConnectorLink) MarkReferenceMissing(kind, name string) {
+	markReferenceMissing(l, kind, name)
+	set(l, ConditionReferencesResolved, metav1.ConditionFalse, ReasonReferenceMissing, l.Status.Condition(ConditionReady).Message)
+}
+
+// MarkSecretMissing: a Secret that the spec names does not exist (yet).
+func (l *ConnectorLink) MarkSecretMissing(name string) { markSecretMissing(l, name) }
+
+// MarkSecretInvalid: a Secret that the spec names cannot be used.
+func (l *ConnectorLink) MarkSecretInvalid(name, problem string) { markSecretInvalid(l, name, problem) }
+
+// MarkProjectMissing: the namespace has no Project that is ready (yet).
+func (l *ConnectorLink) MarkProjectMissing() { markProjectMissing(l) }
+
+// MarkStoreUnavailable: the data store does not answer; it is tried again.
+func (l *ConnectorLink) MarkStoreUnavailable(cause error) { markStoreUnavailable(l, cause) }
+
+// IsReady says whether Ready is True for the current generation.
+func (l *ConnectorLink) IsReady() bool { return isTrueNow(l, ConditionReady) }
+
+// IsStalled says whether Stalled is True for the current generation.
+func (l *ConnectorLink) IsStalled() bool { return isTrueNow(l, ConditionStalled) }
+
+// MarkReferencesResolved: connector, environment and agent are there.
+func (l *ConnectorLink) MarkReferencesResolved() {
+	set(l, ConditionReferencesResolved, metav1.ConditionTrue, ReasonSucceeded, "connector and agent are there")
+}
+
+// MarkAgentUnknown: the live deployment of the environment has no such agent; a
+// later one may.
+func (l *ConnectorLink) MarkAgentUnknown(environment string) {
+	message := fmt.Sprintf("agent %q is not in the live deployment of Environment %q; deploy it, or create a link with the right name",
+		l.Spec.Agent, environment)
+	set(l, ConditionReferencesResolved, metav1.ConditionFalse, ReasonAgentUnknown, message)
+	markWaiting(l, ReasonAgentUnknown, message)
+}
+
+// MarkModeMismatch: the link has settings for another mode of connector.
+func (l *ConnectorLink) MarkModeMismatch(mode ConnectorMode) {
+	field, fit := "outbound", "outbound connectors"
+	if mode == ModeOutbound {
+		field, fit = "filesRequired", "inbound and sync connectors"
+	}
+	markStalled(l, ReasonModeMismatch,
+		fmt.Sprintf("Connector %q has mode %s, and spec.%s is for %s; remove it", l.Spec.Connector, mode, field, fit))
+}

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Deployment brings one version of the project's agents into an environment: it
+// is built, tested and, when all is well, made live. It is an event: what it
+// asks for cannot be changed, its outcome is kept for good, and another version
+// is another Deployment. (apps/v1 has a kind of this name too: say
+// `kubectl get adep` or `deployments.agentplatform.dev`.)
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=adep,categories=agents
+// +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.spec.id`
+// +kubebuilder:selectablefield:JSONPath=`.spec.environment`
+// +kubebuilder:selectablefield:JSONPath=`.status.id`
+// +kubebuilder:selectablefield:JSONPath=`.status.phase`
+// +kubebuilder:selectablefield:JSONPath=`.status.live`
+// +kubebuilder:printcolumn:name="Environment",type=string,JSONPath=`.spec.environment`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.step`
+// +kubebuilder:printcolumn:name="Live",type=boolean,JSONPath=`.status.live`
+// +kubebuilder:printcolumn:name="Commit",type=string,JSONPath=`.status.commit`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.status.id`,priority=1
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="the name of a Deployment must be at most 63 lower-case letters, digits and '-': its pods carry it as a label"
+type Deployment struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the deployment is asked to be. All of it but cancel and
+	// activation is immutable.
+	//
+	// +required
+	Spec DeploymentSpec `json:"spec"`
+
+	// Status is what the controllers have found and done.
+	//
+	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status DeploymentStatus `json:"status,omitempty"`
+}
+
+// DeploymentSpec is what a deployment is asked to be.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: it can be given when the Deployment is created, and neither set, changed nor removed later"
+// +kubebuilder:validation:XValidation:rule="self.environment == oldSelf.environment",message="environment is immutable: create another Deployment"
+// +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable: a Deployment is one version; create another Deployment"
+// +kubebuilder:validation:XValidation:rule="self.?skipTests.orValue(false) == oldSelf.?skipTests.orValue(false)",message="skipTests is immutable: create another Deployment"
+// +kubebuilder:validation:XValidation:rule="self.?skipFailedConnectors.orValue(false) == oldSelf.?skipFailedConnectors.orValue(false)",message="skipFailedConnectors is immutable: create another Deployment"
+// +kubebuilder:validation:XValidation:rule="has(self.redeployOf) == has(oldSelf.redeployOf) && (!has(self.redeployOf) || self.redeployOf == oldSelf.redeployOf)",message="redeployOf is immutable: create another Deployment"
+// +kubebuilder:validation:XValidation:rule="!oldSelf.?cancel.orValue(false) || self.?cancel.orValue(false)",message="cancel cannot be taken back: create another Deployment"
+type DeploymentSpec struct {
+	// ID is the deployment's id in the REST API. Without it the id derives from
+	// the project's id and the object's name.
+	//
+	// +optional
+	ID UUID `json:"id,omitempty"`
+
+	// Environment is the name of the Environment to deploy to.
+	//
+	// +required
+	Environment EnvironmentName `json:"environment"`
+
+	// Source says what is deployed.
+	//
+	// +required
+	Source DeploymentSource `json:"source"`
+
+	// SkipTests leaves the test phase out.
+	//
+	// +optional
+	SkipTests bool `json:"skipTests,omitempty"`
+
+	// SkipFailedConnectors leaves connectors out that fail to apply, which
+	// otherwise fail the deployment.
+	//
+	// +optional
+	SkipFailedConnectors bool `json:"skipFailedConnectors,omitempty"`
+
+	// RedeployOf is the id of the deployment that this one repeats. It is shown
+	// and has no further effect.
+	//
+	// +optional
+	RedeployOf UUID `json:"redeployOf,omitempty"`
+
+	// Cancel stops a deployment that is pending or building. It cannot be taken
+	// back, and does nothing to a deployment that has ended.
+	//
+	// +optional
+	Cancel bool `json:"cancel,omitempty"`
+
+	// Activation makes a deployed deployment the live one of its environment
+	// (again), as in a rollback. A new deployment activates itself.
+	//
+	// +optional
+	Activation *DeploymentActivation `json:"activation,omitempty"`
+}
+
+// DeploymentSource says what is deployed: exactly one of git and bundle.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.bundle)",message="source must have either git or bundle; `git: {}` is the head of the environment's branch"
+type DeploymentSource struct {
+	// Git deploys a commit of the project's repository.
+	//
+	// +optional
+	Git *DeploymentGitSource `json:"git,omitempty"`
+
+	// Bundle deploys a bundle that was uploaded.
+	//
+	// +optional
+	Bundle *DeploymentBundleSource `json:"bundle,omitempty"`
+}
+
+// DeploymentGitSource names a commit of the project's repository.
+type DeploymentGitSource struct {
+	// Branch is the branch to build. Without it: the environment's branch, else
+	// the repository's default branch.
+	//
+	// +optional
+	Branch GitBranch `json:"branch,omitempty"`
+
+	// Commit is the commit to build. Without it: the head of the branch when the
+	// build starts.
+	//
+	// +optional
+	Commit GitCommit `json:"commit,omitempty"`
+}
+
+// DeploymentBundleSource names a stored bundle.
+type DeploymentBundleSource struct {
+	// Digest is the SHA-256 of the bundle, as the upload answered it.
+	//
+	// +required
+	Digest Digest `json:"digest"`
+}
+
+// DeploymentActivation asks for a deployment to become live.
+//
+// +kubebuilder:validation:XValidation:rule="self.requestedAt >= oldSelf.requestedAt",message="requestedAt must not go back in time: a later time asks once more"
+type DeploymentActivation struct {
+	// RequestedAt is when the activation was asked for; a later time asks again.
+	//
+	// +required
+	RequestedAt metav1.Time `json:"requestedAt"`
+
+	// Force activates although connectors fail to apply; those keep their present
+	// state.
+	//
+	// +optional
+	Force bool `json:"force,omitempty"`
+}
+
+// DeploymentPhase is the state of a deployment.
+//
+// +kubebuilder:validation:Enum=Pending;Building;Deployed;Failed;Cancelled
+type DeploymentPhase string
+
+// States of a deployment: Pending → Building → Deployed, Failed or Cancelled.
+const (
+	DeploymentPending   DeploymentPhase = "Pending"
+	DeploymentBuilding  DeploymentPhase = "Building"
+	DeploymentDeployed  DeploymentPhase = "Deployed"
+	DeploymentFailed    DeploymentPhase = "Failed"
+	DeploymentCancelled DeploymentPhase = "Cancelled"
+)
+
+// DeploymentStep is what a building deployment is at.
+//
+// +kubebuilder:validation:Enum=Fetching;Packing;Testing;Connecting
+type DeploymentStep string
+
+// Steps of a building deployment, in their order.
+const (
+	StepFetching   DeploymentStep = "Fetching"
+	StepPacking    DeploymentStep = "Packing"
+	StepTesting    DeploymentStep = "Testing"
+	StepConnecting DeploymentStep = "Connecting"
+)
+
+// DeploymentFailure says why a deployment failed.
+//
+// +kubebuilder:validation:Enum=BuildFailed;TestsFailed;ConnectorsFailed;DeadlineExceeded
+type DeploymentFailure string
+
+// Reasons for which a deployment fails; they are condition reasons too.
+const (
+	FailureBuild      DeploymentFailure = ReasonBuildFailed
+	FailureTests      DeploymentFailure = ReasonTestsFailed
+	FailureConnectors DeploymentFailure = ReasonConnectorsFailed
+	FailureDeadline   DeploymentFailure = ReasonDeadlineExceeded
+)
+
+// ActivationResult is what became of a request to activate.
+//
+// +kubebuilder:validation:Enum=Activated;ConnectorsFailed;NotDeployed;Failed
+type ActivationResult string
+
+// Results of an activation.
+const (
+	// ActivationActivated: the deployment became live.
+	ActivationActivated ActivationResult = "Activated"
+	// ActivationConnectorsFailed: a connector failed to apply, nothing changed;
+	// force goes over it.
+	ActivationConnectorsFailed ActivationResult = "ConnectorsFailed"
+	// ActivationNotDeployed: only a deployment with the phase Deployed can be
+	// activated.
+	ActivationNotDeployed ActivationResult = "NotDeployed"
+	// ActivationFailed: the message says why.
+	ActivationFailed ActivationResult = "Failed"
+)
+
+// DeploymentStatus is what the controllers have found and done. The store is the
+// truth for a deployment's outcome; this is its copy.
+type DeploymentStatus struct {
+	ObjectStatus `json:",inline"`
+
+	// Phase is the state of the deployment.
+	//
+	// +optional
+	Phase DeploymentPhase `json:"phase,omitempty"`
+
+	// Step is what a deployment in phase Building is at.
+	//
+	// +optional
+	Step DeploymentStep `json:"step,omitempty"`
+
+	// FailureReason says why a deployment in phase Failed failed.
+	//
+	// +optional
+	FailureReason DeploymentFailure `json:"failureReason,omitempty"`
+
+	// Message explains the phase to a person.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Message string `json:"message,omitempty"`
+
+	// Live says that this is the live deployment of its environment.
+	//
+	// +optional
+	Live bool `json:"live,omitempty"`
+
+	// Branch is the branch that was built.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	Branch string `json:"branch,omitempty"`
+
+	// Commit is the commit that was built; empty for an uploaded bundle.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Commit string `json:"commit,omitempty"`
+
+	// Bundle is what the build made.
+	//
+	// +optional
+	Bundle *DeploymentBundle `json:"bundle,omitempty"`
+
+	// Agents are the agents of the bundle.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=1000
+	Agents []DeploymentAgent `json:"agents,omitempty"`
+
+	// Tests sums up the test phase.
+	//
+	// +optional
+	Tests *DeploymentTests `json:"tests,omitempty"`
+
+	// Connectors sums up what was done to the code-defined connectors.
+	//
+	// +optional
+	Connectors *DeploymentConnectors `json:"connectors,omitempty"`
+
+	// Activation is what became of the last request in spec.activation.
+	//
+	// +optional
+	Activation *DeploymentActivationStatus `json:"activation,omitempty"`
+
+	// StartedAt is when the build started.
+	//
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// EndedAt is when the deployment was deployed, failed or was cancelled.
+	//
+	// +optional
+	EndedAt *metav1.Time `json:"endedAt,omitempty"`
+
+	// ActivatedAt is when the deployment last became live.
+	//
+	// +optional
+	ActivatedAt *metav1.Time `json:"activatedAt,omitempty"`
+}
+
+// DeploymentBundle is the bundle of a deployment.
+type DeploymentBundle struct {
+	// Digest is the SHA-256 of the bundle.
+	//
+	// +required
+	Digest Digest `json:"digest"`
+
+	// Size is the bundle's size in bytes.
+	//
+	// +optional
+	Size int64 `json:"size,omitempty"`
+}
+
+// DeploymentAgent is an agent of a bundle.
+type DeploymentAgent struct {
+	// Name is the agent's name.
+	//
+	// +required
+	Name AgentName `json:"name"`
+
+	// Type is the agent's type, such as llm.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=40
+	Type string `json:"type,omitempty"`
+
+	// VariantOf is the agent of which this is an A/B variant.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	VariantOf string `json:"variantOf,omitempty"`
+}
+
+// DeploymentTests counts the test cases of a deployment.
+type DeploymentTests struct {
+	// Skipped says that the test phase was left out.
+	//
+	// +optional
+	Skipped bool `json:"skipped,omitempty"`
+
+	// Passed is how many test cases passed.
+	//
+	// +optional
+	Passed int32 `json:"passed,omitempty"`
+
+	// Failed is how many test cases failed.
+	//
+	// +optional
+	Failed int32 `json:"failed,omitempty"`
+}
+
+// DeploymentConnectors counts what was done to the code-defined connectors.
+type DeploymentConnectors struct {
+	// Created is how many connectors are new.
+	//
+	// +optional
+	Created int32 `json:"created,omitempty"`
+
+	// Updated is how many connectors changed.
+	//
+	// +optional
+	Updated int32 `json:"updated,omitempty"`
+
+	// Unchanged is how many connectors are as before.
+	//
+	// +optional
+	Unchanged int32 `json:"unchanged,omitempty"`
+
+	// Retired is how many connectors were there before and are gone from the code.
+	//
+	// +optional
+	Retired int32 `json:"retired,omitempty"`
+
+	// Skipped is how many connectors failed to apply and were left out.
+	//
+	// +optional
+	Skipped int32 `json:"skipped,omitempty"`
+
+	// Failed is how many connectors failed to apply.
+	//
+	// +optional
+	Failed int32 `json:"failed,omitempty"`
+}
+
+// DeploymentActivationStatus is what became of a request to activate.
+type DeploymentActivationStatus struct {
+	// RequestedAt is the time of the request, as spec.activation has it.
+	//
+	// +required
+	RequestedAt metav1.Time `json:"requestedAt"`
+
+	// Result says whether the deployment became live.
+	//
+	// +required
+	Result ActivationResult `json:"result"`
+
+	// Message explains the result to a person.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Message string `json:"message,omitempty"`
+}
+
+// DeploymentList is a list of Deployments.
+//
+// +kubebuilder:object:root=true
+type DeploymentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Deployment `json:"items"`
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ProjectName is the only name that a Project may have: one namespace is one
+// project.
+const ProjectName = "project"
+
+// Project makes its namespace a project: it gives the project its id and says
+// where the agents' code comes from, how models are reached, and what limits
+// hold. Its name must be "project".
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=aproj,categories=agents
+// +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.spec.id`
+// +kubebuilder:selectablefield:JSONPath=`.status.id`
+// +kubebuilder:printcolumn:name="Display name",type=string,JSONPath=`.spec.displayName`
+// +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.spec.id`
+// +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.status.defaultEnvironment`,description="The default environment in effect"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'project'",message="one namespace is one project: its Project must be named \"project\"; for another project use another namespace"
+type Project struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the project is asked to be.
+	//
+	// +required
+	Spec ProjectSpec `json:"spec"`
+
+	// Status is what the controllers have found and done.
+	//
+	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status ProjectStatus `json:"status,omitempty"`
+}
+
+// ProjectSpec is what a project is asked to be.
+type ProjectSpec struct {
+	// ID is the project's id in the REST API. All other ids of the project derive
+	// from it, so that webhook URLs survive a restore or a move to another
+	// cluster; keep it. Make one with `uuidgen`. It is immutable.
+	//
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="id is immutable: every id and webhook URL of the project derives from it"
+	ID UUID `json:"id"`
+
+	// DisplayName is the project's name for people. Without it the namespace's
+	// name is shown.
+	//
+	// +optional
+	DisplayName DisplayName `json:"displayName,omitempty"`
+
+	// Git is the repository with the project's agents. Without it the project
+	// has no git provider: its deployments come from uploaded bundles.
+	//
+	// +optional
+	Git *ProjectGit `json:"git,omitempty"`
+
+	// DefaultEnvironment is the name of the project's default Environment.
+	// Without it the first environment created is the default until it is
+	// deleted; status.defaultEnvironment shows which one.
+	//
+	// +optional
+	DefaultEnvironment EnvironmentName `json:"defaultEnvironment,omitempty"`
+
+	// Limits are the limits of the project's plan.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Limits ProjectLimits `json:"limits,omitempty"`
+
+	// Retention says how long the past is kept.
+	//
+	// +optional
+	Retention *ProjectRetention `json:"retention,omitempty"`
+
+	// ModelProviders are the model services that the project's agents may use,
+	// found by the part of an agent's `model` before the slash. The prefix
+	// "scripted" is built in.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=prefix
+	// +kubebuilder:validation:MaxItems=32
+	ModelProviders []ModelProvider `json:"modelProviders,omitempty"`
+}
+
+// ProjectGit is a git repository and how to reach it.
+type ProjectGit struct {
+	// URL is the repository's address: https://, http:// (only to addresses that
+	// the operator allows), ssh://, or the short form user@host:path.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^((https?|ssh)://[^\\\\s]+|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:[^\\\\s]+)$')",message="must be an https://, http:// or ssh:// URL, or user@host:path"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^https?://[^/]*@')",message="must not hold credentials: put username and password into the Secret that secretRef names"
+	URL string `json:"url"`
+
+	// SecretRef names the Secret with the credentials, in Flux's form: `username`
+	// and `password`, or `bearerToken`, for HTTPS; `identity` and `known_hosts`
+	// for SSH; `ca.crt` for a private certificate authority.
+	//
+	// +optional
+	SecretRef *SecretReference `json:"secretRef,omitempty"`
+
+	// DefaultBranch is built where an environment names no branch. Without it
+	// the branch that the repository's HEAD names is built.
+	//
+	// +optional
+	DefaultBranch GitBranch `json:"defaultBranch,omitempty"`
+
+	// Path is the folder of the repository that holds the project (agents/,
+	// connectors/ and so on), relative to its root. Without it: the root.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^/\\\\s]+(/[^/\\\\s]+)*/?$') && !self.matches('(^|/)[.][.]?(/|$)')",message="must be a folder relative to the repository's root, such as services/support, without . and .."
+	Path string `json:"path,omitempty"`
+}
+
+// ProjectLimits are the limits of a project's plan.
+type ProjectLimits struct {
+	// Environments is the most environments that the project may have. Without
+	// it there is no limit.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	Environments *int32 `json:"environments,omitempty"`
+
+	// RequestsPerMinute is how many REST requests a minute all keys of the
+	// project may make together.
+	//
+	// +optional
+	// +kubebuilder:default=120
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	RequestsPerMinute int32 `json:"requestsPerMinute,omitempty"`
+}
+
+// ProjectRetention says how long the past of a project is kept.
+type ProjectRetention struct {
+	// Runs is how long ended agent runs and connector runs are kept, such as
+	// 720h. Without it the platform's default holds.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$')",message="must be a duration such as 90s, 5m or 720h"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) >= duration('1h')",message="runs must be kept for at least 1h"
+	Runs *metav1.Duration `json:"runs,omitempty"`
+}
+
+// ModelProviderType is the wire protocol of a model service.
+//
+// +kubebuilder:validation:Enum=openai;anthropic;gemini
+type ModelProviderType string
+
+// Types of model providers.
+const (
+	// ModelProviderOpenAI speaks OpenAI's Chat Completions, as many services do.
+	ModelProviderOpenAI ModelProviderType = "openai"
+	// ModelProviderAnthropic speaks Anthropic's Messages API.
+	ModelProviderAnthropic ModelProviderType = "anthropic"
+	// ModelProviderGemini speaks Google's Gemini API.
+	ModelProviderGemini ModelProviderType = "gemini"
+)
+
+// ModelProvider is a model service.
+//
+// +kubebuilder:validation:XValidation:rule="self.prefix != 'scripted'",message="the prefix scripted is built in; choose another"
+type ModelProvider struct {
+	// Prefix is what stands before the slash in an agent's `model`: an agent
+	// with `model: openai/gpt-5` uses the provider with the prefix openai.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="must be lower-case letters, digits and '-'"
+	Prefix string `json:"prefix"`
+
+	// Type is the wire protocol that the service speaks.
+	//
+	// +required
+	Type ModelProviderType `json:"type"`
+
+	// BaseURL is the service's address, such as https://api.openai.com/v1.
+	// Without it: the address of the protocol's maker.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^\\\\s@]+$')",message="must be an https:// or http:// URL without credentials"
+	BaseURL string `json:"baseURL,omitempty"`
+
+	// APIKeySecretRef names the key of a Secret that holds the service's API
+	// key. Without it requests carry none.
+	//
+	// +optional
+	APIKeySecretRef *SecretKeyReference `json:"apiKeySecretRef,omitempty"`
+}
+
+// ProjectStatus is what the controllers have found and done.
+type ProjectStatus struct {
+	ObjectStatus `json:",inline"`
+
+	// DefaultEnvironment is the name of the default Environment in effect; empty
+	// while the project has no environment.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	DefaultEnvironment string `json:"defaultEnvironment,omitempty"`
+}
+
+// ProjectList is a list of Projects.
+//
+// +kubebuilder:object:root=true
+type ProjectList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Project `json:"items"`
+}
