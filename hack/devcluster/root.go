@@ -64,6 +64,7 @@ of the current kubeconfig instead.`,
 		"folder of built binaries, kept by down (DEVCLUSTER_CACHE)")
 	flags.StringVar(&s.engine, "engine", envOr("CLUSTER", "auto"),
 		"auto, kind, local, or current for the cluster of the current kubeconfig (CLUSTER)")
+	root.AddCommand(clusterCommands(s)...)
 	root.AddCommand(newEnvtestCommand(s))
 	return root
 }

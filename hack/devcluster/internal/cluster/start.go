@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/agentplatform/agentplatform/hack/devcluster/internal/host"
+	"github.com/agentplatform/agentplatform/hack/devcluster/internal/layout"
+	"github.com/agentplatform/agentplatform/hack/devcluster/internal/process"
+	"github.com/agentplatform/agentplatform/hack/devcluster/internal/render"
+)
+
+const (
+	startTimeout = 3 * time.Minute // for one component to become healthy
+	pollEvery    = 100 * time.Millisecond
+	saysEvery    = 10 * time.Second // how often a person hears what is waited for
+	logTail      = 2000             // bytes of a log that an error shows
+)
+
+// startAll starts everything in order. What comes after kube-apiserver starts
+// at once and is waited for together.
+func (l *local) startAll(ctx context.Context, pause string) error {
+	components := render.Components(l.Dir)
+	first, rest := components[:3], components[3:]
+	err := l.Log.Step("starting etcd, containerd and kube-apiserver", func() error {
+		for _, c := range first {
+			if err := l.start(ctx, c); err != nil {
+				return err
+			}
+		}
+		return errors.Join(l.loadPause(ctx, pause), l.bootstrap(ctx))
+	})
+	if err != nil {
+		return err
+	}
+	return l.Log.Step("starting the node", func() error {
+		for _, c := range rest {
+			if err := l.launch(c); err != nil {
+				return err
+			}
+		}
+		for _, c := range rest {
+			if err := l.healthyNow(ctx, c.Name); err != nil {
+				return err
+			}
+		}
+		return l.await(ctx, "the node to be ready", layout.Kubelet, func() error { return l.nodeReady(ctx) })
+	})
+}
+
+func (l *local) component(name string) (render.Component, error) {
+	var names []string
+	for _, c := range render.Components(l.Dir) {
+		if c.Name == name {
+			return c, nil
+		}
+		names = append(names, c.Name)
+	}
+	return render.Component{}, fmt.Errorf("there is no component %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// find returns the component's process, nil if it does not run.
+func (l *local) find(name string) (*process.Handle, error) { return process.Find(l.Dir.PID(name)) }
+
+// start launches a component and waits until it is healthy.
+func (l *local) start(ctx context.Context, c render.Component) error {
+	if err := l.launch(c); err != nil {
+		return err
+	}
+	return l.healthyNow(ctx, c.Name)
+}
+
+// launch starts a component that does not run.
+func (l *local) launch(c render.Component) error {
+	h, err := l.find(c.Name)
+	if err != nil || h != nil {
+		return err
+	}
+	for _, address := range c.Listen {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return fmt.Errorf("%s needs %s, and something else listens there: %w", c.Name, address, err)
+		}
+		if err := listener.Close(); err != nil {
+			return fmt.Errorf("trying %s: %w", address, err)
+		}
+	}
+	_, err = process.Start(process.Spec{
+		Path: l.Dir.Bin(c.Bin), Args: c.Args, Log: l.Dir.Log(c.Name), PID: l.Dir.PID(c.Name),
+		// Nothing else of the environment: it may hold secrets, and it outlives its shell.
+		Env: []string{"PATH=" + l.Dir.Path("bin") + ":" + host.Path(), "HOME=" + string(l.Dir), "LANG=C"},
+	})
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+func (l *local) stop(ctx context.Context, name string) error {
+	h, err := l.find(name)
+	if err != nil || h == nil {
+		return err
+	}
+	if err := h.Stop(ctx); err != nil {
+		return fmt.Errorf("stopping %s: %w", name, err)
+	}
+	return nil
+}
+
+func (l *local) healthyNow(ctx context.Context, name string) error {
+	return l.await(ctx, name+" to be healthy", name, func() error { return l.probe(ctx, name) })
+}
+
+// await polls until probe succeeds, the component has ended, or it took too
+// long. It says what it waits for.
+func (l *local) await(ctx context.Context, what, component string, probe func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	poll, says := time.NewTicker(pollEvery), time.NewTicker(saysEvery)
+	defer poll.Stop()
+	defer says.Stop()
+	for {
+		err := probe()
+		if err == nil {
+			return nil
+		}
+		if h, findErr := l.find(component); findErr != nil || h == nil {
+			return fmt.Errorf("waiting for %s: %s ended; the end of %s:\n%s",
+				what, component, l.Dir.Log(component), tail(l.Dir.Log(component)))
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w; it last said: %w; see %s", what, ctx.Err(), err, l.Dir.Log(component))
+		case <-says.C:
+			l.Log.Say("    waiting for %s: %v", what, err)
+		case <-poll.C:
+		}
+	}
+}
+
+// tail is the end of a log, or why there is none.
+func tail(path string) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(content[max(0, len(content)-logTail):])
+}

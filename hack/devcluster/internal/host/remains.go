@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/agentplatform/agentplatform/hack/devcluster/internal/layout"
+	"github.com/agentplatform/agentplatform/hack/devcluster/internal/snapshot"
+)
+
+const (
+	killTimeout = 20 * time.Second
+	pollEvery   = 50 * time.Millisecond
+)
+
+// KillAll kills every process of the cluster, those of pods included, until
+// none is left. The caller has stopped what would start new ones.
+func KillAll(ctx context.Context, dir layout.Dir) error {
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		left := snapshot.Processes(dir)
+		if len(left) == 0 {
+			return nil
+		}
+		for _, p := range left {
+			// One that is gone is what is wanted; one that stays is reported below.
+			_ = syscall.Kill(p.PID, syscall.SIGKILL)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("killing %d processes of the cluster, e.g. %d %v: %w", len(left), left[0].PID, left[0].Args, ctx.Err())
+		case <-ticker.C:
+		}
+	}
+}
+
+// UnmountAll unmounts everything below the state folder.
+func UnmountAll(ctx context.Context, dir layout.Dir) error {
+	mounts, err := below(dir)
+	if err != nil {
+		return err
+	}
+	for _, point := range slices.Backward(mounts) { // the newest first: it may lie on an older one
+		if _, err := run(ctx, "", "umount", point); err == nil {
+			continue
+		}
+		if _, err := run(ctx, "", "umount", "--lazy", point); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func below(dir layout.Dir) ([]string, error) {
+	mounts, err := snapshot.Mounts()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(mounts, func(point string) bool {
+		return !strings.HasPrefix(point, string(dir)+"/")
+	}), nil
+}
+
+// RemoveCgroups removes the control groups that are there now and were not
+// before, as far as they are of pods.
+func RemoveCgroups(before snapshot.Snapshot) error {
+	var errs []error
+	for _, group := range slices.Backward(snapshot.Cgroups()) { // children first
+		if !strings.Contains(group, "/kubepods") || slices.Contains(before.Cgroups, group) {
+			continue
+		}
+		if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("removing a control group: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// RemoveFolders removes the places outside of the state folder that came with
+// the cluster. What is new in a place that was there before stays: it is not
+// known whose it is.
+func RemoveFolders(before snapshot.Snapshot, left []snapshot.Leftover) error {
+	var errs []error
+	for _, l := range left {
+		inOlder := func(folder string) bool { return strings.HasPrefix(l.Name, folder+"/") }
+		if l.Kind == "folder" && !slices.ContainsFunc(before.Folders, inOlder) {
+			errs = append(errs, os.RemoveAll(l.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// RemoveState removes the state folder. It refuses while something is mounted
+// below, for the content of a mount is not the cluster's to remove.
+func RemoveState(dir layout.Dir) error {
+	mounts, err := below(dir)
+	if err != nil {
+		return err
+	}
+	if len(mounts) > 0 {
+		return fmt.Errorf("removing %s: %s is still mounted", dir, mounts[0])
+	}
+	if _, err := os.Stat(dir.Engine()); err != nil {
+		return fmt.Errorf("removing %s: it is not a state folder: %w", filepath.Clean(string(dir)), err)
+	}
+	return os.RemoveAll(string(dir))
+}

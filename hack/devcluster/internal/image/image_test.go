@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWriteIsACompleteArchive(t *testing.T) {
+	t.Parallel()
+	var out, again bytes.Buffer
+	require.NoError(t, Write(&out, "devcluster.local/pause:1", []byte("ELF")))
+	require.NoError(t, Write(&again, "devcluster.local/pause:1", []byte("ELF")))
+	require.Equal(t, out.Bytes(), again.Bytes())
+
+	files := map[string][]byte{}
+	for archive := tar.NewReader(&out); ; {
+		header, err := archive.Next()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		files[header.Name], err = io.ReadAll(archive)
+		require.NoError(t, err)
+	}
+	var manifest []struct {
+		Config           string
+		RepoTags, Layers []string
+	}
+	require.NoError(t, json.Unmarshal(files["manifest.json"], &manifest))
+	require.Equal(t, []string{"devcluster.local/pause:1"}, manifest[0].RepoTags)
+
+	var config struct {
+		Rootfs struct {
+			DiffIDs []string `json:"diff_ids"`
+		}
+	}
+	require.NoError(t, json.Unmarshal(files[manifest[0].Config], &config))
+	layer := files[manifest[0].Layers[0]]
+	require.Equal(t, "sha256:"+digest(layer), config.Rootfs.DiffIDs[0])
+
+	inner := tar.NewReader(bytes.NewReader(layer))
+	header, err := inner.Next()
+	require.NoError(t, err)
+	require.Equal(t, "entrypoint", header.Name)
+	require.Equal(t, int64(0o755), header.Mode)
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pki makes the certificates, keys and kubeconfigs of a cluster.
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"time"
+
+	"github.com/agentplatform/agentplatform/hack/devcluster/internal/layout"
+)
+
+const (
+	validity = 365 * 24 * time.Hour
+	// skew is how far before now a certificate begins, for clocks that differ.
+	skew = time.Hour
+)
+
+// request is one certificate to issue.
+type request struct {
+	name   string   // of its files
+	user   string   // common name
+	groups []string // organizations
+	dns    []string
+	ips    []string
+	config bool // also a kubeconfig for the user
+}
+
+// requests are all certificates of a cluster but that of the authority.
+func requests() []request {
+	return []request{
+		{name: "etcd", user: "etcd", dns: []string{"localhost"}, ips: []string{"127.0.0.1"}},
+		{name: "etcd-client", user: "kube-apiserver-etcd-client"},
+		{name: layout.APIServer, user: "kube-apiserver",
+			dns: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+				"kubernetes.default.svc." + layout.Domain},
+			ips: []string{"127.0.0.1", layout.ServiceAPI, layout.BridgeAddress}},
+		{name: "kubelet-client", user: "kube-apiserver-kubelet-client", groups: []string{"system:masters"}},
+		{name: "kubelet-server", user: "system:node:" + layout.Node, groups: []string{"system:nodes"},
+			dns: []string{layout.Node}, ips: []string{layout.BridgeAddress}},
+		{name: "admin", user: "devcluster-admin", groups: []string{"system:masters"}, config: true},
+		{name: layout.ControllerManager, user: "system:kube-controller-manager", config: true},
+		{name: layout.Scheduler, user: "system:kube-scheduler", config: true},
+		{name: layout.Kubelet, user: "system:node:" + layout.Node, groups: []string{"system:nodes"}, config: true},
+		{name: layout.Proxy, user: "system:kube-proxy", config: true},
+		{name: layout.CoreDNS, user: "system:coredns", config: true},
+	}
+}
+
+// Ensure makes all files in dir that are not there. An authority made earlier
+// is used again.
+func Ensure(dir layout.Dir) error {
+	if err := os.MkdirAll(dir.Path("pki"), 0o700); err != nil {
+		return fmt.Errorf("making the folder of certificates: %w", err)
+	}
+	if _, err := os.Stat(dir.Kubeconfig()); err == nil {
+		return nil // written last: all the rest is there
+	}
+	ca, err := newAuthority(dir, time.Now())
+	if err != nil {
+		return err
+	}
+	for _, r := range requests() {
+		if err := ca.issue(dir, r); err != nil {
+			return fmt.Errorf("issuing the certificate %s: %w", r.name, err)
+		}
+	}
+	if err := newSigningKey(dir); err != nil {
+		return fmt.Errorf("making the key of service accounts: %w", err)
+	}
+	return writeAdminKubeconfig(dir)
+}
+
+// authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+	now  time.Time
+}
+
+func newAuthority(dir layout.Dir, now time.Time) (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the authority's key: %w", err)
+	}
+	ca := &authority{key: key, now: now, cert: &x509.Certificate{
+		Subject: pkix.Name{CommonName: "devcluster"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}}
+	der, err := ca.sign(ca.cert, key.Public())
+	if err != nil {
+		return nil, err
+	}
+	if ca.cert, err = x509.ParseCertificate(der); err != nil {
+		return nil, fmt.Errorf("reading the authority's certificate: %w", err)
+	}
+	return ca, write(dir, "ca", der, key)
+}
+
+// sign fills in serial and times and returns the certificate in DER.
+func (a *authority) sign(cert *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, fmt.Errorf("choosing a serial number: %w", err)
+	}
+	cert.SerialNumber, cert.NotBefore, cert.NotAfter = serial, a.now.Add(-skew), a.now.Add(validity)
+	der, err := x509.CreateCertificate(rand.Reader, cert, a.cert, public, a.key)
+	if err != nil {
+		return nil, fmt.Errorf("signing: %w", err)
+	}
+	return der, nil
+}
+
+// issue writes certificate and key of r, and its kubeconfig.
+func (a *authority) issue(dir layout.Dir, r request) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("making a key: %w", err)
+	}
+	der, err := a.sign(r.template(), key.Public())
+	if err != nil {
+		return err
+	}
+	if err := write(dir, r.name, der, key); err != nil {
+		return err
+	}
+	if !r.config {
+		return nil
+	}
+	return writeKubeconfig(dir.ComponentKubeconfig(r.name), dir, r.name)
+}
+
+// template is the certificate that r asks for, not signed yet.
+func (r request) template() *x509.Certificate {
+	cert := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: r.user, Organization: r.groups},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		DNSNames:    r.dns,
+	}
+	for _, ip := range r.ips {
+		cert.IPAddresses = append(cert.IPAddresses, net.ParseIP(ip))
+	}
+	if len(r.dns)+len(r.ips) > 0 { // etcd's is both: its peers are its clients
+		cert.ExtKeyUsage = append(cert.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	return cert
+}
+
+// newSigningKey makes the key pair that signs service accounts' tokens.
+func newSigningKey(dir layout.Dir) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		writePEM(dir.Path("pki", "service-accounts.pub"), "PUBLIC KEY", public),
+		writePEM(dir.Key("service-accounts"), "PRIVATE KEY", private))
+}
+
+func write(dir layout.Dir, name string, der []byte, key crypto.Signer) error {
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("encoding a key: %w", err)
+	}
+	return errors.Join(
+		writePEM(dir.Cert(name), "CERTIFICATE", der),
+		writePEM(dir.Key(name), "PRIVATE KEY", private))
+}
+
+func writePEM(path, kind string, der []byte) error {
+	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/agentplatform/agentplatform/hack/devcluster/internal/layout"
+)
+
+// watched are the places outside of the state folder that Kubernetes,
+// containerd or CNI plugins write to by habit.
+var watched = []string{
+	"/etc/cni", "/etc/containerd", "/etc/kubernetes", "/opt/cni", "/opt/containerd", "/opt/nri",
+	"/run/containerd", "/run/kubernetes", "/run/nri", "/run/runc", "/run/xtables.lock", "/run/nodeagent",
+	"/usr/libexec/kubernetes", "/var/lib/calico", "/var/lib/cni", "/var/lib/containerd", "/var/lib/kubelet",
+	"/var/lib/kube-proxy", "/var/log/containers", "/var/log/pods",
+}
+
+// watchedDepth bounds how far below a watched place entries count.
+const watchedDepth = 2
+
+// sysctls are what the kubelet, kube-proxy and the bridge set.
+var sysctls = []string{
+	"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding",
+	"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables",
+	"net/netfilter/nf_conntrack_max", "net/netfilter/nf_conntrack_tcp_be_liberal",
+	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+}
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// Take records the host as it is now. dir is the cluster's state folder.
+func Take(ctx context.Context, dir layout.Dir) (Snapshot, error) {
+	s := Snapshot{Sysctls: map[string]string{}}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return s, fmt.Errorf("reading the boot id: %w", err)
+	}
+	s.BootID = strings.TrimSpace(string(boot))
+	for _, name := range sysctls {
+		if value, err := os.ReadFile("/proc/sys/" + name); err == nil { // not every kernel has all
+			s.Sysctls[name] = strings.TrimSpace(string(value))
+		}
+	}
+	if s.Links, err = links(); err != nil {
+		return s, err
+	}
+	if s.Routes, err = routes(ctx); err != nil {
+		return s, err
+	}
+	if s.Tables, err = tables(ctx); err != nil {
+		return s, err
+	}
+	if s.Mounts, err = Mounts(); err != nil {
+		return s, err
+	}
+	s.Cgroups, s.Folders = Cgroups(), folders(watched)
+	for _, p := range Processes(dir) {
+		s.Processes = append(s.Processes, fmt.Sprintf("%d %s", p.PID, filepath.Base(p.Args[0])))
+	}
+	return s, nil
+}
+
+func links() ([]string, error) {
+	entries, err := os.ReadDir("/sys/class/net")
+	if err != nil {
+		return nil, fmt.Errorf("listing network interfaces: %w", err)
+	}
+	names := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, nil
+}
+
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("running %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return string(out), nil
+}
+
+func lines(text string) []string {
+	return slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
+}
+
+func routes(ctx context.Context) ([]string, error) {
+	out, err := output(ctx, "ip", "-4", "route", "show")
+	if err != nil {
+		return nil, err
+	}
+	all := lines(out)
+	for i := range all {
+		all[i] = strings.TrimSpace(all[i])
+	}
+	return all, nil
+}
+
+// counters are those in the output of iptables-save.
+var counters = regexp.MustCompile(`\[\d+:\d+\]`)
+
+// tables returns the text of every table of nftables, and what legacy
+// iptables hold where iptables is that.
+func tables(ctx context.Context) (map[string]string, error) {
+	list, err := output(ctx, "nft", "list", "tables")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, line := range lines(list) {
+		name := strings.TrimPrefix(line, "table ")
+		text, err := output(ctx, "nft", append([]string{"-s", "list", "table"}, strings.Fields(name)...)...)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = text
+	}
+	version, err := output(ctx, "iptables", "--version")
+	if err != nil || !strings.Contains(version, "legacy") {
+		return all, err
+	}
+	for _, command := range []string{"iptables-save", "ip6tables-save"} {
+		text, err := output(ctx, command)
+		if err != nil {
+			return nil, err
+		}
+		rules := slices.DeleteFunc(lines(text), func(line string) bool { return strings.HasPrefix(line, "#") })
+		all["legacy "+command] = counters.ReplaceAllString(strings.Join(rules, "\n"), "")
+	}
+	return all, nil
+}
+
+// Mounts returns all mount points of this mount namespace, in the order in
+// which they were mounted.
+func Mounts() ([]string, error) {
+	content, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("listing mounts: %w", err)
+	}
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	var points []string
+	for _, line := range lines(string(content)) {
+		if fields := strings.Fields(line); len(fields) > 4 {
+			points = append(points, unescape.Replace(fields[4]))
+		}
+	}
+	return points, nil
+}
+
+// Cgroups returns all control groups, parents first.
+func Cgroups() []string {
+	var all []string
+	// Groups come and go while this walks: what cannot be read is not there.
+	_ = filepath.WalkDir(cgroupRoot, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fs.SkipDir
+		case entry.IsDir() && path != cgroupRoot:
+			all = append(all, path)
+		}
+		return nil
+	})
+	return all
+}
+
+// folders returns the places that exist and what is in them.
+func folders(places []string) []string {
+	var all []string
+	for _, place := range places {
+		// What vanishes while this walks, or cannot be read, is not there.
+		_ = filepath.WalkDir(place, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				if errors.Is(err, fs.ErrNotExist) || entry == nil {
+					return nil
+				}
+				return fs.SkipDir
+			}
+			all = append(all, path)
+			if entry.IsDir() && strings.Count(path, "/")-strings.Count(place, "/") >= watchedDepth {
+				return fs.SkipDir
+			}
+			return nil
+		})
+	}
+	return all
+}
