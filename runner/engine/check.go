@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agentplatform/agentplatform/bundle"
+)
+
+// Check finds what a repository asks for and this release does not do. A build
+// refuses it: a guardrail that is silently left out would be worse.
+func (e *Engine) Check(p *bundle.Project) bundle.Problems {
+	var problems bundle.Problems
+	add := func(at bundle.Position, message string) {
+		problems = append(problems, bundle.Problem{Position: at, Message: message + " is not supported by this release; remove it"})
+	}
+	for _, a := range p.Agents {
+		if a.Type != bundle.AgentLLM && a.Type != bundle.AgentSequential {
+			add(a.At("type"), "type "+string(a.Type))
+		}
+		for key, set := range map[string]bool{
+			"output_schema": a.OutputSchema != "", "concurrency": a.Concurrency != nil, "session": a.Session != nil,
+			"guardrails": a.Guardrails != nil, "approval": a.Approval != nil, "mcp_servers": len(a.MCPServers) > 0,
+			"files_required": a.FilesRequired,
+		} {
+			if set {
+				add(a.At(key), `"`+key+`"`)
+			}
+		}
+		for _, t := range a.Tools {
+			if _, known := e.tools[t.Reference]; !known {
+				problems = append(problems, bundle.Problem{Position: a.At("tools"), Message: "tool " + t.Reference + " is unknown; there is " + strings.Join(e.toolNames(), ", ")})
+			} else if t.Condition != "" {
+				add(a.At("tools"), "the condition of tool "+t.Reference)
+			}
+		}
+	}
+	for _, file := range p.Files.Paths() {
+		folder, _, _ := strings.Cut(file, "/")
+		if strings.HasSuffix(file, ".star") && (folder == "middleware" || folder == "hooks") {
+			add(bundle.Position{File: file}, folder)
+		}
+	}
+	slices.SortStableFunc(problems, func(a, b bundle.Problem) int { return strings.Compare(a.String(), b.String()) })
+	return problems
+}
+
+func (e *Engine) toolNames() []string {
+	names := make([]string, 0, len(e.tools))
+	for name := range e.tools {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

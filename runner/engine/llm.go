@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+
+	adkmodel "google.golang.org/adk/v2/model"
+	"google.golang.org/genai"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatch"
+)
+
+// scope is one place of the agent tree in one attempt.
+type scope struct {
+	*attempt
+	agent *bundle.Agent
+	path  string
+
+	once     sync.Once
+	deadline time.Time
+}
+
+// limit bounds a step by the agent's timeout, which begins with its first step.
+func (s *scope) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	timeout := s.agent.Timeout.Std()
+	if timeout == 0 {
+		return ctx, func() {}
+	}
+	s.once.Do(func() { s.deadline = time.Now().Add(timeout) })
+	return context.WithDeadlineCause(ctx, s.deadline, &failure{
+		code: CodeTimeout, message: fmt.Sprintf("agent %q took longer than its timeout of %s", s.agent.Name, timeout),
+	})
+}
+
+// timedOut returns the failure when it was the agent's timeout that ended ctx.
+func timedOut(ctx context.Context) error {
+	var f *failure
+	if ctx.Err() != nil && errors.As(context.Cause(ctx), &f) && f.code == CodeTimeout {
+		return f
+	}
+	return nil
+}
+
+// journaledModel answers from the journal what it holds, and records the rest.
+type journaledModel struct {
+	*scope
+	llm    adkmodel.LLM
+	prompt string
+	turn   int // the framework asks one agent's model one thing at a time
+}
+
+// Name is the model's reference.
+func (m *journaledModel) Name() string { return m.llm.Name() }
+
+// GenerateContent implements model.LLM; it gives one answer or one error.
+func (m *journaledModel) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, _ bool) iter.Seq2[*adkmodel.LLMResponse, error] {
+	return func(yield func(*adkmodel.LLMResponse, error) bool) {
+		answer, err := m.next(ctx, req)
+		if err != nil {
+			yield(nil, m.stop(err))
+			return
+		}
+		yield(&adkmodel.LLMResponse{Content: answer.Content, FinishReason: answer.FinishReason, TurnComplete: true}, nil)
+	}
+}
+
+func (m *journaledModel) next(ctx context.Context, req *adkmodel.LLMRequest) (modelAnswer, error) {
+	m.turn++
+	if m.turn > m.agent.MaxIterations {
+		return modelAnswer{}, &failure{code: CodeMaxIterations, message: fmt.Sprintf("agent %q gave %d model answers without coming to an end (max_iterations)", m.agent.Name, m.agent.MaxIterations)}
+	}
+	if known, ok := m.journal.answer(m.path, m.turn); ok {
+		return known, nil
+	}
+	if err := m.mayGoOn(ctx); err != nil {
+		return modelAnswer{}, err
+	}
+	if err := m.journal.flush(ctx); err != nil {
+		return modelAnswer{}, err
+	}
+	resp, err := m.ask(ctx, req)
+	if err != nil {
+		return modelAnswer{}, err
+	}
+	return m.journal.recordAnswer(modelAnswer{
+		Agent: m.path, Turn: m.turn, Model: m.llm.Name(), Content: resp.Content,
+		FinishReason: resp.FinishReason, Usage: usageOf(resp.UsageMetadata),
+	})
+}
+
+func (m *journaledModel) ask(ctx context.Context, req *adkmodel.LLMRequest) (*adkmodel.LLMResponse, error) {
+	ctx, cancel := m.limit(ctx)
+	defer cancel()
+	// The prompt is exactly the repository's; the framework adds words of its own.
+	req.Config.SystemInstruction = nil
+	if m.prompt != "" {
+		req.Config.SystemInstruction = genai.NewContentFromText(m.prompt, genai.RoleUser)
+	}
+	for resp, err := range m.llm.GenerateContent(ctx, req, false) {
+		if late := timedOut(ctx); err != nil && late != nil {
+			return nil, late
+		}
+		if err != nil {
+			return nil, err
+		}
+		if resp.Content == nil {
+			resp.Content = &genai.Content{Role: genai.RoleModel}
+		}
+		return resp, nil
+	}
+	return nil, errors.New("the model gave no answer")
+}
+
+func usageOf(u *genai.GenerateContentResponseUsageMetadata) dispatch.TokenUsage {
+	if u == nil {
+		return dispatch.TokenUsage{}
+	}
+	return dispatch.TokenUsage{
+		InputTokens: int64(u.PromptTokenCount), OutputTokens: int64(u.CandidatesTokenCount),
+		ThinkingTokens: int64(u.ThoughtsTokenCount), CachedInputTokens: int64(u.CachedContentTokenCount),
+		TotalTokens: int64(u.TotalTokenCount),
+	}
+}
+
+// answerText is what an answer says, without thoughts.
+func answerText(content *genai.Content) string {
+	var text strings.Builder
+	for _, part := range content.Parts {
+		if !part.Thought {
+			text.WriteString(part.Text)
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/genai"
+
+	"github.com/agentplatform/agentplatform/internal/dispatch"
+)
+
+// errJournal says that entries could not be appended.
+var errJournal = errors.New("appending to the journal")
+
+// modelAnswer is the data of a model_answer entry.
+type modelAnswer struct {
+	// Agent is the path of the agent in the tree, Turn counts its answers from 1.
+	Agent        string              `json:"agent"`
+	Turn         int                 `json:"turn"`
+	Model        string              `json:"model"`
+	Content      *genai.Content      `json:"content"`
+	FinishReason genai.FinishReason  `json:"finish_reason,omitempty"`
+	Usage        dispatch.TokenUsage `json:"usage"`
+}
+
+// toolStarted is the data of a tool_started entry.
+type toolStarted struct {
+	Agent     string         `json:"agent"`
+	CallID    string         `json:"call_id"`
+	Tool      string         `json:"tool"`
+	Arguments map[string]any `json:"arguments"`
+}
+
+// toolResult is the data of a tool_result entry: a result or an error.
+type toolResult struct {
+	CallID string         `json:"call_id"`
+	Tool   string         `json:"tool"`
+	Result map[string]any `json:"result,omitempty"`
+	Error  string         `json:"error,omitempty"`
+}
+
+type turnKey struct {
+	agent string
+	turn  int
+}
+
+// recorder is a run's journal as one attempt sees it: what is there to be
+// answered again, and what is yet to be appended.
+type recorder struct {
+	sink Journal
+
+	mu      sync.Mutex
+	next    int64
+	pending []dispatch.JournalEntry
+	answers map[turnKey]modelAnswer
+	started map[string]startedTool
+	results map[string]toolResult
+	calls   map[string]bool // ids of calls that were answered so far
+	tokens  dispatch.TokenUsage
+	err     error // the first that ended the attempt
+	broken  error // the prior journal cannot be read
+
+	flushing sync.Mutex // appends are in order
+}
+
+type startedTool struct {
+	name   string
+	unsafe bool
+}
+
+func newRecorder(prior []dispatch.JournalEntry, sink Journal) *recorder {
+	r := &recorder{
+		sink: sink, next: 1, answers: map[turnKey]modelAnswer{}, started: map[string]startedTool{},
+		results: map[string]toolResult{}, calls: map[string]bool{},
+	}
+	for _, entry := range prior {
+		if err := r.load(entry); err != nil {
+			r.broken = fmt.Errorf("reading journal entry %d: %w", entry.Sequence, err)
+			return r
+		}
+		r.next = entry.Sequence + 1
+	}
+	return r
+}
+
+func (r *recorder) load(entry dispatch.JournalEntry) error {
+	switch entry.Kind {
+	case dispatch.JournalModelAnswer:
+		var a modelAnswer
+		if err := json.Unmarshal(entry.Data, &a); err != nil {
+			return err
+		}
+		r.answers[turnKey{a.Agent, a.Turn}] = a
+		r.count(a.Usage)
+	case dispatch.JournalToolStarted:
+		var s toolStarted
+		if err := json.Unmarshal(entry.Data, &s); err != nil {
+			return err
+		}
+		r.started[s.CallID] = startedTool{name: s.Tool, unsafe: entry.Unsafe}
+	case dispatch.JournalToolResult:
+		var t toolResult
+		if err := json.Unmarshal(entry.Data, &t); err != nil {
+			return err
+		}
+		r.results[t.CallID] = t
+	}
+	return nil // Kinds of later releases say nothing to this one.
+}
+
+// interrupted finds a tool that may have had an effect that nobody knows of.
+func (r *recorder) interrupted() error {
+	if r.broken != nil {
+		return &failure{code: CodeInternal, message: "the run's journal cannot be read", cause: r.broken}
+	}
+	for id, s := range r.started {
+		if _, done := r.results[id]; !done && s.unsafe {
+			return &failure{code: CodeToolInterrupted, message: fmt.Sprintf(
+				"tool %q was interrupted and may or may not have taken effect; it is not declared idempotent, so it was not called again", s.name)}
+		}
+	}
+	return nil
+}
+
+// answer returns a journaled model answer.
+func (r *recorder) answer(agent string, turn int) (modelAnswer, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a, ok := r.answers[turnKey{agent, turn}]
+	if ok {
+		r.remember(a)
+	}
+	return a, ok
+}
+
+// recordAnswer gives every call an id that is unique in the run and records
+// the answer.
+func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, part := range a.Content.Parts {
+		if call := part.FunctionCall; call != nil {
+			for n := len(r.calls) + 1; call.ID == "" || r.calls[call.ID]; n++ {
+				call.ID = fmt.Sprintf("call_%d", n)
+			}
+			r.calls[call.ID] = true
+		}
+	}
+	data, err := json.Marshal(a)
+	if err != nil {
+		return a, fmt.Errorf("encoding a model's answer: %w", err)
+	}
+	// What goes on is what a later attempt will read.
+	var same modelAnswer
+	if err := json.Unmarshal(data, &same); err != nil {
+		return a, fmt.Errorf("decoding a model's answer: %w", err)
+	}
+	r.count(a.Usage)
+	r.add(dispatch.JournalModelAnswer, data, false)
+	return same, nil
+}
+
+func (r *recorder) remember(a modelAnswer) {
+	for _, part := range a.Content.Parts {
+		if part.FunctionCall != nil {
+			r.calls[part.FunctionCall.ID] = true
+		}
+	}
+}
+
+// result returns a journaled tool result.
+func (r *recorder) result(callID string) (toolResult, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, ok := r.results[callID]
+	return t, ok
+}
+
+// recordStart records that a tool is about to be called, once.
+func (r *recorder) recordStart(s toolStarted, unsafe bool) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encoding a tool's arguments: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.started[s.CallID]; !ok {
+		r.started[s.CallID] = startedTool{name: s.Tool, unsafe: unsafe}
+		r.add(dispatch.JournalToolStarted, data, unsafe)
+	}
+	return nil
+}
+
+// recordResult records what a tool returned and answers it as a later attempt
+// will read it.
+func (r *recorder) recordResult(t toolResult, unsafe bool) (toolResult, error) {
+	data, err := json.Marshal(t)
+	if err != nil {
+		t = toolResult{CallID: t.CallID, Tool: t.Tool, Error: "the tool's result is no JSON"}
+		if data, err = json.Marshal(t); err != nil {
+			return t, fmt.Errorf("encoding a tool's result: %w", err)
+		}
+	}
+	var same toolResult
+	if err := json.Unmarshal(data, &same); err != nil {
+		return t, fmt.Errorf("decoding a tool's result: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.results[t.CallID] = same
+	r.add(dispatch.JournalToolResult, data, unsafe)
+	return same, nil
+}
+
+func (r *recorder) add(kind string, data []byte, unsafe bool) {
+	r.pending = append(r.pending, dispatch.JournalEntry{Sequence: r.next, Kind: kind, Data: data, Unsafe: unsafe})
+	r.next++
+}
+
+// flush appends what is pending.
+func (r *recorder) flush(ctx context.Context) error {
+	r.flushing.Lock()
+	defer r.flushing.Unlock()
+	r.mu.Lock()
+	batch := r.pending
+	r.mu.Unlock()
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := r.sink.Append(ctx, batch); err != nil {
+		return fmt.Errorf("%w: %w", errJournal, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pending = r.pending[len(batch):]
+	return nil
+}
+
+// take hands over what is pending.
+func (r *recorder) take() []dispatch.JournalEntry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	batch := r.pending
+	r.pending = nil
+	return batch
+}
+
+// fail keeps the first error that ended the attempt.
+func (r *recorder) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *recorder) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+func (r *recorder) usage() dispatch.TokenUsage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tokens
+}
+
+func (r *recorder) count(u dispatch.TokenUsage) {
+	r.tokens.InputTokens += u.InputTokens
+	r.tokens.OutputTokens += u.OutputTokens
+	r.tokens.ThinkingTokens += u.ThinkingTokens
+	r.tokens.CachedInputTokens += u.CachedInputTokens
+	r.tokens.TotalTokens += u.TotalTokens
+}
