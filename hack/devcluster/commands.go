@@ -17,6 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/cluster"
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/kubeapi"
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/layout"
+	"github.com/agentplatform/agentplatform/hack/devcluster/internal/lock"
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/progress"
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/provisioner"
 )
@@ -34,9 +35,27 @@ func (s *settings) chosen(cmd *cobra.Command) (cluster.Engine, error) {
 	})
 }
 
+// action is what a command does with the engine.
+type action func(context.Context, cluster.Engine, []string) error
+
+// exclusively keeps two processes from bringing the same cluster up or down at
+// once. The lock is in the cache folder, for the state folder comes and goes.
+func (s *settings) exclusively(do action) action {
+	return func(ctx context.Context, e cluster.Engine, args []string) error {
+		unlock, err := lock.Take(filepath.Join(s.cacheDir, "cluster.lock"), func() {
+			fmt.Fprintln(os.Stderr, "waiting for another devcluster to finish")
+		})
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		return do(ctx, e, args)
+	}
+}
+
 // newCommand is one that does a single thing with the engine.
 func newCommand(s *settings, use, short string, args cobra.PositionalArgs,
-	do func(context.Context, cluster.Engine, []string) error,
+	do action,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: args,
@@ -53,9 +72,11 @@ func newCommand(s *settings, use, short string, args cobra.PositionalArgs,
 func clusterCommands(s *settings) []*cobra.Command {
 	return []*cobra.Command{
 		newCommand(s, "up", "Bring the cluster up, or say that it is", cobra.NoArgs,
-			func(ctx context.Context, e cluster.Engine, _ []string) error { return e.Up(ctx) }),
+			s.exclusively(func(ctx context.Context, e cluster.Engine, _ []string) error { return e.Up(ctx) })),
 		newCommand(s, "down", "Remove the cluster and check that nothing is left of it", cobra.NoArgs,
-			func(ctx context.Context, e cluster.Engine, _ []string) error { return e.Down(ctx) }),
+			s.exclusively(func(ctx context.Context, e cluster.Engine, _ []string) error { return e.Down(ctx) })),
+		newCommand(s, "build", "Build what up needs, without rights and without starting anything", cobra.NoArgs,
+			func(ctx context.Context, e cluster.Engine, _ []string) error { return e.Build(ctx) }),
 		newCommand(s, "status", "Say what runs; exit with 1 unless all of it does", cobra.NoArgs,
 			func(ctx context.Context, e cluster.Engine, _ []string) error { return e.Status(ctx) }),
 		newCommand(s, "load-image <archive>...", "Import image archives (OCI or docker save) for pods to use",
@@ -133,6 +154,9 @@ func newKubectlCommand(s *settings) *cobra.Command {
 				return errors.New("there is no kubectl on the PATH")
 			}
 			env := append(os.Environ(), "KUBECONFIG="+kubeconfig)
+			if _, set := os.LookupEnv("KUBECACHEDIR"); !set { // else it fills ~/.kube/cache
+				env = append(env, "KUBECACHEDIR="+filepath.Join(filepath.Clean(s.stateDir), "kubectl-cache"))
+			}
 			return fmt.Errorf("running kubectl: %w", syscall.Exec(kubectl, append([]string{"kubectl"}, args...), env))
 		},
 	}

@@ -48,7 +48,7 @@ Where a Docker engine answers it uses kind. Elsewhere (Linux, root, Go and
 Debian's packages) it builds Kubernetes from its Go modules and runs it as
 plain processes that survive this command. CLUSTER=current uses the cluster
 of the current kubeconfig instead.`,
-		Example: `  devcluster up                        # about 10 minutes the first time, 20 seconds after that
+		Example: `  devcluster up                        # builds for 5 to 15 minutes the first time, then takes seconds
   export KUBECONFIG=$(devcluster kubeconfig --path)
   devcluster load-image bin/image.tar  # pods use it with imagePullPolicy: Never
   devcluster stop kube-apiserver && devcluster start kube-apiserver

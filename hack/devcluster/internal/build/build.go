@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
+	"github.com/agentplatform/agentplatform/hack/devcluster/internal/lock"
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/progress"
 )
 
@@ -106,7 +106,9 @@ func (b *Builder) dir(ctx context.Context, t target) (string, error) {
 	if t.complete(final) {
 		return final, nil
 	}
-	unlock, err := b.lock()
+	unlock, err := lock.Take(filepath.Join(b.Cache, "build.lock"), func() {
+		b.Log.Say("    waiting for another build into %s", b.Cache)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -119,24 +121,6 @@ func (b *Builder) dir(ctx context.Context, t target) (string, error) {
 		return "", fmt.Errorf("building %s: %w", t.title, err)
 	}
 	return final, b.forgetOthers(t, folder)
-}
-
-// lock keeps other processes from building into the same cache.
-func (b *Builder) lock() (unlock func(), err error) {
-	if err := os.MkdirAll(b.Cache, 0o755); err != nil {
-		return nil, fmt.Errorf("making the cache folder: %w", err)
-	}
-	file, err := os.OpenFile(filepath.Join(b.Cache, "build.lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("opening the cache's lock: %w", err)
-	}
-	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		b.Log.Say("    waiting for another build into %s", b.Cache)
-		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-			return nil, errors.Join(fmt.Errorf("locking the cache: %w", err), file.Close())
-		}
-	}
-	return func() { _ = file.Close() }, nil // closing gives the lock back
 }
 
 // build runs the go command into a folder beside final and renames it, so that

@@ -33,6 +33,21 @@ func (l *local) bootstrap(ctx context.Context) error {
 	return nil
 }
 
+// admitsPods fails while pods would be refused or could not start: each needs
+// its namespace's service account and certificates.
+func (l *local) admitsPods(ctx context.Context) error {
+	api, err := kubeapi.New(l.Dir)
+	if err != nil {
+		return err
+	}
+	for _, path := range []string{"serviceaccounts/default", "configmaps/kube-root-ca.crt"} {
+		if err := api.Get(ctx, "/api/v1/namespaces/default/"+path, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // seeds are the rights of CoreDNS, its Service, which leads to the host's
 // CoreDNS by a slice made by hand, and the default storage class.
 func seeds() []seed {

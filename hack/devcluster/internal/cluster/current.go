@@ -56,6 +56,9 @@ func (c *current) Up(ctx context.Context) error {
 	return nil
 }
 
+// Build has nothing to build.
+func (c *current) Build(context.Context) error { return nil }
+
 // Down leaves the cluster alone.
 func (c *current) Down(context.Context) error {
 	c.Log.Say("CLUSTER=current: that cluster is not this command's to take down")

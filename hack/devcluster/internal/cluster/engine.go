@@ -43,6 +43,8 @@ type Options struct {
 
 // Engine runs a cluster.
 type Engine interface {
+	// Build makes the binaries that Up needs, and changes nothing else.
+	Build(ctx context.Context) error
 	// Up returns when the node is ready. A cluster that is up stays as it is.
 	Up(ctx context.Context) error
 	// Down removes the cluster. The error tells what could not be removed.

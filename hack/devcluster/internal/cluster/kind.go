@@ -50,6 +50,9 @@ func (k *kind) Up(ctx context.Context) error {
 	return nil
 }
 
+// Build has nothing to build: kind brings its node as an image.
+func (k *kind) Build(context.Context) error { return nil }
+
 // Down deletes the cluster and the state folder.
 func (k *kind) Down(ctx context.Context) error {
 	if err := k.kind(ctx, "delete", "cluster", "--name", kindCluster, "--kubeconfig", k.Dir.Kubeconfig()); err != nil {

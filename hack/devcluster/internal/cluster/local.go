@@ -49,6 +49,12 @@ func (l *local) Up(ctx context.Context) error {
 	return l.welcome()
 }
 
+// Build builds what is not in the cache and starts nothing.
+func (l *local) Build(ctx context.Context) error {
+	_, err := l.build(ctx)
+	return err
+}
+
 // welcome says how to use the cluster.
 func (l *local) welcome() error {
 	l.Log.Say("the cluster is up: Kubernetes %s, DNS, default StorageClass %q\n"+
@@ -93,6 +99,15 @@ func (l *local) remember(ctx context.Context) error {
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if err := host.CheckAddresses(); err != nil {
+		return err
+	}
+	// What the last boot left of processes and pods would only confuse.
+	for _, name := range []string{"run", "cni", "pids"} {
+		if err := os.RemoveAll(l.Dir.Path(name)); err != nil {
+			return fmt.Errorf("removing what an earlier boot left: %w", err)
+		}
 	}
 	if err := l.record(EngineLocal); err != nil {
 		return err

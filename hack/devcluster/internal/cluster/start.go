@@ -22,6 +22,10 @@ const (
 	pollEvery    = 100 * time.Millisecond
 	saysEvery    = 10 * time.Second // how often a person hears what is waited for
 	logTail      = 2000             // bytes of a log that an error shows
+	stopGrace    = 10 * time.Second // between SIGTERM and SIGKILL
+	// stopGraceAPI is short: within it kube-apiserver leaves its Service, but it
+	// then waits a minute for clients to end their watches, which they do not.
+	stopGraceAPI = 2 * time.Second
 )
 
 // startAll starts everything in order. What comes after kube-apiserver starts
@@ -51,7 +55,11 @@ func (l *local) startAll(ctx context.Context, pause string) error {
 				return err
 			}
 		}
-		return l.await(ctx, "the node to be ready", layout.Kubelet, func() error { return l.nodeReady(ctx) })
+		err := l.await(ctx, "the node to be ready", layout.Kubelet, func() error { return l.nodeReady(ctx) })
+		if err != nil {
+			return err
+		}
+		return l.await(ctx, "the first service account", layout.ControllerManager, func() error { return l.admitsPods(ctx) })
 	})
 }
 
@@ -108,7 +116,11 @@ func (l *local) stop(ctx context.Context, name string) error {
 	if err != nil || h == nil {
 		return err
 	}
-	if err := h.Stop(ctx); err != nil {
+	grace := stopGrace
+	if name == layout.APIServer {
+		grace = stopGraceAPI
+	}
+	if err := h.Stop(ctx, grace); err != nil {
 		return fmt.Errorf("stopping %s: %w", name, err)
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -56,6 +58,23 @@ table ip ` + layout.NATTable + ` {
 func BridgeThere() bool {
 	_, err := os.Stat("/sys/class/net/" + layout.Bridge)
 	return err == nil
+}
+
+// CheckAddresses fails where the host has an address in the cluster's networks.
+func CheckAddresses() error {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("listing the host's addresses: %w", err)
+	}
+	for _, subnet := range []string{layout.ClusterSubnet, layout.ServiceSubnet} {
+		prefix := netip.MustParsePrefix(subnet)
+		for _, a := range addresses {
+			if own, err := netip.ParsePrefix(a.String()); err == nil && prefix.Contains(own.Addr()) {
+				return fmt.Errorf("this host has the address %s, and the cluster needs %s for itself", own.Addr(), subnet)
+			}
+		}
+	}
+	return nil
 }
 
 // NetworkUp makes the bridge, its address, the route to Services, and the

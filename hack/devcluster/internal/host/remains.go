@@ -96,8 +96,12 @@ func RemoveFolders(before snapshot.Snapshot, left []snapshot.Leftover) error {
 	var errs []error
 	for _, l := range left {
 		inOlder := func(folder string) bool { return strings.HasPrefix(l.Name, folder+"/") }
-		if l.Kind == "folder" && !slices.ContainsFunc(before.Folders, inOlder) {
+		switch {
+		case l.Kind != "folder" || slices.ContainsFunc(before.Folders, inOlder):
+		case l.Mine:
 			errs = append(errs, os.RemoveAll(l.Name))
+		default:
+			_ = os.Remove(l.Name) // goes only if it is empty, as it is if nobody else used it
 		}
 	}
 	return errors.Join(errs...)

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	stopGrace = 20 * time.Second // between SIGTERM and SIGKILL
-	pollEvery = 50 * time.Millisecond
+	killTimeout = 20 * time.Second // for the kernel to end a killed process
+	pollEvery   = 50 * time.Millisecond
 )
 
 // Spec is a process to start.
@@ -98,20 +98,20 @@ func (h *Handle) Alive() bool {
 	return err == nil && start == h.start
 }
 
-// Stop asks the process to end and kills it if it does not.
-func (h *Handle) Stop(ctx context.Context) error {
-	grace, cancel := context.WithTimeout(ctx, stopGrace)
+// Stop asks the process to end and kills it if it has not after grace.
+func (h *Handle) Stop(ctx context.Context, grace time.Duration) error {
+	asked, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	if err := h.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	if h.waitGone(grace) == nil {
+	if h.waitGone(asked) == nil {
 		return nil
 	}
 	if err := h.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	after, cancelAfter := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+	after, cancelAfter := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancelAfter()
 	return h.waitGone(after)
 }

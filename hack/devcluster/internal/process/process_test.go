@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -31,12 +32,12 @@ func TestStartFindStop(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, started, found)
 
-	require.NoError(t, found.Stop(t.Context()))
+	require.NoError(t, found.Stop(t.Context(), time.Minute))
 	require.False(t, started.Alive())
 	found, err = Find(spec.PID)
 	require.NoError(t, err)
 	require.Nil(t, found)
-	require.NoError(t, started.Stop(t.Context()), "one that is gone is no error")
+	require.NoError(t, started.Stop(t.Context(), time.Minute), "one that is gone is no error")
 }
 
 func TestFindDoesNotTakeAnotherForIt(t *testing.T) {

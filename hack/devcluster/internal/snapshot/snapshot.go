@@ -52,7 +52,7 @@ func Diff(before, after Snapshot, dir layout.Dir) []Leftover {
 		{"mount", before.Mounts, after.Mounts, func(n string) bool { return below(n, string(dir)) }},
 		{"cgroup", before.Cgroups, after.Cgroups, func(n string) bool { return strings.Contains(n, "/kubepods") }},
 		{"process", before.Processes, after.Processes, always},
-		{"folder", before.Folders, after.Folders, always},
+		{"folder", before.Folders, after.Folders, func(n string) bool { return !below(n, mountState) }},
 	}
 	for _, l := range lists {
 		for _, name := range added(l.before, l.after) {

@@ -22,10 +22,13 @@ import (
 // containerd or CNI plugins write to by habit.
 var watched = []string{
 	"/etc/cni", "/etc/containerd", "/etc/kubernetes", "/opt/cni", "/opt/containerd", "/opt/nri",
-	"/run/containerd", "/run/kubernetes", "/run/nri", "/run/runc", "/run/xtables.lock", "/run/nodeagent",
+	"/run/containerd", "/run/kubernetes", mountState, "/run/nri", "/run/runc", "/run/xtables.lock", "/run/nodeagent",
 	"/usr/libexec/kubernetes", "/var/lib/calico", "/var/lib/cni", "/var/lib/containerd", "/var/lib/kubelet",
 	"/var/lib/kube-proxy", "/var/log/containers", "/var/log/pods",
 }
+
+// mountState is made by the first call of mount or umount, whoever calls it.
+const mountState = "/run/mount"
 
 // watchedDepth bounds how far below a watched place entries count.
 const watchedDepth = 2
