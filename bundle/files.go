@@ -160,3 +160,7 @@ func printable(name string) string {
 		return r
 	}, name)
 }
+
+// InLayout says whether a name at the root of a repository is a folder that is
+// read and packed.
+func InLayout(folder string) bool { return slices.Contains(layout, folder) }

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/agentplatform/agentplatform/internal/egress"
+)
+
+const (
+	// maxPack is the most bytes of objects that a server may send.
+	maxPack = 512 << 20
+	// maxObjectInMemory is the size in bytes of files above which they are streamed.
+	maxObjectInMemory = 1 << 20
+	// fetchAttempts is how often a server that cannot be reached is tried.
+	fetchAttempts = 3
+)
+
+// FetchOptions say what to fetch.
+type FetchOptions struct {
+	// URL is https://, ssh:// or user@host:path; http:// where the operator
+	// allowed the range.
+	URL string
+	// Branch or tag; "" means the repository's default branch.
+	Branch string
+	// Commit is a full hash; "" means the head of the branch.
+	Commit string
+	// Path is the folder of the project inside the repository; "" means its root.
+	Path string
+	// Credentials is a folder with the files of a Git Secret; "" without any.
+	Credentials string
+	// Dir is the folder to write to; it must exist.
+	Dir string
+	// Guard decides which addresses may be reached; required.
+	Guard *egress.Guard
+	// Now is the clock; nil means time.Now. Pause waits before another attempt;
+	// nil means real time.
+	Now   func() time.Time
+	Pause func(ctx context.Context, d time.Duration) error
+}
+
+// Fetch takes a commit's files and writes them and a Result to the folder. The
+// error is nil also when the repository could not be fetched: Pack reports
+// that. It is not nil when the folder cannot be written.
+func Fetch(ctx context.Context, opts FetchOptions) error {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Pause == nil {
+		opts.Pause = pause
+	}
+	f := fetcher{FetchOptions: opts}
+	f.result.Branch = opts.Branch
+	if err := f.run(ctx); err != nil {
+		var broken *os.PathError
+		if errors.As(err, &broken) && strings.HasPrefix(broken.Path, opts.Dir) {
+			return fmt.Errorf("writing to %s: %w", opts.Dir, err)
+		}
+		f.result.Error = clip(explain(opts, err), 4000)
+		f.result.say(opts.Now(), "%s", f.result.Error)
+	}
+	return writeResult(opts.Dir, f.result)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type fetcher struct {
+	FetchOptions
+	result Result
+}
+
+func (f *fetcher) run(ctx context.Context) error {
+	if f.Commit != "" && !plumbing.IsHash(f.Commit) {
+		return remedy("commit %q is not a full hash of 40 hexadecimal digits", f.Commit)
+	}
+	r, err := newRemote(f.URL, f.Credentials, f.Guard)
+	if err != nil {
+		return err
+	}
+	f.result.say(f.Now(), "fetching %s", r.shown)
+	storage := f.storage()
+	defer os.RemoveAll(filepath.Join(f.Dir, gitFolder))
+	var hash plumbing.Hash
+	for attempt := 1; ; attempt++ {
+		hash, err = f.fetch(ctx, r, storage)
+		if err == nil || attempt == fetchAttempts || ctx.Err() != nil || !unreachable(err) {
+			break
+		}
+		f.result.say(f.Now(), "trying again: %s", explain(f.FetchOptions, err))
+		if err := f.Pause(ctx, time.Duration(attempt)*2*time.Second); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	commit, err := commitOf(storage, hash)
+	if err != nil {
+		return err
+	}
+	f.describe(commit)
+	return f.export(commit)
+}
+
+func (f *fetcher) storage() *filesystem.Storage {
+	return filesystem.NewStorageWithOptions(osfs.New(filepath.Join(f.Dir, gitFolder), osfs.WithBoundOS()),
+		cache.NewObjectLRU(8<<20), filesystem.Options{ExclusiveAccess: true, LargeObjectThreshold: maxObjectInMemory})
+}
+
+// fetch brings the wanted commit into the storage and returns its hash.
+func (f *fetcher) fetch(ctx context.Context, r *remote, storage *filesystem.Storage) (plumbing.Hash, error) {
+	s, err := r.connect(ctx)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	defer s.Close()
+	refs, err := s.refs(ctx)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	head, branch, err := resolve(refs, f.Branch)
+	if err != nil && f.Commit == "" {
+		return plumbing.ZeroHash, err
+	}
+	f.result.Branch = branch
+	want := head
+	if f.Commit != "" {
+		want = plumbing.NewHash(f.Commit)
+	}
+	single := request(refs, want)
+	if refs.Capabilities.Supports(capability.Shallow) {
+		single.Depth = packp.DepthCommits(1)
+		if err := single.Capabilities.Set(capability.Shallow); err != nil {
+			return want, fmt.Errorf("asking for a shallow fetch: %w", err)
+		}
+	}
+	if err = f.receive(ctx, s, single, storage); err == nil || advertised(refs, want) {
+		return want, err
+	}
+	// Some servers give single commits only at the tips of branches.
+	return want, f.fetchAll(ctx, r, refs, storage)
+}
+
+// fetchAll takes the history of all branches and tags.
+func (f *fetcher) fetchAll(ctx context.Context, r *remote, refs *packp.AdvRefs, storage *filesystem.Storage) error {
+	f.result.say(f.Now(), "the server does not give single commits; fetching the history")
+	s, err := r.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, err := s.refs(ctx); err != nil {
+		return err
+	}
+	var tips []plumbing.Hash
+	for name, hash := range refs.References {
+		if strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/") {
+			tips = append(tips, hash)
+		}
+	}
+	return f.receive(ctx, s, request(refs, tips...), storage)
+}
+
+func request(refs *packp.AdvRefs, wants ...plumbing.Hash) *packp.UploadPackRequest {
+	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
+	req.Wants = wants
+	return req
+}
+
+// receive stores what the server sends, bounded.
+func (f *fetcher) receive(ctx context.Context, s session, req *packp.UploadPackRequest, storage *filesystem.Storage) error {
+	resp, err := s.pack(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer resp.Close()
+	pack := &bounded{r: demultiplexed(req.Capabilities, resp), left: maxPack}
+	if err := packfile.UpdateObjectStorage(storage, pack); err != nil {
+		if pack.left < 0 {
+			return remedy("the repository is larger than %d MiB; move large files elsewhere", maxPack>>20)
+		}
+		return fmt.Errorf("receiving objects: %w", err)
+	}
+	return nil
+}
+
+func demultiplexed(capabilities *capability.List, r io.Reader) io.Reader {
+	switch {
+	case capabilities.Supports(capability.Sideband64k):
+		return sideband.NewDemuxer(sideband.Sideband64k, r)
+	case capabilities.Supports(capability.Sideband):
+		return sideband.NewDemuxer(sideband.Sideband, r)
+	default:
+		return r
+	}
+}
+
+// bounded fails when more is read than allowed.
+type bounded struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errors.New("too many bytes")
+	}
+	return n, err
+}
+
+// resolve finds the commit of a branch or tag, or of the default branch.
+func resolve(refs *packp.AdvRefs, name string) (plumbing.Hash, string, error) {
+	if name == "" {
+		if target := defaultBranch(refs); target != "" {
+			return refs.References["refs/heads/"+target], target, nil
+		}
+		if refs.Head != nil {
+			return *refs.Head, "", nil
+		}
+		return plumbing.ZeroHash, "", remedy("the repository has no default branch; name a branch")
+	}
+	if hash, ok := refs.References["refs/heads/"+name]; ok {
+		return hash, name, nil
+	}
+	if hash, ok := refs.Peeled["refs/tags/"+name]; ok {
+		return hash, name, nil
+	}
+	if hash, ok := refs.References["refs/tags/"+name]; ok {
+		return hash, name, nil
+	}
+	return plumbing.ZeroHash, name, remedy("the repository has no branch or tag %q; push it or correct the name", name)
+}
+
+// defaultBranch is where HEAD points to; "" when the server does not say.
+func defaultBranch(refs *packp.AdvRefs) string {
+	for _, value := range refs.Capabilities.Get(capability.SymRef) {
+		from, to, _ := strings.Cut(value, ":")
+		branch, ok := strings.CutPrefix(to, "refs/heads/")
+		if _, known := refs.References[to]; from == "HEAD" && ok && known {
+			return branch
+		}
+	}
+	return ""
+}
+
+func advertised(refs *packp.AdvRefs, hash plumbing.Hash) bool {
+	for _, tip := range refs.References {
+		if tip == hash {
+			return true
+		}
+	}
+	for _, tip := range refs.Peeled {
+		if tip == hash {
+			return true
+		}
+	}
+	return false
+}
+
+func commitOf(storage *filesystem.Storage, hash plumbing.Hash) (*object.Commit, error) {
+	commit, err := object.GetCommit(storage, hash)
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return nil, remedy("the repository has no commit %s; push it or correct the hash", hash)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading commit %s: %w", hash, err)
+	}
+	return commit, nil
+}
+
+func (f *fetcher) describe(commit *object.Commit) {
+	f.result.Commit = commit.Hash.String()
+	f.result.Message = clip(commit.Message, maxCommitText)
+	f.result.Author = clip(commit.Author.Name, maxCommitText)
+	subject, _, _ := strings.Cut(f.result.Message, "\n")
+	f.result.say(f.Now(), "commit %s by %s: %s", f.result.Commit, f.result.Author, subject)
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/runner/build"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const okAgent = "name: ok\nmodel: openai/gpt-5\n"
+
+// fetch runs Fetch and reads what it leaves.
+func fetch(t *testing.T, opts build.FetchOptions) (build.Result, string) {
+	t.Helper()
+	opts.Dir = t.TempDir()
+	if opts.Guard == nil {
+		opts.Guard = loopbackGuard(t)
+	}
+	opts.Pause = func(context.Context, time.Duration) error { return nil }
+	require.NoError(t, build.Fetch(t.Context(), opts))
+	data, err := os.ReadFile(filepath.Join(opts.Dir, "fetch.json"))
+	require.NoError(t, err)
+	var r build.Result
+	require.NoError(t, json.Unmarshal(data, &r))
+	require.NoDirExists(t, filepath.Join(opts.Dir, "git"))
+	return r, filepath.Join(opts.Dir, "source")
+}
+
+func TestFetchOverHTTPS(t *testing.T) {
+	t.Parallel()
+	repo := newRepository(t)
+	first := repo.commit("main", "agents/ok.yaml", okAgent, "README.md", "not packed", "sub/agents/in.yaml", okAgent)
+	second := repo.commit("main", "agents/ok.yaml", okAgent+"description: second\n")
+	side := repo.commit("side", "agents/side.yaml", okAgent)
+	repo.git(repo.work, "tag", "-a", "v1", "-m", "v1", first)
+	repo.git(repo.work, "push", "-q", "origin", "v1")
+
+	plain, ca := repo.https(t, nil)
+	creds := secret(t, "ca.crt", ca)
+	for name, tt := range map[string]struct {
+		opts build.FetchOptions
+		want string
+		file string
+		has  string
+	}{
+		"default branch": {build.FetchOptions{}, second, "agents/ok.yaml", "second"},
+		"branch":         {build.FetchOptions{Branch: "side"}, side, "agents/side.yaml", "name: ok"},
+		"tag":            {build.FetchOptions{Branch: "v1"}, first, "agents/ok.yaml", "name: ok"},
+		"old commit":     {build.FetchOptions{Commit: first}, first, "agents/ok.yaml", "name: ok"},
+		"path":           {build.FetchOptions{Path: "/sub/"}, second, "agents/in.yaml", "name: ok"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.opts.URL, tt.opts.Credentials = plain, creds
+			r, dir := fetch(t, tt.opts)
+			require.Empty(t, r.Error, "%s", strings.Join(r.Log, ""))
+			require.Equal(t, tt.want, r.Commit)
+			require.Equal(t, "Ada", r.Author)
+			require.True(t, strings.HasPrefix(r.Message, "Change "))
+			data, err := os.ReadFile(filepath.Join(dir, tt.file))
+			require.NoError(t, err)
+			require.Contains(t, string(data), tt.has)
+			require.NoFileExists(t, filepath.Join(dir, "README.md"))
+		})
+	}
+}
+
+func TestFetchTakesTheHistoryWhereSingleCommitsAreNotGiven(t *testing.T) {
+	t.Parallel()
+	repo := newRepository(t)
+	first := repo.commit("main", "agents/ok.yaml", okAgent)
+	repo.commit("main", "agents/two.yaml", okAgent)
+	server := startSSH(t)
+	r, dir := fetch(t, build.FetchOptions{
+		URL:         fmt.Sprintf("ssh://%s@127.0.0.1:%d%s/repo.git", server.user, server.port, repo.dir),
+		Commit:      first,
+		Credentials: secret(t, "identity", server.identity, "known_hosts", server.knownHosts),
+	})
+	require.Empty(t, r.Error, "%s", strings.Join(r.Log, ""))
+	require.Equal(t, first, r.Commit)
+	require.Contains(t, strings.Join(r.Log, ""), "fetching the history")
+	require.NoFileExists(t, filepath.Join(dir, "agents/two.yaml"))
+}
+
+func TestFetchWithCredentials(t *testing.T) {
+	t.Parallel()
+	repo := newRepository(t)
+	head := repo.commit("main", "agents/ok.yaml", okAgent)
+	basic, ca := repo.https(t, func(r *http.Request) int {
+		if user, password, _ := r.BasicAuth(); user != "ada" || password != "s3cret" {
+			return http.StatusUnauthorized
+		}
+		return 0
+	})
+	bearer, bearerCA := repo.https(t, func(r *http.Request) int {
+		if r.Header.Get("Authorization") != "Bearer tok" {
+			return http.StatusForbidden
+		}
+		return 0
+	})
+	for name, tt := range map[string]struct {
+		url, creds, want string
+	}{
+		"basic":        {basic, secret(t, "ca.crt", ca, "username", "ada\n", "password", "s3cret\n"), ""},
+		"bearer":       {bearer, secret(t, "ca.crt", bearerCA, "bearerToken", "tok\n"), ""},
+		"wrong":        {basic, secret(t, "ca.crt", ca, "username", "ada", "password", "no"), "refuses the credentials of the git Secret"},
+		"wrong bearer": {bearer, secret(t, "ca.crt", bearerCA, "bearerToken", "no"), "refuses the credentials of the git Secret"},
+		"half":         {basic, secret(t, "password", "x"), "a password without a username"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, _ := fetch(t, build.FetchOptions{URL: tt.url, Credentials: tt.creds})
+			if tt.want != "" {
+				require.Contains(t, r.Error, tt.want)
+				require.NotContains(t, strings.Join(r.Log, ""), "s3cret")
+				return
+			}
+			require.Empty(t, r.Error)
+			require.Equal(t, head, r.Commit)
+		})
+	}
+}
+
+func TestFetchOverSSH(t *testing.T) {
+	t.Parallel()
+	repo := newRepository(t)
+	head := repo.commit("main", "agents/ok.yaml", okAgent)
+	server := startSSH(t)
+	_, stranger := newKey(t)
+	strangersKey, _ := newKey(t)
+	url := fmt.Sprintf("ssh://%s@127.0.0.1:%d%s/repo.git", server.user, server.port, repo.dir)
+	otherHost := fmt.Sprintf("[127.0.0.1]:%d ssh-ed25519 %s", server.port, strings.Fields(string(marshalKey(stranger)))[1])
+	for name, tt := range map[string]struct {
+		url, creds, want string
+	}{
+		"key":                {url, secret(t, "identity", server.identity, "known_hosts", server.knownHosts), ""},
+		"wrong key":          {url, secret(t, "identity", strangersKey, "known_hosts", server.knownHosts), "refuses the key of the git Secret (identity)"},
+		"no key":             {url, secret(t, "known_hosts", server.knownHosts), "put it into the Secret as identity"},
+		"no known hosts":     {url, secret(t, "identity", server.identity), "put the output of `ssh-keyscan 127.0.0.1` into the Secret as known_hosts"},
+		"other known hosts":  {url, secret(t, "identity", server.identity, "known_hosts", "example.com "+strings.SplitN(server.knownHosts, " ", 2)[1]), "does not name the host"},
+		"changed host key":   {url, secret(t, "identity", server.identity, "known_hosts", otherHost), "the host key of"},
+		"no key at all":      {url, secret(t, "identity", "hello", "known_hosts", server.knownHosts), "not a private key in PEM"},
+		"no such repository": {strings.Replace(url, "repo.git", "it's not.git", 1), secret(t, "identity", server.identity, "known_hosts", server.knownHosts), "the server said: fatal: '" + repo.dir + "/it's not.git' does not appear to be a git repository"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, _ := fetch(t, build.FetchOptions{URL: tt.url, Credentials: tt.creds})
+			if tt.want != "" {
+				require.Contains(t, r.Error, tt.want)
+				return
+			}
+			require.Empty(t, r.Error)
+			require.Equal(t, head, r.Commit)
+		})
+	}
+}
+
+func TestFetchErrorsNameCauseAndRemedy(t *testing.T) {
+	t.Parallel()
+	repo := newRepository(t)
+	repo.commit("main", "agents/ok.yaml", okAgent)
+	url, ca := repo.https(t, nil)
+	locked, lockedCA := repo.https(t, func(*http.Request) int { return http.StatusUnauthorized })
+	busy, busyCA := repo.https(t, func(*http.Request) int { return http.StatusBadGateway })
+	empty := &repository{t: t, dir: t.TempDir()}
+	empty.git(empty.dir, "init", "-q", "--bare", "repo.git")
+	emptyURL, emptyCA := empty.https(t, nil)
+	movedURL, movedCA := (&repository{t: t, dir: repo.dir}).https(t, func(*http.Request) int { return http.StatusMovedPermanently })
+	creds := secret(t, "ca.crt", ca)
+	for name, tt := range map[string]struct {
+		opts build.FetchOptions
+		want string
+	}{
+		"no repository": {build.FetchOptions{URL: strings.Replace(url, "repo.git", "none.git", 1), Credentials: creds}, "does not exist; correct git.url of the Project"},
+		"no branch":     {build.FetchOptions{URL: url, Credentials: creds, Branch: "nope"}, `has no branch or tag "nope"`},
+		"no commit":     {build.FetchOptions{URL: url, Credentials: creds, Commit: strings.Repeat("a", 40)}, "has no commit aaaaaaaa"},
+		"short commit":  {build.FetchOptions{URL: url, Credentials: creds, Commit: "abc"}, "not a full hash"},
+		"no folder":     {build.FetchOptions{URL: url, Credentials: creds, Path: "gone"}, `has no folder "gone"; correct git.path`},
+		"authority":     {build.FetchOptions{URL: url}, "is not trusted; put the authority that signed it into the git Secret as ca.crt"},
+		"locked":        {build.FetchOptions{URL: locked, Credentials: secret(t, "ca.crt", lockedCA)}, "refuses the credentials"},
+		"busy":          {build.FetchOptions{URL: busy, Credentials: secret(t, "ca.crt", busyCA)}, "the server answered 502 Bad Gateway"},
+		"empty":         {build.FetchOptions{URL: emptyURL, Credentials: secret(t, "ca.crt", emptyCA)}, "is empty; push a commit"},
+		"redirect":      {build.FetchOptions{URL: movedURL, Credentials: secret(t, "ca.crt", movedCA)}, "redirect"},
+		"no host":       {build.FetchOptions{URL: "https://nowhere.invalid/x.git"}, "cannot be found; correct git.url"},
+		"closed port":   {build.FetchOptions{URL: "https://127.0.0.1:1/x.git"}, "cannot reach https://127.0.0.1:1/x.git"},
+		"scheme":        {build.FetchOptions{URL: "git://127.0.0.1/x.git"}, `scheme "git" is not supported; use https or ssh`},
+		"file":          {build.FetchOptions{URL: "file:///etc"}, "is not of the form"},
+		"path":          {build.FetchOptions{URL: repo.dir}, "is not of the form"},
+		"ext":           {build.FetchOptions{URL: "ext::sh -c id"}, "is not of the form"},
+		"password":      {build.FetchOptions{URL: "https://ada:s3cret@127.0.0.1/x.git"}, "put them into the Secret"},
+		"forbidden":     {build.FetchOptions{URL: url, Guard: egress.New(nil)}, "127.0.0.1 is not a public address, and the operator has not allowed its range for git"},
+		"forbidden ssh": {build.FetchOptions{URL: "ssh://git@10.0.0.1/x.git", Guard: egress.New(nil), Credentials: secret(t, "identity", firstOf(newKey(t)), "known_hosts", "10.0.0.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl")}, "10.0.0.1 is not a public address"},
+		"plain http":    {build.FetchOptions{URL: "http://93.184.216.34/x.git", Guard: egress.New(nil)}, "plain http"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, _ := fetch(t, tt.opts)
+			require.Contains(t, r.Error, tt.want)
+			all := r.Error + strings.Join(r.Log, "")
+			require.Contains(t, all, r.Error)
+			require.NotContains(t, all, "s3cret")
+		})
+	}
+}
+
+func TestFetchWritesLinksAsLinks(t *testing.T) {
+	t.Parallel()
+	repo := newRepository(t)
+	require.NoError(t, os.Mkdir(filepath.Join(repo.work, "agents"), 0o755))
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(repo.work, "agents", "link.yaml")))
+	require.NoError(t, os.Symlink("/etc", filepath.Join(repo.work, "tools")))
+	repo.commit("main")
+	url, ca := repo.https(t, nil)
+	r, dir := fetch(t, build.FetchOptions{URL: url, Credentials: secret(t, "ca.crt", ca)})
+	require.Empty(t, r.Error)
+	for _, name := range []string{"agents/link.yaml", "tools"} {
+		target, err := os.Readlink(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, "refused", target)
+	}
+}
+
+func TestFetchRefusesTooMuch(t *testing.T) {
+	t.Parallel()
+	repo := newRepository(t)
+	repo.commit("main", "tests/files/big", strings.Repeat("x", 26<<20))
+	url, ca := repo.https(t, nil)
+	r, _ := fetch(t, build.FetchOptions{URL: url, Credentials: secret(t, "ca.crt", ca)})
+	require.Contains(t, r.Error, `"tests/files/big": more than a bundle can hold (25 MiB); remove large files`)
+}
+
+func TestFetchFailsWhenItCannotWrite(t *testing.T) {
+	t.Parallel()
+	err := build.Fetch(t.Context(), build.FetchOptions{URL: "x", Dir: filepath.Join(t.TempDir(), "missing"), Guard: egress.New(nil)})
+	require.Error(t, err)
+}

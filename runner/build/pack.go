@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatch"
+)
+
+// phasePacking is the phase that Pack reports.
+const phasePacking = "packing"
+
+// maxMessage is the most bytes of a failure's message; the log has all.
+const maxMessage = 4000
+
+// Dispatch is what Pack tells. *dispatch.Client is one.
+type Dispatch interface {
+	logSink
+	ReportBuild(ctx context.Context, req dispatch.BuildReport) error
+	PutBundle(ctx context.Context, digest string, data []byte) error
+	FinishBuild(ctx context.Context, req dispatch.BuildResult) error
+}
+
+// PackOptions say what to pack.
+type PackOptions struct {
+	// Dir is the folder that Fetch wrote to.
+	Dir string
+	// Dispatch takes reports, log and bundle; required.
+	Dispatch Dispatch
+	// Check finds what the engine cannot run; nil means nothing.
+	Check func(*bundle.Project) bundle.Problems
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Pack validates and packs what was fetched and reports the outcome. The error
+// is nil also when the build failed for the repository's sake, and when it was
+// superseded: then there is nobody left to tell. It is not nil when the outcome
+// could not be reported, so that the Job tries again.
+func Pack(ctx context.Context, opts PackOptions) error {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	log := newBuildLog(ctx, opts.Dispatch, opts.Now)
+	result, err := pack(ctx, opts, log)
+	var mine *buildError
+	if errors.As(err, &mine) {
+		result = dispatch.BuildResult{FailureReason: dispatch.FailureBuild, Message: clip(mine.Error(), maxMessage)}
+		log.say("build failed:\n%s", mine.Error())
+		err = nil
+	}
+	log.close()
+	if err == nil {
+		err = opts.Dispatch.FinishBuild(ctx, result)
+	}
+	if errors.Is(err, dispatch.ErrFenced) {
+		return nil // Superseded or cancelled: the outcome is decided.
+	}
+	if err != nil {
+		return fmt.Errorf("reporting the build: %w", err)
+	}
+	return nil
+}
+
+// buildError is a failure of the build that its owner has to mend.
+type buildError struct{ err error }
+
+func (e *buildError) Error() string { return e.err.Error() }
+func (e *buildError) Unwrap() error { return e.err }
+
+func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatch.BuildResult, error) {
+	var none dispatch.BuildResult
+	fetched, err := readResult(opts.Dir)
+	if err != nil {
+		return none, err
+	}
+	for _, line := range fetched.Log {
+		log.add(line)
+	}
+	report := dispatch.BuildReport{Commit: fetched.Commit, CommitMessage: fetched.Message, Author: fetched.Author}
+	if fetched.Error == "" {
+		report.Phase = phasePacking
+	}
+	if err := opts.Dispatch.ReportBuild(ctx, report); err != nil {
+		return none, err
+	}
+	if fetched.Error != "" {
+		return none, &buildError{errors.New(fetched.Error)}
+	}
+	project, err := load(filepath.Join(opts.Dir, sourceFolder), opts.Check)
+	if err != nil {
+		return none, err
+	}
+	log.say("valid: %d agents, %d connectors", len(project.Agents), len(project.Connectors))
+	for _, path := range project.Files.Paths() {
+		if strings.HasPrefix(path, "tests/") && strings.HasSuffix(path, ".yaml") {
+			log.say("%s: this release does not run tests; the deployment is not tested", path)
+		}
+	}
+	return upload(ctx, opts, log, project)
+}
+
+// load reads and validates the files.
+func load(dir string, check func(*bundle.Project) bundle.Problems) (*bundle.Project, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the fetched files: %w", err)
+	}
+	defer root.Close()
+	project, err := bundle.Load(root.FS())
+	var problems bundle.Problems
+	switch {
+	case errors.As(err, &problems):
+		return nil, &buildError{problems}
+	case err != nil:
+		return nil, fmt.Errorf("reading the fetched files: %w", err)
+	case check == nil:
+		return project, nil
+	}
+	if problems := check(project); len(problems) > 0 {
+		return nil, &buildError{problems}
+	}
+	return project, nil
+}
+
+// upload packs and stores the bundle.
+func upload(ctx context.Context, opts PackOptions, log *buildLog, project *bundle.Project) (dispatch.BuildResult, error) {
+	var packed bytes.Buffer
+	digest, size, err := bundle.Pack(project.Files, &packed)
+	if errors.Is(err, bundle.ErrTooLarge) {
+		return dispatch.BuildResult{}, &buildError{err}
+	}
+	if err != nil {
+		return dispatch.BuildResult{}, fmt.Errorf("packing: %w", err)
+	}
+	log.say("packed %d files into %d bytes, %s", len(project.Files), size, digest)
+	if err := opts.Dispatch.PutBundle(ctx, digest, packed.Bytes()); err != nil {
+		return dispatch.BuildResult{}, fmt.Errorf("uploading the bundle: %w", err)
+	}
+	result := dispatch.BuildResult{BundleDigest: digest}
+	for _, a := range project.Agents {
+		result.Agents = append(result.Agents, dispatch.Agent{
+			Name: a.Name, Description: a.Description, Type: string(a.Type), SourcePath: a.SourcePath,
+			VariantOf: a.VariantOf, MaxConcurrentRuns: a.MaxConcurrentRuns, Config: a.Config(),
+		})
+	}
+	return result, nil
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/runner/build"
+	"github.com/agentplatform/agentplatform/runner/engine"
+)
+
+// desk records what a build tells.
+type desk struct {
+	mu       sync.Mutex
+	log      []dispatch.BuildLog
+	reports  []dispatch.BuildReport
+	bundles  map[string][]byte
+	results  []dispatch.BuildResult
+	finished error
+}
+
+func (d *desk) AppendLog(_ context.Context, req dispatch.BuildLog) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.log = append(d.log, req)
+	return nil
+}
+
+func (d *desk) ReportBuild(_ context.Context, req dispatch.BuildReport) error {
+	d.reports = append(d.reports, req)
+	return nil
+}
+
+func (d *desk) PutBundle(_ context.Context, digest string, data []byte) error {
+	if d.bundles == nil {
+		d.bundles = map[string][]byte{}
+	}
+	d.bundles[digest] = data
+	return nil
+}
+
+func (d *desk) FinishBuild(_ context.Context, req dispatch.BuildResult) error {
+	d.results = append(d.results, req)
+	return d.finished
+}
+
+func (d *desk) text() string {
+	var all strings.Builder
+	for _, chunk := range d.log {
+		all.WriteString(chunk.Chunk)
+	}
+	return all.String()
+}
+
+// fetched makes a folder as Fetch leaves it.
+func fetched(t *testing.T, r build.Result, pairs ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	data, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "fetch.json"), data, 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "source"), 0o755))
+	for i := 0; i < len(pairs); i += 2 {
+		path := filepath.Join(dir, "source", pairs[i])
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(pairs[i+1]), 0o600))
+	}
+	return dir
+}
+
+func pack(t *testing.T, dir string, d *desk) error {
+	t.Helper()
+	return build.Pack(t.Context(), build.PackOptions{
+		Dir: dir, Dispatch: d, Check: engine.New(engine.Config{}).Check,
+		Now: func() time.Time { return time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC) },
+	})
+}
+
+func TestPackUploadsTheBundle(t *testing.T) {
+	t.Parallel()
+	d := &desk{}
+	require.NoError(t, pack(t, fetched(t,
+		build.Result{Commit: "abc", Message: "Change", Author: "Ada", Log: []string{"10:00:00 fetching\n"}},
+		"agents/ok.yaml", okAgent+"max_concurrent_runs: 2\ndescription: Fine\n", "tests/a.yaml", "x: 1\n"), d))
+	require.Equal(t, []dispatch.BuildReport{{Phase: "packing", Commit: "abc", CommitMessage: "Change", Author: "Ada"}}, d.reports)
+	require.Len(t, d.results, 1)
+	result := d.results[0]
+	require.Empty(t, result.FailureReason)
+	require.JSONEq(t, `{"name":"ok","model":"openai/gpt-5","max_concurrent_runs":2,"description":"Fine"}`, string(result.Agents[0].Config))
+	require.Equal(t, 2, result.Agents[0].MaxConcurrentRuns)
+	require.Equal(t, "agents/ok.yaml", result.Agents[0].SourcePath)
+	p, err := bundle.Open(bytes.NewReader(d.bundles[result.BundleDigest]), result.BundleDigest)
+	require.NoError(t, err)
+	require.NotNil(t, p.Agent("ok"))
+	require.Contains(t, d.text(), "10:00:00 fetching\n10:00:00 valid: 1 agents, 0 connectors\n")
+	require.Contains(t, d.text(), "does not run tests")
+	for i, chunk := range d.log {
+		require.EqualValues(t, i, chunk.Number)
+	}
+}
+
+func TestPackReportsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		result build.Result
+		files  []string
+		want   string
+	}{
+		"fetch":       {build.Result{Error: "repository x does not exist"}, nil, "repository x does not exist"},
+		"YAML":        {build.Result{Commit: "abc"}, []string{"agents/ok.yaml", "name: ok\nmodle: openai/x\n"}, `agents/ok.yaml:2:1: unknown key "modle"; did you mean "model"?`},
+		"unsupported": {build.Result{Commit: "abc"}, []string{"agents/ok.yaml", okAgent + "guardrails: {}\n"}, `agents/ok.yaml:3:1: "guardrails" is not supported`},
+		"no agents":   {build.Result{Commit: "abc"}, nil, "no agent found"},
+		"too large":   {build.Result{Commit: "abc"}, []string{"agents/ok.yaml", okAgent, "tools/x.star", strings.Repeat("x", bundle.MaxCodeSize)}, "at most 5242880 are allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := &desk{}
+			require.NoError(t, pack(t, fetched(t, tt.result, tt.files...), d))
+			require.Len(t, d.results, 1)
+			require.Equal(t, dispatch.FailureBuild, d.results[0].FailureReason)
+			require.Contains(t, d.results[0].Message, tt.want)
+			require.Contains(t, d.text(), tt.want)
+			require.Empty(t, d.bundles)
+		})
+	}
+}
+
+func TestPackNamesLinks(t *testing.T) {
+	t.Parallel()
+	d := &desk{}
+	dir := fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent)
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "source/agents/link.yaml")))
+	require.NoError(t, os.Symlink("/etc", filepath.Join(dir, "source/tools")))
+	require.NoError(t, pack(t, dir, d))
+	require.Contains(t, d.results[0].Message, "agents/link.yaml: is a link")
+	require.Contains(t, d.results[0].Message, "tools: must be a folder")
+}
+
+func TestPackWhoseOutcomeIsDecided(t *testing.T) {
+	t.Parallel()
+	d := &desk{finished: dispatch.ErrFenced}
+	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d))
+	d = &desk{finished: errors.New("away")}
+	require.ErrorContains(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d), "reporting the build: away")
+	require.ErrorContains(t, pack(t, t.TempDir(), &desk{}), "run `runner build fetch` first")
+}
+
+func TestLogIsCutOff(t *testing.T) {
+	t.Parallel()
+	d := &desk{}
+	lines := []string{strings.Repeat("x", 2<<20) + "\n", "later\n"}
+	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc", Log: lines}, "agents/ok.yaml", okAgent), d))
+	require.Less(t, len(d.text()), 1<<20+100)
+	require.Contains(t, d.text(), "the log is cut off here")
+	require.NotContains(t, d.text(), "later")
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Names in the shared folder.
+const (
+	sourceFolder = "source"
+	gitFolder    = "git"
+	resultFile   = "fetch.json"
+)
+
+// Result is what Fetch leaves for Pack.
+type Result struct {
+	// Commit is the full hash; Message and Author are the commit's.
+	Commit  string `json:"commit,omitempty"`
+	Message string `json:"message,omitempty"`
+	Author  string `json:"author,omitempty"`
+	Branch  string `json:"branch,omitempty"`
+	// Error says why there are no files, with the remedy; "" when there are.
+	Error string `json:"error,omitempty"`
+	// Log are the lines of the fetch.
+	Log []string `json:"log,omitempty"`
+}
+
+// maxCommitText is how many bytes of a commit's message and author are kept.
+const maxCommitText = 1000
+
+func writeResult(dir string, r Result) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encoding the result of the fetch: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, resultFile), data, 0o644); err != nil {
+		return fmt.Errorf("writing the result of the fetch: %w", err)
+	}
+	return nil
+}
+
+func readResult(dir string) (Result, error) {
+	var r Result
+	data, err := os.ReadFile(filepath.Join(dir, resultFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return r, errors.New("the folder holds no fetched commit; run `runner build fetch` first")
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err != nil {
+		return r, fmt.Errorf("reading the result of the fetch: %w", err)
+	}
+	return r, nil
+}
+
+// say adds a line to the log.
+func (r *Result) say(now time.Time, format string, args ...any) {
+	r.Log = append(r.Log, line(now, format, args...))
+}
+
+// line is one line of a build's log.
+func line(now time.Time, format string, args ...any) string {
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n  ")
+	return now.UTC().Format("15:04:05") + " " + text + "\n"
+}
+
+// clip shortens text to whole characters.
+func clip(text string, most int) string {
+	text = strings.ToValidUTF8(strings.TrimSpace(text), "?")
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

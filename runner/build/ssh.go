@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/skeema/knownhosts"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+)
+
+// sshHandshakeTimeout bounds connecting and authenticating.
+const sshHandshakeTimeout = 30 * time.Second
+
+// sshRemote speaks Git over a connection of the guarded dialer, which go-git's
+// own SSH transport has no place for.
+func sshRemote(ep *transport.Endpoint, secret func(string) (string, error), guard *egress.Guard) (*remote, error) {
+	s, err := readSecrets(secret, runnerconfig.GitIdentity, runnerconfig.GitKnownHosts, runnerconfig.GitPassword)
+	if err != nil {
+		return nil, err
+	}
+	if s[runnerconfig.GitIdentity] == "" {
+		return nil, remedy("git over SSH needs a private key: put it into the Secret as identity")
+	}
+	if strings.TrimSpace(s[runnerconfig.GitKnownHosts]) == "" {
+		return nil, remedy("git over SSH needs the server's host key: put the output of `ssh-keyscan %s` into the Secret as known_hosts, after checking it", ep.Host)
+	}
+	signer, err := parseIdentity(s[runnerconfig.GitIdentity], s[runnerconfig.GitPassword])
+	if err != nil {
+		return nil, err
+	}
+	hosts, err := parseKnownHosts(s[runnerconfig.GitKnownHosts])
+	if err != nil {
+		return nil, err
+	}
+	if ep.User == "" {
+		ep.User = "git"
+	}
+	port := ep.Port
+	if port == 0 {
+		port = 22
+	}
+	address := net.JoinHostPort(ep.Host, strconv.Itoa(port))
+	config := &ssh.ClientConfig{
+		User: ep.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		HostKeyCallback: hosts.HostKeyCallback(), HostKeyAlgorithms: hosts.HostKeyAlgorithms(address),
+		Timeout: sshHandshakeTimeout,
+	}
+	return &remote{shown: ep.String(), connect: func(ctx context.Context) (session, error) {
+		return dialSSH(ctx, guard, address, ep.Path, config)
+	}}, nil
+}
+
+func parseIdentity(key, passphrase string) (ssh.Signer, error) {
+	var signer ssh.Signer
+	var err error
+	if passphrase = strings.TrimRight(passphrase, "\r\n"); passphrase != "" {
+		signer, err = ssh.ParsePrivateKeyWithPassphrase([]byte(key), []byte(passphrase))
+	} else {
+		signer, err = ssh.ParsePrivateKey([]byte(key))
+	}
+	var missing *ssh.PassphraseMissingError
+	switch {
+	case errors.As(err, &missing):
+		return nil, remedy("identity of the git Secret is protected by a passphrase: put it into the Secret as password")
+	case err != nil:
+		return nil, remedy("identity of the git Secret is not a private key in PEM, or its passphrase (password) is wrong")
+	}
+	return signer, nil
+}
+
+// parseKnownHosts goes through a file: the library reads nothing else.
+func parseKnownHosts(text string) (*knownhosts.HostKeyDB, error) {
+	file, err := os.CreateTemp("", "known_hosts")
+	if err != nil {
+		return nil, fmt.Errorf("writing known_hosts: %w", err)
+	}
+	defer os.Remove(file.Name())
+	_, err = file.WriteString(text)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("writing known_hosts: %w", err)
+	}
+	db, err := knownhosts.NewDB(file.Name())
+	if err != nil {
+		return nil, remedy("known_hosts of the git Secret cannot be read; it is of the form that ssh-keyscan prints")
+	}
+	return db, nil
+}
+
+// sshSession runs git-upload-pack on the server.
+type sshSession struct {
+	client *ssh.Client
+	stdin  io.WriteCloser
+	stdout io.Reader
+	stderr *tail
+	ended  func() bool
+}
+
+func dialSSH(ctx context.Context, guard *egress.Guard, address, path string, config *ssh.ClientConfig) (session, error) {
+	conn, err := guard.DialContext(egress.Git)(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	// The protocol knows no contexts: the end of ctx closes the connection.
+	ended := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	s, err := openSSH(conn, address, path, config)
+	if err != nil {
+		ended()
+		return nil, errors.Join(err, ignoreClosed(conn.Close()))
+	}
+	s.ended = ended
+	return s, nil
+}
+
+func openSSH(conn net.Conn, address, path string, config *ssh.ClientConfig) (*sshSession, error) {
+	if err := conn.SetDeadline(time.Now().Add(config.Timeout)); err != nil {
+		return nil, fmt.Errorf("bounding the handshake: %w", err)
+	}
+	c, channels, requests, err := ssh.NewClientConn(conn, address, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("ending the handshake: %w", err)
+	}
+	s := &sshSession{client: ssh.NewClient(c, channels, requests), stderr: &tail{}}
+	command, err := s.client.NewSession()
+	if err != nil {
+		return nil, fmt.Errorf("opening a session: %w", err)
+	}
+	command.Stderr = s.stderr
+	if s.stdin, err = command.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("opening a session: %w", err)
+	}
+	if s.stdout, err = command.StdoutPipe(); err != nil {
+		return nil, fmt.Errorf("opening a session: %w", err)
+	}
+	if err := command.Start("git-upload-pack '" + strings.ReplaceAll(path, "'", `'\''`) + "'"); err != nil {
+		return nil, fmt.Errorf("starting git-upload-pack: %w", err)
+	}
+	return s, nil
+}
+
+func (s *sshSession) refs(context.Context) (*packp.AdvRefs, error) {
+	refs := packp.NewAdvRefs()
+	if err := refs.Decode(s.stdout); err != nil {
+		if errors.Is(err, packp.ErrEmptyAdvRefs) || refs.IsEmpty() && errors.Is(err, packp.ErrEmptyInput) && s.stderr.String() == "" {
+			return nil, transport.ErrEmptyRemoteRepository
+		}
+		return nil, &serverError{said: s.stderr.String(), err: err}
+	}
+	if refs.IsEmpty() {
+		return nil, transport.ErrEmptyRemoteRepository
+	}
+	transport.FilterUnsupportedCapabilities(refs.Capabilities)
+	return refs, nil
+}
+
+func (s *sshSession) pack(_ context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error) {
+	if err := req.Validate(); err != nil {
+		return nil, fmt.Errorf("asking for objects: %w", err)
+	}
+	var message bytes.Buffer
+	err := errors.Join(req.UploadRequest.Encode(&message), req.UploadHaves.Encode(&message, true),
+		pktline.NewEncoder(&message).Encodef("done\n"))
+	if err != nil {
+		return nil, fmt.Errorf("asking for objects: %w", err)
+	}
+	_, err = s.stdin.Write(message.Bytes())
+	if err = errors.Join(err, s.stdin.Close()); err != nil {
+		return nil, &serverError{said: s.stderr.String(), err: err}
+	}
+	resp := packp.NewUploadPackResponse(req)
+	if err := resp.Decode(io.NopCloser(s.stdout)); err != nil {
+		return nil, &serverError{said: s.stderr.String(), err: err}
+	}
+	return resp, nil
+}
+
+// Close ends the session and its connection.
+func (s *sshSession) Close() error {
+	s.ended()
+	return ignoreClosed(s.client.Close())
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// serverError is an error with what the server said about it.
+type serverError struct {
+	said string
+	err  error
+}
+
+func (e *serverError) Error() string {
+	if e.said == "" {
+		return e.err.Error()
+	}
+	return e.said
+}
+
+func (e *serverError) Unwrap() error { return e.err }
