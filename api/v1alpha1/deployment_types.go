@@ -302,10 +302,11 @@ type DeploymentStatus struct {
 
 // DeploymentBundle is the bundle of a deployment.
 type DeploymentBundle struct {
-	// Digest is the SHA-256 of the bundle.
+	// Digest is the SHA-256 of the bundle, "sha256:" and hexadecimal digits.
 	//
 	// +required
-	Digest Digest `json:"digest"`
+	// +kubebuilder:validation:MaxLength=71
+	Digest string `json:"digest"`
 
 	// Size is the bundle's size in bytes.
 	//
@@ -318,7 +319,8 @@ type DeploymentAgent struct {
 	// Name is the agent's name.
 	//
 	// +required
-	Name AgentName `json:"name"`
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 
 	// Type is the agent's type, such as llm.
 	//

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+func newDeployment() *v1alpha1.Deployment {
+	return &v1alpha1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "production-1"},
+		Spec: v1alpha1.DeploymentSpec{
+			Environment: "production",
+			Source:      v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{Commit: someCommit}},
+		},
+	}
+}
+
+func activation(hour int) *v1alpha1.DeploymentActivation {
+	return &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(time.Date(2026, 5, 4, hour, 0, 0, 0, time.UTC))}
+}
+
+const deploymentIDMessage = "id is immutable: it can be given when the Deployment is created, and neither set, changed nor removed later"
+
+const sourceMessage = "source must have either git or bundle; `git: {}` is the head of the environment's branch"
+
+var deploymentBreaches = []breach[*v1alpha1.Deployment]{
+	{
+		name:    "long name",
+		message: "the name of a Deployment must be at most 63 lower-case letters, digits and '-': its pods carry it as a label",
+		change:  func(d *v1alpha1.Deployment) { d.Name = strings.Repeat("a", 64) },
+	}, {
+		name: "no UUID", path: ".spec.id", message: uuidMessage,
+		change: func(d *v1alpha1.Deployment) { d.Spec.ID = "one" },
+	}, {
+		name: "id set later", path: ".spec", update: true, message: deploymentIDMessage,
+		change: func(d *v1alpha1.Deployment) { d.Spec.ID = someID },
+	}, {
+		name: "environment that cannot be", path: ".spec.environment", message: environmentMessage,
+		change: func(d *v1alpha1.Deployment) { d.Spec.Environment = "a.b" },
+	}, {
+		name: "another environment", path: ".spec", update: true, message: "environment is immutable: create another Deployment",
+		change: func(d *v1alpha1.Deployment) { d.Spec.Environment = "staging" },
+	}, {
+		name: "another commit", path: ".spec", update: true,
+		message: "source is immutable: a Deployment is one version; create another Deployment",
+		change:  func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Commit = otherCommit },
+	}, {
+		name: "tests skipped later", path: ".spec", update: true, message: "skipTests is immutable: create another Deployment",
+		change: func(d *v1alpha1.Deployment) { d.Spec.SkipTests = true },
+	}, {
+		name: "connectors skipped later", path: ".spec", update: true,
+		message: "skipFailedConnectors is immutable: create another Deployment",
+		change:  func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true },
+	}, {
+		name: "redeploy of another", path: ".spec", message: "redeployOf is immutable: create another Deployment",
+		before: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = someID },
+		change: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = anotherID },
+	}, {
+		name: "redeploy of no UUID", path: ".spec.redeployOf", message: uuidMessage,
+		change: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = "production-0" },
+	}, {
+		name: "cancel taken back", path: ".spec", message: "cancel cannot be taken back: create another Deployment",
+		before: func(d *v1alpha1.Deployment) { d.Spec.Cancel = true },
+		change: func(d *v1alpha1.Deployment) { d.Spec.Cancel = false },
+	}, {
+		name: "activation in the past", path: ".spec.activation",
+		message: "requestedAt must not go back in time: a later time asks once more",
+		before:  func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(12) },
+		change:  func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(11) },
+	}, {
+		name: "no source", path: ".spec.source", message: sourceMessage,
+		change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git = nil },
+	}, {
+		name: "two sources", path: ".spec.source", message: sourceMessage,
+		change: func(d *v1alpha1.Deployment) {
+			d.Spec.Source.Bundle = &v1alpha1.DeploymentBundleSource{Digest: v1alpha1.Digest("sha256:" + strings.Repeat("0a", 32))}
+		},
+	}, {
+		name: "digest of another kind", path: ".spec.source.bundle.digest",
+		message: "must be sha256: and 64 hexadecimal digits in lower case",
+		change: func(d *v1alpha1.Deployment) {
+			d.Spec.Source = v1alpha1.DeploymentSource{Bundle: &v1alpha1.DeploymentBundleSource{Digest: "md5:00"}}
+		},
+	}, {
+		name: "branch that cannot be", path: ".spec.source.git.branch", message: branchMessage,
+		change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Branch = "-x" },
+	}, {
+		name: "short commit", path: ".spec.source.git.commit", message: commitMessage,
+		change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Commit = "HEAD" },
+	},
+}
+
+func TestDeploymentRules(t *testing.T) {
+	t.Parallel()
+	refuse(t, newDeployment, deploymentBreaches)
+}
+
+func TestDeploymentsThatAreFine(t *testing.T) {
+	t.Parallel()
+	accept(t, newDeployment, []ok[*v1alpha1.Deployment]{
+		{name: "as it is", change: func(*v1alpha1.Deployment) {}},
+		{name: "head of the branch", change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git = &v1alpha1.DeploymentGitSource{} }},
+		{name: "bundle", change: func(d *v1alpha1.Deployment) {
+			digest := v1alpha1.Digest("sha256:" + strings.Repeat("0a", 32))
+			d.Spec.Source = v1alpha1.DeploymentSource{Bundle: &v1alpha1.DeploymentBundleSource{Digest: digest}}
+		}},
+		{name: "longest name", change: func(d *v1alpha1.Deployment) { d.Name = strings.Repeat("a", 63) }},
+		{name: "commit of SHA-256", change: func(d *v1alpha1.Deployment) {
+			d.Spec.Source.Git.Commit = v1alpha1.GitCommit(strings.Repeat("0a", 32))
+		}},
+		{name: "cancelled later", update: true, change: func(d *v1alpha1.Deployment) { d.Spec.Cancel = true }},
+		{name: "activated later", update: true, change: func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(12) }},
+		{
+			name: "activated again", before: func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(12) },
+			change: func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(13) },
+		},
+	})
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// These ids must never change: webhook URLs hold them. They were computed
+// elsewhere, by Python's uuid.uuid5(project, "Kind/name").
+func TestProjectObjectIDNeverChanges(t *testing.T) {
+	t.Parallel()
+	const project = "7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"
+	for _, c := range []struct{ project, kind, name, want string }{
+		{project, "Environment", "production", "91ecf001-f31e-5709-8fbc-f5e3ab37ef2f"},
+		{project, "Deployment", "production-1", "28623ccb-65eb-53ce-9b18-80e9c90551e7"},
+		{project, "Connector", "orders", "b47f6196-0cbb-5f60-9c40-f6e3b25c8123"},
+		{project, "Connector", "production.orders", "5ddfd7a8-d52d-5467-b493-bef93c0d7cce"},
+		{project, "ConnectorLink", "orders", "5a3245e6-a2a4-5c66-a705-5ef93afa76c5"},
+		{project, "APIKey", "ci", "4a378152-1c97-522b-8b66-f48e6b026d25"},
+		{"0c2f6c4e-1f0b-4b8e-8a30-5b6a2c1d9e77", "Connector", "orders", "efc66566-91da-57ca-b321-80131cb31c58"},
+	} {
+		got := v1alpha1.ProjectObjectID(uuid.MustParse(c.project), c.kind, c.name)
+		require.Equal(t, c.want, got.String(), "%s/%s", c.kind, c.name)
+		require.EqualValues(t, 5, got.Version())
+	}
+}
+
+func TestObjectID(t *testing.T) {
+	t.Parallel()
+	project := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{ID: someID}}
+	connector := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "orders"}}
+
+	derived, err := v1alpha1.ObjectID(project, connector)
+	require.NoError(t, err)
+	require.Equal(t, v1alpha1.ProjectObjectID(uuid.MustParse(string(someID)), "Connector", "orders"), derived)
+
+	connector.Namespace = "b"
+	elsewhere, err := v1alpha1.ObjectID(project, connector)
+	require.NoError(t, err)
+	require.Equal(t, derived, elsewhere, "the namespace does not matter")
+
+	connector.Spec.ID = anotherID
+	explicit, err := v1alpha1.ObjectID(project, connector)
+	require.NoError(t, err)
+	require.Equal(t, string(anotherID), explicit.String())
+
+	own, err := v1alpha1.ObjectID(project, project)
+	require.NoError(t, err)
+	require.Equal(t, string(someID), own.String())
+}
+
+func TestObjectIDOfWhatTheAPIServerRefuses(t *testing.T) {
+	t.Parallel()
+	project := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{ID: "none"}}
+	_, err := v1alpha1.ObjectID(project, &v1alpha1.Environment{})
+	require.ErrorContains(t, err, "spec.id of Project")
+	_, err = v1alpha1.ObjectID(project, &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{ID: "none"}})
+	require.ErrorContains(t, err, "spec.id of Environment")
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+func newProject() *v1alpha1.Project {
+	return &v1alpha1.Project{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ProjectName},
+		Spec: v1alpha1.ProjectSpec{
+			ID:  someID,
+			Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/support.git"},
+			ModelProviders: []v1alpha1.ModelProvider{{
+				Prefix: "openai", Type: v1alpha1.ModelProviderOpenAI,
+				APIKeySecretRef: &v1alpha1.SecretKeyReference{Name: "models", Key: "openai"},
+			}},
+		},
+	}
+}
+
+var projectBreaches = []breach[*v1alpha1.Project]{
+	{
+		name:    "another name",
+		message: `one namespace is one project: its Project must be named "project"; for another project use another namespace`,
+		change:  func(p *v1alpha1.Project) { p.Name = "second" },
+	}, {
+		name: "no UUID", path: ".spec.id", message: uuidMessage,
+		change: func(p *v1alpha1.Project) { p.Spec.ID = "7B0C7A52-6C1F-4C3E-9A55-0F6D1F1F8F10" },
+	}, {
+		name: "another id", path: ".spec.id", update: true,
+		message: "id is immutable: every id and webhook URL of the project derives from it",
+		change:  func(p *v1alpha1.Project) { p.Spec.ID = anotherID },
+	}, {
+		name: "default environment that cannot be", path: ".spec.defaultEnvironment", message: environmentMessage,
+		change: func(p *v1alpha1.Project) { p.Spec.DefaultEnvironment = "Production" },
+	}, {
+		name: "git URL of another kind", path: ".spec.git.url",
+		message: "must be an https://, http:// or ssh:// URL, or user@host:path",
+		change:  func(p *v1alpha1.Project) { p.Spec.Git.URL = "file:///etc" },
+	}, {
+		name: "git URL with a password", path: ".spec.git.url",
+		message: "must not hold credentials: put username and password into the Secret that secretRef names",
+		change:  func(p *v1alpha1.Project) { p.Spec.Git.URL = "https://me:secret@git.example.com/a.git" },
+	}, {
+		name: "git secret that cannot be", path: ".spec.git.secretRef.name", message: nameMessage,
+		change: func(p *v1alpha1.Project) { p.Spec.Git.SecretRef = &v1alpha1.SecretReference{Name: "Git"} },
+	}, {
+		name: "branch that git would read as an option", path: ".spec.git.defaultBranch", message: branchMessage,
+		change: func(p *v1alpha1.Project) { p.Spec.Git.DefaultBranch = "--upload-pack=x" },
+	}, {
+		name: "path out of the repository", path: ".spec.git.path",
+		message: "must be a folder relative to the repository's root, such as services/support, without . and ..",
+		change:  func(p *v1alpha1.Project) { p.Spec.Git.Path = "a/../../b" },
+	}, {
+		name: "retention that is no duration", path: ".spec.retention.runs", message: "must be a duration such as 90s, 5m or 720h",
+		change: func(p *v1alpha1.Project) { p.Spec.Retention = &v1alpha1.ProjectRetention{Runs: seconds(-1)} },
+	}, {
+		name: "short retention", path: ".spec.retention.runs", message: "runs must be kept for at least 1h",
+		change: func(p *v1alpha1.Project) { p.Spec.Retention = &v1alpha1.ProjectRetention{Runs: seconds(3599)} },
+	}, {
+		name: "built-in prefix", path: ".spec.modelProviders[]", message: "the prefix scripted is built in; choose another",
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prefix = "scripted" },
+	}, {
+		name: "prefix that cannot be", path: ".spec.modelProviders[].prefix", message: "must be lower-case letters, digits and '-'",
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prefix = "a/b" },
+	}, {
+		name: "base URL with credentials", path: ".spec.modelProviders[].baseURL",
+		message: "must be an https:// or http:// URL without credentials",
+		change:  func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].BaseURL = "https://key@models.example.com" },
+	}, {
+		name: "model secret that cannot be", path: ".spec.modelProviders[].apiKeySecretRef.name", message: nameMessage,
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].APIKeySecretRef.Name = "Models" },
+	}, {
+		name: "model secret's key that cannot be", path: ".spec.modelProviders[].apiKeySecretRef.key", message: keyMessage,
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].APIKeySecretRef.Key = "a key" },
+	},
+}
+
+func TestProjectRules(t *testing.T) {
+	t.Parallel()
+	refuse(t, newProject, projectBreaches)
+}
+
+func TestProjectsThatAreFine(t *testing.T) {
+	t.Parallel()
+	accept(t, newProject, []ok[*v1alpha1.Project]{
+		{name: "as it is", change: func(*v1alpha1.Project) {}},
+		{name: "no git", change: func(p *v1alpha1.Project) { p.Spec.Git = nil }},
+		{name: "SSH", change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "ssh://git@git.example.com:2222/a.git" }},
+		{name: "SSH, short", change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "git@git.example.com:team/a.git" }},
+		{name: "folder", change: func(p *v1alpha1.Project) { p.Spec.Git.Path = "services/.support/v1.2..3" }},
+		{name: "branch", change: func(p *v1alpha1.Project) { p.Spec.Git.DefaultBranch = "release/1.2-rc_1" }},
+		{name: "retention", change: func(p *v1alpha1.Project) { p.Spec.Retention = &v1alpha1.ProjectRetention{Runs: seconds(3600)} }},
+		{name: "later git", update: true, change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "https://other.example.com/a" }},
+		{name: "local model", change: func(p *v1alpha1.Project) {
+			p.Spec.ModelProviders[0].BaseURL = "http://ollama.models:11434/v1"
+			p.Spec.ModelProviders[0].APIKeySecretRef = nil
+		}},
+	})
+}
