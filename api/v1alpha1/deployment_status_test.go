@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// steps are the conditions of a deployment in their order.
+func steps(d *v1alpha1.Deployment) [4]string {
+	return [4]string{
+		condition(d, v1alpha1.ConditionSourceFetched), condition(d, v1alpha1.ConditionBuilt),
+		condition(d, v1alpha1.ConditionTestsPassed), condition(d, v1alpha1.ConditionConnectorsApplied),
+	}
+}
+
+func TestADeploymentsWay(t *testing.T) {
+	t.Parallel()
+	const done, none = "True Succeeded", "absent"
+	d := newDeployment()
+	d.MarkPending("another build is under way")
+	require.Equal(t, v1alpha1.DeploymentPending, d.Status.Phase)
+	require.Equal(t, "Unknown Pending", condition(d, v1alpha1.ConditionReady))
+	d.MarkBuilding("")
+	require.Equal(t, [4]string{none, none, none, none}, steps(d))
+
+	for _, c := range []struct {
+		step v1alpha1.DeploymentStep
+		want [4]string
+	}{
+		{v1alpha1.StepFetching, [4]string{"Unknown Fetching", none, none, none}},
+		{v1alpha1.StepPacking, [4]string{done, "Unknown Packing", none, none}},
+		{v1alpha1.StepTesting, [4]string{done, done, "Unknown Testing", none}},
+		{v1alpha1.StepConnecting, [4]string{done, done, done, "Unknown Connecting"}},
+	} {
+		d.MarkBuilding(c.step)
+		require.Equal(t, c.want, steps(d))
+		require.Equal(t, v1alpha1.DeploymentBuilding, d.Status.Phase)
+		require.Equal(t, c.step, d.Status.Step)
+		require.Equal(t, "True "+string(c.step), condition(d, v1alpha1.ConditionReconciling))
+	}
+
+	d.MarkDeployed()
+	require.Equal(t, [4]string{done, done, done, done}, steps(d))
+	require.Equal(t, v1alpha1.DeploymentDeployed, d.Status.Phase)
+	require.True(t, d.Status.Phase.Terminal())
+	require.Empty(t, d.Status.Step)
+	require.True(t, d.IsReady())
+
+	d.MarkLive(metav1.NewTime(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)))
+	require.Equal(t, "True Activated", condition(d, v1alpha1.ConditionLive))
+	d.MarkNotLive("production-2")
+	require.Equal(t, "False NotLive", condition(d, v1alpha1.ConditionLive))
+	require.False(t, d.Status.Live)
+	require.True(t, d.IsReady(), "it can be activated again")
+}
+
+func TestSkippedTestsSaySo(t *testing.T) {
+	t.Parallel()
+	d := newDeployment()
+	d.Spec.SkipTests = true
+	d.MarkDeployed()
+	require.Equal(t, "True Skipped", condition(d, v1alpha1.ConditionTestsPassed))
+}
+
+func TestAFailureShowsAtItsStep(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		step      v1alpha1.DeploymentStep
+		failure   v1alpha1.DeploymentFailure
+		condition string
+		reason    string
+	}{
+		{"", v1alpha1.FailureBuild, v1alpha1.ConditionSourceFetched, v1alpha1.ReasonFetchFailed},
+		{v1alpha1.StepFetching, v1alpha1.FailureBuild, v1alpha1.ConditionSourceFetched, v1alpha1.ReasonFetchFailed},
+		{v1alpha1.StepPacking, v1alpha1.FailureBuild, v1alpha1.ConditionBuilt, v1alpha1.ReasonBuildFailed},
+		{v1alpha1.StepTesting, v1alpha1.FailureTests, v1alpha1.ConditionTestsPassed, v1alpha1.ReasonTestsFailed},
+		{v1alpha1.StepConnecting, v1alpha1.FailureConnectors, v1alpha1.ConditionConnectorsApplied, v1alpha1.ReasonConnectorsFailed},
+		{v1alpha1.StepTesting, v1alpha1.FailureDeadline, v1alpha1.ConditionTestsPassed, v1alpha1.ReasonDeadlineExceeded},
+		{"", v1alpha1.FailureDeadline, v1alpha1.ConditionBuilt, v1alpha1.ReasonDeadlineExceeded},
+	} {
+		d := newDeployment()
+		d.MarkBuilding(c.step)
+		d.MarkFailed(c.failure, "the cause")
+		require.Equal(t, "False "+c.reason, condition(d, c.condition), "%+v", c)
+		require.Equal(t, "True "+string(c.failure), condition(d, v1alpha1.ConditionStalled))
+		require.Equal(t, v1alpha1.DeploymentFailed, d.Status.Phase)
+		require.Equal(t, c.failure, d.Status.FailureReason)
+		require.Equal(t, "the cause", d.Status.Message)
+	}
+}
+
+func TestOtherEndsOfADeployment(t *testing.T) {
+	t.Parallel()
+	d := newDeployment()
+	d.MarkBuilding(v1alpha1.StepTesting)
+	d.MarkCancelled("superseded by production-2")
+	require.Equal(t, v1alpha1.DeploymentCancelled, d.Status.Phase)
+	require.Equal(t, "False Cancelled", condition(d, v1alpha1.ConditionTestsPassed))
+	require.Equal(t, "True Cancelled", condition(d, v1alpha1.ConditionStalled))
+
+	d = newDeployment()
+	d.MarkNameReused()
+	require.Equal(t, "True NameReused", condition(d, v1alpha1.ConditionStalled))
+	d.MarkGitMissing()
+	require.Equal(t, "True GitMissing", condition(d, v1alpha1.ConditionStalled))
+}
+
+func TestAnActivationIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	d := newDeployment()
+	require.False(t, d.ActivationPending())
+	d.Spec.Activation = activation(12)
+	require.True(t, d.ActivationPending())
+	d.MarkActivation(v1alpha1.ActivationConnectorsFailed, "orders: the name is taken")
+	require.False(t, d.ActivationPending())
+	d.Spec.Activation = activation(13)
+	require.True(t, d.ActivationPending())
+}
+
+func TestWordsOfTheStore(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string]v1alpha1.DeploymentPhase{
+		"pending": v1alpha1.DeploymentPending, "building": v1alpha1.DeploymentBuilding, "deployed": v1alpha1.DeploymentDeployed,
+		"failed": v1alpha1.DeploymentFailed, "cancelled": v1alpha1.DeploymentCancelled, "": "", "other": "",
+	} {
+		require.Equal(t, want, v1alpha1.DeploymentPhaseOf(word))
+	}
+	for word, want := range map[string]v1alpha1.DeploymentStep{
+		"fetching": v1alpha1.StepFetching, "packing": v1alpha1.StepPacking, "testing": v1alpha1.StepTesting,
+		"connecting": v1alpha1.StepConnecting, "": "",
+	} {
+		require.Equal(t, want, v1alpha1.DeploymentStepOf(word))
+	}
+	for word, want := range map[string]v1alpha1.DeploymentFailure{
+		"build_failed": v1alpha1.FailureBuild, "tests_failed": v1alpha1.FailureTests,
+		"connectors_failed": v1alpha1.FailureConnectors, "deadline_exceeded": v1alpha1.FailureDeadline, "": "",
+	} {
+		require.Equal(t, want, v1alpha1.DeploymentFailureOf(word))
+	}
+}

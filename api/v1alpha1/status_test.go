@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// all is one object of each kind, at generation 3.
+func all() []v1alpha1.ConditionedObject {
+	objects := []v1alpha1.ConditionedObject{
+		newProject(), newEnvironment(), newDeployment(), newConnector(), newLink(), newAPIKey(),
+	}
+	for _, o := range objects {
+		o.SetGeneration(3)
+	}
+	return objects
+}
+
+// condition is "Status Reason" of a condition, "absent" when it is.
+func condition(o v1alpha1.ConditionedObject, conditionType string) string {
+	c := o.CommonStatus().Condition(conditionType)
+	if c == nil {
+		return "absent"
+	}
+	return string(c.Status) + " " + c.Reason
+}
+
+func TestReconcilingLeavesObservedGenerationBehind(t *testing.T) {
+	t.Parallel()
+	for _, o := range all() {
+		o.MarkReconciling(v1alpha1.ReasonProgressing, "at work")
+		require.Equal(t, "Unknown Progressing", condition(o, v1alpha1.ConditionReady), o.ObjectKind())
+		require.Equal(t, "True Progressing", condition(o, v1alpha1.ConditionReconciling))
+		require.Equal(t, "absent", condition(o, v1alpha1.ConditionStalled))
+		require.Zero(t, o.CommonStatus().ObservedGeneration)
+		require.EqualValues(t, 3, o.CommonStatus().Condition(v1alpha1.ConditionReady).ObservedGeneration)
+		require.False(t, o.IsReady())
+	}
+}
+
+func TestReadyEndsAReconciliation(t *testing.T) {
+	t.Parallel()
+	for _, o := range all() {
+		o.MarkStalled(v1alpha1.ReasonInvalidSpec, "wrong")
+		o.MarkReconciling(v1alpha1.ReasonProgressing, "at work")
+		o.MarkReady("")
+		require.Equal(t, "True Succeeded", condition(o, v1alpha1.ConditionReady), o.ObjectKind())
+		require.NotEmpty(t, o.CommonStatus().Condition(v1alpha1.ConditionReady).Message)
+		require.Equal(t, "absent", condition(o, v1alpha1.ConditionReconciling))
+		require.Equal(t, "absent", condition(o, v1alpha1.ConditionStalled))
+		require.EqualValues(t, 3, o.CommonStatus().ObservedGeneration)
+		require.True(t, o.IsReady())
+
+		o.SetGeneration(4)
+		require.False(t, o.IsReady(), "another generation")
+	}
+}
+
+func TestStalledEndsAReconciliation(t *testing.T) {
+	t.Parallel()
+	for _, o := range all() {
+		o.MarkReconciling(v1alpha1.ReasonProgressing, "at work")
+		o.MarkIDTaken("Connector other/orders")
+		require.Equal(t, "False IDTaken", condition(o, v1alpha1.ConditionReady), o.ObjectKind())
+		require.Equal(t, "True IDTaken", condition(o, v1alpha1.ConditionStalled))
+		require.Equal(t, "absent", condition(o, v1alpha1.ConditionReconciling))
+		require.EqualValues(t, 3, o.CommonStatus().ObservedGeneration)
+		require.Empty(t, o.CommonStatus().ID)
+		require.Contains(t, o.CommonStatus().Condition(v1alpha1.ConditionReady).Message, "Connector other/orders")
+		require.True(t, o.IsStalled())
+	}
+}
+
+func TestWhatMayMendItselfIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for reason, mark := range map[string]func(v1alpha1.ConditionedObject){
+		v1alpha1.ReasonReferenceMissing: func(o v1alpha1.ConditionedObject) { o.MarkReferenceMissing("Environment", "production") },
+		v1alpha1.ReasonSecretMissing:    func(o v1alpha1.ConditionedObject) { o.MarkSecretMissing("git") },
+		v1alpha1.ReasonSecretInvalid:    func(o v1alpha1.ConditionedObject) { o.MarkSecretInvalid("git", `key "password" is missing`) },
+		v1alpha1.ReasonProjectMissing:   func(o v1alpha1.ConditionedObject) { o.MarkProjectMissing() },
+		v1alpha1.ReasonStoreUnavailable: func(o v1alpha1.ConditionedObject) { o.MarkStoreUnavailable(errors.New("refused")) },
+	} {
+		for _, o := range all() {
+			mark(o)
+			require.Equal(t, "False "+reason, condition(o, v1alpha1.ConditionReady), o.ObjectKind())
+			require.Equal(t, "True "+reason, condition(o, v1alpha1.ConditionReconciling))
+			require.Equal(t, "absent", condition(o, v1alpha1.ConditionStalled))
+		}
+	}
+}
+
+func TestLongMessagesAreCutBetweenCharacters(t *testing.T) {
+	t.Parallel()
+	project := newProject()
+	project.MarkStalled(v1alpha1.ReasonInvalidSpec, strings.Repeat("ä", 4000))
+	message := project.Status.Condition(v1alpha1.ConditionReady).Message
+	require.LessOrEqual(t, len(message), 1024)
+	require.True(t, utf8.ValidString(message))
+	require.True(t, strings.HasSuffix(message, "…"))
+}
+
+func TestEnvironmentMarks(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment()
+	e.Status.Slug = "production"
+	e.MarkSlugTaken("production", "Environment shop/prod")
+	require.Equal(t, "True SlugTaken", condition(e, v1alpha1.ConditionStalled))
+	require.Empty(t, e.Status.Slug)
+
+	e.MarkRunnersStarting(1, 3)
+	require.Equal(t, "False RunnersStarting", condition(e, v1alpha1.ConditionRunnersReady))
+	require.Equal(t, "True RunnersStarting", condition(e, v1alpha1.ConditionReconciling))
+	e.MarkRunnersReady(0)
+	require.Equal(t, "True ScaledToZero", condition(e, v1alpha1.ConditionRunnersReady))
+
+	e.MarkLimitReached(2)
+	require.True(t, e.IsStalled())
+	e.MarkSuspended()
+	require.True(t, e.IsReady())
+}
+
+func TestRunnerPoolReplicas(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name                  string
+		minReplicas           *int32
+		maxReplicas           *int32
+		wantLeast, wantAtMost int32
+	}{
+		{"nothing", nil, nil, 1, 1},
+		{"to zero", ptr.To(int32(0)), nil, 0, 1},
+		{"more", ptr.To(int32(4)), nil, 4, 4},
+		{"both", ptr.To(int32(0)), ptr.To(int32(9)), 0, 9},
+	} {
+		least, most := (&v1alpha1.RunnerPool{MinReplicas: c.minReplicas, MaxReplicas: c.maxReplicas}).Replicas()
+		require.Equal(t, c.wantLeast, least, c.name)
+		require.Equal(t, c.wantAtMost, most, c.name)
+	}
+}
+
+func TestTitlesAndSlugs(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment()
+	e.Spec.DisplayName = "EU West"
+	require.Equal(t, "EU West", e.Title())
+	require.Equal(t, "eu-west", e.WantedSlug())
+	e.Spec.DisplayName = "日本"
+	require.Equal(t, "production", e.WantedSlug())
+	e.Spec.DisplayName = ""
+	require.Equal(t, "production", e.Title())
+
+	c := newConnector()
+	require.Equal(t, "orders", c.Title())
+}
+
+func TestConnectorDefaults(t *testing.T) {
+	t.Parallel()
+	c := newConnector()
+	require.True(t, c.IsEnabled())
+	require.True(t, c.RequiresAuthentication())
+	require.False(t, c.RequiresFiles())
+	require.Zero(t, c.Timeout())
+	require.EqualValues(t, 1, c.SecretVersion())
+	require.Equal(t, 24*time.Hour, c.SecretGracePeriod())
+	require.Equal(t, v1alpha1.ConnectorWebhook, c.Type())
+
+	c.Spec.Mode = v1alpha1.ModeSync
+	require.Equal(t, 5*time.Minute, c.Timeout())
+	outbound(c)
+	require.Equal(t, 15*time.Second, c.Timeout())
+	require.False(t, c.RequiresAuthentication())
+	cron(c)
+	require.Equal(t, v1alpha1.ConnectorCron, c.Type())
+	require.False(t, c.RequiresAuthentication())
+}
+
+func TestConnectorMarks(t *testing.T) {
+	t.Parallel()
+	c := newConnector()
+	c.MarkSecretReady("orders-secret", 2)
+	c.MarkRoutesReady()
+	require.Equal(t, "True Succeeded", condition(c, v1alpha1.ConditionSecretReady))
+	require.Equal(t, "True Succeeded", condition(c, v1alpha1.ConditionRoutesReady))
+	require.Equal(t, "orders-secret", c.Status.SecretName)
+
+	c.MarkSecretInvalid("own", `key "secret" is missing`)
+	require.Equal(t, "False SecretInvalid", condition(c, v1alpha1.ConditionSecretReady))
+	c.MarkNameTaken("Connector shop/production.orders")
+	require.Contains(t, c.Status.Condition(v1alpha1.ConditionStalled).Message, `"orders"`)
+
+	c.MarkDelivering()
+	require.Equal(t, "True Succeeded", condition(c, v1alpha1.ConditionDelivering))
+	c.MarkDestinationGone()
+	require.Equal(t, "False DestinationGone", condition(c, v1alpha1.ConditionDelivering))
+	c.Spec.Enabled = ptr.To(false)
+	c.MarkDelivering()
+	require.Equal(t, "False Disabled", condition(c, v1alpha1.ConditionDelivering))
+
+	c.MarkRetired()
+	require.Equal(t, "True Retired", condition(c, v1alpha1.ConditionRetired))
+	require.True(t, c.Status.Retired)
+	c.MarkNotRetired()
+	require.Equal(t, "absent", condition(c, v1alpha1.ConditionRetired))
+}
+
+func TestConnectorLinkMarks(t *testing.T) {
+	t.Parallel()
+	l := newLink()
+	l.MarkReferenceMissing("Connector", "orders")
+	require.Equal(t, "False ReferenceMissing", condition(l, v1alpha1.ConditionReferencesResolved))
+	l.MarkAgentUnknown("production")
+	require.Equal(t, "False AgentUnknown", condition(l, v1alpha1.ConditionReferencesResolved))
+	require.False(t, l.IsStalled(), "the next deployment may bring the agent")
+	l.MarkReferencesResolved()
+	require.Equal(t, "True Succeeded", condition(l, v1alpha1.ConditionReferencesResolved))
+
+	l.MarkModeMismatch(v1alpha1.ModeInbound)
+	require.Contains(t, l.Status.Condition(v1alpha1.ConditionStalled).Message, "spec.outbound")
+	l.MarkModeMismatch(v1alpha1.ModeOutbound)
+	require.Contains(t, l.Status.Condition(v1alpha1.ConditionStalled).Message, "spec.filesRequired")
+}
+
+func TestAnEndedKeyIsAsAsked(t *testing.T) {
+	t.Parallel()
+	k := newAPIKey()
+	k.MarkRevoked()
+	require.Equal(t, "True Revoked", condition(k, v1alpha1.ConditionReady))
+	k.MarkExpired()
+	require.Equal(t, "True Expired", condition(k, v1alpha1.ConditionReady))
+	require.Equal(t, "absent", condition(k, v1alpha1.ConditionStalled))
+}
