@@ -160,10 +160,17 @@ func (l *local) Switch(ctx context.Context, name string, on bool) error {
 	if err != nil {
 		return err
 	}
-	if on {
-		return l.start(ctx, component)
+	if !on {
+		return l.stop(ctx, name)
 	}
-	return l.stop(ctx, name)
+	running, err := l.find(name)
+	if err != nil {
+		return err
+	}
+	if err := l.start(ctx, component); err != nil || name != layout.APIServer || running != nil {
+		return err
+	}
+	return l.restart(ctx, layout.ControllerManager, layout.Scheduler)
 }
 
 // Status prints a line for each component.

@@ -126,6 +126,30 @@ func (l *local) stop(ctx context.Context, name string) error {
 	return nil
 }
 
+// restart starts those anew that run. Without kube-apiserver, controllers come
+// to ask for it only once a minute. In a cluster with several of them they end
+// when they lose their leader's lease, and are started again: that they do not
+// elect a leader here must not make them slower.
+func (l *local) restart(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		component, err := l.component(name)
+		if err != nil {
+			return err
+		}
+		running, err := l.find(name)
+		if err != nil {
+			return err
+		}
+		if running == nil {
+			continue
+		}
+		if err := errors.Join(l.stop(ctx, name), l.start(ctx, component)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (l *local) healthyNow(ctx context.Context, name string) error {
 	return l.await(ctx, name+" to be healthy", name, func() error { return l.probe(ctx, name) })
 }
