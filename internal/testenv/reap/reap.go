@@ -73,6 +73,7 @@ func start() (dir string, err error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "agentplatform-test-reaper", dir)
 	cmd.Stdin = read
 	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"} // a test may have changed its own
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return "", fmt.Errorf("starting the reaper: %w", err)
