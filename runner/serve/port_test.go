@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatch"
+)
+
+// port is the dispatch port in memory, with its fencing. Its state is read
+// through until, set or after the servers have ended.
+type port struct {
+	mu      sync.Mutex
+	changed chan struct{}
+
+	digest  string
+	bundles map[string][]byte
+	lease   float64
+	want    []string // to prefetch
+	away    bool     // heartbeats fail
+
+	runs     map[uuid.UUID]*portRun
+	journals map[uuid.UUID][]dispatch.JournalEntry
+	ends     map[uuid.UUID]dispatch.CompleteRequest
+	fetched  map[string]int
+	held     map[string][]string
+	claims   map[string]int
+	claiming map[string]bool
+	missed   int
+	released int
+
+	rejectJournal bool
+}
+
+type portRun struct {
+	run       dispatch.Run
+	status    string
+	elsewhere []byte
+}
+
+func newPort(t *testing.T, files bundle.Files) *port {
+	t.Helper()
+	p := &port{
+		changed: make(chan struct{}), bundles: map[string][]byte{}, lease: 30, runs: map[uuid.UUID]*portRun{},
+		journals: map[uuid.UUID][]dispatch.JournalEntry{}, ends: map[uuid.UUID]dispatch.CompleteRequest{},
+		fetched: map[string]int{}, held: map[string][]string{}, claims: map[string]int{}, claiming: map[string]bool{},
+	}
+	p.digest = p.addBundle(t, files)
+	return p
+}
+
+func (p *port) addBundle(t *testing.T, files bundle.Files) string {
+	t.Helper()
+	var b bytes.Buffer
+	digest, _, err := bundle.Pack(files, &b)
+	require.NoError(t, err)
+	p.set(func() { p.bundles[digest] = b.Bytes() })
+	return digest
+}
+
+// set changes the state and wakes whoever waits for a change.
+func (p *port) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// until waits for a condition on the state.
+func (p *port) until(t *testing.T, holds func() bool) {
+	t.Helper()
+	limit := time.After(30 * time.Second)
+	for {
+		p.mu.Lock()
+		done, changed := holds(), p.changed
+		p.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			t.Fatal("waited for nothing")
+		}
+	}
+}
+
+func (p *port) queue(agent, contentType, input string) uuid.UUID {
+	id := uuid.New()
+	p.set(func() {
+		p.runs[id] = &portRun{status: "queued", run: dispatch.Run{ID: id, AgentName: agent, ContentType: contentType, Input: []byte(input)}}
+	})
+	return id
+}
+
+func (p *port) queueElsewhere(agent, input string) uuid.UUID {
+	id := uuid.New()
+	p.set(func() {
+		p.runs[id] = &portRun{status: "queued", elsewhere: []byte(input), run: dispatch.Run{
+			ID: id, AgentName: agent, ContentType: "application/json", InputElsewhere: true,
+		}}
+	})
+	return id
+}
+
+func (p *port) status(id uuid.UUID) (status string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runs[id].status
+}
+
+// steal lets another runner have a run.
+func (p *port) steal(id uuid.UUID) { p.set(func() { p.runs[id].run.Token++ }) }
+
+func (p *port) await(t *testing.T, id uuid.UUID) dispatch.CompleteRequest {
+	t.Helper()
+	p.until(t, func() bool { _, ok := p.ends[id]; return ok })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ends[id]
+}
+
+// as is the port as one runner sees it.
+func (p *port) as(id string) *runnerPort { return &runnerPort{port: p, id: id} }
+
+type runnerPort struct {
+	*port
+	id string
+}
+
+func (r *runnerPort) Claim(ctx context.Context, req dispatch.ClaimRequest) (dispatch.ClaimResponse, error) {
+	r.set(func() { r.claims[r.id]++; r.held[r.id] = req.Digests; r.claiming[r.id] = true })
+	defer r.set(func() { r.claiming[r.id] = false })
+	for {
+		r.mu.Lock()
+		var resp dispatch.ClaimResponse
+		for _, run := range r.runs {
+			if run.status == "queued" && len(resp.Runs) < req.Limit {
+				run.status = "running"
+				run.run.Token++
+				run.run.Attempt++
+				run.run.LeaseSeconds, run.run.BundleDigest = r.lease, r.digest
+				run.run.Journal = slices.Clone(r.journals[run.run.ID])
+				resp.Runs = append(resp.Runs, run.run)
+			}
+		}
+		for _, digest := range r.want {
+			if !slices.Contains(req.Digests, digest) {
+				resp.Prefetch = append(resp.Prefetch, digest)
+			}
+		}
+		changed := r.changed
+		r.mu.Unlock()
+		if len(resp.Runs)+len(resp.Prefetch) > 0 || req.WaitSeconds == 0 {
+			return resp, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return resp, ctx.Err()
+		}
+	}
+}
+
+func (r *runnerPort) Heartbeat(_ context.Context, req dispatch.HeartbeatRequest) (dispatch.HeartbeatResponse, error) {
+	var resp dispatch.HeartbeatResponse
+	var err error
+	r.set(func() {
+		if r.away {
+			r.missed++
+			err = errors.New("away")
+			return
+		}
+		resp.LeaseSeconds = r.lease
+		for _, l := range req.Leases {
+			if run := r.runs[l.RunID]; run.run.Token != l.Token || run.status != "running" {
+				resp.Lost = append(resp.Lost, l)
+			}
+		}
+	})
+	return resp, err
+}
+
+// fenced runs change when the token is current.
+func (r *runnerPort) fenced(id uuid.UUID, token int64, change func(run *portRun)) (err error) {
+	r.set(func() {
+		run := r.runs[id]
+		if run.run.Token != token || run.status != "running" {
+			err = dispatch.ErrFenced
+			return
+		}
+		change(run)
+	})
+	return err
+}
+
+func (r *runnerPort) Journal(_ context.Context, id uuid.UUID, req dispatch.JournalRequest) error {
+	if r.rejectJournal {
+		return fmt.Errorf("too large: %w", dispatch.ErrRejected)
+	}
+	return r.fenced(id, req.Token, func(*portRun) { r.journals[id] = append(r.journals[id], req.Entries...) })
+}
+
+func (r *runnerPort) Complete(_ context.Context, id uuid.UUID, req dispatch.CompleteRequest) error {
+	return r.fenced(id, req.Token, func(run *portRun) { run.status, r.ends[id] = req.Status, req })
+}
+
+func (r *runnerPort) Release(_ context.Context, id uuid.UUID, req dispatch.ReleaseRequest) error {
+	return r.fenced(id, req.Token, func(run *portRun) { r.released++; run.status = "queued" })
+}
+
+func (r *runnerPort) Input(_ context.Context, id uuid.UUID, _ int64) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.runs[id].elsewhere, nil
+}
+
+func (r *runnerPort) Bundle(_ context.Context, digest string, _ int64) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fetched[digest]++
+	data, ok := r.bundles[digest]
+	if !ok {
+		return nil, fmt.Errorf("no such bundle: %w", dispatch.ErrRejected)
+	}
+	return data, nil
+}
