@@ -117,6 +117,10 @@ func unreachable(err error) bool {
 	if errors.As(err, &unexpected) {
 		err = unexpected.Err
 	}
+	var dns *net.DNSError
+	if errors.As(err, &dns) && dns.IsNotFound {
+		return false
+	}
 	var operation *net.OpError
 	return errors.As(err, &operation)
 }

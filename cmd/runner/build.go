@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentplatform/agentplatform/runner/build"
+	"github.com/agentplatform/agentplatform/runner/engine"
+)
+
+func fetchCommand() *cobra.Command {
+	var opts build.FetchOptions
+	var egress egressFlag
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "fetch",
+		Short: "Fetch a commit from Git into a folder",
+		Long: "Fetch a commit from Git into a folder.\n\nThe credentials folder holds the files of a Git Secret: username and password,\n" +
+			"or bearerToken, and ca.crt for https; identity, known_hosts and password (the key's\npassphrase) for ssh.\n\n" +
+			"A repository that cannot be fetched is no error here: `runner build pack` reports it.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			guard, err := egress.guard()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			opts.Guard = guard
+			return build.Fetch(ctx, opts)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&opts.URL, "url", "", "https://host/path, ssh://user@host/path or user@host:path (required)")
+	flags.StringVar(&opts.Branch, "branch", "", "branch or tag; the repository's default branch when empty")
+	flags.StringVar(&opts.Commit, "commit", "", "full hash; the branch's head when empty")
+	flags.StringVar(&opts.Path, "path", "", "folder of the project inside the repository")
+	flags.StringVar(&opts.Credentials, "credentials", "", "folder with the files of the Git Secret")
+	flags.StringVar(&opts.Dir, "dir", "/workspace", "folder to write to; it must exist")
+	flags.DurationVar(&timeout, "timeout", 5*time.Minute, "time to fetch in")
+	egress.add(flags)
+	return cmd
+}
+
+func packCommand() *cobra.Command {
+	var target dispatchFlags
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "pack",
+		Short: "Validate and pack what was fetched, and report the outcome",
+		Long: "Validate and pack what was fetched, and report the outcome.\n\n" +
+			"The exit code says whether the outcome was reported, not whether the build succeeded.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := target.client()
+			if err != nil {
+				return err
+			}
+			return build.Pack(cmd.Context(), build.PackOptions{
+				Dir: dir, Dispatch: client, Check: engine.New(engine.Config{}).Check,
+			})
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "/workspace", "folder that `fetch` wrote to")
+	target.add(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/model"
+)
+
+// run executes the command line as a process would.
+func run(t *testing.T, ctx context.Context, args ...string) (string, error) { //nolint:revive // the test comes first
+	t.Helper()
+	var out bytes.Buffer
+	cmd := rootCommand()
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	err := cmd.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+func TestHelpNamesEveryCommand(t *testing.T) {
+	for command, want := range map[string]string{
+		"":            "build",
+		"build":       "pack",
+		"build fetch": "known_hosts",
+		"build pack":  "--token-file",
+		"serve":       "--concurrency",
+	} {
+		out, err := run(t, t.Context(), append(strings.Fields(command), "--help")...)
+		require.NoError(t, err)
+		require.Contains(t, out, want)
+	}
+}
+
+func TestMissingOptionsAreNamed(t *testing.T) {
+	_, err := run(t, t.Context(), "build", "pack")
+	require.ErrorContains(t, err, "dispatch URL")
+	_, err = run(t, t.Context(), "serve", "--dispatch-url=http://127.0.0.1:1")
+	require.ErrorContains(t, err, "dispatch token")
+	_, err = run(t, t.Context(), "serve", "--dispatch-url=http://127.0.0.1:1", "--token-file=x", "--allow-egress=mail=1")
+	require.ErrorContains(t, err, "allowed range")
+	t.Setenv("AGENTPLATFORM_CONCURRENCY", "many")
+	_, err = run(t, t.Context(), "serve")
+	require.ErrorContains(t, err, "AGENTPLATFORM_CONCURRENCY")
+}
+
+// TestBuildAndServe goes through the three commands against a dispatch port on
+// the wire: what the build uploads is what the runner executes.
+func TestBuildAndServe(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	port := &wirePort{stop: stop}
+	server := httptest.NewServer(port)
+	t.Cleanup(server.Close)
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
+	t.Setenv("AGENTPLATFORM_DISPATCH_URL", server.URL)
+	t.Setenv("AGENTPLATFORM_TOKEN_FILE", token)
+
+	dir := t.TempDir()
+	_, err := run(t, ctx, "build", "fetch", "--dir", dir, "--url", "https://nowhere.invalid/x.git")
+	require.NoError(t, err)
+	_, err = run(t, ctx, "build", "pack", "--dir", dir)
+	require.NoError(t, err)
+	require.Contains(t, port.result.Message, "nowhere.invalid")
+
+	dir = t.TempDir()
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "source"), os.DirFS("../../examples/hello")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "fetch.json"), []byte(`{"commit":"abc"}`), 0o600))
+	_, err = run(t, ctx, "build", "pack", "--dir", dir)
+	require.NoError(t, err)
+	require.Empty(t, port.result.FailureReason, port.result.Message)
+	require.Len(t, port.result.Agents, 4)
+
+	port.agent = "welcome"
+	_, err = run(t, ctx, "serve", "--runner-id=one")
+	require.NoError(t, err)
+	require.Equal(t, "Welcome, Ada! It is good to have you here.", port.end.Output)
+	require.Equal(t, "Bearer secret", port.auth)
+}
+
+// wirePort is a dispatch port that hands out one run.
+type wirePort struct {
+	result  dispatch.BuildResult
+	bundle  []byte
+	agent   string
+	end     dispatch.CompleteRequest
+	auth    string
+	stop    func()
+	claimed bool
+}
+
+func (p *wirePort) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body bytes.Buffer
+	_, _ = body.ReadFrom(r.Body)
+	p.auth = r.Header.Get("Authorization")
+	switch {
+	case r.URL.Path == "/v1/build/result":
+		p.result = dispatch.BuildResult{}
+		_ = json.Unmarshal(body.Bytes(), &p.result)
+	case strings.HasPrefix(r.URL.Path, "/v1/build/bundle/"):
+		p.bundle = body.Bytes()
+	case strings.HasPrefix(r.URL.Path, "/v1/bundles/"):
+		_, _ = w.Write(p.bundle)
+	case r.URL.Path == "/v1/claim" && p.claimed:
+		<-r.Context().Done()
+	case r.URL.Path == "/v1/claim":
+		p.claimed = true
+		_ = json.NewEncoder(w).Encode(dispatch.ClaimResponse{Runs: []dispatch.Run{{
+			ID: uuid.New(), Token: 1, LeaseSeconds: 30, AgentName: p.agent, BundleDigest: p.result.BundleDigest,
+			ContentType: "application/json", Input: []byte(`{"name":"Ada"}`),
+		}}})
+	case strings.HasSuffix(r.URL.Path, "/complete"):
+		_ = json.Unmarshal(body.Bytes(), &p.end)
+		defer p.stop()
+	}
+}
+
+func TestExampleGreetsByName(t *testing.T) {
+	project, err := bundle.Load(os.DirFS("../../examples/hello"))
+	require.NoError(t, err)
+	e := engine.New(engine.Config{Models: &model.Registry{}})
+	require.Empty(t, e.Check(project))
+	for input, want := range map[string]string{
+		`{"name":"Ada"}`:            `^Hello Ada, it is \d\d:\d\d UTC\.$`,
+		`{"x":1,"name":"Grace H."}`: `^Hello Grace H\., it is`,
+		`{}`:                        `^Hello, it is \d\d:\d\d UTC\. Send \{"name":"\.\.\."\}`,
+	} {
+		out := e.Execute(t.Context(), engine.Input{RunID: "r", AgentName: "hello", Project: project, Message: input, Journal: discard{}})
+		require.Equal(t, engine.Completed, out.Status, out.Cause)
+		require.Regexp(t, want, out.Output)
+	}
+}
+
+type discard struct{}
+
+func (discard) Append(context.Context, []dispatch.JournalEntry) error { return nil }

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/model"
+	"github.com/agentplatform/agentplatform/runner/serve"
+)
+
+// maxModelAnswer is the most bytes of a model service's answer.
+const maxModelAnswer = 32 << 20
+
+func serveCommand() *cobra.Command {
+	var target dispatchFlags
+	var out egressFlag
+	var opts serve.Options
+	var providers string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Claim and execute agent runs until SIGTERM, then drain",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := target.client()
+			if err != nil {
+				return err
+			}
+			guard, err := out.guard()
+			if err != nil {
+				return err
+			}
+			if opts.RunnerID == "" {
+				if opts.RunnerID, err = os.Hostname(); err != nil {
+					return fmt.Errorf("naming the runner: %w", err)
+				}
+			}
+			opts.Dispatch = client
+			opts.Engine = engine.New(engine.Config{Models: &model.Registry{
+				HTTP:      guard.Client(egress.Model, egress.ClientOptions{MaxResponse: maxModelAnswer}),
+				Providers: func() (runnerconfig.Providers, error) { return readProviders(providers) },
+			}})
+			server, err := serve.New(opts)
+			if err != nil {
+				return err
+			}
+			return server.Run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON); read anew for every run")
+	flags.StringVar(&opts.RunnerID, "runner-id", "", "name of this process; the host name when empty")
+	flags.IntVar(&opts.Concurrency, "concurrency", 10, "most runs at a time")
+	flags.DurationVar(&opts.Grace, "grace", 30*time.Second, "time that runs have after SIGTERM; less than the pod's grace period")
+	flags.IntVar(&opts.Bundles, "bundles", 16, "most bundles held in memory")
+	target.add(flags)
+	out.add(flags)
+	return cmd
+}
+
+// readProviders reads the file of model providers; none when there is no file.
+func readProviders(path string) (runnerconfig.Providers, error) {
+	if path == "" {
+		return runnerconfig.Providers{}, nil
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return runnerconfig.Providers{}, nil
+	}
+	if err != nil {
+		return runnerconfig.Providers{}, fmt.Errorf("reading the model providers: %w", err)
+	}
+	return runnerconfig.ParseProviders(data)
+}
