@@ -141,6 +141,7 @@ func TestFetchOverSSH(t *testing.T) {
 	repo := newRepository(t)
 	head := repo.commit("main", "agents/ok.yaml", okAgent)
 	server := startSSH(t)
+	emptyDir := newRepository(t).dir
 	_, stranger := newKey(t)
 	strangersKey, _ := newKey(t)
 	url := fmt.Sprintf("ssh://%s@127.0.0.1:%d%s/repo.git", server.user, server.port, repo.dir)
@@ -155,6 +156,7 @@ func TestFetchOverSSH(t *testing.T) {
 		"other known hosts":  {url, secret(t, "identity", server.identity, "known_hosts", "example.com "+strings.SplitN(server.knownHosts, " ", 2)[1]), "does not name the host"},
 		"changed host key":   {url, secret(t, "identity", server.identity, "known_hosts", otherHost), "the host key of"},
 		"no key at all":      {url, secret(t, "identity", "hello", "known_hosts", server.knownHosts), "not a private key in PEM"},
+		"empty":              {strings.Replace(url, repo.dir, emptyDir, 1), secret(t, "identity", server.identity, "known_hosts", server.knownHosts), "is empty; push a commit"},
 		"no such repository": {strings.Replace(url, "repo.git", "it's not.git", 1), secret(t, "identity", server.identity, "known_hosts", server.knownHosts), "the server said: fatal: '" + repo.dir + "/it's not.git' does not appear to be a git repository"},
 	} {
 		t.Run(name, func(t *testing.T) {

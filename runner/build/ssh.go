@@ -104,11 +104,12 @@ func parseKnownHosts(text string) (*knownhosts.HostKeyDB, error) {
 
 // sshSession runs git-upload-pack on the server.
 type sshSession struct {
-	client *ssh.Client
-	stdin  io.WriteCloser
-	stdout io.Reader
-	stderr *tail
-	ended  func() bool
+	client  *ssh.Client
+	command *ssh.Session
+	stdin   io.WriteCloser
+	stdout  io.Reader
+	stderr  *tail
+	ended   func() bool
 }
 
 func dialSSH(ctx context.Context, guard *egress.Guard, address, path string, config *ssh.ClientConfig) (session, error) {
@@ -143,7 +144,7 @@ func openSSH(conn net.Conn, address, path string, config *ssh.ClientConfig) (*ss
 	if err != nil {
 		return nil, fmt.Errorf("opening a session: %w", err)
 	}
-	command.Stderr = s.stderr
+	s.command, command.Stderr = command, s.stderr
 	if s.stdin, err = command.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("opening a session: %w", err)
 	}
@@ -158,11 +159,8 @@ func openSSH(conn net.Conn, address, path string, config *ssh.ClientConfig) (*ss
 
 func (s *sshSession) refs(context.Context) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
-	if err := refs.Decode(s.stdout); err != nil {
-		if errors.Is(err, packp.ErrEmptyAdvRefs) || refs.IsEmpty() && errors.Is(err, packp.ErrEmptyInput) && s.stderr.String() == "" {
-			return nil, transport.ErrEmptyRemoteRepository
-		}
-		return nil, &serverError{said: s.stderr.String(), err: err}
+	if err := refs.Decode(s.stdout); err != nil && !errors.Is(err, packp.ErrEmptyAdvRefs) {
+		return nil, s.failed(err)
 	}
 	if refs.IsEmpty() {
 		return nil, transport.ErrEmptyRemoteRepository
@@ -183,13 +181,21 @@ func (s *sshSession) pack(_ context.Context, req *packp.UploadPackRequest) (io.R
 	}
 	_, err = s.stdin.Write(message.Bytes())
 	if err = errors.Join(err, s.stdin.Close()); err != nil {
-		return nil, &serverError{said: s.stderr.String(), err: err}
+		return nil, s.failed(err)
 	}
 	resp := packp.NewUploadPackResponse(req)
 	if err := resp.Decode(io.NopCloser(s.stdout)); err != nil {
-		return nil, &serverError{said: s.stderr.String(), err: err}
+		return nil, s.failed(err)
 	}
 	return resp, nil
+}
+
+// failed is an error with what the server said. It waits for the command to
+// end, for what it says may come after its output has ended; closing the input
+// makes it end. The end of the session's context ends the waiting too.
+func (s *sshSession) failed(err error) error {
+	ended := errors.Join(ignoreClosed(s.stdin.Close()), s.command.Wait())
+	return &serverError{said: s.stderr.String(), err: errors.Join(err, ended)}
 }
 
 // Close ends the session and its connection.
