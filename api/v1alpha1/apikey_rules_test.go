@@ -76,7 +76,7 @@ func TestAPIKeyRules(t *testing.T) {
 
 func TestAPIKeysThatAreFine(t *testing.T) {
 	t.Parallel()
-	accept(t, newAPIKey, []ok[*v1alpha1.APIKey]{
+	accept(t, newAPIKey, []valid[*v1alpha1.APIKey]{
 		{name: "as it is", change: func(*v1alpha1.APIKey) {}},
 		{name: "nothing allowed", change: func(k *v1alpha1.APIKey) { k.Spec.Access = v1alpha1.AccessSelected }},
 		{name: "narrow", change: func(k *v1alpha1.APIKey) {

@@ -165,7 +165,7 @@ func TestConnectorRules(t *testing.T) {
 
 func TestConnectorsThatAreFine(t *testing.T) {
 	t.Parallel()
-	accept(t, newConnector, []ok[*v1alpha1.Connector]{
+	accept(t, newConnector, []valid[*v1alpha1.Connector]{
 		{name: "as it is", change: func(*v1alpha1.Connector) {}},
 		{name: "of code", change: func(c *v1alpha1.Connector) { c.Name = strings.Repeat("a", 40) + "." + strings.Repeat("b", 40) }},
 		{name: "sync", change: func(c *v1alpha1.Connector) {

@@ -73,7 +73,7 @@ func TestConnectorLinkRules(t *testing.T) {
 
 func TestConnectorLinksThatAreFine(t *testing.T) {
 	t.Parallel()
-	accept(t, newLink, []ok[*v1alpha1.ConnectorLink]{
+	accept(t, newLink, []valid[*v1alpha1.ConnectorLink]{
 		{name: "as it is", change: func(*v1alpha1.ConnectorLink) {}},
 		{name: "to a connector of code", change: func(l *v1alpha1.ConnectorLink) { l.Spec.Connector = "production.orders" }},
 		{name: "files", update: true, change: func(l *v1alpha1.ConnectorLink) { l.Spec.FilesRequired = ptr.To(false) }},

@@ -104,7 +104,7 @@ func TestDeploymentRules(t *testing.T) {
 
 func TestDeploymentsThatAreFine(t *testing.T) {
 	t.Parallel()
-	accept(t, newDeployment, []ok[*v1alpha1.Deployment]{
+	accept(t, newDeployment, []valid[*v1alpha1.Deployment]{
 		{name: "as it is", change: func(*v1alpha1.Deployment) {}},
 		{name: "head of the branch", change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git = &v1alpha1.DeploymentGitSource{} }},
 		{name: "bundle", change: func(d *v1alpha1.Deployment) {

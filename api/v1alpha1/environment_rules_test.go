@@ -124,7 +124,7 @@ func TestEnvironmentRules(t *testing.T) {
 
 func TestEnvironmentsThatAreFine(t *testing.T) {
 	t.Parallel()
-	accept(t, newEnvironment, []ok[*v1alpha1.Environment]{
+	accept(t, newEnvironment, []valid[*v1alpha1.Environment]{
 		{name: "as it is", change: func(*v1alpha1.Environment) {}},
 		{name: "nothing asked for", change: func(e *v1alpha1.Environment) { e.Spec = v1alpha1.EnvironmentSpec{} }},
 		{name: "longest name", change: func(e *v1alpha1.Environment) { e.Name = strings.Repeat("a", 40) }},

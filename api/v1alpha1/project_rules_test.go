@@ -89,7 +89,7 @@ func TestProjectRules(t *testing.T) {
 
 func TestProjectsThatAreFine(t *testing.T) {
 	t.Parallel()
-	accept(t, newProject, []ok[*v1alpha1.Project]{
+	accept(t, newProject, []valid[*v1alpha1.Project]{
 		{name: "as it is", change: func(*v1alpha1.Project) {}},
 		{name: "no git", change: func(p *v1alpha1.Project) { p.Spec.Git = nil }},
 		{name: "SSH", change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "ssh://git@git.example.com:2222/a.git" }},

@@ -48,8 +48,8 @@ type breach[T client.Object] struct {
 	change func(T)
 }
 
-// ok is a manifest at the border of a rule, which the API server must take.
-type ok[T client.Object] struct {
+// valid is a manifest at the border of a rule, which the API server must take.
+type valid[T client.Object] struct {
 	name   string
 	before func(T)
 	update bool
@@ -73,10 +73,10 @@ func refuse[T client.Object](t *testing.T, base func() T, breaches []breach[T]) 
 	}
 }
 
-func accept[T client.Object](t *testing.T, base func() T, oks []ok[T]) {
+func accept[T client.Object](t *testing.T, base func() T, manifests []valid[T]) {
 	t.Helper()
 	control := kube.Start(t)
-	for _, o := range oks {
+	for _, o := range manifests {
 		t.Run(o.name, func(t *testing.T) {
 			t.Parallel()
 			require.NoError(t, write(t, control, base, o.before, o.update, o.change))
