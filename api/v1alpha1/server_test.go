@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,18 +38,25 @@ func samples(t *testing.T) []*unstructured.Unstructured {
 	for _, file := range kustomization.Resources {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		require.NoError(t, err)
-		decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-		for {
-			object := &unstructured.Unstructured{}
-			err := decoder.Decode(object)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			require.NoError(t, err, file)
-			out = append(out, object)
-		}
+		out = append(out, objects(t, text)...)
 	}
 	return out
+}
+
+// objects reads YAML documents.
+func objects(t *testing.T, text []byte) []*unstructured.Unstructured {
+	t.Helper()
+	var out []*unstructured.Unstructured
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		require.NoError(t, err)
+		out = append(out, object)
+	}
 }
 
 func TestSamplesApplyAgainWithoutADifference(t *testing.T) {
@@ -73,6 +81,26 @@ func TestSamplesApplyAgainWithoutADifference(t *testing.T) {
 	}
 	for _, o := range all() {
 		require.True(t, kinds[o.ObjectKind()], "a sample of %s", o.ObjectKind())
+	}
+}
+
+func TestTheExamplesOfThePagesApply(t *testing.T) {
+	t.Parallel()
+	control := kube.Start(t)
+	strict := client.WithFieldValidation(control.Client, "Strict")
+	namespace := control.Namespace(t)
+	for _, o := range all() {
+		page := strings.ToLower(o.ObjectKind()) + ".md"
+		text, err := os.ReadFile(filepath.Join("../../docs/spec", page))
+		require.NoError(t, err)
+		_, rest, found := bytes.Cut(text, []byte("```yaml\n"))
+		require.True(t, found, page)
+		example, _, _ := bytes.Cut(rest, []byte("```"))
+		for _, object := range objects(t, example) {
+			object.SetNamespace(namespace)
+			require.Equal(t, o.ObjectKind(), object.GetKind(), page)
+			require.NoError(t, strict.Create(t.Context(), object), page)
+		}
 	}
 }
 
