@@ -37,7 +37,6 @@ type port struct {
 	fetched  map[string]int
 	held     map[string][]string
 	claims   map[string]int
-	claiming map[string]bool
 	missed   int
 	released int
 
@@ -55,7 +54,7 @@ func newPort(t *testing.T, files bundle.Files) *port {
 	p := &port{
 		changed: make(chan struct{}), bundles: map[string][]byte{}, lease: 30, runs: map[uuid.UUID]*portRun{},
 		journals: map[uuid.UUID][]dispatch.JournalEntry{}, ends: map[uuid.UUID]dispatch.CompleteRequest{},
-		fetched: map[string]int{}, held: map[string][]string{}, claims: map[string]int{}, claiming: map[string]bool{},
+		fetched: map[string]int{}, held: map[string][]string{}, claims: map[string]int{},
 	}
 	p.digest = p.addBundle(t, files)
 	return p
@@ -142,8 +141,7 @@ type runnerPort struct {
 }
 
 func (r *runnerPort) Claim(ctx context.Context, req dispatch.ClaimRequest) (dispatch.ClaimResponse, error) {
-	r.set(func() { r.claims[r.id]++; r.held[r.id] = req.Digests; r.claiming[r.id] = true })
-	defer r.set(func() { r.claiming[r.id] = false })
+	r.set(func() { r.claims[r.id]++; r.held[r.id] = req.Digests })
 	for {
 		r.mu.Lock()
 		var resp dispatch.ClaimResponse

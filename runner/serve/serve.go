@@ -102,13 +102,11 @@ func (s *Server) Run(ctx context.Context) error {
 	defer endReporting()
 	working, endWorking := context.WithCancelCause(reporting)
 	defer endWorking(nil)
-	stop := make(chan struct{})
 
 	var beats sync.WaitGroup
 	beats.Go(func() { s.heartbeats(reporting) })
-	s.claims(ctx, life{working: working, reporting: reporting, stop: stop})
+	s.claims(ctx, life{working: working, reporting: reporting, stop: ctx.Done()})
 	slog.InfoContext(ctx, "draining", "runs", s.active())
-	close(stop)
 	err := s.drain(endWorking, endReporting)
 	endReporting()
 	beats.Wait()
