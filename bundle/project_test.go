@@ -120,101 +120,104 @@ func TestVariants(t *testing.T) {
 	require.Empty(t, p.Agent("greeter").VariantOf)
 }
 
+// problemCases are repositories at fault with all that is said of them.
+var problemCases = map[string]struct {
+	files bundle.Files
+	want  []string // in order
+}{
+	"all of them at once": {
+		files("agents/a.yaml", "name: A\nmodel: gpt\nsystem_promt: x\ntemperature: hot\nmax_iterations: 1.5\n", "agents/b.yaml", "name: [\n"),
+		[]string{
+			`agents/a.yaml:1:1: "name" must be at most 63 lower-case letters, digits and inner dashes, not "A"`,
+			`agents/a.yaml:2:1: "model" must be provider/model, such as openai/gpt-5, not "gpt"`,
+			`agents/a.yaml:3:1: unknown key "system_promt"; did you mean "system_prompt"?`,
+			`agents/a.yaml:4:14: "temperature" must be a number, not text`,
+			`agents/a.yaml:5:17: "max_iterations" must be a whole number, not a fraction`,
+			`agents/b.yaml:1:7: sequence end token ']' not found`,
+		},
+	},
+	"nested key": {
+		files("agents/a.yaml", okAgent+"retry_options:\n  atempts: 3\n"),
+		[]string{`agents/a.yaml:4:3: unknown key "atempts"; did you mean "attempts"?`},
+	},
+	"number for text": {
+		files("agents/a.yaml", okAgent+"version: 1.0\n"),
+		[]string{`agents/a.yaml:3:10: "version" must be text: put it in quotes, not a fraction`},
+	},
+	"default at its own file, once": {
+		files("agents/_defaults.yaml", "temprature: 1\nname: x\n", "agents/a.yaml", okAgent, "agents/b.yaml", "name: b\nmodel: openai/x\n"),
+		[]string{
+			`agents/_defaults.yaml:1:1: unknown key "temprature"; did you mean "temperature"?`,
+			`agents/_defaults.yaml:2:1: defaults cannot hold a name; each agent has its own`,
+		},
+	},
+	"missing name": {
+		files("agents/My_Agent.yaml", "model: openai/x\n"),
+		[]string{`agents/My_Agent.yaml:1:1: missing key "name"; add name: my-agent`},
+	},
+	"keys of another type": {
+		files("agents/a.yaml", "name: a\ntype: sequential\nmodel: openai/x\n"),
+		[]string{
+			`agents/a.yaml:2:1: an agent of type sequential needs "agents"`,
+			`agents/a.yaml:3:1: "model" is for agents of type llm; remove it or change the type`,
+		},
+	},
+	"unknown references": {
+		files("agents/a.yaml", "name: a\nmodel: scripted/none\ntools: [x.y.z, Bad!]\noutput_schema: nope\n", "agents/s.yaml", "name: s\ntype: sequential\nagents: [nobody]\n"),
+		[]string{
+			`agents/a.yaml:2:1: model "scripted/none" needs the script models/none.yaml, which is not there`,
+			`agents/a.yaml:3:1: tool "x.y.z" needs the file tools/x/y.star, which is not there`,
+			`agents/a.yaml:3:1: "Bad!" is no tool; write folder.file.function or the name of a built-in tool`,
+			`agents/a.yaml:4:1: "output_schema" needs the file schemas/nope.json, which is not there`,
+			`agents/s.yaml:3:1: no agent is named "nobody"; write it or correct the name`,
+		},
+	},
+	"circle": {
+		files("agents/a.yaml", "name: a\ntype: sequential\nagents: [b]\n", "agents/b.yaml", "name: b\ntype: sequential\nagents: [a]\n"),
+		[]string{`agents/b.yaml:3:1: agents run each other in a circle: a -> b -> a`},
+	},
+	"names twice": {
+		files("agents/a.yaml", okAgent, "agents/b.yaml", okAgent),
+		[]string{`agents/b.yaml:1:1: name "ok" is taken by agents/a.yaml; choose another`},
+	},
+	"key twice": {
+		files("agents/a.yaml", "name: a\nname: b\n"),
+		[]string{`agents/a.yaml:2:1: mapping key "name" already defined at [1:1]`},
+	},
+	"variant without base": {
+		files("agents/load-test-it.yaml", okAgent),
+		[]string{`agents/load-test-it.yaml: is named like a variant of agents/load.yaml, which is not there; rename it if it is no variant`},
+	},
+	"yml": {
+		files("agents/a.yml", okAgent),
+		[]string{`agents/a.yml: would be ignored; rename it to end in .yaml`},
+	},
+	"no agent": {files(), []string{`agents: no agent found; write one as agents/<name>.yaml`}},
+	"list instead of keys": {
+		files("agents/a.yaml", "- name: a\n"),
+		[]string{`agents/a.yaml:1:1: the file must hold keys and values, not a list`},
+	},
+	"tags": {
+		files("agents/a.yaml", "name: !!binary aGk=\n"),
+		[]string{`agents/a.yaml:1:7: tags such as "!!binary" are not supported; write the plain value`},
+	},
+	"second document": {
+		files("agents/a.yaml", okAgent+"---\nname: b\n"),
+		[]string{`agents/a.yaml:4:5: second document; a file holds one`},
+	},
+	"script": {
+		files("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n  - match: '('\n    text: x\n  - turn: 1\n  - error: {status: 200}\n"),
+		[]string{
+			"models/m.yaml:2:12: \"steps[0].match\" is no regular expression (RE2): error parsing regexp: missing closing ): `(`",
+			`models/m.yaml:4:5: a step needs "text", "tool_calls" or "error"`,
+			`models/m.yaml:5:5: "error.status" must be between 400 and 599`,
+		},
+	},
+}
+
 func TestProblemsNamePlaceAndRemedy(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		files bundle.Files
-		want  []string // in order
-	}{
-		"all of them at once": {
-			files("agents/a.yaml", "name: A\nmodel: gpt\nsystem_promt: x\ntemperature: hot\nmax_iterations: 1.5\n", "agents/b.yaml", "name: [\n"),
-			[]string{
-				`agents/a.yaml:1:1: "name" must be at most 63 lower-case letters, digits and inner dashes, not "A"`,
-				`agents/a.yaml:2:1: "model" must be provider/model, such as openai/gpt-5, not "gpt"`,
-				`agents/a.yaml:3:1: unknown key "system_promt"; did you mean "system_prompt"?`,
-				`agents/a.yaml:4:14: "temperature" must be a number, not text`,
-				`agents/a.yaml:5:17: "max_iterations" must be a whole number, not a fraction`,
-				`agents/b.yaml:1:7: sequence end token ']' not found`,
-			},
-		},
-		"nested key": {
-			files("agents/a.yaml", okAgent+"retry_options:\n  atempts: 3\n"),
-			[]string{`agents/a.yaml:4:3: unknown key "atempts"; did you mean "attempts"?`},
-		},
-		"number for text": {
-			files("agents/a.yaml", okAgent+"version: 1.0\n"),
-			[]string{`agents/a.yaml:3:10: "version" must be text: put it in quotes, not a fraction`},
-		},
-		"default at its own file, once": {
-			files("agents/_defaults.yaml", "temprature: 1\nname: x\n", "agents/a.yaml", okAgent, "agents/b.yaml", "name: b\nmodel: openai/x\n"),
-			[]string{
-				`agents/_defaults.yaml:1:1: unknown key "temprature"; did you mean "temperature"?`,
-				`agents/_defaults.yaml:2:1: defaults cannot hold a name; each agent has its own`,
-			},
-		},
-		"missing name": {
-			files("agents/My_Agent.yaml", "model: openai/x\n"),
-			[]string{`agents/My_Agent.yaml:1:1: missing key "name"; add name: my-agent`},
-		},
-		"keys of another type": {
-			files("agents/a.yaml", "name: a\ntype: sequential\nmodel: openai/x\n"),
-			[]string{
-				`agents/a.yaml:2:1: an agent of type sequential needs "agents"`,
-				`agents/a.yaml:3:1: "model" is for agents of type llm; remove it or change the type`,
-			},
-		},
-		"unknown references": {
-			files("agents/a.yaml", "name: a\nmodel: scripted/none\ntools: [x.y.z, Bad!]\noutput_schema: nope\n", "agents/s.yaml", "name: s\ntype: sequential\nagents: [nobody]\n"),
-			[]string{
-				`agents/a.yaml:2:1: model "scripted/none" needs the script models/none.yaml, which is not there`,
-				`agents/a.yaml:3:1: tool "x.y.z" needs the file tools/x/y.star, which is not there`,
-				`agents/a.yaml:3:1: "Bad!" is no tool; write folder.file.function or the name of a built-in tool`,
-				`agents/a.yaml:4:1: "output_schema" needs the file schemas/nope.json, which is not there`,
-				`agents/s.yaml:3:1: no agent is named "nobody"; write it or correct the name`,
-			},
-		},
-		"circle": {
-			files("agents/a.yaml", "name: a\ntype: sequential\nagents: [b]\n", "agents/b.yaml", "name: b\ntype: sequential\nagents: [a]\n"),
-			[]string{`agents/b.yaml:3:1: agents run each other in a circle: a -> b -> a`},
-		},
-		"names twice": {
-			files("agents/a.yaml", okAgent, "agents/b.yaml", okAgent),
-			[]string{`agents/b.yaml:1:1: name "ok" is taken by agents/a.yaml; choose another`},
-		},
-		"key twice": {
-			files("agents/a.yaml", "name: a\nname: b\n"),
-			[]string{`agents/a.yaml:2:1: mapping key "name" already defined at [1:1]`},
-		},
-		"variant without base": {
-			files("agents/load-test-it.yaml", okAgent),
-			[]string{`agents/load-test-it.yaml: is named like a variant of agents/load.yaml, which is not there; rename it if it is no variant`},
-		},
-		"yml": {
-			files("agents/a.yml", okAgent),
-			[]string{`agents/a.yml: would be ignored; rename it to end in .yaml`},
-		},
-		"no agent": {files(), []string{`agents: no agent found; write one as agents/<name>.yaml`}},
-		"list instead of keys": {
-			files("agents/a.yaml", "- name: a\n"),
-			[]string{`agents/a.yaml:1:1: the file must hold keys and values, not a list`},
-		},
-		"tags": {
-			files("agents/a.yaml", "name: !!binary aGk=\n"),
-			[]string{`agents/a.yaml:1:7: tags such as "!!binary" are not supported; write the plain value`},
-		},
-		"second document": {
-			files("agents/a.yaml", okAgent+"---\nname: b\n"),
-			[]string{`agents/a.yaml:4:5: second document; a file holds one`},
-		},
-		"script": {
-			files("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n  - match: '('\n    text: x\n  - turn: 1\n  - error: {status: 200}\n"),
-			[]string{
-				"models/m.yaml:2:12: \"steps[0].match\" is no regular expression (RE2): error parsing regexp: missing closing ): `(`",
-				`models/m.yaml:4:5: a step needs "text", "tool_calls" or "error"`,
-				`models/m.yaml:5:5: "error.status" must be between 400 and 599`,
-			},
-		},
-	} {
+	for name, tt := range problemCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := bundle.Parse(tt.files)

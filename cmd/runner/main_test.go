@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/uuid"
@@ -94,8 +95,10 @@ func TestBuildAndServe(t *testing.T) {
 	require.Equal(t, "Bearer secret", port.auth)
 }
 
-// wirePort is a dispatch port that hands out one run.
+// wirePort is a dispatch port that hands out one run. Its fields are read when
+// no command runs.
 type wirePort struct {
+	mu      sync.Mutex
 	result  dispatch.BuildResult
 	bundle  []byte
 	agent   string
@@ -108,6 +111,8 @@ type wirePort struct {
 func (p *wirePort) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
 	_, _ = body.ReadFrom(r.Body)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.auth = r.Header.Get("Authorization")
 	switch {
 	case r.URL.Path == "/v1/build/result":
@@ -118,7 +123,9 @@ func (p *wirePort) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(r.URL.Path, "/v1/bundles/"):
 		_, _ = w.Write(p.bundle)
 	case r.URL.Path == "/v1/claim" && p.claimed:
+		p.mu.Unlock()
 		<-r.Context().Done()
+		p.mu.Lock()
 	case r.URL.Path == "/v1/claim":
 		p.claimed = true
 		_ = json.NewEncoder(w).Encode(dispatch.ClaimResponse{Runs: []dispatch.Run{{
