@@ -85,6 +85,7 @@ func clusterCommands(s *settings) []*cobra.Command {
 			func(ctx context.Context, e cluster.Engine, args []string) error { return e.Switch(ctx, args[0], false) }),
 		newCommand(s, "start <component>", "Start one component and wait until it is healthy", cobra.ExactArgs(1),
 			func(ctx context.Context, e cluster.Engine, args []string) error { return e.Switch(ctx, args[0], true) }),
+		newWriteImageCommand(),
 		newKubeconfigCommand(s),
 		newKubectlCommand(s),
 		newProvisionCommand(s),

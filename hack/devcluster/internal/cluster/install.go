@@ -130,7 +130,11 @@ func (l *local) loadPause(ctx context.Context, binary string) error {
 		return fmt.Errorf("reading the pause container's binary: %w", err)
 	}
 	var archive bytes.Buffer
-	if err := image.Write(&archive, layout.PauseImage, content); err != nil {
+	pause := image.Spec{
+		Name: layout.PauseImage, Entrypoint: []string{"/entrypoint"}, User: "65535:65535",
+		Files: []image.File{{Path: "entrypoint", Mode: 0o755, Content: content}},
+	}
+	if err := image.Write(&archive, pause); err != nil {
 		return err
 	}
 	path := l.Dir.Path("pause.tar")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image writes an image archive of one static binary, without a
-// container engine.
+// Package image writes image archives of static binaries, without a container
+// engine.
 package image
 
 import (
@@ -18,16 +18,39 @@ import (
 
 type object = map[string]any
 
-// Write writes to out an archive as `docker save` makes it: the image name
-// whose only file is binary, at /entrypoint, run as a user without rights.
-func Write(out io.Writer, name string, binary []byte) error {
+// Spec describes an image of one layer.
+type Spec struct {
+	// Name is the image's reference, such as agentplatform:dev.
+	Name string
+	// Files are what the image holds, and all that it holds.
+	Files []File
+	// Entrypoint is the command that a container runs.
+	Entrypoint []string
+	// User is `uid:gid`.
+	User string
+	// Env are `NAME=value` pairs.
+	Env []string
+}
+
+// File is one file of an image.
+type File struct {
+	// Path is absolute, without its leading slash.
+	Path string
+	// Mode are the permission bits.
+	Mode    int64
+	Content []byte
+}
+
+// Write writes to out an archive of the image as `docker save` makes it. The
+// same image gives the same bytes.
+func Write(out io.Writer, spec Spec) error {
 	var layer bytes.Buffer
-	if err := writeTar(&layer, file{name: "entrypoint", mode: 0o755, content: binary}); err != nil {
+	if err := writeTar(&layer, spec.Files...); err != nil {
 		return fmt.Errorf("writing a layer: %w", err)
 	}
 	config, err := json.Marshal(object{
 		"architecture": runtime.GOARCH, "os": "linux", "created": time.Unix(0, 0).UTC(),
-		"config": object{"Entrypoint": []string{"/entrypoint"}, "User": "65535:65535"},
+		"config": object{"Entrypoint": spec.Entrypoint, "User": spec.User, "Env": spec.Env},
 		"rootfs": object{"type": "layers", "diff_ids": []string{"sha256:" + digest(layer.Bytes())}},
 	})
 	if err != nil {
@@ -35,15 +58,15 @@ func Write(out io.Writer, name string, binary []byte) error {
 	}
 	configName, layerName := digest(config)+".json", digest(layer.Bytes())+".tar"
 	manifest, err := json.Marshal([]object{{
-		"Config": configName, "RepoTags": []string{name}, "Layers": []string{layerName},
+		"Config": configName, "RepoTags": []string{spec.Name}, "Layers": []string{layerName},
 	}})
 	if err != nil {
 		return fmt.Errorf("encoding an image's manifest: %w", err)
 	}
 	err = writeTar(out,
-		file{name: configName, mode: 0o644, content: config},
-		file{name: layerName, mode: 0o644, content: layer.Bytes()},
-		file{name: "manifest.json", mode: 0o644, content: manifest})
+		File{Path: configName, Mode: 0o644, Content: config},
+		File{Path: layerName, Mode: 0o644, Content: layer.Bytes()},
+		File{Path: "manifest.json", Mode: 0o644, Content: manifest})
 	if err != nil {
 		return fmt.Errorf("writing an image archive: %w", err)
 	}
@@ -55,22 +78,16 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-type file struct {
-	name    string
-	mode    int64
-	content []byte
-}
-
 // writeTar leaves out times and owners, so that the same content gives the
 // same bytes.
-func writeTar(out io.Writer, files ...file) error {
+func writeTar(out io.Writer, files ...File) error {
 	archive := tar.NewWriter(out)
 	for _, f := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.content))}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Mode: f.Mode, Size: int64(len(f.Content))}
 		if err := archive.WriteHeader(header); err != nil {
 			return err
 		}
-		if _, err := archive.Write(f.content); err != nil {
+		if _, err := archive.Write(f.Content); err != nil {
 			return err
 		}
 	}

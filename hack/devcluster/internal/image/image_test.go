@@ -14,9 +14,13 @@ import (
 
 func TestWriteIsACompleteArchive(t *testing.T) {
 	t.Parallel()
+	spec := Spec{
+		Name: "devcluster.local/pause:1", Entrypoint: []string{"/entrypoint"}, User: "65535:65535",
+		Files: []File{{Path: "entrypoint", Mode: 0o755, Content: []byte("ELF")}},
+	}
 	var out, again bytes.Buffer
-	require.NoError(t, Write(&out, "devcluster.local/pause:1", []byte("ELF")))
-	require.NoError(t, Write(&again, "devcluster.local/pause:1", []byte("ELF")))
+	require.NoError(t, Write(&out, spec))
+	require.NoError(t, Write(&again, spec))
 	require.Equal(t, out.Bytes(), again.Bytes())
 
 	files := map[string][]byte{}
