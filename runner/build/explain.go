@@ -78,7 +78,7 @@ func explain(opts FetchOptions, err error) string {
 func innermost(err, sentinel error) error {
 	for {
 		next := errors.Unwrap(err)
-		if next == nil || next == sentinel || !errors.Is(next, sentinel) {
+		if next == nil || next == sentinel || !errors.Is(next, sentinel) { //nolint:errorlint // the sentinel itself is looked for, not what wraps it
 			return err
 		}
 		err = next

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# BUILDER is any image with Go 1.26 and git; `make image` makes the same image
+# without a container engine.
+ARG BUILDER=golang:1.26-bookworm
+FROM ${BUILDER} AS build
+WORKDIR /src
+ENV CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN for command in cmd/*/; do \
+      go build -ldflags "-s -w" -o "/out/$(basename "$command")" "./$command" || exit 1; \
+    done
+
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /out/ /usr/local/bin/
+ENV PATH=/usr/local/bin
+USER 65532:65532
+ENTRYPOINT ["/usr/local/bin/agentplatform"]

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# One set of flags for tests and image, so that each package compiles once.
+export CGO_ENABLED = 0
+export GOFLAGS = -trimpath -buildvcs=false
+
+LDFLAGS    = -s -w
+IMAGE     ?= agentplatform:dev
+COMMANDS   = $(notdir $(wildcard cmd/*))
+DEVCLUSTER = go -C hack/devcluster run .
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Print this list.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: generate
+generate: ## Write deep copies, CRDs and roles from the Go sources.
+	hack/generate.sh
+
+.PHONY: lint
+lint: bin/golangci-lint ## Check style, import walls and the size budget.
+	go vet ./...
+	bin/golangci-lint run ./...
+	go run ./hack/budget
+
+bin/golangci-lint: hack/tools/lint/go.mod
+	@echo "building golangci-lint (a minute or five, once)"
+	go build -C hack/tools/lint -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: test
+test: ## Run all tests but e2e, on a real kube-apiserver and PostgreSQL; installs or builds what is missing.
+	hack/test.sh
+
+.PHONY: race
+race: ## Run the store, gateway and runner tests under the race detector (needs a C compiler).
+	CGO_ENABLED=1 go test -race ./store/... ./webhookgw/... ./runner/serve/... ./runner/engine/...
+
+.PHONY: verify
+verify: ## Fail where generated files or go.mod are not up to date.
+	hack/verify.sh
+
+.PHONY: build
+build: $(COMMANDS:%=bin/%) ## Build all commands into bin/.
+
+.PHONY: $(COMMANDS:%=bin/%)
+$(COMMANDS:%=bin/%):
+	go build -ldflags "$(LDFLAGS)" -o $@ ./cmd/$(@F)
+
+.PHONY: image
+image: build ## Write the image archive bin/image.tar; no container engine is needed.
+	hack/image.sh $(IMAGE) bin/image.tar

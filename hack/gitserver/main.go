@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command gitserver serves one Git repository over HTTP, made of a folder's
+// files: what the demo and the e2e tests clone from inside the cluster. It is
+// no server for production: anybody who reaches it may read and commit.
+//
+//	GET  /<any>.git/info/refs?service=git-upload-pack   as Git's smart protocol has it
+//	POST /<any>.git/git-upload-pack
+//	POST /commit   {"message": "…", "files": {"agents/a.yaml": "…"}} → the commit's hash;
+//	               a null removes the file
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-billy/v5/memfs"
+	"github.com/go-git/go-billy/v5/util"
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/plumbing/transport/server"
+	"github.com/go-git/go-git/v5/storage/memory"
+)
+
+const branch = plumbing.ReferenceName("refs/heads/main")
+
+// repository is a Git repository in memory. The mutex keeps commits and
+// fetches apart: go-git's memory storage is not safe for both at once.
+type repository struct {
+	mutex sync.Mutex
+	repo  *git.Repository
+	work  *git.Worktree
+	store *memory.Storage
+}
+
+func main() {
+	addr := flag.String("addr", ":8080", "address to listen on")
+	source := flag.String("source", "/source", "folder whose files are the first commit")
+	flag.Parse()
+	if err := run(*addr, *source); err != nil {
+		slog.Error("serving the repository", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(addr, source string) error {
+	repo, err := newRepository()
+	if err != nil {
+		return err
+	}
+	files, err := readFolder(source)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", source, err)
+	}
+	if _, err := repo.commit("Add the agents", files); err != nil {
+		return err
+	}
+	srv := &http.Server{Addr: addr, Handler: repo, ReadHeaderTimeout: 5 * time.Second}
+	slog.Info("serving the repository", "addr", addr, "files", len(files))
+	return srv.ListenAndServe()
+}
+
+func newRepository() (*repository, error) {
+	store, tree := memory.NewStorage(), memfs.New()
+	repo, err := git.InitWithOptions(store, tree, git.InitOptions{DefaultBranch: branch})
+	if err != nil {
+		return nil, fmt.Errorf("making a repository: %w", err)
+	}
+	work, err := repo.Worktree()
+	if err != nil {
+		return nil, fmt.Errorf("opening the work tree: %w", err)
+	}
+	return &repository{repo: repo, work: work, store: store}, nil
+}
+
+// readFolder reads all regular files below root. Folders that begin with two
+// dots are those with which kubelet switches ConfigMaps; a "__" in a name
+// stands for a slash, which keys of ConfigMaps cannot hold.
+func readFolder(root string) (map[string]*string, error) {
+	files := map[string]*string{}
+	return files, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(entry.Name(), "..") && path != root {
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		text := string(content)
+		files[strings.ReplaceAll(filepath.ToSlash(name), "__", "/")] = &text
+		return err
+	})
+}
+
+// commit writes files to the work tree and commits them; nil removes a file.
+func (r *repository) commit(message string, files map[string]*string) (string, error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for name, content := range files {
+		if content == nil {
+			if _, err := r.work.Remove(name); err != nil {
+				return "", fmt.Errorf("removing %s: %w", name, err)
+			}
+			continue
+		}
+		if err := util.WriteFile(r.work.Filesystem, name, []byte(*content), 0o644); err != nil {
+			return "", fmt.Errorf("writing %s: %w", name, err)
+		}
+		if _, err := r.work.Add(name); err != nil {
+			return "", fmt.Errorf("adding %s: %w", name, err)
+		}
+	}
+	author := &object.Signature{Name: "Agent Platform", Email: "demo@agentplatform.dev", When: time.Now()}
+	hash, err := r.work.Commit(message, &git.CommitOptions{Author: author})
+	if err != nil {
+		return "", fmt.Errorf("committing: %w", err)
+	}
+	return hash.String(), nil
+}
+
+// ServeHTTP answers the routes of the package's comment.
+func (r *repository) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var err error
+	switch {
+	case req.Method == http.MethodPost && req.URL.Path == "/commit":
+		err = r.serveCommit(w, req)
+	case strings.HasSuffix(req.URL.Path, "/info/refs"):
+		err = r.serveRefs(w, req)
+	case req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/git-upload-pack"):
+		err = r.servePack(w, req)
+	default:
+		http.NotFound(w, req)
+	}
+	if err != nil {
+		slog.Error("answering", "path", req.URL.Path, "error", err)
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+}
+
+func (r *repository) serveCommit(w http.ResponseWriter, req *http.Request) error {
+	var body struct {
+		Message string             `json:"message"`
+		Files   map[string]*string `json:"files"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<20)).Decode(&body); err != nil {
+		return fmt.Errorf("reading the commit: %w", err)
+	}
+	hash, err := r.commit(body.Message, body.Files)
+	if err == nil {
+		_, err = fmt.Fprintln(w, hash)
+	}
+	return err
+}
+
+// session opens upload-pack on the one repository, whatever the URL names.
+func (r *repository) session() (transport.UploadPackSession, error) {
+	endpoint, err := transport.NewEndpoint("/repository")
+	if err != nil {
+		return nil, err
+	}
+	loader := server.MapLoader{endpoint.String(): r.store}
+	return server.NewServer(loader).NewUploadPackSession(endpoint, nil)
+}
+
+func (r *repository) serveRefs(w http.ResponseWriter, req *http.Request) error {
+	if req.URL.Query().Get("service") != "git-upload-pack" {
+		return errors.New("only git-upload-pack is served")
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	session, err := r.session()
+	if err != nil {
+		return err
+	}
+	refs, err := session.AdvertisedReferencesContext(req.Context())
+	if err != nil {
+		return fmt.Errorf("listing references: %w", err)
+	}
+	refs.Prefix = [][]byte{[]byte("# service=git-upload-pack"), pktline.Flush}
+	w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+	w.Header().Set("Cache-Control", "no-cache")
+	return refs.Encode(w)
+}
+
+func (r *repository) servePack(w http.ResponseWriter, req *http.Request) error {
+	request := packp.NewUploadPackRequest()
+	if err := request.Decode(req.Body); err != nil {
+		return fmt.Errorf("reading the request: %w", err)
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	session, err := r.session()
+	if err != nil {
+		return err
+	}
+	answer, err := session.UploadPack(req.Context(), request)
+	if err != nil {
+		return fmt.Errorf("packing: %w", err)
+	}
+	defer answer.Close()
+	w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+	w.Header().Set("Cache-Control", "no-cache")
+	return answer.Encode(w)
+}

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Fails where generated files, formatting or go.mod differ from what the
+# sources say, and where a page names a file that is not there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+before=$(git status --porcelain; git diff)
+hack/generate.sh
+gofmt -l -w api apiserver bundle cmd controllers hack internal runner store webhookgw 2>/dev/null || true
+go mod tidy -diff >/dev/null || { echo "verify: go.mod is not tidy; run 'go mod tidy'" >&2; exit 1; }
+after=$(git status --porcelain; git diff)
+if [ "$before" != "$after" ]; then
+  echo "verify: these files were not up to date; run 'make generate' and commit" >&2
+  git status --short >&2
+  exit 1
+fi
+missing=0
+for page in README.md CONTRIBUTING.md; do
+  for path in $(grep -oE '\]\([a-zA-Z0-9_./-]+\)' "$page" | tr -d '])(' | sort -u); do
+    [ -e "$path" ] || { echo "verify: $page names $path, which is not there" >&2; missing=1; }
+  done
+done
+exit "$missing"
