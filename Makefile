@@ -51,3 +51,11 @@ $(COMMANDS:%=bin/%):
 .PHONY: image
 image: build ## Write the image archive bin/image.tar; no container engine is needed.
 	hack/image.sh $(IMAGE) bin/image.tar
+
+.PHONY: demo
+demo: ## Bring up a cluster with the platform and an agent, and call its webhooks.
+	hack/demo.sh up
+
+.PHONY: demo-down
+demo-down: ## Remove the demo's cluster and all in it.
+	hack/demo.sh down

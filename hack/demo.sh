@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# hack/demo.sh up | down
+#
+# up: a cluster, the platform in it, a Git server with examples/hello, and one
+# inbound and one sync webhook. May be run again. down: removes all of it.
+#
+# With OPENAI_API_KEY set (and OPENAI_BASE_URL, OPENAI_MODEL) the agents use
+# that model, else the scripted one of the repository.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
+devcluster() { go -C hack/devcluster run . "$@"; }
+
+if [ "${1:-up}" = down ]; then
+  exec go -C hack/devcluster run . down
+fi
+
+bold=$(tput bold 2>/dev/null || true) plain=$(tput sgr0 2>/dev/null || true)
+begin=$SECONDS last=$SECONDS
+step() {
+  [ "$SECONDS" = "$last" ] || echo "    ($((SECONDS - last)) s)"
+  last=$SECONDS
+  echo "${bold}==> $*${plain}"
+}
+
+step "bringing up a Kubernetes cluster (the first time it may be built from source: 5 to 15 minutes)"
+devcluster up
+KUBECONFIG=$(devcluster kubeconfig --path)
+export KUBECONFIG
+kubectl() { devcluster kubectl "$@"; }
+
+step "building the image and loading it into the cluster"
+make --no-print-directory image
+go build -ldflags "-s -w" -o bin/gitserver ./hack/gitserver
+devcluster write-image --name agentplatform-gitserver:dev --out "$PWD/bin/gitserver.tar" \
+  --entrypoint /gitserver "$PWD/bin/gitserver=/gitserver"
+devcluster load-image "$PWD/bin/image.tar" "$PWD/bin/gitserver.tar"
+
+step "installing Agent Platform (config/embedded: one process, SQLite on a volume)"
+kubectl apply --server-side --force-conflicts -f "$PWD/config/crd/bases" >/dev/null
+kubectl apply --server-side --force-conflicts -k "$PWD/config/embedded"
+image=$(sha256sum bin/image.tar | cut -c1-12) # a new image is a new pod
+kubectl -n agentplatform-system patch statefulset agentplatform --type=merge -p \
+  "{\"spec\":{\"template\":{\"metadata\":{\"annotations\":{\"agentplatform.dev/image\":\"$image\"}}}}}" >/dev/null
+kubectl -n agentplatform-system rollout status statefulset agentplatform --timeout=180s
+
+step "starting a Git server in the cluster with examples/hello"
+sources=$(mktemp -d)
+trap 'rm -rf "$sources"' EXIT
+(cd examples/hello && find . -type f | while read -r file; do
+  cp "$file" "$sources/$(echo "${file#./}" | sed 's,/,__,g')"
+done)
+if [ -n "${OPENAI_API_KEY:-}" ]; then
+  sed -i "s#model: scripted/[a-z-]*#model: openai/${OPENAI_MODEL:-gpt-4o-mini}#" "$sources"/agents__*.yaml
+fi
+kubectl apply -f "$PWD/hack/demo/gitserver.yaml" >/dev/null
+kubectl -n demo-git create configmap source --from-file="$sources" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
+kubectl -n demo-git rollout restart deployment gitserver >/dev/null
+kubectl -n demo-git rollout status deployment gitserver --timeout=120s
+
+step "applying the project: Project, Environment, Deployment, Connectors, ConnectorLinks"
+kubectl apply -f "$PWD/hack/demo/project.yaml"
+if [ -n "${OPENAI_API_KEY:-}" ]; then
+  kubectl -n demo create secret generic openai --from-literal=apiKey="$OPENAI_API_KEY" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
+  kubectl -n demo patch project project --type=merge -p "{\"spec\":{\"modelProviders\":[{\"prefix\":\"openai\",\"type\":\"openai\",\"baseURL\":\"${OPENAI_BASE_URL:-https://api.openai.com/v1}\",\"apiKeySecretRef\":{\"name\":\"openai\",\"key\":\"apiKey\"}}]}}" >/dev/null
+fi
+
+step "waiting until the agents are live"
+kubectl -n demo wait --for=condition=Ready --timeout=180s project/project environment/dev
+kubectl -n demo wait --for=condition=Live --timeout=300s deployment.agentplatform.dev/v1 ||
+  { kubectl -n demo describe adep v1; exit 1; }
+kubectl -n demo wait --for=condition=Ready --timeout=60s connector/ask connector/events clink/ask-hello clink/events-welcome
+
+gateway=$(kubectl -n agentplatform-system get service agentplatform-gateway -o jsonpath='http://{.spec.clusterIP}')
+api=$(kubectl -n agentplatform-system get service agentplatform-api -o jsonpath='http://{.spec.clusterIP}')
+secret() { kubectl -n demo get secret "$(kubectl -n demo get conn "$1" -o jsonpath='{.status.secretName}')" -o jsonpath='{.data.secret}' | base64 -d; }
+hook() { echo "$gateway/hooks/$(kubectl -n demo get conn "$1" -o jsonpath='{.status.id}')"; }
+
+step "an inbound webhook answers with run ids at once"
+curl -sS --fail-with-body -X POST "$(hook events)" -H "X-Service-Secret: $(secret events)" -H 'Content-Type: application/json' \
+  -d '{"name": "Grace"}' && echo
+
+step "a sync webhook answers with the agent's answer"
+answer=$(curl -sS --fail-with-body -X POST "$(hook ask)" -H "X-Service-Secret: $(secret ask)" -H 'Content-Type: application/json' \
+  -d '{"name": "Ada"}')
+echo "$answer"
+run=$(echo "$answer" | sed -E 's/.*"run_id":"([0-9a-f-]+)".*/\1/')
+
+step "the same run from the REST API"
+project=$(kubectl -n demo get project project -o jsonpath='{.spec.id}')
+kubectl -n demo delete apikey demo --ignore-not-found >/dev/null
+key=$(bin/agentctl apikey create demo -n demo --owner-user system:admin --owner-group system:masters --quiet)
+curl -sS --fail-with-body -H "Authorization: Bearer $key" "$api/v1/projects/$project/runs/$run" && echo
+
+step "kubectl get agents -A"
+kubectl get agents -A
+
+step "done in $((SECONDS - begin)) s. Go on playing:"
+cat <<TEXT
+    export KUBECONFIG=$KUBECONFIG
+    curl -X POST $(hook ask) -H "X-Service-Secret: $(secret ask)" -H 'Content-Type: application/json' -d '{"name": "you"}'
+    curl -H "Authorization: Bearer $key" $api/v1/projects/$project/agents?environment_id=$(kubectl -n demo get aenv dev -o jsonpath='{.status.id}')
+    go -C hack/devcluster run . kubectl -n demo describe adep v1
+    make demo-down        # removes the cluster and all in it
+TEXT
