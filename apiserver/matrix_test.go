@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// TestEveryRouteAsksForKeyProjectAndPermission goes through the route table:
+// ids that do not exist show that 401 and 403 come before any look-up.
+func TestEveryRouteAsksForKeyProjectAndPermission(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, emptyStore{})
+	w.allow(t, "runs-only", "berta", rbacv1.PolicyRule{
+		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"runs"}, Verbs: []string{"get"},
+	})
+	all := w.key(t, nil)
+	past := metav1.NewTime(time.Now().Add(-time.Hour))
+	refusing := map[string]struct {
+		key    string
+		status int
+	}{
+		"no key":               {"", http.StatusUnauthorized},
+		"malformed":            {all[:len(all)-1] + "!", http.StatusUnauthorized},
+		"unknown":              {"ap_00000000_0000000000000000000000000000_000000", http.StatusUnauthorized},
+		"revoked":              {w.key(t, func(k *v1alpha1.APIKeySpec) { k.Revoked = true }), http.StatusUnauthorized},
+		"expired":              {w.key(t, func(k *v1alpha1.APIKeySpec) { k.ExpiresAt = &past }), http.StatusUnauthorized},
+		"no permission":        {w.key(t, func(k *v1alpha1.APIKeySpec) { k.Access = v1alpha1.AccessSelected }), http.StatusForbidden},
+		"owner without access": {w.key(t, func(k *v1alpha1.APIKeySpec) { k.Owner.Name = "nobody" }), http.StatusForbidden},
+	}
+	narrow := w.key(t, func(k *v1alpha1.APIKeySpec) { k.Owner.Name = "berta" })
+	foreign := "/v1/projects/" + uuid.NewString()
+	for _, r := range w.server.routes() {
+		require.Contains(t, permissions, r.permission, r.id)
+		path, body := concrete(r), ""
+		if r.method == http.MethodPost {
+			body = `{"nonsense":true}`
+		}
+		for name, c := range refusing {
+			status, answer := w.call(t, c.key, r.method, path, body)
+			require.Equal(t, c.status, status, "%s, %s: %s", r.id, name, answer)
+		}
+		require.Equal(t, http.StatusForbidden, w.send(t, all, r.method, foreign+path, body).Code, r.id)
+		status, answer := w.call(t, narrow, r.method, path, body)
+		require.Equal(t, r.permission != "runs.view", status == http.StatusForbidden, "%s, owner narrowed: %s", r.id, answer)
+		status, answer = w.call(t, all, r.method, path, body)
+		require.NotContains(t, []int{401, 403, 500}, status, "%s: %s", r.id, answer)
+	}
+}
+
+// concrete fills in ids of nothing.
+func concrete(r route) string {
+	parts := strings.Split(r.path, "/")
+	for i, part := range parts {
+		if strings.HasPrefix(part, "{") {
+			parts[i] = uuid.NewString()
+		}
+	}
+	return strings.Join(parts, "/") + "?environment_id=" + uuid.NewString()
+}
+
+func TestPathsThatAreNoEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, emptyStore{})
+	key := w.key(t, nil)
+	status, _ := w.call(t, key, http.MethodGet, "/secrets", "")
+	require.Equal(t, http.StatusForbidden, status)
+	status, _ = w.call(t, key, http.MethodDelete, "/environments", "")
+	require.Equal(t, http.StatusForbidden, status)
+	status, _ = w.call(t, "", http.MethodGet, "/secrets", "")
+	require.Equal(t, http.StatusUnauthorized, status)
+	require.Equal(t, http.StatusNotFound, w.send(t, key, http.MethodGet, "/v2", "").Code)
+}
+
+func TestKeysOfSomeEnvironments(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, emptyStore{})
+	key := w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
+	})
+	status, body := w.call(t, key, http.MethodGet, "/environments", "")
+	require.Equal(t, http.StatusOK, status)
+	list := decode[[]Environment](t, body)
+	require.Len(t, list, 1)
+	require.Equal(t, "staging", list[0].Name)
+	for name, want := range map[string]int{"staging": http.StatusOK, "production": http.StatusForbidden} {
+		for _, path := range []string{"/environments/" + w.environmentID(name), "/agents?environment_id=" + w.environmentID(name),
+			"/connectors?environment_id=" + w.environmentID(name), "/deployments?environment_id=" + w.environmentID(name),
+			"/runs?environment_id=" + w.environmentID(name)} {
+			status, body := w.call(t, key, http.MethodGet, path, "")
+			require.Equal(t, want, status, "%s: %s", path, body)
+		}
+	}
+	status, _ = w.call(t, key, http.MethodGet, "/environments/"+uuid.NewString(), "")
+	require.Equal(t, http.StatusNotFound, status)
+}
+
+func TestOpenAPINamesThePermissionOfEveryRoute(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, emptyStore{})
+	r := w.send(t, "", http.MethodGet, "/v1/openapi.json", "")
+	require.Equal(t, http.StatusOK, r.Code)
+	document := decode[struct {
+		OpenAPI string `json:"openapi"`
+		Info    struct{ Version string }
+		Paths   map[string]map[string]map[string]any
+	}](t, r.Body.Bytes())
+	require.Regexp(t, `^3\.1\.`, document.OpenAPI)
+	require.Equal(t, "1.0.0", document.Info.Version)
+	for _, route := range w.server.routes() {
+		operation := document.Paths[projectPath+route.path][strings.ToLower(route.method)]
+		require.Equal(t, route.permission, operation["x-permission"], route.id)
+		require.Equal(t, route.id, operation["operationId"])
+	}
+}
