@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/keys"
+)
+
+// serviceAccountPrefix begins the user name of a service account.
+const serviceAccountPrefix = "system:serviceaccount:"
+
+// createOptions are the flags of `apikey create`.
+type createOptions struct {
+	kubeconfig, context, namespace string
+
+	displayName, ownerUser, ownerServiceAccount, expires, dryRun, output string
+	permissions, environments, ownerGroups                               []string
+	narrowPermissions, narrowEnvironments                                bool
+}
+
+func newAPIKeyCreateCommand() *cobra.Command {
+	o := &createOptions{}
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make an API key, apply its APIKey object and print the key, once",
+		Long: `Make an API key, apply its APIKey object and print the key, once.
+
+The object holds the key's hash only, so that it may lie in Git:
+--dry-run=client -o yaml prints it (and the key on standard error) and
+changes nothing.
+
+The key never may what its owner may not: you, unless --owner-user or
+--owner-service-account says otherwise.`,
+		Example: `  agentctl apikey create ci -n shop --permissions environments.view,deployments.create
+  agentctl apikey create ci -n shop --owner-service-account ci --expires 720h --dry-run=client -o yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.narrowPermissions = cmd.Flags().Changed("permissions")
+			o.narrowEnvironments = cmd.Flags().Changed("environments")
+			return o.run(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig file")
+	flags.StringVar(&o.context, "context", "", "context of the kubeconfig file")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the project; without it that of the context")
+	flags.StringVar(&o.displayName, "display-name", "", "name for people")
+	flags.StringSliceVar(&o.permissions, "permissions", nil, "what the key may do, such as environments.view; without it all that its owner may, with '' nothing")
+	flags.StringSliceVar(&o.environments, "environments", nil, "names of the environments that the key reaches; without it all, with '' none")
+	flags.StringVar(&o.ownerUser, "owner-user", "", "user that the key acts for; without it you")
+	flags.StringSliceVar(&o.ownerGroups, "owner-groups", nil, "groups of --owner-user")
+	flags.StringVar(&o.ownerServiceAccount, "owner-service-account", "", "service account of the namespace that the key acts for")
+	flags.StringVar(&o.expires, "expires", "", "when the key ends: a duration such as 720h, or a time such as 2030-01-31T00:00:00Z; without it never")
+	flags.StringVar(&o.dryRun, "dry-run", "none", "none, or client: change nothing")
+	flags.StringVarP(&o.output, "output", "o", "", "yaml: print the object too")
+	cmd.MarkFlagsMutuallyExclusive("owner-user", "owner-service-account")
+	return cmd
+}
+
+func (o *createOptions) run(ctx context.Context, name string, out, messages io.Writer) error {
+	if o.dryRun != "none" && o.dryRun != "client" {
+		return fmt.Errorf("--dry-run=%s: must be none or client", o.dryRun)
+	}
+	if o.output != "" && o.output != "yaml" {
+		return fmt.Errorf("-o %s: must be yaml", o.output)
+	}
+	cluster := &cluster{options: o}
+	object, key, err := o.object(ctx, cluster, name)
+	if err != nil {
+		return err
+	}
+	if o.dryRun == "none" {
+		c, err := cluster.client()
+		if err != nil {
+			return err
+		}
+		// Not an apply: under the same name another key must not take the place of one.
+		if err := c.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating APIKey %s/%s: %w", object.Namespace, name, err)
+		}
+	}
+	if o.output == "yaml" || o.dryRun == "client" {
+		if err := printObject(out, object); err != nil {
+			return err
+		}
+		out = messages // the manifest alone goes to standard output
+	}
+	if _, err := fmt.Fprintln(messages, "The key is shown this once; it is kept nowhere:"); err != nil {
+		return fmt.Errorf("printing the key: %w", err)
+	}
+	if _, err := fmt.Fprintln(out, key); err != nil {
+		return fmt.Errorf("printing the key: %w", err)
+	}
+	return nil
+}
+
+// object is the APIKey and the key itself.
+func (o *createOptions) object(ctx context.Context, cluster *cluster, name string) (*v1alpha1.APIKey, keys.Key, error) {
+	namespace, err := cluster.namespace()
+	if err != nil {
+		return nil, keys.Key{}, err
+	}
+	owner, err := o.owner(ctx, cluster, namespace)
+	if err != nil {
+		return nil, keys.Key{}, err
+	}
+	expires, err := parseExpiry(o.expires, time.Now())
+	if err != nil {
+		return nil, keys.Key{}, err
+	}
+	key := keys.Generate()
+	object := &v1alpha1.APIKey{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "APIKey"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.APIKeySpec{
+			DisplayName: v1alpha1.DisplayName(o.displayName), Hash: key.Hash(), KeyID: key.ID(), Owner: owner,
+			Access: v1alpha1.AccessAll, EnvironmentAccess: v1alpha1.AccessAll, ExpiresAt: expires,
+		},
+	}
+	if o.narrowPermissions {
+		object.Spec.Access = v1alpha1.AccessSelected
+		for _, p := range o.permissions {
+			object.Spec.Permissions = append(object.Spec.Permissions, v1alpha1.Permission(p))
+		}
+	}
+	if o.narrowEnvironments {
+		object.Spec.EnvironmentAccess = v1alpha1.AccessSelected
+		for _, e := range o.environments {
+			object.Spec.Environments = append(object.Spec.Environments, v1alpha1.EnvironmentName(e))
+		}
+	}
+	return object, key, nil
+}
+
+// owner is who the flags name, else whoever asks.
+func (o *createOptions) owner(ctx context.Context, cluster *cluster, namespace string) (v1alpha1.KeyOwner, error) {
+	switch {
+	case o.ownerServiceAccount != "":
+		return v1alpha1.KeyOwner{Kind: v1alpha1.OwnerServiceAccount, Name: o.ownerServiceAccount}, nil
+	case o.ownerUser != "":
+		return v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: o.ownerUser, Groups: o.ownerGroups}, nil
+	case len(o.ownerGroups) > 0:
+		return v1alpha1.KeyOwner{}, errors.New("--owner-groups needs --owner-user")
+	}
+	c, err := cluster.client()
+	if err != nil {
+		return v1alpha1.KeyOwner{}, err
+	}
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, review); err != nil {
+		return v1alpha1.KeyOwner{}, fmt.Errorf("asking the cluster who you are (or say --owner-user): %w", err)
+	}
+	who := review.Status.UserInfo
+	if account, ok := strings.CutPrefix(who.Username, serviceAccountPrefix+namespace+":"); ok {
+		return v1alpha1.KeyOwner{Kind: v1alpha1.OwnerServiceAccount, Name: account}, nil
+	}
+	return v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: who.Username, Groups: who.Groups}, nil
+}
+
+// parseExpiry reads a duration from now or a time; nil for "".
+func parseExpiry(text string, now time.Time) (*metav1.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		period, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, fmt.Errorf("--expires %q: must be a duration such as 720h or a time such as 2030-01-31T00:00:00Z", text)
+		}
+		at = now.Add(period)
+	}
+	if !at.After(now) {
+		return nil, fmt.Errorf("--expires %q: is in the past", text)
+	}
+	return &metav1.Time{Time: at.UTC().Truncate(time.Second)}, nil
+}
+
+// printObject prints the manifest, without what a cluster adds.
+func printObject(out io.Writer, object *v1alpha1.APIKey) error {
+	manifest, err := yaml.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "APIKey",
+		"metadata": map[string]string{"namespace": object.Namespace, "name": object.Name}, "spec": object.Spec,
+	})
+	if err != nil {
+		return fmt.Errorf("writing the manifest: %w", err)
+	}
+	if _, err := out.Write(manifest); err != nil {
+		return fmt.Errorf("printing the manifest: %w", err)
+	}
+	return nil
+}
+
+// cluster is the cluster of the kubeconfig; it is asked only where needed, so
+// that a manifest can be made without one.
+type cluster struct {
+	options *createOptions
+	made    client.Client
+}
+
+func (c *cluster) config() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.options.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.options.context})
+}
+
+func (c *cluster) namespace() (string, error) {
+	if c.options.namespace != "" {
+		return c.options.namespace, nil
+	}
+	namespace, _, err := c.config().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading the namespace from the kubeconfig (or say -n): %w", err)
+	}
+	return namespace, nil
+}
+
+func (c *cluster) client() (client.Client, error) {
+	if c.made != nil {
+		return c.made, nil
+	}
+	config, err := c.config().ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, authenticationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("making the scheme: %w", err)
+		}
+	}
+	if c.made, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return nil, fmt.Errorf("reaching the cluster: %w", err)
+	}
+	return c.made, nil
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/keys"
+	"github.com/agentplatform/agentplatform/internal/testenv/kube"
+)
+
+// run executes agentctl and returns what it prints.
+func run(t *testing.T, args ...string) (out, messages string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	root := newRootCommand("agentctl")
+	root.SetArgs(args)
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	err = root.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+func TestCreateAppliesTheObjectAndPrintsTheKey(t *testing.T) {
+	t.Parallel()
+	control := kube.Start(t)
+	namespace := control.Namespace(t)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(kubeconfig, control.Kubeconfig(), 0o600))
+
+	out, _, err := run(t, "apikey", "create", "ci", "-n", namespace, "--kubeconfig", kubeconfig,
+		"--permissions", "environments.view,runs.view", "--environments", "staging", "--expires", "1h")
+	require.NoError(t, err)
+	key, err := keys.Parse(strings.TrimSpace(out))
+	require.NoError(t, err, "standard output is the key alone")
+
+	object := &v1alpha1.APIKey{}
+	require.NoError(t, control.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "ci"}, object))
+	require.True(t, key.Matches(object.Spec.Hash))
+	require.Equal(t, key.ID(), object.Spec.KeyID)
+	require.Equal(t, v1alpha1.AccessSelected, object.Spec.Access)
+	require.Len(t, object.Spec.Permissions, 2)
+	require.Equal(t, []v1alpha1.EnvironmentName{"staging"}, object.Spec.Environments)
+	require.NotNil(t, object.Spec.ExpiresAt)
+	require.Equal(t, v1alpha1.OwnerUser, object.Spec.Owner.Kind)
+	require.NotEmpty(t, object.Spec.Owner.Name, "whoever asks")
+
+	_, _, err = run(t, "apikey", "create", "ci", "-n", namespace, "--kubeconfig", kubeconfig)
+	require.ErrorContains(t, err, "already exists")
+}
+
+func TestDryRunPrintsTheManifestWithoutACluster(t *testing.T) {
+	t.Parallel()
+	out, messages, err := run(t, "apikey", "create", "ci", "-n", "shop", "--owner-service-account", "ci",
+		"--kubeconfig", filepath.Join(t.TempDir(), "none"), "--dry-run=client", "-o", "yaml")
+	require.NoError(t, err)
+	object := &v1alpha1.APIKey{}
+	require.NoError(t, yaml.UnmarshalStrict([]byte(out), object))
+	lines := strings.Split(strings.TrimSpace(messages), "\n")
+	key, err := keys.Parse(lines[len(lines)-1])
+	require.NoError(t, err)
+	require.True(t, key.Matches(object.Spec.Hash))
+	require.NotContains(t, out, key.String())
+	require.Equal(t, v1alpha1.KeyOwner{Kind: v1alpha1.OwnerServiceAccount, Name: "ci"}, object.Spec.Owner)
+	require.Equal(t, v1alpha1.AccessAll, object.Spec.Access)
+}
+
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at, err := parseExpiry("720h", now)
+	require.NoError(t, err)
+	require.Equal(t, now.Add(720*time.Hour), at.Time)
+	at, err = parseExpiry("2027-01-31T00:00:00Z", now)
+	require.NoError(t, err)
+	require.Equal(t, 2027, at.Year())
+	for _, wrong := range []string{"-1h", "tomorrow", "2020-01-01T00:00:00Z"} {
+		_, err = parseExpiry(wrong, now)
+		require.ErrorContains(t, err, "--expires")
+	}
+}

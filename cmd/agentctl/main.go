@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command agentctl is the command line of Agent Platform. Under the name
+// kubectl-agentplatform it is a plugin of kubectl.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	name := "agentctl"
+	if plugin, ok := strings.CutPrefix(filepath.Base(os.Args[0]), "kubectl-"); ok {
+		name = "kubectl " + plugin
+	}
+	if err := newRootCommand(name).ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, name+":", err)
+		os.Exit(1)
+	}
+}
+
+func newRootCommand(name string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "agentctl",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
+		Short:         "The command line of Agent Platform",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	keys := &cobra.Command{Use: "apikey", Short: "Keys of the REST API"}
+	keys.AddCommand(newAPIKeyCreateCommand())
+	root.AddCommand(keys)
+	return root
+}
