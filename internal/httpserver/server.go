@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Limits of every listener.
+const (
+	// readHeaderTimeout ends clients that trickle their headers.
+	readHeaderTimeout = 5 * time.Second
+	// idleTimeout ends kept-alive connections that ask nothing more.
+	idleTimeout = 2 * time.Minute
+	// maxHeaderBytes bounds the headers of a request.
+	maxHeaderBytes = 64 << 10
+)
+
+// Options configure a Server.
+type Options struct {
+	// Name says in logs which server it is.
+	Name string
+	// Addr is host:port; port 0 takes a free one.
+	Addr string
+	// Handler answers requests. Their contexts end when the grace is over.
+	Handler http.Handler
+	// Grace is how long open requests may take once the server stops; 0 means 25 s.
+	Grace time.Duration
+	// Logger is where the server logs; nil means slog.Default.
+	Logger *slog.Logger
+}
+
+// Server is an HTTP server that is bound before it runs, so that an address in
+// use is an error of New and callers know the port.
+type Server struct {
+	opts     Options
+	listener net.Listener
+	http     *http.Server
+	abort    context.CancelFunc
+}
+
+// New binds the address.
+func New(opts Options) (*Server, error) {
+	if opts.Grace == 0 {
+		opts.Grace = 25 * time.Second
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	listener, err := net.Listen("tcp", opts.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("listening for %s: %w", opts.Name, err)
+	}
+	requests, abort := context.WithCancel(context.Background())
+	return &Server{opts: opts, listener: listener, abort: abort, http: &http.Server{
+		Handler:           opts.Handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ErrorLog:          slog.NewLogLogger(opts.Logger.Handler(), slog.LevelDebug),
+	}}, nil
+}
+
+// Addr is the address that the server is bound to.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Run serves until ctx ends, then lets open requests end within the grace. It
+// returns nil after a stop in order.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.abort()
+	failed := make(chan error, 1)
+	go func() { failed <- s.http.Serve(s.listener) }()
+	s.opts.Logger.Info("serving", "server", s.opts.Name, "addr", s.Addr())
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving %s: %w", s.opts.Name, err)
+	case <-ctx.Done():
+	}
+	s.http.SetKeepAlivesEnabled(false)
+	grace, cancel := context.WithTimeout(context.Background(), s.opts.Grace)
+	defer cancel()
+	if err := s.http.Shutdown(grace); err != nil {
+		s.abort()
+		s.opts.Logger.Warn("open requests were cut off", "server", s.opts.Name, "grace", s.opts.Grace.String())
+		return errors.Join(s.http.Close(), context.Cause(grace))
+	}
+	return nil
+}
