@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -35,12 +36,17 @@ type world struct {
 	projectID uuid.UUID
 	server    *Server
 	sealer    *seal.Sealer
+	contract  *contract
 }
 
 func newWorld(t *testing.T, data Store) *world {
 	t.Helper()
 	control := kube.Start(t)
-	w := &world{client: control.Client, namespace: control.Namespace(t), projectID: uuid.New()}
+	config := rest.CopyConfig(control.Config)
+	config.QPS = -1 // as in production
+	direct, err := client.New(config, client.Options{Scheme: control.Scheme})
+	require.NoError(t, err)
+	w := &world{client: direct, namespace: control.Namespace(t), projectID: uuid.New()}
 	keyset, err := seal.GenerateKeyset()
 	require.NoError(t, err)
 	w.sealer, err = seal.NewSealer(keyset)
@@ -48,10 +54,11 @@ func newWorld(t *testing.T, data Store) *world {
 	derivation, err := seal.NewDerivationKey(bytes.Repeat([]byte{7}, 32))
 	require.NoError(t, err)
 	w.server, err = New(Options{
-		Client: control.Client, Store: data, DerivationKey: derivation, Sealer: w.sealer,
+		Client: direct, Store: data, DerivationKey: derivation, Sealer: w.sealer,
 		GatewayURL: gateway + "/", Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
+	w.contract = newContract(t, w.server)
 	w.create(t, &v1alpha1.Project{
 		ObjectMeta: w.meta(v1alpha1.ProjectName), Spec: v1alpha1.ProjectSpec{ID: v1alpha1.UUID(w.projectID.String())},
 	})
@@ -137,6 +144,7 @@ func (w *world) send(t *testing.T, key, method, path, body string) *httptest.Res
 	if recorder.Code >= http.StatusBadRequest {
 		requireProblem(t, recorder)
 	}
+	w.contract.requireDescribed(t, request, recorder)
 	return recorder
 }
 

@@ -172,28 +172,28 @@ func (s *Server) undo(ctx context.Context, objects []client.Object) {
 }
 
 // awaitReady returns once the controllers have come to an end with the object,
-// or after readyTimeout, or when the client has gone.
+// or after readyTimeout, or when the client has gone: it exists in any case.
 func (s *Server) awaitReady(ctx context.Context, o v1alpha1.ConditionedObject) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
+	// No deadline on the context: a client that limits its rate refuses a call
+	// that would come after it, which is no error here.
+	timeout := time.NewTimer(readyTimeout)
+	defer timeout.Stop()
 	ticker := time.NewTicker(readyInterval)
 	defer ticker.Stop()
-	for {
-		err := s.client.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetName()}, o.(client.Object))
-		switch {
-		case ctx.Err() != nil:
-			return nil // it exists; only the waiting is over
-		case err != nil:
-			return fmt.Errorf("waiting for %s %q: %w", o.ObjectKind(), o.GetName(), err)
-		case o.IsReady() || o.IsStalled():
-			return nil
-		}
+	for !o.IsReady() && !o.IsStalled() {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-timeout.C:
+			return nil
 		case <-ticker.C:
 		}
+		err := s.client.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetName()}, o.(client.Object))
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("waiting for %s %q: %w", o.ObjectKind(), o.GetName(), err)
+		}
 	}
+	return nil
 }
 
 // suffix is five random lower-case letters and digits.

@@ -125,12 +125,12 @@ func (s *Server) operation(r route) huma.Operation {
 		Tags:        []string{strings.SplitN(r.permission, ".", 2)[0]},
 		Security:    []map[string][]string{{"apiKey": {}}},
 		Extensions:  map[string]any{"x-permission": r.permission},
-		Errors:      []int{401, 403, 404, 422, 500},
+		Errors:      []int{401, 403, 404, 422, 500, 503},
 		Middlewares: huma.Middlewares{s.authorize(r.permission)},
 	}
 	if r.method == http.MethodPost {
 		op.DefaultStatus = http.StatusCreated
-		op.Errors = append(op.Errors, http.StatusConflict)
+		op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	return op
 }
@@ -159,6 +159,7 @@ func (s *Server) recoverPanics(next http.Handler) http.Handler {
 				writeProblem(w, problem(http.StatusInternalServerError, internalDetail))
 			}
 		}()
+		w.Header().Set("Cache-Control", "no-store") // answers hold secrets
 		next.ServeHTTP(w, r)
 	})
 }

@@ -31,7 +31,7 @@ type createOptions struct {
 
 	displayName, ownerUser, ownerServiceAccount, expires, dryRun, output string
 	permissions, environments, ownerGroups                               []string
-	narrowPermissions, narrowEnvironments                                bool
+	narrowPermissions, narrowEnvironments, quiet                         bool
 }
 
 func newAPIKeyCreateCommand() *cobra.Command {
@@ -64,10 +64,11 @@ The key never may what its owner may not: you, unless --owner-user or
 	flags.StringSliceVar(&o.permissions, "permissions", nil, "what the key may do, such as environments.view; without it all that its owner may, with '' nothing")
 	flags.StringSliceVar(&o.environments, "environments", nil, "names of the environments that the key reaches; without it all, with '' none")
 	flags.StringVar(&o.ownerUser, "owner-user", "", "user that the key acts for; without it you")
-	flags.StringSliceVar(&o.ownerGroups, "owner-groups", nil, "groups of --owner-user")
+	flags.StringSliceVar(&o.ownerGroups, "owner-group", nil, "group of --owner-user; may be repeated")
 	flags.StringVar(&o.ownerServiceAccount, "owner-service-account", "", "service account of the namespace that the key acts for")
 	flags.StringVar(&o.expires, "expires", "", "when the key ends: a duration such as 720h, or a time such as 2030-01-31T00:00:00Z; without it never")
 	flags.StringVar(&o.dryRun, "dry-run", "none", "none, or client: change nothing")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print the key and nothing around it")
 	flags.StringVarP(&o.output, "output", "o", "", "yaml: print the object too")
 	cmd.MarkFlagsMutuallyExclusive("owner-user", "owner-service-account")
 	return cmd
@@ -101,8 +102,10 @@ func (o *createOptions) run(ctx context.Context, name string, out, messages io.W
 		}
 		out = messages // the manifest alone goes to standard output
 	}
-	if _, err := fmt.Fprintln(messages, "The key is shown this once; it is kept nowhere:"); err != nil {
-		return fmt.Errorf("printing the key: %w", err)
+	if !o.quiet {
+		if _, err := fmt.Fprintln(messages, "The key is shown this once; it is kept nowhere:"); err != nil {
+			return fmt.Errorf("printing the key: %w", err)
+		}
 	}
 	if _, err := fmt.Fprintln(out, key); err != nil {
 		return fmt.Errorf("printing the key: %w", err)
@@ -156,7 +159,7 @@ func (o *createOptions) owner(ctx context.Context, cluster *cluster, namespace s
 	case o.ownerUser != "":
 		return v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: o.ownerUser, Groups: o.ownerGroups}, nil
 	case len(o.ownerGroups) > 0:
-		return v1alpha1.KeyOwner{}, errors.New("--owner-groups needs --owner-user")
+		return v1alpha1.KeyOwner{}, errors.New("--owner-group needs --owner-user")
 	}
 	c, err := cluster.client()
 	if err != nil {
