@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var deploymentPromises = []promise{
+	{"beginning again finds what was begun", func(w *world) {
+		spec := w.newDeployment("one")
+		first, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.Equal(store.DeploymentPending, first.Status)
+		w.Equal(spec, first.DeploymentSpec)
+		again, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.Equal(first, again)
+		w.Equal(first, w.deployment(spec.ID))
+		_, err = w.s.Deployment(w.ctx, uuid.New())
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"what is terminal is found terminal", func(w *world) {
+		spec := w.deploy("one", "first")
+		again, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.Equal(store.DeploymentDeployed, again.Status)
+	}},
+	{"another source under the same id is refused", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		spec.Fingerprint = "another"
+		_, err = w.s.BeginDeployment(w.ctx, spec)
+		w.ErrorIs(err, store.ErrNameReused)
+		spec.Ref.Name = "intruder"
+		_, err = w.s.BeginDeployment(w.ctx, spec)
+		var taken *store.IDTakenError
+		w.ErrorAs(err, &taken)
+		w.Equal("one", taken.Holder.Name)
+	}},
+	{"a later beginning supersedes", func(w *world) {
+		built, building := w.deploy("zero", "first"), w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, building)
+		w.NoError(err)
+		w.NoError(w.s.StartBuild(w.ctx, building.ID))
+		last := w.newDeployment("two")
+		begun, err := w.s.BeginDeployment(w.ctx, last)
+		w.NoError(err)
+		superseded := w.deployment(building.ID)
+		w.Equal(store.DeploymentCancelled, superseded.Status)
+		w.Contains(superseded.Message, "superseded")
+		w.NotNil(superseded.EndedAt)
+		w.Greater(begun.Sequence, superseded.Sequence)
+		w.Equal(store.DeploymentDeployed, w.deployment(built.ID).Status)
+		_, err = w.s.BeginDeployment(w.ctx, building)
+		w.NoError(err)
+		w.Equal(store.DeploymentPending, w.deployment(last.ID).Status, "beginning the old one again supersedes nothing")
+
+		list, err := w.s.ListDeployments(w.ctx, w.environment.ID)
+		w.NoError(err)
+		w.Len(list, 3)
+		w.Equal([]uuid.UUID{last.ID, building.ID, built.ID}, []uuid.UUID{list[0].ID, list[1].ID, list[2].ID})
+	}},
+	{"an ended deployment never changes", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.NoError(w.s.StartBuild(w.ctx, spec.ID))
+		w.NoError(w.s.StartBuild(w.ctx, spec.ID), "a building one stays")
+		w.NoError(w.s.EndDeployment(w.ctx, spec.ID, store.DeploymentFailed, store.FailureDeadline, "too slow"))
+		d := w.deployment(spec.ID)
+		w.Equal(store.DeploymentFailed, d.Status)
+		w.Equal(store.FailureDeadline, d.FailureReason)
+		w.Equal("too slow", d.Message)
+		w.Empty(d.Phase)
+		w.NotNil(d.StartedAt)
+		w.NotNil(d.EndedAt)
+		w.ErrorIs(w.s.StartBuild(w.ctx, spec.ID), store.ErrConflict)
+		w.ErrorIs(w.s.EndDeployment(w.ctx, spec.ID, store.DeploymentCancelled, "", ""), store.ErrConflict)
+		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.ID, store.BuildReport{}), store.ErrConflict)
+		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.ID, w.result("late", "first")), store.ErrConflict)
+		_, err = w.s.Activate(w.ctx, store.Activation{DeploymentID: spec.ID})
+		w.ErrorIs(err, store.ErrConflict)
+		w.Equal(d, w.deployment(spec.ID))
+	}},
+}
+
+var buildPromises = []promise{
+	{"a report changes what it names", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.ID, store.BuildReport{Phase: store.PhaseFetching}), store.ErrConflict)
+		w.NoError(w.s.StartBuild(w.ctx, spec.ID))
+		w.NoError(w.s.ReportBuild(w.ctx, spec.ID, store.BuildReport{Commit: "0123", CommitMessage: "fix", Author: "a"}))
+		w.NoError(w.s.ReportBuild(w.ctx, spec.ID, store.BuildReport{Phase: store.PhaseTesting}))
+		d := w.deployment(spec.ID)
+		w.Equal(store.PhaseTesting, d.Phase)
+		w.Equal([]string{"0123", "fix", "a"}, []string{d.ResolvedCommit, d.CommitMessage, d.Author})
+	}},
+	{"a log is its chunks in order, each once", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		for _, c := range []struct {
+			number int64
+			chunk  string
+		}{{1, "b\n"}, {0, "a\n"}, {1, "other\n"}, {2, "c\n"}} {
+			w.NoError(w.s.AppendBuildLog(w.ctx, spec.ID, c.number, c.chunk))
+		}
+		log, err := w.s.BuildLog(w.ctx, spec.ID)
+		w.NoError(err)
+		w.Equal("a\nb\nc\n", log)
+		w.NoError(w.s.AppendBuildLog(w.ctx, spec.ID, 3, "\xff\x00bytes that are no text"))
+	}},
+	{"a build ends with a stored bundle", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		result := w.result("content", "first")
+		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.ID, result), store.ErrConflict, "it is not building yet")
+		w.NoError(w.s.StartBuild(w.ctx, spec.ID))
+		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.ID, store.BuildResult{BundleDigest: "sha256:none"}), store.ErrNotFound)
+		w.NoError(w.s.FinishBuild(w.ctx, spec.ID, result))
+		w.NoError(w.s.FinishBuild(w.ctx, spec.ID, result), "again")
+		d := w.deployment(spec.ID)
+		w.True(d.Built)
+		w.Equal(store.DeploymentBuilding, d.Status)
+		w.Equal(store.PhaseConnecting, d.Phase)
+		w.Equal(result.BundleDigest, d.BundleDigest)
+		w.EqualValues(len("content"), d.BundleSize)
+		w.Equal(result.Agents, d.Agents)
+		w.JSONEq(string(result.TestResults), string(d.TestResults))
+	}},
+	{"a build ends with a reason", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.NoError(w.s.StartBuild(w.ctx, spec.ID))
+		result := store.BuildResult{
+			FailureReason: store.FailureTests, Message: "2 tests failed", TestResults: json.RawMessage(`{"failed":2}`),
+		}
+		w.NoError(w.s.FinishBuild(w.ctx, spec.ID, result))
+		w.NoError(w.s.FinishBuild(w.ctx, spec.ID, result), "again")
+		d := w.deployment(spec.ID)
+		w.Equal(store.DeploymentFailed, d.Status)
+		w.Equal(store.FailureTests, d.FailureReason)
+		w.Equal("2 tests failed", d.Message)
+		w.JSONEq(`{"failed":2}`, string(d.TestResults))
+		w.False(d.Built)
+	}},
+}
+
+var activationPromises = []promise{
+	{"an activation flips what is live", func(w *world) {
+		spec := w.build("one", "first")
+		digest := w.deployment(spec.ID).BundleDigest
+		result, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: spec.ID, ConnectorResults: json.RawMessage(`[1]`)})
+		w.NoError(err)
+		w.True(result.Live)
+		w.False(result.ActivatedAt.IsZero())
+		d := w.deployment(spec.ID)
+		w.Equal(store.DeploymentDeployed, d.Status)
+		w.Empty(d.Phase)
+		w.JSONEq(`[1]`, string(d.ConnectorResults))
+		w.NotNil(d.EndedAt)
+		w.True(result.ActivatedAt.Equal(*d.ActivatedAt))
+		e, err := w.s.Environment(w.ctx, w.environment.ID)
+		w.NoError(err)
+		w.Equal(spec.ID, *e.LiveDeploymentID)
+		w.Equal(digest, e.LiveBundleDigest)
+		w.True(result.ActivatedAt.Equal(*e.LiveActivatedAt))
+		again := w.activate(spec.ID)
+		w.True(again.Live, "again")
+		w.True(result.ActivatedAt.Equal(again.ActivatedAt))
+	}},
+	{"only what is built is activated", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		_, err = w.s.Activate(w.ctx, store.Activation{DeploymentID: spec.ID})
+		w.ErrorIs(err, store.ErrConflict)
+		_, err = w.s.Activate(w.ctx, store.Activation{DeploymentID: uuid.New()})
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"a build does not activate over a later decision", func(w *world) {
+		old := w.deploy("one", "first")
+		late := w.build("two", "first")
+		result, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: old.ID, Explicit: true})
+		w.NoError(err)
+		w.True(result.Live)
+		w.False(w.activate(late.ID).Live)
+		w.Equal(store.DeploymentDeployed, w.deployment(late.ID).Status, "deployed it is")
+		e, err := w.s.Environment(w.ctx, w.environment.ID)
+		w.NoError(err)
+		w.Equal(old.ID, *e.LiveDeploymentID)
+		next := w.deploy("three", "first")
+		e, err = w.s.Environment(w.ctx, w.environment.ID)
+		w.NoError(err)
+		w.Equal(next.ID, *e.LiveDeploymentID, "one that began after the decision is not held back")
+	}},
+	{"a rollback stays until the next deployment", func(w *world) {
+		one, two := w.deploy("one", "first"), w.deploy("two", "first")
+		_, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: one.ID, Explicit: true})
+		w.NoError(err)
+		w.False(w.activate(two.ID).Live, "repeating its own activation undoes no rollback")
+		e, err := w.s.Environment(w.ctx, w.environment.ID)
+		w.NoError(err)
+		w.Equal(one.ID, *e.LiveDeploymentID)
+	}},
+	{"connectors of code flip with the deployment", func(w *world) {
+		connector := w.newConnector("from-code")
+		connector.DefinedInCode, connector.Ref.ObjectUID, connector.Ref.Generation = true, "", 0
+		link := w.newLink("from-code-first", connector.ID, "first", origin)
+		link.Ref.ObjectUID, link.Ref.Generation = "", 0
+		one := w.build("one", "first")
+		_, err := w.s.Activate(w.ctx, store.Activation{
+			DeploymentID: one.ID, Connectors: []store.Connector{connector}, Links: []store.Link{link},
+		})
+		w.NoError(err)
+		route, err := w.s.Route(w.ctx, connector.ID)
+		w.NoError(err)
+		w.True(route.Connector.Enabled)
+		w.False(route.Connector.Retired)
+		w.Len(route.Links, 1)
+
+		w.deploy("two", "first")
+		retired, err := w.s.Route(w.ctx, connector.ID)
+		w.NoError(err)
+		w.True(retired.Connector.Retired, "code does not name it any more")
+		w.Greater(retired.Connector.Version, route.Connector.Version)
+		own, err := w.s.Connector(w.ctx, w.connector.ID)
+		w.NoError(err)
+		w.False(own.Retired, "connectors that people made are theirs")
+	}},
+	{"runners are asked to prefetch and seen", func(w *world) {
+		w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.ID, "sha256:wanted"))
+		e, err := w.s.Environment(w.ctx, w.environment.ID)
+		w.NoError(err)
+		w.Equal("sha256:wanted", e.WantedBundleDigest)
+		runners, err := w.s.Runners(w.ctx, w.environment.ID, time.Hour)
+		w.NoError(err)
+		w.Empty(runners)
+		w.Empty(w.claim(0, lease))
+		runners, err = w.s.Runners(w.ctx, w.environment.ID, time.Hour)
+		w.NoError(err)
+		w.Len(runners, 1)
+		w.Equal("runner", runners[0].ID)
+		w.Equal([]string{"sha256:held"}, runners[0].Digests)
+		runners, err = w.s.Runners(w.ctx, w.environment.ID, expired)
+		w.NoError(err)
+		w.Empty(runners)
+	}},
+}

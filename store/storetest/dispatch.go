@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var claimPromises = []promise{
+	{"runs wait for a live deployment", func(w *world) {
+		w.accept(w.event())
+		w.Empty(w.claim(10, lease))
+		w.deploy("one", "first", "second")
+		w.Len(w.claim(10, lease), 2)
+	}},
+	{"runs are taken oldest first, with all that they need", func(w *world) {
+		d := w.deploy("one", "first", "second")
+		e, later := w.event(), w.event()
+		w.accept(e)
+		w.accept(later)
+		claimed := w.claim(3, lease)
+		w.Len(claimed, 3)
+		for i, want := range []uuid.UUID{e.Runs[0].ID, e.Runs[1].ID, later.Runs[0].ID} {
+			w.Equal(want, claimed[i].Run.ID)
+		}
+		c := claimed[0]
+		w.Equal(store.RunRunning, c.Run.Status)
+		w.Equal(d.ID, *c.Run.DeploymentID)
+		w.Equal(1, c.Run.Attempt)
+		w.NotNil(c.Run.StartedAt)
+		w.Equal(w.deployment(d.ID).BundleDigest, c.BundleDigest)
+		w.Equal(e.Input, c.Input)
+		w.Equal(e.ContentType, c.ContentType)
+		w.Empty(c.Journal)
+		w.True(c.LeaseUntil.After(*c.Run.StartedAt))
+		w.Len(w.claim(10, lease), 1, "the last one")
+		w.Empty(w.claim(10, lease))
+	}},
+	{"no run is ever taken twice", func(w *world) {
+		w.deploy("one", "first", "second")
+		events := make([]store.Event, 40)
+		for i := range events {
+			events[i] = w.event()
+		}
+		w.accept(events...)
+		var (
+			group sync.WaitGroup
+			mu    sync.Mutex
+			seen  = map[uuid.UUID]int{}
+			fault error
+		)
+		for range 8 {
+			group.Go(func() {
+				for {
+					claimed, err := w.s.Claim(w.ctx, store.Claim{
+						EnvironmentID: w.environment.ID, RunnerID: uuid.NewString(), Limit: 3, Lease: lease,
+					})
+					mu.Lock()
+					for _, c := range claimed {
+						seen[c.Run.ID]++
+					}
+					if err != nil {
+						fault = err
+					}
+					mu.Unlock()
+					if err != nil || len(claimed) == 0 {
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		w.NoError(fault)
+		for _, c := range w.claim(100, lease) { // what a claim passed over while another held it
+			seen[c.Run.ID]++
+		}
+		w.Len(seen, 80)
+		for id, n := range seen {
+			w.Equal(1, n, id)
+		}
+	}},
+	{"a run of an agent that is not deployed fails at once", func(w *world) {
+		w.deploy("one", "second")
+		e := w.event()
+		w.accept(e)
+		claimed := w.claim(10, lease)
+		w.Len(claimed, 1)
+		w.Equal("second", claimed[0].Run.AgentName)
+		failed := w.run(e.Runs[0].ID)
+		w.Equal(store.RunFailed, failed.Status)
+		w.Equal(store.RunErrorAgentNotFound, failed.ErrorCode)
+		w.NotEmpty(failed.Error)
+		w.NoError(w.s.Complete(w.ctx, completed(claimed[0])))
+		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
+	}},
+	{"a run that resumes keeps its deployment", func(w *world) {
+		one := w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
+		w.deploy("two", "other")
+		again := w.claim(10, lease)
+		w.Len(again, 1)
+		w.Equal(one.ID, *again[0].Run.DeploymentID)
+		w.Equal(2, again[0].Run.Attempt)
+		w.Greater(again[0].Token, c.Token)
+	}},
+	{"a heartbeat renews what is current and names the rest", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		stale, unknown := store.Lease{RunID: c.Run.ID, Token: c.Token - 1}, store.Lease{RunID: uuid.New(), Token: 1}
+		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c), stale, unknown}, lease)
+		w.NoError(err)
+		w.ElementsMatch([]store.Lease{stale, unknown}, lost)
+		lost, err = w.s.Heartbeat(w.ctx, nil, lease)
+		w.NoError(err)
+		w.Empty(lost)
+	}},
+	{"a late heartbeat revives its claim", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(expired)
+		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c)}, lease)
+		w.NoError(err)
+		w.Empty(lost)
+		n, err := w.s.SweepLeases(w.ctx, 10)
+		w.NoError(err)
+		w.Zero(n)
+		w.Equal(store.RunRunning, w.run(c.Run.ID).Status)
+	}},
+}
+
+// entry is a journal entry; unsafe only means something for tools.
+func entry(sequence int64, kind store.JournalKind, unsafe bool) store.JournalEntry {
+	return store.JournalEntry{Sequence: sequence, Kind: kind, Data: json.RawMessage(`{"n":1}`), Unsafe: unsafe}
+}
+
+var journalPromises = []promise{
+	{"entries are appended in order, repeats are no error", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		entries := []store.JournalEntry{
+			entry(1, store.JournalModelAnswer, false), entry(2, store.JournalToolStarted, false),
+			entry(3, store.JournalToolResult, false),
+		}
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:2]))
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:2]), "again")
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries), "some again")
+		got, err := w.s.Journal(w.ctx, c.Run.ID)
+		w.NoError(err)
+		w.Equal(entries, got)
+	}},
+	{"a gap is refused", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.Error(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(2, store.JournalModelAnswer, false)}))
+		got, err := w.s.Journal(w.ctx, c.Run.ID)
+		w.NoError(err)
+		w.Empty(got)
+	}},
+	{"an old claim appends nothing", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}))
+		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
+		late := []store.JournalEntry{entry(2, store.JournalModelAnswer, false)}
+		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), late), store.ErrFenced)
+		again := w.claim(1, lease)
+		w.Len(again, 1)
+		w.Len(again[0].Journal, 1, "the next claim is handed what was recorded")
+		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), late), store.ErrFenced)
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(again[0]), late))
+	}},
+}
+
+var endingPromises = []promise{
+	{"the last run ends its connector run", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		w.accept(e)
+		claimed := w.claim(10, lease)
+		first := completed(claimed[0])
+		first.Usage = store.TokenUsage{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, CachedInputTokens: 4, TotalTokens: 6}
+		first.Journal = []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}
+		w.NoError(w.s.Complete(w.ctx, first))
+		w.Equal(store.ConnectorRunRunning, w.outcome(e.ConnectorRunID).Status)
+		w.NoError(w.s.Complete(w.ctx, first), "again")
+		w.Equal(store.ConnectorRunRunning, w.outcome(e.ConnectorRunID).Status, "and counted once")
+		w.NoError(w.s.Complete(w.ctx, completed(claimed[1])))
+
+		outcome := w.outcome(e.ConnectorRunID)
+		w.Equal(store.ConnectorRunCompleted, outcome.Status)
+		w.True(outcome.Terminal())
+		w.Len(outcome.Runs, 2)
+		run := outcome.Runs[0]
+		w.Equal(e.Runs[0].ID, run.ID, "in the order of the links")
+		w.Equal(store.RunCompleted, run.Status)
+		w.Equal("done", run.Output)
+		w.Equal(first.Usage, run.Usage)
+		w.NotNil(run.EndedAt)
+		journal, err := w.s.Journal(w.ctx, run.ID)
+		w.NoError(err)
+		w.Equal(first.Journal, journal)
+		connectorRun, err := w.s.ConnectorRun(w.ctx, e.ConnectorRunID)
+		w.NoError(err)
+		w.NotNil(connectorRun.EndedAt)
+	}},
+	{"a failed run fails its connector run", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		w.accept(e)
+		claimed := w.claim(10, lease)
+		w.NoError(w.s.Complete(w.ctx, store.Completion{
+			Lease: leaseOf(claimed[0]), Status: store.RunFailed, ErrorCode: "model_error", Error: "no answer",
+		}))
+		w.NoError(w.s.Complete(w.ctx, completed(claimed[1])))
+		outcome := w.outcome(e.ConnectorRunID)
+		w.Equal(store.ConnectorRunFailed, outcome.Status)
+		w.EqualValues("model_error", outcome.Runs[0].ErrorCode)
+		w.Equal("no answer", outcome.Runs[0].Error)
+	}},
+	{"an old claim completes nothing", func(w *world) {
+		w.deploy("one", "first")
+		e, c := w.running(expired)
+		n, err := w.s.SweepLeases(w.ctx, 10)
+		w.NoError(err)
+		w.Equal(1, n)
+		w.ErrorIs(w.s.Complete(w.ctx, completed(c)), store.ErrFenced)
+		again := w.claim(1, lease)
+		w.Len(again, 1)
+		w.ErrorIs(w.s.Complete(w.ctx, completed(c)), store.ErrFenced)
+		w.ErrorIs(w.s.Release(w.ctx, leaseOf(c)), store.ErrFenced)
+		w.NoError(w.s.Complete(w.ctx, completed(again[0])))
+		w.ErrorIs(w.s.Complete(w.ctx, completed(c)), store.ErrFenced)
+		w.Equal(store.ConnectorRunCompleted, w.outcome(e.ConnectorRunID).Status)
+	}},
+	{"a completion by the current claim counts even when late", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(expired)
+		w.NoError(w.s.Complete(w.ctx, completed(c)))
+		n, err := w.s.SweepLeases(w.ctx, 10)
+		w.NoError(err)
+		w.Zero(n)
+	}},
+	{"a released run is queued again", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
+		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
+		w.ErrorIs(w.s.Release(w.ctx, leaseOf(c)), store.ErrFenced)
+	}},
+	{"a run released with an unsafe tool in flight fails", func(w *world) {
+		w.deploy("one", "first")
+		e, c := w.running(lease)
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}))
+		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
+		w.Equal(store.RunErrorToolInterrupted, w.run(c.Run.ID).ErrorCode)
+		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
+	}},
+}
+
+var sweepPromises = []promise{
+	{"expired claims end, current ones stay", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		w.accept(e)
+		w.Len(w.claim(1, lease), 1)
+		w.Len(w.claim(1, expired), 1)
+		n, err := w.s.SweepLeases(w.ctx, 10)
+		w.NoError(err)
+		w.Equal(1, n)
+		w.Equal(store.RunRunning, w.run(e.Runs[0].ID).Status)
+		w.Equal(store.RunQueued, w.run(e.Runs[1].ID).Status)
+	}},
+	{"at most limit claims end", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.accept(w.event(), w.event())
+		w.Len(w.claim(4, expired), 4)
+		for _, want := range []int{3, 1, 0} {
+			n, err := w.s.SweepLeases(w.ctx, 3)
+			w.NoError(err)
+			w.Equal(want, n)
+		}
+	}},
+	{"an unsafe tool in flight fails the run, one that ended does not", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		w.accept(e)
+		claimed := w.claim(2, lease)
+		started, ended := entry(1, store.JournalToolStarted, true), entry(2, store.JournalToolResult, true)
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed[0]), []store.JournalEntry{started}))
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed[0]), []store.JournalEntry{started}), "counted once")
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed[1]), []store.JournalEntry{started, ended}))
+		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(claimed[0]), leaseOf(claimed[1])}, expired)
+		w.NoError(err)
+		w.Empty(lost)
+		n, err := w.s.SweepLeases(w.ctx, 10)
+		w.NoError(err)
+		w.Equal(2, n)
+		failed := w.run(e.Runs[0].ID)
+		w.Equal(store.RunFailed, failed.Status)
+		w.Equal(store.RunErrorToolInterrupted, failed.ErrorCode)
+		w.Equal(store.RunQueued, w.run(e.Runs[1].ID).Status)
+	}},
+	{"an unsafe tool that ended twice over frees no other", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		result := entry(3, store.JournalToolResult, true)
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{
+			entry(1, store.JournalToolStarted, true), entry(2, store.JournalToolStarted, true), result,
+		}))
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{result}))
+		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
+		w.Equal(store.RunErrorToolInterrupted, w.run(c.Run.ID).ErrorCode, "one of two is in flight still")
+	}},
+	{"runs queued for an environment that is gone are cancelled", func(w *world) {
+		e := w.single()
+		e.EnvironmentID = uuid.New()
+		w.accept(e)
+		n, err := w.s.SweepLeases(w.ctx, 10)
+		w.NoError(err)
+		w.Equal(1, n)
+		run := w.run(e.Runs[0].ID)
+		w.Equal(store.RunCancelled, run.Status)
+		w.Equal(store.RunErrorEnvironmentGone, run.ErrorCode)
+		w.True(w.outcome(e.ConnectorRunID).Terminal())
+	}},
+	{"runners and blobs of today are kept", func(w *world) {
+		w.Empty(w.claim(0, lease))
+		_, err := w.s.SweepExpired(w.ctx, 100)
+		w.NoError(err)
+		runners, err := w.s.Runners(w.ctx, w.environment.ID, time.Hour)
+		w.NoError(err)
+		w.Len(runners, 1)
+	}},
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var blobPromises = []promise{
+	{"a blob is read as it was written", func(w *world) {
+		for _, size := range []int{0, 1, store.BlobChunk, 2*store.BlobChunk + 7} {
+			content, id := bytes.Repeat([]byte("ab\x00"), size/3+1)[:size], uuid.New()
+			n, err := w.s.PutBlob(w.ctx, id, bytes.NewReader(content))
+			w.NoError(err)
+			w.EqualValues(size, n)
+			r, err := w.s.OpenBlob(w.ctx, id)
+			w.True(bytes.Equal(content, w.readAll(r, err)), size)
+		}
+		_, err := w.s.OpenBlob(w.ctx, uuid.New())
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"an incomplete blob is none", func(w *world) {
+		id, broken := uuid.New(), errors.New("broken")
+		_, err := w.s.PutBlob(w.ctx, id, io.MultiReader(
+			bytes.NewReader(make([]byte, store.BlobChunk+1)), iotest.ErrReader(broken)))
+		w.ErrorIs(err, broken)
+		_, err = w.s.OpenBlob(w.ctx, id)
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"a bundle has its digest and its size", func(w *world) {
+		digest := w.putBundle("content")
+		r, err := w.s.OpenBundle(w.ctx, w.project.ID, digest)
+		w.Equal("content", string(w.readAll(r, err)))
+		w.Equal(digest, w.putBundle("content"), "storing it again keeps it")
+		_, err = w.s.OpenBundle(w.ctx, uuid.New(), digest)
+		w.ErrorIs(err, store.ErrNotFound, "another project's it is not")
+
+		wrong := "sha256:" + strings.Repeat("0", 64)
+		_, err = w.s.PutBundle(w.ctx, w.project.ID, wrong, strings.NewReader("content"), 1<<20)
+		w.ErrorIs(err, store.ErrConflict)
+		_, err = w.s.OpenBundle(w.ctx, w.project.ID, wrong)
+		w.ErrorIs(err, store.ErrNotFound)
+		_, err = w.s.PutBundle(w.ctx, w.project.ID, wrong, strings.NewReader("content"), 3)
+		w.ErrorIs(err, store.ErrConflict)
+	}},
+}
+
+var historyPromises = []promise{
+	{"what is not there is not found", func(w *world) {
+		_, err := w.s.Run(w.ctx, uuid.New())
+		w.ErrorIs(err, store.ErrNotFound)
+		_, err = w.s.Outcome(w.ctx, uuid.New())
+		w.ErrorIs(err, store.ErrNotFound)
+		_, err = w.s.ConnectorRun(w.ctx, uuid.New())
+		w.ErrorIs(err, store.ErrNotFound)
+		_, _, err = w.s.RunInput(w.ctx, uuid.New())
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"runs are listed newest first, page by page", func(w *world) {
+		w.deploy("one", "first")
+		var events []store.Event
+		for range 5 {
+			events = append(events, w.event())
+		}
+		w.accept(events...)
+		query := store.RunQuery{ProjectID: w.project.ID, AgentName: "second", Limit: 2}
+		var got []uuid.UUID
+		for {
+			page, err := w.s.ListRuns(w.ctx, query)
+			w.NoError(err)
+			if len(page) == 0 {
+				break
+			}
+			w.LessOrEqual(len(page), 2)
+			for _, run := range page {
+				got = append(got, run.ID)
+			}
+			query.Before = &got[len(got)-1]
+		}
+		w.Len(got, 5)
+		for i, id := range got {
+			w.Equal(events[len(events)-1-i].Runs[1].ID, id)
+		}
+	}},
+	{"runs are narrowed by environment and status", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.accept(w.event(), w.event())
+		w.Len(w.claim(1, lease), 1)
+		for _, c := range []struct {
+			query store.RunQuery
+			want  int
+		}{
+			{store.RunQuery{ProjectID: w.project.ID}, 4},
+			{store.RunQuery{ProjectID: w.project.ID, Status: store.RunRunning}, 1},
+			{store.RunQuery{ProjectID: w.project.ID, EnvironmentIDs: []uuid.UUID{w.environment.ID}}, 4},
+			{store.RunQuery{ProjectID: w.project.ID, EnvironmentIDs: []uuid.UUID{uuid.New()}}, 0},
+			{store.RunQuery{ProjectID: uuid.New()}, 0},
+		} {
+			c.query.Limit = 10
+			runs, err := w.s.ListRuns(w.ctx, c.query)
+			w.NoError(err)
+			w.Len(runs, c.want, c.query)
+		}
+	}},
+	{"connector runs are listed newest first, with their number", func(w *world) {
+		events := []store.Event{w.single(), w.event(), w.single()}
+		events[2].Trigger = store.TriggerCron
+		w.accept(events...)
+		list := func(q store.ConnectorRunQuery) ([]store.ConnectorRun, int64) {
+			q.ConnectorID = w.connector.ID
+			runs, total, err := w.s.ListConnectorRuns(w.ctx, q)
+			w.NoError(err)
+			return runs, total
+		}
+		runs, total := list(store.ConnectorRunQuery{Limit: 2})
+		w.EqualValues(3, total)
+		w.Len(runs, 2)
+		w.Equal(events[2].ConnectorRunID, runs[0].ID)
+		w.Equal([]uuid.UUID{events[1].Runs[0].ID, events[1].Runs[1].ID}, runs[1].RunIDs)
+		runs, total = list(store.ConnectorRunQuery{Limit: 2, Offset: 2})
+		w.EqualValues(3, total)
+		w.Len(runs, 1)
+		w.Equal(events[0].ConnectorRunID, runs[0].ID)
+		runs, total = list(store.ConnectorRunQuery{Trigger: store.TriggerCron, Limit: 10})
+		w.EqualValues(1, total)
+		w.Len(runs, 1)
+		_, total = list(store.ConnectorRunQuery{Status: store.ConnectorRunFailed, Limit: 10})
+		w.Zero(total)
+		_, total = list(store.ConnectorRunQuery{Since: time.Hour, Limit: 10})
+		w.EqualValues(3, total)
+	}},
+}
+
+var tokenPromises = []promise{
+	{"a runner's token is the environment's only one", func(w *world) {
+		token := store.Token{
+			SHA256: []byte("one"), Kind: store.TokenRunner, ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
+		}
+		w.NoError(w.s.PutToken(w.ctx, token))
+		w.NoError(w.s.PutToken(w.ctx, token), "again")
+		got, err := w.s.Token(w.ctx, token.SHA256)
+		w.NoError(err)
+		w.Equal(token, got)
+		next := token
+		next.SHA256 = []byte("two")
+		w.NoError(w.s.PutToken(w.ctx, next))
+		_, err = w.s.Token(w.ctx, token.SHA256)
+		w.ErrorIs(err, store.ErrNotFound)
+		w.NoError(w.s.Remove(w.ctx, store.KindEnvironment, w.environment.ID, w.environment.Ref))
+		_, err = w.s.Token(w.ctx, next.SHA256)
+		w.ErrorIs(err, store.ErrNotFound, "the environment is gone")
+	}},
+	{"a build's token ends with its deployment", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		token := store.Token{
+			SHA256: []byte("build"), Kind: store.TokenBuild, ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
+			DeploymentID: &spec.ID,
+		}
+		runner := store.Token{
+			SHA256: []byte("runner"), Kind: store.TokenRunner, ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
+		}
+		w.NoError(w.s.PutToken(w.ctx, token))
+		w.NoError(w.s.PutToken(w.ctx, runner))
+		got, err := w.s.Token(w.ctx, token.SHA256)
+		w.NoError(err)
+		w.Equal(token, got)
+		w.NoError(w.s.EndDeployment(w.ctx, spec.ID, store.DeploymentCancelled, "", "cancelled"))
+		_, err = w.s.Token(w.ctx, token.SHA256)
+		w.ErrorIs(err, store.ErrNotFound)
+		_, err = w.s.Token(w.ctx, runner.SHA256)
+		w.NoError(err)
+	}},
+}
+
+var hintPromises = []promise{
+	{"a change is hinted to its topic after its commit", func(w *world) {
+		w.deploy("one", "first")
+		watch := func(topic store.Topic, id uuid.UUID, change func()) {
+			hints, stop := w.s.Subscribe(topic)
+			change()
+			for hint := range hints { // the test's own deadline ends a wait in vain
+				w.Equal(topic, hint.Topic)
+				if hint.ID == id {
+					break
+				}
+			}
+			stop()
+			stop() // twice is harmless
+			for range hints {
+			} // it is closed
+		}
+		e := w.single()
+		watch(store.TopicQueued, w.environment.ID, func() { w.accept(e) })
+		watch(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.s.Complete(w.ctx, completed(w.claim(1, lease)[0]))) })
+		watch(store.TopicRoute, w.connector.ID, func() {
+			changed := w.connector
+			changed.Enabled = false
+			w.NoError(w.s.PutConnector(w.ctx, changed))
+		})
+		spec := w.newDeployment("two")
+		watch(store.TopicDeployment, spec.ID, func() {
+			_, err := w.s.BeginDeployment(w.ctx, spec)
+			w.NoError(err)
+		})
+		watch(store.TopicQueued, w.environment.ID, func() {
+			w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.ID, "sha256:wanted"))
+		})
+	}},
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var ingestPromises = []promise{
+	{"an accepted event is a connector run with a run for each link", func(w *world) {
+		e := w.event()
+		admissions, err := w.s.Accept(w.ctx, []store.Event{e})
+		w.NoError(err)
+		ids := []uuid.UUID{e.Runs[0].ID, e.Runs[1].ID}
+		w.Equal([]store.Admission{{Verdict: store.Accepted, ConnectorRunID: e.ConnectorRunID, RunIDs: ids}}, admissions)
+		run := w.run(ids[0])
+		w.Equal(store.RunQueued, run.Status)
+		w.Equal(w.project.ID, run.ProjectID)
+		w.Equal(w.environment.ID, run.EnvironmentID)
+		w.Equal("first", run.AgentName)
+		w.Equal(e.ConnectorID, *run.ConnectorID)
+		w.Equal(e.ConnectorRunID, *run.ConnectorRunID)
+		w.Equal(e.Runs[0].LinkID, *run.LinkID)
+		w.Nil(run.DeploymentID)
+		connectorRun, err := w.s.ConnectorRun(w.ctx, e.ConnectorRunID)
+		w.NoError(err)
+		w.Equal(store.ConnectorRunRunning, connectorRun.Status)
+		w.Equal(store.TriggerWebhook, connectorRun.Trigger)
+		w.Equal(ids, connectorRun.RunIDs)
+		w.Nil(connectorRun.EndedAt)
+	}},
+	{"events of one call are answered in order", func(w *world) {
+		events := []store.Event{w.event(), w.single(), w.event()}
+		events[1].ConnectorVersion++
+		admissions, err := w.s.Accept(w.ctx, events)
+		w.NoError(err)
+		w.Equal(store.Accepted, admissions[0].Verdict)
+		w.Equal(store.Outdated, admissions[1].Verdict)
+		w.Equal(store.Accepted, admissions[2].Verdict)
+		w.Equal(events[2].ConnectorRunID, admissions[2].ConnectorRunID)
+		_, err = w.s.ConnectorRun(w.ctx, events[1].ConnectorRunID)
+		w.ErrorIs(err, store.ErrNotFound, "nothing was written")
+	}},
+	{"an event for a connector that is gone is outdated", func(w *world) {
+		e := w.event()
+		e.ConnectorID = uuid.New()
+		admissions, err := w.s.Accept(w.ctx, []store.Event{e})
+		w.NoError(err)
+		w.Equal(store.Outdated, admissions[0].Verdict)
+	}},
+	{"a bad event fails only itself", func(w *world) {
+		before := w.event()
+		w.accept(before)
+		bad := w.event()
+		bad.Runs[1].ID = before.Runs[1].ID
+		events := []store.Event{w.event(), bad, w.event()}
+		admissions, err := w.s.Accept(w.ctx, events)
+		w.NoError(err)
+		w.NoError(admissions[0].Err)
+		w.Error(admissions[1].Err)
+		w.NoError(admissions[2].Err)
+		w.Equal(store.RunQueued, w.run(events[0].Runs[0].ID).Status)
+		w.Equal(store.RunQueued, w.run(events[2].Runs[1].ID).Status)
+		_, err = w.s.ConnectorRun(w.ctx, bad.ConnectorRunID)
+		w.ErrorIs(err, store.ErrNotFound, "nothing of it was written")
+		_, err = w.s.Run(w.ctx, bad.Runs[0].ID)
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"an event without links is over at once", func(w *world) {
+		e := w.event()
+		e.Runs = nil
+		w.accept(e)
+		w.Equal(store.ConnectorRunCompleted, w.outcome(e.ConnectorRunID).Status)
+	}},
+	{"inputs are stored as bytes", func(w *world) {
+		e := w.event()
+		e.Input = []byte{0, 255, 1}
+		w.accept(e)
+		kind, body, err := w.s.RunInput(w.ctx, e.Runs[0].ID)
+		w.Equal(e.Input, w.readAll(body, err))
+		w.Equal(e.ContentType, kind)
+
+		large, blob := bytes.Repeat([]byte("x"), store.BlobChunk+1), uuid.New()
+		_, err = w.s.PutBlob(w.ctx, blob, bytes.NewReader(large))
+		w.NoError(err)
+		e = w.event()
+		e.Input, e.InputBlob = nil, &blob
+		w.accept(e)
+		_, body, err = w.s.RunInput(w.ctx, e.Runs[0].ID)
+		w.True(bytes.Equal(large, w.readAll(body, err)))
+	}},
+	{"a repeated key finds the first request's rows", func(w *world) {
+		first, second := w.keyed("key:1", "body"), w.keyed("key:1", "body")
+		w.accept(first)
+		want := store.Admission{
+			Verdict: store.Repeated, ConnectorRunID: first.ConnectorRunID,
+			RunIDs: []uuid.UUID{first.Runs[0].ID, first.Runs[1].ID},
+		}
+		admissions, err := w.s.Accept(w.ctx, []store.Event{second})
+		w.NoError(err)
+		w.Equal([]store.Admission{want}, admissions)
+		_, err = w.s.ConnectorRun(w.ctx, second.ConnectorRunID)
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"a key is good for one body", func(w *world) {
+		w.accept(w.keyed("key:1", "body"))
+		admissions, err := w.s.Accept(w.ctx, []store.Event{w.keyed("key:1", "another")})
+		w.NoError(err)
+		w.Equal(store.KeyReused, admissions[0].Verdict)
+		unnamed := w.keyed("webhook-id:1", "")
+		unnamed.Idempotency.Fingerprint = nil
+		w.accept(unnamed)
+		again := w.keyed("webhook-id:1", "")
+		again.Idempotency.Fingerprint = nil
+		admissions, err = w.s.Accept(w.ctx, []store.Event{again})
+		w.NoError(err)
+		w.Equal(store.Repeated, admissions[0].Verdict, "without fingerprints bodies are not compared")
+	}},
+	{"a key twice in one call is repeated", func(w *world) {
+		first, second := w.keyed("key:1", "body"), w.keyed("key:1", "body")
+		admissions, err := w.s.Accept(w.ctx, []store.Event{first, second})
+		w.NoError(err)
+		w.Equal(store.Accepted, admissions[0].Verdict)
+		w.Equal(store.Repeated, admissions[1].Verdict)
+		w.Equal(first.ConnectorRunID, admissions[1].ConnectorRunID)
+	}},
+	{"a key is forgotten after its time", func(w *world) {
+		first := w.keyed("key:1", "body")
+		first.Idempotency.TTL = expired
+		w.accept(first)
+		w.accept(w.keyed("key:1", "another"))
+		over := w.keyed("key:2", "body")
+		over.Idempotency.TTL = expired
+		w.accept(over)
+		n, err := w.s.SweepExpired(w.ctx, 100)
+		w.NoError(err)
+		w.Equal(1, n)
+	}},
+}
+
+// keyed is an event with an idempotency key.
+func (w *world) keyed(key, body string) store.Event {
+	e := w.event()
+	e.Idempotency = &store.Idempotency{Key: key, Fingerprint: []byte(body), TTL: time.Hour}
+	return e
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var projectionPromises = []promise{
+	{"an id is claimed by the first object", func(w *world) {
+		other := w.newConnector("intruder")
+		other.ID = w.connector.ID
+		var taken *store.IDTakenError
+		w.ErrorAs(w.s.PutConnector(w.ctx, other), &taken)
+		w.True(taken.Holder.SameObject(w.connector.Ref))
+
+		project := w.project
+		project.Ref.Namespace = "elsewhere"
+		w.ErrorAs(w.s.PutProject(w.ctx, project), &taken)
+		link := w.links[0]
+		link.Ref.Name = "intruder"
+		w.ErrorAs(w.s.PutLink(w.ctx, link), &taken)
+		environment := w.environment
+		environment.Ref.Name = "intruder"
+		w.ErrorAs(w.s.PutEnvironment(w.ctx, environment), &taken)
+	}},
+	{"an older generation never overwrites", func(w *world) {
+		newer := w.connector
+		newer.Ref.Generation, newer.TimeoutSeconds = 2, 60
+		w.NoError(w.s.PutConnector(w.ctx, newer))
+		w.ErrorIs(w.s.PutConnector(w.ctx, w.connector), store.ErrStale)
+		got, err := w.s.Connector(w.ctx, w.connector.ID)
+		w.NoError(err)
+		w.Equal(60, got.TimeoutSeconds)
+		w.NoError(w.s.PutConnector(w.ctx, newer), "the same generation again is no error")
+	}},
+	{"a new object uid means deleted and made anew", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		w.accept(e)
+		again := w.environment
+		again.Ref.ObjectUID, again.Ref.Generation = "second incarnation", 1
+		w.NoError(w.s.PutEnvironment(w.ctx, again))
+		got, err := w.s.Environment(w.ctx, again.ID)
+		w.NoError(err)
+		w.Nil(got.LiveDeploymentID, "what was live went with the first incarnation")
+		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
+		w.Equal("second incarnation", got.Ref.ObjectUID)
+	}},
+	{"an environment is read as it was put", func(w *world) {
+		got, err := w.s.Environment(w.ctx, w.environment.ID)
+		w.NoError(err)
+		w.False(got.CreatedAt.IsZero())
+		want := w.environment
+		want.CreatedAt = got.CreatedAt
+		w.Equal(want, got)
+		_, err = w.s.Environment(w.ctx, uuid.New())
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"a slug belongs to the oldest environment", func(w *world) {
+		younger := w.newEnvironment("younger", origin.Add(time.Hour))
+		younger.Slug = w.environment.Slug
+		var taken *store.SlugTakenError
+		w.ErrorAs(w.s.PutEnvironment(w.ctx, younger), &taken)
+		w.True(taken.Holder.SameObject(w.environment.Ref))
+		w.Equal(younger.Slug, taken.Slug)
+		got, err := w.s.Environment(w.ctx, younger.ID)
+		w.NoError(err, "it is stored all the same")
+		w.Empty(got.Slug)
+
+		older := w.newEnvironment("older", origin.Add(-time.Hour))
+		older.Slug = w.environment.Slug
+		w.NoError(w.s.PutEnvironment(w.ctx, older))
+		got, err = w.s.Environment(w.ctx, w.environment.ID)
+		w.NoError(err)
+		w.Empty(got.Slug)
+	}},
+	{"the first environment is the default until it is removed", func(w *world) {
+		second := w.newEnvironment("staging", origin.Add(time.Hour))
+		w.NoError(w.s.PutEnvironment(w.ctx, second))
+		id, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
+		w.NoError(err)
+		w.Equal(w.environment.ID, id)
+		w.NoError(w.s.Remove(w.ctx, store.KindEnvironment, w.environment.ID, w.environment.Ref))
+		id, err = w.s.DefaultEnvironment(w.ctx, w.project.ID)
+		w.NoError(err)
+		w.Equal(second.ID, id)
+		_, err = w.s.DefaultEnvironment(w.ctx, uuid.New())
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"the live rows of a cluster are listed", func(w *world) {
+		rows, err := w.s.ListProjected(w.ctx, "cluster")
+		w.NoError(err)
+		w.ElementsMatch([]store.ProjectedObject{
+			{Ref: w.project.Ref, ID: w.project.ID},
+			{Ref: w.environment.Ref, ID: w.environment.ID},
+			{Ref: w.connector.Ref, ID: w.connector.ID},
+			{Ref: w.links[0].Ref, ID: w.links[0].ID},
+			{Ref: w.links[1].Ref, ID: w.links[1].ID},
+		}, rows)
+		rows, err = w.s.ListProjected(w.ctx, "another cluster")
+		w.NoError(err)
+		w.Empty(rows)
+	}},
+}
+
+var connectorPromises = []promise{
+	{"a route is the connector with its links, oldest first", func(w *world) {
+		oldest := w.newLink("oldest", w.connector.ID, "third", origin.Add(-time.Hour))
+		w.NoError(w.s.PutLink(w.ctx, oldest))
+		route, err := w.s.Route(w.ctx, w.connector.ID)
+		w.NoError(err)
+		want := w.connector
+		want.Secrets = []store.AcceptedSecret{{SHA256: want.SecretDigest}}
+		want.Version, want.CreatedAt, want.UpdatedAt = route.Connector.Version, route.Connector.CreatedAt, route.Connector.UpdatedAt
+		w.Equal(want, route.Connector)
+		w.Len(route.Links, 3)
+		for i, link := range []store.Link{oldest, w.links[0], w.links[1]} {
+			link.CreatedAt, link.UpdatedAt = route.Links[i].CreatedAt, route.Links[i].UpdatedAt
+			w.Equal(link, route.Links[i])
+		}
+		_, err = w.s.Route(w.ctx, uuid.New())
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"every change raises the version", func(w *world) {
+		last := w.version()
+		raised := func(what string) {
+			now := w.version()
+			w.Greater(now, last, what)
+			last = now
+		}
+		changed := w.connector
+		changed.Config = json.RawMessage(`{"mode":"inbound"}`)
+		w.NoError(w.s.PutConnector(w.ctx, changed))
+		raised("a change of the connector")
+		link := w.newLink("more", w.connector.ID, "third", origin)
+		w.NoError(w.s.PutLink(w.ctx, link))
+		raised("a new link")
+		link.FilesRequired = true
+		w.NoError(w.s.PutLink(w.ctx, link))
+		raised("a change of a link")
+		w.NoError(w.s.Remove(w.ctx, store.KindConnectorLink, link.ID, link.Ref))
+		raised("a link that is gone")
+		w.NoError(w.s.Remove(w.ctx, store.KindConnector, w.connector.ID, w.connector.Ref))
+		w.NoError(w.s.PutConnector(w.ctx, w.connector))
+		raised("made anew, a version never comes back")
+	}},
+	{"a link that moves changes both connectors", func(w *world) {
+		other := w.newConnector("other")
+		w.NoError(w.s.PutConnector(w.ctx, other))
+		before, version := w.version(), func() int64 {
+			c, err := w.s.Connector(w.ctx, other.ID)
+			w.NoError(err)
+			return c.Version
+		}
+		otherBefore := version()
+		moved := w.links[0]
+		moved.ConnectorID = other.ID
+		w.NoError(w.s.PutLink(w.ctx, moved))
+		w.Greater(w.version(), before)
+		w.Greater(version(), otherBefore)
+	}},
+	{"a changed secret keeps the one before for its grace", func(w *world) {
+		rotated := w.connector
+		rotated.SecretDigest = []byte("secret two")
+		w.NoError(w.s.PutConnector(w.ctx, rotated))
+		got, err := w.s.Connector(w.ctx, w.connector.ID)
+		w.NoError(err)
+		w.Len(got.Secrets, 2)
+		w.Equal(store.AcceptedSecret{SHA256: []byte("secret two")}, got.Secrets[0])
+		w.Equal([]byte("secret one"), got.Secrets[1].SHA256)
+		w.NotNil(got.Secrets[1].NotAfter)
+
+		rotated.SecretDigest, rotated.SecretGracePeriod = []byte("secret three"), 0
+		w.NoError(w.s.PutConnector(w.ctx, rotated))
+		got, err = w.s.Connector(w.ctx, w.connector.ID)
+		w.NoError(err)
+		for _, s := range got.Secrets {
+			w.NotEqual("secret two", string(s.SHA256), "without grace it ends at once")
+		}
+		rotated.SecretDigest = nil
+		w.NoError(w.s.PutConnector(w.ctx, rotated))
+		got, err = w.s.Connector(w.ctx, w.connector.ID)
+		w.NoError(err)
+		w.Empty(got.Secrets)
+	}},
+	{"agents are those that are live and those that ran", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.accept(w.event())
+		w.deploy("two", "second", "unused")
+		agents, err := w.s.Agents(w.ctx, w.environment.ID)
+		w.NoError(err)
+		w.Len(agents, 3)
+		w.Equal("first", agents[0].Name)
+		w.Nil(agents[0].Agent, "the live deployment does not hold it")
+		w.EqualValues(1, agents[0].RunCount)
+		w.Equal("second", agents[1].Agent.Name)
+		w.JSONEq(`{"model":"m"}`, string(agents[1].Agent.Config))
+		w.EqualValues(1, agents[1].QueueCount)
+		w.NotNil(agents[1].LastActivityAt)
+		w.True(agents[1].HasInboundConnector)
+		w.Equal("unused", agents[2].Name)
+		w.Zero(agents[2].RunCount)
+		w.Nil(agents[2].LastActivityAt)
+		w.False(agents[2].HasInboundConnector)
+	}},
+}
+
+var removalPromises = []promise{
+	{"a connector goes with its links", func(w *world) {
+		w.NoError(w.s.Remove(w.ctx, store.KindConnector, w.connector.ID, w.connector.Ref))
+		_, err := w.s.Route(w.ctx, w.connector.ID)
+		w.ErrorIs(err, store.ErrNotFound)
+		w.NoError(w.s.PutConnector(w.ctx, w.connector))
+		route, err := w.s.Route(w.ctx, w.connector.ID)
+		w.NoError(err)
+		w.Empty(route.Links)
+	}},
+	{"an environment's runs are cancelled and its connectors disabled", func(w *world) {
+		d, pending := w.deploy("one", "first", "second"), w.newDeployment("two")
+		_, err := w.s.BeginDeployment(w.ctx, pending)
+		w.NoError(err)
+		e := w.event()
+		w.accept(e)
+		claimed := w.claim(1, lease)
+		w.Len(claimed, 1)
+		version := w.version()
+
+		w.NoError(w.s.Remove(w.ctx, store.KindEnvironment, w.environment.ID, w.environment.Ref))
+		_, err = w.s.Environment(w.ctx, w.environment.ID)
+		w.ErrorIs(err, store.ErrNotFound)
+		for _, r := range e.Runs {
+			w.Equal(store.RunCancelled, w.run(r.ID).Status)
+			w.NotNil(w.run(r.ID).EndedAt)
+		}
+		w.True(w.outcome(e.ConnectorRunID).Terminal())
+		w.ErrorIs(w.s.Complete(w.ctx, completed(claimed[0])), store.ErrFenced)
+		route, err := w.s.Route(w.ctx, w.connector.ID)
+		w.NoError(err)
+		w.False(route.Connector.Enabled)
+		w.Greater(route.Connector.Version, version)
+		w.Equal(store.DeploymentDeployed, w.deployment(d.ID).Status, "history stays")
+		w.Equal(store.DeploymentCancelled, w.deployment(pending.ID).Status)
+	}},
+	{"what another object holds is not removed", func(w *world) {
+		other := w.connector.Ref
+		other.Name = "other"
+		w.NoError(w.s.Remove(w.ctx, store.KindConnector, w.connector.ID, other))
+		later := w.connector.Ref
+		later.ObjectUID = "another incarnation"
+		w.NoError(w.s.Remove(w.ctx, store.KindConnector, w.connector.ID, later))
+		_, err := w.s.Connector(w.ctx, w.connector.ID)
+		w.NoError(err)
+		w.NoError(w.s.Remove(w.ctx, store.KindConnector, uuid.New(), other), "nor is nothing an error")
+	}},
+	{"a removed id is free for another object", func(w *world) {
+		w.NoError(w.s.Remove(w.ctx, store.KindConnector, w.connector.ID, w.connector.Ref))
+		moved := w.connector
+		moved.Ref.ClusterUID, moved.Ref.ObjectUID = "another cluster", "another uid"
+		w.NoError(w.s.PutConnector(w.ctx, moved))
+	}},
+}

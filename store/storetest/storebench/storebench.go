@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package storebench measures what a webhook costs a store: accepting events in
+// batches, and the three transactions of a run's way.
+package storebench
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Scene is a project with a live deployment and a connector with links.
+type Scene struct {
+	Store                                       store.Store
+	Project, Environment, Connector, Deployment uuid.UUID
+	Links                                       []uuid.UUID
+	Version                                     int64
+}
+
+// NewScene fills a store that was migrated, with n links.
+func NewScene(tb testing.TB, s store.Store, links int) *Scene {
+	tb.Helper()
+	ctx := tb.Context()
+	c := &Scene{Store: s, Project: uuid.New(), Environment: uuid.New(), Connector: uuid.New(), Deployment: uuid.New()}
+	namespace := c.Project.String()
+	ref := func(kind, name string) store.ObjectRef {
+		return store.ObjectRef{
+			ClusterUID: "cluster", Namespace: namespace, Kind: kind, Name: name, ObjectUID: uuid.NewString(), Generation: 1,
+		}
+	}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	require.NoError(tb, s.PutProject(ctx, store.Project{Ref: ref(store.KindProject, "project"), ID: c.Project}))
+	require.NoError(tb, s.PutEnvironment(ctx, store.Environment{
+		Ref: ref(store.KindEnvironment, "e"), ID: c.Environment, ProjectID: c.Project, Slug: "e", Kind: "standard",
+		ObjectCreatedAt: now,
+	}))
+	require.NoError(tb, s.PutConnector(ctx, store.Connector{
+		Ref: ref(store.KindConnector, "c"), ID: c.Connector, ProjectID: c.Project, EnvironmentID: c.Environment,
+		Name: "c", Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte(`{}`),
+	}))
+	for i := range links {
+		id := uuid.New()
+		c.Links = append(c.Links, id)
+		require.NoError(tb, s.PutLink(ctx, store.Link{
+			Ref: ref(store.KindConnectorLink, id.String()), ID: id, ProjectID: c.Project, ConnectorID: c.Connector,
+			AgentName: "hello", ObjectCreatedAt: now.Add(time.Duration(i) * time.Second),
+		}))
+	}
+	_, err := s.BeginDeployment(ctx, store.DeploymentSpec{
+		Ref: ref(store.KindDeployment, "d"), ID: c.Deployment, ProjectID: c.Project, EnvironmentID: c.Environment,
+		Fingerprint: "f", SourceType: "git",
+	})
+	require.NoError(tb, err)
+	require.NoError(tb, s.StartBuild(ctx, c.Deployment))
+	bundle := "a bundle"
+	sum := sha256.Sum256([]byte(bundle))
+	digest := "sha256:" + hex.EncodeToString(sum[:])
+	_, err = s.PutBundle(ctx, c.Project, digest, strings.NewReader(bundle), 1<<20)
+	require.NoError(tb, err)
+	require.NoError(tb, s.FinishBuild(ctx, c.Deployment, store.BuildResult{
+		BundleDigest: digest, Agents: []store.Agent{{Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml"}},
+	}))
+	result, err := s.Activate(ctx, store.Activation{DeploymentID: c.Deployment})
+	require.NoError(tb, err)
+	require.True(tb, result.Live)
+	route, err := s.Route(ctx, c.Connector)
+	require.NoError(tb, err)
+	require.True(tb, route.Connector.Enabled)
+	require.Len(tb, route.Links, links)
+	c.Version = route.Connector.Version
+	return c
+}
+
+// Event makes an event of 1 kB.
+func (c *Scene) Event(tb testing.TB) store.Event {
+	tb.Helper()
+	e := store.Event{
+		ConnectorRunID: newID(tb), ProjectID: c.Project, EnvironmentID: c.Environment, ConnectorID: c.Connector,
+		ConnectorVersion: c.Version, Trigger: store.TriggerWebhook, Input: []byte(strings.Repeat("x", 1000)),
+		ContentType: "application/json",
+	}
+	for _, link := range c.Links {
+		e.Runs = append(e.Runs, store.EventRun{ID: newID(tb), LinkID: link, AgentName: "hello"})
+	}
+	return e
+}
+
+func newID(tb testing.TB) uuid.UUID {
+	tb.Helper()
+	id, err := uuid.NewV7()
+	require.NoError(tb, err)
+	return id
+}
+
+// Trip is one event's way: accepted, claimed, completed, its outcome read.
+func (c *Scene) Trip(ctx context.Context, tb testing.TB) {
+	tb.Helper()
+	e := c.Event(tb)
+	admissions, err := c.Store.Accept(ctx, []store.Event{e})
+	require.NoError(tb, err)
+	require.NoError(tb, admissions[0].Err)
+	require.Equal(tb, store.Accepted, admissions[0].Verdict)
+	claimed, err := c.Store.Claim(ctx, store.Claim{
+		EnvironmentID: c.Environment, RunnerID: "r", Limit: len(c.Links), Lease: store.LeaseDuration,
+	})
+	require.NoError(tb, err)
+	require.Len(tb, claimed, len(c.Links))
+	for _, run := range claimed {
+		require.NoError(tb, c.Store.Complete(ctx, store.Completion{
+			Lease: store.Lease{RunID: run.Run.ID, Token: run.Token}, Status: store.RunCompleted, Output: "hello",
+			Journal: []store.JournalEntry{{Sequence: 1, Kind: store.JournalModelAnswer, Data: []byte(`{"text":"hello"}`)}},
+		}))
+	}
+	outcome, err := c.Store.Outcome(ctx, e.ConnectorRunID)
+	require.NoError(tb, err)
+	require.Equal(tb, store.ConnectorRunCompleted, outcome.Status)
+}
+
+// Run runs the benchmarks on stores that newStore gives, migrated.
+func Run(b *testing.B, newStore func(b *testing.B) store.Store) {
+	b.Helper()
+	for name, batch := range map[string]int{"accept 1": 1, "accept 64": 64, "accept 256": 256} {
+		b.Run(name, func(b *testing.B) {
+			c := NewScene(b, newStore(b), 1)
+			for b.Loop() {
+				events := make([]store.Event, batch)
+				for i := range events {
+					events[i] = c.Event(b)
+				}
+				_, err := c.Store.Accept(b.Context(), events)
+				require.NoError(b, err)
+			}
+			b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+	b.Run("accept 1 from 64", func(b *testing.B) {
+		c := NewScene(b, newStore(b), 1)
+		b.SetParallelism(32)
+		b.RunParallel(func(p *testing.PB) {
+			for p.Next() {
+				if _, err := c.Store.Accept(b.Context(), []store.Event{c.Event(b)}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	})
+	b.Run("trip", func(b *testing.B) {
+		c := NewScene(b, newStore(b), 1)
+		for b.Loop() {
+			c.Trip(b.Context(), b)
+		}
+	})
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package storetest is the specification of a store: what the comments of
+// package store promise, one subtest a promise, to be run by every engine.
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// lease is longer than any test runs; expired is over when it begins, so that
+// no test has to wait.
+const (
+	lease   = time.Hour
+	expired = -time.Second
+)
+
+// promise is one thing that a store does.
+type promise struct {
+	name  string
+	check func(w *world)
+}
+
+// Run checks an engine. open gives a migrated, empty store, which it closes
+// itself when the test ends.
+func Run(t *testing.T, open func(t *testing.T) store.Store) {
+	groups := []struct {
+		name     string
+		promises []promise
+	}{
+		{"Projection", projectionPromises},
+		{"Connectors", connectorPromises},
+		{"Removal", removalPromises},
+		{"Deployments", deploymentPromises},
+		{"Builds", buildPromises},
+		{"Activations", activationPromises},
+		{"Blobs", blobPromises},
+		{"Ingest", ingestPromises},
+		{"Claims", claimPromises},
+		{"Journal", journalPromises},
+		{"Endings", endingPromises},
+		{"Sweeps", sweepPromises},
+		{"History", historyPromises},
+		{"Tokens", tokenPromises},
+		{"Hints", hintPromises},
+	}
+	for _, group := range groups {
+		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
+			for _, p := range group.promises {
+				t.Run(p.name, func(t *testing.T) {
+					t.Parallel()
+					p.check(newWorld(t, open(t)))
+				})
+			}
+		})
+	}
+}
+
+// world is a store with a project, an environment and a sync connector that
+// has two links, to the agents "first" and "second". Nothing is deployed.
+type world struct {
+	*require.Assertions
+	t   *testing.T
+	ctx context.Context
+	s   store.Store
+
+	project     store.Project
+	environment store.Environment
+	connector   store.Connector
+	links       []store.Link
+}
+
+// origin is when the objects of a world were created.
+var origin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func newWorld(t *testing.T, s store.Store) *world {
+	w := &world{Assertions: require.New(t), t: t, ctx: t.Context(), s: s}
+	w.NoError(s.Ping(w.ctx))
+	w.project = store.Project{Ref: ref(store.KindProject, "shop"), ID: uuid.New(), DisplayName: "Shop", RequestsPerMinute: 120}
+	w.NoError(s.PutProject(w.ctx, w.project))
+	w.environment = w.newEnvironment("production", origin)
+	w.NoError(s.PutEnvironment(w.ctx, w.environment))
+	w.connector = w.newConnector("orders")
+	w.NoError(s.PutConnector(w.ctx, w.connector))
+	for i, agent := range []string{"first", "second"} {
+		link := w.newLink("orders-"+agent, w.connector.ID, agent, origin.Add(time.Duration(i)*time.Minute))
+		w.NoError(s.PutLink(w.ctx, link))
+		w.links = append(w.links, link)
+	}
+	return w
+}
+
+// ref names an object of the test's cluster; its uid is of the first incarnation.
+func ref(kind, name string) store.ObjectRef {
+	return store.ObjectRef{
+		ClusterUID: "cluster", Namespace: "default", Kind: kind, Name: name,
+		ObjectUID: name + "-uid", Generation: 1,
+	}
+}
+
+func (w *world) newEnvironment(name string, created time.Time) store.Environment {
+	return store.Environment{
+		Ref: ref(store.KindEnvironment, name), ID: uuid.New(), ProjectID: w.project.ID,
+		DisplayName: name, Slug: name, Kind: "standard", ObjectCreatedAt: created,
+	}
+}
+
+func (w *world) newConnector(name string) store.Connector {
+	return store.Connector{
+		Ref: ref(store.KindConnector, name), ID: uuid.New(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
+		Name: name, Type: "webhook", Mode: "sync", Enabled: true, Config: json.RawMessage(`{"mode":"sync"}`),
+		Sealed: []byte{0, 1, 255}, RequireAuthentication: true, TimeoutSeconds: 30, FilesRequired: true,
+		SecretDigest: []byte("secret one"), SecretGracePeriod: 24 * time.Hour,
+	}
+}
+
+func (w *world) newLink(name string, connector uuid.UUID, agent string, created time.Time) store.Link {
+	return store.Link{
+		Ref: ref(store.KindConnectorLink, name), ID: uuid.New(), ProjectID: w.project.ID, ConnectorID: connector,
+		AgentName: agent, Outbound: json.RawMessage(`{"url":"https://example.com"}`), ObjectCreatedAt: created,
+	}
+}
+
+func (w *world) newDeployment(name string) store.DeploymentSpec {
+	return store.DeploymentSpec{
+		Ref: ref(store.KindDeployment, name), ID: uuid.New(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
+		Fingerprint: "fingerprint of " + name, SourceType: "git", Branch: "main", Commit: "abc", SkipTests: true,
+	}
+}
+
+// putBundle stores a bundle with this content and returns its digest.
+func (w *world) putBundle(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	digest := "sha256:" + hex.EncodeToString(sum[:])
+	size, err := w.s.PutBundle(w.ctx, w.project.ID, digest, strings.NewReader(content), 1<<20)
+	w.NoError(err)
+	w.EqualValues(len(content), size)
+	return digest
+}
+
+// build begins a deployment and takes it to where it waits for its activation.
+func (w *world) build(name string, agents ...string) store.DeploymentSpec {
+	spec := w.newDeployment(name)
+	_, err := w.s.BeginDeployment(w.ctx, spec)
+	w.NoError(err)
+	w.NoError(w.s.StartBuild(w.ctx, spec.ID))
+	w.NoError(w.s.FinishBuild(w.ctx, spec.ID, w.result("bundle of "+name, agents...)))
+	return spec
+}
+
+func (w *world) result(content string, agents ...string) store.BuildResult {
+	result := store.BuildResult{BundleDigest: w.putBundle(content), TestResults: json.RawMessage(`{"passed":1}`)}
+	for _, agent := range agents {
+		result.Agents = append(result.Agents, store.Agent{
+			Name: agent, Type: "llm", SourcePath: "agents/" + agent + ".yaml", Config: json.RawMessage(`{"model":"m"}`),
+		})
+	}
+	return result
+}
+
+func (w *world) activate(id uuid.UUID) store.ActivationResult {
+	result, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: id})
+	w.NoError(err)
+	return result
+}
+
+// deploy makes a new deployment with these agents the live one.
+func (w *world) deploy(name string, agents ...string) store.DeploymentSpec {
+	spec := w.build(name, agents...)
+	w.True(w.activate(spec.ID).Live)
+	return spec
+}
+
+// version is the connector's at present.
+func (w *world) version() int64 {
+	route, err := w.s.Route(w.ctx, w.connector.ID)
+	w.NoError(err)
+	return route.Connector.Version
+}
+
+// event has a run for each link.
+func (w *world) event() store.Event {
+	e := store.Event{
+		ConnectorRunID: v7(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID, ConnectorID: w.connector.ID,
+		ConnectorVersion: w.version(), Trigger: store.TriggerWebhook, Input: []byte(`{"order":1}`),
+		ContentType: "application/json",
+	}
+	for _, link := range w.links {
+		e.Runs = append(e.Runs, store.EventRun{ID: v7(), LinkID: link.ID, AgentName: link.AgentName})
+	}
+	return e
+}
+
+// single is an event with a run for the first link only.
+func (w *world) single() store.Event {
+	e := w.event()
+	e.Runs = e.Runs[:1]
+	return e
+}
+
+// accept stores events that must all be accepted.
+func (w *world) accept(events ...store.Event) {
+	admissions, err := w.s.Accept(w.ctx, events)
+	w.NoError(err)
+	w.Len(admissions, len(events))
+	for _, a := range admissions {
+		w.NoError(a.Err)
+		w.Equal(store.Accepted, a.Verdict)
+	}
+}
+
+// claim takes up to limit runs for the given time.
+func (w *world) claim(limit int, hold time.Duration) []store.Claimed {
+	claimed, err := w.s.Claim(w.ctx, store.Claim{
+		EnvironmentID: w.environment.ID, RunnerID: "runner", Digests: []string{"sha256:held"}, Limit: limit, Lease: hold,
+	})
+	w.NoError(err)
+	return claimed
+}
+
+// running accepts a single run and claims it.
+func (w *world) running(hold time.Duration) (store.Event, store.Claimed) {
+	e := w.single()
+	w.accept(e)
+	claimed := w.claim(10, hold)
+	w.Len(claimed, 1)
+	w.Equal(e.Runs[0].ID, claimed[0].Run.ID)
+	return e, claimed[0]
+}
+
+func (w *world) run(id uuid.UUID) store.Run {
+	run, err := w.s.Run(w.ctx, id)
+	w.NoError(err)
+	return run
+}
+
+func (w *world) outcome(id uuid.UUID) store.Outcome {
+	outcome, err := w.s.Outcome(w.ctx, id)
+	w.NoError(err)
+	return outcome
+}
+
+func (w *world) deployment(id uuid.UUID) store.Deployment {
+	d, err := w.s.Deployment(w.ctx, id)
+	w.NoError(err)
+	return d
+}
+
+func (w *world) readAll(r io.ReadCloser, err error) []byte {
+	w.NoError(err)
+	defer r.Close()
+	var b bytes.Buffer
+	_, err = b.ReadFrom(r)
+	w.NoError(err)
+	return b.Bytes()
+}
+
+func leaseOf(c store.Claimed) store.Lease { return store.Lease{RunID: c.Run.ID, Token: c.Token} }
+
+func completed(c store.Claimed) store.Completion {
+	return store.Completion{Lease: leaseOf(c), Status: store.RunCompleted, Output: "done"}
+}
+
+func v7() uuid.UUID { return uuid.Must(uuid.NewV7()) }
