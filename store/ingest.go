@@ -28,7 +28,7 @@ type Event struct {
 	// ContentType says how Input is to be read.
 	ContentType string
 	// Runs are the agent runs, one a link. A link of which files are required
-	// and missing has Failed set: its run is recorded as failed at once.
+	// and missing has ErrorCode set: its run is recorded as failed at once.
 	Runs []EventRun
 	// Idempotency is nil when the request named no key.
 	Idempotency *Idempotency
@@ -39,6 +39,10 @@ type EventRun struct {
 	ID        uuid.UUID // UUIDv7
 	LinkID    uuid.UUID
 	AgentName string
+	// ErrorCode and Error record the run as failed at once; empty for a run to
+	// queue.
+	ErrorCode RunErrorCode
+	Error     string
 }
 
 // Idempotency makes a repeated request find the first one's rows.

@@ -179,7 +179,8 @@ type Projector interface {
 	// Remove applies the deletion of the object with this id, if ref still holds
 	// it: an environment's open runs are cancelled, its deployments deactivated
 	// and its connectors disabled; a connector goes with its links; history
-	// stays. Removing what is not there is no error.
+	// stays. Removing what is not there is no error. An empty ref.ObjectUID means
+	// whatever incarnation, a nil id the one that ref's name claims.
 	Remove(ctx context.Context, kind string, id uuid.UUID, ref ObjectRef) error
 }
 

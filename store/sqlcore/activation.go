@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// liveState is what an environment says of what is live in it.
+type liveState struct {
+	deployment  *uuid.UUID
+	rank        int64
+	activatedAt *time.Time
+}
+
+// Activate implements store.Activations.
+//
+// Which deployment is live is decided by rank: a deployment's own activation
+// ranks by its sequence, that is by when it began, an explicit one by a new
+// ordinal, which is above all that began before. A deployment keeps its highest
+// rank, so that repeating activations in any order (as happens when objects are
+// applied anew) leads to the same one being live.
+func (c *Core) Activate(ctx context.Context, a store.Activation) (store.ActivationResult, error) {
+	var result store.ActivationResult
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		result = store.ActivationResult{}
+		d, err := c.lockDeployment(ctx, tx, a.DeploymentID)
+		switch {
+		case err != nil:
+			return err
+		case d.Status != store.DeploymentDeployed && !(d.Status == store.DeploymentBuilding && d.Built):
+			return store.ErrConflict
+		}
+		rank, err := deploy(ctx, tx, d, a)
+		if err != nil {
+			return err
+		}
+		var live liveState
+		if err := tx.QueryRowContext(ctx, `SELECT live_deployment_id, live_rank, live_activated_at FROM environments
+			WHERE id = $1`, d.EnvironmentID).Scan(&live.deployment, &live.rank, maybeAt(&live.activatedAt)); err != nil {
+			return wrap(found(err), "reading environment %s", d.EnvironmentID)
+		}
+		if live.deployment != nil && rank <= live.rank {
+			if result.Live = *live.deployment == d.ID; result.Live {
+				result.ActivatedAt = *live.activatedAt
+			}
+			return nil
+		}
+		result.Live = true
+		result.ActivatedAt, err = c.goLive(ctx, tx, d, rank, a)
+		return err
+	})
+	return result, wrap(err, "activating deployment %s", a.DeploymentID)
+}
+
+// deploy makes a built deployment deployed and returns its rank.
+func deploy(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation) (rank int64, err error) {
+	rank = d.Sequence
+	if a.Explicit {
+		if rank, err = tx.ordinal(ctx); err != nil {
+			return 0, err
+		}
+	}
+	tx.Hint(store.TopicDeployment, d.ID)
+	err = tx.QueryRowContext(ctx, `UPDATE deployments SET status = 'deployed', phase = '',
+			ended_at = COALESCE(ended_at, now_us()), connector_results = COALESCE($2, connector_results),
+			activation_rank = CASE WHEN activation_rank > $3 THEN activation_rank ELSE $3 END
+		WHERE id = $1 RETURNING activation_rank`, d.ID, JSON(a.ConnectorResults), rank).Scan(&rank)
+	return rank, wrap(err, "recording the outcome")
+}
+
+// goLive flips the live pointer and the revisions of code-defined connectors.
+func (c *Core) goLive(ctx context.Context, tx *Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
+	if err := tx.QueryRowContext(ctx, `UPDATE environments SET live_deployment_id = $2, live_rank = $3,
+			live_activated_at = now_us(), wanted_bundle_digest = '' WHERE id = $1 RETURNING live_activated_at`,
+		d.EnvironmentID, d.ID, rank).Scan(at(&when)); err != nil {
+		return when, wrap(err, "flipping the live pointer")
+	}
+	if _, err := tx.exec(ctx, `UPDATE deployments SET activated_at = $2 WHERE id = $1`, d.ID, Instant(when)); err != nil {
+		return when, wrap(err, "recording the activation")
+	}
+	if err := c.reviseConnectors(ctx, tx, d.EnvironmentID, a); err != nil {
+		return when, err
+	}
+	tx.Hint(store.TopicQueued, d.EnvironmentID)
+	return when, nil
+}
+
+// reviseConnectors makes the code-defined connectors and links of an environment
+// those of the activation.
+func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, environment uuid.UUID, a store.Activation) error {
+	connectors := make([]uuid.UUID, len(a.Connectors))
+	for i, connector := range a.Connectors {
+		connectors[i] = connector.ID
+		if err := c.putConnector(ctx, tx, connector); err != nil {
+			return err
+		}
+	}
+	retire := list{args: []any{environment}}
+	condition := `environment_id = $1 AND defined_in_code AND NOT retired`
+	if len(connectors) > 0 {
+		condition += ` AND id NOT IN ` + retire.ids(connectors)
+	}
+	retired, err := collect(ctx, tx, scanID, `UPDATE connectors SET retired = TRUE WHERE `+condition+` RETURNING id`, retire.args...)
+	if err != nil {
+		return wrap(err, "retiring connectors")
+	}
+	for _, id := range retired {
+		if err := bumpConnectors(ctx, tx, `id = $1`, id); err != nil {
+			return err
+		}
+	}
+	return c.reviseLinks(ctx, tx, connectors, a.Links)
+}
+
+// reviseLinks replaces the code-defined links of connectors.
+func (c *Core) reviseLinks(ctx context.Context, tx *Tx, connectors []uuid.UUID, links []store.Link) error {
+	keep := map[uuid.UUID]bool{}
+	for _, l := range links {
+		keep[l.ID] = true
+		if err := c.putLink(ctx, tx, l, true); err != nil {
+			return err
+		}
+	}
+	if len(connectors) == 0 {
+		return nil
+	}
+	var of list
+	stored, err := collect(ctx, tx, scanID,
+		`SELECT id FROM links WHERE defined_in_code AND connector_id IN `+of.ids(connectors), of.args...)
+	if err != nil {
+		return wrap(err, "reading code-defined links")
+	}
+	for _, id := range stored {
+		if keep[id] {
+			continue
+		}
+		if err := removeLink(ctx, tx, id); err != nil {
+			return wrap(err, "removing link %s", id)
+		}
+		if _, err := tx.exec(ctx, `DELETE FROM claims WHERE id = $1`, id); err != nil {
+			return wrap(err, "removing link %s", id)
+		}
+	}
+	return nil
+}
+
+// RequestPrefetch implements store.Activations.
+func (c *Core) RequestPrefetch(ctx context.Context, environmentID uuid.UUID, digest string) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		n, err := tx.exec(ctx, `UPDATE environments SET wanted_bundle_digest = $2 WHERE id = $1`, environmentID, digest)
+		if err == nil && n == 0 {
+			err = store.ErrNotFound
+		}
+		tx.Hint(store.TopicQueued, environmentID)
+		return err
+	})
+	return wrap(err, "requesting a prefetch in environment %s", environmentID)
+}
+
+// Runners implements store.Activations.
+func (c *Core) Runners(ctx context.Context, environmentID uuid.UUID, within time.Duration) ([]store.Runner, error) {
+	runners, err := collect(ctx, c.engine.Reader(), func(row scanner) (r store.Runner, err error) {
+		err = row.Scan(&r.ID, at(&r.SeenAt), document{&r.Digests})
+		return r, err
+	}, `SELECT id, seen_at, digests FROM runners WHERE environment_id = $1 AND seen_at >= now_us() - $2 ORDER BY id`,
+		environmentID, within.Microseconds())
+	return runners, wrap(err, "listing runners of environment %s", environmentID)
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// chunk is how many rows one statement with a list of ids names at most.
+const chunk = 500
+
+// Heartbeat implements store.Dispatch.
+func (c *Core) Heartbeat(ctx context.Context, leases []store.Lease, lease time.Duration) ([]store.Lease, error) {
+	held := map[store.Lease]bool{}
+	for part := range slices.Chunk(leases, chunk) {
+		err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+			var (
+				l     = list{args: []any{lease.Microseconds()}}
+				which = make([]string, len(part))
+			)
+			for i, lease := range part {
+				which[i] = `(id = ` + l.add(lease.RunID) + ` AND fencing_token = ` + l.add(lease.Token) + `)`
+			}
+			renewed, err := collect(ctx, tx, func(row scanner) (h store.Lease, err error) {
+				err = row.Scan(&h.RunID, &h.Token)
+				return h, err
+			}, `UPDATE agent_runs SET lease_until = now_us() + $1 WHERE status = 'running' AND (`+
+				strings.Join(which, ` OR `)+`) RETURNING id, fencing_token`, l.args...)
+			for _, h := range renewed {
+				held[h] = true
+			}
+			return err
+		})
+		if err != nil {
+			return nil, wrap(err, "renewing leases")
+		}
+	}
+	var lost []store.Lease
+	for _, l := range leases {
+		if !held[l] {
+			lost = append(lost, l)
+		}
+	}
+	return lost, nil
+}
+
+// AppendJournal implements store.Dispatch.
+func (c *Core) AppendJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		var length int64
+		// Not a change: it locks the row, so that a claim waits.
+		err := found(tx.QueryRowContext(ctx, `UPDATE agent_runs SET fencing_token = fencing_token
+			WHERE id = $1 AND fencing_token = $2 AND status = 'running' RETURNING journal_length`, l.RunID, l.Token).
+			Scan(&length))
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return fenced(ctx, tx, l)
+		case err != nil:
+			return err
+		}
+		return WriteJournal(ctx, tx, l, length, entries)
+	})
+	return wrap(err, "appending to the journal of run %s", l.RunID)
+}
+
+// fenced is why no running run has this claim.
+func fenced(ctx context.Context, q Queryer, l store.Lease) error {
+	var exists int
+	if err := q.QueryRowContext(ctx, `SELECT 1 FROM agent_runs WHERE id = $1`, l.RunID).Scan(&exists); err != nil {
+		return found(err)
+	}
+	return store.ErrFenced
+}
+
+// WriteJournal appends entries to the journal of a run that the transaction
+// has locked and that has length entries.
+func WriteJournal(ctx context.Context, tx *Tx, l store.Lease, length int64, entries []store.JournalEntry) error {
+	before, open := length, 0
+	for _, e := range entries {
+		switch {
+		case e.Sequence > length+1:
+			return store.ErrConflict // a gap
+		case e.Sequence <= before:
+			if err := repeated(ctx, tx, l, e); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := tx.exec(ctx, `INSERT INTO journal (run_id, sequence, token, kind, data, unsafe)
+			VALUES ($1, $2, $3, $4, $5, $6)`, l.RunID, e.Sequence, l.Token, string(e.Kind), JSON(e.Data), e.Unsafe); err != nil {
+			return err
+		}
+		length = e.Sequence
+		open += OpenedTools(e)
+	}
+	if length == before {
+		return nil
+	}
+	_, err := tx.exec(ctx, `UPDATE agent_runs SET journal_length = $2,
+		open_tools = CASE WHEN open_tools + $3 > 0 THEN open_tools + $3 ELSE 0 END WHERE id = $1`, l.RunID, length, open)
+	return err
+}
+
+// repeated refuses an entry whose place another claim has filled.
+func repeated(ctx context.Context, tx *Tx, l store.Lease, e store.JournalEntry) error {
+	var token int64
+	err := tx.QueryRowContext(ctx, `SELECT token FROM journal WHERE run_id = $1 AND sequence = $2`, l.RunID, e.Sequence).Scan(&token)
+	if err == nil && token != l.Token {
+		err = store.ErrConflict
+	}
+	return found(err)
+}
+
+// OpenedTools is by how much an entry changes the number of unsafe tools in flight.
+func OpenedTools(e store.JournalEntry) int {
+	switch {
+	case !e.Unsafe:
+		return 0
+	case e.Kind == store.JournalToolStarted:
+		return 1
+	case e.Kind == store.JournalToolResult:
+		return -1
+	}
+	return 0
+}
+
+// Release implements store.Dispatch.
+func (c *Core) Release(ctx context.Context, l store.Lease) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		n, err := giveBack(ctx, tx, `id = $1 AND fencing_token = $2`, l.RunID, l.Token)
+		if err != nil || n == 1 {
+			return err
+		}
+		var (
+			status store.RunStatus
+			code   store.RunErrorCode
+			token  int64
+		)
+		err = tx.QueryRowContext(ctx, `SELECT status, error_code, fencing_token FROM agent_runs WHERE id = $1`, l.RunID).
+			Scan(&status, &code, &token)
+		switch released := status == store.RunQueued || code == store.RunErrorToolInterrupted; {
+		case err != nil:
+			return found(err)
+		case token == l.Token && released:
+			return nil // a repetition
+		}
+		return store.ErrFenced
+	})
+	return wrap(err, "releasing run %s", l.RunID)
+}
+
+// giveBack ends the claims of the running runs that a condition names.
+func giveBack(ctx context.Context, tx *Tx, condition string, args ...any) (int, error) {
+	type moved struct {
+		run, environment uuid.UUID
+		connectorRun     *uuid.UUID
+		status           store.RunStatus
+	}
+	runs, err := collect(ctx, tx, func(row scanner) (m moved, err error) {
+		err = row.Scan(&m.run, &m.environment, &m.connectorRun, &m.status)
+		return m, err
+	}, `UPDATE agent_runs SET lease_until = NULL,
+			status = CASE WHEN open_tools > 0 THEN 'failed' ELSE 'queued' END,
+			error_code = CASE WHEN open_tools > 0 THEN 'tool_interrupted' ELSE error_code END,
+			error = CASE WHEN open_tools > 0 THEN 'a tool was in flight when its runner was lost; '
+				|| 'it is not declared idempotent, so it is not called again' ELSE error END,
+			ended_at = CASE WHEN open_tools > 0 THEN now_us() END, open_tools = 0
+		WHERE status = 'running' AND `+condition+` RETURNING id, environment_id, connector_run_id, status`, args...)
+	if err != nil {
+		return 0, wrap(err, "ending claims")
+	}
+	lost := map[uuid.UUID]int{}
+	for _, m := range runs {
+		if m.status == store.RunQueued {
+			tx.Hint(store.TopicQueued, m.environment)
+		} else if m.connectorRun != nil {
+			lost[*m.connectorRun]++
+		}
+	}
+	return len(runs), CloseConnectorRuns(ctx, tx, lost)
+}
+
+// cancelRuns cancels the runs that a condition names, of environments that are gone.
+func cancelRuns(ctx context.Context, tx *Tx, condition string, args ...any) error {
+	of, err := collect(ctx, tx, func(row scanner) (id *uuid.UUID, err error) {
+		err = row.Scan(&id)
+		return id, err
+	}, `UPDATE agent_runs SET status = 'cancelled', error_code = 'environment_deleted',
+			error = 'the environment was deleted', ended_at = now_us(), lease_until = NULL, open_tools = 0
+		WHERE `+condition+` RETURNING connector_run_id`, args...)
+	if err != nil {
+		return wrap(err, "cancelling runs")
+	}
+	lost := map[uuid.UUID]int{}
+	for _, id := range of {
+		if id != nil {
+			lost[*id]++
+		}
+	}
+	return CloseConnectorRuns(ctx, tx, lost)
+}
+
+// CloseConnectorRuns counts runs that ended without completing: so many of each
+// connector run.
+func CloseConnectorRuns(ctx context.Context, tx *Tx, lost map[uuid.UUID]int) error {
+	byCount := map[int][]uuid.UUID{}
+	for id, n := range lost {
+		byCount[n] = append(byCount[n], id)
+	}
+	for n, ids := range byCount {
+		slices.SortFunc(ids, func(a, b uuid.UUID) int { return cmp.Compare(a.String(), b.String()) })
+		for part := range slices.Chunk(ids, chunk) {
+			l := list{args: []any{n}}
+			ended, err := collect(ctx, tx, scanID, `UPDATE connector_runs SET open_runs = open_runs - $1,
+					failed_runs = failed_runs + $1,
+					status = CASE WHEN open_runs > $1 THEN status ELSE 'failed' END,
+					ended_at = CASE WHEN open_runs > $1 THEN ended_at ELSE now_us() END
+				WHERE id IN `+l.ids(part)+` RETURNING CASE WHEN open_runs = 0 THEN id END`, l.args...)
+			if err != nil {
+				return wrap(err, "ending connector runs")
+			}
+			for _, id := range ended {
+				if id != uuid.Nil {
+					tx.Hint(store.TopicDone, id)
+				}
+			}
+		}
+	}
+	return nil
+}

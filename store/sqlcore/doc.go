@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sqlcore is what the SQL engines of the store have in common: the
+// statements that both databases understand, each next to its scan.
+//
+// An engine brings transactions ([Engine]), its migrations, and the three hot
+// methods Accept, Claim and Complete, which are worth the best statement that
+// its database can do. All else is written here once.
+//
+// # Mapping
+//
+//   - Times are BIGINT microseconds since 1970 in UTC. now_us() is the
+//     database's clock: a function of the schema in PostgreSQL, a function of
+//     the driver in SQLite.
+//   - Ids are uuid in PostgreSQL and lower-case TEXT in SQLite; both sort UUIDv7
+//     by time.
+//   - JSON is TEXT: the bytes come back as they went in.
+//   - Text is made storable first: PostgreSQL takes neither NUL nor invalid
+//     UTF-8, and a model may well answer with either.
+//
+// # Locks
+//
+// Changes of the configuration of one project are serialised by a lock on the
+// project, deployments of all projects by the row of ordinals. Runs are locked
+// before their connector runs. What deadlocks all the same is rolled back by
+// PostgreSQL and repeated by the engine.
+package sqlcore

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// PutEnvironment implements store.Projector.
+func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
+	var taken error // the environment is stored all the same
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		taken = nil
+		if err := c.claim(ctx, tx, e.Ref, e.ID, e.ProjectID); err != nil {
+			return err
+		}
+		slugBefore, created, err := upsertEnvironment(ctx, tx, e)
+		if err != nil {
+			return err
+		}
+		if created {
+			if err := settleDefault(ctx, tx, e.ProjectID); err != nil {
+				return err
+			}
+			// Connectors of an environment that was not there were disabled.
+			if err := bumpConnectors(ctx, tx, `environment_id = $1`, e.ID); err != nil {
+				return err
+			}
+		}
+		if slugBefore != e.Slug {
+			if err := settleSlug(ctx, tx, e.ProjectID, slugBefore); err != nil {
+				return err
+			}
+		}
+		if err := settleSlug(ctx, tx, e.ProjectID, e.Slug); err != nil {
+			return err
+		}
+		taken, err = slugTaken(ctx, tx, e)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("projecting %s: %w", e.Ref, err)
+	}
+	return taken
+}
+
+// upsertEnvironment writes the row and tells the slug it asked for before.
+func upsertEnvironment(ctx context.Context, tx *Tx, e store.Environment) (slugBefore string, created bool, err error) {
+	err = found(tx.QueryRowContext(ctx, `SELECT wanted_slug FROM environments WHERE id = $1`, e.ID).Scan(&slugBefore))
+	if errors.Is(err, store.ErrNotFound) {
+		_, err = tx.exec(ctx, `INSERT INTO environments
+			(id, project_id, display_name, wanted_slug, slug, kind, object_created_at, is_default, live_rank,
+			 wanted_bundle_digest, created_at)
+			VALUES ($1, $2, $3, $4, '', $5, $6, FALSE, 0, '', now_us())`,
+			e.ID, e.ProjectID, Text(e.DisplayName), e.Slug, e.Kind, Instant(e.ObjectCreatedAt))
+		return e.Slug, true, err
+	}
+	if err != nil {
+		return "", false, err
+	}
+	_, err = tx.exec(ctx, `UPDATE environments SET project_id = $2, display_name = $3, wanted_slug = $4,
+		slug = CASE WHEN wanted_slug = $4 THEN slug ELSE '' END, kind = $5, object_created_at = $6 WHERE id = $1`,
+		e.ID, e.ProjectID, Text(e.DisplayName), e.Slug, e.Kind, Instant(e.ObjectCreatedAt))
+	return slugBefore, false, err
+}
+
+// settleSlug gives a slug to the oldest environment that asks for it; of two as
+// old, to the one that has it.
+func settleSlug(ctx context.Context, tx *Tx, project uuid.UUID, slug string) error {
+	if slug == "" {
+		return nil
+	}
+	asking, err := collect(ctx, tx, scanID, `SELECT id FROM environments WHERE project_id = $1 AND wanted_slug = $2
+		ORDER BY object_created_at, CASE WHEN slug = wanted_slug THEN 0 ELSE 1 END, created_at, id`, project, slug)
+	if err != nil || len(asking) == 0 {
+		return wrap(err, "finding who asks for slug %q", slug)
+	}
+	if _, err := tx.exec(ctx, `UPDATE environments SET slug = '' WHERE project_id = $1 AND slug = $2 AND id <> $3`,
+		project, slug, asking[0]); err != nil {
+		return fmt.Errorf("taking slug %q away: %w", slug, err)
+	}
+	_, err = tx.exec(ctx, `UPDATE environments SET slug = wanted_slug WHERE id = $1 AND slug = ''`, asking[0])
+	return wrap(err, "giving slug %q", slug)
+}
+
+// slugTaken is a *store.SlugTakenError when another environment holds e's slug.
+func slugTaken(ctx context.Context, tx *Tx, e store.Environment) (taken, err error) {
+	if e.Slug == "" {
+		return nil, nil
+	}
+	var holder uuid.UUID
+	err = tx.QueryRowContext(ctx, `SELECT id FROM environments WHERE project_id = $1 AND slug = $2`, e.ProjectID, e.Slug).
+		Scan(&holder)
+	if err != nil || holder == e.ID {
+		return nil, wrap(err, "reading who holds slug %q", e.Slug)
+	}
+	held, err := claimOf(ctx, tx, holder)
+	if err != nil {
+		return nil, fmt.Errorf("reading who holds slug %q: %w", e.Slug, err)
+	}
+	return &store.SlugTakenError{Slug: e.Slug, Holder: held.ref}, nil
+}
+
+// settleDefault makes the oldest environment of a project its default. The one
+// that is keeps being it unless an older one turns up, as happens only while a
+// projection is built anew.
+func settleDefault(ctx context.Context, tx *Tx, project uuid.UUID) error {
+	ids, err := collect(ctx, tx, scanID, `SELECT id FROM environments WHERE project_id = $1
+		ORDER BY object_created_at, CASE WHEN is_default THEN 0 ELSE 1 END, created_at, id LIMIT 1`, project)
+	if err != nil || len(ids) == 0 {
+		return wrap(err, "choosing the default environment")
+	}
+	if _, err := tx.exec(ctx, `UPDATE environments SET is_default = FALSE
+		WHERE project_id = $1 AND is_default AND id <> $2`, project, ids[0]); err != nil {
+		return fmt.Errorf("changing the default environment: %w", err)
+	}
+	_, err = tx.exec(ctx, `UPDATE environments SET is_default = TRUE WHERE id = $1 AND NOT is_default`, ids[0])
+	return wrap(err, "changing the default environment")
+}
+
+// removeEnvironment cancels what is open in an environment, disables its
+// connectors (a connector is enabled only while its environment is there),
+// and forgets what is live.
+func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, id uuid.UUID) error {
+	var (
+		project uuid.UUID
+		slug    string
+	)
+	err := found(tx.QueryRowContext(ctx, `DELETE FROM environments WHERE id = $1 RETURNING project_id, wanted_slug`, id).
+		Scan(&project, &slug))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := cancelRuns(ctx, tx, `environment_id = $1 AND status IN ('scheduled', 'queued', 'running', 'awaiting_approval')`,
+		id); err != nil {
+		return err
+	}
+	if err := cancelDeployments(ctx, tx, "the environment was deleted", `environment_id = $1`, id); err != nil {
+		return err
+	}
+	// A code-defined connector belongs to what was live; the next activation
+	// brings it back.
+	if _, err := tx.exec(ctx, `UPDATE connectors SET retired = TRUE WHERE environment_id = $1 AND defined_in_code`,
+		id); err != nil {
+		return err
+	}
+	if err := bumpConnectors(ctx, tx, `environment_id = $1`, id); err != nil {
+		return err
+	}
+	for _, table := range []string{"tokens", "runners"} {
+		if _, err := tx.exec(ctx, `DELETE FROM `+table+` WHERE environment_id = $1`, id); err != nil {
+			return err
+		}
+	}
+	tx.Hint(store.TopicQueued, id)
+	if err := settleDefault(ctx, tx, project); err != nil {
+		return err
+	}
+	return settleSlug(ctx, tx, project, slug)
+}
+
+// Environment implements store.Catalog.
+func (c *Core) Environment(ctx context.Context, id uuid.UUID) (store.Environment, error) {
+	var e store.Environment
+	err := c.engine.Reader().QueryRowContext(ctx, `SELECT e.id, e.project_id, e.display_name, e.slug, e.kind,
+			e.object_created_at, e.live_deployment_id, e.live_activated_at, COALESCE(d.bundle_digest, ''),
+			e.wanted_bundle_digest, e.created_at,
+			c.cluster_uid, c.namespace, c.kind, c.name, c.object_uid, c.generation
+		FROM environments e JOIN claims c ON c.id = e.id LEFT JOIN deployments d ON d.id = e.live_deployment_id
+		WHERE e.id = $1`, id).
+		Scan(&e.ID, &e.ProjectID, &e.DisplayName, &e.Slug, &e.Kind, at(&e.ObjectCreatedAt), &e.LiveDeploymentID,
+			maybeAt(&e.LiveActivatedAt), &e.LiveBundleDigest, &e.WantedBundleDigest, at(&e.CreatedAt),
+			&e.Ref.ClusterUID, &e.Ref.Namespace, &e.Ref.Kind, &e.Ref.Name, &e.Ref.ObjectUID, &e.Ref.Generation)
+	return e, wrap(found(err), "reading environment %s", id)
+}
+
+// DefaultEnvironment implements store.Catalog.
+func (c *Core) DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error) {
+	id, err := scanID(c.engine.Reader().QueryRowContext(ctx,
+		`SELECT id FROM environments WHERE project_id = $1 AND is_default`, projectID))
+	return id, wrap(found(err), "reading the default environment of project %s", projectID)
+}

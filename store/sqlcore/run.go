@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// runColumns are of agent_runs r.
+const runColumns = `r.id, r.project_id, r.environment_id, r.agent_name, r.connector_id, r.connector_run_id, r.link_id,
+	r.deployment_id, r.status, r.error_code, r.error, r.output, r.fencing_token, r.input_tokens, r.output_tokens,
+	r.thinking_tokens, r.cached_input_tokens, r.total_tokens, r.queued_at, r.started_at, r.ended_at`
+
+// runFields are the destinations of runColumns. Each claim raises the fencing
+// token by one, so it counts the attempts.
+func runFields(r *store.Run) []any {
+	return []any{
+		&r.ID, &r.ProjectID, &r.EnvironmentID, &r.AgentName, &r.ConnectorID, &r.ConnectorRunID, &r.LinkID,
+		&r.DeploymentID, &r.Status, &r.ErrorCode, &r.Error, &r.Output, &r.Attempt, &r.Usage.InputTokens,
+		&r.Usage.OutputTokens, &r.Usage.ThinkingTokens, &r.Usage.CachedInputTokens, &r.Usage.TotalTokens,
+		at(&r.QueuedAt), maybeAt(&r.StartedAt), maybeAt(&r.EndedAt),
+	}
+}
+
+func scanRun(row scanner) (r store.Run, err error) {
+	err = row.Scan(runFields(&r)...)
+	return r, err
+}
+
+// Run implements store.History.
+func (c *Core) Run(ctx context.Context, id uuid.UUID) (store.Run, error) {
+	run, err := scanRun(c.engine.Reader().QueryRowContext(ctx, `SELECT `+runColumns+` FROM agent_runs r WHERE r.id = $1`, id))
+	return run, wrap(found(err), "reading run %s", id)
+}
+
+// Outcome implements store.History. One statement is one snapshot.
+func (c *Core) Outcome(ctx context.Context, connectorRunID uuid.UUID) (store.Outcome, error) {
+	var outcome store.Outcome
+	runs, err := collect(ctx, c.engine.Reader(), func(row scanner) (r store.Run, err error) {
+		err = row.Scan(append([]any{&outcome.Status}, runFields(&r)...)...)
+		return r, err
+	}, `SELECT c.status, `+runColumns+` FROM connector_runs c JOIN agent_runs r ON r.connector_run_id = c.id
+		WHERE c.id = $1 ORDER BY r.position`, connectorRunID)
+	if err == nil && len(runs) == 0 { // none, or one without runs
+		err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT status FROM connector_runs WHERE id = $1`, connectorRunID).
+			Scan(&outcome.Status))
+	}
+	outcome.Runs = runs
+	return outcome, wrap(err, "reading the outcome of connector run %s", connectorRunID)
+}
+
+// RunInput implements store.History.
+func (c *Core) RunInput(ctx context.Context, id uuid.UUID) (string, io.ReadCloser, error) {
+	var (
+		contentType string
+		input       []byte
+		blob        *uuid.UUID
+	)
+	err := c.engine.Reader().QueryRowContext(ctx, `SELECT c.content_type, c.input, c.input_blob
+		FROM agent_runs r JOIN connector_runs c ON c.id = r.connector_run_id WHERE r.id = $1`, id).
+		Scan(&contentType, &input, &blob)
+	switch {
+	case err != nil:
+		return "", nil, wrap(found(err), "reading the input of run %s", id)
+	case blob == nil:
+		return contentType, io.NopCloser(bytes.NewReader(input)), nil
+	}
+	body, err := c.OpenBlob(ctx, *blob)
+	return contentType, body, wrap(err, "reading the input of run %s", id)
+}
+
+// Journal implements store.History.
+func (c *Core) Journal(ctx context.Context, runID uuid.UUID) ([]store.JournalEntry, error) {
+	journals, err := c.Journals(ctx, []uuid.UUID{runID})
+	return journals[runID], err
+}
+
+// Journals reads the journals of several runs.
+func (c *Core) Journals(ctx context.Context, runs []uuid.UUID) (map[uuid.UUID][]store.JournalEntry, error) {
+	out := map[uuid.UUID][]store.JournalEntry{}
+	var l list
+	_, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+		var (
+			run   uuid.UUID
+			entry store.JournalEntry
+		)
+		err = row.Scan(&run, &entry.Sequence, &entry.Kind, document{&entry.Data}, &entry.Unsafe)
+		out[run] = append(out[run], entry)
+		return none, err
+	}, `SELECT run_id, sequence, kind, data, unsafe FROM journal WHERE run_id IN `+l.ids(runs)+` ORDER BY run_id, sequence`,
+		l.args...)
+	return out, wrap(err, "reading journals")
+}
+
+// ListRuns implements store.History.
+func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) ([]store.Run, error) {
+	var (
+		l     list
+		where = []string{`r.project_id = ` + l.add(q.ProjectID)}
+	)
+	if q.EnvironmentIDs != nil {
+		if len(q.EnvironmentIDs) == 0 {
+			return nil, nil
+		}
+		where = append(where, `r.environment_id IN `+l.ids(q.EnvironmentIDs))
+	}
+	if q.AgentName != "" {
+		where = append(where, `r.agent_name = `+l.add(q.AgentName))
+	}
+	if q.Status != "" {
+		where = append(where, `r.status = `+l.add(string(q.Status)))
+	}
+	if q.Before != nil {
+		where = append(where, `r.id < `+l.add(*q.Before))
+	}
+	runs, err := collect(ctx, c.engine.Reader(), scanRun, `SELECT `+runColumns+` FROM agent_runs r WHERE `+
+		strings.Join(where, ` AND `)+` ORDER BY r.id DESC LIMIT `+l.add(q.Limit), l.args...)
+	return runs, wrap(err, "listing runs of project %s", q.ProjectID)
+}
+
+// connectorRunColumns are of connector_runs c.
+const connectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.error,
+	c.content_type, c.started_at, c.ended_at`
+
+func scanConnectorRun(row scanner) (r store.ConnectorRun, err error) {
+	err = row.Scan(&r.ID, &r.ProjectID, &r.EnvironmentID, &r.ConnectorID, &r.Status, &r.Trigger, &r.Error,
+		&r.ContentType, at(&r.StartedAt), maybeAt(&r.EndedAt))
+	return r, err
+}
+
+// ConnectorRun implements store.History.
+func (c *Core) ConnectorRun(ctx context.Context, id uuid.UUID) (store.ConnectorRun, error) {
+	run, err := scanConnectorRun(c.engine.Reader().QueryRowContext(ctx,
+		`SELECT `+connectorRunColumns+` FROM connector_runs c WHERE c.id = $1`, id))
+	if err != nil {
+		return run, wrap(found(err), "reading connector run %s", id)
+	}
+	runs := []store.ConnectorRun{run}
+	err = runIDs(ctx, c.engine.Reader(), runs)
+	return runs[0], err
+}
+
+// runIDs fills in the agent runs of connector runs.
+func runIDs(ctx context.Context, q Queryer, runs []store.ConnectorRun) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	var (
+		l     list
+		ids   = make([]uuid.UUID, len(runs))
+		index = map[uuid.UUID]int{}
+	)
+	for i, run := range runs {
+		ids[i], index[run.ID] = run.ID, i
+	}
+	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		var of, id uuid.UUID
+		err = row.Scan(&of, &id)
+		if i, ok := index[of]; ok {
+			runs[i].RunIDs = append(runs[i].RunIDs, id)
+		}
+		return none, err
+	}, `SELECT connector_run_id, id FROM agent_runs WHERE connector_run_id IN `+l.ids(ids)+` ORDER BY position`, l.args...)
+	return wrap(err, "reading the runs of connector runs")
+}
+
+// ListConnectorRuns implements store.History.
+func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) ([]store.ConnectorRun, int64, error) {
+	var (
+		l     list
+		where = `c.connector_id = ` + l.add(q.ConnectorID)
+		runs  []store.ConnectorRun
+		total int64
+	)
+	if q.Since > 0 {
+		where += ` AND c.started_at >= now_us() - ` + l.add(q.Since.Microseconds())
+	}
+	if q.Status != "" {
+		where += ` AND c.status = ` + l.add(string(q.Status))
+	}
+	if q.Trigger != "" {
+		where += ` AND c.trigger_type = ` + l.add(string(q.Trigger))
+	}
+	err := c.engine.Snapshot(ctx, func(ctx context.Context, tx Queryer) (err error) {
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM connector_runs c WHERE `+where, l.args...).Scan(&total); err != nil {
+			return err
+		}
+		page := list{args: append([]any(nil), l.args...)}
+		runs, err = collect(ctx, tx, scanConnectorRun, `SELECT `+connectorRunColumns+` FROM connector_runs c WHERE `+where+
+			` ORDER BY c.id DESC LIMIT `+page.add(q.Limit)+` OFFSET `+page.add(q.Offset), page.args...)
+		if err != nil {
+			return err
+		}
+		return runIDs(ctx, tx, runs)
+	})
+	return runs, total, wrap(err, "listing runs of connector %s", q.ConnectorID)
+}
+
+// Earlier finds what an idempotency key stands for: the admission of the event
+// that had it first. ErrNotFound when the key has expired meanwhile.
+func Earlier(ctx context.Context, q Queryer, e store.Event) (store.Admission, error) {
+	var (
+		first       uuid.UUID
+		fingerprint []byte
+	)
+	err := q.QueryRowContext(ctx, `SELECT connector_run_id, fingerprint FROM idempotency_keys
+		WHERE connector_id = $1 AND key = $2`, e.ConnectorID, e.Idempotency.Key).Scan(&first, &fingerprint)
+	if err != nil {
+		return store.Admission{}, wrap(found(err), "reading an idempotency key")
+	}
+	if e.Idempotency.Fingerprint != nil && fingerprint != nil && !bytes.Equal(e.Idempotency.Fingerprint, fingerprint) {
+		return store.Admission{Verdict: store.KeyReused, ConnectorRunID: first}, nil
+	}
+	runs := []store.ConnectorRun{{ID: first}}
+	if err := runIDs(ctx, q, runs); err != nil {
+		return store.Admission{}, err
+	}
+	return store.Admission{Verdict: store.Repeated, ConnectorRunID: first, RunIDs: runs[0].RunIDs}, nil
+}
+
+// Ended judges a completion that changed nothing: nil when the same claim has
+// completed the run before.
+func Ended(ctx context.Context, q Queryer, l store.Lease) error {
+	var completed *int64
+	err := found(q.QueryRowContext(ctx, `SELECT completion_token FROM agent_runs WHERE id = $1`, l.RunID).Scan(&completed))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return err
+	case err != nil:
+		return fmt.Errorf("reading the completion: %w", err)
+	case completed != nil && *completed == l.Token:
+		return nil
+	}
+	return store.ErrFenced
+}

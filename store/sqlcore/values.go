@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Text makes a string storable: NUL and invalid UTF-8 become U+FFFD.
+func Text(s string) string {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// JSON is the argument for a nullable JSON column: NULL for nothing.
+func JSON(raw json.RawMessage) any {
+	if len(raw) == 0 {
+		return nil
+	}
+	return Text(string(raw))
+}
+
+// Instant is the argument for a column of time.
+func Instant(t time.Time) int64 { return t.UnixMicro() }
+
+// instant is a column of time; at reads one that may not be NULL, maybeAt one
+// that may.
+type instant struct {
+	value   *time.Time
+	pointer **time.Time
+}
+
+func at(t *time.Time) *instant       { return &instant{value: t} }
+func maybeAt(t **time.Time) *instant { return &instant{pointer: t} }
+
+// Scan takes microseconds.
+func (i *instant) Scan(src any) error {
+	if src == nil && i.pointer != nil {
+		*i.pointer = nil
+		return nil
+	}
+	us, ok := src.(int64)
+	if !ok {
+		return fmt.Errorf("scanning a time from %T", src)
+	}
+	t := time.UnixMicro(us).UTC()
+	if i.pointer != nil {
+		*i.pointer = &t
+	} else {
+		*i.value = t
+	}
+	return nil
+}
+
+// document is a column of JSON that is decoded at once; NULL leaves the value.
+type document struct{ into any }
+
+// Scan takes text.
+func (d document) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		return nil
+	case string:
+		return json.Unmarshal([]byte(v), d.into)
+	case []byte:
+		return json.Unmarshal(v, d.into)
+	default:
+		return fmt.Errorf("scanning JSON from %T", src)
+	}
+}
+
+// marshalled is a value that cannot fail to marshal, as text.
+func marshalled(v any) (string, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("marshalling %T: %w", v, err)
+	}
+	return Text(string(raw)), nil
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sqlite is the store on an embedded SQLite database: the default where
+// everything runs as one process, which must be the only one that has the file
+// open.
+//
+// One goroutine writes. Operations that wait for it share a transaction, each in
+// a savepoint of its own, and are answered once that is on disk; so the cost of
+// a sync is shared by all who are busy at the same time. Reads have connections
+// of their own and see the last commit.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/pressly/goose/v3"
+	modernc "modernc.org/sqlite"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// readers is how many reads go on at once.
+const readers = 8
+
+// Options say where the database is.
+type Options struct {
+	// Path is the database's file, or a folder in which it is `store.db`. The
+	// file is made when absent; the folder must exist.
+	Path string
+	// Logger takes what nobody can be answered; slog.Default() when nil.
+	Logger *slog.Logger
+}
+
+// Store is a store.Store on SQLite.
+type Store struct {
+	*sqlcore.Core
+	hub    sqlcore.Hub
+	read   *sql.DB
+	writer *writer
+	logger *slog.Logger
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens the database; Migrate makes its tables.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if info, err := os.Stat(o.Path); err == nil && info.IsDir() {
+		o.Path = filepath.Join(o.Path, "store.db")
+	}
+	s := &Store{logger: o.Logger}
+	var err error
+	if s.writer, err = openWriter(ctx, open(o.Path, "immediate", "rwc"), o.Logger); err != nil {
+		return nil, fmt.Errorf("opening %s: %w", o.Path, err)
+	}
+	s.read = open(o.Path, "deferred", "ro")
+	s.read.SetMaxOpenConns(readers)
+	s.read.SetMaxIdleConns(readers)
+	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.hub.Publish})
+	return s, nil
+}
+
+// database opens connections by the one driver that knows now_us().
+type database struct{ dsn string }
+
+var withClock = func() *modernc.Driver {
+	d := &modernc.Driver{}
+	d.MustRegisterScalarFunction("now_us", 0, func(*modernc.FunctionContext, []driver.Value) (driver.Value, error) {
+		return time.Now().UnixMicro(), nil
+	})
+	return d
+}()
+
+// Connect implements driver.Connector.
+func (d database) Connect(context.Context) (driver.Conn, error) { return withClock.Open(d.dsn) }
+
+// Driver implements driver.Connector.
+func (d database) Driver() driver.Driver { return withClock }
+
+func open(path, lock, mode string) *sql.DB {
+	pragmas := []string{"busy_timeout(10000)", "synchronous(FULL)", "foreign_keys(1)", "temp_store(MEMORY)"}
+	if mode != "ro" {
+		pragmas = append(pragmas, "journal_mode(WAL)")
+	}
+	query := url.Values{"mode": {mode}, "_txlock": {lock}, "_pragma": pragmas}
+	return sql.OpenDB(database{dsn: (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: query.Encode()}).String()})
+}
+
+// engine is what sqlcore asks of SQLite.
+type engine struct{ *Store }
+
+// Write implements sqlcore.Engine.
+func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+	return e.writer.do(ctx, fn)
+}
+
+// Snapshot implements sqlcore.Engine.
+func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+	tx, err := e.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("beginning to read: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }() // there is nothing to lose
+	return fn(ctx, tx)
+}
+
+// Reader implements sqlcore.Engine.
+func (e engine) Reader() sqlcore.Queryer { return e.read }
+
+// Lock implements sqlcore.Engine: there is one writer.
+func (e engine) Lock(context.Context, sqlcore.Queryer, uuid.UUID) error { return nil }
+
+// Subscribe implements store.Notifier.
+func (s *Store) Subscribe(topic store.Topic) (<-chan store.Hint, func()) { return s.hub.Subscribe(topic) }
+
+// Migrate implements store.Store.
+func (s *Store) Migrate(ctx context.Context) error {
+	return s.writer.alone(ctx, func(db *sql.DB) error {
+		scripts, err := fs.Sub(migrations, "migrations")
+		if err != nil {
+			return fmt.Errorf("opening the migrations: %w", err)
+		}
+		provider, err := goose.NewProvider(goose.DialectSQLite3, db, scripts, goose.WithDisableGlobalRegistry(true))
+		if err != nil {
+			return fmt.Errorf("reading the migrations: %w", err)
+		}
+		if _, err := provider.Up(ctx); err != nil {
+			return fmt.Errorf("migrating: %w", err)
+		}
+		return nil
+	})
+}
+
+// Ping implements store.Store.
+func (s *Store) Ping(ctx context.Context) error { return sqlcore.CheckSchema(ctx, s.read, migrations) }
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	s.hub.Close()
+	return errors.Join(s.writer.close(), s.read.Close())
+}
