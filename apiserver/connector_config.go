@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -73,7 +74,8 @@ func decodeConfig(config json.RawMessage, into any) error {
 	if unknown, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return invalid(FieldError{Location: "body.config." + strings.Trim(unknown, `"`), Message: "is no field of this type and mode"})
 	}
-	if wrong, ok := err.(*json.UnmarshalTypeError); ok {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
 		return invalid(FieldError{Location: strings.TrimSuffix("body.config."+wrong.Field, "."), Message: "must not be a JSON " + wrong.Value})
 	}
 	return invalid(FieldError{Location: "body.config", Message: "is no JSON object"})
