@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+func (h *Handler) report(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	var req wire.BuildReport
+	if err := decode(w, r, &req); err != nil {
+		return err
+	}
+	return done(w, h.opts.Store.ReportBuild(r.Context(), *token.DeploymentID, store.BuildReport{
+		Phase: store.DeploymentPhase(req.Phase), Commit: req.Commit, CommitMessage: req.CommitMessage, Author: req.Author,
+	}))
+}
+
+func (h *Handler) log(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	var req wire.BuildLog
+	if err := decode(w, r, &req); err != nil {
+		return err
+	}
+	return done(w, h.opts.Store.AppendBuildLog(r.Context(), *token.DeploymentID, req.Number, req.Chunk))
+}
+
+func (h *Handler) putBundle(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	if r.ContentLength > maxBundle {
+		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, "bundle_too_large", "A bundle has at most 25 MiB.")
+	}
+	_, err := h.opts.Store.PutBundle(r.Context(), token.ProjectID, chi.URLParam(r, "digest"), r.Body, maxBundle)
+	if errors.Is(err, store.ErrConflict) {
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, "wrong_digest", "The bytes do not have this digest, or are more than 25 MiB.")
+	}
+	return done(w, err)
+}
+
+func (h *Handler) result(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	var req wire.BuildResult
+	if err := decode(w, r, &req); err != nil {
+		return err
+	}
+	result := store.BuildResult{
+		BundleDigest: req.BundleDigest, TestResults: req.TestResults,
+		FailureReason: store.FailureReason(req.FailureReason), Message: req.Message,
+	}
+	for _, a := range req.Agents {
+		result.Agents = append(result.Agents, store.Agent(a))
+	}
+	return done(w, h.opts.Store.FinishBuild(r.Context(), *token.DeploymentID, result))
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Limits of the internal port.
+const (
+	// maxRequest is the most bytes of a JSON request: a journal entry holds a
+	// whole tool result.
+	maxRequest = 32 << 20
+	// maxBundle is the most bytes of a bundle.
+	maxBundle = 25 << 20
+	// maxWait is how long a claim may wait for a run.
+	maxWait = 30 * time.Second
+	// maxClaim is the most runs that one claim takes.
+	maxClaim = 64
+	// pollInterval is how often a waiting claim looks by itself, in case that a
+	// hint was lost.
+	pollInterval = time.Second
+	// releaseTimeout bounds giving back what nobody came to take.
+	releaseTimeout = 5 * time.Second
+)
+
+// Store is what the internal port needs of the store.
+type Store interface {
+	store.Dispatch
+	store.Builds
+	store.Bundles
+	store.Tokens
+	store.Notifier
+	Environment(ctx context.Context, id uuid.UUID) (store.Environment, error)
+	Run(ctx context.Context, id uuid.UUID) (store.Run, error)
+	RunInput(ctx context.Context, id uuid.UUID) (contentType string, body io.ReadCloser, err error)
+}
+
+// Options configure a Handler.
+type Options struct {
+	Store  Store
+	Logger *slog.Logger
+	// Lease is how long claims hold; 0 means store.LeaseDuration.
+	Lease time.Duration
+}
+
+// Handler serves the internal port.
+type Handler struct {
+	http.Handler
+	opts    Options
+	wakeups *wakeups
+	owners  *owners
+}
+
+// New returns a handler; long-polls are woken by hints while Run runs.
+func New(opts Options) *Handler {
+	if opts.Lease == 0 {
+		opts.Lease = store.LeaseDuration
+	}
+	h := &Handler{opts: opts, wakeups: newWakeups(), owners: newOwners()}
+	router := chi.NewRouter()
+	router.Route("/v1", func(r chi.Router) {
+		r.Post("/claim", h.as(store.TokenRunner, h.claim))
+		r.Post("/heartbeat", h.as(store.TokenRunner, h.heartbeat))
+		r.Post("/runs/{id}/journal", h.as(store.TokenRunner, h.journal))
+		r.Post("/runs/{id}/complete", h.as(store.TokenRunner, h.complete))
+		r.Post("/runs/{id}/release", h.as(store.TokenRunner, h.release))
+		r.Get("/runs/{id}/input", h.as(store.TokenRunner, h.input))
+		r.Get("/bundles/{digest}", h.as(store.TokenRunner, h.bundle))
+		r.Post("/build/report", h.as(store.TokenBuild, h.report))
+		r.Post("/build/log", h.as(store.TokenBuild, h.log))
+		r.Put("/build/bundle/{digest}", h.as(store.TokenBuild, h.putBundle))
+		r.Post("/build/result", h.as(store.TokenBuild, h.result))
+	})
+	h.Handler = router
+	return h
+}
+
+// Run wakes long-polls by the store's hints until ctx ends.
+func (h *Handler) Run(ctx context.Context) error {
+	hints, stop := h.opts.Store.Subscribe(store.TopicQueued)
+	go func() {
+		<-ctx.Done()
+		stop()
+	}()
+	h.wakeups.follow(hints)
+	return nil
+}
+
+// endpoint answers a request that spoke with a valid token. Its error is a
+// Problem, one of the store's sentinels, or means that the store is away.
+type endpoint func(w http.ResponseWriter, r *http.Request, token store.Token) error
+
+// as lets requests in whose token is of a kind.
+func (h *Handler) as(kind store.TokenKind, next endpoint) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		token, err := h.token(r)
+		if err == nil && token.Kind != kind {
+			err = httpserver.NewProblem(http.StatusForbidden, "wrong_token", "This is a "+string(token.Kind)+" token; the call wants a "+string(kind)+" token.")
+		}
+		if err == nil {
+			err = next(w, r, token)
+		}
+		if err != nil && r.Context().Err() == nil {
+			h.fail(w, r, err)
+		}
+	}
+}
+
+var errToken = httpserver.NewProblem(http.StatusUnauthorized, "invalid_token", "The token is missing, unknown, or of something that ended.")
+
+func (h *Handler) token(r *http.Request) (store.Token, error) {
+	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok || text == "" {
+		return store.Token{}, errToken
+	}
+	digest := sha256.Sum256([]byte(text))
+	token, err := h.opts.Store.Token(r.Context(), digest[:])
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Token{}, errToken
+	}
+	return token, err
+}
+
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var problem httpserver.Problem
+	switch {
+	case errors.As(err, &problem):
+	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrConflict):
+		problem = httpserver.NewProblem(http.StatusConflict, "fenced", "This claim or build is no longer current; stop working on it.")
+	case errors.Is(err, store.ErrNotFound):
+		problem = httpserver.NewProblem(http.StatusNotFound, "not_found", "There is no such thing for this token.")
+	default:
+		h.opts.Logger.Error("answering the internal port", "path", r.URL.Path, "error", err)
+		problem = httpserver.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "The store does not answer; call again.")
+		problem.RetryAfter = time.Second
+	}
+	httpserver.WriteProblem(w, problem)
+}
+
+func decode(w http.ResponseWriter, r *http.Request, into any) error {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(into); err != nil {
+		return httpserver.NewProblem(http.StatusBadRequest, "invalid_request", "The request is not of the form that this call takes: "+err.Error())
+	}
+	return nil
+}
+
+func runID(r *http.Request) (uuid.UUID, error) {
+	id, err := uuid.Parse(chi.URLParam(r, "id"))
+	if err != nil {
+		return uuid.Nil, store.ErrNotFound
+	}
+	return id, nil
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhookgw is the gateway: it takes webhooks at its public port, hands
+// their runs to runners at its internal one, and does what is due. It never
+// talks to Kubernetes.
+package webhookgw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/webhookgw/dispatch"
+	"github.com/agentplatform/agentplatform/webhookgw/ingress"
+	"github.com/agentplatform/agentplatform/webhookgw/schedule"
+)
+
+// Options configure a Gateway.
+type Options struct {
+	Store store.Store
+	// PublicAddr and InternalAddr are host:port; port 0 takes a free one.
+	PublicAddr, InternalAddr string
+	// Grace is how long open requests may take once the gateway stops; 0 means 25 s.
+	Grace time.Duration
+	// Logger is where the gateway logs; nil means slog.Default.
+	Logger *slog.Logger
+}
+
+// Gateway is one replica.
+type Gateway struct {
+	public, internal *httpserver.Server
+	ingress          *ingress.Handler
+	dispatch         *dispatch.Handler
+	sweeper          *schedule.Sweeper
+	stopping         atomic.Bool
+	connected        atomic.Bool
+	opts             Options
+}
+
+// New binds both ports.
+func New(opts Options) (*Gateway, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	g := &Gateway{
+		opts:     opts,
+		ingress:  ingress.New(ingress.Options{Store: opts.Store, Logger: opts.Logger}),
+		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Logger: opts.Logger}),
+		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Logger: opts.Logger}),
+	}
+	var err error
+	g.public, err = httpserver.New(httpserver.Options{
+		Name: "webhooks", Addr: opts.PublicAddr, Handler: g.withHealth(g.ingress), Grace: opts.Grace, Logger: opts.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.internal, err = httpserver.New(httpserver.Options{
+		Name: "dispatch", Addr: opts.InternalAddr, Handler: g.withHealth(g.dispatch), Grace: opts.Grace, Logger: opts.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// PublicAddr and InternalAddr are the bound addresses.
+func (g *Gateway) PublicAddr() string   { return g.public.Addr() }
+func (g *Gateway) InternalAddr() string { return g.internal.Addr() }
+
+// Run serves until ctx ends. It stops in this order: new webhooks, those that
+// wait for an answer, and then the internal port, at which their runs end.
+func (g *Gateway) Run(ctx context.Context) error {
+	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
+	internal, stopInternal := context.WithCancel(background)
+	defer stopBackground()
+	group, failed := errgroup.WithContext(ctx)
+	group.Go(func() error { return g.ingress.Run(background) })
+	group.Go(func() error { return g.dispatch.Run(background) })
+	group.Go(func() error { return g.sweeper.Run(failed) })
+	group.Go(func() error { return g.internal.Run(internal) })
+	group.Go(func() error {
+		defer stopBackground()
+		err := g.public.Run(failed)
+		g.stopping.Store(true)
+		stopInternal()
+		return err
+	})
+	err := group.Wait()
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		return fmt.Errorf("stopping: %w", err)
+	}
+	return err
+}
+
+// withHealth answers /healthz while the process works and /readyz from the
+// moment on at which the store has answered once. It stays ready when the store
+// goes away: callers shall get the gateway's own 503, which says what to do.
+func (g *Gateway) withHealth(next http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", next)
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if !g.connected.Load() {
+			if err := g.opts.Store.Ping(r.Context()); err != nil {
+				httpserver.WriteProblem(w, httpserver.NewProblem(http.StatusServiceUnavailable, "not_connected", "The store has not answered yet."))
+				return
+			}
+			g.connected.Store(true)
+		}
+		if g.stopping.Load() {
+			httpserver.WriteProblem(w, httpserver.NewProblem(http.StatusServiceUnavailable, "stopping", "The gateway is stopping."))
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+	})
+	return mux
+}

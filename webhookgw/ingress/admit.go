@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Modes of connectors that take requests.
+const (
+	modeInbound = "inbound"
+	modeSync    = "sync"
+)
+
+// facts are what is known of a request before its body is read.
+type facts struct {
+	secret        string
+	contentLength int64 // -1 when unknown
+}
+
+func factsOf(r *http.Request) facts {
+	return facts{secret: secretOf(r), contentLength: r.ContentLength}
+}
+
+// secretOf finds the secret in one of its three places; "" when it is in none.
+func secretOf(r *http.Request) string {
+	if s := r.Header.Get("X-Service-Secret"); s != "" {
+		return s
+	}
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	return r.URL.Query().Get("secret")
+}
+
+var notFound = httpserver.NewProblem(http.StatusNotFound, "webhook_not_found",
+	"No webhook has this URL. Compare it with the connector's webhook_url, or `kubectl get conn -o wide`.")
+
+// admit decides on a request by all but its body, in the order of the
+// contract: mode, secret, state, size. Nil lets it in.
+func admit(route store.Route, f facts, now time.Time) *httpserver.Problem {
+	c := route.Connector
+	refuse := func(status int, code, detail string) *httpserver.Problem {
+		p := httpserver.NewProblem(status, code, detail)
+		return &p
+	}
+	switch {
+	case c.Type != "webhook" || (c.Mode != modeInbound && c.Mode != modeSync):
+		return refuse(http.StatusBadRequest, "outbound_only", "This connector sends results and takes no requests. Call an inbound or sync connector.")
+	case c.RequireAuthentication && !accepts(c.Secrets, f.secret, now):
+		return refuse(http.StatusUnauthorized, "invalid_secret", "The secret is missing or wrong. Send the connector's secret in the header X-Service-Secret.")
+	case c.Retired:
+		return refuse(http.StatusConflict, "connector_retired", "This connector was removed from the project's code and takes no more requests.")
+	case !c.Enabled:
+		return refuse(http.StatusConflict, "connector_disabled", "This connector is disabled. Enable it, then send the request again.")
+	case f.contentLength > MaxBody:
+		return refuse(http.StatusRequestEntityTooLarge, "request_too_large", tooLarge)
+	case c.Mode == modeSync && len(route.Links) == 0:
+		return refuse(http.StatusConflict, "no_agent", "No agent is linked to this connector. Link one, then send the request again.")
+	}
+	return nil
+}
+
+const tooLarge = "The request is larger than 16 MiB."
+
+// accepts compares in constant time, and takes the same time for each number
+// of accepted secrets whatever the request's is.
+func accepts(secrets []store.AcceptedSecret, secret string, now time.Time) bool {
+	digest := sha256.Sum256([]byte(secret))
+	match := 0
+	for _, s := range secrets {
+		if s.NotAfter == nil || s.NotAfter.After(now) {
+			match |= subtle.ConstantTimeCompare(digest[:], s.SHA256)
+		}
+	}
+	return match == 1 && secret != ""
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// inboundAnswer says which runs were started.
+type inboundAnswer struct {
+	Status       string      `json:"status"`
+	DispatchedTo int         `json:"dispatched_to"`
+	RunIDs       []uuid.UUID `json:"run_ids"`
+}
+
+func answerInbound(w http.ResponseWriter, status int, admission store.Admission) {
+	ids := admission.RunIDs
+	if ids == nil {
+		ids = []uuid.UUID{}
+	}
+	httpserver.WriteJSON(w, status, inboundAnswer{Status: "ok", DispatchedTo: len(ids), RunIDs: ids})
+}
+
+// syncAnswer is the result of the oldest link's run, and of all.
+type syncAnswer struct {
+	Status  string       `json:"status"`
+	Result  syncResult   `json:"result"`
+	Results []syncResult `json:"results"`
+}
+
+type syncResult struct {
+	RunID     uuid.UUID `json:"run_id"`
+	AgentName string    `json:"agent_name"`
+	Status    string    `json:"status"`
+	Output    string    `json:"output"`
+	Error     *string   `json:"error"`
+}
+
+// answerSync waits for the runs and answers with their results; 504 when they
+// take longer than the connector allows, and they go on.
+func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission store.Admission) error {
+	timeout := time.Duration(route.Connector.TimeoutSeconds) * time.Second
+	if timeout <= 0 {
+		timeout = defaultSyncTimeout
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	outcome, err := h.awaitOutcome(ctx, admission.ConnectorRunID)
+	switch {
+	case err == nil:
+		httpserver.WriteJSON(w, http.StatusOK, newSyncAnswer(outcome))
+		return nil
+	case r.Context().Err() == nil && ctx.Err() != nil && len(admission.RunIDs) > 0:
+		p := httpserver.NewProblem(http.StatusGatewayTimeout, "sync_timeout",
+			"The agent has not finished in time. The run goes on; read it with the REST API's GET /runs/{run_id}.")
+		p.RunID = admission.RunIDs[0].String()
+		return p
+	case r.Context().Err() != nil && len(admission.RunIDs) > 0:
+		p := httpserver.NewProblem(http.StatusServiceUnavailable, "gateway_stopping",
+			"The gateway is stopping. The run goes on; read it with the REST API's GET /runs/{run_id}.")
+		p.RunID, p.RetryAfter = admission.RunIDs[0].String(), retryAfter
+		return p
+	default:
+		return err
+	}
+}
+
+// awaitOutcome returns once all runs of a connector run ended. Hints make it
+// quick, polling makes it sure; while the store is away it goes on trying.
+func (h *Handler) awaitOutcome(ctx context.Context, id uuid.UUID) (store.Outcome, error) {
+	woken, stop := h.waiters.wait(id)
+	defer stop()
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	for {
+		outcome, err := h.opts.Store.Outcome(ctx, id)
+		switch {
+		case err == nil && outcome.Terminal():
+			return outcome, nil
+		case errors.Is(err, store.ErrNotFound):
+			return outcome, err
+		}
+		select {
+		case <-woken:
+		case <-poll.C:
+		case <-ctx.Done():
+			return outcome, context.Cause(ctx)
+		}
+	}
+}
+
+func newSyncAnswer(outcome store.Outcome) syncAnswer {
+	answer := syncAnswer{Status: "ok", Results: []syncResult{}}
+	for _, run := range outcome.Runs {
+		result := syncResult{RunID: run.ID, AgentName: run.AgentName, Status: string(run.Status), Output: run.Output}
+		if run.Error != "" {
+			result.Error = &run.Error
+		}
+		answer.Results = append(answer.Results, result)
+	}
+	if len(answer.Results) > 0 {
+		answer.Result = answer.Results[0]
+	}
+	if answer.Result.Status != string(store.RunCompleted) {
+		answer.Status = answer.Result.Status
+	}
+	return answer
+}
+
+// prefersAsync reads RFC 7240's `Prefer: respond-async`.
+func prefersAsync(r *http.Request) bool {
+	for _, header := range r.Header.Values("Prefer") {
+		for preference := range strings.SplitSeq(header, ",") {
+			name, _, _ := strings.Cut(strings.TrimSpace(preference), ";")
+			if strings.EqualFold(strings.TrimSpace(name), "respond-async") {
+				return true
+			}
+		}
+	}
+	return false
+}

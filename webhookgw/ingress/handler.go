@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Store is what the ingress needs of the store.
+type Store interface {
+	store.Routes
+	store.Ingest
+	store.Blobs
+	store.Notifier
+	Outcome(ctx context.Context, connectorRunID uuid.UUID) (store.Outcome, error)
+}
+
+// Options configure a Handler.
+type Options struct {
+	Store  Store
+	Logger *slog.Logger
+	// Now is the clock that grace periods of secrets are judged by; nil means time.Now.
+	Now func() time.Time
+}
+
+// Handler serves /hooks/{connector_id}.
+type Handler struct {
+	http.Handler
+	opts      Options
+	routes    *routes
+	committer *committer
+	waiters   *waiters
+}
+
+// New returns a handler; it answers once Run runs.
+func New(opts Options) *Handler {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	h := &Handler{
+		opts: opts, routes: newRoutes(opts.Store), committer: newCommitter(opts.Store), waiters: newWaiters(),
+	}
+	router := chi.NewRouter()
+	router.HandleFunc("/hooks/{connector_id}", h.serve)
+	router.NotFound(func(w http.ResponseWriter, _ *http.Request) { httpserver.WriteProblem(w, notFound) })
+	h.Handler = router
+	return h
+}
+
+// Run commits requests and follows the store's hints until ctx ends. It is to
+// be stopped after the server, so that no request waits in vain.
+func (h *Handler) Run(ctx context.Context) error {
+	routeHints, stopRoutes := h.opts.Store.Subscribe(store.TopicRoute)
+	doneHints, stopDone := h.opts.Store.Subscribe(store.TopicDone)
+	var group sync.WaitGroup
+	group.Go(func() { h.routes.follow(routeHints) })
+	group.Go(func() { h.waiters.follow(doneHints) })
+	h.committer.run(ctx)
+	stopRoutes()
+	stopDone()
+	group.Wait()
+	return nil
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
+	err := h.receive(w, r)
+	var problem httpserver.Problem
+	switch {
+	case err == nil:
+	case errors.As(err, &problem):
+		httpserver.WriteProblem(w, problem)
+	case r.Context().Err() != nil: // nobody is there to be answered
+	default:
+		h.opts.Logger.Error("taking a webhook", "connector", chi.URLParam(r, "connector_id"), "error", err)
+		problem = httpserver.NewProblem(http.StatusServiceUnavailable, "store_unavailable",
+			"The request could not be recorded, or it is not known whether it was. Send it again, with the same Idempotency-Key if it had one.")
+		problem.RetryAfter = retryAfter
+		httpserver.WriteProblem(w, problem)
+	}
+}
+
+// receive takes a request through all checks to its commit and answers it. An
+// error that is no Problem means that the store did not answer.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
+	id, err := uuid.Parse(chi.URLParam(r, "connector_id"))
+	if err != nil {
+		return notFound
+	}
+	route, err := h.admitted(r.Context(), id, factsOf(r))
+	if err != nil {
+		return err
+	}
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	idempotency, err := idempotencyOf(r, body)
+	if err != nil {
+		return err
+	}
+	req := request{facts: factsOf(r), body: body, idempotency: idempotency}
+	route, admission, err := h.commit(r.Context(), route, req)
+	switch {
+	case err != nil:
+		return err
+	case admission.Verdict == store.KeyReused:
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, "idempotency_key_reused",
+			"This Idempotency-Key was used within 24 hours for another body; use a new key for a new request.")
+	case route.Connector.Mode == modeSync && !prefersAsync(r):
+		return h.answerSync(w, r, route, admission)
+	case route.Connector.Mode == modeSync:
+		w.Header().Set("Preference-Applied", "respond-async")
+		answerInbound(w, http.StatusAccepted, admission)
+	default:
+		answerInbound(w, http.StatusOK, admission)
+	}
+	return nil
+}
+
+// admitted returns the route of a request that all checks but that of the body
+// let in. What the cached route refuses is judged again by a fresh one.
+func (h *Handler) admitted(ctx context.Context, id uuid.UUID, f facts) (store.Route, error) {
+	if route, ok := h.routes.peek(id); ok && admit(route, f, h.opts.Now()) == nil {
+		return route, nil
+	}
+	return h.admittedFresh(ctx, id, f)
+}
+
+func (h *Handler) admittedFresh(ctx context.Context, id uuid.UUID, f facts) (store.Route, error) {
+	route, err := h.routes.load(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return store.Route{}, notFound
+	case err != nil:
+		return store.Route{}, err
+	}
+	if p := admit(route, f, h.opts.Now()); p != nil {
+		return store.Route{}, *p
+	}
+	return route, nil
+}
+
+// request is what is committed for a request, whatever its route becomes.
+type request struct {
+	facts       facts
+	body        []byte
+	blob        *uuid.UUID
+	idempotency *store.Idempotency
+}
+
+// commit stores a request, again with the route of that moment whenever it has
+// changed in between. The route returned is the one that was committed.
+func (h *Handler) commit(ctx context.Context, route store.Route, req request) (store.Route, store.Admission, error) {
+	if len(req.body) > store.MaxInlineInput {
+		blob, err := h.spool(ctx, req.body)
+		if err != nil {
+			return route, store.Admission{}, err
+		}
+		req.blob = blob
+	}
+	for range maxChanges {
+		event, err := newEvent(route, req)
+		if err != nil {
+			return route, store.Admission{}, err
+		}
+		admission, err := h.committer.commit(ctx, event)
+		if err != nil || admission.Verdict != store.Outdated {
+			return route, admission, err
+		}
+		if route, err = h.admittedFresh(ctx, route.Connector.ID, req.facts); err != nil {
+			return route, store.Admission{}, err
+		}
+	}
+	return route, store.Admission{}, errors.New("the connector changes faster than a request can be recorded")
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// waiters wakes the sync requests whose connector run ended.
+type waiters struct {
+	mutex sync.Mutex
+	byRun map[uuid.UUID]map[chan struct{}]struct{}
+}
+
+func newWaiters() *waiters {
+	return &waiters{byRun: map[uuid.UUID]map[chan struct{}]struct{}{}}
+}
+
+// wait returns a channel that is sent to when the run may have ended; call
+// stop when done with it.
+func (w *waiters) wait(run uuid.UUID) (woken <-chan struct{}, stop func()) {
+	ch := make(chan struct{}, 1)
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.byRun[run] == nil {
+		w.byRun[run] = map[chan struct{}]struct{}{}
+	}
+	w.byRun[run][ch] = struct{}{}
+	return ch, func() {
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		delete(w.byRun[run], ch)
+		if len(w.byRun[run]) == 0 {
+			delete(w.byRun, run)
+		}
+	}
+}
+
+// follow wakes waiters by hints until the channel closes.
+func (w *waiters) follow(hints <-chan store.Hint) {
+	for hint := range hints {
+		w.mutex.Lock()
+		if hint.ID == uuid.Nil {
+			for _, chans := range w.byRun {
+				wake(chans)
+			}
+		} else {
+			wake(w.byRun[hint.ID])
+		}
+		w.mutex.Unlock()
+	}
+}
+
+func wake(chans map[chan struct{}]struct{}) {
+	for ch := range chans {
+		select {
+		case ch <- struct{}{}:
+		default: // woken already
+		}
+	}
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package schedule does what is due: it ends claims whose lease expired and
+// deletes what is remembered for a time only.
+package schedule
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Intervals and bounds of sweeping.
+const (
+	// sweepInterval is how often leases are looked at.
+	sweepInterval = 5 * time.Second
+	// expireEvery is how many sweeps make one deletion of what expired.
+	expireEvery = 12
+	// sweepLimit is how many rows one statement moves.
+	sweepLimit = 500
+)
+
+// Options configure a Sweeper.
+type Options struct {
+	Store interface {
+		store.Housekeeping
+		Ping(ctx context.Context) error
+	}
+	Logger *slog.Logger
+	// Grace is how long the store must have answered without a break before
+	// leases are swept: runners need that long to renew theirs after an outage.
+	// 0 means store.LeaseDuration.
+	Grace time.Duration
+	// Now is the clock of the grace; nil means time.Now.
+	Now func() time.Time
+}
+
+// Sweeper sweeps at intervals.
+type Sweeper struct {
+	opts Options
+	// reachable is since when the store answered without a break; zero when it
+	// did not the last time.
+	reachable time.Time
+	sweeps    int
+}
+
+// New returns a sweeper; all replicas of the gateway may run one.
+func New(opts Options) *Sweeper {
+	if opts.Grace == 0 {
+		opts.Grace = store.LeaseDuration
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	return &Sweeper{opts: opts}
+}
+
+// Run sweeps until ctx ends.
+func (s *Sweeper) Run(ctx context.Context) error {
+	ticks := time.NewTicker(sweepInterval)
+	defer ticks.Stop()
+	for {
+		moved, err := s.runOnce(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			s.opts.Logger.Error("sweeping", "error", err)
+		case moved > 0:
+			s.opts.Logger.Info("ended claims without a runner", "runs", moved)
+		}
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// runOnce sweeps, if the store was reachable for the whole grace, and says how
+// many runs it moved.
+func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
+	if err := s.opts.Store.Ping(ctx); err != nil {
+		s.reachable = time.Time{}
+		return 0, err
+	}
+	now := s.opts.Now()
+	if s.reachable.IsZero() {
+		s.reachable = now
+	}
+	if now.Sub(s.reachable) < s.opts.Grace {
+		return 0, nil
+	}
+	if moved, err = s.opts.Store.SweepLeases(ctx, sweepLimit); err != nil {
+		s.reachable = time.Time{}
+		return 0, err
+	}
+	s.sweeps++
+	if s.sweeps%expireEvery == 1 {
+		_, err = s.opts.Store.SweepExpired(ctx, sweepLimit)
+	}
+	return moved, err
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+type fakeStore struct {
+	down            error
+	swept, expunged int
+}
+
+func (f *fakeStore) Ping(context.Context) error { return f.down }
+
+func (f *fakeStore) SweepLeases(context.Context, int) (int, error) {
+	f.swept++
+	return 3, f.down
+}
+
+func (f *fakeStore) SweepExpired(context.Context, int) (int, error) {
+	f.expunged++
+	return 0, nil
+}
+
+func TestSweepingWaitsForAWholeLeaseOfReachability(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	fake := &fakeStore{}
+	s := New(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }})
+	once := func(after time.Duration) int {
+		now = now.Add(after)
+		moved, err := s.runOnce(t.Context())
+		if fake.down == nil {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, fake.down)
+		}
+		return moved
+	}
+	require.Zero(t, once(0), "the store was only just reached")
+	require.Zero(t, once(29*time.Second))
+	require.Equal(t, 3, once(time.Second))
+
+	fake.down = errors.New("away")
+	require.Zero(t, once(time.Second))
+	fake.down = nil
+	require.Zero(t, once(time.Hour), "runners have not had time to renew their leases")
+	require.Zero(t, once(29*time.Second))
+	require.Equal(t, 3, once(time.Second))
+	require.Equal(t, 2, fake.swept)
+	require.Equal(t, 1, fake.expunged, "once in twelve sweeps")
+}
