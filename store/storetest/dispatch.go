@@ -251,7 +251,10 @@ var endingPromises = []promise{
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
-		w.ErrorIs(w.s.Release(w.ctx, leaseOf(c)), store.ErrFenced)
+		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c)}, lease)
+		w.NoError(err)
+		w.Equal([]store.Lease{leaseOf(c)}, lost)
+		w.ErrorIs(w.s.Complete(w.ctx, completed(c)), store.ErrFenced)
 	}},
 	{"a run released with an unsafe tool in flight fails", func(w *world) {
 		w.deploy("one", "first")

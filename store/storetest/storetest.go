@@ -53,6 +53,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Journal", journalPromises},
 		{"Endings", endingPromises},
 		{"Sweeps", sweepPromises},
+		{"Contention", contentionPromises},
 		{"History", historyPromises},
 		{"Tokens", tokenPromises},
 		{"Hints", hintPromises},

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// writers is how many do the same thing at once.
+const writers = 8
+
+// together runs fn in many goroutines at once and returns their errors.
+func together(fn func(i int) error) error {
+	var (
+		group  sync.WaitGroup
+		start  = make(chan struct{})
+		faults = make([]error, writers)
+	)
+	for i := range writers {
+		group.Go(func() {
+			<-start
+			faults[i] = fn(i)
+		})
+	}
+	close(start)
+	group.Wait()
+	return errors.Join(faults...)
+}
+
+var contentionPromises = []promise{
+	{"of equal keys at once one is accepted", func(w *world) {
+		events, answers := make([]store.Event, writers), make([]store.Admission, writers)
+		for i := range events {
+			events[i] = w.keyed("key:1", "body")
+		}
+		w.NoError(together(func(i int) error {
+			admissions, err := w.s.Accept(w.ctx, events[i:i+1])
+			if err != nil {
+				return err
+			}
+			answers[i] = admissions[0]
+			return answers[i].Err
+		}))
+		accepted := 0
+		for _, a := range answers {
+			w.Equal(answers[0].ConnectorRunID, a.ConnectorRunID, "all are told of the same rows")
+			w.Equal(answers[0].RunIDs, a.RunIDs)
+			if a.Verdict == store.Accepted {
+				accepted++
+			} else {
+				w.Equal(store.Repeated, a.Verdict)
+			}
+		}
+		w.Equal(1, accepted)
+		runs, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 100})
+		w.NoError(err)
+		w.Len(runs, len(w.links))
+	}},
+	{"keys in any order of calls at once all get an answer", func(w *world) {
+		w.NoError(together(func(i int) error {
+			events := []store.Event{w.keyed("key:1", "body"), w.keyed("key:2", "body")}
+			if i%2 == 0 {
+				events[0], events[1] = events[1], events[0]
+			}
+			admissions, err := w.s.Accept(w.ctx, events)
+			if err != nil {
+				return err
+			}
+			for _, a := range admissions {
+				if a.Err != nil || a.Verdict != store.Accepted && a.Verdict != store.Repeated {
+					return fmt.Errorf("verdict %d: %w", a.Verdict, a.Err)
+				}
+			}
+			return nil
+		}))
+		_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{ConnectorID: w.connector.ID, Limit: 1})
+		w.NoError(err)
+		w.EqualValues(2, total)
+	}},
+	{"runs that end at once end their connector run once", func(w *world) {
+		for i := range writers - len(w.links) {
+			link := w.newLink(fmt.Sprintf("more-%d", i), w.connector.ID, "first", origin)
+			w.NoError(w.s.PutLink(w.ctx, link))
+			w.links = append(w.links, link)
+		}
+		w.deploy("one", "first", "second")
+		e := w.event()
+		w.accept(e)
+		claimed := w.claim(writers, lease)
+		w.Len(claimed, writers)
+		w.NoError(together(func(i int) error {
+			c := completed(claimed[i])
+			if i == 0 {
+				c.Status = store.RunFailed
+			}
+			return errors.Join(w.s.Complete(w.ctx, c), w.s.Complete(w.ctx, c))
+		}))
+		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
+	}},
+	{"of a sweep, a release and a completion at once one wins", func(w *world) {
+		w.deploy("one", "first")
+		e, c := w.running(expired)
+		var completions, releases error
+		w.NoError(together(func(i int) error {
+			switch i {
+			case 0:
+				completions = w.s.Complete(w.ctx, completed(c))
+				return ignore(completions, store.ErrFenced)
+			case 1:
+				releases = w.s.Release(w.ctx, leaseOf(c))
+				return ignore(releases, store.ErrFenced)
+			default:
+				_, err := w.s.SweepLeases(w.ctx, 10)
+				return err
+			}
+		}))
+		run := w.run(c.Run.ID)
+		if completions == nil {
+			w.Equal(store.RunCompleted, run.Status)
+			w.Equal(store.ConnectorRunCompleted, w.outcome(e.ConnectorRunID).Status)
+			return
+		}
+		w.Equal(store.RunQueued, run.Status)
+		w.Len(w.claim(10, lease), 1)
+	}},
+	{"beginnings at once leave one deployment open", func(w *world) {
+		specs := make([]store.DeploymentSpec, writers)
+		for i := range specs {
+			specs[i] = w.newDeployment(fmt.Sprintf("deployment-%d", i))
+		}
+		w.NoError(together(func(i int) error {
+			_, err := w.s.BeginDeployment(w.ctx, specs[i])
+			return err
+		}))
+		list, err := w.s.ListDeployments(w.ctx, w.environment.ID)
+		w.NoError(err)
+		w.Len(list, writers)
+		seen := map[int64]bool{}
+		for i, d := range list {
+			seen[d.Sequence] = true
+			if i == 0 {
+				w.Equal(store.DeploymentPending, d.Status, "the last one")
+			} else {
+				w.Equal(store.DeploymentCancelled, d.Status)
+			}
+		}
+		w.Len(seen, writers, "no two have one sequence")
+	}},
+	{"an id is claimed by one of many at once", func(w *world) {
+		id, mine := uuid.New(), make([]bool, writers)
+		w.NoError(together(func(i int) error {
+			connector := w.newConnector(fmt.Sprintf("rival-%d", i))
+			connector.ID = id
+			err := w.s.PutConnector(w.ctx, connector)
+			var taken *store.IDTakenError
+			if errors.As(err, &taken) {
+				return nil
+			}
+			mine[i] = err == nil
+			return err
+		}))
+		winners := 0
+		for _, won := range mine {
+			if won {
+				winners++
+			}
+		}
+		w.Equal(1, winners)
+	}},
+	{"changes at once each raise the version", func(w *world) {
+		before := w.version()
+		links := make([]store.Link, writers)
+		for i := range links {
+			links[i] = w.newLink(fmt.Sprintf("more-%d", i), w.connector.ID, "first", origin)
+		}
+		w.NoError(together(func(i int) error { return w.s.PutLink(w.ctx, links[i]) }))
+		w.GreaterOrEqual(w.version(), before+writers)
+		route, err := w.s.Route(w.ctx, w.connector.ID)
+		w.NoError(err)
+		w.Len(route.Links, len(w.links)+writers)
+	}},
+	{"environments that are removed while events come leave nothing open", func(w *world) {
+		w.deploy("one", "first", "second")
+		events := make([]store.Event, writers)
+		for i := range events {
+			events[i] = w.event()
+		}
+		stored := make([]bool, writers)
+		w.NoError(together(func(i int) error {
+			if i == 0 {
+				return w.s.Remove(w.ctx, store.KindEnvironment, w.environment.ID, w.environment.Ref)
+			}
+			admissions, err := w.s.Accept(w.ctx, events[i:i+1])
+			if err != nil {
+				return err
+			}
+			stored[i] = admissions[0].Verdict == store.Accepted
+			return admissions[0].Err
+		}))
+		_, err := w.s.SweepLeases(w.ctx, 100)
+		w.NoError(err)
+		for i, e := range events {
+			if stored[i] {
+				w.True(w.outcome(e.ConnectorRunID).Terminal())
+				w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
+			}
+		}
+	}},
+}
+
+// ignore is nil for an error that is target.
+func ignore(err, target error) error {
+	if errors.Is(err, target) {
+		return nil
+	}
+	return err
+}
