@@ -71,6 +71,12 @@ func (s *Server) createConnector(ctx context.Context, c *caller, in *ConnectorCr
 	if err := s.createAll(ctx, objects); err != nil {
 		return Connector{}, "", err
 	}
+	if secret, ok := objects[0].(*corev1.Secret); ok {
+		if err := s.adopt(ctx, conn, secret); err != nil {
+			s.undo(ctx, objects)
+			return Connector{}, "", err
+		}
+	}
 	if err := s.awaitReady(ctx, conn); err != nil {
 		return Connector{}, "", err
 	}
@@ -154,6 +160,18 @@ func (s *Server) createAll(ctx context.Context, objects []client.Object) error {
 		}
 		s.undo(ctx, objects[:i+1])
 		return fmt.Errorf("creating %T %q: %w", o, o.GetName(), err)
+	}
+	return nil
+}
+
+// adopt lets the Secret go with its connector.
+func (s *Server) adopt(ctx context.Context, conn *v1alpha1.Connector, secret *corev1.Secret) error {
+	before := secret.DeepCopy()
+	secret.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: conn.ObjectKind(), Name: conn.Name, UID: conn.UID,
+	}}
+	if err := s.client.Patch(ctx, secret, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("tying Secret %q to its connector: %w", secret.Name, err)
 	}
 	return nil
 }

@@ -87,6 +87,7 @@ func TestHeadersOfAnOutboundConnectorAreSealedAndMasked(t *testing.T) {
 	var secrets corev1.SecretList
 	require.NoError(t, w.client.List(t.Context(), &secrets, client.InNamespace(w.namespace), client.MatchingLabels{LabelSealed: "true"}))
 	require.Len(t, secrets.Items, 1)
+	require.Equal(t, "Connector", secrets.Items[0].OwnerReferences[0].Kind)
 	opened, err := w.sealer.Open(HeaderField(w.projectID, uuid.MustParse(made.ID), "X-Token"), secrets.Items[0].Data["X-Token"])
 	require.NoError(t, err)
 	require.Equal(t, "CANARY", string(opened))
