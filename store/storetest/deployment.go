@@ -239,6 +239,40 @@ var activationPromises = []promise{
 		w.NoError(err)
 		w.False(own.Retired, "connectors that people made are theirs")
 	}},
+	{"links of code are those of the last activation", func(w *world) {
+		connector := w.newConnector("from-code")
+		connector.DefinedInCode, connector.Ref.ObjectUID = true, ""
+		link := func(agent string) store.Link {
+			l := w.newLink("from-code-"+agent, connector.ID, agent, origin)
+			l.Ref.ObjectUID = ""
+			return l
+		}
+		own := w.newLink("of-a-person", connector.ID, "third", origin.Add(time.Hour))
+		w.NoError(w.s.PutLink(w.ctx, own))
+		for _, agent := range []string{"first", "second"} {
+			_, err := w.s.Activate(w.ctx, store.Activation{
+				DeploymentID: w.build("with-"+agent, agent).ID,
+				Connectors:   []store.Connector{connector}, Links: []store.Link{link(agent)},
+			})
+			w.NoError(err)
+		}
+		route, err := w.s.Route(w.ctx, connector.ID)
+		w.NoError(err)
+		w.Len(route.Links, 2)
+		w.Equal("second", route.Links[0].AgentName)
+		w.Equal(own.ID, route.Links[1].ID, "a person's link stays")
+	}},
+	{"an activation whose connector's id is taken changes nothing", func(w *world) {
+		spec, connector := w.build("one", "first"), w.newConnector("intruder")
+		connector.ID, connector.DefinedInCode, connector.Ref.ObjectUID = w.connector.ID, true, ""
+		_, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: spec.ID, Connectors: []store.Connector{connector}})
+		var taken *store.IDTakenError
+		w.ErrorAs(err, &taken)
+		w.Equal(store.DeploymentBuilding, w.deployment(spec.ID).Status)
+		e, err := w.s.Environment(w.ctx, w.environment.ID)
+		w.NoError(err)
+		w.Nil(e.LiveDeploymentID)
+	}},
 	{"runners are asked to prefetch and seen", func(w *world) {
 		w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.ID, "sha256:wanted"))
 		e, err := w.s.Environment(w.ctx, w.environment.ID)

@@ -184,6 +184,21 @@ var tokenPromises = []promise{
 }
 
 var hintPromises = []promise{
+	{"a reader that is behind is told to look at everything", func(w *world) {
+		hints, stop := w.s.Subscribe(store.TopicDeployment)
+		defer stop()
+		spec := w.build("one", "first")
+		const many = 600 // more than any engine keeps
+		for range many {
+			w.NoError(w.s.ReportBuild(w.ctx, spec.ID, store.BuildReport{Phase: store.PhaseConnecting}))
+		}
+		behind, count := false, 0
+		for len(hints) > 0 {
+			behind = (<-hints).ID == uuid.Nil || behind
+			count++
+		}
+		w.True(behind || count >= many)
+	}},
 	{"a change is hinted to its topic after its commit", func(w *world) {
 		w.deploy("one", "first")
 		watch := func(topic store.Topic, id uuid.UUID, change func()) {

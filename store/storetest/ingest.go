@@ -71,6 +71,48 @@ var ingestPromises = []promise{
 		_, err = w.s.Run(w.ctx, bad.Runs[0].ID)
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
+	{"a run that cannot start is recorded as failed", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		e.Runs[0].ErrorCode, e.Runs[0].Error = "files_required", "the agent needs files"
+		w.accept(e)
+		failed := w.run(e.Runs[0].ID)
+		w.Equal(store.RunFailed, failed.Status)
+		w.EqualValues("files_required", failed.ErrorCode)
+		w.Equal("the agent needs files", failed.Error)
+		w.NotNil(failed.EndedAt)
+		claimed := w.claim(10, lease)
+		w.Len(claimed, 1)
+		w.NoError(w.s.Complete(w.ctx, completed(claimed[0])))
+		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
+
+		alone := w.single()
+		alone.Runs[0].ErrorCode, alone.Runs[0].Error = "files_required", "the agent needs files"
+		w.accept(alone)
+		w.Equal(store.ConnectorRunFailed, w.outcome(alone.ConnectorRunID).Status, "over at once")
+	}},
+	{"an input that is not complete is refused", func(w *world) {
+		e, blob := w.event(), uuid.New()
+		e.InputBlob = &blob
+		admissions, err := w.s.Accept(w.ctx, []store.Event{w.event(), e})
+		w.NoError(err)
+		w.NoError(admissions[0].Err)
+		w.Error(admissions[1].Err)
+		_, err = w.s.ConnectorRun(w.ctx, e.ConnectorRunID)
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"text is kept whatever its bytes", func(w *world) {
+		w.deploy("one", "first")
+		e := w.single()
+		e.ContentType = "text/plain\x00\xff"
+		w.accept(e)
+		claimed := w.claim(1, lease)
+		w.Len(claimed, 1)
+		done := completed(claimed[0])
+		done.Output, done.Error = "a\x00b\xff", "\xfe"
+		w.NoError(w.s.Complete(w.ctx, done))
+		w.Contains(w.run(e.Runs[0].ID).Output, "a")
+	}},
 	{"an event without links is over at once", func(w *world) {
 		e := w.event()
 		e.Runs = nil

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var claimPromises = []promise{
+	{"runs wait for a live deployment", func(w *world) {
+		w.accept(w.event())
+		w.Empty(w.claim(10, lease))
+		w.deploy("one", "first", "second")
+		w.Len(w.claim(10, lease), 2)
+	}},
+	{"runs are taken oldest first, with all that they need", func(w *world) {
+		d := w.deploy("one", "first", "second")
+		e, later := w.event(), w.event()
+		w.accept(e)
+		w.accept(later)
+		claimed := w.claim(3, lease)
+		w.Len(claimed, 3)
+		for i, want := range []uuid.UUID{e.Runs[0].ID, e.Runs[1].ID, later.Runs[0].ID} {
+			w.Equal(want, claimed[i].Run.ID)
+		}
+		c := claimed[0]
+		w.Equal(store.RunRunning, c.Run.Status)
+		w.Equal(d.ID, *c.Run.DeploymentID)
+		w.Equal(1, c.Run.Attempt)
+		w.NotNil(c.Run.StartedAt)
+		w.Equal(w.deployment(d.ID).BundleDigest, c.BundleDigest)
+		w.Equal(e.Input, c.Input)
+		w.Equal(e.ContentType, c.ContentType)
+		w.Empty(c.Journal)
+		w.True(c.LeaseUntil.After(*c.Run.StartedAt))
+		w.Len(w.claim(10, lease), 1, "the last one")
+		w.Empty(w.claim(10, lease))
+	}},
+	{"no run is ever taken twice", func(w *world) {
+		w.deploy("one", "first", "second")
+		events := make([]store.Event, 40)
+		for i := range events {
+			events[i] = w.event()
+		}
+		w.accept(events...)
+		var (
+			group sync.WaitGroup
+			mu    sync.Mutex
+			seen  = map[uuid.UUID]int{}
+			fault error
+		)
+		for range 8 {
+			group.Go(func() {
+				for {
+					claimed, err := w.s.Claim(w.ctx, store.Claim{
+						EnvironmentID: w.environment.ID, RunnerID: uuid.NewString(), Limit: 3, Lease: lease,
+					})
+					mu.Lock()
+					for _, c := range claimed {
+						seen[c.Run.ID]++
+					}
+					if err != nil {
+						fault = err
+					}
+					mu.Unlock()
+					if err != nil || len(claimed) == 0 {
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		w.NoError(fault)
+		for _, c := range w.claim(100, lease) { // what a claim passed over while another held it
+			seen[c.Run.ID]++
+		}
+		w.Len(seen, 80)
+		for id, n := range seen {
+			w.Equal(1, n, id)
+		}
+	}},
+	{"a run of an agent that is not deployed fails at once", func(w *world) {
+		w.deploy("one", "second")
+		e := w.event()
+		w.accept(e)
+		claimed := w.claim(10, lease)
+		w.Len(claimed, 1)
+		w.Equal("second", claimed[0].Run.AgentName)
+		failed := w.run(e.Runs[0].ID)
+		w.Equal(store.RunFailed, failed.Status)
+		w.Equal(store.RunErrorAgentNotFound, failed.ErrorCode)
+		w.NotEmpty(failed.Error)
+		w.NoError(w.s.Complete(w.ctx, completed(claimed[0])))
+		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
+	}},
+	{"runs that cannot start do not hide those that can", func(w *world) {
+		w.deploy("one", "second")
+		bad, good := w.single(), w.event()
+		good.Runs = good.Runs[1:]
+		w.accept(bad)
+		w.accept(good)
+		claimed := w.claim(1, lease)
+		if len(claimed) == 0 { // it took the one that cannot start
+			claimed = w.claim(1, lease)
+		}
+		w.Len(claimed, 1)
+		w.Equal(good.Runs[0].ID, claimed[0].Run.ID)
+		w.Equal(store.ConnectorRunFailed, w.outcome(bad.ConnectorRunID).Status)
+	}},
+	{"a run that resumes keeps its deployment", func(w *world) {
+		one := w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
+		w.deploy("two", "other")
+		again := w.claim(10, lease)
+		w.Len(again, 1)
+		w.Equal(one.ID, *again[0].Run.DeploymentID)
+		w.Equal(2, again[0].Run.Attempt)
+		w.Greater(again[0].Token, c.Token)
+	}},
+	{"a heartbeat renews what is current and names the rest", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		stale, unknown := store.Lease{RunID: c.Run.ID, Token: c.Token - 1}, store.Lease{RunID: uuid.New(), Token: 1}
+		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c), stale, unknown}, lease)
+		w.NoError(err)
+		w.ElementsMatch([]store.Lease{stale, unknown}, lost)
+		lost, err = w.s.Heartbeat(w.ctx, nil, lease)
+		w.NoError(err)
+		w.Empty(lost)
+	}},
+	{"a late heartbeat revives its claim", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(expired)
+		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c)}, lease)
+		w.NoError(err)
+		w.Empty(lost)
+		n, err := w.s.SweepLeases(w.ctx, 10)
+		w.NoError(err)
+		w.Zero(n)
+		w.Equal(store.RunRunning, w.run(c.Run.ID).Status)
+	}},
+}
