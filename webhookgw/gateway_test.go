@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookgw
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlite"
+)
+
+const secret, runnerToken = "s3cret", "runner-token"
+
+// bundle is a gateway over a real store with one environment whose live
+// deployment holds the agent `hello`.
+type bundle struct {
+	t           *testing.T
+	store       *sqlite.Store
+	gateway     *Gateway
+	project     uuid.UUID
+	environment uuid.UUID
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	ctx := t.Context()
+	st, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(t.TempDir(), "store.db"), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	require.NoError(t, st.Migrate(ctx))
+	b := &bundle{t: t, store: st, project: uuid.New(), environment: uuid.New()}
+	b.gateway = b.serve(st)
+
+	require.NoError(t, st.PutProject(ctx, store.Project{Ref: ref("Project", "project", 1), ID: b.project}))
+	require.NoError(t, st.PutEnvironment(ctx, store.Environment{
+		Ref: ref("Environment", "dev", 1), ID: b.environment, ProjectID: b.project, DisplayName: "dev", Slug: "dev", Kind: "standard",
+		ObjectCreatedAt: time.Unix(1, 0),
+	}))
+	require.NoError(t, st.PutToken(ctx, store.Token{
+		SHA256: seal.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: b.project, EnvironmentID: b.environment,
+	}))
+	b.deploy("hello")
+	return b
+}
+
+// serve runs a gateway over a store until the test ends.
+func (b *bundle) serve(st store.Store) *Gateway {
+	gateway, err := New(Options{
+		Store: st, PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", Grace: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(b.t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- gateway.Run(ctx) }()
+	b.t.Cleanup(func() {
+		stop()
+		require.NoError(b.t, <-ended)
+	})
+	return gateway
+}
+
+func ref(kind, name string, generation int64) store.ObjectRef {
+	return store.ObjectRef{ClusterUID: "cluster", Namespace: "team", Kind: kind, Name: name, ObjectUID: kind + name, Generation: generation}
+}
+
+// deploy makes a deployment with these agents the live one.
+func (b *bundle) deploy(agents ...string) {
+	ctx, id := b.t.Context(), uuid.New()
+	spec := store.DeploymentSpec{
+		Ref: ref("Deployment", id.String(), 1), ID: id, ProjectID: b.project, EnvironmentID: b.environment,
+		Fingerprint: "f", SourceType: "git",
+	}
+	_, err := b.store.BeginDeployment(ctx, spec)
+	require.NoError(b.t, err)
+	require.NoError(b.t, b.store.StartBuild(ctx, id))
+	data := []byte("bundle " + id.String())
+	digest := "sha256:" + hexDigest(data)
+	_, err = b.store.PutBundle(ctx, b.project, digest, bytes.NewReader(data), 1<<20)
+	require.NoError(b.t, err)
+	result := store.BuildResult{BundleDigest: digest}
+	for _, name := range agents {
+		result.Agents = append(result.Agents, store.Agent{Name: name, Type: "llm"})
+	}
+	require.NoError(b.t, b.store.FinishBuild(ctx, id, result))
+	_, err = b.store.Activate(ctx, store.Activation{DeploymentID: id})
+	require.NoError(b.t, err)
+}
+
+func hexDigest(data []byte) string {
+	const digits = "0123456789abcdef"
+	var out strings.Builder
+	for _, c := range seal.Digest(string(data)) {
+		out.WriteByte(digits[c>>4])
+		out.WriteByte(digits[c&15])
+	}
+	return out.String()
+}
+
+// connector projects a connector with links to agents, changed by edit.
+func (b *bundle) connector(mode string, edit func(*store.Connector), agents ...string) store.Connector {
+	c := store.Connector{
+		Ref: ref("Connector", "c"+uuid.NewString(), 1), ID: uuid.New(), ProjectID: b.project, EnvironmentID: b.environment,
+		Name: "c", Type: "webhook", Mode: mode, Enabled: true, Config: json.RawMessage(`{}`),
+		RequireAuthentication: true, TimeoutSeconds: 30, SecretDigest: seal.Digest(secret),
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	require.NoError(b.t, b.store.PutConnector(b.t.Context(), c))
+	for i, agent := range agents {
+		b.link(c, agent, i)
+	}
+	return c
+}
+
+func (b *bundle) link(c store.Connector, agent string, age int) {
+	require.NoError(b.t, b.store.PutLink(b.t.Context(), store.Link{
+		Ref: ref("ConnectorLink", uuid.NewString(), 1), ID: uuid.New(), ProjectID: b.project, ConnectorID: c.ID,
+		AgentName: agent, ObjectCreatedAt: time.Unix(int64(age), 0),
+	}))
+}
+
+type reply struct {
+	status int
+	header http.Header
+	body   map[string]any
+}
+
+// post sends a JSON POST with the right secret, changed by edit.
+func (b *bundle) post(gateway *Gateway, id, body string, edit func(*http.Request)) reply {
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, "http://"+gateway.PublicAddr()+"/hooks/"+id, strings.NewReader(body))
+	require.NoError(b.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Service-Secret", secret)
+	if edit != nil {
+		edit(req)
+	}
+	resp, err := (&http.Client{}).Do(req)
+	require.NoError(b.t, err)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	require.NoError(b.t, err)
+	out := reply{status: resp.StatusCode, header: resp.Header}
+	require.NoError(b.t, json.Unmarshal(data, &out.body), string(data))
+	return out
+}
+
+// runner answers every run it is handed by play, until the test ends.
+func (b *bundle) runner(play func(wire.Run) wire.CompleteRequest) {
+	client, err := wire.NewClient(wire.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
+	require.NoError(b.t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		for ctx.Err() == nil {
+			resp, err := client.Claim(ctx, wire.ClaimRequest{RunnerID: "test", Limit: 8, WaitSeconds: 30})
+			for _, run := range resp.Runs {
+				err = errors.Join(err, client.Complete(ctx, run.ID, play(run)))
+			}
+			if err != nil && ctx.Err() == nil {
+				ended <- err
+				return
+			}
+		}
+		ended <- nil
+	}()
+	b.t.Cleanup(func() {
+		stop()
+		require.NoError(b.t, <-ended)
+	})
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookgw
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+func completed(run wire.Run) wire.CompleteRequest {
+	return wire.CompleteRequest{Token: run.Token, Status: wire.StatusCompleted, Output: "Hello " + string(run.Input)}
+}
+
+func TestChecksAndTheirOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inbound := b.connector("inbound", nil, "hello").ID.String()
+	outbound := b.connector("outbound", nil).ID.String()
+	disabled := b.connector("inbound", func(c *store.Connector) { c.Enabled = false }, "hello").ID.String()
+	open := b.connector("inbound", func(c *store.Connector) { c.RequireAuthentication, c.SecretDigest = false, nil }).ID.String()
+	lonely := b.connector("sync", nil).ID.String()
+	wrong := func(r *http.Request) { r.Header.Set("X-Service-Secret", "wrong") }
+	header := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Header.Del("X-Service-Secret")
+			r.Header.Set(name, value)
+		}
+	}
+	large := `{"a":"` + strings.Repeat("x", 16<<20) + `"}`
+	exact := `{"a":"` + strings.Repeat("x", 16<<20-8) + `"}`
+	for name, c := range map[string]struct {
+		id, body string
+		edit     func(*http.Request)
+		status   int
+		code     any
+	}{
+		"unknown id":                     {uuid.NewString(), "{}", nil, 404, "webhook_not_found"},
+		"no id at all":                   {"x", "{}", nil, 404, "webhook_not_found"},
+		"outbound before the secret":     {outbound, "{}", wrong, 400, "outbound_only"},
+		"wrong secret":                   {inbound, "{}", wrong, 401, "invalid_secret"},
+		"no secret":                      {inbound, "{}", header("X-None", ""), 401, "invalid_secret"},
+		"wrong secret before disabled":   {disabled, "{}", wrong, 401, "invalid_secret"},
+		"disabled":                       {disabled, "{}", nil, 409, "connector_disabled"},
+		"disabled before the size":       {disabled, large, nil, 409, "connector_disabled"},
+		"too large":                      {inbound, large, nil, 413, "request_too_large"},
+		"too large, length unknown":      {inbound, large, func(r *http.Request) { r.ContentLength = -1 }, 413, "request_too_large"},
+		"as large as may be":             {inbound, exact, nil, 200, nil},
+		"no JSON":                        {inbound, "{", nil, 400, "invalid_json"},
+		"no object":                      {inbound, " [1]", nil, 400, "invalid_json"},
+		"another type":                   {inbound, "{}", func(r *http.Request) { r.Header.Set("Content-Type", "text/csv") }, 415, "unsupported_media_type"},
+		"compressed":                     {inbound, "{}", func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, 415, "unsupported_encoding"},
+		"secret as bearer":               {inbound, "{}", header("Authorization", "Bearer "+secret), 200, nil},
+		"secret in the query":            {inbound + "?secret=" + secret, "{}", header("X-None", ""), 200, nil},
+		"no authentication, no agent":    {open, "{}", header("X-None", ""), 200, nil},
+		"sync without an agent":          {lonely, "{}", nil, 409, "no_agent"},
+		"idempotency key beyond measure": {inbound, "{}", func(r *http.Request) { r.Header.Set("Idempotency-Key", strings.Repeat("k", 256)) }, 400, "idempotency_key_too_long"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := b.post(b.gateway, c.id, c.body, c.edit)
+			require.Equal(t, c.status, got.status, "%v", got.body)
+			require.Equal(t, c.code, got.body["code"])
+			if c.status >= 400 {
+				require.Equal(t, "application/problem+json", got.header.Get("Content-Type"))
+				require.NotEmpty(t, got.body["detail"])
+			}
+		})
+	}
+}
+
+func TestInboundAnswersWithRunIDs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("inbound", nil, "hello", "hello")
+	got := b.post(b.gateway, c.ID.String(), `{"name":"Ada"}`, nil)
+	require.Equal(t, 200, got.status)
+	require.Equal(t, "ok", got.body["status"])
+	require.EqualValues(t, 2, got.body["dispatched_to"])
+	ids := got.body["run_ids"].([]any)
+	require.Len(t, ids, 2)
+	for _, id := range ids {
+		run, err := b.store.Run(t.Context(), uuid.MustParse(id.(string)))
+		require.NoError(t, err)
+		require.Equal(t, store.RunQueued, run.Status)
+	}
+}
+
+func TestSyncAnswersWithTheAgentsAnswer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("sync", nil, "hello")
+	b.runner(completed)
+	got := b.post(b.gateway, c.ID.String(), `{"name":"Ada"}`, nil)
+	require.Equal(t, 200, got.status)
+	require.Equal(t, "ok", got.body["status"])
+	result := got.body["result"].(map[string]any)
+	require.Equal(t, `Hello {"name":"Ada"}`, result["output"])
+	require.Equal(t, "completed", result["status"])
+	require.Equal(t, "hello", result["agent_name"])
+	require.Nil(t, result["error"])
+}
+
+func TestSyncShowsAFailedRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("sync", nil, "hello")
+	b.runner(func(run wire.Run) wire.CompleteRequest {
+		return wire.CompleteRequest{Token: run.Token, Status: wire.StatusFailed, ErrorCode: "model_failed", Error: "the model is away"}
+	})
+	got := b.post(b.gateway, c.ID.String(), `{}`, nil)
+	require.Equal(t, 200, got.status)
+	require.Equal(t, "failed", got.body["status"])
+	require.Equal(t, "the model is away", got.body["result"].(map[string]any)["error"])
+}
+
+func TestSyncOfAnUnknownAgentFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("sync", nil, "nobody")
+	b.runner(completed)
+	got := b.post(b.gateway, c.ID.String(), `{}`, nil)
+	require.Equal(t, 200, got.status)
+	require.Equal(t, "failed", got.body["status"])
+	require.NotEmpty(t, got.body["result"].(map[string]any)["error"])
+}
+
+func TestSyncTimesOutAndTheRunGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("sync", func(c *store.Connector) { c.TimeoutSeconds = 1 }, "hello")
+	got := b.post(b.gateway, c.ID.String(), `{}`, nil)
+	require.Equal(t, 504, got.status)
+	run, err := b.store.Run(t.Context(), uuid.MustParse(got.body["run_id"].(string)))
+	require.NoError(t, err)
+	require.Equal(t, store.RunQueued, run.Status)
+}
+
+func TestSyncAnswersAsyncWhenAsked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("sync", nil, "hello")
+	got := b.post(b.gateway, c.ID.String(), `{}`, func(r *http.Request) { r.Header.Set("Prefer", "wait=5, respond-async") })
+	require.Equal(t, 202, got.status)
+	require.EqualValues(t, 1, got.body["dispatched_to"])
+}
+
+func TestIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.connector("inbound", nil, "hello").ID.String()
+	key := func(r *http.Request) { r.Header.Set("Idempotency-Key", "order-1") }
+	first := b.post(b.gateway, id, `{"a":1}`, key)
+	require.Equal(t, 200, first.status)
+	require.Equal(t, first.body, b.post(b.gateway, id, `{"a":1}`, key).body)
+	require.Equal(t, 422, b.post(b.gateway, id, `{"a":2}`, key).status)
+
+	hook := func(r *http.Request) { r.Header.Set("webhook-id", "msg_1") }
+	one := b.post(b.gateway, id, `{"a":1}`, hook)
+	require.Equal(t, one.body, b.post(b.gateway, id, `{"a":2}`, hook).body, "webhook-id compares no bodies")
+	require.NotEqual(t, first.body, one.body)
+}
+
+// Every change that was committed holds on each gateway from the next request.
+func TestChangesHoldOnEveryGatewayFromTheNextRequest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	gateways := []*Gateway{b.gateway, b.serve(b.store)}
+	c := b.connector("inbound", nil, "hello")
+	put := func(edit func(*store.Connector)) {
+		edit(&c)
+		c.Ref.Generation++
+		require.NoError(t, b.store.PutConnector(t.Context(), c))
+	}
+	for i := range 100 {
+		put(func(c *store.Connector) { c.Enabled = i%2 == 1 })
+		for _, g := range gateways {
+			require.Equal(t, map[bool]int{true: 200, false: 409}[c.Enabled], b.post(g, c.ID.String(), `{}`, nil).status, "change %d", i)
+		}
+	}
+	for i := range 100 {
+		now := secret + strings.Repeat("x", i+1)
+		put(func(c *store.Connector) { c.SecretDigest, c.SecretGracePeriod = seal.Digest(now), 0 })
+		for _, g := range gateways {
+			require.Equal(t, 401, b.post(g, c.ID.String(), `{}`, nil).status, "rotation %d", i)
+			require.Equal(t, 200, b.post(g, c.ID.String(), `{}`, func(r *http.Request) { r.Header.Set("X-Service-Secret", now) }).status)
+		}
+	}
+	put(func(c *store.Connector) { c.SecretDigest = seal.Digest(secret) })
+	for i := range 20 {
+		b.link(c, "hello", i)
+		for _, g := range gateways {
+			require.EqualValues(t, i+2, b.post(g, c.ID.String(), `{}`, nil).body["dispatched_to"])
+		}
+	}
+}
+
+// broken is a store whose commits fail, or succeed unknown to the caller.
+type broken struct {
+	store.Store
+	accept func(ctx context.Context, events []store.Event) ([]store.Admission, error)
+}
+
+func (b broken) Accept(ctx context.Context, events []store.Event) ([]store.Admission, error) {
+	return b.accept(ctx, events)
+}
+
+func TestNoSuccessWithoutAKnownCommit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("inbound", nil, "hello")
+	away := b.serve(broken{b.store, func(context.Context, []store.Event) ([]store.Admission, error) {
+		return nil, errors.New("the store is away")
+	}})
+	unknown := b.serve(broken{b.store, func(ctx context.Context, events []store.Event) ([]store.Admission, error) {
+		if _, err := b.store.Accept(ctx, events); err != nil {
+			return nil, err
+		}
+		return nil, errors.New("the answer was lost")
+	}})
+	for _, g := range []*Gateway{away, unknown} {
+		got := b.post(g, c.ID.String(), `{}`, func(r *http.Request) { r.Header.Set("Idempotency-Key", "k") })
+		require.Equal(t, 503, got.status)
+		require.NotEmpty(t, got.header.Get("Retry-After"))
+	}
+	again := b.post(b.gateway, c.ID.String(), `{}`, func(r *http.Request) { r.Header.Set("Idempotency-Key", "k") })
+	require.Equal(t, 200, again.status)
+	_, total, err := b.store.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{ConnectorID: c.ID, Limit: 10})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, total, "the key finds the rows of the request whose answer was lost")
+}
+
+func TestLargeInputsReachTheRunner(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("inbound", nil, "hello")
+	body := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
+	require.Equal(t, 200, b.post(b.gateway, c.ID.String(), body, nil).status)
+	client, err := wire.NewClient(wire.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
+	require.NoError(t, err)
+	resp, err := client.Claim(t.Context(), wire.ClaimRequest{RunnerID: "r", Limit: 1, WaitSeconds: 5})
+	require.NoError(t, err)
+	require.Len(t, resp.Runs, 1)
+	require.True(t, resp.Runs[0].InputElsewhere)
+	input, err := client.Input(t.Context(), resp.Runs[0].ID, 16<<20)
+	require.NoError(t, err)
+	require.Equal(t, body, string(input))
+}
+
+func TestTokensReachTheirOwnOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("inbound", nil, "hello")
+	b.post(b.gateway, c.ID.String(), `{}`, nil)
+	other := uuid.New()
+	require.NoError(t, b.store.PutEnvironment(t.Context(), store.Environment{
+		Ref: ref("Environment", "other", 1), ID: other, ProjectID: b.project, DisplayName: "other", Slug: "other", Kind: "standard",
+		ObjectCreatedAt: time.Unix(2, 0),
+	}))
+	require.NoError(t, b.store.PutToken(t.Context(), store.Token{
+		SHA256: seal.Digest("other"), Kind: store.TokenRunner, ProjectID: b.project, EnvironmentID: other,
+	}))
+	mine, err := wire.NewClient(wire.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
+	require.NoError(t, err)
+	theirs, err := wire.NewClient(wire.Options{URL: "http://" + b.gateway.InternalAddr(), Token: "other"})
+	require.NoError(t, err)
+	nobody, err := wire.NewClient(wire.Options{URL: "http://" + b.gateway.InternalAddr(), Token: "nobody"})
+	require.NoError(t, err)
+
+	_, err = nobody.Claim(t.Context(), wire.ClaimRequest{Limit: 1})
+	require.ErrorIs(t, err, wire.ErrUnauthorized)
+	none, err := theirs.Claim(t.Context(), wire.ClaimRequest{Limit: 1})
+	require.NoError(t, err)
+	require.Empty(t, none.Runs)
+	got, err := mine.Claim(t.Context(), wire.ClaimRequest{Limit: 1})
+	require.NoError(t, err)
+	run := got.Runs[0]
+	require.ErrorIs(t, theirs.Complete(t.Context(), run.ID, completed(run)), wire.ErrRejected)
+	require.ErrorIs(t, mine.ReportBuild(t.Context(), wire.BuildReport{}), wire.ErrRejected)
+	stale := completed(run)
+	stale.Token--
+	require.ErrorIs(t, mine.Complete(t.Context(), run.ID, stale), wire.ErrFenced)
+	require.NoError(t, mine.Complete(t.Context(), run.ID, completed(run)))
+	require.NoError(t, mine.Complete(t.Context(), run.ID, completed(run)), "a completion whose answer was lost is repeated")
+}
