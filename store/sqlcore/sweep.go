@@ -5,7 +5,6 @@ package sqlcore
 import (
 	"context"
 	"time"
-
 )
 
 const (
@@ -105,4 +104,3 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (int, error) {
 	})
 	return total, wrap(err, "sweeping what has expired")
 }
-

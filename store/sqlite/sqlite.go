@@ -129,7 +129,9 @@ func (e engine) Reader() sqlcore.Queryer { return e.read }
 func (e engine) Lock(context.Context, sqlcore.Queryer, uuid.UUID) error { return nil }
 
 // Subscribe implements store.Notifier.
-func (s *Store) Subscribe(topic store.Topic) (<-chan store.Hint, func()) { return s.hub.Subscribe(topic) }
+func (s *Store) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {
+	return s.hub.Subscribe(topic)
+}
 
 // Migrate implements store.Store.
 func (s *Store) Migrate(ctx context.Context) error {

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+)
+
+const (
+	// channel is the one that all hints travel on.
+	channel = "ap"
+	// payloadHints is how many hints a notification holds: it may have 8000 bytes.
+	payloadHints = 150
+	// pendingHints is how many hints wait before "look at everything" replaces them.
+	pendingHints = 20_000
+	// reconnectAfter is the pause before connecting anew.
+	reconnectAfter = 500 * time.Millisecond
+)
+
+// notifier exchanges hints with other processes: what this one committed goes
+// out in few notifications on one connection, what others sent comes in on
+// another. Notifying takes a lock of the whole database at commit, so it is kept
+// out of the transactions that matter.
+type notifier struct {
+	config *pgx.ConnConfig
+	hub    *sqlcore.Hub
+	logger *slog.Logger
+	origin string // of this process's notifications, which it need not hear
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu      sync.Mutex
+	pending map[store.Hint]struct{}
+	wake    chan struct{}
+}
+
+func startNotifier(config *pgx.ConnConfig, hub *sqlcore.Hub, logger *slog.Logger) *notifier {
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &notifier{
+		config: config, hub: hub, logger: logger, origin: uuid.NewString(), cancel: cancel,
+		pending: map[store.Hint]struct{}{}, wake: make(chan struct{}, 1),
+	}
+	n.done.Go(func() { n.keep(ctx, "sending hints", n.sendAll) })
+	n.done.Go(func() { n.keep(ctx, "listening for hints", n.listen) })
+	return n
+}
+
+func (n *notifier) close() {
+	n.cancel()
+	n.done.Wait()
+}
+
+// send takes hints and never waits.
+func (n *notifier) send(hints []store.Hint) {
+	n.mu.Lock()
+	for _, h := range hints {
+		if len(n.pending) >= pendingHints {
+			h.ID = uuid.Nil
+		}
+		n.pending[h] = struct{}{}
+	}
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (n *notifier) take() []store.Hint {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	hints := make([]store.Hint, 0, len(n.pending))
+	for h := range n.pending {
+		hints = append(hints, h)
+	}
+	clear(n.pending)
+	return hints
+}
+
+// keep runs a task on a connection of its own, and again when that is lost.
+func (n *notifier) keep(ctx context.Context, what string, task func(ctx context.Context, conn *pgx.Conn) error) {
+	for ctx.Err() == nil {
+		err := n.connected(ctx, task)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		n.logger.Warn(what+" was interrupted", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(reconnectAfter):
+		}
+	}
+}
+
+func (n *notifier) connected(ctx context.Context, task func(ctx context.Context, conn *pgx.Conn) error) error {
+	conn, err := pgx.ConnectConfig(ctx, n.config.Copy())
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // it is of no use any more
+	return task(ctx, conn)
+}
+
+// sendAll sends what is pending, and what becomes so. What a lost connection
+// kept from being sent stays pending.
+func (n *notifier) sendAll(ctx context.Context, conn *pgx.Conn) error {
+	for {
+		if hints := n.take(); len(hints) > 0 {
+			if _, err := conn.Exec(ctx, `SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload`,
+				channel, n.payloads(hints)); err != nil {
+				n.send(hints)
+				return fmt.Errorf("notifying: %w", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.wake:
+		}
+	}
+}
+
+// payloads are lines: the origin, then topic and id of each hint.
+func (n *notifier) payloads(hints []store.Hint) (out []string) {
+	for len(hints) > 0 {
+		count := min(len(hints), payloadHints)
+		var b strings.Builder
+		b.WriteString(n.origin)
+		for _, h := range hints[:count] {
+			b.WriteString("\n" + string(h.Topic) + " " + h.ID.String())
+		}
+		out, hints = append(out, b.String()), hints[count:]
+	}
+	return out
+}
+
+// listen hands on what other processes send. What was sent while nobody
+// listened is lost, so it begins with "look at everything".
+func (n *notifier) listen(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	n.hub.Lost()
+	for {
+		notification, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return fmt.Errorf("waiting for a notification: %w", err)
+		}
+		n.hub.Publish(n.parse(notification.Payload))
+	}
+}
+
+func (n *notifier) parse(payload string) (hints []store.Hint) {
+	origin, rest, _ := strings.Cut(payload, "\n")
+	if origin == n.origin {
+		return nil
+	}
+	for line := range strings.Lines(rest) {
+		topic, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		id, err := uuid.Parse(text)
+		if err != nil {
+			n.logger.Warn("a notification is not one of ours", "payload", payload)
+			return hints
+		}
+		hints = append(hints, store.Hint{Topic: store.Topic(topic), ID: id})
+	}
+	return hints
+}
