@@ -51,6 +51,8 @@ var journalPromises = []promise{
 		w.Len(again[0].Journal, 1, "the next claim is handed what was recorded")
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), late), store.ErrFenced)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(again[0]), late))
+		w.Error(w.s.AppendJournal(w.ctx, leaseOf(again[0]), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}),
+			"nor does a new one record again what an old one recorded")
 	}},
 }
 
@@ -99,6 +101,12 @@ var endingPromises = []promise{
 		w.Equal(store.ConnectorRunFailed, outcome.Status)
 		w.EqualValues("model_error", outcome.Runs[0].ErrorCode)
 		w.Equal("no answer", outcome.Runs[0].Error)
+
+		e, c := w.running(lease)
+		cancelled := completed(c)
+		cancelled.Status = store.RunCancelled
+		w.NoError(w.s.Complete(w.ctx, cancelled))
+		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status, "so does one that is cancelled, being the last")
 	}},
 	{"an old claim completes nothing", func(w *world) {
 		w.deploy("one", "first")

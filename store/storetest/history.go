@@ -158,6 +158,11 @@ var tokenPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, store.KindEnvironment, w.environment.ID, w.environment.Ref))
 		_, err = w.s.Token(w.ctx, next.SHA256)
 		w.ErrorIs(err, store.ErrNotFound, "the environment is gone")
+		again := w.environment
+		again.Ref.ObjectUID = "second incarnation"
+		w.NoError(w.s.PutEnvironment(w.ctx, again))
+		_, err = w.s.Token(w.ctx, next.SHA256)
+		w.ErrorIs(err, store.ErrNotFound, "and the one made anew is another")
 	}},
 	{"a build's token ends with its deployment", func(w *world) {
 		spec := w.newDeployment("one")
@@ -180,56 +185,5 @@ var tokenPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		_, err = w.s.Token(w.ctx, runner.SHA256)
 		w.NoError(err)
-	}},
-}
-
-var hintPromises = []promise{
-	{"a reader that is behind is told to look at everything", func(w *world) {
-		hints, stop := w.s.Subscribe(store.TopicDeployment)
-		defer stop()
-		spec := w.build("one", "first")
-		const many = 600 // more than any engine keeps
-		for range many {
-			w.NoError(w.s.ReportBuild(w.ctx, spec.ID, store.BuildReport{Phase: store.PhaseConnecting}))
-		}
-		behind, count := false, 0
-		for len(hints) > 0 {
-			behind = (<-hints).ID == uuid.Nil || behind
-			count++
-		}
-		w.True(behind || count >= many)
-	}},
-	{"a change is hinted to its topic after its commit", func(w *world) {
-		w.deploy("one", "first")
-		watch := func(topic store.Topic, id uuid.UUID, change func()) {
-			hints, stop := w.s.Subscribe(topic)
-			change()
-			for hint := range hints { // the test's own deadline ends a wait in vain
-				w.Equal(topic, hint.Topic)
-				if hint.ID == id {
-					break
-				}
-			}
-			stop()
-			stop() // twice is harmless
-			for range hints {
-			} // it is closed
-		}
-		e := w.single()
-		watch(store.TopicQueued, w.environment.ID, func() { w.accept(e) })
-		watch(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.s.Complete(w.ctx, completed(w.claim(1, lease)[0]))) })
-		watch(store.TopicRoute, w.connector.ID, func() {
-			changed := w.connector
-			changed.Enabled = false
-			w.NoError(w.s.PutConnector(w.ctx, changed))
-		})
-		spec := w.newDeployment("two")
-		watch(store.TopicDeployment, spec.ID, func() {
-			_, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err)
-		})
-		watch(store.TopicQueued, w.environment.ID, func() {
-			w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.ID, "sha256:wanted"))
-		})
 	}},
 }

@@ -52,6 +52,16 @@ var projectionPromises = []promise{
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
 		w.Equal("second incarnation", got.Ref.ObjectUID)
 	}},
+	{"an object that comes back with another id frees the first", func(w *world) {
+		again := w.connector
+		again.ID, again.Ref.ObjectUID = uuid.New(), "second incarnation"
+		w.NoError(w.s.PutConnector(w.ctx, again))
+		_, err := w.s.Connector(w.ctx, w.connector.ID)
+		w.ErrorIs(err, store.ErrNotFound)
+		other := w.newConnector("other")
+		other.ID = w.connector.ID
+		w.NoError(w.s.PutConnector(w.ctx, other))
+	}},
 	{"an environment is read as it was put", func(w *world) {
 		got, err := w.s.Environment(w.ctx, w.environment.ID)
 		w.NoError(err)

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var hintPromises = []promise{
+	{"a reader that is behind is told to look at everything", func(w *world) {
+		hints, stop := w.s.Subscribe(store.TopicDeployment)
+		defer stop()
+		spec := w.build("one", "first")
+		const many = 600 // more than any engine keeps
+		for range many {
+			w.NoError(w.s.ReportBuild(w.ctx, spec.ID, store.BuildReport{Phase: store.PhaseConnecting}))
+		}
+		behind, count := false, 0
+		for len(hints) > 0 {
+			behind = (<-hints).ID == uuid.Nil || behind
+			count++
+		}
+		w.True(behind || count >= many)
+	}},
+	{"every end of a connector run is hinted", func(w *world) {
+		w.deploy("one", "first")
+		none := w.event()
+		none.Runs = nil
+		w.hinted(store.TopicDone, none.ConnectorRunID, func() { w.accept(none) })
+		lacking := w.event()
+		lacking.Runs = lacking.Runs[1:]
+		w.accept(lacking)
+		w.hinted(store.TopicDone, lacking.ConnectorRunID, func() { w.claim(1, lease) })
+		interrupted, c := w.running(lease)
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}))
+		w.hinted(store.TopicDone, interrupted.ConnectorRunID, func() { w.NoError(w.s.Release(w.ctx, leaseOf(c))) })
+		open := w.event()
+		w.accept(open)
+		w.hinted(store.TopicDone, open.ConnectorRunID, func() {
+			w.NoError(w.s.Remove(w.ctx, store.KindEnvironment, w.environment.ID, w.environment.Ref))
+		})
+	}},
+	{"a run that may be claimed again is hinted", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(expired)
+		w.hinted(store.TopicQueued, w.environment.ID, func() {
+			_, err := w.s.SweepLeases(w.ctx, 10)
+			w.NoError(err)
+		})
+		again := w.claim(1, lease)
+		w.Len(again, 1)
+		w.Equal(c.Run.ID, again[0].Run.ID)
+		w.hinted(store.TopicQueued, w.environment.ID, func() { w.NoError(w.s.Release(w.ctx, leaseOf(again[0]))) })
+		spec := w.build("two", "first")
+		w.hinted(store.TopicQueued, w.environment.ID, func() { w.activate(spec.ID) })
+	}},
+	{"a change is hinted to its topic after its commit", func(w *world) {
+		w.deploy("one", "first")
+		watch := w.hinted
+		e := w.single()
+		watch(store.TopicQueued, w.environment.ID, func() { w.accept(e) })
+		watch(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.s.Complete(w.ctx, completed(w.claim(1, lease)[0]))) })
+		watch(store.TopicRoute, w.connector.ID, func() {
+			changed := w.connector
+			changed.Enabled = false
+			w.NoError(w.s.PutConnector(w.ctx, changed))
+		})
+		spec := w.newDeployment("two")
+		watch(store.TopicDeployment, spec.ID, func() {
+			_, err := w.s.BeginDeployment(w.ctx, spec)
+			w.NoError(err)
+		})
+		watch(store.TopicQueued, w.environment.ID, func() {
+			w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.ID, "sha256:wanted"))
+		})
+	}},
+}
+
+// hinted makes a change and waits for its hint; the test's own deadline ends a
+// wait in vain.
+func (w *world) hinted(topic store.Topic, id uuid.UUID, change func()) {
+	hints, stop := w.s.Subscribe(topic)
+	change()
+	for hint := range hints {
+		w.Equal(topic, hint.Topic)
+		if hint.ID == id {
+			break
+		}
+	}
+	stop()
+	stop() // twice is harmless
+	for range hints {
+	} // it is closed
+}
