@@ -16,3 +16,9 @@ controller_gen \
   crd:maxDescLen=2000,headerFile=hack/boilerplate.yaml.txt \
   paths=./api/... \
   output:crd:artifacts:config=config/crd/bases
+
+# Roles, from the rbac markers of the controllers.
+controller_gen \
+  rbac:roleName=agentplatform-manager,headerFile=hack/boilerplate.yaml.txt \
+  paths=./controllers/... \
+  output:rbac:artifacts:config=config/rbac

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const (
+	// prefetchPatience is how long activation waits for a runner that holds the
+	// bundle; after that the first run fetches it.
+	prefetchPatience = 30 * time.Second
+	// runnerSeen is how long ago a runner may have been heard of to count.
+	runnerSeen = time.Minute
+)
+
+// goLive activates a deployment that was built, once a runner holds its bundle.
+func (r *Reconciler) goLive(ctx context.Context, v *version) error {
+	held, err := r.prefetched(ctx, v)
+	if err != nil {
+		return err
+	}
+	if !held && v.waited() < prefetchPatience {
+		return nil
+	}
+	return r.activate(ctx, v, false)
+}
+
+// prefetched asks the runners to fetch the bundle, and says whether one holds
+// it, or none is there to wait for.
+func (r *Reconciler) prefetched(ctx context.Context, v *version) (bool, error) {
+	digest := v.outcome.BundleDigest
+	if err := r.Data.RequestPrefetch(ctx, v.environmentID, digest); err != nil {
+		return false, object.FromStore(fmt.Errorf("asking for a prefetch: %w", err))
+	}
+	runners, err := r.Data.Runners(ctx, v.environmentID, runnerSeen)
+	if err != nil {
+		return false, object.FromStore(fmt.Errorf("listing the runners: %w", err))
+	}
+	held := slices.ContainsFunc(runners, func(runner store.Runner) bool { return slices.Contains(runner.Digests, digest) })
+	return held || len(runners) == 0, nil
+}
+
+// waited is how long the deployment has been at its last step.
+func (v *version) waited() time.Duration {
+	c := v.Status.Condition(v1alpha1.ConditionConnectorsApplied)
+	if c == nil {
+		return 0
+	}
+	return time.Since(c.LastTransitionTime.Time)
+}
+
+// activate flips what is live, in one transaction. A hook for the connectors of
+// the bundle: they become revisions of the same transaction.
+func (r *Reconciler) activate(ctx context.Context, v *version, explicit bool) error {
+	_, err := r.Data.Activate(ctx, store.Activation{DeploymentID: v.id, Explicit: explicit})
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		return object.FromStore(fmt.Errorf("activating: %w", err))
+	}
+	if v.outcome, err = r.Data.Deployment(ctx, v.id); err != nil {
+		return object.FromStore(err)
+	}
+	return nil
+}
+
+// activateAgain answers spec.activation, as a rollback asks for.
+func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
+	if !v.ActivationPending() || !v.outcome.Status.Terminal() {
+		return nil
+	}
+	if v.outcome.Status != store.DeploymentDeployed {
+		v.MarkActivation(v1alpha1.ActivationNotDeployed,
+			fmt.Sprintf("the deployment is %s; only a deployed one can be live", v.outcome.Status))
+		return nil
+	}
+	old, err := r.answeredBefore(ctx, v)
+	if err != nil {
+		return err
+	}
+	if old {
+		v.MarkActivation(v1alpha1.ActivationActivated, "answered before this object was restored")
+		return nil
+	}
+	if err := r.activate(ctx, v, true); err != nil {
+		return err
+	}
+	v.MarkActivation(v1alpha1.ActivationActivated, "")
+	return nil
+}
+
+// answeredBefore says whether a request came along with a restored object whose
+// environment had an activation since: it must not be carried out again.
+func (r *Reconciler) answeredBefore(ctx context.Context, v *version) (bool, error) {
+	if !v.restored {
+		return false, nil
+	}
+	environment, err := r.Data.Environment(ctx, v.environmentID)
+	if err != nil {
+		return false, object.FromStore(err)
+	}
+	at := environment.LiveActivatedAt
+	return at != nil && at.After(v.Spec.Activation.RequestedAt.Add(time.Second)), nil
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// mirror copies the store's outcome into the status.
+func (r *Reconciler) mirror(ctx context.Context, v *version) error {
+	out, status := v.outcome, &v.Status
+	status.Branch, status.Commit, status.Message = out.Branch, cmp.Or(out.ResolvedCommit, out.Commit), out.Message
+	status.StartedAt, status.EndedAt = clock(out.StartedAt), clock(out.EndedAt)
+	if out.BundleDigest != "" {
+		status.Bundle = &v1alpha1.DeploymentBundle{Digest: out.BundleDigest, Size: out.BundleSize}
+	}
+	status.Agents = nil
+	for _, a := range out.Agents {
+		status.Agents = append(status.Agents, v1alpha1.DeploymentAgent{Name: a.Name, Type: a.Type, VariantOf: a.VariantOf})
+	}
+	switch out.Status {
+	case store.DeploymentPending:
+		v.MarkPending(pendingMessage(v))
+	case store.DeploymentBuilding:
+		v.MarkBuilding(v1alpha1.DeploymentStepOf(string(out.Phase)))
+	case store.DeploymentDeployed:
+		v.MarkDeployed()
+		return r.mirrorLive(ctx, v)
+	case store.DeploymentFailed:
+		v.MarkFailed(v1alpha1.DeploymentFailureOf(string(out.FailureReason)), out.Message)
+	case store.DeploymentCancelled:
+		v.MarkCancelled(cmp.Or(out.Message, "cancelled"))
+	}
+	return nil
+}
+
+func pendingMessage(v *version) string {
+	if v.environment.Spec.Suspend {
+		return "the environment is suspended: the build starts when spec.suspend of the Environment is false"
+	}
+	return "waiting for its turn"
+}
+
+// mirrorLive shows whether the deployment is the live one.
+func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
+	environment, err := r.Data.Environment(ctx, v.environmentID)
+	if err != nil {
+		return object.FromStore(err)
+	}
+	was := v.Status.Live
+	switch live := environment.LiveDeploymentID; {
+	case live != nil && *live == v.id:
+		at := metav1.Now()
+		if environment.LiveActivatedAt != nil {
+			at = *clock(environment.LiveActivatedAt)
+		}
+		v.MarkLive(at)
+	case live == nil:
+		v.MarkNotLive("")
+	default:
+		v.MarkNotLive(r.nameOf(ctx, *environment.LiveDeploymentID))
+	}
+	r.announceLive(v, was)
+	return nil
+}
+
+// clock turns the store's time into the status's, in whole seconds as the API
+// server keeps them.
+func clock(t *time.Time) *metav1.Time {
+	if t == nil {
+		return nil
+	}
+	out := metav1.NewTime(t.Truncate(time.Second))
+	return &out
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+)
+
+const (
+	component         = "build"
+	workspace         = "/workspace"
+	credentialsFolder = "/etc/agentplatform/git"   //nolint:gosec // a folder
+	tokenFolder       = "/etc/agentplatform/token" //nolint:gosec // a folder
+	// deadlineSeconds ends a build that hangs.
+	deadlineSeconds int64 = 15 * 60
+	// retries are for pods that were evicted or lost; a repository that cannot be
+	// built is an outcome and no failure of the pod.
+	retries int32 = 2
+)
+
+func jobName(d *v1alpha1.Deployment) string   { return object.ChildName(d.Name, "build") }
+func tokenName(d *v1alpha1.Deployment) string { return object.ChildName(d.Name, "build-token") }
+
+// source is what a build fetches.
+type source struct {
+	URL, Branch, Commit, Path string
+	// Secret names the Secret with the Git credentials, or is empty.
+	Secret string
+}
+
+func (v *version) source() source {
+	git := v.project.Spec.Git
+	s := source{URL: git.URL, Branch: v.branch(), Commit: v.commit(), Path: git.Path}
+	if git.SecretRef != nil {
+		s.Secret = string(git.SecretRef.Name)
+	}
+	return s
+}
+
+// buildOptions are the operator's part of a build.
+type buildOptions struct{ Image, DispatchURL, AllowedEgress string }
+
+func (r *Reconciler) options() buildOptions {
+	return buildOptions{Image: r.Image, DispatchURL: r.DispatchURL, AllowedEgress: r.AllowedEgress}
+}
+
+// buildJob fetches in an init container, which alone sees the Git credentials,
+// and packs in the main one, which alone sees the dispatch token.
+func buildJob(d *v1alpha1.Deployment, from source, opts buildOptions) *batchv1.Job {
+	labels := object.Labels(component, d.Name)
+	labels[v1alpha1.LabelDeployment] = d.Name
+	labels[v1alpha1.LabelEnvironment] = string(d.Spec.Environment)
+	deadline, backoff := deadlineSeconds, retries
+	size := resource.MustParse("1Gi")
+	spec := corev1.PodSpec{
+		RestartPolicy:  corev1.RestartPolicyNever,
+		InitContainers: []corev1.Container{fetchContainer(from, opts)},
+		Containers:     []corev1.Container{packContainer(opts)},
+		Volumes: []corev1.Volume{
+			{Name: "workspace", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}},
+			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}},
+			object.SecretVolume("token", tokenName(d)),
+		},
+	}
+	if from.Secret != "" {
+		spec.Volumes = append(spec.Volumes, object.SecretVolume("git", from.Secret))
+	}
+	object.Restrict(&spec)
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: jobName(d), Namespace: d.Namespace, Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{object.OwnerReference(d)},
+		},
+		Spec: batchv1.JobSpec{
+			BackoffLimit: &backoff, ActiveDeadlineSeconds: &deadline,
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	}
+}
+
+func fetchContainer(from source, opts buildOptions) corev1.Container {
+	args := []string{"build", "fetch", "--dir=" + workspace, "--url=" + from.URL}
+	for _, option := range []struct{ flag, value string }{
+		{"--branch=", from.Branch}, {"--commit=", from.Commit}, {"--path=", from.Path}, {"--allow-egress=", opts.AllowedEgress},
+	} {
+		if option.value != "" {
+			args = append(args, option.flag+option.value)
+		}
+	}
+	mounts := workMounts()
+	if from.Secret != "" {
+		args = append(args, "--credentials="+credentialsFolder)
+		mounts = append(mounts, corev1.VolumeMount{Name: "git", MountPath: credentialsFolder, ReadOnly: true})
+	}
+	return corev1.Container{
+		Name: "fetch", Image: opts.Image, Command: []string{"/usr/local/bin/runner"}, Args: args, VolumeMounts: mounts,
+	}
+}
+
+func packContainer(opts buildOptions) corev1.Container {
+	return corev1.Container{
+		Name: "pack", Image: opts.Image, Command: []string{"/usr/local/bin/runner"},
+		Args: []string{
+			"build", "pack", "--dir=" + workspace, "--dispatch-url=" + opts.DispatchURL,
+			"--token-file=" + tokenFolder + "/" + object.TokenKey,
+		},
+		VolumeMounts: append(workMounts(), corev1.VolumeMount{Name: "token", MountPath: tokenFolder, ReadOnly: true}),
+	}
+}
+
+// workMounts are the writable folders of both containers.
+func workMounts() []corev1.VolumeMount {
+	return []corev1.VolumeMount{{Name: "workspace", MountPath: workspace}, {Name: "tmp", MountPath: "/tmp"}}
+}

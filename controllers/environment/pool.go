@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// keepPool writes the children of the pool: token, configuration, pods.
+func (r *Reconciler) keepPool(
+	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, projectID, id uuid.UUID,
+) error {
+	token, err := r.Token(ctx, e, tokenName(e), object.Labels(component, e.Name))
+	if err != nil {
+		return err
+	}
+	if err := r.admit(ctx, token, projectID, id); err != nil {
+		return err
+	}
+	config, err := r.config(ctx, e, project)
+	if err != nil {
+		return err
+	}
+	if err := r.Apply(ctx, e, configSecret(e, config)); err != nil {
+		return err
+	}
+	return r.Apply(ctx, e, pool(e, poolOptions{
+		Image: r.Image, DispatchURL: r.DispatchURL, AllowedEgress: r.AllowedEgress,
+		ProjectID: projectID.String(), Variables: config[variablesFile],
+	}))
+}
+
+// admit makes the store know the pool's token.
+func (r *Reconciler) admit(ctx context.Context, token string, projectID, id uuid.UUID) error {
+	known, err := r.Data.Token(ctx, seal.Digest(token))
+	if err == nil && known.EnvironmentID == id {
+		return nil
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return object.FromStore(fmt.Errorf("finding the runners' token: %w", err))
+	}
+	return object.FromStore(r.Data.PutToken(ctx, store.Token{
+		SHA256: seal.Digest(token), Kind: store.TokenRunner, ProjectID: projectID, EnvironmentID: id,
+	}))
+}
+
+// config is the content of the pool's configuration Secret.
+func (r *Reconciler) config(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project) (map[string][]byte, error) {
+	var providers runnerconfig.Providers
+	for _, p := range project.Spec.ModelProviders {
+		provider := runnerconfig.Provider{Prefix: p.Prefix, Type: string(p.Type), BaseURL: p.BaseURL}
+		if p.APIKeySecretRef != nil {
+			key, err := r.SecretValue(ctx, e.Namespace, *p.APIKeySecretRef)
+			if err != nil {
+				return nil, err
+			}
+			provider.APIKey = key
+		}
+		providers.Providers = append(providers.Providers, provider)
+	}
+	variables := map[string]string{}
+	for _, v := range e.Spec.Variables {
+		switch {
+		case v.Value != nil:
+			variables[v.Name] = *v.Value
+		case v.SecretKeyRef != nil:
+			value, err := r.SecretValue(ctx, e.Namespace, *v.SecretKeyRef)
+			if err != nil {
+				return nil, err
+			}
+			variables[v.Name] = value
+		}
+	}
+	out := map[string][]byte{}
+	for name, content := range map[string]any{runnerconfig.ProvidersFile: providers, variablesFile: variables} {
+		data, err := json.Marshal(content)
+		if err != nil {
+			return nil, fmt.Errorf("writing %s: %w", name, err)
+		}
+		out[name] = data
+	}
+	return out, nil
+}
+
+// showPool shows how the pool is doing.
+func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment) error {
+	found := &appsv1.Deployment{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: e.Namespace, Name: poolName(e)}, found)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading the runner pool: %w", err)
+	}
+	want, _ := e.Spec.Runner.Replicas()
+	ready := found.Status.ReadyReplicas
+	e.Status.Runner = v1alpha1.RunnerPoolStatus{
+		Replicas: found.Status.Replicas, ReadyReplicas: ready, Selector: selector(e),
+	}
+	problem := ""
+	for _, c := range found.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == "True" {
+			problem = c.Message
+		}
+	}
+	switch {
+	case problem != "":
+		e.MarkRunnersFailing(problem)
+	case ready < want:
+		e.MarkRunnersStarting(ready, want)
+	default:
+		e.MarkRunnersReady(ready)
+		e.MarkReady("")
+	}
+	return nil
+}

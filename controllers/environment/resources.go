@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+)
+
+const (
+	component     = "runner"
+	variablesFile = "variables.json"
+	// annotationVariables makes new pods of changed variables.
+	annotationVariables = "agentplatform.dev/variables"
+	configFolder        = "/etc/agentplatform/config"
+	tokenFolder         = "/etc/agentplatform/token" //nolint:gosec // a folder
+	// drainSeconds is what runs have after SIGTERM; the pod's own period is longer.
+	drainSeconds, terminationSeconds = 30, 45
+)
+
+func tokenName(e *v1alpha1.Environment) string  { return object.ChildName(e.Name, "runner-token") }
+func configName(e *v1alpha1.Environment) string { return object.ChildName(e.Name, "runner-config") }
+func poolName(e *v1alpha1.Environment) string   { return object.ChildName(e.Name, "runner") }
+
+// matchLabels select the pool's pods; they cannot be changed later.
+func matchLabels(e *v1alpha1.Environment) map[string]string {
+	return map[string]string{object.LabelComponent: component, v1alpha1.LabelEnvironment: e.Name}
+}
+
+func selector(e *v1alpha1.Environment) string { return labels.Set(matchLabels(e)).String() }
+
+// poolLabels are those of the pool and its pods.
+func poolLabels(e *v1alpha1.Environment) map[string]string {
+	out := object.Labels(component, e.Name)
+	maps.Copy(out, matchLabels(e))
+	return out
+}
+
+// configSecret holds the model providers and the variables.
+func configSecret(e *v1alpha1.Environment, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: configName(e), Namespace: e.Namespace, Labels: poolLabels(e)},
+		Data:       data,
+	}
+}
+
+// poolOptions are what a pool depends on beside its Environment.
+type poolOptions struct {
+	Image, DispatchURL, AllowedEgress, ProjectID string
+	Variables                                    []byte
+}
+
+// pool is the environment's pool of runner pods.
+func pool(e *v1alpha1.Environment, opts poolOptions) *appsv1.Deployment {
+	least, _ := e.Spec.Runner.Replicas()
+	surge, none := intstr.FromInt32(1), intstr.FromInt32(0)
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: poolName(e), Namespace: e.Namespace, Labels: poolLabels(e)},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &least,
+			Selector: &metav1.LabelSelector{MatchLabels: matchLabels(e)},
+			Strategy: appsv1.DeploymentStrategy{
+				Type:          appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &none},
+			},
+			Template: podTemplate(e, opts),
+		},
+	}
+}
+
+func podTemplate(e *v1alpha1.Environment, opts poolOptions) corev1.PodTemplateSpec {
+	runner := e.Spec.Runner
+	podLabels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(podLabels, runner.Labels)
+	maps.Copy(podLabels, poolLabels(e))
+	podLabels[v1alpha1.LabelProject] = opts.ProjectID
+	maps.Copy(annotations, runner.Annotations)
+	sum := sha256.Sum256(opts.Variables)
+	annotations[annotationVariables] = hex.EncodeToString(sum[:8])
+	grace := int64(terminationSeconds)
+	spec := corev1.PodSpec{
+		TerminationGracePeriodSeconds: &grace,
+		NodeSelector:                  runner.NodeSelector,
+		Tolerations:                   runner.Tolerations,
+		Affinity:                      runner.Affinity,
+		Containers:                    []corev1.Container{container(runner, opts)},
+		Volumes: []corev1.Volume{
+			object.SecretVolume("token", tokenName(e)), object.SecretVolume("config", configName(e)),
+		},
+	}
+	if runner.RuntimeClassName != "" {
+		class := string(runner.RuntimeClassName)
+		spec.RuntimeClassName = &class
+	}
+	for _, s := range runner.ImagePullSecrets {
+		spec.ImagePullSecrets = append(spec.ImagePullSecrets, corev1.LocalObjectReference{Name: string(s.Name)})
+	}
+	object.Restrict(&spec)
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: annotations}, Spec: spec}
+}
+
+func container(runner v1alpha1.RunnerPool, opts poolOptions) corev1.Container {
+	args := []string{
+		"serve",
+		"--dispatch-url=" + opts.DispatchURL,
+		"--token-file=" + tokenFolder + "/" + object.TokenKey,
+		"--providers=" + configFolder + "/" + runnerconfig.ProvidersFile,
+		"--concurrency=" + strconv.Itoa(int(max(runner.Concurrency, 1))),
+		"--grace=" + strconv.Itoa(drainSeconds) + "s",
+	}
+	if opts.AllowedEgress != "" {
+		args = append(args, "--allow-egress="+opts.AllowedEgress)
+	}
+	return corev1.Container{
+		Name: component, Image: opts.Image, Command: []string{"/usr/local/bin/runner"}, Args: args,
+		Resources: runner.Resources,
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "token", MountPath: tokenFolder, ReadOnly: true},
+			{Name: "config", MountPath: configFolder, ReadOnly: true},
+		},
+	}
+}

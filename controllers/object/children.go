@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// Labels that children have; the first one also decides what is cached.
+const (
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	LabelName      = "app.kubernetes.io/name"
+	LabelComponent = "app.kubernetes.io/component"
+	LabelInstance  = "app.kubernetes.io/instance"
+	// ManagedBy is the value of LabelManagedBy.
+	ManagedBy = "agentplatform"
+	// TokenKey is the key of a token Secret.
+	TokenKey = "token"
+)
+
+// maxChildName is the most characters of a child's name, for it is a label too.
+const maxChildName = 63
+
+// Labels are the labels of a child: component says what it is ("runner"),
+// instance whose it is.
+func Labels(component, instance string) map[string]string {
+	return map[string]string{
+		LabelManagedBy: ManagedBy, LabelName: "agentplatform-" + component, LabelComponent: component, LabelInstance: instance,
+	}
+}
+
+// ChildName is owner-suffix, cut in the middle where that would be too long.
+func ChildName(owner, suffix string) string {
+	name := owner + "-" + suffix
+	if len(name) <= maxChildName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(owner))
+	mark := "-" + hex.EncodeToString(sum[:4]) + "-" + suffix
+	return owner[:maxChildName-len(mark)] + mark
+}
+
+// OwnerReference makes a child go with its owner, and never hold it back.
+func OwnerReference(owner v1alpha1.ConditionedObject) metav1.OwnerReference {
+	controller, block := true, false
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: owner.ObjectKind(), Name: owner.GetName(), UID: owner.GetUID(),
+		Controller: &controller, BlockOwnerDeletion: &block,
+	}
+}
+
+// Apply writes a child of owner by server-side apply; only the fields that child
+// has are owned.
+func (k *Keeper) Apply(ctx context.Context, owner v1alpha1.ConditionedObject, child client.Object) error {
+	gvk, err := apiutil.GVKForObject(child, k.Client.Scheme())
+	if err != nil {
+		return fmt.Errorf("applying %q: %w", child.GetName(), err)
+	}
+	child.SetOwnerReferences([]metav1.OwnerReference{OwnerReference(owner)})
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(child)
+	if err != nil {
+		return fmt.Errorf("applying %s %q: %w", gvk.Kind, child.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetGroupVersionKind(gvk)
+	unstructured.RemoveNestedField(u.Object, "status")
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "creationTimestamp")
+	if err := k.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u),
+		client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying %s %q: %w", gvk.Kind, child.GetName(), err)
+	}
+	return nil
+}
+
+// Token returns the token in the Secret of that name, which is the truth: it is
+// made, random, when there is none.
+func (k *Keeper) Token(ctx context.Context, owner v1alpha1.ConditionedObject, name string, labels map[string]string) (string, error) {
+	data, err := k.Secret(ctx, owner.GetNamespace(), name)
+	if err == nil && len(data[TokenKey]) > 0 {
+		return string(data[TokenKey]), nil
+	}
+	if missing := (*SecretError)(nil); err != nil && !errors.As(err, &missing) {
+		return "", err
+	}
+	token := rand.Text() + rand.Text()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: owner.GetNamespace(), Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{OwnerReference(owner)},
+		},
+		Data: map[string][]byte{TokenKey: []byte(token)},
+	}
+	if err := k.Client.Create(ctx, secret, client.FieldOwner(FieldManager)); err != nil {
+		return "", fmt.Errorf("creating token Secret %q: %w", name, err)
+	}
+	return token, nil
+}
+
+// Secret reads a Secret past the cache; *SecretError when there is none.
+func (k *Keeper) Secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+	secret := &corev1.Secret{}
+	err := k.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, &SecretError{Name: name}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %q: %w", name, err)
+	}
+	return secret.Data, nil
+}
+
+// SecretValue reads one key of a Secret past the cache; *SecretError when there
+// is none.
+func (k *Keeper) SecretValue(ctx context.Context, namespace string, ref v1alpha1.SecretKeyReference) (string, error) {
+	data, err := k.Secret(ctx, namespace, string(ref.Name))
+	if err != nil {
+		return "", err
+	}
+	value, ok := data[ref.Key]
+	if !ok {
+		return "", &SecretError{Name: string(ref.Name), Problem: fmt.Sprintf("it has no key %q", ref.Key)}
+	}
+	return string(value), nil
+}
