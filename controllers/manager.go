@@ -16,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -62,26 +64,34 @@ func Scheme() (*runtime.Scheme, error) {
 
 // NewManager makes a manager whose cache holds our own kinds, and of the others
 // only what the platform made.
-func NewManager(config *rest.Config, opts ManagerOptions) (ctrl.Manager, error) {
+func NewManager(cluster *rest.Config, opts ManagerOptions) (ctrl.Manager, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, err
 	}
-	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{object.LabelManagedBy: object.ManagedBy})}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme,
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}: ours, &corev1.Pod{}: ours, &batchv1.Job{}: ours, &appsv1.Deployment{}: ours,
-		}},
+	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
+		Scheme:         scheme,
+		Cache:          CacheOptions(),
 		LeaderElection: opts.LeaderElect, LeaderElectionID: "agentplatform-manager",
 		LeaderElectionNamespace: opts.SystemNamespace, LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress: opts.HealthAddr,
 		Metrics:                server.Options{BindAddress: opts.MetricsAddr},
+		// A manager may be made anew in the same process after it ended.
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
 	return mgr, nil
+}
+
+// CacheOptions let a manager cache our own kinds, and of the others only what
+// the platform made: Secrets that users own are read when they are needed.
+func CacheOptions() cache.Options {
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{object.LabelManagedBy: object.ManagedBy})}
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&corev1.Secret{}: ours, &corev1.Pod{}: ours, &batchv1.Job{}: ours, &appsv1.Deployment{}: ours,
+	}}
 }
 
 // ClusterUID is the uid of the cluster's kube-system namespace, which names the

@@ -54,11 +54,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err != nil {
 			return 0, err
 		}
-		secrets, err := r.secrets(ctx, c, id)
+		ids := identity{projectID, environmentID, id}
+		secrets, err := r.secrets(ctx, c, ids)
 		if err != nil {
 			return 0, err
 		}
-		row, err := r.row(ctx, c, identity{projectID, environmentID, id}, secrets)
+		row, err := r.row(ctx, c, ids, secrets)
 		if err != nil {
 			return 0, err
 		}

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/seal"
@@ -19,6 +17,9 @@ import (
 // credentialsField is the name under which an outbound connector's credentials
 // are sealed.
 const credentialsField = "credentials"
+
+// labelSealed is "true" on Secrets whose values the facade has sealed.
+const labelSealed = "agentplatform.dev/sealed"
 
 // secrets are a connector's secrets in the clear.
 type secrets struct {
@@ -37,16 +38,16 @@ func (s secrets) entry() (key, value string) {
 }
 
 // secrets derives the connector's secrets, or reads those that the user brings.
-func (r *Reconciler) secrets(ctx context.Context, c *v1alpha1.Connector, id uuid.UUID) (secrets, error) {
+func (r *Reconciler) secrets(ctx context.Context, c *v1alpha1.Connector, ids identity) (secrets, error) {
 	var out secrets
 	if c.Spec.Webhook == nil {
 		return out, nil
 	}
 	version := int64(c.SecretVersion())
 	if c.Spec.Mode == v1alpha1.ModeOutbound {
-		out.signing = r.DerivationKey.SigningSecret(id, version)
+		out.signing = r.DerivationKey.SigningSecret(ids.connector, version)
 	} else {
-		out.secret = r.DerivationKey.Secret(id, version)
+		out.secret = r.DerivationKey.Secret(ids.connector, version)
 	}
 	if c.Spec.SecretRef != nil {
 		key, _ := out.entry()
@@ -66,15 +67,32 @@ func (r *Reconciler) secrets(ctx context.Context, c *v1alpha1.Connector, id uuid
 	if c.Spec.HeadersSecretRef == nil {
 		return out, nil
 	}
-	data, err := r.Secret(ctx, c.Namespace, string(c.Spec.HeadersSecretRef.Name))
+	headers, err := r.headers(ctx, c, ids)
 	if err != nil {
 		return secrets{}, err
 	}
-	out.headers = map[string]string{}
-	for name, value := range data {
-		out.headers[name] = string(value)
-	}
+	out.headers = headers
 	return out, nil
+}
+
+// headers reads the headers that an outbound connector sends; those that came in
+// through the REST API lie sealed in their Secret.
+func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids identity) (map[string]string, error) {
+	secret, err := r.WholeSecret(ctx, c.Namespace, string(c.Spec.HeadersSecretRef.Name))
+	if err != nil {
+		return nil, err
+	}
+	headers := map[string]string{}
+	for name, value := range secret.Data {
+		if secret.Labels[labelSealed] == "true" {
+			field := seal.Field{ProjectID: ids.project, ConnectorID: ids.connector, Name: "header:" + name}
+			if value, err = r.Sealer.Open(field, value); err != nil {
+				return nil, &object.SecretError{Name: secret.Name, Problem: fmt.Sprintf("header %q: %v", name, err)}
+			}
+		}
+		headers[name] = string(value)
+	}
+	return headers, nil
 }
 
 // sealed are the credentials of an outbound connector, sealed; what is stored

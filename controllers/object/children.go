@@ -113,8 +113,17 @@ func (k *Keeper) Token(ctx context.Context, owner v1alpha1.ConditionedObject, na
 	return token, nil
 }
 
-// Secret reads a Secret past the cache; *SecretError when there is none.
+// Secret reads a Secret's data past the cache; *SecretError when there is none.
 func (k *Keeper) Secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+	secret, err := k.WholeSecret(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return secret.Data, nil
+}
+
+// WholeSecret reads a Secret past the cache; *SecretError when there is none.
+func (k *Keeper) WholeSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := k.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
@@ -123,7 +132,7 @@ func (k *Keeper) Secret(ctx context.Context, namespace, name string) (map[string
 	if err != nil {
 		return nil, fmt.Errorf("reading Secret %q: %w", name, err)
 	}
-	return secret.Data, nil
+	return secret, nil
 }
 
 // SecretValue reads one key of a Secret past the cache; *SecretError when there
