@@ -75,6 +75,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		config.MaxConns = int32(min(o.MaxConns, 1<<15)) //nolint:gosec // bounded in this line
 	}
 	config.AfterConnect = durable
+	// The statements are made so that one plan fits; planning Accept anew for each
+	// batch would take longer than running it.
+	config.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("making the pool: %w", err)

@@ -125,6 +125,30 @@ func (c *Scene) Trip(ctx context.Context, tb testing.TB) {
 	require.Equal(tb, store.ConnectorRunCompleted, outcome.Status)
 }
 
+// history accepts and ends 20,000 events, and queues as many of another
+// environment.
+func (c *Scene) history(tb testing.TB) {
+	tb.Helper()
+	other := NewScene(tb, c.Store, 1)
+	for range 80 {
+		var events []store.Event
+		for range 250 {
+			events = append(events, c.Event(tb), other.Event(tb))
+		}
+		_, err := c.Store.Accept(tb.Context(), events)
+		require.NoError(tb, err)
+		claimed, err := c.Store.Claim(tb.Context(), store.Claim{
+			EnvironmentID: c.Environment, RunnerID: "r", Limit: 250, Lease: store.LeaseDuration,
+		})
+		require.NoError(tb, err)
+		for _, run := range claimed {
+			require.NoError(tb, c.Store.Complete(tb.Context(), store.Completion{
+				Lease: store.Lease{RunID: run.Run.ID, Token: run.Token}, Status: store.RunCompleted, Output: "hello",
+			}))
+		}
+	}
+}
+
 // Run runs the benchmarks on stores that newStore gives, migrated.
 func Run(b *testing.B, newStore func(b *testing.B) store.Store) {
 	b.Helper()
@@ -156,6 +180,13 @@ func Run(b *testing.B, newStore func(b *testing.B) store.Store) {
 	})
 	b.Run("trip", func(b *testing.B) {
 		c := NewScene(b, newStore(b), 1)
+		for b.Loop() {
+			c.Trip(b.Context(), b)
+		}
+	})
+	b.Run("trip with a history", func(b *testing.B) {
+		c := NewScene(b, newStore(b), 1)
+		c.history(b)
 		for b.Loop() {
 			c.Trip(b.Context(), b)
 		}
