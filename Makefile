@@ -6,7 +6,7 @@ export GOFLAGS = -trimpath -buildvcs=false
 
 LDFLAGS    = -s -w
 IMAGE     ?= agentplatform:dev
-COMMANDS   = $(notdir $(wildcard cmd/*))
+COMMANDS   = $(filter-out internal,$(notdir $(wildcard cmd/*)))
 DEVCLUSTER = go -C hack/devcluster run .
 
 .DEFAULT_GOAL := help

@@ -18,7 +18,8 @@ if [ "${1:-up}" = down ]; then
   exec go -C hack/devcluster run . down
 fi
 
-bold=$(tput bold 2>/dev/null || true) plain=$(tput sgr0 2>/dev/null || true)
+bold= plain=
+[ -t 1 ] && bold=$(tput bold 2>/dev/null || true) plain=$(tput sgr0 2>/dev/null || true)
 begin=$SECONDS last=$SECONDS
 step() {
   [ "$SECONDS" = "$last" ] || echo "    ($((SECONDS - last)) s)"

@@ -125,9 +125,9 @@ func (c *Scene) Trip(ctx context.Context, tb testing.TB) {
 	require.Equal(tb, store.ConnectorRunCompleted, outcome.Status)
 }
 
-// history accepts and ends 20,000 events, and queues as many of another
+// History accepts and ends 20,000 events, and queues as many of another
 // environment.
-func (c *Scene) history(tb testing.TB) {
+func (c *Scene) History(tb testing.TB) {
 	tb.Helper()
 	other := NewScene(tb, c.Store, 1)
 	for range 80 {
@@ -186,7 +186,7 @@ func Run(b *testing.B, newStore func(b *testing.B) store.Store) {
 	})
 	b.Run("trip with a history", func(b *testing.B) {
 		c := NewScene(b, newStore(b), 1)
-		c.history(b)
+		c.History(b)
 		for b.Loop() {
 			c.Trip(b.Context(), b)
 		}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command agentplatform is the control plane: `manager` runs the controllers,
+// `apiserver` the REST facade, and `all` both of them and the webhook gateway
+// in one process.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	slog.SetDefault(logger)
+	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
+	if err := newRootCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "agentplatform:", err)
+		os.Exit(1)
+	}
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "agentplatform",
+		Short: "The control plane of Agent Platform",
+		Long: `The control plane of Agent Platform.
+
+Every flag may also be given by the environment: --gateway-url is
+AGENTPLATFORM_GATEWAY_URL.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(
+		newCommand("manager", "Run the controllers, as the elected leader; bring the store's schema up to date", runManager),
+		newCommand("apiserver", "Serve the REST facade /v1", runAPIServer),
+		newCommand("all", "Run gateway, controllers and facade in one process", runAll),
+	)
+	return root
+}
+
+// newCommand is a subcommand that takes all flags and opens what they name.
+func newCommand(use, short string, run func(context.Context, *process) error) *cobra.Command {
+	opts := &options{}
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Read(cmd.Flags()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := newProcess(cmd.Context(), opts)
+			if err != nil {
+				return err
+			}
+			defer p.store.Close()
+			return run(cmd.Context(), p)
+		},
+	}
+	opts.bind(cmd.Flags())
+	return cmd
+}

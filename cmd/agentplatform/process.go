@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/cmd/internal/open"
+	"github.com/agentplatform/agentplatform/controllers"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// process is what every subcommand has.
+type process struct {
+	*options
+	store  store.Store
+	scheme *runtime.Scheme
+	logger *slog.Logger
+}
+
+func newProcess(ctx context.Context, opts *options) (*process, error) {
+	scheme, err := controllers.Scheme()
+	if err != nil {
+		return nil, err
+	}
+	st, err := open.Store(ctx, opts.store)
+	if err != nil {
+		return nil, err
+	}
+	return &process{options: opts, store: st, scheme: scheme, logger: slog.Default()}, nil
+}
+
+// kubernetes finds the cluster: in a pod its own, else that of the kubeconfig.
+func (p *process) kubernetes() (*rest.Config, error) {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the Kubernetes API (in a pod, or by KUBECONFIG): %w", err)
+	}
+	config.QPS = -1 // the API server's priority and fairness decides
+	return config, nil
+}
+
+// uncached is a client that reads what kube-apiserver says at that moment.
+func (p *process) uncached() (client.Client, error) {
+	config, err := p.kubernetes()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: p.scheme})
+	if err != nil {
+		return nil, fmt.Errorf("reaching the Kubernetes API: %w", err)
+	}
+	return c, nil
+}
+
+// retry runs part again whenever it fails, with growing pauses, until ctx ends.
+func (p *process) retry(ctx context.Context, name string, part func(context.Context) error) {
+	pauses := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 5, Cap: 30 * time.Second}
+	for ctx.Err() == nil {
+		err := part(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		pause := pauses.Step()
+		p.logger.Error("running a part of the process; it is started again", "part", name, "error", err, "in", pause.String())
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}

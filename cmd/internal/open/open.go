@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package open opens the store that a process's flags name.
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/postgres"
+	"github.com/agentplatform/agentplatform/store/sqlite"
+)
+
+// Options name a store; exactly one of the two is set.
+type Options struct {
+	// SQLite is the path of the embedded store's file.
+	SQLite string
+	// DSNFile is the file that holds the PostgreSQL connection string.
+	DSNFile string
+}
+
+// Bind adds the flags.
+func (o *Options) Bind(flags *pflag.FlagSet) {
+	flags.StringVar(&o.SQLite, "sqlite", "", "file of the embedded SQLite store; this or --store-dsn-file")
+	flags.StringVar(&o.DSNFile, "store-dsn-file", "", "file that holds the PostgreSQL connection string; this or --sqlite")
+}
+
+// Store opens the store; it does not migrate.
+func Store(ctx context.Context, o Options) (store.Store, error) {
+	switch {
+	case (o.SQLite == "") == (o.DSNFile == ""):
+		return nil, errors.New("name one store: --sqlite FILE for one process, or --store-dsn-file FILE for PostgreSQL")
+	case o.SQLite != "":
+		return sqlite.Open(ctx, sqlite.Options{Path: o.SQLite, Logger: slog.Default()})
+	}
+	dsn, err := os.ReadFile(o.DSNFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading --store-dsn-file: %w", err)
+	}
+	return postgres.Open(ctx, postgres.Options{DSN: strings.TrimSpace(string(dsn)), Logger: slog.Default()})
+}

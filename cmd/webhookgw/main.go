@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command webhookgw is the webhook gateway. It links no Kubernetes library.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+	"github.com/agentplatform/agentplatform/cmd/internal/open"
+	"github.com/agentplatform/agentplatform/webhookgw"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "webhookgw:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	store                    open.Options
+	publicAddr, internalAddr string
+	grace                    time.Duration
+}
+
+func (o *options) bind(flags *pflag.FlagSet) {
+	o.store.Bind(flags)
+	flags.StringVar(&o.publicAddr, "public-addr", ":8080", "address of the webhook port")
+	flags.StringVar(&o.internalAddr, "internal-addr", ":8081", "address of the dispatch port, for runners and builds only")
+	flags.DurationVar(&o.grace, "shutdown-grace", 25*time.Second, "how long open requests may take to end after SIGTERM")
+}
+
+func newCommand() *cobra.Command {
+	opts := &options{}
+	cmd := &cobra.Command{
+		Use:   "webhookgw",
+		Short: "Take webhooks, hand their runs to runners, record what becomes of them",
+		Long: `Take webhooks, hand their runs to runners, record what becomes of them.
+
+Every flag may also be given by the environment: --public-addr is
+AGENTPLATFORM_PUBLIC_ADDR.`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PreRunE:       func(cmd *cobra.Command, _ []string) error { return flagenv.Read(cmd.Flags()) },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), opts) },
+	}
+	opts.bind(cmd.Flags())
+	return cmd
+}
+
+func run(ctx context.Context, opts *options) error {
+	st, err := open.Store(ctx, opts.store)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	gateway, err := webhookgw.New(webhookgw.Options{
+		Store: st, PublicAddr: opts.publicAddr, InternalAddr: opts.internalAddr, Grace: opts.grace,
+	})
+	if err != nil {
+		return err
+	}
+	return gateway.Run(ctx)
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// team is a project with one environment, in a namespace of its own.
+type team struct {
+	*platform
+	namespace string
+	projectID uuid.UUID
+}
+
+func (p *platform) team(ctx context.Context) *team {
+	GinkgoHelper()
+	t := &team{platform: p, namespace: p.plane.Namespace(GinkgoTB()), projectID: uuid.New()}
+	for _, o := range []client.Object{
+		&v1alpha1.Project{ObjectMeta: t.at("project"), Spec: v1alpha1.ProjectSpec{
+			ID: v1alpha1.UUID(t.projectID.String()), Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git"},
+		}},
+		&v1alpha1.Environment{ObjectMeta: t.at("dev")},
+	} {
+		Expect(p.client.Create(ctx, o)).To(Succeed())
+	}
+	return t
+}
+
+func (t *team) at(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: t.namespace, Name: name}
+}
+
+// deploy creates a Deployment of a branch and waits for its build to start.
+func (t *team) deploy(ctx context.Context, name, branch string) *v1alpha1.Deployment {
+	GinkgoHelper()
+	d := &v1alpha1.Deployment{ObjectMeta: t.at(name), Spec: v1alpha1.DeploymentSpec{
+		Environment: "dev", Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{Branch: v1alpha1.GitBranch(branch)}},
+	}}
+	Expect(t.client.Create(ctx, d)).To(Succeed())
+	return d
+}
+
+// goLive creates a Deployment and waits until it is live.
+func (t *team) goLive(ctx context.Context, name string) *v1alpha1.Deployment {
+	GinkgoHelper()
+	d := t.deploy(ctx, name, name)
+	t.eventually(ctx, d, func() bool { return d.Status.Phase == v1alpha1.DeploymentBuilding })
+	t.build(ctx, t.projectID, uuid.MustParse(d.Status.ID))
+	t.eventually(ctx, d, func() bool { return d.Status.Live })
+	return d
+}
+
+var _ = Describe("The outcome of a deployment", func() {
+	It("is rolled back by activation, and is not built again when the object comes back", func(ctx SpecContext) {
+		t := start().team(ctx)
+		first := t.goLive(ctx, "v1")
+		second := t.goLive(ctx, "v2")
+		t.eventually(ctx, first, func() bool { return !first.Status.Live })
+
+		first.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.Now()}
+		Expect(t.client.Update(ctx, first)).To(Succeed())
+		t.eventually(ctx, first, func() bool { return first.Status.Live && first.Status.Activation != nil })
+		Expect(first.Status.Activation.Result).To(Equal(v1alpha1.ActivationActivated))
+		t.eventually(ctx, second, func() bool { return !second.Status.Live })
+
+		By("taking the outcome from the store")
+		Expect(t.client.Delete(ctx, second)).To(Succeed())
+		job := &batchv1.Job{ObjectMeta: t.at("v2-build")}
+		Expect(client.IgnoreNotFound(t.client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground)))).To(Succeed())
+		again := t.deploy(ctx, "v2", "v2")
+		t.eventually(ctx, again, func() bool { return again.Status.Phase == v1alpha1.DeploymentDeployed })
+		Expect(again.Status.Live).To(BeFalse())
+		jobs := &batchv1.JobList{}
+		Expect(t.client.List(ctx, jobs, client.InNamespace(t.namespace), client.MatchingLabels{v1alpha1.LabelDeployment: "v2"})).To(Succeed())
+		for _, j := range jobs.Items {
+			Expect(j.DeletionTimestamp).NotTo(BeNil(), "nothing is built again")
+		}
+
+		By("refusing another source under the same name")
+		Expect(t.client.Delete(ctx, again)).To(Succeed())
+		reused := t.deploy(ctx, "v2", "another")
+		t.eventually(ctx, reused, func() bool {
+			stalled := reused.Status.Condition(v1alpha1.ConditionStalled)
+			return stalled != nil && stalled.Reason == v1alpha1.ReasonNameReused
+		})
+	}, SpecTimeout(2*time.Minute))
+
+	It("is failed when the build's pod could not report, and cancelled when asked", func(ctx SpecContext) {
+		t := start().team(ctx)
+		failed := t.deploy(ctx, "v1", "main")
+		job := &batchv1.Job{ObjectMeta: t.at("v1-build")}
+		t.eventually(ctx, job, func() bool { return job.UID != "" })
+		now := metav1.Now()
+		job.Status.StartTime = &now
+		job.Status.Conditions = []batchv1.JobCondition{
+			{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonBackoffLimitExceeded},
+			{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonBackoffLimitExceeded, Message: "gone"},
+		}
+		Expect(t.client.Status().Update(ctx, job)).To(Succeed())
+		t.eventually(ctx, failed, func() bool { return failed.Status.Phase == v1alpha1.DeploymentFailed })
+		Expect(failed.Status.Message).To(ContainSubstring("gone"))
+
+		cancelled := t.deploy(ctx, "v2", "main")
+		t.eventually(ctx, cancelled, func() bool { return cancelled.Status.Phase == v1alpha1.DeploymentBuilding })
+		cancelled.Spec.Cancel = true
+		Expect(t.client.Update(ctx, cancelled)).To(Succeed())
+		t.eventually(ctx, cancelled, func() bool { return cancelled.Status.Phase == v1alpha1.DeploymentCancelled })
+	}, SpecTimeout(2*time.Minute))
+
+	It("names the holder of an id that another namespace has", func(ctx SpecContext) {
+		p := start()
+		t := p.team(ctx)
+		holder := &v1alpha1.Project{ObjectMeta: t.at("project")}
+		t.eventually(ctx, holder, holder.IsReady)
+		other := &v1alpha1.Project{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.plane.Namespace(GinkgoTB()), Name: "project"},
+			Spec:       v1alpha1.ProjectSpec{ID: holder.Spec.ID},
+		}
+		Expect(p.client.Create(ctx, other)).To(Succeed())
+		p.eventually(ctx, other, other.IsStalled)
+		Expect(other.Status.Condition(v1alpha1.ConditionStalled).Message).To(ContainSubstring(t.namespace + "/project"))
+	}, SpecTimeout(time.Minute))
+})

@@ -1,0 +1,2 @@
+package postgres
+var ClaimSQL = claimStatement
