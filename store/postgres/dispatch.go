@@ -20,7 +20,8 @@ import (
 // runner needs, all at once. A poll that finds nothing writes nothing.
 //
 // The rows of moved are read through it: the statement's own snapshot does not
-// show the change.
+// show the change. That picked has locked them says that they are still queued;
+// to ask again would tempt the planner to walk the index of all that is queued.
 const claimStatement = `WITH seen AS (
 	INSERT INTO runners (environment_id, id, seen_at, digests)
 	SELECT $1::uuid, $2::text, now_us(), $3::text WHERE NOT EXISTS (SELECT 1 FROM runners w
@@ -43,7 +44,7 @@ const claimStatement = `WITH seen AS (
 		ended_at = CASE WHEN p.known THEN NULL ELSE now_us() END,
 		error_code = CASE WHEN p.known THEN '' ELSE 'agent_not_found' END,
 		error = CASE WHEN p.known THEN '' ELSE ` + sqlcore.AgentNotFound + ` END
-	FROM p WHERE u.id = p.id AND u.status = 'queued' RETURNING u.*
+	FROM p WHERE u.id = p.id RETURNING u.*
 ), lost AS (
 	SELECT connector_run_id, count(*) AS runs FROM r WHERE status = 'failed' GROUP BY connector_run_id
 ), ended AS (

@@ -256,7 +256,10 @@ CREATE TABLE agent_runs (
     CHECK ((status = 'running') = (lease_until IS NOT NULL)),
     CHECK (status <> 'running' OR (deployment_id IS NOT NULL AND fencing_token > 0)),
     CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'failed', 'cancelled')))
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 80,
+    -- Claims walk over the dead entries of the index of queued runs until they
+    -- are vacuumed.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX agent_runs_queued ON agent_runs (environment_id, id) WHERE status = 'queued';
 -- Not on lease_until: what runs is little, and so heartbeats touch no index.
 CREATE INDEX agent_runs_running ON agent_runs (id) WHERE status = 'running';

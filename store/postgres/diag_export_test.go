@@ -1,2 +1,0 @@
-package postgres
-var ClaimSQL = claimStatement
