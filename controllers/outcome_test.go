@@ -69,8 +69,9 @@ var _ = Describe("The outcome of a deployment", func() {
 		second := t.goLive(ctx, "v2")
 		t.eventually(ctx, first, func() bool { return !first.Status.Live })
 
+		before := first.DeepCopy()
 		first.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.Now()}
-		Expect(t.client.Update(ctx, first)).To(Succeed())
+		Expect(t.client.Patch(ctx, first, client.MergeFrom(before))).To(Succeed())
 		t.eventually(ctx, first, func() bool { return first.Status.Live && first.Status.Activation != nil })
 		Expect(first.Status.Activation.Result).To(Equal(v1alpha1.ActivationActivated))
 		t.eventually(ctx, second, func() bool { return !second.Status.Live })
@@ -114,8 +115,9 @@ var _ = Describe("The outcome of a deployment", func() {
 
 		cancelled := t.deploy(ctx, "v2", "main")
 		t.eventually(ctx, cancelled, func() bool { return cancelled.Status.Phase == v1alpha1.DeploymentBuilding })
+		before := cancelled.DeepCopy()
 		cancelled.Spec.Cancel = true
-		Expect(t.client.Update(ctx, cancelled)).To(Succeed())
+		Expect(t.client.Patch(ctx, cancelled, client.MergeFrom(before))).To(Succeed())
 		t.eventually(ctx, cancelled, func() bool { return cancelled.Status.Phase == v1alpha1.DeploymentCancelled })
 	}, SpecTimeout(2*time.Minute))
 

@@ -35,6 +35,13 @@ type platform struct {
 // start runs a manager until the spec ends.
 func start() *platform {
 	GinkgoHelper()
+	return startOn(func(context.Context, store.Store, string) {})
+}
+
+// startOn runs a manager on a store that prepare has filled for the cluster of
+// that uid.
+func startOn(prepare func(ctx context.Context, db store.Store, clusterUID string)) *platform {
+	GinkgoHelper()
 	plane := kube.Start(GinkgoTB())
 	ctx, stop := context.WithCancel(context.Background())
 	db, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(GinkgoT().TempDir(), "test.db")})
@@ -50,6 +57,7 @@ func start() *platform {
 	Expect(err).NotTo(HaveOccurred())
 	uid, err := controllers.ClusterUID(ctx, plane.Client)
 	Expect(err).NotTo(HaveOccurred())
+	prepare(ctx, db, uid)
 	Expect(controllers.Register(mgr, controllers.Options{
 		Store: db, DerivationKey: derivation, Sealer: sealer, Image: "agentplatform:dev", ClusterUID: uid,
 		DispatchURL: "http://dispatch:8081", GatewayURL: "https://hooks.example.com/",
