@@ -125,12 +125,12 @@ func (c *Scene) Trip(ctx context.Context, tb testing.TB) {
 	require.Equal(tb, store.ConnectorRunCompleted, outcome.Status)
 }
 
-// History accepts and ends 20,000 events, and queues as many of another
+// history accepts and ends 10,000 events, and queues as many of another
 // environment.
-func (c *Scene) History(tb testing.TB) {
+func (c *Scene) history(tb testing.TB) {
 	tb.Helper()
 	other := NewScene(tb, c.Store, 1)
-	for range 80 {
+	for range 40 {
 		var events []store.Event
 		for range 250 {
 			events = append(events, c.Event(tb), other.Event(tb))
@@ -186,7 +186,7 @@ func Run(b *testing.B, newStore func(b *testing.B) store.Store) {
 	})
 	b.Run("trip with a history", func(b *testing.B) {
 		c := NewScene(b, newStore(b), 1)
-		c.History(b)
+		c.history(b)
 		for b.Loop() {
 			c.Trip(b.Context(), b)
 		}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/testenv"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/postgres"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+func TestHintsReachOtherProcesses(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	process := func() *postgres.Store {
+		s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		return s
+	}
+	here, there := process(), process()
+	require.NoError(t, here.Migrate(t.Context()))
+	queued, stopQueued := there.Subscribe(store.TopicQueued)
+	defer stopQueued()
+	done, stopDone := there.Subscribe(store.TopicDone)
+	defer stopDone()
+	scene := storebench.NewScene(t, here, 1)
+	scene.Trip(t.Context(), t)
+	// Either the hint itself or, when it was sent before the other listened, the
+	// hint that hints may have been lost.
+	require.Contains(t, []uuid.UUID{scene.Environment, uuid.Nil}, (<-queued).ID)
+	require.Equal(t, store.TopicDone, (<-done).Topic)
+}
+
+func TestMigratingAtOnce(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	errs := make(chan error)
+	for range 4 {
+		go func() {
+			s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn})
+			if err == nil {
+				if err = s.Migrate(t.Context()); err == nil {
+					err = s.Ping(t.Context())
+				}
+				_ = s.Close() // the test is about migrating
+			}
+			errs <- err
+		}()
+	}
+	for range 4 {
+		require.NoError(t, <-errs)
+	}
+}
