@@ -4,7 +4,6 @@ package apiserver
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -127,7 +126,7 @@ func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (Agent
 	if agent.Agent != nil {
 		out.DeploymentID = opt(environment.Status.LiveDeploymentID)
 		if len(agent.Agent.Config) > 0 {
-			out.Config = json.RawMessage(agent.Agent.Config)
+			out.Config = agent.Agent.Config
 		}
 	}
 	out.Connectors, err = s.agentConnectors(ctx, c, environment.Name, in.AgentName)
