@@ -59,3 +59,7 @@ demo: ## Bring up a cluster with the platform and an agent, and call its webhook
 .PHONY: demo-down
 demo-down: ## Remove the demo's cluster and all in it.
 	hack/demo.sh down
+
+.PHONY: e2e
+e2e: ## Walk the whole path on a real cluster, twice, and remove it all again.
+	hack/ci-cluster.sh
