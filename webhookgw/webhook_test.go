@@ -5,6 +5,7 @@ package webhookgw
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -237,6 +238,33 @@ func TestNoSuccessWithoutAKnownCommit(t *testing.T) {
 	_, total, err := b.store.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{ConnectorID: c.ID, Limit: 10})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, total, "the key finds the rows of the request whose answer was lost")
+}
+
+func TestStoppingIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("inbound", nil, "hello")
+	entered := make(chan struct{})
+	gateway, err := New(Options{
+		Store: broken{b.store, func(ctx context.Context, _ []store.Event) ([]store.Admission, error) {
+			close(entered)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}},
+		PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", Grace: time.Nanosecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- gateway.Run(ctx) }()
+	go func() {
+		<-entered
+		stop()
+	}()
+	got := b.post(gateway, c.ID.String(), `{}`, nil)
+	require.Equal(t, 503, got.status, "a request whose commit outlasts the gateway's grace")
+	require.NotEmpty(t, got.header.Get("Retry-After"))
+	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 }
 
 func TestLargeInputsReachTheRunner(t *testing.T) {

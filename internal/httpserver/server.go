@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/go-chi/chi/v5/middleware"
 )
 
 // Limits of every listener.
@@ -20,6 +22,8 @@ const (
 	idleTimeout = 2 * time.Minute
 	// maxHeaderBytes bounds the headers of a request.
 	maxHeaderBytes = 64 << 10
+	// lastWords is how long a request whose context was ended may take to say so.
+	lastWords = time.Second
 )
 
 // Options configure a Server.
@@ -28,7 +32,9 @@ type Options struct {
 	Name string
 	// Addr is host:port; port 0 takes a free one.
 	Addr string
-	// Handler answers requests. Their contexts end when the grace is over.
+	// Handler answers requests. Their contexts end when the grace is over; a
+	// handler that returns then without an answer breaks the connection off,
+	// where net/http would send an empty 200.
 	Handler http.Handler
 	// Grace is how long open requests may take once the server stops; 0 means 25 s.
 	Grace time.Duration
@@ -59,7 +65,7 @@ func New(opts Options) (*Server, error) {
 	}
 	requests, abort := context.WithCancel(context.Background())
 	return &Server{opts: opts, listener: listener, abort: abort, http: &http.Server{
-		Handler:           opts.Handler,
+		Handler:           answered(opts.Handler),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -87,9 +93,26 @@ func (s *Server) Run(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.Background(), s.opts.Grace)
 	defer cancel()
 	if err := s.http.Shutdown(grace); err != nil {
-		s.abort()
 		s.opts.Logger.Warn("open requests were cut off", "server", s.opts.Name, "grace", s.opts.Grace.String())
-		return errors.Join(s.http.Close(), context.Cause(grace))
+		s.abort()
+		last, cancel := context.WithTimeout(context.Background(), lastWords)
+		defer cancel()
+		if s.http.Shutdown(last) != nil {
+			err = errors.Join(err, s.http.Close())
+		}
+		return err
 	}
 	return nil
+}
+
+// answered breaks off a request whose context ended and whose handler wrote
+// nothing: success must be said, not left out.
+func answered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		noted := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		next.ServeHTTP(noted, r)
+		if noted.Status() == 0 && r.Context().Err() != nil {
+			panic(http.ErrAbortHandler)
+		}
+	})
 }

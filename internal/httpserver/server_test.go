@@ -56,15 +56,18 @@ func TestServerCutsOffWhatOutlastsTheGrace(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()
+	answered := make(chan error, 1)
 	go func() {
 		resp, err := (&http.Client{}).Get("http://" + server.Addr())
 		if err == nil {
-			resp.Body.Close()
+			err = resp.Body.Close()
 		}
+		answered <- err
 	}()
 	<-entered
 	stop()
 	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+	require.Error(t, <-answered, "what was not answered must not look like an empty success")
 }
 
 func TestAddressInUse(t *testing.T) {

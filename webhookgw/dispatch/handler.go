@@ -115,7 +115,7 @@ func (h *Handler) as(kind store.TokenKind, next endpoint) http.HandlerFunc {
 		if err == nil {
 			err = next(w, r, token)
 		}
-		if err != nil && r.Context().Err() == nil {
+		if err != nil {
 			h.fail(w, r, err)
 		}
 	}
@@ -145,7 +145,9 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, store.ErrNotFound):
 		problem = httpserver.NewProblem(http.StatusNotFound, "not_found", "There is no such thing for this token.")
 	default:
-		h.opts.Logger.Error("answering the internal port", "path", r.URL.Path, "error", err)
+		if r.Context().Err() == nil {
+			h.opts.Logger.Error("answering the internal port", "path", r.URL.Path, "error", err)
+		}
 		problem = httpserver.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "The store does not answer; call again.")
 		problem.RetryAfter = time.Second
 	}

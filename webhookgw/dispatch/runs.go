@@ -81,11 +81,11 @@ func (h *Handler) hand(w http.ResponseWriter, r *http.Request, resp wire.ClaimRe
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), releaseTimeout)
 	defer cancel()
-	var failed error
+	gone := context.Cause(r.Context())
 	for _, run := range resp.Runs {
-		failed = errors.Join(failed, h.opts.Store.Release(ctx, store.Lease{RunID: run.ID, Token: run.Token}))
+		gone = errors.Join(gone, h.opts.Store.Release(ctx, store.Lease{RunID: run.ID, Token: run.Token}))
 	}
-	return failed
+	return gone
 }
 
 func wireRun(c store.Claimed, lease time.Duration) wire.Run {

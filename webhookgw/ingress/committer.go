@@ -60,7 +60,7 @@ func (c *committer) run(ctx context.Context) {
 	for {
 		select {
 		case first := <-c.queue:
-			c.store(c.collect(first))
+			c.store(ctx, c.collect(first))
 		case <-ctx.Done():
 			for {
 				select {
@@ -89,8 +89,8 @@ func (c *committer) collect(first *pending) []*pending {
 	return batch
 }
 
-func (c *committer) store(batch []*pending) {
-	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+func (c *committer) store(ctx context.Context, batch []*pending) {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	events := make([]store.Event, len(batch))
 	for i, p := range batch {

@@ -80,9 +80,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 	case errors.As(err, &problem):
 		httpserver.WriteProblem(w, problem)
-	case r.Context().Err() != nil: // nobody is there to be answered
-	default:
-		h.opts.Logger.Error("taking a webhook", "connector", chi.URLParam(r, "connector_id"), "error", err)
+	default: // also when the request ended meanwhile: its client may be there, and the gateway stopping
+		if r.Context().Err() == nil {
+			h.opts.Logger.Error("taking a webhook", "connector", chi.URLParam(r, "connector_id"), "error", err)
+		}
 		problem = httpserver.NewProblem(http.StatusServiceUnavailable, "store_unavailable",
 			"The request could not be recorded, or it is not known whether it was. Send it again, with the same Idempotency-Key if it had one.")
 		problem.RetryAfter = retryAfter
