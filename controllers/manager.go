@@ -38,6 +38,10 @@ const (
 	KeysSecret       = "agentplatform-keys" //nolint:gosec // a name
 	DerivationKeyKey = "derivation-key"
 	SealingKeysetKey = "sealing-keyset.json"
+	// ClusterKey names the cluster in the store: the uid of the kube-system
+	// namespace where the keys were made. It travels with the keys, so that who
+	// restores them in another cluster takes over what the first one projected.
+	ClusterKey = "cluster"
 )
 
 // ManagerOptions are what a manager process is asked to be.
@@ -94,20 +98,17 @@ func CacheOptions() cache.Options {
 	}}
 }
 
-// ClusterUID is the uid of the cluster's kube-system namespace, which names the
-// cluster in the store.
-func ClusterUID(ctx context.Context, reader client.Reader) (string, error) {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := reader.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, namespace); err != nil {
-		return "", fmt.Errorf("reading the cluster's uid: %w", err)
-	}
-	return string(namespace.UID), nil
+// Keys are what the Secret of the platform's keys holds.
+type Keys struct {
+	Derivation seal.DerivationKey
+	Sealer     *seal.Sealer
+	// ClusterUID names this cluster in the store.
+	ClusterUID string
 }
 
 // EnsureKeys returns the platform's keys, which it makes when the Secret is
 // absent. c must not read from a cache.
-func EnsureKeys(ctx context.Context, c client.Client, namespace string) (seal.DerivationKey, *seal.Sealer, error) {
+func EnsureKeys(ctx context.Context, c client.Client, namespace string) (Keys, error) {
 	secret := &corev1.Secret{}
 	name := types.NamespacedName{Namespace: namespace, Name: KeysSecret}
 	err := c.Get(ctx, name, secret)
@@ -117,17 +118,19 @@ func EnsureKeys(ctx context.Context, c client.Client, namespace string) (seal.De
 		}
 	}
 	if err != nil {
-		return seal.DerivationKey{}, nil, fmt.Errorf("reading the keys: %w", err)
+		return Keys{}, fmt.Errorf("reading the keys: %w", err)
 	}
-	derivation, err := seal.NewDerivationKey(secret.Data[DerivationKeyKey])
-	if err != nil {
-		return seal.DerivationKey{}, nil, fmt.Errorf("reading %s of Secret %s: %w", DerivationKeyKey, name, err)
+	keys := Keys{ClusterUID: string(secret.Data[ClusterKey])}
+	if keys.Derivation, err = seal.NewDerivationKey(secret.Data[DerivationKeyKey]); err != nil {
+		return Keys{}, fmt.Errorf("reading %s of Secret %s: %w", DerivationKeyKey, name, err)
 	}
-	sealer, err := seal.NewSealer(secret.Data[SealingKeysetKey])
-	if err != nil {
-		return seal.DerivationKey{}, nil, fmt.Errorf("reading %s of Secret %s: %w", SealingKeysetKey, name, err)
+	if keys.Sealer, err = seal.NewSealer(secret.Data[SealingKeysetKey]); err != nil {
+		return Keys{}, fmt.Errorf("reading %s of Secret %s: %w", SealingKeysetKey, name, err)
 	}
-	return derivation, sealer, nil
+	if keys.ClusterUID == "" {
+		return Keys{}, fmt.Errorf("reading %s of Secret %s: it is empty; put the uid of the kube-system namespace there", ClusterKey, name)
+	}
+	return keys, nil
 }
 
 func createKeys(ctx context.Context, c client.Client, namespace string) error {
@@ -135,10 +138,17 @@ func createKeys(ctx context.Context, c client.Client, namespace string) error {
 	if err != nil {
 		return fmt.Errorf("making a keyset: %w", err)
 	}
+	system := &metav1.PartialObjectMetadata{}
+	system.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := c.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); err != nil {
+		return fmt.Errorf("reading the cluster's uid: %w", err)
+	}
 	return c.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: KeysSecret, Labels: map[string]string{object.LabelManagedBy: object.ManagedBy},
 		},
-		Data: map[string][]byte{DerivationKeyKey: seal.GenerateDerivationKey(), SealingKeysetKey: keyset},
+		Data: map[string][]byte{
+			DerivationKeyKey: seal.GenerateDerivationKey(), SealingKeysetKey: keyset, ClusterKey: []byte(system.UID),
+		},
 	}, client.FieldOwner(object.FieldManager))
 }

@@ -36,7 +36,7 @@ type Options struct {
 	GatewayURL string
 	// AllowedEgress is what the runner's --allow-egress takes; empty opens nothing.
 	AllowedEgress string
-	// ClusterUID is the uid of the cluster's kube-system namespace; see ClusterUID.
+	// ClusterUID names the cluster in the store; see Keys.
 	ClusterUID string
 }
 

@@ -76,6 +76,17 @@ var _ = Describe("The outcome of a deployment", func() {
 		Expect(first.Status.Activation.Result).To(Equal(v1alpha1.ActivationActivated))
 		t.eventually(ctx, second, func() bool { return !second.Status.Live })
 
+		By("making the same one live when all come back, in whatever order")
+		environment := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
+		for _, o := range []client.Object{environment, first, second} {
+			Expect(t.client.Delete(ctx, o)).To(Succeed())
+		}
+		second, first = t.deploy(ctx, "v2", "v2"), t.deploy(ctx, "v1", "v1")
+		Expect(t.client.Create(ctx, &v1alpha1.Environment{ObjectMeta: t.at("dev")})).To(Succeed())
+		t.eventually(ctx, second, func() bool { return second.Status.Phase == v1alpha1.DeploymentDeployed })
+		t.eventually(ctx, first, func() bool { return first.Status.Live })
+		t.eventually(ctx, second, func() bool { return !second.Status.Live })
+
 		By("taking the outcome from the store")
 		Expect(t.client.Delete(ctx, second)).To(Succeed())
 		job := &batchv1.Job{ObjectMeta: t.at("v2-build")}

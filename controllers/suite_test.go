@@ -9,11 +9,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/controllers"
-	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
@@ -49,17 +49,11 @@ func startOn(prepare func(ctx context.Context, db store.Store, clusterUID string
 	Expect(db.Migrate(ctx)).To(Succeed())
 	mgr, err := controllers.NewManager(plane.Config, controllers.ManagerOptions{HealthAddr: "0", MetricsAddr: "0"})
 	Expect(err).NotTo(HaveOccurred())
-	derivation, err := seal.NewDerivationKey(seal.GenerateDerivationKey())
+	keys, err := controllers.EnsureKeys(ctx, plane.Client, metav1.NamespaceDefault)
 	Expect(err).NotTo(HaveOccurred())
-	keyset, err := seal.GenerateKeyset()
-	Expect(err).NotTo(HaveOccurred())
-	sealer, err := seal.NewSealer(keyset)
-	Expect(err).NotTo(HaveOccurred())
-	uid, err := controllers.ClusterUID(ctx, plane.Client)
-	Expect(err).NotTo(HaveOccurred())
-	prepare(ctx, db, uid)
+	prepare(ctx, db, keys.ClusterUID)
 	Expect(controllers.Register(mgr, controllers.Options{
-		Store: db, DerivationKey: derivation, Sealer: sealer, Image: "agentplatform:dev", ClusterUID: uid,
+		Store: db, DerivationKey: keys.Derivation, Sealer: keys.Sealer, Image: "agentplatform:dev", ClusterUID: keys.ClusterUID,
 		DispatchURL: "http://dispatch:8081", GatewayURL: "https://hooks.example.com/",
 	})).To(Succeed())
 	ended := make(chan error, 1)

@@ -13,7 +13,8 @@ import (
 
 // ObjectRef names a Kubernetes object over all clusters and incarnations.
 type ObjectRef struct {
-	// ClusterUID is the uid of the kube-system namespace of the cluster.
+	// ClusterUID names the cluster: the uid of the kube-system namespace of the
+	// one in which the platform's keys were made.
 	ClusterUID string
 	// Namespace, Kind, Name locate the object.
 	Namespace, Kind, Name string

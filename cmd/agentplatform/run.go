@@ -38,17 +38,13 @@ func (p *process) controllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	derivation, sealer, err := controllers.EnsureKeys(ctx, c, p.namespace)
-	if err != nil {
-		return err
-	}
-	uid, err := controllers.ClusterUID(ctx, c)
+	keys, err := controllers.EnsureKeys(ctx, c, p.namespace)
 	if err != nil {
 		return err
 	}
 	err = controllers.Register(mgr, controllers.Options{
-		Store: p.store, DerivationKey: derivation, Sealer: sealer, Image: p.image, DispatchURL: p.dispatchURL,
-		GatewayURL: p.gatewayURL, AllowedEgress: p.allowEgress, ClusterUID: uid,
+		Store: p.store, DerivationKey: keys.Derivation, Sealer: keys.Sealer, Image: p.image, DispatchURL: p.dispatchURL,
+		GatewayURL: p.gatewayURL, AllowedEgress: p.allowEgress, ClusterUID: keys.ClusterUID,
 	})
 	if err != nil {
 		return fmt.Errorf("registering the controllers: %w", err)
@@ -62,12 +58,12 @@ func runAPIServer(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	derivation, sealer, err := controllers.EnsureKeys(ctx, c, p.namespace)
+	keys, err := controllers.EnsureKeys(ctx, c, p.namespace)
 	if err != nil {
 		return err
 	}
 	facade, err := apiserver.New(apiserver.Options{
-		Client: c, Store: p.store, DerivationKey: derivation, Sealer: sealer, GatewayURL: p.gatewayURL, Logger: p.logger,
+		Client: c, Store: p.store, DerivationKey: keys.Derivation, Sealer: keys.Sealer, GatewayURL: p.gatewayURL, Logger: p.logger,
 	})
 	if err != nil {
 		return err

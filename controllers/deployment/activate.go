@@ -71,6 +71,16 @@ func (r *Reconciler) activate(ctx context.Context, v *version, explicit bool) er
 	return nil
 }
 
+// restore makes a deployment live that was so when its environment went, once
+// both came back: from a backup, by Git, or in another cluster. The store ranks
+// activations, so the order in which objects come back does not matter.
+func (r *Reconciler) restore(ctx context.Context, v *version) error {
+	if !v.restored || v.outcome.Status != store.DeploymentDeployed {
+		return nil
+	}
+	return r.activate(ctx, v, false)
+}
+
 // activateAgain answers spec.activation, as a rollback asks for.
 func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 	if !v.ActivationPending() || !v.outcome.Status.Terminal() {

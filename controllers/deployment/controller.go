@@ -72,6 +72,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 				return 0, err
 			}
 		}
+		if err := r.restore(ctx, v); err != nil {
+			return 0, err
+		}
 		if err := r.activateAgain(ctx, v); err != nil {
 			return 0, err
 		}

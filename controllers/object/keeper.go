@@ -39,7 +39,7 @@ type Keeper struct {
 	Store Remover
 	// Events records events; nil records none.
 	Events events.EventRecorder
-	// ClusterUID is the uid of the cluster's kube-system namespace.
+	// ClusterUID names the cluster in the store.
 	ClusterUID string
 
 	departed departed
