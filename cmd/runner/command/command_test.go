@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ import (
 func run(t *testing.T, ctx context.Context, args ...string) (string, error) { //nolint:revive // the test comes first
 	t.Helper()
 	var out bytes.Buffer
-	cmd := rootCommand()
+	cmd := rootCommand(nil)
 	cmd.SetArgs(args)
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ import (
 // maxModelAnswer is the most bytes of a model service's answer.
 const maxModelAnswer = 32 << 20
 
-func serveCommand() *cobra.Command {
+func serveCommand(tools []engine.Tool) *cobra.Command {
 	var target dispatchFlags
 	var out egressFlag
 	var opts serve.Options
@@ -44,7 +44,7 @@ func serveCommand() *cobra.Command {
 				}
 			}
 			opts.Dispatch = client
-			opts.Engine = engine.New(engine.Config{Models: &model.Registry{
+			opts.Engine = engine.New(engine.Config{Tools: tools, Models: &model.Registry{
 				HTTP:      guard.Client(egress.Model, egress.ClientOptions{MaxResponse: maxModelAnswer}),
 				Providers: func() (runnerconfig.Providers, error) { return readProviders(providers) },
 			}})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func fetchCommand() *cobra.Command {
 	return cmd
 }
 
-func packCommand() *cobra.Command {
+func packCommand(tools []engine.Tool) *cobra.Command {
 	var target dispatchFlags
 	var dir string
 	cmd := &cobra.Command{
@@ -61,7 +61,7 @@ func packCommand() *cobra.Command {
 				return err
 			}
 			return build.Pack(cmd.Context(), build.PackOptions{
-				Dir: dir, Dispatch: client, Check: engine.New(engine.Config{}).Check,
+				Dir: dir, Dispatch: client, Check: engine.New(engine.Config{Tools: tools}).Check,
 			})
 		},
 	}
