@@ -81,7 +81,7 @@ func TestBuildAndServe(t *testing.T) {
 	require.Contains(t, port.result.Message, "nowhere.invalid")
 
 	dir = t.TempDir()
-	require.NoError(t, os.CopyFS(filepath.Join(dir, "source"), os.DirFS("../../examples/hello")))
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "source"), os.DirFS("../../../examples/hello")))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "fetch.json"), []byte(`{"commit":"abc"}`), 0o600))
 	_, err = run(t, ctx, "build", "pack", "--dir", dir)
 	require.NoError(t, err)
@@ -139,7 +139,7 @@ func (p *wirePort) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestExampleGreetsByName(t *testing.T) {
-	project, err := bundle.Load(os.DirFS("../../examples/hello"))
+	project, err := bundle.Load(os.DirFS("../../../examples/hello"))
 	require.NoError(t, err)
 	e := engine.New(engine.Config{Models: &model.Registry{}})
 	require.Empty(t, e.Check(project))
