@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// requestTimeout bounds a request; its outcome is unknown after that.
+const requestTimeout = time.Minute
+
+// mark is one request, with its repetitions, and what its client knows of it.
+type mark struct {
+	text      string
+	connector uuid.UUID
+	keyed     bool
+	// sends counts the times that the request may have reached a gateway.
+	sends int
+	// runs are the agent runs that a 2xx named; nil without a 2xx.
+	runs []uuid.UUID
+}
+
+// load is the clients and their ledger.
+type load struct {
+	connectors []uuid.UUID
+	targets    []*gateway
+	client     *http.Client
+	// enough is closed when clients shall begin nothing more.
+	enough chan struct{}
+
+	kills, killsHit, cut int // the killer's own
+
+	mu          sync.Mutex
+	marks       map[string]*mark
+	successes   int
+	unavailable int
+	surprises   []string // answers that no gateway may give
+}
+
+func newLoad(connectors []uuid.UUID) *load {
+	return &load{
+		connectors: connectors, enough: make(chan struct{}), marks: map[string]*mark{},
+		client: &http.Client{
+			Timeout:   requestTimeout,
+			Transport: &http.Transport{MaxIdleConnsPerHost: clients},
+		},
+	}
+}
+
+func (l *load) accepted() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.successes
+}
+
+// work is one client: it posts until there is enough, every second request with
+// a key.
+func (l *load) work(ctx context.Context, number int) error {
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.enough:
+			return nil
+		default:
+		}
+		m := &mark{
+			text:      fmt.Sprintf("client-%d-request-%d", number, n),
+			connector: l.connectors[(number+n)%len(l.connectors)],
+			keyed:     n%2 == 0,
+		}
+		l.mu.Lock()
+		l.marks[m.text] = m
+		l.mu.Unlock()
+		if err := l.deliver(ctx, m, number+n/2); err != nil {
+			return err
+		}
+	}
+}
+
+// deliver sends a request, one with a key until its outcome is known, to one
+// gateway after the other.
+func (l *load) deliver(ctx context.Context, m *mark, turn int) error {
+	return poll(ctx, func() (bool, error) {
+		g := l.targets[turn%len(l.targets)]
+		turn++
+		life := g.life.Load()
+		if life == nil {
+			return false, nil
+		}
+		return l.send(ctx, g, life, m) || !m.keyed, ctx.Err()
+	})
+}
+
+// send posts once and notes what came of it; true when the outcome is known.
+func (l *load) send(ctx context.Context, g *gateway, life *life, m *mark) (known bool) {
+	g.inFlight.Add(1)
+	defer g.inFlight.Add(-1)
+	status, body, sent, err := l.post(ctx, g, life, m)
+	var dial *net.OpError
+	refused := errors.As(err, &dial) && dial.Op == "dial"
+	if !refused {
+		m.sends++
+	}
+	switch {
+	case err != nil:
+		switch {
+		case ctx.Err() == nil && g.life.Load() == life:
+			l.surprise(fmt.Sprintf("%s: a gateway that lives broke off: %v", m.text, err))
+		case sent:
+			life.cut.Add(1)
+		}
+		return false
+	case status == http.StatusServiceUnavailable:
+		l.mu.Lock()
+		l.unavailable++
+		l.mu.Unlock()
+		return false
+	case status != http.StatusOK:
+		l.surprise(fmt.Sprintf("%s: answered %d %q", m.text, status, body))
+		return true
+	}
+	runs, err := readAnswer(body)
+	if err != nil {
+		l.surprise(fmt.Sprintf("%s: answered %d %q", m.text, status, body))
+		return true
+	}
+	m.runs = runs
+	life.accepted.Add(1)
+	l.mu.Lock()
+	l.successes++
+	l.mu.Unlock()
+	return true
+}
+
+// post makes the request. sent says whether the last byte of it went out in the
+// gateway's lifetime.
+func (l *load) post(ctx context.Context, g *gateway, life *life, m *mark) (status int, body []byte, sent bool, err error) {
+	var wrote atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(info httptrace.WroteRequestInfo) { wrote.Store(info.Err == nil && g.life.Load() == life) },
+	})
+	text, err := json.Marshal(map[string]any{"marker": m.text, "order": map[string]any{"items": 3, "note": "please ring twice"}})
+	if err != nil {
+		return 0, nil, false, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+g.addr+"/hooks/"+m.connector.String(), bytes.NewReader(text))
+	if err != nil {
+		return 0, nil, false, err
+	}
+	// net/http repeats requests with a key by itself; here each time counts.
+	req.GetBody = nil
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Service-Secret", secret)
+	if m.keyed {
+		req.Header.Set("Idempotency-Key", m.text)
+	}
+	resp, err := l.client.Do(req)
+	if err != nil {
+		return 0, nil, wrote.Load(), err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, body, wrote.Load(), err
+}
+
+func (l *load) surprise(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.surprises = append(l.surprises, what)
+}
+
+// readAnswer reads the one body that a 2xx has.
+func readAnswer(body []byte) ([]uuid.UUID, error) {
+	var answer struct {
+		Status       string      `json:"status"`
+		DispatchedTo int         `json:"dispatched_to"`
+		RunIDs       []uuid.UUID `json:"run_ids"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&answer); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(answer.RunIDs, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
+	different := len(slices.Compact(slices.Clone(answer.RunIDs)))
+	if answer.Status != "ok" || answer.DispatchedTo != links || len(answer.RunIDs) != links || different != links || decoder.More() {
+		return nil, errors.New("this is no answer to an inbound webhook")
+	}
+	return answer.RunIDs, nil
+}

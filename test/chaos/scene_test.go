@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// secret is that of every connector.
+const secret = "s3cret"
+
+// seed fills a store with an environment whose live deployment has one agent a
+// link, and with connectors that have all links. It returns the connectors.
+func seed(t *testing.T, s store.Store) []uuid.UUID {
+	t.Helper()
+	ctx, project, environment := t.Context(), uuid.New(), uuid.New()
+	require.NoError(t, s.PutProject(ctx, store.Project{Ref: ref(store.KindProject, "project"), ID: project}))
+	require.NoError(t, s.PutEnvironment(ctx, store.Environment{
+		Ref: ref(store.KindEnvironment, "dev"), ID: environment, ProjectID: project, DisplayName: "dev", Slug: "dev",
+		Kind: "standard", ObjectCreatedAt: time.Unix(1, 0),
+	}))
+	deploy(t, s, project, environment)
+	var ids []uuid.UUID
+	for range connectors {
+		id := uuid.New()
+		ids = append(ids, id)
+		require.NoError(t, s.PutConnector(ctx, store.Connector{
+			Ref: ref(store.KindConnector, id.String()), ID: id, ProjectID: project, EnvironmentID: environment,
+			Name: "orders", Type: "webhook", Mode: "inbound", Enabled: true, Config: json.RawMessage(`{}`),
+			RequireAuthentication: true, TimeoutSeconds: 30, SecretDigest: seal.Digest(secret),
+		}))
+		for i := range links {
+			link := uuid.New()
+			require.NoError(t, s.PutLink(ctx, store.Link{
+				Ref: ref(store.KindConnectorLink, link.String()), ID: link, ProjectID: project, ConnectorID: id,
+				AgentName: agentName(i), ObjectCreatedAt: time.Unix(int64(i), 0),
+			}))
+		}
+	}
+	return ids
+}
+
+// deploy makes a deployment with all agents the live one.
+func deploy(t *testing.T, s store.Store, project, environment uuid.UUID) {
+	t.Helper()
+	ctx, id := t.Context(), uuid.New()
+	_, err := s.BeginDeployment(ctx, store.DeploymentSpec{
+		Ref: ref(store.KindDeployment, id.String()), ID: id, ProjectID: project, EnvironmentID: environment,
+		Fingerprint: "f", SourceType: "git",
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.StartBuild(ctx, id))
+	const bundle = "a bundle"
+	sum := sha256.Sum256([]byte(bundle))
+	result := store.BuildResult{BundleDigest: "sha256:" + hex.EncodeToString(sum[:])}
+	_, err = s.PutBundle(ctx, project, result.BundleDigest, strings.NewReader(bundle), 1<<20)
+	require.NoError(t, err)
+	for i := range links {
+		result.Agents = append(result.Agents, store.Agent{Name: agentName(i), Type: "llm"})
+	}
+	require.NoError(t, s.FinishBuild(ctx, id, result))
+	activated, err := s.Activate(ctx, store.Activation{DeploymentID: id})
+	require.NoError(t, err)
+	require.True(t, activated.Live)
+}
+
+func agentName(link int) string { return fmt.Sprintf("agent-%d", link) }
+
+func ref(kind, name string) store.ObjectRef {
+	return store.ObjectRef{
+		ClusterUID: "cluster", Namespace: "team", Kind: kind, Name: name, ObjectUID: uuid.NewString(), Generation: 1,
+	}
+}
