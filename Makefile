@@ -61,5 +61,10 @@ demo-down: ## Remove the demo's cluster and all in it.
 	hack/demo.sh down
 
 .PHONY: e2e
-e2e: ## Walk the whole path on a real cluster, twice, and remove it all again.
-	hack/ci-cluster.sh
+e2e: ## Test the platform on a real cluster: in one process on SQLite, then in three on PostgreSQL.
+	hack/e2e.sh embedded
+	hack/e2e.sh default
+
+.PHONY: chaos
+chaos: ## Kill gateways under full load and compare the ledger: what was answered 2xx is there, once.
+	go test -count=1 -timeout 15m -v ./test/chaos -run TestLedger -args -ledger.accepted=5000 -ledger.kills=20

@@ -27,40 +27,11 @@ step() {
   echo "${bold}==> $*${plain}"
 }
 
-step "bringing up a Kubernetes cluster (the first time it may be built from source: 5 to 15 minutes)"
-devcluster up
+hack/platform.sh up embedded
+last=$SECONDS
 KUBECONFIG=$(devcluster kubeconfig --path)
 export KUBECONFIG
 kubectl() { devcluster kubectl "$@"; }
-
-step "building the image and loading it into the cluster"
-make --no-print-directory image
-go build -ldflags "-s -w" -o bin/gitserver ./hack/gitserver
-devcluster write-image --name agentplatform-gitserver:dev --out "$PWD/bin/gitserver.tar" \
-  --entrypoint /gitserver "$PWD/bin/gitserver=/gitserver"
-devcluster load-image "$PWD/bin/image.tar" "$PWD/bin/gitserver.tar"
-
-step "installing Agent Platform (config/embedded: one process, SQLite on a volume)"
-kubectl apply --server-side --force-conflicts -f "$PWD/config/crd/bases" >/dev/null
-kubectl apply --server-side --force-conflicts -k "$PWD/config/embedded"
-image=$(sha256sum bin/image.tar | cut -c1-12) # a new image is a new pod
-kubectl -n agentplatform-system patch statefulset agentplatform --type=merge -p \
-  "{\"spec\":{\"template\":{\"metadata\":{\"annotations\":{\"agentplatform.dev/image\":\"$image\"}}}}}" >/dev/null
-kubectl -n agentplatform-system rollout status statefulset agentplatform --timeout=180s
-
-step "starting a Git server in the cluster with examples/hello"
-sources=$(mktemp -d)
-trap 'rm -rf "$sources"' EXIT
-(cd examples/hello && find . -type f | while read -r file; do
-  cp "$file" "$sources/$(echo "${file#./}" | sed 's,/,__,g')"
-done)
-if [ -n "${OPENAI_API_KEY:-}" ]; then
-  sed -i "s#model: scripted/[a-z-]*#model: openai/${OPENAI_MODEL:-gpt-4o-mini}#" "$sources"/agents__*.yaml
-fi
-kubectl apply -f "$PWD/hack/demo/gitserver.yaml" >/dev/null
-kubectl -n demo-git create configmap source --from-file="$sources" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
-kubectl -n demo-git rollout restart deployment gitserver >/dev/null
-kubectl -n demo-git rollout status deployment gitserver --timeout=120s
 
 step "applying the project: Project, Environment, Deployment, Connectors, ConnectorLinks"
 kubectl apply -f "$PWD/hack/demo/project.yaml"

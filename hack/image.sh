@@ -3,7 +3,8 @@
 #
 # hack/image.sh NAME ARCHIVE: packs the static binaries of bin/ and the
 # machine's CA certificates into an image archive (the Dockerfile makes the
-# same image where a container engine is at hand).
+# same image where a container engine is at hand). RUNNER is another binary to be
+# the image's runner.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=$1 archive=$2
@@ -17,7 +18,9 @@ done
 files=("$certificates=/etc/ssl/certs/ca-certificates.crt")
 for command in cmd/*/; do
   command=$(basename "$command")
-  [ -f "bin/$command" ] && files+=("$PWD/bin/$command=/usr/local/bin/$command")
+  binary=$PWD/bin/$command
+  [ "$command" != runner ] || binary=${RUNNER:-$binary}
+  [ -f "$binary" ] && files+=("$binary=/usr/local/bin/$command")
 done
 mkdir -p "$(dirname "$archive")"
 go -C hack/devcluster run . write-image --name "$name" --out "$(realpath "$archive")" \

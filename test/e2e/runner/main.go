@@ -6,27 +6,30 @@ package main
 
 import (
 	"context"
-	"time"
+	"net/http"
 
 	"github.com/agentplatform/agentplatform/cmd/runner/command"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// book takes its time and must not be done twice.
+// book calls a URL, takes as long as that does, and must not be done twice.
 var book = engine.Tool{
 	Name:        "book",
 	Description: "Books a table; takes a while.",
 	Parameters: map[string]any{
-		"type": "object", "properties": map[string]any{"seconds": map[string]any{"type": "number"}}, "required": []any{"seconds"},
+		"type": "object", "properties": map[string]any{"url": map[string]any{"type": "string"}}, "required": []any{"url"},
 	},
 	Run: func(ctx context.Context, args map[string]any) (map[string]any, error) {
-		seconds, _ := args["seconds"].(float64)
-		select {
-		case <-time.After(time.Duration(seconds * float64(time.Second))):
-			return map[string]any{"booked": true}, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		url, _ := args["url"].(string)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+		if err != nil {
+			return nil, err
 		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{"booked": resp.StatusCode == http.StatusOK}, resp.Body.Close()
 	},
 }
 

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# hack/e2e.sh embedded|default [arguments of go test]
+#
+# The e2e tests on a real cluster, with the platform in one process on SQLite,
+# or in three on a PostgreSQL server that this script runs on this machine.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
+install=${1:?embedded or default}
+shift
+devcluster() { go -C hack/devcluster run . "$@"; }
+kubectl() { devcluster kubectl "$@"; }
+
+devcluster up
+KUBECONFIG=$(devcluster kubeconfig --path)
+export KUBECONFIG
+
+# A server in its own folder, at every address of this machine, gone at the end.
+postgres() {
+  local bin
+  bin=$(pg_config --bindir 2>/dev/null || ls -d /usr/lib/postgresql/*/bin | tail -1)
+  data=$(mktemp -d /var/tmp/agentplatform-postgres-XXXXXX)
+  password=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+  echo "$password" >"$data/password"
+  chown -R postgres "$data"
+  as_postgres() { (cd "$data" && setpriv --reuid=postgres --regid=postgres --clear-groups "$@"); }
+  stop() { as_postgres "$bin/pg_ctl" -D "$data/db" -m immediate stop >/dev/null || true; rm -rf "$data"; }
+  trap stop EXIT
+  as_postgres "$bin/initdb" -D "$data/db" -U agentplatform --auth=scram-sha-256 --pwfile="$data/password" >/dev/null
+  echo "host all all all scram-sha-256" >>"$data/db/pg_hba.conf"
+  as_postgres "$bin/pg_ctl" -D "$data/db" -w -l "$data/log" \
+    -o "-p 54320 -c listen_addresses=* -c unix_socket_directories=$data -c max_connections=200" start >/dev/null
+  kubectl create namespace agentplatform-system --dry-run=client -o yaml | kubectl apply -f - >/dev/null
+  kubectl -n agentplatform-system create secret generic agentplatform-postgres --dry-run=client -o yaml \
+    --from-literal=dsn="postgres://agentplatform:$password@${E2E_NODE_ADDRESS:-10.244.0.1}:54320/postgres?sslmode=disable" |
+    kubectl apply -f - >/dev/null
+}
+# Another installation's pods and store must not be there.
+kubectl delete namespace agentplatform-system --ignore-not-found --timeout=120s >/dev/null
+[ "$install" = embedded ] || postgres
+
+go build -ldflags "-s -w" -o bin/e2e-runner ./test/e2e/runner
+hack/platform.sh up "$install" "$PWD/bin/e2e-runner"
+go test -count=1 -timeout 60m -v ./test/e2e -ginkgo.timeout=60m "$@"

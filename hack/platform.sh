@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# hack/platform.sh up embedded|default [RUNNER]
+#     a cluster, the image in it, the platform, and a Git server with
+#     examples/hello. RUNNER is another binary for the image's runner.
+# hack/platform.sh install embedded|default
+#     the platform alone, as before.
+#
+# default runs on the PostgreSQL of the Secret agentplatform-postgres.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
+devcluster() { go -C hack/devcluster run . "$@"; }
+kubectl() { devcluster kubectl "$@"; }
+
+begin=$SECONDS
+step() {
+  [ "$SECONDS" = "$begin" ] || echo "    ($((SECONDS - begin)) s)"
+  begin=$SECONDS
+  echo "==> $*"
+}
+
+cluster() {
+  step "bringing up a Kubernetes cluster (the first time it may be built from source: 5 to 15 minutes)"
+  devcluster up
+  step "building the image and loading it into the cluster"
+  make --no-print-directory build
+  RUNNER="${1:-}" hack/image.sh agentplatform:dev bin/image.tar
+  go build -ldflags "-s -w" -o bin/gitserver ./hack/gitserver
+  devcluster write-image --name agentplatform-gitserver:dev --out "$PWD/bin/gitserver.tar" \
+    --entrypoint /gitserver "$PWD/bin/gitserver=/gitserver"
+  devcluster load-image "$PWD/bin/image.tar" "$PWD/bin/gitserver.tar"
+}
+
+install_embedded() {
+  step "installing Agent Platform (config/embedded: one process, SQLite on a volume)"
+  apply_config embedded
+  rollout statefulset/agentplatform
+}
+
+# Private ranges are allowed as in config/embedded: the Git server is in the cluster.
+install_default() {
+  step "installing Agent Platform (config/default: manager, facade and gateway on PostgreSQL)"
+  apply_config default
+  local args
+  args=$(kubectl -n agentplatform-system get deployment agentplatform-manager -o jsonpath='{.spec.template.spec.containers[0].args}')
+  case $args in *--allow-egress*) ;; *)
+    kubectl -n agentplatform-system patch deployment agentplatform-manager --type=json -p \
+      '[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--allow-egress=git=10.0.0.0/8,model=10.0.0.0/8"}]' >/dev/null ;;
+  esac
+  rollout deployment/agentplatform-manager deployment/agentplatform-apiserver deployment/agentplatform-webhookgw
+}
+
+apply_config() {
+  kubectl apply --server-side --force-conflicts -f "$PWD/config/crd/bases" >/dev/null
+  kubectl apply --server-side --force-conflicts -k "$PWD/config/$1" >/dev/null
+}
+
+# rollout: a new image is a new pod.
+rollout() {
+  local image
+  image=$(sha256sum bin/image.tar | cut -c1-12)
+  for workload in "$@"; do
+    kubectl -n agentplatform-system patch "$workload" --type=merge -p \
+      "{\"spec\":{\"template\":{\"metadata\":{\"annotations\":{\"agentplatform.dev/image\":\"$image\"}}}}}" >/dev/null
+  done
+  for workload in "$@"; do
+    kubectl -n agentplatform-system rollout status "$workload" --timeout=180s
+  done
+}
+
+gitserver() {
+  step "starting a Git server in the cluster with examples/hello"
+  local sources
+  sources=$(mktemp -d)
+  (cd examples/hello && find . -type f | while read -r file; do
+    cp "$file" "$sources/$(echo "${file#./}" | sed 's,/,__,g')"
+  done)
+  if [ -n "${OPENAI_API_KEY:-}" ]; then
+    sed -i "s#model: scripted/[a-z-]*#model: openai/${OPENAI_MODEL:-gpt-4o-mini}#" "$sources"/agents__*.yaml
+  fi
+  kubectl apply -f "$PWD/hack/demo/gitserver.yaml" >/dev/null
+  kubectl -n demo-git create configmap source --from-file="$sources" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
+  rm -rf "$sources"
+  kubectl -n demo-git rollout restart deployment gitserver >/dev/null
+  kubectl -n demo-git rollout status deployment gitserver --timeout=120s
+}
+
+case "${1:-} ${2:-}" in
+  "up embedded") cluster "${3:-}" && install_embedded && gitserver ;;
+  "up default") cluster "${3:-}" && gitserver && install_default ;;
+  "install embedded") install_embedded ;;
+  "install default") install_default ;;
+  *) sed -n '4,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac

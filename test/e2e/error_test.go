@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+var _ = Describe("A mistake", func() {
+	var t *team
+	BeforeEach(func(ctx SpecContext) { t = newTeam(ctx, 0) })
+
+	It("of a second Project is refused by name", func(ctx SpecContext) {
+		err := cluster.Create(ctx, &v1alpha1.Project{ObjectMeta: t.at("another"), Spec: v1alpha1.ProjectSpec{ID: v1alpha1.UUID(t.project.String())}})
+		Expect(err).To(MatchError(ContainSubstring(`must be named "project"`)))
+		say("%v", err)
+	}, SpecTimeout(time.Minute))
+
+	It("of taking an id names who holds it", func(ctx SpecContext) {
+		project := &v1alpha1.Project{ObjectMeta: t.at("project")}
+		eventually(ctx, project, project.IsReady)
+		other := newTeam(ctx, 0)
+		taken := &v1alpha1.Connector{ObjectMeta: t.at("taken"), Spec: v1alpha1.ConnectorSpec{
+			ID: "3f6b5c60-3a65-4f4c-9b7e-0d7d3c7e0a01", Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
+		}}
+		again := taken.DeepCopy()
+		again.Namespace = other.namespace
+		t.create(ctx, taken)
+		eventually(ctx, taken, taken.IsReady)
+		other.create(ctx, again)
+		eventually(ctx, again, again.IsStalled)
+		text, _ := kubectl(ctx, "-n", other.namespace, "get", "conn", "taken", "-o", "wide")
+		described, _ := kubectl(ctx, "-n", other.namespace, "describe", "conn", "taken")
+		Expect(text).To(ContainSubstring("IDTaken"))
+		Expect(described).To(And(ContainSubstring(t.namespace+"/taken"), ContainSubstring("spec.id")))
+		say("%s", again.Status.Condition(v1alpha1.ConditionReady).Message)
+	}, SpecTimeout(3*time.Minute))
+
+	It("in the repository is shown with file and line, one in its address with the address", func(ctx SpecContext) {
+		hash := push(ctx, "v1")
+		broken := commit(ctx, "broken", map[string]*string{"agents/hello.yaml": ptr.To("version: \"1.0\"\nname: hello\ntype: llm\nmodel: scripted/hello\ncolour: red\n")})
+		d := t.deploy(ctx, "broken", broken)
+		eventually(ctx, d, func() bool { return d.Status.Phase == v1alpha1.DeploymentFailed })
+		Expect(d.Status.Message).To(And(ContainSubstring("agents/hello.yaml:5:1"), ContainSubstring("colour")))
+		described, _ := kubectl(ctx, "-n", t.namespace, "describe", "adep", "broken")
+		Expect(described).To(ContainSubstring("agents/hello.yaml:5:1"))
+		say("%s", d.Status.Message)
+
+		absent := t.deploy(ctx, "absent", "0123456789012345678901234567890123456789")
+		eventually(ctx, absent, func() bool { return absent.Status.Phase == v1alpha1.DeploymentFailed })
+		Expect(absent.Status.Message).To(ContainSubstring("0123456789012345678901234567890123456789"))
+		say("%s", absent.Status.Message)
+
+		project := &v1alpha1.Project{ObjectMeta: t.at("project")}
+		eventually(ctx, project, project.IsReady)
+		project.Spec.Git.URL = "http://no-such-server.demo-git.svc/agents.git"
+		Expect(cluster.Update(ctx, project)).To(Succeed())
+		lost := t.deploy(ctx, "lost", hash)
+		eventually(ctx, lost, func() bool { return lost.Status.Phase == v1alpha1.DeploymentFailed })
+		Expect(lost.Status.Message).To(ContainSubstring("no-such-server"))
+		say("%s", lost.Status.Message)
+		push(ctx, "repaired")
+	}, SpecTimeout(6*time.Minute))
+
+	It("of an agent's name or a secret says which and what to do", func(ctx SpecContext) {
+		t.live(ctx, "v1")
+		h := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello")
+		l := &v1alpha1.ConnectorLink{ObjectMeta: t.at("unknown"), Spec: v1alpha1.ConnectorLinkSpec{Connector: "ask", Agent: "helo"}}
+		t.create(ctx, l)
+		eventually(ctx, l, func() bool {
+			ready := l.Status.Condition(v1alpha1.ConditionReady)
+			return ready != nil && ready.Reason == v1alpha1.ReasonAgentUnknown
+		})
+		described, _ := kubectl(ctx, "-n", t.namespace, "describe", "clink", "unknown")
+		Expect(described).To(And(ContainSubstring("helo"), ContainSubstring("hello")))
+		say("%s", l.Status.Condition(v1alpha1.ConditionReady).Message)
+
+		h.secret = "wrong"
+		got := h.post(ctx, cluster.gateway, `{}`)
+		Expect(got.Status).To(Equal(http.StatusUnauthorized))
+		Expect(got.Detail).To(ContainSubstring("X-Service-Secret"))
+		say("%d %s", got.Status, got.Detail)
+	}, SpecTimeout(6*time.Minute))
+})

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// With SQLite the store goes with the namespace, PostgreSQL stays: the same
+// manifests and keys come back to an empty store and to the old one.
+var _ = Describe("A cluster that was emptied", Serial, func() {
+	It("comes back from its manifests and keys", func(ctx SpecContext) {
+		t := newTeam(ctx, 1)
+		first := t.live(ctx, "v1")
+		second := t.live(ctx, "v2")
+		before := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello")
+		connector := &v1alpha1.Connector{ObjectMeta: t.at("ask")}
+		Expect(cluster.Get(ctx, client.ObjectKeyFromObject(connector), connector)).To(Succeed())
+		url := connector.Status.URL
+
+		By("emptying the cluster and installing again with the old keys")
+		keys := &corev1.Secret{}
+		Expect(cluster.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "agentplatform-keys"}, keys)).To(Succeed())
+		gone(ctx, t.namespace)
+		reinstall(ctx, keys)
+
+		By("applying the same manifests")
+		t.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}})
+		t.create(ctx, &corev1.Secret{ObjectMeta: t.at("model"), StringData: map[string]string{"apiKey": "e2e-key"}})
+		for _, o := range append(t.manifests(1), manifest(second), manifest(first)) {
+			t.create(ctx, o)
+		}
+		after := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello")
+		Expect(cluster.Get(ctx, client.ObjectKeyFromObject(connector), connector)).To(Succeed())
+		Expect(connector.Status.URL).To(Equal(url))
+		Expect(after.secret).To(Equal(before.secret))
+		again := &v1alpha1.Deployment{ObjectMeta: t.at("v2")}
+		if cluster.split {
+			eventually(ctx, again, func() bool { return again.Status.Live })
+			jobs := &batchv1.JobList{}
+			Expect(cluster.List(ctx, jobs, client.InNamespace(t.namespace))).To(Succeed())
+			Expect(jobs.Items).To(BeEmpty(), "nothing is built again")
+			Expect(again.Status.Commit).To(Equal(second.Status.Commit))
+			say("old keys, old store: same URL, same secret, live commit %s, no rebuild", again.Status.Commit)
+		} else {
+			say("old keys, empty store: same URL, same secret")
+		}
+		Eventually(ctx, func() string { return after.post(ctx, cluster.gateway, `{}`).Result.Output }).
+			WithTimeout(patience).WithPolling(10 * interval).Should(HavePrefix("hello from v"))
+	}, SpecTimeout(10*time.Minute))
+})
+
+// manifest is a deployment as Git has it.
+func manifest(d *v1alpha1.Deployment) *v1alpha1.Deployment {
+	return &v1alpha1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name},
+		Spec:       v1alpha1.DeploymentSpec{Environment: d.Spec.Environment, Source: d.Spec.Source},
+	}
+}
+
+// reinstall deletes the system namespace and installs the platform again, with
+// keys that were kept.
+func reinstall(ctx context.Context, keys *corev1.Secret) {
+	GinkgoHelper()
+	dsn := &corev1.Secret{}
+	kept := []*corev1.Secret{keys}
+	if cluster.split {
+		Expect(cluster.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "agentplatform-postgres"}, dsn)).To(Succeed())
+		kept = append(kept, dsn)
+	}
+	gone(ctx, systemNamespace)
+	Expect(cluster.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})).To(Succeed())
+	for _, s := range kept {
+		Expect(cluster.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: s.Labels}, Data: s.Data,
+		})).To(Succeed())
+	}
+	install := exec.CommandContext(ctx, "../../hack/platform.sh", "install", map[bool]string{true: "default", false: "embedded"}[cluster.split])
+	install.Env = os.Environ()
+	out, err := install.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	locate(ctx)
+}

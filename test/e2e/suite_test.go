@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e tests the platform as it is installed on a real cluster, by its
+// public surfaces: manifests, webhooks and the REST API. hack/e2e.sh prepares
+// the cluster; the node must run on this machine, for processes are killed.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+const (
+	systemNamespace = "agentplatform-system"
+	// patience is how long the cluster may take for anything.
+	patience = 3 * time.Minute
+	interval = 20 * time.Millisecond
+)
+
+// cluster is the real thing, set by BeforeSuite.
+var cluster struct {
+	client.WithWatch
+	// split says that the three commands run on PostgreSQL, and not one on SQLite.
+	split bool
+	// gateway, api and git are base URLs of Services.
+	gateway, api, git string
+	model             *modelServer
+}
+
+func TestEndToEnd(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "end to end")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	kubeconfig := os.Getenv("KUBECONFIG")
+	Expect(kubeconfig).NotTo(BeEmpty(), "KUBECONFIG is not set: these tests need a cluster, run `make e2e`")
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	config.QPS, config.Burst = 500, 1000
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	cluster.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	cluster.split = len(pods(ctx, systemNamespace, client.MatchingLabels{"app.kubernetes.io/component": "webhookgw"})) > 0
+	locate(ctx)
+	cluster.git = service(ctx, "demo-git", "gitserver")
+	// The bridge's address is the node's in the pods' network.
+	cluster.model = startModel(net.JoinHostPort(envOr("E2E_NODE_ADDRESS", "10.244.0.1"), "0"))
+})
+
+var _ = AfterSuite(func() {
+	if cluster.model != nil {
+		cluster.model.server.Close()
+	}
+})
+
+// locate finds the Services, which have other addresses after a new installation.
+func locate(ctx context.Context) {
+	GinkgoHelper()
+	cluster.gateway = service(ctx, systemNamespace, "agentplatform-gateway")
+	cluster.api = service(ctx, systemNamespace, "agentplatform-api")
+}
+
+func service(ctx context.Context, namespace, name string) string {
+	GinkgoHelper()
+	s := &corev1.Service{}
+	Expect(cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s)).To(Succeed())
+	return "http://" + s.Spec.ClusterIP
+}
+
+func envOr(name, fallback string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return fallback
+}
+
+// pods are those that run and are not about to go.
+func pods(ctx context.Context, namespace string, labels client.MatchingLabels) []corev1.Pod {
+	GinkgoHelper()
+	list := &corev1.PodList{}
+	Expect(cluster.List(ctx, list, client.InNamespace(namespace), labels)).To(Succeed())
+	var out []corev1.Pod
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP != "" {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+// gatewayPods are the pods that take webhooks.
+func gatewayPods(ctx context.Context) []corev1.Pod {
+	GinkgoHelper()
+	found := pods(ctx, systemNamespace, client.MatchingLabels{"agentplatform.dev/gateway": "true"})
+	Expect(found).NotTo(BeEmpty())
+	return found
+}
+
+// gatewayURLs are the webhook ports of every replica.
+func gatewayURLs(ctx context.Context) []string {
+	GinkgoHelper()
+	var urls []string
+	for _, pod := range gatewayPods(ctx) {
+		urls = append(urls, "http://"+net.JoinHostPort(pod.Status.PodIP, "8080"))
+	}
+	return urls
+}
+
+// devcluster runs a command of hack/devcluster.
+func devcluster(ctx context.Context, args ...string) {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, "go", append([]string{"-C", "../../hack/devcluster", "run", "."}, args...)...)
+	out, err := command.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
+}
+
+// kubectl runs a command and returns what it printed, whether it succeeded or not.
+func kubectl(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", append([]string{"-C", "../../hack/devcluster", "run", ".", "kubectl"}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+// say prints what a reader of the test's output wants to know.
+func say(format string, args ...any) { fmt.Fprintf(os.Stdout, "    "+format+"\n", args...) }
+
+// pause lets real time pass: the outages and loads of these tests have a length.
+func pause(ctx context.Context, d time.Duration) {
+	GinkgoHelper()
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+		Fail("the spec's time is over")
+	}
+}
+
+var httpClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}

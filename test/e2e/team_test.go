@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"strings"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// team is a namespace with a project that has one environment, dev.
+type team struct {
+	namespace string
+	project   uuid.UUID
+	key       string // of the REST API
+}
+
+func newTeam(ctx context.Context, runners int32) *team {
+	GinkgoHelper()
+	t := &team{namespace: "e2e-" + strings.ToLower(uuid.NewString()[:8]), project: uuid.New()}
+	t.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: t.namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}})
+	t.create(ctx, &corev1.Secret{ObjectMeta: t.at("model"), StringData: map[string]string{"apiKey": "e2e-key"}})
+	for _, o := range t.manifests(runners) {
+		t.create(ctx, o)
+	}
+	DeferCleanup(func(ctx SpecContext) {
+		_ = cluster.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}})
+	})
+	out, err := exec.CommandContext(ctx, "../../bin/agentctl", "apikey", "create", "e2e", "-n", t.namespace,
+		"--owner-user", "system:admin", "--owner-group", "system:masters", "--quiet").Output()
+	Expect(err).NotTo(HaveOccurred())
+	t.key = strings.TrimSpace(string(out))
+	return t
+}
+
+func (t *team) manifests(runners int32) []client.Object {
+	return []client.Object{
+		&v1alpha1.Project{ObjectMeta: t.at("project"), Spec: v1alpha1.ProjectSpec{
+			ID: v1alpha1.UUID(t.project.String()), Git: &v1alpha1.ProjectGit{URL: "http://gitserver.demo-git.svc/" + "agents.git"},
+			ModelProviders: []v1alpha1.ModelProvider{{
+				Prefix: "fake", Type: "openai", BaseURL: cluster.model.url + "/v1",
+				APIKeySecretRef: &v1alpha1.SecretKeyReference{Name: "model", Key: "apiKey"},
+			}},
+		}},
+		&v1alpha1.Environment{ObjectMeta: t.at("dev"), Spec: v1alpha1.EnvironmentSpec{
+			Runner: v1alpha1.RunnerPool{MinReplicas: ptr.To(runners), MaxReplicas: ptr.To(max(runners, 1))},
+		}},
+	}
+}
+
+func (t *team) at(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: t.namespace, Name: name}
+}
+
+func (t *team) create(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Expect(cluster.Create(ctx, o)).To(Succeed())
+}
+
+// eventually reads an object until it is as wanted.
+func eventually(ctx context.Context, o client.Object, want func() bool) {
+	GinkgoHelper()
+	Eventually(ctx, func() (bool, error) {
+		err := cluster.Get(ctx, client.ObjectKeyFromObject(o), o)
+		return err == nil && want(), client.IgnoreNotFound(err)
+	}).WithTimeout(patience).WithPolling(interval).Should(BeTrue(), "%T %s:\n%s", o, o.GetName(), lazy{func() string {
+		text, _ := json.MarshalIndent(o, "", " ")
+		return string(text)
+	}})
+}
+
+type lazy struct{ text func() string }
+
+func (l lazy) String() string { return l.text() }
+
+// commit adds files to the repository and returns the commit.
+func commit(ctx context.Context, message string, files map[string]*string) string {
+	GinkgoHelper()
+	body, err := json.Marshal(map[string]any{"message": message, "files": files})
+	Expect(err).NotTo(HaveOccurred())
+	status, answer := call(ctx, http.MethodPost, cluster.git+"/commit", nil, body)
+	Expect(status).To(Equal(http.StatusOK), "%s", answer)
+	return strings.TrimSpace(string(answer))
+}
+
+// agents are the files of a repository whose agent `hello` says the version.
+func agents(version string) map[string]*string {
+	llm := func(name, model, tools string) *string {
+		return ptr.To(fmt.Sprintf("version: \"1.0\"\nname: %s\ntype: llm\nmodel: %s\nsystem_prompt: Do it.\n%s", name, model, tools))
+	}
+	return map[string]*string{
+		"agents/_defaults.yaml": nil, "agents/draft.yaml": nil, "agents/polish.yaml": nil, "agents/welcome.yaml": nil,
+		"models/draft.yaml": nil, "models/polish.yaml": nil,
+		"agents/hello.yaml":  llm("hello", "scripted/hello", ""),
+		"agents/resume.yaml": llm("resume", "fake/resume", "tools: [current_time]\n"),
+		"agents/book.yaml":   llm("book", "fake/book", "tools: [book]\n"),
+		"models/hello.yaml":  ptr.To("steps:\n  - text: hello from " + version + "\n"),
+	}
+}
+
+var cleaned bool
+
+// push commits a version of the agents.
+func push(ctx context.Context, version string) string {
+	GinkgoHelper()
+	files := agents(version)
+	if cleaned {
+		for name, content := range files {
+			if content == nil {
+				delete(files, name)
+			}
+		}
+	}
+	cleaned = true
+	return commit(ctx, version, files)
+}
+
+// deploy creates a Deployment of a commit.
+func (t *team) deploy(ctx context.Context, name, hash string) *v1alpha1.Deployment {
+	GinkgoHelper()
+	d := &v1alpha1.Deployment{ObjectMeta: t.at(name), Spec: v1alpha1.DeploymentSpec{
+		Environment: "dev", Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{Commit: v1alpha1.GitCommit(hash)}},
+	}}
+	t.create(ctx, d)
+	return d
+}
+
+// live deploys a version and waits until it is live.
+func (t *team) live(ctx context.Context, version string) *v1alpha1.Deployment {
+	GinkgoHelper()
+	d := t.deploy(ctx, version, push(ctx, version))
+	eventually(ctx, d, func() bool { return d.Status.Live })
+	return d
+}
+
+// hook is a webhook as its caller knows it.
+type hook struct {
+	team   *team
+	name   string
+	id     string
+	secret string
+}
+
+// hook creates a connector with one link and waits until both are ready.
+func (t *team) hook(ctx context.Context, name string, mode v1alpha1.ConnectorMode, agent string) *hook {
+	GinkgoHelper()
+	c := &v1alpha1.Connector{ObjectMeta: t.at(name), Spec: v1alpha1.ConnectorSpec{
+		Environment: "dev", Mode: mode, Webhook: &v1alpha1.WebhookConnector{},
+	}}
+	l := &v1alpha1.ConnectorLink{ObjectMeta: t.at(name + "-" + agent), Spec: v1alpha1.ConnectorLinkSpec{
+		Connector: v1alpha1.ConnectorName(name), Agent: v1alpha1.AgentName(agent),
+	}}
+	t.create(ctx, c)
+	t.create(ctx, l)
+	eventually(ctx, c, c.IsReady)
+	eventually(ctx, l, l.IsReady)
+	return t.known(ctx, c)
+}
+
+// known reads what a caller is told of a connector.
+func (t *team) known(ctx context.Context, c *v1alpha1.Connector) *hook {
+	GinkgoHelper()
+	secret := &corev1.Secret{}
+	Expect(cluster.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: c.Status.SecretName}, secret)).To(Succeed())
+	return &hook{team: t, name: c.Name, id: c.Status.ID, secret: string(secret.Data["secret"])}
+}
+
+// reply is a webhook's answer.
+type reply struct {
+	Status  int
+	Body    []byte
+	Detail  string   `json:"detail"`
+	RunIDs  []string `json:"run_ids"`
+	Started int      `json:"dispatched_to"`
+	Result  struct {
+		RunID  string `json:"run_id"`
+		Status string `json:"status"`
+		Output string `json:"output"`
+	} `json:"result"`
+}
+
+// post calls a webhook at a gateway.
+func (h *hook) post(ctx context.Context, gateway, body string) reply {
+	status, answer := call(ctx, http.MethodPost, gateway+"/hooks/"+h.id, http.Header{"X-Service-Secret": {h.secret}}, []byte(body))
+	r := reply{Status: status, Body: answer}
+	_ = json.Unmarshal(answer, &r) // what is no JSON has none of the fields
+	r.Status = status
+	return r
+}
+
+// call sends JSON; status 0 means that there was no answer, and why.
+func call(ctx context.Context, method, url string, header http.Header, body []byte) (int, []byte) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, []byte(err.Error())
+	}
+	req.Header = header.Clone()
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := httpClient.Do(req)
+	if err != nil {
+		return 0, []byte(err.Error())
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, []byte(err.Error())
+	}
+	return resp.StatusCode, answer
+}
+
+// run is what the REST API says of an agent run.
+type run struct {
+	Status  string  `json:"status"`
+	Output  *string `json:"output"`
+	Error   *string `json:"error"`
+	Attempt int     `json:"attempt"`
+}
+
+// run reads an agent run; the zero run when the API did not answer.
+func (t *team) run(ctx context.Context, id string) (r run) {
+	status, answer := call(ctx, http.MethodGet, cluster.api+"/v1/projects/"+t.project.String()+"/runs/"+id,
+		http.Header{"Authorization": {"Bearer " + t.key}}, nil)
+	if status == http.StatusOK {
+		_ = json.Unmarshal(answer, &r) // a zero run is not what anybody waits for
+	}
+	return r
+}
+
+// ends waits until a run has ended.
+func (t *team) ends(ctx context.Context, id string) (r run) {
+	GinkgoHelper()
+	Eventually(ctx, func() string {
+		r = t.run(ctx, id)
+		return r.Status
+	}).WithTimeout(patience).WithPolling(5 * interval).Should(BeElementOf("completed", "failed", "cancelled"), "run %s", id)
+	return r
+}
+
+// gone waits until a namespace is no more.
+func gone(ctx context.Context, name string) {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	Expect(client.IgnoreNotFound(cluster.Delete(ctx, namespace))).To(Succeed())
+	Eventually(ctx, func() bool {
+		return apierrors.IsNotFound(cluster.Get(ctx, client.ObjectKeyFromObject(namespace), namespace))
+	}).WithTimeout(patience).WithPolling(5 * interval).Should(BeTrue())
+}
