@@ -68,3 +68,7 @@ e2e: ## Test the platform on a real cluster: in one process on SQLite, then in t
 .PHONY: chaos
 chaos: ## Kill gateways under full load and compare the ledger: what was answered 2xx is there, once.
 	go test -count=1 -timeout 15m -v ./test/chaos -run TestLedger -args -ledger.accepted=5000 -ledger.kills=20
+
+.PHONY: bench
+bench: ## Measure webhooks and memory against yardsticks of the same run; JSON lines.
+	@hack/bench.sh

@@ -28,6 +28,7 @@ import (
 	"github.com/go-git/go-billy/v5/util"
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/index"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
@@ -123,7 +124,7 @@ func (r *repository) commit(message string, files map[string]*string) (string, e
 	defer r.mutex.Unlock()
 	for name, content := range files {
 		if content == nil {
-			if _, err := r.work.Remove(name); err != nil {
+			if _, err := r.work.Remove(name); err != nil && !errors.Is(err, index.ErrEntryNotFound) {
 				return "", fmt.Errorf("removing %s: %w", name, err)
 			}
 			continue
@@ -136,7 +137,7 @@ func (r *repository) commit(message string, files map[string]*string) (string, e
 		}
 	}
 	author := &object.Signature{Name: "Agent Platform", Email: "demo@agentplatform.dev", When: time.Now()}
-	hash, err := r.work.Commit(message, &git.CommitOptions{Author: author})
+	hash, err := r.work.Commit(message, &git.CommitOptions{Author: author, AllowEmptyCommits: true})
 	if err != nil {
 		return "", fmt.Errorf("committing: %w", err)
 	}

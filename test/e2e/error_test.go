@@ -38,8 +38,8 @@ var _ = Describe("A mistake", func() {
 		eventually(ctx, again, again.IsStalled)
 		text, _ := kubectl(ctx, "-n", other.namespace, "get", "conn", "taken", "-o", "wide")
 		described, _ := kubectl(ctx, "-n", other.namespace, "describe", "conn", "taken")
-		Expect(text).To(ContainSubstring("IDTaken"))
-		Expect(described).To(And(ContainSubstring(t.namespace+"/taken"), ContainSubstring("spec.id")))
+		Expect(text).To(ContainSubstring(t.namespace + "/taken"))
+		Expect(described).To(And(ContainSubstring("IDTaken"), ContainSubstring(t.namespace+"/taken"), ContainSubstring("spec.id")))
 		say("%s", again.Status.Condition(v1alpha1.ConditionReady).Message)
 	}, SpecTimeout(3*time.Minute))
 

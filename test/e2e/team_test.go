@@ -116,21 +116,10 @@ func agents(version string) map[string]*string {
 	}
 }
 
-var cleaned bool
-
 // push commits a version of the agents.
 func push(ctx context.Context, version string) string {
 	GinkgoHelper()
-	files := agents(version)
-	if cleaned {
-		for name, content := range files {
-			if content == nil {
-				delete(files, name)
-			}
-		}
-	}
-	cleaned = true
-	return commit(ctx, version, files)
+	return commit(ctx, version, agents(version))
 }
 
 // deploy creates a Deployment of a commit.
@@ -253,7 +242,7 @@ func (t *team) ends(ctx context.Context, id string) (r run) {
 	Eventually(ctx, func() string {
 		r = t.run(ctx, id)
 		return r.Status
-	}).WithTimeout(patience).WithPolling(5 * interval).Should(BeElementOf("completed", "failed", "cancelled"), "run %s", id)
+	}).WithTimeout(patience).WithPolling(5*interval).Should(BeElementOf("completed", "failed", "cancelled"), "run %s", id)
 	return r
 }
 

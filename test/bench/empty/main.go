@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command empty is an HTTP server that does nothing: what a Go process costs.
+package main
+
+import (
+	"log"
+	"net/http"
+	"os"
+)
+
+func main() { log.Fatal(http.ListenAndServe(os.Args[1], http.NotFoundHandler())) } //nolint:gosec // a yardstick

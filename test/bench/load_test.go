@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	warmUp  = time.Second
+	measure = 5 * time.Second
+)
+
+// body is 1 kB of JSON.
+var body = []byte(`{"name":"Ada","text":"` + strings.Repeat("x", 976) + `"}`)
+
+// caller posts over one kept connection. It costs little, so that the machine's
+// time goes to the server.
+type caller struct {
+	conn    net.Conn
+	reader  *bufio.Reader
+	request []byte
+}
+
+func dial(tb testing.TB, addr, path string) *caller {
+	tb.Helper()
+	conn, err := net.Dial("tcp", addr) //nolint:noctx // ended by Close
+	require.NoError(tb, err)
+	tb.Cleanup(func() { conn.Close() })
+	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		path, addr, len(body), body)
+	return &caller{conn: conn, reader: bufio.NewReader(conn), request: request}
+}
+
+var errStatus = errors.New("the answer is no 200")
+
+func (c *caller) call() error {
+	if _, err := c.conn.Write(c.request); err != nil {
+		return err
+	}
+	length, status := 0, false
+	for {
+		line, err := c.reader.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		switch {
+		case bytes.HasPrefix(line, []byte("HTTP/1.1 200")):
+			status = true
+		case bytes.HasPrefix(line, []byte("Content-Length: ")):
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(line[16:]))); err != nil {
+				return err
+			}
+		case len(line) == 2:
+			if _, err := io.CopyN(io.Discard, c.reader, int64(length)); err != nil || !status {
+				return errors.Join(err, errStatus)
+			}
+			return nil
+		}
+	}
+}
+
+// load repeats a call in every client and returns how long each took.
+func load(tb testing.TB, clients int, call func(client int) error) (durations []time.Duration, perSecond float64) {
+	tb.Helper()
+	var group sync.WaitGroup
+	var mutex sync.Mutex
+	begin := time.Now().Add(warmUp)
+	end := begin.Add(measure)
+	for client := range clients {
+		group.Go(func() {
+			var mine []time.Duration
+			for {
+				at := time.Now()
+				if at.After(end) {
+					break
+				}
+				if err := call(client); err != nil {
+					tb.Error(err)
+					return
+				}
+				if at.After(begin) {
+					mine = append(mine, time.Since(at))
+				}
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			durations = append(durations, mine...)
+		})
+	}
+	group.Wait()
+	return durations, float64(len(durations)) / measure.Seconds()
+}
+
+// post loads an address with POSTs of the body.
+func post(tb testing.TB, clients int, addr, path string) ([]time.Duration, float64) {
+	tb.Helper()
+	callers := make([]*caller, clients)
+	for i := range callers {
+		callers[i] = dial(tb, addr, path)
+	}
+	return load(tb, clients, func(client int) error { return callers[client].call() })
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/agentplatform/agentplatform/internal/testenv/kube"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// settle is how long a process may take to become idle.
+const settle = 5 * time.Second
+
+// BenchmarkMemory: what each process holds while nothing happens, against a Go
+// HTTP server that does nothing.
+func BenchmarkMemory(b *testing.B) {
+	bin, dir := b.TempDir(), b.TempDir()
+	for command, folder := range map[string]string{
+		"empty": "./empty", "webhookgw": "../../cmd/webhookgw", "runner": "../../cmd/runner", "agentplatform": "../../cmd/agentplatform",
+	} {
+		out, err := exec.CommandContext(b.Context(), "go", "build", "-ldflags", "-s -w", "-o", filepath.Join(bin, command), folder).CombinedOutput()
+		require.NoError(b, err, string(out))
+	}
+	db := openPostgres(b)
+	scene := storebench.NewScene(b, db.store, 1)
+	greeter(b, db.store, scene) // stores the runner's token
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(b, os.WriteFile(path, []byte(content), 0o600))
+		return path
+	}
+	dsn, token := file("dsn", db.dsn), file("token", runnerToken)
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	require.NoError(b, clientcmd.WriteToFile(kubeconfigOf(kube.Start(b).Config), kubeconfig))
+	b.Setenv("KUBECONFIG", kubeconfig)
+	public, internal, facade := freeAddr(b), freeAddr(b), freeAddr(b)
+
+	empty := memory(b, freeAddr(b), filepath.Join(bin, "empty"))
+	common := []string{"--store-dsn-file=" + dsn, "--system-namespace=default"}
+	for _, p := range []struct {
+		name, ready string
+		args        []string
+	}{
+		{"webhookgw", public, []string{"webhookgw", "--store-dsn-file=" + dsn, "--public-addr=" + public, "--internal-addr=" + internal}},
+		{"runner", "", []string{"runner", "serve", "--dispatch-url=http://" + internal, "--token-file=" + token}},
+		{"apiserver", facade, append([]string{"agentplatform", "apiserver", "--api-addr=" + facade}, common...)},
+		{"manager", "", append([]string{"agentplatform", "manager", "--leader-elect=false", "--health-addr=0", "--dispatch-url=http://" + internal}, common...)},
+		{"all", "", []string{"agentplatform", "all", "--sqlite=" + filepath.Join(dir, "all.db"), "--system-namespace=default", "--leader-elect=false",
+			"--health-addr=0", "--dispatch-url=http://" + internal, "--public-addr=127.0.0.1:0", "--internal-addr=127.0.0.1:0", "--api-addr=127.0.0.1:0"}},
+	} {
+		held := memory(b, p.ready, filepath.Join(bin, p.args[0]), p.args[1:]...)
+		print(b, Cost("memory/"+p.name, "MiB", held, empty, 0))
+	}
+}
+
+// memory starts a process that ends with the benchmark and returns its resident
+// MiB once it is idle. An address without flags is its only argument.
+func memory(b *testing.B, ready, command string, args ...string) float64 {
+	b.Helper()
+	if len(args) == 0 {
+		args = []string{ready}
+	}
+	process := exec.CommandContext(context.Background(), command, args...)
+	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var log strings.Builder
+	process.Stderr = &log
+	require.NoError(b, process.Start())
+	b.Cleanup(func() {
+		_ = process.Process.Kill() // it may have ended
+		_ = process.Wait()
+	})
+	if ready != "" {
+		require.Eventually(b, func() bool {
+			resp, err := http.Get("http://" + ready) //nolint:noctx // a probe
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err == nil
+		}, time.Minute, 50*time.Millisecond, "%s", &log)
+	}
+	<-time.After(settle)
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(process.Process.Pid), "status"))
+	require.NoError(b, err, "%s", &log)
+	_, after, found := strings.Cut(string(status), "VmRSS:")
+	require.True(b, found, "%s ended: %s", command, &log)
+	kilobytes, err := strconv.ParseFloat(strings.Fields(after)[0], 64)
+	require.NoError(b, err)
+	return kilobytes / 1024
+}
+
+func freeAddr(b *testing.B) string {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	require.NoError(b, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// kubeconfigOf writes down how a control plane is reached.
+func kubeconfigOf(config *rest.Config) api.Config {
+	out := api.NewConfig()
+	out.Clusters["test"] = &api.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	out.AuthInfos["test"] = &api.AuthInfo{
+		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
+	}
+	out.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: "test"}
+	out.CurrentContext = "test"
+	return *out
+}
