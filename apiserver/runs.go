@@ -33,6 +33,7 @@ type Run struct {
 	Input            any              `json:"input" doc:"The input as JSON, else as text; null in lists and where it is too large to show."`
 	Output           *string          `json:"output"`
 	Error            *string          `json:"error"`
+	ErrorCode        *string          `json:"error_code" doc:"Why it failed, for programs: for example agent_not_found, tool_interrupted."`
 	Context          any              `json:"context"`
 	TestName         *string          `json:"test_name"`
 	GuardrailOutcome *string          `json:"guardrail_outcome"`
@@ -180,8 +181,8 @@ func showRun(r store.Run) Run {
 		QueuedAt: r.QueuedAt.UTC(), StartedAt: optTime(r.StartedAt), EndedAt: optTime(r.EndedAt),
 		DurationMS: elapsed(r.StartedAt, r.EndedAt), TokenUsage: r.Usage,
 	}
-	if out.Error == nil {
-		out.Error = opt(r.ErrorCode)
+	if out.ErrorCode = opt(string(r.ErrorCode)); out.Error == nil {
+		out.Error = out.ErrorCode
 	}
 	if r.Status == store.RunCompleted && out.Output == nil {
 		out.Output = &r.Output // an empty answer is an answer

@@ -3,7 +3,9 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -60,11 +62,18 @@ func (l *ConnectorLink) MarkReferencesResolved() {
 	set(l, ConditionReferencesResolved, metav1.ConditionTrue, ReasonSucceeded, "connector and agent are there")
 }
 
-// MarkAgentUnknown: the live deployment of the environment has no such agent; a
-// later one may.
-func (l *ConnectorLink) MarkAgentUnknown(environment string) {
-	message := fmt.Sprintf("agent %q is not in the live deployment of Environment %q; deploy it, or create a link with the right name",
-		l.Spec.Agent, environment)
+// shownAgents is how many names of agents a message has at most.
+const shownAgents = 10
+
+// MarkAgentUnknown: the live deployment of the environment, which has these
+// agents, has no such one; a later one may.
+func (l *ConnectorLink) MarkAgentUnknown(environment string, agents []string) {
+	known := strings.Join(agents[:min(len(agents), shownAgents)], ", ")
+	if len(agents) > shownAgents {
+		known += " and others"
+	}
+	message := fmt.Sprintf("agent %q is not in the live deployment of Environment %q, which has %s; deploy it, or create a link with the right name",
+		l.Spec.Agent, environment, cmp.Or(known, "none"))
 	set(l, ConditionReferencesResolved, metav1.ConditionFalse, ReasonAgentUnknown, message)
 	markWaiting(l, ReasonAgentUnknown, message)
 }

@@ -110,8 +110,12 @@ func (r *Reconciler) findAgent(ctx context.Context, link *v1alpha1.ConnectorLink
 	if err != nil {
 		return object.FromStore(fmt.Errorf("reading the live deployment: %w", err))
 	}
-	if !slices.ContainsFunc(live.Agents, func(a store.Agent) bool { return a.Name == string(link.Spec.Agent) }) {
-		link.MarkAgentUnknown(string(connector.Spec.Environment))
+	var agents []string
+	for _, a := range live.Agents {
+		agents = append(agents, a.Name)
+	}
+	if !slices.Contains(agents, string(link.Spec.Agent)) {
+		link.MarkAgentUnknown(string(connector.Spec.Environment), agents)
 		return nil
 	}
 	link.MarkReferencesResolved()

@@ -33,6 +33,10 @@ var (
 // requestTimeout bounds one try of a call that does not wait for work.
 const requestTimeout = 30 * time.Second
 
+// heartbeatTimeout is short: a gateway that hangs must not cost the lease, for
+// which another connection may find another gateway.
+const heartbeatTimeout = 5 * time.Second
+
 // Options configure a Client.
 type Options struct {
 	// URL is the address of the dispatch port, such as http://webhookgw-dispatch:8081.
@@ -82,7 +86,7 @@ func (c *Client) Claim(ctx context.Context, req ClaimRequest) (ClaimResponse, er
 
 // Heartbeat renews claims, once: the caller's ticker repeats it.
 func (c *Client) Heartbeat(ctx context.Context, req HeartbeatRequest) (HeartbeatResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	var resp HeartbeatResponse
 	return resp, c.once(ctx, http.MethodPost, "/v1/heartbeat", req, &resp)

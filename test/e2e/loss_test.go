@@ -87,11 +87,10 @@ var _ = Describe("A run whose runner is lost", func() {
 		signal(ctx, syscall.SIGKILL, runner)
 		ended := t.ends(ctx, id)
 		Expect(ended.Status).To(Equal("failed"))
-		Expect(ended.Error).NotTo(BeNil())
-		Expect(*ended.Error).To(ContainSubstring("tool_interrupted"))
+		Expect(ended.ErrorCode).To(HaveValue(Equal("tool_interrupted")))
 		times, _ := cluster.model.asked(key, toolTurn)
 		Expect(times).To(Equal(1), "the tool is not called again")
-		say("failed: %s", *ended.Error)
+		say("failed, %s: %s", *ended.ErrorCode, *ended.Error)
 		cluster.model.release(key)
 	}, SpecTimeout(6*time.Minute))
 

@@ -220,10 +220,11 @@ func call(ctx context.Context, method, url string, header http.Header, body []by
 
 // run is what the REST API says of an agent run.
 type run struct {
-	Status  string  `json:"status"`
-	Output  *string `json:"output"`
-	Error   *string `json:"error"`
-	Attempt int     `json:"attempt"`
+	Status    string  `json:"status"`
+	Output    *string `json:"output"`
+	Error     *string `json:"error"`
+	ErrorCode *string `json:"error_code"`
+	Attempt   int     `json:"attempt"`
 }
 
 // run reads an agent run; the zero run when the API did not answer.

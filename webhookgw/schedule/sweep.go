@@ -41,8 +41,8 @@ type Options struct {
 type Sweeper struct {
 	opts Options
 	// reachable is since when the store answered without a break; zero when it
-	// did not the last time.
-	reachable time.Time
+	// did not the last time. looked is when it did last.
+	reachable, looked time.Time
 	sweeps    int
 }
 
@@ -87,9 +87,11 @@ func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
 		return 0, err
 	}
 	now := s.opts.Now()
-	if s.reachable.IsZero() {
+	// A process that stood still saw no break, and its runners could not reach it.
+	if s.reachable.IsZero() || now.Sub(s.looked) > s.opts.Grace/2 {
 		s.reachable = now
 	}
+	s.looked = now
 	if now.Sub(s.reachable) < s.opts.Grace {
 		return 0, nil
 	}

@@ -44,16 +44,27 @@ func TestSweepingWaitsForAWholeLeaseOfReachability(t *testing.T) {
 		}
 		return moved
 	}
+	moved := func(lookAfter ...time.Duration) (moved int) {
+		for _, after := range lookAfter {
+			moved += once(after)
+		}
+		return moved
+	}
+	lease := []time.Duration{10 * time.Second, 10 * time.Second, 9 * time.Second}
 	require.Zero(t, once(0), "the store was only just reached")
-	require.Zero(t, once(29*time.Second))
+	require.Zero(t, moved(lease...))
 	require.Equal(t, 3, once(time.Second))
 
 	fake.down = errors.New("away")
 	require.Zero(t, once(time.Second))
 	fake.down = nil
 	require.Zero(t, once(time.Hour), "runners have not had time to renew their leases")
-	require.Zero(t, once(29*time.Second))
+	require.Zero(t, moved(lease...))
 	require.Equal(t, 3, once(time.Second))
-	require.Equal(t, 2, fake.swept)
+
+	require.Zero(t, once(40*time.Second), "the process stood still, and so did its runners' renewals")
+	require.Zero(t, moved(lease...))
+	require.Equal(t, 3, once(time.Second))
+	require.Equal(t, 3, fake.swept)
 	require.Equal(t, 1, fake.expunged, "once in twelve sweeps")
 }
