@@ -33,8 +33,14 @@ KUBECONFIG=$(devcluster kubeconfig --path)
 export KUBECONFIG
 kubectl() { devcluster kubectl "$@"; }
 
+# A model is another version of the agents, so another Deployment.
+deployment=v1
+if [ -n "${OPENAI_API_KEY:-}" ]; then
+  deployment=$(echo "openai-${OPENAI_MODEL:-gpt-4o-mini}" | tr '[:upper:]' '[:lower:]' | tr -c 'a-z0-9\n' - | cut -c1-40)
+fi
+
 step "applying the project: Project, Environment, Deployment, Connectors, ConnectorLinks"
-kubectl apply -f "$PWD/hack/demo/project.yaml"
+sed "s/^  name: v1$/  name: $deployment/" hack/demo/project.yaml | kubectl apply -f -
 if [ -n "${OPENAI_API_KEY:-}" ]; then
   kubectl -n demo create secret generic openai --from-literal=apiKey="$OPENAI_API_KEY" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
   kubectl -n demo patch project project --type=merge -p "{\"spec\":{\"modelProviders\":[{\"prefix\":\"openai\",\"type\":\"openai\",\"baseURL\":\"${OPENAI_BASE_URL:-https://api.openai.com/v1}\",\"apiKeySecretRef\":{\"name\":\"openai\",\"key\":\"apiKey\"}}]}}" >/dev/null
@@ -42,8 +48,12 @@ fi
 
 step "waiting until the agents are live"
 kubectl -n demo wait --for=condition=Ready --timeout=180s project/project environment/dev
-kubectl -n demo wait --for=condition=Live --timeout=300s deployment.agentplatform.dev/v1 ||
-  { kubectl -n demo describe adep v1; exit 1; }
+kubectl -n demo wait --for=jsonpath='{.status.phase}'=Deployed --timeout=300s "deployment.agentplatform.dev/$deployment" ||
+  { kubectl -n demo describe adep "$deployment"; exit 1; }
+if [ "$(kubectl -n demo get adep "$deployment" -o jsonpath='{.status.live}')" != true ]; then # it was live before another was
+  kubectl -n demo patch adep "$deployment" --type=merge -p "{\"spec\":{\"activation\":{\"requestedAt\":\"$(date -u +%FT%TZ)\"}}}" >/dev/null
+fi
+kubectl -n demo wait --for=condition=Live --timeout=60s "deployment.agentplatform.dev/$deployment"
 kubectl -n demo wait --for=condition=Ready --timeout=60s connector/ask connector/events clink/ask-hello clink/events-welcome
 
 gateway=$(kubectl -n agentplatform-system get service agentplatform-gateway -o jsonpath='http://{.spec.clusterIP}')
@@ -75,6 +85,6 @@ cat <<TEXT
     export KUBECONFIG=$KUBECONFIG
     curl -X POST $(hook ask) -H "X-Service-Secret: $(secret ask)" -H 'Content-Type: application/json' -d '{"name": "you"}'
     curl -H "Authorization: Bearer $key" $api/v1/projects/$project/agents?environment_id=$(kubectl -n demo get aenv dev -o jsonpath='{.status.id}')
-    go -C hack/devcluster run . kubectl -n demo describe adep v1
+    go -C hack/devcluster run . kubectl -n demo describe adep $deployment
     make demo-down        # removes the cluster and all in it
 TEXT
