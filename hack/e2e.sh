@@ -19,15 +19,18 @@ KUBECONFIG=$(devcluster kubeconfig --path)
 export KUBECONFIG
 
 # A server in its own folder, at every address of this machine, gone at the end.
+as_postgres() { (cd "$data" && setpriv --reuid=postgres --regid=postgres --clear-groups "$@"); }
+stop() {
+  as_postgres "$bin/pg_ctl" -D "$data/db" -m immediate stop >/dev/null || true
+  rm -rf "$data"
+}
+
 postgres() {
-  local bin
   bin=$(pg_config --bindir 2>/dev/null || ls -d /usr/lib/postgresql/*/bin | tail -1)
   data=$(mktemp -d /var/tmp/agentplatform-postgres-XXXXXX)
   password=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
   echo "$password" >"$data/password"
   chown -R postgres "$data"
-  as_postgres() { (cd "$data" && setpriv --reuid=postgres --regid=postgres --clear-groups "$@"); }
-  stop() { as_postgres "$bin/pg_ctl" -D "$data/db" -m immediate stop >/dev/null || true; rm -rf "$data"; }
   trap stop EXIT
   as_postgres "$bin/initdb" -D "$data/db" -U agentplatform --auth=scram-sha-256 --pwfile="$data/password" >/dev/null
   echo "host all all all scram-sha-256" >>"$data/db/pg_hba.conf"
