@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,6 +91,7 @@ func openSQLite(tb testing.TB) *database {
 	db.SetMaxIdleConns(64)
 	_, err = db.ExecContext(tb.Context(), createSmall)
 	require.NoError(tb, err)
+	var turn sync.Mutex // SQLite's own waiting is unfair: one connection would have all the turns
 	return &database{name: "sqlite", store: st,
 		insert: func(ctx context.Context, project, environment, connector, link uuid.UUID) error {
 			tx, err := db.BeginTx(ctx, nil)
@@ -107,6 +109,8 @@ func openSQLite(tb testing.TB) *database {
 			return tx.Commit()
 		},
 		commit: func(ctx context.Context) error {
+			turn.Lock()
+			defer turn.Unlock()
 			_, err := db.ExecContext(ctx, insertSmall)
 			return err
 		},

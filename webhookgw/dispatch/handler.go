@@ -56,14 +56,18 @@ type Options struct {
 	Logger *slog.Logger
 	// Lease is how long claims hold; 0 means store.LeaseDuration.
 	Lease time.Duration
+	// Now is the clock of what is remembered for a moment; nil means time.Now.
+	Now func() time.Time
 }
 
 // Handler serves the internal port.
 type Handler struct {
 	http.Handler
-	opts    Options
-	wakeups *wakeups
-	owners  *owners
+	opts         Options
+	wakeups      *wakeups
+	owners       *owners
+	tokens       *recent[[sha256.Size]byte, store.Token]
+	environments *recent[uuid.UUID, store.Environment]
 }
 
 // New returns a handler; long-polls are woken by hints while Run runs.
@@ -71,7 +75,14 @@ func New(opts Options) *Handler {
 	if opts.Lease == 0 {
 		opts.Lease = store.LeaseDuration
 	}
-	h := &Handler{opts: opts, wakeups: newWakeups(), owners: newOwners()}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	h := &Handler{
+		opts: opts, wakeups: newWakeups(), owners: newOwners(),
+		tokens:       newRecent[[sha256.Size]byte, store.Token](opts.Now),
+		environments: newRecent[uuid.UUID, store.Environment](opts.Now),
+	}
 	router := chi.NewRouter()
 	router.Route("/v1", func(r chi.Router) {
 		r.Post("/claim", h.as(store.TokenRunner, h.claim))
@@ -129,9 +140,15 @@ func (h *Handler) token(r *http.Request) (store.Token, error) {
 		return store.Token{}, errToken
 	}
 	digest := sha256.Sum256([]byte(text))
+	if token, known := h.tokens.get(digest); known {
+		return token, nil
+	}
 	token, err := h.opts.Store.Token(r.Context(), digest[:])
-	if errors.Is(err, store.ErrNotFound) {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		return store.Token{}, errToken
+	case err == nil:
+		h.tokens.put(digest, token)
 	}
 	return token, err
 }

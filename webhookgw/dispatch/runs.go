@@ -53,8 +53,19 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 // take asks the store once.
 func (h *Handler) take(ctx context.Context, token store.Token, req wire.ClaimRequest) (wire.ClaimResponse, error) {
 	resp := wire.ClaimResponse{Runs: []wire.Run{}, Prefetch: []string{}}
-	environment, err := h.opts.Store.Environment(ctx, token.EnvironmentID)
+	claimed, err := h.opts.Store.Claim(ctx, store.Claim{
+		EnvironmentID: token.EnvironmentID, RunnerID: req.RunnerID, Digests: req.Digests,
+		Limit: min(max(req.Limit, 0), maxClaim), Lease: h.opts.Lease,
+	})
 	if err != nil {
+		return resp, err
+	}
+	for _, c := range claimed {
+		h.owners.put(c.Run.ID, token.EnvironmentID)
+		resp.Runs = append(resp.Runs, wireRun(c, h.opts.Lease))
+	}
+	environment, err := h.environment(ctx, token.EnvironmentID, len(claimed) > 0)
+	if err != nil && len(claimed) == 0 {
 		return resp, err
 	}
 	for _, digest := range []string{environment.WantedBundleDigest, environment.LiveBundleDigest} {
@@ -62,15 +73,20 @@ func (h *Handler) take(ctx context.Context, token store.Token, req wire.ClaimReq
 			resp.Prefetch = append(resp.Prefetch, digest)
 		}
 	}
-	claimed, err := h.opts.Store.Claim(ctx, store.Claim{
-		EnvironmentID: token.EnvironmentID, RunnerID: req.RunnerID, Digests: req.Digests,
-		Limit: min(max(req.Limit, 0), maxClaim), Lease: h.opts.Lease,
-	})
-	for _, c := range claimed {
-		h.owners.put(c.Run.ID, token.EnvironmentID)
-		resp.Runs = append(resp.Runs, wireRun(c, h.opts.Lease))
+	return resp, nil
+}
+
+// environment reads an environment; a recent one will do for a runner that has
+// work to get at.
+func (h *Handler) environment(ctx context.Context, id uuid.UUID, busy bool) (store.Environment, error) {
+	if known, ok := h.environments.get(id); ok && busy {
+		return known, nil
 	}
-	return resp, err
+	environment, err := h.opts.Store.Environment(ctx, id)
+	if err == nil {
+		h.environments.put(id, environment)
+	}
+	return environment, err
 }
 
 // hand answers a claim; runs of a runner that has gone meanwhile are given back.

@@ -43,7 +43,7 @@ type Sweeper struct {
 	// reachable is since when the store answered without a break; zero when it
 	// did not the last time. looked is when it did last.
 	reachable, looked time.Time
-	sweeps    int
+	sweeps            int
 }
 
 // New returns a sweeper; all replicas of the gateway may run one.
