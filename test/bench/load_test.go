@@ -38,7 +38,7 @@ func dial(tb testing.TB, addr, path string) *caller {
 	tb.Helper()
 	conn, err := net.Dial("tcp", addr) //nolint:noctx // ended by Close
 	require.NoError(tb, err)
-	tb.Cleanup(func() { conn.Close() })
+	tb.Cleanup(func() { require.NoError(tb, conn.Close()) })
 	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		path, addr, len(body), body)
 	return &caller{conn: conn, reader: bufio.NewReader(conn), request: request}

@@ -54,7 +54,7 @@ func gateway(b *testing.B, st store.Store) *webhookgw.Gateway {
 	go func() { ended <- gw.Run(ctx) }()
 	b.Cleanup(func() {
 		stop()
-		<-ended // connections that are kept open are cut off
+		b.Log("gateway:", <-ended) // connections that are kept open are cut off
 	})
 	return gw
 }
@@ -174,6 +174,6 @@ func runner(b *testing.B, gw *webhookgw.Gateway) {
 	go func() { ended <- server.Run(ctx) }()
 	b.Cleanup(func() {
 		stop()
-		<-ended
+		b.Log("runner:", <-ended)
 	})
 }
