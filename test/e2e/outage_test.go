@@ -55,6 +55,27 @@ var _ = Describe("The data plane", Serial, func() {
 		say("%d of %d runs completed", len(runs), len(runs))
 	}, SpecTimeout(8*time.Minute))
 
+	It("is restarted under load without refusing anybody, where it has replicas", func(ctx SpecContext) {
+		if !cluster.split {
+			say("one process: a restart is a short outage")
+			return
+		}
+		t := newTeam(ctx, 1)
+		t.live(ctx, "v1")
+		ask, events := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello"), t.hook(ctx, "events", v1alpha1.ModeInbound, "hello")
+		traffic := startLoad(ctx, cluster.gateway, 20, ask, events)
+		for _, args := range [][]string{{"rollout", "restart"}, {"rollout", "status", "--timeout=180s"}} {
+			out, err := kubectl(ctx, append([]string{"-n", systemNamespace}, append(args, "deployment/agentplatform-webhookgw")...)...)
+			Expect(err).NotTo(HaveOccurred(), out)
+		}
+		pause(ctx, 15*time.Second) // the old pods drain
+		replies := traffic.end()
+		for _, r := range replies {
+			Expect(r.Status).To(Equal(http.StatusOK), "%s", r.Body)
+		}
+		say("all gateways restarted under 20 requests/s: %d requests, all 2xx", len(replies))
+	}, SpecTimeout(8*time.Minute))
+
 	It("lets the namespace go within a minute", func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		t.live(ctx, "v1")
