@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
