@@ -4,8 +4,8 @@ package e2e
 
 import (
 	"context"
-	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,8 +18,8 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// With SQLite the store goes with the namespace, PostgreSQL stays: the same
-// manifests and keys come back to an empty store and to the old one.
+// With one process the store goes with its namespace; with three the cluster is
+// another and PostgreSQL stays. The same manifests and keys come back to both.
 var _ = Describe("A cluster that was emptied", Serial, func() {
 	It("comes back from its manifests and keys", func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
@@ -53,7 +53,7 @@ var _ = Describe("A cluster that was emptied", Serial, func() {
 			Expect(cluster.List(ctx, jobs, client.InNamespace(t.namespace))).To(Succeed())
 			Expect(jobs.Items).To(BeEmpty(), "nothing is built again")
 			Expect(again.Status.Commit).To(Equal(second.Status.Commit))
-			say("old keys, old store: same URL, same secret, live commit %s, no rebuild", again.Status.Commit)
+			say("a new cluster with the old keys and the old store: same URL, same secret, live commit %s, no rebuild", again.Status.Commit)
 		} else {
 			say("old keys, empty store: same URL, same secret")
 		}
@@ -70,26 +70,31 @@ func manifest(d *v1alpha1.Deployment) *v1alpha1.Deployment {
 	}
 }
 
-// reinstall deletes the system namespace and installs the platform again, with
-// keys that were kept.
+// reinstall installs the platform again with keys that were kept: with one
+// process after its namespace was deleted, and the store with it; with three in
+// a new cluster on the old store.
 func reinstall(ctx context.Context, keys *corev1.Secret) {
 	GinkgoHelper()
-	dsn := &corev1.Secret{}
-	kept := []*corev1.Secret{keys}
+	kept, install := []*corev1.Secret{keys}, "embedded"
 	if cluster.split {
+		dsn := &corev1.Secret{}
 		Expect(cluster.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "agentplatform-postgres"}, dsn)).To(Succeed())
-		kept = append(kept, dsn)
+		kept, install = append(kept, dsn), "default"
+		devcluster(ctx, "down")
+		devcluster(ctx, "up")
+		connect()
+	} else {
+		gone(ctx, systemNamespace)
 	}
-	gone(ctx, systemNamespace)
 	Expect(cluster.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})).To(Succeed())
 	for _, s := range kept {
 		Expect(cluster.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: s.Labels}, Data: s.Data,
 		})).To(Succeed())
 	}
-	install := exec.CommandContext(ctx, "../../hack/platform.sh", "install", map[bool]string{true: "default", false: "embedded"}[cluster.split])
-	install.Env = os.Environ()
-	out, err := install.CombinedOutput()
+	runner, err := filepath.Abs("../../bin/e2e-runner")
+	Expect(err).NotTo(HaveOccurred())
+	out, err := exec.CommandContext(ctx, "../../hack/platform.sh", "up", install, runner).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	locate(ctx)
 }

@@ -49,19 +49,9 @@ func TestEndToEnd(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	kubeconfig := os.Getenv("KUBECONFIG")
-	Expect(kubeconfig).NotTo(BeEmpty(), "KUBECONFIG is not set: these tests need a cluster, run `make e2e`")
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	Expect(err).NotTo(HaveOccurred())
-	config.QPS, config.Burst = 500, 1000
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	cluster.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
+	connect()
 	cluster.split = len(pods(ctx, systemNamespace, client.MatchingLabels{"app.kubernetes.io/component": "webhookgw"})) > 0
 	locate(ctx)
-	cluster.git = service(ctx, "demo-git", "gitserver")
 	// The bridge's address is the node's in the pods' network.
 	cluster.model = startModel(net.JoinHostPort(envOr("E2E_NODE_ADDRESS", "10.244.0.1"), "0"))
 })
@@ -72,11 +62,27 @@ var _ = AfterSuite(func() {
 	}
 })
 
+// connect makes the client of the cluster that KUBECONFIG names now.
+func connect() {
+	GinkgoHelper()
+	kubeconfig := os.Getenv("KUBECONFIG")
+	Expect(kubeconfig).NotTo(BeEmpty(), "KUBECONFIG is not set: these tests need a cluster, run `make e2e`")
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	config.QPS, config.Burst = 500, 1000
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	cluster.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+}
+
 // locate finds the Services, which have other addresses after a new installation.
 func locate(ctx context.Context) {
 	GinkgoHelper()
 	cluster.gateway = service(ctx, systemNamespace, "agentplatform-gateway")
 	cluster.api = service(ctx, systemNamespace, "agentplatform-api")
+	cluster.git = service(ctx, "demo-git", "gitserver")
 }
 
 func service(ctx context.Context, namespace, name string) string {
