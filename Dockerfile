@@ -9,13 +9,14 @@ ENV CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN for command in cmd/*/; do \
-      go build -ldflags "-s -w" -o "/out/$(basename "$command")" "./$command" || exit 1; \
+RUN for main in cmd/*/main.go; do \
+      command=$(basename "$(dirname "$main")"); \
+      go build -ldflags "-s -w" -o "/out/$command" "./cmd/$command" || exit 1; \
     done
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/ /usr/local/bin/
-ENV PATH=/usr/local/bin
+ENV PATH=/usr/local/bin SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/agentplatform"]

@@ -18,7 +18,7 @@ buildah() { command buildah --storage-driver vfs "$@"; }
 echo "buildah: making a base of Debian's packages and $goroot"
 debootstrap --variant=minbase --include=ca-certificates,git bookworm "$work/root" >"$work/log" || { tail "$work/log"; exit 1; }
 # The machine's own CAs, for those behind a proxy.
-cp -a /usr/local/share/ca-certificates/. "$work/root/usr/local/share/ca-certificates/"
+cp -a /usr/local/share/ca-certificates/. "$work/root/usr/local/share/ca-certificates/" 2>/dev/null || true
 chroot "$work/root" /usr/sbin/update-ca-certificates >/dev/null
 cp -a "$goroot" "$work/root/usr/local/go"
 base=$(buildah from scratch)

@@ -4,8 +4,6 @@
 # hack/platform.sh up embedded|default [RUNNER]
 #     a cluster, the image in it, the platform, and a Git server with
 #     examples/hello. RUNNER is another binary for the image's runner.
-# hack/platform.sh install embedded|default
-#     the platform alone, as before.
 #
 # default runs on the PostgreSQL of the Secret agentplatform-postgres.
 set -euo pipefail
@@ -91,7 +89,5 @@ gitserver() {
 case "${1:-} ${2:-}" in
   "up embedded") cluster "${3:-}" && install_embedded && gitserver ;;
   "up default") cluster "${3:-}" && gitserver && install_default ;;
-  "install embedded") install_embedded ;;
-  "install default") install_default ;;
-  *) sed -n '4,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '4,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -33,8 +33,7 @@ var _ = Describe("A cluster that was emptied", Serial, func() {
 		By("emptying the cluster and installing again with the old keys")
 		keys := &corev1.Secret{}
 		Expect(cluster.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "agentplatform-keys"}, keys)).To(Succeed())
-		gone(ctx, t.namespace)
-		reinstall(ctx, keys)
+		t.reinstall(ctx, keys)
 
 		By("applying the same manifests")
 		t.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}})
@@ -71,9 +70,9 @@ func manifest(d *v1alpha1.Deployment) *v1alpha1.Deployment {
 }
 
 // reinstall installs the platform again with keys that were kept: with one
-// process after its namespace was deleted, and the store with it; with three in
-// a new cluster on the old store.
-func reinstall(ctx context.Context, keys *corev1.Secret) {
+// process after all namespaces were deleted, and the store with them; with three
+// in a new cluster on the old store, which saw nothing of the old cluster's end.
+func (t *team) reinstall(ctx context.Context, keys *corev1.Secret) {
 	GinkgoHelper()
 	kept, install := []*corev1.Secret{keys}, "embedded"
 	if cluster.split {
@@ -84,6 +83,7 @@ func reinstall(ctx context.Context, keys *corev1.Secret) {
 		devcluster(ctx, "up")
 		connect()
 	} else {
+		gone(ctx, t.namespace)
 		gone(ctx, systemNamespace)
 	}
 	Expect(cluster.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})).To(Succeed())
