@@ -131,7 +131,7 @@ func TestRunsAreShown(t *testing.T) {
 	require.Equal(t, map[string]any{"name": "Ada"}, run.Input)
 	require.EqualValues(t, 1500, *run.DurationMS)
 	require.Contains(t, string(body), `"queued_at":"2026-01-02T02:04:05Z"`)
-	require.Len(t, decode[map[string]any](t, body), 23, "all fields, null or not")
+	require.Len(t, decode[map[string]any](t, body), 24, "all fields, null or not")
 	_, body = w.call(t, key, http.MethodGet, "/runs", "")
 	require.Len(t, decode[[]Run](t, body), 1)
 

@@ -38,6 +38,6 @@ for command in "$root"/usr/local/bin/*; do
   printf '  %-16s %s MiB, static\n' "$(basename "$command")" "$(($(stat -c %s "$command") >> 20))"
 done
 echo "  user $(buildah inspect --type image --format '{{.OCIv1.Config.User}}' "$name")"
-buildah run --isolation chroot --user 65532:65532 "$image" -- /usr/local/bin/agentplatform --help | head -3
+buildah run --isolation chroot --user 65532:65532 "$image" -- /usr/local/bin/agentplatform --help | sed -n 1,3p
 buildah rm "$image" >/dev/null
 echo "buildah: $name"

@@ -40,11 +40,13 @@ if [ -n "${OPENAI_API_KEY:-}" ]; then
 fi
 
 step "applying the project: Project, Environment, Deployment, Connectors, ConnectorLinks"
-sed "s/^  name: v1$/  name: $deployment/" hack/demo/project.yaml | kubectl apply -f -
+manifests=$(sed "s/^  name: v1$/  name: $deployment/" hack/demo/project.yaml)
 if [ -n "${OPENAI_API_KEY:-}" ]; then
+  kubectl create namespace demo --dry-run=client -o yaml | kubectl apply -f - >/dev/null
   kubectl -n demo create secret generic openai --from-literal=apiKey="$OPENAI_API_KEY" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
-  kubectl -n demo patch project project --type=merge -p "{\"spec\":{\"modelProviders\":[{\"prefix\":\"openai\",\"type\":\"openai\",\"baseURL\":\"${OPENAI_BASE_URL:-https://api.openai.com/v1}\",\"apiKeySecretRef\":{\"name\":\"openai\",\"key\":\"apiKey\"}}]}}" >/dev/null
+  manifests=$(echo "$manifests" | sed "s#^  displayName: Demo#&\n  modelProviders: [{prefix: openai, type: openai, baseURL: '${OPENAI_BASE_URL:-https://api.openai.com/v1}', apiKeySecretRef: {name: openai, key: apiKey}}]#")
 fi
+echo "$manifests" | kubectl apply -f -
 
 step "waiting until the agents are live"
 kubectl -n demo wait --for=condition=Ready --timeout=180s project/project environment/dev
@@ -55,6 +57,7 @@ if [ "$(kubectl -n demo get adep "$deployment" -o jsonpath='{.status.live}')" !=
 fi
 kubectl -n demo wait --for=condition=Live --timeout=60s "deployment.agentplatform.dev/$deployment"
 kubectl -n demo wait --for=condition=Ready --timeout=60s connector/ask connector/events clink/ask-hello clink/events-welcome
+kubectl -n demo rollout status deployment.apps --timeout=120s >/dev/null # runners with another model's configuration are new ones
 
 gateway=$(kubectl -n agentplatform-system get service agentplatform-gateway -o jsonpath='http://{.spec.clusterIP}')
 api=$(kubectl -n agentplatform-system get service agentplatform-api -o jsonpath='http://{.spec.clusterIP}')

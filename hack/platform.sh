@@ -35,6 +35,7 @@ cluster() {
 install_embedded() {
   step "installing Agent Platform (config/embedded: one process, SQLite on a volume)"
   apply_config embedded
+  kubectl -n agentplatform-system delete deployment -l app.kubernetes.io/name=agentplatform --ignore-not-found >/dev/null
   rollout statefulset/agentplatform
 }
 
@@ -42,6 +43,7 @@ install_embedded() {
 install_default() {
   step "installing Agent Platform (config/default: manager, facade and gateway on PostgreSQL)"
   apply_config default
+  kubectl -n agentplatform-system delete statefulset agentplatform --ignore-not-found >/dev/null
   local args
   args=$(kubectl -n agentplatform-system get deployment agentplatform-manager -o jsonpath='{.spec.template.spec.containers[0].args}')
   case $args in *--allow-egress*) ;; *)

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 before=$(git status --porcelain; git diff)
 hack/generate.sh
-gofmt -l -w api apiserver bundle cmd controllers hack internal runner store webhookgw 2>/dev/null || true
+gofmt -l -w api apiserver bundle cmd controllers hack test internal runner store webhookgw 2>/dev/null || true
 go mod tidy -diff >/dev/null || { echo "verify: go.mod is not tidy; run 'go mod tidy'" >&2; exit 1; }
 after=$(git status --porcelain; git diff)
 if [ "$before" != "$after" ]; then

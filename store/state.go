@@ -116,6 +116,10 @@ const (
 	FailureDeadline   FailureReason = "deadline_exceeded"
 )
 
+// MaxAttempts is how often a run is taken up again after its runner was lost: one
+// that brings down every runner must not do so for ever.
+const MaxAttempts = 10
+
 // RunErrorCode is the machine-readable cause of a failed run.
 type RunErrorCode string
 
@@ -124,5 +128,6 @@ type RunErrorCode string
 const (
 	RunErrorAgentNotFound   RunErrorCode = "agent_not_found"
 	RunErrorToolInterrupted RunErrorCode = "tool_interrupted"
+	RunErrorRunnerLost      RunErrorCode = "runner_lost"
 	RunErrorEnvironmentGone RunErrorCode = "environment_deleted"
 )

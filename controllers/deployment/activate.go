@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
@@ -99,11 +101,37 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 		v.MarkActivation(v1alpha1.ActivationActivated, "answered before this object was restored")
 		return nil
 	}
+	later, err := r.askedLater(ctx, v)
+	if err != nil {
+		return err
+	}
+	if later != "" {
+		v.MarkActivation(v1alpha1.ActivationActivated, fmt.Sprintf("Deployment %q was asked for later and is live instead", later))
+		return nil
+	}
 	if err := r.activate(ctx, v, true); err != nil {
 		return err
 	}
 	v.MarkActivation(v1alpha1.ActivationActivated, "")
 	return nil
+}
+
+// askedLater names a deployment of the same environment whose activation was
+// asked for after this one's: of requests that waited for a manager together the
+// last one counts, in whatever order they are seen.
+func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error) {
+	list := &v1alpha1.DeploymentList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(v.Namespace)); err != nil {
+		return "", fmt.Errorf("listing the deployments: %w", err)
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.Name != v.Name && other.Spec.Environment == v.Spec.Environment && other.Status.Phase == v1alpha1.DeploymentDeployed &&
+			other.Spec.Activation != nil && v.Spec.Activation.RequestedAt.Before(&other.Spec.Activation.RequestedAt) {
+			return other.Name, nil
+		}
+	}
+	return "", nil
 }
 
 // answeredBefore says whether a request came along with a restored object whose

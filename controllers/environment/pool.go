@@ -40,7 +40,7 @@ func (r *Reconciler) keepPool(
 	}
 	return r.Apply(ctx, e, pool(e, poolOptions{
 		Image: r.Image, DispatchURL: r.DispatchURL, AllowedEgress: r.AllowedEgress,
-		ProjectID: projectID.String(), Variables: config[variablesFile],
+		ProjectID: projectID.String(), Config: config,
 	}))
 }
 

@@ -5,7 +5,9 @@ package environment
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,10 +24,10 @@ import (
 const (
 	component     = "runner"
 	variablesFile = "variables.json"
-	// annotationVariables makes new pods of changed variables.
-	annotationVariables = "agentplatform.dev/variables"
-	configFolder        = "/etc/agentplatform/config"
-	tokenFolder         = "/etc/agentplatform/token" //nolint:gosec // a folder
+	// annotationConfig makes new pods of changed variables and model providers.
+	annotationConfig = "agentplatform.dev/config"
+	configFolder     = "/etc/agentplatform/config"
+	tokenFolder      = "/etc/agentplatform/token" //nolint:gosec // a folder
 	// drainSeconds is what runs have after SIGTERM; the pod's own period is longer.
 	drainSeconds, terminationSeconds = 30, 45
 )
@@ -59,7 +61,7 @@ func configSecret(e *v1alpha1.Environment, data map[string][]byte) *corev1.Secre
 // poolOptions are what a pool depends on beside its Environment.
 type poolOptions struct {
 	Image, DispatchURL, AllowedEgress, ProjectID string
-	Variables                                    []byte
+	Config                                       map[string][]byte
 }
 
 // pool is the environment's pool of runner pods.
@@ -80,6 +82,15 @@ func pool(e *v1alpha1.Environment, opts poolOptions) *appsv1.Deployment {
 	}
 }
 
+// configDigest names the content of the configuration Secret.
+func configDigest(config map[string][]byte) string {
+	digest := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(config)) {
+		fmt.Fprintf(digest, "%s %d\n%s", name, len(config[name]), config[name])
+	}
+	return hex.EncodeToString(digest.Sum(nil)[:8])
+}
+
 func podTemplate(e *v1alpha1.Environment, opts poolOptions) corev1.PodTemplateSpec {
 	runner := e.Spec.Runner
 	podLabels, annotations := map[string]string{}, map[string]string{}
@@ -87,8 +98,7 @@ func podTemplate(e *v1alpha1.Environment, opts poolOptions) corev1.PodTemplateSp
 	maps.Copy(podLabels, poolLabels(e))
 	podLabels[v1alpha1.LabelProject] = opts.ProjectID
 	maps.Copy(annotations, runner.Annotations)
-	sum := sha256.Sum256(opts.Variables)
-	annotations[annotationVariables] = hex.EncodeToString(sum[:8])
+	annotations[annotationConfig] = configDigest(opts.Config)
 	grace := int64(terminationSeconds)
 	spec := corev1.PodSpec{
 		TerminationGracePeriodSeconds: &grace,

@@ -22,6 +22,9 @@ const (
 	idleTimeout = 2 * time.Minute
 	// maxHeaderBytes bounds the headers of a request.
 	maxHeaderBytes = 64 << 10
+	// bodyTimeout ends clients that trickle their body. Handlers that go on for
+	// long after reading it lift the deadline.
+	bodyTimeout = time.Minute
 	// lastWords is how long a request whose context was ended may take to say so.
 	lastWords = time.Second
 )
@@ -105,10 +108,24 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// answered breaks off a request whose context ended and whose handler wrote
-// nothing: success must be said, not left out.
+// BodyRead lifts the deadline of a request's body, once it was read whole: the
+// deadline would end a handler that takes longer.
+func BodyRead(w http.ResponseWriter) {
+	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
+		slog.Debug("lifting a body's deadline", "error", err) // a recorder of a test has none
+	}
+}
+
+// answered bounds how long a request's body may take, and breaks off a request
+// whose context ended and whose handler wrote nothing: success must be said, not
+// left out.
 func answered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
+				slog.Debug("bounding a body", "error", err) // the connection is gone
+			}
+		}
 		noted := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		next.ServeHTTP(noted, r)
 		if noted.Status() == 0 && r.Context().Err() != nil {

@@ -83,8 +83,13 @@ func fetched(t *testing.T, r build.Result, pairs ...string) string {
 
 func pack(t *testing.T, dir string, d *desk) error {
 	t.Helper()
+	return packChecked(t, dir, d, engine.New(engine.Config{}).Check)
+}
+
+func packChecked(t *testing.T, dir string, d *desk, check func(*bundle.Project) bundle.Problems) error {
+	t.Helper()
 	return build.Pack(t.Context(), build.PackOptions{
-		Dir: dir, Dispatch: d, Check: engine.New(engine.Config{}).Check,
+		Dir: dir, Dispatch: d, Check: check,
 		Now: func() time.Time { return time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC) },
 	})
 }
@@ -92,9 +97,10 @@ func pack(t *testing.T, dir string, d *desk) error {
 func TestPackUploadsTheBundle(t *testing.T) {
 	t.Parallel()
 	d := &desk{}
-	require.NoError(t, pack(t, fetched(t,
+	everything := func(*bundle.Project) bundle.Problems { return nil }
+	require.NoError(t, packChecked(t, fetched(t,
 		build.Result{Commit: "abc", Message: "Change", Author: "Ada", Log: []string{"10:00:00 fetching\n"}},
-		"agents/ok.yaml", okAgent+"max_concurrent_runs: 2\ndescription: Fine\n", "tests/a.yaml", "x: 1\n"), d))
+		"agents/ok.yaml", okAgent+"max_concurrent_runs: 2\ndescription: Fine\n", "tests/a.yaml", "x: 1\n"), d, everything))
 	require.Equal(t, []dispatch.BuildReport{{Phase: "packing", Commit: "abc", CommitMessage: "Change", Author: "Ada"}}, d.reports)
 	require.Len(t, d.results, 1)
 	result := d.results[0]

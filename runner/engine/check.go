@@ -23,7 +23,7 @@ func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 		for key, set := range map[string]bool{
 			"output_schema": a.OutputSchema != "", "concurrency": a.Concurrency != nil, "session": a.Session != nil,
 			"guardrails": a.Guardrails != nil, "approval": a.Approval != nil, "mcp_servers": len(a.MCPServers) > 0,
-			"files_required": a.FilesRequired,
+			"files_required": a.FilesRequired, "max_concurrent_runs": a.MaxConcurrentRuns > 0,
 		} {
 			if set {
 				add(a.At(key), `"`+key+`"`)
@@ -39,8 +39,9 @@ func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 	}
 	for _, file := range p.Files.Paths() {
 		folder, _, _ := strings.Cut(file, "/")
-		if strings.HasSuffix(file, ".star") && (folder == "middleware" || folder == "hooks") {
-			add(bundle.Position{File: file}, folder)
+		switch folder {
+		case "middleware", "hooks", "connectors", "tests":
+			add(bundle.Position{File: file}, "the folder "+folder)
 		}
 	}
 	slices.SortStableFunc(problems, func(a, b bundle.Problem) int { return strings.Compare(a.String(), b.String()) })

@@ -346,6 +346,6 @@ func TestCheckNamesWhatIsNotSupported(t *testing.T) {
 		"agents/a.yaml:3:1: tool magic is unknown; there is current_time\n",
 		`agents/a.yaml:4:1: "guardrails" is not supported by this release; remove it`, "\n",
 		"agents/b.yaml:2:1: type tool is not supported by this release; remove it\n",
-		"hooks/a.star: hooks is not supported by this release; remove it"))
+		"hooks/a.star: the folder hooks is not supported by this release; remove it"))
 	require.Empty(t, engine.New(engine.Config{}).Check(project(t, "agents/a.yaml", "name: a\nmodel: openai/x\ntools: [current_time]\n")))
 }

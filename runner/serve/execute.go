@@ -5,6 +5,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 
@@ -28,7 +29,7 @@ func (s *Server) execute(l life, c *claim) {
 	defer func() {
 		if p := recover(); p != nil {
 			log.Error("executing a run panicked", "panic", p, "stack", string(debug.Stack()))
-			s.release(l, c, log)
+			s.fallback(l, c, log, fmt.Errorf("panic: %v", p), "executing the run failed inside the runner")
 		}
 	}()
 	out := s.attempt(l, c)
@@ -37,7 +38,7 @@ func (s *Server) execute(l life, c *claim) {
 		return
 	}
 	if out.Status == engine.Unfinished && errors.Is(out.Cause, dispatch.ErrRejected) {
-		s.fallback(l, c, log, out.Cause)
+		s.fallback(l, c, log, out.Cause, notStored)
 		return
 	}
 	if out.Status == engine.Unfinished {
@@ -53,7 +54,7 @@ func (s *Server) execute(l life, c *claim) {
 	case errors.Is(err, dispatch.ErrFenced):
 		log.Info("run is another's")
 	case errors.Is(err, dispatch.ErrRejected):
-		s.fallback(l, c, log, err)
+		s.fallback(l, c, log, err, notStored)
 	case err != nil:
 		log.Error("reporting a run's end", "error", err)
 	default:
@@ -61,13 +62,15 @@ func (s *Server) execute(l life, c *claim) {
 	}
 }
 
-// fallback reports a run whose journal or outcome dispatch does not accept, so
-// that it does not come back for ever.
-func (s *Server) fallback(l life, c *claim, log *slog.Logger, rejected error) {
-	log.Error("what the run did was rejected", "error", rejected)
+const notStored = "what the run did could not be stored"
+
+// fallback reports a run whose journal or outcome dispatch does not accept, or
+// that breaks the runner, so that it does not come back for ever.
+func (s *Server) fallback(l life, c *claim, log *slog.Logger, cause error, message string) {
+	log.Error(message, "error", cause)
 	err := s.opts.Dispatch.Complete(l.reporting, c.run.ID, dispatch.CompleteRequest{
 		Token: c.run.Token, Status: dispatch.StatusFailed, ErrorCode: engine.CodeInternal,
-		Error: "what the run did could not be stored",
+		Error: message,
 	})
 	if err != nil {
 		log.Error("reporting a run's end", "error", err)

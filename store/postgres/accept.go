@@ -149,11 +149,14 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 		case f.chosen:
 			out[i], hints = admitted(e, hints)
 		default:
-			out[i], err = sqlcore.Earlier(ctx, s.db, e)
-			if errors.Is(err, store.ErrNotFound) { // it expired in this moment
+			earlier, err := sqlcore.Earlier(ctx, s.db, e)
+			switch {
+			case errors.Is(err, store.ErrNotFound): // it expired in this moment
 				again = append(again, i)
-			} else if err != nil {
-				return err
+			case err != nil: // the others of the batch are committed
+				out[i] = store.Admission{Err: err}
+			default:
+				out[i] = earlier
 			}
 		}
 	}

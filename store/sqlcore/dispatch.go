@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -136,7 +137,7 @@ func OpenedTools(e store.JournalEntry) int {
 // Release implements store.Dispatch.
 func (c *Core) Release(ctx context.Context, l store.Lease) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		n, err := giveBack(ctx, tx, `id = $1 AND fencing_token = $2`, l.RunID, l.Token)
+		n, err := giveBack(ctx, tx, math.MaxInt32, `id = $1 AND fencing_token = $2`, l.RunID, l.Token)
 		if err != nil || n == 1 {
 			return err
 		}
@@ -158,23 +159,28 @@ func (c *Core) Release(ctx context.Context, l store.Lease) error {
 	return wrap(err, "releasing run %s", l.RunID)
 }
 
-// giveBack ends the claims of the running runs that a condition names.
-func giveBack(ctx context.Context, tx *Tx, condition string, args ...any) (int, error) {
+// giveBack ends the claims of the running runs that a condition names; those that
+// were claimed as often as allowed fail.
+func giveBack(ctx context.Context, tx *Tx, attempts int, condition string, args ...any) (int, error) {
 	type moved struct {
 		run, environment uuid.UUID
 		connectorRun     *uuid.UUID
 		status           store.RunStatus
 	}
+	of := list{args: args}
+	worn := `fencing_token >= ` + of.add(attempts)
 	runs, err := collect(ctx, tx, func(row scanner) (m moved, err error) {
 		err = row.Scan(&m.run, &m.environment, &m.connectorRun, &m.status)
 		return m, err
 	}, `UPDATE agent_runs SET lease_until = NULL,
-			status = CASE WHEN open_tools > 0 THEN 'failed' ELSE 'queued' END,
-			error_code = CASE WHEN open_tools > 0 THEN 'tool_interrupted' ELSE error_code END,
+			status = CASE WHEN open_tools > 0 OR `+worn+` THEN 'failed' ELSE 'queued' END,
+			error_code = CASE WHEN open_tools > 0 THEN 'tool_interrupted' WHEN `+worn+` THEN 'runner_lost' ELSE error_code END,
 			error = CASE WHEN open_tools > 0 THEN 'a tool was in flight when its runner was lost; '
-				|| 'it is not declared idempotent, so it is not called again' ELSE error END,
-			ended_at = CASE WHEN open_tools > 0 THEN now_us() END, open_tools = 0
-		WHERE status = 'running' AND `+condition+` RETURNING id, environment_id, connector_run_id, status`, args...)
+				|| 'it is not declared idempotent, so it is not called again'
+				WHEN `+worn+` THEN 'its runner was lost again and again; the agent may need more memory than runners have'
+				ELSE error END,
+			ended_at = CASE WHEN open_tools > 0 OR `+worn+` THEN now_us() END, open_tools = 0
+		WHERE status = 'running' AND `+condition+` RETURNING id, environment_id, connector_run_id, status`, of.args...)
 	if err != nil {
 		return 0, wrap(err, "ending claims")
 	}

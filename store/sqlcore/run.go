@@ -213,7 +213,7 @@ func Earlier(ctx context.Context, q Queryer, e store.Event) (store.Admission, er
 		fingerprint []byte
 	)
 	err := q.QueryRowContext(ctx, `SELECT connector_run_id, fingerprint FROM idempotency_keys
-		WHERE connector_id = $1 AND key = $2`, e.ConnectorID, e.Idempotency.Key).Scan(&first, &fingerprint)
+		WHERE connector_id = $1 AND key = $2`, e.ConnectorID, Text(e.Idempotency.Key)).Scan(&first, &fingerprint)
 	if err != nil {
 		return store.Admission{}, wrap(found(err), "reading an idempotency key")
 	}

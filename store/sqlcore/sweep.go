@@ -5,6 +5,8 @@ package sqlcore
 import (
 	"context"
 	"time"
+
+	"github.com/agentplatform/agentplatform/store"
 )
 
 const (
@@ -28,7 +30,7 @@ func (c *Core) SweepLeases(ctx context.Context, limit int) (int, error) {
 	expired, err := c.sweepRuns(ctx, limit,
 		`SELECT id FROM agent_runs WHERE status = 'running' AND lease_until <= now_us() ORDER BY id LIMIT $1 `,
 		func(ctx context.Context, tx *Tx, in string, ids []any) error {
-			_, err := giveBack(ctx, tx, `lease_until <= now_us() AND id IN `+in, ids...)
+			_, err := giveBack(ctx, tx, store.MaxAttempts, `lease_until <= now_us() AND id IN `+in, ids...)
 			return err
 		})
 	if err != nil {

@@ -133,6 +133,23 @@ var claimPromises = []promise{
 		w.NoError(err)
 		w.Empty(lost)
 	}},
+	{"a run that loses every runner fails in the end, one that is released does not", func(w *world) {
+		w.deploy("one", "first")
+		e, c := w.running(expired)
+		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
+		for attempt := 2; attempt <= store.MaxAttempts; attempt++ {
+			w.Equal(store.RunQueued, w.run(c.Run.ID).Status, "after attempt %d", attempt-1)
+			w.Len(w.claim(10, expired), 1)
+			n, err := w.s.SweepLeases(w.ctx, 10)
+			w.NoError(err)
+			w.Equal(1, n)
+		}
+		ended := w.run(c.Run.ID)
+		w.Equal(store.RunFailed, ended.Status)
+		w.Equal(store.RunErrorRunnerLost, ended.ErrorCode)
+		w.NotNil(ended.EndedAt)
+		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
+	}},
 	{"a late heartbeat revives its claim", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(expired)

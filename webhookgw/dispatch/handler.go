@@ -175,6 +175,7 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(into); err != nil {
 		return httpserver.NewProblem(http.StatusBadRequest, "invalid_request", "The request is not of the form that this call takes: "+err.Error())
 	}
+	httpserver.BodyRead(w)
 	return nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"time"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
@@ -22,9 +21,6 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := mediaProblem(r); err != nil {
 		return nil, err
 	}
-	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, err
-	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	var large *http.MaxBytesError
 	switch {
@@ -33,9 +29,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case err != nil:
 		return nil, httpserver.NewProblem(http.StatusBadRequest, "body_unreadable", "The body could not be read whole; send the request again.")
 	}
-	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, err
-	}
+	httpserver.BodyRead(w)
 	return body, objectProblem(body)
 }
 

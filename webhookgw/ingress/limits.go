@@ -8,8 +8,6 @@ import "time"
 const (
 	// MaxBody is the most bytes of a whole request body: 16 MiB.
 	MaxBody = 16 << 20
-	// bodyTimeout is how long a client may take to send its body.
-	bodyTimeout = 60 * time.Second
 	// maxIdempotencyKey is the most bytes of a key that a caller names.
 	maxIdempotencyKey = 255
 	// idempotencyTTL is how long a key is remembered.

@@ -101,7 +101,18 @@ func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
 	}
 	s.sweeps++
 	if s.sweeps%expireEvery == 1 {
-		_, err = s.opts.Store.SweepExpired(ctx, sweepLimit)
+		err = s.expire(ctx)
 	}
 	return moved, err
+}
+
+// expire deletes what expired, until little is left.
+func (s *Sweeper) expire(ctx context.Context) error {
+	for ctx.Err() == nil {
+		deleted, err := s.opts.Store.SweepExpired(ctx, sweepLimit)
+		if err != nil || deleted < sweepLimit {
+			return err
+		}
+	}
+	return nil
 }

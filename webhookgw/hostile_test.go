@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookgw
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRefusalsDoNotWaitForTheBody: a client that announces a body and sends none
+// is answered all the same, and its connection closed.
+func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("inbound", nil, "hello")
+	for name, request := range map[string]struct {
+		path, secret string
+		status       int
+	}{
+		"unknown": {"/hooks/00000000-0000-0000-0000-000000000000", secret, http.StatusNotFound},
+		"secret":  {"/hooks/" + c.ID.String(), "wrong", http.StatusUnauthorized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", b.gateway.PublicAddr())
+			require.NoError(t, err)
+			defer conn.Close()
+			require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+			_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"+
+				"X-Service-Secret: %s\r\nContent-Length: 1000\r\n\r\n", request.path, request.secret)
+			require.NoError(t, err)
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			require.Equal(t, request.status, resp.StatusCode)
+			require.True(t, resp.Close, "the rest of the body would be read as a request")
+		})
+	}
+}
+
+func TestKeysThatAreNoText(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("inbound", nil, "hello")
+	for _, header := range []string{"Idempotency-Key", "Webhook-Id"} {
+		for _, key := range []string{"\xff\xfe", "naïve", "tab\tbed", strings.Repeat("k", 256)} {
+			got := b.post(b.gateway, c.ID.String(), `{}`, func(r *http.Request) { r.Header.Set(header, key) })
+			require.Equal(t, http.StatusBadRequest, got.status, "%s: %q", header, key)
+			require.Contains(t, strings.ToLower(got.body["detail"].(string)), strings.ToLower(header))
+		}
+	}
+	require.Equal(t, http.StatusOK, b.post(b.gateway, c.ID.String(), `{}`, nil).status)
+}
