@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // team is a project with one environment, in a namespace of its own.
@@ -78,6 +79,8 @@ var _ = Describe("The outcome of a deployment", func() {
 
 		By("making the same one live when all come back, in whatever order")
 		environment := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
+		t.eventually(ctx, environment, func() bool { return environment.Status.ID != "" })
+		environmentID := environment.Status.ID
 		for _, o := range []client.Object{environment, first, second} {
 			Expect(t.client.Delete(ctx, o)).To(Succeed())
 		}
@@ -86,6 +89,21 @@ var _ = Describe("The outcome of a deployment", func() {
 		t.eventually(ctx, second, func() bool { return second.Status.Phase == v1alpha1.DeploymentDeployed })
 		t.eventually(ctx, first, func() bool { return first.Status.Live })
 		t.eventually(ctx, second, func() bool { return !second.Status.Live })
+
+		By("making it live again when the environment alone comes back")
+		Expect(t.client.Delete(ctx, environment)).To(Succeed())
+		Eventually(ctx, func() error {
+			_, err := t.store.Environment(ctx, uuid.MustParse(environmentID))
+			return err
+		}).Should(MatchError(store.ErrNotFound))
+		Expect(t.client.Create(ctx, &v1alpha1.Environment{ObjectMeta: t.at("dev")})).To(Succeed())
+		Eventually(ctx, func() string {
+			e, err := t.store.Environment(ctx, uuid.MustParse(environmentID))
+			if err != nil || e.LiveDeploymentID == nil {
+				return ""
+			}
+			return e.LiveDeploymentID.String()
+		}).WithTimeout(30 * time.Second).Should(Equal(first.Status.ID))
 
 		By("taking the outcome from the store")
 		Expect(t.client.Delete(ctx, second)).To(Succeed())

@@ -31,7 +31,7 @@ func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
 			t.Parallel()
 			conn, err := net.Dial("tcp", b.gateway.PublicAddr())
 			require.NoError(t, err)
-			defer conn.Close()
+			t.Cleanup(func() { require.NoError(t, conn.Close()) })
 			require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
 			_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"+
 				"X-Service-Secret: %s\r\nContent-Length: 1000\r\n\r\n", request.path, request.secret)

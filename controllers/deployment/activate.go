@@ -74,13 +74,22 @@ func (r *Reconciler) activate(ctx context.Context, v *version, explicit bool) er
 }
 
 // restore makes a deployment live that was so when its environment went, once
-// both came back: from a backup, by Git, or in another cluster. The store ranks
+// that or both came back: from a backup, by Git, or in another cluster. The store ranks
 // activations, so the order in which objects come back does not matter.
 func (r *Reconciler) restore(ctx context.Context, v *version) error {
-	if !v.restored || v.outcome.Status != store.DeploymentDeployed {
+	if v.outcome.Status != store.DeploymentDeployed {
 		return nil
 	}
-	return r.activate(ctx, v, false)
+	environment, err := r.Data.Environment(ctx, v.environmentID)
+	if err != nil {
+		return object.FromStore(err)
+	}
+	live := environment.LiveDeploymentID
+	wasLive := v.Status.Live && live != nil && *live != v.id // or another was activated since: then the rank decides
+	if v.restored || live == nil || wasLive {
+		return r.activate(ctx, v, false)
+	}
+	return nil
 }
 
 // activateAgain answers spec.activation, as a rollback asks for.

@@ -100,13 +100,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// outOfDate picks the deployments that waited for their environment, and those
-// that show something else about being live than it does.
+// outOfDate picks the deployments that waited for their environment, those that
+// may go live in one in which nothing is, and those that show something else
+// about being live than it does.
 func outOfDate(environment client.Object, deployment v1alpha1.ConditionedObject) bool {
 	e, isEnvironment := environment.(*v1alpha1.Environment)
 	d, isDeployment := deployment.(*v1alpha1.Deployment)
 	if !isEnvironment || !isDeployment || string(d.Spec.Environment) != e.Name {
 		return false
+	}
+	if e.Status.LiveDeploymentID == "" && d.Status.Phase == v1alpha1.DeploymentDeployed {
+		return true
 	}
 	return d.Status.ID == "" || d.Status.Live != (d.Status.ID == e.Status.LiveDeploymentID)
 }
