@@ -63,6 +63,14 @@ func (t *team) goLive(ctx context.Context, name string) *v1alpha1.Deployment {
 	return d
 }
 
+// activate asks for a deployment to be live, at an instant of the asker's clock.
+func (t *team) activate(ctx context.Context, d *v1alpha1.Deployment, at time.Time) {
+	GinkgoHelper()
+	before := d.DeepCopy()
+	d.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(at)}
+	Expect(t.client.Patch(ctx, d, client.MergeFrom(before))).To(Succeed())
+}
+
 var _ = Describe("The outcome of a deployment", func() {
 	It("is rolled back by activation, and is not built again when the object comes back", func(ctx SpecContext) {
 		t := start().team(ctx)
@@ -70,9 +78,7 @@ var _ = Describe("The outcome of a deployment", func() {
 		second := t.goLive(ctx, "v2")
 		t.eventually(ctx, first, func() bool { return !first.Status.Live })
 
-		before := first.DeepCopy()
-		first.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.Now()}
-		Expect(t.client.Patch(ctx, first, client.MergeFrom(before))).To(Succeed())
+		t.activate(ctx, first, time.Now())
 		t.eventually(ctx, first, func() bool { return first.Status.Live && first.Status.Activation != nil })
 		Expect(first.Status.Activation.Result).To(Equal(v1alpha1.ActivationActivated))
 		t.eventually(ctx, second, func() bool { return !second.Status.Live })
@@ -125,6 +131,24 @@ var _ = Describe("The outcome of a deployment", func() {
 			stalled := reused.Status.Condition(v1alpha1.ConditionStalled)
 			return stalled != nil && stalled.Reason == v1alpha1.ReasonNameReused
 		})
+	}, SpecTimeout(2*time.Minute))
+
+	It("goes live when asked, whatever was asked of others before", func(ctx SpecContext) {
+		t := start().team(ctx)
+		first, second := t.goLive(ctx, "v1"), t.goLive(ctx, "v2")
+		t.activate(ctx, first, time.Now().Add(2*time.Minute)) // by a clock that is ahead
+		t.eventually(ctx, first, func() bool { return first.Status.Live })
+		third := t.goLive(ctx, "v3")
+		t.activate(ctx, second, time.Now())
+		t.eventually(ctx, second, func() bool { return second.Status.Live })
+		Expect(second.Status.Activation.Result).To(Equal(v1alpha1.ActivationActivated))
+		t.eventually(ctx, third, func() bool { return !third.Status.Live })
+
+		By("answering a request that is older than the one that is live")
+		t.activate(ctx, third, time.Now().Add(-time.Minute))
+		t.eventually(ctx, third, func() bool { return third.Status.Activation != nil })
+		Expect(third.Status.Activation.Result).To(Equal(v1alpha1.ActivationSuperseded))
+		t.eventually(ctx, second, func() bool { return second.Status.Live })
 	}, SpecTimeout(2*time.Minute))
 
 	It("is failed when the build's pod could not report, and cancelled when asked", func(ctx SpecContext) {

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 name=${1:-agentplatform:buildah}
 goroot=$(go env GOROOT)
 work=$(mktemp -d /var/tmp/agentplatform-buildah-XXXXXX)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf --one-file-system "$work"' EXIT
 buildah() { command buildah --storage-driver vfs "$@"; }
 
 echo "buildah: making a base of Debian's packages and $goroot"

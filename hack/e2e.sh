@@ -14,6 +14,11 @@ shift
 devcluster() { go -C hack/devcluster run . "$@"; }
 kubectl() { devcluster kubectl "$@"; }
 
+if [ "${CLUSTER:-}" = current ] && [ "${E2E_DESTROY:-}" != yes ]; then
+  echo "e2e: these tests delete the namespace agentplatform-system with its keys and data, and stop kube-apiserver." >&2
+  echo "e2e: unset CLUSTER for a cluster of their own, or set E2E_DESTROY=yes." >&2
+  exit 2
+fi
 devcluster up
 KUBECONFIG=$(devcluster kubeconfig --path)
 export KUBECONFIG

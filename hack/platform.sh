@@ -34,16 +34,16 @@ cluster() {
 
 install_embedded() {
   step "installing Agent Platform (config/embedded: one process, SQLite on a volume)"
+  alone deployment
   apply_config embedded
-  kubectl -n agentplatform-system delete deployment -l app.kubernetes.io/name=agentplatform --ignore-not-found >/dev/null
   rollout statefulset/agentplatform
 }
 
 # Private ranges are allowed as in config/embedded: the Git server is in the cluster.
 install_default() {
   step "installing Agent Platform (config/default: manager, facade and gateway on PostgreSQL)"
+  alone statefulset
   apply_config default
-  kubectl -n agentplatform-system delete statefulset agentplatform --ignore-not-found >/dev/null
   local args
   args=$(kubectl -n agentplatform-system get deployment agentplatform-manager -o jsonpath='{.spec.template.spec.containers[0].args}')
   case $args in *--allow-egress*) ;; *)
@@ -51,6 +51,18 @@ install_default() {
       '[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--allow-egress=git=10.0.0.0/8,model=10.0.0.0/8"}]' >/dev/null ;;
   esac
   rollout deployment/agentplatform-manager deployment/agentplatform-apiserver deployment/agentplatform-webhookgw
+}
+
+# alone removes the other installation's workloads, which would share its name.
+alone() {
+  local found
+  found=$(kubectl -n agentplatform-system get "$1" -l app.kubernetes.io/name=agentplatform -o name)
+  [ -n "$found" ] || return 0
+  if [ "${CLUSTER:-}" = current ]; then
+    echo "platform: another installation runs in this cluster ($found); remove it first" >&2
+    exit 1
+  fi
+  echo "$found" | xargs -r go -C hack/devcluster run . kubectl -n agentplatform-system delete >/dev/null
 }
 
 apply_config() {

@@ -116,9 +116,9 @@ const (
 	FailureDeadline   FailureReason = "deadline_exceeded"
 )
 
-// MaxAttempts is how often a run is taken up again after its runner was lost: one
-// that brings down every runner must not do so for ever.
-const MaxAttempts = 10
+// MaxAttempts is how often a run may have been claimed when the loss of its runner
+// ends it: one that brings down every runner must not do so for ever.
+const MaxAttempts = 20
 
 // RunErrorCode is the machine-readable cause of a failed run.
 type RunErrorCode string

@@ -25,6 +25,7 @@ func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
 		status       int
 	}{
 		"unknown": {"/hooks/00000000-0000-0000-0000-000000000000", secret, http.StatusNotFound},
+		"health":  {"/healthz", "", http.StatusOK},
 		"secret":  {"/hooks/" + c.ID.String(), "wrong", http.StatusUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) {

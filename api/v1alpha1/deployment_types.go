@@ -196,13 +196,15 @@ const (
 
 // ActivationResult is what became of a request to activate.
 //
-// +kubebuilder:validation:Enum=Activated;ConnectorsFailed;NotDeployed;Failed
+// +kubebuilder:validation:Enum=Activated;Superseded;ConnectorsFailed;NotDeployed;Failed
 type ActivationResult string
 
 // Results of an activation.
 const (
 	// ActivationActivated: the deployment became live.
 	ActivationActivated ActivationResult = "Activated"
+	// ActivationSuperseded: another deployment's activation was asked for later.
+	ActivationSuperseded ActivationResult = "Superseded"
 	// ActivationConnectorsFailed: a connector failed to apply, nothing changed;
 	// force goes over it.
 	ActivationConnectorsFailed ActivationResult = "ConnectorsFailed"

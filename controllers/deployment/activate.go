@@ -115,7 +115,7 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 		return err
 	}
 	if later != "" {
-		v.MarkActivation(v1alpha1.ActivationActivated, fmt.Sprintf("Deployment %q was asked for later and is live instead", later))
+		v.MarkActivation(v1alpha1.ActivationSuperseded, fmt.Sprintf("the activation of Deployment %q was asked for later", later))
 		return nil
 	}
 	if err := r.activate(ctx, v, true); err != nil {
@@ -126,17 +126,26 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 }
 
 // askedLater names a deployment of the same environment whose activation was
-// asked for after this one's: of requests that waited for a manager together the
-// last one counts, in whatever order they are seen.
+// asked for after this one's and waits, or is what is live now: of requests that
+// waited for a manager together the last one counts, in whatever order they are
+// seen.
 func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error) {
+	environment, err := r.Data.Environment(ctx, v.environmentID)
+	if err != nil {
+		return "", object.FromStore(err)
+	}
 	list := &v1alpha1.DeploymentList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(v.Namespace)); err != nil {
 		return "", fmt.Errorf("listing the deployments: %w", err)
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.Name != v.Name && other.Spec.Environment == v.Spec.Environment && other.Status.Phase == v1alpha1.DeploymentDeployed &&
-			other.Spec.Activation != nil && v.Spec.Activation.RequestedAt.Before(&other.Spec.Activation.RequestedAt) {
+		if other.Name == v.Name || other.Spec.Environment != v.Spec.Environment || other.Status.Phase != v1alpha1.DeploymentDeployed ||
+			other.Spec.Activation == nil || !v.Spec.Activation.RequestedAt.Before(&other.Spec.Activation.RequestedAt) {
+			continue
+		}
+		live := environment.LiveDeploymentID != nil && environment.LiveDeploymentID.String() == other.Status.ID
+		if other.ActivationPending() || live {
 			return other.Name, nil
 		}
 	}

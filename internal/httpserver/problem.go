@@ -44,15 +44,8 @@ func NewProblem(status int, code, detail string) Problem {
 	return Problem{Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
 }
 
-// refusedBody is how long a body that nobody reads may still come in: net/http
-// reads it before it sends the answer.
-const refusedBody = 200 * time.Millisecond
-
 // WriteProblem answers with a problem.
 func WriteProblem(w http.ResponseWriter, p Problem) {
-	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody)); err != nil {
-		slog.Debug("bounding a refused body", "error", err) // a recorder of a test has no connection
-	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
 	if p.RetryAfter > 0 {

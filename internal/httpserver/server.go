@@ -25,6 +25,9 @@ const (
 	// bodyTimeout ends clients that trickle their body. Handlers that go on for
 	// long after reading it lift the deadline.
 	bodyTimeout = time.Minute
+	// unreadBody is how long a body that the handler did not read may still come
+	// in: net/http reads it before it sends the answer.
+	unreadBody = 200 * time.Millisecond
 	// lastWords is how long a request whose context was ended may take to say so.
 	lastWords = time.Second
 )
@@ -111,8 +114,12 @@ func (s *Server) Run(ctx context.Context) error {
 // BodyRead lifts the deadline of a request's body, once it was read whole: the
 // deadline would end a handler that takes longer.
 func BodyRead(w http.ResponseWriter) {
-	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
-		slog.Debug("lifting a body's deadline", "error", err) // a recorder of a test has none
+	readUntil(w, time.Time{})
+}
+
+func readUntil(w http.ResponseWriter, deadline time.Time) {
+	if err := http.NewResponseController(w).SetReadDeadline(deadline); err != nil {
+		slog.Debug("bounding a body", "error", err) // a recorder of a test has no connection
 	}
 }
 
@@ -121,13 +128,14 @@ func BodyRead(w http.ResponseWriter) {
 // left out.
 func answered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 {
-			if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
-				slog.Debug("bounding a body", "error", err) // the connection is gone
-			}
-		}
 		noted := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
-		next.ServeHTTP(noted, r)
+		if r.ContentLength == 0 {
+			next.ServeHTTP(noted, r)
+		} else {
+			readUntil(w, time.Now().Add(bodyTimeout))
+			next.ServeHTTP(noted, r)
+			readUntil(w, time.Now().Add(unreadBody))
+		}
 		if noted.Status() == 0 && r.Context().Err() != nil {
 			panic(http.ErrAbortHandler)
 		}

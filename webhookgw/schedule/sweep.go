@@ -102,6 +102,7 @@ func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
 	s.sweeps++
 	if s.sweeps%expireEvery == 1 {
 		err = s.expire(ctx)
+		s.looked = s.opts.Now() // however long that took, it was no standstill
 	}
 	return moved, err
 }
