@@ -4,6 +4,8 @@
 # hack/platform.sh up embedded|default [RUNNER]
 #     a cluster, the image in it, the platform, and a Git server with
 #     examples/hello. RUNNER is another binary for the image's runner.
+# hack/platform.sh install embedded|default
+#     the platform alone, again: the image and the Git server are there
 #
 # default runs on the PostgreSQL of the Secret agentplatform-postgres.
 set -euo pipefail
@@ -103,5 +105,7 @@ gitserver() {
 case "${1:-} ${2:-}" in
   "up embedded") cluster "${3:-}" && install_embedded && gitserver ;;
   "up default") cluster "${3:-}" && gitserver && install_default ;;
-  *) sed -n '4,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  "install embedded") install_embedded ;;
+  "install default") install_default ;;
+  *) sed -n '4,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -74,11 +74,13 @@ func manifest(d *v1alpha1.Deployment) *v1alpha1.Deployment {
 // in a new cluster on the old store, which saw nothing of the old cluster's end.
 func (t *team) reinstall(ctx context.Context, keys *corev1.Secret) {
 	GinkgoHelper()
-	kept, install := []*corev1.Secret{keys}, "embedded"
+	runner, err := filepath.Abs("../../bin/e2e-runner")
+	Expect(err).NotTo(HaveOccurred())
+	kept, install := []*corev1.Secret{keys}, []string{"install", "embedded"}
 	if cluster.split {
 		dsn := &corev1.Secret{}
 		Expect(cluster.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "agentplatform-postgres"}, dsn)).To(Succeed())
-		kept, install = append(kept, dsn), "default"
+		kept, install = append(kept, dsn), []string{"up", "default", runner}
 		devcluster(ctx, "down")
 		devcluster(ctx, "up")
 		connect()
@@ -92,9 +94,7 @@ func (t *team) reinstall(ctx context.Context, keys *corev1.Secret) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: s.Labels}, Data: s.Data,
 		})).To(Succeed())
 	}
-	runner, err := filepath.Abs("../../bin/e2e-runner")
-	Expect(err).NotTo(HaveOccurred())
-	out, err := exec.CommandContext(ctx, "../../hack/platform.sh", "up", install, runner).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "../../hack/platform.sh", install...).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	locate(ctx)
 }
