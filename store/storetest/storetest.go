@@ -57,6 +57,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"History", historyPromises},
 		{"Tokens", tokenPromises},
 		{"Hints", hintPromises},
+		{"Model", modelPromises},
 	}
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
