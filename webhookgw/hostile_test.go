@@ -46,6 +46,35 @@ func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
 	}
 }
 
+// TestLargeBodiesAreCounted: clients that trickle large bodies take memory for so
+// many only, and nothing from small ones.
+func TestLargeBodiesAreCounted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("inbound", nil, "hello")
+	large := `{"a":"` + strings.Repeat("x", 200<<10) + `"}`
+	post := func(body string) reply { return b.post(b.gateway, c.ID.String(), body, nil) }
+	require.Equal(t, http.StatusOK, post(large).status)
+	var trickles []net.Conn
+	for range 20 { // some more than there are places: the posts below take one too
+		conn, err := net.Dial("tcp", b.gateway.PublicAddr())
+		require.NoError(t, err)
+		_, err = fmt.Fprintf(conn, "POST /hooks/%s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"+
+			"X-Service-Secret: %s\r\nContent-Length: %d\r\n\r\n%s", c.ID, secret, len(large), large[:100<<10])
+		require.NoError(t, err)
+		trickles = append(trickles, conn)
+	}
+	require.Eventually(t, func() bool { return post(large).status == http.StatusServiceUnavailable }, 30*time.Second, 10*time.Millisecond)
+	refused := post(large)
+	require.Equal(t, "too_many_large_bodies", refused.body["code"])
+	require.NotEmpty(t, refused.header.Get("Retry-After"))
+	require.Equal(t, http.StatusOK, post(`{}`).status)
+	for _, conn := range trickles {
+		require.NoError(t, conn.Close())
+	}
+	require.Eventually(t, func() bool { return post(large).status == http.StatusOK }, 30*time.Second, 10*time.Millisecond)
+}
+
 func TestKeysThatAreNoText(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -85,7 +85,9 @@ func (m *model) lease(rt *rapid.T) (*modelRun, store.Lease) {
 }
 
 // current says whether a lease is the one that a run runs under.
-func (r *modelRun) current(l store.Lease) bool { return r.status == store.RunRunning && r.token == l.Token }
+func (r *modelRun) current(l store.Lease) bool {
+	return r.status == store.RunRunning && r.token == l.Token
+}
 
 func (m *model) claim(rt *rapid.T) {
 	limit, hold := rapid.IntRange(0, 3).Draw(rt, "limit"), holding(rt)

@@ -11,27 +11,51 @@ import (
 	"net/http"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 const typeJSON = "application/json"
 
-// readBody reads and checks the body of a request that was admitted. Problems
-// are errors of the caller's.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody reads and checks the body of a request that was admitted; release
+// gives up a large one's place. Problems are errors of the caller's, or say that
+// there is no place.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	release = func() {}
 	if err := mediaProblem(r); err != nil {
-		return nil, err
+		return nil, release, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-	var large *http.MaxBytesError
+	var (
+		in  = http.MaxBytesReader(w, r.Body, MaxBody)
+		buf bytes.Buffer
+	)
+	buf.Grow(int(min(max(r.ContentLength, 0), store.MaxInlineInput)) + bytes.MinRead)
+	_, err = io.CopyN(&buf, in, store.MaxInlineInput+1)
+	if err == nil { // there is more
+		if !h.bodies.TryAcquire(1) {
+			return nil, release, errNoPlace
+		}
+		release = func() { h.bodies.Release(1) }
+		buf.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)
+		_, err = buf.ReadFrom(in)
+	}
 	switch {
-	case errors.As(err, &large):
-		return nil, httpserver.NewProblem(http.StatusRequestEntityTooLarge, "request_too_large", tooLarge)
-	case err != nil:
-		return nil, httpserver.NewProblem(http.StatusBadRequest, "body_unreadable", "The body could not be read whole; send the request again.")
+	case errors.As(err, new(*http.MaxBytesError)):
+		return nil, release, errTooLarge
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, release, httpserver.NewProblem(http.StatusBadRequest, "body_unreadable", "The body could not be read whole; send the request again.")
 	}
 	httpserver.BodyRead(w)
-	return body, objectProblem(body)
+	return buf.Bytes(), release, objectProblem(buf.Bytes())
 }
+
+var (
+	errTooLarge = httpserver.NewProblem(http.StatusRequestEntityTooLarge, "request_too_large", tooLarge)
+	errNoPlace  = httpserver.Problem{
+		Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable, Code: "too_many_large_bodies",
+		Detail:     "The gateway holds as many large bodies as it has memory for. Send the request again.",
+		RetryAfter: retryAfter,
+	}
+)
 
 // mediaProblem says what is wrong with the form of the body, by its headers.
 func mediaProblem(r *http.Request) error {

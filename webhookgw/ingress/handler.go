@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
@@ -41,6 +42,7 @@ type Handler struct {
 	routes    *routes
 	committer *committer
 	waiters   *waiters
+	bodies    *semaphore.Weighted // places for large ones
 }
 
 // New returns a handler; it answers once Run runs.
@@ -50,6 +52,7 @@ func New(opts Options) *Handler {
 	}
 	h := &Handler{
 		opts: opts, routes: newRoutes(opts.Store), committer: newCommitter(opts.Store), waiters: newWaiters(),
+		bodies: semaphore.NewWeighted(maxLargeBodies),
 	}
 	router := chi.NewRouter()
 	router.HandleFunc("/hooks/{connector_id}", h.serve)
@@ -102,16 +105,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(w, r)
-	if err != nil {
-		return err
-	}
-	idempotency, err := idempotencyOf(r, body)
-	if err != nil {
-		return err
-	}
-	req := request{facts: factsOf(r), body: body, idempotency: idempotency}
-	route, admission, err := h.commit(r.Context(), route, req)
+	route, admission, err := h.record(w, r, route)
 	switch {
 	case err != nil:
 		return err
@@ -127,6 +121,20 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 		answerInbound(w, http.StatusOK, admission)
 	}
 	return nil
+}
+
+// record reads the body of an admitted request and commits it.
+func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Route) (store.Route, store.Admission, error) {
+	body, release, err := h.readBody(w, r)
+	defer release()
+	if err != nil {
+		return route, store.Admission{}, err
+	}
+	idempotency, err := idempotencyOf(r, body)
+	if err != nil {
+		return route, store.Admission{}, err
+	}
+	return h.commit(r.Context(), route, request{facts: factsOf(r), body: body, idempotency: idempotency})
 }
 
 // admitted returns the route of a request that all checks but that of the body

@@ -8,6 +8,9 @@ import "time"
 const (
 	// MaxBody is the most bytes of a whole request body: 16 MiB.
 	MaxBody = 16 << 20
+	// maxLargeBodies is how many bodies of more than store.MaxInlineInput are held
+	// in memory at once.
+	maxLargeBodies = 16
 	// maxIdempotencyKey is the most bytes of a key that a caller names.
 	maxIdempotencyKey = 255
 	// idempotencyTTL is how long a key is remembered.
