@@ -23,7 +23,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) ([]store.Claimed, erro
 	}
 	for {
 		var seen, queued bool
-		err := s.read.QueryRowContext(ctx, `SELECT
+		err := s.reader.QueryRowContext(ctx, `SELECT
 				EXISTS (SELECT 1 FROM runners WHERE environment_id = $1 AND id = $2 AND digests = $3
 					AND seen_at > now_us() - $4),
 				EXISTS (SELECT 1 FROM agent_runs r JOIN environments e ON e.id = r.environment_id

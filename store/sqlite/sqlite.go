@@ -52,6 +52,7 @@ type Store struct {
 	*sqlcore.Core
 	hub    sqlcore.Hub
 	read   *sql.DB
+	reader *statements // of read
 	writer *writer
 	logger *slog.Logger
 }
@@ -74,6 +75,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.read = open(o.Path, "deferred", "ro")
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
+	s.reader = newStatements(s.read)
 	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.hub.Publish})
 	return s, nil
 }
@@ -123,7 +125,7 @@ func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sql
 }
 
 // Reader implements sqlcore.Engine.
-func (e engine) Reader() sqlcore.Queryer { return e.read }
+func (e engine) Reader() sqlcore.Queryer { return e.reader }
 
 // Lock implements sqlcore.Engine: there is one writer.
 func (e engine) Lock(context.Context, sqlcore.Queryer, uuid.UUID) error { return nil }
@@ -157,5 +159,5 @@ func (s *Store) Ping(ctx context.Context) error { return sqlcore.CheckSchema(ctx
 // Close implements store.Store.
 func (s *Store) Close() error {
 	s.hub.Close()
-	return errors.Join(s.writer.close(), s.read.Close())
+	return errors.Join(s.writer.close(), s.reader.close(), s.read.Close())
 }

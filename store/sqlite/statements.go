@@ -5,34 +5,58 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
+	"sync"
+
+	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// preparedLimit is how many statements a connection keeps; those with lists of
-// varying length could grow without end.
+// preparedLimit is how many statements are kept; those with lists of varying
+// length could grow without end.
 const preparedLimit = 256
 
-// statements is a connection that prepares each statement once.
+// preparer is a connection, or a pool of them.
+type preparer interface {
+	sqlcore.Queryer
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+}
+
+// statements prepares each statement once.
 type statements struct {
-	conn     *sql.Conn
+	conn     preparer
+	mutex    sync.Mutex
 	prepared map[string]*sql.Stmt
+}
+
+func newStatements(conn preparer) *statements {
+	return &statements{conn: conn, prepared: map[string]*sql.Stmt{}}
 }
 
 // statement is nil for one that is not to be kept.
 func (s *statements) statement(ctx context.Context, query string) *sql.Stmt {
-	if stmt, ok := s.prepared[query]; ok {
+	if stmt, known := s.get(query); known {
 		return stmt
-	}
-	if len(s.prepared) >= preparedLimit {
-		return nil
 	}
 	stmt, err := s.conn.PrepareContext(ctx, query)
 	if err != nil {
 		return nil // running it tells the error
 	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if earlier, ok := s.prepared[query]; ok {
+		_ = stmt.Close() // another was quicker
+		return earlier
+	}
 	s.prepared[query] = stmt
 	return stmt
+}
+
+// get says known, with nil, also when no more are kept.
+func (s *statements) get(query string) (stmt *sql.Stmt, known bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	stmt, known = s.prepared[query]
+	return stmt, known || len(s.prepared) >= preparedLimit
 }
 
 // ExecContext implements sqlcore.Queryer.
@@ -59,16 +83,14 @@ func (s *statements) QueryRowContext(ctx context.Context, query string, args ...
 	return s.conn.QueryRowContext(ctx, query, args...)
 }
 
-// close gives the statements back and drops the connection, so that no
-// transaction survives it.
+// close gives the statements back.
 func (s *statements) close() error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	var errs []error
 	for _, stmt := range s.prepared {
 		errs = append(errs, stmt.Close())
 	}
-	err := s.conn.Raw(func(any) error { return driver.ErrBadConn })
-	if errors.Is(err, driver.ErrBadConn) {
-		err = nil
-	}
-	return errors.Join(append(errs, err)...)
+	s.prepared = map[string]*sql.Stmt{}
+	return errors.Join(errs...)
 }

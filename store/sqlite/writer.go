@@ -5,6 +5,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,7 +39,8 @@ type writer struct {
 	stop   chan struct{}
 	once   sync.Once
 	done   chan struct{}
-	conn   *statements
+	raw    *sql.Conn
+	conn   *statements // of raw
 }
 
 func openWriter(ctx context.Context, db *sql.DB, logger *slog.Logger) (*writer, error) {
@@ -220,16 +222,21 @@ func (w *writer) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
-	w.conn = &statements{conn: conn, prepared: map[string]*sql.Stmt{}}
+	w.raw, w.conn = conn, newStatements(conn)
 	return nil
 }
 
+// disconnect drops the connection, so that no transaction survives it.
 func (w *writer) disconnect() {
 	if w.conn == nil {
 		return
 	}
-	if err := w.conn.close(); err != nil {
+	err := w.conn.close()
+	if dropped := w.raw.Raw(func(any) error { return driver.ErrBadConn }); !errors.Is(dropped, driver.ErrBadConn) {
+		err = errors.Join(err, dropped)
+	}
+	if err != nil {
 		w.logger.Warn("closing the writing connection", "error", err)
 	}
-	w.conn = nil
+	w.raw, w.conn = nil, nil
 }

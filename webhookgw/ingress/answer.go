@@ -47,14 +47,14 @@ type syncResult struct {
 
 // answerSync waits for the runs and answers with their results; 504 when they
 // take longer than the connector allows, and they go on.
-func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission store.Admission) error {
+func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission store.Admission, end watch) error {
 	timeout := time.Duration(route.Connector.TimeoutSeconds) * time.Second
 	if timeout <= 0 {
 		timeout = defaultSyncTimeout
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	outcome, err := h.awaitOutcome(ctx, admission.ConnectorRunID)
+	outcome, err := h.awaitOutcome(ctx, admission.ConnectorRunID, end)
 	switch {
 	case err == nil:
 		httpserver.WriteJSON(w, http.StatusOK, newSyncAnswer(outcome))
@@ -76,24 +76,26 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 
 // awaitOutcome returns once all runs of a connector run ended. Hints make it
 // quick, polling makes it sure; while the store is away it goes on trying.
-func (h *Handler) awaitOutcome(ctx context.Context, id uuid.UUID) (store.Outcome, error) {
-	woken, stop := h.waiters.wait(id)
-	defer stop()
+func (h *Handler) awaitOutcome(ctx context.Context, id uuid.UUID, end watch) (store.Outcome, error) {
+	look := end.run != id // an earlier request's run, which may have ended before
+	if look {
+		end = h.waiters.watch(id)
+		defer end.stop()
+	}
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
-	for {
-		outcome, err := h.opts.Store.Outcome(ctx, id)
-		switch {
-		case err == nil && outcome.Terminal():
-			return outcome, nil
-		case errors.Is(err, store.ErrNotFound):
-			return outcome, err
+	for ; ; look = true {
+		if look {
+			outcome, err := h.opts.Store.Outcome(ctx, id)
+			if err == nil && outcome.Terminal() || errors.Is(err, store.ErrNotFound) {
+				return outcome, err
+			}
 		}
 		select {
-		case <-woken:
+		case <-end.woken:
 		case <-poll.C:
 		case <-ctx.Done():
-			return outcome, context.Cause(ctx)
+			return store.Outcome{}, context.Cause(ctx)
 		}
 	}
 }

@@ -18,12 +18,8 @@ import (
 
 // newEvent makes the rows of a request as the route has it: one run a link.
 func newEvent(route store.Route, req request) (store.Event, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return store.Event{}, fmt.Errorf("making an id: %w", err)
-	}
 	event := store.Event{
-		ConnectorRunID: id, ProjectID: route.Connector.ProjectID, EnvironmentID: route.Connector.EnvironmentID,
+		ConnectorRunID: req.run, ProjectID: route.Connector.ProjectID, EnvironmentID: route.Connector.EnvironmentID,
 		ConnectorID: route.Connector.ID, ConnectorVersion: route.Connector.Version, Trigger: store.TriggerWebhook,
 		ContentType: typeJSON, Idempotency: req.idempotency, InputBlob: req.blob,
 	}

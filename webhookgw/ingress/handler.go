@@ -5,6 +5,7 @@ package ingress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -105,7 +106,16 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	route, admission, err := h.record(w, r, route)
+	run, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("making an id: %w", err)
+	}
+	var end watch
+	if route.Connector.Mode == modeSync {
+		end = h.waiters.watch(run)
+		defer end.stop()
+	}
+	route, admission, err := h.record(w, r, route, run)
 	switch {
 	case err != nil:
 		return err
@@ -113,7 +123,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, "idempotency_key_reused",
 			"This Idempotency-Key was used within 24 hours for another body; use a new key for a new request.")
 	case route.Connector.Mode == modeSync && !prefersAsync(r):
-		return h.answerSync(w, r, route, admission)
+		return h.answerSync(w, r, route, admission, end)
 	case route.Connector.Mode == modeSync:
 		w.Header().Set("Preference-Applied", "respond-async")
 		answerInbound(w, http.StatusAccepted, admission)
@@ -123,8 +133,8 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// record reads the body of an admitted request and commits it.
-func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Route) (store.Route, store.Admission, error) {
+// record reads the body of an admitted request and commits it as a connector run.
+func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Route, run uuid.UUID) (store.Route, store.Admission, error) {
 	body, release, err := h.readBody(w, r)
 	defer release()
 	if err != nil {
@@ -134,7 +144,7 @@ func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Rou
 	if err != nil {
 		return route, store.Admission{}, err
 	}
-	return h.commit(r.Context(), route, request{facts: factsOf(r), body: body, idempotency: idempotency})
+	return h.commit(r.Context(), route, request{run: run, facts: factsOf(r), body: body, idempotency: idempotency})
 }
 
 // admitted returns the route of a request that all checks but that of the body
@@ -162,6 +172,7 @@ func (h *Handler) admittedFresh(ctx context.Context, id uuid.UUID, f facts) (sto
 
 // request is what is committed for a request, whatever its route becomes.
 type request struct {
+	run         uuid.UUID
 	facts       facts
 	body        []byte
 	blob        *uuid.UUID

@@ -20,9 +20,16 @@ func newWaiters() *waiters {
 	return &waiters{byRun: map[uuid.UUID]map[chan struct{}]struct{}{}}
 }
 
-// wait returns a channel that is sent to when the run may have ended; call
-// stop when done with it.
-func (w *waiters) wait(run uuid.UUID) (woken <-chan struct{}, stop func()) {
+// watch is sent to when its run may have ended.
+type watch struct {
+	run   uuid.UUID
+	woken <-chan struct{}
+	stop  func() // to be called when done with it
+}
+
+// watch begins to wake at the end of a connector run. One that begins before the
+// run is recorded misses nothing; for another, look first.
+func (w *waiters) watch(run uuid.UUID) watch {
 	ch := make(chan struct{}, 1)
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -30,14 +37,14 @@ func (w *waiters) wait(run uuid.UUID) (woken <-chan struct{}, stop func()) {
 		w.byRun[run] = map[chan struct{}]struct{}{}
 	}
 	w.byRun[run][ch] = struct{}{}
-	return ch, func() {
+	return watch{run: run, woken: ch, stop: func() {
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
 		delete(w.byRun[run], ch)
 		if len(w.byRun[run]) == 0 {
 			delete(w.byRun, run)
 		}
-	}
+	}}
 }
 
 // follow wakes waiters by hints until the channel closes.
