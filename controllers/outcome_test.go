@@ -144,6 +144,15 @@ var _ = Describe("The outcome of a deployment", func() {
 		Expect(second.Status.Activation.Result).To(Equal(v1alpha1.ActivationActivated))
 		t.eventually(ctx, third, func() bool { return !third.Status.Live })
 
+		By("carrying out nothing twice whose answer was lost")
+		Expect(t.client.Get(ctx, client.ObjectKeyFromObject(first), first)).To(Succeed())
+		before := first.DeepCopy()
+		first.Status.Activation = nil
+		Expect(t.client.Status().Patch(ctx, first, client.MergeFrom(before))).To(Succeed())
+		t.eventually(ctx, first, func() bool { return first.Status.Activation != nil })
+		Expect(first.Status.Activation.Message).To(ContainSubstring("another deployment was activated since"))
+		Expect(first.Status.Live).To(BeFalse())
+
 		By("answering a request that is older than the one that is live")
 		t.activate(ctx, third, time.Now().Add(-time.Minute))
 		t.eventually(ctx, third, func() bool { return third.Status.Activation != nil })

@@ -63,6 +63,8 @@ type Deployment struct {
 	ConnectorResults                      json.RawMessage // REST shape, nil until connecting
 	CreatedAt                             time.Time
 	StartedAt, EndedAt, ActivatedAt       *time.Time
+	// ActivationRequestedAt is the Activation.RequestedAt that was carried out last.
+	ActivationRequestedAt *time.Time
 }
 
 // BuildReport is what a build says of itself; zero fields change nothing.
@@ -84,9 +86,11 @@ type BuildResult struct {
 // Activation makes a deployed (or built) deployment the live one.
 type Activation struct {
 	DeploymentID uuid.UUID
-	// Explicit is a person's decision: builds that began before it will not
-	// activate over it.
-	Explicit bool
+	// RequestedAt is when a person decided on it; nil for the deployment's own
+	// activation. Builds that began before a decision will not activate over it.
+	// A decision is carried out once: the deployment's last again, by the same
+	// instant, is a repetition, which is no error and undoes nothing.
+	RequestedAt *time.Time
 	// Connectors and Links are the revisions of the deployment's code-defined
 	// connectors; they flip together with the live pointer. Code-defined
 	// connectors of the environment that are not named are retired.
@@ -147,8 +151,8 @@ type Activations interface {
 	// given period, with the bundles they hold.
 	Runners(ctx context.Context, environmentID uuid.UUID, within time.Duration) ([]Runner, error)
 	// Activate flips the live pointer and the connector revisions, and makes a
-	// built deployment deployed, in one transaction. Repeating a non-explicit
-	// one is no error. ErrConflict when the deployment is neither built nor deployed.
+	// built deployment deployed, in one transaction. Repeating it is no
+	// error. ErrConflict when the deployment is neither built nor deployed.
 	Activate(ctx context.Context, a Activation) (ActivationResult, error)
 }
 

@@ -33,7 +33,8 @@ func (r *Reconciler) goLive(ctx context.Context, v *version) error {
 	if !held && v.waited() < prefetchPatience {
 		return nil
 	}
-	return r.activate(ctx, v, false)
+	_, err = r.activate(ctx, v, store.Activation{})
+	return err
 }
 
 // prefetched asks the runners to fetch the bundle, and says whether one holds
@@ -60,17 +61,19 @@ func (v *version) waited() time.Duration {
 	return time.Since(c.LastTransitionTime.Time)
 }
 
-// activate flips what is live, in one transaction. A hook for the connectors of
-// the bundle: they become revisions of the same transaction.
-func (r *Reconciler) activate(ctx context.Context, v *version, explicit bool) error {
-	_, err := r.Data.Activate(ctx, store.Activation{DeploymentID: v.id, Explicit: explicit})
+// activate flips what is live, in one transaction, and says whether it is this
+// deployment now. A hook for the connectors of the bundle: they become revisions
+// of the same transaction.
+func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activation) (live bool, err error) {
+	a.DeploymentID = v.id
+	result, err := r.Data.Activate(ctx, a)
 	if err != nil && !errors.Is(err, store.ErrConflict) {
-		return object.FromStore(fmt.Errorf("activating: %w", err))
+		return false, object.FromStore(fmt.Errorf("activating: %w", err))
 	}
 	if v.outcome, err = r.Data.Deployment(ctx, v.id); err != nil {
-		return object.FromStore(err)
+		return false, object.FromStore(err)
 	}
-	return nil
+	return result.Live, nil
 }
 
 // restore makes a deployment live that was so when its environment went, once
@@ -87,9 +90,9 @@ func (r *Reconciler) restore(ctx context.Context, v *version) error {
 	live := environment.LiveDeploymentID
 	wasLive := v.Status.Live && live != nil && *live != v.id // or another was activated since: then the rank decides
 	if v.restored || live == nil || wasLive {
-		return r.activate(ctx, v, false)
+		_, err = r.activate(ctx, v, store.Activation{})
 	}
-	return nil
+	return err
 }
 
 // activateAgain answers spec.activation, as a rollback asks for.
@@ -118,10 +121,15 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 		v.MarkActivation(v1alpha1.ActivationSuperseded, fmt.Sprintf("the activation of Deployment %q was asked for later", later))
 		return nil
 	}
-	if err := r.activate(ctx, v, true); err != nil {
+	live, err := r.activate(ctx, v, store.Activation{RequestedAt: &v.Spec.Activation.RequestedAt.Time})
+	if err != nil {
 		return err
 	}
-	v.MarkActivation(v1alpha1.ActivationActivated, "")
+	message := ""
+	if !live {
+		message = "another deployment was activated since"
+	}
+	v.MarkActivation(v1alpha1.ActivationActivated, message)
 	return nil
 }
 

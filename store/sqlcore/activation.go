@@ -21,7 +21,7 @@ type liveState struct {
 // Activate implements store.Activations.
 //
 // Which deployment is live is decided by rank: a deployment's own activation
-// ranks by its sequence, that is by when it began, an explicit one by a new
+// ranks by its sequence, that is by when it began, a person's decision by a new
 // ordinal, which is above all that began before. A deployment keeps its highest
 // rank, so that repeating activations in any order (as happens when objects are
 // applied anew) leads to the same one being live.
@@ -61,16 +61,20 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 // deploy makes a built deployment deployed and returns its rank.
 func deploy(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation) (rank int64, err error) {
 	rank = d.Sequence
-	if a.Explicit {
+	var decided *int64
+	if a.RequestedAt != nil && (d.ActivationRequestedAt == nil || Instant(*a.RequestedAt) != Instant(*d.ActivationRequestedAt)) {
 		if rank, err = tx.ordinal(ctx); err != nil {
 			return 0, err
 		}
+		us := Instant(*a.RequestedAt)
+		decided = &us
 	}
 	tx.Hint(store.TopicDeployment, d.ID)
 	err = tx.QueryRowContext(ctx, `UPDATE deployments SET status = 'deployed', phase = '',
 			ended_at = COALESCE(ended_at, now_us()), connector_results = COALESCE($2, connector_results),
+			activation_requested_at = COALESCE($4, activation_requested_at),
 			activation_rank = CASE WHEN activation_rank > $3 THEN activation_rank ELSE $3 END
-		WHERE id = $1 RETURNING activation_rank`, d.ID, JSON(a.ConnectorResults), rank).Scan(&rank)
+		WHERE id = $1 RETURNING activation_rank`, d.ID, JSON(a.ConnectorResults), rank, decided).Scan(&rank)
 	return rank, wrap(err, "recording the outcome")
 }
 

@@ -15,7 +15,8 @@ import (
 const deploymentColumns = `id, project_id, environment_id, cluster_uid, namespace, name, object_uid, generation,
 	fingerprint, source_type, branch, commit_wanted, skip_tests, skip_failed_connectors, redeploy_of,
 	sequence, status, phase, failure_reason, message, built, resolved_commit, commit_message, author,
-	bundle_digest, bundle_size, agents, test_results, connector_results, created_at, started_at, ended_at, activated_at`
+	bundle_digest, bundle_size, agents, test_results, connector_results, created_at, started_at, ended_at, activated_at,
+	activation_requested_at`
 
 func scanDeployment(row scanner) (d store.Deployment, err error) {
 	d.Ref.Kind = store.KindDeployment
@@ -24,7 +25,7 @@ func scanDeployment(row scanner) (d store.Deployment, err error) {
 		&d.SkipFailedConnectors, &d.RedeployOf, &d.Sequence, &d.Status, &d.Phase, &d.FailureReason, &d.Message,
 		&d.Built, &d.ResolvedCommit, &d.CommitMessage, &d.Author, &d.BundleDigest, &d.BundleSize, document{&d.Agents},
 		document{&d.TestResults}, document{&d.ConnectorResults}, at(&d.CreatedAt), maybeAt(&d.StartedAt),
-		maybeAt(&d.EndedAt), maybeAt(&d.ActivatedAt))
+		maybeAt(&d.EndedAt), maybeAt(&d.ActivatedAt), maybeAt(&d.ActivationRequestedAt))
 	return d, err
 }
 

@@ -192,7 +192,7 @@ var activationPromises = []promise{
 	{"a build does not activate over a later decision", func(w *world) {
 		old := w.deploy("one", "first")
 		late := w.build("two", "first")
-		result, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: old.ID, Explicit: true})
+		result, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: old.ID, RequestedAt: &origin})
 		w.NoError(err)
 		w.True(result.Live)
 		w.False(w.activate(late.ID).Live)
@@ -207,12 +207,25 @@ var activationPromises = []promise{
 	}},
 	{"a rollback stays until the next deployment", func(w *world) {
 		one, two := w.deploy("one", "first"), w.deploy("two", "first")
-		_, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: one.ID, Explicit: true})
+		_, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: one.ID, RequestedAt: &origin})
 		w.NoError(err)
 		w.False(w.activate(two.ID).Live, "repeating its own activation undoes no rollback")
 		e, err := w.s.Environment(w.ctx, w.environment.ID)
 		w.NoError(err)
 		w.Equal(one.ID, *e.LiveDeploymentID)
+	}},
+	{"a decision is carried out once", func(w *world) {
+		one, two := w.deploy("one", "first"), w.deploy("two", "first")
+		ask := func(id uuid.UUID, at time.Time) bool {
+			result, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: id, RequestedAt: &at})
+			w.NoError(err)
+			return result.Live
+		}
+		w.True(ask(one.ID, origin))
+		w.True(ask(one.ID, origin), "again, while it is live")
+		w.True(ask(two.ID, origin.Add(-time.Hour)), "what counts is the order in which decisions come, whoever's clock is wrong")
+		w.False(ask(one.ID, origin), "again, as by one who never heard the answer")
+		w.True(ask(one.ID, origin.Add(-time.Minute)), "a new decision")
 	}},
 	{"connectors of code flip with the deployment", func(w *world) {
 		connector := w.newConnector("from-code")
