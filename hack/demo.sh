@@ -59,8 +59,25 @@ kubectl -n demo wait --for=condition=Live --timeout=60s "deployment.agentplatfor
 kubectl -n demo wait --for=condition=Ready --timeout=60s connector/ask connector/events clink/ask-hello clink/events-welcome
 kubectl -n demo rollout status deployment.apps --timeout=120s >/dev/null # runners with another model's configuration are new ones
 
-gateway=$(kubectl -n agentplatform-system get service agentplatform-gateway -o jsonpath='http://{.spec.clusterIP}')
-api=$(kubectl -n agentplatform-system get service agentplatform-api -o jsonpath='http://{.spec.clusterIP}')
+# reach SERVICE PORT sets url to one at which this machine reaches a Service: its
+# own address where the cluster's network is this machine's, else a forwarded port.
+forwards=()
+trap 'for group in "${forwards[@]}"; do kill -- "-$group" 2>/dev/null || true; done' EXIT
+reach() {
+  url=$(kubectl -n agentplatform-system get service "$1" -o jsonpath='http://{.spec.clusterIP}')
+  if curl -s -o /dev/null --connect-timeout 2 "$url/healthz"; then return; fi
+  set -m # a process group of its own, to be ended as one
+  kubectl -n agentplatform-system port-forward "service/$1" "$2:80" >/dev/null &
+  set +m
+  forwards+=($!)
+  forward="$forward    kubectl -n agentplatform-system port-forward service/$1 $2:80 &
+"
+  url=http://127.0.0.1:$2
+  curl -s -o /dev/null --retry 20 --retry-connrefused --retry-delay 1 "$url/healthz"
+}
+forward=
+reach agentplatform-gateway 18080 && gateway=$url
+reach agentplatform-api 18082 && api=$url
 secret() { kubectl -n demo get secret "$(kubectl -n demo get conn "$1" -o jsonpath='{.status.secretName}')" -o jsonpath='{.data.secret}' | base64 -d; }
 hook() { echo "$gateway/hooks/$(kubectl -n demo get conn "$1" -o jsonpath='{.status.id}')"; }
 
@@ -86,7 +103,7 @@ kubectl get agents -A
 step "done in $((SECONDS - begin)) s. Go on playing:"
 cat <<TEXT
     export KUBECONFIG=$KUBECONFIG
-    curl -X POST $(hook ask) -H "X-Service-Secret: $(secret ask)" -H 'Content-Type: application/json' -d '{"name": "you"}'
+$forward    curl -X POST $(hook ask) -H "X-Service-Secret: $(secret ask)" -H 'Content-Type: application/json' -d '{"name": "you"}'
     curl -H "Authorization: Bearer $key" $api/v1/projects/$project/agents?environment_id=$(kubectl -n demo get aenv dev -o jsonpath='{.status.id}')
     go -C hack/devcluster run . kubectl -n demo describe adep $deployment
     make demo-down        # removes the cluster and all in it
