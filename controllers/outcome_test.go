@@ -138,6 +138,8 @@ var _ = Describe("The outcome of a deployment", func() {
 		first, second := t.goLive(ctx, "v1"), t.goLive(ctx, "v2")
 		t.activate(ctx, first, time.Now().Add(2*time.Minute)) // by a clock that is ahead
 		t.eventually(ctx, first, func() bool { return first.Status.Live })
+		t.activate(ctx, second, time.Now().Add(-time.Second))
+		t.eventually(ctx, second, func() bool { return second.Status.Live })
 		third := t.goLive(ctx, "v3")
 		t.activate(ctx, second, time.Now())
 		t.eventually(ctx, second, func() bool { return second.Status.Live })

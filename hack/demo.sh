@@ -65,7 +65,7 @@ forwards=()
 trap 'for group in "${forwards[@]}"; do kill -- "-$group" 2>/dev/null || true; done' EXIT
 reach() {
   url=$(kubectl -n agentplatform-system get service "$1" -o jsonpath='http://{.spec.clusterIP}')
-  if curl -s -o /dev/null --connect-timeout 2 "$url/healthz"; then return; fi
+  if curl -sf -o /dev/null --noproxy '*' --connect-timeout 2 "$url/healthz"; then return; fi
   set -m # a process group of its own, to be ended as one
   kubectl -n agentplatform-system port-forward "service/$1" "$2:80" >/dev/null &
   set +m
@@ -73,20 +73,24 @@ reach() {
   forward="$forward    kubectl -n agentplatform-system port-forward service/$1 $2:80 &
 "
   url=http://127.0.0.1:$2
-  curl -s -o /dev/null --retry 20 --retry-connrefused --retry-delay 1 "$url/healthz"
+  curl -sf -o /dev/null --noproxy '*' --retry 20 --retry-connrefused --retry-delay 1 "$url/healthz"
+  kill -0 "${forwards[-1]}" # else another server answered at that port
 }
 forward=
-reach agentplatform-gateway 18080 && gateway=$url
-reach agentplatform-api 18082 && api=$url
+reach agentplatform-gateway 18080
+gateway=$url
+reach agentplatform-api 18082
+api=$url
 secret() { kubectl -n demo get secret "$(kubectl -n demo get conn "$1" -o jsonpath='{.status.secretName}')" -o jsonpath='{.data.secret}' | base64 -d; }
 hook() { echo "$gateway/hooks/$(kubectl -n demo get conn "$1" -o jsonpath='{.status.id}')"; }
 
 step "an inbound webhook answers with run ids at once"
-curl -sS --fail-with-body -X POST "$(hook events)" -H "X-Service-Secret: $(secret events)" -H 'Content-Type: application/json' \
-  -d '{"name": "Grace"}' && echo
+curl -sS --noproxy '*' --fail-with-body -X POST "$(hook events)" -H "X-Service-Secret: $(secret events)" -H 'Content-Type: application/json' \
+  -d '{"name": "Grace"}'
+echo
 
 step "a sync webhook answers with the agent's answer"
-answer=$(curl -sS --fail-with-body -X POST "$(hook ask)" -H "X-Service-Secret: $(secret ask)" -H 'Content-Type: application/json' \
+answer=$(curl -sS --noproxy '*' --fail-with-body -X POST "$(hook ask)" -H "X-Service-Secret: $(secret ask)" -H 'Content-Type: application/json' \
   -d '{"name": "Ada"}')
 echo "$answer"
 run=$(echo "$answer" | sed -E 's/.*"run_id":"([0-9a-f-]+)".*/\1/')
@@ -95,7 +99,8 @@ step "the same run from the REST API"
 project=$(kubectl -n demo get project project -o jsonpath='{.spec.id}')
 kubectl -n demo delete apikey demo --ignore-not-found >/dev/null
 key=$(bin/agentctl apikey create demo -n demo --owner-user system:admin --owner-group system:masters --quiet)
-curl -sS --fail-with-body -H "Authorization: Bearer $key" "$api/v1/projects/$project/runs/$run" && echo
+curl -sS --noproxy '*' --fail-with-body -H "Authorization: Bearer $key" "$api/v1/projects/$project/runs/$run"
+echo
 
 step "kubectl get agents -A"
 kubectl get agents -A

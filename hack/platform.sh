@@ -103,8 +103,9 @@ gitserver() {
 }
 
 case "${1:-} ${2:-}" in
-  "up embedded") cluster "${3:-}" && install_embedded && gitserver ;;
-  "up default") cluster "${3:-}" && gitserver && install_default ;;
+  # Not joined by &&, which would switch off set -e in all but the last.
+  "up embedded") cluster "${3:-}"; install_embedded; gitserver ;;
+  "up default") cluster "${3:-}"; gitserver; install_default ;;
   "install embedded") install_embedded ;;
   "install default") install_default ;;
   *) sed -n '4,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;

@@ -67,7 +67,7 @@ func (v *version) waited() time.Duration {
 func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activation) (live bool, err error) {
 	a.DeploymentID = v.id
 	result, err := r.Data.Activate(ctx, a)
-	if err != nil && !errors.Is(err, store.ErrConflict) {
+	if err != nil && (a.RequestedAt != nil || !errors.Is(err, store.ErrConflict)) {
 		return false, object.FromStore(fmt.Errorf("activating: %w", err))
 	}
 	if v.outcome, err = r.Data.Deployment(ctx, v.id); err != nil {
@@ -127,7 +127,7 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 	}
 	message := ""
 	if !live {
-		message = "another deployment was activated since"
+		message = "carried out before; another deployment was activated since"
 	}
 	v.MarkActivation(v1alpha1.ActivationActivated, message)
 	return nil
@@ -136,7 +136,7 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 // askedLater names a deployment of the same environment whose activation was
 // asked for after this one's and waits, or is what is live now: of requests that
 // waited for a manager together the last one counts, in whatever order they are
-// seen.
+// seen. What went live by a clock that is ahead of ours says nothing.
 func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error) {
 	environment, err := r.Data.Environment(ctx, v.environmentID)
 	if err != nil {
@@ -152,7 +152,8 @@ func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error)
 			other.Spec.Activation == nil || !v.Spec.Activation.RequestedAt.Before(&other.Spec.Activation.RequestedAt) {
 			continue
 		}
-		live := environment.LiveDeploymentID != nil && environment.LiveDeploymentID.String() == other.Status.ID
+		live := environment.LiveDeploymentID != nil && environment.LiveDeploymentID.String() == other.Status.ID &&
+			!other.Spec.Activation.RequestedAt.After(time.Now())
 		if other.ActivationPending() || live {
 			return other.Name, nil
 		}

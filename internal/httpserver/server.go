@@ -6,12 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"time"
-
-	"github.com/go-chi/chi/v5/middleware"
 )
 
 // Limits of every listener.
@@ -128,16 +127,61 @@ func readUntil(w http.ResponseWriter, deadline time.Time) {
 // left out.
 func answered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		noted := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
-		if r.ContentLength == 0 {
-			next.ServeHTTP(noted, r)
-		} else {
+		answer := &response{ResponseWriter: w}
+		if r.ContentLength != 0 {
+			answer.body = &body{ReadCloser: r.Body}
+			bounded := *r
+			bounded.Body, r = answer.body, &bounded
 			readUntil(w, time.Now().Add(bodyTimeout))
-			next.ServeHTTP(noted, r)
-			readUntil(w, time.Now().Add(unreadBody))
 		}
-		if noted.Status() == 0 && r.Context().Err() != nil {
+		next.ServeHTTP(answer, r)
+		if !answer.begun && r.Context().Err() != nil {
 			panic(http.ErrAbortHandler)
 		}
+		answer.begin()
 	})
 }
+
+// body notes whether it was read to its end.
+type body struct {
+	io.ReadCloser
+	ended bool
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended = b.ended || err != nil
+	return n, err
+}
+
+// response notes that it was begun. From then on a body that was not read to its
+// end has little time: net/http reads it before it sends the answer. One that was
+// must have no deadline: net/http reads on for the end of the connection.
+type response struct {
+	http.ResponseWriter
+	body  *body // nil without one
+	begun bool
+}
+
+func (r *response) begin() {
+	if !r.begun && r.body != nil && !r.body.ended {
+		readUntil(r.ResponseWriter, time.Now().Add(unreadBody))
+	}
+	r.begun = true
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *response) WriteHeader(status int) {
+	r.begin()
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (r *response) Write(p []byte) (int, error) {
+	r.begin()
+	return r.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -3,10 +3,13 @@
 package httpserver
 
 import (
+	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +71,81 @@ func TestServerCutsOffWhatOutlastsTheGrace(t *testing.T) {
 	stop()
 	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 	require.Error(t, <-answered, "what was not answered must not look like an empty success")
+}
+
+// TestBodiesThatNobodyReads: a client that announces a body and does not send it
+// is answered, however long the answer is.
+func TestBodiesThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"nothing": 0, "short": 100, "longer than what net/http keeps back": 5000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(answered(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if size > 0 {
+					_, _ = w.Write(make([]byte, size)) // its error would be seen by the reader below
+				}
+			})))
+			defer server.Close()
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			require.NoError(t, conn.SetDeadline(time.Now().Add(bodyTimeout/2)))
+			_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 20\r\n\r\nab")
+			require.NoError(t, err)
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			read, err := io.Copy(io.Discard, resp.Body)
+			require.NoError(t, err)
+			require.EqualValues(t, size, read)
+		})
+	}
+}
+
+// deadlines records what read deadlines a connection is given.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []string
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	switch {
+	case at.IsZero():
+		d.set = append(d.set, "none")
+	case time.Until(at) > unreadBody:
+		d.set = append(d.set, "body")
+	default:
+		d.set = append(d.set, "unread")
+	}
+	return nil
+}
+
+// TestDeadlinesOfBodies: once a body was read to its end there is no deadline, or
+// it would end the requests that follow on the connection.
+func TestDeadlinesOfBodies(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		body   string
+		handle http.HandlerFunc
+		want   []string
+	}{
+		"none":   {"", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }, nil},
+		"unread": {"body", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }, []string{"body", "unread"}},
+		"silent": {"body", func(http.ResponseWriter, *http.Request) {}, []string{"body", "unread"}},
+		"read": {"body", func(w http.ResponseWriter, r *http.Request) {
+			_, err := io.ReadAll(r.Body)
+			require.NoError(t, err)
+			BodyRead(w)
+			w.WriteHeader(http.StatusOK)
+		}, []string{"body", "none"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+			answered(c.handle).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.body)))
+			require.Equal(t, c.want, w.set)
+		})
+	}
 }
 
 func TestAddressInUse(t *testing.T) {

@@ -5,6 +5,7 @@ package storetest
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -23,7 +24,7 @@ var modelPromises = []promise{
 			m := newModel(rt, w)
 			rt.Repeat(map[string]func(*rapid.T){
 				"accept": m.accept, "claim": m.claim, "heartbeat": m.heartbeat, "journal": m.journal,
-				"complete": m.complete, "release": m.release, "sweep": m.sweep, "": m.compare,
+				"complete": m.complete, "release": m.release, "sweep": m.sweep, "wear": m.wear, "": m.compare,
 			})
 		})
 	}},
@@ -90,7 +91,11 @@ func (r *modelRun) current(l store.Lease) bool {
 }
 
 func (m *model) claim(rt *rapid.T) {
-	limit, hold := rapid.IntRange(0, 3).Draw(rt, "limit"), holding(rt)
+	m.take(rapid.IntRange(0, 3).Draw(rt, "limit"), holding(rt))
+}
+
+// take claims the oldest queued runs.
+func (m *model) take(limit int, hold time.Duration) {
 	var want []*modelRun
 	for _, run := range m.runs {
 		if run.status == store.RunQueued && len(want) < limit {
@@ -137,7 +142,7 @@ func (m *model) entries(rt *rapid.T, run *modelRun, l store.Lease) (entries []st
 			continue
 		}
 		kind := rapid.SampledFrom([]store.JournalKind{
-			store.JournalModelAnswer, store.JournalToolStarted, store.JournalToolResult,
+			store.JournalToolStarted, store.JournalToolResult, store.JournalModelAnswer,
 		}).Draw(rt, "kind")
 		entries = append(entries, entry(int64(i), kind, kind != store.JournalModelAnswer && rapid.Bool().Draw(rt, "unsafe")))
 	}
@@ -224,7 +229,7 @@ func (m *model) release(rt *rapid.T) {
 	switch {
 	case run.current(l):
 		m.NoError(err)
-		run.giveBack(l.Token + 1)
+		run.giveBack(math.MaxInt64)
 	case released:
 		m.NoError(err, "a repetition")
 	default:
@@ -240,6 +245,17 @@ func (m *model) sweep(*rapid.T) {
 		if run.status == store.RunRunning && run.expired {
 			run.giveBack(store.MaxAttempts)
 		}
+	}
+}
+
+// wear claims and loses runs until they fail.
+func (m *model) wear(rt *rapid.T) {
+	if len(m.runs) == 0 || rapid.IntRange(0, 3).Draw(rt, "rarely") > 0 {
+		rt.Skip("not now")
+	}
+	for range store.MaxAttempts {
+		m.take(3, expired)
+		m.sweep(rt)
 	}
 }
 

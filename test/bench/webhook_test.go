@@ -90,10 +90,15 @@ func BenchmarkInbound(b *testing.B) {
 }
 
 // BenchmarkSync: round trips of a sync webhook with the scripted model against
-// three transactions of the same store.
+// three transactions of the same store that insert one row each; with one client
+// also against what a round trip asks of the store, without HTTP and a runner.
 func BenchmarkSync(b *testing.B) {
 	engines(b, func(b *testing.B, e *database) {
 		scene := storebench.NewScene(b, e.store, 1)
+		asked, _ := load(b, 1, func(int) error {
+			scene.Trip(context.Background(), b)
+			return nil
+		})
 		hook := greeter(b, e.store, scene)
 		gw := gateway(b, e.store)
 		runner(b, gw)
@@ -110,6 +115,9 @@ func BenchmarkSync(b *testing.B) {
 			for percentile, share := range map[string]float64{"p50": 0.5, "p99": 0.99} {
 				name := "sync/" + e.name + "/" + strconv.Itoa(clients) + "/" + percentile
 				print(b, Cost(name, "ms", Percentile(trips, share), Percentile(three, share), aims[name]))
+				if clients == 1 {
+					print(b, Cost(name+"/store", "ms", Percentile(trips, share), Percentile(asked, share), 0))
+				}
 			}
 		}
 	})
