@@ -88,7 +88,7 @@ func TestBodiesThatNobodyReads(t *testing.T) {
 			defer server.Close()
 			conn, err := net.Dial("tcp", server.Listener.Addr().String())
 			require.NoError(t, err)
-			defer conn.Close()
+			t.Cleanup(func() { require.NoError(t, conn.Close()) })
 			require.NoError(t, conn.SetDeadline(time.Now().Add(bodyTimeout/2)))
 			_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 20\r\n\r\nab")
 			require.NoError(t, err)
