@@ -59,13 +59,14 @@ kubectl -n demo wait --for=condition=Live --timeout=60s "deployment.agentplatfor
 kubectl -n demo wait --for=condition=Ready --timeout=60s connector/ask connector/events clink/ask-hello clink/events-welcome
 kubectl -n demo rollout status deployment.apps --timeout=120s >/dev/null # runners with another model's configuration are new ones
 
-# reach SERVICE PORT sets url to one at which this machine reaches a Service: its
-# own address where the cluster's network is this machine's, else a forwarded port.
+# reach SERVICE PORT PATH sets url to one at which this machine reaches a Service,
+# which answers PATH: its own address where the cluster's network is this machine's,
+# else a forwarded port.
 forwards=()
 trap 'for group in "${forwards[@]}"; do kill -- "-$group" 2>/dev/null || true; done' EXIT
 reach() {
   url=$(kubectl -n agentplatform-system get service "$1" -o jsonpath='http://{.spec.clusterIP}')
-  if curl -sf -o /dev/null --noproxy '*' --connect-timeout 2 "$url/healthz"; then return; fi
+  if curl -sf -o /dev/null --noproxy '*' --connect-timeout 2 "$url$3"; then return; fi
   set -m # a process group of its own, to be ended as one
   kubectl -n agentplatform-system port-forward "service/$1" "$2:80" >/dev/null &
   set +m
@@ -73,13 +74,13 @@ reach() {
   forward="$forward    kubectl -n agentplatform-system port-forward service/$1 $2:80 &
 "
   url=http://127.0.0.1:$2
-  curl -sf -o /dev/null --noproxy '*' --retry 20 --retry-connrefused --retry-delay 1 "$url/healthz"
+  curl -sf -o /dev/null --noproxy '*' --retry 20 --retry-connrefused --retry-delay 1 "$url$3"
   kill -0 "${forwards[-1]}" # else another server answered at that port
 }
 forward=
-reach agentplatform-gateway 18080
+reach agentplatform-gateway 18080 /healthz
 gateway=$url
-reach agentplatform-api 18082
+reach agentplatform-api 18082 /v1/openapi.json
 api=$url
 secret() { kubectl -n demo get secret "$(kubectl -n demo get conn "$1" -o jsonpath='{.status.secretName}')" -o jsonpath='{.data.secret}' | base64 -d; }
 hook() { echo "$gateway/hooks/$(kubectl -n demo get conn "$1" -o jsonpath='{.status.id}')"; }
