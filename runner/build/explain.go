@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -67,6 +68,9 @@ func explain(opts FetchOptions, err error) string {
 	} else if status != 0 {
 		return fmt.Sprintf("cannot fetch %s: the server answered %d %s", opts.URL, status, http.StatusText(status))
 	}
+	if brokeOff(err) {
+		return fmt.Sprintf("the connection to %s broke off: %v", opts.URL, err)
+	}
 	if unreachable(err) {
 		return fmt.Sprintf("cannot reach %s: %v", opts.URL, err)
 	}
@@ -123,6 +127,12 @@ func unreachable(err error) bool {
 	}
 	var operation *net.OpError
 	return errors.As(err, &operation)
+}
+
+// brokeOff says that a server ended the connection before its answer. go-git does
+// not wrap all errors, so the text counts as well.
+func brokeOff(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || strings.HasSuffix(err.Error(), io.EOF.Error())
 }
 
 // tail keeps the end of what a server writes.

@@ -30,7 +30,8 @@ const (
 	maxPack = 512 << 20
 	// maxObjectInMemory is the size in bytes of files above which they are streamed.
 	maxObjectInMemory = 1 << 20
-	// fetchAttempts is how often a server that cannot be reached is tried.
+	// fetchAttempts is how often a server is tried that cannot be reached or breaks
+	// off.
 	fetchAttempts = 3
 )
 
@@ -110,7 +111,7 @@ func (f *fetcher) run(ctx context.Context) error {
 	var hash plumbing.Hash
 	for attempt := 1; ; attempt++ {
 		hash, err = f.fetch(ctx, r, storage)
-		if err == nil || attempt == fetchAttempts || ctx.Err() != nil || !unreachable(err) {
+		if err == nil || attempt == fetchAttempts || ctx.Err() != nil || !unreachable(err) && !brokeOff(err) {
 			break
 		}
 		f.result.say(f.Now(), "trying again: %s", explain(f.FetchOptions, err))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -97,17 +98,52 @@ func TestFetchTakesTheHistoryWhereSingleCommitsAreNotGiven(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "agents/two.yaml"))
 }
 
+// TestFetchGoesOnAfterABreak: what a connection that broke off has cost is another
+// attempt, not the deployment.
+func TestFetchGoesOnAfterABreak(t *testing.T) {
+	t.Parallel()
+	repo := newRepository(t)
+	head := repo.commit("main", "agents/ok.yaml", okAgent)
+	for name, begin := range map[string]string{"before the answer": "", "amid the objects": "0008NAK\n0020\x01PACK"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			breaks := make(chan struct{}, 1)
+			breaks <- struct{}{}
+			url, ca := repo.https(t, func(w http.ResponseWriter, r *http.Request) int {
+				if r.Method != http.MethodPost {
+					return 0
+				}
+				select {
+				case <-breaks:
+				default:
+					return 0
+				}
+				if begin != "" {
+					w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+					_, _ = io.WriteString(w, begin)
+					_ = http.NewResponseController(w).Flush()
+				}
+				panic(http.ErrAbortHandler)
+			})
+			r, _ := fetch(t, build.FetchOptions{URL: url, Credentials: secret(t, "ca.crt", ca)})
+			require.Empty(t, r.Error, "%s", strings.Join(r.Log, ""))
+			require.Equal(t, head, r.Commit)
+			require.Contains(t, strings.Join(r.Log, ""), "trying again: the connection to "+url+" broke off")
+		})
+	}
+}
+
 func TestFetchWithCredentials(t *testing.T) {
 	t.Parallel()
 	repo := newRepository(t)
 	head := repo.commit("main", "agents/ok.yaml", okAgent)
-	basic, ca := repo.https(t, func(r *http.Request) int {
+	basic, ca := repo.https(t, func(_ http.ResponseWriter, r *http.Request) int {
 		if user, password, _ := r.BasicAuth(); user != "ada" || password != "s3cret" {
 			return http.StatusUnauthorized
 		}
 		return 0
 	})
-	bearer, bearerCA := repo.https(t, func(r *http.Request) int {
+	bearer, bearerCA := repo.https(t, func(_ http.ResponseWriter, r *http.Request) int {
 		if r.Header.Get("Authorization") != "Bearer tok" {
 			return http.StatusForbidden
 		}
@@ -177,12 +213,12 @@ func TestFetchErrorsNameCauseAndRemedy(t *testing.T) {
 	repo := newRepository(t)
 	repo.commit("main", "agents/ok.yaml", okAgent)
 	url, ca := repo.https(t, nil)
-	locked, lockedCA := repo.https(t, func(*http.Request) int { return http.StatusUnauthorized })
-	busy, busyCA := repo.https(t, func(*http.Request) int { return http.StatusBadGateway })
+	locked, lockedCA := repo.https(t, func(http.ResponseWriter, *http.Request) int { return http.StatusUnauthorized })
+	busy, busyCA := repo.https(t, func(http.ResponseWriter, *http.Request) int { return http.StatusBadGateway })
 	empty := &repository{t: t, dir: t.TempDir()}
 	empty.git(empty.dir, "init", "-q", "--bare", "repo.git")
 	emptyURL, emptyCA := empty.https(t, nil)
-	movedURL, movedCA := (&repository{t: t, dir: repo.dir}).https(t, func(*http.Request) int { return http.StatusMovedPermanently })
+	movedURL, movedCA := (&repository{t: t, dir: repo.dir}).https(t, func(http.ResponseWriter, *http.Request) int { return http.StatusMovedPermanently })
 	creds := secret(t, "ca.crt", ca)
 	for name, tt := range map[string]struct {
 		opts build.FetchOptions

@@ -77,7 +77,7 @@ func (r *repository) commit(branch string, pairs ...string) string {
 }
 
 // gate decides about a request; nil lets everyone in.
-type gate func(r *http.Request) (status int)
+type gate func(w http.ResponseWriter, r *http.Request) (status int)
 
 // https serves the repository by git http-backend with a certificate of its own
 // authority, which it returns as PEM.
@@ -86,7 +86,7 @@ func (r *repository) https(t *testing.T, g gate) (url, ca string) {
 	backend := filepath.Join(r.git(r.dir, "--exec-path"), "git-http-backend")
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if g != nil {
-			if status := g(req); status != 0 {
+			if status := g(w, req); status != 0 {
 				w.WriteHeader(status)
 				return
 			}
