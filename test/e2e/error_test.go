@@ -58,10 +58,7 @@ var _ = Describe("A mistake", func() {
 		Expect(absent.Status.Message).To(ContainSubstring("0123456789012345678901234567890123456789"))
 		say("%s", absent.Status.Message)
 
-		project := &v1alpha1.Project{ObjectMeta: t.at("project")}
-		eventually(ctx, project, project.IsReady)
-		project.Spec.Git.URL = "http://no-such-server.demo-git.svc/agents.git"
-		Expect(cluster.Update(ctx, project)).To(Succeed())
+		t.fetch(ctx, "http://no-such-server.demo-git.svc/agents.git", "")
 		lost := t.deploy(ctx, "lost", hash)
 		eventually(ctx, lost, func() bool { return lost.Status.Phase == v1alpha1.DeploymentFailed })
 		Expect(lost.Status.Message).To(ContainSubstring("no-such-server"))

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
@@ -70,14 +71,18 @@ var _ = Describe("A private repository", func() {
 	}, SpecTimeout(5*time.Minute))
 })
 
-// fetch makes the project's repository another one.
+// fetch makes the project's repository another one, with credentials or without.
 func (t *team) fetch(ctx context.Context, repository, secret string) {
 	GinkgoHelper()
 	project := &v1alpha1.Project{ObjectMeta: t.at("project")}
 	eventually(ctx, project, project.IsReady)
+	before := project.DeepCopy()
 	project.Spec.Git.URL = repository
-	project.Spec.Git.SecretRef = &v1alpha1.SecretReference{Name: v1alpha1.Name(secret)}
-	Expect(cluster.Update(ctx, project)).To(Succeed())
+	if secret != "" {
+		project.Spec.Git.SecretRef = &v1alpha1.SecretReference{Name: v1alpha1.Name(secret)}
+	}
+	Expect(cluster.Patch(ctx, project, client.MergeFrom(before))).To(Succeed())
+	eventually(ctx, project, func() bool { return project.Status.ObservedGeneration == project.Generation })
 }
 
 // secureGit serves the cluster's repository over HTTPS to those who know the
