@@ -77,8 +77,8 @@ func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activatio
 }
 
 // restore makes a deployment live that was so when its environment went, once
-// that or both came back: from a backup, by Git, or in another cluster. The store ranks
-// activations, so the order in which objects come back does not matter.
+// that or both came back: from a backup, by Git, or in another cluster. The store
+// ranks activations, so the order in which objects come back does not matter.
 func (r *Reconciler) restore(ctx context.Context, v *version) error {
 	if v.outcome.Status != store.DeploymentDeployed {
 		return nil
@@ -162,7 +162,8 @@ func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error)
 }
 
 // answeredBefore says whether a request came along with a restored object whose
-// environment had an activation since: it must not be carried out again.
+// environment had an activation since: it must not be carried out again. The
+// store knows the last request alone, and a backup may hold one before that.
 func (r *Reconciler) answeredBefore(ctx context.Context, v *version) (bool, error) {
 	if !v.restored {
 		return false, nil
