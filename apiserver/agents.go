@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -79,20 +77,10 @@ type AgentsQuery struct {
 	IncludeVariants bool `query:"include_variants" default:"false" doc:"Lists A/B variants as items of their own."`
 }
 
-// AgentInput names an agent and the window of its statistics.
+// AgentInput names an agent.
 type AgentInput struct {
 	EnvironmentQuery
-	AgentName        string    `path:"agent_name"`
-	TimeRange        string    `query:"time_range" default:"30d" enum:"24h,7d,30d,90d,today,this_month,last_month,this_year,all"`
-	StartDate        time.Time `query:"start_date"`
-	EndDate          time.Time `query:"end_date"`
-	DeploymentID     string    `query:"deployment_id" format:"uuid"`
-	StatusFilter     []string  `query:"status_filter,explode" enum:"scheduled,queued,running,awaiting_approval,completed,failed,cancelled"`
-	GuardrailOutcome []string  `query:"guardrail_outcome,explode" enum:"warned,blocked,redacted"`
-	TestName         []string  `query:"test_name,explode"`
-	ExcludeTestRuns  bool      `query:"exclude_test_runs"`
-	Search           string    `query:"search"`
-	ConvertCostsTo   string    `query:"convert_costs_to" enum:"EUR,USD"`
+	AgentName string `path:"agent_name"`
 }
 
 func (s *Server) listAgents(ctx context.Context, c *caller, in *AgentsQuery) ([]Agent, error) {
@@ -125,8 +113,8 @@ func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (Agent
 	out := AgentDetails{Agent: showAgent(agent), Connectors: []AgentConnector{}, Judges: []Judge{}}
 	if agent.Agent != nil {
 		out.DeploymentID = opt(environment.Status.LiveDeploymentID)
-		if len(agent.Agent.Config) > 0 {
-			out.Config = agent.Agent.Config
+		if out.Config, err = s.agentConfig(ctx, c, environment, in.AgentName); err != nil {
+			return AgentDetails{}, err
 		}
 	}
 	out.Connectors, err = s.agentConnectors(ctx, c, environment.Name, in.AgentName)
@@ -161,15 +149,23 @@ func (s *Server) findAgent(ctx context.Context, c *caller, here *v1alpha1.Enviro
 }
 
 func (s *Server) agentsOf(ctx context.Context, c *caller, e *v1alpha1.Environment) ([]store.AgentSummary, error) {
-	id, err := uuid.Parse(c.idOf(e))
-	if err != nil {
-		return nil, fmt.Errorf("reading the id of environment %q: %w", e.Name, err)
-	}
-	agents, err := s.store.Agents(ctx, id)
+	agents, err := s.store.Agents(ctx, c.keyOf(e))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("listing the agents of environment %s: %w", id, err)
+		return nil, fmt.Errorf("listing the agents of environment %q: %w", e.Name, err)
 	}
 	return agents, nil
+}
+
+// agentConfig is an agent's configuration in the live deployment; nil without one.
+func (s *Server) agentConfig(ctx context.Context, c *caller, e *v1alpha1.Environment, name string) (any, error) {
+	config, err := s.store.AgentConfig(ctx, c.keyOf(e), name)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && len(config) == 0:
+		return nil, nil // another deployment is live meanwhile
+	case err != nil:
+		return nil, fmt.Errorf("reading the configuration of agent %q: %w", name, err)
+	}
+	return config, nil
 }
 
 // agentConnectors are the connectors that are linked to an agent, by name.
@@ -178,18 +174,18 @@ func (s *Server) agentConnectors(ctx context.Context, c *caller, environment, ag
 	if err != nil {
 		return nil, err
 	}
+	links, err := s.links(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	out := []AgentConnector{}
 	for i := range connectors {
 		conn := &connectors[i]
-		links, err := s.linksOf(ctx, c, conn)
-		if err != nil {
-			return nil, err
-		}
-		for j := range links {
-			if string(links[j].Spec.Agent) == agent {
+		for j := range links[conn.Name] {
+			if link := &links[conn.Name][j]; string(link.Spec.Agent) == agent {
 				out = append(out, AgentConnector{
-					ID: c.idOf(conn), LinkID: c.idOf(&links[j]), Name: conn.Title(), Type: string(conn.Type()),
-					Mode: string(conn.Spec.Mode), Enabled: conn.IsEnabled() && !conn.Status.Retired,
+					ID: idOf(conn), LinkID: idOf(link), Name: conn.Title(), Type: string(conn.Type()),
+					Mode: string(conn.Spec.Mode), Enabled: conn.IsEnabled(),
 				})
 			}
 		}

@@ -20,22 +20,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/keys"
-	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
 // gateway is the public URL of the tests' gateway.
 const gateway = "https://hooks.example.com"
 
-// world is a project on a real Kubernetes API with a facade before it.
+// world is a project on a real Kubernetes API with a facade before it. Who
+// holds which id is in a real store.
 type world struct {
 	client    client.Client
+	db        *sqlite.Store
 	namespace string
 	projectID uuid.UUID
 	server    *Server
-	sealer    *seal.Sealer
+	platform  *keyring.Keys
 	contract  *contract
 }
 
@@ -46,22 +49,30 @@ func newWorld(t *testing.T, data Store) *world {
 	config.QPS = -1 // as in production
 	direct, err := client.New(config, client.Options{Scheme: control.Scheme})
 	require.NoError(t, err)
-	w := &world{client: direct, namespace: control.Namespace(t), projectID: uuid.New()}
-	keyset, err := seal.GenerateKeyset()
+	// The facade may what its role lets it and no more.
+	control.Grant(t, "facade", "agentplatform-apiserver")
+	facade, err := client.New(control.User(t, "facade"), client.Options{Scheme: control.Scheme})
 	require.NoError(t, err)
-	w.sealer, err = seal.NewSealer(keyset)
+	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	derivation, err := seal.NewDerivationKey(bytes.Repeat([]byte{7}, 32))
+	t.Cleanup(func() { _ = db.Close() })
+	require.NoError(t, db.Migrate(t.Context()))
+	platformID := uuid.New()
+	w := &world{client: direct, db: db, namespace: control.Namespace(t)}
+	w.projectID = v1alpha1.ProjectID(platformID, w.namespace)
+	if data == nil {
+		data = db
+	}
+	ring, err := keyring.New()
 	require.NoError(t, err)
+	w.platform = inUse(t, db, ring)
 	w.server, err = New(Options{
-		Client: direct, Store: data, DerivationKey: derivation, Sealer: w.sealer,
+		Client: facade, Store: identified{data, db}, Claims: db, PlatformID: platformID, Keys: w.platform,
 		GatewayURL: gateway + "/", Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	w.contract = newContract(t, w.server)
-	w.create(t, &v1alpha1.Project{
-		ObjectMeta: w.meta(v1alpha1.ProjectName), Spec: v1alpha1.ProjectSpec{ID: v1alpha1.UUID(w.projectID.String())},
-	})
+	w.create(t, &v1alpha1.Project{ObjectMeta: w.meta(v1alpha1.ProjectName)})
 	for _, name := range []string{"production", "staging"} {
 		w.create(t, &v1alpha1.Environment{ObjectMeta: w.meta(name)})
 	}
@@ -69,6 +80,23 @@ func newWorld(t *testing.T, data Store) *world {
 		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"},
 	})
 	return w
+}
+
+// inUse brings a ring into use.
+func inUse(t *testing.T, db *sqlite.Store, ring keyring.Ring) *keyring.Keys {
+	t.Helper()
+	var admitted []store.PlatformKey
+	for id, fingerprint := range ring.Fingerprints() {
+		admitted = append(admitted, store.PlatformKey{ID: id, Ring: keyring.RingOf(id), Fingerprint: fingerprint})
+	}
+	require.NoError(t, db.AdmitKeys(t.Context(), admitted, nil))
+	_, err := db.ReportKeys(t.Context(), "test", ring.Fingerprints())
+	require.NoError(t, err)
+	current, err := db.PromoteKeys(t.Context(), store.KeyHolderAge)
+	require.NoError(t, err)
+	keys := &keyring.Keys{}
+	require.NoError(t, keys.Set(ring, current))
+	return keys
 }
 
 func (w *world) meta(name string) metav1.ObjectMeta {
@@ -83,13 +111,34 @@ func (w *world) create(t *testing.T, o client.Object) {
 	if !ok {
 		return
 	}
-	id := object.SpecID()
-	if id == "" {
-		id = v1alpha1.ProjectObjectID(w.projectID, object.ObjectKind(), o.GetName()).String()
-	}
-	object.CommonStatus().ID = id
+	id, err := v1alpha1.ObjectID(w.projectID, object)
+	require.NoError(t, err)
+	require.NoError(t, w.db.ClaimID(t.Context(), store.Key{ProjectID: w.projectID, ID: id}, w.ref(object)))
+	object.CommonStatus().ID = id.String()
 	object.MarkReady("")
 	require.NoError(t, w.client.Status().Update(t.Context(), o))
+}
+
+// ref names an object for the store, as its controller does.
+func (w *world) ref(o v1alpha1.ConditionedObject) store.ObjectRef {
+	return store.ObjectRef{
+		Namespace: o.GetNamespace(), Kind: o.ObjectKind(), Name: o.GetName(),
+		ObjectUID: string(o.GetUID()), Generation: o.GetGeneration(),
+	}
+}
+
+// identified is a store whose ids are those of another one.
+type identified struct {
+	Store
+	ids *sqlite.Store
+}
+
+func (i identified) Holder(ctx context.Context, key store.Key) (store.ObjectRef, error) {
+	return i.ids.Holder(ctx, key)
+}
+
+func (i identified) Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]store.ProjectedObject, error) {
+	return i.ids.Holders(ctx, projectID, kind)
 }
 
 func (w *world) environmentID(name string) string {
@@ -99,6 +148,7 @@ func (w *world) environmentID(name string) string {
 // allow gives a user a role of one rule in the namespace.
 func (w *world) allow(t *testing.T, role, user string, rule rbacv1.PolicyRule) {
 	t.Helper()
+	defer kube.Start(t).AwaitGranted(t, v1alpha1.Subject{User: user}, w.namespace, rule)
 	w.create(t, &rbacv1.Role{ObjectMeta: w.meta(role), Rules: []rbacv1.PolicyRule{rule}})
 	w.create(t, &rbacv1.RoleBinding{
 		ObjectMeta: w.meta(role), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
@@ -172,23 +222,27 @@ func decode[T any](t *testing.T, body []byte) T {
 // emptyStore is a store in which nothing has happened yet.
 type emptyStore struct{ Store }
 
-func (emptyStore) Environment(context.Context, uuid.UUID) (store.Environment, error) {
+func (emptyStore) Environment(context.Context, store.Key) (store.Environment, error) {
 	return store.Environment{}, store.ErrNotFound
 }
 
-func (emptyStore) Agents(context.Context, uuid.UUID) ([]store.AgentSummary, error) { return nil, nil }
+func (emptyStore) Agents(context.Context, store.Key) ([]store.AgentSummary, error) { return nil, nil }
 
-func (emptyStore) Run(context.Context, uuid.UUID) (store.Run, error) {
+func (emptyStore) AgentConfig(context.Context, store.Key, string) (json.RawMessage, error) {
+	return nil, store.ErrNotFound
+}
+
+func (emptyStore) Run(context.Context, store.Key) (store.Run, error) {
 	return store.Run{}, store.ErrNotFound
 }
 
-func (emptyStore) RunInput(context.Context, uuid.UUID) (string, io.ReadCloser, error) {
+func (emptyStore) RunInput(context.Context, store.Key) (string, io.ReadCloser, error) {
 	return "", nil, store.ErrNotFound
 }
 
 func (emptyStore) ListRuns(context.Context, store.RunQuery) ([]store.Run, error) { return nil, nil }
 
-func (emptyStore) ConnectorRun(context.Context, uuid.UUID) (store.ConnectorRun, error) {
+func (emptyStore) ConnectorRun(context.Context, store.Key) (store.ConnectorRun, error) {
 	return store.ConnectorRun{}, store.ErrNotFound
 }
 
@@ -196,10 +250,22 @@ func (emptyStore) ListConnectorRuns(context.Context, store.ConnectorRunQuery) ([
 	return nil, 0, nil
 }
 
-func (emptyStore) Deployment(context.Context, uuid.UUID) (store.Deployment, error) {
+func (emptyStore) Deployment(context.Context, store.Key) (store.Deployment, error) {
 	return store.Deployment{}, store.ErrNotFound
 }
 
-func (emptyStore) ListDeployments(context.Context, uuid.UUID) ([]store.Deployment, error) {
+func (emptyStore) ListDeployments(context.Context, store.Key) ([]store.Deployment, error) {
+	return nil, nil
+}
+
+func (emptyStore) RecordAudit(context.Context, store.AuditEntry) (uuid.UUID, error) {
+	return uuid.New(), nil
+}
+
+func (emptyStore) RecordAuditOutcome(context.Context, uuid.UUID, uuid.UUID, store.AuditOutcome) error {
+	return nil
+}
+
+func (emptyStore) ListAudit(context.Context, store.AuditQuery) ([]store.AuditEntry, error) {
 	return nil, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/keys"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // keyCacheTime is how long a key that was found is not looked up again.
@@ -26,10 +27,18 @@ const keyCacheTime = 5 * time.Second
 // cacheSize is the most entries of a cache.
 const cacheSize = 10_000
 
-// credential is a key that was found, with its project.
+// askedKey is a key's hash and the project that a request asks for.
+type askedKey struct {
+	hash    string
+	project uuid.UUID
+}
+
+// credential is what was found of a key for a project.
 type credential struct {
-	key       *v1alpha1.APIKey
-	projectID uuid.UUID
+	// key is nil when no object in the project's namespace has the hash.
+	key *v1alpha1.APIKey
+	// elsewhere is the oldest object in another namespace that has it, or nil.
+	elsewhere *v1alpha1.APIKey
 }
 
 // caller is who sent a request.
@@ -47,7 +56,7 @@ func callerOf(ctx context.Context) *caller { return ctx.Value(callerKey{}).(*cal
 // authorize lets pass who has a key of the path's project and the permission.
 func (s *Server) authorize(permission string) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
-		c, err := s.authenticate(ctx.Context(), ctx.Header("Authorization"), ctx.Param("project_id"))
+		c, err := s.identify(ctx.Context(), ctx.Header("Authorization"), ctx.Param("project_id"), act(ctx))
 		if err == nil {
 			err = s.require(ctx.Context(), c, permission)
 		}
@@ -60,8 +69,11 @@ func (s *Server) authorize(permission string) func(huma.Context, func(huma.Conte
 }
 
 func (s *Server) refuse(ctx huma.Context, p *Problem) {
-	if p.Status == http.StatusUnauthorized {
+	switch p.Status {
+	case http.StatusUnauthorized:
 		ctx.SetHeader("WWW-Authenticate", "Bearer")
+	case http.StatusServiceUnavailable:
+		ctx.SetHeader("Retry-After", retryAfter)
 	}
 	if err := huma.WriteErr(s.api, ctx, p.Status, p.Detail); err != nil {
 		s.logger.DebugContext(ctx.Context(), "the client went before its answer", "error", err)
@@ -80,7 +92,8 @@ func (s *Server) require(ctx context.Context, c *caller, permission string) erro
 	return nil
 }
 
-// authenticate answers 401 without a valid key, 403 for another project's.
+// authenticate answers 401 without a valid key, and 403 for another project's,
+// then with the caller: somebody known was refused.
 func (s *Server) authenticate(ctx context.Context, header, project string) (*caller, error) {
 	unauthorized := problem(http.StatusUnauthorized, "a valid API key is needed: Authorization: Bearer ap_…")
 	scheme, text, _ := strings.Cut(header, " ")
@@ -88,58 +101,93 @@ func (s *Server) authenticate(ctx context.Context, header, project string) (*cal
 	if err != nil || !strings.EqualFold(scheme, "Bearer") {
 		return nil, unauthorized
 	}
-	found, ok := s.keys.get(key.Hash())
+	projectID, _ := uuid.Parse(project) // no UUID is nobody's project
+	asked := askedKey{key.Hash(), projectID}
+	found, ok := s.keys.get(asked)
 	if !ok {
-		if found, err = s.findKey(ctx, key); err != nil {
+		if found, err = s.findKey(ctx, key, projectID); err != nil {
 			return nil, err
 		}
-		if found.key == nil {
-			return nil, unauthorized
+		if found.key != nil {
+			s.keys.put(asked, found)
 		}
-		s.keys.put(key.Hash(), found)
 	}
-	if expired(found.key.Spec.ExpiresAt, s.now()) {
+	switch {
+	case found.key == nil && found.elsewhere != nil:
+		owner := found.elsewhere.Namespace
+		return &caller{key: found.elsewhere, projectID: v1alpha1.ProjectID(s.platformID, owner), namespace: owner},
+			problem(http.StatusForbidden, "the key belongs to another project")
+	case found.key == nil, found.key.Ended(s.now()):
 		return nil, unauthorized
 	}
-	if project != found.projectID.String() {
-		return nil, problem(http.StatusForbidden, "the key belongs to another project")
-	}
-	return &caller{key: found.key, projectID: found.projectID, namespace: found.key.Namespace}, nil
+	return &caller{key: found.key, projectID: projectID, namespace: found.key.Namespace}, nil
 }
 
-// findKey looks for the key in all namespaces; the zero credential when there
-// is none that is in force.
-func (s *Server) findKey(ctx context.Context, key keys.Key) (credential, error) {
+// findKey looks for the key among the objects of all namespaces. A key's project
+// follows from its namespace alone: a copy of its object in another namespace is
+// another namespace's key, and disturbs nobody. Of several objects with the same
+// hash in a namespace the oldest is the key, in force or not, so that a copy
+// neither takes its place nor outlives its end. It counts once it holds its id,
+// as all that the controllers see to begins with that.
+func (s *Server) findKey(ctx context.Context, key keys.Key, projectID uuid.UUID) (credential, error) {
 	var list v1alpha1.APIKeyList
 	if err := s.client.List(ctx, &list, client.MatchingFields{"spec.keyID": key.ID()}); err != nil {
 		return credential{}, fmt.Errorf("looking for API key %s: %w", key.ID(), err)
 	}
-	var found *v1alpha1.APIKey
+	var found credential
 	for i := range list.Items {
 		k := &list.Items[i]
 		// Every candidate's hash is compared, whatever the one before said.
-		if key.Matches(k.Spec.Hash) && !k.Spec.Revoked && k.DeletionTimestamp == nil && found == nil {
-			found = k
+		if !key.Matches(k.Spec.Hash) {
+			continue
+		}
+		if v1alpha1.ProjectID(s.platformID, k.Namespace) == projectID {
+			found.key = older(found.key, k)
+		} else {
+			found.elsewhere = older(found.elsewhere, k)
 		}
 	}
-	if found == nil {
+	switch {
+	case found.key != nil && s.inForce(found.key):
+		return s.held(ctx, projectID, found)
+	case found.key == nil && found.elsewhere != nil && s.inForce(found.elsewhere):
+		return found, nil
+	default:
 		return credential{}, nil
 	}
-	project, err := s.project(ctx, found.Namespace)
-	if apierrors.IsNotFound(err) {
-		return credential{}, nil
+}
+
+// older is the key that was created first; of two of the same second the one
+// whose name comes first.
+func older(a, b *v1alpha1.APIKey) *v1alpha1.APIKey {
+	switch {
+	case a == nil, b.CreationTimestamp.Before(&a.CreationTimestamp):
+		return b
+	case a.CreationTimestamp.Before(&b.CreationTimestamp), a.Name < b.Name:
+		return a
+	default:
+		return b
 	}
-	if err != nil {
+}
+
+func (s *Server) inForce(k *v1alpha1.APIKey) bool {
+	return !k.Spec.Revoked && k.DeletionTimestamp == nil && !k.Ended(s.now())
+}
+
+// held is the credential if its namespace has a project in which the key holds
+// its id, else none.
+func (s *Server) held(ctx context.Context, projectID uuid.UUID, found credential) (credential, error) {
+	if _, err := s.project(ctx, found.key.Namespace); apierrors.IsNotFound(err) {
+		return credential{}, nil
+	} else if err != nil {
 		return credential{}, err
 	}
-	id, err := project.ParsedID()
-	if err != nil {
-		return credential{}, err
-	}
-	if taken := project.Status.Condition(v1alpha1.ConditionReady); taken != nil && taken.Reason == v1alpha1.ReasonIDTaken {
+	err := s.claim(ctx, projectID, found.key)
+	var taken *store.IDTakenError
+	if errors.As(err, &taken) {
 		return credential{}, nil
 	}
-	return credential{key: found, projectID: id}, nil
+	return found, err
 }
 
 // project reads the project of a namespace.

@@ -12,22 +12,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/internal/seal"
 )
-
-// LabelSealed is "true" on Secrets whose values are sealed, each for the field
-// "header:<name>" of its connector.
-const LabelSealed = "agentplatform.dev/sealed"
-
-// HeaderField is what a sealed header value is bound to.
-func HeaderField(project, connector uuid.UUID, name string) seal.Field {
-	return seal.Field{ProjectID: project, ConnectorID: connector, Name: "header:" + name}
-}
 
 // readyInterval is how often a new object is looked at until it is Ready.
 const readyInterval = 50 * time.Millisecond
@@ -38,10 +28,10 @@ const undoTimeout = 5 * time.Second
 // ConnectorCreate is what a connector is made of.
 type ConnectorCreate struct {
 	Name    string          `json:"name" minLength:"1" maxLength:"63"`
-	Type    string          `json:"type" enum:"webhook,cron"`
-	Mode    string          `json:"mode,omitempty" enum:"inbound,sync,outbound" default:"inbound"`
+	Type    string          `json:"type" enum:"webhook,cron" doc:"This release has webhook alone."`
+	Mode    string          `json:"mode,omitempty" enum:"inbound,sync,outbound" default:"inbound" doc:"This release has inbound and sync."`
 	Enabled *bool           `json:"enabled,omitempty" default:"true"`
-	Config  json.RawMessage `json:"config,omitempty" doc:"Depends on type and mode."`
+	Config  json.RawMessage `json:"config,omitempty" doc:"Depends on type and mode: require_authentication; timeout_seconds for sync."`
 }
 
 // ConnectorCreateInput is the request that creates a connector.
@@ -64,23 +54,25 @@ func (s *Server) createConnector(ctx context.Context, c *caller, in *ConnectorCr
 	if err := s.nameIsFree(ctx, c, environment.Name, in.Body.Name); err != nil {
 		return Connector{}, "", err
 	}
-	conn, objects, err := s.newConnector(c, environment.Name, in)
+	conn, objects, err := newConnector(c, environment.Name, in)
 	if err != nil {
 		return Connector{}, "", err
 	}
-	if err := s.createAll(ctx, objects); err != nil {
+	if err := s.createAll(ctx, c, objects); err != nil {
 		return Connector{}, "", err
 	}
-	if secret, ok := objects[0].(*corev1.Secret); ok {
-		if err := s.adopt(ctx, conn, secret); err != nil {
-			s.undo(ctx, objects)
-			return Connector{}, "", err
-		}
-	}
-	if err := s.awaitReady(ctx, conn); err != nil {
+	if err := s.awaitReady(ctx, objects...); err != nil {
 		return Connector{}, "", err
 	}
-	shown, err := s.showConnector(ctx, c, conn, environment)
+	if stalledBy(conn, v1alpha1.ReasonNameTaken) {
+		s.undo(ctx, objects)
+		return Connector{}, "", nameTaken
+	}
+	links, err := s.linksOf(ctx, c, conn)
+	if err != nil {
+		return Connector{}, "", err
+	}
+	shown, err := s.showConnector(ctx, c, conn, environment, links)
 	return shown, "/connectors/" + shown.ID, err
 }
 
@@ -91,124 +83,113 @@ func (s *Server) nameIsFree(ctx context.Context, c *caller, environment, name st
 		return err
 	}
 	for i := range list {
-		if definedInCode(&list[i]) && list[i].Title() == name {
-			return problem(http.StatusConflict, "a connector that is defined in code has this name; choose another")
+		if list[i].Title() == name {
+			return nameTaken
 		}
 	}
 	return nil
 }
 
+var nameTaken = problem(http.StatusConflict, "another connector of the environment has this name; choose another")
+
+// stalledBy says whether a controller has refused an object for a reason.
+func stalledBy(o v1alpha1.ConditionedObject, reason string) bool {
+	return o.IsStalled() && o.CommonStatus().Condition(v1alpha1.ConditionStalled).Reason == reason
+}
+
 func definedInCode(conn *v1alpha1.Connector) bool {
-	return conn.Status.DefinedInCode || conn.Labels[v1alpha1.LabelDefinedInCode] == "true"
+	return conn.Labels[v1alpha1.LabelDefinedInCode] == "true"
 }
 
 // newConnector makes the objects in the order of their creation.
-func (s *Server) newConnector(c *caller, environment string, in *ConnectorCreateInput) (*v1alpha1.Connector, []client.Object, error) {
-	id := uuid.New()
+func newConnector(c *caller, environment string, in *ConnectorCreateInput) (*v1alpha1.Connector, []v1alpha1.ConditionedObject, error) {
 	conn := &v1alpha1.Connector{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: v1alpha1.NameFor(in.Body.Name, "connector", suffix())},
 		Spec: v1alpha1.ConnectorSpec{
-			ID: v1alpha1.UUID(id.String()), Environment: v1alpha1.EnvironmentName(environment),
+			ID: v1alpha1.UUID(uuid.NewString()), Environment: v1alpha1.EnvironmentName(environment),
 			DisplayName: v1alpha1.DisplayName(in.Body.Name), Mode: v1alpha1.ConnectorMode(in.Body.Mode), Enabled: in.Body.Enabled,
 		},
 	}
-	headers, err := applyConfig(&conn.Spec, in.Body.Type, in.Body.Config)
-	if err != nil {
+	if in.Body.Type != string(v1alpha1.ConnectorWebhook) {
+		return nil, nil, invalid(notSupported("body.type"))
+	}
+	if err := refuseUnsupported(conn); err != nil {
 		return nil, nil, err
 	}
-	var objects []client.Object
-	if len(headers) > 0 {
-		secret, err := s.sealedHeaders(c.projectID, id, conn, headers)
-		if err != nil {
-			return nil, nil, err
-		}
-		conn.Spec.HeadersSecretRef = &v1alpha1.SecretReference{Name: v1alpha1.Name(secret.Name)}
-		objects = append(objects, secret)
+	if err := applyConfig(&conn.Spec, in.Body.Config); err != nil {
+		return nil, nil, err
 	}
-	objects = append(objects, conn)
+	objects := []v1alpha1.ConditionedObject{conn}
 	if in.AgentName != "" {
 		objects = append(objects, newLink(conn, in.AgentName))
 	}
 	return conn, objects, nil
 }
 
-// sealedHeaders is the Secret that keeps the headers.
-func (s *Server) sealedHeaders(project, id uuid.UUID, conn *v1alpha1.Connector, headers map[string]string) (*corev1.Secret, error) {
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: conn.Namespace, Name: conn.Name + "-headers",
-			Labels: map[string]string{LabelSealed: "true", v1alpha1.LabelConnector: conn.Name},
-		},
-		Data: map[string][]byte{},
-	}
-	for name, value := range headers {
-		sealed, err := s.sealer.Seal(HeaderField(project, id, name), []byte(value))
-		if err != nil {
-			return nil, fmt.Errorf("sealing the headers of connector %q: %w", conn.Name, err)
-		}
-		secret.Data[name] = sealed
-	}
-	return secret, nil
-}
-
 // createAll creates all objects or none.
-func (s *Server) createAll(ctx context.Context, objects []client.Object) error {
+func (s *Server) createAll(ctx context.Context, c *caller, objects []v1alpha1.ConditionedObject) error {
 	for i, o := range objects {
-		err := s.client.Create(ctx, o)
+		err := s.client.Create(ctx, o.(client.Object))
+		if err == nil {
+			err = s.claim(ctx, c.projectID, o)
+		}
 		if err == nil {
 			continue
 		}
-		s.undo(ctx, objects[:i+1])
-		return fmt.Errorf("creating %T %q: %w", o, o.GetName(), err)
-	}
-	return nil
-}
-
-// adopt lets the Secret go with its connector.
-func (s *Server) adopt(ctx context.Context, conn *v1alpha1.Connector, secret *corev1.Secret) error {
-	before := secret.DeepCopy()
-	secret.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: conn.ObjectKind(), Name: conn.Name, UID: conn.UID,
-	}}
-	if err := s.client.Patch(ctx, secret, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("tying Secret %q to its connector: %w", secret.Name, err)
+		made := objects[:i+1]
+		if apierrors.IsAlreadyExists(err) {
+			made = objects[:i] // the last one is somebody else's
+		}
+		s.undo(ctx, made)
+		return fmt.Errorf("creating %s %q: %w", o.ObjectKind(), o.GetName(), err)
 	}
 	return nil
 }
 
 // undo deletes what was created, also of a request that was given up, and also
 // the last one: its creation may have been carried out although it failed.
-// Their names are random, so nobody else's is hit.
-func (s *Server) undo(ctx context.Context, objects []client.Object) {
+// Of what is known to have been created exactly that object is deleted.
+func (s *Server) undo(ctx context.Context, objects []v1alpha1.ConditionedObject) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	for _, o := range objects {
-		if err := s.client.Delete(ctx, o); err != nil && !isNotFound(err) {
+		var exactly []client.DeleteOption
+		if uid := o.GetUID(); uid != "" {
+			exactly = append(exactly, client.Preconditions{UID: &uid})
+		}
+		if err := s.client.Delete(ctx, o.(client.Object), exactly...); err != nil && !isNotFound(err) {
 			s.logger.WarnContext(ctx, "an object of a failed request stays", "namespace", o.GetNamespace(), "name", o.GetName(), "error", err)
 		}
 	}
 }
 
-// awaitReady returns once the controllers have come to an end with the object,
-// or after readyTimeout, or when the client has gone: it exists in any case.
-func (s *Server) awaitReady(ctx context.Context, o v1alpha1.ConditionedObject) error {
+// awaitReady returns once the controllers have come to an end with the objects,
+// one after the other, or one has stalled, or after readyTimeout, or when the
+// client has gone: they exist in any case.
+func (s *Server) awaitReady(ctx context.Context, objects ...v1alpha1.ConditionedObject) error {
 	// No deadline on the context: a client that limits its rate refuses a call
 	// that would come after it, which is no error here.
 	timeout := time.NewTimer(readyTimeout)
 	defer timeout.Stop()
 	ticker := time.NewTicker(readyInterval)
 	defer ticker.Stop()
-	for !o.IsReady() && !o.IsStalled() {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timeout.C:
-			return nil
-		case <-ticker.C:
-		}
-		err := s.client.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetName()}, o.(client.Object))
-		if err != nil && ctx.Err() == nil {
-			return fmt.Errorf("waiting for %s %q: %w", o.ObjectKind(), o.GetName(), err)
+	for _, o := range objects {
+		for !o.IsReady() {
+			if o.IsStalled() {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-timeout.C:
+				return nil
+			case <-ticker.C:
+			}
+			err := s.client.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetName()}, o.(client.Object))
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("waiting for %s %q: %w", o.ObjectKind(), o.GetName(), err)
+			}
+			o.CommonStatus().ID = o.SpecID() // claimed by createAll
 		}
 	}
 	return nil

@@ -77,16 +77,12 @@ func (s *Server) listConnectorRuns(ctx context.Context, c *caller, in *Connector
 	if err != nil {
 		return page, err
 	}
-	id, err := uuid.Parse(c.idOf(conn))
-	if err != nil {
-		return page, fmt.Errorf("reading the id of connector %q: %w", conn.Name, err)
-	}
 	runs, total, err := s.store.ListConnectorRuns(ctx, store.ConnectorRunQuery{
-		ConnectorID: id, Since: timeRanges[in.TimeRange], Status: store.ConnectorRunStatus(in.Status),
+		Connector: c.keyOf(conn), Since: timeRanges[in.TimeRange], Status: store.ConnectorRunStatus(in.Status),
 		Trigger: store.TriggerType(in.TriggerType), Limit: in.Limit, Offset: in.Offset,
 	})
 	if err != nil {
-		return page, fmt.Errorf("listing the runs of connector %s: %w", id, err)
+		return page, fmt.Errorf("listing the runs of connector %q: %w", conn.Name, err)
 	}
 	for _, r := range runs {
 		page.Items = append(page.Items, showConnectorRun(r))
@@ -104,15 +100,15 @@ func (s *Server) getConnectorRun(ctx context.Context, c *caller, in *ConnectorRu
 	if err != nil {
 		return ConnectorRun{}, notFound("connector run")
 	}
-	run, err := s.store.ConnectorRun(ctx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && run.ConnectorID.String() != c.idOf(conn) {
+	run, err := s.store.ConnectorRun(ctx, c.row(id))
+	if errors.Is(err, store.ErrNotFound) || err == nil && run.ConnectorID.String() != idOf(conn) {
 		return ConnectorRun{}, notFound("connector run")
 	}
 	if err != nil {
 		return ConnectorRun{}, fmt.Errorf("reading connector run %s: %w", id, err)
 	}
 	shown := showConnectorRun(run)
-	outcome, err := s.store.Outcome(ctx, id)
+	outcome, err := s.store.Outcome(ctx, c.row(id))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return ConnectorRun{}, fmt.Errorf("reading the outcome of connector run %s: %w", id, err)
 	}

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // Connector is the REST shape of a connector.
@@ -35,6 +37,10 @@ type Connector struct {
 	UpdatedAt      time.Time      `json:"updated_at"`
 }
 
+func (c Connector) audited() store.AuditObject {
+	return store.AuditObject{Kind: "connector", ID: c.ID, Name: c.Name}
+}
+
 // ConnectorPath names a connector.
 type ConnectorPath struct {
 	ProjectPath
@@ -50,10 +56,14 @@ func (s *Server) listConnectors(ctx context.Context, c *caller, in *EnvironmentQ
 	if err != nil {
 		return nil, err
 	}
+	links, err := s.links(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	slices.SortFunc(list, func(a, b v1alpha1.Connector) int { return strings.Compare(a.Name, b.Name) })
 	out := make([]Connector, 0, len(list))
 	for i := range list {
-		shown, err := s.showConnector(ctx, c, &list[i], environment)
+		shown, err := s.showConnector(ctx, c, &list[i], environment, links[list[i].Name])
 		if err != nil {
 			return nil, err
 		}
@@ -67,92 +77,97 @@ func (s *Server) getConnector(ctx context.Context, c *caller, in *ConnectorPath)
 	if err != nil {
 		return Connector{}, err
 	}
-	environment := &v1alpha1.Environment{}
-	key := client.ObjectKey{Namespace: c.namespace, Name: string(conn.Spec.Environment)}
-	if err := s.client.Get(ctx, key, environment); isNotFound(err) {
-		environment = nil
-	} else if err != nil {
-		return Connector{}, fmt.Errorf("reading environment %q: %w", key.Name, err)
+	environment, err := s.environmentOf(ctx, c, conn)
+	if err != nil {
+		return Connector{}, err
 	}
-	return s.showConnector(ctx, c, conn, environment)
+	links, err := s.linksOf(ctx, c, conn)
+	if err != nil {
+		return Connector{}, err
+	}
+	return s.showConnector(ctx, c, conn, environment, links)
+}
+
+// environmentOf is the environment of a connector; nil when it is gone.
+func (s *Server) environmentOf(ctx context.Context, c *caller, conn *v1alpha1.Connector) (*v1alpha1.Environment, error) {
+	var list v1alpha1.EnvironmentList
+	name := client.MatchingFields{"metadata.name": string(conn.Spec.Environment)}
+	if err := s.list(ctx, c, store.KindEnvironment, &list, name); err != nil || len(list.Items) == 0 {
+		return nil, err
+	}
+	return &list.Items[0], nil
 }
 
 // connectorsOf lists the connectors of an environment.
 func (s *Server) connectorsOf(ctx context.Context, c *caller, environment string) ([]v1alpha1.Connector, error) {
 	var list v1alpha1.ConnectorList
-	err := s.client.List(ctx, &list, client.InNamespace(c.namespace), client.MatchingFields{"spec.environment": environment})
-	if err != nil {
-		return nil, fmt.Errorf("listing the connectors of %q: %w", environment, err)
-	}
-	return list.Items, nil
+	err := s.list(ctx, c, store.KindConnector, &list, client.MatchingFields{"spec.environment": environment})
+	return list.Items, err
 }
 
 // showConnector is the REST shape; environment may be nil.
-func (s *Server) showConnector(ctx context.Context, c *caller, conn *v1alpha1.Connector, environment *v1alpha1.Environment) (Connector, error) {
-	links, err := s.linksOf(ctx, c, conn)
-	if err != nil {
-		return Connector{}, err
-	}
-	config, err := s.showConfig(ctx, conn)
-	if err != nil {
-		return Connector{}, err
-	}
+func (s *Server) showConnector(
+	ctx context.Context, c *caller, conn *v1alpha1.Connector, environment *v1alpha1.Environment, links []v1alpha1.ConnectorLink,
+) (Connector, error) {
 	out := Connector{
-		ID: c.idOf(conn), Name: conn.Title(), Type: string(conn.Type()), Mode: string(conn.Spec.Mode),
-		Enabled: conn.IsEnabled() && !conn.Status.Retired, DisabledReason: disabledReason(conn), Config: config,
-		DefinedInCode: definedInCode(conn),
-		Retired:       conn.Status.Retired, Agents: make([]string, 0, len(links)),
+		ID: idOf(conn), Name: conn.Title(), Type: string(conn.Type()), Mode: string(conn.Spec.Mode),
+		Enabled: conn.IsEnabled(), DisabledReason: disabledReason(conn), Config: showConfig(conn),
+		DefinedInCode: definedInCode(conn), Agents: make([]string, 0, len(links)),
 		CreatedAt: conn.CreationTimestamp.UTC(), UpdatedAt: updatedAt(conn),
 	}
 	if environment != nil {
-		out.EnvironmentID = opt(c.idOf(environment))
+		out.EnvironmentID = opt(idOf(environment))
 	}
 	for _, link := range links {
 		out.Agents = append(out.Agents, string(link.Spec.Agent))
 	}
-	return out, s.showSecrets(conn, &out)
+	return out, s.showSecrets(ctx, c, conn, &out)
 }
 
 // showSecrets fills in URL and secrets of a webhook.
-func (s *Server) showSecrets(conn *v1alpha1.Connector, out *Connector) error {
-	if conn.Spec.Webhook == nil {
-		return nil
+func (s *Server) showSecrets(ctx context.Context, c *caller, conn *v1alpha1.Connector, out *Connector) error {
+	if conn.Spec.Mode == v1alpha1.ModeOutbound {
+		return nil // not supported: nothing is received, nothing is signed
 	}
 	id, err := uuid.Parse(out.ID)
 	if err != nil {
 		return fmt.Errorf("reading the id of connector %q: %w", conn.Name, err)
 	}
-	version := int64(conn.SecretVersion())
-	secret := s.derivation.Secret(id, version)
-	if conn.Spec.Mode == v1alpha1.ModeOutbound {
-		secret = s.derivation.SigningSecret(id, version)
+	secret, err := s.secretOf(ctx, c, conn, id)
+	if err != nil {
+		return err
 	}
-	if conn.Spec.SecretRef != nil {
-		secret = masked
-	}
-	switch {
-	case conn.Spec.Mode == v1alpha1.ModeOutbound:
-		out.SigningSecret = &secret
-		return nil
-	case conn.RequiresAuthentication():
+	if conn.RequiresAuthentication() {
 		out.Secret = &secret
 	}
-	out.WebhookURL = opt(s.gatewayURL + "/hooks/" + out.ID)
+	out.WebhookURL = opt(s.gatewayURL + "/hooks/" + c.projectID.String() + "/" + out.ID)
 	return nil
+}
+
+// secretOf is the generated secret; a project's own is never shown.
+func (s *Server) secretOf(ctx context.Context, c *caller, conn *v1alpha1.Connector, id uuid.UUID) (string, error) {
+	if conn.Spec.SecretRef != nil {
+		return masked, nil
+	}
+	of := seal.Generated{ProjectID: c.projectID, ConnectorID: id, Version: int64(conn.SecretVersion())}
+	key, err := s.claims.DerivationKey(ctx, store.Key{ProjectID: c.projectID, ID: id}, of.Version)
+	if err != nil {
+		return "", fmt.Errorf("choosing the key of the secret of connector %q: %w", conn.Name, err)
+	}
+	secret, err := s.platform.Secret(key, of)
+	if err != nil {
+		return "", fmt.Errorf("deriving the secret of connector %q: %w", conn.Name, err)
+	}
+	return secret, nil
 }
 
 // disabledReason says why a connector does not work; nil while it does.
 func disabledReason(conn *v1alpha1.Connector) *string {
-	delivering := conn.Status.Condition(v1alpha1.ConditionDelivering)
 	switch {
-	case conn.Status.Retired:
-		return opt("the live deployment's code no longer has it")
 	case !conn.IsEnabled():
 		return opt("disabled")
 	case conn.IsStalled():
 		return opt(conn.Status.Condition(v1alpha1.ConditionStalled).Message)
-	case delivering != nil && delivering.Status == "False":
-		return opt(delivering.Message)
 	default:
 		return nil
 	}

@@ -72,21 +72,17 @@ func (s *Server) listDeployments(ctx context.Context, c *caller, in *Environment
 	if err != nil {
 		return nil, err
 	}
-	id, err := uuid.Parse(c.idOf(environment))
+	list, err := s.store.ListDeployments(ctx, c.keyOf(environment))
 	if err != nil {
-		return nil, fmt.Errorf("reading the id of environment %q: %w", environment.Name, err)
+		return nil, fmt.Errorf("listing the deployments of environment %q: %w", environment.Name, err)
 	}
-	list, err := s.store.ListDeployments(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("listing the deployments of environment %s: %w", id, err)
-	}
-	live, err := s.live(ctx, id)
+	live, err := s.live(ctx, c.keyOf(environment))
 	if err != nil {
 		return nil, err
 	}
 	out := make([]DeploymentItem, 0, len(list))
 	for _, d := range list {
-		item := DeploymentItem{Deployment: showDeployment(d, live), FailedTestCount: failedTests(d.TestResults)}
+		item := DeploymentItem{Deployment: showDeployment(d, live), FailedTestCount: d.FailedTestCount}
 		item.TestResults = nil
 		out = append(out, item)
 	}
@@ -98,8 +94,8 @@ func (s *Server) getDeployment(ctx context.Context, c *caller, in *DeploymentPat
 	if err != nil {
 		return Deployment{}, notFound("deployment")
 	}
-	d, err := s.store.Deployment(ctx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && d.ProjectID != c.projectID {
+	d, err := s.store.Deployment(ctx, c.row(id))
+	if errors.Is(err, store.ErrNotFound) {
 		return Deployment{}, notFound("deployment")
 	}
 	if err != nil {
@@ -108,12 +104,12 @@ func (s *Server) getDeployment(ctx context.Context, c *caller, in *DeploymentPat
 	if err := s.mustReachID(ctx, c, d.EnvironmentID.String()); err != nil {
 		return Deployment{}, err
 	}
-	live, err := s.live(ctx, d.EnvironmentID)
+	live, err := s.live(ctx, d.Environment())
 	if err != nil {
 		return Deployment{}, err
 	}
 	shown := showDeployment(d, live)
-	logs, err := s.store.BuildLog(ctx, id)
+	logs, err := s.store.BuildLog(ctx, d.Key())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return Deployment{}, fmt.Errorf("reading the log of deployment %s: %w", id, err)
 	}
@@ -122,7 +118,7 @@ func (s *Server) getDeployment(ctx context.Context, c *caller, in *DeploymentPat
 }
 
 // live is the live deployment of an environment, or nil.
-func (s *Server) live(ctx context.Context, environment uuid.UUID) (*uuid.UUID, error) {
+func (s *Server) live(ctx context.Context, environment store.Key) (*uuid.UUID, error) {
 	e, err := s.store.Environment(ctx, environment)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -164,21 +160,4 @@ func orEmpty(list json.RawMessage) any {
 		return []any{}
 	}
 	return list
-}
-
-// failedTests counts the test results that did not pass.
-func failedTests(results json.RawMessage) int {
-	var list []struct {
-		Passed bool `json:"passed"`
-	}
-	if len(results) == 0 || json.Unmarshal(results, &list) != nil {
-		return 0
-	}
-	failed := 0
-	for _, r := range list {
-		if !r.Passed {
-			failed++
-		}
-	}
-	return failed
 }

@@ -38,7 +38,6 @@ type EnvironmentSettings struct {
 // RunnerSettings say how the pool of runner pods looks.
 type RunnerSettings struct {
 	MinReplicas int32             `json:"min_replicas"`
-	MaxReplicas int32             `json:"max_replicas"`
 	Concurrency int32             `json:"concurrency" doc:"How many runs one pod executes at once."`
 	Requests    map[string]string `json:"requests" nullable:"false" doc:"Compute resources that a pod asks for."`
 	Limits      map[string]string `json:"limits" nullable:"false" doc:"Compute resources that a pod may use."`
@@ -99,14 +98,13 @@ func (s *Server) showEnvironment(ctx context.Context, c *caller, e *v1alpha1.Env
 		return Environment{}, err
 	}
 	preferred := cmp.Or(string(project.Spec.DefaultEnvironment), project.Status.DefaultEnvironment)
-	least, most := e.Spec.Runner.Replicas()
 	return Environment{
-		ID: c.idOf(e), ProjectID: c.projectID.String(), Name: e.Title(), Slug: e.Status.Slug,
+		ID: idOf(e), ProjectID: c.projectID.String(), Name: e.Title(), Slug: e.Status.Slug,
 		IsDefault: preferred == e.Name || preferred == "" && e.Status.Default,
 		Kind:      string(cmp.Or(e.Spec.Kind, v1alpha1.EnvironmentStandard)),
 		GitBranch: opt(e.Spec.Git.Branch),
 		Settings: EnvironmentSettings{Runner: RunnerSettings{
-			MinReplicas: least, MaxReplicas: most, Concurrency: e.Spec.Runner.Concurrency,
+			MinReplicas: e.Spec.Runner.Replicas(), Concurrency: e.Spec.Runner.Concurrency,
 			Requests: quantities(e.Spec.Runner.Resources.Requests), Limits: quantities(e.Spec.Runner.Resources.Limits),
 		}},
 		LiveDeploymentID: opt(e.Status.LiveDeploymentID), Permissions: may,

@@ -13,10 +13,14 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 const internalDetail = "something went wrong inside the service; try again, and tell its operator if it stays"
+
+// retryAfter is when to come back after 503, in seconds.
+const retryAfter = "2"
 
 // Problem is what every error answers, after RFC 9457.
 type Problem struct {
@@ -105,9 +109,19 @@ func (s *Server) asProblem(ctx context.Context, err error) *Problem {
 		return problem(http.StatusConflict, "somebody else changed this at the same time; try again")
 	case ctx.Err() != nil:
 		return problem(http.StatusServiceUnavailable, "the request was given up")
+	case lacksKey(err):
+		s.logger.ErrorContext(ctx, "a key of the platform is not there yet", "error", err)
+		return problem(http.StatusServiceUnavailable, "a key of the platform is being brought into use; try again in a minute")
 	}
 	s.logger.ErrorContext(ctx, "a request failed", "error", err)
 	return problem(http.StatusInternalServerError, internalDetail)
+}
+
+// lacksKey says that a key is known to the store and not yet to this process, or
+// that none is in use yet.
+func lacksKey(err error) bool {
+	var missing *keyring.MissingError
+	return errors.As(err, &missing) || errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoCurrentKey)
 }
 
 // causes are the rules of the object's definition that were broken. The
@@ -131,8 +145,11 @@ func causes(err error) []FieldError {
 // writeProblem answers outside of huma.
 func writeProblem(w http.ResponseWriter, p *Problem) {
 	w.Header().Set("Content-Type", "application/problem+json")
-	if p.Status == http.StatusUnauthorized {
+	switch p.Status {
+	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", retryAfter)
 	}
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p) // the client may be gone

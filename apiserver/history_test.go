@@ -26,14 +26,14 @@ type pastStore struct {
 	deployment   store.Deployment
 }
 
-func (p *pastStore) Run(_ context.Context, id uuid.UUID) (store.Run, error) {
-	if id != p.run.ID {
+func (p *pastStore) Run(_ context.Context, key store.Key) (store.Run, error) {
+	if key != p.run.Key() {
 		return store.Run{}, store.ErrNotFound
 	}
 	return p.run, nil
 }
 
-func (p *pastStore) RunInput(context.Context, uuid.UUID) (string, io.ReadCloser, error) {
+func (p *pastStore) RunInput(context.Context, store.Key) (string, io.ReadCloser, error) {
 	return "application/json; charset=utf-8", io.NopCloser(strings.NewReader(`{"name":"Ada"}`)), nil
 }
 
@@ -44,49 +44,56 @@ func (p *pastStore) ListRuns(_ context.Context, q store.RunQuery) ([]store.Run, 
 	return []store.Run{p.run}, nil
 }
 
-func (p *pastStore) ConnectorRun(_ context.Context, id uuid.UUID) (store.ConnectorRun, error) {
-	if id != p.connectorRun.ID {
+func (p *pastStore) ConnectorRun(_ context.Context, key store.Key) (store.ConnectorRun, error) {
+	if key != p.connectorRun.Key() {
 		return store.ConnectorRun{}, store.ErrNotFound
 	}
 	return p.connectorRun, nil
 }
 
-func (p *pastStore) Outcome(context.Context, uuid.UUID) (store.Outcome, error) {
+func (p *pastStore) Outcome(context.Context, store.Key) (store.Outcome, error) {
 	return store.Outcome{Status: store.ConnectorRunCompleted, Runs: []store.Run{p.run}}, nil
 }
 
 func (p *pastStore) ListConnectorRuns(_ context.Context, q store.ConnectorRunQuery) ([]store.ConnectorRun, int64, error) {
-	if q.ConnectorID != p.connectorRun.ConnectorID || q.Since != 7*24*time.Hour || q.Limit != 25 {
+	if q.Connector.ID != p.connectorRun.ConnectorID || q.Since != 7*24*time.Hour || q.Limit != 25 {
 		return nil, 0, nil
 	}
 	return []store.ConnectorRun{p.connectorRun}, 1, nil
 }
 
-func (p *pastStore) Deployment(_ context.Context, id uuid.UUID) (store.Deployment, error) {
-	if id != p.deployment.ID {
+func (p *pastStore) Deployment(_ context.Context, key store.Key) (store.Deployment, error) {
+	if key != p.deployment.Key() {
 		return store.Deployment{}, store.ErrNotFound
 	}
 	return p.deployment, nil
 }
 
-func (p *pastStore) ListDeployments(context.Context, uuid.UUID) ([]store.Deployment, error) {
+func (p *pastStore) ListDeployments(context.Context, store.Key) ([]store.Deployment, error) {
 	return []store.Deployment{p.deployment}, nil
 }
 
-func (p *pastStore) BuildLog(context.Context, uuid.UUID) (string, error) {
+func (p *pastStore) BuildLog(context.Context, store.Key) (string, error) {
 	return "packed 1 agent\n", nil
 }
 
-func (p *pastStore) Environment(context.Context, uuid.UUID) (store.Environment, error) {
+func (p *pastStore) Environment(context.Context, store.Key) (store.Environment, error) {
 	return store.Environment{LiveDeploymentID: &p.deployment.ID}, nil
 }
 
-func (p *pastStore) Agents(context.Context, uuid.UUID) ([]store.AgentSummary, error) {
+func (p *pastStore) Agents(context.Context, store.Key) ([]store.AgentSummary, error) {
 	return []store.AgentSummary{
 		{Agent: &p.deployment.Agents[0], Name: "hello", RunCount: 1, LastActivityAt: &p.run.QueuedAt, HasInboundConnector: true},
 		{Agent: &store.Agent{Name: "hello-b", Type: "llm", SourcePath: "agents/hello-test-b.yaml", VariantOf: "hello"}, Name: "hello-b"},
 		{Name: "gone", RunCount: 3},
 	}, nil
+}
+
+func (p *pastStore) AgentConfig(_ context.Context, _ store.Key, name string) (json.RawMessage, error) {
+	if name != "hello" {
+		return nil, store.ErrNotFound
+	}
+	return json.RawMessage(`{"name":"hello"}`), nil
 }
 
 // newPast makes a world in which one webhook was answered.
@@ -104,8 +111,8 @@ func newPast(t *testing.T) (*world, *pastStore, *v1alpha1.Connector) {
 	past.deployment = store.Deployment{
 		DeploymentSpec: store.DeploymentSpec{ID: uuid.New(), ProjectID: w.projectID, EnvironmentID: environment, SourceType: "git", Branch: "main"},
 		Status:         store.DeploymentDeployed, ResolvedCommit: strings.Repeat("a", 40), CreatedAt: began, EndedAt: &ended,
-		Agents:      []store.Agent{{Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml", Config: json.RawMessage(`{"name":"hello"}`)}},
-		TestResults: json.RawMessage(`[{"passed":true},{"passed":false}]`),
+		Agents:          []store.Agent{{Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml"}},
+		FailedTestCount: 1, TestResults: json.RawMessage(`[{"passed":true},{"passed":false}]`),
 	}
 	past.connectorRun = store.ConnectorRun{
 		ID: uuid.New(), ProjectID: w.projectID, EnvironmentID: environment, ConnectorID: connector,
@@ -133,7 +140,9 @@ func TestRunsAreShown(t *testing.T) {
 	require.Contains(t, string(body), `"queued_at":"2026-01-02T02:04:05Z"`)
 	require.Len(t, decode[map[string]any](t, body), 24, "all fields, null or not")
 	_, body = w.call(t, key, http.MethodGet, "/runs", "")
-	require.Len(t, decode[[]Run](t, body), 1)
+	runs := decode[[]Run](t, body)
+	require.Len(t, runs, 1)
+	require.Nil(t, runs[0].Output, "lists carry no outputs")
 
 	path := "/connectors/" + conn.Status.ID + "/runs"
 	_, body = w.call(t, key, http.MethodGet, path, "")

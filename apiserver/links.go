@@ -5,7 +5,6 @@ package apiserver
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // Link is the REST shape of a connector link.
@@ -29,6 +29,10 @@ type Link struct {
 	UpdatedAt     time.Time          `json:"updated_at"`
 }
 
+func (l Link) audited() store.AuditObject {
+	return store.AuditObject{Kind: "link", ID: l.ID, Name: l.AgentName}
+}
+
 // OutboundLink says when and how an agent's results are sent.
 type OutboundLink struct {
 	Mode               string   `json:"mode" enum:"automatic,agent_tool,middleware"`
@@ -39,17 +43,9 @@ type OutboundLink struct {
 
 // LinkCreate is what a link is made of.
 type LinkCreate struct {
-	AgentName     string              `json:"agent_name" minLength:"1" maxLength:"253"`
-	FilesRequired *bool               `json:"files_required,omitempty"`
-	Outbound      *OutboundLinkCreate `json:"outbound,omitempty" doc:"For outbound connectors."`
-}
-
-// OutboundLinkCreate is the outbound policy of a new link.
-type OutboundLinkCreate struct {
-	Mode               string   `json:"mode,omitempty" enum:"automatic,agent_tool,middleware" default:"automatic"`
-	ActionName         string   `json:"action_name,omitempty" maxLength:"64"`
-	SourceConnectorIDs []string `json:"source_connector_ids,omitempty" format:"uuid"`
-	Statuses           []string `json:"statuses,omitempty" enum:"completed,failed,cancelled"`
+	AgentName     string         `json:"agent_name" minLength:"1" maxLength:"253"`
+	FilesRequired *bool          `json:"files_required,omitempty" doc:"Only false: this release takes no files."`
+	Outbound      map[string]any `json:"outbound,omitempty" doc:"Not supported in this release."`
 }
 
 // LinkCreateInput is the request that creates a link.
@@ -67,18 +63,20 @@ func (s *Server) listLinks(ctx context.Context, c *caller, in *ConnectorPath) ([
 	if err != nil {
 		return nil, err
 	}
-	ids, err := s.connectorIDs(ctx, c, conn)
-	if err != nil {
-		return nil, err
-	}
 	out := make([]Link, 0, len(links))
 	for i := range links {
-		out = append(out, showLink(c, conn, &links[i], ids))
+		out = append(out, showLink(conn, &links[i]))
 	}
 	return out, nil
 }
 
 func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput) (Link, string, error) {
+	if in.Body.FilesRequired != nil && *in.Body.FilesRequired {
+		return Link{}, "", invalid(notSupported("body.files_required"))
+	}
+	if in.Body.Outbound != nil {
+		return Link{}, "", invalid(notSupported("body.outbound"))
+	}
 	conn, err := s.connector(ctx, c, in.ConnectorID)
 	if err != nil {
 		return Link{}, "", err
@@ -95,22 +93,18 @@ func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput)
 			return Link{}, "", problem(http.StatusConflict, "this agent is linked to the connector already")
 		}
 	}
-	ids, err := s.connectorIDs(ctx, c, conn)
-	if err != nil {
-		return Link{}, "", err
-	}
 	link := newLink(conn, in.Body.AgentName)
-	link.Spec.FilesRequired = in.Body.FilesRequired
-	if err := applyOutbound(link, conn, in.Body.Outbound, ids); err != nil {
-		return Link{}, "", err
-	}
-	if err := s.createAll(ctx, []client.Object{link}); err != nil {
+	if err := s.createAll(ctx, c, []v1alpha1.ConditionedObject{link}); err != nil {
 		return Link{}, "", err
 	}
 	if err := s.awaitReady(ctx, link); err != nil {
 		return Link{}, "", err
 	}
-	shown := showLink(c, conn, link, ids)
+	if stalledBy(link, v1alpha1.ReasonDuplicateLink) {
+		s.undo(ctx, []v1alpha1.ConditionedObject{link})
+		return Link{}, "", problem(http.StatusConflict, "this agent is linked to the connector already")
+	}
+	shown := showLink(conn, link)
 	return shown, "/connectors/" + shown.ConnectorID + "/links/" + shown.ID, nil
 }
 
@@ -124,88 +118,32 @@ func newLink(conn *v1alpha1.Connector, agent string) *v1alpha1.ConnectorLink {
 	}
 }
 
-// applyOutbound reads the outbound policy; ids are the connectors of the
-// environment, by name.
-func applyOutbound(link *v1alpha1.ConnectorLink, conn *v1alpha1.Connector, in *OutboundLinkCreate, ids map[string]string) error {
-	if in == nil {
-		return nil
-	}
-	if conn.Spec.Mode != v1alpha1.ModeOutbound {
-		return invalid(FieldError{Location: "body.outbound", Message: "is for outbound connectors"})
-	}
-	out := &v1alpha1.OutboundLink{Mode: v1alpha1.OutboundMode(in.Mode), ActionName: in.ActionName}
-	names := map[string]string{}
-	for name, id := range ids {
-		names[id] = name
-	}
-	for _, id := range in.SourceConnectorIDs {
-		name, ok := names[strings.ToLower(id)]
-		if !ok {
-			return invalid(FieldError{Location: "body.outbound.source_connector_ids", Message: "the environment has no such connector"})
-		}
-		out.SourceConnectors = append(out.SourceConnectors, v1alpha1.ConnectorName(name))
-	}
-	for _, status := range in.Statuses {
-		out.Statuses = append(out.Statuses, v1alpha1.RunOutcome(status))
-	}
-	link.Spec.Outbound = out
-	return nil
-}
-
 // linksOf lists the links of a connector, oldest first.
 func (s *Server) linksOf(ctx context.Context, c *caller, conn *v1alpha1.Connector) ([]v1alpha1.ConnectorLink, error) {
+	links, err := s.links(ctx, c, client.MatchingFields{"spec.connector": conn.Name})
+	return links[conn.Name], err
+}
+
+// links lists links by the name of their connector, oldest first: one request,
+// however many connectors there are.
+func (s *Server) links(ctx context.Context, c *caller, opts ...client.ListOption) (map[string][]v1alpha1.ConnectorLink, error) {
 	var list v1alpha1.ConnectorLinkList
-	err := s.client.List(ctx, &list, client.InNamespace(c.namespace), client.MatchingFields{"spec.connector": conn.Name})
-	if err != nil {
-		return nil, fmt.Errorf("listing the links of connector %q: %w", conn.Name, err)
+	if err := s.list(ctx, c, store.KindConnectorLink, &list, opts...); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.ConnectorLink) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
-	return list.Items, nil
+	out := map[string][]v1alpha1.ConnectorLink{}
+	for _, link := range list.Items {
+		out[string(link.Spec.Connector)] = append(out[string(link.Spec.Connector)], link)
+	}
+	return out, nil
 }
 
-// connectorIDs are the ids of the connectors beside this one, by name; none are
-// read where nothing asks for them.
-func (s *Server) connectorIDs(ctx context.Context, c *caller, conn *v1alpha1.Connector) (map[string]string, error) {
-	if conn.Spec.Mode != v1alpha1.ModeOutbound {
-		return nil, nil
-	}
-	list, err := s.connectorsOf(ctx, c, string(conn.Spec.Environment))
-	if err != nil {
-		return nil, err
-	}
-	ids := map[string]string{}
-	for i := range list {
-		ids[list[i].Name] = c.idOf(&list[i])
-	}
-	return ids, nil
-}
-
-func showLink(c *caller, conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, ids map[string]string) Link {
-	out := Link{
-		ID: c.idOf(link), ConnectorID: c.idOf(conn), AgentName: string(link.Spec.Agent), FilesRequired: link.Spec.FilesRequired,
+func showLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink) Link {
+	return Link{
+		ID: idOf(link), ConnectorID: idOf(conn), AgentName: string(link.Spec.Agent),
 		CreatedAt: link.CreationTimestamp.UTC(), UpdatedAt: updatedAt(link),
 	}
-	if conn.Spec.Mode != v1alpha1.ModeOutbound {
-		return out
-	}
-	in := cmp.Or(link.Spec.Outbound, &v1alpha1.OutboundLink{})
-	shown := &OutboundLink{
-		Mode: string(cmp.Or(in.Mode, v1alpha1.OutboundAutomatic)), ActionName: cmp.Or(in.ActionName, "send_to_"+conn.Title()),
-		SourceConnectorIDs: []string{}, Statuses: []string{},
-	}
-	for _, name := range in.SourceConnectors {
-		if id, ok := ids[string(name)]; ok {
-			shown.SourceConnectorIDs = append(shown.SourceConnectorIDs, id)
-		}
-	}
-	for _, status := range in.Statuses {
-		shown.Statuses = append(shown.Statuses, string(status))
-	}
-	if len(shown.Statuses) == 0 {
-		shown.Statuses = append(shown.Statuses, string(v1alpha1.RunCompleted))
-	}
-	out.Outbound.Value = shown
-	return out
 }

@@ -4,64 +4,121 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
 )
 
-// candidates lists the objects of the namespace that the id may name: by
-// status.id, and by spec.id those that no controller has seen yet.
-func (s *Server) candidates(ctx context.Context, c *caller, id string, lists [2]client.ObjectList) error {
-	for i, field := range []string{"status.id", "spec.id"} {
-		err := s.client.List(ctx, lists[i], client.InNamespace(c.namespace), client.MatchingFields{field: id})
-		if err != nil {
-			return fmt.Errorf("looking for %s %s: %w", field, id, err)
-		}
+// Objects of a project are read by the functions of this file alone. An id
+// counts only where the store's claim names that very object: what spec.id and
+// status.id say is a tenant's word. Each function leaves the claimed id in the
+// status of the copy that it returns, and returns nothing that holds none.
+
+// byID reads the object of o's kind that holds an id.
+func (s *Server) byID(ctx context.Context, c *caller, kind, id string, o v1alpha1.ConditionedObject) error {
+	parsed, err := uuid.Parse(id)
+	if err != nil {
+		return notFound(kind)
 	}
+	ref, err := s.store.Holder(ctx, store.Key{ProjectID: c.projectID, ID: parsed})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return notFound(kind)
+	case err != nil:
+		return fmt.Errorf("looking for %s %s: %w", kind, parsed, err)
+	case ref.Kind != o.ObjectKind() || ref.Namespace != c.namespace:
+		return notFound(kind)
+	}
+	err = s.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: ref.Name}, o.(client.Object))
+	switch {
+	case apierrors.IsNotFound(err), err == nil && string(o.GetUID()) != ref.ObjectUID:
+		return notFound(kind)
+	case err != nil:
+		return fmt.Errorf("reading %s %q: %w", kind, ref.Name, err)
+	}
+	o.CommonStatus().ID = parsed.String()
 	return nil
 }
 
-// holds says whether an object found by spec.id holds that id: it does until a
-// controller finds that another object does.
-func holds(o v1alpha1.ConditionedObject) bool {
-	ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)
-	return ready == nil || ready.Reason != v1alpha1.ReasonIDTaken
+// list reads the objects of a kind in the project that hold an id.
+func (s *Server) list(ctx context.Context, c *caller, kind string, into client.ObjectList, opts ...client.ListOption) error {
+	if err := s.client.List(ctx, into, append(opts, client.InNamespace(c.namespace))...); err != nil {
+		return fmt.Errorf("listing the objects of kind %s: %w", kind, err)
+	}
+	all, err := meta.ExtractList(into)
+	if err != nil {
+		return fmt.Errorf("listing the objects of kind %s: %w", kind, err)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	claims, err := s.store.Holders(ctx, c.projectID, kind)
+	if err != nil {
+		return fmt.Errorf("listing the ids of kind %s: %w", kind, err)
+	}
+	ids := make(map[string]string, len(claims))
+	for _, claim := range claims {
+		ids[claim.Ref.ObjectUID] = claim.Key.ID.String()
+	}
+	held := make([]runtime.Object, 0, len(all))
+	for _, o := range all {
+		object := o.(v1alpha1.ConditionedObject)
+		if id, ok := ids[string(object.GetUID())]; ok {
+			object.CommonStatus().ID = id
+			held = append(held, o)
+		}
+	}
+	return meta.SetList(into, held)
+}
+
+// claim makes the id that an object asks for the object's, as its controller
+// does: who reads next, on any replica, finds what was just created, and a key
+// whose id is another object's is none.
+func (s *Server) claim(ctx context.Context, projectID uuid.UUID, o v1alpha1.ConditionedObject) error {
+	id, err := v1alpha1.ObjectID(projectID, o)
+	if err != nil {
+		return err
+	}
+	err = s.claims.ClaimID(ctx, store.Key{ProjectID: projectID, ID: id}, store.ObjectRef{
+		Namespace: o.GetNamespace(), Kind: o.ObjectKind(), Name: o.GetName(),
+		ObjectUID: string(o.GetUID()), Generation: o.GetGeneration(),
+	})
+	var stale *store.StaleError
+	if err != nil && !errors.As(err, &stale) { // stale: a controller was faster, with a later generation
+		return fmt.Errorf("claiming the id of %s %q: %w", o.ObjectKind(), o.GetName(), err)
+	}
+	o.CommonStatus().ID = id.String()
+	return nil
 }
 
 // environment finds an environment by id: 404 outside the project, 403 where
 // the key does not reach it.
 func (s *Server) environment(ctx context.Context, c *caller, id string) (*v1alpha1.Environment, error) {
-	var found, unseen v1alpha1.EnvironmentList
-	if err := s.candidates(ctx, c, id, [2]client.ObjectList{&found, &unseen}); err != nil {
+	e := &v1alpha1.Environment{}
+	if err := s.byID(ctx, c, "environment", id, e); err != nil {
 		return nil, err
 	}
-	for i, e := range append(found.Items, unseen.Items...) {
-		if i >= len(found.Items) && !holds(&e) {
-			continue
-		}
-		return &e, c.mustReach(e.Name)
-	}
-	return nil, notFound("environment")
+	return e, c.mustReach(e.Name)
 }
 
 // connector finds a connector by id, as environment does.
 func (s *Server) connector(ctx context.Context, c *caller, id string) (*v1alpha1.Connector, error) {
-	var found, unseen v1alpha1.ConnectorList
-	if err := s.candidates(ctx, c, id, [2]client.ObjectList{&found, &unseen}); err != nil {
+	conn := &v1alpha1.Connector{}
+	if err := s.byID(ctx, c, "connector", id, conn); err != nil {
 		return nil, err
 	}
-	for i, conn := range append(found.Items, unseen.Items...) {
-		if i >= len(found.Items) && !holds(&conn) {
-			continue
-		}
-		return &conn, c.mustReach(string(conn.Spec.Environment))
-	}
-	return nil, notFound("connector")
+	return conn, c.mustReach(string(conn.Spec.Environment))
 }
 
 // mustReach answers 403 where the key does not reach an environment.
@@ -75,8 +132,8 @@ func (c *caller) mustReach(environment string) error {
 // environments reads all environments that the key reaches.
 func (s *Server) environments(ctx context.Context, c *caller) ([]v1alpha1.Environment, error) {
 	var list v1alpha1.EnvironmentList
-	if err := s.client.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
-		return nil, fmt.Errorf("listing environments: %w", err)
+	if err := s.list(ctx, c, store.KindEnvironment, &list); err != nil {
+		return nil, err
 	}
 	reached := list.Items[:0]
 	for _, e := range list.Items {
@@ -100,17 +157,20 @@ func (s *Server) mustReachID(ctx context.Context, c *caller, id string) error {
 	return err
 }
 
-// idOf is the id of an object: what its status says, else what it will say.
-func (c *caller) idOf(o v1alpha1.ConditionedObject) string {
-	switch {
-	case o.CommonStatus().ID != "":
-		return o.CommonStatus().ID
-	case o.SpecID() != "":
-		return o.SpecID()
-	default:
-		return v1alpha1.ProjectObjectID(c.projectID, o.ObjectKind(), o.GetName()).String()
+// idOf is the id that an object holds; see the top of this file.
+func idOf(o v1alpha1.ConditionedObject) string { return o.CommonStatus().ID }
+
+// keyOf is the primary key of an object's row.
+func (c *caller) keyOf(o v1alpha1.ConditionedObject) store.Key {
+	id, err := uuid.Parse(idOf(o))
+	if err != nil {
+		return store.Key{} // of nothing
 	}
+	return store.Key{ProjectID: c.projectID, ID: id}
 }
+
+// row is the primary key of a row of the caller's project.
+func (c *caller) row(id uuid.UUID) store.Key { return store.Key{ProjectID: c.projectID, ID: id} }
 
 // updatedAt is when the object's spec was last written, as far as known.
 func updatedAt(o metav1.Object) time.Time {

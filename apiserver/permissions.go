@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,56 +21,15 @@ const reviewCacheTime = 30 * time.Second
 // reviewsAtOnce bounds the questions asked for one answer.
 const reviewsAtOnce = 8
 
-// access is a verb on a resource of agentplatform.dev, as RBAC knows it.
-type access struct{ verb, resource string }
-
-// permissions is the whole table: what an owner must be allowed in the
-// project's namespace. What has no kind is a virtual resource of the group.
-var permissions = map[string]access{
-	"environments.view":    {"get", "environments"},
-	"environments.create":  {"create", "environments"},
-	"environments.update":  {"update", "environments"},
-	"environments.delete":  {"delete", "environments"},
-	"agents.view":          {"get", "agents"},
-	"deployments.view":     {"get", "deployments"},
-	"deployments.create":   {"create", "deployments"},
-	"deployments.test":     {"test", "deployments"},
-	"deployments.cancel":   {"cancel", "deployments"},
-	"deployments.activate": {"activate", "deployments"},
-	"deployments.redeploy": {"redeploy", "deployments"},
-	"deployments.override": {"override", "deployments"},
-	"connectors.view":      {"get", "connectors"},
-	"connectors.create":    {"create", "connectors"},
-	"connectors.update":    {"update", "connectors"},
-	"connectors.delete":    {"delete", "connectors"},
-	"connectors.link":      {"create", "connectorlinks"},
-	"runs.view":            {"get", "runs"},
-	"runs.cancel":          {"cancel", "runs"},
-	"variables.view":       {"get", "variables"},
-	"variables.create":     {"create", "variables"},
-	"variables.update":     {"update", "variables"},
-	"variables.delete":     {"delete", "variables"},
-	"retrieval.view":       {"get", "retrieval"},
-	"retrieval.create":     {"create", "retrieval"},
-	"retrieval.delete":     {"delete", "retrieval"},
-	"approvals.view":       {"get", "approvals"},
-	"approvals.decide":     {"update", "approvals"},
-	"judges.view":          {"get", "judges"},
-	"judges.update":        {"update", "judges"},
-	"budgets.view":         {"get", "budgets"},
-	"budgets.update":       {"update", "budgets"},
-	"audit_logs.view":      {"get", "auditlogs"},
-}
-
 // review is one question to Kubernetes, as the cache knows it.
 type review struct {
 	user, groups, namespace string
-	access
+	v1alpha1.Access
 }
 
 // may says whether the key and its owner both have a permission.
 func (s *Server) may(ctx context.Context, c *caller, permission string) (bool, error) {
-	wanted, known := permissions[permission]
+	wanted, known := v1alpha1.Permission(permission).Access()
 	if !known {
 		return false, nil
 	}
@@ -79,50 +37,34 @@ func (s *Server) may(ctx context.Context, c *caller, permission string) (bool, e
 	if spec.Access == v1alpha1.AccessSelected && !slices.Contains(spec.Permissions, v1alpha1.Permission(permission)) {
 		return false, nil
 	}
-	user, groups := subject(c.key)
-	question := review{user: user, groups: strings.Join(groups, "\n"), namespace: c.namespace, access: wanted}
+	owner := c.key.Subject()
+	question := review{user: owner.User, groups: fmt.Sprintf("%q", owner.Groups), namespace: c.namespace, Access: wanted}
 	if allowed, ok := s.reviews.get(question); ok {
 		return allowed, nil
 	}
-	sar := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user, Groups: groups,
+	sar := &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace}, Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: owner.User, Groups: owner.Groups,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: c.namespace, Verb: wanted.verb,
-			Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: wanted.resource,
+			Namespace: c.namespace, Verb: wanted.Verb,
+			Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: wanted.Resource,
 		},
 	}}
 	if err := s.client.Create(ctx, sar); err != nil {
-		return false, fmt.Errorf("reviewing the access of %q: %w", user, err)
+		return false, fmt.Errorf("reviewing the access of %q: %w", owner.User, err)
 	}
 	s.reviews.put(question, sar.Status.Allowed)
 	return sar.Status.Allowed, nil
 }
 
-// subject is the key's owner as RBAC knows it, with the groups that Kubernetes
-// itself gives.
-func subject(key *v1alpha1.APIKey) (user string, groups []string) {
-	owner := key.Spec.Owner
-	groups = append(slices.Clone(owner.Groups), "system:authenticated")
-	if owner.Kind != v1alpha1.OwnerServiceAccount {
-		return owner.Name, groups
-	}
-	groups = append(groups, "system:serviceaccounts", "system:serviceaccounts:"+key.Namespace)
-	return "system:serviceaccount:" + key.Namespace + ":" + owner.Name, groups
-}
-
 // allowed lists all permissions of the caller, by name.
 func (s *Server) allowed(ctx context.Context, c *caller) ([]string, error) {
-	names := make([]string, 0, len(permissions))
-	for name := range permissions {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := v1alpha1.Permissions()
 	has := make([]bool, len(names))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(reviewsAtOnce)
 	for i, name := range names {
 		group.Go(func() (err error) {
-			has[i], err = s.may(ctx, c, name)
+			has[i], err = s.may(ctx, c, string(name))
 			return err
 		})
 	}
@@ -132,7 +74,7 @@ func (s *Server) allowed(ctx context.Context, c *caller) ([]string, error) {
 	out := []string{}
 	for i, name := range names {
 		if has[i] {
-			out = append(out, name)
+			out = append(out, string(name))
 		}
 	}
 	return out, nil
@@ -143,6 +85,3 @@ func (c *caller) reaches(environment string) bool {
 	return c.key.Spec.EnvironmentAccess != v1alpha1.AccessSelected ||
 		slices.Contains(c.key.Spec.Environments, v1alpha1.EnvironmentName(environment))
 }
-
-// expired says whether the key's time is over.
-func expired(at *metav1.Time, now time.Time) bool { return at != nil && !at.After(now) }

@@ -40,6 +40,8 @@ func (s *Server) routes() []route {
 
 		{"GET", "/runs", "runs.view", "listRuns", read(s, s.listRuns)},
 		{"GET", "/runs/{run_id}", "runs.view", "getRun", read(s, s.getRun)},
+
+		{"GET", "/audit-log", "audit_logs.view", "listAuditLog", read(s, s.listAuditLog)},
 	}
 }
 
@@ -72,7 +74,7 @@ func read[I, T any](s *Server, f func(context.Context, *caller, *I) (T, error)) 
 
 // create makes an endpoint of a function that creates something and says where
 // below the project it is.
-func create[I, T any](s *Server, f func(context.Context, *caller, *I) (T, string, error)) func(huma.API, huma.Operation) {
+func create[I any, T auditable](s *Server, f func(context.Context, *caller, *I) (T, string, error)) func(huma.API, huma.Operation) {
 	return func(api huma.API, op huma.Operation) {
 		huma.Register(api, op, func(ctx context.Context, in *I) (*made[T], error) {
 			c := callerOf(ctx)
@@ -80,6 +82,7 @@ func create[I, T any](s *Server, f func(context.Context, *caller, *I) (T, string
 			if err != nil {
 				return nil, s.asProblem(ctx, err)
 			}
+			changed(ctx, body.audited(), nil, body)
 			return &made[T]{Location: "/v1/projects/" + c.projectID.String() + path, Body: body}, nil
 		})
 	}

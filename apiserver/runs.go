@@ -31,7 +31,7 @@ type Run struct {
 	ParentRunID      *string          `json:"parent_run_id" format:"uuid"`
 	Status           string           `json:"status" enum:"scheduled,queued,running,awaiting_approval,completed,failed,cancelled"`
 	Input            any              `json:"input" doc:"The input as JSON, else as text; null in lists and where it is too large to show."`
-	Output           *string          `json:"output"`
+	Output           *string          `json:"output" doc:"null in lists."`
 	Error            *string          `json:"error"`
 	ErrorCode        *string          `json:"error_code" doc:"Why it failed, for programs: for example agent_not_found, tool_interrupted."`
 	Context          any              `json:"context"`
@@ -94,7 +94,9 @@ func (s *Server) listRuns(ctx context.Context, c *caller, in *RunsQuery) ([]Run,
 		return nil, fmt.Errorf("listing runs: %w", err)
 	}
 	for _, r := range runs {
-		out = append(out, showRun(r))
+		item := showRun(r)
+		item.Output = nil
+		out = append(out, item)
 	}
 	return out, nil
 }
@@ -119,11 +121,7 @@ func (s *Server) runEnvironments(ctx context.Context, c *caller, id string) ([]u
 	}
 	ids := []uuid.UUID{}
 	for i := range reached {
-		id, err := uuid.Parse(c.idOf(&reached[i]))
-		if err != nil {
-			return nil, fmt.Errorf("reading the id of environment %q: %w", reached[i].Name, err)
-		}
-		ids = append(ids, id)
+		ids = append(ids, c.keyOf(&reached[i]).ID)
 	}
 	return ids, nil
 }
@@ -133,8 +131,8 @@ func (s *Server) getRun(ctx context.Context, c *caller, in *RunPath) (Run, error
 	if err != nil {
 		return Run{}, notFound("run")
 	}
-	run, err := s.store.Run(ctx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && run.ProjectID != c.projectID {
+	run, err := s.store.Run(ctx, c.row(id))
+	if errors.Is(err, store.ErrNotFound) {
 		return Run{}, notFound("run")
 	}
 	if err != nil {
@@ -144,23 +142,23 @@ func (s *Server) getRun(ctx context.Context, c *caller, in *RunPath) (Run, error
 		return Run{}, err
 	}
 	shown := showRun(run)
-	shown.Input, err = s.input(ctx, id)
+	shown.Input, err = s.input(ctx, run.Key())
 	return shown, err
 }
 
 // input is a run's input as it is shown; nil where it is too large or gone.
-func (s *Server) input(ctx context.Context, id uuid.UUID) (any, error) {
-	contentType, body, err := s.store.RunInput(ctx, id)
+func (s *Server) input(ctx context.Context, run store.Key) (any, error) {
+	contentType, body, err := s.store.RunInput(ctx, run)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the input of run %s: %w", id, err)
+		return nil, fmt.Errorf("reading the input of run %s: %w", run, err)
 	}
 	defer func() { _ = body.Close() }() // only read
 	data, err := io.ReadAll(io.LimitReader(body, maxShownInput+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading the input of run %s: %w", id, err)
+		return nil, fmt.Errorf("reading the input of run %s: %w", run, err)
 	}
 	media, _, _ := mime.ParseMediaType(contentType) // "" is shown as text
 	switch {

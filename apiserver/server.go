@@ -7,6 +7,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -16,9 +17,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -34,58 +37,70 @@ type Store interface {
 	store.History
 	store.Deployments
 	store.Builds
+	store.Audit
+}
+
+// Claims is what the facade writes of the store.
+type Claims interface {
+	// ClaimID is store.Projector's.
+	ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error
+	// DerivationKey is store.KeyLedger's.
+	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
 }
 
 // Options are what a facade is made of.
 type Options struct {
-	// Client reads uncached and writes. Its scheme knows Secrets,
+	// Client reads uncached and writes. Its scheme knows
 	// SubjectAccessReviews and the kinds of agentplatform.dev.
 	Client client.Client
 	Store  Store
-	// DerivationKey derives the generated secrets that are shown.
-	DerivationKey seal.DerivationKey
-	// Sealer seals credentials that come in.
-	Sealer *seal.Sealer
+	// Claims claims the ids of what is created.
+	Claims Claims
+	// PlatformID is what the ids of all projects are made of.
+	PlatformID uuid.UUID
+	// Keys derive the generated secrets that are shown.
+	Keys *keyring.Keys
 	// GatewayURL is the public URL of the gateway, the start of webhook URLs.
 	GatewayURL string
+	// TrustedProxies may say in X-Forwarded-For where a request came from.
+	TrustedProxies httpserver.Proxies
 	// Logger takes what callers only see as 500; nil means slog's default.
 	Logger *slog.Logger
-	// Now is the clock of expiries and caches; nil means time.Now.
-	Now func() time.Time
 }
 
 // Server is the facade.
 type Server struct {
 	client     client.Client
 	store      Store
-	derivation seal.DerivationKey
-	sealer     *seal.Sealer
+	claims     Claims
+	platformID uuid.UUID
+	platform   *keyring.Keys
 	gatewayURL string
+	proxies    httpserver.Proxies
 	logger     *slog.Logger
 	now        func() time.Time
 
-	keys    *expiring[string, credential]
-	reviews *expiring[review, bool]
-	api     huma.API
-	handler http.Handler
+	refusals *httpserver.Refusals
+	keys     *expiring[askedKey, credential]
+	reviews  *expiring[review, bool]
+	api      huma.API
+	handler  http.Handler
 }
 
 // New makes a facade; an error says what is missing.
 func New(opts Options) (*Server, error) {
-	if opts.Client == nil || opts.Store == nil || opts.Sealer == nil {
-		return nil, errors.New("making the REST facade: client, store and sealer are needed")
+	if opts.Client == nil || opts.Store == nil || opts.Claims == nil || opts.Keys == nil || opts.PlatformID == uuid.Nil {
+		return nil, errors.New("making the REST facade: client, store, claims, platform id and keys are needed")
 	}
 	s := &Server{
-		client: opts.Client, store: opts.Store, derivation: opts.DerivationKey, sealer: opts.Sealer,
-		gatewayURL: strings.TrimRight(opts.GatewayURL, "/"), logger: opts.Logger, now: opts.Now,
+		client: opts.Client, store: opts.Store, claims: opts.Claims, platformID: opts.PlatformID, platform: opts.Keys,
+		gatewayURL: strings.TrimRight(opts.GatewayURL, "/"), proxies: opts.TrustedProxies, logger: opts.Logger, now: time.Now,
 	}
 	if s.logger == nil {
 		s.logger = slog.Default()
 	}
-	if s.now == nil {
-		s.now = time.Now
-	}
-	s.keys = newExpiring[string, credential](keyCacheTime, s.now)
+	s.refusals = httpserver.NewRefusals("requests without a valid API key were refused", s.logger, s.now)
+	s.keys = newExpiring[askedKey, credential](keyCacheTime, s.now)
 	s.reviews = newExpiring[review, bool](reviewCacheTime, s.now)
 	s.mount()
 	return s, nil
@@ -100,7 +115,7 @@ func (s *Server) OpenAPI() *huma.OpenAPI { return s.api.OpenAPI() }
 func (s *Server) mount() {
 	replaceErrorModel()
 	router := chi.NewRouter()
-	router.Use(s.recoverPanics)
+	router.Use(s.follow, s.recoverPanics)
 	router.NotFound(s.notPublic)
 	router.MethodNotAllowed(s.notPublic)
 	config := huma.DefaultConfig("Agent Platform", apiVersion)
@@ -128,6 +143,9 @@ func (s *Server) operation(r route) huma.Operation {
 		Errors:      []int{401, 403, 404, 422, 500, 503},
 		Middlewares: huma.Middlewares{s.authorize(r.permission)},
 	}
+	if r.method != http.MethodGet {
+		op.Middlewares = append(op.Middlewares, s.refuseHeaders)
+	}
 	if r.method == http.MethodPost {
 		op.DefaultStatus = http.StatusCreated
 		op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
@@ -144,7 +162,8 @@ func (s *Server) notPublic(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	project, _, _ := strings.Cut(rest, "/")
-	if _, err := s.authenticate(r.Context(), r.Header.Get("Authorization"), project); err != nil {
+	act := store.AuditEntry{Operation: "unknown", Method: r.Method, Route: r.URL.Path}
+	if _, err := s.identify(r.Context(), r.Header.Get("Authorization"), project, act); err != nil {
 		writeProblem(w, s.asProblem(r.Context(), err))
 		return
 	}

@@ -3,7 +3,6 @@
 package apiserver
 
 import (
-	"log/slog"
 	"net/http"
 	"testing"
 	"time"
@@ -13,23 +12,18 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
 // TestWhatTheStoreKeepsIsShown goes through a real store: an event that was
 // accepted is seen at once, in all places.
 func TestWhatTheStoreKeepsIsShown(t *testing.T) {
 	t.Parallel()
-	data, err := sqlite.Open(t.Context(), sqlite.Options{Path: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = data.Close() })
-	require.NoError(t, data.Migrate(t.Context()))
-	w := newWorld(t, data)
+	w := newWorld(t, nil)
 	conn := &v1alpha1.Connector{ObjectMeta: w.meta("tickets"), Spec: v1alpha1.ConnectorSpec{
 		Environment: "production", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
 	}}
 	w.create(t, conn)
-	run := project(t, w, data, uuid.MustParse(conn.Status.ID))
+	run := project(t, w, conn)
 
 	key := w.key(t, nil)
 	query := "?environment_id=" + w.environmentID("production")
@@ -56,13 +50,19 @@ func TestWhatTheStoreKeepsIsShown(t *testing.T) {
 }
 
 // project writes what the controllers would, and an event; it returns its run.
-func project(t *testing.T, w *world, data store.Store, connector uuid.UUID) uuid.UUID {
+func project(t *testing.T, w *world, conn *v1alpha1.Connector) uuid.UUID {
 	t.Helper()
+	data, connector := w.db, uuid.MustParse(conn.Status.ID)
 	environment, link := uuid.MustParse(w.environmentID("production")), uuid.New()
 	ref := func(kind, name string) store.ObjectRef {
-		return store.ObjectRef{
-			ClusterUID: "cluster", Namespace: w.namespace, Kind: kind, Name: name, ObjectUID: name, Generation: 1,
+		claims, err := data.Holders(t.Context(), w.projectID, kind)
+		require.NoError(t, err)
+		for _, claim := range claims {
+			if claim.Ref.Name == name {
+				return claim.Ref
+			}
 		}
+		return store.ObjectRef{Namespace: w.namespace, Kind: kind, Name: name, ObjectUID: name, Generation: 1}
 	}
 	ctx := t.Context()
 	require.NoError(t, data.PutProject(ctx, store.Project{Ref: ref(store.KindProject, "project"), ID: w.projectID, RequestsPerMinute: 120}))
@@ -78,7 +78,7 @@ func project(t *testing.T, w *world, data store.Store, connector uuid.UUID) uuid
 		Ref: ref(store.KindConnectorLink, "tickets-hello"), ID: link, ProjectID: w.projectID, ConnectorID: connector,
 		AgentName: "hello", ObjectCreatedAt: time.Now(),
 	}))
-	route, err := data.Route(ctx, connector)
+	route, err := data.Route(ctx, store.Key{ProjectID: w.projectID, ID: connector})
 	require.NoError(t, err)
 	event, err := uuid.NewV7()
 	require.NoError(t, err)

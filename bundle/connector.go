@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
+	"golang.org/x/net/http/httpguts"
 )
 
 // Types and modes of connectors.
@@ -60,7 +61,6 @@ type ConnectorConfig struct {
 	URL     string            `yaml:"url"`
 	Headers map[string]string `yaml:"headers"`
 	Retry   *DeliveryRetry    `yaml:"retry"`
-	Bridge  string            `yaml:"bridge"`
 
 	// For cron.
 	Schedule string `yaml:"schedule"`
@@ -180,7 +180,7 @@ func (p *parsing) checkConfigKeys(c *Connector) {
 	allowed := map[string][]string{
 		ModeInbound:  {"require_authentication", "files_required"},
 		ModeSync:     {"require_authentication", "files_required", "timeout_seconds"},
-		ModeOutbound: {"url", "headers", "timeout_seconds", "retry", "bridge"},
+		ModeOutbound: {"url", "headers", "timeout_seconds", "retry"},
 	}[c.Mode]
 	kind := c.Mode + " webhook"
 	if c.Type == ConnectorCron {
@@ -234,8 +234,11 @@ func (p *parsing) checkOutbound(c *Connector) {
 		if slices.ContainsFunc(reservedHeaders, func(r string) bool { return lower == r || strings.HasSuffix(r, "-") && strings.HasPrefix(lower, r) }) {
 			p.problems.add(c.atConfig("headers"), "header %q is set by the platform; remove it", name)
 		}
-		if strings.ContainsFunc(name+value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			p.problems.add(c.atConfig("headers"), "header %q has a control character", name)
+		if !httpguts.ValidHeaderFieldName(name) {
+			p.problems.add(c.atConfig("headers"), "header %q is no header name; it consists of letters, digits and hyphens", name)
+		}
+		if !httpguts.ValidHeaderFieldValue(value) {
+			p.problems.add(c.atConfig("headers"), "header %q has a control character, such as a line break, in its value; remove it", name)
 		}
 	}
 	if r := c.Config.Retry; r != nil {

@@ -10,7 +10,11 @@ const (
 	// MaxFiles is the most files of a repository's layout.
 	MaxFiles = 10_000
 	// MaxYAMLSize is the most bytes of one YAML file.
-	MaxYAMLSize = 256 << 10
+	MaxYAMLSize = 64 << 10
+	// MaxConfigSize is the most bytes of one agent's configuration as JSON,
+	// defaults folded in; MaxConfigs of those of all agents.
+	MaxConfigSize = 64 << 10
+	MaxConfigs    = 8 << 20
 	// MaxAgents is the most agents of a repository.
 	MaxAgents = 1000
 	// MaxSteps is the most agents that a sequential agent runs, nested ones counted.

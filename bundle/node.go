@@ -10,7 +10,6 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 )
 
 // node is a YAML value that knows where it was written. Nodes are immutable
@@ -82,8 +81,8 @@ func parseYAML(file string, data []byte, problems *Problems) *node {
 		return nil
 	}
 	tokens := lexer.Tokenize(string(data))
-	if bad := tooDeep(file, tokens); bad != nil {
-		problems.add(*bad, "nested deeper than %d levels", maxDepth)
+	if bad, message := guarded(file, tokens); message != "" {
+		problems.add(bad, "%s", message)
 		return nil
 	}
 	parsed, err := parser.Parse(tokens, 0)
@@ -113,36 +112,17 @@ func parseYAML(file string, data []byte, problems *Problems) *node {
 	return n
 }
 
-// tooDeep finds the first token that nests too deep in a cheap way (brackets, or
-// dashes in one line), before the recursive parser sees it. Nesting by
-// indentation costs the square of its depth in bytes and is left to the converter.
-func tooDeep(file string, tokens token.Tokens) *Position {
-	flow, line, starts := 0, 0, 0
-	for _, tk := range tokens {
-		switch tk.Type {
-		case token.MappingStartType, token.SequenceStartType:
-			flow++
-		case token.MappingEndType, token.SequenceEndType:
-			flow--
-		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
-			if tk.Position.Line != line {
-				line, starts = tk.Position.Line, 0
-			}
-			starts++
-		default:
-		}
-		if flow > maxDepth || starts > maxDepth && flow == 0 {
-			return &Position{File: file, Line: tk.Position.Line, Column: tk.Position.Column}
-		}
-	}
-	return nil
-}
-
 // syntaxProblem is the parser's error without its excerpt of the source.
 func syntaxProblem(at Position, err error) (Position, string, string) {
-	message := err.Error()
-	var syntax yaml.Error
-	if errors.As(err, &syntax) {
+	var (
+		syntax  yaml.Error
+		message string
+	)
+	if !errors.As(err, &syntax) {
+		message = err.Error()
+	} else {
+		// Not Error: it prints the source around, at a cost that grows with the
+		// square of a line's length.
 		message = syntax.GetMessage()
 		if tk := syntax.GetToken(); tk != nil && tk.Position != nil {
 			at.Line, at.Column = tk.Position.Line, tk.Position.Column

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -71,16 +70,6 @@ func (c *counter) Write(p []byte) (int, error) {
 		return 0, ErrTooLarge
 	}
 	return c.w.Write(p)
-}
-
-// ValidDigest says whether text has the form of a digest.
-func ValidDigest(text string) bool {
-	sum, ok := strings.CutPrefix(text, digestPrefix)
-	if !ok || len(sum) != 2*sha256.Size || strings.ToLower(sum) != sum {
-		return false
-	}
-	_, err := hex.DecodeString(sum)
-	return err == nil
 }
 
 // Unpack reads the files of a bundle after verifying that its bytes have the

@@ -62,6 +62,7 @@ type parsing struct {
 	project  *Project
 	problems Problems
 	weight   int
+	configs  int // bytes of all agents
 }
 
 // file dispatches on the folder and the name of a file.
@@ -102,11 +103,23 @@ func (p *parsing) agent(file string) {
 	}
 	a.fillDefaults()
 	p.checkAgent(a)
+	p.checkConfig(a)
 	p.project.Agents = append(p.project.Agents, a)
 	if other := p.project.byName[a.Name]; other != nil {
 		p.problems.add(a.At("name"), "name %q is taken by %s; choose another", a.Name, other.SourcePath)
 	} else if a.Name != "" {
 		p.project.byName[a.Name] = a
+	}
+}
+
+// checkConfig refuses agents that are too large to be kept and shown.
+func (p *parsing) checkConfig(a *Agent) {
+	size := len(a.Config())
+	if size > MaxConfigSize {
+		p.problems.add(a.source.pos, "the agent has %d bytes with its defaults, at most %d are allowed; shorten what is longest", size, MaxConfigSize)
+	}
+	if p.configs += size; p.configs > MaxConfigs && p.configs-size <= MaxConfigs {
+		p.problems.add(a.source.pos, "the agents up to this one have more than %d MiB together; shorten them", MaxConfigs>>20)
 	}
 }
 

@@ -3,6 +3,7 @@
 package bundle_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -267,7 +268,7 @@ func TestConnectorProblems(t *testing.T) {
 		`connectors/c.yaml:3:1: no agent is named "who"; write it or correct the name`,
 		`connectors/d.yaml:4:3: "url" must be an http or https URL`,
 		`connectors/d.yaml:5:3: header "X-Service-Secret" is set by the platform; remove it`,
-		`connectors/d.yaml:6:3: "schedule" is not for outbound webhook connectors; their keys are url, headers, timeout_seconds, retry, bridge`,
+		`connectors/d.yaml:6:3: "schedule" is not for outbound webhook connectors; their keys are url, headers, timeout_seconds, retry`,
 		`connectors/e.yaml:1:1: "type" must be webhook or cron, not "mail"`,
 		`connectors/f.yaml:1:1: "mode" must be one of inbound, sync, outbound, not ""`,
 	}, "\n"))
@@ -287,7 +288,7 @@ func TestBombsAreProblems(t *testing.T) {
 		want  string
 	}{
 		"aliases":  {files("agents/a.yaml", laughs), "values, aliases counted as often as used"},
-		"text":     {files("agents/a.yaml", "x: &x "+strings.Repeat("y", 100_000)+"\nz: ["+strings.Repeat("*x, ", 100)+"]\n"), "values, aliases counted as often as used"},
+		"text":     {files("agents/a.yaml", "x: &x "+strings.Repeat("y", 50_000)+"\nz: ["+strings.Repeat("*x, ", 100)+"]\n"), "values, aliases counted as often as used"},
 		"itself":   {files("agents/a.yaml", "a: &a [*a]\n"), `unknown alias "a"`},
 		"brackets": {files("agents/a.yaml", strings.Repeat("[", 10_000)), "nested deeper"},
 		"dashes":   {files("agents/a.yaml", strings.Repeat("- ", 10_000)), "nested deeper"},
@@ -333,4 +334,34 @@ func TestReadFilesRefuses(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
+}
+
+func TestHeadersAreThoseThatCanBeSent(t *testing.T) {
+	t.Parallel()
+	_, err := bundle.Parse(files("agents/ok.yaml", okAgent, "connectors/out.yaml", `type: webhook
+mode: outbound
+config:
+  url: https://x.example.com
+  headers: {X-Fine: "a\tb é", X-Break: "CANARY\r\nX-Service-Signature: forged", "X Space": a}
+`))
+	require.Error(t, err)
+	require.Contains(t, err.Error(), `connectors/out.yaml:5:3: header "X-Break" has a control character, such as a line break, in its value; remove it`)
+	require.Contains(t, err.Error(), `header "X Space" is no header name`)
+	require.NotContains(t, err.Error(), "X-Fine")
+	require.NotContains(t, err.Error(), "CANARY")
+}
+
+func TestAgentsAreBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", bundle.MaxConfigSize/2)
+	_, err := bundle.Parse(files("agents/_defaults.yaml", "description: "+long+"\n", "agents/big.yaml", "# a comment\nname: big\nmodel: openai/x\nsystem_prompt: "+long+"\n"))
+	require.ErrorContains(t, err, "agents/big.yaml:2:1: the agent has ")
+	require.ErrorContains(t, err, "at most 65536 are allowed")
+
+	many := []string{"agents/_defaults.yaml", "description: " + long + "\n"}
+	for i := range bundle.MaxConfigs/len(long) + 1 {
+		many = append(many, fmt.Sprintf("agents/a%03d.yaml", i), fmt.Sprintf("name: a%d\nmodel: openai/x\n", i))
+	}
+	_, err = bundle.Parse(files(many...))
+	require.ErrorContains(t, err, "the agents up to this one have more than 8 MiB together")
 }

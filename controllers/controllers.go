@@ -3,9 +3,11 @@
 package controllers
 
 import (
+	"errors"
 	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/controllers/apikey"
 	"github.com/agentplatform/agentplatform/controllers/connector"
@@ -13,7 +15,9 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/deployment"
 	"github.com/agentplatform/agentplatform/controllers/environment"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/controllers/project"
+	"github.com/agentplatform/agentplatform/internal/plan"
 )
 
 // Register adds all controllers and the start-up sweep to a manager.
@@ -21,39 +25,65 @@ func Register(mgr ctrl.Manager, opts Options) error {
 	if err := opts.validate(); err != nil {
 		return err
 	}
+	opts.Store = within{opts.Store, opts.Namespaces}
+	rules, err := opts.Egress.Rules()
+	if err != nil {
+		return err
+	}
+	trust, anew := make(chan event.GenericEvent), make(chan event.GenericEvent)
+	pods := object.PodOptions{
+		Image: opts.Image, DispatchURL: opts.DispatchURL, TrustDispatchCA: opts.DispatchTLSSecret != "", Egress: opts.Egress,
+	}
 	for _, c := range []struct {
 		name       string
 		controller interface{ SetupWithManager(ctrl.Manager) error }
 	}{
-		{"project", &project.Reconciler{Keeper: keeper(mgr, opts, "project"), Data: opts.Store}},
+		{"project", &project.Reconciler{Keeper: keeper(mgr, opts, "project"), Data: opts.Store, Network: project.Network{
+			SystemNamespace: opts.SystemNamespace, DispatchTLSSecret: opts.DispatchTLSSecret, Egress: rules,
+		}, TrustChanged: trust}},
 		{"environment", &environment.Reconciler{
-			Keeper: keeper(mgr, opts, "environment"), Data: opts.Store,
-			Image: opts.Image, DispatchURL: opts.DispatchURL, AllowedEgress: opts.AllowedEgress,
+			Keeper: keeper(mgr, opts, "environment"), Data: opts.Store, Pods: pods,
 		}},
 		{"deployment", &deployment.Reconciler{
-			Keeper: keeper(mgr, opts, "deployment"), Data: opts.Store,
-			Image: opts.Image, DispatchURL: opts.DispatchURL, AllowedEgress: opts.AllowedEgress,
+			Keeper: keeper(mgr, opts, "deployment"), Data: opts.Store, Pods: pods,
 		}},
 		{"connector", &connector.Reconciler{
 			Keeper: keeper(mgr, opts, "connector"), Data: opts.Store,
-			DerivationKey: opts.DerivationKey, Sealer: opts.Sealer, GatewayURL: opts.GatewayURL,
+			Keys: opts.Keys, Anew: anew, GatewayURL: opts.GatewayURL,
 		}},
 		{"connectorlink", &connectorlink.Reconciler{Keeper: keeper(mgr, opts, "connectorlink"), Data: opts.Store}},
-		{"apikey", &apikey.Reconciler{Keeper: keeper(mgr, opts, "apikey")}},
+		{"apikey", &apikey.Reconciler{Keeper: keeper(mgr, opts, "apikey"), Audit: opts.Store}},
+		{"certificate", certificates(mgr, opts, trust)},
 	} {
 		if err := c.controller.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("registering controller %q: %w", c.name, err)
 		}
 	}
-	if err := mgr.Add(newSweep(mgr.GetAPIReader(), opts)); err != nil {
+	if err := mgr.Add(newSweep(opts.Namespaces.Reader(mgr.GetAPIReader()), opts)); err != nil {
 		return fmt.Errorf("registering the sweep: %w", err)
+	}
+	if opts.KeyKeeper != nil {
+		opts.KeyKeeper.Anew = anew
+		if err := errors.Join(mgr.Add(opts.KeyKeeper), mgr.Add(platformkeys.Reporter{Follower: opts.KeyKeeper.Follower})); err != nil {
+			return fmt.Errorf("registering the keeper of the keys: %w", err)
+		}
+	}
+	if opts.Lease != nil {
+		if err := mgr.Add(opts.Lease); err != nil {
+			return fmt.Errorf("registering the lease on the store: %w", err)
+		}
 	}
 	return nil
 }
 
 func keeper(mgr ctrl.Manager, opts Options, name string) *object.Keeper {
+	platform := plan.Default()
+	if opts.Plan != nil {
+		platform = *opts.Plan
+	}
 	return &object.Keeper{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Store: opts.Store,
-		Events: mgr.GetEventRecorder("agentplatform-" + name), ClusterUID: opts.ClusterUID,
+		Events: mgr.GetEventRecorder("agentplatform-" + name), PlatformID: opts.PlatformID,
+		Namespaces: opts.Namespaces, PlatformPlan: platform,
 	}
 }

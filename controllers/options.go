@@ -6,54 +6,71 @@ package controllers
 
 import (
 	"errors"
+	"strings"
 
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/controllers/platformkeys"
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/namespaces"
+	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Store is what the controllers need of the store.
-type Store interface {
-	store.Projector
-	store.Sweeper
-	store.Catalog
-	store.Deployments
-	store.Activations
-	store.Tokens
-}
-
 // Options are what controllers depend on.
 type Options struct {
-	Store Store
-	// DerivationKey derives connectors' secrets, Sealer seals credentials; see
-	// EnsureKeys.
-	DerivationKey seal.DerivationKey
-	Sealer        *seal.Sealer
+	// Store is the store as this cluster's manager may write it.
+	Store store.Control
+	// Lease keeps the store this cluster's while the controllers run; nil keeps nothing.
+	Lease *Lease
+	// Keys derive connectors' secrets and seal credentials.
+	Keys *keyring.Keys
+	// KeyKeeper keeps the platform's keys while the controllers run; nil leaves them as they are.
+	KeyKeeper *platformkeys.Keeper
 	// Image is the image of build and runner pods.
 	Image string
 	// DispatchURL is where those pods reach the gateway's internal port.
 	DispatchURL string
 	// GatewayURL is the public start of webhook URLs.
 	GatewayURL string
-	// AllowedEgress is what the runner's --allow-egress takes; empty opens nothing.
-	AllowedEgress string
-	// ClusterUID names the cluster in the store; see Keys.
-	ClusterUID string
+	// SystemNamespace is where the platform's own pods and Secrets are.
+	SystemNamespace string
+	// DispatchTLSSecret and APITLSSecret are the Secrets there with the certificates
+	// of the dispatch port and of the facade, which are made and renewed where they
+	// are absent. What the first one trusts (ca.crt) build and runner pods trust.
+	// Empty: the ports speak plain HTTP, or somebody else sees to it.
+	DispatchTLSSecret, APITLSSecret string
+	// PlatformID is what the ids of all projects are made of; see platformkeys.Secret.
+	PlatformID uuid.UUID
+	// Egress is what build and runner pods may reach beside dispatch.
+	Egress egress.Flags
+	// Namespaces are those that the manager works in; rows of objects elsewhere
+	// are left alone.
+	Namespaces namespaces.Set
+	// Plan is what projects may have whose Namespace says nothing else; nil:
+	// plan.Default().
+	Plan *plan.Plan
 }
 
 func (o Options) validate() error {
 	switch {
 	case o.Store == nil:
 		return errors.New("controllers need a store")
-	case o.Sealer == nil:
-		return errors.New("controllers need a sealing keyset")
+	case o.Keys == nil:
+		return errors.New("controllers need the platform's keys")
 	case o.Image == "":
 		return errors.New("controllers need the image of build and runner pods (--image)")
 	case o.DispatchURL == "":
 		return errors.New("controllers need the address of the dispatch port (--dispatch-url)")
+	case o.SystemNamespace == "":
+		return errors.New("controllers need the namespace of the platform itself (--system-namespace)")
+	case o.DispatchTLSSecret != "" && !strings.HasPrefix(o.DispatchURL, "https://"):
+		return errors.New("a certificate of the dispatch port (--dispatch-tls-secret) needs an https --dispatch-url")
 	case o.GatewayURL == "":
 		return errors.New("controllers need the public address of the gateway (--gateway-url)")
-	case o.ClusterUID == "":
-		return errors.New("controllers need the cluster's uid")
+	case o.PlatformID == uuid.Nil:
+		return errors.New("controllers need the platform's id")
 	}
 	return nil
 }

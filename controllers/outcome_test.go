@@ -27,16 +27,29 @@ type team struct {
 
 func (p *platform) team(ctx context.Context) *team {
 	GinkgoHelper()
-	t := &team{platform: p, namespace: p.plane.Namespace(GinkgoTB()), projectID: uuid.New()}
+	t := p.empty()
+	t.populate(ctx)
+	return t
+}
+
+// empty is a namespace in which nothing is yet.
+func (p *platform) empty() *team {
+	GinkgoHelper()
+	namespace := p.plane.Namespace(GinkgoTB())
+	return &team{platform: p, namespace: namespace, projectID: v1alpha1.ProjectID(p.platformID, namespace)}
+}
+
+// populate creates the project and the environment.
+func (t *team) populate(ctx context.Context) {
+	GinkgoHelper()
 	for _, o := range []client.Object{
 		&v1alpha1.Project{ObjectMeta: t.at("project"), Spec: v1alpha1.ProjectSpec{
-			ID: v1alpha1.UUID(t.projectID.String()), Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git"},
+			Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git"},
 		}},
 		&v1alpha1.Environment{ObjectMeta: t.at("dev")},
 	} {
-		Expect(p.client.Create(ctx, o)).To(Succeed())
+		Expect(t.client.Create(ctx, o)).To(Succeed())
 	}
-	return t
 }
 
 func (t *team) at(name string) metav1.ObjectMeta {
@@ -53,12 +66,22 @@ func (t *team) deploy(ctx context.Context, name, branch string) *v1alpha1.Deploy
 	return d
 }
 
+// deployTo creates a Deployment to an environment.
+func (t *team) deployTo(ctx context.Context, name string, environment v1alpha1.EnvironmentName) *v1alpha1.Deployment {
+	GinkgoHelper()
+	d := &v1alpha1.Deployment{ObjectMeta: t.at(name), Spec: v1alpha1.DeploymentSpec{
+		Environment: environment, Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{}},
+	}}
+	Expect(t.client.Create(ctx, d)).To(Succeed())
+	return d
+}
+
 // goLive creates a Deployment and waits until it is live.
 func (t *team) goLive(ctx context.Context, name string) *v1alpha1.Deployment {
 	GinkgoHelper()
 	d := t.deploy(ctx, name, name)
 	t.eventually(ctx, d, func() bool { return d.Status.Phase == v1alpha1.DeploymentBuilding })
-	t.build(ctx, t.projectID, uuid.MustParse(d.Status.ID))
+	t.build(ctx, store.Key{ProjectID: t.projectID, ID: uuid.MustParse(d.Status.ID)})
 	t.eventually(ctx, d, func() bool { return d.Status.Live })
 	return d
 }
@@ -99,12 +122,12 @@ var _ = Describe("The outcome of a deployment", func() {
 		By("making it live again when the environment alone comes back")
 		Expect(t.client.Delete(ctx, environment)).To(Succeed())
 		Eventually(ctx, func() error {
-			_, err := t.store.Environment(ctx, uuid.MustParse(environmentID))
+			_, err := t.store.Environment(ctx, store.Key{ProjectID: t.projectID, ID: uuid.MustParse(environmentID)})
 			return err
 		}).Should(MatchError(store.ErrNotFound))
 		Expect(t.client.Create(ctx, &v1alpha1.Environment{ObjectMeta: t.at("dev")})).To(Succeed())
 		Eventually(ctx, func() string {
-			e, err := t.store.Environment(ctx, uuid.MustParse(environmentID))
+			e, err := t.store.Environment(ctx, store.Key{ProjectID: t.projectID, ID: uuid.MustParse(environmentID)})
 			if err != nil || e.LiveDeploymentID == nil {
 				return ""
 			}
@@ -184,18 +207,4 @@ var _ = Describe("The outcome of a deployment", func() {
 		Expect(t.client.Patch(ctx, cancelled, client.MergeFrom(before))).To(Succeed())
 		t.eventually(ctx, cancelled, func() bool { return cancelled.Status.Phase == v1alpha1.DeploymentCancelled })
 	}, SpecTimeout(2*time.Minute))
-
-	It("names the holder of an id that another namespace has", func(ctx SpecContext) {
-		p := start()
-		t := p.team(ctx)
-		holder := &v1alpha1.Project{ObjectMeta: t.at("project")}
-		t.eventually(ctx, holder, holder.IsReady)
-		other := &v1alpha1.Project{
-			ObjectMeta: metav1.ObjectMeta{Namespace: p.plane.Namespace(GinkgoTB()), Name: "project"},
-			Spec:       v1alpha1.ProjectSpec{ID: holder.Spec.ID},
-		}
-		Expect(p.client.Create(ctx, other)).To(Succeed())
-		p.eventually(ctx, other, other.IsStalled)
-		Expect(other.Status.Condition(v1alpha1.ConditionStalled).Message).To(ContainSubstring(t.namespace + "/project"))
-	}, SpecTimeout(time.Minute))
 })

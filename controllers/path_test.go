@@ -29,7 +29,7 @@ var _ = Describe("The way of a change", func() {
 		ns := p.plane.Namespace(GinkgoTB())
 		at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
 		project := &v1alpha1.Project{ObjectMeta: at("project"), Spec: v1alpha1.ProjectSpec{
-			ID: v1alpha1.UUID(uuid.NewString()), Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git"},
+			Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git"},
 		}}
 		environment := &v1alpha1.Environment{ObjectMeta: at("dev")}
 		version := &v1alpha1.Deployment{ObjectMeta: at("v1"), Spec: v1alpha1.DeploymentSpec{
@@ -48,13 +48,17 @@ var _ = Describe("The way of a change", func() {
 		By("starting a build with the credentials apart")
 		job := &batchv1.Job{ObjectMeta: at("v1-build")}
 		p.eventually(ctx, job, func() bool { return job.UID != "" })
-		Expect(job.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--dispatch-url=http://dispatch:8081"))
+		Expect(job.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--dispatch-url=https://dispatch.example.svc:8081"))
 		pool := &appsv1.Deployment{ObjectMeta: at("dev-runner")}
 		p.eventually(ctx, pool, func() bool { return pool.UID != "" })
 
 		By("going live once the build has reported")
 		p.eventually(ctx, version, func() bool { return version.Status.Phase == v1alpha1.DeploymentBuilding })
-		p.build(ctx, uuid.MustParse(string(project.Spec.ID)), uuid.MustParse(version.Status.ID))
+		p.eventually(ctx, project, project.IsReady)
+		key := func(o v1alpha1.ConditionedObject) store.Key {
+			return store.Key{ProjectID: uuid.MustParse(project.Status.ID), ID: uuid.MustParse(o.CommonStatus().ID)}
+		}
+		p.build(ctx, key(version))
 		p.eventually(ctx, version, func() bool { return version.Status.Live })
 		Expect(version.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed))
 		p.eventually(ctx, environment, func() bool { return environment.Status.LiveDeployment == "v1" })
@@ -67,10 +71,10 @@ var _ = Describe("The way of a change", func() {
 			return ready != nil && ready.Reason == v1alpha1.ReasonAgentUnknown
 		})
 		p.eventually(ctx, connector, connector.IsReady)
-		Expect(connector.Status.URL).To(Equal("https://hooks.example.com/hooks/" + connector.Status.ID))
+		Expect(connector.Status.URL).To(Equal("https://hooks.example.com/hooks/" + project.Status.ID + "/" + connector.Status.ID))
 		shown := &corev1.Secret{ObjectMeta: at(connector.Status.SecretName)}
 		p.eventually(ctx, shown, func() bool { return len(shown.Data["secret"]) > 0 })
-		route, err := p.store.Route(ctx, uuid.MustParse(connector.Status.ID))
+		route, err := p.store.Route(ctx, key(connector))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(route.Links).To(HaveLen(2))
 		Expect(route.Connector.Secrets[0].SHA256).To(Equal(seal.Digest(string(shown.Data["secret"]))))
@@ -78,7 +82,7 @@ var _ = Describe("The way of a change", func() {
 		By("taking a deleted connector out of the store")
 		Expect(p.client.Delete(ctx, connector)).To(Succeed())
 		Eventually(func() error {
-			_, err := p.store.Route(ctx, route.Connector.ID)
+			_, err := p.store.Route(ctx, route.Connector.Key())
 			return err
 		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(MatchError(store.ErrNotFound))
 	}, SpecTimeout(2*time.Minute))
@@ -93,14 +97,14 @@ func (p *platform) eventually(ctx context.Context, o client.Object, holds func()
 }
 
 // build reports what the build of a deployment would.
-func (p *platform) build(ctx context.Context, projectID, id uuid.UUID) {
+func (p *platform) build(ctx context.Context, deployment store.Key) {
 	GinkgoHelper()
 	content := []byte("bundle")
 	sum := sha256.Sum256(content)
 	digest := "sha256:" + hex.EncodeToString(sum[:])
-	_, err := p.store.PutBundle(ctx, projectID, digest, bytes.NewReader(content), 1<<20)
+	_, err := p.store.PutBundle(ctx, deployment.ProjectID, digest, bytes.NewReader(content), 1<<20)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(p.store.FinishBuild(ctx, id, store.BuildResult{
+	Expect(p.store.FinishBuild(ctx, deployment, store.BuildResult{
 		BundleDigest: digest, Agents: []store.Agent{{Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml"}},
 	})).To(Succeed())
 }

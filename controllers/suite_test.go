@@ -4,16 +4,21 @@ package controllers_test
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/controllers"
+	"github.com/agentplatform/agentplatform/controllers/platformkeys"
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
@@ -26,36 +31,61 @@ func TestControllers(t *testing.T) {
 
 // platform is a manager on a real kube-apiserver and a real store.
 type platform struct {
-	client  client.Client
-	store   store.Store
-	cluster *rest.Config
-	plane   *kube.ControlPlane
+	client     client.Client
+	store      store.Store
+	cluster    *rest.Config
+	plane      *kube.ControlPlane
+	platformID uuid.UUID
+	keys       platformkeys.Secret
 }
 
 // start runs a manager until the spec ends.
 func start() *platform {
 	GinkgoHelper()
-	return startOn(func(context.Context, store.Store, string) {})
+	return startOn(func(context.Context, store.Store, uuid.UUID) {})
 }
 
-// startOn runs a manager on a store that prepare has filled for the cluster of
-// that uid.
-func startOn(prepare func(ctx context.Context, db store.Store, clusterUID string)) *platform {
+// startOn runs a manager on a store that prepare has filled for the platform of
+// that id. It may what its role lets it and no more.
+func startOn(prepare func(ctx context.Context, db store.Store, platformID uuid.UUID)) *platform {
+	GinkgoHelper()
+	plane := kube.Start(GinkgoTB())
+	plane.Grant(GinkgoTB(), "manager", "agentplatform-manager")
+	return startAs(plane.User(GinkgoTB(), "manager"), controllers.ManagerOptions{SystemNamespace: kube.SystemNamespace}, prepare)
+}
+
+// startAs runs a manager as somebody.
+func startAs(
+	user *rest.Config, opts controllers.ManagerOptions, prepare func(ctx context.Context, db store.Store, platformID uuid.UUID),
+) *platform {
 	GinkgoHelper()
 	plane := kube.Start(GinkgoTB())
 	ctx, stop := context.WithCancel(context.Background())
 	db, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(GinkgoT().TempDir(), "test.db")})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(db.Migrate(ctx)).To(Succeed())
-	mgr, err := controllers.NewManager(plane.Config, controllers.ManagerOptions{HealthAddr: "0", MetricsAddr: "0"})
+	opts.HealthAddr, opts.MetricsAddr = "0", "0"
+	mgr, err := controllers.NewManager(user, opts)
 	Expect(err).NotTo(HaveOccurred())
-	keys, err := controllers.EnsureKeys(ctx, plane.Client, metav1.NamespaceDefault)
+	direct, err := client.New(user, client.Options{Scheme: plane.Scheme})
 	Expect(err).NotTo(HaveOccurred())
-	prepare(ctx, db, keys.ClusterUID)
+	secret := platformkeys.Secret{Client: direct, Namespace: opts.SystemNamespace}
+	platformID, err := secret.Ensure(ctx, db, uuid.Nil)
+	Expect(err).NotTo(HaveOccurred())
+	uid, err := controllers.ClusterUID(ctx, direct)
+	Expect(err).NotTo(HaveOccurred())
+	lease := &controllers.Lease{Store: db, ClusterUID: uid, PlatformID: platformID, Logger: slog.New(slog.DiscardHandler)}
+	Expect(lease.Await(ctx)).To(Succeed())
+	keys := newKeeper(secret, db, "manager")
+	Expect(keys.Begin(ctx)).To(Succeed())
+	prepare(ctx, db, platformID)
 	Expect(controllers.Register(mgr, controllers.Options{
-		Store: db, DerivationKey: keys.Derivation, Sealer: keys.Sealer, Image: "agentplatform:dev", ClusterUID: keys.ClusterUID,
-		DispatchURL: "http://dispatch:8081", GatewayURL: "https://hooks.example.com/",
+		Store: db.ForCluster(uid), Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: "agentplatform:dev",
+		DispatchURL: "https://dispatch.example.svc:8081", GatewayURL: "https://hooks.example.com/", Namespaces: opts.Namespaces,
+		SystemNamespace: opts.SystemNamespace, DispatchTLSSecret: "agentplatform-dispatch-tls", APITLSSecret: "agentplatform-api-tls",
+		Egress: egress.Flags{Allow: "git=10.20.0.0/16,model=10.0.0.0/8", Deny: "10.96.0.0/12"},
 	})).To(Succeed())
+	collectGarbage(ctx, mgr, plane.Client)
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	DeferCleanup(func() {
@@ -63,5 +93,23 @@ func startOn(prepare func(ctx context.Context, db store.Store, clusterUID string
 		Expect(<-ended).To(Succeed())
 		Expect(db.Close()).To(Succeed())
 	})
-	return &platform{client: plane.Client, store: db, cluster: plane.Config, plane: plane}
+	return &platform{client: plane.Client, store: db, cluster: plane.Config, plane: plane, platformID: platformID, keys: secret}
+}
+
+// newKeeper keeps the keys of a process of that name.
+func newKeeper(secret platformkeys.Secret, db store.Store, process string) *platformkeys.Keeper {
+	logger := slog.New(slog.DiscardHandler)
+	return &platformkeys.Keeper{Secret: secret, Store: db, Logger: logger, Follower: &keyring.Follower{
+		Read: secret.Read, Register: db, Process: process, Keys: &keyring.Keys{}, Logger: logger, Pause: shortPause,
+	}}
+}
+
+// shortPause lets a manager look at its keys more often than in earnest.
+func shortPause(ctx context.Context) error {
+	select {
+	case <-time.After(50 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

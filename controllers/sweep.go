@@ -21,13 +21,12 @@ const sweepAlwaysAllowed = 10
 
 // sweep removes at the start what was deleted while no manager looked.
 type sweep struct {
-	reader     client.Reader
-	store      Store
-	clusterUID string
+	reader client.Reader
+	store  store.Control
 }
 
 func newSweep(reader client.Reader, opts Options) *sweep {
-	return &sweep{reader: reader, store: opts.Store, clusterUID: opts.ClusterUID}
+	return &sweep{reader: reader, store: opts.Store}
 }
 
 // NeedLeaderElection says that only the leader sweeps.
@@ -52,7 +51,15 @@ func (s *sweep) Start(ctx context.Context) error {
 // run removes rows of objects that are gone and returns how many;
 // store.ErrSweepRefused when that would be most of them.
 func (s *sweep) run(ctx context.Context) (int, error) {
-	rows, err := s.store.ListProjected(ctx, s.clusterUID)
+	lease, err := s.store.Cluster(ctx)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("reading the lease of the store: %w", err)
+	case lease.Adopting:
+		ctrl.Log.WithName("sweep").Info("nothing is swept: the store was adopted; run `agentctl store adopt --finish` once all objects are here")
+		return 0, nil
+	}
+	rows, err := s.store.ListProjected(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("listing the projection: %w", err)
 	}
@@ -70,7 +77,7 @@ func (s *sweep) run(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("%d of %d objects are gone: %w", len(gone), len(rows), store.ErrSweepRefused)
 	}
 	for _, row := range gone {
-		if err := s.store.Remove(ctx, row.Ref.Kind, row.ID, row.Ref); err != nil {
+		if err := s.store.Remove(ctx, row.Key.ProjectID, row.Ref); err != nil {
 			return 0, fmt.Errorf("removing %s: %w", row.Ref, err)
 		}
 	}
@@ -80,9 +87,7 @@ func (s *sweep) run(ctx context.Context) (int, error) {
 // uids are those of all objects of the projected kinds.
 func (s *sweep) uids(ctx context.Context) (map[types.UID]bool, error) {
 	alive := map[types.UID]bool{}
-	for _, kind := range []string{
-		store.KindProject, store.KindEnvironment, store.KindDeployment, store.KindConnector, store.KindConnectorLink,
-	} {
+	for _, kind := range store.Kinds {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
 		if err := s.reader.List(ctx, list); err != nil {

@@ -17,13 +17,12 @@ import (
 )
 
 // lost puts projects into a store whose objects no cluster has.
-func lost(count int, uid *string) func(context.Context, store.Store, string) {
-	return func(ctx context.Context, db store.Store, clusterUID string) {
-		*uid = clusterUID
+func lost(count int) func(context.Context, store.Store, uuid.UUID) {
+	return func(ctx context.Context, db store.Store, platformID uuid.UUID) {
 		for i := range count {
-			Expect(db.PutProject(ctx, store.Project{ID: uuid.New(), DisplayName: "lost", Ref: store.ObjectRef{
-				ClusterUID: clusterUID, Namespace: fmt.Sprintf("lost-%d", i), Kind: store.KindProject, Name: v1alpha1.ProjectName,
-				ObjectUID: uuid.NewString(), Generation: 1,
+			namespace := fmt.Sprintf("lost-%d", i)
+			Expect(db.PutProject(ctx, store.Project{ID: v1alpha1.ProjectID(platformID, namespace), DisplayName: "lost", Ref: store.ObjectRef{
+				Namespace: namespace, Kind: store.KindProject, Name: v1alpha1.ProjectName, ObjectUID: uuid.NewString(), Generation: 1,
 			}})).To(Succeed())
 		}
 	}
@@ -31,30 +30,28 @@ func lost(count int, uid *string) func(context.Context, store.Store, string) {
 
 var _ = Describe("The sweep at the start", func() {
 	It("removes what was deleted while no manager looked", func(ctx SpecContext) {
-		var uid string
-		p := startOn(lost(3, &uid))
+		p := startOn(lost(3))
 		Eventually(func() ([]store.ProjectedObject, error) {
-			return p.lostOf(ctx, uid)
+			return p.lostOf(ctx)
 		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(BeEmpty())
 	}, SpecTimeout(time.Minute))
 
 	It("leaves all where most would go", func(ctx SpecContext) {
-		var uid string
-		p := startOn(lost(40, &uid))
+		p := startOn(lost(40))
 		t := p.team(ctx)
 		project := &v1alpha1.Project{ObjectMeta: t.at("project")}
 		p.eventually(ctx, project, project.IsReady)
-		_, err := controllers.Sweep(ctx, p.client, p.store, uid)
+		_, err := controllers.Sweep(ctx, p.client, p.store)
 		Expect(err).To(MatchError(store.ErrSweepRefused))
-		rows, err := p.lostOf(ctx, uid)
+		rows, err := p.lostOf(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rows).To(HaveLen(40))
 	}, SpecTimeout(time.Minute))
 })
 
 // lostOf are the rows of projects that lost made.
-func (p *platform) lostOf(ctx context.Context, clusterUID string) ([]store.ProjectedObject, error) {
-	rows, err := p.store.ListProjected(ctx, clusterUID)
+func (p *platform) lostOf(ctx context.Context) ([]store.ProjectedObject, error) {
+	rows, err := p.store.ListProjected(ctx)
 	var out []store.ProjectedObject
 	for _, row := range rows {
 		if len(row.Ref.Namespace) > 5 && row.Ref.Namespace[:5] == "lost-" {

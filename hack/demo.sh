@@ -83,7 +83,7 @@ gateway=$url
 reach agentplatform-api 18082 /v1/openapi.json
 api=$url
 secret() { kubectl -n demo get secret "$(kubectl -n demo get conn "$1" -o jsonpath='{.status.secretName}')" -o jsonpath='{.data.secret}' | base64 -d; }
-hook() { echo "$gateway/hooks/$(kubectl -n demo get conn "$1" -o jsonpath='{.status.id}')"; }
+hook() { echo "$gateway/hooks/$(kubectl -n demo get project project -o jsonpath='{.status.id}')/$(kubectl -n demo get conn "$1" -o jsonpath='{.status.id}')"; }
 
 step "an inbound webhook answers with run ids at once"
 curl -sS --noproxy '*' --fail-with-body -X POST "$(hook events)" -H "X-Service-Secret: $(secret events)" -H 'Content-Type: application/json' \
@@ -97,9 +97,10 @@ echo "$answer"
 run=$(echo "$answer" | sed -E 's/.*"run_id":"([0-9a-f-]+)".*/\1/')
 
 step "the same run from the REST API"
-project=$(kubectl -n demo get project project -o jsonpath='{.spec.id}')
+project=$(kubectl -n demo get project project -o jsonpath='{.status.id}')
 kubectl -n demo delete apikey demo --ignore-not-found >/dev/null
-key=$(bin/agentctl apikey create demo -n demo --owner-user system:admin --owner-group system:masters --quiet)
+kubectl -n demo create rolebinding demo --clusterrole=agentplatform-admin --user=demo --dry-run=client -o yaml | kubectl apply -f - >/dev/null
+key=$(bin/agentctl apikey create demo -n demo --owner-user demo --quiet)
 curl -sS --noproxy '*' --fail-with-body -H "Authorization: Bearer $key" "$api/v1/projects/$project/runs/$run"
 echo
 

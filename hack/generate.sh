@@ -16,9 +16,12 @@ controller_gen \
   crd:maxDescLen=2000,headerFile=hack/boilerplate.yaml.txt \
   paths=./api/... \
   output:crd:artifacts:config=config/crd/bases
+go run ./hack/narrow config/crd/bases/*.yaml
 
-# Roles, from the rbac markers of the controllers.
-controller_gen \
-  rbac:roleName=agentplatform-manager,headerFile=hack/boilerplate.yaml.txt \
-  paths=./controllers/... \
-  output:rbac:artifacts:config=config/rbac
+# Roles, from the rbac markers of the controllers and of the facade.
+for part in manager:controllers apiserver:apiserver; do
+  controller_gen \
+    "rbac:roleName=agentplatform-${part%:*},headerFile=hack/boilerplate.yaml.txt" \
+    "paths=./${part#*:}/..." \
+    "output:rbac:artifacts:config=config/rbac/${part%:*}"
+done

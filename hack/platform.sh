@@ -7,7 +7,9 @@
 # hack/platform.sh install embedded|default
 #     the platform alone, again: the image and the Git server are there
 #
-# default runs on the PostgreSQL of the Secret agentplatform-postgres.
+# default runs on the PostgreSQL of the Secret agentplatform-postgres. Both are
+# installed by hack/platform/, which opens private ranges: the Git server and the
+# models of tests are in the cluster's network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,17 +43,10 @@ install_embedded() {
   rollout statefulset/agentplatform
 }
 
-# Private ranges are allowed as in config/embedded: the Git server is in the cluster.
 install_default() {
   step "installing Agent Platform (config/default: manager, facade and gateway on PostgreSQL)"
   alone statefulset
   apply_config default
-  local args
-  args=$(kubectl -n agentplatform-system get deployment agentplatform-manager -o jsonpath='{.spec.template.spec.containers[0].args}')
-  case $args in *--allow-egress*) ;; *)
-    kubectl -n agentplatform-system patch deployment agentplatform-manager --type=json -p \
-      '[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--allow-egress=git=10.0.0.0/8,model=10.0.0.0/8"}]' >/dev/null ;;
-  esac
   rollout deployment/agentplatform-manager deployment/agentplatform-apiserver deployment/agentplatform-webhookgw
 }
 
@@ -69,7 +64,7 @@ alone() {
 
 apply_config() {
   kubectl apply --server-side --force-conflicts -f "$PWD/config/crd/bases" >/dev/null
-  kubectl apply --server-side --force-conflicts -k "$PWD/config/$1" >/dev/null
+  kubectl apply --server-side --force-conflicts -k "$PWD/hack/platform/$1" >/dev/null
 }
 
 # rollout: a new image is a new pod.
@@ -108,5 +103,5 @@ case "${1:-} ${2:-}" in
   "up default") cluster "${3:-}"; gitserver; install_default ;;
   "install embedded") install_embedded ;;
   "install default") install_default ;;
-  *) sed -n '4,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '4,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

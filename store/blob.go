@@ -20,10 +20,10 @@ const BlobChunk = 256 << 10
 // of its own and is complete once PutBlob returns; blobs that nothing came to
 // refer to are swept after a day.
 type Blobs interface {
-	// PutBlob stores all of r under a new id and returns the number of bytes.
-	PutBlob(ctx context.Context, id uuid.UUID, r io.Reader) (int64, error)
+	// PutBlob stores all of r under a new id of the project and returns the number of bytes.
+	PutBlob(ctx context.Context, key Key, r io.Reader) (int64, error)
 	// OpenBlob reads a blob; ErrNotFound when there is none or it is incomplete.
-	OpenBlob(ctx context.Context, id uuid.UUID) (io.ReadCloser, error)
+	OpenBlob(ctx context.Context, key Key) (io.ReadCloser, error)
 }
 
 // Bundles keeps packed project repositories by the digest of their bytes.
@@ -34,4 +34,6 @@ type Bundles interface {
 	PutBundle(ctx context.Context, projectID uuid.UUID, digest string, r io.Reader, limit int64) (int64, error)
 	// OpenBundle reads a bundle of a project; ErrNotFound when there is none.
 	OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error)
+	// NamesBundle says ErrNotFound of a digest that no deployment of an environment has.
+	NamesBundle(ctx context.Context, environment Key, digest string) error
 }

@@ -19,7 +19,8 @@ type Agent struct {
 	VariantOf   string `json:"variant_of,omitempty"`
 	// MaxConcurrentRuns is 0 without a limit.
 	MaxConcurrentRuns int `json:"max_concurrent_runs,omitempty"`
-	// Config is the agent's whole configuration, defaults folded in.
+	// Config is the agent's whole configuration, defaults folded in; nil where
+	// agents are read, see Catalog.AgentConfig.
 	Config json.RawMessage `json:"config,omitempty"`
 }
 
@@ -36,10 +37,20 @@ type DeploymentSpec struct {
 	SourceType string
 	// Branch and Commit are as asked for; both may be empty.
 	Branch, Commit string
+	// Lost says that the object shows an end which the store does not know, as
+	// after an older store was restored: what is not recorded is then recorded
+	// as failed (store_restored), and supersedes nothing.
+	Lost bool
 	// SkipTests, SkipFailedConnectors and RedeployOf as in the object.
 	SkipTests, SkipFailedConnectors bool
 	RedeployOf                      *uuid.UUID
 }
+
+// Key is the deployment's primary key.
+func (s DeploymentSpec) Key() Key { return Key{s.ProjectID, s.ID} }
+
+// Environment is the primary key of the deployment's environment.
+func (s DeploymentSpec) Environment() Key { return Key{s.ProjectID, s.EnvironmentID} }
 
 // Deployment is a deployment with what became of it.
 type Deployment struct {
@@ -59,7 +70,8 @@ type Deployment struct {
 	BundleDigest                          string // "sha256:<hex>", "" until packed
 	BundleSize                            int64  // bytes
 	Agents                                []Agent
-	TestResults                           json.RawMessage // REST shape, nil without tests
+	TestResults                           json.RawMessage // REST shape, nil without tests; only Deployment reads them
+	FailedTestCount                       int
 	ConnectorResults                      json.RawMessage // REST shape, nil until connecting
 	CreatedAt                             time.Time
 	StartedAt, EndedAt, ActivatedAt       *time.Time
@@ -85,7 +97,7 @@ type BuildResult struct {
 
 // Activation makes a deployed (or built) deployment the live one.
 type Activation struct {
-	DeploymentID uuid.UUID
+	Deployment Key
 	// RequestedAt is when a person decided on it; nil for the deployment's own
 	// activation. Builds that began before a decision will not activate over it.
 	// A decision is carried out once: the deployment's last again, by the same
@@ -116,43 +128,51 @@ type Deployments interface {
 	// Pending and building deployments of the environment that began before
 	// are cancelled ("superseded"). Errors: ErrNameReused, *IDTakenError.
 	BeginDeployment(ctx context.Context, spec DeploymentSpec) (Deployment, error)
-	Deployment(ctx context.Context, id uuid.UUID) (Deployment, error)
-	// ListDeployments returns the deployments of an environment, newest first.
-	ListDeployments(ctx context.Context, environmentID uuid.UUID) ([]Deployment, error)
+	Deployment(ctx context.Context, key Key) (Deployment, error)
+	// ListDeployments returns the newest deployments of an environment, newest
+	// first, without their test results: at most MaxDeployments, and fewer where
+	// they are beyond MaxDeploymentsSize.
+	ListDeployments(ctx context.Context, environment Key) ([]Deployment, error)
 	// StartBuild moves a pending deployment to building; a building one stays.
 	// ErrConflict when it is terminal.
-	StartBuild(ctx context.Context, id uuid.UUID) error
+	StartBuild(ctx context.Context, key Key) error
 	// EndDeployment moves a deployment that is not terminal to failed or
 	// cancelled, with reason and message; ErrConflict when it is terminal.
-	EndDeployment(ctx context.Context, id uuid.UUID, status DeploymentStatus, reason FailureReason, message string) error
+	EndDeployment(ctx context.Context, key Key, status DeploymentStatus, reason FailureReason, message string) error
 }
 
 // Builds is what a running build reports.
 type Builds interface {
-	// ReportBuild records progress; ErrConflict when the deployment is not building.
-	ReportBuild(ctx context.Context, id uuid.UUID, report BuildReport) error
+	// ReportBuild records progress; ErrConflict when the deployment is not
+	// building, ErrInvalid as BuildReport.Bounded says.
+	ReportBuild(ctx context.Context, key Key, report BuildReport) error
 	// AppendBuildLog appends a chunk of the build's log. Chunks are numbered from
-	// 0; one that is stored already is ignored.
-	AppendBuildLog(ctx context.Context, id uuid.UUID, number int64, chunk string) error
+	// 0; one that is stored already is ignored, and so is what comes after
+	// MaxBuildLog, where the log ends with a mark.
+	AppendBuildLog(ctx context.Context, key Key, number int64, chunk string) error
 	// BuildLog returns the whole log.
-	BuildLog(ctx context.Context, id uuid.UUID) (string, error)
+	BuildLog(ctx context.Context, key Key) (string, error)
 	// FinishBuild records a build's result: with a bundle, Built is set and the
 	// deployment stays building, phase connecting; without one it becomes
 	// failed. Repeating it is no error. ErrConflict when the deployment is not
-	// building; ErrNotFound when the bundle is not stored.
-	FinishBuild(ctx context.Context, id uuid.UUID, result BuildResult) error
+	// building; ErrNotFound when the bundle is not stored; ErrTooLarge
+	// and ErrInvalid as BuildResult.Bounded says.
+	FinishBuild(ctx context.Context, key Key, result BuildResult) error
 }
 
 // Activations switches what is live.
 type Activations interface {
 	// RequestPrefetch asks the runners of an environment to fetch a bundle.
-	RequestPrefetch(ctx context.Context, environmentID uuid.UUID, digest string) error
+	RequestPrefetch(ctx context.Context, environment Key, digest string) error
 	// Runners lists the runners of an environment that were seen within the
 	// given period, with the bundles they hold.
-	Runners(ctx context.Context, environmentID uuid.UUID, within time.Duration) ([]Runner, error)
+	Runners(ctx context.Context, environment Key, within time.Duration) ([]Runner, error)
 	// Activate flips the live pointer and the connector revisions, and makes a
 	// built deployment deployed, in one transaction. Repeating it is no
-	// error. ErrConflict when the deployment is neither built nor deployed.
+	// error. ErrConflict when the deployment is neither built nor deployed;
+	// *IDTakenError or *DuplicateError, with nothing changed, when a connector or
+	// link of the activation cannot be projected. A connector with a SecretVersion
+	// below the stored one keeps its secrets, and is no error.
 	Activate(ctx context.Context, a Activation) (ActivationResult, error)
 }
 

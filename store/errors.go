@@ -19,14 +19,26 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrNameReused says that a deployment id is taken by another source.
 	ErrNameReused = errors.New("deployment name was used before for another source")
-	// ErrStale says that the projected object is older than what is stored.
-	ErrStale = errors.New("older than what is stored")
 	// ErrSweepRefused says that a start-up sweep would have removed most of the
 	// projection, which looks more like a lost cluster than like deletions.
 	ErrSweepRefused = errors.New("sweep would remove most of the projection")
 )
 
-// IDTakenError says that an id is claimed by another object.
+// StaleError says that an object is older than what is stored of it: the
+// caller's cache is behind, or etcd was restored. An uncached read tells which.
+type StaleError struct {
+	// Stored is the generation that is stored.
+	Stored int64
+	// Writes counts the writes of the claim; see ObjectRef.Restored.
+	Writes int64
+}
+
+// Error shows the stored generation.
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("older than generation %d, which is stored", e.Stored)
+}
+
+// IDTakenError says that an id is claimed by another object of the project.
 type IDTakenError struct {
 	// Holder is the object that holds the id.
 	Holder ObjectRef

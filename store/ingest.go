@@ -20,7 +20,11 @@ type Event struct {
 	// ConnectorVersion is what the caller checked the request against; when the
 	// stored one differs nothing is written.
 	ConnectorVersion int64
-	Trigger          TriggerType
+	// SecretNotAfter is the end of the secret that the caller accepted; nil for
+	// the current one and where none is needed. Once it is reached, by the
+	// database's clock, nothing is written: Outdated.
+	SecretNotAfter *time.Time
+	Trigger        TriggerType
 	// Input is the raw body, at most MaxInlineInput bytes; larger ones are at InputBlob.
 	Input []byte
 	// InputBlob is a complete blob, or nil.
@@ -63,8 +67,8 @@ type Verdict int
 const (
 	// Accepted: the rows are durable.
 	Accepted Verdict = iota
-	// Outdated: the connector's version is another; nothing was written, read
-	// the route again.
+	// Outdated: the connector's version is another, or the secret has ended;
+	// nothing was written, read the route again.
 	Outdated
 	// Repeated: the key was used before for the same body; the rows are the
 	// first request's.

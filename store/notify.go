@@ -2,12 +2,10 @@
 
 package store
 
-import "github.com/google/uuid"
-
 // Topic is what a hint is about.
 type Topic string
 
-// Topics of hints, with what their id names.
+// Topics of hints, with what their key names.
 const (
 	// TopicQueued: an environment has runs to claim, or a bundle to prefetch.
 	TopicQueued Topic = "queued"
@@ -23,13 +21,13 @@ const (
 // may be lost, doubled and late: polling is the truth.
 type Hint struct {
 	Topic Topic
-	ID    uuid.UUID
+	Key   Key
 }
 
 // Notifier delivers hints of all processes on the store.
 type Notifier interface {
 	// Subscribe returns a channel of the hints of a topic. A slow reader loses
-	// hints, not the others'. A hint with a nil id means that hints may have
+	// hints, not the others'. A hint with the zero key means that hints may have
 	// been lost: look at everything. Call stop when done; it closes the channel.
 	Subscribe(topic Topic) (hints <-chan Hint, stop func())
 }

@@ -11,19 +11,29 @@ import (
 	"github.com/google/uuid"
 )
 
-// ObjectRef names a Kubernetes object over all clusters and incarnations.
+// Key is the primary key of a row. Ids are unique inside their project only, so
+// nothing is found, changed or joined by less than both.
+type Key struct{ ProjectID, ID uuid.UUID }
+
+// String is `project/id`, as errors show it.
+func (k Key) String() string { return k.ProjectID.String() + "/" + k.ID.String() }
+
+// ObjectRef names a Kubernetes object and its incarnation. Which cluster it is
+// in follows from the store's lease: one store serves one cluster at a time.
 type ObjectRef struct {
-	// ClusterUID names the cluster: the uid of the kube-system namespace of the
-	// one in which the platform's keys were made.
-	ClusterUID string
 	// Namespace, Kind, Name locate the object.
 	Namespace, Kind, Name string
 	// ObjectUID is the object's metadata.uid: another one under the same name
 	// means deleted and re-created unseen.
 	ObjectUID string
-	// Generation is the object's metadata.generation; an older one never
-	// overwrites.
+	// Generation is the object's metadata.generation; an older one overwrites
+	// only where Restored says so.
 	Generation int64
+	// Restored is set for an object whose generation is older than what is
+	// stored although an uncached read confirms it, as after a restore of etcd:
+	// the StaleError.Writes that the confirmed read followed. The object wins
+	// if nobody wrote since.
+	Restored int64
 }
 
 // String is `Kind namespace/name`, as errors show it.
@@ -31,7 +41,7 @@ func (r ObjectRef) String() string { return fmt.Sprintf("%s %s/%s", r.Kind, r.Na
 
 // SameObject says whether both name the same object, whatever the incarnation.
 func (r ObjectRef) SameObject(o ObjectRef) bool {
-	return r.ClusterUID == o.ClusterUID && r.Namespace == o.Namespace && r.Kind == o.Kind && r.Name == o.Name
+	return r.Namespace == o.Namespace && r.Kind == o.Kind && r.Name == o.Name
 }
 
 // Kinds of projected objects, as ObjectRef.Kind holds them.
@@ -41,7 +51,11 @@ const (
 	KindDeployment    = "Deployment"
 	KindConnector     = "Connector"
 	KindConnectorLink = "ConnectorLink"
+	KindAPIKey        = "APIKey"
 )
+
+// Kinds are all kinds of objects that claim ids.
+var Kinds = []string{KindProject, KindEnvironment, KindDeployment, KindConnector, KindConnectorLink, KindAPIKey}
 
 // Project is the projection of a project.
 type Project struct {
@@ -51,6 +65,9 @@ type Project struct {
 	RequestsPerMinute int
 	CreatedAt         time.Time // set by the store
 }
+
+// Key is the project's primary key: it is a project of its own.
+func (p Project) Key() Key { return Key{p.ID, p.ID} }
 
 // Environment is the projection of an environment.
 type Environment struct {
@@ -63,6 +80,9 @@ type Environment struct {
 	// Priority orders claims of a slug and of the default: the object's
 	// creation time.
 	ObjectCreatedAt time.Time
+	// Limit is how many environments the project may have, 0 for any number. It is
+	// heeded on Put and not kept.
+	Limit int
 
 	// The rest is set by the store and ignored on Put.
 
@@ -76,6 +96,9 @@ type Environment struct {
 	WantedBundleDigest string
 	CreatedAt          time.Time
 }
+
+// Key is the environment's primary key.
+func (e Environment) Key() Key { return Key{e.ProjectID, e.ID} }
 
 // Connector is the projection of a connector.
 type Connector struct {
@@ -98,6 +121,13 @@ type Connector struct {
 	RequireAuthentication bool
 	TimeoutSeconds        int
 	FilesRequired         bool
+	// SecretVersion is the version of the generated secret. It never goes back:
+	// a lower one leaves the secrets as they are.
+	SecretVersion int64
+	// SecretKey is the id of the key that the generated secret derives from, ""
+	// for a secret that the user brought; SealedKey that of the key that sealed
+	// Sealed, "" where nothing is sealed.
+	SecretKey, SealedKey string
 	// SecretDigest is the SHA-256 of the secret that is valid now; nil without
 	// authentication.
 	SecretDigest []byte
@@ -107,13 +137,16 @@ type Connector struct {
 
 	// The rest is set by the store and ignored on Put.
 
-	// Secrets are all digests accepted at present.
+	// Secrets are all digests accepted at the time of reading, by the database's clock.
 	Secrets []AcceptedSecret
 	// Version rises with every change of the connector and of its links.
 	Version   int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
+
+// Key is the connector's primary key.
+func (c Connector) Key() Key { return Key{c.ProjectID, c.ID} }
 
 // Link is the projection of a connector link.
 type Link struct {
@@ -132,57 +165,104 @@ type Link struct {
 	UpdatedAt       time.Time // set by the store
 }
 
+// Key is the link's primary key.
+func (l Link) Key() Key { return Key{l.ProjectID, l.ID} }
+
+// MaxAcceptedSecrets is the most secrets that a webhook accepts at a time: each
+// request is compared with all of them.
+const MaxAcceptedSecrets = 16
+
 // AcceptedSecret is the digest of a secret that a webhook accepts.
 type AcceptedSecret struct {
 	SHA256 []byte `json:"sha256"`
 	// NotAfter is nil for the current secret and ends the grace period of an
-	// older one.
+	// older one. A secret whose key was revoked ends with the key.
 	NotAfter *time.Time `json:"not_after,omitempty"`
+	// Version is the connector's secret version.
+	Version int64 `json:"version,omitempty"`
+	// Key is the id of the key that it derives from; "" for one that the user brought.
+	Key string `json:"key,omitempty"`
 }
 
-// RotateSecrets returns what is accepted once digest becomes the current
-// secret at now: the one before stays valid for grace, what has expired goes.
-// With the digest that is current already nothing changes but the expired
-// ones going. A nil digest (no authentication) accepts none.
-func RotateSecrets(accepted []AcceptedSecret, digest []byte, grace time.Duration, now time.Time) []AcceptedSecret {
-	if digest == nil {
+// KeyEnds are the times after which nothing is accepted that derives from a
+// revoked key, by the key's id.
+type KeyEnds map[string]time.Time
+
+// RotateSecrets returns what is accepted once current becomes the current
+// secret at now: those before stay valid for grace at most, what has expired
+// goes. So a shorter grace ends all of them earlier, and a longer one none later.
+// A secret of the same version whose key was revoked has no grace of the
+// connector's: it ends with its key. A nil digest (no authentication) accepts none.
+// Of many only the newest MaxAcceptedSecrets are.
+func RotateSecrets(accepted []AcceptedSecret, current AcceptedSecret, grace time.Duration, ends KeyEnds, now time.Time) []AcceptedSecret {
+	if current.SHA256 == nil {
 		return nil
 	}
-	out := []AcceptedSecret{{SHA256: digest}}
+	out := []AcceptedSecret{current}
 	for _, s := range accepted {
-		if string(s.SHA256) == string(digest) {
+		if string(s.SHA256) == string(current.SHA256) {
 			continue
 		}
-		if s.NotAfter == nil {
-			end := now.Add(grace)
+		end := now.Add(grace)
+		if keyEnd, revoked := ends[s.Key]; revoked && s.Version == current.Version && current.Key != "" {
+			end = keyEnd
+		}
+		if s.NotAfter == nil || s.NotAfter.After(end) {
 			s.NotAfter = &end
 		}
 		if s.NotAfter.After(now) {
 			out = append(out, s)
 		}
 	}
+	return out[:min(len(out), MaxAcceptedSecrets)]
+}
+
+// AcceptedAt are the secrets that are valid at now, each with its end.
+func AcceptedAt(secrets []AcceptedSecret, ends KeyEnds, now time.Time) []AcceptedSecret {
+	var out []AcceptedSecret
+	for _, s := range secrets {
+		if end, revoked := ends[s.Key]; revoked && (s.NotAfter == nil || s.NotAfter.After(end)) {
+			s.NotAfter = &end
+		}
+		if s.NotAfter == nil || s.NotAfter.After(now) {
+			out = append(out, s)
+		}
+	}
 	return out
 }
 
-// Projector writes the projection of objects that users own. Each Put claims
-// the id for the object's (cluster, namespace, kind, name): *IDTakenError when
-// another object holds it; ErrStale when a newer generation of the same
-// incarnation is stored already (the caller has nothing to do). A Put with a
-// new ObjectUID first applies the effects of a deletion.
+// Projector writes the projection of objects that users own. ClaimID and each Put
+// claim the id for the object's (kind, name) in its project: *IDTakenError when
+// another object holds it; *StaleError when a newer generation of the same
+// incarnation is stored already. A new ObjectUID first applies the effects of a
+// deletion.
 type Projector interface {
+	// ClaimID makes the id the object's, and no more: it comes before everything
+	// else that is done for an object, so that an id counts from then on, and
+	// only, where the claim names that very object. What is claimed already
+	// costs no write.
+	ClaimID(ctx context.Context, key Key, ref ObjectRef) error
 	PutProject(ctx context.Context, p Project) error
 	// PutEnvironment also decides the slug: *SlugTakenError when an older
 	// environment of the project holds it; the environment is stored all the same,
-	// with an empty slug.
+	// with an empty slug. *LimitReachedError when as many as e.Limit were claimed
+	// before it and are still there: then the claim is all that is stored, and it
+	// comes into effect with a later Put, in the order of the claims.
 	PutEnvironment(ctx context.Context, e Environment) error
+	// PutConnector answers *DuplicateError when another connector of the
+	// environment has the name; the claim stays, the row is not written. With a
+	// SecretVersion below the stored one the secrets stay, the rest is written,
+	// and the answer is a *SecretVersionError.
 	PutConnector(ctx context.Context, c Connector) error
+	// PutLink answers *DuplicateError when another link joins the same connector
+	// and agent; the claim stays, the row is not written.
 	PutLink(ctx context.Context, l Link) error
-	// Remove applies the deletion of the object with this id, if ref still holds
-	// it: an environment's open runs are cancelled, its deployments deactivated
-	// and its connectors disabled; a connector goes with its links; history
-	// stays. Removing what is not there is no error. An empty ref.ObjectUID means
-	// whatever incarnation, a nil id the one that ref's name claims.
-	Remove(ctx context.Context, kind string, id uuid.UUID, ref ObjectRef) error
+	// Remove applies the deletion of the object that claims ref's kind and name
+	// in the project: an environment's open runs are cancelled, its deployments
+	// deactivated and its connectors disabled; a connector goes with its links;
+	// history stays. Removing what is not there, or is another incarnation, is
+	// no error. An empty ref.ObjectUID means whatever incarnation.
+	Remove(ctx context.Context, projectID uuid.UUID, ref ObjectRef) error
 }
 
 // SlugTakenError says that an older environment holds a slug.
@@ -196,23 +276,43 @@ func (e *SlugTakenError) Error() string {
 	return fmt.Sprintf("slug %q is taken by %s", e.Slug, e.Holder)
 }
 
-// ProjectedObject is one row of the projection, as the start-up sweep sees it.
-type ProjectedObject struct {
-	Ref ObjectRef
-	ID  uuid.UUID
+// DuplicateError says that an object which was claimed earlier has what may be
+// there once: a connector's name in its environment, a link's connector and agent.
+type DuplicateError struct{ Holder ObjectRef }
+
+// Error names the holder.
+func (e *DuplicateError) Error() string { return fmt.Sprintf("%s is there already", e.Holder) }
+
+// SecretVersionError says that a connector asks for an older version of its
+// secret than callers may have been told.
+type SecretVersionError struct {
+	// Asked is below Stored.
+	Asked, Stored int64
 }
 
-// Sweeper lists and removes rows whose objects are gone.
+// Error shows both versions.
+func (e *SecretVersionError) Error() string {
+	return fmt.Sprintf("secret version %d is behind %d, which is in effect", e.Asked, e.Stored)
+}
+
+// ProjectedObject is a claim: an id and the object that holds it.
+type ProjectedObject struct {
+	Key Key
+	Ref ObjectRef
+}
+
+// Sweeper lists what objects the store knows, for the sweep of those that are gone.
 type Sweeper interface {
-	// ListProjected returns the live rows of a cluster, all kinds.
-	ListProjected(ctx context.Context, clusterUID string) ([]ProjectedObject, error)
+	// ListProjected returns the claims of all kinds and projects, but for those
+	// of objects that an activation brought and that are yet to be mirrored.
+	ListProjected(ctx context.Context) ([]ProjectedObject, error)
 }
 
 // Routes is what the gateway reads before it takes a webhook.
 type Routes interface {
 	// Route returns the connector with its links, oldest link first; ErrNotFound
 	// when no such connector exists.
-	Route(ctx context.Context, connectorID uuid.UUID) (Route, error)
+	Route(ctx context.Context, connector Key) (Route, error)
 }
 
 // Route is a connector as the gateway needs it, read in one snapshot.
@@ -223,17 +323,25 @@ type Route struct {
 
 // Catalog reads the projection for people: the facade and the controllers.
 type Catalog interface {
+	// Holder returns the object that holds an id, ErrNotFound when none does.
+	// Its ObjectUID is empty while it is yet to be mirrored.
+	Holder(ctx context.Context, key Key) (ObjectRef, error)
+	// Holders returns the claims of a kind in a project, by name.
+	Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]ProjectedObject, error)
 	// Environment returns one environment, ErrNotFound when there is none.
-	Environment(ctx context.Context, id uuid.UUID) (Environment, error)
+	Environment(ctx context.Context, key Key) (Environment, error)
 	// DefaultEnvironment returns the id of the environment that is remembered as
 	// the project's default: the first created, until it is removed. ErrNotFound
 	// when the project has no environment.
 	DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error)
 	// Connector returns one connector, ErrNotFound when there is none.
-	Connector(ctx context.Context, id uuid.UUID) (Connector, error)
+	Connector(ctx context.Context, key Key) (Connector, error)
 	// Agents lists the agents of an environment: those of the live deployment and
 	// names with runs in the past, by name.
-	Agents(ctx context.Context, environmentID uuid.UUID) ([]AgentSummary, error)
+	Agents(ctx context.Context, environment Key) ([]AgentSummary, error)
+	// AgentConfig returns the configuration of an agent in the live deployment of
+	// an environment, nil without one; ErrNotFound when it does not hold the agent.
+	AgentConfig(ctx context.Context, environment Key, name string) (json.RawMessage, error)
 }
 
 // AgentSummary is an agent with its counts, as the facade lists it.

@@ -53,6 +53,9 @@ type Run struct {
 	EndedAt   *time.Time
 }
 
+// Key is the run's primary key.
+func (r Run) Key() Key { return Key{r.ProjectID, r.ID} }
+
 // ConnectorRun is an event that a connector received, or a delivery it made.
 type ConnectorRun struct {
 	ID            uuid.UUID
@@ -68,9 +71,12 @@ type ConnectorRun struct {
 	EndedAt       *time.Time
 }
 
+// Key is the connector run's primary key.
+func (r ConnectorRun) Key() Key { return Key{r.ProjectID, r.ID} }
+
 // Claim takes queued runs of an environment for a runner.
 type Claim struct {
-	EnvironmentID uuid.UUID
+	Environment Key
 	// RunnerID names the runner process for people.
 	RunnerID string
 	// Digests are the bundles that the runner holds, recorded for prefetching.
@@ -100,7 +106,7 @@ type Claimed struct {
 
 // Lease names one claim.
 type Lease struct {
-	RunID uuid.UUID
+	Run   Key
 	Token int64
 }
 
@@ -149,10 +155,11 @@ type Dispatch interface {
 	// current. A late one with the current token revives its claim.
 	Heartbeat(ctx context.Context, leases []Lease, lease time.Duration) (lost []Lease, err error)
 	// AppendJournal appends entries in order. Repeating entries under the same
-	// token is no error.
+	// token is no error. ErrTooLarge when one is beyond JournalKind.Limit.
 	AppendJournal(ctx context.Context, l Lease, entries []JournalEntry) error
 	// Complete ends the run and, with the last run of its connector run, that
-	// too. Repeating it under the same token is no error.
+	// too. Repeating it under the same token is no error. What is beyond a limit
+	// is recorded as Completion.Bounded says.
 	Complete(ctx context.Context, c Completion) error
 	// Release gives a claim back: the run is queued again and resumes from its
 	// journal, or fails with tool_interrupted when an unsafe tool is in flight.
@@ -186,14 +193,15 @@ func (o Outcome) Terminal() bool {
 // History reads what happened.
 type History interface {
 	// Outcome returns a connector run's state and results; ErrNotFound.
-	Outcome(ctx context.Context, connectorRunID uuid.UUID) (Outcome, error)
-	Run(ctx context.Context, id uuid.UUID) (Run, error)
+	Outcome(ctx context.Context, connectorRun Key) (Outcome, error)
+	Run(ctx context.Context, key Key) (Run, error)
 	// RunInput opens the raw input of a run.
-	RunInput(ctx context.Context, id uuid.UUID) (contentType string, body io.ReadCloser, err error)
+	RunInput(ctx context.Context, key Key) (contentType string, body io.ReadCloser, err error)
 	// Journal returns the entries of a run in order.
-	Journal(ctx context.Context, runID uuid.UUID) ([]JournalEntry, error)
+	Journal(ctx context.Context, run Key) ([]JournalEntry, error)
+	// ListRuns returns runs without their output.
 	ListRuns(ctx context.Context, q RunQuery) ([]Run, error)
-	ConnectorRun(ctx context.Context, id uuid.UUID) (ConnectorRun, error)
+	ConnectorRun(ctx context.Context, key Key) (ConnectorRun, error)
 	// ListConnectorRuns returns a page, newest first, and the number of all that match.
 	ListConnectorRuns(ctx context.Context, q ConnectorRunQuery) ([]ConnectorRun, int64, error)
 }
@@ -213,7 +221,7 @@ type RunQuery struct {
 
 // ConnectorRunQuery selects runs of one connector.
 type ConnectorRunQuery struct {
-	ConnectorID uuid.UUID
+	Connector Key
 	// Since is how far back to look; 0 means all.
 	Since time.Duration
 	// Status and Trigger narrow when not empty.

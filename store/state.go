@@ -114,6 +114,8 @@ const (
 	FailureTests      FailureReason = "tests_failed"
 	FailureConnectors FailureReason = "connectors_failed"
 	FailureDeadline   FailureReason = "deadline_exceeded"
+	// FailureStoreRestored: the outcome was lost with a younger store.
+	FailureStoreRestored FailureReason = "store_restored"
 )
 
 // MaxAttempts is how often a run may have been claimed when the loss of its runner
@@ -130,4 +132,9 @@ const (
 	RunErrorToolInterrupted RunErrorCode = "tool_interrupted"
 	RunErrorRunnerLost      RunErrorCode = "runner_lost"
 	RunErrorEnvironmentGone RunErrorCode = "environment_deleted"
+	// RunErrorOutputTooLarge, RunErrorAnswerTooLarge and RunErrorJournalTooLarge
+	// are of runs that are beyond a limit; see MaxOutput.
+	RunErrorOutputTooLarge  RunErrorCode = "output_too_large"
+	RunErrorAnswerTooLarge  RunErrorCode = "model_answer_too_large"
+	RunErrorJournalTooLarge RunErrorCode = "journal_too_large"
 )

@@ -65,15 +65,79 @@ func TestRotateSecrets(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	day := 24 * time.Hour
-	first := RotateSecrets(nil, []byte("one"), day, now)
-	require.Equal(t, []AcceptedSecret{{SHA256: []byte("one")}}, first)
+	secret := func(name string) AcceptedSecret { return AcceptedSecret{SHA256: []byte(name)} }
+	ending := func(name string, end time.Time) AcceptedSecret {
+		return AcceptedSecret{SHA256: []byte(name), NotAfter: &end}
+	}
+	first := RotateSecrets(nil, secret("one"), day, nil, now)
+	require.Equal(t, []AcceptedSecret{secret("one")}, first)
 
-	second := RotateSecrets(first, []byte("two"), day, now)
-	end := now.Add(day)
-	require.Equal(t, []AcceptedSecret{{SHA256: []byte("two")}, {SHA256: []byte("one"), NotAfter: &end}}, second)
+	second := RotateSecrets(first, secret("two"), day, nil, now)
+	require.Equal(t, []AcceptedSecret{secret("two"), ending("one", now.Add(day))}, second)
 
-	require.Equal(t, second, RotateSecrets(second, []byte("two"), day, now.Add(time.Hour)), "no change, no new end")
-	require.Len(t, RotateSecrets(second, []byte("two"), day, now.Add(day)), 1, "what has expired goes")
-	require.Len(t, RotateSecrets(first, []byte("two"), 0, now), 1, "no grace, no old secret")
-	require.Nil(t, RotateSecrets(second, nil, day, now))
+	require.Equal(t, second, RotateSecrets(second, secret("two"), day, nil, now.Add(time.Hour)), "no change, no new end")
+	require.Len(t, RotateSecrets(second, secret("two"), day, nil, now.Add(day)), 1, "what has expired goes")
+	require.Len(t, RotateSecrets(first, secret("two"), 0, nil, now), 1, "no grace, no old secret")
+	require.Nil(t, RotateSecrets(second, AcceptedSecret{}, day, nil, now))
+
+	third := RotateSecrets(second, secret("three"), time.Hour, nil, now)
+	soon := now.Add(time.Hour)
+	require.Equal(t, []AcceptedSecret{secret("three"), ending("two", soon), ending("one", soon)}, third,
+		"a shorter grace ends all older ones earlier")
+	require.Equal(t, third, RotateSecrets(third, secret("three"), 2*day, nil, now), "a longer one ends none later")
+	require.Len(t, RotateSecrets(third, secret("three"), 0, nil, now), 1, "without grace all end, also without a rotation")
+}
+
+func TestSecretsOfARevokedKeyEndWithIt(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	end := now.Add(30 * 24 * time.Hour)
+	ends := KeyEnds{"leaked": end}
+	old := AcceptedSecret{SHA256: []byte("old"), Version: 1, Key: "leaked"}
+	anew := AcceptedSecret{SHA256: []byte("anew"), Version: 1, Key: "good"}
+	ending := old
+	ending.NotAfter = &end
+
+	require.Equal(t, []AcceptedSecret{ending}, AcceptedAt([]AcceptedSecret{old}, ends, now), "also the current one")
+	require.Empty(t, AcceptedAt([]AcceptedSecret{old}, ends, end))
+	require.Equal(t, []AcceptedSecret{anew}, AcceptedAt([]AcceptedSecret{anew}, ends, end))
+
+	derivedAnew := RotateSecrets([]AcceptedSecret{old}, anew, time.Hour, ends, now)
+	require.Equal(t, []AcceptedSecret{anew, ending}, derivedAnew, "the operator's period, not the connector's")
+	require.Equal(t, derivedAnew, RotateSecrets(derivedAnew, anew, time.Hour, ends, now.Add(time.Hour)))
+	require.Len(t, RotateSecrets([]AcceptedSecret{old}, anew, time.Hour, KeyEnds{"leaked": now}, now), 1, "at once")
+
+	next := AcceptedSecret{SHA256: []byte("next"), Version: 2, Key: "good"}
+	require.Len(t, RotateSecrets(derivedAnew, next, 0, ends, now), 1, "a rotation without grace ends it earlier")
+	own := AcceptedSecret{SHA256: []byte("own"), Version: 1}
+	require.Len(t, RotateSecrets([]AcceptedSecret{old}, own, 0, ends, now), 1, "so does a secret of one's own")
+}
+
+func TestTheNewestKeyThatAllHoldIsNext(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	old := PlatformKey{ID: "old", Rank: 1, Current: true, Used: true}
+	young := PlatformKey{ID: "young", Rank: 2}
+	revoked := func(k PlatformKey) PlatformKey { k.RevokedAt, k.EndsAt = &at, &at; return k }
+	both, lagging := KeyHolder{Process: "a", Keys: []string{"old", "young"}}, KeyHolder{Process: "b", Keys: []string{"old"}}
+	for name, c := range map[string]struct {
+		keys []PlatformKey
+		live []KeyHolder
+		next string
+	}{
+		"all hold it":                    {[]PlatformKey{old, young}, []KeyHolder{both}, "young"},
+		"one does not":                   {[]PlatformKey{old, young}, []KeyHolder{both, lagging}, ""},
+		"nobody lives":                   {[]PlatformKey{old, young}, nil, ""},
+		"the newest is current":          {[]PlatformKey{old}, []KeyHolder{both}, ""},
+		"the first of all":               {[]PlatformKey{{ID: "old", Rank: 1}}, []KeyHolder{lagging}, "old"},
+		"the new one is revoked":         {[]PlatformKey{old, revoked(young)}, []KeyHolder{both}, ""},
+		"the current one is revoked":     {[]PlatformKey{revoked(old), young}, []KeyHolder{both}, "young"},
+		"it is revoked, and one lags":    {[]PlatformKey{revoked(old), young}, []KeyHolder{both, lagging}, ""},
+		"the newest is revoked, in turn": {[]PlatformKey{{ID: "old", Rank: 1, Used: true}, revoked(PlatformKey{ID: "young", Rank: 2, Current: true})}, []KeyHolder{both}, "old"},
+		"all are revoked":                {[]PlatformKey{revoked(old), revoked(young)}, []KeyHolder{both}, ""},
+	} {
+		next, ok := NextKey(c.keys, c.live)
+		require.Equal(t, c.next != "", ok, name)
+		require.Equal(t, c.next, next.ID, name)
+	}
 }

@@ -7,6 +7,8 @@ import "context"
 // Store is all of a store. Consumers ask for the interfaces they need; only
 // the wiring of a process and the conformance suite name this one.
 type Store interface {
+	Clusters
+	KeyLedger
 	Projector
 	Sweeper
 	Routes
@@ -21,6 +23,7 @@ type Store interface {
 	Housekeeping
 	History
 	Tokens
+	Audit
 	Notifier
 
 	// Migrate brings the schema to this release's, under a lock.

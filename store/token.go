@@ -30,6 +30,21 @@ type Token struct {
 	DeploymentID *uuid.UUID
 }
 
+// Environment is the primary key of the token's environment.
+func (t Token) Environment() Key { return Key{t.ProjectID, t.EnvironmentID} }
+
+// Deployment is the primary key of a build token's deployment, the zero key for
+// another token.
+func (t Token) Deployment() Key {
+	if t.DeploymentID == nil {
+		return Key{}
+	}
+	return Key{t.ProjectID, *t.DeploymentID}
+}
+
+// Run is the primary key of a run of the token's project.
+func (t Token) Run(id uuid.UUID) Key { return Key{t.ProjectID, id} }
+
 // Tokens keeps dispatch tokens.
 type Tokens interface {
 	// PutToken records a token; a runner token replaces others of its

@@ -28,6 +28,10 @@ type Options struct {
 	Store store.Store
 	// PublicAddr and InternalAddr are host:port; port 0 takes a free one.
 	PublicAddr, InternalAddr string
+	// TrustedProxies may say in X-Forwarded-For where a webhook came from.
+	TrustedProxies httpserver.Proxies
+	// PublicTLS and InternalTLS name the ports' certificates; plain HTTP without.
+	PublicTLS, InternalTLS httpserver.TLSFiles
 	// Grace is how long open requests may take once the gateway stops; 0 means 25 s.
 	Grace time.Duration
 	// Logger is where the gateway logs; nil means slog.Default.
@@ -52,19 +56,19 @@ func New(opts Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		opts:     opts,
-		ingress:  ingress.New(ingress.Options{Store: opts.Store, Logger: opts.Logger}),
+		ingress:  ingress.New(ingress.Options{Store: opts.Store, TrustedProxies: opts.TrustedProxies, Logger: opts.Logger}),
 		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Logger: opts.Logger}),
 		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Logger: opts.Logger}),
 	}
 	var err error
 	g.public, err = httpserver.New(httpserver.Options{
-		Name: "webhooks", Addr: opts.PublicAddr, Handler: g.withHealth(g.ingress), Grace: opts.Grace, Logger: opts.Logger,
+		Name: "webhooks", Addr: opts.PublicAddr, TLS: opts.PublicTLS, Handler: g.withHealth(g.ingress), Grace: opts.Grace, Logger: opts.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
 	g.internal, err = httpserver.New(httpserver.Options{
-		Name: "dispatch", Addr: opts.InternalAddr, Handler: g.withHealth(g.dispatch), Grace: opts.Grace, Logger: opts.Logger,
+		Name: "dispatch", Addr: opts.InternalAddr, TLS: opts.InternalTLS, Handler: g.withHealth(g.dispatch), Grace: opts.Grace, Logger: opts.Logger,
 	})
 	if err != nil {
 		return nil, err

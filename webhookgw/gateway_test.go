@@ -75,7 +75,7 @@ func (b *bundle) serve(st store.Store) *Gateway {
 }
 
 func ref(kind, name string, generation int64) store.ObjectRef {
-	return store.ObjectRef{ClusterUID: "cluster", Namespace: "team", Kind: kind, Name: name, ObjectUID: kind + name, Generation: generation}
+	return store.ObjectRef{Namespace: "team", Kind: kind, Name: name, ObjectUID: kind + name, Generation: generation}
 }
 
 // deploy makes a deployment with these agents the live one.
@@ -87,7 +87,7 @@ func (b *bundle) deploy(agents ...string) {
 	}
 	_, err := b.store.BeginDeployment(ctx, spec)
 	require.NoError(b.t, err)
-	require.NoError(b.t, b.store.StartBuild(ctx, id))
+	require.NoError(b.t, b.store.StartBuild(ctx, spec.Key()))
 	data := []byte("bundle " + id.String())
 	digest := "sha256:" + hexDigest(data)
 	_, err = b.store.PutBundle(ctx, b.project, digest, bytes.NewReader(data), 1<<20)
@@ -96,8 +96,8 @@ func (b *bundle) deploy(agents ...string) {
 	for _, name := range agents {
 		result.Agents = append(result.Agents, store.Agent{Name: name, Type: "llm"})
 	}
-	require.NoError(b.t, b.store.FinishBuild(ctx, id, result))
-	_, err = b.store.Activate(ctx, store.Activation{DeploymentID: id})
+	require.NoError(b.t, b.store.FinishBuild(ctx, spec.Key(), result))
+	_, err = b.store.Activate(ctx, store.Activation{Deployment: spec.Key()})
 	require.NoError(b.t, err)
 }
 
@@ -113,9 +113,10 @@ func hexDigest(data []byte) string {
 
 // connector projects a connector with links to agents, changed by edit.
 func (b *bundle) connector(mode string, edit func(*store.Connector), agents ...string) store.Connector {
+	name := "c" + uuid.NewString()
 	c := store.Connector{
-		Ref: ref("Connector", "c"+uuid.NewString(), 1), ID: uuid.New(), ProjectID: b.project, EnvironmentID: b.environment,
-		Name: "c", Type: "webhook", Mode: mode, Enabled: true, Config: json.RawMessage(`{}`),
+		Ref: ref("Connector", name, 1), ID: uuid.New(), ProjectID: b.project, EnvironmentID: b.environment,
+		Name: name, Type: "webhook", Mode: mode, Enabled: true, Config: json.RawMessage(`{}`),
 		RequireAuthentication: true, TimeoutSeconds: 30, SecretDigest: seal.Digest(secret),
 	}
 	if edit != nil {
@@ -135,6 +136,9 @@ func (b *bundle) link(c store.Connector, agent string, age int) {
 	}))
 }
 
+// hook is the path of a connector's webhook.
+func (b *bundle) hook(id string) string { return "/hooks/" + b.project.String() + "/" + id }
+
 type reply struct {
 	status int
 	header http.Header
@@ -143,7 +147,7 @@ type reply struct {
 
 // post sends a JSON POST with the right secret, changed by edit.
 func (b *bundle) post(gateway *Gateway, id, body string, edit func(*http.Request)) reply {
-	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, "http://"+gateway.PublicAddr()+"/hooks/"+id, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, "http://"+gateway.PublicAddr()+b.hook(id), strings.NewReader(body))
 	require.NoError(b.t, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Service-Secret", secret)
@@ -164,6 +168,11 @@ func (b *bundle) post(gateway *Gateway, id, body string, edit func(*http.Request
 func (b *bundle) runner(play func(wire.Run) wire.CompleteRequest) {
 	client, err := wire.NewClient(wire.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
 	require.NoError(b.t, err)
+	b.runnerBy(client, play)
+}
+
+// runnerBy is runner by another client.
+func (b *bundle) runnerBy(client *wire.Client, play func(wire.Run) wire.CompleteRequest) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {

@@ -24,9 +24,9 @@ func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
 		path, secret string
 		status       int
 	}{
-		"unknown": {"/hooks/00000000-0000-0000-0000-000000000000", secret, http.StatusNotFound},
+		"unknown": {b.hook("00000000-0000-0000-0000-000000000000"), secret, http.StatusNotFound},
 		"health":  {"/healthz", "", http.StatusOK},
-		"secret":  {"/hooks/" + c.ID.String(), "wrong", http.StatusUnauthorized},
+		"secret":  {b.hook(c.ID.String()), "wrong", http.StatusUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,8 +60,8 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 	for range cap(answers) { // one more than there are places
 		conn, err := net.Dial("tcp", b.gateway.PublicAddr())
 		require.NoError(t, err)
-		_, err = fmt.Fprintf(conn, "POST /hooks/%s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"+
-			"X-Service-Secret: %s\r\nContent-Length: %d\r\n\r\n%s", c.ID, secret, len(large), large[:100<<10])
+		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"+
+			"X-Service-Secret: %s\r\nContent-Length: %d\r\n\r\n%s", b.hook(c.ID.String()), secret, len(large), large[:100<<10])
 		require.NoError(t, err)
 		trickles = append(trickles, conn)
 		go func() {

@@ -5,9 +5,11 @@ package webhookgw
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +61,9 @@ func TestChecksAndTheirOrder(t *testing.T) {
 		"as large as may be":             {inbound, exact, nil, 200, nil},
 		"no JSON":                        {inbound, "{", nil, 400, "invalid_json"},
 		"no object":                      {inbound, " [1]", nil, 400, "invalid_json"},
+		"inline files":                   {inbound, `{"files":[{"name":"a.txt","data":"YQ=="}]}`, nil, 422, "files_not_supported"},
+		"files by name":                  {inbound, `{"files":["a.txt",{"name":"b.txt"}]}`, nil, 200, nil},
+		"files of another shape":         {inbound, `{"a":{"files":[{"data":"b"}]},"files":{"data":"b"}}`, nil, 200, nil},
 		"another type":                   {inbound, "{}", func(r *http.Request) { r.Header.Set("Content-Type", "text/csv") }, 415, "unsupported_media_type"},
 		"compressed":                     {inbound, "{}", func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, 415, "unsupported_encoding"},
 		"secret as bearer":               {inbound, "{}", header("Authorization", "Bearer "+secret), 200, nil},
@@ -82,7 +87,7 @@ func TestChecksAndTheirOrder(t *testing.T) {
 func TestInboundAnswersWithRunIDs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	c := b.connector("inbound", nil, "hello", "hello")
+	c := b.connector("inbound", nil, "hello", "welcome")
 	got := b.post(b.gateway, c.ID.String(), `{"name":"Ada"}`, nil)
 	require.Equal(t, 200, got.status)
 	require.Equal(t, "ok", got.body["status"])
@@ -90,7 +95,7 @@ func TestInboundAnswersWithRunIDs(t *testing.T) {
 	ids := got.body["run_ids"].([]any)
 	require.Len(t, ids, 2)
 	for _, id := range ids {
-		run, err := b.store.Run(t.Context(), uuid.MustParse(id.(string)))
+		run, err := b.store.Run(t.Context(), store.Key{ProjectID: b.project, ID: uuid.MustParse(id.(string))})
 		require.NoError(t, err)
 		require.Equal(t, store.RunQueued, run.Status)
 	}
@@ -113,15 +118,31 @@ func TestSyncAnswersWithTheAgentsAnswer(t *testing.T) {
 
 func TestSyncShowsAFailedRun(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	c := b.connector("sync", nil, "hello")
-	b.runner(func(run wire.Run) wire.CompleteRequest {
-		return wire.CompleteRequest{Token: run.Token, Status: wire.StatusFailed, ErrorCode: "model_failed", Error: "the model is away"}
-	})
-	got := b.post(b.gateway, c.ID.String(), `{}`, nil)
-	require.Equal(t, 200, got.status)
-	require.Equal(t, "failed", got.body["status"])
-	require.Equal(t, "the model is away", got.body["result"].(map[string]any)["error"])
+	for code, want := range map[string]string{
+		"timeout": "what the platform or the model service said",
+		// A model service's words are for the project, not for who calls its webhook.
+		"model_unauthorized": "model_unauthorized: the agent could not get an answer from its model",
+		"model_of_later":     "model_of_later: the agent could not get an answer from its model",
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			c := b.connector("sync", nil, "hello")
+			b.runner(func(run wire.Run) wire.CompleteRequest {
+				return wire.CompleteRequest{
+					Token: run.Token, Status: wire.StatusFailed, ErrorCode: code, Error: "what the platform or the model service said",
+				}
+			})
+			got := b.post(b.gateway, c.ID.String(), `{}`, nil)
+			require.Equal(t, 200, got.status)
+			require.Equal(t, "failed", got.body["status"])
+			result := got.body["result"].(map[string]any)
+			require.Equal(t, want, result["error"])
+			run, err := b.store.Run(t.Context(), store.Key{ProjectID: b.project, ID: uuid.MustParse(result["run_id"].(string))})
+			require.NoError(t, err)
+			require.Equal(t, "what the platform or the model service said", run.Error, "the project reads it all")
+		})
+	}
 }
 
 func TestSyncOfAnUnknownAgentFailsAtOnce(t *testing.T) {
@@ -141,7 +162,7 @@ func TestSyncTimesOutAndTheRunGoesOn(t *testing.T) {
 	c := b.connector("sync", func(c *store.Connector) { c.TimeoutSeconds = 1 }, "hello")
 	got := b.post(b.gateway, c.ID.String(), `{}`, nil)
 	require.Equal(t, 504, got.status)
-	run, err := b.store.Run(t.Context(), uuid.MustParse(got.body["run_id"].(string)))
+	run, err := b.store.Run(t.Context(), store.Key{ProjectID: b.project, ID: uuid.MustParse(got.body["run_id"].(string))})
 	require.NoError(t, err)
 	require.Equal(t, store.RunQueued, run.Status)
 }
@@ -198,10 +219,58 @@ func TestChangesHoldOnEveryGatewayFromTheNextRequest(t *testing.T) {
 	}
 	put(func(c *store.Connector) { c.SecretDigest = seal.Digest(secret) })
 	for i := range 20 {
-		b.link(c, "hello", i)
+		b.link(c, fmt.Sprint("agent-", i), i)
 		for _, g := range gateways {
 			require.EqualValues(t, i+2, b.post(g, c.ID.String(), `{}`, nil).body["dispatched_to"])
 		}
+	}
+}
+
+// otherClock is a store whose clock is not that of this process: a secret whose
+// end is in this process's past is valid there.
+type otherClock struct {
+	store.Store
+	end   time.Time
+	valid bool
+	asked atomic.Int64
+}
+
+func (o *otherClock) Route(ctx context.Context, key store.Key) (store.Route, error) {
+	route, err := o.Store.Route(ctx, key)
+	o.asked.Add(1)
+	if o.valid || o.asked.Load() == 1 {
+		route.Connector.Secrets = append(route.Connector.Secrets, store.AcceptedSecret{SHA256: seal.Digest("old"), NotAfter: &o.end})
+	}
+	return route, err
+}
+
+func (o *otherClock) Accept(ctx context.Context, events []store.Event) ([]store.Admission, error) {
+	for i := range events {
+		if o.valid && events[i].SecretNotAfter != nil && events[i].SecretNotAfter.Equal(o.end) {
+			events[i].SecretNotAfter = nil
+		}
+	}
+	return o.Store.Accept(ctx, events)
+}
+
+// A gateway ten minutes ahead of the database, and one that read a route just
+// before a secret's end: the database's clock decides.
+func TestTheStoreDecidesWhetherASecretHasEnded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		valid  bool
+		status int
+	}{
+		"the gateway's clock is ahead":  {valid: true, status: 200},
+		"it ended after the route came": {valid: false, status: 401},
+	} {
+		b := setup(t)
+		clock := &otherClock{Store: b.store, end: time.Now().Add(-5 * time.Minute), valid: c.valid}
+		gateway := b.serve(clock)
+		connector := b.connector("inbound", nil, "hello")
+		old := func(r *http.Request) { r.Header.Set("X-Service-Secret", "old") }
+		require.Equal(t, c.status, b.post(gateway, connector.ID.String(), `{}`, old).status, name)
+		require.Equal(t, 200, b.post(gateway, connector.ID.String(), `{}`, nil).status, name)
 	}
 }
 
@@ -235,7 +304,7 @@ func TestNoSuccessWithoutAKnownCommit(t *testing.T) {
 	}
 	again := b.post(b.gateway, c.ID.String(), `{}`, func(r *http.Request) { r.Header.Set("Idempotency-Key", "k") })
 	require.Equal(t, 200, again.status)
-	_, total, err := b.store.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{ConnectorID: c.ID, Limit: 10})
+	_, total, err := b.store.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: c.Key(), Limit: 10})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, total, "the key finds the rows of the request whose answer was lost")
 }
@@ -313,6 +382,10 @@ func TestTokensReachTheirOwnOnly(t *testing.T) {
 	require.NoError(t, err)
 	run := got.Runs[0]
 	require.ErrorIs(t, theirs.Complete(t.Context(), run.ID, completed(run)), wire.ErrRejected)
+	_, err = mine.Bundle(t.Context(), run.BundleDigest, 1<<20)
+	require.NoError(t, err)
+	_, err = theirs.Bundle(t.Context(), run.BundleDigest, 1<<20)
+	require.ErrorIs(t, err, wire.ErrRejected, "no deployment of that environment has it")
 	require.ErrorIs(t, mine.ReportBuild(t.Context(), wire.BuildReport{}), wire.ErrRejected)
 	stale := completed(run)
 	stale.Token--

@@ -21,10 +21,15 @@ func newAPIKey() *v1alpha1.APIKey {
 	}
 }
 
+const accountGroupsMessage = "a service account has the groups that Kubernetes gives it: leave groups out"
+
 var apiKeyBreaches = []breach[*v1alpha1.APIKey]{
 	{
 		name: "no UUID", path: ".spec.id", message: uuidMessage,
 		change: func(k *v1alpha1.APIKey) { k.Spec.ID = "one" },
+	}, {
+		name: "an id that another object may derive", path: ".spec.id", message: uuidMessage,
+		change: func(k *v1alpha1.APIKey) { k.Spec.ID = derivedID },
 	}, {
 		name: "id set later", path: ".spec", update: true,
 		message: "id is immutable: it can be given when the APIKey is created, and neither set, changed nor removed later",
@@ -32,6 +37,9 @@ var apiKeyBreaches = []breach[*v1alpha1.APIKey]{
 	}, {
 		name: "the key itself", path: ".spec.hash", message: "must be the SHA-256 of the whole key: 64 hexadecimal digits in lower case",
 		change: func(k *v1alpha1.APIKey) { k.Spec.Hash = "ap_Ab3dEf7h_0123456789012345678901234567_012345" },
+	}, {
+		name: "an end that is no time", path: ".spec.expiresAt", message: timeMessage,
+		change: func(k *v1alpha1.APIKey) { k.Spec.ExpiresAt = &noTime },
 	}, {
 		name: "another hash", path: ".spec", update: true, message: "hash is immutable: for another key create another APIKey",
 		change: func(k *v1alpha1.APIKey) { k.Spec.Hash = strings.Repeat("0b", 32) },
@@ -43,7 +51,19 @@ var apiKeyBreaches = []breach[*v1alpha1.APIKey]{
 		change: func(k *v1alpha1.APIKey) { k.Spec.KeyID = "00000000" },
 	}, {
 		name: "another owner", path: ".spec", update: true, message: "owner is immutable: for another owner create another APIKey",
-		change: func(k *v1alpha1.APIKey) { k.Spec.Owner.Groups = []string{"system:masters"} },
+		change: func(k *v1alpha1.APIKey) { k.Spec.Owner.Name = "another" },
+	}, {
+		name: "groups of a service account", path: ".spec.owner", message: accountGroupsMessage,
+		change: func(k *v1alpha1.APIKey) { k.Spec.Owner.Groups = []string{"dev"} },
+	}, {
+		name: "groups of a user that is a service account", path: ".spec.owner", message: accountGroupsMessage,
+		change: func(k *v1alpha1.APIKey) {
+			k.Spec.Owner = v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "system:serviceaccount:argocd:deployer", Groups: []string{"dev"}}
+		},
+	}, {
+		name: "no service account's name", path: ".spec.owner",
+		message: "must be the name of a ServiceAccount of this namespace: lower-case letters, digits, '-' and '.'",
+		change:  func(k *v1alpha1.APIKey) { k.Spec.Owner.Name = "a:b" },
 	}, {
 		name: "revocation taken back", path: ".spec", message: "revoked cannot be taken back: create another APIKey",
 		before: func(k *v1alpha1.APIKey) { k.Spec.Revoked = true },
@@ -84,6 +104,9 @@ func TestAPIKeysThatAreFine(t *testing.T) {
 			k.Spec.EnvironmentAccess, k.Spec.Environments = v1alpha1.AccessSelected, named[v1alpha1.EnvironmentName](256)
 		}},
 		{name: "revoked later", update: true, change: func(k *v1alpha1.APIKey) { k.Spec.Revoked = true }},
+		{name: "a user with groups", change: func(k *v1alpha1.APIKey) {
+			k.Spec.Owner = v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "anna@example.com", Groups: named[string](16)}
+		}},
 		{name: "renamed", update: true, change: func(k *v1alpha1.APIKey) { k.Spec.DisplayName = "CI" }},
 	})
 }

@@ -2,7 +2,14 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // ObjectKind returns "APIKey".
 func (k *APIKey) ObjectKind() string { return "APIKey" }
@@ -40,7 +47,7 @@ func (k *APIKey) MarkSecretInvalid(name, problem string) { markSecretInvalid(k, 
 func (k *APIKey) MarkProjectMissing() { markProjectMissing(k) }
 
 // MarkStoreUnavailable: the data store does not answer; it is tried again.
-func (k *APIKey) MarkStoreUnavailable(cause error) { markStoreUnavailable(k, cause) }
+func (k *APIKey) MarkStoreUnavailable() { markStoreUnavailable(k) }
 
 // IsReady says whether Ready is True for the current generation.
 func (k *APIKey) IsReady() bool { return isTrueNow(k, ConditionReady) }
@@ -53,7 +60,46 @@ func (k *APIKey) MarkRevoked() { markEnded(k, ReasonRevoked, "revoked: the key i
 
 // MarkExpired: the key's time is over.
 func (k *APIKey) MarkExpired() {
-	markEnded(k, ReasonExpired, "expired: the key is refused; set a later spec.expiresAt, or create another key")
+	remedy := "set a later spec.expiresAt, or create another key"
+	if len(k.Spec.Owner.Groups) > 0 {
+		remedy = "a key with owner.groups ends a year after its creation at the latest: create another key, or set a later spec.expiresAt within that year"
+	}
+	markEnded(k, ReasonExpired, "expired: the key is refused; "+remedy)
+}
+
+// MarkInForce: the key is taken. The message says what of the spec does not
+// count, and when a key ends whose spec does not say so.
+func (k *APIKey) MarkInForce() {
+	var notes []string
+	if at := k.EndsAt(); at != nil && !at.Equal(k.Spec.ExpiresAt) {
+		notes = append(notes, "until "+at.UTC().Format(time.RFC3339)+", for a key with owner.groups lasts a year")
+	}
+	if ignored := k.systemGroups(); len(ignored) > 0 {
+		notes = append(notes, "without the groups of Kubernetes itself: "+strings.Join(ignored, ", "))
+	}
+	if len(notes) == 0 {
+		k.MarkReady("")
+		return
+	}
+	k.MarkReady("in effect " + strings.Join(notes, "; "))
+}
+
+// MarkUnknownPermissions: the spec lists permissions that do not exist. The
+// others count.
+func (k *APIKey) MarkUnknownPermissions(unknown []Permission) {
+	names := make([]string, len(unknown))
+	for i, p := range unknown {
+		names[i] = string(p)
+	}
+	k.MarkStalled(ReasonPermissionUnknown, fmt.Sprintf(
+		"spec.permissions: there is no permission %s, so it grants nothing; correct or remove it, the others count", strings.Join(names, ", ")))
+}
+
+// systemGroups are the groups of the spec that do not count.
+func (k *APIKey) systemGroups() []string {
+	return slices.DeleteFunc(slices.Clone(k.Spec.Owner.Groups), func(g string) bool {
+		return !isSystemGroup(g) || g == groupAuthenticated
+	})
 }
 
 func markEnded(k *APIKey, reason, message string) {

@@ -129,7 +129,8 @@ type APIKeySpec struct {
 	// +required
 	Owner KeyOwner `json:"owner"`
 
-	// ExpiresAt is when the key ends. Without it: never.
+	// ExpiresAt is when the key ends. Without it: never, but for a key with
+	// owner.groups.
 	//
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
@@ -151,7 +152,11 @@ const (
 	OwnerServiceAccount OwnerKind = "ServiceAccount"
 )
 
-// KeyOwner is who an API key acts for, as Kubernetes RBAC knows them.
+// KeyOwner is who an API key acts for, as Kubernetes RBAC knows them. Whoever
+// creates or changes the key must be that owner, or may impersonate them.
+//
+// +kubebuilder:validation:XValidation:rule="self.kind != 'ServiceAccount' || self.name.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="must be the name of a ServiceAccount of this namespace: lower-case letters, digits, '-' and '.'",fieldPath=".name"
+// +kubebuilder:validation:XValidation:rule="!has(self.groups) || size(self.groups) == 0 || self.kind == 'User' && !self.name.startsWith('system:serviceaccount:')",message="a service account has the groups that Kubernetes gives it: leave groups out",fieldPath=".groups"
 type KeyOwner struct {
 	// Kind is User, or ServiceAccount for one of this namespace.
 	//
@@ -165,12 +170,14 @@ type KeyOwner struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// Groups are the user's groups. Those of a service account are added by
-	// themselves.
+	// Groups are those of the user's groups that the key acts with. Groups of
+	// Kubernetes itself, `system:…`, do not count. A key with groups ends a year
+	// after its creation at the latest. A service account has the groups that
+	// Kubernetes gives it.
 	//
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	Groups []string `json:"groups,omitempty"`

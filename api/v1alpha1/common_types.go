@@ -4,11 +4,19 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// UUID is a UUID in its canonical text form, in lower case.
+// UUID is an id that somebody chose: a random UUID (version 4 or 7) in its
+// canonical text form, in any case of letters. Ids that the platform derives have
+// another version, so that nobody can choose one that another object will have.
 //
 // +kubebuilder:validation:MaxLength=36
-// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')",message="must be a UUID in lower case, such as 7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[47][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$')",message="must be a random UUID (version 4 or 7), such as 7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10; make one with uuidgen"
 type UUID string
+
+// DeploymentID is the id of a Deployment, chosen or derived.
+//
+// +kubebuilder:validation:MaxLength=36
+// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$')",message="must be the id of a Deployment, such as 7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"
+type DeploymentID string
 
 // Name is the metadata.name of an object in the same namespace.
 //
@@ -35,12 +43,6 @@ type GitBranch string
 // +kubebuilder:validation:MaxLength=64
 // +kubebuilder:validation:XValidation:rule="self.matches('^([0-9a-f]{40}|[0-9a-f]{64})$')",message="must be the full hash of a commit: 40 (SHA-1) or 64 (SHA-256) hexadecimal digits in lower case"
 type GitCommit string
-
-// Digest is the digest of a stored bundle.
-//
-// +kubebuilder:validation:MaxLength=71
-// +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[0-9a-f]{64}$')",message="must be sha256: and 64 hexadecimal digits in lower case"
-type Digest string
 
 // AgentName is the name of an agent, as its YAML file gives it.
 //

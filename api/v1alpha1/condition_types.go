@@ -24,11 +24,11 @@ const (
 	ConditionSourceFetched = "SourceFetched"
 	// ConditionBuilt: the repository is valid and its bundle is stored.
 	ConditionBuilt = "Built"
-	// ConditionTestsPassed: every test case passed, or the phase was left out
-	// (reason Skipped).
+	// ConditionTestsPassed: every test case passed, or there was none (reason
+	// Skipped).
 	ConditionTestsPassed = "TestsPassed"
 	// ConditionConnectorsApplied: the code-defined connectors are as the bundle
-	// has them.
+	// has them, or it has none (reason Skipped).
 	ConditionConnectorsApplied = "ConnectorsApplied"
 	// ConditionLive: this is the version that the environment runs. False when
 	// another one took over; absent before the deployment was ever live.
@@ -38,18 +38,11 @@ const (
 // Conditions of a Connector.
 const (
 	// ConditionSecretReady: the connector's secrets are derived or read, and its
-	// child Secret shows them. Positive; absent for a cron.
+	// child Secret shows them. Positive.
 	ConditionSecretReady = "SecretReady"
 	// ConditionRoutesReady: the projection that the gateway reads is committed for
 	// this generation. Positive.
 	ConditionRoutesReady = "RoutesReady"
-	// ConditionDelivering: an outbound connector sends. Positive; False when the
-	// destination answered 410 or the connector is disabled; absent for other
-	// modes.
-	ConditionDelivering = "Delivering"
-	// ConditionRetired: the connector is gone from the code that defined it.
-	// Negative; absent otherwise.
-	ConditionRetired = "Retired"
 )
 
 // Conditions of a ConnectorLink.
@@ -57,6 +50,14 @@ const (
 	// ConditionReferencesResolved: connector, environment and agent are there.
 	// Positive.
 	ConditionReferencesResolved = "ReferencesResolved"
+)
+
+// Conditions of a Project.
+const (
+	// ConditionPlanInvalid: the Namespace's annotation with the project's plan
+	// cannot be read, and the platform's own plan holds in its place. Negative;
+	// absent otherwise.
+	ConditionPlanInvalid = "PlanInvalid"
 )
 
 // Conditions of an Environment.
@@ -85,10 +86,25 @@ const (
 	ReasonSecretInvalid = "SecretInvalid"
 	// ReasonInvalidSpec: the spec asks for something that cannot be.
 	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonNotSupported: the spec asks for something that this release does not
+	// do; the message names the field.
+	ReasonNotSupported = "NotSupported"
 	// ReasonIDTaken: another object holds the id.
 	ReasonIDTaken = "IDTaken"
+	// ReasonNameCollision: somebody else's object has the name of one that the
+	// controller would make; it is neither used nor changed.
+	ReasonNameCollision = "NameCollision"
+	// ReasonRestored: what the data store knew was younger than the object, as
+	// after a restore of etcd. Of events only.
+	ReasonRestored = "Restored"
 	// ReasonStoreUnavailable: the data store does not answer.
 	ReasonStoreUnavailable = "StoreUnavailable"
+)
+
+// Reasons of a Project.
+const (
+	// ReasonInvalidPlan: the plan in the Namespace's annotation cannot be read.
+	ReasonInvalidPlan = "InvalidPlan"
 )
 
 // Reasons of an Environment.
@@ -97,12 +113,13 @@ const (
 	ReasonSlugTaken = "SlugTaken"
 	// ReasonLimitReached: the project's limit of environments is reached.
 	ReasonLimitReached = "LimitReached"
+	// ReasonNotAllowed: spec.runner asks for what the plan does not allow; the
+	// message names fields and what is allowed.
+	ReasonNotAllowed = "NotAllowed"
 	// ReasonRunnersStarting: runner pods are not all ready.
 	ReasonRunnersStarting = "RunnersStarting"
 	// ReasonRunnersFailing: runner pods cannot be started; the message says why.
 	ReasonRunnersFailing = "RunnersFailing"
-	// ReasonScaledToZero: the pool is empty because nothing is queued.
-	ReasonScaledToZero = "ScaledToZero"
 )
 
 // Reasons of a Deployment.
@@ -130,10 +147,13 @@ const (
 	ReasonConnectorsFailed = "ConnectorsFailed"
 	// ReasonDeadlineExceeded: the build took too long.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
+	// ReasonStoreRestored: the data store was restored from a backup that is
+	// older than the deployment.
+	ReasonStoreRestored = "StoreRestored"
 	// ReasonCancelled: somebody cancelled the deployment, or a newer one
 	// superseded it.
 	ReasonCancelled = "Cancelled"
-	// ReasonSkipped: the step was left out as asked.
+	// ReasonSkipped: the step had nothing to do.
 	ReasonSkipped = "Skipped"
 	// ReasonNameReused: the store knows this deployment's id with another source.
 	ReasonNameReused = "NameReused"
@@ -143,34 +163,32 @@ const (
 	ReasonActivated = "Activated"
 	// ReasonNotLive: another deployment is live.
 	ReasonNotLive = "NotLive"
-	// ReasonActivationFailed: the deployment could not be made live.
-	ReasonActivationFailed = "ActivationFailed"
 )
 
 // Reasons of a Connector.
 const (
-	// ReasonDisabled: spec.enabled is false.
-	ReasonDisabled = "Disabled"
-	// ReasonDestinationGone: the destination answered 410.
-	ReasonDestinationGone = "DestinationGone"
-	// ReasonRetired: the live deployment's code no longer has the connector.
-	ReasonRetired = "Retired"
-	// ReasonNameTaken: a connector that code defines has the same display name.
+	// ReasonSecretVersionWentBack: spec.secretVersion is below the version that
+	// is in effect.
+	ReasonSecretVersionWentBack = "SecretVersionWentBack"
+	// ReasonNameTaken: another connector of the environment has the same name
+	// for people.
 	ReasonNameTaken = "NameTaken"
 )
 
 // Reasons of a ConnectorLink.
 const (
+	// ReasonDuplicateLink: another link joins the same connector and agent.
+	ReasonDuplicateLink = "DuplicateLink"
 	// ReasonAgentUnknown: the environment's live deployment has no such agent.
 	ReasonAgentUnknown = "AgentUnknown"
-	// ReasonModeMismatch: the link has settings for another mode of connector.
-	ReasonModeMismatch = "ModeMismatch"
 )
 
 // Reasons of an APIKey.
 const (
 	// ReasonRevoked: spec.revoked is true.
 	ReasonRevoked = "Revoked"
-	// ReasonExpired: spec.expiresAt has passed.
+	// ReasonExpired: the key's time is over.
 	ReasonExpired = "Expired"
+	// ReasonPermissionUnknown: the spec lists a permission that does not exist.
+	ReasonPermissionUnknown = "PermissionUnknown"
 )

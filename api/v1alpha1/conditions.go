@@ -29,6 +29,11 @@ type ConditionedObject interface {
 	// CommonStatus is the part of the status that every kind has.
 	CommonStatus() *ObjectStatus
 
+	// Unsupported are the fields, with their values, that ask for what this
+	// release does not do, such as "spec.mode: outbound". It looks at the spec
+	// alone.
+	Unsupported() []string
+
 	// MarkReady ends a reconciliation: the object is in effect as asked.
 	MarkReady(message string)
 	// MarkReconciling says that work is under way, or that the controller waits
@@ -36,7 +41,8 @@ type ConditionedObject interface {
 	MarkReconciling(reason, message string)
 	// MarkStalled ends a reconciliation: somebody has to change something.
 	MarkStalled(reason, message string)
-	// MarkIDTaken: the object's id is held by holder, `Kind namespace/name`.
+	// MarkIDTaken: the object's id is held by holder, `Kind namespace/name`, of the
+	// same project.
 	MarkIDTaken(holder string)
 	// MarkReferenceMissing: the object of that kind and name, which the spec
 	// names, does not exist.
@@ -47,8 +53,9 @@ type ConditionedObject interface {
 	MarkSecretInvalid(name, problem string)
 	// MarkProjectMissing: the namespace has no Project that is ready.
 	MarkProjectMissing()
-	// MarkStoreUnavailable: the data store does not answer; cause is shown.
-	MarkStoreUnavailable(cause error)
+	// MarkStoreUnavailable: the data store does not answer. Its errors name hosts
+	// and users of the operator, so they are for the log alone.
+	MarkStoreUnavailable()
 
 	// IsReady says whether Ready is True for the current generation.
 	IsReady() bool
@@ -124,12 +131,7 @@ func markWaiting(o ConditionedObject, reason, message string) {
 
 func markIDTaken(o ConditionedObject, holder string) {
 	o.CommonStatus().ID = ""
-	remedy := "give this one another spec.id: delete it and create it with a new UUID"
-	if o.SpecID() == "" {
-		remedy = "two projects have the same spec.id, or an object was created with this one's derived id; " +
-			"delete this one and create it with a new spec.id"
-	}
-	markStalled(o, ReasonIDTaken, fmt.Sprintf("the id is held by %s; %s", holder, remedy))
+	markStalled(o, ReasonIDTaken, fmt.Sprintf("the id is held by %s; delete this one and create it with a new UUID as spec.id", holder))
 }
 
 func markReferenceMissing(o ConditionedObject, kind, name string) {
@@ -149,8 +151,8 @@ func markProjectMissing(o ConditionedObject) {
 		fmt.Sprintf("this namespace has no Project that is ready; create one with the name %q, or see what it says", ProjectName))
 }
 
-func markStoreUnavailable(o ConditionedObject, cause error) {
-	markWaiting(o, ReasonStoreUnavailable, fmt.Sprintf("the data store does not answer, trying again: %v", cause))
+func markStoreUnavailable(o ConditionedObject) {
+	markWaiting(o, ReasonStoreUnavailable, "the data store does not answer; it is tried again, and the manager's log has the cause")
 }
 
 func isTrueNow(o ConditionedObject, conditionType string) bool {

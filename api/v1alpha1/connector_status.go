@@ -52,7 +52,7 @@ func (c *Connector) MarkSecretInvalid(name, problem string) {
 func (c *Connector) MarkProjectMissing() { markProjectMissing(c) }
 
 // MarkStoreUnavailable: the data store does not answer; it is tried again.
-func (c *Connector) MarkStoreUnavailable(cause error) { markStoreUnavailable(c, cause) }
+func (c *Connector) MarkStoreUnavailable() { markStoreUnavailable(c) }
 
 // IsReady says whether Ready is True for the current generation.
 func (c *Connector) IsReady() bool { return isTrueNow(c, ConditionReady) }
@@ -71,40 +71,16 @@ func (c *Connector) MarkRoutesReady() {
 	set(c, ConditionRoutesReady, metav1.ConditionTrue, ReasonSucceeded, "the gateway knows this generation")
 }
 
-// MarkDelivering: the outbound connector sends, or is disabled.
-func (c *Connector) MarkDelivering() {
-	if !c.IsEnabled() {
-		set(c, ConditionDelivering, metav1.ConditionFalse, ReasonDisabled, "spec.enabled is false")
-		return
-	}
-	set(c, ConditionDelivering, metav1.ConditionTrue, ReasonSucceeded, "results are sent")
-}
-
-// MarkDestinationGone: the destination answered 410, so that nothing is sent.
-func (c *Connector) MarkDestinationGone() {
-	set(c, ConditionDelivering, metav1.ConditionFalse, ReasonDestinationGone,
-		"the destination answered 410 Gone, nothing is sent any more; correct spec.webhook.url, or disable and enable the connector")
-}
-
-// MarkRetired: the live deployment's code no longer has the connector.
-func (c *Connector) MarkRetired() {
-	c.Status.Retired = true
-	set(c, ConditionRetired, metav1.ConditionTrue, ReasonRetired,
-		"the live deployment's code no longer has this connector; it works no more and can be deleted")
-}
-
-// MarkNotRetired: the connector works (again).
-func (c *Connector) MarkNotRetired() {
-	c.Status.Retired = false
-	remove(c, ConditionRetired)
-}
-
-// MarkInvalidSpec: the spec asks for something that cannot be.
-func (c *Connector) MarkInvalidSpec(problem string) { markStalled(c, ReasonInvalidSpec, problem) }
-
-// MarkNameTaken: a connector that code defines, holder, has the display name.
+// MarkNameTaken: holder, another connector of the environment, has the name.
 func (c *Connector) MarkNameTaken(holder string) {
-	markStalled(c, ReasonNameTaken, fmt.Sprintf("the name %q is that of %s, which code defines; choose another spec.displayName", c.Title(), holder))
+	markStalled(c, ReasonNameTaken, fmt.Sprintf("the name %q is that of %s in the same environment; choose another spec.displayName", c.Title(), holder))
+}
+
+// MarkSecretVersionWentBack: callers may have been told a later version of the
+// secret, stored, which stays in effect.
+func (c *Connector) MarkSecretVersionWentBack(stored int64) {
+	markStalled(c, ReasonSecretVersionWentBack, fmt.Sprintf(
+		"version %d of the secret is in effect and a version never goes back; set spec.secretVersion to %d, or higher to rotate", stored, stored))
 }
 
 // Title is the connector's name for people: spec.displayName, else its name.
@@ -113,50 +89,35 @@ func (c *Connector) Title() string { return cmp.Or(string(c.Spec.DisplayName), c
 // IsEnabled returns spec.enabled, true where it is not set.
 func (c *Connector) IsEnabled() bool { return c.Spec.Enabled == nil || *c.Spec.Enabled }
 
-// Type says which of webhook and cron the connector is.
-func (c *Connector) Type() ConnectorType {
-	if c.Spec.Cron != nil {
-		return ConnectorCron
-	}
-	return ConnectorWebhook
-}
+// Type is ConnectorWebhook.
+func (c *Connector) Type() ConnectorType { return ConnectorWebhook }
 
-// RequiresAuthentication says whether a caller must send the connector's secret:
-// inbound and sync webhooks that do not turn it off.
+// RequiresAuthentication says whether a caller must send the connector's secret.
 func (c *Connector) RequiresAuthentication() bool {
 	w := c.Spec.Webhook
-	return w != nil && c.Spec.Mode != ModeOutbound && (w.RequireAuthentication == nil || *w.RequireAuthentication)
+	return w == nil || w.RequireAuthentication == nil || *w.RequireAuthentication
 }
 
-// RequiresFiles returns webhook.filesRequired, false where it is not set.
-func (c *Connector) RequiresFiles() bool {
-	w := c.Spec.Webhook
-	return w != nil && w.FilesRequired != nil && *w.FilesRequired
-}
-
-// Timeout returns webhook.timeoutSeconds with its default for the mode: 5 min
-// for sync, 15 s for outbound, 0 where there is nothing to wait for.
+// Timeout returns webhook.timeoutSeconds, 5 min for a sync webhook without it; 0
+// for one that does not wait.
 func (c *Connector) Timeout() time.Duration {
 	w := c.Spec.Webhook
 	switch {
-	case w == nil || c.Spec.Mode == ModeInbound:
+	case c.Spec.Mode != ModeSync:
 		return 0
-	case w.TimeoutSeconds != nil:
-		return time.Duration(*w.TimeoutSeconds) * time.Second
-	case c.Spec.Mode == ModeSync:
+	case w == nil || w.TimeoutSeconds == nil:
 		return DefaultSyncTimeout
-	default:
-		return DefaultOutboundTimeout
 	}
+	return time.Duration(*w.TimeoutSeconds) * time.Second
 }
 
 // SecretVersion returns spec.secretVersion, 1 where it is not set.
 func (c *Connector) SecretVersion() int32 { return max(c.Spec.SecretVersion, 1) }
 
-// SecretGracePeriod returns spec.secretGracePeriod, 24 h where it is not set.
+// SecretGracePeriod returns spec.secretGracePeriodSeconds, 24 h where it is not set.
 func (c *Connector) SecretGracePeriod() time.Duration {
-	if c.Spec.SecretGracePeriod == nil {
+	if c.Spec.SecretGracePeriodSeconds == nil {
 		return DefaultSecretGracePeriod
 	}
-	return c.Spec.SecretGracePeriod.Duration
+	return time.Duration(*c.Spec.SecretGracePeriodSeconds) * time.Second
 }

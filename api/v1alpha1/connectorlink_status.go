@@ -49,7 +49,7 @@ func (l *ConnectorLink) MarkSecretInvalid(name, problem string) { markSecretInva
 func (l *ConnectorLink) MarkProjectMissing() { markProjectMissing(l) }
 
 // MarkStoreUnavailable: the data store does not answer; it is tried again.
-func (l *ConnectorLink) MarkStoreUnavailable(cause error) { markStoreUnavailable(l, cause) }
+func (l *ConnectorLink) MarkStoreUnavailable() { markStoreUnavailable(l) }
 
 // IsReady says whether Ready is True for the current generation.
 func (l *ConnectorLink) IsReady() bool { return isTrueNow(l, ConditionReady) }
@@ -78,12 +78,8 @@ func (l *ConnectorLink) MarkAgentUnknown(environment string, agents []string) {
 	markWaiting(l, ReasonAgentUnknown, message)
 }
 
-// MarkModeMismatch: the link has settings for another mode of connector.
-func (l *ConnectorLink) MarkModeMismatch(mode ConnectorMode) {
-	field, fit := "outbound", "outbound connectors"
-	if mode == ModeOutbound {
-		field, fit = "filesRequired", "inbound and sync connectors"
-	}
-	markStalled(l, ReasonModeMismatch,
-		fmt.Sprintf("Connector %q has mode %s, and spec.%s is for %s; remove it", l.Spec.Connector, mode, field, fit))
+// MarkDuplicate: holder, another link, joins the same connector and agent.
+func (l *ConnectorLink) MarkDuplicate(holder string) {
+	markStalled(l, ReasonDuplicateLink, fmt.Sprintf("%s links agent %q to Connector %q already, and one event starts an agent once; delete one of the two",
+		holder, l.Spec.Agent, l.Spec.Connector))
 }

@@ -60,7 +60,7 @@ func walkNode(path string, node apiextensionsv1.JSONSchemaProps, visit schemaVis
 func ofKubernetes(path string) bool {
 	return slices.ContainsFunc([]string{
 		".metadata", ".apiVersion", ".kind", ".status.conditions",
-		".spec.runner.affinity", ".spec.runner.tolerations", ".spec.runner.resources",
+		".spec.runner.affinity", ".spec.runner.tolerations",
 	}, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
 
@@ -147,7 +147,10 @@ func TestKindsAreEasyToList(t *testing.T) {
 		for _, field := range crd.Spec.Versions[0].SelectableFields {
 			selectable = append(selectable, field.JSONPath)
 		}
-		require.Subset(t, selectable, []string{".spec.id", ".status.id"}, kind)
+		require.Contains(t, selectable, ".status.id", kind)
+		if kind != "Project" { // whose id nobody chooses
+			require.Contains(t, selectable, ".spec.id", kind)
+		}
 	}
 }
 
@@ -167,6 +170,9 @@ func TestEveryRuleHasATest(t *testing.T) {
 		kind := crd.Spec.Names.Kind
 		walk(crd, func(path string, node apiextensionsv1.JSONSchemaProps) {
 			for _, rule := range node.XValidations {
+				if strings.HasPrefix(path, ".status") {
+					continue // which controllers write: TestWhatKubernetesTakesGoReads tries them
+				}
 				require.NotEmpty(t, rule.Message, "%s %s: %s", kind, path, rule.Rule)
 				at := place{kind, path, rule.Message}
 				require.True(t, tested[at], "no test breaks the rule: %+v", at)

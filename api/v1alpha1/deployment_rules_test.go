@@ -28,8 +28,6 @@ func activation(hour int) *v1alpha1.DeploymentActivation {
 
 const deploymentIDMessage = "id is immutable: it can be given when the Deployment is created, and neither set, changed nor removed later"
 
-const sourceMessage = "source must have either git or bundle; `git: {}` is the head of the environment's branch"
-
 var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 	{
 		name:    "long name",
@@ -38,6 +36,9 @@ var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 	}, {
 		name: "no UUID", path: ".spec.id", message: uuidMessage,
 		change: func(d *v1alpha1.Deployment) { d.Spec.ID = "one" },
+	}, {
+		name: "an id that another object may derive", path: ".spec.id", message: uuidMessage,
+		change: func(d *v1alpha1.Deployment) { d.Spec.ID = derivedID },
 	}, {
 		name: "id set later", path: ".spec", update: true, message: deploymentIDMessage,
 		change: func(d *v1alpha1.Deployment) { d.Spec.ID = someID },
@@ -52,18 +53,14 @@ var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 		message: "source is immutable: a Deployment is one version; create another Deployment",
 		change:  func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Commit = otherCommit },
 	}, {
-		name: "tests skipped later", path: ".spec", update: true, message: "skipTests is immutable: create another Deployment",
-		change: func(d *v1alpha1.Deployment) { d.Spec.SkipTests = true },
-	}, {
-		name: "connectors skipped later", path: ".spec", update: true,
-		message: "skipFailedConnectors is immutable: create another Deployment",
-		change:  func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true },
-	}, {
 		name: "redeploy of another", path: ".spec", message: "redeployOf is immutable: create another Deployment",
-		before: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = someID },
-		change: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = anotherID },
+		before: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = v1alpha1.DeploymentID(someID) },
+		change: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = v1alpha1.DeploymentID(anotherID) },
 	}, {
-		name: "redeploy of no UUID", path: ".spec.redeployOf", message: uuidMessage,
+		name: "activation at no time", path: ".spec.activation.requestedAt", message: timeMessage,
+		change: func(d *v1alpha1.Deployment) { d.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: noTime} },
+	}, {
+		name: "redeploy of no UUID", path: ".spec.redeployOf", message: "must be the id of a Deployment, such as 7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10",
 		change: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = "production-0" },
 	}, {
 		name: "cancel taken back", path: ".spec", message: "cancel cannot be taken back: create another Deployment",
@@ -74,20 +71,6 @@ var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 		message: "requestedAt must not go back in time: a later time asks once more",
 		before:  func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(12) },
 		change:  func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(11) },
-	}, {
-		name: "no source", path: ".spec.source", message: sourceMessage,
-		change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git = nil },
-	}, {
-		name: "two sources", path: ".spec.source", message: sourceMessage,
-		change: func(d *v1alpha1.Deployment) {
-			d.Spec.Source.Bundle = &v1alpha1.DeploymentBundleSource{Digest: v1alpha1.Digest("sha256:" + strings.Repeat("0a", 32))}
-		},
-	}, {
-		name: "digest of another kind", path: ".spec.source.bundle.digest",
-		message: "must be sha256: and 64 hexadecimal digits in lower case",
-		change: func(d *v1alpha1.Deployment) {
-			d.Spec.Source = v1alpha1.DeploymentSource{Bundle: &v1alpha1.DeploymentBundleSource{Digest: "md5:00"}}
-		},
 	}, {
 		name: "branch that cannot be", path: ".spec.source.git.branch", message: branchMessage,
 		change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Branch = "-x" },
@@ -106,11 +89,8 @@ func TestDeploymentsThatAreFine(t *testing.T) {
 	t.Parallel()
 	accept(t, newDeployment, []valid[*v1alpha1.Deployment]{
 		{name: "as it is", change: func(*v1alpha1.Deployment) {}},
+		{name: "redeploy of a derived id", change: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = v1alpha1.DeploymentID(derivedID) }},
 		{name: "head of the branch", change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git = &v1alpha1.DeploymentGitSource{} }},
-		{name: "bundle", change: func(d *v1alpha1.Deployment) {
-			digest := v1alpha1.Digest("sha256:" + strings.Repeat("0a", 32))
-			d.Spec.Source = v1alpha1.DeploymentSource{Bundle: &v1alpha1.DeploymentBundleSource{Digest: digest}}
-		}},
 		{name: "longest name", change: func(d *v1alpha1.Deployment) { d.Name = strings.Repeat("a", 63) }},
 		{name: "commit of SHA-256", change: func(d *v1alpha1.Deployment) {
 			d.Spec.Source.Git.Commit = v1alpha1.GitCommit(strings.Repeat("0a", 32))

@@ -45,24 +45,13 @@ func (d *Deployment) MarkSecretInvalid(name, problem string) { markSecretInvalid
 func (d *Deployment) MarkProjectMissing() { markProjectMissing(d) }
 
 // MarkStoreUnavailable: the data store does not answer; it is tried again.
-func (d *Deployment) MarkStoreUnavailable(cause error) { markStoreUnavailable(d, cause) }
+func (d *Deployment) MarkStoreUnavailable() { markStoreUnavailable(d) }
 
 // IsReady says whether Ready is True for the current generation.
 func (d *Deployment) IsReady() bool { return isTrueNow(d, ConditionReady) }
 
 // IsStalled says whether Stalled is True for the current generation.
 func (d *Deployment) IsStalled() bool { return isTrueNow(d, ConditionStalled) }
-
-// DeploymentPhaseOf turns a status of store and REST API ("pending", …) into
-// the phase; "" for anything else.
-func DeploymentPhaseOf(status string) DeploymentPhase {
-	for _, p := range []DeploymentPhase{DeploymentPending, DeploymentBuilding, DeploymentDeployed, DeploymentFailed, DeploymentCancelled} {
-		if strings.ToLower(string(p)) == status {
-			return p
-		}
-	}
-	return ""
-}
 
 // Terminal says that a deployment in this phase never changes it again.
 func (p DeploymentPhase) Terminal() bool {
@@ -88,6 +77,7 @@ func DeploymentFailureOf(reason string) DeploymentFailure {
 		"tests_failed":      FailureTests,
 		"connectors_failed": FailureConnectors,
 		"deadline_exceeded": FailureDeadline,
+		"store_restored":    FailureStoreRestored,
 	}[reason]
 }
 
@@ -114,21 +104,25 @@ func (d *Deployment) MarkBuilding(step DeploymentStep) {
 			continue
 		}
 		if before && !d.Status.IsTrue(s.condition) {
-			set(d, s.condition, metav1.ConditionTrue, ReasonSucceeded, s.done)
+			set(d, s.condition, metav1.ConditionTrue, s.reason, s.done)
 		}
 	}
 }
 
-// deploymentSteps are the steps in their order with their conditions.
+// deploymentSteps are the steps in their order with their conditions. A build
+// refuses a repository that has tests or connectors: in this release those two
+// steps have nothing to look at.
 var deploymentSteps = []struct {
-	step        DeploymentStep
-	condition   string
-	doing, done string
+	step      DeploymentStep
+	condition string
+	doing     string
+	// reason and done are those of the condition once the step is behind.
+	reason, done string
 }{
-	{StepFetching, ConditionSourceFetched, "fetching the source", "the source is there"},
-	{StepPacking, ConditionBuilt, "validating and packing the repository", "the bundle is stored"},
-	{StepTesting, ConditionTestsPassed, "running the tests", "all tests passed"},
-	{StepConnecting, ConditionConnectorsApplied, "checking the connectors and going live", "the connectors are as the bundle has them"},
+	{StepFetching, ConditionSourceFetched, "fetching the source", ReasonSucceeded, "the source is there"},
+	{StepPacking, ConditionBuilt, "validating and packing the repository", ReasonSucceeded, "the bundle is stored"},
+	{StepTesting, ConditionTestsPassed, "looking for tests", ReasonSkipped, "nothing to do: the repository has no tests"},
+	{StepConnecting, ConditionConnectorsApplied, "going live", ReasonSkipped, "nothing to do: the repository has no connectors"},
 }
 
 // MarkDeployed: the build came to a good end, and the bundle can be live. Call
@@ -136,10 +130,7 @@ var deploymentSteps = []struct {
 func (d *Deployment) MarkDeployed() {
 	d.Status.Phase, d.Status.Step, d.Status.FailureReason = DeploymentDeployed, "", ""
 	for _, s := range deploymentSteps {
-		set(d, s.condition, metav1.ConditionTrue, ReasonSucceeded, s.done)
-	}
-	if d.Spec.SkipTests {
-		set(d, ConditionTestsPassed, metav1.ConditionTrue, ReasonSkipped, "spec.skipTests left the tests out")
+		set(d, s.condition, metav1.ConditionTrue, s.reason, s.done)
 	}
 	d.MarkReady("deployed")
 }

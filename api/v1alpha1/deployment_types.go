@@ -5,7 +5,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Deployment brings one version of the project's agents into an environment: it
-// is built, tested and, when all is well, made live. It is an event: what it
+// is built and, when all is well, made live. It is an event: what it
 // asks for cannot be changed, its outcome is kept for good, and another version
 // is another Deployment. (apps/v1 has a kind of this name too: say
 // `kubectl get adep` or `deployments.agentplatform.dev`.)
@@ -49,8 +49,6 @@ type Deployment struct {
 // +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: it can be given when the Deployment is created, and neither set, changed nor removed later"
 // +kubebuilder:validation:XValidation:rule="self.environment == oldSelf.environment",message="environment is immutable: create another Deployment"
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable: a Deployment is one version; create another Deployment"
-// +kubebuilder:validation:XValidation:rule="self.?skipTests.orValue(false) == oldSelf.?skipTests.orValue(false)",message="skipTests is immutable: create another Deployment"
-// +kubebuilder:validation:XValidation:rule="self.?skipFailedConnectors.orValue(false) == oldSelf.?skipFailedConnectors.orValue(false)",message="skipFailedConnectors is immutable: create another Deployment"
 // +kubebuilder:validation:XValidation:rule="has(self.redeployOf) == has(oldSelf.redeployOf) && (!has(self.redeployOf) || self.redeployOf == oldSelf.redeployOf)",message="redeployOf is immutable: create another Deployment"
 // +kubebuilder:validation:XValidation:rule="!oldSelf.?cancel.orValue(false) || self.?cancel.orValue(false)",message="cancel cannot be taken back: create another Deployment"
 type DeploymentSpec struct {
@@ -70,22 +68,11 @@ type DeploymentSpec struct {
 	// +required
 	Source DeploymentSource `json:"source"`
 
-	// SkipTests leaves the test phase out.
-	//
-	// +optional
-	SkipTests bool `json:"skipTests,omitempty"`
-
-	// SkipFailedConnectors leaves connectors out that fail to apply, which
-	// otherwise fail the deployment.
-	//
-	// +optional
-	SkipFailedConnectors bool `json:"skipFailedConnectors,omitempty"`
-
 	// RedeployOf is the id of the deployment that this one repeats. It is shown
 	// and has no further effect.
 	//
 	// +optional
-	RedeployOf UUID `json:"redeployOf,omitempty"`
+	RedeployOf DeploymentID `json:"redeployOf,omitempty"`
 
 	// Cancel stops a deployment that is pending or building. It cannot be taken
 	// back, and does nothing to a deployment that has ended.
@@ -100,19 +87,13 @@ type DeploymentSpec struct {
 	Activation *DeploymentActivation `json:"activation,omitempty"`
 }
 
-// DeploymentSource says what is deployed: exactly one of git and bundle.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.bundle)",message="source must have either git or bundle; `git: {}` is the head of the environment's branch"
+// DeploymentSource says what is deployed.
 type DeploymentSource struct {
-	// Git deploys a commit of the project's repository.
+	// Git deploys a commit of the project's repository; `git: {}` is the head of
+	// the environment's branch.
 	//
-	// +optional
+	// +required
 	Git *DeploymentGitSource `json:"git,omitempty"`
-
-	// Bundle deploys a bundle that was uploaded.
-	//
-	// +optional
-	Bundle *DeploymentBundleSource `json:"bundle,omitempty"`
 }
 
 // DeploymentGitSource names a commit of the project's repository.
@@ -130,14 +111,6 @@ type DeploymentGitSource struct {
 	Commit GitCommit `json:"commit,omitempty"`
 }
 
-// DeploymentBundleSource names a stored bundle.
-type DeploymentBundleSource struct {
-	// Digest is the SHA-256 of the bundle, as the upload answered it.
-	//
-	// +required
-	Digest Digest `json:"digest"`
-}
-
 // DeploymentActivation asks for a deployment to become live.
 //
 // +kubebuilder:validation:XValidation:rule="self.requestedAt >= oldSelf.requestedAt",message="requestedAt must not go back in time: a later time asks once more"
@@ -146,12 +119,6 @@ type DeploymentActivation struct {
 	//
 	// +required
 	RequestedAt metav1.Time `json:"requestedAt"`
-
-	// Force activates although connectors fail to apply; those keep their present
-	// state.
-	//
-	// +optional
-	Force bool `json:"force,omitempty"`
 }
 
 // DeploymentPhase is the state of a deployment.
@@ -183,7 +150,7 @@ const (
 
 // DeploymentFailure says why a deployment failed.
 //
-// +kubebuilder:validation:Enum=BuildFailed;TestsFailed;ConnectorsFailed;DeadlineExceeded
+// +kubebuilder:validation:Enum=BuildFailed;TestsFailed;ConnectorsFailed;DeadlineExceeded;StoreRestored
 type DeploymentFailure string
 
 // Reasons for which a deployment fails; they are condition reasons too.
@@ -192,6 +159,9 @@ const (
 	FailureTests      DeploymentFailure = ReasonTestsFailed
 	FailureConnectors DeploymentFailure = ReasonConnectorsFailed
 	FailureDeadline   DeploymentFailure = ReasonDeadlineExceeded
+	// FailureStoreRestored: the data store was restored from a backup that is
+	// older than this deployment.
+	FailureStoreRestored DeploymentFailure = ReasonStoreRestored
 )
 
 // ActivationResult is what became of a request to activate.
@@ -205,8 +175,7 @@ const (
 	ActivationActivated ActivationResult = "Activated"
 	// ActivationSuperseded: another deployment's activation was asked for later.
 	ActivationSuperseded ActivationResult = "Superseded"
-	// ActivationConnectorsFailed: a connector failed to apply, nothing changed;
-	// force goes over it.
+	// ActivationConnectorsFailed: a connector failed to apply, nothing changed.
 	ActivationConnectorsFailed ActivationResult = "ConnectorsFailed"
 	// ActivationNotDeployed: only a deployment with the phase Deployed can be
 	// activated.
@@ -252,7 +221,7 @@ type DeploymentStatus struct {
 	// +kubebuilder:validation:MaxLength=255
 	Branch string `json:"branch,omitempty"`
 
-	// Commit is the commit that was built; empty for an uploaded bundle.
+	// Commit is the commit that was built.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -270,16 +239,6 @@ type DeploymentStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=1000
 	Agents []DeploymentAgent `json:"agents,omitempty"`
-
-	// Tests sums up the test phase.
-	//
-	// +optional
-	Tests *DeploymentTests `json:"tests,omitempty"`
-
-	// Connectors sums up what was done to the code-defined connectors.
-	//
-	// +optional
-	Connectors *DeploymentConnectors `json:"connectors,omitempty"`
 
 	// Activation is what became of the last request in spec.activation.
 	//
@@ -335,57 +294,6 @@ type DeploymentAgent struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	VariantOf string `json:"variantOf,omitempty"`
-}
-
-// DeploymentTests counts the test cases of a deployment.
-type DeploymentTests struct {
-	// Skipped says that the test phase was left out.
-	//
-	// +optional
-	Skipped bool `json:"skipped,omitempty"`
-
-	// Passed is how many test cases passed.
-	//
-	// +optional
-	Passed int32 `json:"passed,omitempty"`
-
-	// Failed is how many test cases failed.
-	//
-	// +optional
-	Failed int32 `json:"failed,omitempty"`
-}
-
-// DeploymentConnectors counts what was done to the code-defined connectors.
-type DeploymentConnectors struct {
-	// Created is how many connectors are new.
-	//
-	// +optional
-	Created int32 `json:"created,omitempty"`
-
-	// Updated is how many connectors changed.
-	//
-	// +optional
-	Updated int32 `json:"updated,omitempty"`
-
-	// Unchanged is how many connectors are as before.
-	//
-	// +optional
-	Unchanged int32 `json:"unchanged,omitempty"`
-
-	// Retired is how many connectors were there before and are gone from the code.
-	//
-	// +optional
-	Retired int32 `json:"retired,omitempty"`
-
-	// Skipped is how many connectors failed to apply and were left out.
-	//
-	// +optional
-	Skipped int32 `json:"skipped,omitempty"`
-
-	// Failed is how many connectors failed to apply.
-	//
-	// +optional
-	Failed int32 `json:"failed,omitempty"`
 }
 
 // DeploymentActivationStatus is what became of a request to activate.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -45,7 +46,7 @@ func (e *Environment) MarkSecretInvalid(name, problem string) { markSecretInvali
 func (e *Environment) MarkProjectMissing() { markProjectMissing(e) }
 
 // MarkStoreUnavailable: the data store does not answer; it is tried again.
-func (e *Environment) MarkStoreUnavailable(cause error) { markStoreUnavailable(e, cause) }
+func (e *Environment) MarkStoreUnavailable() { markStoreUnavailable(e) }
 
 // IsReady says whether Ready is True for the current generation.
 func (e *Environment) IsReady() bool { return isTrueNow(e, ConditionReady) }
@@ -59,10 +60,22 @@ func (e *Environment) MarkSlugTaken(slug, holder string) {
 	markStalled(e, ReasonSlugTaken, fmt.Sprintf("the slug %q is held by the older %s; choose another spec.displayName", slug, holder))
 }
 
-// MarkLimitReached: the project may not have more than limit environments.
-func (e *Environment) MarkLimitReached(limit int32) {
-	markStalled(e, ReasonLimitReached,
-		fmt.Sprintf("the project's limit of %d environments is reached; delete one, or raise the Project's spec.limits.environments", limit))
+// MarkLimitReached: the project may not have more than limit environments. One
+// that is not in effect at all has neither id nor slug to show.
+func (e *Environment) MarkLimitReached(limit int32, inEffect bool) {
+	effect := "this one stays as it is, without new deployments, until one is deleted"
+	if !inEffect {
+		effect = "this one comes into effect when one is deleted"
+		e.Status.ID, e.Status.Slug, e.Status.Default = "", "", false
+	}
+	markStalled(e, ReasonLimitReached, fmt.Sprintf("the project has the %d environments that it may have; %s, or when the limit is raised: "+
+		"spec.limits.environments of the Project, up to what the operator's plan allows", limit, effect))
+}
+
+// IsBeyondLimit says whether the project's limit keeps the environment back.
+func (e *Environment) IsBeyondLimit() bool {
+	stalled := e.Status.Condition(ConditionStalled)
+	return stalled != nil && stalled.Reason == ReasonLimitReached
 }
 
 // MarkSuspended: spec.suspend holds the controllers back.
@@ -75,10 +88,6 @@ func (e *Environment) MarkSuspended() {
 
 // MarkRunnersReady: the pool has the runners that it asks for.
 func (e *Environment) MarkRunnersReady(ready int32) {
-	if ready == 0 {
-		set(e, ConditionRunnersReady, metav1.ConditionTrue, ReasonScaledToZero, "no runners while nothing is queued")
-		return
-	}
 	set(e, ConditionRunnersReady, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("runners ready: %d", ready))
 }
 
@@ -102,16 +111,15 @@ func (e *Environment) Title() string { return cmp.Or(string(e.Spec.DisplayName),
 // the title holds no letter or digit that a slug can have.
 func (e *Environment) WantedSlug() string { return cmp.Or(Slug(e.Title()), e.Name) }
 
-// Replicas returns the bounds of the pool, defaults filled: 0 ≤ least ≤ most,
-// 1 ≤ most.
-func (p *RunnerPool) Replicas() (least, most int32) {
-	least = 1
-	if p.MinReplicas != nil {
-		least = *p.MinReplicas
+// Replicas returns minReplicas, 1 where it is not set.
+func (p *RunnerPool) Replicas() int32 {
+	if p.MinReplicas == nil {
+		return 1
 	}
-	most = max(least, 1)
-	if p.MaxReplicas != nil {
-		most = max(*p.MaxReplicas, most)
-	}
-	return least, most
+	return *p.MinReplicas
+}
+
+// Requirements are the resources as a container has them.
+func (r *RunnerResources) Requirements() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
 }

@@ -15,8 +15,8 @@ import (
 type EnvironmentName string
 
 // Environment is a place in which agents of the project live: it has one live
-// deployment at a time, its own variables and connectors, and a pool of runner
-// pods that execute its runs.
+// deployment at a time, its own connectors, and a pool of runner pods that
+// execute its runs.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=aenv,categories=agents
@@ -65,7 +65,6 @@ const (
 // EnvironmentSpec is what an environment is asked to be.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: it can be given when the Environment is created, and neither set, changed nor removed later"
-// +kubebuilder:validation:XValidation:rule="!has(self.testEnvironment) || self.kind != 'test'",message="testEnvironment is for environments of kind standard; a test environment tests in itself"
 type EnvironmentSpec struct {
 	// ID is the environment's id in the REST API. Without it the id derives from
 	// the project's id and the object's name. It is immutable.
@@ -79,40 +78,25 @@ type EnvironmentSpec struct {
 	// +optional
 	DisplayName DisplayName `json:"displayName,omitempty"`
 
-	// Kind is standard or test. The last standard environment cannot be deleted
-	// through the REST API.
+	// Kind is standard or test. Test environments are not supported in this
+	// release.
 	//
 	// +optional
 	// +kubebuilder:default=standard
 	Kind EnvironmentKind `json:"kind,omitempty"`
 
-	// Git says which commits of the project's repository are deployed here.
+	// Git says which branch of the project's repository is built for this
+	// environment.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Git EnvironmentGit `json:"git,omitempty"`
-
-	// Variables are given to the agents' code and to `${NAME}` in connector
-	// files. A change reaches new runner pods; runs under way resume there.
-	//
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=256
-	Variables []Variable `json:"variables,omitempty"`
 
 	// Runner says how the pool of runner pods looks.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Runner RunnerPool `json:"runner,omitempty"`
-
-	// TestEnvironment is the name of the Environment, of kind test, in which the
-	// test phase of deployments to this one runs. Without it tests run with this
-	// environment's own variables.
-	//
-	// +optional
-	TestEnvironment EnvironmentName `json:"testEnvironment,omitempty"`
 
 	// Suspend stops the controllers from starting deployments and from changing
 	// runner pods. Webhooks and runs go on.
@@ -121,89 +105,24 @@ type EnvironmentSpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 }
 
-// EnvironmentGit says which commits are deployed to an environment.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.commit) || !has(self.autoDeploy) || !self.autoDeploy",message="commit pins the environment and autoDeploy follows the branch: set one of them"
+// EnvironmentGit says where the commits of an environment come from.
 type EnvironmentGit struct {
 	// Branch is the branch whose head a new deployment builds. Without it the
 	// repository's default branch is built.
 	//
 	// +optional
 	Branch GitBranch `json:"branch,omitempty"`
-
-	// Commit moves the environment to that commit, each time it changes: the
-	// promotion from one environment to the next is one changed line in Git.
-	//
-	// +optional
-	Commit GitCommit `json:"commit,omitempty"`
-
-	// AutoDeploy makes every new head of the branch a Deployment.
-	//
-	// +optional
-	AutoDeploy bool `json:"autoDeploy,omitempty"`
-
-	// Interval is how often the branch is looked at for autoDeploy, at least 10s.
-	//
-	// +optional
-	// +kubebuilder:default="1m"
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$')",message="must be a duration such as 90s, 5m or 720h"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) >= duration('10s')",message="interval must be at least 10s"
-	Interval *metav1.Duration `json:"interval,omitempty"`
-}
-
-// Variable is a named value for agents' code.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.secretKeyRef)",message="a variable has either value or secretKeyRef"
-// +kubebuilder:validation:XValidation:rule="!has(self.sensitive) || !self.sensitive || has(self.secretKeyRef)",message="a sensitive variable must come from a Secret: use secretKeyRef instead of value"
-type Variable struct {
-	// Name is the variable's name.
-	//
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z_][A-Za-z0-9_]*$')",message="must be letters, digits and '_', not beginning with a digit"
-	Name string `json:"name"`
-
-	// Value is the value itself, for everybody to read who may read the
-	// Environment.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxLength=16384
-	Value *string `json:"value,omitempty"`
-
-	// SecretKeyRef names the key of a Secret that holds the value.
-	//
-	// +optional
-	SecretKeyRef *SecretKeyReference `json:"secretKeyRef,omitempty"`
-
-	// Sensitive makes the REST API answer ******** in place of the value.
-	//
-	// +optional
-	Sensitive bool `json:"sensitive,omitempty"`
 }
 
 // RunnerPool says how the runner pods of an environment look.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",message="minReplicas must not be more than maxReplicas"
 type RunnerPool struct {
-	// MinReplicas is how many runner pods there are at least. With 0 the pool
-	// goes away while nothing is queued, and the first run waits for a pod.
+	// MinReplicas is how many runner pods there are.
 	//
 	// +optional
 	// +kubebuilder:default=1
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000
-	MinReplicas *int32 `json:"minReplicas,omitempty"`
-
-	// MaxReplicas is how many runner pods there are at most, when many runs are
-	// queued. Without it: minReplicas, at least 1.
-	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
-	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
 	// Concurrency is how many runs one pod executes at once.
 	//
@@ -216,7 +135,7 @@ type RunnerPool struct {
 	// Resources are the compute resources of a runner pod.
 	//
 	// +optional
-	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	Resources RunnerResources `json:"resources,omitempty"`
 
 	// NodeSelector says which nodes runner pods may go to.
 	//
@@ -263,6 +182,23 @@ type RunnerPool struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
+// RunnerResources are the compute resources of a container: quantities such as
+// 500m, 2 or 1Gi, without an exponent.
+type RunnerResources struct {
+	// Requests are what a pod is guaranteed. Without it: what the plan says.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=8
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+
+	// Limits are what a pod may use at most, and at most what the plan allows.
+	// Without it: what the plan says.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=8
+	Limits corev1.ResourceList `json:"limits,omitempty"`
+}
+
 // EnvironmentStatus is what the controllers have found and done.
 type EnvironmentStatus struct {
 	ObjectStatus `json:",inline"`
@@ -298,12 +234,6 @@ type EnvironmentStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	LiveCommit string `json:"liveCommit,omitempty"`
-
-	// DeployedCommit is the commit for which spec.git last made a Deployment.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	DeployedCommit string `json:"deployedCommit,omitempty"`
 
 	// Runner is the state of the runner pool.
 	//

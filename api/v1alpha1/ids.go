@@ -8,6 +8,14 @@ import (
 	"github.com/google/uuid"
 )
 
+// ProjectID is the id of the project of a namespace: a UUIDv5 of the platform's
+// id and the namespace's name. Nobody can choose it, so nobody can take another
+// project's, and the same platform id gives the same ids in another cluster. It
+// never changes.
+func ProjectID(platformID uuid.UUID, namespace string) uuid.UUID {
+	return uuid.NewSHA1(platformID, []byte(namespace))
+}
+
 // ProjectObjectID is the id of an object that has no spec.id: a UUIDv5 of the
 // project's id and "Kind/name". It is a function of the manifests alone, so that
 // ids and webhook URLs survive delete-and-apply, a restore and a move to another
@@ -16,29 +24,21 @@ func ProjectObjectID(projectID uuid.UUID, kind, name string) uuid.UUID {
 	return uuid.NewSHA1(projectID, []byte(kind+"/"+name))
 }
 
-// ObjectID is the id of an object of the project: spec.id where it is set, else
-// ProjectObjectID. The error names what is no UUID, which the API server should
-// not have let through.
-func ObjectID(project *Project, object ConditionedObject) (uuid.UUID, error) {
-	if id := object.SpecID(); id != "" {
-		parsed, err := uuid.Parse(id)
-		if err != nil {
-			return uuid.Nil, fmt.Errorf("reading spec.id of %s %q: %w", object.ObjectKind(), object.GetName(), err)
-		}
-		return parsed, nil
+// ObjectID is the id that an object of the project asks for: the project's own
+// for its Project, else spec.id where it is set, else ProjectObjectID. It is the
+// object's once the store's claim names the object, and not before. The error
+// names what is no UUID, which the API server should not have let through.
+func ObjectID(projectID uuid.UUID, object ConditionedObject) (uuid.UUID, error) {
+	if object.ObjectKind() == (&Project{}).ObjectKind() {
+		return projectID, nil
 	}
-	projectID, err := project.ParsedID()
+	id := object.SpecID()
+	if id == "" {
+		return ProjectObjectID(projectID, object.ObjectKind(), object.GetName()), nil
+	}
+	parsed, err := uuid.Parse(id)
 	if err != nil {
-		return uuid.Nil, err
+		return uuid.Nil, fmt.Errorf("reading spec.id of %s %q: %w", object.ObjectKind(), object.GetName(), err)
 	}
-	return ProjectObjectID(projectID, object.ObjectKind(), object.GetName()), nil
-}
-
-// ParsedID returns spec.id.
-func (p *Project) ParsedID() (uuid.UUID, error) {
-	id, err := uuid.Parse(string(p.Spec.ID))
-	if err != nil {
-		return uuid.Nil, fmt.Errorf("reading spec.id of Project %s/%s: %w", p.Namespace, p.Name, err)
-	}
-	return id, nil
+	return parsed, nil
 }

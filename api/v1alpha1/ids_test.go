@@ -32,35 +32,36 @@ func TestProjectObjectIDNeverChanges(t *testing.T) {
 	}
 }
 
+// Computed in the same way: uuid.uuid5(platform, "namespace").
+func TestProjectIDNeverChanges(t *testing.T) {
+	t.Parallel()
+	platform := uuid.MustParse("7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10")
+	require.Equal(t, "9eb6e6cc-39d0-5d8e-9c1b-3a89610111a4", v1alpha1.ProjectID(platform, "shop").String())
+	require.NotEqual(t, v1alpha1.ProjectID(platform, "shop"), v1alpha1.ProjectID(platform, "shop2"))
+	require.NotEqual(t, v1alpha1.ProjectID(platform, "shop"), v1alpha1.ProjectID(uuid.New(), "shop"))
+}
+
 func TestObjectID(t *testing.T) {
 	t.Parallel()
-	project := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{ID: someID}}
+	project := uuid.MustParse(string(someID))
 	connector := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "orders"}}
 
 	derived, err := v1alpha1.ObjectID(project, connector)
 	require.NoError(t, err)
-	require.Equal(t, v1alpha1.ProjectObjectID(uuid.MustParse(string(someID)), "Connector", "orders"), derived)
-
-	connector.Namespace = "b"
-	elsewhere, err := v1alpha1.ObjectID(project, connector)
-	require.NoError(t, err)
-	require.Equal(t, derived, elsewhere, "the namespace does not matter")
+	require.Equal(t, v1alpha1.ProjectObjectID(project, "Connector", "orders"), derived)
 
 	connector.Spec.ID = anotherID
 	explicit, err := v1alpha1.ObjectID(project, connector)
 	require.NoError(t, err)
 	require.Equal(t, string(anotherID), explicit.String())
 
-	own, err := v1alpha1.ObjectID(project, project)
+	own, err := v1alpha1.ObjectID(project, &v1alpha1.Project{})
 	require.NoError(t, err)
-	require.Equal(t, string(someID), own.String())
+	require.Equal(t, project, own)
 }
 
 func TestObjectIDOfWhatTheAPIServerRefuses(t *testing.T) {
 	t.Parallel()
-	project := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{ID: "none"}}
-	_, err := v1alpha1.ObjectID(project, &v1alpha1.Environment{})
-	require.ErrorContains(t, err, "spec.id of Project")
-	_, err = v1alpha1.ObjectID(project, &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{ID: "none"}})
+	_, err := v1alpha1.ObjectID(uuid.New(), &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{ID: "none"}})
 	require.ErrorContains(t, err, "spec.id of Environment")
 }

@@ -27,8 +27,6 @@ const (
 	// LabelDefinedInCode is "true" on Connectors and ConnectorLinks that mirror a
 	// file of connectors/.
 	LabelDefinedInCode = "agentplatform.dev/defined-in-code"
-	// AnnotationReconcile asks the controller to look again when its value changes.
-	AnnotationReconcile = "agentplatform.dev/reconcile-requested-at"
 )
 
 // Slug turns a name for people into a DNS label of at most MaxNameLength: lower
@@ -86,7 +84,3 @@ func NameFor(displayName, fallback, suffix string) string {
 	}
 	return strings.TrimRight(base, "-") + "-" + suffix
 }
-
-// CodeConnectorName is the name of the Connector that mirrors the file
-// connectors/<stem>.yaml in an environment.
-func CodeConnectorName(environment, stem string) string { return environment + "." + stem }

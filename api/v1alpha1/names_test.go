@@ -53,8 +53,3 @@ func TestNameFor(t *testing.T) {
 	require.Equal(t, strings.Repeat("a", 34)+"-x7k2p", v1alpha1.NameFor(strings.Repeat("a", 63), "environment", "x7k2p"))
 	require.Equal(t, strings.Repeat("a", 33)+"-x7k2p", v1alpha1.NameFor(strings.Repeat("a", 33)+" b", "environment", "x7k2p"))
 }
-
-func TestCodeConnectorName(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "production.orders", v1alpha1.CodeConnectorName("production", "orders"))
-}

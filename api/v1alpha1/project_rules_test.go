@@ -14,7 +14,6 @@ func newProject() *v1alpha1.Project {
 	return &v1alpha1.Project{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ProjectName},
 		Spec: v1alpha1.ProjectSpec{
-			ID:  someID,
 			Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/support.git"},
 			ModelProviders: []v1alpha1.ModelProvider{{
 				Prefix: "openai", Type: v1alpha1.ModelProviderOpenAI,
@@ -29,13 +28,6 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		name:    "another name",
 		message: `one namespace is one project: its Project must be named "project"; for another project use another namespace`,
 		change:  func(p *v1alpha1.Project) { p.Name = "second" },
-	}, {
-		name: "no UUID", path: ".spec.id", message: uuidMessage,
-		change: func(p *v1alpha1.Project) { p.Spec.ID = "7B0C7A52-6C1F-4C3E-9A55-0F6D1F1F8F10" },
-	}, {
-		name: "another id", path: ".spec.id", update: true,
-		message: "id is immutable: every id and webhook URL of the project derives from it",
-		change:  func(p *v1alpha1.Project) { p.Spec.ID = anotherID },
 	}, {
 		name: "default environment that cannot be", path: ".spec.defaultEnvironment", message: environmentMessage,
 		change: func(p *v1alpha1.Project) { p.Spec.DefaultEnvironment = "Production" },
@@ -57,12 +49,6 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		name: "path out of the repository", path: ".spec.git.path",
 		message: "must be a folder relative to the repository's root, such as services/support, without . and ..",
 		change:  func(p *v1alpha1.Project) { p.Spec.Git.Path = "a/../../b" },
-	}, {
-		name: "retention that is no duration", path: ".spec.retention.runs", message: "must be a duration such as 90s, 5m or 720h",
-		change: func(p *v1alpha1.Project) { p.Spec.Retention = &v1alpha1.ProjectRetention{Runs: seconds(-1)} },
-	}, {
-		name: "short retention", path: ".spec.retention.runs", message: "runs must be kept for at least 1h",
-		change: func(p *v1alpha1.Project) { p.Spec.Retention = &v1alpha1.ProjectRetention{Runs: seconds(3599)} },
 	}, {
 		name: "built-in prefix", path: ".spec.modelProviders[]", message: "the prefix scripted is built in; choose another",
 		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prefix = "scripted" },
@@ -96,7 +82,6 @@ func TestProjectsThatAreFine(t *testing.T) {
 		{name: "SSH, short", change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "git@git.example.com:team/a.git" }},
 		{name: "folder", change: func(p *v1alpha1.Project) { p.Spec.Git.Path = "services/.support/v1.2..3" }},
 		{name: "branch", change: func(p *v1alpha1.Project) { p.Spec.Git.DefaultBranch = "release/1.2-rc_1" }},
-		{name: "retention", change: func(p *v1alpha1.Project) { p.Spec.Retention = &v1alpha1.ProjectRetention{Runs: seconds(3600)} }},
 		{name: "later git", update: true, change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "https://other.example.com/a" }},
 		{name: "local model", change: func(p *v1alpha1.Project) {
 			p.Spec.ModelProviders[0].BaseURL = "http://ollama.models:11434/v1"

@@ -2,13 +2,17 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // ObjectKind returns "Project".
 func (p *Project) ObjectKind() string { return "Project" }
 
-// SpecID returns spec.id.
-func (p *Project) SpecID() string { return string(p.Spec.ID) }
+// SpecID returns "": a project's id follows from its namespace.
+func (p *Project) SpecID() string { return "" }
 
 // CommonStatus returns what every status has.
 func (p *Project) CommonStatus() *ObjectStatus { return &p.Status.ObjectStatus }
@@ -23,6 +27,16 @@ func (p *Project) MarkReconciling(reason, message string) {
 
 // MarkStalled: nothing goes on until somebody changes something.
 func (p *Project) MarkStalled(reason, message string) { markStalled(p, reason, message) }
+
+// MarkPlanInvalid: the Namespace's annotation with the plan cannot be read,
+// because of problem.
+func (p *Project) MarkPlanInvalid(annotation string, problem error) {
+	set(p, ConditionPlanInvalid, metav1.ConditionTrue, ReasonInvalidPlan,
+		fmt.Sprintf("the platform's plan holds, for the operator's annotation %s of the Namespace cannot be read: %v", annotation, problem))
+}
+
+// MarkPlanValid: the Namespace's annotation can be read, or says nothing.
+func (p *Project) MarkPlanValid() { remove(p, ConditionPlanInvalid) }
 
 // MarkIDTaken: the id is held by holder, `Kind namespace/name`.
 func (p *Project) MarkIDTaken(holder string) { markIDTaken(p, holder) }
@@ -40,7 +54,7 @@ func (p *Project) MarkSecretInvalid(name, problem string) { markSecretInvalid(p,
 func (p *Project) MarkProjectMissing() { markProjectMissing(p) }
 
 // MarkStoreUnavailable: the data store does not answer; it is tried again.
-func (p *Project) MarkStoreUnavailable(cause error) { markStoreUnavailable(p, cause) }
+func (p *Project) MarkStoreUnavailable() { markStoreUnavailable(p) }
 
 // IsReady says whether Ready is True for the current generation.
 func (p *Project) IsReady() bool { return isTrueNow(p, ConditionReady) }

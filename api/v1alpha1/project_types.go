@@ -8,17 +8,17 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // project.
 const ProjectName = "project"
 
-// Project makes its namespace a project: it gives the project its id and says
-// where the agents' code comes from, how models are reached, and what limits
-// hold. Its name must be "project".
+// Project makes its namespace a project: it says where the agents' code comes
+// from, how models are reached, and what limits hold. Its name must be
+// "project". The project's id is a function of the platform's id and the
+// namespace's name, so nobody can take another project's; status.id shows it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=aproj,categories=agents
 // +kubebuilder:subresource:status
-// +kubebuilder:selectablefield:JSONPath=`.spec.id`
 // +kubebuilder:selectablefield:JSONPath=`.status.id`
 // +kubebuilder:printcolumn:name="Display name",type=string,JSONPath=`.spec.displayName`
-// +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.spec.id`
+// +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.status.id`
 // +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.status.defaultEnvironment`,description="The default environment in effect"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
@@ -42,14 +42,6 @@ type Project struct {
 
 // ProjectSpec is what a project is asked to be.
 type ProjectSpec struct {
-	// ID is the project's id in the REST API. All other ids of the project derive
-	// from it, so that webhook URLs survive a restore or a move to another
-	// cluster; keep it. Make one with `uuidgen`. It is immutable.
-	//
-	// +required
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="id is immutable: every id and webhook URL of the project derives from it"
-	ID UUID `json:"id"`
-
 	// DisplayName is the project's name for people. Without it the namespace's
 	// name is shown.
 	//
@@ -74,11 +66,6 @@ type ProjectSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Limits ProjectLimits `json:"limits,omitempty"`
-
-	// Retention says how long the past is kept.
-	//
-	// +optional
-	Retention *ProjectRetention `json:"retention,omitempty"`
 
 	// ModelProviders are the model services that the project's agents may use,
 	// found by the part of an agent's `model` before the slash. The prefix
@@ -125,37 +112,16 @@ type ProjectGit struct {
 	Path string `json:"path,omitempty"`
 }
 
-// ProjectLimits are the limits of a project's plan.
+// ProjectLimits lower what the operator's plan allows the project; they never
+// raise it.
 type ProjectLimits struct {
 	// Environments is the most environments that the project may have. Without
-	// it there is no limit.
+	// it, and above it, the plan's limit holds; status.limits shows which.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Environments *int32 `json:"environments,omitempty"`
-
-	// RequestsPerMinute is how many REST requests a minute all keys of the
-	// project may make together.
-	//
-	// +optional
-	// +kubebuilder:default=120
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1000000
-	RequestsPerMinute int32 `json:"requestsPerMinute,omitempty"`
-}
-
-// ProjectRetention says how long the past of a project is kept.
-type ProjectRetention struct {
-	// Runs is how long ended agent runs and connector runs are kept, such as
-	// 720h. Without it the platform's default holds.
-	//
-	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$')",message="must be a duration such as 90s, 5m or 720h"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) >= duration('1h')",message="runs must be kept for at least 1h"
-	Runs *metav1.Duration `json:"runs,omitempty"`
 }
 
 // ModelProviderType is the wire protocol of a model service.
@@ -186,7 +152,8 @@ type ModelProvider struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="must be lower-case letters, digits and '-'"
 	Prefix string `json:"prefix"`
 
-	// Type is the wire protocol that the service speaks.
+	// Type is the wire protocol that the service speaks. This release speaks
+	// openai; anthropic and gemini are not supported yet.
 	//
 	// +required
 	Type ModelProviderType `json:"type"`
@@ -216,6 +183,12 @@ type ProjectStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DefaultEnvironment string `json:"defaultEnvironment,omitempty"`
+
+	// Limits are those in effect: what the operator's plan allows, lowered by
+	// spec.limits.
+	//
+	// +optional
+	Limits ProjectLimits `json:"limits,omitempty"`
 }
 
 // ProjectList is a list of Projects.

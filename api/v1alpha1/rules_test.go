@@ -25,7 +25,9 @@ const (
 
 // Messages of the types that several fields share.
 const (
-	uuidMessage        = "must be a UUID in lower case, such as 7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"
+	uuidMessage        = "must be a random UUID (version 4 or 7), such as 7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10; make one with uuidgen"
+	timeMessage        = "must be a time in UTC, such as 2030-01-31T12:00:00Z"
+	derivedID          = v1alpha1.UUID("28623ccb-65eb-53ce-9b18-80e9c90551e7")
 	nameMessage        = "must be the name of an object in this namespace: lower-case letters, digits, '-' and '.'"
 	environmentMessage = "must be the name of an Environment: lower-case letters, digits and '-'"
 	connectorMessage   = "must be the name of a Connector, such as orders or production.orders"
@@ -33,8 +35,10 @@ const (
 	branchMessage      = "must be the name of a git branch, such as main or release/1.2"
 	commitMessage      = "must be the full hash of a commit: 40 (SHA-1) or 64 (SHA-256) hexadecimal digits in lower case"
 	keyMessage         = "must be a key of a Secret: letters, digits, '-', '_' and '.'"
-	durationMessage    = "must be a duration such as 90s, 5m or 720h"
 )
+
+// noTime is written with a year of five digits.
+var noTime = metav1.NewTime(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
 
 // breach is a manifest that the API server must refuse. The rule is at path (as
 // the CRD nests it, "[]" for items) and has that message.
@@ -103,10 +107,6 @@ func write[T client.Object](t *testing.T, control *kube.ControlPlane, base func(
 
 // plain undoes the quoting of a message that stands in another.
 func plain(message string) string { return strings.ReplaceAll(message, `\"`, `"`) }
-
-func seconds(n int) *metav1.Duration {
-	return &metav1.Duration{Duration: time.Duration(n) * time.Second}
-}
 
 // named is a list of n distinct names.
 func named[T ~string](n int) []T {

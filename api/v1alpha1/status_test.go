@@ -3,7 +3,6 @@
 package v1alpha1_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +87,7 @@ func TestWhatMayMendItselfIsWaitedFor(t *testing.T) {
 		v1alpha1.ReasonSecretMissing:    func(o v1alpha1.ConditionedObject) { o.MarkSecretMissing("git") },
 		v1alpha1.ReasonSecretInvalid:    func(o v1alpha1.ConditionedObject) { o.MarkSecretInvalid("git", `key "password" is missing`) },
 		v1alpha1.ReasonProjectMissing:   func(o v1alpha1.ConditionedObject) { o.MarkProjectMissing() },
-		v1alpha1.ReasonStoreUnavailable: func(o v1alpha1.ConditionedObject) { o.MarkStoreUnavailable(errors.New("refused")) },
+		v1alpha1.ReasonStoreUnavailable: func(o v1alpha1.ConditionedObject) { o.MarkStoreUnavailable() },
 	} {
 		for _, o := range all() {
 			mark(o)
@@ -120,10 +119,10 @@ func TestEnvironmentMarks(t *testing.T) {
 	e.MarkRunnersStarting(1, 3)
 	require.Equal(t, "False RunnersStarting", condition(e, v1alpha1.ConditionRunnersReady))
 	require.Equal(t, "True RunnersStarting", condition(e, v1alpha1.ConditionReconciling))
-	e.MarkRunnersReady(0)
-	require.Equal(t, "True ScaledToZero", condition(e, v1alpha1.ConditionRunnersReady))
+	e.MarkRunnersReady(3)
+	require.Equal(t, "True Succeeded", condition(e, v1alpha1.ConditionRunnersReady))
 
-	e.MarkLimitReached(2)
+	e.MarkLimitReached(2, false)
 	require.True(t, e.IsStalled())
 	e.MarkSuspended()
 	require.True(t, e.IsReady())
@@ -131,21 +130,8 @@ func TestEnvironmentMarks(t *testing.T) {
 
 func TestRunnerPoolReplicas(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name                  string
-		minReplicas           *int32
-		maxReplicas           *int32
-		wantLeast, wantAtMost int32
-	}{
-		{"nothing", nil, nil, 1, 1},
-		{"to zero", ptr.To(int32(0)), nil, 0, 1},
-		{"more", ptr.To(int32(4)), nil, 4, 4},
-		{"both", ptr.To(int32(0)), ptr.To(int32(9)), 0, 9},
-	} {
-		least, most := (&v1alpha1.RunnerPool{MinReplicas: c.minReplicas, MaxReplicas: c.maxReplicas}).Replicas()
-		require.Equal(t, c.wantLeast, least, c.name)
-		require.Equal(t, c.wantAtMost, most, c.name)
-	}
+	require.EqualValues(t, 1, (&v1alpha1.RunnerPool{}).Replicas())
+	require.EqualValues(t, 4, (&v1alpha1.RunnerPool{MinReplicas: ptr.To(int32(4))}).Replicas())
 }
 
 func TestTitlesAndSlugs(t *testing.T) {
@@ -168,20 +154,17 @@ func TestConnectorDefaults(t *testing.T) {
 	c := newConnector()
 	require.True(t, c.IsEnabled())
 	require.True(t, c.RequiresAuthentication())
-	require.False(t, c.RequiresFiles())
 	require.Zero(t, c.Timeout())
 	require.EqualValues(t, 1, c.SecretVersion())
 	require.Equal(t, 24*time.Hour, c.SecretGracePeriod())
+	c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0))
+	require.Zero(t, c.SecretGracePeriod(), "0 is not the default")
 	require.Equal(t, v1alpha1.ConnectorWebhook, c.Type())
 
 	c.Spec.Mode = v1alpha1.ModeSync
 	require.Equal(t, 5*time.Minute, c.Timeout())
-	outbound(c)
-	require.Equal(t, 15*time.Second, c.Timeout())
-	require.False(t, c.RequiresAuthentication())
-	cron(c)
-	require.Equal(t, v1alpha1.ConnectorCron, c.Type())
-	require.False(t, c.RequiresAuthentication())
+	c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0))
+	require.Zero(t, c.SecretGracePeriod())
 }
 
 func TestConnectorMarks(t *testing.T) {
@@ -195,22 +178,6 @@ func TestConnectorMarks(t *testing.T) {
 
 	c.MarkSecretInvalid("own", `key "secret" is missing`)
 	require.Equal(t, "False SecretInvalid", condition(c, v1alpha1.ConditionSecretReady))
-	c.MarkNameTaken("Connector shop/production.orders")
-	require.Contains(t, c.Status.Condition(v1alpha1.ConditionStalled).Message, `"orders"`)
-
-	c.MarkDelivering()
-	require.Equal(t, "True Succeeded", condition(c, v1alpha1.ConditionDelivering))
-	c.MarkDestinationGone()
-	require.Equal(t, "False DestinationGone", condition(c, v1alpha1.ConditionDelivering))
-	c.Spec.Enabled = ptr.To(false)
-	c.MarkDelivering()
-	require.Equal(t, "False Disabled", condition(c, v1alpha1.ConditionDelivering))
-
-	c.MarkRetired()
-	require.Equal(t, "True Retired", condition(c, v1alpha1.ConditionRetired))
-	require.True(t, c.Status.Retired)
-	c.MarkNotRetired()
-	require.Equal(t, "absent", condition(c, v1alpha1.ConditionRetired))
 }
 
 func TestConnectorLinkMarks(t *testing.T) {
@@ -224,11 +191,6 @@ func TestConnectorLinkMarks(t *testing.T) {
 	require.False(t, l.IsStalled(), "the next deployment may bring the agent")
 	l.MarkReferencesResolved()
 	require.Equal(t, "True Succeeded", condition(l, v1alpha1.ConditionReferencesResolved))
-
-	l.MarkModeMismatch(v1alpha1.ModeInbound)
-	require.Contains(t, l.Status.Condition(v1alpha1.ConditionStalled).Message, "spec.outbound")
-	l.MarkModeMismatch(v1alpha1.ModeOutbound)
-	require.Contains(t, l.Status.Condition(v1alpha1.ConditionStalled).Message, "spec.filesRequired")
 }
 
 func TestAnEndedKeyIsAsAsked(t *testing.T) {

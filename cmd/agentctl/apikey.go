@@ -13,9 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -27,7 +24,7 @@ const serviceAccountPrefix = "system:serviceaccount:"
 
 // createOptions are the flags of `apikey create`.
 type createOptions struct {
-	kubeconfig, context, namespace string
+	clusterOptions
 
 	displayName, ownerUser, ownerServiceAccount, expires, dryRun, output string
 	permissions, environments, ownerGroups                               []string
@@ -57,8 +54,7 @@ The key never may what its owner may not: you, unless --owner-user or
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig file")
-	flags.StringVar(&o.context, "context", "", "context of the kubeconfig file")
+	o.bind(flags)
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the project; without it that of the context")
 	flags.StringVar(&o.displayName, "display-name", "", "name for people")
 	flags.StringSliceVar(&o.permissions, "permissions", nil, "what the key may do, such as environments.view; without it all that its owner may, with '' nothing")
@@ -81,7 +77,7 @@ func (o *createOptions) run(ctx context.Context, name string, out, messages io.W
 	if o.output != "" && o.output != "yaml" {
 		return fmt.Errorf("-o %s: must be yaml", o.output)
 	}
-	cluster := &cluster{options: o}
+	cluster := &cluster{options: o.clusterOptions}
 	object, key, err := o.object(ctx, cluster, name)
 	if err != nil {
 		return err
@@ -173,7 +169,22 @@ func (o *createOptions) owner(ctx context.Context, cluster *cluster, namespace s
 	if account, ok := strings.CutPrefix(who.Username, serviceAccountPrefix+namespace+":"); ok {
 		return v1alpha1.KeyOwner{Kind: v1alpha1.OwnerServiceAccount, Name: account}, nil
 	}
-	return v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: who.Username, Groups: who.Groups}, nil
+	return userOwner(who)
+}
+
+// userOwner is a user with the groups that count for a key.
+func userOwner(who authenticationv1.UserInfo) (v1alpha1.KeyOwner, error) {
+	owner := v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: who.Username}
+	for _, group := range who.Groups {
+		if !strings.HasPrefix(group, "system:") {
+			owner.Groups = append(owner.Groups, group)
+		}
+	}
+	if len(owner.Groups) > v1alpha1.MaxOwnerGroups {
+		return v1alpha1.KeyOwner{}, fmt.Errorf("you are in %d groups, and a key acts with %d at most: name yourself by --owner-user, and those that matter by --owner-group",
+			len(owner.Groups), v1alpha1.MaxOwnerGroups)
+	}
+	return owner, nil
 }
 
 // parseExpiry reads a duration from now or a time; nil for "".
@@ -208,48 +219,4 @@ func printObject(out io.Writer, object *v1alpha1.APIKey) error {
 		return fmt.Errorf("printing the manifest: %w", err)
 	}
 	return nil
-}
-
-// cluster is the cluster of the kubeconfig; it is asked only where needed, so
-// that a manifest can be made without one.
-type cluster struct {
-	options *createOptions
-	made    client.Client
-}
-
-func (c *cluster) config() clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.options.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.options.context})
-}
-
-func (c *cluster) namespace() (string, error) {
-	if c.options.namespace != "" {
-		return c.options.namespace, nil
-	}
-	namespace, _, err := c.config().Namespace()
-	if err != nil {
-		return "", fmt.Errorf("reading the namespace from the kubeconfig (or say -n): %w", err)
-	}
-	return namespace, nil
-}
-
-func (c *cluster) client() (client.Client, error) {
-	if c.made != nil {
-		return c.made, nil
-	}
-	config, err := c.config().ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, authenticationv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("making the scheme: %w", err)
-		}
-	}
-	if c.made, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		return nil, fmt.Errorf("reaching the cluster: %w", err)
-	}
-	return c.made, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -73,6 +74,15 @@ func TestDryRunPrintsTheManifestWithoutACluster(t *testing.T) {
 	require.NotContains(t, out, key.String())
 	require.Equal(t, v1alpha1.KeyOwner{Kind: v1alpha1.OwnerServiceAccount, Name: "ci"}, object.Spec.Owner)
 	require.Equal(t, v1alpha1.AccessAll, object.Spec.Access)
+}
+
+func TestOnlyGroupsThatCountAreTaken(t *testing.T) {
+	t.Parallel()
+	owner, err := userOwner(authenticationv1.UserInfo{Username: "anna", Groups: []string{"system:masters", "dev", "system:authenticated"}})
+	require.NoError(t, err)
+	require.Equal(t, v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "anna", Groups: []string{"dev"}}, owner)
+	_, err = userOwner(authenticationv1.UserInfo{Username: "anna", Groups: strings.Fields(strings.Repeat("dev ", 17))})
+	require.ErrorContains(t, err, "--owner-group")
 }
 
 func TestExpiry(t *testing.T) {

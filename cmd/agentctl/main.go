@@ -39,6 +39,8 @@ func newRootCommand(name string) *cobra.Command {
 	}
 	keys := &cobra.Command{Use: "apikey", Short: "Keys of the REST API"}
 	keys.AddCommand(newAPIKeyCreateCommand())
-	root.AddCommand(keys)
+	store := &cobra.Command{Use: "store", Short: "The data store"}
+	store.AddCommand(newStoreAdoptCommand())
+	root.AddCommand(keys, store, newKeysCommand())
 	return root
 }

@@ -8,16 +8,23 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
 // options are the flags of all subcommands.
 type options struct {
 	store                                                  open.Options
-	gatewayURL, dispatchURL, image, namespace              string
-	allowEgress                                            string
+	gatewayURL, dispatchURL, image, namespace, platformID  string
+	planFile                                               string
+	trustedProxies, keysDir                                string
+	egress                                                 egress.Flags
+	publicTLS, internalTLS, apiTLS                         httpserver.TLSFiles
+	dispatchTLSSecret, apiTLSSecret                        string
 	publicAddr, internalAddr, apiAddr, healthAddr, metrics string
 	grace                                                  time.Duration
 	leaderElect                                            bool
+	watchNamespaces                                        []string
 }
 
 func (o *options) bind(flags *pflag.FlagSet) {
@@ -26,12 +33,22 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.dispatchURL, "dispatch-url", "", "URL at which runners and builds reach the gateway's internal port")
 	flags.StringVar(&o.image, "image", "agentplatform:dev", "image of build and runner pods")
 	flags.StringVar(&o.namespace, "system-namespace", "agentplatform-system", "namespace of the platform itself, where its keys are kept")
-	flags.StringVar(&o.allowEgress, "allow-egress", "", "private ranges that may be dialled, by purpose: git=10.0.0.0/8,model=10.1.0.0/16")
+	flags.StringVar(&o.keysDir, "keys-dir", "", "folder where the Secret of the platform's keys is mounted for the facade; without it the facade reads the Secret")
+	flags.StringVar(&o.platformID, "platform-id", "", "UUID that the ids of all projects are made of, to keep in Git; without it the one that was made with the keys")
+	flags.StringVar(&o.trustedProxies, "trusted-proxies", "", "ranges of proxies whose X-Forwarded-For is believed: 10.0.0.0/8,10.1.0.0/16")
+	flags.StringVar(&o.dispatchTLSSecret, "dispatch-tls-secret", "", "Secret of the system namespace with the dispatch port's certificate (tls.crt, tls.key), made where it is absent; build and runner pods trust its ca.crt")
+	flags.StringVar(&o.apiTLSSecret, "api-tls-secret", "", "Secret of the system namespace with the facade's certificate, made where it is absent")
+	o.egress.Bind(flags)
+	flags.StringVar(&o.planFile, "plan-file", "", "file with what a project may have, unless its Namespace's annotation says otherwise")
 	flags.StringVar(&o.publicAddr, "public-addr", ":8080", "address of the webhook port")
 	flags.StringVar(&o.internalAddr, "internal-addr", ":8081", "address of the dispatch port")
 	flags.StringVar(&o.apiAddr, "api-addr", ":8082", "address of the REST facade")
+	o.publicTLS.Bind(flags, "public", "the webhook port")
+	o.internalTLS.Bind(flags, "internal", "the dispatch port")
+	o.apiTLS.Bind(flags, "api", "the REST facade")
 	flags.StringVar(&o.healthAddr, "health-addr", ":8083", "address of the manager's health and readiness")
 	flags.StringVar(&o.metrics, "metrics-addr", "0", "address of the manager's metrics, 0 for none")
 	flags.DurationVar(&o.grace, "shutdown-grace", 25*time.Second, "how long open requests may take to end after SIGTERM")
+	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "namespaces of projects that manager and facade work in, by the rights of RoleBindings there; without it all")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader among managers")
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -16,15 +17,21 @@ import (
 
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
 	"github.com/agentplatform/agentplatform/controllers"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // process is what every subcommand has.
 type process struct {
 	*options
-	store  store.Store
-	scheme *runtime.Scheme
-	logger *slog.Logger
+	store   store.Store
+	scheme  *runtime.Scheme
+	proxies httpserver.Proxies
+	logger  *slog.Logger
+	// within are the namespaces of projects that the process works in.
+	within namespaces.Set
 }
 
 func newProcess(ctx context.Context, opts *options) (*process, error) {
@@ -32,11 +39,19 @@ func newProcess(ctx context.Context, opts *options) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	proxies, err := httpserver.ParseProxies(opts.trustedProxies)
+	if err != nil {
+		return nil, fmt.Errorf("reading --trusted-proxies: %w", err)
+	}
+	within, err := namespaces.New(opts.watchNamespaces)
+	if err != nil {
+		return nil, err
+	}
 	st, err := open.Store(ctx, opts.store)
 	if err != nil {
 		return nil, err
 	}
-	return &process{options: opts, store: st, scheme: scheme, logger: slog.Default()}, nil
+	return &process{options: opts, store: st, scheme: scheme, proxies: proxies, logger: slog.Default(), within: within}, nil
 }
 
 // kubernetes finds the cluster: in a pod its own, else that of the kubeconfig.
@@ -47,6 +62,25 @@ func (p *process) kubernetes() (*rest.Config, error) {
 	}
 	config.QPS = -1 // the API server's priority and fairness decides
 	return config, nil
+}
+
+// givenPlatform is the id of --platform-id, or none.
+func (p *process) givenPlatform() (uuid.UUID, error) {
+	if p.platformID == "" {
+		return uuid.Nil, nil
+	}
+	id, err := uuid.Parse(p.platformID)
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("reading --platform-id: %w", err)
+	}
+	return id, nil
+}
+
+// follower keeps the platform's keys as they are read; it has none yet.
+func (p *process) follower(role string, read func(context.Context) (keyring.Ring, error)) *keyring.Follower {
+	return &keyring.Follower{
+		Read: read, Register: p.store, Process: keyring.ProcessName(role), Keys: &keyring.Keys{}, Logger: p.logger,
+	}
 }
 
 // uncached is a client that reads what kube-apiserver says at that moment.

@@ -10,26 +10,59 @@ import (
 
 	"github.com/agentplatform/agentplatform/apiserver"
 	"github.com/agentplatform/agentplatform/controllers"
+	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/webhookgw"
 )
 
 // runManager brings the schema up to date and runs the controllers.
 func runManager(ctx context.Context, p *process) error {
+	if err := p.awaitStore(ctx); err != nil {
+		return err
+	}
 	if err := p.store.Migrate(ctx); err != nil {
 		return fmt.Errorf("bringing the store's schema up to date: %w", err)
 	}
 	return p.controllers(ctx)
 }
 
+// awaitStore waits while the store serves another cluster: its schema is none of
+// this one's business. A store without a schema serves nobody yet.
+func (p *process) awaitStore(ctx context.Context) error {
+	held, err := p.store.Cluster(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // migrating tells whether the store is new or away
+	}
+	c, err := p.uncached()
+	if err != nil {
+		return err
+	}
+	uid, err := controllers.ClusterUID(ctx, c)
+	if err != nil || uid == held.ClusterUID {
+		return err
+	}
+	lease := &controllers.Lease{Store: p.store, ClusterUID: uid, PlatformID: held.PlatformID, Logger: p.logger}
+	if err := lease.Await(ctx); err != nil {
+		return fmt.Errorf("waiting for the store: %w", err)
+	}
+	return nil
+}
+
 // controllers runs the controllers until ctx ends or leadership is lost.
 func (p *process) controllers(ctx context.Context) error {
+	projects, err := plan.Load(p.planFile)
+	if err != nil {
+		return err
+	}
 	cluster, err := p.kubernetes()
 	if err != nil {
 		return err
 	}
 	mgr, err := controllers.NewManager(cluster, controllers.ManagerOptions{
 		SystemNamespace: p.namespace, LeaderElect: p.leaderElect, HealthAddr: p.healthAddr, MetricsAddr: p.metrics,
+		Namespaces: p.within,
 	})
 	if err != nil {
 		return err
@@ -38,13 +71,33 @@ func (p *process) controllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keys, err := controllers.EnsureKeys(ctx, c, p.namespace)
+	given, err := p.givenPlatform()
 	if err != nil {
 		return err
 	}
+	secret := platformkeys.Secret{Client: c, Namespace: p.namespace}
+	platformID, err := secret.Ensure(ctx, p.store, given)
+	if err != nil {
+		return fmt.Errorf("looking for the platform's keys: %w", err)
+	}
+	uid, err := controllers.ClusterUID(ctx, c)
+	if err != nil {
+		return err
+	}
+	lease := &controllers.Lease{Store: p.store, ClusterUID: uid, PlatformID: platformID, Logger: p.logger}
+	if err := lease.Await(ctx); err != nil {
+		return fmt.Errorf("taking the lease on the store: %w", err)
+	}
+	control := p.store.ForCluster(uid)
+	keys := &platformkeys.Keeper{Secret: secret, Store: control, Follower: p.follower("manager", secret.Read), Logger: p.logger}
+	if err := keys.Begin(ctx); err != nil {
+		return fmt.Errorf("taking up the platform's keys: %w", err)
+	}
 	err = controllers.Register(mgr, controllers.Options{
-		Store: p.store, DerivationKey: keys.Derivation, Sealer: keys.Sealer, Image: p.image, DispatchURL: p.dispatchURL,
-		GatewayURL: p.gatewayURL, AllowedEgress: p.allowEgress, ClusterUID: keys.ClusterUID,
+		Store: control, Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: p.image,
+		DispatchURL: p.dispatchURL, GatewayURL: p.gatewayURL, Egress: p.egress, SystemNamespace: p.namespace,
+		DispatchTLSSecret: p.dispatchTLSSecret, APITLSSecret: p.apiTLSSecret, Namespaces: p.within,
+		Plan: &projects,
 	})
 	if err != nil {
 		return fmt.Errorf("registering the controllers: %w", err)
@@ -58,21 +111,37 @@ func runAPIServer(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	keys, err := controllers.EnsureKeys(ctx, c, p.namespace)
+	read := platformkeys.Secret{Client: c, Namespace: p.namespace}.Read
+	if p.keysDir != "" {
+		read = keyring.FromFolder(p.keysDir)
+	}
+	follower := p.follower("facade", read)
+	if err := follower.Await(ctx); err != nil {
+		return fmt.Errorf("taking up the platform's keys: %w", err)
+	}
+	lease, err := p.store.Cluster(ctx) // who brought the keys into use has it
+	if err != nil {
+		return fmt.Errorf("reading the platform's id: %w", err)
+	}
+	uid, err := controllers.ClusterUID(ctx, c)
 	if err != nil {
 		return err
 	}
 	facade, err := apiserver.New(apiserver.Options{
-		Client: c, Store: p.store, DerivationKey: keys.Derivation, Sealer: keys.Sealer, GatewayURL: p.gatewayURL, Logger: p.logger,
+		Client: p.within.Client(c), Store: p.store, Claims: p.store.ForCluster(uid), PlatformID: lease.PlatformID,
+		Keys: follower.Keys, GatewayURL: p.gatewayURL, TrustedProxies: p.proxies, Logger: p.logger,
 	})
 	if err != nil {
 		return err
 	}
-	server, err := httpserver.New(httpserver.Options{Name: "facade", Addr: p.apiAddr, Handler: facade.Handler(), Grace: p.grace})
+	server, err := httpserver.New(httpserver.Options{Name: "facade", Addr: p.apiAddr, TLS: p.apiTLS, Handler: facade.Handler(), Grace: p.grace})
 	if err != nil {
 		return err
 	}
-	return server.Run(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return follower.Run(ctx) })
+	group.Go(func() error { return server.Run(ctx) })
+	return group.Wait()
 }
 
 // runAll runs everything in one process. The gateway starts first and depends
@@ -82,7 +151,8 @@ func runAll(ctx context.Context, p *process) error {
 		return fmt.Errorf("bringing the store's schema up to date: %w", err)
 	}
 	gateway, err := webhookgw.New(webhookgw.Options{
-		Store: p.store, PublicAddr: p.publicAddr, InternalAddr: p.internalAddr, Grace: p.grace, Logger: p.logger,
+		Store: p.store, PublicAddr: p.publicAddr, InternalAddr: p.internalAddr, TrustedProxies: p.proxies,
+		PublicTLS: p.publicTLS, InternalTLS: p.internalTLS, Grace: p.grace, Logger: p.logger,
 	})
 	if err != nil {
 		return err

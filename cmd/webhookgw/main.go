@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/webhookgw"
 )
 
@@ -33,6 +34,8 @@ func main() {
 type options struct {
 	store                    open.Options
 	publicAddr, internalAddr string
+	trustedProxies           string
+	publicTLS, internalTLS   httpserver.TLSFiles
 	grace                    time.Duration
 }
 
@@ -40,6 +43,9 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	o.store.Bind(flags)
 	flags.StringVar(&o.publicAddr, "public-addr", ":8080", "address of the webhook port")
 	flags.StringVar(&o.internalAddr, "internal-addr", ":8081", "address of the dispatch port, for runners and builds only")
+	flags.StringVar(&o.trustedProxies, "trusted-proxies", "", "ranges of proxies whose X-Forwarded-For is believed: 10.0.0.0/8,10.1.0.0/16")
+	o.publicTLS.Bind(flags, "public", "the webhook port")
+	o.internalTLS.Bind(flags, "internal", "the dispatch port")
 	flags.DurationVar(&o.grace, "shutdown-grace", 25*time.Second, "how long open requests may take to end after SIGTERM")
 }
 
@@ -63,13 +69,18 @@ AGENTPLATFORM_PUBLIC_ADDR.`,
 }
 
 func run(ctx context.Context, opts *options) error {
+	proxies, err := httpserver.ParseProxies(opts.trustedProxies)
+	if err != nil {
+		return fmt.Errorf("reading --trusted-proxies: %w", err)
+	}
 	st, err := open.Store(ctx, opts.store)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
 	gateway, err := webhookgw.New(webhookgw.Options{
-		Store: st, PublicAddr: opts.publicAddr, InternalAddr: opts.internalAddr, Grace: opts.grace,
+		Store: st, PublicAddr: opts.publicAddr, InternalAddr: opts.internalAddr, TrustedProxies: proxies,
+		PublicTLS: opts.publicTLS, InternalTLS: opts.internalTLS, Grace: opts.grace,
 	})
 	if err != nil {
 		return err

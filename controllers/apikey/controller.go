@@ -12,40 +12,69 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=apikeys,verbs=get;list;watch
-// +kubebuilder:rbac:groups=agentplatform.dev,resources=apikeys/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=apikeys/status,verbs=patch
 
 // Reconciler reconciles APIKeys.
-type Reconciler struct{ *object.Keeper }
+type Reconciler struct {
+	*object.Keeper
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Audit records that keys appear and are revoked, whoever wrote them.
+	Audit Auditor
+}
 
 // Reconcile shows the state of one APIKey.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	key := &v1alpha1.APIKey{}
-	return r.Keeper.Reconcile(ctx, req, key, func(ctx context.Context) (time.Duration, error) {
-		_, _, id, err := r.Owner(ctx, key)
-		if err != nil {
+	return r.Keeper.Reconcile(ctx, req, key, func(ctx context.Context, row store.Key) (time.Duration, error) {
+		if _, err := r.Project(ctx, key.Namespace); err != nil {
 			return 0, err
 		}
-		key.Status.ID = id.String()
-		expires := key.Spec.ExpiresAt
-		switch {
-		case key.Spec.Revoked:
-			key.MarkRevoked()
-		case expires != nil && !time.Now().Before(expires.Time):
-			key.MarkExpired()
-		case expires != nil:
-			key.MarkReady("")
-			return time.Until(expires.Time) + time.Second, nil
-		default:
-			key.MarkReady("")
+		if err := r.record(ctx, row.ProjectID, row.ID, key); err != nil {
+			return 0, err
 		}
-		return 0, nil
+		return r.show(key), nil
 	})
+}
+
+// show marks the key's state and returns when it changes by time, 0 for never.
+func (r *Reconciler) show(key *v1alpha1.APIKey) time.Duration {
+	now := r.now()
+	if key.Spec.Revoked {
+		key.MarkRevoked()
+		return 0
+	}
+	if key.Ended(now) {
+		key.MarkExpired()
+		return 0
+	}
+	if unknown := key.UnknownPermissions(); len(unknown) > 0 {
+		key.MarkUnknownPermissions(unknown)
+	} else {
+		key.MarkInForce()
+	}
+	if end := key.EndsAt(); end != nil {
+		return end.Sub(now) + time.Second
+	}
+	return 0
+}
+
+func (r *Reconciler) now() time.Time {
+	if r.Now == nil {
+		return time.Now()
+	}
+	return r.Now()
 }
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("apikey").For(&v1alpha1.APIKey{}).Complete(r)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("apikey").
+		For(&v1alpha1.APIKey{}).
+		Watches(&v1alpha1.APIKey{}, r.Deleted()).
+		Complete(r)
 }

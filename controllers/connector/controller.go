@@ -6,22 +6,26 @@ package connector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors,verbs=get;list;watch
-// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors/status,verbs=get;patch;update
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
 
 // secretsInterval is how often Secrets that users own are looked at for changes.
 const secretsInterval = time.Minute
@@ -29,15 +33,17 @@ const secretsInterval = time.Minute
 // Store is what the controller needs of the store.
 type Store interface {
 	PutConnector(ctx context.Context, c store.Connector) error
-	Connector(ctx context.Context, id uuid.UUID) (store.Connector, error)
+	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
 }
 
 // Reconciler reconciles Connectors.
 type Reconciler struct {
 	*object.Keeper
-	Data          Store
-	DerivationKey seal.DerivationKey
-	Sealer        *seal.Sealer
+	Data Store
+	// Keys derive secrets.
+	Keys *keyring.Keys
+	// Anew names connectors whose secrets are to be derived anew; nil for none.
+	Anew <-chan event.GenericEvent
 	// GatewayURL is the public start of webhook URLs.
 	GatewayURL string
 }
@@ -45,36 +51,29 @@ type Reconciler struct {
 // Reconcile brings one Connector into the store.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &v1alpha1.Connector{}
-	return r.Keeper.Reconcile(ctx, req, c, func(ctx context.Context) (time.Duration, error) {
-		_, projectID, id, err := r.Owner(ctx, c)
+	return r.Keeper.Reconcile(ctx, req, c, func(ctx context.Context, key store.Key) (time.Duration, error) {
+		if _, err := r.Project(ctx, c.Namespace); err != nil {
+			return 0, err
+		}
+		_, environment, err := r.Environment(ctx, c.Namespace, c.Spec.Environment)
 		if err != nil {
 			return 0, err
 		}
-		_, environmentID, err := r.Environment(ctx, c.Namespace, c.Spec.Environment)
+		ids := identity{key.ProjectID, environment.ID, key.ID}
+		secret, keyID, err := r.secret(ctx, c, ids)
 		if err != nil {
 			return 0, err
 		}
-		ids := identity{projectID, environmentID, id}
-		secrets, err := r.secrets(ctx, c, ids)
+		row, err := r.row(c, ids, secret, keyID)
 		if err != nil {
 			return 0, err
 		}
-		row, err := r.row(ctx, c, ids, secrets)
-		if err != nil {
-			return 0, err
+		if held, err := r.put(ctx, c, row); err != nil || !held {
+			return object.Later, err
 		}
-		if err := r.Data.PutConnector(ctx, row); err != nil {
-			return 0, object.FromStore(fmt.Errorf("projecting the connector: %w", err))
-		}
-		c.Status.ID = id.String()
-		if c.Spec.Webhook != nil && c.Spec.Mode != v1alpha1.ModeOutbound {
-			c.Status.URL = strings.TrimSuffix(r.GatewayURL, "/") + "/hooks/" + id.String()
-		}
+		c.Status.URL = strings.TrimSuffix(r.GatewayURL, "/") + "/hooks/" + key.ProjectID.String() + "/" + key.ID.String()
 		c.MarkRoutesReady()
-		if c.Spec.Mode == v1alpha1.ModeOutbound {
-			c.MarkDelivering()
-		}
-		if err := r.showSecrets(ctx, c, secrets); err != nil {
+		if err := r.showSecret(ctx, c, secret); err != nil {
 			return 0, err
 		}
 		c.MarkReady(readyMessage(c))
@@ -82,9 +81,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	})
 }
 
+// put writes the projection. held is false when something holds the connector
+// back that somebody has to change.
+func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, row store.Connector) (held bool, err error) {
+	var (
+		duplicate *store.DuplicateError
+		back      *store.SecretVersionError
+	)
+	err = r.Data.PutConnector(ctx, row)
+	switch {
+	case errors.As(err, &duplicate):
+		c.MarkNameTaken(duplicate.Holder.String())
+		return false, nil
+	case errors.As(err, &back):
+		c.MarkSecretVersionWentBack(back.Stored)
+		return false, nil
+	case err != nil:
+		return false, object.FromStore(fmt.Errorf("projecting the connector: %w", err))
+	}
+	return true, nil
+}
+
 // recheck is when Secrets that are not watched are read again.
 func recheck(c *v1alpha1.Connector) time.Duration {
-	if c.Spec.SecretRef != nil || c.Spec.HeadersSecretRef != nil {
+	if c.Spec.SecretRef != nil {
 		return secretsInterval
 	}
 	return 0
@@ -99,9 +119,24 @@ func readyMessage(c *v1alpha1.Connector) string {
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+	list := func() *v1alpha1.ConnectorList { return &v1alpha1.ConnectorList{} }
+	b := ctrl.NewControllerManagedBy(mgr)
+	if r.Anew != nil {
+		b = b.WatchesRawSource(source.Channel(r.Anew, &handler.EnqueueRequestForObject{}))
+	}
+	return b.
 		Named("connector").
 		For(&v1alpha1.Connector{}).
 		Watches(&v1alpha1.Connector{}, r.Deleted()).
+		Watches(&v1alpha1.Connector{}, object.Enqueue(r.Client, list, object.Connectors, namesake)).
 		Complete(r)
+}
+
+// namesake picks the connectors that wait for the name of one that changed.
+func namesake(changed client.Object, candidate v1alpha1.ConditionedObject) bool {
+	c, isConnector := changed.(*v1alpha1.Connector)
+	other, isCandidate := candidate.(*v1alpha1.Connector)
+	return isConnector && isCandidate && c.Name != other.Name && other.IsStalled() &&
+		c.Spec.Environment == other.Spec.Environment &&
+		other.Status.Condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonNameTaken
 }

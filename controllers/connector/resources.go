@@ -3,7 +3,6 @@
 package connector
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
@@ -24,73 +23,35 @@ const maxLabel = 63
 type identity struct{ project, environment, connector uuid.UUID }
 
 // row is the Connector as the store keeps it.
-func (r *Reconciler) row(ctx context.Context, c *v1alpha1.Connector, ids identity, s secrets) (store.Connector, error) {
+func (r *Reconciler) row(c *v1alpha1.Connector, ids identity, secret, keyID string) (store.Connector, error) {
 	config, err := json.Marshal(restConfig(c))
 	if err != nil {
 		return store.Connector{}, fmt.Errorf("writing the configuration: %w", err)
 	}
-	sealed, err := r.sealed(ctx, ids, s)
-	if err != nil {
-		return store.Connector{}, err
-	}
 	row := store.Connector{
 		Ref: r.Ref(c), ID: ids.connector, ProjectID: ids.project, EnvironmentID: ids.environment,
-		Name: c.Title(), Type: string(c.Type()), Mode: string(c.Spec.Mode), Enabled: c.IsEnabled(), Retired: c.Status.Retired,
-		DefinedInCode: c.Labels[v1alpha1.LabelDefinedInCode] == "true",
-		Config:        config, Sealed: sealed,
-		RequireAuthentication: c.RequiresAuthentication(), TimeoutSeconds: int(c.Timeout().Seconds()), FilesRequired: c.RequiresFiles(),
-		SecretGracePeriod: c.SecretGracePeriod(),
+		Name: c.Title(), Type: string(c.Type()), Mode: string(c.Spec.Mode), Enabled: c.IsEnabled(),
+		DefinedInCode: c.Labels[v1alpha1.LabelDefinedInCode] == "true", Config: config, SecretKey: keyID,
+		RequireAuthentication: c.RequiresAuthentication(), TimeoutSeconds: int(c.Timeout().Seconds()),
+		SecretVersion: int64(c.SecretVersion()), SecretGracePeriod: c.SecretGracePeriod(),
 	}
 	if c.RequiresAuthentication() {
-		row.SecretDigest = seal.Digest(s.secret)
+		row.SecretDigest = seal.Digest(secret)
 	}
 	return row, nil
 }
 
 // restConfig is the configuration in its REST shape, without credentials.
 func restConfig(c *v1alpha1.Connector) map[string]any {
-	if cron := c.Spec.Cron; cron != nil {
-		out := map[string]any{"schedule": cron.Schedule, "timezone": cron.Timezone, "prompt": cron.Prompt, "payload": nil}
-		if cron.Payload != nil {
-			out["payload"] = json.RawMessage(cron.Payload.Raw)
-		}
-		return out
-	}
-	switch c.Spec.Mode {
-	case v1alpha1.ModeOutbound:
-		return outboundConfig(c)
-	case v1alpha1.ModeSync:
-		return map[string]any{
-			"require_authentication": c.RequiresAuthentication(), "files_required": c.RequiresFiles(),
-			"timeout_seconds": int(c.Timeout().Seconds()),
-		}
-	default:
-		return map[string]any{"require_authentication": c.RequiresAuthentication(), "files_required": c.RequiresFiles()}
-	}
-}
-
-func outboundConfig(c *v1alpha1.Connector) map[string]any {
-	w := c.Spec.Webhook
-	out := map[string]any{"url": w.URL, "timeout_seconds": int(c.Timeout().Seconds())}
-	if w.Bridge != "" {
-		out["bridge"] = w.Bridge
-	}
-	if w.Retry != nil {
-		retry := map[string]any{}
-		if w.Retry.MaxAttempts != nil {
-			retry["max_attempts"] = *w.Retry.MaxAttempts
-		}
-		if len(w.Retry.ScheduleSeconds) > 0 {
-			retry["schedule_seconds"] = w.Retry.ScheduleSeconds
-		}
-		out["retry"] = retry
+	out := map[string]any{"require_authentication": c.RequiresAuthentication()}
+	if c.Spec.Mode == v1alpha1.ModeSync {
+		out["timeout_seconds"] = int(c.Timeout().Seconds())
 	}
 	return out
 }
 
 // childSecret shows the generated secret, for pods to mount.
-func childSecret(c *v1alpha1.Connector, s secrets) *corev1.Secret {
-	key, value := s.entry()
+func childSecret(c *v1alpha1.Connector, secret string) *corev1.Secret {
 	labels := object.Labels("connector", "")
 	delete(labels, object.LabelInstance)
 	if len(c.Name) <= maxLabel {
@@ -98,6 +59,6 @@ func childSecret(c *v1alpha1.Connector, s secrets) *corev1.Secret {
 	}
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: c.Name + "-connector", Namespace: c.Namespace, Labels: labels},
-		Data:       map[string][]byte{key: []byte(value)},
+		Data:       map[string][]byte{seal.PurposeSecret: []byte(secret)},
 	}
 }

@@ -5,10 +5,10 @@ package connectorlink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,13 +18,12 @@ import (
 )
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectorlinks,verbs=get;list;watch
-// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectorlinks/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectorlinks/status,verbs=patch
 
 // Store is what the controller needs of the store.
 type Store interface {
 	PutLink(ctx context.Context, l store.Link) error
-	Environment(ctx context.Context, id uuid.UUID) (store.Environment, error)
-	Deployment(ctx context.Context, id uuid.UUID) (store.Deployment, error)
+	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
 }
 
 // Reconciler reconciles ConnectorLinks.
@@ -36,38 +35,26 @@ type Reconciler struct {
 // Reconcile brings one ConnectorLink into the store.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	link := &v1alpha1.ConnectorLink{}
-	return r.Keeper.Reconcile(ctx, req, link, func(ctx context.Context) (time.Duration, error) {
-		_, projectID, id, err := r.Owner(ctx, link)
-		if err != nil {
+	return r.Keeper.Reconcile(ctx, req, link, func(ctx context.Context, key store.Key) (time.Duration, error) {
+		if _, err := r.Project(ctx, link.Namespace); err != nil {
 			return 0, err
 		}
-		connector, connectorID, err := r.connector(ctx, link.Namespace, link.Spec.Connector)
+		connector, stored, err := r.Connector(ctx, link.Namespace, link.Spec.Connector)
 		if err != nil {
 			return 0, err
 		}
 		link.Status.Environment = string(connector.Spec.Environment)
-		if mismatched(link, connector.Spec.Mode) {
-			link.MarkModeMismatch(connector.Spec.Mode)
-			return 0, nil
+		err = r.Data.PutLink(ctx, r.row(link, identity{key.ProjectID, stored.ID, key.ID}))
+		var duplicate *store.DuplicateError
+		if errors.As(err, &duplicate) {
+			link.MarkDuplicate(duplicate.Holder.String())
+			return object.Later, nil
 		}
-		row, err := r.row(ctx, link, connector, identity{projectID, connectorID, id})
 		if err != nil {
-			return 0, err
-		}
-		if err := r.Data.PutLink(ctx, row); err != nil {
 			return 0, object.FromStore(fmt.Errorf("projecting the link: %w", err))
 		}
-		link.Status.ID = id.String()
 		return 0, r.findAgent(ctx, link, connector)
 	})
-}
-
-// mismatched says whether the link has settings for another mode.
-func mismatched(link *v1alpha1.ConnectorLink, mode v1alpha1.ConnectorMode) bool {
-	if mode == v1alpha1.ModeOutbound {
-		return link.Spec.FilesRequired != nil
-	}
-	return link.Spec.Outbound != nil
 }
 
 // SetupWithManager registers the controller.
@@ -77,9 +64,18 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("connectorlink").
 		For(&v1alpha1.ConnectorLink{}).
 		Watches(&v1alpha1.ConnectorLink{}, r.Deleted()).
+		Watches(&v1alpha1.ConnectorLink{}, object.Enqueue(r.Client, list, object.Links, twin)).
 		Watches(&v1alpha1.Connector{}, object.Enqueue(r.Client, list, object.Links, linksTo)).
 		Watches(&v1alpha1.Environment{}, object.Enqueue(r.Client, list, object.Links, livesIn)).
 		Complete(r)
+}
+
+// twin picks the links that join what a link that changed joins.
+func twin(changed client.Object, candidate v1alpha1.ConditionedObject) bool {
+	l, isLink := changed.(*v1alpha1.ConnectorLink)
+	other, isCandidate := candidate.(*v1alpha1.ConnectorLink)
+	return isLink && isCandidate && l.Name != other.Name && l.Spec.Connector == other.Spec.Connector &&
+		l.Spec.Agent == other.Spec.Agent && other.IsStalled()
 }
 
 // linksTo picks the links of a connector.

@@ -41,10 +41,10 @@ func (r *Reconciler) goLive(ctx context.Context, v *version) error {
 // it, or none is there to wait for.
 func (r *Reconciler) prefetched(ctx context.Context, v *version) (bool, error) {
 	digest := v.outcome.BundleDigest
-	if err := r.Data.RequestPrefetch(ctx, v.environmentID, digest); err != nil {
+	if err := r.Data.RequestPrefetch(ctx, v.environmentKey, digest); err != nil {
 		return false, object.FromStore(fmt.Errorf("asking for a prefetch: %w", err))
 	}
-	runners, err := r.Data.Runners(ctx, v.environmentID, runnerSeen)
+	runners, err := r.Data.Runners(ctx, v.environmentKey, runnerSeen)
 	if err != nil {
 		return false, object.FromStore(fmt.Errorf("listing the runners: %w", err))
 	}
@@ -65,12 +65,12 @@ func (v *version) waited() time.Duration {
 // deployment now. A hook for the connectors of the bundle: they become revisions
 // of the same transaction.
 func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activation) (live bool, err error) {
-	a.DeploymentID = v.id
+	a.Deployment = v.key
 	result, err := r.Data.Activate(ctx, a)
 	if err != nil && (a.RequestedAt != nil || !errors.Is(err, store.ErrConflict)) {
 		return false, object.FromStore(fmt.Errorf("activating: %w", err))
 	}
-	if v.outcome, err = r.Data.Deployment(ctx, v.id); err != nil {
+	if v.outcome, err = r.Data.Deployment(ctx, v.key); err != nil {
 		return false, object.FromStore(err)
 	}
 	return result.Live, nil
@@ -83,12 +83,12 @@ func (r *Reconciler) restore(ctx context.Context, v *version) error {
 	if v.outcome.Status != store.DeploymentDeployed {
 		return nil
 	}
-	environment, err := r.Data.Environment(ctx, v.environmentID)
+	environment, err := r.Data.Environment(ctx, v.environmentKey)
 	if err != nil {
 		return object.FromStore(err)
 	}
 	live := environment.LiveDeploymentID
-	wasLive := v.Status.Live && live != nil && *live != v.id // or another was activated since: then the rank decides
+	wasLive := v.Status.Live && live != nil && *live != v.key.ID // or another was activated since: then the rank decides
 	if v.restored || live == nil || wasLive {
 		_, err = r.activate(ctx, v, store.Activation{})
 	}
@@ -138,7 +138,7 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 // waited for a manager together the last one counts, in whatever order they are
 // seen. What went live by a clock that is ahead of ours says nothing.
 func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error) {
-	environment, err := r.Data.Environment(ctx, v.environmentID)
+	environment, err := r.Data.Environment(ctx, v.environmentKey)
 	if err != nil {
 		return "", object.FromStore(err)
 	}
@@ -168,7 +168,7 @@ func (r *Reconciler) answeredBefore(ctx context.Context, v *version) (bool, erro
 	if !v.restored {
 		return false, nil
 	}
-	environment, err := r.Data.Environment(ctx, v.environmentID)
+	environment, err := r.Data.Environment(ctx, v.environmentKey)
 	if err != nil {
 		return false, object.FromStore(err)
 	}

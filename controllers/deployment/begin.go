@@ -17,22 +17,18 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// begin claims id and fingerprint, and finds what the store knows of them.
+// begin claims the fingerprint, and finds what the store knows of them.
 func (r *Reconciler) begin(ctx context.Context, v *version) error {
 	var err error
 	v.restored = v.Status.Phase == ""
-	if v.project, v.projectID, v.id, err = r.Owner(ctx, v.Deployment); err != nil {
+	if v.project, err = r.Project(ctx, v.Namespace); err != nil {
 		return err
 	}
-	if v.environment, v.environmentID, err = r.Environment(ctx, v.Namespace, v.Spec.Environment); err != nil {
+	var environment store.Environment
+	if v.environment, environment, err = r.Environment(ctx, v.Namespace, v.Spec.Environment); err != nil {
 		return err
 	}
-	if v.Spec.Source.Bundle != nil {
-		return &object.StalledError{
-			Reason:  v1alpha1.ReasonInvalidSpec,
-			Message: "bundles cannot be uploaded to this release yet; create a Deployment with source.git",
-		}
-	}
+	v.environmentKey = environment.Key()
 	spec, err := r.spec(v)
 	if err != nil {
 		return err
@@ -46,20 +42,20 @@ func (r *Reconciler) begin(ctx context.Context, v *version) error {
 	if err != nil {
 		return object.FromStore(fmt.Errorf("claiming the deployment: %w", err))
 	}
-	v.Status.ID = v.id.String()
 	return nil
 }
 
 // spec is the Deployment as the store records it.
 func (r *Reconciler) spec(v *version) (store.DeploymentSpec, error) {
-	print, err := fingerprint(v.Spec)
+	digest, err := fingerprint(v.Spec)
 	if err != nil {
 		return store.DeploymentSpec{}, err
 	}
 	spec := store.DeploymentSpec{
-		Ref: r.Ref(v.Deployment), ID: v.id, ProjectID: v.projectID, EnvironmentID: v.environmentID,
-		Fingerprint: print, SourceType: "git", Branch: v.branch(), Commit: v.commit(),
-		SkipTests: v.Spec.SkipTests, SkipFailedConnectors: v.Spec.SkipFailedConnectors,
+		Ref: r.Ref(v.Deployment), ID: v.key.ID, ProjectID: v.key.ProjectID, EnvironmentID: v.environmentKey.ID,
+		Fingerprint: digest, SourceType: "git", Branch: v.branch(), Commit: v.commit(),
+		// Of what was once deployed, only the one that is live is built again.
+		Lost: v.Status.Phase.Terminal() && !v.Status.Live,
 	}
 	if of, err := uuid.Parse(string(v.Spec.RedeployOf)); err == nil {
 		spec.RedeployOf = &of
@@ -91,9 +87,14 @@ func (v *version) branch() string {
 	return ""
 }
 
+// commit is what is asked for; what was live is built again from the commit that
+// was, whatever the branch has become.
 func (v *version) commit() string {
-	if v.Spec.Source.Git == nil {
-		return ""
+	if git := v.Spec.Source.Git; git != nil && git.Commit != "" {
+		return string(git.Commit)
 	}
-	return string(v.Spec.Source.Git.Commit)
+	if v.Status.Live {
+		return v.Status.Commit
+	}
+	return ""
 }

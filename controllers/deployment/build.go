@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/controllers/object"
@@ -33,21 +32,32 @@ func (r *Reconciler) advance(ctx context.Context, v *version) error {
 		return r.end(ctx, v, store.DeploymentFailed, store.FailureBuild, v.Status.Condition("Stalled").Message)
 	}
 	job, err := r.startBuild(ctx, v)
-	if err != nil {
+	if err != nil || job == nil {
 		return err
 	}
 	return r.checkJob(ctx, v, job)
 }
 
-// startBuild makes token and Job where they are missing.
+// startBuild makes token and Job where they are missing. It returns nil while a
+// Job of before is in the way.
 func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, error) {
-	job := &batchv1.Job{}
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: v.Namespace, Name: jobName(v.Deployment)}, job)
-	if err == nil {
+	job := namedJob(v.Deployment)
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(job), job)
+	if err == nil && metav1.IsControlledBy(job, v.Deployment) {
+		if v.outcome.Status == store.DeploymentPending {
+			return nil, r.endForgotten(ctx, job)
+		}
 		return job, nil
 	}
-	if !apierrors.IsNotFound(err) {
+	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the build Job: %w", err)
+	}
+	if _, err := r.Child(ctx, v.Deployment, job); err != nil {
+		return nil, err
+	}
+	in, err := r.room(ctx, v)
+	if err != nil {
+		return nil, err
 	}
 	if ref := v.project.Spec.Git.SecretRef; ref != nil {
 		if _, err := r.Secret(ctx, v.Namespace, string(ref.Name)); err != nil {
@@ -60,19 +70,33 @@ func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, 
 	}
 	if err := r.Data.PutToken(ctx, store.Token{
 		SHA256: seal.Digest(token), Kind: store.TokenBuild,
-		ProjectID: v.projectID, EnvironmentID: v.environmentID, DeploymentID: &v.id,
+		ProjectID: v.key.ProjectID, EnvironmentID: v.environmentKey.ID, DeploymentID: &v.key.ID,
 	}); err != nil {
 		return nil, object.FromStore(fmt.Errorf("recording the build's token: %w", err))
 	}
-	if err := r.Data.StartBuild(ctx, v.id); err != nil && !errors.Is(err, store.ErrConflict) {
+	if err := r.Data.StartBuild(ctx, v.key); err != nil && !errors.Is(err, store.ErrConflict) {
 		return nil, object.FromStore(fmt.Errorf("starting the build: %w", err))
 	}
-	job = buildJob(v.Deployment, v.source(), r.options())
+	job = buildJob(v.Deployment, v.source(), in, r.Pods)
 	if err := r.Client.Create(ctx, job, client.FieldOwner(object.FieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("launching job %q: %w", job.Name, err)
 	}
-	v.outcome, err = r.Data.Deployment(ctx, v.id)
+	v.outcome, err = r.Data.Deployment(ctx, v.key)
 	return job, object.FromStore(err)
+}
+
+// endForgotten deletes the Job of a build that the store has not begun, as after
+// it was restored from an older backup: it reports to nobody, and another takes
+// its place once it is gone.
+func (r *Reconciler) endForgotten(ctx context.Context, job *batchv1.Job) error {
+	if job.DeletionTimestamp != nil {
+		return nil
+	}
+	err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("ending the build that the store forgot: %w", err)
+	}
+	return nil
 }
 
 // checkJob ends a deployment whose Job failed before the build could report.
@@ -115,11 +139,11 @@ func (r *Reconciler) lastWords(ctx context.Context, job *batchv1.Job, fallback s
 func (r *Reconciler) end(
 	ctx context.Context, v *version, status store.DeploymentStatus, reason store.FailureReason, message string,
 ) error {
-	err := r.Data.EndDeployment(ctx, v.id, status, reason, message)
+	err := r.Data.EndDeployment(ctx, v.key, status, reason, message)
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return object.FromStore(fmt.Errorf("ending the deployment: %w", err))
 	}
-	v.outcome, err = r.Data.Deployment(ctx, v.id)
+	v.outcome, err = r.Data.Deployment(ctx, v.key)
 	return object.FromStore(err)
 }
 
@@ -128,8 +152,12 @@ func (r *Reconciler) cleanUp(ctx context.Context, v *version) error {
 	if v.outcome.Status != store.DeploymentCancelled {
 		return nil
 	}
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: jobName(v.Deployment)}}
-	err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	job := namedJob(v.Deployment)
+	found, err := r.Child(ctx, v.Deployment, job)
+	if found == nil || err != nil {
+		return object.IgnoreForeign(err)
+	}
+	err = r.Client.Delete(ctx, job, client.Preconditions{UID: &found.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("stopping job %q: %w", job.Name, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
 	batchv1 "k8s.io/api/batch/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,10 +18,10 @@ import (
 )
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments,verbs=get;list;watch
-// +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments/status,verbs=patch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
 
 // pollInterval is how often the store is asked about a build under way.
 const pollInterval = time.Second
@@ -31,7 +30,7 @@ const pollInterval = time.Second
 type Store interface {
 	store.Deployments
 	store.Activations
-	Environment(ctx context.Context, id uuid.UUID) (store.Environment, error)
+	Environment(ctx context.Context, key store.Key) (store.Environment, error)
 	PutToken(ctx context.Context, t store.Token) error
 }
 
@@ -39,17 +38,18 @@ type Store interface {
 type Reconciler struct {
 	*object.Keeper
 	Data Store
-	// Image is the image of build pods, DispatchURL where they report,
-	// AllowedEgress what `runner build fetch --allow-egress` takes.
-	Image, DispatchURL, AllowedEgress string
+	// Pods is the operator's part of build pods.
+	Pods object.PodOptions
 }
 
 // version is one Deployment with what was found about it.
 type version struct {
 	*v1alpha1.Deployment
-	project                      *v1alpha1.Project
-	environment                  *v1alpha1.Environment
-	projectID, environmentID, id uuid.UUID
+	project     *v1alpha1.Project
+	environment *v1alpha1.Environment
+	key         store.Key
+	// environmentKey is the environment's.
+	environmentKey store.Key
 	// restored: the object has no status yet.
 	restored bool
 	outcome  store.Deployment
@@ -58,7 +58,8 @@ type version struct {
 // Reconcile brings one Deployment a step on.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	v := &version{Deployment: &v1alpha1.Deployment{}}
-	return r.Keeper.Reconcile(ctx, req, v.Deployment, func(ctx context.Context) (time.Duration, error) {
+	return r.Keeper.Reconcile(ctx, req, v.Deployment, func(ctx context.Context, key store.Key) (time.Duration, error) {
+		v.key = key
 		if err := r.begin(ctx, v); err != nil {
 			return 0, err
 		}

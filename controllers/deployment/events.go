@@ -6,10 +6,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // announceLive sends an event when the deployment came to life or was replaced.
@@ -25,10 +25,10 @@ func (r *Reconciler) announceLive(v *version, was bool) {
 }
 
 // nameOf is the name of a deployment for people; its id when the store cannot say.
-func (r *Reconciler) nameOf(ctx context.Context, id uuid.UUID) string {
-	d, err := r.Data.Deployment(ctx, id)
+func (r *Reconciler) nameOf(ctx context.Context, key store.Key) string {
+	d, err := r.Data.Deployment(ctx, key)
 	if err != nil {
-		return id.String()
+		return key.ID.String()
 	}
 	return fmt.Sprintf("%q", d.Ref.Name)
 }

@@ -51,13 +51,13 @@ func pendingMessage(v *version) string {
 
 // mirrorLive shows whether the deployment is the live one.
 func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
-	environment, err := r.Data.Environment(ctx, v.environmentID)
+	environment, err := r.Data.Environment(ctx, v.environmentKey)
 	if err != nil {
 		return object.FromStore(err)
 	}
 	was := v.Status.Live
 	switch live := environment.LiveDeploymentID; {
-	case live != nil && *live == v.id:
+	case live != nil && *live == v.key.ID:
 		at := metav1.Now()
 		if environment.LiveActivatedAt != nil {
 			at = *clock(environment.LiveActivatedAt)
@@ -66,7 +66,7 @@ func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
 	case live == nil:
 		v.MarkNotLive("")
 	default:
-		v.MarkNotLive(r.nameOf(ctx, *environment.LiveDeploymentID))
+		v.MarkNotLive(r.nameOf(ctx, store.Key{ProjectID: v.key.ProjectID, ID: *environment.LiveDeploymentID}))
 	}
 	r.announceLive(v, was)
 	return nil

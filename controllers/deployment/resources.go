@@ -3,6 +3,8 @@
 package deployment
 
 import (
+	"context"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/plan"
 )
 
 const (
@@ -27,6 +30,11 @@ const (
 func jobName(d *v1alpha1.Deployment) string   { return object.ChildName(d.Name, "build") }
 func tokenName(d *v1alpha1.Deployment) string { return object.ChildName(d.Name, "build-token") }
 
+// namedJob is the build Job's name alone.
+func namedJob(d *v1alpha1.Deployment) *batchv1.Job {
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: jobName(d)}}
+}
+
 // source is what a build fetches.
 type source struct {
 	URL, Branch, Commit, Path string
@@ -43,16 +51,29 @@ func (v *version) source() source {
 	return s
 }
 
-// buildOptions are the operator's part of a build.
-type buildOptions struct{ Image, DispatchURL, AllowedEgress string }
+// room is where a build runs, and how much of the node it may have.
+type room struct {
+	Runner    v1alpha1.RunnerPool
+	Resources plan.Resources
+}
 
-func (r *Reconciler) options() buildOptions {
-	return buildOptions{Image: r.Image, DispatchURL: r.DispatchURL, AllowedEgress: r.AllowedEgress}
+// room is the environment's place and the plan's resources; *object.MissingError
+// while the environment may not have builds, of which it tells itself.
+func (r *Reconciler) room(ctx context.Context, v *version) (room, error) {
+	allowed, _, err := r.Plan(ctx, v.project)
+	if err != nil {
+		return room{}, err
+	}
+	runner := v.environment.Spec.Runner
+	if v.environment.IsBeyondLimit() || allowed.Runner.Check(runner) != nil {
+		return room{}, &object.MissingError{Kind: v.environment.ObjectKind(), Name: v.environment.Name, Unready: true}
+	}
+	return room{Runner: runner, Resources: allowed.Build}, nil
 }
 
 // buildJob fetches in an init container, which alone sees the Git credentials,
 // and packs in the main one, which alone sees the dispatch token.
-func buildJob(d *v1alpha1.Deployment, from source, opts buildOptions) *batchv1.Job {
+func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptions) *batchv1.Job {
 	labels := object.Labels(component, d.Name)
 	labels[v1alpha1.LabelDeployment] = d.Name
 	labels[v1alpha1.LabelEnvironment] = string(d.Spec.Environment)
@@ -71,6 +92,13 @@ func buildJob(d *v1alpha1.Deployment, from source, opts buildOptions) *batchv1.J
 	if from.Secret != "" {
 		spec.Volumes = append(spec.Volumes, object.SecretVolume("git", from.Secret))
 	}
+	opts.ConnectDispatch(&spec, &spec.Containers[0])
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			containers[i].Resources = in.Resources.Requirements()
+		}
+	}
+	object.Place(&spec, in.Runner)
 	object.Restrict(&spec)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
@@ -84,10 +112,10 @@ func buildJob(d *v1alpha1.Deployment, from source, opts buildOptions) *batchv1.J
 	}
 }
 
-func fetchContainer(from source, opts buildOptions) corev1.Container {
-	args := []string{"build", "fetch", "--dir=" + workspace, "--url=" + from.URL}
+func fetchContainer(from source, opts object.PodOptions) corev1.Container {
+	args := append([]string{"build", "fetch", "--dir=" + workspace, "--url=" + from.URL}, opts.Egress.Args()...)
 	for _, option := range []struct{ flag, value string }{
-		{"--branch=", from.Branch}, {"--commit=", from.Commit}, {"--path=", from.Path}, {"--allow-egress=", opts.AllowedEgress},
+		{"--branch=", from.Branch}, {"--commit=", from.Commit}, {"--path=", from.Path},
 	} {
 		if option.value != "" {
 			args = append(args, option.flag+option.value)
@@ -103,12 +131,11 @@ func fetchContainer(from source, opts buildOptions) corev1.Container {
 	}
 }
 
-func packContainer(opts buildOptions) corev1.Container {
+func packContainer(opts object.PodOptions) corev1.Container {
 	return corev1.Container{
 		Name: "pack", Image: opts.Image, Command: []string{"/usr/local/bin/runner"},
 		Args: []string{
-			"build", "pack", "--dir=" + workspace, "--dispatch-url=" + opts.DispatchURL,
-			"--token-file=" + tokenFolder + "/" + object.TokenKey,
+			"build", "pack", "--dir=" + workspace, "--token-file=" + tokenFolder + "/" + object.TokenKey,
 		},
 		VolumeMounts: append(workMounts(), corev1.VolumeMount{Name: "token", MountPath: tokenFolder, ReadOnly: true}),
 	}

@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
@@ -22,13 +22,13 @@ import (
 
 // keepPool writes the children of the pool: token, configuration, pods.
 func (r *Reconciler) keepPool(
-	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, projectID, id uuid.UUID,
+	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, allowed plan.Runner, key store.Key,
 ) error {
 	token, err := r.Token(ctx, e, tokenName(e), object.Labels(component, e.Name))
 	if err != nil {
 		return err
 	}
-	if err := r.admit(ctx, token, projectID, id); err != nil {
+	if err := r.admit(ctx, token, key); err != nil {
 		return err
 	}
 	config, err := r.config(ctx, e, project)
@@ -39,22 +39,22 @@ func (r *Reconciler) keepPool(
 		return err
 	}
 	return r.Apply(ctx, e, pool(e, poolOptions{
-		Image: r.Image, DispatchURL: r.DispatchURL, AllowedEgress: r.AllowedEgress,
-		ProjectID: projectID.String(), Config: config,
+		PodOptions: r.Pods, ProjectID: key.ProjectID.String(), ConfigDigest: configDigest(token, config),
+		Resources: allowed.Fill(e.Spec.Runner.Resources.Requirements()),
 	}))
 }
 
 // admit makes the store know the pool's token.
-func (r *Reconciler) admit(ctx context.Context, token string, projectID, id uuid.UUID) error {
+func (r *Reconciler) admit(ctx context.Context, token string, key store.Key) error {
 	known, err := r.Data.Token(ctx, seal.Digest(token))
-	if err == nil && known.EnvironmentID == id {
+	if err == nil && known.Environment() == key {
 		return nil
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return object.FromStore(fmt.Errorf("finding the runners' token: %w", err))
 	}
 	return object.FromStore(r.Data.PutToken(ctx, store.Token{
-		SHA256: seal.Digest(token), Kind: store.TokenRunner, ProjectID: projectID, EnvironmentID: id,
+		SHA256: seal.Digest(token), Kind: store.TokenRunner, ProjectID: key.ProjectID, EnvironmentID: key.ID,
 	}))
 }
 
@@ -72,28 +72,11 @@ func (r *Reconciler) config(ctx context.Context, e *v1alpha1.Environment, projec
 		}
 		providers.Providers = append(providers.Providers, provider)
 	}
-	variables := map[string]string{}
-	for _, v := range e.Spec.Variables {
-		switch {
-		case v.Value != nil:
-			variables[v.Name] = *v.Value
-		case v.SecretKeyRef != nil:
-			value, err := r.SecretValue(ctx, e.Namespace, *v.SecretKeyRef)
-			if err != nil {
-				return nil, err
-			}
-			variables[v.Name] = value
-		}
+	data, err := json.Marshal(providers)
+	if err != nil {
+		return nil, fmt.Errorf("writing the model providers: %w", err)
 	}
-	out := map[string][]byte{}
-	for name, content := range map[string]any{runnerconfig.ProvidersFile: providers, variablesFile: variables} {
-		data, err := json.Marshal(content)
-		if err != nil {
-			return nil, fmt.Errorf("writing %s: %w", name, err)
-		}
-		out[name] = data
-	}
-	return out, nil
+	return map[string][]byte{runnerconfig.ProvidersFile: data}, nil
 }
 
 // showPool shows how the pool is doing.
@@ -103,7 +86,7 @@ func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment) erro
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading the runner pool: %w", err)
 	}
-	want, _ := e.Spec.Runner.Replicas()
+	want := e.Spec.Runner.Replicas()
 	ready := found.Status.ReadyReplicas
 	e.Status.Runner = v1alpha1.RunnerPoolStatus{
 		Replicas: found.Status.Replicas, ReadyReplicas: ready, Selector: selector(e),

@@ -7,45 +7,48 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// project claims id and slug in the store. held is false when an older
-// environment has the slug.
-func (r *Reconciler) project(ctx context.Context, e *v1alpha1.Environment, projectID, id uuid.UUID) (held bool, err error) {
+// project claims place and slug in the store. held is false when an older
+// environment has the slug, or when the project has as many as it may have.
+func (r *Reconciler) project(ctx context.Context, e *v1alpha1.Environment, limit int32, key store.Key) (held bool, err error) {
 	err = r.Data.PutEnvironment(ctx, store.Environment{
-		Ref: r.Ref(e), ID: id, ProjectID: projectID, DisplayName: e.Title(), Slug: e.WantedSlug(),
+		Ref: r.Ref(e), ID: key.ID, ProjectID: key.ProjectID, DisplayName: e.Title(), Slug: e.WantedSlug(),
 		Kind: string(e.Spec.Kind), ObjectCreatedAt: e.CreationTimestamp.Time,
+		Limit: int(limit),
 	})
+	var reached *store.LimitReachedError
+	if errors.As(err, &reached) {
+		e.MarkLimitReached(limit, reached.Stored)
+		return false, nil
+	}
 	var taken *store.SlugTakenError
 	if errors.As(err, &taken) {
-		e.Status.ID = id.String()
 		e.MarkSlugTaken(taken.Slug, taken.Holder.String())
 		return false, nil
 	}
 	if err != nil {
 		return false, object.FromStore(err)
 	}
-	e.Status.ID, e.Status.Slug = id.String(), e.WantedSlug()
+	e.Status.Slug = e.WantedSlug()
 	return true, nil
 }
 
 // showState shows what the store knows: the default, and what is live.
-func (r *Reconciler) showState(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, projectID, id uuid.UUID) error {
+func (r *Reconciler) showState(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, key store.Key) error {
 	if asked := project.Spec.DefaultEnvironment; asked != "" {
 		e.Status.Default = string(asked) == e.Name
 	} else {
-		chosen, err := r.Data.DefaultEnvironment(ctx, projectID)
+		chosen, err := r.Data.DefaultEnvironment(ctx, key.ProjectID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return object.FromStore(fmt.Errorf("finding the default environment: %w", err))
 		}
-		e.Status.Default = err == nil && chosen == id
+		e.Status.Default = err == nil && chosen == key.ID
 	}
-	stored, err := r.Data.Environment(ctx, id)
+	stored, err := r.Data.Environment(ctx, key)
 	if err != nil {
 		return object.FromStore(err)
 	}
@@ -53,7 +56,7 @@ func (r *Reconciler) showState(ctx context.Context, e *v1alpha1.Environment, pro
 	if stored.LiveDeploymentID == nil {
 		return nil
 	}
-	live, err := r.Data.Deployment(ctx, *stored.LiveDeploymentID)
+	live, err := r.Data.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: *stored.LiveDeploymentID})
 	if err != nil {
 		return object.FromStore(err)
 	}

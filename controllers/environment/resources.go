@@ -3,6 +3,7 @@
 package environment
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -22,9 +23,8 @@ import (
 )
 
 const (
-	component     = "runner"
-	variablesFile = "variables.json"
-	// annotationConfig makes new pods of changed variables and model providers.
+	component = "runner"
+	// annotationConfig makes new pods of changed model providers.
 	annotationConfig = "agentplatform.dev/config"
 	configFolder     = "/etc/agentplatform/config"
 	tokenFolder      = "/etc/agentplatform/token" //nolint:gosec // a folder
@@ -50,7 +50,7 @@ func poolLabels(e *v1alpha1.Environment) map[string]string {
 	return out
 }
 
-// configSecret holds the model providers and the variables.
+// configSecret holds the model providers.
 func configSecret(e *v1alpha1.Environment, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: configName(e), Namespace: e.Namespace, Labels: poolLabels(e)},
@@ -60,18 +60,20 @@ func configSecret(e *v1alpha1.Environment, data map[string][]byte) *corev1.Secre
 
 // poolOptions are what a pool depends on beside its Environment.
 type poolOptions struct {
-	Image, DispatchURL, AllowedEgress, ProjectID string
-	Config                                       map[string][]byte
+	object.PodOptions
+	ProjectID, ConfigDigest string
+	// Resources are those of the runner container, filled.
+	Resources corev1.ResourceRequirements
 }
 
 // pool is the environment's pool of runner pods.
 func pool(e *v1alpha1.Environment, opts poolOptions) *appsv1.Deployment {
-	least, _ := e.Spec.Runner.Replicas()
+	replicas := e.Spec.Runner.Replicas()
 	surge, none := intstr.FromInt32(1), intstr.FromInt32(0)
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: poolName(e), Namespace: e.Namespace, Labels: poolLabels(e)},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: &least,
+			Replicas: &replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: matchLabels(e)},
 			Strategy: appsv1.DeploymentStrategy{
 				Type:          appsv1.RollingUpdateDeploymentStrategyType,
@@ -82,9 +84,10 @@ func pool(e *v1alpha1.Environment, opts poolOptions) *appsv1.Deployment {
 	}
 }
 
-// configDigest names the content of the configuration Secret.
-func configDigest(config map[string][]byte) string {
-	digest := sha256.New()
+// configDigest names the content of the configuration Secret to who may see pods.
+// It is keyed with the pool's token: else a weak value could be found by trying.
+func configDigest(token string, config map[string][]byte) string {
+	digest := hmac.New(sha256.New, []byte(token))
 	for _, name := range slices.Sorted(maps.Keys(config)) {
 		fmt.Fprintf(digest, "%s %d\n%s", name, len(config[name]), config[name])
 	}
@@ -98,44 +101,33 @@ func podTemplate(e *v1alpha1.Environment, opts poolOptions) corev1.PodTemplateSp
 	maps.Copy(podLabels, poolLabels(e))
 	podLabels[v1alpha1.LabelProject] = opts.ProjectID
 	maps.Copy(annotations, runner.Annotations)
-	annotations[annotationConfig] = configDigest(opts.Config)
+	annotations[annotationConfig] = opts.ConfigDigest
 	grace := int64(terminationSeconds)
 	spec := corev1.PodSpec{
 		TerminationGracePeriodSeconds: &grace,
-		NodeSelector:                  runner.NodeSelector,
-		Tolerations:                   runner.Tolerations,
 		Affinity:                      runner.Affinity,
 		Containers:                    []corev1.Container{container(runner, opts)},
 		Volumes: []corev1.Volume{
 			object.SecretVolume("token", tokenName(e)), object.SecretVolume("config", configName(e)),
 		},
 	}
-	if runner.RuntimeClassName != "" {
-		class := string(runner.RuntimeClassName)
-		spec.RuntimeClassName = &class
-	}
-	for _, s := range runner.ImagePullSecrets {
-		spec.ImagePullSecrets = append(spec.ImagePullSecrets, corev1.LocalObjectReference{Name: string(s.Name)})
-	}
+	opts.ConnectDispatch(&spec, &spec.Containers[0])
+	object.Place(&spec, runner)
 	object.Restrict(&spec)
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: annotations}, Spec: spec}
 }
 
 func container(runner v1alpha1.RunnerPool, opts poolOptions) corev1.Container {
-	args := []string{
+	args := append([]string{
 		"serve",
-		"--dispatch-url=" + opts.DispatchURL,
 		"--token-file=" + tokenFolder + "/" + object.TokenKey,
 		"--providers=" + configFolder + "/" + runnerconfig.ProvidersFile,
 		"--concurrency=" + strconv.Itoa(int(max(runner.Concurrency, 1))),
 		"--grace=" + strconv.Itoa(drainSeconds) + "s",
-	}
-	if opts.AllowedEgress != "" {
-		args = append(args, "--allow-egress="+opts.AllowedEgress)
-	}
+	}, opts.Egress.Args()...)
 	return corev1.Container{
 		Name: component, Image: opts.Image, Command: []string{"/usr/local/bin/runner"}, Args: args,
-		Resources: runner.Resources,
+		Resources: opts.Resources,
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "token", MountPath: tokenFolder, ReadOnly: true},
 			{Name: "config", MountPath: configFolder, ReadOnly: true},

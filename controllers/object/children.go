@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -66,51 +68,92 @@ func OwnerReference(owner v1alpha1.ConditionedObject) metav1.OwnerReference {
 }
 
 // Apply writes a child of owner by server-side apply; only the fields that child
-// has are owned.
+// has are owned. What somebody else made under that name is left alone; see Child.
 func (k *Keeper) Apply(ctx context.Context, owner v1alpha1.ConditionedObject, child client.Object) error {
-	gvk, err := apiutil.GVKForObject(child, k.Client.Scheme())
+	u, err := k.fields(owner, child)
 	if err != nil {
 		return fmt.Errorf("applying %q: %w", child.GetName(), err)
+	}
+	found, err := k.Child(ctx, owner, child)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		// Not by apply, which would also take over what appeared since.
+		if err := k.Client.Create(ctx, u, client.FieldOwner(FieldManager)); err != nil {
+			return fmt.Errorf("creating %s %q: %w", u.GetKind(), u.GetName(), err)
+		}
+		return k.makeApplied(ctx, u)
+	}
+	if err := k.makeApplied(ctx, found); err != nil {
+		return err
+	}
+	u.SetUID(found.UID) // so that nothing is written but what was looked at
+	if err := k.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u),
+		client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying %s %q: %w", u.GetKind(), u.GetName(), err)
+	}
+	return nil
+}
+
+// fields are what is written of a child.
+func (k *Keeper) fields(owner v1alpha1.ConditionedObject, child client.Object) (*unstructured.Unstructured, error) {
+	gvk, err := apiutil.GVKForObject(child, k.Client.Scheme())
+	if err != nil {
+		return nil, err
 	}
 	child.SetOwnerReferences([]metav1.OwnerReference{OwnerReference(owner)})
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(child)
 	if err != nil {
-		return fmt.Errorf("applying %s %q: %w", gvk.Kind, child.GetName(), err)
+		return nil, err
 	}
 	u := &unstructured.Unstructured{Object: fields}
 	u.SetGroupVersionKind(gvk)
 	unstructured.RemoveNestedField(u.Object, "status")
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "creationTimestamp")
-	if err := k.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u),
-		client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
-		return fmt.Errorf("applying %s %q: %w", gvk.Kind, child.GetName(), err)
-	}
-	return nil
+	return u, nil
 }
 
-// Token returns the token in the Secret of that name, which is the truth: it is
-// made, random, when there is none.
-func (k *Keeper) Token(ctx context.Context, owner v1alpha1.ConditionedObject, name string, labels map[string]string) (string, error) {
-	data, err := k.Secret(ctx, owner.GetNamespace(), name)
-	if err == nil && len(data[TokenKey]) > 0 {
-		return string(data[TokenKey]), nil
+// makeApplied makes fields that a create wrote count as applied, so that a later
+// apply without them removes them.
+func (k *Keeper) makeApplied(ctx context.Context, child client.Object) error {
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(child, sets.New(FieldManager), FieldManager)
+	if err != nil || patch == nil {
+		return wrapChild(err, child)
 	}
-	if missing := (*SecretError)(nil); err != nil && !errors.As(err, &missing) {
+	return wrapChild(k.Client.Patch(ctx, child, client.RawPatch(types.JSONPatchType, patch)), child)
+}
+
+func wrapChild(err error, child client.Object) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("taking over the fields of %q: %w", child.GetName(), err)
+}
+
+// Token returns the token in the Secret of that name, which is the truth where
+// owner controls it: it is made, random, when there is none.
+func (k *Keeper) Token(ctx context.Context, owner v1alpha1.ConditionedObject, name string, labels map[string]string) (string, error) {
+	secret, err := k.WholeSecret(ctx, owner.GetNamespace(), name)
+	missing := (*SecretError)(nil)
+	switch {
+	case errors.As(err, &missing):
+	case err != nil:
 		return "", err
+	default:
+		if err := controls(owner, "Secret", secret); err != nil {
+			return "", err
+		}
+		if token := secret.Data[TokenKey]; len(token) > 0 {
+			return string(token), nil
+		}
 	}
 	token := rand.Text() + rand.Text()
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: owner.GetNamespace(), Labels: labels,
-			OwnerReferences: []metav1.OwnerReference{OwnerReference(owner)},
-		},
-		Data: map[string][]byte{TokenKey: []byte(token)},
-	}
-	if err := k.Client.Create(ctx, secret, client.FieldOwner(FieldManager)); err != nil {
-		return "", fmt.Errorf("creating token Secret %q: %w", name, err)
-	}
-	return token, nil
+	return token, k.Apply(ctx, owner, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: owner.GetNamespace(), Labels: labels},
+		Data:       map[string][]byte{TokenKey: []byte(token)},
+	})
 }
 
 // Secret reads a Secret's data past the cache; *SecretError when there is none.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,7 +20,7 @@ import (
 // departed are objects that were seen deleted and are still in the store.
 type departed struct {
 	mu    sync.Mutex
-	known map[grave][]store.ProjectedObject
+	known map[grave][]store.ObjectRef
 }
 
 type grave struct {
@@ -29,9 +28,10 @@ type grave struct {
 	name types.NamespacedName
 }
 
-// Deleted is the event handler that notes what an object was when it went, and
-// queues its name, so that Reconcile removes it from the store and tries again
-// where that fails.
+// Deleted is the event handler that notes which incarnation of an object went,
+// and queues its name, so that Reconcile removes it from the store and tries
+// again where that fails. The store finds it by its name: whatever the object's
+// status said, or had no time to say, does not matter.
 func (k *Keeper) Deleted() handler.EventHandler {
 	return handler.Funcs{
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
@@ -40,24 +40,22 @@ func (k *Keeper) Deleted() handler.EventHandler {
 				return
 			}
 			name := types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-			if id, err := uuid.Parse(o.CommonStatus().ID); err == nil {
-				k.departed.add(grave{o.ObjectKind(), name}, store.ProjectedObject{Ref: k.Ref(o), ID: id})
-			}
+			k.departed.add(grave{o.ObjectKind(), name}, k.Ref(o))
 			queue.Add(ctrl.Request{NamespacedName: name})
 		},
 	}
 }
 
-func (d *departed) add(g grave, o store.ProjectedObject) {
+func (d *departed) add(g grave, ref store.ObjectRef) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.known == nil {
-		d.known = map[grave][]store.ProjectedObject{}
+		d.known = map[grave][]store.ObjectRef{}
 	}
-	d.known[g] = append(d.known[g], o)
+	d.known[g] = append(d.known[g], ref)
 }
 
-func (d *departed) take(g grave) []store.ProjectedObject {
+func (d *departed) take(g grave) []store.ObjectRef {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	taken := d.known[g]
@@ -69,12 +67,12 @@ func (d *departed) take(g grave) []store.ProjectedObject {
 func (k *Keeper) bury(ctx context.Context, kind string, name types.NamespacedName) error {
 	g := grave{kind, name}
 	gone := k.departed.take(g)
-	for i, o := range gone {
-		if err := k.Store.Remove(ctx, kind, o.ID, o.Ref); err != nil {
+	for i, ref := range gone {
+		if err := k.Store.Remove(ctx, k.ProjectID(name.Namespace), ref); err != nil {
 			for _, left := range gone[i:] {
 				k.departed.add(g, left)
 			}
-			return fmt.Errorf("removing %s from the store: %w", o.Ref, err)
+			return fmt.Errorf("removing %s from the store: %w", ref, err)
 		}
 	}
 	return nil

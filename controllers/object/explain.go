@@ -18,8 +18,8 @@ const (
 	// soon is for what is most likely on its way, as when manifests were applied
 	// together.
 	soon = 2 * time.Second
-	// later is for what somebody has to change.
-	later = 30 * time.Second
+	// Later is for what somebody has to change.
+	Later = 30 * time.Second
 )
 
 // ErrProjectMissing says that the namespace has no Project in effect.
@@ -61,6 +61,12 @@ type StalledError struct{ Reason, Message string }
 // Error is the message.
 func (e *StalledError) Error() string { return e.Message }
 
+// WaitingError says what is most likely on its way.
+type WaitingError struct{ Message string }
+
+// Error is the message.
+func (e *WaitingError) Error() string { return e.Message }
+
 // StoreError marks an error as the store's.
 type StoreError struct{ Err error }
 
@@ -82,21 +88,34 @@ func FromStore(err error) error {
 // returns when to look again; the error remains where only trying again helps.
 func Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, error) {
 	var (
+		stale   *store.StaleError
 		taken   *store.IDTakenError
 		missing *MissingError
 		secret  *SecretError
 		stalled *StalledError
+		waiting *WaitingError
 		broken  *StoreError
+		foreign *NameCollisionError
+		left    *LeftoverError
 	)
 	switch {
-	case errors.Is(err, store.ErrStale):
-		return soon, nil // the cache is behind; the newer generation comes
+	case errors.Is(err, errBehind), errors.As(err, &stale):
+		return soon, nil
 	case errors.As(err, &taken):
 		o.MarkIDTaken(taken.Holder.String())
-		return later, nil
+		return Later, nil
 	case errors.As(err, &stalled):
 		o.MarkStalled(stalled.Reason, stalled.Message)
 		return 0, nil
+	case errors.As(err, &foreign):
+		o.MarkStalled(v1alpha1.ReasonNameCollision, foreign.Error())
+		return Later, nil
+	case errors.As(err, &left):
+		o.MarkReconciling(v1alpha1.ReasonProgressing, left.Error())
+		return soon, nil
+	case errors.As(err, &waiting):
+		o.MarkReconciling(v1alpha1.ReasonProgressing, waiting.Message)
+		return soon, nil
 	case errors.Is(err, ErrProjectMissing):
 		o.MarkProjectMissing()
 		return soon, nil
@@ -105,7 +124,7 @@ func Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, error) {
 		return soon, nil
 	case errors.As(err, &missing):
 		o.MarkReferenceMissing(missing.Kind, missing.Name)
-		return later, nil
+		return Later, nil
 	case errors.As(err, &secret) && secret.Problem != "":
 		o.MarkSecretInvalid(secret.Name, secret.Problem)
 		return soon, nil
@@ -113,11 +132,20 @@ func Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, error) {
 		o.MarkSecretMissing(secret.Name)
 		return soon, nil
 	case errors.As(err, &broken):
-		o.MarkStoreUnavailable(broken.Err)
+		o.MarkStoreUnavailable()
 		return 0, err
 	case apierrors.IsConflict(err):
 		return soon, nil
 	}
-	o.MarkReconciling(v1alpha1.ReasonProgressing, "trying again: "+err.Error())
+	o.MarkReconciling(v1alpha1.ReasonProgressing, "trying again: "+inPublic(err))
 	return 0, err
+}
+
+// inPublic is what a status says of an error that nothing above knows: the words
+// of kube-apiserver, for any other error may tell of the operator's machines.
+func inPublic(err error) string {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return status.Status().Message
+	}
+	return "an internal error; the manager's log has the cause"
 }

@@ -11,22 +11,27 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/namespaces"
+	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // FieldManager owns the fields that the controllers apply.
 const FieldManager = "agentplatform"
 
-// Remover takes objects that are gone out of the store.
-type Remover interface {
-	// Remove is store.Projector's.
-	Remove(ctx context.Context, kind string, id uuid.UUID, ref store.ObjectRef) error
+// Store is what every controller needs of the store.
+type Store interface {
+	// ClaimID and Remove are store.Projector's.
+	ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error
+	Remove(ctx context.Context, projectID uuid.UUID, ref store.ObjectRef) error
+	// Environment and Connector are store.Catalog's.
+	Environment(ctx context.Context, key store.Key) (store.Environment, error)
+	Connector(ctx context.Context, key store.Key) (store.Connector, error)
 }
 
 // Keeper is what every controller has. Its methods are safe for concurrent use.
@@ -35,23 +40,28 @@ type Keeper struct {
 	Client client.Client
 	// Reader reads past the cache: Secrets that users own are not cached.
 	Reader client.Reader
-	// Store removes what is gone.
-	Store Remover
+	// Store claims ids and removes what is gone.
+	Store Store
 	// Events records events; nil records none.
 	Events events.EventRecorder
-	// ClusterUID names the cluster in the store.
-	ClusterUID string
+	// PlatformID is what the ids of all projects are made of.
+	PlatformID uuid.UUID
+	// Namespaces are those that the manager works in.
+	Namespaces namespaces.Set
+	// PlatformPlan is what projects may have whose Namespace says nothing else.
+	PlatformPlan plan.Plan
 
 	departed departed
 }
 
-// Work brings about what an object asks for and marks its status. It returns
-// when to look again (0: when something changes), and an error that Explain
-// turns into a condition.
-type Work func(ctx context.Context) (time.Duration, error)
+// Work brings about what an object asks for and marks its status; key is the id
+// that the object holds. It returns when to look again (0: when something
+// changes), and an error that Explain turns into a condition.
+type Work func(ctx context.Context, key store.Key) (time.Duration, error)
 
-// Reconcile reads the object of a request into o, lets work run, and writes the
-// status once if it changed.
+// Reconcile reads the object of a request into o, claims its id, lets work run
+// where all that the object asks for is supported, and writes the status once if
+// it changed.
 func (k *Keeper) Reconcile(
 	ctx context.Context, req ctrl.Request, o v1alpha1.ConditionedObject, work Work,
 ) (result ctrl.Result, err error) {
@@ -68,7 +78,15 @@ func (k *Keeper) Reconcile(
 	defer func() {
 		err = errors.Join(err, k.writeStatus(ctx, before, o))
 	}()
-	after, err := work(ctx)
+	var after time.Duration
+	key, err := k.claim(ctx, o)
+	if fields := o.Unsupported(); len(fields) > 0 && err == nil {
+		v1alpha1.MarkNotSupported(o, fields)
+		return ctrl.Result{}, nil
+	}
+	if err == nil {
+		after, err = work(ctx, key)
+	}
 	if err != nil {
 		after, err = Explain(o, err)
 	}
@@ -90,65 +108,4 @@ func (k *Keeper) writeStatus(ctx context.Context, before, after v1alpha1.Conditi
 	}
 	k.announce(before, after)
 	return nil
-}
-
-// Ref names an object for the store.
-func (k *Keeper) Ref(o v1alpha1.ConditionedObject) store.ObjectRef {
-	return store.ObjectRef{
-		ClusterUID: k.ClusterUID, Namespace: o.GetNamespace(), Kind: o.ObjectKind(), Name: o.GetName(),
-		ObjectUID: string(o.GetUID()), Generation: o.GetGeneration(),
-	}
-}
-
-// Project returns the namespace's project with its id; ErrProjectMissing when
-// there is none that the store knows.
-func (k *Keeper) Project(ctx context.Context, namespace string) (*v1alpha1.Project, uuid.UUID, error) {
-	project := &v1alpha1.Project{}
-	err := k.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.ProjectName}, project)
-	if apierrors.IsNotFound(err) || err == nil && project.Status.ID == "" {
-		return nil, uuid.Nil, ErrProjectMissing
-	}
-	if err != nil {
-		return nil, uuid.Nil, fmt.Errorf("reading the project: %w", err)
-	}
-	id, err := project.ParsedID()
-	if err != nil {
-		return nil, uuid.Nil, err
-	}
-	return project, id, nil
-}
-
-// Owner returns the project and the id of an object in its namespace.
-func (k *Keeper) Owner(ctx context.Context, o v1alpha1.ConditionedObject) (project *v1alpha1.Project, projectID, id uuid.UUID, err error) {
-	project, projectID, err = k.Project(ctx, o.GetNamespace())
-	if err != nil {
-		return nil, uuid.Nil, uuid.Nil, err
-	}
-	if id, err = v1alpha1.ObjectID(project, o); err != nil {
-		return nil, uuid.Nil, uuid.Nil, err
-	}
-	return project, projectID, id, nil
-}
-
-// Environment returns the environment that an object names, and its id;
-// *MissingError when there is none that the store knows.
-func (k *Keeper) Environment(ctx context.Context, namespace string, name v1alpha1.EnvironmentName) (*v1alpha1.Environment, uuid.UUID, error) {
-	environment := &v1alpha1.Environment{}
-	err := k.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: string(name)}, environment)
-	missing := &MissingError{Kind: environment.ObjectKind(), Name: string(name)}
-	if apierrors.IsNotFound(err) {
-		return nil, uuid.Nil, missing
-	}
-	if err != nil {
-		return nil, uuid.Nil, fmt.Errorf("reading environment %q: %w", name, err)
-	}
-	if environment.Status.ID == "" {
-		missing.Unready = true
-		return nil, uuid.Nil, missing
-	}
-	id, err := uuid.Parse(environment.Status.ID)
-	if err != nil {
-		return nil, uuid.Nil, fmt.Errorf("reading the id of environment %q: %w", name, err)
-	}
-	return environment, id, nil
 }

@@ -3,6 +3,7 @@
 package object
 
 import (
+	"cmp"
 	"context"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -13,14 +14,14 @@ import (
 )
 
 // Enqueue is an event handler that queues those objects in the namespace of what
-// changed that concerned picks.
+// changed, or in the Namespace that changed, that concerned picks.
 func Enqueue[L client.ObjectList](
 	c client.Reader, newList func() L, items func(L) []v1alpha1.ConditionedObject,
 	concerned func(changed client.Object, candidate v1alpha1.ConditionedObject) bool,
 ) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) []ctrl.Request {
 		list := newList()
-		if err := c.List(ctx, list, client.InNamespace(changed.GetNamespace())); err != nil {
+		if err := c.List(ctx, list, client.InNamespace(cmp.Or(changed.GetNamespace(), changed.GetName()))); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "listing what a change concerns")
 			return nil
 		}

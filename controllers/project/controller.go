@@ -10,48 +10,79 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=projects,verbs=get;list;watch
-// +kubebuilder:rbac:groups=agentplatform.dev,resources=projects/status,verbs=get;patch;update
-// +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=projects/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Store is what the controller needs of the store.
 type Store interface {
 	PutProject(ctx context.Context, p store.Project) error
 	DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error)
-	Environment(ctx context.Context, id uuid.UUID) (store.Environment, error)
+	Environment(ctx context.Context, key store.Key) (store.Environment, error)
 }
 
 // Reconciler reconciles Projects.
 type Reconciler struct {
 	*object.Keeper
 	Data Store
+	// Network is around the pods in the project's namespace, and TrustChanged tells
+	// when they have to trust another certificate of the dispatch port.
+	Network      Network
+	TrustChanged <-chan event.GenericEvent
 }
 
 // Reconcile brings one Project into the store.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	project := &v1alpha1.Project{}
-	return r.Keeper.Reconcile(ctx, req, project, func(ctx context.Context) (time.Duration, error) {
-		id, err := project.ParsedID()
-		if err != nil {
-			return 0, err
-		}
-		if err := r.Data.PutProject(ctx, projection(r.Ref(project), id, project)); err != nil {
+	return r.Keeper.Reconcile(ctx, req, project, func(ctx context.Context, key store.Key) (time.Duration, error) {
+		if err := r.Data.PutProject(ctx, projection(r.Ref(project), key.ID, project)); err != nil {
 			return 0, object.FromStore(err)
 		}
-		project.Status.ID = id.String()
-		if err := r.showDefault(ctx, project, id); err != nil {
+		if err := r.showPlan(ctx, project); err != nil {
+			return 0, err
+		}
+		if err := r.showDefault(ctx, project, key.ID); err != nil {
+			return 0, err
+		}
+		if err := r.keepNetwork(ctx, project); err != nil {
 			return 0, err
 		}
 		project.MarkReady("")
-		return 0, nil
+		return r.PlanInterval(), nil
 	})
+}
+
+// showPlan shows the limits in effect, and what is wrong with the Namespace's
+// plan, of which an event tells once.
+func (r *Reconciler) showPlan(ctx context.Context, project *v1alpha1.Project) error {
+	effective, invalid, err := r.Plan(ctx, project)
+	if err != nil {
+		return err
+	}
+	project.Status.Limits = v1alpha1.ProjectLimits{Environments: &effective.Environments}
+	if invalid == nil {
+		project.MarkPlanValid()
+		return nil
+	}
+	before := project.Status.Condition(v1alpha1.ConditionPlanInvalid).DeepCopy()
+	project.MarkPlanInvalid(plan.Annotation, invalid)
+	now := project.Status.Condition(v1alpha1.ConditionPlanInvalid)
+	if before == nil || before.Message != now.Message {
+		r.Event(project, corev1.EventTypeWarning, now.Reason, now.Message)
+	}
+	return nil
 }
 
 // showDefault shows the default environment that is in effect.
@@ -67,7 +98,7 @@ func (r *Reconciler) showDefault(ctx context.Context, project *v1alpha1.Project,
 	if err != nil {
 		return object.FromStore(fmt.Errorf("finding the default environment: %w", err))
 	}
-	environment, err := r.Data.Environment(ctx, chosen)
+	environment, err := r.Data.Environment(ctx, store.Key{ProjectID: id, ID: chosen})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -85,19 +116,22 @@ func projection(ref store.ObjectRef, id uuid.UUID, project *v1alpha1.Project) st
 		name = project.Namespace
 	}
 	return store.Project{
-		Ref: ref, ID: id, DisplayName: name, RequestsPerMinute: int(project.Spec.Limits.RequestsPerMinute),
+		Ref: ref, ID: id, DisplayName: name,
 	}
 }
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	changed := object.Enqueue(r.Client, func() *v1alpha1.ProjectList { return &v1alpha1.ProjectList{} }, items, object.Always)
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("project").
 		For(&v1alpha1.Project{}).
 		Watches(&v1alpha1.Project{}, r.Deleted()).
 		Watches(&v1alpha1.Environment{}, changed).
-		Complete(r)
+		Owns(&networkingv1.NetworkPolicy{}).
+		Owns(&corev1.ConfigMap{}).
+		WatchesRawSource(source.Channel(r.TrustChanged, r.everywhere()))
+	return r.WatchPlans(b, changed).Complete(r)
 }
 
 func items(list *v1alpha1.ProjectList) []v1alpha1.ConditionedObject {

@@ -39,13 +39,15 @@ const heartbeatTimeout = 5 * time.Second
 
 // Options configure a Client.
 type Options struct {
-	// URL is the address of the dispatch port, such as http://webhookgw-dispatch:8081.
+	// URL is the address of the dispatch port, such as https://webhookgw-dispatch:8081.
 	URL string
 	// Token, or the file that holds it; the file is read for every request, so
 	// that a token may be replaced.
 	Token, TokenFile string
-	// HTTP is the client to use; nil makes one of its own.
-	HTTP *http.Client
+	// CAFile holds the authorities (PEM) that the port's certificate may be of, in
+	// place of the system's; an empty file leaves it at those. It is read for every
+	// connection, so that it may be replaced.
+	CAFile string
 }
 
 // Client calls the dispatch port. Calls are repeated with growing pauses
@@ -59,20 +61,16 @@ type Client struct {
 // NewClient returns a client; an error names the option that is wrong.
 func NewClient(opts Options) (*Client, error) {
 	base, err := url.Parse(opts.URL)
-	if err != nil || base.Host == "" {
-		return nil, fmt.Errorf("dispatch URL %q is not of the form http://host:port", opts.URL)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fmt.Errorf("dispatch URL %q is not of the form https://host:port", opts.URL)
+	}
+	if opts.CAFile != "" && base.Scheme != "https" {
+		return nil, fmt.Errorf("dispatch URL %q is plain http, for which no authority can be named", opts.URL)
 	}
 	if opts.Token == "" && opts.TokenFile == "" {
 		return nil, errors.New("a dispatch token or the file that holds it is required")
 	}
-	c := &Client{opts: opts, base: base, http: opts.HTTP}
-	if c.http == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.Proxy = nil // cluster-internal, never through a proxy
-		transport.MaxIdleConnsPerHost = 64
-		c.http = &http.Client{Transport: transport}
-	}
-	return c, nil
+	return &Client{opts: opts, base: base, http: &http.Client{Transport: newTransport(opts.CAFile)}}, nil
 }
 
 // Claim asks once for runs, waiting as long as the request says. It is not

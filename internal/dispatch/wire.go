@@ -14,7 +14,7 @@ type ClaimRequest struct {
 	// RunnerID names this process for people.
 	RunnerID string `json:"runner_id"`
 	// Digests are the bundles held.
-	Digests []string `json:"digests"`
+	Digests Digests `json:"digests"`
 	// Limit is the most runs wanted; 0 only reports and asks what to prefetch.
 	Limit int `json:"limit"`
 	// WaitSeconds is how long to wait for a run when there is none, 0 to 30.
@@ -55,7 +55,7 @@ type Lease struct {
 
 // HeartbeatRequest renews claims.
 type HeartbeatRequest struct {
-	Leases []Lease `json:"leases"`
+	Leases Leases `json:"leases"`
 }
 
 // HeartbeatResponse names the claims that are lost; all others hold for
@@ -87,8 +87,8 @@ type JournalEntry struct {
 
 // JournalRequest appends entries.
 type JournalRequest struct {
-	Token   int64          `json:"token"`
-	Entries []JournalEntry `json:"entries"`
+	Token   int64   `json:"token"`
+	Entries Entries `json:"entries"`
 }
 
 // Statuses with which a run ends.
@@ -117,7 +117,7 @@ type CompleteRequest struct {
 	Output    string     `json:"output"`
 	Usage     TokenUsage `json:"usage"`
 	// Journal are trailing entries that were not appended yet.
-	Journal []JournalEntry `json:"journal,omitempty"`
+	Journal Entries `json:"journal,omitempty"`
 }
 
 // ReleaseRequest gives a claim back.
@@ -150,7 +150,7 @@ const (
 // FailureReason and Message when not.
 type BuildResult struct {
 	BundleDigest  string          `json:"bundle_digest,omitempty"`
-	Agents        []Agent         `json:"agents,omitempty"`
+	Agents        Agents          `json:"agents,omitempty"`
 	TestResults   json.RawMessage `json:"test_results,omitempty"`
 	FailureReason string          `json:"failure_reason,omitempty"`
 	Message       string          `json:"message,omitempty"`

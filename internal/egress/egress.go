@@ -6,9 +6,9 @@
 //
 // Addresses are checked when dialling, after names are resolved, so that a name
 // cannot change its address between check and use. Only public addresses are
-// allowed, and ranges that the operator named for that purpose. Plain http goes
-// to those ranges only. Redirects are never followed, proxies never used, and
-// answers are cut off at a limit.
+// allowed, and ranges that the operator named for that purpose, less those that
+// the operator denied. Plain http goes to the named ranges only. Redirects are
+// never followed, proxies never used, and answers are cut off at a limit.
 package egress
 
 import (
@@ -17,25 +17,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
+	"slices"
 	"syscall"
 	"time"
-
-	"code.dny.dev/ssrf"
 )
-
-// Purpose says what a connection is for.
-type Purpose string
-
-// Purposes.
-const (
-	Git     Purpose = "git"
-	Model   Purpose = "model"
-	MCP     Purpose = "mcp"
-	Webhook Purpose = "webhook"
-)
-
-var purposes = []Purpose{Git, Model, MCP, Webhook}
 
 // ErrForbidden says that an address may not be reached.
 var ErrForbidden = errors.New("destination is not allowed")
@@ -43,64 +28,19 @@ var ErrForbidden = errors.New("destination is not allowed")
 // dialTimeout bounds resolving and connecting.
 const dialTimeout = 10 * time.Second
 
-// metadata are addresses of cloud metadata services in public ranges.
-var metadata = []netip.Prefix{netip.MustParsePrefix("168.63.129.16/32")}
-
-// Allowed are the ranges that the operator opened, by purpose.
-type Allowed map[Purpose][]netip.Prefix
-
-// ParseAllowed reads what operators write: "git=10.0.0.0/8,model=fd00::/8",
-// a purpose as often as needed. An error says what is wrong.
-func ParseAllowed(text string) (Allowed, error) {
-	allowed := Allowed{}
-	for item := range strings.SplitSeq(text, ",") {
-		item = strings.TrimSpace(item)
-		if item == "" {
-			continue
-		}
-		name, cidr, _ := strings.Cut(item, "=")
-		prefix, err := netip.ParsePrefix(strings.TrimSpace(cidr))
-		if err != nil {
-			return nil, fmt.Errorf("allowed range %q is not of the form purpose=CIDR: %w", item, err)
-		}
-		purpose := Purpose(strings.TrimSpace(name))
-		if !purpose.known() {
-			return nil, fmt.Errorf("allowed range %q: purpose must be one of git, model, mcp, webhook", item)
-		}
-		allowed[purpose] = append(allowed[purpose], prefix.Masked())
-	}
-	return allowed, nil
-}
-
-func (p Purpose) known() bool {
-	for _, known := range purposes {
-		if p == known {
-			return true
-		}
-	}
-	return false
-}
-
 // Guard decides which addresses may be reached.
 type Guard struct {
-	allowed Allowed
-	public  map[Purpose]*ssrf.Guardian
+	denied []netip.Prefix
+	// reachable is by purpose what may be reached, opened what of it the operator
+	// allowed.
+	reachable, opened map[Purpose][]Block
 }
 
-// New makes a guard; a nil allowed opens no range.
-func New(allowed Allowed) *Guard {
-	g := &Guard{allowed: allowed, public: map[Purpose]*ssrf.Guardian{}}
+// New makes a guard.
+func New(rules Rules) *Guard {
+	g := &Guard{denied: rules.Denied, reachable: map[Purpose][]Block{}, opened: map[Purpose][]Block{}}
 	for _, purpose := range purposes {
-		var v4, v6 []netip.Prefix
-		for _, prefix := range allowed[purpose] {
-			if prefix.Addr().Is4() {
-				v4 = append(v4, prefix)
-			} else {
-				v6 = append(v6, prefix)
-			}
-		}
-		g.public[purpose] = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(metadata...),
-			ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))
+		g.reachable[purpose], g.opened[purpose] = rules.Blocks(purpose), rules.opened(purpose)
 	}
 	return g
 }
@@ -108,46 +48,33 @@ func New(allowed Allowed) *Guard {
 // DialContext connects to an address for a purpose; ErrForbidden when it is
 // not allowed.
 func (g *Guard) DialContext(purpose Purpose) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return dialer(func(network, address string) error {
-		guardian, ok := g.public[purpose]
-		if !ok {
-			return fmt.Errorf("%w: unknown purpose %q", ErrForbidden, purpose)
-		}
-		if err := guardian.Safe(network, address, nil); err != nil {
-			return fmt.Errorf("%w: %s is not a public address, and the operator has not allowed its range for %s", ErrForbidden, host(address), purpose)
-		}
-		return nil
-	})
+	return g.dialer(g.reachable[purpose], "is not a public address, and the operator has not allowed its range for "+string(purpose))
 }
 
 // dialAllowed connects to the operator's ranges only.
 func (g *Guard) dialAllowed(purpose Purpose) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return dialer(func(_, address string) error {
-		addr, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrForbidden, err)
-		}
-		for _, prefix := range g.allowed[purpose] {
-			if prefix.Contains(addr.Addr()) {
-				return nil
-			}
-		}
-		return fmt.Errorf("%w: plain http to %s; use https, or let the operator allow the range for %s", ErrForbidden, addr.Addr(), purpose)
-	})
+	return g.dialer(g.opened[purpose], "is asked for by plain http; use https, or let the operator allow the range for "+string(purpose))
 }
 
-func dialer(check func(network, address string) error) func(ctx context.Context, network, address string) (net.Conn, error) {
+// dialer connects to addresses in blocks; otherwise the error ends with refusal.
+func (g *Guard) dialer(blocks []Block, refusal string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &net.Dialer{
 		Timeout:   dialTimeout,
 		KeepAlive: 30 * time.Second,
-		Control:   func(network, address string, _ syscall.RawConn) error { return check(network, address) },
+		Control: func(_, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return fmt.Errorf("%w: %w", ErrForbidden, err)
+			}
+			addr := to.Addr().Unmap() // the system connects to the IPv4 address in it
+			switch {
+			case contains(g.denied, addr):
+				return fmt.Errorf("%w: the operator has denied the range of %s", ErrForbidden, addr)
+			case !slices.ContainsFunc(blocks, func(b Block) bool { return b.Contains(addr) }):
+				return fmt.Errorf("%w: %s %s", ErrForbidden, addr, refusal)
+			}
+			return nil
+		},
 	}
 	return d.DialContext
-}
-
-func host(address string) string {
-	if addr, err := netip.ParseAddrPort(address); err == nil {
-		return addr.Addr().String()
-	}
-	return address
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,7 +17,7 @@ import (
 
 func TestForbiddenAddresses(t *testing.T) {
 	t.Parallel()
-	guard := egress.New(nil)
+	guard := egress.New(egress.Rules{})
 	for _, address := range []string{
 		"127.0.0.1:80", "0.0.0.0:80", "10.1.2.3:443", "172.16.0.1:22", "192.168.1.1:443", "169.254.169.254:80",
 		"100.64.0.1:443", "100.100.100.200:80", "198.18.0.1:80", "192.0.0.1:80", "192.0.2.1:80", "192.88.99.1:80",
@@ -41,9 +40,9 @@ func TestForbiddenAddresses(t *testing.T) {
 
 func allow(t *testing.T, text string) *egress.Guard {
 	t.Helper()
-	allowed, err := egress.ParseAllowed(text)
+	rules, err := egress.Flags{Allow: text}.Rules()
 	require.NoError(t, err)
-	return egress.New(allowed)
+	return egress.New(rules)
 }
 
 func get(t *testing.T, client *http.Client, url string) (*http.Response, error) {
@@ -81,11 +80,11 @@ func TestRangesAreOpenedByPurpose(t *testing.T) {
 func TestPlainHTTPGoesToAllowedRangesOnly(t *testing.T) {
 	t.Parallel()
 	// A public address: refused before anything is sent, because it is not https.
-	_, err := get(t, egress.New(nil).Client(egress.Webhook, egress.ClientOptions{MaxResponse: 1}), "http://93.184.216.34/")
+	_, err := get(t, egress.New(egress.Rules{}).Client(egress.Webhook, egress.ClientOptions{MaxResponse: 1}), "http://93.184.216.34/")
 	require.ErrorIs(t, err, egress.ErrForbidden)
 	require.ErrorContains(t, err, "use https")
 
-	_, err = get(t, egress.New(nil).Client(egress.Webhook, egress.ClientOptions{MaxResponse: 1}), "ftp://93.184.216.34/")
+	_, err = get(t, egress.New(egress.Rules{}).Client(egress.Webhook, egress.ClientOptions{MaxResponse: 1}), "ftp://93.184.216.34/")
 	require.ErrorIs(t, err, egress.ErrForbidden)
 }
 
@@ -102,7 +101,7 @@ func TestTLSWithOwnAuthority(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, resp.StatusCode)
 	require.NoError(t, resp.Body.Close())
 
-	_, err = get(t, egress.New(nil).Client(egress.Git, egress.ClientOptions{MaxResponse: 100}), server.URL)
+	_, err = get(t, egress.New(egress.Rules{}).Client(egress.Git, egress.ClientOptions{MaxResponse: 100}), server.URL)
 	require.ErrorIs(t, err, egress.ErrForbidden)
 }
 
@@ -119,30 +118,4 @@ func TestRedirectsAreAnswers(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusFound, resp.StatusCode)
 	require.Equal(t, []string{"/here"}, paths)
-}
-
-func TestParseAllowed(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"git":              "not of the form purpose=CIDR",
-		"git=10.0.0.1":     "not of the form purpose=CIDR",
-		"mail=10.0.0.0/8":  "purpose must be one of",
-		"git=10.0.0.0/8,x": `"x"`,
-	} {
-		_, err := egress.ParseAllowed(text)
-		require.ErrorContains(t, err, want)
-	}
-	allowed, err := egress.ParseAllowed(" ,git=10.1.2.3/8,")
-	require.NoError(t, err)
-	require.Equal(t, "10.0.0.0/8", allowed[egress.Git][0].String())
-}
-
-func FuzzParseAllowed(f *testing.F) {
-	f.Add("git=10.0.0.0/8,model=fd00::/8")
-	f.Fuzz(func(t *testing.T, text string) {
-		allowed, err := egress.ParseAllowed(text)
-		if err == nil && strings.Trim(text, " ,\t\n\v\f\r\u0085\u00a0") == "" {
-			require.Empty(t, allowed)
-		}
-	})
 }

@@ -37,6 +37,8 @@ type Options struct {
 	Name string
 	// Addr is host:port; port 0 takes a free one.
 	Addr string
+	// TLS names certificate and key; without them the server speaks plain HTTP.
+	TLS TLSFiles
 	// Handler answers requests. Their contexts end when the grace is over; a
 	// handler that returns then without an answer breaks the connection off,
 	// where net/http would send an empty 200.
@@ -64,7 +66,11 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	listener, err := net.Listen("tcp", opts.Addr)
+	secure, err := opts.TLS.config(opts.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("preparing %s: %w", opts.Name, err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", opts.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("listening for %s: %w", opts.Name, err)
 	}
@@ -74,6 +80,8 @@ func New(opts Options) (*Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		TLSConfig:         secure,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          slog.NewLogLogger(opts.Logger.Handler(), slog.LevelDebug),
 	}}, nil
@@ -87,8 +95,10 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 func (s *Server) Run(ctx context.Context) error {
 	defer s.abort()
 	failed := make(chan error, 1)
-	go func() { failed <- s.http.Serve(s.listener) }()
-	s.opts.Logger.Info("serving", "server", s.opts.Name, "addr", s.Addr())
+	// Said before it serves: from then on net/http gives a server without TLS a
+	// TLSConfig of its own, for HTTP/2.
+	s.opts.Logger.Info("serving", "server", s.opts.Name, "addr", s.Addr(), "tls", s.http.TLSConfig != nil)
+	go func() { failed <- s.serve() }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving %s: %w", s.opts.Name, err)
@@ -108,6 +118,13 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+func (s *Server) serve() error {
+	if s.http.TLSConfig != nil {
+		return s.http.ServeTLS(s.listener, "", "")
+	}
+	return s.http.Serve(s.listener)
 }
 
 // BodyRead lifts the deadline of a request's body, once it was read whole: the

@@ -3,19 +3,20 @@
 // Package seal keeps secrets: it derives the secrets that the platform
 // generates, and seals the credentials that it stores.
 //
-// Derived secrets are a pure function of the platform's derivation key, the
-// connector's id, a purpose and a version. So they survive the loss of
-// everything but the key: delete-and-apply, a restored backup, a move to
-// another cluster. Rotation is another version.
+// Derived secrets are a pure function of a derivation key, the ids of project
+// and connector, a purpose and a version. So they survive the loss of everything
+// but the key: delete-and-apply, a restored backup, a move to another cluster.
+// Rotation is another version.
 package seal
 
 import (
 	"crypto/hkdf"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 )
@@ -32,45 +33,57 @@ const (
 // Standard Webhooks has it.
 const SigningSecretPrefix = "whsec_"
 
-// derivedBytes is the length of derived keys: 256 bits.
-const derivedBytes = 32
+// DerivationKeyBytes is the length of derivation keys and of what is derived: 256 bits.
+const DerivationKeyBytes = 32
 
-// DerivationKey is the key that all generated secrets derive from.
+// DerivationKey is a key that generated secrets derive from.
 type DerivationKey struct{ key []byte }
 
-// ErrShortKey says that a derivation key has less than 256 bits.
-var ErrShortKey = errors.New("derivation key has less than 32 bytes")
+// ErrKeyLength says that a derivation key does not have 256 bits.
+var ErrKeyLength = errors.New("a derivation key must have 32 bytes")
 
-// NewDerivationKey takes the raw key, at least 32 bytes.
+// NewDerivationKey takes the raw key of DerivationKeyBytes bytes.
 func NewDerivationKey(raw []byte) (DerivationKey, error) {
-	if len(raw) < derivedBytes {
-		return DerivationKey{}, ErrShortKey
+	if len(raw) != DerivationKeyBytes {
+		return DerivationKey{}, ErrKeyLength
 	}
-	return DerivationKey{key: raw}, nil
+	return DerivationKey{key: slices.Clone(raw)}, nil
 }
 
-// GenerateDerivationKey returns the bytes of a new random derivation key.
-func GenerateDerivationKey() []byte {
-	raw := make([]byte, derivedBytes)
-	rand.Read(raw) // never fails: it ends the process instead
-	return raw
+// Bytes is the raw key.
+func (k DerivationKey) Bytes() []byte { return slices.Clone(k.key) }
+
+// Fingerprint is the SHA-256 of the key, in hexadecimal. It says nothing about
+// the key, which is random.
+func (k DerivationKey) Fingerprint() string { return fingerprint("derivation", k.key) }
+
+func fingerprint(ring string, key []byte) string {
+	sum := sha256.Sum256(append([]byte("agentplatform.dev/v1/fingerprint/"+ring+"/"), key...))
+	return hex.EncodeToString(sum[:])
+}
+
+// Generated names a generated secret.
+type Generated struct {
+	ProjectID, ConnectorID uuid.UUID
+	// Version is the connector's spec.secretVersion.
+	Version int64
 }
 
 // Secret derives what callers of a webhook send: URL-safe text without
 // padding, as it may stand in a query.
-func (k DerivationKey) Secret(connectorID uuid.UUID, version int64) string {
-	return "whs_" + base64.RawURLEncoding.EncodeToString(k.derive(connectorID, PurposeSecret, version))
+func (k DerivationKey) Secret(of Generated) string {
+	return "whs_" + base64.RawURLEncoding.EncodeToString(k.derive(of, PurposeSecret))
 }
 
 // SigningSecret derives the secret that deliveries are signed with, in the
 // form `whsec_<base64>` of Standard Webhooks.
-func (k DerivationKey) SigningSecret(connectorID uuid.UUID, version int64) string {
-	return SigningSecretPrefix + base64.StdEncoding.EncodeToString(k.derive(connectorID, PurposeSigningSecret, version))
+func (k DerivationKey) SigningSecret(of Generated) string {
+	return SigningSecretPrefix + base64.StdEncoding.EncodeToString(k.derive(of, PurposeSigningSecret))
 }
 
-func (k DerivationKey) derive(connectorID uuid.UUID, purpose string, version int64) []byte {
-	info := fmt.Sprintf("agentplatform.dev/v1/%s/%s/%d", connectorID, purpose, version)
-	out, err := hkdf.Key(sha256.New, k.key, nil, info, derivedBytes)
+func (k DerivationKey) derive(of Generated, purpose string) []byte {
+	info := fmt.Sprintf("agentplatform.dev/v1/%s/%s/%s/%d", of.ProjectID, of.ConnectorID, purpose, of.Version)
+	out, err := hkdf.Key(sha256.New, k.key, nil, info, DerivationKeyBytes)
 	if err != nil {
 		panic(fmt.Sprintf("deriving 32 bytes with HKDF-SHA256: %v", err)) // only for lengths over 8160 bytes
 	}

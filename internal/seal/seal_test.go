@@ -17,53 +17,71 @@ var (
 	other = uuid.MustParse("0d9e1c2b-6f0e-5a3c-9b7d-1f2e3d4c5b6b")
 )
 
+func derivationKey(t *testing.T, b byte) DerivationKey {
+	t.Helper()
+	key, err := NewDerivationKey(bytes.Repeat([]byte{b}, DerivationKeyBytes))
+	require.NoError(t, err)
+	return key
+}
+
 // The values are recorded: a change of the derivation would rotate the secret
 // of every webhook in the world.
 func TestDerivedSecretsAreFixed(t *testing.T) {
 	t.Parallel()
-	key, err := NewDerivationKey(bytes.Repeat([]byte{7}, 32))
-	require.NoError(t, err)
-	require.Equal(t, "whs_uCUdOc4LZmh3jzLTOu8Y3N3lnvCFmeNr3ULTB-dM0yI", key.Secret(id, 1))
-	signing := key.SigningSecret(id, 1)
-	require.True(t, strings.HasPrefix(signing, SigningSecretPrefix))
+	key := derivationKey(t, 7)
+	of := Generated{ProjectID: other, ConnectorID: id, Version: 1}
+	require.Equal(t, "whs_bZ5VsAsNCP-W-s8zXztsPvQUKZSHpmbcvWh2qjkpq8g", key.Secret(of))
+	signing := key.SigningSecret(of)
+	require.Equal(t, "whsec_9Aj53KBkjo4gmo9P+vg1yyhEn6oz3IjiKlqtexo5hKs=", signing)
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(signing, SigningSecretPrefix))
 	require.NoError(t, err)
-	require.Len(t, raw, 32)
+	require.Len(t, raw, DerivationKeyBytes)
 }
 
 func TestDerivedSecretsDiffer(t *testing.T) {
 	t.Parallel()
-	key, err := NewDerivationKey(bytes.Repeat([]byte{7}, 32))
-	require.NoError(t, err)
-	another, err := NewDerivationKey(bytes.Repeat([]byte{8}, 32))
-	require.NoError(t, err)
-	seen := map[string]bool{}
-	for _, secret := range []string{
-		key.Secret(id, 1), key.Secret(id, 2), key.Secret(other, 1), another.Secret(id, 1),
-		key.SigningSecret(id, 1), key.SigningSecret(id, 2),
+	key, another := derivationKey(t, 7), derivationKey(t, 8)
+	of := Generated{ProjectID: other, ConnectorID: id, Version: 1}
+	seen := map[string]string{}
+	for name, secret := range map[string]string{
+		"the secret":                   key.Secret(of),
+		"of another version":           key.Secret(Generated{other, id, 2}),
+		"of another project":           key.Secret(Generated{id, id, 1}),
+		"of another connector":         key.Secret(Generated{other, other, 1}),
+		"of another key":               another.Secret(of),
+		"for signing":                  key.SigningSecret(of),
+		"for signing, another version": key.SigningSecret(Generated{other, id, 2}),
 	} {
-		require.False(t, seen[secret], secret)
-		seen[secret] = true
+		raw := strings.TrimPrefix(strings.TrimPrefix(secret, SigningSecretPrefix), "whs_")
+		raw = strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(raw), "=")
+		require.Empty(t, seen[raw], "%s is as %s", name, seen[raw])
+		seen[raw] = name
 	}
 }
 
-func TestShortKeysAreRefused(t *testing.T) {
+func TestKeysOfAnotherLengthAreRefused(t *testing.T) {
 	t.Parallel()
-	_, err := NewDerivationKey(make([]byte, 31))
-	require.ErrorIs(t, err, ErrShortKey)
-	_, err = NewDerivationKey(nil)
-	require.ErrorIs(t, err, ErrShortKey)
-	_, err = NewDerivationKey(GenerateDerivationKey())
-	require.NoError(t, err)
+	for _, length := range []int{0, 16, 31, 33} {
+		_, err := NewDerivationKey(make([]byte, length))
+		require.ErrorIs(t, err, ErrKeyLength)
+	}
+}
+
+func TestFingerprintsTellKeysApart(t *testing.T) {
+	t.Parallel()
+	key := derivationKey(t, 7)
+	require.Equal(t, key.Fingerprint(), derivationKey(t, 7).Fingerprint())
+	require.NotEqual(t, key.Fingerprint(), derivationKey(t, 8).Fingerprint())
+	require.NotEqual(t, fingerprint("sealing", key.Bytes()), key.Fingerprint())
 }
 
 func TestSealedValuesOpenInTheirFieldOnly(t *testing.T) {
 	t.Parallel()
-	keyset, err := GenerateKeyset()
+	set, err := NewKeyset()
 	require.NoError(t, err)
-	sealer, err := NewSealer(keyset)
+	sealer, err := set.Sealer(set.Keys()[0].ID)
 	require.NoError(t, err)
-	field := Field{ProjectID: id, ConnectorID: other, Name: "headers"}
+	field := Field{ProjectID: id, Kind: "Connector", ObjectID: other, Name: "credentials"}
 	sealed, err := sealer.Seal(field, []byte("CANARY"))
 	require.NoError(t, err)
 	require.NotContains(t, string(sealed), "CANARY")
@@ -73,9 +91,10 @@ func TestSealedValuesOpenInTheirFieldOnly(t *testing.T) {
 	require.Equal(t, "CANARY", string(opened))
 
 	for _, wrong := range []Field{
-		{ProjectID: other, ConnectorID: other, Name: "headers"},
-		{ProjectID: id, ConnectorID: id, Name: "headers"},
-		{ProjectID: id, ConnectorID: other, Name: "url"},
+		{ProjectID: other, Kind: "Connector", ObjectID: other, Name: "credentials"},
+		{ProjectID: id, Kind: "Environment", ObjectID: other, Name: "credentials"},
+		{ProjectID: id, Kind: "Connector", ObjectID: id, Name: "credentials"},
+		{ProjectID: id, Kind: "Connector", ObjectID: other, Name: "url"},
 	} {
 		_, err := sealer.Open(wrong, sealed)
 		require.ErrorIs(t, err, ErrUnsealable)
@@ -83,4 +102,47 @@ func TestSealedValuesOpenInTheirFieldOnly(t *testing.T) {
 	sealed[len(sealed)-1] ^= 1
 	_, err = sealer.Open(field, sealed)
 	require.ErrorIs(t, err, ErrUnsealable)
+}
+
+func TestAKeysetSealsWithTheKeyAskedForAndOpensWithAll(t *testing.T) {
+	t.Parallel()
+	first, err := NewKeyset()
+	require.NoError(t, err)
+	old := first.Keys()[0].ID
+	both, young, err := first.WithNewKey()
+	require.NoError(t, err)
+	require.Len(t, first.Keys(), 1, "a keyset is a value")
+	field := Field{ProjectID: id, Kind: "Connector", ObjectID: other, Name: "credentials"}
+	sealed := map[uint32][]byte{}
+	for _, with := range []uint32{old, young} {
+		sealer, err := both.Sealer(with)
+		require.NoError(t, err)
+		sealed[with], err = sealer.Seal(field, []byte("CANARY"))
+		require.NoError(t, err)
+	}
+	raw, err := both.JSON()
+	require.NoError(t, err)
+	parsed, err := ParseKeyset(raw)
+	require.NoError(t, err)
+	require.Equal(t, both.Keys(), parsed.Keys())
+	sealer, err := parsed.Sealer(young)
+	require.NoError(t, err)
+	opened, err := sealer.Open(field, sealed[old])
+	require.NoError(t, err)
+	require.Equal(t, "CANARY", string(opened))
+
+	less, err := parsed.Without(old)
+	require.NoError(t, err)
+	require.Len(t, parsed.Keys(), 2)
+	sealer, err = less.Sealer(young)
+	require.NoError(t, err)
+	_, err = sealer.Open(field, sealed[old])
+	require.ErrorIs(t, err, ErrUnsealable, "the key is gone")
+	_, err = sealer.Open(field, sealed[young])
+	require.NoError(t, err, "the other key sealed this one")
+	less, err = less.Without(young)
+	require.NoError(t, err)
+	require.Len(t, less.Keys(), 1, "the last key stays")
+	_, err = both.Sealer(old + young + 1)
+	require.Error(t, err)
 }

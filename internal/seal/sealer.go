@@ -3,14 +3,10 @@
 package seal
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
-	"github.com/tink-crypto/tink-go/v2/aead"
-	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
-	"github.com/tink-crypto/tink-go/v2/keyset"
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
 
@@ -18,45 +14,23 @@ import (
 // found in, were changed, or were sealed under a key that the keyset lacks.
 var ErrUnsealable = errors.New("sealed value cannot be opened")
 
-// Sealer seals credentials with a Tink keyset (AES-256-GCM), bound to the
-// field they belong to.
+// Sealer seals credentials with one key of a Tink keyset (AES-256-GCM), bound
+// to the field they belong to, and opens what any key of it has sealed.
 type Sealer struct{ aead tink.AEAD }
 
 // Field is what sealed bytes are bound to: they open nowhere else.
 type Field struct {
-	ProjectID, ConnectorID uuid.UUID
-	Name                   string
+	ProjectID uuid.UUID
+	// Kind and ObjectID name the object within the project.
+	Kind     string
+	ObjectID uuid.UUID
+	// Name is the field within the object.
+	Name string
 }
 
+// associated is unambiguous: ids have one length, and a kind has no '|'.
 func (f Field) associated() []byte {
-	return fmt.Appendf(nil, "%s|%s|%s", f.ProjectID, f.ConnectorID, f.Name)
-}
-
-// GenerateKeyset returns a new keyset in Tink's JSON form, in the clear: it
-// belongs into a Secret.
-func GenerateKeyset() ([]byte, error) {
-	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
-	if err != nil {
-		return nil, fmt.Errorf("generating a keyset: %w", err)
-	}
-	var out bytes.Buffer
-	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&out)); err != nil {
-		return nil, fmt.Errorf("writing a keyset: %w", err)
-	}
-	return out.Bytes(), nil
-}
-
-// NewSealer reads a keyset in Tink's JSON form.
-func NewSealer(keysetJSON []byte) (*Sealer, error) {
-	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(keysetJSON)))
-	if err != nil {
-		return nil, fmt.Errorf("reading the sealing keyset: %w", err)
-	}
-	primitive, err := aead.New(handle)
-	if err != nil {
-		return nil, fmt.Errorf("using the sealing keyset: %w", err)
-	}
-	return &Sealer{aead: primitive}, nil
+	return fmt.Appendf(nil, "%s|%s|%s|%s", f.ProjectID, f.Kind, f.ObjectID, f.Name)
 }
 
 // Seal encrypts plaintext for a field.

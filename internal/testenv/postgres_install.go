@@ -50,8 +50,8 @@ func findPostgres() string {
 	var dirs []string
 	if path, err := exec.LookPath("postgres"); err == nil {
 		// initdb lies beside the real one, not beside a link to it.
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			dirs = append(dirs, filepath.Dir(real))
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			dirs = append(dirs, filepath.Dir(target))
 		}
 	}
 	found, _ := filepath.Glob(debianBinaries) // errs on a bad pattern only

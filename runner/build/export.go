@@ -3,6 +3,7 @@
 package build
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,18 +12,16 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// maxTreeDepth is how deep folders may nest.
-const maxTreeDepth = 32
-
 // export writes the files of a commit's layout. Links are written as links, for
 // Pack to name them; nothing ever follows one.
-func (f *fetcher) export(commit *object.Commit) error {
+func (f *fetcher) export(ctx context.Context, commit *object.Commit) error {
 	tree, err := commit.Tree()
 	if err != nil {
 		return fmt.Errorf("reading the commit's files: %w", err)
@@ -36,7 +35,7 @@ func (f *fetcher) export(commit *object.Commit) error {
 	if err := os.RemoveAll(target); err != nil {
 		return fmt.Errorf("clearing the folder: %w", err)
 	}
-	if err := os.Mkdir(target, 0o755); err != nil {
+	if err := os.Mkdir(target, 0o750); err != nil {
 		return fmt.Errorf("making the folder: %w", err)
 	}
 	root, err := os.OpenRoot(target)
@@ -44,27 +43,41 @@ func (f *fetcher) export(commit *object.Commit) error {
 		return fmt.Errorf("opening the folder: %w", err)
 	}
 	defer root.Close()
-	x := exporter{root: root, left: bundle.MaxSize + 1}
-	if err := x.tree(tree, "", 0); err != nil {
+	x := exporter{root: root, objects: f.objects, left: bundle.MaxSize + 1}
+	if err := x.tree(ctx, tree, "", 0); err != nil {
 		return err
 	}
 	f.result.say(f.Now(), "%d files", x.files)
 	return nil
 }
 
+// sizer knows how large a file is without reading it.
+type sizer interface {
+	EncodedObjectSize(hash plumbing.Hash) (int64, error)
+}
+
 type exporter struct {
-	root  *os.Root
-	files int
-	left  int64 // bytes; Pack says the exact limit
+	root    *os.Root
+	objects sizer
+	files   int
+	entries int   // files and folders
+	left    int64 // bytes; Pack says the exact limit
 }
 
 // errEnough ends the export of a repository that is too large anyway.
 var errEnough = errors.New("more than a bundle can hold")
 
-func (x *exporter) tree(tree *object.Tree, folder string, depth int) error {
+// tree writes a folder. Folders without files are not made: Git knows none.
+func (x *exporter) tree(ctx context.Context, tree *object.Tree, folder string, depth int) error {
 	if depth > maxTreeDepth {
 		return remedy("folders nest deeper than %d levels at %q", maxTreeDepth, clip(folder, 200))
 	}
+	if depth > 0 { // before what is inside counts, however deep
+		if err := x.count(len(tree.Entries)); err != nil {
+			return err
+		}
+	}
+	seen := make(map[string]bool)
 	for _, entry := range tree.Entries {
 		name := path.Join(folder, entry.Name)
 		if strings.ContainsAny(entry.Name, "/\x00") || entry.Name == "" || !filepath.IsLocal(name) {
@@ -73,26 +86,39 @@ func (x *exporter) tree(tree *object.Tree, folder string, depth int) error {
 		if depth == 0 && (!bundle.InLayout(entry.Name) || entry.Mode == filemode.Submodule) {
 			continue
 		}
-		if err := x.entry(tree, entry, name, depth); err != nil {
+		if seen[entry.Name] {
+			return remedy("the commit has %q twice", clip(name, 200))
+		}
+		seen[entry.Name] = true
+		if err := x.entry(ctx, tree, entry, name, depth); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (x *exporter) entry(tree *object.Tree, entry object.TreeEntry, name string, depth int) error {
+// count adds files and folders.
+func (x *exporter) count(entries int) error {
+	if x.entries += entries; x.entries > bundle.MaxFiles {
+		return remedy("the commit has more than %d files and folders in agents, connectors, tools and tests; remove what agents do not need", bundle.MaxFiles)
+	}
+	return nil
+}
+
+func (x *exporter) entry(ctx context.Context, tree *object.Tree, entry object.TreeEntry, name string, depth int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if entry.Mode == filemode.Dir {
 		child, err := tree.Tree(entry.Name)
 		if err != nil {
-			return fmt.Errorf("reading folder %q: %w", name, err)
+			return fmt.Errorf("reading folder %q: %w", clip(name, 200), err)
 		}
-		if err := x.root.Mkdir(name, 0o755); err != nil {
-			return remedy("the commit has %q twice, or in a way that cannot be written: %v", clip(name, 200), err)
-		}
-		return x.tree(child, name, depth+1)
+		return x.tree(ctx, child, name, depth+1)
 	}
-	if x.files++; x.files > bundle.MaxFiles+1 {
-		return remedy("the commit has more than %d files in agents, connectors, tools and tests; remove what agents do not need", bundle.MaxFiles)
+	x.files++
+	if err := x.root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return remedy("the commit has %q in a way that cannot be written: %v", clip(name, 200), err)
 	}
 	if entry.Mode == filemode.Symlink || entry.Mode == filemode.Submodule {
 		// The target does not matter: a link is refused.
@@ -105,12 +131,16 @@ func (x *exporter) entry(tree *object.Tree, entry object.TreeEntry, name string,
 }
 
 func (x *exporter) file(tree *object.Tree, entry object.TreeEntry, name string) error {
+	size, err := x.objects.EncodedObjectSize(entry.Hash)
+	if err != nil {
+		return fmt.Errorf("reading %q: %w", clip(name, 200), err)
+	}
+	if x.left -= size; x.left < 0 {
+		return remedy("%q: %v (%d MiB); remove large files", clip(name, 200), errEnough, bundle.MaxSize>>20)
+	}
 	blob, err := tree.TreeEntryFile(&entry)
 	if err != nil {
-		return fmt.Errorf("reading %q: %w", name, err)
-	}
-	if x.left -= blob.Size; x.left < 0 {
-		return remedy("%q: %v (%d MiB); remove large files", clip(name, 200), errEnough, bundle.MaxSize>>20)
+		return fmt.Errorf("reading %q: %w", clip(name, 200), err)
 	}
 	in, err := blob.Reader()
 	if err != nil {

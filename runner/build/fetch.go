@@ -12,28 +12,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
-	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
-	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-const (
-	// maxPack is the most bytes of objects that a server may send.
-	maxPack = 512 << 20
-	// maxObjectInMemory is the size in bytes of files above which they are streamed.
-	maxObjectInMemory = 1 << 20
-	// fetchAttempts is how often a server is tried that cannot be reached or breaks
-	// off.
-	fetchAttempts = 3
-)
+// fetchAttempts is how often a server is tried that cannot be reached or breaks
+// off.
+const fetchAttempts = 3
 
 // FetchOptions say what to fetch.
 type FetchOptions struct {
@@ -94,7 +84,8 @@ func pause(ctx context.Context, d time.Duration) error {
 
 type fetcher struct {
 	FetchOptions
-	result Result
+	result  Result
+	objects *objects // received last
 }
 
 func (f *fetcher) run(ctx context.Context) error {
@@ -106,11 +97,13 @@ func (f *fetcher) run(ctx context.Context) error {
 		return err
 	}
 	f.result.say(f.Now(), "fetching %s", r.shown)
-	storage := f.storage()
-	defer os.RemoveAll(filepath.Join(f.Dir, gitFolder))
+	if err := os.Mkdir(filepath.Join(f.Dir, gitFolder), 0o700); err != nil {
+		return fmt.Errorf("making the folder: %w", err)
+	}
+	defer f.forget()
 	var hash plumbing.Hash
 	for attempt := 1; ; attempt++ {
-		hash, err = f.fetch(ctx, r, storage)
+		hash, err = f.fetch(ctx, r)
 		if err == nil || attempt == fetchAttempts || ctx.Err() != nil || !unreachable(err) && !brokeOff(err) {
 			break
 		}
@@ -122,21 +115,25 @@ func (f *fetcher) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	commit, err := commitOf(storage, hash)
+	commit, err := commitOf(f.objects, hash)
 	if err != nil {
 		return err
 	}
 	f.describe(commit)
-	return f.export(commit)
+	return f.export(ctx, commit)
 }
 
-func (f *fetcher) storage() *filesystem.Storage {
-	return filesystem.NewStorageWithOptions(osfs.New(filepath.Join(f.Dir, gitFolder), osfs.WithBoundOS()),
-		cache.NewObjectLRU(8<<20), filesystem.Options{ExclusiveAccess: true, LargeObjectThreshold: maxObjectInMemory})
+// forget removes what was received.
+func (f *fetcher) forget() {
+	if f.objects != nil {
+		_ = f.objects.Close() // only read
+		f.objects = nil
+	}
+	_ = os.RemoveAll(filepath.Join(f.Dir, gitFolder)) // the folder goes with the pod
 }
 
-// fetch brings the wanted commit into the storage and returns its hash.
-func (f *fetcher) fetch(ctx context.Context, r *remote, storage *filesystem.Storage) (plumbing.Hash, error) {
+// fetch receives the wanted commit and returns its hash.
+func (f *fetcher) fetch(ctx context.Context, r *remote) (plumbing.Hash, error) {
 	s, err := r.connect(ctx)
 	if err != nil {
 		return plumbing.ZeroHash, err
@@ -162,15 +159,16 @@ func (f *fetcher) fetch(ctx context.Context, r *remote, storage *filesystem.Stor
 			return want, fmt.Errorf("asking for a shallow fetch: %w", err)
 		}
 	}
-	if err = f.receive(ctx, s, single, storage); err == nil || advertised(refs, want) {
+	err = f.receive(ctx, s, single)
+	if err == nil || advertised(refs, want) || errors.As(err, new(remedyError)) {
 		return want, err
 	}
 	// Some servers give single commits only at the tips of branches.
-	return want, f.fetchAll(ctx, r, refs, storage)
+	return want, f.fetchAll(ctx, r, refs)
 }
 
 // fetchAll takes the history of all branches and tags.
-func (f *fetcher) fetchAll(ctx context.Context, r *remote, refs *packp.AdvRefs, storage *filesystem.Storage) error {
+func (f *fetcher) fetchAll(ctx context.Context, r *remote, refs *packp.AdvRefs) error {
 	f.result.say(f.Now(), "the server does not give single commits; fetching the history")
 	s, err := r.connect(ctx)
 	if err != nil {
@@ -186,7 +184,7 @@ func (f *fetcher) fetchAll(ctx context.Context, r *remote, refs *packp.AdvRefs, 
 			tips = append(tips, hash)
 		}
 	}
-	return f.receive(ctx, s, request(refs, tips...), storage)
+	return f.receive(ctx, s, request(refs, tips...))
 }
 
 func request(refs *packp.AdvRefs, wants ...plumbing.Hash) *packp.UploadPackRequest {
@@ -195,19 +193,32 @@ func request(refs *packp.AdvRefs, wants ...plumbing.Hash) *packp.UploadPackReque
 	return req
 }
 
-// receive stores what the server sends, bounded.
-func (f *fetcher) receive(ctx context.Context, s session, req *packp.UploadPackRequest, storage *filesystem.Storage) error {
+// receive takes what the server sends, bounded, into a file.
+func (f *fetcher) receive(ctx context.Context, s session, req *packp.UploadPackRequest) error {
 	resp, err := s.pack(ctx, req)
 	if err != nil {
 		return err
 	}
 	defer resp.Close()
-	pack := &bounded{r: demultiplexed(req.Capabilities, resp), left: maxPack}
-	if err := packfile.UpdateObjectStorage(storage, pack); err != nil {
-		if pack.left < 0 {
-			return remedy("the repository is larger than %d MiB; move large files elsewhere", maxPack>>20)
-		}
-		return fmt.Errorf("receiving objects: %w", err)
+	if f.objects != nil {
+		_ = f.objects.Close() // of an attempt before
+		f.objects = nil
+	}
+	file, err := os.Create(filepath.Join(f.Dir, gitFolder, "pack"))
+	if err != nil {
+		return fmt.Errorf("making a file for the objects: %w", err)
+	}
+	pack := &bounded{r: demultiplexed(req.Capabilities, resp), left: maxPack, over: errPack}
+	_, err = io.Copy(file, pack)
+	if over := pack.exceeded(); over != nil {
+		err = over
+	}
+	if err == nil {
+		f.objects, err = openObjects(ctx, file)
+	}
+	if err != nil {
+		f.objects = nil
+		return errors.Join(fmt.Errorf("receiving objects: %w", err), file.Close())
 	}
 	return nil
 }
@@ -221,20 +232,6 @@ func demultiplexed(capabilities *capability.List, r io.Reader) io.Reader {
 	default:
 		return r
 	}
-}
-
-// bounded fails when more is read than allowed.
-type bounded struct {
-	r    io.Reader
-	left int64
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, errors.New("too many bytes")
-	}
-	return n, err
 }
 
 // resolve finds the commit of a branch or tag, or of the default branch.
@@ -286,8 +283,8 @@ func advertised(refs *packp.AdvRefs, hash plumbing.Hash) bool {
 	return false
 }
 
-func commitOf(storage *filesystem.Storage, hash plumbing.Hash) (*object.Commit, error) {
-	commit, err := object.GetCommit(storage, hash)
+func commitOf(from *objects, hash plumbing.Hash) (*object.Commit, error) {
+	commit, err := object.GetCommit(from, hash)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		return nil, remedy("the repository has no commit %s; push it or correct the hash", hash)
 	}

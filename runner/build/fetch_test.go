@@ -241,9 +241,9 @@ func TestFetchErrorsNameCauseAndRemedy(t *testing.T) {
 		"path":          {build.FetchOptions{URL: repo.dir}, "is not of the form"},
 		"ext":           {build.FetchOptions{URL: "ext::sh -c id"}, "is not of the form"},
 		"password":      {build.FetchOptions{URL: "https://ada:s3cret@127.0.0.1/x.git"}, "put them into the Secret"},
-		"forbidden":     {build.FetchOptions{URL: url, Guard: egress.New(nil)}, "127.0.0.1 is not a public address, and the operator has not allowed its range for git"},
-		"forbidden ssh": {build.FetchOptions{URL: "ssh://git@10.0.0.1/x.git", Guard: egress.New(nil), Credentials: secret(t, "identity", firstOf(newKey(t)), "known_hosts", "10.0.0.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl")}, "10.0.0.1 is not a public address"},
-		"plain http":    {build.FetchOptions{URL: "http://93.184.216.34/x.git", Guard: egress.New(nil)}, "plain http"},
+		"forbidden":     {build.FetchOptions{URL: url, Guard: egress.New(egress.Rules{})}, "127.0.0.1 is not a public address, and the operator has not allowed its range for git"},
+		"forbidden ssh": {build.FetchOptions{URL: "ssh://git@10.0.0.1/x.git", Guard: egress.New(egress.Rules{}), Credentials: secret(t, "identity", firstOf(newKey(t)), "known_hosts", "10.0.0.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl")}, "10.0.0.1 is not a public address"},
+		"plain http":    {build.FetchOptions{URL: "http://93.184.216.34/x.git", Guard: egress.New(egress.Rules{})}, "plain http"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -280,10 +280,16 @@ func TestFetchRefusesTooMuch(t *testing.T) {
 	url, ca := repo.https(t, nil)
 	r, _ := fetch(t, build.FetchOptions{URL: url, Credentials: secret(t, "ca.crt", ca)})
 	require.Contains(t, r.Error, `"tests/files/big": more than a bundle can hold (25 MiB); remove large files`)
+
+	repo.git(repo.work, "rm", "-q", "tests/files/big")
+	repo.commit("main", "docs/big", strings.Repeat("y", 26<<20), "agents/ok.yaml", okAgent)
+	r, dir := fetch(t, build.FetchOptions{URL: url, Credentials: secret(t, "ca.crt", ca)})
+	require.Empty(t, r.Error, "what agents do not need may be large")
+	require.FileExists(t, filepath.Join(dir, "agents/ok.yaml"))
 }
 
 func TestFetchFailsWhenItCannotWrite(t *testing.T) {
 	t.Parallel()
-	err := build.Fetch(t.Context(), build.FetchOptions{URL: "x", Dir: filepath.Join(t.TempDir(), "missing"), Guard: egress.New(nil)})
+	err := build.Fetch(t.Context(), build.FetchOptions{URL: "x", Dir: filepath.Join(t.TempDir(), "missing"), Guard: egress.New(egress.Rules{})})
 	require.Error(t, err)
 }

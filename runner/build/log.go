@@ -13,8 +13,11 @@ import (
 )
 
 const (
-	// maxLog is the most bytes of a build's log; what comes after is left out.
-	maxLog = 1 << 20
+	// logCutMark ends a log that was cut.
+	logCutMark = "\n… the log is cut off here\n"
+	// maxLog is the most bytes of a build's log before that, so that the store has
+	// nothing to cut.
+	maxLog = dispatch.MaxBuildLog - 2*len(logCutMark)
 	// logPause is how long lines are gathered into one chunk.
 	logPause = 300 * time.Millisecond
 )
@@ -55,7 +58,7 @@ func (l *buildLog) add(text string) {
 	case left <= 0:
 		return
 	case len(text) > left:
-		text = strings.ToValidUTF8(text[:left], "") + "\n… the log is cut off here\n"
+		text = strings.ToValidUTF8(text[:left], "") + logCutMark
 	}
 	l.written += len(text)
 	l.text.WriteString(text)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/agentplatform/agentplatform/bundle"
@@ -101,11 +100,6 @@ func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatch.BuildR
 		return none, err
 	}
 	log.say("valid: %d agents, %d connectors", len(project.Agents), len(project.Connectors))
-	for _, path := range project.Files.Paths() {
-		if strings.HasPrefix(path, "tests/") && strings.HasSuffix(path, ".yaml") {
-			log.say("%s: this release does not run tests; the deployment is not tested", path)
-		}
-	}
 	return upload(ctx, opts, log, project)
 }
 

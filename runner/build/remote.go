@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -79,7 +80,7 @@ func readSecret(folder, name string) (string, error) {
 	if folder == "" {
 		return "", nil
 	}
-	data, err := os.ReadFile(filepath.Join(folder, name))
+	data, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // a constant name in the mounted folder
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
@@ -122,28 +123,63 @@ func httpRemote(ep *transport.Endpoint, secret func(string) (string, error), gua
 	case s[runnerconfig.GitPassword] != "":
 		return nil, remedy("the git Secret has a password without a username")
 	}
-	client := githttp.NewClientWithOptions(
-		guard.Client(egress.Git, egress.ClientOptions{MaxResponse: maxPack, HeaderTimeout: headerTimeout, TLS: config}),
-		&githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
+	guarded := guard.Client(egress.Git, egress.ClientOptions{MaxResponse: maxPack + 2*maxPreamble, HeaderTimeout: headerTimeout, TLS: config})
 	return &remote{shown: ep.String(), connect: func(context.Context) (session, error) {
+		wire := &meter{next: guarded.Transport}
+		client := githttp.NewClientWithOptions(&http.Client{Transport: wire, CheckRedirect: guarded.CheckRedirect},
+			&githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
 		s, err := client.NewUploadPackSession(ep, auth)
 		if err != nil {
 			return nil, fmt.Errorf("opening %s: %w", ep.String(), err)
 		}
-		return httpSession{s}, nil
+		return &httpSession{UploadPackSession: s, wire: wire}, nil
 	}}, nil
 }
 
-type httpSession struct{ transport.UploadPackSession }
-
-func (s httpSession) refs(ctx context.Context) (*packp.AdvRefs, error) {
-	return s.AdvertisedReferencesContext(ctx)
+// httpSession asks in two requests, whose answers are bounded each for itself.
+type httpSession struct {
+	transport.UploadPackSession
+	wire *meter
 }
 
-func (s httpSession) pack(ctx context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error) {
+func (s *httpSession) refs(ctx context.Context) (*packp.AdvRefs, error) {
+	s.wire.body.allow(maxRefs, errRefs)
+	refs, err := s.AdvertisedReferencesContext(ctx)
+	if over := s.wire.body.exceeded(); over != nil {
+		return nil, over
+	}
+	return refs, err
+}
+
+func (s *httpSession) pack(ctx context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error) {
+	s.wire.body.allow(maxPreamble, errPreamble)
 	resp, err := s.UploadPack(ctx, req)
+	if over := s.wire.body.exceeded(); over != nil {
+		return nil, over
+	}
 	if err != nil {
 		return nil, err
 	}
+	s.wire.body.allow(maxPack+maxPreamble, errPack)
+	return resp, nil
+}
+
+// meter bounds the answers of one session, which come one after the other.
+type meter struct {
+	next http.RoundTripper
+	body bounded
+}
+
+// RoundTrip implements http.RoundTripper.
+func (m *meter) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := m.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	m.body.r = resp.Body
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{&m.body, resp.Body}
 	return resp, nil
 }

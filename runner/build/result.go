@@ -40,7 +40,7 @@ func writeResult(dir string, r Result) error {
 	if err != nil {
 		return fmt.Errorf("encoding the result of the fetch: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, resultFile), data, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, resultFile), data, 0o600); err != nil {
 		return fmt.Errorf("writing the result of the fetch: %w", err)
 	}
 	return nil
@@ -48,7 +48,7 @@ func writeResult(dir string, r Result) error {
 
 func readResult(dir string) (Result, error) {
 	var r Result
-	data, err := os.ReadFile(filepath.Join(dir, resultFile))
+	data, err := os.ReadFile(filepath.Join(dir, resultFile)) //nolint:gosec // a constant name in the folder of the flag
 	if errors.Is(err, os.ErrNotExist) {
 		return r, errors.New("the folder holds no fetched commit; run `runner build fetch` first")
 	}

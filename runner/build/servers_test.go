@@ -198,7 +198,7 @@ func secret(t *testing.T, pairs ...string) string {
 
 func loopbackGuard(t *testing.T) *egress.Guard {
 	t.Helper()
-	allowed, err := egress.ParseAllowed("git=127.0.0.0/8")
+	allowed, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
 	require.NoError(t, err)
 	return egress.New(allowed)
 }

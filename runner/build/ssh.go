@@ -107,7 +107,7 @@ type sshSession struct {
 	client  *ssh.Client
 	command *ssh.Session
 	stdin   io.WriteCloser
-	stdout  io.Reader
+	stdout  *bounded
 	stderr  *tail
 	ended   func() bool
 }
@@ -148,9 +148,11 @@ func openSSH(conn net.Conn, address, path string, config *ssh.ClientConfig) (*ss
 	if s.stdin, err = command.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("opening a session: %w", err)
 	}
-	if s.stdout, err = command.StdoutPipe(); err != nil {
+	stdout, err := command.StdoutPipe()
+	if err != nil {
 		return nil, fmt.Errorf("opening a session: %w", err)
 	}
+	s.stdout = &bounded{r: stdout}
 	if err := command.Start("git-upload-pack '" + strings.ReplaceAll(path, "'", `'\''`) + "'"); err != nil {
 		return nil, fmt.Errorf("starting git-upload-pack: %w", err)
 	}
@@ -159,6 +161,7 @@ func openSSH(conn net.Conn, address, path string, config *ssh.ClientConfig) (*ss
 
 func (s *sshSession) refs(context.Context) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
+	s.stdout.allow(maxRefs, errRefs)
 	if err := refs.Decode(s.stdout); err != nil && !errors.Is(err, packp.ErrEmptyAdvRefs) {
 		return nil, s.failed(err)
 	}
@@ -183,10 +186,12 @@ func (s *sshSession) pack(_ context.Context, req *packp.UploadPackRequest) (io.R
 	if err = errors.Join(err, s.stdin.Close()); err != nil {
 		return nil, s.failed(err)
 	}
+	s.stdout.allow(maxPreamble, errPreamble)
 	resp := packp.NewUploadPackResponse(req)
 	if err := resp.Decode(io.NopCloser(s.stdout)); err != nil {
 		return nil, s.failed(err)
 	}
+	s.stdout.allow(maxPack+maxPreamble, errPack)
 	return resp, nil
 }
 
@@ -194,6 +199,9 @@ func (s *sshSession) pack(_ context.Context, req *packp.UploadPackRequest) (io.R
 // end, for what it says may come after its output has ended; closing the input
 // makes it end. The end of the session's context ends the waiting too.
 func (s *sshSession) failed(err error) error {
+	if over := s.stdout.exceeded(); over != nil {
+		return over // one that sends too much need not end
+	}
 	ended := errors.Join(ignoreClosed(s.stdin.Close()), s.command.Wait())
 	return &serverError{said: s.stderr.String(), err: errors.Join(err, ended)}
 }

@@ -28,6 +28,8 @@ const (
 	CodeTimeout         = "timeout"
 	CodeUnsupported     = "not_supported"
 	CodeInternal        = "internal_error"
+	CodeOutputTooLarge  = dispatch.CodeOutputTooLarge
+	CodeAnswerTooLarge  = dispatch.CodeAnswerTooLarge
 )
 
 // Models finds models by reference, provider/model.
@@ -186,6 +188,12 @@ func (a *attempt) outcome(ctx context.Context, output string, err error) Outcome
 	if first := a.journal.failed(); first != nil {
 		err = first // What the framework reports afterwards only follows from it.
 	}
+	if err == nil {
+		err = checkOutput(output)
+	}
+	if late := a.journal.shorten(context.WithoutCancel(ctx)); late != nil {
+		err = late
+	}
 	out := Outcome{Status: Completed, Output: output, Usage: a.journal.usage(), Cause: err}
 	if err == nil {
 		out.Trailing = a.journal.take()
@@ -203,7 +211,7 @@ func (a *attempt) outcome(ctx context.Context, output string, err error) Outcome
 		}
 	}
 	out.Status, out.Output = Failed, ""
-	out.ErrorCode, out.Error = f.code, f.message
+	out.ErrorCode, out.Error = f.code, cut(f.message, dispatch.MaxError)
 	out.Trailing = a.journal.take()
 	return out
 }

@@ -39,6 +39,12 @@ type house struct {
 	onTool func(ctx context.Context) error
 	// onAsk, when set, is called before the model answers.
 	onAsk func()
+	// says, when set, is what the model answers instead, in its turns.
+	says []*genai.Content
+	// huge, when set, is the tool of that name.
+	huge func(ctx context.Context, args map[string]any) (map[string]any, error)
+	// largest is the most bytes of entries in one append.
+	largest int
 }
 
 var errFenced = errors.New("fenced")
@@ -51,6 +57,11 @@ func (h *house) Append(_ context.Context, entries []dispatch.JournalEntry) error
 		return errFenced
 	}
 	h.appended = append(h.appended, entries...)
+	size := 0
+	for _, e := range entries {
+		size += len(e.Data)
+	}
+	h.largest = max(h.largest, size)
 	return nil
 }
 
@@ -74,6 +85,11 @@ func (m *countingModel) GenerateContent(ctx context.Context, req *adkmodel.LLMRe
 	m.house.mu.Unlock()
 	if m.house.onAsk != nil {
 		m.house.onAsk()
+	}
+	if turn := len(m.house.asked); turn <= len(m.house.says) {
+		return func(yield func(*adkmodel.LLMResponse, error) bool) {
+			yield(&adkmodel.LLMResponse{Content: m.house.says[turn-1], TurnComplete: true}, nil)
+		}
 	}
 	return m.LLM.GenerateContent(ctx, req, stream)
 }
@@ -101,6 +117,7 @@ func (h *house) tools() []engine.Tool {
 			return map[string]any{"seen": true}, nil
 		}},
 		{Name: "broken", Run: func(context.Context, map[string]any) (map[string]any, error) { panic("boom") }},
+		{Name: "huge", Idempotent: true, Run: h.huge},
 		{Name: "refuses", Idempotent: true, Run: func(context.Context, map[string]any) (map[string]any, error) {
 			call("refuses")
 			return nil, errors.New("not today")

@@ -155,6 +155,10 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 	if err != nil {
 		return a, fmt.Errorf("encoding a model's answer: %w", err)
 	}
+	if len(data) > dispatch.MaxModelAnswer {
+		return a, &failure{code: CodeAnswerTooLarge, message: fmt.Sprintf(
+			"the model's answer has %d bytes, at most %d are stored; have it say less in one answer", len(data), dispatch.MaxModelAnswer)}
+	}
 	// What goes on is what a later attempt will read.
 	var same modelAnswer
 	if err := json.Unmarshal(data, &same); err != nil {
@@ -199,12 +203,9 @@ func (r *recorder) recordStart(s toolStarted, unsafe bool) error {
 // recordResult records what a tool returned and answers it as a later attempt
 // will read it.
 func (r *recorder) recordResult(t toolResult, unsafe bool) (toolResult, error) {
-	data, err := json.Marshal(t)
+	data, err := boundedResult(t)
 	if err != nil {
-		t = toolResult{CallID: t.CallID, Tool: t.Tool, Error: "the tool's result is no JSON"}
-		if data, err = json.Marshal(t); err != nil {
-			return t, fmt.Errorf("encoding a tool's result: %w", err)
-		}
+		return t, err
 	}
 	var same toolResult
 	if err := json.Unmarshal(data, &same); err != nil {
@@ -226,19 +227,31 @@ func (r *recorder) add(kind string, data []byte, unsafe bool) {
 func (r *recorder) flush(ctx context.Context) error {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
+	for {
+		r.mu.Lock()
+		next := batch(r.pending)
+		r.mu.Unlock()
+		if len(next) == 0 {
+			return nil
+		}
+		if err := r.sink.Append(ctx, next); err != nil {
+			return fmt.Errorf("%w: %w", errJournal, err)
+		}
+		r.mu.Lock()
+		r.pending = r.pending[len(next):]
+		r.mu.Unlock()
+	}
+}
+
+// shorten appends what is too much for the request that ends a run.
+func (r *recorder) shorten(ctx context.Context) error {
 	r.mu.Lock()
-	batch := r.pending
+	fits := len(batch(r.pending)) == len(r.pending)
 	r.mu.Unlock()
-	if len(batch) == 0 {
+	if fits {
 		return nil
 	}
-	if err := r.sink.Append(ctx, batch); err != nil {
-		return fmt.Errorf("%w: %w", errJournal, err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pending = r.pending[len(batch):]
-	return nil
+	return r.flush(ctx)
 }
 
 // take hands over what is pending.

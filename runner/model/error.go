@@ -7,20 +7,23 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/agentplatform/agentplatform/internal/dispatch"
 )
 
 // Codes of errors, for people and for statistics.
 const (
-	CodeUnknownProvider = "model_provider_unknown"
-	CodeUnavailable     = "model_unavailable"
-	CodeRateLimited     = "model_rate_limited"
-	CodeRejected        = "model_request_rejected"
-	CodeUnauthorized    = "model_unauthorized"
-	CodeInvalidAnswer   = "model_answer_invalid"
-	CodeForbidden       = "model_address_forbidden"
+	CodeUnknownProvider = dispatch.ModelErrors + "provider_unknown"
+	CodeUnavailable     = dispatch.ModelErrors + "unavailable"
+	CodeRateLimited     = dispatch.ModelErrors + "rate_limited"
+	CodeRejected        = dispatch.ModelErrors + "request_rejected"
+	CodeUnauthorized    = dispatch.ModelErrors + "unauthorized"
+	CodeInvalidAnswer   = dispatch.ModelErrors + "answer_invalid"
+	CodeForbidden       = dispatch.ModelErrors + "address_forbidden"
 )
 
-// Error is a failed model request. Its message is safe to show.
+// Error is a failed model request. Its message is for the project: it may hold
+// words of the provider, but no key.
 type Error struct {
 	Code    string
 	Message string
@@ -43,7 +46,8 @@ func AsError(err error) (*Error, bool) {
 	return e, errors.As(err, &e)
 }
 
-// statusError is the error of an HTTP status.
+// statusError is the error of an HTTP status. The message is the provider's,
+// without keys.
 func statusError(status int, message string, retryAfter time.Duration) *Error {
 	e := &Error{Code: CodeRejected, Message: fmt.Sprintf("the model answered %d: %s", status, message), RetryAfter: retryAfter}
 	switch {

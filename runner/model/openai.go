@@ -29,6 +29,7 @@ const defaultBaseURL = "https://api.openai.com/v1"
 type openAI struct {
 	service  openai.ChatCompletionService
 	provider string
+	key      string
 	model    string
 	settings Settings
 }
@@ -49,7 +50,7 @@ func newOpenAI(p runnerconfig.Provider, model string, settings Settings, client 
 	if p.APIKey != "" {
 		opts = append(opts, option.WithAPIKey(p.APIKey))
 	}
-	return &openAI{service: openai.NewChatCompletionService(opts...), provider: p.Prefix, model: model, settings: settings}
+	return &openAI{service: openai.NewChatCompletionService(opts...), provider: p.Prefix, key: p.APIKey, model: model, settings: settings}
 }
 
 // Name is the reference, provider/model.
@@ -67,7 +68,7 @@ func (m *openAI) ask(ctx context.Context, req *adkmodel.LLMRequest) (*adkmodel.L
 	}
 	completion, err := m.service.New(ctx, params)
 	if err != nil {
-		return nil, requestError(ctx, err)
+		return nil, m.requestError(ctx, err)
 	}
 	return readCompletion(completion)
 }
@@ -105,7 +106,7 @@ func (m *openAI) params(req *adkmodel.LLMRequest) (openai.ChatCompletionNewParam
 }
 
 // requestError classifies what the client returned.
-func requestError(ctx context.Context, err error) error {
+func (m *openAI) requestError(ctx context.Context, err error) error {
 	var api *openai.Error
 	switch {
 	case ctx.Err() != nil:
@@ -115,7 +116,7 @@ func requestError(ctx context.Context, err error) error {
 		if message == "" {
 			message = http.StatusText(api.StatusCode)
 		}
-		return statusError(api.StatusCode, shorten(message), retryAfter(api.Response))
+		return statusError(api.StatusCode, shorten(redact(message, m.key)), retryAfter(api.Response))
 	case errors.Is(err, egress.ErrForbidden):
 		return &Error{Code: CodeForbidden, Message: "the address of the model service is not public, and the operator has not allowed its range for model", err: err}
 	case errors.Is(err, egress.ErrTooLarge):

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	adkmodel "google.golang.org/adk/v2/model"
 	"google.golang.org/genai"
 
+	"github.com/agentplatform/agentplatform/internal/dispatch"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/model"
@@ -49,7 +51,7 @@ func openAI(t *testing.T, s *service, allowed string) adkmodel.LLM {
 	t.Helper()
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	ranges, err := egress.ParseAllowed(allowed)
+	ranges, err := egress.Flags{Allow: allowed}.Rules()
 	require.NoError(t, err)
 	client := egress.New(ranges).Client(egress.Model, egress.ClientOptions{MaxResponse: 1 << 10})
 	t.Cleanup(client.CloseIdleConnections)
@@ -137,6 +139,7 @@ func TestOpenAIErrors(t *testing.T) {
 			code: model.CodeRateLimited, retryable: true, after: 7 * time.Second},
 		"broken":        {service: service{status: 502, answer: `oops`}, code: model.CodeUnavailable, retryable: true},
 		"key":           {service: service{status: 401, answer: `{"error":{"message":"bad key"}}`}, code: model.CodeUnauthorized},
+		"key, repeated": {service: service{status: 401, answer: `{"error":{"message":"incorrect API key sk-test, see https://x.example/?key=sk-test"}}`}, code: model.CodeUnauthorized},
 		"request":       {service: service{status: 400, answer: `{"error":{"message":"no such model"}}`}, code: model.CodeRejected},
 		"redirect":      {service: service{status: 302, header: http.Header{"Location": {"/elsewhere"}}}, code: model.CodeRejected},
 		"not JSON":      {service: service{status: 200, answer: `{"choices":`}, code: model.CodeInvalidAnswer, retryable: true},
@@ -159,6 +162,7 @@ func TestOpenAIErrors(t *testing.T) {
 			require.Equal(t, tt.retryable, failure.Retryable)
 			require.Equal(t, tt.after, failure.RetryAfter)
 			require.NotContains(t, failure.Error(), "sk-test")
+			require.True(t, strings.HasPrefix(failure.Code, dispatch.ModelErrors))
 		})
 	}
 }

@@ -87,6 +87,10 @@ func New(opts Options) (*Server, error) {
 	if opts.Heartbeat == 0 {
 		opts.Heartbeat = heartbeatInterval
 	}
+	if opts.Concurrency > dispatch.MaxLeases || opts.Bundles > dispatch.MaxDigests || len(opts.RunnerID) > dispatch.MaxRunnerID {
+		return nil, fmt.Errorf("a runner executes at most %d runs, holds at most %d bundles and has a name of at most %d bytes",
+			dispatch.MaxLeases, dispatch.MaxDigests, dispatch.MaxRunnerID)
+	}
 	return &Server{
 		opts: opts, bundles: newBundleCache(opts.Dispatch, opts.Bundles), runs: map[uuid.UUID]*claim{},
 		places: make(chan struct{}, opts.Concurrency), beat: make(chan struct{}, 1),

@@ -44,7 +44,7 @@ func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admis
 }
 
 type idempotencyKey struct {
-	connector uuid.UUID
+	connector store.Key
 	key       string
 }
 
@@ -52,7 +52,7 @@ func keyOf(e store.Event) (idempotencyKey, bool) {
 	if e.Idempotency == nil {
 		return idempotencyKey{}, false
 	}
-	return idempotencyKey{e.ConnectorID, e.Idempotency.Key}, true
+	return idempotencyKey{store.Key{ProjectID: e.ProjectID, ID: e.ConnectorID}, e.Idempotency.Key}, true
 }
 
 // acceptSplit accepts the events that which names; when the data of one is at
@@ -73,50 +73,54 @@ func (s *Store) acceptSplit(ctx context.Context, events []store.Event, which []i
 	return s.acceptSplit(ctx, events, which[half:], out)
 }
 
-// acceptStatement asserts the connectors' versions, claims the idempotency keys
+// acceptStatement asserts the connectors' versions and that the secrets have not ended, claims the idempotency keys
 // and inserts the rows of the events that pass. The sub-selects that are no
 // plain joins are so on purpose: they run as index look-ups and hashed sets
 // whatever the planner thinks of the arrays' lengths. Keys are claimed in their
 // order, so that two batches cannot wait for each other.
 const acceptStatement = `WITH ev AS MATERIALIZED (
 	SELECT e.*,
-		COALESCE((SELECT c.version FROM connectors c WHERE c.id = e.connector_id) = e.version, FALSE) AS current,
-		e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM blobs b WHERE b.id = e.input_blob), FALSE) AS whole
+		COALESCE((SELECT c.version FROM connectors c
+			WHERE c.project_id = e.project_id AND c.id = e.connector_id) = e.version, FALSE)
+			AND (e.secret_until IS NULL OR now_us() < e.secret_until) AS current,
+		e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM blobs b
+			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE) AS whole
 	FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[], $8::uuid[],
-		$9::text[], $10::bigint[], $11::bigint[], $12::text[], $13::bytea[], $14::bigint[])
+		$9::text[], $10::bigint[], $11::bigint[], $12::text[], $13::bytea[], $14::bigint[],
+		$25::bigint[])
 		AS e (id, project_id, environment_id, connector_id, version, trigger_type, input, input_blob,
-			content_type, open_runs, failed_runs, key, fingerprint, ttl)
+			content_type, open_runs, failed_runs, key, fingerprint, ttl, secret_until)
 ), keyed AS (
-	INSERT INTO idempotency_keys AS k (connector_id, key, fingerprint, connector_run_id, expires_at)
-	SELECT connector_id, key, fingerprint, id, now_us() + ttl FROM ev
-	WHERE current AND whole AND key IS NOT NULL ORDER BY connector_id, key
-	ON CONFLICT (connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
+	INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, expires_at)
+	SELECT project_id, connector_id, key, fingerprint, id, now_us() + ttl FROM ev
+	WHERE current AND whole AND key IS NOT NULL ORDER BY project_id, connector_id, key
+	ON CONFLICT (project_id, connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
 		connector_run_id = excluded.connector_run_id, expires_at = excluded.expires_at
 	WHERE k.expires_at <= now_us()
-	RETURNING connector_run_id
+	RETURNING project_id, connector_run_id
 ), chosen AS MATERIALIZED (
-	SELECT * FROM ev WHERE current AND whole AND (key IS NULL OR id IN (SELECT connector_run_id FROM keyed))
+	SELECT * FROM ev WHERE current AND whole AND (key IS NULL OR (project_id, id) IN (SELECT project_id, connector_run_id FROM keyed))
 ), connector_rows AS (
-	INSERT INTO connector_runs (id, project_id, environment_id, connector_id, status, trigger_type, input,
+	INSERT INTO connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, input,
 		input_blob, content_type, open_runs, failed_runs, started_at, ended_at)
-	SELECT id, project_id, environment_id, connector_id,
+	SELECT project_id, id, environment_id, connector_id,
 		CASE WHEN open_runs > 0 THEN 'running' WHEN failed_runs > 0 THEN 'failed' ELSE 'completed' END,
 		trigger_type, input, input_blob, content_type, open_runs, failed_runs, now_us(),
 		CASE WHEN open_runs = 0 THEN now_us() END
 	FROM chosen
 ), agent_rows AS (
-	INSERT INTO agent_runs (id, project_id, environment_id, connector_id, connector_run_id, link_id, position,
+	INSERT INTO agent_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, position,
 		agent_name, status, error_code, error, queued_at, ended_at)
-	SELECT r.id, r.project_id, r.environment_id, r.connector_id, r.connector_run_id, r.link_id, r.position,
+	SELECT r.project_id, r.id, r.environment_id, r.connector_id, r.connector_run_id, r.link_id, r.position,
 		r.agent_name, CASE WHEN r.error_code = '' THEN 'queued' ELSE 'failed' END, r.error_code, r.error, now_us(),
 		CASE WHEN r.error_code <> '' THEN now_us() END
 	FROM unnest($15::uuid[], $16::uuid[], $17::uuid[], $18::uuid[], $19::uuid[], $20::uuid[], $21::bigint[],
 		$22::text[], $23::text[], $24::text[])
 		AS r (id, project_id, environment_id, connector_id, connector_run_id, link_id, position, agent_name,
 			error_code, error)
-	WHERE (r.connector_run_id IN (SELECT id FROM chosen)) IS TRUE
+	WHERE ((r.project_id, r.connector_run_id) IN (SELECT project_id, id FROM chosen)) IS TRUE
 )
-SELECT current, whole, (id IN (SELECT id FROM chosen)) IS TRUE FROM ev`
+SELECT current, whole, ((project_id, id) IN (SELECT project_id, id FROM chosen)) IS TRUE FROM ev`
 
 // fate is what the statement says of an event.
 type fate struct{ current, whole, chosen bool }
@@ -170,11 +174,11 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 // admitted is the answer to an event whose rows were written.
 func admitted(e store.Event, hints []store.Hint) (store.Admission, []store.Hint) {
 	a := store.Admission{ConnectorRunID: e.ConnectorRunID, RunIDs: make([]uuid.UUID, len(e.Runs))}
-	hint := store.Hint{Topic: store.TopicDone, ID: e.ConnectorRunID}
+	hint := store.Hint{Topic: store.TopicDone, Key: store.Key{ProjectID: e.ProjectID, ID: e.ConnectorRunID}}
 	for i, run := range e.Runs {
 		a.RunIDs[i] = run.ID
 		if run.ErrorCode == "" {
-			hint = store.Hint{Topic: store.TopicQueued, ID: e.EnvironmentID}
+			hint = store.Hint{Topic: store.TopicQueued, Key: store.Key{ProjectID: e.ProjectID, ID: e.EnvironmentID}}
 		}
 	}
 	return a, append(hints, hint)
@@ -188,6 +192,7 @@ type eventColumns struct {
 	input, fingerprint                        [][]byte
 	key                                       []*string
 	ttl                                       []int64
+	secretUntil                               []*int64
 
 	run, runProject, runEnvironment, runConnector, runOf, runLink []pgtype.UUID
 	runPosition                                                   []int64
@@ -220,6 +225,7 @@ func (c *eventColumns) add(e store.Event) {
 	}
 	c.input, c.blob = append(c.input, e.Input), append(c.blob, blob)
 	c.contentType = append(c.contentType, sqlcore.Text(e.ContentType))
+	c.secretUntil = append(c.secretUntil, sqlcore.MaybeInstant(e.SecretNotAfter))
 	c.open, c.failed = append(c.open, open), append(c.failed, failed)
 	if i := e.Idempotency; i != nil {
 		key := sqlcore.Text(i.Key)
@@ -234,7 +240,7 @@ func (c *eventColumns) args() []any {
 		c.id, c.project, c.environment, c.connector, c.version, c.trigger, c.input, c.blob, c.contentType, c.open,
 		c.failed, c.key, c.fingerprint, c.ttl,
 		c.run, c.runProject, c.runEnvironment, c.runConnector, c.runOf, c.runLink, c.runPosition, c.runAgent,
-		c.runCode, c.runError,
+		c.runCode, c.runError, c.secretUntil,
 	}
 }
 

@@ -3,13 +3,22 @@
 package postgres_test
 
 import (
+	"database/sql"
 	"testing"
 
-	"github.com/agentplatform/agentplatform/store"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/store/storetest"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t) })
+	storetest.Run(t, func(t *testing.T) storetest.Opened {
+		dsn := testenv.Postgres(t)
+		db, err := sql.Open("pgx", dsn)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		return storetest.Opened{Store: openAt(t, dsn), DB: db}
+	})
 }

@@ -5,7 +5,6 @@ package postgres_test
 import (
 	"testing"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/testenv"
@@ -33,7 +32,7 @@ func TestHintsReachOtherProcesses(t *testing.T) {
 	scene.Trip(t.Context(), t)
 	// Either the hint itself or, when it was sent before the other listened, the
 	// hint that hints may have been lost.
-	require.Contains(t, []uuid.UUID{scene.Environment, uuid.Nil}, (<-queued).ID)
+	require.Contains(t, []store.Key{{ProjectID: scene.Project, ID: scene.Environment}, {}}, (<-queued).Key)
 	require.Equal(t, store.TopicDone, (<-done).Topic)
 }
 

@@ -21,7 +21,7 @@ const (
 	// channel is the one that all hints travel on.
 	channel = "ap"
 	// payloadHints is how many hints a notification holds: it may have 8000 bytes.
-	payloadHints = 150
+	payloadHints = 90
 	// pendingHints is how many hints wait before "look at everything" replaces them.
 	pendingHints = 20_000
 	// reconnectAfter is the pause before connecting anew.
@@ -66,7 +66,7 @@ func (n *notifier) send(hints []store.Hint) {
 	n.mu.Lock()
 	for _, h := range hints {
 		if len(n.pending) >= pendingHints {
-			h.ID = uuid.Nil
+			h.Key = store.Key{}
 		}
 		n.pending[h] = struct{}{}
 	}
@@ -131,14 +131,14 @@ func (n *notifier) sendAll(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// payloads are lines: the origin, then topic and id of each hint.
+// payloads are lines: the origin, then `topic project/id` for each hint.
 func (n *notifier) payloads(hints []store.Hint) (out []string) {
 	for len(hints) > 0 {
 		count := min(len(hints), payloadHints)
 		var b strings.Builder
 		b.WriteString(n.origin)
 		for _, h := range hints[:count] {
-			b.WriteString("\n" + string(h.Topic) + " " + h.ID.String())
+			b.WriteString("\n" + string(h.Topic) + " " + h.Key.String())
 		}
 		out, hints = append(out, b.String()), hints[count:]
 	}
@@ -168,12 +168,21 @@ func (n *notifier) parse(payload string) (hints []store.Hint) {
 	}
 	for line := range strings.Lines(rest) {
 		topic, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-		id, err := uuid.Parse(text)
+		key, err := parseKey(text)
 		if err != nil {
 			n.logger.Warn("a notification is not one of ours", "payload", payload)
 			return hints
 		}
-		hints = append(hints, store.Hint{Topic: store.Topic(topic), ID: id})
+		hints = append(hints, store.Hint{Topic: store.Topic(topic), Key: key})
 	}
 	return hints
+}
+
+// parseKey reads what store.Key.String writes.
+func parseKey(text string) (key store.Key, err error) {
+	project, id, _ := strings.Cut(text, "/")
+	if key.ProjectID, err = uuid.Parse(project); err == nil {
+		key.ID, err = uuid.Parse(id)
+	}
+	return key, err
 }

@@ -32,7 +32,7 @@ import (
 var migrations embed.FS
 
 const (
-	// defaultConns is the size of the pool without another wish.
+	// defaultConns is the size of the pool; two connections more carry hints.
 	defaultConns = 16
 	// attempts is how often a transaction runs that PostgreSQL rolls back for
 	// another's sake.
@@ -44,8 +44,6 @@ type Options struct {
 	// DSN is a URL or a keyword string as pgx and libpq understand it. Hints need
 	// a direct connection or a pooler in session mode.
 	DSN string
-	// MaxConns bounds the pool; 16 when 0. Two connections more carry hints.
-	MaxConns int
 	// Logger takes what nobody can be answered; slog.Default() when nil.
 	Logger *slog.Logger
 }
@@ -71,9 +69,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("reading the DSN: %w", err)
 	}
 	config.MaxConns = defaultConns
-	if o.MaxConns > 0 {
-		config.MaxConns = int32(min(o.MaxConns, 1<<15)) //nolint:gosec // bounded in this line
-	}
 	config.AfterConnect = durable
 	// The statements are made so that one plan fits; planning Accept anew for each
 	// batch would take longer than running it.
@@ -89,8 +84,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{pool: pool, db: stdlib.OpenDBFromPool(pool)}
 	s.notifier = startNotifier(config.ConnConfig.Copy(), &s.hub, o.Logger)
 	s.Core = sqlcore.New(sqlcore.Options{
-		Engine: engine{s}, SkipLocked: "FOR UPDATE SKIP LOCKED",
-		Publish: s.publish,
+		Engine: engine{s}, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
+		Exclusive: "FOR UPDATE", Publish: s.publish,
 	})
 	return s, nil
 }

@@ -15,7 +15,12 @@ import (
 
 func open(tb testing.TB) store.Store {
 	tb.Helper()
-	s, err := postgres.Open(tb.Context(), postgres.Options{DSN: testenv.Postgres(tb)})
+	return openAt(tb, testenv.Postgres(tb))
+}
+
+func openAt(tb testing.TB, dsn string) store.Store {
+	tb.Helper()
+	s, err := postgres.Open(tb.Context(), postgres.Options{DSN: dsn})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, s.Close()) })
 	require.Error(tb, s.Ping(tb.Context()), "not migrated yet")

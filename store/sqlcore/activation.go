@@ -4,6 +4,7 @@ package sqlcore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,7 +30,7 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 	var result store.ActivationResult
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		result = store.ActivationResult{}
-		d, err := c.lockDeployment(ctx, tx, a.DeploymentID)
+		d, err := c.lockDeployment(ctx, tx, a.Deployment)
 		switch {
 		case err != nil:
 			return err
@@ -42,7 +43,7 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 		}
 		var live liveState
 		if err := tx.QueryRowContext(ctx, `SELECT live_deployment_id, live_rank, live_activated_at FROM environments
-			WHERE id = $1`, d.EnvironmentID).Scan(&live.deployment, &live.rank, maybeAt(&live.activatedAt)); err != nil {
+			WHERE project_id = $1 AND id = $2`, d.ProjectID, d.EnvironmentID).Scan(&live.deployment, &live.rank, maybeAt(&live.activatedAt)); err != nil {
 			return wrap(found(err), "reading environment %s", d.EnvironmentID)
 		}
 		if live.deployment != nil && rank <= live.rank {
@@ -55,7 +56,7 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 		result.ActivatedAt, err = c.goLive(ctx, tx, d, rank, a)
 		return err
 	})
-	return result, wrap(err, "activating deployment %s", a.DeploymentID)
+	return result, wrap(err, "activating deployment %s", a.Deployment)
 }
 
 // deploy makes a built deployment deployed and returns its rank.
@@ -69,110 +70,149 @@ func deploy(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation)
 		us := Instant(*a.RequestedAt)
 		decided = &us
 	}
-	tx.Hint(store.TopicDeployment, d.ID)
+	tx.Hint(store.TopicDeployment, d.Key())
 	err = tx.QueryRowContext(ctx, `UPDATE deployments SET status = 'deployed', phase = '',
-			ended_at = COALESCE(ended_at, now_us()), connector_results = COALESCE($2, connector_results),
-			activation_requested_at = COALESCE($4, activation_requested_at),
-			activation_rank = CASE WHEN activation_rank > $3 THEN activation_rank ELSE $3 END
-		WHERE id = $1 RETURNING activation_rank`, d.ID, JSON(a.ConnectorResults), rank, decided).Scan(&rank)
+			ended_at = COALESCE(ended_at, now_us()), connector_results = COALESCE($3, connector_results),
+			activation_requested_at = COALESCE($5, activation_requested_at),
+			activation_rank = CASE WHEN activation_rank > $4 THEN activation_rank ELSE $4 END
+		WHERE project_id = $1 AND id = $2 RETURNING activation_rank`,
+		d.ProjectID, d.ID, JSON(a.ConnectorResults), rank, decided).Scan(&rank)
 	return rank, wrap(err, "recording the outcome")
 }
 
 // goLive flips the live pointer and the revisions of code-defined connectors.
 func (c *Core) goLive(ctx context.Context, tx *Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
-	if err := tx.QueryRowContext(ctx, `UPDATE environments SET live_deployment_id = $2, live_rank = $3,
-			live_activated_at = now_us(), wanted_bundle_digest = '' WHERE id = $1 RETURNING live_activated_at`,
-		d.EnvironmentID, d.ID, rank).Scan(at(&when)); err != nil {
+	if err := tx.QueryRowContext(ctx, `UPDATE environments SET live_deployment_id = $3, live_rank = $4,
+			live_activated_at = now_us(), wanted_bundle_digest = '' WHERE project_id = $1 AND id = $2
+		RETURNING live_activated_at`, d.ProjectID, d.EnvironmentID, d.ID, rank).Scan(at(&when)); err != nil {
 		return when, wrap(err, "flipping the live pointer")
 	}
-	if _, err := tx.exec(ctx, `UPDATE deployments SET activated_at = $2 WHERE id = $1`, d.ID, Instant(when)); err != nil {
+	if _, err := tx.exec(ctx, `UPDATE deployments SET activated_at = $3 WHERE project_id = $1 AND id = $2`,
+		d.ProjectID, d.ID, Instant(when)); err != nil {
 		return when, wrap(err, "recording the activation")
 	}
-	if err := c.reviseConnectors(ctx, tx, d.EnvironmentID, a); err != nil {
+	if err := c.reviseConnectors(ctx, tx, d.Environment(), a); err != nil {
 		return when, err
 	}
-	tx.Hint(store.TopicQueued, d.EnvironmentID)
+	tx.Hint(store.TopicQueued, d.Environment())
 	return when, nil
 }
 
 // reviseConnectors makes the code-defined connectors and links of an environment
-// those of the activation.
-func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, environment uuid.UUID, a store.Activation) error {
+// those of the activation. What goes, goes first: its names are free for what comes.
+func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, environment store.Key, a store.Activation) error {
 	connectors := make([]uuid.UUID, len(a.Connectors))
 	for i, connector := range a.Connectors {
 		connectors[i] = connector.ID
-		if err := c.putConnector(ctx, tx, connector); err != nil {
+	}
+	if err := retireConnectors(ctx, tx, environment, connectors); err != nil {
+		return err
+	}
+	for _, connector := range a.Connectors {
+		if err := shadow(ctx, tx, connector.Key(), `name <> $3 AND NOT shadowed`, Text(connector.Name)); err != nil {
 			return err
 		}
 	}
-	retire := list{args: []any{environment}}
-	condition := `environment_id = $1 AND defined_in_code AND NOT retired`
-	if len(connectors) > 0 {
-		condition += ` AND id NOT IN ` + retire.ids(connectors)
+	for _, connector := range a.Connectors {
+		var duplicate *store.DuplicateError
+		partly, err := c.putConnector(ctx, tx, connector)
+		switch {
+		case err != nil:
+			return err
+		case errors.As(partly, &duplicate):
+			return wrap(partly, "projecting %s", connector.Ref)
+		}
 	}
-	retired, err := collect(ctx, tx, scanID, `UPDATE connectors SET retired = TRUE WHERE `+condition+` RETURNING id`, retire.args...)
+	return c.reviseLinks(ctx, tx, environment.ProjectID, connectors, a.Links)
+}
+
+// retireConnectors retires the code-defined connectors of an environment that
+// are not among those that stay.
+func retireConnectors(ctx context.Context, tx *Tx, environment store.Key, stay []uuid.UUID) error {
+	retire := list{args: []any{environment.ProjectID, environment.ID}}
+	condition := `environment_id = $2 AND defined_in_code AND NOT retired`
+	if len(stay) > 0 {
+		condition += ` AND id NOT IN ` + retire.ids(stay)
+	}
+	retired, err := collect(ctx, tx, scanID,
+		`UPDATE connectors SET retired = TRUE WHERE project_id = $1 AND `+condition+` RETURNING id`, retire.args...)
 	if err != nil {
 		return wrap(err, "retiring connectors")
 	}
 	for _, id := range retired {
-		if err := bumpConnectors(ctx, tx, `id = $1`, id); err != nil {
+		if err := bumpConnectors(ctx, tx, environment.ProjectID, `id = $2`, id); err != nil {
 			return err
 		}
 	}
-	return c.reviseLinks(ctx, tx, connectors, a.Links)
+	return nil
 }
 
 // reviseLinks replaces the code-defined links of connectors.
-func (c *Core) reviseLinks(ctx context.Context, tx *Tx, connectors []uuid.UUID, links []store.Link) error {
+func (c *Core) reviseLinks(ctx context.Context, tx *Tx, project uuid.UUID, connectors []uuid.UUID, links []store.Link) error {
 	keep := map[uuid.UUID]bool{}
 	for _, l := range links {
 		keep[l.ID] = true
-		if err := c.putLink(ctx, tx, l, true); err != nil {
+	}
+	if err := dropLinks(ctx, tx, project, connectors, keep); err != nil {
+		return err
+	}
+	for _, l := range links {
+		switch duplicate, err := c.putLink(ctx, tx, l, true); {
+		case err != nil:
 			return err
+		case duplicate != nil:
+			return wrap(duplicate, "projecting %s", l.Ref)
 		}
 	}
+	return nil
+}
+
+// dropLinks removes the code-defined links of connectors but for those to keep.
+func dropLinks(ctx context.Context, tx *Tx, project uuid.UUID, connectors []uuid.UUID, keep map[uuid.UUID]bool) error {
 	if len(connectors) == 0 {
 		return nil
 	}
-	var of list
-	stored, err := collect(ctx, tx, scanID,
-		`SELECT id FROM links WHERE defined_in_code AND connector_id IN `+of.ids(connectors), of.args...)
+	of := list{args: []any{project}}
+	stored, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM links
+		WHERE project_id = $1 AND defined_in_code AND connector_id IN `+of.ids(connectors), of.args...)
 	if err != nil {
 		return wrap(err, "reading code-defined links")
 	}
-	for _, id := range stored {
-		if keep[id] {
+	for _, key := range stored {
+		if keep[key.ID] {
 			continue
 		}
-		if err := removeLink(ctx, tx, id); err != nil {
-			return wrap(err, "removing link %s", id)
+		if err := removeLink(ctx, tx, key); err != nil {
+			return wrap(err, "removing link %s", key)
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM claims WHERE id = $1`, id); err != nil {
-			return wrap(err, "removing link %s", id)
+		if err := freeID(ctx, tx, key); err != nil {
+			return wrap(err, "removing link %s", key)
 		}
 	}
 	return nil
 }
 
 // RequestPrefetch implements store.Activations.
-func (c *Core) RequestPrefetch(ctx context.Context, environmentID uuid.UUID, digest string) error {
+func (c *Core) RequestPrefetch(ctx context.Context, environment store.Key, digest string) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		n, err := tx.exec(ctx, `UPDATE environments SET wanted_bundle_digest = $2 WHERE id = $1`, environmentID, digest)
+		n, err := tx.exec(ctx, `UPDATE environments SET wanted_bundle_digest = $3 WHERE project_id = $1 AND id = $2`,
+			environment.ProjectID, environment.ID, digest)
 		if err == nil && n == 0 {
 			err = store.ErrNotFound
 		}
-		tx.Hint(store.TopicQueued, environmentID)
+		tx.Hint(store.TopicQueued, environment)
 		return err
 	})
-	return wrap(err, "requesting a prefetch in environment %s", environmentID)
+	return wrap(err, "requesting a prefetch in environment %s", environment)
 }
 
 // Runners implements store.Activations.
-func (c *Core) Runners(ctx context.Context, environmentID uuid.UUID, within time.Duration) ([]store.Runner, error) {
+func (c *Core) Runners(ctx context.Context, environment store.Key, within time.Duration) ([]store.Runner, error) {
 	runners, err := collect(ctx, c.engine.Reader(), func(row scanner) (r store.Runner, err error) {
 		err = row.Scan(&r.ID, at(&r.SeenAt), document{&r.Digests})
 		return r, err
-	}, `SELECT id, seen_at, digests FROM runners WHERE environment_id = $1 AND seen_at >= now_us() - $2 ORDER BY id`,
-		environmentID, within.Microseconds())
-	return runners, wrap(err, "listing runners of environment %s", environmentID)
+	}, `SELECT id, seen_at, digests FROM runners
+		WHERE project_id = $1 AND environment_id = $2 AND seen_at >= now_us() - $3 ORDER BY id`,
+		environment.ProjectID, environment.ID, within.Microseconds())
+	return runners, wrap(err, "listing runners of environment %s", environment)
 }

@@ -5,37 +5,39 @@ package sqlcore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
-
-	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // Agents implements store.Catalog.
-func (c *Core) Agents(ctx context.Context, environmentID uuid.UUID) ([]store.AgentSummary, error) {
+func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.AgentSummary, error) {
 	agents := map[string]store.AgentSummary{}
 	err := c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
 		clear(agents)
 		var live []store.Agent
-		err := q.QueryRowContext(ctx, `SELECT d.agents FROM environments e JOIN deployments d ON d.id = e.live_deployment_id
-			WHERE e.id = $1`, environmentID).Scan(document{&live})
+		err := q.QueryRowContext(ctx, `SELECT d.agents
+			FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
+			WHERE e.project_id = $1 AND e.id = $2`, environment.ProjectID, environment.ID).Scan(document{&live})
 		if err := found(err); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return wrap(err, "reading the live deployment")
 		}
 		for _, agent := range live {
 			agents[agent.Name] = store.AgentSummary{Agent: &agent, Name: agent.Name}
 		}
-		if err := countRuns(ctx, q, environmentID, agents); err != nil {
+		if err := countRuns(ctx, q, environment, agents); err != nil {
 			return wrap(err, "counting runs")
 		}
 		linked, err := collect(ctx, q, func(row scanner) (name string, err error) {
 			err = row.Scan(&name)
 			return name, err
-		}, `SELECT DISTINCT l.agent_name FROM links l JOIN connectors c ON c.id = l.connector_id
-			WHERE c.environment_id = $1 AND c.mode IN ('inbound', 'sync') AND NOT c.retired`, environmentID)
+		}, `SELECT DISTINCT l.agent_name
+			FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
+			WHERE c.project_id = $1 AND c.environment_id = $2 AND c.mode IN ('inbound', 'sync')
+				AND NOT c.retired AND NOT c.shadowed`, environment.ProjectID, environment.ID)
 		for _, name := range linked {
 			if a, ok := agents[name]; ok {
 				a.HasInboundConnector = true
@@ -45,11 +47,19 @@ func (c *Core) Agents(ctx context.Context, environmentID uuid.UUID) ([]store.Age
 		return wrap(err, "reading links")
 	})
 	out := slices.SortedFunc(maps.Values(agents), func(a, b store.AgentSummary) int { return cmp.Compare(a.Name, b.Name) })
-	return out, wrap(err, "listing agents of environment %s", environmentID)
+	return out, wrap(err, "listing agents of environment %s", environment)
+}
+
+// AgentConfig implements store.Catalog.
+func (c *Core) AgentConfig(ctx context.Context, environment store.Key, name string) (config json.RawMessage, err error) {
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT a.config FROM environments e
+		JOIN deployment_agents a ON a.project_id = e.project_id AND a.deployment_id = e.live_deployment_id
+		WHERE e.project_id = $1 AND e.id = $2 AND a.name = $3`, environment.ProjectID, environment.ID, name).Scan(document{&config})
+	return config, wrap(found(err), "reading agent %q of environment %s", name, environment)
 }
 
 // countRuns fills in the counts, also for agents that are not there any more.
-func countRuns(ctx context.Context, q Queryer, environmentID uuid.UUID, agents map[string]store.AgentSummary) error {
+func countRuns(ctx context.Context, q Queryer, environment store.Key, agents map[string]store.AgentSummary) error {
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		var s store.AgentSummary
 		err = row.Scan(&s.Name, &s.RunCount, &s.QueueCount, maybeAt(&s.LastActivityAt))
@@ -58,6 +68,6 @@ func countRuns(ctx context.Context, q Queryer, environmentID uuid.UUID, agents m
 		return none, err
 	}, `SELECT agent_name, count(*), COALESCE(SUM(CASE WHEN status = 'queued' THEN 1 ELSE 0 END), 0),
 			MAX(COALESCE(ended_at, started_at, queued_at))
-		FROM agent_runs WHERE environment_id = $1 GROUP BY agent_name`, environmentID)
+		FROM agent_runs WHERE project_id = $1 AND environment_id = $2 GROUP BY agent_name`, environment.ProjectID, environment.ID)
 	return err
 }

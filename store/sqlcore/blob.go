@@ -7,20 +7,18 @@ import (
 	"errors"
 	"io"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // PutBlob implements store.Blobs.
-func (c *Core) PutBlob(ctx context.Context, id uuid.UUID, r io.Reader) (int64, error) {
-	size, err := c.putBlob(ctx, id, r)
-	return size, wrap(err, "storing blob %s", id)
+func (c *Core) PutBlob(ctx context.Context, key store.Key, r io.Reader) (int64, error) {
+	size, err := c.putBlob(ctx, key, r)
+	return size, wrap(err, "storing blob %s", key)
 }
 
 // putBlob writes the chunks one by one; the last one completes the blob, so
 // that a small blob is one transaction.
-func (c *Core) putBlob(ctx context.Context, id uuid.UUID, r io.Reader) (size int64, err error) {
+func (c *Core) putBlob(ctx context.Context, key store.Key, r io.Reader) (size int64, err error) {
 	buffer, ahead := make([]byte, store.BlobChunk), make([]byte, store.BlobChunk)
 	n, err := readChunk(r, buffer)
 	for number := 0; err == nil; number++ {
@@ -31,7 +29,7 @@ func (c *Core) putBlob(ctx context.Context, id uuid.UUID, r io.Reader) (size int
 			}
 		}
 		size += int64(n)
-		chunk := blobChunk{id: id, number: number, data: buffer[:n], size: size, last: more == 0}
+		chunk := blobChunk{key: key, number: number, data: buffer[:n], size: size, last: more == 0}
 		if err = c.Write(ctx, chunk.write); err != nil || chunk.last {
 			break
 		}
@@ -50,7 +48,7 @@ func readChunk(r io.Reader, buffer []byte) (int, error) {
 }
 
 type blobChunk struct {
-	id     uuid.UUID
+	key    store.Key
 	number int
 	data   []byte
 	size   int64 // of all chunks up to this one
@@ -59,8 +57,8 @@ type blobChunk struct {
 
 func (b blobChunk) write(ctx context.Context, tx *Tx) error {
 	if b.number == 0 {
-		n, err := tx.exec(ctx, `INSERT INTO blobs (id, size, complete, created_at) VALUES ($1, 0, FALSE, now_us())
-			ON CONFLICT (id) DO NOTHING`, b.id)
+		n, err := tx.exec(ctx, `INSERT INTO blobs (project_id, id, size, complete, created_at)
+			VALUES ($1, $2, 0, FALSE, now_us()) ON CONFLICT (project_id, id) DO NOTHING`, b.key.ProjectID, b.key.ID)
 		if err == nil && n == 0 {
 			err = store.ErrConflict
 		}
@@ -69,26 +67,28 @@ func (b blobChunk) write(ctx context.Context, tx *Tx) error {
 		}
 	}
 	if len(b.data) > 0 {
-		if _, err := tx.exec(ctx, `INSERT INTO blob_chunks (blob_id, number, data) VALUES ($1, $2, $3)`,
-			b.id, b.number, b.data); err != nil {
+		if _, err := tx.exec(ctx, `INSERT INTO blob_chunks (project_id, blob_id, number, data) VALUES ($1, $2, $3, $4)`,
+			b.key.ProjectID, b.key.ID, b.number, b.data); err != nil {
 			return err
 		}
 	}
 	if !b.last {
 		return nil
 	}
-	_, err := tx.exec(ctx, `UPDATE blobs SET size = $2, complete = TRUE WHERE id = $1`, b.id, b.size)
+	_, err := tx.exec(ctx, `UPDATE blobs SET size = $3, complete = TRUE WHERE project_id = $1 AND id = $2`,
+		b.key.ProjectID, b.key.ID, b.size)
 	return err
 }
 
 // OpenBlob implements store.Blobs.
-func (c *Core) OpenBlob(ctx context.Context, id uuid.UUID) (io.ReadCloser, error) {
+func (c *Core) OpenBlob(ctx context.Context, key store.Key) (io.ReadCloser, error) {
 	var size int64
-	err := c.engine.Reader().QueryRowContext(ctx, `SELECT size FROM blobs WHERE id = $1 AND complete`, id).Scan(&size)
+	err := c.engine.Reader().QueryRowContext(ctx, `SELECT size FROM blobs WHERE project_id = $1 AND id = $2 AND complete`,
+		key.ProjectID, key.ID).Scan(&size)
 	if err != nil {
-		return nil, wrap(found(err), "opening blob %s", id)
+		return nil, wrap(found(err), "opening blob %s", key)
 	}
-	return &blobReader{ctx: ctx, core: c, id: id, left: size}, nil
+	return &blobReader{ctx: ctx, core: c, key: key, left: size}, nil
 }
 
 // blobReader reads a blob chunk by chunk. It keeps the context of OpenBlob, as
@@ -96,7 +96,7 @@ func (c *Core) OpenBlob(ctx context.Context, id uuid.UUID) (io.ReadCloser, error
 type blobReader struct {
 	ctx   context.Context //nolint:containedctx // io.Reader's methods take none
 	core  *Core
-	id    uuid.UUID
+	key   store.Key
 	next  int
 	chunk []byte
 	left  int64
@@ -109,9 +109,10 @@ func (b *blobReader) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		err := b.core.engine.Reader().QueryRowContext(b.ctx,
-			`SELECT data FROM blob_chunks WHERE blob_id = $1 AND number = $2`, b.id, b.next).Scan(&b.chunk)
+			`SELECT data FROM blob_chunks WHERE project_id = $1 AND blob_id = $2 AND number = $3`,
+			b.key.ProjectID, b.key.ID, b.next).Scan(&b.chunk)
 		if err != nil {
-			return 0, wrap(found(err), "reading chunk %d of blob %s", b.next, b.id)
+			return 0, wrap(found(err), "reading chunk %d of blob %s", b.next, b.key)
 		}
 		b.next++
 		b.left -= int64(len(b.chunk))
@@ -128,16 +129,14 @@ func (b *blobReader) Close() error {
 }
 
 // dropBlobs deletes blobs with their chunks.
-func dropBlobs(ctx context.Context, tx *Tx, ids []uuid.UUID) error {
-	if len(ids) == 0 {
+func dropBlobs(ctx context.Context, tx *Tx, blobs []store.Key) error {
+	if len(blobs) == 0 {
 		return nil
 	}
-	for _, statement := range []string{`DELETE FROM blob_chunks WHERE blob_id IN `, `DELETE FROM blobs WHERE id IN `} {
-		var l list
-		marks := l.ids(ids)
-		if _, err := tx.exec(ctx, statement+marks, l.args...); err != nil {
-			return wrap(err, "deleting blobs")
-		}
+	var chunks, rows list
+	if _, err := tx.exec(ctx, `DELETE FROM blob_chunks WHERE `+chunks.keys("blob_id", blobs), chunks.args...); err != nil {
+		return wrap(err, "deleting the chunks of blobs")
 	}
-	return nil
+	_, err := tx.exec(ctx, `DELETE FROM blobs WHERE `+rows.keys("id", blobs), rows.args...)
+	return wrap(err, "deleting blobs")
 }

@@ -5,17 +5,21 @@ package sqlcore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
-
-	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // ReportBuild implements store.Builds.
-func (c *Core) ReportBuild(ctx context.Context, id uuid.UUID, r store.BuildReport) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		d, err := c.lockDeployment(ctx, tx, id)
+func (c *Core) ReportBuild(ctx context.Context, key store.Key, r store.BuildReport) error {
+	r.Commit, r.CommitMessage, r.Author = Text(r.Commit), Text(r.CommitMessage), Text(r.Author)
+	r, err := r.Bounded()
+	if err != nil {
+		return wrap(err, "reporting the build of deployment %s", key)
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		d, err := c.lockDeployment(ctx, tx, key)
 		switch {
 		case err != nil:
 			return err
@@ -24,45 +28,59 @@ func (c *Core) ReportBuild(ctx context.Context, id uuid.UUID, r store.BuildRepor
 		case d.Built:
 			r.Phase = "" // a late report does not lead back
 		}
-		tx.Hint(store.TopicDeployment, id)
+		tx.Hint(store.TopicDeployment, key)
 		_, err = tx.exec(ctx, `UPDATE deployments SET
-			phase = CASE WHEN $2 = '' THEN phase ELSE $2 END,
-			resolved_commit = CASE WHEN $3 = '' THEN resolved_commit ELSE $3 END,
-			commit_message = CASE WHEN $4 = '' THEN commit_message ELSE $4 END,
-			author = CASE WHEN $5 = '' THEN author ELSE $5 END WHERE id = $1`,
-			id, string(r.Phase), Text(r.Commit), Text(r.CommitMessage), Text(r.Author))
+			phase = CASE WHEN $3 = '' THEN phase ELSE $3 END,
+			resolved_commit = CASE WHEN $4 = '' THEN resolved_commit ELSE $4 END,
+			commit_message = CASE WHEN $5 = '' THEN commit_message ELSE $5 END,
+			author = CASE WHEN $6 = '' THEN author ELSE $6 END WHERE project_id = $1 AND id = $2`,
+			key.ProjectID, key.ID, string(r.Phase), r.Commit, r.CommitMessage, r.Author)
 		return err
 	})
-	return wrap(err, "reporting the build of deployment %s", id)
+	return wrap(err, "reporting the build of deployment %s", key)
 }
 
 // AppendBuildLog implements store.Builds.
-func (c *Core) AppendBuildLog(ctx context.Context, id uuid.UUID, number int64, chunk string) error {
+func (c *Core) AppendBuildLog(ctx context.Context, key store.Key, number int64, chunk string) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		var exists int
-		if err := tx.QueryRowContext(ctx, `SELECT 1 FROM deployments WHERE id = $1`, id).Scan(&exists); err != nil {
+		var used int64
+		// Not a change: it locks the row, so that chunks are counted one by one.
+		if err := tx.QueryRowContext(ctx, `UPDATE deployments SET log_size = log_size WHERE project_id = $1 AND id = $2
+			RETURNING log_size`, key.ProjectID, key.ID).Scan(&used); err != nil {
 			return found(err)
 		}
-		_, err := tx.exec(ctx, `INSERT INTO build_log (deployment_id, number, chunk) VALUES ($1, $2, $3)
-			ON CONFLICT (deployment_id, number) DO NOTHING`, id, number, Text(chunk))
+		chunk, used := store.LogChunk(used, Text(chunk))
+		if chunk == "" {
+			return nil
+		}
+		stored, err := tx.exec(ctx, `INSERT INTO build_log (project_id, deployment_id, number, chunk) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (project_id, deployment_id, number) DO NOTHING`, key.ProjectID, key.ID, number, chunk)
+		if err != nil || stored == 0 {
+			return err
+		}
+		_, err = tx.exec(ctx, `UPDATE deployments SET log_size = $3 WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, used)
 		return err
 	})
-	return wrap(err, "appending to the log of deployment %s", id)
+	return wrap(err, "appending to the log of deployment %s", key)
 }
 
 // BuildLog implements store.Builds.
-func (c *Core) BuildLog(ctx context.Context, id uuid.UUID) (string, error) {
+func (c *Core) BuildLog(ctx context.Context, key store.Key) (string, error) {
 	chunks, err := collect(ctx, c.engine.Reader(), func(row scanner) (s string, err error) {
 		err = row.Scan(&s)
 		return s, err
-	}, `SELECT chunk FROM build_log WHERE deployment_id = $1 ORDER BY number`, id)
-	return strings.Join(chunks, ""), wrap(err, "reading the log of deployment %s", id)
+	}, `SELECT chunk FROM build_log WHERE project_id = $1 AND deployment_id = $2 ORDER BY number`, key.ProjectID, key.ID)
+	return strings.Join(chunks, ""), wrap(err, "reading the log of deployment %s", key)
 }
 
 // FinishBuild implements store.Builds.
-func (c *Core) FinishBuild(ctx context.Context, id uuid.UUID, r store.BuildResult) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		d, err := c.lockDeployment(ctx, tx, id)
+func (c *Core) FinishBuild(ctx context.Context, key store.Key, r store.BuildResult) error {
+	r, err := boundedResult(r)
+	if err != nil {
+		return wrap(err, "finishing the build of deployment %s", key)
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		d, err := c.lockDeployment(ctx, tx, key)
 		if err != nil {
 			return err
 		}
@@ -76,20 +94,20 @@ func (c *Core) FinishBuild(ctx context.Context, id uuid.UUID, r store.BuildResul
 		case !failed && r.BundleDigest == "":
 			return fmt.Errorf("a build without a bundle names no reason: %w", store.ErrConflict)
 		}
-		tx.Hint(store.TopicDeployment, id)
+		tx.Hint(store.TopicDeployment, key)
 		if err := recordBuild(ctx, tx, d, r); err != nil {
 			return err
 		}
 		if failed {
-			_, err = tx.exec(ctx, `UPDATE deployments SET status = 'failed', phase = '', failure_reason = $2,
-				message = $3, ended_at = now_us() WHERE id = $1`, id, string(r.FailureReason), Text(r.Message))
+			_, err = tx.exec(ctx, `UPDATE deployments SET status = 'failed', phase = '', failure_reason = $3,
+				message = $4, ended_at = now_us() WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, string(r.FailureReason), Text(r.Message))
 			return err
 		}
-		_, err = tx.exec(ctx, `UPDATE deployments SET built = TRUE, phase = $2 WHERE id = $1`,
-			id, string(store.PhaseConnecting))
+		_, err = tx.exec(ctx, `UPDATE deployments SET built = TRUE, phase = $3 WHERE project_id = $1 AND id = $2`,
+			key.ProjectID, key.ID, string(store.PhaseConnecting))
 		return err
 	})
-	return wrap(err, "finishing the build of deployment %s", id)
+	return wrap(err, "finishing the build of deployment %s", key)
 }
 
 // recordBuild records what a build made, which may be a bundle also when its
@@ -103,19 +121,35 @@ func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildR
 			return wrap(found(err), "looking for bundle %s", r.BundleDigest)
 		}
 	}
-	agents, err := marshalled(r.Agents)
+	agents, err := marshalled(withoutConfig(r.Agents))
 	if err != nil {
 		return err
 	}
-	if _, err := tx.exec(ctx, `UPDATE deployments SET bundle_digest = $2, bundle_size = $3, agents = $4,
-		test_results = $5 WHERE id = $1`, d.ID, r.BundleDigest, size, agents, JSON(r.TestResults)); err != nil {
+	if _, err := tx.exec(ctx, `UPDATE deployments SET bundle_digest = $3, bundle_size = $4, agents = $5,
+		test_results = $6, failed_test_count = $7 WHERE project_id = $1 AND id = $2`,
+		d.ProjectID, d.ID, r.BundleDigest, size, agents, JSON(r.TestResults), store.FailedTests(r.TestResults)); err != nil {
 		return err
 	}
-	for _, agent := range r.Agents {
-		if _, err := tx.exec(ctx, `INSERT INTO deployment_agents (deployment_id, name) VALUES ($1, $2)
-			ON CONFLICT DO NOTHING`, d.ID, agent.Name); err != nil {
-			return fmt.Errorf("recording agent %q: %w", agent.Name, err)
+	for part := range slices.Chunk(r.Agents, chunk) {
+		l := list{args: []any{d.ProjectID, d.ID}}
+		rows := make([]string, len(part))
+		for i, agent := range part {
+			rows[i] = "($1, $2, " + l.add(agent.Name) + ", " + l.add(JSON(agent.Config)) + ")"
+		}
+		if _, err := tx.exec(ctx, `INSERT INTO deployment_agents (project_id, deployment_id, name, config)
+			VALUES `+strings.Join(rows, ", ")+` ON CONFLICT DO NOTHING`, l.args...); err != nil {
+			return fmt.Errorf("recording agents: %w", err)
 		}
 	}
 	return nil
+}
+
+// withoutConfig are agents as deployments record them: configurations stand in
+// rows of their own, for nobody reads those of all agents at once.
+func withoutConfig(agents []store.Agent) []store.Agent {
+	out := slices.Clone(agents)
+	for i := range out {
+		out[i].Config = nil
+	}
+	return out
 }

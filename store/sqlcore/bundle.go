@@ -37,8 +37,9 @@ func (c *Core) putBundle(ctx context.Context, projectID uuid.UUID, digest string
 	if err != nil {
 		return 0, fmt.Errorf("making an id: %w", err)
 	}
+	blob := store.Key{ProjectID: projectID, ID: id}
 	hash := sha256.New()
-	size, err := c.putBlob(ctx, id, io.TeeReader(io.LimitReader(r, limit+1), hash))
+	size, err := c.putBlob(ctx, blob, io.TeeReader(io.LimitReader(r, limit+1), hash))
 	if err != nil {
 		return 0, err
 	}
@@ -51,12 +52,12 @@ func (c *Core) putBundle(ctx context.Context, projectID uuid.UUID, digest string
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		if refused != nil {
-			return dropBlobs(ctx, tx, []uuid.UUID{id})
+			return dropBlobs(ctx, tx, []store.Key{blob})
 		}
 		n, err := tx.exec(ctx, `INSERT INTO bundles (project_id, digest, size, blob_id, created_at)
 			VALUES ($1, $2, $3, $4, now_us()) ON CONFLICT (project_id, digest) DO NOTHING`, projectID, digest, size, id)
 		if err == nil && n == 0 { // somebody else was faster
-			err = dropBlobs(ctx, tx, []uuid.UUID{id})
+			err = dropBlobs(ctx, tx, []store.Key{blob})
 		}
 		return err
 	})
@@ -70,5 +71,14 @@ func (c *Core) OpenBundle(ctx context.Context, projectID uuid.UUID, digest strin
 	if err != nil {
 		return nil, wrap(found(err), "opening bundle %s", digest)
 	}
-	return c.OpenBlob(ctx, id)
+	return c.OpenBlob(ctx, store.Key{ProjectID: projectID, ID: id})
+}
+
+// NamesBundle implements store.Bundles.
+func (c *Core) NamesBundle(ctx context.Context, environment store.Key, digest string) error {
+	var one int
+	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM deployments
+		WHERE project_id = $1 AND environment_id = $2 AND bundle_digest = $3 LIMIT 1`,
+		environment.ProjectID, environment.ID, digest).Scan(&one))
+	return wrap(err, "looking for bundle %s in environment %s", digest, environment)
 }

@@ -7,8 +7,6 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -63,14 +61,14 @@ func scanClaimed(row scanner) (c store.Claimed, err error) {
 // WithoutFailed takes out of runs that a claim moved those that it failed, and
 // ends their connector runs.
 func WithoutFailed(ctx context.Context, tx *Tx, moved []store.Claimed) (running []store.Claimed, failed int, err error) {
-	lost := map[uuid.UUID]int{}
+	lost := map[store.Key]int{}
 	for _, c := range moved {
 		switch {
 		case c.Run.Status == store.RunRunning:
 			running = append(running, c)
 			continue
 		case c.Run.ConnectorRunID != nil:
-			lost[*c.Run.ConnectorRunID]++
+			lost[store.Key{ProjectID: c.Run.ProjectID, ID: *c.Run.ConnectorRunID}]++
 		}
 		failed++
 	}
@@ -80,10 +78,10 @@ func WithoutFailed(ctx context.Context, tx *Tx, moved []store.Claimed) (running 
 // AddJournals reads what earlier attempts of the runs recorded. No earlier
 // claim can add to it any more.
 func (c *Core) AddJournals(ctx context.Context, claimed []store.Claimed) error {
-	var resumed []uuid.UUID
+	var resumed []store.Key
 	for _, run := range claimed {
 		if run.Journal != nil {
-			resumed = append(resumed, run.Run.ID)
+			resumed = append(resumed, run.Run.Key())
 		}
 	}
 	if len(resumed) == 0 {
@@ -91,7 +89,7 @@ func (c *Core) AddJournals(ctx context.Context, claimed []store.Claimed) error {
 	}
 	journals, err := c.Journals(ctx, resumed)
 	for i := range claimed {
-		claimed[i].Journal = journals[claimed[i].Run.ID]
+		claimed[i].Journal = journals[claimed[i].Run.Key()]
 	}
 	return err
 }

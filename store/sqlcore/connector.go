@@ -15,28 +15,44 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// connectorColumns are of connectors c with their claims k and environments e.
-// A connector is enabled only while its environment is there.
+// connectorColumns are of connectors c with the objects k that hold their ids,
+// and environments e. A connector is enabled only while its environment is there.
 const connectorColumns = `c.id, c.project_id, c.environment_id, c.name, c.type, c.mode,
 	c.enabled AND e.id IS NOT NULL, c.retired, c.defined_in_code, c.config, c.sealed, c.require_authentication,
-	c.timeout_seconds, c.files_required, c.secrets, c.secret_grace_us, c.version, c.created_at, c.updated_at,
-	k.cluster_uid, k.namespace, k.kind, k.name, k.object_uid, k.generation`
+	c.timeout_seconds, c.files_required, c.secret_version, c.secret_key, c.sealed_key, c.secrets, c.secret_grace_us,
+	c.version, c.created_at, c.updated_at, ` + refColumns
 
-const connectorTables = `connectors c JOIN claims k ON k.id = c.id LEFT JOIN environments e ON e.id = c.environment_id`
+// validityColumns are what says which secrets are accepted: the time, and the
+// ends of revoked keys as id=microseconds,…
+const validityColumns = `, now_us(), COALESCE((SELECT string_agg(p.id || '=' || p.ends_at, ',')
+	FROM platform_keys p WHERE p.ends_at IS NOT NULL), '')`
 
-// connectorFields are the destinations of connectorColumns; finish is to be
-// called once they are filled.
+// selectConnector is one that is in effect.
+const selectConnector = `SELECT ` + connectorColumns + validityColumns + `
+	FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
+	LEFT JOIN environments e ON e.project_id = c.project_id AND e.id = c.environment_id
+	WHERE c.project_id = $1 AND c.id = $2 AND NOT c.shadowed`
+
+// selectWritten is one as it was written, enabled or not, in effect or not, with
+// its secrets, expired or not.
+const selectWritten = `SELECT c.shadowed, ` + connectorColumns + `, 0, ''
+	FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id CROSS JOIN (SELECT 1 AS id) e
+	WHERE c.project_id = $1 AND c.id = $2`
+
+// connectorFields are the destinations of connectorColumns and validityColumns;
+// finish is to be called once they are filled.
 func connectorFields(c *store.Connector) (dest []any, finish func()) {
 	var (
-		config string
-		grace  int64
+		config, ends string
+		grace        int64
+		now          time.Time
 	)
-	dest = []any{
+	dest = append([]any{
 		&c.ID, &c.ProjectID, &c.EnvironmentID, &c.Name, &c.Type, &c.Mode, &c.Enabled, &c.Retired, &c.DefinedInCode,
-		&config, &c.Sealed, &c.RequireAuthentication, &c.TimeoutSeconds, &c.FilesRequired, document{&c.Secrets}, &grace,
-		&c.Version, at(&c.CreatedAt), at(&c.UpdatedAt),
-		&c.Ref.ClusterUID, &c.Ref.Namespace, &c.Ref.Kind, &c.Ref.Name, &c.Ref.ObjectUID, &c.Ref.Generation,
-	}
+		&config, &c.Sealed, &c.RequireAuthentication, &c.TimeoutSeconds, &c.FilesRequired, &c.SecretVersion,
+		&c.SecretKey, &c.SealedKey, document{&c.Secrets}, &grace, &c.Version, at(&c.CreatedAt), at(&c.UpdatedAt),
+	}, refFields(&c.Ref)...)
+	dest = append(dest, at(&now), &ends)
 	return dest, func() {
 		if config != "" {
 			c.Config = []byte(config)
@@ -47,77 +63,136 @@ func connectorFields(c *store.Connector) (dest []any, finish func()) {
 				c.SecretDigest = s.SHA256
 			}
 		}
+		c.Secrets = store.AcceptedAt(c.Secrets, parseKeyEnds(ends), now)
 	}
 }
 
-func scanConnector(row scanner) (c store.Connector, err error) {
+func scanConnector(row scanner, before ...any) (c store.Connector, err error) {
 	dest, finish := connectorFields(&c)
-	if err = row.Scan(dest...); err == nil {
+	if err = row.Scan(append(before, dest...)...); err == nil {
 		finish()
 	}
-	return c, err
+	return c, found(err)
 }
 
 // Connector implements store.Catalog.
-func (c *Core) Connector(ctx context.Context, id uuid.UUID) (store.Connector, error) {
-	connector, err := scanConnector(c.engine.Reader().QueryRowContext(ctx,
-		`SELECT `+connectorColumns+` FROM `+connectorTables+` WHERE c.id = $1`, id))
-	return connector, wrap(found(err), "reading connector %s", id)
+func (c *Core) Connector(ctx context.Context, key store.Key) (store.Connector, error) {
+	connector, err := scanConnector(c.engine.Reader().QueryRowContext(ctx, selectConnector, key.ProjectID, key.ID))
+	return connector, wrap(err, "reading connector %s", key)
 }
 
 // PutConnector implements store.Projector.
 func (c *Core) PutConnector(ctx context.Context, connector store.Connector) error {
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		return c.putConnector(ctx, tx, connector)
+	var partly error // the rest is stored all the same
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		partly, err = c.putConnector(ctx, tx, connector)
+		return err
 	})
+	if err == nil {
+		err = partly
+	}
+	return err
 }
 
-func (c *Core) putConnector(ctx context.Context, tx *Tx, connector store.Connector) error {
-	if err := c.claim(ctx, tx, connector.Ref, connector.ID, connector.ProjectID); err != nil {
-		return err
-	}
-	err := writeConnector(ctx, tx, connector)
-	return wrap(err, "projecting %s", connector.Ref)
-}
-
-// writeConnector writes a connector whose id is claimed, if it changed.
-func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) error {
-	var now time.Time
-	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(at(&now)); err != nil {
-		return err
-	}
-	// Enabled is read as written here, not as it is in effect.
-	stored, err := scanConnector(tx.QueryRowContext(ctx, `SELECT `+connectorColumns+`
-		FROM connectors c JOIN claims k ON k.id = c.id CROSS JOIN (SELECT 1 AS id) e WHERE c.id = $1`, connector.ID))
-	if err := found(err); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("reading what is stored: %w", err)
+// putConnector answers with a *store.DuplicateError or *store.SecretVersionError
+// of what is written in part.
+func (c *Core) putConnector(ctx context.Context, tx *Tx, connector store.Connector) (partly, err error) {
+	if err := c.claimID(ctx, tx, connector.Key(), connector.Ref); err != nil {
+		return nil, err
 	}
 	connector.Name = Text(connector.Name)
-	connector.Config = []byte(Text(string(connector.Config)))
-	connector.Secrets = store.RotateSecrets(stored.Secrets, connector.SecretDigest, connector.SecretGracePeriod, now)
-	if err == nil && sameConnector(stored, connector) {
-		return nil
+	if partly, err = nameTaken(ctx, tx, connector); partly == nil && err == nil {
+		partly, err = writeConnector(ctx, tx, connector)
 	}
+	return partly, wrap(err, "projecting %s", connector.Ref)
+}
+
+// nameTaken is a *store.DuplicateError when another connector of the environment
+// has the name; what is stored of this one is then not in effect any more.
+func nameTaken(ctx context.Context, tx *Tx, connector store.Connector) (taken, err error) {
+	if connector.Retired {
+		return nil, nil
+	}
+	var holder store.ObjectRef
+	err = found(tx.QueryRowContext(ctx, `SELECT `+refColumns+`
+		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
+		WHERE c.project_id = $1 AND c.environment_id = $2 AND c.name = $3 AND c.id <> $4 AND NOT c.retired AND NOT c.shadowed`,
+		connector.ProjectID, connector.EnvironmentID, connector.Name, connector.ID).Scan(refFields(&holder)...))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading who has the name: %w", err)
+	}
+	return &store.DuplicateError{Holder: holder}, shadow(ctx, tx, connector.Key(), `NOT shadowed`)
+}
+
+// shadow takes a connector's row out of effect, if it meets a condition.
+func shadow(ctx context.Context, tx *Tx, key store.Key, condition string, args ...any) error {
+	n, err := tx.exec(ctx, `UPDATE connectors SET shadowed = TRUE WHERE project_id = $1 AND id = $2 AND `+condition,
+		append([]any{key.ProjectID, key.ID}, args...)...)
+	if err != nil || n == 0 {
+		return wrap(err, "taking a connector out of effect")
+	}
+	return bumpConnectors(ctx, tx, key.ProjectID, `id = $2`, key.ID)
+}
+
+// writeConnector writes a connector whose id and name are its own, if it
+// changed. The answer is a *store.SecretVersionError when the secrets stay.
+func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) (behind, err error) {
+	var now time.Time
+	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(at(&now)); err != nil {
+		return nil, err
+	}
+	var shadowed bool
+	stored, err := scanConnector(
+		tx.QueryRowContext(ctx, selectWritten, connector.ProjectID, connector.ID), &shadowed)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("reading what is stored: %w", err)
+	}
+	known := err == nil
+	if connector.SecretVersion < stored.SecretVersion {
+		behind = &store.SecretVersionError{Asked: connector.SecretVersion, Stored: stored.SecretVersion}
+		connector.SecretVersion, connector.SecretDigest = stored.SecretVersion, stored.SecretDigest
+		connector.SecretGracePeriod, connector.SecretKey = stored.SecretGracePeriod, stored.SecretKey
+	}
+	ends, err := keyEnds(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	connector.Config = []byte(Text(string(connector.Config)))
+	connector.Secrets = store.RotateSecrets(stored.Secrets, store.AcceptedSecret{
+		SHA256: connector.SecretDigest, Version: connector.SecretVersion, Key: connector.SecretKey,
+	}, connector.SecretGracePeriod, ends, now)
+	if known && !shadowed && sameConnector(stored, connector) {
+		return behind, nil
+	}
+	return behind, upsertConnector(ctx, tx, connector)
+}
+
+func upsertConnector(ctx context.Context, tx *Tx, connector store.Connector) error {
 	secrets, err := marshalled(connector.Secrets)
 	if err != nil {
 		return err
 	}
-	_, err = tx.exec(ctx, `INSERT INTO connectors (id, project_id, environment_id, name, type, mode, enabled, retired,
-			defined_in_code, config, sealed, require_authentication, timeout_seconds, files_required, secrets,
-			secret_grace_us, version, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, now_us(), now_us(), now_us())
-		ON CONFLICT (id) DO UPDATE SET project_id = excluded.project_id, environment_id = excluded.environment_id,
+	_, err = tx.exec(ctx, `INSERT INTO connectors (project_id, id, environment_id, name, type, mode, enabled, retired,
+			defined_in_code, config, sealed, require_authentication, timeout_seconds, files_required, secret_version,
+			secrets, secret_grace_us, secret_key, sealed_key, shadowed, version, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, FALSE, now_us(), now_us(), now_us())
+		ON CONFLICT (project_id, id) DO UPDATE SET environment_id = excluded.environment_id,
 			name = excluded.name, type = excluded.type, mode = excluded.mode, enabled = excluded.enabled,
 			retired = excluded.retired, defined_in_code = excluded.defined_in_code, config = excluded.config,
 			sealed = excluded.sealed, require_authentication = excluded.require_authentication,
 			timeout_seconds = excluded.timeout_seconds, files_required = excluded.files_required,
-			secrets = excluded.secrets, secret_grace_us = excluded.secret_grace_us,
+			secret_version = excluded.secret_version, secrets = excluded.secrets,
+			secret_grace_us = excluded.secret_grace_us, secret_key = excluded.secret_key,
+			sealed_key = excluded.sealed_key, shadowed = FALSE,
 			version = `+nextVersion+`, updated_at = excluded.updated_at`,
-		connector.ID, connector.ProjectID, connector.EnvironmentID, connector.Name, connector.Type, connector.Mode,
+		connector.ProjectID, connector.ID, connector.EnvironmentID, connector.Name, connector.Type, connector.Mode,
 		connector.Enabled, connector.Retired, connector.DefinedInCode, string(connector.Config), connector.Sealed,
-		connector.RequireAuthentication, connector.TimeoutSeconds, connector.FilesRequired, secrets,
-		connector.SecretGracePeriod.Microseconds())
-	tx.Hint(store.TopicRoute, connector.ID)
+		connector.RequireAuthentication, connector.TimeoutSeconds, connector.FilesRequired, connector.SecretVersion,
+		secrets, connector.SecretGracePeriod.Microseconds(), connector.SecretKey, connector.SealedKey)
+	tx.Hint(store.TopicRoute, connector.Key())
 	return err
 }
 
@@ -127,37 +202,42 @@ func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) erro
 const nextVersion = `CASE WHEN connectors.version >= now_us() THEN connectors.version + 1 ELSE now_us() END`
 
 func sameConnector(a, b store.Connector) bool {
-	return a.ProjectID == b.ProjectID && a.EnvironmentID == b.EnvironmentID && a.Name == b.Name && a.Type == b.Type &&
+	return a.EnvironmentID == b.EnvironmentID && a.Name == b.Name && a.Type == b.Type &&
 		a.Mode == b.Mode && a.Enabled == b.Enabled && a.Retired == b.Retired && a.DefinedInCode == b.DefinedInCode &&
 		bytes.Equal(a.Config, b.Config) && bytes.Equal(a.Sealed, b.Sealed) &&
 		a.RequireAuthentication == b.RequireAuthentication && a.TimeoutSeconds == b.TimeoutSeconds &&
-		a.FilesRequired == b.FilesRequired &&
+		a.FilesRequired == b.FilesRequired && a.SecretVersion == b.SecretVersion &&
+		a.SecretKey == b.SecretKey && a.SealedKey == b.SealedKey &&
 		a.SecretGracePeriod.Truncate(time.Microsecond) == b.SecretGracePeriod.Truncate(time.Microsecond) &&
 		slices.EqualFunc(a.Secrets, b.Secrets, func(x, y store.AcceptedSecret) bool {
-			return bytes.Equal(x.SHA256, y.SHA256) && (x.NotAfter == nil) == (y.NotAfter == nil) &&
+			return bytes.Equal(x.SHA256, y.SHA256) && x.Version == y.Version && x.Key == y.Key && (x.NotAfter == nil) == (y.NotAfter == nil) &&
 				(x.NotAfter == nil || x.NotAfter.Equal(*y.NotAfter))
 		})
 }
 
-// bumpConnectors raises the version of the connectors that a condition names.
-func bumpConnectors(ctx context.Context, tx *Tx, condition string, args ...any) error {
-	ids, err := collect(ctx, tx, scanID,
-		`UPDATE connectors SET version = `+nextVersion+`, updated_at = now_us() WHERE `+condition+` RETURNING id`, args...)
-	for _, id := range ids {
-		tx.Hint(store.TopicRoute, id)
+// bumpConnectors raises the version of the project's connectors that a
+// condition names; its arguments begin at $2.
+func bumpConnectors(ctx context.Context, tx *Tx, project uuid.UUID, condition string, args ...any) error {
+	keys, err := collect(ctx, tx, scanKey, `UPDATE connectors SET version = `+nextVersion+`, updated_at = now_us()
+		WHERE project_id = $1 AND `+condition+` RETURNING project_id, id`, append([]any{project}, args...)...)
+	for _, key := range keys {
+		tx.Hint(store.TopicRoute, key)
 	}
 	return wrap(err, "raising the version of connectors")
 }
 
 // removeConnector deletes a connector with its links; its runs stay.
-func removeConnector(ctx context.Context, tx *Tx, id uuid.UUID) error {
-	if _, err := tx.exec(ctx, `DELETE FROM claims WHERE id IN (SELECT id FROM links WHERE connector_id = $1)`, id); err != nil {
-		return err
+func removeConnector(ctx context.Context, tx *Tx, key store.Key) error {
+	for _, statement := range []string{
+		`DELETE FROM object_ids WHERE project_id = $1 AND id IN
+			(SELECT l.id FROM links l WHERE l.project_id = $1 AND l.connector_id = $2)`,
+		`DELETE FROM links WHERE project_id = $1 AND connector_id = $2`,
+		`DELETE FROM connectors WHERE project_id = $1 AND id = $2`,
+	} {
+		if _, err := tx.exec(ctx, statement, key.ProjectID, key.ID); err != nil {
+			return err
+		}
 	}
-	if _, err := tx.exec(ctx, `DELETE FROM links WHERE connector_id = $1`, id); err != nil {
-		return err
-	}
-	_, err := tx.exec(ctx, `DELETE FROM connectors WHERE id = $1`, id)
-	tx.Hint(store.TopicRoute, id)
-	return err
+	tx.Hint(store.TopicRoute, key)
+	return nil
 }

@@ -3,10 +3,14 @@
 package sqlcore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,18 +48,27 @@ type Options struct {
 	// passing over those that another one is changing: "FOR UPDATE SKIP LOCKED",
 	// or nothing where there is one writer.
 	SkipLocked string
+	// Share ends a SELECT of the lease that must not change hands until the
+	// transaction ends, Exclusive one that comes before it does; both are nothing
+	// where there is one writer. Renewing conflicts with neither: those who share
+	// would keep it from its turn for as long as there is one of them.
+	Share, Exclusive string
 }
 
 // Core is a store but for Accept, Claim, Complete, Subscribe and its own life.
 type Core struct {
-	engine     Engine
-	publish    func([]store.Hint)
-	skipLocked string
+	engine  Engine
+	publish func([]store.Hint)
+	// skipLocked, share and exclusive are as in Options.
+	skipLocked, share, exclusive string
+	// cluster is the one that must have the lease for anything to be written; ""
+	// asserts nothing.
+	cluster string
 }
 
 // New makes a Core.
 func New(o Options) *Core {
-	return &Core{engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked}
+	return &Core{engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive}
 }
 
 // Tx is a transaction that collects hints for after its commit.
@@ -65,8 +78,8 @@ type Tx struct {
 }
 
 // Hint remembers a hint for after the commit.
-func (t *Tx) Hint(topic store.Topic, id uuid.UUID) {
-	t.hints = append(t.hints, store.Hint{Topic: topic, ID: id})
+func (t *Tx) Hint(topic store.Topic, key store.Key) {
+	t.hints = append(t.hints, store.Hint{Topic: topic, Key: key})
 }
 
 // exec runs a statement and returns how many rows it changed.
@@ -92,6 +105,9 @@ func (c *Core) Write(ctx context.Context, fn func(ctx context.Context, tx *Tx) e
 	var tx *Tx
 	err := c.engine.Write(ctx, func(ctx context.Context, q Queryer) error {
 		tx = &Tx{Queryer: q}
+		if err := c.assertLease(ctx, tx); err != nil {
+			return err
+		}
 		return fn(ctx, tx)
 	})
 	if err == nil && len(tx.hints) > 0 {
@@ -121,6 +137,11 @@ func collect[T any](ctx context.Context, q Queryer, scan func(scanner) (T, error
 // scanner is a row of either kind.
 type scanner interface{ Scan(dest ...any) error }
 
+func scanKey(row scanner) (key store.Key, err error) {
+	err = row.Scan(&key.ProjectID, &key.ID)
+	return key, err
+}
+
 func scanID(row scanner) (id uuid.UUID, err error) {
 	err = row.Scan(&id)
 	return id, err
@@ -134,12 +155,58 @@ func found(err error) error {
 	return err
 }
 
+// wrap adds what was being done to an error; nil stays nil.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}
+
 // list is a growing list of arguments; add returns the placeholder.
 type list struct{ args []any }
 
 func (l *list) add(v any) string {
 	l.args = append(l.args, v)
 	return "$" + strconv.Itoa(len(l.args))
+}
+
+// keys is a condition on a column with ids, and on project_id beside it, that
+// holds for the rows of these keys; for none without keys.
+func (l *list) keys(column string, keys []store.Key) string {
+	if len(keys) == 0 {
+		return "FALSE"
+	}
+	qualifier, _, qualified := strings.Cut(column, ".")
+	project := "project_id"
+	if qualified {
+		project = qualifier + ".project_id"
+	}
+	of := map[uuid.UUID][]uuid.UUID{}
+	for _, key := range keys {
+		of[key.ProjectID] = append(of[key.ProjectID], key.ID)
+	}
+	var parts []string
+	for _, id := range slices.SortedFunc(maps.Keys(of), compareIDs) {
+		parts = append(parts, project+" = "+l.add(id)+" AND "+column+" IN "+l.ids(of[id]))
+	}
+	return "(" + strings.Join(parts, " OR ") + ")"
+}
+
+// leases is a condition on runs that holds for those that run under these leases.
+func (l *list) leases(leases []store.Lease) string {
+	parts := make([]string, len(leases))
+	for i, lease := range leases {
+		parts[i] = "project_id = " + l.add(lease.Run.ProjectID) + " AND id = " + l.add(lease.Run.ID) +
+			" AND fencing_token = " + l.add(lease.Token)
+	}
+	return "(" + strings.Join(parts, " OR ") + ")"
+}
+
+func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
+
+func compareKeys(a, b store.Key) int {
+	return cmp.Or(compareIDs(a.ProjectID, b.ProjectID), compareIDs(a.ID, b.ID))
 }
 
 // ids is an IN list.

@@ -12,66 +12,83 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-const deploymentColumns = `id, project_id, environment_id, cluster_uid, namespace, name, object_uid, generation,
+// deploymentColumns are all but the test results, which are read only where they are shown.
+const deploymentColumns = `id, project_id, environment_id, namespace, name, object_uid, generation,
 	fingerprint, source_type, branch, commit_wanted, skip_tests, skip_failed_connectors, redeploy_of,
 	sequence, status, phase, failure_reason, message, built, resolved_commit, commit_message, author,
-	bundle_digest, bundle_size, agents, test_results, connector_results, created_at, started_at, ended_at, activated_at,
+	bundle_digest, bundle_size, agents, failed_test_count, connector_results, created_at, started_at, ended_at, activated_at,
 	activation_requested_at`
 
-func scanDeployment(row scanner) (d store.Deployment, err error) {
+// deploymentFields are the destinations of deploymentColumns.
+func deploymentFields(d *store.Deployment) []any {
 	d.Ref.Kind = store.KindDeployment
-	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.Ref.ClusterUID, &d.Ref.Namespace, &d.Ref.Name,
+	return []any{
+		&d.ID, &d.ProjectID, &d.EnvironmentID, &d.Ref.Namespace, &d.Ref.Name,
 		&d.Ref.ObjectUID, &d.Ref.Generation, &d.Fingerprint, &d.SourceType, &d.Branch, &d.Commit, &d.SkipTests,
 		&d.SkipFailedConnectors, &d.RedeployOf, &d.Sequence, &d.Status, &d.Phase, &d.FailureReason, &d.Message,
 		&d.Built, &d.ResolvedCommit, &d.CommitMessage, &d.Author, &d.BundleDigest, &d.BundleSize, document{&d.Agents},
-		document{&d.TestResults}, document{&d.ConnectorResults}, at(&d.CreatedAt), maybeAt(&d.StartedAt),
-		maybeAt(&d.EndedAt), maybeAt(&d.ActivatedAt), maybeAt(&d.ActivationRequestedAt))
+		&d.FailedTestCount, document{&d.ConnectorResults}, at(&d.CreatedAt), maybeAt(&d.StartedAt),
+		maybeAt(&d.EndedAt), maybeAt(&d.ActivatedAt), maybeAt(&d.ActivationRequestedAt),
+	}
+}
+
+func scanDeployment(row scanner) (d store.Deployment, err error) {
+	err = row.Scan(deploymentFields(&d)...)
 	return d, err
 }
 
-func deployment(ctx context.Context, q Queryer, id uuid.UUID) (store.Deployment, error) {
-	d, err := scanDeployment(q.QueryRowContext(ctx, `SELECT `+deploymentColumns+` FROM deployments WHERE id = $1`, id))
-	return d, wrap(found(err), "reading deployment %s", id)
+// deployment reads a deployment without its test results.
+func deployment(ctx context.Context, q Queryer, key store.Key) (store.Deployment, error) {
+	d, err := scanDeployment(q.QueryRowContext(ctx, `SELECT `+deploymentColumns+`
+		FROM deployments WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID))
+	return d, wrap(found(err), "reading deployment %s", key)
 }
 
 // Deployment implements store.Deployments.
-func (c *Core) Deployment(ctx context.Context, id uuid.UUID) (store.Deployment, error) {
-	return deployment(ctx, c.engine.Reader(), id)
+func (c *Core) Deployment(ctx context.Context, key store.Key) (d store.Deployment, err error) {
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT `+deploymentColumns+`, test_results
+		FROM deployments WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).
+		Scan(append(deploymentFields(&d), document{&d.TestResults})...)
+	return d, wrap(found(err), "reading deployment %s", key)
 }
 
 // ListDeployments implements store.Deployments.
-func (c *Core) ListDeployments(ctx context.Context, environmentID uuid.UUID) ([]store.Deployment, error) {
-	list, err := collect(ctx, c.engine.Reader(), scanDeployment,
-		`SELECT `+deploymentColumns+` FROM deployments WHERE environment_id = $1 ORDER BY sequence DESC`, environmentID)
-	return list, wrap(err, "listing deployments of environment %s", environmentID)
+func (c *Core) ListDeployments(ctx context.Context, environment store.Key) ([]store.Deployment, error) {
+	list, err := collect(ctx, c.engine.Reader(), scanDeployment, `SELECT `+deploymentColumns+` FROM (
+			SELECT d.*, SUM(length(message) + length(commit_message) + length(author)
+				+ COALESCE(length(agents), 0) + COALESCE(length(connector_results), 0))
+				OVER (ORDER BY sequence DESC) AS size_so_far
+			FROM (SELECT `+deploymentColumns+` FROM deployments
+				WHERE project_id = $1 AND environment_id = $2 ORDER BY sequence DESC LIMIT $3) d
+		) s WHERE size_so_far <= $4
+			OR sequence = (SELECT MAX(sequence) FROM deployments WHERE project_id = $1 AND environment_id = $2)
+		ORDER BY sequence DESC`, environment.ProjectID, environment.ID, store.MaxDeployments, store.MaxDeploymentsSize)
+	return list, wrap(err, "listing deployments of environment %s", environment)
 }
 
 // BeginDeployment implements store.Deployments.
 func (c *Core) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
 	var d store.Deployment
+	spec.Ref.Kind = store.KindDeployment
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		spec.Ref.Kind = store.KindDeployment
 		// A deployment's spec is immutable: an older generation says nothing else.
-		if err := c.claim(ctx, tx, spec.Ref, spec.ID, spec.ProjectID); err != nil && !errors.Is(err, store.ErrStale) {
+		var stale *store.StaleError
+		if err := c.claimID(ctx, tx, spec.Key(), spec.Ref); err != nil && !errors.As(err, &stale) {
 			return err
 		}
 		var err error
-		d, err = deployment(ctx, tx, spec.ID)
+		d, err = deployment(ctx, tx, spec.Key())
 		switch {
 		case err == nil:
 			return adoptDeployment(ctx, tx, &d, spec)
 		case !errors.Is(err, store.ErrNotFound):
 			return err
 		}
-		if err := insertDeployment(ctx, tx, spec); err != nil {
+		if err := recordDeployment(ctx, tx, spec); err != nil {
 			return err
 		}
-		if err := cancelDeployments(ctx, tx, "superseded", `environment_id = $1 AND id <> $2`,
-			spec.EnvironmentID, spec.ID); err != nil {
-			return err
-		}
-		tx.Hint(store.TopicDeployment, spec.ID)
-		d, err = deployment(ctx, tx, spec.ID)
+		tx.Hint(store.TopicDeployment, spec.Key())
+		d, err = deployment(ctx, tx, spec.Key())
 		return err
 	})
 	return d, wrap(err, "beginning %s", spec.Ref)
@@ -79,17 +96,36 @@ func (c *Core) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (
 
 // adoptDeployment answers a begin with what is recorded under the id.
 func adoptDeployment(ctx context.Context, tx *Tx, d *store.Deployment, spec store.DeploymentSpec) error {
-	if d.Fingerprint != spec.Fingerprint || d.ProjectID != spec.ProjectID || d.EnvironmentID != spec.EnvironmentID {
+	if d.Fingerprint != spec.Fingerprint || d.EnvironmentID != spec.EnvironmentID {
 		return store.ErrNameReused
 	}
+	spec.Ref.Restored = 0
 	if d.Ref == spec.Ref {
 		return nil
 	}
 	d.Ref = spec.Ref
-	_, err := tx.exec(ctx, `UPDATE deployments SET cluster_uid = $2, namespace = $3, name = $4, object_uid = $5,
-		generation = $6 WHERE id = $1`,
-		d.ID, d.Ref.ClusterUID, d.Ref.Namespace, d.Ref.Name, d.Ref.ObjectUID, d.Ref.Generation)
+	_, err := tx.exec(ctx, `UPDATE deployments SET namespace = $3, name = $4, object_uid = $5, generation = $6
+		WHERE project_id = $1 AND id = $2`,
+		d.ProjectID, d.ID, d.Ref.Namespace, d.Ref.Name, d.Ref.ObjectUID, d.Ref.Generation)
 	return wrap(err, "recording the object")
+}
+
+// lostMessage is for the person who finds a deployment failed that was not.
+const lostMessage = "The outcome of this deployment is not in the store, which was restored from an older copy: " +
+	"deploy the same commit again if it shall be available."
+
+// recordDeployment records a deployment that is not known: as pending, and then
+// it supersedes those that are open, or as lost.
+func recordDeployment(ctx context.Context, tx *Tx, s store.DeploymentSpec) error {
+	if err := insertDeployment(ctx, tx, s); err != nil {
+		return err
+	}
+	if !s.Lost {
+		return cancelDeployments(ctx, tx, s.ProjectID, "superseded", `environment_id = $2 AND id <> $3`, s.EnvironmentID, s.ID)
+	}
+	_, err := tx.exec(ctx, `UPDATE deployments SET status = 'failed', failure_reason = $3, message = $4, ended_at = now_us()
+		WHERE project_id = $1 AND id = $2`, s.ProjectID, s.ID, string(store.FailureStoreRestored), lostMessage)
+	return wrap(err, "recording the deployment as lost")
 }
 
 func insertDeployment(ctx context.Context, tx *Tx, s store.DeploymentSpec) error {
@@ -97,31 +133,33 @@ func insertDeployment(ctx context.Context, tx *Tx, s store.DeploymentSpec) error
 	if err != nil {
 		return err
 	}
-	_, err = tx.exec(ctx, `INSERT INTO deployments (id, project_id, environment_id, cluster_uid, namespace, name,
-			object_uid, generation, fingerprint, source_type, branch, commit_wanted, skip_tests,
-			skip_failed_connectors, redeploy_of, sequence, status, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 'pending', now_us())`,
-		s.ID, s.ProjectID, s.EnvironmentID, s.Ref.ClusterUID, s.Ref.Namespace, s.Ref.Name, s.Ref.ObjectUID,
-		s.Ref.Generation, s.Fingerprint, s.SourceType, Text(s.Branch), Text(s.Commit), s.SkipTests,
-		s.SkipFailedConnectors, s.RedeployOf, sequence)
+	_, err = tx.exec(ctx, `INSERT INTO deployments (project_id, id, environment_id, namespace, name, object_uid,
+			generation, fingerprint, source_type, branch, commit_wanted, skip_tests, skip_failed_connectors,
+			redeploy_of, sequence, status, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 'pending', now_us())`,
+		s.ProjectID, s.ID, s.EnvironmentID, s.Ref.Namespace, s.Ref.Name, s.Ref.ObjectUID, s.Ref.Generation,
+		s.Fingerprint, s.SourceType, Text(s.Branch), Text(s.Commit), s.SkipTests, s.SkipFailedConnectors,
+		s.RedeployOf, sequence)
 	return wrap(err, "recording the deployment")
 }
 
-// cancelDeployments cancels the pending and building ones that a condition names.
-func cancelDeployments(ctx context.Context, tx *Tx, message, condition string, args ...any) error {
-	l := list{args: args}
-	ids, err := collect(ctx, tx, scanID, `UPDATE deployments SET status = 'cancelled', phase = '', ended_at = now_us(),
-		message = `+l.add(message)+` WHERE status IN ('pending', 'building') AND `+condition+` RETURNING id`, l.args...)
-	for _, id := range ids {
-		tx.Hint(store.TopicDeployment, id)
+// cancelDeployments cancels the project's pending and building ones that a
+// condition names; its arguments begin at $2.
+func cancelDeployments(ctx context.Context, tx *Tx, project uuid.UUID, message, condition string, args ...any) error {
+	l := list{args: append([]any{project}, args...)}
+	keys, err := collect(ctx, tx, scanKey, `UPDATE deployments SET status = 'cancelled', phase = '', ended_at = now_us(),
+		message = `+l.add(message)+` WHERE project_id = $1 AND status IN ('pending', 'building') AND `+condition+`
+		RETURNING project_id, id`, l.args...)
+	for _, key := range keys {
+		tx.Hint(store.TopicDeployment, key)
 	}
 	return wrap(err, "cancelling deployments")
 }
 
 // StartBuild implements store.Deployments.
-func (c *Core) StartBuild(ctx context.Context, id uuid.UUID) error {
+func (c *Core) StartBuild(ctx context.Context, key store.Key) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		d, err := c.lockDeployment(ctx, tx, id)
+		d, err := c.lockDeployment(ctx, tx, key)
 		switch {
 		case err != nil:
 			return err
@@ -130,44 +168,39 @@ func (c *Core) StartBuild(ctx context.Context, id uuid.UUID) error {
 		case !d.Status.CanBecome(store.DeploymentBuilding):
 			return store.ErrConflict
 		}
-		tx.Hint(store.TopicDeployment, id)
-		_, err = tx.exec(ctx, `UPDATE deployments SET status = 'building', phase = $2, started_at = now_us() WHERE id = $1`,
-			id, string(store.PhaseFetching))
+		tx.Hint(store.TopicDeployment, key)
+		_, err = tx.exec(ctx, `UPDATE deployments SET status = 'building', phase = $3, started_at = now_us()
+			WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, string(store.PhaseFetching))
 		return err
 	})
-	return wrap(err, "starting the build of deployment %s", id)
+	return wrap(err, "starting the build of deployment %s", key)
 }
 
 // EndDeployment implements store.Deployments.
-func (c *Core) EndDeployment(ctx context.Context, id uuid.UUID, status store.DeploymentStatus,
+func (c *Core) EndDeployment(ctx context.Context, key store.Key, status store.DeploymentStatus,
 	reason store.FailureReason, message string,
 ) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		d, err := c.lockDeployment(ctx, tx, id)
+		d, err := c.lockDeployment(ctx, tx, key)
 		switch {
 		case err != nil:
 			return err
 		case !d.Status.CanBecome(status), status != store.DeploymentFailed && status != store.DeploymentCancelled:
 			return store.ErrConflict
 		}
-		tx.Hint(store.TopicDeployment, id)
-		_, err = tx.exec(ctx, `UPDATE deployments SET status = $2, phase = '', failure_reason = $3, message = $4,
-			ended_at = now_us() WHERE id = $1`, id, string(status), string(reason), Text(message))
+		tx.Hint(store.TopicDeployment, key)
+		_, err = tx.exec(ctx, `UPDATE deployments SET status = $3, phase = '', failure_reason = $4, message = $5,
+			ended_at = now_us() WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, string(status), string(reason), Text(message))
 		return err
 	})
-	return wrap(err, "ending deployment %s", id)
+	return wrap(err, "ending deployment %s", key)
 }
 
 // lockDeployment reads a deployment and keeps it from changing until the
 // transaction ends.
-func (c *Core) lockDeployment(ctx context.Context, tx *Tx, id uuid.UUID) (store.Deployment, error) {
-	var project uuid.UUID
-	err := tx.QueryRowContext(ctx, `SELECT project_id FROM deployments WHERE id = $1`, id).Scan(&project)
-	if err != nil {
-		return store.Deployment{}, found(err)
+func (c *Core) lockDeployment(ctx context.Context, tx *Tx, key store.Key) (store.Deployment, error) {
+	if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil {
+		return store.Deployment{}, fmt.Errorf("locking project %s: %w", key.ProjectID, err)
 	}
-	if err := c.engine.Lock(ctx, tx, project); err != nil {
-		return store.Deployment{}, fmt.Errorf("locking project %s: %w", project, err)
-	}
-	return deployment(ctx, tx, id)
+	return deployment(ctx, tx, key)
 }

@@ -3,12 +3,10 @@
 package sqlcore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,18 +22,12 @@ func (c *Core) Heartbeat(ctx context.Context, leases []store.Lease, lease time.D
 	held := map[store.Lease]bool{}
 	for part := range slices.Chunk(leases, chunk) {
 		err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-			var (
-				l     = list{args: []any{lease.Microseconds()}}
-				which = make([]string, len(part))
-			)
-			for i, lease := range part {
-				which[i] = `(id = ` + l.add(lease.RunID) + ` AND fencing_token = ` + l.add(lease.Token) + `)`
-			}
+			l := list{args: []any{lease.Microseconds()}}
 			renewed, err := collect(ctx, tx, func(row scanner) (h store.Lease, err error) {
-				err = row.Scan(&h.RunID, &h.Token)
+				err = row.Scan(&h.Run.ProjectID, &h.Run.ID, &h.Token)
 				return h, err
-			}, `UPDATE agent_runs SET lease_until = now_us() + $1 WHERE status = 'running' AND (`+
-				strings.Join(which, ` OR `)+`) RETURNING id, fencing_token`, l.args...)
+			}, `UPDATE agent_runs SET lease_until = now_us() + $1 WHERE status = 'running' AND `+l.leases(part)+`
+				RETURNING project_id, id, fencing_token`, l.args...)
 			for _, h := range renewed {
 				held[h] = true
 			}
@@ -56,12 +48,16 @@ func (c *Core) Heartbeat(ctx context.Context, leases []store.Lease, lease time.D
 
 // AppendJournal implements store.Dispatch.
 func (c *Core) AppendJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	entries, err := boundedJournal(entries)
+	if err != nil {
+		return wrap(err, "appending to the journal of run %s", l.Run)
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		var length int64
 		// Not a change: it locks the row, so that a claim waits.
 		err := found(tx.QueryRowContext(ctx, `UPDATE agent_runs SET fencing_token = fencing_token
-			WHERE id = $1 AND fencing_token = $2 AND status = 'running' RETURNING journal_length`, l.RunID, l.Token).
-			Scan(&length))
+			WHERE project_id = $1 AND id = $2 AND fencing_token = $3 AND status = 'running' RETURNING journal_length`,
+			l.Run.ProjectID, l.Run.ID, l.Token).Scan(&length))
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			return fenced(ctx, tx, l)
@@ -70,13 +66,14 @@ func (c *Core) AppendJournal(ctx context.Context, l store.Lease, entries []store
 		}
 		return WriteJournal(ctx, tx, l, length, entries)
 	})
-	return wrap(err, "appending to the journal of run %s", l.RunID)
+	return wrap(err, "appending to the journal of run %s", l.Run)
 }
 
 // fenced is why no running run has this claim.
 func fenced(ctx context.Context, q Queryer, l store.Lease) error {
 	var exists int
-	if err := q.QueryRowContext(ctx, `SELECT 1 FROM agent_runs WHERE id = $1`, l.RunID).Scan(&exists); err != nil {
+	if err := q.QueryRowContext(ctx, `SELECT 1 FROM agent_runs WHERE project_id = $1 AND id = $2`,
+		l.Run.ProjectID, l.Run.ID).Scan(&exists); err != nil {
 		return found(err)
 	}
 	return store.ErrFenced
@@ -96,8 +93,9 @@ func WriteJournal(ctx context.Context, tx *Tx, l store.Lease, length int64, entr
 			}
 			continue
 		}
-		if _, err := tx.exec(ctx, `INSERT INTO journal (run_id, sequence, token, kind, data, unsafe)
-			VALUES ($1, $2, $3, $4, $5, $6)`, l.RunID, e.Sequence, l.Token, string(e.Kind), JSON(e.Data), e.Unsafe); err != nil {
+		if _, err := tx.exec(ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, data, unsafe)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			l.Run.ProjectID, l.Run.ID, e.Sequence, l.Token, string(e.Kind), JSON(e.Data), e.Unsafe); err != nil {
 			return err
 		}
 		length = e.Sequence
@@ -106,15 +104,17 @@ func WriteJournal(ctx context.Context, tx *Tx, l store.Lease, length int64, entr
 	if length == before {
 		return nil
 	}
-	_, err := tx.exec(ctx, `UPDATE agent_runs SET journal_length = $2,
-		open_tools = CASE WHEN open_tools + $3 > 0 THEN open_tools + $3 ELSE 0 END WHERE id = $1`, l.RunID, length, open)
+	_, err := tx.exec(ctx, `UPDATE agent_runs SET journal_length = $3,
+		open_tools = CASE WHEN open_tools + $4 > 0 THEN open_tools + $4 ELSE 0 END WHERE project_id = $1 AND id = $2`,
+		l.Run.ProjectID, l.Run.ID, length, open)
 	return err
 }
 
 // repeated refuses an entry whose place another claim has filled.
 func repeated(ctx context.Context, tx *Tx, l store.Lease, e store.JournalEntry) error {
 	var token int64
-	err := tx.QueryRowContext(ctx, `SELECT token FROM journal WHERE run_id = $1 AND sequence = $2`, l.RunID, e.Sequence).Scan(&token)
+	err := tx.QueryRowContext(ctx, `SELECT token FROM journal WHERE project_id = $1 AND run_id = $2 AND sequence = $3`,
+		l.Run.ProjectID, l.Run.ID, e.Sequence).Scan(&token)
 	if err == nil && token != l.Token {
 		err = store.ErrConflict
 	}
@@ -137,7 +137,7 @@ func OpenedTools(e store.JournalEntry) int {
 // Release implements store.Dispatch.
 func (c *Core) Release(ctx context.Context, l store.Lease) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		n, err := giveBack(ctx, tx, math.MaxInt32, `id = $1 AND fencing_token = $2`, l.RunID, l.Token)
+		n, err := giveBack(ctx, tx, math.MaxInt32, []store.Key{l.Run}, `fencing_token = $1`, l.Token)
 		if err != nil || n == 1 {
 			return err
 		}
@@ -146,8 +146,8 @@ func (c *Core) Release(ctx context.Context, l store.Lease) error {
 			code   store.RunErrorCode
 			token  int64
 		)
-		err = tx.QueryRowContext(ctx, `SELECT status, error_code, fencing_token FROM agent_runs WHERE id = $1`, l.RunID).
-			Scan(&status, &code, &token)
+		err = tx.QueryRowContext(ctx, `SELECT status, error_code, fencing_token FROM agent_runs
+			WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&status, &code, &token)
 		switch released := status == store.RunQueued || code == store.RunErrorToolInterrupted; {
 		case err != nil:
 			return found(err)
@@ -156,21 +156,21 @@ func (c *Core) Release(ctx context.Context, l store.Lease) error {
 		}
 		return store.ErrFenced
 	})
-	return wrap(err, "releasing run %s", l.RunID)
+	return wrap(err, "releasing run %s", l.Run)
 }
 
-// giveBack ends the claims of the running runs that a condition names; those that
+// giveBack ends the claims of running runs that meet a condition; those that
 // were claimed as often as allowed fail.
-func giveBack(ctx context.Context, tx *Tx, attempts int, condition string, args ...any) (int, error) {
+func giveBack(ctx context.Context, tx *Tx, attempts int, which []store.Key, condition string, args ...any) (int, error) {
 	type moved struct {
-		run, environment uuid.UUID
-		connectorRun     *uuid.UUID
-		status           store.RunStatus
+		project, environment uuid.UUID
+		connectorRun         *uuid.UUID
+		status               store.RunStatus
 	}
 	of := list{args: args}
 	worn := `fencing_token >= ` + of.add(attempts)
 	runs, err := collect(ctx, tx, func(row scanner) (m moved, err error) {
-		err = row.Scan(&m.run, &m.environment, &m.connectorRun, &m.status)
+		err = row.Scan(&m.project, &m.environment, &m.connectorRun, &m.status)
 		return m, err
 	}, `UPDATE agent_runs SET lease_until = NULL,
 			status = CASE WHEN open_tools > 0 OR `+worn+` THEN 'failed' ELSE 'queued' END,
@@ -180,36 +180,38 @@ func giveBack(ctx context.Context, tx *Tx, attempts int, condition string, args 
 				WHEN `+worn+` THEN 'its runner was lost again and again; the agent may need more memory than runners have'
 				ELSE error END,
 			ended_at = CASE WHEN open_tools > 0 OR `+worn+` THEN now_us() END, open_tools = 0
-		WHERE status = 'running' AND `+condition+` RETURNING id, environment_id, connector_run_id, status`, of.args...)
+		WHERE status = 'running' AND `+condition+` AND `+of.keys("id", which)+`
+		RETURNING project_id, environment_id, connector_run_id, status`, of.args...)
 	if err != nil {
 		return 0, wrap(err, "ending claims")
 	}
-	lost := map[uuid.UUID]int{}
+	lost := map[store.Key]int{}
 	for _, m := range runs {
 		if m.status == store.RunQueued {
-			tx.Hint(store.TopicQueued, m.environment)
+			tx.Hint(store.TopicQueued, store.Key{ProjectID: m.project, ID: m.environment})
 		} else if m.connectorRun != nil {
-			lost[*m.connectorRun]++
+			lost[store.Key{ProjectID: m.project, ID: *m.connectorRun}]++
 		}
 	}
 	return len(runs), CloseConnectorRuns(ctx, tx, lost)
 }
 
-// cancelRuns cancels the runs that a condition names, of environments that are gone.
-func cancelRuns(ctx context.Context, tx *Tx, condition string, args ...any) error {
+// cancelRuns cancels the runs of the project that a condition names, of an
+// environment that is gone; its arguments begin at $2.
+func cancelRuns(ctx context.Context, tx *Tx, project uuid.UUID, condition string, args ...any) error {
 	of, err := collect(ctx, tx, func(row scanner) (id *uuid.UUID, err error) {
 		err = row.Scan(&id)
 		return id, err
 	}, `UPDATE agent_runs SET status = 'cancelled', error_code = 'environment_deleted',
 			error = 'the environment was deleted', ended_at = now_us(), lease_until = NULL, open_tools = 0
-		WHERE `+condition+` RETURNING connector_run_id`, args...)
+		WHERE project_id = $1 AND `+condition+` RETURNING connector_run_id`, append([]any{project}, args...)...)
 	if err != nil {
 		return wrap(err, "cancelling runs")
 	}
-	lost := map[uuid.UUID]int{}
+	lost := map[store.Key]int{}
 	for _, id := range of {
 		if id != nil {
-			lost[*id]++
+			lost[store.Key{ProjectID: project, ID: *id}]++
 		}
 	}
 	return CloseConnectorRuns(ctx, tx, lost)
@@ -217,26 +219,26 @@ func cancelRuns(ctx context.Context, tx *Tx, condition string, args ...any) erro
 
 // CloseConnectorRuns counts runs that ended without completing: so many of each
 // connector run.
-func CloseConnectorRuns(ctx context.Context, tx *Tx, lost map[uuid.UUID]int) error {
-	byCount := map[int][]uuid.UUID{}
-	for id, n := range lost {
-		byCount[n] = append(byCount[n], id)
+func CloseConnectorRuns(ctx context.Context, tx *Tx, lost map[store.Key]int) error {
+	byCount := map[int][]store.Key{}
+	for key, n := range lost {
+		byCount[n] = append(byCount[n], key)
 	}
-	for n, ids := range byCount {
-		slices.SortFunc(ids, func(a, b uuid.UUID) int { return cmp.Compare(a.String(), b.String()) })
-		for part := range slices.Chunk(ids, chunk) {
+	for n, keys := range byCount {
+		slices.SortFunc(keys, compareKeys)
+		for part := range slices.Chunk(keys, chunk) {
 			l := list{args: []any{n}}
-			ended, err := collect(ctx, tx, scanID, `UPDATE connector_runs SET open_runs = open_runs - $1,
+			ended, err := collect(ctx, tx, scanKey, `UPDATE connector_runs SET open_runs = open_runs - $1,
 					failed_runs = failed_runs + $1,
 					status = CASE WHEN open_runs > $1 THEN status ELSE 'failed' END,
 					ended_at = CASE WHEN open_runs > $1 THEN ended_at ELSE now_us() END
-				WHERE id IN `+l.ids(part)+` RETURNING CASE WHEN open_runs = 0 THEN id END`, l.args...)
+				WHERE `+l.keys("id", part)+` RETURNING project_id, CASE WHEN open_runs = 0 THEN id END`, l.args...)
 			if err != nil {
 				return wrap(err, "ending connector runs")
 			}
-			for _, id := range ended {
-				if id != uuid.Nil {
-					tx.Hint(store.TopicDone, id)
+			for _, key := range ended {
+				if key.ID != uuid.Nil {
+					tx.Hint(store.TopicDone, key)
 				}
 			}
 		}

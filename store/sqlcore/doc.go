@@ -12,6 +12,8 @@
 //   - Times are BIGINT microseconds since 1970 in UTC. now_us() is the
 //     database's clock: a function of the schema in PostgreSQL, a function of
 //     the driver in SQLite.
+//   - The project's id comes first in every key, and every statement names it; a
+//     test reads the statements of all engines and fails for one that does not.
 //   - Ids are uuid in PostgreSQL and lower-case TEXT in SQLite; both sort UUIDv7
 //     by time.
 //   - JSON is TEXT: the bytes come back as they went in.
@@ -20,8 +22,9 @@
 //
 // # Locks
 //
-// Changes of the configuration of one project are serialised by a lock on the
-// project, deployments of all projects by the row of ordinals. Runs are locked
-// before their connector runs. What deadlocks all the same is rolled back by
-// PostgreSQL and repeated by the engine.
+// A manager's transaction first shares the lease of its cluster, so that the
+// store cannot change hands before it ends. Changes of the configuration of one
+// project are serialised by a lock on the project, deployments of all projects
+// by the row of ordinals. Runs are locked before their connector runs. What
+// deadlocks all the same is rolled back by PostgreSQL and repeated by the engine.
 package sqlcore

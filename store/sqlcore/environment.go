@@ -14,10 +14,14 @@ import (
 
 // PutEnvironment implements store.Projector.
 func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
-	var taken error // the environment is stored all the same
+	var taken, reached error // what is stored all the same, and the claim
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		taken = nil
-		if err := c.claim(ctx, tx, e.Ref, e.ID, e.ProjectID); err != nil {
+		if err := c.claimID(ctx, tx, e.Key(), e.Ref); err != nil {
+			return err
+		}
+		var err error
+		if reached, err = takePlace(ctx, tx, e); err != nil || reached != nil {
 			return err
 		}
 		slugBefore, created, err := upsertEnvironment(ctx, tx, e)
@@ -29,7 +33,7 @@ func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
 				return err
 			}
 			// Connectors of an environment that was not there were disabled.
-			if err := bumpConnectors(ctx, tx, `environment_id = $1`, e.ID); err != nil {
+			if err := bumpConnectors(ctx, tx, e.ProjectID, `environment_id = $2`, e.ID); err != nil {
 				return err
 			}
 		}
@@ -47,26 +51,28 @@ func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
 	if err != nil {
 		return fmt.Errorf("projecting %s: %w", e.Ref, err)
 	}
-	return taken
+	return errors.Join(taken, reached)
 }
 
 // upsertEnvironment writes the row and tells the slug it asked for before.
 func upsertEnvironment(ctx context.Context, tx *Tx, e store.Environment) (slugBefore string, created bool, err error) {
-	err = found(tx.QueryRowContext(ctx, `SELECT wanted_slug FROM environments WHERE id = $1`, e.ID).Scan(&slugBefore))
+	err = found(tx.QueryRowContext(ctx, `SELECT wanted_slug FROM environments WHERE project_id = $1 AND id = $2`,
+		e.ProjectID, e.ID).Scan(&slugBefore))
 	if errors.Is(err, store.ErrNotFound) {
 		_, err = tx.exec(ctx, `INSERT INTO environments
-			(id, project_id, display_name, wanted_slug, slug, kind, object_created_at, is_default, live_rank,
+			(project_id, id, display_name, wanted_slug, slug, kind, object_created_at, is_default, live_rank,
 			 wanted_bundle_digest, created_at)
 			VALUES ($1, $2, $3, $4, '', $5, $6, FALSE, 0, '', now_us())`,
-			e.ID, e.ProjectID, Text(e.DisplayName), e.Slug, e.Kind, Instant(e.ObjectCreatedAt))
+			e.ProjectID, e.ID, Text(e.DisplayName), e.Slug, e.Kind, Instant(e.ObjectCreatedAt))
 		return e.Slug, true, err
 	}
 	if err != nil {
 		return "", false, err
 	}
-	_, err = tx.exec(ctx, `UPDATE environments SET project_id = $2, display_name = $3, wanted_slug = $4,
-		slug = CASE WHEN wanted_slug = $4 THEN slug ELSE '' END, kind = $5, object_created_at = $6 WHERE id = $1`,
-		e.ID, e.ProjectID, Text(e.DisplayName), e.Slug, e.Kind, Instant(e.ObjectCreatedAt))
+	_, err = tx.exec(ctx, `UPDATE environments SET display_name = $3, wanted_slug = $4,
+		slug = CASE WHEN wanted_slug = $4 THEN slug ELSE '' END, kind = $5, object_created_at = $6
+		WHERE project_id = $1 AND id = $2`,
+		e.ProjectID, e.ID, Text(e.DisplayName), e.Slug, e.Kind, Instant(e.ObjectCreatedAt))
 	return slugBefore, false, err
 }
 
@@ -85,7 +91,8 @@ func settleSlug(ctx context.Context, tx *Tx, project uuid.UUID, slug string) err
 		project, slug, asking[0]); err != nil {
 		return fmt.Errorf("taking slug %q away: %w", slug, err)
 	}
-	_, err = tx.exec(ctx, `UPDATE environments SET slug = wanted_slug WHERE id = $1 AND slug = ''`, asking[0])
+	_, err = tx.exec(ctx, `UPDATE environments SET slug = wanted_slug WHERE project_id = $1 AND id = $2 AND slug = ''`,
+		project, asking[0])
 	return wrap(err, "giving slug %q", slug)
 }
 
@@ -100,7 +107,7 @@ func slugTaken(ctx context.Context, tx *Tx, e store.Environment) (taken, err err
 	if err != nil || holder == e.ID {
 		return nil, wrap(err, "reading who holds slug %q", e.Slug)
 	}
-	held, err := claimOf(ctx, tx, holder)
+	held, err := identityOf(ctx, tx, store.Key{ProjectID: e.ProjectID, ID: holder})
 	if err != nil {
 		return nil, fmt.Errorf("reading who holds slug %q: %w", e.Slug, err)
 	}
@@ -120,48 +127,48 @@ func settleDefault(ctx context.Context, tx *Tx, project uuid.UUID) error {
 		WHERE project_id = $1 AND is_default AND id <> $2`, project, ids[0]); err != nil {
 		return fmt.Errorf("changing the default environment: %w", err)
 	}
-	_, err = tx.exec(ctx, `UPDATE environments SET is_default = TRUE WHERE id = $1 AND NOT is_default`, ids[0])
+	_, err = tx.exec(ctx, `UPDATE environments SET is_default = TRUE WHERE project_id = $1 AND id = $2 AND NOT is_default`,
+		project, ids[0])
 	return wrap(err, "changing the default environment")
 }
 
 // removeEnvironment cancels what is open in an environment, disables its
 // connectors (a connector is enabled only while its environment is there),
 // and forgets what is live.
-func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, id uuid.UUID) error {
-	var (
-		project uuid.UUID
-		slug    string
-	)
-	err := found(tx.QueryRowContext(ctx, `DELETE FROM environments WHERE id = $1 RETURNING project_id, wanted_slug`, id).
-		Scan(&project, &slug))
+func removeEnvironment(ctx context.Context, tx *Tx, key store.Key) error {
+	project, id := key.ProjectID, key.ID
+	var slug string
+	err := found(tx.QueryRowContext(ctx, `DELETE FROM environments WHERE project_id = $1 AND id = $2 RETURNING wanted_slug`,
+		project, id).Scan(&slug))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := cancelRuns(ctx, tx, `environment_id = $1 AND status IN ('scheduled', 'queued', 'running', 'awaiting_approval')`,
-		id); err != nil {
+	if err := cancelRuns(ctx, tx, project,
+		`environment_id = $2 AND status IN ('scheduled', 'queued', 'running', 'awaiting_approval')`, id); err != nil {
 		return err
 	}
-	if err := cancelDeployments(ctx, tx, "the environment was deleted", `environment_id = $1`, id); err != nil {
+	if err := cancelDeployments(ctx, tx, project, "the environment was deleted", `environment_id = $2`, id); err != nil {
 		return err
 	}
 	// A code-defined connector belongs to what was live; the next activation
 	// brings it back.
-	if _, err := tx.exec(ctx, `UPDATE connectors SET retired = TRUE WHERE environment_id = $1 AND defined_in_code`,
-		id); err != nil {
+	if _, err := tx.exec(ctx, `UPDATE connectors SET retired = TRUE
+		WHERE project_id = $1 AND environment_id = $2 AND defined_in_code`, project, id); err != nil {
 		return err
 	}
-	if err := bumpConnectors(ctx, tx, `environment_id = $1`, id); err != nil {
+	if err := bumpConnectors(ctx, tx, project, `environment_id = $2`, id); err != nil {
 		return err
 	}
-	for _, table := range []string{"tokens", "runners"} {
-		if _, err := tx.exec(ctx, `DELETE FROM `+table+` WHERE environment_id = $1`, id); err != nil {
-			return err
-		}
+	if _, err := tx.exec(ctx, `DELETE FROM tokens WHERE project_id = $1 AND environment_id = $2`, project, id); err != nil {
+		return err
 	}
-	tx.Hint(store.TopicQueued, id)
+	if _, err := tx.exec(ctx, `DELETE FROM runners WHERE project_id = $1 AND environment_id = $2`, project, id); err != nil {
+		return err
+	}
+	tx.Hint(store.TopicQueued, key)
 	if err := settleDefault(ctx, tx, project); err != nil {
 		return err
 	}
@@ -169,18 +176,19 @@ func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, id uuid.UUID) erro
 }
 
 // Environment implements store.Catalog.
-func (c *Core) Environment(ctx context.Context, id uuid.UUID) (store.Environment, error) {
+func (c *Core) Environment(ctx context.Context, key store.Key) (store.Environment, error) {
 	var e store.Environment
 	err := c.engine.Reader().QueryRowContext(ctx, `SELECT e.id, e.project_id, e.display_name, e.slug, e.kind,
 			e.object_created_at, e.live_deployment_id, e.live_activated_at, COALESCE(d.bundle_digest, ''),
-			e.wanted_bundle_digest, e.created_at,
-			c.cluster_uid, c.namespace, c.kind, c.name, c.object_uid, c.generation
-		FROM environments e JOIN claims c ON c.id = e.id LEFT JOIN deployments d ON d.id = e.live_deployment_id
-		WHERE e.id = $1`, id).
-		Scan(&e.ID, &e.ProjectID, &e.DisplayName, &e.Slug, &e.Kind, at(&e.ObjectCreatedAt), &e.LiveDeploymentID,
+			e.wanted_bundle_digest, e.created_at, `+refColumns+`
+		FROM environments e JOIN object_ids k ON k.project_id = e.project_id AND k.id = e.id
+		LEFT JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
+		WHERE e.project_id = $1 AND e.id = $2`, key.ProjectID, key.ID).
+		Scan(append([]any{
+			&e.ID, &e.ProjectID, &e.DisplayName, &e.Slug, &e.Kind, at(&e.ObjectCreatedAt), &e.LiveDeploymentID,
 			maybeAt(&e.LiveActivatedAt), &e.LiveBundleDigest, &e.WantedBundleDigest, at(&e.CreatedAt),
-			&e.Ref.ClusterUID, &e.Ref.Namespace, &e.Ref.Kind, &e.Ref.Name, &e.Ref.ObjectUID, &e.Ref.Generation)
-	return e, wrap(found(err), "reading environment %s", id)
+		}, refFields(&e.Ref)...)...)
+	return e, wrap(found(err), "reading environment %s", key)
 }
 
 // DefaultEnvironment implements store.Catalog.

@@ -5,8 +5,6 @@ package sqlcore
 import (
 	"sync"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -58,7 +56,7 @@ func (h *Hub) Publish(hints []store.Hint) {
 			case free > 1:
 				ch <- hint
 			case free == 1:
-				ch <- store.Hint{Topic: hint.Topic, ID: uuid.Nil}
+				ch <- store.Hint{Topic: hint.Topic}
 			}
 		}
 	}

@@ -12,41 +12,67 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// linkColumns are of links l with their claims k.
-const linkColumns = `l.id, l.project_id, l.connector_id, l.agent_name, l.files_required, l.outbound,
-	l.object_created_at, l.created_at, l.updated_at,
-	k.cluster_uid, k.namespace, k.kind, k.name, k.object_uid, k.generation`
+// selectLinks are links l with the objects k that hold their ids.
+const selectLinks = `SELECT l.id, l.project_id, l.connector_id, l.agent_name, l.files_required, l.outbound,
+	l.object_created_at, l.created_at, l.updated_at, ` + refColumns + `
+	FROM links l JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id `
 
 // linkOrder is oldest first.
 const linkOrder = `l.object_created_at, l.id`
 
 func scanLink(row scanner) (l store.Link, err error) {
-	err = row.Scan(&l.ID, &l.ProjectID, &l.ConnectorID, &l.AgentName, &l.FilesRequired, document{&l.Outbound},
+	err = row.Scan(append([]any{
+		&l.ID, &l.ProjectID, &l.ConnectorID, &l.AgentName, &l.FilesRequired, document{&l.Outbound},
 		at(&l.ObjectCreatedAt), at(&l.CreatedAt), at(&l.UpdatedAt),
-		&l.Ref.ClusterUID, &l.Ref.Namespace, &l.Ref.Kind, &l.Ref.Name, &l.Ref.ObjectUID, &l.Ref.Generation)
+	}, refFields(&l.Ref)...)...)
 	return l, err
 }
 
 // PutLink implements store.Projector.
 func (c *Core) PutLink(ctx context.Context, l store.Link) error {
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error { return c.putLink(ctx, tx, l, false) })
+	var duplicate error // the claim stays
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		duplicate, err = c.putLink(ctx, tx, l, false)
+		return err
+	})
+	if err == nil {
+		err = duplicate
+	}
+	return err
 }
 
-// putLink writes a link. One that an activation brought stays marked as such
-// when its mirror is put.
-func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode bool) error {
-	if err := c.claim(ctx, tx, l.Ref, l.ID, l.ProjectID); err != nil {
-		return err
+// putLink writes a link, unless another one joins the same connector and agent.
+// One that an activation brought stays marked as such when its mirror is put.
+func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode bool) (duplicate, err error) {
+	if err := c.claimID(ctx, tx, l.Key(), l.Ref); err != nil {
+		return nil, err
 	}
+	l.AgentName = Text(l.AgentName)
+	var holder store.ObjectRef
+	err = found(tx.QueryRowContext(ctx, `SELECT `+refColumns+`
+		FROM links l JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id
+		WHERE l.project_id = $1 AND l.connector_id = $2 AND l.agent_name = $3 AND l.id <> $4`,
+		l.ProjectID, l.ConnectorID, l.AgentName, l.ID).Scan(refFields(&holder)...))
+	switch {
+	case err == nil:
+		return &store.DuplicateError{Holder: holder}, wrap(removeLink(ctx, tx, l.Key()), "taking %s out of effect", l.Ref)
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, fmt.Errorf("reading who joins what %s joins: %w", l.Ref, err)
+	}
+	return nil, wrap(writeLink(ctx, tx, l, definedInCode), "projecting %s", l.Ref)
+}
+
+func writeLink(ctx context.Context, tx *Tx, l store.Link, definedInCode bool) error {
 	var before uuid.UUID
-	err := found(tx.QueryRowContext(ctx, `SELECT connector_id FROM links WHERE id = $1`, l.ID).Scan(&before))
+	err := found(tx.QueryRowContext(ctx, `SELECT connector_id FROM links WHERE project_id = $1 AND id = $2`,
+		l.ProjectID, l.ID).Scan(&before))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("projecting %s: %w", l.Ref, err)
+		return fmt.Errorf("reading what is stored: %w", err)
 	}
-	changed, err := tx.exec(ctx, `INSERT INTO links (id, project_id, connector_id, agent_name, files_required,
+	changed, err := tx.exec(ctx, `INSERT INTO links (project_id, id, connector_id, agent_name, files_required,
 			outbound, object_created_at, defined_in_code, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now_us(), now_us())
-		ON CONFLICT (id) DO UPDATE SET project_id = excluded.project_id, connector_id = excluded.connector_id,
+		ON CONFLICT (project_id, id) DO UPDATE SET connector_id = excluded.connector_id,
 			agent_name = excluded.agent_name, files_required = excluded.files_required, outbound = excluded.outbound,
 			object_created_at = excluded.object_created_at,
 			defined_in_code = links.defined_in_code OR excluded.defined_in_code, updated_at = excluded.updated_at
@@ -54,38 +80,37 @@ func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode 
 			OR links.files_required <> excluded.files_required
 			OR COALESCE(links.outbound, '') <> COALESCE(excluded.outbound, '')
 			OR links.object_created_at <> excluded.object_created_at`,
-		l.ID, l.ProjectID, l.ConnectorID, Text(l.AgentName), l.FilesRequired, JSON(l.Outbound),
-		Instant(l.ObjectCreatedAt), definedInCode)
+		l.ProjectID, l.ID, l.ConnectorID, l.AgentName, l.FilesRequired, JSON(l.Outbound), Instant(l.ObjectCreatedAt),
+		definedInCode)
 	if err != nil || changed == 0 {
-		return wrap(err, "projecting %s", l.Ref)
+		return err
 	}
-	return bumpConnectors(ctx, tx, `id IN ($1, $2)`, l.ConnectorID, before)
+	return bumpConnectors(ctx, tx, l.ProjectID, `id IN ($2, $3)`, l.ConnectorID, before)
 }
 
-func removeLink(ctx context.Context, tx *Tx, id uuid.UUID) error {
-	var connector uuid.UUID
-	err := found(tx.QueryRowContext(ctx, `DELETE FROM links WHERE id = $1 RETURNING connector_id`, id).Scan(&connector))
-	switch {
+func removeLink(ctx context.Context, tx *Tx, key store.Key) error {
+	connector, err := scanID(tx.QueryRowContext(ctx,
+		`DELETE FROM links WHERE project_id = $1 AND id = $2 RETURNING connector_id`, key.ProjectID, key.ID))
+	switch err = found(err); {
 	case errors.Is(err, store.ErrNotFound):
 		return nil
 	case err != nil:
 		return err
 	}
-	return bumpConnectors(ctx, tx, `id = $1`, connector)
+	return bumpConnectors(ctx, tx, key.ProjectID, `id = $2`, connector)
 }
 
 // Route implements store.Routes.
-func (c *Core) Route(ctx context.Context, connectorID uuid.UUID) (store.Route, error) {
+func (c *Core) Route(ctx context.Context, connector store.Key) (store.Route, error) {
 	var route store.Route
 	err := c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) (err error) {
-		route.Connector, err = scanConnector(q.QueryRowContext(ctx,
-			`SELECT `+connectorColumns+` FROM `+connectorTables+` WHERE c.id = $1`, connectorID))
+		route.Connector, err = scanConnector(q.QueryRowContext(ctx, selectConnector, connector.ProjectID, connector.ID))
 		if err != nil {
-			return found(err)
+			return err
 		}
-		route.Links, err = collect(ctx, q, scanLink, `SELECT `+linkColumns+`
-			FROM links l JOIN claims k ON k.id = l.id WHERE l.connector_id = $1 ORDER BY `+linkOrder, connectorID)
+		route.Links, err = collect(ctx, q, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2
+			ORDER BY `+linkOrder, connector.ProjectID, connector.ID)
 		return err
 	})
-	return route, wrap(err, "reading the route of connector %s", connectorID)
+	return route, wrap(err, "reading the route of connector %s", connector)
 }

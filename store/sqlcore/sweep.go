@@ -16,21 +16,33 @@ const (
 	runnerAge = time.Hour
 )
 
+// What comes after an environment q in the index of queued runs: the next one of
+// its project, else the first one of the next project.
+const (
+	nextEnvironment = ` FROM agent_runs r WHERE r.status = 'queued' AND r.project_id = q.project_id
+		AND r.environment_id > q.environment_id ORDER BY r.environment_id LIMIT 1`
+	nextProject = ` FROM agent_runs r WHERE r.status = 'queued' AND r.project_id > q.project_id
+		ORDER BY r.project_id, r.environment_id LIMIT 1`
+)
+
 // queuedEnvironments walks the index of queued runs from one environment to the
 // next, so that it costs what there are environments, not runs.
-const queuedEnvironments = `WITH RECURSIVE q (environment_id) AS (
-		SELECT * FROM (SELECT environment_id FROM agent_runs WHERE status = 'queued' ORDER BY environment_id LIMIT 1) first
+const queuedEnvironments = `WITH RECURSIVE q (project_id, environment_id) AS (
+		SELECT * FROM (SELECT r.project_id, r.environment_id FROM agent_runs r WHERE r.status = 'queued'
+			ORDER BY r.project_id, r.environment_id LIMIT 1) first
 		UNION ALL
-		SELECT (SELECT r.environment_id FROM agent_runs r WHERE r.status = 'queued' AND r.environment_id > q.environment_id
-			ORDER BY r.environment_id LIMIT 1) FROM q WHERE q.environment_id IS NOT NULL
-	) SELECT environment_id FROM q WHERE environment_id IS NOT NULL `
+		SELECT COALESCE((SELECT r.project_id` + nextEnvironment + `), (SELECT r.project_id` + nextProject + `)),
+			COALESCE((SELECT r.environment_id` + nextEnvironment + `), (SELECT r.environment_id` + nextProject + `))
+		FROM q WHERE q.environment_id IS NOT NULL
+	) SELECT q.project_id, q.environment_id FROM q WHERE q.environment_id IS NOT NULL `
 
 // SweepLeases implements store.Housekeeping.
 func (c *Core) SweepLeases(ctx context.Context, limit int) (int, error) {
 	expired, err := c.sweepRuns(ctx, limit,
-		`SELECT id FROM agent_runs WHERE status = 'running' AND lease_until <= now_us() ORDER BY id LIMIT $1 `,
-		func(ctx context.Context, tx *Tx, in string, ids []any) error {
-			_, err := giveBack(ctx, tx, store.MaxAttempts, `lease_until <= now_us() AND id IN `+in, ids...)
+		`SELECT project_id, id FROM agent_runs WHERE status = 'running' AND lease_until <= now_us()
+			ORDER BY lease_until, project_id, id LIMIT $1 `,
+		func(ctx context.Context, tx *Tx, runs []store.Key) error {
+			_, err := giveBack(ctx, tx, store.MaxAttempts, runs, `lease_until <= now_us()`)
 			return err
 		})
 	if err != nil {
@@ -43,39 +55,39 @@ func (c *Core) SweepLeases(ctx context.Context, limit int) (int, error) {
 // sweepRuns picks runs and moves them in one transaction; it opens none when
 // there is nothing to pick.
 func (c *Core) sweepRuns(ctx context.Context, limit int, pick string,
-	move func(ctx context.Context, tx *Tx, in string, ids []any) error, args ...any,
+	move func(ctx context.Context, tx *Tx, runs []store.Key) error, args ...any,
 ) (n int, err error) {
 	args = append([]any{limit}, args...)
-	if ids, err := collect(ctx, c.engine.Reader(), scanID, pick, args...); err != nil || len(ids) == 0 {
+	if runs, err := collect(ctx, c.engine.Reader(), scanKey, pick, args...); err != nil || len(runs) == 0 {
 		return 0, err
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		ids, err := collect(ctx, tx, scanID, pick+c.skipLocked, args...)
-		if n = len(ids); err != nil || n == 0 {
+		runs, err := collect(ctx, tx, scanKey, pick+c.skipLocked, args...)
+		if n = len(runs); err != nil || n == 0 {
 			return err
 		}
-		var l list
-		in := l.ids(ids)
-		return move(ctx, tx, in, l.args)
+		return move(ctx, tx, runs)
 	})
 	return n, err
 }
 
 func (c *Core) sweepOrphans(ctx context.Context, limit int) (n int, err error) {
-	gone, err := collect(ctx, c.engine.Reader(), scanID,
-		queuedEnvironments+`AND NOT EXISTS (SELECT 1 FROM environments e WHERE e.id = q.environment_id)`)
+	gone, err := collect(ctx, c.engine.Reader(), scanKey, queuedEnvironments+`AND NOT EXISTS
+		(SELECT 1 FROM environments e WHERE e.project_id = q.project_id AND e.id = q.environment_id)`)
 	for _, environment := range gone {
 		if err != nil || n >= limit {
 			break
 		}
 		var swept int
-		swept, err = c.sweepRuns(ctx, limit-n, `SELECT r.id FROM agent_runs r
-			WHERE r.status = 'queued' AND r.environment_id = $2
-				AND NOT EXISTS (SELECT 1 FROM environments e WHERE e.id = r.environment_id)
+		swept, err = c.sweepRuns(ctx, limit-n, `SELECT r.project_id, r.id FROM agent_runs r
+			WHERE r.status = 'queued' AND r.project_id = $2 AND r.environment_id = $3
+				AND NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = r.project_id AND e.id = r.environment_id)
 			ORDER BY r.id LIMIT $1 `,
-			func(ctx context.Context, tx *Tx, in string, ids []any) error {
-				return cancelRuns(ctx, tx, `status = 'queued' AND id IN `+in, ids...)
-			}, environment)
+			func(ctx context.Context, tx *Tx, runs []store.Key) error {
+				l := list{args: []any{environment.ProjectID}}
+				condition := l.keys("id", runs)
+				return cancelRuns(ctx, tx, environment.ProjectID, `status = 'queued' AND `+condition, l.args[1:]...)
+			}, environment.ProjectID, environment.ID)
 		n += swept
 	}
 	return n, err
@@ -85,8 +97,9 @@ func (c *Core) sweepOrphans(ctx context.Context, limit int) (n int, err error) {
 func (c *Core) SweepExpired(ctx context.Context, limit int) (int, error) {
 	var total int
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		keys, err := tx.exec(ctx, `DELETE FROM idempotency_keys WHERE (connector_id, key) IN
-			(SELECT connector_id, key FROM idempotency_keys WHERE expires_at <= now_us() ORDER BY expires_at LIMIT $1)`, limit)
+		keys, err := tx.exec(ctx, `DELETE FROM idempotency_keys WHERE (project_id, connector_id, key) IN
+			(SELECT project_id, connector_id, key FROM idempotency_keys
+				WHERE expires_at <= now_us() ORDER BY expires_at LIMIT $1)`, limit)
 		if err != nil {
 			return wrap(err, "deleting idempotency keys")
 		}
@@ -94,9 +107,9 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (int, error) {
 		if err != nil {
 			return wrap(err, "deleting runners")
 		}
-		orphans, err := collect(ctx, tx, scanID, `SELECT b.id FROM blobs b WHERE b.created_at < now_us() - $1
-			AND NOT EXISTS (SELECT 1 FROM connector_runs c WHERE c.input_blob = b.id)
-			AND NOT EXISTS (SELECT 1 FROM bundles u WHERE u.blob_id = b.id) ORDER BY b.created_at LIMIT $2`,
+		orphans, err := collect(ctx, tx, scanKey, `SELECT b.project_id, b.id FROM blobs b WHERE b.created_at < now_us() - $1
+			AND NOT EXISTS (SELECT 1 FROM connector_runs c WHERE c.project_id = b.project_id AND c.input_blob = b.id)
+			AND NOT EXISTS (SELECT 1 FROM bundles u WHERE u.project_id = b.project_id AND u.blob_id = b.id) ORDER BY b.created_at LIMIT $2`,
 			orphanAge.Microseconds(), min(limit, chunk))
 		if err != nil {
 			return wrap(err, "finding blobs that nothing refers to")

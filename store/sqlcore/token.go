@@ -14,14 +14,14 @@ func (c *Core) PutToken(ctx context.Context, t store.Token) error {
 		if err := c.engine.Lock(ctx, tx, t.ProjectID); err != nil {
 			return err
 		}
-		others, of := `kind = 'runner' AND environment_id = $1`, t.EnvironmentID
+		others, of := `kind = 'runner' AND environment_id = $2`, t.EnvironmentID
 		if t.Kind == store.TokenBuild {
 			if t.DeploymentID == nil {
 				return store.ErrConflict
 			}
-			others, of = `kind = 'build' AND deployment_id = $1`, *t.DeploymentID
+			others, of = `kind = 'build' AND deployment_id = $2`, *t.DeploymentID
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM tokens WHERE `+others, of); err != nil {
+		if _, err := tx.exec(ctx, `DELETE FROM tokens WHERE project_id = $1 AND `+others, t.ProjectID, of); err != nil {
 			return err
 		}
 		_, err := tx.exec(ctx, `INSERT INTO tokens (sha256, kind, project_id, environment_id, deployment_id, created_at)
@@ -36,8 +36,8 @@ func (c *Core) PutToken(ctx context.Context, t store.Token) error {
 func (c *Core) Token(ctx context.Context, sha256 []byte) (store.Token, error) {
 	var t store.Token
 	err := c.engine.Reader().QueryRowContext(ctx, `SELECT t.sha256, t.kind, t.project_id, t.environment_id, t.deployment_id
-		FROM tokens t JOIN environments e ON e.id = t.environment_id
-		LEFT JOIN deployments d ON d.id = t.deployment_id
+		FROM tokens t JOIN environments e ON e.project_id = t.project_id AND e.id = t.environment_id
+		LEFT JOIN deployments d ON d.project_id = t.project_id AND d.id = t.deployment_id
 		WHERE t.sha256 = $1 AND (t.deployment_id IS NULL OR d.status IN ('pending', 'building'))`, sha256).
 		Scan(&t.SHA256, &t.Kind, &t.ProjectID, &t.EnvironmentID, &t.DeploymentID)
 	return t, wrap(found(err), "looking up a token")

@@ -29,6 +29,15 @@ func JSON(raw json.RawMessage) any {
 // Instant is the argument for a column of time.
 func Instant(t time.Time) int64 { return t.UnixMicro() }
 
+// MaybeInstant is the argument for a column of time that may be NULL.
+func MaybeInstant(t *time.Time) *int64 {
+	if t == nil {
+		return nil
+	}
+	us := t.UnixMicro()
+	return &us
+}
+
 // instant is a column of time; at reads one that may not be NULL, maybeAt one
 // that may.
 type instant struct {

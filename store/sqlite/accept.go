@@ -62,9 +62,11 @@ func acceptApart(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admi
 
 func acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admission, error) {
 	var current, blob bool
-	err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM connectors WHERE id = $1 AND version = $2),
-		$3 IS NULL OR EXISTS (SELECT 1 FROM blobs WHERE id = $3 AND complete)`,
-		e.ConnectorID, e.ConnectorVersion, e.InputBlob).Scan(&current, &blob)
+	err := tx.QueryRowContext(ctx, `SELECT
+			EXISTS (SELECT 1 FROM connectors WHERE project_id = $1 AND id = $2 AND version = $3)
+				AND ($5 IS NULL OR now_us() < $5),
+			$4 IS NULL OR EXISTS (SELECT 1 FROM blobs WHERE project_id = $1 AND id = $4 AND complete)`,
+		e.ProjectID, e.ConnectorID, e.ConnectorVersion, e.InputBlob, sqlcore.MaybeInstant(e.SecretNotAfter)).Scan(&current, &blob)
 	switch {
 	case err != nil:
 		return store.Admission{}, fmt.Errorf("asserting the connector's version: %w", err)
@@ -75,12 +77,12 @@ func acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admi
 	}
 	if e.Idempotency != nil {
 		result, err := tx.ExecContext(ctx, `INSERT INTO idempotency_keys
-				(connector_id, key, fingerprint, connector_run_id, expires_at)
-			VALUES ($1, $2, $3, $4, now_us() + $5)
-			ON CONFLICT (connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
+				(project_id, connector_id, key, fingerprint, connector_run_id, expires_at)
+			VALUES ($1, $2, $3, $4, $5, now_us() + $6)
+			ON CONFLICT (project_id, connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
 				connector_run_id = excluded.connector_run_id, expires_at = excluded.expires_at
 			WHERE idempotency_keys.expires_at <= now_us()`,
-			e.ConnectorID, sqlcore.Text(e.Idempotency.Key), e.Idempotency.Fingerprint, e.ConnectorRunID,
+			e.ProjectID, e.ConnectorID, sqlcore.Text(e.Idempotency.Key), e.Idempotency.Fingerprint, e.ConnectorRunID,
 			e.Idempotency.TTL.Microseconds())
 		if err != nil {
 			return store.Admission{}, fmt.Errorf("claiming the idempotency key: %w", err)
@@ -101,10 +103,10 @@ func insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admi
 		}
 	}
 	open := len(e.Runs) - failed
-	if _, err := tx.ExecContext(ctx, `INSERT INTO connector_runs (id, project_id, environment_id, connector_id, status,
+	if _, err := tx.ExecContext(ctx, `INSERT INTO connector_runs (project_id, id, environment_id, connector_id, status,
 			trigger_type, input, input_blob, content_type, open_runs, failed_runs, started_at, ended_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, now_us(), CASE WHEN $10 = 0 THEN now_us() END)`,
-		e.ConnectorRunID, e.ProjectID, e.EnvironmentID, e.ConnectorID, string(store.ConnectorRunOutcome(open, failed)),
+		e.ProjectID, e.ConnectorRunID, e.EnvironmentID, e.ConnectorID, string(store.ConnectorRunOutcome(open, failed)),
 		string(e.Trigger), e.Input, e.InputBlob, sqlcore.Text(e.ContentType), open, failed); err != nil {
 		return store.Admission{}, fmt.Errorf("recording the connector run: %w", err)
 	}
@@ -114,19 +116,19 @@ func insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admi
 		if run.ErrorCode != "" {
 			status = store.RunFailed
 		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO agent_runs (id, project_id, environment_id, connector_id,
+		if _, err := tx.ExecContext(ctx, `INSERT INTO agent_runs (project_id, id, environment_id, connector_id,
 				connector_run_id, link_id, position, agent_name, status, error_code, error, queued_at, ended_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, now_us(), CASE WHEN $10 <> '' THEN now_us() END)`,
-			run.ID, e.ProjectID, e.EnvironmentID, e.ConnectorID, e.ConnectorRunID, run.LinkID, position,
+			e.ProjectID, run.ID, e.EnvironmentID, e.ConnectorID, e.ConnectorRunID, run.LinkID, position,
 			sqlcore.Text(run.AgentName), string(status), string(run.ErrorCode), sqlcore.Text(run.Error)); err != nil {
 			return store.Admission{}, fmt.Errorf("recording an agent run: %w", err)
 		}
 		admission.RunIDs[position] = run.ID
 	}
 	if open > 0 {
-		tx.Hint(store.TopicQueued, e.EnvironmentID)
+		tx.Hint(store.TopicQueued, store.Key{ProjectID: e.ProjectID, ID: e.EnvironmentID})
 	} else {
-		tx.Hint(store.TopicDone, e.ConnectorRunID)
+		tx.Hint(store.TopicDone, store.Key{ProjectID: e.ProjectID, ID: e.ConnectorRunID})
 	}
 	return admission, nil
 }

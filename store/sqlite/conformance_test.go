@@ -3,13 +3,23 @@
 package sqlite_test
 
 import (
+	"database/sql"
+	"path/filepath"
 	"testing"
 
-	"github.com/agentplatform/agentplatform/store"
+	"github.com/stretchr/testify/require"
+
 	"github.com/agentplatform/agentplatform/store/storetest"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t) })
+	storetest.Run(t, func(t *testing.T) storetest.Opened {
+		path := filepath.Join(t.TempDir(), "store.db")
+		s := openAt(t, path)
+		db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		return storetest.Opened{Store: s, DB: db}
+	})
 }

@@ -17,6 +17,7 @@ import (
 
 // Claim implements store.Dispatch. A poll that finds nothing writes nothing.
 func (s *Store) Claim(ctx context.Context, c store.Claim) ([]store.Claimed, error) {
+	c = c.Bounded()
 	digests, err := json.Marshal(c.Digests)
 	if err != nil {
 		return nil, fmt.Errorf("marshalling digests: %w", err)
@@ -24,13 +25,14 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) ([]store.Claimed, erro
 	for {
 		var seen, queued bool
 		err := s.reader.QueryRowContext(ctx, `SELECT
-				EXISTS (SELECT 1 FROM runners WHERE environment_id = $1 AND id = $2 AND digests = $3
-					AND seen_at > now_us() - $4),
-				EXISTS (SELECT 1 FROM agent_runs r JOIN environments e ON e.id = r.environment_id
-					WHERE r.environment_id = $1 AND r.status = 'queued' AND e.live_deployment_id IS NOT NULL)`,
-			c.EnvironmentID, c.RunnerID, string(digests), sqlcore.RunnerSeenEvery.Microseconds()).Scan(&seen, &queued)
+				EXISTS (SELECT 1 FROM runners WHERE project_id = $1 AND environment_id = $2 AND id = $3 AND digests = $4
+					AND seen_at > now_us() - $5),
+				EXISTS (SELECT 1 FROM agent_runs r
+					JOIN environments e ON e.project_id = r.project_id AND e.id = r.environment_id
+					WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'queued' AND e.live_deployment_id IS NOT NULL)`,
+			c.Environment.ProjectID, c.Environment.ID, c.RunnerID, string(digests), sqlcore.RunnerSeenEvery.Microseconds()).Scan(&seen, &queued)
 		if err != nil {
-			return nil, fmt.Errorf("looking for runs of environment %s: %w", c.EnvironmentID, err)
+			return nil, fmt.Errorf("looking for runs of environment %s: %w", c.Environment, err)
 		}
 		queued = queued && c.Limit > 0
 		if seen && !queued {
@@ -38,7 +40,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) ([]store.Claimed, erro
 		}
 		claimed, failed, err := s.claim(ctx, c, string(digests), !seen, queued)
 		if err != nil {
-			return nil, fmt.Errorf("claiming runs of environment %s: %w", c.EnvironmentID, err)
+			return nil, fmt.Errorf("claiming runs of environment %s: %w", c.Environment, err)
 		}
 		// With the queue's head full of runs that cannot be, look at the rest.
 		if len(claimed) > 0 || failed == 0 {
@@ -51,10 +53,10 @@ func (s *Store) claim(ctx context.Context, c store.Claim, digests string, record
 	err = s.Write(ctx, func(ctx context.Context, tx *sqlcore.Tx) error {
 		claimed, failed = nil, 0
 		if record {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO runners (environment_id, id, seen_at, digests)
-				VALUES ($1, $2, now_us(), $3) ON CONFLICT (environment_id, id)
+			if _, err := tx.ExecContext(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, digests)
+				VALUES ($1, $2, $3, now_us(), $4) ON CONFLICT (project_id, environment_id, id)
 				DO UPDATE SET seen_at = excluded.seen_at, digests = excluded.digests`,
-				c.EnvironmentID, c.RunnerID, digests); err != nil {
+				c.Environment.ProjectID, c.Environment.ID, c.RunnerID, digests); err != nil {
 				return fmt.Errorf("recording the runner: %w", err)
 			}
 		}
@@ -65,7 +67,7 @@ func (s *Store) claim(ctx context.Context, c store.Claim, digests string, record
 		if err != nil || len(moved) == 0 {
 			return err
 		}
-		claimed, err = readClaimed(ctx, tx, moved)
+		claimed, err = readClaimed(ctx, tx, c.Environment.ProjectID, moved)
 		if err != nil {
 			return err
 		}
@@ -79,22 +81,22 @@ func (s *Store) claim(ctx context.Context, c store.Claim, digests string, record
 // deployment has no agent.
 func moveRuns(ctx context.Context, tx *sqlcore.Tx, c store.Claim) (moved []uuid.UUID, err error) {
 	rows, err := tx.QueryContext(ctx, `UPDATE agent_runs SET
-			fencing_token = fencing_token + 1, runner_id = $4, started_at = COALESCE(started_at, now_us()),
+			fencing_token = fencing_token + 1, runner_id = $5, started_at = COALESCE(started_at, now_us()),
 			deployment_id = p.deployment_id,
 			status = CASE WHEN p.known THEN 'running' ELSE 'failed' END,
-			lease_until = CASE WHEN p.known THEN now_us() + $3 END,
+			lease_until = CASE WHEN p.known THEN now_us() + $4 END,
 			ended_at = CASE WHEN p.known THEN NULL ELSE now_us() END,
 			error_code = CASE WHEN p.known THEN '' ELSE 'agent_not_found' END,
 			error = CASE WHEN p.known THEN '' ELSE `+sqlcore.AgentNotFound+` END
 		FROM (
 			SELECT q.*, EXISTS (SELECT 1 FROM deployment_agents a
-				WHERE a.deployment_id = q.deployment_id AND a.name = q.agent_name) AS known
+				WHERE a.project_id = $1 AND a.deployment_id = q.deployment_id AND a.name = q.agent_name) AS known
 			FROM (SELECT r.id, r.agent_name, COALESCE(r.deployment_id, e.live_deployment_id) AS deployment_id
-				FROM agent_runs r JOIN environments e ON e.id = r.environment_id
-				WHERE r.environment_id = $1 AND r.status = 'queued' AND e.live_deployment_id IS NOT NULL
-				ORDER BY r.id LIMIT $2) q
-		) p WHERE agent_runs.id = p.id RETURNING agent_runs.id`,
-		c.EnvironmentID, c.Limit, c.Lease.Microseconds(), sqlcore.Text(c.RunnerID))
+				FROM agent_runs r JOIN environments e ON e.project_id = r.project_id AND e.id = r.environment_id
+				WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'queued' AND e.live_deployment_id IS NOT NULL
+				ORDER BY r.id LIMIT $3) q
+		) p WHERE agent_runs.project_id = $1 AND agent_runs.id = p.id RETURNING agent_runs.id`,
+		c.Environment.ProjectID, c.Environment.ID, c.Limit, c.Lease.Microseconds(), sqlcore.Text(c.RunnerID))
 	if err != nil {
 		return nil, fmt.Errorf("moving runs: %w", err)
 	}
@@ -109,15 +111,15 @@ func moveRuns(ctx context.Context, tx *sqlcore.Tx, c store.Claim) (moved []uuid.
 	return moved, rows.Err()
 }
 
-func readClaimed(ctx context.Context, tx *sqlcore.Tx, ids []uuid.UUID) ([]store.Claimed, error) {
+func readClaimed(ctx context.Context, tx *sqlcore.Tx, project uuid.UUID, ids []uuid.UUID) ([]store.Claimed, error) {
 	which, err := json.Marshal(ids)
 	if err != nil {
 		return nil, fmt.Errorf("marshalling ids: %w", err)
 	}
 	rows, err := tx.QueryContext(ctx, `SELECT `+sqlcore.ClaimedColumns+`
-		FROM agent_runs r LEFT JOIN connector_runs c ON c.id = r.connector_run_id
-		LEFT JOIN deployments d ON d.id = r.deployment_id
-		WHERE r.id IN (SELECT value FROM json_each($1)) ORDER BY r.id`, string(which))
+		FROM agent_runs r LEFT JOIN connector_runs c ON c.project_id = r.project_id AND c.id = r.connector_run_id
+		LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id
+		WHERE r.project_id = $1 AND r.id IN (SELECT value FROM json_each($2)) ORDER BY r.id`, project, string(which))
 	if err != nil {
 		return nil, fmt.Errorf("reading claimed runs: %w", err)
 	}
@@ -126,6 +128,7 @@ func readClaimed(ctx context.Context, tx *sqlcore.Tx, ids []uuid.UUID) ([]store.
 
 // Complete implements store.Dispatch.
 func (s *Store) Complete(ctx context.Context, c store.Completion) error {
+	c = sqlcore.Bounded(c)
 	err := s.Write(ctx, func(ctx context.Context, tx *sqlcore.Tx) error {
 		if !c.Status.Terminal() {
 			return store.ErrConflict
@@ -134,11 +137,12 @@ func (s *Store) Complete(ctx context.Context, c store.Completion) error {
 			connectorRun *uuid.UUID
 			length       int64
 		)
-		err := tx.QueryRowContext(ctx, `UPDATE agent_runs SET status = $3, error_code = $4, error = $5, output = $6,
-				input_tokens = $7, output_tokens = $8, thinking_tokens = $9, cached_input_tokens = $10, total_tokens = $11,
-				completion_token = $2, lease_until = NULL, ended_at = now_us(), open_tools = 0
-			WHERE id = $1 AND fencing_token = $2 AND status = 'running' RETURNING connector_run_id, journal_length`,
-			c.RunID, c.Token, string(c.Status), string(c.ErrorCode), sqlcore.Text(c.Error), sqlcore.Text(c.Output),
+		err := tx.QueryRowContext(ctx, `UPDATE agent_runs SET status = $4, error_code = $5, error = $6, output = $7,
+				input_tokens = $8, output_tokens = $9, thinking_tokens = $10, cached_input_tokens = $11, total_tokens = $12,
+				completion_token = $3, lease_until = NULL, ended_at = now_us(), open_tools = 0
+			WHERE project_id = $1 AND id = $2 AND fencing_token = $3 AND status = 'running'
+			RETURNING connector_run_id, journal_length`,
+			c.Run.ProjectID, c.Run.ID, c.Token, string(c.Status), string(c.ErrorCode), sqlcore.Text(c.Error), sqlcore.Text(c.Output),
 			c.Usage.InputTokens, c.Usage.OutputTokens, c.Usage.ThinkingTokens, c.Usage.CachedInputTokens,
 			c.Usage.TotalTokens).Scan(&connectorRun, &length)
 		switch {
@@ -150,29 +154,29 @@ func (s *Store) Complete(ctx context.Context, c store.Completion) error {
 		if err := sqlcore.WriteJournal(ctx, tx, c.Lease, length, c.Journal); err != nil || connectorRun == nil {
 			return err
 		}
-		return endConnectorRun(ctx, tx, *connectorRun, c.Status)
+		return endConnectorRun(ctx, tx, store.Key{ProjectID: c.Run.ProjectID, ID: *connectorRun}, c.Status)
 	})
 	if err != nil {
-		return fmt.Errorf("completing run %s: %w", c.RunID, err)
+		return fmt.Errorf("completing run %s: %w", c.Run, err)
 	}
 	return nil
 }
 
-func endConnectorRun(ctx context.Context, tx *sqlcore.Tx, id uuid.UUID, status store.RunStatus) error {
+func endConnectorRun(ctx context.Context, tx *sqlcore.Tx, key store.Key, status store.RunStatus) error {
 	failed := 0
 	if status != store.RunCompleted {
 		failed = 1
 	}
 	var open int
-	err := tx.QueryRowContext(ctx, `UPDATE connector_runs SET open_runs = open_runs - 1, failed_runs = failed_runs + $2,
-			status = CASE WHEN open_runs > 1 THEN status WHEN failed_runs + $2 > 0 THEN 'failed' ELSE 'completed' END,
+	err := tx.QueryRowContext(ctx, `UPDATE connector_runs SET open_runs = open_runs - 1, failed_runs = failed_runs + $3,
+			status = CASE WHEN open_runs > 1 THEN status WHEN failed_runs + $3 > 0 THEN 'failed' ELSE 'completed' END,
 			ended_at = CASE WHEN open_runs > 1 THEN ended_at ELSE now_us() END
-		WHERE id = $1 RETURNING open_runs`, id, failed).Scan(&open)
+		WHERE project_id = $1 AND id = $2 RETURNING open_runs`, key.ProjectID, key.ID, failed).Scan(&open)
 	if err != nil {
-		return fmt.Errorf("ending connector run %s: %w", id, err)
+		return fmt.Errorf("ending connector run %s: %w", key, err)
 	}
 	if open == 0 {
-		tx.Hint(store.TopicDone, id)
+		tx.Hint(store.TopicDone, key)
 	}
 	return nil
 }

@@ -15,7 +15,12 @@ import (
 
 func open(tb testing.TB) store.Store {
 	tb.Helper()
-	s, err := sqlite.Open(tb.Context(), sqlite.Options{Path: filepath.Join(tb.TempDir(), "store.db")})
+	return openAt(tb, filepath.Join(tb.TempDir(), "store.db"))
+}
+
+func openAt(tb testing.TB, path string) store.Store {
+	tb.Helper()
+	s, err := sqlite.Open(tb.Context(), sqlite.Options{Path: path})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, s.Close()) })
 	require.Error(tb, s.Ping(tb.Context()), "not migrated yet")

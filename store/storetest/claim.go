@@ -57,7 +57,7 @@ var claimPromises = []promise{
 			group.Go(func() {
 				for {
 					claimed, err := w.s.Claim(w.ctx, store.Claim{
-						EnvironmentID: w.environment.ID, RunnerID: uuid.NewString(), Limit: 3, Lease: lease,
+						Environment: w.environment.Key(), RunnerID: uuid.NewString(), Limit: 3, Lease: lease,
 					})
 					mu.Lock()
 					for _, c := range claimed {
@@ -125,7 +125,7 @@ var claimPromises = []promise{
 	{"a heartbeat renews what is current and names the rest", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
-		stale, unknown := store.Lease{RunID: c.Run.ID, Token: c.Token - 1}, store.Lease{RunID: uuid.New(), Token: 1}
+		stale, unknown := store.Lease{Run: c.Run.Key(), Token: c.Token - 1}, store.Lease{Run: w.key(uuid.New()), Token: 1}
 		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c), stale, unknown}, lease)
 		w.NoError(err)
 		w.ElementsMatch([]store.Lease{stale, unknown}, lost)

@@ -79,17 +79,19 @@ var contentionPromises = []promise{
 			}
 			return nil
 		}))
-		_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{ConnectorID: w.connector.ID, Limit: 1})
+		_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 1})
 		w.NoError(err)
 		w.EqualValues(2, total)
 	}},
 	{"runs that end at once end their connector run once", func(w *world) {
+		var agents []string
 		for i := range writers - len(w.links) {
-			link := w.newLink(fmt.Sprintf("more-%d", i), w.connector.ID, "first", origin)
+			agents = append(agents, fmt.Sprintf("more-%d", i))
+			link := w.newLink(agents[i], w.connector.ID, agents[i], origin)
 			w.NoError(w.s.PutLink(w.ctx, link))
 			w.links = append(w.links, link)
 		}
-		w.deploy("one", "first", "second")
+		w.deploy("one", append(agents, "first", "second")...)
 		e := w.event()
 		w.accept(e)
 		claimed := w.claim(writers, lease)
@@ -138,7 +140,7 @@ var contentionPromises = []promise{
 			_, err := w.s.BeginDeployment(w.ctx, specs[i])
 			return err
 		}))
-		list, err := w.s.ListDeployments(w.ctx, w.environment.ID)
+		list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.Len(list, writers)
 		seen := map[int64]bool{}
@@ -177,11 +179,12 @@ var contentionPromises = []promise{
 		before := w.version()
 		links := make([]store.Link, writers)
 		for i := range links {
-			links[i] = w.newLink(fmt.Sprintf("more-%d", i), w.connector.ID, "first", origin)
+			name := fmt.Sprintf("more-%d", i)
+			links[i] = w.newLink(name, w.connector.ID, name, origin)
 		}
 		w.NoError(together(func(i int) error { return w.s.PutLink(w.ctx, links[i]) }))
 		w.GreaterOrEqual(w.version(), before+writers)
-		route, err := w.s.Route(w.ctx, w.connector.ID)
+		route, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.Len(route.Links, len(w.links)+writers)
 	}},
@@ -194,7 +197,7 @@ var contentionPromises = []promise{
 		stored := make([]bool, writers)
 		w.NoError(together(func(i int) error {
 			if i == 0 {
-				return w.s.Remove(w.ctx, store.KindEnvironment, w.environment.ID, w.environment.Ref)
+				return w.s.Remove(w.ctx, w.project.ID, w.environment.Ref)
 			}
 			admissions, err := w.s.Accept(w.ctx, events[i:i+1])
 			if err != nil {

@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,7 +23,7 @@ var deploymentPromises = []promise{
 		w.NoError(err)
 		w.Equal(first, again)
 		w.Equal(first, w.deployment(spec.ID))
-		_, err = w.s.Deployment(w.ctx, uuid.New())
+		_, err = w.s.Deployment(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"what is terminal is found terminal", func(w *world) {
@@ -48,7 +49,7 @@ var deploymentPromises = []promise{
 		built, building := w.deploy("zero", "first"), w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, building)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, building.ID))
+		w.NoError(w.s.StartBuild(w.ctx, building.Key()))
 		last := w.newDeployment("two")
 		begun, err := w.s.BeginDeployment(w.ctx, last)
 		w.NoError(err)
@@ -62,18 +63,51 @@ var deploymentPromises = []promise{
 		w.NoError(err)
 		w.Equal(store.DeploymentPending, w.deployment(last.ID).Status, "beginning the old one again supersedes nothing")
 
-		list, err := w.s.ListDeployments(w.ctx, w.environment.ID)
+		list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.Len(list, 3)
 		w.Equal([]uuid.UUID{last.ID, building.ID, built.ID}, []uuid.UUID{list[0].ID, list[1].ID, list[2].ID})
+	}},
+	{"one whose end the store lost is recorded as failed, and supersedes nothing", func(w *world) {
+		open, lost := w.newDeployment("open"), w.newDeployment("lost")
+		_, err := w.s.BeginDeployment(w.ctx, open)
+		w.NoError(err)
+		lost.Lost = true
+		d, err := w.s.BeginDeployment(w.ctx, lost)
+		w.NoError(err)
+		w.Equal(store.DeploymentFailed, d.Status)
+		w.Equal(store.FailureStoreRestored, d.FailureReason)
+		w.NotEmpty(d.Message)
+		w.NotNil(d.EndedAt)
+		w.Equal(d, w.deployment(lost.ID))
+		w.Equal(store.DeploymentPending, w.deployment(open.ID).Status)
+		again, err := w.s.BeginDeployment(w.ctx, lost)
+		w.NoError(err)
+		w.Equal(d, again)
+		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: lost.Key()})
+		w.ErrorIs(err, store.ErrConflict)
+	}},
+	{"one that the store knows is not lost", func(w *world) {
+		spec := w.deploy("one", "first")
+		spec.Lost = true
+		d, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.Equal(store.DeploymentDeployed, d.Status)
+		pending := w.newDeployment("two")
+		_, err = w.s.BeginDeployment(w.ctx, pending)
+		w.NoError(err)
+		pending.Lost = true
+		d, err = w.s.BeginDeployment(w.ctx, pending)
+		w.NoError(err)
+		w.Equal(store.DeploymentPending, d.Status)
 	}},
 	{"an ended deployment never changes", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.ID))
-		w.NoError(w.s.StartBuild(w.ctx, spec.ID), "a building one stays")
-		w.NoError(w.s.EndDeployment(w.ctx, spec.ID, store.DeploymentFailed, store.FailureDeadline, "too slow"))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key()), "a building one stays")
+		w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentFailed, store.FailureDeadline, "too slow"))
 		d := w.deployment(spec.ID)
 		w.Equal(store.DeploymentFailed, d.Status)
 		w.Equal(store.FailureDeadline, d.FailureReason)
@@ -81,11 +115,11 @@ var deploymentPromises = []promise{
 		w.Empty(d.Phase)
 		w.NotNil(d.StartedAt)
 		w.NotNil(d.EndedAt)
-		w.ErrorIs(w.s.StartBuild(w.ctx, spec.ID), store.ErrConflict)
-		w.ErrorIs(w.s.EndDeployment(w.ctx, spec.ID, store.DeploymentCancelled, "", ""), store.ErrConflict)
-		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.ID, store.BuildReport{}), store.ErrConflict)
-		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.ID, w.result("late", "first")), store.ErrConflict)
-		_, err = w.s.Activate(w.ctx, store.Activation{DeploymentID: spec.ID})
+		w.ErrorIs(w.s.StartBuild(w.ctx, spec.Key()), store.ErrConflict)
+		w.ErrorIs(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentCancelled, "", ""), store.ErrConflict)
+		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{}), store.ErrConflict)
+		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), w.result("late", "first")), store.ErrConflict)
+		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
 		w.ErrorIs(err, store.ErrConflict)
 		w.Equal(d, w.deployment(spec.ID))
 	}},
@@ -96,13 +130,13 @@ var buildPromises = []promise{
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.ID, store.BuildReport{Phase: store.PhaseFetching}), store.ErrConflict)
-		w.NoError(w.s.StartBuild(w.ctx, spec.ID))
-		w.NoError(w.s.ReportBuild(w.ctx, spec.ID, store.BuildReport{Commit: "0123", CommitMessage: "fix", Author: "a"}))
-		w.NoError(w.s.ReportBuild(w.ctx, spec.ID, store.BuildReport{Phase: store.PhaseTesting}))
+		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseFetching}), store.ErrConflict)
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: strings.Repeat("0123", 10), CommitMessage: "fix", Author: "a"}))
+		w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseTesting}))
 		d := w.deployment(spec.ID)
 		w.Equal(store.PhaseTesting, d.Phase)
-		w.Equal([]string{"0123", "fix", "a"}, []string{d.ResolvedCommit, d.CommitMessage, d.Author})
+		w.Equal([]string{strings.Repeat("0123", 10), "fix", "a"}, []string{d.ResolvedCommit, d.CommitMessage, d.Author})
 	}},
 	{"a log is its chunks in order, each once", func(w *world) {
 		spec := w.newDeployment("one")
@@ -112,29 +146,32 @@ var buildPromises = []promise{
 			number int64
 			chunk  string
 		}{{1, "b\n"}, {0, "a\n"}, {1, "other\n"}, {2, "c\n"}} {
-			w.NoError(w.s.AppendBuildLog(w.ctx, spec.ID, c.number, c.chunk))
+			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), c.number, c.chunk))
 		}
-		log, err := w.s.BuildLog(w.ctx, spec.ID)
+		log, err := w.s.BuildLog(w.ctx, spec.Key())
 		w.NoError(err)
 		w.Equal("a\nb\nc\n", log)
-		w.NoError(w.s.AppendBuildLog(w.ctx, spec.ID, 3, "\xff\x00bytes that are no text"))
+		w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 3, "\xff\x00bytes that are no text"))
 	}},
 	{"a build ends with a stored bundle", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
 		result := w.result("content", "first")
-		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.ID, result), store.ErrConflict, "it is not building yet")
-		w.NoError(w.s.StartBuild(w.ctx, spec.ID))
-		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.ID, store.BuildResult{BundleDigest: "sha256:none"}), store.ErrNotFound)
-		w.NoError(w.s.FinishBuild(w.ctx, spec.ID, result))
-		w.NoError(w.s.FinishBuild(w.ctx, spec.ID, result), "again")
+		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), store.ErrConflict, "it is not building yet")
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), store.BuildResult{BundleDigest: "sha256:none"}), store.ErrNotFound)
+		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
+		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result), "again")
 		d := w.deployment(spec.ID)
 		w.True(d.Built)
 		w.Equal(store.DeploymentBuilding, d.Status)
 		w.Equal(store.PhaseConnecting, d.Phase)
 		w.Equal(result.BundleDigest, d.BundleDigest)
 		w.EqualValues(len("content"), d.BundleSize)
+		for i := range result.Agents {
+			result.Agents[i].Config = nil
+		}
 		w.Equal(result.Agents, d.Agents)
 		w.JSONEq(string(result.TestResults), string(d.TestResults))
 	}},
@@ -142,12 +179,12 @@ var buildPromises = []promise{
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.ID))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
 		result := store.BuildResult{
 			FailureReason: store.FailureTests, Message: "2 tests failed", TestResults: json.RawMessage(`{"failed":2}`),
 		}
-		w.NoError(w.s.FinishBuild(w.ctx, spec.ID, result))
-		w.NoError(w.s.FinishBuild(w.ctx, spec.ID, result), "again")
+		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
+		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result), "again")
 		d := w.deployment(spec.ID)
 		w.Equal(store.DeploymentFailed, d.Status)
 		w.Equal(store.FailureTests, d.FailureReason)
@@ -161,7 +198,7 @@ var activationPromises = []promise{
 	{"an activation flips what is live", func(w *world) {
 		spec := w.build("one", "first")
 		digest := w.deployment(spec.ID).BundleDigest
-		result, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: spec.ID, ConnectorResults: json.RawMessage(`[1]`)})
+		result, err := w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), ConnectorResults: json.RawMessage(`[1]`)})
 		w.NoError(err)
 		w.True(result.Live)
 		w.False(result.ActivatedAt.IsZero())
@@ -171,7 +208,7 @@ var activationPromises = []promise{
 		w.JSONEq(`[1]`, string(d.ConnectorResults))
 		w.NotNil(d.EndedAt)
 		w.True(result.ActivatedAt.Equal(*d.ActivatedAt))
-		e, err := w.s.Environment(w.ctx, w.environment.ID)
+		e, err := w.s.Environment(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.Equal(spec.ID, *e.LiveDeploymentID)
 		w.Equal(digest, e.LiveBundleDigest)
@@ -184,40 +221,40 @@ var activationPromises = []promise{
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		_, err = w.s.Activate(w.ctx, store.Activation{DeploymentID: spec.ID})
+		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
 		w.ErrorIs(err, store.ErrConflict)
-		_, err = w.s.Activate(w.ctx, store.Activation{DeploymentID: uuid.New()})
+		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: w.key(uuid.New())})
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"a build does not activate over a later decision", func(w *world) {
 		old := w.deploy("one", "first")
 		late := w.build("two", "first")
-		result, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: old.ID, RequestedAt: &origin})
+		result, err := w.s.Activate(w.ctx, store.Activation{Deployment: old.Key(), RequestedAt: &origin})
 		w.NoError(err)
 		w.True(result.Live)
 		w.False(w.activate(late.ID).Live)
 		w.Equal(store.DeploymentDeployed, w.deployment(late.ID).Status, "deployed it is")
-		e, err := w.s.Environment(w.ctx, w.environment.ID)
+		e, err := w.s.Environment(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.Equal(old.ID, *e.LiveDeploymentID)
 		next := w.deploy("three", "first")
-		e, err = w.s.Environment(w.ctx, w.environment.ID)
+		e, err = w.s.Environment(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.Equal(next.ID, *e.LiveDeploymentID, "one that began after the decision is not held back")
 	}},
 	{"a rollback stays until the next deployment", func(w *world) {
 		one, two := w.deploy("one", "first"), w.deploy("two", "first")
-		_, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: one.ID, RequestedAt: &origin})
+		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: one.Key(), RequestedAt: &origin})
 		w.NoError(err)
 		w.False(w.activate(two.ID).Live, "repeating its own activation undoes no rollback")
-		e, err := w.s.Environment(w.ctx, w.environment.ID)
+		e, err := w.s.Environment(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.Equal(one.ID, *e.LiveDeploymentID)
 	}},
 	{"a decision is carried out once", func(w *world) {
 		one, two := w.deploy("one", "first"), w.deploy("two", "first")
 		ask := func(id uuid.UUID, at time.Time) bool {
-			result, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: id, RequestedAt: &at})
+			result, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.key(id), RequestedAt: &at})
 			w.NoError(err)
 			return result.Live
 		}
@@ -234,25 +271,25 @@ var activationPromises = []promise{
 		link.Ref.ObjectUID, link.Ref.Generation = "", 0
 		one := w.build("one", "first")
 		_, err := w.s.Activate(w.ctx, store.Activation{
-			DeploymentID: one.ID, Connectors: []store.Connector{connector}, Links: []store.Link{link},
+			Deployment: one.Key(), Connectors: []store.Connector{connector}, Links: []store.Link{link},
 		})
 		w.NoError(err)
-		route, err := w.s.Route(w.ctx, connector.ID)
+		route, err := w.s.Route(w.ctx, connector.Key())
 		w.NoError(err)
 		w.True(route.Connector.Enabled)
 		w.False(route.Connector.Retired)
 		w.Len(route.Links, 1)
 
 		w.deploy("two", "first")
-		retired, err := w.s.Route(w.ctx, connector.ID)
+		retired, err := w.s.Route(w.ctx, connector.Key())
 		w.NoError(err)
 		w.True(retired.Connector.Retired, "code does not name it any more")
 		w.Greater(retired.Connector.Version, route.Connector.Version)
 		w.deploy("three", "first")
-		still, err := w.s.Route(w.ctx, connector.ID)
+		still, err := w.s.Route(w.ctx, connector.Key())
 		w.NoError(err)
 		w.Equal(retired.Connector.Version, still.Connector.Version, "what is retired is not retired again")
-		own, err := w.s.Connector(w.ctx, w.connector.ID)
+		own, err := w.s.Connector(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.False(own.Retired, "connectors that people made are theirs")
 	}},
@@ -268,12 +305,12 @@ var activationPromises = []promise{
 		w.NoError(w.s.PutLink(w.ctx, own))
 		for _, agent := range []string{"first", "second"} {
 			_, err := w.s.Activate(w.ctx, store.Activation{
-				DeploymentID: w.build("with-"+agent, agent).ID,
-				Connectors:   []store.Connector{connector}, Links: []store.Link{link(agent)},
+				Deployment: w.build("with-"+agent, agent).Key(),
+				Connectors: []store.Connector{connector}, Links: []store.Link{link(agent)},
 			})
 			w.NoError(err)
 		}
-		route, err := w.s.Route(w.ctx, connector.ID)
+		route, err := w.s.Route(w.ctx, connector.Key())
 		w.NoError(err)
 		w.Len(route.Links, 2)
 		w.Equal("second", route.Links[0].AgentName)
@@ -282,29 +319,29 @@ var activationPromises = []promise{
 	{"an activation whose connector's id is taken changes nothing", func(w *world) {
 		spec, connector := w.build("one", "first"), w.newConnector("intruder")
 		connector.ID, connector.DefinedInCode, connector.Ref.ObjectUID = w.connector.ID, true, ""
-		_, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: spec.ID, Connectors: []store.Connector{connector}})
+		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), Connectors: []store.Connector{connector}})
 		var taken *store.IDTakenError
 		w.ErrorAs(err, &taken)
 		w.Equal(store.DeploymentBuilding, w.deployment(spec.ID).Status)
-		e, err := w.s.Environment(w.ctx, w.environment.ID)
+		e, err := w.s.Environment(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.Nil(e.LiveDeploymentID)
 	}},
 	{"runners are asked to prefetch and seen", func(w *world) {
-		w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.ID, "sha256:wanted"))
-		e, err := w.s.Environment(w.ctx, w.environment.ID)
+		w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.Key(), "sha256:wanted"))
+		e, err := w.s.Environment(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.Equal("sha256:wanted", e.WantedBundleDigest)
-		runners, err := w.s.Runners(w.ctx, w.environment.ID, time.Hour)
+		runners, err := w.s.Runners(w.ctx, w.environment.Key(), time.Hour)
 		w.NoError(err)
 		w.Empty(runners)
 		w.Empty(w.claim(0, lease))
-		runners, err = w.s.Runners(w.ctx, w.environment.ID, time.Hour)
+		runners, err = w.s.Runners(w.ctx, w.environment.Key(), time.Hour)
 		w.NoError(err)
 		w.Len(runners, 1)
 		w.Equal("runner", runners[0].ID)
 		w.Equal([]string{"sha256:held"}, runners[0].Digests)
-		runners, err = w.s.Runners(w.ctx, w.environment.ID, expired)
+		runners, err = w.s.Runners(w.ctx, w.environment.Key(), expired)
 		w.NoError(err)
 		w.Empty(runners)
 	}},

@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,7 +28,7 @@ var journalPromises = []promise{
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:2]))
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:2]), "again")
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries), "some again")
-		got, err := w.s.Journal(w.ctx, c.Run.ID)
+		got, err := w.s.Journal(w.ctx, c.Run.Key())
 		w.NoError(err)
 		w.Equal(entries, got)
 	}},
@@ -35,7 +36,7 @@ var journalPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.Error(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(2, store.JournalModelAnswer, false)}))
-		got, err := w.s.Journal(w.ctx, c.Run.ID)
+		got, err := w.s.Journal(w.ctx, c.Run.Key())
 		w.NoError(err)
 		w.Empty(got)
 	}},
@@ -81,10 +82,10 @@ var endingPromises = []promise{
 		w.Equal("done", run.Output)
 		w.Equal(first.Usage, run.Usage)
 		w.NotNil(run.EndedAt)
-		journal, err := w.s.Journal(w.ctx, run.ID)
+		journal, err := w.s.Journal(w.ctx, run.Key())
 		w.NoError(err)
 		w.Equal(first.Journal, journal)
-		connectorRun, err := w.s.ConnectorRun(w.ctx, e.ConnectorRunID)
+		connectorRun, err := w.s.ConnectorRun(w.ctx, w.key(e.ConnectorRunID))
 		w.NoError(err)
 		w.NotNil(connectorRun.EndedAt)
 	}},
@@ -217,11 +218,51 @@ var sweepPromises = []promise{
 		w.Equal(store.RunErrorEnvironmentGone, run.ErrorCode)
 		w.True(w.outcome(e.ConnectorRunID).Terminal())
 	}},
+	{"they are found in every project and environment, between those that are there", func(w *world) {
+		twin, open := w.twin(), 0
+		for _, of := range []*world{w, twin} {
+			for i := range 3 {
+				e := of.single()
+				e.EnvironmentID = uuid.New()
+				of.accept(e)
+				there := of.newEnvironment(fmt.Sprintf("there-%d", i), origin)
+				w.NoError(w.s.PutEnvironment(w.ctx, there))
+				e = of.single()
+				e.EnvironmentID = there.ID
+				of.accept(e)
+			}
+		}
+		n, err := w.s.SweepLeases(w.ctx, 100)
+		w.NoError(err)
+		w.Equal(6, n)
+		for _, of := range []*world{w, twin} {
+			runs, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: of.project.ID, Status: store.RunQueued, Limit: 100})
+			w.NoError(err)
+			open += len(runs)
+		}
+		w.Equal(6, open)
+	}},
+	{"the claims that expired first end first, whoever's they are", func(w *world) {
+		twin := w.twin()
+		w.deploy("one", "first")
+		twin.deploy("one", "first")
+		for _, of := range [][]*world{{w, twin}, {twin, w}} {
+			_, late := of[1].running(expired)
+			_, early := of[0].running(expired - time.Minute)
+			n, err := w.s.SweepLeases(w.ctx, 1)
+			w.NoError(err)
+			w.Equal(1, n)
+			w.Equal(store.RunQueued, of[0].run(early.Run.ID).Status)
+			w.Equal(store.RunRunning, of[1].run(late.Run.ID).Status)
+			w.NoError(w.s.Complete(w.ctx, completed(late)))
+			w.NoError(w.s.Complete(w.ctx, completed(of[0].claim(1, lease)[0])))
+		}
+	}},
 	{"runners and blobs of today are kept", func(w *world) {
 		w.Empty(w.claim(0, lease))
 		_, err := w.s.SweepExpired(w.ctx, 100)
 		w.NoError(err)
-		runners, err := w.s.Runners(w.ctx, w.environment.ID, time.Hour)
+		runners, err := w.s.Runners(w.ctx, w.environment.Key(), time.Hour)
 		w.NoError(err)
 		w.Len(runners, 1)
 	}},

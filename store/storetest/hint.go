@@ -15,11 +15,11 @@ var hintPromises = []promise{
 		spec := w.build("one", "first")
 		const many = 600 // more than any engine keeps
 		for range many {
-			w.NoError(w.s.ReportBuild(w.ctx, spec.ID, store.BuildReport{Phase: store.PhaseConnecting}))
+			w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseTesting}))
 		}
 		behind, count := false, 0
 		for len(hints) > 0 {
-			behind = (<-hints).ID == uuid.Nil || behind
+			behind = (<-hints).Key == store.Key{} || behind
 			count++
 		}
 		w.True(behind || count >= many)
@@ -39,7 +39,7 @@ var hintPromises = []promise{
 		open := w.event()
 		w.accept(open)
 		w.hinted(store.TopicDone, open.ConnectorRunID, func() {
-			w.NoError(w.s.Remove(w.ctx, store.KindEnvironment, w.environment.ID, w.environment.Ref))
+			w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		})
 	}},
 	{"a run that may be claimed again is hinted", func(w *world) {
@@ -73,7 +73,7 @@ var hintPromises = []promise{
 			w.NoError(err)
 		})
 		watch(store.TopicQueued, w.environment.ID, func() {
-			w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.ID, "sha256:wanted"))
+			w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.Key(), "sha256:wanted"))
 		})
 	}},
 }
@@ -85,7 +85,7 @@ func (w *world) hinted(topic store.Topic, id uuid.UUID, change func()) {
 	change()
 	for hint := range hints {
 		w.Equal(topic, hint.Topic)
-		if hint.ID == id {
+		if hint.Key == w.key(id) {
 			break
 		}
 	}

@@ -19,21 +19,21 @@ var blobPromises = []promise{
 	{"a blob is read as it was written", func(w *world) {
 		for _, size := range []int{0, 1, store.BlobChunk, 2*store.BlobChunk + 7} {
 			content, id := bytes.Repeat([]byte("ab\x00"), size/3+1)[:size], uuid.New()
-			n, err := w.s.PutBlob(w.ctx, id, bytes.NewReader(content))
+			n, err := w.s.PutBlob(w.ctx, w.key(id), bytes.NewReader(content))
 			w.NoError(err)
 			w.EqualValues(size, n)
-			r, err := w.s.OpenBlob(w.ctx, id)
+			r, err := w.s.OpenBlob(w.ctx, w.key(id))
 			w.True(bytes.Equal(content, w.readAll(r, err)), size)
 		}
-		_, err := w.s.OpenBlob(w.ctx, uuid.New())
+		_, err := w.s.OpenBlob(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"an incomplete blob is none", func(w *world) {
 		id, broken := uuid.New(), errors.New("broken")
-		_, err := w.s.PutBlob(w.ctx, id, io.MultiReader(
+		_, err := w.s.PutBlob(w.ctx, w.key(id), io.MultiReader(
 			bytes.NewReader(make([]byte, store.BlobChunk+1)), iotest.ErrReader(broken)))
 		w.ErrorIs(err, broken)
-		_, err = w.s.OpenBlob(w.ctx, id)
+		_, err = w.s.OpenBlob(w.ctx, w.key(id))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"a bundle has its digest and its size", func(w *world) {
@@ -56,13 +56,13 @@ var blobPromises = []promise{
 
 var historyPromises = []promise{
 	{"what is not there is not found", func(w *world) {
-		_, err := w.s.Run(w.ctx, uuid.New())
+		_, err := w.s.Run(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
-		_, err = w.s.Outcome(w.ctx, uuid.New())
+		_, err = w.s.Outcome(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
-		_, err = w.s.ConnectorRun(w.ctx, uuid.New())
+		_, err = w.s.ConnectorRun(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
-		_, _, err = w.s.RunInput(w.ctx, uuid.New())
+		_, _, err = w.s.RunInput(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"runs are listed newest first, page by page", func(w *world) {
@@ -116,7 +116,7 @@ var historyPromises = []promise{
 		events[2].Trigger = store.TriggerCron
 		w.accept(events...)
 		list := func(q store.ConnectorRunQuery) ([]store.ConnectorRun, int64) {
-			q.ConnectorID = w.connector.ID
+			q.Connector = w.connector.Key()
 			runs, total, err := w.s.ListConnectorRuns(w.ctx, q)
 			w.NoError(err)
 			return runs, total
@@ -155,7 +155,7 @@ var tokenPromises = []promise{
 		w.NoError(w.s.PutToken(w.ctx, next))
 		_, err = w.s.Token(w.ctx, token.SHA256)
 		w.ErrorIs(err, store.ErrNotFound)
-		w.NoError(w.s.Remove(w.ctx, store.KindEnvironment, w.environment.ID, w.environment.Ref))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		_, err = w.s.Token(w.ctx, next.SHA256)
 		w.ErrorIs(err, store.ErrNotFound, "the environment is gone")
 		again := w.environment
@@ -180,7 +180,7 @@ var tokenPromises = []promise{
 		got, err := w.s.Token(w.ctx, token.SHA256)
 		w.NoError(err)
 		w.Equal(token, got)
-		w.NoError(w.s.EndDeployment(w.ctx, spec.ID, store.DeploymentCancelled, "", "cancelled"))
+		w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentCancelled, "", "cancelled"))
 		_, err = w.s.Token(w.ctx, token.SHA256)
 		w.ErrorIs(err, store.ErrNotFound)
 		_, err = w.s.Token(w.ctx, runner.SHA256)

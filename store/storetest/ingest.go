@@ -27,7 +27,7 @@ var ingestPromises = []promise{
 		w.Equal(e.ConnectorRunID, *run.ConnectorRunID)
 		w.Equal(e.Runs[0].LinkID, *run.LinkID)
 		w.Nil(run.DeploymentID)
-		connectorRun, err := w.s.ConnectorRun(w.ctx, e.ConnectorRunID)
+		connectorRun, err := w.s.ConnectorRun(w.ctx, w.key(e.ConnectorRunID))
 		w.NoError(err)
 		w.Equal(store.ConnectorRunRunning, connectorRun.Status)
 		w.Equal(store.TriggerWebhook, connectorRun.Trigger)
@@ -43,7 +43,7 @@ var ingestPromises = []promise{
 		w.Equal(store.Outdated, admissions[1].Verdict)
 		w.Equal(store.Accepted, admissions[2].Verdict)
 		w.Equal(events[2].ConnectorRunID, admissions[2].ConnectorRunID)
-		_, err = w.s.ConnectorRun(w.ctx, events[1].ConnectorRunID)
+		_, err = w.s.ConnectorRun(w.ctx, w.key(events[1].ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound, "nothing was written")
 	}},
 	{"an event for a connector that is gone is outdated", func(w *world) {
@@ -52,6 +52,20 @@ var ingestPromises = []promise{
 		admissions, err := w.s.Accept(w.ctx, []store.Event{e})
 		w.NoError(err)
 		w.Equal(store.Outdated, admissions[0].Verdict)
+	}},
+	{"an event under a secret that has ended is outdated", func(w *world) {
+		events := []store.Event{w.event(), w.single(), w.event()}
+		route, err := w.s.Route(w.ctx, w.connector.Key())
+		w.NoError(err)
+		before, after := route.Connector.UpdatedAt, route.Connector.UpdatedAt.Add(time.Hour) // by the database's clock
+		events[1].SecretNotAfter, events[2].SecretNotAfter = &before, &after
+		admissions, err := w.s.Accept(w.ctx, events)
+		w.NoError(err)
+		w.Equal(store.Accepted, admissions[0].Verdict)
+		w.Equal(store.Outdated, admissions[1].Verdict)
+		w.Equal(store.Accepted, admissions[2].Verdict)
+		_, err = w.s.ConnectorRun(w.ctx, w.key(events[1].ConnectorRunID))
+		w.ErrorIs(err, store.ErrNotFound, "nothing was written")
 	}},
 	{"a bad event fails only itself", func(w *world) {
 		before := w.event()
@@ -66,9 +80,9 @@ var ingestPromises = []promise{
 		w.NoError(admissions[2].Err)
 		w.Equal(store.RunQueued, w.run(events[0].Runs[0].ID).Status)
 		w.Equal(store.RunQueued, w.run(events[2].Runs[1].ID).Status)
-		_, err = w.s.ConnectorRun(w.ctx, bad.ConnectorRunID)
+		_, err = w.s.ConnectorRun(w.ctx, w.key(bad.ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound, "nothing of it was written")
-		_, err = w.s.Run(w.ctx, bad.Runs[0].ID)
+		_, err = w.s.Run(w.ctx, w.key(bad.Runs[0].ID))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"a run that cannot start is recorded as failed", func(w *world) {
@@ -98,7 +112,7 @@ var ingestPromises = []promise{
 		w.NoError(err)
 		w.NoError(admissions[0].Err)
 		w.Error(admissions[1].Err)
-		_, err = w.s.ConnectorRun(w.ctx, e.ConnectorRunID)
+		_, err = w.s.ConnectorRun(w.ctx, w.key(e.ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"text is kept whatever its bytes", func(w *world) {
@@ -123,17 +137,17 @@ var ingestPromises = []promise{
 		e := w.event()
 		e.Input = []byte{0, 255, 1}
 		w.accept(e)
-		kind, body, err := w.s.RunInput(w.ctx, e.Runs[0].ID)
+		kind, body, err := w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
 		w.Equal(e.Input, w.readAll(body, err))
 		w.Equal(e.ContentType, kind)
 
 		large, blob := bytes.Repeat([]byte("x"), store.BlobChunk+1), uuid.New()
-		_, err = w.s.PutBlob(w.ctx, blob, bytes.NewReader(large))
+		_, err = w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(large))
 		w.NoError(err)
 		e = w.event()
 		e.Input, e.InputBlob = nil, &blob
 		w.accept(e)
-		_, body, err = w.s.RunInput(w.ctx, e.Runs[0].ID)
+		_, body, err = w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
 		w.True(bytes.Equal(large, w.readAll(body, err)))
 	}},
 	{"a repeated key finds the first request's rows", func(w *world) {
@@ -146,7 +160,7 @@ var ingestPromises = []promise{
 		admissions, err := w.s.Accept(w.ctx, []store.Event{second})
 		w.NoError(err)
 		w.Equal([]store.Admission{want}, admissions)
-		_, err = w.s.ConnectorRun(w.ctx, second.ConnectorRunID)
+		_, err = w.s.ConnectorRun(w.ctx, w.key(second.ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"a key is good for one body", func(w *world) {

@@ -82,7 +82,7 @@ func (m *model) lease(rt *rapid.T) (*modelRun, store.Lease) {
 	}
 	m.touched = m.runs[rapid.IntRange(0, len(m.runs)-1).Draw(rt, "run")]
 	age := rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(rt, "age of the claim")
-	return m.touched, store.Lease{RunID: m.touched.id, Token: m.touched.token - age}
+	return m.touched, store.Lease{Run: m.key(m.touched.id), Token: m.touched.token - age}
 }
 
 // current says whether a lease is the one that a run runs under.
@@ -281,7 +281,7 @@ func (m *model) compare(*rapid.T) {
 	if m.touched == nil {
 		return
 	}
-	journal, err := m.s.Journal(m.ctx, m.touched.id)
+	journal, err := m.s.Journal(m.ctx, m.key(m.touched.id))
 	m.NoError(err)
 	m.Equal(m.touched.journal, journal)
 	m.touched = nil

@@ -33,8 +33,9 @@ var projectionPromises = []promise{
 		newer := w.connector
 		newer.Ref.Generation, newer.TimeoutSeconds = 2, 60
 		w.NoError(w.s.PutConnector(w.ctx, newer))
-		w.ErrorIs(w.s.PutConnector(w.ctx, w.connector), store.ErrStale)
-		got, err := w.s.Connector(w.ctx, w.connector.ID)
+		var stale *store.StaleError
+		w.ErrorAs(w.s.PutConnector(w.ctx, w.connector), &stale)
+		got, err := w.s.Connector(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.Equal(60, got.TimeoutSeconds)
 		w.NoError(w.s.PutConnector(w.ctx, newer), "the same generation again is no error")
@@ -46,7 +47,7 @@ var projectionPromises = []promise{
 		again := w.environment
 		again.Ref.ObjectUID, again.Ref.Generation = "second incarnation", 1
 		w.NoError(w.s.PutEnvironment(w.ctx, again))
-		got, err := w.s.Environment(w.ctx, again.ID)
+		got, err := w.s.Environment(w.ctx, again.Key())
 		w.NoError(err)
 		w.Nil(got.LiveDeploymentID, "what was live went with the first incarnation")
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
@@ -56,20 +57,20 @@ var projectionPromises = []promise{
 		again := w.connector
 		again.ID, again.Ref.ObjectUID = uuid.New(), "second incarnation"
 		w.NoError(w.s.PutConnector(w.ctx, again))
-		_, err := w.s.Connector(w.ctx, w.connector.ID)
+		_, err := w.s.Connector(w.ctx, w.connector.Key())
 		w.ErrorIs(err, store.ErrNotFound)
 		other := w.newConnector("other")
 		other.ID = w.connector.ID
 		w.NoError(w.s.PutConnector(w.ctx, other))
 	}},
 	{"an environment is read as it was put", func(w *world) {
-		got, err := w.s.Environment(w.ctx, w.environment.ID)
+		got, err := w.s.Environment(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.False(got.CreatedAt.IsZero())
 		want := w.environment
 		want.CreatedAt = got.CreatedAt
 		w.Equal(want, got)
-		_, err = w.s.Environment(w.ctx, uuid.New())
+		_, err = w.s.Environment(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"a slug belongs to the oldest environment", func(w *world) {
@@ -79,14 +80,14 @@ var projectionPromises = []promise{
 		w.ErrorAs(w.s.PutEnvironment(w.ctx, younger), &taken)
 		w.True(taken.Holder.SameObject(w.environment.Ref))
 		w.Equal(younger.Slug, taken.Slug)
-		got, err := w.s.Environment(w.ctx, younger.ID)
+		got, err := w.s.Environment(w.ctx, younger.Key())
 		w.NoError(err, "it is stored all the same")
 		w.Empty(got.Slug)
 
 		older := w.newEnvironment("older", origin.Add(-time.Hour))
 		older.Slug = w.environment.Slug
 		w.NoError(w.s.PutEnvironment(w.ctx, older))
-		got, err = w.s.Environment(w.ctx, w.environment.ID)
+		got, err = w.s.Environment(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.Empty(got.Slug)
 	}},
@@ -96,26 +97,23 @@ var projectionPromises = []promise{
 		id, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
 		w.NoError(err)
 		w.Equal(w.environment.ID, id)
-		w.NoError(w.s.Remove(w.ctx, store.KindEnvironment, w.environment.ID, w.environment.Ref))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		id, err = w.s.DefaultEnvironment(w.ctx, w.project.ID)
 		w.NoError(err)
 		w.Equal(second.ID, id)
 		_, err = w.s.DefaultEnvironment(w.ctx, uuid.New())
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"the live rows of a cluster are listed", func(w *world) {
-		rows, err := w.s.ListProjected(w.ctx, "cluster")
+	{"claims are listed, but for those that are yet to be mirrored", func(w *world) {
+		rows, err := w.s.ListProjected(w.ctx)
 		w.NoError(err)
 		w.ElementsMatch([]store.ProjectedObject{
-			{Ref: w.project.Ref, ID: w.project.ID},
-			{Ref: w.environment.Ref, ID: w.environment.ID},
-			{Ref: w.connector.Ref, ID: w.connector.ID},
-			{Ref: w.links[0].Ref, ID: w.links[0].ID},
-			{Ref: w.links[1].Ref, ID: w.links[1].ID},
+			{Key: w.project.Key(), Ref: w.project.Ref},
+			{Key: w.environment.Key(), Ref: w.environment.Ref},
+			{Key: w.connector.Key(), Ref: w.connector.Ref},
+			{Key: w.links[0].Key(), Ref: w.links[0].Ref},
+			{Key: w.links[1].Key(), Ref: w.links[1].Ref},
 		}, rows)
-		rows, err = w.s.ListProjected(w.ctx, "another cluster")
-		w.NoError(err)
-		w.Empty(rows)
 	}},
 }
 
@@ -123,7 +121,7 @@ var connectorPromises = []promise{
 	{"a route is the connector with its links, oldest first", func(w *world) {
 		oldest := w.newLink("oldest", w.connector.ID, "third", origin.Add(-time.Hour))
 		w.NoError(w.s.PutLink(w.ctx, oldest))
-		route, err := w.s.Route(w.ctx, w.connector.ID)
+		route, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 		want := w.connector
 		want.Secrets = []store.AcceptedSecret{{SHA256: want.SecretDigest}}
@@ -134,7 +132,7 @@ var connectorPromises = []promise{
 			link.CreatedAt, link.UpdatedAt = route.Links[i].CreatedAt, route.Links[i].UpdatedAt
 			w.Equal(link, route.Links[i])
 		}
-		_, err = w.s.Route(w.ctx, uuid.New())
+		_, err = w.s.Route(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"every change raises the version", func(w *world) {
@@ -154,9 +152,9 @@ var connectorPromises = []promise{
 		link.FilesRequired = true
 		w.NoError(w.s.PutLink(w.ctx, link))
 		raised("a change of a link")
-		w.NoError(w.s.Remove(w.ctx, store.KindConnectorLink, link.ID, link.Ref))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, link.Ref))
 		raised("a link that is gone")
-		w.NoError(w.s.Remove(w.ctx, store.KindConnector, w.connector.ID, w.connector.Ref))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		w.NoError(w.s.PutConnector(w.ctx, w.connector))
 		raised("made anew, a version never comes back")
 	}},
@@ -164,7 +162,7 @@ var connectorPromises = []promise{
 		other := w.newConnector("other")
 		w.NoError(w.s.PutConnector(w.ctx, other))
 		before, version := w.version(), func() int64 {
-			c, err := w.s.Connector(w.ctx, other.ID)
+			c, err := w.s.Connector(w.ctx, other.Key())
 			w.NoError(err)
 			return c.Version
 		}
@@ -179,7 +177,7 @@ var connectorPromises = []promise{
 		rotated := w.connector
 		rotated.SecretDigest = []byte("secret two")
 		w.NoError(w.s.PutConnector(w.ctx, rotated))
-		got, err := w.s.Connector(w.ctx, w.connector.ID)
+		got, err := w.s.Connector(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.Len(got.Secrets, 2)
 		w.Equal(store.AcceptedSecret{SHA256: []byte("secret two")}, got.Secrets[0])
@@ -188,14 +186,14 @@ var connectorPromises = []promise{
 
 		rotated.SecretDigest, rotated.SecretGracePeriod = []byte("secret three"), 0
 		w.NoError(w.s.PutConnector(w.ctx, rotated))
-		got, err = w.s.Connector(w.ctx, w.connector.ID)
+		got, err = w.s.Connector(w.ctx, w.connector.Key())
 		w.NoError(err)
 		for _, s := range got.Secrets {
 			w.NotEqual("secret two", string(s.SHA256), "without grace it ends at once")
 		}
 		rotated.SecretDigest = nil
 		w.NoError(w.s.PutConnector(w.ctx, rotated))
-		got, err = w.s.Connector(w.ctx, w.connector.ID)
+		got, err = w.s.Connector(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.Empty(got.Secrets)
 	}},
@@ -203,14 +201,19 @@ var connectorPromises = []promise{
 		w.deploy("one", "first", "second")
 		w.accept(w.event())
 		w.deploy("two", "second", "unused")
-		agents, err := w.s.Agents(w.ctx, w.environment.ID)
+		agents, err := w.s.Agents(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.Len(agents, 3)
 		w.Equal("first", agents[0].Name)
 		w.Nil(agents[0].Agent, "the live deployment does not hold it")
 		w.EqualValues(1, agents[0].RunCount)
 		w.Equal("second", agents[1].Agent.Name)
-		w.JSONEq(`{"model":"m"}`, string(agents[1].Agent.Config))
+		w.Nil(agents[1].Agent.Config, "a list carries no configurations")
+		config, err := w.s.AgentConfig(w.ctx, w.environment.Key(), "second")
+		w.NoError(err)
+		w.JSONEq(`{"model":"m"}`, string(config))
+		_, err = w.s.AgentConfig(w.ctx, w.environment.Key(), "first")
+		w.ErrorIs(err, store.ErrNotFound)
 		w.EqualValues(1, agents[1].QueueCount)
 		w.NotNil(agents[1].LastActivityAt)
 		w.True(agents[1].HasInboundConnector)
@@ -223,11 +226,11 @@ var connectorPromises = []promise{
 
 var removalPromises = []promise{
 	{"a connector goes with its links", func(w *world) {
-		w.NoError(w.s.Remove(w.ctx, store.KindConnector, w.connector.ID, w.connector.Ref))
-		_, err := w.s.Route(w.ctx, w.connector.ID)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
+		_, err := w.s.Route(w.ctx, w.connector.Key())
 		w.ErrorIs(err, store.ErrNotFound)
 		w.NoError(w.s.PutConnector(w.ctx, w.connector))
-		route, err := w.s.Route(w.ctx, w.connector.ID)
+		route, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.Empty(route.Links)
 	}},
@@ -241,8 +244,8 @@ var removalPromises = []promise{
 		w.Len(claimed, 1)
 		version := w.version()
 
-		w.NoError(w.s.Remove(w.ctx, store.KindEnvironment, w.environment.ID, w.environment.Ref))
-		_, err = w.s.Environment(w.ctx, w.environment.ID)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
+		_, err = w.s.Environment(w.ctx, w.environment.Key())
 		w.ErrorIs(err, store.ErrNotFound)
 		for _, r := range e.Runs {
 			w.Equal(store.RunCancelled, w.run(r.ID).Status)
@@ -250,7 +253,7 @@ var removalPromises = []promise{
 		}
 		w.True(w.outcome(e.ConnectorRunID).Terminal())
 		w.ErrorIs(w.s.Complete(w.ctx, completed(claimed[0])), store.ErrFenced)
-		route, err := w.s.Route(w.ctx, w.connector.ID)
+		route, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.False(route.Connector.Enabled)
 		w.Greater(route.Connector.Version, version)
@@ -260,18 +263,18 @@ var removalPromises = []promise{
 	{"what another object holds is not removed", func(w *world) {
 		other := w.connector.Ref
 		other.Name = "other"
-		w.NoError(w.s.Remove(w.ctx, store.KindConnector, w.connector.ID, other))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, other))
 		later := w.connector.Ref
 		later.ObjectUID = "another incarnation"
-		w.NoError(w.s.Remove(w.ctx, store.KindConnector, w.connector.ID, later))
-		_, err := w.s.Connector(w.ctx, w.connector.ID)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, later))
+		_, err := w.s.Connector(w.ctx, w.connector.Key())
 		w.NoError(err)
-		w.NoError(w.s.Remove(w.ctx, store.KindConnector, uuid.New(), other), "nor is nothing an error")
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, other), "nor is nothing an error")
 	}},
 	{"a removed id is free for another object", func(w *world) {
-		w.NoError(w.s.Remove(w.ctx, store.KindConnector, w.connector.ID, w.connector.Ref))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		moved := w.connector
-		moved.Ref.ClusterUID, moved.Ref.ObjectUID = "another cluster", "another uid"
+		moved.Ref.Name, moved.Ref.ObjectUID = "another", "another uid"
 		w.NoError(w.s.PutConnector(w.ctx, moved))
 	}},
 }

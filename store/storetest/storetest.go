@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"io"
@@ -34,19 +35,32 @@ type promise struct {
 	check func(w *world)
 }
 
+// Opened is a store and its database without the store: tests look at all rows,
+// and move times back instead of waiting.
+type Opened struct {
+	store.Store
+	DB *sql.DB
+}
+
 // Run checks an engine. open gives a migrated, empty store, which it closes
 // itself when the test ends.
-func Run(t *testing.T, open func(t *testing.T) store.Store) {
+func Run(t *testing.T, open func(t *testing.T) Opened) {
 	groups := []struct {
 		name     string
 		promises []promise
 	}{
+		{"Tenants", tenantPromises},
+		{"Identities", identityPromises},
+		{"Clusters", clusterPromises},
 		{"Projection", projectionPromises},
 		{"Connectors", connectorPromises},
+		{"Duplicates", duplicatePromises},
 		{"Removal", removalPromises},
+		{"Limits", limitPromises},
 		{"Deployments", deploymentPromises},
 		{"Builds", buildPromises},
 		{"Activations", activationPromises},
+		{"Bounds", boundPromises},
 		{"Blobs", blobPromises},
 		{"Ingest", ingestPromises},
 		{"Claims", claimPromises},
@@ -56,6 +70,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Contention", contentionPromises},
 		{"History", historyPromises},
 		{"Tokens", tokenPromises},
+		{"Audit", auditPromises},
+		{"Keys", keyPromises},
 		{"Hints", hintPromises},
 		{"Model", modelPromises},
 	}
@@ -79,6 +95,7 @@ type world struct {
 	t   *testing.T
 	ctx context.Context
 	s   store.Store
+	db  *sql.DB
 
 	project     store.Project
 	environment store.Environment
@@ -89,8 +106,9 @@ type world struct {
 // origin is when the objects of a world were created.
 var origin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func newWorld(t *testing.T, s store.Store) *world {
-	w := &world{Assertions: require.New(t), t: t, ctx: t.Context(), s: s}
+func newWorld(t *testing.T, o Opened) *world {
+	s := o.Store
+	w := &world{Assertions: require.New(t), t: t, ctx: t.Context(), s: s, db: o.DB}
 	w.NoError(s.Ping(w.ctx))
 	w.project = store.Project{Ref: ref(store.KindProject, "shop"), ID: uuid.New(), DisplayName: "Shop", RequestsPerMinute: 120}
 	w.NoError(s.PutProject(w.ctx, w.project))
@@ -109,7 +127,7 @@ func newWorld(t *testing.T, s store.Store) *world {
 // ref names an object of the test's cluster; its uid is of the first incarnation.
 func ref(kind, name string) store.ObjectRef {
 	return store.ObjectRef{
-		ClusterUID: "cluster", Namespace: "default", Kind: kind, Name: name,
+		Namespace: "default", Kind: kind, Name: name,
 		ObjectUID: name + "-uid", Generation: 1,
 	}
 }
@@ -159,8 +177,8 @@ func (w *world) build(name string, agents ...string) store.DeploymentSpec {
 	spec := w.newDeployment(name)
 	_, err := w.s.BeginDeployment(w.ctx, spec)
 	w.NoError(err)
-	w.NoError(w.s.StartBuild(w.ctx, spec.ID))
-	w.NoError(w.s.FinishBuild(w.ctx, spec.ID, w.result("bundle of "+name, agents...)))
+	w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+	w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), w.result("bundle of "+name, agents...)))
 	return spec
 }
 
@@ -175,7 +193,7 @@ func (w *world) result(content string, agents ...string) store.BuildResult {
 }
 
 func (w *world) activate(id uuid.UUID) store.ActivationResult {
-	result, err := w.s.Activate(w.ctx, store.Activation{DeploymentID: id})
+	result, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.key(id)})
 	w.NoError(err)
 	return result
 }
@@ -189,7 +207,7 @@ func (w *world) deploy(name string, agents ...string) store.DeploymentSpec {
 
 // version is the connector's at present.
 func (w *world) version() int64 {
-	route, err := w.s.Route(w.ctx, w.connector.ID)
+	route, err := w.s.Route(w.ctx, w.connector.Key())
 	w.NoError(err)
 	return route.Connector.Version
 }
@@ -228,7 +246,7 @@ func (w *world) accept(events ...store.Event) {
 // claim takes up to limit runs for the given time.
 func (w *world) claim(limit int, hold time.Duration) []store.Claimed {
 	claimed, err := w.s.Claim(w.ctx, store.Claim{
-		EnvironmentID: w.environment.ID, RunnerID: "runner", Digests: []string{"sha256:held"}, Limit: limit, Lease: hold,
+		Environment: w.environment.Key(), RunnerID: "runner", Digests: []string{"sha256:held"}, Limit: limit, Lease: hold,
 	})
 	w.NoError(err)
 	return claimed
@@ -244,20 +262,23 @@ func (w *world) running(hold time.Duration) (store.Event, store.Claimed) {
 	return e, claimed[0]
 }
 
+// key is that of a row of the world's project.
+func (w *world) key(id uuid.UUID) store.Key { return store.Key{ProjectID: w.project.ID, ID: id} }
+
 func (w *world) run(id uuid.UUID) store.Run {
-	run, err := w.s.Run(w.ctx, id)
+	run, err := w.s.Run(w.ctx, w.key(id))
 	w.NoError(err)
 	return run
 }
 
 func (w *world) outcome(id uuid.UUID) store.Outcome {
-	outcome, err := w.s.Outcome(w.ctx, id)
+	outcome, err := w.s.Outcome(w.ctx, w.key(id))
 	w.NoError(err)
 	return outcome
 }
 
 func (w *world) deployment(id uuid.UUID) store.Deployment {
-	d, err := w.s.Deployment(w.ctx, id)
+	d, err := w.s.Deployment(w.ctx, w.key(id))
 	w.NoError(err)
 	return d
 }
@@ -271,7 +292,7 @@ func (w *world) readAll(r io.ReadCloser, err error) []byte {
 	return b.Bytes()
 }
 
-func leaseOf(c store.Claimed) store.Lease { return store.Lease{RunID: c.Run.ID, Token: c.Token} }
+func leaseOf(c store.Claimed) store.Lease { return store.Lease{Run: c.Run.Key(), Token: c.Token} }
 
 func completed(c store.Claimed) store.Completion {
 	return store.Completion{Lease: leaseOf(c), Status: store.RunCompleted, Output: "done"}

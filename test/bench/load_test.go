@@ -36,7 +36,7 @@ type caller struct {
 
 func dial(tb testing.TB, addr, path string) *caller {
 	tb.Helper()
-	conn, err := net.Dial("tcp", addr) //nolint:noctx // ended by Close
+	conn, err := net.Dial("tcp", addr)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, conn.Close()) })
 	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",

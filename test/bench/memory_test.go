@@ -87,7 +87,7 @@ func memory(b *testing.B, ready, command string, args ...string) float64 {
 	})
 	if ready != "" {
 		require.Eventually(b, func() bool {
-			resp, err := http.Get("http://" + ready) //nolint:noctx // a probe
+			resp, err := http.Get("http://" + ready)
 			if err == nil {
 				resp.Body.Close()
 			}
@@ -106,7 +106,7 @@ func memory(b *testing.B, ready, command string, args ...string) float64 {
 
 func freeAddr(b *testing.B) string {
 	b.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	defer listener.Close()
 	return listener.Addr().String()

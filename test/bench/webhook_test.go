@@ -80,9 +80,9 @@ func BenchmarkInbound(b *testing.B) {
 	engines(b, func(b *testing.B, e *database) {
 		scene := storebench.NewScene(b, e.store, 1)
 		_, inserted := load(b, clients, func(int) error {
-			return e.insert(context.Background(), scene.Project, scene.Environment, scene.Connector, scene.Links[0])
+			return e.insert(context.Background(), scene.Project, scene.Environment, scene.Connector, scene.Links[0].ID)
 		})
-		_, accepted := post(b, clients, gateway(b, e.store).PublicAddr(), "/hooks/"+scene.Connector.String())
+		_, accepted := post(b, clients, gateway(b, e.store).PublicAddr(), "/hooks/"+scene.Project.String()+"/"+scene.Connector.String())
 		name := "inbound/" + e.name
 		print(b, Rate(name+"/bare", "requests/s", accepted, decoded, aims[name+"/bare"]),
 			Rate(name+"/inserts", "requests/s", accepted, inserted, aims[name+"/inserts"]))
@@ -111,7 +111,7 @@ func BenchmarkSync(b *testing.B) {
 				}
 				return nil
 			})
-			trips, _ := post(b, clients, gw.PublicAddr(), "/hooks/"+hook.String())
+			trips, _ := post(b, clients, gw.PublicAddr(), "/hooks/"+scene.Project.String()+"/"+hook.String())
 			for percentile, share := range map[string]float64{"p50": 0.5, "p99": 0.99} {
 				name := "sync/" + e.name + "/" + strconv.Itoa(clients) + "/" + percentile
 				print(b, Cost(name, "ms", Percentile(trips, share), Percentile(three, share), aims[name]))
@@ -141,16 +141,16 @@ func greeter(b *testing.B, st store.Store, scene *storebench.Scene) uuid.UUID {
 	_, err = st.PutBundle(ctx, scene.Project, digest, &packed, 1<<20)
 	require.NoError(b, err)
 	ref := func(kind string) store.ObjectRef {
-		return store.ObjectRef{ClusterUID: "cluster", Namespace: "bench", Kind: kind, Name: uuid.NewString(), ObjectUID: uuid.NewString(), Generation: 1}
+		return store.ObjectRef{Namespace: "bench", Kind: kind, Name: uuid.NewString(), ObjectUID: uuid.NewString(), Generation: 1}
 	}
-	deployment, connector := uuid.New(), uuid.New()
+	deployment, connector := store.Key{ProjectID: scene.Project, ID: uuid.New()}, uuid.New()
 	_, err = st.BeginDeployment(ctx, store.DeploymentSpec{
-		Ref: ref(store.KindDeployment), ID: deployment, ProjectID: scene.Project, EnvironmentID: scene.Environment, Fingerprint: "g", SourceType: "git",
+		Ref: ref(store.KindDeployment), ID: deployment.ID, ProjectID: scene.Project, EnvironmentID: scene.Environment, Fingerprint: "g", SourceType: "git",
 	})
 	require.NoError(b, err)
 	require.NoError(b, st.StartBuild(ctx, deployment))
 	require.NoError(b, st.FinishBuild(ctx, deployment, store.BuildResult{BundleDigest: digest, Agents: []store.Agent{{Name: "greeter", Type: "llm"}}}))
-	_, err = st.Activate(ctx, store.Activation{DeploymentID: deployment})
+	_, err = st.Activate(ctx, store.Activation{Deployment: deployment})
 	require.NoError(b, err)
 	require.NoError(b, st.PutConnector(ctx, store.Connector{
 		Ref: ref(store.KindConnector), ID: connector, ProjectID: scene.Project, EnvironmentID: scene.Environment,

@@ -52,8 +52,9 @@ func readBook(ctx context.Context, conn *pgx.Conn) (*book, error) {
 	rows, err := conn.Query(ctx, `SELECT c.id, c.connector_id, c.input,
 			COALESCE(array_agg(a.id ORDER BY a.id::text COLLATE "C") FILTER (WHERE a.id IS NOT NULL), '{}'),
 			count(DISTINCT a.link_id)
-		FROM connector_runs c LEFT JOIN agent_runs a ON a.connector_run_id = c.id AND a.connector_id = c.connector_id
-		GROUP BY c.id`)
+		FROM connector_runs c LEFT JOIN agent_runs a ON a.project_id = c.project_id AND a.connector_run_id = c.id
+			AND a.connector_id = c.connector_id
+		GROUP BY c.project_id, c.id`)
 	if err != nil {
 		return nil, fmt.Errorf("reading the runs: %w", err)
 	}
@@ -69,8 +70,8 @@ func readBook(ctx context.Context, conn *pgx.Conn) (*book, error) {
 	}
 	var strays, keys int
 	err = conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM agent_runs),
-		(SELECT count(*) FROM agent_runs a WHERE NOT EXISTS (SELECT FROM connector_runs c WHERE c.id = a.connector_run_id)),
-		(SELECT count(*) FROM idempotency_keys k WHERE NOT EXISTS (SELECT FROM connector_runs c WHERE c.id = k.connector_run_id))`).
+		(SELECT count(*) FROM agent_runs a WHERE NOT EXISTS (SELECT FROM connector_runs c WHERE c.project_id = a.project_id AND c.id = a.connector_run_id)),
+		(SELECT count(*) FROM idempotency_keys k WHERE NOT EXISTS (SELECT FROM connector_runs c WHERE c.project_id = k.project_id AND c.id = k.connector_run_id))`).
 		Scan(&b.agentRuns, &strays, &keys)
 	if err != nil {
 		return nil, fmt.Errorf("reading what hangs in the air: %w", err)

@@ -159,7 +159,7 @@ func (l *load) post(ctx context.Context, g *gateway, life *life, m *mark) (statu
 	if err != nil {
 		return 0, nil, false, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+g.addr+"/hooks/"+m.connector.String(), bytes.NewReader(text))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+g.addr+"/hooks/"+project.String()+"/"+m.connector.String(), bytes.NewReader(text))
 	if err != nil {
 		return 0, nil, false, err
 	}

@@ -21,24 +21,27 @@ import (
 // secret is that of every connector.
 const secret = "s3cret"
 
+// project is the id of the only project.
+var project = uuid.MustParse("0d7b1f0c-6f5e-5b0a-9a43-0c6f0a7c9b11")
+
 // seed fills a store with an environment whose live deployment has one agent a
 // link, and with connectors that have all links. It returns the connectors.
 func seed(t *testing.T, s store.Store) []uuid.UUID {
 	t.Helper()
-	ctx, project, environment := t.Context(), uuid.New(), uuid.New()
+	ctx, environment := t.Context(), uuid.New()
 	require.NoError(t, s.PutProject(ctx, store.Project{Ref: ref(store.KindProject, "project"), ID: project}))
 	require.NoError(t, s.PutEnvironment(ctx, store.Environment{
 		Ref: ref(store.KindEnvironment, "dev"), ID: environment, ProjectID: project, DisplayName: "dev", Slug: "dev",
 		Kind: "standard", ObjectCreatedAt: time.Unix(1, 0),
 	}))
-	deploy(t, s, project, environment)
+	deploy(t, s, environment)
 	var ids []uuid.UUID
 	for range connectors {
 		id := uuid.New()
 		ids = append(ids, id)
 		require.NoError(t, s.PutConnector(ctx, store.Connector{
 			Ref: ref(store.KindConnector, id.String()), ID: id, ProjectID: project, EnvironmentID: environment,
-			Name: "orders", Type: "webhook", Mode: "inbound", Enabled: true, Config: json.RawMessage(`{}`),
+			Name: id.String(), Type: "webhook", Mode: "inbound", Enabled: true, Config: json.RawMessage(`{}`),
 			RequireAuthentication: true, TimeoutSeconds: 30, SecretDigest: seal.Digest(secret),
 		}))
 		for i := range links {
@@ -53,15 +56,15 @@ func seed(t *testing.T, s store.Store) []uuid.UUID {
 }
 
 // deploy makes a deployment with all agents the live one.
-func deploy(t *testing.T, s store.Store, project, environment uuid.UUID) {
+func deploy(t *testing.T, s store.Store, environment uuid.UUID) {
 	t.Helper()
-	ctx, id := t.Context(), uuid.New()
+	ctx, key := t.Context(), store.Key{ProjectID: project, ID: uuid.New()}
 	_, err := s.BeginDeployment(ctx, store.DeploymentSpec{
-		Ref: ref(store.KindDeployment, id.String()), ID: id, ProjectID: project, EnvironmentID: environment,
+		Ref: ref(store.KindDeployment, key.ID.String()), ID: key.ID, ProjectID: project, EnvironmentID: environment,
 		Fingerprint: "f", SourceType: "git",
 	})
 	require.NoError(t, err)
-	require.NoError(t, s.StartBuild(ctx, id))
+	require.NoError(t, s.StartBuild(ctx, key))
 	const bundle = "a bundle"
 	sum := sha256.Sum256([]byte(bundle))
 	result := store.BuildResult{BundleDigest: "sha256:" + hex.EncodeToString(sum[:])}
@@ -70,8 +73,8 @@ func deploy(t *testing.T, s store.Store, project, environment uuid.UUID) {
 	for i := range links {
 		result.Agents = append(result.Agents, store.Agent{Name: agentName(i), Type: "llm"})
 	}
-	require.NoError(t, s.FinishBuild(ctx, id, result))
-	activated, err := s.Activate(ctx, store.Activation{DeploymentID: id})
+	require.NoError(t, s.FinishBuild(ctx, key, result))
+	activated, err := s.Activate(ctx, store.Activation{Deployment: key})
 	require.NoError(t, err)
 	require.True(t, activated.Live)
 }
@@ -79,7 +82,5 @@ func deploy(t *testing.T, s store.Store, project, environment uuid.UUID) {
 func agentName(link int) string { return fmt.Sprintf("agent-%d", link) }
 
 func ref(kind, name string) store.ObjectRef {
-	return store.ObjectRef{
-		ClusterUID: "cluster", Namespace: "team", Kind: kind, Name: name, ObjectUID: uuid.NewString(), Generation: 1,
-	}
+	return store.ObjectRef{Namespace: "team", Kind: kind, Name: name, ObjectUID: uuid.NewString(), Generation: 1}
 }

@@ -11,7 +11,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,7 +31,7 @@ var _ = Describe("A change of a connector", func() {
 		check := func(what string, secret string, want func(reply) bool) {
 			all(gateways, func(gateway string) {
 				sent.Add(1)
-				if got := (&hook{id: h.id, secret: secret}).post(ctx, gateway, `{}`); want(got) {
+				if got := (&hook{team: t, id: h.id, secret: secret}).post(ctx, gateway, `{}`); want(got) {
 					held.Add(1)
 				} else {
 					say("%s at %s: %d %s", what, gateway, got.Status, got.Body)
@@ -52,7 +51,7 @@ var _ = Describe("A change of a connector", func() {
 				old := h.secret
 				t.change(ctx, c, func() {
 					c.Spec.SecretVersion++
-					c.Spec.SecretGracePeriod = &metav1.Duration{}
+					c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0))
 				})
 				h = t.known(ctx, c)
 				check("the secret before", old, status(http.StatusUnauthorized))
@@ -80,11 +79,14 @@ func (t *team) change(ctx context.Context, c *v1alpha1.Connector, edit func()) {
 	})
 }
 
-// relink adds a link, and returns how many there are: at most five, then the
+// maxLinks is the most links of a connector, each to an agent of its own.
+const maxLinks = 5
+
+// relink adds a link, and returns how many there are: at most maxLinks, then the
 // added ones are deleted and one is added anew.
 func (t *team) relink(ctx context.Context, links, i int) int {
 	GinkgoHelper()
-	if links >= 5 {
+	if links >= maxLinks {
 		Expect(cluster.DeleteAllOf(ctx, &v1alpha1.ConnectorLink{}, client.InNamespace(t.namespace))).To(Succeed())
 		links = 0
 		hook := &v1alpha1.Connector{ObjectMeta: t.at("events")}
@@ -92,7 +94,13 @@ func (t *team) relink(ctx context.Context, links, i int) int {
 		Eventually(ctx, func() int { return t.known(ctx, hook).post(ctx, cluster.gateway, `{}`).Started }).
 			WithTimeout(patience).WithPolling(interval).Should(BeZero())
 	}
-	l := &v1alpha1.ConnectorLink{ObjectMeta: t.at(fmt.Sprintf("link-%d", i)), Spec: v1alpha1.ConnectorLinkSpec{Connector: "events", Agent: "hello"}}
+	agent := "hello"
+	if links > 0 {
+		agent = fmt.Sprintf("hello-%d", links)
+	}
+	l := &v1alpha1.ConnectorLink{ObjectMeta: t.at(fmt.Sprintf("link-%d", i)), Spec: v1alpha1.ConnectorLinkSpec{
+		Connector: "events", Agent: v1alpha1.AgentName(agent),
+	}}
 	t.create(ctx, l)
 	eventually(ctx, l, l.IsReady)
 	return links + 1

@@ -18,26 +18,28 @@ var _ = Describe("A mistake", func() {
 	BeforeEach(func(ctx SpecContext) { t = newTeam(ctx, 0) })
 
 	It("of a second Project is refused by name", func(ctx SpecContext) {
-		err := cluster.Create(ctx, &v1alpha1.Project{ObjectMeta: t.at("another"), Spec: v1alpha1.ProjectSpec{ID: v1alpha1.UUID(t.project.String())}})
+		err := cluster.Create(ctx, &v1alpha1.Project{ObjectMeta: t.at("another")})
 		Expect(err).To(MatchError(ContainSubstring(`must be named "project"`)))
 		say("%v", err)
 	}, SpecTimeout(time.Minute))
 
-	It("of taking an id names who holds it", func(ctx SpecContext) {
-		project := &v1alpha1.Project{ObjectMeta: t.at("project")}
-		eventually(ctx, project, project.IsReady)
+	It("of taking an id names who holds it; another project's id is nobody's", func(ctx SpecContext) {
 		other := newTeam(ctx, 0)
 		taken := &v1alpha1.Connector{ObjectMeta: t.at("taken"), Spec: v1alpha1.ConnectorSpec{
 			ID: "3f6b5c60-3a65-4f4c-9b7e-0d7d3c7e0a01", Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
 		}}
-		again := taken.DeepCopy()
-		again.Namespace = other.namespace
+		again, elsewhere := taken.DeepCopy(), taken.DeepCopy()
+		again.Name, elsewhere.Namespace = "again", other.namespace
 		t.create(ctx, taken)
 		eventually(ctx, taken, taken.IsReady)
-		other.create(ctx, again)
+		other.create(ctx, elsewhere)
+		eventually(ctx, elsewhere, elsewhere.IsReady)
+		Expect(elsewhere.Status.URL).NotTo(Equal(taken.Status.URL))
+		Expect(other.known(ctx, elsewhere).secret).NotTo(Equal(t.known(ctx, taken).secret))
+		t.create(ctx, again)
 		eventually(ctx, again, again.IsStalled)
-		text, _ := kubectl(ctx, "-n", other.namespace, "get", "conn", "taken", "-o", "wide")
-		described, _ := kubectl(ctx, "-n", other.namespace, "describe", "conn", "taken")
+		text, _ := kubectl(ctx, "-n", t.namespace, "get", "conn", "again", "-o", "wide")
+		described, _ := kubectl(ctx, "-n", t.namespace, "describe", "conn", "again")
 		Expect(text).To(ContainSubstring(t.namespace + "/taken"))
 		Expect(described).To(And(ContainSubstring("IDTaken"), ContainSubstring(t.namespace+"/taken"), ContainSubstring("spec.id")))
 		say("%s", again.Status.Condition(v1alpha1.ConditionReady).Message)

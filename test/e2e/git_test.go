@@ -136,7 +136,7 @@ func startSSH(ctx context.Context, node string) sshServer {
 		"Port " + port, "ListenAddress " + node, "HostKey " + path("host"), "AuthorizedKeysFile " + path("identity.pub"),
 		"PidFile " + path("pid"), "StrictModes no", "PermitRootLogin yes", "PasswordAuthentication no", "UsePAM no",
 	}, "\n")+"\n"), 0o600)).To(Succeed())
-	server := exec.Command("/usr/sbin/sshd", "-D", "-e", "-f", path("config")) //nolint:noctx // ended below
+	server := exec.Command("/usr/sbin/sshd", "-D", "-e", "-f", path("config"))
 	server.Stderr = GinkgoWriter
 	Expect(server.Start()).To(Succeed(), "the package openssh-server is needed")
 	DeferCleanup(func() {
@@ -144,7 +144,7 @@ func startSSH(ctx context.Context, node string) sshServer {
 		_ = server.Wait()
 	})
 	Eventually(ctx, func() error {
-		conn, err := net.Dial("tcp", net.JoinHostPort(node, port)) //nolint:noctx // a probe
+		conn, err := net.Dial("tcp", net.JoinHostPort(node, port))
 		if err == nil {
 			err = conn.Close()
 		}

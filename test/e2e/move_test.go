@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -81,6 +82,7 @@ func (t *team) reinstall(ctx context.Context, keys *corev1.Secret) {
 		dsn := &corev1.Secret{}
 		Expect(cluster.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "agentplatform-postgres"}, dsn)).To(Succeed())
 		kept, install = append(kept, dsn), []string{"up", "default", runner}
+		collectAudit()
 		devcluster(ctx, "down")
 		devcluster(ctx, "up")
 		connect()
@@ -94,7 +96,31 @@ func (t *team) reinstall(ctx context.Context, keys *corev1.Secret) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: s.Labels}, Data: s.Data,
 		})).To(Succeed())
 	}
+	adopted := make(chan struct{})
+	go func() {
+		defer GinkgoRecover()
+		defer close(adopted)
+		if cluster.split {
+			adopt(ctx)
+		}
+	}()
 	out, err := exec.CommandContext(ctx, "../../hack/platform.sh", install...).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	<-adopted
 	locate(ctx)
+}
+
+// adopt hands the store to the new cluster as soon as its manager's pod runs,
+// which waits for that.
+func adopt(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func() error {
+		text, err := kubectl(ctx, "-n", systemNamespace, "exec", "deploy/agentplatform-manager", "--",
+			"agentctl", "store", "adopt", "--store-dsn-file=/etc/agentplatform/postgres/dsn", "--wait=90s")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, text)
+		}
+		say("%s", text)
+		return nil
+	}).WithTimeout(5 * time.Minute).WithPolling(10 * interval).Should(Succeed())
 }

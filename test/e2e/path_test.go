@@ -59,7 +59,7 @@ var _ = Describe("The way of a webhook", func() {
 				continue
 			}
 			seen[c.Name] = true
-			if answer := (&hook{id: c.Status.ID}).post(ctx, cluster.gateway, `{}`); answer.Status == http.StatusOK {
+			if answer := (&hook{team: t, id: c.Status.ID}).post(ctx, cluster.gateway, `{}`); answer.Status == http.StatusOK {
 				accepted++
 			} else {
 				say("%s: %d %s", c.Name, answer.Status, answer.Body)

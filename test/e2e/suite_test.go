@@ -7,11 +7,14 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +55,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	connect()
 	cluster.split = len(pods(ctx, systemNamespace, client.MatchingLabels{"app.kubernetes.io/component": "webhookgw"})) > 0
 	locate(ctx)
+	beginAudit(ctx)
 	// The bridge's address is the node's in the pods' network.
 	cluster.model = startModel(net.JoinHostPort(envOr("E2E_NODE_ADDRESS", "10.244.0.1"), "0"))
 })
@@ -82,6 +86,10 @@ func locate(ctx context.Context) {
 	GinkgoHelper()
 	cluster.gateway = service(ctx, systemNamespace, "agentplatform-gateway")
 	cluster.api = service(ctx, systemNamespace, "agentplatform-api")
+	if cluster.split {
+		cluster.api = strings.Replace(cluster.api, "http://", "https://", 1)
+		trustAPI(ctx)
+	}
 	cluster.git = service(ctx, "demo-git", "gitserver")
 }
 
@@ -90,6 +98,19 @@ func service(ctx context.Context, namespace, name string) string {
 	s := &corev1.Service{}
 	Expect(cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s)).To(Succeed())
 	return "http://" + s.Spec.ClusterIP
+}
+
+// trustAPI makes the client verify the facade, which is called by its address
+// here, by the name and the authority of its certificate.
+func trustAPI(ctx context.Context) {
+	GinkgoHelper()
+	certificate := &corev1.Secret{}
+	Expect(cluster.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "agentplatform-api-tls"}, certificate)).To(Succeed())
+	roots := x509.NewCertPool()
+	Expect(roots.AppendCertsFromPEM(certificate.Data["ca.crt"])).To(BeTrue())
+	httpClient.Transport = newTransport(&tls.Config{
+		RootCAs: roots, ServerName: "agentplatform-api." + systemNamespace + ".svc", MinVersion: tls.VersionTLS12,
+	})
 }
 
 func envOr(name, fallback string) string {
@@ -158,4 +179,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-var httpClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+var httpClient = &http.Client{Transport: newTransport(nil)}
+
+func newTransport(config *tls.Config) *http.Transport {
+	return &http.Transport{MaxIdleConnsPerHost: 64, TLSClientConfig: config, ForceAttemptHTTP2: true}
+}

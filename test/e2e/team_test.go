@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -23,6 +24,9 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
+
+// keyOwner is the user for whom API keys act, an administrator of each project.
+const keyOwner = "e2e"
 
 // team is a namespace with a project that has one environment, dev.
 type team struct {
@@ -33,7 +37,7 @@ type team struct {
 
 func newTeam(ctx context.Context, runners int32) *team {
 	GinkgoHelper()
-	t := &team{namespace: "e2e-" + strings.ToLower(uuid.NewString()[:8]), project: uuid.New()}
+	t := &team{namespace: "e2e-" + strings.ToLower(uuid.NewString()[:8])}
 	t.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: t.namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}})
@@ -41,11 +45,18 @@ func newTeam(ctx context.Context, runners int32) *team {
 	for _, o := range t.manifests(runners) {
 		t.create(ctx, o)
 	}
+	project := &v1alpha1.Project{ObjectMeta: t.at(v1alpha1.ProjectName)}
+	eventually(ctx, project, project.IsReady)
+	t.project = uuid.MustParse(project.Status.ID)
 	DeferCleanup(func(ctx SpecContext) {
 		_ = cluster.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}})
 	})
+	t.create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: t.at(keyOwner), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "agentplatform-admin"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: keyOwner}},
+	})
 	out, err := exec.CommandContext(ctx, "../../bin/agentctl", "apikey", "create", "e2e", "-n", t.namespace,
-		"--owner-user", "system:admin", "--owner-group", "system:masters", "--quiet").Output()
+		"--owner-user", keyOwner, "--quiet").Output()
 	Expect(err).NotTo(HaveOccurred())
 	t.key = strings.TrimSpace(string(out))
 	return t
@@ -54,14 +65,14 @@ func newTeam(ctx context.Context, runners int32) *team {
 func (t *team) manifests(runners int32) []client.Object {
 	return []client.Object{
 		&v1alpha1.Project{ObjectMeta: t.at("project"), Spec: v1alpha1.ProjectSpec{
-			ID: v1alpha1.UUID(t.project.String()), Git: &v1alpha1.ProjectGit{URL: "http://gitserver.demo-git.svc/" + "agents.git"},
+			Git: &v1alpha1.ProjectGit{URL: "http://gitserver.demo-git.svc/" + "agents.git"},
 			ModelProviders: []v1alpha1.ModelProvider{{
 				Prefix: "fake", Type: "openai", BaseURL: cluster.model.url + "/v1",
 				APIKeySecretRef: &v1alpha1.SecretKeyReference{Name: "model", Key: "apiKey"},
 			}},
 		}},
 		&v1alpha1.Environment{ObjectMeta: t.at("dev"), Spec: v1alpha1.EnvironmentSpec{
-			Runner: v1alpha1.RunnerPool{MinReplicas: ptr.To(runners), MaxReplicas: ptr.To(max(runners, 1))},
+			Runner: v1alpha1.RunnerPool{MinReplicas: ptr.To(max(runners, 1))},
 		}},
 	}
 }
@@ -106,7 +117,7 @@ func agents(version string) map[string]*string {
 	llm := func(name, model, tools string) *string {
 		return ptr.To(fmt.Sprintf("version: \"1.0\"\nname: %s\ntype: llm\nmodel: %s\nsystem_prompt: Do it.\n%s", name, model, tools))
 	}
-	return map[string]*string{
+	files := map[string]*string{
 		"agents/_defaults.yaml": nil, "agents/draft.yaml": nil, "agents/polish.yaml": nil, "agents/welcome.yaml": nil,
 		"models/draft.yaml": nil, "models/polish.yaml": nil,
 		"agents/hello.yaml":  llm("hello", "scripted/hello", ""),
@@ -114,6 +125,10 @@ func agents(version string) map[string]*string {
 		"agents/book.yaml":   llm("book", "fake/book", "tools: [book]\n"),
 		"models/hello.yaml":  ptr.To("steps:\n  - text: hello from " + version + "\n"),
 	}
+	for i := 1; i < maxLinks; i++ {
+		files[fmt.Sprintf("agents/hello-%d.yaml", i)] = llm(fmt.Sprintf("hello-%d", i), "scripted/hello", "")
+	}
+	return files
 }
 
 // push commits a version of the agents.
@@ -186,9 +201,12 @@ type reply struct {
 	} `json:"result"`
 }
 
+// path is the webhook's.
+func (h *hook) path() string { return "/hooks/" + h.team.project.String() + "/" + h.id }
+
 // post calls a webhook at a gateway.
 func (h *hook) post(ctx context.Context, gateway, body string) reply {
-	status, answer := call(ctx, http.MethodPost, gateway+"/hooks/"+h.id, http.Header{"X-Service-Secret": {h.secret}}, []byte(body))
+	status, answer := call(ctx, http.MethodPost, gateway+h.path(), http.Header{"X-Service-Secret": {h.secret}}, []byte(body))
 	r := reply{Status: status, Body: answer}
 	_ = json.Unmarshal(answer, &r) // what is no JSON has none of the fields
 	r.Status = status

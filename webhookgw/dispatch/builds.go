@@ -15,20 +15,20 @@ import (
 
 func (h *Handler) report(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req wire.BuildReport
-	if err := decode(w, r, &req); err != nil {
+	if err := decode(w, r, wire.MaxSmallRequest, &req); err != nil {
 		return err
 	}
-	return done(w, h.opts.Store.ReportBuild(r.Context(), *token.DeploymentID, store.BuildReport{
+	return done(w, h.opts.Store.ReportBuild(r.Context(), token.Deployment(), store.BuildReport{
 		Phase: store.DeploymentPhase(req.Phase), Commit: req.Commit, CommitMessage: req.CommitMessage, Author: req.Author,
 	}))
 }
 
 func (h *Handler) log(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req wire.BuildLog
-	if err := decode(w, r, &req); err != nil {
+	if err := decode(w, r, wire.MaxLogRequest, &req); err != nil {
 		return err
 	}
-	return done(w, h.opts.Store.AppendBuildLog(r.Context(), *token.DeploymentID, req.Number, req.Chunk))
+	return done(w, h.opts.Store.AppendBuildLog(r.Context(), token.Deployment(), req.Number, req.Chunk))
 }
 
 func (h *Handler) putBundle(w http.ResponseWriter, r *http.Request, token store.Token) error {
@@ -44,7 +44,7 @@ func (h *Handler) putBundle(w http.ResponseWriter, r *http.Request, token store.
 
 func (h *Handler) result(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req wire.BuildResult
-	if err := decode(w, r, &req); err != nil {
+	if err := decode(w, r, wire.MaxRequest, &req); err != nil {
 		return err
 	}
 	result := store.BuildResult{
@@ -54,5 +54,5 @@ func (h *Handler) result(w http.ResponseWriter, r *http.Request, token store.Tok
 	for _, a := range req.Agents {
 		result.Agents = append(result.Agents, store.Agent(a))
 	}
-	return done(w, h.opts.Store.FinishBuild(r.Context(), *token.DeploymentID, result))
+	return done(w, h.opts.Store.FinishBuild(r.Context(), token.Deployment(), result))
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,15 +17,13 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
+	wire "github.com/agentplatform/agentplatform/internal/dispatch"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // Limits of the internal port.
 const (
-	// maxRequest is the most bytes of a JSON request: a journal entry holds a
-	// whole tool result.
-	maxRequest = 32 << 20
 	// maxBundle is the most bytes of a bundle.
 	maxBundle = 25 << 20
 	// maxWait is how long a claim may wait for a run.
@@ -45,19 +44,15 @@ type Store interface {
 	store.Bundles
 	store.Tokens
 	store.Notifier
-	Environment(ctx context.Context, id uuid.UUID) (store.Environment, error)
-	Run(ctx context.Context, id uuid.UUID) (store.Run, error)
-	RunInput(ctx context.Context, id uuid.UUID) (contentType string, body io.ReadCloser, err error)
+	Environment(ctx context.Context, key store.Key) (store.Environment, error)
+	Run(ctx context.Context, key store.Key) (store.Run, error)
+	RunInput(ctx context.Context, key store.Key) (contentType string, body io.ReadCloser, err error)
 }
 
 // Options configure a Handler.
 type Options struct {
 	Store  Store
 	Logger *slog.Logger
-	// Lease is how long claims hold; 0 means store.LeaseDuration.
-	Lease time.Duration
-	// Now is the clock of what is remembered for a moment; nil means time.Now.
-	Now func() time.Time
 }
 
 // Handler serves the internal port.
@@ -67,21 +62,15 @@ type Handler struct {
 	wakeups      *wakeups
 	owners       *owners
 	tokens       *recent[[sha256.Size]byte, store.Token]
-	environments *recent[uuid.UUID, store.Environment]
+	environments *recent[store.Key, store.Environment]
 }
 
 // New returns a handler; long-polls are woken by hints while Run runs.
 func New(opts Options) *Handler {
-	if opts.Lease == 0 {
-		opts.Lease = store.LeaseDuration
-	}
-	if opts.Now == nil {
-		opts.Now = time.Now
-	}
 	h := &Handler{
 		opts: opts, wakeups: newWakeups(), owners: newOwners(),
-		tokens:       newRecent[[sha256.Size]byte, store.Token](opts.Now),
-		environments: newRecent[uuid.UUID, store.Environment](opts.Now),
+		tokens:       newRecent[[sha256.Size]byte, store.Token](time.Now),
+		environments: newRecent[store.Key, store.Environment](time.Now),
 	}
 	router := chi.NewRouter()
 	router.Route("/v1", func(r chi.Router) {
@@ -159,6 +148,10 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &problem):
 	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrConflict):
 		problem = httpserver.NewProblem(http.StatusConflict, "fenced", "This claim or build is no longer current; stop working on it.")
+	case errors.Is(err, store.ErrTooLarge):
+		problem = httpserver.NewProblem(http.StatusRequestEntityTooLarge, "too_large", "Not stored: "+err.Error()+".")
+	case errors.Is(err, store.ErrInvalid):
+		problem = httpserver.NewProblem(http.StatusUnprocessableEntity, "invalid_request", "Not stored: "+err.Error()+".")
 	case errors.Is(err, store.ErrNotFound):
 		problem = httpserver.NewProblem(http.StatusNotFound, "not_found", "There is no such thing for this token.")
 	default:
@@ -171,8 +164,15 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	httpserver.WriteProblem(w, problem)
 }
 
-func decode(w http.ResponseWriter, r *http.Request, into any) error {
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(into); err != nil {
+// decode reads a request of at most limit bytes.
+func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit)).Decode(into)
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, "request_too_large", fmt.Sprintf("This request has at most %d KiB.", limit>>10))
+	case errors.Is(err, wire.ErrTooMany):
+		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, "too_large", "Not taken: "+err.Error()+".")
+	case err != nil:
 		return httpserver.NewProblem(http.StatusBadRequest, "invalid_request", "The request is not of the form that this call takes: "+err.Error())
 	}
 	httpserver.BodyRead(w)

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // maxOwners bounds what is remembered: more than runs can be under way.
@@ -16,19 +18,19 @@ const maxOwners = 100_000
 // store each time.
 type owners struct {
 	mutex sync.RWMutex
-	byRun map[uuid.UUID]uuid.UUID
+	byRun map[store.Key]uuid.UUID
 }
 
-func newOwners() *owners { return &owners{byRun: map[uuid.UUID]uuid.UUID{}} }
+func newOwners() *owners { return &owners{byRun: map[store.Key]uuid.UUID{}} }
 
-func (o *owners) get(run uuid.UUID) (environment uuid.UUID, known bool) {
+func (o *owners) get(run store.Key) (environment uuid.UUID, known bool) {
 	o.mutex.RLock()
 	defer o.mutex.RUnlock()
 	environment, known = o.byRun[run]
 	return environment, known
 }
 
-func (o *owners) put(run, environment uuid.UUID) {
+func (o *owners) put(run store.Key, environment uuid.UUID) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	if len(o.byRun) >= maxOwners {

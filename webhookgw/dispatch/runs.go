@@ -5,8 +5,10 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"time"
 
@@ -22,7 +24,10 @@ import (
 // prefetch neither.
 func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req wire.ClaimRequest
-	if err := decode(w, r, &req); err != nil {
+	if err := decode(w, r, wire.MaxSmallRequest, &req); err != nil {
+		return err
+	}
+	if err := checkRunner(req); err != nil {
 		return err
 	}
 	wait := min(time.Duration(max(req.WaitSeconds, 0))*time.Second, maxWait)
@@ -31,40 +36,55 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for {
-		woken := h.wakeups.next(token.EnvironmentID)
+		woken := h.wakeups.next(token.Environment())
 		resp, err := h.take(r.Context(), token, req)
 		if err != nil {
 			return err
 		}
 		if len(resp.Runs) > 0 || len(resp.Prefetch) > 0 || wait == 0 {
-			return h.hand(w, r, resp)
+			return h.hand(w, r, token, resp)
 		}
 		select {
 		case <-woken:
 		case <-poll.C:
 		case <-deadline.C:
-			return h.hand(w, r, resp)
+			return h.hand(w, r, token, resp)
 		case <-r.Context().Done():
 			return context.Cause(r.Context())
 		}
 	}
 }
 
+var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// checkRunner refuses what cannot be a runner's name or a bundle's digest.
+func checkRunner(req wire.ClaimRequest) error {
+	if len(req.RunnerID) > wire.MaxRunnerID {
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, "invalid_request", fmt.Sprintf("runner_id has at most %d bytes.", wire.MaxRunnerID))
+	}
+	for _, digest := range req.Digests {
+		if !digestForm.MatchString(digest) {
+			return httpserver.NewProblem(http.StatusUnprocessableEntity, "invalid_request", "digests are of the form sha256:<64 hexadecimal digits>.")
+		}
+	}
+	return nil
+}
+
 // take asks the store once.
 func (h *Handler) take(ctx context.Context, token store.Token, req wire.ClaimRequest) (wire.ClaimResponse, error) {
 	resp := wire.ClaimResponse{Runs: []wire.Run{}, Prefetch: []string{}}
 	claimed, err := h.opts.Store.Claim(ctx, store.Claim{
-		EnvironmentID: token.EnvironmentID, RunnerID: req.RunnerID, Digests: req.Digests,
-		Limit: min(max(req.Limit, 0), maxClaim), Lease: h.opts.Lease,
+		Environment: token.Environment(), RunnerID: req.RunnerID, Digests: req.Digests,
+		Limit: min(max(req.Limit, 0), maxClaim), Lease: store.LeaseDuration,
 	})
 	if err != nil {
 		return resp, err
 	}
 	for _, c := range claimed {
-		h.owners.put(c.Run.ID, token.EnvironmentID)
-		resp.Runs = append(resp.Runs, wireRun(c, h.opts.Lease))
+		h.owners.put(c.Run.Key(), token.EnvironmentID)
+		resp.Runs = append(resp.Runs, wireRun(c, store.LeaseDuration))
 	}
-	environment, err := h.environment(ctx, token.EnvironmentID, len(claimed) > 0)
+	environment, err := h.environment(ctx, token.Environment(), len(claimed) > 0)
 	if err != nil && len(claimed) == 0 {
 		return resp, err
 	}
@@ -78,19 +98,19 @@ func (h *Handler) take(ctx context.Context, token store.Token, req wire.ClaimReq
 
 // environment reads an environment; a recent one will do for a runner that has
 // work to get at.
-func (h *Handler) environment(ctx context.Context, id uuid.UUID, busy bool) (store.Environment, error) {
-	if known, ok := h.environments.get(id); ok && busy {
+func (h *Handler) environment(ctx context.Context, key store.Key, busy bool) (store.Environment, error) {
+	if known, ok := h.environments.get(key); ok && busy {
 		return known, nil
 	}
-	environment, err := h.opts.Store.Environment(ctx, id)
+	environment, err := h.opts.Store.Environment(ctx, key)
 	if err == nil {
-		h.environments.put(id, environment)
+		h.environments.put(key, environment)
 	}
 	return environment, err
 }
 
 // hand answers a claim; runs of a runner that has gone meanwhile are given back.
-func (h *Handler) hand(w http.ResponseWriter, r *http.Request, resp wire.ClaimResponse) error {
+func (h *Handler) hand(w http.ResponseWriter, r *http.Request, token store.Token, resp wire.ClaimResponse) error {
 	if r.Context().Err() == nil {
 		httpserver.WriteJSON(w, http.StatusOK, resp)
 		return nil
@@ -99,7 +119,7 @@ func (h *Handler) hand(w http.ResponseWriter, r *http.Request, resp wire.ClaimRe
 	defer cancel()
 	gone := context.Cause(r.Context())
 	for _, run := range resp.Runs {
-		gone = errors.Join(gone, h.opts.Store.Release(ctx, store.Lease{RunID: run.ID, Token: run.Token}))
+		gone = errors.Join(gone, h.opts.Store.Release(ctx, store.Lease{Run: token.Run(run.ID), Token: run.Token}))
 	}
 	return gone
 }
@@ -123,7 +143,7 @@ func wireRun(c store.Claimed, lease time.Duration) wire.Run {
 
 func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req wire.HeartbeatRequest
-	if err := decode(w, r, &req); err != nil {
+	if err := decode(w, r, wire.MaxSmallRequest, &req); err != nil {
 		return err
 	}
 	leases := make([]store.Lease, 0, len(req.Leases))
@@ -131,15 +151,15 @@ func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.
 		if err := h.owned(r.Context(), l.RunID, token); err != nil {
 			return err
 		}
-		leases = append(leases, store.Lease{RunID: l.RunID, Token: l.Token})
+		leases = append(leases, store.Lease{Run: token.Run(l.RunID), Token: l.Token})
 	}
-	lost, err := h.opts.Store.Heartbeat(r.Context(), leases, h.opts.Lease)
+	lost, err := h.opts.Store.Heartbeat(r.Context(), leases, store.LeaseDuration)
 	if err != nil {
 		return err
 	}
-	resp := wire.HeartbeatResponse{Lost: []wire.Lease{}, LeaseSeconds: h.opts.Lease.Seconds()}
+	resp := wire.HeartbeatResponse{Lost: []wire.Lease{}, LeaseSeconds: store.LeaseDuration.Seconds()}
 	for _, l := range lost {
-		resp.Lost = append(resp.Lost, wire.Lease{RunID: l.RunID, Token: l.Token})
+		resp.Lost = append(resp.Lost, wire.Lease{RunID: l.Run.ID, Token: l.Token})
 	}
 	httpserver.WriteJSON(w, http.StatusOK, resp)
 	return nil
@@ -147,7 +167,7 @@ func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.
 
 func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req wire.JournalRequest
-	lease, err := h.lease(w, r, token, &req, func() int64 { return req.Token })
+	lease, err := h.lease(w, r, token, wire.MaxRequest, &req, func() int64 { return req.Token })
 	if err != nil {
 		return err
 	}
@@ -156,7 +176,7 @@ func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.To
 
 func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req wire.CompleteRequest
-	lease, err := h.lease(w, r, token, &req, func() int64 { return req.Token })
+	lease, err := h.lease(w, r, token, wire.MaxRequest, &req, func() int64 { return req.Token })
 	if err != nil {
 		return err
 	}
@@ -172,7 +192,7 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.T
 
 func (h *Handler) release(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req wire.ReleaseRequest
-	lease, err := h.lease(w, r, token, &req, func() int64 { return req.Token })
+	lease, err := h.lease(w, r, token, wire.MaxSmallRequest, &req, func() int64 { return req.Token })
 	if err != nil {
 		return err
 	}
@@ -180,7 +200,7 @@ func (h *Handler) release(w http.ResponseWriter, r *http.Request, token store.To
 }
 
 // lease reads a request about a claim on a run of the token's environment.
-func (h *Handler) lease(w http.ResponseWriter, r *http.Request, token store.Token, into any, fence func() int64) (store.Lease, error) {
+func (h *Handler) lease(w http.ResponseWriter, r *http.Request, token store.Token, limit int64, into any, fence func() int64) (store.Lease, error) {
 	id, err := runID(r)
 	if err != nil {
 		return store.Lease{}, err
@@ -188,10 +208,10 @@ func (h *Handler) lease(w http.ResponseWriter, r *http.Request, token store.Toke
 	if err := h.owned(r.Context(), id, token); err != nil {
 		return store.Lease{}, err
 	}
-	if err := decode(w, r, into); err != nil {
+	if err := decode(w, r, limit, into); err != nil {
 		return store.Lease{}, err
 	}
-	return store.Lease{RunID: id, Token: fence()}, nil
+	return store.Lease{Run: token.Run(id), Token: fence()}, nil
 }
 
 func (h *Handler) input(w http.ResponseWriter, r *http.Request, token store.Token) error {
@@ -202,7 +222,7 @@ func (h *Handler) input(w http.ResponseWriter, r *http.Request, token store.Toke
 	if err := h.owned(r.Context(), id, token); err != nil {
 		return err
 	}
-	contentType, body, err := h.opts.Store.RunInput(r.Context(), id)
+	contentType, body, err := h.opts.Store.RunInput(r.Context(), token.Run(id))
 	if err != nil {
 		return err
 	}
@@ -212,14 +232,14 @@ func (h *Handler) input(w http.ResponseWriter, r *http.Request, token store.Toke
 
 // owned says ErrNotFound of a run of another environment.
 func (h *Handler) owned(ctx context.Context, id uuid.UUID, token store.Token) error {
-	environment, known := h.owners.get(id)
+	environment, known := h.owners.get(token.Run(id))
 	if !known {
-		run, err := h.opts.Store.Run(ctx, id)
+		run, err := h.opts.Store.Run(ctx, token.Run(id))
 		if err != nil {
 			return err
 		}
 		environment = run.EnvironmentID
-		h.owners.put(id, environment)
+		h.owners.put(token.Run(id), environment)
 	}
 	if environment != token.EnvironmentID {
 		return store.ErrNotFound
@@ -228,7 +248,11 @@ func (h *Handler) owned(ctx context.Context, id uuid.UUID, token store.Token) er
 }
 
 func (h *Handler) bundle(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	body, err := h.opts.Store.OpenBundle(r.Context(), token.ProjectID, chi.URLParam(r, "digest"))
+	digest := chi.URLParam(r, "digest")
+	if err := h.opts.Store.NamesBundle(r.Context(), token.Environment(), digest); err != nil {
+		return err
+	}
+	body, err := h.opts.Store.OpenBundle(r.Context(), token.ProjectID, digest)
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,6 @@ package dispatch
 import (
 	"sync"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -14,14 +12,14 @@ import (
 // each environment. All that wait are woken: each takes what it has room for.
 type wakeups struct {
 	mutex sync.Mutex
-	byEnv map[uuid.UUID]chan struct{}
+	byEnv map[store.Key]chan struct{}
 }
 
-func newWakeups() *wakeups { return &wakeups{byEnv: map[uuid.UUID]chan struct{}{}} }
+func newWakeups() *wakeups { return &wakeups{byEnv: map[store.Key]chan struct{}{}} }
 
 // next returns a channel that closes with the next hint for an environment. It
 // is to be taken before the store is asked, so that no hint falls between.
-func (w *wakeups) next(environment uuid.UUID) <-chan struct{} {
+func (w *wakeups) next(environment store.Key) <-chan struct{} {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	ch, ok := w.byEnv[environment]
@@ -36,7 +34,7 @@ func (w *wakeups) follow(hints <-chan store.Hint) {
 	for hint := range hints {
 		w.mutex.Lock()
 		for environment, ch := range w.byEnv {
-			if hint.ID == uuid.Nil || hint.ID == environment {
+			if hint.Key == (store.Key{}) || hint.Key == environment {
 				close(ch)
 				delete(w.byEnv, environment)
 			}

@@ -7,7 +7,6 @@ import (
 	"crypto/subtle"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
@@ -45,7 +44,7 @@ var notFound = httpserver.NewProblem(http.StatusNotFound, "webhook_not_found",
 
 // admit decides on a request by all but its body, in the order of the
 // contract: mode, secret, state, size. Nil lets it in.
-func admit(route store.Route, f facts, now time.Time) *httpserver.Problem {
+func admit(route store.Route, f facts) *httpserver.Problem {
 	c := route.Connector
 	refuse := func(status int, code, detail string) *httpserver.Problem {
 		p := httpserver.NewProblem(status, code, detail)
@@ -54,7 +53,7 @@ func admit(route store.Route, f facts, now time.Time) *httpserver.Problem {
 	switch {
 	case c.Type != "webhook" || (c.Mode != modeInbound && c.Mode != modeSync):
 		return refuse(http.StatusBadRequest, "outbound_only", "This connector sends results and takes no requests. Call an inbound or sync connector.")
-	case c.RequireAuthentication && !accepts(c.Secrets, f.secret, now):
+	case c.RequireAuthentication && accepted(c.Secrets, f.secret) == nil:
 		return refuse(http.StatusUnauthorized, "invalid_secret", "The secret is missing or wrong. Send the connector's secret in the header X-Service-Secret.")
 	case c.Retired:
 		return refuse(http.StatusConflict, "connector_retired", "This connector was removed from the project's code and takes no more requests.")
@@ -70,15 +69,19 @@ func admit(route store.Route, f facts, now time.Time) *httpserver.Problem {
 
 const tooLarge = "The request is larger than 16 MiB."
 
-// accepts compares in constant time, and takes the same time for each number
-// of accepted secrets whatever the request's is.
-func accepts(secrets []store.AcceptedSecret, secret string, now time.Time) bool {
+// accepted is the entry that accepts a secret, nil when none does. Which ones
+// are valid was decided when the route was read, and is again when the request
+// is committed, both by the database's clock: that of the gateway may be wrong.
+// It compares in constant time, and takes the same time for each number of
+// accepted secrets whatever the request's is.
+func accepted(secrets []store.AcceptedSecret, secret string) *store.AcceptedSecret {
 	digest := sha256.Sum256([]byte(secret))
-	match := 0
-	for _, s := range secrets {
-		if s.NotAfter == nil || s.NotAfter.After(now) {
-			match |= subtle.ConstantTimeCompare(digest[:], s.SHA256)
-		}
+	match := -1
+	for i, s := range secrets {
+		match = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(digest[:], s.SHA256), i, match)
 	}
-	return match == 1 && secret != ""
+	if match < 0 || secret == "" {
+		return nil
+	}
+	return &secrets[match]
 }

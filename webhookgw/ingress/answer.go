@@ -54,7 +54,7 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	outcome, err := h.awaitOutcome(ctx, admission.ConnectorRunID, end)
+	outcome, err := h.awaitOutcome(ctx, store.Key{ProjectID: route.Connector.ProjectID, ID: admission.ConnectorRunID}, end)
 	switch {
 	case err == nil:
 		httpserver.WriteJSON(w, http.StatusOK, newSyncAnswer(outcome))
@@ -76,17 +76,17 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 
 // awaitOutcome returns once all runs of a connector run ended. Hints make it
 // quick, polling makes it sure; while the store is away it goes on trying.
-func (h *Handler) awaitOutcome(ctx context.Context, id uuid.UUID, end watch) (store.Outcome, error) {
-	look := end.run != id // an earlier request's run, which may have ended before
+func (h *Handler) awaitOutcome(ctx context.Context, run store.Key, end watch) (store.Outcome, error) {
+	look := end.run != run // an earlier request's run, which may have ended before
 	if look {
-		end = h.waiters.watch(id)
+		end = h.waiters.watch(run)
 		defer end.stop()
 	}
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for ; ; look = true {
 		if look {
-			outcome, err := h.opts.Store.Outcome(ctx, id)
+			outcome, err := h.opts.Store.Outcome(ctx, run)
 			if err == nil && outcome.Terminal() || errors.Is(err, store.ErrNotFound) {
 				return outcome, err
 			}
@@ -103,11 +103,9 @@ func (h *Handler) awaitOutcome(ctx context.Context, id uuid.UUID, end watch) (st
 func newSyncAnswer(outcome store.Outcome) syncAnswer {
 	answer := syncAnswer{Status: "ok", Results: []syncResult{}}
 	for _, run := range outcome.Runs {
-		result := syncResult{RunID: run.ID, AgentName: run.AgentName, Status: string(run.Status), Output: run.Output}
-		if run.Error != "" {
-			result.Error = &run.Error
-		}
-		answer.Results = append(answer.Results, result)
+		answer.Results = append(answer.Results, syncResult{
+			RunID: run.ID, AgentName: run.AgentName, Status: string(run.Status), Output: run.Output, Error: failure(run),
+		})
 	}
 	if len(answer.Results) > 0 {
 		answer.Result = answer.Results[0]

@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
@@ -45,7 +46,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (body []byte,
 		return nil, release, httpserver.NewProblem(http.StatusBadRequest, "body_unreadable", "The body could not be read whole; send the request again.")
 	}
 	httpserver.BodyRead(w)
-	return buf.Bytes(), release, objectProblem(buf.Bytes())
+	return buf.Bytes(), release, contentProblem(buf.Bytes())
 }
 
 var (
@@ -71,13 +72,37 @@ func mediaProblem(r *http.Request) error {
 	return nil
 }
 
-// objectProblem says why body is no JSON object.
-func objectProblem(body []byte) error {
+// contentProblem says why body is no input.
+func contentProblem(body []byte) error {
 	if !json.Valid(body) {
 		return httpserver.NewProblem(http.StatusBadRequest, "invalid_json", "The body is no valid JSON.")
 	}
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); trimmed[0] != '{' {
 		return httpserver.NewProblem(http.StatusBadRequest, "invalid_json", "The body is valid JSON but no object; send fields in {…}.")
 	}
+	if hasInlineFiles(body) {
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, "files_not_supported",
+			"The objects in `files` hold `data`: this release takes no attachments. Send the event without them.")
+	}
 	return nil
+}
+
+// hasInlineFiles says whether an object has attachments: objects with `data` in
+// a list `files`. They would reach the model as text.
+func hasInlineFiles(body []byte) bool {
+	if !bytes.Contains(body, []byte(`"files"`)) {
+		return false
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil {
+		return false
+	}
+	var files []json.RawMessage
+	if json.Unmarshal(fields["files"], &files) != nil {
+		return false // another thing of that name is a field like any other
+	}
+	return slices.ContainsFunc(files, func(file json.RawMessage) bool {
+		var attachment map[string]json.RawMessage
+		return json.Unmarshal(file, &attachment) == nil && attachment["data"] != nil
+	})
 }

@@ -26,6 +26,9 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 	if req.blob == nil {
 		event.Input = req.body
 	}
+	if s := accepted(route.Connector.Secrets, req.facts.secret); s != nil && route.Connector.RequireAuthentication {
+		event.SecretNotAfter = s.NotAfter
+	}
 	for _, link := range route.Links {
 		run, err := uuid.NewV7()
 		if err != nil {
@@ -37,12 +40,12 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 }
 
 // spool writes a body that is too large for a row into a blob.
-func (h *Handler) spool(ctx context.Context, body []byte) (*uuid.UUID, error) {
+func (h *Handler) spool(ctx context.Context, project uuid.UUID, body []byte) (*uuid.UUID, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("making an id: %w", err)
 	}
-	if _, err := h.opts.Store.PutBlob(ctx, id, bytes.NewReader(body)); err != nil {
+	if _, err := h.opts.Store.PutBlob(ctx, store.Key{ProjectID: project, ID: id}, bytes.NewReader(body)); err != nil {
 		return nil, fmt.Errorf("storing the body: %w", err)
 	}
 	return &id, nil

@@ -25,18 +25,20 @@ type Store interface {
 	store.Ingest
 	store.Blobs
 	store.Notifier
-	Outcome(ctx context.Context, connectorRunID uuid.UUID) (store.Outcome, error)
+	Outcome(ctx context.Context, connectorRun store.Key) (store.Outcome, error)
 }
 
 // Options configure a Handler.
 type Options struct {
 	Store  Store
 	Logger *slog.Logger
-	// Now is the clock that grace periods of secrets are judged by; nil means time.Now.
+	// TrustedProxies may say in X-Forwarded-For where a request came from.
+	TrustedProxies httpserver.Proxies
+	// Now is the clock by which refusals are told; nil means time.Now.
 	Now func() time.Time
 }
 
-// Handler serves /hooks/{connector_id}.
+// Handler serves /hooks/{project_id}/{connector_id}.
 type Handler struct {
 	http.Handler
 	opts      Options
@@ -44,20 +46,19 @@ type Handler struct {
 	committer *committer
 	waiters   *waiters
 	bodies    *semaphore.Weighted // places for large ones
+	refusals  *httpserver.Refusals
 }
 
 // New returns a handler; it answers once Run runs.
 func New(opts Options) *Handler {
-	if opts.Now == nil {
-		opts.Now = time.Now
-	}
 	h := &Handler{
 		opts: opts, routes: newRoutes(opts.Store), committer: newCommitter(opts.Store), waiters: newWaiters(),
-		bodies: semaphore.NewWeighted(maxLargeBodies),
+		bodies:   semaphore.NewWeighted(maxLargeBodies),
+		refusals: httpserver.NewRefusals("webhook requests that nobody knows were refused", opts.Logger, opts.Now),
 	}
 	router := chi.NewRouter()
-	router.HandleFunc("/hooks/{connector_id}", h.serve)
-	router.NotFound(func(w http.ResponseWriter, _ *http.Request) { httpserver.WriteProblem(w, notFound) })
+	router.HandleFunc("/hooks/{project_id}/{connector_id}", h.serve)
+	router.NotFound(func(w http.ResponseWriter, r *http.Request) { h.refuse(w, r, notFound) })
 	h.Handler = router
 	return h
 }
@@ -83,7 +84,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 	case errors.As(err, &problem):
-		httpserver.WriteProblem(w, problem)
+		h.refuse(w, r, problem)
 	default: // also when the request ended meanwhile: its client may be there, and the gateway stopping
 		if r.Context().Err() == nil {
 			h.opts.Logger.Error("taking a webhook", "connector", chi.URLParam(r, "connector_id"), "error", err)
@@ -95,14 +96,23 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// refuse answers with a problem. Who is refused without being known, because the
+// URL or the secret is wrong, is counted by address.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p httpserver.Problem) {
+	if p.Status == http.StatusNotFound || p.Status == http.StatusUnauthorized {
+		h.refusals.Add(h.opts.TrustedProxies.Client(r), p.Code)
+	}
+	httpserver.WriteProblem(w, p)
+}
+
 // receive takes a request through all checks to its commit and answers it. An
 // error that is no Problem means that the store did not answer.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
-	id, err := uuid.Parse(chi.URLParam(r, "connector_id"))
+	key, err := connectorOf(r)
 	if err != nil {
 		return notFound
 	}
-	route, err := h.admitted(r.Context(), id, factsOf(r))
+	route, err := h.admitted(r.Context(), key, factsOf(r))
 	if err != nil {
 		return err
 	}
@@ -112,7 +122,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	}
 	var end watch
 	if route.Connector.Mode == modeSync {
-		end = h.waiters.watch(run)
+		end = h.waiters.watch(store.Key{ProjectID: key.ProjectID, ID: run})
 		defer end.stop()
 	}
 	route, admission, err := h.record(w, r, route, run)
@@ -133,6 +143,15 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// connectorOf is the connector that the path names.
+func connectorOf(r *http.Request) (key store.Key, err error) {
+	if key.ProjectID, err = uuid.Parse(chi.URLParam(r, "project_id")); err != nil {
+		return key, err
+	}
+	key.ID, err = uuid.Parse(chi.URLParam(r, "connector_id"))
+	return key, err
+}
+
 // record reads the body of an admitted request and commits it as a connector run.
 func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Route, run uuid.UUID) (store.Route, store.Admission, error) {
 	body, release, err := h.readBody(w, r)
@@ -149,22 +168,22 @@ func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Rou
 
 // admitted returns the route of a request that all checks but that of the body
 // let in. What the cached route refuses is judged again by a fresh one.
-func (h *Handler) admitted(ctx context.Context, id uuid.UUID, f facts) (store.Route, error) {
-	if route, ok := h.routes.peek(id); ok && admit(route, f, h.opts.Now()) == nil {
+func (h *Handler) admitted(ctx context.Context, key store.Key, f facts) (store.Route, error) {
+	if route, ok := h.routes.peek(key); ok && admit(route, f) == nil {
 		return route, nil
 	}
-	return h.admittedFresh(ctx, id, f)
+	return h.admittedFresh(ctx, key, f)
 }
 
-func (h *Handler) admittedFresh(ctx context.Context, id uuid.UUID, f facts) (store.Route, error) {
-	route, err := h.routes.load(ctx, id)
+func (h *Handler) admittedFresh(ctx context.Context, key store.Key, f facts) (store.Route, error) {
+	route, err := h.routes.load(ctx, key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return store.Route{}, notFound
 	case err != nil:
 		return store.Route{}, err
 	}
-	if p := admit(route, f, h.opts.Now()); p != nil {
+	if p := admit(route, f); p != nil {
 		return store.Route{}, *p
 	}
 	return route, nil
@@ -183,7 +202,7 @@ type request struct {
 // changed in between. The route returned is the one that was committed.
 func (h *Handler) commit(ctx context.Context, route store.Route, req request) (store.Route, store.Admission, error) {
 	if len(req.body) > store.MaxInlineInput {
-		blob, err := h.spool(ctx, req.body)
+		blob, err := h.spool(ctx, route.Connector.ProjectID, req.body)
 		if err != nil {
 			return route, store.Admission{}, err
 		}
@@ -198,7 +217,7 @@ func (h *Handler) commit(ctx context.Context, route store.Route, req request) (s
 		if err != nil || admission.Verdict != store.Outdated {
 			return route, admission, err
 		}
-		if route, err = h.admittedFresh(ctx, route.Connector.ID, req.facts); err != nil {
+		if route, err = h.admittedFresh(ctx, route.Connector.Key(), req.facts); err != nil {
 			return route, store.Admission{}, err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/agentplatform/agentplatform/store"
@@ -19,8 +18,8 @@ type routes struct {
 	reads  *semaphore.Weighted
 
 	mutex   sync.Mutex
-	cached  map[uuid.UUID]store.Route
-	reading map[uuid.UUID]*reading
+	cached  map[store.Key]store.Route
+	reading map[store.Key]*reading
 }
 
 // reading coalesces the reads of one route. A read that began before a caller
@@ -39,22 +38,22 @@ type read struct {
 func newRoutes(source store.Routes) *routes {
 	return &routes{
 		source: source, reads: semaphore.NewWeighted(maxReads),
-		cached: map[uuid.UUID]store.Route{}, reading: map[uuid.UUID]*reading{},
+		cached: map[store.Key]store.Route{}, reading: map[store.Key]*reading{},
 	}
 }
 
 // peek returns the cached route, if there is one.
-func (r *routes) peek(id uuid.UUID) (store.Route, bool) {
+func (r *routes) peek(key store.Key) (store.Route, bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	route, ok := r.cached[id]
+	route, ok := r.cached[key]
 	return route, ok
 }
 
 // load reads a route as it is at some moment after the call; store.ErrNotFound
 // when no such connector exists.
-func (r *routes) load(ctx context.Context, id uuid.UUID) (store.Route, error) {
-	mine := r.join(id)
+func (r *routes) load(ctx context.Context, key store.Key) (store.Route, error) {
+	mine := r.join(key)
 	select {
 	case <-mine.done:
 		return mine.route, mine.err
@@ -64,14 +63,14 @@ func (r *routes) load(ctx context.Context, id uuid.UUID) (store.Route, error) {
 }
 
 // join returns a read that has not begun yet, and sees that it will.
-func (r *routes) join(id uuid.UUID) *read {
+func (r *routes) join(key store.Key) *read {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	at, busy := r.reading[id]
+	at, busy := r.reading[key]
 	if !busy {
 		at = &reading{current: &read{done: make(chan struct{})}}
-		r.reading[id] = at
-		go r.work(id, at)
+		r.reading[key] = at
+		go r.work(key, at)
 		return at.current
 	}
 	if at.next == nil {
@@ -81,14 +80,14 @@ func (r *routes) join(id uuid.UUID) *read {
 }
 
 // work reads until nobody waits for another read.
-func (r *routes) work(id uuid.UUID, at *reading) {
+func (r *routes) work(key store.Key, at *reading) {
 	for current := at.current; current != nil; {
-		current.route, current.err = r.fetch(id)
+		current.route, current.err = r.fetch(key)
 		r.mutex.Lock()
-		r.remember(id, current)
+		r.remember(key, current)
 		at.current, at.next = at.next, nil
 		if at.current == nil {
-			delete(r.reading, id)
+			delete(r.reading, key)
 		}
 		close(current.done)
 		current = at.current
@@ -96,25 +95,25 @@ func (r *routes) work(id uuid.UUID, at *reading) {
 	}
 }
 
-func (r *routes) fetch(id uuid.UUID) (store.Route, error) {
+func (r *routes) fetch(key store.Key) (store.Route, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
 	if err := r.reads.Acquire(ctx, 1); err != nil {
 		return store.Route{}, err
 	}
 	defer r.reads.Release(1)
-	return r.source.Route(ctx, id)
+	return r.source.Route(ctx, key)
 }
 
-func (r *routes) remember(id uuid.UUID, result *read) {
+func (r *routes) remember(key store.Key, result *read) {
 	switch {
 	case result.err == nil:
 		if len(r.cached) >= maxRoutes {
 			clear(r.cached)
 		}
-		r.cached[id] = result.route
+		r.cached[key] = result.route
 	case errors.Is(result.err, store.ErrNotFound):
-		delete(r.cached, id)
+		delete(r.cached, key)
 	}
 }
 
@@ -122,10 +121,10 @@ func (r *routes) remember(id uuid.UUID, result *read) {
 func (r *routes) follow(hints <-chan store.Hint) {
 	for hint := range hints {
 		r.mutex.Lock()
-		if hint.ID == uuid.Nil {
+		if hint.Key == (store.Key{}) {
 			clear(r.cached)
 		} else {
-			delete(r.cached, hint.ID)
+			delete(r.cached, hint.Key)
 		}
 		r.mutex.Unlock()
 	}

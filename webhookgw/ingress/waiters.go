@@ -5,31 +5,29 @@ package ingress
 import (
 	"sync"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // waiters wakes the sync requests whose connector run ended.
 type waiters struct {
 	mutex sync.Mutex
-	byRun map[uuid.UUID]map[chan struct{}]struct{}
+	byRun map[store.Key]map[chan struct{}]struct{}
 }
 
 func newWaiters() *waiters {
-	return &waiters{byRun: map[uuid.UUID]map[chan struct{}]struct{}{}}
+	return &waiters{byRun: map[store.Key]map[chan struct{}]struct{}{}}
 }
 
 // watch is sent to when its run may have ended.
 type watch struct {
-	run   uuid.UUID
+	run   store.Key
 	woken <-chan struct{}
 	stop  func() // to be called when done with it
 }
 
 // watch begins to wake at the end of a connector run. One that begins before the
 // run is recorded misses nothing; for another, look first.
-func (w *waiters) watch(run uuid.UUID) watch {
+func (w *waiters) watch(run store.Key) watch {
 	ch := make(chan struct{}, 1)
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -51,12 +49,12 @@ func (w *waiters) watch(run uuid.UUID) watch {
 func (w *waiters) follow(hints <-chan store.Hint) {
 	for hint := range hints {
 		w.mutex.Lock()
-		if hint.ID == uuid.Nil {
+		if hint.Key == (store.Key{}) {
 			for _, chans := range w.byRun {
 				wake(chans)
 			}
 		} else {
-			wake(w.byRun[hint.ID])
+			wake(w.byRun[hint.Key])
 		}
 		w.mutex.Unlock()
 	}

@@ -22,6 +22,10 @@ const (
 	sweepLimit = 500
 )
 
+// grace is how long the store must have answered without a break before leases
+// are swept: runners need that long to renew theirs after an outage.
+const grace = store.LeaseDuration
+
 // Options configure a Sweeper.
 type Options struct {
 	Store interface {
@@ -29,10 +33,6 @@ type Options struct {
 		Ping(ctx context.Context) error
 	}
 	Logger *slog.Logger
-	// Grace is how long the store must have answered without a break before
-	// leases are swept: runners need that long to renew theirs after an outage.
-	// 0 means store.LeaseDuration.
-	Grace time.Duration
 	// Now is the clock of the grace; nil means time.Now.
 	Now func() time.Time
 }
@@ -48,9 +48,6 @@ type Sweeper struct {
 
 // New returns a sweeper; all replicas of the gateway may run one.
 func New(opts Options) *Sweeper {
-	if opts.Grace == 0 {
-		opts.Grace = store.LeaseDuration
-	}
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
@@ -88,11 +85,11 @@ func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
 	}
 	now := s.opts.Now()
 	// A process that stood still saw no break, and its runners could not reach it.
-	if s.reachable.IsZero() || now.Sub(s.looked) > s.opts.Grace/2 {
+	if s.reachable.IsZero() || now.Sub(s.looked) > grace/2 {
 		s.reachable = now
 	}
 	s.looked = now
-	if now.Sub(s.reachable) < s.opts.Grace {
+	if now.Sub(s.reachable) < grace {
 		return 0, nil
 	}
 	if moved, err = s.opts.Store.SweepLeases(ctx, sweepLimit); err != nil {

@@ -8,13 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/runner/build"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
 func fetchCommand() *cobra.Command {
 	var opts build.FetchOptions
-	var egress egressFlag
+	var out egress.Flags
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "fetch",
@@ -24,7 +25,7 @@ func fetchCommand() *cobra.Command {
 			"A repository that cannot be fetched is no error here: `runner build pack` reports it.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			guard, err := egress.guard()
+			guard, err := guardOf(out)
 			if err != nil {
 				return err
 			}
@@ -42,7 +43,7 @@ func fetchCommand() *cobra.Command {
 	flags.StringVar(&opts.Credentials, "credentials", "", "folder with the files of the Git Secret")
 	flags.StringVar(&opts.Dir, "dir", "/workspace", "folder to write to; it must exist")
 	flags.DurationVar(&timeout, "timeout", 5*time.Minute, "time to fetch in")
-	egress.add(flags)
+	out.Bind(flags)
 	return cmd
 }
 

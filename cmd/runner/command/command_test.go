@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,12 +20,13 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
 // run executes the command line as a process would.
-func run(t *testing.T, ctx context.Context, args ...string) (string, error) { //nolint:revive // the test comes first
+func run(t *testing.T, ctx context.Context, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	cmd := rootCommand(nil)
@@ -55,10 +57,22 @@ func TestMissingOptionsAreNamed(t *testing.T) {
 	_, err = run(t, t.Context(), "serve", "--dispatch-url=http://127.0.0.1:1")
 	require.ErrorContains(t, err, "dispatch token")
 	_, err = run(t, t.Context(), "serve", "--dispatch-url=http://127.0.0.1:1", "--token-file=x", "--allow-egress=mail=1")
-	require.ErrorContains(t, err, "allowed range")
+	require.ErrorContains(t, err, "--allow-egress")
 	t.Setenv("AGENTPLATFORM_CONCURRENCY", "many")
 	_, err = run(t, t.Context(), "serve")
 	require.ErrorContains(t, err, "AGENTPLATFORM_CONCURRENCY")
+}
+
+// TestWhatIsGivenIsNotLookedUp: a flag that is given, also an empty one, is not
+// taken from the environment.
+func TestWhatIsGivenIsNotLookedUp(t *testing.T) {
+	fetch := []string{"build", "fetch", "--dir", t.TempDir(), "--url=https://nowhere.invalid/x.git"}
+	t.Setenv("AGENTPLATFORM_ALLOW_EGRESS", "nonsense")
+	t.Setenv("AGENTPLATFORM_DENY_EGRESS", "nonsense")
+	_, err := run(t, t.Context(), fetch...)
+	require.ErrorContains(t, err, "nonsense")
+	_, err = run(t, t.Context(), append(fetch, egress.Flags{}.Args()...)...)
+	require.NoError(t, err)
 }
 
 // TestBuildAndServe goes through the three commands against a dispatch port on
@@ -66,11 +80,14 @@ func TestMissingOptionsAreNamed(t *testing.T) {
 func TestBuildAndServe(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	port := &wirePort{stop: stop}
-	server := httptest.NewServer(port)
+	server := httptest.NewTLSServer(port)
 	t.Cleanup(server.Close)
-	token := filepath.Join(t.TempDir(), "token")
+	token, authorities := filepath.Join(t.TempDir(), "token"), filepath.Join(t.TempDir(), "ca.crt")
 	require.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	require.NoError(t, os.WriteFile(authorities, certificate, 0o600))
 	t.Setenv("AGENTPLATFORM_DISPATCH_URL", server.URL)
+	t.Setenv("AGENTPLATFORM_DISPATCH_CA_FILE", authorities)
 	t.Setenv("AGENTPLATFORM_TOKEN_FILE", token)
 
 	dir := t.TempDir()

@@ -22,7 +22,7 @@ const maxModelAnswer = 32 << 20
 
 func serveCommand(tools []engine.Tool) *cobra.Command {
 	var target dispatchFlags
-	var out egressFlag
+	var out egress.Flags
 	var opts serve.Options
 	var providers string
 	cmd := &cobra.Command{
@@ -34,7 +34,7 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			guard, err := out.guard()
+			guard, err := guardOf(out)
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 	flags.DurationVar(&opts.Grace, "grace", 30*time.Second, "time that runs have after SIGTERM; less than the pod's grace period")
 	flags.IntVar(&opts.Bundles, "bundles", 16, "most bundles held in memory")
 	target.add(flags)
-	out.add(flags)
+	out.Bind(flags)
 	return cmd
 }
 
@@ -71,7 +71,7 @@ func readProviders(path string) (runnerconfig.Providers, error) {
 	if path == "" {
 		return runnerconfig.Providers{}, nil
 	}
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(path) //nolint:gosec // the operator's flag
 	if errors.Is(err, os.ErrNotExist) {
 		return runnerconfig.Providers{}, nil
 	}

@@ -28,7 +28,6 @@ func TestTheProjectsKindsAreInstalled(t *testing.T) {
 	control := kube.Start(t)
 	project := &v1alpha1.Project{
 		ObjectMeta: metav1.ObjectMeta{Namespace: control.Namespace(t), Name: v1alpha1.ProjectName},
-		Spec:       v1alpha1.ProjectSpec{ID: "7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"},
 	}
 	require.NoError(t, control.Client.Create(t.Context(), project))
 	require.EqualValues(t, -1, project.Status.ObservedGeneration, "kstatus waits for the controller")

@@ -23,20 +23,38 @@ CREATE TABLE ordinals (
 );
 INSERT INTO ordinals (id, value) VALUES (1, 0);
 
-CREATE TABLE claims (
-    id uuid PRIMARY KEY,
+-- Which cluster the store serves: one at a time.
+CREATE TABLE cluster_lease (
+    id smallint PRIMARY KEY CHECK (id = 1),
+    cluster_uid text NOT NULL CHECK (cluster_uid <> ''),
+    platform_id uuid NOT NULL,
+    renewed_at bigint NOT NULL,
+    adopting boolean NOT NULL
+);
+
+-- All else belongs to a project: its id comes first in every key, and in the
+-- condition of every statement.
+
+-- The ids of a project and the objects that hold them. adopted: by an object of
+-- the cluster that had the store before, until one of this cluster takes over.
+CREATE TABLE object_ids (
     project_id uuid NOT NULL,
+    id uuid NOT NULL,
     cluster_uid text NOT NULL,
     namespace text NOT NULL,
     kind text NOT NULL,
     name text NOT NULL,
     object_uid text NOT NULL,
     generation bigint NOT NULL,
-    UNIQUE (cluster_uid, namespace, kind, name)
+    writes bigint NOT NULL CHECK (writes > 0),
+    adopted boolean NOT NULL,
+    PRIMARY KEY (project_id, id),
+    UNIQUE (project_id, kind, name),
+    CHECK (NOT adopted OR object_uid = '')
 );
 
 CREATE TABLE projects (
-    id uuid PRIMARY KEY,
+    project_id uuid PRIMARY KEY,
     display_name text NOT NULL,
     requests_per_minute bigint NOT NULL,
     created_at bigint NOT NULL,
@@ -44,8 +62,8 @@ CREATE TABLE projects (
 );
 
 CREATE TABLE environments (
-    id uuid PRIMARY KEY,
     project_id uuid NOT NULL,
+    id uuid NOT NULL,
     display_name text NOT NULL,
     wanted_slug text NOT NULL,
     slug text NOT NULL CHECK (slug IN ('', wanted_slug)),
@@ -57,38 +75,55 @@ CREATE TABLE environments (
     live_activated_at bigint,
     wanted_bundle_digest text NOT NULL,
     created_at bigint NOT NULL,
+    PRIMARY KEY (project_id, id),
     CHECK ((live_deployment_id IS NULL) = (live_activated_at IS NULL))
 );
-CREATE INDEX environments_project ON environments (project_id);
 CREATE UNIQUE INDEX environments_default ON environments (project_id) WHERE is_default;
 CREATE UNIQUE INDEX environments_slug ON environments (project_id, slug) WHERE slug <> '';
 
-CREATE TABLE connectors (
-    id uuid PRIMARY KEY,
+-- The order in which a project's environments were claimed; those beyond its
+-- limit have a place here and no row in environments.
+CREATE TABLE environment_places (
     project_id uuid NOT NULL,
+    environment_id uuid NOT NULL,
+    number bigint NOT NULL,
+    PRIMARY KEY (project_id, environment_id)
+);
+
+-- shadowed: another connector of the environment has the name now; the row only
+-- keeps the secrets.
+CREATE TABLE connectors (
+    project_id uuid NOT NULL,
+    id uuid NOT NULL,
     environment_id uuid NOT NULL,
     name text NOT NULL,
     type text NOT NULL,
     mode text NOT NULL,
     enabled boolean NOT NULL,
     retired boolean NOT NULL,
+    shadowed boolean NOT NULL,
     defined_in_code boolean NOT NULL,
     config text NOT NULL,
     sealed bytea,
     require_authentication boolean NOT NULL,
     timeout_seconds bigint NOT NULL,
     files_required boolean NOT NULL,
+    secret_version bigint NOT NULL,
+    secret_key text NOT NULL,
+    sealed_key text NOT NULL,
     secrets text NOT NULL,
     secret_grace_us bigint NOT NULL,
     version bigint NOT NULL,
     created_at bigint NOT NULL,
-    updated_at bigint NOT NULL
+    updated_at bigint NOT NULL,
+    PRIMARY KEY (project_id, id)
 );
-CREATE INDEX connectors_environment ON connectors (environment_id);
+CREATE UNIQUE INDEX connectors_name ON connectors (project_id, environment_id, name) WHERE NOT retired AND NOT shadowed;
+CREATE INDEX connectors_environment ON connectors (project_id, environment_id);
 
 CREATE TABLE links (
-    id uuid PRIMARY KEY,
     project_id uuid NOT NULL,
+    id uuid NOT NULL,
     connector_id uuid NOT NULL,
     agent_name text NOT NULL,
     files_required boolean NOT NULL,
@@ -96,15 +131,15 @@ CREATE TABLE links (
     object_created_at bigint NOT NULL,
     defined_in_code boolean NOT NULL,
     created_at bigint NOT NULL,
-    updated_at bigint NOT NULL
+    updated_at bigint NOT NULL,
+    PRIMARY KEY (project_id, id),
+    UNIQUE (project_id, connector_id, agent_name)
 );
-CREATE INDEX links_connector ON links (connector_id);
 
 CREATE TABLE deployments (
-    id uuid PRIMARY KEY,
     project_id uuid NOT NULL,
+    id uuid NOT NULL,
     environment_id uuid NOT NULL,
-    cluster_uid text NOT NULL,
     namespace text NOT NULL,
     name text NOT NULL,
     object_uid text NOT NULL,
@@ -129,31 +164,42 @@ CREATE TABLE deployments (
     bundle_size bigint NOT NULL DEFAULT 0,
     agents text,
     test_results text,
+    failed_test_count bigint NOT NULL DEFAULT 0,
     connector_results text,
+    log_size bigint NOT NULL DEFAULT 0,
     activation_rank bigint NOT NULL DEFAULT 0,
+    -- When the last request to activate was made that was carried out.
+    activation_requested_at bigint,
     created_at bigint NOT NULL,
     started_at bigint,
     ended_at bigint,
     activated_at bigint,
+    PRIMARY KEY (project_id, id),
     CHECK ((ended_at IS NOT NULL) = (status IN ('deployed', 'failed', 'cancelled'))),
     CHECK (phase = '' OR status = 'building'),
     CHECK (NOT built OR bundle_digest <> '')
 );
-CREATE INDEX deployments_environment ON deployments (environment_id, sequence);
+CREATE INDEX deployments_environment ON deployments (project_id, environment_id, sequence);
 
 CREATE TABLE deployment_agents (
-    deployment_id uuid NOT NULL REFERENCES deployments (id) ON DELETE CASCADE,
+    project_id uuid NOT NULL,
+    deployment_id uuid NOT NULL,
     name text NOT NULL,
-    PRIMARY KEY (deployment_id, name)
+    config text,
+    PRIMARY KEY (project_id, deployment_id, name),
+    FOREIGN KEY (project_id, deployment_id) REFERENCES deployments (project_id, id) ON DELETE CASCADE
 );
 
 CREATE TABLE build_log (
-    deployment_id uuid NOT NULL REFERENCES deployments (id) ON DELETE CASCADE,
+    project_id uuid NOT NULL,
+    deployment_id uuid NOT NULL,
     number bigint NOT NULL CHECK (number >= 0),
     chunk text NOT NULL,
-    PRIMARY KEY (deployment_id, number)
+    PRIMARY KEY (project_id, deployment_id, number),
+    FOREIGN KEY (project_id, deployment_id) REFERENCES deployments (project_id, id) ON DELETE CASCADE
 );
 
+-- Whose a token is, is what it is asked for: so it is found by itself alone.
 CREATE TABLE tokens (
     sha256 bytea PRIMARY KEY,
     kind text NOT NULL CHECK (kind IN ('runner', 'build')),
@@ -163,48 +209,55 @@ CREATE TABLE tokens (
     created_at bigint NOT NULL,
     CHECK ((kind = 'build') = (deployment_id IS NOT NULL))
 );
-CREATE INDEX tokens_environment ON tokens (environment_id);
+CREATE INDEX tokens_environment ON tokens (project_id, environment_id);
+CREATE INDEX tokens_deployment ON tokens (project_id, deployment_id) WHERE deployment_id IS NOT NULL;
 
 CREATE TABLE runners (
+    project_id uuid NOT NULL,
     environment_id uuid NOT NULL,
     id text NOT NULL,
     seen_at bigint NOT NULL,
     digests text NOT NULL,
-    PRIMARY KEY (environment_id, id)
+    PRIMARY KEY (project_id, environment_id, id)
 );
 
 CREATE TABLE blobs (
-    id uuid PRIMARY KEY,
+    project_id uuid NOT NULL,
+    id uuid NOT NULL,
     size bigint NOT NULL,
     complete boolean NOT NULL,
-    created_at bigint NOT NULL
+    created_at bigint NOT NULL,
+    PRIMARY KEY (project_id, id)
 );
 CREATE INDEX blobs_created ON blobs (created_at);
 
 CREATE TABLE blob_chunks (
-    blob_id uuid NOT NULL REFERENCES blobs (id),
+    project_id uuid NOT NULL,
+    blob_id uuid NOT NULL,
     number bigint NOT NULL,
     data bytea NOT NULL,
-    PRIMARY KEY (blob_id, number)
+    PRIMARY KEY (project_id, blob_id, number),
+    FOREIGN KEY (project_id, blob_id) REFERENCES blobs (project_id, id)
 );
 
 CREATE TABLE bundles (
     project_id uuid NOT NULL,
     digest text NOT NULL,
     size bigint NOT NULL,
-    blob_id uuid NOT NULL REFERENCES blobs (id),
+    blob_id uuid NOT NULL,
     created_at bigint NOT NULL,
-    PRIMARY KEY (project_id, digest)
+    PRIMARY KEY (project_id, digest),
+    FOREIGN KEY (project_id, blob_id) REFERENCES blobs (project_id, id)
 );
-CREATE INDEX bundles_blob ON bundles (blob_id);
+CREATE INDEX bundles_blob ON bundles (project_id, blob_id);
 
 -- Hot tables: no foreign keys, no index that nothing needs, and room on the
 -- page for the updates that touch no index (counters, heartbeats, journal
 -- lengths).
 
 CREATE TABLE connector_runs (
-    id uuid PRIMARY KEY,
     project_id uuid NOT NULL,
+    id uuid NOT NULL,
     environment_id uuid NOT NULL,
     connector_id uuid NOT NULL,
     status text NOT NULL CHECK (status IN ('pending', 'running', 'completed', 'failed', 'skipped', 'cancelled')),
@@ -217,15 +270,16 @@ CREATE TABLE connector_runs (
     error text NOT NULL DEFAULT '',
     started_at bigint NOT NULL,
     ended_at bigint,
+    PRIMARY KEY (project_id, id),
     CHECK ((ended_at IS NULL) = (status IN ('pending', 'running'))),
     CHECK (open_runs = 0 OR ended_at IS NULL)
 ) WITH (fillfactor = 85);
-CREATE INDEX connector_runs_connector ON connector_runs (connector_id, id);
-CREATE INDEX connector_runs_blob ON connector_runs (input_blob) WHERE input_blob IS NOT NULL;
+CREATE INDEX connector_runs_connector ON connector_runs (project_id, connector_id, id);
+CREATE INDEX connector_runs_blob ON connector_runs (project_id, input_blob) WHERE input_blob IS NOT NULL;
 
 CREATE TABLE agent_runs (
-    id uuid PRIMARY KEY,
     project_id uuid NOT NULL,
+    id uuid NOT NULL,
     environment_id uuid NOT NULL,
     connector_id uuid,
     connector_run_id uuid,
@@ -252,7 +306,8 @@ CREATE TABLE agent_runs (
     queued_at bigint NOT NULL,
     started_at bigint,
     ended_at bigint,
-    UNIQUE (connector_run_id, link_id),
+    PRIMARY KEY (project_id, id),
+    UNIQUE (project_id, connector_run_id, link_id),
     CHECK ((status = 'running') = (lease_until IS NOT NULL)),
     CHECK (status <> 'running' OR (deployment_id IS NOT NULL AND fencing_token > 0)),
     CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'failed', 'cancelled')))
@@ -260,28 +315,103 @@ CREATE TABLE agent_runs (
     -- Claims walk over the dead entries of the index of queued runs until they
     -- are vacuumed.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX agent_runs_queued ON agent_runs (environment_id, id) WHERE status = 'queued';
+CREATE INDEX agent_runs_queued ON agent_runs (project_id, environment_id, id) WHERE status = 'queued';
 -- Not on lease_until: what runs is little, and so heartbeats touch no index.
-CREATE INDEX agent_runs_running ON agent_runs (id) WHERE status = 'running';
-CREATE INDEX agent_runs_project ON agent_runs (project_id, id);
-CREATE INDEX agent_runs_agent ON agent_runs (environment_id, agent_name, id);
+CREATE INDEX agent_runs_running ON agent_runs (project_id, id) WHERE status = 'running';
+CREATE INDEX agent_runs_agent ON agent_runs (project_id, environment_id, agent_name, id);
 
 CREATE TABLE journal (
+    project_id uuid NOT NULL,
     run_id uuid NOT NULL,
     sequence bigint NOT NULL CHECK (sequence > 0),
     token bigint NOT NULL,
     kind text NOT NULL,
     data text,
     unsafe boolean NOT NULL,
-    PRIMARY KEY (run_id, sequence)
+    PRIMARY KEY (project_id, run_id, sequence)
 );
 
 CREATE TABLE idempotency_keys (
+    project_id uuid NOT NULL,
     connector_id uuid NOT NULL,
     key text NOT NULL CHECK (length(key) <= 300),
     fingerprint bytea,
     connector_run_id uuid NOT NULL,
     expires_at bigint NOT NULL,
-    PRIMARY KEY (connector_id, key)
+    PRIMARY KEY (project_id, connector_id, key)
 );
 CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
+
+-- Who changed what: an act before its effect, and what became of it. Rows are
+-- inserted and never changed; an id is by the database's time, so that both
+-- tables can be partitioned by it. No foreign key and no unique but the key.
+
+CREATE TABLE audit_log (
+    project_id uuid NOT NULL,
+    id uuid NOT NULL,
+    at bigint NOT NULL,
+    actor_kind text NOT NULL CHECK (actor_kind IN ('api_key', 'command', 'kubernetes')),
+    actor_name text NOT NULL,
+    key_id text NOT NULL,
+    owner_kind text NOT NULL,
+    owner_name text NOT NULL,
+    operation text NOT NULL CHECK (operation <> ''),
+    method text NOT NULL,
+    route text NOT NULL,
+    object_kind text NOT NULL,
+    object_id text NOT NULL,
+    object_name text NOT NULL,
+    request_id text NOT NULL,
+    remote_addr text NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+
+CREATE TABLE audit_outcomes (
+    project_id uuid NOT NULL,
+    id uuid NOT NULL,
+    at bigint NOT NULL,
+    status bigint NOT NULL,
+    code text NOT NULL,
+    object_kind text NOT NULL,
+    object_id text NOT NULL,
+    object_name text NOT NULL,
+    before text CHECK (octet_length(before) <= 16384),
+    after text CHECK (octet_length(after) <= 16384),
+    PRIMARY KEY (project_id, id)
+);
+
+CREATE INDEX connectors_secret_key ON connectors (secret_key);
+
+-- What the store knows of the platform's keys: a fingerprint, never the key.
+CREATE TABLE platform_keys (
+    id text PRIMARY KEY,
+    ring text NOT NULL CHECK (ring IN ('derivation', 'sealing')),
+    fingerprint text NOT NULL,
+    rank bigint NOT NULL UNIQUE,
+    current boolean NOT NULL DEFAULT FALSE,
+    used boolean NOT NULL DEFAULT FALSE,
+    revoked_at bigint,
+    ends_at bigint,
+    retired_at bigint,
+    CHECK (used OR NOT current),
+    CHECK ((revoked_at IS NULL) = (ends_at IS NULL)),
+    CHECK (retired_at IS NULL OR revoked_at IS NOT NULL)
+);
+CREATE UNIQUE INDEX platform_keys_current ON platform_keys (ring) WHERE current;
+
+-- Processes that use keys, and which they hold.
+CREATE TABLE key_holders (
+    process text PRIMARY KEY,
+    keys text NOT NULL,
+    seen_at bigint NOT NULL
+);
+
+-- Which key derived which version of a connector's secret. It outlives the
+-- connector: one that is made again has its secrets again.
+CREATE TABLE derivations (
+    project_id uuid NOT NULL,
+    connector_id uuid NOT NULL,
+    version bigint NOT NULL,
+    key_id text NOT NULL,
+    PRIMARY KEY (project_id, connector_id, version)
+);

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ import (
 type Scene struct {
 	Store                                       store.Store
 	Project, Environment, Connector, Deployment uuid.UUID
-	Links                                       []uuid.UUID
+	Links                                       []store.Link // each to an agent of its own
 	Version                                     int64
 }
 
@@ -34,7 +35,7 @@ func NewScene(tb testing.TB, s store.Store, links int) *Scene {
 	namespace := c.Project.String()
 	ref := func(kind, name string) store.ObjectRef {
 		return store.ObjectRef{
-			ClusterUID: "cluster", Namespace: namespace, Kind: kind, Name: name, ObjectUID: uuid.NewString(), Generation: 1,
+			Namespace: namespace, Kind: kind, Name: name, ObjectUID: uuid.NewString(), Generation: 1,
 		}
 	}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -47,38 +48,41 @@ func NewScene(tb testing.TB, s store.Store, links int) *Scene {
 		Ref: ref(store.KindConnector, "c"), ID: c.Connector, ProjectID: c.Project, EnvironmentID: c.Environment,
 		Name: "c", Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte(`{}`),
 	}))
+	var agents []store.Agent
 	for i := range links {
-		id := uuid.New()
-		c.Links = append(c.Links, id)
-		require.NoError(tb, s.PutLink(ctx, store.Link{
-			Ref: ref(store.KindConnectorLink, id.String()), ID: id, ProjectID: c.Project, ConnectorID: c.Connector,
-			AgentName: "hello", ObjectCreatedAt: now.Add(time.Duration(i) * time.Second),
-		}))
+		name := fmt.Sprintf("hello-%d", i)
+		link := store.Link{
+			Ref: ref(store.KindConnectorLink, name), ID: uuid.New(), ProjectID: c.Project, ConnectorID: c.Connector,
+			AgentName: name, ObjectCreatedAt: now.Add(time.Duration(i) * time.Second),
+		}
+		require.NoError(tb, s.PutLink(ctx, link))
+		c.Links = append(c.Links, link)
+		agents = append(agents, store.Agent{Name: name, Type: "llm", SourcePath: "agents/hello.yaml"})
 	}
 	_, err := s.BeginDeployment(ctx, store.DeploymentSpec{
 		Ref: ref(store.KindDeployment, "d"), ID: c.Deployment, ProjectID: c.Project, EnvironmentID: c.Environment,
 		Fingerprint: "f", SourceType: "git",
 	})
 	require.NoError(tb, err)
-	require.NoError(tb, s.StartBuild(ctx, c.Deployment))
+	require.NoError(tb, s.StartBuild(ctx, c.key(c.Deployment)))
 	bundle := "a bundle"
 	sum := sha256.Sum256([]byte(bundle))
 	digest := "sha256:" + hex.EncodeToString(sum[:])
 	_, err = s.PutBundle(ctx, c.Project, digest, strings.NewReader(bundle), 1<<20)
 	require.NoError(tb, err)
-	require.NoError(tb, s.FinishBuild(ctx, c.Deployment, store.BuildResult{
-		BundleDigest: digest, Agents: []store.Agent{{Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml"}},
-	}))
-	result, err := s.Activate(ctx, store.Activation{DeploymentID: c.Deployment})
+	require.NoError(tb, s.FinishBuild(ctx, c.key(c.Deployment), store.BuildResult{BundleDigest: digest, Agents: agents}))
+	result, err := s.Activate(ctx, store.Activation{Deployment: c.key(c.Deployment)})
 	require.NoError(tb, err)
 	require.True(tb, result.Live)
-	route, err := s.Route(ctx, c.Connector)
+	route, err := s.Route(ctx, c.key(c.Connector))
 	require.NoError(tb, err)
 	require.True(tb, route.Connector.Enabled)
 	require.Len(tb, route.Links, links)
 	c.Version = route.Connector.Version
 	return c
 }
+
+func (c *Scene) key(id uuid.UUID) store.Key { return store.Key{ProjectID: c.Project, ID: id} }
 
 // Event makes an event of 1 kB.
 func (c *Scene) Event(tb testing.TB) store.Event {
@@ -89,7 +93,7 @@ func (c *Scene) Event(tb testing.TB) store.Event {
 		ContentType: "application/json",
 	}
 	for _, link := range c.Links {
-		e.Runs = append(e.Runs, store.EventRun{ID: newID(tb), LinkID: link, AgentName: "hello"})
+		e.Runs = append(e.Runs, store.EventRun{ID: newID(tb), LinkID: link.ID, AgentName: link.AgentName})
 	}
 	return e
 }
@@ -110,17 +114,17 @@ func (c *Scene) Trip(ctx context.Context, tb testing.TB) {
 	require.NoError(tb, admissions[0].Err)
 	require.Equal(tb, store.Accepted, admissions[0].Verdict)
 	claimed, err := c.Store.Claim(ctx, store.Claim{
-		EnvironmentID: c.Environment, RunnerID: "r", Limit: len(c.Links), Lease: store.LeaseDuration,
+		Environment: c.key(c.Environment), RunnerID: "r", Limit: len(c.Links), Lease: store.LeaseDuration,
 	})
 	require.NoError(tb, err)
 	require.Len(tb, claimed, len(c.Links))
 	for _, run := range claimed {
 		require.NoError(tb, c.Store.Complete(ctx, store.Completion{
-			Lease: store.Lease{RunID: run.Run.ID, Token: run.Token}, Status: store.RunCompleted, Output: "hello",
+			Lease: store.Lease{Run: run.Run.Key(), Token: run.Token}, Status: store.RunCompleted, Output: "hello",
 			Journal: []store.JournalEntry{{Sequence: 1, Kind: store.JournalModelAnswer, Data: []byte(`{"text":"hello"}`)}},
 		}))
 	}
-	outcome, err := c.Store.Outcome(ctx, e.ConnectorRunID)
+	outcome, err := c.Store.Outcome(ctx, c.key(e.ConnectorRunID))
 	require.NoError(tb, err)
 	require.Equal(tb, store.ConnectorRunCompleted, outcome.Status)
 }
@@ -138,12 +142,12 @@ func (c *Scene) history(tb testing.TB) {
 		_, err := c.Store.Accept(tb.Context(), events)
 		require.NoError(tb, err)
 		claimed, err := c.Store.Claim(tb.Context(), store.Claim{
-			EnvironmentID: c.Environment, RunnerID: "r", Limit: 250, Lease: store.LeaseDuration,
+			Environment: c.key(c.Environment), RunnerID: "r", Limit: 250, Lease: store.LeaseDuration,
 		})
 		require.NoError(tb, err)
 		for _, run := range claimed {
 			require.NoError(tb, c.Store.Complete(tb.Context(), store.Completion{
-				Lease: store.Lease{RunID: run.Run.ID, Token: run.Token}, Status: store.RunCompleted, Output: "hello",
+				Lease: store.Lease{Run: run.Run.Key(), Token: run.Token}, Status: store.RunCompleted, Output: "hello",
 			}))
 		}
 	}

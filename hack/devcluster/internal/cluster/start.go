@@ -85,6 +85,20 @@ func (l *local) start(ctx context.Context, c render.Component) error {
 	return l.healthyNow(ctx, c.Name)
 }
 
+// free returns once nothing listens at an address. A process that was killed on
+// a busy machine may keep its port for a moment.
+func free(address string) error {
+	for deadline := time.Now().Add(stopGrace); ; time.Sleep(pollEvery) {
+		listener, err := net.Listen("tcp", address)
+		if err == nil {
+			return listener.Close()
+		}
+		if time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
 // launch starts a component that does not run.
 func (l *local) launch(c render.Component) error {
 	h, err := l.find(c.Name)
@@ -92,12 +106,8 @@ func (l *local) launch(c render.Component) error {
 		return err
 	}
 	for _, address := range c.Listen {
-		listener, err := net.Listen("tcp", address)
-		if err != nil {
+		if err := free(address); err != nil {
 			return fmt.Errorf("%s needs %s, and something else listens there: %w", c.Name, address, err)
-		}
-		if err := listener.Close(); err != nil {
-			return fmt.Errorf("trying %s: %w", address, err)
 		}
 	}
 	_, err = process.Start(process.Spec{

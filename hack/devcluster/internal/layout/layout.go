@@ -27,6 +27,8 @@ const (
 	PauseImage     = "devcluster.local/pause:1"
 	StorageClass   = "local"
 	ContainerSpace = "k8s.io" // containerd's namespace of the kubelet
+	// PlatformNamespace is where the platform under test is installed.
+	PlatformNamespace = "agentplatform-system"
 )
 
 // Ports on which components listen, all of them on loopback or on the bridge.
@@ -90,6 +92,10 @@ func (d Dir) Bin(name string) string { return d.Path("bin", name) }
 
 // Log is the path of a component's log.
 func (d Dir) Log(component string) string { return d.Path("logs", component+".log") }
+
+// Audit is the path of what the platform asked kube-apiserver. Older parts of
+// it lie beside it: audit-<time>.log.
+func (d Dir) Audit() string { return d.Path("logs", "audit.log") }
 
 // PID is the path of a component's process record.
 func (d Dir) PID(component string) string { return d.Path("pids", component) }

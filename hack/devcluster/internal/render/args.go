@@ -77,6 +77,8 @@ func apiServer(dir layout.Dir) Component {
 		"--kubelet-client-certificate=" + dir.Cert("kubelet-client"), "--kubelet-client-key=" + dir.Key("kubelet-client"),
 		"--kubelet-preferred-address-types=InternalIP", // names of nodes resolve nowhere
 		"--allow-privileged",
+		"--audit-policy-file=" + dir.Config("audit.yaml"), "--audit-log-path=" + dir.Audit(),
+		"--audit-log-maxsize=32", "--audit-log-maxbackup=8", // megabytes, files
 	}, Listen: []string{address(layout.BridgeAddress, layout.PortAPI)}}
 }
 

@@ -33,6 +33,7 @@ func Files(dir layout.Dir, host Host) (map[string][]byte, error) {
 		dir.Config("kubelet.yaml"):               kubelet(dir, host),
 		dir.Config("kube-proxy.yaml"):            proxy(dir),
 		dir.Config("cni/10-devcluster.conflist"): cni(dir),
+		dir.Config("audit.yaml"):                 audit(),
 	} {
 		content, err := json.MarshalIndent(value, "", "  ") // JSON is YAML too
 		if err != nil {
@@ -92,6 +93,20 @@ func kubelet(dir layout.Dir, host Host) object {
 		"imageGCLowThresholdPercent":  99,
 		"evictionHard": object{
 			"memory.available": "50Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%", "imagefs.available": "1%",
+		},
+	}
+}
+
+// audit notes what the platform's programs ask for, without bodies, so that a
+// test can compare it with their roles; it notes of nobody else.
+func audit() object {
+	return object{
+		"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+		"omitStages":        []string{"RequestReceived"},
+		"omitManagedFields": true,
+		"rules": []object{
+			{"level": "Metadata", "userGroups": []string{"system:serviceaccounts:" + layout.PlatformNamespace}},
+			{"level": "None"},
 		},
 	}
 }

@@ -19,7 +19,7 @@ func TestFilesAreBelowTheStateFolder(t *testing.T) {
 	t.Parallel()
 	files, err := Files("/var/tmp/c", host)
 	require.NoError(t, err)
-	require.Len(t, files, 5)
+	require.Len(t, files, 6)
 	for path, content := range files {
 		require.True(t, strings.HasPrefix(path, "/var/tmp/c/config/"), path)
 		require.NotContains(t, string(content), "{{", "%s has a placeholder left", path)
@@ -39,6 +39,20 @@ func TestContainerdWritesNowhereElse(t *testing.T) {
 		"sandbox = 'devcluster.local/pause:1'", "restrict_oom_score_adj = true", "bin_dirs = ['/usr/lib/cni']",
 	} {
 		require.Contains(t, got, want)
+	}
+}
+
+func TestWhatThePlatformAsksForIsNoted(t *testing.T) {
+	t.Parallel()
+	files, err := Files("/var/tmp/c", host)
+	require.NoError(t, err)
+	require.Contains(t, string(files["/var/tmp/c/config/audit.yaml"]), "system:serviceaccounts:agentplatform-system")
+	for _, c := range Components("/var/tmp/c") {
+		if c.Name == layout.APIServer {
+			require.Contains(t, c.Args, "--audit-policy-file=/var/tmp/c/config/audit.yaml")
+			require.Contains(t, c.Args, "--audit-log-path=/var/tmp/c/logs/audit.log")
+			require.Contains(t, c.Args, "--audit-log-maxbackup=8")
+		}
 	}
 }
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Unsupported: model services that speak a protocol which no runner speaks.
+func (p *Project) Unsupported() []string {
+	var out []string
+	for i, provider := range p.Spec.ModelProviders {
+		if provider.Type != ModelProviderOpenAI {
+			out = append(out, fmt.Sprintf("spec.modelProviders[%d].type: %s", i, provider.Type))
+		}
+	}
+	return out
+}
+
+// Unsupported: nothing runs tests yet.
+func (e *Environment) Unsupported() []string {
+	if e.Spec.Kind == EnvironmentTest {
+		return []string{"spec.kind: " + string(EnvironmentTest)}
+	}
+	return nil
+}
+
+// Unsupported: all of a Deployment is supported.
+func (d *Deployment) Unsupported() []string { return nil }
+
+// Unsupported: nothing sends results yet.
+func (c *Connector) Unsupported() []string {
+	if c.Spec.Mode == ModeOutbound {
+		return []string{"spec.mode: " + string(ModeOutbound)}
+	}
+	return nil
+}
+
+// Unsupported: all of a ConnectorLink is supported.
+func (l *ConnectorLink) Unsupported() []string { return nil }
+
+// Unsupported: all of an APIKey is supported.
+func (k *APIKey) Unsupported() []string { return nil }
+
+// MarkNotSupported: the spec asks for what this release does not do. Nothing
+// was done for this generation.
+func MarkNotSupported(o ConditionedObject, fields []string) {
+	o.MarkStalled(ReasonNotSupported,
+		"this release does not support "+strings.Join(fields, ", ")+"; change it: nothing is done for this "+o.ObjectKind()+" until then")
+}

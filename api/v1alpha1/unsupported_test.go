@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// readers says of each field of a spec who reads it: a file, and what stands in
+// it. A field that nobody reads must not be in the API, and a value that has no
+// effect must be among those of Unsupported. What is below a field of Kubernetes'
+// own type is read with it.
+var readers = map[string]string{
+	"Project.displayName":                           "controllers/project/controller.go: project.Spec.DisplayName",
+	"Project.git.url":                               "controllers/deployment/resources.go: git.URL",
+	"Project.git.secretRef.name":                    "controllers/deployment/resources.go: git.SecretRef.Name",
+	"Project.git.defaultBranch":                     "controllers/deployment/begin.go: Git.DefaultBranch",
+	"Project.git.path":                              "controllers/deployment/resources.go: git.Path",
+	"Project.defaultEnvironment":                    "controllers/project/controller.go: Spec.DefaultEnvironment",
+	"Project.limits.environments":                   "internal/plan/plan.go: limits.Environments",
+	"Project.modelProviders[].prefix":               "controllers/environment/pool.go: p.Prefix",
+	"Project.modelProviders[].type":                 "controllers/environment/pool.go: p.Type",
+	"Project.modelProviders[].baseURL":              "controllers/environment/pool.go: p.BaseURL",
+	"Project.modelProviders[].apiKeySecretRef.name": "controllers/environment/pool.go: p.APIKeySecretRef",
+	"Project.modelProviders[].apiKeySecretRef.key":  "controllers/environment/pool.go: p.APIKeySecretRef",
+
+	"Environment.id":                             "api/v1alpha1/environment_status.go: e.Spec.ID",
+	"Environment.displayName":                    "api/v1alpha1/environment_status.go: e.Spec.DisplayName",
+	"Environment.kind":                           "controllers/environment/project.go: e.Spec.Kind",
+	"Environment.git.branch":                     "controllers/deployment/begin.go: environment.Spec.Git.Branch",
+	"Environment.runner.minReplicas":             "controllers/environment/resources.go: Runner.Replicas()",
+	"Environment.runner.concurrency":             "controllers/environment/resources.go: runner.Concurrency",
+	"Environment.runner.resources.requests":      "controllers/environment/pool.go: Runner.Resources.Requirements()",
+	"Environment.runner.resources.limits":        "controllers/environment/pool.go: Runner.Resources.Requirements()",
+	"Environment.runner.nodeSelector":            "controllers/object/plan.go: runner.NodeSelector",
+	"Environment.runner.tolerations":             "controllers/object/plan.go: runner.Tolerations",
+	"Environment.runner.affinity":                "controllers/environment/resources.go: runner.Affinity",
+	"Environment.runner.runtimeClassName":        "controllers/object/plan.go: runner.RuntimeClassName",
+	"Environment.runner.imagePullSecrets[].name": "controllers/object/plan.go: runner.ImagePullSecrets",
+	"Environment.runner.labels":                  "controllers/environment/resources.go: runner.Labels",
+	"Environment.runner.annotations":             "controllers/environment/resources.go: runner.Annotations",
+	"Environment.suspend":                        "controllers/deployment/build.go: environment.Spec.Suspend",
+
+	"Deployment.id":                     "api/v1alpha1/deployment_status.go: d.Spec.ID",
+	"Deployment.environment":            "controllers/deployment/begin.go: v.Spec.Environment",
+	"Deployment.source.git.branch":      "controllers/deployment/begin.go: git.Branch",
+	"Deployment.source.git.commit":      "controllers/deployment/begin.go: git.Commit",
+	"Deployment.redeployOf":             "controllers/deployment/begin.go: v.Spec.RedeployOf",
+	"Deployment.cancel":                 "controllers/deployment/controller.go: v.Spec.Cancel",
+	"Deployment.activation.requestedAt": "controllers/deployment/activate.go: Activation.RequestedAt",
+
+	"Connector.id":                            "api/v1alpha1/connector_status.go: c.Spec.ID",
+	"Connector.environment":                   "controllers/connector/controller.go: c.Spec.Environment",
+	"Connector.displayName":                   "api/v1alpha1/connector_status.go: c.Spec.DisplayName",
+	"Connector.mode":                          "controllers/connector/resources.go: c.Spec.Mode",
+	"Connector.enabled":                       "controllers/connector/resources.go: c.IsEnabled()",
+	"Connector.webhook.requireAuthentication": "controllers/connector/resources.go: c.RequiresAuthentication()",
+	"Connector.webhook.timeoutSeconds":        "controllers/connector/resources.go: c.Timeout()",
+	"Connector.secretVersion":                 "controllers/connector/secrets.go: c.SecretVersion()",
+	"Connector.secretGracePeriodSeconds":      "controllers/connector/resources.go: c.SecretGracePeriod()",
+	"Connector.secretRef.name":                "controllers/connector/secrets.go: c.Spec.SecretRef.Name",
+
+	"ConnectorLink.id":        "api/v1alpha1/connectorlink_status.go: l.Spec.ID",
+	"ConnectorLink.connector": "controllers/connectorlink/controller.go: link.Spec.Connector",
+	"ConnectorLink.agent":     "controllers/connectorlink/resolve.go: link.Spec.Agent",
+
+	"APIKey.id":                "api/v1alpha1/apikey_status.go: k.Spec.ID",
+	"APIKey.displayName":       "api/v1alpha1/apikey_types.go: JSONPath=`.spec.displayName`",
+	"APIKey.hash":              "apiserver/auth.go: Spec.Hash",
+	"APIKey.keyID":             "apiserver/auth.go: spec.keyID",
+	"APIKey.access":            "apiserver/permissions.go: spec.Access",
+	"APIKey.permissions":       "apiserver/permissions.go: spec.Permissions",
+	"APIKey.environmentAccess": "apiserver/lookup.go: EnvironmentAccess",
+	"APIKey.environments":      "apiserver/permissions.go: Spec.Environments",
+	"APIKey.owner.kind":        "apiserver/audit.go: Spec.Owner.Kind",
+	"APIKey.owner.name":        "apiserver/audit.go: Spec.Owner.Name",
+	"APIKey.owner.groups":      "apiserver/permissions.go: owner.Groups",
+	"APIKey.expiresAt":         "api/v1alpha1/apikey_owner.go: ExpiresAt",
+	"APIKey.revoked":           "apiserver/auth.go: k.Spec.Revoked",
+}
+
+func TestEveryFieldHasAReader(t *testing.T) {
+	t.Parallel()
+	fields := map[string]bool{}
+	for _, crd := range crds(t) {
+		walk(crd, func(path string, node apiextensionsv1.JSONSchemaProps) {
+			rest, inSpec := strings.CutPrefix(path, ".spec.")
+			whole := ofKubernetes(path) && !strings.HasSuffix(path, ".affinity") && !strings.HasSuffix(path, ".tolerations")
+			if !inSpec || whole || len(node.Properties) > 0 && !ofKubernetes(path) || strings.HasSuffix(path, "]") || strings.HasSuffix(path, "}") {
+				return
+			}
+			if node.Items != nil && len(node.Items.Schema.Properties) > 0 && !ofKubernetes(path) {
+				return
+			}
+			fields[crd.Spec.Names.Kind+"."+rest] = true
+		})
+	}
+	for field := range fields {
+		reader, named := readers[field]
+		require.True(t, named, "who reads %s? name it in readers, or take the field out of the API", field)
+		file, text, _ := strings.Cut(reader, ": ")
+		content, err := os.ReadFile(filepath.Join("../..", file))
+		require.NoError(t, err, field)
+		require.Contains(t, string(content), text, "%s is not read by %s", field, file)
+	}
+	for field := range readers {
+		require.True(t, fields[field], "%s is no field of the CRDs", field)
+	}
+}
+
+// unsupportedValues are the values of enumerations that this release does not do.
+var unsupportedValues = []string{
+	"Connector.mode: outbound", "Environment.kind: test", "Project.modelProviders[].type: anthropic", "Project.modelProviders[].type: gemini",
+}
+
+// Each value of an enumeration is tried in an object of its kind.
+func TestValuesThatAreNotSupported(t *testing.T) {
+	t.Parallel()
+	var refused []string
+	for _, o := range all() {
+		for _, crd := range crds(t) {
+			if crd.Spec.Names.Kind != o.ObjectKind() {
+				continue
+			}
+			require.Empty(t, o.Unsupported(), o.ObjectKind())
+			walk(crd, func(path string, node apiextensionsv1.JSONSchemaProps) {
+				rest, inSpec := strings.CutPrefix(path, ".spec.")
+				if !inSpec || ofKubernetes(path) {
+					return
+				}
+				for _, value := range node.Enum {
+					changed := with(t, o, strings.Split(rest, "."), value.Raw)
+					for _, field := range changed.Unsupported() {
+						require.True(t, strings.HasPrefix(field, "spec."), field)
+						refused = append(refused, o.ObjectKind()+"."+rest+": "+strings.Trim(string(value.Raw), `"`))
+					}
+				}
+			})
+		}
+	}
+	slices.Sort(refused)
+	require.Equal(t, unsupportedValues, refused)
+}
+
+// with is a copy of an object in which a field of the spec has another value; in
+// lists it is that of the first item.
+func with(t *testing.T, o v1alpha1.ConditionedObject, path []string, value json.RawMessage) v1alpha1.ConditionedObject {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	require.NoError(t, err)
+	at := content["spec"].(map[string]any)
+	for _, name := range path[:len(path)-1] {
+		if list, isList := strings.CutSuffix(name, "[]"); isList {
+			at = at[list].([]any)[0].(map[string]any)
+			continue
+		}
+		at = at[name].(map[string]any)
+	}
+	var decoded any
+	require.NoError(t, json.Unmarshal(value, &decoded))
+	at[path[len(path)-1]] = decoded
+	changed := o.DeepCopyObject().(v1alpha1.ConditionedObject)
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(content, changed))
+	return changed
+}
+
+func TestWhatIsNotSupportedStalls(t *testing.T) {
+	t.Parallel()
+	c := newConnector()
+	c.Generation = 3
+	v1alpha1.MarkNotSupported(c, []string{"spec.mode: outbound"})
+	require.Equal(t, "True NotSupported", condition(c, v1alpha1.ConditionStalled))
+	require.Equal(t, "False NotSupported", condition(c, v1alpha1.ConditionReady))
+	require.Contains(t, c.Status.Condition(v1alpha1.ConditionReady).Message, "spec.mode: outbound")
+	require.EqualValues(t, 3, c.Status.ObservedGeneration)
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/redact"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// auditTimeout bounds writing to the audit log, also for a client that has gone.
+const auditTimeout = 5 * time.Second
+
+// trail is what is known of a request for the audit log. A call that changes
+// something is recorded in two steps: who wants what, once the key is known and
+// before anything else is done, and then what became of it. Where the first
+// cannot be written nothing is done, and the answer is 503. Where only the second
+// cannot be, the answer stands, the entry stays without an outcome, and the
+// server's own log says so.
+type trail struct {
+	address   netip.Addr
+	requestID string
+	// changes says whether the method is one that changes something.
+	changes bool
+	entry   store.AuditEntry // its id is nil until the first step
+	outcome store.AuditOutcome
+}
+
+type trailKey struct{}
+
+// trailOf is the trail that follow put into the context.
+func trailOf(ctx context.Context) *trail { return ctx.Value(trailKey{}).(*trail) }
+
+// auditable is what an answer tells the audit log: which object it shows. The
+// type of every answer of a route that changes something has it.
+type auditable interface{ audited() store.AuditObject }
+
+// changed notes what a call has changed: the object as it is shown, before (nil
+// when it was created) and after (nil when it was deleted).
+func changed(ctx context.Context, object store.AuditObject, before, after any) {
+	t := trailOf(ctx)
+	t.outcome.Object = object
+	t.outcome.Before = redact.JSON(before, store.MaxAuditDocument)
+	t.outcome.After = redact.JSON(after, store.MaxAuditDocument)
+}
+
+// follow is around all routes: it gives each request an id, and holds back the
+// answer to one that changes something until its outcome is recorded.
+func (s *Server) follow(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t := &trail{address: s.proxies.Client(r), requestID: uuid.NewString(), changes: changes(r.Method)}
+		w.Header().Set("X-Request-Id", t.requestID)
+		r = r.WithContext(context.WithValue(r.Context(), trailKey{}, t))
+		if !t.changes {
+			next.ServeHTTP(w, r)
+			return
+		}
+		held := &heldAnswer{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(held, r)
+		s.conclude(r.Context(), t, held)
+		held.send()
+	})
+}
+
+// changes says whether a method may change something.
+func changes(method string) bool {
+	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
+}
+
+// identify authenticates a request, and begins its entry in the audit log once
+// the key is known: before it is asked whether the key may.
+func (s *Server) identify(ctx context.Context, header, project string, act store.AuditEntry) (*caller, error) {
+	c, err := s.authenticate(ctx, header, project)
+	t := trailOf(ctx)
+	switch {
+	case c == nil && isStatus(err, http.StatusUnauthorized):
+		s.refusals.Add(t.address, "unauthorized")
+	case c != nil && t.changes:
+		if p := s.begin(ctx, c, act); p != nil {
+			return nil, p
+		}
+	}
+	return c, err
+}
+
+// isStatus says whether an error is answered with a status.
+func isStatus(err error, status int) bool {
+	var p *Problem
+	return errors.As(err, &p) && p.Status == status
+}
+
+// begin records that a caller wants to change something.
+func (s *Server) begin(ctx context.Context, c *caller, act store.AuditEntry) *Problem {
+	t := trailOf(ctx)
+	act.ProjectID, act.RequestID = c.projectID, t.requestID
+	act.Actor = store.AuditActor{
+		Kind: store.AuditAPIKey, Name: c.key.Name, KeyID: c.key.Spec.KeyID,
+		OwnerKind: string(c.key.Spec.Owner.Kind), OwnerName: c.key.Spec.Owner.Name,
+	}
+	if t.address.IsValid() {
+		act.RemoteAddr = t.address.String()
+	}
+	bounded, cancel := context.WithTimeout(ctx, auditTimeout)
+	defer cancel()
+	id, err := s.store.RecordAudit(bounded, act)
+	switch {
+	case err != nil && ctx.Err() != nil: // the client has gone
+		return problem(http.StatusServiceUnavailable, "the request was given up")
+	case err != nil:
+		s.logger.ErrorContext(ctx, "a call is refused because the audit log cannot be written", "request", t.requestID, "error", err)
+		return problem(http.StatusServiceUnavailable, "the call could not be recorded in the audit log, and nothing was done; try again")
+	}
+	act.ID = id
+	t.entry = act
+	return nil
+}
+
+// conclude records the outcome of a call that was begun.
+func (s *Server) conclude(ctx context.Context, t *trail, answer *heldAnswer) {
+	if t.entry.ID == uuid.Nil {
+		return
+	}
+	o := t.outcome
+	o.Status, o.Code = answer.status, answer.code()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
+	defer cancel()
+	if err := s.store.RecordAuditOutcome(ctx, t.entry.ProjectID, t.entry.ID, o); err != nil {
+		s.logger.ErrorContext(ctx, "a call stays without an outcome in the audit log",
+			"entry", t.entry.ID, "request", t.requestID, "operation", t.entry.Operation, "status", o.Status, "error", err)
+	}
+}
+
+// act is what the audit log is told of a request to a route.
+func act(ctx huma.Context) store.AuditEntry {
+	op := ctx.Operation()
+	out := store.AuditEntry{Operation: op.OperationID, Method: op.Method, Route: op.Path}
+	out.Object.Kind, out.Object.ID = named(op.Path, ctx.Param)
+	return out
+}
+
+// named is the object that a path names last: connector and its id for
+// …/connectors/{connector_id}/links. Where it names none, that is the project.
+func named(path string, param func(string) string) (kind, id string) {
+	from := strings.LastIndexByte(path, '{') + 1
+	name, _, _ := strings.Cut(path[from:], "}")
+	kind, _, _ = strings.Cut(name, "_")
+	return kind, param(name)
+}
+
+// heldAnswer keeps an answer until it is sent. Answers of calls that change
+// something are small, and ours.
+type heldAnswer struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (h *heldAnswer) WriteHeader(status int) { h.status = status }
+
+// Write implements http.ResponseWriter.
+func (h *heldAnswer) Write(p []byte) (int, error) { return h.body.Write(p) }
+
+// Unwrap is for http.ResponseController.
+func (h *heldAnswer) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+// code is that of the problem that is answered; "" for success.
+func (h *heldAnswer) code() string {
+	var p Problem
+	if h.status < http.StatusBadRequest || json.Unmarshal(h.body.Bytes(), &p) != nil {
+		return ""
+	}
+	return cmp.Or(p.Code, "unknown")
+}
+
+func (h *heldAnswer) send() {
+	h.ResponseWriter.WriteHeader(h.status)
+	_, _ = h.ResponseWriter.Write(h.body.Bytes()) // the client may be gone
+}

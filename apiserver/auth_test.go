@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/keys"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// keyObject makes the object of a key in a namespace.
+func (w *world) keyObject(t *testing.T, namespace, name string, key keys.Key, change func(*v1alpha1.APIKeySpec)) *v1alpha1.APIKey {
+	t.Helper()
+	object := &v1alpha1.APIKey{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.APIKeySpec{
+			Hash: key.Hash(), KeyID: key.ID(), Owner: v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "anna"},
+		},
+	}
+	if change != nil {
+		change(&object.Spec)
+	}
+	require.NoError(t, w.client.Create(t.Context(), object))
+	return object
+}
+
+// forget lets the facade look for keys anew.
+func (w *world) forget() {
+	w.server.keys = newExpiring[askedKey, credential](keyCacheTime, w.server.now)
+}
+
+// TestACopyOfAKeysObjectDisturbsNobody: the hash may lie in Git, so that anybody
+// may make an object of it, in another namespace or in the same one.
+func TestACopyOfAKeysObjectDisturbsNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, emptyStore{})
+	key := keys.Generate()
+	get := func() int {
+		w.forget()
+		status, _ := w.call(t, key.String(), http.MethodGet, "/environments", "")
+		return status
+	}
+	original := w.keyObject(t, w.namespace, "ci", key, nil)
+	elsewhere := "a-" + w.namespace // sorts first
+	require.NoError(t, w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}))
+	w.keyObject(t, elsewhere, "ci", key, nil)
+	w.keyObject(t, w.namespace, "zz", key, func(k *v1alpha1.APIKeySpec) { k.Access = v1alpha1.AccessSelected })
+	require.Equal(t, http.StatusOK, get(), "the copies narrow nothing")
+
+	before := original.DeepCopy()
+	original.Spec.Revoked = true
+	require.NoError(t, w.client.Patch(t.Context(), original, client.MergeFrom(before)))
+	require.Equal(t, http.StatusUnauthorized, get(), "and no copy outlives the key")
+}
+
+// TestAKeyCountsOnceItHoldsItsID: what is written into the trail by its id is
+// what opens the door.
+func TestAKeyCountsOnceItHoldsItsID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, emptyStore{})
+	taken, key := uuid.New(), keys.Generate()
+	require.NoError(t, w.db.ClaimID(t.Context(), store.Key{ProjectID: w.projectID, ID: taken},
+		store.ObjectRef{Namespace: w.namespace, Kind: store.KindConnector, Name: "decoy", ObjectUID: "u", Generation: 1}))
+	w.keyObject(t, w.namespace, "sly", key, func(k *v1alpha1.APIKeySpec) { k.ID = v1alpha1.UUID(taken.String()) })
+	status, _ := w.call(t, key.String(), http.MethodGet, "/environments", "")
+	require.Equal(t, http.StatusUnauthorized, status)
+
+	free := keys.Generate()
+	object := w.keyObject(t, w.namespace, "plain", free, nil)
+	status, _ = w.call(t, free.String(), http.MethodGet, "/environments", "")
+	require.Equal(t, http.StatusOK, status)
+	holder, err := w.db.Holder(t.Context(), store.Key{ProjectID: w.projectID, ID: v1alpha1.ProjectObjectID(w.projectID, "APIKey", "plain")})
+	require.NoError(t, err)
+	require.Equal(t, string(object.UID), holder.ObjectUID)
+}
+
+func TestTheOldestKeyCounts(t *testing.T) {
+	t.Parallel()
+	made := func(name string, seconds int64) *v1alpha1.APIKey {
+		return &v1alpha1.APIKey{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(seconds, 0))}}
+	}
+	for _, c := range []struct{ a, b, want *v1alpha1.APIKey }{
+		{nil, made("a", 1), made("a", 1)},
+		{made("b", 1), made("a", 2), made("b", 1)},
+		{made("b", 2), made("a", 1), made("a", 1)},
+		{made("b", 1), made("a", 1), made("a", 1)},
+		{made("a", 1), made("b", 1), made("a", 1)},
+	} {
+		require.Equal(t, c.want, older(c.a, c.b))
+	}
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/testenv/kube"
+)
+
+// keysScene is a cluster's Secret of the platform's keys.
+type keysScene struct {
+	t                     *testing.T
+	control               *kube.ControlPlane
+	namespace, kubeconfig string
+}
+
+func newKeysScene(t *testing.T) keysScene {
+	t.Helper()
+	control := kube.Start(t)
+	s := keysScene{t: t, control: control, namespace: control.Namespace(t), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	require.NoError(t, os.WriteFile(s.kubeconfig, control.Kubeconfig(), 0o600))
+	return s
+}
+
+// made is a scene with the keys that a manager has made.
+func (s keysScene) made() keyring.Ring {
+	s.t.Helper()
+	ring, err := keyring.New()
+	require.NoError(s.t, err)
+	data, err := ring.Data()
+	require.NoError(s.t, err)
+	data[platformIDEntry] = []byte(uuid.NewString())
+	require.NoError(s.t, s.control.Client.Create(s.t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: keyring.SecretName}, Data: data,
+	}))
+	return ring
+}
+
+func (s keysScene) keys(args ...string) (string, error) {
+	out, _, err := run(s.t, append([]string{"keys", "-n", s.namespace, "--kubeconfig", s.kubeconfig}, args...)...)
+	return out, err
+}
+
+func (s keysScene) read() (*corev1.Secret, keyring.Ring) {
+	s.t.Helper()
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: s.namespace, Name: keyring.SecretName}
+	require.NoError(s.t, s.control.Client.Get(s.t.Context(), key, secret))
+	ring, err := keyring.Parse(secret.Data)
+	require.NoError(s.t, err)
+	return secret, ring
+}
+
+func TestKeysAreRotated(t *testing.T) {
+	t.Parallel()
+	s := newKeysScene(t)
+	_, err := s.keys("rotate")
+	require.ErrorContains(t, err, "not found", "only the manager makes the first keys")
+	s.made()
+	before, _ := s.read()
+
+	out, err := s.keys("rotate", "--derivation")
+	require.NoError(t, err)
+	secret, ring := s.read()
+	require.Len(t, ring.IDs(keyring.Derivation), 2)
+	require.Len(t, ring.IDs(keyring.Sealing), 1)
+	require.Contains(t, out, ring.IDs(keyring.Derivation)[1])
+	require.Equal(t, before.Data[platformIDEntry], secret.Data[platformIDEntry])
+	out, err = s.keys("status")
+	require.NoError(t, err)
+	require.Contains(t, out, "has not seen")
+	_, err = s.keys("rotate")
+	require.NoError(t, err)
+	_, ring = s.read()
+	require.Len(t, ring.IDs(keyring.Derivation), 3)
+	require.Len(t, ring.IDs(keyring.Sealing), 2)
+}
+
+func TestKeysAreRevoked(t *testing.T) {
+	t.Parallel()
+	s := newKeysScene(t)
+	first := s.made()
+	old, sealing := first.IDs(keyring.Derivation)[0], first.IDs(keyring.Sealing)[0]
+	_, err := s.keys("rotate", "--derivation")
+	require.NoError(t, err)
+	_, err = s.keys("revoke", old, "--within", "168h")
+	require.NoError(t, err)
+	_, ring := s.read()
+	require.Equal(t, map[string]time.Duration{old: 168 * time.Hour}, ring.Revoked())
+	require.Len(t, ring.IDs(keyring.Derivation), 2, "there is another one")
+	out, err := s.keys("revoke", sealing)
+	require.NoError(t, err)
+	secret, ring := s.read()
+	require.Len(t, ring.IDs(keyring.Sealing), 2, "another one takes its place")
+	require.Contains(t, out, ring.IDs(keyring.Sealing)[1])
+
+	end := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	status, err := json.Marshal([]keyring.KeyStatus{
+		{ID: old, State: keyring.StateRevoked, Needed: 7, EndsAt: &end},
+		{ID: ring.IDs(keyring.Derivation)[1], State: keyring.StateNew, Lacking: []string{"facade/a"}},
+	})
+	require.NoError(t, err)
+	secret.Annotations = map[string]string{keyring.StatusAnnotation: string(status)}
+	require.NoError(t, s.control.Client.Update(t.Context(), secret))
+	out, err = s.keys("status")
+	require.NoError(t, err)
+	require.Contains(t, out, "7 connectors still need it; its secrets end at 2026-01-02T03:04:05Z")
+	require.Contains(t, out, "waits until these processes hold it: facade/a")
+
+	for _, wrong := range [][]string{
+		{"revoke", "derivation-00000000"}, {"revoke", "orders"}, {"revoke", old, "--within", "-1s"}, {"revoke", old, "--within", "8761h"},
+	} {
+		_, err = s.keys(wrong...)
+		require.Error(t, err, "%v", wrong)
+	}
+}
+
+func TestKeysThatAreLostAreBegunAnew(t *testing.T) {
+	t.Parallel()
+	s := newKeysScene(t)
+	old := s.made().IDs(keyring.Derivation)[0]
+	_, err := s.keys("revoke", "derivation-00000000", "--lost")
+	require.NoError(t, err)
+	secret, ring := s.read()
+	require.Contains(t, ring.Revoked(), "derivation-00000000")
+
+	require.NoError(t, s.control.Client.Delete(t.Context(), secret))
+	_, err = s.keys("revoke", old, "--lost")
+	require.ErrorContains(t, err, "--platform-id")
+	platform := uuid.NewString()
+	_, err = s.keys("revoke", old, "--lost", "--platform-id", platform)
+	require.NoError(t, err)
+	secret, ring = s.read()
+	require.Equal(t, platform, string(secret.Data[platformIDEntry]))
+	require.Contains(t, ring.Revoked(), old)
+	require.NotContains(t, ring.Fingerprints(), old)
+}

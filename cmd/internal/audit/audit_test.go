@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlite"
+)
+
+func open(t *testing.T) store.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.Migrate(t.Context()))
+	return s
+}
+
+func TestCommandsAreRecordedBeforeAndAfter(t *testing.T) {
+	t.Parallel()
+	s, broken := open(t), errors.New("broken: CANARY")
+	list := func() []store.AuditEntry {
+		entries, err := s.ListAudit(t.Context(), store.AuditQuery{Limit: 10})
+		require.NoError(t, err)
+		return entries
+	}
+	command := Command{Name: "keys rotate", User: "anna", Object: store.AuditObject{Kind: "key", ID: "2"}}
+	require.NoError(t, Run(t.Context(), s, command, func(context.Context) error {
+		entries := list()
+		require.Len(t, entries, 1)
+		require.Nil(t, entries[0].Outcome, "not yet")
+		require.Equal(t, store.AuditActor{Kind: store.AuditCommand, Name: "anna"}, entries[0].Actor)
+		require.Equal(t, command.Object, entries[0].Object)
+		return nil
+	}))
+	require.Empty(t, list()[0].Outcome.Code)
+	ctx, stop := context.WithCancel(t.Context())
+	command.User = ""
+	require.ErrorIs(t, Run(ctx, s, command, func(context.Context) error {
+		stop()
+		return broken
+	}), broken)
+	require.Equal(t, "failed", list()[0].Outcome.Code, "also when it was interrupted")
+	require.Regexp(t, `.@.`, list()[0].Actor.Name)
+}
+
+// away is an audit log that cannot be written.
+type away struct{ store.Audit }
+
+func (away) RecordAudit(context.Context, store.AuditEntry) (uuid.UUID, error) {
+	return uuid.Nil, errors.New("away")
+}
+
+func TestACommandThatCannotBeRecordedIsNotRun(t *testing.T) {
+	t.Parallel()
+	err := Run(t.Context(), away{}, Command{Name: "store adopt"}, func(context.Context) error {
+		t.Error("it was run")
+		return nil
+	})
+	require.ErrorContains(t, err, "not run")
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apikey
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/redact"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Auditor writes the audit log.
+type Auditor interface {
+	// RecordAudit is store.Audit's.
+	RecordAudit(ctx context.Context, e store.AuditEntry) (uuid.UUID, error)
+}
+
+// record writes into the audit log that a key appeared or was revoked: at least
+// once, before the status says so.
+func (r *Reconciler) record(ctx context.Context, project, id uuid.UUID, key *v1alpha1.APIKey) error {
+	operation := news(key)
+	if operation == "" {
+		return nil
+	}
+	_, err := r.Audit.RecordAudit(ctx, store.AuditEntry{
+		ProjectID: project, Operation: operation,
+		Actor:   store.AuditActor{Kind: store.AuditWriter, Name: writer(key)},
+		Object:  store.AuditObject{Kind: "api_key", ID: id.String(), Name: key.Name},
+		Outcome: &store.AuditOutcome{After: redact.JSON(key.Spec, store.MaxAuditDocument)},
+	})
+	return object.FromStore(err)
+}
+
+// news is what has happened to a key since its status was written; "" for
+// nothing that the audit log keeps.
+func news(key *v1alpha1.APIKey) string {
+	ready := key.Status.Condition(v1alpha1.ConditionReady)
+	switch {
+	case key.Status.ObservedGeneration < 1: // no reconciliation has come to an end yet
+		return "createAPIKey"
+	case key.Spec.Revoked && (ready == nil || ready.Reason != v1alpha1.ReasonRevoked):
+		return "revokeAPIKey"
+	default:
+		return ""
+	}
+}
+
+// writer is the field manager that wrote the spec last.
+func writer(key *v1alpha1.APIKey) string {
+	name, last := "", key.CreationTimestamp
+	for _, f := range key.ManagedFields {
+		if f.Subresource == "" && f.Time != nil && !f.Time.Before(&last) {
+			name, last = f.Manager, *f.Time
+		}
+	}
+	return name
+}

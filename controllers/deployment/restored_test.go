@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestWhatWasLiveIsBuiltFromItsCommit: whatever the branch has become meanwhile.
+func TestWhatWasLiveIsBuiltFromItsCommit(t *testing.T) {
+	t.Parallel()
+	asked := v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{Commit: "aaaa"}}
+	for name, c := range map[string]struct {
+		source v1alpha1.DeploymentSource
+		status v1alpha1.DeploymentStatus
+		want   string
+	}{
+		"asked for":       {asked, v1alpha1.DeploymentStatus{Live: true, Commit: "bbbb"}, "aaaa"},
+		"was live":        {v1alpha1.DeploymentSource{}, v1alpha1.DeploymentStatus{Live: true, Commit: "bbbb"}, "bbbb"},
+		"was not live":    {v1alpha1.DeploymentSource{}, v1alpha1.DeploymentStatus{Commit: "bbbb"}, ""},
+		"never was there": {v1alpha1.DeploymentSource{}, v1alpha1.DeploymentStatus{}, ""},
+	} {
+		v := &version{Deployment: &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Source: c.source}, Status: c.status}}
+		require.Equal(t, c.want, v.commit(), name)
+	}
+}
+
+// TestABuildThatTheStoreForgotGivesWay: the Job of a build that ended long ago is
+// not the build that the store waits for.
+func TestABuildThatTheStoreForgotGivesWay(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	require.NoError(t, batchv1.AddToScheme(scheme))
+	for status, stays := range map[store.DeploymentStatus]bool{store.DeploymentPending: false, store.DeploymentBuilding: true} {
+		d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u"}}
+		job := namedJob(d)
+		job.OwnerReferences = []metav1.OwnerReference{object.OwnerReference(d)}
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
+		r := &Reconciler{Keeper: &object.Keeper{Client: c}}
+		got, err := r.startBuild(t.Context(), &version{Deployment: d, outcome: store.Deployment{Status: status}})
+		require.NoError(t, err)
+		require.Equal(t, stays, got != nil, status)
+		err = c.Get(t.Context(), client.ObjectKeyFromObject(job), job)
+		require.Equal(t, stays, !apierrors.IsNotFound(err), status)
+	}
+}

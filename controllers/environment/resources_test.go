@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+)
+
+// TestNothingOfATenantsStandsInForAFlag: whatever an Environment says, runner
+// pods have no variables, and the operator's egress flags once each.
+func TestNothingOfATenantsStandsInForAFlag(t *testing.T) {
+	t.Parallel()
+	open := "git=0.0.0.0/0,model=0.0.0.0/0"
+	e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Name: "dev", Namespace: "team"}, Spec: v1alpha1.EnvironmentSpec{
+		Runner: v1alpha1.RunnerPool{
+			Labels:      map[string]string{"AGENTPLATFORM_ALLOW_EGRESS": "x"},
+			Annotations: map[string]string{"AGENTPLATFORM_ALLOW_EGRESS": open},
+		},
+	}}
+	for _, flags := range []egress.Flags{{}, {Allow: "model=10.0.0.0/8", Deny: "10.96.0.0/12"}} {
+		spec := podTemplate(e, poolOptions{PodOptions: object.PodOptions{Egress: flags}}).Spec
+		require.False(t, *spec.EnableServiceLinks)
+		for _, c := range append(spec.InitContainers, spec.Containers...) {
+			require.Empty(t, c.Env, c.Name)
+			require.Empty(t, c.EnvFrom, c.Name)
+			require.Equal(t, flags.Args(), egressArgs(c), c.Name)
+		}
+	}
+}
+
+// egressArgs are the arguments of a container that are about egress.
+func egressArgs(c corev1.Container) []string {
+	var out []string
+	for _, arg := range c.Args {
+		if strings.Contains(arg, "egress") {
+			out = append(out, arg)
+		}
+	}
+	return out
+}
+
+// TestDigestOfConfigurationIsKeyed: it changes with the content, is the same for
+// the same, and says nothing to who does not have the token.
+func TestDigestOfConfigurationIsKeyed(t *testing.T) {
+	t.Parallel()
+	config := map[string][]byte{runnerconfig.ProvidersFile: []byte(`{"apiKey":"1234"}`)}
+	digest := configDigest("token", config)
+	require.Equal(t, digest, configDigest("token", config))
+	require.NotEqual(t, digest, configDigest("another", config))
+	config[runnerconfig.ProvidersFile] = []byte(`{"apiKey":"1235"}`)
+	require.NotEqual(t, digest, configDigest("token", config))
+}

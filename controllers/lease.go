@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// renewInterval is how often the lease on the store is renewed, a small part of
+// store.AdoptionAge.
+const renewInterval = 10 * time.Second
+
+// Lease keeps a store this cluster's: one store serves one cluster at a time.
+type Lease struct {
+	Store      store.Clusters
+	ClusterUID string
+	PlatformID uuid.UUID
+	Logger     *slog.Logger
+	// Tick is called before each renewal; nil waits renewInterval.
+	Tick func(ctx context.Context) error
+}
+
+// ClusterUID is the uid of the live cluster, that of its kube-system namespace.
+// c must not read from a cache.
+func ClusterUID(ctx context.Context, c client.Reader) (string, error) {
+	system := &metav1.PartialObjectMetadata{}
+	system.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := c.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); err != nil {
+		return "", fmt.Errorf("reading the cluster's uid: %w", err)
+	}
+	return string(system.UID), nil
+}
+
+// Await returns once the store is this cluster's. While it is another's it says
+// so in the log and looks again, so that `agentctl store adopt` is all it takes.
+func (l *Lease) Await(ctx context.Context) error {
+	for {
+		err := l.Store.HoldCluster(ctx, l.ClusterUID, l.PlatformID)
+		var foreign *store.ForeignClusterError
+		if !errors.As(err, &foreign) {
+			return err
+		}
+		l.Logger.ErrorContext(ctx, "waiting for the store", "error", err)
+		if err := l.tick(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// NeedLeaderElection says that only the leader renews.
+func (l *Lease) NeedLeaderElection() bool { return true }
+
+// Start renews the lease until ctx ends. That another cluster has it ends the
+// manager; that the store does not answer does not: each transaction asserts
+// the lease by itself.
+func (l *Lease) Start(ctx context.Context) error {
+	for {
+		err := l.Store.HoldCluster(ctx, l.ClusterUID, l.PlatformID)
+		var (
+			foreign  *store.ForeignClusterError
+			platform *store.ForeignPlatformError
+		)
+		switch {
+		case errors.As(err, &foreign), errors.As(err, &platform):
+			return err
+		case err != nil && ctx.Err() == nil:
+			l.Logger.ErrorContext(ctx, "renewing the lease on the store", "error", err)
+		}
+		if l.tick(ctx) != nil {
+			return nil // the manager stops
+		}
+	}
+}
+
+func (l *Lease) tick(ctx context.Context) error {
+	if l.Tick != nil {
+		return l.Tick(ctx)
+	}
+	timer := time.NewTimer(renewInterval)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+)
+
+// What stands in a child's way is no watched object, so it is looked for again.
+func TestAChildInTheWayIsLookedForAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err       error
+		condition string
+		reason    string
+	}{
+		{&object.NameCollisionError{Kind: "Secret", Name: "a"}, v1alpha1.ConditionStalled, v1alpha1.ReasonNameCollision},
+		{&object.LeftoverError{Kind: "Secret", Name: "a"}, v1alpha1.ConditionReconciling, v1alpha1.ReasonProgressing},
+	} {
+		o := &v1alpha1.Environment{}
+		after, err := object.Explain(o, c.err)
+		require.NoError(t, err)
+		require.Positive(t, after)
+		condition := o.Status.Condition(c.condition)
+		require.NotNil(t, condition)
+		require.Equal(t, c.reason, condition.Reason)
+		require.Contains(t, condition.Message, `Secret "a"`)
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// errBehind says that the cache has not seen the newest generation yet.
+var errBehind = errors.New("the cache is behind; the newer generation comes")
+
+// ProjectID is the id of a namespace's project.
+func (k *Keeper) ProjectID(namespace string) uuid.UUID {
+	return v1alpha1.ProjectID(k.PlatformID, namespace)
+}
+
+// Ref names an object for the store.
+func (k *Keeper) Ref(o v1alpha1.ConditionedObject) store.ObjectRef {
+	return store.ObjectRef{
+		Namespace: o.GetNamespace(), Kind: o.ObjectKind(), Name: o.GetName(),
+		ObjectUID: string(o.GetUID()), Generation: o.GetGeneration(),
+	}
+}
+
+// claim makes the id that an object asks for the object's, before anything else
+// is done for it, and shows it.
+func (k *Keeper) claim(ctx context.Context, o v1alpha1.ConditionedObject) (store.Key, error) {
+	projectID := k.ProjectID(o.GetNamespace())
+	id, err := v1alpha1.ObjectID(projectID, o)
+	if err != nil {
+		return store.Key{}, err
+	}
+	key, ref := store.Key{ProjectID: projectID, ID: id}, k.Ref(o)
+	err = k.Store.ClaimID(ctx, key, ref)
+	var stale *store.StaleError
+	if errors.As(err, &stale) {
+		ref.Restored, err = stale.Writes, k.confirmRestored(ctx, o, ref)
+		if err != nil {
+			return store.Key{}, err
+		}
+		err = k.Store.ClaimID(ctx, key, ref)
+	}
+	if err != nil {
+		return store.Key{}, FromStore(err)
+	}
+	if stale != nil {
+		k.Event(o, corev1.EventTypeWarning, v1alpha1.ReasonRestored, fmt.Sprintf(
+			"the data store knew generation %d, Kubernetes says %d, as after a restore of etcd: Kubernetes counts", stale.Stored, ref.Generation))
+	}
+	o.CommonStatus().ID = id.String()
+	return key, nil
+}
+
+// confirmRestored returns nil for an object whose generation is older than what is
+// stored and is what Kubernetes has now: etcd was restored, and the object wins
+// over what is stored unless somebody wrote since. Else the cache is behind.
+func (k *Keeper) confirmRestored(ctx context.Context, o v1alpha1.ConditionedObject, ref store.ObjectRef) error {
+	current := o.DeepCopyObject().(client.Object)
+	err := k.Reader.Get(ctx, client.ObjectKeyFromObject(current), current)
+	switch {
+	case apierrors.IsNotFound(err):
+		return errBehind
+	case err != nil:
+		return fmt.Errorf("reading %s past the cache: %w", ref, err)
+	case current.GetUID() != o.GetUID() || current.GetGeneration() != o.GetGeneration():
+		return errBehind
+	}
+	return nil
+}
+
+// Project returns the namespace's project; ErrProjectMissing when there is none,
+// *MissingError when it asks for what is not supported.
+func (k *Keeper) Project(ctx context.Context, namespace string) (*v1alpha1.Project, error) {
+	project := &v1alpha1.Project{}
+	err := k.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.ProjectName}, project)
+	if apierrors.IsNotFound(err) {
+		return nil, ErrProjectMissing
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the project: %w", err)
+	}
+	if len(project.Unsupported()) > 0 { // what stands around its pods is not kept
+		return nil, &MissingError{Kind: project.ObjectKind(), Name: project.Name, Unready: true}
+	}
+	return project, nil
+}
+
+// Environment returns the environment that an object names, with its row in the
+// store; *MissingError when there is none, or none that is in effect.
+func (k *Keeper) Environment(
+	ctx context.Context, namespace string, name v1alpha1.EnvironmentName,
+) (*v1alpha1.Environment, store.Environment, error) {
+	environment := &v1alpha1.Environment{}
+	row, err := resolve(ctx, k, types.NamespacedName{Namespace: namespace, Name: string(name)}, environment,
+		k.Store.Environment, func(e store.Environment) store.ObjectRef { return e.Ref })
+	return environment, row, err
+}
+
+// Connector returns the connector that an object names, as Environment does.
+func (k *Keeper) Connector(
+	ctx context.Context, namespace string, name v1alpha1.ConnectorName,
+) (*v1alpha1.Connector, store.Connector, error) {
+	connector := &v1alpha1.Connector{}
+	row, err := resolve(ctx, k, types.NamespacedName{Namespace: namespace, Name: string(name)}, connector,
+		k.Store.Connector, func(c store.Connector) store.ObjectRef { return c.Ref })
+	return connector, row, err
+}
+
+// resolve reads an object by name into o and its row by the id that it asks for.
+// The row counts only where the store's claim names that very object.
+func resolve[R any](
+	ctx context.Context, k *Keeper, name types.NamespacedName, o v1alpha1.ConditionedObject,
+	find func(context.Context, store.Key) (R, error), ref func(R) store.ObjectRef,
+) (R, error) {
+	var none R
+	missing := &MissingError{Kind: o.ObjectKind(), Name: name.Name}
+	err := k.Client.Get(ctx, name, o.(client.Object))
+	if apierrors.IsNotFound(err) {
+		return none, missing
+	}
+	if err != nil {
+		return none, fmt.Errorf("reading %s %q: %w", o.ObjectKind(), name.Name, err)
+	}
+	projectID := k.ProjectID(name.Namespace)
+	id, err := v1alpha1.ObjectID(projectID, o)
+	if err != nil {
+		return none, err
+	}
+	row, err := find(ctx, store.Key{ProjectID: projectID, ID: id})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return none, FromStore(fmt.Errorf("reading %s %q: %w", o.ObjectKind(), name.Name, err))
+	}
+	held := ref(row)
+	if err != nil || held.ObjectUID != string(o.GetUID()) || !held.SameObject(k.Ref(o)) {
+		missing.Unready = true
+		return none, missing
+	}
+	return row, nil
+}

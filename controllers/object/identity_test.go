@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// ids is a store that answers claims by a function and knows one environment.
+type ids struct {
+	object.Store
+	claim       func(key store.Key, ref store.ObjectRef) error
+	environment store.Environment
+}
+
+func (i ids) ClaimID(_ context.Context, key store.Key, ref store.ObjectRef) error {
+	return i.claim(key, ref)
+}
+
+func (i ids) Environment(_ context.Context, key store.Key) (store.Environment, error) {
+	if key != i.environment.Key() {
+		return store.Environment{}, store.ErrNotFound
+	}
+	return i.environment, nil
+}
+
+// cached is a cluster as the cache has it.
+func cached(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, v1alpha1.AddToScheme(scheme))
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(objects...).Build()
+}
+
+func request(o client.Object) ctrl.Request {
+	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+}
+
+func dev(uid string, generation int64) *v1alpha1.Environment {
+	return &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "dev", UID: types.UID(uid), Generation: generation,
+	}}
+}
+
+// TestTheClaimComesFirst: an object whose id is another's does nothing, and shows
+// no id; what its status said before does not matter.
+func TestTheClaimComesFirst(t *testing.T) {
+	t.Parallel()
+	platform := uuid.New()
+	environment := dev("u", 1)
+	environment.Status.ID = "the victim's"
+	c := cached(t, environment)
+	holder := store.ObjectRef{Kind: "Environment", Namespace: "team", Name: "production"}
+	keeper := &object.Keeper{Client: c, Reader: c, PlatformID: platform, Store: ids{claim: func(key store.Key, _ store.ObjectRef) error {
+		require.Equal(t, v1alpha1.ProjectID(platform, "team"), key.ProjectID)
+		return &store.IDTakenError{Holder: holder}
+	}}}
+	found := &v1alpha1.Environment{}
+	_, err := keeper.Reconcile(t.Context(), request(environment), found, func(context.Context, store.Key) (time.Duration, error) {
+		t.Error("work was begun")
+		return 0, nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(environment), found))
+	require.Empty(t, found.Status.ID)
+	require.Equal(t, v1alpha1.ReasonIDTaken, found.Status.Condition(v1alpha1.ConditionStalled).Reason)
+	require.Contains(t, found.Status.Condition(v1alpha1.ConditionStalled).Message, "team/production")
+}
+
+// TestAnOlderGenerationCountsWhereKubernetesConfirmsIt: after a restore of etcd,
+// and not while only the cache is behind.
+func TestAnOlderGenerationCountsWhereKubernetesConfirmsIt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		now     *v1alpha1.Environment // past the cache; nil for gone
+		again   bool                  // whether the claim is repeated as restored
+		refused bool                  // somebody wrote meanwhile
+	}{
+		"restored":          {now: dev("u", 3), again: true},
+		"written meanwhile": {now: dev("u", 3), again: true, refused: true},
+		"cache is behind":   {now: dev("u", 9)},
+		"another one":       {now: dev("v", 3)},
+		"gone":              {},
+	} {
+		var asked []store.ObjectRef
+		worked := false
+		reader := cached(t)
+		if c.now != nil {
+			reader = cached(t, c.now)
+		}
+		environment := dev("u", 3)
+		keeper := &object.Keeper{Client: cached(t, environment), Reader: reader, Store: ids{claim: func(_ store.Key, ref store.ObjectRef) error {
+			asked = append(asked, ref)
+			if ref.Restored == 17 && !c.refused {
+				return nil
+			}
+			return &store.StaleError{Stored: 9, Writes: 17}
+		}}}
+		result, err := keeper.Reconcile(t.Context(), request(environment), &v1alpha1.Environment{},
+			func(context.Context, store.Key) (time.Duration, error) {
+				worked = true
+				return 0, nil
+			})
+		require.NoError(t, err, name)
+		require.Equal(t, c.again && !c.refused, worked, name)
+		require.Equal(t, !worked, result.RequeueAfter > 0, "%s: looked at again", name)
+		require.Equal(t, c.again, len(asked) == 2, name)
+		if c.again {
+			require.EqualValues(t, 17, asked[1].Restored, name)
+			require.EqualValues(t, 3, asked[1].Generation, name)
+		}
+	}
+}
+
+// TestWhatIsNamedCountsWhereTheStoreNamesThatVeryObject: another incarnation's
+// row, another object's or none is not in effect.
+func TestWhatIsNamedCountsWhereTheStoreNamesThatVeryObject(t *testing.T) {
+	t.Parallel()
+	platform := uuid.New()
+	project := v1alpha1.ProjectID(platform, "team")
+	environment := dev("u", 1)
+	environment.Status.ID = uuid.NewString() // a tenant's word
+	row := store.Environment{
+		ProjectID: project, ID: v1alpha1.ProjectObjectID(project, "Environment", "dev"),
+		Ref: store.ObjectRef{Namespace: "team", Kind: "Environment", Name: "dev", ObjectUID: "u"},
+	}
+	for name, c := range map[string]struct {
+		change func(*store.Environment)
+		found  bool
+	}{
+		"the very object":     {func(*store.Environment) {}, true},
+		"another incarnation": {func(e *store.Environment) { e.Ref.ObjectUID = "v" }, false},
+		"another object":      {func(e *store.Environment) { e.Ref.Name = "production" }, false},
+		"to be mirrored":      {func(e *store.Environment) { e.Ref.ObjectUID = "" }, false},
+		"another id":          {func(e *store.Environment) { e.ID = uuid.New() }, false},
+		"another project":     {func(e *store.Environment) { e.ProjectID = uuid.New() }, false},
+	} {
+		stored := row
+		c.change(&stored)
+		keeper := &object.Keeper{Client: cached(t, environment), PlatformID: platform, Store: ids{environment: stored}}
+		_, got, err := keeper.Environment(t.Context(), "team", "dev")
+		if c.found {
+			require.NoError(t, err, name)
+			require.Equal(t, stored, got, name)
+			continue
+		}
+		var missing *object.MissingError
+		require.ErrorAs(t, err, &missing, name)
+		require.True(t, missing.Unready, name)
+	}
+}

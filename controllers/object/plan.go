@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/plan"
+)
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+
+// Plan is what the operator allows a project, lowered by the project's own
+// limits. invalid says what is wrong with the Namespace's annotation, in whose
+// place the platform's plan holds; nil when nothing is.
+func (k *Keeper) Plan(ctx context.Context, project *v1alpha1.Project) (effective plan.Plan, invalid, err error) {
+	annotations, err := k.namespaceAnnotations(ctx, project.Namespace)
+	if err != nil {
+		return plan.Plan{}, nil, err
+	}
+	effective = k.PlatformPlan
+	if text, ok := annotations[plan.Annotation]; ok {
+		own, err := plan.Parse([]byte(text), k.PlatformPlan)
+		if err == nil {
+			effective = own
+		}
+		invalid = err
+	}
+	return effective.Lowered(project.Spec.Limits), invalid, nil
+}
+
+// namespaceAnnotations are those of a Namespace; none when it is gone. A manager
+// of some namespaces may get those alone, and list and watch none.
+func (k *Keeper) namespaceAnnotations(ctx context.Context, name string) (map[string]string, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	var reader client.Reader = k.Client
+	if len(k.Namespaces) > 0 {
+		reader = k.Reader
+	}
+	err := reader.Get(ctx, types.NamespacedName{Name: name}, namespace)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading the plan of namespace %q: %w", name, err)
+	}
+	return namespace.Annotations, nil
+}
+
+// planInterval is how often plans are read that cannot be watched.
+const planInterval = 30 * time.Second
+
+// PlanInterval is how often plans are to be read again; 0 where they are watched.
+func (k *Keeper) PlanInterval() time.Duration {
+	if len(k.Namespaces) > 0 {
+		return planInterval
+	}
+	return 0
+}
+
+// WatchPlans lets changed know of Namespaces whose plan changed, where they may
+// be watched.
+func (k *Keeper) WatchPlans(b *builder.Builder, changed handler.EventHandler) *builder.Builder {
+	if len(k.Namespaces) > 0 {
+		return b
+	}
+	return b.WatchesMetadata(&corev1.Namespace{}, changed, builder.WithPredicates(predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, // its objects come later
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetAnnotations()[plan.Annotation] != e.ObjectNew.GetAnnotations()[plan.Annotation]
+		},
+	}))
+}
+
+// Place puts a pod where an environment's runners go, as far as that holds for
+// pods of any kind.
+func Place(spec *corev1.PodSpec, runner v1alpha1.RunnerPool) {
+	spec.NodeSelector, spec.Tolerations = runner.NodeSelector, runner.Tolerations
+	if runner.RuntimeClassName != "" {
+		class := string(runner.RuntimeClassName)
+		spec.RuntimeClassName = &class
+	}
+	for _, s := range runner.ImagePullSecrets {
+		spec.ImagePullSecrets = append(spec.ImagePullSecrets, corev1.LocalObjectReference{Name: string(s.Name)})
+	}
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/agentplatform/agentplatform/controllers/object"
+)
+
+// TestWhomPodsTrust: a pod mounts the authorities where there are any of the
+// platform's own, and names no file that is not mounted.
+func TestWhomPodsTrust(t *testing.T) {
+	t.Parallel()
+	var plain, trusting corev1.PodSpec
+	var c corev1.Container
+	object.PodOptions{DispatchURL: "http://dispatch:8081"}.ConnectDispatch(&plain, &c)
+	require.Equal(t, []string{"--dispatch-url=http://dispatch:8081"}, c.Args)
+	require.Empty(t, plain.Volumes)
+	require.Empty(t, c.VolumeMounts)
+
+	c = corev1.Container{}
+	object.PodOptions{DispatchURL: "https://dispatch:8081", TrustDispatchCA: true}.ConnectDispatch(&trusting, &c)
+	require.Equal(t, []string{
+		"--dispatch-url=https://dispatch:8081", "--dispatch-ca-file=" + c.VolumeMounts[0].MountPath + "/" + object.DispatchCAKey,
+	}, c.Args)
+	require.Equal(t, trusting.Volumes[0].Name, c.VolumeMounts[0].Name)
+	require.Equal(t, object.DispatchCA, trusting.Volumes[0].ConfigMap.Name)
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package platformkeys
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// record writes into the audit log which keys were added and revoked, at least
+// once and before the store takes note of them.
+func (k *Keeper) record(ctx context.Context, secret *corev1.Secret, ring keyring.Ring) error {
+	keys, err := k.Store.Keys(ctx, store.KeyHolderAge)
+	if err != nil {
+		return err
+	}
+	added, revoked := news(keys, ring)
+	for _, act := range []struct {
+		operation string
+		ids       []string
+	}{{"addPlatformKey", added}, {"revokePlatformKey", revoked}} {
+		for _, id := range act.ids {
+			_, err := k.Store.RecordAudit(ctx, store.AuditEntry{
+				Operation: act.operation, Actor: store.AuditActor{Kind: store.AuditWriter, Name: writer(secret)},
+				Object: store.AuditObject{Kind: "platform_key", ID: id}, Outcome: &store.AuditOutcome{},
+			})
+			if err != nil {
+				return fmt.Errorf("recording that key %s was added or revoked: %w", id, err)
+			}
+		}
+	}
+	return nil
+}
+
+// news are the keys that the store does not know, and those of which it does not
+// know that they are revoked, or for how long.
+func news(known []store.KeyStatus, ring keyring.Ring) (added, revoked []string) {
+	stored := map[string]store.KeyStatus{}
+	for _, key := range known {
+		stored[key.ID] = key
+	}
+	for _, id := range slices.Sorted(maps.Keys(ring.Fingerprints())) {
+		if _, ok := stored[id]; !ok {
+			added = append(added, id)
+		}
+	}
+	periods := ring.Revoked()
+	for _, id := range slices.Sorted(maps.Keys(periods)) {
+		key := stored[id]
+		if key.RevokedAt == nil || key.EndsAt.Sub(*key.RevokedAt) != periods[id] {
+			revoked = append(revoked, id)
+		}
+	}
+	return added, revoked
+}
+
+// writer is the field manager that wrote the Secret last.
+func writer(secret *corev1.Secret) string {
+	name, last := "", secret.CreationTimestamp
+	for _, f := range secret.ManagedFields {
+		if f.Time != nil && !f.Time.Before(&last) {
+			name, last = f.Manager, *f.Time
+		}
+	}
+	return name
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/egress"
+)
+
+// TestARuleToNobodyIsLeftOut: where everything is denied there is no rule for
+// addresses, for one without any would let everything through.
+func TestARuleToNobodyIsLeftOut(t *testing.T) {
+	t.Parallel()
+	rules, err := egress.Flags{Allow: "git=10.0.0.0/8", Deny: "0.0.0.0/0,::/0"}.Rules()
+	require.NoError(t, err)
+	policy := Network{SystemNamespace: "system", Egress: rules}.policy("team", "build", egress.Git)
+	require.Len(t, policy.Spec.Egress, 2, "DNS and dispatch")
+	require.NotEmpty(t, policy.Spec.Egress[0].Ports)
+	require.NotEmpty(t, policy.Spec.Egress[1].To)
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command narrow rewrites generated CRDs so that Kubernetes takes nothing that
+// Go cannot decode: one such object would stop a list of its whole kind. Integers
+// get the bounds of their Go type, times the one form in which Go writes them,
+// and what may be an integer or a string is a plain quantity.
+// A rule takes the place of the format date-time, which takes times that Go does
+// not, and hides from a rule how a time is written.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// timeRule takes what metav1.Time writes; the format checks day and hour.
+	timeRule = `self.matches('^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$') && ` +
+		`!format.datetime().validate(self).hasValue()`
+	timeMessage = "must be a time in UTC, such as 2030-01-31T12:00:00Z"
+	timeLength  = 64 // so that the message is seen of a time with an offset
+	// quantityPattern has no exponent: the usual one takes "1e9.5", which is no
+	// quantity, and "1e-2147483648", over which its parser broods for minutes.
+	quantityPattern = `^[0-9]{1,15}(\.[0-9]{1,9})?([mkMGTPE]|[KMGTPE]i)?$`
+	// Bounds of int32, and of what every JSON reader keeps exactly.
+	maxInt32 = 1<<31 - 1
+	maxExact = 1<<53 - 1
+)
+
+func main() {
+	for _, file := range os.Args[1:] {
+		if err := rewrite(file); err != nil {
+			fmt.Fprintln(os.Stderr, "narrow:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// rewrite narrows the schemas of a CRD in place; what stands before the document
+// stays.
+func rewrite(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("reading the CRD: %w", err)
+	}
+	head, body, found := strings.Cut(string(text), "---\n")
+	if !found {
+		return fmt.Errorf("reading %s: no document", file)
+	}
+	var crd map[string]any
+	if err := yaml.Unmarshal([]byte(body), &crd); err != nil {
+		return fmt.Errorf("reading %s: %w", file, err)
+	}
+	spec, _ := crd["spec"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	for _, version := range versions {
+		version, _ := version.(map[string]any)
+		schema, _ := version["schema"].(map[string]any)
+		narrow(schema["openAPIV3Schema"])
+	}
+	out, err := yaml.Marshal(crd)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(head+"---\n"+string(out)), 0o644)
+}
+
+// narrow walks a schema.
+func narrow(schema any) {
+	node, _ := schema.(map[string]any)
+	switch {
+	case node["type"] == "integer":
+		bound(node)
+	case node["x-kubernetes-int-or-string"] == true:
+		node["pattern"] = quantityPattern
+		node["minimum"], node["maximum"] = 0, int64(maxExact)
+	case node["type"] == "string" && node["format"] == "date-time":
+		delete(node, "format")
+		node["maxLength"] = timeLength
+		node["x-kubernetes-validations"] = []any{map[string]any{"rule": timeRule, "message": timeMessage}}
+	}
+	properties, _ := node["properties"].(map[string]any)
+	for _, property := range properties {
+		narrow(property)
+	}
+	for _, key := range []string{"items", "additionalProperties"} {
+		if node[key] != nil {
+			narrow(node[key])
+		}
+	}
+}
+
+func bound(node map[string]any) {
+	most := int64(maxExact)
+	if node["format"] == "int32" {
+		most = maxInt32
+	}
+	for key, value := range map[string]int64{"minimum": -most, "maximum": most} {
+		if _, given := node[key]; !given {
+			node[key] = value
+		}
+	}
+}

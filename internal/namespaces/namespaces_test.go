@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package namespaces_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/internal/namespaces"
+)
+
+// cluster has a Secret in each namespace, and notes which were asked for.
+type cluster struct {
+	client.Client
+	asked []string
+}
+
+func (c *cluster) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	namespace := (&client.ListOptions{}).ApplyOptions(opts).Namespace
+	c.asked = append(c.asked, namespace)
+	var items []corev1.Secret
+	for _, in := range []string{"a", "b", "c"} {
+		if namespace == "" || namespace == in {
+			items = append(items, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "s"}})
+		}
+	}
+	list.(*corev1.SecretList).Items = items
+	return nil
+}
+
+func TestWhatIsAskedOfTheCluster(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		set         namespaces.Set
+		opts        []client.ListOption
+		asked, want []string
+	}{
+		"all":            {asked: []string{""}, want: []string{"a", "b", "c"}},
+		"some":           {set: namespaces.Set{"a", "c"}, asked: []string{"a", "c"}, want: []string{"a", "c"}},
+		"one of them":    {set: namespaces.Set{"a", "c"}, opts: []client.ListOption{client.InNamespace("c")}, asked: []string{"c"}, want: []string{"c"}},
+		"one that is no": {set: namespaces.Set{"x"}, asked: []string{"x"}},
+	} {
+		for kind, list := range map[string]func(*cluster) func(context.Context, client.ObjectList, ...client.ListOption) error{
+			"client": func(k *cluster) func(context.Context, client.ObjectList, ...client.ListOption) error {
+				return c.set.Client(k).List
+			},
+			"reader": func(k *cluster) func(context.Context, client.ObjectList, ...client.ListOption) error {
+				return c.set.Reader(k).List
+			},
+		} {
+			k, secrets := &cluster{}, &corev1.SecretList{}
+			require.NoError(t, list(k)(t.Context(), secrets, c.opts...), name)
+			require.Equal(t, c.asked, k.asked, "%s, %s", name, kind)
+			var got []string
+			for _, s := range secrets.Items {
+				got = append(got, s.Namespace)
+			}
+			require.Equal(t, c.want, got, "%s, %s", name, kind)
+		}
+	}
+}
+
+func TestPagesAreRefused(t *testing.T) {
+	t.Parallel()
+	err := namespaces.Set{"a", "b"}.Client(&cluster{}).List(t.Context(), &corev1.SecretList{}, client.Continue("x"))
+	require.ErrorContains(t, err, "pages")
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	set, err := namespaces.New([]string{"b", "a", "b"})
+	require.NoError(t, err)
+	require.Equal(t, namespaces.Set{"a", "b"}, set)
+	require.True(t, set.Has("a"))
+	require.False(t, set.Has("c"))
+	require.True(t, namespaces.Set{}.Has("c"))
+	_, err = namespaces.New([]string{"a", "*"})
+	require.ErrorContains(t, err, `--watch-namespaces: "*"`)
+
+	opts := cache.Options{}
+	namespaces.Set{}.Limit(&opts)
+	require.Nil(t, opts.DefaultNamespaces)
+	set.Limit(&opts)
+	require.Len(t, opts.DefaultNamespaces, 2)
+	require.True(t, slices.Contains(set, "b"))
+}

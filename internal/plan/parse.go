@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// maxText is the most bytes of a plan's text.
+const maxText = 64 << 10
+
+// document is a plan as text says it; what it leaves out stays as it was.
+type document struct {
+	Environments *int32 `json:"environments"`
+	Build        struct {
+		Resources Resources `json:"resources"`
+	} `json:"build"`
+	Runner struct {
+		Resources         Resources            `json:"resources"`
+		MaxResources      corev1.ResourceList  `json:"maxResources"`
+		Annotations       *[]string            `json:"annotations"`
+		Labels            *[]string            `json:"labels"`
+		Tolerations       *[]corev1.Toleration `json:"tolerations"`
+		RuntimeClassNames *[]string            `json:"runtimeClassNames"`
+	} `json:"runner"`
+}
+
+// Load returns the platform's plan: Default with what the file says; an empty
+// path names no file.
+func Load(path string) (Plan, error) {
+	if path == "" {
+		return Default(), nil
+	}
+	text, err := os.ReadFile(path) //nolint:gosec // the operator's flag
+	if err != nil {
+		return Plan{}, fmt.Errorf("reading the plan: %w", err)
+	}
+	p, err := Parse(text, Default())
+	if err != nil {
+		return Plan{}, fmt.Errorf("reading the plan %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// Parse returns base with what a YAML or JSON text says: figures and quantities
+// one by one, lists as a whole. The error names the field.
+func Parse(text []byte, base Plan) (Plan, error) {
+	d, err := decode(text)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := base.clone()
+	if d.Environments != nil {
+		p.Environments = *d.Environments
+	}
+	merge(&p.Build.Requests, d.Build.Resources.Requests)
+	merge(&p.Build.Limits, d.Build.Resources.Limits)
+	merge(&p.Runner.Resources.Requests, d.Runner.Resources.Requests)
+	merge(&p.Runner.Resources.Limits, d.Runner.Resources.Limits)
+	merge(&p.Runner.MaxResources, d.Runner.MaxResources)
+	replace(&p.Runner.Annotations, d.Runner.Annotations)
+	replace(&p.Runner.Labels, d.Runner.Labels)
+	replace(&p.Runner.Tolerations, d.Runner.Tolerations)
+	replace(&p.Runner.RuntimeClassNames, d.Runner.RuntimeClassNames)
+	return p, p.validate()
+}
+
+func merge(into *corev1.ResourceList, from corev1.ResourceList) {
+	if *into == nil {
+		*into = corev1.ResourceList{}
+	}
+	maps.Copy(*into, from)
+}
+
+func replace[T any](into, with *[]T) {
+	if with != nil {
+		*into = *with
+	}
+}
+
+// decode reads one document; unknown and repeated fields are errors.
+func decode(text []byte) (d document, err error) {
+	if len(text) > maxText {
+		return d, fmt.Errorf("it has %d bytes; at most %d are read", len(text), maxText)
+	}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	one, err := documents.Read()
+	if errors.Is(err, io.EOF) {
+		return d, nil
+	}
+	if err != nil {
+		return d, fmt.Errorf("it is no YAML: %w", err)
+	}
+	if more, err := documents.Read(); !errors.Is(err, io.EOF) && len(bytes.TrimSpace(more)) > 0 {
+		return d, errors.New("it has more than one document; write one")
+	}
+	plain, err := yaml.YAMLToJSONStrict(one)
+	if err != nil {
+		return d, fmt.Errorf("it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	fields := json.NewDecoder(bytes.NewReader(plain))
+	fields.DisallowUnknownFields()
+	if err := fields.Decode(&d); err != nil {
+		return d, explain(err)
+	}
+	return d, nil
+}
+
+// explain says of an error of package json what a writer of YAML understands.
+func explain(err error) error {
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+		return fmt.Errorf("%s must be %s, not a %s", wrong.Field, kindOf(wrong.Type.Kind().String()), wrong.Value)
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+}
+
+func kindOf(kind string) string {
+	switch kind {
+	case "slice":
+		return "a list"
+	case "struct", "map":
+		return "a map"
+	case "string":
+		return "a text"
+	default:
+		return "a whole number"
+	}
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// maxEnvironments is what the API lets a Project ask for at most.
+const maxEnvironments = 1000
+
+// validate says what is wrong with a plan, all of it.
+func (p Plan) validate() error {
+	var problems []error
+	if p.Environments < 1 || p.Environments > maxEnvironments {
+		problems = append(problems, fmt.Errorf("environments must be 1 to %d", maxEnvironments))
+	}
+	problems = append(problems,
+		p.Build.validate("build.resources"),
+		p.Runner.Resources.validate("runner.resources"),
+		positive("runner.maxResources", p.Runner.MaxResources),
+		within("runner.resources.limits", p.Runner.Resources.Limits, "runner.maxResources", p.Runner.MaxResources),
+		keys("runner.annotations", p.Runner.Annotations),
+		keys("runner.labels", p.Runner.Labels),
+		tolerations(p.Runner.Tolerations),
+		classes(p.Runner.RuntimeClassNames),
+	)
+	return errors.Join(problems...)
+}
+
+func (r Resources) validate(field string) error {
+	return errors.Join(
+		positive(field+".limits", r.Limits),
+		positive(field+".requests", r.Requests),
+		within(field+".requests", r.Requests, field+".limits", r.Limits),
+	)
+}
+
+// positive refuses quantities of 0 and less.
+func positive(field string, list corev1.ResourceList) error {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if quantity := list[name]; quantity.Sign() <= 0 {
+			return fmt.Errorf("%s.%s must be more than 0", field, name)
+		}
+	}
+	return nil
+}
+
+// within refuses quantities beyond their bound, and such as have none.
+func within(field string, list corev1.ResourceList, boundField string, bounds corev1.ResourceList) error {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		quantity := list[name]
+		bound, ok := bounds[name]
+		if !ok {
+			return fmt.Errorf("%s.%s needs %s.%s", field, name, boundField, name)
+		}
+		if quantity.Cmp(bound) > 0 {
+			return fmt.Errorf("%s.%s must not be more than %s.%s, which is %s", field, name, boundField, name, bound.String())
+		}
+	}
+	return nil
+}
+
+func keys(field string, allowed []string) error {
+	for _, key := range allowed {
+		prefix, all := strings.CutSuffix(key, "*")
+		if all && !strings.Contains(prefix, "*") {
+			continue
+		}
+		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+			return fmt.Errorf("%s: %q is neither a key nor the beginning of one with a * at its end: %s", field, key, problems[0])
+		}
+	}
+	return nil
+}
+
+func tolerations(allowed []corev1.Toleration) error {
+	for i, t := range allowed {
+		field := fmt.Sprintf("runner.tolerations[%d]", i)
+		switch t.Operator {
+		case "", corev1.TolerationOpEqual:
+			if t.Key == "" {
+				return fmt.Errorf("%s.key is missing; only operator Exists does without", field)
+			}
+		case corev1.TolerationOpExists:
+			if t.Value != "" {
+				return fmt.Errorf("%s.value does not go with operator Exists", field)
+			}
+		default:
+			return fmt.Errorf("%s.operator must be Equal or Exists", field)
+		}
+		switch t.Effect {
+		case "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		default:
+			return fmt.Errorf("%s.effect must be NoSchedule, PreferNoSchedule or NoExecute", field)
+		}
+		if t.TolerationSeconds != nil {
+			return fmt.Errorf("%s.tolerationSeconds is not bounded by a plan; leave it out", field)
+		}
+	}
+	return nil
+}
+
+func classes(names []string) error {
+	for _, name := range names {
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			return fmt.Errorf("runner.runtimeClassNames: %q is no name of a RuntimeClass: %s", name, problems[0])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"bytes"
+	"compress/zlib"
+	"context"
+	"crypto/sha1"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/storage/memory"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/egress"
+)
+
+// packWriter writes a pack by hand, as a hostile server may.
+type packWriter struct {
+	body  bytes.Buffer
+	count uint32
+}
+
+// add writes an object's header, of any declared size, and its data compressed;
+// it returns where it stands.
+func (w *packWriter) add(kind plumbing.ObjectType, declared uint64, reference, data []byte) int64 {
+	at := int64(12 + w.body.Len())
+	first := byte(kind)<<4 | byte(declared&15)
+	for declared >>= 4; declared > 0; declared >>= 7 {
+		w.body.WriteByte(first | 0x80)
+		first = byte(declared & 0x7f)
+	}
+	w.body.WriteByte(first)
+	w.body.Write(reference)
+	z, _ := zlib.NewWriterLevel(&w.body, zlib.BestCompression)
+	_, _ = z.Write(data)
+	_ = z.Close()
+	w.count++
+	return at
+}
+
+func (w *packWriter) blob(data []byte) int64 {
+	return w.add(plumbing.BlobObject, uint64(len(data)), nil, data)
+}
+
+// file is the pack as a file, of so many objects by its header.
+func (w *packWriter) file(t *testing.T, count uint32) *os.File {
+	t.Helper()
+	pack := binary.BigEndian.AppendUint32([]byte("PACK"), 2)
+	pack = append(binary.BigEndian.AppendUint32(pack, count), w.body.Bytes()...)
+	sum := sha1.Sum(pack)
+	file, err := os.Create(filepath.Join(t.TempDir(), "pack"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = file.Close() })
+	_, err = file.Write(append(pack, sum[:]...))
+	require.NoError(t, err)
+	return file
+}
+
+// patch is a delta that appends text to a base of so many bytes.
+func patch(base int, text string) []byte {
+	delta := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(base)), uint64(base+len(text)))
+	for from := 0; from < base; from += 0xffff {
+		n := min(base-from, 0xffff)
+		delta = append(delta, 0x80|0x0f|0x30, byte(from), byte(from>>8), byte(from>>16), byte(from>>24), byte(n), byte(n>>8))
+	}
+	return append(append(delta, byte(len(text))), text...)
+}
+
+// offset is how an OFS delta names its base.
+func offset(distance int64) []byte {
+	out := []byte{byte(distance & 0x7f)}
+	for distance >>= 7; distance > 0; distance >>= 7 {
+		distance--
+		out = append([]byte{byte(distance&0x7f) | 0x80}, out...)
+	}
+	return out
+}
+
+// allocated is how many bytes do allocates, whatever is collected meanwhile.
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestLargeObjectsAreNotHeld: a small pack with a huge object costs no memory,
+// neither while it is indexed nor when somebody asks for it. Not parallel: it
+// counts what the process allocates.
+func TestLargeObjectsAreNotHeld(t *testing.T) {
+	var w packWriter
+	huge := make([]byte, 100<<20)
+	w.blob(huge)
+	hash := plumbing.ComputeHash(plumbing.BlobObject, huge)
+	small := w.blob([]byte("small enough to be a base"))
+	// A delta to something huge, by its own word: 3 GiB.
+	lie := binary.AppendUvarint(binary.AppendUvarint(nil, 25), 3<<30)
+	at := int64(12 + w.body.Len())
+	w.add(plumbing.OFSDeltaObject, uint64(len(lie)), offset(at-small), lie)
+	file := w.file(t, w.count)
+	info, err := file.Stat()
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(1<<20))
+	var o *objects
+	cost := allocated(func() { o, err = openObjects(t.Context(), file) })
+	require.NoError(t, err)
+	require.Less(t, cost, uint64(4<<20))
+	cost = allocated(func() { _, err = o.EncodedObject(plumbing.BlobObject, hash) })
+	require.ErrorContains(t, err, "has a file of 104857600 bytes, at most 25 MiB are taken")
+	require.Less(t, cost, uint64(1<<20))
+	_, err = o.EncodedObject(plumbing.BlobObject, plumbing.NewHash(strings.Repeat("a", 40)))
+	require.ErrorContains(t, err, "is stored as a change of one")
+	size, err := o.EncodedObjectSize(hash)
+	require.NoError(t, err)
+	require.EqualValues(t, 100<<20, size)
+}
+
+func TestDeclaredSizesCountBeforeTheyAreRead(t *testing.T) {
+	for name, tt := range map[string]struct {
+		write func(w *packWriter)
+		count uint32
+		want  string
+	}{
+		"one object":     {func(w *packWriter) { w.add(plumbing.BlobObject, 5<<30, nil, []byte("x")) }, 1, "more than 4 GiB when they are unpacked"},
+		"negative":       {func(w *packWriter) { w.add(plumbing.BlobObject, 1<<63, nil, []byte("x")) }, 1, "reading object 1"},
+		"many deltas":    {func(w *packWriter) { deltasTo(w, 1<<30, 5) }, 6, "more than 4 GiB when they are unpacked"},
+		"endless":        {func(w *packWriter) { deltasTo(w, 1<<62, 1) }, 2, "more than 4 GiB when they are unpacked"},
+		"count":          {func(w *packWriter) { w.blob([]byte("x")) }, 1<<32 - 1, "has 4294967295 objects to fetch, at most 500000 are taken"},
+		"more than said": {func(w *packWriter) { w.add(plumbing.BlobObject, 10, nil, make([]byte, 1<<20)) }, 1, "exceeds declared size"},
+		"less than said": {func(w *packWriter) { w.add(plumbing.BlobObject, 1<<20, nil, []byte("x")) }, 1, "cannot be read"},
+		"no base":        {func(w *packWriter) { w.add(plumbing.REFDeltaObject, 5, make([]byte, 20), []byte{1, 1, 1, 'x', 0}) }, 1, "1 deltas have no base"},
+	} {
+		var w packWriter
+		tt.write(&w)
+		file := w.file(t, tt.count)
+		var err error
+		cost := allocated(func() { _, err = openObjects(t.Context(), file) })
+		require.ErrorContains(t, err, tt.want, name)
+		require.Less(t, cost, uint64(4<<20), name)
+	}
+}
+
+// deltasTo writes a base and deltas that declare results of so many bytes.
+func deltasTo(w *packWriter, size uint64, times int) {
+	hash := plumbing.ComputeHash(plumbing.BlobObject, []byte("base"))
+	w.blob([]byte("base"))
+	for range times {
+		delta := append(binary.AppendUvarint(binary.AppendUvarint(nil, 4), size), 1, 'x')
+		w.add(plumbing.REFDeltaObject, uint64(len(delta)), hash[:], delta)
+	}
+}
+
+// TestDeltasAreResolved: of both kinds, in long chains, in any order, as Git means
+// them; what they cost is counted.
+func TestDeltasAreResolved(t *testing.T) {
+	const depth, base = 1000, 16 << 10
+	for _, byOffset := range []bool{true, false} {
+		var w packWriter
+		data := bytes.Repeat([]byte("0123456789abcdef"), base/16)
+		type link struct{ reference, delta []byte }
+		var links []link
+		at := w.blob(data)
+		want := []plumbing.Hash{plumbing.ComputeHash(plumbing.BlobObject, data)}
+		for i := range depth {
+			delta := patch(len(data), fmt.Sprintf("%04d", i))
+			data = append(data, fmt.Sprintf("%04d", i)...)
+			before := want[i]
+			if want = append(want, plumbing.ComputeHash(plumbing.BlobObject, data)); byOffset {
+				here := int64(12 + w.body.Len())
+				at = w.add(plumbing.OFSDeltaObject, uint64(len(delta)), offset(here-at), delta)
+			} else {
+				links = append(links, link{before[:], delta})
+			}
+		}
+		slices.Reverse(links) // bases come after what hangs on them
+		for _, l := range links {
+			w.add(plumbing.REFDeltaObject, uint64(len(l.delta)), l.reference, l.delta)
+		}
+		file := w.file(t, w.count)
+		o, err := openObjects(t.Context(), file)
+		require.NoError(t, err)
+		require.Len(t, o.byHash, depth+1)
+		for _, i := range []int{0, depth / 2, depth} {
+			got, err := o.EncodedObject(plumbing.BlobObject, want[i])
+			require.NoError(t, err)
+			require.EqualValues(t, base+4*i, got.Size())
+		}
+		o.work, o.cache = 0, cache.NewBufferLRU(objectCache)
+		_, err = o.EncodedObject(plumbing.BlobObject, want[depth/3])
+		require.ErrorContains(t, err, "takes more than 16 GiB")
+
+		ended, end := context.WithCancel(t.Context())
+		end()
+		_, err = openObjects(ended, file)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+}
+
+// forest is a commit with folders that hold each other, so many in each.
+func forest(t *testing.T, width, depth int, leaf ...object.TreeEntry) *object.Commit {
+	t.Helper()
+	st := memory.NewStorage()
+	put := func(o interface {
+		Encode(plumbing.EncodedObject) error
+	}) plumbing.Hash {
+		e := st.NewEncodedObject()
+		require.NoError(t, o.Encode(e))
+		hash, err := st.SetEncodedObject(e)
+		require.NoError(t, err)
+		return hash
+	}
+	hash := put(&object.Tree{Entries: leaf})
+	for range depth {
+		tree := &object.Tree{}
+		for i := range width {
+			tree.Entries = append(tree.Entries, object.TreeEntry{Name: fmt.Sprintf("%05d", i), Mode: filemode.Dir, Hash: hash})
+		}
+		hash = put(tree)
+	}
+	root := put(&object.Tree{Entries: []object.TreeEntry{{Name: "agents", Mode: filemode.Dir, Hash: hash}}})
+	commit, err := object.GetCommit(st, put(&object.Commit{TreeHash: root, Message: "x"}))
+	require.NoError(t, err)
+	return commit
+}
+
+// TestFoldersCount: a few objects of Git can mean any number of folders.
+func TestFoldersCount(t *testing.T) {
+	t.Parallel()
+	link := object.TreeEntry{Name: "link.yaml", Mode: filemode.Symlink, Hash: plumbing.ComputeHash(plumbing.BlobObject, nil)}
+	for name, tt := range map[string]struct {
+		commit *object.Commit
+		want   string
+		dirs   int // most
+	}{
+		"bomb":        {forest(t, 10, 5), "more than 10000 files and folders", 0},
+		"deeper bomb": {forest(t, 100, 6, link), "more than 10000 files and folders", 10_000},
+		"wide":        {forest(t, 10_001, 1, link), "more than 10000 files and folders", 0},
+		"deep":        {forest(t, 1, 40, link), "nest deeper than 32 levels", 0},
+		"empty":       {forest(t, 5, 3), "", 0},
+		"files":       {forest(t, 5, 3, link), "", 1 + 5 + 25 + 125},
+		"twice":       {forest(t, 1, 1, link, link), `has "agents/00000/link.yaml" twice`, 2},
+	} {
+		f := &fetcher{FetchOptions: FetchOptions{Dir: t.TempDir(), Now: time.Now}}
+		err := f.export(t.Context(), tt.commit)
+		if tt.want == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorContains(t, err, tt.want, name)
+		}
+		dirs := -1 // the folder itself
+		require.NoError(t, filepath.WalkDir(filepath.Join(f.Dir, sourceFolder), func(_ string, d fs.DirEntry, err error) error {
+			if d.IsDir() {
+				dirs++
+			}
+			return err
+		}))
+		require.LessOrEqual(t, dirs, tt.dirs, name)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	f := &fetcher{FetchOptions: FetchOptions{Dir: t.TempDir(), Now: time.Now}}
+	require.ErrorIs(t, f.export(ended, forest(t, 3, 3, link)), context.Canceled)
+}
+
+// endless is a text that is repeated for ever, after a beginning.
+func endless(begin, text string) io.Reader {
+	return io.MultiReader(strings.NewReader(begin), &repeater{text: text})
+}
+
+type repeater struct {
+	text string
+	at   int
+}
+
+// Read implements io.Reader.
+func (r *repeater) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = r.text[r.at]
+		r.at = (r.at + 1) % len(r.text)
+	}
+	return len(p), nil
+}
+
+type nopWriter struct{ io.Writer }
+
+func (nopWriter) Write(p []byte) (int, error) { return len(p), nil }
+func (nopWriter) Close() error                { return nil }
+
+func packet(line string) string { return fmt.Sprintf("%04x%s", len(line)+4, line) }
+
+const anyHash = "0123456789012345678901234567890123456789"
+
+// TestWhatAServerSaysIsBounded: refs and what stands before the objects, over
+// both protocols.
+func TestWhatAServerSaysIsBounded(t *testing.T) {
+	t.Parallel()
+	first := packet(anyHash + " HEAD\x00shallow\n")
+	ref := packet(anyHash + " refs/heads/0\n")
+	want := packp.NewUploadPackRequest()
+	want.Wants = []plumbing.Hash{plumbing.NewHash(anyHash)}
+	want.Depth = packp.DepthCommits(1)
+	require.NoError(t, want.Capabilities.Set(capability.Shallow))
+	shallow := packet("shallow " + anyHash)
+
+	s := &sshSession{stdout: &bounded{r: endless(first, ref)}}
+	_, err := s.refs(t.Context())
+	require.ErrorContains(t, err, "list of branches and tags is larger than 10 MiB")
+	s = &sshSession{stdin: nopWriter{}, stdout: &bounded{r: endless("", shallow)}}
+	_, err = s.pack(t.Context(), want)
+	require.ErrorContains(t, err, "sends more than 1 MiB before the objects")
+
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin, text := packet("# service=git-upload-pack\n")+"0000"+first, ref
+		if r.Method == http.MethodPost {
+			begin, text = "", shallow
+		}
+		_, _ = io.Copy(w, endless(begin, text))
+	}))
+	t.Cleanup(server.Close)
+	allowed, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
+	require.NoError(t, err)
+	r, err := newRemote(server.URL+"/repo.git", "", egress.New(allowed))
+	require.NoError(t, err)
+	over, err := r.connect(t.Context())
+	require.NoError(t, err)
+	_, err = over.refs(t.Context())
+	require.ErrorContains(t, err, "list of branches and tags is larger than 10 MiB")
+	_, err = over.pack(t.Context(), want)
+	require.ErrorContains(t, err, "sends more than 1 MiB before the objects")
+}

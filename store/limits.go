@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Limits in bytes as stored. Whoever produces the data keeps them first; the
+// store does not rely on that.
+const (
+	// MaxOutput is of a run's output: a run that says more fails with
+	// RunErrorOutputTooLarge.
+	MaxOutput = 1 << 20
+	// MaxError is of an error's or a deployment's message; the rest is cut.
+	MaxError = 16 << 10
+	// MaxModelAnswer and MaxToolResult are of journal entries; see JournalKind.Limit.
+	MaxModelAnswer = 1 << 20
+	MaxToolResult  = 256 << 10
+	// MaxBuildLog is of all chunks of a build's log; what comes after is cut, with
+	// a mark. So that their number is bounded too, one of less than 64 bytes
+	// counts as 64.
+	MaxBuildLog = 1 << 20
+	// MaxAgentConfig is of one agent's configuration.
+	MaxAgentConfig = 64 << 10
+	// MaxAgentConfigs is of the configurations of all agents of a build, and also
+	// of all else that it says of them.
+	MaxAgentConfigs = 8 << 20
+	// MaxAgentName is of an agent's name, MaxAgentDescription of what it is for.
+	MaxAgentName        = 63
+	MaxAgentDescription = MaxAgentConfig
+	// MaxAgentPath is of the path of an agent's file.
+	MaxAgentPath = 255
+	// MaxTestResults is of a deployment's test results.
+	MaxTestResults = 1 << 20
+	// MaxCommitText is of a commit's message and author each; the rest is cut.
+	MaxCommitText = 4 << 10
+)
+
+// Limits of lists.
+const (
+	// MaxDeployments is the most deployments that a list has, the newest.
+	MaxDeployments = 500
+	// MaxDeploymentsSize is the most characters of texts, agents and connector
+	// results that such a list holds; where they are more it ends earlier, never
+	// before the newest.
+	MaxDeploymentsSize = 8 << 20
+	// MaxAgents is the most agents of a build.
+	MaxAgents = 1000
+	// MaxEntries is the most journal entries that are stored at once.
+	MaxEntries = 1000
+	// MaxDigests is the most bundles that are recorded of a runner, MaxRunnerID the
+	// most bytes of its name.
+	MaxDigests  = 64
+	MaxRunnerID = 253
+)
+
+// maxDigest is the most bytes of a bundle's digest.
+const maxDigest = 80
+
+const (
+	// minLogChunk is what a chunk of a build's log counts at least.
+	minLogChunk = 64
+	// cutMark ends a text that was cut, logCutMark a log.
+	cutMark    = "… (cut)"
+	logCutMark = "\n… the log is cut off here\n"
+)
+
+// ErrTooLarge says that something is larger than the store takes.
+var ErrTooLarge = errors.New("larger than the store takes")
+
+// ErrInvalid says that something is not of the form that the store takes.
+var ErrInvalid = errors.New("not of the form that the store takes")
+
+var (
+	agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	commit    = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+)
+
+// Limit is the most bytes of a journal entry's data.
+func (k JournalKind) Limit() int {
+	if k == JournalToolResult {
+		return MaxToolResult
+	}
+	return MaxModelAnswer // what a tool is started with comes from an answer
+}
+
+// CheckJournal says ErrTooLarge of too many entries, or of one beyond its limit.
+func CheckJournal(entries []JournalEntry) error {
+	if len(entries) > MaxEntries {
+		return fmt.Errorf("%d journal entries, at most %d are stored at once: %w", len(entries), MaxEntries, ErrTooLarge)
+	}
+	for _, e := range entries {
+		if limit := e.Kind.Limit(); len(e.Data) > limit {
+			return fmt.Errorf("journal entry %d (%s) has %d bytes, at most %d are stored: %w", e.Sequence, e.Kind, len(e.Data), limit, ErrTooLarge)
+		}
+	}
+	return nil
+}
+
+// Bounded is the completion that is recorded for c: c itself, or a failed one
+// where c is beyond a limit, so that such a run ends all the same.
+func (c Completion) Bounded() Completion {
+	c.Error = Cut(c.Error, MaxError)
+	if err := CheckJournal(c.Journal); err != nil {
+		return c.failed(RunErrorJournalTooLarge, err.Error())
+	}
+	if len(c.Output) > MaxOutput {
+		return c.failed(RunErrorOutputTooLarge, fmt.Sprintf("the output has %d bytes, at most %d are stored", len(c.Output), MaxOutput))
+	}
+	return c
+}
+
+// failed keeps what is known to be small: the claim and the tokens spent.
+func (c Completion) failed(code RunErrorCode, message string) Completion {
+	return Completion{Lease: c.Lease, Status: RunFailed, ErrorCode: code, Error: message, Usage: c.Usage}
+}
+
+// Bounded cuts texts that are longer than their limit and drops a commit that is
+// none, which an object's status would not take; ErrInvalid of a phase that is
+// not a build's.
+func (r BuildReport) Bounded() (BuildReport, error) {
+	switch r.Phase {
+	case "", PhaseFetching, PhasePacking, PhaseTesting:
+	default:
+		return r, fmt.Errorf("a build reports the phase %s, %s or %s: %w", PhaseFetching, PhasePacking, PhaseTesting, ErrInvalid)
+	}
+	if !commit.MatchString(r.Commit) {
+		r.Commit = ""
+	}
+	r.CommitMessage, r.Author = Cut(r.CommitMessage, MaxCommitText), Cut(r.Author, MaxCommitText)
+	return r, nil
+}
+
+// Bounded cuts the message; ErrTooLarge of test results and agents beyond their
+// limits, which cannot be cut, and ErrInvalid of agents or a reason that no
+// build has.
+func (r BuildResult) Bounded() (BuildResult, error) {
+	r.Message = Cut(r.Message, MaxError)
+	switch r.FailureReason {
+	case "", FailureBuild, FailureTests:
+	default:
+		return r, fmt.Errorf("a build fails with %s or %s: %w", FailureBuild, FailureTests, ErrInvalid)
+	}
+	if len(r.TestResults) > MaxTestResults {
+		return r, fmt.Errorf("the test results have %d bytes, at most %d are stored: %w", len(r.TestResults), MaxTestResults, ErrTooLarge)
+	}
+	return r, checkAgents(r.Agents)
+}
+
+// checkAgents holds the agents of a build to their limits, before anything of
+// them is written.
+func checkAgents(agents []Agent) error {
+	if len(agents) > MaxAgents {
+		return fmt.Errorf("%d agents, at most %d are stored: %w", len(agents), MaxAgents, ErrTooLarge)
+	}
+	named := make(map[string]bool, len(agents))
+	configs, texts := 0, 0
+	for i, a := range agents {
+		if err := a.check(); err != nil {
+			return fmt.Errorf("agent %d: %w", i+1, err)
+		}
+		if named[a.Name] {
+			return fmt.Errorf("agent %d: another agent is named %q too: %w", i+1, a.Name, ErrInvalid)
+		}
+		named[a.Name] = true
+		configs += len(a.Config)
+		texts += len(a.Description) + len(a.SourcePath)
+	}
+	if configs > MaxAgentConfigs || texts > MaxAgentConfigs {
+		return fmt.Errorf("the agents have %d bytes of configuration and %d of texts, at most %d of each are stored: %w", configs, texts, MaxAgentConfigs, ErrTooLarge)
+	}
+	return nil
+}
+
+// check says ErrInvalid of a name that is none, ErrTooLarge of a part that is
+// beyond its limit.
+func (a Agent) check() error {
+	for _, part := range []struct {
+		what       string
+		have, most int
+	}{
+		{"name", len(a.Name), MaxAgentName},
+		{"description", len(a.Description), MaxAgentDescription},
+		{"type", len(a.Type), MaxAgentName},
+		{"source_path", len(a.SourcePath), MaxAgentPath},
+		{"variant_of", len(a.VariantOf), MaxAgentName},
+		{"config", len(a.Config), MaxAgentConfig},
+	} {
+		if part.have > part.most {
+			return fmt.Errorf("the %s has %d bytes, at most %d are stored: %w", part.what, part.have, part.most, ErrTooLarge)
+		}
+	}
+	if !agentName.MatchString(a.Name) {
+		return fmt.Errorf("the name %q is not of lower-case letters, digits and inner dashes: %w", a.Name, ErrInvalid)
+	}
+	return nil
+}
+
+// Bounded keeps of the runner what is recorded of it.
+func (c Claim) Bounded() Claim {
+	c.RunnerID = Cut(c.RunnerID, MaxRunnerID)
+	kept := make([]string, 0, min(len(c.Digests), MaxDigests))
+	for _, digest := range c.Digests[:min(len(c.Digests), MaxDigests)] {
+		if len(digest) <= maxDigest {
+			kept = append(kept, digest)
+		}
+	}
+	c.Digests = kept
+	return c
+}
+
+// LogChunk is what is stored of the next chunk of a log of which so much is
+// used: all of it, its beginning with a mark, or "". It returns what is used then.
+func LogChunk(used int64, chunk string) (string, int64) {
+	left, cost := int(MaxBuildLog-used)-len(logCutMark), max(len(chunk), minLogChunk)
+	switch {
+	case chunk == "" || used >= MaxBuildLog:
+		return "", used
+	case cost <= left:
+		return chunk, used + int64(cost)
+	default:
+		return prefix(chunk, max(left, 0)) + logCutMark, MaxBuildLog
+	}
+}
+
+// FailedTests counts the test results that did not pass; results are in their
+// REST shape.
+func FailedTests(results json.RawMessage) int {
+	var list []struct {
+		Passed bool `json:"passed"`
+	}
+	if len(results) == 0 || json.Unmarshal(results, &list) != nil {
+		return 0
+	}
+	failed := 0
+	for _, r := range list {
+		if !r.Passed {
+			failed++
+		}
+	}
+	return failed
+}
+
+// Cut shortens text to at most so many bytes, whole characters and a mark.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return prefix(text, most-len(cutMark)) + cutMark
+}
+
+// prefix is the beginning of text in whole characters.
+func prefix(text string, most int) string {
+	return strings.ToValidUTF8(text[:min(most, len(text))], "")
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Most bytes of the texts of an audit entry.
+const (
+	maxAuditName = 253
+	maxAuditPath = 512
+)
+
+// RecordAudit implements store.Audit.
+func (c *Core) RecordAudit(ctx context.Context, e store.AuditEntry) (id uuid.UUID, err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		id, err = insertAudit(ctx, tx, e)
+		return err
+	})
+	return id, wrap(err, "recording %q in the audit log", e.Operation)
+}
+
+// insertAudit records an act in a transaction, which may be that of the act.
+func insertAudit(ctx context.Context, tx *Tx, e store.AuditEntry) (uuid.UUID, error) {
+	var now time.Time
+	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(at(&now)); err != nil {
+		return uuid.Nil, fmt.Errorf("reading the database's clock: %w", err)
+	}
+	id, err := idAt(now)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	a := e.Actor
+	if _, err := tx.exec(ctx, `INSERT INTO audit_log (project_id, id, at, actor_kind, actor_name, key_id,
+		owner_kind, owner_name, operation, method, route, object_kind, object_id, object_name, request_id, remote_addr)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+		e.ProjectID, id, Instant(now), string(a.Kind), name(a.Name), name(a.KeyID), name(a.OwnerKind), name(a.OwnerName),
+		name(e.Operation), name(e.Method), cut(e.Route, maxAuditPath), name(e.Object.Kind), name(e.Object.ID),
+		name(e.Object.Name), name(e.RequestID), name(e.RemoteAddr)); err != nil {
+		return uuid.Nil, err
+	}
+	if e.Outcome == nil {
+		return id, nil
+	}
+	return id, insertOutcome(ctx, tx, e.ProjectID, id, *e.Outcome)
+}
+
+// RecordAuditOutcome implements store.Audit.
+func (c *Core) RecordAuditOutcome(ctx context.Context, projectID, id uuid.UUID, o store.AuditOutcome) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error { return insertOutcome(ctx, tx, projectID, id, o) })
+	return wrap(err, "recording the outcome of audit entry %s", id)
+}
+
+func insertOutcome(ctx context.Context, tx *Tx, projectID, id uuid.UUID, o store.AuditOutcome) error {
+	for _, document := range [][]byte{o.Before, o.After} {
+		if len(document) > store.MaxAuditDocument {
+			return fmt.Errorf("a document of %d bytes is larger than %d", len(document), store.MaxAuditDocument)
+		}
+	}
+	_, err := tx.exec(ctx, `INSERT INTO audit_outcomes (project_id, id, at, status, code, object_kind, object_id,
+		object_name, before, after) VALUES ($1, $2, now_us(), $3, $4, $5, $6, $7, $8, $9)`,
+		projectID, id, o.Status, name(o.Code), name(o.Object.Kind), name(o.Object.ID), name(o.Object.Name),
+		JSON(o.Before), JSON(o.After))
+	return err
+}
+
+// ListAudit implements store.Audit.
+func (c *Core) ListAudit(ctx context.Context, q store.AuditQuery) ([]store.AuditEntry, error) {
+	l, before := list{args: []any{q.ProjectID}}, ""
+	if q.Before != nil {
+		before = ` AND a.id < ` + l.add(*q.Before)
+	}
+	entries, err := collect(ctx, c.engine.Reader(), scanAudit, `SELECT a.project_id, a.id, a.at, a.actor_kind, a.actor_name,
+		a.key_id, a.owner_kind, a.owner_name, a.operation, a.method, a.route, a.object_kind, a.object_id, a.object_name,
+		a.request_id, a.remote_addr, o.at, COALESCE(o.status, 0), COALESCE(o.code, ''), COALESCE(o.object_kind, ''),
+		COALESCE(o.object_id, ''), COALESCE(o.object_name, ''), o.before, o.after
+		FROM audit_log a LEFT JOIN audit_outcomes o ON o.project_id = a.project_id AND o.id = a.id
+		WHERE a.project_id = $1`+before+` ORDER BY a.id DESC LIMIT `+l.add(q.Limit), l.args...)
+	return entries, wrap(err, "listing the audit log of project %s", q.ProjectID)
+}
+
+func scanAudit(row scanner) (e store.AuditEntry, err error) {
+	var (
+		o     store.AuditOutcome
+		ended *time.Time
+	)
+	err = row.Scan(&e.ProjectID, &e.ID, at(&e.At), &e.Actor.Kind, &e.Actor.Name, &e.Actor.KeyID, &e.Actor.OwnerKind,
+		&e.Actor.OwnerName, &e.Operation, &e.Method, &e.Route, &e.Object.Kind, &e.Object.ID, &e.Object.Name, &e.RequestID,
+		&e.RemoteAddr, maybeAt(&ended), &o.Status, &o.Code, &o.Object.Kind, &o.Object.ID, &o.Object.Name,
+		document{&o.Before}, document{&o.After})
+	if ended != nil {
+		o.At, e.Outcome = *ended, &o
+	}
+	return e, err
+}
+
+// idAt is a UUIDv7 of that time, whose first bits after the millisecond go on
+// with the microseconds, so that ids sort by them.
+func idAt(t time.Time) (uuid.UUID, error) {
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return id, fmt.Errorf("making an id: %w", err)
+	}
+	ms, us := uint64(t.UnixMilli()), uint64(t.UnixMicro()%1000)
+	binary.BigEndian.PutUint64(id[:8], ms<<16|0x7000|us*4096/1000)
+	return id, nil
+}
+
+// name cuts a text that is a name or an id.
+func name(s string) string { return cut(s, maxAuditName) }
+
+// cut makes a text storable and at most limit bytes long.
+func cut(s string, limit int) string {
+	s = Text(s)
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}

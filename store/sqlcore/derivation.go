@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// DerivationKey implements store.KeyLedger.
+func (c *Core) DerivationKey(ctx context.Context, connector store.Key, version int64) (id string, err error) {
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
+		WHERE d.project_id = $1 AND d.connector_id = $2 AND d.version = $3 AND k.revoked_at IS NULL`,
+		connector.ProjectID, connector.ID, version).Scan(&id)
+	if !errors.Is(found(err), store.ErrNotFound) {
+		return id, wrap(err, "looking up which key a secret derives from")
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		id, err = c.noteDerivation(ctx, tx, connector, version)
+		return err
+	})
+	return id, wrap(err, "noting which key a secret derives from")
+}
+
+// noteDerivation notes the current key, unless one is noted that is as good.
+// While every key is revoked the noted one stays: there is no better one yet.
+func (c *Core) noteDerivation(ctx context.Context, tx *Tx, connector store.Key, version int64) (string, error) {
+	if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
+		return "", err
+	}
+	var current string
+	err := found(tx.QueryRowContext(ctx, `SELECT id FROM platform_keys WHERE ring = 'derivation' AND current AND revoked_at IS NULL`).
+		Scan(&current))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return "", err
+	}
+	if current != "" {
+		if _, err := tx.exec(ctx, `INSERT INTO derivations (project_id, connector_id, version, key_id) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (project_id, connector_id, version) DO UPDATE SET key_id = excluded.key_id
+			WHERE EXISTS (SELECT 1 FROM platform_keys k WHERE k.id = derivations.key_id AND k.revoked_at IS NOT NULL)`,
+			connector.ProjectID, connector.ID, version, current); err != nil {
+			return "", err
+		}
+	}
+	var id string
+	err = found(tx.QueryRowContext(ctx, `SELECT key_id FROM derivations WHERE project_id = $1 AND connector_id = $2 AND version = $3`,
+		connector.ProjectID, connector.ID, version).Scan(&id))
+	if errors.Is(err, store.ErrNotFound) {
+		err = store.ErrNoCurrentKey
+	}
+	return id, err
+}
+
+// DerivedFrom implements store.KeyLedger.
+func (c *Core) DerivedFrom(ctx context.Context, keyID string, after store.Key, limit int) ([]store.ProjectedObject, error) {
+	objects, err := collect(ctx, c.engine.Reader(), func(row scanner) (o store.ProjectedObject, err error) {
+		err = row.Scan(append([]any{&o.Key.ProjectID, &o.Key.ID}, refFields(&o.Ref)...)...)
+		return o, err
+	}, `SELECT c.project_id, c.id, `+refColumns+`
+		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
+		WHERE c.secret_key = $1 AND (c.project_id > $2 OR (c.project_id = $2 AND c.id > $3))
+		ORDER BY c.project_id, c.id LIMIT $4`, keyID, after.ProjectID, after.ID, limit)
+	return objects, wrap(err, "listing what derives from key %s", keyID)
+}
+
+// SealedBefore implements store.KeyLedger.
+func (c *Core) SealedBefore(ctx context.Context, keyID string, after store.Key, limit int) ([]store.SealedField, error) {
+	fields, err := collect(ctx, c.engine.Reader(), func(row scanner) (f store.SealedField, err error) {
+		err = row.Scan(&f.Connector.ProjectID, &f.Connector.ID, &f.Sealed)
+		return f, err
+	}, `SELECT project_id, id, sealed FROM connectors WHERE sealed IS NOT NULL AND sealed_key <> $1
+			AND (project_id > $2 OR (project_id = $2 AND id > $3))
+		ORDER BY project_id, id LIMIT $4`, keyID, after.ProjectID, after.ID, limit)
+	return fields, wrap(err, "listing what another key than %s has sealed", keyID)
+}
+
+// Reseal implements store.KeyLedger.
+func (c *Core) Reseal(ctx context.Context, field store.SealedField, sealed []byte, keyID string) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		_, err := tx.exec(ctx, `UPDATE connectors SET sealed = $1, sealed_key = $2 WHERE project_id = $3 AND id = $4 AND sealed = $5`,
+			sealed, keyID, field.Connector.ProjectID, field.Connector.ID, field.Sealed)
+		return err
+	})
+	return wrap(err, "sealing credentials anew")
+}

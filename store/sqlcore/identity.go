@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// identity is a row of object_ids: an id, and the object that holds it.
+type identity struct {
+	key store.Key
+	ref store.ObjectRef
+	// writes counts the writes of the row.
+	writes int64
+	// adopted: the store was adopted, and no object of the new cluster has taken
+	// the row over yet.
+	adopted bool
+}
+
+// refColumns are the object of object_ids k.
+const refColumns = `k.namespace, k.kind, k.name, k.object_uid, k.generation`
+
+// refFields are the destinations of refColumns.
+func refFields(r *store.ObjectRef) []any {
+	return []any{&r.Namespace, &r.Kind, &r.Name, &r.ObjectUID, &r.Generation}
+}
+
+const selectIdentities = `SELECT k.project_id, k.id, k.writes, k.adopted, ` + refColumns + ` FROM object_ids k `
+
+func scanIdentity(row scanner) (i identity, err error) {
+	err = row.Scan(append([]any{&i.key.ProjectID, &i.key.ID, &i.writes, &i.adopted}, refFields(&i.ref)...)...)
+	return i, err
+}
+
+func identityOf(ctx context.Context, q Queryer, key store.Key) (identity, error) {
+	i, err := scanIdentity(q.QueryRowContext(ctx, selectIdentities+`WHERE k.project_id = $1 AND k.id = $2`,
+		key.ProjectID, key.ID))
+	return i, found(err)
+}
+
+// ClaimID implements store.Projector. It reads first: most often the id is the
+// object's already.
+func (c *Core) ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error {
+	held, err := identityOf(ctx, c.engine.Reader(), key)
+	if err == nil && held.names(ref) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("reading the claim of %s: %w", ref, err)
+	}
+	return c.Write(ctx, func(ctx context.Context, tx *Tx) error { return c.claimID(ctx, tx, key, ref) })
+}
+
+// names says that the id is this very object's, and nothing newer is known of it.
+func (i identity) names(ref store.ObjectRef) bool {
+	return i.ref.SameObject(ref) && i.ref.ObjectUID == ref.ObjectUID && !i.adopted && i.ref.Generation <= ref.Generation
+}
+
+// claimID makes the id the object's. It locks the project, and applies the
+// deletion of what the object's name or id stood for in an earlier incarnation.
+// A ref without ObjectUID is of an object that is yet to be mirrored: it keeps
+// what is known of the incarnation.
+func (c *Core) claimID(ctx context.Context, tx *Tx, key store.Key, ref store.ObjectRef) error {
+	if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil {
+		return err
+	}
+	// One row has the id, another may have the name.
+	rows, err := collect(ctx, tx, scanIdentity,
+		selectIdentities+`WHERE k.project_id = $1 AND (k.id = $2 OR k.kind = $3 AND k.name = $4)`,
+		key.ProjectID, key.ID, ref.Kind, ref.Name)
+	if err != nil {
+		return fmt.Errorf("reading who holds the id of %s: %w", ref, err)
+	}
+	next := identity{key: key, ref: ref}
+	for _, row := range rows {
+		departed := row.key.ID != key.ID
+		switch {
+		case !row.ref.SameObject(ref):
+			return &store.IDTakenError{Holder: row.ref}
+		case !departed:
+			if next, departed, err = row.claimedBy(ref); err != nil {
+				return err
+			}
+		}
+		if departed {
+			if err := c.removeObject(ctx, tx, row); err != nil {
+				return err
+			}
+		}
+	}
+	return writeIdentity(ctx, tx, next)
+}
+
+// claimedBy is the row once its object claims it again; departed says that this
+// is another incarnation, and the deletion of the one before went unseen.
+func (i identity) claimedBy(ref store.ObjectRef) (next identity, departed bool, err error) {
+	next = identity{key: i.key, ref: ref}
+	switch {
+	case ref.ObjectUID == "":
+		next.ref = i.ref
+	case i.ref.ObjectUID == "":
+	case i.ref.ObjectUID != ref.ObjectUID:
+		departed = true
+	case ref.Generation < i.ref.Generation && ref.Restored != i.writes:
+		err = &store.StaleError{Stored: i.ref.Generation, Writes: i.writes}
+	}
+	return next, departed, err
+}
+
+func writeIdentity(ctx context.Context, tx *Tx, i identity) error {
+	_, err := tx.exec(ctx, `INSERT INTO object_ids
+		(project_id, id, cluster_uid, namespace, kind, name, object_uid, generation, writes, adopted)
+		VALUES ($1, $2, COALESCE((SELECT cluster_uid FROM cluster_lease WHERE id = 1), ''), $3, $4, $5, $6, $7, 1, FALSE)
+		ON CONFLICT (project_id, id) DO UPDATE SET cluster_uid = excluded.cluster_uid, object_uid = excluded.object_uid,
+			generation = excluded.generation, writes = object_ids.writes + 1, adopted = FALSE`,
+		i.key.ProjectID, i.key.ID, i.ref.Namespace, i.ref.Kind, i.ref.Name, i.ref.ObjectUID, i.ref.Generation)
+	return wrap(err, "claiming the id of %s", i.ref)
+}
+
+// Remove implements store.Projector.
+func (c *Core) Remove(ctx context.Context, projectID uuid.UUID, ref store.ObjectRef) error {
+	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := c.engine.Lock(ctx, tx, projectID); err != nil {
+			return err
+		}
+		held, err := scanIdentity(tx.QueryRowContext(ctx,
+			selectIdentities+`WHERE k.project_id = $1 AND k.kind = $2 AND k.name = $3`, projectID, ref.Kind, ref.Name))
+		switch err = found(err); {
+		case errors.Is(err, store.ErrNotFound):
+			return nil
+		case err != nil:
+			return fmt.Errorf("looking for %s: %w", ref, err)
+		case !held.ref.SameObject(ref), ref.ObjectUID != "" && held.ref.ObjectUID != "" && ref.ObjectUID != held.ref.ObjectUID:
+			return nil
+		}
+		return c.removeObject(ctx, tx, held)
+	})
+}
+
+// removeObject applies the effects of an object's deletion and frees its id.
+func (c *Core) removeObject(ctx context.Context, tx *Tx, held identity) error {
+	var err error
+	switch held.ref.Kind {
+	case store.KindProject:
+		_, err = tx.exec(ctx, `DELETE FROM projects WHERE project_id = $1`, held.key.ProjectID)
+	case store.KindEnvironment:
+		if err = freePlace(ctx, tx, held.key); err == nil {
+			err = removeEnvironment(ctx, tx, held.key)
+		}
+	case store.KindDeployment:
+		err = cancelDeployments(ctx, tx, held.key.ProjectID, "the deployment was deleted", `id = $2`, held.key.ID)
+	case store.KindConnector:
+		err = removeConnector(ctx, tx, held.key)
+	case store.KindConnectorLink:
+		err = removeLink(ctx, tx, held.key)
+	case store.KindAPIKey: // an id and no more
+	default:
+		err = fmt.Errorf("unknown kind %q", held.ref.Kind)
+	}
+	if err == nil {
+		err = freeID(ctx, tx, held.key)
+	}
+	return wrap(err, "removing %s", held.ref)
+}
+
+func freeID(ctx context.Context, tx *Tx, key store.Key) error {
+	_, err := tx.exec(ctx, `DELETE FROM object_ids WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID)
+	return err
+}
+
+// ListProjected implements store.Sweeper.
+func (c *Core) ListProjected(ctx context.Context) ([]store.ProjectedObject, error) {
+	objects, err := collect(ctx, c.engine.Reader(), scanProjected,
+		selectIdentities+`WHERE k.object_uid <> '' OR k.adopted ORDER BY k.project_id, k.kind, k.name`)
+	return objects, wrap(err, "listing the projection")
+}
+
+func scanProjected(row scanner) (store.ProjectedObject, error) {
+	i, err := scanIdentity(row)
+	return store.ProjectedObject{Key: i.key, Ref: i.ref}, err
+}
+
+// Holder implements store.Catalog.
+func (c *Core) Holder(ctx context.Context, key store.Key) (store.ObjectRef, error) {
+	i, err := identityOf(ctx, c.engine.Reader(), key)
+	return i.ref, wrap(err, "reading who holds the id %s", key)
+}
+
+// Holders implements store.Catalog.
+func (c *Core) Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]store.ProjectedObject, error) {
+	objects, err := collect(ctx, c.engine.Reader(), scanProjected,
+		selectIdentities+`WHERE k.project_id = $1 AND k.kind = $2 ORDER BY k.name`, projectID, kind)
+	return objects, wrap(err, "listing who holds ids of project %s", projectID)
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Rings of keys.
+const (
+	ringDerivation = "derivation"
+	ringSealing    = "sealing"
+)
+
+// keysTurn is what transactions that change the platform's keys take turns on.
+var keysTurn = uuid.MustParse("6b657973-0000-4000-8000-000000000000")
+
+// reportsKept is how long the reports of processes that are gone are kept.
+const reportsKept = time.Hour
+
+const platformKeyColumns = `id, ring, fingerprint, rank, current, used, revoked_at, ends_at, retired_at`
+
+func scanPlatformKey(row scanner) (k store.PlatformKey, err error) {
+	err = row.Scan(&k.ID, &k.Ring, &k.Fingerprint, &k.Rank, &k.Current, &k.Used,
+		maybeAt(&k.RevokedAt), maybeAt(&k.EndsAt), maybeAt(&k.RetiredAt))
+	return k, err
+}
+
+func platformKeys(ctx context.Context, q Queryer) ([]store.PlatformKey, error) {
+	return collect(ctx, q, scanPlatformKey, `SELECT `+platformKeyColumns+` FROM platform_keys ORDER BY rank`)
+}
+
+// ReportKeys implements store.KeyRegister.
+func (c *Core) ReportKeys(ctx context.Context, process string, held map[string]string) (current []string, err error) {
+	ids, err := marshalled(slices.Sorted(maps.Keys(held)))
+	if err != nil {
+		return nil, err
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		known, err := platformKeys(ctx, tx)
+		if err != nil {
+			return err
+		}
+		missing := &store.MissingKeysError{}
+		current = nil
+		for _, key := range known {
+			fingerprint, has := held[key.ID]
+			switch {
+			case has && fingerprint != key.Fingerprint:
+				missing.Changed = append(missing.Changed, key.ID)
+			case !has && key.Used && key.RevokedAt == nil:
+				missing.Missing = append(missing.Missing, key.ID)
+			case has && key.Current:
+				current = append(current, key.ID)
+			}
+		}
+		if len(missing.Missing)+len(missing.Changed) > 0 {
+			return missing
+		}
+		_, err = tx.exec(ctx, `INSERT INTO key_holders (process, keys, seen_at) VALUES ($1, $2, now_us())
+			ON CONFLICT (process) DO UPDATE SET keys = excluded.keys, seen_at = excluded.seen_at`, Text(process), ids)
+		return err
+	})
+	return current, wrap(err, "reporting which keys process %s holds", process)
+}
+
+// ForgetProcess implements store.KeyRegister.
+func (c *Core) ForgetProcess(ctx context.Context, process string) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		_, err := tx.exec(ctx, `DELETE FROM key_holders WHERE process = $1 OR seen_at < now_us() - $2`,
+			Text(process), reportsKept.Microseconds())
+		return err
+	})
+	return wrap(err, "forgetting process %s", process)
+}
+
+func keyHolders(ctx context.Context, q Queryer, liveFor time.Duration) ([]store.KeyHolder, error) {
+	return collect(ctx, q, func(row scanner) (h store.KeyHolder, err error) {
+		err = row.Scan(&h.Process, document{&h.Keys})
+		return h, err
+	}, `SELECT process, keys FROM key_holders WHERE seen_at > now_us() - $1 ORDER BY process`, liveFor.Microseconds())
+}
+
+// AdmitKeys implements store.KeyLedger.
+func (c *Core) AdmitKeys(ctx context.Context, keys []store.PlatformKey, revoked map[string]time.Duration) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
+			return err
+		}
+		stored, err := platformKeys(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := admitNew(ctx, tx, stored, keys); err != nil {
+			return err
+		}
+		held := map[string]bool{}
+		for _, key := range keys {
+			held[key.ID] = true
+		}
+		for _, key := range stored {
+			if !held[key.ID] && !key.Used && key.RevokedAt == nil {
+				if _, err := tx.exec(ctx, `DELETE FROM platform_keys WHERE id = $1`, key.ID); err != nil {
+					return fmt.Errorf("forgetting key %s: %w", key.ID, err)
+				}
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(revoked)) {
+			if err := revokeKey(ctx, tx, id, revoked[id]); err != nil {
+				return fmt.Errorf("revoking key %s: %w", id, err)
+			}
+		}
+		return nil
+	})
+	return wrap(err, "taking note of the platform's keys")
+}
+
+func admitNew(ctx context.Context, tx *Tx, stored, keys []store.PlatformKey) error {
+	known := map[string]store.PlatformKey{}
+	var rank int64
+	for _, key := range stored {
+		known[key.ID] = key
+		rank = max(rank, key.Rank)
+	}
+	for _, key := range keys {
+		if old, ok := known[key.ID]; ok {
+			if old.Fingerprint != key.Fingerprint {
+				return &store.MissingKeysError{Changed: []string{key.ID}}
+			}
+			continue
+		}
+		rank++
+		if _, err := tx.exec(ctx, `INSERT INTO platform_keys (id, ring, fingerprint, rank) VALUES ($1, $2, $3, $4)`,
+			key.ID, key.Ring, key.Fingerprint, rank); err != nil {
+			return fmt.Errorf("recording key %s: %w", key.ID, err)
+		}
+	}
+	return nil
+}
+
+// revokeKey marks a key; what is accepted of it changes for all connectors at
+// once, which is why their versions rise.
+func revokeKey(ctx context.Context, tx *Tx, id string, within time.Duration) error {
+	changed, err := tx.exec(ctx, `UPDATE platform_keys SET revoked_at = COALESCE(revoked_at, now_us()),
+			ends_at = COALESCE(revoked_at, now_us()) + $2
+		WHERE id = $1 AND (revoked_at IS NULL OR ends_at <> revoked_at + $2)`, id, within.Microseconds())
+	if err != nil || changed == 0 {
+		return err
+	}
+	touched, err := collect(ctx, tx, scanKey, `UPDATE connectors SET version = `+nextVersion+`, updated_at = now_us()
+		WHERE secrets LIKE $1 RETURNING project_id, id`, `%"`+id+`"%`)
+	for _, key := range touched {
+		tx.Hint(store.TopicRoute, key)
+	}
+	return err
+}
+
+// keyEnds are the ends of revoked keys.
+func keyEnds(ctx context.Context, q Queryer) (store.KeyEnds, error) {
+	keys, err := platformKeys(ctx, q)
+	ends := store.KeyEnds{}
+	for _, key := range keys {
+		if key.EndsAt != nil {
+			ends[key.ID] = *key.EndsAt
+		}
+	}
+	return ends, wrap(err, "reading which keys are revoked")
+}
+
+// parseKeyEnds reads id=microseconds,…
+func parseKeyEnds(text string) store.KeyEnds {
+	ends := store.KeyEnds{}
+	for _, entry := range strings.Split(text, ",") {
+		id, end, _ := strings.Cut(entry, "=")
+		if us, err := strconv.ParseInt(end, 10, 64); err == nil {
+			ends[id] = time.UnixMicro(us).UTC()
+		}
+	}
+	return ends
+}
+
+// PromoteKeys implements store.KeyLedger.
+func (c *Core) PromoteKeys(ctx context.Context, liveFor time.Duration) (promoted []string, err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		promoted = nil
+		if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
+			return err
+		}
+		keys, err := platformKeys(ctx, tx)
+		if err != nil {
+			return err
+		}
+		live, err := keyHolders(ctx, tx, liveFor)
+		if err != nil {
+			return err
+		}
+		for _, ring := range []string{ringDerivation, ringSealing} {
+			of := slices.DeleteFunc(slices.Clone(keys), func(k store.PlatformKey) bool { return k.Ring != ring })
+			next, ok := store.NextKey(of, live)
+			if !ok {
+				continue
+			}
+			if _, err := tx.exec(ctx, `UPDATE platform_keys SET current = FALSE WHERE ring = $1 AND current`, ring); err != nil {
+				return err
+			}
+			if _, err := tx.exec(ctx, `UPDATE platform_keys SET current = TRUE, used = TRUE WHERE id = $1`, next.ID); err != nil {
+				return err
+			}
+			promoted = append(promoted, next.ID)
+		}
+		return nil
+	})
+	return promoted, wrap(err, "choosing the current keys")
+}
+
+// Keys implements store.KeyLedger.
+func (c *Core) Keys(ctx context.Context, liveFor time.Duration) (out []store.KeyStatus, err error) {
+	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
+		out = nil
+		keys, err := platformKeys(ctx, q)
+		if err != nil {
+			return err
+		}
+		live, err := keyHolders(ctx, q, liveFor)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			status := store.KeyStatus{PlatformKey: key}
+			for _, holder := range live {
+				if !slices.Contains(holder.Keys, key.ID) {
+					status.Lacking = append(status.Lacking, holder.Process)
+				}
+			}
+			if err := q.QueryRowContext(ctx, `SELECT count(*) FROM connectors WHERE secret_key = $1 OR sealed_key = $1`,
+				key.ID).Scan(&status.Needed); err != nil {
+				return err
+			}
+			out = append(out, status)
+		}
+		return nil
+	})
+	return out, wrap(err, "reading the platform's keys")
+}
+
+// RetireKey implements store.KeyLedger.
+func (c *Core) RetireKey(ctx context.Context, keyID string) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
+			return err
+		}
+		changed, err := tx.exec(ctx, `UPDATE platform_keys SET retired_at = COALESCE(retired_at, now_us())
+			WHERE id = $1 AND revoked_at IS NOT NULL AND NOT current
+				AND NOT EXISTS (SELECT 1 FROM connectors WHERE secret_key = $1 OR sealed_key = $1)`, keyID)
+		if err == nil && changed == 0 {
+			err = store.ErrConflict
+		}
+		return err
+	})
+	return wrap(err, "retiring key %s", keyID)
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ofAll are the functions whose statements are about the rows of all projects,
+// with the reason.
+var ofAll = map[string]string{
+	"AdoptCluster":  "hands over what all projects claim",
+	"ListProjected": "the sweep of what is gone looks at all projects",
+	"SweepLeases":   "leases expire in all projects",
+	"sweepOrphans":  "finds the environments that are gone, of all projects",
+	"SweepExpired":  "keys, runners and blobs expire in all projects",
+	"Token":         "whose a token is, is what it is asked for",
+	"revokeKey":     "a key is the platform's: it ends secrets of all projects",
+	"Keys":          "counts what needs a key, in all projects",
+	"RetireKey":     "nothing needs a key that goes, in all projects",
+}
+
+// platform are the tables that belong to no project.
+var platform = []string{"schema_compat", "ordinals", "cluster_lease", "platform_keys", "key_holders"}
+
+// engines are the folders with statements; the last two have migrations.
+var engines = []string{".", "../postgres", "../sqlite"}
+
+var (
+	createTable = regexp.MustCompile(`(?s)CREATE TABLE (\w+) \(\n(.*?)\n\)`)
+	column      = regexp.MustCompile(`(?m)^    (\w+) (?:uuid|text|bigint|smallint|boolean|bytea|TEXT|INTEGER|BOOLEAN|BLOB)\b`)
+	primaryKey  = regexp.MustCompile(`(\w+) \w+ PRIMARY KEY|PRIMARY KEY \((\w+)`)
+)
+
+// tables are the columns of the tables of a schema, and the first one of each
+// primary key.
+func tables(t *testing.T, engine string) (columns map[string][]string, first map[string]string) {
+	t.Helper()
+	schema, err := os.ReadFile(filepath.Join(engine, "migrations", "00001_init.sql"))
+	require.NoError(t, err)
+	columns, first = map[string][]string{}, map[string]string{}
+	for _, table := range createTable.FindAllStringSubmatch(string(schema), -1) {
+		for _, c := range column.FindAllStringSubmatch(table[2], -1) {
+			columns[table[1]] = append(columns[table[1]], c[1])
+		}
+		key := primaryKey.FindStringSubmatch(table[2])
+		require.NotNil(t, key, table[1])
+		first[table[1]] = key[1] + key[2]
+	}
+	return columns, first
+}
+
+func TestSchemasAreTheSameAndKeysBeginWithTheProject(t *testing.T) {
+	t.Parallel()
+	columns, first := tables(t, engines[1])
+	others, _ := tables(t, engines[2])
+	require.Equal(t, columns, others)
+	for table, key := range first {
+		switch {
+		case slices.Contains(platform, table):
+		case table == "tokens":
+			require.Contains(t, columns[table], "project_id", table)
+		default:
+			require.Equal(t, "project_id", key, table)
+		}
+	}
+}
+
+func TestEveryStatementNamesTheProject(t *testing.T) {
+	t.Parallel()
+	columns, _ := tables(t, engines[1])
+	check := checker{of: slices.DeleteFunc(slices.Sorted(maps.Keys(columns)), func(table string) bool {
+		return slices.Contains(platform, table)
+	})}
+	count, needed := 0, map[string]bool{}
+	for _, s := range statements(t) {
+		fault := check.fault(s.text)
+		switch {
+		case fault == "":
+		case ofAll[s.function] != "":
+			needed[s.function] = true
+		default:
+			t.Errorf("%s, %s: %s\n%s", s.position, s.function, fault, s.text)
+		}
+		count++
+	}
+	require.Greater(t, count, 100, "the statements are found")
+	require.Equal(t, slices.Sorted(maps.Keys(ofAll)), slices.Sorted(maps.Keys(needed)), "no exception without need")
+}
+
+func TestAStatementWithoutTheProjectIsFound(t *testing.T) {
+	t.Parallel()
+	check := checker{of: []string{"environments", "links"}}
+	for statement, right := range map[string]bool{
+		`SELECT 1 FROM environments WHERE project_id = $1 AND id = $2`:                                                  true,
+		`SELECT 1 FROM environments WHERE id = $1`:                                                                      false,
+		`SELECT project_id FROM environments WHERE id = $1`:                                                             false,
+		`SELECT 1 FROM environments e WHERE e.id = $1 AND e.project_id = $2`:                                            true,
+		`SELECT 1 FROM environments e JOIN links l ON l.id = e.id WHERE e.project_id = $1`:                              false,
+		`SELECT 1 FROM environments e JOIN links l ON l.project_id = e.project_id WHERE e.id = $1`:                      false,
+		`SELECT 1 FROM environments e JOIN links l ON l.project_id = e.project_id WHERE e.project_id = $1`:              true,
+		`SELECT 1 FROM environments e, links WHERE e.project_id = $1 AND project_id = $1`:                               false,
+		`INSERT INTO links (id) VALUES ($1)`:                                                                            false,
+		`INSERT INTO links (project_id, id) VALUES ($1, $2)`:                                                            true,
+		`UPDATE links SET project_id = $1 WHERE id = $2`:                                                                false,
+		`UPDATE links SET id = $1 WHERE project_id = $2`:                                                                true,
+		`DELETE FROM links WHERE id IN (SELECT id FROM environments WHERE project_id = $1)`:                             false,
+		`DELETE FROM links WHERE project_id = $1 AND id IN (SELECT id FROM environments WHERE project_id = $1)`:         true,
+		`WITH r AS (SELECT 1 FROM other) SELECT 1 FROM r`:                                                               true,
+		`UPDATE environments e SET name = 'links' FROM links l WHERE l.project_id = $1 AND e.project_id = l.project_id`: true,
+	} {
+		require.Equal(t, right, check.fault(statement) == "", statement)
+	}
+}
+
+// checker finds what is wrong with statements on tables of a project.
+type checker struct{ of []string }
+
+var (
+	literal    = regexp.MustCompile(`'[^']*'`)
+	verb       = regexp.MustCompile(`\b(SELECT|INSERT INTO|UPDATE|DELETE FROM)\b`)
+	assignment = regexp.MustCompile(`\bSET\s+project_id\b|,\s*project_id = excluded`)
+	equality   = regexp.MustCompile(`(?:(\w+)\.)?\bproject_id = (?:(\w+)\.project_id\b|\$)`)
+	keywords   = []string{"WHERE", "SET", "ON", "JOIN", "LEFT", "CROSS", "ORDER", "GROUP", "LIMIT", "FROM", "USING", "AS"}
+)
+
+// fault is why a statement may reach rows of another project, or "". Every table
+// must be in a comparison of projects, and there must be one for each table:
+// one less would only tie the tables to each other.
+func (c checker) fault(statement string) string {
+	statement = literal.ReplaceAllString(statement, "''")
+	if !verb.MatchString(statement) {
+		return ""
+	}
+	if assignment.MatchString(statement) {
+		return "it moves rows to another project"
+	}
+	compared, comparisons := map[string]bool{}, 0
+	for _, e := range equality.FindAllStringSubmatch(statement, -1) {
+		compared[e[1]], compared[e[2]] = true, true
+		comparisons++
+	}
+	names := strings.Join(c.of, "|")
+	if regexp.MustCompile(`,\s*(?:` + names + `)\b(?:[^.]|$)`).MatchString(statement) {
+		return "it joins by a comma"
+	}
+	for _, t := range regexp.MustCompile(`\bINTO (?:`+names+`)\b(?: AS \w+)?\s*\(([\w\s,]*)\)`).FindAllStringSubmatch(statement, -1) {
+		if !strings.Contains(t[1], "project_id") {
+			return "it inserts no project_id"
+		}
+	}
+	for _, t := range regexp.MustCompile(`(\w+)\s+(`+names+`)\b([^.]|$)(?:\s*(?:AS )?(\w+))?`).FindAllStringSubmatch(statement, -1) {
+		alias := t[4]
+		if slices.Contains(keywords, alias) {
+			alias = ""
+		}
+		switch t[1] {
+		case "INTO":
+			continue
+		case "FROM", "JOIN", "UPDATE":
+		default:
+			return fmt.Sprintf("%q is no place for a table", t[1])
+		}
+		if !compared[alias] && !compared[t[2]] {
+			return fmt.Sprintf("the project of %q is not compared", strings.TrimSpace(t[0]))
+		}
+		comparisons--
+	}
+	if comparisons < 0 {
+		return "the tables are tied to each other, but to no project"
+	}
+	return ""
+}
+
+// statement is a text with SQL, put together from constants; what else it is
+// made of is a placeholder.
+type statement struct {
+	function, text string
+	position       token.Position
+}
+
+// constants are those of a package, by their names.
+type constants map[string]ast.Expr
+
+func statements(t *testing.T) (out []statement) {
+	t.Helper()
+	files, known := token.NewFileSet(), map[string]constants{}
+	packages := map[string][]*ast.File{}
+	for _, folder := range engines {
+		names, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		require.NoError(t, err)
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(files, name, nil, 0)
+			require.NoError(t, err)
+			packages[file.Name.Name] = append(packages[file.Name.Name], file)
+		}
+	}
+	for name, parsed := range packages {
+		known[name] = constants{}
+		for _, file := range parsed {
+			known[name].learn(file)
+		}
+	}
+	for name, parsed := range packages {
+		read := reader{known: known, in: name}
+		for _, file := range parsed {
+			for _, declaration := range file.Decls {
+				function, ok := declaration.(*ast.FuncDecl)
+				if !ok || function.Body == nil {
+					continue
+				}
+				for _, found := range read.texts(function.Body) {
+					out = append(out, statement{
+						function: function.Name.Name, text: found.text, position: files.Position(found.at),
+					})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (c constants) learn(file *ast.File) {
+	for _, declaration := range file.Decls {
+		general, ok := declaration.(*ast.GenDecl)
+		if !ok || general.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range general.Specs {
+			values := spec.(*ast.ValueSpec)
+			for i, name := range values.Names {
+				if i < len(values.Values) {
+					c[name.Name] = values.Values[i]
+				}
+			}
+		}
+	}
+}
+
+// reader puts texts together.
+type reader struct {
+	known map[string]constants
+	in    string // the package
+}
+
+type text struct {
+	text string
+	at   token.Pos
+}
+
+// texts are the longest texts of a function.
+func (r reader) texts(body ast.Node) (out []text) {
+	ast.Inspect(body, func(node ast.Node) bool {
+		expression, ok := node.(ast.Expr)
+		if !ok {
+			return true
+		}
+		s, ok := r.text(expression)
+		if ok {
+			out = append(out, text{s, expression.Pos()})
+		}
+		return !ok
+	})
+	return out
+}
+
+// text is what an expression says, and whether it is one made of strings.
+func (r reader) text(expression ast.Expr) (string, bool) {
+	switch e := expression.(type) {
+	case *ast.BasicLit:
+		s, err := strconv.Unquote(e.Value)
+		return s, err == nil && e.Kind == token.STRING
+	case *ast.Ident:
+		return r.constant(r.in, e.Name)
+	case *ast.SelectorExpr:
+		if of, ok := e.X.(*ast.Ident); ok {
+			return r.constant(of.Name, e.Sel.Name)
+		}
+	case *ast.BinaryExpr:
+		left, leftOK := r.text(e.X)
+		right, rightOK := r.text(e.Y)
+		if e.Op == token.ADD && (leftOK || rightOK) {
+			return r.part(e.X, left, leftOK) + r.part(e.Y, right, rightOK), true
+		}
+	}
+	return "", false
+}
+
+func (r reader) constant(of, name string) (string, bool) {
+	if value, ok := r.known[of][name]; ok {
+		return reader{known: r.known, in: of}.text(value)
+	}
+	return "", false
+}
+
+// part is the text of an operand, or what stands for one that is known only
+// when the program runs: the conditions that name projects themselves, and
+// arguments.
+func (r reader) part(operand ast.Expr, text string, ok bool) string {
+	if ok {
+		return text
+	}
+	if call, ok := operand.(*ast.CallExpr); ok {
+		if method, ok := call.Fun.(*ast.SelectorExpr); ok && (method.Sel.Name == "keys" || method.Sel.Name == "leases") {
+			return "(project_id = $ AND id IN ($))"
+		}
+	}
+	return " $ "
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// text has so many bytes, of which the engine may have to mend some.
+func text(bytes int) string { return strings.Repeat("x", bytes) }
+
+// sized is a journal entry of so many bytes.
+func sized(sequence int64, kind store.JournalKind, bytes int) store.JournalEntry {
+	return store.JournalEntry{Sequence: sequence, Kind: kind, Data: json.RawMessage(`"` + text(bytes-2) + `"`)}
+}
+
+// agentNames are so many names of agents.
+func agentNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("agent-%d", i)
+	}
+	return names
+}
+
+// badAgents are lists of agents that no build has, with the error that says so.
+func badAgents() map[string]struct {
+	agents []store.Agent
+	want   error
+} {
+	heavy := make([]store.Agent, store.MaxAgentConfigs/store.MaxAgentConfig+1)
+	for i := range heavy {
+		heavy[i] = store.Agent{Name: fmt.Sprint(i), Config: json.RawMessage(`"` + text(store.MaxAgentConfig-2) + `"`)}
+	}
+	wordy := make([]store.Agent, len(heavy))
+	for i := range wordy {
+		wordy[i] = store.Agent{Name: fmt.Sprint(i), Description: text(store.MaxAgentDescription)}
+	}
+	return map[string]struct {
+		agents []store.Agent
+		want   error
+	}{
+		"too many":         {make([]store.Agent, store.MaxAgents+1), store.ErrTooLarge},
+		"configurations":   {heavy, store.ErrTooLarge},
+		"descriptions":     {wordy, store.ErrTooLarge},
+		"no name":          {[]store.Agent{{}}, store.ErrInvalid},
+		"no such name":     {[]store.Agent{{Name: "A b"}}, store.ErrInvalid},
+		"same name":        {[]store.Agent{{Name: "a"}, {Name: "a"}}, store.ErrInvalid},
+		"long name":        {[]store.Agent{{Name: text(store.MaxAgentName + 1)}}, store.ErrTooLarge},
+		"long description": {[]store.Agent{{Name: "a", Description: text(store.MaxAgentDescription + 1)}}, store.ErrTooLarge},
+		"long type":        {[]store.Agent{{Name: "a", Type: text(store.MaxAgentName + 1)}}, store.ErrTooLarge},
+		"long path":        {[]store.Agent{{Name: "a", SourcePath: text(store.MaxAgentPath + 1)}}, store.ErrTooLarge},
+		"long variant":     {[]store.Agent{{Name: "a", VariantOf: text(store.MaxAgentName + 1)}}, store.ErrTooLarge},
+	}
+}
+
+var boundPromises = []promise{
+	{"an output is stored up to its limit", func(w *world) {
+		w.deploy("one", "first")
+		_, claimed := w.running(lease)
+		w.NoError(w.s.Complete(w.ctx, store.Completion{
+			Lease: leaseOf(claimed), Status: store.RunCompleted, Output: text(store.MaxOutput),
+		}))
+		run := w.run(claimed.Run.ID)
+		w.Equal(store.RunCompleted, run.Status)
+		w.Len(run.Output, store.MaxOutput)
+	}},
+	{"a run that says more fails with a code of its own", func(w *world) {
+		for name, c := range map[string]struct {
+			completion store.Completion
+			code       store.RunErrorCode
+		}{
+			"output":       {store.Completion{Output: text(store.MaxOutput + 1)}, store.RunErrorOutputTooLarge},
+			"grows":        {store.Completion{Output: strings.Repeat("\x00", store.MaxOutput/2)}, store.RunErrorOutputTooLarge},
+			"model answer": {store.Completion{Journal: []store.JournalEntry{sized(1, store.JournalModelAnswer, store.MaxModelAnswer+1)}}, store.RunErrorJournalTooLarge},
+			"tool result":  {store.Completion{Journal: []store.JournalEntry{sized(1, store.JournalToolResult, store.MaxToolResult+1)}}, store.RunErrorJournalTooLarge},
+		} {
+			w.deploy("of "+name, "first")
+			e, claimed := w.running(lease)
+			c.completion.Lease, c.completion.Status = leaseOf(claimed), store.RunCompleted
+			c.completion.Usage = store.TokenUsage{TotalTokens: 7}
+			w.NoError(w.s.Complete(w.ctx, c.completion), name)
+			w.NoError(w.s.Complete(w.ctx, c.completion), "again")
+			run := w.run(claimed.Run.ID)
+			w.Equal(store.RunFailed, run.Status, name)
+			w.Equal(c.code, run.ErrorCode, name)
+			w.NotEmpty(run.Error)
+			w.Empty(run.Output)
+			w.EqualValues(7, run.Usage.TotalTokens, "what was spent is known")
+			w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
+			journal, err := w.s.Journal(w.ctx, claimed.Run.Key())
+			w.NoError(err)
+			w.Empty(journal)
+		}
+	}},
+	{"an error is cut", func(w *world) {
+		w.deploy("one", "first")
+		_, claimed := w.running(lease)
+		w.NoError(w.s.Complete(w.ctx, store.Completion{
+			Lease: leaseOf(claimed), Status: store.RunFailed, ErrorCode: "x", Error: strings.Repeat("é", store.MaxError),
+		}))
+		run := w.run(claimed.Run.ID)
+		w.LessOrEqual(len(run.Error), store.MaxError)
+		w.Greater(len(run.Error), store.MaxError-16)
+		w.True(strings.HasSuffix(run.Error, "(cut)"))
+	}},
+	{"a journal entry is stored up to the limit of its kind", func(w *world) {
+		w.deploy("one", "first")
+		_, claimed := w.running(lease)
+		sequence := int64(1)
+		for kind, limit := range map[store.JournalKind]int{
+			store.JournalModelAnswer: store.MaxModelAnswer, store.JournalToolStarted: store.MaxModelAnswer, store.JournalToolResult: store.MaxToolResult,
+		} {
+			w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(claimed), []store.JournalEntry{sized(sequence, kind, limit+1)}), store.ErrTooLarge, kind)
+			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed), []store.JournalEntry{sized(sequence, kind, limit)}), kind)
+			sequence++
+		}
+	}},
+	{"a build's log is cut with a mark, whoever goes on", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		for i := range int64(40) {
+			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), i, text(100<<10)))
+			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), i, text(100<<10)), "again")
+		}
+		log, err := w.s.BuildLog(w.ctx, spec.Key())
+		w.NoError(err)
+		w.LessOrEqual(len(log), store.MaxBuildLog)
+		w.Greater(len(log), store.MaxBuildLog-8<<10)
+		w.True(strings.HasSuffix(log, "the log is cut off here\n"))
+	}},
+	{"small chunks of a log are bounded too", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 0, text(store.MaxBuildLog-1000)))
+		for i := range int64(100) {
+			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), i+1, "x"))
+		}
+		log, err := w.s.BuildLog(w.ctx, spec.Key())
+		w.NoError(err)
+		w.Less(len(log), store.MaxBuildLog-900)
+		w.True(strings.HasSuffix(log, "the log is cut off here\n"))
+	}},
+	{"what a build says of itself is bounded", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		long := text(1 << 20)
+		w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: long, CommitMessage: long, Author: long}))
+		result := w.result("content", "first")
+		result.Agents[0].Config = json.RawMessage(`{"a":"` + text(store.MaxAgentConfig) + `"}`)
+		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), store.ErrTooLarge)
+		result = w.result("content", "first")
+		result.TestResults = json.RawMessage(`["` + text(store.MaxTestResults) + `"]`)
+		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), store.ErrTooLarge)
+		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), store.BuildResult{FailureReason: store.FailureBuild, Message: long}))
+		d := w.deployment(spec.ID)
+		for _, shown := range []string{d.ResolvedCommit, d.CommitMessage, d.Author} {
+			w.LessOrEqual(len(shown), store.MaxCommitText)
+		}
+		w.LessOrEqual(len(d.Message), store.MaxError)
+	}},
+	{"a build's agents are bounded in number and form", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		for name, c := range badAgents() {
+			result := w.result("content")
+			result.Agents = c.agents
+			w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), c.want, name)
+		}
+		result := w.result("content", "first")
+		result.FailureReason = store.FailureReason(text(1 << 20))
+		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), store.ErrInvalid)
+		result = w.result("content", agentNames(store.MaxAgents)...)
+		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
+		w.Len(w.deployment(spec.ID).Agents, store.MaxAgents)
+		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
+		w.NoError(err)
+		for _, a := range result.Agents {
+			config, err := w.s.AgentConfig(w.ctx, w.environment.Key(), a.Name)
+			w.NoError(err, a.Name)
+			w.JSONEq(string(a.Config), string(config))
+		}
+	}},
+	{"a build reports its own phases and a commit that is one", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		for _, phase := range []store.DeploymentPhase{store.PhaseConnecting, "other", store.DeploymentPhase(text(1 << 20))} {
+			w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Phase: phase}), store.ErrInvalid)
+		}
+		for _, commit := range []string{"main", "0123", strings.Repeat("g", 40), strings.Repeat("A", 40), text(4 << 10)} {
+			w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: commit, Author: "Ada"}))
+			w.Empty(w.deployment(spec.ID).ResolvedCommit, "%.70s", commit)
+		}
+		for _, commit := range []string{strings.Repeat("a1", 20), strings.Repeat("a1", 32)} {
+			w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: commit, Phase: store.PhaseTesting}))
+			w.Equal(commit, w.deployment(spec.ID).ResolvedCommit)
+		}
+	}},
+	{"journal entries are bounded in number", func(w *world) {
+		w.deploy("one", "first")
+		_, claimed := w.running(lease)
+		entries := make([]store.JournalEntry, store.MaxEntries+1)
+		for i := range entries {
+			entries[i] = entry(int64(i+1), store.JournalModelAnswer, false)
+		}
+		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(claimed), entries), store.ErrTooLarge)
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed), entries[:store.MaxEntries]))
+	}},
+	{"what is recorded of a runner is bounded", func(w *world) {
+		digests := make([]string, store.MaxDigests+1)
+		for i := range digests {
+			digests[i] = fmt.Sprintf("sha256:%064x", i)
+		}
+		digests[0] = text(1 << 20)
+		_, err := w.s.Claim(w.ctx, store.Claim{Environment: w.environment.Key(), RunnerID: text(1 << 20), Digests: digests, Lease: lease})
+		w.NoError(err)
+		runners, err := w.s.Runners(w.ctx, w.environment.Key(), lease)
+		w.NoError(err)
+		w.Len(runners, 1)
+		w.LessOrEqual(len(runners[0].ID), store.MaxRunnerID)
+		w.Equal(digests[1:store.MaxDigests], runners[0].Digests)
+	}},
+	{"lists carry no outputs", func(w *world) {
+		w.deploy("one", "first")
+		_, claimed := w.running(lease)
+		w.NoError(w.s.Complete(w.ctx, store.Completion{Lease: leaseOf(claimed), Status: store.RunCompleted, Output: "an answer"}))
+		runs, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10})
+		w.NoError(err)
+		w.Len(runs, 1)
+		w.Empty(runs[0].Output)
+		whole := w.run(claimed.Run.ID)
+		w.Equal("an answer", whole.Output)
+		whole.Output = ""
+		w.Equal(whole, runs[0], "all else is listed")
+	}},
+	{"deployments are listed without test results and configurations", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		result := w.result("content", "first")
+		result.TestResults = json.RawMessage(`[{"passed":true},{"passed":false},{"passed":false}]`)
+		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
+		list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
+		w.NoError(err)
+		w.Len(list, 1)
+		whole := w.deployment(spec.ID)
+		w.JSONEq(string(result.TestResults), string(whole.TestResults))
+		w.Equal(2, list[0].FailedTestCount)
+		w.Nil(list[0].Agents[0].Config)
+		whole.TestResults = nil
+		w.Equal(whole, list[0], "all else is listed")
+	}},
+	{"the list of deployments is bounded by number", func(w *world) {
+		var specs []store.DeploymentSpec
+		for i := range store.MaxDeployments + 1 {
+			spec := w.newDeployment(fmt.Sprintf("number-%d", i))
+			_, err := w.s.BeginDeployment(w.ctx, spec)
+			w.NoError(err)
+			specs = append(specs, spec)
+		}
+		list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
+		w.NoError(err)
+		w.Len(list, store.MaxDeployments)
+		w.Equal(specs[store.MaxDeployments].ID, list[0].ID)
+		w.Equal(specs[1].ID, list[store.MaxDeployments-1].ID)
+	}},
+	{"the list of deployments is bounded by size", func(w *world) {
+		most := make([]store.Agent, store.MaxAgentConfigs/store.MaxAgentDescription)
+		for i := range most {
+			most[i] = store.Agent{Name: fmt.Sprint(i), Description: text(store.MaxAgentDescription)}
+		}
+		var newest uuid.UUID
+		for i := range 4 {
+			spec := w.newDeployment(fmt.Sprintf("big-%d", i))
+			_, err := w.s.BeginDeployment(w.ctx, spec)
+			w.NoError(err)
+			w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+			result := w.result("content")
+			result.Agents = most[:2*len(most)/5]
+			if i == 3 {
+				result.Agents = most
+			}
+			w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
+			newest = spec.ID
+			list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
+			w.NoError(err)
+			w.Equal(newest, list[0].ID)
+			w.Len(list, []int{1, 2, 2, 1}[i], "after %d", i+1)
+		}
+	}},
+}

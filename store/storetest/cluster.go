@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const (
+	here  = "the uid of one cluster"
+	there = "the uid of another"
+)
+
+// age moves the lease's renewal back.
+func (w *world) age(by time.Duration) {
+	_, err := w.db.ExecContext(w.ctx, `UPDATE cluster_lease SET renewed_at = renewed_at - $1`, by.Microseconds())
+	w.NoError(err)
+}
+
+// moved is a store that was adopted by another cluster.
+func (w *world) moved() store.Control {
+	w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
+	w.age(store.AdoptionAge)
+	_, err := w.s.AdoptCluster(w.ctx, there)
+	w.NoError(err)
+	return w.s.ForCluster(there)
+}
+
+func (w *world) foreign(err error, lease string) {
+	var foreign *store.ForeignClusterError
+	w.ErrorAs(err, &foreign)
+	w.Equal(lease, foreign.Lease.ClusterUID)
+}
+
+// controlReads are the methods of a manager that write nothing.
+var controlReads = []string{
+	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "Agents", "AgentConfig", "Deployment",
+	"ListDeployments", "Runners", "Token", "ListAudit", "Keys", "DerivedFrom", "SealedBefore",
+}
+
+// controlWrites are the others, each so that it would have an effect.
+var controlWrites = map[string]func(v *victim, c store.Control) error{
+	"ClaimID": func(v *victim, c store.Control) error {
+		return c.ClaimID(v.ctx, v.key(uuid.New()), ref(store.KindConnector, "new"))
+	},
+	"RecordAudit": func(v *victim, c store.Control) error {
+		_, err := c.RecordAudit(v.ctx, store.AuditEntry{
+			ProjectID: v.project.ID, Operation: "o", Actor: store.AuditActor{Kind: store.AuditWriter, Name: "kubectl"},
+		})
+		return err
+	},
+	"RecordAuditOutcome": func(v *victim, c store.Control) error {
+		return c.RecordAuditOutcome(v.ctx, v.project.ID, v.act, store.AuditOutcome{Status: 200})
+	},
+	"ReportKeys": func(v *victim, c store.Control) error {
+		return second(c.ReportKeys(v.ctx, "another", fingerprints(derivationOne, sealingOne)))
+	},
+	"ForgetProcess": func(v *victim, c store.Control) error { return c.ForgetProcess(v.ctx, "manager") },
+	"AdmitKeys": func(v *victim, c store.Control) error {
+		return c.AdmitKeys(v.ctx, []store.PlatformKey{platformKey(derivationOne), platformKey(sealingOne), platformKey(derivationTwo)}, nil)
+	},
+	"PromoteKeys": func(v *victim, c store.Control) error { return second(c.PromoteKeys(v.ctx, store.KeyHolderAge)) },
+	"DerivationKey": func(v *victim, c store.Control) error {
+		return second(c.DerivationKey(v.ctx, v.key(uuid.New()), 1))
+	},
+	"Reseal": func(v *victim, c store.Control) error {
+		return c.Reseal(v.ctx, store.SealedField{Connector: v.connector.Key()}, []byte("anew"), sealingOne)
+	},
+	"RetireKey":  func(v *victim, c store.Control) error { return c.RetireKey(v.ctx, derivationTwo) },
+	"PutProject": func(v *victim, c store.Control) error { return c.PutProject(v.ctx, v.project) },
+	"PutEnvironment": func(v *victim, c store.Control) error {
+		return c.PutEnvironment(v.ctx, v.newEnvironment("new", origin))
+	},
+	"PutConnector": func(v *victim, c store.Control) error { return c.PutConnector(v.ctx, v.newConnector("new")) },
+	"PutLink": func(v *victim, c store.Control) error {
+		return c.PutLink(v.ctx, v.newLink("new", v.connector.ID, "new", origin))
+	},
+	"Remove": func(v *victim, c store.Control) error { return c.Remove(v.ctx, v.project.ID, v.environment.Ref) },
+	"BeginDeployment": func(v *victim, c store.Control) error {
+		return second(c.BeginDeployment(v.ctx, v.newDeployment("new")))
+	},
+	"StartBuild": func(v *victim, c store.Control) error { return c.StartBuild(v.ctx, v.building.Key()) },
+	"EndDeployment": func(v *victim, c store.Control) error {
+		return c.EndDeployment(v.ctx, v.building.Key(), store.DeploymentCancelled, "", "")
+	},
+	"RequestPrefetch": func(v *victim, c store.Control) error {
+		return c.RequestPrefetch(v.ctx, v.environment.Key(), v.digest)
+	},
+	"Activate": func(v *victim, c store.Control) error {
+		return second(c.Activate(v.ctx, store.Activation{Deployment: v.building.Key()}))
+	},
+	"PutToken": func(v *victim, c store.Control) error {
+		token := v.token
+		token.SHA256 = []byte("new")
+		return c.PutToken(v.ctx, token)
+	},
+}
+
+var clusterPromises = []promise{
+	{"the first cluster that asks has the store, the others are told which", func(w *world) {
+		platform := uuid.New()
+		_, err := w.s.Cluster(w.ctx)
+		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(w.s.FinishAdoption(w.ctx, here), store.ErrConflict)
+		_, err = w.s.AdoptCluster(w.ctx, here)
+		w.ErrorIs(err, store.ErrNotFound)
+		w.foreign(w.s.ForCluster(here).PutProject(w.ctx, w.project), "")
+
+		w.NoError(w.s.HoldCluster(w.ctx, here, platform))
+		w.age(time.Hour)
+		l, err := w.s.Cluster(w.ctx)
+		w.NoError(err)
+		w.GreaterOrEqual(l.Age, time.Hour)
+		w.Equal(store.ClusterLease{ClusterUID: here, PlatformID: platform, Age: l.Age}, l)
+		w.foreign(w.s.HoldCluster(w.ctx, there, platform), here)
+		var other *store.ForeignPlatformError
+		w.ErrorAs(w.s.HoldCluster(w.ctx, here, uuid.New()), &other)
+		w.Equal(platform, other.Stored)
+		l, err = w.s.Cluster(w.ctx)
+		w.NoError(err)
+		w.GreaterOrEqual(l.Age, time.Hour, "who is refused renews nothing")
+		w.NoError(w.s.HoldCluster(w.ctx, here, platform))
+		l, err = w.s.Cluster(w.ctx)
+		w.NoError(err)
+		w.Less(l.Age, time.Hour)
+	}},
+	{"of two clusters at once one has the store", func(w *world) {
+		platform, holders := uuid.New(), make([]bool, writers)
+		w.NoError(together(func(i int) error {
+			uid := []string{here, there}[i%2]
+			err := w.s.HoldCluster(w.ctx, uid, platform)
+			var foreign *store.ForeignClusterError
+			if errors.As(err, &foreign) {
+				return nil
+			}
+			holders[i] = true
+			return err
+		}))
+		for i, holds := range holders {
+			w.Equal(holders[i%2], holds)
+		}
+		w.NotEqual(holders[0], holders[1])
+	}},
+	{"every write of a manager asserts its cluster's lease", func(w *world) {
+		w.ElementsMatch(methodsOf(reflect.TypeFor[store.Control]()), append(slices.Collect(maps.Keys(controlWrites)), controlReads...),
+			"a new method belongs here")
+		v := w.newVictim()
+		w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
+		before := w.rows(w.project.ID)
+		for method, write := range controlWrites {
+			w.foreign(write(v, w.s.ForCluster(there)), here)
+			w.Equal(before, w.rows(w.project.ID), method)
+		}
+		for method, write := range controlWrites {
+			for _, uid := range []string{here, ""} {
+				var foreign *store.ForeignClusterError
+				w.False(errors.As(write(v, w.s.ForCluster(uid)), &foreign), method)
+			}
+		}
+	}},
+	{"a manager of another cluster reads, and the data plane goes on", func(w *world) {
+		w.moved()
+		got, err := w.s.ForCluster(here).Environment(w.ctx, w.environment.Key())
+		w.NoError(err)
+		w.Equal(w.environment.ID, got.ID)
+		w.deploy("one", "first", "second")
+		_, c := w.running(lease)
+		w.NoError(w.s.Complete(w.ctx, completed(c)))
+	}},
+	{"a store is not adopted while a manager renews its lease", func(w *world) {
+		w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
+		before := w.rows(w.project.ID)
+		_, err := w.s.AdoptCluster(w.ctx, there)
+		var used *store.LeaseInUseError
+		w.ErrorAs(err, &used)
+		w.Equal(here, used.Lease.ClusterUID)
+		n, err := w.s.AdoptCluster(w.ctx, here)
+		w.NoError(err, "its own it is")
+		w.Zero(n)
+		w.Equal(before, w.rows(w.project.ID))
+		w.ErrorIs(w.s.FinishAdoption(w.ctx, there), store.ErrConflict)
+	}},
+	{"adopting hands over all claims, and the lease with them", func(w *world) {
+		platform := uuid.New()
+		w.NoError(w.s.HoldCluster(w.ctx, here, platform))
+		w.age(store.AdoptionAge)
+		n, err := w.s.AdoptCluster(w.ctx, there)
+		w.NoError(err)
+		w.Equal(5, n)
+		l, err := w.s.Cluster(w.ctx)
+		w.NoError(err)
+		w.Equal(store.ClusterLease{ClusterUID: there, PlatformID: platform, Age: l.Age, Adopting: true}, l)
+		objects, err := w.s.ListProjected(w.ctx)
+		w.NoError(err)
+		w.Len(objects, 5)
+		for _, o := range objects {
+			w.Empty(o.Ref.ObjectUID)
+			w.Zero(o.Ref.Generation)
+		}
+		w.foreign(w.s.HoldCluster(w.ctx, here, platform), there)
+		w.NoError(w.s.HoldCluster(w.ctx, there, platform))
+		w.ErrorIs(w.s.FinishAdoption(w.ctx, here), store.ErrConflict)
+		w.NoError(w.s.FinishAdoption(w.ctx, there))
+		l, err = w.s.Cluster(w.ctx)
+		w.NoError(err)
+		w.False(l.Adopting)
+	}},
+	{"an object takes its row over without the effects of a deletion", func(w *world) {
+		spec := w.deploy("one", "first", "second")
+		e := w.event()
+		w.accept(e)
+		version := w.version()
+		control := w.moved()
+		environment, connector, link := w.environment, w.connector, w.links[0]
+		environment.Ref.ObjectUID, connector.Ref.ObjectUID, link.Ref.ObjectUID = "there", "there", "there"
+		spec.Ref.ObjectUID = "there"
+		w.NoError(control.ClaimID(w.ctx, environment.Key(), environment.Ref))
+		w.NoError(control.PutEnvironment(w.ctx, environment))
+		w.NoError(control.PutConnector(w.ctx, connector))
+		w.NoError(control.PutLink(w.ctx, link))
+		d, err := control.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.Equal(store.DeploymentDeployed, d.Status)
+		w.Equal("there", d.Ref.ObjectUID)
+		w.Equal(version, w.version())
+		w.Equal(store.RunQueued, w.run(e.Runs[0].ID).Status)
+		got, err := w.s.Environment(w.ctx, environment.Key())
+		w.NoError(err)
+		w.Equal(spec.ID, *got.LiveDeploymentID)
+		w.Equal("there", got.Ref.ObjectUID)
+
+		older := environment.Ref
+		older.ObjectUID = "there, made anew"
+		w.NoError(control.ClaimID(w.ctx, environment.Key(), older), "from then on it is as any other")
+		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
+	}},
+	{"what no object took over stays listed, and can be removed", func(w *world) {
+		control := w.moved()
+		connector := w.connector
+		connector.Ref.ObjectUID = "there"
+		w.NoError(control.PutConnector(w.ctx, connector))
+		w.NoError(w.s.FinishAdoption(w.ctx, there))
+		objects, err := w.s.ListProjected(w.ctx)
+		w.NoError(err)
+		w.Len(objects, 5)
+		for _, o := range objects {
+			if o.Ref.ObjectUID == "" {
+				w.NoError(control.Remove(w.ctx, o.Key.ProjectID, o.Ref))
+			}
+		}
+		objects, err = w.s.ListProjected(w.ctx)
+		w.NoError(err)
+		w.Equal([]store.ProjectedObject{{Key: connector.Key(), Ref: connector.Ref}}, objects)
+	}},
+	{"what an activation names after an adoption is to be mirrored, not swept", func(w *world) {
+		connector := w.newConnector("from-code")
+		connector.DefinedInCode, connector.Ref.ObjectUID, connector.Ref.Generation = true, "", 0
+		activate := func(name string) {
+			_, err := w.s.Activate(w.ctx, store.Activation{
+				Deployment: w.build(name, "first").Key(), Connectors: []store.Connector{connector},
+			})
+			w.NoError(err)
+		}
+		activate("one")
+		w.moved()
+		objects, err := w.s.ListProjected(w.ctx)
+		w.NoError(err)
+		before := len(objects)
+		activate("two")
+		objects, err = w.s.ListProjected(w.ctx)
+		w.NoError(err)
+		w.Len(objects, before, "less the connector, more the deployment")
+		w.False(slices.ContainsFunc(objects, func(o store.ProjectedObject) bool { return o.Key == connector.Key() }))
+	}},
+	{"a manager that never stops writing does not keep itself from renewing its lease", func(w *world) {
+		platform, stop := uuid.New(), make(chan struct{})
+		w.NoError(w.s.HoldCluster(w.ctx, here, platform))
+		control := w.s.ForCluster(here)
+		w.NoError(together(func(i int) error {
+			if i == 0 {
+				defer close(stop)
+				return w.s.HoldCluster(w.ctx, here, platform)
+			}
+			for {
+				select {
+				case <-stop:
+					return nil
+				default:
+				}
+				if err := control.PutConnector(w.ctx, w.newConnector(uuid.NewString())); err != nil {
+					return err
+				}
+			}
+		}))
+	}},
+	{"no write of the old manager comes after the adoption", func(w *world) {
+		w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
+		w.age(store.AdoptionAge)
+		control := w.s.ForCluster(here)
+		w.NoError(together(func(i int) error {
+			if i == 0 {
+				return second(w.s.AdoptCluster(w.ctx, there))
+			}
+			for range 20 {
+				err := control.PutConnector(w.ctx, w.newConnector(uuid.NewString()))
+				var foreign *store.ForeignClusterError
+				if errors.As(err, &foreign) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		objects, err := w.s.ListProjected(w.ctx)
+		w.NoError(err)
+		for _, o := range objects {
+			w.Empty(o.Ref.ObjectUID, o.Ref)
+		}
+	}},
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// stale says what the store answers to an object that is older than it knows.
+func (w *world) stale(err error) store.StaleError {
+	var stale *store.StaleError
+	w.ErrorAs(err, &stale)
+	return *stale
+}
+
+var identityPromises = []promise{
+	{"objects of every kind hold an id, and give it back", func(w *world) {
+		for _, kind := range store.Kinds {
+			key, held := w.key(uuid.New()), ref(kind, "of-every-kind")
+			w.NoError(w.s.ClaimID(w.ctx, key, held), kind)
+			got, err := w.s.Holder(w.ctx, key)
+			w.NoError(err, kind)
+			w.True(got.SameObject(held), kind)
+			w.NoError(w.s.Remove(w.ctx, w.project.ID, held), kind)
+			_, err = w.s.Holder(w.ctx, key)
+			w.ErrorIs(err, store.ErrNotFound, kind)
+		}
+	}},
+	{"an id is held by the first object of the project that claims it", func(w *world) {
+		key, first, second := w.key(uuid.New()), ref(store.KindConnector, "first"), ref(store.KindConnector, "second")
+		_, err := w.s.Holder(w.ctx, key)
+		w.ErrorIs(err, store.ErrNotFound)
+		w.NoError(w.s.ClaimID(w.ctx, key, first))
+		holder, err := w.s.Holder(w.ctx, key)
+		w.NoError(err)
+		w.Equal(first, holder)
+		var taken *store.IDTakenError
+		w.ErrorAs(w.s.ClaimID(w.ctx, key, second), &taken)
+		w.Equal(first, taken.Holder)
+		w.NoError(w.s.ClaimID(w.ctx, store.Key{ProjectID: uuid.New(), ID: key.ID}, second), "another project's id is another")
+		_, err = w.s.Connector(w.ctx, key)
+		w.ErrorIs(err, store.ErrNotFound, "a claim is a claim, and no more")
+	}},
+	{"every kind is refused an id that is held, and writes nothing", func(w *world) {
+		before := w.rows(w.project.ID)
+		intruder := func(r store.ObjectRef) store.ObjectRef {
+			r.Name = "intruder"
+			return r
+		}
+		for _, err := range []error{
+			w.s.PutProject(w.ctx, store.Project{Ref: intruder(w.project.Ref), ID: w.project.ID}),
+			w.s.PutEnvironment(w.ctx, store.Environment{
+				Ref: intruder(w.environment.Ref), ID: w.environment.ID, ProjectID: w.project.ID, ObjectCreatedAt: origin,
+			}),
+			w.s.PutConnector(w.ctx, store.Connector{
+				Ref: intruder(w.connector.Ref), ID: w.connector.ID, ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
+			}),
+			w.s.PutLink(w.ctx, store.Link{
+				Ref: intruder(w.links[0].Ref), ID: w.links[0].ID, ProjectID: w.project.ID, ConnectorID: w.connector.ID,
+			}),
+			w.s.PutLink(w.ctx, store.Link{ // of another kind
+				Ref: ref(store.KindConnectorLink, "orders"), ID: w.connector.ID, ProjectID: w.project.ID, ConnectorID: w.connector.ID,
+			}),
+			second(w.s.BeginDeployment(w.ctx, store.DeploymentSpec{
+				Ref: ref(store.KindDeployment, "orders"), ID: w.connector.ID, ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
+			})),
+		} {
+			var taken *store.IDTakenError
+			w.ErrorAs(err, &taken)
+		}
+		w.Equal(before, w.rows(w.project.ID))
+	}},
+	{"what is claimed already costs no write", func(w *world) {
+		key, r := w.key(uuid.New()), ref(store.KindConnector, "claimed")
+		r.Generation = 2
+		w.NoError(w.s.ClaimID(w.ctx, key, r))
+		before := w.rows(w.project.ID)
+		for range 3 {
+			w.NoError(w.s.ClaimID(w.ctx, key, r))
+		}
+		w.Equal(before, w.rows(w.project.ID))
+		r.Generation = 1
+		w.Equal(store.StaleError{Stored: 2, Writes: 1}, w.stale(w.s.ClaimID(w.ctx, key, r)))
+	}},
+	{"the claims of a kind are listed by name", func(w *world) {
+		second := w.newConnector("another")
+		w.NoError(w.s.ClaimID(w.ctx, second.Key(), second.Ref))
+		holders, err := w.s.Holders(w.ctx, w.project.ID, store.KindConnector)
+		w.NoError(err)
+		w.Equal([]store.ProjectedObject{
+			{Key: second.Key(), Ref: second.Ref}, {Key: w.connector.Key(), Ref: w.connector.Ref},
+		}, holders)
+	}},
+	{"a claim by another incarnation applies the deletion of the one before", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		w.accept(e)
+		again := w.environment.Ref
+		again.ObjectUID = "second incarnation"
+		w.NoError(w.s.ClaimID(w.ctx, w.environment.Key(), again))
+		_, err := w.s.Environment(w.ctx, w.environment.Key())
+		w.ErrorIs(err, store.ErrNotFound)
+		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
+	}},
+	{"a claim under another id applies the deletion of what had the first", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		w.accept(e)
+		again := w.environment
+		again.ID, again.Ref.ObjectUID = uuid.New(), "second incarnation"
+		w.NoError(w.s.ClaimID(w.ctx, again.Key(), again.Ref))
+		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
+		_, err := w.s.Holder(w.ctx, w.environment.Key())
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"an older object wins only where an uncached read confirms it", func(w *world) {
+		newer := w.connector
+		newer.Ref.Generation, newer.TimeoutSeconds = 5, 60
+		w.NoError(w.s.PutConnector(w.ctx, newer))
+		old := w.connector
+		old.Ref.Generation, old.TimeoutSeconds = 3, 90
+		told := w.stale(w.s.PutConnector(w.ctx, old))
+		w.EqualValues(5, told.Stored)
+		old.Ref.Restored = told.Writes + 1
+		w.Equal(told, w.stale(w.s.PutConnector(w.ctx, old)), "that is not what it was told")
+		old.Ref.Restored = told.Writes
+		w.NoError(w.s.PutConnector(w.ctx, old))
+		got, err := w.s.Connector(w.ctx, old.Key())
+		w.NoError(err)
+		w.Equal(90, got.TimeoutSeconds)
+		w.EqualValues(3, got.Ref.Generation)
+		w.Zero(got.Ref.Restored)
+		w.NoError(w.s.PutConnector(w.ctx, old), "again: it is what is stored now")
+	}},
+	{"a confirmed object loses to what was written since it was read", func(w *world) {
+		newer := w.connector
+		newer.Ref.Generation = 5
+		w.NoError(w.s.PutConnector(w.ctx, newer))
+		old := w.connector
+		old.Ref.Generation = 3
+		old.Ref.Restored = w.stale(w.s.PutConnector(w.ctx, old)).Writes
+		w.NoError(w.s.PutConnector(w.ctx, newer), "of the same generation, but after the read")
+		later := w.stale(w.s.PutConnector(w.ctx, old))
+		w.Greater(later.Writes, old.Ref.Restored)
+	}},
+	{"a claim that is confirmed is good for the put after it", func(w *world) {
+		newer := w.environment
+		newer.Ref.Generation = 5
+		w.NoError(w.s.PutEnvironment(w.ctx, newer))
+		old := w.environment
+		old.Ref.Generation, old.DisplayName = 3, "as it was"
+		old.Ref.Restored = w.stale(w.s.ClaimID(w.ctx, old.Key(), old.Ref)).Writes
+		w.NoError(w.s.ClaimID(w.ctx, old.Key(), old.Ref))
+		w.NoError(w.s.PutEnvironment(w.ctx, old))
+		got, err := w.s.Environment(w.ctx, old.Key())
+		w.NoError(err)
+		w.Equal("as it was", got.DisplayName)
+	}},
+	{"the mirror of what an activation brought takes its id over, and is listed from then on", func(w *world) {
+		connector := w.newConnector("from-code")
+		connector.DefinedInCode, connector.Ref.ObjectUID, connector.Ref.Generation = true, "", 0
+		_, err := w.s.Activate(w.ctx, store.Activation{
+			Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{connector},
+		})
+		w.NoError(err)
+		route, err := w.s.Route(w.ctx, connector.Key())
+		w.NoError(err)
+		listed := func() bool {
+			objects, err := w.s.ListProjected(w.ctx)
+			w.NoError(err)
+			for _, o := range objects {
+				if o.Key == connector.Key() {
+					return true
+				}
+			}
+			return false
+		}
+		w.False(listed())
+		connector.Ref.ObjectUID, connector.Ref.Generation = "mirror", 1
+		w.NoError(w.s.ClaimID(w.ctx, connector.Key(), connector.Ref))
+		w.True(listed())
+		after, err := w.s.Route(w.ctx, connector.Key())
+		w.NoError(err)
+		w.Equal(route.Connector.Version, after.Connector.Version, "nothing was deleted")
+	}},
+}
+
+var duplicatePromises = []promise{
+	{"of two connectors of one name the first counts, until it goes", func(w *world) {
+		late := w.newConnector("late")
+		late.Name = w.connector.Name
+		w.duplicate(w.s.PutConnector(w.ctx, late), w.connector.Ref)
+		holder, err := w.s.Holder(w.ctx, late.Key())
+		w.NoError(err, "the claim stays")
+		w.Equal(late.Ref, holder)
+		_, err = w.s.Connector(w.ctx, late.Key())
+		w.ErrorIs(err, store.ErrNotFound)
+
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
+		w.NoError(w.s.PutConnector(w.ctx, late))
+		_, err = w.s.Route(w.ctx, late.Key())
+		w.NoError(err)
+		w.duplicate(w.s.PutConnector(w.ctx, w.connector), late.Ref)
+	}},
+	{"a name is free in other environments, and where its connector is retired", func(w *world) {
+		elsewhere, environment := w.newConnector("elsewhere"), w.newEnvironment("staging", origin.Add(time.Hour))
+		w.NoError(w.s.PutEnvironment(w.ctx, environment))
+		elsewhere.Name, elsewhere.EnvironmentID = w.connector.Name, environment.ID
+		w.NoError(w.s.PutConnector(w.ctx, elsewhere))
+		retired := w.connector
+		retired.Retired = true
+		w.NoError(w.s.PutConnector(w.ctx, retired))
+		next := w.newConnector("next")
+		next.Name = w.connector.Name
+		w.NoError(w.s.PutConnector(w.ctx, next))
+		w.duplicate(w.s.PutConnector(w.ctx, w.connector), next.Ref)
+	}},
+	{"a connector that takes another's name is not in effect under its own any more, but keeps its secrets", func(w *world) {
+		other := w.newConnector("other")
+		w.NoError(w.s.PutConnector(w.ctx, other))
+		other.SecretVersion, other.SecretDigest = 2, []byte("secret two")
+		w.NoError(w.s.PutConnector(w.ctx, other))
+		before, err := w.s.Connector(w.ctx, other.Key())
+		w.NoError(err)
+		renamed := other
+		renamed.Name = w.connector.Name
+		for range 2 {
+			w.duplicate(w.s.PutConnector(w.ctx, renamed), w.connector.Ref)
+		}
+		_, err = w.s.Route(w.ctx, other.Key())
+		w.ErrorIs(err, store.ErrNotFound)
+		third := w.newConnector("third")
+		third.Name = "other"
+		w.NoError(w.s.PutConnector(w.ctx, third), "the name is free")
+		other.Name = "a name of its own"
+		w.NoError(w.s.PutConnector(w.ctx, other))
+		after, err := w.s.Connector(w.ctx, other.Key())
+		w.NoError(err)
+		w.Equal(before.Secrets, after.Secrets)
+		w.Greater(after.Version, before.Version)
+	}},
+	{"of two links of one agent the first counts, until it goes", func(w *world) {
+		late := w.newLink("late", w.connector.ID, "first", origin.Add(-time.Hour))
+		w.duplicate(w.s.PutLink(w.ctx, late), w.links[0].Ref)
+		_, err := w.s.Holder(w.ctx, late.Key())
+		w.NoError(err, "the claim stays")
+		route, err := w.s.Route(w.ctx, w.connector.Key())
+		w.NoError(err)
+		w.Len(route.Links, 2)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.links[0].Ref))
+		w.NoError(w.s.PutLink(w.ctx, late))
+		w.duplicate(w.s.PutLink(w.ctx, w.links[0]), late.Ref)
+	}},
+	{"a link that moves to another's place is not in its own any more", func(w *world) {
+		version := w.version()
+		moved := w.links[1]
+		moved.AgentName = "first"
+		w.duplicate(w.s.PutLink(w.ctx, moved), w.links[0].Ref)
+		route, err := w.s.Route(w.ctx, w.connector.Key())
+		w.NoError(err)
+		w.Len(route.Links, 1)
+		w.Greater(route.Connector.Version, version)
+	}},
+	{"an activation whose connector has another's name changes nothing", func(w *world) {
+		spec, connector := w.build("one", "first"), w.newConnector("from-code")
+		connector.Name, connector.DefinedInCode, connector.Ref.ObjectUID = w.connector.Name, true, ""
+		before := w.rows(w.project.ID)
+		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), Connectors: []store.Connector{connector}})
+		w.duplicate(err, w.connector.Ref)
+		connector.Name = "from-code"
+		link := w.newLink("from-code", w.connector.ID, "first", origin)
+		link.Ref.ObjectUID = ""
+		_, err = w.s.Activate(w.ctx, store.Activation{
+			Deployment: spec.Key(), Connectors: []store.Connector{connector}, Links: []store.Link{link},
+		})
+		w.duplicate(err, w.links[0].Ref)
+		w.Equal(before, w.rows(w.project.ID))
+	}},
+	{"names move between the connectors of code in one activation", func(w *world) {
+		one, two := w.newConnector("one"), w.newConnector("two")
+		for _, c := range []*store.Connector{&one, &two} {
+			c.DefinedInCode, c.Ref.ObjectUID = true, ""
+		}
+		activate := func(deployment string, connectors ...store.Connector) {
+			_, err := w.s.Activate(w.ctx, store.Activation{
+				Deployment: w.build(deployment, "first").Key(), Connectors: connectors,
+			})
+			w.NoError(err)
+		}
+		activate("first", one, two)
+		one.Name, two.Name = two.Name, one.Name
+		activate("second", one, two)
+		got, err := w.s.Connector(w.ctx, one.Key())
+		w.NoError(err)
+		w.Equal("two", got.Name)
+		three := w.newConnector("three")
+		three.DefinedInCode, three.Ref.ObjectUID, three.Name = true, "", "two"
+		activate("third", three, two)
+		_, err = w.s.Connector(w.ctx, three.Key())
+		w.NoError(err, "of one that is retired too")
+	}},
+	{"of many connectors of one name at once one counts", func(w *world) {
+		connectors := make([]store.Connector, writers)
+		for i := range connectors {
+			connectors[i] = w.newConnector(uuid.NewString())
+			connectors[i].Name = "wanted"
+		}
+		in := make([]bool, writers)
+		w.NoError(together(func(i int) error {
+			err := w.s.PutConnector(w.ctx, connectors[i])
+			var duplicate *store.DuplicateError
+			if errors.As(err, &duplicate) {
+				return nil
+			}
+			in[i] = err == nil
+			return err
+		}))
+		count := 0
+		for i := range in {
+			if in[i] {
+				count++
+			}
+		}
+		w.Equal(1, count)
+	}},
+	{"a secret's version never goes back", func(w *world) {
+		rotated := w.connector
+		rotated.SecretVersion, rotated.SecretDigest, rotated.Ref.Generation = 3, []byte("secret three"), 3
+		w.NoError(w.s.PutConnector(w.ctx, rotated))
+		before, err := w.s.Connector(w.ctx, rotated.Key())
+		w.NoError(err)
+		w.EqualValues(3, before.SecretVersion)
+		back := rotated
+		back.SecretVersion, back.SecretDigest, back.Ref.Generation = 2, []byte("secret two"), 4
+		back.TimeoutSeconds, back.SecretGracePeriod = 77, 0
+		var behind *store.SecretVersionError
+		for range 2 {
+			w.ErrorAs(w.s.PutConnector(w.ctx, back), &behind)
+			w.Equal(store.SecretVersionError{Asked: 2, Stored: 3}, *behind)
+		}
+		got, err := w.s.Connector(w.ctx, rotated.Key())
+		w.NoError(err)
+		w.Equal(77, got.TimeoutSeconds, "the rest is written")
+		w.Equal(before.Secrets, got.Secrets)
+		w.EqualValues(3, got.SecretVersion)
+		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{back}})
+		w.NoError(err, "nor is it a reason against an activation")
+		got, err = w.s.Connector(w.ctx, rotated.Key())
+		w.NoError(err)
+		w.Equal(before.Secrets, got.Secrets)
+	}},
+}
+
+// duplicate expects a *store.DuplicateError.
+func (w *world) duplicate(err error, holder store.ObjectRef) {
+	var duplicate *store.DuplicateError
+	w.ErrorAs(err, &duplicate)
+	w.Equal(holder, duplicate.Holder)
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Keys of the tests.
+const (
+	derivationOne, derivationTwo = "derivation-00000001", "derivation-00000002"
+	sealingOne, sealingTwo       = "sealing-00000001", "sealing-00000002"
+)
+
+func platformKey(id string) store.PlatformKey {
+	ring := "derivation"
+	if id[0] == 's' {
+		ring = "sealing"
+	}
+	return store.PlatformKey{ID: id, Ring: ring, Fingerprint: "fingerprint of " + id}
+}
+
+func (w *world) admit(revoked map[string]time.Duration, ids ...string) {
+	var keys []store.PlatformKey
+	for _, id := range ids {
+		keys = append(keys, platformKey(id))
+	}
+	w.NoError(w.s.AdmitKeys(w.ctx, keys, revoked))
+}
+
+// report says that a process holds keys and returns the current ones.
+func (w *world) report(process string, ids ...string) []string {
+	current, err := w.s.ReportKeys(w.ctx, process, fingerprints(ids...))
+	w.NoError(err)
+	return current
+}
+
+func fingerprints(ids ...string) map[string]string {
+	held := map[string]string{}
+	for _, id := range ids {
+		held[id] = platformKey(id).Fingerprint
+	}
+	return held
+}
+
+func (w *world) promote(want ...string) {
+	promoted, err := w.s.PromoteKeys(w.ctx, store.KeyHolderAge)
+	w.NoError(err)
+	w.Equal(want, promoted)
+}
+
+// begun is a store whose first keys are current, held by one process.
+func (w *world) begun() {
+	w.admit(nil, derivationOne, sealingOne)
+	w.Empty(w.report("manager", derivationOne, sealingOne))
+	w.promote(derivationOne, sealingOne)
+}
+
+func (w *world) status(id string) store.KeyStatus {
+	keys, err := w.s.Keys(w.ctx, store.KeyHolderAge)
+	w.NoError(err)
+	for _, key := range keys {
+		if key.ID == id {
+			return key
+		}
+	}
+	w.Fail("no such key", id)
+	return store.KeyStatus{}
+}
+
+func (w *world) derivationKey(connector uuid.UUID, version int64) string {
+	id, err := w.s.DerivationKey(w.ctx, w.key(connector), version)
+	w.NoError(err)
+	return id
+}
+
+// derived projects the connector with a secret that derives from a key.
+func (w *world) derived(digest, keyID string) {
+	c := w.connector
+	c.SecretGracePeriod = 0
+	c.SecretVersion, c.SecretDigest, c.SecretKey, c.SealedKey = 1, []byte(digest), keyID, sealingOne
+	w.NoError(w.s.PutConnector(w.ctx, c))
+}
+
+func (w *world) acceptedSecrets() map[string]*time.Time {
+	route, err := w.s.Route(w.ctx, w.connector.Key())
+	w.NoError(err)
+	out := map[string]*time.Time{}
+	for _, s := range route.Connector.Secrets {
+		out[string(s.SHA256)] = s.NotAfter
+	}
+	return out
+}
+
+var keyPromises = []promise{
+	{"the first keys become current once a process holds them", func(w *world) {
+		keys, err := w.s.Keys(w.ctx, store.KeyHolderAge)
+		w.NoError(err)
+		w.Empty(keys)
+		w.admit(nil, derivationOne, sealingOne)
+		w.promote()
+		w.Empty(w.report("manager", derivationOne, sealingOne))
+		w.promote(derivationOne, sealingOne)
+		w.Equal([]string{derivationOne, sealingOne}, w.report("manager", derivationOne, sealingOne))
+		w.promote()
+	}},
+	{"a process that lacks a key in use, or has another, is refused", func(w *world) {
+		w.begun()
+		var missing *store.MissingKeysError
+		_, err := w.s.ReportKeys(w.ctx, "facade", fingerprints(derivationOne))
+		w.ErrorAs(err, &missing)
+		w.Equal([]string{sealingOne}, missing.Missing)
+		held := fingerprints(derivationOne, sealingOne)
+		held[derivationOne] = "another"
+		_, err = w.s.ReportKeys(w.ctx, "facade", held)
+		w.ErrorAs(err, &missing)
+		w.Equal([]string{derivationOne}, missing.Changed)
+		w.ErrorAs(w.s.AdmitKeys(w.ctx, []store.PlatformKey{{ID: derivationOne, Ring: "derivation", Fingerprint: "another"}}, nil), &missing)
+		w.Empty(w.status(derivationOne).Lacking, "who was refused holds back nobody")
+	}},
+	{"a new key becomes current when all live processes have reported it", func(w *world) {
+		w.begun()
+		w.report("facade", derivationOne, sealingOne)
+		all := []string{derivationOne, sealingOne, derivationTwo, sealingTwo}
+		w.admit(nil, all...)
+		w.report("manager", all...)
+		w.Equal([]string{"facade"}, w.status(derivationTwo).Lacking)
+		w.promote()
+		w.Equal([]string{derivationOne, sealingOne}, w.report("manager", all...))
+		w.report("facade", all...)
+		w.promote(derivationTwo, sealingTwo)
+		w.Equal([]string{derivationTwo, sealingTwo}, w.report("facade", all...))
+		w.True(w.status(derivationOne).Used)
+		_, err := w.s.ReportKeys(w.ctx, "facade", fingerprints(derivationTwo, sealingTwo))
+		w.Error(err, "the former ones are in use as well")
+	}},
+	{"a process that ended or fell silent holds back nobody", func(w *world) {
+		w.begun()
+		w.report("facade", derivationOne, sealingOne)
+		w.admit(nil, derivationOne, sealingOne, derivationTwo)
+		w.report("manager", derivationOne, sealingOne, derivationTwo)
+		promoted, err := w.s.PromoteKeys(w.ctx, -time.Second)
+		w.NoError(err)
+		w.Empty(promoted, "but somebody must live")
+		keys, err := w.s.Keys(w.ctx, -time.Second)
+		w.NoError(err)
+		w.Empty(keys[2].Lacking)
+		w.promote()
+		w.NoError(w.s.ForgetProcess(w.ctx, "facade"))
+		w.promote(derivationTwo)
+	}},
+	{"a key that was never current and is gone is forgotten", func(w *world) {
+		w.begun()
+		w.admit(nil, derivationOne, sealingOne, derivationTwo)
+		w.admit(nil, sealingOne)
+		keys, err := w.s.Keys(w.ctx, store.KeyHolderAge)
+		w.NoError(err)
+		w.Len(keys, 2)
+		w.Equal([]string{derivationOne, sealingOne}, []string{keys[0].ID, keys[1].ID})
+	}},
+	{"which key derived which version is noted, and outlives the connector", func(w *world) {
+		_, err := w.s.DerivationKey(w.ctx, w.connector.Key(), 1)
+		w.ErrorIs(err, store.ErrNoCurrentKey)
+		w.begun()
+		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1))
+		w.admit(nil, derivationOne, sealingOne, derivationTwo)
+		w.report("manager", derivationOne, sealingOne, derivationTwo)
+		w.promote(derivationTwo)
+		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1))
+		w.Equal(derivationTwo, w.derivationKey(w.connector.ID, 2), "a version bump")
+		w.Equal(derivationTwo, w.derivationKey(uuid.New(), 1), "a new connector")
+		other, err := w.s.DerivationKey(w.ctx, store.Key{ProjectID: uuid.New(), ID: w.connector.ID}, 1)
+		w.NoError(err)
+		w.Equal(derivationTwo, other, "another project's connector of the same id")
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
+		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1))
+	}},
+	{"what derives from a revoked key is derived anew and ends with it", func(w *world) {
+		w.begun()
+		w.derived("old", w.derivationKey(w.connector.ID, 1))
+		version := w.version()
+		w.admit(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
+		w.Greater(w.version(), version, "gateways read it again")
+		w.NotNil(w.acceptedSecrets()["old"], "it ends although it is the current one")
+		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1), "there is no better one yet")
+		w.report("manager", derivationOne, sealingOne, derivationTwo)
+		w.promote(derivationTwo)
+		w.Equal(derivationTwo, w.derivationKey(w.connector.ID, 1))
+		w.ErrorIs(w.s.RetireKey(w.ctx, derivationOne), store.ErrConflict)
+		w.EqualValues(1, w.status(derivationOne).Needed)
+		from, err := w.s.DerivedFrom(w.ctx, derivationOne, store.Key{}, 10)
+		w.NoError(err)
+		w.Equal([]store.ProjectedObject{{Key: w.connector.Key(), Ref: w.connector.Ref}}, from)
+		from, err = w.s.DerivedFrom(w.ctx, derivationOne, w.connector.Key(), 10)
+		w.NoError(err)
+		w.Empty(from)
+
+		w.derived("anew", derivationTwo)
+		secrets := w.acceptedSecrets()
+		w.Len(secrets, 2)
+		w.Nil(secrets["anew"])
+		w.Equal(*w.status(derivationOne).EndsAt, *secrets["old"])
+		w.NoError(w.s.RetireKey(w.ctx, derivationOne))
+		w.NotNil(w.status(derivationOne).RetiredAt)
+		w.report("manager", sealingOne, derivationTwo)
+
+		version = w.version()
+		w.admit(map[string]time.Duration{derivationOne: 0}, sealingOne, derivationTwo)
+		w.Greater(w.version(), version)
+		secrets = w.acceptedSecrets()
+		w.Len(secrets, 1, "the period was shortened")
+		w.Contains(secrets, "anew")
+	}},
+	{"revoked at once, a secret ends at once", func(w *world) {
+		w.begun()
+		w.derived("old", derivationOne)
+		w.admit(map[string]time.Duration{derivationOne: 0}, derivationOne, sealingOne)
+		w.Empty(w.acceptedSecrets())
+	}},
+	{"a key that is lost may be missing once it is revoked", func(w *world) {
+		w.begun()
+		w.admit(map[string]time.Duration{derivationOne: 0}, sealingOne, derivationTwo)
+		w.report("manager", sealingOne, derivationTwo)
+		w.promote(derivationTwo)
+		w.Equal(derivationTwo, w.derivationKey(w.connector.ID, 1))
+	}},
+	{"what an old key has sealed is sealed anew, unless it changed meanwhile", func(w *world) {
+		w.begun()
+		w.derived("one", derivationOne)
+		w.Equal(sealingOne, w.stored(w.connector).SealedKey)
+		none, err := w.s.SealedBefore(w.ctx, sealingOne, store.Key{}, 10)
+		w.NoError(err)
+		w.Empty(none)
+		fields, err := w.s.SealedBefore(w.ctx, sealingTwo, store.Key{}, 10)
+		w.NoError(err)
+		w.Equal([]store.SealedField{{Connector: w.connector.Key(), Sealed: w.connector.Sealed}}, fields)
+		after, err := w.s.SealedBefore(w.ctx, sealingTwo, w.connector.Key(), 10)
+		w.NoError(err)
+		w.Empty(after)
+
+		changed := fields[0]
+		changed.Sealed = []byte("of before")
+		w.NoError(w.s.Reseal(w.ctx, changed, []byte("anew"), sealingTwo))
+		w.Equal(w.connector.Sealed, w.stored(w.connector).Sealed)
+		w.NoError(w.s.Reseal(w.ctx, fields[0], []byte("anew"), sealingTwo))
+		w.Equal("anew", string(w.stored(w.connector).Sealed))
+		w.Equal(sealingTwo, w.stored(w.connector).SealedKey)
+	}},
+}
+
+func (w *world) stored(c store.Connector) store.Connector {
+	got, err := w.s.Connector(w.ctx, c.Key())
+	w.NoError(err)
+	return got
+}

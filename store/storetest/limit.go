@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// limited is a new environment of a project that may have limit of them.
+func (w *world) limited(name string, limit int) store.Environment {
+	e := w.newEnvironment(name, origin.Add(time.Hour))
+	e.Limit = limit
+	return e
+}
+
+// beyond asserts that an environment is not in effect for the project's limit.
+func (w *world) beyond(e store.Environment) {
+	var reached *store.LimitReachedError
+	w.ErrorAs(w.s.PutEnvironment(w.ctx, e), &reached)
+	w.Equal(e.Limit, reached.Limit)
+	w.False(reached.Stored)
+	_, err := w.s.Environment(w.ctx, e.Key())
+	w.ErrorIs(err, store.ErrNotFound)
+}
+
+var limitPromises = []promise{
+	{"environments beyond the limit wait, and the first claimed comes into effect when one is removed", func(w *world) {
+		second, third, fourth := w.limited("second", 2), w.limited("third", 2), w.limited("fourth", 2)
+		third.ObjectCreatedAt = origin.Add(-time.Hour) // older, and claimed later
+		w.NoError(w.s.PutEnvironment(w.ctx, second))
+		w.beyond(third)
+		w.beyond(fourth)
+		w.beyond(third)
+		w.NoError(w.s.PutEnvironment(w.ctx, second), "who is in effect stays so")
+
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
+		w.beyond(fourth)
+		w.NoError(w.s.PutEnvironment(w.ctx, third))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, second.Ref))
+		w.NoError(w.s.PutEnvironment(w.ctx, fourth))
+	}},
+	{"one that waits can be removed, and its place with it", func(w *world) {
+		second, third := w.limited("second", 1), w.limited("third", 2)
+		w.beyond(second)
+		w.beyond(third)
+		rows, err := w.s.ListProjected(w.ctx)
+		w.NoError(err)
+		w.Contains(rows, store.ProjectedObject{Key: second.Key(), Ref: second.Ref}, "a sweep finds it")
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, second.Ref))
+		w.NoError(w.s.PutEnvironment(w.ctx, third))
+	}},
+	{"what waits has no slug and is no default", func(w *world) {
+		second := w.limited("second", 1)
+		second.Slug = w.environment.Slug
+		w.beyond(second)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
+		_, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
+		w.ErrorIs(err, store.ErrNotFound)
+		w.NoError(w.s.PutEnvironment(w.ctx, second))
+		chosen, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
+		w.NoError(err)
+		w.Equal(second.ID, chosen)
+	}},
+	{"a limit that is lowered leaves what is there as it is", func(w *world) {
+		second := w.limited("second", 2)
+		w.NoError(w.s.PutEnvironment(w.ctx, second))
+		lowered := second
+		lowered.Limit, lowered.DisplayName = 1, "Another"
+		var reached *store.LimitReachedError
+		w.ErrorAs(w.s.PutEnvironment(w.ctx, lowered), &reached)
+		w.True(reached.Stored)
+		got, err := w.s.Environment(w.ctx, second.Key())
+		w.NoError(err)
+		w.Equal(second.DisplayName, got.DisplayName)
+		w.NoError(w.s.PutEnvironment(w.ctx, second), "until it is raised")
+	}},
+	{"made anew, an environment stands behind those that wait", func(w *world) {
+		second := w.limited("second", 1)
+		w.beyond(second)
+		again := w.environment
+		again.Ref.ObjectUID, again.Limit = "second incarnation", 1
+		w.beyond(again)
+		w.NoError(w.s.PutEnvironment(w.ctx, second))
+	}},
+	{"a project has a limit of its own", func(w *world) {
+		other := w.project
+		other.ID, other.Ref.Namespace = uuid.New(), "other"
+		w.NoError(w.s.PutProject(w.ctx, other))
+		e := w.limited("production", 1)
+		e.ProjectID, e.Ref.Namespace = other.ID, "other"
+		w.NoError(w.s.PutEnvironment(w.ctx, e))
+	}},
+	{"no more than the limit come into effect, however many ask at once", func(w *world) {
+		var (
+			group   sync.WaitGroup
+			mu      sync.Mutex
+			granted int
+		)
+		for range 8 {
+			e := w.limited("e-"+uuid.NewString(), 4)
+			group.Go(func() {
+				err := w.s.PutEnvironment(w.ctx, e)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					granted++
+				}
+			})
+		}
+		group.Wait()
+		w.Equal(3, granted, "one was there")
+	}},
+}

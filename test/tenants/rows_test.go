@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tenants_test
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+	_ "modernc.org/sqlite"
+)
+
+// open opens the store's file beside the store.
+func (p *platform) open() *sql.DB {
+	p.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+p.path+"?_pragma=busy_timeout(10000)")
+	require.NoError(p.t, err)
+	return db
+}
+
+// rows are all rows of the tenant's as text, by table.
+func (t *tenant) rows() map[string][]string {
+	t.t.Helper()
+	db := t.open()
+	defer func() { require.NoError(t.t, db.Close()) }()
+	out := map[string][]string{}
+	tables := query(t, db, `SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c
+		WHERE m.type = 'table' AND c.name = 'project_id'`)
+	require.NotEmpty(t.t, tables)
+	for _, table := range tables {
+		// Controllers write again what is as it was, and count that.
+		columns := query(t, db, `SELECT name FROM pragma_table_info($1) WHERE name NOT IN ('writes', 'updated_at')`, table)
+		out[table] = query(t, db, `SELECT `+strings.Join(columns, ", ")+` FROM `+table+` WHERE project_id = $1`, t.project.String())
+	}
+	return out
+}
+
+// query returns rows as lines.
+func query(t *tenant, db *sql.DB, text string, args ...any) (out []string) {
+	t.t.Helper()
+	rows, err := db.QueryContext(t.t.Context(), text, args...)
+	require.NoError(t.t, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	require.NoError(t.t, err)
+	for rows.Next() {
+		values, into := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		require.NoError(t.t, rows.Scan(into...))
+		out = append(out, fmt.Sprint(values...))
+	}
+	require.NoError(t.t, rows.Err())
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tenants_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/keys"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// tenant is a project with one object of each kind, each with an id that was chosen.
+type tenant struct {
+	*platform
+	namespace string
+	project   uuid.UUID
+	// canary is in all that is the tenant's alone.
+	canary string
+	key    keys.Key
+	// ids are those of the objects, by kind.
+	ids map[string]string
+
+	// What came of them.
+	secret, runnerToken, buildToken string
+	run, connectorRun, digest       string
+}
+
+// kinds are those whose ids can be chosen, in the order of their creation.
+var kinds = []string{
+	store.KindEnvironment, store.KindDeployment, store.KindConnector, store.KindConnectorLink, store.KindAPIKey,
+}
+
+// settle makes a project with nothing in it, whose owner may do everything there.
+func (p *platform) settle() *tenant {
+	p.t.Helper()
+	t := &tenant{platform: p, namespace: p.plane.Namespace(p.t), canary: "canary-" + uuid.NewString(), key: keys.Generate(), ids: map[string]string{}}
+	t.project = v1alpha1.ProjectID(p.platformID, t.namespace)
+	for _, kind := range kinds {
+		t.ids[kind] = uuid.NewString()
+	}
+	rule := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"}}
+	t.create(&rbacv1.Role{ObjectMeta: t.meta("everything"), Rules: []rbacv1.PolicyRule{rule}})
+	t.create(&rbacv1.RoleBinding{
+		ObjectMeta: t.meta("everything"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "everything"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: t.owner()}},
+	})
+	p.plane.AwaitGranted(p.t, v1alpha1.Subject{User: t.owner()}, t.namespace, rule)
+	t.create(&v1alpha1.Project{ObjectMeta: t.meta(v1alpha1.ProjectName), Spec: v1alpha1.ProjectSpec{
+		Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git"},
+	}})
+	return t
+}
+
+func (t *tenant) owner() string { return "owner-of-" + t.namespace }
+
+func (t *tenant) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: t.namespace, Name: name}
+}
+
+func (t *tenant) create(o client.Object) {
+	t.t.Helper()
+	require.NoError(t.t, t.client.Create(t.t.Context(), o))
+}
+
+// object is the tenant's object of a kind, as its manifest has it, with an id. It
+// refers to an environment, or as a link to a connector, that may not be there.
+func (t *tenant) object(kind, name, environment, id string) v1alpha1.ConditionedObject {
+	t.t.Helper()
+	meta, asked := t.meta(name), v1alpha1.UUID(id)
+	switch kind {
+	case store.KindEnvironment:
+		return &v1alpha1.Environment{ObjectMeta: meta, Spec: v1alpha1.EnvironmentSpec{ID: asked}}
+	case store.KindDeployment:
+		return &v1alpha1.Deployment{ObjectMeta: meta, Spec: v1alpha1.DeploymentSpec{
+			ID: asked, Environment: v1alpha1.EnvironmentName(environment), Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{}},
+		}}
+	case store.KindConnector:
+		return &v1alpha1.Connector{ObjectMeta: meta, Spec: v1alpha1.ConnectorSpec{
+			ID: asked, Environment: v1alpha1.EnvironmentName(environment), Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
+		}}
+	case store.KindConnectorLink:
+		connector, agent := kindName(store.KindConnector), "hello"
+		if environment == missing {
+			connector = missing
+		}
+		if name != kindName(kind) {
+			agent = "another"
+		}
+		return &v1alpha1.ConnectorLink{ObjectMeta: meta, Spec: v1alpha1.ConnectorLinkSpec{
+			ID: asked, Connector: v1alpha1.ConnectorName(connector), Agent: v1alpha1.AgentName(agent),
+		}}
+	case store.KindAPIKey:
+		return &v1alpha1.APIKey{ObjectMeta: meta, Spec: v1alpha1.APIKeySpec{
+			ID: asked, Hash: t.key.Hash(), KeyID: t.key.ID(), Owner: v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: t.owner()},
+		}}
+	}
+	require.Fail(t.t, "no manifest of kind", kind)
+	return nil
+}
+
+// missing is the name of what is not there.
+const missing = "no-such"
+
+// kindName is the name of a tenant's object of a kind.
+func kindName(kind string) string { return "my-" + strings.ToLower(kind) }
+
+// apply makes the tenant's object of a kind with its own id.
+func (t *tenant) apply(kind string) {
+	t.t.Helper()
+	t.create(t.object(kind, kindName(kind), kindName(store.KindEnvironment), t.ids[kind]).(client.Object))
+}
+
+// remove deletes the tenant's object of a kind and waits until its id is free.
+func (t *tenant) remove(kind, name, id string) {
+	t.t.Helper()
+	o := t.object(kind, name, missing, "").(client.Object)
+	t.read(o)
+	require.NoError(t.t, t.client.Delete(t.t.Context(), o))
+	t.collectGarbage(o)
+	t.eventually(func() bool {
+		holder, err := t.store.Holder(t.t.Context(), t.row(id))
+		return err != nil || holder.Name != name || holder.Kind != kind
+	}, "%s of %s %s is not freed", id, kind, name)
+}
+
+// collectGarbage deletes the children of what is deleted, as Kubernetes' garbage
+// collector does, which the control plane does not have.
+func (t *tenant) collectGarbage(owner client.Object) {
+	t.t.Helper()
+	for _, list := range []client.ObjectList{&corev1.SecretList{}, &appsv1.DeploymentList{}, &batchv1.JobList{}} {
+		require.NoError(t.t, t.client.List(t.t.Context(), list, client.InNamespace(t.namespace)))
+		require.NoError(t.t, apimeta.EachListItem(list, func(o runtime.Object) error {
+			if child := o.(client.Object); metav1.IsControlledBy(child, owner) {
+				return client.IgnoreNotFound(t.client.Delete(t.t.Context(), child, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+			}
+			return nil
+		}))
+	}
+}
+
+func (t *tenant) row(id string) store.Key {
+	return store.Key{ProjectID: t.project, ID: uuid.MustParse(id)}
+}
+
+// inEffect waits until the tenant's object of a kind holds its id and works.
+func (t *tenant) inEffect(kind string) {
+	t.t.Helper()
+	o := t.object(kind, kindName(kind), missing, "")
+	t.eventually(func() bool {
+		t.read(o.(client.Object))
+		switch kind {
+		case store.KindDeployment:
+			return o.(*v1alpha1.Deployment).Status.Live
+		case store.KindEnvironment: // nothing runs its pods
+			return !o.IsStalled() && o.CommonStatus().ID == t.ids[kind]
+		}
+		return o.IsReady() && o.CommonStatus().ID == t.ids[kind]
+	}, "%s of %s: %v", kind, t.namespace, o.CommonStatus())
+	holder, err := t.store.Holder(t.t.Context(), t.row(t.ids[kind]))
+	require.NoError(t.t, err)
+	require.Equal(t.t, kindName(kind), holder.Name)
+}
+
+func (t *tenant) read(o client.Object) {
+	t.t.Helper()
+	require.NoError(t.t, t.client.Get(t.t.Context(), client.ObjectKeyFromObject(o), o))
+}
+
+// token is the value of a Secret of the tenant's.
+func (t *tenant) token(name, key string) string {
+	t.t.Helper()
+	secret := &corev1.Secret{ObjectMeta: t.meta(name)}
+	t.eventually(func() bool {
+		err := t.client.Get(t.t.Context(), client.ObjectKeyFromObject(secret), secret)
+		return err == nil && len(secret.Data[key]) > 0
+	}, "Secret %s", name)
+	return string(secret.Data[key])
+}
+
+// populate makes all objects, takes them live and lets them run twice: one run
+// ended, the other waits.
+func (t *tenant) populate() {
+	t.t.Helper()
+	for _, kind := range kinds {
+		t.apply(kind)
+	}
+	t.build()
+	t.work()
+}
+
+// build is what the tenant's build does.
+func (t *tenant) build() {
+	t.t.Helper()
+	t.buildToken = t.token(kindName(store.KindDeployment)+"-build-token", object.TokenKey)
+	deployment := &v1alpha1.Deployment{ObjectMeta: t.meta(kindName(store.KindDeployment))}
+	t.eventually(func() bool {
+		t.read(deployment)
+		return deployment.Status.Phase == v1alpha1.DeploymentBuilding
+	}, "the deployment is not built: %+v", deployment)
+	bundle := t.canary + " in the bundle"
+	sum := sha256.Sum256([]byte(bundle))
+	t.digest = "sha256:" + hex.EncodeToString(sum[:])
+	t.told(t.buildToken, http.MethodPost, "/v1/build/report", wire.BuildReport{
+		Phase: "testing", Commit: t.canary, CommitMessage: t.canary + " in the commit message", Author: t.canary,
+	})
+	t.told(t.buildToken, http.MethodPost, "/v1/build/log", wire.BuildLog{Chunk: t.canary + " in the log\n"})
+	require.True(t.t, t.dispatch(t.buildToken, http.MethodPut, "/v1/build/bundle/"+t.digest, bundle).ok())
+	t.told(t.buildToken, http.MethodPost, "/v1/build/result", wire.BuildResult{
+		BundleDigest: t.digest, TestResults: json.RawMessage(`[]`), Agents: []wire.Agent{{
+			Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml", Description: t.canary,
+			Config: json.RawMessage(`{"prompt":"` + t.canary + `"}`),
+		}, {Name: "spare", Type: "llm", SourcePath: "agents/spare.yaml"}},
+	})
+	for _, kind := range kinds {
+		t.inEffect(kind)
+	}
+	t.runnerToken = t.token(kindName(store.KindEnvironment)+"-runner-token", object.TokenKey)
+	t.secret = t.token(kindName(store.KindConnector)+"-connector", "secret")
+}
+
+// told posts to the internal port what must be taken.
+func (t *tenant) told(token, method, path string, body any) answer {
+	t.t.Helper()
+	text, err := json.Marshal(body)
+	require.NoError(t.t, err)
+	got := t.dispatch(token, method, path, string(text))
+	require.True(t.t, got.ok(), "%s: %d %s", path, got.status, got.body)
+	return got
+}
+
+// hookPath is the path of the tenant's webhook.
+func (t *tenant) hookPath() string {
+	return "/hooks/" + t.project.String() + "/" + t.ids[store.KindConnector]
+}
+
+// work sends two webhooks; one run completes, the other waits.
+func (t *tenant) work() {
+	t.t.Helper()
+	// The gateway may know a route for a moment that there is no more.
+	t.eventually(func() bool { return t.hook(t.hookPath(), t.secret, `{"patient":"`+t.canary+`"}`).ok() }, "the webhook does not answer")
+	var claimed wire.ClaimResponse
+	got := t.told(t.runnerToken, http.MethodPost, "/v1/claim", wire.ClaimRequest{RunnerID: "r", Limit: 1, Digests: []string{t.digest}})
+	require.NoError(t.t, json.Unmarshal([]byte(got.body), &claimed))
+	require.Len(t.t, claimed.Runs, 1)
+	run := claimed.Runs[0]
+	t.told(t.runnerToken, http.MethodPost, "/v1/runs/"+run.ID.String()+"/journal", wire.JournalRequest{
+		Token: run.Token, Entries: []wire.JournalEntry{{Sequence: 1, Kind: wire.JournalModelAnswer, Data: json.RawMessage(`"` + t.canary + `"`)}},
+	})
+	t.told(t.runnerToken, http.MethodPost, "/v1/runs/"+run.ID.String()+"/complete", wire.CompleteRequest{
+		Token: run.Token, Status: wire.StatusFailed, ErrorCode: "model_error", Error: t.canary + " in the error", Output: t.canary + " in the output",
+	})
+	t.run = run.ID.String()
+	row, err := t.store.Run(t.t.Context(), t.row(t.run))
+	require.NoError(t.t, err)
+	t.connectorRun = row.ConnectorRunID.String()
+	require.True(t.t, t.hook(t.hookPath(), t.secret, `{"patient":"`+t.canary+`"}`).ok())
+}
+
+// works says that the tenant is not disturbed: webhook and key answer, and the
+// key shows what is the tenant's.
+func (t *tenant) works() {
+	t.t.Helper()
+	t.eventually(func() bool {
+		return t.hook(t.hookPath(), t.secret, `{"patient":"`+t.canary+`"}`).status == http.StatusOK
+	}, "the webhook does not answer")
+	for _, path := range []string{"/environments", "/connectors/" + t.ids[store.KindConnector]} {
+		got := t.rest(t.key.String(), http.MethodGet, "/v1/projects/"+t.project.String()+path, "")
+		require.Equal(t.t, http.StatusOK, got.status, "%s: %s", path, got.body)
+	}
+	require.Equal(t.t, t.secret, t.token(kindName(store.KindConnector)+"-connector", "secret"))
+}
+
+// all are all ids of the tenant, by what they are of.
+func (t *tenant) all() map[string]string {
+	out := map[string]string{"project": t.project.String()}
+	if t.run != "" {
+		out["run"], out["connector run"] = t.run, t.connectorRun
+	}
+	for kind, id := range t.ids {
+		out[kind] = id
+		out["derived "+kind] = v1alpha1.ProjectObjectID(t.project, kind, kindName(kind)).String()
+	}
+	return out
+}
+
+// requireNothingOf says that an answer to somebody else holds nothing of the
+// tenant's.
+func (t *tenant) requireNothingOf(got answer, what string, about ...any) {
+	t.t.Helper()
+	theirs := []string{t.canary, t.secret, t.runnerToken, t.buildToken, t.digest}
+	for _, text := range slices.DeleteFunc(theirs, func(s string) bool { return s == "" }) {
+		require.NotContains(t.t, got.body, text, append([]any{what}, about...)...)
+	}
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookgw
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// tell posts to the internal port as a tenant's pod could that keeps to no limit,
+// and returns the status and the problem's code.
+func (b *bundle) tell(token, path string, body any) (int, string) {
+	data, err := json.Marshal(body)
+	require.NoError(b.t, err)
+	return b.send(token, path, data)
+}
+
+// listed is an element so many times, as a JSON list has it.
+func listed(element string, n int) string {
+	return strings.TrimSuffix(strings.Repeat(element+",", n), ",")
+}
+
+func (b *bundle) send(token, path string, data []byte) (int, string) {
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, "http://"+b.gateway.InternalAddr()+path, bytes.NewReader(data))
+	require.NoError(b.t, err)
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := (&http.Client{}).Do(req)
+	require.NoError(b.t, err)
+	defer resp.Body.Close()
+	var problem struct {
+		Code string `json:"code"`
+	}
+	answer, err := io.ReadAll(resp.Body)
+	require.NoError(b.t, err)
+	if len(answer) > 0 {
+		require.NoError(b.t, json.Unmarshal(answer, &problem), "%s", answer)
+	}
+	return resp.StatusCode, problem.Code
+}
+
+// TestABuildsTokenFillsNoStore: whoever holds the token of a build, its log stays
+// within its bounds, and so does what else a build says.
+func TestABuildsTokenFillsNoStore(t *testing.T) {
+	t.Parallel()
+	b, id := setup(t), uuid.New()
+	const token = "build-token"
+	_, err := b.store.BeginDeployment(t.Context(), store.DeploymentSpec{
+		Ref: ref("Deployment", "hostile", 1), ID: id, ProjectID: b.project, EnvironmentID: b.environment, Fingerprint: "f", SourceType: "git",
+	})
+	require.NoError(t, err)
+	require.NoError(t, b.store.StartBuild(t.Context(), store.Key{ProjectID: b.project, ID: id}))
+	require.NoError(t, b.store.PutToken(t.Context(), store.Token{
+		SHA256: seal.Digest(token), Kind: store.TokenBuild, ProjectID: b.project, EnvironmentID: b.environment, DeploymentID: &id,
+	}))
+	chunk := strings.Repeat("l", wire.MaxBuildLog)
+	for number := range int64(4) {
+		status, _ := b.tell(token, "/v1/build/log", wire.BuildLog{Number: number, Chunk: chunk})
+		require.Equal(t, http.StatusNoContent, status)
+	}
+	log, err := b.store.BuildLog(t.Context(), store.Key{ProjectID: b.project, ID: id})
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(log), wire.MaxBuildLog)
+	require.True(t, strings.HasSuffix(log, "the log is cut off here\n"))
+
+	status, code := b.tell(token, "/v1/build/log", wire.BuildLog{Number: 9, Chunk: strings.Repeat("l", wire.MaxLogRequest)})
+	require.Equal(t, http.StatusRequestEntityTooLarge, status)
+	require.Equal(t, "request_too_large", code)
+	empty := json.RawMessage(`{"agents":[{}` + strings.Repeat(",{}", wire.MaxAgents) + `]}`)
+	status, code = b.tell(token, "/v1/build/result", empty)
+	require.Equal(t, http.StatusRequestEntityTooLarge, status)
+	require.Equal(t, "too_large", code)
+	status, _ = b.tell(token, "/v1/build/report", wire.BuildReport{Phase: "connecting"})
+	require.Equal(t, http.StatusUnprocessableEntity, status)
+	status, code = b.tell(token, "/v1/build/report", wire.BuildReport{Author: strings.Repeat("a", wire.MaxSmallRequest)})
+	require.Equal(t, http.StatusRequestEntityTooLarge, status)
+	require.Equal(t, "request_too_large", code)
+	status, code = b.tell(token, "/v1/build/result", wire.BuildResult{BundleDigest: "sha256:x", Agents: []wire.Agent{
+		{Name: "a", Config: json.RawMessage(`{"a":"` + strings.Repeat("x", wire.MaxAgentConfig) + `"}`)},
+	}})
+	require.Equal(t, http.StatusRequestEntityTooLarge, status)
+	require.Equal(t, "too_large", code)
+}
+
+// TestARunnersTokenFillsNoStore: a run whose runner keeps to no limit ends, with
+// the code that says why.
+func TestARunnersTokenFillsNoStore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("inbound", nil, "hello")
+	require.Equal(t, http.StatusOK, b.post(b.gateway, c.ID.String(), `{}`, nil).status)
+	claimed, err := b.store.Claim(t.Context(), store.Claim{Environment: store.Key{ProjectID: b.project, ID: b.environment}, RunnerID: "r", Limit: 1, Lease: store.LeaseDuration})
+	require.NoError(t, err)
+	require.Len(t, claimed, 1)
+	path, fence := "/v1/runs/"+claimed[0].Run.ID.String(), claimed[0].Token
+	status, code := b.tell(runnerToken, path+"/journal", wire.JournalRequest{Token: fence, Entries: []wire.JournalEntry{
+		{Sequence: 1, Kind: wire.JournalToolResult, Data: json.RawMessage(`"` + strings.Repeat("x", wire.MaxToolResult) + `"`)},
+	}})
+	require.Equal(t, http.StatusRequestEntityTooLarge, status)
+	require.Equal(t, "too_large", code)
+	for name, c := range map[string]struct {
+		path, body string
+		status     int
+		code       string
+	}{
+		"heartbeat":   {"/v1/heartbeat", `{"leases":[` + listed(`{}`, wire.MaxLeases+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
+		"leases":      {"/v1/heartbeat", `{"leases":[` + listed(`{}`, wire.MaxSmallRequest/3) + `]}`, http.StatusRequestEntityTooLarge, "request_too_large"},
+		"digests":     {"/v1/claim", `{"digests":[` + listed(`""`, wire.MaxDigests+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
+		"digest":      {"/v1/claim", `{"digests":["sha256:held"]}`, http.StatusUnprocessableEntity, "invalid_request"},
+		"runner":      {"/v1/claim", `{"runner_id":"` + strings.Repeat("r", wire.MaxRunnerID+1) + `"}`, http.StatusUnprocessableEntity, "invalid_request"},
+		"large claim": {"/v1/claim", `{"runner_id":"` + strings.Repeat("r", wire.MaxSmallRequest) + `"}`, http.StatusRequestEntityTooLarge, "request_too_large"},
+		"entries":     {path + "/journal", `{"entries":[` + listed(`{}`, wire.MaxEntries+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
+		"trailing":    {path + "/complete", `{"journal":[` + listed(`{}`, wire.MaxEntries+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
+		"release":     {path + "/release", `{"token":1` + strings.Repeat(" ", wire.MaxSmallRequest) + `}`, http.StatusRequestEntityTooLarge, "request_too_large"},
+	} {
+		status, code := b.send(runnerToken, c.path, []byte(c.body))
+		require.Equal(t, c.status, status, name)
+		require.Equal(t, c.code, code, name)
+	}
+	status, _ = b.tell(runnerToken, path+"/complete", wire.CompleteRequest{
+		Token: fence, Status: wire.StatusCompleted, Output: strings.Repeat("x", wire.MaxOutput+1),
+	})
+	require.Equal(t, http.StatusNoContent, status)
+	run, err := b.store.Run(t.Context(), claimed[0].Run.Key())
+	require.NoError(t, err)
+	require.Equal(t, store.RunFailed, run.Status)
+	require.EqualValues(t, wire.CodeOutputTooLarge, run.ErrorCode)
+	require.Empty(t, run.Output)
+	require.EqualValues(t, wire.CodeAnswerTooLarge, store.RunErrorAnswerTooLarge)
+}

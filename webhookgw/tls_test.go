@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookgw
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/certs"
+	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+)
+
+// TestBothPortsSpeakTLS: a webhook comes by HTTP/2, its run goes to a runner that
+// trusts the authority, and the answer comes back.
+func TestBothPortsSpeakTLS(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("sync", nil, "hello")
+	caFile, files := certificate(t)
+	gateway := b.serveTLS(files)
+
+	strict, err := wire.NewClient(wire.Options{URL: "https://" + gateway.InternalAddr(), Token: runnerToken})
+	require.NoError(t, err)
+	_, err = strict.Heartbeat(t.Context(), wire.HeartbeatRequest{})
+	require.ErrorContains(t, err, "certificate", "who trusts the system's authorities alone")
+
+	client, err := wire.NewClient(wire.Options{URL: "https://" + gateway.InternalAddr(), Token: runnerToken, CAFile: caFile})
+	require.NoError(t, err)
+	b.runnerBy(client, completed)
+
+	ca, err := os.ReadFile(caFile)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(ca))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+gateway.PublicAddr()+b.hook(c.ID.String()), strings.NewReader(`{"name":"Ada"}`))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Service-Secret", secret)
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, 2, resp.ProtoMajor)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	answer := map[string]any{}
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&answer))
+	require.Equal(t, `Hello {"name":"Ada"}`, answer["result"].(map[string]any)["output"])
+}
+
+// certificate writes an authority and a certificate of it for this machine.
+func certificate(t *testing.T) (caFile string, files httpserver.TLSFiles) {
+	t.Helper()
+	authority, err := certs.NewAuthority(time.Now())
+	require.NoError(t, err)
+	pair, err := authority.Issue([]string{"127.0.0.1"}, time.Now())
+	require.NoError(t, err)
+	dir := t.TempDir()
+	caFile, files = filepath.Join(dir, "ca.crt"), httpserver.TLSFiles{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")}
+	for name, data := range map[string][]byte{caFile: authority.Cert, files.Cert: pair.Cert, files.Key: pair.Key} {
+		require.NoError(t, os.WriteFile(name, data, 0o600))
+	}
+	return caFile, files
+}
+
+// serveTLS runs a second gateway on the store until the test ends.
+func (b *bundle) serveTLS(files httpserver.TLSFiles) *Gateway {
+	gateway, err := New(Options{
+		Store: b.store, PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", PublicTLS: files, InternalTLS: files,
+		Grace: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(b.t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- gateway.Run(ctx) }()
+	b.t.Cleanup(func() {
+		stop()
+		require.NoError(b.t, <-ended)
+	})
+	return gateway
+}
