@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/store"
@@ -61,9 +62,10 @@ func news(known []store.KeyStatus, ring keyring.Ring) (added, revoked []string) 
 	return added, revoked
 }
 
-// writer is the field manager that wrote the Secret last.
-func writer(secret *corev1.Secret) string {
-	name, last := "", secret.CreationTimestamp
+// writer is the field manager that wrote the Secret last. The times have seconds,
+// and that of a new object's manager may lie before the object's own.
+func writer(secret *corev1.Secret) (name string) {
+	var last metav1.Time
 	for _, f := range secret.ManagedFields {
 		if f.Time != nil && !f.Time.Before(&last) {
 			name, last = f.Manager, *f.Time
