@@ -3,14 +3,18 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
@@ -29,6 +33,11 @@ func (r *Reconciler) begin(ctx context.Context, v *version) error {
 		return err
 	}
 	v.environmentKey = environment.Key()
+	if v.restored {
+		if err := r.beginOlder(ctx, v); err != nil {
+			return err
+		}
+	}
 	spec, err := r.spec(v)
 	if err != nil {
 		return err
@@ -43,6 +52,58 @@ func (r *Reconciler) begin(ctx context.Context, v *version) error {
 		return object.FromStore(fmt.Errorf("claiming the deployment: %w", err))
 	}
 	return nil
+}
+
+// beginOlder begins what was created before a deployment that is not begun yet.
+// Of those applied together, or while no manager ran, the newest is to go live
+// and to supersede the others, in whatever order they are seen.
+func (r *Reconciler) beginOlder(ctx context.Context, v *version) error {
+	switch _, err := r.Data.Deployment(ctx, v.key); {
+	case err == nil:
+		return nil
+	case !errors.Is(err, store.ErrNotFound):
+		return object.FromStore(fmt.Errorf("reading the deployment: %w", err))
+	}
+	list := &v1alpha1.DeploymentList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(v.Namespace)); err != nil {
+		return fmt.Errorf("listing the deployments: %w", err)
+	}
+	for _, d := range notBegun(list.Items, v.Deployment) {
+		id, err := v1alpha1.ObjectID(v.key.ProjectID, d)
+		if err != nil {
+			continue // its own turn says why
+		}
+		older := *v
+		older.Deployment, older.key.ID = d, id
+		spec, err := r.spec(&older)
+		if err != nil {
+			return err
+		}
+		var taken *store.IDTakenError
+		_, err = r.Data.BeginDeployment(ctx, spec)
+		if err != nil && !errors.Is(err, store.ErrNameReused) && !errors.As(err, &taken) {
+			return object.FromStore(fmt.Errorf("claiming Deployment %q, which is older: %w", d.Name, err))
+		}
+	}
+	return nil
+}
+
+// notBegun are the deployments to the same environment that were created before
+// d, the oldest first, and show no status yet. Those of one second come in the
+// order of their names.
+func notBegun(all []v1alpha1.Deployment, d *v1alpha1.Deployment) (out []*v1alpha1.Deployment) {
+	byAge := func(a, b *v1alpha1.Deployment) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	}
+	for i := range all {
+		other := &all[i]
+		if other.Spec.Environment == d.Spec.Environment && other.Status.Phase == "" && !other.IsStalled() &&
+			other.DeletionTimestamp == nil && byAge(other, d) < 0 {
+			out = append(out, other)
+		}
+	}
+	slices.SortFunc(out, byAge)
+	return out
 }
 
 // spec is the Deployment as the store records it.
