@@ -259,7 +259,8 @@ type Projector interface {
 	PutLink(ctx context.Context, l Link) error
 	// Remove applies the deletion of the object that claims ref's kind and name
 	// in the project: an environment's open runs are cancelled, its deployments
-	// deactivated and its connectors disabled; a connector goes with its links;
+	// deactivated and its connectors disabled; a project's connectors are disabled
+	// and what was accepted is worked off; a connector goes with its links;
 	// history stays. Removing what is not there, or is another incarnation, is
 	// no error. An empty ref.ObjectUID means whatever incarnation.
 	Remove(ctx context.Context, projectID uuid.UUID, ref ObjectRef) error

@@ -54,6 +54,10 @@ const (
 
 // Conditions of a Project.
 const (
+	// ConditionNetworkReady: what stands around the project's pods is there: the
+	// NetworkPolicies, and the certificate that they trust. No pod is made
+	// before. Positive.
+	ConditionNetworkReady = "NetworkReady"
 	// ConditionPlanInvalid: the Namespace's annotation with the project's plan
 	// cannot be read, and the platform's own plan holds in its place. Negative;
 	// absent otherwise.

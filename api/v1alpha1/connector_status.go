@@ -34,7 +34,15 @@ func (c *Connector) MarkStalled(reason, message string) { markStalled(c, reason,
 func (c *Connector) MarkIDTaken(holder string) { markIDTaken(c, holder) }
 
 // MarkReferenceMissing: an object that the spec names does not exist (yet).
-func (c *Connector) MarkReferenceMissing(kind, name string) { markReferenceMissing(c, kind, name) }
+func (c *Connector) MarkReferenceMissing(kind, name string) {
+	markReferenceMissing(c, kind, name)
+	c.markRefused(ReasonReferenceMissing)
+}
+
+// markRefused: the gateway refuses webhooks for what Ready says.
+func (c *Connector) markRefused(reason string) {
+	set(c, ConditionRoutesReady, metav1.ConditionFalse, reason, "webhooks are refused: "+c.Status.Condition(ConditionReady).Message)
+}
 
 // MarkSecretMissing: a Secret that the spec names does not exist (yet).
 func (c *Connector) MarkSecretMissing(name string) {
@@ -49,7 +57,10 @@ func (c *Connector) MarkSecretInvalid(name, problem string) {
 }
 
 // MarkProjectMissing: the namespace has no Project that is ready (yet).
-func (c *Connector) MarkProjectMissing() { markProjectMissing(c) }
+func (c *Connector) MarkProjectMissing() {
+	markProjectMissing(c)
+	c.markRefused(ReasonProjectMissing)
+}
 
 // MarkStoreUnavailable: the data store does not answer; it is tried again.
 func (c *Connector) MarkStoreUnavailable() { markStoreUnavailable(c) }

@@ -38,6 +38,17 @@ func (p *Project) MarkPlanInvalid(annotation string, problem error) {
 // MarkPlanValid: the Namespace's annotation can be read, or says nothing.
 func (p *Project) MarkPlanValid() { remove(p, ConditionPlanInvalid) }
 
+// MarkNetworkReady: NetworkPolicies and certificate are there.
+func (p *Project) MarkNetworkReady() {
+	set(p, ConditionNetworkReady, metav1.ConditionTrue, ReasonSucceeded, "pods may be made")
+}
+
+// MarkNetworkCollision: somebody else's object, which message names, stands where
+// the controller's would.
+func (p *Project) MarkNetworkCollision(message string) {
+	set(p, ConditionNetworkReady, metav1.ConditionFalse, ReasonNameCollision, "no pod is made: "+message)
+}
+
 // MarkIDTaken: the id is held by holder, `Kind namespace/name`.
 func (p *Project) MarkIDTaken(holder string) { markIDTaken(p, holder) }
 

@@ -27,8 +27,13 @@ import (
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
 
-// secretsInterval is how often Secrets that users own are looked at for changes.
-const secretsInterval = time.Minute
+const (
+	// secretsInterval is how often Secrets that users own are looked at for changes.
+	secretsInterval = time.Minute
+	// healInterval is how often a child Secret is looked at that somebody may have
+	// changed or deleted.
+	healInterval = 10 * time.Minute
+)
 
 // Store is what the controller needs of the store.
 type Store interface {
@@ -71,6 +76,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if held, err := r.put(ctx, c, row); err != nil || !held {
 			return object.Later, err
 		}
+		if err := r.seen(ctx, c, key); err != nil {
+			return 0, err
+		}
 		c.Status.URL = strings.TrimSuffix(r.GatewayURL, "/") + "/hooks/" + key.ProjectID.String() + "/" + key.ID.String()
 		c.MarkRoutesReady()
 		if err := r.showSecret(ctx, c, secret); err != nil {
@@ -102,12 +110,25 @@ func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, row store.C
 	return true, nil
 }
 
-// recheck is when Secrets that are not watched are read again.
+// seen reads back what the gateway reads: a connector is disabled there while its
+// project is not in the store.
+func (r *Reconciler) seen(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
+	row, err := r.Store.Connector(ctx, key)
+	if err != nil {
+		return object.FromStore(fmt.Errorf("reading the connector back: %w", err))
+	}
+	if row.Enabled != c.IsEnabled() {
+		return &object.MissingError{Kind: store.KindProject, Name: v1alpha1.ProjectName, Unready: true}
+	}
+	return nil
+}
+
+// recheck is when Secrets are looked at again: none is watched.
 func recheck(c *v1alpha1.Connector) time.Duration {
 	if c.Spec.SecretRef != nil {
 		return secretsInterval
 	}
-	return 0
+	return healInterval
 }
 
 func readyMessage(c *v1alpha1.Connector) string {
@@ -129,7 +150,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Connector{}).
 		Watches(&v1alpha1.Connector{}, r.Deleted()).
 		Watches(&v1alpha1.Connector{}, object.Enqueue(r.Client, list, object.Connectors, namesake)).
+		Watches(&v1alpha1.Project{}, object.Enqueue(r.Client, list, object.Connectors, object.Always), object.ComesOrGoes).
+		Watches(&v1alpha1.Environment{}, object.Enqueue(r.Client, list, object.Connectors, servesIn), object.ComesOrGoes).
 		Complete(r)
+}
+
+// servesIn picks the connectors of an environment.
+func servesIn(environment client.Object, connector v1alpha1.ConditionedObject) bool {
+	c, ok := connector.(*v1alpha1.Connector)
+	return ok && string(c.Spec.Environment) == environment.GetName()
 }
 
 // namesake picks the connectors that wait for the name of one that changed.

@@ -65,6 +65,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.ConnectorLink{}).
 		Watches(&v1alpha1.ConnectorLink{}, r.Deleted()).
 		Watches(&v1alpha1.ConnectorLink{}, object.Enqueue(r.Client, list, object.Links, twin)).
+		Watches(&v1alpha1.Project{}, object.Enqueue(r.Client, list, object.Links, object.Always), object.ComesOrGoes).
 		Watches(&v1alpha1.Connector{}, object.Enqueue(r.Client, list, object.Links, linksTo)).
 		Watches(&v1alpha1.Environment{}, object.Enqueue(r.Client, list, object.Links, livesIn)).
 		Complete(r)

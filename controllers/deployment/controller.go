@@ -6,6 +6,7 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -61,7 +62,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.Keeper.Reconcile(ctx, req, v.Deployment, func(ctx context.Context, key store.Key) (time.Duration, error) {
 		v.key = key
 		if err := r.begin(ctx, v); err != nil {
-			return 0, err
+			return 0, errors.Join(err, r.endLive(ctx, v, err))
 		}
 		if v.Spec.Cancel && !v.outcome.Status.Terminal() {
 			if err := r.end(ctx, v, store.DeploymentCancelled, "", "cancelled by spec.cancel"); err != nil {
@@ -97,8 +98,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Deployment{}).
 		Watches(&v1alpha1.Deployment{}, r.Deleted()).
 		Owns(&batchv1.Job{}).
+		Watches(&v1alpha1.Project{}, object.Enqueue(r.Client, list, object.Deployments, object.Always), object.ComesOrGoes).
+		Watches(&v1alpha1.Environment{}, object.Enqueue(r.Client, list, object.Deployments, deploysTo), object.ComesOrGoes).
 		Watches(&v1alpha1.Environment{}, object.Enqueue(r.Client, list, object.Deployments, outOfDate)).
 		Complete(r)
+}
+
+// deploysTo picks the deployments to an environment.
+func deploysTo(environment client.Object, deployment v1alpha1.ConditionedObject) bool {
+	d, ok := deployment.(*v1alpha1.Deployment)
+	return ok && object.DeploysTo(d, environment.(*v1alpha1.Environment))
 }
 
 // outOfDate picks the deployments that waited for their environment, those that

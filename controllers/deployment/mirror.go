@@ -5,6 +5,7 @@ package deployment
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,6 +71,23 @@ func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
 	}
 	r.announceLive(v, was)
 	return nil
+}
+
+// endLive shows that nothing is live in an environment that is gone. What the
+// store does not know may come back with both, from a backup, and is then live.
+func (r *Reconciler) endLive(ctx context.Context, v *version, because error) error {
+	var missing *object.MissingError
+	if !v.Status.Live || !errors.As(because, &missing) || missing.Unready {
+		return nil
+	}
+	_, err := r.Data.Deployment(ctx, v.key)
+	if err == nil {
+		v.MarkNotLive("")
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return object.FromStore(err)
 }
 
 // clock turns the store's time into the status's, in whole seconds as the API

@@ -60,6 +60,9 @@ type room struct {
 // room is the environment's place and the plan's resources; *object.MissingError
 // while the environment may not have builds, of which it tells itself.
 func (r *Reconciler) room(ctx context.Context, v *version) (room, error) {
+	if err := object.NetworkReady(v.project); err != nil {
+		return room{}, err
+	}
 	allowed, _, err := r.Plan(ctx, v.project)
 	if err != nil {
 		return room{}, err

@@ -24,6 +24,9 @@ import (
 func (r *Reconciler) keepPool(
 	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, allowed plan.Runner, key store.Key,
 ) error {
+	if err := object.NetworkReady(project); err != nil {
+		return err
+	}
 	token, err := r.Token(ctx, e, tokenName(e), object.Labels(component, e.Name))
 	if err != nil {
 		return err

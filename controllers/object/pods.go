@@ -4,10 +4,21 @@ package object
 
 import (
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
 // runnerUser is the user of build and runner pods.
 const runnerUser int64 = 65532
+
+// NetworkReady returns an error while a project's namespace may have no pods: what
+// stands around them is not there.
+func NetworkReady(project *v1alpha1.Project) error {
+	if project.Status.IsTrue(v1alpha1.ConditionNetworkReady) {
+		return nil
+	}
+	return &MissingError{Kind: project.ObjectKind(), Name: project.Name, Unready: true}
+}
 
 // Restrict makes a pod fit a namespace that enforces the restricted standard,
 // and leaves it nothing of the cluster's: no token, no service variables.

@@ -7,8 +7,11 @@ import (
 	"context"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
@@ -34,6 +37,17 @@ func Enqueue[L client.ObjectList](
 		return requests
 	})
 }
+
+// ComesOrGoes lets through what concerns those that name an object: it is there,
+// holds its id, or is gone.
+var ComesOrGoes = builder.WithPredicates(predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, isObject := e.ObjectOld.(v1alpha1.ConditionedObject)
+		after, isToo := e.ObjectNew.(v1alpha1.ConditionedObject)
+		return isObject && isToo && before.CommonStatus().ID != after.CommonStatus().ID
+	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
+})
 
 // Environments are the environments of a list.
 func Environments(list *v1alpha1.EnvironmentList) []v1alpha1.ConditionedObject {

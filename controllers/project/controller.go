@@ -56,7 +56,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.showDefault(ctx, project, key.ID); err != nil {
 			return 0, err
 		}
-		if err := r.keepNetwork(ctx, project); err != nil {
+		if err := r.showNetwork(ctx, project); err != nil {
 			return 0, err
 		}
 		project.MarkReady("")

@@ -63,6 +63,20 @@ func (r *Reconciler) everywhere() handler.EventHandler {
 	})
 }
 
+// showNetwork keeps the network and shows whether it stands. What keeps it from
+// being looked at changes nothing in it.
+func (r *Reconciler) showNetwork(ctx context.Context, project *v1alpha1.Project) error {
+	err := r.keepNetwork(ctx, project)
+	var foreign *object.NameCollisionError
+	switch {
+	case err == nil:
+		project.MarkNetworkReady()
+	case errors.As(err, &foreign):
+		project.MarkNetworkCollision(foreign.Error())
+	}
+	return err
+}
+
 // keepNetwork writes what all pods of the platform in the namespace share: the
 // NetworkPolicies around them, and whom they trust.
 func (r *Reconciler) keepNetwork(ctx context.Context, project *v1alpha1.Project) error {

@@ -16,9 +16,9 @@ import (
 )
 
 // connectorColumns are of connectors c with the objects k that hold their ids,
-// and environments e. A connector is enabled only while its environment is there.
+// environments e and projects pr. A connector is enabled only while both are there.
 const connectorColumns = `c.id, c.project_id, c.environment_id, c.name, c.type, c.mode,
-	c.enabled AND e.id IS NOT NULL, c.retired, c.defined_in_code, c.config, c.sealed, c.require_authentication,
+	c.enabled AND e.id IS NOT NULL AND pr.project_id IS NOT NULL, c.retired, c.defined_in_code, c.config, c.sealed, c.require_authentication,
 	c.timeout_seconds, c.files_required, c.secret_version, c.secret_key, c.sealed_key, c.secrets, c.secret_grace_us,
 	c.version, c.created_at, c.updated_at, ` + refColumns
 
@@ -31,12 +31,14 @@ const validityColumns = `, now_us(), COALESCE((SELECT string_agg(p.id || '=' || 
 const selectConnector = `SELECT ` + connectorColumns + validityColumns + `
 	FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
 	LEFT JOIN environments e ON e.project_id = c.project_id AND e.id = c.environment_id
+	LEFT JOIN projects pr ON pr.project_id = c.project_id
 	WHERE c.project_id = $1 AND c.id = $2 AND NOT c.shadowed`
 
 // selectWritten is one as it was written, enabled or not, in effect or not, with
 // its secrets, expired or not.
 const selectWritten = `SELECT c.shadowed, ` + connectorColumns + `, 0, ''
-	FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id CROSS JOIN (SELECT 1 AS id) e
+	FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
+	CROSS JOIN (SELECT 1 AS id) e CROSS JOIN (SELECT 1 AS project_id) pr
 	WHERE c.project_id = $1 AND c.id = $2`
 
 // connectorFields are the destinations of connectorColumns and validityColumns;

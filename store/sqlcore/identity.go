@@ -148,7 +148,7 @@ func (c *Core) removeObject(ctx context.Context, tx *Tx, held identity) error {
 	var err error
 	switch held.ref.Kind {
 	case store.KindProject:
-		_, err = tx.exec(ctx, `DELETE FROM projects WHERE project_id = $1`, held.key.ProjectID)
+		err = removeProject(ctx, tx, held.key.ProjectID)
 	case store.KindEnvironment:
 		if err = freePlace(ctx, tx, held.key); err == nil {
 			err = removeEnvironment(ctx, tx, held.key)

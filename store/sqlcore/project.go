@@ -5,6 +5,8 @@ package sqlcore
 import (
 	"context"
 
+	"github.com/google/uuid"
+
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -14,11 +16,27 @@ func (c *Core) PutProject(ctx context.Context, p store.Project) error {
 		if err := c.claimID(ctx, tx, p.Key(), p.Ref); err != nil {
 			return err
 		}
-		_, err := tx.exec(ctx, `INSERT INTO projects (project_id, display_name, requests_per_minute, created_at, updated_at)
-			VALUES ($1, $2, $3, now_us(), now_us())
-			ON CONFLICT (project_id) DO UPDATE SET display_name = excluded.display_name,
-				requests_per_minute = excluded.requests_per_minute, updated_at = excluded.updated_at`,
+		created, err := tx.exec(ctx, `INSERT INTO projects (project_id, display_name, requests_per_minute, created_at, updated_at)
+			VALUES ($1, $2, $3, now_us(), now_us()) ON CONFLICT (project_id) DO NOTHING`,
+			p.ID, Text(p.DisplayName), p.RequestsPerMinute)
+		switch {
+		case err != nil:
+			return wrap(err, "projecting %s", p.Ref)
+		case created == 1: // connectors of a project that was not there were disabled
+			return bumpConnectors(ctx, tx, p.ID, `TRUE`)
+		}
+		_, err = tx.exec(ctx, `UPDATE projects SET display_name = $2, requests_per_minute = $3, updated_at = now_us()
+			WHERE project_id = $1 AND (display_name <> $2 OR requests_per_minute <> $3)`,
 			p.ID, Text(p.DisplayName), p.RequestsPerMinute)
 		return wrap(err, "projecting %s", p.Ref)
 	})
+}
+
+// removeProject deletes a project: its connectors are disabled until it is back.
+// What was accepted is worked off.
+func removeProject(ctx context.Context, tx *Tx, id uuid.UUID) error {
+	if _, err := tx.exec(ctx, `DELETE FROM projects WHERE project_id = $1`, id); err != nil {
+		return err
+	}
+	return bumpConnectors(ctx, tx, id, `TRUE`)
 }

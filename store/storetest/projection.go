@@ -234,6 +234,35 @@ var removalPromises = []promise{
 		w.NoError(err)
 		w.Empty(route.Links)
 	}},
+	{"a project's connectors are disabled while it is gone, and what was accepted stays", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		w.accept(e)
+		enabled := func() (bool, int64) {
+			route, err := w.s.Route(w.ctx, w.connector.Key())
+			w.NoError(err)
+			connector, err := w.s.Connector(w.ctx, w.connector.Key())
+			w.NoError(err)
+			w.Equal(route.Connector.Enabled, connector.Enabled)
+			return connector.Enabled, connector.Version
+		}
+		_, before := enabled()
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.project.Ref))
+		there, without := enabled()
+		w.False(there)
+		w.Greater(without, before, "gateways look again")
+		w.Equal(store.RunQueued, w.run(e.Runs[0].ID).Status)
+
+		again := w.project
+		again.Ref.ObjectUID = "second incarnation"
+		w.NoError(w.s.PutProject(w.ctx, again))
+		there, after := enabled()
+		w.True(there)
+		w.Greater(after, without)
+		w.NoError(w.s.PutProject(w.ctx, again))
+		_, same := enabled()
+		w.Equal(after, same, "the same again changes nothing")
+	}},
 	{"an environment's runs are cancelled and its connectors disabled", func(w *world) {
 		d, pending := w.deploy("one", "first", "second"), w.newDeployment("two")
 		_, err := w.s.BeginDeployment(w.ctx, pending)
