@@ -20,7 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/plan"
 )
 
-// Register adds all controllers and the start-up sweep to a manager.
+// Register adds all controllers and the sweep to a manager.
 func Register(mgr ctrl.Manager, opts Options) error {
 	if err := opts.validate(); err != nil {
 		return err
@@ -59,7 +59,7 @@ func Register(mgr ctrl.Manager, opts Options) error {
 			return fmt.Errorf("registering controller %q: %w", c.name, err)
 		}
 	}
-	if err := mgr.Add(newSweep(opts.Namespaces.Reader(mgr.GetAPIReader()), opts)); err != nil {
+	if err := mgr.Add(newSweep(opts.Namespaces.Reader(mgr.GetAPIReader()), mgr.GetClient(), opts)); err != nil {
 		return fmt.Errorf("registering the sweep: %w", err)
 	}
 	if opts.KeyKeeper != nil {

@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -11,6 +12,16 @@ import (
 )
 
 // Sweep lets a test sweep at a moment of its own.
-func Sweep(ctx context.Context, reader client.Reader, control store.Control) (int, error) {
-	return newSweep(reader, Options{Store: control}).run(ctx)
+func Sweep(ctx context.Context, reader client.Reader, control store.Control, limit int) (int, error) {
+	return newSweep(reader, nil, Options{Store: control, SweepLimit: limit}).run(ctx)
+}
+
+// SweepUntil sweeps again and again until wait, which is called between sweeps,
+// returns an error.
+func SweepUntil(
+	ctx context.Context, c client.Client, control store.Control, systemNamespace string, wait func(context.Context, time.Duration) error,
+) error {
+	s := newSweep(c, c, Options{Store: control, SystemNamespace: systemNamespace})
+	s.wait = wait
+	return s.Start(ctx)
 }

@@ -22,6 +22,14 @@ import (
 // store.AdoptionAge.
 const renewInterval = 10 * time.Second
 
+// forgetfulness is how much older than its last renewal a lease may seem: what
+// the clocks of manager and database may differ by.
+const forgetfulness = 5 * time.Second
+
+// ErrStoreWentBack ends a manager whose store has forgotten what was written to
+// it: the next one lists and projects everything anew.
+var ErrStoreWentBack = errors.New("the store does not know of the lease's last renewal, as after a restore: the manager starts again")
+
 // Lease keeps a store this cluster's: one store serves one cluster at a time.
 type Lease struct {
 	Store      store.Clusters
@@ -30,6 +38,15 @@ type Lease struct {
 	Logger     *slog.Logger
 	// Tick is called before each renewal; nil waits renewInterval.
 	Tick func(ctx context.Context) error
+	// Now is the time; nil is time.Now.
+	Now func() time.Time
+}
+
+func (l *Lease) now() time.Time {
+	if l.Now != nil {
+		return l.Now()
+	}
+	return time.Now()
 }
 
 // ClusterUID is the uid of the live cluster, that of its kube-system namespace.
@@ -63,10 +80,14 @@ func (l *Lease) Await(ctx context.Context) error {
 func (l *Lease) NeedLeaderElection() bool { return true }
 
 // Start renews the lease until ctx ends. That another cluster has it ends the
-// manager; that the store does not answer does not: each transaction asserts
-// the lease by itself.
+// manager, and so does a store that went back; that the store does not answer
+// does not: each transaction asserts the lease by itself.
 func (l *Lease) Start(ctx context.Context) error {
+	var renewed time.Time
 	for {
+		if err := l.remembered(ctx, renewed); err != nil {
+			return err
+		}
 		err := l.Store.HoldCluster(ctx, l.ClusterUID, l.PlatformID)
 		var (
 			foreign  *store.ForeignClusterError
@@ -75,13 +96,28 @@ func (l *Lease) Start(ctx context.Context) error {
 		switch {
 		case errors.As(err, &foreign), errors.As(err, &platform):
 			return err
-		case err != nil && ctx.Err() == nil:
+		case err == nil:
+			renewed = l.now()
+		case ctx.Err() == nil:
 			l.Logger.ErrorContext(ctx, "renewing the lease on the store", "error", err)
 		}
 		if l.tick(ctx) != nil {
 			return nil // the manager stops
 		}
 	}
+}
+
+// remembered returns ErrStoreWentBack where the lease was not renewed at the
+// moment given, the zero one for never.
+func (l *Lease) remembered(ctx context.Context, renewed time.Time) error {
+	if renewed.IsZero() {
+		return nil
+	}
+	lease, err := l.Store.Cluster(ctx)
+	if err == nil && lease.Age > l.now().Sub(renewed)+forgetfulness {
+		return ErrStoreWentBack
+	}
+	return nil // that the store is away is said by the renewal
 }
 
 func (l *Lease) tick(ctx context.Context) error {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,11 @@ import (
 type leases struct {
 	store.Clusters
 	hold func() error
+	age  time.Duration
+}
+
+func (l leases) Cluster(context.Context) (store.ClusterLease, error) {
+	return store.ClusterLease{Age: l.age}, nil
 }
 
 func (l leases) HoldCluster(context.Context, string, uuid.UUID) error { return l.hold() }
@@ -77,4 +83,36 @@ func TestALeaseIsRenewedUntilAnotherClusterHasIt(t *testing.T) {
 	answers, asked = []error{nil}, 0
 	lease.Tick = func(context.Context) error { return context.Canceled }
 	require.NoError(t, lease.Start(t.Context()), "the manager stops")
+}
+
+// TestAManagerStartsAgainWhereTheStoreWentBack: what it projected may be gone, and
+// no object tells of that.
+func TestAManagerStartsAgainWhereTheStoreWentBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		age  time.Duration
+		want error
+	}{
+		"renewed as remembered": {10 * time.Second, nil},
+		"clocks differ a bit":   {14 * time.Second, nil},
+		"restored":              {2 * time.Hour, controllers.ErrStoreWentBack},
+	} {
+		now, renewals := time.Unix(0, 0), 0
+		lease := &controllers.Lease{
+			Logger: slog.New(slog.DiscardHandler),
+			Store: leases{age: c.age, hold: func() error {
+				renewals++
+				return nil
+			}},
+			Now: func() time.Time { return now },
+			Tick: func(context.Context) error {
+				if now = now.Add(10 * time.Second); renewals > 2 {
+					return context.Canceled
+				}
+				return nil
+			},
+		}
+		require.ErrorIs(t, lease.Start(t.Context()), c.want, name)
+		require.Equal(t, c.want == nil, renewals > 2, name)
+	}
 }

@@ -48,6 +48,9 @@ type Options struct {
 	// Namespaces are those that the manager works in; rows of objects elsewhere
 	// are left alone.
 	Namespaces namespaces.Set
+	// SweepLimit is how many objects of a kind a sweep may remove from the store
+	// that are most of that kind; 0: DefaultSweepLimit.
+	SweepLimit int
 	// Plan is what projects may have whose Namespace says nothing else; nil:
 	// plan.Default().
 	Plan *plan.Plan

@@ -4,59 +4,153 @@ package controllers_test
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers"
+	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-// lost puts projects into a store whose objects no cluster has.
-func lost(count int) func(context.Context, store.Store, uuid.UUID) {
-	return func(ctx context.Context, db store.Store, platformID uuid.UUID) {
-		for i := range count {
-			namespace := fmt.Sprintf("lost-%d", i)
-			Expect(db.PutProject(ctx, store.Project{ID: v1alpha1.ProjectID(platformID, namespace), DisplayName: "lost", Ref: store.ObjectRef{
-				Namespace: namespace, Kind: store.KindProject, Name: v1alpha1.ProjectName, ObjectUID: uuid.NewString(), Generation: 1,
-			}})).To(Succeed())
-		}
+// sweepScene is a store of the test's cluster, and a namespace, without a manager.
+type sweepScene struct {
+	client     client.Client
+	db         store.Store
+	path       string
+	platformID uuid.UUID
+	namespace  string
+}
+
+func newSweepScene(ctx context.Context) sweepScene {
+	GinkgoHelper()
+	plane := kube.Start(GinkgoTB())
+	s := sweepScene{
+		client: plane.Client, path: filepath.Join(GinkgoT().TempDir(), "test.db"), platformID: uuid.New(), namespace: plane.Namespace(GinkgoTB()),
+	}
+	var err error
+	s.db, err = sqlite.Open(ctx, sqlite.Options{Path: s.path})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(s.db.Close()).To(Succeed()) })
+	Expect(s.db.Migrate(ctx)).To(Succeed())
+	Expect(s.db.HoldCluster(ctx, "here", s.platformID)).To(Succeed())
+	return s
+}
+
+// claim puts count objects of a kind into the store.
+func (s sweepScene) claim(ctx context.Context, namespace, kind string, count int) {
+	GinkgoHelper()
+	for i := range count {
+		ref := store.ObjectRef{Namespace: namespace, Kind: kind, Name: fmt.Sprintf("o%d", i), ObjectUID: uuid.NewString(), Generation: 1}
+		key := store.Key{ProjectID: v1alpha1.ProjectID(s.platformID, namespace), ID: uuid.New()}
+		Expect(s.db.ClaimID(ctx, key, ref)).To(Succeed())
 	}
 }
 
-var _ = Describe("The sweep at the start", func() {
-	It("removes what was deleted while no manager looked", func(ctx SpecContext) {
-		p := startOn(lost(3))
-		Eventually(func() ([]store.ProjectedObject, error) {
-			return p.lostOf(ctx)
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(BeEmpty())
-	}, SpecTimeout(time.Minute))
+// create puts count Connectors into Kubernetes, named as claim names them.
+func (s sweepScene) create(ctx context.Context, count int) {
+	GinkgoHelper()
+	for i := range count {
+		Expect(s.client.Create(ctx, &v1alpha1.Connector{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("o%d", i)},
+			Spec:       v1alpha1.ConnectorSpec{Environment: "dev", Mode: v1alpha1.ModeSync, Webhook: &v1alpha1.WebhookConnector{}},
+		})).To(Succeed())
+	}
+}
 
-	It("leaves all where most would go", func(ctx SpecContext) {
-		p := startOn(lost(40))
-		t := p.team(ctx)
-		project := &v1alpha1.Project{ObjectMeta: t.at("project")}
-		p.eventually(ctx, project, project.IsReady)
-		_, err := controllers.Sweep(ctx, p.client, p.store)
-		Expect(err).To(MatchError(store.ErrSweepRefused))
-		rows, err := p.lostOf(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(rows).To(HaveLen(40))
-	}, SpecTimeout(time.Minute))
-})
-
-// lostOf are the rows of projects that lost made.
-func (p *platform) lostOf(ctx context.Context) ([]store.ProjectedObject, error) {
-	rows, err := p.store.ListProjected(ctx)
-	var out []store.ProjectedObject
+// left counts what is in the store by kind.
+func (s sweepScene) left(ctx context.Context) map[string]int {
+	GinkgoHelper()
+	rows, err := s.db.ListProjected(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	left := map[string]int{}
 	for _, row := range rows {
-		if len(row.Ref.Namespace) > 5 && row.Ref.Namespace[:5] == "lost-" {
-			out = append(out, row)
-		}
+		left[row.Ref.Kind]++
 	}
-	return out, err
+	return left
 }
+
+var _ = Describe("The sweep", func() {
+	It("removes what was deleted while no manager looked, and all of a namespace that is gone", func(ctx SpecContext) {
+		s := newSweepScene(ctx)
+		s.create(ctx, 3)
+		s.claim(ctx, s.namespace, store.KindConnector, 5)
+		s.claim(ctx, "gone", store.KindConnector, 40)
+		removed, err := controllers.Sweep(ctx, s.client, s.db, 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(removed).To(Equal(42))
+		Expect(s.left(ctx)).To(Equal(map[string]int{store.KindConnector: 3}))
+	})
+
+	It("leaves a kind of which most would go, until it is told", func(ctx SpecContext) {
+		s := newSweepScene(ctx)
+		s.create(ctx, 2)
+		s.claim(ctx, s.namespace, store.KindConnector, 40)
+		s.claim(ctx, s.namespace, store.KindEnvironment, 4)
+		s.claim(ctx, "gone", store.KindConnector, 100)
+		removed, err := controllers.Sweep(ctx, s.client, s.db, 0)
+		Expect(err).To(MatchError(store.ErrSweepRefused))
+		Expect(err).To(MatchError(And(ContainSubstring("38 of 40 objects of kind Connector"), ContainSubstring("--sweep-limit"))))
+		Expect(removed).To(Equal(104), "what is beyond doubt")
+		Expect(s.left(ctx)).To(Equal(map[string]int{store.KindConnector: 40}))
+
+		_, err = controllers.Sweep(ctx, s.client, s.db, 38)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(s.left(ctx)).To(Equal(map[string]int{store.KindConnector: 2}))
+	})
+
+	It("knows what an adoption made forget its uid by its name", func(ctx SpecContext) {
+		s := newSweepScene(ctx)
+		s.create(ctx, 3)
+		s.claim(ctx, s.namespace, store.KindConnector, 4)
+		raw, err := sql.Open("sqlite", "file:"+s.path+"?_pragma=busy_timeout(10000)")
+		Expect(err).NotTo(HaveOccurred())
+		_, err = raw.ExecContext(ctx, "UPDATE cluster_lease SET renewed_at = 0")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(raw.Close()).To(Succeed())
+		Expect(s.db.AdoptCluster(ctx, "there")).To(Equal(4))
+		Expect(controllers.Sweep(ctx, s.client, s.db, 0)).To(BeZero(), "not all objects are expected to be there")
+		Expect(s.db.FinishAdoption(ctx, "there")).To(Succeed())
+
+		Expect(controllers.Sweep(ctx, s.client, s.db, 0)).To(Equal(1))
+		Expect(s.left(ctx)).To(Equal(map[string]int{store.KindConnector: 3}))
+	})
+
+	It("comes again after an hour, after a failure sooner, and warns of what it leaves", func(ctx SpecContext) {
+		s := newSweepScene(ctx)
+		system := s.namespace
+		var pauses []time.Duration
+		steps := []func(){
+			func() { s.claim(ctx, "gone", store.KindConnector, 3) },
+			func() {
+				Expect(s.left(ctx)).To(BeEmpty())
+				s.claim(ctx, s.namespace, store.KindConnector, 11)
+			},
+			func() { Expect(s.db.Close()).To(Succeed()) },
+		}
+		Expect(controllers.SweepUntil(ctx, s.client, s.db, system, func(_ context.Context, pause time.Duration) error {
+			if pauses = append(pauses, pause); len(pauses) > len(steps) {
+				return errors.New("the manager stops")
+			}
+			steps[len(pauses)-1]()
+			return nil
+		})).To(Succeed())
+		Expect(pauses).To(Equal([]time.Duration{time.Hour, time.Hour, time.Hour, time.Minute}))
+		events := &corev1.EventList{}
+		Expect(s.client.List(ctx, events, client.InNamespace(system))).To(Succeed())
+		Expect(events.Items).To(HaveLen(1))
+		Expect(events.Items[0].Reason).To(Equal("SweepRefused"))
+		Expect(events.Items[0].Message).To(ContainSubstring("11 of 11 objects of kind Connector"))
+	})
+})

@@ -19,7 +19,7 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrNameReused says that a deployment id is taken by another source.
 	ErrNameReused = errors.New("deployment name was used before for another source")
-	// ErrSweepRefused says that a start-up sweep would have removed most of the
+	// ErrSweepRefused says that a sweep would have removed most of a kind of the
 	// projection, which looks more like a lost cluster than like deletions.
 	ErrSweepRefused = errors.New("sweep would remove most of the projection")
 )

@@ -262,7 +262,7 @@ type Projector interface {
 	// deactivated and its connectors disabled; a project's connectors are disabled
 	// and what was accepted is worked off; a connector goes with its links;
 	// history stays. Removing what is not there, or is another incarnation, is
-	// no error. An empty ref.ObjectUID means whatever incarnation.
+	// no error. An empty ref.ObjectUID means a claim that no object has taken over.
 	Remove(ctx context.Context, projectID uuid.UUID, ref ObjectRef) error
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
+	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
@@ -25,6 +26,7 @@ type options struct {
 	grace                                                  time.Duration
 	leaderElect                                            bool
 	watchNamespaces                                        []string
+	sweepLimit                                             int
 }
 
 func (o *options) bind(flags *pflag.FlagSet) {
@@ -50,5 +52,6 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.metrics, "metrics-addr", "0", "address of the manager's metrics, 0 for none")
 	flags.DurationVar(&o.grace, "shutdown-grace", 25*time.Second, "how long open requests may take to end after SIGTERM")
 	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "namespaces of projects that manager and facade work in, by the rights of RoleBindings there; without it all")
+	flags.IntVar(&o.sweepLimit, "sweep-limit", controllers.DefaultSweepLimit, "how many objects of a kind that Kubernetes does not have a sweep may remove from the store where they are most of that kind; raise it for one start after a deletion on purpose")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader among managers")
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/plan"
+	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw"
 )
 
@@ -31,9 +33,9 @@ func runManager(ctx context.Context, p *process) error {
 // awaitStore waits while the store serves another cluster: its schema is none of
 // this one's business. A store without a schema serves nobody yet.
 func (p *process) awaitStore(ctx context.Context) error {
-	held, err := p.store.Cluster(ctx)
-	if err != nil {
-		return nil //nolint:nilerr // migrating tells whether the store is new or away
+	held, known, err := leaseOf(ctx, p.store)
+	if err != nil || !known {
+		return err
 	}
 	c, err := p.uncached()
 	if err != nil {
@@ -48,6 +50,21 @@ func (p *process) awaitStore(ctx context.Context) error {
 		return fmt.Errorf("waiting for the store: %w", err)
 	}
 	return nil
+}
+
+// leaseOf reads the lease of a store; known is false for one without a schema, of
+// which nothing can be read. A read that merely failed is an error.
+func leaseOf(ctx context.Context, s store.Store) (held store.ClusterLease, known bool, err error) {
+	for range 2 {
+		held, err = s.Cluster(ctx)
+		if err == nil || errors.Is(err, store.ErrNotFound) {
+			return held, err == nil, nil
+		}
+		if err := s.Ping(ctx); err != nil {
+			return held, false, fmt.Errorf("reaching the store: %w", err)
+		}
+	}
+	return held, false, nil
 }
 
 // controllers runs the controllers until ctx ends or leadership is lost.
@@ -97,7 +114,7 @@ func (p *process) controllers(ctx context.Context) error {
 		Store: control, Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: p.image,
 		DispatchURL: p.dispatchURL, GatewayURL: p.gatewayURL, Egress: p.egress, SystemNamespace: p.namespace,
 		DispatchTLSSecret: p.dispatchTLSSecret, APITLSSecret: p.apiTLSSecret, Namespaces: p.within,
-		Plan: &projects,
+		Plan: &projects, SweepLimit: p.sweepLimit,
 	})
 	if err != nil {
 		return fmt.Errorf("registering the controllers: %w", err)

@@ -85,9 +85,9 @@ func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, 
 	return job, object.FromStore(err)
 }
 
-// endForgotten deletes the Job of a build that the store has not begun, as after
-// it was restored from an older backup: it reports to nobody, and another takes
-// its place once it is gone.
+// endForgotten deletes the Job of a build that the store has not begun, or whose
+// outcome it does not have, as after it was restored from an older backup: it
+// reports to nobody, and another takes its place once it is gone.
 func (r *Reconciler) endForgotten(ctx context.Context, job *batchv1.Job) error {
 	if job.DeletionTimestamp != nil {
 		return nil
@@ -99,10 +99,17 @@ func (r *Reconciler) endForgotten(ctx context.Context, job *batchv1.Job) error {
 	return nil
 }
 
-// checkJob ends a deployment whose Job failed before the build could report.
+// checkJob ends a deployment whose Job failed before the build could report, and
+// looks after one whose Job completed.
 func (r *Reconciler) checkJob(ctx context.Context, v *version, job *batchv1.Job) error {
 	for _, c := range job.Status.Conditions {
-		if c.Type != batchv1.JobFailed || c.Status != corev1.ConditionTrue {
+		if c.Status != corev1.ConditionTrue {
+			continue
+		}
+		if c.Type == batchv1.JobComplete {
+			return r.checkOutcome(ctx, v, job)
+		}
+		if c.Type != batchv1.JobFailed {
 			continue
 		}
 		reason, message := store.FailureBuild, "the build pod failed: "+r.lastWords(ctx, job, c.Message)
@@ -112,6 +119,19 @@ func (r *Reconciler) checkJob(ctx context.Context, v *version, job *batchv1.Job)
 		return r.end(ctx, v, store.DeploymentFailed, reason, message)
 	}
 	return nil
+}
+
+// checkOutcome builds again what the store has forgotten, as after it was restored
+// from a backup that was made during the build: a Job completes once the store
+// has the outcome.
+func (r *Reconciler) checkOutcome(ctx context.Context, v *version, job *batchv1.Job) (err error) {
+	if v.outcome, err = r.Data.Deployment(ctx, v.key); err != nil {
+		return object.FromStore(err)
+	}
+	if v.outcome.Status != store.DeploymentBuilding || v.outcome.Built {
+		return nil
+	}
+	return r.endForgotten(ctx, job)
 }
 
 // lastWords are what the Job's pods said when they ended, else fallback.

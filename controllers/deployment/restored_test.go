@@ -3,10 +3,12 @@
 package deployment
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,5 +56,41 @@ func TestABuildThatTheStoreForgotGivesWay(t *testing.T) {
 		require.Equal(t, stays, got != nil, status)
 		err = c.Get(t.Context(), client.ObjectKeyFromObject(job), job)
 		require.Equal(t, stays, !apierrors.IsNotFound(err), status)
+	}
+}
+
+// outcomes is a store that has one outcome of every deployment.
+type outcomes struct {
+	Store
+	outcome store.Deployment
+}
+
+func (o outcomes) Deployment(context.Context, store.Key) (store.Deployment, error) { return o.outcome, nil }
+
+// TestABuildWhoseOutcomeIsForgottenGivesWay: a Job completes once the store has the
+// outcome, so a store that has none was restored from a backup made before.
+func TestABuildWhoseOutcomeIsForgottenGivesWay(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	require.NoError(t, batchv1.AddToScheme(scheme))
+	for name, c := range map[string]struct {
+		condition batchv1.JobConditionType
+		outcome   store.Deployment
+		stays     bool
+	}{
+		"under way":         {batchv1.JobSuspended, store.Deployment{Status: store.DeploymentBuilding}, true},
+		"reported just now": {batchv1.JobComplete, store.Deployment{Status: store.DeploymentBuilding, Built: true}, true},
+		"ended since":       {batchv1.JobComplete, store.Deployment{Status: store.DeploymentCancelled}, true},
+		"forgotten":         {batchv1.JobComplete, store.Deployment{Status: store.DeploymentBuilding}, false},
+	} {
+		d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u"}}
+		job := namedJob(d)
+		job.Status.Conditions = []batchv1.JobCondition{{Type: c.condition, Status: corev1.ConditionTrue}}
+		kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
+		r := &Reconciler{Keeper: &object.Keeper{Client: kube}, Data: outcomes{outcome: c.outcome}}
+		v := &version{Deployment: d, outcome: store.Deployment{Status: store.DeploymentBuilding}}
+		require.NoError(t, r.checkJob(t.Context(), v, job), name)
+		err := kube.Get(t.Context(), client.ObjectKeyFromObject(job), job)
+		require.Equal(t, c.stays, !apierrors.IsNotFound(err), name)
 	}
 }

@@ -136,7 +136,7 @@ func (c *Core) Remove(ctx context.Context, projectID uuid.UUID, ref store.Object
 			return nil
 		case err != nil:
 			return fmt.Errorf("looking for %s: %w", ref, err)
-		case !held.ref.SameObject(ref), ref.ObjectUID != "" && held.ref.ObjectUID != "" && ref.ObjectUID != held.ref.ObjectUID:
+		case !held.ref.SameObject(ref), held.ref.ObjectUID != "" && ref.ObjectUID != held.ref.ObjectUID:
 			return nil
 		}
 		return c.removeObject(ctx, tx, held)

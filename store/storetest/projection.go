@@ -296,6 +296,8 @@ var removalPromises = []promise{
 		later := w.connector.Ref
 		later.ObjectUID = "another incarnation"
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, later))
+		later.ObjectUID = ""
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, later), "an object has taken it over")
 		_, err := w.s.Connector(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, other), "nor is nothing an error")
