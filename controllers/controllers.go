@@ -63,7 +63,7 @@ func Register(mgr ctrl.Manager, opts Options) error {
 		return fmt.Errorf("registering the sweep: %w", err)
 	}
 	if opts.KeyKeeper != nil {
-		opts.KeyKeeper.Anew = anew
+		opts.KeyKeeper.Anew, opts.KeyKeeper.Namespaces = anew, opts.Namespaces
 		if err := errors.Join(mgr.Add(opts.KeyKeeper), mgr.Add(platformkeys.Reporter{Follower: opts.KeyKeeper.Follower})); err != nil {
 			return fmt.Errorf("registering the keeper of the keys: %w", err)
 		}

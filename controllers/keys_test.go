@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/store"
@@ -211,6 +212,44 @@ var _ = Describe("The platform's keys", func() {
 		Expect(s.ring(ctx).Revoked()).To(BeEmpty())
 		Expect(s.state(ctx, old)).To(BeZero())
 		Expect(keeper.Keep(ctx)).To(Succeed(), "it is not missed")
+	})
+
+	It("take no note of a revoked key that nobody ever knew", func(ctx SpecContext) {
+		s := newKeyScene(ctx)
+		keeper := s.begun(ctx)
+		audited := func() int {
+			entries, err := s.db.ListAudit(ctx, store.AuditQuery{Limit: 10})
+			Expect(err).NotTo(HaveOccurred())
+			return len(entries)
+		}
+		before := audited()
+		s.change(ctx, s.ring(ctx).WithRevoked("derivation-00000000", time.Hour))
+		for range 3 {
+			Expect(keeper.Keep(ctx)).To(Succeed())
+			Expect(s.ring(ctx).Revoked()).To(BeEmpty())
+		}
+		Expect(audited()).To(Equal(before))
+	})
+
+	It("hand nothing over that another manager works on", func(ctx SpecContext) {
+		s := newKeyScene(ctx)
+		keeper := s.begun(ctx)
+		anew := make(chan event.GenericEvent, 10)
+		keeper.Anew, keeper.Namespaces = anew, namespaces.Set{"ours"}
+		old := s.ring(ctx).IDs(keyring.Derivation)[0]
+		for _, namespace := range []string{"ours", "theirs"} {
+			Expect(s.db.PutConnector(ctx, store.Connector{
+				Ref: store.ObjectRef{Namespace: namespace, Kind: store.KindConnector, Name: "ask", ObjectUID: namespace, Generation: 1},
+				ID:  uuid.New(), ProjectID: uuid.New(), EnvironmentID: uuid.New(), Name: "ask", Type: "webhook", Mode: "sync",
+				SecretVersion: 1, SecretKey: old, SecretDigest: seal.Digest("old"),
+			})).To(Succeed())
+		}
+		ring, _, err := s.ring(ctx).WithNewKey(keyring.Derivation)
+		Expect(err).NotTo(HaveOccurred())
+		s.change(ctx, ring.WithRevoked(old, time.Hour))
+		Expect(keeper.Keep(ctx)).To(Succeed())
+		Expect((<-anew).Object.GetNamespace()).To(Equal("ours"))
+		Expect(anew).To(BeEmpty())
 	})
 
 	It("let nothing go that still derives from a revoked key", func(ctx SpecContext) {

@@ -50,9 +50,11 @@ type KeyStatus struct {
 	PlatformKey
 	// Lacking are the live processes that have not reported the key.
 	Lacking []string
-	// Needed is the number of connectors whose present secret derives from the
-	// key, or whose credentials it has sealed.
+	// Needed is the number of connectors in effect whose present secret derives
+	// from the key, and of those whose credentials it has sealed.
 	Needed int64
+	// Dispensable: RetireKey gives the key up.
+	Dispensable bool
 }
 
 // NextKey chooses the current key of a ring among its keys: the newest that is
@@ -104,15 +106,16 @@ type KeyLedger interface {
 	// the current one when none is noted or the noted one is revoked, which is
 	// then noted. ErrNoCurrentKey when there is none.
 	DerivationKey(ctx context.Context, connector Key, version int64) (string, error)
-	// DerivedFrom returns up to limit connectors whose present secret derives
-	// from the key, after the one given (the zero Key to begin), by project and id.
+	// DerivedFrom returns up to limit connectors in effect whose present secret
+	// derives from the key, after the one given (the zero Key to begin), by project and id.
 	DerivedFrom(ctx context.Context, keyID string, after Key, limit int) ([]ProjectedObject, error)
 	// SealedBefore returns up to limit sealed fields that another key than this
 	// one has sealed, after the connector given, by project and id.
 	SealedBefore(ctx context.Context, keyID string, after Key, limit int) ([]SealedField, error)
 	// Reseal puts other bytes in the place of a field's, unless it has changed.
 	Reseal(ctx context.Context, field SealedField, sealed []byte, keyID string) error
-	// RetireKey gives up a revoked key; ErrConflict while something needs it.
+	// RetireKey gives up a revoked key; ErrConflict while something needs it: what
+	// it has sealed, and until its end what derives from it and is in effect.
 	RetireKey(ctx context.Context, keyID string) error
 }
 

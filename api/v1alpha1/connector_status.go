@@ -31,7 +31,10 @@ func (c *Connector) MarkReconciling(reason, message string) {
 func (c *Connector) MarkStalled(reason, message string) { markStalled(c, reason, message) }
 
 // MarkIDTaken: the id is held by holder, `Kind namespace/name`.
-func (c *Connector) MarkIDTaken(holder string) { markIDTaken(c, holder) }
+func (c *Connector) MarkIDTaken(holder string) {
+	markIDTaken(c, holder)
+	c.markRefused(ReasonIDTaken)
+}
 
 // MarkReferenceMissing: an object that the spec names does not exist (yet).
 func (c *Connector) MarkReferenceMissing(kind, name string) {
@@ -85,6 +88,7 @@ func (c *Connector) MarkRoutesReady() {
 // MarkNameTaken: holder, another connector of the environment, has the name.
 func (c *Connector) MarkNameTaken(holder string) {
 	markStalled(c, ReasonNameTaken, fmt.Sprintf("the name %q is that of %s in the same environment; choose another spec.displayName", c.Title(), holder))
+	c.markRefused(ReasonNameTaken)
 }
 
 // MarkSecretVersionWentBack: callers may have been told a later version of the

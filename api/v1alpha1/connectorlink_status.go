@@ -62,6 +62,12 @@ func (l *ConnectorLink) MarkReferencesResolved() {
 	set(l, ConditionReferencesResolved, metav1.ConditionTrue, ReasonSucceeded, "connector and agent are there")
 }
 
+// MarkAgentUndecided: no deployment is live, so nobody knows whether it has the agent.
+func (l *ConnectorLink) MarkAgentUndecided(environment string) {
+	set(l, ConditionReferencesResolved, metav1.ConditionUnknown, ReasonProgressing,
+		fmt.Sprintf("Environment %q has no live deployment that could have the agent", environment))
+}
+
 // shownAgents is how many names of agents a message has at most.
 const shownAgents = 10
 

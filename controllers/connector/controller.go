@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -73,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err != nil {
 			return 0, err
 		}
-		if held, err := r.put(ctx, c, row); err != nil || !held {
+		if held, err := r.put(ctx, c, ids, row); err != nil || !held {
 			return object.Later, err
 		}
 		if err := r.seen(ctx, c, key); err != nil {
@@ -91,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // put writes the projection. held is false when something holds the connector
 // back that somebody has to change.
-func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, row store.Connector) (held bool, err error) {
+func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, ids identity, row store.Connector) (held bool, err error) {
 	var (
 		duplicate *store.DuplicateError
 		back      *store.SecretVersionError
@@ -103,11 +104,25 @@ func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, row store.C
 		return false, nil
 	case errors.As(err, &back):
 		c.MarkSecretVersionWentBack(back.Stored)
-		return false, nil
+		return false, r.keepVersion(ctx, c, ids, row, back.Stored)
 	case err != nil:
 		return false, object.FromStore(fmt.Errorf("projecting the connector: %w", err))
 	}
 	return true, nil
+}
+
+// keepVersion writes the secret of a version that stays in effect although the
+// spec asks for an earlier one: the key that it derives from may be another now.
+func (r *Reconciler) keepVersion(ctx context.Context, c *v1alpha1.Connector, ids identity, row store.Connector, version int64) error {
+	if c.Spec.SecretRef != nil || !c.RequiresAuthentication() {
+		return nil
+	}
+	secret, keyID, err := r.generated(ctx, ids, version)
+	if err != nil {
+		return err
+	}
+	row.SecretVersion, row.SecretKey, row.SecretDigest = version, keyID, seal.Digest(secret)
+	return object.FromStore(r.Data.PutConnector(ctx, row))
 }
 
 // seen reads back what the gateway reads: a connector is disabled there while its

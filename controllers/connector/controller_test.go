@@ -3,12 +3,19 @@
 package connector
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // TestSecretsAreLookedAtAgain: no Secret is watched, neither a child, which
@@ -19,4 +26,62 @@ func TestSecretsAreLookedAtAgain(t *testing.T) {
 	require.Equal(t, time.Minute, recheck(&v1alpha1.Connector{Spec: v1alpha1.ConnectorSpec{
 		SecretRef: &v1alpha1.SecretReference{Name: "mine"},
 	}}))
+}
+
+// ahead is a store that knows version 2 of every secret.
+type ahead struct {
+	key  string
+	rows []store.Connector
+}
+
+func (a *ahead) DerivationKey(context.Context, store.Key, int64) (string, error) { return a.key, nil }
+
+func (a *ahead) PutConnector(_ context.Context, c store.Connector) error {
+	a.rows = append(a.rows, c)
+	if c.SecretVersion < 2 {
+		return &store.SecretVersionError{Asked: c.SecretVersion, Stored: 2}
+	}
+	return nil
+}
+
+// TestAVersionThatStaysDerivesFromTheKeyOfNow: it is what callers send, and the key
+// that it derived from may be revoked.
+func TestAVersionThatStaysDerivesFromTheKeyOfNow(t *testing.T) {
+	t.Parallel()
+	ring, err := keyring.New()
+	require.NoError(t, err)
+	keys, key := &keyring.Keys{}, ring.IDs(keyring.Derivation)[0]
+	require.NoError(t, keys.Set(ring, []string{key}))
+	data := &ahead{key: key}
+	r := &Reconciler{Keeper: &object.Keeper{}, Data: data, Keys: keys}
+	ids := identity{uuid.New(), uuid.New(), uuid.New()}
+	c := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "ask"}}
+	row, err := r.row(c, ids, "of version 1", key)
+	require.NoError(t, err)
+
+	held, err := r.put(t.Context(), c, ids, row)
+	require.NoError(t, err)
+	require.False(t, held)
+	require.Equal(t, v1alpha1.ReasonSecretVersionWentBack, c.Status.Condition(v1alpha1.ConditionStalled).Reason)
+	want, err := keys.Secret(key, seal.Generated{ProjectID: ids.project, ConnectorID: ids.connector, Version: 2})
+	require.NoError(t, err)
+	last := data.rows[len(data.rows)-1]
+	require.Equal(t, int64(2), last.SecretVersion)
+	require.Equal(t, seal.Digest(want), last.SecretDigest)
+}
+
+// TestWhatIsRefusedIsNotReady: nobody sees routes that are not there.
+func TestWhatIsRefusedIsNotReady(t *testing.T) {
+	t.Parallel()
+	for name, mark := range map[string]func(*v1alpha1.Connector){
+		"name taken":          func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") },
+		"id taken":            func(c *v1alpha1.Connector) { c.MarkIDTaken("Connector team/other") },
+		"environment missing": func(c *v1alpha1.Connector) { c.MarkReferenceMissing("Environment", "dev") },
+		"project missing":     (*v1alpha1.Connector).MarkProjectMissing,
+	} {
+		c := &v1alpha1.Connector{}
+		c.MarkRoutesReady()
+		mark(c)
+		require.False(t, c.Status.IsTrue(v1alpha1.ConditionRoutesReady), name)
+	}
 }

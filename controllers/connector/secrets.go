@@ -16,7 +16,7 @@ import (
 // that it derives from, or the user's own.
 func (r *Reconciler) secret(ctx context.Context, c *v1alpha1.Connector, ids identity) (value, keyID string, err error) {
 	if c.Spec.SecretRef == nil {
-		return r.generated(ctx, c, ids)
+		return r.generated(ctx, ids, int64(c.SecretVersion()))
 	}
 	name := c.Spec.SecretRef.Name
 	value, err = r.SecretValue(ctx, c.Namespace, v1alpha1.SecretKeyReference{Name: name, Key: seal.PurposeSecret})
@@ -29,9 +29,9 @@ func (r *Reconciler) secret(ctx context.Context, c *v1alpha1.Connector, ids iden
 	return value, "", nil
 }
 
-// generated derives the secret with the key that this version derives from.
-func (r *Reconciler) generated(ctx context.Context, c *v1alpha1.Connector, ids identity) (value, keyID string, err error) {
-	of := seal.Generated{ProjectID: ids.project, ConnectorID: ids.connector, Version: int64(c.SecretVersion())}
+// generated derives the secret of a version with the key that it derives from.
+func (r *Reconciler) generated(ctx context.Context, ids identity, version int64) (value, keyID string, err error) {
+	of := seal.Generated{ProjectID: ids.project, ConnectorID: ids.connector, Version: version}
 	keyID, err = r.Data.DerivationKey(ctx, store.Key{ProjectID: ids.project, ID: ids.connector}, of.Version)
 	if err != nil {
 		return "", "", object.FromStore(fmt.Errorf("choosing the key of the secret: %w", err))

@@ -34,6 +34,7 @@ func (r *Reconciler) findAgent(ctx context.Context, link *v1alpha1.ConnectorLink
 		return err
 	}
 	if environment.LiveDeploymentID == nil {
+		link.MarkAgentUndecided(string(connector.Spec.Environment))
 		link.MarkReady(fmt.Sprintf("in effect; runs wait until Environment %q has a live deployment", connector.Spec.Environment))
 		return nil
 	}

@@ -54,7 +54,10 @@ func news(known []store.KeyStatus, ring keyring.Ring) (added, revoked []string) 
 	}
 	periods := ring.Revoked()
 	for _, id := range slices.Sorted(maps.Keys(periods)) {
-		key := stored[id]
+		key, known := stored[id]
+		if _, held := ring.Fingerprints()[id]; !known && !held {
+			continue // nobody knows it
+		}
 		if key.RevokedAt == nil || key.EndsAt.Sub(*key.RevokedAt) != periods[id] {
 			revoked = append(revoked, id)
 		}

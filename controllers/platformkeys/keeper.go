@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -37,9 +40,11 @@ type Keeper struct {
 	Secret   Secret
 	Store    Store
 	Follower *keyring.Follower
-	// Anew takes the connectors whose secrets are to be derived or sealed anew.
-	Anew   chan<- event.GenericEvent
-	Logger *slog.Logger
+	// Anew takes the connectors whose secrets are to be derived or sealed anew,
+	// of the namespaces that the manager works in.
+	Anew       chan<- event.GenericEvent
+	Namespaces namespaces.Set
+	Logger     *slog.Logger
 }
 
 // Begin takes note of the keys, reports them and brings the first ones into use.
@@ -155,6 +160,9 @@ func (k *Keeper) deriveAnew(ctx context.Context, keys []store.KeyStatus) error {
 }
 
 func (k *Keeper) anew(ctx context.Context, ref store.ObjectRef) error {
+	if !k.Namespaces.Has(ref.Namespace) {
+		return nil // another manager's
+	}
 	connector := &v1alpha1.Connector{}
 	connector.Namespace, connector.Name = ref.Namespace, ref.Name
 	select {
@@ -209,7 +217,7 @@ func (k *Keeper) seal(ctx context.Context, field store.SealedField) error {
 // first, for it is what refuses a ring without them.
 func (k *Keeper) retire(ctx context.Context, keys []store.KeyStatus, ring keyring.Ring) (keyring.Ring, error) {
 	for _, key := range keys {
-		if key.RevokedAt == nil || key.Current || key.Needed > 0 || !mentions(ring, key.ID) {
+		if !key.Dispensable || !mentions(ring, key.ID) {
 			continue
 		}
 		if key.RetiredAt == nil {
@@ -222,6 +230,23 @@ func (k *Keeper) retire(ctx context.Context, keys []store.KeyStatus, ring keyrin
 			k.Logger.InfoContext(ctx, "nothing needs a revoked key any more; it leaves the ring", "key", key.ID)
 		}
 		less, err := ring.Without(key.ID)
+		if err != nil {
+			return ring, err
+		}
+		ring = less
+	}
+	return k.forget(ctx, keys, ring)
+}
+
+// forget drops the marks of keys that neither ring nor store ever knew: they end
+// nothing.
+func (k *Keeper) forget(ctx context.Context, keys []store.KeyStatus, ring keyring.Ring) (keyring.Ring, error) {
+	for _, id := range slices.Sorted(maps.Keys(ring.Revoked())) {
+		if slices.ContainsFunc(keys, func(key store.KeyStatus) bool { return key.ID == id }) {
+			continue
+		}
+		k.Logger.WarnContext(ctx, "a key was revoked that nobody knows; the mark is dropped", "key", id)
+		less, err := ring.Without(id)
 		if err != nil {
 			return ring, err
 		}

@@ -60,7 +60,7 @@ func (c *Core) DerivedFrom(ctx context.Context, keyID string, after store.Key, l
 		return o, err
 	}, `SELECT c.project_id, c.id, `+refColumns+`
 		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
-		WHERE c.secret_key = $1 AND (c.project_id > $2 OR (c.project_id = $2 AND c.id > $3))
+		WHERE c.secret_key = $1 AND NOT c.shadowed AND (c.project_id > $2 OR (c.project_id = $2 AND c.id > $3))
 		ORDER BY c.project_id, c.id LIMIT $4`, keyID, after.ProjectID, after.ID, limit)
 	return objects, wrap(err, "listing what derives from key %s", keyID)
 }

@@ -242,8 +242,9 @@ func (c *Core) Keys(ctx context.Context, liveFor time.Duration) (out []store.Key
 					status.Lacking = append(status.Lacking, holder.Process)
 				}
 			}
-			if err := q.QueryRowContext(ctx, `SELECT count(*) FROM connectors WHERE secret_key = $1 OR sealed_key = $1`,
-				key.ID).Scan(&status.Needed); err != nil {
+			if err := q.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM connectors WHERE (secret_key = $1 AND NOT shadowed) OR sealed_key = $1),
+				EXISTS (SELECT 1 FROM platform_keys WHERE id = $1 AND `+dispensable+`)`,
+				key.ID).Scan(&status.Needed, &status.Dispensable); err != nil {
 				return err
 			}
 			out = append(out, status)
@@ -253,6 +254,11 @@ func (c *Core) Keys(ctx context.Context, liveFor time.Duration) (out []store.Key
 	return out, wrap(err, "reading the platform's keys")
 }
 
+// dispensable is a condition on key $1. A connector out of effect derives its
+// secret anew when it comes back, and what a key made ends with it.
+const dispensable = `revoked_at IS NOT NULL AND NOT current AND NOT EXISTS (SELECT 1 FROM connectors WHERE sealed_key = $1)
+	AND (ends_at <= now_us() OR NOT EXISTS (SELECT 1 FROM connectors WHERE secret_key = $1 AND NOT shadowed))`
+
 // RetireKey implements store.KeyLedger.
 func (c *Core) RetireKey(ctx context.Context, keyID string) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
@@ -260,8 +266,7 @@ func (c *Core) RetireKey(ctx context.Context, keyID string) error {
 			return err
 		}
 		changed, err := tx.exec(ctx, `UPDATE platform_keys SET retired_at = COALESCE(retired_at, now_us())
-			WHERE id = $1 AND revoked_at IS NOT NULL AND NOT current
-				AND NOT EXISTS (SELECT 1 FROM connectors WHERE secret_key = $1 OR sealed_key = $1)`, keyID)
+			WHERE id = $1 AND `+dispensable, keyID)
 		if err == nil && changed == 0 {
 			err = store.ErrConflict
 		}

@@ -179,6 +179,30 @@ var keyPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1))
 	}},
+	{"a key that has ended, or made what is out of effect alone, is not needed", func(w *world) {
+		w.begun()
+		w.derived("old", w.derivationKey(w.connector.ID, 1))
+		w.admit(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
+		w.report("manager", derivationOne, sealingOne, derivationTwo)
+		w.promote(derivationTwo)
+		w.False(w.status(derivationOne).Dispensable)
+		w.admit(map[string]time.Duration{derivationOne: 0}, derivationOne, sealingOne, derivationTwo)
+		w.True(w.status(derivationOne).Dispensable, "it has ended")
+		w.EqualValues(1, w.status(derivationOne).Needed, "and a connector is to be derived anew")
+
+		w.admit(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
+		w.False(w.status(derivationOne).Dispensable)
+		other := w.newConnector("returns")
+		w.NoError(w.s.PutConnector(w.ctx, other))
+		renamed := w.connector
+		renamed.Name, renamed.Ref.Generation = other.Name, 2
+		var duplicate *store.DuplicateError
+		w.ErrorAs(w.s.PutConnector(w.ctx, renamed), &duplicate)
+		w.True(w.status(derivationOne).Dispensable)
+		w.Zero(w.status(derivationOne).Needed)
+		w.Empty(w.derivedFrom(derivationOne))
+		w.NoError(w.s.RetireKey(w.ctx, derivationOne))
+	}},
 	{"what derives from a revoked key is derived anew and ends with it", func(w *world) {
 		w.begun()
 		w.derived("old", w.derivationKey(w.connector.ID, 1))
@@ -192,10 +216,8 @@ var keyPromises = []promise{
 		w.Equal(derivationTwo, w.derivationKey(w.connector.ID, 1))
 		w.ErrorIs(w.s.RetireKey(w.ctx, derivationOne), store.ErrConflict)
 		w.EqualValues(1, w.status(derivationOne).Needed)
-		from, err := w.s.DerivedFrom(w.ctx, derivationOne, store.Key{}, 10)
-		w.NoError(err)
-		w.Equal([]store.ProjectedObject{{Key: w.connector.Key(), Ref: w.connector.Ref}}, from)
-		from, err = w.s.DerivedFrom(w.ctx, derivationOne, w.connector.Key(), 10)
+		w.Equal([]store.ProjectedObject{{Key: w.connector.Key(), Ref: w.connector.Ref}}, w.derivedFrom(derivationOne))
+		from, err := w.s.DerivedFrom(w.ctx, derivationOne, w.connector.Key(), 10)
 		w.NoError(err)
 		w.Empty(from)
 
@@ -256,4 +278,12 @@ func (w *world) stored(c store.Connector) store.Connector {
 	got, err := w.s.Connector(w.ctx, c.Key())
 	w.NoError(err)
 	return got
+}
+
+// derivedFrom are the connectors whose secrets derive from a key.
+func (w *world) derivedFrom(key string) []store.ProjectedObject {
+	w.t.Helper()
+	from, err := w.s.DerivedFrom(w.ctx, key, store.Key{}, 10)
+	w.NoError(err)
+	return from
 }
