@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -90,16 +91,10 @@ func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment) erro
 		return fmt.Errorf("reading the runner pool: %w", err)
 	}
 	want := e.Spec.Runner.Replicas()
-	ready := found.Status.ReadyReplicas
 	e.Status.Runner = v1alpha1.RunnerPoolStatus{
-		Replicas: found.Status.Replicas, ReadyReplicas: ready, Selector: selector(e),
+		Replicas: found.Status.Replicas, ReadyReplicas: found.Status.ReadyReplicas, Selector: selector(e),
 	}
-	problem := ""
-	for _, c := range found.Status.Conditions {
-		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == "True" {
-			problem = c.Message
-		}
-	}
+	ready, problem := rollout(found)
 	switch {
 	case problem != "":
 		e.MarkRunnersFailing(problem)
@@ -110,4 +105,23 @@ func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment) erro
 		e.MarkReady("")
 	}
 	return nil
+}
+
+// rollout is how many pods of the configuration of now are ready at least, and
+// what keeps more from coming. Pods of before say nothing of it: they stay until
+// the new ones are ready.
+func rollout(pool *appsv1.Deployment) (ready int32, problem string) {
+	s := pool.Status
+	if s.ObservedGeneration < pool.Generation {
+		return 0, ""
+	}
+	for _, c := range s.Conditions {
+		failed := c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
+		stuck := c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse
+		if failed || stuck {
+			problem = c.Message
+		}
+	}
+	before := s.Replicas - s.UpdatedReplicas
+	return max(s.AvailableReplicas-before, 0), problem
 }

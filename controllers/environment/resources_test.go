@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -59,4 +60,37 @@ func TestDigestOfConfigurationIsKeyed(t *testing.T) {
 	require.NotEqual(t, digest, configDigest("another", config))
 	config[runnerconfig.ProvidersFile] = []byte(`{"apiKey":"1235"}`)
 	require.NotEqual(t, digest, configDigest("token", config))
+}
+
+// TestPodsOfBeforeSayNothingOfARollout: a new image that cannot be pulled leaves the
+// old pods as ready as they were.
+func TestPodsOfBeforeSayNothingOfARollout(t *testing.T) {
+	t.Parallel()
+	condition := func(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus) []appsv1.DeploymentCondition {
+		return []appsv1.DeploymentCondition{{Type: kind, Status: status, Message: "because"}}
+	}
+	for name, c := range map[string]struct {
+		status  appsv1.DeploymentStatus
+		ready   int32
+		problem string
+	}{
+		"not looked at yet":         {appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, 0, ""},
+		"all of now":                {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, 2, ""},
+		"the new ones do not start": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 1, AvailableReplicas: 2}, 0, ""},
+		"one of two is new":         {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 2, AvailableReplicas: 2}, 1, ""},
+		"one does not start":        {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 1}, 1, ""},
+		"under way": {appsv1.DeploymentStatus{
+			ObservedGeneration: 2, Replicas: 1, UpdatedReplicas: 1, Conditions: condition(appsv1.DeploymentProgressing, corev1.ConditionTrue),
+		}, 0, ""},
+		"stuck": {appsv1.DeploymentStatus{
+			ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 1, AvailableReplicas: 1, Conditions: condition(appsv1.DeploymentProgressing, corev1.ConditionFalse),
+		}, 0, "because"},
+		"no pod can be made": {appsv1.DeploymentStatus{
+			ObservedGeneration: 2, Conditions: condition(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue),
+		}, 0, "because"},
+	} {
+		ready, problem := rollout(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: c.status})
+		require.Equal(t, c.ready, ready, name)
+		require.Equal(t, c.problem, problem, name)
+	}
 }
