@@ -65,7 +65,9 @@ type outcomes struct {
 	outcome store.Deployment
 }
 
-func (o outcomes) Deployment(context.Context, store.Key) (store.Deployment, error) { return o.outcome, nil }
+func (o outcomes) Deployment(context.Context, store.Key) (store.Deployment, error) {
+	return o.outcome, nil
+}
 
 // TestABuildWhoseOutcomeIsForgottenGivesWay: a Job completes once the store has the
 // outcome, so a store that has none was restored from a backup made before.
