@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -51,7 +52,7 @@ func newWorld(t *testing.T, data Store) *world {
 	require.NoError(t, err)
 	// The facade may what its role lets it and no more.
 	control.Grant(t, "facade", "agentplatform-apiserver")
-	facade, err := client.New(control.User(t, "facade"), client.Options{Scheme: control.Scheme})
+	facade, err := client.NewWithWatch(control.User(t, "facade"), client.Options{Scheme: control.Scheme})
 	require.NoError(t, err)
 	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
@@ -67,7 +68,7 @@ func newWorld(t *testing.T, data Store) *world {
 	require.NoError(t, err)
 	w.platform = inUse(t, db, ring)
 	w.server, err = New(Options{
-		Client: facade, Store: identified{data, db}, Claims: db, PlatformID: platformID, Keys: w.platform,
+		Client: facade, KeyIndex: unlimited(NewKeyIndex(facade, nil, slog.New(slog.DiscardHandler))), Store: identified{data, db}, Claims: db, PlatformID: platformID, Keys: w.platform,
 		GatewayURL: gateway + "/", Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
@@ -80,6 +81,12 @@ func newWorld(t *testing.T, data Store) *world {
 		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"},
 	})
 	return w
+}
+
+// unlimited lets an index that does not run ask Kubernetes as often as it likes.
+func unlimited(x *KeyIndex) *KeyIndex {
+	x.budget.SetLimit(rate.Inf)
+	return x
 }
 
 // inUse brings a ring into use.

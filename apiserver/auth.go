@@ -130,17 +130,12 @@ func (s *Server) authenticate(ctx context.Context, header, project string) (*cal
 // neither takes its place nor outlives its end. It counts once it holds its id,
 // as all that the controllers see to begins with that.
 func (s *Server) findKey(ctx context.Context, key keys.Key, projectID uuid.UUID) (credential, error) {
-	var list v1alpha1.APIKeyList
-	if err := s.client.List(ctx, &list, client.MatchingFields{"spec.keyID": key.ID()}); err != nil {
-		return credential{}, fmt.Errorf("looking for API key %s: %w", key.ID(), err)
+	objects, err := s.index.find(ctx, key)
+	if err != nil {
+		return credential{}, err
 	}
 	var found credential
-	for i := range list.Items {
-		k := &list.Items[i]
-		// Every candidate's hash is compared, whatever the one before said.
-		if !key.Matches(k.Spec.Hash) {
-			continue
-		}
+	for _, k := range objects {
 		if v1alpha1.ProjectID(s.platformID, k.Namespace) == projectID {
 			found.key = older(found.key, k)
 		} else {

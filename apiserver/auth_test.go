@@ -37,6 +37,7 @@ func (w *world) keyObject(t *testing.T, namespace, name string, key keys.Key, ch
 // forget lets the facade look for keys anew.
 func (w *world) forget() {
 	w.server.keys = newExpiring[askedKey, credential](keyCacheTime, w.server.now)
+	w.server.index.absent = newExpiring[string, struct{}](absentTime, w.server.now)
 }
 
 // TestACopyOfAKeysObjectDisturbsNobody: the hash may lie in Git, so that anybody

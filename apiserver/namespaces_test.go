@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"log/slog"
 	"net/http"
 	"testing"
 
@@ -20,15 +21,19 @@ func TestAFacadeThatHasRightsInOneNamespace(t *testing.T) {
 	w, other := newWorld(t, emptyStore{}), newWorld(t, emptyStore{})
 	control, user := kube.Start(t), "facade-of-"+w.namespace
 	control.Grant(t, user, "agentplatform-apiserver", w.namespace)
-	limited, err := client.New(control.User(t, user), client.Options{Scheme: control.Scheme})
+	limited, err := client.NewWithWatch(control.User(t, user), client.Options{Scheme: control.Scheme})
 	require.NoError(t, err)
 	own, foreign := w.key(t, nil), other.key(t, nil)
 
-	w.server.client = limited
+	index := func(within namespaces.Set) *KeyIndex {
+		return unlimited(NewKeyIndex(limited, within, slog.New(slog.DiscardHandler)))
+	}
+	w.server.client, w.server.index = limited, index(nil)
 	status, _ := w.call(t, own, http.MethodGet, "/environments", "")
 	require.NotEqual(t, http.StatusOK, status, "it may not ask the whole cluster")
 
-	w.server.client = namespaces.Set{w.namespace}.Client(limited)
+	within := namespaces.Set{other.namespace, w.namespace} // one of which it may not read
+	w.server.client, w.server.index = within.Client(limited), index(within)
 	status, body := w.call(t, own, http.MethodGet, "/environments", "")
 	require.Equal(t, http.StatusOK, status, "%s", body)
 	status, body = w.call(t, foreign, http.MethodGet, "/environments", "")

@@ -53,7 +53,9 @@ type Options struct {
 	// Client reads uncached and writes. Its scheme knows
 	// SubjectAccessReviews and the kinds of agentplatform.dev.
 	Client client.Client
-	Store  Store
+	// KeyIndex finds API keys; whoever makes it runs it.
+	KeyIndex *KeyIndex
+	Store    Store
 	// Claims claims the ids of what is created.
 	Claims Claims
 	// PlatformID is what the ids of all projects are made of.
@@ -83,14 +85,15 @@ type Server struct {
 	refusals *httpserver.Refusals
 	keys     *expiring[askedKey, credential]
 	reviews  *expiring[review, bool]
+	index    *KeyIndex
 	api      huma.API
 	handler  http.Handler
 }
 
 // New makes a facade; an error says what is missing.
 func New(opts Options) (*Server, error) {
-	if opts.Client == nil || opts.Store == nil || opts.Claims == nil || opts.Keys == nil || opts.PlatformID == uuid.Nil {
-		return nil, errors.New("making the REST facade: client, store, claims, platform id and keys are needed")
+	if opts.Client == nil || opts.KeyIndex == nil || opts.Store == nil || opts.Claims == nil || opts.Keys == nil || opts.PlatformID == uuid.Nil {
+		return nil, errors.New("making the REST facade: client, index of keys, store, claims, platform id and keys are needed")
 	}
 	s := &Server{
 		client: opts.Client, store: opts.Store, claims: opts.Claims, platformID: opts.PlatformID, platform: opts.Keys,
@@ -102,6 +105,7 @@ func New(opts Options) (*Server, error) {
 	s.refusals = httpserver.NewRefusals("requests without a valid API key were refused", s.logger, s.now)
 	s.keys = newExpiring[askedKey, credential](keyCacheTime, s.now)
 	s.reviews = newExpiring[review, bool](reviewCacheTime, s.now)
+	s.index = opts.KeyIndex
 	s.mount()
 	return s, nil
 }

@@ -84,12 +84,12 @@ func (p *process) follower(role string, read func(context.Context) (keyring.Ring
 }
 
 // uncached is a client that reads what kube-apiserver says at that moment.
-func (p *process) uncached() (client.Client, error) {
+func (p *process) uncached() (client.WithWatch, error) {
 	config, err := p.kubernetes()
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(config, client.Options{Scheme: p.scheme})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: p.scheme})
 	if err != nil {
 		return nil, fmt.Errorf("reaching the Kubernetes API: %w", err)
 	}

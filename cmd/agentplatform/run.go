@@ -144,8 +144,9 @@ func runAPIServer(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+	index := apiserver.NewKeyIndex(c, p.within, p.logger)
 	facade, err := apiserver.New(apiserver.Options{
-		Client: p.within.Client(c), Store: p.store, Claims: p.store.ForCluster(uid), PlatformID: lease.PlatformID,
+		Client: p.within.Client(c), KeyIndex: index, Store: p.store, Claims: p.store.ForCluster(uid), PlatformID: lease.PlatformID,
 		Keys: follower.Keys, GatewayURL: p.gatewayURL, TrustedProxies: p.proxies, Logger: p.logger,
 	})
 	if err != nil {
@@ -157,6 +158,7 @@ func runAPIServer(ctx context.Context, p *process) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return follower.Run(ctx) })
+	group.Go(func() error { return index.Run(ctx) })
 	group.Go(func() error { return server.Run(ctx) })
 	return group.Wait()
 }

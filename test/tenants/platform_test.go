@@ -75,10 +75,13 @@ func (p *platform) run(path string) {
 		Read: secret.Read, Register: db, Process: "all", Keys: &keyring.Keys{}, Logger: quiet,
 	}}
 	managed := p.manage(ctx, db, keys)
-	facade, err := client.New(p.plane.User(p.t, "facade"), client.Options{Scheme: p.plane.Scheme})
+	facade, err := client.NewWithWatch(p.plane.User(p.t, "facade"), client.Options{Scheme: p.plane.Scheme})
 	require.NoError(p.t, err)
+	index := apiserver.NewKeyIndex(facade, nil, quiet)
+	indexed := make(chan error, 1)
+	go func() { indexed <- index.Run(ctx) }()
 	p.facade, err = apiserver.New(apiserver.Options{
-		Client: facade, Store: db, Claims: db, PlatformID: p.platformID, Keys: keys.Follower.Keys,
+		Client: facade, KeyIndex: index, Store: db, Claims: db, PlatformID: p.platformID, Keys: keys.Follower.Keys,
 		GatewayURL: "https://hooks.example.com", Logger: quiet,
 	})
 	require.NoError(p.t, err)
@@ -92,6 +95,7 @@ func (p *platform) run(path string) {
 		stop()
 		require.NoError(p.t, <-managed)
 		require.NoError(p.t, <-served)
+		require.NoError(p.t, <-indexed)
 		require.NoError(p.t, db.Close())
 		p.stop = func() {}
 	}

@@ -175,9 +175,10 @@ func (t *tenant) inEffect(kind string) {
 		}
 		return o.IsReady() && o.CommonStatus().ID == t.ids[kind]
 	}, "%s of %s: %v", kind, t.namespace, o.CommonStatus())
-	holder, err := t.store.Holder(t.t.Context(), t.row(t.ids[kind]))
-	require.NoError(t.t, err)
-	require.Equal(t.t, kindName(kind), holder.Name)
+	t.eventually(func() bool { // what the object shows may be of before a restart
+		holder, err := t.store.Holder(t.t.Context(), t.row(t.ids[kind]))
+		return err == nil && holder.Name == kindName(kind)
+	}, "nobody holds the id of %s of %s", kind, t.namespace)
 }
 
 func (t *tenant) read(o client.Object) {
@@ -234,6 +235,9 @@ func (t *tenant) build() {
 		t.inEffect(kind)
 	}
 	t.runnerToken = t.token(kindName(store.KindEnvironment)+"-runner-token", object.TokenKey)
+	t.eventually(func() bool {
+		return t.dispatch(t.runnerToken, http.MethodPost, "/v1/claim", `{"runner_id":"r","limit":0}`).ok()
+	}, "the token of the Secret is not known")
 	t.secret = t.token(kindName(store.KindConnector)+"-connector", "secret")
 }
 
@@ -283,8 +287,11 @@ func (t *tenant) works() {
 		return t.hook(t.hookPath(), t.secret, `{"patient":"`+t.canary+`"}`).status == http.StatusOK
 	}, "the webhook does not answer")
 	for _, path := range []string{"/environments", "/connectors/" + t.ids[store.KindConnector]} {
-		got := t.rest(t.key.String(), http.MethodGet, "/v1/projects/"+t.project.String()+path, "")
-		require.Equal(t.t, http.StatusOK, got.status, "%s: %s", path, got.body)
+		var got answer
+		t.eventually(func() bool {
+			got = t.rest(t.key.String(), http.MethodGet, "/v1/projects/"+t.project.String()+path, "")
+			return got.status == http.StatusOK
+		}, "%s: %v", path, &got)
 	}
 	require.Equal(t.t, t.secret, t.token(kindName(store.KindConnector)+"-connector", "secret"))
 }
