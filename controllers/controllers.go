@@ -59,7 +59,7 @@ func Register(mgr ctrl.Manager, opts Options) error {
 			return fmt.Errorf("registering controller %q: %w", c.name, err)
 		}
 	}
-	if err := mgr.Add(newSweep(opts.Namespaces.Reader(mgr.GetAPIReader()), mgr.GetClient(), opts)); err != nil {
+	if err := mgr.Add(newSweep(mgr.GetAPIReader(), mgr.GetClient(), opts)); err != nil {
 		return fmt.Errorf("registering the sweep: %w", err)
 	}
 	if opts.KeyKeeper != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // Sweep lets a test sweep at a moment of its own.
-func Sweep(ctx context.Context, reader client.Reader, control store.Control, limit int) (int, error) {
-	return newSweep(reader, nil, Options{Store: control, SweepLimit: limit}).run(ctx)
+func Sweep(ctx context.Context, reader client.Reader, control store.Control, limit int, within ...string) (int, error) {
+	return newSweep(reader, nil, Options{Store: control, SweepLimit: limit, Namespaces: within}).run(ctx)
 }
 
 // SweepUntil sweeps again and again until wait, which is called between sweeps,

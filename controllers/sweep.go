@@ -24,6 +24,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -48,6 +49,8 @@ func init() { metrics.Registry.MustRegister(sweepRefused) } //nolint:gochecknoin
 type sweep struct {
 	// reader reads past the cache.
 	reader client.Reader
+	// within are the namespaces that the manager works in.
+	within namespaces.Set
 	store  store.Control
 	limit  int
 	// events takes what is refused, about the platform's keys: it has no other
@@ -60,7 +63,7 @@ type sweep struct {
 
 func newSweep(reader client.Reader, events client.Writer, opts Options) *sweep {
 	return &sweep{
-		reader: reader, store: opts.Store, limit: cmp.Or(opts.SweepLimit, DefaultSweepLimit), events: events, system: opts.SystemNamespace,
+		reader: reader, within: opts.Namespaces, store: opts.Store, limit: cmp.Or(opts.SweepLimit, DefaultSweepLimit), events: events, system: opts.SystemNamespace,
 		wait: pause,
 	}
 }
@@ -132,6 +135,9 @@ func (s *sweep) run(ctx context.Context) (removed int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("listing the projection: %w", err)
 	}
+	if s, rows, err = s.readable(ctx, rows); err != nil || len(rows) == 0 {
+		return 0, err
+	}
 	gone, refused, err := s.gone(ctx, rows)
 	if err != nil {
 		return 0, err
@@ -147,6 +153,21 @@ func (s *sweep) run(ctx context.Context) (removed int, err error) {
 			"start the manager once with a higher --sweep-limit: %w", strings.Join(refused, ", "), store.ErrSweepRefused)
 	}
 	return removed, nil
+}
+
+// readable is the sweep of those rows alone whose objects may be read. A manager of
+// some namespaces may have lost its rights in one of them.
+func (s *sweep) readable(ctx context.Context, rows []store.ProjectedObject) (*sweep, []store.ProjectedObject, error) {
+	if len(s.within) == 0 {
+		return s, rows, nil
+	}
+	within, _, err := s.within.Readable(ctx, s.reader, &v1alpha1.ProjectList{})
+	if err != nil || len(within) == 0 {
+		return s, nil, err
+	}
+	narrow := *s
+	narrow.within, narrow.reader = within, within.Reader(s.reader)
+	return &narrow, slices.DeleteFunc(rows, func(row store.ProjectedObject) bool { return !within.Has(row.Ref.Namespace) }), nil
 }
 
 // gone are the rows whose objects Kubernetes does not have, but for the kinds of

@@ -110,6 +110,20 @@ var _ = Describe("The sweep", func() {
 		Expect(s.left(ctx)).To(Equal(map[string]int{store.KindConnector: 2}))
 	})
 
+	It("leaves a namespace alone in which the manager has no rights any more", func(ctx SpecContext) {
+		s := newSweepScene(ctx)
+		plane := kube.Start(GinkgoTB())
+		other := plane.Namespace(GinkgoTB())
+		plane.Grant(GinkgoTB(), "narrow", "agentplatform-manager", s.namespace)
+		narrow, err := client.New(plane.User(GinkgoTB(), "narrow"), client.Options{Scheme: plane.Scheme})
+		Expect(err).NotTo(HaveOccurred())
+		s.claim(ctx, s.namespace, store.KindConnector, 2)
+		s.claim(ctx, other, store.KindConnector, 3)
+		Expect(controllers.Sweep(ctx, narrow, s.db, 0, other, s.namespace)).To(Equal(2))
+		Expect(s.left(ctx)).To(Equal(map[string]int{store.KindConnector: 3}))
+		Expect(controllers.Sweep(ctx, narrow, s.db, 0, other)).To(BeZero())
+	})
+
 	It("knows what an adoption made forget its uid by its name", func(ctx SpecContext) {
 		s := newSweepScene(ctx)
 		s.create(ctx, 3)

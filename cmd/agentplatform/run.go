@@ -8,12 +8,15 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver"
 	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw"
@@ -77,14 +80,18 @@ func (p *process) controllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := controllers.NewManager(cluster, controllers.ManagerOptions{
-		SystemNamespace: p.namespace, LeaderElect: p.leaderElect, HealthAddr: p.healthAddr, MetricsAddr: p.metrics,
-		Namespaces: p.within,
-	})
+	c, err := p.uncached()
 	if err != nil {
 		return err
 	}
-	c, err := p.uncached()
+	within, err := p.readable(ctx, c)
+	if err != nil {
+		return err
+	}
+	mgr, err := controllers.NewManager(cluster, controllers.ManagerOptions{
+		SystemNamespace: p.namespace, LeaderElect: p.leaderElect, HealthAddr: p.healthAddr, MetricsAddr: p.metrics,
+		Namespaces: within,
+	})
 	if err != nil {
 		return err
 	}
@@ -113,13 +120,28 @@ func (p *process) controllers(ctx context.Context) error {
 	err = controllers.Register(mgr, controllers.Options{
 		Store: control, Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: p.image,
 		DispatchURL: p.dispatchURL, GatewayURL: p.gatewayURL, Egress: p.egress, SystemNamespace: p.namespace,
-		DispatchTLSSecret: p.dispatchTLSSecret, APITLSSecret: p.apiTLSSecret, Namespaces: p.within,
+		DispatchTLSSecret: p.dispatchTLSSecret, APITLSSecret: p.apiTLSSecret, Namespaces: within,
 		Plan: &projects, SweepLimit: p.sweepLimit,
 	})
 	if err != nil {
 		return fmt.Errorf("registering the controllers: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// readable are the namespaces of --watch-namespaces in which the manager has its
+// rights; none stands for all where none is named.
+func (p *process) readable(ctx context.Context, r client.Reader) (namespaces.Set, error) {
+	within, forbidden, err := p.within.Readable(ctx, r, &v1alpha1.ProjectList{})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(p.within) > 0 && len(within) == 0:
+		return nil, fmt.Errorf("--watch-namespaces: in none of %v the manager has its rights; bind its role there", []string(p.within))
+	case len(forbidden) > 0:
+		p.logger.ErrorContext(ctx, "namespaces are left out until the next start: bind the manager's role there", "namespaces", forbidden)
+	}
+	return within, nil
 }
 
 // runAPIServer serves the facade.

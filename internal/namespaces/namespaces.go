@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -42,6 +43,24 @@ func (s Set) Limit(opts *cache.Options) {
 	for _, namespace := range s {
 		opts.DefaultNamespaces[namespace] = cache.Config{}
 	}
+}
+
+// Readable tells in which namespaces r may list objects of a kind. A RoleBinding
+// lies in its namespace, where whoever administers that namespace may delete it:
+// this must not keep a program from its work in the others.
+func (s Set) Readable(ctx context.Context, r client.Reader, kind client.ObjectList) (readable, forbidden Set, err error) {
+	for _, namespace := range s {
+		err := r.List(ctx, kind.DeepCopyObject().(client.ObjectList), client.InNamespace(namespace), client.Limit(1))
+		switch {
+		case apierrors.IsForbidden(err):
+			forbidden = append(forbidden, namespace)
+		case err != nil:
+			return nil, nil, fmt.Errorf("asking what may be read in namespace %q: %w", namespace, err)
+		default:
+			readable = append(readable, namespace)
+		}
+	}
+	return readable, forbidden, nil
 }
 
 // Reader lists one namespace after the other where the whole cluster is asked for.

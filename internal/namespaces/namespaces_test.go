@@ -4,14 +4,19 @@ package namespaces_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 )
@@ -90,4 +95,28 @@ func TestNames(t *testing.T) {
 	set.Limit(&opts)
 	require.Len(t, opts.DefaultNamespaces, 2)
 	require.True(t, slices.Contains(set, "b"))
+}
+
+// TestWhereRightsAreMissing: it is known, and any other failure is one.
+func TestWhereRightsAreMissing(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no RoleBinding"))
+	away := errors.New("away")
+	failing := map[string]error{"b": forbidden}
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, opts ...client.ListOption) error {
+			return failing[(&client.ListOptions{}).ApplyOptions(opts).Namespace]
+		},
+	})
+	readable, denied, err := namespaces.Set{"a", "b", "c"}.Readable(t.Context(), c, &corev1.SecretList{})
+	require.NoError(t, err)
+	require.Equal(t, namespaces.Set{"a", "c"}, readable)
+	require.Equal(t, namespaces.Set{"b"}, denied)
+
+	failing["c"] = away
+	_, _, err = namespaces.Set{"a", "b", "c"}.Readable(t.Context(), c, &corev1.SecretList{})
+	require.ErrorIs(t, err, away)
+	readable, denied, err = namespaces.Set{}.Readable(t.Context(), c, &corev1.SecretList{})
+	require.NoError(t, err)
+	require.Empty(t, append(readable, denied...))
 }
