@@ -22,9 +22,8 @@ import (
 // store.AdoptionAge.
 const renewInterval = 10 * time.Second
 
-// forgetfulness is how much older than its last renewal a lease may seem: what
-// the clocks of manager and database may differ by.
-const forgetfulness = 5 * time.Second
+// clockSkew is how much older or younger than its last renewal a lease may seem.
+const clockSkew = 5 * time.Second
 
 // ErrStoreWentBack ends a manager whose store has forgotten what was written to
 // it: the next one lists and projects everything anew.
@@ -114,10 +113,17 @@ func (l *Lease) remembered(ctx context.Context, renewed time.Time) error {
 		return nil
 	}
 	lease, err := l.Store.Cluster(ctx)
-	if err == nil && lease.Age > l.now().Sub(renewed)+forgetfulness {
+	age := l.now().Sub(renewed)
+	switch {
+	case err != nil:
+		return nil // which the renewal says too
+	case lease.Age > age+clockSkew:
 		return ErrStoreWentBack
+	case lease.Age < age-clockSkew:
+		l.Logger.ErrorContext(ctx, "another manager renews the lease on the store: was a cluster made of this one's etcd? stop one of the two",
+			"clusterUID", l.ClusterUID, "renewed", lease.Age.String()+" ago")
 	}
-	return nil // that the store is away is said by the renewal
+	return nil
 }
 
 func (l *Lease) tick(ctx context.Context) error {

@@ -3,6 +3,7 @@
 package controllers_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -92,14 +93,18 @@ func TestAManagerStartsAgainWhereTheStoreWentBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		age  time.Duration
 		want error
+		says string
 	}{
-		"renewed as remembered": {10 * time.Second, nil},
-		"clocks differ a bit":   {14 * time.Second, nil},
-		"restored":              {2 * time.Hour, controllers.ErrStoreWentBack},
+		"renewed as remembered": {10 * time.Second, nil, ""},
+		"clocks differ a bit":   {14 * time.Second, nil, ""},
+		"and the other way":     {6 * time.Second, nil, ""},
+		"restored":              {2 * time.Hour, controllers.ErrStoreWentBack, ""},
+		"somebody else renews":  {time.Second, nil, "another manager renews the lease"},
 	} {
+		var log bytes.Buffer
 		now, renewals := time.Unix(0, 0), 0
 		lease := &controllers.Lease{
-			Logger: slog.New(slog.DiscardHandler),
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			Store: leases{age: c.age, hold: func() error {
 				renewals++
 				return nil
@@ -114,5 +119,7 @@ func TestAManagerStartsAgainWhereTheStoreWentBack(t *testing.T) {
 		}
 		require.ErrorIs(t, lease.Start(t.Context()), c.want, name)
 		require.Equal(t, c.want == nil, renewals > 2, name)
+		require.Equal(t, c.says != "", log.Len() > 0, "%s: %s", name, &log)
+		require.Contains(t, log.String(), c.says, name)
 	}
 }
