@@ -92,16 +92,30 @@ func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
 	if now.Sub(s.reachable) < grace {
 		return 0, nil
 	}
-	if moved, err = s.opts.Store.SweepLeases(ctx, sweepLimit); err != nil {
+	if moved, err = s.leases(ctx); err != nil {
 		s.reachable = time.Time{}
-		return 0, err
+		return moved, err
 	}
+	s.looked = s.opts.Now() // however long that took, it was no standstill
 	s.sweeps++
 	if s.sweeps%expireEvery == 1 {
 		err = s.expire(ctx)
-		s.looked = s.opts.Now() // however long that took, it was no standstill
+		s.looked = s.opts.Now()
 	}
 	return moved, err
+}
+
+// leases ends the claims whose lease expired, until few are left: somebody's many
+// keep nobody else's waiting.
+func (s *Sweeper) leases(ctx context.Context) (moved int, err error) {
+	for ctx.Err() == nil {
+		n, err := s.opts.Store.SweepLeases(ctx, sweepLimit)
+		moved += n
+		if err != nil || n < sweepLimit {
+			return moved, err
+		}
+	}
+	return moved, nil
 }
 
 // expire deletes what expired, until little is left.

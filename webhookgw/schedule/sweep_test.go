@@ -15,13 +15,17 @@ import (
 type fakeStore struct {
 	down            error
 	swept, expunged int
+	// expired are leases beyond the three of each sweep.
+	expired int
 }
 
 func (f *fakeStore) Ping(context.Context) error { return f.down }
 
-func (f *fakeStore) SweepLeases(context.Context, int) (int, error) {
+func (f *fakeStore) SweepLeases(_ context.Context, limit int) (int, error) {
 	f.swept++
-	return 3, f.down
+	n := min(limit, f.expired+3)
+	f.expired = max(f.expired-n, 0)
+	return n, f.down
 }
 
 func (f *fakeStore) SweepExpired(context.Context, int) (int, error) {
@@ -67,4 +71,18 @@ func TestSweepingWaitsForAWholeLeaseOfReachability(t *testing.T) {
 	require.Equal(t, 3, once(time.Second))
 	require.Equal(t, 3, fake.swept)
 	require.Equal(t, 1, fake.expunged, "once in twelve sweeps")
+}
+
+// TestSomebodysManyLeasesKeepNobodyWaiting: a sweep goes on while it finds as many
+// as one statement moves.
+func TestSomebodysManyLeasesKeepNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	fake := &fakeStore{expired: 4 * sweepLimit}
+	s := New(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }})
+	s.reachable, s.looked = now.Add(-grace), now
+	moved, err := s.runOnce(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 4*sweepLimit+3, moved)
+	require.Equal(t, 5, fake.swept)
 }
