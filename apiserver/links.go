@@ -5,6 +5,7 @@ package apiserver
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -103,6 +104,10 @@ func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput)
 	if stalledBy(link, v1alpha1.ReasonDuplicateLink) {
 		s.undo(ctx, []v1alpha1.ConditionedObject{link})
 		return Link{}, "", problem(http.StatusConflict, "this agent is linked to the connector already")
+	}
+	if stalledBy(link, v1alpha1.ReasonLimitReached) {
+		s.undo(ctx, []v1alpha1.ConditionedObject{link})
+		return Link{}, "", problem(http.StatusConflict, fmt.Sprintf("the connector has %d links, as many as it may have", store.MaxLinks))
 	}
 	shown := showLink(conn, link)
 	return shown, "/connectors/" + shown.ConnectorID + "/links/" + shown.ID, nil

@@ -16,3 +16,15 @@ type LimitReachedError struct {
 func (e *LimitReachedError) Error() string {
 	return fmt.Sprintf("the project's limit of %d environments is reached", e.Limit)
 }
+
+// MaxLinks is how many links a connector has at most, which is how many runs one
+// event starts.
+const MaxLinks = 100
+
+// TooManyLinksError says that a connector has MaxLinks others.
+type TooManyLinksError struct{}
+
+// Error names the limit.
+func (*TooManyLinksError) Error() string {
+	return fmt.Sprintf("the connector has %d links already", MaxLinks)
+}

@@ -255,7 +255,8 @@ type Projector interface {
 	// and the answer is a *SecretVersionError.
 	PutConnector(ctx context.Context, c Connector) error
 	// PutLink answers *DuplicateError when another link joins the same connector
-	// and agent; the claim stays, the row is not written.
+	// and agent, *TooManyLinksError when the connector has MaxLinks others; the
+	// claim stays, the row is not written.
 	PutLink(ctx context.Context, l Link) error
 	// Remove applies the deletion of the object that claims ref's kind and name
 	// in the project: an environment's open runs are cancelled, its deployments

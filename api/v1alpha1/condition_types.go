@@ -115,7 +115,8 @@ const (
 const (
 	// ReasonSlugTaken: an older environment has the same slug.
 	ReasonSlugTaken = "SlugTaken"
-	// ReasonLimitReached: the project's limit of environments is reached.
+	// ReasonLimitReached: the project's limit of environments is reached; of a
+	// ConnectorLink, that of the connector's links.
 	ReasonLimitReached = "LimitReached"
 	// ReasonNotAllowed: spec.runner asks for what the plan does not allow; the
 	// message names fields and what is allowed.

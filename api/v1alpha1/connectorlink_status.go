@@ -84,6 +84,12 @@ func (l *ConnectorLink) MarkAgentUnknown(environment string, agents []string) {
 	markWaiting(l, ReasonAgentUnknown, message)
 }
 
+// MarkTooMany: the connector has limit other links.
+func (l *ConnectorLink) MarkTooMany(limit int) {
+	markStalled(l, ReasonLimitReached, fmt.Sprintf("Connector %q has %d links, which is as many runs as one event may start; delete one, "+
+		"or link the agent to another Connector", l.Spec.Connector, limit))
+}
+
 // MarkDuplicate: holder, another link, joins the same connector and agent.
 func (l *ConnectorLink) MarkDuplicate(holder string) {
 	markStalled(l, ReasonDuplicateLink, fmt.Sprintf("%s links agent %q to Connector %q already, and one event starts an agent once; delete one of the two",

@@ -45,9 +45,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		link.Status.Environment = string(connector.Spec.Environment)
 		err = r.Data.PutLink(ctx, r.row(link, identity{key.ProjectID, stored.ID, key.ID}))
-		var duplicate *store.DuplicateError
-		if errors.As(err, &duplicate) {
+		var (
+			duplicate *store.DuplicateError
+			many      *store.TooManyLinksError
+		)
+		switch {
+		case errors.As(err, &duplicate):
 			link.MarkDuplicate(duplicate.Holder.String())
+			return object.Later, nil
+		case errors.As(err, &many):
+			link.MarkTooMany(store.MaxLinks)
 			return object.Later, nil
 		}
 		if err != nil {

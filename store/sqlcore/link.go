@@ -30,20 +30,21 @@ func scanLink(row scanner) (l store.Link, err error) {
 
 // PutLink implements store.Projector.
 func (c *Core) PutLink(ctx context.Context, l store.Link) error {
-	var duplicate error // the claim stays
+	var refused error // the claim stays
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
-		duplicate, err = c.putLink(ctx, tx, l, false)
+		refused, err = c.putLink(ctx, tx, l, false)
 		return err
 	})
 	if err == nil {
-		err = duplicate
+		err = refused
 	}
 	return err
 }
 
-// putLink writes a link, unless another one joins the same connector and agent.
-// One that an activation brought stays marked as such when its mirror is put.
-func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode bool) (duplicate, err error) {
+// putLink writes a link, unless another one joins the same connector and agent, or
+// the connector has as many as it may have. One that an activation brought stays
+// marked as such when its mirror is put.
+func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode bool) (refused, err error) {
 	if err := c.claimID(ctx, tx, l.Key(), l.Ref); err != nil {
 		return nil, err
 	}
@@ -58,6 +59,14 @@ func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode 
 		return &store.DuplicateError{Holder: holder}, wrap(removeLink(ctx, tx, l.Key()), "taking %s out of effect", l.Ref)
 	case !errors.Is(err, store.ErrNotFound):
 		return nil, fmt.Errorf("reading who joins what %s joins: %w", l.Ref, err)
+	}
+	var others int
+	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM links WHERE project_id = $1 AND connector_id = $2 AND id <> $3`,
+		l.ProjectID, l.ConnectorID, l.ID).Scan(&others); err != nil {
+		return nil, fmt.Errorf("counting the links beside %s: %w", l.Ref, err)
+	}
+	if others >= store.MaxLinks {
+		return &store.TooManyLinksError{}, wrap(removeLink(ctx, tx, l.Key()), "taking %s out of effect", l.Ref)
 	}
 	return nil, wrap(writeLink(ctx, tx, l, definedInCode), "projecting %s", l.Ref)
 }

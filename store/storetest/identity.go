@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -255,6 +256,20 @@ var duplicatePromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.links[0].Ref))
 		w.NoError(w.s.PutLink(w.ctx, late))
 		w.duplicate(w.s.PutLink(w.ctx, w.links[0]), late.Ref)
+	}},
+	{"a connector has no more links than one event may start runs", func(w *world) {
+		for i := len(w.links); i < store.MaxLinks; i++ {
+			w.NoError(w.s.PutLink(w.ctx, w.newLink(fmt.Sprintf("l%d", i), w.connector.ID, fmt.Sprintf("agent-%d", i), origin)))
+		}
+		late := w.newLink("late", w.connector.ID, "late", origin)
+		var many *store.TooManyLinksError
+		w.ErrorAs(w.s.PutLink(w.ctx, late), &many)
+		w.NoError(w.s.PutLink(w.ctx, w.links[0]), "one of those that are there")
+		route, err := w.s.Route(w.ctx, w.connector.Key())
+		w.NoError(err)
+		w.Len(route.Links, store.MaxLinks)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.links[0].Ref))
+		w.NoError(w.s.PutLink(w.ctx, late))
 	}},
 	{"a link that moves to another's place is not in its own any more", func(w *world) {
 		version := w.version()

@@ -76,12 +76,13 @@ func (c *committer) run(ctx context.Context) {
 
 // collect takes what waits already, within the bounds of a batch.
 func (c *committer) collect(first *pending) []*pending {
-	batch, size := []*pending{first}, len(first.event.Input)
-	for len(batch) < maxBatchEvents && size < maxBatchBytes {
+	batch, size, runs := []*pending{first}, len(first.event.Input), len(first.event.Runs)
+	for len(batch) < maxBatchEvents && size < maxBatchBytes && runs < maxBatchRuns {
 		select {
 		case p := <-c.queue:
 			batch = append(batch, p)
 			size += len(p.event.Input)
+			runs += len(p.event.Runs)
 		default:
 			return batch
 		}

@@ -15,8 +15,10 @@ const (
 	maxIdempotencyKey = 255
 	// idempotencyTTL is how long a key is remembered.
 	idempotencyTTL = 24 * time.Hour
-	// maxBatchEvents and maxBatchBytes bound what one transaction takes.
+	// maxBatchEvents, maxBatchRuns and maxBatchBytes bound what one transaction
+	// takes, but for its first event.
 	maxBatchEvents = 256
+	maxBatchRuns   = 1024
 	maxBatchBytes  = 4 << 20
 	// commitTimeout bounds one transaction; its outcome is unknown after that.
 	commitTimeout = 10 * time.Second
