@@ -18,6 +18,8 @@ const (
 	MaxOutput = 1 << 20
 	// MaxError is of an error's or a deployment's message; the rest is cut.
 	MaxError = 16 << 10
+	// MaxCode is of a run's error code and of a journal entry's kind.
+	MaxCode = 64
 	// MaxModelAnswer and MaxToolResult are of journal entries; see JournalKind.Limit.
 	MaxModelAnswer = 1 << 20
 	MaxToolResult  = 256 << 10
@@ -70,6 +72,10 @@ const (
 	logCutMark = "\n… the log is cut off here\n"
 )
 
+// RunErrorReportInvalid is of runs whose end was reported in a form that is not
+// stored; see Completion.Check.
+const RunErrorReportInvalid RunErrorCode = "report_invalid"
+
 // ErrTooLarge says that something is larger than the store takes.
 var ErrTooLarge = errors.New("larger than the store takes")
 
@@ -79,7 +85,17 @@ var ErrInvalid = errors.New("not of the form that the store takes")
 var (
 	agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 	commit    = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	codeForm  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 )
+
+// checkCode says ErrInvalid of a field that holds no name such as programs have
+// for things: at most MaxCode lower-case letters, digits and underscores.
+func checkCode(field, code string) error {
+	if len(code) > MaxCode || !codeForm.MatchString(code) {
+		return fmt.Errorf("%s %.*q is not of 1 to %d lower-case letters, digits and underscores, a letter first: %w", field, MaxCode, code, MaxCode, ErrInvalid)
+	}
+	return nil
+}
 
 // Limit is the most bytes of a journal entry's data.
 func (k JournalKind) Limit() int {
@@ -89,12 +105,16 @@ func (k JournalKind) Limit() int {
 	return MaxModelAnswer // what a tool is started with comes from an answer
 }
 
-// CheckJournal says ErrTooLarge of too many entries, or of one beyond its limit.
+// CheckJournal says ErrTooLarge of too many entries, or of one beyond its limit,
+// and ErrInvalid of one that is not of the form that entries have.
 func CheckJournal(entries []JournalEntry) error {
 	if len(entries) > MaxEntries {
 		return fmt.Errorf("%d journal entries, at most %d are stored at once: %w", len(entries), MaxEntries, ErrTooLarge)
 	}
 	for _, e := range entries {
+		if err := e.check(); err != nil {
+			return err
+		}
 		if limit := e.Kind.Limit(); len(e.Data) > limit {
 			return fmt.Errorf("journal entry %d (%s) has %d bytes, at most %d are stored: %w", e.Sequence, e.Kind, len(e.Data), limit, ErrTooLarge)
 		}
@@ -102,10 +122,40 @@ func CheckJournal(entries []JournalEntry) error {
 	return nil
 }
 
+// check says ErrInvalid of an entry whose sequence or kind no entry has.
+func (e JournalEntry) check() error {
+	if e.Sequence < 1 {
+		return fmt.Errorf("the sequence of a journal entry is %d, they count from 1: %w", e.Sequence, ErrInvalid)
+	}
+	if err := checkCode("the kind", string(e.Kind)); err != nil {
+		return fmt.Errorf("journal entry %d: %w", e.Sequence, err)
+	}
+	return nil
+}
+
+// Check says ErrInvalid of an error code or of a journal entry that is not of the
+// form that these have. It does not judge sizes, which Bounded does.
+func (c Completion) Check() error {
+	if c.ErrorCode != "" {
+		if err := checkCode("error_code", string(c.ErrorCode)); err != nil {
+			return err
+		}
+	}
+	for _, e := range c.Journal {
+		if err := e.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Bounded is the completion that is recorded for c: c itself, or a failed one
-// where c is beyond a limit, so that such a run ends all the same.
+// where c is beyond a limit or fails Check, so that such a run ends all the same.
 func (c Completion) Bounded() Completion {
 	c.Error = Cut(c.Error, MaxError)
+	if err := c.Check(); err != nil {
+		return c.failed(RunErrorReportInvalid, err.Error())
+	}
 	if err := CheckJournal(c.Journal); err != nil {
 		return c.failed(RunErrorJournalTooLarge, err.Error())
 	}

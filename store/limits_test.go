@@ -61,3 +61,49 @@ func TestFailedTestsAreCounted(t *testing.T) {
 		require.Equal(t, want, store.FailedTests(json.RawMessage(results)), results)
 	}
 }
+
+// TestCodesAndKindsAreNames: what is none is refused, and were it reported all
+// the same it would not be stored.
+func TestCodesAndKindsAreNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", store.MaxCode)
+	for text, valid := range map[string]bool{
+		"x": true, "tool_result": true, "model_error_2": true, long: true,
+		long + "x": false, strings.Repeat("x", 15<<20): false, "Code": false, "a code": false, "_x": false, "2x": false,
+		"a\x00": false, "a\n": false, "\xff": false, "é": false, "a-b": false,
+	} {
+		name := store.Cut(text, 80)
+		entry := store.JournalEntry{Sequence: 1, Kind: store.JournalKind(text)}
+		for field, c := range map[string]store.Completion{
+			"error_code": {Status: store.RunFailed, ErrorCode: store.RunErrorCode(text)},
+			"the kind":   {Status: store.RunCompleted, Journal: []store.JournalEntry{entry}},
+		} {
+			err, stored := c.Check(), c.Bounded()
+			if valid {
+				require.NoError(t, err, name)
+				require.Equal(t, c, stored)
+				continue
+			}
+			require.ErrorIs(t, err, store.ErrInvalid, name)
+			require.ErrorContains(t, err, field)
+			require.Less(t, len(err.Error()), 1000)
+			require.Equal(t, store.Completion{Status: store.RunFailed, ErrorCode: store.RunErrorReportInvalid, Error: err.Error()}, stored)
+		}
+		if valid {
+			require.NoError(t, store.CheckJournal([]store.JournalEntry{entry}))
+		} else {
+			require.ErrorIs(t, store.CheckJournal([]store.JournalEntry{entry}), store.ErrInvalid, name)
+		}
+	}
+	require.NoError(t, store.Completion{}.Check(), "a run that did not fail has no code")
+	require.ErrorIs(t, store.CheckJournal([]store.JournalEntry{{Sequence: 1}}), store.ErrInvalid, "an entry without a kind")
+}
+
+func TestSequencesCountFromOne(t *testing.T) {
+	t.Parallel()
+	for _, sequence := range []int64{0, -1, -1 << 63} {
+		entries := []store.JournalEntry{{Sequence: sequence, Kind: store.JournalToolResult}}
+		require.ErrorIs(t, store.CheckJournal(entries), store.ErrInvalid)
+		require.ErrorIs(t, store.Completion{Journal: entries}.Check(), store.ErrInvalid)
+	}
+}

@@ -155,7 +155,7 @@ type Dispatch interface {
 	// current. A late one with the current token revives its claim.
 	Heartbeat(ctx context.Context, leases []Lease, lease time.Duration) (lost []Lease, err error)
 	// AppendJournal appends entries in order. Repeating entries under the same
-	// token is no error. ErrTooLarge when one is beyond JournalKind.Limit.
+	// token is no error. ErrTooLarge and ErrInvalid as CheckJournal says.
 	AppendJournal(ctx context.Context, l Lease, entries []JournalEntry) error
 	// Complete ends the run and, with the last run of its connector run, that
 	// too. Repeating it under the same token is no error. What is beyond a limit

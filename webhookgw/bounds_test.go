@@ -138,3 +138,39 @@ func TestARunnersTokenFillsNoStore(t *testing.T) {
 	require.Empty(t, run.Output)
 	require.EqualValues(t, wire.CodeAnswerTooLarge, store.RunErrorAnswerTooLarge)
 }
+
+// TestWhatARunnerNamesIsRefusedByItsForm: codes, kinds and sequences that are
+// none are the caller's mistake; called again they would be no better.
+func TestWhatARunnerNamesIsRefusedByItsForm(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("inbound", nil, "hello")
+	require.Equal(t, http.StatusOK, b.post(b.gateway, c.ID.String(), `{}`, nil).status)
+	claimed, err := b.store.Claim(t.Context(), store.Claim{Environment: store.Key{ProjectID: b.project, ID: b.environment}, RunnerID: "r", Limit: 1, Lease: store.LeaseDuration})
+	require.NoError(t, err)
+	require.Len(t, claimed, 1)
+	path, fence := "/v1/runs/"+claimed[0].Run.ID.String(), claimed[0].Token
+	for name, entry := range map[string]wire.JournalEntry{
+		"sequence 0":        {Sequence: 0, Kind: wire.JournalToolResult},
+		"negative sequence": {Sequence: -1, Kind: wire.JournalToolResult},
+		"kind with a NUL":   {Sequence: 1, Kind: "a\x00"},
+		"kind that is long": {Sequence: 1, Kind: strings.Repeat("k", 1<<20)},
+		"no kind":           {Sequence: 1},
+	} {
+		status, code := b.tell(runnerToken, path+"/journal", wire.JournalRequest{Token: fence, Entries: []wire.JournalEntry{entry}})
+		require.Equal(t, http.StatusUnprocessableEntity, status, name)
+		require.Equal(t, "invalid_request", code, name)
+		status, code = b.tell(runnerToken, path+"/complete", wire.CompleteRequest{
+			Token: fence, Status: wire.StatusCompleted, Journal: []wire.JournalEntry{entry},
+		})
+		require.Equal(t, http.StatusUnprocessableEntity, status, name)
+		require.Equal(t, "invalid_request", code, name)
+	}
+	for _, invalid := range []string{strings.Repeat("x", 15<<20), "a\x00", "Two words"} {
+		status, code := b.tell(runnerToken, path+"/complete", wire.CompleteRequest{Token: fence, Status: wire.StatusFailed, ErrorCode: invalid})
+		require.Equal(t, http.StatusUnprocessableEntity, status, "%.20q", invalid)
+		require.Equal(t, "invalid_request", code)
+	}
+	status, _ := b.tell(runnerToken, path+"/complete", wire.CompleteRequest{Token: fence, Status: wire.StatusFailed, ErrorCode: "model_error"})
+	require.Equal(t, http.StatusNoContent, status, "the claim is still the runner's")
+}

@@ -37,8 +37,19 @@ const (
 	MaxRunnerID = 253
 )
 
+// Limits of a run's JSON input, which runners keep: decoded, a small value takes
+// many times the memory of its text.
+const (
+	// MaxInputValues is the most objects, lists, strings, numbers, true, false and
+	// null together.
+	MaxInputValues = 100_000
+	// MaxInputDepth is the most objects and lists in each other.
+	MaxInputDepth = 1000
+)
+
 // Codes of runs that are beyond a limit.
 const (
-	CodeOutputTooLarge = "output_too_large"
-	CodeAnswerTooLarge = "model_answer_too_large"
+	CodeInputTooComplex = "input_too_complex"
+	CodeOutputTooLarge  = "output_too_large"
+	CodeAnswerTooLarge  = "model_answer_too_large"
 )

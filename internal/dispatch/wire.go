@@ -111,7 +111,8 @@ type TokenUsage struct {
 type CompleteRequest struct {
 	Token  int64  `json:"token"`
 	Status string `json:"status"`
-	// ErrorCode and Error are set when the run failed.
+	// ErrorCode and Error are set when the run failed; a code has at most 64
+	// lower-case letters, digits and underscores.
 	ErrorCode string     `json:"error_code,omitempty"`
 	Error     string     `json:"error,omitempty"`
 	Output    string     `json:"output"`

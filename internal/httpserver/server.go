@@ -45,6 +45,9 @@ type Options struct {
 	Handler http.Handler
 	// Grace is how long open requests may take once the server stops; 0 means 25 s.
 	Grace time.Duration
+	// WriteTimeout is how long a client may take to read a piece of an answer; 0
+	// means 30 s.
+	WriteTimeout time.Duration
 	// Logger is where the server logs; nil means slog.Default.
 	Logger *slog.Logger
 }
@@ -63,6 +66,9 @@ func New(opts Options) (*Server, error) {
 	if opts.Grace == 0 {
 		opts.Grace = 25 * time.Second
 	}
+	if opts.WriteTimeout == 0 {
+		opts.WriteTimeout = writeTimeout
+	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
@@ -74,9 +80,10 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for %s: %w", opts.Name, err)
 	}
+	listener = boundedListener{listener, opts.WriteTimeout}
 	requests, abort := context.WithCancel(context.Background())
 	return &Server{opts: opts, listener: listener, abort: abort, http: &http.Server{
-		Handler:           answered(opts.Handler),
+		Handler:           answered(opts.Handler, opts.WriteTimeout),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -139,12 +146,15 @@ func readUntil(w http.ResponseWriter, deadline time.Time) {
 	}
 }
 
-// answered bounds how long a request's body may take, and breaks off a request
-// whose context ended and whose handler wrote nothing: success must be said, not
-// left out.
-func answered(next http.Handler) http.Handler {
+// answered bounds how long a request's body and the reading of its answer may
+// take, and breaks off a request whose context ended and whose handler wrote
+// nothing: success must be said, not left out.
+func answered(next http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := &response{ResponseWriter: w}
+		if r.ProtoMajor == 2 {
+			answer.stream = &stream{w: w, timeout: timeout}
+		}
 		if r.ContentLength != 0 {
 			answer.body = &body{ReadCloser: r.Body}
 			bounded := *r
@@ -156,6 +166,9 @@ func answered(next http.Handler) http.Handler {
 			panic(http.ErrAbortHandler)
 		}
 		answer.begin()
+		if answer.stream != nil {
+			answer.stream.end()
+		}
 	})
 }
 
@@ -177,8 +190,9 @@ func (b *body) Read(p []byte) (int, error) {
 // must have no deadline: net/http reads on for the end of the connection.
 type response struct {
 	http.ResponseWriter
-	body  *body // nil without one
-	begun bool
+	body   *body   // nil without one
+	stream *stream // nil unless it is HTTP/2
+	begun  bool
 }
 
 func (r *response) begin() {
@@ -197,6 +211,9 @@ func (r *response) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (r *response) Write(p []byte) (int, error) {
 	r.begin()
+	if r.stream != nil {
+		return r.stream.write(p)
+	}
 	return r.ResponseWriter.Write(p)
 }
 

@@ -84,7 +84,7 @@ func TestBodiesThatNobodyReads(t *testing.T) {
 				if size > 0 {
 					_, _ = w.Write(make([]byte, size)) // its error would be seen by the reader below
 				}
-			})))
+			}), writeTimeout))
 			defer server.Close()
 			conn, err := net.Dial("tcp", server.Listener.Addr().String())
 			require.NoError(t, err)
@@ -142,7 +142,7 @@ func TestDeadlinesOfBodies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-			answered(c.handle).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.body)))
+			answered(c.handle, writeTimeout).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.body)))
 			require.Equal(t, c.want, w.set)
 		})
 	}

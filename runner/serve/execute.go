@@ -16,8 +16,9 @@ import (
 
 // Codes of runs that fail before their agent begins.
 const (
-	codeBundle = "bundle_unavailable"
-	codeInput  = "input_invalid"
+	codeBundle     = "bundle_unavailable"
+	codeInput      = "input_invalid"
+	codeTooComplex = dispatch.CodeInputTooComplex
 )
 
 // maxInput is the most bytes of an input.
@@ -99,7 +100,10 @@ func (s *Server) attempt(l life, c *claim) engine.Outcome {
 		}
 	}
 	message, values, err := readInput(c.run.ContentType, raw)
-	if err != nil {
+	switch {
+	case errors.Is(err, errTooComplex):
+		return failed(c, codeTooComplex, err.Error(), err)
+	case err != nil:
 		return failed(c, codeInput, err.Error(), err)
 	}
 	values["run_id"], values["agent_name"] = c.run.ID.String(), c.run.AgentName
@@ -114,7 +118,7 @@ func (s *Server) attempt(l life, c *claim) engine.Outcome {
 // or dispatch is away, the run is unfinished instead.
 func failed(c *claim, code, message string, err error) engine.Outcome {
 	permanent := errors.Is(err, dispatch.ErrRejected) || errors.Is(err, bundle.ErrDigest) || errors.Is(err, bundle.ErrInvalid) ||
-		errors.Is(err, bundle.ErrTooLarge) || errors.As(err, new(bundle.Problems)) || errors.Is(err, errInput)
+		errors.Is(err, bundle.ErrTooLarge) || errors.As(err, new(bundle.Problems)) || errors.Is(err, errInput) || errors.Is(err, errTooComplex)
 	if c.ctx.Err() != nil || !permanent {
 		return engine.Outcome{Status: engine.Unfinished, Cause: err}
 	}

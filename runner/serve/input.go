@@ -8,18 +8,28 @@ import (
 	"errors"
 	"fmt"
 	"mime"
+
+	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
-var errInput = errors.New("the input is not what its content type says")
+var (
+	errInput      = errors.New("the input is not what its content type says")
+	errTooComplex = errors.New("the input is larger than a runner can decode")
+)
 
 // readInput turns a raw input into what the agent is asked and the values of
-// its context: the fields of a JSON object, also as "input".
+// its context: the fields of a JSON object, also as "input". The error is
+// errInput or errTooComplex.
 func readInput(contentType string, raw []byte) (message string, values map[string]any, err error) {
 	values = map[string]any{}
 	media, _, err := mime.ParseMediaType(contentType)
 	if err != nil || media != "application/json" {
 		values["input"] = string(raw)
 		return string(raw), values, nil
+	}
+	if err := checkSize(raw); err != nil {
+		return "", nil, err
 	}
 	var parsed any
 	if err := json.Unmarshal(raw, &parsed); err != nil {
@@ -41,4 +51,19 @@ func readInput(contentType string, raw []byte) (message string, values map[strin
 		return "", nil, fmt.Errorf("%w: %w", errInput, err)
 	}
 	return compact.String(), values, nil
+}
+
+// checkSize refuses JSON that would take the memory of all runs once decoded.
+func checkSize(raw []byte) error {
+	if !json.Valid(raw) {
+		return nil // decoding it says what is wrong, before it takes memory
+	}
+	switch size := jsonscan.Measure(raw); {
+	case size.Values > dispatch.MaxInputValues:
+		return fmt.Errorf("%w: it has %d JSON values, at most %d are taken; send fewer, or send them as one text",
+			errTooComplex, size.Values, dispatch.MaxInputValues)
+	case size.Depth > dispatch.MaxInputDepth:
+		return fmt.Errorf("%w: its JSON is nested %d deep, at most %d are taken", errTooComplex, size.Depth, dispatch.MaxInputDepth)
+	}
+	return nil
 }

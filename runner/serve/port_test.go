@@ -121,6 +121,13 @@ func (p *port) status(id uuid.UUID) (status string) {
 	return p.runs[id].status
 }
 
+// attempts is how often a run was claimed.
+func (p *port) attempts(id uuid.UUID) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runs[id].run.Attempt
+}
+
 // steal lets another runner have a run.
 func (p *port) steal(id uuid.UUID) { p.set(func() { p.runs[id].run.Token++ }) }
 

@@ -15,7 +15,7 @@ func Bounded(c store.Completion) store.Completion {
 	return c.Bounded()
 }
 
-// boundedJournal are entries as they are stored; store.ErrTooLarge.
+// boundedJournal are entries as they are stored; errors as store.CheckJournal says.
 func boundedJournal(entries []store.JournalEntry) ([]store.JournalEntry, error) {
 	entries = storable(entries)
 	return entries, store.CheckJournal(entries)

@@ -10,8 +10,8 @@ import (
 // Bounds of what is remembered between calls.
 const (
 	// recentFor is how long an answer of the store is used again: so long may a
-	// token work after its environment went, and a busy runner not hear of a
-	// bundle to prefetch.
+	// token work after it was replaced or its environment went, and a busy runner
+	// not hear of a bundle to prefetch.
 	recentFor = time.Second
 	maxRecent = 10_000
 )

@@ -21,7 +21,7 @@ import (
 )
 
 // claim hands out runs, waiting for one when there is none and a bundle to
-// prefetch neither.
+// prefetch neither. A token that ended while it waits takes none.
 func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req wire.ClaimRequest
 	if err := decode(w, r, wire.MaxSmallRequest, &req); err != nil {
@@ -51,6 +51,9 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 			return h.hand(w, r, token, resp)
 		case <-r.Context().Done():
 			return context.Cause(r.Context())
+		}
+		if _, err := h.token(r); err != nil {
+			return err
 		}
 	}
 }
@@ -184,10 +187,14 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.T
 	if !status.Terminal() || !store.RunRunning.CanBecome(status) {
 		return httpserver.NewProblem(http.StatusBadRequest, "invalid_status", "A run ends completed, failed or cancelled.")
 	}
-	return done(w, h.opts.Store.Complete(r.Context(), store.Completion{
+	completion := store.Completion{
 		Lease: lease, Status: status, ErrorCode: store.RunErrorCode(req.ErrorCode), Error: req.Error, Output: req.Output,
 		Usage: store.TokenUsage(req.Usage), Journal: entries(req.Journal),
-	}))
+	}
+	if err := completion.Check(); err != nil {
+		return err
+	}
+	return done(w, h.opts.Store.Complete(r.Context(), completion))
 }
 
 func (h *Handler) release(w http.ResponseWriter, r *http.Request, token store.Token) error {

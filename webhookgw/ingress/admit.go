@@ -20,23 +20,30 @@ const (
 
 // facts are what is known of a request before its body is read.
 type facts struct {
-	secret        string
+	secrets       []string
 	contentLength int64 // -1 when unknown
 }
 
 func factsOf(r *http.Request) facts {
-	return facts{secret: secretOf(r), contentLength: r.ContentLength}
+	return facts{secrets: secretsOf(r), contentLength: r.ContentLength}
 }
 
-// secretOf finds the secret in one of its three places; "" when it is in none.
-func secretOf(r *http.Request) string {
+// secretsOf finds what stands in the three places of a secret, which others use
+// too: a sender's own Authorization takes nothing from a secret elsewhere.
+func secretsOf(r *http.Request) []string {
+	var found []string
 	if s := r.Header.Get("X-Service-Secret"); s != "" {
-		return s
+		found = append(found, s)
 	}
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimSpace(token)
+		if s := strings.TrimSpace(token); s != "" {
+			found = append(found, s)
+		}
 	}
-	return r.URL.Query().Get("secret")
+	if s := r.URL.Query().Get("secret"); s != "" {
+		found = append(found, s)
+	}
+	return found
 }
 
 var notFound = httpserver.NewProblem(http.StatusNotFound, "webhook_not_found",
@@ -53,7 +60,7 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 	switch {
 	case c.Type != "webhook" || (c.Mode != modeInbound && c.Mode != modeSync):
 		return refuse(http.StatusBadRequest, "outbound_only", "This connector sends results and takes no requests. Call an inbound or sync connector.")
-	case c.RequireAuthentication && accepted(c.Secrets, f.secret) == nil:
+	case c.RequireAuthentication && accepted(c.Secrets, f.secrets) == nil:
 		return refuse(http.StatusUnauthorized, "invalid_secret", "The secret is missing or wrong. Send the connector's secret in the header X-Service-Secret.")
 	case c.Retired:
 		return refuse(http.StatusConflict, "connector_retired", "This connector was removed from the project's code and takes no more requests.")
@@ -69,19 +76,28 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 
 const tooLarge = "The request is larger than 16 MiB."
 
-// accepted is the entry that accepts a secret, nil when none does. Which ones
-// are valid was decided when the route was read, and is again when the request
-// is committed, both by the database's clock: that of the gateway may be wrong.
-// It compares in constant time, and takes the same time for each number of
-// accepted secrets whatever the request's is.
-func accepted(secrets []store.AcceptedSecret, secret string) *store.AcceptedSecret {
-	digest := sha256.Sum256([]byte(secret))
-	match := -1
-	for i, s := range secrets {
-		match = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(digest[:], s.SHA256), i, match)
+// accepted is the entry that accepts one of a request's secrets, nil when none
+// does; of several the one that holds longest. Which ones are valid was decided
+// when the route was read, and is again when the request is committed, both by
+// the database's clock: that of the gateway may be wrong. It compares in constant
+// time, and takes the same time for each number of accepted secrets and of places
+// that hold one, whatever the request's are.
+func accepted(secrets []store.AcceptedSecret, sent []string) *store.AcceptedSecret {
+	var match *store.AcceptedSecret
+	for _, secret := range sent {
+		digest := sha256.Sum256([]byte(secret))
+		at := -1
+		for i, s := range secrets {
+			at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(digest[:], s.SHA256), i, at)
+		}
+		if at >= 0 && (match == nil || outlasts(secrets[at], *match)) {
+			match = &secrets[at]
+		}
 	}
-	if match < 0 || secret == "" {
-		return nil
-	}
-	return &secrets[match]
+	return match
+}
+
+// outlasts says whether a is accepted for longer than b.
+func outlasts(a, b store.AcceptedSecret) bool {
+	return b.NotAfter != nil && (a.NotAfter == nil || a.NotAfter.After(*b.NotAfter))
 }

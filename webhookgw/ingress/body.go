@@ -9,9 +9,9 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"slices"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/jsonscan"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -88,21 +88,39 @@ func contentProblem(body []byte) error {
 }
 
 // hasInlineFiles says whether an object has attachments: objects with `data` in
-// a list `files`. They would reach the model as text.
+// a list `files`. They would reach the model as text. It looks at every field of
+// that name, however it is escaped, and takes no memory whatever the body is.
 func hasInlineFiles(body []byte) bool {
-	if !bytes.Contains(body, []byte(`"files"`)) {
-		return false
+	var (
+		depth int
+		files bool // the last field of the body is `files`
+		list  bool // the last list or object that is a field of the body is a list `files`
+		file  bool // the last list or object in one of those is an object in such a list
+	)
+	for s := jsonscan.New(body); ; {
+		token, ok := s.Next()
+		if !ok {
+			return false
+		}
+		switch token.Kind {
+		case jsonscan.Key:
+			if depth == 1 {
+				files = token.Is("files")
+			}
+			if depth == 3 && file && token.Is("data") {
+				return true
+			}
+		case jsonscan.OpenObject, jsonscan.OpenList:
+			switch depth {
+			case 1:
+				list = files && token.Kind == jsonscan.OpenList
+			case 2:
+				file = list && token.Kind == jsonscan.OpenObject
+			}
+			depth++
+		case jsonscan.CloseObject, jsonscan.CloseList:
+			depth--
+		case jsonscan.Scalar:
+		}
 	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) != nil {
-		return false
-	}
-	var files []json.RawMessage
-	if json.Unmarshal(fields["files"], &files) != nil {
-		return false // another thing of that name is a field like any other
-	}
-	return slices.ContainsFunc(files, func(file json.RawMessage) bool {
-		var attachment map[string]json.RawMessage
-		return json.Unmarshal(file, &attachment) == nil && attachment["data"] != nil
-	})
 }

@@ -26,7 +26,7 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 	if req.blob == nil {
 		event.Input = req.body
 	}
-	if s := accepted(route.Connector.Secrets, req.facts.secret); s != nil && route.Connector.RequireAuthentication {
+	if s := accepted(route.Connector.Secrets, req.facts.secrets); s != nil && route.Connector.RequireAuthentication {
 		event.SecretNotAfter = s.NotAfter
 	}
 	for _, link := range route.Links {

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/certs"
+)
+
+// The beginnings of connections of HTTP/2 with one GET, of / and of /x; the second
+// has streams whose window has no room from the start. No window is enlarged.
+const (
+	getHTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" +
+		"\x00\x00\x06\x01\x05\x00\x00\x00\x01" + "\x82\x87\x84\x41\x01h"
+	getWithoutRoom = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x06\x04\x00\x00\x00\x00\x00" + "\x00\x04\x00\x00\x00\x00" +
+		"\x00\x00\x09\x01\x05\x00\x00\x00\x01" + "\x82\x87\x44\x02/x\x41\x01h"
+)
+
+// flood serves an answer whose pieces may take little time, until the test ends:
+// at / it has no end, and the error that ends it is sent; elsewhere it is short.
+func flood(t *testing.T, authority *certs.Pair) (*Server, <-chan error) {
+	t.Helper()
+	var files TLSFiles
+	if authority != nil {
+		files = filesIn(t.TempDir())
+		pair, err := authority.Issue([]string{host}, time.Now())
+		require.NoError(t, err)
+		write(t, files, pair)
+	}
+	ended := make(chan error, 1)
+	server, err := New(Options{
+		Name: "test", Addr: host + ":0", TLS: files, WriteTimeout: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/" {
+				WriteJSON(w, http.StatusOK, "short")
+				return
+			}
+			for {
+				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}),
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.Run(ctx) }()
+	t.Cleanup(func() { stop(); require.NoError(t, <-stopped) })
+	return server, ended
+}
+
+// opened opens a connection that ends with the test, or with a test that goes on
+// for ever.
+func opened(t *testing.T, server *Server, authority *certs.Pair, protocol string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() }) // it was closed before by the server
+	limit := time.AfterFunc(30*time.Second, func() { _ = conn.Close() })
+	t.Cleanup(func() { limit.Stop() })
+	if authority == nil {
+		return conn
+	}
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(authority.Cert))
+	secure := tls.Client(conn, &tls.Config{RootCAs: roots, ServerName: host, NextProtos: []string{protocol}, MinVersion: tls.VersionTLS12})
+	require.NoError(t, secure.HandshakeContext(t.Context()))
+	return secure
+}
+
+func TestClientsThatNeverReadAreCutOff(t *testing.T) {
+	t.Parallel()
+	authority := newAuthority(t)
+	const get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+	for name, authority := range map[string]*certs.Pair{"plain": nil, "TLS": &authority} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, ended := flood(t, authority)
+			_, err := io.WriteString(opened(t, server, authority, "http/1.1"), get)
+			require.NoError(t, err)
+			require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
+		})
+	}
+	t.Run("a stream of a connection that is read", func(t *testing.T) {
+		t.Parallel()
+		server, ended := flood(t, &authority)
+		conn := opened(t, server, &authority, "h2")
+		_, err := io.WriteString(conn, getHTTP2)
+		require.NoError(t, err)
+		go func() { _, _ = io.Copy(io.Discard, conn) }() // until it is closed
+		require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
+	})
+}
+
+// TestAStreamWithoutRoomForAShortAnswerIsCutOff: also where the handler wrote it
+// without noticing, and net/http waits for the client.
+func TestAStreamWithoutRoomForAShortAnswerIsCutOff(t *testing.T) {
+	t.Parallel()
+	authority := newAuthority(t)
+	server, _ := flood(t, &authority)
+	conn := opened(t, server, &authority, "h2")
+	_, err := io.WriteString(conn, getWithoutRoom)
+	require.NoError(t, err)
+	const reset = 3
+	for kind := byte(0); kind != reset; {
+		header := make([]byte, 9)
+		_, err := io.ReadFull(conn, header)
+		require.NoError(t, err)
+		kind = header[3]
+		_, err = io.CopyN(io.Discard, conn, int64(header[0])<<16|int64(header[1])<<8|int64(header[2]))
+		require.NoError(t, err)
+	}
+}
+
+// pipe is a connection with deadlines of half a minute and its other end, in a
+// bubble of synctest, where waiting takes no time.
+func pipe(t *testing.T) (conn *boundedConn, client net.Conn) {
+	t.Helper()
+	client, server := net.Pipe()
+	t.Cleanup(func() {
+		require.NoError(t, client.Close())
+		require.NoError(t, server.Close())
+	})
+	return &boundedConn{Conn: server, timeout: writeTimeout}, client
+}
+
+// TestEachPieceOfAnAnswerHasItsOwnTime: neither a long wait before the first byte
+// nor a large answer to a slow client is ended.
+func TestEachPieceOfAnAnswerHasItsOwnTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn, client := pipe(t)
+		answer := make([]byte, 10*writePiece+1)
+		read := make(chan int)
+		go func() {
+			total := 0
+			for piece := make([]byte, writePiece); total < len(answer); {
+				<-time.After(writeTimeout - 1)
+				n, err := io.ReadFull(client, piece[:min(writePiece, len(answer)-total)])
+				if err != nil {
+					break
+				}
+				total += n
+			}
+			read <- total
+		}()
+		for range 2 {
+			require.NoError(t, conn.SetDeadline(time.Time{}))
+		}
+		n, err := conn.Write(answer)
+		require.NoError(t, err)
+		require.Equal(t, len(answer), n)
+		require.Equal(t, len(answer), <-read)
+		<-time.After(15 * time.Minute)
+		go func() { _, _ = io.ReadFull(client, make([]byte, 1)) }() // what it read is seen by the writer
+		n, err = conn.Write([]byte("a"))
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+
+		_, err = conn.Write([]byte("b"))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded, "nobody reads")
+	})
+}
+
+// TestAnEarlierDeadlineCounts: TLS and net/http set their own where they close a
+// connection.
+func TestAnEarlierDeadlineCounts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ asked, want time.Duration }{
+		"earlier": {time.Second, time.Second},
+		"later":   {time.Hour, writeTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				conn, _ := pipe(t)
+				begin := time.Now()
+				require.NoError(t, conn.SetWriteDeadline(begin.Add(c.asked)))
+				_, err := conn.Write([]byte("a"))
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+				require.Equal(t, c.want, time.Since(begin), "by the bubble's clock")
+			})
+		})
+	}
+}
+
+// TestAConnectionIsHalfClosed: net/http does that so that its last answer is read.
+func TestAConnectionIsHalfClosed(t *testing.T) {
+	t.Parallel()
+	inner, err := net.Listen("tcp", host+":0")
+	require.NoError(t, err)
+	listener := boundedListener{inner, writeTimeout}
+	t.Cleanup(func() { require.NoError(t, listener.Close()) })
+	client, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	server, err := listener.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	require.NoError(t, server.(interface{ CloseWrite() error }).CloseWrite())
+	_, err = client.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	_, err = io.WriteString(client, "a")
+	require.NoError(t, err)
+	_, err = io.ReadFull(server, make([]byte, 1))
+	require.NoError(t, err)
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestOfSeveralSecretsTheOneThatHoldsLongestCounts: the commit asserts that the
+// secret still holds, and must not be shown one that ends while another goes on.
+func TestOfSeveralSecretsTheOneThatHoldsLongestCounts(t *testing.T) {
+	t.Parallel()
+	entry := func(secret string, notAfter time.Time) store.AcceptedSecret {
+		digest := sha256.Sum256([]byte(secret))
+		s := store.AcceptedSecret{SHA256: digest[:]}
+		if !notAfter.IsZero() {
+			s.NotAfter = &notAfter
+		}
+		return s
+	}
+	known := []store.AcceptedSecret{
+		entry("old", time.Unix(1, 0)), entry("current", time.Time{}), entry("older", time.Unix(0, 0)), entry("", time.Time{}),
+	}
+	for sent, want := range map[string]int{
+		"current": 1, "old": 0, "older": 2, "x,current,x": 1, "old,current": 1, "current,old": 1,
+		"older,old": 0, "old,older": 0, "x,older": 2, "x,y,z": -1,
+	} {
+		got := accepted(known, strings.Split(sent, ","))
+		if want < 0 {
+			require.Nil(t, got, sent)
+		} else {
+			require.Same(t, &known[want], got, sent)
+		}
+	}
+	require.Nil(t, accepted(known, nil))
+}
+
+// counted counts how often a route is read.
+type counted struct {
+	oneRoute
+	reads *atomic.Int64
+}
+
+func (s counted) Route(ctx context.Context, key store.Key) (store.Route, error) {
+	s.reads.Add(1)
+	return s.oneRoute.Route(ctx, key)
+}
+
+func TestARequestWithThreeWrongSecretsReadsItsRouteOnce(t *testing.T) {
+	t.Parallel()
+	key := store.Key{ProjectID: uuid.New(), ID: uuid.New()}
+	s := counted{oneRoute{key: key}, new(atomic.Int64)}
+	h := New(Options{Store: s, Logger: slog.New(slog.DiscardHandler)})
+	for n := range int64(3) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/hooks/"+key.String()+"?secret=c", strings.NewReader("{}"))
+		r.Header.Set("X-Service-Secret", "a")
+		r.Header.Set("Authorization", "Bearer b")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Equal(t, http.StatusUnauthorized, w.Code)
+		require.Equal(t, n+1, s.reads.Load())
+	}
+}
