@@ -130,12 +130,5 @@ func (l *Lease) tick(ctx context.Context) error {
 	if l.Tick != nil {
 		return l.Tick(ctx)
 	}
-	timer := time.NewTimer(renewInterval)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return pause(ctx, renewInterval)
 }
