@@ -169,15 +169,27 @@ func (s *Server) inForce(k *v1alpha1.APIKey) bool {
 	return !k.Spec.Revoked && k.DeletionTimestamp == nil && !k.Ended(s.now())
 }
 
-// held is the credential if its namespace has a project in which the key holds
-// its id, else none.
+// held is the credential if its key is in force at this moment, whatever the index
+// has not heard yet, and its namespace has a project in which the key holds its id;
+// else none.
 func (s *Server) held(ctx context.Context, projectID uuid.UUID, found credential) (credential, error) {
+	now := &v1alpha1.APIKey{}
+	err := s.client.Get(ctx, client.ObjectKeyFromObject(found.key), now)
+	switch {
+	case apierrors.IsNotFound(err):
+		return credential{}, nil
+	case err != nil:
+		return credential{}, fmt.Errorf("reading API key %q: %w", found.key.Name, err)
+	case now.UID != found.key.UID, !s.inForce(now):
+		return credential{}, nil
+	}
+	found.key = now
 	if _, err := s.project(ctx, found.key.Namespace); apierrors.IsNotFound(err) {
 		return credential{}, nil
 	} else if err != nil {
 		return credential{}, err
 	}
-	err := s.claim(ctx, projectID, found.key)
+	err = s.claim(ctx, projectID, found.key)
 	var taken *store.IDTakenError
 	if errors.As(err, &taken) {
 		return credential{}, nil

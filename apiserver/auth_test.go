@@ -3,7 +3,9 @@
 package apiserver
 
 import (
+	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,5 +100,34 @@ func TestTheOldestKeyCounts(t *testing.T) {
 		{made("a", 1), made("b", 1), made("a", 1)},
 	} {
 		require.Equal(t, c.want, older(c.a, c.b))
+	}
+}
+
+// TestAnIndexThatLagsOpensNothing: what it has not heard of yet is read.
+func TestAnIndexThatLagsOpensNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, emptyStore{})
+	for name, end := range map[string]func(o *v1alpha1.APIKey) error{
+		"revoked": func(o *v1alpha1.APIKey) error {
+			o.Spec.Revoked = true
+			return w.client.Update(t.Context(), o)
+		},
+		"deleted": func(o *v1alpha1.APIKey) error { return w.client.Delete(t.Context(), o) },
+		"made anew": func(o *v1alpha1.APIKey) error {
+			again := &v1alpha1.APIKey{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Spec: o.Spec}
+			return errors.Join(w.client.Delete(t.Context(), o), w.client.Create(t.Context(), again))
+		},
+	} {
+		key := keys.Generate()
+		o := w.keyObject(t, w.namespace, strings.ReplaceAll(name, " ", "-"), key, nil)
+		require.NoError(t, w.server.index.informers[0].GetIndexer().Add(o.DeepCopy()))
+		call := func() int {
+			w.forget()
+			status, _ := w.call(t, key.String(), http.MethodGet, "/environments", "")
+			return status
+		}
+		require.Equal(t, http.StatusOK, call(), name)
+		require.NoError(t, end(o), name)
+		require.Equal(t, http.StatusUnauthorized, call(), name)
 	}
 }

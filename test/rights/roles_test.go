@@ -58,7 +58,7 @@ var (
 		"kube-system namespaces[kube-system] get",
 	}
 	apiserverRights = []string{
-		"* agentplatform.dev/apikeys list,watch",
+		"* agentplatform.dev/apikeys get,list,watch",
 		"* agentplatform.dev/connectorlinks create,delete,get,list",
 		"* agentplatform.dev/connectors create,delete,get,list",
 		"* agentplatform.dev/environments get,list",
