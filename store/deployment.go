@@ -75,6 +75,9 @@ type Deployment struct {
 	ConnectorResults                      json.RawMessage // REST shape, nil until connecting
 	CreatedAt                             time.Time
 	StartedAt, EndedAt, ActivatedAt       *time.Time
+	// ActivationRank is the highest of the deployment's activations, 0 before the
+	// first; of those of an environment the highest is live.
+	ActivationRank int64
 	// ActivationRequestedAt is the Activation.RequestedAt that was carried out last.
 	ActivationRequestedAt *time.Time
 }

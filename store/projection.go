@@ -88,6 +88,8 @@ type Environment struct {
 
 	// LiveDeploymentID is the deployment activated last, or nil.
 	LiveDeploymentID *uuid.UUID
+	// LiveRank is that of its activation, 0 while nothing is live.
+	LiveRank int64
 	// LiveActivatedAt is when that was.
 	LiveActivatedAt *time.Time
 	// LiveBundleDigest is the bundle of the live deployment ("sha256:…" hex), or "".

@@ -77,8 +77,8 @@ var readers = map[string]string{
 
 	"APIKey.id":                "api/v1alpha1/apikey_status.go: k.Spec.ID",
 	"APIKey.displayName":       "api/v1alpha1/apikey_types.go: JSONPath=`.spec.displayName`",
-	"APIKey.hash":              "apiserver/auth.go: Spec.Hash",
-	"APIKey.keyID":             "apiserver/auth.go: spec.keyID",
+	"APIKey.hash":              "apiserver/keyindex.go: k.Spec.Hash",
+	"APIKey.keyID":             "apiserver/keyindex.go: key.Spec.KeyID",
 	"APIKey.access":            "apiserver/permissions.go: spec.Access",
 	"APIKey.permissions":       "apiserver/permissions.go: spec.Permissions",
 	"APIKey.environmentAccess": "apiserver/lookup.go: EnvironmentAccess",

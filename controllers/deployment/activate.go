@@ -78,7 +78,8 @@ func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activatio
 
 // restore makes a deployment live that was so when its environment went, once
 // that or both came back: from a backup, by Git, or in another cluster. The store
-// ranks activations, so the order in which objects come back does not matter.
+// ranks activations, so the order in which objects come back does not matter, nor
+// what their statuses say.
 func (r *Reconciler) restore(ctx context.Context, v *version) error {
 	if v.outcome.Status != store.DeploymentDeployed {
 		return nil
@@ -87,9 +88,7 @@ func (r *Reconciler) restore(ctx context.Context, v *version) error {
 	if err != nil {
 		return object.FromStore(err)
 	}
-	live := environment.LiveDeploymentID
-	wasLive := v.Status.Live && live != nil && *live != v.key.ID // or another was activated since: then the rank decides
-	if v.restored || live == nil || wasLive {
+	if v.outcome.ActivationRank > environment.LiveRank {
 		_, err = r.activate(ctx, v, store.Activation{})
 	}
 	return err

@@ -17,7 +17,7 @@ const deploymentColumns = `id, project_id, environment_id, namespace, name, obje
 	fingerprint, source_type, branch, commit_wanted, skip_tests, skip_failed_connectors, redeploy_of,
 	sequence, status, phase, failure_reason, message, built, resolved_commit, commit_message, author,
 	bundle_digest, bundle_size, agents, failed_test_count, connector_results, created_at, started_at, ended_at, activated_at,
-	activation_requested_at`
+	activation_rank, activation_requested_at`
 
 // deploymentFields are the destinations of deploymentColumns.
 func deploymentFields(d *store.Deployment) []any {
@@ -28,7 +28,7 @@ func deploymentFields(d *store.Deployment) []any {
 		&d.SkipFailedConnectors, &d.RedeployOf, &d.Sequence, &d.Status, &d.Phase, &d.FailureReason, &d.Message,
 		&d.Built, &d.ResolvedCommit, &d.CommitMessage, &d.Author, &d.BundleDigest, &d.BundleSize, document{&d.Agents},
 		&d.FailedTestCount, document{&d.ConnectorResults}, at(&d.CreatedAt), maybeAt(&d.StartedAt),
-		maybeAt(&d.EndedAt), maybeAt(&d.ActivatedAt), maybeAt(&d.ActivationRequestedAt),
+		maybeAt(&d.EndedAt), maybeAt(&d.ActivatedAt), &d.ActivationRank, maybeAt(&d.ActivationRequestedAt),
 	}
 }
 

@@ -179,14 +179,14 @@ func removeEnvironment(ctx context.Context, tx *Tx, key store.Key) error {
 func (c *Core) Environment(ctx context.Context, key store.Key) (store.Environment, error) {
 	var e store.Environment
 	err := c.engine.Reader().QueryRowContext(ctx, `SELECT e.id, e.project_id, e.display_name, e.slug, e.kind,
-			e.object_created_at, e.live_deployment_id, e.live_activated_at, COALESCE(d.bundle_digest, ''),
+			e.object_created_at, e.live_deployment_id, e.live_rank, e.live_activated_at, COALESCE(d.bundle_digest, ''),
 			e.wanted_bundle_digest, e.created_at, `+refColumns+`
 		FROM environments e JOIN object_ids k ON k.project_id = e.project_id AND k.id = e.id
 		LEFT JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 		WHERE e.project_id = $1 AND e.id = $2`, key.ProjectID, key.ID).
 		Scan(append([]any{
 			&e.ID, &e.ProjectID, &e.DisplayName, &e.Slug, &e.Kind, at(&e.ObjectCreatedAt), &e.LiveDeploymentID,
-			maybeAt(&e.LiveActivatedAt), &e.LiveBundleDigest, &e.WantedBundleDigest, at(&e.CreatedAt),
+			&e.LiveRank, maybeAt(&e.LiveActivatedAt), &e.LiveBundleDigest, &e.WantedBundleDigest, at(&e.CreatedAt),
 		}, refFields(&e.Ref)...)...)
 	return e, wrap(found(err), "reading environment %s", key)
 }

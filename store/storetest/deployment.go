@@ -195,6 +195,32 @@ var buildPromises = []promise{
 }
 
 var activationPromises = []promise{
+	{"what is live has the highest rank, and keeps it when its environment goes", func(w *world) {
+		ranks := func() (live, first, second int64) {
+			environment, err := w.s.Environment(w.ctx, w.environment.Key())
+			w.NoError(err)
+			list, err := w.s.ListDeployments(w.ctx, w.environment.Key()) // newest first
+			w.NoError(err)
+			return environment.LiveRank, list[1].ActivationRank, list[0].ActivationRank
+		}
+		first := w.deploy("one", "first")
+		w.deploy("two", "first")
+		live, one, two := ranks()
+		w.Equal(two, live)
+		w.Greater(two, one)
+		decided := time.Now()
+		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: first.Key(), RequestedAt: &decided})
+		w.NoError(err)
+		live, one, two = ranks()
+		w.Equal(one, live)
+		w.Greater(one, two)
+
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
+		w.NoError(w.s.PutEnvironment(w.ctx, w.environment))
+		live, kept, _ := ranks()
+		w.Zero(live)
+		w.Equal(one, kept)
+	}},
 	{"an activation flips what is live", func(w *world) {
 		spec := w.build("one", "first")
 		digest := w.deployment(spec.ID).BundleDigest
