@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -26,7 +27,7 @@ var _ = Describe("A cluster that was emptied", Serial, func() {
 		t := newTeam(ctx, 1)
 		first := t.live(ctx, "v1")
 		second := t.live(ctx, "v2")
-		before := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello")
+		before, events := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello"), t.hook(ctx, "events", v1alpha1.ModeInbound, "hello")
 		connector := &v1alpha1.Connector{ObjectMeta: t.at("ask")}
 		Expect(cluster.Get(ctx, client.ObjectKeyFromObject(connector), connector)).To(Succeed())
 		url := connector.Status.URL
@@ -34,7 +35,7 @@ var _ = Describe("A cluster that was emptied", Serial, func() {
 		By("emptying the cluster and installing again with the old keys")
 		keys := &corev1.Secret{}
 		Expect(cluster.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "agentplatform-keys"}, keys)).To(Succeed())
-		t.reinstall(ctx, keys)
+		traffic := t.reinstall(ctx, keys, events)
 
 		By("applying the same manifests")
 		t.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}})
@@ -43,6 +44,7 @@ var _ = Describe("A cluster that was emptied", Serial, func() {
 			t.create(ctx, o)
 		}
 		after := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello")
+		t.hook(ctx, "events", v1alpha1.ModeInbound, "hello")
 		Expect(cluster.Get(ctx, client.ObjectKeyFromObject(connector), connector)).To(Succeed())
 		Expect(connector.Status.URL).To(Equal(url))
 		Expect(after.secret).To(Equal(before.secret))
@@ -59,8 +61,26 @@ var _ = Describe("A cluster that was emptied", Serial, func() {
 		}
 		Eventually(ctx, func() string { return after.post(ctx, cluster.gateway, `{}`).Result.Output }).
 			WithTimeout(patience).WithPolling(10 * interval).Should(HavePrefix("hello from v"))
+		if traffic != nil {
+			t.giveKey(ctx)
+			t.judgeAdoption(ctx, traffic.end())
+		}
 	}, SpecTimeout(10*time.Minute))
 })
+
+// judgeAdoption checks that everybody was answered while the store changed hands,
+// and that every run that was accepted completed in the new cluster.
+func (t *team) judgeAdoption(ctx context.Context, replies []reply) {
+	GinkgoHelper()
+	runs := 0
+	for _, r := range replies {
+		Expect(r.Status).To(Equal(http.StatusOK), "%s", r.Body)
+		Expect(r.RunIDs).To(HaveLen(1))
+		Expect(t.ends(ctx, r.RunIDs[0]).Status).To(Equal("completed"))
+		runs++
+	}
+	say("the store adopted by a second cluster under 20 requests/s: %d requests, all 2xx; %d of %d runs completed", len(replies), runs, len(replies))
+}
 
 // manifest is a deployment as Git has it.
 func manifest(d *v1alpha1.Deployment) *v1alpha1.Deployment {
@@ -73,15 +93,20 @@ func manifest(d *v1alpha1.Deployment) *v1alpha1.Deployment {
 // reinstall installs the platform again with keys that were kept: with one
 // process after all namespaces were deleted, and the store with them; with three
 // in a new cluster on the old store, which saw nothing of the old cluster's end.
-func (t *team) reinstall(ctx context.Context, keys *corev1.Secret) {
+// Then a load begins before the store is handed over, and goes on.
+func (t *team) reinstall(ctx context.Context, keys *corev1.Secret, events *hook) (traffic *load) {
 	GinkgoHelper()
 	runner, err := filepath.Abs("../../bin/e2e-runner")
 	Expect(err).NotTo(HaveOccurred())
 	kept, install := []*corev1.Secret{keys}, []string{"install", "embedded"}
 	if cluster.split {
-		dsn := &corev1.Secret{}
-		Expect(cluster.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "agentplatform-postgres"}, dsn)).To(Succeed())
-		kept, install = append(kept, dsn), []string{"up", "default", runner}
+		// With its certificate a gateway serves before there is a manager that may.
+		for _, name := range []string{"agentplatform-postgres", "agentplatform-ca", "agentplatform-dispatch-tls", "agentplatform-api-tls"} {
+			s := &corev1.Secret{}
+			Expect(cluster.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: name}, s)).To(Succeed())
+			kept = append(kept, s)
+		}
+		install = []string{"up", "default", runner}
 		collectAudit()
 		devcluster(ctx, "down")
 		devcluster(ctx, "up")
@@ -93,21 +118,40 @@ func (t *team) reinstall(ctx context.Context, keys *corev1.Secret) {
 	Expect(cluster.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})).To(Succeed())
 	for _, s := range kept {
 		Expect(cluster.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: s.Labels}, Data: s.Data,
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: s.Labels}, Data: s.Data, Type: s.Type,
 		})).To(Succeed())
 	}
-	adopted := make(chan struct{})
+	adopted := make(chan *load, 1)
 	go func() {
 		defer GinkgoRecover()
 		defer close(adopted)
 		if cluster.split {
-			adopt(ctx)
+			adopted <- adoptUnderLoad(ctx, events)
 		}
 	}()
 	out, err := exec.CommandContext(ctx, "../../hack/platform.sh", install...).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
-	<-adopted
+	traffic = <-adopted
 	locate(ctx)
+	return traffic
+}
+
+// adoptUnderLoad hands the store over once the gateways serve its connectors, and
+// returns the load on them.
+func adoptUnderLoad(ctx context.Context, events *hook) *load {
+	GinkgoHelper()
+	gateway := ""
+	Eventually(ctx, func() int {
+		s := &corev1.Service{}
+		if cluster.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "agentplatform-gateway"}, s) != nil {
+			return 0
+		}
+		gateway = "http://" + s.Spec.ClusterIP
+		return events.post(ctx, gateway, `{}`).Status
+	}).WithTimeout(5 * time.Minute).WithPolling(10 * interval).Should(Equal(http.StatusOK))
+	traffic := startLoad(ctx, gateway, 20, events)
+	adopt(ctx)
+	return traffic
 }
 
 // adopt hands the store to the new cluster as soon as its manager's pod runs,

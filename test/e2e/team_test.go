@@ -51,6 +51,13 @@ func newTeam(ctx context.Context, runners int32) *team {
 	DeferCleanup(func(ctx SpecContext) {
 		_ = cluster.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}})
 	})
+	t.giveKey(ctx)
+	return t
+}
+
+// giveKey makes an API key of an owner who may everything in the namespace.
+func (t *team) giveKey(ctx context.Context) {
+	GinkgoHelper()
 	t.create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: t.at(keyOwner), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "agentplatform-admin"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: keyOwner}},
@@ -59,7 +66,6 @@ func newTeam(ctx context.Context, runners int32) *team {
 		"--owner-user", keyOwner, "--quiet").Output()
 	Expect(err).NotTo(HaveOccurred())
 	t.key = strings.TrimSpace(string(out))
-	return t
 }
 
 func (t *team) manifests(runners int32) []client.Object {
