@@ -31,7 +31,8 @@ type ClusterLease struct {
 
 // Clusters keeps the lease.
 type Clusters interface {
-	// Cluster returns the lease; ErrNotFound before the first manager.
+	// Cluster returns the lease; ErrNotFound before the first manager, also of a
+	// store without a schema.
 	Cluster(ctx context.Context) (ClusterLease, error)
 	// HoldCluster takes the lease for a cluster when nobody ever did, and renews
 	// it for the one that has it. *ForeignClusterError when another cluster has

@@ -36,9 +36,12 @@ func runManager(ctx context.Context, p *process) error {
 // awaitStore waits while the store serves another cluster: its schema is none of
 // this one's business. A store without a schema serves nobody yet.
 func (p *process) awaitStore(ctx context.Context) error {
-	held, known, err := leaseOf(ctx, p.store)
-	if err != nil || !known {
-		return err
+	held, err := p.store.Cluster(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil { // which says nothing of whose it is
+		return fmt.Errorf("asking whom the store serves: %w", err)
 	}
 	c, err := p.uncached()
 	if err != nil {
@@ -53,21 +56,6 @@ func (p *process) awaitStore(ctx context.Context) error {
 		return fmt.Errorf("waiting for the store: %w", err)
 	}
 	return nil
-}
-
-// leaseOf reads the lease of a store; known is false for one without a schema, of
-// which nothing can be read. A read that merely failed is an error.
-func leaseOf(ctx context.Context, s store.Store) (held store.ClusterLease, known bool, err error) {
-	for range 2 {
-		held, err = s.Cluster(ctx)
-		if err == nil || errors.Is(err, store.ErrNotFound) {
-			return held, err == nil, nil
-		}
-		if err := s.Ping(ctx); err != nil {
-			return held, false, fmt.Errorf("reaching the store: %w", err)
-		}
-	}
-	return held, false, nil
 }
 
 // controllers runs the controllers until ctx ends or leadership is lost.

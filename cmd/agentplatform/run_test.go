@@ -12,45 +12,35 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// failing is a store that fails to tell its lease, one answer after the other.
-type failing struct {
+// leased is a store that answers who has its lease, and can be migrated.
+type leased struct {
 	store.Store
-	answers []error
-	away    error
+	err      error
+	migrated bool
 }
 
-func (f *failing) Cluster(context.Context) (store.ClusterLease, error) {
-	err := f.answers[0]
-	f.answers = f.answers[1:]
-	if err != nil {
-		return store.ClusterLease{}, err
-	}
-	return store.ClusterLease{ClusterUID: "there"}, nil
+func (l *leased) Cluster(context.Context) (store.ClusterLease, error) {
+	return store.ClusterLease{}, l.err
 }
 
-func (f *failing) Ping(context.Context) error { return f.away }
+func (l *leased) Migrate(context.Context) error {
+	l.migrated = true
+	return errors.New("enough")
+}
 
-// TestAStoreIsMigratedForNobodyElse: a read that fails does not make the store of
+// TestAStoreIsMigratedForNobodyElse: a read that failed does not make the store of
 // another cluster one that has no schema yet.
 func TestAStoreIsMigratedForNobodyElse(t *testing.T) {
 	t.Parallel()
-	broken := errors.New("broken")
 	for name, c := range map[string]struct {
-		store failing
-		known bool
-		want  error
+		err      error
+		migrated bool
 	}{
-		"another cluster's":          {failing{answers: []error{nil}}, true, nil},
-		"another's, read again":      {failing{answers: []error{broken, nil}}, true, nil},
-		"away":                       {failing{answers: []error{broken}, away: broken}, false, broken},
-		"without a schema":           {failing{answers: []error{broken, broken}}, false, nil},
-		"with a schema and no lease": {failing{answers: []error{store.ErrNotFound}}, false, nil},
+		"nobody's yet":    {store.ErrNotFound, true},
+		"not to be asked": {errors.New("broken"), false},
 	} {
-		held, known, err := leaseOf(t.Context(), &c.store)
-		require.ErrorIs(t, err, c.want, name)
-		require.Equal(t, c.known, known, name)
-		if known {
-			require.Equal(t, "there", held.ClusterUID, name)
-		}
+		s := &leased{err: c.err}
+		require.Error(t, runManager(t.Context(), &process{store: s}), name)
+		require.Equal(t, c.migrated, s.migrated, name)
 	}
 }

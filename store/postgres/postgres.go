@@ -85,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.notifier = startNotifier(config.ConnConfig.Copy(), &s.hub, o.Logger)
 	s.Core = sqlcore.New(sqlcore.Options{
 		Engine: engine{s}, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
-		Exclusive: "FOR UPDATE", Publish: s.publish,
+		Exclusive: "FOR UPDATE", Publish: s.publish, NoTable: func(err error) bool { return hasCode(err, undefinedTable) },
 	})
 	return s, nil
 }
@@ -166,6 +166,9 @@ func (e engine) Lock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID) erro
 	}
 	return nil
 }
+
+// undefinedTable is PostgreSQL's code of a statement on a table that is not there.
+const undefinedTable = "42P01"
 
 // hasCode says whether an error is PostgreSQL's with a code or class among these.
 func hasCode(err error, codes ...string) bool {

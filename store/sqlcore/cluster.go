@@ -50,7 +50,11 @@ func clusterLease(ctx context.Context, q Queryer, lock string) (store.ClusterLea
 
 // Cluster implements store.Clusters.
 func (c *Core) Cluster(ctx context.Context) (store.ClusterLease, error) {
-	return clusterLease(ctx, c.engine.Reader(), "")
+	lease, err := clusterLease(ctx, c.engine.Reader(), "")
+	if err != nil && c.noTable(err) {
+		err = fmt.Errorf("there is no schema yet: %w", store.ErrNotFound)
+	}
+	return lease, err
 }
 
 // HoldCluster implements store.Clusters.

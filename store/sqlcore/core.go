@@ -53,6 +53,8 @@ type Options struct {
 	// where there is one writer. Renewing conflicts with neither: those who share
 	// would keep it from its turn for as long as there is one of them.
 	Share, Exclusive string
+	// NoTable says whether a statement failed for want of a table.
+	NoTable func(err error) bool
 }
 
 // Core is a store but for Accept, Claim, Complete, Subscribe and its own life.
@@ -61,6 +63,7 @@ type Core struct {
 	publish func([]store.Hint)
 	// skipLocked, share and exclusive are as in Options.
 	skipLocked, share, exclusive string
+	noTable                      func(error) bool
 	// cluster is the one that must have the lease for anything to be written; ""
 	// asserts nothing.
 	cluster string
@@ -68,7 +71,9 @@ type Core struct {
 
 // New makes a Core.
 func New(o Options) *Core {
-	return &Core{engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive}
+	return &Core{
+		engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, noTable: o.NoTable,
+	}
 }
 
 // Tx is a transaction that collects hints for after its commit.

@@ -22,6 +22,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -76,9 +77,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
 	s.reader = newStatements(s.read)
-	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.hub.Publish})
+	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.hub.Publish, NoTable: noTable})
 	return s, nil
 }
+
+// noTable says whether a statement failed for want of a table, for which SQLite has
+// no code.
+func noTable(err error) bool { return strings.Contains(err.Error(), "no such table") }
 
 // database opens connections by the one driver that knows now_us().
 type database struct{ dsn string }

@@ -24,6 +24,8 @@ func openAt(tb testing.TB, path string) store.Store {
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, s.Close()) })
 	require.Error(tb, s.Ping(tb.Context()), "not migrated yet")
+	_, err = s.Cluster(tb.Context())
+	require.ErrorIs(tb, err, store.ErrNotFound, "nobody's yet")
 	require.NoError(tb, s.Migrate(tb.Context()))
 	require.NoError(tb, s.Ping(tb.Context()))
 	return s
