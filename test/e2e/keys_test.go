@@ -68,6 +68,8 @@ var _ = Describe("The platform's keys", Serial, func() {
 		key.Spec.Revoked = true
 		Expect(cluster.Patch(ctx, key, client.MergeFrom(before))).To(Succeed())
 		Eventually(ctx, get).WithTimeout(patience).WithPolling(interval).Should(Equal(http.StatusUnauthorized))
+		Expect(cluster.Delete(ctx, key)).To(Succeed()) // from then on nobody knows it, and the facade has to look for it
+		Consistently(ctx, get).WithTimeout(10 * interval).WithPolling(interval).Should(Equal(http.StatusUnauthorized))
 	}, SpecTimeout(3*time.Minute))
 })
 

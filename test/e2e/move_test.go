@@ -28,6 +28,7 @@ var _ = Describe("A cluster that was emptied", Serial, func() {
 		first := t.live(ctx, "v1")
 		second := t.live(ctx, "v2")
 		before, events := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello"), t.hook(ctx, "events", v1alpha1.ModeInbound, "hello")
+		forgotten := t.hook(ctx, "forgotten", v1alpha1.ModeInbound, "hello")
 		connector := &v1alpha1.Connector{ObjectMeta: t.at("ask")}
 		Expect(cluster.Get(ctx, client.ObjectKeyFromObject(connector), connector)).To(Succeed())
 		url := connector.Status.URL
@@ -64,6 +65,11 @@ var _ = Describe("A cluster that was emptied", Serial, func() {
 		if traffic != nil {
 			t.giveKey(ctx)
 			t.judgeAdoption(ctx, traffic.end())
+			Expect(forgotten.post(ctx, cluster.gateway, `{}`).Status).To(Equal(http.StatusOK), "it may still come")
+			finishAdoption(ctx)
+			Eventually(ctx, func() int { return forgotten.post(ctx, cluster.gateway, `{}`).Status }).
+				WithTimeout(patience).WithPolling(10 * interval).Should(Equal(http.StatusNotFound))
+			Expect(after.post(ctx, cluster.gateway, `{}`).Status).To(Equal(http.StatusOK), "what is there is not swept")
 		}
 	}, SpecTimeout(10*time.Minute))
 })
@@ -80,6 +86,20 @@ func (t *team) judgeAdoption(ctx context.Context, replies []reply) {
 		runs++
 	}
 	say("the store adopted by a second cluster under 20 requests/s: %d requests, all 2xx; %d of %d runs completed", len(replies), runs, len(replies))
+}
+
+// finishAdoption says that all objects are there, and lets a manager that starts
+// sweep the rest.
+func finishAdoption(ctx context.Context) {
+	GinkgoHelper()
+	for _, args := range [][]string{
+		{"exec", "deploy/agentplatform-manager", "--", "agentctl", "store", "adopt", "--finish", "--store-dsn-file=/etc/agentplatform/postgres/dsn"},
+		{"rollout", "restart", "deployment/agentplatform-manager"},
+		{"rollout", "status", "--timeout=180s", "deployment/agentplatform-manager"},
+	} {
+		out, err := kubectl(ctx, append([]string{"-n", systemNamespace}, args...)...)
+		Expect(err).NotTo(HaveOccurred(), out)
+	}
 }
 
 // manifest is a deployment as Git has it.
