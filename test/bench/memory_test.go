@@ -59,8 +59,9 @@ func BenchmarkMemory(b *testing.B) {
 	}{
 		{"webhookgw", public, []string{"webhookgw", "--store-dsn-file=" + dsn, "--public-addr=" + public, "--internal-addr=" + internal}},
 		{"runner", "", []string{"runner", "serve", "--dispatch-url=http://" + internal, "--token-file=" + token}},
-		{"apiserver", facade, append([]string{"agentplatform", "apiserver", "--api-addr=" + facade}, common...)},
+		// The facade waits for the keys that the manager makes.
 		{"manager", "", append([]string{"agentplatform", "manager", "--leader-elect=false", "--health-addr=0", "--dispatch-url=http://" + internal}, common...)},
+		{"apiserver", facade, append([]string{"agentplatform", "apiserver", "--api-addr=" + facade}, common...)},
 		{"all", "", []string{"agentplatform", "all", "--sqlite=" + filepath.Join(dir, "all.db"), "--system-namespace=default", "--leader-elect=false",
 			"--health-addr=0", "--dispatch-url=http://" + internal, "--public-addr=127.0.0.1:0", "--internal-addr=127.0.0.1:0", "--api-addr=127.0.0.1:0"}},
 	} {
