@@ -135,7 +135,7 @@ func (s *sweep) run(ctx context.Context) (removed int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("listing the projection: %w", err)
 	}
-	if s, rows, err = s.readable(ctx, rows); err != nil || len(rows) == 0 {
+	if s, rows, err = s.readable(ctx, rows); err != nil {
 		return 0, err
 	}
 	gone, refused, err := s.gone(ctx, rows)
@@ -198,6 +198,9 @@ func (s *sweep) gone(ctx context.Context, rows []store.ProjectedObject) (gone []
 func (s *sweep) missing(
 	ctx context.Context, kind string, rows []store.ProjectedObject, namespaces map[string]bool,
 ) (alone, within []store.ProjectedObject, err error) {
+	if len(rows) == 0 {
+		return nil, nil, nil
+	}
 	there, err := s.names(ctx, kind)
 	if err != nil {
 		return nil, nil, err

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers"
@@ -81,6 +82,22 @@ func (s sweepScene) left(ctx context.Context) map[string]int {
 	return left
 }
 
+// leftByTheSweep is what the metric says of a kind.
+func leftByTheSweep(kind string) float64 {
+	GinkgoHelper()
+	families, err := metrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "agentplatform_sweep_refused_objects" && metric.GetLabel()[0].GetValue() == kind {
+				return metric.GetGauge().GetValue()
+			}
+		}
+	}
+	Fail("no such metric of " + kind)
+	return 0
+}
+
 var _ = Describe("The sweep", func() {
 	It("removes what was deleted while no manager looked, and all of a namespace that is gone", func(ctx SpecContext) {
 		s := newSweepScene(ctx)
@@ -105,9 +122,27 @@ var _ = Describe("The sweep", func() {
 		Expect(removed).To(Equal(104), "what is beyond doubt")
 		Expect(s.left(ctx)).To(Equal(map[string]int{store.KindConnector: 40}))
 
+		Expect(leftByTheSweep(store.KindConnector)).To(BeEquivalentTo(38))
+
 		_, err = controllers.Sweep(ctx, s.client, s.db, 38)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(s.left(ctx)).To(Equal(map[string]int{store.KindConnector: 2}))
+		Expect(leftByTheSweep(store.KindConnector)).To(BeZero())
+	})
+
+	It("says nothing of what it left once that is there no more", func(ctx SpecContext) {
+		s := newSweepScene(ctx)
+		s.claim(ctx, s.namespace, store.KindEnvironment, 11)
+		_, err := controllers.Sweep(ctx, s.client, s.db, 0)
+		Expect(err).To(MatchError(store.ErrSweepRefused))
+		Expect(leftByTheSweep(store.KindEnvironment)).To(BeEquivalentTo(11))
+		rows, err := s.db.ListProjected(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		for _, row := range rows {
+			Expect(s.db.Remove(ctx, row.Key.ProjectID, row.Ref)).To(Succeed())
+		}
+		Expect(controllers.Sweep(ctx, s.client, s.db, 0)).To(BeZero())
+		Expect(leftByTheSweep(store.KindEnvironment)).To(BeZero())
 	})
 
 	It("leaves a namespace alone in which the manager has no rights any more", func(ctx SpecContext) {

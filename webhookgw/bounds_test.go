@@ -97,12 +97,8 @@ func TestABuildsTokenFillsNoStore(t *testing.T) {
 func TestARunnersTokenFillsNoStore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	c := b.connector("inbound", nil, "hello")
-	require.Equal(t, http.StatusOK, b.post(b.gateway, c.ID.String(), `{}`, nil).status)
-	claimed, err := b.store.Claim(t.Context(), store.Claim{Environment: store.Key{ProjectID: b.project, ID: b.environment}, RunnerID: "r", Limit: 1, Lease: store.LeaseDuration})
-	require.NoError(t, err)
-	require.Len(t, claimed, 1)
-	path, fence := "/v1/runs/"+claimed[0].Run.ID.String(), claimed[0].Token
+	claimed := b.claim()
+	path, fence := "/v1/runs/"+claimed.Run.ID.String(), claimed.Token
 	status, code := b.tell(runnerToken, path+"/journal", wire.JournalRequest{Token: fence, Entries: []wire.JournalEntry{
 		{Sequence: 1, Kind: wire.JournalToolResult, Data: json.RawMessage(`"` + strings.Repeat("x", wire.MaxToolResult) + `"`)},
 	}})
@@ -131,7 +127,7 @@ func TestARunnersTokenFillsNoStore(t *testing.T) {
 		Token: fence, Status: wire.StatusCompleted, Output: strings.Repeat("x", wire.MaxOutput+1),
 	})
 	require.Equal(t, http.StatusNoContent, status)
-	run, err := b.store.Run(t.Context(), claimed[0].Run.Key())
+	run, err := b.store.Run(t.Context(), claimed.Run.Key())
 	require.NoError(t, err)
 	require.Equal(t, store.RunFailed, run.Status)
 	require.EqualValues(t, wire.CodeOutputTooLarge, run.ErrorCode)
@@ -144,12 +140,8 @@ func TestARunnersTokenFillsNoStore(t *testing.T) {
 func TestWhatARunnerNamesIsRefusedByItsForm(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	c := b.connector("inbound", nil, "hello")
-	require.Equal(t, http.StatusOK, b.post(b.gateway, c.ID.String(), `{}`, nil).status)
-	claimed, err := b.store.Claim(t.Context(), store.Claim{Environment: store.Key{ProjectID: b.project, ID: b.environment}, RunnerID: "r", Limit: 1, Lease: store.LeaseDuration})
-	require.NoError(t, err)
-	require.Len(t, claimed, 1)
-	path, fence := "/v1/runs/"+claimed[0].Run.ID.String(), claimed[0].Token
+	claimed := b.claim()
+	path, fence := "/v1/runs/"+claimed.Run.ID.String(), claimed.Token
 	for name, entry := range map[string]wire.JournalEntry{
 		"sequence 0":        {Sequence: 0, Kind: wire.JournalToolResult},
 		"negative sequence": {Sequence: -1, Kind: wire.JournalToolResult},
@@ -173,4 +165,17 @@ func TestWhatARunnerNamesIsRefusedByItsForm(t *testing.T) {
 	}
 	status, _ := b.tell(runnerToken, path+"/complete", wire.CompleteRequest{Token: fence, Status: wire.StatusFailed, ErrorCode: "model_error"})
 	require.Equal(t, http.StatusNoContent, status, "the claim is still the runner's")
+}
+
+// claim is a run of a new connector that a runner has claimed.
+func (b *bundle) claim() store.Claimed {
+	b.t.Helper()
+	c := b.connector("inbound", nil, "hello")
+	require.Equal(b.t, http.StatusOK, b.post(b.gateway, c.ID.String(), `{}`, nil).status)
+	claimed, err := b.store.Claim(b.t.Context(), store.Claim{
+		Environment: store.Key{ProjectID: b.project, ID: b.environment}, RunnerID: "r", Limit: 1, Lease: store.LeaseDuration,
+	})
+	require.NoError(b.t, err)
+	require.Len(b.t, claimed, 1)
+	return claimed[0]
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -143,7 +144,7 @@ func recheck(c *v1alpha1.Connector) time.Duration {
 	if c.Spec.SecretRef != nil {
 		return secretsInterval
 	}
-	return healInterval
+	return wait.Jitter(healInterval, 0.2) // or all of a manager's start come together
 }
 
 func readyMessage(c *v1alpha1.Connector) string {

@@ -110,9 +110,8 @@ func deploysTo(environment client.Object, deployment v1alpha1.ConditionedObject)
 	return ok && object.DeploysTo(d, environment.(*v1alpha1.Environment))
 }
 
-// outOfDate picks the deployments that waited for their environment, those that
-// may go live in one in which nothing is, and those that show something else
-// about being live than it does.
+// outOfDate picks the deployments that may go live in an environment in which
+// nothing is, and those that show something else about being live than it does.
 func outOfDate(environment client.Object, deployment v1alpha1.ConditionedObject) bool {
 	e, isEnvironment := environment.(*v1alpha1.Environment)
 	d, isDeployment := deployment.(*v1alpha1.Deployment)
@@ -122,5 +121,5 @@ func outOfDate(environment client.Object, deployment v1alpha1.ConditionedObject)
 	if e.Status.LiveDeploymentID == "" && d.Status.Phase == v1alpha1.DeploymentDeployed {
 		return true
 	}
-	return d.Status.ID == "" || d.Status.Live != (d.Status.ID == e.Status.LiveDeploymentID)
+	return d.Status.Live != (d.Status.ID == e.Status.LiveDeploymentID)
 }
