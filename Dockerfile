@@ -8,6 +8,7 @@ ARG BUILDER=golang:1.26-bookworm
 FROM ${BUILDER} AS build
 ARG BUILDER
 ARG RELEASE=
+ARG VERSION=dev
 RUN case "$RELEASE:$BUILDER" in \
       :* | *@sha256:????????????????????????????????????????????????????????????????) ;; \
       *) echo "a release names its builder by digest: --build-arg BUILDER=golang:1.26-bookworm@sha256:…" >&2; exit 1 ;; \
@@ -19,7 +20,7 @@ RUN go mod download
 COPY . .
 RUN for main in cmd/*/main.go; do \
       command=$(basename "$(dirname "$main")"); \
-      go build -ldflags "-s -w" -o "/out/$command" "./cmd/$command" || exit 1; \
+      go build -ldflags "-s -w -X github.com/agentplatform/agentplatform/internal/metrics.version=$VERSION" -o "/out/$command" "./cmd/$command" || exit 1; \
     done
 
 FROM scratch

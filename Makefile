@@ -4,7 +4,8 @@
 export CGO_ENABLED = 0
 export GOFLAGS = -trimpath -buildvcs=false
 
-LDFLAGS    = -s -w
+VERSION   ?= dev
+LDFLAGS    = -s -w -X github.com/agentplatform/agentplatform/internal/metrics.version=$(VERSION)
 IMAGE     ?= agentplatform:dev
 COMMANDS   = $(filter-out internal,$(notdir $(wildcard cmd/*)))
 DEVCLUSTER = go -C hack/devcluster run .

@@ -16,59 +16,60 @@ import (
 
 // Agent is the REST shape of an agent in lists.
 type Agent struct {
-	Name                string     `json:"name"`
-	Description         *string    `json:"description"`
-	Type                *string    `json:"type"`
-	SourcePath          *string    `json:"source_path"`
-	DeploymentStatus    string     `json:"deployment_status" enum:"deployed,not_deployed"`
-	RunCount            int64      `json:"run_count"`
-	QueueCount          int64      `json:"queue_count"`
-	LastActivityAt      *time.Time `json:"last_activity_at"`
-	HasInboundConnector bool       `json:"has_inbound_connector" doc:"Whether an inbound or sync connector is linked."`
-	VariantOf           *string    `json:"variant_of"`
+	Name                string          `json:"name" doc:"The agent's name, as its YAML file gives it." example:"support"`
+	Description         *string         `json:"description" doc:"What it is for; null when the live deployment lacks the agent, or says nothing."`
+	Type                *string         `json:"type" doc:"Its type; null when the live deployment lacks the agent." example:"llm"`
+	SourcePath          *string         `json:"source_path" doc:"Its file in the repository; null when the live deployment lacks the agent." example:"agents/support.yaml"`
+	DeploymentStatus    AgentDeployment `json:"deployment_status" doc:"Whether the live deployment has it."`
+	RunCount            int64           `json:"run_count" doc:"How many runs it has had in the environment."`
+	QueueCount          int64           `json:"queue_count" doc:"How many of them wait."`
+	LastActivityAt      *time.Time      `json:"last_activity_at" doc:"When its newest run was queued; null before the first."`
+	HasInboundConnector bool            `json:"has_inbound_connector" doc:"Whether an inbound or sync connector is linked."`
+	VariantOf           *string         `json:"variant_of" doc:"The agent of which it is an A/B variant."`
 }
 
 // AgentDetails is the REST shape of one agent.
 type AgentDetails struct {
 	Agent
-	Config       any                    `json:"config" doc:"null when the live deployment lacks the agent."`
-	DeploymentID *string                `json:"deployment_id" format:"uuid"`
-	Stats        AgentStats             `json:"stats"`
-	TokenUsage   Null[store.TokenUsage] `json:"token_usage"`
-	Cost         Null[Cost]             `json:"cost"`
-	Connectors   []AgentConnector       `json:"connectors" nullable:"false"`
-	Judges       []Judge                `json:"judges" nullable:"false"`
+	Config       Object           `json:"config" doc:"Its configuration, defaults folded in; null when the live deployment lacks the agent."`
+	DeploymentID *string          `json:"deployment_id" format:"uuid" doc:"The live deployment that has it."`
+	Stats        AgentStats       `json:"stats" doc:"Counts of runs in the window."`
+	TokenUsage   Null[TokenUsage] `json:"token_usage" doc:"Model tokens spent in the window; null: not counted in this release."`
+	Cost         Null[Cost]       `json:"cost" doc:"What they cost; null where no price is known."`
+	Connectors   []AgentConnector `json:"connectors" doc:"The linked connectors, by name."`
+	Judges       []Judge          `json:"judges" doc:"The average scores of its judges; empty in this release."`
 }
 
-// AgentStats are counts of runs in the window; null: not counted.
+// AgentStats are counts of runs in the window. This release counts none of them,
+// which null says.
 type AgentStats struct {
-	Total             *int64   `json:"total"`
-	Completed         *int64   `json:"completed"`
-	Failed            *int64   `json:"failed"`
-	Cancelled         *int64   `json:"cancelled"`
-	Running           *int64   `json:"running"`
-	Queued            *int64   `json:"queued"`
-	SuccessRate       *float64 `json:"success_rate"`
-	AverageDurationMS *int64   `json:"average_duration_ms"`
-	P95DurationMS     *int64   `json:"p95_duration_ms"`
+	Total             *int64   `json:"total" doc:"All runs; null: not counted in this release."`
+	Completed         *int64   `json:"completed" doc:"Runs that completed; null: not counted."`
+	Failed            *int64   `json:"failed" doc:"Runs that failed; null: not counted."`
+	Cancelled         *int64   `json:"cancelled" doc:"Runs that were cancelled; null: not counted."`
+	Running           *int64   `json:"running" doc:"Runs that are being executed; null: not counted."`
+	Queued            *int64   `json:"queued" doc:"Runs that wait; null: not counted."`
+	SuccessRate       *float64 `json:"success_rate" doc:"Completed runs among those that ended, 0 to 1; null: not counted."`
+	AverageDurationMS *int64   `json:"average_duration_ms" doc:"Average duration in milliseconds; null: not counted."`
+	P95DurationMS     *int64   `json:"p95_duration_ms" doc:"95th percentile of the durations in milliseconds; null: not counted."`
 }
 
 // AgentConnector is a connector that is linked to an agent.
 type AgentConnector struct {
-	ID      string `json:"id" format:"uuid"`
-	LinkID  string `json:"link_id" format:"uuid"`
-	Name    string `json:"name"`
-	Type    string `json:"type"`
-	Mode    string `json:"mode"`
-	Enabled bool   `json:"enabled"`
+	ID      string        `json:"id" format:"uuid" doc:"The connector's id."`
+	LinkID  string        `json:"link_id" format:"uuid" doc:"The link's id."`
+	Name    string        `json:"name" doc:"The connector's name." example:"Tickets"`
+	Type    ConnectorType `json:"type" doc:"What the connector is."`
+	Mode    ConnectorMode `json:"mode" doc:"In which direction it works."`
+	Enabled bool          `json:"enabled" doc:"Whether somebody has disabled it."`
 }
 
 // Judge is what a judge thinks of an agent on average.
 type Judge struct {
-	Name         string   `json:"name"`
-	AverageScore *float64 `json:"average_score"`
-	MaxScore     *float64 `json:"max_score"`
-	Evaluations  int64    `json:"evaluations"`
+	Name         string   `json:"name" doc:"The judge's name."`
+	AverageScore *float64 `json:"average_score" doc:"The average of its scores; null without any."`
+	MaxScore     *float64 `json:"max_score" doc:"The highest score that it gives."`
+	Evaluations  int64    `json:"evaluations" doc:"How many runs it has judged."`
 }
 
 // AgentsQuery selects agents.
@@ -80,17 +81,17 @@ type AgentsQuery struct {
 // AgentInput names an agent.
 type AgentInput struct {
 	EnvironmentQuery
-	AgentName string `path:"agent_name"`
+	AgentName string `path:"agent_name" doc:"The agent's name, as its YAML file gives it." example:"support"`
 }
 
-func (s *Server) listAgents(ctx context.Context, c *caller, in *AgentsQuery) ([]Agent, error) {
+func (s *Server) listAgents(ctx context.Context, c *caller, in *AgentsQuery) (answer[[]Agent], error) {
 	environment, err := s.environment(ctx, c, in.EnvironmentID)
 	if err != nil {
-		return nil, err
+		return answer[[]Agent]{}, err
 	}
 	agents, err := s.agentsOf(ctx, c, environment)
 	if err != nil {
-		return nil, err
+		return answer[[]Agent]{}, err
 	}
 	out := []Agent{}
 	for _, a := range agents {
@@ -98,31 +99,31 @@ func (s *Server) listAgents(ctx context.Context, c *caller, in *AgentsQuery) ([]
 			out = append(out, shown)
 		}
 	}
-	return out, nil
+	return plainly(out, nil)
 }
 
-func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (AgentDetails, error) {
+func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (answer[AgentDetails], error) {
 	environment, err := s.environment(ctx, c, in.EnvironmentID)
 	if err != nil {
-		return AgentDetails{}, err
+		return answer[AgentDetails]{}, err
 	}
 	agent, err := s.findAgent(ctx, c, environment, in.AgentName)
 	if err != nil {
-		return AgentDetails{}, err
+		return answer[AgentDetails]{}, err
 	}
 	out := AgentDetails{Agent: showAgent(agent), Connectors: []AgentConnector{}, Judges: []Judge{}}
 	if agent.Agent != nil {
 		out.DeploymentID = opt(environment.Status.LiveDeploymentID)
 		if out.Config, err = s.agentConfig(ctx, c, environment, in.AgentName); err != nil {
-			return AgentDetails{}, err
+			return answer[AgentDetails]{}, err
 		}
 	}
 	out.Connectors, err = s.agentConnectors(ctx, c, environment.Name, in.AgentName)
-	return out, err
+	return plainly(out, err)
 }
 
 // findAgent looks in the environment, and in the others of the project so that
-// an agent that is not deployed here is no stranger.
+// an agent that is not deployed here is found too.
 func (s *Server) findAgent(ctx context.Context, c *caller, here *v1alpha1.Environment, name string) (store.AgentSummary, error) {
 	agents, err := s.agentsOf(ctx, c, here)
 	if err != nil {
@@ -157,7 +158,7 @@ func (s *Server) agentsOf(ctx context.Context, c *caller, e *v1alpha1.Environmen
 }
 
 // agentConfig is an agent's configuration in the live deployment; nil without one.
-func (s *Server) agentConfig(ctx context.Context, c *caller, e *v1alpha1.Environment, name string) (any, error) {
+func (s *Server) agentConfig(ctx context.Context, c *caller, e *v1alpha1.Environment, name string) (Object, error) {
 	config, err := s.store.AgentConfig(ctx, c.keyOf(e), name)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && len(config) == 0:
@@ -165,7 +166,7 @@ func (s *Server) agentConfig(ctx context.Context, c *caller, e *v1alpha1.Environ
 	case err != nil:
 		return nil, fmt.Errorf("reading the configuration of agent %q: %w", name, err)
 	}
-	return config, nil
+	return Object(config), nil
 }
 
 // agentConnectors are the connectors that are linked to an agent, by name.
@@ -184,8 +185,8 @@ func (s *Server) agentConnectors(ctx context.Context, c *caller, environment, ag
 		for j := range links[conn.Name] {
 			if link := &links[conn.Name][j]; string(link.Spec.Agent) == agent {
 				out = append(out, AgentConnector{
-					ID: idOf(conn), LinkID: idOf(link), Name: conn.Title(), Type: string(conn.Type()),
-					Mode: string(conn.Spec.Mode), Enabled: conn.IsEnabled(),
+					ID: idOf(conn), LinkID: idOf(link), Name: conn.Title(), Type: ConnectorType(conn.Type()),
+					Mode: ConnectorMode(conn.Spec.Mode.Word()), Enabled: conn.IsEnabled(),
 				})
 			}
 		}

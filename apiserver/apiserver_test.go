@@ -4,18 +4,18 @@ package apiserver
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,19 +31,24 @@ import (
 // gateway is the public URL of the tests' gateway.
 const gateway = "https://hooks.example.com"
 
-// world is a project on a real Kubernetes API with a facade before it. Who
-// holds which id is in a real store.
+// world is a project on a real Kubernetes API with a facade before it, on a real
+// store.
 type world struct {
 	client    client.Client
 	db        *sqlite.Store
+	path      string // of db
 	namespace string
 	projectID uuid.UUID
 	server    *Server
+	options   Options
 	platform  *keyring.Keys
 	contract  *contract
 }
 
-func newWorld(t *testing.T, data Store) *world {
+// plenty is a limit of requests that no test reaches by chance.
+const plenty = 1 << 20
+
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	control := kube.Start(t)
 	config := rest.CopyConfig(control.Config)
@@ -54,24 +59,25 @@ func newWorld(t *testing.T, data Store) *world {
 	control.Grant(t, "facade", "agentplatform-apiserver")
 	facade, err := client.NewWithWatch(control.User(t, "facade"), client.Options{Scheme: control.Scheme})
 	require.NoError(t, err)
-	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	path := filepath.Join(t.TempDir(), "store.db")
+	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, Logger: quiet()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	require.NoError(t, db.Migrate(t.Context()))
 	platformID := uuid.New()
-	w := &world{client: direct, db: db, namespace: control.Namespace(t)}
+	w := &world{client: direct, db: db, path: path, namespace: control.Namespace(t)}
 	w.projectID = v1alpha1.ProjectID(platformID, w.namespace)
-	if data == nil {
-		data = db
-	}
 	ring, err := keyring.New()
 	require.NoError(t, err)
 	w.platform = inUse(t, db, ring)
-	w.server, err = New(Options{
-		Client: facade, KeyIndex: unlimited(NewKeyIndex(facade, nil, slog.New(slog.DiscardHandler))), Store: identified{data, db}, Claims: db, PlatformID: platformID, Keys: w.platform,
-		GatewayURL: gateway + "/", Logger: slog.New(slog.DiscardHandler),
-	})
+	w.options = Options{
+		Client: facade, Index: unlimited(NewIndex(facade, nil, quiet())), Store: db, Claims: db,
+		PlatformID: platformID, Keys: w.platform, GatewayURL: gateway + "/", Logger: quiet(),
+		RequestsPerMinute: plenty,
+	}
+	w.server, err = New(w.options)
 	require.NoError(t, err)
+	w.server.patience = 0 // there are no controllers
 	w.contract = newContract(t, w.server)
 	w.create(t, &v1alpha1.Project{ObjectMeta: w.meta(v1alpha1.ProjectName)})
 	for _, name := range []string{"production", "staging"} {
@@ -83,14 +89,29 @@ func newWorld(t *testing.T, data Store) *world {
 	return w
 }
 
+// facade is another facade of the same project, as if on another machine: it shares
+// no memory with the first.
+func (w *world) facade(t testing.TB, change func(*Options)) *Server {
+	t.Helper()
+	options := w.options
+	options.Index = unlimited(NewIndex(options.Index.client, nil, quiet()))
+	if change != nil {
+		change(&options)
+	}
+	s, err := New(options)
+	require.NoError(t, err)
+	s.patience = 0
+	return s
+}
+
 // unlimited lets an index that does not run ask Kubernetes as often as it likes.
-func unlimited(x *KeyIndex) *KeyIndex {
+func unlimited(x *Index) *Index {
 	x.budget.SetLimit(rate.Inf)
 	return x
 }
 
 // inUse brings a ring into use.
-func inUse(t *testing.T, db *sqlite.Store, ring keyring.Ring) *keyring.Keys {
+func inUse(t testing.TB, db *sqlite.Store, ring keyring.Ring) *keyring.Keys {
 	t.Helper()
 	var admitted []store.PlatformKey
 	for id, fingerprint := range ring.Fingerprints() {
@@ -111,7 +132,7 @@ func (w *world) meta(name string) metav1.ObjectMeta {
 }
 
 // create makes an object, and gives it the status that its controller would.
-func (w *world) create(t *testing.T, o client.Object) {
+func (w *world) create(t testing.TB, o client.Object) {
 	t.Helper()
 	require.NoError(t, w.client.Create(t.Context(), o))
 	object, ok := o.(v1alpha1.ConditionedObject)
@@ -122,7 +143,7 @@ func (w *world) create(t *testing.T, o client.Object) {
 	require.NoError(t, err)
 	require.NoError(t, w.db.ClaimID(t.Context(), store.Key{ProjectID: w.projectID, ID: id}, w.ref(object)))
 	object.CommonStatus().ID = id.String()
-	object.MarkReady("")
+	v1alpha1.MarkReady(object, "")
 	require.NoError(t, w.client.Status().Update(t.Context(), o))
 }
 
@@ -134,26 +155,12 @@ func (w *world) ref(o v1alpha1.ConditionedObject) store.ObjectRef {
 	}
 }
 
-// identified is a store whose ids are those of another one.
-type identified struct {
-	Store
-	ids *sqlite.Store
-}
-
-func (i identified) Holder(ctx context.Context, key store.Key) (store.ObjectRef, error) {
-	return i.ids.Holder(ctx, key)
-}
-
-func (i identified) Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]store.ProjectedObject, error) {
-	return i.ids.Holders(ctx, projectID, kind)
-}
-
 func (w *world) environmentID(name string) string {
 	return v1alpha1.ProjectObjectID(w.projectID, "Environment", name).String()
 }
 
 // allow gives a user a role of one rule in the namespace.
-func (w *world) allow(t *testing.T, role, user string, rule rbacv1.PolicyRule) {
+func (w *world) allow(t testing.TB, role, user string, rule rbacv1.PolicyRule) {
 	t.Helper()
 	defer kube.Start(t).AwaitGranted(t, v1alpha1.Subject{User: user}, w.namespace, rule)
 	w.create(t, &rbacv1.Role{ObjectMeta: w.meta(role), Rules: []rbacv1.PolicyRule{rule}})
@@ -164,7 +171,7 @@ func (w *world) allow(t *testing.T, role, user string, rule rbacv1.PolicyRule) {
 }
 
 // key makes an API key, of anna's unless changed.
-func (w *world) key(t *testing.T, change func(*v1alpha1.APIKeySpec)) string {
+func (w *world) key(t testing.TB, change func(*v1alpha1.APIKeySpec)) string {
 	t.Helper()
 	key := keys.Generate()
 	object := &v1alpha1.APIKey{
@@ -181,13 +188,25 @@ func (w *world) key(t *testing.T, change func(*v1alpha1.APIKeySpec)) string {
 }
 
 // call sends a request below the project and returns status and body.
-func (w *world) call(t *testing.T, key, method, path, body string) (int, []byte) {
+func (w *world) call(t testing.TB, key, method, path, body string) (int, []byte) {
 	t.Helper()
 	r := w.send(t, key, method, "/v1/projects/"+w.projectID.String()+path, body)
 	return r.Code, r.Body.Bytes()
 }
 
-func (w *world) send(t *testing.T, key, method, path, body string) *httptest.ResponseRecorder {
+// ask is call with headers, given as names and values in turn.
+func (w *world) ask(t testing.TB, key, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	return w.send(t, key, method, "/v1/projects/"+w.projectID.String()+path, body, headers...)
+}
+
+func (w *world) send(t testing.TB, key, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	return w.sendTo(t, w.server, key, method, path, body, headers...)
+}
+
+// sendTo sends a request to one of several facades.
+func (w *world) sendTo(t testing.TB, to *Server, key, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), method, path, bytes.NewBufferString(body))
 	if key != "" {
@@ -196,8 +215,11 @@ func (w *world) send(t *testing.T, key, method, path, body string) *httptest.Res
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
 	recorder := httptest.NewRecorder()
-	w.server.Handler().ServeHTTP(recorder, request)
+	to.Handler().ServeHTTP(recorder, request)
 	if recorder.Code >= http.StatusBadRequest {
 		requireProblem(t, recorder)
 	}
@@ -206,7 +228,7 @@ func (w *world) send(t *testing.T, key, method, path, body string) *httptest.Res
 }
 
 // requireProblem checks the one shape of errors.
-func requireProblem(t *testing.T, r *httptest.ResponseRecorder) {
+func requireProblem(t testing.TB, r *httptest.ResponseRecorder) {
 	t.Helper()
 	require.Equal(t, "application/problem+json", r.Header().Get("Content-Type"))
 	var fields map[string]any
@@ -217,62 +239,27 @@ func requireProblem(t *testing.T, r *httptest.ResponseRecorder) {
 	require.NotEmpty(t, fields["code"])
 	require.EqualValues(t, r.Code, fields["status"])
 	require.NotNil(t, fields["errors"])
+	require.Equal(t, r.Code == http.StatusServiceUnavailable || r.Code == http.StatusTooManyRequests, r.Header().Get("Retry-After") != "")
 }
 
-func decode[T any](t *testing.T, body []byte) T {
+func decode[T any](t testing.TB, body []byte) T {
 	t.Helper()
 	var out T
 	require.NoError(t, json.Unmarshal(body, &out), "%s", body)
 	return out
 }
 
-// emptyStore is a store in which nothing has happened yet.
-type emptyStore struct{ Store }
+// quiet is a log that nobody reads.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func (emptyStore) Environment(context.Context, store.Key) (store.Environment, error) {
-	return store.Environment{}, store.ErrNotFound
+func quantity(text string) *resource.Quantity {
+	q := resource.MustParse(text)
+	return &q
 }
 
-func (emptyStore) Agents(context.Context, store.Key) ([]store.AgentSummary, error) { return nil, nil }
-
-func (emptyStore) AgentConfig(context.Context, store.Key, string) (json.RawMessage, error) {
-	return nil, store.ErrNotFound
-}
-
-func (emptyStore) Run(context.Context, store.Key) (store.Run, error) {
-	return store.Run{}, store.ErrNotFound
-}
-
-func (emptyStore) RunInput(context.Context, store.Key) (string, io.ReadCloser, error) {
-	return "", nil, store.ErrNotFound
-}
-
-func (emptyStore) ListRuns(context.Context, store.RunQuery) ([]store.Run, error) { return nil, nil }
-
-func (emptyStore) ConnectorRun(context.Context, store.Key) (store.ConnectorRun, error) {
-	return store.ConnectorRun{}, store.ErrNotFound
-}
-
-func (emptyStore) ListConnectorRuns(context.Context, store.ConnectorRunQuery) ([]store.ConnectorRun, int64, error) {
-	return nil, 0, nil
-}
-
-func (emptyStore) Deployment(context.Context, store.Key) (store.Deployment, error) {
-	return store.Deployment{}, store.ErrNotFound
-}
-
-func (emptyStore) ListDeployments(context.Context, store.Key) ([]store.Deployment, error) {
-	return nil, nil
-}
-
-func (emptyStore) RecordAudit(context.Context, store.AuditEntry) (uuid.UUID, error) {
-	return uuid.New(), nil
-}
-
-func (emptyStore) RecordAuditOutcome(context.Context, uuid.UUID, uuid.UUID, store.AuditOutcome) error {
-	return nil
-}
-
-func (emptyStore) ListAudit(context.Context, store.AuditQuery) ([]store.AuditEntry, error) {
-	return nil, nil
+func mustJSON(t testing.TB, value any) []byte {
+	t.Helper()
+	text, err := json.Marshal(value)
+	require.NoError(t, err)
+	return text
 }

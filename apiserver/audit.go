@@ -6,22 +6,22 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"hash"
+	"io"
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/redact"
 	"github.com/agentplatform/agentplatform/store"
 )
-
-// auditTimeout bounds writing to the audit log, also for a client that has gone.
-const auditTimeout = 5 * time.Second
 
 // trail is what is known of a request for the audit log. A call that changes
 // something is recorded in two steps: who wants what, once the key is known and
@@ -36,16 +36,19 @@ type trail struct {
 	changes bool
 	entry   store.AuditEntry // its id is nil until the first step
 	outcome store.AuditOutcome
+
+	// header is that of the answer.
+	header http.Header
+	// path and query are the request's, in one form, and body is the digest of what
+	// was read of its body.
+	path, query string
+	body        hash.Hash
 }
 
 type trailKey struct{}
 
 // trailOf is the trail that follow put into the context.
 func trailOf(ctx context.Context) *trail { return ctx.Value(trailKey{}).(*trail) }
-
-// auditable is what an answer tells the audit log: which object it shows. The
-// type of every answer of a route that changes something has it.
-type auditable interface{ audited() store.AuditObject }
 
 // changed notes what a call has changed: the object as it is shown, before (nil
 // when it was created) and after (nil when it was deleted).
@@ -60,13 +63,19 @@ func changed(ctx context.Context, object store.AuditObject, before, after any) {
 // answer to one that changes something until its outcome is recorded.
 func (s *Server) follow(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t := &trail{address: s.proxies.Client(r), requestID: uuid.NewString(), changes: changes(r.Method)}
+		t := &trail{
+			address: s.proxies.Client(r), requestID: uuid.NewString(), changes: changes(r.Method), header: w.Header(),
+			path: strings.ToLower(r.URL.Path), query: r.URL.Query().Encode(), body: sha256.New(),
+		}
 		w.Header().Set("X-Request-Id", t.requestID)
-		r = r.WithContext(context.WithValue(r.Context(), trailKey{}, t))
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), trailKey{}, t), s.deadline)
+		defer cancel()
+		r = r.WithContext(ctx)
 		if !t.changes {
 			next.ServeHTTP(w, r)
 			return
 		}
+		r.Body = digested{io.TeeReader(r.Body, t.body), r.Body}
 		held := &heldAnswer{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(held, r)
 		s.conclude(r.Context(), t, held)
@@ -74,22 +83,34 @@ func (s *Server) follow(next http.Handler) http.Handler {
 	})
 }
 
+// digested is a body whose digest is taken while it is read.
+type digested struct {
+	io.Reader
+	io.Closer
+}
+
 // changes says whether a method may change something.
 func changes(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }
 
-// identify authenticates a request, and begins its entry in the audit log once
-// the key is known: before it is asked whether the key may.
+// identify authenticates a request. Once the key is known it counts against the
+// limit of the key's project, and where that lets it through its entry in the audit
+// log begins: before it is asked whether the key may.
 func (s *Server) identify(ctx context.Context, header, project string, act store.AuditEntry) (*caller, error) {
 	c, err := s.authenticate(ctx, header, project)
 	t := trailOf(ctx)
 	switch {
 	case c == nil && isStatus(err, http.StatusUnauthorized):
-		s.refusals.Add(t.address, "unauthorized")
-	case c != nil && t.changes:
-		if p := s.begin(ctx, c, act); p != nil {
-			return nil, p
+		s.refusals.Add(t.address, string(httpserver.CodeUnauthorized))
+	case c != nil:
+		if err := s.take(ctx, c.projectID); err != nil {
+			return nil, err
+		}
+		if t.changes {
+			if err := s.begin(ctx, c, act); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return c, err
@@ -97,12 +118,12 @@ func (s *Server) identify(ctx context.Context, header, project string, act store
 
 // isStatus says whether an error is answered with a status.
 func isStatus(err error, status int) bool {
-	var p *Problem
+	var p Problem
 	return errors.As(err, &p) && p.Status == status
 }
 
 // begin records that a caller wants to change something.
-func (s *Server) begin(ctx context.Context, c *caller, act store.AuditEntry) *Problem {
+func (s *Server) begin(ctx context.Context, c *caller, act store.AuditEntry) error {
 	t := trailOf(ctx)
 	act.ProjectID, act.RequestID = c.projectID, t.requestID
 	act.Actor = store.AuditActor{
@@ -117,10 +138,10 @@ func (s *Server) begin(ctx context.Context, c *caller, act store.AuditEntry) *Pr
 	id, err := s.store.RecordAudit(bounded, act)
 	switch {
 	case err != nil && ctx.Err() != nil: // the client has gone
-		return problem(http.StatusServiceUnavailable, "the request was given up")
+		return problem(http.StatusServiceUnavailable, httpserver.CodeGivenUp, "the request was given up")
 	case err != nil:
 		s.logger.ErrorContext(ctx, "a call is refused because the audit log cannot be written", "request", t.requestID, "error", err)
-		return problem(http.StatusServiceUnavailable, "the call could not be recorded in the audit log, and nothing was done; try again")
+		return problem(http.StatusServiceUnavailable, httpserver.CodeNotRecorded, "the call could not be recorded in the audit log, and nothing was done; try again")
 	}
 	act.ID = id
 	t.entry = act
@@ -182,7 +203,7 @@ func (h *heldAnswer) code() string {
 	if h.status < http.StatusBadRequest || json.Unmarshal(h.body.Bytes(), &p) != nil {
 		return ""
 	}
-	return cmp.Or(p.Code, "unknown")
+	return cmp.Or(string(p.Code), "unknown")
 }
 
 func (h *heldAnswer) send() {

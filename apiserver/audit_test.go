@@ -21,38 +21,12 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-// sample is a call of a route that succeeds. {connector} stands for the id of one
-// that exists.
-type sample struct{ path, body string }
-
-// samples are one call for each route that changes something.
-var samples = map[string]sample{
-	"createConnector": {"/connectors", `{"name":"CRM","type":"webhook","mode":"sync","config":{"timeout_seconds":30}}`},
-	"createLink":      {"/connectors/{connector}/links", `{"agent_name":"hello"}`},
-}
-
-// newAuditWorld is a world on a real store, with a connector.
-func newAuditWorld(t *testing.T) (w *world, data store.Store, connector string) {
-	t.Helper()
-	data, err := sqlite.Open(t.Context(), sqlite.Options{Path: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = data.Close() })
-	require.NoError(t, data.Migrate(t.Context()))
-	w = newWorld(t, data)
-	conn := &v1alpha1.Connector{ObjectMeta: w.meta("tickets"), Spec: v1alpha1.ConnectorSpec{
-		Environment: "production", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
-	}}
-	w.create(t, conn)
-	return w, data, conn.Status.ID
-}
-
 // newest is the last entry of the audit log.
-func (w *world) newest(t *testing.T, data store.Audit) store.AuditEntry {
+func (w *world) newest(t *testing.T) store.AuditEntry {
 	t.Helper()
-	list, err := data.ListAudit(t.Context(), store.AuditQuery{ProjectID: w.projectID, Limit: 1})
+	list, err := w.db.ListAudit(t.Context(), store.AuditQuery{ProjectID: w.projectID, Limit: 1})
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	return list[0]
@@ -62,45 +36,55 @@ func (w *world) newest(t *testing.T, data store.Audit) store.AuditEntry {
 // a known key, a call that may change something has its entry.
 func TestEveryChangeIsAudited(t *testing.T) {
 	t.Parallel()
-	w, data, connector := newAuditWorld(t)
+	w := newPast(t)
 	key := w.key(t, nil)
 	powerless := w.key(t, func(k *v1alpha1.APIKeySpec) { k.Access = v1alpha1.AccessSelected })
 	narrow := w.key(t, func(k *v1alpha1.APIKeySpec) {
 		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
 	})
 	own, foreign := "/v1/projects/"+w.projectID.String(), "/v1/projects/"+uuid.NewString()
-	environment := "?environment_id=" + w.environmentID("production")
-	for _, r := range w.server.routes() {
+	for _, r := range routes {
 		if !changes(r.method) {
 			continue
 		}
-		s, ok := samples[r.id]
-		require.True(t, ok, "give %s a sample of a call that succeeds", r.id)
-		path := strings.ReplaceAll(s.path, "{connector}", connector)
 		seen := map[uuid.UUID]bool{}
-		for _, c := range []struct {
-			name, key, path, body string
-			status                int
+		for name, c := range map[string]struct {
+			key, project string
+			unknown      bool
+			more         string
+			status       int
 		}{
-			{"success", key, own + path + environment, s.body, 0},
-			{"no permission", powerless, own + path + environment, s.body, http.StatusForbidden},
-			{"environment out of reach", narrow, own + path + environment, s.body, http.StatusForbidden},
-			{"another project", key, foreign + path + environment, s.body, http.StatusForbidden},
-			{"unknown ids", key, own + concrete(r), s.body, http.StatusNotFound},
-			{"invalid", key, own + path + environment, `{"nonsense":true}`, http.StatusUnprocessableEntity},
+			"success":                  {key: key, project: own},
+			"no permission":            {key: powerless, project: own, status: http.StatusForbidden},
+			"environment out of reach": {key: narrow, project: own, status: http.StatusForbidden},
+			"another project":          {key: key, project: foreign, status: http.StatusForbidden},
+			"unknown ids":              {key: key, project: own, unknown: true, status: http.StatusNotFound},
+			"invalid":                  {key: key, project: own, more: "nonsense=1", status: http.StatusUnprocessableEntity},
 		} {
-			answer := w.send(t, c.key, r.method, c.path, c.body)
+			path, content := concrete(r), body(r)
+			if r.mount != nil && !c.unknown {
+				path, content = samples[r.id].fill(t, w.idsFor(t, r)), bodyFor(r)
+			}
+			if c.more != "" && strings.Contains(path, "?") {
+				path += "&" + c.more
+			} else if c.more != "" {
+				path += "?" + c.more
+			}
+			if r.mount == nil && c.status != http.StatusForbidden || r.mount == nil && c.key == narrow {
+				c.status = http.StatusNotImplemented
+			}
+			answer := w.send(t, c.key, r.method, c.project+path, content)
 			if c.status == 0 {
 				require.Less(t, answer.Code, 300, "%s: %s", r.id, answer.Body)
 			} else {
-				require.Equal(t, c.status, answer.Code, "%s, %s: %s", r.id, c.name, answer.Body)
+				require.Equal(t, c.status, answer.Code, "%s, %s: %s", r.id, name, answer.Body)
 			}
-			entry := w.newest(t, data)
-			require.False(t, seen[entry.ID], "%s, %s has no entry", r.id, c.name)
+			entry := w.newest(t)
+			require.False(t, seen[entry.ID], "%s, %s has no entry", r.id, name)
 			seen[entry.ID] = true
 			requireEntry(t, entry, r, answer)
-			require.Equal(t, c.status == 0, entry.Outcome.Before != nil || entry.Outcome.After != nil, "%s, %s", r.id, c.name)
-			requireNoSecret(t, w, entry)
+			require.Equal(t, c.status == 0, entry.Outcome.Before != nil || entry.Outcome.After != nil, "%s, %s", r.id, name)
+			requireNoSecret(t, w.world, entry)
 		}
 	}
 }
@@ -119,7 +103,6 @@ func requireEntry(t *testing.T, e store.AuditEntry, r route, answer *httptest.Re
 	require.Equal(t, "192.0.2.1", e.RemoteAddr, "httptest's")
 	require.Equal(t, answer.Header().Get("X-Request-Id"), e.RequestID)
 	require.NotEmpty(t, e.Object.Kind)
-	require.NotEmpty(t, e.Object.ID)
 	require.NotNil(t, e.Outcome)
 	require.Equal(t, answer.Code, e.Outcome.Status)
 	if answer.Code < http.StatusBadRequest {
@@ -128,7 +111,7 @@ func requireEntry(t *testing.T, e store.AuditEntry, r route, answer *httptest.Re
 		require.NotEmpty(t, e.Outcome.Object.ID)
 		return
 	}
-	require.Equal(t, decode[Problem](t, answer.Body.Bytes()).Code, e.Outcome.Code)
+	require.EqualValues(t, decode[Problem](t, answer.Body.Bytes()).Code, e.Outcome.Code)
 }
 
 // requireNoSecret looks for the secrets that the platform itself generates.
@@ -150,12 +133,12 @@ func requireNoSecret(t *testing.T, w *world, e store.AuditEntry) {
 
 func TestSecretsThatAreAnsweredAreNotAudited(t *testing.T) {
 	t.Parallel()
-	w, data, _ := newAuditWorld(t)
+	w := newPast(t)
 	status, body := w.call(t, w.key(t, nil), http.MethodPost, "/connectors?environment_id="+w.environmentID("production"),
 		`{"name":"Tickets","type":"webhook","mode":"inbound"}`)
 	require.Equal(t, http.StatusCreated, status, "%s", body)
 	made := decode[Connector](t, body)
-	after := string(w.newest(t, data).Outcome.After)
+	after := string(w.newest(t).Outcome.After)
 	require.NotContains(t, after, *made.Secret)
 	require.NotContains(t, after, *made.WebhookURL)
 	require.Contains(t, after, `"name":"Tickets"`)
@@ -164,25 +147,26 @@ func TestSecretsThatAreAnsweredAreNotAudited(t *testing.T) {
 
 func TestPathsThatAreNoEndpointAreAudited(t *testing.T) {
 	t.Parallel()
-	w, data, _ := newAuditWorld(t)
+	w := newPast(t)
 	status, _ := w.call(t, w.key(t, nil), http.MethodDelete, "/secrets/x", "")
 	require.Equal(t, http.StatusForbidden, status)
-	entry := w.newest(t, data)
+	entry := w.newest(t)
 	require.Equal(t, "/v1/projects/"+w.projectID.String()+"/secrets/x", entry.Route)
 	require.Equal(t, http.StatusForbidden, entry.Outcome.Status)
-	for _, r := range w.server.routes() {
+	for _, r := range routes {
 		if changes(r.method) {
 			continue
 		}
 		w.call(t, w.key(t, nil), r.method, concrete(r), "")
-		require.Equal(t, entry.ID, w.newest(t, data).ID, "%s only reads", r.id)
+		require.Equal(t, entry.ID, w.newest(t).ID, "%s only reads", r.id)
 	}
 }
 
 func TestTheAuditLogIsListedPageByPage(t *testing.T) {
 	t.Parallel()
-	w, _, connector := newAuditWorld(t)
+	w := newPast(t)
 	key := w.key(t, nil)
+	connector := w.ids["connector"]
 	links := "/connectors/" + connector + "/links"
 	for _, body := range []string{`{"agent_name":"one"}`, `{"agent_name":"two"}`, `{"nonsense":true}`} {
 		w.call(t, key, http.MethodPost, links, body)
@@ -193,12 +177,12 @@ func TestTheAuditLogIsListedPageByPage(t *testing.T) {
 	require.Len(t, page.Items, 2)
 	refused, made := page.Items[0], page.Items[1]
 	require.Equal(t, http.StatusUnprocessableEntity, *refused.Status)
-	require.Equal(t, "unprocessable_entity", *refused.Code)
+	require.Equal(t, "invalid_request", *refused.Code)
 	require.Equal(t, AuditObject{Kind: opt("connector"), ID: &connector}, refused.Object)
 	require.Nil(t, refused.After)
 	require.Equal(t, http.StatusCreated, *made.Status)
 	require.Equal(t, "link", *made.Object.Kind)
-	require.Equal(t, "two", made.After.(map[string]any)["agent_name"])
+	require.Equal(t, "two", decode[Link](t, made.After).AgentName)
 	_, body = w.call(t, key, http.MethodGet, "/audit-log?limit=2&cursor="+*page.NextCursor, "")
 	page = decode[AuditLog](t, body)
 	require.Len(t, page.Items, 1)
@@ -234,33 +218,33 @@ func (b brokenAudit) RecordAuditOutcome(ctx context.Context, project, id uuid.UU
 
 func TestNothingIsDoneThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
-	w, data, _ := newAuditWorld(t)
+	w := newPast(t)
 	path := "/v1/projects/" + w.projectID.String() + "/connectors?environment_id=" + w.environmentID("production")
 	body, key := `{"name":"New","type":"webhook","mode":"inbound"}`, w.key(t, nil)
-	w.server.store = identified{brokenAudit{Store: data, intents: errors.New("away")}, w.db}
+	w.server.store = brokenAudit{Store: w.db, intents: errors.New("away")}
 	answer := w.send(t, key, http.MethodPost, path, body)
 	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
-	require.Equal(t, retryAfter, answer.Header().Get("Retry-After"))
+	require.Equal(t, "2", answer.Header().Get("Retry-After"))
 	named := func() int {
 		list := decode[[]Connector](t, w.send(t, key, http.MethodGet, path, "").Body.Bytes())
 		return len(slices.DeleteFunc(list, func(c Connector) bool { return c.Name != "New" }))
 	}
 	require.Zero(t, named())
 
-	w.server.store = identified{brokenAudit{Store: data, outcomes: errors.New("away")}, w.db}
+	w.server.store = brokenAudit{Store: w.db, outcomes: errors.New("away")}
 	require.Equal(t, http.StatusCreated, w.send(t, key, http.MethodPost, path, body).Code, "what was done is said")
 	require.Equal(t, 1, named())
-	require.Nil(t, w.newest(t, data).Outcome, "and the entry shows that its outcome is not known")
+	require.Nil(t, w.newest(t).Outcome, "and the entry shows that its outcome is not known")
 }
 
 func TestAnonymousRefusalsAreLoggedOnceAMinute(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	var out bytes.Buffer
 	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	w.server.refusals = httpserver.NewRefusals("refused", slog.New(slog.NewTextHandler(&out, nil)), func() time.Time { return clock })
 	for range 3 {
-		for _, r := range w.server.routes() {
+		for _, r := range routes {
 			require.Equal(t, http.StatusUnauthorized, w.send(t, "", r.method, "/v1/projects/"+w.projectID.String()+concrete(r), "").Code)
 		}
 		require.Equal(t, http.StatusUnauthorized, w.send(t, "ap_nonsense", http.MethodGet, "/v1/projects/x/y", "").Code)

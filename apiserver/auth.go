@@ -3,29 +3,24 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
-	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/keys"
 	"github.com/agentplatform/agentplatform/store"
 )
-
-// keyCacheTime is how long a key that was found is not looked up again.
-const keyCacheTime = 5 * time.Second
-
-// cacheSize is the most entries of a cache.
-const cacheSize = 10_000
 
 // askedKey is a key's hash and the project that a request asks for.
 type askedKey struct {
@@ -46,56 +41,47 @@ type caller struct {
 	key       *v1alpha1.APIKey
 	projectID uuid.UUID
 	namespace string
+	// proof follows from the text of the key, which only its owner has.
+	proof [sha256.Size]byte
+
+	// route is the one that is called, if it changes something; the headers are
+	// those of the request.
+	route                   *route
+	idempotencyKey, ifMatch string
 }
 
 type callerKey struct{}
 
-// callerOf is the caller that authorize put into the context.
+// callerOf is the caller that admit put into the context.
 func callerOf(ctx context.Context) *caller { return ctx.Value(callerKey{}).(*caller) }
-
-// authorize lets pass who has a key of the path's project and the permission.
-func (s *Server) authorize(permission string) func(huma.Context, func(huma.Context)) {
-	return func(ctx huma.Context, next func(huma.Context)) {
-		c, err := s.identify(ctx.Context(), ctx.Header("Authorization"), ctx.Param("project_id"), act(ctx))
-		if err == nil {
-			err = s.require(ctx.Context(), c, permission)
-		}
-		if err != nil {
-			s.refuse(ctx, s.asProblem(ctx.Context(), err))
-			return
-		}
-		next(huma.WithValue(ctx, callerKey{}, c))
-	}
-}
-
-func (s *Server) refuse(ctx huma.Context, p *Problem) {
-	switch p.Status {
-	case http.StatusUnauthorized:
-		ctx.SetHeader("WWW-Authenticate", "Bearer")
-	case http.StatusServiceUnavailable:
-		ctx.SetHeader("Retry-After", retryAfter)
-	}
-	if err := huma.WriteErr(s.api, ctx, p.Status, p.Detail); err != nil {
-		s.logger.DebugContext(ctx.Context(), "the client went before its answer", "error", err)
-	}
-}
 
 // require answers 403 without the permission.
 func (s *Server) require(ctx context.Context, c *caller, permission string) error {
 	ok, err := s.may(ctx, c, permission)
 	if err != nil {
-		return err
+		return s.ownRights(ctx, err)
 	}
 	if !ok {
-		return problem(http.StatusForbidden, "the key, or its owner, lacks the permission "+permission)
+		return problem(http.StatusForbidden, httpserver.CodeForbidden, "the key, or its owner, lacks the permission "+permission)
 	}
 	return nil
+}
+
+// ownRights is the error, or 503 where the facade itself was refused what it asks
+// about a caller, who is not at fault.
+func (s *Server) ownRights(ctx context.Context, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	s.logger.ErrorContext(ctx, "the facade lacks rights at the Kubernetes API", "error", err)
+	return problem(http.StatusServiceUnavailable, httpserver.CodeClusterUnavailable,
+		"the service lacks rights at the Kubernetes API; tell its operator")
 }
 
 // authenticate answers 401 without a valid key, and 403 for another project's,
 // then with the caller: somebody known was refused.
 func (s *Server) authenticate(ctx context.Context, header, project string) (*caller, error) {
-	unauthorized := problem(http.StatusUnauthorized, "a valid API key is needed: Authorization: Bearer ap_…")
+	unauthorized := problem(http.StatusUnauthorized, httpserver.CodeUnauthorized, "a valid API key is needed: Authorization: Bearer ap_…")
 	scheme, text, _ := strings.Cut(header, " ")
 	key, err := keys.Parse(strings.TrimSpace(text))
 	if err != nil || !strings.EqualFold(scheme, "Bearer") {
@@ -103,24 +89,27 @@ func (s *Server) authenticate(ctx context.Context, header, project string) (*cal
 	}
 	projectID, _ := uuid.Parse(project) // no UUID is nobody's project
 	asked := askedKey{key.Hash(), projectID}
-	found, ok := s.keys.get(asked)
+	found, ok := s.keys.Get(asked)
 	if !ok {
 		if found, err = s.findKey(ctx, key, projectID); err != nil {
-			return nil, err
+			return nil, s.ownRights(ctx, err)
 		}
 		if found.key != nil {
-			s.keys.put(asked, found)
+			s.keys.Put(asked, found)
 		}
 	}
 	switch {
 	case found.key == nil && found.elsewhere != nil:
 		owner := found.elsewhere.Namespace
 		return &caller{key: found.elsewhere, projectID: v1alpha1.ProjectID(s.platformID, owner), namespace: owner},
-			problem(http.StatusForbidden, "the key belongs to another project")
+			problem(http.StatusForbidden, httpserver.CodeForbidden, "the key belongs to another project")
 	case found.key == nil, found.key.Ended(s.now()):
 		return nil, unauthorized
 	}
-	return &caller{key: found.key, projectID: projectID, namespace: found.key.Namespace}, nil
+	return &caller{
+		key: found.key, projectID: projectID, namespace: found.key.Namespace,
+		proof: sha256.Sum256([]byte("names under an Idempotency-Key\n" + key.String())),
+	}, nil
 }
 
 // findKey looks for the key among the objects of all namespaces. A key's project
@@ -134,13 +123,20 @@ func (s *Server) findKey(ctx context.Context, key keys.Key, projectID uuid.UUID)
 	if err != nil {
 		return credential{}, err
 	}
-	var found credential
+	var here, elsewhere []*v1alpha1.APIKey
 	for _, k := range objects {
 		if v1alpha1.ProjectID(s.platformID, k.Namespace) == projectID {
-			found.key = older(found.key, k)
+			here = append(here, k)
 		} else {
-			found.elsewhere = older(found.elsewhere, k)
+			elsewhere = append(elsewhere, k)
 		}
+	}
+	var found credential
+	if found.key, err = s.first(ctx, projectID, oldest(here)); err != nil {
+		return credential{}, err
+	}
+	if elsewhere = oldest(elsewhere); len(elsewhere) > 0 {
+		found.elsewhere = elsewhere[0]
 	}
 	switch {
 	case found.key != nil && s.inForce(found.key):
@@ -152,17 +148,43 @@ func (s *Server) findKey(ctx context.Context, key keys.Key, projectID uuid.UUID)
 	}
 }
 
-// older is the key that was created first; of two of the same second the one
-// whose name comes first.
-func older(a, b *v1alpha1.APIKey) *v1alpha1.APIKey {
-	switch {
-	case a == nil, b.CreationTimestamp.Before(&a.CreationTimestamp):
-		return b
-	case a.CreationTimestamp.Before(&b.CreationTimestamp), a.Name < b.Name:
-		return a
-	default:
-		return b
+// oldest are the keys that were created first: several where that was in the same
+// second, by their uids, which nobody chooses.
+func oldest(keys []*v1alpha1.APIKey) []*v1alpha1.APIKey {
+	slices.SortFunc(keys, func(a, b *v1alpha1.APIKey) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+	})
+	for i, k := range keys {
+		if !k.CreationTimestamp.Equal(&keys[0].CreationTimestamp) {
+			return keys[:i]
+		}
 	}
+	return keys
+}
+
+// first is the one of several keys of the same age that holds its id in the store,
+// so that a copy which comes in the same second does not take the place of a key
+// that is in use; where that decides nothing, the first of them. nil for none.
+func (s *Server) first(ctx context.Context, projectID uuid.UUID, equals []*v1alpha1.APIKey) (*v1alpha1.APIKey, error) {
+	if len(equals) == 0 {
+		return nil, nil
+	}
+	if len(equals) > 1 {
+		for _, k := range equals {
+			id, err := v1alpha1.ObjectID(projectID, k)
+			if err != nil {
+				continue // it holds none
+			}
+			holder, err := s.store.Holder(ctx, store.Key{ProjectID: projectID, ID: id})
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return nil, fmt.Errorf("looking who holds the id of API key %q: %w", k.Name, err)
+			}
+			if err == nil && holder.ObjectUID == string(k.UID) {
+				return k, nil
+			}
+		}
+	}
+	return equals[0], nil
 }
 
 func (s *Server) inForce(k *v1alpha1.APIKey) bool {
@@ -184,7 +206,7 @@ func (s *Server) held(ctx context.Context, projectID uuid.UUID, found credential
 		return credential{}, nil
 	}
 	found.key = now
-	if _, err := s.project(ctx, found.key.Namespace); apierrors.IsNotFound(err) {
+	if _, err := s.index.project(ctx, found.key.Namespace); apierrors.IsNotFound(err) {
 		return credential{}, nil
 	} else if err != nil {
 		return credential{}, err
@@ -197,55 +219,8 @@ func (s *Server) held(ctx context.Context, projectID uuid.UUID, found credential
 	return found, err
 }
 
-// project reads the project of a namespace.
-func (s *Server) project(ctx context.Context, namespace string) (*v1alpha1.Project, error) {
-	project := &v1alpha1.Project{}
-	err := s.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.ProjectName}, project)
-	if err != nil {
-		return nil, fmt.Errorf("reading the project of namespace %q: %w", namespace, err)
-	}
-	return project, nil
-}
-
 // isNotFound says whether Kubernetes has no such object.
 func isNotFound(err error) bool {
-	var p *Problem
+	var p Problem
 	return apierrors.IsNotFound(err) || errors.As(err, &p) && p.Status == http.StatusNotFound
-}
-
-// expiring is a map whose entries hold for a while.
-type expiring[K comparable, V any] struct {
-	mu      sync.Mutex
-	ttl     time.Duration
-	now     func() time.Time
-	entries map[K]expiringEntry[V]
-}
-
-type expiringEntry[V any] struct {
-	value V
-	until time.Time
-}
-
-func newExpiring[K comparable, V any](ttl time.Duration, now func() time.Time) *expiring[K, V] {
-	return &expiring[K, V]{ttl: ttl, now: now, entries: map[K]expiringEntry[V]{}}
-}
-
-func (e *expiring[K, V]) get(k K) (V, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	entry, ok := e.entries[k]
-	if !ok || !e.now().Before(entry.until) {
-		var none V
-		return none, false
-	}
-	return entry.value, true
-}
-
-func (e *expiring[K, V]) put(k K, v V) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.entries) >= cacheSize {
-		clear(e.entries) // simple, and rare: the truth is asked again
-	}
-	e.entries[k] = expiringEntry[V]{value: v, until: e.now().Add(e.ttl)}
 }

@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,9 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/cache"
 	"github.com/agentplatform/agentplatform/internal/keys"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -38,15 +41,15 @@ func (w *world) keyObject(t *testing.T, namespace, name string, key keys.Key, ch
 
 // forget lets the facade look for keys anew.
 func (w *world) forget() {
-	w.server.keys = newExpiring[askedKey, credential](keyCacheTime, w.server.now)
-	w.server.index.absent = newExpiring[string, struct{}](absentTime, w.server.now)
+	w.server.keys = cache.New[askedKey, credential](cacheSize, keyCacheTime, nil)
+	w.server.index.absent = cache.New[string, struct{}](cacheSize, absentTime, nil)
 }
 
 // TestACopyOfAKeysObjectDisturbsNobody: the hash may lie in Git, so that anybody
 // may make an object of it, in another namespace or in the same one.
 func TestACopyOfAKeysObjectDisturbsNobody(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	key := keys.Generate()
 	get := func() int {
 		w.forget()
@@ -54,6 +57,7 @@ func TestACopyOfAKeysObjectDisturbsNobody(t *testing.T) {
 		return status
 	}
 	original := w.keyObject(t, w.namespace, "ci", key, nil)
+	require.Equal(t, http.StatusOK, get(), "it holds its id now")
 	elsewhere := "a-" + w.namespace // sorts first
 	require.NoError(t, w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}))
 	w.keyObject(t, elsewhere, "ci", key, nil)
@@ -70,7 +74,7 @@ func TestACopyOfAKeysObjectDisturbsNobody(t *testing.T) {
 // what opens the door.
 func TestAKeyCountsOnceItHoldsItsID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	taken, key := uuid.New(), keys.Generate()
 	require.NoError(t, w.db.ClaimID(t.Context(), store.Key{ProjectID: w.projectID, ID: taken},
 		store.ObjectRef{Namespace: w.namespace, Kind: store.KindConnector, Name: "decoy", ObjectUID: "u", Generation: 1}))
@@ -87,26 +91,51 @@ func TestAKeyCountsOnceItHoldsItsID(t *testing.T) {
 	require.Equal(t, string(object.UID), holder.ObjectUID)
 }
 
-func TestTheOldestKeyCounts(t *testing.T) {
+func TestTheOldestKeysCount(t *testing.T) {
 	t.Parallel()
-	made := func(name string, seconds int64) *v1alpha1.APIKey {
-		return &v1alpha1.APIKey{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(seconds, 0))}}
+	made := func(uid string, seconds int64) *v1alpha1.APIKey {
+		return &v1alpha1.APIKey{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), CreationTimestamp: metav1.NewTime(time.Unix(seconds, 0))}}
 	}
-	for _, c := range []struct{ a, b, want *v1alpha1.APIKey }{
-		{nil, made("a", 1), made("a", 1)},
-		{made("b", 1), made("a", 2), made("b", 1)},
-		{made("b", 2), made("a", 1), made("a", 1)},
-		{made("b", 1), made("a", 1), made("a", 1)},
-		{made("a", 1), made("b", 1), made("a", 1)},
+	for _, c := range []struct{ given, want []*v1alpha1.APIKey }{
+		{nil, nil},
+		{[]*v1alpha1.APIKey{made("a", 1)}, []*v1alpha1.APIKey{made("a", 1)}},
+		{[]*v1alpha1.APIKey{made("b", 1), made("a", 2)}, []*v1alpha1.APIKey{made("b", 1)}},
+		{[]*v1alpha1.APIKey{made("b", 2), made("a", 1)}, []*v1alpha1.APIKey{made("a", 1)}},
+		{[]*v1alpha1.APIKey{made("c", 2), made("b", 1), made("a", 1)}, []*v1alpha1.APIKey{made("a", 1), made("b", 1)}},
 	} {
-		require.Equal(t, c.want, older(c.a, c.b))
+		require.Equal(t, c.want, oldest(c.given))
 	}
+}
+
+// TestOfEqualKeysTheOneThatHoldsItsIDCounts: whatever they are called.
+func TestOfEqualKeysTheOneThatHoldsItsIDCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	made := func(name, uid string) *v1alpha1.APIKey {
+		return &v1alpha1.APIKey{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, UID: types.UID(uid)}}
+	}
+	a, b := made("a", "1"), made("b", "2")
+	first := func(keys ...*v1alpha1.APIKey) *v1alpha1.APIKey {
+		key, err := w.server.first(t.Context(), w.projectID, keys)
+		require.NoError(t, err)
+		return key
+	}
+	require.Nil(t, first())
+	require.Equal(t, a, first(a, b), "nobody holds an id yet")
+	id := store.Key{ProjectID: w.projectID, ID: v1alpha1.ProjectObjectID(w.projectID, "APIKey", "b")}
+	require.NoError(t, w.db.ClaimID(t.Context(), id, w.ref(b)))
+	require.Equal(t, b, first(a, b))
+	impostor := made("b", "3")
+	require.Equal(t, a, first(a, impostor), "the id is another incarnation's")
+	w.server.store = failingStore{Store: w.db, err: io.EOF}
+	_, err := w.server.first(t.Context(), w.projectID, []*v1alpha1.APIKey{a, b})
+	require.ErrorIs(t, err, io.EOF)
 }
 
 // TestAnIndexThatLagsOpensNothing: what it has not heard of yet is read.
 func TestAnIndexThatLagsOpensNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	for name, end := range map[string]func(o *v1alpha1.APIKey) error{
 		"revoked": func(o *v1alpha1.APIKey) error {
 			o.Spec.Revoked = true
@@ -120,7 +149,7 @@ func TestAnIndexThatLagsOpensNothing(t *testing.T) {
 	} {
 		key := keys.Generate()
 		o := w.keyObject(t, w.namespace, strings.ReplaceAll(name, " ", "-"), key, nil)
-		require.NoError(t, w.server.index.informers[0].GetIndexer().Add(o.DeepCopy()))
+		require.NoError(t, w.server.index.keys.informers[0].GetIndexer().Add(o.DeepCopy()))
 		call := func() int {
 			w.forget()
 			status, _ := w.call(t, key.String(), http.MethodGet, "/environments", "")

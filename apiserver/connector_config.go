@@ -3,28 +3,104 @@
 package apiserver
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// listenConfig configures an inbound or sync webhook.
-type listenConfig struct {
-	RequireAuthentication *bool  `json:"require_authentication"`
-	FilesRequired         *bool  `json:"files_required"`
-	TimeoutSeconds        *int32 `json:"timeout_seconds"`
+// Values of Authentication.
+const (
+	authenticationSecret Authentication = "secret"
+	authenticationNone   Authentication = "none"
+)
+
+// WebhookConfig is what the configs of inbound and sync webhooks have in common.
+type WebhookConfig struct {
+	Authentication        Authentication `json:"authentication" doc:"How callers prove themselves."`
+	RequireAuthentication bool           `json:"require_authentication" doc:"Whether they must: the same as authentication not being none."`
+	FilesRequired         bool           `json:"files_required" doc:"Whether an event without files fails; always false in this release, which takes no files."`
+}
+
+// InboundConfig is the config of an inbound webhook.
+type InboundConfig struct {
+	WebhookConfig
+	TimeoutSeconds *int `json:"timeout_seconds" doc:"Always null: an inbound webhook answers at once."`
+}
+
+// SyncConfig is the config of a sync webhook.
+type SyncConfig struct {
+	WebhookConfig
+	TimeoutSeconds int `json:"timeout_seconds" doc:"How long a caller waits for the agent's result." example:"300"`
+}
+
+// InboundConfigInput is what the config of an inbound webhook is made of.
+type InboundConfigInput struct {
+	Authentication        *Authentication `json:"authentication,omitempty" doc:"How callers prove themselves; without it: secret."`
+	RequireAuthentication *bool           `json:"require_authentication,omitempty" doc:"false is the same as authentication none; where both are given they must agree."`
+	FilesRequired         *bool           `json:"files_required,omitempty" doc:"Only false: this release takes no files."`
+}
+
+// SyncConfigInput is what the config of a sync webhook is made of.
+type SyncConfigInput struct {
+	InboundConfigInput
+	TimeoutSeconds *int32 `json:"timeout_seconds,omitempty" minimum:"1" maximum:"900" doc:"How long a caller waits for the agent's result; without it: 300."`
+}
+
+// ConnectorConfig is the config of a connector: one of the types above.
+type ConnectorConfig struct{ Value any }
+
+// MarshalJSON is the config.
+func (c ConnectorConfig) MarshalJSON() ([]byte, error) { return json.Marshal(c.Value) }
+
+// UnmarshalJSON reads a config of any type.
+func (c *ConnectorConfig) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &c.Value) }
+
+// Schema names the component that describe fills in.
+func (ConnectorConfig) Schema(r huma.Registry) *huma.Schema {
+	return alternatives(r, "ConnectorConfig", reflect.TypeFor[InboundConfig](), reflect.TypeFor[SyncConfig]())
+}
+
+// ConnectorConfigInput is the config of a connector that is created. It is decoded
+// once it is known which type it must have, so that errors name the field.
+type ConnectorConfigInput json.RawMessage
+
+// UnmarshalJSON keeps the config.
+func (c *ConnectorConfigInput) UnmarshalJSON(data []byte) error {
+	return (*json.RawMessage)(c).UnmarshalJSON(data)
+}
+
+// Schema names the component that describe fills in.
+func (ConnectorConfigInput) Schema(r huma.Registry) *huma.Schema {
+	return alternatives(r, "ConnectorConfigInput", reflect.TypeFor[InboundConfigInput](), reflect.TypeFor[SyncConfigInput]())
+}
+
+// alternatives registers the types, and a component of which the description says
+// that it is one of them; requests are judged by it as an object of any fields.
+func alternatives(r huma.Registry, name string, types ...reflect.Type) *huma.Schema {
+	for _, t := range types {
+		r.Schema(t, true, t.Name())
+	}
+	if _, there := r.Map()[name]; !there {
+		s := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+		s.PrecomputeMessages()
+		r.Map()[name] = s
+	}
+	return &huma.Schema{Ref: schemas + name}
 }
 
 // applyConfig reads a config in its REST shape into the spec.
-func applyConfig(spec *v1alpha1.ConnectorSpec, config json.RawMessage) error {
+func applyConfig(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) error {
 	if len(config) == 0 {
-		config = json.RawMessage("{}")
+		config = ConnectorConfigInput("{}")
 	}
-	var in listenConfig
-	if err := decodeConfig(config, &in); err != nil {
+	var in SyncConfigInput
+	if err := decodeConfig(json.RawMessage(config), &in); err != nil {
 		return err
 	}
 	if in.FilesRequired != nil && *in.FilesRequired {
@@ -32,39 +108,61 @@ func applyConfig(spec *v1alpha1.ConnectorSpec, config json.RawMessage) error {
 	}
 	if t := in.TimeoutSeconds; t != nil {
 		if spec.Mode == v1alpha1.ModeInbound {
-			return invalid(FieldError{Location: "body.config.timeout_seconds", Message: "is for mode sync: an inbound webhook answers at once"})
+			return wrong("body.config.timeout_seconds", "is for mode sync: an inbound webhook answers at once")
 		}
 		if *t < 1 || *t > 900 {
-			return invalid(FieldError{Location: "body.config.timeout_seconds", Message: "must be 1 to 900"})
+			return wrong("body.config.timeout_seconds", "must be 1 to 900")
 		}
 	}
-	spec.Webhook = &v1alpha1.WebhookConnector{RequireAuthentication: in.RequireAuthentication, TimeoutSeconds: in.TimeoutSeconds}
+	authentication, err := in.authentication()
+	if err != nil {
+		return err
+	}
+	spec.Webhook = &v1alpha1.WebhookConnector{Authentication: authentication, TimeoutSeconds: in.TimeoutSeconds}
 	return nil
+}
+
+// authentication is what both fields say; 422 where they say different things.
+func (in InboundConfigInput) authentication() (v1alpha1.WebhookAuthentication, error) {
+	required, named := in.RequireAuthentication, in.Authentication
+	switch {
+	case named != nil && *named != authenticationSecret && *named != authenticationNone:
+		return "", wrong("body.config.authentication", "must be secret or none in this release")
+	case named != nil && required != nil && *required == (*named == authenticationNone):
+		return "", wrong("body.config.require_authentication", "contradicts authentication: leave one of both out")
+	case named != nil && *named == authenticationNone, named == nil && required != nil && !*required:
+		return v1alpha1.AuthenticationNone, nil
+	default:
+		return v1alpha1.AuthenticationSecret, nil
+	}
 }
 
 // decodeConfig refuses fields that the type does not have.
 func decodeConfig(config json.RawMessage, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(config))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if err == nil {
-		return nil
+	unknown, err := kjson.UnmarshalStrict(config, into)
+	var typed *json.UnmarshalTypeError
+	var field kjson.FieldError
+	switch {
+	case errors.As(err, &typed):
+		// The field's name comes after those of the structs that it is in.
+		name := typed.Field[strings.LastIndexByte(typed.Field, '.')+1:]
+		return wrong(strings.TrimSuffix("body.config."+name, "."), "must not be a JSON "+typed.Value)
+	case err != nil:
+		return wrong("body.config", "must be a JSON object")
+	case len(unknown) > 0 && errors.As(unknown[0], &field):
+		return wrong("body.config."+field.FieldPath(), "is not a field of this type and mode")
 	}
-	if unknown, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return invalid(FieldError{Location: "body.config." + strings.Trim(unknown, `"`), Message: "is no field of this type and mode"})
-	}
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		return invalid(FieldError{Location: strings.TrimSuffix("body.config."+wrong.Field, "."), Message: "must not be a JSON " + wrong.Value})
-	}
-	return invalid(FieldError{Location: "body.config", Message: "is no JSON object"})
+	return nil
 }
 
 // showConfig is the config in its REST shape, defaults filled in.
-func showConfig(conn *v1alpha1.Connector) map[string]any {
-	out := map[string]any{"require_authentication": conn.RequiresAuthentication(), "files_required": false}
-	if conn.Spec.Mode == v1alpha1.ModeSync {
-		out["timeout_seconds"] = int(conn.Timeout().Seconds())
+func showConfig(conn *v1alpha1.Connector) ConnectorConfig {
+	webhook := WebhookConfig{Authentication: authenticationNone}
+	if conn.RequiresAuthentication() {
+		webhook.Authentication, webhook.RequireAuthentication = authenticationSecret, true
 	}
-	return out
+	if conn.Spec.Mode == v1alpha1.ModeSync {
+		return ConnectorConfig{SyncConfig{WebhookConfig: webhook, TimeoutSeconds: int(conn.Timeout().Seconds())}}
+	}
+	return ConnectorConfig{InboundConfig{WebhookConfig: webhook}}
 }

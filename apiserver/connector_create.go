@@ -4,97 +4,86 @@ package apiserver
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
-
-// readyInterval is how often a new object is looked at until it is Ready.
-const readyInterval = 50 * time.Millisecond
-
-// undoTimeout bounds taking back what a failed create left.
-const undoTimeout = 5 * time.Second
 
 // ConnectorCreate is what a connector is made of.
 type ConnectorCreate struct {
-	Name    string          `json:"name" minLength:"1" maxLength:"63"`
-	Type    string          `json:"type" enum:"webhook,cron" doc:"This release has webhook alone."`
-	Mode    string          `json:"mode,omitempty" enum:"inbound,sync,outbound" default:"inbound" doc:"This release has inbound and sync."`
-	Enabled *bool           `json:"enabled,omitempty" default:"true"`
-	Config  json.RawMessage `json:"config,omitempty" doc:"Depends on type and mode: require_authentication; timeout_seconds for sync."`
+	Name    string               `json:"name" minLength:"1" maxLength:"63" doc:"Its name, unique in its environment." example:"Tickets"`
+	Type    ConnectorType        `json:"type" doc:"What it is: webhook."`
+	Mode    ConnectorMode        `json:"mode,omitempty" default:"inbound" doc:"In which direction it works: inbound or sync."`
+	Enabled *bool                `json:"enabled,omitempty" default:"true" doc:"Whether it works at once."`
+	Config  ConnectorConfigInput `json:"config,omitempty" doc:"How it behaves; the shape depends on type and mode. Without it all defaults."`
 }
 
 // ConnectorCreateInput is the request that creates a connector.
 type ConnectorCreateInput struct {
 	EnvironmentQuery
-	AgentName string `query:"agent_name" doc:"Links that agent in the same request; needs connectors.link too."`
+	AgentName string `query:"agent_name" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" patternDescription:"lower-case letters, digits and inner dashes" doc:"Links that agent in the same request; needs connectors.link too." example:"support"`
 	Body      ConnectorCreate
 }
 
-func (s *Server) createConnector(ctx context.Context, c *caller, in *ConnectorCreateInput) (Connector, string, error) {
-	if in.AgentName != "" {
-		if err := s.require(ctx, c, "connectors.link"); err != nil {
-			return Connector{}, "", err
-		}
-	}
+func (s *Server) createConnector(ctx context.Context, c *caller, in *ConnectorCreateInput) (answer[Connector], error) {
 	environment, err := s.environment(ctx, c, in.EnvironmentID)
 	if err != nil {
-		return Connector{}, "", err
+		return answer[Connector]{}, err
 	}
-	if err := s.nameIsFree(ctx, c, environment.Name, in.Body.Name); err != nil {
-		return Connector{}, "", err
-	}
-	conn, objects, err := newConnector(c, environment.Name, in)
+	conn, objects, err := newConnector(ctx, c, environment.Name, in)
 	if err != nil {
-		return Connector{}, "", err
+		return answer[Connector]{}, err
+	}
+	if err := s.nameIsFree(ctx, c, conn); err != nil {
+		return answer[Connector]{}, err
 	}
 	if err := s.createAll(ctx, c, objects); err != nil {
-		return Connector{}, "", err
+		return answer[Connector]{}, err
 	}
 	if err := s.awaitReady(ctx, objects...); err != nil {
-		return Connector{}, "", err
+		return answer[Connector]{}, err
 	}
 	if stalledBy(conn, v1alpha1.ReasonNameTaken) {
 		s.undo(ctx, objects)
-		return Connector{}, "", nameTaken
+		return answer[Connector]{}, nameTaken
 	}
 	links, err := s.linksOf(ctx, c, conn)
 	if err != nil {
-		return Connector{}, "", err
+		return answer[Connector]{}, err
 	}
-	shown, err := s.showConnector(ctx, c, conn, environment, links)
-	return shown, "/connectors/" + shown.ID, err
+	shown, err := s.showConnector(ctx, c, conn, environment, links, nil)
+	if err != nil {
+		return answer[Connector]{}, err
+	}
+	return created(ctx, shown, conn, "/connectors/"+shown.ID), nil
 }
 
-// nameIsFree answers 409 for the name of a connector that code defines.
-func (s *Server) nameIsFree(ctx context.Context, c *caller, environment, name string) error {
-	list, err := s.connectorsOf(ctx, c, environment)
+// nameIsFree answers 409 for the name of another connector, such as one that code
+// defines.
+func (s *Server) nameIsFree(ctx context.Context, c *caller, conn *v1alpha1.Connector) error {
+	list, err := s.connectorsOf(ctx, c, string(conn.Spec.Environment))
 	if err != nil {
 		return err
 	}
 	for i := range list {
-		if list[i].Title() == name {
+		if list[i].Title() == conn.Title() && list[i].Name != conn.Name {
 			return nameTaken
 		}
 	}
 	return nil
 }
 
-var nameTaken = problem(http.StatusConflict, "another connector of the environment has this name; choose another")
+var nameTaken = problem(http.StatusConflict, httpserver.CodeNameTaken, "another connector of the environment has this name; choose another")
 
 // stalledBy says whether a controller has refused an object for a reason.
 func stalledBy(o v1alpha1.ConditionedObject, reason string) bool {
-	return o.IsStalled() && o.CommonStatus().Condition(v1alpha1.ConditionStalled).Reason == reason
+	return v1alpha1.IsStalled(o) && o.CommonStatus().Condition(v1alpha1.ConditionStalled).Reason == reason
 }
 
 func definedInCode(conn *v1alpha1.Connector) bool {
@@ -102,15 +91,15 @@ func definedInCode(conn *v1alpha1.Connector) bool {
 }
 
 // newConnector makes the objects in the order of their creation.
-func newConnector(c *caller, environment string, in *ConnectorCreateInput) (*v1alpha1.Connector, []v1alpha1.ConditionedObject, error) {
-	conn := &v1alpha1.Connector{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: v1alpha1.NameFor(in.Body.Name, "connector", suffix())},
-		Spec: v1alpha1.ConnectorSpec{
-			ID: v1alpha1.UUID(uuid.NewString()), Environment: v1alpha1.EnvironmentName(environment),
-			DisplayName: v1alpha1.DisplayName(in.Body.Name), Mode: v1alpha1.ConnectorMode(in.Body.Mode), Enabled: in.Body.Enabled,
-		},
-	}
-	if in.Body.Type != string(v1alpha1.ConnectorWebhook) {
+func newConnector(
+	ctx context.Context, c *caller, environment string, in *ConnectorCreateInput,
+) (*v1alpha1.Connector, []v1alpha1.ConditionedObject, error) {
+	meta, id := c.meta(ctx, "connector", in.Body.Name)
+	conn := &v1alpha1.Connector{ObjectMeta: meta, Spec: v1alpha1.ConnectorSpec{
+		ID: id, Environment: v1alpha1.EnvironmentName(environment), DisplayName: v1alpha1.DisplayName(in.Body.Name),
+		Mode: v1alpha1.ConnectorModeOf(string(in.Body.Mode)), Enabled: in.Body.Enabled,
+	}}
+	if in.Body.Type != ConnectorType(v1alpha1.ConnectorWebhook) {
 		return nil, nil, invalid(notSupported("body.type"))
 	}
 	if err := refuseUnsupported(conn); err != nil {
@@ -121,26 +110,31 @@ func newConnector(c *caller, environment string, in *ConnectorCreateInput) (*v1a
 	}
 	objects := []v1alpha1.ConditionedObject{conn}
 	if in.AgentName != "" {
-		objects = append(objects, newLink(conn, in.AgentName))
+		objects = append(objects, newLink(ctx, c, conn, in.AgentName))
 	}
 	return conn, objects, nil
 }
 
-// createAll creates all objects or none.
+// createAll creates all objects or none. Under an Idempotency-Key what was created
+// stays where it is not known why the rest could not be: a repetition completes it,
+// and another one may be under way.
 func (s *Server) createAll(ctx context.Context, c *caller, objects []v1alpha1.ConditionedObject) error {
-	for i, o := range objects {
-		err := s.client.Create(ctx, o.(client.Object))
+	var fresh []v1alpha1.ConditionedObject
+	for _, o := range objects {
+		made, err := s.makeOne(ctx, c, o.(client.Object))
+		mine := made && !apierrors.IsAlreadyExists(err) // else the object is somebody else's
 		if err == nil {
 			err = s.claim(ctx, c.projectID, o)
+		}
+		if mine {
+			fresh = append(fresh, o)
 		}
 		if err == nil {
 			continue
 		}
-		made := objects[:i+1]
-		if apierrors.IsAlreadyExists(err) {
-			made = objects[:i] // the last one is somebody else's
+		if p := s.asProblem(ctx, err); c.idempotencyKey == "" || p.Status < http.StatusInternalServerError {
+			s.undo(ctx, fresh)
 		}
-		s.undo(ctx, made)
 		return fmt.Errorf("creating %s %q: %w", o.ObjectKind(), o.GetName(), err)
 	}
 	return nil
@@ -164,18 +158,18 @@ func (s *Server) undo(ctx context.Context, objects []v1alpha1.ConditionedObject)
 }
 
 // awaitReady returns once the controllers have come to an end with the objects,
-// one after the other, or one has stalled, or after readyTimeout, or when the
-// client has gone: they exist in any case.
+// one after the other, or one has stalled or waits for somebody, or after
+// readyTimeout, or when the client has gone: they exist in any case.
 func (s *Server) awaitReady(ctx context.Context, objects ...v1alpha1.ConditionedObject) error {
 	// No deadline on the context: a client that limits its rate refuses a call
 	// that would come after it, which is no error here.
-	timeout := time.NewTimer(readyTimeout)
+	timeout := time.NewTimer(s.patience)
 	defer timeout.Stop()
 	ticker := time.NewTicker(readyInterval)
 	defer ticker.Stop()
 	for _, o := range objects {
-		for !o.IsReady() {
-			if o.IsStalled() {
+		for !v1alpha1.IsReady(o) {
+			if v1alpha1.IsStalled(o) || waitsForSomebody(o) {
 				return nil
 			}
 			select {
@@ -195,5 +189,12 @@ func (s *Server) awaitReady(ctx context.Context, objects ...v1alpha1.Conditioned
 	return nil
 }
 
-// suffix is five random lower-case letters and digits.
-func suffix() string { return strings.ToLower(rand.Text())[:5] }
+// waitsForSomebody says that a controller has looked at the object as it is and
+// waits for what only a person or a deployment brings.
+func waitsForSomebody(o v1alpha1.ConditionedObject) bool {
+	ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)
+	if ready == nil || ready.ObservedGeneration != o.GetGeneration() {
+		return false
+	}
+	return ready.Reason == v1alpha1.ReasonAgentUnknown
+}

@@ -19,22 +19,22 @@ import (
 
 // Connector is the REST shape of a connector.
 type Connector struct {
-	ID             string         `json:"id" format:"uuid"`
-	EnvironmentID  *string        `json:"environment_id" format:"uuid" doc:"null when the environment is gone."`
-	Name           string         `json:"name"`
-	Type           string         `json:"type" enum:"webhook,cron"`
-	Mode           string         `json:"mode" enum:"inbound,sync,outbound"`
-	Enabled        bool           `json:"enabled"`
-	DisabledReason *string        `json:"disabled_reason" doc:"Why it does not work although nobody disabled it, or that somebody did."`
-	Config         map[string]any `json:"config" doc:"Depends on type and mode; credentials are ********."`
-	DefinedInCode  bool           `json:"defined_in_code"`
-	Retired        bool           `json:"retired"`
-	WebhookURL     *string        `json:"webhook_url" doc:"Where callers send to (inbound, sync)."`
-	Secret         *string        `json:"secret" doc:"What callers send (inbound, sync); ******** when it is the project's own."`
-	SigningSecret  *string        `json:"signing_secret" doc:"What deliveries are signed with (outbound)."`
-	Agents         []string       `json:"agents" nullable:"false" doc:"The linked agents, oldest link first."`
-	CreatedAt      time.Time      `json:"created_at"`
-	UpdatedAt      time.Time      `json:"updated_at"`
+	ID             string          `json:"id" format:"uuid" doc:"The connector's id."`
+	EnvironmentID  *string         `json:"environment_id" format:"uuid" doc:"The environment whose agents it connects; null when that is gone."`
+	Name           string          `json:"name" doc:"Its name, unique in its environment." example:"Tickets"`
+	Type           ConnectorType   `json:"type" doc:"What it is."`
+	Mode           ConnectorMode   `json:"mode" doc:"In which direction it works."`
+	Enabled        bool            `json:"enabled" doc:"Whether somebody has disabled it."`
+	DisabledReason *string         `json:"disabled_reason" doc:"Why it does not work at present: disabled, or what keeps it from working although nobody disabled it."`
+	Config         ConnectorConfig `json:"config" doc:"How it behaves; the shape depends on type and mode."`
+	DefinedInCode  bool            `json:"defined_in_code" doc:"Whether the project's code defines it; it is changed there alone."`
+	Retired        bool            `json:"retired" doc:"Whether it was removed from the project's code."`
+	WebhookURL     *string         `json:"webhook_url" format:"uri" doc:"Where callers send to (inbound, sync)."`
+	Secret         *string         `json:"secret" doc:"What callers send as X-Service-Secret; null without authentication, ******** when it is the project's own."`
+	SigningSecret  *string         `json:"signing_secret" doc:"What deliveries are signed with (outbound); null in this release."`
+	Agents         []string        `json:"agents" doc:"The linked agents, oldest link first."`
+	CreatedAt      time.Time       `json:"created_at" doc:"When it was created."`
+	UpdatedAt      time.Time       `json:"updated_at" doc:"When it was last changed."`
 }
 
 func (c Connector) audited() store.AuditObject {
@@ -44,48 +44,69 @@ func (c Connector) audited() store.AuditObject {
 // ConnectorPath names a connector.
 type ConnectorPath struct {
 	ProjectPath
-	ConnectorID string `path:"connector_id" format:"uuid"`
+	ConnectorID ID `path:"connector_id" doc:"The connector."`
 }
 
-func (s *Server) listConnectors(ctx context.Context, c *caller, in *EnvironmentQuery) ([]Connector, error) {
+// listConnectors asks Kubernetes and the store a few times in all, however many
+// connectors there are.
+func (s *Server) listConnectors(ctx context.Context, c *caller, in *EnvironmentQuery) (answer[[]Connector], error) {
 	environment, err := s.environment(ctx, c, in.EnvironmentID)
 	if err != nil {
-		return nil, err
+		return answer[[]Connector]{}, err
 	}
 	list, err := s.connectorsOf(ctx, c, environment.Name)
 	if err != nil {
-		return nil, err
+		return answer[[]Connector]{}, err
+	}
+	out := make([]Connector, 0, len(list))
+	if len(list) == 0 {
+		return plainly(out, nil)
 	}
 	links, err := s.links(ctx, c)
 	if err != nil {
-		return nil, err
+		return answer[[]Connector]{}, err
+	}
+	ids := make([]uuid.UUID, len(list))
+	for i := range list {
+		ids[i] = c.keyOf(&list[i]).ID
+	}
+	derivations, err := s.claims.DerivationKeys(ctx, c.projectID, ids)
+	if err != nil {
+		return answer[[]Connector]{}, fmt.Errorf("choosing the keys of the secrets of connectors: %w", err)
 	}
 	slices.SortFunc(list, func(a, b v1alpha1.Connector) int { return strings.Compare(a.Name, b.Name) })
-	out := make([]Connector, 0, len(list))
 	for i := range list {
-		shown, err := s.showConnector(ctx, c, &list[i], environment, links[list[i].Name])
+		shown, err := s.showConnector(ctx, c, &list[i], environment, links[list[i].Name], derivations)
 		if err != nil {
-			return nil, err
+			return answer[[]Connector]{}, err
 		}
 		out = append(out, shown)
 	}
-	return out, nil
+	return plainly(out, nil)
 }
 
-func (s *Server) getConnector(ctx context.Context, c *caller, in *ConnectorPath) (Connector, error) {
+func (s *Server) getConnector(ctx context.Context, c *caller, in *ConnectorPath) (answer[Connector], error) {
 	conn, err := s.connector(ctx, c, in.ConnectorID)
 	if err != nil {
-		return Connector{}, err
+		return answer[Connector]{}, err
 	}
+	shown, _, err := s.describeConnector(ctx, c, conn)
+	return answer[Connector]{Body: shown, ETag: etag(conn)}, err
+}
+
+// describeConnector reads what belongs to a connector and shows it all; it returns
+// the links too.
+func (s *Server) describeConnector(ctx context.Context, c *caller, conn *v1alpha1.Connector) (Connector, []v1alpha1.ConnectorLink, error) {
 	environment, err := s.environmentOf(ctx, c, conn)
 	if err != nil {
-		return Connector{}, err
+		return Connector{}, nil, err
 	}
 	links, err := s.linksOf(ctx, c, conn)
 	if err != nil {
-		return Connector{}, err
+		return Connector{}, nil, err
 	}
-	return s.showConnector(ctx, c, conn, environment, links)
+	shown, err := s.showConnector(ctx, c, conn, environment, links, nil)
+	return shown, links, err
 }
 
 // environmentOf is the environment of a connector; nil when it is gone.
@@ -105,12 +126,14 @@ func (s *Server) connectorsOf(ctx context.Context, c *caller, environment string
 	return list.Items, err
 }
 
-// showConnector is the REST shape; environment may be nil.
+// showConnector is the REST shape; environment may be nil. What derivations do not
+// tell, which may be nil too, is asked for.
 func (s *Server) showConnector(
 	ctx context.Context, c *caller, conn *v1alpha1.Connector, environment *v1alpha1.Environment, links []v1alpha1.ConnectorLink,
+	derivations map[store.Derivation]string,
 ) (Connector, error) {
 	out := Connector{
-		ID: idOf(conn), Name: conn.Title(), Type: string(conn.Type()), Mode: string(conn.Spec.Mode),
+		ID: idOf(conn), Name: conn.Title(), Type: ConnectorType(conn.Type()), Mode: ConnectorMode(conn.Spec.Mode.Word()),
 		Enabled: conn.IsEnabled(), DisabledReason: disabledReason(conn), Config: showConfig(conn),
 		DefinedInCode: definedInCode(conn), Agents: make([]string, 0, len(links)),
 		CreatedAt: conn.CreationTimestamp.UTC(), UpdatedAt: updatedAt(conn),
@@ -121,11 +144,13 @@ func (s *Server) showConnector(
 	for _, link := range links {
 		out.Agents = append(out.Agents, string(link.Spec.Agent))
 	}
-	return out, s.showSecrets(ctx, c, conn, &out)
+	return out, s.showSecrets(ctx, c, conn, derivations, &out)
 }
 
 // showSecrets fills in URL and secrets of a webhook.
-func (s *Server) showSecrets(ctx context.Context, c *caller, conn *v1alpha1.Connector, out *Connector) error {
+func (s *Server) showSecrets(
+	ctx context.Context, c *caller, conn *v1alpha1.Connector, derivations map[store.Derivation]string, out *Connector,
+) error {
 	if conn.Spec.Mode == v1alpha1.ModeOutbound {
 		return nil // not supported: nothing is received, nothing is signed
 	}
@@ -133,11 +158,11 @@ func (s *Server) showSecrets(ctx context.Context, c *caller, conn *v1alpha1.Conn
 	if err != nil {
 		return fmt.Errorf("reading the id of connector %q: %w", conn.Name, err)
 	}
-	secret, err := s.secretOf(ctx, c, conn, id)
-	if err != nil {
-		return err
-	}
 	if conn.RequiresAuthentication() {
+		secret, err := s.secretOf(ctx, c, conn, id, derivations)
+		if err != nil {
+			return err
+		}
 		out.Secret = &secret
 	}
 	out.WebhookURL = opt(s.gatewayURL + "/hooks/" + c.projectID.String() + "/" + out.ID)
@@ -145,14 +170,19 @@ func (s *Server) showSecrets(ctx context.Context, c *caller, conn *v1alpha1.Conn
 }
 
 // secretOf is the generated secret; a project's own is never shown.
-func (s *Server) secretOf(ctx context.Context, c *caller, conn *v1alpha1.Connector, id uuid.UUID) (string, error) {
+func (s *Server) secretOf(
+	ctx context.Context, c *caller, conn *v1alpha1.Connector, id uuid.UUID, derivations map[store.Derivation]string,
+) (string, error) {
 	if conn.Spec.SecretRef != nil {
 		return masked, nil
 	}
 	of := seal.Generated{ProjectID: c.projectID, ConnectorID: id, Version: int64(conn.SecretVersion())}
-	key, err := s.claims.DerivationKey(ctx, store.Key{ProjectID: c.projectID, ID: id}, of.Version)
-	if err != nil {
-		return "", fmt.Errorf("choosing the key of the secret of connector %q: %w", conn.Name, err)
+	key, known := derivations[store.Derivation{ConnectorID: id, Version: of.Version}]
+	if !known {
+		var err error
+		if key, err = s.claims.DerivationKey(ctx, store.Key{ProjectID: c.projectID, ID: id}, of.Version); err != nil {
+			return "", fmt.Errorf("choosing the key of the secret of connector %q: %w", conn.Name, err)
+		}
 	}
 	secret, err := s.platform.Secret(key, of)
 	if err != nil {
@@ -166,7 +196,7 @@ func disabledReason(conn *v1alpha1.Connector) *string {
 	switch {
 	case !conn.IsEnabled():
 		return opt("disabled")
-	case conn.IsStalled():
+	case v1alpha1.IsStalled(conn):
 		return opt(conn.Status.Condition(v1alpha1.ConditionStalled).Message)
 	default:
 		return nil

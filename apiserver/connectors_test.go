@@ -19,7 +19,7 @@ import (
 
 func TestEnvironmentsAreShown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	project := &v1alpha1.Project{}
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: v1alpha1.ProjectName}, project))
 	project.Spec.DefaultEnvironment = "staging"
@@ -42,7 +42,7 @@ func TestEnvironmentsAreShown(t *testing.T) {
 
 func TestCreateAConnectorWithItsLink(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	key := w.key(t, nil)
 	path := "/v1/projects/" + w.projectID.String() + "/connectors"
 	r := w.send(t, key, http.MethodPost, path+"?agent_name=hello&environment_id="+w.environmentID("production"),
@@ -59,7 +59,7 @@ func TestCreateAConnectorWithItsLink(t *testing.T) {
 	require.Equal(t, derived, *made.Secret)
 	require.Equal(t, w.environmentID("production"), *made.EnvironmentID)
 	require.Equal(t, []string{"hello"}, made.Agents)
-	require.Equal(t, map[string]any{"require_authentication": true, "files_required": false, "timeout_seconds": 30.0}, made.Config)
+	require.Equal(t, map[string]any{"authentication": "secret", "require_authentication": true, "files_required": false, "timeout_seconds": 30.0}, made.Config.Value)
 
 	got := w.send(t, key, http.MethodGet, r.Header().Get("Location"), "")
 	require.Equal(t, made, decode[Connector](t, got.Body.Bytes()))
@@ -79,7 +79,7 @@ func TestCreateAConnectorWithItsLink(t *testing.T) {
 
 func TestAKeyThatThisProcessDoesNotHoldYetIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	conn := &v1alpha1.Connector{ObjectMeta: w.meta("ask"), Spec: v1alpha1.ConnectorSpec{
 		Environment: "production", Mode: v1alpha1.ModeSync, Webhook: &v1alpha1.WebhookConnector{},
 	}}
@@ -103,7 +103,7 @@ func TestAKeyThatThisProcessDoesNotHoldYetIsTriedAgain(t *testing.T) {
 
 func TestConnectorsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	key := w.key(t, nil)
 	for name, body := range map[string]string{
 		"body":                        `{"name":`,
@@ -126,7 +126,7 @@ func TestConnectorsThatAreRefused(t *testing.T) {
 
 func TestAFailedCreateLeavesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	status, answer := w.call(t, w.key(t, nil), http.MethodPost,
 		"/connectors?agent_name=NOT%20AN%20AGENT&environment_id="+w.environmentID("production"),
 		`{"name":"Tickets","type":"webhook"}`)
@@ -138,7 +138,7 @@ func TestAFailedCreateLeavesNothing(t *testing.T) {
 
 func TestCodeDefinedConnectors(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	conn := &v1alpha1.Connector{ObjectMeta: w.meta("production.tickets"), Spec: v1alpha1.ConnectorSpec{
 		Environment: "production", DisplayName: "Tickets", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
 	}}
@@ -164,7 +164,7 @@ func (c *controlled) Get(ctx context.Context, key client.ObjectKey, o client.Obj
 	}
 	if object, ok := o.(v1alpha1.ConditionedObject); ok {
 		if c.read[object.ObjectKind()] {
-			object.MarkReady("")
+			v1alpha1.MarkReady(object, "")
 		}
 		c.read[object.ObjectKind()] = true
 	}
@@ -175,8 +175,9 @@ func (c *controlled) Get(ctx context.Context, key client.ObjectKey, o client.Obj
 // later than the connector.
 func TestACreateWaitsForTheLink(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	key := w.key(t, nil)
+	w.server.patience = readyTimeout
 	front := &controlled{Client: w.server.client, read: map[string]bool{}}
 	w.server.client = front
 	status, body := w.call(t, key, http.MethodPost, "/connectors?agent_name=hello&environment_id="+w.environmentID("production"),

@@ -19,17 +19,16 @@ import (
 type contract struct {
 	document any
 	compiler *jsonschema.Compiler
-	routes   []route
 }
 
-func newContract(t *testing.T, s *Server) *contract {
+func newContract(t testing.TB, s *Server) *contract {
 	t.Helper()
 	recorder := httptest.NewRecorder()
 	s.Handler().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/openapi.json", nil))
 	require.Equal(t, http.StatusOK, recorder.Code)
 	document, err := jsonschema.UnmarshalJSON(recorder.Body)
 	require.NoError(t, err)
-	c := &contract{document: document, compiler: jsonschema.NewCompiler(), routes: s.routes()}
+	c := &contract{document: document, compiler: jsonschema.NewCompiler()}
 	c.compiler.DefaultDraft(jsonschema.Draft2020)
 	c.compiler.AssertFormat()
 	require.NoError(t, c.compiler.AddResource("openapi.json", document))
@@ -37,11 +36,12 @@ func newContract(t *testing.T, s *Server) *contract {
 }
 
 // requireDescribed holds an answer against the schema of its operation and
-// status. Paths that are no endpoint have none.
-func (c *contract) requireDescribed(t *testing.T, request *http.Request, answer *httptest.ResponseRecorder) {
+// status. Paths that are not endpoints have none.
+func (c *contract) requireDescribed(t testing.TB, request *http.Request, answer *httptest.ResponseRecorder) {
 	t.Helper()
-	for _, r := range c.routes {
-		if r.method != request.Method || !fits(projectPath+r.path, request.URL.Path) {
+	for i := range routes {
+		r := &routes[i]
+		if r.mount == nil || r.method != request.Method || !fits(projectPath+r.path, request.URL.Path) {
 			continue
 		}
 		media := answer.Header().Get("Content-Type")
@@ -54,7 +54,26 @@ func (c *contract) requireDescribed(t *testing.T, request *http.Request, answer 
 		body, err := jsonschema.UnmarshalJSON(bytes.NewReader(answer.Body.Bytes()))
 		require.NoError(t, err)
 		require.NoError(t, schema.Validate(body), "%s: %s", r.id, answer.Body)
+		c.requireHeaders(t, r, answer)
 		return
+	}
+}
+
+// requireHeaders says that an answer has the headers that its description names, as
+// far as they come with every such answer, and none of ours that it does not name.
+func (c *contract) requireHeaders(t testing.TB, r *route, answer *httptest.ResponseRecorder) {
+	t.Helper()
+	at := c.document.(map[string]any)
+	for _, token := range []string{"paths", projectPath + r.path, strings.ToLower(r.method), "responses", strconv.Itoa(answer.Code), "headers"} {
+		at = at[token].(map[string]any)
+	}
+	for name := range headers {
+		_, described := at[name]
+		has := answer.Header().Get(name) != ""
+		require.True(t, described || !has, "%s answers %d with %s, which is not described", r.id, answer.Code, name)
+		if answer.Code != http.StatusServiceUnavailable { // where the limit could not be asked nothing is known of it
+			require.True(t, has || !described, "%s answers %d without %s", r.id, answer.Code, name)
+		}
 	}
 }
 

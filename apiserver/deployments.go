@@ -16,69 +16,92 @@ import (
 
 // Deployment is the REST shape of a deployment.
 type Deployment struct {
-	ID                   string            `json:"id" format:"uuid"`
-	EnvironmentID        string            `json:"environment_id" format:"uuid"`
-	Status               string            `json:"status" enum:"pending,building,deployed,failed,cancelled"`
-	Phase                *string           `json:"phase" doc:"What a building one is at: fetching, packing, testing, connecting."`
-	FailureReason        *string           `json:"failure_reason" doc:"build_failed, tests_failed, connectors_failed or deadline_exceeded."`
-	Message              *string           `json:"message" doc:"Explains the status."`
-	Source               DeploymentSource  `json:"source"`
-	IsLive               bool              `json:"is_live"`
-	SkipTests            bool              `json:"skip_tests"`
-	SkipFailedConnectors bool              `json:"skip_failed_connectors"`
-	RedeployOf           *string           `json:"redeploy_of" format:"uuid"`
-	BuildLogs            *string           `json:"build_logs" doc:"null in lists."`
-	TestResults          any               `json:"test_results" doc:"null in lists."`
-	ConnectorResults     any               `json:"connector_results"`
-	Agents               []DeploymentAgent `json:"agents" nullable:"false"`
-	CreatedAt            time.Time         `json:"created_at"`
-	StartedAt            *time.Time        `json:"started_at"`
-	EndedAt              *time.Time        `json:"ended_at"`
-	ActivatedAt          *time.Time        `json:"activated_at"`
+	ID                   string                `json:"id" format:"uuid" doc:"The deployment's id."`
+	EnvironmentID        string                `json:"environment_id" format:"uuid" doc:"The environment that it is for."`
+	Status               DeploymentStatus      `json:"status" doc:"Where it stands."`
+	Phase                Null[DeploymentPhase] `json:"phase" doc:"What a building one is at; else null."`
+	FailureReason        Null[FailureReason]   `json:"failure_reason" doc:"Why it failed; else null."`
+	Message              *string               `json:"message" doc:"Explains the status."`
+	Source               DeploymentSource      `json:"source" doc:"Where the code came from."`
+	IsLive               bool                  `json:"is_live" doc:"Whether it is the one that runs in its environment."`
+	SkipTests            bool                  `json:"skip_tests" doc:"Whether the test phase is left out."`
+	SkipFailedConnectors bool                  `json:"skip_failed_connectors" doc:"Whether connectors that fail to apply are left as they are."`
+	RedeployOf           *string               `json:"redeploy_of" format:"uuid" doc:"The deployment whose source it repeats."`
+	BuildLogs            *string               `json:"build_logs" doc:"What the build has written; null in lists."`
+	TestResults          []TestResult          `json:"test_results" nullable:"true" doc:"The results of the test phase; null in lists."`
+	ConnectorResults     []ConnectorResult     `json:"connector_results" doc:"What became of the connectors in the code."`
+	Agents               []DeploymentAgent     `json:"agents" doc:"The agents that it contains."`
+	CreatedAt            time.Time             `json:"created_at" doc:"When it was asked for."`
+	StartedAt            *time.Time            `json:"started_at" doc:"When the build began."`
+	EndedAt              *time.Time            `json:"ended_at" doc:"When its status became final."`
+	ActivatedAt          *time.Time            `json:"activated_at" doc:"When it last went live."`
 }
 
 // DeploymentItem is the REST shape of a deployment in lists.
 type DeploymentItem struct {
 	Deployment
-	FailedTestCount int `json:"failed_test_count"`
+	FailedTestCount int `json:"failed_test_count" doc:"How many test cases failed."`
 }
 
 // DeploymentSource says where the code came from.
 type DeploymentSource struct {
-	Type          string  `json:"type" enum:"git,upload"`
-	Branch        *string `json:"branch"`
-	Commit        *string `json:"commit"`
-	CommitMessage *string `json:"commit_message"`
-	Author        *string `json:"author"`
+	Type          SourceType `json:"type" doc:"Where the code came from."`
+	Branch        *string    `json:"branch" doc:"The branch that was asked for." example:"main"`
+	Commit        *string    `json:"commit" doc:"The commit that is built, as far as known." example:"4b825dc642cb6eb9a060e54bf8d69288fbee4904"`
+	CommitMessage *string    `json:"commit_message" doc:"The commit's message."`
+	Author        *string    `json:"author" doc:"The commit's author."`
 }
 
 // DeploymentAgent is an agent of a deployment.
 type DeploymentAgent struct {
-	Name        string  `json:"name"`
-	Description *string `json:"description"`
-	Type        string  `json:"type"`
-	SourcePath  string  `json:"source_path"`
-	VariantOf   *string `json:"variant_of"`
+	Name        string  `json:"name" doc:"The agent's name." example:"support"`
+	Description *string `json:"description" doc:"What it is for."`
+	Type        string  `json:"type" doc:"Its type." example:"llm"`
+	SourcePath  string  `json:"source_path" doc:"Its file in the repository." example:"agents/support.yaml"`
+	VariantOf   *string `json:"variant_of" doc:"The agent of which it is an A/B variant."`
+}
+
+// TestResult is what became of a test case.
+type TestResult struct {
+	ID               string           `json:"id" format:"uuid" doc:"The result's id."`
+	AgentName        string           `json:"agent_name" doc:"The agent that was tested." example:"support"`
+	TestName         string           `json:"test_name" doc:"The test case's name." example:"greets"`
+	Passed           bool             `json:"passed" doc:"Whether enough of its runs were as expected."`
+	Successes        int              `json:"successes" doc:"How many were."`
+	Runs             int              `json:"runs" doc:"How many there were."`
+	SuccessThreshold float64          `json:"success_threshold" doc:"Which share of them is enough, 0 to 1."`
+	FailureReason    *string          `json:"failure_reason" doc:"What was not as expected."`
+	AgentRunIDs      []string         `json:"agent_run_ids" format:"uuid" doc:"The agent runs."`
+	DurationMS       int64            `json:"duration_ms" doc:"How long they took together, in milliseconds."`
+	TokenUsage       Null[TokenUsage] `json:"token_usage" doc:"Model tokens that they spent; null: not counted."`
+	Cost             Null[Cost]       `json:"cost" doc:"What they cost; null where no price is known."`
+}
+
+// ConnectorResult is what became of a connector that the code defines.
+type ConnectorResult struct {
+	Connector string          `json:"connector" doc:"The connector's file without its ending." example:"tickets"`
+	Action    ConnectorAction `json:"action" doc:"What was done with it."`
+	Error     *string         `json:"error" doc:"Why it failed; else null."`
 }
 
 // DeploymentPath names a deployment.
 type DeploymentPath struct {
 	ProjectPath
-	DeploymentID string `path:"deployment_id" format:"uuid"`
+	DeploymentID ID `path:"deployment_id" doc:"The deployment."`
 }
 
-func (s *Server) listDeployments(ctx context.Context, c *caller, in *EnvironmentQuery) ([]DeploymentItem, error) {
+func (s *Server) listDeployments(ctx context.Context, c *caller, in *EnvironmentQuery) (answer[[]DeploymentItem], error) {
 	environment, err := s.environment(ctx, c, in.EnvironmentID)
 	if err != nil {
-		return nil, err
+		return answer[[]DeploymentItem]{}, err
 	}
 	list, err := s.store.ListDeployments(ctx, c.keyOf(environment))
 	if err != nil {
-		return nil, fmt.Errorf("listing the deployments of environment %q: %w", environment.Name, err)
+		return answer[[]DeploymentItem]{}, fmt.Errorf("listing the deployments of environment %q: %w", environment.Name, err)
 	}
 	live, err := s.live(ctx, c.keyOf(environment))
 	if err != nil {
-		return nil, err
+		return answer[[]DeploymentItem]{}, err
 	}
 	out := make([]DeploymentItem, 0, len(list))
 	for _, d := range list {
@@ -86,35 +109,31 @@ func (s *Server) listDeployments(ctx context.Context, c *caller, in *Environment
 		item.TestResults = nil
 		out = append(out, item)
 	}
-	return out, nil
+	return plainly(out, nil)
 }
 
-func (s *Server) getDeployment(ctx context.Context, c *caller, in *DeploymentPath) (Deployment, error) {
-	id, err := uuid.Parse(in.DeploymentID)
-	if err != nil {
-		return Deployment{}, notFound("deployment")
-	}
-	d, err := s.store.Deployment(ctx, c.row(id))
+func (s *Server) getDeployment(ctx context.Context, c *caller, in *DeploymentPath) (answer[Deployment], error) {
+	d, err := s.store.Deployment(ctx, c.row(in.DeploymentID))
 	if errors.Is(err, store.ErrNotFound) {
-		return Deployment{}, notFound("deployment")
+		return answer[Deployment]{}, notFound("deployment")
 	}
 	if err != nil {
-		return Deployment{}, fmt.Errorf("reading deployment %s: %w", id, err)
+		return answer[Deployment]{}, fmt.Errorf("reading deployment %s: %w", in.DeploymentID, err)
 	}
-	if err := s.mustReachID(ctx, c, d.EnvironmentID.String()); err != nil {
-		return Deployment{}, err
+	if err := s.mustReachID(ctx, c, d.EnvironmentID); err != nil {
+		return answer[Deployment]{}, err
 	}
 	live, err := s.live(ctx, d.Environment())
 	if err != nil {
-		return Deployment{}, err
+		return answer[Deployment]{}, err
 	}
 	shown := showDeployment(d, live)
 	logs, err := s.store.BuildLog(ctx, d.Key())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return Deployment{}, fmt.Errorf("reading the log of deployment %s: %w", id, err)
+		return answer[Deployment]{}, fmt.Errorf("reading the log of deployment %s: %w", in.DeploymentID, err)
 	}
 	shown.BuildLogs = &logs
-	return shown, nil
+	return plainly(shown, nil)
 }
 
 // live is the live deployment of an environment, or nil.
@@ -135,14 +154,15 @@ func showDeployment(d store.Deployment, live *uuid.UUID) Deployment {
 		commit = d.Commit
 	}
 	out := Deployment{
-		ID: d.ID.String(), EnvironmentID: d.EnvironmentID.String(), Status: string(d.Status), Phase: opt(d.Phase),
-		FailureReason: opt(d.FailureReason), Message: opt(d.Message), IsLive: live != nil && *live == d.ID,
+		ID: d.ID.String(), EnvironmentID: d.EnvironmentID.String(), Status: DeploymentStatus(d.Status),
+		Phase:         word[DeploymentPhase](d.Phase),
+		FailureReason: word[FailureReason](d.FailureReason), Message: opt(d.Message), IsLive: live != nil && *live == d.ID,
 		Source: DeploymentSource{
-			Type: d.SourceType, Branch: opt(d.Branch), Commit: opt(commit),
+			Type: SourceType(d.SourceType), Branch: opt(d.Branch), Commit: opt(commit),
 			CommitMessage: opt(d.CommitMessage), Author: opt(d.Author),
 		},
 		SkipTests: d.SkipTests, SkipFailedConnectors: d.SkipFailedConnectors, RedeployOf: optID(d.RedeployOf),
-		TestResults: orEmpty(d.TestResults), ConnectorResults: orEmpty(d.ConnectorResults),
+		TestResults: recorded[TestResult](d.TestResults), ConnectorResults: recorded[ConnectorResult](d.ConnectorResults),
 		Agents: make([]DeploymentAgent, 0, len(d.Agents)), CreatedAt: d.CreatedAt.UTC(),
 		StartedAt: optTime(d.StartedAt), EndedAt: optTime(d.EndedAt), ActivatedAt: optTime(d.ActivatedAt),
 	}
@@ -154,10 +174,17 @@ func showDeployment(d store.Deployment, live *uuid.UUID) Deployment {
 	return out
 }
 
-// orEmpty is the recorded list, or an empty one.
-func orEmpty(list json.RawMessage) any {
-	if len(list) == 0 || string(list) == "null" {
-		return []any{}
+// recorded is a list as it was recorded, in its REST shape; [] where there is none.
+// A build writes it, so that it may hold anything: what is not of the shape is not shown.
+func recorded[T any](list json.RawMessage) []T {
+	out := []T{}
+	if len(list) == 0 || json.Unmarshal(list, &out) != nil || out == nil {
+		return []T{}
 	}
-	return list
+	for i := range out {
+		if r, ok := any(&out[i]).(*TestResult); ok && r.AgentRunIDs == nil {
+			r.AgentRunIDs = []string{}
+		}
+	}
+	return out
 }

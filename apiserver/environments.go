@@ -16,57 +16,57 @@ import (
 
 // Environment is the REST shape of an environment.
 type Environment struct {
-	ID               string              `json:"id" format:"uuid"`
-	ProjectID        string              `json:"project_id" format:"uuid"`
-	Name             string              `json:"name"`
-	Slug             string              `json:"slug"`
-	IsDefault        bool                `json:"is_default"`
-	Kind             string              `json:"kind" enum:"standard,test"`
-	GitBranch        *string             `json:"git_branch" doc:"null: the repository's default branch is built."`
-	Settings         EnvironmentSettings `json:"settings"`
-	LiveDeploymentID *string             `json:"live_deployment_id" format:"uuid"`
-	Permissions      []string            `json:"permissions" nullable:"false" doc:"What the caller may do in it."`
-	CreatedAt        time.Time           `json:"created_at"`
-	UpdatedAt        time.Time           `json:"updated_at"`
+	ID               string              `json:"id" format:"uuid" doc:"The environment's id."`
+	ProjectID        string              `json:"project_id" format:"uuid" doc:"The project's id."`
+	Name             string              `json:"name" doc:"Its name for people." example:"Production"`
+	Slug             string              `json:"slug" doc:"Derived from the name, unique within the project; empty until the platform has seen the environment." example:"production"`
+	IsDefault        bool                `json:"is_default" doc:"Whether it is the project's default environment."`
+	Kind             EnvironmentKind     `json:"kind" doc:"What it is for."`
+	GitBranch        *string             `json:"git_branch" doc:"The branch that is built; null: the repository's default branch."`
+	Settings         EnvironmentSettings `json:"settings" doc:"How its agents run."`
+	LiveDeploymentID *string             `json:"live_deployment_id" format:"uuid" doc:"The deployment that runs there; null before the first."`
+	Permissions      []Permission        `json:"permissions" doc:"What the caller may do in it."`
+	CreatedAt        time.Time           `json:"created_at" doc:"When it was created."`
+	UpdatedAt        time.Time           `json:"updated_at" doc:"When it was last changed."`
 }
 
 // EnvironmentSettings are the settings of an environment.
 type EnvironmentSettings struct {
-	Runner RunnerSettings `json:"runner"`
+	Runner RunnerSettings `json:"runner" doc:"The pool of runner pods."`
 }
 
 // RunnerSettings say how the pool of runner pods looks.
 type RunnerSettings struct {
-	MinReplicas int32             `json:"min_replicas"`
+	MinReplicas int32             `json:"min_replicas" doc:"How many pods there are."`
 	Concurrency int32             `json:"concurrency" doc:"How many runs one pod executes at once."`
-	Requests    map[string]string `json:"requests" nullable:"false" doc:"Compute resources that a pod asks for."`
-	Limits      map[string]string `json:"limits" nullable:"false" doc:"Compute resources that a pod may use."`
+	Requests    map[string]string `json:"requests" doc:"Compute resources that a pod asks for, as Kubernetes writes them."`
+	Limits      map[string]string `json:"limits" doc:"Compute resources that a pod may use, as Kubernetes writes them."`
 }
 
 // EnvironmentPath names an environment.
 type EnvironmentPath struct {
 	ProjectPath
-	EnvironmentID string `path:"environment_id" format:"uuid"`
+	EnvironmentID ID `path:"environment_id" doc:"The environment."`
 }
 
 // EnvironmentQuery names the environment that a list is of.
 type EnvironmentQuery struct {
 	ProjectPath
-	EnvironmentID string `query:"environment_id" required:"true" format:"uuid"`
+	EnvironmentID ID `query:"environment_id" required:"true" doc:"The environment."`
 }
 
-func (s *Server) listEnvironments(ctx context.Context, c *caller, _ *ProjectPath) ([]Environment, error) {
+func (s *Server) listEnvironments(ctx context.Context, c *caller, _ *ProjectPath) (answer[[]Environment], error) {
 	all, err := s.environments(ctx, c)
 	if err != nil {
-		return nil, err
+		return answer[[]Environment]{}, err
+	}
+	show, err := s.environmentShower(ctx, c)
+	if err != nil {
+		return answer[[]Environment]{}, err
 	}
 	out := make([]Environment, 0, len(all))
 	for i := range all {
-		shown, err := s.showEnvironment(ctx, c, &all[i])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, shown)
+		out = append(out, show(&all[i]))
 	}
 	slices.SortFunc(out, func(a, b Environment) int {
 		if a.IsDefault != b.IsDefault {
@@ -77,38 +77,46 @@ func (s *Server) listEnvironments(ctx context.Context, c *caller, _ *ProjectPath
 		}
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
 	})
-	return out, nil
+	return plainly(out, nil)
 }
 
-func (s *Server) getEnvironment(ctx context.Context, c *caller, in *EnvironmentPath) (Environment, error) {
+func (s *Server) getEnvironment(ctx context.Context, c *caller, in *EnvironmentPath) (answer[Environment], error) {
 	e, err := s.environment(ctx, c, in.EnvironmentID)
 	if err != nil {
-		return Environment{}, err
+		return answer[Environment]{}, err
 	}
-	return s.showEnvironment(ctx, c, e)
+	show, err := s.environmentShower(ctx, c)
+	if err != nil {
+		return answer[Environment]{}, err
+	}
+	return answer[Environment]{Body: show(e), ETag: etag(e)}, nil
 }
 
-func (s *Server) showEnvironment(ctx context.Context, c *caller, e *v1alpha1.Environment) (Environment, error) {
+// environmentShower makes REST shapes: what all environments of an answer share is
+// asked for once.
+func (s *Server) environmentShower(ctx context.Context, c *caller) (func(*v1alpha1.Environment) Environment, error) {
 	may, err := s.allowed(ctx, c)
 	if err != nil {
-		return Environment{}, err
+		return nil, err
 	}
-	project, err := s.project(ctx, c.namespace)
+	project, err := s.index.project(ctx, c.namespace)
 	if err != nil {
-		return Environment{}, err
+		return nil, err
 	}
 	preferred := cmp.Or(string(project.Spec.DefaultEnvironment), project.Status.DefaultEnvironment)
-	return Environment{
-		ID: idOf(e), ProjectID: c.projectID.String(), Name: e.Title(), Slug: e.Status.Slug,
-		IsDefault: preferred == e.Name || preferred == "" && e.Status.Default,
-		Kind:      string(cmp.Or(e.Spec.Kind, v1alpha1.EnvironmentStandard)),
-		GitBranch: opt(e.Spec.Git.Branch),
-		Settings: EnvironmentSettings{Runner: RunnerSettings{
-			MinReplicas: e.Spec.Runner.Replicas(), Concurrency: e.Spec.Runner.Concurrency,
-			Requests: quantities(e.Spec.Runner.Resources.Requests), Limits: quantities(e.Spec.Runner.Resources.Limits),
-		}},
-		LiveDeploymentID: opt(e.Status.LiveDeploymentID), Permissions: may,
-		CreatedAt: e.CreationTimestamp.UTC(), UpdatedAt: updatedAt(e),
+	return func(e *v1alpha1.Environment) Environment {
+		return Environment{
+			ID: idOf(e), ProjectID: c.projectID.String(), Name: e.Title(), Slug: e.Status.Slug,
+			IsDefault: preferred == e.Name || preferred == "" && e.Status.Default,
+			Kind:      EnvironmentKind(cmp.Or(e.Spec.Kind, v1alpha1.EnvironmentStandard).Word()),
+			GitBranch: opt(e.Spec.Git.Branch),
+			Settings: EnvironmentSettings{Runner: RunnerSettings{
+				MinReplicas: e.Spec.Runner.Replicas(), Concurrency: e.Spec.Runner.Concurrency,
+				Requests: quantities(e.Spec.Runner.Resources.Requests), Limits: quantities(e.Spec.Runner.Resources.Limits),
+			}},
+			LiveDeploymentID: opt(e.Status.LiveDeploymentID), Permissions: may,
+			CreatedAt: e.CreationTimestamp.UTC(), UpdatedAt: updatedAt(e),
+		}
 	}, nil
 }
 

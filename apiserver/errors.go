@@ -4,117 +4,97 @@ package apiserver
 
 import (
 	"context"
-	"encoding/json"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"io"
+	"net"
 	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
 	"strings"
-	"sync"
+	"syscall"
+	"time"
 
-	"github.com/danielgtaylor/huma/v2"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-const internalDetail = "something went wrong inside the service; try again, and tell its operator if it stays"
-
-// retryAfter is when to come back after 503, in seconds.
-const retryAfter = "2"
-
-// Problem is what every error answers, after RFC 9457.
-type Problem struct {
-	Title  string `json:"title" doc:"What the status means."`
-	Status int    `json:"status" doc:"The HTTP status."`
-	Detail string `json:"detail" doc:"What is wrong, for a person."`
-	Code   string `json:"code" doc:"What is wrong, for a program."`
-	// Errors are the fields that are wrong; [] unless the status is 422.
-	Errors []FieldError `json:"errors" nullable:"false" doc:"The fields that are wrong."`
+// failure is a kind of error, and what a caller is told of it.
+type failure struct {
+	is     func(error) bool
+	status int
+	code   httpserver.Code
+	// detail is what is said; say makes it of the error where that helps.
+	detail string
+	say    func(error) string
 }
 
-// FieldError is one wrong field. It never repeats the value.
-type FieldError struct {
-	Location string `json:"location" doc:"Where: body.name, query.limit, path.run_id."`
-	Message  string `json:"message" doc:"What is wrong with it."`
-}
+// failures are all errors of Kubernetes and of the store that are not a mistake of
+// the service. The first that fits counts; what fits none is answered 500.
+var failures = []failure{
+	{is: wrapped(store.ErrNotFound), status: http.StatusNotFound, code: httpserver.CodeNotFound, detail: "this project has no such object"},
+	{is: lacksKey, status: http.StatusServiceUnavailable, code: httpserver.CodeKeyring,
+		detail: "a key of the platform is being brought into use; try again in a minute"},
+	{is: isIDTaken, status: http.StatusConflict, code: httpserver.CodeConflict, detail: "another object of the project holds this id"},
+	{is: wrapped(context.Canceled), status: http.StatusServiceUnavailable, code: httpserver.CodeGivenUp, detail: "the request was given up"},
 
-// Error is the detail.
-func (p *Problem) Error() string { return p.Detail }
+	{is: isTerminating, status: http.StatusConflict, code: httpserver.CodeTerminating,
+		detail: "the project's namespace is being deleted: nothing can be created in it"},
+	{is: apierrors.IsAlreadyExists, status: http.StatusConflict, code: httpserver.CodeAlreadyExists,
+		detail: "somebody else created an object of this name at the same time; try again"},
+	{is: apierrors.IsConflict, status: http.StatusConflict, code: httpserver.CodeConflict,
+		detail: "somebody else changed this at the same time; try again"},
+	{is: isDenied, status: http.StatusForbidden, code: httpserver.CodeRefused, say: refusedDetail},
+	{is: isQuota, status: http.StatusForbidden, code: httpserver.CodeQuotaExceeded, say: quotaDetail},
+	{is: apierrors.IsForbidden, status: http.StatusForbidden, code: httpserver.CodeRefused, say: refusedDetail},
+	{is: apierrors.IsNotFound, status: http.StatusNotFound, code: httpserver.CodeNotFound, detail: "this project has no such object"},
+	{is: apierrors.IsRequestEntityTooLargeError, status: http.StatusRequestEntityTooLarge, code: httpserver.CodeRequestTooLarge,
+		detail: "the object is larger than Kubernetes takes"},
+	{is: isClusterAway, status: http.StatusServiceUnavailable, code: httpserver.CodeClusterUnavailable,
+		detail: "the Kubernetes API does not answer; try again"},
 
-// GetStatus is the HTTP status.
-func (p *Problem) GetStatus() int { return p.Status }
-
-// ContentType makes JSON the media type of problems.
-func (p *Problem) ContentType(string) string { return "application/problem+json" }
-
-// problem makes a problem whose code is made of the status: not_found.
-func problem(status int, detail string) *Problem {
-	title := http.StatusText(status)
-	if detail == "" {
-		detail = title
-	}
-	code := strings.ReplaceAll(strings.ToLower(title), " ", "_")
-	return &Problem{Title: title, Status: status, Detail: detail, Code: code, Errors: []FieldError{}}
-}
-
-// notFound is the answer for what is not in this project.
-func notFound(kind string) *Problem {
-	return problem(http.StatusNotFound, "this project has no such "+kind)
-}
-
-// invalid is the answer for fields that are wrong.
-func invalid(fields ...FieldError) *Problem {
-	p := problem(http.StatusUnprocessableEntity, "the request is not valid")
-	if len(fields) > 0 {
-		p.Errors = fields
-		p.Detail = "the request is not valid: " + fields[0].Location + ": " + fields[0].Message
-	}
-	return p
-}
-
-// modelOnce guards huma's one error constructor.
-var modelOnce sync.Once
-
-// replaceErrorModel makes huma's own errors problems of ours.
-func replaceErrorModel() {
-	modelOnce.Do(func() {
-		huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
-			if status != http.StatusUnprocessableEntity {
-				return problem(status, message)
-			}
-			fields := make([]FieldError, 0, len(errs))
-			for _, err := range errs {
-				var detailer huma.ErrorDetailer
-				if errors.As(err, &detailer) {
-					d := detailer.ErrorDetail()
-					fields = append(fields, FieldError{Location: d.Location, Message: d.Message})
-				}
-			}
-			return invalid(fields...)
-		}
-	})
+	{is: isStoreAway, status: http.StatusServiceUnavailable, code: httpserver.CodeStoreUnavailable, detail: "the store does not answer; try again"},
+	{is: wrapped(context.DeadlineExceeded), status: http.StatusServiceUnavailable, code: httpserver.CodeGivenUp,
+		detail: "the request took too long and was given up; try again"},
 }
 
 // asProblem is what a caller sees of an error; what it must not see is logged.
-func (s *Server) asProblem(ctx context.Context, err error) *Problem {
-	var p *Problem
-	switch {
-	case errors.As(err, &p):
+func (s *Server) asProblem(ctx context.Context, err error) Problem {
+	var p Problem
+	if errors.As(err, &p) {
 		return p
-	case errors.Is(err, store.ErrNotFound):
-		return notFound("object")
-	case apierrors.IsInvalid(err):
+	}
+	if apierrors.IsInvalid(err) && !isDenied(err) {
 		return invalid(causes(err)...)
-	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
-		return problem(http.StatusConflict, "somebody else changed this at the same time; try again")
-	case ctx.Err() != nil:
-		return problem(http.StatusServiceUnavailable, "the request was given up")
-	case lacksKey(err):
-		s.logger.ErrorContext(ctx, "a key of the platform is not there yet", "error", err)
-		return problem(http.StatusServiceUnavailable, "a key of the platform is being brought into use; try again in a minute")
+	}
+	for _, f := range failures {
+		if !f.is(err) {
+			continue
+		}
+		p := problem(f.status, f.code, f.detail)
+		if f.say != nil {
+			p.Detail = f.say(err)
+		}
+		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && f.status == http.StatusServiceUnavailable && seconds > 0 {
+			p.RetryAfter = time.Duration(seconds) * time.Second
+		}
+		if f.status == http.StatusServiceUnavailable {
+			s.logger.WarnContext(ctx, "a request could not be served", "code", f.code, "error", err)
+		}
+		return p
 	}
 	s.logger.ErrorContext(ctx, "a request failed", "error", err)
-	return problem(http.StatusInternalServerError, internalDetail)
+	return problem(http.StatusInternalServerError, httpserver.CodeInternal, internalDetail)
+}
+
+func wrapped(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
 }
 
 // lacksKey says that a key is known to the store and not yet to this process, or
@@ -124,33 +104,95 @@ func lacksKey(err error) bool {
 	return errors.As(err, &missing) || errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoCurrentKey)
 }
 
-// causes are the rules of the object's definition that were broken. The
-// messages of Kubernetes repeat the value before the rule; that part goes.
-func causes(err error) []FieldError {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return []FieldError{{Location: "body", Message: "was refused"}}
-	}
-	var out []FieldError
-	for _, c := range status.Status().Details.Causes {
-		message := c.Message
-		if i := strings.LastIndex(message, `": `); i >= 0 {
-			message = message[i+len(`": `):]
-		}
-		out = append(out, FieldError{Location: "body", Message: message})
-	}
-	return out
+func isIDTaken(err error) bool {
+	var taken *store.IDTakenError
+	return errors.As(err, &taken)
 }
 
-// writeProblem answers outside of huma.
-func writeProblem(w http.ResponseWriter, p *Problem) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	switch p.Status {
-	case http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", retryAfter)
+func isTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// denied matches what an admission webhook or a policy says of what it does not
+// let pass. Status and reason are of its author's choice, and so tell nothing.
+var denied = regexp.MustCompile(`(?s)(?:^|: )((?:admission webhook|ValidatingAdmissionPolicy|policy) .*denied (?:the )?request.*)`)
+
+func isDenied(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && denied.MatchString(status.Status().Message)
+}
+
+// quotaMark is how the admission plugin for quotas begins its message; it has no
+// cause of its own.
+const quotaMark = "exceeded quota: "
+
+func isQuota(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), quotaMark)
+}
+
+// quotaDetail says which quota, how much was asked for, is used and is allowed.
+func quotaDetail(err error) string {
+	_, rest, _ := strings.Cut(err.Error(), quotaMark)
+	return "a quota of the project's namespace is used up: " + rest
+}
+
+// refusedDetail is Kubernetes' reason, without its words for the object.
+func refusedDetail(err error) string {
+	text := err.Error()
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		text = status.Status().Message
 	}
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // the client may be gone
+	if m := denied.FindStringSubmatch(text); m != nil {
+		text = m[1]
+	} else if _, reason, ok := strings.Cut(text, "is forbidden: "); ok {
+		text = reason
+	}
+	return "Kubernetes does not allow this: " + text
+}
+
+// isClusterAway says that kube-apiserver did not answer, or not with an answer.
+func isClusterAway(err error) bool {
+	for _, is := range []func(error) bool{
+		apierrors.IsTooManyRequests, apierrors.IsServiceUnavailable, apierrors.IsTimeout, apierrors.IsServerTimeout,
+		apierrors.IsInternalError, apierrors.IsUnauthorized, apierrors.IsResourceExpired,
+	} {
+		if is(err) {
+			return true
+		}
+	}
+	var request *url.Error // only the Kubernetes client speaks HTTP here
+	return errors.As(err, &request)
+}
+
+// awayStates are the classes, and the single states, in which PostgreSQL says that
+// it cannot serve at the moment: while it starts, stops, is full, is being restored
+// or was made a replica, while somebody changes its password or its database, while
+// the manager has yet to make its tables, and when transactions got in each other's
+// way more often than the store tries again.
+var awayStates = []string{"08", "28", "40", "53", "57", "58", "25006", "3D000", "42P01"}
+
+// isStoreAway says that the store's database did not answer: what its driver says
+// of the network, what PostgreSQL says of itself, and what SQLite and the file
+// system say of a file that cannot be used at the moment.
+func isStoreAway(err error) bool {
+	var (
+		network net.Error
+		state   interface{ SQLState() string }
+		file    interface{ Code() int }
+	)
+	if errors.As(err, &state) {
+		return slices.ContainsFunc(awayStates, func(s string) bool { return strings.HasPrefix(state.SQLState(), s) })
+	}
+	if errors.As(err, &file) {
+		return slices.Contains([]int{5, 6, 8, 10, 13, 14}, file.Code()&0xff) // busy, locked, read-only, I/O, full, cannot be opened
+	}
+	for _, sign := range []error{
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, syscall.ENOSPC, syscall.EROFS, syscall.EIO, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, sql.ErrConnDone, driver.ErrBadConn,
+	} {
+		if errors.Is(err, sign) {
+			return true
+		}
+	}
+	return errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded)
 }

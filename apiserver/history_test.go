@@ -3,11 +3,10 @@
 package apiserver
 
 import (
-	"context"
-	"encoding/json"
-	"io"
+	"database/sql"
 	"net/http"
-	"strings"
+	"net/url"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,192 +14,297 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/store"
 )
 
-// pastStore is a store with one of everything.
-type pastStore struct {
-	emptyStore
-	run          store.Run
-	connectorRun store.ConnectorRun
-	deployment   store.Deployment
-}
-
-func (p *pastStore) Run(_ context.Context, key store.Key) (store.Run, error) {
-	if key != p.run.Key() {
-		return store.Run{}, store.ErrNotFound
-	}
-	return p.run, nil
-}
-
-func (p *pastStore) RunInput(context.Context, store.Key) (string, io.ReadCloser, error) {
-	return "application/json; charset=utf-8", io.NopCloser(strings.NewReader(`{"name":"Ada"}`)), nil
-}
-
-func (p *pastStore) ListRuns(_ context.Context, q store.RunQuery) ([]store.Run, error) {
-	if q.ProjectID != p.run.ProjectID {
-		return nil, nil
-	}
-	return []store.Run{p.run}, nil
-}
-
-func (p *pastStore) ConnectorRun(_ context.Context, key store.Key) (store.ConnectorRun, error) {
-	if key != p.connectorRun.Key() {
-		return store.ConnectorRun{}, store.ErrNotFound
-	}
-	return p.connectorRun, nil
-}
-
-func (p *pastStore) Outcome(context.Context, store.Key) (store.Outcome, error) {
-	return store.Outcome{Status: store.ConnectorRunCompleted, Runs: []store.Run{p.run}}, nil
-}
-
-func (p *pastStore) ListConnectorRuns(_ context.Context, q store.ConnectorRunQuery) ([]store.ConnectorRun, int64, error) {
-	if q.Connector.ID != p.connectorRun.ConnectorID || q.Since != 7*24*time.Hour || q.Limit != 25 {
-		return nil, 0, nil
-	}
-	return []store.ConnectorRun{p.connectorRun}, 1, nil
-}
-
-func (p *pastStore) Deployment(_ context.Context, key store.Key) (store.Deployment, error) {
-	if key != p.deployment.Key() {
-		return store.Deployment{}, store.ErrNotFound
-	}
-	return p.deployment, nil
-}
-
-func (p *pastStore) ListDeployments(context.Context, store.Key) ([]store.Deployment, error) {
-	return []store.Deployment{p.deployment}, nil
-}
-
-func (p *pastStore) BuildLog(context.Context, store.Key) (string, error) {
-	return "packed 1 agent\n", nil
-}
-
-func (p *pastStore) Environment(context.Context, store.Key) (store.Environment, error) {
-	return store.Environment{LiveDeploymentID: &p.deployment.ID}, nil
-}
-
-func (p *pastStore) Agents(context.Context, store.Key) ([]store.AgentSummary, error) {
-	return []store.AgentSummary{
-		{Agent: &p.deployment.Agents[0], Name: "hello", RunCount: 1, LastActivityAt: &p.run.QueuedAt, HasInboundConnector: true},
-		{Agent: &store.Agent{Name: "hello-b", Type: "llm", SourcePath: "agents/hello-test-b.yaml", VariantOf: "hello"}, Name: "hello-b"},
-		{Name: "gone", RunCount: 3},
-	}, nil
-}
-
-func (p *pastStore) AgentConfig(_ context.Context, _ store.Key, name string) (json.RawMessage, error) {
-	if name != "hello" {
-		return nil, store.ErrNotFound
-	}
-	return json.RawMessage(`{"name":"hello"}`), nil
-}
-
-// newPast makes a world in which one webhook was answered.
-func newPast(t *testing.T) (*world, *pastStore, *v1alpha1.Connector) {
-	t.Helper()
-	past := &pastStore{}
-	w := newWorld(t, past)
-	conn := &v1alpha1.Connector{ObjectMeta: w.meta("tickets"), Spec: v1alpha1.ConnectorSpec{
-		Environment: "production", Mode: v1alpha1.ModeSync, Webhook: &v1alpha1.WebhookConnector{},
-	}}
-	w.create(t, conn)
-	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
-	ended := began.Add(1500 * time.Millisecond)
-	environment, connector := uuid.MustParse(w.environmentID("production")), uuid.MustParse(conn.Status.ID)
-	past.deployment = store.Deployment{
-		DeploymentSpec: store.DeploymentSpec{ID: uuid.New(), ProjectID: w.projectID, EnvironmentID: environment, SourceType: "git", Branch: "main"},
-		Status:         store.DeploymentDeployed, ResolvedCommit: strings.Repeat("a", 40), CreatedAt: began, EndedAt: &ended,
-		Agents:          []store.Agent{{Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml"}},
-		FailedTestCount: 1, TestResults: json.RawMessage(`[{"passed":true},{"passed":false}]`),
-	}
-	past.connectorRun = store.ConnectorRun{
-		ID: uuid.New(), ProjectID: w.projectID, EnvironmentID: environment, ConnectorID: connector,
-		Status: store.ConnectorRunCompleted, Trigger: store.TriggerWebhook, StartedAt: began, EndedAt: &ended,
-	}
-	past.run = store.Run{
-		ID: uuid.New(), ProjectID: w.projectID, EnvironmentID: environment, AgentName: "hello", ConnectorID: &connector,
-		ConnectorRunID: &past.connectorRun.ID, DeploymentID: &past.deployment.ID, Status: store.RunCompleted,
-		Output: "Hello, Ada", Attempt: 1, QueuedAt: began, StartedAt: &began, EndedAt: &ended,
-	}
-	past.connectorRun.RunIDs = []uuid.UUID{past.run.ID}
-	return w, past, conn
-}
-
-func TestRunsAreShown(t *testing.T) {
+func TestARunIsShown(t *testing.T) {
 	t.Parallel()
-	w, past, conn := newPast(t)
+	w := newPast(t)
 	key := w.key(t, nil)
-	status, body := w.call(t, key, http.MethodGet, "/runs/"+past.run.ID.String(), "")
+	status, body := w.call(t, key, http.MethodGet, "/runs/"+w.completed.String(), "")
 	require.Equal(t, http.StatusOK, status, "%s", body)
 	run := decode[Run](t, body)
+	require.Equal(t, RunStatus("completed"), run.Status)
 	require.Equal(t, "Hello, Ada", *run.Output)
 	require.Equal(t, map[string]any{"name": "Ada"}, run.Input)
-	require.EqualValues(t, 1500, *run.DurationMS)
-	require.Contains(t, string(body), `"queued_at":"2026-01-02T02:04:05Z"`)
+	require.Equal(t, TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}, run.TokenUsage)
+	require.Equal(t, w.ids["deployment"], *run.DeploymentID)
+	require.Equal(t, w.ids["connector"], *run.ConnectorID)
+	require.Equal(t, w.ids["event"], *run.ConnectorRunID)
+	require.NotNil(t, run.DurationMS)
+	require.Regexp(t, `"queued_at":"[^"]*Z"`, string(body))
 	require.Len(t, decode[map[string]any](t, body), 24, "all fields, null or not")
-	_, body = w.call(t, key, http.MethodGet, "/runs", "")
-	runs := decode[[]Run](t, body)
-	require.Len(t, runs, 1)
-	require.Nil(t, runs[0].Output, "lists carry no outputs")
 
-	path := "/connectors/" + conn.Status.ID + "/runs"
-	_, body = w.call(t, key, http.MethodGet, path, "")
-	page := decode[ConnectorRunList](t, body)
-	require.EqualValues(t, 1, page.Total)
-	require.Equal(t, 25, page.Limit)
-	require.Equal(t, 1, page.Items[0].DispatchedTo)
-	_, body = w.call(t, key, http.MethodGet, path+"/"+page.Items[0].ID, "")
-	require.Equal(t, "Hello, Ada", *decode[ConnectorRun](t, body).Output)
-	status, _ = w.call(t, key, http.MethodGet, path+"?limit=101", "")
-	require.Equal(t, http.StatusUnprocessableEntity, status)
+	_, body = w.call(t, key, http.MethodGet, "/runs/"+w.failed.String(), "")
+	failed := decode[Run](t, body)
+	require.Equal(t, "agent_not_found", *failed.ErrorCode)
+	require.NotNil(t, failed.Error)
+	_, body = w.call(t, key, http.MethodGet, "/runs/"+w.queued.String(), "")
+	queued := decode[Run](t, body)
+	require.Equal(t, RunStatus("queued"), queued.Status)
+	require.Nil(t, queued.Output)
+	require.Nil(t, queued.DurationMS)
 }
 
-func TestWhatHappenedElsewhereIsNotShown(t *testing.T) {
-	t.Parallel()
-	w, past, _ := newPast(t)
-	staging := w.key(t, func(k *v1alpha1.APIKeySpec) {
-		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
-	})
-	all := w.key(t, nil)
-	paths := []string{"/runs/" + past.run.ID.String(), "/deployments/" + past.deployment.ID.String()}
-	for _, path := range paths {
-		status, _ := w.call(t, staging, http.MethodGet, path, "")
-		require.Equal(t, http.StatusForbidden, status, path)
+// idsOfRuns are those of a page, in its order.
+func idsOfRuns(t testing.TB, body []byte) (ids []string) {
+	t.Helper()
+	for _, r := range decode[RunList](t, body).Items {
+		require.Nil(t, r.Output, "lists carry no outputs")
+		require.Nil(t, r.Input)
+		ids = append(ids, r.ID)
 	}
-	past.run.ProjectID, past.deployment.ProjectID = uuid.New(), uuid.New()
-	for _, path := range paths {
-		for _, key := range []string{all, staging} {
-			status, _ := w.call(t, key, http.MethodGet, path, "")
-			require.Equal(t, http.StatusNotFound, status, path)
+	return ids
+}
+
+// TestRunsAreNarrowedByEveryFilter: each alone, and together.
+func TestRunsAreNarrowedByEveryFilter(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	completed, failed, queued := w.completed.String(), w.failed.String(), w.queued.String()
+	for query, want := range map[string][]string{
+		"":                         {queued, failed, completed},
+		"agent_name=hello":         {queued, completed},
+		"agent_name=nobody":        nil,
+		"status_filter=completed":  {completed},
+		"status_filter=failed":     {failed},
+		"status_filter=queued":     {queued},
+		"status_filter=cancelled":  nil,
+		"agent_name=gone&limit=1":  {failed},
+		"limit=2":                  {queued, failed},
+		"environment_id={here}":    {queued, failed, completed},
+		"environment_id={staging}": nil,
+		"environment_id={here}&agent_name=hello&status_filter=queued": {queued},
+	} {
+		path := "/runs?" + sample{path: query}.fill(t, map[string]string{"here": w.ids["environment"], "staging": w.environmentID("staging")})
+		status, body := w.call(t, key, http.MethodGet, path, "")
+		require.Equal(t, http.StatusOK, status, "%s: %s", query, body)
+		require.Equal(t, want, idsOfRuns(t, body), query)
+	}
+}
+
+// TestRunsAreReadPageByPage: what comes in meanwhile shifts nothing.
+func TestRunsAreReadPageByPage(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	_, body := w.call(t, key, http.MethodGet, "/runs?limit=1", "")
+	page := decode[RunList](t, body)
+	require.Equal(t, []string{w.queued.String()}, idsOfRuns(t, body))
+	w.event(t, "hello") // newer than all
+	var seen []string
+	for page.NextCursor != nil {
+		_, body = w.call(t, key, http.MethodGet, "/runs?limit=1&cursor="+url.QueryEscape(*page.NextCursor), "")
+		seen, page = append(seen, idsOfRuns(t, body)...), decode[RunList](t, body)
+	}
+	require.Equal(t, []string{w.failed.String(), w.completed.String()}, seen)
+	_, body = w.call(t, key, http.MethodGet, "/runs?limit=4", "")
+	require.Nil(t, decode[RunList](t, body).NextCursor, "a page that holds all is the last")
+
+	audit := *cursorAfter(auditCursor, uuid.New())
+	for _, garbage := range []string{"x", "0", uuid.NewString(), audit, *page.next(t, w, key) + "A"} {
+		for _, list := range []string{"/runs", "/audit-log"} {
+			if list == "/audit-log" && garbage == audit {
+				continue
+			}
+			status, body := w.call(t, key, http.MethodGet, list+"?cursor="+garbage, "")
+			require.Equal(t, http.StatusUnprocessableEntity, status, "%s %s: %s", list, garbage, body)
+			require.Equal(t, "query.cursor", decode[Problem](t, body).Errors[0].Location)
 		}
 	}
 }
 
-func TestAgentsAndDeploymentsAreShown(t *testing.T) {
+// next is a cursor of the list of runs.
+func (RunList) next(t testing.TB, w *past, key string) *string {
+	t.Helper()
+	_, body := w.call(t, key, http.MethodGet, "/runs?limit=1", "")
+	return decode[RunList](t, body).NextCursor
+}
+
+func TestPagesHaveOneToAHundredItems(t *testing.T) {
 	t.Parallel()
-	w, past, _ := newPast(t)
-	w.create(t, &v1alpha1.ConnectorLink{ObjectMeta: w.meta("tickets-hello"), Spec: v1alpha1.ConnectorLinkSpec{Connector: "tickets", Agent: "hello"}})
-	key, query := w.key(t, nil), "?environment_id="+w.environmentID("production")
+	w := newPast(t)
+	key := w.key(t, nil)
+	for _, path := range []string{"/runs", "/audit-log", "/connectors/" + w.ids["connector"] + "/runs"} {
+		for limit, want := range map[int]int{0: 422, 1: 200, 100: 200, 101: 422, -1: 422} {
+			status, body := w.call(t, key, http.MethodGet, path+"?limit="+strconv.Itoa(limit), "")
+			require.Equal(t, want, status, "%s %d: %s", path, limit, body)
+		}
+	}
+}
+
+// TestRunsOfAConnectorAreNarrowedByEveryFilter: each alone, and together.
+func TestRunsOfAConnectorAreNarrowedByEveryFilter(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, path := w.key(t, nil), "/connectors/"+w.ids["connector"]+"/runs"
+	for query, want := range map[string]struct{ items, total int }{
+		"":                             {3, 3},
+		"status_filter=completed":      {1, 1},
+		"status_filter=failed":         {1, 1},
+		"status_filter=running":        {1, 1},
+		"status_filter=pending":        {0, 0},
+		"trigger_type=webhook":         {3, 3},
+		"trigger_type=cron":            {0, 0},
+		"time_range=1h":                {3, 3},
+		"limit=2":                      {2, 3},
+		"limit=2&offset=2":             {1, 3},
+		"offset=3":                     {0, 3},
+		"limit=1&status_filter=failed": {1, 1},
+	} {
+		status, body := w.call(t, key, http.MethodGet, path+"?"+query, "")
+		require.Equal(t, http.StatusOK, status, "%s: %s", query, body)
+		page := decode[ConnectorRunList](t, body)
+		require.Len(t, page.Items, want.items, query)
+		require.EqualValues(t, want.total, page.Total, query)
+	}
+	_, body := w.call(t, key, http.MethodGet, path, "")
+	page := decode[ConnectorRunList](t, body)
+	require.Equal(t, 25, page.Limit)
+	require.Equal(t, []string{w.queued.String()}, page.Items[0].RunIDs, "newest first")
+	require.Equal(t, 1, page.Items[0].DispatchedTo)
+	for _, bad := range []string{"time_range=2h", "status_filter=queued", "trigger_type=fax", "offset=-1"} {
+		status, body := w.call(t, key, http.MethodGet, path+"?"+bad, "")
+		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", bad, body)
+	}
+}
+
+// TestRunsOfAConnectorAreThoseOfAWindow: which ends now.
+func TestRunsOfAConnectorAreThoseOfAWindow(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, path := w.key(t, nil), "/connectors/"+w.ids["connector"]+"/runs"
+	total := func(query string) int64 {
+		_, body := w.call(t, key, http.MethodGet, path+query, "")
+		return decode[ConnectorRunList](t, body).Total
+	}
+	require.EqualValues(t, 3, total(""))
+	for window, most := range timeRanges {
+		w.moveBack(t, w.ids["event"], most-time.Minute)
+		require.EqualValues(t, 3, total("?time_range="+string(window)), "just inside %s", window)
+		w.moveBack(t, w.ids["event"], most+time.Minute)
+		require.EqualValues(t, 2, total("?time_range="+string(window)), "just outside %s", window)
+	}
+	w.moveBack(t, w.ids["event"], 8*24*time.Hour)
+	require.EqualValues(t, 2, total(""), "without a window it is of seven days")
+}
+
+// moveBack lets an event have come so long ago.
+func (w *world) moveBack(t testing.TB, event string, ago time.Duration) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+w.path+"?_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	result, err := db.ExecContext(t.Context(), `UPDATE connector_runs SET started_at = $1 WHERE id = $2`, time.Now().Add(-ago).UnixMicro(), event)
+	require.NoError(t, err)
+	rows, err := result.RowsAffected()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, rows)
+}
+
+func TestARunOfAConnectorIsShownWithItsOutcome(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, path := w.key(t, nil), "/connectors/"+w.ids["connector"]+"/runs/"
+	_, body := w.call(t, key, http.MethodGet, path+w.ids["event"], "")
+	run := decode[ConnectorRun](t, body)
+	require.Equal(t, "Hello, Ada", *run.Output)
+	require.Equal(t, ConnectorRunStatus("completed"), run.Status)
+	require.Equal(t, TriggerType("webhook"), run.TriggerType)
+
+	ids := w.fresh(t)
+	status, _ := w.call(t, key, http.MethodGet, "/connectors/"+ids["connector"]+"/runs/"+w.ids["event"], "")
+	require.Equal(t, http.StatusNotFound, status, "it is of another connector")
+	_, body = w.call(t, key, http.MethodGet, "/connectors/"+ids["connector"]+"/runs", "")
+	require.Zero(t, decode[ConnectorRunList](t, body).Total)
+}
+
+func TestWhatHappenedElsewhereIsNotShown(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	staging := w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
+	})
+	for _, path := range []string{"/runs/" + w.completed.String(), "/deployments/" + w.ids["deployment"]} {
+		status, _ := w.call(t, staging, http.MethodGet, path, "")
+		require.Equal(t, http.StatusForbidden, status, path)
+	}
+	_, body := w.call(t, staging, http.MethodGet, "/runs", "")
+	require.Empty(t, idsOfRuns(t, body), "lists leave it out")
+	none := w.key(t, func(k *v1alpha1.APIKeySpec) { k.EnvironmentAccess = v1alpha1.AccessSelected })
+	_, body = w.call(t, none, http.MethodGet, "/runs", "")
+	require.Empty(t, idsOfRuns(t, body))
+	for _, path := range []string{"/runs/" + uuid.NewString(), "/deployments/" + uuid.NewString()} {
+		status, _ := w.call(t, staging, http.MethodGet, path, "")
+		require.Equal(t, http.StatusNotFound, status, path)
+	}
+}
+
+func TestAgentsAreShown(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, query := w.key(t, nil), "?environment_id="+w.ids["environment"]
 	_, body := w.call(t, key, http.MethodGet, "/agents"+query, "")
-	list := decode[[]Agent](t, body)
+	list := map[string]Agent{}
+	for _, a := range decode[[]Agent](t, body) {
+		list[a.Name] = a
+	}
 	require.Len(t, list, 2, "variants are left out")
-	require.Equal(t, "deployed", list[0].DeploymentStatus)
-	require.Equal(t, "not_deployed", list[1].DeploymentStatus)
+	require.Equal(t, AgentDeployment("deployed"), list["hello"].DeploymentStatus)
+	require.EqualValues(t, 2, list["hello"].RunCount)
+	require.EqualValues(t, 1, list["hello"].QueueCount)
+	require.True(t, list["hello"].HasInboundConnector)
+	require.Equal(t, AgentDeployment("not_deployed"), list["gone"].DeploymentStatus)
+	require.Nil(t, list["gone"].Type)
 	_, body = w.call(t, key, http.MethodGet, "/agents"+query+"&include_variants=true", "")
 	require.Len(t, decode[[]Agent](t, body), 3)
+
 	_, body = w.call(t, key, http.MethodGet, "/agents/hello"+query, "")
 	agent := decode[AgentDetails](t, body)
-	require.Equal(t, map[string]any{"name": "hello"}, agent.Config)
-	require.Len(t, agent.Connectors, 1)
+	require.JSONEq(t, `{"name":"hello"}`, string(agent.Config))
+	require.Equal(t, []AgentConnector{{ID: w.ids["connector"], LinkID: w.ids["link"], Name: "tickets", Type: "webhook", Mode: "sync", Enabled: true}}, agent.Connectors)
+	_, body = w.call(t, key, http.MethodGet, "/agents/gone"+query, "")
+	require.Contains(t, string(body), `"config":null`)
+	staging := "?environment_id=" + w.environmentID("staging")
+	_, body = w.call(t, key, http.MethodGet, "/agents/hello"+staging, "")
+	require.Equal(t, AgentDeployment("not_deployed"), decode[AgentDetails](t, body).DeploymentStatus, "it is known in another environment")
 	status, _ := w.call(t, key, http.MethodGet, "/agents/nobody"+query, "")
 	require.Equal(t, http.StatusNotFound, status)
+}
 
-	_, body = w.call(t, key, http.MethodGet, "/deployments"+query, "")
+func TestDeploymentsAreShown(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	_, body := w.call(t, key, http.MethodGet, "/deployments?environment_id="+w.ids["environment"], "")
 	items := decode[[]DeploymentItem](t, body)
+	require.Len(t, items, 1)
 	require.Equal(t, 1, items[0].FailedTestCount)
-	require.Nil(t, items[0].TestResults)
+	require.Contains(t, string(body), `"test_results":null`)
+	require.Nil(t, items[0].BuildLogs)
 	require.True(t, items[0].IsLive)
-	_, body = w.call(t, key, http.MethodGet, "/deployments/"+past.deployment.ID.String(), "")
-	require.Equal(t, "packed 1 agent\n", *decode[Deployment](t, body).BuildLogs)
+	_, body = w.call(t, key, http.MethodGet, "/deployments?environment_id="+w.environmentID("staging"), "")
+	require.JSONEq(t, "[]", string(body))
+
+	_, body = w.call(t, key, http.MethodGet, "/deployments/"+w.ids["deployment"], "")
+	d := decode[Deployment](t, body)
+	require.Equal(t, "packed 1 agent\n", *d.BuildLogs)
+	require.Equal(t, DeploymentStatus("deployed"), d.Status)
+	require.Equal(t, DeploymentSource{Type: "git", Branch: opt("main"), Commit: d.Source.Commit, CommitMessage: opt("Say hello"), Author: opt("Ada")}, d.Source)
+	require.Len(t, d.TestResults, 2)
+	require.Empty(t, d.TestResults[0].AgentRunIDs)
+	require.Len(t, d.TestResults[1].AgentRunIDs, 1)
+	require.Equal(t, []ConnectorResult{{Connector: "crm", Action: "created"}}, d.ConnectorResults)
+	require.Len(t, d.Agents, 2)
+}
+
+// TestWhatABuildReportsIsShownInItsShapeOrNotAtAll: a build is the project's own
+// program.
+func TestWhatABuildReportsIsShownInItsShapeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	for _, report := range []string{"", "null", "{}", `"x"`, "[1]", `[{"passed":"yes"}]`} {
+		require.Equal(t, []TestResult{}, recorded[TestResult]([]byte(report)), report)
+	}
+	require.Equal(t, []ConnectorResult{{Connector: "a", Action: "failed", Error: opt("no")}},
+		recorded[ConnectorResult]([]byte(`[{"connector":"a","action":"failed","error":"no"}]`)))
 }

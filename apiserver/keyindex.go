@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,12 +15,12 @@ import (
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	expiry "github.com/agentplatform/agentplatform/internal/cache"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/keys"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 )
@@ -35,106 +36,67 @@ const (
 	// lookupPatience is how long a request waits for its turn, and lookupTime how
 	// long the lookup may take.
 	lookupPatience, lookupTime = time.Second, 10 * time.Second
-	// absentTime is how long it is remembered that nobody has a key.
+	// absentTime is how long it is remembered that nobody has a key, or that a
+	// namespace has no project.
 	absentTime = 5 * time.Second
 )
 
-// KeyIndex finds the objects of API keys. What informers know costs nothing; a key
-// that they do not know, because it is new or invented, is looked for in Kubernetes,
-// a few times a second in all.
-type KeyIndex struct {
-	client     client.WithWatch
-	namespaces namespaces.Set
-	logger     *slog.Logger
-	informers  []cache.SharedIndexInformer
-	budget     *rate.Limiter
-	lookups    singleflight.Group
-	absent     *expiring[string, struct{}]
+// Index finds API keys and projects. What informers know costs nothing; a key that
+// they do not know, because it is new or invented, is looked for in Kubernetes, a
+// few times a second in all, and so is a project.
+type Index struct {
+	client   client.WithWatch
+	keys     *watched
+	projects *watched
+	budget   *rate.Limiter
+	lookups  singleflight.Group
+	absent   *expiry.Cache[string, struct{}]
 }
 
-// NewKeyIndex makes an index of the keys in some namespaces, the empty set for all.
-// It knows none before Run.
-func NewKeyIndex(c client.WithWatch, within namespaces.Set, logger *slog.Logger) *KeyIndex {
-	x := &KeyIndex{
-		client: c, namespaces: within, logger: logger,
+// NewIndex makes an index of the keys and projects in some namespaces, the empty set
+// for all. It knows none before Run.
+func NewIndex(c client.WithWatch, within namespaces.Set, logger *slog.Logger) *Index {
+	return &Index{
+		client: c,
+		keys: newWatched(c, within, logger, kind{
+			name: "API keys", object: &v1alpha1.APIKey{}, list: func() client.ObjectList { return &v1alpha1.APIKeyList{} },
+			indexers: cache.Indexers{indexKeyID: func(o any) ([]string, error) {
+				key, ok := o.(*v1alpha1.APIKey)
+				if !ok {
+					return nil, nil
+				}
+				return []string{key.Spec.KeyID}, nil
+			}},
+		}),
+		projects: newWatched(c, within, logger, kind{
+			name: "projects", object: &v1alpha1.Project{}, list: func() client.ObjectList { return &v1alpha1.ProjectList{} },
+			indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		}),
 		budget: rate.NewLimiter(lookupsPerSecond, lookupsPerSecond),
-		absent: newExpiring[string, struct{}](absentTime, time.Now),
+		absent: expiry.New[string, struct{}](cacheSize, absentTime, nil),
 	}
-	for _, namespace := range x.each() {
-		x.informers = append(x.informers, x.informer(namespace))
-	}
-	return x
 }
 
-// each are the namespaces to ask; "" stands for all of them.
-func (x *KeyIndex) each() []string {
-	if len(x.namespaces) == 0 {
-		return []string{metav1.NamespaceAll}
-	}
-	return x.namespaces
-}
-
-func (x *KeyIndex) informer(namespace string) cache.SharedIndexInformer {
-	options := func(o metav1.ListOptions) *client.ListOptions {
-		return &client.ListOptions{Namespace: namespace, Raw: &o}
-	}
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list := &v1alpha1.APIKeyList{}
-			return list, x.client.List(ctx, list, options(o))
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return x.client.Watch(ctx, &v1alpha1.APIKeyList{}, options(o))
-		},
-	}
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, x.client), &v1alpha1.APIKey{}, 0, cache.Indexers{indexKeyID: func(o any) ([]string, error) {
-		key, ok := o.(*v1alpha1.APIKey)
-		if !ok {
-			return nil, nil
-		}
-		return []string{key.Spec.KeyID}, nil
-	}})
-}
-
-// Run keeps the index up to date until ctx ends. A namespace whose keys may not be
-// read holds up no other one.
-func (x *KeyIndex) Run(ctx context.Context) error {
+// Run keeps the index up to date until ctx ends.
+func (x *Index) Run(ctx context.Context) error {
 	var group errgroup.Group
-	for i, informer := range x.informers {
-		namespace := x.each()[i]
-		if err := informer.SetTransform(lean); err != nil {
-			return fmt.Errorf("starting to read API keys: %w", err)
-		}
-		err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
-			if ctx.Err() == nil && !apierrors.IsResourceExpired(err) {
-				x.logger.WarnContext(ctx, "reading API keys from Kubernetes; it is tried again", "namespace", namespace, "error", err)
-			}
-		})
-		if err != nil {
-			return fmt.Errorf("starting to read API keys: %w", err)
-		}
-		group.Go(func() error {
-			informer.RunWithContext(ctx)
-			return nil
-		})
-	}
+	group.Go(func() error { return x.keys.run(ctx) })
+	group.Go(func() error { return x.projects.run(ctx) })
 	return group.Wait()
 }
 
-// lean leaves out what nobody asks of a key, and tenants may make large.
-func lean(o any) (any, error) {
-	if key, ok := o.(*v1alpha1.APIKey); ok {
-		key.ManagedFields, key.Annotations = nil, nil
-	}
-	return o, nil
+// Ready is an error until all is known that may be read: before, each key and each
+// project costs a lookup.
+func (x *Index) Ready(context.Context) error {
+	return errors.Join(x.keys.synced(), x.projects.synced())
 }
 
 // find returns the objects with the hash of a key; they must not be changed.
-func (x *KeyIndex) find(ctx context.Context, key keys.Key) ([]*v1alpha1.APIKey, error) {
+func (x *Index) find(ctx context.Context, key keys.Key) ([]*v1alpha1.APIKey, error) {
 	if known := x.known(key); len(known) > 0 {
 		return known, nil
 	}
-	if _, absent := x.absent.get(key.Hash()); absent {
+	if _, absent := x.absent.Get(key.Hash()); absent {
 		return nil, nil
 	}
 	// Who began the lookup may go; others wait for it too.
@@ -151,32 +113,26 @@ func (x *KeyIndex) find(ctx context.Context, key keys.Key) ([]*v1alpha1.APIKey, 
 }
 
 // known are the objects that the informers have.
-func (x *KeyIndex) known(key keys.Key) (found []*v1alpha1.APIKey) {
-	for _, informer := range x.informers {
-		objects, err := informer.GetIndexer().ByIndex(indexKeyID, key.ID())
-		if err != nil {
-			continue // there is such an index
-		}
-		for _, o := range objects {
-			// Every candidate's hash is compared, whatever the one before said.
-			if k, ok := o.(*v1alpha1.APIKey); ok && key.Matches(k.Spec.Hash) {
-				found = append(found, k)
-			}
+func (x *Index) known(key keys.Key) (found []*v1alpha1.APIKey) {
+	for _, o := range x.keys.by(indexKeyID, key.ID()) {
+		// Every candidate's hash is compared, whatever the one before said.
+		if k, ok := o.(*v1alpha1.APIKey); ok && key.Matches(k.Spec.Hash) {
+			found = append(found, k)
 		}
 	}
 	return found
 }
 
 // lookUp asks Kubernetes, in its turn.
-func (x *KeyIndex) lookUp(ctx context.Context, key keys.Key) (found []*v1alpha1.APIKey, err error) {
+func (x *Index) lookUp(ctx context.Context, key keys.Key) (found []*v1alpha1.APIKey, err error) {
 	turn, cancel := context.WithTimeout(ctx, lookupPatience)
 	defer cancel()
 	if err := x.budget.Wait(turn); err != nil {
-		return nil, problem(http.StatusServiceUnavailable, "too many unknown API keys are being looked up; try again")
+		return nil, problem(http.StatusServiceUnavailable, httpserver.CodeBusy, "too many unknown API keys are being looked up; try again")
 	}
 	ctx, cancel = context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	for _, namespace := range x.each() {
+	for _, namespace := range x.keys.namespaces {
 		var list v1alpha1.APIKeyList
 		err := x.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{fieldKeyID: key.ID()})
 		if apierrors.IsForbidden(err) && namespace != metav1.NamespaceAll {
@@ -192,7 +148,45 @@ func (x *KeyIndex) lookUp(ctx context.Context, key keys.Key) (found []*v1alpha1.
 		}
 	}
 	if len(found) == 0 {
-		x.absent.put(key.Hash(), struct{}{})
+		x.absent.Put(key.Hash(), struct{}{})
 	}
 	return found, nil
+}
+
+// project is the project of a namespace, which must not be changed: as the informers
+// know it, else as Kubernetes says. It is asked only for namespaces that have a key.
+func (x *Index) project(ctx context.Context, namespace string) (*v1alpha1.Project, error) {
+	for _, o := range x.projects.by(cache.NamespaceIndex, namespace) {
+		if project, ok := o.(*v1alpha1.Project); ok { // a namespace has one, of one name
+			return project, nil
+		}
+	}
+	missing := apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("projects").GroupResource(), v1alpha1.ProjectName)
+	remembered := "project of " + namespace
+	if _, absent := x.absent.Get(remembered); absent {
+		return nil, missing
+	}
+	ch := x.lookups.DoChan(remembered, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTime)
+		defer cancel()
+		// By the right that the informers have too.
+		var list v1alpha1.ProjectList
+		if err := x.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+			return nil, err
+		}
+		if len(list.Items) == 0 {
+			x.absent.Put(remembered, struct{}{})
+			return nil, missing
+		}
+		return &list.Items[0], nil
+	})
+	select {
+	case answer := <-ch:
+		if answer.Err != nil {
+			return nil, fmt.Errorf("reading the project of namespace %q: %w", namespace, answer.Err)
+		}
+		return answer.Val.(*v1alpha1.Project), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }

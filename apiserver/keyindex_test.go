@@ -5,7 +5,6 @@ package apiserver
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -67,7 +66,7 @@ func (c *keyCluster) create(t *testing.T, namespace string) (keys.Key, *v1alpha1
 func TestUnknownKeysCostNoMoreThanTheirBudget(t *testing.T) {
 	t.Parallel()
 	c := newKeyCluster(t)
-	index := NewKeyIndex(c, nil, slog.New(slog.DiscardHandler))
+	index := NewIndex(c, nil, quiet())
 	index.budget = rate.NewLimiter(0, 3)
 	key, _ := c.create(t, "team")
 	found, err := index.find(t.Context(), key)
@@ -85,7 +84,7 @@ func TestUnknownKeysCostNoMoreThanTheirBudget(t *testing.T) {
 	busy := 0
 	for range 100 {
 		_, err := index.find(t.Context(), keys.Generate())
-		var p *Problem
+		var p Problem
 		if errors.As(err, &p) {
 			require.Equal(t, http.StatusServiceUnavailable, p.Status)
 			busy++
@@ -101,7 +100,7 @@ func TestKnownKeysCostNoLookup(t *testing.T) {
 	t.Parallel()
 	c := newKeyCluster(t)
 	key, o := c.create(t, "team")
-	index := NewKeyIndex(c, namespaces.Set{"forbidden", "team"}, slog.New(slog.DiscardHandler))
+	index := NewIndex(c, namespaces.Set{"forbidden", "team"}, quiet())
 	index.budget = rate.NewLimiter(0, 0)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

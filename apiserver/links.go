@@ -11,23 +11,24 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // Link is the REST shape of a connector link.
 type Link struct {
-	ID            string             `json:"id" format:"uuid"`
-	ConnectorID   string             `json:"connector_id" format:"uuid"`
-	AgentName     string             `json:"agent_name"`
-	FilesRequired *bool              `json:"files_required" doc:"null: as the connector has it."`
-	Outbound      Null[OutboundLink] `json:"outbound" doc:"null unless the connector is outbound."`
-	CreatedAt     time.Time          `json:"created_at"`
-	UpdatedAt     time.Time          `json:"updated_at"`
+	ID            string             `json:"id" format:"uuid" doc:"The link's id."`
+	ConnectorID   string             `json:"connector_id" format:"uuid" doc:"The connector."`
+	AgentName     string             `json:"agent_name" doc:"The agent that its events start." example:"support"`
+	FilesRequired *bool              `json:"files_required" doc:"Whether an event without files fails; null: as the connector has it."`
+	Outbound      Null[OutboundLink] `json:"outbound" doc:"When and how results are sent; null unless the connector is outbound."`
+	Ready         bool               `json:"ready" doc:"Whether it is in effect: events of the connector start the agent."`
+	Message       *string            `json:"message" doc:"Why it is not in effect; null while it is."`
+	CreatedAt     time.Time          `json:"created_at" doc:"When it was created."`
+	UpdatedAt     time.Time          `json:"updated_at" doc:"When it was last changed."`
 }
 
 func (l Link) audited() store.AuditObject {
@@ -36,15 +37,15 @@ func (l Link) audited() store.AuditObject {
 
 // OutboundLink says when and how an agent's results are sent.
 type OutboundLink struct {
-	Mode               string   `json:"mode" enum:"automatic,agent_tool,middleware"`
-	ActionName         string   `json:"action_name"`
-	SourceConnectorIDs []string `json:"source_connector_ids" nullable:"false" doc:"Whose runs are sent; none: all of the agent."`
-	Statuses           []string `json:"statuses" nullable:"false" doc:"Which ended runs are sent."`
+	Mode               OutboundMode `json:"mode" doc:"When something is sent."`
+	ActionName         string       `json:"action_name" doc:"The name by which the agent or middleware sends." example:"send_to_crm"`
+	SourceConnectorIDs []string     `json:"source_connector_ids" format:"uuid" doc:"Whose runs are sent; none: all of the agent."`
+	Statuses           []RunStatus  `json:"statuses" doc:"Which ended runs are sent."`
 }
 
 // LinkCreate is what a link is made of.
 type LinkCreate struct {
-	AgentName     string         `json:"agent_name" minLength:"1" maxLength:"253"`
+	AgentName     string         `json:"agent_name" minLength:"1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" patternDescription:"lower-case letters, digits and inner dashes" doc:"The agent, by the name that its YAML file gives it. It need not be deployed yet." example:"support"`
 	FilesRequired *bool          `json:"files_required,omitempty" doc:"Only false: this release takes no files."`
 	Outbound      map[string]any `json:"outbound,omitempty" doc:"Not supported in this release."`
 }
@@ -55,72 +56,104 @@ type LinkCreateInput struct {
 	Body LinkCreate
 }
 
-func (s *Server) listLinks(ctx context.Context, c *caller, in *ConnectorPath) ([]Link, error) {
+// LinkPath names a link.
+type LinkPath struct {
+	ConnectorPath
+	LinkID ID `path:"link_id" doc:"The link."`
+}
+
+func (s *Server) listLinks(ctx context.Context, c *caller, in *ConnectorPath) (answer[[]Link], error) {
 	conn, err := s.connector(ctx, c, in.ConnectorID)
 	if err != nil {
-		return nil, err
+		return answer[[]Link]{}, err
 	}
 	links, err := s.linksOf(ctx, c, conn)
 	if err != nil {
-		return nil, err
+		return answer[[]Link]{}, err
 	}
 	out := make([]Link, 0, len(links))
 	for i := range links {
 		out = append(out, showLink(conn, &links[i]))
 	}
-	return out, nil
+	return plainly(out, nil)
 }
 
-func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput) (Link, string, error) {
+func (s *Server) getLink(ctx context.Context, c *caller, in *LinkPath) (answer[Link], error) {
+	conn, err := s.connector(ctx, c, in.ConnectorID)
+	if err != nil {
+		return answer[Link]{}, err
+	}
+	link, err := s.link(ctx, c, conn, in.LinkID)
+	if err != nil {
+		return answer[Link]{}, err
+	}
+	return answer[Link]{Body: showLink(conn, link), ETag: etag(link)}, nil
+}
+
+// link finds a link of a connector by id.
+func (s *Server) link(ctx context.Context, c *caller, conn *v1alpha1.Connector, id ID) (*v1alpha1.ConnectorLink, error) {
+	link := &v1alpha1.ConnectorLink{}
+	if err := s.byID(ctx, c, "link", id, link); err != nil {
+		return nil, err
+	}
+	if string(link.Spec.Connector) != conn.Name {
+		return nil, notFound("link")
+	}
+	return link, nil
+}
+
+func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput) (answer[Link], error) {
 	if in.Body.FilesRequired != nil && *in.Body.FilesRequired {
-		return Link{}, "", invalid(notSupported("body.files_required"))
+		return answer[Link]{}, invalid(notSupported("body.files_required"))
 	}
 	if in.Body.Outbound != nil {
-		return Link{}, "", invalid(notSupported("body.outbound"))
+		return answer[Link]{}, invalid(notSupported("body.outbound"))
 	}
 	conn, err := s.connector(ctx, c, in.ConnectorID)
 	if err != nil {
-		return Link{}, "", err
+		return answer[Link]{}, err
 	}
 	if definedInCode(conn) {
-		return Link{}, "", problem(http.StatusConflict, "the connector is defined in code: its links are too")
+		return answer[Link]{}, errInCode
 	}
+	link := newLink(ctx, c, conn, in.Body.AgentName)
 	links, err := s.linksOf(ctx, c, conn)
 	if err != nil {
-		return Link{}, "", err
+		return answer[Link]{}, err
 	}
 	for _, l := range links {
-		if string(l.Spec.Agent) == in.Body.AgentName {
-			return Link{}, "", problem(http.StatusConflict, "this agent is linked to the connector already")
+		if l.Spec.Agent == link.Spec.Agent && l.Name != link.Name {
+			return answer[Link]{}, linkedAlready
 		}
 	}
-	link := newLink(conn, in.Body.AgentName)
-	if err := s.createAll(ctx, c, []v1alpha1.ConditionedObject{link}); err != nil {
-		return Link{}, "", err
+	objects := []v1alpha1.ConditionedObject{link}
+	if err := s.createAll(ctx, c, objects); err != nil {
+		return answer[Link]{}, err
 	}
 	if err := s.awaitReady(ctx, link); err != nil {
-		return Link{}, "", err
+		return answer[Link]{}, err
 	}
 	if stalledBy(link, v1alpha1.ReasonDuplicateLink) {
-		s.undo(ctx, []v1alpha1.ConditionedObject{link})
-		return Link{}, "", problem(http.StatusConflict, "this agent is linked to the connector already")
+		s.undo(ctx, objects)
+		return answer[Link]{}, linkedAlready
 	}
 	if stalledBy(link, v1alpha1.ReasonLimitReached) {
-		s.undo(ctx, []v1alpha1.ConditionedObject{link})
-		return Link{}, "", problem(http.StatusConflict, fmt.Sprintf("the connector has %d links, as many as it may have", store.MaxLinks))
+		s.undo(ctx, objects)
+		return answer[Link]{}, problem(http.StatusConflict, httpserver.CodeLimitReached,
+			fmt.Sprintf("the connector has %d links, as many as it may have", store.MaxLinks))
 	}
 	shown := showLink(conn, link)
-	return shown, "/connectors/" + shown.ConnectorID + "/links/" + shown.ID, nil
+	return created(ctx, shown, link, "/connectors/"+shown.ConnectorID+"/links/"+shown.ID), nil
 }
 
+var linkedAlready = problem(http.StatusConflict, httpserver.CodeAlreadyExists, "this agent is linked to the connector already")
+
 // newLink ties an agent to a connector, with an id and a name of its own.
-func newLink(conn *v1alpha1.Connector, agent string) *v1alpha1.ConnectorLink {
-	return &v1alpha1.ConnectorLink{
-		ObjectMeta: metav1.ObjectMeta{Namespace: conn.Namespace, Name: v1alpha1.NameFor(conn.Title()+"-"+agent, "link", suffix())},
-		Spec: v1alpha1.ConnectorLinkSpec{
-			ID: v1alpha1.UUID(uuid.NewString()), Connector: v1alpha1.ConnectorName(conn.Name), Agent: v1alpha1.AgentName(agent),
-		},
-	}
+func newLink(ctx context.Context, c *caller, conn *v1alpha1.Connector, agent string) *v1alpha1.ConnectorLink {
+	meta, id := c.meta(ctx, "link", conn.Title()+"-"+agent)
+	return &v1alpha1.ConnectorLink{ObjectMeta: meta, Spec: v1alpha1.ConnectorLinkSpec{
+		ID: id, Connector: v1alpha1.ConnectorName(conn.Name), Agent: v1alpha1.AgentName(agent),
+	}}
 }
 
 // linksOf lists the links of a connector, oldest first.
@@ -147,8 +180,15 @@ func (s *Server) links(ctx context.Context, c *caller, opts ...client.ListOption
 }
 
 func showLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink) Link {
-	return Link{
-		ID: idOf(link), ConnectorID: idOf(conn), AgentName: string(link.Spec.Agent),
+	out := Link{
+		ID: idOf(link), ConnectorID: idOf(conn), AgentName: string(link.Spec.Agent), Ready: v1alpha1.IsReady(link),
 		CreatedAt: link.CreationTimestamp.UTC(), UpdatedAt: updatedAt(link),
 	}
+	if !out.Ready {
+		out.Message = opt("the platform has not taken it up yet")
+		if ready := link.Status.Condition(v1alpha1.ConditionReady); ready != nil && ready.Message != "" {
+			out.Message = opt(ready.Message)
+		}
+	}
+	return out
 }

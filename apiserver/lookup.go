@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -26,17 +27,13 @@ import (
 // status of the copy that it returns, and returns nothing that holds none.
 
 // byID reads the object of o's kind that holds an id.
-func (s *Server) byID(ctx context.Context, c *caller, kind, id string, o v1alpha1.ConditionedObject) error {
-	parsed, err := uuid.Parse(id)
-	if err != nil {
-		return notFound(kind)
-	}
-	ref, err := s.store.Holder(ctx, store.Key{ProjectID: c.projectID, ID: parsed})
+func (s *Server) byID(ctx context.Context, c *caller, kind string, id ID, o v1alpha1.ConditionedObject) error {
+	ref, err := s.store.Holder(ctx, c.row(id))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return notFound(kind)
 	case err != nil:
-		return fmt.Errorf("looking for %s %s: %w", kind, parsed, err)
+		return fmt.Errorf("looking for %s %s: %w", kind, id, err)
 	case ref.Kind != o.ObjectKind() || ref.Namespace != c.namespace:
 		return notFound(kind)
 	}
@@ -47,7 +44,7 @@ func (s *Server) byID(ctx context.Context, c *caller, kind, id string, o v1alpha
 	case err != nil:
 		return fmt.Errorf("reading %s %q: %w", kind, ref.Name, err)
 	}
-	o.CommonStatus().ID = parsed.String()
+	o.CommonStatus().ID = id.String()
 	return nil
 }
 
@@ -104,7 +101,7 @@ func (s *Server) claim(ctx context.Context, projectID uuid.UUID, o v1alpha1.Cond
 
 // environment finds an environment by id: 404 outside the project, 403 where
 // the key does not reach it.
-func (s *Server) environment(ctx context.Context, c *caller, id string) (*v1alpha1.Environment, error) {
+func (s *Server) environment(ctx context.Context, c *caller, id ID) (*v1alpha1.Environment, error) {
 	e := &v1alpha1.Environment{}
 	if err := s.byID(ctx, c, "environment", id, e); err != nil {
 		return nil, err
@@ -113,7 +110,7 @@ func (s *Server) environment(ctx context.Context, c *caller, id string) (*v1alph
 }
 
 // connector finds a connector by id, as environment does.
-func (s *Server) connector(ctx context.Context, c *caller, id string) (*v1alpha1.Connector, error) {
+func (s *Server) connector(ctx context.Context, c *caller, id ID) (*v1alpha1.Connector, error) {
 	conn := &v1alpha1.Connector{}
 	if err := s.byID(ctx, c, "connector", id, conn); err != nil {
 		return nil, err
@@ -126,7 +123,7 @@ func (c *caller) mustReach(environment string) error {
 	if c.reaches(environment) {
 		return nil
 	}
-	return problem(http.StatusForbidden, "the key does not reach this environment")
+	return problem(http.StatusForbidden, httpserver.CodeForbidden, "the key does not reach this environment")
 }
 
 // environments reads all environments that the key reaches.
@@ -146,13 +143,13 @@ func (s *Server) environments(ctx context.Context, c *caller) ([]v1alpha1.Enviro
 
 // mustReachID is mustReach for an environment of which only the id is known:
 // one that is gone is reached by keys that reach all.
-func (s *Server) mustReachID(ctx context.Context, c *caller, id string) error {
+func (s *Server) mustReachID(ctx context.Context, c *caller, id uuid.UUID) error {
 	if c.key.Spec.EnvironmentAccess != v1alpha1.AccessSelected {
 		return nil
 	}
-	_, err := s.environment(ctx, c, id)
+	_, err := s.environment(ctx, c, ID(id))
 	if isNotFound(err) {
-		return problem(http.StatusForbidden, "the key does not reach this environment")
+		return problem(http.StatusForbidden, httpserver.CodeForbidden, "the key does not reach this environment")
 	}
 	return err
 }
@@ -168,9 +165,6 @@ func (c *caller) keyOf(o v1alpha1.ConditionedObject) store.Key {
 	}
 	return store.Key{ProjectID: c.projectID, ID: id}
 }
-
-// row is the primary key of a row of the caller's project.
-func (c *caller) row(id uuid.UUID) store.Key { return store.Key{ProjectID: c.projectID, ID: id} }
 
 // updatedAt is when the object's spec was last written, as far as known.
 func updatedAt(o metav1.Object) time.Time {

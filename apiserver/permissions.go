@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -14,12 +13,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
-
-// reviewCacheTime is how long Kubernetes' word about an owner holds.
-const reviewCacheTime = 30 * time.Second
-
-// reviewsAtOnce bounds the questions asked for one answer.
-const reviewsAtOnce = 8
 
 // review is one question to Kubernetes, as the cache knows it.
 type review struct {
@@ -39,7 +32,7 @@ func (s *Server) may(ctx context.Context, c *caller, permission string) (bool, e
 	}
 	owner := c.key.Subject()
 	question := review{user: owner.User, groups: fmt.Sprintf("%q", owner.Groups), namespace: c.namespace, Access: wanted}
-	if allowed, ok := s.reviews.get(question); ok {
+	if allowed, ok := s.reviews.Get(question); ok {
 		return allowed, nil
 	}
 	sar := &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace}, Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -52,12 +45,12 @@ func (s *Server) may(ctx context.Context, c *caller, permission string) (bool, e
 	if err := s.client.Create(ctx, sar); err != nil {
 		return false, fmt.Errorf("reviewing the access of %q: %w", owner.User, err)
 	}
-	s.reviews.put(question, sar.Status.Allowed)
+	s.reviews.Put(question, sar.Status.Allowed)
 	return sar.Status.Allowed, nil
 }
 
 // allowed lists all permissions of the caller, by name.
-func (s *Server) allowed(ctx context.Context, c *caller) ([]string, error) {
+func (s *Server) allowed(ctx context.Context, c *caller) ([]Permission, error) {
 	names := v1alpha1.Permissions()
 	has := make([]bool, len(names))
 	group, ctx := errgroup.WithContext(ctx)
@@ -71,10 +64,10 @@ func (s *Server) allowed(ctx context.Context, c *caller) ([]string, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	out := []string{}
+	out := []Permission{}
 	for i, name := range names {
 		if has[i] {
-			out = append(out, string(name))
+			out = append(out, Permission(name))
 		}
 	}
 	return out, nil

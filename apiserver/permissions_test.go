@@ -28,7 +28,7 @@ func (w *world) allowGroup(t *testing.T, name, group string) {
 
 func TestGroupsThatCount(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	w.allowGroup(t, "developers", "dev")
 	w.allowGroup(t, "accounts", "system:serviceaccounts:"+w.namespace)
 	w.allowGroup(t, "nodes", "system:nodes")
@@ -54,7 +54,7 @@ func TestGroupsThatCount(t *testing.T) {
 
 func TestAKeyWithGroupsEndsWithinAYear(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, emptyStore{})
+	w := newWorld(t)
 	w.allowGroup(t, "developers", "dev")
 	path := "/runs?environment_id=" + w.environmentID("production")
 	member := w.key(t, func(k *v1alpha1.APIKeySpec) { k.Owner.Groups = []string{"dev"} })

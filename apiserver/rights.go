@@ -9,7 +9,7 @@ package apiserver
 // Who has a key, and whose:
 //
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=apikeys,verbs=get;list;watch
-// +kubebuilder:rbac:groups=agentplatform.dev,resources=projects,verbs=get
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=projects,verbs=list;watch
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=localsubjectaccessreviews,verbs=create
 //
 // What routes read and write:

@@ -4,86 +4,194 @@ package apiserver
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // projectPath begins every path.
 const projectPath = "/v1/projects/{project_id}"
 
-// route is an endpoint and the permission that it asks for.
+// route is an endpoint.
 type route struct {
-	method, path, permission, id string
-
-	mount func(huma.API, huma.Operation)
+	method, path string
+	// id is the operationId: it never changes.
+	id, tag string
+	// summary is a line, description all that a caller should know.
+	summary, description string
+	// needs are the permissions; all of them.
+	needs []grant
+	// does says what a call does to objects.
+	does effect
+	// status is that of success, errors are those that the route may answer.
+	status int
+	errors []int
+	// tagged says that success answers the ETag of one object.
+	tagged bool
+	// later are query parameters of the contract that have no effect yet.
+	later []string
+	// mount registers the handler; nil: the route is not in this release.
+	mount func(*Server, huma.Operation)
+	// instead is what to do while it is not.
+	instead string
 }
 
-// routes are all endpoints.
-func (s *Server) routes() []route {
-	return []route{
-		{"GET", "/environments", "environments.view", "listEnvironments", read(s, s.listEnvironments)},
-		{"GET", "/environments/{environment_id}", "environments.view", "getEnvironment", read(s, s.getEnvironment)},
-
-		{"GET", "/agents", "agents.view", "listAgents", read(s, s.listAgents)},
-		{"GET", "/agents/{agent_name}", "agents.view", "getAgent", read(s, s.getAgent)},
-
-		{"GET", "/deployments", "deployments.view", "listDeployments", read(s, s.listDeployments)},
-		{"GET", "/deployments/{deployment_id}", "deployments.view", "getDeployment", read(s, s.getDeployment)},
-
-		{"POST", "/connectors", "connectors.create", "createConnector", create(s, s.createConnector)},
-		{"GET", "/connectors", "connectors.view", "listConnectors", read(s, s.listConnectors)},
-		{"GET", "/connectors/{connector_id}", "connectors.view", "getConnector", read(s, s.getConnector)},
-		{"POST", "/connectors/{connector_id}/links", "connectors.link", "createLink", create(s, s.createLink)},
-		{"GET", "/connectors/{connector_id}/links", "connectors.view", "listLinks", read(s, s.listLinks)},
-		{"GET", "/connectors/{connector_id}/runs", "connectors.view", "listConnectorRuns", read(s, s.listConnectorRuns)},
-		{"GET", "/connectors/{connector_id}/runs/{run_id}", "connectors.view", "getConnectorRun", read(s, s.getConnectorRun)},
-
-		{"GET", "/runs", "runs.view", "listRuns", read(s, s.listRuns)},
-		{"GET", "/runs/{run_id}", "runs.view", "getRun", read(s, s.getRun)},
-
-		{"GET", "/audit-log", "audit_logs.view", "listAuditLog", read(s, s.listAuditLog)},
-	}
+// grant is a permission that a route asks for.
+type grant struct {
+	permission string
+	// with is the query parameter without which it is not needed; "" always.
+	with string
 }
+
+// effect is what a call does to objects.
+type effect int
+
+const (
+	// reads changes nothing.
+	reads effect = iota
+	// creates makes an object: an Idempotency-Key names it, and there is nothing
+	// yet that If-Match could name.
+	creates
+	// alters changes or deletes the object that the path names, and heeds If-Match.
+	alters
+)
 
 // ProjectPath is the part of the path that all endpoints have.
 type ProjectPath struct {
-	ProjectID string `path:"project_id" format:"uuid" doc:"The project that the key belongs to."`
+	ProjectID ID `path:"project_id" doc:"The project that the key belongs to."`
 }
 
-// answer is a body with status 200.
-type answer[T any] struct{ Body T }
-
-// made is a body with status 201.
-type made[T any] struct {
-	Location string `header:"Location" doc:"The path of what was created."`
+// answer is what a handler answers.
+type answer[T any] struct {
+	// Status is that of the route unless a handler says otherwise.
+	Status int
+	// Location is the path below the project of what was created.
+	Location string `header:"Location" hidden:"true"`
+	ETag     string `header:"ETag" hidden:"true"`
 	Body     T
 }
 
-// read makes an endpoint of a function that looks something up.
-func read[I, T any](s *Server, f func(context.Context, *caller, *I) (T, error)) func(huma.API, huma.Operation) {
-	return func(api huma.API, op huma.Operation) {
-		huma.Register(api, op, func(ctx context.Context, in *I) (*answer[T], error) {
-			body, err := f(ctx, callerOf(ctx), in)
+// Done is the answer of calls that leave nothing to show.
+type Done struct {
+	OK bool `json:"ok" doc:"Whether it was done." example:"true"`
+}
+
+// plainly answers with what has no ETag: lists, and what no object stands behind.
+func plainly[T any](body T, err error) (answer[T], error) { return answer[T]{Body: body}, err }
+
+// created answers with an object that was made, and notes it for the audit log.
+func created[T auditable](ctx context.Context, body T, o tagger, path string) answer[T] {
+	changed(ctx, body.audited(), nil, body)
+	return answer[T]{Location: path, ETag: etag(o), Body: body}
+}
+
+// deleted answers for an object that is gone, and notes it for the audit log.
+func deleted(ctx context.Context, before auditable) answer[Done] {
+	changed(ctx, before.audited(), before, nil)
+	return answer[Done]{Body: Done{OK: true}}
+}
+
+// handle makes an endpoint of a handler.
+func handle[I, T any](f func(*Server, context.Context, *caller, *I) (answer[T], error)) func(*Server, huma.Operation) {
+	return func(s *Server, op huma.Operation) {
+		huma.Register(s.api, op, func(ctx context.Context, in *I) (*answer[T], error) {
+			c := callerOf(ctx)
+			out, err := f(s, ctx, c, in)
 			if err != nil {
 				return nil, s.asProblem(ctx, err)
 			}
-			return &answer[T]{Body: body}, nil
+			if out.Status == 0 {
+				out.Status = op.DefaultStatus
+			}
+			if out.Location != "" {
+				out.Location = "/v1/projects/" + c.projectID.String() + out.Location
+			}
+			return &out, nil
 		})
 	}
 }
 
-// create makes an endpoint of a function that creates something and says where
-// below the project it is.
-func create[I any, T auditable](s *Server, f func(context.Context, *caller, *I) (T, string, error)) func(huma.API, huma.Operation) {
-	return func(api huma.API, op huma.Operation) {
-		huma.Register(api, op, func(ctx context.Context, in *I) (*made[T], error) {
-			c := callerOf(ctx)
-			body, path, err := f(ctx, c, in)
-			if err != nil {
-				return nil, s.asProblem(ctx, err)
+// register mounts a route. Its one middleware answers 401, 403, 429 and 501 before
+// anything else is read of the request.
+func (s *Server) register(r *route) {
+	op := huma.Operation{
+		OperationID: r.id, Method: r.method, Path: projectPath + r.path, DefaultStatus: r.status,
+		Tags: []string{r.tag}, Summary: r.summary, Description: r.description, Errors: r.errors,
+		Security:    []map[string][]string{{"apiKey": {}}},
+		Parameters:  headerParameters(r.does),
+		Middlewares: huma.Middlewares{s.admit(r)},
+		Extensions:  map[string]any{"x-permission": r.needs[0].permission},
+	}
+	for _, g := range r.needs[1:] {
+		op.Extensions["x-permission-with-"+g.with] = g.permission
+	}
+	if r.mount == nil {
+		op.Hidden = true
+		handle((*Server).notImplemented)(s, op)
+		return
+	}
+	r.mount(s, op)
+}
+
+// admit lets pass who has a key of the path's project and the permissions, while
+// the project has requests left, with a query and headers that the route knows.
+func (s *Server) admit(r *route) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		c, err := s.identify(ctx.Context(), ctx.Header("Authorization"), ctx.Param("project_id"), act(ctx))
+		for _, g := range r.needs {
+			if err == nil && (g.with == "" || ctx.Query(g.with) != "") {
+				err = s.require(ctx.Context(), c, g.permission)
 			}
-			changed(ctx, body.audited(), nil, body)
-			return &made[T]{Location: "/v1/projects/" + c.projectID.String() + path, Body: body}, nil
-		})
+		}
+		switch {
+		case err != nil:
+		case r.mount == nil:
+			err = notInThisRelease(r)
+		default:
+			if err = checkQuery(ctx, r); err == nil {
+				err = c.readHeaders(ctx, r)
+			}
+		}
+		if err != nil {
+			s.refuse(ctx, s.asProblem(ctx.Context(), err))
+			return
+		}
+		next(huma.WithValue(ctx, callerKey{}, c))
 	}
 }
+
+// refuse answers with a problem.
+func (s *Server) refuse(ctx huma.Context, p Problem) {
+	for name, values := range p.GetHeaders() {
+		ctx.SetHeader(name, values[0])
+	}
+	ctx.SetHeader("Content-Type", httpserver.ProblemType)
+	ctx.SetStatus(p.Status)
+	if err := s.api.Marshal(ctx.BodyWriter(), httpserver.ProblemType, p); err != nil {
+		s.logger.DebugContext(ctx.Context(), "the client went before its answer", "error", err)
+	}
+}
+
+// notImplemented is the handler of routes that are not in this release; admit
+// answers before it.
+func (s *Server) notImplemented(context.Context, *caller, *ProjectPath) (answer[Done], error) {
+	return answer[Done]{}, notInThisRelease(&route{})
+}
+
+func notInThisRelease(r *route) Problem {
+	detail := "this endpoint is not in this release"
+	if r.instead != "" {
+		detail += "; " + r.instead
+	}
+	return problem(http.StatusNotImplemented, httpserver.CodeNotImplemented, detail)
+}
+
+// auditable is what an answer tells the audit log: which object it shows.
+type auditable interface{ audited() store.AuditObject }
+
+// row is the primary key of a row of the caller's project.
+func (c *caller) row(id ID) store.Key { return store.Key{ProjectID: c.projectID, ID: uuid.UUID(id)} }

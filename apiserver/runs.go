@@ -17,95 +17,126 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// maxShownInput is the most bytes of an input that an answer repeats.
-const maxShownInput = 1 << 20
-
 // Run is the REST shape of an agent run.
 type Run struct {
-	ID               string           `json:"id" format:"uuid"`
-	AgentName        string           `json:"agent_name"`
-	EnvironmentID    string           `json:"environment_id" format:"uuid"`
-	DeploymentID     *string          `json:"deployment_id" format:"uuid" doc:"null until a runner has started it."`
-	ConnectorID      *string          `json:"connector_id" format:"uuid"`
-	ConnectorRunID   *string          `json:"connector_run_id" format:"uuid"`
-	ParentRunID      *string          `json:"parent_run_id" format:"uuid"`
-	Status           string           `json:"status" enum:"scheduled,queued,running,awaiting_approval,completed,failed,cancelled"`
-	Input            any              `json:"input" doc:"The input as JSON, else as text; null in lists and where it is too large to show."`
-	Output           *string          `json:"output" doc:"null in lists."`
-	Error            *string          `json:"error"`
-	ErrorCode        *string          `json:"error_code" doc:"Why it failed, for programs: for example agent_not_found, tool_interrupted."`
-	Context          any              `json:"context"`
-	TestName         *string          `json:"test_name"`
-	GuardrailOutcome *string          `json:"guardrail_outcome"`
-	Attempt          int              `json:"attempt" doc:"How often a runner took it."`
-	QueuedAt         time.Time        `json:"queued_at"`
-	StartedAt        *time.Time       `json:"started_at"`
-	EndedAt          *time.Time       `json:"ended_at"`
-	DurationMS       *int64           `json:"duration_ms"`
-	TokenUsage       store.TokenUsage `json:"token_usage"`
-	Cost             Null[Cost]       `json:"cost"`
-	Traces           []any            `json:"traces"`
-	Logs             []any            `json:"logs"`
+	ID               string     `json:"id" format:"uuid" doc:"The run's id."`
+	AgentName        string     `json:"agent_name" doc:"The agent that runs." example:"support"`
+	EnvironmentID    string     `json:"environment_id" format:"uuid" doc:"The environment that it runs in."`
+	DeploymentID     *string    `json:"deployment_id" format:"uuid" doc:"The deployment that executes it; null until a runner has started it."`
+	ConnectorID      *string    `json:"connector_id" format:"uuid" doc:"The connector whose event started it."`
+	ConnectorRunID   *string    `json:"connector_run_id" format:"uuid" doc:"The event that started it."`
+	ParentRunID      *string    `json:"parent_run_id" format:"uuid" doc:"The run that started it; null in this release."`
+	Status           RunStatus  `json:"status" doc:"Where it stands."`
+	Input            any        `json:"input" doc:"The input as JSON, else as text; null in lists and where it is larger than 1 MiB."`
+	Output           *string    `json:"output" doc:"What the agent answered; null in lists."`
+	Error            *string    `json:"error" doc:"Why it failed, for people."`
+	ErrorCode        *string    `json:"error_code" doc:"Why it failed, for programs." example:"agent_not_found"`
+	Context          Object     `json:"context" doc:"The run's context; null in this release."`
+	TestName         *string    `json:"test_name" doc:"The A/B variant that ran; null for the base."`
+	GuardrailOutcome *string    `json:"guardrail_outcome" doc:"What guardrails did; null in this release."`
+	Attempt          int        `json:"attempt" doc:"How often a runner took it."`
+	QueuedAt         time.Time  `json:"queued_at" doc:"When its event was accepted."`
+	StartedAt        *time.Time `json:"started_at" doc:"When a runner first took it."`
+	EndedAt          *time.Time `json:"ended_at" doc:"When its status became final."`
+	DurationMS       *int64     `json:"duration_ms" doc:"From start to end in milliseconds; null until it ended."`
+	TokenUsage       TokenUsage `json:"token_usage" doc:"Model tokens that it spent."`
+	Cost             Null[Cost] `json:"cost" doc:"What they cost; null where no price is known."`
+	Traces           []Span     `json:"traces" doc:"What it did, step by step; empty in this release."`
+	Logs             []LogLine  `json:"logs" doc:"What it has written; empty in this release."`
+}
+
+// TokenUsage counts model tokens.
+type TokenUsage struct {
+	InputTokens       int64 `json:"input_tokens" doc:"What the models read."`
+	OutputTokens      int64 `json:"output_tokens" doc:"What they wrote."`
+	ThinkingTokens    int64 `json:"thinking_tokens" doc:"What they thought before."`
+	CachedInputTokens int64 `json:"cached_input_tokens" doc:"What of the input was read from a cache."`
+	TotalTokens       int64 `json:"total_tokens" doc:"All of them."`
 }
 
 // Cost is an amount of money.
 type Cost struct {
-	Currency string  `json:"currency"`
-	Amount   float64 `json:"amount"`
+	Currency Currency `json:"currency" doc:"The currency."`
+	Amount   float64  `json:"amount" doc:"The amount in that currency." example:"0.0042"`
+}
+
+// Span is a step of a run.
+type Span struct {
+	Name       string     `json:"name" doc:"What was done." example:"chat gpt-5"`
+	Kind       SpanKind   `json:"kind" doc:"What it is of."`
+	StartedAt  time.Time  `json:"started_at" doc:"When it began."`
+	EndedAt    *time.Time `json:"ended_at" doc:"When it ended."`
+	DurationMS *int64     `json:"duration_ms" doc:"From start to end in milliseconds."`
+	Error      *string    `json:"error" doc:"Why it failed; else null."`
+}
+
+// LogLine is a line that a run has written.
+type LogLine struct {
+	At      time.Time `json:"at" doc:"When it was written."`
+	Level   LogLevel  `json:"level" doc:"How much it matters."`
+	Message string    `json:"message" doc:"The text."`
 }
 
 // RunPath names a run.
 type RunPath struct {
 	ProjectPath
-	RunID string `path:"run_id" format:"uuid"`
+	RunID ID `path:"run_id" doc:"The agent run."`
 }
 
 // RunsQuery selects runs.
 type RunsQuery struct {
 	ProjectPath
-	EnvironmentID string `query:"environment_id" format:"uuid"`
-	AgentName     string `query:"agent_name"`
-	Status        string `query:"status_filter" enum:"scheduled,queued,running,awaiting_approval,completed,failed,cancelled"`
-	Limit         int    `query:"limit" default:"25" minimum:"1" maximum:"100"`
-	Before        string `query:"before" format:"uuid" doc:"The id of the last run of the page before."`
+	EnvironmentID ID        `query:"environment_id" doc:"Only runs in this environment; without it those in all that the key reaches."`
+	AgentName     string    `query:"agent_name" doc:"Only runs of this agent." example:"support"`
+	Status        RunStatus `query:"status_filter" doc:"Only runs with this status."`
+	Limit         int       `query:"limit" default:"25" minimum:"1" maximum:"100" doc:"The most items of a page."`
+	Cursor        string    `query:"cursor" doc:"The next_cursor of the page before."`
 }
 
-func (s *Server) listRuns(ctx context.Context, c *caller, in *RunsQuery) ([]Run, error) {
+// RunList is a page of runs, newest first.
+type RunList struct {
+	Items      []Run   `json:"items" doc:"The runs of this page, newest first."`
+	NextCursor *string `json:"next_cursor" doc:"Asks for the next page; null on the last."`
+}
+
+func (s *Server) listRuns(ctx context.Context, c *caller, in *RunsQuery) (answer[RunList], error) {
+	page := RunList{Items: []Run{}}
 	q := store.RunQuery{
-		ProjectID: c.projectID, AgentName: in.AgentName, Status: store.RunStatus(in.Status), Limit: in.Limit,
-	}
-	if in.Before != "" {
-		before, err := uuid.Parse(in.Before)
-		if err != nil {
-			return nil, invalid(FieldError{Location: "query.before", Message: "is no UUID"})
-		}
-		q.Before = &before
+		ProjectID: c.projectID, AgentName: in.AgentName, Status: store.RunStatus(in.Status), Limit: in.Limit + 1,
 	}
 	var err error
-	if q.EnvironmentIDs, err = s.runEnvironments(ctx, c, in.EnvironmentID); err != nil {
-		return nil, err
+	if in.Cursor != "" {
+		if q.Before, err = readCursor(runCursor, in.Cursor); err != nil {
+			return answer[RunList]{}, err
+		}
 	}
-	out := []Run{}
+	if q.EnvironmentIDs, err = s.runEnvironments(ctx, c, in.EnvironmentID); err != nil {
+		return answer[RunList]{}, err
+	}
 	if q.EnvironmentIDs != nil && len(q.EnvironmentIDs) == 0 {
-		return out, nil
+		return plainly(page, nil)
 	}
 	runs, err := s.store.ListRuns(ctx, q)
 	if err != nil {
-		return nil, fmt.Errorf("listing runs: %w", err)
+		return answer[RunList]{}, fmt.Errorf("listing runs: %w", err)
+	}
+	if len(runs) > in.Limit {
+		runs = runs[:in.Limit]
+		page.NextCursor = cursorAfter(runCursor, runs[in.Limit-1].ID)
 	}
 	for _, r := range runs {
 		item := showRun(r)
 		item.Output = nil
-		out = append(out, item)
+		page.Items = append(page.Items, item)
 	}
-	return out, nil
+	return plainly(page, nil)
 }
 
 // runEnvironments are the environments whose runs are listed; nil means all.
-func (s *Server) runEnvironments(ctx context.Context, c *caller, id string) ([]uuid.UUID, error) {
+func (s *Server) runEnvironments(ctx context.Context, c *caller, id ID) ([]uuid.UUID, error) {
 	var reached []v1alpha1.Environment
 	switch {
-	case id != "":
+	case !id.IsZero():
 		e, err := s.environment(ctx, c, id)
 		if err != nil {
 			return nil, err
@@ -126,24 +157,20 @@ func (s *Server) runEnvironments(ctx context.Context, c *caller, id string) ([]u
 	return ids, nil
 }
 
-func (s *Server) getRun(ctx context.Context, c *caller, in *RunPath) (Run, error) {
-	id, err := uuid.Parse(in.RunID)
-	if err != nil {
-		return Run{}, notFound("run")
-	}
-	run, err := s.store.Run(ctx, c.row(id))
+func (s *Server) getRun(ctx context.Context, c *caller, in *RunPath) (answer[Run], error) {
+	run, err := s.store.Run(ctx, c.row(in.RunID))
 	if errors.Is(err, store.ErrNotFound) {
-		return Run{}, notFound("run")
+		return answer[Run]{}, notFound("run")
 	}
 	if err != nil {
-		return Run{}, fmt.Errorf("reading run %s: %w", id, err)
+		return answer[Run]{}, fmt.Errorf("reading run %s: %w", in.RunID, err)
 	}
-	if err := s.mustReachID(ctx, c, run.EnvironmentID.String()); err != nil {
-		return Run{}, err
+	if err := s.mustReachID(ctx, c, run.EnvironmentID); err != nil {
+		return answer[Run]{}, err
 	}
 	shown := showRun(run)
 	shown.Input, err = s.input(ctx, run.Key())
-	return shown, err
+	return plainly(shown, err)
 }
 
 // input is a run's input as it is shown; nil where it is too large or gone.
@@ -175,9 +202,10 @@ func showRun(r store.Run) Run {
 	out := Run{
 		ID: r.ID.String(), AgentName: r.AgentName, EnvironmentID: r.EnvironmentID.String(),
 		DeploymentID: optID(r.DeploymentID), ConnectorID: optID(r.ConnectorID), ConnectorRunID: optID(r.ConnectorRunID),
-		Status: string(r.Status), Output: opt(r.Output), Error: opt(r.Error), Attempt: r.Attempt,
+		Status: RunStatus(r.Status), Output: opt(r.Output), Error: opt(r.Error), Attempt: r.Attempt,
 		QueuedAt: r.QueuedAt.UTC(), StartedAt: optTime(r.StartedAt), EndedAt: optTime(r.EndedAt),
-		DurationMS: elapsed(r.StartedAt, r.EndedAt), TokenUsage: r.Usage,
+		DurationMS: elapsed(r.StartedAt, r.EndedAt), TokenUsage: TokenUsage(r.Usage),
+		Traces: []Span{}, Logs: []LogLine{},
 	}
 	if out.ErrorCode = opt(string(r.ErrorCode)); out.Error == nil {
 		out.Error = out.ErrorCode

@@ -14,19 +14,52 @@ import (
 // masked stands for every credential.
 const masked = "********"
 
-// Null is an object or null.
+// Null is a value or null.
 type Null[T any] struct{ Value *T }
 
-// MarshalJSON is the object or null.
+// MarshalJSON is the value or null.
 func (n Null[T]) MarshalJSON() ([]byte, error) { return json.Marshal(n.Value) }
 
-// UnmarshalJSON reads an object or null.
+// UnmarshalJSON reads a value or null.
 func (n *Null[T]) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &n.Value) }
 
 // Schema says so to OpenAPI.
 func (Null[T]) Schema(r huma.Registry) *huma.Schema {
 	t := reflect.TypeFor[T]()
 	return &huma.Schema{OneOf: []*huma.Schema{r.Schema(t, true, t.Name()), {Type: "null"}}}
+}
+
+// word is a value of an enumeration, null where there is none.
+func word[T ~string, S ~string](s S) Null[T] {
+	if s == "" {
+		return Null[T]{}
+	}
+	value := T(s)
+	return Null[T]{Value: &value}
+}
+
+// Object is a JSON object as it is stored; null where there is none.
+type Object json.RawMessage
+
+// MarshalJSON is the object or null.
+func (o Object) MarshalJSON() ([]byte, error) {
+	if len(o) == 0 {
+		return []byte("null"), nil
+	}
+	return o, nil
+}
+
+// UnmarshalJSON keeps the object; null is none.
+func (o *Object) UnmarshalJSON(data []byte) error {
+	if *o = nil; string(data) == "null" {
+		return nil
+	}
+	return (*json.RawMessage)(o).UnmarshalJSON(data)
+}
+
+// Schema says so to OpenAPI.
+func (Object) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Nullable: true}
 }
 
 // opt is nil for "".

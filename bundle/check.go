@@ -131,7 +131,7 @@ func (p *parsing) checkGuardrails(a *Agent, list []Guardrail) {
 		case "regex":
 			p.required(a, "guardrails", "pattern", g.Pattern)
 			if _, err := regexp.Compile(g.Pattern); err != nil {
-				p.problems.add(a.At("guardrails"), "guardrail pattern %q is no regular expression (RE2): %v", g.Pattern, err)
+				p.problems.add(a.At("guardrails"), "guardrail pattern %q is not a regular expression (RE2): %v", g.Pattern, err)
 			}
 		case "topic":
 			if len(g.Topics) == 0 {
@@ -179,7 +179,7 @@ func (p *parsing) checkTool(a *Agent, key, reference string) {
 			p.problems.add(a.At(key), "tool %q needs the file %s, which is not there", reference, file)
 		}
 	case !toolName.MatchString(reference):
-		p.problems.add(a.At(key), "%q is no tool; write folder.file.function or the name of a built-in tool", reference)
+		p.problems.add(a.At(key), "%q is not a tool; write folder.file.function or the name of a built-in tool", reference)
 	}
 }
 

@@ -206,12 +206,12 @@ func (p *parsing) checkCron(c *Connector) {
 		p.problems.add(c.atConfig("schedule"), `write the time zone as "timezone"`)
 	default:
 		if _, err := cron.ParseStandard(schedule); err != nil {
-			p.problems.add(c.atConfig("schedule"), "%q is no schedule (five fields or @hourly and the like): %v", schedule, err)
+			p.problems.add(c.atConfig("schedule"), "%q is not a schedule (five fields or @hourly and the like): %v", schedule, err)
 		}
 	}
 	if zone := c.Config.Timezone; zone != "" && !strings.Contains(zone, "${") {
 		if _, err := time.LoadLocation(zone); err != nil || zone == "Local" {
-			p.problems.add(c.atConfig("timezone"), "%q is no time zone; write one such as Europe/Paris", zone)
+			p.problems.add(c.atConfig("timezone"), "%q is not a time zone; write one such as Europe/Paris", zone)
 		}
 	}
 }
@@ -235,7 +235,7 @@ func (p *parsing) checkOutbound(c *Connector) {
 			p.problems.add(c.atConfig("headers"), "header %q is set by the platform; remove it", name)
 		}
 		if !httpguts.ValidHeaderFieldName(name) {
-			p.problems.add(c.atConfig("headers"), "header %q is no header name; it consists of letters, digits and hyphens", name)
+			p.problems.add(c.atConfig("headers"), "header %q is not a header name; it consists of letters, digits and hyphens", name)
 		}
 		if !httpguts.ValidHeaderFieldValue(value) {
 			p.problems.add(c.atConfig("headers"), "header %q has a control character, such as a line break, in its value; remove it", name)

@@ -107,7 +107,7 @@ func unpackTar(r io.Reader) (Files, error) {
 			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 		if header.Typeflag != tar.TypeReg {
-			return nil, fmt.Errorf("%w: %q is no regular file", ErrInvalid, header.Name)
+			return nil, fmt.Errorf("%w: %q is not a regular file", ErrInvalid, header.Name)
 		}
 		if msg := checkPath(header.Name); msg != "" {
 			return nil, fmt.Errorf("%w: %q %s", ErrInvalid, header.Name, msg)

@@ -168,7 +168,7 @@ var problemCases = map[string]struct {
 		[]string{
 			`agents/a.yaml:2:1: model "scripted/none" needs the script models/none.yaml, which is not there`,
 			`agents/a.yaml:3:1: tool "x.y.z" needs the file tools/x/y.star, which is not there`,
-			`agents/a.yaml:3:1: "Bad!" is no tool; write folder.file.function or the name of a built-in tool`,
+			`agents/a.yaml:3:1: "Bad!" is not a tool; write folder.file.function or the name of a built-in tool`,
 			`agents/a.yaml:4:1: "output_schema" needs the file schemas/nope.json, which is not there`,
 			`agents/s.yaml:3:1: no agent is named "nobody"; write it or correct the name`,
 		},
@@ -187,7 +187,7 @@ var problemCases = map[string]struct {
 	},
 	"variant without base": {
 		files("agents/load-test-it.yaml", okAgent),
-		[]string{`agents/load-test-it.yaml: is named like a variant of agents/load.yaml, which is not there; rename it if it is no variant`},
+		[]string{`agents/load-test-it.yaml: is named like a variant of agents/load.yaml, which is not there; rename it if it is not a variant`},
 	},
 	"yml": {
 		files("agents/a.yml", okAgent),
@@ -209,7 +209,7 @@ var problemCases = map[string]struct {
 	"script": {
 		files("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n  - match: '('\n    text: x\n  - turn: 1\n  - error: {status: 200}\n"),
 		[]string{
-			"models/m.yaml:2:12: \"steps[0].match\" is no regular expression (RE2): error parsing regexp: missing closing ): `(`",
+			"models/m.yaml:2:12: \"steps[0].match\" is not a regular expression (RE2): error parsing regexp: missing closing ): `(`",
 			`models/m.yaml:4:5: a step needs "text", "tool_calls" or "error"`,
 			`models/m.yaml:5:5: "error.status" must be between 400 and 599`,
 		},
@@ -263,8 +263,8 @@ func TestConnectorProblems(t *testing.T) {
 	))
 	require.EqualError(t, err, strings.Join([]string{
 		`connectors/A_b.yaml: a connector's file is named by at most 40 lower-case letters, digits and inner dashes; rename it`,
-		`connectors/c.yaml:2:10: "x" is no schedule (five fields or @hourly and the like): expected exactly 5 fields, found 1: [x]`,
-		`connectors/c.yaml:2:25: "Mars" is no time zone; write one such as Europe/Paris`,
+		`connectors/c.yaml:2:10: "x" is not a schedule (five fields or @hourly and the like): expected exactly 5 fields, found 1: [x]`,
+		`connectors/c.yaml:2:25: "Mars" is not a time zone; write one such as Europe/Paris`,
 		`connectors/c.yaml:3:1: no agent is named "who"; write it or correct the name`,
 		`connectors/d.yaml:4:3: "url" must be an http or https URL`,
 		`connectors/d.yaml:5:3: header "X-Service-Secret" is set by the platform; remove it`,
@@ -346,7 +346,7 @@ config:
 `))
 	require.Error(t, err)
 	require.Contains(t, err.Error(), `connectors/out.yaml:5:3: header "X-Break" has a control character, such as a line break, in its value; remove it`)
-	require.Contains(t, err.Error(), `header "X Space" is no header name`)
+	require.Contains(t, err.Error(), `header "X Space" is not a header name`)
 	require.NotContains(t, err.Error(), "X-Fine")
 	require.NotContains(t, err.Error(), "CANARY")
 }

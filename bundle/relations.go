@@ -28,7 +28,7 @@ func (p *parsing) linkVariants() {
 			a.VariantOf = found.Name
 			continue
 		}
-		p.problems.add(Position{File: a.SourcePath}, "is named like a variant of %s, which is not there; rename it if it is no variant", file)
+		p.problems.add(Position{File: a.SourcePath}, "is named like a variant of %s, which is not there; rename it if it is not a variant", file)
 	}
 }
 

@@ -69,7 +69,7 @@ func (m *Pattern) unmarshalNode(d *decoder, n *node, path string) {
 	}
 	compiled, err := regexp.Compile(text)
 	if err != nil {
-		d.problems.add(n.pos, "%q is no regular expression (RE2): %v", path, err)
+		d.problems.add(n.pos, "%q is not a regular expression (RE2): %v", path, err)
 		return
 	}
 	m.Regexp = compiled

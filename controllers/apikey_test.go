@@ -27,12 +27,12 @@ var _ = Describe("An API key", func() {
 		for _, k := range []*v1alpha1.APIKey{misspelt, member} {
 			Expect(t.client.Create(ctx, k)).To(Succeed())
 		}
-		t.eventually(ctx, misspelt, misspelt.IsStalled)
+		t.eventually(ctx, misspelt, stalled(misspelt))
 		ready := misspelt.Status.Condition(v1alpha1.ConditionReady)
 		Expect(ready.Reason).To(Equal(v1alpha1.ReasonPermissionUnknown))
 		Expect(ready.Message).To(ContainSubstring("environment.veiw"))
 
-		t.eventually(ctx, member, member.IsReady)
+		t.eventually(ctx, member, func() bool { return v1alpha1.IsReady(member) })
 		end := member.CreationTimestamp.Add(365 * 24 * time.Hour).UTC().Format(time.RFC3339)
 		Expect(member.Status.Condition(v1alpha1.ConditionReady).Message).To(And(ContainSubstring(end), ContainSubstring("system:masters")))
 	}, SpecTimeout(time.Minute))

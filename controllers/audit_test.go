@@ -26,8 +26,8 @@ var _ = Describe("The audit log", func() {
 		project := &v1alpha1.Project{ObjectMeta: at("project")}
 		Expect(p.client.Create(ctx, key, client.FieldOwner("agentctl"))).To(Succeed(), "before its project")
 		Expect(p.client.Create(ctx, project)).To(Succeed())
-		p.eventually(ctx, key, key.IsReady)
-		p.eventually(ctx, project, project.IsReady)
+		p.eventually(ctx, key, ready(key))
+		p.eventually(ctx, project, ready(project))
 		entries := func() []store.AuditEntry {
 			list, err := p.store.ListAudit(ctx, store.AuditQuery{ProjectID: uuid.MustParse(project.Status.ID), Limit: 10})
 			Expect(err).NotTo(HaveOccurred())

@@ -3,6 +3,8 @@
 package controllers
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
@@ -21,8 +23,11 @@ import (
 )
 
 // Register adds all controllers and the sweep to a manager.
-func Register(mgr ctrl.Manager, opts Options) error {
+func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	if err := opts.validate(); err != nil {
+		return err
+	}
+	if err := object.IndexFields(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	opts.Store = within{opts.Store, opts.Namespaces}
@@ -38,21 +43,21 @@ func Register(mgr ctrl.Manager, opts Options) error {
 		name       string
 		controller interface{ SetupWithManager(ctrl.Manager) error }
 	}{
-		{"project", &project.Reconciler{Keeper: keeper(mgr, opts, "project"), Data: opts.Store, Network: project.Network{
+		{"project", &project.Reconciler{Base: base(mgr, opts, "project"), Store: opts.Store, Network: project.Network{
 			SystemNamespace: opts.SystemNamespace, DispatchTLSSecret: opts.DispatchTLSSecret, Egress: rules,
 		}, TrustChanged: trust}},
 		{"environment", &environment.Reconciler{
-			Keeper: keeper(mgr, opts, "environment"), Data: opts.Store, Pods: pods,
+			Base: base(mgr, opts, "environment"), Store: opts.Store, Pods: pods,
 		}},
 		{"deployment", &deployment.Reconciler{
-			Keeper: keeper(mgr, opts, "deployment"), Data: opts.Store, Pods: pods,
+			Base: base(mgr, opts, "deployment"), Store: opts.Store, Pods: pods,
 		}},
 		{"connector", &connector.Reconciler{
-			Keeper: keeper(mgr, opts, "connector"), Data: opts.Store,
+			Base: base(mgr, opts, "connector"), Store: opts.Store,
 			Keys: opts.Keys, Anew: anew, GatewayURL: opts.GatewayURL,
 		}},
-		{"connectorlink", &connectorlink.Reconciler{Keeper: keeper(mgr, opts, "connectorlink"), Data: opts.Store}},
-		{"apikey", &apikey.Reconciler{Keeper: keeper(mgr, opts, "apikey"), Audit: opts.Store}},
+		{"connectorlink", &connectorlink.Reconciler{Base: base(mgr, opts, "connectorlink"), Store: opts.Store}},
+		{"apikey", &apikey.Reconciler{Base: base(mgr, opts, "apikey"), Audit: opts.Store}},
 		{"certificate", certificates(mgr, opts, trust)},
 	} {
 		if err := c.controller.SetupWithManager(mgr); err != nil {
@@ -76,14 +81,14 @@ func Register(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-func keeper(mgr ctrl.Manager, opts Options, name string) *object.Keeper {
+func base(mgr ctrl.Manager, opts Options, name string) *object.Base {
 	platform := plan.Default()
 	if opts.Plan != nil {
 		platform = *opts.Plan
 	}
-	return &object.Keeper{
+	return &object.Base{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Store: opts.Store,
 		Events: mgr.GetEventRecorder("agentplatform-" + name), PlatformID: opts.PlatformID,
-		Namespaces: opts.Namespaces, PlatformPlan: platform,
+		Namespaces: opts.Namespaces, PlatformPlan: platform, Workers: cmp.Or(opts.Workers, object.DefaultWorkers),
 	}
 }

@@ -26,8 +26,8 @@ func (t *team) service(ctx context.Context) (*v1alpha1.Connector, *v1alpha1.Conn
 	link := &v1alpha1.ConnectorLink{ObjectMeta: t.at("ask-hello"), Spec: v1alpha1.ConnectorLinkSpec{Connector: "ask", Agent: "hello"}}
 	Expect(t.client.Create(ctx, connector)).To(Succeed())
 	Expect(t.client.Create(ctx, link)).To(Succeed())
-	t.eventually(ctx, connector, connector.IsReady)
-	t.eventually(ctx, link, link.IsReady)
+	t.eventually(ctx, connector, ready(connector))
+	t.eventually(ctx, link, ready(link))
 	return connector, link
 }
 
@@ -66,9 +66,13 @@ var _ = Describe("What stood on an object that goes", func() {
 		})
 		Eventually(ctx, func() bool { return t.served(ctx, connector) }).Should(BeFalse())
 		Expect(t.client.Create(ctx, &v1alpha1.Environment{ObjectMeta: t.at("dev")})).To(Succeed())
-		t.eventually(ctx, live, func() bool { return live.Status.Live && live.Status.IsTrue(v1alpha1.ConditionLive) && live.IsReady() })
-		t.eventually(ctx, connector, func() bool { return connector.IsReady() && connector.Status.IsTrue(v1alpha1.ConditionRoutesReady) })
-		t.eventually(ctx, link, link.IsReady)
+		t.eventually(ctx, live, func() bool {
+			return live.Status.Live && live.Status.IsTrue(v1alpha1.ConditionLive) && v1alpha1.IsReady(live)
+		})
+		t.eventually(ctx, connector, func() bool {
+			return v1alpha1.IsReady(connector) && connector.Status.IsTrue(v1alpha1.ConditionRoutesReady)
+		})
+		t.eventually(ctx, link, ready(link))
 
 		By("losing the project")
 		Expect(t.client.Delete(ctx, &v1alpha1.Project{ObjectMeta: t.at("project")})).To(Succeed())
@@ -82,7 +86,7 @@ var _ = Describe("What stood on an object that goes", func() {
 			Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git"},
 		}})).To(Succeed())
 		for _, o := range []v1alpha1.ConditionedObject{connector, link, live} {
-			t.eventually(ctx, o.(client.Object), o.IsReady)
+			t.eventually(ctx, o.(client.Object), ready(o))
 		}
 		Expect(t.served(ctx, connector)).To(BeTrue())
 	}, SpecTimeout(2*time.Minute))
@@ -95,7 +99,7 @@ var _ = Describe("What stood on an object that goes", func() {
 		project, environment := &v1alpha1.Project{ObjectMeta: t.at("project")}, &v1alpha1.Environment{ObjectMeta: t.at("dev")}
 		t.eventually(ctx, project, func() bool {
 			network := project.Status.Condition(v1alpha1.ConditionNetworkReady)
-			return project.IsStalled() && network.Status == metav1.ConditionFalse && network.Reason == v1alpha1.ReasonNameCollision
+			return v1alpha1.IsStalled(project) && network.Status == metav1.ConditionFalse && network.Reason == v1alpha1.ReasonNameCollision
 		})
 		version := t.deploy(ctx, "v1", "main")
 		for _, o := range []v1alpha1.ConditionedObject{environment, version} {

@@ -296,7 +296,7 @@ var _ = Describe("The platform's keys", func() {
 		} {
 			Expect(p.client.Create(ctx, o)).To(Succeed())
 		}
-		p.eventually(ctx, connector, connector.IsReady)
+		p.eventually(ctx, connector, ready(connector))
 		shown := &corev1.Secret{ObjectMeta: at(connector.Status.SecretName)}
 		p.eventually(ctx, shown, func() bool { return len(shown.Data["secret"]) > 0 })
 		leaked := string(shown.Data["secret"])

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -39,6 +40,9 @@ type Lease struct {
 	Tick func(ctx context.Context) error
 	// Now is the time; nil is time.Now.
 	Now func() time.Time
+
+	// others is how often in a row somebody else renewed the lease.
+	others int
 }
 
 func (l *Lease) now() time.Time {
@@ -119,7 +123,12 @@ func (l *Lease) remembered(ctx context.Context, renewed time.Time) error {
 		return nil // which the renewal says too
 	case lease.Age > age+clockSkew:
 		return ErrStoreWentBack
-	case lease.Age < age-clockSkew:
+	case lease.Age >= age-clockSkew:
+		l.others = 0
+		return nil
+	}
+	// A manager that stands by renews it once, when it starts.
+	if l.others++; l.others > 1 {
 		l.Logger.ErrorContext(ctx, "another manager renews the lease on the store: was a cluster made of this one's etcd? stop one of the two",
 			"clusterUID", l.ClusterUID, "renewed", lease.Age.String()+" ago")
 	}
@@ -130,5 +139,5 @@ func (l *Lease) tick(ctx context.Context) error {
 	if l.Tick != nil {
 		return l.Tick(ctx)
 	}
-	return pause(ctx, renewInterval)
+	return pause.For(ctx, renewInterval)
 }

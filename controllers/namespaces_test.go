@@ -92,7 +92,7 @@ var _ = Describe("A manager that has rights in one namespace", func() {
 		for _, o := range []client.Object{connector, environment, project} {
 			Expect(p.client.Create(ctx, o)).To(Succeed())
 		}
-		p.eventually(ctx, connector, connector.IsReady)
+		p.eventually(ctx, connector, ready(connector))
 		shown := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: mine, Name: connector.Status.SecretName}}
 		p.eventually(ctx, shown, func() bool { return len(shown.Data["secret"]) > 0 })
 

@@ -53,8 +53,10 @@ var _ = Describe("NetworkPolicies", func() {
 		By("selecting each pod by the policies that are meant")
 		for name, want := range map[string][]string{
 			"runner": {"agentplatform-runner"}, "build": {"agentplatform-build"},
-			"agentplatform-webhookgw": {"agentplatform-gateway"}, "agentplatform-apiserver": {"agentplatform-api"},
-			"agentplatform-manager": {"agentplatform-manager"}, "agentplatform": {"agentplatform-api", "agentplatform-gateway"},
+			"agentplatform-webhookgw": {"agentplatform-gateway", "agentplatform-metrics"},
+			"agentplatform-apiserver": {"agentplatform-api", "agentplatform-metrics"},
+			"agentplatform-manager":   {"agentplatform-manager", "agentplatform-metrics"},
+			"agentplatform":           {"agentplatform-api", "agentplatform-gateway", "agentplatform-metrics"},
 		} {
 			Expect(selecting(pods[name], policies)).To(Equal(want), name)
 		}
@@ -68,7 +70,11 @@ var _ = Describe("NetworkPolicies", func() {
 		Expect(admits(rule.From, stranger)).To(BeFalse(), "who has the component's label alone")
 		for _, name := range []string{"agentplatform-build", "agentplatform-runner"} {
 			out := policies[name].Spec
-			Expect(out.Ingress).To(BeEmpty())
+			Expect(out.Ingress).To(HaveLen(map[string]int{"agentplatform-runner": 1}[name]), name)
+			for _, in := range out.Ingress { // who reads metrics
+				Expect(in.Ports).To(HaveExactElements(HaveField("Port.StrVal", "metrics")))
+				Expect(in.From).To(HaveExactElements(HaveField("NamespaceSelector.MatchLabels", HaveKeyWithValue("agentplatform.dev/monitoring", "true"))))
+			}
 			Expect(out.PolicyTypes).To(ConsistOf(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress))
 			for _, gateway := range []string{"agentplatform-webhookgw", "agentplatform"} {
 				Expect(admits(out.Egress[1].To, pods[gateway])).To(BeTrue(), "%s to %s", name, gateway)

@@ -51,6 +51,9 @@ type Options struct {
 	// SweepLimit is how many objects of a kind a sweep may remove from the store
 	// that are most of that kind; 0: DefaultSweepLimit.
 	SweepLimit int
+	// Workers is how many objects of a kind are reconciled at once; 0:
+	// object.DefaultWorkers.
+	Workers int
 	// Plan is what projects may have whose Namespace says nothing else; nil:
 	// plan.Default().
 	Plan *plan.Plan

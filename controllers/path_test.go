@@ -54,7 +54,7 @@ var _ = Describe("The way of a change", func() {
 
 		By("going live once the build has reported")
 		p.eventually(ctx, version, func() bool { return version.Status.Phase == v1alpha1.DeploymentBuilding })
-		p.eventually(ctx, project, project.IsReady)
+		p.eventually(ctx, project, ready(project))
 		key := func(o v1alpha1.ConditionedObject) store.Key {
 			return store.Key{ProjectID: uuid.MustParse(project.Status.ID), ID: uuid.MustParse(o.CommonStatus().ID)}
 		}
@@ -65,12 +65,12 @@ var _ = Describe("The way of a change", func() {
 		Expect(environment.Status.Default).To(BeTrue())
 
 		By("serving the connector")
-		p.eventually(ctx, link, link.IsReady)
+		p.eventually(ctx, link, ready(link))
 		p.eventually(ctx, stray, func() bool {
 			ready := stray.Status.Condition(v1alpha1.ConditionReady)
 			return ready != nil && ready.Reason == v1alpha1.ReasonAgentUnknown
 		})
-		p.eventually(ctx, connector, connector.IsReady)
+		p.eventually(ctx, connector, ready(connector))
 		Expect(connector.Status.URL).To(Equal("https://hooks.example.com/hooks/" + project.Status.ID + "/" + connector.Status.ID))
 		shown := &corev1.Secret{ObjectMeta: at(connector.Status.SecretName)}
 		p.eventually(ctx, shown, func() bool { return len(shown.Data["secret"]) > 0 })

@@ -75,14 +75,14 @@ var _ = Describe("The plan of a project", func() {
 
 		By("moving up, without anybody touching it")
 		Expect(t.client.Delete(ctx, first)).To(Succeed())
-		t.eventually(ctx, second, func() bool { return second.Status.ID != "" && !second.IsStalled() })
+		t.eventually(ctx, second, func() bool { return second.Status.ID != "" && !v1alpha1.IsStalled(second) })
 		t.eventually(ctx, &appsv1.Deployment{ObjectMeta: t.at("second-runner")}, func() bool { return true })
 		t.eventually(ctx, &batchv1.Job{ObjectMeta: t.at("v1-build")}, func() bool { return true })
 		t.stalled(ctx, third, v1alpha1.ReasonLimitReached)
 
 		By("raising the limit")
 		t.allow(ctx, "environments: 2")
-		t.eventually(ctx, third, func() bool { return third.Status.ID != "" && !third.IsStalled() })
+		t.eventually(ctx, third, func() bool { return third.Status.ID != "" && !v1alpha1.IsStalled(third) })
 
 		By("lowering it, by the project itself")
 		Expect(t.client.Get(ctx, client.ObjectKeyFromObject(project), project)).To(Succeed())
@@ -95,7 +95,7 @@ var _ = Describe("The plan of a project", func() {
 		before = project.DeepCopy()
 		project.Spec.Limits.Environments = ptr.To(int32(1000))
 		Expect(t.client.Patch(ctx, project, client.MergeFrom(before))).To(Succeed())
-		t.eventually(ctx, third, func() bool { return !third.IsStalled() })
+		t.eventually(ctx, third, func() bool { return !v1alpha1.IsStalled(third) })
 		t.eventually(ctx, project, func() bool { return ptr.Deref(project.Status.Limits.Environments, 0) == 2 })
 	}, SpecTimeout(2*time.Minute))
 
@@ -137,7 +137,7 @@ var _ = Describe("The plan of a project", func() {
 		t.populate(ctx)
 		DeferCleanup(t.clear)
 		project := &v1alpha1.Project{ObjectMeta: t.at("project")}
-		t.eventually(ctx, project, func() bool { return project.Status.IsTrue(v1alpha1.ConditionPlanInvalid) && project.IsReady() })
+		t.eventually(ctx, project, func() bool { return project.Status.IsTrue(v1alpha1.ConditionPlanInvalid) && v1alpha1.IsReady(project) })
 		message := project.Status.Condition(v1alpha1.ConditionPlanInvalid).Message
 		Expect(message).To(ContainSubstring(`agentplatform.dev/plan`))
 		Expect(message).To(ContainSubstring(`unknown field "environment"`))

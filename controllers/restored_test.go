@@ -23,7 +23,7 @@ var _ = Describe("An object of a restored etcd", func() {
 			Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
 		}}
 		Expect(p.client.Create(ctx, connector)).To(Succeed())
-		t.eventually(ctx, connector, connector.IsReady)
+		t.eventually(ctx, connector, ready(connector))
 		key := store.Key{ProjectID: t.projectID, ID: uuid.MustParse(connector.Status.ID)}
 		row, err := p.store.Connector(ctx, key)
 		Expect(err).NotTo(HaveOccurred())
@@ -37,6 +37,6 @@ var _ = Describe("An object of a restored etcd", func() {
 			row, err := p.store.Connector(ctx, key)
 			return row.Enabled, err
 		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(BeFalse())
-		t.eventually(ctx, connector, connector.IsReady)
+		t.eventually(ctx, connector, ready(connector))
 	}, SpecTimeout(time.Minute))
 })

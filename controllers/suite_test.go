@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/internal/egress"
@@ -64,7 +65,6 @@ func startAs(
 	db, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(GinkgoT().TempDir(), "test.db")})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(db.Migrate(ctx)).To(Succeed())
-	opts.HealthAddr, opts.MetricsAddr = "0", "0"
 	mgr, err := controllers.NewManager(user, opts)
 	Expect(err).NotTo(HaveOccurred())
 	direct, err := client.New(user, client.Options{Scheme: plane.Scheme})
@@ -79,7 +79,7 @@ func startAs(
 	keys := newKeeper(secret, db, "manager")
 	Expect(keys.Begin(ctx)).To(Succeed())
 	prepare(ctx, db, platformID)
-	Expect(controllers.Register(mgr, controllers.Options{
+	Expect(controllers.Register(ctx, mgr, controllers.Options{
 		Store: db.ForCluster(uid), Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: "agentplatform:dev",
 		DispatchURL: "https://dispatch.example.svc:8081", GatewayURL: "https://hooks.example.com/", Namespaces: opts.Namespaces,
 		SystemNamespace: opts.SystemNamespace, DispatchTLSSecret: "agentplatform-dispatch-tls", APITLSSecret: "agentplatform-api-tls",
@@ -112,4 +112,13 @@ func shortPause(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// ready and stalled ask an object that eventually has read.
+func ready(o v1alpha1.ConditionedObject) func() bool {
+	return func() bool { return v1alpha1.IsReady(o) }
+}
+
+func stalled(o v1alpha1.ConditionedObject) func() bool {
+	return func() bool { return v1alpha1.IsStalled(o) }
 }

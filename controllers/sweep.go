@@ -25,6 +25,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
+	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -64,19 +65,7 @@ type sweep struct {
 func newSweep(reader client.Reader, events client.Writer, opts Options) *sweep {
 	return &sweep{
 		reader: reader, within: opts.Namespaces, store: opts.Store, limit: cmp.Or(opts.SweepLimit, DefaultSweepLimit), events: events, system: opts.SystemNamespace,
-		wait: pause,
-	}
-}
-
-// pause returns after a while, with an error when ctx has ended.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		wait: pause.For,
 	}
 }
 

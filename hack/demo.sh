@@ -44,7 +44,7 @@ manifests=$(sed "s/^  name: v1$/  name: $deployment/" hack/demo/project.yaml)
 if [ -n "${OPENAI_API_KEY:-}" ]; then
   kubectl create namespace demo --dry-run=client -o yaml | kubectl apply -f - >/dev/null
   kubectl -n demo create secret generic openai --from-literal=apiKey="$OPENAI_API_KEY" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
-  manifests=$(echo "$manifests" | sed "s#^  displayName: Demo#&\n  modelProviders: [{prefix: openai, type: openai, baseURL: '${OPENAI_BASE_URL:-https://api.openai.com/v1}', apiKeySecretRef: {name: openai, key: apiKey}}]#")
+  manifests=$(echo "$manifests" | sed "s#^  displayName: Demo#&\n  modelProviders: [{prefix: openai, type: OpenAI, baseURL: '${OPENAI_BASE_URL:-https://api.openai.com/v1}', apiKeySecretRef: {name: openai, key: apiKey}}]#")
 fi
 echo "$manifests" | kubectl apply -f -
 

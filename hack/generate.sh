@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Writes everything that is generated from the Go sources. Run it after a change
-# of api/ or of an rbac marker; `make verify` fails where it was forgotten.
+# of api/, of an rbac marker or of the REST facade; `make verify` fails where it
+# was forgotten.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,3 +26,6 @@ for part in manager:controllers apiserver:apiserver; do
     "paths=./${part#*:}/..." \
     "output:rbac:artifacts:config=config/rbac/${part%:*}"
 done
+
+# The description of the REST facade, as it serves it.
+go run ./hack/openapi docs/openapi.json

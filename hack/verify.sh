@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Fails where generated files, formatting or go.mod differ from what the
-# sources say, and where a page names a file that is not there.
+# sources say, where the description of the REST facade breaks a rule, and where a
+# page names a file that is not there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,6 +17,7 @@ if [ "$before" != "$after" ]; then
   git status --short >&2
   exit 1
 fi
+hack/lint-openapi.sh
 missing=0
 for page in README.md CONTRIBUTING.md; do
   for path in $(grep -oE '\]\([a-zA-Z0-9_./-]+\)' "$page" | tr -d '])(' | sort -u); do

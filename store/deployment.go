@@ -128,7 +128,8 @@ type ActivationResult struct {
 type Deployments interface {
 	// BeginDeployment claims the id and records a pending deployment; what is
 	// recorded under the id with the same fingerprint is returned as it is.
-	// Pending and building deployments of the environment that began before
+	// What was cancelled because its object was deleted begins anew for another
+	// object. Pending and building deployments of the environment that began before
 	// are cancelled ("superseded"). Errors: ErrNameReused, *IDTakenError.
 	BeginDeployment(ctx context.Context, spec DeploymentSpec) (Deployment, error)
 	Deployment(ctx context.Context, key Key) (Deployment, error)

@@ -12,7 +12,7 @@ import (
 // Event is one accepted webhook request (or cron tick): a connector run and
 // one agent run for each link, committed together.
 type Event struct {
-	// ConnectorRunID is a UUIDv7 of the caller's.
+	// ConnectorRunID is a UUIDv7 that the caller made.
 	ConnectorRunID uuid.UUID
 	ProjectID      uuid.UUID
 	EnvironmentID  uuid.UUID

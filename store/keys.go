@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // KeyHolderAge is how long a process counts as alive after it reported its keys.
@@ -17,6 +19,12 @@ const KeyHolderAge = time.Minute
 // ErrNoCurrentKey says that no key of the ring serves new things yet: not all
 // live processes have reported one.
 var ErrNoCurrentKey = errors.New("no key of the ring is current yet")
+
+// Derivation is a version of the secret of a connector.
+type Derivation struct {
+	ConnectorID uuid.UUID
+	Version     int64
+}
 
 // PlatformKey is what the store knows of a key of the platform; never the key.
 type PlatformKey struct {
@@ -106,6 +114,10 @@ type KeyLedger interface {
 	// the current one when none is noted or the noted one is revoked, which is
 	// then noted. ErrNoCurrentKey when there is none.
 	DerivationKey(ctx context.Context, connector Key, version int64) (string, error)
+	// DerivationKeys returns what DerivationKey would without noting anything, for
+	// connectors of a project and all their versions; what it does not hold is not
+	// noted yet, or revoked.
+	DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[Derivation]string, error)
 	// DerivedFrom returns up to limit connectors in effect whose present secret
 	// derives from the key, after the one given (the zero Key to begin), by project and id.
 	DerivedFrom(ctx context.Context, keyID string, after Key, limit int) ([]ProjectedObject, error)

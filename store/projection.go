@@ -94,7 +94,7 @@ type Environment struct {
 	LiveActivatedAt *time.Time
 	// LiveBundleDigest is the bundle of the live deployment ("sha256:…" hex), or "".
 	LiveBundleDigest string
-	// WantedBundleDigest is a bundle that runners shall prefetch, or "".
+	// WantedBundleDigest is a bundle that runners are to prefetch, or "".
 	WantedBundleDigest string
 	CreatedAt          time.Time
 }
@@ -340,8 +340,12 @@ type Catalog interface {
 	DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error)
 	// Connector returns one connector, ErrNotFound when there is none.
 	Connector(ctx context.Context, key Key) (Connector, error)
+	// HasAgent says whether a deployment has an agent.
+	HasAgent(ctx context.Context, deployment Key, name string) (bool, error)
+	// AgentNames lists agents of a deployment by name, at most limit.
+	AgentNames(ctx context.Context, deployment Key, limit int) ([]string, error)
 	// Agents lists the agents of an environment: those of the live deployment and
-	// names with runs in the past, by name.
+	// of the last 20 deployed before, and names with runs in the past, by name.
 	Agents(ctx context.Context, environment Key) ([]AgentSummary, error)
 	// AgentConfig returns the configuration of an agent in the live deployment of
 	// an environment, nil without one; ErrNotFound when it does not hold the agent.

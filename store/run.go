@@ -166,12 +166,22 @@ type Dispatch interface {
 	Release(ctx context.Context, l Lease) error
 }
 
+// Swept counts the runs that a sweep of leases moved.
+type Swept struct {
+	// GivenBack and Failed are those whose claim expired, Cancelled those of
+	// environments that are gone.
+	GivenBack, Failed, Cancelled int
+}
+
+// Runs are all of them.
+func (s Swept) Runs() int { return s.GivenBack + s.Failed + s.Cancelled }
+
 // Housekeeping is what the gateway's workers do from time to time.
 type Housekeeping interface {
 	// SweepLeases ends claims that expired, as Release does, at most limit of
-	// them, and cancels queued runs of environments that are gone. It returns how many
-	// runs it moved.
-	SweepLeases(ctx context.Context, limit int) (int, error)
+	// them, and cancels queued runs of environments that are gone. It returns what
+	// it did, also with an error.
+	SweepLeases(ctx context.Context, limit int) (Swept, error)
 	// SweepExpired deletes idempotency keys and blobs whose time is over, and
 	// runners not seen for an hour.
 	SweepExpired(ctx context.Context, limit int) (int, error)

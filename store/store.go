@@ -21,9 +21,11 @@ type Store interface {
 	Ingest
 	Dispatch
 	Housekeeping
+	Queue
 	History
 	Tokens
 	Audit
+	RateLimiter
 	Notifier
 
 	// Migrate brings the schema to this release's, under a lock.

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -63,30 +63,30 @@ func TestABuildsTokenFillsNoStore(t *testing.T) {
 	require.NoError(t, b.store.PutToken(t.Context(), store.Token{
 		SHA256: seal.Digest(token), Kind: store.TokenBuild, ProjectID: b.project, EnvironmentID: b.environment, DeploymentID: &id,
 	}))
-	chunk := strings.Repeat("l", wire.MaxBuildLog)
+	chunk := strings.Repeat("l", dispatchapi.MaxBuildLog)
 	for number := range int64(4) {
-		status, _ := b.tell(token, "/v1/build/log", wire.BuildLog{Number: number, Chunk: chunk})
+		status, _ := b.tell(token, "/v1/build/log", dispatchapi.BuildLog{Number: number, Chunk: chunk})
 		require.Equal(t, http.StatusNoContent, status)
 	}
 	log, err := b.store.BuildLog(t.Context(), store.Key{ProjectID: b.project, ID: id})
 	require.NoError(t, err)
-	require.LessOrEqual(t, len(log), wire.MaxBuildLog)
+	require.LessOrEqual(t, len(log), dispatchapi.MaxBuildLog)
 	require.True(t, strings.HasSuffix(log, "the log is cut off here\n"))
 
-	status, code := b.tell(token, "/v1/build/log", wire.BuildLog{Number: 9, Chunk: strings.Repeat("l", wire.MaxLogRequest)})
+	status, code := b.tell(token, "/v1/build/log", dispatchapi.BuildLog{Number: 9, Chunk: strings.Repeat("l", dispatchapi.MaxLogRequest)})
 	require.Equal(t, http.StatusRequestEntityTooLarge, status)
 	require.Equal(t, "request_too_large", code)
-	empty := json.RawMessage(`{"agents":[{}` + strings.Repeat(",{}", wire.MaxAgents) + `]}`)
+	empty := json.RawMessage(`{"agents":[{}` + strings.Repeat(",{}", dispatchapi.MaxAgents) + `]}`)
 	status, code = b.tell(token, "/v1/build/result", empty)
 	require.Equal(t, http.StatusRequestEntityTooLarge, status)
 	require.Equal(t, "too_large", code)
-	status, _ = b.tell(token, "/v1/build/report", wire.BuildReport{Phase: "connecting"})
+	status, _ = b.tell(token, "/v1/build/report", dispatchapi.BuildReport{Phase: "connecting"})
 	require.Equal(t, http.StatusUnprocessableEntity, status)
-	status, code = b.tell(token, "/v1/build/report", wire.BuildReport{Author: strings.Repeat("a", wire.MaxSmallRequest)})
+	status, code = b.tell(token, "/v1/build/report", dispatchapi.BuildReport{Author: strings.Repeat("a", dispatchapi.MaxSmallRequest)})
 	require.Equal(t, http.StatusRequestEntityTooLarge, status)
 	require.Equal(t, "request_too_large", code)
-	status, code = b.tell(token, "/v1/build/result", wire.BuildResult{BundleDigest: "sha256:x", Agents: []wire.Agent{
-		{Name: "a", Config: json.RawMessage(`{"a":"` + strings.Repeat("x", wire.MaxAgentConfig) + `"}`)},
+	status, code = b.tell(token, "/v1/build/result", dispatchapi.BuildResult{BundleDigest: "sha256:x", Agents: []dispatchapi.Agent{
+		{Name: "a", Config: json.RawMessage(`{"a":"` + strings.Repeat("x", dispatchapi.MaxAgentConfig) + `"}`)},
 	}})
 	require.Equal(t, http.StatusRequestEntityTooLarge, status)
 	require.Equal(t, "too_large", code)
@@ -99,8 +99,8 @@ func TestARunnersTokenFillsNoStore(t *testing.T) {
 	b := setup(t)
 	claimed := b.claim()
 	path, fence := "/v1/runs/"+claimed.Run.ID.String(), claimed.Token
-	status, code := b.tell(runnerToken, path+"/journal", wire.JournalRequest{Token: fence, Entries: []wire.JournalEntry{
-		{Sequence: 1, Kind: wire.JournalToolResult, Data: json.RawMessage(`"` + strings.Repeat("x", wire.MaxToolResult) + `"`)},
+	status, code := b.tell(runnerToken, path+"/journal", dispatchapi.JournalRequest{Token: fence, Entries: []dispatchapi.JournalEntry{
+		{Sequence: 1, Kind: dispatchapi.JournalToolResult, Data: json.RawMessage(`"` + strings.Repeat("x", dispatchapi.MaxToolResult) + `"`)},
 	}})
 	require.Equal(t, http.StatusRequestEntityTooLarge, status)
 	require.Equal(t, "too_large", code)
@@ -109,30 +109,30 @@ func TestARunnersTokenFillsNoStore(t *testing.T) {
 		status     int
 		code       string
 	}{
-		"heartbeat":   {"/v1/heartbeat", `{"leases":[` + listed(`{}`, wire.MaxLeases+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
-		"leases":      {"/v1/heartbeat", `{"leases":[` + listed(`{}`, wire.MaxSmallRequest/3) + `]}`, http.StatusRequestEntityTooLarge, "request_too_large"},
-		"digests":     {"/v1/claim", `{"digests":[` + listed(`""`, wire.MaxDigests+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
+		"heartbeat":   {"/v1/heartbeat", `{"leases":[` + listed(`{}`, dispatchapi.MaxLeases+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
+		"leases":      {"/v1/heartbeat", `{"leases":[` + listed(`{}`, dispatchapi.MaxSmallRequest/3) + `]}`, http.StatusRequestEntityTooLarge, "request_too_large"},
+		"digests":     {"/v1/claim", `{"digests":[` + listed(`""`, dispatchapi.MaxDigests+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
 		"digest":      {"/v1/claim", `{"digests":["sha256:held"]}`, http.StatusUnprocessableEntity, "invalid_request"},
-		"runner":      {"/v1/claim", `{"runner_id":"` + strings.Repeat("r", wire.MaxRunnerID+1) + `"}`, http.StatusUnprocessableEntity, "invalid_request"},
-		"large claim": {"/v1/claim", `{"runner_id":"` + strings.Repeat("r", wire.MaxSmallRequest) + `"}`, http.StatusRequestEntityTooLarge, "request_too_large"},
-		"entries":     {path + "/journal", `{"entries":[` + listed(`{}`, wire.MaxEntries+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
-		"trailing":    {path + "/complete", `{"journal":[` + listed(`{}`, wire.MaxEntries+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
-		"release":     {path + "/release", `{"token":1` + strings.Repeat(" ", wire.MaxSmallRequest) + `}`, http.StatusRequestEntityTooLarge, "request_too_large"},
+		"runner":      {"/v1/claim", `{"runner_id":"` + strings.Repeat("r", dispatchapi.MaxRunnerID+1) + `"}`, http.StatusUnprocessableEntity, "invalid_request"},
+		"large claim": {"/v1/claim", `{"runner_id":"` + strings.Repeat("r", dispatchapi.MaxSmallRequest) + `"}`, http.StatusRequestEntityTooLarge, "request_too_large"},
+		"entries":     {path + "/journal", `{"entries":[` + listed(`{}`, dispatchapi.MaxEntries+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
+		"trailing":    {path + "/complete", `{"journal":[` + listed(`{}`, dispatchapi.MaxEntries+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
+		"release":     {path + "/release", `{"token":1` + strings.Repeat(" ", dispatchapi.MaxSmallRequest) + `}`, http.StatusRequestEntityTooLarge, "request_too_large"},
 	} {
 		status, code := b.send(runnerToken, c.path, []byte(c.body))
 		require.Equal(t, c.status, status, name)
 		require.Equal(t, c.code, code, name)
 	}
-	status, _ = b.tell(runnerToken, path+"/complete", wire.CompleteRequest{
-		Token: fence, Status: wire.StatusCompleted, Output: strings.Repeat("x", wire.MaxOutput+1),
+	status, _ = b.tell(runnerToken, path+"/complete", dispatchapi.CompleteRequest{
+		Token: fence, Status: dispatchapi.StatusCompleted, Output: strings.Repeat("x", dispatchapi.MaxOutput+1),
 	})
 	require.Equal(t, http.StatusNoContent, status)
 	run, err := b.store.Run(t.Context(), claimed.Run.Key())
 	require.NoError(t, err)
 	require.Equal(t, store.RunFailed, run.Status)
-	require.EqualValues(t, wire.CodeOutputTooLarge, run.ErrorCode)
+	require.EqualValues(t, dispatchapi.CodeOutputTooLarge, run.ErrorCode)
 	require.Empty(t, run.Output)
-	require.EqualValues(t, wire.CodeAnswerTooLarge, store.RunErrorAnswerTooLarge)
+	require.EqualValues(t, dispatchapi.CodeAnswerTooLarge, store.RunErrorAnswerTooLarge)
 }
 
 // TestWhatARunnerNamesIsRefusedByItsForm: codes, kinds and sequences that are
@@ -142,28 +142,28 @@ func TestWhatARunnerNamesIsRefusedByItsForm(t *testing.T) {
 	b := setup(t)
 	claimed := b.claim()
 	path, fence := "/v1/runs/"+claimed.Run.ID.String(), claimed.Token
-	for name, entry := range map[string]wire.JournalEntry{
-		"sequence 0":        {Sequence: 0, Kind: wire.JournalToolResult},
-		"negative sequence": {Sequence: -1, Kind: wire.JournalToolResult},
+	for name, entry := range map[string]dispatchapi.JournalEntry{
+		"sequence 0":        {Sequence: 0, Kind: dispatchapi.JournalToolResult},
+		"negative sequence": {Sequence: -1, Kind: dispatchapi.JournalToolResult},
 		"kind with a NUL":   {Sequence: 1, Kind: "a\x00"},
 		"kind that is long": {Sequence: 1, Kind: strings.Repeat("k", 1<<20)},
 		"no kind":           {Sequence: 1},
 	} {
-		status, code := b.tell(runnerToken, path+"/journal", wire.JournalRequest{Token: fence, Entries: []wire.JournalEntry{entry}})
+		status, code := b.tell(runnerToken, path+"/journal", dispatchapi.JournalRequest{Token: fence, Entries: []dispatchapi.JournalEntry{entry}})
 		require.Equal(t, http.StatusUnprocessableEntity, status, name)
 		require.Equal(t, "invalid_request", code, name)
-		status, code = b.tell(runnerToken, path+"/complete", wire.CompleteRequest{
-			Token: fence, Status: wire.StatusCompleted, Journal: []wire.JournalEntry{entry},
+		status, code = b.tell(runnerToken, path+"/complete", dispatchapi.CompleteRequest{
+			Token: fence, Status: dispatchapi.StatusCompleted, Journal: []dispatchapi.JournalEntry{entry},
 		})
 		require.Equal(t, http.StatusUnprocessableEntity, status, name)
 		require.Equal(t, "invalid_request", code, name)
 	}
 	for _, invalid := range []string{strings.Repeat("x", 15<<20), "a\x00", "Two words"} {
-		status, code := b.tell(runnerToken, path+"/complete", wire.CompleteRequest{Token: fence, Status: wire.StatusFailed, ErrorCode: invalid})
+		status, code := b.tell(runnerToken, path+"/complete", dispatchapi.CompleteRequest{Token: fence, Status: dispatchapi.StatusFailed, ErrorCode: invalid})
 		require.Equal(t, http.StatusUnprocessableEntity, status, "%.20q", invalid)
 		require.Equal(t, "invalid_request", code)
 	}
-	status, _ := b.tell(runnerToken, path+"/complete", wire.CompleteRequest{Token: fence, Status: wire.StatusFailed, ErrorCode: "model_error"})
+	status, _ := b.tell(runnerToken, path+"/complete", dispatchapi.CompleteRequest{Token: fence, Status: dispatchapi.StatusFailed, ErrorCode: "model_error"})
 	require.Equal(t, http.StatusNoContent, status, "the claim is still the runner's")
 }
 

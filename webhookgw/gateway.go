@@ -14,9 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/probe"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/dispatch"
 	"github.com/agentplatform/agentplatform/webhookgw/ingress"
@@ -34,6 +37,10 @@ type Options struct {
 	PublicTLS, InternalTLS httpserver.TLSFiles
 	// Grace is how long open requests may take once the gateway stops; 0 means 25 s.
 	Grace time.Duration
+	// Farewell is httpserver.Options' of the public port.
+	Farewell time.Duration
+	// Registry takes the gateway's metrics; nil shows them nowhere.
+	Registry prometheus.Registerer
 	// Logger is where the gateway logs; nil means slog.Default.
 	Logger *slog.Logger
 }
@@ -54,15 +61,21 @@ func New(opts Options) (*Gateway, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
+	counted := metrics.NewGateway(opts.Registry)
 	g := &Gateway{
 		opts:     opts,
-		ingress:  ingress.New(ingress.Options{Store: opts.Store, TrustedProxies: opts.TrustedProxies, Logger: opts.Logger}),
-		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Logger: opts.Logger}),
-		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Logger: opts.Logger}),
+		ingress:  ingress.New(ingress.Options{Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger}),
+		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
+		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
+	}
+	if opts.Registry != nil {
+		if err := opts.Registry.Register(&queueCollector{queue: opts.Store, logger: opts.Logger, now: time.Now}); err != nil {
+			return nil, fmt.Errorf("registering the queue's metrics: %w", err)
+		}
 	}
 	var err error
 	g.public, err = httpserver.New(httpserver.Options{
-		Name: "webhooks", Addr: opts.PublicAddr, TLS: opts.PublicTLS, Handler: g.withHealth(g.ingress), Grace: opts.Grace, Logger: opts.Logger,
+		Name: "webhooks", Addr: opts.PublicAddr, TLS: opts.PublicTLS, Handler: g.withHealth(g.ingress), Grace: opts.Grace, Farewell: opts.Farewell, Logger: opts.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -105,26 +118,26 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return err
 }
 
-// withHealth answers /healthz while the process works and /readyz from the
-// moment on at which the store has answered once. It stays ready when the store
-// goes away: callers shall get the gateway's own 503, which says what to do.
+// Ready says whether the gateway takes webhooks: from the moment on at which the
+// store has answered once, until it stops. It stays ready when the store goes
+// away: callers shall get the gateway's own 503, which says what to do.
+func (g *Gateway) Ready(ctx context.Context) error {
+	if !g.connected.Load() {
+		if err := g.opts.Store.Ping(ctx); err != nil {
+			return httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeNotConnected, "The store has not answered yet.")
+		}
+		g.connected.Store(true)
+	}
+	if g.stopping.Load() {
+		return httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeStopping, "The gateway is stopping.")
+	}
+	return nil
+}
+
+// withHealth answers /healthz while the process works and /readyz as Ready says.
 func (g *Gateway) withHealth(next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", next)
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
-		if !g.connected.Load() {
-			if err := g.opts.Store.Ping(r.Context()); err != nil {
-				httpserver.WriteProblem(w, httpserver.NewProblem(http.StatusServiceUnavailable, "not_connected", "The store has not answered yet."))
-				return
-			}
-			g.connected.Store(true)
-		}
-		if g.stopping.Load() {
-			httpserver.WriteProblem(w, httpserver.NewProblem(http.StatusServiceUnavailable, "stopping", "The gateway is stopping."))
-			return
-		}
-		w.WriteHeader(http.StatusOK)
-	})
+	probe.Register(mux, g.Ready)
 	return mux
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
@@ -38,13 +38,19 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
+	return setupWith(t, func(*Options) {})
+}
+
+// setupWith is setup with a gateway changed by edit.
+func setupWith(t *testing.T, edit func(*Options)) *bundle {
+	t.Helper()
 	ctx := t.Context()
 	st, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(t.TempDir(), "store.db"), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	require.NoError(t, st.Migrate(ctx))
 	b := &bundle{t: t, store: st, project: uuid.New(), environment: uuid.New()}
-	b.gateway = b.serve(st)
+	b.gateway = b.serveWith(st, edit)
 
 	require.NoError(t, st.PutProject(ctx, store.Project{Ref: ref("Project", "project", 1), ID: b.project}))
 	require.NoError(t, st.PutEnvironment(ctx, store.Environment{
@@ -59,10 +65,14 @@ func setup(t *testing.T) *bundle {
 }
 
 // serve runs a gateway over a store until the test ends.
-func (b *bundle) serve(st store.Store) *Gateway {
-	gateway, err := New(Options{
+func (b *bundle) serve(st store.Store) *Gateway { return b.serveWith(st, func(*Options) {}) }
+
+func (b *bundle) serveWith(st store.Store, edit func(*Options)) *Gateway {
+	opts := Options{
 		Store: st, PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", Grace: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
-	})
+	}
+	edit(&opts)
+	gateway, err := New(opts)
 	require.NoError(b.t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -165,19 +175,19 @@ func (b *bundle) post(gateway *Gateway, id, body string, edit func(*http.Request
 }
 
 // runner answers every run it is handed by play, until the test ends.
-func (b *bundle) runner(play func(wire.Run) wire.CompleteRequest) {
-	client, err := wire.NewClient(wire.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
+func (b *bundle) runner(play func(dispatchapi.Run) dispatchapi.CompleteRequest) {
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
 	require.NoError(b.t, err)
 	b.runnerBy(client, play)
 }
 
 // runnerBy is runner by another client.
-func (b *bundle) runnerBy(client *wire.Client, play func(wire.Run) wire.CompleteRequest) {
+func (b *bundle) runnerBy(client *dispatchapi.Client, play func(dispatchapi.Run) dispatchapi.CompleteRequest) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
 		for ctx.Err() == nil {
-			resp, err := client.Claim(ctx, wire.ClaimRequest{RunnerID: "test", Limit: 8, WaitSeconds: 30})
+			resp, err := client.Claim(ctx, dispatchapi.ClaimRequest{RunnerID: "test", Limit: 8, WaitSeconds: 30})
 			for _, run := range resp.Runs {
 				err = errors.Join(err, client.Complete(ctx, run.ID, play(run)))
 			}

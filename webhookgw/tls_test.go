@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/certs"
-	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
@@ -31,12 +31,12 @@ func TestBothPortsSpeakTLS(t *testing.T) {
 	caFile, files := certificate(t)
 	gateway := b.serveTLS(files)
 
-	strict, err := wire.NewClient(wire.Options{URL: "https://" + gateway.InternalAddr(), Token: runnerToken})
+	strict, err := dispatchapi.NewClient(dispatchapi.Options{URL: "https://" + gateway.InternalAddr(), Token: runnerToken})
 	require.NoError(t, err)
-	_, err = strict.Heartbeat(t.Context(), wire.HeartbeatRequest{})
+	_, err = strict.Heartbeat(t.Context(), dispatchapi.HeartbeatRequest{})
 	require.ErrorContains(t, err, "certificate", "who trusts the system's authorities alone")
 
-	client, err := wire.NewClient(wire.Options{URL: "https://" + gateway.InternalAddr(), Token: runnerToken, CAFile: caFile})
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "https://" + gateway.InternalAddr(), Token: runnerToken, CAFile: caFile})
 	require.NoError(t, err)
 	b.runnerBy(client, completed)
 

@@ -16,13 +16,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-func completed(run wire.Run) wire.CompleteRequest {
-	return wire.CompleteRequest{Token: run.Token, Status: wire.StatusCompleted, Output: "Hello " + string(run.Input)}
+func completed(run dispatchapi.Run) dispatchapi.CompleteRequest {
+	return dispatchapi.CompleteRequest{Token: run.Token, Status: dispatchapi.StatusCompleted, Output: "Hello " + string(run.Input)}
 }
 
 func TestChecksAndTheirOrder(t *testing.T) {
@@ -128,9 +128,9 @@ func TestSyncShowsAFailedRun(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			c := b.connector("sync", nil, "hello")
-			b.runner(func(run wire.Run) wire.CompleteRequest {
-				return wire.CompleteRequest{
-					Token: run.Token, Status: wire.StatusFailed, ErrorCode: code, Error: "what the platform or the model service said",
+			b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {
+				return dispatchapi.CompleteRequest{
+					Token: run.Token, Status: dispatchapi.StatusFailed, ErrorCode: code, Error: "what the platform or the model service said",
 				}
 			})
 			got := b.post(b.gateway, c.ID.String(), `{}`, nil)
@@ -336,15 +336,46 @@ func TestStoppingIsNoSuccess(t *testing.T) {
 	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 }
 
+// TestWhoIsCutByAStopLearnsOfTheRun: who waits for an answer when the gateway stops
+// is told which run goes on, and not to send the event again.
+func TestWhoIsCutByAStopLearnsOfTheRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("sync", nil, "hello")
+	accepted := make(chan []store.Admission, 1)
+	gateway, err := New(Options{
+		Store: broken{b.store, func(ctx context.Context, events []store.Event) ([]store.Admission, error) {
+			made, err := b.store.Accept(ctx, events)
+			accepted <- made
+			return made, err
+		}},
+		PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", Grace: time.Nanosecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- gateway.Run(ctx) }()
+	run := make(chan string, 1)
+	go func() {
+		run <- (<-accepted)[0].RunIDs[0].String()
+		stop()
+	}()
+	got := b.post(gateway, c.ID.String(), `{}`, nil)
+	require.Equal(t, http.StatusGatewayTimeout, got.status)
+	require.Empty(t, got.header.Get("Retry-After"), "it would start the run twice")
+	require.Equal(t, <-run, got.body["run_id"])
+	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+}
+
 func TestLargeInputsReachTheRunner(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", nil, "hello")
 	body := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
 	require.Equal(t, 200, b.post(b.gateway, c.ID.String(), body, nil).status)
-	client, err := wire.NewClient(wire.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
 	require.NoError(t, err)
-	resp, err := client.Claim(t.Context(), wire.ClaimRequest{RunnerID: "r", Limit: 1, WaitSeconds: 5})
+	resp, err := client.Claim(t.Context(), dispatchapi.ClaimRequest{RunnerID: "r", Limit: 1, WaitSeconds: 5})
 	require.NoError(t, err)
 	require.Len(t, resp.Runs, 1)
 	require.True(t, resp.Runs[0].InputElsewhere)
@@ -366,30 +397,30 @@ func TestTokensReachTheirOwnOnly(t *testing.T) {
 	require.NoError(t, b.store.PutToken(t.Context(), store.Token{
 		SHA256: seal.Digest("other"), Kind: store.TokenRunner, ProjectID: b.project, EnvironmentID: other,
 	}))
-	mine, err := wire.NewClient(wire.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
+	mine, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
 	require.NoError(t, err)
-	theirs, err := wire.NewClient(wire.Options{URL: "http://" + b.gateway.InternalAddr(), Token: "other"})
+	theirs, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: "other"})
 	require.NoError(t, err)
-	nobody, err := wire.NewClient(wire.Options{URL: "http://" + b.gateway.InternalAddr(), Token: "nobody"})
+	nobody, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: "nobody"})
 	require.NoError(t, err)
 
-	_, err = nobody.Claim(t.Context(), wire.ClaimRequest{Limit: 1})
-	require.ErrorIs(t, err, wire.ErrUnauthorized)
-	none, err := theirs.Claim(t.Context(), wire.ClaimRequest{Limit: 1})
+	_, err = nobody.Claim(t.Context(), dispatchapi.ClaimRequest{Limit: 1})
+	require.ErrorIs(t, err, dispatchapi.ErrUnauthorized)
+	none, err := theirs.Claim(t.Context(), dispatchapi.ClaimRequest{Limit: 1})
 	require.NoError(t, err)
 	require.Empty(t, none.Runs)
-	got, err := mine.Claim(t.Context(), wire.ClaimRequest{Limit: 1})
+	got, err := mine.Claim(t.Context(), dispatchapi.ClaimRequest{Limit: 1})
 	require.NoError(t, err)
 	run := got.Runs[0]
-	require.ErrorIs(t, theirs.Complete(t.Context(), run.ID, completed(run)), wire.ErrRejected)
+	require.ErrorIs(t, theirs.Complete(t.Context(), run.ID, completed(run)), dispatchapi.ErrRejected)
 	_, err = mine.Bundle(t.Context(), run.BundleDigest, 1<<20)
 	require.NoError(t, err)
 	_, err = theirs.Bundle(t.Context(), run.BundleDigest, 1<<20)
-	require.ErrorIs(t, err, wire.ErrRejected, "no deployment of that environment has it")
-	require.ErrorIs(t, mine.ReportBuild(t.Context(), wire.BuildReport{}), wire.ErrRejected)
+	require.ErrorIs(t, err, dispatchapi.ErrRejected, "no deployment of that environment has it")
+	require.ErrorIs(t, mine.ReportBuild(t.Context(), dispatchapi.BuildReport{}), dispatchapi.ErrRejected)
 	stale := completed(run)
 	stale.Token--
-	require.ErrorIs(t, mine.Complete(t.Context(), run.ID, stale), wire.ErrFenced)
+	require.ErrorIs(t, mine.Complete(t.Context(), run.ID, stale), dispatchapi.ErrFenced)
 	require.NoError(t, mine.Complete(t.Context(), run.ID, completed(run)))
 	require.NoError(t, mine.Complete(t.Context(), run.ID, completed(run)), "a completion whose answer was lost is repeated")
 }

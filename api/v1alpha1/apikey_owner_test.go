@@ -101,7 +101,7 @@ func TestAKeySaysWhatDoesNotCount(t *testing.T) {
 	key.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	key.Spec.Owner = v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "anna", Groups: []string{"system:masters", "dev", "system:authenticated"}}
 	key.MarkInForce()
-	require.True(t, key.IsReady())
+	require.True(t, v1alpha1.IsReady(key))
 	require.Equal(t, "in effect until 2027-01-02T03:04:05Z, for a key with owner.groups lasts a year; "+
 		"without the groups of Kubernetes itself: system:masters", message(key))
 	key.MarkExpired()
@@ -110,7 +110,7 @@ func TestAKeySaysWhatDoesNotCount(t *testing.T) {
 	key.Spec.Permissions = []v1alpha1.Permission{"environments.view", "environment.veiw"}
 	require.Equal(t, []v1alpha1.Permission{"environment.veiw"}, key.UnknownPermissions())
 	key.MarkUnknownPermissions(key.UnknownPermissions())
-	require.True(t, key.IsStalled())
+	require.True(t, v1alpha1.IsStalled(key))
 	require.Contains(t, message(key), "no permission environment.veiw")
 	require.NotContains(t, message(key), "environments.view")
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ObjectKind returns "APIKey".
@@ -19,41 +17,6 @@ func (k *APIKey) SpecID() string { return string(k.Spec.ID) }
 
 // CommonStatus returns what every status has.
 func (k *APIKey) CommonStatus() *ObjectStatus { return &k.Status.ObjectStatus }
-
-// MarkReady: the key is in effect as asked. An empty message gets a plain one.
-func (k *APIKey) MarkReady(message string) { markReady(k, message) }
-
-// MarkReconciling: work is under way.
-func (k *APIKey) MarkReconciling(reason, message string) {
-	markReconciling(k, metav1.ConditionUnknown, reason, message)
-}
-
-// MarkStalled: nothing goes on until somebody changes something.
-func (k *APIKey) MarkStalled(reason, message string) { markStalled(k, reason, message) }
-
-// MarkIDTaken: the id is held by holder, `Kind namespace/name`.
-func (k *APIKey) MarkIDTaken(holder string) { markIDTaken(k, holder) }
-
-// MarkReferenceMissing: an object that the spec names does not exist (yet).
-func (k *APIKey) MarkReferenceMissing(kind, name string) { markReferenceMissing(k, kind, name) }
-
-// MarkSecretMissing: a Secret that the spec names does not exist (yet).
-func (k *APIKey) MarkSecretMissing(name string) { markSecretMissing(k, name) }
-
-// MarkSecretInvalid: a Secret that the spec names cannot be used.
-func (k *APIKey) MarkSecretInvalid(name, problem string) { markSecretInvalid(k, name, problem) }
-
-// MarkProjectMissing: the namespace has no Project that is ready (yet).
-func (k *APIKey) MarkProjectMissing() { markProjectMissing(k) }
-
-// MarkStoreUnavailable: the data store does not answer; it is tried again.
-func (k *APIKey) MarkStoreUnavailable() { markStoreUnavailable(k) }
-
-// IsReady says whether Ready is True for the current generation.
-func (k *APIKey) IsReady() bool { return isTrueNow(k, ConditionReady) }
-
-// IsStalled says whether Stalled is True for the current generation.
-func (k *APIKey) IsStalled() bool { return isTrueNow(k, ConditionStalled) }
 
 // MarkRevoked: the key was revoked. That is as asked, so nothing stalls.
 func (k *APIKey) MarkRevoked() { markEnded(k, ReasonRevoked, "revoked: the key is refused") }
@@ -78,10 +41,10 @@ func (k *APIKey) MarkInForce() {
 		notes = append(notes, "without the groups of Kubernetes itself: "+strings.Join(ignored, ", "))
 	}
 	if len(notes) == 0 {
-		k.MarkReady("")
+		MarkReady(k, "")
 		return
 	}
-	k.MarkReady("in effect " + strings.Join(notes, "; "))
+	MarkReady(k, "in effect "+strings.Join(notes, "; "))
 }
 
 // MarkUnknownPermissions: the spec lists permissions that do not exist. The
@@ -91,7 +54,7 @@ func (k *APIKey) MarkUnknownPermissions(unknown []Permission) {
 	for i, p := range unknown {
 		names[i] = string(p)
 	}
-	k.MarkStalled(ReasonPermissionUnknown, fmt.Sprintf(
+	MarkStalled(k, ReasonPermissionUnknown, fmt.Sprintf(
 		"spec.permissions: there is no permission %s, so it grants nothing; correct or remove it, the others count", strings.Join(names, ", ")))
 }
 
@@ -100,11 +63,4 @@ func (k *APIKey) systemGroups() []string {
 	return slices.DeleteFunc(slices.Clone(k.Spec.Owner.Groups), func(g string) bool {
 		return !isSystemGroup(g) || g == groupAuthenticated
 	})
-}
-
-func markEnded(k *APIKey, reason, message string) {
-	set(k, ConditionReady, metav1.ConditionTrue, reason, message)
-	remove(k, ConditionReconciling)
-	remove(k, ConditionStalled)
-	k.Status.ObservedGeneration = k.Generation
 }

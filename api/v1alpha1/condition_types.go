@@ -98,6 +98,9 @@ const (
 	// ReasonNameCollision: somebody else's object has the name of one that the
 	// controller would make; it is neither used nor changed.
 	ReasonNameCollision = "NameCollision"
+	// ReasonRefused: Kubernetes refuses what the controller would make, as a quota or
+	// a policy says; the message has Kubernetes' words.
+	ReasonRefused = "Refused"
 	// ReasonRestored: what the data store knew was younger than the object, as
 	// after a restore of etcd. Of events only.
 	ReasonRestored = "Restored"
@@ -133,6 +136,8 @@ const (
 	ReasonPending = "Pending"
 	// ReasonBuilding: the build is under way.
 	ReasonBuilding = "Building"
+	// ReasonBuildBlocked: the build's pod does not run; the message says why.
+	ReasonBuildBlocked = "BuildBlocked"
 	// ReasonFetching: the source is being fetched.
 	ReasonFetching = "Fetching"
 	// ReasonPacking: the repository is validated and packed.

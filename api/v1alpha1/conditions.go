@@ -33,34 +33,14 @@ type ConditionedObject interface {
 	// release does not do, such as "spec.mode: outbound". It looks at the spec
 	// alone.
 	Unsupported() []string
+}
 
-	// MarkReady ends a reconciliation: the object is in effect as asked.
-	MarkReady(message string)
-	// MarkReconciling says that work is under way, or that the controller waits
-	// for something that may come by itself.
-	MarkReconciling(reason, message string)
-	// MarkStalled ends a reconciliation: somebody has to change something.
-	MarkStalled(reason, message string)
-	// MarkIDTaken: the object's id is held by holder, `Kind namespace/name`, of the
-	// same project.
-	MarkIDTaken(holder string)
-	// MarkReferenceMissing: the object of that kind and name, which the spec
-	// names, does not exist.
-	MarkReferenceMissing(kind, name string)
-	// MarkSecretMissing: the Secret does not exist.
-	MarkSecretMissing(name string)
-	// MarkSecretInvalid: the Secret cannot be used, because of problem.
-	MarkSecretInvalid(name, problem string)
-	// MarkProjectMissing: the namespace has no Project that is ready.
-	MarkProjectMissing()
-	// MarkStoreUnavailable: the data store does not answer. Its errors name hosts
-	// and users of the operator, so they are for the log alone.
-	MarkStoreUnavailable()
-
-	// IsReady says whether Ready is True for the current generation.
-	IsReady() bool
-	// IsStalled says whether Stalled is True for the current generation.
-	IsStalled() bool
+// summary is a kind some of whose conditions follow from what Ready says.
+//
+// +kubebuilder:object:generate=false
+type summary interface {
+	// readyWas sets the conditions that follow from Ready's new reason.
+	readyWas(reason, message string)
 }
 
 var (
@@ -98,62 +78,112 @@ func remove(o ConditionedObject, conditionType string) {
 	meta.RemoveStatusCondition(&o.CommonStatus().Conditions, conditionType)
 }
 
-func markReady(o ConditionedObject, message string) {
+// MarkReady ends a reconciliation: the object is in effect as asked. An empty
+// message gets a plain one.
+func MarkReady(o ConditionedObject, message string) {
 	if message == "" {
 		message = "in effect"
 	}
-	set(o, ConditionReady, metav1.ConditionTrue, ReasonSucceeded, message)
+	markEnded(o, ReasonSucceeded, message)
+}
+
+// markEnded ends a reconciliation well, for a reason of its own.
+func markEnded(o ConditionedObject, reason, message string) {
+	setReady(o, metav1.ConditionTrue, reason, message)
 	remove(o, ConditionReconciling)
 	remove(o, ConditionStalled)
 	o.CommonStatus().ObservedGeneration = o.GetGeneration()
 }
 
-// markReconciling leaves observedGeneration behind: kstatus waits until the
-// controller has come to an end.
-func markReconciling(o ConditionedObject, status metav1.ConditionStatus, reason, message string) {
-	set(o, ConditionReady, status, reason, message)
+// MarkReconciling says that work is under way. It leaves observedGeneration
+// behind: kstatus waits until the controller has come to an end.
+func MarkReconciling(o ConditionedObject, reason, message string) {
+	markUnderWay(o, metav1.ConditionUnknown, reason, message)
+}
+
+// MarkWaiting is MarkReconciling for what is wrong now and may mend itself, as
+// when manifests are applied in no particular order: Ready is False.
+func MarkWaiting(o ConditionedObject, reason, message string) {
+	markUnderWay(o, metav1.ConditionFalse, reason, message)
+}
+
+func markUnderWay(o ConditionedObject, ready metav1.ConditionStatus, reason, message string) {
+	setReady(o, ready, reason, message)
 	set(o, ConditionReconciling, metav1.ConditionTrue, reason, message)
 	remove(o, ConditionStalled)
 }
 
-func markStalled(o ConditionedObject, reason, message string) {
-	set(o, ConditionReady, metav1.ConditionFalse, reason, message)
+// MarkStalled ends a reconciliation: somebody has to change something.
+func MarkStalled(o ConditionedObject, reason, message string) {
+	setReady(o, metav1.ConditionFalse, reason, message)
 	set(o, ConditionStalled, metav1.ConditionTrue, reason, message)
 	remove(o, ConditionReconciling)
 	o.CommonStatus().ObservedGeneration = o.GetGeneration()
 }
 
-// markWaiting is for what is wrong now and may mend itself, as when manifests
-// are applied in no particular order.
-func markWaiting(o ConditionedObject, reason, message string) {
-	markReconciling(o, metav1.ConditionFalse, reason, message)
+func setReady(o ConditionedObject, status metav1.ConditionStatus, reason, message string) {
+	set(o, ConditionReady, status, reason, message)
+	if s, ok := o.(summary); ok {
+		s.readyWas(reason, clip(message))
+	}
 }
 
-func markIDTaken(o ConditionedObject, holder string) {
+// MarkRetrying: something went wrong, problem, that may mend itself.
+func MarkRetrying(o ConditionedObject, problem string) {
+	markRetrying(o, ReasonProgressing, "trying again: "+problem)
+}
+
+// markRetrying leaves Ready alone where the present generation is in effect: that
+// it could not be looked at again takes nothing from it.
+func markRetrying(o ConditionedObject, reason, message string) {
+	if !IsReady(o) {
+		MarkReconciling(o, reason, message)
+		return
+	}
+	set(o, ConditionReconciling, metav1.ConditionTrue, reason, message)
+}
+
+// MarkIDTaken: the object's id is held by holder, `Kind namespace/name`, of the
+// same project.
+func MarkIDTaken(o ConditionedObject, holder string) {
 	o.CommonStatus().ID = ""
-	markStalled(o, ReasonIDTaken, fmt.Sprintf("the id is held by %s; delete this one and create it with a new UUID as spec.id", holder))
+	MarkStalled(o, ReasonIDTaken, fmt.Sprintf("the id is held by %s; delete this one and create it with a new UUID as spec.id", holder))
 }
 
-func markReferenceMissing(o ConditionedObject, kind, name string) {
-	markWaiting(o, ReasonReferenceMissing, fmt.Sprintf("%s %q does not exist in this namespace; create it, or correct the name", kind, name))
+// MarkReferenceMissing: the object of that kind and name, which the spec names,
+// does not exist (yet).
+func MarkReferenceMissing(o ConditionedObject, kind, name string) {
+	MarkWaiting(o, ReasonReferenceMissing, fmt.Sprintf("%s %q does not exist in this namespace; create it, or correct the name", kind, name))
 }
 
-func markSecretMissing(o ConditionedObject, name string) {
-	markWaiting(o, ReasonSecretMissing, fmt.Sprintf("Secret %q does not exist in this namespace; create it, or correct the name", name))
+// MarkSecretMissing: a Secret that the spec names does not exist (yet).
+func MarkSecretMissing(o ConditionedObject, name string) {
+	MarkWaiting(o, ReasonSecretMissing, fmt.Sprintf("Secret %q does not exist in this namespace; create it, or correct the name", name))
 }
 
-func markSecretInvalid(o ConditionedObject, name, problem string) {
-	markWaiting(o, ReasonSecretInvalid, fmt.Sprintf("Secret %q cannot be used: %s", name, problem))
+// MarkSecretInvalid: a Secret that the spec names cannot be used, because of
+// problem.
+func MarkSecretInvalid(o ConditionedObject, name, problem string) {
+	MarkWaiting(o, ReasonSecretInvalid, fmt.Sprintf("Secret %q cannot be used: %s", name, problem))
 }
 
-func markProjectMissing(o ConditionedObject) {
-	markWaiting(o, ReasonProjectMissing,
+// MarkProjectMissing: the namespace has no Project that is ready (yet).
+func MarkProjectMissing(o ConditionedObject) {
+	MarkWaiting(o, ReasonProjectMissing,
 		fmt.Sprintf("this namespace has no Project that is ready; create one with the name %q, or see what it says", ProjectName))
 }
 
-func markStoreUnavailable(o ConditionedObject) {
-	markWaiting(o, ReasonStoreUnavailable, "the data store does not answer; it is tried again, and the manager's log has the cause")
+// MarkStoreUnavailable: the data store does not answer. Its errors name hosts and
+// users of the operator, so they are for the log alone.
+func MarkStoreUnavailable(o ConditionedObject) {
+	markRetrying(o, ReasonStoreUnavailable, "the data store does not answer; it is tried again, and the manager's log has the cause")
 }
+
+// IsReady says whether Ready is True for the current generation.
+func IsReady(o ConditionedObject) bool { return isTrueNow(o, ConditionReady) }
+
+// IsStalled says whether Stalled is True for the current generation.
+func IsStalled(o ConditionedObject) bool { return isTrueNow(o, ConditionStalled) }
 
 func isTrueNow(o ConditionedObject, conditionType string) bool {
 	c := o.CommonStatus().Condition(conditionType)

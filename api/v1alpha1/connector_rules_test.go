@@ -58,10 +58,10 @@ var connectorBreaches = []breach[*v1alpha1.Connector]{
 		change: func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeSync },
 	}, {
 		name: "open webhook with a derived id", path: ".spec", message: openMessage,
-		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.RequireAuthentication = ptr.To(false) },
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone },
 	}, {
 		name: "webhook with a derived id opened later", path: ".spec", update: true, message: openMessage,
-		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.RequireAuthentication = ptr.To(false) },
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone },
 	}, {
 		name: "inbound with a time-out", path: ".spec",
 		message: "timeoutSeconds is for sync webhooks: an inbound one answers at once",
@@ -86,11 +86,11 @@ func TestConnectorsThatAreFine(t *testing.T) {
 			c.Spec.Mode, c.Spec.Webhook.TimeoutSeconds = v1alpha1.ModeSync, ptr.To(int32(900))
 		}},
 		{name: "open", change: func(c *v1alpha1.Connector) {
-			c.Spec.ID, c.Spec.Webhook.RequireAuthentication = someID, ptr.To(false)
+			c.Spec.ID, c.Spec.Webhook.Authentication = someID, v1alpha1.AuthenticationNone
 		}},
 		{
 			name: "opened later", before: func(c *v1alpha1.Connector) { c.Spec.ID = someID },
-			change: func(c *v1alpha1.Connector) { c.Spec.Webhook.RequireAuthentication = ptr.To(false) },
+			change: func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone },
 		},
 		{name: "rotated at once", update: true, change: func(c *v1alpha1.Connector) {
 			c.Spec.SecretVersion, c.Spec.SecretGracePeriodSeconds = 2, ptr.To(int32(0))

@@ -19,60 +19,16 @@ func (c *Connector) SpecID() string { return string(c.Spec.ID) }
 // CommonStatus returns what every status has.
 func (c *Connector) CommonStatus() *ObjectStatus { return &c.Status.ObjectStatus }
 
-// MarkReady: the connector is in effect as asked. An empty message gets a plain one.
-func (c *Connector) MarkReady(message string) { markReady(c, message) }
-
-// MarkReconciling: work is under way.
-func (c *Connector) MarkReconciling(reason, message string) {
-	markReconciling(c, metav1.ConditionUnknown, reason, message)
+// readyWas: RoutesReady says why the gateway refuses webhooks, SecretReady what is
+// wrong with the Secret.
+func (c *Connector) readyWas(reason, message string) {
+	switch reason {
+	case ReasonIDTaken, ReasonReferenceMissing, ReasonProjectMissing, ReasonNameTaken:
+		set(c, ConditionRoutesReady, metav1.ConditionFalse, reason, "webhooks are refused: "+message)
+	case ReasonSecretMissing, ReasonSecretInvalid:
+		set(c, ConditionSecretReady, metav1.ConditionFalse, reason, message)
+	}
 }
-
-// MarkStalled: nothing goes on until somebody changes something.
-func (c *Connector) MarkStalled(reason, message string) { markStalled(c, reason, message) }
-
-// MarkIDTaken: the id is held by holder, `Kind namespace/name`.
-func (c *Connector) MarkIDTaken(holder string) {
-	markIDTaken(c, holder)
-	c.markRefused(ReasonIDTaken)
-}
-
-// MarkReferenceMissing: an object that the spec names does not exist (yet).
-func (c *Connector) MarkReferenceMissing(kind, name string) {
-	markReferenceMissing(c, kind, name)
-	c.markRefused(ReasonReferenceMissing)
-}
-
-// markRefused: the gateway refuses webhooks for what Ready says.
-func (c *Connector) markRefused(reason string) {
-	set(c, ConditionRoutesReady, metav1.ConditionFalse, reason, "webhooks are refused: "+c.Status.Condition(ConditionReady).Message)
-}
-
-// MarkSecretMissing: a Secret that the spec names does not exist (yet).
-func (c *Connector) MarkSecretMissing(name string) {
-	markSecretMissing(c, name)
-	set(c, ConditionSecretReady, metav1.ConditionFalse, ReasonSecretMissing, c.Status.Condition(ConditionReady).Message)
-}
-
-// MarkSecretInvalid: a Secret that the spec names cannot be used.
-func (c *Connector) MarkSecretInvalid(name, problem string) {
-	markSecretInvalid(c, name, problem)
-	set(c, ConditionSecretReady, metav1.ConditionFalse, ReasonSecretInvalid, c.Status.Condition(ConditionReady).Message)
-}
-
-// MarkProjectMissing: the namespace has no Project that is ready (yet).
-func (c *Connector) MarkProjectMissing() {
-	markProjectMissing(c)
-	c.markRefused(ReasonProjectMissing)
-}
-
-// MarkStoreUnavailable: the data store does not answer; it is tried again.
-func (c *Connector) MarkStoreUnavailable() { markStoreUnavailable(c) }
-
-// IsReady says whether Ready is True for the current generation.
-func (c *Connector) IsReady() bool { return isTrueNow(c, ConditionReady) }
-
-// IsStalled says whether Stalled is True for the current generation.
-func (c *Connector) IsStalled() bool { return isTrueNow(c, ConditionStalled) }
 
 // MarkSecretReady: the secrets are there; secret is the child Secret's name.
 func (c *Connector) MarkSecretReady(secret string, version int32) {
@@ -87,14 +43,13 @@ func (c *Connector) MarkRoutesReady() {
 
 // MarkNameTaken: holder, another connector of the environment, has the name.
 func (c *Connector) MarkNameTaken(holder string) {
-	markStalled(c, ReasonNameTaken, fmt.Sprintf("the name %q is that of %s in the same environment; choose another spec.displayName", c.Title(), holder))
-	c.markRefused(ReasonNameTaken)
+	MarkStalled(c, ReasonNameTaken, fmt.Sprintf("the name %q is that of %s in the same environment; choose another spec.displayName", c.Title(), holder))
 }
 
 // MarkSecretVersionWentBack: callers may have been told a later version of the
 // secret, stored, which stays in effect.
 func (c *Connector) MarkSecretVersionWentBack(stored int64) {
-	markStalled(c, ReasonSecretVersionWentBack, fmt.Sprintf(
+	MarkStalled(c, ReasonSecretVersionWentBack, fmt.Sprintf(
 		"version %d of the secret is in effect and a version never goes back; set spec.secretVersion to %d, or higher to rotate", stored, stored))
 }
 
@@ -109,8 +64,7 @@ func (c *Connector) Type() ConnectorType { return ConnectorWebhook }
 
 // RequiresAuthentication says whether a caller must send the connector's secret.
 func (c *Connector) RequiresAuthentication() bool {
-	w := c.Spec.Webhook
-	return w == nil || w.RequireAuthentication == nil || *w.RequireAuthentication
+	return c.Spec.Webhook == nil || c.Spec.Webhook.Authentication != AuthenticationNone
 }
 
 // Timeout returns webhook.timeoutSeconds, 5 min for a sync webhook without it; 0

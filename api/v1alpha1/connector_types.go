@@ -54,17 +54,17 @@ type Connector struct {
 
 // ConnectorMode says in which direction a connector works.
 //
-// +kubebuilder:validation:Enum=inbound;sync;outbound
+// +kubebuilder:validation:Enum=Inbound;Sync;Outbound
 type ConnectorMode string
 
 // Modes of connectors.
 const (
 	// ModeInbound starts runs and answers with their ids at once.
-	ModeInbound ConnectorMode = "inbound"
+	ModeInbound ConnectorMode = "Inbound"
 	// ModeSync starts runs and answers with their result.
-	ModeSync ConnectorMode = "sync"
+	ModeSync ConnectorMode = "Sync"
 	// ModeOutbound sends the results of runs; not supported in this release.
-	ModeOutbound ConnectorMode = "outbound"
+	ModeOutbound ConnectorMode = "Outbound"
 )
 
 // ConnectorType is what a connector is.
@@ -87,8 +87,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: it can be given when the Connector is created, and neither set, changed nor removed later, for the webhook URL derives from it"
 // +kubebuilder:validation:XValidation:rule="self.environment == oldSelf.environment",message="environment is immutable: create another Connector"
 // +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="mode is immutable: create another Connector"
-// +kubebuilder:validation:XValidation:rule="self.webhook.?requireAuthentication.orValue(true) || has(self.id)",message="a webhook without authentication needs an explicit spec.id, a random UUID given when it is created: its URL is its only secret"
-// +kubebuilder:validation:XValidation:rule="self.mode == 'sync' || !has(self.webhook.timeoutSeconds)",message="timeoutSeconds is for sync webhooks: an inbound one answers at once"
+// +kubebuilder:validation:XValidation:rule="self.webhook.?authentication.orValue('Secret') != 'None' || has(self.id)",message="a webhook without authentication needs an explicit spec.id, a random UUID given when it is created: its URL is its only secret"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'Sync' || !has(self.webhook.timeoutSeconds)",message="timeoutSeconds is for sync webhooks: an inbound one answers at once"
 type ConnectorSpec struct {
 	// ID is the connector's id in the REST API and in its webhook URL. Without it
 	// the id derives from the project's id and the object's name. It is immutable.
@@ -152,13 +152,27 @@ type ConnectorSpec struct {
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 }
 
+// WebhookAuthentication is how the callers of a webhook are authenticated.
+//
+// +kubebuilder:validation:Enum=Secret;None
+type WebhookAuthentication string
+
+// Ways to authenticate callers.
+const (
+	// AuthenticationSecret: a caller sends the connector's secret.
+	AuthenticationSecret WebhookAuthentication = "Secret"
+	// AuthenticationNone: whoever knows the URL may call.
+	AuthenticationNone WebhookAuthentication = "None"
+)
+
 // WebhookConnector is an HTTP webhook.
 type WebhookConnector struct {
-	// RequireAuthentication says whether a caller must send the connector's
-	// secret. Without it: true.
+	// Authentication says how a caller shows that it may call: Secret, by the
+	// connector's secret, or None.
 	//
 	// +optional
-	RequireAuthentication *bool `json:"requireAuthentication,omitempty"`
+	// +kubebuilder:default=Secret
+	Authentication WebhookAuthentication `json:"authentication,omitempty"`
 
 	// TimeoutSeconds is how long a sync webhook waits for the result. Without it:
 	// 300.

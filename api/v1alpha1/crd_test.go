@@ -5,6 +5,7 @@ package v1alpha1_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -120,6 +121,55 @@ func TestNothingIsDefaultedInsideListItems(t *testing.T) {
 				require.Nil(t, node.Default, "%s %s", crd.Spec.Names.Kind, path)
 			}
 		})
+	}
+}
+
+// The conventions that a field can break without anybody noticing; see
+// docs/designs/api.md.
+func TestFieldsFollowTheConventions(t *testing.T) {
+	t.Parallel()
+	word, duration := regexp.MustCompile(`^[A-Z][A-Za-z]+$`), regexp.MustCompile(`(?i)(timeout|period|interval|duration|delay)`)
+	for _, crd := range crds(t) {
+		walk(crd, func(path string, node apiextensionsv1.JSONSchemaProps) {
+			where := crd.Spec.Names.Kind + " " + path
+			if ofKubernetes(path) {
+				return
+			}
+			name := path[strings.LastIndexByte(path, '.')+1:]
+			for _, value := range node.Enum {
+				require.Regexp(t, word, strings.Trim(string(value.Raw), `"`), "%s: values in CamelCase", where)
+			}
+			if duration.MatchString(name) {
+				require.Equal(t, "integer", node.Type, where)
+				require.Regexp(t, `(Seconds|PerMinute)$`, name, "%s: the unit stands in the name", where)
+			}
+			if node.Type == "array" && node.Items.Schema.Type == "object" {
+				require.Equal(t, "map", *node.XListType, "%s: objects have a key", where)
+			}
+			require.NotEqual(t, "number", node.Type, "%s: no floating point", where)
+		})
+	}
+}
+
+// The columns that every kind ends with, and those that tell one object from another
+// before them.
+func TestColumnsOfEveryKind(t *testing.T) {
+	t.Parallel()
+	for _, crd := range crds(t) {
+		var wide, names []string
+		for _, c := range crd.Spec.Versions[0].AdditionalPrinterColumns {
+			if c.Priority > 0 {
+				wide = append(wide, c.Name)
+				continue
+			}
+			names = append(names, c.Name)
+		}
+		kind := crd.Spec.Names.Kind
+		require.Equal(t, []string{"Ready", "Status", "Age"}, names[len(names)-3:], kind)
+		require.Greater(t, len(names), 3, kind)
+		if !slices.Contains(names, "ID") {
+			require.Contains(t, wide, "ID", kind)
+		}
 	}
 }
 

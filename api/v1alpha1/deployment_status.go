@@ -4,7 +4,6 @@ package v1alpha1
 
 import (
 	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -18,41 +17,6 @@ func (d *Deployment) SpecID() string { return string(d.Spec.ID) }
 // CommonStatus returns what every status has.
 func (d *Deployment) CommonStatus() *ObjectStatus { return &d.Status.ObjectStatus }
 
-// MarkReady: the deployment is in effect as asked. An empty message gets a plain one.
-func (d *Deployment) MarkReady(message string) { markReady(d, message) }
-
-// MarkReconciling: work is under way.
-func (d *Deployment) MarkReconciling(reason, message string) {
-	markReconciling(d, metav1.ConditionUnknown, reason, message)
-}
-
-// MarkStalled: nothing goes on until somebody changes something.
-func (d *Deployment) MarkStalled(reason, message string) { markStalled(d, reason, message) }
-
-// MarkIDTaken: the id is held by holder, `Kind namespace/name`.
-func (d *Deployment) MarkIDTaken(holder string) { markIDTaken(d, holder) }
-
-// MarkReferenceMissing: an object that the spec names does not exist (yet).
-func (d *Deployment) MarkReferenceMissing(kind, name string) { markReferenceMissing(d, kind, name) }
-
-// MarkSecretMissing: a Secret that the spec names does not exist (yet).
-func (d *Deployment) MarkSecretMissing(name string) { markSecretMissing(d, name) }
-
-// MarkSecretInvalid: a Secret that the spec names cannot be used.
-func (d *Deployment) MarkSecretInvalid(name, problem string) { markSecretInvalid(d, name, problem) }
-
-// MarkProjectMissing: the namespace has no Project that is ready (yet).
-func (d *Deployment) MarkProjectMissing() { markProjectMissing(d) }
-
-// MarkStoreUnavailable: the data store does not answer; it is tried again.
-func (d *Deployment) MarkStoreUnavailable() { markStoreUnavailable(d) }
-
-// IsReady says whether Ready is True for the current generation.
-func (d *Deployment) IsReady() bool { return isTrueNow(d, ConditionReady) }
-
-// IsStalled says whether Stalled is True for the current generation.
-func (d *Deployment) IsStalled() bool { return isTrueNow(d, ConditionStalled) }
-
 // Terminal says that a deployment in this phase never changes it again.
 func (p DeploymentPhase) Terminal() bool {
 	return p == DeploymentDeployed || p == DeploymentFailed || p == DeploymentCancelled
@@ -61,12 +25,7 @@ func (p DeploymentPhase) Terminal() bool {
 // DeploymentStepOf turns a phase of store and REST API ("fetching", …) into the
 // step; "" for anything else.
 func DeploymentStepOf(phase string) DeploymentStep {
-	for _, s := range []DeploymentStep{StepFetching, StepPacking, StepTesting, StepConnecting} {
-		if strings.ToLower(string(s)) == phase {
-			return s
-		}
-	}
-	return ""
+	return ofWord(phase, StepFetching, StepPacking, StepTesting, StepConnecting)
 }
 
 // DeploymentFailureOf turns a failure reason of store and REST API
@@ -84,7 +43,7 @@ func DeploymentFailureOf(reason string) DeploymentFailure {
 // MarkPending: the deployment waits for its turn.
 func (d *Deployment) MarkPending(message string) {
 	d.Status.Phase, d.Status.Step = DeploymentPending, ""
-	d.MarkReconciling(ReasonPending, message)
+	MarkReconciling(d, ReasonPending, message)
 }
 
 // MarkBuilding: the build is at that step ("" before it says). Conditions of the
@@ -92,7 +51,7 @@ func (d *Deployment) MarkPending(message string) {
 func (d *Deployment) MarkBuilding(step DeploymentStep) {
 	d.Status.Phase, d.Status.Step = DeploymentBuilding, step
 	if step == "" {
-		d.MarkReconciling(ReasonBuilding, "the build is being started")
+		MarkReconciling(d, ReasonBuilding, "the build is being started")
 		return
 	}
 	before := true
@@ -100,7 +59,7 @@ func (d *Deployment) MarkBuilding(step DeploymentStep) {
 		if s.step == step {
 			before = false
 			set(d, s.condition, metav1.ConditionUnknown, string(step), s.doing)
-			d.MarkReconciling(string(step), s.doing)
+			MarkReconciling(d, string(step), s.doing)
 			continue
 		}
 		if before && !d.Status.IsTrue(s.condition) {
@@ -132,7 +91,7 @@ func (d *Deployment) MarkDeployed() {
 	for _, s := range deploymentSteps {
 		set(d, s.condition, metav1.ConditionTrue, s.reason, s.done)
 	}
-	d.MarkReady("deployed")
+	MarkReady(d, "deployed")
 }
 
 // MarkFailed: the deployment failed for good. The condition of the step that
@@ -143,7 +102,7 @@ func (d *Deployment) MarkFailed(failure DeploymentFailure, message string) {
 	set(d, condition, metav1.ConditionFalse, reason, message)
 	d.Status.Phase, d.Status.Step, d.Status.FailureReason = DeploymentFailed, "", failure
 	d.Status.Message = clip(message)
-	d.MarkStalled(string(failure), message)
+	MarkStalled(d, string(failure), message)
 }
 
 // failedCondition tells which condition a failure concerns, and its reason.
@@ -167,6 +126,7 @@ func (d *Deployment) failedCondition(failure DeploymentFailure) (condition, reas
 }
 
 // MarkCancelled: the deployment was cancelled or superseded; message says which.
+// Both are what somebody asked for, and nobody has to do anything: it is no failure.
 func (d *Deployment) MarkCancelled(message string) {
 	for _, s := range deploymentSteps {
 		if s.step == d.Status.Step {
@@ -175,7 +135,7 @@ func (d *Deployment) MarkCancelled(message string) {
 	}
 	d.Status.Phase, d.Status.Step = DeploymentCancelled, ""
 	d.Status.Message = clip(message)
-	d.MarkStalled(ReasonCancelled, message)
+	markEnded(d, ReasonCancelled, "nothing was deployed: "+message)
 }
 
 // MarkLive: this is the version that the environment runs since at.
@@ -215,12 +175,21 @@ func (d *Deployment) ActivationPending() bool {
 
 // MarkNameReused: the store knows the deployment's id with another source.
 func (d *Deployment) MarkNameReused() {
-	d.MarkStalled(ReasonNameReused,
+	MarkStalled(d, ReasonNameReused,
 		"a deployment with this id was made from another source before, and its outcome is kept; create the Deployment under another name")
 }
 
-// MarkGitMissing: the project has no git repository to build from.
-func (d *Deployment) MarkGitMissing() {
-	d.MarkStalled(ReasonGitMissing, fmt.Sprintf(
-		"the project has no git repository: set spec.git of Project %q and create another Deployment, or deploy an uploaded bundle", ProjectName))
+// MarkBuildBlocked: the build's pod does not run, because of problem.
+func (d *Deployment) MarkBuildBlocked(problem string) {
+	MarkReconciling(d, ReasonBuildBlocked, "the build does not run: "+problem)
+}
+
+// BuildProblem is what the status says that keeps the build's pod from running; ""
+// for nothing.
+func (d *Deployment) BuildProblem() string {
+	ready := d.Status.Condition(ConditionReady)
+	if ready == nil || ready.Reason != ReasonBuildBlocked {
+		return ""
+	}
+	return ready.Message
 }

@@ -51,14 +51,14 @@ func TestADeploymentsWay(t *testing.T) {
 	require.Equal(t, v1alpha1.DeploymentDeployed, d.Status.Phase)
 	require.True(t, d.Status.Phase.Terminal())
 	require.Empty(t, d.Status.Step)
-	require.True(t, d.IsReady())
+	require.True(t, v1alpha1.IsReady(d))
 
 	d.MarkLive(metav1.NewTime(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)))
 	require.Equal(t, "True Activated", condition(d, v1alpha1.ConditionLive))
 	d.MarkNotLive("production-2")
 	require.Equal(t, "False NotLive", condition(d, v1alpha1.ConditionLive))
 	require.False(t, d.Status.Live)
-	require.True(t, d.IsReady(), "it can be activated again")
+	require.True(t, v1alpha1.IsReady(d), "it can be activated again")
 }
 
 func TestAFailureShowsAtItsStep(t *testing.T) {
@@ -95,13 +95,19 @@ func TestOtherEndsOfADeployment(t *testing.T) {
 	d.MarkCancelled("superseded by production-2")
 	require.Equal(t, v1alpha1.DeploymentCancelled, d.Status.Phase)
 	require.Equal(t, "False Cancelled", condition(d, v1alpha1.ConditionTestsPassed))
-	require.Equal(t, "True Cancelled", condition(d, v1alpha1.ConditionStalled))
+	require.Equal(t, "True Cancelled", condition(d, v1alpha1.ConditionReady), "as somebody asked: a folder in Git with it is healthy")
+	require.Equal(t, "absent", condition(d, v1alpha1.ConditionStalled))
 
 	d = newDeployment()
 	d.MarkNameReused()
 	require.Equal(t, "True NameReused", condition(d, v1alpha1.ConditionStalled))
-	d.MarkGitMissing()
-	require.Equal(t, "True GitMissing", condition(d, v1alpha1.ConditionStalled))
+
+	d = newDeployment()
+	d.MarkBuilding("")
+	require.Empty(t, d.BuildProblem())
+	d.MarkBuildBlocked("no node takes the pod")
+	require.Equal(t, "True BuildBlocked", condition(d, v1alpha1.ConditionReconciling))
+	require.Contains(t, d.BuildProblem(), "no node takes the pod")
 }
 
 func TestAnActivationIsAnsweredOnce(t *testing.T) {

@@ -24,6 +24,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.step`
 // +kubebuilder:printcolumn:name="Live",type=boolean,JSONPath=`.status.live`
 // +kubebuilder:printcolumn:name="Commit",type=string,JSONPath=`.status.commit`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.status.id`,priority=1
@@ -211,10 +212,12 @@ type DeploymentStatus struct {
 	// +kubebuilder:validation:MaxLength=4096
 	Message string `json:"message,omitempty"`
 
-	// Live says that this is the live deployment of its environment.
+	// Live says whether this is the live deployment of its environment. It is
+	// always there, so that status.live=false can be selected.
 	//
 	// +optional
-	Live bool `json:"live,omitempty"`
+	// +kubebuilder:default=false
+	Live bool `json:"live"`
 
 	// Branch is the branch that was built.
 	//
@@ -233,7 +236,13 @@ type DeploymentStatus struct {
 	// +optional
 	Bundle *DeploymentBundle `json:"bundle,omitempty"`
 
-	// Agents are the agents of the bundle.
+	// AgentCount is how many agents the bundle has.
+	//
+	// +optional
+	AgentCount int32 `json:"agentCount,omitempty"`
+
+	// Agents are agents of the bundle, the first by name, up to 32 KiB of them; the
+	// REST API lists them all.
 	//
 	// +optional
 	// +listType=map

@@ -53,13 +53,13 @@ type Environment struct {
 
 // EnvironmentKind tells standard environments from those for tests.
 //
-// +kubebuilder:validation:Enum=standard;test
+// +kubebuilder:validation:Enum=Standard;Test
 type EnvironmentKind string
 
 // Kinds of environments.
 const (
-	EnvironmentStandard EnvironmentKind = "standard"
-	EnvironmentTest     EnvironmentKind = "test"
+	EnvironmentStandard EnvironmentKind = "Standard"
+	EnvironmentTest     EnvironmentKind = "Test"
 )
 
 // EnvironmentSpec is what an environment is asked to be.
@@ -78,11 +78,11 @@ type EnvironmentSpec struct {
 	// +optional
 	DisplayName DisplayName `json:"displayName,omitempty"`
 
-	// Kind is standard or test. Test environments are not supported in this
+	// Kind is Standard or Test. Test environments are not supported in this
 	// release.
 	//
 	// +optional
-	// +kubebuilder:default=standard
+	// +kubebuilder:default=Standard
 	Kind EnvironmentKind `json:"kind,omitempty"`
 
 	// Git says which branch of the project's repository is built for this

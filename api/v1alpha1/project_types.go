@@ -126,17 +126,17 @@ type ProjectLimits struct {
 
 // ModelProviderType is the wire protocol of a model service.
 //
-// +kubebuilder:validation:Enum=openai;anthropic;gemini
+// +kubebuilder:validation:Enum=OpenAI;Anthropic;Gemini
 type ModelProviderType string
 
 // Types of model providers.
 const (
 	// ModelProviderOpenAI speaks OpenAI's Chat Completions, as many services do.
-	ModelProviderOpenAI ModelProviderType = "openai"
+	ModelProviderOpenAI ModelProviderType = "OpenAI"
 	// ModelProviderAnthropic speaks Anthropic's Messages API.
-	ModelProviderAnthropic ModelProviderType = "anthropic"
+	ModelProviderAnthropic ModelProviderType = "Anthropic"
 	// ModelProviderGemini speaks Google's Gemini API.
-	ModelProviderGemini ModelProviderType = "gemini"
+	ModelProviderGemini ModelProviderType = "Gemini"
 )
 
 // ModelProvider is a model service.
@@ -153,7 +153,7 @@ type ModelProvider struct {
 	Prefix string `json:"prefix"`
 
 	// Type is the wire protocol that the service speaks. This release speaks
-	// openai; anthropic and gemini are not supported yet.
+	// OpenAI; Anthropic and Gemini are not supported yet.
 	//
 	// +required
 	Type ModelProviderType `json:"type"`

@@ -113,7 +113,7 @@ func TestObjectsAreFoundByTheirFields(t *testing.T) {
 	connector.Spec.ID = someID
 	require.NoError(t, control.Client.Create(t.Context(), connector))
 	connector.Status.ID = string(someID)
-	connector.MarkReady("")
+	v1alpha1.MarkReady(connector, "")
 	require.NoError(t, control.Client.Status().Update(t.Context(), connector))
 
 	for _, c := range []struct {
@@ -155,11 +155,11 @@ func TestStatusesAreTaken(t *testing.T) {
 		object.SetGeneration(0)
 		require.NoError(t, control.Client.Create(t.Context(), object))
 		require.EqualValues(t, -1, o.CommonStatus().ObservedGeneration, "kstatus waits for a controller")
-		o.MarkReconciling(v1alpha1.ReasonProgressing, "at work")
+		v1alpha1.MarkReconciling(o, v1alpha1.ReasonProgressing, "at work")
 		require.NoError(t, control.Client.Status().Update(t.Context(), object))
-		o.MarkReady("")
+		v1alpha1.MarkReady(o, "")
 		require.NoError(t, control.Client.Status().Update(t.Context(), object))
-		require.True(t, o.IsReady(), o.ObjectKind())
+		require.True(t, v1alpha1.IsReady(o), o.ObjectKind())
 	}
 }
 

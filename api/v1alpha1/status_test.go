@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -37,57 +38,56 @@ func condition(o v1alpha1.ConditionedObject, conditionType string) string {
 func TestReconcilingLeavesObservedGenerationBehind(t *testing.T) {
 	t.Parallel()
 	for _, o := range all() {
-		o.MarkReconciling(v1alpha1.ReasonProgressing, "at work")
+		v1alpha1.MarkReconciling(o, v1alpha1.ReasonProgressing, "at work")
 		require.Equal(t, "Unknown Progressing", condition(o, v1alpha1.ConditionReady), o.ObjectKind())
 		require.Equal(t, "True Progressing", condition(o, v1alpha1.ConditionReconciling))
 		require.Equal(t, "absent", condition(o, v1alpha1.ConditionStalled))
 		require.Zero(t, o.CommonStatus().ObservedGeneration)
 		require.EqualValues(t, 3, o.CommonStatus().Condition(v1alpha1.ConditionReady).ObservedGeneration)
-		require.False(t, o.IsReady())
+		require.False(t, v1alpha1.IsReady(o))
 	}
 }
 
 func TestReadyEndsAReconciliation(t *testing.T) {
 	t.Parallel()
 	for _, o := range all() {
-		o.MarkStalled(v1alpha1.ReasonInvalidSpec, "wrong")
-		o.MarkReconciling(v1alpha1.ReasonProgressing, "at work")
-		o.MarkReady("")
+		v1alpha1.MarkStalled(o, v1alpha1.ReasonInvalidSpec, "wrong")
+		v1alpha1.MarkReconciling(o, v1alpha1.ReasonProgressing, "at work")
+		v1alpha1.MarkReady(o, "")
 		require.Equal(t, "True Succeeded", condition(o, v1alpha1.ConditionReady), o.ObjectKind())
 		require.NotEmpty(t, o.CommonStatus().Condition(v1alpha1.ConditionReady).Message)
 		require.Equal(t, "absent", condition(o, v1alpha1.ConditionReconciling))
 		require.Equal(t, "absent", condition(o, v1alpha1.ConditionStalled))
 		require.EqualValues(t, 3, o.CommonStatus().ObservedGeneration)
-		require.True(t, o.IsReady())
+		require.True(t, v1alpha1.IsReady(o))
 
 		o.SetGeneration(4)
-		require.False(t, o.IsReady(), "another generation")
+		require.False(t, v1alpha1.IsReady(o), "another generation")
 	}
 }
 
 func TestStalledEndsAReconciliation(t *testing.T) {
 	t.Parallel()
 	for _, o := range all() {
-		o.MarkReconciling(v1alpha1.ReasonProgressing, "at work")
-		o.MarkIDTaken("Connector other/orders")
+		v1alpha1.MarkReconciling(o, v1alpha1.ReasonProgressing, "at work")
+		v1alpha1.MarkIDTaken(o, "Connector other/orders")
 		require.Equal(t, "False IDTaken", condition(o, v1alpha1.ConditionReady), o.ObjectKind())
 		require.Equal(t, "True IDTaken", condition(o, v1alpha1.ConditionStalled))
 		require.Equal(t, "absent", condition(o, v1alpha1.ConditionReconciling))
 		require.EqualValues(t, 3, o.CommonStatus().ObservedGeneration)
 		require.Empty(t, o.CommonStatus().ID)
 		require.Contains(t, o.CommonStatus().Condition(v1alpha1.ConditionReady).Message, "Connector other/orders")
-		require.True(t, o.IsStalled())
+		require.True(t, v1alpha1.IsStalled(o))
 	}
 }
 
 func TestWhatMayMendItselfIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for reason, mark := range map[string]func(v1alpha1.ConditionedObject){
-		v1alpha1.ReasonReferenceMissing: func(o v1alpha1.ConditionedObject) { o.MarkReferenceMissing("Environment", "production") },
-		v1alpha1.ReasonSecretMissing:    func(o v1alpha1.ConditionedObject) { o.MarkSecretMissing("git") },
-		v1alpha1.ReasonSecretInvalid:    func(o v1alpha1.ConditionedObject) { o.MarkSecretInvalid("git", `key "password" is missing`) },
-		v1alpha1.ReasonProjectMissing:   func(o v1alpha1.ConditionedObject) { o.MarkProjectMissing() },
-		v1alpha1.ReasonStoreUnavailable: func(o v1alpha1.ConditionedObject) { o.MarkStoreUnavailable() },
+		v1alpha1.ReasonReferenceMissing: func(o v1alpha1.ConditionedObject) { v1alpha1.MarkReferenceMissing(o, "Environment", "production") },
+		v1alpha1.ReasonSecretMissing:    func(o v1alpha1.ConditionedObject) { v1alpha1.MarkSecretMissing(o, "git") },
+		v1alpha1.ReasonSecretInvalid:    func(o v1alpha1.ConditionedObject) { v1alpha1.MarkSecretInvalid(o, "git", `key "password" is missing`) },
+		v1alpha1.ReasonProjectMissing:   func(o v1alpha1.ConditionedObject) { v1alpha1.MarkProjectMissing(o) },
 	} {
 		for _, o := range all() {
 			mark(o)
@@ -98,10 +98,32 @@ func TestWhatMayMendItselfIsWaitedFor(t *testing.T) {
 	}
 }
 
+// What is in effect stays so while it cannot be looked at: a store that is away
+// makes no webhook unready that works.
+func TestWhatIsTriedAgainTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	for name, mark := range map[string]func(v1alpha1.ConditionedObject){
+		"store unavailable": v1alpha1.MarkStoreUnavailable,
+		"retrying":          func(o v1alpha1.ConditionedObject) { v1alpha1.MarkRetrying(o, "the server is busy") },
+	} {
+		for _, o := range all() {
+			v1alpha1.MarkReady(o, "")
+			mark(o)
+			require.True(t, v1alpha1.IsReady(o), "%s %s", name, o.ObjectKind())
+			require.True(t, o.CommonStatus().IsTrue(v1alpha1.ConditionReconciling), "%s %s", name, o.ObjectKind())
+
+			o.SetGeneration(o.GetGeneration() + 1)
+			mark(o)
+			require.Equal(t, metav1.ConditionUnknown, o.CommonStatus().Condition(v1alpha1.ConditionReady).Status,
+				"%s %s: nobody knows about another generation", name, o.ObjectKind())
+		}
+	}
+}
+
 func TestLongMessagesAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	project := newProject()
-	project.MarkStalled(v1alpha1.ReasonInvalidSpec, strings.Repeat("ä", 4000))
+	v1alpha1.MarkStalled(project, v1alpha1.ReasonInvalidSpec, strings.Repeat("ä", 4000))
 	message := project.Status.Condition(v1alpha1.ConditionReady).Message
 	require.LessOrEqual(t, len(message), 1024)
 	require.True(t, utf8.ValidString(message))
@@ -123,9 +145,9 @@ func TestEnvironmentMarks(t *testing.T) {
 	require.Equal(t, "True Succeeded", condition(e, v1alpha1.ConditionRunnersReady))
 
 	e.MarkLimitReached(2, false)
-	require.True(t, e.IsStalled())
+	require.True(t, v1alpha1.IsStalled(e))
 	e.MarkSuspended()
-	require.True(t, e.IsReady())
+	require.True(t, v1alpha1.IsReady(e))
 }
 
 func TestRunnerPoolReplicas(t *testing.T) {
@@ -176,19 +198,19 @@ func TestConnectorMarks(t *testing.T) {
 	require.Equal(t, "True Succeeded", condition(c, v1alpha1.ConditionRoutesReady))
 	require.Equal(t, "orders-secret", c.Status.SecretName)
 
-	c.MarkSecretInvalid("own", `key "secret" is missing`)
+	v1alpha1.MarkSecretInvalid(c, "own", `key "secret" is missing`)
 	require.Equal(t, "False SecretInvalid", condition(c, v1alpha1.ConditionSecretReady))
 }
 
 func TestConnectorLinkMarks(t *testing.T) {
 	t.Parallel()
 	l := newLink()
-	l.MarkReferenceMissing("Connector", "orders")
+	v1alpha1.MarkReferenceMissing(l, "Connector", "orders")
 	require.Equal(t, "False ReferenceMissing", condition(l, v1alpha1.ConditionReferencesResolved))
 	l.MarkAgentUnknown("production", []string{"hello", "bye"})
 	require.Contains(t, l.Status.Condition(v1alpha1.ConditionReady).Message, "which has hello, bye")
 	require.Equal(t, "False AgentUnknown", condition(l, v1alpha1.ConditionReferencesResolved))
-	require.False(t, l.IsStalled(), "the next deployment may bring the agent")
+	require.False(t, v1alpha1.IsStalled(l), "the next deployment may bring the agent")
 	l.MarkReferencesResolved()
 	require.Equal(t, "True Succeeded", condition(l, v1alpha1.ConditionReferencesResolved))
 }

@@ -46,6 +46,6 @@ func (k *APIKey) Unsupported() []string { return nil }
 // MarkNotSupported: the spec asks for what this release does not do. Nothing
 // was done for this generation.
 func MarkNotSupported(o ConditionedObject, fields []string) {
-	o.MarkStalled(ReasonNotSupported,
+	MarkStalled(o, ReasonNotSupported,
 		"this release does not support "+strings.Join(fields, ", ")+"; change it: nothing is done for this "+o.ObjectKind()+" until then")
 }

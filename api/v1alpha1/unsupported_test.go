@@ -57,19 +57,19 @@ var readers = map[string]string{
 	"Deployment.source.git.branch":      "controllers/deployment/begin.go: git.Branch",
 	"Deployment.source.git.commit":      "controllers/deployment/begin.go: git.Commit",
 	"Deployment.redeployOf":             "controllers/deployment/begin.go: v.Spec.RedeployOf",
-	"Deployment.cancel":                 "controllers/deployment/controller.go: v.Spec.Cancel",
+	"Deployment.cancel":                 "controllers/deployment/build.go: v.Spec.Cancel",
 	"Deployment.activation.requestedAt": "controllers/deployment/activate.go: Activation.RequestedAt",
 
-	"Connector.id":                            "api/v1alpha1/connector_status.go: c.Spec.ID",
-	"Connector.environment":                   "controllers/connector/controller.go: c.Spec.Environment",
-	"Connector.displayName":                   "api/v1alpha1/connector_status.go: c.Spec.DisplayName",
-	"Connector.mode":                          "controllers/connector/resources.go: c.Spec.Mode",
-	"Connector.enabled":                       "controllers/connector/resources.go: c.IsEnabled()",
-	"Connector.webhook.requireAuthentication": "controllers/connector/resources.go: c.RequiresAuthentication()",
-	"Connector.webhook.timeoutSeconds":        "controllers/connector/resources.go: c.Timeout()",
-	"Connector.secretVersion":                 "controllers/connector/secrets.go: c.SecretVersion()",
-	"Connector.secretGracePeriodSeconds":      "controllers/connector/resources.go: c.SecretGracePeriod()",
-	"Connector.secretRef.name":                "controllers/connector/secrets.go: c.Spec.SecretRef.Name",
+	"Connector.id":                       "api/v1alpha1/connector_status.go: c.Spec.ID",
+	"Connector.environment":              "controllers/connector/controller.go: c.Spec.Environment",
+	"Connector.displayName":              "api/v1alpha1/connector_status.go: c.Spec.DisplayName",
+	"Connector.mode":                     "controllers/connector/resources.go: c.Spec.Mode",
+	"Connector.enabled":                  "controllers/connector/resources.go: c.IsEnabled()",
+	"Connector.webhook.authentication":   "controllers/connector/resources.go: c.RequiresAuthentication()",
+	"Connector.webhook.timeoutSeconds":   "controllers/connector/resources.go: c.Timeout()",
+	"Connector.secretVersion":            "controllers/connector/secrets.go: c.SecretVersion()",
+	"Connector.secretGracePeriodSeconds": "controllers/connector/resources.go: c.SecretGracePeriod()",
+	"Connector.secretRef.name":           "controllers/connector/secrets.go: c.Spec.SecretRef.Name",
 
 	"ConnectorLink.id":        "api/v1alpha1/connectorlink_status.go: l.Spec.ID",
 	"ConnectorLink.connector": "controllers/connectorlink/controller.go: link.Spec.Connector",
@@ -121,7 +121,7 @@ func TestEveryFieldHasAReader(t *testing.T) {
 
 // unsupportedValues are the values of enumerations that this release does not do.
 var unsupportedValues = []string{
-	"Connector.mode: outbound", "Environment.kind: test", "Project.modelProviders[].type: anthropic", "Project.modelProviders[].type: gemini",
+	"Connector.mode: Outbound", "Environment.kind: Test", "Project.modelProviders[].type: Anthropic", "Project.modelProviders[].type: Gemini",
 }
 
 // Each value of an enumeration is tried in an object of its kind.
@@ -179,9 +179,9 @@ func TestWhatIsNotSupportedStalls(t *testing.T) {
 	t.Parallel()
 	c := newConnector()
 	c.Generation = 3
-	v1alpha1.MarkNotSupported(c, []string{"spec.mode: outbound"})
+	v1alpha1.MarkNotSupported(c, []string{"spec.mode: Outbound"})
 	require.Equal(t, "True NotSupported", condition(c, v1alpha1.ConditionStalled))
 	require.Equal(t, "False NotSupported", condition(c, v1alpha1.ConditionReady))
-	require.Contains(t, c.Status.Condition(v1alpha1.ConditionReady).Message, "spec.mode: outbound")
+	require.Contains(t, c.Status.Condition(v1alpha1.ConditionReady).Message, "spec.mode: Outbound")
 	require.EqualValues(t, 3, c.Status.ObservedGeneration)
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
 )
 
 func main() {
@@ -42,5 +44,6 @@ func newRootCommand(name string) *cobra.Command {
 	store := &cobra.Command{Use: "store", Short: "The data store"}
 	store.AddCommand(newStoreAdoptCommand())
 	root.AddCommand(keys, store, newKeysCommand())
+	flagenv.Bind(root)
 	return root
 }

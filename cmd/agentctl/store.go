@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/audit"
-	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -48,8 +47,7 @@ store knows and the cluster does not have is then removed.
 Run it where the store is reached, for instance in the manager's pod:
   kubectl -n agentplatform-system exec deploy/agentplatform-manager -- \
     agentctl store adopt --store-dsn-file=/etc/agentplatform/postgres/dsn`,
-		Args:    cobra.NoArgs,
-		PreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Read(cmd.Flags()) },
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), cmd.OutOrStdout())
 		},

@@ -34,12 +34,8 @@ func main() {
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "agentplatform",
-		Short: "The control plane of Agent Platform",
-		Long: `The control plane of Agent Platform.
-
-Every flag may also be given by the environment: --gateway-url is
-AGENTPLATFORM_GATEWAY_URL.`,
+		Use:           "agentplatform",
+		Short:         "The control plane of Agent Platform",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -48,6 +44,7 @@ AGENTPLATFORM_GATEWAY_URL.`,
 		newCommand("apiserver", "Serve the REST facade /v1", runAPIServer),
 		newCommand("all", "Run gateway, controllers and facade in one process", runAll),
 	)
+	flagenv.Bind(root)
 	return root
 }
 
@@ -56,14 +53,13 @@ func newCommand(use, short string, run func(context.Context, *process) error) *c
 	opts := &options{}
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
-		PreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Read(cmd.Flags()) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := newProcess(cmd.Context(), opts)
+			p, err := newProcess(cmd.Context(), use, opts)
 			if err != nil {
 				return err
 			}
 			defer p.store.Close()
-			return run(cmd.Context(), p)
+			return p.observe.Run(cmd.Context(), p.observed(), func(ctx context.Context) error { return run(ctx, p) })
 		},
 	}
 	opts.bind(cmd.Flags())

@@ -7,33 +7,39 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/agentplatform/agentplatform/cmd/internal/observe"
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
 	"github.com/agentplatform/agentplatform/controllers"
+	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
 // options are the flags of all subcommands.
 type options struct {
-	store                                                  open.Options
-	gatewayURL, dispatchURL, image, namespace, platformID  string
-	planFile                                               string
-	trustedProxies, keysDir                                string
-	egress                                                 egress.Flags
-	publicTLS, internalTLS, apiTLS                         httpserver.TLSFiles
-	dispatchTLSSecret, apiTLSSecret                        string
-	publicAddr, internalAddr, apiAddr, healthAddr, metrics string
-	grace                                                  time.Duration
-	leaderElect                                            bool
-	watchNamespaces                                        []string
-	sweepLimit                                             int
+	store                                                 open.Options
+	gatewayURL, dispatchURL, image, namespace, platformID string
+	planFile                                              string
+	trustedProxies, keysDir                               string
+	egress                                                egress.Flags
+	publicTLS, internalTLS, apiTLS                        httpserver.TLSFiles
+	dispatchTLSSecret, apiTLSSecret                       string
+	publicAddr, internalAddr, apiAddr                     string
+	podName, containerName                                string
+	observe                                               observe.Flags
+	grace                                                 time.Duration
+	leaderElect                                           bool
+	watchNamespaces                                       []string
+	sweepLimit, workers                                   int
 }
 
 func (o *options) bind(flags *pflag.FlagSet) {
 	o.store.Bind(flags)
 	flags.StringVar(&o.gatewayURL, "gateway-url", "http://localhost:8080", "public URL of the gateway, the start of webhook URLs")
 	flags.StringVar(&o.dispatchURL, "dispatch-url", "", "URL at which runners and builds reach the gateway's internal port")
-	flags.StringVar(&o.image, "image", "agentplatform:dev", "image of build and runner pods")
+	flags.StringVar(&o.image, "image", "", "image of build and runner pods; without it that of this process's own container")
+	flags.StringVar(&o.podName, "pod-name", "", "name of this process's own pod, in the system namespace, from the downward API; needed without --image")
+	flags.StringVar(&o.containerName, "container-name", "", "name of this process's container in that pod")
 	flags.StringVar(&o.namespace, "system-namespace", "agentplatform-system", "namespace of the platform itself, where its keys are kept")
 	flags.StringVar(&o.keysDir, "keys-dir", "", "folder where the Secret of the platform's keys is mounted for the facade; without it the facade reads the Secret")
 	flags.StringVar(&o.platformID, "platform-id", "", "UUID that the ids of all projects are made of, to keep in Git; without it the one that was made with the keys")
@@ -48,10 +54,10 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	o.publicTLS.Bind(flags, "public", "the webhook port")
 	o.internalTLS.Bind(flags, "internal", "the dispatch port")
 	o.apiTLS.Bind(flags, "api", "the REST facade")
-	flags.StringVar(&o.healthAddr, "health-addr", ":8083", "address of the manager's health and readiness")
-	flags.StringVar(&o.metrics, "metrics-addr", "0", "address of the manager's metrics, 0 for none")
+	o.observe.Bind(flags)
 	flags.DurationVar(&o.grace, "shutdown-grace", 25*time.Second, "how long open requests may take to end after SIGTERM")
 	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "namespaces of projects that manager and facade work in, by the rights of RoleBindings there; without it all")
 	flags.IntVar(&o.sweepLimit, "sweep-limit", controllers.DefaultSweepLimit, "how many objects of a kind that Kubernetes does not have a sweep may remove from the store where they are most of that kind; raise it for one start after a deletion on purpose")
+	flags.IntVar(&o.workers, "workers", object.DefaultWorkers, "how many objects of a kind the manager reconciles at once; projects take turns")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader among managers")
 }

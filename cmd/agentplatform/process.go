@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -19,22 +20,33 @@ import (
 	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
+	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/probe"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // process is what every subcommand has.
 type process struct {
 	*options
+	name    string // of the subcommand
 	store   store.Store
 	scheme  *runtime.Scheme
 	proxies httpserver.Proxies
 	logger  *slog.Logger
 	// within are the namespaces of projects that the process works in.
 	within namespaces.Set
+	// registry has what the parts of the process count, but for controllers, which
+	// know a registry of their own alone.
+	registry *prometheus.Registry
+	manager  *metrics.Manager
+	facade   *metrics.Facade
+	// ready says whether the process does what it is there for.
+	ready probe.Readiness
 }
 
-func newProcess(ctx context.Context, opts *options) (*process, error) {
+func newProcess(ctx context.Context, name string, opts *options) (*process, error) {
 	scheme, err := controllers.Scheme()
 	if err != nil {
 		return nil, err
@@ -51,7 +63,11 @@ func newProcess(ctx context.Context, opts *options) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &process{options: opts, store: st, scheme: scheme, proxies: proxies, logger: slog.Default(), within: within}, nil
+	p := &process{
+		options: opts, name: name, store: st, scheme: scheme, proxies: proxies, logger: slog.Default(), within: within,
+	}
+	p.count()
+	return p, nil
 }
 
 // kubernetes finds the cluster: in a pod its own, else that of the kubeconfig.
@@ -104,11 +120,8 @@ func (p *process) retry(ctx context.Context, name string, part func(context.Cont
 		if ctx.Err() != nil {
 			return
 		}
-		pause := pauses.Step()
-		p.logger.Error("running a part of the process; it is started again", "part", name, "error", err, "in", pause.String())
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		next := pauses.Step()
+		p.logger.Error("running a part of the process; it is started again", "part", name, "error", err, "in", next.String())
+		_ = pause.For(ctx, next) // the loop looks at ctx
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver"
 	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
@@ -51,7 +51,7 @@ func (p *process) awaitStore(ctx context.Context) error {
 	if err != nil || uid == held.ClusterUID {
 		return err
 	}
-	lease := &controllers.Lease{Store: p.store, ClusterUID: uid, PlatformID: held.PlatformID, Logger: p.logger}
+	lease := &controllers.Lease{Store: p.leases(), ClusterUID: uid, PlatformID: held.PlatformID, Logger: p.logger}
 	if err := lease.Await(ctx); err != nil {
 		return fmt.Errorf("waiting for the store: %w", err)
 	}
@@ -64,11 +64,11 @@ func (p *process) controllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := p.kubernetes()
+	c, err := p.uncached()
 	if err != nil {
 		return err
 	}
-	c, err := p.uncached()
+	image, err := p.podImage(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -76,10 +76,7 @@ func (p *process) controllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := controllers.NewManager(cluster, controllers.ManagerOptions{
-		SystemNamespace: p.namespace, LeaderElect: p.leaderElect, HealthAddr: p.healthAddr, MetricsAddr: p.metrics,
-		Namespaces: within,
-	})
+	mgr, err := p.newManager(within)
 	if err != nil {
 		return err
 	}
@@ -96,7 +93,7 @@ func (p *process) controllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lease := &controllers.Lease{Store: p.store, ClusterUID: uid, PlatformID: platformID, Logger: p.logger}
+	lease := &controllers.Lease{Store: p.leases(), ClusterUID: uid, PlatformID: platformID, Logger: p.logger}
 	if err := lease.Await(ctx); err != nil {
 		return fmt.Errorf("taking the lease on the store: %w", err)
 	}
@@ -105,22 +102,33 @@ func (p *process) controllers(ctx context.Context) error {
 	if err := keys.Begin(ctx); err != nil {
 		return fmt.Errorf("taking up the platform's keys: %w", err)
 	}
-	err = controllers.Register(mgr, controllers.Options{
-		Store: control, Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: p.image,
+	err = controllers.Register(ctx, mgr, controllers.Options{
+		Store: control, Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: image,
 		DispatchURL: p.dispatchURL, GatewayURL: p.gatewayURL, Egress: p.egress, SystemNamespace: p.namespace,
 		DispatchTLSSecret: p.dispatchTLSSecret, APITLSSecret: p.apiTLSSecret, Namespaces: within,
-		Plan: &projects, SweepLimit: p.sweepLimit,
+		Plan: &projects, SweepLimit: p.sweepLimit, Workers: p.workers,
 	})
 	if err != nil {
 		return fmt.Errorf("registering the controllers: %w", err)
 	}
+	p.readyWhen(cachesSynced(mgr.GetCache()))
 	return mgr.Start(ctx)
+}
+
+func (p *process) newManager(within namespaces.Set) (ctrl.Manager, error) {
+	cluster, err := p.kubernetes()
+	if err != nil {
+		return nil, err
+	}
+	return controllers.NewManager(cluster, controllers.ManagerOptions{
+		SystemNamespace: p.namespace, LeaderElect: p.leaderElect, Namespaces: within,
+	})
 }
 
 // readable are the namespaces of --watch-namespaces in which the manager has its
 // rights; none stands for all where none is named.
 func (p *process) readable(ctx context.Context, r client.Reader) (namespaces.Set, error) {
-	within, forbidden, err := p.within.Readable(ctx, r, &v1alpha1.ProjectList{})
+	within, forbidden, err := p.within.Readable(ctx, r, controllers.CachedKinds()...)
 	switch {
 	case err != nil:
 		return nil, err
@@ -154,18 +162,21 @@ func runAPIServer(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	index := apiserver.NewKeyIndex(c, p.within, p.logger)
+	index := apiserver.NewIndex(countLookups(c, p.facade), p.within, p.logger)
 	facade, err := apiserver.New(apiserver.Options{
-		Client: p.within.Client(c), KeyIndex: index, Store: p.store, Claims: p.store.ForCluster(uid), PlatformID: lease.PlatformID,
+		Client: p.within.Client(c), Index: index, Store: p.store, Claims: p.store.ForCluster(uid), PlatformID: lease.PlatformID,
 		Keys: follower.Keys, GatewayURL: p.gatewayURL, TrustedProxies: p.proxies, Logger: p.logger,
 	})
 	if err != nil {
 		return err
 	}
-	server, err := httpserver.New(httpserver.Options{Name: "facade", Addr: p.apiAddr, TLS: p.apiTLS, Handler: facade.Handler(), Grace: p.grace})
+	server, err := httpserver.New(httpserver.Options{
+		Name: "facade", Addr: p.apiAddr, TLS: p.apiTLS, Handler: p.facade.Count(facade.Handler()), Grace: p.grace, Farewell: httpserver.Farewell,
+	})
 	if err != nil {
 		return err
 	}
+	p.readyWhen(index.Ready)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return follower.Run(ctx) })
 	group.Go(func() error { return index.Run(ctx) })
@@ -181,11 +192,12 @@ func runAll(ctx context.Context, p *process) error {
 	}
 	gateway, err := webhookgw.New(webhookgw.Options{
 		Store: p.store, PublicAddr: p.publicAddr, InternalAddr: p.internalAddr, TrustedProxies: p.proxies,
-		PublicTLS: p.publicTLS, InternalTLS: p.internalTLS, Grace: p.grace, Logger: p.logger,
+		PublicTLS: p.publicTLS, InternalTLS: p.internalTLS, Grace: p.grace, Farewell: httpserver.Farewell, Registry: p.registry, Logger: p.logger,
 	})
 	if err != nil {
 		return err
 	}
+	p.ready.Set(gateway.Ready) // whatever becomes of the other parts
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return gateway.Run(ctx) })
 	group.Go(func() error {

@@ -16,8 +16,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+	"github.com/agentplatform/agentplatform/cmd/internal/observe"
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/webhookgw"
 )
 
@@ -36,6 +38,7 @@ type options struct {
 	publicAddr, internalAddr string
 	trustedProxies           string
 	publicTLS, internalTLS   httpserver.TLSFiles
+	observe                  observe.Flags
 	grace                    time.Duration
 }
 
@@ -46,25 +49,22 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.trustedProxies, "trusted-proxies", "", "ranges of proxies whose X-Forwarded-For is believed: 10.0.0.0/8,10.1.0.0/16")
 	o.publicTLS.Bind(flags, "public", "the webhook port")
 	o.internalTLS.Bind(flags, "internal", "the dispatch port")
+	o.observe.Bind(flags)
 	flags.DurationVar(&o.grace, "shutdown-grace", 25*time.Second, "how long open requests may take to end after SIGTERM")
 }
 
 func newCommand() *cobra.Command {
 	opts := &options{}
 	cmd := &cobra.Command{
-		Use:   "webhookgw",
-		Short: "Take webhooks, hand their runs to runners, record what becomes of them",
-		Long: `Take webhooks, hand their runs to runners, record what becomes of them.
-
-Every flag may also be given by the environment: --public-addr is
-AGENTPLATFORM_PUBLIC_ADDR.`,
+		Use:           "webhookgw",
+		Short:         "Take webhooks, hand their runs to runners, record what becomes of them",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PreRunE:       func(cmd *cobra.Command, _ []string) error { return flagenv.Read(cmd.Flags()) },
 		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), opts) },
 	}
 	opts.bind(cmd.Flags())
+	flagenv.Bind(cmd)
 	return cmd
 }
 
@@ -78,12 +78,14 @@ func run(ctx context.Context, opts *options) error {
 		return err
 	}
 	defer st.Close()
+	registry := metrics.NewRegistry()
+	metrics.Build(registry, metrics.ProcessGateway)
 	gateway, err := webhookgw.New(webhookgw.Options{
 		Store: st, PublicAddr: opts.publicAddr, InternalAddr: opts.internalAddr, TrustedProxies: proxies,
-		PublicTLS: opts.publicTLS, InternalTLS: opts.internalTLS, Grace: opts.grace,
+		PublicTLS: opts.publicTLS, InternalTLS: opts.internalTLS, Grace: opts.grace, Farewell: httpserver.Farewell, Registry: registry,
 	})
 	if err != nil {
 		return err
 	}
-	return gateway.Run(ctx)
+	return opts.observe.Run(ctx, observe.Process{Metrics: registry, Ready: gateway.Ready}, gateway.Run)
 }

@@ -20,9 +20,7 @@ import (
 
 // Reconciler reconciles APIKeys.
 type Reconciler struct {
-	*object.Keeper
-	// Now is the clock; nil means time.Now.
-	Now func() time.Time
+	*object.Base
 	// Audit records that keys appear and are revoked, whoever wrote them.
 	Audit Auditor
 }
@@ -30,7 +28,7 @@ type Reconciler struct {
 // Reconcile shows the state of one APIKey.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	key := &v1alpha1.APIKey{}
-	return r.Keeper.Reconcile(ctx, req, key, func(ctx context.Context, row store.Key) (time.Duration, error) {
+	return r.Base.Reconcile(ctx, req, key, func(ctx context.Context, row store.Key) (time.Duration, error) {
 		if _, err := r.Project(ctx, key.Namespace); err != nil {
 			return 0, err
 		}
@@ -43,7 +41,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // show marks the key's state and returns when it changes by time, 0 for never.
 func (r *Reconciler) show(key *v1alpha1.APIKey) time.Duration {
-	now := r.now()
+	now := r.Now()
 	if key.Spec.Revoked {
 		key.MarkRevoked()
 		return 0
@@ -63,18 +61,13 @@ func (r *Reconciler) show(key *v1alpha1.APIKey) time.Duration {
 	return 0
 }
 
-func (r *Reconciler) now() time.Time {
-	if r.Now == nil {
-		return time.Now()
-	}
-	return r.Now()
-}
-
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("apikey").
+		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.APIKey{}).
 		Watches(&v1alpha1.APIKey{}, r.Deleted()).
+		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.APIKeyList{}, nil), object.ComesOrGoes).
 		Complete(r)
 }

@@ -172,6 +172,7 @@ func pairIn(secret *corev1.Secret) certs.Pair {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("certificate").
+		WithOptions((&object.Base{}).ControllerOptions()).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: Authority}})
 			return nil

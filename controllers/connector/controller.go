@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -27,26 +27,19 @@ import (
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors,verbs=get;list;watch
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
-
-const (
-	// secretsInterval is how often Secrets that users own are looked at for changes.
-	secretsInterval = time.Minute
-	// healInterval is how often a child Secret is looked at that somebody may have
-	// changed or deleted.
-	healInterval = 10 * time.Minute
-)
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
 
 // Store is what the controller needs of the store.
 type Store interface {
 	PutConnector(ctx context.Context, c store.Connector) error
+	Connector(ctx context.Context, key store.Key) (store.Connector, error)
 	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
 }
 
 // Reconciler reconciles Connectors.
 type Reconciler struct {
-	*object.Keeper
-	Data Store
+	*object.Base
+	Store Store
 	// Keys derive secrets.
 	Keys *keyring.Keys
 	// Anew names connectors whose secrets are to be derived anew; nil for none.
@@ -58,7 +51,7 @@ type Reconciler struct {
 // Reconcile brings one Connector into the store.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &v1alpha1.Connector{}
-	return r.Keeper.Reconcile(ctx, req, c, func(ctx context.Context, key store.Key) (time.Duration, error) {
+	return r.Base.Reconcile(ctx, req, c, func(ctx context.Context, key store.Key) (time.Duration, error) {
 		if _, err := r.Project(ctx, c.Namespace); err != nil {
 			return 0, err
 		}
@@ -86,8 +79,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.showSecret(ctx, c, secret); err != nil {
 			return 0, err
 		}
-		c.MarkReady(readyMessage(c))
-		return recheck(c), nil
+		v1alpha1.MarkReady(c, readyMessage(c))
+		return 0, nil
 	})
 }
 
@@ -98,7 +91,7 @@ func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, ids identit
 		duplicate *store.DuplicateError
 		back      *store.SecretVersionError
 	)
-	err = r.Data.PutConnector(ctx, row)
+	err = r.Store.PutConnector(ctx, row)
 	switch {
 	case errors.As(err, &duplicate):
 		c.MarkNameTaken(duplicate.Holder.String())
@@ -123,7 +116,7 @@ func (r *Reconciler) keepVersion(ctx context.Context, c *v1alpha1.Connector, ids
 		return err
 	}
 	row.SecretVersion, row.SecretKey, row.SecretDigest = version, keyID, seal.Digest(secret)
-	return object.FromStore(r.Data.PutConnector(ctx, row))
+	return object.FromStore(r.Store.PutConnector(ctx, row))
 }
 
 // seen reads back what the gateway reads: a connector is disabled there while its
@@ -139,14 +132,6 @@ func (r *Reconciler) seen(ctx context.Context, c *v1alpha1.Connector, key store.
 	return nil
 }
 
-// recheck is when Secrets are looked at again: none is watched.
-func recheck(c *v1alpha1.Connector) time.Duration {
-	if c.Spec.SecretRef != nil {
-		return secretsInterval
-	}
-	return wait.Jitter(healInterval, 0.2) // or all of a manager's start come together
-}
-
 func readyMessage(c *v1alpha1.Connector) string {
 	if !c.IsEnabled() {
 		return "in effect; disabled by spec.enabled"
@@ -156,32 +141,44 @@ func readyMessage(c *v1alpha1.Connector) string {
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	list := func() *v1alpha1.ConnectorList { return &v1alpha1.ConnectorList{} }
+	connectors := &v1alpha1.ConnectorList{}
 	b := ctrl.NewControllerManagedBy(mgr)
 	if r.Anew != nil {
 		b = b.WatchesRawSource(source.Channel(r.Anew, &handler.EnqueueRequestForObject{}))
 	}
-	return b.
+	b = b.
 		Named("connector").
+		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Connector{}).
 		Watches(&v1alpha1.Connector{}, r.Deleted()).
-		Watches(&v1alpha1.Connector{}, object.Enqueue(r.Client, list, object.Connectors, namesake)).
-		Watches(&v1alpha1.Project{}, object.Enqueue(r.Client, list, object.Connectors, object.Always), object.ComesOrGoes).
-		Watches(&v1alpha1.Environment{}, object.Enqueue(r.Client, list, object.Connectors, servesIn), object.ComesOrGoes).
-		Complete(r)
+		Watches(&v1alpha1.Connector{}, object.Afterwards(r.namesakes), builder.WithPredicates(object.Changed(title))).
+		Watches(&v1alpha1.Project{}, r.Enqueue(connectors, nil), object.ComesOrGoes).
+		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, nil), object.ComesOrGoes)
+	return object.WatchSecrets(b, r.EnqueueBy(object.BySecret, connectors, nil)).Complete(r)
 }
 
-// servesIn picks the connectors of an environment.
-func servesIn(environment client.Object, connector v1alpha1.ConditionedObject) bool {
-	c, ok := connector.(*v1alpha1.Connector)
-	return ok && string(c.Spec.Environment) == environment.GetName()
+// title is what other connectors of the environment cannot be called.
+func title(o v1alpha1.ConditionedObject) any {
+	if c, ok := o.(*v1alpha1.Connector); ok {
+		return c.Title()
+	}
+	return nil
 }
 
-// namesake picks the connectors that wait for the name of one that changed.
-func namesake(changed client.Object, candidate v1alpha1.ConditionedObject) bool {
-	c, isConnector := changed.(*v1alpha1.Connector)
-	other, isCandidate := candidate.(*v1alpha1.Connector)
-	return isConnector && isCandidate && c.Name != other.Name && other.IsStalled() &&
-		c.Spec.Environment == other.Spec.Environment &&
-		other.Status.Condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonNameTaken
+// namesakes are the connectors that wait for the name of another one.
+func (r *Reconciler) namesakes(ctx context.Context, other client.Object) (out []ctrl.Request) {
+	list := &v1alpha1.ConnectorList{}
+	err := r.Client.List(ctx, list, client.InNamespace(other.GetNamespace()),
+		client.MatchingFields{object.ByEnvironment: string(other.(*v1alpha1.Connector).Spec.Environment)})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "listing the connectors that wait for a name")
+	}
+	for i := range list.Items {
+		c := &list.Items[i]
+		if c.Name != other.GetName() && v1alpha1.IsStalled(c) &&
+			c.Status.Condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonNameTaken {
+			out = append(out, object.Request(c))
+		}
+	}
+	return out
 }

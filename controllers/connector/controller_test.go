@@ -5,7 +5,6 @@ package connector
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -18,18 +17,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestSecretsAreLookedAtAgain: no Secret is watched, neither a child, which
-// somebody may delete, nor one that a user brings.
-func TestSecretsAreLookedAtAgain(t *testing.T) {
-	t.Parallel()
-	require.InDelta(t, 11*time.Minute, recheck(&v1alpha1.Connector{}), float64(time.Minute), "not all at once")
-	require.Equal(t, time.Minute, recheck(&v1alpha1.Connector{Spec: v1alpha1.ConnectorSpec{
-		SecretRef: &v1alpha1.SecretReference{Name: "mine"},
-	}}))
-}
-
 // ahead is a store that knows version 2 of every secret.
 type ahead struct {
+	Store
 	key  string
 	rows []store.Connector
 }
@@ -53,7 +43,7 @@ func TestAVersionThatStaysDerivesFromTheKeyOfNow(t *testing.T) {
 	keys, key := &keyring.Keys{}, ring.IDs(keyring.Derivation)[0]
 	require.NoError(t, keys.Set(ring, []string{key}))
 	data := &ahead{key: key}
-	r := &Reconciler{Keeper: &object.Keeper{}, Data: data, Keys: keys}
+	r := &Reconciler{Base: &object.Base{}, Store: data, Keys: keys}
 	ids := identity{uuid.New(), uuid.New(), uuid.New()}
 	c := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "ask"}}
 	row, err := r.row(c, ids, "of version 1", key)
@@ -75,9 +65,9 @@ func TestWhatIsRefusedIsNotReady(t *testing.T) {
 	t.Parallel()
 	for name, mark := range map[string]func(*v1alpha1.Connector){
 		"name taken":          func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") },
-		"id taken":            func(c *v1alpha1.Connector) { c.MarkIDTaken("Connector team/other") },
-		"environment missing": func(c *v1alpha1.Connector) { c.MarkReferenceMissing("Environment", "dev") },
-		"project missing":     (*v1alpha1.Connector).MarkProjectMissing,
+		"id taken":            func(c *v1alpha1.Connector) { v1alpha1.MarkIDTaken(c, "Connector team/other") },
+		"environment missing": func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") },
+		"project missing":     func(c *v1alpha1.Connector) { v1alpha1.MarkProjectMissing(c) },
 	} {
 		c := &v1alpha1.Connector{}
 		c.MarkRoutesReady()

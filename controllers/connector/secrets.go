@@ -32,7 +32,7 @@ func (r *Reconciler) secret(ctx context.Context, c *v1alpha1.Connector, ids iden
 // generated derives the secret of a version with the key that it derives from.
 func (r *Reconciler) generated(ctx context.Context, ids identity, version int64) (value, keyID string, err error) {
 	of := seal.Generated{ProjectID: ids.project, ConnectorID: ids.connector, Version: version}
-	keyID, err = r.Data.DerivationKey(ctx, store.Key{ProjectID: ids.project, ID: ids.connector}, of.Version)
+	keyID, err = r.Store.DerivationKey(ctx, store.Key{ProjectID: ids.project, ID: ids.connector}, of.Version)
 	if err != nil {
 		return "", "", object.FromStore(fmt.Errorf("choosing the key of the secret: %w", err))
 	}

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
@@ -23,19 +25,20 @@ import (
 // Store is what the controller needs of the store.
 type Store interface {
 	PutLink(ctx context.Context, l store.Link) error
-	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
+	HasAgent(ctx context.Context, deployment store.Key, name string) (bool, error)
+	AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error)
 }
 
 // Reconciler reconciles ConnectorLinks.
 type Reconciler struct {
-	*object.Keeper
-	Data Store
+	*object.Base
+	Store Store
 }
 
 // Reconcile brings one ConnectorLink into the store.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	link := &v1alpha1.ConnectorLink{}
-	return r.Keeper.Reconcile(ctx, req, link, func(ctx context.Context, key store.Key) (time.Duration, error) {
+	return r.Base.Reconcile(ctx, req, link, func(ctx context.Context, key store.Key) (time.Duration, error) {
 		if _, err := r.Project(ctx, link.Namespace); err != nil {
 			return 0, err
 		}
@@ -44,7 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return 0, err
 		}
 		link.Status.Environment = string(connector.Spec.Environment)
-		err = r.Data.PutLink(ctx, r.row(link, identity{key.ProjectID, stored.ID, key.ID}))
+		err = r.Store.PutLink(ctx, row(r.Ref(link), link, identity{key.ProjectID, stored.ID, key.ID}))
 		var (
 			duplicate *store.DuplicateError
 			many      *store.TooManyLinksError
@@ -66,34 +69,63 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	list := func() *v1alpha1.ConnectorLinkList { return &v1alpha1.ConnectorLinkList{} }
+	links := &v1alpha1.ConnectorLinkList{}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("connectorlink").
+		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.ConnectorLink{}).
 		Watches(&v1alpha1.ConnectorLink{}, r.Deleted()).
-		Watches(&v1alpha1.ConnectorLink{}, object.Enqueue(r.Client, list, object.Links, twin)).
-		Watches(&v1alpha1.Project{}, object.Enqueue(r.Client, list, object.Links, object.Always), object.ComesOrGoes).
-		Watches(&v1alpha1.Connector{}, object.Enqueue(r.Client, list, object.Links, linksTo)).
-		Watches(&v1alpha1.Environment{}, object.Enqueue(r.Client, list, object.Links, livesIn)).
+		Watches(&v1alpha1.ConnectorLink{}, object.Afterwards(r.twins), builder.WithPredicates(object.Changed(nothing))).
+		Watches(&v1alpha1.Project{}, r.Enqueue(links, nil), object.ComesOrGoes).
+		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.ByConnector, links, nil), object.ComesOrGoes).
+		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(r.livingIn), builder.WithPredicates(object.Changed(whatRuns))).
 		Complete(r)
 }
 
-// twin picks the links that join what a link that changed joins.
-func twin(changed client.Object, candidate v1alpha1.ConditionedObject) bool {
-	l, isLink := changed.(*v1alpha1.ConnectorLink)
-	other, isCandidate := candidate.(*v1alpha1.ConnectorLink)
-	return isLink && isCandidate && l.Name != other.Name && l.Spec.Connector == other.Spec.Connector &&
-		l.Spec.Agent == other.Spec.Agent && other.IsStalled()
+// nothing about a link can change that others wait for.
+func nothing(v1alpha1.ConditionedObject) any { return nil }
+
+// whatRuns is what links show of an environment.
+func whatRuns(o v1alpha1.ConditionedObject) any {
+	e, ok := o.(*v1alpha1.Environment)
+	if !ok {
+		return nil
+	}
+	return [2]string{e.Status.ID, e.Status.LiveDeploymentID}
 }
 
-// linksTo picks the links of a connector.
-func linksTo(connector client.Object, link v1alpha1.ConditionedObject) bool {
-	l, ok := link.(*v1alpha1.ConnectorLink)
-	return ok && string(l.Spec.Connector) == connector.GetName()
+// twins are the links that wait for one that is gone: it joined the same connector
+// and agent, or the connector had as many as it may have.
+func (r *Reconciler) twins(ctx context.Context, gone client.Object) []ctrl.Request {
+	return r.linksOf(ctx, gone.GetNamespace(), string(gone.(*v1alpha1.ConnectorLink).Spec.Connector), func(l *v1alpha1.ConnectorLink) bool {
+		return l.Name != gone.GetName() && v1alpha1.IsStalled(l)
+	})
 }
 
-// livesIn picks the links of an environment.
-func livesIn(environment client.Object, link v1alpha1.ConditionedObject) bool {
-	l, ok := link.(*v1alpha1.ConnectorLink)
-	return ok && l.Status.Environment == environment.GetName()
+// livingIn are the links of an environment.
+func (r *Reconciler) livingIn(ctx context.Context, environment client.Object) (out []ctrl.Request) {
+	connectors := &v1alpha1.ConnectorList{}
+	err := r.Client.List(ctx, connectors, client.InNamespace(environment.GetNamespace()),
+		client.MatchingFields{object.ByEnvironment: environment.GetName()})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "listing the connectors of an environment")
+	}
+	for i := range connectors.Items {
+		out = append(out, r.linksOf(ctx, environment.GetNamespace(), connectors.Items[i].Name, nil)...)
+	}
+	return out
+}
+
+// linksOf are the links of a connector that pick picks; nil picks all.
+func (r *Reconciler) linksOf(ctx context.Context, namespace, connector string, pick func(*v1alpha1.ConnectorLink) bool) (out []ctrl.Request) {
+	links := &v1alpha1.ConnectorLinkList{}
+	if err := r.Client.List(ctx, links, client.InNamespace(namespace), client.MatchingFields{object.ByConnector: connector}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "listing the links of a connector")
+	}
+	for i := range links.Items {
+		if pick == nil || pick(&links.Items[i]) {
+			out = append(out, object.Request(&links.Items[i]))
+		}
+	}
+	return out
 }

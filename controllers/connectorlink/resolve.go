@@ -5,7 +5,6 @@ package connectorlink
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -18,9 +17,9 @@ import (
 type identity struct{ project, connector, link uuid.UUID }
 
 // row is the link as the store keeps it.
-func (r *Reconciler) row(link *v1alpha1.ConnectorLink, ids identity) store.Link {
+func row(ref store.ObjectRef, link *v1alpha1.ConnectorLink, ids identity) store.Link {
 	return store.Link{
-		Ref: r.Ref(link), ID: ids.link, ProjectID: ids.project, ConnectorID: ids.connector,
+		Ref: ref, ID: ids.link, ProjectID: ids.project, ConnectorID: ids.connector,
 		AgentName: string(link.Spec.Agent), ObjectCreatedAt: link.CreationTimestamp.Time,
 	}
 }
@@ -35,22 +34,23 @@ func (r *Reconciler) findAgent(ctx context.Context, link *v1alpha1.ConnectorLink
 	}
 	if environment.LiveDeploymentID == nil {
 		link.MarkAgentUndecided(string(connector.Spec.Environment))
-		link.MarkReady(fmt.Sprintf("in effect; runs wait until Environment %q has a live deployment", connector.Spec.Environment))
+		v1alpha1.MarkReady(link, fmt.Sprintf("in effect; runs wait until Environment %q has a live deployment", connector.Spec.Environment))
 		return nil
 	}
-	live, err := r.Data.Deployment(ctx, store.Key{ProjectID: environment.ProjectID, ID: *environment.LiveDeploymentID})
+	live := store.Key{ProjectID: environment.ProjectID, ID: *environment.LiveDeploymentID}
+	has, err := r.Store.HasAgent(ctx, live, string(link.Spec.Agent))
 	if err != nil {
-		return object.FromStore(fmt.Errorf("reading the live deployment: %w", err))
+		return object.FromStore(fmt.Errorf("looking for the agent: %w", err))
 	}
-	var agents []string
-	for _, a := range live.Agents {
-		agents = append(agents, a.Name)
-	}
-	if !slices.Contains(agents, string(link.Spec.Agent)) {
-		link.MarkAgentUnknown(string(connector.Spec.Environment), agents)
+	if has {
+		link.MarkReferencesResolved()
+		v1alpha1.MarkReady(link, "")
 		return nil
 	}
-	link.MarkReferencesResolved()
-	link.MarkReady("")
+	known, err := r.Store.AgentNames(ctx, live, v1alpha1.ShownAgents+1)
+	if err != nil {
+		return object.FromStore(fmt.Errorf("listing the live agents: %w", err))
+	}
+	link.MarkAgentUnknown(string(connector.Spec.Environment), known)
 	return nil
 }

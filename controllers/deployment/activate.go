@@ -30,7 +30,7 @@ func (r *Reconciler) goLive(ctx context.Context, v *version) error {
 	if err != nil {
 		return err
 	}
-	if !held && v.waited() < prefetchPatience {
+	if !held && v.waited(r.Now()) < prefetchPatience {
 		return nil
 	}
 	_, err = r.activate(ctx, v, store.Activation{})
@@ -41,10 +41,10 @@ func (r *Reconciler) goLive(ctx context.Context, v *version) error {
 // it, or none is there to wait for.
 func (r *Reconciler) prefetched(ctx context.Context, v *version) (bool, error) {
 	digest := v.outcome.BundleDigest
-	if err := r.Data.RequestPrefetch(ctx, v.environmentKey, digest); err != nil {
+	if err := r.Store.RequestPrefetch(ctx, v.environmentKey, digest); err != nil {
 		return false, object.FromStore(fmt.Errorf("asking for a prefetch: %w", err))
 	}
-	runners, err := r.Data.Runners(ctx, v.environmentKey, runnerSeen)
+	runners, err := r.Store.Runners(ctx, v.environmentKey, runnerSeen)
 	if err != nil {
 		return false, object.FromStore(fmt.Errorf("listing the runners: %w", err))
 	}
@@ -53,24 +53,23 @@ func (r *Reconciler) prefetched(ctx context.Context, v *version) (bool, error) {
 }
 
 // waited is how long the deployment has been at its last step.
-func (v *version) waited() time.Duration {
+func (v *version) waited(now time.Time) time.Duration {
 	c := v.Status.Condition(v1alpha1.ConditionConnectorsApplied)
 	if c == nil {
 		return 0
 	}
-	return time.Since(c.LastTransitionTime.Time)
+	return now.Sub(c.LastTransitionTime.Time)
 }
 
 // activate flips what is live, in one transaction, and says whether it is this
-// deployment now. A hook for the connectors of the bundle: they become revisions
-// of the same transaction.
+// deployment now.
 func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activation) (live bool, err error) {
 	a.Deployment = v.key
-	result, err := r.Data.Activate(ctx, a)
+	result, err := r.Store.Activate(ctx, a)
 	if err != nil && (a.RequestedAt != nil || !errors.Is(err, store.ErrConflict)) {
 		return false, object.FromStore(fmt.Errorf("activating: %w", err))
 	}
-	if v.outcome, err = r.Data.Deployment(ctx, v.key); err != nil {
+	if v.outcome, err = r.Store.Deployment(ctx, v.key); err != nil {
 		return false, object.FromStore(err)
 	}
 	return result.Live, nil
@@ -84,7 +83,7 @@ func (r *Reconciler) restore(ctx context.Context, v *version) error {
 	if v.outcome.Status != store.DeploymentDeployed {
 		return nil
 	}
-	environment, err := r.Data.Environment(ctx, v.environmentKey)
+	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil {
 		return object.FromStore(err)
 	}
@@ -135,14 +134,15 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 // askedLater names a deployment of the same environment whose activation was
 // asked for after this one's and waits, or is what is live now: of requests that
 // waited for a manager together the last one counts, in whatever order they are
-// seen. What went live by a clock that is ahead of ours says nothing.
+// seen. What was asked for by a clock that is ahead of ours says nothing.
 func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error) {
-	environment, err := r.Data.Environment(ctx, v.environmentKey)
+	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil {
 		return "", object.FromStore(err)
 	}
 	list := &v1alpha1.DeploymentList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(v.Namespace)); err != nil {
+	err = r.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{object.ByEnvironment: string(v.Spec.Environment)})
+	if err != nil {
 		return "", fmt.Errorf("listing the deployments: %w", err)
 	}
 	for i := range list.Items {
@@ -151,8 +151,10 @@ func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error)
 			other.Spec.Activation == nil || !v.Spec.Activation.RequestedAt.Before(&other.Spec.Activation.RequestedAt) {
 			continue
 		}
-		live := environment.LiveDeploymentID != nil && environment.LiveDeploymentID.String() == other.Status.ID &&
-			!other.Spec.Activation.RequestedAt.After(time.Now())
+		if other.Spec.Activation.RequestedAt.After(r.Now()) {
+			continue
+		}
+		live := environment.LiveDeploymentID != nil && environment.LiveDeploymentID.String() == other.Status.ID
 		if other.ActivationPending() || live {
 			return other.Name, nil
 		}
@@ -167,7 +169,7 @@ func (r *Reconciler) answeredBefore(ctx context.Context, v *version) (bool, erro
 	if !v.restored {
 		return false, nil
 	}
-	environment, err := r.Data.Environment(ctx, v.environmentKey)
+	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil {
 		return false, object.FromStore(err)
 	}

@@ -42,7 +42,7 @@ func (r *Reconciler) begin(ctx context.Context, v *version) error {
 	if err != nil {
 		return err
 	}
-	v.outcome, err = r.Data.BeginDeployment(ctx, spec)
+	v.outcome, err = r.Store.BeginDeployment(ctx, spec)
 	if errors.Is(err, store.ErrNameReused) {
 		v.MarkNameReused()
 		stalled := v.Status.Condition(v1alpha1.ConditionStalled)
@@ -58,14 +58,15 @@ func (r *Reconciler) begin(ctx context.Context, v *version) error {
 // Of those applied together, or while no manager ran, the newest is to go live
 // and to supersede the others, in whatever order they are seen.
 func (r *Reconciler) beginOlder(ctx context.Context, v *version) error {
-	switch _, err := r.Data.Deployment(ctx, v.key); {
+	switch _, err := r.Store.Deployment(ctx, v.key); {
 	case err == nil:
 		return nil
 	case !errors.Is(err, store.ErrNotFound):
 		return object.FromStore(fmt.Errorf("reading the deployment: %w", err))
 	}
 	list := &v1alpha1.DeploymentList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(v.Namespace)); err != nil {
+	err := r.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{object.ByEnvironment: string(v.Spec.Environment)})
+	if err != nil {
 		return fmt.Errorf("listing the deployments: %w", err)
 	}
 	for _, d := range notBegun(list.Items, v.Deployment) {
@@ -80,7 +81,7 @@ func (r *Reconciler) beginOlder(ctx context.Context, v *version) error {
 			return err
 		}
 		var taken *store.IDTakenError
-		_, err = r.Data.BeginDeployment(ctx, spec)
+		_, err = r.Store.BeginDeployment(ctx, spec)
 		if err != nil && !errors.Is(err, store.ErrNameReused) && !errors.As(err, &taken) {
 			return object.FromStore(fmt.Errorf("claiming Deployment %q, which is older: %w", d.Name, err))
 		}
@@ -92,18 +93,20 @@ func (r *Reconciler) beginOlder(ctx context.Context, v *version) error {
 // d, the oldest first, and show no status yet. Those of one second come in the
 // order of their names.
 func notBegun(all []v1alpha1.Deployment, d *v1alpha1.Deployment) (out []*v1alpha1.Deployment) {
-	byAge := func(a, b *v1alpha1.Deployment) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	}
 	for i := range all {
 		other := &all[i]
-		if other.Spec.Environment == d.Spec.Environment && other.Status.Phase == "" && !other.IsStalled() &&
-			other.DeletionTimestamp == nil && byAge(other, d) < 0 {
+		if other.Spec.Environment == d.Spec.Environment && other.Status.Phase == "" && !v1alpha1.IsStalled(other) &&
+			other.DeletionTimestamp == nil && oldestFirst(other, d) < 0 {
 			out = append(out, other)
 		}
 	}
-	slices.SortFunc(out, byAge)
+	slices.SortFunc(out, oldestFirst)
 	return out
+}
+
+// oldestFirst orders deployments by their creation, those of one second by name.
+func oldestFirst(a, b *v1alpha1.Deployment) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
 // spec is the Deployment as the store records it.

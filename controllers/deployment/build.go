@@ -6,14 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
@@ -21,21 +23,32 @@ import (
 
 // advance brings a deployment that has not ended a step on.
 func (r *Reconciler) advance(ctx context.Context, v *version) error {
+	if v.outcome.Status.Terminal() {
+		return nil
+	}
+	if v.Spec.Cancel {
+		return r.end(ctx, v, store.DeploymentCancelled, "", "cancelled by spec.cancel")
+	}
 	if v.outcome.Built {
 		return r.goLive(ctx, v)
 	}
-	if v.outcome.Status == store.DeploymentPending && v.environment.Spec.Suspend {
+	if v.held() {
 		return nil
 	}
 	if v.project.Spec.Git == nil {
-		v.MarkGitMissing()
-		return r.end(ctx, v, store.DeploymentFailed, store.FailureBuild, v.Status.Condition("Stalled").Message)
+		return &object.WaitingError{Reason: v1alpha1.ReasonGitMissing, Message: fmt.Sprintf(
+			"the project has no git repository: set spec.git of Project %q", v1alpha1.ProjectName)}
 	}
 	job, err := r.startBuild(ctx, v)
 	if err != nil || job == nil {
 		return err
 	}
 	return r.checkJob(ctx, v, job)
+}
+
+// held says that the environment's suspend keeps the build from starting.
+func (v *version) held() bool {
+	return v.outcome.Status == store.DeploymentPending && v.environment.Spec.Suspend
 }
 
 // startBuild makes token and Job where they are missing. It returns nil while a
@@ -64,25 +77,43 @@ func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, 
 			return nil, err
 		}
 	}
-	token, err := r.Token(ctx, v.Deployment, tokenName(v.Deployment), object.Labels(component, v.Name))
-	if err != nil {
-		return nil, err
-	}
-	if err := r.Data.PutToken(ctx, store.Token{
-		SHA256: seal.Digest(token), Kind: store.TokenBuild,
-		ProjectID: v.key.ProjectID, EnvironmentID: v.environmentKey.ID, DeploymentID: &v.key.ID,
-	}); err != nil {
-		return nil, object.FromStore(fmt.Errorf("recording the build's token: %w", err))
-	}
-	if err := r.Data.StartBuild(ctx, v.key); err != nil && !errors.Is(err, store.ErrConflict) {
+	if err := r.Store.StartBuild(ctx, v.key); err != nil && !errors.Is(err, store.ErrConflict) {
 		return nil, object.FromStore(fmt.Errorf("starting the build: %w", err))
 	}
 	job = buildJob(v.Deployment, v.source(), in, r.Pods)
-	if err := r.Client.Create(ctx, job, client.FieldOwner(object.FieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
+	owner, err := r.OwnerReference(v.Deployment)
+	if err != nil {
+		return nil, err
+	}
+	job.OwnerReferences = []metav1.OwnerReference{owner}
+	err = r.Client.Create(ctx, job, client.FieldOwner(object.FieldManager))
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		job = nil // the cache does not have it yet
+	case err != nil:
 		return nil, fmt.Errorf("launching job %q: %w", job.Name, err)
 	}
-	v.outcome, err = r.Data.Deployment(ctx, v.key)
+	v.outcome, err = r.Store.Deployment(ctx, v.key)
 	return job, object.FromStore(err)
+}
+
+// giveToken makes the build's token, where it is missing, in a Secret that goes
+// with the Job. The pod waits for it.
+func (r *Reconciler) giveToken(ctx context.Context, v *version, job *batchv1.Job) error {
+	seen := &metav1.PartialObjectMetadata{}
+	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: tokenName(v.Deployment)}, seen)
+	if err == nil && metav1.IsControlledBy(seen, job) {
+		return nil
+	}
+	_, err = r.Token(ctx, job, tokenName(v.Deployment), object.Labels(component, v.Name), func(token string) error {
+		err := r.Store.PutToken(ctx, store.Token{
+			SHA256: seal.Digest(token), Kind: store.TokenBuild,
+			ProjectID: v.key.ProjectID, EnvironmentID: v.environmentKey.ID, DeploymentID: &v.key.ID,
+		})
+		return object.FromStore(err)
+	})
+	return err
 }
 
 // endForgotten deletes the Job of a build that the store has not begun, or whose
@@ -100,7 +131,7 @@ func (r *Reconciler) endForgotten(ctx context.Context, job *batchv1.Job) error {
 }
 
 // checkJob ends a deployment whose Job failed before the build could report, and
-// looks after one whose Job completed.
+// looks after one whose Job completed. Of one that does not run it finds out why.
 func (r *Reconciler) checkJob(ctx context.Context, v *version, job *batchv1.Job) error {
 	for _, c := range job.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {
@@ -114,18 +145,59 @@ func (r *Reconciler) checkJob(ctx context.Context, v *version, job *batchv1.Job)
 		}
 		reason, message := store.FailureBuild, "the build pod failed: "+r.lastWords(ctx, job, c.Message)
 		if c.Reason == batchv1.JobReasonDeadlineExceeded {
-			reason, message = store.FailureDeadline, fmt.Sprintf("the build took longer than %d s", deadlineSeconds)
+			reason, message = store.FailureDeadline, deadlineMessage(v, job)
 		}
 		return r.end(ctx, v, store.DeploymentFailed, reason, message)
 	}
-	return nil
+	if err := r.giveToken(ctx, v, job); err != nil {
+		return err
+	}
+	var err error
+	v.problem, err = r.buildProblem(ctx, job)
+	return err
+}
+
+// deadlineMessage says what a build waited for that took too long.
+func deadlineMessage(v *version, job *batchv1.Job) string {
+	message := fmt.Sprintf("the build took longer than %d s", ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0))
+	if problem := v.BuildProblem(); problem != "" {
+		message += "; " + problem
+	}
+	return message
+}
+
+// buildProblem says what keeps a Job's pod from running; "" for nothing.
+func (r *Reconciler) buildProblem(ctx context.Context, job *batchv1.Job) (string, error) {
+	pods, err := r.pods(ctx, job)
+	if err != nil {
+		return "", err
+	}
+	for i := range pods {
+		if problem := object.PodProblem(&pods[i]); problem != "" {
+			return problem, nil
+		}
+	}
+	if started := job.Status.StartTime; len(pods) == 0 && started != nil && r.Now().Sub(started.Time) > podPatience {
+		return fmt.Sprintf("Kubernetes makes no pod for Job %q, as where a quota or a policy refuses it: see the Job's events", job.Name), nil
+	}
+	return "", nil
+}
+
+// pods are those that a Job made.
+func (r *Reconciler) pods(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	err := r.Client.List(ctx, list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of Job %q: %w", job.Name, err)
+	}
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, job) }), nil
 }
 
 // checkOutcome builds again what the store has forgotten, as after it was restored
 // from a backup that was made during the build: a Job completes once the store
 // has the outcome.
 func (r *Reconciler) checkOutcome(ctx context.Context, v *version, job *batchv1.Job) (err error) {
-	if v.outcome, err = r.Data.Deployment(ctx, v.key); err != nil {
+	if v.outcome, err = r.Store.Deployment(ctx, v.key); err != nil {
 		return object.FromStore(err)
 	}
 	if v.outcome.Status != store.DeploymentBuilding || v.outcome.Built {
@@ -136,22 +208,22 @@ func (r *Reconciler) checkOutcome(ctx context.Context, v *version, job *batchv1.
 
 // lastWords are what the Job's pods said when they ended, else fallback.
 func (r *Reconciler) lastWords(ctx context.Context, job *batchv1.Job, fallback string) string {
-	pods := &corev1.PodList{}
-	if err := r.Client.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
+	pods, err := r.pods(ctx, job)
+	if err != nil {
 		return fallback
 	}
-	var words []string
-	for _, pod := range pods.Items {
+	words := fallback
+	for _, pod := range pods {
 		for _, status := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
 			if end := status.State.Terminated; end != nil && end.ExitCode != 0 {
-				words = append(words, strings.TrimSpace(fmt.Sprintf("%s: %s %s", status.Name, end.Reason, end.Message)))
+				words = object.Ended(status.Name, end)
 			}
 		}
+		if problem := object.PodProblem(&pod); problem != "" {
+			words = problem
+		}
 	}
-	if len(words) == 0 {
-		return fallback
-	}
-	return words[len(words)-1]
+	return words
 }
 
 // end records an outcome that the build itself did not report; one that it
@@ -159,11 +231,11 @@ func (r *Reconciler) lastWords(ctx context.Context, job *batchv1.Job, fallback s
 func (r *Reconciler) end(
 	ctx context.Context, v *version, status store.DeploymentStatus, reason store.FailureReason, message string,
 ) error {
-	err := r.Data.EndDeployment(ctx, v.key, status, reason, message)
+	err := r.Store.EndDeployment(ctx, v.key, status, reason, message)
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return object.FromStore(fmt.Errorf("ending the deployment: %w", err))
 	}
-	v.outcome, err = r.Data.Deployment(ctx, v.key)
+	v.outcome, err = r.Store.Deployment(ctx, v.key)
 	return object.FromStore(err)
 }
 

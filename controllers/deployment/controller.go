@@ -10,8 +10,12 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
@@ -22,7 +26,7 @@ import (
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments/status,verbs=patch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
 
 // pollInterval is how often the store is asked about a build under way.
 const pollInterval = time.Second
@@ -37,8 +41,8 @@ type Store interface {
 
 // Reconciler reconciles Deployments.
 type Reconciler struct {
-	*object.Keeper
-	Data Store
+	*object.Base
+	Store Store
 	// Pods is the operator's part of build pods.
 	Pods object.PodOptions
 }
@@ -54,60 +58,110 @@ type version struct {
 	// restored: the object has no status yet.
 	restored bool
 	outcome  store.Deployment
+	// problem is what keeps the build's pod from running; "" for nothing.
+	problem string
 }
 
 // Reconcile brings one Deployment a step on.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	v := &version{Deployment: &v1alpha1.Deployment{}}
-	return r.Keeper.Reconcile(ctx, req, v.Deployment, func(ctx context.Context, key store.Key) (time.Duration, error) {
+	return r.Base.Reconcile(ctx, req, v.Deployment, func(ctx context.Context, key store.Key) (time.Duration, error) {
 		v.key = key
 		if err := r.begin(ctx, v); err != nil {
 			return 0, errors.Join(err, r.endLive(ctx, v, err))
 		}
-		if v.Spec.Cancel && !v.outcome.Status.Terminal() {
-			if err := r.end(ctx, v, store.DeploymentCancelled, "", "cancelled by spec.cancel"); err != nil {
-				return 0, err
-			}
+		err := r.advance(ctx, v)
+		if err == nil {
+			err = r.settle(ctx, v)
 		}
-		if !v.outcome.Status.Terminal() {
-			if err := r.advance(ctx, v); err != nil {
-				return 0, err
-			}
-		}
-		if err := r.restore(ctx, v); err != nil {
-			return 0, err
-		}
-		if err := r.activateAgain(ctx, v); err != nil {
+		if err != nil {
+			v.showPhase() // the conditions say what is wrong
 			return 0, err
 		}
 		if err := r.mirror(ctx, v); err != nil {
 			return 0, err
 		}
-		if v.outcome.Status.Terminal() {
-			return 0, r.cleanUp(ctx, v)
+		switch {
+		case v.outcome.Status.Terminal():
+			return 0, errors.Join(r.cleanUp(ctx, v), r.prune(ctx, v.Deployment))
+		case v.held():
+			return 0, nil
+		case v.problem != "":
+			return object.Later, nil
 		}
 		return pollInterval, nil
 	})
 }
 
+// settle decides what is live: what was so before, and what spec.activation asks.
+func (r *Reconciler) settle(ctx context.Context, v *version) error {
+	if err := r.restore(ctx, v); err != nil {
+		return err
+	}
+	return r.activateAgain(ctx, v)
+}
+
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	list := func() *v1alpha1.DeploymentList { return &v1alpha1.DeploymentList{} }
-	return ctrl.NewControllerManagedBy(mgr).
+	deployments := &v1alpha1.DeploymentList{}
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("deployment").
+		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Deployment{}).
 		Watches(&v1alpha1.Deployment{}, r.Deleted()).
 		Owns(&batchv1.Job{}).
-		Watches(&v1alpha1.Project{}, object.Enqueue(r.Client, list, object.Deployments, object.Always), object.ComesOrGoes).
-		Watches(&v1alpha1.Environment{}, object.Enqueue(r.Client, list, object.Deployments, deploysTo), object.ComesOrGoes).
-		Watches(&v1alpha1.Environment{}, object.Enqueue(r.Client, list, object.Deployments, outOfDate)).
-		Complete(r)
+		Watches(&v1alpha1.Project{}, r.Enqueue(deployments, isOpen), builder.WithPredicates(object.Changed(projectState))).
+		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, deployments, nil), builder.WithPredicates(object.Changed(environmentState))).
+		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, deployments, outOfDate)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.OnlyMetadata)
+	return object.WatchPods(b, component, v1alpha1.LabelDeployment).Complete(r)
 }
 
-// deploysTo picks the deployments to an environment.
-func deploysTo(environment client.Object, deployment v1alpha1.ConditionedObject) bool {
+// environmentState is what deployments read of their environment beside what is live.
+func environmentState(o v1alpha1.ConditionedObject) any {
+	e, ok := o.(*v1alpha1.Environment)
+	if !ok {
+		return nil
+	}
+	return [3]any{e.Generation, e.Status.ID, e.IsBeyondLimit()}
+}
+
+// isOpen picks the deployments that have not ended.
+func isOpen(_ client.Object, deployment v1alpha1.ConditionedObject) bool {
 	d, ok := deployment.(*v1alpha1.Deployment)
-	return ok && object.DeploysTo(d, environment.(*v1alpha1.Environment))
+	return ok && !d.Status.Phase.Terminal()
+}
+
+// projectState is what deployments read of their project.
+func projectState(o v1alpha1.ConditionedObject) any {
+	p, ok := o.(*v1alpha1.Project)
+	if !ok {
+		return nil
+	}
+	return [3]any{p.Generation, p.Status.ID, p.Status.IsTrue(v1alpha1.ConditionNetworkReady)}
+}
+
+// usersOf are the open deployments that are built with the credentials in a Secret.
+func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) (out []ctrl.Request) {
+	project := &v1alpha1.Project{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: secret.GetNamespace(), Name: v1alpha1.ProjectName}, project)
+	git := project.Spec.Git
+	if apierrors.IsNotFound(err) || err == nil && (git == nil || git.SecretRef == nil || string(git.SecretRef.Name) != secret.GetName()) {
+		return nil
+	}
+	list := &v1alpha1.DeploymentList{}
+	if err == nil {
+		err = r.Client.List(ctx, list, client.InNamespace(secret.GetNamespace()))
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "looking for the deployments that a Secret concerns")
+	}
+	for i := range list.Items {
+		if isOpen(secret, &list.Items[i]) {
+			out = append(out, object.Request(&list.Items[i]))
+		}
+	}
+	return out
 }
 
 // outOfDate picks the deployments that may go live in an environment in which

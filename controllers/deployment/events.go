@@ -26,7 +26,7 @@ func (r *Reconciler) announceLive(v *version, was bool) {
 
 // nameOf is the name of a deployment for people; its id when the store cannot say.
 func (r *Reconciler) nameOf(ctx context.Context, key store.Key) string {
-	d, err := r.Data.Deployment(ctx, key)
+	d, err := r.Store.Deployment(ctx, key)
 	if err != nil {
 		return key.ID.String()
 	}

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,15 +25,15 @@ func (r *Reconciler) mirror(ctx context.Context, v *version) error {
 	if out.BundleDigest != "" {
 		status.Bundle = &v1alpha1.DeploymentBundle{Digest: out.BundleDigest, Size: out.BundleSize}
 	}
-	status.Agents = nil
-	for _, a := range out.Agents {
-		status.Agents = append(status.Agents, v1alpha1.DeploymentAgent{Name: a.Name, Type: a.Type, VariantOf: a.VariantOf})
-	}
+	status.Agents, status.AgentCount = shownAgents(out.Agents), int32(len(out.Agents)) //nolint:gosec // a build has at most 1,000
 	switch out.Status {
 	case store.DeploymentPending:
 		v.MarkPending(pendingMessage(v))
 	case store.DeploymentBuilding:
 		v.MarkBuilding(v1alpha1.DeploymentStepOf(string(out.Phase)))
+		if v.problem != "" {
+			v.MarkBuildBlocked(v.problem)
+		}
 	case store.DeploymentDeployed:
 		v.MarkDeployed()
 		return r.mirrorLive(ctx, v)
@@ -43,8 +45,36 @@ func (r *Reconciler) mirror(ctx context.Context, v *version) error {
 	return nil
 }
 
+// maxShownAgents is the most bytes that the agents of a status have in JSON.
+const maxShownAgents = 32 << 10
+
+// shownAgents are as many agents as a status has room for, the first by name. The
+// REST API lists them all.
+func shownAgents(agents []store.Agent) (out []v1alpha1.DeploymentAgent) {
+	room := maxShownAgents
+	for _, a := range slices.SortedFunc(slices.Values(agents), func(a, b store.Agent) int { return strings.Compare(a.Name, b.Name) }) {
+		shown := v1alpha1.DeploymentAgent{Name: a.Name, Type: a.Type, VariantOf: a.VariantOf}
+		room -= len(shown.Name) + len(shown.Type) + len(shown.VariantOf) + len(`{"name":"","type":"","variantOf":""},`)
+		if room < 0 {
+			break
+		}
+		out = append(out, shown)
+	}
+	return out
+}
+
+// showPhase shows where a deployment is that could not be brought on.
+func (v *version) showPhase() {
+	switch v.outcome.Status {
+	case store.DeploymentPending:
+		v.Status.Phase, v.Status.Step = v1alpha1.DeploymentPending, ""
+	case store.DeploymentBuilding:
+		v.Status.Phase, v.Status.Step = v1alpha1.DeploymentBuilding, v1alpha1.DeploymentStepOf(string(v.outcome.Phase))
+	}
+}
+
 func pendingMessage(v *version) string {
-	if v.environment.Spec.Suspend {
+	if v.held() {
 		return "the environment is suspended: the build starts when spec.suspend of the Environment is false"
 	}
 	return "waiting for its turn"
@@ -52,7 +82,7 @@ func pendingMessage(v *version) string {
 
 // mirrorLive shows whether the deployment is the live one.
 func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
-	environment, err := r.Data.Environment(ctx, v.environmentKey)
+	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil {
 		return object.FromStore(err)
 	}
@@ -80,7 +110,7 @@ func (r *Reconciler) endLive(ctx context.Context, v *version, because error) err
 	if !v.Status.Live || !errors.As(because, &missing) || missing.Unready {
 		return nil
 	}
-	_, err := r.Data.Deployment(ctx, v.key)
+	_, err := r.Store.Deployment(ctx, v.key)
 	if err == nil {
 		v.MarkNotLive("")
 	}

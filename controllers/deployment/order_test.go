@@ -3,6 +3,7 @@
 package deployment
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -93,12 +95,13 @@ func newOrderScene(t *testing.T, created map[string]time.Time) orderScene {
 	}
 	environment := &v1alpha1.Environment{ObjectMeta: at("dev")}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&v1alpha1.Project{ObjectMeta: at("project")}, environment)
+	require.NoError(t, object.IndexFields(t.Context(), indexer{c}))
 	for name, when := range created {
 		d := &v1alpha1.Deployment{ObjectMeta: at(name), Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
 		d.CreationTimestamp = metav1.NewTime(when)
 		c = c.WithObjects(d)
 	}
-	s := orderScene{Reconciler: &Reconciler{Keeper: &object.Keeper{Client: c.Build(), Store: db, PlatformID: uuid.New()}, Data: db}, db: db}
+	s := orderScene{Reconciler: &Reconciler{Base: &object.Base{Client: c.Build(), Store: db, PlatformID: uuid.New()}, Store: db}, db: db}
 	s.projectID = s.ProjectID("team")
 	s.environmentID, err = v1alpha1.ObjectID(s.projectID, environment)
 	require.NoError(t, err)
@@ -106,6 +109,14 @@ func newOrderScene(t *testing.T, created map[string]time.Time) orderScene {
 		Ref: s.Ref(environment), ID: s.environmentID, ProjectID: s.projectID, Slug: "dev", Kind: "standard",
 	}))
 	return s
+}
+
+// indexer registers the cache's indexes with a fake client.
+type indexer struct{ *fake.ClientBuilder }
+
+func (i indexer) IndexField(_ context.Context, o client.Object, field string, extract client.IndexerFunc) error {
+	i.WithIndex(o, field, extract)
+	return nil
 }
 
 // begin does what a reconcile begins with.

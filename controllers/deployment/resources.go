@@ -4,6 +4,7 @@ package deployment
 
 import (
 	"context"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +21,11 @@ const (
 	workspace         = "/workspace"
 	credentialsFolder = "/etc/agentplatform/git"   //nolint:gosec // a folder
 	tokenFolder       = "/etc/agentplatform/token" //nolint:gosec // a folder
-	// deadlineSeconds ends a build that hangs.
-	deadlineSeconds int64 = 15 * 60
+	// jobSeconds is how long a Job and its pods stay once they ended, for whoever
+	// wants to look at them; the store has the log. The build's token goes with them.
+	jobSeconds int32 = 3600
+	// podPatience is how long Kubernetes may take to make a pod.
+	podPatience = 15 * time.Second
 	// retries are for pods that were evicted or lost; a repository that cannot be
 	// built is an outcome and no failure of the pod.
 	retries int32 = 2
@@ -53,8 +57,8 @@ func (v *version) source() source {
 
 // room is where a build runs, and how much of the node it may have.
 type room struct {
-	Runner    v1alpha1.RunnerPool
-	Resources plan.Resources
+	Runner v1alpha1.RunnerPool
+	Build  plan.Build
 }
 
 // room is the environment's place and the plan's resources; *object.MissingError
@@ -71,7 +75,7 @@ func (r *Reconciler) room(ctx context.Context, v *version) (room, error) {
 	if v.environment.IsBeyondLimit() || allowed.Runner.Check(runner) != nil {
 		return room{}, &object.MissingError{Kind: v.environment.ObjectKind(), Name: v.environment.Name, Unready: true}
 	}
-	return room{Runner: runner, Resources: allowed.Build}, nil
+	return room{Runner: runner, Build: allowed.Build}, nil
 }
 
 // buildJob fetches in an init container, which alone sees the Git credentials,
@@ -80,7 +84,7 @@ func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptio
 	labels := object.Labels(component, d.Name)
 	labels[v1alpha1.LabelDeployment] = d.Name
 	labels[v1alpha1.LabelEnvironment] = string(d.Spec.Environment)
-	deadline, backoff := deadlineSeconds, retries
+	deadline, backoff, keep := in.Build.TimeoutSeconds, retries, jobSeconds
 	size := resource.MustParse("1Gi")
 	spec := corev1.PodSpec{
 		RestartPolicy:  corev1.RestartPolicyNever,
@@ -98,7 +102,7 @@ func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptio
 	opts.ConnectDispatch(&spec, &spec.Containers[0])
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			containers[i].Resources = in.Resources.Requirements()
+			containers[i].Resources = in.Build.Requirements()
 		}
 	}
 	object.Place(&spec, in.Runner)
@@ -106,10 +110,9 @@ func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptio
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: jobName(d), Namespace: d.Namespace, Labels: labels,
-			OwnerReferences: []metav1.OwnerReference{object.OwnerReference(d)},
 		},
 		Spec: batchv1.JobSpec{
-			BackoffLimit: &backoff, ActiveDeadlineSeconds: &deadline,
+			BackoffLimit: &backoff, ActiveDeadlineSeconds: &deadline, TTLSecondsAfterFinished: &keep,
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
 		},
 	}

@@ -48,9 +48,9 @@ func TestABuildThatTheStoreForgotGivesWay(t *testing.T) {
 	for status, stays := range map[store.DeploymentStatus]bool{store.DeploymentPending: false, store.DeploymentBuilding: true} {
 		d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u"}}
 		job := namedJob(d)
-		job.OwnerReferences = []metav1.OwnerReference{object.OwnerReference(d)}
+		job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.GroupVersion.WithKind("Deployment"))}
 		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
-		r := &Reconciler{Keeper: &object.Keeper{Client: c}}
+		r := &Reconciler{Base: &object.Base{Client: c}}
 		got, err := r.startBuild(t.Context(), &version{Deployment: d, outcome: store.Deployment{Status: status}})
 		require.NoError(t, err)
 		require.Equal(t, stays, got != nil, status)
@@ -65,6 +65,8 @@ type outcomes struct {
 	outcome store.Deployment
 }
 
+func (outcomes) PutToken(context.Context, store.Token) error { return nil }
+
 func (o outcomes) Deployment(context.Context, store.Key) (store.Deployment, error) {
 	return o.outcome, nil
 }
@@ -75,6 +77,7 @@ func TestABuildWhoseOutcomeIsForgottenGivesWay(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
 	require.NoError(t, batchv1.AddToScheme(scheme))
+	require.NoError(t, corev1.AddToScheme(scheme))
 	for name, c := range map[string]struct {
 		condition batchv1.JobConditionType
 		outcome   store.Deployment
@@ -89,7 +92,7 @@ func TestABuildWhoseOutcomeIsForgottenGivesWay(t *testing.T) {
 		job := namedJob(d)
 		job.Status.Conditions = []batchv1.JobCondition{{Type: c.condition, Status: corev1.ConditionTrue}}
 		kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
-		r := &Reconciler{Keeper: &object.Keeper{Client: kube}, Data: outcomes{outcome: c.outcome}}
+		r := &Reconciler{Base: &object.Base{Client: kube, Reader: kube}, Store: outcomes{outcome: c.outcome}}
 		v := &version{Deployment: d, outcome: store.Deployment{Status: store.DeploymentBuilding}}
 		require.NoError(t, r.checkJob(t.Context(), v, job), name)
 		err := kube.Get(t.Context(), client.ObjectKeyFromObject(job), job)

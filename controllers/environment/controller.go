@@ -6,12 +6,18 @@ package environment
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -25,14 +31,8 @@ import (
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=environments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=environments/status,verbs=patch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
-
-// secretsInterval is how often Secrets that users own are looked at for changes.
-const secretsInterval = time.Minute
-
-// waitInterval is how often an environment asks again for what another one has,
-// where the end of that one was not seen.
-const waitInterval = 30 * time.Second
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 
 // Store is what the controller needs of the store.
 type Store interface {
@@ -46,84 +46,177 @@ type Store interface {
 
 // Reconciler reconciles Environments.
 type Reconciler struct {
-	*object.Keeper
-	Data Store
+	*object.Base
+	Store Store
 	// Pods is the operator's part of runner pods.
 	Pods object.PodOptions
 
-	// left wakes the environments that wait for one that is gone.
-	left chan event.GenericEvent
+	// wakeUp queues environments that wait for what another one had.
+	wakeUp chan event.GenericEvent
+	// turns are those of the pools that get a new image of the platform.
+	turns turns
 }
 
 // Reconcile brings one Environment into the store and its pool into being.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	environment := &v1alpha1.Environment{}
-	result, err := r.Keeper.Reconcile(ctx, req, environment, func(ctx context.Context, key store.Key) (time.Duration, error) {
-		project, err := r.Project(ctx, environment.Namespace)
-		if err != nil {
-			return 0, err
-		}
-		allowed, _, err := r.Plan(ctx, project)
-		if err != nil {
-			return 0, err
-		}
-		held, err := r.project(ctx, environment, allowed.Environments, key)
-		if err != nil || !held {
-			return waitInterval, err
-		}
-		if err := r.showState(ctx, environment, project, key); err != nil {
-			return 0, err
-		}
-		if environment.Spec.Suspend {
-			environment.MarkSuspended()
-			return 0, nil
-		}
-		if err := allowed.Runner.Check(environment.Spec.Runner); err != nil {
-			environment.MarkStalled(v1alpha1.ReasonNotAllowed, err.Error())
-			return r.PlanInterval(), nil
-		}
-		if err := r.keepPool(ctx, environment, project, allowed.Runner, key); err != nil {
-			return 0, err
-		}
-		return secretsInterval, r.showPool(ctx, environment)
+	environment, rolling := &v1alpha1.Environment{}, false
+	result, err := r.Base.Reconcile(ctx, req, environment, func(ctx context.Context, key store.Key) (after time.Duration, err error) {
+		after, rolling, err = r.reconcile(ctx, environment, key)
+		return after, err
 	})
+	if !rolling { // however it ended: nobody waits for what does not go on
+		err = errors.Join(err, r.endTurn(ctx, req.NamespacedName))
+	}
 	if err == nil && environment.UID == "" {
-		err = r.wake(ctx, req.Namespace)
+		err = r.wakeStalled(ctx, req.Namespace)
 	}
 	return result, err
 }
 
-// wake queues the environments of a namespace that wait for a place or a slug,
-// once another one is out of the store.
-func (r *Reconciler) wake(ctx context.Context, namespace string) error {
+// reconcile returns when to look again; rolling says that a new release of the
+// platform is on its way into the pool.
+func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key store.Key) (after time.Duration, rolling bool, err error) {
+	project, err := r.Project(ctx, e.Namespace)
+	if err != nil {
+		return 0, false, err
+	}
+	allowed, _, err := r.Plan(ctx, project)
+	if err != nil {
+		return 0, false, err
+	}
+	held, err := r.project(ctx, e, allowed.Environments, key)
+	if err != nil {
+		return 0, false, err
+	}
+	if err := r.showState(ctx, e, project, key); err != nil {
+		return 0, false, err
+	}
+	notAllowed := allowed.Runner.Check(e.Spec.Runner)
+	if !held || e.Spec.Suspend || notAllowed != nil { // the pool stays as it is
+		ready, _, err := r.showRunners(ctx, e, kept{})
+		if err != nil {
+			return 0, false, err
+		}
+		e.ShowRunners(max(ready, 0), e.Spec.Runner.Replicas())
+	}
+	switch {
+	case !held:
+		return object.Later, false, nil
+	case e.Spec.Suspend:
+		e.MarkSuspended()
+		return 0, false, nil
+	case notAllowed != nil:
+		v1alpha1.MarkStalled(e, v1alpha1.ReasonNotAllowed, notAllowed.Error())
+		return r.PlanInterval(), false, nil
+	}
+	wrote, err := r.keepPool(ctx, e, project, allowed.Runner, key)
+	if err != nil {
+		return 0, false, err
+	}
+	done, err := r.showPool(ctx, e, wrote)
+	if done || err != nil {
+		return r.PlanInterval(), false, err
+	}
+	return object.Later, wrote.waits || r.turns.has(client.ObjectKeyFromObject(e), r.Now()), nil
+}
+
+// wakeStalled queues the environments of a namespace that wait for a place or a
+// slug, once another one is out of the store.
+func (r *Reconciler) wakeStalled(ctx context.Context, namespace string) error {
 	list := &v1alpha1.EnvironmentList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing the environments that wait: %w", err)
 	}
 	for i := range list.Items {
-		if !list.Items[i].IsStalled() {
+		if !v1alpha1.IsStalled(&list.Items[i]) {
 			continue
 		}
-		select {
-		case r.left <- event.GenericEvent{Object: &list.Items[i]}:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := r.wake(ctx, &list.Items[i]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// endTurn ends a pool's turn and wakes the environment whose turn may be next.
+func (r *Reconciler) endTurn(ctx context.Context, environment types.NamespacedName) error {
+	next, ok := r.turns.end(environment, r.Now())
+	if !ok {
+		return nil
+	}
+	return r.wake(ctx, &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: next.Namespace, Name: next.Name}})
+}
+
+func (r *Reconciler) wake(ctx context.Context, environment *v1alpha1.Environment) error {
+	select {
+	case r.wakeUp <- event.GenericEvent{Object: environment}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	list := func() *v1alpha1.EnvironmentList { return &v1alpha1.EnvironmentList{} }
-	r.left = make(chan event.GenericEvent)
+	all := r.Enqueue(&v1alpha1.EnvironmentList{}, nil)
+	deployedTo := r.Enqueue(&v1alpha1.EnvironmentList{}, object.DeploysTo)
+	r.wakeUp = make(chan event.GenericEvent)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("environment").
+		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Environment{}).
 		Watches(&v1alpha1.Environment{}, r.Deleted()).
 		Owns(&appsv1.Deployment{}).
-		Watches(&v1alpha1.Project{}, object.Enqueue(r.Client, list, object.Environments, object.Always)).
-		Watches(&v1alpha1.Deployment{}, object.Enqueue(r.Client, list, object.Environments, object.DeploysTo)).
-		WatchesRawSource(source.Channel(r.left, &handler.EnqueueRequestForObject{}))
-	return r.WatchPlans(b, object.Enqueue(r.Client, list, object.Environments, object.Always)).Complete(r)
+		Watches(&v1alpha1.Project{}, all, builder.WithPredicates(object.Changed(projectState))).
+		Watches(&v1alpha1.Deployment{}, deployedTo, builder.WithPredicates(object.Changed(liveState))).
+		WatchesRawSource(source.Channel(r.wakeUp, &handler.EnqueueRequestForObject{}))
+	b = object.WatchSecrets(b, handler.EnqueueRequestsFromMapFunc(r.usersOf))
+	b = object.WatchPods(b, component, v1alpha1.LabelEnvironment)
+	return r.WatchPlans(b, all).Complete(r)
+}
+
+// projectState is what environments read of their project.
+func projectState(o v1alpha1.ConditionedObject) any {
+	p, ok := o.(*v1alpha1.Project)
+	if !ok {
+		return nil
+	}
+	return [3]any{p.Generation, p.Status.ID, p.Status.IsTrue(v1alpha1.ConditionNetworkReady)}
+}
+
+// liveState is what an environment shows of its deployments.
+func liveState(o v1alpha1.ConditionedObject) any {
+	d, ok := o.(*v1alpha1.Deployment)
+	if !ok {
+		return nil
+	}
+	return [2]any{d.Status.Phase, d.Status.Live}
+}
+
+// usersOf are the environments whose runners have a value of a Secret.
+func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) []ctrl.Request {
+	project := &v1alpha1.Project{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: secret.GetNamespace(), Name: v1alpha1.ProjectName}, project)
+	if apierrors.IsNotFound(err) || err == nil && !names(project, secret.GetName()) {
+		return nil
+	}
+	list := &v1alpha1.EnvironmentList{}
+	if err == nil {
+		err = r.Client.List(ctx, list, client.InNamespace(secret.GetNamespace()))
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "looking for the environments that a Secret concerns")
+	}
+	var out []ctrl.Request
+	for i := range list.Items {
+		out = append(out, object.Request(&list.Items[i]))
+	}
+	return out
+}
+
+// names says whether a model provider's key is in a Secret.
+func names(project *v1alpha1.Project, secret string) bool {
+	return slices.ContainsFunc(project.Spec.ModelProviders, func(p v1alpha1.ModelProvider) bool {
+		return p.APIKeySecretRef != nil && string(p.APIKeySecretRef.Name) == secret
+	})
 }

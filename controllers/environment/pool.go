@@ -4,14 +4,17 @@ package environment
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
@@ -21,43 +24,122 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// keepPool writes the children of the pool: token, configuration, pods.
+// kept is what keepPool wrote.
+type kept struct {
+	// generation is that of the pool; what is seen of an earlier one is not its state.
+	generation int64
+	// replicas is how many runners the pool is to have.
+	replicas int32
+	// changed: the pool was another one before.
+	changed bool
+	// waits: the pool is as it was, for a new release of the platform reaches others
+	// first.
+	waits bool
+}
+
+// keepPool writes the children of the pool: token, configuration, pods. A pool that
+// waits for its turn stays as it is in all.
 func (r *Reconciler) keepPool(
 	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, allowed plan.Runner, key store.Key,
-) error {
+) (kept, error) {
 	if err := object.NetworkReady(project); err != nil {
-		return err
+		return kept{}, err
 	}
-	token, err := r.Token(ctx, e, tokenName(e), object.Labels(component, e.Name))
+	found, err := r.pool(ctx, e)
 	if err != nil {
-		return err
+		return kept{}, err
 	}
-	if err := r.admit(ctx, token, key); err != nil {
-		return err
+	release := platformDigest(r.Pods)
+	if metav1.IsControlledBy(found, e) && found.Annotations[object.AnnotationPlatform] != release &&
+		!r.turns.take(client.ObjectKeyFromObject(e), r.Now()) {
+		return kept{generation: found.Generation, replicas: e.Spec.Runner.Replicas(), waits: true}, nil
+	}
+	token, err := r.Token(ctx, e, tokenName(e), object.Labels(component, e.Name), func(token string) error {
+		return r.admit(ctx, e, token, key)
+	})
+	if err != nil {
+		return kept{}, err
 	}
 	config, err := r.config(ctx, e, project)
 	if err != nil {
-		return err
+		return kept{}, err
 	}
 	if err := r.Apply(ctx, e, configSecret(e, config)); err != nil {
-		return err
+		return kept{}, err
 	}
-	return r.Apply(ctx, e, pool(e, poolOptions{
+	wanted := pool(e, poolOptions{
 		PodOptions: r.Pods, ProjectID: key.ProjectID.String(), ConfigDigest: configDigest(token, config),
 		Resources: allowed.Fill(e.Spec.Runner.Resources.Requirements()),
-	}))
+	})
+	wanted.Annotations = map[string]string{object.AnnotationPlatform: release}
+	wrote, err := r.applyPool(ctx, e, wanted)
+	wrote.changed = wrote.generation != found.Generation
+	return wrote, err
+}
+
+// applyPool writes the pool, but for the number of runners where somebody else sets
+// it.
+func (r *Reconciler) applyPool(ctx context.Context, e *v1alpha1.Environment, wanted *appsv1.Deployment) (kept, error) {
+	scaled, err := r.scaledByOther(ctx, e, wanted)
+	if err != nil {
+		return kept{}, err
+	}
+	replicas := *wanted.Spec.Replicas
+	if scaled != nil {
+		wanted.Spec.Replicas, replicas = nil, *scaled
+	}
+	err = r.Apply(ctx, e, wanted)
+	return kept{generation: wanted.Generation, replicas: replicas}, err
+}
+
+// platformDigest names what the platform itself says of runner pods, whatever the
+// environment: its image, its flags and the shape of the pod.
+func platformDigest(opts object.PodOptions) string {
+	text, err := json.Marshal(podTemplate(&v1alpha1.Environment{}, poolOptions{PodOptions: opts}))
+	if err != nil {
+		panic("writing a pod's template: " + err.Error()) // of plain types
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// scaledByOther is how many runners somebody else has set, such as an autoscaler of
+// the pool itself; nil where the number is ours.
+func (r *Reconciler) scaledByOther(ctx context.Context, e *v1alpha1.Environment, wanted *appsv1.Deployment) (*int32, error) {
+	found, err := r.Child(ctx, e, wanted)
+	if found == nil || err != nil || !object.IsScaled(found) {
+		return nil, err
+	}
+	current := &appsv1.Deployment{}
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(wanted), current); err != nil {
+		return nil, fmt.Errorf("reading how far the pool was scaled: %w", err)
+	}
+	return current.Spec.Replicas, nil
+}
+
+// pool reads the pool; an empty one where there is none.
+func (r *Reconciler) pool(ctx context.Context, e *v1alpha1.Environment) (*appsv1.Deployment, error) {
+	found := &appsv1.Deployment{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: e.Namespace, Name: poolName(e)}, found)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the runner pool: %w", err)
+	}
+	return found, nil
 }
 
 // admit makes the store know the pool's token.
-func (r *Reconciler) admit(ctx context.Context, token string, key store.Key) error {
-	known, err := r.Data.Token(ctx, seal.Digest(token))
-	if err == nil && known.Environment() == key {
+func (r *Reconciler) admit(ctx context.Context, e *v1alpha1.Environment, token string, key store.Key) error {
+	known, err := r.Store.Token(ctx, seal.Digest(token))
+	switch {
+	case err == nil && known.Environment() == key:
 		return nil
+	case err == nil:
+		return &object.SecretError{Name: tokenName(e), Problem: "it holds a token that is somebody else's; delete it, and another one is made"}
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return object.FromStore(fmt.Errorf("finding the runners' token: %w", err))
 	}
-	return object.FromStore(r.Data.PutToken(ctx, store.Token{
+	return object.FromStore(r.Store.PutToken(ctx, store.Token{
 		SHA256: seal.Digest(token), Kind: store.TokenRunner, ProjectID: key.ProjectID, EnvironmentID: key.ID,
 	}))
 }
@@ -66,7 +148,7 @@ func (r *Reconciler) admit(ctx context.Context, token string, key store.Key) err
 func (r *Reconciler) config(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project) (map[string][]byte, error) {
 	var providers runnerconfig.Providers
 	for _, p := range project.Spec.ModelProviders {
-		provider := runnerconfig.Provider{Prefix: p.Prefix, Type: string(p.Type), BaseURL: p.BaseURL}
+		provider := runnerconfig.Provider{Prefix: p.Prefix, Type: p.Type.Word(), BaseURL: p.BaseURL}
 		if p.APIKeySecretRef != nil {
 			key, err := r.SecretValue(ctx, e.Namespace, *p.APIKeySecretRef)
 			if err != nil {
@@ -83,37 +165,69 @@ func (r *Reconciler) config(ctx context.Context, e *v1alpha1.Environment, projec
 	return map[string][]byte{runnerconfig.ProvidersFile: data}, nil
 }
 
-// showPool shows how the pool is doing.
-func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment) error {
-	found := &appsv1.Deployment{}
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: e.Namespace, Name: poolName(e)}, found)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("reading the runner pool: %w", err)
+// showPool shows how the pool is doing, and whether the environment is in effect;
+// done says that all runners are of now.
+func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment, wrote kept) (done bool, err error) {
+	ready, problem, err := r.showRunners(ctx, e, wrote)
+	switch {
+	case err != nil:
+		return false, err
+	case problem != "":
+		e.MarkRunnersFailing(problem)
+		return false, nil
+	case ready < 0 && !wrote.changed && v1alpha1.IsReady(e):
+		return false, nil // somebody else changed the pool: what comes of it is told next
+	case ready < wrote.replicas:
+		e.MarkRunnersStarting(max(ready, 0), wrote.replicas)
+		return false, nil
 	}
-	want := e.Spec.Runner.Replicas()
+	e.MarkRunnersReady(ready)
+	if wrote.waits {
+		v1alpha1.MarkReady(e, "in effect; its runners get the platform's new release in turn with those of other environments")
+		return false, nil
+	}
+	v1alpha1.MarkReady(e, "")
+	return true, nil
+}
+
+// showRunners shows how many runners there are. It returns how many of those of now
+// are ready, -1 where that cannot be said yet, and what keeps more from coming.
+func (r *Reconciler) showRunners(ctx context.Context, e *v1alpha1.Environment, wrote kept) (ready int32, problem string, err error) {
+	found, err := r.pool(ctx, e)
+	if err != nil {
+		return 0, "", err
+	}
 	e.Status.Runner = v1alpha1.RunnerPoolStatus{
 		Replicas: found.Status.Replicas, ReadyReplicas: found.Status.ReadyReplicas, Selector: selector(e),
 	}
-	ready, problem := rollout(found)
-	switch {
-	case problem != "":
-		e.MarkRunnersFailing(problem)
-	case ready < want:
-		e.MarkRunnersStarting(ready, want)
-	default:
-		e.MarkRunnersReady(ready)
-		e.MarkReady("")
+	ready, problem = rollout(found, wrote.generation)
+	if problem == "" && ready < wrote.replicas {
+		problem, err = r.podProblem(ctx, e)
 	}
-	return nil
+	return ready, problem, err
+}
+
+// podProblem is what keeps a runner pod from running; "" where nothing is known to.
+func (r *Reconciler) podProblem(ctx context.Context, e *v1alpha1.Environment) (string, error) {
+	pods := &corev1.PodList{}
+	if err := r.Client.List(ctx, pods, client.InNamespace(e.Namespace), client.MatchingLabels(poolLabels(e))); err != nil {
+		return "", fmt.Errorf("listing the runner pods: %w", err)
+	}
+	for i := range pods.Items {
+		if problem := object.PodProblem(&pods.Items[i]); problem != "" {
+			return problem, nil
+		}
+	}
+	return "", nil
 }
 
 // rollout is how many pods of the configuration of now are ready at least, and
-// what keeps more from coming. Pods of before say nothing of it: they stay until
-// the new ones are ready.
-func rollout(pool *appsv1.Deployment) (ready int32, problem string) {
+// what keeps more from coming; -1 before Kubernetes has looked at it. Pods of before
+// say nothing of it: they stay until the new ones are ready.
+func rollout(pool *appsv1.Deployment, generation int64) (ready int32, problem string) {
 	s := pool.Status
-	if s.ObservedGeneration < pool.Generation {
-		return 0, ""
+	if s.ObservedGeneration < max(pool.Generation, generation) {
+		return -1, ""
 	}
 	for _, c := range s.Conditions {
 		failed := c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue

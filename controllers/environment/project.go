@@ -15,9 +15,9 @@ import (
 // project claims place and slug in the store. held is false when an older
 // environment has the slug, or when the project has as many as it may have.
 func (r *Reconciler) project(ctx context.Context, e *v1alpha1.Environment, limit int32, key store.Key) (held bool, err error) {
-	err = r.Data.PutEnvironment(ctx, store.Environment{
+	err = r.Store.PutEnvironment(ctx, store.Environment{
 		Ref: r.Ref(e), ID: key.ID, ProjectID: key.ProjectID, DisplayName: e.Title(), Slug: e.WantedSlug(),
-		Kind: string(e.Spec.Kind), ObjectCreatedAt: e.CreationTimestamp.Time,
+		Kind: e.Spec.Kind.Word(), ObjectCreatedAt: e.CreationTimestamp.Time,
 		Limit: int(limit),
 	})
 	var reached *store.LimitReachedError
@@ -39,24 +39,27 @@ func (r *Reconciler) project(ctx context.Context, e *v1alpha1.Environment, limit
 
 // showState shows what the store knows: the default, and what is live.
 func (r *Reconciler) showState(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, key store.Key) error {
+	stored, err := r.Store.Environment(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // another one holds its place or its slug
+	}
+	if err != nil {
+		return object.FromStore(err)
+	}
 	if asked := project.Spec.DefaultEnvironment; asked != "" {
 		e.Status.Default = string(asked) == e.Name
 	} else {
-		chosen, err := r.Data.DefaultEnvironment(ctx, key.ProjectID)
+		chosen, err := r.Store.DefaultEnvironment(ctx, key.ProjectID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return object.FromStore(fmt.Errorf("finding the default environment: %w", err))
 		}
 		e.Status.Default = err == nil && chosen == key.ID
 	}
-	stored, err := r.Data.Environment(ctx, key)
-	if err != nil {
-		return object.FromStore(err)
-	}
 	e.Status.LiveDeployment, e.Status.LiveDeploymentID, e.Status.LiveCommit = "", "", ""
 	if stored.LiveDeploymentID == nil {
 		return nil
 	}
-	live, err := r.Data.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: *stored.LiveDeploymentID})
+	live, err := r.Store.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: *stored.LiveDeploymentID})
 	if err != nil {
 		return object.FromStore(err)
 	}

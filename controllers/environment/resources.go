@@ -27,7 +27,10 @@ const (
 	// annotationConfig makes new pods of changed model providers.
 	annotationConfig = "agentplatform.dev/config"
 	configFolder     = "/etc/agentplatform/config"
-	tokenFolder      = "/etc/agentplatform/token" //nolint:gosec // a folder
+	portHealth       = "health"
+	// healthPort and metricsPort are those of all processes of the platform.
+	healthPort, metricsPort = 8083, 8084
+	tokenFolder             = "/etc/agentplatform/token" //nolint:gosec // a folder
 	// drainSeconds is what runs have after SIGTERM; the pod's own period is longer.
 	drainSeconds, terminationSeconds = 30, 45
 )
@@ -105,7 +108,6 @@ func podTemplate(e *v1alpha1.Environment, opts poolOptions) corev1.PodTemplateSp
 	grace := int64(terminationSeconds)
 	spec := corev1.PodSpec{
 		TerminationGracePeriodSeconds: &grace,
-		Affinity:                      runner.Affinity,
 		Containers:                    []corev1.Container{container(runner, opts)},
 		Volumes: []corev1.Volume{
 			object.SecretVolume("token", tokenName(e)), object.SecretVolume("config", configName(e)),
@@ -113,6 +115,7 @@ func podTemplate(e *v1alpha1.Environment, opts poolOptions) corev1.PodTemplateSp
 	}
 	opts.ConnectDispatch(&spec, &spec.Containers[0])
 	object.Place(&spec, runner)
+	spec.Affinity = runner.Affinity
 	object.Restrict(&spec)
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: annotations}, Spec: spec}
 }
@@ -124,13 +127,31 @@ func container(runner v1alpha1.RunnerPool, opts poolOptions) corev1.Container {
 		"--providers=" + configFolder + "/" + runnerconfig.ProvidersFile,
 		"--concurrency=" + strconv.Itoa(int(max(runner.Concurrency, 1))),
 		"--grace=" + strconv.Itoa(drainSeconds) + "s",
+		"--health-addr=:" + strconv.Itoa(healthPort), "--metrics-addr=:" + strconv.Itoa(metricsPort),
 	}, opts.Egress.Args()...)
 	return corev1.Container{
 		Name: component, Image: opts.Image, Command: []string{"/usr/local/bin/runner"}, Args: args,
 		Resources: opts.Resources,
+		// Not of a flag: what the garbage collector keeps below.
+		Env: []corev1.EnvVar{{Name: "GOMEMLIMIT", ValueFrom: &corev1.EnvVarSource{
+			ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"},
+		}}},
+		Ports: []corev1.ContainerPort{
+			{Name: portHealth, ContainerPort: healthPort}, {Name: object.PortMetrics, ContainerPort: metricsPort},
+		},
+		// Ready: dispatch knows it and it takes runs.
+		ReadinessProbe: probe("/readyz", 2, 3), LivenessProbe: probe("/healthz", 10, 6),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "token", MountPath: tokenFolder, ReadOnly: true},
 			{Name: "config", MountPath: configFolder, ReadOnly: true},
 		},
+	}
+}
+
+// probe asks the runner every period, in seconds; failures in a row are a no.
+func probe(path string, period, failures int32) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(portHealth)}},
+		PeriodSeconds: period, TimeoutSeconds: 5, FailureThreshold: failures,
 	}
 }

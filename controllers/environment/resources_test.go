@@ -32,7 +32,9 @@ func TestNothingOfATenantsStandsInForAFlag(t *testing.T) {
 		spec := podTemplate(e, poolOptions{PodOptions: object.PodOptions{Egress: flags}}).Spec
 		require.False(t, *spec.EnableServiceLinks)
 		for _, c := range append(spec.InitContainers, spec.Containers...) {
-			require.Empty(t, c.Env, c.Name)
+			require.Len(t, c.Env, 1, c.Name)
+			require.Equal(t, "GOMEMLIMIT", c.Env[0].Name)
+			require.Equal(t, "limits.memory", c.Env[0].ValueFrom.ResourceFieldRef.Resource)
 			require.Empty(t, c.EnvFrom, c.Name)
 			require.Equal(t, flags.Args(), egressArgs(c), c.Name)
 		}
@@ -74,7 +76,7 @@ func TestPodsOfBeforeSayNothingOfARollout(t *testing.T) {
 		ready   int32
 		problem string
 	}{
-		"not looked at yet":         {appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, 0, ""},
+		"not looked at yet":         {appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, -1, ""},
 		"all of now":                {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, 2, ""},
 		"the new ones do not start": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 1, AvailableReplicas: 2}, 0, ""},
 		"one of two is new":         {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 2, AvailableReplicas: 2}, 1, ""},
@@ -89,7 +91,7 @@ func TestPodsOfBeforeSayNothingOfARollout(t *testing.T) {
 			ObservedGeneration: 2, Conditions: condition(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue),
 		}, 0, "because"},
 	} {
-		ready, problem := rollout(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: c.status})
+		ready, problem := rollout(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Status: c.status}, 2)
 		require.Equal(t, c.ready, ready, name)
 		require.Equal(t, c.problem, problem, name)
 	}

@@ -4,16 +4,16 @@ package object
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-
-	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
 // NameCollisionError says that somebody else's object has the name of a child.
@@ -49,35 +49,53 @@ func IgnoreForeign(err error) error {
 // Child looks past the cache for the child of owner that has the kind and name
 // of child, and returns its metadata; nil when there is none. It is owner's only
 // when owner controls it: *NameCollisionError or *LeftoverError otherwise.
-func (k *Keeper) Child(
-	ctx context.Context, owner v1alpha1.ConditionedObject, child client.Object,
-) (*metav1.PartialObjectMetadata, error) {
-	gvk, err := apiutil.GVKForObject(child, k.Client.Scheme())
+func (b *Base) Child(ctx context.Context, owner, child client.Object) (*metav1.PartialObjectMetadata, error) {
+	gvk, err := apiutil.GVKForObject(child, b.Client.Scheme())
 	if err != nil {
 		return nil, fmt.Errorf("looking for child %q: %w", child.GetName(), err)
 	}
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(gvk)
-	err = k.Reader.Get(ctx, client.ObjectKeyFromObject(child), found)
+	err = b.Reader.Get(ctx, client.ObjectKeyFromObject(child), found)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("looking for %s %q: %w", gvk.Kind, child.GetName(), err)
 	}
-	if err := controls(owner, gvk.Kind, found); err != nil {
+	if err := b.controls(owner, gvk.Kind, found); err != nil {
 		return nil, err
 	}
 	return found, nil
 }
 
+// IsScaled says whether somebody else has set how many replicas a child has, through
+// its scale subresource, as autoscalers do.
+func IsScaled(child metav1.Object) bool {
+	return slices.ContainsFunc(child.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Subresource == "scale" && f.FieldsV1 != nil && hasField(f.FieldsV1.GetRawBytes(), []string{"f:spec", "f:replicas"})
+	})
+}
+
+func hasField(fields []byte, path []string) bool {
+	if len(path) == 0 {
+		return true
+	}
+	below := map[string]json.RawMessage{}
+	if json.Unmarshal(fields, &below) != nil {
+		return false
+	}
+	next, ok := below[path[0]]
+	return ok && hasField(next, path[1:])
+}
+
 // controls is nil where owner, in this incarnation, controls found.
-func controls(owner v1alpha1.ConditionedObject, kind string, found metav1.Object) error {
+func (b *Base) controls(owner client.Object, kind string, found metav1.Object) error {
 	ref := metav1.GetControllerOf(found)
 	switch {
 	case ref != nil && ref.UID == owner.GetUID():
 		return nil
-	case ref != nil && sameName(ref, owner):
+	case ref != nil && b.sameName(ref, owner):
 		return &LeftoverError{Kind: kind, Name: found.GetName()}
 	default:
 		return &NameCollisionError{Kind: kind, Name: found.GetName()}
@@ -85,8 +103,8 @@ func controls(owner v1alpha1.ConditionedObject, kind string, found metav1.Object
 }
 
 // sameName says whether ref names owner or an earlier object of its name.
-func sameName(ref *metav1.OwnerReference, owner v1alpha1.ConditionedObject) bool {
-	group, err := schema.ParseGroupVersion(ref.APIVersion)
-	return err == nil && group.Group == v1alpha1.GroupVersion.Group &&
-		ref.Kind == owner.ObjectKind() && ref.Name == owner.GetName()
+func (b *Base) sameName(ref *metav1.OwnerReference, owner client.Object) bool {
+	gvk, err := apiutil.GVKForObject(owner, b.Client.Scheme())
+	group, invalid := schema.ParseGroupVersion(ref.APIVersion)
+	return err == nil && invalid == nil && group.Group == gvk.Group && ref.Kind == gvk.Kind && ref.Name == owner.GetName()
 }

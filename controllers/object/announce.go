@@ -3,17 +3,35 @@
 package object
 
 import (
+	"strings"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/cache"
 )
 
-// maxNote is the most bytes of an event's note.
-const maxNote = 1000
+const (
+	// maxNote is the most bytes of an event's note.
+	maxNote = 1000
+	// eventInterval is the least time between two events of one reason about one
+	// object; what flaps faster is told by the conditions.
+	eventInterval = time.Minute
+	// eventsKept is how many objects and reasons are told apart for that.
+	eventsKept = 10_000
+)
+
+// eventKey is an object and a reason.
+type eventKey struct {
+	object types.UID
+	reason string
+}
 
 // announce sends an event when Ready has another state or reason than before.
-func (k *Keeper) announce(before, after v1alpha1.ConditionedObject) {
+func (b *Base) announce(before, after v1alpha1.ConditionedObject) {
 	was, is := before.CommonStatus().Condition(v1alpha1.ConditionReady), after.CommonStatus().Condition(v1alpha1.ConditionReady)
 	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
@@ -22,16 +40,22 @@ func (k *Keeper) announce(before, after v1alpha1.ConditionedObject) {
 	if is.Status == metav1.ConditionFalse {
 		kind = corev1.EventTypeWarning
 	}
-	k.Event(after, kind, is.Reason, is.Message)
+	b.Event(after, kind, is.Reason, is.Message)
 }
 
-// Event records an event about an object.
-func (k *Keeper) Event(o v1alpha1.ConditionedObject, kind, reason, note string) {
-	if k.Events == nil {
+// Event records an event about an object, at most one a reason and minute.
+func (b *Base) Event(o v1alpha1.ConditionedObject, kind, reason, note string) {
+	if b.Events == nil {
 		return
 	}
-	if len(note) > maxNote {
-		note = note[:maxNote]
+	key := eventKey{o.GetUID(), reason}
+	b.eventsOnce.Do(func() { b.recent = cache.New[eventKey, struct{}](eventsKept, eventInterval, b.Now) })
+	if _, told := b.recent.Get(key); told {
+		return
 	}
-	k.Events.Eventf(o, nil, kind, reason, "Reconcile", "%s", note)
+	b.recent.Put(key, struct{}{})
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote], "")
+	}
+	b.Events.Eventf(o, nil, kind, reason, "Reconcile", "%s", note)
 }

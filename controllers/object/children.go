@@ -58,51 +58,61 @@ func ChildName(owner, suffix string) string {
 	return owner[:maxChildName-len(mark)] + mark
 }
 
-// OwnerReference makes a child go with its owner, and never hold it back.
-func OwnerReference(owner v1alpha1.ConditionedObject) metav1.OwnerReference {
-	controller, block := true, false
-	return metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: owner.ObjectKind(), Name: owner.GetName(), UID: owner.GetUID(),
-		Controller: &controller, BlockOwnerDeletion: &block,
+// OwnerReference makes owner the controller of a child, which goes with it.
+func (b *Base) OwnerReference(owner client.Object) (metav1.OwnerReference, error) {
+	gvk, err := apiutil.GVKForObject(owner, b.Client.Scheme())
+	if err != nil {
+		return metav1.OwnerReference{}, fmt.Errorf("naming the owner %q: %w", owner.GetName(), err)
 	}
+	ref := metav1.NewControllerRef(owner, gvk)
+	ref.BlockOwnerDeletion = new(bool)
+	return *ref, nil
 }
 
 // Apply writes a child of owner by server-side apply; only the fields that child
 // has are owned. What somebody else made under that name is left alone; see Child.
-func (k *Keeper) Apply(ctx context.Context, owner v1alpha1.ConditionedObject, child client.Object) error {
-	u, err := k.fields(owner, child)
+// The child then has the generation that was written.
+func (b *Base) Apply(ctx context.Context, owner, child client.Object) error {
+	u, err := b.fields(owner, child)
 	if err != nil {
 		return fmt.Errorf("applying %q: %w", child.GetName(), err)
 	}
-	found, err := k.Child(ctx, owner, child)
+	found, err := b.Child(ctx, owner, child)
 	if err != nil {
 		return err
 	}
+	seen := client.Object(found)
 	if found == nil {
 		// Not by apply, which would also take over what appeared since.
-		if err := k.Client.Create(ctx, u, client.FieldOwner(FieldManager)); err != nil {
+		created := u.DeepCopy()
+		if err := b.Client.Create(ctx, created, client.FieldOwner(FieldManager)); err != nil {
 			return fmt.Errorf("creating %s %q: %w", u.GetKind(), u.GetName(), err)
 		}
-		return k.makeApplied(ctx, u)
+		seen = created
 	}
-	if err := k.makeApplied(ctx, found); err != nil {
+	if err := b.makeApplied(ctx, seen); err != nil {
 		return err
 	}
-	u.SetUID(found.UID) // so that nothing is written but what was looked at
-	if err := k.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u),
+	u.SetUID(seen.GetUID()) // so that nothing is written but what was looked at
+	if err := b.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u),
 		client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying %s %q: %w", u.GetKind(), u.GetName(), err)
 	}
+	child.SetGeneration(u.GetGeneration())
 	return nil
 }
 
 // fields are what is written of a child.
-func (k *Keeper) fields(owner v1alpha1.ConditionedObject, child client.Object) (*unstructured.Unstructured, error) {
-	gvk, err := apiutil.GVKForObject(child, k.Client.Scheme())
+func (b *Base) fields(owner, child client.Object) (*unstructured.Unstructured, error) {
+	gvk, err := apiutil.GVKForObject(child, b.Client.Scheme())
 	if err != nil {
 		return nil, err
 	}
-	child.SetOwnerReferences([]metav1.OwnerReference{OwnerReference(owner)})
+	ref, err := b.OwnerReference(owner)
+	if err != nil {
+		return nil, err
+	}
+	child.SetOwnerReferences([]metav1.OwnerReference{ref})
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(child)
 	if err != nil {
 		return nil, err
@@ -117,12 +127,12 @@ func (k *Keeper) fields(owner v1alpha1.ConditionedObject, child client.Object) (
 
 // makeApplied makes fields that a create wrote count as applied, so that a later
 // apply without them removes them.
-func (k *Keeper) makeApplied(ctx context.Context, child client.Object) error {
+func (b *Base) makeApplied(ctx context.Context, child client.Object) error {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(child, sets.New(FieldManager), FieldManager)
 	if err != nil || patch == nil {
 		return wrapChild(err, child)
 	}
-	return wrapChild(k.Client.Patch(ctx, child, client.RawPatch(types.JSONPatchType, patch)), child)
+	return wrapChild(b.Client.Patch(ctx, child, client.RawPatch(types.JSONPatchType, patch)), child)
 }
 
 func wrapChild(err error, child client.Object) error {
@@ -133,32 +143,38 @@ func wrapChild(err error, child client.Object) error {
 }
 
 // Token returns the token in the Secret of that name, which is the truth where
-// owner controls it: it is made, random, when there is none.
-func (k *Keeper) Token(ctx context.Context, owner v1alpha1.ConditionedObject, name string, labels map[string]string) (string, error) {
-	secret, err := k.WholeSecret(ctx, owner.GetNamespace(), name)
+// owner controls it: it is made, random, when there is none. admit makes the store
+// know it, before there is a pod that has it.
+func (b *Base) Token(
+	ctx context.Context, owner client.Object, name string, labels map[string]string, admit func(token string) error,
+) (string, error) {
+	secret, err := b.WholeSecret(ctx, owner.GetNamespace(), name)
 	missing := (*SecretError)(nil)
 	switch {
 	case errors.As(err, &missing):
 	case err != nil:
 		return "", err
 	default:
-		if err := controls(owner, "Secret", secret); err != nil {
+		if err := b.controls(owner, "Secret", secret); err != nil {
 			return "", err
 		}
-		if token := secret.Data[TokenKey]; len(token) > 0 {
-			return string(token), nil
+		if token := string(secret.Data[TokenKey]); token != "" {
+			return token, admit(token)
 		}
 	}
 	token := rand.Text() + rand.Text()
-	return token, k.Apply(ctx, owner, &corev1.Secret{
+	if err := admit(token); err != nil {
+		return "", err
+	}
+	return token, b.Apply(ctx, owner, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: owner.GetNamespace(), Labels: labels},
 		Data:       map[string][]byte{TokenKey: []byte(token)},
 	})
 }
 
 // Secret reads a Secret's data past the cache; *SecretError when there is none.
-func (k *Keeper) Secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
-	secret, err := k.WholeSecret(ctx, namespace, name)
+func (b *Base) Secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+	secret, err := b.WholeSecret(ctx, namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -166,9 +182,9 @@ func (k *Keeper) Secret(ctx context.Context, namespace, name string) (map[string
 }
 
 // WholeSecret reads a Secret past the cache; *SecretError when there is none.
-func (k *Keeper) WholeSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+func (b *Base) WholeSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
-	err := k.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
+	err := b.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
 		return nil, &SecretError{Name: name}
 	}
@@ -180,8 +196,8 @@ func (k *Keeper) WholeSecret(ctx context.Context, namespace, name string) (*core
 
 // SecretValue reads one key of a Secret past the cache; *SecretError when there
 // is none.
-func (k *Keeper) SecretValue(ctx context.Context, namespace string, ref v1alpha1.SecretKeyReference) (string, error) {
-	data, err := k.Secret(ctx, namespace, string(ref.Name))
+func (b *Base) SecretValue(ctx context.Context, namespace string, ref v1alpha1.SecretKeyReference) (string, error) {
+	data, err := b.Secret(ctx, namespace, string(ref.Name))
 	if err != nil {
 		return "", err
 	}

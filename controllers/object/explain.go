@@ -3,10 +3,12 @@
 package object
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -15,10 +17,11 @@ import (
 
 // Intervals at which is looked again for what no watch tells of.
 const (
-	// soon is for what is most likely on its way, as when manifests were applied
-	// together.
+	// soon is the first pause for what is most likely on its way, as when manifests
+	// were applied together.
 	soon = 2 * time.Second
-	// Later is for what somebody has to change.
+	// Later is the longest pause of any kind: for what somebody has to change, and
+	// for what is watched too.
 	Later = 30 * time.Second
 )
 
@@ -62,7 +65,10 @@ type StalledError struct{ Reason, Message string }
 func (e *StalledError) Error() string { return e.Message }
 
 // WaitingError says what is most likely on its way.
-type WaitingError struct{ Message string }
+type WaitingError struct {
+	// Reason is the condition's; "" for Progressing.
+	Reason, Message string
+}
 
 // Error is the message.
 func (e *WaitingError) Error() string { return e.Message }
@@ -84,9 +90,11 @@ func FromStore(err error) error {
 	return &StoreError{Err: err}
 }
 
-// Explain turns an error into the condition that names cause and remedy. It
-// returns when to look again; the error remains where only trying again helps.
-func Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, error) {
+// Explain turns what work returned into conditions, and returns when to try again,
+// or the error for the queue's own pauses and the log. What only a person can mend
+// is Stalled; what may mend itself is not, and is looked at again after as long as
+// it has been so, from soon to Later.
+func (b *Base) Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, error) {
 	var (
 		stale   *store.StaleError
 		taken   *store.IDTakenError
@@ -99,46 +107,56 @@ func Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, error) {
 		left    *LeftoverError
 	)
 	switch {
-	case errors.Is(err, errBehind), errors.As(err, &stale):
+	case errors.Is(err, errBehind), errors.As(err, &stale), apierrors.IsConflict(err):
 		return soon, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return 0, nil // the object goes with its namespace
 	case errors.As(err, &taken):
-		o.MarkIDTaken(taken.Holder.String())
+		v1alpha1.MarkIDTaken(o, taken.Holder.String())
 		return Later, nil
 	case errors.As(err, &stalled):
-		o.MarkStalled(stalled.Reason, stalled.Message)
+		v1alpha1.MarkStalled(o, stalled.Reason, stalled.Message)
 		return 0, nil
 	case errors.As(err, &foreign):
-		o.MarkStalled(v1alpha1.ReasonNameCollision, foreign.Error())
+		v1alpha1.MarkStalled(o, v1alpha1.ReasonNameCollision, foreign.Error())
 		return Later, nil
 	case errors.As(err, &left):
-		o.MarkReconciling(v1alpha1.ReasonProgressing, left.Error())
-		return soon, nil
+		v1alpha1.MarkReconciling(o, v1alpha1.ReasonProgressing, left.Error())
+		return b.patience(o), nil
 	case errors.As(err, &waiting):
-		o.MarkReconciling(v1alpha1.ReasonProgressing, waiting.Message)
-		return soon, nil
+		v1alpha1.MarkWaiting(o, cmp.Or(waiting.Reason, v1alpha1.ReasonProgressing), waiting.Message)
+		return b.patience(o), nil
 	case errors.Is(err, ErrProjectMissing):
-		o.MarkProjectMissing()
-		return soon, nil
+		v1alpha1.MarkProjectMissing(o)
+		return Later, nil
 	case errors.As(err, &missing) && missing.Unready:
-		o.MarkReconciling(v1alpha1.ReasonProgressing, missing.Error())
-		return soon, nil
+		v1alpha1.MarkReconciling(o, v1alpha1.ReasonProgressing, missing.Error())
+		return b.patience(o), nil
 	case errors.As(err, &missing):
-		o.MarkReferenceMissing(missing.Kind, missing.Name)
+		v1alpha1.MarkReferenceMissing(o, missing.Kind, missing.Name)
 		return Later, nil
 	case errors.As(err, &secret) && secret.Problem != "":
-		o.MarkSecretInvalid(secret.Name, secret.Problem)
-		return soon, nil
+		v1alpha1.MarkSecretInvalid(o, secret.Name, secret.Problem)
+		return Later, nil
 	case errors.As(err, &secret):
-		o.MarkSecretMissing(secret.Name)
-		return soon, nil
+		v1alpha1.MarkSecretMissing(o, secret.Name)
+		return Later, nil
 	case errors.As(err, &broken):
-		o.MarkStoreUnavailable()
+		v1alpha1.MarkStoreUnavailable(o)
 		return 0, err
-	case apierrors.IsConflict(err):
-		return soon, nil
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		v1alpha1.MarkStalled(o, v1alpha1.ReasonRefused, "Kubernetes refuses what this needs: "+inPublic(err))
+		return Later, nil
 	}
-	o.MarkReconciling(v1alpha1.ReasonProgressing, "trying again: "+inPublic(err))
+	v1alpha1.MarkRetrying(o, inPublic(err))
 	return 0, err
+}
+
+// patience is how long to wait for what has been under way for a while: as long
+// again, from soon to Later.
+func (b *Base) patience(o v1alpha1.ConditionedObject) time.Duration {
+	since := o.CommonStatus().Condition(v1alpha1.ConditionReconciling).LastTransitionTime
+	return min(max(b.clock().Since(since.Time), soon), Later)
 }
 
 // inPublic is what a status says of an error that nothing above knows: the words

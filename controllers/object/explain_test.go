@@ -23,7 +23,7 @@ func TestAChildInTheWayIsLookedForAgain(t *testing.T) {
 		{&object.LeftoverError{Kind: "Secret", Name: "a"}, v1alpha1.ConditionReconciling, v1alpha1.ReasonProgressing},
 	} {
 		o := &v1alpha1.Environment{}
-		after, err := object.Explain(o, c.err)
+		after, err := (&object.Base{}).Explain(o, c.err)
 		require.NoError(t, err)
 		require.Positive(t, after)
 		condition := o.Status.Condition(c.condition)

@@ -21,12 +21,12 @@ import (
 var errBehind = errors.New("the cache is behind; the newer generation comes")
 
 // ProjectID is the id of a namespace's project.
-func (k *Keeper) ProjectID(namespace string) uuid.UUID {
-	return v1alpha1.ProjectID(k.PlatformID, namespace)
+func (b *Base) ProjectID(namespace string) uuid.UUID {
+	return v1alpha1.ProjectID(b.PlatformID, namespace)
 }
 
 // Ref names an object for the store.
-func (k *Keeper) Ref(o v1alpha1.ConditionedObject) store.ObjectRef {
+func (b *Base) Ref(o v1alpha1.ConditionedObject) store.ObjectRef {
 	return store.ObjectRef{
 		Namespace: o.GetNamespace(), Kind: o.ObjectKind(), Name: o.GetName(),
 		ObjectUID: string(o.GetUID()), Generation: o.GetGeneration(),
@@ -35,27 +35,31 @@ func (k *Keeper) Ref(o v1alpha1.ConditionedObject) store.ObjectRef {
 
 // claim makes the id that an object asks for the object's, before anything else
 // is done for it, and shows it.
-func (k *Keeper) claim(ctx context.Context, o v1alpha1.ConditionedObject) (store.Key, error) {
-	projectID := k.ProjectID(o.GetNamespace())
+func (b *Base) claim(ctx context.Context, o v1alpha1.ConditionedObject) (store.Key, error) {
+	projectID := b.ProjectID(o.GetNamespace())
 	id, err := v1alpha1.ObjectID(projectID, o)
 	if err != nil {
 		return store.Key{}, err
 	}
-	key, ref := store.Key{ProjectID: projectID, ID: id}, k.Ref(o)
-	err = k.Store.ClaimID(ctx, key, ref)
+	key, ref := store.Key{ProjectID: projectID, ID: id}, b.Ref(o)
+	err = b.Store.ClaimID(ctx, key, ref)
 	var stale *store.StaleError
 	if errors.As(err, &stale) {
-		ref.Restored, err = stale.Writes, k.confirmRestored(ctx, o, ref)
+		ref.Restored, err = stale.Writes, b.confirmRestored(ctx, o, ref)
 		if err != nil {
 			return store.Key{}, err
 		}
-		err = k.Store.ClaimID(ctx, key, ref)
+		if err = b.Store.ClaimID(ctx, key, ref); err == nil {
+			// Another manager may have put a later generation that the store knew
+			// already, which is no write that the claim could have lost to.
+			err = b.confirmRestored(ctx, o, ref)
+		}
 	}
 	if err != nil {
 		return store.Key{}, FromStore(err)
 	}
 	if stale != nil {
-		k.Event(o, corev1.EventTypeWarning, v1alpha1.ReasonRestored, fmt.Sprintf(
+		b.Event(o, corev1.EventTypeWarning, v1alpha1.ReasonRestored, fmt.Sprintf(
 			"the data store knew generation %d, Kubernetes says %d, as after a restore of etcd: Kubernetes counts", stale.Stored, ref.Generation))
 	}
 	o.CommonStatus().ID = id.String()
@@ -65,9 +69,9 @@ func (k *Keeper) claim(ctx context.Context, o v1alpha1.ConditionedObject) (store
 // confirmRestored returns nil for an object whose generation is older than what is
 // stored and is what Kubernetes has now: etcd was restored, and the object wins
 // over what is stored unless somebody wrote since. Else the cache is behind.
-func (k *Keeper) confirmRestored(ctx context.Context, o v1alpha1.ConditionedObject, ref store.ObjectRef) error {
+func (b *Base) confirmRestored(ctx context.Context, o v1alpha1.ConditionedObject, ref store.ObjectRef) error {
 	current := o.DeepCopyObject().(client.Object)
-	err := k.Reader.Get(ctx, client.ObjectKeyFromObject(current), current)
+	err := b.Reader.Get(ctx, client.ObjectKeyFromObject(current), current)
 	switch {
 	case apierrors.IsNotFound(err):
 		return errBehind
@@ -81,9 +85,9 @@ func (k *Keeper) confirmRestored(ctx context.Context, o v1alpha1.ConditionedObje
 
 // Project returns the namespace's project; ErrProjectMissing when there is none,
 // *MissingError when it asks for what is not supported.
-func (k *Keeper) Project(ctx context.Context, namespace string) (*v1alpha1.Project, error) {
+func (b *Base) Project(ctx context.Context, namespace string) (*v1alpha1.Project, error) {
 	project := &v1alpha1.Project{}
-	err := k.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.ProjectName}, project)
+	err := b.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.ProjectName}, project)
 	if apierrors.IsNotFound(err) {
 		return nil, ErrProjectMissing
 	}
@@ -98,41 +102,41 @@ func (k *Keeper) Project(ctx context.Context, namespace string) (*v1alpha1.Proje
 
 // Environment returns the environment that an object names, with its row in the
 // store; *MissingError when there is none, or none that is in effect.
-func (k *Keeper) Environment(
+func (b *Base) Environment(
 	ctx context.Context, namespace string, name v1alpha1.EnvironmentName,
 ) (*v1alpha1.Environment, store.Environment, error) {
 	environment := &v1alpha1.Environment{}
-	row, err := resolve(ctx, k, types.NamespacedName{Namespace: namespace, Name: string(name)}, environment,
-		k.Store.Environment, func(e store.Environment) store.ObjectRef { return e.Ref })
+	row, err := resolve(ctx, b, types.NamespacedName{Namespace: namespace, Name: string(name)}, environment,
+		b.Store.Environment, func(e store.Environment) store.ObjectRef { return e.Ref })
 	return environment, row, err
 }
 
 // Connector returns the connector that an object names, as Environment does.
-func (k *Keeper) Connector(
+func (b *Base) Connector(
 	ctx context.Context, namespace string, name v1alpha1.ConnectorName,
 ) (*v1alpha1.Connector, store.Connector, error) {
 	connector := &v1alpha1.Connector{}
-	row, err := resolve(ctx, k, types.NamespacedName{Namespace: namespace, Name: string(name)}, connector,
-		k.Store.Connector, func(c store.Connector) store.ObjectRef { return c.Ref })
+	row, err := resolve(ctx, b, types.NamespacedName{Namespace: namespace, Name: string(name)}, connector,
+		b.Store.Connector, func(c store.Connector) store.ObjectRef { return c.Ref })
 	return connector, row, err
 }
 
 // resolve reads an object by name into o and its row by the id that it asks for.
 // The row counts only where the store's claim names that very object.
 func resolve[R any](
-	ctx context.Context, k *Keeper, name types.NamespacedName, o v1alpha1.ConditionedObject,
+	ctx context.Context, b *Base, name types.NamespacedName, o v1alpha1.ConditionedObject,
 	find func(context.Context, store.Key) (R, error), ref func(R) store.ObjectRef,
 ) (R, error) {
 	var none R
 	missing := &MissingError{Kind: o.ObjectKind(), Name: name.Name}
-	err := k.Client.Get(ctx, name, o.(client.Object))
+	err := b.Client.Get(ctx, name, o.(client.Object))
 	if apierrors.IsNotFound(err) {
 		return none, missing
 	}
 	if err != nil {
 		return none, fmt.Errorf("reading %s %q: %w", o.ObjectKind(), name.Name, err)
 	}
-	projectID := k.ProjectID(name.Namespace)
+	projectID := b.ProjectID(name.Namespace)
 	id, err := v1alpha1.ObjectID(projectID, o)
 	if err != nil {
 		return none, err
@@ -142,7 +146,7 @@ func resolve[R any](
 		return none, FromStore(fmt.Errorf("reading %s %q: %w", o.ObjectKind(), name.Name, err))
 	}
 	held := ref(row)
-	if err != nil || held.ObjectUID != string(o.GetUID()) || !held.SameObject(k.Ref(o)) {
+	if err != nil || held.ObjectUID != string(o.GetUID()) || !held.SameObject(b.Ref(o)) {
 		missing.Unready = true
 		return none, missing
 	}

@@ -66,7 +66,7 @@ func TestTheClaimComesFirst(t *testing.T) {
 	environment.Status.ID = "the victim's"
 	c := cached(t, environment)
 	holder := store.ObjectRef{Kind: "Environment", Namespace: "team", Name: "production"}
-	keeper := &object.Keeper{Client: c, Reader: c, PlatformID: platform, Store: ids{claim: func(key store.Key, _ store.ObjectRef) error {
+	keeper := &object.Base{Client: c, Reader: c, PlatformID: platform, Store: ids{claim: func(key store.Key, _ store.ObjectRef) error {
 		require.Equal(t, v1alpha1.ProjectID(platform, "team"), key.ProjectID)
 		return &store.IDTakenError{Holder: holder}
 	}}}
@@ -104,7 +104,7 @@ func TestAnOlderGenerationCountsWhereKubernetesConfirmsIt(t *testing.T) {
 			reader = cached(t, c.now)
 		}
 		environment := dev("u", 3)
-		keeper := &object.Keeper{Client: cached(t, environment), Reader: reader, Store: ids{claim: func(_ store.Key, ref store.ObjectRef) error {
+		keeper := &object.Base{Client: cached(t, environment), Reader: reader, Store: ids{claim: func(_ store.Key, ref store.ObjectRef) error {
 			asked = append(asked, ref)
 			if ref.Restored == 17 && !c.refused {
 				return nil
@@ -152,7 +152,7 @@ func TestWhatIsNamedCountsWhereTheStoreNamesThatVeryObject(t *testing.T) {
 	} {
 		stored := row
 		c.change(&stored)
-		keeper := &object.Keeper{Client: cached(t, environment), PlatformID: platform, Store: ids{environment: stored}}
+		keeper := &object.Base{Client: cached(t, environment), PlatformID: platform, Store: ids{environment: stored}}
 		_, got, err := keeper.Environment(t.Context(), "team", "dev")
 		if c.found {
 			require.NoError(t, err, name)

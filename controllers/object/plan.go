@@ -26,14 +26,14 @@ import (
 // Plan is what the operator allows a project, lowered by the project's own
 // limits. invalid says what is wrong with the Namespace's annotation, in whose
 // place the platform's plan holds; nil when nothing is.
-func (k *Keeper) Plan(ctx context.Context, project *v1alpha1.Project) (effective plan.Plan, invalid, err error) {
-	annotations, err := k.namespaceAnnotations(ctx, project.Namespace)
+func (b *Base) Plan(ctx context.Context, project *v1alpha1.Project) (effective plan.Plan, invalid, err error) {
+	namespace, err := b.Namespace(ctx, project.Namespace)
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
-	effective = k.PlatformPlan
-	if text, ok := annotations[plan.Annotation]; ok {
-		own, err := plan.Parse([]byte(text), k.PlatformPlan)
+	effective = b.PlatformPlan
+	if text, ok := namespace.Annotations[plan.Annotation]; ok {
+		own, err := plan.Parse([]byte(text), b.PlatformPlan)
 		if err == nil {
 			effective = own
 		}
@@ -42,28 +42,30 @@ func (k *Keeper) Plan(ctx context.Context, project *v1alpha1.Project) (effective
 	return effective.Lowered(project.Spec.Limits), invalid, nil
 }
 
-// namespaceAnnotations are those of a Namespace; none when it is gone. A manager
+// Namespace is the metadata of a Namespace; without a uid when it is gone. A manager
 // of some namespaces may get those alone, and list and watch none.
-func (k *Keeper) namespaceAnnotations(ctx context.Context, name string) (map[string]string, error) {
+func (b *Base) Namespace(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
+	kind := corev1.SchemeGroupVersion.WithKind("Namespace")
 	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	var reader client.Reader = k.Client
-	if len(k.Namespaces) > 0 {
-		reader = k.Reader
+	namespace.SetGroupVersionKind(kind)
+	var reader client.Reader = b.Client
+	if len(b.Namespaces) > 0 {
+		reader = b.Reader
 	}
 	err := reader.Get(ctx, types.NamespacedName{Name: name}, namespace)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("reading the plan of namespace %q: %w", name, err)
+		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
 	}
-	return namespace.Annotations, nil
+	namespace.SetGroupVersionKind(kind)
+	return namespace, nil
 }
 
 // planInterval is how often plans are read that cannot be watched.
 const planInterval = 30 * time.Second
 
 // PlanInterval is how often plans are to be read again; 0 where they are watched.
-func (k *Keeper) PlanInterval() time.Duration {
-	if len(k.Namespaces) > 0 {
+func (b *Base) PlanInterval() time.Duration {
+	if len(b.Namespaces) > 0 {
 		return planInterval
 	}
 	return 0
@@ -71,11 +73,11 @@ func (k *Keeper) PlanInterval() time.Duration {
 
 // WatchPlans lets changed know of Namespaces whose plan changed, where they may
 // be watched.
-func (k *Keeper) WatchPlans(b *builder.Builder, changed handler.EventHandler) *builder.Builder {
-	if len(k.Namespaces) > 0 {
-		return b
+func (b *Base) WatchPlans(to *builder.Builder, changed handler.EventHandler) *builder.Builder {
+	if len(b.Namespaces) > 0 {
+		return to
 	}
-	return b.WatchesMetadata(&corev1.Namespace{}, changed, builder.WithPredicates(predicate.Funcs{
+	return to.WatchesMetadata(&corev1.Namespace{}, changed, builder.WithPredicates(predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, // its objects come later
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -88,6 +90,9 @@ func (k *Keeper) WatchPlans(b *builder.Builder, changed handler.EventHandler) *b
 // pods of any kind.
 func Place(spec *corev1.PodSpec, runner v1alpha1.RunnerPool) {
 	spec.NodeSelector, spec.Tolerations = runner.NodeSelector, runner.Tolerations
+	if runner.Affinity != nil && runner.Affinity.NodeAffinity != nil {
+		spec.Affinity = &corev1.Affinity{NodeAffinity: runner.Affinity.NodeAffinity}
+	}
 	if runner.RuntimeClassName != "" {
 		class := string(runner.RuntimeClassName)
 		spec.RuntimeClassName = &class

@@ -14,8 +14,15 @@ const (
 	DispatchCA    = "agentplatform-dispatch-ca"
 	DispatchCAKey = "ca.crt"
 
+	// PortMetrics is the port of runner pods that Prometheus asks.
+	PortMetrics = "metrics"
+
 	dispatchCAFolder = "/etc/agentplatform/dispatch"
 )
+
+// AnnotationPlatform of a pool says what of the platform is in its pods: an image,
+// flags and a shape, as a digest.
+const AnnotationPlatform = "agentplatform.dev/platform"
 
 // PodOptions are the operator's part of build and runner pods. It reaches them as
 // arguments only: their environment is empty, so that nothing of a tenant's can

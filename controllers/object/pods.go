@@ -3,7 +3,20 @@
 package object
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
@@ -48,4 +61,68 @@ func SecretVolume(name, secret string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: &mode},
 	}}
+}
+
+// waitingProblems are the reasons for which a container waits that do not pass by
+// themselves within seconds.
+var waitingProblems = sets.New(
+	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
+	"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff",
+)
+
+// PodProblem says what keeps a pod from running, in the words of Kubernetes; ""
+// where nothing is known to.
+func PodProblem(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return "no node takes the pod: " + c.Message
+		}
+	}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		wait, last := s.State.Waiting, s.LastTerminationState.Terminated
+		if wait == nil && !s.Ready && s.RestartCount > 0 && last != nil {
+			return fmt.Sprintf("container %q was started %d times again; %s", s.Name, s.RestartCount, Ended(s.Name, last))
+		}
+		if wait == nil || !waitingProblems.Has(wait.Reason) {
+			continue
+		}
+		problem := fmt.Sprintf("container %q: %s: %s", s.Name, wait.Reason, wait.Message)
+		if last != nil {
+			problem += "; " + Ended(s.Name, last)
+		}
+		return problem
+	}
+	if pod.Status.Phase == corev1.PodFailed && pod.Status.Reason != "" {
+		return strings.TrimSpace("the pod was ended: " + pod.Status.Reason + ": " + pod.Status.Message)
+	}
+	return ""
+}
+
+// Ended says how a container ended, and its last words.
+func Ended(container string, end *corev1.ContainerStateTerminated) string {
+	text := fmt.Sprintf("%s: %s (exit code %d)", container, end.Reason, end.ExitCode)
+	if words := strings.TrimSpace(end.Message); words != "" {
+		text += ": " + words
+	}
+	return text
+}
+
+// WatchPods lets a controller know of pods of a component whose problems changed;
+// they name its objects by a label.
+func WatchPods(to *builder.Builder, of, label string) *builder.Builder {
+	named := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, pod client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[label]}}}
+	})
+	return to.Watches(&corev1.Pod{}, named, builder.WithPredicates(
+		predicate.NewPredicateFuncs(func(o client.Object) bool {
+			return o.GetLabels()[LabelComponent] == of && o.GetLabels()[label] != ""
+		}),
+		predicate.Funcs{
+			CreateFunc: func(e event.CreateEvent) bool { return PodProblem(e.Object.(*corev1.Pod)) != "" },
+			DeleteFunc: func(e event.DeleteEvent) bool { return PodProblem(e.Object.(*corev1.Pod)) != "" },
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				return PodProblem(e.ObjectOld.(*corev1.Pod)) != PodProblem(e.ObjectNew.(*corev1.Pod))
+			},
+		},
+	))
 }

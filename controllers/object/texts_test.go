@@ -28,7 +28,7 @@ func TestNoStatusTellsOfTheStore(t *testing.T) {
 		for _, o := range []v1alpha1.ConditionedObject{
 			&v1alpha1.Project{}, &v1alpha1.Environment{}, &v1alpha1.Deployment{}, &v1alpha1.Connector{}, &v1alpha1.ConnectorLink{}, &v1alpha1.APIKey{},
 		} {
-			_, again := object.Explain(o, err)
+			_, again := (&object.Base{}).Explain(o, err)
 			require.ErrorIs(t, again, driver, "the log tells: %s", name)
 			require.NotEmpty(t, o.CommonStatus().Conditions)
 			for _, c := range o.CommonStatus().Conditions {
@@ -45,7 +45,9 @@ func TestWhatKubernetesRefusesIsShown(t *testing.T) {
 	t.Parallel()
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a", errors.New("exceeded quota: few"))
 	environment := &v1alpha1.Environment{}
-	_, err := object.Explain(environment, fmt.Errorf("applying Secret %q: %w", "a", refused))
-	require.Error(t, err)
+	after, err := (&object.Base{}).Explain(environment, fmt.Errorf("applying Secret %q: %w", "a", refused))
+	require.NoError(t, err)
+	require.Equal(t, object.Later, after, "the quota may be raised")
+	require.True(t, v1alpha1.IsStalled(environment))
 	require.Contains(t, environment.Status.Condition(v1alpha1.ConditionReady).Message, "exceeded quota: few")
 }

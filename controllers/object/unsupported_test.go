@@ -39,7 +39,7 @@ func TestWhatIsNotSupportedIsNotBegun(t *testing.T) {
 	} {
 		held := o.(client.Object)
 		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(held).WithStatusSubresource(held).Build()
-		keeper := &object.Keeper{Client: c, Reader: c, Store: claimsAll{}}
+		keeper := &object.Base{Client: c, Reader: c, Store: claimsAll{}}
 		found := o.DeepCopyObject().(v1alpha1.ConditionedObject)
 		result, err := keeper.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(held)}, found,
 			func(context.Context, store.Key) (time.Duration, error) {
@@ -49,7 +49,7 @@ func TestWhatIsNotSupportedIsNotBegun(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, result, "nothing mends itself")
 		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(held), held))
-		require.True(t, o.IsStalled(), o.ObjectKind())
+		require.True(t, v1alpha1.IsStalled(o), o.ObjectKind())
 		require.Equal(t, v1alpha1.ReasonNotSupported, o.CommonStatus().Condition(v1alpha1.ConditionStalled).Reason)
 		require.Contains(t, o.CommonStatus().Condition(v1alpha1.ConditionStalled).Message, o.Unsupported()[0])
 	}

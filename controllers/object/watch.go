@@ -5,7 +5,13 @@ package object
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,77 +22,127 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// Enqueue is an event handler that queues those objects in the namespace of what
-// changed, or in the Namespace that changed, that concerned picks.
-func Enqueue[L client.ObjectList](
-	c client.Reader, newList func() L, items func(L) []v1alpha1.ConditionedObject,
-	concerned func(changed client.Object, candidate v1alpha1.ConditionedObject) bool,
-) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) []ctrl.Request {
-		list := newList()
-		if err := c.List(ctx, list, client.InNamespace(cmp.Or(changed.GetNamespace(), changed.GetName()))); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "listing what a change concerns")
-			return nil
-		}
-		var requests []ctrl.Request
-		for _, o := range items(list) {
-			if concerned(changed, o) {
-				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o.(client.Object))})
+// Fields by which the cache finds objects of a namespace. The first two can be
+// selected at the API server too.
+const (
+	// ByEnvironment finds Connectors and Deployments.
+	ByEnvironment = "spec.environment"
+	// ByConnector finds ConnectorLinks.
+	ByConnector = "spec.connector"
+	// BySecret finds the Connectors whose secretRef names a Secret.
+	BySecret = "spec.secretRef.name" //nolint:gosec // a path of a field
+)
+
+// IndexFields makes the cache find objects by the fields above.
+func IndexFields(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range []struct {
+		object client.Object
+		field  string
+		value  func(client.Object) string
+	}{
+		{&v1alpha1.Connector{}, ByEnvironment, func(o client.Object) string { return string(o.(*v1alpha1.Connector).Spec.Environment) }},
+		{&v1alpha1.Deployment{}, ByEnvironment, func(o client.Object) string { return string(o.(*v1alpha1.Deployment).Spec.Environment) }},
+		{&v1alpha1.ConnectorLink{}, ByConnector, func(o client.Object) string { return string(o.(*v1alpha1.ConnectorLink).Spec.Connector) }},
+		{&v1alpha1.Connector{}, BySecret, func(o client.Object) string {
+			if ref := o.(*v1alpha1.Connector).Spec.SecretRef; ref != nil {
+				return string(ref.Name)
 			}
+			return ""
+		}},
+	} {
+		err := indexer.IndexField(ctx, index.object, index.field, func(o client.Object) []string { return []string{index.value(o)} })
+		if err != nil {
+			return fmt.Errorf("indexing objects by %s: %w", index.field, err)
+		}
+	}
+	return nil
+}
+
+// Pick says whether a change concerns an object.
+type Pick func(changed client.Object, candidate v1alpha1.ConditionedObject) bool
+
+// Enqueue is an event handler that queues the objects of a list's kind in the
+// namespace of what changed, or in the Namespace that changed: those that pick
+// picks, all where it is nil.
+func (b *Base) Enqueue(kind client.ObjectList, pick Pick) handler.EventHandler {
+	return b.enqueue(kind, pick, func(client.Object) []client.ListOption { return nil })
+}
+
+// EnqueueBy is Enqueue for those whose indexed field has the name of what changed.
+func (b *Base) EnqueueBy(field string, kind client.ObjectList, pick Pick) handler.EventHandler {
+	return b.enqueue(kind, pick, func(changed client.Object) []client.ListOption {
+		return []client.ListOption{client.MatchingFields{field: changed.GetName()}}
+	})
+}
+
+func (b *Base) enqueue(kind client.ObjectList, pick Pick, narrow func(client.Object) []client.ListOption) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) (requests []ctrl.Request) {
+		list := kind.DeepCopyObject().(client.ObjectList)
+		opts := append(narrow(changed), client.InNamespace(cmp.Or(changed.GetNamespace(), changed.GetName())))
+		err := b.Client.List(ctx, list, opts...)
+		if err == nil {
+			err = meta.EachListItem(list, func(o runtime.Object) error {
+				if candidate := o.(v1alpha1.ConditionedObject); pick == nil || pick(changed, candidate) {
+					requests = append(requests, Request(candidate))
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "listing what a change concerns")
 		}
 		return requests
 	})
 }
 
+// Request is that to reconcile an object.
+func Request(o v1alpha1.ConditionedObject) ctrl.Request {
+	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o.(client.Object))}
+}
+
+// WatchSecrets lets a controller know of its child Secrets, and lets changed know
+// of all others: of their names, for values are read when they are needed.
+func WatchSecrets(to *builder.Builder, changed handler.EventHandler) *builder.Builder {
+	return to.Owns(&corev1.Secret{}, builder.OnlyMetadata).Watches(&corev1.Secret{}, changed, builder.OnlyMetadata)
+}
+
 // ComesOrGoes lets through what concerns those that name an object: it is there,
 // holds its id, or is gone.
-var ComesOrGoes = builder.WithPredicates(predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, isObject := e.ObjectOld.(v1alpha1.ConditionedObject)
-		after, isToo := e.ObjectNew.(v1alpha1.ConditionedObject)
-		return isObject && isToo && before.CommonStatus().ID != after.CommonStatus().ID
-	},
-	GenericFunc: func(event.GenericEvent) bool { return false },
-})
+var ComesOrGoes = builder.WithPredicates(Changed(func(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }))
 
-// Environments are the environments of a list.
-func Environments(list *v1alpha1.EnvironmentList) []v1alpha1.ConditionedObject {
-	out := make([]v1alpha1.ConditionedObject, len(list.Items))
-	for i := range list.Items {
-		out[i] = &list.Items[i]
+// goneAfter is how long the store takes to let go of what was deleted, most often.
+const goneAfter = time.Second
+
+// Afterwards queues who waits for what an object held, once it changed or is gone
+// and the store has let go of it too; who comes too early looks again after Later.
+func Afterwards(waiting handler.MapFunc) handler.EventHandler {
+	enqueue := func(ctx context.Context, o client.Object, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+		for _, r := range waiting(ctx, o) {
+			queue.AddAfter(r, goneAfter)
+		}
 	}
-	return out
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			enqueue(ctx, e.ObjectNew, queue)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			enqueue(ctx, e.Object, queue)
+		},
+	}
 }
 
-// Deployments are the deployments of a list.
-func Deployments(list *v1alpha1.DeploymentList) []v1alpha1.ConditionedObject {
-	out := make([]v1alpha1.ConditionedObject, len(list.Items))
-	for i := range list.Items {
-		out[i] = &list.Items[i]
+// Changed lets through creations, deletions and those updates that change what of
+// an object says.
+func Changed(of func(v1alpha1.ConditionedObject) any) predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, isObject := e.ObjectOld.(v1alpha1.ConditionedObject)
+			after, isToo := e.ObjectNew.(v1alpha1.ConditionedObject)
+			return isObject && isToo && of(before) != of(after)
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
-	return out
 }
-
-// Connectors are the connectors of a list.
-func Connectors(list *v1alpha1.ConnectorList) []v1alpha1.ConditionedObject {
-	out := make([]v1alpha1.ConditionedObject, len(list.Items))
-	for i := range list.Items {
-		out[i] = &list.Items[i]
-	}
-	return out
-}
-
-// Links are the links of a list.
-func Links(list *v1alpha1.ConnectorLinkList) []v1alpha1.ConditionedObject {
-	out := make([]v1alpha1.ConditionedObject, len(list.Items))
-	for i := range list.Items {
-		out[i] = &list.Items[i]
-	}
-	return out
-}
-
-// Always picks every candidate.
-func Always(client.Object, v1alpha1.ConditionedObject) bool { return true }
 
 // DeploysTo picks the environment of a deployment.
 func DeploysTo(deployment client.Object, environment v1alpha1.ConditionedObject) bool {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -35,8 +36,8 @@ type Store interface {
 
 // Reconciler reconciles Projects.
 type Reconciler struct {
-	*object.Keeper
-	Data Store
+	*object.Base
+	Store Store
 	// Network is around the pods in the project's namespace, and TrustChanged tells
 	// when they have to trust another certificate of the dispatch port.
 	Network      Network
@@ -46,8 +47,8 @@ type Reconciler struct {
 // Reconcile brings one Project into the store.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	project := &v1alpha1.Project{}
-	return r.Keeper.Reconcile(ctx, req, project, func(ctx context.Context, key store.Key) (time.Duration, error) {
-		if err := r.Data.PutProject(ctx, projection(r.Ref(project), key.ID, project)); err != nil {
+	return r.Base.Reconcile(ctx, req, project, func(ctx context.Context, key store.Key) (time.Duration, error) {
+		if err := r.Store.PutProject(ctx, projection(r.Ref(project), key.ID, project)); err != nil {
 			return 0, object.FromStore(err)
 		}
 		if err := r.showPlan(ctx, project); err != nil {
@@ -59,7 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.showNetwork(ctx, project); err != nil {
 			return 0, err
 		}
-		project.MarkReady("")
+		v1alpha1.MarkReady(project, "")
 		return r.PlanInterval(), nil
 	})
 }
@@ -91,14 +92,14 @@ func (r *Reconciler) showDefault(ctx context.Context, project *v1alpha1.Project,
 	if project.Status.DefaultEnvironment != "" {
 		return nil
 	}
-	chosen, err := r.Data.DefaultEnvironment(ctx, id)
+	chosen, err := r.Store.DefaultEnvironment(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return object.FromStore(fmt.Errorf("finding the default environment: %w", err))
 	}
-	environment, err := r.Data.Environment(ctx, store.Key{ProjectID: id, ID: chosen})
+	environment, err := r.Store.Environment(ctx, store.Key{ProjectID: id, ID: chosen})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -122,22 +123,15 @@ func projection(ref store.ObjectRef, id uuid.UUID, project *v1alpha1.Project) st
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	changed := object.Enqueue(r.Client, func() *v1alpha1.ProjectList { return &v1alpha1.ProjectList{} }, items, object.Always)
+	changed := r.Enqueue(&v1alpha1.ProjectList{}, nil)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("project").
+		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Project{}).
 		Watches(&v1alpha1.Project{}, r.Deleted()).
-		Watches(&v1alpha1.Environment{}, changed).
-		Owns(&networkingv1.NetworkPolicy{}).
-		Owns(&corev1.ConfigMap{}).
+		Watches(&v1alpha1.Environment{}, changed, object.ComesOrGoes).
+		Watches(&networkingv1.NetworkPolicy{}, changed, builder.OnlyMetadata).
+		Watches(&corev1.ConfigMap{}, changed, builder.OnlyMetadata).
 		WatchesRawSource(source.Channel(r.TrustChanged, r.everywhere()))
 	return r.WatchPlans(b, changed).Complete(r)
-}
-
-func items(list *v1alpha1.ProjectList) []v1alpha1.ConditionedObject {
-	out := make([]v1alpha1.ConditionedObject, len(list.Items))
-	for i := range list.Items {
-		out[i] = &list.Items[i]
-	}
-	return out
 }

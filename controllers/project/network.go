@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -38,14 +39,22 @@ type Network struct {
 // Labels and ports of the platform's own pods, as in config/.
 const (
 	labelGateway = "agentplatform.dev/gateway"
-	portDispatch = "dispatch"
+	// labelMonitoring is on the namespaces from which metrics may be read.
+	labelMonitoring = "agentplatform.dev/monitoring"
+	portDispatch    = "dispatch"
 )
 
-// components are the pods in a project's namespace by what they reach.
-var components = []struct {
-	name    string
+// podKind are pods in a project's namespace.
+type podKind struct {
+	// name is the value of their label component.
+	name string
+	// purpose says what they reach beside DNS and dispatch.
 	purpose egress.Purpose
-}{{"build", egress.Git}, {"runner", egress.Model}}
+	// monitored: whoever reads metrics reaches them.
+	monitored bool
+}
+
+var podKinds = []podKind{{name: "build", purpose: egress.Git}, {name: "runner", purpose: egress.Model, monitored: true}}
 
 // everywhere queues all projects.
 func (r *Reconciler) everywhere() handler.EventHandler {
@@ -67,21 +76,34 @@ func (r *Reconciler) everywhere() handler.EventHandler {
 // being looked at changes nothing in it.
 func (r *Reconciler) showNetwork(ctx context.Context, project *v1alpha1.Project) error {
 	err := r.keepNetwork(ctx, project)
-	var foreign *object.NameCollisionError
+	var (
+		foreign *object.NameCollisionError
+		waiting *object.WaitingError
+	)
 	switch {
 	case err == nil:
 		project.MarkNetworkReady()
 	case errors.As(err, &foreign):
-		project.MarkNetworkCollision(foreign.Error())
+		project.MarkNetworkMissing(v1alpha1.ReasonNameCollision, foreign.Error())
+	case errors.As(err, &waiting):
+		project.MarkNetworkMissing(v1alpha1.ReasonProgressing, waiting.Message)
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+		project.MarkNetworkMissing(v1alpha1.ReasonRefused, "Kubernetes refuses what stands around it")
 	}
 	return err
 }
 
 // keepNetwork writes what all pods of the platform in the namespace share: the
-// NetworkPolicies around them, and whom they trust.
+// NetworkPolicies around them, and whom they trust. They are the namespace's, not the
+// Project's: runners outlive that until they have worked off what was accepted, and
+// must not do so without walls.
 func (r *Reconciler) keepNetwork(ctx context.Context, project *v1alpha1.Project) error {
-	for _, c := range components {
-		if err := r.Apply(ctx, project, r.Network.policy(project.Namespace, c.name, c.purpose)); err != nil {
+	namespace, err := r.Namespace(ctx, project.Namespace)
+	if err != nil {
+		return err
+	}
+	for _, pods := range podKinds {
+		if err := r.Apply(ctx, namespace, r.Network.policy(project.Namespace, pods)); err != nil {
 			return err
 		}
 	}
@@ -95,7 +117,7 @@ func (r *Reconciler) keepNetwork(ctx context.Context, project *v1alpha1.Project)
 	if err != nil {
 		return fmt.Errorf("reading the certificate of the dispatch port: %w", err)
 	}
-	return r.Apply(ctx, project, &corev1.ConfigMap{
+	return r.Apply(ctx, namespace, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: object.DispatchCA, Namespace: project.Namespace, Labels: map[string]string{object.LabelManagedBy: object.ManagedBy},
 		},
@@ -103,28 +125,42 @@ func (r *Reconciler) keepNetwork(ctx context.Context, project *v1alpha1.Project)
 	})
 }
 
-// policy lets the pods of a component reach DNS, dispatch and what the egress
-// guard in them lets through, and nobody reach them.
-func (n Network) policy(namespace, component string, purpose egress.Purpose) *networkingv1.NetworkPolicy {
+// policy lets pods reach DNS, dispatch and what the egress
+// guard in them lets through, and nobody reach them but who reads their metrics.
+func (n Network) policy(namespace string, pods podKind) *networkingv1.NetworkPolicy {
 	rules := []networkingv1.NetworkPolicyEgressRule{
 		// 5353 is where DNS listens behind the Service's 53 in some distributions.
 		{Ports: slices.Concat(ports(corev1.ProtocolUDP, 53, 5353), ports(corev1.ProtocolTCP, 53, 5353))},
 		n.toDispatch(),
 	}
-	if to := peers(n.Egress.Blocks(purpose)); len(to) > 0 { // a rule to nobody would be one to everybody
+	if to := peers(n.Egress.Blocks(pods.purpose)); len(to) > 0 { // a rule to nobody would be one to everybody
 		rules = append(rules, networkingv1.NetworkPolicyEgressRule{To: to})
+	}
+	var ingress []networkingv1.NetworkPolicyIngressRule
+	if pods.monitored {
+		ingress = append(ingress, fromMonitoring())
 	}
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "agentplatform-" + component, Namespace: namespace, Labels: map[string]string{object.LabelManagedBy: object.ManagedBy},
+			Name: "agentplatform-" + pods.name, Namespace: namespace, Labels: map[string]string{object.LabelManagedBy: object.ManagedBy},
 		},
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{
-				object.LabelManagedBy: object.ManagedBy, object.LabelComponent: component,
+				object.LabelManagedBy: object.ManagedBy, object.LabelComponent: pods.name,
 			}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+			Ingress:     ingress,
 			Egress:      rules,
 		},
+	}
+}
+
+// fromMonitoring lets Prometheus read metrics.
+func fromMonitoring() networkingv1.NetworkPolicyIngressRule {
+	tcp, port := corev1.ProtocolTCP, intstr.FromString(object.PortMetrics)
+	return networkingv1.NetworkPolicyIngressRule{
+		Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &port}},
+		From:  []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{labelMonitoring: "true"}}}},
 	}
 }
 

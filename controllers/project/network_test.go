@@ -16,7 +16,7 @@ func TestARuleToNobodyIsLeftOut(t *testing.T) {
 	t.Parallel()
 	rules, err := egress.Flags{Allow: "git=10.0.0.0/8", Deny: "0.0.0.0/0,::/0"}.Rules()
 	require.NoError(t, err)
-	policy := Network{SystemNamespace: "system", Egress: rules}.policy("team", "build", egress.Git)
+	policy := Network{SystemNamespace: "system", Egress: rules}.policy("team", podKinds[0])
 	require.Len(t, policy.Spec.Egress, 2, "DNS and dispatch")
 	require.NotEmpty(t, policy.Spec.Egress[0].Ports)
 	require.NotEmpty(t, policy.Spec.Egress[1].To)

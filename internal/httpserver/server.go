@@ -10,7 +10,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
+
+	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
 // Limits of every listener.
@@ -31,6 +34,9 @@ const (
 	lastWords = time.Second
 )
 
+// Farewell is that of the servers that strangers ask.
+const Farewell = 2 * time.Second
+
 // Options configure a Server.
 type Options struct {
 	// Name says in logs which server it is.
@@ -45,6 +51,10 @@ type Options struct {
 	Handler http.Handler
 	// Grace is how long open requests may take once the server stops; 0 means 25 s.
 	Grace time.Duration
+	// Farewell is how long a server that stops goes on and tells those who ask to
+	// come by another connection: a connection that is closed while a request is on
+	// its way breaks it off. 0: it stops at once.
+	Farewell time.Duration
 	// WriteTimeout is how long a client may take to read a piece of an answer; 0
 	// means 30 s.
 	WriteTimeout time.Duration
@@ -59,6 +69,7 @@ type Server struct {
 	listener net.Listener
 	http     *http.Server
 	abort    context.CancelFunc
+	leaving  *atomic.Bool
 }
 
 // New binds the address.
@@ -82,8 +93,9 @@ func New(opts Options) (*Server, error) {
 	}
 	listener = boundedListener{listener, opts.WriteTimeout}
 	requests, abort := context.WithCancel(context.Background())
-	return &Server{opts: opts, listener: listener, abort: abort, http: &http.Server{
-		Handler:           answered(opts.Handler, opts.WriteTimeout),
+	leaving := &atomic.Bool{}
+	return &Server{opts: opts, listener: listener, abort: abort, leaving: leaving, http: &http.Server{
+		Handler:           farewell(answered(opts.Handler, opts.WriteTimeout), leaving),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -111,6 +123,8 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serving %s: %w", s.opts.Name, err)
 	case <-ctx.Done():
 	}
+	s.leaving.Store(true)
+	_ = pause.For(context.WithoutCancel(ctx), min(s.opts.Farewell, s.opts.Grace))
 	s.http.SetKeepAlivesEnabled(false)
 	grace, cancel := context.WithTimeout(context.Background(), s.opts.Grace)
 	defer cancel()
@@ -132,6 +146,16 @@ func (s *Server) serve() error {
 		return s.http.ServeTLS(s.listener, "", "")
 	}
 	return s.http.Serve(s.listener)
+}
+
+// farewell ends connections with their answers once the server is leaving.
+func farewell(next http.Handler, leaving *atomic.Bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if leaving.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // BodyRead lifts the deadline of a request's body, once it was read whole: the

@@ -157,14 +157,24 @@ func TestAddressInUse(t *testing.T) {
 	require.ErrorContains(t, err, "second")
 }
 
-func TestWriteProblem(t *testing.T) {
+// TestWhoAsksOfAServerThatLeavesGoesElsewhere: an answer of its last moments ends the
+// connection, so that no later request is on its way into one that is being closed.
+func TestWhoAsksOfAServerThatLeavesGoesElsewhere(t *testing.T) {
 	t.Parallel()
-	w := httptest.NewRecorder()
-	p := NewProblem(http.StatusServiceUnavailable, "store_unavailable", "The store does not answer; try again.")
-	p.RetryAfter = 1500 * time.Millisecond
-	WriteProblem(w, p)
-	require.Equal(t, "2", w.Header().Get("Retry-After"))
-	require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
-	require.JSONEq(t, `{"title":"Service Unavailable","status":503,"code":"store_unavailable",
-		"detail":"The store does not answer; try again."}`, w.Body.String())
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	server, err := New(Options{Name: "test", Addr: "127.0.0.1:0", Farewell: time.Hour, Grace: time.Hour, Handler: http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) },
+	)})
+	require.NoError(t, err)
+	go func() { _ = server.Run(ctx) }()
+	closes := func() bool {
+		resp, err := http.Get("http://" + server.Addr())
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		return resp.Close
+	}
+	require.False(t, closes())
+	stop()
+	require.Eventually(t, closes, 10*time.Second, time.Millisecond)
 }

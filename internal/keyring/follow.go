@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
 // Interval is how often a process reads the keys again and reports which it
@@ -111,12 +113,7 @@ func (f *Follower) Wait(ctx context.Context) error {
 	if f.Pause != nil {
 		return f.Pause(ctx)
 	}
-	select {
-	case <-time.After(Interval):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return pause.For(ctx, Interval)
 }
 
 // FromFolder reads the ring from the folder where the Secret is mounted.

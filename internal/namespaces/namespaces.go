@@ -45,12 +45,13 @@ func (s Set) Limit(opts *cache.Options) {
 	}
 }
 
-// Readable tells in which namespaces r may list objects of a kind. A RoleBinding
-// lies in its namespace, where whoever administers that namespace may delete it:
-// this must not keep a program from its work in the others.
-func (s Set) Readable(ctx context.Context, r client.Reader, kind client.ObjectList) (readable, forbidden Set, err error) {
+// Readable tells in which namespaces r may list objects of all these kinds. A
+// RoleBinding lies in its namespace, where whoever administers that namespace may
+// delete it, or bind something less: this must not keep a program from its work in
+// the others.
+func (s Set) Readable(ctx context.Context, r client.Reader, kinds ...client.ObjectList) (readable, forbidden Set, err error) {
 	for _, namespace := range s {
-		err := r.List(ctx, kind.DeepCopyObject().(client.ObjectList), client.InNamespace(namespace), client.Limit(1))
+		err := mayList(ctx, r, namespace, kinds)
 		switch {
 		case apierrors.IsForbidden(err):
 			forbidden = append(forbidden, namespace)
@@ -61,6 +62,15 @@ func (s Set) Readable(ctx context.Context, r client.Reader, kind client.ObjectLi
 		}
 	}
 	return readable, forbidden, nil
+}
+
+func mayList(ctx context.Context, r client.Reader, namespace string, kinds []client.ObjectList) error {
+	for _, kind := range kinds {
+		if err := r.List(ctx, kind.DeepCopyObject().(client.ObjectList), client.InNamespace(namespace), client.Limit(1)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Reader lists one namespace after the other where the whole cluster is asked for.

@@ -104,7 +104,10 @@ func TestWhereRightsAreMissing(t *testing.T) {
 	away := errors.New("away")
 	failing := map[string]error{"b": forbidden}
 	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-		List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, opts ...client.ListOption) error {
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ofPods := list.(*corev1.PodList); ofPods {
+				return forbidden
+			}
 			return failing[(&client.ListOptions{}).ApplyOptions(opts).Namespace]
 		},
 	})
@@ -112,6 +115,11 @@ func TestWhereRightsAreMissing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, namespaces.Set{"a", "c"}, readable)
 	require.Equal(t, namespaces.Set{"b"}, denied)
+
+	readable, denied, err = namespaces.Set{"a"}.Readable(t.Context(), c, &corev1.SecretList{}, &corev1.PodList{})
+	require.NoError(t, err)
+	require.Empty(t, readable, "a part of the rights is none: what is watched must all be readable")
+	require.Equal(t, namespaces.Set{"a"}, denied)
 
 	failing["c"] = away
 	_, _, err = namespaces.Set{"a", "b", "c"}.Readable(t.Context(), c, &corev1.SecretList{})

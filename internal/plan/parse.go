@@ -25,7 +25,8 @@ const maxText = 64 << 10
 type document struct {
 	Environments *int32 `json:"environments"`
 	Build        struct {
-		Resources Resources `json:"resources"`
+		Resources      Resources `json:"resources"`
+		TimeoutSeconds *int64    `json:"timeoutSeconds"`
 	} `json:"build"`
 	Runner struct {
 		Resources         Resources            `json:"resources"`
@@ -65,6 +66,9 @@ func Parse(text []byte, base Plan) (Plan, error) {
 	if d.Environments != nil {
 		p.Environments = *d.Environments
 	}
+	if d.Build.TimeoutSeconds != nil {
+		p.Build.TimeoutSeconds = *d.Build.TimeoutSeconds
+	}
 	merge(&p.Build.Requests, d.Build.Resources.Requests)
 	merge(&p.Build.Limits, d.Build.Resources.Limits)
 	merge(&p.Runner.Resources.Requests, d.Runner.Resources.Requests)
@@ -101,14 +105,14 @@ func decode(text []byte) (d document, err error) {
 		return d, nil
 	}
 	if err != nil {
-		return d, fmt.Errorf("it is no YAML: %w", err)
+		return d, fmt.Errorf("it is not YAML: %w", err)
 	}
 	if more, err := documents.Read(); !errors.Is(err, io.EOF) && len(bytes.TrimSpace(more)) > 0 {
 		return d, errors.New("it has more than one document; write one")
 	}
 	plain, err := yaml.YAMLToJSONStrict(one)
 	if err != nil {
-		return d, fmt.Errorf("it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return d, fmt.Errorf("it is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	fields := json.NewDecoder(bytes.NewReader(plain))
 	fields.DisallowUnknownFields()

@@ -76,7 +76,7 @@ func TestWhatIsWrongWithAPlanIsNamed(t *testing.T) {
 		"environment: 3":                                                             `unknown field "environment"`,
 		"requestsPerMinute: 3":                                                       `unknown field "requestsPerMinute"`,
 		"environments: 3\n---\nenvironments: 4":                                      "more than one document",
-		"environments: [":                                                            "it is no YAML",
+		"environments: [":                                                            "it is not YAML",
 		"- 3":                                                                        "must be a map",
 		"runner: {labels: all}":                                                      "runner.labels must be a list",
 		"runner: {resources: {limits: {memory: much}}}":                              "quantities must match",

@@ -22,12 +22,16 @@ import (
 // platform's; see Parse.
 const Annotation = "agentplatform.dev/plan"
 
+// RequestsPerMinute is how many requests to the REST API a project may make in any
+// 60 seconds, with all its keys and over all replicas. Nothing lowers it yet.
+const RequestsPerMinute = 120
+
 // Plan is what a project may have. Every figure is filled.
 type Plan struct {
 	// Environments is the most environments, at least 1.
 	Environments int32
-	// Build are the resources of each container of a build pod.
-	Build Resources
+	// Build is what builds may have.
+	Build Build
 	// Runner is what spec.runner of an Environment may ask for.
 	Runner Runner
 }
@@ -37,6 +41,15 @@ type Plan struct {
 type Resources struct {
 	Requests corev1.ResourceList `json:"requests"`
 	Limits   corev1.ResourceList `json:"limits"`
+}
+
+// Build is what a build may have.
+type Build struct {
+	// Resources are those of each container of a build pod.
+	Resources
+	// TimeoutSeconds ends a build that hangs: from the start of its Job, with what
+	// its pod waits for a place.
+	TimeoutSeconds int64
 }
 
 // Runner is what a pool of runner pods may ask for.
@@ -60,9 +73,12 @@ type Runner struct {
 func Default() Plan {
 	return Plan{
 		Environments: 20,
-		Build: Resources{
-			Requests: resources("100m", "128Mi"),
-			Limits:   resources("1", "512Mi"),
+		Build: Build{
+			Resources: Resources{
+				Requests: resources("100m", "128Mi"),
+				Limits:   resources("1", "512Mi"),
+			},
+			TimeoutSeconds: 15 * 60,
 		},
 		Runner: Runner{
 			Resources: Resources{

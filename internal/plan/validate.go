@@ -16,11 +16,17 @@ import (
 // maxEnvironments is what the API lets a Project ask for at most.
 const maxEnvironments = 1000
 
+// Bounds of build.timeoutSeconds.
+const minBuildTimeout, maxBuildTimeout = 60, 24 * 60 * 60
+
 // validate says what is wrong with a plan, all of it.
 func (p Plan) validate() error {
 	var problems []error
 	if p.Environments < 1 || p.Environments > maxEnvironments {
 		problems = append(problems, fmt.Errorf("environments must be 1 to %d", maxEnvironments))
+	}
+	if t := p.Build.TimeoutSeconds; t < minBuildTimeout || t > maxBuildTimeout {
+		problems = append(problems, fmt.Errorf("build.timeoutSeconds must be %d to %d", minBuildTimeout, maxBuildTimeout))
 	}
 	problems = append(problems,
 		p.Build.validate("build.resources"),
@@ -111,7 +117,7 @@ func tolerations(allowed []corev1.Toleration) error {
 func classes(names []string) error {
 	for _, name := range names {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			return fmt.Errorf("runner.runtimeClassNames: %q is no name of a RuntimeClass: %s", name, problems[0])
+			return fmt.Errorf("runner.runtimeClassNames: %q is not the name of a RuntimeClass: %s", name, problems[0])
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ func ParseKeyset(raw []byte) (Keyset, error) {
 	return Keyset{handle: handle}, nil
 }
 
-// JSON writes the keyset in Tink's JSON form, in the clear: it belongs into a Secret.
+// JSON writes the keyset in Tink's JSON form, in the clear: it belongs in a Secret.
 func (s Keyset) JSON() ([]byte, error) {
 	var out bytes.Buffer
 	if err := insecurecleartextkeyset.Write(s.handle, keyset.NewJSONWriter(&out)); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
 // fetchAttempts is how often a server is tried that cannot be reached or breaks
@@ -56,7 +57,7 @@ func Fetch(ctx context.Context, opts FetchOptions) error {
 		opts.Now = time.Now
 	}
 	if opts.Pause == nil {
-		opts.Pause = pause
+		opts.Pause = pause.For
 	}
 	f := fetcher{FetchOptions: opts}
 	f.result.Branch = opts.Branch
@@ -69,17 +70,6 @@ func Fetch(ctx context.Context, opts FetchOptions) error {
 		f.result.say(opts.Now(), "%s", f.result.Error)
 	}
 	return writeResult(opts.Dir, f.result)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 type fetcher struct {

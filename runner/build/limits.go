@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
 // Limits of what a Git server may send. A build needs the memory of some objects
@@ -38,9 +38,9 @@ const (
 // What a repository may hold is what dispatch takes: with limits that differ,
 // these are of different types and do not compile.
 var (
-	_ *[bundle.MaxConfigSize]byte = (*[dispatch.MaxAgentConfig]byte)(nil)
-	_ *[bundle.MaxConfigs]byte    = (*[dispatch.MaxAgentConfigs]byte)(nil)
-	_ *[bundle.MaxAgents]byte     = (*[dispatch.MaxAgents]byte)(nil)
+	_ *[bundle.MaxConfigSize]byte = (*[dispatchapi.MaxAgentConfig]byte)(nil)
+	_ *[bundle.MaxConfigs]byte    = (*[dispatchapi.MaxAgentConfigs]byte)(nil)
+	_ *[bundle.MaxAgents]byte     = (*[dispatchapi.MaxAgents]byte)(nil)
 )
 
 // bounded fails when more is read than allowed, with an error that says what.

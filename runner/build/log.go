@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
 const (
@@ -17,14 +17,14 @@ const (
 	logCutMark = "\n… the log is cut off here\n"
 	// maxLog is the most bytes of a build's log before that, so that the store has
 	// nothing to cut.
-	maxLog = dispatch.MaxBuildLog - 2*len(logCutMark)
+	maxLog = dispatchapi.MaxBuildLog - 2*len(logCutMark)
 	// logPause is how long lines are gathered into one chunk.
 	logPause = 300 * time.Millisecond
 )
 
 // logSink takes chunks of a log.
 type logSink interface {
-	AppendLog(ctx context.Context, req dispatch.BuildLog) error
+	AppendLog(ctx context.Context, req dispatchapi.BuildLog) error
 }
 
 // buildLog streams lines to dispatch. Sending must not hold the build up: it
@@ -90,7 +90,7 @@ func (l *buildLog) run(ctx context.Context) {
 		<-l.wake // closed for sure by close
 		text, closed := l.take()
 		if text != "" {
-			if err := l.sink.AppendLog(ctx, dispatch.BuildLog{Number: number, Chunk: text}); err != nil {
+			if err := l.sink.AppendLog(ctx, dispatchapi.BuildLog{Number: number, Chunk: text}); err != nil {
 				slog.WarnContext(ctx, "a part of the build's log was lost", "error", err)
 			}
 			number++

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
 // phasePacking is the phase that Pack reports.
@@ -21,12 +21,12 @@ const phasePacking = "packing"
 // maxMessage is the most bytes of a failure's message; the log has all.
 const maxMessage = 4000
 
-// Dispatch is what Pack tells. *dispatch.Client is one.
+// Dispatch is what Pack tells. *dispatchapi.Client is one.
 type Dispatch interface {
 	logSink
-	ReportBuild(ctx context.Context, req dispatch.BuildReport) error
+	ReportBuild(ctx context.Context, req dispatchapi.BuildReport) error
 	PutBundle(ctx context.Context, digest string, data []byte) error
-	FinishBuild(ctx context.Context, req dispatch.BuildResult) error
+	FinishBuild(ctx context.Context, req dispatchapi.BuildResult) error
 }
 
 // PackOptions say what to pack.
@@ -53,7 +53,7 @@ func Pack(ctx context.Context, opts PackOptions) error {
 	result, err := pack(ctx, opts, log)
 	var mine *buildError
 	if errors.As(err, &mine) {
-		result = dispatch.BuildResult{FailureReason: dispatch.FailureBuild, Message: clip(mine.Error(), maxMessage)}
+		result = dispatchapi.BuildResult{FailureReason: dispatchapi.FailureBuild, Message: clip(mine.Error(), maxMessage)}
 		log.say("build failed:\n%s", mine.Error())
 		err = nil
 	}
@@ -61,7 +61,7 @@ func Pack(ctx context.Context, opts PackOptions) error {
 	if err == nil {
 		err = opts.Dispatch.FinishBuild(ctx, result)
 	}
-	if errors.Is(err, dispatch.ErrFenced) {
+	if errors.Is(err, dispatchapi.ErrFenced) {
 		return nil // Superseded or cancelled: the outcome is decided.
 	}
 	if err != nil {
@@ -76,8 +76,8 @@ type buildError struct{ err error }
 func (e *buildError) Error() string { return e.err.Error() }
 func (e *buildError) Unwrap() error { return e.err }
 
-func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatch.BuildResult, error) {
-	var none dispatch.BuildResult
+func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatchapi.BuildResult, error) {
+	var none dispatchapi.BuildResult
 	fetched, err := readResult(opts.Dir)
 	if err != nil {
 		return none, err
@@ -85,7 +85,7 @@ func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatch.BuildR
 	for _, line := range fetched.Log {
 		log.add(line)
 	}
-	report := dispatch.BuildReport{Commit: fetched.Commit, CommitMessage: fetched.Message, Author: fetched.Author}
+	report := dispatchapi.BuildReport{Commit: fetched.Commit, CommitMessage: fetched.Message, Author: fetched.Author}
 	if fetched.Error == "" {
 		report.Phase = phasePacking
 	}
@@ -127,22 +127,22 @@ func load(dir string, check func(*bundle.Project) bundle.Problems) (*bundle.Proj
 }
 
 // upload packs and stores the bundle.
-func upload(ctx context.Context, opts PackOptions, log *buildLog, project *bundle.Project) (dispatch.BuildResult, error) {
+func upload(ctx context.Context, opts PackOptions, log *buildLog, project *bundle.Project) (dispatchapi.BuildResult, error) {
 	var packed bytes.Buffer
 	digest, size, err := bundle.Pack(project.Files, &packed)
 	if errors.Is(err, bundle.ErrTooLarge) {
-		return dispatch.BuildResult{}, &buildError{err}
+		return dispatchapi.BuildResult{}, &buildError{err}
 	}
 	if err != nil {
-		return dispatch.BuildResult{}, fmt.Errorf("packing: %w", err)
+		return dispatchapi.BuildResult{}, fmt.Errorf("packing: %w", err)
 	}
 	log.say("packed %d files into %d bytes, %s", len(project.Files), size, digest)
 	if err := opts.Dispatch.PutBundle(ctx, digest, packed.Bytes()); err != nil {
-		return dispatch.BuildResult{}, fmt.Errorf("uploading the bundle: %w", err)
+		return dispatchapi.BuildResult{}, fmt.Errorf("uploading the bundle: %w", err)
 	}
-	result := dispatch.BuildResult{BundleDigest: digest}
+	result := dispatchapi.BuildResult{BundleDigest: digest}
 	for _, a := range project.Agents {
-		result.Agents = append(result.Agents, dispatch.Agent{
+		result.Agents = append(result.Agents, dispatchapi.Agent{
 			Name: a.Name, Description: a.Description, Type: string(a.Type), SourcePath: a.SourcePath,
 			VariantOf: a.VariantOf, MaxConcurrentRuns: a.MaxConcurrentRuns, Config: a.Config(),
 		})

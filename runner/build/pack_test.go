@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/runner/build"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
@@ -25,21 +25,21 @@ import (
 // desk records what a build tells.
 type desk struct {
 	mu       sync.Mutex
-	log      []dispatch.BuildLog
-	reports  []dispatch.BuildReport
+	log      []dispatchapi.BuildLog
+	reports  []dispatchapi.BuildReport
 	bundles  map[string][]byte
-	results  []dispatch.BuildResult
+	results  []dispatchapi.BuildResult
 	finished error
 }
 
-func (d *desk) AppendLog(_ context.Context, req dispatch.BuildLog) error {
+func (d *desk) AppendLog(_ context.Context, req dispatchapi.BuildLog) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.log = append(d.log, req)
 	return nil
 }
 
-func (d *desk) ReportBuild(_ context.Context, req dispatch.BuildReport) error {
+func (d *desk) ReportBuild(_ context.Context, req dispatchapi.BuildReport) error {
 	d.reports = append(d.reports, req)
 	return nil
 }
@@ -52,7 +52,7 @@ func (d *desk) PutBundle(_ context.Context, digest string, data []byte) error {
 	return nil
 }
 
-func (d *desk) FinishBuild(_ context.Context, req dispatch.BuildResult) error {
+func (d *desk) FinishBuild(_ context.Context, req dispatchapi.BuildResult) error {
 	d.results = append(d.results, req)
 	return d.finished
 }
@@ -101,7 +101,7 @@ func TestPackUploadsTheBundle(t *testing.T) {
 	require.NoError(t, packChecked(t, fetched(t,
 		build.Result{Commit: "abc", Message: "Change", Author: "Ada", Log: []string{"10:00:00 fetching\n"}},
 		"agents/ok.yaml", okAgent+"max_concurrent_runs: 2\ndescription: Fine\n", "tests/a.yaml", "x: 1\n"), d, everything))
-	require.Equal(t, []dispatch.BuildReport{{Phase: "packing", Commit: "abc", CommitMessage: "Change", Author: "Ada"}}, d.reports)
+	require.Equal(t, []dispatchapi.BuildReport{{Phase: "packing", Commit: "abc", CommitMessage: "Change", Author: "Ada"}}, d.reports)
 	require.Len(t, d.results, 1)
 	result := d.results[0]
 	require.Empty(t, result.FailureReason)
@@ -135,7 +135,7 @@ func TestPackReportsWhatIsWrong(t *testing.T) {
 			d := &desk{}
 			require.NoError(t, pack(t, fetched(t, tt.result, tt.files...), d))
 			require.Len(t, d.results, 1)
-			require.Equal(t, dispatch.FailureBuild, d.results[0].FailureReason)
+			require.Equal(t, dispatchapi.FailureBuild, d.results[0].FailureReason)
 			require.Contains(t, d.results[0].Message, tt.want)
 			require.Contains(t, d.text(), tt.want)
 			require.Empty(t, d.bundles)
@@ -156,7 +156,7 @@ func TestPackNamesLinks(t *testing.T) {
 
 func TestPackWhoseOutcomeIsDecided(t *testing.T) {
 	t.Parallel()
-	d := &desk{finished: dispatch.ErrFenced}
+	d := &desk{finished: dispatchapi.ErrFenced}
 	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d))
 	d = &desk{finished: errors.New("away")}
 	require.ErrorContains(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d), "reporting the build: away")

@@ -7,13 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
 // TestARequestHasNoMoreEntriesThanDispatchTakes: many small ones go in several.
 func TestARequestHasNoMoreEntriesThanDispatchTakes(t *testing.T) {
 	t.Parallel()
-	pending := make([]dispatch.JournalEntry, dispatch.MaxEntries+1)
-	require.Len(t, batch(pending), dispatch.MaxEntries)
-	require.Len(t, batch(pending[1:]), dispatch.MaxEntries)
+	pending := make([]dispatchapi.JournalEntry, dispatchapi.MaxEntries+1)
+	require.Len(t, batch(pending), dispatchapi.MaxEntries)
+	require.Len(t, batch(pending[1:]), dispatchapi.MaxEntries)
 }

@@ -8,20 +8,20 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
 // maxBatch is the most bytes of entries that one request appends, well below
-// dispatch.MaxRequest.
+// dispatchapi.MaxRequest.
 const maxBatch = 4 << 20
 
 // checkOutput fails a run whose output is too large to be stored.
 func checkOutput(output string) error {
-	if len(output) <= dispatch.MaxOutput {
+	if len(output) <= dispatchapi.MaxOutput {
 		return nil
 	}
 	return &failure{code: CodeOutputTooLarge, message: fmt.Sprintf(
-		"the output has %d bytes, at most %d are stored; have the agent answer with less", len(output), dispatch.MaxOutput)}
+		"the output has %d bytes, at most %d are stored; have the agent answer with less", len(output), dispatchapi.MaxOutput)}
 }
 
 // boundedResult encodes a tool's result. One that is too large is cut and says
@@ -33,7 +33,7 @@ func boundedResult(t toolResult) ([]byte, error) {
 		t.Result, t.Error = nil, "the tool's result is no JSON"
 		data, err = json.Marshal(t)
 	}
-	if err != nil || len(data) <= dispatch.MaxToolResult {
+	if err != nil || len(data) <= dispatchapi.MaxToolResult {
 		return data, wrapped(err)
 	}
 	if t.Error != "" {
@@ -48,7 +48,7 @@ func boundedResult(t toolResult) ([]byte, error) {
 		return nil, wrapped(err)
 	}
 	cut := map[string]any{"truncated": fmt.Sprintf("The result has %d bytes of JSON, at most %d are kept; this is its beginning. Ask for less at once.",
-		len(whole), dispatch.MaxToolResult), "beginning": ""}
+		len(whole), dispatchapi.MaxToolResult), "beginning": ""}
 	t.Result = cut
 	cut["beginning"] = cutEncoded(string(whole), room(t))
 	data, err = json.Marshal(t)
@@ -68,7 +68,7 @@ func room(t toolResult) int {
 	if err != nil {
 		return 0
 	}
-	return dispatch.MaxToolResult - len(data) - len(`,"error":""`)
+	return dispatchapi.MaxToolResult - len(data) - len(`,"error":""`)
 }
 
 // cutMark ends a text that was cut.
@@ -107,10 +107,10 @@ func cut(text string, most int) string {
 }
 
 // batch is the beginning of entries that goes into one request.
-func batch(entries []dispatch.JournalEntry) []dispatch.JournalEntry {
+func batch(entries []dispatchapi.JournalEntry) []dispatchapi.JournalEntry {
 	size := 0
 	for i, e := range entries {
-		if size += len(e.Data); size > maxBatch && i > 0 || i == dispatch.MaxEntries {
+		if size += len(e.Data); size > maxBatch && i > 0 || i == dispatchapi.MaxEntries {
 			return entries[:i]
 		}
 	}

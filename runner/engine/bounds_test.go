@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genai"
 
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -33,7 +33,7 @@ func calls(times int) *genai.Content {
 
 func TestAnAnswerBeyondTheLimitFailsTheRun(t *testing.T) {
 	t.Parallel()
-	h := &house{says: []*genai.Content{says(strings.Repeat("y", dispatch.MaxModelAnswer))}}
+	h := &house{says: []*genai.Content{says(strings.Repeat("y", dispatchapi.MaxModelAnswer))}}
 	out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", greeter, "models/main.yaml", script), h))
 	require.Equal(t, engine.Failed, out.Status)
 	require.Equal(t, engine.CodeAnswerTooLarge, out.ErrorCode)
@@ -41,7 +41,7 @@ func TestAnAnswerBeyondTheLimitFailsTheRun(t *testing.T) {
 	require.Empty(t, out.Output)
 	require.Empty(t, out.Trailing)
 
-	h = &house{says: []*genai.Content{says(strings.Repeat("y", dispatch.MaxModelAnswer-1000))}}
+	h = &house{says: []*genai.Content{says(strings.Repeat("y", dispatchapi.MaxModelAnswer-1000))}}
 	out = h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", greeter, "models/main.yaml", script), h))
 	require.Equal(t, engine.Completed, out.Status, out.Error)
 }
@@ -70,20 +70,20 @@ func TestToolResultsAreCutWithAMark(t *testing.T) {
 			out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", agent, "models/main.yaml", script), h))
 			require.Equal(t, engine.Completed, out.Status, "%s: %s", name, out.Error)
 			require.Equal(t, "done", out.Output)
-			var recorded dispatch.JournalEntry
+			var recorded dispatchapi.JournalEntry
 			for _, e := range append(h.appended, out.Trailing...) {
-				if e.Kind == dispatch.JournalToolResult {
+				if e.Kind == dispatchapi.JournalToolResult {
 					recorded = e
 				}
 			}
-			require.LessOrEqual(t, len(recorded.Data), dispatch.MaxToolResult, name)
-			require.Greater(t, len(recorded.Data), dispatch.MaxToolResult*9/10, name)
+			require.LessOrEqual(t, len(recorded.Data), dispatchapi.MaxToolResult, name)
+			require.Greater(t, len(recorded.Data), dispatchapi.MaxToolResult*9/10, name)
 			require.Contains(t, string(recorded.Data), "(cut)")
 			seen := h.requests[1].Contents
 			shown, err := json.Marshal(seen[len(seen)-1].Parts[0].FunctionResponse.Response)
 			require.NoError(t, err)
 			require.Contains(t, string(shown), "(cut)", "the model is told")
-			require.Less(t, len(shown), dispatch.MaxToolResult+1024)
+			require.Less(t, len(shown), dispatchapi.MaxToolResult+1024)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestLargeJournalsGoInSeveralRequests(t *testing.T) {
 	}}
 	out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", agent, "models/main.yaml", script), h))
 	require.Equal(t, engine.Completed, out.Status, out.Error)
-	require.Less(t, h.largest, dispatch.MaxRequest/2)
+	require.Less(t, h.largest, dispatchapi.MaxRequest/2)
 	next := int64(1)
 	for _, e := range append(h.appended, out.Trailing...) {
 		require.Equal(t, next, e.Sequence)

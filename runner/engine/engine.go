@@ -16,7 +16,8 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
@@ -28,8 +29,8 @@ const (
 	CodeTimeout         = "timeout"
 	CodeUnsupported     = "not_supported"
 	CodeInternal        = "internal_error"
-	CodeOutputTooLarge  = dispatch.CodeOutputTooLarge
-	CodeAnswerTooLarge  = dispatch.CodeAnswerTooLarge
+	CodeOutputTooLarge  = dispatchapi.CodeOutputTooLarge
+	CodeAnswerTooLarge  = dispatchapi.CodeAnswerTooLarge
 )
 
 // Models finds models by reference, provider/model.
@@ -46,6 +47,8 @@ type Config struct {
 	Tools []Tool
 	// Sleep waits between attempts of a model request; nil means real time.
 	Sleep func(ctx context.Context, d time.Duration) error
+	// Metrics count the calls of tools; nil counts nowhere.
+	Metrics *metrics.Runner
 }
 
 // Engine runs agents. It is safe for concurrent use.
@@ -59,6 +62,9 @@ func New(cfg Config) *Engine {
 	if cfg.Tools == nil {
 		cfg.Tools = Builtin(time.Now)
 	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = metrics.NewRunner(nil, nil, nil)
+	}
 	e := &Engine{cfg: cfg, tools: make(map[string]Tool, len(cfg.Tools))}
 	for _, t := range cfg.Tools {
 		e.tools[t.Name] = t
@@ -69,7 +75,7 @@ func New(cfg Config) *Engine {
 // Journal keeps what a run did.
 type Journal interface {
 	// Append makes entries durable before it returns. An error ends the attempt.
-	Append(ctx context.Context, entries []dispatch.JournalEntry) error
+	Append(ctx context.Context, entries []dispatchapi.JournalEntry) error
 }
 
 // Input is one attempt of a run.
@@ -82,7 +88,7 @@ type Input struct {
 	// Context holds the values of {var} in prompts.
 	Context map[string]any
 	// Prior is the journal of the attempts before, in order.
-	Prior []dispatch.JournalEntry
+	Prior []dispatchapi.JournalEntry
 	// Journal takes what this attempt adds.
 	Journal Journal
 	// Gate, when set, waits until the runner's claim is confirmed; it is called
@@ -112,10 +118,10 @@ type Outcome struct {
 	// ErrorCode and Error are set when the run failed; safe to show.
 	ErrorCode, Error string
 	// Usage counts the tokens of all attempts.
-	Usage dispatch.TokenUsage
+	Usage dispatchapi.TokenUsage
 	// Trailing are entries that are not appended yet; they belong into the
 	// completion. Empty when unfinished.
-	Trailing []dispatch.JournalEntry
+	Trailing []dispatchapi.JournalEntry
 	// Cause is why the attempt is unfinished, or what a failure wraps; for logs.
 	Cause error
 }
@@ -211,7 +217,7 @@ func (a *attempt) outcome(ctx context.Context, output string, err error) Outcome
 		}
 	}
 	out.Status, out.Output = Failed, ""
-	out.ErrorCode, out.Error = f.code, cut(f.message, dispatch.MaxError)
+	out.ErrorCode, out.Error = f.code, cut(f.message, dispatchapi.MaxError)
 	out.Trailing = a.journal.take()
 	return out
 }

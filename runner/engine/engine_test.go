@@ -17,7 +17,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
@@ -30,7 +30,7 @@ type house struct {
 	requests []*adkmodel.LLMRequest
 	asked    []string // models, in order
 	called   []string // tools, in order
-	appended []dispatch.JournalEntry
+	appended []dispatchapi.JournalEntry
 	appends  int
 
 	// failAppend, when set, fails the append of that number, from 1.
@@ -49,7 +49,7 @@ type house struct {
 
 var errFenced = errors.New("fenced")
 
-func (h *house) Append(_ context.Context, entries []dispatch.JournalEntry) error {
+func (h *house) Append(_ context.Context, entries []dispatchapi.JournalEntry) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.appends++
@@ -154,10 +154,10 @@ func TestOneTurnCostsNoAppend(t *testing.T) {
 	out := h.engine().Execute(t.Context(), in)
 	require.Equal(t, engine.Completed, out.Status, out.Cause)
 	require.Equal(t, "Hello Ada!", out.Output)
-	require.Equal(t, dispatch.TokenUsage{InputTokens: 5, OutputTokens: 2, TotalTokens: 7}, out.Usage)
+	require.Equal(t, dispatchapi.TokenUsage{InputTokens: 5, OutputTokens: 2, TotalTokens: 7}, out.Usage)
 	require.Zero(t, h.appends)
 	require.Len(t, out.Trailing, 1)
-	require.Equal(t, dispatch.JournalModelAnswer, out.Trailing[0].Kind)
+	require.Equal(t, dispatchapi.JournalModelAnswer, out.Trailing[0].Kind)
 	require.EqualValues(t, 1, out.Trailing[0].Sequence)
 
 	req := h.requests[0]
@@ -174,7 +174,7 @@ func TestToolsAreJournaledAroundTheCall(t *testing.T) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		require.Len(t, h.appended, 2, "the start is acknowledged before the call")
-		require.Equal(t, dispatch.JournalToolStarted, h.appended[1].Kind)
+		require.Equal(t, dispatchapi.JournalToolStarted, h.appended[1].Kind)
 		require.True(t, h.appended[1].Unsafe)
 		return nil
 	}
@@ -326,7 +326,7 @@ func TestGateHoldsToolsBack(t *testing.T) {
 	require.Equal(t, engine.Unfinished, out.Status)
 	require.Empty(t, h.called)
 	for _, e := range h.appended {
-		require.NotEqual(t, dispatch.JournalToolStarted, e.Kind)
+		require.NotEqual(t, dispatchapi.JournalToolStarted, e.Kind)
 	}
 }
 
@@ -334,7 +334,7 @@ func TestUnreadableJournalFails(t *testing.T) {
 	t.Parallel()
 	h := &house{}
 	in := input(project(t, "agents/main.yaml", greeter, "models/main.yaml", "steps: [{text: x}]"), h)
-	in.Prior = []dispatch.JournalEntry{{Sequence: 1, Kind: dispatch.JournalModelAnswer, Data: []byte(`[]`)}}
+	in.Prior = []dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Data: []byte(`[]`)}}
 	require.Equal(t, engine.CodeInternal, h.engine().Execute(t.Context(), in).ErrorCode)
 }
 

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
 // scope is one place of the agent tree in one attempt.
@@ -119,11 +119,11 @@ func (m *journaledModel) ask(ctx context.Context, req *adkmodel.LLMRequest) (*ad
 	return nil, errors.New("the model gave no answer")
 }
 
-func usageOf(u *genai.GenerateContentResponseUsageMetadata) dispatch.TokenUsage {
+func usageOf(u *genai.GenerateContentResponseUsageMetadata) dispatchapi.TokenUsage {
 	if u == nil {
-		return dispatch.TokenUsage{}
+		return dispatchapi.TokenUsage{}
 	}
-	return dispatch.TokenUsage{
+	return dispatchapi.TokenUsage{
 		InputTokens: int64(u.PromptTokenCount), OutputTokens: int64(u.CandidatesTokenCount),
 		ThinkingTokens: int64(u.ThoughtsTokenCount), CachedInputTokens: int64(u.CachedContentTokenCount),
 		TotalTokens: int64(u.TotalTokenCount),

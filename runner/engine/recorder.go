@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
 // errJournal says that entries could not be appended.
@@ -20,12 +20,12 @@ var errJournal = errors.New("appending to the journal")
 // modelAnswer is the data of a model_answer entry.
 type modelAnswer struct {
 	// Agent is the path of the agent in the tree, Turn counts its answers from 1.
-	Agent        string              `json:"agent"`
-	Turn         int                 `json:"turn"`
-	Model        string              `json:"model"`
-	Content      *genai.Content      `json:"content"`
-	FinishReason genai.FinishReason  `json:"finish_reason,omitempty"`
-	Usage        dispatch.TokenUsage `json:"usage"`
+	Agent        string                 `json:"agent"`
+	Turn         int                    `json:"turn"`
+	Model        string                 `json:"model"`
+	Content      *genai.Content         `json:"content"`
+	FinishReason genai.FinishReason     `json:"finish_reason,omitempty"`
+	Usage        dispatchapi.TokenUsage `json:"usage"`
 }
 
 // toolStarted is the data of a tool_started entry.
@@ -56,12 +56,12 @@ type recorder struct {
 
 	mu      sync.Mutex
 	next    int64
-	pending []dispatch.JournalEntry
+	pending []dispatchapi.JournalEntry
 	answers map[turnKey]modelAnswer
 	started map[string]startedTool
 	results map[string]toolResult
 	calls   map[string]bool // ids of calls that were answered so far
-	tokens  dispatch.TokenUsage
+	tokens  dispatchapi.TokenUsage
 	err     error // the first that ended the attempt
 	broken  error // the prior journal cannot be read
 
@@ -73,7 +73,7 @@ type startedTool struct {
 	unsafe bool
 }
 
-func newRecorder(prior []dispatch.JournalEntry, sink Journal) *recorder {
+func newRecorder(prior []dispatchapi.JournalEntry, sink Journal) *recorder {
 	r := &recorder{
 		sink: sink, next: 1, answers: map[turnKey]modelAnswer{}, started: map[string]startedTool{},
 		results: map[string]toolResult{}, calls: map[string]bool{},
@@ -88,22 +88,22 @@ func newRecorder(prior []dispatch.JournalEntry, sink Journal) *recorder {
 	return r
 }
 
-func (r *recorder) load(entry dispatch.JournalEntry) error {
+func (r *recorder) load(entry dispatchapi.JournalEntry) error {
 	switch entry.Kind {
-	case dispatch.JournalModelAnswer:
+	case dispatchapi.JournalModelAnswer:
 		var a modelAnswer
 		if err := json.Unmarshal(entry.Data, &a); err != nil {
 			return err
 		}
 		r.answers[turnKey{a.Agent, a.Turn}] = a
 		r.count(a.Usage)
-	case dispatch.JournalToolStarted:
+	case dispatchapi.JournalToolStarted:
 		var s toolStarted
 		if err := json.Unmarshal(entry.Data, &s); err != nil {
 			return err
 		}
 		r.started[s.CallID] = startedTool{name: s.Tool, unsafe: entry.Unsafe}
-	case dispatch.JournalToolResult:
+	case dispatchapi.JournalToolResult:
 		var t toolResult
 		if err := json.Unmarshal(entry.Data, &t); err != nil {
 			return err
@@ -155,9 +155,9 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 	if err != nil {
 		return a, fmt.Errorf("encoding a model's answer: %w", err)
 	}
-	if len(data) > dispatch.MaxModelAnswer {
+	if len(data) > dispatchapi.MaxModelAnswer {
 		return a, &failure{code: CodeAnswerTooLarge, message: fmt.Sprintf(
-			"the model's answer has %d bytes, at most %d are stored; have it say less in one answer", len(data), dispatch.MaxModelAnswer)}
+			"the model's answer has %d bytes, at most %d are stored; have it say less in one answer", len(data), dispatchapi.MaxModelAnswer)}
 	}
 	// What goes on is what a later attempt will read.
 	var same modelAnswer
@@ -165,7 +165,7 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 		return a, fmt.Errorf("decoding a model's answer: %w", err)
 	}
 	r.count(a.Usage)
-	r.add(dispatch.JournalModelAnswer, data, false)
+	r.add(dispatchapi.JournalModelAnswer, data, false)
 	return same, nil
 }
 
@@ -195,7 +195,7 @@ func (r *recorder) recordStart(s toolStarted, unsafe bool) error {
 	defer r.mu.Unlock()
 	if _, ok := r.started[s.CallID]; !ok {
 		r.started[s.CallID] = startedTool{name: s.Tool, unsafe: unsafe}
-		r.add(dispatch.JournalToolStarted, data, unsafe)
+		r.add(dispatchapi.JournalToolStarted, data, unsafe)
 	}
 	return nil
 }
@@ -214,12 +214,12 @@ func (r *recorder) recordResult(t toolResult, unsafe bool) (toolResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.results[t.CallID] = same
-	r.add(dispatch.JournalToolResult, data, unsafe)
+	r.add(dispatchapi.JournalToolResult, data, unsafe)
 	return same, nil
 }
 
 func (r *recorder) add(kind string, data []byte, unsafe bool) {
-	r.pending = append(r.pending, dispatch.JournalEntry{Sequence: r.next, Kind: kind, Data: data, Unsafe: unsafe})
+	r.pending = append(r.pending, dispatchapi.JournalEntry{Sequence: r.next, Kind: kind, Data: data, Unsafe: unsafe})
 	r.next++
 }
 
@@ -255,7 +255,7 @@ func (r *recorder) shorten(ctx context.Context) error {
 }
 
 // take hands over what is pending.
-func (r *recorder) take() []dispatch.JournalEntry {
+func (r *recorder) take() []dispatchapi.JournalEntry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	batch := r.pending
@@ -278,13 +278,13 @@ func (r *recorder) failed() error {
 	return r.err
 }
 
-func (r *recorder) usage() dispatch.TokenUsage {
+func (r *recorder) usage() dispatchapi.TokenUsage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.tokens
 }
 
-func (r *recorder) count(u dispatch.TokenUsage) {
+func (r *recorder) count(u dispatchapi.TokenUsage) {
 	r.tokens.InputTokens += u.InputTokens
 	r.tokens.OutputTokens += u.OutputTokens
 	r.tokens.ThinkingTokens += u.ThinkingTokens

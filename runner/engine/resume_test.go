@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -49,18 +49,18 @@ type tally struct {
 	started          map[string]bool
 }
 
-func count(entries []dispatch.JournalEntry) tally {
+func count(entries []dispatchapi.JournalEntry) tally {
 	c := tally{started: map[string]bool{}}
 	unsafe := 0
 	for _, e := range entries {
 		switch e.Kind {
-		case dispatch.JournalModelAnswer:
+		case dispatchapi.JournalModelAnswer:
 			c.answers++
-		case dispatch.JournalToolStarted:
+		case dispatchapi.JournalToolStarted:
 			if e.Unsafe {
 				unsafe++
 			}
-		case dispatch.JournalToolResult:
+		case dispatchapi.JournalToolResult:
 			c.results++
 			if e.Unsafe {
 				unsafe--
@@ -71,7 +71,7 @@ func count(entries []dispatch.JournalEntry) tally {
 	return c
 }
 
-func gapless(t require.TestingT, entries []dispatch.JournalEntry) {
+func gapless(t require.TestingT, entries []dispatchapi.JournalEntry) {
 	for i, e := range entries {
 		require.EqualValues(t, i+1, e.Sequence)
 	}
@@ -167,7 +167,7 @@ func FuzzPriorJournal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind string, data []byte) {
 		h := &house{}
 		in := input(project(t, "agents/main.yaml", greeter, "models/main.yaml", "steps: [{text: x}]"), h)
-		in.Prior = []dispatch.JournalEntry{{Sequence: 1, Kind: kind, Data: data}}
+		in.Prior = []dispatchapi.JournalEntry{{Sequence: 1, Kind: kind, Data: data}}
 		require.NotEqual(t, engine.Unfinished, h.engine().Execute(t.Context(), in).Status)
 	})
 }

@@ -11,6 +11,8 @@ import (
 	adkmodel "google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/tool/toolutils"
 	"google.golang.org/genai"
+
+	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
 // Tool is a function that models may call.
@@ -69,6 +71,20 @@ func (t *journaledTool) Run(ctx adkagent.Context, arguments any) (result map[str
 	return got.Result, nil
 }
 
+// run calls the tool and counts it, also one that panics.
+func (t *journaledTool) run(ctx context.Context, args map[string]any) (result map[string]any, err error) {
+	outcome := metrics.OutcomeError
+	defer func() { t.engine.cfg.Metrics.Called(outcome) }()
+	result, err = t.tool.Run(ctx, args)
+	switch {
+	case err == nil:
+		outcome = metrics.OutcomeOK
+	case ctx.Err() != nil:
+		outcome = metrics.OutcomeCancelled
+	}
+	return result, err
+}
+
 // call answers from the journal or calls the tool. Its error ends the attempt;
 // the tool's own is part of the result.
 func (t *journaledTool) call(ctx context.Context, id string, args map[string]any) (toolResult, error) {
@@ -93,7 +109,7 @@ func (t *journaledTool) call(ctx context.Context, id string, args map[string]any
 	out := toolResult{CallID: id, Tool: t.tool.Name}
 	limited, cancel := t.limit(ctx)
 	defer cancel()
-	result, err := t.tool.Run(limited, args)
+	result, err := t.run(limited, args)
 	if late := timedOut(limited); err != nil && late != nil {
 		return toolResult{}, late
 	}

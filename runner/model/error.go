@@ -8,19 +8,24 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
 // Codes of errors, for people and for statistics.
 const (
-	CodeUnknownProvider = dispatch.ModelErrors + "provider_unknown"
-	CodeUnavailable     = dispatch.ModelErrors + "unavailable"
-	CodeRateLimited     = dispatch.ModelErrors + "rate_limited"
-	CodeRejected        = dispatch.ModelErrors + "request_rejected"
-	CodeUnauthorized    = dispatch.ModelErrors + "unauthorized"
-	CodeInvalidAnswer   = dispatch.ModelErrors + "answer_invalid"
-	CodeForbidden       = dispatch.ModelErrors + "address_forbidden"
+	CodeUnknownProvider = dispatchapi.ModelErrors + "provider_unknown"
+	CodeUnavailable     = dispatchapi.ModelErrors + "unavailable"
+	CodeRateLimited     = dispatchapi.ModelErrors + "rate_limited"
+	CodeRejected        = dispatchapi.ModelErrors + "request_rejected"
+	CodeUnauthorized    = dispatchapi.ModelErrors + "unauthorized"
+	CodeInvalidAnswer   = dispatchapi.ModelErrors + "answer_invalid"
+	CodeForbidden       = dispatchapi.ModelErrors + "address_forbidden"
 )
+
+// Codes are all codes of errors.
+var Codes = []string{
+	CodeUnknownProvider, CodeUnavailable, CodeRateLimited, CodeRejected, CodeUnauthorized, CodeInvalidAnswer, CodeForbidden,
+}
 
 // Error is a failed model request. Its message is for the project: it may hold
 // words of the provider, but no key.

@@ -15,7 +15,7 @@ import (
 	adkmodel "google.golang.org/adk/v2/model"
 	"google.golang.org/genai"
 
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/model"
@@ -162,7 +162,7 @@ func TestOpenAIErrors(t *testing.T) {
 			require.Equal(t, tt.retryable, failure.Retryable)
 			require.Equal(t, tt.after, failure.RetryAfter)
 			require.NotContains(t, failure.Error(), "sk-test")
-			require.True(t, strings.HasPrefix(failure.Code, dispatch.ModelErrors))
+			require.True(t, strings.HasPrefix(failure.Code, dispatchapi.ModelErrors))
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	adkmodel "google.golang.org/adk/v2/model"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
@@ -29,7 +30,12 @@ type Registry struct {
 	Providers func() (runnerconfig.Providers, error)
 	// HTTP reaches model services.
 	HTTP *http.Client
+	// Metrics count requests and tokens; nil counts nowhere.
+	Metrics *metrics.Runner
 }
+
+// ProviderTypes are the types of model services that a Registry knows.
+var ProviderTypes = []string{scriptedPrefix, runnerconfig.ProviderOpenAI}
 
 // Resolve returns the model of a reference, provider/model. Scripts are of the
 // given project. The error is an *Error.
@@ -40,7 +46,7 @@ func (r *Registry) Resolve(reference string, project *bundle.Project, settings S
 		if !ok {
 			return nil, &Error{Code: CodeUnknownProvider, Message: fmt.Sprintf("the repository has no script models/%s.yaml", name)}
 		}
-		return &scriptedModel{name: reference, script: script}, nil
+		return r.counted(scriptedPrefix, &scriptedModel{name: reference, script: script}), nil
 	}
 	providers, err := r.providers()
 	if err != nil {
@@ -53,7 +59,7 @@ func (r *Registry) Resolve(reference string, project *bundle.Project, settings S
 		if p.Type != runnerconfig.ProviderOpenAI {
 			return nil, &Error{Code: CodeUnknownProvider, Message: fmt.Sprintf("model provider %q has type %q, which this release does not speak; use openai", prefix, p.Type)}
 		}
-		return newOpenAI(p, name, settings, r.HTTP), nil
+		return r.counted(p.Type, newOpenAI(p, name, settings, r.HTTP)), nil
 	}
 	return nil, &Error{Code: CodeUnknownProvider, Message: fmt.Sprintf("no model provider has the prefix %q; add it to modelProviders of the Project", prefix)}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	adkmodel "google.golang.org/adk/v2/model"
+
+	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
 // Policy says how failed requests are repeated.
@@ -33,22 +35,11 @@ func (p Policy) delay(attempt int, err *Error) time.Duration {
 	return min(max(d, err.RetryAfter), p.MaxDelay)
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // WithRetry repeats requests to the models in turn: the first one as often as
 // the policy says, then the next one as often.
 func WithRetry(policy Policy, first adkmodel.LLM, fallbacks ...adkmodel.LLM) adkmodel.LLM {
 	if policy.Sleep == nil {
-		policy.Sleep = sleep
+		policy.Sleep = pause.For
 	}
 	return &retrying{policy: policy, models: append([]adkmodel.LLM{first}, fallbacks...)}
 }

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/bundle"
+
+	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
 // scriptedModel answers from a script. It keeps no state: the turn and what a
@@ -58,7 +60,7 @@ func (m *scriptedModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*
 // play turns a step into an answer.
 func (m *scriptedModel) play(ctx context.Context, step bundle.Step, turn int, expand func(string) string, conversation string) (*adkmodel.LLMResponse, error) {
 	if step.Delay > 0 {
-		if err := sleep(ctx, step.Delay.Std()); err != nil {
+		if err := pause.For(ctx, step.Delay.Std()); err != nil {
 			return nil, err
 		}
 	}

@@ -68,7 +68,7 @@ func (b *bundleCache) get(ctx context.Context, digest string) (*bundle.Project, 
 			if f.err == nil {
 				return f.project, nil
 			}
-			// The one that fetched may have been cut off: try by oneself.
+			// The one that fetched may have been cut off: try it alone.
 			if ctx.Err() == nil {
 				continue
 			}

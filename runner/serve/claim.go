@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
 // errLost is the cause of runs whose claim is no longer this runner's.
@@ -17,7 +17,7 @@ var errLost = errors.New("claim was lost")
 
 // claim is a run that this runner holds.
 type claim struct {
-	run dispatch.Run
+	run dispatchapi.Run
 	// ctx ends with the claim, and when runs are cut off.
 	ctx context.Context //nolint:containedctx // the claim's own life
 	end context.CancelCauseFunc
@@ -28,7 +28,7 @@ type claim struct {
 	ask       func()
 }
 
-func newClaim(ctx context.Context, run dispatch.Run, askHeartbeat func()) *claim {
+func newClaim(ctx context.Context, run dispatchapi.Run, askHeartbeat func()) *claim {
 	c := &claim{run: run, ask: askHeartbeat, confirmed: make(chan struct{}), until: time.Now().Add(seconds(run.LeaseSeconds))}
 	c.ctx, c.end = context.WithCancelCause(ctx)
 	return c
@@ -36,7 +36,9 @@ func newClaim(ctx context.Context, run dispatch.Run, askHeartbeat func()) *claim
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-func (c *claim) lease() dispatch.Lease { return dispatch.Lease{RunID: c.run.ID, Token: c.run.Token} }
+func (c *claim) lease() dispatchapi.Lease {
+	return dispatchapi.Lease{RunID: c.run.ID, Token: c.run.Token}
+}
 
 // lost says that the claim is another's by now.
 func (c *claim) lost() bool { return errors.Is(context.Cause(c.ctx), errLost) }
@@ -111,7 +113,7 @@ func (s *Server) heartbeat(ctx context.Context) error {
 	if len(held) == 0 {
 		return nil
 	}
-	req := dispatch.HeartbeatRequest{Leases: make([]dispatch.Lease, 0, len(held))}
+	req := dispatchapi.HeartbeatRequest{Leases: make([]dispatchapi.Lease, 0, len(held))}
 	for _, c := range held {
 		req.Leases = append(req.Leases, c.lease())
 	}
@@ -122,7 +124,7 @@ func (s *Server) heartbeat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lost := make(map[dispatch.Lease]bool, len(resp.Lost))
+	lost := make(map[dispatchapi.Lease]bool, len(resp.Lost))
 	for _, l := range resp.Lost {
 		lost[l] = true
 	}

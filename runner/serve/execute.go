@@ -10,7 +10,8 @@ import (
 	"runtime/debug"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -18,73 +19,81 @@ import (
 const (
 	codeBundle     = "bundle_unavailable"
 	codeInput      = "input_invalid"
-	codeTooComplex = dispatch.CodeInputTooComplex
+	codeTooComplex = dispatchapi.CodeInputTooComplex
 )
 
 // maxInput is the most bytes of an input.
 const maxInput = 32 << 20
 
-// execute runs a claimed run to its end or until it is given back.
-func (s *Server) execute(l life, c *claim) {
+// execute runs a claimed run to its end or until it is given back, and says how it
+// left the runner.
+func (s *Server) execute(l life, c *claim) (status string) {
 	log := slog.With("run", c.run.ID, "agent", c.run.AgentName, "attempt", c.run.Attempt)
 	defer func() {
 		if p := recover(); p != nil {
 			log.Error("executing a run panicked", "panic", p, "stack", string(debug.Stack()))
-			s.fallback(l, c, log, fmt.Errorf("panic: %v", p), "executing the run failed inside the runner")
+			status = s.fallback(l, c, log, fmt.Errorf("panic: %v", p), "executing the run failed inside the runner")
 		}
 	}()
 	out := s.attempt(l, c)
-	if c.lost() || errors.Is(out.Cause, dispatch.ErrFenced) {
+	if c.lost() || errors.Is(out.Cause, dispatchapi.ErrFenced) {
 		log.Info("run is another's", "cause", out.Cause)
-		return
+		return metrics.RunLost
 	}
-	if out.Status == engine.Unfinished && errors.Is(out.Cause, dispatch.ErrRejected) {
-		s.fallback(l, c, log, out.Cause, notStored)
-		return
+	if out.Status == engine.Unfinished && errors.Is(out.Cause, dispatchapi.ErrRejected) {
+		return s.fallback(l, c, log, out.Cause, notStored)
 	}
 	if out.Status == engine.Unfinished {
 		log.Info("giving run back", "cause", out.Cause)
-		s.release(l, c, log)
-		return
+		return s.release(l, c, log)
 	}
-	err := s.opts.Dispatch.Complete(l.reporting, c.run.ID, dispatch.CompleteRequest{
+	err := s.opts.Dispatch.Complete(l.reporting, c.run.ID, dispatchapi.CompleteRequest{
 		Token: c.run.Token, Status: string(out.Status), ErrorCode: out.ErrorCode, Error: out.Error,
 		Output: out.Output, Usage: out.Usage, Journal: out.Trailing,
 	})
 	switch {
-	case errors.Is(err, dispatch.ErrFenced):
+	case errors.Is(err, dispatchapi.ErrFenced):
 		log.Info("run is another's")
-	case errors.Is(err, dispatch.ErrRejected):
-		s.fallback(l, c, log, err, notStored)
+		return metrics.RunLost
+	case errors.Is(err, dispatchapi.ErrRejected):
+		return s.fallback(l, c, log, err, notStored)
 	case err != nil:
 		log.Error("reporting a run's end", "error", err)
-	default:
-		log.Info("run ended", "status", out.Status, "code", out.ErrorCode, "cause", out.Cause)
+		return metrics.RunUnreported
 	}
+	log.Info("run ended", "status", out.Status, "code", out.ErrorCode, "cause", out.Cause)
+	return string(out.Status)
 }
 
 const notStored = "what the run did could not be stored"
 
 // fallback reports a run whose journal or outcome dispatch does not accept, or
 // that breaks the runner, so that it does not come back for ever.
-func (s *Server) fallback(l life, c *claim, log *slog.Logger, cause error, message string) {
+func (s *Server) fallback(l life, c *claim, log *slog.Logger, cause error, message string) (status string) {
 	log.Error(message, "error", cause)
-	err := s.opts.Dispatch.Complete(l.reporting, c.run.ID, dispatch.CompleteRequest{
-		Token: c.run.Token, Status: dispatch.StatusFailed, ErrorCode: engine.CodeInternal,
+	err := s.opts.Dispatch.Complete(l.reporting, c.run.ID, dispatchapi.CompleteRequest{
+		Token: c.run.Token, Status: dispatchapi.StatusFailed, ErrorCode: engine.CodeInternal,
 		Error: message,
 	})
 	if err != nil {
 		log.Error("reporting a run's end", "error", err)
+		return metrics.RunUnreported
 	}
+	return dispatchapi.StatusFailed
 }
 
 // release gives a run back, so that another runner resumes it soon; without
 // that, it is resumed when the lease ends.
-func (s *Server) release(l life, c *claim, log *slog.Logger) {
-	err := s.opts.Dispatch.Release(l.reporting, c.run.ID, dispatch.ReleaseRequest{Token: c.run.Token})
-	if err != nil && !errors.Is(err, dispatch.ErrFenced) {
+func (s *Server) release(l life, c *claim, log *slog.Logger) (status string) {
+	err := s.opts.Dispatch.Release(l.reporting, c.run.ID, dispatchapi.ReleaseRequest{Token: c.run.Token})
+	switch {
+	case errors.Is(err, dispatchapi.ErrFenced):
+		return metrics.RunLost
+	case err != nil:
 		log.Warn("giving a run back", "error", err)
+		return metrics.RunUnreported
 	}
+	return metrics.RunReleased
 }
 
 // attempt prepares the run and hands it to the engine.
@@ -117,7 +126,7 @@ func (s *Server) attempt(l life, c *claim) engine.Outcome {
 // failed is a failure before the agent began; when the claim ended meanwhile,
 // or dispatch is away, the run is unfinished instead.
 func failed(c *claim, code, message string, err error) engine.Outcome {
-	permanent := errors.Is(err, dispatch.ErrRejected) || errors.Is(err, bundle.ErrDigest) || errors.Is(err, bundle.ErrInvalid) ||
+	permanent := errors.Is(err, dispatchapi.ErrRejected) || errors.Is(err, bundle.ErrDigest) || errors.Is(err, bundle.ErrInvalid) ||
 		errors.Is(err, bundle.ErrTooLarge) || errors.As(err, new(bundle.Problems)) || errors.Is(err, errInput) || errors.Is(err, errTooComplex)
 	if c.ctx.Err() != nil || !permanent {
 		return engine.Outcome{Status: engine.Unfinished, Cause: err}
@@ -134,7 +143,7 @@ type journal struct {
 }
 
 // Append implements engine.Journal.
-func (j *journal) Append(_ context.Context, entries []dispatch.JournalEntry) error {
+func (j *journal) Append(_ context.Context, entries []dispatchapi.JournalEntry) error {
 	ctx, cancel := context.WithCancelCause(j.life.reporting)
 	defer cancel(nil)
 	defer context.AfterFunc(j.claim.ctx, func() {
@@ -142,5 +151,5 @@ func (j *journal) Append(_ context.Context, entries []dispatch.JournalEntry) err
 			cancel(errLost)
 		}
 	})()
-	return j.dispatch.Journal(ctx, j.claim.run.ID, dispatch.JournalRequest{Token: j.claim.run.Token, Entries: entries})
+	return j.dispatch.Journal(ctx, j.claim.run.ID, dispatchapi.JournalRequest{Token: j.claim.run.Token, Entries: entries})
 }

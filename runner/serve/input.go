@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"mime"
 
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
@@ -59,11 +59,11 @@ func checkSize(raw []byte) error {
 		return nil // decoding it says what is wrong, before it takes memory
 	}
 	switch size := jsonscan.Measure(raw); {
-	case size.Values > dispatch.MaxInputValues:
+	case size.Values > dispatchapi.MaxInputValues:
 		return fmt.Errorf("%w: it has %d JSON values, at most %d are taken; send fewer, or send them as one text",
-			errTooComplex, size.Values, dispatch.MaxInputValues)
-	case size.Depth > dispatch.MaxInputDepth:
-		return fmt.Errorf("%w: its JSON is nested %d deep, at most %d are taken", errTooComplex, size.Depth, dispatch.MaxInputDepth)
+			errTooComplex, size.Values, dispatchapi.MaxInputValues)
+	case size.Depth > dispatchapi.MaxInputDepth:
+		return fmt.Errorf("%w: its JSON is nested %d deep, at most %d are taken", errTooComplex, size.Depth, dispatchapi.MaxInputDepth)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/runner/serve"
 )
 
@@ -31,22 +31,22 @@ func TestRunsWithTooComplexInputsFailAtOnce(t *testing.T) {
 	p := newPort(t, repo())
 	r := started(t, p, "one", nil, nil)
 	for input, want := range map[string]string{
-		list(dispatch.MaxInputValues + 1):  fmt.Sprintf("it has %d JSON values, at most %d", dispatch.MaxInputValues+1, dispatch.MaxInputValues),
-		nested(dispatch.MaxInputDepth + 1): fmt.Sprintf("nested %d deep, at most %d", dispatch.MaxInputDepth+1, dispatch.MaxInputDepth),
+		list(dispatchapi.MaxInputValues + 1):  fmt.Sprintf("it has %d JSON values, at most %d", dispatchapi.MaxInputValues+1, dispatchapi.MaxInputValues),
+		nested(dispatchapi.MaxInputDepth + 1): fmt.Sprintf("nested %d deep, at most %d", dispatchapi.MaxInputDepth+1, dispatchapi.MaxInputDepth),
 	} {
 		run := p.queueElsewhere("hello", input)
 		end := p.await(t, run)
-		require.Equal(t, dispatch.StatusFailed, end.Status)
-		require.Equal(t, dispatch.CodeInputTooComplex, end.ErrorCode)
+		require.Equal(t, dispatchapi.StatusFailed, end.Status)
+		require.Equal(t, dispatchapi.CodeInputTooComplex, end.ErrorCode)
 		require.Contains(t, end.Error, want)
 		require.Equal(t, 1, p.attempts(run))
 	}
-	for _, input := range []string{list(dispatch.MaxInputValues), nested(dispatch.MaxInputDepth)} {
+	for _, input := range []string{list(dispatchapi.MaxInputValues), nested(dispatchapi.MaxInputDepth)} {
 		end := p.await(t, p.queueElsewhere("hello", input))
 		require.Equal(t, "Hello Ada!", end.Output, end.Error)
 	}
-	text := p.queue("hello", "text/plain", list(dispatch.MaxInputValues+1))
-	require.Equal(t, dispatch.StatusCompleted, p.await(t, text).Status, "what is no JSON is not decoded")
+	text := p.queue("hello", "text/plain", list(dispatchapi.MaxInputValues+1))
+	require.Equal(t, dispatchapi.StatusCompleted, p.await(t, text).Status, "what is no JSON is not decoded")
 	require.NoError(t, r.end(t))
 }
 
@@ -54,14 +54,14 @@ func TestRunsWithTooComplexInputsFailAtOnce(t *testing.T) {
 // next to nothing.
 func TestInputsTakeBoundedMemory(t *testing.T) { // not beside others, whose memory would count
 	for element, each := range map[string]int{`0`: 1, `{}`: 1, `[]`: 1, `[0]`: 2, `{"":0}`: 2, `"x"`: 1} {
-		for _, elements := range []int{(dispatch.MaxInputValues - 2) / each, 16 << 20 / (len(element) + 1)} {
+		for _, elements := range []int{(dispatchapi.MaxInputValues - 2) / each, 16 << 20 / (len(element) + 1)} {
 			raw := []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat(element+",", elements), ",") + `]}`)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			_, _, err := serve.ReadInput("application/json", raw)
 			runtime.ReadMemStats(&after)
 			took := after.TotalAlloc - before.TotalAlloc
-			if elements*each+2 > dispatch.MaxInputValues {
+			if elements*each+2 > dispatchapi.MaxInputValues {
 				require.ErrorContains(t, err, "JSON values", element)
 				require.Less(t, took, uint64(64<<10), element)
 			} else {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
 // port is the dispatch port in memory, with its fencing. Its state is read
@@ -32,8 +32,8 @@ type port struct {
 	away    bool     // heartbeats fail
 
 	runs     map[uuid.UUID]*portRun
-	journals map[uuid.UUID][]dispatch.JournalEntry
-	ends     map[uuid.UUID]dispatch.CompleteRequest
+	journals map[uuid.UUID][]dispatchapi.JournalEntry
+	ends     map[uuid.UUID]dispatchapi.CompleteRequest
 	fetched  map[string]int
 	held     map[string][]string
 	claims   map[string]int
@@ -44,7 +44,7 @@ type port struct {
 }
 
 type portRun struct {
-	run       dispatch.Run
+	run       dispatchapi.Run
 	status    string
 	elsewhere []byte
 }
@@ -53,7 +53,7 @@ func newPort(t *testing.T, files bundle.Files) *port {
 	t.Helper()
 	p := &port{
 		changed: make(chan struct{}), bundles: map[string][]byte{}, lease: 30, runs: map[uuid.UUID]*portRun{},
-		journals: map[uuid.UUID][]dispatch.JournalEntry{}, ends: map[uuid.UUID]dispatch.CompleteRequest{},
+		journals: map[uuid.UUID][]dispatchapi.JournalEntry{}, ends: map[uuid.UUID]dispatchapi.CompleteRequest{},
 		fetched: map[string]int{}, held: map[string][]string{}, claims: map[string]int{},
 	}
 	p.digest = p.addBundle(t, files)
@@ -100,7 +100,7 @@ func (p *port) until(t *testing.T, holds func() bool) {
 func (p *port) queue(agent, contentType, input string) uuid.UUID {
 	id := uuid.New()
 	p.set(func() {
-		p.runs[id] = &portRun{status: "queued", run: dispatch.Run{ID: id, AgentName: agent, ContentType: contentType, Input: []byte(input)}}
+		p.runs[id] = &portRun{status: "queued", run: dispatchapi.Run{ID: id, AgentName: agent, ContentType: contentType, Input: []byte(input)}}
 	})
 	return id
 }
@@ -108,7 +108,7 @@ func (p *port) queue(agent, contentType, input string) uuid.UUID {
 func (p *port) queueElsewhere(agent, input string) uuid.UUID {
 	id := uuid.New()
 	p.set(func() {
-		p.runs[id] = &portRun{status: "queued", elsewhere: []byte(input), run: dispatch.Run{
+		p.runs[id] = &portRun{status: "queued", elsewhere: []byte(input), run: dispatchapi.Run{
 			ID: id, AgentName: agent, ContentType: "application/json", InputElsewhere: true,
 		}}
 	})
@@ -131,7 +131,7 @@ func (p *port) attempts(id uuid.UUID) int {
 // steal lets another runner have a run.
 func (p *port) steal(id uuid.UUID) { p.set(func() { p.runs[id].run.Token++ }) }
 
-func (p *port) await(t *testing.T, id uuid.UUID) dispatch.CompleteRequest {
+func (p *port) await(t *testing.T, id uuid.UUID) dispatchapi.CompleteRequest {
 	t.Helper()
 	p.until(t, func() bool { _, ok := p.ends[id]; return ok })
 	p.mu.Lock()
@@ -147,11 +147,11 @@ type runnerPort struct {
 	id string
 }
 
-func (r *runnerPort) Claim(ctx context.Context, req dispatch.ClaimRequest) (dispatch.ClaimResponse, error) {
+func (r *runnerPort) Claim(ctx context.Context, req dispatchapi.ClaimRequest) (dispatchapi.ClaimResponse, error) {
 	r.set(func() { r.claims[r.id]++; r.held[r.id] = req.Digests })
 	for {
 		r.mu.Lock()
-		var resp dispatch.ClaimResponse
+		var resp dispatchapi.ClaimResponse
 		for _, run := range r.runs {
 			if run.status == "queued" && len(resp.Runs) < req.Limit {
 				run.status = "running"
@@ -180,8 +180,8 @@ func (r *runnerPort) Claim(ctx context.Context, req dispatch.ClaimRequest) (disp
 	}
 }
 
-func (r *runnerPort) Heartbeat(_ context.Context, req dispatch.HeartbeatRequest) (dispatch.HeartbeatResponse, error) {
-	var resp dispatch.HeartbeatResponse
+func (r *runnerPort) Heartbeat(_ context.Context, req dispatchapi.HeartbeatRequest) (dispatchapi.HeartbeatResponse, error) {
+	var resp dispatchapi.HeartbeatResponse
 	var err error
 	r.set(func() {
 		if r.away {
@@ -204,7 +204,7 @@ func (r *runnerPort) fenced(id uuid.UUID, token int64, change func(run *portRun)
 	r.set(func() {
 		run := r.runs[id]
 		if run.run.Token != token || run.status != "running" {
-			err = dispatch.ErrFenced
+			err = dispatchapi.ErrFenced
 			return
 		}
 		change(run)
@@ -212,18 +212,18 @@ func (r *runnerPort) fenced(id uuid.UUID, token int64, change func(run *portRun)
 	return err
 }
 
-func (r *runnerPort) Journal(_ context.Context, id uuid.UUID, req dispatch.JournalRequest) error {
+func (r *runnerPort) Journal(_ context.Context, id uuid.UUID, req dispatchapi.JournalRequest) error {
 	if r.rejectJournal {
-		return fmt.Errorf("too large: %w", dispatch.ErrRejected)
+		return fmt.Errorf("too large: %w", dispatchapi.ErrRejected)
 	}
 	return r.fenced(id, req.Token, func(*portRun) { r.journals[id] = append(r.journals[id], req.Entries...) })
 }
 
-func (r *runnerPort) Complete(_ context.Context, id uuid.UUID, req dispatch.CompleteRequest) error {
+func (r *runnerPort) Complete(_ context.Context, id uuid.UUID, req dispatchapi.CompleteRequest) error {
 	return r.fenced(id, req.Token, func(run *portRun) { run.status, r.ends[id] = req.Status, req })
 }
 
-func (r *runnerPort) Release(_ context.Context, id uuid.UUID, req dispatch.ReleaseRequest) error {
+func (r *runnerPort) Release(_ context.Context, id uuid.UUID, req dispatchapi.ReleaseRequest) error {
 	return r.fenced(id, req.Token, func(run *portRun) { r.released++; run.status = "queued" })
 }
 
@@ -239,7 +239,7 @@ func (r *runnerPort) Bundle(_ context.Context, digest string, _ int64) ([]byte, 
 	r.fetched[digest]++
 	data, ok := r.bundles[digest]
 	if !ok {
-		return nil, fmt.Errorf("no such bundle: %w", dispatch.ErrRejected)
+		return nil, fmt.Errorf("no such bundle: %w", dispatchapi.ErrRejected)
 	}
 	return data, nil
 }

@@ -10,9 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -21,22 +24,28 @@ const (
 	claimWait = 20 * time.Second
 	// busyPause is how often a runner without a free place asks what to prefetch.
 	busyPause = 2 * time.Second
+	// claimPause is the pause after a claim that failed; each further one is longer,
+	// up to maxClaimPause.
+	claimPause, maxClaimPause = 500 * time.Millisecond, 5 * time.Second
 	// heartbeatInterval is how often claims are renewed, heartbeatRetry how soon
 	// after a failed try.
 	heartbeatInterval = 10 * time.Second
 	heartbeatRetry    = time.Second
 	heartbeatTimeout  = 5 * time.Second
+	// presence is how long after its last answered request a runner counts as
+	// waiting for runs: a request that waits, and some.
+	presence = claimWait + 10*time.Second
 	// reportTime is the end of the grace period that is kept for reporting.
 	reportTime = 5 * time.Second
 )
 
-// Dispatch is the port that runs come from. *dispatch.Client is one.
+// Dispatch is the port that runs come from. *dispatchapi.Client is one.
 type Dispatch interface {
-	Claim(ctx context.Context, req dispatch.ClaimRequest) (dispatch.ClaimResponse, error)
-	Heartbeat(ctx context.Context, req dispatch.HeartbeatRequest) (dispatch.HeartbeatResponse, error)
-	Journal(ctx context.Context, runID uuid.UUID, req dispatch.JournalRequest) error
-	Complete(ctx context.Context, runID uuid.UUID, req dispatch.CompleteRequest) error
-	Release(ctx context.Context, runID uuid.UUID, req dispatch.ReleaseRequest) error
+	Claim(ctx context.Context, req dispatchapi.ClaimRequest) (dispatchapi.ClaimResponse, error)
+	Heartbeat(ctx context.Context, req dispatchapi.HeartbeatRequest) (dispatchapi.HeartbeatResponse, error)
+	Journal(ctx context.Context, runID uuid.UUID, req dispatchapi.JournalRequest) error
+	Complete(ctx context.Context, runID uuid.UUID, req dispatchapi.CompleteRequest) error
+	Release(ctx context.Context, runID uuid.UUID, req dispatchapi.ReleaseRequest) error
 	Input(ctx context.Context, runID uuid.UUID, limit int64) ([]byte, error)
 	Bundle(ctx context.Context, digest string, limit int64) ([]byte, error)
 }
@@ -56,6 +65,10 @@ type Options struct {
 	Bundles int
 	// Heartbeat is the interval of heartbeats; 0 means 10 s.
 	Heartbeat time.Duration
+	// Metrics count runs and requests; nil counts nowhere.
+	Metrics *metrics.Runner
+	// Now is the clock by which the runner is ready; nil means time.Now.
+	Now func() time.Time
 }
 
 // Server executes runs.
@@ -64,6 +77,8 @@ type Server struct {
 	bundles *bundleCache
 
 	mu     sync.Mutex
+	polled time.Time // when dispatch last answered a request for runs
+	ending bool      // the runner drains
 	runs   map[uuid.UUID]*claim
 	places chan struct{} // one token for each run under way
 	beat   chan struct{} // asks for a heartbeat now
@@ -87,9 +102,15 @@ func New(opts Options) (*Server, error) {
 	if opts.Heartbeat == 0 {
 		opts.Heartbeat = heartbeatInterval
 	}
-	if opts.Concurrency > dispatch.MaxLeases || opts.Bundles > dispatch.MaxDigests || len(opts.RunnerID) > dispatch.MaxRunnerID {
+	if opts.Metrics == nil {
+		opts.Metrics = metrics.NewRunner(nil, nil, nil)
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Concurrency > dispatchapi.MaxLeases || opts.Bundles > dispatchapi.MaxDigests || len(opts.RunnerID) > dispatchapi.MaxRunnerID {
 		return nil, fmt.Errorf("a runner executes at most %d runs, holds at most %d bundles and has a name of at most %d bytes",
-			dispatch.MaxLeases, dispatch.MaxDigests, dispatch.MaxRunnerID)
+			dispatchapi.MaxLeases, dispatchapi.MaxDigests, dispatchapi.MaxRunnerID)
 	}
 	return &Server{
 		opts: opts, bundles: newBundleCache(opts.Dispatch, opts.Bundles), runs: map[uuid.UUID]*claim{},
@@ -107,9 +128,11 @@ func (s *Server) Run(ctx context.Context) error {
 	working, endWorking := context.WithCancelCause(reporting)
 	defer endWorking(nil)
 
+	s.opts.Metrics.Places(s.opts.Concurrency)
 	var beats sync.WaitGroup
 	beats.Go(func() { s.heartbeats(reporting) })
 	s.claims(ctx, life{working: working, reporting: reporting, stop: ctx.Done()})
+	s.note(func() { s.ending = true })
 	slog.InfoContext(ctx, "draining", "runs", s.active())
 	err := s.drain(endWorking, endReporting)
 	endReporting()
@@ -153,29 +176,32 @@ func (s *Server) drain(endWorking context.CancelCauseFunc, endReporting context.
 
 // claims asks for runs until ctx ends.
 func (s *Server) claims(ctx context.Context, l life) {
-	failures := 0
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval = claimPause, maxClaimPause
 	for ctx.Err() == nil {
 		free := cap(s.places) - len(s.places)
-		req := dispatch.ClaimRequest{RunnerID: s.opts.RunnerID, Digests: s.bundles.digests(), Limit: free}
-		if free > 0 {
+		req := dispatchapi.ClaimRequest{RunnerID: s.opts.RunnerID, Digests: s.bundles.digests(), Limit: free}
+		if free > 0 && s.known() { // the first one only makes the runner known
 			req.WaitSeconds = int(claimWait.Seconds())
 		}
 		resp, err := s.opts.Dispatch.Claim(ctx, req)
-		switch {
-		case ctx.Err() != nil && err != nil:
+		if err != nil && ctx.Err() != nil {
 			return
-		case err != nil:
-			failures++
-			slog.WarnContext(ctx, "claiming runs", "error", err, "failures", failures)
-			wait(ctx, min(time.Duration(failures)*500*time.Millisecond, 5*time.Second))
+		}
+		s.opts.Metrics.Polled(err)
+		if err != nil {
+			next := pauses.NextBackOff()
+			slog.WarnContext(ctx, "claiming runs", "error", err, "again", next.String())
+			_ = pause.For(ctx, next) // the loop looks at ctx
 			continue
 		}
-		failures = 0
+		pauses.Reset()
+		s.note(func() { s.polled = s.opts.Now() })
 		for _, run := range resp.Runs {
 			s.start(l, run)
 		}
 		if !s.prefetch(ctx, resp.Prefetch) {
-			wait(ctx, busyPause) // Dispatch asks again for what is missing.
+			_ = pause.For(ctx, busyPause) // dispatch asks again for what is missing
 		}
 		if free == 0 {
 			s.awaitPlace(ctx)
@@ -195,15 +221,6 @@ func (s *Server) awaitPlace(ctx context.Context) {
 	}
 }
 
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // prefetch fetches bundles that are about to go live; false when one failed.
 func (s *Server) prefetch(ctx context.Context, digests []string) bool {
 	ok := true
@@ -217,8 +234,9 @@ func (s *Server) prefetch(ctx context.Context, digests []string) bool {
 }
 
 // start executes a run in a goroutine of its own.
-func (s *Server) start(l life, run dispatch.Run) {
+func (s *Server) start(l life, run dispatchapi.Run) {
 	c := newClaim(l.working, run, s.askHeartbeat)
+	s.opts.Metrics.Began()
 	s.mu.Lock()
 	if before := s.runs[run.ID]; before != nil {
 		before.end(errLost) // This runner itself has claimed the run anew.
@@ -227,7 +245,9 @@ func (s *Server) start(l life, run dispatch.Run) {
 	s.mu.Unlock()
 	s.places <- struct{}{}
 	s.group.Go(func() {
+		status := metrics.RunUnreported
 		defer func() {
+			s.opts.Metrics.Left(status)
 			c.end(nil)
 			s.mu.Lock()
 			if s.runs[run.ID] == c {
@@ -236,8 +256,37 @@ func (s *Server) start(l life, run dispatch.Run) {
 			s.mu.Unlock()
 			<-s.places
 		}()
-		s.execute(l, c)
+		status = s.execute(l, c)
 	})
+}
+
+func (s *Server) note(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// known says that dispatch has heard of this runner.
+func (s *Server) known() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.polled.IsZero()
+}
+
+// Ready says why no run would come to this runner: dispatch has not answered a
+// request for runs lately, or the runner drains. One without a free place is ready.
+func (s *Server) Ready(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ending:
+		return errors.New("the runner is draining")
+	case s.polled.IsZero():
+		return errors.New("the dispatch port has not answered yet")
+	case s.opts.Now().Sub(s.polled) > presence:
+		return errors.New("the dispatch port has not answered for " + presence.String())
+	}
+	return nil
 }
 
 func (s *Server) active() int {

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 	"github.com/agentplatform/agentplatform/runner/serve"
@@ -200,7 +200,7 @@ func TestRejectedJournalFailsTheRun(t *testing.T) {
 	p.rejectJournal = true
 	one := started(t, p, "one", func(context.Context) error { return errors.New("called") }, nil)
 	end := p.await(t, p.queue("charger", "text/plain", "x"))
-	require.Equal(t, dispatch.StatusFailed, end.Status)
+	require.Equal(t, dispatchapi.StatusFailed, end.Status)
 	require.Equal(t, engine.CodeInternal, end.ErrorCode)
 	require.NoError(t, one.end(t))
 }

@@ -34,6 +34,7 @@ const (
 // out of the transactions that matter.
 type notifier struct {
 	config *pgx.ConnConfig
+	renew  func(context.Context, *pgx.ConnConfig) error
 	hub    *sqlcore.Hub
 	logger *slog.Logger
 	origin string // of this process's notifications, which it need not hear
@@ -45,10 +46,10 @@ type notifier struct {
 	wake    chan struct{}
 }
 
-func startNotifier(config *pgx.ConnConfig, hub *sqlcore.Hub, logger *slog.Logger) *notifier {
+func startNotifier(config *pgx.ConnConfig, renew func(context.Context, *pgx.ConnConfig) error, hub *sqlcore.Hub, logger *slog.Logger) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &notifier{
-		config: config, hub: hub, logger: logger, origin: uuid.NewString(), cancel: cancel,
+		config: config, renew: renew, hub: hub, logger: logger, origin: uuid.NewString(), cancel: cancel,
 		pending: map[store.Hint]struct{}{}, wake: make(chan struct{}, 1),
 	}
 	n.done.Go(func() { n.keep(ctx, "sending hints", n.sendAll) })
@@ -104,7 +105,11 @@ func (n *notifier) keep(ctx context.Context, what string, task func(ctx context.
 }
 
 func (n *notifier) connected(ctx context.Context, task func(ctx context.Context, conn *pgx.Conn) error) error {
-	conn, err := pgx.ConnectConfig(ctx, n.config.Copy())
+	config := n.config.Copy()
+	if err := n.renew(ctx, config); err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}

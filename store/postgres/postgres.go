@@ -44,6 +44,10 @@ type Options struct {
 	// DSN is a URL or a keyword string as pgx and libpq understand it. Hints need
 	// a direct connection or a pooler in session mode.
 	DSN string
+	// Reread, unless nil, says the DSN anew before each connection: passwords and
+	// addresses change while a process runs. What is open stays so, for an hour at
+	// most.
+	Reread func() (string, error)
 	// Logger takes what nobody can be answered; slog.Default() when nil.
 	Logger *slog.Logger
 }
@@ -70,6 +74,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	config.MaxConns = defaultConns
 	config.AfterConnect = durable
+	config.BeforeConnect = o.renew
 	// The statements are made so that one plan fits; planning Accept anew for each
 	// batch would take longer than running it.
 	config.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
@@ -82,12 +87,31 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
 	s := &Store{pool: pool, db: stdlib.OpenDBFromPool(pool)}
-	s.notifier = startNotifier(config.ConnConfig.Copy(), &s.hub, o.Logger)
+	s.notifier = startNotifier(config.ConnConfig.Copy(), o.renew, &s.hub, o.Logger)
 	s.Core = sqlcore.New(sqlcore.Options{
 		Engine: engine{s}, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
 		Exclusive: "FOR UPDATE", Publish: s.publish, NoTable: func(err error) bool { return hasCode(err, undefinedTable) },
 	})
 	return s, nil
+}
+
+// renew puts what the DSN says now into the configuration of a connection.
+func (o Options) renew(_ context.Context, config *pgx.ConnConfig) error {
+	if o.Reread == nil {
+		return nil
+	}
+	dsn, err := o.Reread()
+	if err != nil {
+		return fmt.Errorf("reading the DSN again: %w", err)
+	}
+	now, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return fmt.Errorf("reading the DSN again: %w", err)
+	}
+	config.Host, config.Port, config.Database = now.Host, now.Port, now.Database
+	config.User, config.Password, config.TLSConfig = now.User, now.Password, now.TLSConfig
+	config.Fallbacks = now.Fallbacks
+	return nil
 }
 
 // durable refuses a server that loses what it has confirmed, and sets right a

@@ -3,6 +3,8 @@
 package postgres_test
 
 import (
+	"errors"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,4 +40,33 @@ func TestWayOfAWebhook(t *testing.T) {
 
 func BenchmarkStore(b *testing.B) {
 	storebench.Run(b, func(b *testing.B) store.Store { return open(b) })
+}
+
+// TestTheDSNIsReadAgain: a connection that is made later goes where the DSN says
+// then, as after a password was rotated; one that cannot be read is an error that
+// names it.
+func TestTheDSNIsReadAgain(t *testing.T) {
+	t.Parallel()
+	dsn, broken := testenv.Postgres(t), errors.New("the file is gone")
+	var reread error
+	s, err := postgres.Open(t.Context(), postgres.Options{
+		// Nobody of that name may connect: all depends on what is read again.
+		DSN:    withUser(t, dsn, "nobody-of-that-name"),
+		Reread: func() (string, error) { return dsn, reread },
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.Migrate(t.Context()))
+	require.NoError(t, s.Close())
+
+	reread = broken
+	_, err = postgres.Open(t.Context(), postgres.Options{DSN: dsn, Reread: func() (string, error) { return dsn, reread }})
+	require.ErrorIs(t, err, broken)
+}
+
+func withUser(t *testing.T, dsn, user string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	u.User = url.UserPassword(user, "wrong")
+	return u.String()
 }

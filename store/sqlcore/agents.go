@@ -13,6 +13,28 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
+// formerDeployments is how many deployments before are looked into for agents.
+const formerDeployments = `20`
+
+func scanName(row scanner) (name string, err error) {
+	err = row.Scan(&name)
+	return name, err
+}
+
+// HasAgent implements store.Catalog.
+func (c *Core) HasAgent(ctx context.Context, deployment store.Key, name string) (has bool, err error) {
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
+		WHERE project_id = $1 AND deployment_id = $2 AND name = $3)`, deployment.ProjectID, deployment.ID, name).Scan(&has)
+	return has, wrap(err, "looking for agent %q of deployment %s", name, deployment)
+}
+
+// AgentNames implements store.Catalog.
+func (c *Core) AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error) {
+	names, err := collect(ctx, c.engine.Reader(), scanName, `SELECT name FROM deployment_agents
+		WHERE project_id = $1 AND deployment_id = $2 ORDER BY name LIMIT $3`, deployment.ProjectID, deployment.ID, limit)
+	return names, wrap(err, "listing the agents of deployment %s", deployment)
+}
+
 // Agents implements store.Catalog.
 func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.AgentSummary, error) {
 	agents := map[string]store.AgentSummary{}
@@ -28,13 +50,22 @@ func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.Agent
 		for _, agent := range live {
 			agents[agent.Name] = store.AgentSummary{Agent: &agent, Name: agent.Name}
 		}
+		former, err := collect(ctx, q, scanName, `SELECT DISTINCT a.name
+			FROM (SELECT id FROM deployments WHERE project_id = $1 AND environment_id = $2 AND status = 'deployed'
+				ORDER BY sequence DESC LIMIT `+formerDeployments+`) d
+			JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = d.id`, environment.ProjectID, environment.ID)
+		if err != nil {
+			return wrap(err, "reading the agents of deployments before")
+		}
+		for _, name := range former {
+			if _, ok := agents[name]; !ok {
+				agents[name] = store.AgentSummary{Name: name}
+			}
+		}
 		if err := countRuns(ctx, q, environment, agents); err != nil {
 			return wrap(err, "counting runs")
 		}
-		linked, err := collect(ctx, q, func(row scanner) (name string, err error) {
-			err = row.Scan(&name)
-			return name, err
-		}, `SELECT DISTINCT l.agent_name
+		linked, err := collect(ctx, q, scanName, `SELECT DISTINCT l.agent_name
 			FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 			WHERE c.project_id = $1 AND c.environment_id = $2 AND c.mode IN ('inbound', 'sync')
 				AND NOT c.retired AND NOT c.shadowed`, environment.ProjectID, environment.ID)

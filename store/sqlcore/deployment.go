@@ -79,6 +79,10 @@ func (c *Core) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (
 		var err error
 		d, err = deployment(ctx, tx, spec.Key())
 		switch {
+		case err == nil && d.Message == deletedMessage && d.Status == store.DeploymentCancelled && d.Ref.ObjectUID != spec.Ref.ObjectUID:
+			if _, err := tx.exec(ctx, `DELETE FROM deployments WHERE project_id = $1 AND id = $2`, d.ProjectID, d.ID); err != nil {
+				return wrap(err, "forgetting what was deleted")
+			}
 		case err == nil:
 			return adoptDeployment(ctx, tx, &d, spec)
 		case !errors.Is(err, store.ErrNotFound):
@@ -93,6 +97,10 @@ func (c *Core) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (
 	})
 	return d, wrap(err, "beginning %s", spec.Ref)
 }
+
+// deletedMessage is that of a deployment whose object was deleted before it came to
+// an end of its own: another object of its name, as of a replacement, begins anew.
+const deletedMessage = "the deployment was deleted"
 
 // adoptDeployment answers a begin with what is recorded under the id.
 func adoptDeployment(ctx context.Context, tx *Tx, d *store.Deployment, spec store.DeploymentSpec) error {
@@ -112,7 +120,7 @@ func adoptDeployment(ctx context.Context, tx *Tx, d *store.Deployment, spec stor
 
 // lostMessage is for the person who finds a deployment failed that was not.
 const lostMessage = "The outcome of this deployment is not in the store, which was restored from an older copy: " +
-	"deploy the same commit again if it shall be available."
+	"deploy the same commit again if it is to be available."
 
 // recordDeployment records a deployment that is not known: as pending, and then
 // it supersedes those that are open, or as lost.

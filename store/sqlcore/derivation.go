@@ -5,6 +5,9 @@ package sqlcore
 import (
 	"context"
 	"errors"
+	"slices"
+
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -22,6 +25,31 @@ func (c *Core) DerivationKey(ctx context.Context, connector store.Key, version i
 		return err
 	})
 	return id, wrap(err, "noting which key a secret derives from")
+}
+
+// idsAtOnce is the most ids in a statement; engines bound the number of arguments.
+const idsAtOnce = 5000
+
+// DerivationKeys implements store.KeyLedger.
+func (c *Core) DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[store.Derivation]string, error) {
+	out := make(map[store.Derivation]string, len(connectors))
+	for ids := range slices.Chunk(connectors, idsAtOnce) {
+		l := list{args: []any{projectID}}
+		_, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+			var (
+				d   store.Derivation
+				key string
+			)
+			err = row.Scan(&d.ConnectorID, &d.Version, &key)
+			out[d] = key
+			return none, err
+		}, `SELECT d.connector_id, d.version, d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
+			WHERE d.project_id = $1 AND d.connector_id IN `+l.ids(ids)+` AND k.revoked_at IS NULL`, l.args...)
+		if err != nil {
+			return nil, wrap(err, "looking up which keys secrets of project %s derive from", projectID)
+		}
+	}
+	return out, nil
 }
 
 // noteDerivation notes the current key, unless one is noted that is as good.

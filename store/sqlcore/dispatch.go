@@ -137,7 +137,7 @@ func OpenedTools(e store.JournalEntry) int {
 // Release implements store.Dispatch.
 func (c *Core) Release(ctx context.Context, l store.Lease) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		n, err := giveBack(ctx, tx, math.MaxInt32, []store.Key{l.Run}, `fencing_token = $1`, l.Token)
+		n, _, err := giveBack(ctx, tx, math.MaxInt32, []store.Key{l.Run}, `fencing_token = $1`, l.Token)
 		if err != nil || n == 1 {
 			return err
 		}
@@ -160,8 +160,9 @@ func (c *Core) Release(ctx context.Context, l store.Lease) error {
 }
 
 // giveBack ends the claims of running runs that meet a condition; those that
-// were claimed as often as allowed fail.
-func giveBack(ctx context.Context, tx *Tx, attempts int, which []store.Key, condition string, args ...any) (int, error) {
+// were claimed as often as allowed fail. It returns how many claims ended, and how
+// many of their runs failed.
+func giveBack(ctx context.Context, tx *Tx, attempts int, which []store.Key, condition string, args ...any) (ended, failed int, err error) {
 	type moved struct {
 		project, environment uuid.UUID
 		connectorRun         *uuid.UUID
@@ -183,17 +184,20 @@ func giveBack(ctx context.Context, tx *Tx, attempts int, which []store.Key, cond
 		WHERE status = 'running' AND `+condition+` AND `+of.keys("id", which)+`
 		RETURNING project_id, environment_id, connector_run_id, status`, of.args...)
 	if err != nil {
-		return 0, wrap(err, "ending claims")
+		return 0, 0, wrap(err, "ending claims")
 	}
 	lost := map[store.Key]int{}
 	for _, m := range runs {
 		if m.status == store.RunQueued {
 			tx.Hint(store.TopicQueued, store.Key{ProjectID: m.project, ID: m.environment})
-		} else if m.connectorRun != nil {
+			continue
+		}
+		failed++
+		if m.connectorRun != nil {
 			lost[store.Key{ProjectID: m.project, ID: *m.connectorRun}]++
 		}
 	}
-	return len(runs), CloseConnectorRuns(ctx, tx, lost)
+	return len(runs), failed, CloseConnectorRuns(ctx, tx, lost)
 }
 
 // cancelRuns cancels the runs of the project that a condition names, of an

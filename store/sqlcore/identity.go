@@ -154,7 +154,7 @@ func (c *Core) removeObject(ctx context.Context, tx *Tx, held identity) error {
 			err = removeEnvironment(ctx, tx, held.key)
 		}
 	case store.KindDeployment:
-		err = cancelDeployments(ctx, tx, held.key.ProjectID, "the deployment was deleted", `id = $2`, held.key.ID)
+		err = cancelDeployments(ctx, tx, held.key.ProjectID, deletedMessage, `id = $2`, held.key.ID)
 	case store.KindConnector:
 		err = removeConnector(ctx, tx, held.key)
 	case store.KindConnectorLink:

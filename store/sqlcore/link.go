@@ -3,9 +3,11 @@
 package sqlcore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -28,10 +30,18 @@ func scanLink(row scanner) (l store.Link, err error) {
 	return l, err
 }
 
-// PutLink implements store.Projector.
+// PutLink implements store.Projector. It reads first: most often nothing changed.
 func (c *Core) PutLink(ctx context.Context, l store.Link) error {
+	stored, err := scanLink(c.engine.Reader().QueryRowContext(ctx,
+		selectLinks+`WHERE l.project_id = $1 AND l.id = $2`, l.ProjectID, l.ID))
+	if err == nil && sameLink(stored, l) {
+		return nil
+	}
+	if err = found(err); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("reading what is stored of %s: %w", l.Ref, err)
+	}
 	var refused error // the claim stays
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
 		refused, err = c.putLink(ctx, tx, l, false)
 		return err
 	})
@@ -39,6 +49,13 @@ func (c *Core) PutLink(ctx context.Context, l store.Link) error {
 		err = refused
 	}
 	return err
+}
+
+// sameLink says whether putting b would change nothing where a is stored.
+func sameLink(a, b store.Link) bool {
+	return a.Ref == b.Ref && a.ConnectorID == b.ConnectorID && a.AgentName == Text(b.AgentName) &&
+		a.FilesRequired == b.FilesRequired && bytes.Equal(a.Outbound, []byte(Text(string(b.Outbound)))) &&
+		a.ObjectCreatedAt.Equal(b.ObjectCreatedAt.Truncate(time.Microsecond))
 }
 
 // putLink writes a link, unless another one joins the same connector and agent, or

@@ -26,6 +26,7 @@ var ofAll = map[string]string{
 	"ListProjected": "the sweep of what is gone looks at all projects",
 	"SweepLeases":   "leases expire in all projects",
 	"sweepOrphans":  "finds the environments that are gone, of all projects",
+	"QueueFigures":  "how much is open, over all projects",
 	"SweepExpired":  "keys, runners and blobs expire in all projects",
 	"Token":         "whose a token is, is what it is asked for",
 	"revokeKey":     "a key is the platform's: it ends secrets of all projects",

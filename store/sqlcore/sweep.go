@@ -26,30 +26,35 @@ const (
 )
 
 // queuedEnvironments walks the index of queued runs from one environment to the
-// next, so that it costs what there are environments, not runs.
-const queuedEnvironments = `WITH RECURSIVE q (project_id, environment_id) AS (
+// next, so that it costs what there are environments, not runs. The last row of q
+// is empty.
+const queuedEnvironments = `q (project_id, environment_id) AS (
 		SELECT * FROM (SELECT r.project_id, r.environment_id FROM agent_runs r WHERE r.status = 'queued'
 			ORDER BY r.project_id, r.environment_id LIMIT 1) first
 		UNION ALL
 		SELECT COALESCE((SELECT r.project_id` + nextEnvironment + `), (SELECT r.project_id` + nextProject + `)),
 			COALESCE((SELECT r.environment_id` + nextEnvironment + `), (SELECT r.environment_id` + nextProject + `))
 		FROM q WHERE q.environment_id IS NOT NULL
-	) SELECT q.project_id, q.environment_id FROM q WHERE q.environment_id IS NOT NULL `
+	) `
 
 // SweepLeases implements store.Housekeeping.
-func (c *Core) SweepLeases(ctx context.Context, limit int) (int, error) {
-	expired, err := c.sweepRuns(ctx, limit,
+func (c *Core) SweepLeases(ctx context.Context, limit int) (swept store.Swept, err error) {
+	n, err := c.sweepRuns(ctx, limit,
 		`SELECT project_id, id FROM agent_runs WHERE status = 'running' AND lease_until <= now_us()
 			ORDER BY lease_until, project_id, id LIMIT $1 `,
 		func(ctx context.Context, tx *Tx, runs []store.Key) error {
-			_, err := giveBack(ctx, tx, store.MaxAttempts, runs, `lease_until <= now_us()`)
+			ended, failed, err := giveBack(ctx, tx, store.MaxAttempts, runs, `lease_until <= now_us()`)
+			swept = store.Swept{GivenBack: ended - failed, Failed: failed}
 			return err
 		})
-	if err != nil {
-		return expired, wrap(err, "sweeping leases")
+	switch {
+	case err != nil:
+		return store.Swept{}, wrap(err, "sweeping leases")
+	case n == 0:
+		swept = store.Swept{} // what a transaction did that was rolled back
 	}
-	orphans, err := c.sweepOrphans(ctx, limit)
-	return expired + orphans, wrap(err, "sweeping runs of environments that are gone")
+	swept.Cancelled, err = c.sweepOrphans(ctx, limit)
+	return swept, wrap(err, "sweeping runs of environments that are gone")
 }
 
 // sweepRuns picks runs and moves them in one transaction; it opens none when
@@ -72,7 +77,8 @@ func (c *Core) sweepRuns(ctx context.Context, limit int, pick string,
 }
 
 func (c *Core) sweepOrphans(ctx context.Context, limit int) (n int, err error) {
-	gone, err := collect(ctx, c.engine.Reader(), scanKey, queuedEnvironments+`AND NOT EXISTS
+	gone, err := collect(ctx, c.engine.Reader(), scanKey, `WITH RECURSIVE `+queuedEnvironments+`
+		SELECT q.project_id, q.environment_id FROM q WHERE q.environment_id IS NOT NULL AND NOT EXISTS
 		(SELECT 1 FROM environments e WHERE e.project_id = q.project_id AND e.id = q.environment_id)`)
 	for _, environment := range gone {
 		if err != nil || n >= limit {

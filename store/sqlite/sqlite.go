@@ -56,6 +56,8 @@ type Store struct {
 	reader *statements // of read
 	writer *writer
 	logger *slog.Logger
+	// requests are those that count against a rate at present.
+	requests store.RateWindows
 }
 
 var _ store.Store = (*Store)(nil)

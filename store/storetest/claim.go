@@ -140,8 +140,7 @@ var claimPromises = []promise{
 		for attempt := 2; attempt <= store.MaxAttempts; attempt++ {
 			w.Equal(store.RunQueued, w.run(c.Run.ID).Status, "after attempt %d", attempt-1)
 			w.Len(w.claim(10, expired), 1)
-			n, err := w.s.SweepLeases(w.ctx, 10)
-			w.NoError(err)
+			n := w.sweep(10)
 			w.Equal(1, n)
 		}
 		ended := w.run(c.Run.ID)
@@ -156,8 +155,7 @@ var claimPromises = []promise{
 		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c)}, lease)
 		w.NoError(err)
 		w.Empty(lost)
-		n, err := w.s.SweepLeases(w.ctx, 10)
-		w.NoError(err)
+		n := w.sweep(10)
 		w.Zero(n)
 		w.Equal(store.RunRunning, w.run(c.Run.ID).Status)
 	}},

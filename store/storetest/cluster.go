@@ -42,8 +42,8 @@ func (w *world) foreign(err error, lease string) {
 
 // controlReads are the methods of a manager that write nothing.
 var controlReads = []string{
-	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "Agents", "AgentConfig", "Deployment",
-	"ListDeployments", "Runners", "Token", "ListAudit", "Keys", "DerivedFrom", "SealedBefore",
+	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "HasAgent", "AgentNames", "Agents",
+	"AgentConfig", "Deployment", "ListDeployments", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore",
 }
 
 // controlWrites are the others, each so that it would have an effect.

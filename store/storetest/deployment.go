@@ -45,6 +45,32 @@ var deploymentPromises = []promise{
 		w.ErrorAs(err, &taken)
 		w.Equal("one", taken.Holder.Name)
 	}},
+	{"what was deleted before its end begins anew for another object of its name", func(w *world) {
+		first := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, first)
+		w.NoError(err)
+		w.NoError(w.s.StartBuild(w.ctx, first.Key()))
+		w.NoError(w.s.AppendBuildLog(w.ctx, first.Key(), 0, "of the first"))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, first.Ref))
+		w.Equal(store.DeploymentCancelled, w.deployment(first.ID).Status)
+
+		again := first
+		again.Ref.ObjectUID = "another"
+		begun, err := w.s.BeginDeployment(w.ctx, again)
+		w.NoError(err)
+		w.Equal(store.DeploymentPending, begun.Status)
+		w.Empty(begun.Message)
+		log, err := w.s.BuildLog(w.ctx, first.Key())
+		w.NoError(err)
+		w.Empty(log)
+
+		w.NoError(w.s.EndDeployment(w.ctx, first.Key(), store.DeploymentCancelled, "", "cancelled by spec.cancel"))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, again.Ref))
+		again.Ref.ObjectUID = "a third"
+		begun, err = w.s.BeginDeployment(w.ctx, again)
+		w.NoError(err)
+		w.Equal(store.DeploymentCancelled, begun.Status, "what came to an end of its own stays so")
+	}},
 	{"a later beginning supersedes", func(w *world) {
 		built, building := w.deploy("zero", "first"), w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, building)

@@ -112,8 +112,7 @@ var endingPromises = []promise{
 	{"an old claim completes nothing", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(expired)
-		n, err := w.s.SweepLeases(w.ctx, 10)
-		w.NoError(err)
+		n := w.sweep(10)
 		w.Equal(1, n)
 		w.ErrorIs(w.s.Complete(w.ctx, completed(c)), store.ErrFenced)
 		again := w.claim(1, lease)
@@ -128,8 +127,7 @@ var endingPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(expired)
 		w.NoError(w.s.Complete(w.ctx, completed(c)))
-		n, err := w.s.SweepLeases(w.ctx, 10)
-		w.NoError(err)
+		n := w.sweep(10)
 		w.Zero(n)
 	}},
 	{"a released run is queued again", func(w *world) {
@@ -159,8 +157,7 @@ var sweepPromises = []promise{
 		w.accept(e)
 		w.Len(w.claim(1, lease), 1)
 		w.Len(w.claim(1, expired), 1)
-		n, err := w.s.SweepLeases(w.ctx, 10)
-		w.NoError(err)
+		n := w.sweep(10)
 		w.Equal(1, n)
 		w.Equal(store.RunRunning, w.run(e.Runs[0].ID).Status)
 		w.Equal(store.RunQueued, w.run(e.Runs[1].ID).Status)
@@ -170,8 +167,7 @@ var sweepPromises = []promise{
 		w.accept(w.event(), w.event())
 		w.Len(w.claim(4, expired), 4)
 		for _, want := range []int{3, 1, 0} {
-			n, err := w.s.SweepLeases(w.ctx, 3)
-			w.NoError(err)
+			n := w.sweep(3)
 			w.Equal(want, n)
 		}
 	}},
@@ -187,9 +183,9 @@ var sweepPromises = []promise{
 		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(claimed[0]), leaseOf(claimed[1])}, expired)
 		w.NoError(err)
 		w.Empty(lost)
-		n, err := w.s.SweepLeases(w.ctx, 10)
+		swept, err := w.s.SweepLeases(w.ctx, 10)
 		w.NoError(err)
-		w.Equal(2, n)
+		w.Equal(store.Swept{GivenBack: 1, Failed: 1}, swept)
 		failed := w.run(e.Runs[0].ID)
 		w.Equal(store.RunFailed, failed.Status)
 		w.Equal(store.RunErrorToolInterrupted, failed.ErrorCode)
@@ -210,9 +206,9 @@ var sweepPromises = []promise{
 		e := w.single()
 		e.EnvironmentID = uuid.New()
 		w.accept(e)
-		n, err := w.s.SweepLeases(w.ctx, 10)
+		swept, err := w.s.SweepLeases(w.ctx, 10)
 		w.NoError(err)
-		w.Equal(1, n)
+		w.Equal(store.Swept{Cancelled: 1}, swept)
 		run := w.run(e.Runs[0].ID)
 		w.Equal(store.RunCancelled, run.Status)
 		w.Equal(store.RunErrorEnvironmentGone, run.ErrorCode)
@@ -232,8 +228,7 @@ var sweepPromises = []promise{
 				of.accept(e)
 			}
 		}
-		n, err := w.s.SweepLeases(w.ctx, 100)
-		w.NoError(err)
+		n := w.sweep(100)
 		w.Equal(6, n)
 		for _, of := range []*world{w, twin} {
 			runs, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: of.project.ID, Status: store.RunQueued, Limit: 100})
@@ -249,8 +244,7 @@ var sweepPromises = []promise{
 		for _, of := range [][]*world{{w, twin}, {twin, w}} {
 			_, late := of[1].running(expired)
 			_, early := of[0].running(expired - time.Minute)
-			n, err := w.s.SweepLeases(w.ctx, 1)
-			w.NoError(err)
+			n := w.sweep(1)
 			w.Equal(1, n)
 			w.Equal(store.RunQueued, of[0].run(early.Run.ID).Status)
 			w.Equal(store.RunRunning, of[1].run(late.Run.ID).Status)

@@ -179,6 +179,29 @@ var keyPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1))
 	}},
+	{"the keys of many connectors are looked up at once, and none is noted by that", func(w *world) {
+		w.begun()
+		noted, unknown := uuid.New(), uuid.New()
+		w.derivationKey(noted, 1)
+		w.derivationKey(noted, 2)
+		w.derivationKey(w.connector.ID, 1)
+		lookUp := func(ids ...uuid.UUID) map[store.Derivation]string {
+			keys, err := w.s.DerivationKeys(w.ctx, w.project.ID, ids)
+			w.NoError(err)
+			return keys
+		}
+		want := map[store.Derivation]string{
+			{ConnectorID: noted, Version: 1}: derivationOne, {ConnectorID: noted, Version: 2}: derivationOne,
+		}
+		w.Equal(want, lookUp(noted, unknown))
+		w.Equal(want, lookUp(noted, unknown), "what was asked for is not noted")
+		w.Empty(lookUp())
+		other, err := w.s.DerivationKeys(w.ctx, uuid.New(), []uuid.UUID{noted})
+		w.NoError(err)
+		w.Empty(other, "another project's connector of the same id")
+		w.admit(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
+		w.Empty(lookUp(noted), "a key that was revoked serves nothing any more")
+	}},
 	{"a key that has ended, or made what is out of effect alone, is not needed", func(w *world) {
 		w.begun()
 		w.derived("old", w.derivationKey(w.connector.ID, 1))

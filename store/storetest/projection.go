@@ -222,6 +222,34 @@ var connectorPromises = []promise{
 		w.Nil(agents[2].LastActivityAt)
 		w.False(agents[2].HasInboundConnector)
 	}},
+	{"agents of deployments before are known, also without a run", func(w *world) {
+		w.deploy("one", "never-ran")
+		w.deploy("two", "live")
+		agents, err := w.s.Agents(w.ctx, w.environment.Key())
+		w.NoError(err)
+		w.Len(agents, 2)
+		w.Equal("never-ran", agents[1].Name)
+		w.Nil(agents[1].Agent)
+	}},
+	{"the agents of a deployment are found by name", func(w *world) {
+		d := w.deploy("one", "b", "a", "c").Key()
+		names, err := w.s.AgentNames(w.ctx, d, 2)
+		w.NoError(err)
+		w.Equal([]string{"a", "b"}, names)
+		for name, want := range map[string]bool{"c": true, "d": false} {
+			has, err := w.s.HasAgent(w.ctx, d, name)
+			w.NoError(err)
+			w.Equal(want, has, name)
+		}
+	}},
+	{"putting a link that is stored writes nothing", func(w *world) {
+		link := w.links[0]
+		for range 3 {
+			w.NoError(w.s.PutLink(w.ctx, link))
+		}
+		link.Ref.Generation--
+		w.EqualValues(1, w.stale(w.s.ClaimID(w.ctx, link.Key(), link.Ref)).Writes)
+	}},
 }
 
 var removalPromises = []promise{

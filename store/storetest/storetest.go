@@ -67,12 +67,14 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Journal", journalPromises},
 		{"Endings", endingPromises},
 		{"Sweeps", sweepPromises},
+		{"Queue", queuePromises},
 		{"Contention", contentionPromises},
 		{"History", historyPromises},
 		{"Tokens", tokenPromises},
 		{"Audit", auditPromises},
 		{"Keys", keyPromises},
 		{"Hints", hintPromises},
+		{"Rates", ratePromises},
 		{"Model", modelPromises},
 	}
 	for _, group := range groups {
@@ -260,6 +262,13 @@ func (w *world) running(hold time.Duration) (store.Event, store.Claimed) {
 	w.Len(claimed, 1)
 	w.Equal(e.Runs[0].ID, claimed[0].Run.ID)
 	return e, claimed[0]
+}
+
+// sweep ends the claims that expired and returns how many runs it moved.
+func (w *world) sweep(limit int) int {
+	swept, err := w.s.SweepLeases(w.ctx, limit)
+	w.NoError(err)
+	return swept.Runs()
 }
 
 // key is that of a row of the world's project.

@@ -56,8 +56,7 @@ var tenantPromises = []promise{
 		w.NoError(err)
 		w.Empty(lost)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(mine[0]), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}))
-		n, err := w.s.SweepLeases(w.ctx, 10)
-		w.NoError(err)
+		n := w.sweep(10)
 		w.Equal(2, n)
 		w.Equal(store.RunFailed, w.run(e.Runs[0].ID).Status)
 		w.Equal(store.RunQueued, twin.run(e.Runs[0].ID).Status)
@@ -157,6 +156,7 @@ func (w *world) newVictim() *victim {
 	v := &victim{world: w, blob: uuid.New(), digest: w.putBundle("a bundle of theirs")}
 	w.begun()
 	w.derivationKey(w.connector.ID, 1)
+	w.take(w.project.ID, perHour)
 	v.deploy("one", "first", "second")
 	v.building = v.newDeployment("two")
 	_, err := w.s.BeginDeployment(w.ctx, v.building)
@@ -190,6 +190,17 @@ func (s *stranger) key(id uuid.UUID) store.Key { return store.Key{ProjectID: s.p
 
 func (s *stranger) none(err error) { s.ErrorIs(err, store.ErrNotFound) }
 
+// live is the id of the victim's live deployment.
+func (s *stranger) live() uuid.UUID {
+	e, err := s.s.Environment(s.ctx, s.environment.Key())
+	s.NoError(err)
+	s.NotNil(e.LiveDeploymentID)
+	has, err := s.s.HasAgent(s.ctx, store.Key{ProjectID: e.ProjectID, ID: *e.LiveDeploymentID}, "first")
+	s.NoError(err)
+	s.True(has, "its own project sees it")
+	return *e.LiveDeploymentID
+}
+
 func (s *stranger) lease() store.Lease {
 	return store.Lease{Run: s.key(s.running.Run.ID), Token: s.running.Token}
 }
@@ -211,6 +222,7 @@ var ofThePlatform = map[string]string{
 	"SealedBefore":   "a key's use is looked for in all projects",
 	"RetireKey":      "keys are of the platform",
 	"SweepLeases":    "leases expire in all projects",
+	"QueueFigures":   "how much is open, over all projects",
 	"SweepExpired":   "keys, runners and blobs expire in all projects",
 	"Token":          "whose a token is, is what it is asked for",
 	"Subscribe":      "hints name their project",
@@ -286,6 +298,16 @@ var strangers = map[string]func(s *stranger){
 		_, err := s.s.Connector(s.ctx, s.key(s.connector.ID))
 		s.none(err)
 	},
+	"HasAgent": func(s *stranger) {
+		has, err := s.s.HasAgent(s.ctx, s.key(s.live()), "first")
+		s.NoError(err)
+		s.False(has)
+	},
+	"AgentNames": func(s *stranger) {
+		names, err := s.s.AgentNames(s.ctx, s.key(s.live()), 10)
+		s.NoError(err)
+		s.Empty(names)
+	},
 	"Agents": func(s *stranger) {
 		agents, err := s.s.Agents(s.ctx, s.key(s.environment.ID))
 		s.NoError(err)
@@ -312,6 +334,17 @@ var strangers = map[string]func(s *stranger){
 	"DerivationKey": func(s *stranger) {
 		_, err := s.s.DerivationKey(s.ctx, s.key(s.connector.ID), 1)
 		s.NoError(err)
+	},
+	"DerivationKeys": func(s *stranger) {
+		keys, err := s.s.DerivationKeys(s.ctx, s.project, []uuid.UUID{s.connector.ID})
+		s.NoError(err)
+		s.Empty(keys)
+	},
+	"TakeRequest": func(s *stranger) {
+		// What counts is another project's own.
+		verdict, err := s.s.TakeRequest(s.ctx, s.project, store.RateLimit{Requests: 1000, Window: time.Hour})
+		s.NoError(err)
+		s.True(verdict.Allowed)
 	},
 	"Reseal": func(s *stranger) {
 		// What has no such row has changed since: nothing is put anywhere.

@@ -60,10 +60,10 @@ func BenchmarkMemory(b *testing.B) {
 		{"webhookgw", public, []string{"webhookgw", "--store-dsn-file=" + dsn, "--public-addr=" + public, "--internal-addr=" + internal}},
 		{"runner", "", []string{"runner", "serve", "--dispatch-url=http://" + internal, "--token-file=" + token}},
 		// The facade waits for the keys that the manager makes.
-		{"manager", "", append([]string{"agentplatform", "manager", "--leader-elect=false", "--health-addr=0", "--dispatch-url=http://" + internal}, common...)},
+		{"manager", "", append([]string{"agentplatform", "manager", "--leader-elect=false", "--image=agentplatform:dev", "--dispatch-url=http://" + internal}, common...)},
 		{"apiserver", facade, append([]string{"agentplatform", "apiserver", "--api-addr=" + facade}, common...)},
 		{"all", "", []string{"agentplatform", "all", "--sqlite=" + filepath.Join(dir, "all.db"), "--system-namespace=default", "--leader-elect=false",
-			"--health-addr=0", "--dispatch-url=http://" + internal, "--public-addr=127.0.0.1:0", "--internal-addr=127.0.0.1:0", "--api-addr=127.0.0.1:0"}},
+			"--image=agentplatform:dev", "--dispatch-url=http://" + internal, "--public-addr=127.0.0.1:0", "--internal-addr=127.0.0.1:0", "--api-addr=127.0.0.1:0"}},
 	} {
 		held := memory(b, p.ready, filepath.Join(bin, p.args[0]), p.args[1:]...)
 		print(b, Cost("memory/"+p.name, "MiB", held, empty, 0))
@@ -77,15 +77,7 @@ func memory(b *testing.B, ready, command string, args ...string) float64 {
 	if len(args) == 0 {
 		args = []string{ready}
 	}
-	process := exec.CommandContext(context.Background(), command, args...)
-	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var log strings.Builder
-	process.Stderr = &log
-	require.NoError(b, process.Start())
-	b.Cleanup(func() {
-		_ = process.Process.Kill() // it may have ended
-		_ = process.Wait()
-	})
+	p := start(b, command, args...)
 	if ready != "" {
 		require.Eventually(b, func() bool {
 			resp, err := http.Get("http://" + ready)
@@ -93,13 +85,39 @@ func memory(b *testing.B, ready, command string, args ...string) float64 {
 				resp.Body.Close()
 			}
 			return err == nil
-		}, time.Minute, 50*time.Millisecond, "%s", &log)
+		}, time.Minute, 50*time.Millisecond, "%s", &p.log)
 	}
 	<-time.After(settle)
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(process.Process.Pid), "status"))
-	require.NoError(b, err, "%s", &log)
+	return p.resident(b)
+}
+
+// process is a command under measurement.
+type process struct {
+	*exec.Cmd
+	log strings.Builder
+}
+
+// start starts a process that ends with the benchmark.
+func start(b *testing.B, command string, args ...string) *process {
+	b.Helper()
+	p := &process{Cmd: exec.CommandContext(context.Background(), command, args...)}
+	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.Stderr = &p.log
+	require.NoError(b, p.Start())
+	b.Cleanup(func() {
+		_ = p.Process.Kill() // it may have ended
+		_ = p.Wait()
+	})
+	return p
+}
+
+// resident are the MiB that the process holds.
+func (p *process) resident(b *testing.B) float64 {
+	b.Helper()
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.Process.Pid), "status"))
+	require.NoError(b, err, "%s", &p.log)
 	_, after, found := strings.Cut(string(status), "VmRSS:")
-	require.True(b, found, "%s ended: %s", command, &log)
+	require.True(b, found, "%s ended: %s", p.Path, &p.log)
 	kilobytes, err := strconv.ParseFloat(strings.Fields(after)[0], 64)
 	require.NoError(b, err)
 	return kilobytes / 1024

@@ -14,7 +14,7 @@ import (
 )
 
 // Figure is a measurement. Ratio is Value over Yardstick; Better says whether a
-// higher or a lower one is better, Aim what it shall at least be, 0 for none.
+// higher or a lower one is better, Aim what it should be, 0 for none.
 type Figure struct {
 	Name      string  `json:"name"`
 	Value     float64 `json:"value"`

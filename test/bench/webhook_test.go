@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/seal"
@@ -31,7 +31,7 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw"
 )
 
-// aims are what a ratio shall at least be (rates) or at most (times).
+// aims are the least that a ratio should be (rates), or the most (times).
 var aims = map[string]float64{
 	"inbound/postgres/bare": 0.35, "inbound/postgres/inserts": 1.5, "inbound/sqlite/inserts": 0.5,
 	"sync/postgres/1/p50": 2, "sync/sqlite/1/p50": 2,
@@ -168,7 +168,7 @@ func greeter(b *testing.B, st store.Store, scene *storebench.Scene) uuid.UUID {
 // runner executes runs until the benchmark ends.
 func runner(b *testing.B, gw *webhookgw.Gateway) {
 	b.Helper()
-	client, err := dispatch.NewClient(dispatch.Options{URL: "http://" + gw.InternalAddr(), Token: runnerToken})
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: runnerToken})
 	require.NoError(b, err)
 	server, err := serve.New(serve.Options{
 		Dispatch: client, RunnerID: "bench", Concurrency: 32, Grace: time.Second,

@@ -108,7 +108,7 @@ func TestLedger(t *testing.T) {
 		group.Go(func() error { return l.work(groupCtx, i) })
 	}
 	group.Go(func() error {
-		defer close(l.enough) // also after an error: the clients shall end
+		defer close(l.enough) // also after an error: the clients end
 		return l.kill(groupCtx, t, *wantAccepted, *wantKills)
 	})
 	require.NoError(t, group.Wait())

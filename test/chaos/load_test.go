@@ -40,7 +40,7 @@ type load struct {
 	connectors []uuid.UUID
 	targets    []*gateway
 	client     *http.Client
-	// enough is closed when clients shall begin nothing more.
+	// enough is closed when clients are to begin nothing more.
 	enough chan struct{}
 
 	kills, killsHit, cut int // the killer's own

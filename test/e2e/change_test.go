@@ -102,6 +102,6 @@ func (t *team) relink(ctx context.Context, links, i int) int {
 		Connector: "events", Agent: v1alpha1.AgentName(agent),
 	}}
 	t.create(ctx, l)
-	eventually(ctx, l, l.IsReady)
+	eventually(ctx, l, ready(l))
 	return links + 1
 }

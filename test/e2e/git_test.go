@@ -75,7 +75,7 @@ var _ = Describe("A private repository", func() {
 func (t *team) fetch(ctx context.Context, repository, secret string) {
 	GinkgoHelper()
 	project := &v1alpha1.Project{ObjectMeta: t.at("project")}
-	eventually(ctx, project, project.IsReady)
+	eventually(ctx, project, ready(project))
 	before := project.DeepCopy()
 	project.Spec.Git.URL = repository
 	if secret != "" {

@@ -103,7 +103,7 @@ var _ = Describe("A run whose runner is lost", func() {
 		DeferCleanup(func(ctx SpecContext) { signal(ctx, syscall.SIGCONT, stopped...) })
 		pause(ctx, 40*time.Second)
 		signal(ctx, syscall.SIGCONT, stopped...)
-		pause(ctx, 15*time.Second) // a sweep that were too early would show
+		pause(ctx, 15*time.Second) // a sweep that came too early would show
 		cluster.model.release(key)
 		ended := t.ends(ctx, id)
 		Expect(ended.Status).To(Equal("completed"), "%v", ended.Error)

@@ -78,14 +78,14 @@ var _ = Describe("A cluster that was emptied", Serial, func() {
 // and that every run that was accepted completed in the new cluster.
 func (t *team) judgeAdoption(ctx context.Context, replies []reply) {
 	GinkgoHelper()
-	runs := 0
+	var runs []string
 	for _, r := range replies {
 		Expect(r.Status).To(Equal(http.StatusOK), "%s", r.Body)
 		Expect(r.RunIDs).To(HaveLen(1))
-		Expect(t.ends(ctx, r.RunIDs[0]).Status).To(Equal("completed"))
-		runs++
+		runs = append(runs, r.RunIDs...)
 	}
-	say("the store adopted by a second cluster under 20 requests/s: %d requests, all 2xx; %d of %d runs completed", len(replies), runs, len(replies))
+	t.complete(ctx, runs)
+	say("the store adopted by a second cluster under 20 requests/s: %d requests, all 2xx; %d of %d runs completed", len(replies), len(runs), len(replies))
 }
 
 // finishAdoption says that all objects are there, and lets a manager that starts

@@ -49,9 +49,7 @@ var _ = Describe("The data plane", Serial, func() {
 		if cluster.split {
 			scale(ctx, 2)
 		}
-		for _, id := range runs {
-			Expect(t.ends(ctx, id).Status).To(Equal("completed"))
-		}
+		t.complete(ctx, runs)
 		say("%d of %d runs completed", len(runs), len(runs))
 	}, SpecTimeout(8*time.Minute))
 

@@ -28,6 +28,8 @@ var neededAnyway = map[string]string{
 	"/configmaps list":                       "a cache whose server streams no initial list",
 	"/namespaces list":                       "a cache whose server streams no initial list",
 	"/pods list":                             "a cache whose server streams no initial list",
+	"/secrets list":                          "a cache whose server streams no initial list",
+	"agentplatform.dev/projects list":        "a cache whose server streams no initial list",
 	"/pods watch":                            "what a build's pod said when it failed",
 	"apps/deployments list":                  "a cache whose server streams no initial list",
 	"batch/jobs list":                        "a cache whose server streams no initial list",

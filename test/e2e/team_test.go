@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os/exec"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
@@ -46,7 +49,7 @@ func newTeam(ctx context.Context, runners int32) *team {
 		t.create(ctx, o)
 	}
 	project := &v1alpha1.Project{ObjectMeta: t.at(v1alpha1.ProjectName)}
-	eventually(ctx, project, project.IsReady)
+	eventually(ctx, project, ready(project))
 	t.project = uuid.MustParse(project.Status.ID)
 	DeferCleanup(func(ctx SpecContext) {
 		_ = cluster.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}})
@@ -73,7 +76,7 @@ func (t *team) manifests(runners int32) []client.Object {
 		&v1alpha1.Project{ObjectMeta: t.at("project"), Spec: v1alpha1.ProjectSpec{
 			Git: &v1alpha1.ProjectGit{URL: "http://gitserver.demo-git.svc/" + "agents.git"},
 			ModelProviders: []v1alpha1.ModelProvider{{
-				Prefix: "fake", Type: "openai", BaseURL: cluster.model.url + "/v1",
+				Prefix: "fake", Type: v1alpha1.ModelProviderOpenAI, BaseURL: cluster.model.url + "/v1",
 				APIKeySecretRef: &v1alpha1.SecretKeyReference{Name: "model", Key: "apiKey"},
 			}},
 		}},
@@ -102,6 +105,15 @@ func eventually(ctx context.Context, o client.Object, want func() bool) {
 		text, _ := json.MarshalIndent(o, "", " ")
 		return string(text)
 	}})
+}
+
+// ready and stalled ask an object that eventually has read.
+func ready(o v1alpha1.ConditionedObject) func() bool {
+	return func() bool { return v1alpha1.IsReady(o) }
+}
+
+func stalled(o v1alpha1.ConditionedObject) func() bool {
+	return func() bool { return v1alpha1.IsStalled(o) }
 }
 
 type lazy struct{ text func() string }
@@ -180,8 +192,8 @@ func (t *team) hook(ctx context.Context, name string, mode v1alpha1.ConnectorMod
 	}}
 	t.create(ctx, c)
 	t.create(ctx, l)
-	eventually(ctx, c, c.IsReady)
-	eventually(ctx, l, l.IsReady)
+	eventually(ctx, c, ready(c))
+	eventually(ctx, l, ready(l))
 	return t.known(ctx, c)
 }
 
@@ -269,6 +281,46 @@ func (t *team) ends(ctx context.Context, id string) (r run) {
 		return r.Status
 	}).WithTimeout(patience).WithPolling(5*interval).Should(BeElementOf("completed", "failed", "cancelled"), "run %s", id)
 	return r
+}
+
+// complete waits until all these runs have ended, and checks that they completed. It
+// reads them page by page: the API answers two requests a second.
+func (t *team) complete(ctx context.Context, ids []string) {
+	GinkgoHelper()
+	open := map[string]bool{}
+	for _, id := range ids {
+		open[id] = true
+	}
+	Eventually(ctx, func() int {
+		for cursor, more := "", true; more && len(open) > 0; {
+			var page struct {
+				Items []struct {
+					ID string `json:"id"`
+					run
+				} `json:"items"`
+				NextCursor *string `json:"next_cursor"`
+			}
+			query := url.Values{"limit": {"100"}}
+			if cursor != "" {
+				query.Set("cursor", cursor)
+			}
+			status, answer := call(ctx, http.MethodGet, cluster.api+"/v1/projects/"+t.project.String()+"/runs?"+query.Encode(),
+				http.Header{"Authorization": {"Bearer " + t.key}}, nil)
+			if status != http.StatusOK || json.Unmarshal(answer, &page) != nil {
+				return len(open) // another time
+			}
+			for _, r := range page.Items {
+				if open[r.ID] && slices.Contains([]string{"completed", "failed", "cancelled"}, r.Status) {
+					Expect(r.Status).To(Equal("completed"), "run %s", r.ID)
+					delete(open, r.ID)
+				}
+			}
+			if more = page.NextCursor != nil; more {
+				cursor = *page.NextCursor
+			}
+		}
+		return len(open)
+	}).WithTimeout(patience).WithPolling(5*time.Second).Should(BeZero(), "runs that have not ended")
 }
 
 // gone waits until a namespace is no more.

@@ -246,7 +246,7 @@ var whoWritesKeys = map[string]func(*person){
 		key := p.key("anna", "dev")
 		p.create(key)
 		before := key.DeepCopy()
-		key.MarkReady("")
+		v1alpha1.MarkReady(key, "")
 		require.NoError(p.t, p.client.Status().Patch(p.t.Context(), key, client.MergeFrom(before)))
 	},
 	"as many groups as there may be": func(p *person) {

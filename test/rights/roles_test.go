@@ -28,7 +28,8 @@ var (
 		"* agentplatform.dev/connectorlinks/status patch",
 		"* agentplatform.dev/connectors get,list,watch",
 		"* agentplatform.dev/connectors/status patch",
-		"* agentplatform.dev/deployments get,list,watch",
+		// Those that the platform made are pruned.
+		"* agentplatform.dev/deployments delete,get,list,watch",
 		"* agentplatform.dev/deployments/status patch",
 		"* agentplatform.dev/environments get,list,watch",
 		"* agentplatform.dev/environments/status patch",
@@ -44,12 +45,15 @@ var (
 		"* networking.k8s.io/networkpolicies create,get,list,patch,watch",
 		// Plans, which are annotations of Namespaces.
 		"* namespaces get,list,watch",
-		// Credentials that users bring, tokens and configuration of pods.
-		"* secrets create,get,patch",
+		// Credentials that users bring, tokens and configuration of pods; of all others
+		// it lists and watches metadata alone, which RBAC cannot tell apart.
+		"* secrets create,get,list,patch,watch",
 		// Leader election, and the platform's keys.
 		"agentplatform-system coordination.k8s.io/leases create",
 		"agentplatform-system coordination.k8s.io/leases[agentplatform-manager] get,update",
 		"agentplatform-system events create,patch",
+		// Its own pod, whose image build and runner pods get.
+		"agentplatform-system pods get",
 		"agentplatform-system secrets create",
 		// Certificates of the platform's own ports.
 		"agentplatform-system secrets[agentplatform-api-tls,agentplatform-ca,agentplatform-dispatch-tls] get,patch",
@@ -62,7 +66,7 @@ var (
 		"* agentplatform.dev/connectorlinks create,delete,get,list",
 		"* agentplatform.dev/connectors create,delete,get,list",
 		"* agentplatform.dev/environments get,list",
-		"* agentplatform.dev/projects get",
+		"* agentplatform.dev/projects list,watch",
 		"* authorization.k8s.io/localsubjectaccessreviews create",
 		// The uid that names the cluster.
 		"kube-system namespaces[kube-system] get",

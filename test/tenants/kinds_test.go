@@ -205,6 +205,6 @@ func (t *tenant) refuse(kind string) {
 	t.create(o.(client.Object))
 	t.eventually(func() bool {
 		t.read(o.(client.Object))
-		return o.IsStalled() && o.CommonStatus().Condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonIDTaken
+		return v1alpha1.IsStalled(o) && o.CommonStatus().Condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonIDTaken
 	}, "%s: %+v", kind, o)
 }

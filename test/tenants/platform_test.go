@@ -77,12 +77,12 @@ func (p *platform) run(path string) {
 	managed := p.manage(ctx, db, keys)
 	facade, err := client.NewWithWatch(p.plane.User(p.t, "facade"), client.Options{Scheme: p.plane.Scheme})
 	require.NoError(p.t, err)
-	index := apiserver.NewKeyIndex(facade, nil, quiet)
+	index := apiserver.NewIndex(facade, nil, quiet)
 	indexed := make(chan error, 1)
 	go func() { indexed <- index.Run(ctx) }()
 	p.facade, err = apiserver.New(apiserver.Options{
-		Client: facade, KeyIndex: index, Store: db, Claims: db, PlatformID: p.platformID, Keys: keys.Follower.Keys,
-		GatewayURL: "https://hooks.example.com", Logger: quiet,
+		Client: facade, Index: index, Store: db, Claims: db, PlatformID: p.platformID, Keys: keys.Follower.Keys,
+		GatewayURL: "https://hooks.example.com", Logger: quiet, RequestsPerMinute: 1 << 20, // the tests ask as fast as they can
 	})
 	require.NoError(p.t, err)
 	p.gateway, err = webhookgw.New(webhookgw.Options{
@@ -106,7 +106,7 @@ func (p *platform) manage(ctx context.Context, db *sqlite.Store, keys *platformk
 	p.t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	mgr, err := controllers.NewManager(p.plane.User(p.t, "manager"), controllers.ManagerOptions{
-		SystemNamespace: kube.SystemNamespace, HealthAddr: "0", MetricsAddr: "0",
+		SystemNamespace: kube.SystemNamespace,
 	})
 	require.NoError(p.t, err)
 	uid, err := controllers.ClusterUID(ctx, mgr.GetAPIReader())
@@ -114,7 +114,7 @@ func (p *platform) manage(ctx context.Context, db *sqlite.Store, keys *platformk
 	lease := &controllers.Lease{Store: db, ClusterUID: uid, PlatformID: p.platformID, Logger: quiet}
 	require.NoError(p.t, lease.Await(ctx))
 	require.NoError(p.t, keys.Begin(ctx))
-	require.NoError(p.t, controllers.Register(mgr, controllers.Options{
+	require.NoError(p.t, controllers.Register(ctx, mgr, controllers.Options{
 		Store: db.ForCluster(uid), Lease: lease, PlatformID: p.platformID, Keys: keys.Follower.Keys, KeyKeeper: keys,
 		Image: "agentplatform:dev", DispatchURL: "http://dispatch.example.svc:8081", GatewayURL: "https://hooks.example.com",
 		SystemNamespace: kube.SystemNamespace,

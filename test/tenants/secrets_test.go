@@ -26,7 +26,7 @@ func TestACopiedKeyOpensAndDisturbsNothing(t *testing.T) {
 	attacker.create(copied)
 	attacker.eventually(func() bool {
 		attacker.read(copied)
-		return copied.IsReady()
+		return v1alpha1.IsReady(copied)
 	}, "%+v", copied)
 
 	p.stop() // what a facade remembers of keys goes with it
@@ -55,7 +55,7 @@ func TestALeakedSecretEndsWithoutGrace(t *testing.T) {
 		require.NoError(t, p.client.Patch(t.Context(), connector, client.MergeFrom(before)))
 		tenant.eventually(func() bool {
 			tenant.read(connector)
-			return connector.IsReady() && connector.Status.ObservedGeneration == connector.Generation
+			return v1alpha1.IsReady(connector) && connector.Status.ObservedGeneration == connector.Generation
 		}, "%+v", connector)
 		tenant.secret = tenant.token(kindName(store.KindConnector)+"-connector", "secret")
 	}

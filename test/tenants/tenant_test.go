@@ -23,7 +23,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
-	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/keys"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -171,9 +171,9 @@ func (t *tenant) inEffect(kind string) {
 		case store.KindDeployment:
 			return o.(*v1alpha1.Deployment).Status.Live
 		case store.KindEnvironment: // nothing runs its pods
-			return !o.IsStalled() && o.CommonStatus().ID == t.ids[kind]
+			return !v1alpha1.IsStalled(o) && o.CommonStatus().ID == t.ids[kind]
 		}
-		return o.IsReady() && o.CommonStatus().ID == t.ids[kind]
+		return v1alpha1.IsReady(o) && o.CommonStatus().ID == t.ids[kind]
 	}, "%s of %s: %v", kind, t.namespace, o.CommonStatus())
 	t.eventually(func() bool { // what the object shows may be of before a restart
 		holder, err := t.store.Holder(t.t.Context(), t.row(t.ids[kind]))
@@ -220,13 +220,13 @@ func (t *tenant) build() {
 	bundle := t.canary + " in the bundle"
 	sum := sha256.Sum256([]byte(bundle))
 	t.digest = "sha256:" + hex.EncodeToString(sum[:])
-	t.told(t.buildToken, http.MethodPost, "/v1/build/report", wire.BuildReport{
+	t.told(t.buildToken, http.MethodPost, "/v1/build/report", dispatchapi.BuildReport{
 		Phase: "testing", Commit: t.canary, CommitMessage: t.canary + " in the commit message", Author: t.canary,
 	})
-	t.told(t.buildToken, http.MethodPost, "/v1/build/log", wire.BuildLog{Chunk: t.canary + " in the log\n"})
+	t.told(t.buildToken, http.MethodPost, "/v1/build/log", dispatchapi.BuildLog{Chunk: t.canary + " in the log\n"})
 	require.True(t.t, t.dispatch(t.buildToken, http.MethodPut, "/v1/build/bundle/"+t.digest, bundle).ok())
-	t.told(t.buildToken, http.MethodPost, "/v1/build/result", wire.BuildResult{
-		BundleDigest: t.digest, TestResults: json.RawMessage(`[]`), Agents: []wire.Agent{{
+	t.told(t.buildToken, http.MethodPost, "/v1/build/result", dispatchapi.BuildResult{
+		BundleDigest: t.digest, TestResults: json.RawMessage(`[]`), Agents: []dispatchapi.Agent{{
 			Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml", Description: t.canary,
 			Config: json.RawMessage(`{"prompt":"` + t.canary + `"}`),
 		}, {Name: "spare", Type: "llm", SourcePath: "agents/spare.yaml"}},
@@ -261,16 +261,16 @@ func (t *tenant) work() {
 	t.t.Helper()
 	// The gateway may know a route for a moment that there is no more.
 	t.eventually(func() bool { return t.hook(t.hookPath(), t.secret, `{"patient":"`+t.canary+`"}`).ok() }, "the webhook does not answer")
-	var claimed wire.ClaimResponse
-	got := t.told(t.runnerToken, http.MethodPost, "/v1/claim", wire.ClaimRequest{RunnerID: "r", Limit: 1, Digests: []string{t.digest}})
+	var claimed dispatchapi.ClaimResponse
+	got := t.told(t.runnerToken, http.MethodPost, "/v1/claim", dispatchapi.ClaimRequest{RunnerID: "r", Limit: 1, Digests: []string{t.digest}})
 	require.NoError(t.t, json.Unmarshal([]byte(got.body), &claimed))
 	require.Len(t.t, claimed.Runs, 1)
 	run := claimed.Runs[0]
-	t.told(t.runnerToken, http.MethodPost, "/v1/runs/"+run.ID.String()+"/journal", wire.JournalRequest{
-		Token: run.Token, Entries: []wire.JournalEntry{{Sequence: 1, Kind: wire.JournalModelAnswer, Data: json.RawMessage(`"` + t.canary + `"`)}},
+	t.told(t.runnerToken, http.MethodPost, "/v1/runs/"+run.ID.String()+"/journal", dispatchapi.JournalRequest{
+		Token: run.Token, Entries: []dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Data: json.RawMessage(`"` + t.canary + `"`)}},
 	})
-	t.told(t.runnerToken, http.MethodPost, "/v1/runs/"+run.ID.String()+"/complete", wire.CompleteRequest{
-		Token: run.Token, Status: wire.StatusFailed, ErrorCode: "model_error", Error: t.canary + " in the error", Output: t.canary + " in the output",
+	t.told(t.runnerToken, http.MethodPost, "/v1/runs/"+run.ID.String()+"/complete", dispatchapi.CompleteRequest{
+		Token: run.Token, Status: dispatchapi.StatusFailed, ErrorCode: "model_error", Error: t.canary + " in the error", Output: t.canary + " in the output",
 	})
 	t.run = run.ID.String()
 	row, err := t.store.Run(t.t.Context(), t.row(t.run))

@@ -8,14 +8,14 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 func (h *Handler) report(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	var req wire.BuildReport
-	if err := decode(w, r, wire.MaxSmallRequest, &req); err != nil {
+	var req dispatchapi.BuildReport
+	if err := decode(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
 		return err
 	}
 	return done(w, h.opts.Store.ReportBuild(r.Context(), token.Deployment(), store.BuildReport{
@@ -24,8 +24,8 @@ func (h *Handler) report(w http.ResponseWriter, r *http.Request, token store.Tok
 }
 
 func (h *Handler) log(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	var req wire.BuildLog
-	if err := decode(w, r, wire.MaxLogRequest, &req); err != nil {
+	var req dispatchapi.BuildLog
+	if err := decode(w, r, dispatchapi.MaxLogRequest, &req); err != nil {
 		return err
 	}
 	return done(w, h.opts.Store.AppendBuildLog(r.Context(), token.Deployment(), req.Number, req.Chunk))
@@ -33,18 +33,18 @@ func (h *Handler) log(w http.ResponseWriter, r *http.Request, token store.Token)
 
 func (h *Handler) putBundle(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	if r.ContentLength > maxBundle {
-		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, "bundle_too_large", "A bundle has at most 25 MiB.")
+		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeBundleTooLarge, "A bundle has at most 25 MiB.")
 	}
 	_, err := h.opts.Store.PutBundle(r.Context(), token.ProjectID, chi.URLParam(r, "digest"), r.Body, maxBundle)
 	if errors.Is(err, store.ErrConflict) {
-		return httpserver.NewProblem(http.StatusUnprocessableEntity, "wrong_digest", "The bytes do not have this digest, or are more than 25 MiB.")
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeWrongDigest, "The bytes do not have this digest, or are more than 25 MiB.")
 	}
 	return done(w, err)
 }
 
 func (h *Handler) result(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	var req wire.BuildResult
-	if err := decode(w, r, wire.MaxRequest, &req); err != nil {
+	var req dispatchapi.BuildResult
+	if err := decode(w, r, dispatchapi.MaxRequest, &req); err != nil {
 		return err
 	}
 	result := store.BuildResult{

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -101,7 +101,7 @@ func TestATokenThatHoldsTakesWhatComesWhileItWaits(t *testing.T) {
 		for _, answered := range []<-chan *httptest.ResponseRecorder{first, second} {
 			w := <-answered
 			require.Equal(t, http.StatusOK, w.Code, w.Body.String())
-			var resp wire.ClaimResponse
+			var resp dispatchapi.ClaimResponse
 			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &resp))
 			took += len(resp.Runs)
 		}

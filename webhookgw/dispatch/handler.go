@@ -17,8 +17,10 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
-	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/cache"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -53,26 +55,48 @@ type Store interface {
 type Options struct {
 	Store  Store
 	Logger *slog.Logger
+	// Metrics count requests, claims and ends; nil counts nowhere.
+	Metrics *metrics.Gateway
 }
+
+// Bounds of what is remembered between calls.
+const (
+	// recentFor is how long an answer of the store is used again: so long may a
+	// token work after it was replaced or its environment went, and a busy runner
+	// not hear of a bundle to prefetch.
+	recentFor = time.Second
+	maxRecent = 10_000
+	// maxOwners is more than runs can be under way.
+	maxOwners = 100_000
+)
 
 // Handler serves the internal port.
 type Handler struct {
 	http.Handler
-	opts         Options
-	wakeups      *wakeups
-	owners       *owners
-	tokens       *recent[[sha256.Size]byte, store.Token]
-	environments *recent[store.Key, store.Environment]
+	opts    Options
+	wakeups *wakeups
+	// owners are the environments of runs, which never change, so that a call about
+	// somebody else's run is refused without asking the store each time.
+	owners *cache.Cache[store.Key, uuid.UUID]
+	// tokens and environments are remembered for recentFor, so that a busy runner's
+	// calls do not each ask the store who it is.
+	tokens       *cache.Cache[[sha256.Size]byte, store.Token]
+	environments *cache.Cache[store.Key, store.Environment]
 }
 
 // New returns a handler; long-polls are woken by hints while Run runs.
 func New(opts Options) *Handler {
+	if opts.Metrics == nil {
+		opts.Metrics = metrics.NewGateway(nil)
+	}
 	h := &Handler{
-		opts: opts, wakeups: newWakeups(), owners: newOwners(),
-		tokens:       newRecent[[sha256.Size]byte, store.Token](time.Now),
-		environments: newRecent[store.Key, store.Environment](time.Now),
+		opts: opts, wakeups: newWakeups(),
+		owners:       cache.New[store.Key, uuid.UUID](maxOwners, 0, nil),
+		tokens:       cache.New[[sha256.Size]byte, store.Token](maxRecent, recentFor, nil),
+		environments: cache.New[store.Key, store.Environment](maxRecent, recentFor, nil),
 	}
 	router := chi.NewRouter()
+	router.Use(opts.Metrics.Dispatch)
 	router.Route("/v1", func(r chi.Router) {
 		r.Post("/claim", h.as(store.TokenRunner, h.claim))
 		r.Post("/heartbeat", h.as(store.TokenRunner, h.heartbeat))
@@ -110,7 +134,7 @@ func (h *Handler) as(kind store.TokenKind, next endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		token, err := h.token(r)
 		if err == nil && token.Kind != kind {
-			err = httpserver.NewProblem(http.StatusForbidden, "wrong_token", "This is a "+string(token.Kind)+" token; the call wants a "+string(kind)+" token.")
+			err = httpserver.NewProblem(http.StatusForbidden, httpserver.CodeWrongToken, "This is a "+string(token.Kind)+" token; the call wants a "+string(kind)+" token.")
 		}
 		if err == nil {
 			err = next(w, r, token)
@@ -121,7 +145,7 @@ func (h *Handler) as(kind store.TokenKind, next endpoint) http.HandlerFunc {
 	}
 }
 
-var errToken = httpserver.NewProblem(http.StatusUnauthorized, "invalid_token", "The token is missing, unknown, or of something that ended.")
+var errToken = httpserver.NewProblem(http.StatusUnauthorized, httpserver.CodeInvalidToken, "The token is missing, unknown, or of something that ended.")
 
 func (h *Handler) token(r *http.Request) (store.Token, error) {
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -129,7 +153,7 @@ func (h *Handler) token(r *http.Request) (store.Token, error) {
 		return store.Token{}, errToken
 	}
 	digest := sha256.Sum256([]byte(text))
-	if token, known := h.tokens.get(digest); known {
+	if token, known := h.tokens.Get(digest); known {
 		return token, nil
 	}
 	token, err := h.opts.Store.Token(r.Context(), digest[:])
@@ -137,7 +161,7 @@ func (h *Handler) token(r *http.Request) (store.Token, error) {
 	case errors.Is(err, store.ErrNotFound):
 		return store.Token{}, errToken
 	case err == nil:
-		h.tokens.put(digest, token)
+		h.tokens.Put(digest, token)
 	}
 	return token, err
 }
@@ -147,18 +171,18 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.As(err, &problem):
 	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrConflict):
-		problem = httpserver.NewProblem(http.StatusConflict, "fenced", "This claim or build is no longer current; stop working on it.")
+		problem = httpserver.NewProblem(http.StatusConflict, httpserver.CodeFenced, "This claim or build is no longer current; stop working on it.")
 	case errors.Is(err, store.ErrTooLarge):
-		problem = httpserver.NewProblem(http.StatusRequestEntityTooLarge, "too_large", "Not stored: "+err.Error()+".")
+		problem = httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeTooLarge, "Not stored: "+err.Error()+".")
 	case errors.Is(err, store.ErrInvalid):
-		problem = httpserver.NewProblem(http.StatusUnprocessableEntity, "invalid_request", "Not stored: "+err.Error()+".")
+		problem = httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, "Not stored: "+err.Error()+".")
 	case errors.Is(err, store.ErrNotFound):
-		problem = httpserver.NewProblem(http.StatusNotFound, "not_found", "There is no such thing for this token.")
+		problem = httpserver.NewProblem(http.StatusNotFound, httpserver.CodeNotFound, "There is no such thing for this token.")
 	default:
 		if r.Context().Err() == nil {
 			h.opts.Logger.Error("answering the internal port", "path", r.URL.Path, "error", err)
 		}
-		problem = httpserver.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "The store does not answer; call again.")
+		problem = httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeStoreUnavailable, "The store does not answer; call again.")
 		problem.RetryAfter = time.Second
 	}
 	httpserver.WriteProblem(w, problem)
@@ -169,11 +193,11 @@ func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit)).Decode(into)
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
-		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, "request_too_large", fmt.Sprintf("This request has at most %d KiB.", limit>>10))
-	case errors.Is(err, wire.ErrTooMany):
-		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, "too_large", "Not taken: "+err.Error()+".")
+		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, fmt.Sprintf("This request has at most %d KiB.", limit>>10))
+	case errors.Is(err, dispatchapi.ErrTooMany):
+		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeTooLarge, "Not taken: "+err.Error()+".")
 	case err != nil:
-		return httpserver.NewProblem(http.StatusBadRequest, "invalid_request", "The request is not of the form that this call takes: "+err.Error())
+		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalid, "The request is not of the form that this call takes: "+err.Error())
 	}
 	httpserver.BodyRead(w)
 	return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
-	wire "github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -23,8 +23,8 @@ import (
 // claim hands out runs, waiting for one when there is none and a bundle to
 // prefetch neither. A token that ended while it waits takes none.
 func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	var req wire.ClaimRequest
-	if err := decode(w, r, wire.MaxSmallRequest, &req); err != nil {
+	var req dispatchapi.ClaimRequest
+	if err := decode(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
 		return err
 	}
 	if err := checkRunner(req); err != nil {
@@ -61,21 +61,21 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // checkRunner refuses what cannot be a runner's name or a bundle's digest.
-func checkRunner(req wire.ClaimRequest) error {
-	if len(req.RunnerID) > wire.MaxRunnerID {
-		return httpserver.NewProblem(http.StatusUnprocessableEntity, "invalid_request", fmt.Sprintf("runner_id has at most %d bytes.", wire.MaxRunnerID))
+func checkRunner(req dispatchapi.ClaimRequest) error {
+	if len(req.RunnerID) > dispatchapi.MaxRunnerID {
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, fmt.Sprintf("runner_id has at most %d bytes.", dispatchapi.MaxRunnerID))
 	}
 	for _, digest := range req.Digests {
 		if !digestForm.MatchString(digest) {
-			return httpserver.NewProblem(http.StatusUnprocessableEntity, "invalid_request", "digests are of the form sha256:<64 hexadecimal digits>.")
+			return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, "digests are of the form sha256:<64 hexadecimal digits>.")
 		}
 	}
 	return nil
 }
 
 // take asks the store once.
-func (h *Handler) take(ctx context.Context, token store.Token, req wire.ClaimRequest) (wire.ClaimResponse, error) {
-	resp := wire.ClaimResponse{Runs: []wire.Run{}, Prefetch: []string{}}
+func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest) (dispatchapi.ClaimResponse, error) {
+	resp := dispatchapi.ClaimResponse{Runs: []dispatchapi.Run{}, Prefetch: []string{}}
 	claimed, err := h.opts.Store.Claim(ctx, store.Claim{
 		Environment: token.Environment(), RunnerID: req.RunnerID, Digests: req.Digests,
 		Limit: min(max(req.Limit, 0), maxClaim), Lease: store.LeaseDuration,
@@ -84,7 +84,8 @@ func (h *Handler) take(ctx context.Context, token store.Token, req wire.ClaimReq
 		return resp, err
 	}
 	for _, c := range claimed {
-		h.owners.put(c.Run.Key(), token.EnvironmentID)
+		h.countClaim(c.Run)
+		h.owners.Put(c.Run.Key(), token.EnvironmentID)
 		resp.Runs = append(resp.Runs, wireRun(c, store.LeaseDuration))
 	}
 	environment, err := h.environment(ctx, token.Environment(), len(claimed) > 0)
@@ -99,21 +100,29 @@ func (h *Handler) take(ctx context.Context, token store.Token, req wire.ClaimReq
 	return resp, nil
 }
 
+func (h *Handler) countClaim(run store.Run) {
+	if run.Attempt > 1 || run.StartedAt == nil {
+		h.opts.Metrics.ClaimedAgain()
+		return
+	}
+	h.opts.Metrics.Claimed(run.StartedAt.Sub(run.QueuedAt))
+}
+
 // environment reads an environment; a recent one will do for a runner that has
 // work to get at.
 func (h *Handler) environment(ctx context.Context, key store.Key, busy bool) (store.Environment, error) {
-	if known, ok := h.environments.get(key); ok && busy {
+	if known, ok := h.environments.Get(key); ok && busy {
 		return known, nil
 	}
 	environment, err := h.opts.Store.Environment(ctx, key)
 	if err == nil {
-		h.environments.put(key, environment)
+		h.environments.Put(key, environment)
 	}
 	return environment, err
 }
 
 // hand answers a claim; runs of a runner that has gone meanwhile are given back.
-func (h *Handler) hand(w http.ResponseWriter, r *http.Request, token store.Token, resp wire.ClaimResponse) error {
+func (h *Handler) hand(w http.ResponseWriter, r *http.Request, token store.Token, resp dispatchapi.ClaimResponse) error {
 	if r.Context().Err() == nil {
 		httpserver.WriteJSON(w, http.StatusOK, resp)
 		return nil
@@ -127,8 +136,8 @@ func (h *Handler) hand(w http.ResponseWriter, r *http.Request, token store.Token
 	return gone
 }
 
-func wireRun(c store.Claimed, lease time.Duration) wire.Run {
-	run := wire.Run{
+func wireRun(c store.Claimed, lease time.Duration) dispatchapi.Run {
+	run := dispatchapi.Run{
 		ID: c.Run.ID, Token: c.Token, LeaseSeconds: lease.Seconds(), AgentName: c.Run.AgentName, BundleDigest: c.BundleDigest,
 		ContentType: c.ContentType, Input: c.Input, InputElsewhere: c.InputBlob != nil, Attempt: c.Run.Attempt, QueuedAt: c.Run.QueuedAt,
 	}
@@ -139,14 +148,14 @@ func wireRun(c store.Claimed, lease time.Duration) wire.Run {
 		run.ConnectorID = *c.Run.ConnectorID
 	}
 	for _, e := range c.Journal {
-		run.Journal = append(run.Journal, wire.JournalEntry{Sequence: e.Sequence, Kind: string(e.Kind), Data: e.Data, Unsafe: e.Unsafe})
+		run.Journal = append(run.Journal, dispatchapi.JournalEntry{Sequence: e.Sequence, Kind: string(e.Kind), Data: e.Data, Unsafe: e.Unsafe})
 	}
 	return run
 }
 
 func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	var req wire.HeartbeatRequest
-	if err := decode(w, r, wire.MaxSmallRequest, &req); err != nil {
+	var req dispatchapi.HeartbeatRequest
+	if err := decode(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
 		return err
 	}
 	leases := make([]store.Lease, 0, len(req.Leases))
@@ -160,17 +169,17 @@ func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.
 	if err != nil {
 		return err
 	}
-	resp := wire.HeartbeatResponse{Lost: []wire.Lease{}, LeaseSeconds: store.LeaseDuration.Seconds()}
+	resp := dispatchapi.HeartbeatResponse{Lost: []dispatchapi.Lease{}, LeaseSeconds: store.LeaseDuration.Seconds()}
 	for _, l := range lost {
-		resp.Lost = append(resp.Lost, wire.Lease{RunID: l.Run.ID, Token: l.Token})
+		resp.Lost = append(resp.Lost, dispatchapi.Lease{RunID: l.Run.ID, Token: l.Token})
 	}
 	httpserver.WriteJSON(w, http.StatusOK, resp)
 	return nil
 }
 
 func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	var req wire.JournalRequest
-	lease, err := h.lease(w, r, token, wire.MaxRequest, &req, func() int64 { return req.Token })
+	var req dispatchapi.JournalRequest
+	lease, err := h.lease(w, r, token, dispatchapi.MaxRequest, &req, func() int64 { return req.Token })
 	if err != nil {
 		return err
 	}
@@ -178,14 +187,14 @@ func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.To
 }
 
 func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	var req wire.CompleteRequest
-	lease, err := h.lease(w, r, token, wire.MaxRequest, &req, func() int64 { return req.Token })
+	var req dispatchapi.CompleteRequest
+	lease, err := h.lease(w, r, token, dispatchapi.MaxRequest, &req, func() int64 { return req.Token })
 	if err != nil {
 		return err
 	}
 	status := store.RunStatus(req.Status)
 	if !status.Terminal() || !store.RunRunning.CanBecome(status) {
-		return httpserver.NewProblem(http.StatusBadRequest, "invalid_status", "A run ends completed, failed or cancelled.")
+		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidStatus, "A run ends completed, failed or cancelled.")
 	}
 	completion := store.Completion{
 		Lease: lease, Status: status, ErrorCode: store.RunErrorCode(req.ErrorCode), Error: req.Error, Output: req.Output,
@@ -194,12 +203,16 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.T
 	if err := completion.Check(); err != nil {
 		return err
 	}
-	return done(w, h.opts.Store.Complete(r.Context(), completion))
+	err = h.opts.Store.Complete(r.Context(), completion)
+	if err == nil {
+		h.opts.Metrics.Ended(string(completion.Bounded().Status), 1) // a repeated report, too
+	}
+	return done(w, err)
 }
 
 func (h *Handler) release(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	var req wire.ReleaseRequest
-	lease, err := h.lease(w, r, token, wire.MaxSmallRequest, &req, func() int64 { return req.Token })
+	var req dispatchapi.ReleaseRequest
+	lease, err := h.lease(w, r, token, dispatchapi.MaxSmallRequest, &req, func() int64 { return req.Token })
 	if err != nil {
 		return err
 	}
@@ -239,14 +252,14 @@ func (h *Handler) input(w http.ResponseWriter, r *http.Request, token store.Toke
 
 // owned says ErrNotFound of a run of another environment.
 func (h *Handler) owned(ctx context.Context, id uuid.UUID, token store.Token) error {
-	environment, known := h.owners.get(token.Run(id))
+	environment, known := h.owners.Get(token.Run(id))
 	if !known {
 		run, err := h.opts.Store.Run(ctx, token.Run(id))
 		if err != nil {
 			return err
 		}
 		environment = run.EnvironmentID
-		h.owners.put(token.Run(id), environment)
+		h.owners.Put(token.Run(id), environment)
 	}
 	if environment != token.EnvironmentID {
 		return store.ErrNotFound
@@ -277,7 +290,7 @@ func stream(w http.ResponseWriter, contentType string, body io.Reader) error {
 	return nil
 }
 
-func entries(in []wire.JournalEntry) []store.JournalEntry {
+func entries(in []dispatchapi.JournalEntry) []store.JournalEntry {
 	out := make([]store.JournalEntry, len(in))
 	for i, e := range in {
 		out[i] = store.JournalEntry{Sequence: e.Sequence, Kind: store.JournalKind(e.Kind), Data: e.Data, Unsafe: e.Unsafe}

@@ -46,30 +46,30 @@ func secretsOf(r *http.Request) []string {
 	return found
 }
 
-var notFound = httpserver.NewProblem(http.StatusNotFound, "webhook_not_found",
+var notFound = httpserver.NewProblem(http.StatusNotFound, httpserver.CodeWebhookNotFound,
 	"No webhook has this URL. Compare it with the connector's webhook_url, or `kubectl get conn -o wide`.")
 
 // admit decides on a request by all but its body, in the order of the
 // contract: mode, secret, state, size. Nil lets it in.
 func admit(route store.Route, f facts) *httpserver.Problem {
 	c := route.Connector
-	refuse := func(status int, code, detail string) *httpserver.Problem {
+	refuse := func(status int, code httpserver.Code, detail string) *httpserver.Problem {
 		p := httpserver.NewProblem(status, code, detail)
 		return &p
 	}
 	switch {
 	case c.Type != "webhook" || (c.Mode != modeInbound && c.Mode != modeSync):
-		return refuse(http.StatusBadRequest, "outbound_only", "This connector sends results and takes no requests. Call an inbound or sync connector.")
+		return refuse(http.StatusBadRequest, httpserver.CodeOutboundOnly, "This connector sends results and takes no requests. Call an inbound or sync connector.")
 	case c.RequireAuthentication && accepted(c.Secrets, f.secrets) == nil:
-		return refuse(http.StatusUnauthorized, "invalid_secret", "The secret is missing or wrong. Send the connector's secret in the header X-Service-Secret.")
+		return refuse(http.StatusUnauthorized, httpserver.CodeInvalidSecret, "The secret is missing or wrong. Send the connector's secret in the header X-Service-Secret.")
 	case c.Retired:
-		return refuse(http.StatusConflict, "connector_retired", "This connector was removed from the project's code and takes no more requests.")
+		return refuse(http.StatusConflict, httpserver.CodeConnectorRetired, "This connector was removed from the project's code and takes no more requests.")
 	case !c.Enabled:
-		return refuse(http.StatusConflict, "connector_disabled", "This connector is disabled. Enable it, then send the request again.")
+		return refuse(http.StatusConflict, httpserver.CodeConnectorDisabled, "This connector is disabled. Enable it, then send the request again.")
 	case f.contentLength > MaxBody:
-		return refuse(http.StatusRequestEntityTooLarge, "request_too_large", tooLarge)
+		return refuse(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
 	case c.Mode == modeSync && len(route.Links) == 0:
-		return refuse(http.StatusConflict, "no_agent", "No agent is linked to this connector. Link one, then send the request again.")
+		return refuse(http.StatusConflict, httpserver.CodeNoAgent, "No agent is linked to this connector. Link one, then send the request again.")
 	}
 	return nil
 }

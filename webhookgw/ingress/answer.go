@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -45,8 +46,8 @@ type syncResult struct {
 	Error     *string   `json:"error"`
 }
 
-// answerSync waits for the runs and answers with their results; 504 when they
-// take longer than the connector allows, and they go on.
+// answerSync waits for the runs of an accepted webhook and answers with their
+// results; 504 when they take longer than the connector allows, and they go on.
 func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission store.Admission, end watch) error {
 	timeout := time.Duration(route.Connector.TimeoutSeconds) * time.Second
 	if timeout <= 0 {
@@ -54,24 +55,31 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
+	h.opts.Metrics.SyncWaits()
 	outcome, err := h.awaitOutcome(ctx, store.Key{ProjectID: route.Connector.ProjectID, ID: admission.ConnectorRunID}, end)
 	switch {
 	case err == nil:
+		h.opts.Metrics.SyncAnswered(string(outcome.Status))
 		httpserver.WriteJSON(w, http.StatusOK, newSyncAnswer(outcome))
-		return nil
 	case r.Context().Err() == nil && ctx.Err() != nil && len(admission.RunIDs) > 0:
-		p := httpserver.NewProblem(http.StatusGatewayTimeout, "sync_timeout",
+		h.opts.Metrics.SyncAnswered(metrics.SyncTimeout)
+		p := httpserver.NewProblem(http.StatusGatewayTimeout, httpserver.CodeSyncTimeout,
 			"The agent has not finished in time. The run goes on; read it with the REST API's GET /runs/{run_id}.")
 		p.RunID = admission.RunIDs[0].String()
-		return p
+		httpserver.WriteProblem(w, p)
 	case r.Context().Err() != nil && len(admission.RunIDs) > 0:
-		p := httpserver.NewProblem(http.StatusServiceUnavailable, "gateway_stopping",
-			"The gateway is stopping. The run goes on; read it with the REST API's GET /runs/{run_id}.")
-		p.RunID, p.RetryAfter = admission.RunIDs[0].String(), retryAfter
-		return p
+		h.opts.Metrics.SyncAnswered(metrics.SyncEnded)
+		// No Retry-After: whoever sends the event again starts another run.
+		p := httpserver.NewProblem(http.StatusGatewayTimeout, httpserver.CodeGatewayStopping,
+			"The gateway is stopping. The run goes on; read it with the REST API's GET /runs/{run_id}, "+
+				"or send the event again with the same Idempotency-Key to wait for it.")
+		p.RunID = admission.RunIDs[0].String()
+		httpserver.WriteProblem(w, p)
 	default:
+		h.opts.Metrics.SyncAnswered(metrics.SyncUnknown)
 		return err
 	}
+	return nil
 }
 
 // awaitOutcome returns once all runs of a connector run ended. Hints make it

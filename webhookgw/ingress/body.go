@@ -43,16 +43,16 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (body []byte,
 	case errors.As(err, new(*http.MaxBytesError)):
 		return nil, release, errTooLarge
 	case err != nil && !errors.Is(err, io.EOF):
-		return nil, release, httpserver.NewProblem(http.StatusBadRequest, "body_unreadable", "The body could not be read whole; send the request again.")
+		return nil, release, httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeBodyUnreadable, "The body could not be read whole; send the request again.")
 	}
 	httpserver.BodyRead(w)
 	return buf.Bytes(), release, contentProblem(buf.Bytes())
 }
 
 var (
-	errTooLarge = httpserver.NewProblem(http.StatusRequestEntityTooLarge, "request_too_large", tooLarge)
+	errTooLarge = httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
 	errNoPlace  = httpserver.Problem{
-		Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable, Code: "too_many_large_bodies",
+		Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable, Code: httpserver.CodeTooManyLargeBodies,
 		Detail:     "The gateway holds as many large bodies as it has memory for. Send the request again.",
 		RetryAfter: retryAfter,
 	}
@@ -61,12 +61,12 @@ var (
 // mediaProblem says what is wrong with the form of the body, by its headers.
 func mediaProblem(r *http.Request) error {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return httpserver.NewProblem(http.StatusUnsupportedMediaType, "unsupported_encoding",
+		return httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedEncoding,
 			"The body is compressed; send it without Content-Encoding.")
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if r.Method != http.MethodPost || err != nil || kind != typeJSON {
-		return httpserver.NewProblem(http.StatusUnsupportedMediaType, "unsupported_media_type",
+		return httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia,
 			"Send a POST with a JSON object and the header `Content-Type: application/json`.")
 	}
 	return nil
@@ -75,13 +75,13 @@ func mediaProblem(r *http.Request) error {
 // contentProblem says why body is no input.
 func contentProblem(body []byte) error {
 	if !json.Valid(body) {
-		return httpserver.NewProblem(http.StatusBadRequest, "invalid_json", "The body is no valid JSON.")
+		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidJSON, "The body is not valid JSON.")
 	}
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); trimmed[0] != '{' {
-		return httpserver.NewProblem(http.StatusBadRequest, "invalid_json", "The body is valid JSON but no object; send fields in {…}.")
+		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidJSON, "The body is valid JSON but not an object; send fields in {…}.")
 	}
 	if hasInlineFiles(body) {
-		return httpserver.NewProblem(http.StatusUnprocessableEntity, "files_not_supported",
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeFilesNotSupported,
 			"The objects in `files` hold `data`: this release takes no attachments. Send the event without them.")
 	}
 	return nil

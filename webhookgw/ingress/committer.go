@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -15,8 +17,9 @@ import (
 // store is idle a request does not wait for others; when it is busy, one fsync
 // serves many.
 type committer struct {
-	ingest store.Ingest
-	queue  chan *pending
+	ingest  store.Ingest
+	metrics *metrics.Gateway
+	queue   chan *pending
 }
 
 type pending struct {
@@ -31,8 +34,8 @@ type answer struct {
 
 var errStopped = errors.New("the gateway is stopping")
 
-func newCommitter(ingest store.Ingest) *committer {
-	return &committer{ingest: ingest, queue: make(chan *pending, maxBatchEvents)}
+func newCommitter(ingest store.Ingest, counted *metrics.Gateway) *committer {
+	return &committer{ingest: ingest, metrics: counted, queue: make(chan *pending, maxBatchEvents)}
 }
 
 // commit stores an event. An error means that the outcome is unknown, or that
@@ -97,10 +100,12 @@ func (c *committer) store(ctx context.Context, batch []*pending) {
 	for i, p := range batch {
 		events[i] = p.event
 	}
+	begin := time.Now()
 	admissions, err := c.ingest.Accept(ctx, events)
 	if err == nil && len(admissions) != len(batch) {
 		err = fmt.Errorf("store answered %d of %d events", len(admissions), len(batch))
 	}
+	c.metrics.Committed(len(batch), time.Since(begin), err)
 	for i, p := range batch {
 		if err != nil {
 			p.answer <- answer{err: err}

@@ -22,7 +22,7 @@ func TestABatchIsBounded(t *testing.T) {
 		"of large inputs":   {store.Event{Runs: make([]store.EventRun, 1), Input: make([]byte, 1<<20)}, 4},
 		"one beyond bounds": {store.Event{Runs: make([]store.EventRun, 2*maxBatchRuns)}, 1},
 	} {
-		k := newCommitter(nil)
+		k := newCommitter(nil, nil)
 		for range maxBatchEvents {
 			k.queue <- &pending{event: c.event}
 		}

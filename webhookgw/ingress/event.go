@@ -66,10 +66,10 @@ func idempotencyOf(r *http.Request, body []byte) (*store.Idempotency, error) {
 	case name == "":
 		return nil, nil
 	case len(name) > maxIdempotencyKey:
-		return nil, httpserver.NewProblem(http.StatusBadRequest, "idempotency_key_too_long",
+		return nil, httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeKeyTooLong,
 			fmt.Sprintf("The header %s has more than %d bytes.", source, maxIdempotencyKey))
 	case strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c > '~' }):
-		return nil, httpserver.NewProblem(http.StatusBadRequest, "idempotency_key_invalid",
+		return nil, httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeKeyInvalid,
 			fmt.Sprintf("The header %s may hold printable ASCII only.", source))
 	}
 	return &store.Idempotency{Key: strings.ToLower(source) + ":" + name, Fingerprint: fingerprint, TTL: idempotencyTTL}, nil

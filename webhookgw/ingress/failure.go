@@ -5,7 +5,7 @@ package ingress
 import (
 	"strings"
 
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -13,7 +13,7 @@ import (
 // model service said is for the project, which reads it with the run.
 func failure(run store.Run) *string {
 	text := run.Error
-	if code := string(run.ErrorCode); strings.HasPrefix(code, dispatch.ModelErrors) {
+	if code := string(run.ErrorCode); strings.HasPrefix(code, dispatchapi.ModelErrors) {
 		text = code + ": the agent could not get an answer from its model"
 	}
 	if text == "" {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	Logger *slog.Logger
 	// TrustedProxies may say in X-Forwarded-For where a request came from.
 	TrustedProxies httpserver.Proxies
+	// Metrics count what is accepted and refused; nil counts nowhere.
+	Metrics *metrics.Gateway
 	// Now is the clock by which refusals are told; nil means time.Now.
 	Now func() time.Time
 }
@@ -51,8 +54,11 @@ type Handler struct {
 
 // New returns a handler; it answers once Run runs.
 func New(opts Options) *Handler {
+	if opts.Metrics == nil {
+		opts.Metrics = metrics.NewGateway(nil)
+	}
 	h := &Handler{
-		opts: opts, routes: newRoutes(opts.Store), committer: newCommitter(opts.Store), waiters: newWaiters(),
+		opts: opts, routes: newRoutes(opts.Store), committer: newCommitter(opts.Store, opts.Metrics), waiters: newWaiters(),
 		bodies:   semaphore.NewWeighted(maxLargeBodies),
 		refusals: httpserver.NewRefusals("webhook requests that nobody knows were refused", opts.Logger, opts.Now),
 	}
@@ -86,12 +92,15 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &problem):
 		h.refuse(w, r, problem)
 	default: // also when the request ended meanwhile: its client may be there, and the gateway stopping
+		code := metrics.RequestEnded
 		if r.Context().Err() == nil {
+			code = httpserver.CodeStoreUnavailable
 			h.opts.Logger.Error("taking a webhook", "connector", chi.URLParam(r, "connector_id"), "error", err)
 		}
-		problem = httpserver.NewProblem(http.StatusServiceUnavailable, "store_unavailable",
+		problem = httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeStoreUnavailable,
 			"The request could not be recorded, or it is not known whether it was. Send it again, with the same Idempotency-Key if it had one.")
 		problem.RetryAfter = retryAfter
+		h.opts.Metrics.Refused(code)
 		httpserver.WriteProblem(w, problem)
 	}
 }
@@ -100,8 +109,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 // URL or the secret is wrong, is counted by address.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p httpserver.Problem) {
 	if p.Status == http.StatusNotFound || p.Status == http.StatusUnauthorized {
-		h.refusals.Add(h.opts.TrustedProxies.Client(r), p.Code)
+		h.refusals.Add(h.opts.TrustedProxies.Client(r), string(p.Code))
 	}
+	h.opts.Metrics.Refused(p.Code)
 	httpserver.WriteProblem(w, p)
 }
 
@@ -130,7 +140,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	case admission.Verdict == store.KeyReused:
-		return httpserver.NewProblem(http.StatusUnprocessableEntity, "idempotency_key_reused",
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeKeyReused,
 			"This Idempotency-Key was used within 24 hours for another body; use a new key for a new request.")
 	case route.Connector.Mode == modeSync && !prefersAsync(r):
 		return h.answerSync(w, r, route, admission, end)
@@ -163,7 +173,12 @@ func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Rou
 	if err != nil {
 		return route, store.Admission{}, err
 	}
-	return h.commit(r.Context(), route, request{run: run, facts: factsOf(r), body: body, idempotency: idempotency})
+	begin := time.Now() // how fast a caller sends its body is not ours
+	route, admission, err := h.commit(r.Context(), route, request{run: run, facts: factsOf(r), body: body, idempotency: idempotency})
+	if err == nil && admission.Verdict != store.KeyReused {
+		h.opts.Metrics.Accepted(route.Connector.Mode, admission.Verdict == store.Repeated, time.Since(begin))
+	}
+	return route, admission, err
 }
 
 // admitted returns the route of a request that all checks but that of the body

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -33,6 +34,8 @@ type Options struct {
 		Ping(ctx context.Context) error
 	}
 	Logger *slog.Logger
+	// Metrics count what is swept; nil counts nowhere.
+	Metrics *metrics.Gateway
 	// Now is the clock of the grace; nil means time.Now.
 	Now func() time.Time
 }
@@ -50,6 +53,9 @@ type Sweeper struct {
 func New(opts Options) *Sweeper {
 	if opts.Now == nil {
 		opts.Now = time.Now
+	}
+	if opts.Metrics == nil {
+		opts.Metrics = metrics.NewGateway(nil)
 	}
 	return &Sweeper{opts: opts}
 }
@@ -79,7 +85,9 @@ func (s *Sweeper) Run(ctx context.Context) error {
 // runOnce sweeps, if the store was reachable for the whole grace, and says how
 // many runs it moved.
 func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
-	if err := s.opts.Store.Ping(ctx); err != nil {
+	err = s.opts.Store.Ping(ctx)
+	s.opts.Metrics.StoreReachable(err == nil)
+	if err != nil {
 		s.reachable = time.Time{}
 		return 0, err
 	}
@@ -109,13 +117,21 @@ func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
 // keep nobody else's waiting.
 func (s *Sweeper) leases(ctx context.Context) (moved int, err error) {
 	for ctx.Err() == nil {
-		n, err := s.opts.Store.SweepLeases(ctx, sweepLimit)
-		moved += n
-		if err != nil || n < sweepLimit {
+		swept, err := s.opts.Store.SweepLeases(ctx, sweepLimit)
+		s.count(swept)
+		moved += swept.Runs()
+		if err != nil || swept.Runs() < sweepLimit {
 			return moved, err
 		}
 	}
 	return moved, nil
+}
+
+func (s *Sweeper) count(swept store.Swept) {
+	s.opts.Metrics.LeasesLost(metrics.LeaseGivenBack, swept.GivenBack)
+	s.opts.Metrics.LeasesLost(metrics.LeaseFailed, swept.Failed)
+	s.opts.Metrics.Ended(string(store.RunFailed), swept.Failed)
+	s.opts.Metrics.Ended(string(store.RunCancelled), swept.Cancelled)
 }
 
 // expire deletes what expired, until little is left.

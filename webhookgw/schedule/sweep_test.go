@@ -6,10 +6,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlite"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
 type fakeStore struct {
@@ -21,11 +29,11 @@ type fakeStore struct {
 
 func (f *fakeStore) Ping(context.Context) error { return f.down }
 
-func (f *fakeStore) SweepLeases(_ context.Context, limit int) (int, error) {
+func (f *fakeStore) SweepLeases(_ context.Context, limit int) (store.Swept, error) {
 	f.swept++
 	n := min(limit, f.expired+3)
 	f.expired = max(f.expired-n, 0)
-	return n, f.down
+	return store.Swept{GivenBack: n - 2, Failed: 1, Cancelled: 1}, f.down
 }
 
 func (f *fakeStore) SweepExpired(context.Context, int) (int, error) {
@@ -85,4 +93,43 @@ func TestSomebodysManyLeasesKeepNobodyWaiting(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 4*sweepLimit+3, moved)
 	require.Equal(t, 5, fake.swept)
+}
+
+// TestLostLeasesAreCounted: by what became of their runs, and whether the store
+// was there.
+func TestLostLeasesAreCounted(t *testing.T) {
+	t.Parallel()
+	st, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "store.db"), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	require.NoError(t, st.Migrate(t.Context()))
+	scene := storebench.NewScene(t, st, 2)
+	_, err = st.Accept(t.Context(), []store.Event{scene.Event(t)})
+	require.NoError(t, err)
+	claimed, err := st.Claim(t.Context(), store.Claim{
+		Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "lost", Limit: 2, Lease: -time.Second,
+	})
+	require.NoError(t, err)
+	require.Len(t, claimed, 2)
+	require.NoError(t, st.AppendJournal(t.Context(), store.Lease{Run: claimed[0].Run.Key(), Token: claimed[0].Token}, []store.JournalEntry{
+		{Sequence: 1, Kind: store.JournalToolStarted, Data: []byte(`{}`), Unsafe: true},
+	}))
+
+	registry, now := prometheus.NewRegistry(), time.Unix(0, 0)
+	s := New(Options{Store: st, Logger: slog.Default(), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return now }})
+	s.reachable, s.looked = now.Add(-grace), now
+	moved, err := s.runOnce(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, moved)
+	require.Equal(t, map[string]float64{
+		`agentplatform_lost_leases_total{outcome="given_back"}`: 1,
+		`agentplatform_lost_leases_total{outcome="failed"}`:     1,
+		`agentplatform_ended_runs_total{status="failed"}`:       1,
+		`agentplatform_store_reachable`:                         1,
+	}, metrictest.Of(t, registry).Moved())
+
+	s.opts.Store = &fakeStore{down: errors.New("away")}
+	_, err = s.runOnce(t.Context())
+	require.Error(t, err)
+	require.Zero(t, metrictest.Of(t, registry).Value(t, "agentplatform_store_reachable"))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package flagenv lets the environment stand in for flags.
+// Package flagenv lets the environment stand in for flags, alike in all programs.
 package flagenv
 
 import (
@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -20,9 +21,19 @@ func Name(flag string) string {
 	return Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Read sets the flags that were not given to the values of their variables. An
-// error names the variable that is no value of its flag.
-func Read(flags *pflag.FlagSet) error {
+// Bind lets every command of a program take its flags from the environment, and
+// says so in the program's help.
+func Bind(root *cobra.Command) {
+	if root.Long == "" {
+		root.Long = root.Short + "."
+	}
+	root.Long += "\n\nEvery flag may also be given by the environment: --some-flag is " + Name("some-flag") + "."
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return read(cmd.Flags()) }
+}
+
+// read sets the flags that were not given to the values of their variables. An
+// error names the variable whose value the flag does not take.
+func read(flags *pflag.FlagSet) error {
 	var failed error
 	flags.VisitAll(func(f *pflag.Flag) {
 		value, ok := os.LookupEnv(Name(f.Name))

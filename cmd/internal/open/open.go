@@ -40,9 +40,16 @@ func Store(ctx context.Context, o Options) (store.Store, error) {
 	case o.SQLite != "":
 		return sqlite.Open(ctx, sqlite.Options{Path: o.SQLite, Logger: slog.Default()})
 	}
-	dsn, err := os.ReadFile(o.DSNFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading --store-dsn-file: %w", err)
+	read := func() (string, error) {
+		dsn, err := os.ReadFile(o.DSNFile)
+		if err != nil {
+			return "", fmt.Errorf("reading --store-dsn-file: %w", err)
+		}
+		return strings.TrimSpace(string(dsn)), nil
 	}
-	return postgres.Open(ctx, postgres.Options{DSN: strings.TrimSpace(string(dsn)), Logger: slog.Default()})
+	dsn, err := read()
+	if err != nil {
+		return nil, err
+	}
+	return postgres.Open(ctx, postgres.Options{DSN: dsn, Reread: read, Logger: slog.Default()})
 }

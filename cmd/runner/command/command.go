@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
@@ -28,6 +28,7 @@ import (
 func Main(tools ...engine.Tool) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
 	if err := rootCommand(append(engine.Builtin(time.Now), tools...)).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "runner:", err)
 		os.Exit(1)
@@ -36,19 +37,14 @@ func Main(tools ...engine.Tool) {
 
 func rootCommand(tools []engine.Tool) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "runner",
-		Short: "Build agents from Git and execute their runs",
-		Long: "Build agents from Git and execute their runs.\n\nEvery flag falls back to a variable: --dispatch-url is " +
-			flagenv.Name("dispatch-url") + ".",
+		Use:          "runner",
+		Short:        "Build agents from Git and execute their runs",
 		SilenceUsage: true, SilenceErrors: true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
-			return flagenv.Read(cmd.Flags())
-		},
 	}
 	build := &cobra.Command{Use: "build", Short: "The two steps of a build, which share a folder", Args: cobra.NoArgs}
 	build.AddCommand(fetchCommand(), packCommand(tools))
 	root.AddCommand(build, serveCommand(tools))
+	flagenv.Bind(root)
 	return root
 }
 
@@ -61,8 +57,8 @@ func (d *dispatchFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&d.caFile, "dispatch-ca-file", "", "file with the authorities (PEM) that the dispatch port's certificate may be of; the system's when not set or empty")
 }
 
-func (d *dispatchFlags) client() (*dispatch.Client, error) {
-	return dispatch.NewClient(dispatch.Options{URL: d.url, TokenFile: d.tokenFile, CAFile: d.caFile})
+func (d *dispatchFlags) client() (*dispatchapi.Client, error) {
+	return dispatchapi.NewClient(dispatchapi.Options{URL: d.url, TokenFile: d.tokenFile, CAFile: d.caFile})
 }
 
 // guardOf makes the guard that the operator's flags ask for.

@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,8 +21,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatch"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
@@ -106,20 +110,53 @@ func TestBuildAndServe(t *testing.T) {
 	require.Len(t, port.result.Agents, 4)
 
 	port.agent = "welcome"
-	_, err = run(t, ctx, "serve", "--runner-id=one")
+	health, counted := freeAddr(t), freeAddr(t)
+	port.stop = func() { // while its run ends
+		defer stop()
+		_, ready := get(t, "http://"+health+"/readyz")
+		require.Equal(t, http.StatusOK, ready)
+		_, alive := get(t, "http://"+health+"/healthz")
+		require.Equal(t, http.StatusOK, alive)
+		text, _ := get(t, "http://"+counted+"/metrics")
+		served := metrictest.Parse(t, text)
+		served.Check(t, metrics.ProcessRunner)
+		require.InEpsilon(t, 1, served.Value(t, "agentplatform_runner_runs"), 0)
+		require.InEpsilon(t, 7, served.Value(t, "agentplatform_runner_places"), 0)
+		require.NotZero(t, served.Value(t, "agentplatform_runner_model_requests_total", "provider", "scripted", "outcome", "ok"))
+	}
+	_, err = run(t, ctx, "serve", "--runner-id=one", "--concurrency=7", "--health-addr="+health, "--metrics-addr="+counted)
 	require.NoError(t, err)
 	require.Equal(t, "Welcome, Ada! It is good to have you here.", port.end.Output)
 	require.Equal(t, "Bearer secret", port.auth)
+}
+
+// freeAddr is one that nothing listens at.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func get(t *testing.T, url string) (body []byte, status int) {
+	t.Helper()
+	resp, err := http.Get(url)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return body, resp.StatusCode
 }
 
 // wirePort is a dispatch port that hands out one run. Its fields are read when
 // no command runs.
 type wirePort struct {
 	mu      sync.Mutex
-	result  dispatch.BuildResult
+	result  dispatchapi.BuildResult
 	bundle  []byte
 	agent   string
-	end     dispatch.CompleteRequest
+	end     dispatchapi.CompleteRequest
 	auth    string
 	stop    func()
 	claimed bool
@@ -133,7 +170,7 @@ func (p *wirePort) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.auth = r.Header.Get("Authorization")
 	switch {
 	case r.URL.Path == "/v1/build/result":
-		p.result = dispatch.BuildResult{}
+		p.result = dispatchapi.BuildResult{}
 		_ = json.Unmarshal(body.Bytes(), &p.result)
 	case strings.HasPrefix(r.URL.Path, "/v1/build/bundle/"):
 		p.bundle = body.Bytes()
@@ -145,7 +182,7 @@ func (p *wirePort) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 	case r.URL.Path == "/v1/claim":
 		p.claimed = true
-		_ = json.NewEncoder(w).Encode(dispatch.ClaimResponse{Runs: []dispatch.Run{{
+		_ = json.NewEncoder(w).Encode(dispatchapi.ClaimResponse{Runs: []dispatchapi.Run{{
 			ID: uuid.New(), Token: 1, LeaseSeconds: 30, AgentName: p.agent, BundleDigest: p.result.BundleDigest,
 			ContentType: "application/json", Input: []byte(`{"name":"Ada"}`),
 		}}})
@@ -173,4 +210,4 @@ func TestExampleGreetsByName(t *testing.T) {
 
 type discard struct{}
 
-func (discard) Append(context.Context, []dispatch.JournalEntry) error { return nil }
+func (discard) Append(context.Context, []dispatchapi.JournalEntry) error { return nil }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentplatform/agentplatform/cmd/internal/observe"
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
@@ -25,6 +27,7 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 	var out egress.Flags
 	var opts serve.Options
 	var providers string
+	var asked observe.Flags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Claim and execute agent runs until SIGTERM, then drain",
@@ -43,16 +46,20 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 					return fmt.Errorf("naming the runner: %w", err)
 				}
 			}
+			registry := metrics.NewRegistry()
+			metrics.Build(registry, metrics.ProcessRunner)
+			opts.Metrics = metrics.NewRunner(registry, model.ProviderTypes, model.Codes)
 			opts.Dispatch = client
-			opts.Engine = engine.New(engine.Config{Tools: tools, Models: &model.Registry{
+			opts.Engine = engine.New(engine.Config{Tools: tools, Metrics: opts.Metrics, Models: &model.Registry{
 				HTTP:      guard.Client(egress.Model, egress.ClientOptions{MaxResponse: maxModelAnswer}),
 				Providers: func() (runnerconfig.Providers, error) { return readProviders(providers) },
+				Metrics:   opts.Metrics,
 			}})
 			server, err := serve.New(opts)
 			if err != nil {
 				return err
 			}
-			return server.Run(cmd.Context())
+			return asked.Run(cmd.Context(), observe.Process{Metrics: registry, Ready: server.Ready}, server.Run)
 		},
 	}
 	flags := cmd.Flags()
@@ -62,6 +69,7 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 	flags.DurationVar(&opts.Grace, "grace", 30*time.Second, "time that runs have after SIGTERM; less than the pod's grace period")
 	flags.IntVar(&opts.Bundles, "bundles", 16, "most bundles held in memory")
 	target.add(flags)
+	asked.Bind(flags)
 	out.Bind(flags)
 	return cmd
 }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import "strings"
+
+// Enumerations are written in CamelCase here, as Kubernetes does, and in lower case
+// by the REST API, the store and the files of a repository.
+
+// Word is the mode in lower case.
+func (m ConnectorMode) Word() string { return strings.ToLower(string(m)) }
+
+// ConnectorModeOf is the mode that a word means; "" for anything else.
+func ConnectorModeOf(word string) ConnectorMode {
+	return ofWord(word, ModeInbound, ModeSync, ModeOutbound)
+}
+
+// Word is the kind in lower case.
+func (k EnvironmentKind) Word() string { return strings.ToLower(string(k)) }
+
+// Word is the type in lower case.
+func (t ModelProviderType) Word() string { return strings.ToLower(string(t)) }
+
+// Word is how the callers are authenticated, in lower case.
+func (a WebhookAuthentication) Word() string { return strings.ToLower(string(a)) }
+
+// WebhookAuthenticationOf is what a word means; "" for anything else.
+func WebhookAuthenticationOf(word string) WebhookAuthentication {
+	return ofWord(word, AuthenticationSecret, AuthenticationNone)
+}
+
+// ofWord is the value that is written so in lower case; "" when there is none.
+func ofWord[T ~string](word string, values ...T) T {
+	for _, v := range values {
+		if strings.ToLower(string(v)) == word {
+			return v
+		}
+	}
+	return ""
+}

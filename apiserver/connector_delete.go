@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+)
+
+// deleteAttempts is how often a deletion is tried while controllers write the
+// status of the object meanwhile.
+const deleteAttempts = 5
+
+// errInCode is the answer for connectors, and links of such, that code defines.
+var errInCode = problem(http.StatusConflict, httpserver.CodeDefinedInCode,
+	"the project's code defines the connector: remove it there and deploy")
+
+// deleteConnector deletes the links before the connector: where it is cut off
+// between, what is left is found and deleted by a repetition.
+func (s *Server) deleteConnector(ctx context.Context, c *caller, in *ConnectorPath) (answer[Done], error) {
+	conn, err := s.connector(ctx, c, in.ConnectorID)
+	if isNotFound(err) {
+		return s.repeatedDelete(ctx, c, in.ConnectorID, err)
+	}
+	if err != nil {
+		return answer[Done]{}, err
+	}
+	judge := func() error {
+		if definedInCode(conn) {
+			return errInCode
+		}
+		return c.mustMatch(conn)
+	}
+	if err := judge(); err != nil {
+		return answer[Done]{}, err
+	}
+	before, links, err := s.describeConnector(ctx, c, conn)
+	if err != nil {
+		return answer[Done]{}, err
+	}
+	if err := s.deleteExactly(ctx, conn, judge, client.DryRunAll); err != nil {
+		return answer[Done]{}, err // nothing is done where the last step would be refused
+	}
+	for i := range links {
+		if err := s.deleteExactly(ctx, &links[i], nil); err != nil {
+			return answer[Done]{}, err
+		}
+	}
+	if err := s.deleteExactly(ctx, conn, judge); err != nil {
+		return answer[Done]{}, err
+	}
+	return deleted(ctx, before), nil
+}
+
+func (s *Server) deleteLink(ctx context.Context, c *caller, in *LinkPath) (answer[Done], error) {
+	conn, err := s.connector(ctx, c, in.ConnectorID)
+	if isNotFound(err) {
+		return s.repeatedDelete(ctx, c, in.LinkID, err)
+	}
+	if err != nil {
+		return answer[Done]{}, err
+	}
+	link, err := s.link(ctx, c, conn, in.LinkID)
+	switch {
+	case isNotFound(err):
+		return s.repeatedDelete(ctx, c, in.LinkID, err)
+	case err != nil:
+		return answer[Done]{}, err
+	case definedInCode(conn):
+		return answer[Done]{}, errInCode
+	}
+	judge := func() error { return c.mustMatch(link) }
+	if err := judge(); err != nil {
+		return answer[Done]{}, err
+	}
+	before := showLink(conn, link)
+	if err := s.deleteExactly(ctx, link, judge); err != nil {
+		return answer[Done]{}, err
+	}
+	return deleted(ctx, before), nil
+}
+
+// repeatedDelete answers a deletion that finds nothing: as the one before where it
+// repeats that under an Idempotency-Key, else with absent.
+func (s *Server) repeatedDelete(ctx context.Context, c *caller, id ID, absent error) (answer[Done], error) {
+	before, err := s.deletedBefore(ctx, c, id)
+	switch {
+	case err != nil:
+		return answer[Done]{}, err
+	case before:
+		return answer[Done]{Body: Done{OK: true}}, nil
+	default:
+		return answer[Done]{}, absent
+	}
+}
+
+// deleteExactly deletes an object as it was read and judged. When it has changed
+// since, if only in its status, it is read and judged again. One that is gone is
+// deleted.
+func (s *Server) deleteExactly(ctx context.Context, o v1alpha1.ConditionedObject, judge func() error, opts ...client.DeleteOption) error {
+	object, uid, id := o.(client.Object), o.GetUID(), idOf(o)
+	var err error
+	for range deleteAttempts {
+		version := o.GetResourceVersion()
+		err = s.client.Delete(ctx, object, append(opts, client.Preconditions{UID: &uid, ResourceVersion: &version})...)
+		if !apierrors.IsConflict(err) {
+			break
+		}
+		again := s.client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if again == nil && o.GetUID() != uid {
+			return nil // another object has its name
+		}
+		if o.CommonStatus().ID = id; again == nil && judge != nil {
+			again = judge()
+		}
+		if again != nil {
+			err = again
+			break
+		}
+	}
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("deleting %s %q: %w", o.ObjectKind(), o.GetName(), err)
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// connectorNamed makes a connector of the environment production.
+func (w *world) connectorNamed(t testing.TB, name string, change func(*v1alpha1.Connector)) *v1alpha1.Connector {
+	t.Helper()
+	conn := &v1alpha1.Connector{ObjectMeta: w.meta(name), Spec: v1alpha1.ConnectorSpec{
+		Environment: "production", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
+	}}
+	if change != nil {
+		change(conn)
+	}
+	w.create(t, conn)
+	return conn
+}
+
+// shown is how the facade shows a connector.
+func (w *world) shown(t testing.TB, key string, conn *v1alpha1.Connector) Connector {
+	t.Helper()
+	status, body := w.call(t, key, http.MethodGet, "/connectors/"+conn.Status.ID, "")
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	return decode[Connector](t, body)
+}
+
+// TestAConnectorSaysWhyItDoesNotWork: and nothing while it does.
+func TestAConnectorSaysWhyItDoesNotWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key, off := w.key(t, nil), false
+	require.Nil(t, w.shown(t, key, w.connectorNamed(t, "works", nil)).DisabledReason)
+	disabled := w.shown(t, key, w.connectorNamed(t, "disabled", func(c *v1alpha1.Connector) { c.Spec.Enabled = &off }))
+	require.False(t, disabled.Enabled)
+	require.Equal(t, "disabled", *disabled.DisabledReason)
+	stalled := w.connectorNamed(t, "stalled", nil)
+	v1alpha1.MarkStalled(stalled, v1alpha1.ReasonNameTaken, "another one has the name")
+	require.NoError(t, w.client.Status().Update(t.Context(), stalled))
+	got := w.shown(t, key, stalled)
+	require.True(t, got.Enabled)
+	require.Equal(t, "another one has the name", *got.DisabledReason)
+}
+
+// TestSecretsAreShownThatThePlatformMade: and no other one.
+func TestSecretsAreShownThatThePlatformMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	generated := w.shown(t, key, w.connectorNamed(t, "generated", nil))
+	require.NotEqual(t, masked, *generated.Secret)
+	require.NotEmpty(t, *generated.Secret)
+	require.Nil(t, generated.SigningSecret)
+	rotated := w.connectorNamed(t, "rotated", func(c *v1alpha1.Connector) { c.Spec.SecretVersion = 2 })
+	require.NotEqual(t, *generated.Secret, *w.shown(t, key, rotated).Secret)
+	brought := w.shown(t, key, w.connectorNamed(t, "brought", func(c *v1alpha1.Connector) {
+		c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "mine"}
+	}))
+	require.Equal(t, masked, *brought.Secret)
+	open := w.shown(t, key, w.connectorNamed(t, "open", func(c *v1alpha1.Connector) {
+		c.Spec.ID = v1alpha1.UUID(uuid.NewString())
+		c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone
+	}))
+	require.Nil(t, open.Secret)
+	require.NotNil(t, open.WebhookURL)
+}
+
+// TestAListOfConnectorsShowsWhatEachOneShows: with the links and the secret of each.
+func TestAListOfConnectorsShowsWhatEachOneShows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	var want []Connector
+	for _, name := range []string{"a", "b", "c"} {
+		conn := w.connectorNamed(t, name, nil)
+		for _, agent := range []string{"one", "two"}[:len(want)%3] {
+			w.create(t, &v1alpha1.ConnectorLink{ObjectMeta: w.meta(name + "-" + agent), Spec: v1alpha1.ConnectorLinkSpec{
+				Connector: v1alpha1.ConnectorName(name), Agent: v1alpha1.AgentName(agent),
+			}})
+		}
+		want = append(want, w.shown(t, key, conn))
+	}
+	elsewhere := w.connectorNamed(t, "d", func(c *v1alpha1.Connector) { c.Spec.Environment = "staging" })
+	_, body := w.call(t, key, http.MethodGet, "/connectors?environment_id="+w.environmentID("production"), "")
+	require.Equal(t, want, decode[[]Connector](t, body))
+	require.Equal(t, [][]string{{}, {"one"}, {"one", "two"}}, [][]string{want[0].Agents, want[1].Agents, want[2].Agents})
+	_, body = w.call(t, key, http.MethodGet, "/connectors?environment_id="+w.environmentID("staging"), "")
+	require.Equal(t, []Connector{w.shown(t, key, elsewhere)}, decode[[]Connector](t, body))
+}
+
+// TestAConnectorWhoseEnvironmentIsGoneIsShownWithoutOne.
+func TestAConnectorWhoseEnvironmentIsGoneIsShownWithoutOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	conn := w.connectorNamed(t, "orphan", func(c *v1alpha1.Connector) { c.Spec.Environment = "gone" })
+	require.Nil(t, w.shown(t, w.key(t, nil), conn).EnvironmentID)
+}
+
+// TestObjectsThatHoldNoIDAreNotThere: what spec.id and status.id say is a tenant's
+// word.
+func TestObjectsThatHoldNoIDAreNotThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	claimed := w.connectorNamed(t, "claimed", nil)
+	unclaimed := &v1alpha1.Connector{ObjectMeta: w.meta("unclaimed"), Spec: claimed.DeepCopy().Spec}
+	unclaimed.Spec.ID = v1alpha1.UUID(uuid.NewString())
+	require.NoError(t, w.client.Create(t.Context(), unclaimed))
+	unclaimed.Status.ID = claimed.Status.ID
+	v1alpha1.MarkReady(unclaimed, "")
+	require.NoError(t, w.client.Status().Update(t.Context(), unclaimed))
+	_, body := w.call(t, key, http.MethodGet, "/connectors?environment_id="+w.environmentID("production"), "")
+	list := decode[[]Connector](t, body)
+	require.Len(t, list, 1)
+	require.Equal(t, "claimed", list[0].Name)
+	status, _ := w.call(t, key, http.MethodGet, "/connectors/"+string(unclaimed.Spec.ID), "")
+	require.Equal(t, http.StatusNotFound, status)
+
+	require.NoError(t, w.client.Delete(t.Context(), claimed))
+	again := &v1alpha1.Connector{ObjectMeta: w.meta("claimed"), Spec: claimed.Spec}
+	require.NoError(t, w.client.Create(t.Context(), again))
+	status, _ = w.call(t, key, http.MethodGet, "/connectors/"+claimed.Status.ID, "")
+	require.Equal(t, http.StatusNotFound, status, "another incarnation has not claimed it yet")
+	status, _ = w.call(t, key, http.MethodGet, "/environments/"+claimed.Status.ID, "")
+	require.Equal(t, http.StatusNotFound, status, "an id of another kind")
+}
+
+// TestALinkSaysWhetherItIsInEffect: and why it is not.
+func TestALinkSaysWhetherItIsInEffect(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key, conn := w.key(t, nil), w.connectorNamed(t, "tickets", nil)
+	for name, c := range map[string]struct {
+		mark    func(*v1alpha1.ConnectorLink)
+		ready   bool
+		message string
+	}{
+		"ready":   {func(l *v1alpha1.ConnectorLink) { v1alpha1.MarkReady(l, "") }, true, ""},
+		"unknown": {func(l *v1alpha1.ConnectorLink) { l.MarkAgentUnknown("production", []string{"hello"}) }, false, "production"},
+		"stalled": {func(l *v1alpha1.ConnectorLink) {
+			v1alpha1.MarkStalled(l, v1alpha1.ReasonDuplicateLink, "another link is there")
+		}, false, "another link is there"},
+		"new": {func(l *v1alpha1.ConnectorLink) { l.Status.Conditions = nil }, false, "not taken it up"},
+	} {
+		link := &v1alpha1.ConnectorLink{ObjectMeta: w.meta("link-" + name), Spec: v1alpha1.ConnectorLinkSpec{Connector: "tickets", Agent: v1alpha1.AgentName(name)}}
+		w.create(t, link)
+		c.mark(link)
+		require.NoError(t, w.client.Status().Update(t.Context(), link))
+		_, body := w.call(t, key, http.MethodGet, "/connectors/"+conn.Status.ID+"/links/"+link.Status.ID, "")
+		got := decode[Link](t, body)
+		require.Equal(t, c.ready, got.Ready, name)
+		require.Equal(t, c.ready, got.Message == nil, name)
+		if !c.ready {
+			require.Contains(t, *got.Message, c.message, name)
+		}
+	}
+	_, body := w.call(t, key, http.MethodGet, "/connectors/"+conn.Status.ID+"/links", "")
+	require.Len(t, decode[[]Link](t, body), 4)
+}
+
+// controllers is a client behind which objects become what a controller makes of
+// them once they are there.
+func (w *world) controllers(judge func(o v1alpha1.ConditionedObject)) (looks func() int) {
+	n, working := 0, w.server.client
+	w.server.client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := c.Get(ctx, key, o, opts...); err != nil {
+				return err
+			}
+			switch o := o.(type) {
+			case *v1alpha1.Connector, *v1alpha1.ConnectorLink:
+				n++
+				judge(o.(v1alpha1.ConditionedObject))
+			}
+			return nil
+		},
+	})
+	return func() int { return n }
+}
+
+// TestWaitingEndsWhenAControllerHasComeToAnEnd: whatever the end is.
+func TestWaitingEndsWhenAControllerHasComeToAnEnd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		judge  func(v1alpha1.ConditionedObject)
+		status int
+		code   httpserver.Code
+	}{
+		"ready": {func(o v1alpha1.ConditionedObject) { v1alpha1.MarkReady(o, "") }, http.StatusCreated, ""},
+		"its agent is unknown": {func(o v1alpha1.ConditionedObject) {
+			if link, ok := o.(*v1alpha1.ConnectorLink); ok {
+				link.MarkAgentUnknown("production", nil)
+			}
+		}, http.StatusCreated, ""},
+		"duplicate": {func(o v1alpha1.ConditionedObject) {
+			v1alpha1.MarkStalled(o, v1alpha1.ReasonDuplicateLink, "another link is there")
+		}, http.StatusConflict, httpserver.CodeAlreadyExists},
+		"too many": {func(o v1alpha1.ConditionedObject) {
+			v1alpha1.MarkStalled(o, v1alpha1.ReasonLimitReached, "too many")
+		}, http.StatusConflict, httpserver.CodeLimitReached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			key, conn := w.key(t, nil), w.connectorNamed(t, "tickets", nil)
+			w.server.patience = time.Hour
+			looks := w.controllers(func(o v1alpha1.ConditionedObject) {
+				if o.ObjectKind() == store.KindConnectorLink {
+					c.judge(o)
+				}
+			})
+			answer := w.ask(t, key, http.MethodPost, "/connectors/"+conn.Status.ID+"/links", `{"agent_name":"hello"}`)
+			require.Equal(t, c.status, answer.Code, "%s", answer.Body)
+			require.LessOrEqual(t, looks(), 3)
+			_, links := w.objects(t)
+			require.Equal(t, c.status == http.StatusCreated, links == 1, "what is refused is taken back")
+			if c.code != "" {
+				require.Equal(t, c.code, decode[Problem](t, answer.Body.Bytes()).Code)
+			}
+		})
+	}
+}
+
+// TestANameThatSomebodyElseTookMeanwhileIsRefused: the controllers tell.
+func TestANameThatSomebodyElseTookMeanwhileIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	path := "/connectors?environment_id=" + w.environmentID("production")
+	w.connectorNamed(t, "first", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Tickets" })
+	answer := w.ask(t, key, http.MethodPost, path, `{"name":"Tickets","type":"webhook"}`)
+	require.Equal(t, http.StatusConflict, answer.Code, "%s", answer.Body)
+	require.Equal(t, httpserver.CodeNameTaken, decode[Problem](t, answer.Body.Bytes()).Code)
+
+	require.Equal(t, http.StatusCreated, w.ask(t, key, http.MethodPost, "/connectors?environment_id="+w.environmentID("staging"),
+		`{"name":"Tickets","type":"webhook"}`).Code, "names are unique in their environment")
+	w.server.patience = time.Hour
+	w.controllers(func(o v1alpha1.ConditionedObject) { v1alpha1.MarkStalled(o, v1alpha1.ReasonNameTaken, "taken") })
+	answer = w.ask(t, key, http.MethodPost, path, `{"name":"Other","type":"webhook"}`)
+	require.Equal(t, http.StatusConflict, answer.Code, "%s", answer.Body)
+	connectors, _ := w.objects(t)
+	require.Equal(t, 2, connectors)
+}
+
+// TestEnvironmentsShowTheirSettings: with what is not set filled in.
+func TestEnvironmentsShowTheirSettings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	e := &v1alpha1.Environment{ObjectMeta: w.meta("qa"), Spec: v1alpha1.EnvironmentSpec{
+		DisplayName: "Quality", Kind: v1alpha1.EnvironmentTest, Git: v1alpha1.EnvironmentGit{Branch: "develop"},
+	}}
+	e.Spec.Runner.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: *quantity("1Gi")}
+	w.create(t, e)
+	_, body := w.call(t, key, http.MethodGet, "/environments/"+e.Status.ID, "")
+	got := decode[Environment](t, body)
+	require.Equal(t, "Quality", got.Name)
+	require.Equal(t, EnvironmentKind("test"), got.Kind)
+	require.Equal(t, "develop", *got.GitBranch)
+	require.Equal(t, map[string]string{"memory": "1Gi"}, got.Settings.Runner.Limits)
+	require.Equal(t, map[string]string{}, got.Settings.Runner.Requests)
+	require.False(t, got.IsDefault)
+	_, body = w.call(t, key, http.MethodGet, "/environments/"+w.environmentID("staging"), "")
+	plain := decode[Environment](t, body)
+	require.Equal(t, EnvironmentKind("standard"), plain.Kind)
+	require.Nil(t, plain.GitBranch)
+	require.Equal(t, plain.CreatedAt, plain.UpdatedAt)
+}
+
+// TestWhatACallerMayDoInAnEnvironmentIsShown: what the key and its owner both may.
+func TestWhatACallerMayDoInAnEnvironmentIsShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	narrow := w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.Access, k.Permissions = v1alpha1.AccessSelected, []v1alpha1.Permission{"environments.view", "runs.view"}
+	})
+	_, body := w.call(t, narrow, http.MethodGet, "/environments/"+w.environmentID("staging"), "")
+	require.Equal(t, []Permission{"environments.view", "runs.view"}, decode[Environment](t, body).Permissions)
+}
+
+func TestWhenAnObjectWasLastChanged(t *testing.T) {
+	t.Parallel()
+	at := func(seconds int64) *metav1.Time { m := metav1.Unix(seconds, 0); return &m }
+	o := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: *at(10), ManagedFields: []metav1.ManagedFieldsEntry{
+		{Time: at(20)}, {Time: at(15)}, {Time: nil}, {Time: at(30), Subresource: "status"},
+	}}}
+	require.Equal(t, time.Unix(20, 0).UTC(), updatedAt(o), "a status is not the object's own")
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// What a caller should know of each endpoint.
+const (
+	aboutListEnvironments = "The default environment first, then by name. A key that is limited to some environments sees only those."
+	aboutGetEnvironment   = "The environment with its settings, and what the caller may do in it."
+	aboutListAgents       = "Agents of the live deployment, and names that have had runs in the environment."
+	aboutGetAgent         = "The agent's configuration in the live deployment of the environment, and the connectors that are linked to it. " +
+		"An agent that is in another environment of the project only is shown without them. Statistics are not in this release: " +
+		"the parameters that narrow them are answered 422."
+	aboutListDeployments = "Newest first, at most 500. Items have neither build logs nor test results."
+	aboutGetDeployment   = "The deployment with its build log and all results."
+	aboutCreateConnector = "Answers once the platform has taken up the connector, and the link where agent_name asks for one, or after two seconds. " +
+		"Where not all of it can be created nothing is. A name that another connector of the environment has is answered 409."
+	aboutListConnectors  = "By name of their objects. Generated secrets are shown, credentials of the project's own are ********."
+	aboutGetConnector    = "The connector with its URL and its secret. Generated secrets are shown, credentials of the project's own are ********."
+	aboutDeleteConnector = "Deletes the connector for good, with its links; what it has received stays in the history of runs. A connector that " +
+		"the project's code defines is answered 409: remove it there and deploy. A repetition under the same Idempotency-Key is answered as the first call."
+	aboutCreateLink = "Events of the connector start the agent from then on. Answers once the platform has taken up the link, or after two seconds; " +
+		"ready and message say whether it is in effect. Links of connectors that the project's code defines are answered 409."
+	aboutListLinks         = "Oldest first."
+	aboutGetLink           = "The link, and whether it is in effect."
+	aboutDeleteLink        = "Events of the connector start the agent no more; runs that were started go on. Links of connectors that the project's code defines are answered 409."
+	aboutListConnectorRuns = "Events that the connector received, newest first, without outputs."
+	aboutGetConnectorRun   = "The event with its outcome. output is that of the run of the oldest link."
+	aboutListRuns          = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them."
+	aboutGetRun            = "The run with its input and output."
+	aboutListAuditLog      = "Every call of this API that may change something, refused or not, newest first. It is answered 403 to keys that are limited to some environments."
+)
+
+const aboutAPI = "Observe and manage a project of Agent Platform: its environments, agents, deployments, connectors and runs.\n\n" +
+	"Every call needs an API key of the project: `Authorization: Bearer ap_…`. A key may do what its permissions and its owner's rights both allow; " +
+	"each operation names its permission as `x-permission`.\n\n" +
+	"Every error is a problem (RFC 9457), with a `code` for programs. A project may make 120 requests in any 60 seconds; `RateLimit` says what is left."
+
+// describedConfig is the description before routes are mounted.
+func describedConfig() huma.Config {
+	config := huma.DefaultConfig("Agent Platform", apiVersion)
+	// The document is served as serveDocument makes it, without pages and $schema.
+	config.OpenAPIPath, config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", "", nil
+	config.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
+	config.DefaultFormat = "application/json"
+	config.Info.Description = aboutAPI
+	config.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
+	config.Info.Contact = &huma.Contact{Name: "The Agent Platform authors", URL: "https://github.com/agentplatform/agentplatform"}
+	config.Servers = []*huma.Server{{URL: "/", Description: "The installation that serves this document."}}
+	config.Tags = []*huma.Tag{
+		{Name: tagEnvironments, Description: "Where agents are deployed to and run."},
+		{Name: tagAgents, Description: "What the project's code defines, as each environment has it."},
+		{Name: tagDeployments, Description: "Commits that were built for an environment, and what became of them."},
+		{Name: tagConnectors, Description: "Webhooks, the agents that their events start, and the events."},
+		{Name: tagRuns, Description: "Runs of agents."},
+		{Name: tagAuditLog, Description: "Who changed what."},
+	}
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"apiKey": {Type: "http", Scheme: "bearer", Description: "An API key of the project, ap_…"},
+	}
+	return config
+}
+
+// aboutSchemas say what the objects of requests and answers are; enumerations and
+// configs say it themselves.
+var aboutSchemas = map[string]string{
+	"Agent":               "An agent in a list.",
+	"AgentConnector":      "A connector that is linked to an agent.",
+	"AgentDetails":        "An agent with its configuration and what is linked to it.",
+	"AgentStats":          "Counts of an agent's runs in the window. This release counts none of them: all are null.",
+	"Attempt":             "One attempt to deliver.",
+	"AuditActor":          "Who acted.",
+	"AuditEntry":          "An entry of the audit log: who did what, when, from where, and what became of it.",
+	"AuditLog":            "A page of the audit log.",
+	"AuditObject":         "What was acted on.",
+	"Connector":           "A connector ties agents to the outside world.",
+	"ConnectorCreate":     "What a connector is made of.",
+	"ConnectorResult":     "What became of a connector that the project's code defines.",
+	"ConnectorRun":        "An event that a connector received, and what it started.",
+	"ConnectorRunList":    "A page of connector runs.",
+	"Cost":                "An amount of money.",
+	"Deployment":          "A commit that was built for an environment, and what became of it.",
+	"DeploymentAgent":     "An agent that a deployment contains.",
+	"DeploymentItem":      "A deployment in a list.",
+	"DeploymentSource":    "Where the code of a deployment came from.",
+	"Done":                "The answer of calls that leave nothing to show.",
+	"Environment":         "Where agents are deployed to and run.",
+	"EnvironmentSettings": "How the agents of an environment run.",
+	"FieldError":          "One field that is wrong.",
+	"InboundConfig":       "The config of a webhook of mode inbound.",
+	"InboundConfigInput":  "What the config of a webhook of mode inbound is made of.",
+	"Judge":               "What a judge thinks of an agent on average.",
+	"Link":                "A link ties an agent to a connector, whose events start it.",
+	"LinkCreate":          "What a link is made of.",
+	"LogLine":             "A line that a run has written.",
+	"OutboundLink":        "When and how an agent's results are sent.",
+	"Problem":             "What every error answers (RFC 9457).",
+	"Run":                 "A run of an agent.",
+	"RunList":             "A page of runs.",
+	"RunnerSettings":      "The pool of pods that execute the runs of an environment.",
+	"Span":                "A step of a run.",
+	"SyncConfig":          "The config of a webhook of mode sync.",
+	"SyncConfigInput":     "What the config of a webhook of mode sync is made of.",
+	"TestResult":          "What became of a test case of a deployment.",
+	"TokenUsage":          "Counts of model tokens.",
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// Enumerations are types of their own, so that the description names each once. They
+// grow: a client must bear a value that it does not know in an answer.
+type (
+	RunStatus          string
+	ConnectorRunStatus string
+	DeploymentStatus   string
+	DeploymentPhase    string
+	FailureReason      string
+	SourceType         string
+	ConnectorAction    string
+	EnvironmentKind    string
+	ConnectorType      string
+	ConnectorMode      string
+	Authentication     string
+	OutboundMode       string
+	TriggerType        string
+	TimeRange          string
+	AgentDeployment    string
+	SpanKind           string
+	LogLevel           string
+	AuditActorKind     string
+	Permission         string
+	Currency           string
+)
+
+// schemas is where the description keeps what has a name.
+const schemas = "#/components/schemas/"
+
+// enumeration refers to the component of that name, and makes it.
+func enumeration(r huma.Registry, name, doc string, values ...string) *huma.Schema {
+	if _, there := r.Map()[name]; !there {
+		s := &huma.Schema{Type: huma.TypeString, Description: doc}
+		for _, v := range values {
+			s.Enum = append(s.Enum, v)
+		}
+		s.PrecomputeMessages()
+		r.Map()[name] = s
+	}
+	return &huma.Schema{Ref: schemas + name}
+}
+
+// Schema describes the type.
+func (RunStatus) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "RunStatus", "Where an agent run stands. completed, failed and cancelled are final.",
+		"scheduled", "queued", "running", "awaiting_approval", "completed", "failed", "cancelled")
+}
+
+// Schema describes the type.
+func (ConnectorRunStatus) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "ConnectorRunStatus", "Where an event or a delivery stands. pending: the next attempt to deliver is due later. "+
+		"skipped: nothing was to be done, and error says why.",
+		"pending", "running", "completed", "failed", "skipped", "cancelled")
+}
+
+// Schema describes the type.
+func (DeploymentStatus) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "DeploymentStatus", "Where a deployment stands. deployed, failed and cancelled are final.",
+		"pending", "building", "deployed", "failed", "cancelled")
+}
+
+// Schema describes the type.
+func (DeploymentPhase) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "DeploymentPhase", "What a building deployment is at.", "fetching", "packing", "testing", "connecting")
+}
+
+// Schema describes the type.
+func (FailureReason) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "FailureReason", "Why a deployment failed. store_restored: it is newer than the backup that the store was restored from.",
+		"build_failed", "tests_failed", "connectors_failed", "deadline_exceeded", "store_restored")
+}
+
+// Schema describes the type.
+func (SourceType) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "SourceType", "Where a deployment's code came from.", "git", "upload")
+}
+
+// Schema describes the type.
+func (ConnectorAction) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "ConnectorAction", "What a deployment did with a connector of its code.",
+		"created", "updated", "unchanged", "retired", "skipped", "failed")
+}
+
+// Schema describes the type.
+func (EnvironmentKind) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "EnvironmentKind", "What an environment is for.", "standard", "test")
+}
+
+// Schema describes the type.
+func (ConnectorType) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "ConnectorType", "What a connector is. This release has webhook alone.", "webhook", "cron")
+}
+
+// Schema describes the type.
+func (ConnectorMode) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "ConnectorMode", "inbound answers an event with run ids at once, sync with the agent's result; outbound, "+
+		"which sends results, is not in this release.", "inbound", "sync", "outbound")
+}
+
+// Schema describes the type.
+func (Authentication) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "Authentication", "How callers of a webhook prove themselves: by the connector's secret, or not at all; "+
+		"then the URL is the only secret.", string(authenticationSecret), string(authenticationNone))
+}
+
+// Schema describes the type.
+func (OutboundMode) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "OutboundMode", "When an outbound connector sends: for every ended run, when the agent calls its tool, or "+
+		"when middleware calls it.", "automatic", "agent_tool", "middleware")
+}
+
+// Schema describes the type.
+func (TriggerType) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "TriggerType", "What caused a connector run.", "webhook", "cron", "outbound")
+}
+
+// Schema describes the type.
+func (TimeRange) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "TimeRange", "A window that ends now.", "1h", "6h", "24h", "7d", "30d")
+}
+
+// Schema describes the type.
+func (AgentDeployment) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "AgentDeploymentStatus", "Whether the live deployment has the agent.", "deployed", "not_deployed")
+}
+
+// Schema describes the type.
+func (SpanKind) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "SpanKind", "What a span is of.", "agent", "model", "tool", "middleware", "guardrail")
+}
+
+// Schema describes the type.
+func (LogLevel) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "LogLevel", "How much a line matters.", "debug", "info", "warning", "error")
+}
+
+// Schema describes the type.
+func (AuditActorKind) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "AuditActorKind", "How somebody acted: through this API, by a command of an operator, or by writing an object "+
+		"through the Kubernetes API.", "api_key", "command", "kubernetes")
+}
+
+// Schema describes the type.
+func (Currency) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "Currency", "A currency by its ISO 4217 code.", "EUR", "USD")
+}
+
+// Schema describes the type.
+func (Permission) Schema(r huma.Registry) *huma.Schema {
+	var names []string
+	for _, p := range v1alpha1.Permissions() {
+		names = append(names, string(p))
+	}
+	return enumeration(r, "Permission", "What a key and its owner may do: section and action.", names...)
+}

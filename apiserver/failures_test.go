@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// failingStore is a store that can count requests and write the audit log, and
+// nothing else.
+type failingStore struct {
+	Store
+	err error
+}
+
+func (f failingStore) Holder(context.Context, store.Key) (store.ObjectRef, error) {
+	return store.ObjectRef{}, f.err
+}
+
+func (f failingStore) Holders(context.Context, uuid.UUID, string) ([]store.ProjectedObject, error) {
+	return nil, f.err
+}
+
+func (f failingStore) Run(context.Context, store.Key) (store.Run, error) { return store.Run{}, f.err }
+
+func (f failingStore) ListRuns(context.Context, store.RunQuery) ([]store.Run, error) {
+	return nil, f.err
+}
+
+func (f failingStore) Deployment(context.Context, store.Key) (store.Deployment, error) {
+	return store.Deployment{}, f.err
+}
+
+func (f failingStore) ListAudit(context.Context, store.AuditQuery) ([]store.AuditEntry, error) {
+	return nil, f.err
+}
+
+// countless is a store that cannot count requests.
+type countless struct {
+	Store
+	err error
+}
+
+func (c countless) TakeRequest(context.Context, uuid.UUID, store.RateLimit) (store.RateVerdict, error) {
+	return store.RateVerdict{}, c.err
+}
+
+// failingClient fails whatever a facade asks of Kubernetes but who may do what.
+func failingClient(inner client.Client, err error) client.Client {
+	return interceptor.NewClient(inner.(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return err
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return err
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, ours := o.(v1alpha1.ConditionedObject); ours {
+				return err
+			}
+			return c.Create(ctx, o, opts...)
+		},
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return err },
+	})
+}
+
+var connectorResource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "connectors"}
+
+// terminating is what Kubernetes says of a namespace that is being deleted.
+func terminating() error {
+	err := apierrors.NewForbidden(connectorResource, "crm", errors.New("unable to create new content in namespace team because it is being terminated"))
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
+	return err
+}
+
+// byWebhook is what kube-apiserver makes of the refusal of an admission webhook.
+func byWebhook(code int32, reason metav1.StatusReason) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason,
+		Message: `admission webhook "names.corp" denied the request: names begin with crm-`,
+	}}
+}
+
+// byPolicy is what kube-apiserver makes of a validating policy that does not hold.
+func byPolicy(reason metav1.StatusReason, code int32) error {
+	err := apierrors.NewForbidden(connectorResource, "crm", errors.New("ValidatingAdmissionPolicy 'names' with binding 'all' denied request: names begin with crm-"))
+	err.ErrStatus.Reason, err.ErrStatus.Code = reason, code
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "names begin with crm-"}}
+	return err
+}
+
+// anAnswer is what an error must be answered with.
+type anAnswer struct {
+	err    error
+	status int
+	code   httpserver.Code
+	says   string
+}
+
+func requireAnswers(t *testing.T, answers map[string]anAnswer) {
+	t.Helper()
+	s := &Server{logger: quiet()}
+	for name, c := range answers {
+		p := s.asProblem(t.Context(), fmt.Errorf("doing something: %w", c.err))
+		require.Equal(t, c.status, p.Status, name)
+		require.Equal(t, c.code, p.Code, name)
+		require.Contains(t, p.Detail, c.says, name)
+		require.NotContains(t, p.Detail, "CANARY", name)
+		require.Equal(t, c.status == 503, p.RetryAfter > 0, name)
+	}
+}
+
+// connectionRefused is what a dialer says of a server that is down.
+var connectionRefused = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+
+// TestEveryErrorOfKubernetesHasItsAnswer goes through what kube-apiserver says.
+func TestEveryErrorOfKubernetesHasItsAnswer(t *testing.T) {
+	t.Parallel()
+	quota := apierrors.NewForbidden(connectorResource, "crm", errors.New("exceeded quota: small, requested: count/connectors=1, used: count/connectors=5, limited: count/connectors=5"))
+	requireAnswers(t, map[string]anAnswer{
+		"not found":              {apierrors.NewNotFound(connectorResource, "crm"), 404, httpserver.CodeNotFound, ""},
+		"already there":          {apierrors.NewAlreadyExists(connectorResource, "crm"), 409, httpserver.CodeAlreadyExists, ""},
+		"changed meanwhile":      {apierrors.NewConflict(connectorResource, "crm", io.EOF), 409, httpserver.CodeConflict, ""},
+		"namespace terminating":  {terminating(), 409, httpserver.CodeTerminating, "being deleted"},
+		"quota":                  {quota, 403, httpserver.CodeQuotaExceeded, "small, requested: count/connectors=1, used: count/connectors=5"},
+		"no right":               {apierrors.NewForbidden(connectorResource, "crm", errors.New("no RoleBinding")), 403, httpserver.CodeRefused, "no RoleBinding"},
+		"a webhook's 403":        {byWebhook(403, metav1.StatusReasonForbidden), 403, httpserver.CodeRefused, `webhook "names.corp" denied the request: names begin with crm-`},
+		"a webhook's 400":        {byWebhook(400, metav1.StatusReasonBadRequest), 403, httpserver.CodeRefused, "names begin with crm-"},
+		"a webhook's 422":        {byWebhook(422, metav1.StatusReasonInvalid), 403, httpserver.CodeRefused, "names begin with crm-"},
+		"a webhook's 503":        {byWebhook(503, metav1.StatusReasonServiceUnavailable), 403, httpserver.CodeRefused, "names begin with crm-"},
+		"a policy":               {byPolicy(metav1.StatusReasonInvalid, 422), 403, httpserver.CodeRefused, "'names' with binding 'all' denied request: names begin with crm-"},
+		"a policy's 401":         {byPolicy(metav1.StatusReasonUnauthorized, 401), 403, httpserver.CodeRefused, "names begin with crm-"},
+		"our own bad request":    {apierrors.NewBadRequest("CANARY"), 500, httpserver.CodeInternal, ""},
+		"invalid":                {apierrors.NewInvalid(schema.GroupKind{Kind: "Connector"}, "crm", field.ErrorList{field.Required(field.NewPath("spec"), "")}), 422, httpserver.CodeInvalid, ""},
+		"too large":              {apierrors.NewRequestEntityTooLargeError("x"), 413, httpserver.CodeRequestTooLarge, ""},
+		"too many requests":      {apierrors.NewTooManyRequests("slow down", 7), 503, httpserver.CodeClusterUnavailable, ""},
+		"unavailable":            {apierrors.NewServiceUnavailable("x"), 503, httpserver.CodeClusterUnavailable, ""},
+		"time-out":               {apierrors.NewTimeoutError("x", 1), 503, httpserver.CodeClusterUnavailable, ""},
+		"server's time-out":      {apierrors.NewServerTimeout(connectorResource, "create", 1), 503, httpserver.CodeClusterUnavailable, ""},
+		"etcd has no leader":     {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), 503, httpserver.CodeClusterUnavailable, ""},
+		"token has run out":      {apierrors.NewUnauthorized("x"), 503, httpserver.CodeClusterUnavailable, ""},
+		"kube-apiserver is down": {&url.Error{Op: "Get", URL: "https://10.0.0.1", Err: connectionRefused}, 503, httpserver.CodeClusterUnavailable, ""},
+		"kube-apiserver hangs":   {&url.Error{Op: "Get", URL: "https://10.0.0.1", Err: context.DeadlineExceeded}, 503, httpserver.CodeClusterUnavailable, ""},
+	})
+	slow := (&Server{logger: quiet()}).asProblem(t.Context(), apierrors.NewTooManyRequests("slow down", 7))
+	require.Equal(t, 7*time.Second, slow.RetryAfter, "as Kubernetes says")
+}
+
+// TestEveryErrorOfTheStoreHasItsAnswer goes through what the store says, and what
+// is an error of nobody else.
+func TestEveryErrorOfTheStoreHasItsAnswer(t *testing.T) {
+	t.Parallel()
+	requireAnswers(t, map[string]anAnswer{
+		"not in the store":        {store.ErrNotFound, 404, httpserver.CodeNotFound, ""},
+		"id taken":                {&store.IDTakenError{}, 409, httpserver.CodeConflict, ""},
+		"no key yet":              {keyring.ErrNoKeys, 503, httpserver.CodeKeyring, ""},
+		"no current key":          {store.ErrNoCurrentKey, 503, httpserver.CodeKeyring, ""},
+		"PostgreSQL is down":      {connectionRefused, 503, httpserver.CodeStoreUnavailable, ""},
+		"PostgreSQL hangs up":     {io.ErrUnexpectedEOF, 503, httpserver.CodeStoreUnavailable, ""},
+		"PostgreSQL shuts down":   {&pgconn.PgError{Code: "57P01"}, 503, httpserver.CodeStoreUnavailable, ""},
+		"PostgreSQL is full":      {&pgconn.PgError{Code: "53300"}, 503, httpserver.CodeStoreUnavailable, ""},
+		"PostgreSQL is not ready": {&pgconn.PgError{Code: "42P01"}, 503, httpserver.CodeStoreUnavailable, ""},
+		"a replica of PostgreSQL": {&pgconn.PgError{Code: "25006"}, 503, httpserver.CodeStoreUnavailable, ""},
+		"a password changes":      {&pgconn.PgError{Code: "28P01"}, 503, httpserver.CodeStoreUnavailable, ""},
+		"a database is restored":  {&pgconn.PgError{Code: "3D000"}, 503, httpserver.CodeStoreUnavailable, ""},
+		"writers cross":           {&pgconn.PgError{Code: "40001"}, 503, httpserver.CodeStoreUnavailable, ""},
+		"writers lock each other": {&pgconn.PgError{Code: "40P01"}, 503, httpserver.CodeStoreUnavailable, ""},
+		"the disk is full":        {&fs.PathError{Op: "write", Path: "/data", Err: syscall.ENOSPC}, 503, httpserver.CodeStoreUnavailable, ""},
+		"a connection is gone":    {driver.ErrBadConn, 503, httpserver.CodeStoreUnavailable, ""},
+		"SQLite is locked":        {fileError(6 | 1<<8), 503, httpserver.CodeStoreUnavailable, ""},
+		"SQLite has no place":     {fileError(13), 503, httpserver.CodeStoreUnavailable, ""},
+		"a mistake for SQLite":    {fileError(1), 500, httpserver.CodeInternal, ""},
+		"given up":                {context.Canceled, 503, httpserver.CodeGivenUp, ""},
+		"took too long":           {context.DeadlineExceeded, 503, httpserver.CodeGivenUp, ""},
+		"a mistake in SQL":        {&pgconn.PgError{Code: "42601"}, 500, httpserver.CodeInternal, ""},
+		"something else":          {errors.New("CANARY"), 500, httpserver.CodeInternal, ""},
+		"a problem of the facade": {notFound("run"), 404, httpserver.CodeNotFound, "run"},
+	})
+	for i, f := range failures {
+		require.NotNil(t, f.is, i)
+		require.True(t, f.detail != "" != (f.say != nil), "row %d says one thing", i)
+	}
+}
+
+// TestNoRouteAnswers500WhileSomethingIsAway: each dependency in its turn.
+func TestNoRouteAnswers500WhileSomethingIsAway(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	w.call(t, key, http.MethodGet, "/environments", "") // the key and its rights are known
+	away := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	working := w.server.client
+	for name, change := range map[string]struct {
+		fail func()
+		code httpserver.Code
+		all  bool
+	}{
+		"counting":   {func() { w.server.store = countless{w.db, away} }, httpserver.CodeStoreUnavailable, true},
+		"the store":  {func() { w.server.store = failingStore{w.db, away} }, httpserver.CodeStoreUnavailable, true},
+		"kubernetes": {func() { w.server.client = failingClient(working, &url.Error{Op: "Get", Err: away}) }, httpserver.CodeClusterUnavailable, false},
+	} {
+		failed := 0
+		for _, r := range served(t) {
+			path := samples[r.id].fill(t, w.idsFor(t, r))
+			change.fail()
+			answer := w.ask(t, key, r.method, path, bodyFor(r))
+			w.server.store, w.server.client = w.db, working
+			if answer.Code == http.StatusOK && !change.all {
+				continue // the store alone answers it
+			}
+			failed++
+			require.Equal(t, http.StatusServiceUnavailable, answer.Code, "%s away, %s: %s", name, r.id, answer.Body)
+			require.Equal(t, change.code, decode[Problem](t, answer.Body.Bytes()).Code, "%s away, %s", name, r.id)
+			require.Equal(t, "2", answer.Header().Get("Retry-After"))
+		}
+		require.Greater(t, failed, len(samples)/2, name)
+	}
+}
+
+// TestARefusedChangeSaysWhy: a quota and a namespace that ends, through the API.
+func TestARefusedChangeSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, working := w.key(t, nil), w.server.client
+	for status, err := range map[int]error{
+		http.StatusForbidden: apierrors.NewForbidden(connectorResource, "crm", errors.New("exceeded quota: small, requested: 1, used: 5, limited: 5")),
+		http.StatusConflict:  terminating(),
+	} {
+		w.server.client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if _, ours := o.(v1alpha1.ConditionedObject); ours {
+					return err
+				}
+				return c.Create(ctx, o, opts...)
+			},
+		})
+		answer := w.ask(t, key, http.MethodPost, "/connectors/"+w.ids["connector"]+"/links", `{"agent_name":"other"}`)
+		require.Equal(t, status, answer.Code, "%s", answer.Body)
+	}
+}
+
+// fileError is an error of SQLite with a code.
+type fileError int
+
+func (f fileError) Error() string { return "CANARY" }
+func (f fileError) Code() int     { return int(f) }
+
+func at(location, message string) FieldError { return FieldError{Location: location, Message: message} }
+
+// TestRulesOfKubernetesSpeakOfTheRequest: in its words, and without the value.
+func TestRulesOfKubernetesSpeakOfTheRequest(t *testing.T) {
+	t.Parallel()
+	path := field.NewPath("spec")
+	for _, c := range []struct {
+		kind string
+		err  *field.Error
+		want FieldError
+	}{
+		{"Connector", field.Invalid(path.Child("displayName"), "CANARY", "must not: be so"), at("body.name", "must not: be so")},
+		{"Connector", field.Invalid(path.Child("displayName"), `CANARY": x`, "is wrong"), at("body.name", "is wrong")},
+		{"Connector", field.Invalid(path.Child("webhook", "timeoutSeconds"), 66601, "should be less than 900"), at("body.config.timeout_seconds", "should be less than 900")},
+		{"Connector", field.Invalid(path.Child("webhook", "timeoutSeconds"), 66601, "spec.webhook.timeoutSeconds in body should be less than or equal to 900"), at("body.config.timeout_seconds", "should be less than or equal to 900")},
+		{"Connector", field.Invalid(path.Child("webhook", "other"), "x", "is wrong"), at("body.config", "is wrong")},
+		{"Connector", field.Invalid(path.Child("headers").Index(3), "x", "is wrong"), at("body", "is wrong")},
+		{"Connector", field.NotSupported(path.Child("mode"), "CANARY", []string{"Sync"}), at("body.mode", `supported values: "Sync"`)},
+		{"Connector", field.Required(path.Child("environment"), "CANARY"), at("query.environment_id", "is required")},
+		{"Connector", field.TooLong(path.Child("displayName"), "CANARY", 63), at("body.name", "may not be more than 63 bytes")},
+		{"Connector", field.Duplicate(path.Child("displayName"), "CANARY"), at("body.name", "is not valid")},
+		{"ConnectorLink", field.Invalid(path.Child("agent"), "CANARY", "must be a name"), at("body.agent_name", "must be a name")},
+		{"Unheard", field.Invalid(path.Child("agent"), map[string]string{"a": "CANARY: x"}, "must be a name"), at("body", "is not valid")},
+	} {
+		err := apierrors.NewInvalid(schema.GroupKind{Kind: c.kind}, "crm", field.ErrorList{c.err})
+		require.Equal(t, []FieldError{c.want}, causes(err), "%v", c.err)
+	}
+	require.Equal(t, "body", causes(errors.New("x"))[0].Location)
+	for kind, fields := range requestFields {
+		for path, at := range fields {
+			require.True(t, strings.HasPrefix(path, "spec"), "%s %s", kind, path)
+			require.Regexp(t, `^(body|query|path)(\.[a-z_]+)*$`, at)
+		}
+	}
+}
+
+// TestWhatHangsIsGivenUp: after a while, whether Kubernetes or the store hangs.
+func TestWhatHangsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	w.call(t, key, http.MethodGet, "/environments", "") // the key and its rights are known
+	working := w.server.client
+	w.server.deadline = 50 * time.Millisecond
+	w.server.client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			<-ctx.Done()
+			return &url.Error{Op: "Get", URL: "https://10.0.0.1", Err: ctx.Err()}
+		},
+	})
+	answer := w.ask(t, key, http.MethodGet, "/environments/"+w.ids["environment"], "")
+	require.Equal(t, http.StatusServiceUnavailable, answer.Code, "%s", answer.Body)
+	w.server.client, w.server.store = working, hanging{w.db}
+	answer = w.ask(t, key, http.MethodGet, "/runs/"+w.completed.String(), "")
+	require.Equal(t, http.StatusServiceUnavailable, answer.Code, "%s", answer.Body)
+}
+
+// hanging is a store that never answers what a run is.
+type hanging struct{ Store }
+
+func (hanging) Run(ctx context.Context, _ store.Key) (store.Run, error) {
+	<-ctx.Done()
+	return store.Run{}, ctx.Err()
+}
+
+// TestAPanicIsAMistakeOfTheService: and is answered.
+func TestAPanicIsAMistakeOfTheService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	w.call(t, key, http.MethodGet, "/environments", "")
+	w.server.store = nil
+	answer := w.sendTo(t, w.server, key, http.MethodGet, "/v1/projects/"+w.projectID.String()+"/nothing", "")
+	require.Equal(t, http.StatusInternalServerError, answer.Code)
+	require.Equal(t, httpserver.CodeInternal, decode[Problem](t, answer.Body.Bytes()).Code)
+}
+
+func TestAListOfErrorsIsAlwaysAList(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(notFound("run"))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"title":"Not Found","status":404,"detail":"this project has no such run","code":"not_found","errors":[]}`, string(text))
+}

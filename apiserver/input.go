@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+	kjson "sigs.k8s.io/json"
+)
+
+// ID is a UUID in a path or a query, in either case of letters.
+type ID uuid.UUID
+
+// uuidLength is the length of a UUID as it is written in this API.
+const uuidLength = 36
+
+// UnmarshalText implements encoding.TextUnmarshaler. Other ways to write a UUID (in
+// braces, without dashes) are refused.
+func (id *ID) UnmarshalText(text []byte) error {
+	parsed, err := uuid.ParseBytes(text)
+	if err != nil || len(text) != uuidLength {
+		return errors.New("must be a UUID")
+	}
+	*id = ID(parsed)
+	return nil
+}
+
+// String is the UUID in lower-case letters.
+func (id ID) String() string { return uuid.UUID(id).String() }
+
+// IsZero says that none was given.
+func (id ID) IsZero() bool { return uuid.UUID(id) == uuid.Nil }
+
+// Schema says so to OpenAPI.
+func (ID) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Format: "uuid", Examples: []any{"2b1f6c1e-6d0c-4d2a-9a53-6a0b8d9b7f10"}}
+}
+
+// checkQuery refuses parameters that the route does not have, and those that are
+// empty or given twice: what has no effect is not accepted.
+func checkQuery(ctx huma.Context, r *route) error {
+	raw := ctx.URL()
+	query, err := url.ParseQuery(raw.RawQuery)
+	if err != nil {
+		return wrong("query", "cannot be read: parameters stand as name=value, with & between them")
+	}
+	known := map[string]bool{}
+	for _, p := range ctx.Operation().Parameters {
+		known[p.Name] = known[p.Name] || p.In == "query"
+	}
+	for _, name := range r.later {
+		known[name] = false
+	}
+	var fields []FieldError
+	for name, values := range query {
+		at := FieldError{Location: "query." + name}
+		switch later := slices.Contains(r.later, name); {
+		case later:
+			at = notSupported(at.Location)
+		case !known[name]:
+			at.Message = "is not a parameter of this call"
+		case len(values) > 1:
+			at.Message = "must be given once"
+		case values[0] == "":
+			at.Message = "must not be empty: leave it out"
+		default:
+			continue
+		}
+		fields = append(fields, at)
+	}
+	if len(fields) > 0 {
+		return invalid(fields...)
+	}
+	return nil
+}
+
+// jsonFormat reads bodies and writes answers.
+var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readJSON}
+
+// readJSON decodes as Kubernetes does: the names of fields in their case of letters.
+// Its errors say where the text is wrong; a field that stands twice is refused, as
+// one of both would have no effect.
+func readJSON(data []byte, v any) error {
+	repeated, err := kjson.UnmarshalStrict(data, v, kjson.DisallowDuplicateFields)
+	if ok, offset := kjson.SyntaxErrorOffset(err); ok {
+		cause := strings.TrimPrefix(err.Error(), "json: ")
+		return fmt.Errorf("the body is not valid JSON: %s: %s", position(data, offset), cause)
+	}
+	var typed *json.UnmarshalTypeError
+	var field kjson.FieldError
+	switch {
+	case errors.As(err, &typed):
+		return fmt.Errorf("must not be a JSON %s", typed.Value)
+	case err != nil:
+		return fmt.Errorf("the body cannot be read: %w", err)
+	case len(repeated) > 0 && errors.As(repeated[0], &field):
+		return fmt.Errorf("the body has the field %q twice", field.FieldPath())
+	}
+	return nil
+}
+
+// position is the line and the column of a byte, both from 1.
+func position(data []byte, offset int64) string {
+	before := data[:max(min(offset, int64(len(data)))-1, 0)]
+	line := bytes.Count(before, []byte("\n")) + 1
+	column := len(bytes.Runes(before[bytes.LastIndexByte(before, '\n')+1:])) + 1
+	return fmt.Sprintf("line %d, column %d", line, column)
+}

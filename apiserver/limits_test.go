@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/plan"
+	"github.com/agentplatform/agentplatform/internal/testenv"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/postgres"
+)
+
+// TestEveryAnswerAfterAuthenticationSaysWhatIsLeft: of every route, whatever it is.
+func TestEveryAnswerAfterAuthenticationSaysWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	powerless := w.key(t, func(k *v1alpha1.APIKeySpec) { k.Access = v1alpha1.AccessSelected })
+	clock := time.Unix(1000, 0)
+	w.server.store = &counting{Store: w.db, limits: &store.RateWindows{Now: func() time.Time { return clock }}}
+	left := plenty
+	for _, r := range routes {
+		for name, c := range map[string]struct{ key, project, path string }{
+			"own":           {w.key(t, nil), w.projectID.String(), concrete(r)},
+			"no permission": {powerless, w.projectID.String(), concrete(r)},
+			"other project": {powerless, uuid.NewString(), concrete(r)},
+			"no endpoint":   {powerless, w.projectID.String(), "/nothing" + concrete(r)},
+		} {
+			answer := w.send(t, c.key, r.method, "/v1/projects/"+c.project+c.path, body(r))
+			left--
+			require.Equal(t, fmt.Sprintf(`"project";q=%d;w=60`, plenty), answer.Header().Get("RateLimit-Policy"), "%s, %s", r.id, name)
+			require.Regexp(t, fmt.Sprintf(`^"project";r=%d;t=60$`, left), answer.Header().Get("RateLimit"), "%s, %s", r.id, name)
+		}
+		answer := w.send(t, "", r.method, "/v1/projects/"+w.projectID.String()+concrete(r), "")
+		require.Empty(t, answer.Header().Get("RateLimit"), "nobody is told what a project has left")
+	}
+}
+
+// TestAProjectHasSoManyRequestsAMinute: over all of its keys.
+func TestAProjectHasSoManyRequestsAMinute(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	clock := time.Unix(1000, 0)
+	counter := &counting{Store: w.db, limits: &store.RateWindows{Now: func() time.Time { return clock }}}
+	facade := w.facade(t, func(o *Options) { o.RequestsPerMinute, o.Store = 0, counter })
+	path := "/v1/projects/" + w.projectID.String() + "/environments"
+	keys := []string{w.key(t, nil), w.key(t, nil), w.key(t, nil)}
+	for i := range plan.RequestsPerMinute {
+		answer := w.sendTo(t, facade, keys[i%len(keys)], http.MethodGet, path, "")
+		require.Equal(t, http.StatusOK, answer.Code, "%d: %s", i, answer.Body)
+		clock = clock.Add(100 * time.Millisecond)
+	}
+	before := w.auditEntries(t)
+	for _, r := range routes {
+		answer := w.sendTo(t, facade, keys[0], r.method, "/v1/projects/"+w.projectID.String()+concrete(r), body(r))
+		require.Equal(t, http.StatusTooManyRequests, answer.Code, "%s: %s", r.id, answer.Body)
+		require.Equal(t, httpserver.CodeRateLimited, decode[Problem](t, answer.Body.Bytes()).Code)
+		require.Equal(t, "48", answer.Header().Get("Retry-After"), "the first was 12 seconds ago")
+		require.Equal(t, `"project";r=0;t=48`, answer.Header().Get("RateLimit"))
+	}
+	require.Equal(t, before, w.auditEntries(t), "what is not let through costs the store nothing more")
+	require.Equal(t, http.StatusUnauthorized, w.sendTo(t, facade, "", http.MethodGet, path, "").Code)
+	clock = clock.Add(48*time.Second - 1)
+	answer := w.sendTo(t, facade, keys[0], http.MethodGet, path, "")
+	require.Equal(t, http.StatusTooManyRequests, answer.Code)
+	require.Equal(t, "1", answer.Header().Get("Retry-After"), "never less than a second")
+	clock = clock.Add(1)
+	require.Equal(t, http.StatusOK, w.sendTo(t, facade, keys[0], http.MethodGet, path, "").Code)
+	require.Equal(t, http.StatusTooManyRequests, w.sendTo(t, facade, keys[1], http.MethodGet, path, "").Code, "the second was later")
+}
+
+func (w *world) auditEntries(t testing.TB) int {
+	t.Helper()
+	list, err := w.db.ListAudit(t.Context(), store.AuditQuery{ProjectID: w.projectID, Limit: 10000})
+	require.NoError(t, err)
+	return len(list)
+}
+
+// TestTwoFacadesShareOneLimit: on PostgreSQL, by which replicas share it, from many
+// callers at once: never more than the limit in any stretch of a minute.
+func TestTwoFacadesShareOneLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	shared, err := postgres.Open(t.Context(), postgres.Options{DSN: testenv.Postgres(t), Logger: quiet()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, shared.Close()) })
+	require.NoError(t, shared.Migrate(t.Context()))
+	counter := &counting{Store: w.db, limits: shared}
+	var facades []*Server
+	for range 2 {
+		facades = append(facades, w.facade(t, func(o *Options) { o.RequestsPerMinute, o.Store = 0, counter }))
+	}
+	key, path := w.key(t, nil), "/v1/projects/"+w.projectID.String()+"/environments"
+	ask := func(facade *Server) int { // by many at once, so that nothing here may end the test
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		request.Header.Set("Authorization", "Bearer "+key)
+		answer := httptest.NewRecorder()
+		facade.Handler().ServeHTTP(answer, request)
+		return answer.Code
+	}
+	var (
+		group             sync.WaitGroup
+		accepted, refused atomic.Int64
+	)
+	for i := range 8 {
+		group.Go(func() {
+			for range 50 {
+				switch ask(facades[i%2]) {
+				case http.StatusOK:
+					accepted.Add(1)
+				case http.StatusTooManyRequests:
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	require.EqualValues(t, 400, accepted.Load()+refused.Load())
+	require.EqualValues(t, len(counter.allowed), accepted.Load())
+	require.GreaterOrEqual(t, len(counter.allowed), plan.RequestsPerMinute)
+	// A request was let through at some moment while it was asked for: one more than
+	// the limit cannot all have been asked for within a minute.
+	slices.SortFunc(counter.allowed, func(a, b asked) int { return a.from.Compare(b.from) })
+	for i := plan.RequestsPerMinute; i < len(counter.allowed); i++ {
+		first, last := counter.allowed[i-plan.RequestsPerMinute].from, time.Time{}
+		for _, a := range counter.allowed[i-plan.RequestsPerMinute : i+1] {
+			if a.to.After(last) {
+				last = a.to
+			}
+		}
+		require.GreaterOrEqual(t, last.Sub(first), rateWindow)
+	}
+}
+
+// asked is when a request was asked for that was let through.
+type asked struct{ from, to time.Time }
+
+// counting is a store whose requests another one counts.
+type counting struct {
+	Store
+	limits store.RateLimiter
+
+	mutex   sync.Mutex
+	allowed []asked
+}
+
+func (c *counting) TakeRequest(ctx context.Context, project uuid.UUID, limit store.RateLimit) (store.RateVerdict, error) {
+	from := time.Now()
+	verdict, err := c.limits.TakeRequest(ctx, project, limit)
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if verdict.Allowed {
+		c.allowed = append(c.allowed, asked{from, time.Now()})
+	}
+	return verdict, err
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+)
+
+// tagger is an object of Kubernetes, as far as its ETag needs it.
+type tagger interface {
+	GetUID() types.UID
+	GetGeneration() int64
+}
+
+// etag names an object and what its spec says: it changes when somebody changes the
+// spec, or deletes the object and makes it anew.
+func etag(o tagger) string { return fmt.Sprintf(`"%s.%d"`, o.GetUID(), o.GetGeneration()) }
+
+// entityTags is the form of If-Match.
+var entityTags = regexp.MustCompile(`^(\*|(W/)?"[^"]*"(\s*,\s*(W/)?"[^"]*")*)$`)
+
+// readHeaders takes in what the request says of repetition and preconditions.
+func (c *caller) readHeaders(ctx huma.Context, r *route) error {
+	if r.does == reads {
+		return nil
+	}
+	c.route, c.idempotencyKey, c.ifMatch = r, ctx.Header("Idempotency-Key"), strings.TrimSpace(ctx.Header("If-Match"))
+	switch {
+	case c.ifMatch != "" && r.does == creates:
+		return wrong("header.If-Match", "is for calls that change an object: this one creates one")
+	case c.ifMatch != "" && !entityTags.MatchString(c.ifMatch):
+		return wrong("header.If-Match", "must be an ETag as an answer gave it, in its quotes, or *")
+	case len(c.idempotencyKey) > maxIdempotencyKey:
+		return wrong("header.Idempotency-Key", fmt.Sprintf("must have at most %d characters", maxIdempotencyKey))
+	}
+	return nil
+}
+
+// mustMatch answers 412 where the object is not what If-Match names.
+func (c *caller) mustMatch(o tagger) error {
+	if c.ifMatch == "" || c.ifMatch == "*" {
+		return nil
+	}
+	for tag := range strings.SplitSeq(c.ifMatch, ",") {
+		if strings.TrimSpace(tag) == etag(o) {
+			return nil
+		}
+	}
+	return problem(http.StatusPreconditionFailed, httpserver.CodePrecondition,
+		"somebody has changed this since the answer whose ETag If-Match names; read it again")
+}
+
+// headerParameters describe the headers that readHeaders reads.
+func headerParameters(does effect) []*huma.Param {
+	if does == reads {
+		return nil
+	}
+	most := maxIdempotencyKey
+	params := []*huma.Param{{
+		Name: "Idempotency-Key", In: "header",
+		Description: "Makes it safe to send the call again: what was done under this key is not done twice, and a repetition completes " +
+			"what a failure left half done. Another request under the same key is answered 422.",
+		Schema: &huma.Schema{Type: huma.TypeString, MaxLength: &most, Examples: []any{"order-4711"}},
+	}}
+	if does == alters {
+		params = append(params, &huma.Param{
+			Name: "If-Match", In: "header",
+			Description: "The ETag of the answer that the call is based on: where the object has changed since, it is answered 412 and nothing is done.",
+			Schema:      &huma.Schema{Type: huma.TypeString, Examples: []any{`"0b7e6a1c-4f9d-4c55-8d5e-2a6f1c3b9e77.3"`}},
+		})
+	}
+	return params
+}

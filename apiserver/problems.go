@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Problem and FieldError are the one shape of errors of all servers.
+type (
+	Problem    = httpserver.Problem
+	FieldError = httpserver.FieldError
+)
+
+const internalDetail = "something went wrong inside the service; try again, and tell its operator if it stays"
+
+// retryAfter is when to come back after 503.
+const retryAfter = 2 * time.Second
+
+// problem makes a problem; 503 says when to come back.
+func problem(status int, code httpserver.Code, detail string) Problem {
+	p := httpserver.NewProblem(status, code, detail)
+	if status == http.StatusServiceUnavailable {
+		p.RetryAfter = retryAfter
+	}
+	return p
+}
+
+// notFound is the answer for what is not in this project.
+func notFound(kind string) Problem {
+	return problem(http.StatusNotFound, httpserver.CodeNotFound, "this project has no such "+kind)
+}
+
+// invalid is the answer for fields that are wrong, in the order of their names.
+func invalid(fields ...FieldError) Problem {
+	p := problem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, "the request is not valid")
+	slices.SortStableFunc(fields, func(a, b FieldError) int { return cmp.Compare(a.Location, b.Location) })
+	if p.Errors = fields; len(fields) > 0 {
+		p.Detail += ": " + fields[0].Location + ": " + fields[0].Message
+	}
+	return p
+}
+
+// wrong is invalid for one field.
+func wrong(location, message string) Problem {
+	return invalid(FieldError{Location: location, Message: message})
+}
+
+// byStatus are the codes of what huma itself answers.
+var byStatus = map[int]httpserver.Code{
+	http.StatusBadRequest:            httpserver.CodeMalformed,
+	http.StatusRequestTimeout:        httpserver.CodeTimeout,
+	http.StatusRequestEntityTooLarge: httpserver.CodeRequestTooLarge,
+	http.StatusUnsupportedMediaType:  httpserver.CodeUnsupportedMedia,
+}
+
+// modelOnce guards huma's one error constructor.
+var modelOnce sync.Once
+
+// replaceErrorModel makes huma's own errors problems of ours, lists never null, and
+// the names of fields what they are in their case of letters alone.
+func replaceErrorModel() {
+	modelOnce.Do(func() {
+		huma.DefaultArrayNullable, huma.ValidateStrictCasing = false, true
+		huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+			var fields []FieldError
+			for _, err := range errs {
+				var detailer huma.ErrorDetailer
+				if errors.As(err, &detailer) {
+					d := detailer.ErrorDetail()
+					fields = append(fields, plain(d))
+				}
+			}
+			if status == http.StatusUnprocessableEntity {
+				return invalid(fields...)
+			}
+			code, ok := byStatus[status]
+			if !ok {
+				return problem(http.StatusInternalServerError, httpserver.CodeInternal, internalDetail)
+			}
+			for _, field := range fields { // of the body as a whole
+				message = field.Message
+			}
+			return problem(status, code, message)
+		}
+	})
+}
+
+// missing matches what huma says of a field that is not there.
+var missing = regexp.MustCompile(`^expected required property (\S+) to be present$`)
+
+// plain is what huma says in our words: without what it puts before those of a type
+// of ours, and with the name of a field that is missing where names stand.
+func plain(d *huma.ErrorDetail) FieldError {
+	if m := missing.FindStringSubmatch(d.Message); m != nil {
+		return FieldError{Location: d.Location + "." + m[1], Message: "is required"}
+	}
+	return FieldError{Location: d.Location, Message: strings.TrimPrefix(d.Message, "invalid value: ")}
+}
+
+// requestFields say which part of a request fills a field of an object's spec; the
+// longest path that a refused field begins with counts.
+var requestFields = map[string]map[string]string{
+	store.KindConnector: {
+		"spec":                        "body",
+		"spec.environment":            "query.environment_id",
+		"spec.displayName":            "body.name",
+		"spec.mode":                   "body.mode",
+		"spec.enabled":                "body.enabled",
+		"spec.webhook":                "body.config",
+		"spec.webhook.authentication": "body.config.authentication",
+		"spec.webhook.timeoutSeconds": "body.config.timeout_seconds",
+	},
+	store.KindConnectorLink: {
+		"spec":           "body",
+		"spec.connector": "path.connector_id",
+		"spec.agent":     "body.agent_name",
+	},
+}
+
+// causes are the rules of the object's definition that were broken, in the words
+// of the request.
+func causes(err error) []FieldError {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
+		return []FieldError{{Location: "body", Message: "Kubernetes refused the object that would be made of it"}}
+	}
+	details := status.Status().Details
+	var out []FieldError
+	for _, c := range details.Causes {
+		out = append(out, FieldError{Location: location(details.Kind, c.Field), Message: ruleOf(c)})
+	}
+	return out
+}
+
+func location(kind, field string) string {
+	for path := field; path != ""; {
+		if at, ok := requestFields[kind][path]; ok {
+			return at
+		}
+		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
+	}
+	return "body"
+}
+
+// valued matches a message of Kubernetes that repeats the value before it says
+// what is wrong with it.
+var valued = regexp.MustCompile(`^(?:Invalid|Unsupported|Duplicate) value: (?:"(?:[^"\\]|\\.)*"|[^\s"{\[]+): (.+)$`)
+
+// ruleOf is what a cause says is wrong, without the value.
+func ruleOf(c metav1.StatusCause) string {
+	if m := valued.FindStringSubmatch(c.Message); m != nil {
+		// The rule of a schema names the field in Kubernetes' words; ours are before it.
+		return strings.TrimPrefix(m[1], c.Field+" in body ")
+	}
+	switch c.Type {
+	case metav1.CauseTypeFieldValueRequired:
+		return "is required"
+	case metav1.CauseTypeTooLong:
+		return strings.ToLower(strings.TrimPrefix(c.Message, "Too long: "))
+	default:
+		return "is not valid"
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"net/http"
+	"slices"
+)
+
+// Statuses that routes may answer besides success: every one, those that name
+// something, those that create, and those that change what there is.
+var (
+	always   = []int{401, 403, 422, 429, 500, 503}
+	naming   = append(slices.Clone(always), 404)
+	creating = append(slices.Clone(naming), 400, 408, 409, 413, 415)
+	altering = append(slices.Clone(naming), 409, 412)
+)
+
+// Sections of the API; describe.go says what each is about.
+const (
+	tagEnvironments = "environments"
+	tagAgents       = "agents"
+	tagDeployments  = "deployments"
+	tagConnectors   = "connectors"
+	tagRuns         = "runs"
+	tagAuditLog     = "audit log"
+	tagOthers       = "others"
+)
+
+const get, post, put, patch, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete
+
+// needs are permissions that a route asks for in any case.
+func needs(permissions ...string) (out []grant) {
+	for _, p := range permissions {
+		out = append(out, grant{permission: p})
+	}
+	return out
+}
+
+// routes are all endpoints. A path that is not here is answered 403, one without a
+// handler 501.
+var routes = []route{
+	{method: get, path: "/environments", id: "listEnvironments", tag: tagEnvironments, needs: needs("environments.view"), status: 200, errors: always,
+		summary: "List environments", description: aboutListEnvironments, mount: handle((*Server).listEnvironments)},
+	{method: get, path: "/environments/{environment_id}", id: "getEnvironment", tag: tagEnvironments, needs: needs("environments.view"), status: 200, errors: naming,
+		summary: "Read an environment", description: aboutGetEnvironment, tagged: true, mount: handle((*Server).getEnvironment)},
+
+	{method: get, path: "/agents", id: "listAgents", tag: tagAgents, needs: needs("agents.view"), status: 200, errors: naming,
+		summary: "List agents", description: aboutListAgents, mount: handle((*Server).listAgents)},
+	{method: get, path: "/agents/{agent_name}", id: "getAgent", tag: tagAgents, needs: needs("agents.view"), status: 200, errors: naming,
+		summary: "Read an agent", description: aboutGetAgent, later: unsupportedAgentQuery, mount: handle((*Server).getAgent)},
+
+	{method: get, path: "/deployments", id: "listDeployments", tag: tagDeployments, needs: needs("deployments.view"), status: 200, errors: naming,
+		summary: "List deployments", description: aboutListDeployments, mount: handle((*Server).listDeployments)},
+	{method: get, path: "/deployments/{deployment_id}", id: "getDeployment", tag: tagDeployments, needs: needs("deployments.view"), status: 200, errors: naming,
+		summary: "Read a deployment", description: aboutGetDeployment, mount: handle((*Server).getDeployment)},
+
+	{method: post, path: "/connectors", id: "createConnector", tag: tagConnectors, does: creates, status: 201, errors: creating,
+		needs:   []grant{{permission: "connectors.create"}, {permission: "connectors.link", with: "agent_name"}},
+		summary: "Create a connector", description: aboutCreateConnector, tagged: true, mount: handle((*Server).createConnector)},
+	{method: get, path: "/connectors", id: "listConnectors", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
+		summary: "List connectors", description: aboutListConnectors, mount: handle((*Server).listConnectors)},
+	{method: get, path: "/connectors/{connector_id}", id: "getConnector", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
+		summary: "Read a connector", description: aboutGetConnector, tagged: true, mount: handle((*Server).getConnector)},
+	{method: del, path: "/connectors/{connector_id}", id: "deleteConnector", tag: tagConnectors, does: alters, needs: needs("connectors.delete"), status: 200, errors: altering,
+		summary: "Delete a connector", description: aboutDeleteConnector, mount: handle((*Server).deleteConnector)},
+	{method: post, path: "/connectors/{connector_id}/links", id: "createLink", tag: tagConnectors, does: creates, needs: needs("connectors.link"), status: 201, errors: creating,
+		summary: "Link an agent to a connector", description: aboutCreateLink, tagged: true, mount: handle((*Server).createLink)},
+	{method: get, path: "/connectors/{connector_id}/links", id: "listLinks", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
+		summary: "List the links of a connector", description: aboutListLinks, mount: handle((*Server).listLinks)},
+	{method: get, path: "/connectors/{connector_id}/links/{link_id}", id: "getLink", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
+		summary: "Read a link", description: aboutGetLink, tagged: true, mount: handle((*Server).getLink)},
+	{method: del, path: "/connectors/{connector_id}/links/{link_id}", id: "deleteLink", tag: tagConnectors, does: alters, needs: needs("connectors.link"), status: 200, errors: altering,
+		summary: "Delete a link", description: aboutDeleteLink, mount: handle((*Server).deleteLink)},
+	{method: get, path: "/connectors/{connector_id}/runs", id: "listConnectorRuns", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
+		summary: "List the runs of a connector", description: aboutListConnectorRuns, mount: handle((*Server).listConnectorRuns)},
+	{method: get, path: "/connectors/{connector_id}/runs/{run_id}", id: "getConnectorRun", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
+		summary: "Read a run of a connector", description: aboutGetConnectorRun, mount: handle((*Server).getConnectorRun)},
+
+	{method: get, path: "/runs", id: "listRuns", tag: tagRuns, needs: needs("runs.view"), status: 200, errors: naming,
+		summary: "List agent runs", description: aboutListRuns, mount: handle((*Server).listRuns)},
+	{method: get, path: "/runs/{run_id}", id: "getRun", tag: tagRuns, needs: needs("runs.view"), status: 200, errors: naming,
+		summary: "Read an agent run", description: aboutGetRun, mount: handle((*Server).getRun)},
+
+	{method: get, path: "/audit-log", id: "listAuditLog", tag: tagAuditLog, needs: needs("audit_logs.view"), status: 200, errors: always,
+		summary: "List who changed what", description: aboutListAuditLog, mount: handle((*Server).listAuditLog)},
+
+	// What the contract has and this release has not.
+	{method: post, path: "/environments", id: "createEnvironment", tag: tagEnvironments, needs: needs("environments.create"),
+		instead: "create an Environment object with kubectl"},
+	{method: patch, path: "/environments/{environment_id}", id: "updateEnvironment", tag: tagEnvironments, needs: needs("environments.update"),
+		instead: "change the Environment object with kubectl"},
+	{method: del, path: "/environments/{environment_id}", id: "deleteEnvironment", tag: tagEnvironments, needs: needs("environments.delete"),
+		instead: "delete the Environment object with kubectl"},
+	{method: post, path: "/environments/{environment_id}/set-default", id: "setDefaultEnvironment", tag: tagEnvironments, needs: needs("environments.update"),
+		instead: "set spec.defaultEnvironment of the Project object with kubectl"},
+	{method: get, path: "/environments/{environment_id}/variables", id: "listVariables", tag: tagEnvironments, needs: needs("variables.view")},
+	{method: put, path: "/environments/{environment_id}/variables", id: "replaceVariables", tag: tagEnvironments, needs: needs("variables.update")},
+
+	{method: post, path: "/deployments", id: "createDeployment", tag: tagDeployments, needs: needs("deployments.create"),
+		instead: "create a Deployment object (deployments.agentplatform.dev) with kubectl"},
+	{method: post, path: "/deployments/upload", id: "uploadDeployment", tag: tagDeployments, needs: needs("deployments.create"),
+		instead: "push the code to the project's git repository and deploy that"},
+	{method: get, path: "/deployments/{deployment_id}/test-runs", id: "listTestRuns", tag: tagDeployments, needs: needs("deployments.test")},
+	{method: get, path: "/deployments/{deployment_id}/logs", id: "streamDeploymentLogs", tag: tagDeployments, needs: needs("deployments.view"),
+		instead: "read build_logs of the deployment"},
+	{method: post, path: "/deployments/{deployment_id}/cancel", id: "cancelDeployment", tag: tagDeployments, needs: needs("deployments.cancel"),
+		instead: "set spec.cancel of the Deployment object with kubectl"},
+	{method: post, path: "/deployments/{deployment_id}/activate", id: "activateDeployment", tag: tagDeployments, needs: needs("deployments.activate"),
+		instead: "set spec.activation of the Deployment object with kubectl"},
+	{method: post, path: "/deployments/{deployment_id}/redeploy", id: "redeploy", tag: tagDeployments, needs: needs("deployments.redeploy"),
+		instead: "create a Deployment object with the same source with kubectl"},
+	{method: post, path: "/deployments/{deployment_id}/deploy-anyway", id: "deployAnyway", tag: tagDeployments, needs: needs("deployments.override")},
+
+	{method: patch, path: "/connectors/{connector_id}", id: "updateConnector", tag: tagConnectors, needs: needs("connectors.update"),
+		instead: "change the Connector object with kubectl"},
+	{method: patch, path: "/connectors/{connector_id}/links/{link_id}", id: "updateLink", tag: tagConnectors, needs: needs("connectors.link"),
+		instead: "delete the link and create another one"},
+	{method: get, path: "/connectors/{connector_id}/stats", id: "getConnectorStats", tag: tagConnectors, needs: needs("connectors.view"),
+		instead: "count the runs of the connector, which can be listed"},
+	{method: post, path: "/connectors/{connector_id}/rotate-secret", id: "rotateSecret", tag: tagConnectors, needs: needs("connectors.update"),
+		instead: "raise spec.secretVersion of the Connector object with kubectl"},
+	{method: get, path: "/connectors/{connector_id}/rejections", id: "listRejections", tag: tagConnectors, needs: needs("connectors.view")},
+	{method: post, path: "/connectors/{connector_id}/runs/{run_id}/replay", id: "replayConnectorRun", tag: tagConnectors, needs: needs("connectors.update"),
+		instead: "send the event again"},
+
+	{method: post, path: "/runs/{run_id}/cancel", id: "cancelRun", tag: tagRuns, needs: needs("runs.cancel")},
+	{method: get, path: "/runs/{run_id}/events", id: "streamRunEvents", tag: tagRuns, needs: needs("runs.view"), instead: "read the run from time to time"},
+
+	{method: post, path: "/retrieval/text", id: "addRetrievalText", tag: tagOthers, needs: needs("retrieval.create")},
+	{method: post, path: "/retrieval/query", id: "queryRetrieval", tag: tagOthers, needs: needs("retrieval.view")},
+	{method: get, path: "/approvals", id: "listApprovals", tag: tagOthers, needs: needs("approvals.view")},
+	{method: post, path: "/approvals/{approval_id}/decide", id: "decideApproval", tag: tagOthers, needs: needs("approvals.decide")},
+	{method: get, path: "/judges", id: "listJudges", tag: tagOthers, needs: needs("judges.view")},
+	{method: get, path: "/budgets", id: "listBudgets", tag: tagOthers, needs: needs("budgets.view")},
+}

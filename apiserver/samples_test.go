@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// sample is a call of a route that succeeds; {connector} stands for the id of one
+// that exists.
+type sample struct{ path, body string }
+
+// samples are one call for each route that there is. Tests that hold something of
+// every route go through them.
+var samples = map[string]sample{
+	"listEnvironments":  {"/environments", ""},
+	"getEnvironment":    {"/environments/{environment}", ""},
+	"listAgents":        {"/agents?environment_id={environment}", ""},
+	"getAgent":          {"/agents/hello?environment_id={environment}", ""},
+	"listDeployments":   {"/deployments?environment_id={environment}", ""},
+	"getDeployment":     {"/deployments/{deployment}", ""},
+	"createConnector":   {"/connectors?environment_id={environment}", `{"name":"CRM","type":"webhook","mode":"sync","config":{"timeout_seconds":30}}`},
+	"listConnectors":    {"/connectors?environment_id={environment}", ""},
+	"getConnector":      {"/connectors/{connector}", ""},
+	"deleteConnector":   {"/connectors/{connector}", ""},
+	"createLink":        {"/connectors/{connector}/links", `{"agent_name":"other"}`},
+	"listLinks":         {"/connectors/{connector}/links", ""},
+	"getLink":           {"/connectors/{connector}/links/{link}", ""},
+	"deleteLink":        {"/connectors/{connector}/links/{link}", ""},
+	"listConnectorRuns": {"/connectors/{connector}/runs", ""},
+	"getConnectorRun":   {"/connectors/{connector}/runs/{event}", ""},
+	"listRuns":          {"/runs", ""},
+	"getRun":            {"/runs/{run}", ""},
+	"listAuditLog":      {"/audit-log", ""},
+}
+
+var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
+
+// fill puts ids into the path of a sample.
+func (s sample) fill(t testing.TB, ids map[string]string) string {
+	t.Helper()
+	return placeholder.ReplaceAllStringFunc(s.path, func(name string) string {
+		id, known := ids[strings.Trim(name, "{}")]
+		require.True(t, known, "%s in %s", name, s.path)
+		return id
+	})
+}
+
+// concrete is the path of a route with ids of nothing.
+func concrete(r route) string {
+	path := r.path
+	if s, ok := samples[r.id]; ok {
+		path = s.path
+	}
+	return placeholder.ReplaceAllStringFunc(path, func(string) string { return uuid.NewString() })
+}
+
+// body is one that the route takes, or, for routes that are not there, any.
+func body(r route) string {
+	if s, ok := samples[r.id]; ok || r.method == get {
+		return s.body
+	}
+	return `{"nonsense":true}`
+}
+
+// served are the routes that have a handler.
+func served(t testing.TB) (out []route) {
+	t.Helper()
+	for _, r := range routes {
+		if r.mount != nil {
+			require.Contains(t, samples, r.id, "give %s a sample of a call that succeeds", r.id)
+			out = append(out, r)
+		}
+	}
+	require.Len(t, out, len(samples))
+	return out
+}
+
+// fresh are the ids of a sample's call: those of a past, with a connector and a link
+// that no other call has deleted.
+func (p *past) fresh(t testing.TB) map[string]string {
+	t.Helper()
+	name := "fresh-" + uuid.NewString()[:8]
+	conn := &v1alpha1.Connector{ObjectMeta: p.meta(name), Spec: v1alpha1.ConnectorSpec{
+		Environment: "production", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
+	}}
+	p.create(t, conn)
+	link := &v1alpha1.ConnectorLink{ObjectMeta: p.meta(name), Spec: v1alpha1.ConnectorLinkSpec{
+		Connector: v1alpha1.ConnectorName(name), Agent: "hello",
+	}}
+	p.create(t, link)
+	ids := maps.Clone(p.ids)
+	ids["connector"], ids["link"] = conn.Status.ID, link.Status.ID
+	return ids
+}
+
+// idsFor are ids by which the sample of a route succeeds; what a call is to change
+// is made anew.
+func (p *past) idsFor(t testing.TB, r route) map[string]string {
+	t.Helper()
+	if r.does == reads {
+		return p.ids
+	}
+	return p.fresh(t)
+}
+
+// bodyFor is the sample's body under a name that is free.
+func bodyFor(r route) string {
+	return strings.ReplaceAll(samples[r.id].body, "CRM", fmt.Sprintf("CRM %s", uuid.NewString()[:8]))
+}
+
+// operationOf is what the description says of a route.
+func operationOf(t testing.TB, w *world, r route) *huma.Operation {
+	t.Helper()
+	item := w.server.OpenAPI().Paths[projectPath+r.path]
+	require.NotNil(t, item, r.id)
+	op := map[string]*huma.Operation{get: item.Get, post: item.Post, put: item.Put, patch: item.Patch, del: item.Delete}[r.method]
+	require.NotNil(t, op, r.id)
+	return op
+}

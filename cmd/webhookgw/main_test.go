@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/testenv/kube"
+	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
+	"github.com/agentplatform/agentplatform/store/sqlite"
+)
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func get(t *testing.T, url string) (body []byte, status int, err error) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	return body, resp.StatusCode, err
+}
+
+// TestTheGatewayAnswersThoseWhoRunIt: probes and metrics, by the environment's names
+// of the flags.
+func TestTheGatewayAnswersThoseWhoRunIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	st, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, Logger: slog.Default()})
+	require.NoError(t, err)
+	require.NoError(t, st.Migrate(t.Context()))
+	require.NoError(t, st.Close())
+	health, counted, internal := freeAddr(t), freeAddr(t), freeAddr(t)
+	t.Setenv("AGENTPLATFORM_HEALTH_ADDR", health)
+	cmd := newCommand()
+	cmd.SetArgs([]string{"--sqlite=" + path, "--public-addr=127.0.0.1:0", "--internal-addr=" + internal, "--metrics-addr=" + counted})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	require.Eventually(t, func() bool {
+		_, status, err := get(t, "http://"+health+"/readyz")
+		return err == nil && status == http.StatusOK
+	}, time.Minute, 10*time.Millisecond)
+	_, status, err := get(t, "http://"+health+"/healthz")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status)
+	_, status, err = get(t, "http://"+internal+"/v1/nothing")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusNotFound, status)
+	text, status, err := get(t, "http://"+counted+"/metrics")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status)
+	metrictest.Parse(t, text).Check(t, metrics.ProcessGateway)
+	_, status, err = get(t, "http://"+counted+"/readyz")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusNotFound, status, "each port has its own")
+	stop()
+	require.NoError(t, <-ended)
+}
+
+// TestManifestsNameFlagsThatThereAre.
+func TestManifestsNameFlagsThatThereAre(t *testing.T) {
+	t.Parallel()
+	started := 0
+	for _, o := range kube.Manifests(t, "config/default") {
+		if o.GetName() != "agentplatform-webhookgw" || o.GetKind() != "Deployment" {
+			continue
+		}
+		var workload appsv1.Deployment
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &workload))
+		require.NoError(t, newCommand().ParseFlags(workload.Spec.Template.Spec.Containers[0].Args))
+		started++
+	}
+	require.Equal(t, 1, started)
+}

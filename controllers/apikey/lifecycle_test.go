@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apikey_test
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var _ = Describe("An APIKey", func() {
+	It("goes from created to revoked, and the audit log tells of both once", func(ctx SpecContext) {
+		s := newScene()
+		k := s.key("ci")
+		Expect(s.reconciled(ctx, k)).To(Equal(object.Later))
+		Expect(State(k)).To(Equal("Ready=False/ProjectMissing Reconciling"))
+		Expect(s.told(ctx)).To(BeEmpty(), "the project has no log yet")
+		s.ExpectProject(ctx)
+		Expect(s.ExpectReconciled(ctx, s.r, k).RequeueAfter).To(BeZero(), "nothing ends it")
+		Expect(State(k)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.told(ctx)).To(Equal([]string{"createAPIKey ci"}))
+		s.ExpectAtRest(ctx, s.r, k)
+
+		By("having its name for people changed, of which the log of keys does not tell")
+		k.Spec.DisplayName = "CI"
+		s.reconciled(ctx, k)
+		Expect(State(k)).To(Equal("Ready=True/Succeeded observed"))
+
+		k.Spec.Revoked = true
+		Expect(s.reconciled(ctx, k)).To(BeZero())
+		Expect(State(k)).To(Equal("Ready=True/Revoked observed"), "that is as asked")
+		s.ExpectAtRest(ctx, s.r, k)
+		Expect(s.told(ctx)).To(Equal([]string{"createAPIKey ci", "revokeAPIKey ci"}))
+	})
+
+	It("shows nothing that the audit log does not have", func(ctx SpecContext) {
+		s := newScene()
+		s.ExpectProject(ctx)
+		k := s.key("ci")
+		s.reconciled(ctx, k)
+		k.Spec.Revoked = true
+		s.ExpectApplied(ctx, k)
+		s.Store.GoAway()
+		s.ExpectReconcileFails(ctx, s.r, k)
+		Expect(State(k)).To(Equal("Ready=Unknown/StoreUnavailable Reconciling"))
+		s.Store.ComeBack()
+		s.ExpectReconciled(ctx, s.r, k)
+		Expect(State(k)).To(Equal("Ready=True/Revoked observed"))
+		Expect(s.told(ctx)).To(Equal([]string{"createAPIKey ci", "revokeAPIKey ci"}))
+	})
+
+	It("expires by itself, a second after its time", func(ctx SpecContext) {
+		s := newScene()
+		s.ExpectProject(ctx)
+		end := metav1.NewTime(s.Clock.Now().Add(time.Hour).Truncate(time.Second))
+		k := s.key("ci", func(k *v1alpha1.APIKey) { k.Spec.ExpiresAt = ptr.To(end) })
+		wait := s.reconciled(ctx, k)
+		Expect(wait).To(Equal(end.Sub(s.Clock.Now()) + time.Second))
+		Expect(State(k)).To(Equal("Ready=True/Succeeded observed"))
+		s.Clock.Step(wait)
+		Expect(s.ExpectReconciled(ctx, s.r, k).RequeueAfter).To(BeZero())
+		Expect(State(k)).To(Equal("Ready=True/Expired observed"))
+		s.ExpectAtRest(ctx, s.r, k)
+
+		k.Spec.ExpiresAt = ptr.To(metav1.NewTime(end.Add(2 * time.Hour)))
+		s.reconciled(ctx, k)
+		Expect(State(k)).To(Equal("Ready=True/Succeeded observed"))
+	})
+
+	It("ends a year after its creation where it has groups", func(ctx SpecContext) {
+		s := newScene()
+		s.ExpectProject(ctx)
+		k := s.key("ci", func(k *v1alpha1.APIKey) { k.Spec.Owner.Groups = []string{"dev", "system:masters"} })
+		wait := s.reconciled(ctx, k)
+		Expect(s.Clock.Now().Add(wait)).To(BeTemporally("==", k.CreationTimestamp.Add(v1alpha1.GroupsLifetime+time.Second)))
+		Expect(Message(k)).To(ContainSubstring("system:masters"))
+		s.Clock.Step(wait)
+		s.ExpectReconciled(ctx, s.r, k)
+		Expect(State(k)).To(Equal("Ready=True/Expired observed"))
+		Expect(Message(k)).To(ContainSubstring("a year"))
+	})
+
+	It("is stalled by a permission that there is not, and still told when it ends", func(ctx SpecContext) {
+		s := newScene()
+		s.ExpectProject(ctx)
+		end := metav1.NewTime(s.Clock.Now().Add(time.Hour).Truncate(time.Second))
+		k := s.key("ci", func(k *v1alpha1.APIKey) {
+			k.Spec.ExpiresAt, k.Spec.Access = ptr.To(end), v1alpha1.AccessSelected
+			k.Spec.Permissions = []v1alpha1.Permission{"environments.view", "environment.veiw"}
+		})
+		Expect(s.reconciled(ctx, k)).To(BeNumerically(">", 0))
+		Expect(State(k)).To(Equal("Ready=False/PermissionUnknown Stalled observed"))
+		s.Clock.Step(2 * time.Hour)
+		s.ExpectReconciled(ctx, s.r, k)
+		Expect(State(k)).To(Equal("Ready=True/Expired observed"))
+	})
+
+	It("leaves the store with its object", func(ctx SpecContext) {
+		s := newScene()
+		s.ExpectProject(ctx)
+		k := s.key("ci")
+		s.reconciled(ctx, k)
+		_, err := s.Store.Holder(ctx, s.Key(k))
+		Expect(err).NotTo(HaveOccurred())
+		s.ExpectDeleted(ctx, s.r, k)
+		_, err = s.Store.Holder(ctx, s.Key(k))
+		Expect(err).To(MatchError(store.ErrNotFound))
+	})
+
+	for _, fault := range Faults {
+		It("stands whatever call meets "+fault.Name, func(ctx SpecContext) {
+			s := newScene()
+			s.ExpectProject(ctx)
+			k := s.key("ci")
+			s.ExpectApplied(ctx, k)
+			s.ExpectSurvives(ctx, fault, s.r, k)
+			Expect(v1alpha1.IsReady(k)).To(BeTrue())
+		})
+	}
+})

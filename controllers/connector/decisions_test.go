@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connector
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+func ask(change func(*v1alpha1.Connector)) *v1alpha1.Connector {
+	c := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "ask", UID: "u", Generation: 3}, Spec: v1alpha1.ConnectorSpec{
+		Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
+	}}
+	change(c)
+	return c
+}
+
+// TestEachWishIsInTheRow: what a Connector asks for, one wish at a time.
+func TestEachWishIsInTheRow(t *testing.T) {
+	t.Parallel()
+	ids := identity{uuid.New(), uuid.New(), uuid.New()}
+	row := func(change func(*v1alpha1.Connector)) store.Connector {
+		t.Helper()
+		row, err := (&Reconciler{Base: &object.Base{}}).row(ask(change), ids, "the secret", "key-1")
+		require.NoError(t, err)
+		return row
+	}
+	want := store.Connector{
+		Ref: store.ObjectRef{Namespace: "team", Kind: "Connector", Name: "ask", ObjectUID: "u", Generation: 3},
+		ID:  ids.connector, ProjectID: ids.project, EnvironmentID: ids.environment, Name: "ask", Type: "webhook", Mode: "inbound", Enabled: true,
+		Config: []byte(`{"require_authentication":true}`), RequireAuthentication: true, SecretVersion: 1, SecretKey: "key-1",
+		SecretDigest: seal.Digest("the secret"), SecretGracePeriod: 24 * time.Hour,
+	}
+	for name, c := range map[string]struct {
+		ask  func(*v1alpha1.Connector)
+		want func(*store.Connector)
+	}{
+		"nothing":      {func(*v1alpha1.Connector) {}, func(*store.Connector) {}},
+		"a name":       {func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask" }, func(r *store.Connector) { r.Name = "Ask" }},
+		"disabled":     {func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) }, func(r *store.Connector) { r.Enabled = false }},
+		"version":      {func(c *v1alpha1.Connector) { c.Spec.SecretVersion = 4 }, func(r *store.Connector) { r.SecretVersion = 4 }},
+		"grace period": {func(c *v1alpha1.Connector) { c.Spec.SecretGracePeriodSeconds = ptr.To(int32(60)) }, func(r *store.Connector) { r.SecretGracePeriod = time.Minute }},
+		"no grace":     {func(c *v1alpha1.Connector) { c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0)) }, func(r *store.Connector) { r.SecretGracePeriod = 0 }},
+		"of the code": {
+			func(c *v1alpha1.Connector) { c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true"} },
+			func(r *store.Connector) { r.DefinedInCode = true },
+		},
+		"sync": {func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeSync }, func(r *store.Connector) {
+			r.Mode, r.TimeoutSeconds, r.Config = "sync", 300, []byte(`{"require_authentication":true,"timeout_seconds":300}`)
+		}},
+		"sync, for a minute": {func(c *v1alpha1.Connector) {
+			c.Spec.Mode, c.Spec.Webhook.TimeoutSeconds = v1alpha1.ModeSync, ptr.To(int32(60))
+		}, func(r *store.Connector) {
+			r.Mode, r.TimeoutSeconds, r.Config = "sync", 60, []byte(`{"require_authentication":true,"timeout_seconds":60}`)
+		}},
+		"everybody may call": {func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone }, func(r *store.Connector) {
+			r.RequireAuthentication, r.SecretDigest, r.Config = false, nil, []byte(`{"require_authentication":false}`)
+		}},
+	} {
+		expected := want
+		c.want(&expected)
+		require.Equal(t, expected, row(c.ask), name)
+	}
+}
+
+// TestAChildSecret: named for pods to mount, labelled where the name fits into one.
+func TestAChildSecret(t *testing.T) {
+	t.Parallel()
+	for name, labelled := range map[string]bool{"ask": true, strings.Repeat("a", 63): true, strings.Repeat("a", 64): false} {
+		s := childSecret(&v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}, "the secret")
+		require.Equal(t, name+"-connector", s.Name)
+		require.Equal(t, map[string][]byte{"secret": []byte("the secret")}, s.Data)
+		require.Equal(t, object.ManagedBy, s.Labels[object.LabelManagedBy])
+		require.Equal(t, labelled, s.Labels[v1alpha1.LabelConnector] == name)
+		require.NotContains(t, s.Labels, object.LabelInstance)
+	}
+}
+
+// TestWhoWaitsForAName: connectors of the same environment that are stalled for it.
+func TestWhoWaitsForAName(t *testing.T) {
+	t.Parallel()
+	waiting := func(namespace, name, environment string, mark func(*v1alpha1.Connector)) *v1alpha1.Connector {
+		return ask(func(c *v1alpha1.Connector) {
+			c.Namespace, c.Name, c.Spec.Environment = namespace, name, v1alpha1.EnvironmentName(environment)
+			mark(c)
+		})
+	}
+	taken := func(c *v1alpha1.Connector) { c.MarkNameTaken("x") }
+	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
+		waiting("team", "ask", "dev", taken), waiting("team", "b", "dev", taken), waiting("team", "elsewhere", "prod", taken),
+		waiting("other", "b", "dev", taken), waiting("team", "ready", "dev", func(c *v1alpha1.Connector) { v1alpha1.MarkReady(c, "") }),
+		waiting("team", "back", "dev", func(c *v1alpha1.Connector) { c.MarkSecretVersionWentBack(2) }),
+		waiting("team", "new", "dev", func(*v1alpha1.Connector) {}),
+	)}}
+	require.Equal(t, []string{"b"}, controllertest.Names(r.namesakes(t.Context(), ask(func(*v1alpha1.Connector) {}))))
+}
+
+// TestWhichChangesFreeAName: that of the name alone.
+func TestWhichChangesFreeAName(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Connector)
+		told   bool
+	}{
+		"another name": {func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Other" }, true},
+		"disabled":     {func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) }, false},
+		"its status":   {func(c *v1alpha1.Connector) { v1alpha1.MarkReady(c, "") }, false},
+	} {
+		update := event.UpdateEvent{ObjectOld: ask(func(*v1alpha1.Connector) {}), ObjectNew: ask(c.change)}
+		require.Equal(t, c.told, object.Changed(title).Update(update), name)
+	}
+	require.Nil(t, title(&v1alpha1.Project{}))
+}
+
+func TestWhatAReadyConnectorSays(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, readyMessage(ask(func(*v1alpha1.Connector) {})))
+	require.Contains(t, readyMessage(ask(func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) })), "spec.enabled")
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connectorlink
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+func link(namespace, name, connector string, mark func(*v1alpha1.ConnectorLink)) *v1alpha1.ConnectorLink {
+	l := &v1alpha1.ConnectorLink{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.ConnectorLinkSpec{Connector: v1alpha1.ConnectorName(connector), Agent: "hello"},
+	}
+	mark(l)
+	return l
+}
+
+func asIs(*v1alpha1.ConnectorLink) {}
+
+// TestARow: what the link joins, and how old it is, for a sync answer is that of the
+// oldest.
+func TestARow(t *testing.T) {
+	t.Parallel()
+	ids, noon := identity{uuid.New(), uuid.New(), uuid.New()}, time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	ref := store.ObjectRef{Namespace: "team", Kind: "ConnectorLink", Name: "l", ObjectUID: "u", Generation: 2}
+	got := row(ref, link("team", "l", "ask", func(l *v1alpha1.ConnectorLink) { l.CreationTimestamp = metav1.NewTime(noon) }), ids)
+	require.Equal(t, store.Link{
+		Ref: ref, ID: ids.link, ProjectID: ids.project, ConnectorID: ids.connector, AgentName: "hello", ObjectCreatedAt: noon,
+	}, got)
+}
+
+// TestWhoWaitsForALinkThatGoes: links of the same connector that are stalled.
+func TestWhoWaitsForALinkThatGoes(t *testing.T) {
+	t.Parallel()
+	duplicate := func(l *v1alpha1.ConnectorLink) { l.MarkDuplicate("x") }
+	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
+		link("team", "gone", "ask", duplicate), link("team", "twin", "ask", duplicate), link("team", "more", "ask", func(l *v1alpha1.ConnectorLink) { l.MarkTooMany(1) }),
+		link("team", "fine", "ask", asIs), link("team", "elsewhere", "other", duplicate), link("other", "twin", "ask", duplicate),
+	)}}
+	require.ElementsMatch(t, []string{"twin", "more"}, controllertest.Names(r.twins(t.Context(), link("team", "gone", "ask", asIs))))
+}
+
+// TestWhichLinksLiveInAnEnvironment: those of all its connectors.
+func TestWhichLinksLiveInAnEnvironment(t *testing.T) {
+	t.Parallel()
+	connector := func(namespace, name, environment string) *v1alpha1.Connector {
+		return &v1alpha1.Connector{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.ConnectorSpec{Environment: v1alpha1.EnvironmentName(environment)},
+		}
+	}
+	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
+		connector("team", "a", "dev"), connector("team", "b", "dev"), connector("team", "c", "prod"), connector("other", "a", "dev"),
+		link("team", "a1", "a", asIs), link("team", "a2", "a", asIs), link("team", "b1", "b", asIs), link("team", "c1", "c", asIs), link("other", "a3", "a", asIs),
+	)}}
+	dev := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "dev"}}
+	require.ElementsMatch(t, []string{"a1", "a2", "b1"}, controllertest.Names(r.livingIn(t.Context(), dev)))
+}
+
+// TestWhichChangesOfAnEnvironmentLinksAreToldOf: what is live, not how its runners
+// do: there may be thousands of links.
+func TestWhichChangesOfAnEnvironmentLinksAreToldOf(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Environment)
+		told   bool
+	}{
+		"another is live": {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "a" }, true},
+		"its id":          {func(e *v1alpha1.Environment) { e.Status.ID = "a" }, true},
+		"its runners":     {func(e *v1alpha1.Environment) { e.Status.Runner.ReadyReplicas = 3 }, false},
+		"its spec":        {func(e *v1alpha1.Environment) { e.Generation++ }, false},
+		"that it waits":   {func(e *v1alpha1.Environment) { e.MarkRunnersStarting(0, 1) }, false},
+	} {
+		before := &v1alpha1.Environment{}
+		after := before.DeepCopy()
+		c.change(after)
+		require.Equal(t, c.told, object.Changed(whatRuns).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}), name)
+	}
+	require.Nil(t, whatRuns(&v1alpha1.Project{}))
+	changed := link("team", "l", "other", asIs)
+	require.False(t, object.Changed(nothing).Update(event.UpdateEvent{ObjectOld: link("team", "l", "ask", asIs), ObjectNew: changed}))
+	require.True(t, object.Changed(nothing).Delete(event.DeleteEvent{Object: changed}))
+}

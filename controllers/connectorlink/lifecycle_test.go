@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connectorlink_test
+
+import (
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var _ = Describe("A ConnectorLink", func() {
+	It("goes from created to ready, as what it needs comes", func(ctx SpecContext) {
+		s := bare()
+		link := s.Link("l", "ask", "hello")
+		s.ExpectApplied(ctx, link)
+		step := func(state string, wait time.Duration) {
+			GinkgoHelper()
+			Expect(s.ExpectReconciled(ctx, s.r, link).RequeueAfter).To(Equal(wait))
+			Expect(State(link)).To(Equal(state))
+		}
+		step("Ready=False/ProjectMissing Reconciling", object.Later)
+		s.ExpectProject(ctx)
+		step("Ready=False/ReferenceMissing Reconciling", object.Later)
+		Expect(link.Status.Condition(v1alpha1.ConditionReferencesResolved).Reason).To(Equal(v1alpha1.ReasonReferenceMissing))
+		s.connector = s.Connector("ask")
+		s.ExpectApplied(ctx, s.connector)
+		step("Ready=Unknown/Progressing Reconciling", 2*time.Second)
+		s.ExpectGone(ctx, s.connector)
+		s.environment = s.ExpectEnvironment(ctx, "dev")
+		s.connector = s.Connector("ask")
+		s.ExpectConnector(ctx, s.connector)
+
+		step("Ready=True/Succeeded observed", 0)
+		Expect(Message(link)).To(ContainSubstring("runs wait until"))
+		Expect(link.Status.Condition(v1alpha1.ConditionReferencesResolved).Status).To(BeEquivalentTo("Unknown"))
+		Expect(link.Status.Environment).To(Equal("dev"))
+		Expect(s.agents(ctx)).To(Equal([]string{"hello"}))
+
+		s.ExpectLive(ctx, s.environment, "v1", "bye", "other")
+		step("Ready=False/AgentUnknown Reconciling observed", 0)
+		Expect(Message(link)).To(ContainSubstring("which has bye, other"))
+		Expect(s.agents(ctx)).To(Equal([]string{"hello"}), "a later deployment may have it")
+		s.ExpectLive(ctx, s.environment, "v2", "hello")
+		step("Ready=True/Succeeded observed", 0)
+		Expect(link.Status.IsTrue(v1alpha1.ConditionReferencesResolved)).To(BeTrue())
+
+		By("writing nothing at rest, neither here nor into the store")
+		version := s.Store.Version(ctx)
+		s.ExpectAtRest(ctx, s.r, link)
+		Expect(s.Store.Version(ctx)).To(Equal(version))
+
+		By("staying what it is while the store is away")
+		s.Store.GoAway()
+		s.ExpectReconcileFails(ctx, s.r, link)
+		Expect(State(link)).To(Equal("Ready=True/Succeeded Reconciling observed"))
+		s.Store.ComeBack()
+
+		By("losing its connector")
+		s.ExpectGone(ctx, s.connector)
+		step("Ready=False/ReferenceMissing Reconciling observed", object.Later)
+		Expect(link.Status.IsTrue(v1alpha1.ConditionReferencesResolved)).To(BeFalse())
+	})
+
+	It("shows some of many agents", func(ctx SpecContext) {
+		s := newScene(ctx)
+		var names []string
+		for i := range 12 {
+			names = append(names, fmt.Sprintf("agent-%02d", i))
+		}
+		s.ExpectLive(ctx, s.environment, "v1", names...)
+		link := s.Link("l", "ask", "hello")
+		s.ExpectApplied(ctx, link)
+		s.ExpectReconciled(ctx, s.r, link)
+		Expect(Message(link)).To(And(ContainSubstring("agent-09 and others"), Not(ContainSubstring("agent-10"))))
+	})
+
+	It("is stalled where another one joins the same two, until that one goes", func(ctx SpecContext) {
+		s := newScene(ctx)
+		first, second := s.Link("a", "ask", "hello"), s.Link("b", "ask", "hello")
+		s.ExpectApplied(ctx, first, second)
+		s.ExpectReconciled(ctx, s.r, first)
+		Expect(s.ExpectReconciled(ctx, s.r, second).RequeueAfter).To(Equal(object.Later))
+		Expect(State(second)).To(Equal("Ready=False/DuplicateLink Stalled observed"))
+		Expect(Message(second)).To(ContainSubstring(s.Namespace + "/a"))
+		s.ExpectDeleted(ctx, s.r, first)
+		Expect(s.agents(ctx)).To(BeEmpty())
+		s.ExpectReconciled(ctx, s.r, second)
+		Expect(State(second)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.agents(ctx)).To(Equal([]string{"hello"}))
+	})
+
+	It("is stalled where the connector has as many as one event may start", func(ctx SpecContext) {
+		s := newScene(ctx)
+		key := s.Key(s.connector)
+		for i := range store.MaxLinks {
+			other := s.Link(fmt.Sprintf("l-%d", i), "ask", fmt.Sprintf("agent-%d", i))
+			Expect(s.Store.PutLink(ctx, store.Link{
+				Ref: s.Ref(other), ID: s.Key(other).ID, ProjectID: key.ProjectID, ConnectorID: key.ID, AgentName: string(other.Spec.Agent),
+			})).To(Succeed())
+		}
+		link := s.Link("more", "ask", "hello")
+		s.ExpectApplied(ctx, link)
+		Expect(s.ExpectReconciled(ctx, s.r, link).RequeueAfter).To(Equal(object.Later))
+		Expect(State(link)).To(Equal("Ready=False/LimitReached Stalled observed"))
+		Expect(s.agents(ctx)).To(HaveLen(store.MaxLinks))
+	})
+
+	for _, fault := range Faults {
+		It("stands whatever call meets "+fault.Name, func(ctx SpecContext) {
+			s := newScene(ctx)
+			link := s.Link("l", "ask", "hello")
+			s.ExpectApplied(ctx, link)
+			s.ExpectSurvives(ctx, fault, s.r, link)
+			Expect(v1alpha1.IsReady(link)).To(BeTrue())
+		})
+	}
+})

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllertest
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// At is the metadata of an object of the namespace.
+func (f *Fixture) At(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: f.Namespace, Name: name}
+}
+
+// made is o with the changes made to it.
+func made[O any](o *O, changes []func(*O)) *O {
+	for _, change := range changes {
+		change(o)
+	}
+	return o
+}
+
+// Project is the namespace's project, with a repository.
+func (f *Fixture) Project(changes ...func(*v1alpha1.Project)) *v1alpha1.Project {
+	return made(&v1alpha1.Project{ObjectMeta: f.At(v1alpha1.ProjectName), Spec: v1alpha1.ProjectSpec{
+		Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git"},
+	}}, changes)
+}
+
+// Environment is an environment that asks for nothing in particular.
+func (f *Fixture) Environment(name string, changes ...func(*v1alpha1.Environment)) *v1alpha1.Environment {
+	return made(&v1alpha1.Environment{ObjectMeta: f.At(name)}, changes)
+}
+
+// Deployment deploys the head of the environment's branch to "dev".
+func (f *Fixture) Deployment(name string, changes ...func(*v1alpha1.Deployment)) *v1alpha1.Deployment {
+	return made(&v1alpha1.Deployment{ObjectMeta: f.At(name), Spec: v1alpha1.DeploymentSpec{
+		Environment: "dev", Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{}},
+	}}, changes)
+}
+
+// Connector is an inbound webhook of "dev".
+func (f *Fixture) Connector(name string, changes ...func(*v1alpha1.Connector)) *v1alpha1.Connector {
+	return made(&v1alpha1.Connector{ObjectMeta: f.At(name), Spec: v1alpha1.ConnectorSpec{
+		Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
+	}}, changes)
+}
+
+// Link joins a connector and an agent.
+func (f *Fixture) Link(name, connector, agent string, changes ...func(*v1alpha1.ConnectorLink)) *v1alpha1.ConnectorLink {
+	return made(&v1alpha1.ConnectorLink{ObjectMeta: f.At(name), Spec: v1alpha1.ConnectorLinkSpec{
+		Connector: v1alpha1.ConnectorName(connector), Agent: v1alpha1.AgentName(agent),
+	}}, changes)
+}
+
+// Secret is a user's Secret.
+func (f *Fixture) Secret(name string, data map[string]string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: f.At(name), StringData: data}
+}
+
+// ExpectProject makes the namespace a project that is in effect and may have pods,
+// as the controller of projects would.
+func (f *Fixture) ExpectProject(ctx context.Context, changes ...func(*v1alpha1.Project)) *v1alpha1.Project {
+	GinkgoHelper()
+	project := f.Project(changes...)
+	f.ExpectApplied(ctx, project)
+	key := f.Key(project)
+	Expect(f.Store.PutProject(ctx, store.Project{Ref: f.Ref(project), ID: key.ID})).To(Succeed())
+	project.MarkNetworkReady()
+	v1alpha1.MarkReady(project, "")
+	f.ExpectStatus(ctx, project)
+	return project
+}
+
+// ExpectEnvironment makes an environment that is in effect, as the controller of
+// environments would.
+func (f *Fixture) ExpectEnvironment(ctx context.Context, name string, changes ...func(*v1alpha1.Environment)) *v1alpha1.Environment {
+	GinkgoHelper()
+	e := f.Environment(name, changes...)
+	f.ExpectApplied(ctx, e)
+	key := f.Key(e)
+	Expect(f.Store.PutEnvironment(ctx, store.Environment{
+		Ref: f.Ref(e), ID: key.ID, ProjectID: key.ProjectID, DisplayName: e.Title(), Slug: e.WantedSlug(),
+		Kind: v1alpha1.EnvironmentStandard.Word(), ObjectCreatedAt: e.CreationTimestamp.Time,
+	})).To(Succeed())
+	e.Status.ID = key.ID.String()
+	v1alpha1.MarkReady(e, "")
+	f.ExpectStatus(ctx, e)
+	return e
+}
+
+// ExpectConnector makes a connector that is in effect, as the controller of
+// connectors would.
+func (f *Fixture) ExpectConnector(ctx context.Context, c *v1alpha1.Connector) {
+	GinkgoHelper()
+	f.ExpectApplied(ctx, c)
+	key := f.Key(c)
+	environment := f.Environment(string(c.Spec.Environment))
+	f.ExpectExists(ctx, environment)
+	Expect(f.Store.PutConnector(ctx, store.Connector{
+		Ref: f.Ref(c), ID: key.ID, ProjectID: key.ProjectID, EnvironmentID: f.Key(environment).ID, Name: c.Title(),
+		Type: string(c.Type()), Mode: c.Spec.Mode.Word(), Enabled: true, Config: []byte("{}"),
+	})).To(Succeed())
+	c.Status.ID = key.ID.String()
+	v1alpha1.MarkReady(c, "")
+	f.ExpectStatus(ctx, c)
+}
+
+// ExpectBuilt reports what the build of a deployment that is building would: a
+// bundle with agents of these names.
+func (f *Fixture) ExpectBuilt(ctx context.Context, deployment store.Key, agents ...string) string {
+	GinkgoHelper()
+	digest := f.putBundle(ctx, deployment)
+	result := store.BuildResult{BundleDigest: digest}
+	for _, name := range agents {
+		result.Agents = append(result.Agents, store.Agent{Name: name, Type: "llm", SourcePath: "agents/" + name + ".yaml"})
+	}
+	Expect(f.Store.FinishBuild(ctx, deployment, result)).To(Succeed())
+	return digest
+}
+
+// ExpectLive makes a deployment with agents live in an environment, as its build
+// and the controller of deployments would.
+func (f *Fixture) ExpectLive(ctx context.Context, environment *v1alpha1.Environment, name string, agents ...string) store.Key {
+	GinkgoHelper()
+	d := f.Deployment(name)
+	d.UID = "live-" + d.UID
+	key := f.Key(d)
+	_, err := f.Store.BeginDeployment(ctx, store.DeploymentSpec{
+		Ref: f.Ref(d), ID: key.ID, ProjectID: key.ProjectID, EnvironmentID: f.Key(environment).ID, Fingerprint: name, SourceType: "git",
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(f.Store.StartBuild(ctx, key)).To(Succeed())
+	f.ExpectBuilt(ctx, key, agents...)
+	_, err = f.Store.Activate(ctx, store.Activation{Deployment: key})
+	Expect(err).NotTo(HaveOccurred())
+	return key
+}
+
+// ExpectGone deletes an object that no reconciler of the spec looks after.
+func (f *Fixture) ExpectGone(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Expect(f.Admin.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed(), "%T %s", o, o.GetName())
+}

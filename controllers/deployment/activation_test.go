@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+func notFound(resource string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, "a")
+}
+
+// runner lets a runner of "dev" be seen that holds bundles.
+func (s *scene) runner(ctx context.Context, digests ...string) {
+	GinkgoHelper()
+	_, err := s.Store.Claim(ctx, store.Claim{Environment: s.Key(s.environment), RunnerID: fmt.Sprint(digests), Digests: digests, Lease: time.Minute})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// activate asks for a deployment to be live, at a time relative to now, and
+// returns the answer.
+func (s *scene) activate(ctx context.Context, d *v1alpha1.Deployment, at time.Duration) v1alpha1.ActivationResult {
+	GinkgoHelper()
+	s.ExpectExists(ctx, d)
+	d.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(s.Clock.Now().Add(at).Truncate(time.Second))}
+	s.reconciled(ctx, d)
+	Expect(d.Status.Activation).NotTo(BeNil())
+	Expect(d.Status.Activation.RequestedAt.Equal(&d.Spec.Activation.RequestedAt)).To(BeTrue())
+	return d.Status.Activation.Result
+}
+
+var _ = Describe("The activation of a Deployment", func() {
+	It("waits for a runner that holds the bundle, but not for long", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.runner(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		digest := s.ExpectBuilt(ctx, s.Key(d), "hello")
+		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(look))
+		Expect(State(d)).To(Equal("Ready=Unknown/Connecting Reconciling"))
+		row, err := s.Store.Environment(ctx, s.Key(s.environment))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(row.WantedBundleDigest).To(Equal(digest), "runners are asked to fetch it")
+		since := d.Status.Condition(v1alpha1.ConditionConnectorsApplied).LastTransitionTime
+		s.Clock.SetTime(since.Add(29 * time.Second))
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(s.live(ctx)).To(BeEmpty())
+		s.Clock.SetTime(since.Add(30 * time.Second))
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(s.live(ctx)).To(Equal("v1"))
+	})
+
+	It("comes as soon as a runner holds the bundle", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.runner(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		digest := s.ExpectBuilt(ctx, s.Key(d), "hello")
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(s.live(ctx)).To(BeEmpty())
+		s.runner(ctx, digest)
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(s.live(ctx)).To(Equal("v1"))
+	})
+
+	It("goes back to an earlier one when asked, once", func(ctx SpecContext) {
+		s := newScene(ctx)
+		first, second := s.deployed(ctx, s.Deployment("v1")), s.deployed(ctx, s.Deployment("v2"))
+		Expect(s.activate(ctx, first, 0)).To(Equal(v1alpha1.ActivationActivated))
+		Expect(s.live(ctx)).To(Equal("v1"))
+		Expect(first.Status.Live).To(BeTrue())
+		s.ExpectAtRest(ctx, s.r, first)
+		Expect(s.activate(ctx, second, time.Second)).To(Equal(v1alpha1.ActivationActivated))
+		Expect(s.live(ctx)).To(Equal("v2"))
+
+		By("not repeating what was answered, although the answer was lost")
+		s.ExpectExists(ctx, first)
+		first.Status.Activation = nil
+		s.ExpectStatus(ctx, first)
+		s.ExpectReconciled(ctx, s.r, first)
+		Expect(s.live(ctx)).To(Equal("v2"))
+		Expect(first.Status.Activation).NotTo(BeNil())
+	})
+
+	It("is superseded by one that was asked for later", func(ctx SpecContext) {
+		s := newScene(ctx)
+		first, second := s.deployed(ctx, s.Deployment("v1")), s.deployed(ctx, s.Deployment("v2"))
+		second.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(s.Clock.Now().Truncate(time.Second))}
+		s.ExpectApplied(ctx, second) // and waits for its turn
+		Expect(s.activate(ctx, first, -time.Minute)).To(Equal(v1alpha1.ActivationSuperseded))
+		Expect(first.Status.Activation.Message).To(ContainSubstring(`"v2"`))
+		Expect(s.live(ctx)).To(Equal("v2"))
+	})
+
+	It("is refused for what was not deployed", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1", func(d *v1alpha1.Deployment) { d.Spec.Cancel = true }))
+		Expect(State(d)).To(Equal("Ready=True/Cancelled observed"))
+		Expect(s.activate(ctx, d, 0)).To(Equal(v1alpha1.ActivationNotDeployed))
+		Expect(s.live(ctx)).To(BeEmpty())
+	})
+
+	It("comes back with its environment", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.deployed(ctx, s.Deployment("v1"))
+		s.ExpectGone(ctx, s.environment)
+		Expect(s.Store.Remove(ctx, s.Key(s.environment).ProjectID, s.Ref(s.environment))).To(Succeed())
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(d.Status.Live).To(BeFalse())
+		s.environment = s.ExpectEnvironment(ctx, "dev")
+		Expect(s.live(ctx)).To(BeEmpty())
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(s.live(ctx)).To(Equal("v1"))
+		Expect(State(d)).To(Equal("Ready=True/Succeeded observed"))
+	})
+})
+
+var _ = Describe("Deployments that the platform made", func() {
+	It("are deleted beyond the newest, and never a user's nor what is live", func(ctx SpecContext) {
+		s := newScene(ctx)
+		live := s.deployed(ctx, s.Deployment("a-live", func(d *v1alpha1.Deployment) { d.Labels = object.Labels("deployment", "dev") }))
+		ours := func(name string, labels map[string]string) *v1alpha1.Deployment {
+			GinkgoHelper()
+			d := s.Deployment(name, func(d *v1alpha1.Deployment) { d.Labels = labels })
+			s.ExpectApplied(ctx, d)
+			d.MarkCancelled("in a test")
+			s.ExpectStatus(ctx, d)
+			return d
+		}
+		users := ours("b-user", nil)
+		elsewhere := s.Deployment("b-elsewhere", func(d *v1alpha1.Deployment) {
+			d.Labels, d.Spec.Environment = object.Labels("deployment", "prod"), "prod"
+		})
+		s.ExpectApplied(ctx, elsewhere)
+		oldest := ours("c-oldest", object.Labels("deployment", "dev"))
+		for i := range 20 {
+			ours(fmt.Sprintf("d-%02d", i), object.Labels("deployment", "dev"))
+		}
+		s.ExpectReconciled(ctx, s.r, live)
+		s.ExpectNotFound(ctx, oldest)
+		s.ExpectExists(ctx, users)
+		s.ExpectExists(ctx, elsewhere)
+		s.ExpectExists(ctx, live)
+		s.ExpectAtRest(ctx, s.r, live)
+	})
+})

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment_test
+
+import (
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// waiting is a pod whose container waits for a reason.
+func waiting(reason, message string) corev1.PodStatus {
+	return corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
+		Name: "fetch", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+	}}}
+}
+
+var _ = Describe("The build of a Deployment", func() {
+	It("has a token of its own, which goes with the Job", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		job := s.job(ctx, d)
+		Expect(metav1.IsControlledBy(job, d)).To(BeTrue())
+		Expect(s.Children(ctx, job.UID)).To(ConsistOf("Secret v1-build-token"))
+		secret := &corev1.Secret{ObjectMeta: s.At("v1-build-token")}
+		s.ExpectExists(ctx, secret)
+		found, err := s.Store.Token(ctx, seal.Digest(string(secret.Data[object.TokenKey])))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found.Kind).To(Equal(store.TokenBuild))
+		Expect(found.Deployment()).To(Equal(s.Key(d)))
+
+		By("getting another one where it is deleted")
+		s.ExpectGone(ctx, secret)
+		s.ExpectReconciled(ctx, s.r, d)
+		again := &corev1.Secret{ObjectMeta: s.At("v1-build-token")}
+		s.ExpectExists(ctx, again)
+		Expect(again.Data).NotTo(Equal(secret.Data))
+		_, err = s.Store.Token(ctx, seal.Digest(string(again.Data[object.TokenKey])))
+		Expect(err).NotTo(HaveOccurred())
+		s.ExpectAtRest(ctx, s.r, d)
+	})
+
+	It("begins again where its Job is deleted", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		job := s.job(ctx, d)
+		s.ExpectGone(ctx, job)
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(s.job(ctx, d).UID).NotTo(Equal(job.UID))
+		Expect(Message(d)).To(ContainSubstring("waiting for Kubernetes to collect"), "the token goes with the Job of before")
+		s.ExpectGone(ctx, &corev1.Secret{ObjectMeta: s.At("v1-build-token")}) // as the garbage collector does
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(State(d)).To(Equal("Ready=Unknown/Fetching Reconciling"))
+		Expect(s.Children(ctx, s.job(ctx, d).UID)).To(ConsistOf("Secret v1-build-token"))
+	})
+
+	It("is not begun twice where the cache does not show its Job yet", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		job := s.job(ctx, d)
+		s.Cluster.Fail(func(c Call) error {
+			if c.Verb == "get" && c.Kind == "Job" {
+				s.Cluster.Fail(nil)
+				return notFound("jobs")
+			}
+			return nil
+		})
+		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(BeNumerically(">", 0))
+		Expect(s.job(ctx, d).UID).To(Equal(job.UID))
+		Expect(State(d)).To(Equal("Ready=Unknown/Fetching Reconciling"))
+		s.ExpectAtRest(ctx, s.r, d)
+	})
+
+	It("says why its pod does not run, and so does the end of its time", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		job := s.job(ctx, d)
+		s.pod(ctx, job, waiting("ImagePullBackOff", "no such image"))
+		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(object.Later), "its pod is watched")
+		Expect(State(d)).To(Equal("Ready=Unknown/BuildBlocked Reconciling"))
+		Expect(Message(d)).To(ContainSubstring(`container "fetch": ImagePullBackOff: no such image`))
+		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentBuilding))
+		s.ExpectAtRest(ctx, s.r, d)
+
+		s.failed(ctx, job, batchv1.JobReasonDeadlineExceeded, "too long")
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(State(d)).To(Equal("Ready=False/DeadlineExceeded Stalled observed"))
+		Expect(Message(d)).To(And(ContainSubstring("longer than 900 s"), ContainSubstring("no such image")))
+		Expect(d.Status.FailureReason).To(Equal(v1alpha1.FailureDeadline))
+		s.ExpectAtRest(ctx, s.r, d)
+	})
+
+	It("says no more of what kept its pod, once it runs", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		pod := s.pod(ctx, s.job(ctx, d), waiting("ErrImagePull", "busy"))
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(State(d)).To(Equal("Ready=Unknown/BuildBlocked Reconciling"))
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+		s.ExpectStatus(ctx, pod)
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(State(d)).To(Equal("Ready=Unknown/Fetching Reconciling"))
+		s.failed(ctx, s.job(ctx, d), batchv1.JobReasonDeadlineExceeded, "")
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(Message(d)).NotTo(ContainSubstring("busy"))
+	})
+
+	It("says so where Kubernetes makes no pod at all, after a while", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		job := s.job(ctx, d)
+		job.Status.StartTime = ptr.To(metav1.NewTime(s.Clock.Now()))
+		s.ExpectStatus(ctx, job)
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(State(d)).To(Equal("Ready=Unknown/Fetching Reconciling"))
+		s.Clock.Step(17 * time.Second)
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(State(d)).To(Equal("Ready=Unknown/BuildBlocked Reconciling"))
+		Expect(Message(d)).To(ContainSubstring("makes no pod"))
+	})
+
+	It("fails with the last words of its pod", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		job := s.job(ctx, d)
+		foreign := s.pod(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: job.Name, UID: "foreign"}}, corev1.PodStatus{
+			Phase: corev1.PodFailed, Reason: "Evicted", Message: "a stranger's",
+		})
+		s.ExpectGone(ctx, foreign)
+		s.pod(ctx, job, corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "pack", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", Message: "out of memory"}},
+		}}})
+		s.failed(ctx, job, batchv1.JobReasonBackoffLimitExceeded, "gone")
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(State(d)).To(Equal("Ready=False/BuildFailed Stalled observed"))
+		Expect(Message(d)).To(ContainSubstring("pack: OOMKilled (exit code 137): out of memory"))
+		Expect(s.outcome(ctx, d).Status).To(Equal(store.DeploymentFailed))
+		Expect(s.live(ctx)).To(BeEmpty())
+	})
+
+	It("fails as the runner reported", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		Expect(s.Store.FinishBuild(ctx, s.Key(d), store.BuildResult{
+			FailureReason: store.FailureBuild, Message: "agents/a.yaml:3:1: unknown field " + strings.Repeat("x", 2000),
+		})).To(Succeed())
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(State(d)).To(Equal("Ready=False/BuildFailed Stalled observed"))
+		Expect(Message(d)).To(ContainSubstring("agents/a.yaml:3:1"))
+	})
+
+	It("is none of somebody else's Job", func(ctx SpecContext) {
+		s := newScene(ctx)
+		job := &batchv1.Job{ObjectMeta: s.At("v1-build"), Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a"}},
+		}}}}
+		d := s.Deployment("v1")
+		s.ExpectApplied(ctx, job, d)
+		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(object.Later))
+		Expect(State(d)).To(Equal("Ready=False/NameCollision Stalled observed"))
+		d.Spec.Cancel = true
+		s.reconciled(ctx, d)
+		s.ExpectExists(ctx, job)
+		Expect(job.DeletionTimestamp).To(BeNil(), "a cancellation stops nobody else's")
+	})
+
+	for _, fault := range Faults {
+		It("stands whatever call meets "+fault.Name, func(ctx SpecContext) {
+			s := newScene(ctx)
+			d := s.Deployment("v1")
+			s.ExpectApplied(ctx, d)
+			s.ExpectSurvives(ctx, fault, s.r, d, "Job v1-build")
+			Expect(s.Children(ctx, s.job(ctx, d).UID)).To(ConsistOf("Secret v1-build-token"))
+			s.ExpectBuilt(ctx, s.Key(d), "hello")
+			s.ExpectReconciled(ctx, s.r, d)
+			Expect(v1alpha1.IsReady(d)).To(BeTrue())
+		})
+	}
+})

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestWhichBranchIsBuilt: what is asked for, else the environment's, else the
+// project's, else that of the repository's HEAD.
+func TestWhichBranchIsBuilt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		asked, environment, project v1alpha1.GitBranch
+		want                        string
+	}{
+		"all":                 {"a", "e", "p", "a"},
+		"the environment's":   {"", "e", "p", "e"},
+		"the project's":       {"", "", "p", "p"},
+		"that of HEAD":        {"", "", "", ""},
+		"asked for, no other": {"a", "", "", "a"},
+	} {
+		v := &version{
+			Deployment:  &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{Branch: c.asked}}}},
+			environment: &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{Branch: c.environment}}},
+			project:     &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{Git: &v1alpha1.ProjectGit{DefaultBranch: c.project}}},
+		}
+		require.Equal(t, c.want, v.branch(), name)
+		v.project.Spec.Git = nil
+		require.NotEqual(t, "p", v.branch(), "%s: without a repository", name)
+	}
+}
+
+// TestFingerprint: what is deployed where, and nothing that may change later.
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	base := v1alpha1.DeploymentSpec{Environment: "dev", Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{}}}
+	want, err := fingerprint(base)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.DeploymentSpec)
+		same   bool
+	}{
+		"nothing":     {func(*v1alpha1.DeploymentSpec) {}, true},
+		"cancel":      {func(s *v1alpha1.DeploymentSpec) { s.Cancel = true }, true},
+		"activation":  {func(s *v1alpha1.DeploymentSpec) { s.Activation = &v1alpha1.DeploymentActivation{} }, true},
+		"redeploy of": {func(s *v1alpha1.DeploymentSpec) { s.RedeployOf = "a" }, true},
+		"environment": {func(s *v1alpha1.DeploymentSpec) { s.Environment = "prod" }, false},
+		"branch":      {func(s *v1alpha1.DeploymentSpec) { s.Source.Git.Branch = "main" }, false},
+		"commit":      {func(s *v1alpha1.DeploymentSpec) { s.Source.Git.Commit = "main" }, false},
+	} {
+		spec := *base.DeepCopy()
+		c.change(&spec)
+		got, err := fingerprint(spec)
+		require.NoError(t, err)
+		require.Equal(t, c.same, got == want, name)
+	}
+}
+
+// TestWhatIsPruned: what the platform made beyond the newest, of what has ended, is
+// not live and does not go already.
+func TestWhatIsPruned(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	d := func(name string, age time.Duration, change func(*v1alpha1.Deployment)) v1alpha1.Deployment {
+		out := v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-age))}}
+		out.Status.Phase = v1alpha1.DeploymentDeployed
+		change(&out)
+		return out
+	}
+	asIs := func(*v1alpha1.Deployment) {}
+	var all []v1alpha1.Deployment
+	for i := range keptObjects {
+		all = append(all, d(fmt.Sprintf("new-%02d", i), time.Duration(i)*time.Minute, asIs))
+	}
+	require.Empty(t, prunable(all), "as many as are kept")
+	old := []v1alpha1.Deployment{
+		d("deployed", 2*time.Hour, asIs),
+		d("failed", 3*time.Hour, func(d *v1alpha1.Deployment) { d.Status.Phase = v1alpha1.DeploymentFailed }),
+		d("cancelled", 3*time.Hour, func(d *v1alpha1.Deployment) { d.Status.Phase = v1alpha1.DeploymentCancelled }),
+		d("live", 4*time.Hour, func(d *v1alpha1.Deployment) { d.Status.Live = true }),
+		d("pending", 4*time.Hour, func(d *v1alpha1.Deployment) { d.Status.Phase = v1alpha1.DeploymentPending }),
+		d("building", 4*time.Hour, func(d *v1alpha1.Deployment) { d.Status.Phase = v1alpha1.DeploymentBuilding }),
+		d("not-begun", 4*time.Hour, func(d *v1alpha1.Deployment) { d.Status.Phase = "" }),
+		d("asked", 4*time.Hour, func(d *v1alpha1.Deployment) {
+			d.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(noon)}
+		}),
+		d("going", 4*time.Hour, func(d *v1alpha1.Deployment) { d.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }),
+	}
+	for _, order := range [][]v1alpha1.Deployment{append(slices.Clone(all), old...), append(slices.Clone(old), all...)} {
+		var names []string
+		for _, p := range prunable(order) {
+			names = append(names, p.Name)
+		}
+		slices.Sort(names)
+		require.Equal(t, []string{"cancelled", "deployed", "failed"}, names)
+	}
+}
+
+// TestAStatusFits: with as many agents as a build may have, with the longest names
+// and messages, it stays below 64 KiB, and what it shows are the first by name.
+func TestAStatusFits(t *testing.T) {
+	t.Parallel()
+	var agents []store.Agent
+	for i := range 1000 {
+		agents = append(agents, store.Agent{
+			Name: fmt.Sprintf("%03d-%s", 999-i, strings.Repeat("a", 59)), Type: "sequential", VariantOf: strings.Repeat("b", 63),
+		})
+	}
+	shown := shownAgents(agents)
+	require.NotEmpty(t, shown)
+	require.Less(t, len(shown), len(agents))
+	require.True(t, slices.IsSortedFunc(shown, func(a, b v1alpha1.DeploymentAgent) int { return strings.Compare(a.Name, b.Name) }))
+	require.True(t, strings.HasPrefix(shown[0].Name, "000-"))
+	require.Len(t, shownAgents(agents[:10]), 10, "few are shown all")
+
+	d := &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Activation: &v1alpha1.DeploymentActivation{}}}
+	long := strings.Repeat("<&ä", 4000)
+	d.Status.Agents, d.Status.AgentCount, d.Status.Commit, d.Status.Branch = shown, 1000, strings.Repeat("c", 64), strings.Repeat("b", 255)
+	for _, step := range []v1alpha1.DeploymentStep{v1alpha1.StepFetching, v1alpha1.StepPacking, v1alpha1.StepTesting, v1alpha1.StepConnecting} {
+		d.MarkBuilding(step)
+		d.MarkFailed(v1alpha1.FailureDeadline, long)
+	}
+	d.MarkNotLive(long)
+	d.MarkActivation(v1alpha1.ActivationFailed, long)
+	d.MarkBuildBlocked(long)
+	text, err := json.Marshal(d.Status)
+	require.NoError(t, err)
+	require.Less(t, len(text), 64<<10)
+}
+
+// TestWhichChangesDeploymentsAreToldOf: as those of environments, and those of what
+// is live where they show something else about it.
+func TestWhichChangesDeploymentsAreToldOf(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Project)
+		told   bool
+	}{
+		"another spec":  {func(p *v1alpha1.Project) { p.Generation++ }, true},
+		"its id":        {func(p *v1alpha1.Project) { p.Status.ID = "a" }, true},
+		"its network":   {(*v1alpha1.Project).MarkNetworkReady, true},
+		"the default":   {func(p *v1alpha1.Project) { p.Status.DefaultEnvironment = "dev" }, false},
+		"an annotation": {func(p *v1alpha1.Project) { p.Annotations = map[string]string{"a": "b"} }, false},
+	} {
+		before := &v1alpha1.Project{}
+		after := before.DeepCopy()
+		c.change(after)
+		require.Equal(t, c.told, object.Changed(projectState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}), name)
+	}
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Environment)
+		told   bool
+	}{
+		"another spec":       {func(e *v1alpha1.Environment) { e.Generation++ }, true},
+		"its id":             {func(e *v1alpha1.Environment) { e.Status.ID = "a" }, true},
+		"beyond the limit":   {func(e *v1alpha1.Environment) { e.MarkLimitReached(1, true) }, true},
+		"its runners":        {func(e *v1alpha1.Environment) { e.MarkRunnersStarting(0, 1) }, false},
+		"what is live in it": {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "a" }, false},
+	} {
+		before := &v1alpha1.Environment{}
+		after := before.DeepCopy()
+		c.change(after)
+		require.Equal(t, c.told, object.Changed(environmentState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}), name)
+	}
+	for name, c := range map[string]struct {
+		environment, id string
+		live            bool
+		phase           v1alpha1.DeploymentPhase
+		concerns        bool
+	}{
+		"it is live":                  {"a", "a", true, v1alpha1.DeploymentDeployed, false},
+		"it became live":              {"a", "a", false, v1alpha1.DeploymentDeployed, true},
+		"another became live":         {"b", "a", true, v1alpha1.DeploymentDeployed, true},
+		"another is live":             {"b", "a", false, v1alpha1.DeploymentDeployed, false},
+		"nothing is live any more":    {"", "a", true, v1alpha1.DeploymentDeployed, true},
+		"nothing is live: it may be":  {"", "a", false, v1alpha1.DeploymentDeployed, true},
+		"nothing is live: it may not": {"", "a", false, v1alpha1.DeploymentFailed, false},
+	} {
+		e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Name: "dev"}}
+		e.Status.LiveDeploymentID = c.environment
+		d := &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
+		d.Status.ID, d.Status.Live, d.Status.Phase = c.id, c.live, c.phase
+		require.Equal(t, c.concerns, outOfDate(e, d), name)
+		d.Spec.Environment = "prod"
+		require.False(t, outOfDate(e, d), "%s: of another environment", name)
+		require.False(t, outOfDate(&corev1.Pod{}, d), name)
+	}
+}
+
+// TestWhomASecretConcerns: the deployments that have not ended, where the project's
+// repository is fetched with it.
+func TestWhomASecretConcerns(t *testing.T) {
+	t.Parallel()
+	at := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	open, ended := &v1alpha1.Deployment{ObjectMeta: at("team", "open")}, &v1alpha1.Deployment{ObjectMeta: at("team", "ended")}
+	ended.Status.Phase = v1alpha1.DeploymentFailed
+	project := func(namespace string, git *v1alpha1.ProjectGit) *v1alpha1.Project {
+		return &v1alpha1.Project{ObjectMeta: at(namespace, "project"), Spec: v1alpha1.ProjectSpec{Git: git}}
+	}
+	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
+		open, ended, &v1alpha1.Deployment{ObjectMeta: at("public", "open")}, &v1alpha1.Deployment{ObjectMeta: at("none", "open")},
+		project("team", &v1alpha1.ProjectGit{SecretRef: &v1alpha1.SecretReference{Name: "git"}}),
+		project("public", &v1alpha1.ProjectGit{}), project("none", nil),
+	)}}
+	for _, c := range []struct {
+		secret metav1.ObjectMeta
+		want   []string
+	}{
+		{at("team", "git"), []string{"open"}}, {at("team", "other"), nil}, {at("public", "git"), nil}, {at("none", "git"), nil}, {at("nobody", "git"), nil},
+	} {
+		require.Equal(t, c.want, controllertest.Names(r.usersOf(t.Context(), &corev1.Secret{ObjectMeta: c.secret})), "%s/%s", c.secret.Namespace, c.secret.Name)
+	}
+}
+
+// TestStatusTimes: whole seconds, as kube-apiserver keeps them, so that nothing is
+// written anew for a fraction.
+func TestStatusTimes(t *testing.T) {
+	t.Parallel()
+	require.Nil(t, clock(nil))
+	at := time.Date(2026, 1, 2, 12, 0, 0, 999, time.UTC)
+	require.True(t, clock(&at).Time.Equal(at.Truncate(time.Second)))
+}
+
+// TestHowLongItWaited: since the bundle was there; not at all before.
+func TestHowLongItWaited(t *testing.T) {
+	t.Parallel()
+	v := &version{Deployment: &v1alpha1.Deployment{}}
+	require.Zero(t, v.waited(time.Now()))
+	v.MarkBuilding(v1alpha1.StepConnecting)
+	since := v.Status.Condition(v1alpha1.ConditionConnectorsApplied).LastTransitionTime
+	require.Equal(t, time.Minute, v.waited(since.Add(time.Minute)))
+}

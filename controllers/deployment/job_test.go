@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/plan"
+)
+
+func job(from source, in room) corev1.PodSpec {
+	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}, Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
+	return buildJob(d, from, in, object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch"}).Spec.Template.Spec
+}
+
+// TestABuildJob: as long as the plan says, started again where a pod is lost, gone
+// an hour after its end, and found by its labels.
+func TestABuildJob(t *testing.T) {
+	t.Parallel()
+	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}, Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
+	j := buildJob(d, source{URL: "u"}, room{Build: plan.Build{TimeoutSeconds: 77}}, object.PodOptions{})
+	require.EqualValues(t, 77, *j.Spec.ActiveDeadlineSeconds)
+	require.EqualValues(t, 3600, *j.Spec.TTLSecondsAfterFinished)
+	require.EqualValues(t, 2, *j.Spec.BackoffLimit)
+	require.Equal(t, corev1.RestartPolicyNever, j.Spec.Template.Spec.RestartPolicy)
+	require.Equal(t, namedJob(d).Name, j.Name)
+	for _, labels := range []map[string]string{j.Labels, j.Spec.Template.Labels} {
+		require.Equal(t, "v1", labels[v1alpha1.LabelDeployment])
+		require.Equal(t, "dev", labels[v1alpha1.LabelEnvironment])
+		require.Equal(t, component, labels[object.LabelComponent], "NetworkPolicies select by it")
+		require.Equal(t, object.ManagedBy, labels[object.LabelManagedBy], "else the cache would not have it")
+	}
+}
+
+// TestWhoSeesWhatInABuild: the credentials the container that fetches, the token the
+// one that packs; neither is in the other.
+func TestWhoSeesWhatInABuild(t *testing.T) {
+	t.Parallel()
+	spec := job(source{URL: "https://a", Branch: "main", Commit: "c", Path: "p", Secret: "git"}, room{})
+	mounts := func(c corev1.Container) (names []string) {
+		for _, m := range c.VolumeMounts {
+			names = append(names, m.Name)
+		}
+		return names
+	}
+	fetch, pack := spec.InitContainers[0], spec.Containers[0]
+	require.Equal(t, []string{"workspace", "tmp", "git"}, mounts(fetch))
+	require.Equal(t, []string{"workspace", "tmp", "token"}, mounts(pack))
+	require.Equal(t, []string{
+		"build", "fetch", "--dir=/workspace", "--url=https://a", "--allow-egress=", "--deny-egress=", "--branch=main", "--commit=c", "--path=p", "--credentials=" + credentialsFolder,
+	}, fetch.Args)
+	require.Contains(t, pack.Args, "--dispatch-url=http://dispatch")
+	require.NotContains(t, fetch.Args, "--dispatch-url=http://dispatch")
+	secrets := map[string]string{}
+	for _, v := range spec.Volumes {
+		if v.Secret != nil {
+			secrets[v.Name] = v.Secret.SecretName
+		}
+		if v.EmptyDir != nil {
+			require.Equal(t, resource.MustParse("1Gi"), *v.EmptyDir.SizeLimit, v.Name)
+		}
+	}
+	require.Equal(t, map[string]string{"token": "v1-build-token", "git": "git"}, secrets)
+
+	plain := job(source{URL: "https://a"}, room{})
+	require.Equal(t, []string{"build", "fetch", "--dir=/workspace", "--url=https://a", "--allow-egress=", "--deny-egress="}, plain.InitContainers[0].Args)
+	require.Len(t, plain.Volumes, 3)
+}
+
+// TestWhereABuildRuns: where runners do, with the resources of the plan in each
+// container, and as little else as they.
+func TestWhereABuildRuns(t *testing.T) {
+	t.Parallel()
+	build := plan.Default().Build
+	spec := job(source{URL: "u"}, room{Build: build, Runner: v1alpha1.RunnerPool{
+		NodeSelector: map[string]string{"a": "b"}, Tolerations: []corev1.Toleration{{Key: "k"}}, RuntimeClassName: "gvisor",
+		ImagePullSecrets: []v1alpha1.SecretReference{{Name: "registry"}},
+		Affinity:         &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}},
+	}})
+	require.Equal(t, map[string]string{"a": "b"}, spec.NodeSelector)
+	require.Equal(t, "k", spec.Tolerations[0].Key)
+	require.Equal(t, "gvisor", *spec.RuntimeClassName)
+	require.Equal(t, "registry", spec.ImagePullSecrets[0].Name)
+	require.NotNil(t, spec.Affinity.NodeAffinity)
+	require.Nil(t, spec.Affinity.PodAntiAffinity, "a build is no runner")
+	require.False(t, *spec.AutomountServiceAccountToken)
+	require.True(t, *spec.SecurityContext.RunAsNonRoot)
+	for _, c := range append(spec.InitContainers, spec.Containers...) {
+		require.Equal(t, build.Requirements(), c.Resources, c.Name)
+		require.Equal(t, "platform:1", c.Image)
+		require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
+		require.Empty(t, c.Env)
+	}
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+)
+
+// effect is what is seen of a field, in a child, in the store or in a status, when
+// an object asks for something by it.
+type effect struct {
+	seen func(ctx context.Context, s *stage) any
+	want types.GomegaMatcher
+}
+
+// inBuild is seen in the Job of a deployment whose project asks for something.
+func inBuild(change func(*v1alpha1.ProjectSpec), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		s.changed(ctx, change)
+		return s.build(ctx, s.Deployment(s.name()))
+	}, ContainSubstring(want)}
+}
+
+// inPool is seen in the pool of an environment whose runners ask for something.
+func inPool(change func(*v1alpha1.RunnerPool), seen func(pods corev1.PodTemplateSpec) any, want types.GomegaMatcher) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		return seen(s.pool(ctx, change).Spec.Template)
+	}, want}
+}
+
+// inProviders is seen in the configuration of runners.
+func inProviders(change func(*v1alpha1.ModelProvider), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		name := s.name()
+		s.ExpectApplied(ctx, s.Secret(name, map[string]string{"one": "value-of-one", "two": "value-of-two"}))
+		p := v1alpha1.ModelProvider{
+			Prefix: "llm", Type: v1alpha1.ModelProviderOpenAI,
+			APIKeySecretRef: &v1alpha1.SecretKeyReference{Name: v1alpha1.Name(name), Key: "one"},
+		}
+		change(&p)
+		return s.providers(ctx, p)
+	}, ContainSubstring(want)}
+}
+
+// inRow is seen in the row of a connector.
+func inRow(change func(*v1alpha1.Connector), field string, want any) effect {
+	return effect{func(ctx context.Context, s *stage) any { GinkgoHelper(); return s.row(ctx, change) }, HaveField(field, want)}
+}
+
+// inAudit is seen in what the audit log tells of a key; the facade reads the object.
+func inAudit(change func(*v1alpha1.APIKeySpec), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		_, told := s.key(ctx, change)
+		return told
+	}, ContainSubstring(want)}
+}
+
+// inState is seen in the state of a key.
+func inState(change func(s *stage, spec *v1alpha1.APIKeySpec), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		k, _ := s.key(ctx, func(spec *v1alpha1.APIKeySpec) { change(s, spec) })
+		return State(k) + ": " + Message(k)
+	}, ContainSubstring(want)}
+}
+
+// effects are what is seen of each field.
+var effects = map[string]effect{
+	"Project.displayName": {func(ctx context.Context, s *stage) any {
+		s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.DisplayName = "The Team" })
+		var name string
+		Expect(s.Store.Database.QueryRowContext(ctx, "SELECT display_name FROM projects").Scan(&name)).To(Succeed())
+		return name
+	}, Equal("The Team")},
+	"Project.git.url":           inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.URL = "https://other.example.com" }, "--url=https://other.example.com "),
+	"Project.git.defaultBranch": inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.DefaultBranch = "trunk" }, " --branch=trunk"),
+	"Project.git.path":          inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.Path = "agents/here" }, " --path=agents/here"),
+	"Project.git.secretRef.name": {func(ctx context.Context, s *stage) any {
+		s.ExpectApplied(ctx, s.Secret("git", nil))
+		s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Git.SecretRef = &v1alpha1.SecretReference{Name: "git"} })
+		return s.build(ctx, s.Deployment(s.name()))
+	}, ContainSubstring("--credentials=/etc/agentplatform/git from Secret git")},
+	"Project.defaultEnvironment": {func(ctx context.Context, s *stage) any {
+		return s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.DefaultEnvironment = "prod" }).Status.DefaultEnvironment
+	}, Equal("prod")},
+	"Project.limits.environments": {func(ctx context.Context, s *stage) any {
+		return s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Limits.Environments = ptr.To(int32(77)) }).Status.Limits.Environments
+	}, HaveValue(BeEquivalentTo(77))},
+	"Project.modelProviders[].prefix":               inProviders(func(p *v1alpha1.ModelProvider) { p.Prefix = "other" }, `"other"`),
+	"Project.modelProviders[].baseURL":              inProviders(func(p *v1alpha1.ModelProvider) { p.BaseURL = "https://llm.example.com" }, `"https://llm.example.com"`),
+	"Project.modelProviders[].apiKeySecretRef.name": inProviders(func(*v1alpha1.ModelProvider) {}, "value-of-one"),
+	"Project.modelProviders[].apiKeySecretRef.key":  inProviders(func(p *v1alpha1.ModelProvider) { p.APIKeySecretRef.Key = "two" }, "value-of-two"),
+	"Project.modelProviders[].type": {func(ctx context.Context, s *stage) any {
+		state := State(s.changed(ctx, func(p *v1alpha1.ProjectSpec) {
+			p.ModelProviders = []v1alpha1.ModelProvider{{Prefix: "a", Type: v1alpha1.ModelProviderGemini}}
+		}))
+		s.changed(ctx, func(*v1alpha1.ProjectSpec) {})
+		return state
+	}, ContainSubstring("NotSupported")},
+
+	"Environment.id": {func(ctx context.Context, s *stage) any {
+		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.ID = s.id() })
+		s.brought(ctx, e)
+		return e.Status.ID == string(e.Spec.ID)
+	}, BeTrue()},
+	"Environment.displayName": {func(ctx context.Context, s *stage) any {
+		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.DisplayName = "EU West" })
+		s.brought(ctx, e)
+		row, err := s.Store.Environment(ctx, s.Key(e))
+		Expect(err).NotTo(HaveOccurred())
+		return row.Slug + ", " + row.DisplayName
+	}, Equal("eu-west, EU West")},
+	"Environment.kind": {func(ctx context.Context, s *stage) any {
+		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Kind = v1alpha1.EnvironmentTest })
+		s.brought(ctx, e)
+		return State(e)
+	}, ContainSubstring("NotSupported")},
+	"Environment.git.branch": {func(ctx context.Context, s *stage) any {
+		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Git.Branch = "release" })
+		s.brought(ctx, e)
+		return s.build(ctx, s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.Environment = v1alpha1.EnvironmentName(e.Name) }))
+	}, ContainSubstring("--branch=release")},
+	"Environment.suspend": {func(ctx context.Context, s *stage) any {
+		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Suspend = true })
+		s.brought(ctx, e)
+		return State(e)
+	}, ContainSubstring("Suspended")},
+	"Environment.runner.minReplicas": {func(ctx context.Context, s *stage) any {
+		return s.pool(ctx, func(r *v1alpha1.RunnerPool) { r.MinReplicas = ptr.To(int32(3)) }).Spec.Replicas
+	}, HaveValue(BeEquivalentTo(3))},
+	"Environment.runner.concurrency": inPool(func(r *v1alpha1.RunnerPool) { r.Concurrency = 7 },
+		func(p corev1.PodTemplateSpec) any { return p.Spec.Containers[0].Args }, ContainElement("--concurrency=7")),
+	"Environment.runner.resources.requests": inPool(func(r *v1alpha1.RunnerPool) { r.Resources.Requests = cpu("77m") },
+		func(p corev1.PodTemplateSpec) any { return p.Spec.Containers[0].Resources.Requests.Cpu().String() }, Equal("77m")),
+	"Environment.runner.resources.limits": inPool(func(r *v1alpha1.RunnerPool) { r.Resources.Limits = cpu("770m") },
+		func(p corev1.PodTemplateSpec) any { return p.Spec.Containers[0].Resources.Limits.Cpu().String() }, Equal("770m")),
+	"Environment.runner.nodeSelector": inPool(func(r *v1alpha1.RunnerPool) { r.NodeSelector = map[string]string{"a": "b"} },
+		func(p corev1.PodTemplateSpec) any { return p.Spec.NodeSelector }, HaveKeyWithValue("a", "b")),
+	"Environment.runner.tolerations": inPool(func(r *v1alpha1.RunnerPool) {
+		r.Tolerations = []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}
+	}, func(p corev1.PodTemplateSpec) any { return p.Spec.Tolerations }, ConsistOf(HaveField("Key", "a"))),
+	"Environment.runner.affinity": inPool(func(r *v1alpha1.RunnerPool) {
+		r.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+			Weight: 7, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: corev1.NodeSelectorOpExists}}},
+		}}}}
+	}, func(p corev1.PodTemplateSpec) any { return p.Spec.Affinity }, Not(BeNil())),
+	"Environment.runner.runtimeClassName": inPool(func(r *v1alpha1.RunnerPool) { r.RuntimeClassName = "gvisor" },
+		func(p corev1.PodTemplateSpec) any { return p.Spec.RuntimeClassName }, HaveValue(Equal("gvisor"))),
+	"Environment.runner.imagePullSecrets[].name": inPool(func(r *v1alpha1.RunnerPool) { r.ImagePullSecrets = []v1alpha1.SecretReference{{Name: "registry"}} },
+		func(p corev1.PodTemplateSpec) any { return p.Spec.ImagePullSecrets }, ConsistOf(HaveField("Name", "registry"))),
+	"Environment.runner.labels": inPool(func(r *v1alpha1.RunnerPool) { r.Labels = map[string]string{"a": "b"} },
+		func(p corev1.PodTemplateSpec) any { return p.Labels }, HaveKeyWithValue("a", "b")),
+	"Environment.runner.annotations": inPool(func(r *v1alpha1.RunnerPool) { r.Annotations = map[string]string{"a": "b"} },
+		func(p corev1.PodTemplateSpec) any { return p.Annotations }, HaveKeyWithValue("a", "b")),
+
+	"Deployment.id": {func(ctx context.Context, s *stage) any {
+		d := s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.ID = s.id() })
+		s.brought(ctx, d)
+		return d.Status.ID == string(d.Spec.ID)
+	}, BeTrue()},
+	"Deployment.environment": {func(ctx context.Context, s *stage) any {
+		e := s.Environment(s.name())
+		s.brought(ctx, e)
+		d := s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.Environment = v1alpha1.EnvironmentName(e.Name) })
+		s.brought(ctx, d)
+		row, err := s.Store.Deployment(ctx, s.Key(d))
+		Expect(err).NotTo(HaveOccurred())
+		return row.EnvironmentID == s.Key(e).ID
+	}, BeTrue()},
+	"Deployment.source.git.branch": {func(ctx context.Context, s *stage) any {
+		return s.build(ctx, s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Branch = "mine" }))
+	}, ContainSubstring("--branch=mine")},
+	"Deployment.source.git.commit": {func(ctx context.Context, s *stage) any {
+		return s.build(ctx, s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Commit = "0123456789abcdef0123456789abcdef01234567" }))
+	}, ContainSubstring("--commit=0123456789abcdef0123456789abcdef01234567")},
+	"Deployment.redeployOf": {func(ctx context.Context, s *stage) any {
+		id := s.id()
+		d := s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = v1alpha1.DeploymentID(id) })
+		s.brought(ctx, d)
+		row, err := s.Store.Deployment(ctx, s.Key(d))
+		Expect(err).NotTo(HaveOccurred())
+		return row.RedeployOf != nil && row.RedeployOf.String() == string(id)
+	}, BeTrue()},
+	"Deployment.cancel": {func(ctx context.Context, s *stage) any {
+		d := s.Deployment(s.name())
+		s.brought(ctx, d)
+		d.Spec.Cancel = true
+		s.brought(ctx, d)
+		return d.Status.Phase
+	}, Equal(v1alpha1.DeploymentCancelled)},
+	"Deployment.activation.requestedAt": {func(ctx context.Context, s *stage) any {
+		d := s.Deployment(s.name(), func(d *v1alpha1.Deployment) {
+			d.Spec.Cancel, d.Spec.Activation = true, &v1alpha1.DeploymentActivation{RequestedAt: *at(s, 0)}
+		})
+		s.brought(ctx, d)
+		return d.Status.Activation
+	}, HaveValue(HaveField("Result", v1alpha1.ActivationNotDeployed))},
+
+	"Connector.id": {func(ctx context.Context, s *stage) any {
+		c := s.Connector(s.name(), func(c *v1alpha1.Connector) { c.Spec.ID = s.id() })
+		s.brought(ctx, c)
+		return c.Status.URL[len(c.Status.URL)-len(c.Spec.ID):] == string(c.Spec.ID)
+	}, BeTrue()},
+	"Connector.environment": {func(ctx context.Context, s *stage) any {
+		e := s.Environment(s.name())
+		s.brought(ctx, e)
+		return s.row(ctx, func(c *v1alpha1.Connector) { c.Spec.Environment = v1alpha1.EnvironmentName(e.Name) }).EnvironmentID == s.Key(e).ID
+	}, BeTrue()},
+	"Connector.displayName": inRow(func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask us" }, "Name", "Ask us"),
+	"Connector.mode":        inRow(func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeSync }, "Mode", "sync"),
+	"Connector.enabled":     inRow(func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) }, "Enabled", false),
+	"Connector.webhook.authentication": inRow(func(c *v1alpha1.Connector) {
+		c.Spec.ID, c.Spec.Webhook.Authentication = "7b0c7a52-6c1f-4c3e-9a55-ffffffffffff", v1alpha1.AuthenticationNone
+	}, "RequireAuthentication", false),
+	"Connector.webhook.timeoutSeconds": inRow(func(c *v1alpha1.Connector) {
+		c.Spec.Mode, c.Spec.Webhook.TimeoutSeconds = v1alpha1.ModeSync, ptr.To(int32(77))
+	}, "TimeoutSeconds", 77),
+	"Connector.secretVersion":            inRow(func(c *v1alpha1.Connector) { c.Spec.SecretVersion = 7 }, "SecretVersion", BeEquivalentTo(7)),
+	"Connector.secretGracePeriodSeconds": inGrace(),
+	"Connector.secretRef.name": {func(ctx context.Context, s *stage) any {
+		s.ExpectApplied(ctx, s.Secret("own", map[string]string{"secret": "a secret of mine"}))
+		return s.row(ctx, func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "own"} }).SecretKey
+	}, BeEmpty()},
+
+	"ConnectorLink.id": {func(ctx context.Context, s *stage) any {
+		connector := s.Connector(s.name())
+		s.brought(ctx, connector)
+		l := s.Link(s.name(), connector.Name, "hello", func(l *v1alpha1.ConnectorLink) { l.Spec.ID = s.id() })
+		s.brought(ctx, l)
+		return l.Status.ID == string(l.Spec.ID)
+	}, BeTrue()},
+	"ConnectorLink.connector": inRoute("hello"),
+	"ConnectorLink.agent":     inRoute("another"),
+
+	"APIKey.id":          inState(func(s *stage, k *v1alpha1.APIKeySpec) { k.ID = s.id() }, "Ready=True"),
+	"APIKey.displayName": inAudit(func(k *v1alpha1.APIKeySpec) { k.DisplayName = "Nightly" }, "Nightly"),
+	"APIKey.hash":        inAudit(func(k *v1alpha1.APIKeySpec) {}, `"hash"`),
+	"APIKey.keyID":       inAudit(func(k *v1alpha1.APIKeySpec) { k.KeyID = "Zz3dEf7h" }, "Zz3dEf7h"),
+	"APIKey.access": inAudit(func(k *v1alpha1.APIKeySpec) {
+		k.Access, k.Permissions = v1alpha1.AccessSelected, []v1alpha1.Permission{"runs.view"}
+	}, `"Selected"`),
+	"APIKey.environmentAccess": inAudit(func(k *v1alpha1.APIKeySpec) {
+		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"dev"}
+	}, `"Selected"`),
+	"APIKey.environments": inAudit(func(k *v1alpha1.APIKeySpec) {
+		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"prod"}
+	}, `"prod"`),
+	"APIKey.owner.kind": inAudit(func(k *v1alpha1.APIKeySpec) { k.Owner.Kind = v1alpha1.OwnerServiceAccount }, `"ServiceAccount"`),
+	"APIKey.owner.name": inAudit(func(k *v1alpha1.APIKeySpec) { k.Owner.Name = "bertha" }, "bertha"),
+	"APIKey.permissions": inState(func(_ *stage, k *v1alpha1.APIKeySpec) {
+		k.Access, k.Permissions = v1alpha1.AccessSelected, []v1alpha1.Permission{"runs.veiw"}
+	}, "PermissionUnknown"),
+	"APIKey.owner.groups": inState(func(_ *stage, k *v1alpha1.APIKeySpec) { k.Owner.Groups = []string{"system:masters"} }, "system:masters"),
+	"APIKey.expiresAt":    inState(func(s *stage, k *v1alpha1.APIKeySpec) { k.ExpiresAt = at(s, -time.Hour) }, "Expired"),
+	"APIKey.revoked":      inState(func(_ *stage, k *v1alpha1.APIKeySpec) { k.Revoked = true }, "Revoked"),
+}
+
+func cpu(quantity string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
+}
+
+// inGrace is seen in how long the secret before stays valid.
+func inGrace() effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		c := s.Connector(s.name(), func(c *v1alpha1.Connector) { c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0)) })
+		s.brought(ctx, c)
+		c.Spec.SecretVersion = 2
+		s.brought(ctx, c)
+		row, err := s.Store.Connector(ctx, s.Key(c))
+		Expect(err).NotTo(HaveOccurred())
+		return row.Secrets
+	}, HaveLen(1)}
+}
+
+// inRoute is seen in what the gateway starts.
+func inRoute(agent string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		connector := s.Connector(s.name())
+		s.brought(ctx, connector)
+		s.brought(ctx, s.Link(s.name(), connector.Name, agent))
+		route, err := s.Store.Route(ctx, s.Key(connector))
+		Expect(err).NotTo(HaveOccurred())
+		return route.Links
+	}, ConsistOf(HaveField("AgentName", agent))}
+}

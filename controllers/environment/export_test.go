@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import "sigs.k8s.io/controller-runtime/pkg/event"
+
+// mostWakes is more than a spec wakes.
+const mostWakes = 100
+
+// Wakes are the environments that the reconciler wakes, which without a manager
+// nobody takes up.
+func (r *Reconciler) Wakes() <-chan event.GenericEvent {
+	r.wakeUp = make(chan event.GenericEvent, mostWakes)
+	return r.wakeUp
+}
+
+// PoolsAtOnce and TurnTime are the bounds of turns.
+const (
+	PoolsAtOnce = poolsAtOnce
+	TurnTime    = turnTime
+)

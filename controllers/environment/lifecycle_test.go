@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment_test
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var _ = Describe("An Environment", func() {
+	It("goes from created to ready, as what it needs comes and its runners start", func(ctx SpecContext) {
+		s := bare()
+		e := s.Environment("dev")
+		Expect(s.reconciled(ctx, e)).To(Equal(object.Later))
+		Expect(State(e)).To(Equal("Ready=False/ProjectMissing Reconciling"))
+
+		project := s.Project()
+		s.ExpectApplied(ctx, project)
+		Expect(s.ExpectReconciled(ctx, s.r, e).RequeueAfter).To(Equal(2 * time.Second))
+		Expect(State(e)).To(Equal("Ready=Unknown/Progressing Reconciling"))
+		Expect(s.Children(ctx, e.UID)).To(BeEmpty(), "no pod before the network is there")
+		Expect(s.stored(ctx, e).Slug).To(Equal("dev"), "connectors and links may be in effect already")
+
+		project.MarkNetworkReady()
+		s.ExpectStatus(ctx, project)
+		Expect(s.ExpectReconciled(ctx, s.r, e).RequeueAfter).To(Equal(object.Later))
+		Expect(State(e)).To(Equal("Ready=False/RunnersStarting Reconciling"))
+		Expect(Message(e)).To(Equal("0 of 1 runners ready"))
+		Expect(s.Children(ctx, e.UID)).To(ConsistOf(children))
+		Expect(e.Status.Runner.Selector).To(ContainSubstring("agentplatform.dev/environment=dev"))
+
+		s.started(ctx, e, 1)
+		Expect(s.ExpectReconciled(ctx, s.r, e).RequeueAfter).To(BeZero())
+		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(e.Status.IsTrue(v1alpha1.ConditionRunnersReady)).To(BeTrue())
+		Expect(e.Status.Runner.ReadyReplicas).To(BeEquivalentTo(1))
+		Expect(e.Status.Default).To(BeTrue(), "it was the first")
+		Expect(s.ExpectAtRest(ctx, s.r, e).RequeueAfter).To(BeZero())
+
+		By("asking for another configuration, of which nothing was seen yet")
+		e.Spec.Runner.Concurrency = 7
+		s.reconciled(ctx, e)
+		Expect(State(e)).To(Equal("Ready=False/RunnersStarting Reconciling"))
+		s.started(ctx, e, 1)
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"))
+
+		By("staying ready while the store is away")
+		s.Store.GoAway()
+		s.ExpectReconcileFails(ctx, s.r, e)
+		Expect(State(e)).To(Equal("Ready=True/Succeeded Reconciling observed"))
+		s.Store.ComeBack()
+
+		By("being suspended")
+		pool := s.pool(ctx, e)
+		e.Spec.Suspend, e.Spec.Runner.Concurrency = true, 9
+		Expect(s.reconciled(ctx, e)).To(BeZero())
+		Expect(State(e)).To(Equal("Ready=True/Suspended observed"))
+		Expect(s.pool(ctx, e).ResourceVersion).To(Equal(pool.ResourceVersion), "the pods stay as they are")
+		s.ExpectAtRest(ctx, s.r, e)
+		e.Spec.Suspend = false
+		s.reconciled(ctx, e)
+		Expect(State(e)).To(Equal("Ready=False/RunnersStarting Reconciling"))
+
+		By("losing its project")
+		s.ExpectGone(ctx, project)
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(State(e)).To(Equal("Ready=False/ProjectMissing Reconciling"))
+	})
+
+	It("says what keeps its runners from starting", func(ctx SpecContext) {
+		s := newScene(ctx)
+		e := s.Environment("dev")
+		s.reconciled(ctx, e)
+		pod := s.pod(ctx, e, corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "runner", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}},
+		}}})
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(State(e)).To(Equal("Ready=False/RunnersFailing Reconciling"))
+		Expect(Message(e)).To(ContainSubstring("no such image"))
+		Expect(e.Status.Condition(v1alpha1.ConditionRunnersReady).Reason).To(Equal(v1alpha1.ReasonRunnersFailing))
+		s.ExpectGone(ctx, pod)
+
+		pool := s.pool(ctx, e)
+		pool.Status = appsv1.DeploymentStatus{ObservedGeneration: pool.Generation, Conditions: []appsv1.DeploymentCondition{{
+			Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: pods",
+		}}}
+		s.ExpectStatus(ctx, pool)
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(State(e)).To(Equal("Ready=False/RunnersFailing Reconciling"))
+		Expect(Message(e)).To(ContainSubstring("exceeded quota: pods"))
+		s.started(ctx, e, 1)
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"))
+	})
+
+	It("is stalled by what the plan does not allow, and has no pool of it", func(ctx SpecContext) {
+		s := newScene(ctx)
+		e := s.Environment("dev", func(e *v1alpha1.Environment) {
+			e.Spec.Runner.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64")}
+		})
+		Expect(s.reconciled(ctx, e)).To(BeZero(), "the plan is watched")
+		Expect(State(e)).To(Equal("Ready=False/NotAllowed Stalled observed"))
+		Expect(s.Children(ctx, e.UID)).To(BeEmpty())
+		e.Spec.Runner.Resources.Limits = nil
+		s.reconciled(ctx, e)
+		Expect(State(e)).To(Equal("Ready=False/RunnersStarting Reconciling"))
+	})
+
+	It("waits for the slug of an older one, which wakes it when it goes", func(ctx SpecContext) {
+		s := newScene(ctx)
+		first := s.Environment("dev")
+		second := s.Environment("other", func(e *v1alpha1.Environment) { e.Spec.DisplayName = "Dev" })
+		s.reconciled(ctx, first)
+		Expect(s.reconciled(ctx, second)).To(Equal(object.Later))
+		Expect(State(second)).To(Equal("Ready=False/SlugTaken Stalled observed"))
+		Expect(second.Status.Slug).To(BeEmpty())
+		Expect(s.Children(ctx, second.UID)).To(BeEmpty())
+
+		s.ExpectDeleted(ctx, s.r, first)
+		Expect(s.woken()).To(Equal([]string{"other"}))
+		_, err := s.Store.Environment(ctx, s.Key(first))
+		Expect(err).To(MatchError(store.ErrNotFound))
+		s.ExpectReconciled(ctx, s.r, second)
+		Expect(State(second)).To(Equal("Ready=False/RunnersStarting Reconciling observed"))
+		Expect(second.Status.Slug).To(Equal("dev"))
+	})
+
+	It("waits for a place, which one that goes leaves", func(ctx SpecContext) {
+		s := newScene(ctx, func(p *v1alpha1.Project) { p.Spec.Limits.Environments = ptr.To(int32(1)) })
+		first, second := s.Environment("dev"), s.Environment("second")
+		s.reconciled(ctx, first)
+		Expect(s.reconciled(ctx, second)).To(Equal(object.Later))
+		Expect(State(second)).To(Equal("Ready=False/LimitReached Stalled observed"))
+		Expect(second.Status.ID).To(BeEmpty(), "it is not in effect")
+		s.ExpectDeleted(ctx, s.r, first)
+		Expect(s.woken()).To(Equal([]string{"second"}))
+		s.ExpectReconciled(ctx, s.r, second)
+		Expect(second.Status.ID).To(Equal(s.Key(second).ID.String()))
+		Expect(v1alpha1.IsStalled(second)).To(BeFalse())
+	})
+
+	It("shows what is live in it, and whether it is the default", func(ctx SpecContext) {
+		s := newScene(ctx)
+		first := s.ready(ctx, s.Environment("dev"))
+		second := s.ready(ctx, s.Environment("prod"))
+		Expect(second.Status.Default).To(BeFalse())
+		live := s.ExpectLive(ctx, second, "v1", "hello")
+		s.ExpectReconciled(ctx, s.r, second)
+		Expect(second.Status.LiveDeployment).To(Equal("v1"))
+		Expect(second.Status.LiveDeploymentID).To(Equal(live.ID.String()))
+		s.ExpectAtRest(ctx, s.r, second)
+
+		project := s.Project()
+		s.ExpectExists(ctx, project)
+		project.Spec.DefaultEnvironment = "prod"
+		s.ExpectApplied(ctx, project)
+		for _, e := range []*v1alpha1.Environment{first, second} {
+			s.ExpectReconciled(ctx, s.r, e)
+			Expect(e.Status.Default).To(Equal(e.Name == "prod"), e.Name)
+		}
+	})
+
+	It("reads plans again where it may not watch them", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.Namespaces = []string{s.Namespace}
+		e := s.ready(ctx, s.Environment("dev"))
+		Expect(s.ExpectAtRest(ctx, s.r, e).RequeueAfter).To(Equal(30 * time.Second))
+	})
+})

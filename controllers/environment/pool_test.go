@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/environment"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var _ = Describe("The pool of an Environment", func() {
+	It("is healed where somebody deletes or changes a part of it", func(ctx SpecContext) {
+		s := newScene(ctx)
+		e := s.ready(ctx, s.Environment("dev"))
+		config := &corev1.Secret{ObjectMeta: s.At("dev-runner-config")}
+		s.ExpectExists(ctx, config)
+		content := config.Data
+		config.Data = map[string][]byte{runnerconfig.ProvidersFile: []byte("edited")}
+		s.ExpectApplied(ctx, config)
+		pool := s.pool(ctx, e)
+		spec := pool.Spec.DeepCopy()
+		pool.Spec.Template.Spec.Containers[0].Image, pool.Spec.Replicas = "edited", ptr.To(int32(9))
+		s.ExpectApplied(ctx, pool)
+		s.ExpectReconciled(ctx, s.r, e)
+		s.ExpectExists(ctx, config)
+		Expect(config.Data).To(Equal(content))
+		Expect(s.pool(ctx, e).Spec).To(Equal(*spec))
+
+		s.ExpectGone(ctx, config)
+		s.ExpectGone(ctx, s.pool(ctx, e))
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(s.Children(ctx, e.UID)).To(ConsistOf(children))
+		Expect(s.pool(ctx, e).Spec).To(Equal(*spec))
+	})
+
+	It("has a token that the store knows, and another one where that is gone", func(ctx SpecContext) {
+		s := newScene(ctx)
+		e := s.ready(ctx, s.Environment("dev"))
+		secret := &corev1.Secret{ObjectMeta: s.At("dev-runner-token")}
+		known := func() (string, error) {
+			GinkgoHelper()
+			s.ExpectExists(ctx, secret)
+			token := string(secret.Data[object.TokenKey])
+			found, err := s.Store.Token(ctx, seal.Digest(token))
+			if err == nil {
+				Expect(found.Environment()).To(Equal(s.Key(e)))
+				Expect(found.Kind).To(Equal(store.TokenRunner))
+			}
+			return token, err
+		}
+		first, err := known()
+		Expect(err).NotTo(HaveOccurred())
+		pods := s.pool(ctx, e).Spec.Template
+		s.ExpectGone(ctx, secret)
+		s.ExpectReconciled(ctx, s.r, e)
+		second, err := known()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(second).NotTo(Equal(first))
+		Expect(s.pool(ctx, e).Spec.Template).NotTo(Equal(pods), "pods with the token of before are no use")
+		_, err = s.Store.Token(ctx, seal.Digest(first))
+		Expect(err).To(MatchError(store.ErrNotFound))
+
+		secret.Data = map[string][]byte{object.TokenKey: nil}
+		s.ExpectApplied(ctx, secret)
+		s.ExpectReconciled(ctx, s.r, e)
+		third, err := known()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(third).NotTo(BeEmpty(), "an empty one is none")
+	})
+
+	It("gets new pods where a model provider's key changes", func(ctx SpecContext) {
+		s := newScene(ctx, func(p *v1alpha1.Project) {
+			p.Spec.ModelProviders = []v1alpha1.ModelProvider{{
+				Prefix: "llm", Type: v1alpha1.ModelProviderOpenAI, BaseURL: "https://llm.example.com/v1",
+				APIKeySecretRef: &v1alpha1.SecretKeyReference{Name: "llm", Key: "key"},
+			}}
+		})
+		e := s.Environment("dev")
+		Expect(s.reconciled(ctx, e)).To(Equal(object.Later))
+		Expect(State(e)).To(Equal("Ready=False/SecretMissing Reconciling"))
+		key := s.Secret("llm", map[string]string{"else": "x"})
+		s.ExpectApplied(ctx, key)
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(State(e)).To(Equal("Ready=False/SecretInvalid Reconciling"))
+
+		digests := map[string]bool{}
+		for _, value := range []string{"first", "second"} {
+			key.StringData = map[string]string{"key": value}
+			s.ExpectApplied(ctx, key)
+			s.ExpectReconciled(ctx, s.r, e)
+			config := &corev1.Secret{ObjectMeta: s.At("dev-runner-config")}
+			s.ExpectExists(ctx, config)
+			var providers runnerconfig.Providers
+			Expect(json.Unmarshal(config.Data[runnerconfig.ProvidersFile], &providers)).To(Succeed())
+			Expect(providers.Providers).To(Equal([]runnerconfig.Provider{
+				{Prefix: "llm", Type: runnerconfig.ProviderOpenAI, BaseURL: "https://llm.example.com/v1", APIKey: value},
+			}))
+			digests[s.pool(ctx, e).Spec.Template.Annotations["agentplatform.dev/config"]] = true
+		}
+		Expect(digests).To(HaveLen(2))
+		s.started(ctx, e, 1)
+		s.ExpectAtRest(ctx, s.r, e)
+	})
+
+	It("gets a new image of the platform in turn with others", func(ctx SpecContext) {
+		s := newScene(ctx)
+		var all []*v1alpha1.Environment
+		for i := range environment.PoolsAtOnce + 2 {
+			all = append(all, s.ready(ctx, s.Environment(fmt.Sprintf("e%d", i))))
+		}
+		s.r.Pods.Image = "platform:2"
+		images := func() (updated int) {
+			GinkgoHelper()
+			for _, e := range all {
+				s.ExpectReconciled(ctx, s.r, e)
+				if s.pool(ctx, e).Spec.Template.Spec.Containers[0].Image == "platform:2" {
+					updated++
+				}
+			}
+			return updated
+		}
+		Expect(images()).To(Equal(environment.PoolsAtOnce))
+		Expect(State(all[0])).To(Equal("Ready=False/RunnersStarting Reconciling observed"))
+		last := all[len(all)-1]
+		Expect(State(last)).To(Equal("Ready=True/Succeeded observed"), "the runners of before go on")
+		Expect(Message(last)).To(ContainSubstring("in turn"))
+		Expect(images()).To(Equal(environment.PoolsAtOnce), "nobody has come to an end")
+		Expect(s.woken()).To(BeEmpty())
+
+		By("one coming to its end")
+		s.started(ctx, all[0], 1)
+		s.ExpectReconciled(ctx, s.r, all[0])
+		Expect(State(all[0])).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.woken()).To(Equal([]string{all[environment.PoolsAtOnce].Name}), "who came first")
+		Expect(images()).To(Equal(environment.PoolsAtOnce + 1))
+
+		By("one taking too long")
+		s.Clock.Step(environment.TurnTime)
+		s.ExpectReconciled(ctx, s.r, all[1])
+		Expect(s.woken()).To(And(Not(BeEmpty()), HaveEach(last.Name)))
+		Expect(images()).To(Equal(environment.PoolsAtOnce + 2))
+	})
+
+	It("asks for its own image at once where it has none", func(ctx SpecContext) {
+		s := newScene(ctx)
+		for i := range environment.PoolsAtOnce + 2 {
+			e := s.Environment(fmt.Sprintf("e%d", i))
+			s.reconciled(ctx, e)
+			Expect(s.pool(ctx, e).Spec.Template.Spec.Containers[0].Image).To(Equal("platform:1"))
+		}
+	})
+
+	It("holds up others no longer where it is deleted or fails", func(ctx SpecContext) {
+		s := newScene(ctx)
+		var all []*v1alpha1.Environment
+		for i := range environment.PoolsAtOnce + 2 {
+			all = append(all, s.ready(ctx, s.Environment(fmt.Sprintf("e%d", i))))
+		}
+		s.r.Pods.Image = "platform:2"
+		for _, e := range all {
+			s.ExpectReconciled(ctx, s.r, e)
+		}
+		s.ExpectDeleted(ctx, s.r, all[0])
+		Expect(s.woken()).To(Equal([]string{all[environment.PoolsAtOnce].Name}))
+		s.pod(ctx, all[1], corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "runner", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
+		}}})
+		Expect(s.ExpectReconciled(ctx, s.r, all[1]).RequeueAfter).To(Equal(object.Later))
+		Expect(State(all[1])).To(Equal("Ready=False/RunnersFailing Reconciling observed"))
+		Expect(s.woken()).To(BeEmpty(), "a release that cannot start stops at a few")
+
+		By("its time being over")
+		s.Clock.Step(environment.TurnTime)
+		s.ExpectReconciled(ctx, s.r, all[1])
+		Expect(s.woken()).To(Equal([]string{all[environment.PoolsAtOnce+1].Name}))
+	})
+
+	It("is shown as it is also where nothing is changed in it", func(ctx SpecContext) {
+		s := newScene(ctx)
+		e := s.ready(ctx, s.Environment("dev"))
+		e.Spec.Suspend = true
+		s.ExpectApplied(ctx, e)
+		s.started(ctx, e, 0)
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(State(e)).To(Equal("Ready=True/Suspended observed"))
+		Expect(e.Status.Runner.ReadyReplicas).To(BeZero())
+		Expect(e.Status.Condition(v1alpha1.ConditionRunnersReady).Message).To(Equal("0 of 1 runners ready"))
+	})
+
+	It("keeps the number of runners that an autoscaler has set", func(ctx SpecContext) {
+		s := newScene(ctx)
+		e := s.ready(ctx, s.Environment("dev"))
+		scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 4}}
+		Expect(s.Admin.SubResource("scale").Update(ctx, s.pool(ctx, e), client.WithSubResourceBody(scale))).To(Succeed())
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(s.pool(ctx, e).Spec.Replicas).To(HaveValue(BeEquivalentTo(4)))
+		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"), "those of before take runs")
+		s.started(ctx, e, 4)
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"))
+		s.ExpectAtRest(ctx, s.r, e)
+
+		By("changing what else it asks for")
+		e.Spec.Runner.Concurrency = 7
+		s.reconciled(ctx, e)
+		Expect(s.pool(ctx, e).Spec.Replicas).To(HaveValue(BeEquivalentTo(4)))
+		Expect(s.pool(ctx, e).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--concurrency=7"))
+	})
+
+	It("is looked at while it starts", func(ctx SpecContext) {
+		s := newScene(ctx)
+		e := s.ready(ctx, s.Environment("dev", func(e *v1alpha1.Environment) { e.Spec.Runner.MinReplicas = ptr.To(int32(3)) }))
+		s.started(ctx, e, 2)
+		wait := s.ExpectReconciled(ctx, s.r, e).RequeueAfter
+		Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", 30*time.Second)))
+		Expect(Message(e)).To(Equal("2 of 3 runners ready"))
+	})
+
+	for _, fault := range Faults {
+		It("stands whatever call meets "+fault.Name, func(ctx SpecContext) {
+			s := newScene(ctx)
+			e := s.Environment("dev")
+			s.ExpectApplied(ctx, e)
+			s.ExpectSurvives(ctx, fault, s.r, e, children...)
+			s.started(ctx, e, 1)
+			s.ExpectReconciled(ctx, s.r, e)
+			Expect(v1alpha1.IsReady(e)).To(BeTrue())
+		})
+	}
+})

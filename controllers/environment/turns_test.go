@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+)
+
+func pools(n int) (names []types.NamespacedName) {
+	for i := range n {
+		names = append(names, types.NamespacedName{Namespace: "team", Name: fmt.Sprint(i)})
+	}
+	return names
+}
+
+// TestTurns: whatever comes, begins, ends and takes too long in whatever order, at
+// most a few have their turn, of those that are not late; and who waits and is not
+// named at an end is never lost.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		all := pools(12)
+		turns, now := &turns{}, time.Unix(0, 0)
+		began := map[types.NamespacedName]time.Time{}
+		expire := func() {
+			maps.DeleteFunc(began, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) >= turnTime })
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"take": func(t *rapid.T) {
+				pool := rapid.SampledFrom(all).Draw(t, "pool")
+				expire()
+				_, had := began[pool]
+				got := turns.take(pool, now)
+				require.Equal(t, had || len(began) < poolsAtOnce, got, "its turn comes where there is room, and stays until it is late")
+				if got && !had {
+					began[pool] = now
+				}
+				require.Equal(t, got, !slices.Contains(turns.waiting, pool), "who has no turn waits")
+			},
+			"end": func(t *rapid.T) {
+				pool := rapid.SampledFrom(all).Draw(t, "pool")
+				waiting := slices.Clone(turns.waiting)
+				next, ok := turns.end(pool, now)
+				delete(began, pool)
+				expire()
+				waiting = slices.DeleteFunc(waiting, func(w types.NamespacedName) bool { return w == pool })
+				require.Equal(t, len(waiting) > 0 && len(began) < poolsAtOnce, ok, "while there is room somebody asks next")
+				if ok {
+					require.Equal(t, waiting[0], next, "who came first")
+				}
+			},
+			"time passes": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
+			},
+			"": func(t *rapid.T) {
+				expire()
+				require.LessOrEqual(t, len(began), poolsAtOnce)
+				for _, pool := range all {
+					_, has := began[pool]
+					require.Equal(t, has, turns.has(pool, now))
+				}
+				for _, w := range turns.waiting {
+					require.NotContains(t, began, w, "nobody waits who has a turn")
+				}
+				require.Len(t, turns.waiting, len(slices.Compact(slices.SortedFunc(slices.Values(turns.waiting), byName))), "nobody waits twice")
+			},
+		})
+	})
+}
+
+func byName(a, b types.NamespacedName) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) }
+
+// TestEveryTurnComes: of many that want the same at once, each has its turn after
+// those that came before it.
+func TestEveryTurnComes(t *testing.T) {
+	t.Parallel()
+	all, turns, now := pools(100), &turns{}, time.Unix(0, 0)
+	for i, pool := range all {
+		require.Equal(t, i < poolsAtOnce, turns.take(pool, now))
+	}
+	for i, pool := range all {
+		next, ok := turns.end(pool, now)
+		require.Equal(t, i+poolsAtOnce < len(all), ok)
+		if !ok {
+			continue
+		}
+		require.Equal(t, all[i+poolsAtOnce], next)
+		require.True(t, turns.take(next, now))
+	}
+	require.Empty(t, turns.began)
+	require.Empty(t, turns.waiting)
+
+	for _, pool := range all[:poolsAtOnce+1] {
+		turns.take(pool, now)
+	}
+	require.False(t, turns.has(all[poolsAtOnce], now))
+	require.True(t, turns.take(all[poolsAtOnce], now.Add(turnTime)), "what does not come to its end holds up nobody for longer")
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+var _ = Describe("A child that somebody deletes", func() {
+	It("is made again, for it is watched: nobody touches its owner", func(ctx SpecContext) {
+		t := start().team(ctx)
+		DeferCleanup(t.clear)
+		Expect(t.client.Create(ctx, &v1alpha1.Connector{ObjectMeta: t.at("ask"), Spec: v1alpha1.ConnectorSpec{
+			Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
+		}})).To(Succeed())
+		t.deploy(ctx, "v1", "main")
+		for _, row := range children {
+			child := foreign(row.kind, t.at(row.child))
+			t.eventually(ctx, child, func() bool { return metav1.GetControllerOf(child) != nil })
+		}
+		for _, row := range children {
+			By(row.kind + " " + row.child)
+			child := foreign(row.kind, t.at(row.child))
+			Expect(t.client.Get(ctx, client.ObjectKeyFromObject(child), child)).To(Succeed())
+			before := child.GetUID()
+			Expect(t.client.Delete(ctx, child, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+			if row.child == buildJob {
+				token := foreign("Secret", t.at(buildJob+"-token")) // goes with the Job, of which no garbage collector takes care here
+				Expect(t.client.Delete(ctx, token)).To(Succeed())
+			}
+			// Sooner than what is looked at again by itself.
+			Eventually(ctx, func() bool {
+				err := t.client.Get(ctx, client.ObjectKeyFromObject(child), child)
+				return err == nil && child.GetUID() != before && metav1.GetControllerOf(child) != nil
+			}).WithTimeout(15 * time.Second).WithPolling(50 * time.Millisecond).Should(BeTrue())
+		}
+	}, SpecTimeout(2*time.Minute))
+})

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestWhatReadyBecomesIsAnnounced: another state or reason, a warning where it is
+// not ready; and the status is written once where it changed, else not at all.
+func TestWhatReadyBecomesIsAnnounced(t *testing.T) {
+	t.Parallel()
+	environment, told, written := dev("u", 1), &Events{}, 0
+	c := interceptor.NewClient(cached(t, environment).(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(
+		ctx context.Context, next client.Client, subresource string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
+	) error {
+		written++
+		return next.SubResource(subresource).Patch(ctx, o, patch, opts...)
+	}})
+	clock := clocktesting.NewFakeClock(time.Now())
+	keeper := &object.Base{Client: c, Reader: c, Store: claimsAll{}, Events: told, Clock: clock}
+	for _, step := range []struct {
+		name  string
+		mark  func(*v1alpha1.Environment)
+		event string // its start
+		write bool
+	}{
+		{"it waits", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "a") }, "Warning SecretMissing: ", true},
+		{"as before", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "a") }, "", false},
+		{"another message", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "b") }, "", true},
+		{"nobody knows", func(e *v1alpha1.Environment) { v1alpha1.MarkReconciling(e, v1alpha1.ReasonProgressing, "m") }, "Normal Progressing: ", true},
+		{"it is ready", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "Normal Succeeded: in effect", true},
+		{"as before", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "", false},
+		{"another reason", (*v1alpha1.Environment).MarkSuspended, "Normal Suspended: ", true},
+		{"it flaps", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "", true},
+	} {
+		before := written
+		found := &v1alpha1.Environment{}
+		_, err := keeper.Reconcile(t.Context(), request(environment), found, func(context.Context, store.Key) (time.Duration, error) {
+			step.mark(found)
+			return 0, nil
+		})
+		require.NoError(t, err, step.name)
+		require.Equal(t, step.write, written > before, step.name)
+		require.LessOrEqual(t, written, before+1, step.name)
+		sent := told.Sent()
+		if step.event == "" {
+			require.Empty(t, sent, step.name)
+			continue
+		}
+		require.Len(t, sent, 1, step.name)
+		require.Contains(t, sent[0], step.event, step.name)
+	}
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/plan"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// allow writes the operator's plan into the Namespace.
+func (s *scene) allow(ctx context.Context, text string) {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
+	s.ExpectExists(ctx, namespace)
+	namespace.Annotations = map[string]string{plan.Annotation: text}
+	s.ExpectApplied(ctx, namespace)
+}
+
+// ready applies the certificate and a project, and brings it into effect.
+func (s *scene) ready(ctx context.Context, changes ...func(*v1alpha1.Project)) *v1alpha1.Project {
+	GinkgoHelper()
+	p := s.Project(changes...)
+	s.ExpectApplied(ctx, s.Secret(certificate, map[string]string{object.DispatchCAKey: "authorities"}), p)
+	s.ExpectReconciled(ctx, s.r, p)
+	Expect(State(p)).To(Equal("Ready=True/Succeeded observed"))
+	return p
+}
+
+var _ = Describe("A Project", func() {
+	It("goes from created to ready, once the certificate is there", func(ctx SpecContext) {
+		s := newScene()
+		p := s.Project()
+		s.ExpectApplied(ctx, p)
+		Expect(State(p)).To(Equal(""), "nobody has looked at it")
+		Expect(p.Status.ObservedGeneration).To(BeEquivalentTo(-1))
+
+		first := s.ExpectReconciled(ctx, s.r, p)
+		Expect(State(p)).To(Equal("Ready=False/Progressing Reconciling"))
+		Expect(Message(p)).To(ContainSubstring("certificate of the platform's dispatch port"))
+		Expect(first.RequeueAfter).To(Equal(2*time.Second), "it is most likely on its way")
+		Expect(p.Status.ID).To(Equal(s.ProjectID(s.Namespace).String()))
+		Expect(v1alpha1.IsReady(p)).To(BeFalse())
+		Expect(p.Status.IsTrue(v1alpha1.ConditionNetworkReady)).To(BeFalse(), "pods would trust nobody")
+
+		s.Clock.Step(time.Hour)
+		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(object.Later), "it has been so for long")
+
+		s.ExpectApplied(ctx, s.Secret(certificate, map[string]string{object.DispatchCAKey: "authorities"}))
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(State(p)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(p.Status.IsTrue(v1alpha1.ConditionNetworkReady)).To(BeTrue())
+		Expect(s.Children(ctx, s.Controller(ctx, p))).To(ConsistOf(children))
+		Expect(s.ExpectAtRest(ctx, s.r, p).RequeueAfter).To(BeZero(), "what it depends on is watched")
+
+		By("keeping what it is, while the store is away")
+		s.Store.GoAway()
+		s.ExpectReconcileFails(ctx, s.r, p)
+		Expect(State(p)).To(Equal("Ready=True/Succeeded Reconciling observed"))
+		Expect(p.Status.Condition(v1alpha1.ConditionReconciling).Reason).To(Equal(v1alpha1.ReasonStoreUnavailable))
+		s.Store.ComeBack()
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(State(p)).To(Equal("Ready=True/Succeeded observed"))
+
+		By("asking for what is not supported")
+		p.Spec.ModelProviders = []v1alpha1.ModelProvider{{Prefix: "claude", Type: v1alpha1.ModelProviderAnthropic}}
+		s.ExpectApplied(ctx, p)
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(State(p)).To(Equal("Ready=False/NotSupported Stalled observed"))
+	})
+
+	It("leaves the store with its object, and takes the same id when it comes back", func(ctx SpecContext) {
+		s := newScene()
+		p := s.ready(ctx)
+		key := s.Key(p)
+		holder, err := s.Store.Holder(ctx, key)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(holder.ObjectUID).To(Equal(string(p.UID)))
+
+		By("trying again while the store is away")
+		Expect(s.Admin.Delete(ctx, p)).To(Succeed())
+		s.Store.GoAway()
+		s.ExpectDeletionFails(ctx, s.r, p)
+		s.Store.ComeBack()
+		_, err = s.r.Reconcile(ctx, s.Request(p))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = s.Store.Holder(ctx, key)
+		Expect(err).To(MatchError(store.ErrNotFound))
+
+		again := s.Project()
+		s.ExpectApplied(ctx, again)
+		s.ExpectReconciled(ctx, s.r, again)
+		Expect(again.Status.ID).To(Equal(p.Status.ID))
+	})
+
+	It("shows the plan in effect, and says once what is wrong with it", func(ctx SpecContext) {
+		s := newScene()
+		p := s.ready(ctx)
+		limit := func() int32 {
+			GinkgoHelper()
+			s.ExpectReconciled(ctx, s.r, p)
+			return ptr.Deref(p.Status.Limits.Environments, 0)
+		}
+		Expect(limit()).To(Equal(plan.Default().Environments))
+		s.allow(ctx, "environments: 3")
+		Expect(limit()).To(BeEquivalentTo(3))
+		p.Spec.Limits.Environments = ptr.To(int32(2))
+		s.ExpectApplied(ctx, p)
+		Expect(limit()).To(BeEquivalentTo(2), "the project lowers it")
+		p.Spec.Limits.Environments = ptr.To(int32(9))
+		s.ExpectApplied(ctx, p)
+		Expect(limit()).To(BeEquivalentTo(3), "and never raises it")
+
+		s.Events.Sent()
+		s.allow(ctx, "environments: many")
+		Expect(limit()).To(BeEquivalentTo(9), "the platform's plan holds, lowered by the project")
+		Expect(State(p)).To(Equal("Ready=True/Succeeded observed"), "the members cannot mend it")
+		Expect(p.Status.IsTrue(v1alpha1.ConditionPlanInvalid)).To(BeTrue())
+		Expect(s.Events.Sent()).To(ConsistOf(HavePrefix("Warning InvalidPlan: ")))
+		s.Clock.Step(time.Hour)
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(s.Events.Sent()).To(BeEmpty(), "however long it is so")
+
+		s.allow(ctx, "environments: 4")
+		Expect(limit()).To(BeEquivalentTo(4))
+		Expect(p.Status.Condition(v1alpha1.ConditionPlanInvalid)).To(BeNil())
+	})
+
+	It("shows the default environment: the one it names, else the first that was created", func(ctx SpecContext) {
+		s := newScene()
+		p := s.ready(ctx)
+		Expect(p.Status.DefaultEnvironment).To(BeEmpty())
+		s.ExpectEnvironment(ctx, "dev")
+		s.ExpectEnvironment(ctx, "prod")
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(p.Status.DefaultEnvironment).To(Equal("dev"))
+		p.Spec.DefaultEnvironment = "prod"
+		s.ExpectApplied(ctx, p)
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(p.Status.DefaultEnvironment).To(Equal("prod"))
+		s.ExpectAtRest(ctx, s.r, p)
+	})
+
+	It("reads plans again where it may not watch them", func(ctx SpecContext) {
+		s := newScene()
+		s.Namespaces = []string{s.Namespace}
+		p := s.ready(ctx)
+		Expect(s.ExpectAtRest(ctx, s.r, p).RequeueAfter).To(Equal(30 * time.Second))
+	})
+})

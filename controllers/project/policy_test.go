@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestAPolicy: it selects the pods of its component alone, lets in who reads
+// metrics at most, and out to names, to dispatch and to what the egress guard lets through.
+func TestAPolicy(t *testing.T) {
+	t.Parallel()
+	rules, err := egress.Flags{Allow: "git=10.20.0.0/16,model=10.30.0.0/16"}.Rules()
+	require.NoError(t, err)
+	for _, c := range podKinds {
+		policy := Network{SystemNamespace: "system", Egress: rules}.policy("team", c)
+		require.Equal(t, "agentplatform-"+c.name, policy.Name)
+		require.Equal(t, "team", policy.Namespace)
+		require.Equal(t, object.ManagedBy, policy.Labels[object.LabelManagedBy], "else the cache would not have it")
+		require.Equal(t, map[string]string{object.LabelManagedBy: object.ManagedBy, object.LabelComponent: c.name}, policy.Spec.PodSelector.MatchLabels)
+		require.Equal(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, policy.Spec.PolicyTypes)
+		require.Equal(t, c.monitored, len(policy.Spec.Ingress) == 1, "who reads metrics, and nobody else")
+		for _, rule := range policy.Spec.Ingress {
+			require.Equal(t, object.PortMetrics, rule.Ports[0].Port.String())
+			require.Equal(t, map[string]string{labelMonitoring: "true"}, rule.From[0].NamespaceSelector.MatchLabels)
+		}
+		require.Len(t, policy.Spec.Egress, 3)
+
+		var names []string
+		for _, p := range policy.Spec.Egress[0].Ports {
+			names = append(names, string(*p.Protocol)+" "+p.Port.String())
+		}
+		require.Equal(t, []string{"UDP 53", "UDP 5353", "TCP 53", "TCP 5353"}, names)
+		dispatch := policy.Spec.Egress[1]
+		require.Equal(t, "dispatch", dispatch.Ports[0].Port.String())
+		require.Equal(t, map[string]string{corev1.LabelMetadataName: "system"}, dispatch.To[0].NamespaceSelector.MatchLabels)
+		require.Equal(t, map[string]string{labelGateway: "true"}, dispatch.To[0].PodSelector.MatchLabels)
+	}
+	blocks := func(purpose egress.Purpose) (cidrs []string) {
+		for _, peer := range peers(rules.Blocks(purpose)) {
+			cidrs = append(cidrs, peer.IPBlock.CIDR)
+		}
+		return cidrs
+	}
+	require.Contains(t, blocks(egress.Git), "10.20.0.0/16")
+	require.NotContains(t, blocks(egress.Git), "10.30.0.0/16")
+	require.Contains(t, blocks(egress.Model), "10.30.0.0/16")
+}
+
+// TestAProjection: its name for people, else that of the namespace.
+func TestAProjection(t *testing.T) {
+	t.Parallel()
+	p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "project"}}
+	ref := store.ObjectRef{Name: "project"}
+	require.Equal(t, store.Project{Ref: ref, DisplayName: "team"}, projection(ref, [16]byte{}, p))
+	p.Spec.DisplayName = "The Team"
+	require.Equal(t, store.Project{Ref: ref, DisplayName: "The Team"}, projection(ref, [16]byte{}, p))
+}
+
+// TestAnotherCertificateConcernsAllProjects: of all namespaces.
+func TestAnotherCertificateConcernsAllProjects(t *testing.T) {
+	t.Parallel()
+	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
+		&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "project"}},
+		&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "project"}},
+	)}}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	defer queue.ShutDown()
+	r.everywhere().Generic(t.Context(), event.GenericEvent{Object: &corev1.Secret{}}, queue)
+	require.Equal(t, 2, queue.Len())
+}

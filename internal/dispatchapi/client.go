@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatchapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+)
+
+// Errors that repeating a call does not mend.
+var (
+	// ErrFenced says that another claim on the run came in between, or that the
+	// run or build ended: the caller stops working on it.
+	ErrFenced = errors.New("claim is no longer current")
+	// ErrUnauthorized says that the token is not, or no longer, valid.
+	ErrUnauthorized = errors.New("token is not valid")
+	// ErrRejected says that the request itself is wrong.
+	ErrRejected = errors.New("request was rejected")
+)
+
+// requestTimeout bounds one try of a call that does not wait for work.
+const requestTimeout = 30 * time.Second
+
+// heartbeatTimeout is short: a gateway that hangs must not cost the lease, for
+// which another connection may find another gateway.
+const heartbeatTimeout = 5 * time.Second
+
+// Options configure a Client.
+type Options struct {
+	// URL is the address of the dispatch port, such as https://webhookgw-dispatch:8081.
+	URL string
+	// Token, or the file that holds it; the file is read for every request, so
+	// that a token may be replaced.
+	Token, TokenFile string
+	// CAFile holds the authorities (PEM) that the port's certificate may be of, in
+	// place of the system's; an empty file leaves it at those. It is read for every
+	// connection, so that it may be replaced.
+	CAFile string
+}
+
+// Client calls the dispatch port. Calls are repeated with growing pauses
+// until their context ends, unless their error is one of this package's.
+type Client struct {
+	opts Options
+	base *url.URL
+	http *http.Client
+}
+
+// NewClient returns a client; an error names the option that is wrong.
+func NewClient(opts Options) (*Client, error) {
+	base, err := url.Parse(opts.URL)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fmt.Errorf("dispatch URL %q is not of the form https://host:port", opts.URL)
+	}
+	if opts.CAFile != "" && base.Scheme != "https" {
+		return nil, fmt.Errorf("dispatch URL %q is plain http, for which no authority can be named", opts.URL)
+	}
+	if opts.Token == "" && opts.TokenFile == "" {
+		return nil, errors.New("a dispatch token or the file that holds it is required")
+	}
+	return &Client{opts: opts, base: base, http: &http.Client{Transport: newTransport(opts.CAFile)}}, nil
+}
+
+// Claim asks once for runs, waiting as long as the request says. It is not
+// repeated: the caller's loop is.
+func (c *Client) Claim(ctx context.Context, req ClaimRequest) (ClaimResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout+time.Duration(req.WaitSeconds)*time.Second)
+	defer cancel()
+	var resp ClaimResponse
+	return resp, c.once(ctx, http.MethodPost, "/v1/claim", req, &resp)
+}
+
+// Heartbeat renews claims, once: the caller's ticker repeats it.
+func (c *Client) Heartbeat(ctx context.Context, req HeartbeatRequest) (HeartbeatResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+	defer cancel()
+	var resp HeartbeatResponse
+	return resp, c.once(ctx, http.MethodPost, "/v1/heartbeat", req, &resp)
+}
+
+// Journal appends entries to a run's journal.
+func (c *Client) Journal(ctx context.Context, runID uuid.UUID, req JournalRequest) error {
+	return c.call(ctx, http.MethodPost, "/v1/runs/"+runID.String()+"/journal", req)
+}
+
+// Complete ends a run.
+func (c *Client) Complete(ctx context.Context, runID uuid.UUID, req CompleteRequest) error {
+	return c.call(ctx, http.MethodPost, "/v1/runs/"+runID.String()+"/complete", req)
+}
+
+// Release gives a claim back, so that another runner may resume the run.
+func (c *Client) Release(ctx context.Context, runID uuid.UUID, req ReleaseRequest) error {
+	return c.call(ctx, http.MethodPost, "/v1/runs/"+runID.String()+"/release", req)
+}
+
+// ReportBuild tells how far the build is.
+func (c *Client) ReportBuild(ctx context.Context, req BuildReport) error {
+	return c.call(ctx, http.MethodPost, "/v1/build/report", req)
+}
+
+// AppendLog appends a chunk to the build's log.
+func (c *Client) AppendLog(ctx context.Context, req BuildLog) error {
+	return c.call(ctx, http.MethodPost, "/v1/build/log", req)
+}
+
+// FinishBuild ends the build.
+func (c *Client) FinishBuild(ctx context.Context, req BuildResult) error {
+	return c.call(ctx, http.MethodPost, "/v1/build/result", req)
+}
+
+// PutBundle uploads the build's bundle.
+func (c *Client) PutBundle(ctx context.Context, digest string, data []byte) error {
+	return c.retry(ctx, func(ctx context.Context) error {
+		return c.send(ctx, http.MethodPut, "/v1/build/bundle/"+digest, "application/zstd", data, nil)
+	})
+}
+
+// Input fetches the input of a run that was too large for its claim.
+func (c *Client) Input(ctx context.Context, runID uuid.UUID, limit int64) ([]byte, error) {
+	return c.fetch(ctx, "/v1/runs/"+runID.String()+"/input", limit)
+}
+
+// Bundle fetches a bundle of at most limit bytes. The caller verifies the digest.
+func (c *Client) Bundle(ctx context.Context, digest string, limit int64) ([]byte, error) {
+	return c.fetch(ctx, "/v1/bundles/"+digest, limit)
+}
+
+func (c *Client) fetch(ctx context.Context, path string, limit int64) ([]byte, error) {
+	var body []byte
+	err := c.retry(ctx, func(ctx context.Context) error {
+		return c.send(ctx, http.MethodGet, path, "", nil, func(r io.Reader) error {
+			var err error
+			body, err = io.ReadAll(io.LimitReader(r, limit+1))
+			if err == nil && int64(len(body)) > limit {
+				return fmt.Errorf("%s is larger than %d bytes: %w", path, limit, ErrRejected)
+			}
+			return err
+		})
+	})
+	return body, err
+}
+
+func (c *Client) call(ctx context.Context, method, path string, req any) error {
+	return c.retry(ctx, func(ctx context.Context) error { return c.once(ctx, method, path, req, nil) })
+}
+
+func (c *Client) once(ctx context.Context, method, path string, req, resp any) error {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return fmt.Errorf("encoding the request to %s: %w", path, err)
+	}
+	var read func(io.Reader) error
+	if resp != nil {
+		read = func(r io.Reader) error { return json.NewDecoder(r).Decode(resp) }
+	}
+	return c.send(ctx, method, path, "application/json", body, read)
+}
+
+// retry repeats try until it succeeds, its error is final or ctx ends.
+func (c *Client) retry(ctx context.Context, try func(context.Context) error) error {
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval = 50*time.Millisecond, 5*time.Second
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		once, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		err := try(once)
+		if errors.Is(err, ErrFenced) || errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrRejected) {
+			return struct{}{}, backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0))
+	return err
+}
+
+func (c *Client) send(ctx context.Context, method, path, contentType string, body []byte, read func(io.Reader) error) error {
+	req, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath(path).String(), bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("building the request to %s: %w", path, err)
+	}
+	token, err := c.token()
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("calling %s %s: %w", method, path, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusBadRequest {
+		return responseError(method, path, resp)
+	}
+	if read == nil {
+		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
+		return err
+	}
+	if err := read(resp.Body); err != nil {
+		return fmt.Errorf("reading the answer of %s %s: %w", method, path, err)
+	}
+	return nil
+}
+
+func (c *Client) token() (string, error) {
+	if c.opts.TokenFile == "" {
+		return c.opts.Token, nil
+	}
+	data, err := os.ReadFile(c.opts.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("reading the dispatch token: %w", err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// responseError turns an error answer into an error that says whether it is
+// worth repeating the call.
+func responseError(method, path string, resp *http.Response) error {
+	var problem struct {
+		Detail string `json:"detail"`
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil || json.Unmarshal(data, &problem) != nil || problem.Detail == "" {
+		problem.Detail = resp.Status
+	}
+	detail := fmt.Errorf("%s %s: %s", method, path, problem.Detail)
+	switch {
+	case resp.StatusCode == http.StatusConflict:
+		return fmt.Errorf("%w: %w", detail, ErrFenced)
+	case resp.StatusCode == http.StatusUnauthorized:
+		return fmt.Errorf("%w: %w", detail, ErrUnauthorized)
+	case resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusTooManyRequests:
+		return fmt.Errorf("%w: %w", detail, ErrRejected)
+	default:
+		return detail
+	}
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatchapi
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestListsAreCountedBeforeTheyAreDecoded: of every list of a request, whatever
+// its elements hold.
+func TestListsAreCountedBeforeTheyAreDecoded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		into    any
+		element string
+		most    int
+	}{
+		"digests":  {new(Digests), `"a,\\\",b"`, MaxDigests},
+		"leases":   {new(Leases), `{"token":1,"run_id":"00000000-0000-0000-0000-000000000000"}`, MaxLeases},
+		"entries":  {new(Entries), `{"data":[1,2,{"a":",]\\\\"}],"kind":"x"}`, MaxEntries},
+		"agents":   {new(Agents), `{"config":{"a":[1,2]},"name":"a"}`, MaxAgents},
+		"no agent": {new(Agents), `null`, MaxAgents},
+	} {
+		whole := strings.TrimSuffix(strings.Repeat(c.element+",", c.most), ",")
+		require.NoError(t, json.Unmarshal([]byte("["+whole+"]"), c.into), name)
+		err := json.Unmarshal([]byte("["+whole+","+c.element+"]"), c.into)
+		require.ErrorIs(t, err, ErrTooMany, name)
+	}
+	var none HeartbeatRequest
+	require.NoError(t, json.Unmarshal([]byte(`{"leases":null}`), &none))
+	require.NoError(t, json.Unmarshal([]byte(`{"leases":[]}`), &none))
+}

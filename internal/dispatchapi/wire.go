@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatchapi
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// ClaimRequest asks for runs to execute.
+type ClaimRequest struct {
+	// RunnerID names this process for people.
+	RunnerID string `json:"runner_id"`
+	// Digests are the bundles held.
+	Digests Digests `json:"digests"`
+	// Limit is the most runs wanted; 0 only reports and asks what to prefetch.
+	Limit int `json:"limit"`
+	// WaitSeconds is how long to wait for a run when there is none, 0 to 30.
+	WaitSeconds int `json:"wait_seconds"`
+}
+
+// ClaimResponse holds the runs that this runner may execute now.
+type ClaimResponse struct {
+	Runs []Run `json:"runs"`
+	// Prefetch are bundles to fetch now, because they are about to go live.
+	Prefetch []string `json:"prefetch"`
+}
+
+// Run is a claimed run.
+type Run struct {
+	ID           uuid.UUID `json:"id"`
+	Token        int64     `json:"token"`
+	LeaseSeconds float64   `json:"lease_seconds"` // from the answer's arrival
+	AgentName    string    `json:"agent_name"`
+	DeploymentID uuid.UUID `json:"deployment_id"`
+	BundleDigest string    `json:"bundle_digest"`
+	ConnectorID  uuid.UUID `json:"connector_id"`
+	// ContentType says how Input is to be read.
+	ContentType string `json:"content_type"`
+	// Input is the raw input; when InputElsewhere is set it is to be fetched.
+	Input          []byte         `json:"input,omitempty"`
+	InputElsewhere bool           `json:"input_elsewhere,omitempty"`
+	Attempt        int            `json:"attempt"`
+	QueuedAt       time.Time      `json:"queued_at"`
+	Journal        []JournalEntry `json:"journal,omitempty"`
+}
+
+// Lease names one claim.
+type Lease struct {
+	RunID uuid.UUID `json:"run_id"`
+	Token int64     `json:"token"`
+}
+
+// HeartbeatRequest renews claims.
+type HeartbeatRequest struct {
+	Leases Leases `json:"leases"`
+}
+
+// HeartbeatResponse names the claims that are lost; all others hold for
+// LeaseSeconds from now.
+type HeartbeatResponse struct {
+	Lost         []Lease `json:"lost"`
+	LeaseSeconds float64 `json:"lease_seconds"`
+}
+
+// Kinds of journal entries.
+const (
+	JournalModelAnswer = "model_answer"
+	JournalToolStarted = "tool_started"
+	JournalToolResult  = "tool_result"
+)
+
+// JournalEntry is one entry of a run's journal.
+type JournalEntry struct {
+	// Sequence counts from 1 without gaps.
+	Sequence int64 `json:"sequence"`
+	// Kind is one of the constants above.
+	Kind string          `json:"kind"`
+	Data json.RawMessage `json:"data"`
+	// Unsafe marks a tool_started whose tool is not declared idempotent, and the
+	// tool_result that ends it: with such a tool in flight a lost run fails
+	// (tool_interrupted) and is not resumed.
+	Unsafe bool `json:"unsafe,omitempty"`
+}
+
+// JournalRequest appends entries.
+type JournalRequest struct {
+	Token   int64   `json:"token"`
+	Entries Entries `json:"entries"`
+}
+
+// Statuses with which a run ends.
+const (
+	StatusCompleted = "completed"
+	StatusFailed    = "failed"
+	StatusCancelled = "cancelled"
+)
+
+// TokenUsage counts model tokens.
+type TokenUsage struct {
+	InputTokens       int64 `json:"input_tokens"`
+	OutputTokens      int64 `json:"output_tokens"`
+	ThinkingTokens    int64 `json:"thinking_tokens"`
+	CachedInputTokens int64 `json:"cached_input_tokens"`
+	TotalTokens       int64 `json:"total_tokens"`
+}
+
+// CompleteRequest ends a run.
+type CompleteRequest struct {
+	Token  int64  `json:"token"`
+	Status string `json:"status"`
+	// ErrorCode and Error are set when the run failed; a code has at most 64
+	// lower-case letters, digits and underscores.
+	ErrorCode string     `json:"error_code,omitempty"`
+	Error     string     `json:"error,omitempty"`
+	Output    string     `json:"output"`
+	Usage     TokenUsage `json:"usage"`
+	// Journal are trailing entries that were not appended yet.
+	Journal Entries `json:"journal,omitempty"`
+}
+
+// ReleaseRequest gives a claim back.
+type ReleaseRequest struct {
+	Token int64 `json:"token"`
+}
+
+// BuildReport tells how far a build is; empty fields change nothing.
+type BuildReport struct {
+	// Phase is fetching, packing or testing.
+	Phase         string `json:"phase,omitempty"`
+	Commit        string `json:"commit,omitempty"`
+	CommitMessage string `json:"commit_message,omitempty"`
+	Author        string `json:"author,omitempty"`
+}
+
+// BuildLog is a chunk of a build's log, numbered from 0.
+type BuildLog struct {
+	Number int64  `json:"number"`
+	Chunk  string `json:"chunk"`
+}
+
+// Reasons for which a build fails.
+const (
+	FailureBuild = "build_failed"
+	FailureTests = "tests_failed"
+)
+
+// BuildResult ends a build: BundleDigest and Agents when it succeeded,
+// FailureReason and Message when not.
+type BuildResult struct {
+	BundleDigest  string          `json:"bundle_digest,omitempty"`
+	Agents        Agents          `json:"agents,omitempty"`
+	TestResults   json.RawMessage `json:"test_results,omitempty"`
+	FailureReason string          `json:"failure_reason,omitempty"`
+	Message       string          `json:"message,omitempty"`
+}
+
+// Agent is an agent of a bundle.
+type Agent struct {
+	Name              string          `json:"name"`
+	Description       string          `json:"description,omitempty"`
+	Type              string          `json:"type"`
+	SourcePath        string          `json:"source_path"`
+	VariantOf         string          `json:"variant_of,omitempty"`
+	MaxConcurrentRuns int             `json:"max_concurrent_runs,omitempty"`
+	Config            json.RawMessage `json:"config,omitempty"`
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+// Code says to programs what is wrong. Codes do not change once given.
+type Code string
+
+// Codes of the REST facade, and of several servers.
+const (
+	CodeMalformed          Code = "malformed_request"      // 400: the body is not JSON, or could not be read
+	CodeUnauthorized       Code = "unauthorized"           // 401: the API key is missing, unknown or no longer in force
+	CodeForbidden          Code = "forbidden"              // 403: the key or its owner may not do this
+	CodeNotPublic          Code = "not_public"             // 403: the path is not an endpoint
+	CodeQuotaExceeded      Code = "quota_exceeded"         // 403: a quota of the namespace is used up
+	CodeRefused            Code = "refused"                // 403: Kubernetes does not allow the change
+	CodeNotFound           Code = "not_found"              // 404: the project has no such thing
+	CodeTimeout            Code = "request_timeout"        // 408: the body did not come in time
+	CodeConflict           Code = "conflict"               // 409: somebody else changed it at the same time
+	CodeAlreadyExists      Code = "already_exists"         // 409: there is one already
+	CodeNameTaken          Code = "name_taken"             // 409: another one of the environment has the name
+	CodeLimitReached       Code = "limit_reached"          // 409: there are as many as there may be
+	CodeDefinedInCode      Code = "defined_in_code"        // 409: it is changed by a deployment of the project's code
+	CodeTerminating        Code = "namespace_terminating"  // 409: the project's namespace is being deleted
+	CodePrecondition       Code = "precondition_failed"    // 412: it is not what If-Match names
+	CodeRequestTooLarge    Code = "request_too_large"      // 413: the body is larger than the limit
+	CodeUnsupportedMedia   Code = "unsupported_media_type" // 415: the body is not of a type that is read
+	CodeInvalid            Code = "invalid_request"        // 422: fields are wrong; errors names them
+	CodeKeyReused          Code = "idempotency_key_reused" // 422: the key was sent before with another request
+	CodeRateLimited        Code = "rate_limited"           // 429: the project has no requests left at the moment
+	CodeInternal           Code = "internal_error"         // 500: a mistake of the service
+	CodeNotImplemented     Code = "not_implemented"        // 501: this release does not do it
+	CodeStoreUnavailable   Code = "store_unavailable"      // 503: the store does not answer
+	CodeClusterUnavailable Code = "kubernetes_unavailable" // 503: the Kubernetes API does not answer
+	CodeBusy               Code = "busy"                   // 503: too much of this is under way
+	CodeKeyring            Code = "platform_key_missing"   // 503: a key of the platform is being brought into use
+	CodeGivenUp            Code = "request_given_up"       // 503: the request took too long, or its client went
+	CodeNotRecorded        Code = "audit_unavailable"      // 503: the audit log cannot be written, so nothing was done
+)
+
+// Codes of webhooks.
+const (
+	CodeOutboundOnly        Code = "outbound_only"            // 400: the connector takes no requests
+	CodeBodyUnreadable      Code = "body_unreadable"          // 400: the body could not be read whole
+	CodeInvalidJSON         Code = "invalid_json"             // 400: the body is not a JSON object
+	CodeKeyTooLong          Code = "idempotency_key_too_long" // 400: the key is too long
+	CodeKeyInvalid          Code = "idempotency_key_invalid"  // 400: the key has characters that it may not have
+	CodeInvalidSecret       Code = "invalid_secret"           // 401: the secret is missing or wrong
+	CodeWebhookNotFound     Code = "webhook_not_found"        // 404: no webhook has this URL
+	CodeConnectorRetired    Code = "connector_retired"        // 409: the connector was removed from the code
+	CodeConnectorDisabled   Code = "connector_disabled"       // 409: the connector is disabled
+	CodeNoAgent             Code = "no_agent"                 // 409: no agent is linked
+	CodeUnsupportedEncoding Code = "unsupported_encoding"     // 415: the body is compressed
+	CodeFilesNotSupported   Code = "files_not_supported"      // 422: the body has attachments
+	CodeTooManyLargeBodies  Code = "too_many_large_bodies"    // 503: the memory for large bodies is used up
+	CodeGatewayStopping     Code = "gateway_stopping"         // 504: the gateway stops; the run goes on
+	CodeStopping            Code = "stopping"                 // 503: the gateway stops
+	CodeNotConnected        Code = "not_connected"            // 503: the gateway has not reached the store yet
+	CodeSyncTimeout         Code = "sync_timeout"             // 504: the agent has not finished in time; the run goes on
+)
+
+// Codes of the port that runners and builds call.
+const (
+	CodeInvalidStatus  Code = "invalid_status"   // 400: no run ends so
+	CodeInvalidToken   Code = "invalid_token"    // 401: the token is missing, unknown or ended
+	CodeWrongToken     Code = "wrong_token"      // 403: the token is of another kind
+	CodeFenced         Code = "fenced"           // 409: the claim is no longer current
+	CodeTooLarge       Code = "too_large"        // 413: it is larger than the store takes
+	CodeBundleTooLarge Code = "bundle_too_large" // 413: a bundle is larger than the limit
+	CodeWrongDigest    Code = "wrong_digest"     // 422: the bytes do not have the digest
+)

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+)
+
+// RequestEnded is the code of a webhook whose request ended before it was answered.
+const RequestEnded httpserver.Code = "request_ended"
+
+// WebhookRefusals are the codes by which webhooks are refused.
+var WebhookRefusals = []httpserver.Code{
+	httpserver.CodeWebhookNotFound, httpserver.CodeOutboundOnly, httpserver.CodeInvalidSecret, httpserver.CodeConnectorRetired,
+	httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent, httpserver.CodeRequestTooLarge, httpserver.CodeUnsupportedEncoding,
+	httpserver.CodeUnsupportedMedia, httpserver.CodeBodyUnreadable, httpserver.CodeInvalidJSON, httpserver.CodeFilesNotSupported,
+	httpserver.CodeTooManyLargeBodies, httpserver.CodeKeyTooLong, httpserver.CodeKeyInvalid, httpserver.CodeKeyReused,
+	httpserver.CodeStoreUnavailable, RequestEnded,
+}
+
+// Answers of sync webhooks beside the statuses of runs.
+const (
+	SyncTimeout = "timeout"
+	// SyncEnded: the request ended first, as RequestEnded says.
+	SyncEnded   = "request_ended"
+	SyncUnknown = "unknown"
+)
+
+// Ways in which a claim without a runner ends.
+const (
+	LeaseGivenBack = "given_back"
+	LeaseFailed    = "failed"
+)
+
+// Gateway is what the webhook gateway counts.
+type Gateway struct {
+	accepted      *prometheus.CounterVec
+	refused       counters
+	acceptance    prometheus.Histogram
+	syncWaiting   prometheus.Gauge
+	syncAnswers   counters
+	batches       prometheus.Histogram
+	commits       prometheus.Histogram
+	commitFailed  prometheus.Counter
+	dispatch      requests
+	claimWait     prometheus.Histogram
+	claims        counters
+	ended         counters
+	leases        counters
+	storeAnswered prometheus.Gauge
+}
+
+// modes of connectors that take requests.
+var modes = []string{"inbound", "sync"}
+
+// NewGateway registers the gateway's metrics; nil registers them nowhere.
+func NewGateway(registry prometheus.Registerer) *Gateway {
+	g := &Gateway{
+		accepted: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
+			Name: "agentplatform_webhooks_accepted_total",
+			Help: "Webhooks whose rows are on disk, by the connector's mode and by whether they were recorded now or repeat an earlier one by its key.",
+		}, []string{"mode", "result"}),
+		refused: newCounters(registry, "agentplatform_webhooks_refused_total",
+			"Webhooks that were not accepted, by the code in the answer; request_ended: their client went, or the gateway stopped, before an answer.",
+			"code", texts(WebhookRefusals)...),
+		acceptance: newHistogram(registry, "agentplatform_webhook_acceptance_duration_seconds",
+			"From a webhook's last byte to its rows on disk, of those that were accepted.", durations),
+		syncWaiting: newGauge(registry, "agentplatform_webhook_sync_waiting", "Sync webhooks that wait for their runs at the moment."),
+		syncAnswers: newCounters(registry, "agentplatform_webhook_sync_answers_total",
+			"Sync webhooks that no longer wait, by why: the status of their run; timeout; request_ended, for the client went or the gateway stopped; or unknown.",
+			"status", "completed", "failed", "cancelled", SyncTimeout, SyncEnded, SyncUnknown),
+		batches: newHistogram(registry, "agentplatform_webhook_commit_batch_size",
+			"Webhooks that shared a transaction.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}),
+		commits: newHistogram(registry, "agentplatform_webhook_commit_duration_seconds",
+			"How long the transactions took that record webhooks, also those that failed.", durations),
+		commitFailed: newCounter(registry, "agentplatform_webhook_commit_failures_total",
+			"Transactions that record webhooks and failed, or whose outcome is unknown."),
+		dispatch: newRequests(registry, "agentplatform_dispatch", "the port of runners and builds"),
+	}
+	g.runs(registry)
+	for _, mode := range modes {
+		g.accepted.WithLabelValues(mode, "recorded")
+		g.accepted.WithLabelValues(mode, "repeated")
+	}
+	return g
+}
+
+func (g *Gateway) runs(registry prometheus.Registerer) {
+	g.claimWait = newHistogram(registry, "agentplatform_run_claim_wait_seconds",
+		"From a run's acceptance to its first claim by a runner.",
+		[]float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600})
+	g.claims = newCounters(registry, "agentplatform_claimed_runs_total",
+		"Runs that were handed to a runner, by whether for the first time or again.", "attempt", "first", "again")
+	g.ended = newCounters(registry, "agentplatform_ended_runs_total",
+		"Runs whose end a runner reported to this gateway, or that it ended because their runner was lost or their environment deleted, by status. "+
+			"Runs that fail because their agent is not deployed are not counted.", "status", "completed", "failed", "cancelled")
+	g.leases = newCounters(registry, "agentplatform_lost_leases_total",
+		"Claims that this gateway ended because their runner did not renew them, by what became of the run: given_back to the queue, or failed.",
+		"outcome", LeaseGivenBack, LeaseFailed)
+	g.storeAnswered = newGauge(registry, "agentplatform_store_reachable",
+		"Whether the store answered when this gateway last asked, which it does every 5 s: 1 or 0.")
+}
+
+// Accepted counts a webhook whose rows are on disk.
+func (g *Gateway) Accepted(mode string, repeated bool, took time.Duration) {
+	result := "recorded"
+	if repeated {
+		result = "repeated"
+	}
+	g.accepted.WithLabelValues(known(mode, modes), result).Inc()
+	g.acceptance.Observe(took.Seconds())
+}
+
+// Refused counts a webhook that was not accepted.
+func (g *Gateway) Refused(code httpserver.Code) { g.refused.of(string(code)).Inc() }
+
+// SyncWaits counts a sync webhook that begins to wait, SyncAnswered its end.
+func (g *Gateway) SyncWaits() { g.syncWaiting.Inc() }
+
+// SyncAnswered counts a sync webhook that no longer waits.
+func (g *Gateway) SyncAnswered(status string) {
+	g.syncWaiting.Dec()
+	g.syncAnswers.of(status).Inc()
+}
+
+// Committed counts a transaction that recorded webhooks, or failed to.
+func (g *Gateway) Committed(webhooks int, took time.Duration, err error) {
+	g.batches.Observe(float64(webhooks))
+	g.commits.Observe(took.Seconds())
+	if err != nil {
+		g.commitFailed.Inc()
+	}
+}
+
+// Dispatch counts the requests to the internal port's handler.
+func (g *Gateway) Dispatch(next http.Handler) http.Handler { return g.dispatch.count(next, nil) }
+
+// Claimed counts a run that a runner was handed for the first time, so long after
+// it was accepted.
+func (g *Gateway) Claimed(wait time.Duration) {
+	g.claims.of("first").Inc()
+	g.claimWait.Observe(wait.Seconds())
+}
+
+// ClaimedAgain counts a run that a runner was handed to resume it.
+func (g *Gateway) ClaimedAgain() { g.claims.of("again").Inc() }
+
+// Ended counts runs that ended.
+func (g *Gateway) Ended(status string, runs int) { g.ended.of(status).Add(float64(runs)) }
+
+// LeasesLost counts claims that were ended without their runner.
+func (g *Gateway) LeasesLost(outcome string, claims int) { g.leases.of(outcome).Add(float64(claims)) }
+
+// StoreReachable says whether the store answers.
+func (g *Gateway) StoreReachable(is bool) {
+	g.storeAnswered.Set(0)
+	if is {
+		g.storeAnswered.Set(1)
+	}
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Manager is what the manager counts beside what controller-runtime does.
+type Manager struct {
+	renewed  prometheus.Gauge
+	failures counters
+}
+
+// Reasons why the lease on the store was not renewed.
+const (
+	LeaseForeign     = "foreign"
+	LeaseUnavailable = "unavailable"
+)
+
+// NewManager registers the manager's metrics; nil registers them nowhere.
+func NewManager(registry prometheus.Registerer) *Manager {
+	return &Manager{
+		renewed: newGauge(registry, "agentplatform_store_lease_renewed_timestamp_seconds",
+			"When this process last took or renewed the lease on the store, in seconds since 1970; 0 before. The leader does so every 10 s."),
+		failures: newCounters(registry, "agentplatform_store_lease_failures_total",
+			"Failed tries to take or renew the lease on the store, by reason: it serves another cluster or platform, or does not answer.",
+			"reason", LeaseForeign, LeaseUnavailable),
+	}
+}
+
+// LeaseRenewed notes a renewal.
+func (m *Manager) LeaseRenewed(at time.Time) { m.renewed.Set(float64(at.UnixMilli()) / 1000) }
+
+// LeaseFailed counts a failure.
+func (m *Manager) LeaseFailed(reason string) { m.failures.of(reason).Inc() }

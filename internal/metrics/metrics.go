@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"net/http"
+	"runtime"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Other is the value of a label for whatever is not in the label's set.
+const Other = "other"
+
+// version is that of the release; the linker sets it.
+var version = "dev"
+
+// Names of the processes, as in build_info.
+const (
+	ProcessGateway = "webhookgw"
+	ProcessFacade  = "apiserver"
+	ProcessManager = "manager"
+	ProcessAll     = "all"
+	ProcessRunner  = "runner"
+)
+
+// durations are the buckets of what may take a millisecond or ten seconds.
+var durations = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+
+// NewRegistry is that of a process that has no other: it has the metrics of the
+// Go runtime and of the process.
+func NewRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+// Build says in a registry which release the process is of.
+func Build(registry prometheus.Registerer, process string) {
+	promauto.With(registry).NewGaugeVec(prometheus.GaugeOpts{
+		Name: "agentplatform_build_info",
+		Help: "Always 1; the labels say which process of which release this is and what it was built with.",
+	}, []string{"process", "version", "goversion"}).WithLabelValues(process, version, runtime.Version()).Set(1)
+}
+
+// Handler serves /metrics.
+func Handler(gatherer prometheus.Gatherer) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// known is a value of a label, or Other.
+func known(value string, of []string) string {
+	if slices.Contains(of, value) {
+		return value
+	}
+	return Other
+}
+
+// counters is a counter for each value of one label. All are there from the
+// start: what has not happened yet is 0, and its first time is seen as a rise.
+type counters struct {
+	*prometheus.CounterVec
+	values []string
+}
+
+func newCounters(registry prometheus.Registerer, name, help, label string, values ...string) counters {
+	c := counters{promauto.With(registry).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label}), values}
+	for _, v := range values {
+		c.WithLabelValues(v)
+	}
+	return c
+}
+
+// of is the counter of a value.
+func (c counters) of(value string) prometheus.Counter {
+	return c.WithLabelValues(known(value, c.values))
+}
+
+func texts[T ~string](values []T) (out []string) {
+	for _, v := range values {
+		out = append(out, string(v))
+	}
+	return out
+}
+
+func newCounter(registry prometheus.Registerer, name, help string) prometheus.Counter {
+	return promauto.With(registry).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+func newGauge(registry prometheus.Registerer, name, help string) prometheus.Gauge {
+	return promauto.With(registry).NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+}
+
+func newHistogram(registry prometheus.Registerer, name, help string, buckets []float64) prometheus.Histogram {
+	return promauto.With(registry).NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrictest compares what a process serves to Prometheus with the table
+// of metrics in docs/operations.md.
+package metrictest
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/agentplatform/agentplatform/internal/metrics"
+)
+
+// ours begins the names of the platform's own metrics.
+const ours = "agentplatform_"
+
+// Metric is a line of the table, or what a process serves.
+type Metric struct {
+	Name, Type, Help string
+	Labels           []string
+}
+
+// Sample is one value that a process serves.
+type Sample struct {
+	Labels map[string]string
+	// Value is a counter's or gauge's, or the count of a histogram.
+	Value float64
+}
+
+// Served is what a process serves.
+type Served struct {
+	Metrics map[string]Metric
+	samples map[string][]Sample
+	text    []byte
+}
+
+// Of asks a registry as Prometheus would.
+func Of(tb testing.TB, gatherer prometheus.Gatherer) Served {
+	tb.Helper()
+	answer := httptest.NewRecorder()
+	metrics.Handler(gatherer).ServeHTTP(answer, httptest.NewRequestWithContext(tb.Context(), http.MethodGet, "/metrics", nil))
+	if answer.Code != http.StatusOK {
+		tb.Fatalf("metrictest: %d: %s", answer.Code, answer.Body)
+	}
+	return Parse(tb, answer.Body.Bytes())
+}
+
+// Parse reads an answer of /metrics.
+func Parse(tb testing.TB, text []byte) Served {
+	tb.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		tb.Fatalf("metrictest: reading what is served: %v", err)
+	}
+	s := Served{Metrics: map[string]Metric{}, samples: map[string][]Sample{}, text: text}
+	for name, family := range families {
+		metric := Metric{Name: name, Type: strings.ToLower(family.GetType().String()), Help: family.GetHelp(), Labels: []string{}}
+		for _, m := range family.GetMetric() {
+			sample := Sample{Labels: map[string]string{}, Value: m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())}
+			metric.Labels = metric.Labels[:0]
+			for _, label := range m.GetLabel() {
+				sample.Labels[label.GetName()] = label.GetValue()
+				metric.Labels = append(metric.Labels, label.GetName())
+			}
+			slices.Sort(metric.Labels)
+			s.samples[name] = append(s.samples[name], sample)
+		}
+		s.Metrics[name] = metric
+	}
+	return s
+}
+
+// Value is that of the one sample that has these labels: name, value, name, value….
+func (s Served) Value(tb testing.TB, name string, labels ...string) float64 {
+	tb.Helper()
+	var found []float64
+	for _, sample := range s.samples[name] {
+		same := true
+		for i := 0; i+1 < len(labels); i += 2 {
+			same = same && sample.Labels[labels[i]] == labels[i+1]
+		}
+		if same {
+			found = append(found, sample.Value)
+		}
+	}
+	if len(found) != 1 {
+		tb.Fatalf("metrictest: %s with %v has %d values", name, labels, len(found))
+	}
+	return found[0]
+}
+
+// Text is what was served.
+func (s Served) Text() string { return string(s.text) }
+
+// Moved are the samples of our metrics that are not 0, by name{label="value",…}.
+func (s Served) Moved() map[string]float64 {
+	out := map[string]float64{}
+	for name, samples := range s.samples {
+		if !strings.HasPrefix(name, ours) {
+			continue
+		}
+		for _, sample := range samples {
+			if sample.Value != 0 {
+				out[name+braces(sample.Labels)] = sample.Value
+			}
+		}
+	}
+	return out
+}
+
+func braces(labels map[string]string) string {
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, fmt.Sprintf("%s=%q", name, labels[name]))
+	}
+	if len(pairs) == 0 {
+		return ""
+	}
+	return "{" + strings.Join(pairs, ",") + "}"
+}
+
+// bounds are the values that the labels of our metrics may have; of those with a
+// name of their own in one metric, "metric label".
+var bounds = map[string]*regexp.Regexp{
+	"attempt":   regexp.MustCompile(`^(first|again)$`),
+	"goversion": regexp.MustCompile(`^go[0-9.]+`),
+	"kind":      regexp.MustCompile(`^(input|output|thinking|cached_input)$`),
+	"method":    regexp.MustCompile(`^(GET|POST|PUT|PATCH|DELETE|other)$`),
+	"mode":      regexp.MustCompile(`^(inbound|sync|other)$`),
+	"outcome":   regexp.MustCompile(`^(ok|error|cancelled|given_back|failed|answered|other|model_[a-z_]+)$`),
+	"process":   regexp.MustCompile(`^(webhookgw|manager|apiserver|all|runner)$`),
+	"provider":  regexp.MustCompile(`^(scripted|openai|other)$`),
+	"reason":    regexp.MustCompile(`^(unauthorized|forbidden|rate_limited|foreign|unavailable|other)$`),
+	"result":    regexp.MustCompile(`^(recorded|repeated)$`),
+	// Patterns of routes hold no part of a path that a caller chose.
+	"route":  regexp.MustCompile(`^(none|/v1(/([a-z-]+|openapi(\.json|\.yaml|-3\.0\.json|-3\.0\.yaml)|\{[a-z_]+\}|\*))*)$`),
+	"state":  regexp.MustCompile(`^(claimable|no_runner|no_deployment)$`),
+	"status": regexp.MustCompile(`^(completed|failed|cancelled|released|lost|unreported|timeout|request_ended|unknown|other)$`),
+
+	"version": regexp.MustCompile(`^(dev|v[0-9]+\.[0-9]+\.[0-9]+.*)$`),
+	"code":    regexp.MustCompile(`^(none|[1-5][0-9]{2})$`),
+	// The codes are a list of the package.
+	"agentplatform_webhooks_refused_total code": codes(),
+
+	"agentplatform_sweep_refused_objects kind": regexp.MustCompile(`^(Project|Environment|Deployment|Connector|ConnectorLink|APIKey)$`),
+}
+
+func codes() *regexp.Regexp {
+	var names []string
+	for _, code := range metrics.WebhookRefusals {
+		names = append(names, string(code))
+	}
+	return regexp.MustCompile(`^(other|` + strings.Join(names, "|") + `)$`)
+}
+
+// Check fails unless a process serves exactly the metrics of ours that the table
+// has for it, as the table describes them, with labels of known values alone, and
+// those of the Go runtime and of the process. Of a metric in absent it takes it
+// that it has no value yet.
+func (s Served) Check(tb testing.TB, process string, absent ...string) {
+	tb.Helper()
+	want := Documented(tb, process)
+	for name, metric := range want {
+		served, there := s.Metrics[name]
+		switch {
+		case !there && slices.Contains(absent, name):
+		case !there:
+			tb.Errorf("metrictest: %s serves no %s", process, name)
+		case fmt.Sprint(served) != fmt.Sprint(metric):
+			tb.Errorf("metrictest: %s serves\n%+v; docs/operations.md says\n%+v", process, served, metric)
+		}
+	}
+	for name := range s.Metrics {
+		if _, documented := want[name]; strings.HasPrefix(name, ours) && !documented {
+			tb.Errorf("metrictest: %s serves %+v, which docs/operations.md does not have", process, s.Metrics[name])
+		}
+	}
+	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes"} {
+		if _, there := s.Metrics[name]; !there {
+			tb.Errorf("metrictest: %s serves no %s", process, name)
+		}
+	}
+	s.CheckLabels(tb)
+	s.lint(tb)
+}
+
+// CheckLabels fails where a label of our metrics has a value that nothing bounds.
+func (s Served) CheckLabels(tb testing.TB) {
+	tb.Helper()
+	for name, samples := range s.samples {
+		if !strings.HasPrefix(name, ours) {
+			continue
+		}
+		for _, sample := range samples {
+			for label, value := range sample.Labels {
+				bound := bounds[name+" "+label]
+				if bound == nil {
+					bound = bounds[label]
+				}
+				if bound == nil || !bound.MatchString(value) {
+					tb.Errorf("metrictest: %s: the label %s has the value %q, which nothing bounds", name, label, value)
+				}
+			}
+		}
+	}
+}
+
+// lint asks Prometheus' own linter about our metrics.
+func (s Served) lint(tb testing.TB) {
+	tb.Helper()
+	problems, err := promlint.New(bytes.NewReader(s.text)).Lint()
+	if err != nil {
+		tb.Fatalf("metrictest: %v", err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, ours) {
+			tb.Errorf("metrictest: %s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+// section is the heading of the tables, and process that of one.
+var (
+	section = regexp.MustCompile(`(?s)\n## Metrics\n(.*?)(?:\n## |$)`)
+	part    = regexp.MustCompile("(?m)^### .*$")
+	row     = regexp.MustCompile("(?m)^\\| `(" + ours + "[a-z_]+)` \\| (\\w+) \\| (.*?) \\| (.*?) \\|$")
+	quoted  = regexp.MustCompile("`([a-z]+)`")
+)
+
+// Documented are the metrics that docs/operations.md has for a process: those of
+// the parts whose headings name it, as `process`.
+func Documented(tb testing.TB, process string) map[string]Metric {
+	tb.Helper()
+	page := operations(tb)
+	found := section.FindSubmatch(page)
+	if found == nil {
+		tb.Fatal("metrictest: docs/operations.md has no section Metrics")
+	}
+	text, out := string(found[1]), map[string]Metric{}
+	headings := part.FindAllStringIndex(text, -1)
+	for i, heading := range headings {
+		end := len(text)
+		if i+1 < len(headings) {
+			end = headings[i+1][0]
+		}
+		if !strings.Contains(text[heading[0]:heading[1]], "`"+process+"`") {
+			continue
+		}
+		for _, columns := range row.FindAllStringSubmatch(text[heading[1]:end], -1) {
+			metric := Metric{Name: columns[1], Type: columns[2], Help: columns[4], Labels: []string{}}
+			for _, label := range quoted.FindAllStringSubmatch(columns[3], -1) {
+				metric.Labels = append(metric.Labels, label[1])
+			}
+			slices.Sort(metric.Labels)
+			out[metric.Name] = metric
+		}
+	}
+	if len(out) == 0 {
+		tb.Fatalf("metrictest: docs/operations.md has no metrics of %s", process)
+	}
+	return out
+}
+
+// operations is docs/operations.md, somewhere above the test.
+func operations(tb testing.TB) []byte {
+	tb.Helper()
+	dir, err := os.Getwd()
+	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if page, err := os.ReadFile(filepath.Join(dir, "docs", "operations.md")); err == nil {
+			return page
+		}
+	}
+	tb.Fatalf("metrictest: looking for docs/operations.md: %v", err)
+	return nil
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	adkmodel "google.golang.org/adk/v2/model"
+
+	"github.com/agentplatform/agentplatform/internal/metrics"
+)
+
+// counted is a model whose requests are counted.
+type counted struct {
+	adkmodel.LLM
+	provider string
+	metrics  *metrics.Runner
+}
+
+func (r *Registry) counted(provider string, llm adkmodel.LLM) adkmodel.LLM {
+	if r.Metrics == nil {
+		return llm
+	}
+	return counted{LLM: llm, provider: provider, metrics: r.Metrics}
+}
+
+// GenerateContent implements model.LLM; it gives one answer or one error.
+func (c counted) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, stream bool) iter.Seq2[*adkmodel.LLMResponse, error] {
+	return func(yield func(*adkmodel.LLMResponse, error) bool) {
+		begin := time.Now()
+		for resp, err := range c.LLM.GenerateContent(ctx, req, stream) {
+			c.metrics.Asked(c.provider, outcome(ctx, err), time.Since(begin), spent(resp))
+			yield(resp, err)
+			return
+		}
+	}
+}
+
+// outcome is ok, cancelled, or the code of the error.
+func outcome(ctx context.Context, err error) string {
+	failure, known := AsError(err)
+	switch {
+	case err == nil:
+		return metrics.OutcomeOK
+	case ctx.Err() != nil:
+		return metrics.OutcomeCancelled
+	case known:
+		return failure.Code
+	}
+	return metrics.Other
+}
+
+func spent(resp *adkmodel.LLMResponse) metrics.Tokens {
+	if resp == nil || resp.UsageMetadata == nil {
+		return metrics.Tokens{}
+	}
+	u := resp.UsageMetadata
+	return metrics.Tokens{
+		Input: int64(u.PromptTokenCount), Output: int64(u.CandidatesTokenCount),
+		Thinking: int64(u.ThoughtsTokenCount), CachedInput: int64(u.CachedContentTokenCount),
+	}
+}

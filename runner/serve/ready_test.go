@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
+	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/model"
+	"github.com/agentplatform/agentplatform/runner/serve"
+)
+
+// gatedPort answers a request for runs when the test lets it.
+type gatedPort struct {
+	*runnerPort
+	asked   chan dispatchapi.ClaimRequest
+	answers chan error
+}
+
+func (g *gatedPort) Claim(ctx context.Context, req dispatchapi.ClaimRequest) (dispatchapi.ClaimResponse, error) {
+	select {
+	case g.asked <- req:
+	case <-ctx.Done():
+		return dispatchapi.ClaimResponse{}, ctx.Err()
+	}
+	select {
+	case err := <-g.answers:
+		return dispatchapi.ClaimResponse{}, err
+	case <-ctx.Done():
+		return dispatchapi.ClaimResponse{}, ctx.Err()
+	}
+}
+
+// TestARunnerIsReadyWhileDispatchKnowsIt: from its first request for runs, which
+// does not wait for any, until none was answered for too long or it drains.
+func TestARunnerIsReadyWhileDispatchKnowsIt(t *testing.T) {
+	t.Parallel()
+	var clock sync.Mutex
+	now := time.Unix(0, 0)
+	pass := func(d time.Duration) { clock.Lock(); defer clock.Unlock(); now = now.Add(d) }
+	p := newPort(t, repo())
+	gate := &gatedPort{runnerPort: p.as("one"), asked: make(chan dispatchapi.ClaimRequest), answers: make(chan error)}
+	server, err := serve.New(serve.Options{
+		Dispatch: gate, RunnerID: "one", Engine: engine.New(engine.Config{Models: &model.Registry{}}),
+		Now: func() time.Time { clock.Lock(); defer clock.Unlock(); return now },
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+
+	require.Zero(t, (<-gate.asked).WaitSeconds)
+	require.ErrorContains(t, server.Ready(t.Context()), "not answered yet")
+	gate.answers <- errors.New("away")
+	require.Zero(t, (<-gate.asked).WaitSeconds)
+	require.ErrorContains(t, server.Ready(t.Context()), "not answered yet")
+	gate.answers <- nil
+	require.NotZero(t, (<-gate.asked).WaitSeconds, "dispatch knows it by now")
+	require.NoError(t, server.Ready(t.Context()))
+
+	pass(30 * time.Second)
+	require.NoError(t, server.Ready(t.Context()), "a request that waits takes 20 s")
+	pass(time.Second)
+	require.ErrorContains(t, server.Ready(t.Context()), "for 30s")
+	gate.answers <- nil
+	<-gate.asked
+	require.NoError(t, server.Ready(t.Context()))
+
+	stop()
+	require.NoError(t, <-done)
+	require.ErrorContains(t, server.Ready(t.Context()), "draining")
+}
+
+// TestWhatARunnerDoesIsCounted: each end of a run, each request to a model, each
+// call of a tool.
+func TestWhatARunnerDoesIsCounted(t *testing.T) {
+	t.Parallel()
+	registry := metrics.NewRegistry()
+	metrics.Build(registry, metrics.ProcessRunner)
+	counted := metrics.NewRunner(registry, model.ProviderTypes, model.Codes)
+	p := newPort(t, repo())
+	calling, finish := make(chan struct{}), make(chan struct{})
+	one := started(t, p, "one", nil, func(o *serve.Options) {
+		o.Metrics = counted
+		o.Engine = engine.New(engine.Config{Metrics: counted, Models: &model.Registry{Metrics: counted}, Tools: []engine.Tool{{
+			Name: "charge", Run: func(context.Context, map[string]any) (map[string]any, error) {
+				calling <- struct{}{}
+				<-finish
+				return nil, errors.New("declined")
+			},
+		}}})
+	})
+	require.Equal(t, "Hello Ada!", p.await(t, p.queue("hello", "application/json", `{"name":"Ada"}`)).Output)
+	require.Equal(t, engine.CodeAgentNotFound, p.await(t, p.queue("nobody", "application/json", `{}`)).ErrorCode)
+	stolen := p.queue("charger", "application/json", `{}`)
+	<-calling
+	held := metrictest.Of(t, registry)
+	require.GreaterOrEqual(t, held.Value(t, "agentplatform_runner_runs"), 1.0)
+	p.steal(stolen)
+	finish <- struct{}{}
+	released := p.queue("charger", "application/json", `{}`)
+	<-calling
+	one.stop()
+	finish <- struct{}{}
+	require.NoError(t, <-one.done)
+	require.Equal(t, "queued", p.status(released))
+
+	s := metrictest.Of(t, registry)
+	s.Check(t, metrics.ProcessRunner)
+	require.NotContains(t, s.Text(), "charge")
+	for name, want := range map[string]float64{
+		`agentplatform_runner_places`:                                                 4,
+		`agentplatform_runner_ended_runs_total{status="completed"}`:                   1,
+		`agentplatform_runner_ended_runs_total{status="failed"}`:                      1,
+		`agentplatform_runner_ended_runs_total{status="lost"}`:                        1,
+		`agentplatform_runner_tool_calls_total{outcome="error"}`:                      2,
+		`agentplatform_runner_model_requests_total{outcome="ok",provider="scripted"}`: 3,
+		`agentplatform_runner_model_request_duration_seconds{provider="scripted"}`:    3,
+	} {
+		require.InDelta(t, want, s.Moved()[name], 0, name)
+	}
+	require.NotZero(t, s.Moved()[`agentplatform_runner_ended_runs_total{status="released"}`], "perhaps it took the run again as it stopped")
+	require.Zero(t, s.Value(t, "agentplatform_runner_runs"))
+	require.NotZero(t, s.Moved()[`agentplatform_runner_model_tokens_total{kind="output",provider="scripted"}`])
+	require.NotZero(t, s.Moved()[`agentplatform_runner_polls_total{outcome="ok"}`])
+}

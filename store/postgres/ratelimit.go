@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// takeRequest counts a request by the database's clock. Requests of a project
+// take turns at its row, so the clock is read once the row is held, as part of
+// the correlated subquery: one read before the wait would be older than what
+// others have written meanwhile. What the clock was set back by counts too.
+//
+// Its commit waits for no disk: the table is not logged, and should a transaction
+// write something else too, it is told not to wait either, for this statement
+// alone. The last column shows that it was told.
+const takeRequest = `WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', TRUE) AS mode)
+	INSERT INTO request_windows AS w (project_id, taken, allowed, at)
+	SELECT $1::uuid, ARRAY[c.at], TRUE, c.at
+	FROM quick, (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at) c
+	WHERE quick.mode = 'off'
+	ON CONFLICT (project_id) DO UPDATE SET (taken, allowed, at) = (
+		SELECT CASE WHEN cardinality(p.counted) < $2::int THEN p.counted || p.at ELSE p.counted END,
+			cardinality(p.counted) < $2::int, p.at
+		FROM (SELECT c.at, ARRAY(SELECT t FROM unnest(w.taken) t WHERE abs(c.at - t) < $3::bigint ORDER BY t) AS counted
+			FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at) c) p)
+	RETURNING allowed, cardinality(taken), COALESCE(taken[1], at), at, (SELECT mode FROM quick)`
+
+// TakeRequest implements store.RateLimiter.
+func (s *Store) TakeRequest(ctx context.Context, projectID uuid.UUID, limit store.RateLimit) (store.RateVerdict, error) {
+	var (
+		verdict    store.RateVerdict
+		counted    int
+		oldest, at int64
+		mode       string
+	)
+	err := again(func() error {
+		return s.pool.QueryRow(ctx, takeRequest, projectID, limit.Requests, limit.Window.Microseconds()).
+			Scan(&verdict.Allowed, &counted, &oldest, &at, &mode)
+	})
+	if err != nil {
+		return store.RateVerdict{}, fmt.Errorf("counting a request of project %s: %w", projectID, err)
+	}
+	verdict.Remaining = max(limit.Requests-counted, 0)
+	verdict.Reset = limit.Window - time.Duration(at-oldest)*time.Microsecond
+	return verdict, nil
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// QueueState says what the queued runs of an environment wait for.
+type QueueState string
+
+// States of an environment's queue.
+const (
+	// QueueClaimable waits for a free place of a runner that is there.
+	QueueClaimable QueueState = "claimable"
+	// QueueNoRunner waits for a runner: none has asked for runs lately.
+	QueueNoRunner QueueState = "no_runner"
+	// QueueNoDeployment waits for a deployment to be live.
+	QueueNoDeployment QueueState = "no_deployment"
+)
+
+// QueueStates are all of them.
+var QueueStates = []QueueState{QueueClaimable, QueueNoRunner, QueueNoDeployment}
+
+const (
+	// MaxQueueCount is how many queued runs of an environment are counted.
+	MaxQueueCount = 10_000
+	// RunnerPresence is how long after its last request for runs a runner counts
+	// as there; a waiting one asks at least every 30 s.
+	RunnerPresence = time.Minute
+)
+
+// QueueDepth is what waits in one state, over all environments.
+type QueueDepth struct {
+	// Runs counts at most MaxQueueCount of each environment.
+	Runs int64
+	// Oldest is how long ago the run was accepted that stands first; 0 without any.
+	Oldest time.Duration
+}
+
+// QueueFigures are a store's open runs.
+type QueueFigures struct {
+	// Queued has every state.
+	Queued map[QueueState]QueueDepth
+	// Running counts the runs that runners hold.
+	Running int64
+}
+
+// Queue tells how much is open. It costs what is open, whatever is stored.
+type Queue interface {
+	QueueFigures(ctx context.Context) (QueueFigures, error)
+}

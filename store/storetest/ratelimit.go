@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// ratePromises are those of store.RateLimiter.
+var ratePromises = []promise{
+	{"a burst is let through up to the limit and no further", burstStopsAtTheLimit},
+	{"those who ask at once share one limit", sharedByAllWhoAsk},
+	{"a window that is over counts no more", windowEnds},
+}
+
+var perHour = store.RateLimit{Requests: 5, Window: time.Hour}
+
+func (w *world) take(project uuid.UUID, limit store.RateLimit) store.RateVerdict {
+	verdict, err := w.s.TakeRequest(w.ctx, project, limit)
+	w.NoError(err)
+	return verdict
+}
+
+func burstStopsAtTheLimit(w *world) {
+	for i := range perHour.Requests {
+		verdict := w.take(w.project.ID, perHour)
+		w.True(verdict.Allowed)
+		w.Equal(perHour.Requests-i-1, verdict.Remaining)
+		w.Positive(verdict.Reset)
+		w.LessOrEqual(verdict.Reset, perHour.Window)
+	}
+	for range 3 {
+		verdict := w.take(w.project.ID, perHour)
+		w.False(verdict.Allowed)
+		w.Zero(verdict.Remaining)
+		w.Positive(verdict.Reset)
+		w.LessOrEqual(verdict.Reset, perHour.Window)
+	}
+	w.True(w.take(uuid.New(), perHour).Allowed, "another project's requests are its own")
+	lowered := store.RateLimit{Requests: 2, Window: time.Hour}
+	w.False(w.take(w.project.ID, lowered).Allowed)
+	raised := store.RateLimit{Requests: 6, Window: time.Hour}
+	w.Equal(store.RateVerdict{Allowed: true}, w.without(w.take(w.project.ID, raised)))
+}
+
+// without leaves the time out, which is the database's.
+func (w *world) without(v store.RateVerdict) store.RateVerdict {
+	v.Reset = 0
+	return v
+}
+
+func sharedByAllWhoAsk(w *world) {
+	var (
+		group   sync.WaitGroup
+		allowed atomic.Int64
+	)
+	for range 10 {
+		group.Go(func() {
+			for range 10 {
+				if verdict, err := w.s.TakeRequest(w.ctx, w.project.ID, perHour); err == nil && verdict.Allowed {
+					allowed.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	w.EqualValues(perHour.Requests, allowed.Load())
+}
+
+func windowEnds(w *world) {
+	short := store.RateLimit{Requests: 1, Window: time.Millisecond}
+	w.True(w.take(w.project.ID, short).Allowed)
+	w.Eventually(func() bool { return w.take(w.project.ID, short).Allowed }, 10*time.Second, time.Millisecond)
+}

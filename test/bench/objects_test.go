@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/testenv/kube"
+)
+
+const (
+	manyConnectors, linksEach = 1000, 5
+	// writersAtOnce is how many objects are applied at once.
+	writersAtOnce = 16
+	// quiet is how long nothing happens while writes are counted.
+	quiet = time.Minute
+)
+
+// BenchmarkObjects: 1,000 connectors with 5,000 links that are applied at once,
+// against the same manifests where no manager runs; another project's connector
+// that is applied in the middle of it, against one that is applied when nothing else
+// is; and what the manager writes and holds once all is settled.
+func BenchmarkObjects(b *testing.B) {
+	s := newObjects(b)
+	unmanaged := s.namespace("unmanaged")
+	idle := s.apply(unmanaged)
+
+	manager := s.manager()
+	many, other := s.namespace("many"), s.namespace("other")
+	alone := s.until(other, "alone")
+
+	begun := time.Now()
+	var work errgroup.Group
+	work.Go(func() error { s.apply(many); return nil })
+	s.eventually(func() bool { return s.count(many, &v1alpha1.ConnectorLinkList{}, false) > manyConnectors })
+	beside := s.until(other, "beside")
+	require.NoError(b, work.Wait())
+	s.eventually(func() bool {
+		return s.count(many, &v1alpha1.ConnectorLinkList{}, true) == manyConnectors*linksEach &&
+			s.count(many, &v1alpha1.ConnectorList{}, true) == manyConnectors
+	})
+	print(b, Cost("objects/1000 connectors and 5000 links until Ready", "s", time.Since(begun).Seconds(), idle.Seconds(), 0))
+	print(b, Cost("objects/another project's connector beside them", "s", beside.Seconds(), alone.Seconds(), 0))
+
+	<-time.After(settle)
+	before := s.versions(many)
+	<-time.After(quiet)
+	written := 0
+	for name, version := range s.versions(many) {
+		if before[name] != version {
+			written++
+		}
+	}
+	print(b, Cost("objects/written in a minute at rest", "objects", float64(written), float64(len(before)), 0))
+	print(b, Cost("objects/memory of the manager with them", "MiB", manager.resident(b), float64(len(before))/1024, 0))
+}
+
+// objects is a control plane and who writes to it.
+type objects struct {
+	*testing.B
+	client.Client
+	dir, bin string
+}
+
+func newObjects(b *testing.B) *objects {
+	s := &objects{B: b, dir: b.TempDir(), bin: filepath.Join(b.TempDir(), "agentplatform")}
+	out, err := exec.CommandContext(b.Context(), "go", "build", "-ldflags", "-s -w", "-o", s.bin, "../../cmd/agentplatform").CombinedOutput()
+	require.NoError(b, err, string(out))
+	config := kube.Start(b).Config
+	config.QPS = -1
+	require.NoError(b, clientcmd.WriteToFile(kubeconfigOf(config), filepath.Join(s.dir, "kubeconfig")))
+	known := runtime.NewScheme()
+	require.NoError(b, scheme.AddToScheme(known))
+	require.NoError(b, v1alpha1.AddToScheme(known))
+	s.Client, err = client.New(config, client.Options{Scheme: known})
+	require.NoError(b, err)
+	return s
+}
+
+// manager starts one on PostgreSQL.
+func (s *objects) manager() *process {
+	db, dsn := openPostgres(s.B), filepath.Join(s.dir, "dsn")
+	require.NoError(s, os.WriteFile(dsn, []byte(db.dsn), 0o600))
+	s.Setenv("KUBECONFIG", filepath.Join(s.dir, "kubeconfig"))
+	return start(s.B, s.bin, "manager", "--leader-elect=false", "--image=agentplatform:dev", "--dispatch-url=http://127.0.0.1:1",
+		"--store-dsn-file="+dsn, "--system-namespace=default")
+}
+
+// namespace is a project with one environment.
+func (s *objects) namespace(name string) string {
+	require.NoError(s, s.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	require.NoError(s, s.Create(s.Context(), &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: v1alpha1.ProjectName}}))
+	require.NoError(s, s.Create(s.Context(), &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "dev"}}))
+	return name
+}
+
+func connectorNamed(namespace, name string) *v1alpha1.Connector {
+	return &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.ConnectorSpec{
+		Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
+	}}
+}
+
+// apply creates all connectors and links, and returns how long that took.
+func (s *objects) apply(namespace string) time.Duration {
+	begun := time.Now()
+	var work errgroup.Group
+	work.SetLimit(writersAtOnce)
+	for i := range manyConnectors {
+		work.Go(func() error { return s.connect(s.Context(), namespace, fmt.Sprintf("c%d", i)) })
+	}
+	require.NoError(s, work.Wait())
+	return time.Since(begun)
+}
+
+// connect creates a connector with its links.
+func (s *objects) connect(ctx context.Context, namespace, name string) error {
+	if err := s.Create(ctx, connectorNamed(namespace, name)); err != nil {
+		return err
+	}
+	for i := range linksEach {
+		l := &v1alpha1.ConnectorLink{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", name, i)},
+			Spec:       v1alpha1.ConnectorLinkSpec{Connector: v1alpha1.ConnectorName(name), Agent: v1alpha1.AgentName(fmt.Sprintf("a%d", i))},
+		}
+		if err := s.Create(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// until creates a connector and returns how long it took to become Ready.
+func (s *objects) until(namespace, name string) time.Duration {
+	c, begun := connectorNamed(namespace, name), time.Now()
+	require.NoError(s, s.Create(s.Context(), c))
+	s.eventually(func() bool {
+		return s.Get(s.Context(), client.ObjectKeyFromObject(c), c) == nil && v1alpha1.IsReady(c)
+	})
+	return time.Since(begun)
+}
+
+// count is how many objects of a kind there are, or are Ready.
+func (s *objects) count(namespace string, list client.ObjectList, ready bool) (n int) {
+	require.NoError(s, s.List(s.Context(), list, client.InNamespace(namespace)))
+	require.NoError(s, meta.EachListItem(list, func(o runtime.Object) error {
+		if !ready || v1alpha1.IsReady(o.(v1alpha1.ConditionedObject)) {
+			n++
+		}
+		return nil
+	}))
+	return n
+}
+
+// versions are the resourceVersions of all that the manager may write.
+func (s *objects) versions(namespace string) map[string]string {
+	out := map[string]string{}
+	for _, list := range []client.ObjectList{
+		&v1alpha1.ProjectList{}, &v1alpha1.EnvironmentList{}, &v1alpha1.ConnectorList{}, &v1alpha1.ConnectorLinkList{}, &corev1.SecretList{},
+	} {
+		require.NoError(s, s.List(s.Context(), list, client.InNamespace(namespace)))
+		require.NoError(s, meta.EachListItem(list, func(o runtime.Object) error {
+			object := o.(client.Object)
+			out[fmt.Sprintf("%T/%s", o, object.GetName())] = object.GetResourceVersion()
+			return nil
+		}))
+	}
+	return out
+}
+
+func (s *objects) eventually(ok func() bool) {
+	require.Eventually(s, ok, 10*time.Minute, 20*time.Millisecond)
+}

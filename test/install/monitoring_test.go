@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
+)
+
+// foreign are metrics of controller-runtime that alerts are about.
+var foreign = []string{"controller_runtime_reconcile_errors_total", "leader_election_master_status"}
+
+// podMonitor is as much of one as is ours.
+type podMonitor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		NamespaceSelector struct {
+			Any bool `json:"any"`
+		} `json:"namespaceSelector"`
+		Selector            metav1.LabelSelector `json:"selector"`
+		PodMetricsEndpoints []struct {
+			Port     string `json:"port"`
+			Path     string `json:"path"`
+			Interval string `json:"interval"`
+		} `json:"podMetricsEndpoints"`
+	} `json:"spec"`
+}
+
+type alert struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// prometheusRule is as much of one as is ours.
+type prometheusRule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Groups []struct {
+			Name  string  `json:"name"`
+			Rules []alert `json:"rules"`
+		} `json:"groups"`
+	} `json:"spec"`
+}
+
+// TestEveryProcessIsScraped: by a PodMonitor that selects its pods and names a port
+// that they have.
+func TestEveryProcessIsScraped(t *testing.T) {
+	t.Parallel()
+	monitors := of[podMonitor](t, build(t, "config/prometheus", ""), "PodMonitor")
+	require.Len(t, monitors, 2)
+	for _, m := range monitors {
+		require.Len(t, m.Spec.PodMetricsEndpoints, 1)
+		require.Equal(t, "metrics", m.Spec.PodMetricsEndpoints[0].Port)
+		require.Equal(t, "/metrics", m.Spec.PodMetricsEndpoints[0].Path)
+	}
+	for _, installation := range installations {
+		for _, w := range workloads(t, build(t, installation, "")) {
+			require.True(t, selects(t, &monitors[0].Spec.Selector, w), w.name)
+		}
+	}
+	runners := monitors[1].Spec
+	require.True(t, runners.NamespaceSelector.Any)
+	labels := object.Labels("runner", "dev")
+	for name, value := range runners.Selector.MatchLabels {
+		require.Equal(t, value, labels[name], "a runner pod's label %s", name)
+	}
+}
+
+var (
+	metricName = regexp.MustCompile(`\b[a-z]+(?:_[a-z]+){2,}\b`)
+	inQuotes   = regexp.MustCompile(`"[^"]*"`)
+	alertRow   = regexp.MustCompile("(?m)^\\| `(AgentPlatform\\w+)` \\| (\\w+) \\| [^|]+ \\| [^|]+ \\|$")
+)
+
+// TestEveryAlertIsAboutSomethingServedAndExplained.
+func TestEveryAlertIsAboutSomethingServedAndExplained(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{}
+	for _, process := range []string{metrics.ProcessAll, metrics.ProcessRunner} {
+		for name, metric := range metrictest.Documented(t, process) {
+			known[name] = true
+			if metric.Type == "histogram" {
+				known[name+"_bucket"] = true
+			}
+		}
+	}
+	for _, name := range foreign {
+		known[name] = true
+	}
+	page, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	explained := map[string]string{}
+	for _, row := range alertRow.FindAllStringSubmatch(string(page), -1) {
+		explained[row[1]] = row[2]
+	}
+	rules := of[prometheusRule](t, build(t, "config/prometheus", ""), "PrometheusRule")
+	require.Len(t, rules, 1)
+	alerts := map[string]string{}
+	for _, group := range rules[0].Spec.Groups {
+		for _, a := range group.Rules {
+			alerts[a.Alert] = a.Labels["severity"]
+			require.NotEmpty(t, a.Annotations["summary"], a.Alert)
+			require.True(t, strings.HasSuffix(a.Annotations["runbook_url"], "/docs/operations.md#alerts"), a.Alert)
+			names := metricName.FindAllString(inQuotes.ReplaceAllString(a.Expr, ""), -1)
+			require.NotEmpty(t, names, a.Alert)
+			for _, name := range names {
+				require.True(t, known[name], "%s is about %s, which nothing serves", a.Alert, name)
+			}
+		}
+	}
+	require.NotEmpty(t, alerts)
+	require.Equal(t, alerts, explained, "with their severity, in docs/operations.md")
+}
+
+// TestMonitoringNeedsNothingOfTheInstallation: who has no Prometheus Operator
+// installs no object of its kinds.
+func TestMonitoringNeedsNothingOfTheInstallation(t *testing.T) {
+	t.Parallel()
+	groups := func(path string) (out []string) {
+		for _, o := range build(t, path, "") {
+			out = append(out, o.GroupVersionKind().Group)
+		}
+		return slices.Compact(slices.Sorted(slices.Values(out)))
+	}
+	for _, installation := range installations {
+		require.NotContains(t, groups(installation), "monitoring.coreos.com")
+	}
+	require.Equal(t, []string{"monitoring.coreos.com"}, groups("config/prometheus"))
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookgw
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// counted is a setup whose gateway shows its metrics.
+func counted(t *testing.T) (*bundle, *prometheus.Registry) {
+	registry := metrics.NewRegistry()
+	metrics.Build(registry, metrics.ProcessGateway)
+	return setupWith(t, func(o *Options) { o.Registry = registry }), registry
+}
+
+// moved are samples after the requests of the test below.
+var moved = map[string]float64{
+	`agentplatform_webhooks_accepted_total{mode="inbound",result="recorded"}`:                        1,
+	`agentplatform_webhooks_accepted_total{mode="inbound",result="repeated"}`:                        1,
+	`agentplatform_webhooks_accepted_total{mode="sync",result="recorded"}`:                           1,
+	`agentplatform_webhook_acceptance_duration_seconds`:                                              3,
+	`agentplatform_webhooks_refused_total{code="idempotency_key_reused"}`:                            1,
+	`agentplatform_webhooks_refused_total{code="webhook_not_found"}`:                                 2,
+	`agentplatform_webhooks_refused_total{code="invalid_secret"}`:                                    1,
+	`agentplatform_webhook_sync_answers_total{status="completed"}`:                                   1,
+	`agentplatform_claimed_runs_total{attempt="first"}`:                                              2,
+	`agentplatform_run_claim_wait_seconds`:                                                           2,
+	`agentplatform_ended_runs_total{status="completed"}`:                                             1,
+	`agentplatform_ended_runs_total{status="failed"}`:                                                1,
+	`agentplatform_dispatch_requests_total{code="204",method="POST",route="/v1/runs/{id}/complete"}`: 2,
+	`agentplatform_dispatch_requests_total{code="404",method="GET",route="none"}`:                    1,
+}
+
+// TestTheGatewayServesItsMetrics: after webhooks, claims and ends of every kind,
+// and requests of strangers with names of their own choice.
+func TestTheGatewayServesItsMetrics(t *testing.T) {
+	t.Parallel()
+	b, registry := counted(t)
+	inbound, ask := b.connector("inbound", nil, "hello"), b.connector("sync", nil, "hello")
+	keyed := func(r *http.Request) { r.Header.Set("Idempotency-Key", "CANARY-key") }
+	for range 2 {
+		require.Equal(t, http.StatusOK, b.post(b.gateway, inbound.ID.String(), `{"name":"CANARY-body"}`, keyed).status)
+	}
+	require.Equal(t, http.StatusUnprocessableEntity, b.post(b.gateway, inbound.ID.String(), `{}`, keyed).status)
+	require.Equal(t, http.StatusNotFound, b.post(b.gateway, "CANARY-id", `{}`, nil).status)
+	require.Equal(t, http.StatusNotFound, b.post(b.gateway, uuid.NewString(), `{}`, nil).status)
+	require.Equal(t, http.StatusUnauthorized, b.post(b.gateway, inbound.ID.String(), `{}`, func(r *http.Request) {
+		r.Header.Set("X-Service-Secret", "CANARY-secret")
+	}).status)
+	before := metrictest.Of(t, registry)
+	require.InEpsilon(t, 1, before.Value(t, "agentplatform_queued_runs", "state", "no_runner"), 0)
+	require.Zero(t, before.Value(t, "agentplatform_claimed_runs_total", "attempt", "first"))
+
+	failing := make(chan bool, 2)
+	failing <- true
+	failing <- false
+	b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {
+		if <-failing {
+			return dispatchapi.CompleteRequest{Token: run.Token, Status: "failed", ErrorCode: "canary_code", Error: "CANARY-error"}
+		}
+		return dispatchapi.CompleteRequest{Token: run.Token, Status: "completed", Output: "hello"}
+	})
+	require.Equal(t, http.StatusOK, b.post(b.gateway, ask.ID.String(), `{}`, nil).status)
+	stranger, err := http.Get("http://" + b.gateway.InternalAddr() + "/CANARY-path")
+	require.NoError(t, err)
+	require.NoError(t, stranger.Body.Close())
+
+	// What is counted when a request has been answered comes a moment later.
+	require.Eventually(t, func() bool {
+		seen := metrictest.Of(t, registry).Moved()
+		for name, value := range moved {
+			if seen[name] != value {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, time.Millisecond, "%v", lazy(func() string { return metrictest.Of(t, registry).Text() }))
+	s := metrictest.Of(t, registry)
+	s.Check(t, metrics.ProcessGateway)
+	require.NotContains(t, s.Text(), "CANARY")
+	require.NotContains(t, s.Text(), "canary_code")
+	require.NotContains(t, s.Text(), b.project.String())
+	require.Zero(t, s.Value(t, "agentplatform_webhook_sync_waiting"))
+	require.GreaterOrEqual(t, s.Value(t, "agentplatform_webhook_commit_batch_size"), 4.0, "the one that was refused for its key, too")
+}
+
+// lazy is a text that is made when it is needed.
+type lazy func() string
+
+// String implements fmt.Stringer.
+func (l lazy) String() string { return l() }
+
+// TestASyncWebhookThatWaitsIsCounted: while it does, and by how it ended.
+func TestASyncWebhookThatWaitsIsCounted(t *testing.T) {
+	t.Parallel()
+	b, registry := counted(t)
+	ask := b.connector("sync", func(c *store.Connector) { c.TimeoutSeconds = 2 }, "hello")
+	began, end := make(chan struct{}), make(chan struct{})
+	b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {
+		close(began)
+		<-end
+		return dispatchapi.CompleteRequest{Token: run.Token, Status: "completed"}
+	})
+	answer := make(chan int, 1)
+	go func() { answer <- b.post(b.gateway, ask.ID.String(), `{}`, nil).status }()
+	<-began // perhaps before the webhook itself waits
+	require.Eventually(t, func() bool {
+		return metrictest.Of(t, registry).Value(t, "agentplatform_webhook_sync_waiting") == 1
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, http.StatusGatewayTimeout, <-answer)
+	close(end)
+	require.InEpsilon(t, 1, metrictest.Of(t, registry).Value(t, "agentplatform_webhook_sync_answers_total", "status", "timeout"), 0)
+}
+
+// failing is a store that does not record.
+type failing struct{ store.Store }
+
+var errAway = errors.New("away")
+
+func (failing) Accept(context.Context, []store.Event) ([]store.Admission, error) { return nil, errAway }
+func (failing) QueueFigures(context.Context) (store.QueueFigures, error) {
+	return store.QueueFigures{}, errAway
+}
+
+// TestWhatTheStoreDoesNotSayIsNotShown: a queue that cannot be measured has no
+// figures, and the rest is there.
+func TestWhatTheStoreDoesNotSayIsNotShown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	registry := metrics.NewRegistry()
+	metrics.Build(registry, metrics.ProcessGateway)
+	gateway := b.serveWith(failing{b.store}, func(o *Options) { o.Registry = registry })
+	c := b.connector("inbound", nil, "hello")
+	require.Equal(t, http.StatusServiceUnavailable, b.post(gateway, c.ID.String(), `{}`, nil).status)
+	s := metrictest.Of(t, registry)
+	s.Check(t, metrics.ProcessGateway, "agentplatform_queued_runs", "agentplatform_queue_oldest_age_seconds", "agentplatform_running_runs",
+		"agentplatform_dispatch_requests_total", "agentplatform_dispatch_request_duration_seconds")
+	require.NotContains(t, s.Metrics, "agentplatform_queued_runs")
+	require.InEpsilon(t, 1, s.Value(t, "agentplatform_webhook_commit_failures_total"), 0)
+	require.InEpsilon(t, 1, s.Value(t, "agentplatform_webhooks_refused_total", "code", "store_unavailable"), 0)
+}
+
+// figures is a queue that counts how often it is measured.
+type figures struct{ asked int }
+
+func (f *figures) QueueFigures(context.Context) (store.QueueFigures, error) {
+	f.asked++
+	return store.QueueFigures{Running: int64(f.asked)}, nil
+}
+
+// TestTheQueueIsNotMeasuredForEveryQuestion: whoever asks for metrics often costs
+// the store nothing.
+func TestTheQueueIsNotMeasuredForEveryQuestion(t *testing.T) {
+	t.Parallel()
+	now, queue := time.Unix(0, 0), &figures{}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(&queueCollector{queue: queue, logger: slog.New(slog.DiscardHandler), now: func() time.Time { return now }})
+	ask := func() float64 { return metrictest.Of(t, registry).Value(t, "agentplatform_running_runs") }
+	for range 3 {
+		require.InEpsilon(t, 1, ask(), 0)
+	}
+	now = now.Add(queueAge)
+	require.InEpsilon(t, 2, ask(), 0)
+}
+
+// TestEveryCodeOfAWebhookIsKnown: a code by which the ingress refuses is one of the
+// list, else it would be counted as another. Those with which an accepted one is
+// answered are not refusals.
+func TestEveryCodeOfAWebhookIsKnown(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("ingress/*.go")
+	require.NoError(t, err)
+	used := map[string]bool{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		require.NoError(t, err)
+		ast.Inspect(file, func(node ast.Node) bool {
+			if s, ok := node.(*ast.SelectorExpr); ok {
+				if of, ok := s.X.(*ast.Ident); ok && of.Name == "httpserver" && strings.HasPrefix(s.Sel.Name, "Code") && s.Sel.Name != "Code" {
+					used[s.Sel.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	codes := declared(t)
+	answered := []httpserver.Code{httpserver.CodeSyncTimeout, httpserver.CodeGatewayStopping}
+	for name := range used {
+		require.Contains(t, append(metrics.WebhookRefusals, answered...), codes[name], name)
+	}
+	require.Len(t, used, len(metrics.WebhookRefusals)-1+len(answered), "RequestEnded is no problem's")
+}
+
+// declared are the constants of internal/httpserver/codes.go by their names.
+func declared(t *testing.T) map[string]httpserver.Code {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../internal/httpserver/codes.go", nil, 0)
+	require.NoError(t, err)
+	out := map[string]httpserver.Code{}
+	ast.Inspect(file, func(node ast.Node) bool {
+		if spec, ok := node.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
+			if value, ok := spec.Values[0].(*ast.BasicLit); ok {
+				out[spec.Names[0].Name] = httpserver.Code(strings.Trim(value.Value, `"`))
+			}
+		}
+		return true
+	})
+	return out
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookgw
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const (
+	// queueAge is how long what was measured is shown again, so that nobody who
+	// asks often costs the store anything.
+	queueAge = 10 * time.Second
+	// queueTimeout bounds measuring; without an answer nothing is shown.
+	queueTimeout = 3 * time.Second
+)
+
+var (
+	queuedRuns = prometheus.NewDesc("agentplatform_queued_runs",
+		"Runs that wait for a runner in the whole store, at most 10,000 of each environment, by what they wait for: "+
+			"claimable, for a free place; no_runner, for any runner to ask; no_deployment, for a deployment to be live.", []string{"state"}, nil)
+	queueOldest = prometheus.NewDesc("agentplatform_queue_oldest_age_seconds",
+		"Since when the run waits that waits longest, from its acceptance, by what it waits for; 0 where none does.", []string{"state"}, nil)
+	runningRuns = prometheus.NewDesc("agentplatform_running_runs", "Runs that runners hold in the whole store.", nil, nil)
+)
+
+// queueCollector measures the store's queue when it is asked for metrics. Every
+// replica shows the same.
+type queueCollector struct {
+	queue  store.Queue
+	logger *slog.Logger
+	now    func() time.Time
+
+	mutex    sync.Mutex
+	measured time.Time
+	figures  store.QueueFigures
+}
+
+// Describe implements prometheus.Collector.
+func (q *queueCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{queuedRuns, queueOldest, runningRuns} {
+		out <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (q *queueCollector) Collect(out chan<- prometheus.Metric) {
+	figures, err := q.measure()
+	if err != nil {
+		q.logger.Error("measuring the queue for the metrics", "error", err)
+		return
+	}
+	for state, depth := range figures.Queued {
+		out <- prometheus.MustNewConstMetric(queuedRuns, prometheus.GaugeValue, float64(depth.Runs), string(state))
+		out <- prometheus.MustNewConstMetric(queueOldest, prometheus.GaugeValue, depth.Oldest.Seconds(), string(state))
+	}
+	out <- prometheus.MustNewConstMetric(runningRuns, prometheus.GaugeValue, float64(figures.Running))
+}
+
+// measure asks the store, unless it was asked a moment ago.
+func (q *queueCollector) measure() (store.QueueFigures, error) {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	if !q.measured.IsZero() && q.now().Sub(q.measured) < queueAge {
+		return q.figures, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), queueTimeout)
+	defer cancel()
+	figures, err := q.queue.QueueFigures(ctx)
+	if err == nil {
+		q.figures, q.measured = figures, q.now()
+	}
+	return figures, err
+}
