@@ -76,9 +76,20 @@ rollout() {
       "{\"spec\":{\"template\":{\"metadata\":{\"annotations\":{\"agentplatform.dev/image\":\"$image\"}}}}}" >/dev/null
   done
   for workload in "$@"; do
-    kubectl -n agentplatform-system rollout status "$workload" --timeout=180s
+    kubectl -n agentplatform-system rollout status "$workload" --timeout=180s || { why; exit 1; }
   done
 }
+
+# why prints what is known of pods that do not become ready.
+why() {
+  kubectl -n agentplatform-system get pods -o wide
+  kubectl -n agentplatform-system get events --sort-by=.lastTimestamp | tail -40
+  kubectl -n agentplatform-system get pods -o name | while read -r pod; do
+    echo "--- $pod"
+    kubectl -n agentplatform-system logs "$pod" --tail=30 || true
+    kubectl -n agentplatform-system logs "$pod" --tail=30 --previous 2>/dev/null || true
+  done
+} >&2
 
 gitserver() {
   step "starting a Git server in the cluster with examples/hello"
