@@ -144,6 +144,9 @@ func (w *world) create(t testing.TB, o client.Object) {
 	require.NoError(t, w.db.ClaimID(t.Context(), store.Key{ProjectID: w.projectID, ID: id}, w.ref(object)))
 	object.CommonStatus().ID = id.String()
 	v1alpha1.MarkReady(object, "")
+	if conn, ok := o.(*v1alpha1.Connector); ok {
+		conn.MarkRoutesReady()
+	}
 	require.NoError(t, w.client.Status().Update(t.Context(), o))
 }
 

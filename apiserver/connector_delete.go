@@ -22,8 +22,9 @@ const deleteAttempts = 5
 var errInCode = problem(http.StatusConflict, httpserver.CodeDefinedInCode,
 	"the project's code defines the connector: remove it there and deploy")
 
-// deleteConnector deletes the links before the connector: where it is cut off
-// between, what is left is found and deleted by a repetition.
+// deleteConnector deletes the links after the connector: where that is refused,
+// nothing is done. Without it a link has no effect, and one that was created here
+// goes with it.
 func (s *Server) deleteConnector(ctx context.Context, c *caller, in *ConnectorPath) (answer[Done], error) {
 	conn, err := s.connector(ctx, c, in.ConnectorID)
 	if isNotFound(err) {
@@ -45,16 +46,13 @@ func (s *Server) deleteConnector(ctx context.Context, c *caller, in *ConnectorPa
 	if err != nil {
 		return answer[Done]{}, err
 	}
-	if err := s.deleteExactly(ctx, conn, judge, client.DryRunAll); err != nil {
-		return answer[Done]{}, err // nothing is done where the last step would be refused
+	if err := s.deleteExactly(ctx, conn, judge); err != nil {
+		return answer[Done]{}, err
 	}
 	for i := range links {
 		if err := s.deleteExactly(ctx, &links[i], nil); err != nil {
-			return answer[Done]{}, err
+			return answer[Done]{}, fmt.Errorf("the connector is gone, but not all of its links: %w", err)
 		}
-	}
-	if err := s.deleteExactly(ctx, conn, judge); err != nil {
-		return answer[Done]{}, err
 	}
 	return deleted(ctx, before), nil
 }
@@ -104,12 +102,12 @@ func (s *Server) repeatedDelete(ctx context.Context, c *caller, id ID, absent er
 // deleteExactly deletes an object as it was read and judged. When it has changed
 // since, if only in its status, it is read and judged again. One that is gone is
 // deleted.
-func (s *Server) deleteExactly(ctx context.Context, o v1alpha1.ConditionedObject, judge func() error, opts ...client.DeleteOption) error {
+func (s *Server) deleteExactly(ctx context.Context, o v1alpha1.ConditionedObject, judge func() error) error {
 	object, uid, id := o.(client.Object), o.GetUID(), idOf(o)
 	var err error
 	for range deleteAttempts {
 		version := o.GetResourceVersion()
-		err = s.client.Delete(ctx, object, append(opts, client.Preconditions{UID: &uid, ResourceVersion: &version})...)
+		err = s.client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
 		if !apierrors.IsConflict(err) {
 			break
 		}

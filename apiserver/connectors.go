@@ -25,7 +25,7 @@ type Connector struct {
 	Type           ConnectorType   `json:"type" doc:"What it is."`
 	Mode           ConnectorMode   `json:"mode" doc:"In which direction it works."`
 	Enabled        bool            `json:"enabled" doc:"Whether somebody has disabled it."`
-	DisabledReason *string         `json:"disabled_reason" doc:"Why it does not work at present: disabled, or what keeps it from working although nobody disabled it."`
+	DisabledReason *string         `json:"disabled_reason" doc:"Why its webhooks are refused at present: disabled, or what keeps it from working although nobody disabled it; null while they are taken."`
 	Config         ConnectorConfig `json:"config" doc:"How it behaves; the shape depends on type and mode."`
 	DefinedInCode  bool            `json:"defined_in_code" doc:"Whether the project's code defines it; it is changed there alone."`
 	Retired        bool            `json:"retired" doc:"Whether it was removed from the project's code."`
@@ -176,7 +176,7 @@ func (s *Server) secretOf(
 	if conn.Spec.SecretRef != nil {
 		return masked, nil
 	}
-	of := seal.Generated{ProjectID: c.projectID, ConnectorID: id, Version: int64(conn.SecretVersion())}
+	of := seal.Generated{ProjectID: c.projectID, ConnectorID: id, Version: int64(conn.SecretVersionInEffect())}
 	key, known := derivations[store.Derivation{ConnectorID: id, Version: of.Version}]
 	if !known {
 		var err error
@@ -191,14 +191,23 @@ func (s *Server) secretOf(
 	return secret, nil
 }
 
-// disabledReason says why a connector does not work; nil while it does.
+// disabledReason says why a connector does not work; nil while the gateway takes
+// its webhooks, whatever else there is to say of it.
 func disabledReason(conn *v1alpha1.Connector) *string {
 	switch {
 	case !conn.IsEnabled():
 		return opt("disabled")
-	case v1alpha1.IsStalled(conn):
-		return opt(conn.Status.Condition(v1alpha1.ConditionStalled).Message)
-	default:
+	case conn.Status.IsTrue(v1alpha1.ConditionRoutesReady):
 		return nil
+	default:
+		return opt(whyNotReady(conn))
 	}
+}
+
+// whyNotReady is what a controller says of an object that is not ready.
+func whyNotReady(o v1alpha1.ConditionedObject) string {
+	if ready := o.CommonStatus().Condition(v1alpha1.ConditionReady); ready != nil && ready.Message != "" {
+		return ready.Message
+	}
+	return "the platform has not taken it up yet"
 }

@@ -5,6 +5,7 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,21 +42,42 @@ func (w *world) shown(t testing.TB, key string, conn *v1alpha1.Connector) Connec
 	return decode[Connector](t, body)
 }
 
-// TestAConnectorSaysWhyItDoesNotWork: and nothing while it does.
+// TestAConnectorSaysWhyItDoesNotWork: and nothing while webhooks reach it.
 func TestAConnectorSaysWhyItDoesNotWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	key, off := w.key(t, nil), false
-	require.Nil(t, w.shown(t, key, w.connectorNamed(t, "works", nil)).DisabledReason)
-	disabled := w.shown(t, key, w.connectorNamed(t, "disabled", func(c *v1alpha1.Connector) { c.Spec.Enabled = &off }))
-	require.False(t, disabled.Enabled)
-	require.Equal(t, "disabled", *disabled.DisabledReason)
-	stalled := w.connectorNamed(t, "stalled", nil)
-	v1alpha1.MarkStalled(stalled, v1alpha1.ReasonNameTaken, "another one has the name")
-	require.NoError(t, w.client.Status().Update(t.Context(), stalled))
-	got := w.shown(t, key, stalled)
-	require.True(t, got.Enabled)
-	require.Equal(t, "another one has the name", *got.DisabledReason)
+	for name, c := range map[string]struct {
+		mark func(*v1alpha1.Connector)
+		want string
+	}{
+		"works":    {func(*v1alpha1.Connector) {}, ""},
+		"disabled": {func(c *v1alpha1.Connector) { c.Spec.Enabled = &off }, "disabled"},
+		"new":      {func(c *v1alpha1.Connector) { c.Status.Conditions = nil }, "not taken it up yet"},
+		"taken":    {func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") }, "Connector team/other"},
+		"homeless": {func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") }, "dev"},
+		"no secret": {func(c *v1alpha1.Connector) {
+			c.Status.Conditions = nil
+			v1alpha1.MarkSecretMissing(c, "mine")
+		}, "mine"},
+		"lost its secret": {func(c *v1alpha1.Connector) { v1alpha1.MarkSecretMissing(c, "mine") }, ""},
+		"went back":       {func(c *v1alpha1.Connector) { c.MarkSecretVersionWentBack(2) }, ""},
+	} {
+		conn := w.connectorNamed(t, strings.ReplaceAll(name, " ", "-"), nil)
+		c.mark(conn)
+		status := conn.Status
+		require.NoError(t, w.client.Update(t.Context(), conn), name)
+		conn.Status = status
+		require.NoError(t, w.client.Status().Update(t.Context(), conn), name)
+		got := w.shown(t, key, conn)
+		require.Equal(t, name != "disabled", got.Enabled, name)
+		if c.want == "" {
+			require.Nil(t, got.DisabledReason, name)
+			continue
+		}
+		require.NotNil(t, got.DisabledReason, name)
+		require.Contains(t, *got.DisabledReason, c.want, name)
+	}
 }
 
 // TestSecretsAreShownThatThePlatformMade: and no other one.
@@ -68,7 +90,13 @@ func TestSecretsAreShownThatThePlatformMade(t *testing.T) {
 	require.NotEmpty(t, *generated.Secret)
 	require.Nil(t, generated.SigningSecret)
 	rotated := w.connectorNamed(t, "rotated", func(c *v1alpha1.Connector) { c.Spec.SecretVersion = 2 })
-	require.NotEqual(t, *generated.Secret, *w.shown(t, key, rotated).Secret)
+	second := w.shown(t, key, rotated).Secret
+	require.NotEqual(t, *generated.Secret, *second)
+	rotated.Spec.SecretVersion = 1
+	require.NoError(t, w.client.Update(t.Context(), rotated))
+	rotated.MarkSecretVersionWentBack(2)
+	require.NoError(t, w.client.Status().Update(t.Context(), rotated))
+	require.Equal(t, second, w.shown(t, key, rotated).Secret, "what callers send, whatever was asked for")
 	brought := w.shown(t, key, w.connectorNamed(t, "brought", func(c *v1alpha1.Connector) {
 		c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "mine"}
 	}))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/store"
@@ -99,6 +100,7 @@ func TestEachFailureOfACreateTakesBackWhatItMade(t *testing.T) {
 		"a mistake":       {w.db, failCreating(store.KindConnectorLink, errors.New("CANARY")), http.StatusInternalServerError},
 		"the first claim": {&lostClaims{Claims: w.db, after: 0}, failCreating("", nil), http.StatusConflict},
 		"the last claim":  {&lostClaims{Claims: w.db, after: 1}, failCreating("", nil), http.StatusConflict},
+		"the answer":      {awayDerivations{w.db}, failCreating("", nil), http.StatusServiceUnavailable},
 	} {
 		heal := w.between(c.fail)
 		w.server.claims = c.claims
@@ -120,6 +122,13 @@ func failCreating(kind string, err error) func(string, client.Object) error {
 		}
 		return nil
 	}
+}
+
+// awayDerivations: the store goes before the secret can be shown.
+type awayDerivations struct{ Claims }
+
+func (awayDerivations) DerivationKey(context.Context, store.Key, int64) (string, error) {
+	return "", context.DeadlineExceeded
 }
 
 // lostClaims refuse ids after some.
@@ -169,10 +178,29 @@ func TestWaitingEndsWithTheClient(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w.server.patience = time.Hour
-	require.NoError(t, w.server.awaitReady(ctx, conn))
+	w.server.awaitReady(ctx, conn)
 	w.server.patience = 0
-	require.NoError(t, w.server.awaitReady(t.Context(), conn))
-	require.NoError(t, w.server.awaitReady(t.Context()))
+	w.server.awaitReady(t.Context(), conn)
+	w.server.awaitReady(t.Context())
+}
+
+// TestWaitingEndsWithKubernetes: what was created is there, whoever can be asked.
+func TestWaitingEndsWithKubernetes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	working := w.server.client
+	w.server.client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*v1alpha1.Connector); ok {
+				return apierrors.NewServiceUnavailable("restarting")
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	w.server.patience = time.Hour
+	answer := w.ask(t, key, http.MethodPost, "/connectors?environment_id="+w.environmentID("staging"), `{"name":"A","type":"webhook"}`)
+	require.Equal(t, http.StatusCreated, answer.Code, "%s", answer.Body)
 }
 
 // TestLongNamesAndOddOnes: are taken, and name an object.

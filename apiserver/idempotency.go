@@ -94,6 +94,12 @@ func (s *Server) makeOne(ctx context.Context, c *caller, o client.Object) (made 
 var keyReused = problem(http.StatusUnprocessableEntity, httpserver.CodeKeyReused,
 	"this Idempotency-Key was sent before with another request; use a new key for every new request")
 
+// cameThrough says whether a deletion of what is gone may have been the one that
+// deleted it: it succeeded, or it was cut off, or it failed on our side.
+func cameThrough(outcome *store.AuditOutcome, success int) bool {
+	return outcome == nil || outcome.Status == success || outcome.Status >= http.StatusInternalServerError
+}
+
 // deletedBefore says whether a deletion that finds nothing repeats one that this
 // API key has made before. The audit log knows, also of a call that was cut off
 // before its outcome was recorded.
@@ -107,7 +113,7 @@ func (s *Server) deletedBefore(ctx context.Context, c *caller, id ID) (bool, err
 	}
 	for _, e := range entries {
 		own := e.ID != trailOf(ctx).entry.ID && e.Operation == c.route.id && e.Actor.KeyID == c.key.Spec.KeyID && e.Actor.Name == c.key.Name
-		if own && strings.EqualFold(e.Object.ID, id.String()) && (e.Outcome == nil || e.Outcome.Status == c.route.status) {
+		if own && strings.EqualFold(e.Object.ID, id.String()) && cameThrough(e.Outcome, c.route.status) {
 			return true, nil
 		}
 	}

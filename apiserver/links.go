@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -126,31 +127,41 @@ func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput)
 			return answer[Link]{}, linkedAlready
 		}
 	}
-	objects := []v1alpha1.ConditionedObject{link}
-	if err := s.createAll(ctx, c, objects); err != nil {
+	made := creation{Server: s, caller: c}
+	if err := made.link(ctx, link); err != nil {
+		made.takeBack(ctx, err)
 		return answer[Link]{}, err
-	}
-	if err := s.awaitReady(ctx, link); err != nil {
-		return answer[Link]{}, err
-	}
-	if stalledBy(link, v1alpha1.ReasonDuplicateLink) {
-		s.undo(ctx, objects)
-		return answer[Link]{}, linkedAlready
-	}
-	if stalledBy(link, v1alpha1.ReasonLimitReached) {
-		s.undo(ctx, objects)
-		return answer[Link]{}, problem(http.StatusConflict, httpserver.CodeLimitReached,
-			fmt.Sprintf("the connector has %d links, as many as it may have", store.MaxLinks))
 	}
 	shown := showLink(conn, link)
 	return created(ctx, shown, link, "/connectors/"+shown.ConnectorID+"/links/"+shown.ID), nil
 }
 
+// link creates a link.
+func (n *creation) link(ctx context.Context, link *v1alpha1.ConnectorLink) error {
+	if err := n.create(ctx, link); err != nil {
+		return err
+	}
+	n.awaitReady(ctx, link)
+	switch {
+	case stalledBy(link, v1alpha1.ReasonDuplicateLink):
+		return linkedAlready
+	case stalledBy(link, v1alpha1.ReasonLimitReached):
+		return problem(http.StatusConflict, httpserver.CodeLimitReached,
+			fmt.Sprintf("the connector has %d links, as many as it may have", store.MaxLinks))
+	default:
+		return nil
+	}
+}
+
 var linkedAlready = problem(http.StatusConflict, httpserver.CodeAlreadyExists, "this agent is linked to the connector already")
 
-// newLink ties an agent to a connector, with an id and a name of its own.
+// newLink ties an agent to a connector, with an id and a name of its own. It goes
+// with the connector, whoever deletes that.
 func newLink(ctx context.Context, c *caller, conn *v1alpha1.Connector, agent string) *v1alpha1.ConnectorLink {
 	meta, id := c.meta(ctx, "link", conn.Title()+"-"+agent)
+	meta.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: conn.ObjectKind(), Name: conn.Name, UID: conn.UID,
+	}}
 	return &v1alpha1.ConnectorLink{ObjectMeta: meta, Spec: v1alpha1.ConnectorLinkSpec{
 		ID: id, Connector: v1alpha1.ConnectorName(conn.Name), Agent: v1alpha1.AgentName(agent),
 	}}
@@ -185,10 +196,7 @@ func showLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink) Link {
 		CreatedAt: link.CreationTimestamp.UTC(), UpdatedAt: updatedAt(link),
 	}
 	if !out.Ready {
-		out.Message = opt("the platform has not taken it up yet")
-		if ready := link.Status.Condition(v1alpha1.ConditionReady); ready != nil && ready.Message != "" {
-			out.Message = opt(ready.Message)
-		}
+		out.Message = opt(whyNotReady(link))
 	}
 	return out
 }

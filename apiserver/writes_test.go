@@ -295,26 +295,47 @@ func TestWhatIsDeletedIsWhatTheETagNamed(t *testing.T) {
 	}
 }
 
-// TestADeletionThatIsCutOffIsCompletedByARepetition: between the links and the
-// connector.
-func TestADeletionThatIsCutOffIsCompletedByARepetition(t *testing.T) {
+// TestADeletionIsRefusedBeforeAnythingIsDeleted: such as by a policy of the cluster.
+func TestADeletionIsRefusedBeforeAnythingIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newPast(t)
 	key, ids := w.key(t, nil), w.fresh(t)
-	path, deletions := "/connectors/"+ids["connector"], 0
+	connectors, links := w.objects(t)
 	heal := w.between(func(_ string, o client.Object) error {
 		if _, ok := o.(*v1alpha1.Connector); ok {
-			if deletions++; deletions == 2 { // the first asks only
-				return apierrors.NewServiceUnavailable("restarting")
-			}
+			return apierrors.NewForbidden(connectorResource, o.GetName(), errors.New("a policy keeps it"))
+		}
+		return nil
+	})
+	require.Equal(t, http.StatusForbidden, w.ask(t, key, http.MethodDelete, "/connectors/"+ids["connector"], "").Code)
+	heal()
+	nowConnectors, nowLinks := w.objects(t)
+	require.Equal(t, []int{connectors, links}, []int{nowConnectors, nowLinks})
+}
+
+// TestADeletionThatIsCutOffLeavesNoConnector: links that were created here go with
+// it, and a repetition is told that it is gone.
+func TestADeletionThatIsCutOffLeavesNoConnector(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	_, body := w.call(t, key, http.MethodPost, "/connectors?agent_name=hello&environment_id="+w.ids["environment"], `{"name":"Short","type":"webhook"}`)
+	made := decode[Connector](t, body)
+	conn, path := w.object(t, made.ID), "/connectors/"+made.ID
+	var links v1alpha1.ConnectorLinkList
+	require.NoError(t, w.client.List(t.Context(), &links, client.InNamespace(w.namespace), client.MatchingFields{"spec.connector": conn.Name}))
+	require.Len(t, links.Items, 1)
+	require.Equal(t, conn.UID, links.Items[0].OwnerReferences[0].UID)
+	heal := w.between(func(_ string, o client.Object) error {
+		if _, ok := o.(*v1alpha1.ConnectorLink); ok {
+			return apierrors.NewServiceUnavailable("restarting")
 		}
 		return nil
 	})
 	require.Equal(t, http.StatusServiceUnavailable, w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k").Code)
 	heal()
-	require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k").Code)
-	require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k").Code, "as it was answered")
 	require.Equal(t, http.StatusNotFound, w.ask(t, key, http.MethodGet, path, "").Code)
+	require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k").Code)
 }
 
 func TestWhatCodeDefinesIsDeletedThere(t *testing.T) {

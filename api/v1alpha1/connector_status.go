@@ -49,6 +49,7 @@ func (c *Connector) MarkNameTaken(holder string) {
 // MarkSecretVersionWentBack: callers may have been told a later version of the
 // secret, stored, which stays in effect.
 func (c *Connector) MarkSecretVersionWentBack(stored int64) {
+	c.Status.SecretVersion = int32(stored) //nolint:gosec // it came from a spec.secretVersion
 	MarkStalled(c, ReasonSecretVersionWentBack, fmt.Sprintf(
 		"version %d of the secret is in effect and a version never goes back; set spec.secretVersion to %d, or higher to rotate", stored, stored))
 }
@@ -82,6 +83,12 @@ func (c *Connector) Timeout() time.Duration {
 
 // SecretVersion returns spec.secretVersion, 1 where it is not set.
 func (c *Connector) SecretVersion() int32 { return max(c.Spec.SecretVersion, 1) }
+
+// SecretVersionInEffect is the version of the secrets that callers send: the one of
+// the status, as long as no controller has seen the connector that of the spec.
+func (c *Connector) SecretVersionInEffect() int32 {
+	return cmp.Or(c.Status.SecretVersion, c.SecretVersion())
+}
 
 // SecretGracePeriod returns spec.secretGracePeriodSeconds, 24 h where it is not set.
 func (c *Connector) SecretGracePeriod() time.Duration {

@@ -128,7 +128,8 @@ type ConnectorSpec struct {
 	Webhook *WebhookConnector `json:"webhook,omitempty"`
 
 	// SecretVersion is the version of the connector's generated secrets; a higher
-	// number rotates them. Going back to a lower one brings its secrets back.
+	// number rotates them. It never goes back: with a lower number than the one in
+	// effect the connector keeps its secrets and is Stalled.
 	//
 	// +optional
 	// +kubebuilder:default=1

@@ -53,6 +53,7 @@ func TestAVersionThatStaysDerivesFromTheKeyOfNow(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, held)
 	require.Equal(t, v1alpha1.ReasonSecretVersionWentBack, c.Status.Condition(v1alpha1.ConditionStalled).Reason)
+	require.EqualValues(t, 2, c.Status.SecretVersion)
 	want, err := keys.Secret(key, seal.Generated{ProjectID: ids.project, ConnectorID: ids.connector, Version: 2})
 	require.NoError(t, err)
 	last := data.rows[len(data.rows)-1]

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// creation creates the objects of one request and knows which of them are its own.
+type creation struct {
+	*Server
+	caller *caller
+	fresh  []v1alpha1.ConditionedObject
+}
+
+// create creates an object and claims its id.
+func (n *creation) create(ctx context.Context, o v1alpha1.ConditionedObject) error {
+	made, err := n.makeOne(ctx, n.caller, o.(client.Object))
+	if made && !apierrors.IsAlreadyExists(err) { // else the object is somebody else's
+		n.fresh = append(n.fresh, o)
+	}
+	if err == nil {
+		err = n.claim(ctx, n.caller.projectID, o)
+	}
+	if err != nil {
+		return fmt.Errorf("creating %s %q: %w", o.ObjectKind(), o.GetName(), err)
+	}
+	return nil
+}
+
+// takeBack deletes what was created for a request that failed. Under an
+// Idempotency-Key it stays where it is not known why: a repetition completes it, and
+// another one may be under way.
+func (n *creation) takeBack(ctx context.Context, why error) {
+	if n.caller.idempotencyKey == "" || n.asProblem(ctx, why).Status < http.StatusInternalServerError {
+		n.undo(ctx, n.fresh)
+	}
+}
+
+// undo deletes what was created, also of a request that was given up, and also
+// the last one: its creation may have been carried out although it failed.
+// Of what is known to have been created exactly that object is deleted.
+func (s *Server) undo(ctx context.Context, objects []v1alpha1.ConditionedObject) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	for _, o := range objects {
+		var exactly []client.DeleteOption
+		if uid := o.GetUID(); uid != "" {
+			exactly = append(exactly, client.Preconditions{UID: &uid})
+		}
+		if err := s.client.Delete(ctx, o.(client.Object), exactly...); err != nil && !isNotFound(err) {
+			s.logger.WarnContext(ctx, "an object of a failed request stays", "namespace", o.GetNamespace(), "name", o.GetName(), "error", err)
+		}
+	}
+}
+
+// awaitReady returns once the controllers have come to an end with the objects,
+// one after the other, or one has stalled or waits for somebody, or after
+// readyTimeout, or when nobody waits or nobody answers: they exist in any case.
+func (s *Server) awaitReady(ctx context.Context, objects ...v1alpha1.ConditionedObject) {
+	// No deadline on the context: a client that limits its rate refuses a call
+	// that would come after it, which is no error here.
+	timeout := time.NewTimer(s.patience)
+	defer timeout.Stop()
+	ticker := time.NewTicker(readyInterval)
+	defer ticker.Stop()
+	for _, o := range objects {
+		for !v1alpha1.IsReady(o) {
+			if v1alpha1.IsStalled(o) || waitsForSomebody(o) {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-timeout.C:
+				return
+			case <-ticker.C:
+			}
+			if err := s.client.Get(ctx, client.ObjectKeyFromObject(o.(client.Object)), o.(client.Object)); err != nil {
+				s.logger.WarnContext(ctx, "waiting for an object that was created", "namespace", o.GetNamespace(), "name", o.GetName(), "error", err)
+				return
+			}
+			o.CommonStatus().ID = o.SpecID() // claimed when it was created
+		}
+	}
+}
+
+// waitsForSomebody says that a controller has looked at the object as it is and
+// waits for what only a person or a deployment brings.
+func waitsForSomebody(o v1alpha1.ConditionedObject) bool {
+	ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)
+	if ready == nil || ready.ObservedGeneration != o.GetGeneration() {
+		return false
+	}
+	return ready.Reason == v1alpha1.ReasonAgentUnknown
+}
