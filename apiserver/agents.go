@@ -113,8 +113,7 @@ func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (answe
 	}
 	out := AgentDetails{Agent: showAgent(agent), Connectors: []AgentConnector{}, Judges: []Judge{}}
 	if agent.Agent != nil {
-		out.DeploymentID = opt(environment.Status.LiveDeploymentID)
-		if out.Config, err = s.agentConfig(ctx, c, environment, in.AgentName); err != nil {
+		if out.DeploymentID, out.Config, err = s.agentConfig(ctx, c, environment, in.AgentName); err != nil {
 			return answer[AgentDetails]{}, err
 		}
 	}
@@ -157,16 +156,19 @@ func (s *Server) agentsOf(ctx context.Context, c *caller, e *v1alpha1.Environmen
 	return agents, nil
 }
 
-// agentConfig is an agent's configuration in the live deployment; nil without one.
-func (s *Server) agentConfig(ctx context.Context, c *caller, e *v1alpha1.Environment, name string) (Object, error) {
-	config, err := s.store.AgentConfig(ctx, c.keyOf(e), name)
+// agentConfig is the live deployment that holds an agent, with its configuration
+// there; nil where another deployment is live meanwhile.
+func (s *Server) agentConfig(ctx context.Context, c *caller, e *v1alpha1.Environment, name string) (*string, Object, error) {
+	deployment, config, err := s.store.AgentConfig(ctx, c.keyOf(e), name)
 	switch {
-	case errors.Is(err, store.ErrNotFound), err == nil && len(config) == 0:
-		return nil, nil // another deployment is live meanwhile
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading the configuration of agent %q: %w", name, err)
+		return nil, nil, fmt.Errorf("reading the configuration of agent %q: %w", name, err)
+	case len(config) == 0:
+		return opt(deployment.String()), nil, nil
 	}
-	return Object(config), nil
+	return opt(deployment.String()), Object(config), nil
 }
 
 // agentConnectors are the connectors that are linked to an agent, by name.

@@ -96,6 +96,7 @@ var effects = map[string]effect{
 		return s.build(ctx, s.Deployment(s.name()))
 	}, ContainSubstring("--credentials=/etc/agentplatform/git from Secret git")},
 	"Project.defaultEnvironment": {func(ctx context.Context, s *stage) any {
+		s.ExpectEnvironment(ctx, "prod")
 		return s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.DefaultEnvironment = "prod" }).Status.DefaultEnvironment
 	}, Equal("prod")},
 	"Project.limits.environments": {func(ctx context.Context, s *stage) any {

@@ -347,9 +347,10 @@ type Catalog interface {
 	// Agents lists the agents of an environment: those of the live deployment and
 	// of the last 20 deployed before, and names with runs in the past, by name.
 	Agents(ctx context.Context, environment Key) ([]AgentSummary, error)
-	// AgentConfig returns the configuration of an agent in the live deployment of
-	// an environment, nil without one; ErrNotFound when it does not hold the agent.
-	AgentConfig(ctx context.Context, environment Key, name string) (json.RawMessage, error)
+	// AgentConfig returns the live deployment of an environment and the
+	// configuration of an agent in it, nil without one; ErrNotFound when it does not
+	// hold the agent.
+	AgentConfig(ctx context.Context, environment Key, name string) (deployment uuid.UUID, config json.RawMessage, err error)
 }
 
 // AgentSummary is an agent with its counts, as the facade lists it.

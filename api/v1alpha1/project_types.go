@@ -178,7 +178,7 @@ type ProjectStatus struct {
 	ObjectStatus `json:",inline"`
 
 	// DefaultEnvironment is the name of the default Environment in effect; empty
-	// while the project has no environment.
+	// while the project has no environment, or not the one that the spec names.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

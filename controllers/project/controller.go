@@ -60,7 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.showNetwork(ctx, project); err != nil {
 			return 0, err
 		}
-		v1alpha1.MarkReady(project, "")
+		v1alpha1.MarkReady(project, readyMessage(project))
 		return r.PlanInterval(), nil
 	})
 }
@@ -86,11 +86,25 @@ func (r *Reconciler) showPlan(ctx context.Context, project *v1alpha1.Project) er
 	return nil
 }
 
+// readyMessage says what a project still lacks: its environments may be applied
+// after it, so that it is ready without them.
+func readyMessage(project *v1alpha1.Project) string {
+	if asked := project.Spec.DefaultEnvironment; string(asked) != project.Status.DefaultEnvironment && asked != "" {
+		return fmt.Sprintf("there is no default environment until Environment %q of spec.defaultEnvironment is there", asked)
+	}
+	return ""
+}
+
 // showDefault shows the default environment that is in effect.
 func (r *Reconciler) showDefault(ctx context.Context, project *v1alpha1.Project, id uuid.UUID) error {
-	project.Status.DefaultEnvironment = string(project.Spec.DefaultEnvironment)
-	if project.Status.DefaultEnvironment != "" {
-		return nil
+	project.Status.DefaultEnvironment = ""
+	if asked := project.Spec.DefaultEnvironment; asked != "" {
+		_, _, err := r.Environment(ctx, project.Namespace, asked)
+		if errors.As(err, new(*object.MissingError)) {
+			return nil
+		}
+		project.Status.DefaultEnvironment = string(asked)
+		return err
 	}
 	chosen, err := r.Store.DefaultEnvironment(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {

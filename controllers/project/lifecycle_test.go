@@ -145,6 +145,16 @@ var _ = Describe("A Project", func() {
 		s.ExpectEnvironment(ctx, "prod")
 		s.ExpectReconciled(ctx, s.r, p)
 		Expect(p.Status.DefaultEnvironment).To(Equal("dev"))
+		p.Spec.DefaultEnvironment = "later"
+		s.ExpectApplied(ctx, p)
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(p.Status.DefaultEnvironment).To(BeEmpty())
+		Expect(v1alpha1.IsReady(p)).To(BeTrue(), "its environments may be applied after it")
+		Expect(p.Status.Condition(v1alpha1.ConditionReady).Message).To(ContainSubstring(`Environment "later"`))
+		s.ExpectEnvironment(ctx, "later")
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(p.Status.DefaultEnvironment).To(Equal("later"))
+		Expect(p.Status.Condition(v1alpha1.ConditionReady).Message).To(Equal("in effect"))
 		p.Spec.DefaultEnvironment = "prod"
 		s.ExpectApplied(ctx, p)
 		s.ExpectReconciled(ctx, s.r, p)

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -82,11 +84,13 @@ func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.Agent
 }
 
 // AgentConfig implements store.Catalog.
-func (c *Core) AgentConfig(ctx context.Context, environment store.Key, name string) (config json.RawMessage, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT a.config FROM environments e
+func (c *Core) AgentConfig(
+	ctx context.Context, environment store.Key, name string,
+) (deployment uuid.UUID, config json.RawMessage, err error) {
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT a.deployment_id, a.config FROM environments e
 		JOIN deployment_agents a ON a.project_id = e.project_id AND a.deployment_id = e.live_deployment_id
-		WHERE e.project_id = $1 AND e.id = $2 AND a.name = $3`, environment.ProjectID, environment.ID, name).Scan(document{&config})
-	return config, wrap(found(err), "reading agent %q of environment %s", name, environment)
+		WHERE e.project_id = $1 AND e.id = $2 AND a.name = $3`, environment.ProjectID, environment.ID, name).Scan(&deployment, document{&config})
+	return deployment, config, wrap(found(err), "reading agent %q of environment %s", name, environment)
 }
 
 // countRuns fills in the counts, also for agents that are not there any more.

@@ -188,7 +188,7 @@ var boundPromises = []promise{
 		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
 		w.NoError(err)
 		for _, a := range result.Agents {
-			config, err := w.s.AgentConfig(w.ctx, w.environment.Key(), a.Name)
+			_, config, err := w.s.AgentConfig(w.ctx, w.environment.Key(), a.Name)
 			w.NoError(err, a.Name)
 			w.JSONEq(string(a.Config), string(config))
 		}

@@ -314,7 +314,7 @@ var strangers = map[string]func(s *stranger){
 		s.Empty(agents)
 	},
 	"AgentConfig": func(s *stranger) {
-		_, err := s.s.AgentConfig(s.ctx, s.key(s.environment.ID), "first")
+		_, _, err := s.s.AgentConfig(s.ctx, s.key(s.environment.ID), "first")
 		s.none(err)
 	},
 	"RecordAudit": func(s *stranger) {
