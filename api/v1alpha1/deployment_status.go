@@ -105,24 +105,34 @@ func (d *Deployment) MarkFailed(failure DeploymentFailure, message string) {
 	MarkStalled(d, string(failure), message)
 }
 
-// failedCondition tells which condition a failure concerns, and its reason.
+// failedCondition tells which condition a failure concerns, and its reason. One that
+// was marked before stays where it was.
 func (d *Deployment) failedCondition(failure DeploymentFailure) (condition, reason string) {
-	switch {
-	case failure == FailureTests:
+	switch failure {
+	case FailureTests:
 		return ConditionTestsPassed, string(failure)
-	case failure == FailureConnectors:
+	case FailureConnectors:
 		return ConditionConnectorsApplied, string(failure)
-	case failure == FailureBuild && (d.Status.Step == StepFetching || d.Status.Step == "" && d.Status.Commit == ""):
-		return ConditionSourceFetched, ReasonFetchFailed
-	case failure == FailureBuild:
-		return ConditionBuilt, string(failure)
+	}
+	condition = ConditionBuilt
+	if failure == FailureBuild && d.Status.Commit == "" {
+		condition = ConditionSourceFetched
 	}
 	for _, s := range deploymentSteps {
-		if s.step == d.Status.Step {
-			return s.condition, string(failure)
+		known := d.Status.Condition(s.condition)
+		if s.step == d.Status.Step || d.Status.Step == "" && known != nil && known.Status == metav1.ConditionFalse {
+			condition = s.condition
+			break
 		}
 	}
-	return ConditionBuilt, string(failure)
+	switch {
+	case failure == FailureBuild && condition == ConditionSourceFetched:
+		return condition, ReasonFetchFailed
+	case failure == FailureBuild: // whichever step it was at
+		return ConditionBuilt, string(failure)
+	default:
+		return condition, string(failure)
+	}
 }
 
 // MarkCancelled: the deployment was cancelled or superseded; message says which.

@@ -85,6 +85,11 @@ func TestAFailureShowsAtItsStep(t *testing.T) {
 		require.Equal(t, v1alpha1.DeploymentFailed, d.Status.Phase)
 		require.Equal(t, c.failure, d.Status.FailureReason)
 		require.Equal(t, "the cause", d.Status.Message)
+
+		once := d.DeepCopy()
+		d.Status.Commit = "0123456789012345678901234567890123456789" // as the spec has it
+		d.MarkFailed(c.failure, "the cause")
+		require.Equal(t, once.Status.Conditions, d.Status.Conditions, "%+v: it is marked again where it was", c)
 	}
 }
 
