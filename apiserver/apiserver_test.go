@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"path/filepath"
 	"testing"
 
@@ -219,7 +220,10 @@ func (w *world) sendTo(t testing.TB, to *Server, key, method, path, body string,
 		request.Header.Set("Content-Type", "application/json")
 	}
 	for i := 0; i < len(headers); i += 2 {
-		request.Header.Set(headers[i], headers[i+1])
+		if !slices.Contains(headers[:i], headers[i]) {
+			request.Header.Del(headers[i]) // the one from above
+		}
+		request.Header.Add(headers[i], headers[i+1])
 	}
 	recorder := httptest.NewRecorder()
 	to.Handler().ServeHTTP(recorder, request)

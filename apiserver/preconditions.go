@@ -32,8 +32,16 @@ func (c *caller) readHeaders(ctx huma.Context, r *route) error {
 	if r.does == reads {
 		return nil
 	}
+	sent := 0
+	ctx.EachHeader(func(name, _ string) {
+		if http.CanonicalHeaderKey(name) == "Idempotency-Key" {
+			sent++
+		}
+	})
 	c.route, c.idempotencyKey, c.ifMatch = r, ctx.Header("Idempotency-Key"), strings.TrimSpace(ctx.Header("If-Match"))
 	switch {
+	case sent > 1, sent == 1 && c.idempotencyKey == "":
+		return wrong("header.Idempotency-Key", "must be sent once and not be empty")
 	case c.ifMatch != "" && r.does == creates:
 		return wrong("header.If-Match", "is for calls that change an object: this one creates one")
 	case c.ifMatch != "" && !entityTags.MatchString(c.ifMatch):
@@ -63,12 +71,12 @@ func headerParameters(does effect) []*huma.Param {
 	if does == reads {
 		return nil
 	}
-	most := maxIdempotencyKey
+	least, most := 1, maxIdempotencyKey
 	params := []*huma.Param{{
 		Name: "Idempotency-Key", In: "header",
 		Description: "Makes it safe to send the call again: what was done under this key is not done twice, and a repetition completes " +
 			"what a failure left half done. Another request under the same key is answered 422.",
-		Schema: &huma.Schema{Type: huma.TypeString, MaxLength: &most, Examples: []any{"order-4711"}},
+		Schema: &huma.Schema{Type: huma.TypeString, MinLength: &least, MaxLength: &most, Examples: []any{"order-4711"}},
 	}}
 	if does == alters {
 		params = append(params, &huma.Param{
