@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
