@@ -66,35 +66,47 @@ func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode 
 		return nil, err
 	}
 	l.AgentName = Text(l.AgentName)
-	var holder store.ObjectRef
-	err = found(tx.QueryRowContext(ctx, `SELECT `+refColumns+`
-		FROM links l JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id
-		WHERE l.project_id = $1 AND l.connector_id = $2 AND l.agent_name = $3 AND l.id <> $4`,
-		l.ProjectID, l.ConnectorID, l.AgentName, l.ID).Scan(refFields(&holder)...))
+	was, err := beside(ctx, tx, l)
+	if err != nil {
+		return nil, fmt.Errorf("reading what is beside %s: %w", l.Ref, err)
+	}
 	switch {
-	case err == nil:
-		return &store.DuplicateError{Holder: holder}, wrap(removeLink(ctx, tx, l.Key()), "taking %s out of effect", l.Ref)
-	case !errors.Is(err, store.ErrNotFound):
-		return nil, fmt.Errorf("reading who joins what %s joins: %w", l.Ref, err)
+	case was.holder.Name != "":
+		refused = &store.DuplicateError{Holder: was.holder}
+	case was.others >= store.MaxLinks:
+		refused = &store.TooManyLinksError{}
+	default:
+		return nil, wrap(writeLink(ctx, tx, l, was.connector, definedInCode), "projecting %s", l.Ref)
 	}
-	var others int
-	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM links WHERE project_id = $1 AND connector_id = $2 AND id <> $3`,
-		l.ProjectID, l.ConnectorID, l.ID).Scan(&others); err != nil {
-		return nil, fmt.Errorf("counting the links beside %s: %w", l.Ref, err)
-	}
-	if others >= store.MaxLinks {
-		return &store.TooManyLinksError{}, wrap(removeLink(ctx, tx, l.Key()), "taking %s out of effect", l.Ref)
-	}
-	return nil, wrap(writeLink(ctx, tx, l, definedInCode), "projecting %s", l.Ref)
+	return refused, wrap(removeLink(ctx, tx, l.Key()), "taking %s out of effect", l.Ref)
 }
 
-func writeLink(ctx context.Context, tx *Tx, l store.Link, definedInCode bool) error {
-	var before uuid.UUID
-	err := found(tx.QueryRowContext(ctx, `SELECT connector_id FROM links WHERE project_id = $1 AND id = $2`,
-		l.ProjectID, l.ID).Scan(&before))
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("reading what is stored: %w", err)
-	}
+// surroundings are what a link meets where it is put.
+type surroundings struct {
+	// connector is the one that the link is stored with, the zero id without one.
+	connector uuid.UUID
+	// others is how many other links the connector has.
+	others int
+	// holder is another link that joins the same connector and agent.
+	holder store.ObjectRef
+}
+
+// beside reads all of them at once: a project's links are put one after the other.
+func beside(ctx context.Context, tx *Tx, l store.Link) (was surroundings, err error) {
+	var connector uuid.NullUUID
+	err = tx.QueryRowContext(ctx, `SELECT b.connector_id, n.others, COALESCE(k.namespace, ''), COALESCE(k.kind, ''),
+			COALESCE(k.name, ''), COALESCE(k.object_uid, ''), COALESCE(k.generation, 0)
+		FROM (SELECT count(*) AS others FROM links WHERE project_id = $1 AND connector_id = $2 AND id <> $4) n
+		LEFT JOIN links b ON b.project_id = $1 AND b.id = $4
+		LEFT JOIN links l ON l.project_id = $1 AND l.connector_id = $2 AND l.agent_name = $3 AND l.id <> $4
+		LEFT JOIN object_ids k ON k.project_id = $1 AND k.id = l.id`,
+		l.ProjectID, l.ConnectorID, l.AgentName, l.ID).Scan(append([]any{&connector, &was.others}, refFields(&was.holder)...)...)
+	was.connector = connector.UUID
+	return was, err
+}
+
+// writeLink writes a link that was stored with the connector before.
+func writeLink(ctx context.Context, tx *Tx, l store.Link, before uuid.UUID, definedInCode bool) error {
 	changed, err := tx.exec(ctx, `INSERT INTO links (project_id, id, connector_id, agent_name, files_required,
 			outbound, object_created_at, defined_in_code, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now_us(), now_us())
