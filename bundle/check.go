@@ -66,36 +66,6 @@ func suggestName(file string) string {
 	return name
 }
 
-// checkType checks the keys that belong to one type of agent.
-func (p *parsing) checkType(a *Agent) {
-	types := []string{string(AgentLLM), string(AgentSequential), string(AgentTool), string(AgentRemote)}
-	if !slices.Contains(types, string(a.Type)) {
-		p.problems.add(a.At("type"), `"type" must be one of %s, not %q`, strings.Join(types, ", "), a.Type)
-		return
-	}
-	for _, k := range []struct {
-		key   string
-		owner AgentType
-		set   bool
-	}{
-		{"model", AgentLLM, a.Model != ""},
-		{"agents", AgentSequential, len(a.Agents) > 0},
-		{"tool_name", AgentTool, a.ToolName != ""},
-		{"url", AgentRemote, a.URL != ""},
-	} {
-		switch {
-		case a.Type == k.owner && !k.set:
-			p.problems.add(a.At("type"), "an agent of type %s needs %q", a.Type, k.key)
-		case a.Type != k.owner && k.set && a.At(k.key).File == a.SourcePath:
-			// Defaults may name a model for all; only what the agent itself says is wrong.
-			p.problems.add(a.At(k.key), "%q is for agents of type %s; remove it or change the type", k.key, k.owner)
-		}
-	}
-	if a.URL != "" {
-		p.checkURL(a, "url", a.URL)
-	}
-}
-
 func (p *parsing) checkModels(a *Agent) {
 	for key, model := range map[string]string{"model": a.Model, "fallback_model": a.FallbackModel} {
 		if model != "" && !modelName.MatchString(model) {

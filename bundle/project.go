@@ -91,7 +91,7 @@ func (p *parsing) agent(file string) {
 	}
 	a := &Agent{SourcePath: file, source: own}
 	if base := p.defaultsOf(path.Dir(file)); base != nil && own.kind == kindMap {
-		a.source = fold(base, own)
+		a.source = withDefaults(base, own)
 	}
 	if p.weight += a.source.weight; p.weight > maxAllNodes || len(p.project.Agents) >= MaxAgents {
 		p.problems.add(Position{File: "agents"}, "more than %d agents, or agents that are too large together", MaxAgents)
@@ -133,6 +133,7 @@ func (p *parsing) link() {
 	for _, c := range p.project.Connectors {
 		p.linkConnector(c)
 	}
+	p.linkDefaults()
 }
 
 // exists says whether the repository has a file.

@@ -163,6 +163,15 @@ var problemCases = map[string]struct {
 			`agents/a.yaml:3:1: "model" is for agents of type llm; remove it or change the type`,
 		},
 	},
+	"keys without effect": {
+		files("agents/a.yaml", okAgent, "agents/s.yaml", "name: s\ntype: sequential\nagents: [ok]\n\nsystem_prompt: x\ntools:\n  - current_time\ntimeout: 1m\nretry_options: {attempts: 1}\n"),
+		[]string{
+			`agents/s.yaml:5:1: "system_prompt" is for agents of type llm; remove it or change the type`,
+			`agents/s.yaml:6:1: "tools" is for agents of type llm; remove it or change the type`,
+			`agents/s.yaml:8:1: "timeout" is for agents of type llm; remove it or change the type`,
+			`agents/s.yaml:9:1: "retry_options" is for agents of type llm; remove it or change the type`,
+		},
+	},
 	"unknown references": {
 		files("agents/a.yaml", "name: a\nmodel: scripted/none\ntools: [x.y.z, Bad!]\noutput_schema: nope\n", "agents/s.yaml", "name: s\ntype: sequential\nagents: [nobody]\n"),
 		[]string{

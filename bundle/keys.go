@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+var (
+	everyType = []AgentType{AgentLLM, AgentSequential, AgentTool, AgentRemote}
+	onlyLLM   = []AgentType{AgentLLM}
+)
+
+// typesOf says for which types of agents a key has an effect. A key that is not
+// here is refused for all of them. What a release does not do yet is refused by
+// the engine, whatever the type.
+var typesOf = map[string][]AgentType{
+	"version":             everyType,
+	"name":                everyType,
+	"description":         everyType,
+	"type":                everyType,
+	"model":               onlyLLM,
+	"fallback_model":      onlyLLM,
+	"system_prompt":       onlyLLM,
+	"temperature":         onlyLLM,
+	"reasoning_effort":    onlyLLM,
+	"tools":               onlyLLM,
+	"agents":              {AgentSequential},
+	"tool_name":           {AgentTool},
+	"url":                 {AgentRemote},
+	"output_schema":       everyType,
+	"max_concurrent_runs": everyType,
+	"max_iterations":      onlyLLM,
+	"timeout":             onlyLLM,
+	"retry_options":       onlyLLM,
+	"concurrency":         everyType,
+	"session":             everyType,
+	"guardrails":          everyType,
+	"approval":            everyType,
+	"mcp_servers":         everyType,
+	"files_required":      everyType,
+}
+
+var agentKeys = fieldsOf(reflect.TypeFor[Agent]())
+
+// typeNames lists types for messages.
+func typeNames(types []AgentType) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = string(t)
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkType checks the keys that belong to some types of agents.
+func (p *parsing) checkType(a *Agent) {
+	if !slices.Contains(everyType, a.Type) {
+		p.problems.add(a.At("type"), `"type" must be one of %s, not %q`, typeNames(everyType), a.Type)
+		return
+	}
+	need := map[AgentType]struct {
+		key string
+		set bool
+	}{
+		AgentLLM:        {"model", a.Model != ""},
+		AgentSequential: {"agents", len(a.Agents) > 0},
+		AgentTool:       {"tool_name", a.ToolName != ""},
+		AgentRemote:     {"url", a.URL != ""},
+	}[a.Type]
+	if !need.set {
+		p.problems.add(a.At("type"), "an agent of type %s needs %q", a.Type, need.key)
+	}
+	for _, e := range a.source.entries {
+		types := typesOf[e.key]
+		if _, known := agentKeys[e.key]; known && !e.value.null() && !slices.Contains(types, a.Type) {
+			p.problems.add(e.pos, "%q is for agents of type %s; remove it or change the type", e.key, typeNames(types))
+		}
+	}
+	if a.URL != "" {
+		p.checkURL(a, "url", a.URL)
+	}
+}
+
+// withDefaults folds defaults into an agent, without the keys that have no effect
+// for its type: one file of defaults serves agents of several types.
+func withDefaults(base, own *node) *node {
+	out := fold(base, own)
+	agentType := AgentLLM
+	if written := out.path("type"); written != nil && !written.null() {
+		text, _ := written.scalar.(string)
+		agentType = AgentType(text)
+	}
+	out.entries = slices.DeleteFunc(out.entries, func(e entry) bool {
+		return e.pos.File != own.pos.File && !slices.Contains(typesOf[e.key], agentType)
+	})
+	return out
+}
+
+// linkDefaults reports defaults that no agent takes.
+func (p *parsing) linkDefaults() {
+	if len(p.problems) > 0 {
+		return // An agent with a problem may be the one that takes them.
+	}
+	present := map[string][]AgentType{} // of the agents at and below a folder
+	for _, a := range p.project.Agents {
+		for folder := path.Dir(a.SourcePath); folder != "."; folder = path.Dir(folder) {
+			if !slices.Contains(present[folder], a.Type) {
+				present[folder] = append(present[folder], a.Type)
+			}
+		}
+	}
+	for folder, folded := range p.defaults {
+		if folded == nil {
+			continue
+		}
+		for _, e := range folded.entries {
+			types := typesOf[e.key]
+			takes := func(t AgentType) bool { return slices.Contains(types, t) }
+			if path.Dir(e.pos.File) == folder && !e.value.null() && !slices.ContainsFunc(present[folder], takes) {
+				p.problems.add(e.pos, "%q is for agents of type %s, and there is none in %s; remove it", e.key, typeNames(types), folder)
+			}
+		}
+	}
+}

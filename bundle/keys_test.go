@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle_test
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+)
+
+var quoted = regexp.MustCompile("`([a-z_]+)(\\[\\])?`")
+
+// documented are the agents' keys in docs/spec/repository.md, each with its types.
+func documented(t *testing.T, every []string) map[string][]string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/spec/repository.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(page), "\n| Key | Types | Meaning | Default |\n|---|---|---|---|\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	out := map[string][]string{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		var types []string
+		for _, name := range quoted.FindAllStringSubmatch(cells[2], -1) {
+			types = append(types, name[1])
+		}
+		if strings.TrimSpace(cells[2]) == "all" {
+			types = every
+		}
+		require.NotEmpty(t, types, line)
+		for _, name := range quoted.FindAllStringSubmatch(cells[1], -1) {
+			out[name[1]] = types
+		}
+	}
+	return out
+}
+
+// TestKeysAreForTheTypesThatThePageNames: each key of an agent in an agent of each type.
+func TestKeysAreForTheTypesThatThePageNames(t *testing.T) {
+	t.Parallel()
+	every := []string{"llm", "sequential", "tool", "remote"}
+	page := documented(t, every)
+	var keys []string
+	for field := range reflect.TypeFor[bundle.Agent]().Fields() {
+		key := field.Tag.Get("yaml")
+		if key == "" {
+			continue
+		}
+		keys = append(keys, key)
+		require.Contains(t, page, key)
+		for _, agentType := range every {
+			agent := "name: a\ntype: " + agentType + "\n"
+			if key != "name" && key != "type" {
+				agent += key + ": x\n"
+			}
+			_, err := bundle.Parse(files("agents/a.yaml", agent))
+			refused := `agents/a.yaml:3:1: "` + key + `" is for agents of type ` + strings.Join(page[key], ", ") + `; remove it or change the type`
+			if slices.Contains(page[key], agentType) {
+				require.NotContains(t, fmt.Sprint(err), "is for agents of type", "%s in %s", key, agentType)
+			} else {
+				require.Contains(t, fmt.Sprint(err), refused, "%s in %s", key, agentType)
+			}
+		}
+	}
+	for key := range page {
+		require.Contains(t, keys, key)
+	}
+}
+
+// TestDefaultsServeAgentsOfSeveralTypes: each takes what its type knows.
+func TestDefaultsServeAgentsOfSeveralTypes(t *testing.T) {
+	t.Parallel()
+	p, err := bundle.Parse(files(
+		"agents/_defaults.yaml", "description: Ours\nmodel: openai/x\ntimeout: 60\ntools: [current_time]\n",
+		"agents/ask.yaml", "name: ask\n",
+		"agents/steps/_defaults.yaml", "type: sequential\nagents: [ask]\nretry_options: null\n",
+		"agents/steps/twice.yaml", "name: twice\nagents: [once]\n",
+		"agents/steps/once.yaml", "name: once\n",
+		"agents/steps/plain.yaml", "name: plain\ntype: null\n",
+	))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"name":"twice","type":"sequential","description":"Ours","agents":["ask","once"]}`, string(p.Agent("twice").Config()))
+	require.Zero(t, p.Agent("twice").Timeout)
+	require.Equal(t, time.Minute, p.Agent("ask").Timeout.Std())
+	require.Equal(t, time.Minute, p.Agent("plain").Timeout.Std())
+	require.Empty(t, p.Agent("plain").Agents)
+}
+
+func TestDefaultsThatNoAgentTakes(t *testing.T) {
+	t.Parallel()
+	_, err := bundle.Parse(files(
+		"agents/_defaults.yaml", "timeout: 60\nurl: https://agents.example.com/a\n",
+		"agents/ask.yaml", "name: ask\nmodel: openai/x\n",
+		"agents/none/_defaults.yaml", "version: '1.0'\n",
+		"agents/steps/_defaults.yaml", "timeout: 30\nagents: [ask]\nmodel: null\n",
+		"agents/steps/in/once.yaml", "name: once\ntype: sequential\n",
+	))
+	require.EqualError(t, err, strings.Join([]string{
+		`agents/_defaults.yaml:2:1: "url" is for agents of type remote, and there is none in agents; remove it`,
+		`agents/none/_defaults.yaml:1:1: "version" is for agents of type llm, sequential, tool, remote, and there is none in agents/none; remove it`,
+		`agents/steps/_defaults.yaml:1:1: "timeout" is for agents of type llm, and there is none in agents/steps; remove it`,
+	}, "\n"))
+
+	_, err = bundle.Parse(files("agents/_defaults.yaml", "timeout: 60\n", "agents/ask.yaml", "name: [\n"))
+	require.EqualError(t, err, "agents/ask.yaml:1:7: sequence end token ']' not found", "it may be the one that takes them")
+}
