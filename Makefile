@@ -17,7 +17,7 @@ help: ## Print this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## Write deep copies, CRDs and roles from the Go sources.
+generate: ## Write deep copies, CRDs, roles and docs/openapi.json from the Go sources.
 	hack/generate.sh
 
 .PHONY: lint
@@ -39,7 +39,7 @@ race: ## Run the store, gateway and runner tests under the race detector (needs 
 	CGO_ENABLED=1 go test -race ./store/... ./webhookgw/... ./runner/serve/... ./runner/engine/...
 
 .PHONY: verify
-verify: ## Fail where generated files or go.mod are not up to date.
+verify: ## Fail where generated files, formatting or go.mod are not up to date; judge docs/openapi.json.
 	hack/verify.sh
 
 .PHONY: build

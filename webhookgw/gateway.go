@@ -39,6 +39,8 @@ type Options struct {
 	Grace time.Duration
 	// Farewell is httpserver.Options' of the public port.
 	Farewell time.Duration
+	// WithTimeout is ingress.Options' of the public port.
+	WithTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
 	// Registry takes the gateway's metrics; nil shows them nowhere.
 	Registry prometheus.Registerer
 	// Logger is where the gateway logs; nil means slog.Default.
@@ -63,8 +65,10 @@ func New(opts Options) (*Gateway, error) {
 	}
 	counted := metrics.NewGateway(opts.Registry)
 	g := &Gateway{
-		opts:     opts,
-		ingress:  ingress.New(ingress.Options{Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger}),
+		opts: opts,
+		ingress: ingress.New(ingress.Options{
+			Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger, WithTimeout: opts.WithTimeout,
+		}),
 		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 	}
@@ -120,7 +124,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 
 // Ready says whether the gateway takes webhooks: from the moment on at which the
 // store has answered once, until it stops. It stays ready when the store goes
-// away: callers shall get the gateway's own 503, which says what to do.
+// away, so that callers get the gateway's own 503, which says what to do.
 func (g *Gateway) Ready(ctx context.Context) error {
 	if !g.connected.Load() {
 		if err := g.opts.Store.Ping(ctx); err != nil {

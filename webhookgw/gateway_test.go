@@ -203,3 +203,18 @@ func (b *bundle) runnerBy(client *dispatchapi.Client, play func(dispatchapi.Run)
 		require.NoError(b.t, <-ended)
 	})
 }
+
+// waits tells of the sync webhooks that begin to wait; their time is over when the
+// test says so.
+type waits chan wait
+
+type wait struct {
+	after time.Duration
+	end   context.CancelFunc
+}
+
+func (w waits) withTimeout(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancel(ctx)
+	w <- wait{after, end}
+	return ctx, end
+}

@@ -113,22 +113,17 @@ func (l lazy) String() string { return l() }
 // TestASyncWebhookThatWaitsIsCounted: while it does, and by how it ended.
 func TestASyncWebhookThatWaitsIsCounted(t *testing.T) {
 	t.Parallel()
-	b, registry := counted(t)
-	ask := b.connector("sync", func(c *store.Connector) { c.TimeoutSeconds = 2 }, "hello")
-	began, end := make(chan struct{}), make(chan struct{})
-	b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {
-		close(began)
-		<-end
-		return dispatchapi.CompleteRequest{Token: run.Token, Status: "completed"}
-	})
+	waiting := make(waits, 1)
+	registry := metrics.NewRegistry()
+	b := setupWith(t, func(o *Options) { o.Registry, o.WithTimeout = registry, waiting.withTimeout })
+	ask := b.connector("sync", nil, "hello")
 	answer := make(chan int, 1)
 	go func() { answer <- b.post(b.gateway, ask.ID.String(), `{}`, nil).status }()
-	<-began // perhaps before the webhook itself waits
-	require.Eventually(t, func() bool {
-		return metrictest.Of(t, registry).Value(t, "agentplatform_webhook_sync_waiting") == 1
-	}, time.Minute, time.Millisecond)
+	begun := <-waiting
+	require.InEpsilon(t, 1, metrictest.Of(t, registry).Value(t, "agentplatform_webhook_sync_waiting"), 0)
+	begun.end()
 	require.Equal(t, http.StatusGatewayTimeout, <-answer)
-	close(end)
+	require.Zero(t, metrictest.Of(t, registry).Value(t, "agentplatform_webhook_sync_waiting"))
 	require.InEpsilon(t, 1, metrictest.Of(t, registry).Value(t, "agentplatform_webhook_sync_answers_total", "status", "timeout"), 0)
 }
 

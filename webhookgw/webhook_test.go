@@ -158,9 +158,15 @@ func TestSyncOfAnUnknownAgentFailsAtOnce(t *testing.T) {
 
 func TestSyncTimesOutAndTheRunGoesOn(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	c := b.connector("sync", func(c *store.Connector) { c.TimeoutSeconds = 1 }, "hello")
-	got := b.post(b.gateway, c.ID.String(), `{}`, nil)
+	waiting := make(waits, 1)
+	b := setupWith(t, func(o *Options) { o.WithTimeout = waiting.withTimeout })
+	c := b.connector("sync", func(c *store.Connector) { c.TimeoutSeconds = 7 }, "hello")
+	answer := make(chan reply, 1)
+	go func() { answer <- b.post(b.gateway, c.ID.String(), `{}`, nil) }()
+	begun := <-waiting
+	require.Equal(t, 7*time.Second, begun.after)
+	begun.end()
+	got := <-answer
 	require.Equal(t, 504, got.status)
 	run, err := b.store.Run(t.Context(), store.Key{ProjectID: b.project, ID: uuid.MustParse(got.body["run_id"].(string))})
 	require.NoError(t, err)

@@ -124,8 +124,8 @@ type APIKeySpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	Environments []EnvironmentName `json:"environments,omitempty"`
 
-	// Owner is who the key acts for: a key never may what its owner may not. It
-	// is immutable.
+	// Owner is who the key acts for: a key can never do what its owner may not.
+	// It is immutable.
 	//
 	// +required
 	Owner KeyOwner `json:"owner"`

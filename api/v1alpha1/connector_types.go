@@ -108,8 +108,8 @@ type ConnectorSpec struct {
 	// +optional
 	DisplayName DisplayName `json:"displayName,omitempty"`
 
-	// Mode is inbound (start runs, answer with their ids at once) or sync (start
-	// runs, answer with their result). outbound (send results) is not supported
+	// Mode is Inbound (start runs, answer with their ids at once) or Sync (start
+	// runs, answer with their result). Outbound (send results) is not supported
 	// in this release. It is immutable.
 	//
 	// +required
@@ -175,8 +175,8 @@ type WebhookConnector struct {
 	// +kubebuilder:default=Secret
 	Authentication WebhookAuthentication `json:"authentication,omitempty"`
 
-	// TimeoutSeconds is how long a sync webhook waits for the result. Without it:
-	// 300.
+	// TimeoutSeconds is how long a webhook of mode Sync waits for the result.
+	// Without it: 300.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

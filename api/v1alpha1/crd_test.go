@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -20,7 +21,7 @@ import (
 const maxCRDSize = 200_000
 
 // schemaVisitor is called with every node of a CRD's schema. The path nests as
-// .spec.variables[].name, with "{}" for the values of a map.
+// .spec.modelProviders[].prefix, with "{}" for the values of a map.
 type schemaVisitor func(path string, node apiextensionsv1.JSONSchemaProps)
 
 // crds reads the generated CRDs.
@@ -89,6 +90,22 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	}
 }
 
+// Whoever reads `kubectl explain` can write each value of an enumeration as it is.
+func TestEveryValueIsExplained(t *testing.T) {
+	t.Parallel()
+	for _, crd := range crds(t) {
+		walk(crd, func(path string, node apiextensionsv1.JSONSchemaProps) {
+			if ofKubernetes(path) || !strings.HasPrefix(path, ".spec.") {
+				return
+			}
+			words := strings.FieldsFunc(node.Description, func(r rune) bool { return !unicode.IsLetter(r) })
+			for _, value := range node.Enum {
+				require.Contains(t, words, strings.Trim(string(value.Raw), `"`), "%s %s: %s", crd.Spec.Names.Kind, path, node.Description)
+			}
+		})
+	}
+}
+
 func TestEveryFieldHasABound(t *testing.T) {
 	t.Parallel()
 	for _, crd := range crds(t) {
@@ -141,7 +158,7 @@ func TestFieldsFollowTheConventions(t *testing.T) {
 			}
 			if duration.MatchString(name) {
 				require.Equal(t, "integer", node.Type, where)
-				require.Regexp(t, `(Seconds|PerMinute)$`, name, "%s: the unit stands in the name", where)
+				require.Regexp(t, `Seconds$`, name, "%s: the unit stands in the name", where)
 			}
 			if node.Type == "array" && node.Items.Schema.Type == "object" {
 				require.Equal(t, "map", *node.XListType, "%s: objects have a key", where)

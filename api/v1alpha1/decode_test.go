@@ -36,13 +36,12 @@ var nasty = map[string][]string{
 		`1`, `-1`, `2`, `1e0`, `1e3`, `1.0`, `1000`, `2147483647`, `2147483648`, `-2147483648`, `-2147483649`, `9007199254740991`,
 		`9007199254740992`, `9223372036854775807`, `9223372036854775808`, `10000000000000000000`, `1e30`, `-1e30`, `1e-7`, `"1"`,
 	},
-	"number": {`1`, `1e308`, `1e-320`, `"1"`},
 	"string": {
 		`"1"`, `"a1"`, `"a/b"`, `"a.b"`, `"A_b-1"`, `"ä"`, `" "`, `"\u0000"`, `"\ud800"`, `"null"`, `"` + strings.Repeat("x", 5000) + `"`,
 		`"7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"`, `"7B0C7A52-6C1F-4C3E-9A55-0F6D1F1F8F10"`, `"7b0c7a526c1f4c3e9a550f6d1f1f8f10"`,
 		`"{7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10}"`, `"urn:uuid:7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"`, `"28623ccb-65eb-53ce-9b18-80e9c90551e7"`,
 		`"2fd4e1c67a2d28fced849ee1bb76e7391b93eb12"`, `"` + strings.Repeat("0a", 32) + `"`, `"sha256:` + strings.Repeat("0a", 32) + `"`,
-		`"https://example.com/a"`, `"@hourly"`, `"* * * * *"`, `"Europe/Berlin"`, `"Ab3dEf7h"`, `"environments.view"`,
+		`"https://example.com/a"`, `"Ab3dEf7h"`, `"environments.view"`,
 		`"1h"`, `"-1h"`, `"1.5h"`, `"9999999999h"`, `"1d"`, `".5s"`, `"1us"`,
 		`"2030-01-31T12:00:00Z"`, `"2030-01-31t12:00:00z"`, `"2030-01-31T12:00:00+99:99"`, `"2030-01-31T12:00:00+02:00"`, `"2030-01-31T12:00:00"`,
 		`"2030-01-31T12:00:00.5Z"`, `"2030-01-31T12:00:00,5Z"`, `"2030-01-31T12:00:00x5Z"`, `"2016-12-31T23:59:60Z"`, `"2030-02-30T12:00:00Z"`,
@@ -52,7 +51,6 @@ var nasty = map[string][]string{
 		`"500m"`, `"2"`, `"1Gi"`, `"1e9.5"`, `"1e9"`, `"1e-9999"`, `"1E"`, `"1e99"`, `".5"`, `"5."`, `"+1"`, `"-1"`, `"1ki"`, `"1 Gi"`, `" 1"`, `"1_000"`,
 		`"0.000000000001"`, `"99999999999999999999E"`, `1`, `-1`, `1e3`, `9223372036854775808`,
 	},
-	"free": {strings.Repeat(`{"a":`, 500) + `1` + strings.Repeat(`}`, 500), `{"a":1e400}`, `{"a":10000000000000000000}`, `{"a":[{},[],null]}`},
 }
 
 // kindOf is the key of nasty for a field, "" for one that holds others.
@@ -60,8 +58,6 @@ func kindOf(node apiextensionsv1.JSONSchemaProps) string {
 	switch {
 	case node.XIntOrString:
 		return "quantity"
-	case node.XPreserveUnknownFields != nil && *node.XPreserveUnknownFields:
-		return "free"
 	case node.Type == "object" || node.Type == "array":
 		return ""
 	}

@@ -22,24 +22,6 @@ func (p DeploymentPhase) Terminal() bool {
 	return p == DeploymentDeployed || p == DeploymentFailed || p == DeploymentCancelled
 }
 
-// DeploymentStepOf turns a phase of store and REST API ("fetching", …) into the
-// step; "" for anything else.
-func DeploymentStepOf(phase string) DeploymentStep {
-	return ofWord(phase, StepFetching, StepPacking, StepTesting, StepConnecting)
-}
-
-// DeploymentFailureOf turns a failure reason of store and REST API
-// ("build_failed", …) into that of the status; "" for anything else.
-func DeploymentFailureOf(reason string) DeploymentFailure {
-	return map[string]DeploymentFailure{
-		"build_failed":      FailureBuild,
-		"tests_failed":      FailureTests,
-		"connectors_failed": FailureConnectors,
-		"deadline_exceeded": FailureDeadline,
-		"store_restored":    FailureStoreRestored,
-	}[reason]
-}
-
 // MarkPending: the deployment waits for its turn.
 func (d *Deployment) MarkPending(message string) {
 	d.Status.Phase, d.Status.Step = DeploymentPending, ""

@@ -137,7 +137,8 @@ func TestWordsOfTheStore(t *testing.T) {
 	}
 	for word, want := range map[string]v1alpha1.DeploymentFailure{
 		"build_failed": v1alpha1.FailureBuild, "tests_failed": v1alpha1.FailureTests,
-		"connectors_failed": v1alpha1.FailureConnectors, "deadline_exceeded": v1alpha1.FailureDeadline, "": "",
+		"connectors_failed": v1alpha1.FailureConnectors, "deadline_exceeded": v1alpha1.FailureDeadline,
+		"store_restored": v1alpha1.FailureStoreRestored, "": "",
 	} {
 		require.Equal(t, want, v1alpha1.DeploymentFailureOf(word))
 	}

@@ -5,11 +5,12 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Deployment brings one version of the project's agents into an environment: it
-// is built and, when all is well, made live. It is an event: what it
-// asks for cannot be changed, its outcome is kept for good, and another version
-// is another Deployment. A newer one to the same environment (created later; in
-// one second the last by name) cancels those that are pending or building. (apps/v1 has a kind of this name too: say
-// `kubectl get adep` or `deployments.agentplatform.dev`.)
+// is built and, when all is well, made live. It is an event: what it asks for
+// cannot be changed, its outcome is kept for good, and another version is another
+// Deployment. A newer one to the same environment (created later or, within one
+// second, with the later name) cancels those that are pending or building. apps/v1
+// has a kind of this name too: say `kubectl get adep` or
+// `deployments.agentplatform.dev`.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=adep,categories=agents

@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -41,4 +42,11 @@ func ObjectID(projectID uuid.UUID, object ConditionedObject) (uuid.UUID, error) 
 		return uuid.Nil, fmt.Errorf("reading spec.id of %s %q: %w", object.ObjectKind(), object.GetName(), err)
 	}
 	return parsed, nil
+}
+
+// WebhookURL is the address of a connector's webhook at a gateway whose URL may end
+// with a slash. The gateway serves it as /hooks/{project_id}/{connector_id}, and
+// callers keep it: it never changes.
+func WebhookURL(gatewayURL string, projectID, connectorID uuid.UUID) string {
+	return strings.TrimRight(gatewayURL, "/") + "/hooks/" + projectID.String() + "/" + connectorID.String()
 }

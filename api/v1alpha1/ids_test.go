@@ -65,3 +65,13 @@ func TestObjectIDOfWhatTheAPIServerRefuses(t *testing.T) {
 	_, err := v1alpha1.ObjectID(uuid.New(), &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{ID: "none"}})
 	require.ErrorContains(t, err, "spec.id of Environment")
 }
+
+// Callers have the address in their configuration, and nobody can tell them another.
+func TestWebhookURLNeverChanges(t *testing.T) {
+	t.Parallel()
+	project, connector := uuid.MustParse("7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"), uuid.MustParse("B47F6196-0cbb-5f60-9c40-f6e3b25c8123")
+	for _, gateway := range []string{"https://hooks.example.com/base", "https://hooks.example.com/base/"} {
+		require.Equal(t, "https://hooks.example.com/base/hooks/7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10/b47f6196-0cbb-5f60-9c40-f6e3b25c8123",
+			v1alpha1.WebhookURL(gateway, project, connector))
+	}
+}

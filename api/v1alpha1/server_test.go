@@ -121,7 +121,7 @@ func TestObjectsAreFoundByTheirFields(t *testing.T) {
 		want         int
 	}{
 		{".spec.id", string(someID), 1}, {".status.id", string(someID), 1}, {".status.id", string(anotherID), 0},
-		{".spec.environment", "production", 1}, {".spec.mode", "sync", 0},
+		{".spec.environment", "production", 1}, {".spec.mode", "Inbound", 1}, {".spec.mode", "Sync", 0},
 	} {
 		list := &v1alpha1.ConnectorList{}
 		require.NoError(t, control.Client.List(t.Context(), list,

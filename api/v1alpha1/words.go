@@ -29,6 +29,24 @@ func WebhookAuthenticationOf(word string) WebhookAuthentication {
 	return ofWord(word, AuthenticationSecret, AuthenticationNone)
 }
 
+// DeploymentStepOf is the step that a phase of the store means ("fetching", …); ""
+// for anything else.
+func DeploymentStepOf(phase string) DeploymentStep {
+	return ofWord(phase, StepFetching, StepPacking, StepTesting, StepConnecting)
+}
+
+// DeploymentFailureOf is the failure that a reason of the store means
+// ("build_failed", …); "" for anything else.
+func DeploymentFailureOf(reason string) DeploymentFailure {
+	return map[string]DeploymentFailure{
+		"build_failed":      FailureBuild,
+		"tests_failed":      FailureTests,
+		"connectors_failed": FailureConnectors,
+		"deadline_exceeded": FailureDeadline,
+		"store_restored":    FailureStoreRestored,
+	}[reason]
+}
+
 // ofWord is the value that is written so in lower case; "" when there is none.
 func ofWord[T ~string](word string, values ...T) T {
 	for _, v := range values {

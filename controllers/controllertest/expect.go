@@ -108,10 +108,10 @@ func (f *Fixture) ExpectReconcileFails(ctx context.Context, r reconcile.Reconcil
 	f.ExpectExists(ctx, o)
 }
 
-// ExpectAtRest reconciles an object that is as it shall be, and finds that nothing
+// ExpectAtRest reconciles an object that is as it should be, and finds that nothing
 // changed: no object of the namespace, no status, no event. It returns the result.
-// The reconciliation before it is the first apply of children that were created, in
-// which kube-apiserver notes anew which of their fields are managed.
+// It reconciles once before: the first apply after a create makes kube-apiserver note
+// again which fields are managed.
 func (f *Fixture) ExpectAtRest(ctx context.Context, r reconcile.Reconciler, o client.Object) ctrl.Result {
 	GinkgoHelper()
 	f.ExpectReconciled(ctx, r, o)

@@ -166,7 +166,7 @@ func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error)
 // environment had an activation since: it must not be carried out again. The
 // store knows the last request alone, and a backup may hold one before that.
 func (r *Reconciler) answeredBefore(ctx context.Context, v *version) (bool, error) {
-	if !v.restored {
+	if !v.unseen {
 		return false, nil
 	}
 	environment, err := r.Store.Environment(ctx, v.environmentKey)

@@ -21,10 +21,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// begin claims the fingerprint, and finds what the store knows of them.
+// begin reads what the deployment belongs to and records it in the store, whose
+// answer is the outcome so far. A deployment that the store has is not begun again;
+// one that it has with another fingerprint is refused, for its outcome is kept.
 func (r *Reconciler) begin(ctx context.Context, v *version) error {
 	var err error
-	v.restored = v.Status.Phase == ""
+	v.unseen = v.Status.Phase == ""
 	if v.project, err = r.Project(ctx, v.Namespace); err != nil {
 		return err
 	}
@@ -33,7 +35,7 @@ func (r *Reconciler) begin(ctx context.Context, v *version) error {
 		return err
 	}
 	v.environmentKey = environment.Key()
-	if v.restored {
+	if v.unseen {
 		if err := r.beginOlder(ctx, v); err != nil {
 			return err
 		}

@@ -55,9 +55,10 @@ type version struct {
 	key         store.Key
 	// environmentKey is the environment's.
 	environmentKey store.Key
-	// restored: the object has no status yet.
-	restored bool
-	outcome  store.Deployment
+	// unseen says that the object had no status when it was read: no controller has
+	// written one, or it was restored without.
+	unseen  bool
+	outcome store.Deployment
 	// problem is what keeps the build's pod from running; "" for nothing.
 	problem string
 }

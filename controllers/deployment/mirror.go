@@ -89,11 +89,11 @@ func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
 	was := v.Status.Live
 	switch live := environment.LiveDeploymentID; {
 	case live != nil && *live == v.key.ID:
-		at := metav1.Now()
+		at := r.Now()
 		if environment.LiveActivatedAt != nil {
-			at = *clock(environment.LiveActivatedAt)
+			at = *environment.LiveActivatedAt
 		}
-		v.MarkLive(at)
+		v.MarkLive(*clock(&at))
 	case live == nil:
 		v.MarkNotLive("")
 	default:

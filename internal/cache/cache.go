@@ -24,7 +24,7 @@ type entry[V any] struct {
 }
 
 // New makes a cache of at most size values, at least 1, that hold for ttl by a
-// clock; nil means time.Now. A ttl of 0: until they are forgotten.
+// clock; nil means time.Now. With a ttl of 0 they hold until the cache is full.
 func New[K comparable, V any](size int, ttl time.Duration, now func() time.Time) *Cache[K, V] {
 	if now == nil {
 		now = time.Now
@@ -47,6 +47,3 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 
 // Put remembers a value from now on.
 func (c *Cache[K, V]) Put(key K, value V) { c.entries.Add(key, entry[V]{value, c.now().Add(c.ttl)}) }
-
-// Forget forgets a value.
-func (c *Cache[K, V]) Forget(key K) { c.entries.Remove(key) }

@@ -33,8 +33,8 @@ var (
 // requestTimeout bounds one try of a call that does not wait for work.
 const requestTimeout = 30 * time.Second
 
-// heartbeatTimeout is short: a gateway that hangs must not cost the lease, for
-// which another connection may find another gateway.
+// heartbeatTimeout is short: a gateway that hangs must not cost the lease, and the
+// next try, by another connection, may find another gateway.
 const heartbeatTimeout = 5 * time.Second
 
 // Options configure a Client.
@@ -44,9 +44,9 @@ type Options struct {
 	// Token, or the file that holds it; the file is read for every request, so
 	// that a token may be replaced.
 	Token, TokenFile string
-	// CAFile holds the authorities (PEM) that the port's certificate may be of, in
-	// place of the system's; an empty file leaves it at those. It is read for every
-	// connection, so that it may be replaced.
+	// CAFile holds the authorities (PEM) to trust in place of the system's; while the
+	// file is empty the system's are trusted. It is read for every connection, so that
+	// it may be replaced.
 	CAFile string
 }
 

@@ -3,34 +3,34 @@
 package dispatchapi
 
 // Limits of what the port takes, in bytes. Those of data are the store's, which
-// refuses or cuts what is beyond them; callers keep them first, to say what was
-// too large in words of their own.
+// refuses or cuts what is beyond them. Callers check first, so that they can say in
+// their own words what was too large.
 const (
-	// MaxRequest is of a JSON request that carries data, MaxSmallRequest of one
-	// that does not, MaxLogRequest of a whole log whose every byte is escaped.
+	// MaxRequest bounds a JSON request that carries data, MaxSmallRequest one that
+	// carries none, MaxLogRequest a whole log of which every byte is escaped.
 	MaxRequest      = 16 << 20
 	MaxSmallRequest = 256 << 10
 	MaxLogRequest   = 7 << 20
-	// MaxOutput is of a run's output, MaxError of an error's text.
+	// MaxOutput bounds a run's output, MaxError the text of an error.
 	MaxOutput = 1 << 20
 	MaxError  = 16 << 10
-	// MaxModelAnswer and MaxToolResult are of the data of journal entries.
+	// MaxModelAnswer and MaxToolResult bound the data of journal entries.
 	MaxModelAnswer = 1 << 20
 	MaxToolResult  = 256 << 10
-	// MaxBuildLog is of a build's log.
+	// MaxBuildLog bounds a build's log.
 	MaxBuildLog = 1 << 20
-	// MaxAgentConfig is of one agent's configuration, MaxAgentConfigs of all of a
-	// build, for which its result has room.
+	// MaxAgentConfig bounds one agent's configuration, MaxAgentConfigs those of all
+	// agents of a build: its result has room for so much.
 	MaxAgentConfig  = 64 << 10
 	MaxAgentConfigs = 8 << 20
 )
 
 // Limits of the lists of a request.
 const (
-	// MaxAgents is of a build's result, MaxEntries of journal entries.
+	// MaxAgents bounds those of a build's result, MaxEntries those of a journal request.
 	MaxAgents  = 1000
 	MaxEntries = 1000
-	// MaxLeases is of a heartbeat, MaxDigests of the bundles that a claim names.
+	// MaxLeases bounds a heartbeat, MaxDigests the bundles that a claim names.
 	MaxLeases  = 1024
 	MaxDigests = 64
 	// MaxRunnerID is the most bytes of a runner's name.

@@ -67,7 +67,7 @@ func (p Problem) GetHeaders() http.Header {
 	return header
 }
 
-// WholeSeconds rounds up: who waits so long has waited long enough.
+// WholeSeconds rounds up, so that whoever waits that long has waited long enough.
 func WholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 // NewProblem fills in the title.

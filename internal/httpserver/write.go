@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// writeTimeout ends clients that do not read: so long may each piece of an
-	// answer take. How long a handler takes before it writes does not count.
+	// writeTimeout ends clients that do not read: it is how long each piece of an
+	// answer may take. How long a handler takes before it writes does not count.
 	writeTimeout = 30 * time.Second
 	// writePiece is the most bytes that are written with one deadline, so that an
 	// answer may take the longer the larger it is.

@@ -27,8 +27,8 @@ var ErrAbsent = errors.New("the platform's keys are absent")
 // Register is where processes report the keys that they hold.
 type Register interface {
 	// ReportKeys says that a live process holds these keys, fingerprints by id,
-	// and returns the ids of the current ones. It is refused where a key is
-	// missing, or another one, of those that the store needs.
+	// and returns the ids of the current ones. It is refused where a key that the
+	// store needs is missing, or is another one.
 	ReportKeys(ctx context.Context, process string, held map[string]string) (current []string, err error)
 	// ForgetProcess says that a process has ended.
 	ForgetProcess(ctx context.Context, process string) error

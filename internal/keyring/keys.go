@@ -32,7 +32,7 @@ type held struct {
 }
 
 // Set takes over a ring; current are the keys that serve what is new, at most
-// one a ring.
+// one per ring.
 func (k *Keys) Set(ring Ring, current []string) error {
 	next := &held{ring: ring}
 	opens := ring.sealing.Keys()[0].ID

@@ -31,8 +31,8 @@ const (
 // durations are the buckets of what may take a millisecond or ten seconds.
 var durations = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
-// NewRegistry is that of a process that has no other: it has the metrics of the
-// Go runtime and of the process.
+// NewRegistry makes one for a process that has none yet, with the metrics of the Go
+// runtime and of the process.
 func NewRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

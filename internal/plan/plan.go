@@ -60,7 +60,7 @@ type Runner struct {
 	// cannot be asked for.
 	MaxResources corev1.ResourceList
 	// Annotations and Labels are the keys that runner pods may have; an entry that
-	// ends in * stands for every key that begins so.
+	// ends in * stands for every key with that beginning.
 	Annotations, Labels []string
 	// Tolerations cover those that runner pods may have; see covers.
 	Tolerations []corev1.Toleration

@@ -59,7 +59,7 @@ func positive(field string, list corev1.ResourceList) error {
 	return nil
 }
 
-// within refuses quantities beyond their bound, and such as have none.
+// within refuses quantities beyond their bound, and those that have no bound.
 func within(field string, list corev1.ResourceList, boundField string, bounds corev1.ResourceList) error {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		quantity := list[name]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package probe answers the kubelet: /healthz while the process works at all, so
-// that it is started anew only where that helps, and /readyz while it does what it
-// is there for.
+// that it is only restarted where that helps, and /readyz while it does what it is
+// there for.
 package probe
 
 import (
@@ -36,11 +36,11 @@ func Register(mux *http.ServeMux, ready Check) {
 
 const codeNotReady httpserver.Code = "not_ready" // 503: see what the detail says
 
-// errStarting is what a process says that has not come so far as to know better.
+// errStarting is what a process answers before it has a check.
 var errStarting = errors.New("the process is starting")
 
-// Readiness is that of a process which learns on its way how to tell. The zero
-// value is not ready.
+// Readiness is for a process that knows only some time after its start how to tell
+// whether it is ready. The zero value is not ready.
 type Readiness struct{ check atomic.Pointer[Check] }
 
 // Set makes check the one that is asked from now on.

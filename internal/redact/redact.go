@@ -26,8 +26,8 @@ var secretNames = []string{"secret", "password", "passwd", "token", "credential"
 var secretMaps = []string{"headers", "value"}
 
 // JSON is the value as JSON in which every secret is Mask, every URL ends with
-// its host and texts are cut; one that is larger than limit bytes all the same
-// is replaced by a note of its size. Nil gives nil, and so does what is no JSON.
+// its host and texts are cut; one that is still larger than limit bytes is
+// replaced by a note of its size. Nil gives nil, and so does what is no JSON.
 func JSON(value any, limit int) json.RawMessage {
 	raw, err := json.Marshal(value)
 	if err != nil || value == nil {

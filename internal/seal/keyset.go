@@ -33,8 +33,8 @@ func NewKeyset() (Keyset, error) {
 	return Keyset{handle: handle}, nil
 }
 
-// ParseKeyset reads a keyset in Tink's JSON form. Every key must be enabled, and
-// such that what it seals says so.
+// ParseKeyset reads a keyset in Tink's JSON form. Every key must be enabled, and of
+// the kind that marks what it seals as its own.
 func ParseKeyset(raw []byte) (Keyset, error) {
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(raw)))
 	if err != nil {

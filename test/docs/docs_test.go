@@ -102,7 +102,7 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// Who begins with the README finds every page.
+// Whoever begins with the README finds every page.
 func TestNoPageIsADeadEnd(t *testing.T) {
 	t.Parallel()
 	all := pages(t)

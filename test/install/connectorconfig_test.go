@@ -5,43 +5,100 @@ package install_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/agentplatform/agentplatform/apiserver"
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
+// crdFields are the fields of a webhook in the CRD by their names in the REST API,
+// which has more than one name for some, and names for what this release refuses.
+var crdFields = map[string]string{
+	"authentication":         "authentication",
+	"require_authentication": "authentication",
+	"timeout_seconds":        "timeoutSeconds",
+	"files_required":         "",
+}
+
+// notInRepository are the fields of the REST API that files of a repository do not
+// have yet.
+var notInRepository = []string{"authentication"}
+
 // TestAConnectorsConfigurationIsTheSameEverywhere: the CRD, the REST API and the
-// files of a repository take the same values for the same field of a webhook.
+// files of a repository have the same fields of a webhook, each for the same modes.
 func TestAConnectorsConfigurationIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
-	rest, crd := restConfig(t, "SyncConfigInput"), crdWebhook(t)
-	var fields []string
-	for name := range rest.Properties {
-		fields = append(fields, name)
+	crd, named := crdWebhook(t), map[string]bool{}
+	for mode, input := range map[string]reflect.Type{
+		"inbound": reflect.TypeFor[apiserver.InboundConfigInput](), "sync": reflect.TypeFor[apiserver.SyncConfigInput](),
+	} {
+		fields := tagged(input, "json")
+		require.ElementsMatch(t, fields, slices.Collect(maps.Keys(restConfig(t, input.Name()).Properties)), "%s: what is described", mode)
+		for _, field := range fields {
+			require.Contains(t, crdFields, field, "%s: how does the CRD name it?", mode)
+			named[crdFields[field]] = true
+		}
+		var inFiles []string
+		for _, key := range tagged(reflect.TypeFor[bundle.ConnectorConfig](), "yaml") {
+			if takes(mode, key) {
+				inFiles = append(inFiles, key)
+			}
+		}
+		require.ElementsMatch(t, fields, slices.Concat(inFiles, notInRepository), "%s: what files of a repository take", mode)
 	}
-	slices.Sort(fields)
-	require.Equal(t, []string{"authentication", "files_required", "require_authentication", "timeout_seconds"}, fields)
+	for field := range crd.Properties {
+		require.True(t, named[field], "the REST API has no name for %s", field)
+	}
+	require.Len(t, crd.Properties, len(named)-1, "the CRD has every field, but what this release refuses")
+}
 
-	timeout, inCRD := rest.Properties["timeout_seconds"], crd.Properties["timeoutSeconds"]
-	require.Equal(t, *inCRD.Minimum, timeout.Minimum)
-	require.Equal(t, *inCRD.Maximum, timeout.Maximum)
+// TestATimeoutHasTheSameBoundsEverywhere: those of the CRD, at and beyond which a
+// file of a repository is tried.
+func TestATimeoutHasTheSameBoundsEverywhere(t *testing.T) {
+	t.Parallel()
+	rest, crd := restConfig(t, "SyncConfigInput").Properties["timeout_seconds"], crdWebhook(t).Properties["timeoutSeconds"]
+	require.Equal(t, *crd.Minimum, rest.Minimum)
+	require.Equal(t, *crd.Maximum, rest.Maximum)
 	for seconds, valid := range map[float64]bool{
-		timeout.Minimum - 1: false, timeout.Minimum: true, timeout.Maximum: true, timeout.Maximum + 1: false,
+		*crd.Minimum - 1: false, *crd.Minimum: true, *crd.Maximum: true, *crd.Maximum + 1: false,
 	} {
 		require.Equal(t, valid, inRepository("sync", fmt.Sprintf("timeout_seconds: %v", seconds)) == nil, "%v seconds in a repository", seconds)
 	}
-	require.NotContains(t, restConfig(t, "InboundConfigInput").Properties, "timeout_seconds", "an inbound webhook answers at once")
-	require.ErrorContains(t, inRepository("inbound", "timeout_seconds: 30"), "timeout_seconds")
-	for _, field := range []string{"require_authentication", "files_required"} {
-		require.NoError(t, inRepository("sync", field+": true"), field)
+}
+
+// tagged are the names of a struct's fields, those of structs in it among them.
+func tagged(of reflect.Type, tag string) (names []string) {
+	for i := range of.NumField() {
+		field := of.Field(i)
+		if field.Anonymous {
+			names = append(names, tagged(field.Type, tag)...)
+			continue
+		}
+		name, _, _ := strings.Cut(field.Tag.Get(tag), ",")
+		names = append(names, name)
 	}
+	return names
+}
+
+// takes says whether a connector of that mode may have a key in a file of a
+// repository, whatever its value is.
+func takes(mode, key string) bool {
+	for _, value := range []string{"true", "1", "a", "{}"} {
+		if inRepository(mode, key+": "+value) == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // schema is as much as this test reads of an OpenAPI schema.

@@ -32,8 +32,8 @@ const (
 	maxWait = 30 * time.Second
 	// maxClaim is the most runs that one claim takes.
 	maxClaim = 64
-	// pollInterval is how often a waiting claim looks by itself, in case that a
-	// hint was lost.
+	// pollInterval is how often a waiting claim looks by itself, in case a hint was
+	// lost.
 	pollInterval = time.Second
 	// releaseTimeout bounds giving back what nobody came to take.
 	releaseTimeout = 5 * time.Second
@@ -61,9 +61,9 @@ type Options struct {
 
 // Bounds of what is remembered between calls.
 const (
-	// recentFor is how long an answer of the store is used again: so long may a
-	// token work after it was replaced or its environment went, and a busy runner
-	// not hear of a bundle to prefetch.
+	// recentFor is how long an answer of the store is used again. For that long a
+	// token may still work after it was replaced or its environment went, and a busy
+	// runner may not hear of a bundle to prefetch.
 	recentFor = time.Second
 	maxRecent = 10_000
 	// maxOwners is more than runs can be under way.

@@ -53,9 +53,9 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 	if timeout <= 0 {
 		timeout = defaultSyncTimeout
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	defer cancel()
 	h.opts.Metrics.SyncWaits()
+	ctx, cancel := h.opts.WithTimeout(r.Context(), timeout)
+	defer cancel()
 	outcome, err := h.awaitOutcome(ctx, store.Key{ProjectID: route.Connector.ProjectID, ID: admission.ConnectorRunID}, end)
 	switch {
 	case err == nil:

@@ -58,7 +58,7 @@ func (c *committer) commit(ctx context.Context, event store.Event) (store.Admiss
 	}
 }
 
-// run commits batches until ctx ends, and fails what waits then.
+// run commits batches until ctx ends, and then fails what still waits.
 func (c *committer) run(ctx context.Context) {
 	for {
 		select {

@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// newEvent makes the rows of a request as the route has it: one run a link.
+// newEvent makes the rows of a request as the route has it: one run for each link.
 func newEvent(route store.Route, req request) (store.Event, error) {
 	event := store.Event{
 		ConnectorRunID: req.run, ProjectID: route.Connector.ProjectID, EnvironmentID: route.Connector.EnvironmentID,

@@ -39,6 +39,8 @@ type Options struct {
 	Metrics *metrics.Gateway
 	// Now is the clock by which refusals are told; nil means time.Now.
 	Now func() time.Time
+	// WithTimeout bounds how long a sync webhook waits; nil means context.WithTimeout.
+	WithTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
 }
 
 // Handler serves /hooks/{project_id}/{connector_id}.
@@ -56,6 +58,9 @@ type Handler struct {
 func New(opts Options) *Handler {
 	if opts.Metrics == nil {
 		opts.Metrics = metrics.NewGateway(nil)
+	}
+	if opts.WithTimeout == nil {
+		opts.WithTimeout = context.WithTimeout
 	}
 	h := &Handler{
 		opts: opts, routes: newRoutes(opts.Store), committer: newCommitter(opts.Store, opts.Metrics), waiters: newWaiters(),
@@ -105,8 +110,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers with a problem. Who is refused without being known, because the
-// URL or the secret is wrong, is counted by address.
+// refuse answers with a problem. Callers who are refused before they are known, for
+// the URL or the secret is wrong, are counted by address.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p httpserver.Problem) {
 	if p.Status == http.StatusNotFound || p.Status == http.StatusUnauthorized {
 		h.refusals.Add(h.opts.TrustedProxies.Client(r), string(p.Code))

@@ -31,8 +31,8 @@ const (
 	// maxChanges is how often a route may change under a request before it is
 	// asked to come back.
 	maxChanges = 8
-	// pollInterval is how often a waiting sync webhook looks by itself, in case
-	// that a hint was lost.
+	// pollInterval is how often a waiting sync webhook looks by itself, in case a
+	// hint was lost.
 	pollInterval = time.Second
 	// defaultSyncTimeout is that of a sync connector that names none.
 	defaultSyncTimeout = 300 * time.Second

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// There and back, for every value that the CRDs have.
+func TestEveryValueHasItsWord(t *testing.T) {
+	t.Parallel()
+	back := map[string]func(value string) (word, again string){
+		"Connector.mode": func(value string) (string, string) {
+			word := v1alpha1.ConnectorMode(value).Word()
+			return word, string(v1alpha1.ConnectorModeOf(word))
+		},
+		"Connector.webhook.authentication": func(value string) (string, string) {
+			word := v1alpha1.WebhookAuthentication(value).Word()
+			return word, string(v1alpha1.WebhookAuthenticationOf(word))
+		},
+	}
+	tried := 0
+	for _, crd := range crds(t) {
+		walk(crd, func(path string, node apiextensionsv1.JSONSchemaProps) {
+			field := crd.Spec.Names.Kind + "." + strings.TrimPrefix(path, ".spec.")
+			if back[field] == nil {
+				return
+			}
+			for _, of := range node.Enum {
+				value := strings.Trim(string(of.Raw), `"`)
+				word, again := back[field](value)
+				require.Equal(t, strings.ToLower(value), word, field)
+				require.Equal(t, value, again, "%s: the word %s means nothing", field, word)
+				tried++
+			}
+		})
+	}
+	require.Equal(t, 5, tried)
+	require.Empty(t, v1alpha1.ConnectorModeOf("Sync"), "words are in lower case")
+	require.Empty(t, v1alpha1.ConnectorModeOf(""))
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"encoding/json"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/agentplatform/agentplatform/"
+
+// page is the text of a page.
+func page(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// sources are the Go files of a folder, by path from the root, without those of
+// tests and of what only tests use.
+func sources(t *testing.T, folder string) (out []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(filepath.Join(root, folder), func(at string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, at)
+		if err != nil || !d.IsDir() {
+			if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+				out = append(out, name)
+			}
+			return err
+		}
+		if slices.Contains([]string{"internal/testenv", "store/storetest", "controllers/controllertest"}, name) {
+			return fs.SkipDir
+		}
+		return nil
+	}))
+	require.NotEmpty(t, out, folder)
+	return out
+}
+
+// folderRow is a row of the table of folders, of which the last cell says what is
+// imported.
+var folderRow = regexp.MustCompile("(?m)^\\| (`[a-z0-9/]+/`) \\|.*\\| ([^|]*) \\|$")
+
+// What the table says that a folder imports is what it imports.
+func TestFoldersImportWhatTheTableSays(t *testing.T) {
+	t.Parallel()
+	tried := 0
+	for _, row := range folderRow.FindAllStringSubmatch(page(t, "CONTRIBUTING.md"), -1) {
+		folder, _, _ := strings.Cut(strings.Trim(row[1], "`"), "/")
+		if row[2] == "all" {
+			continue
+		}
+		said, imported := []string{}, map[string]bool{}
+		for _, name := range codePattern.FindAllStringSubmatch(row[2], -1) {
+			said = append(said, name[1])
+		}
+		for _, file := range sources(t, folder) {
+			parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ImportsOnly)
+			require.NoError(t, err)
+			for _, i := range parsed.Imports {
+				if below, ours := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), module); ours {
+					other, _, _ := strings.Cut(below, "/")
+					imported[other] = other != folder
+				}
+			}
+		}
+		for other, isOther := range imported {
+			require.Equal(t, isOther, slices.Contains(said, other), "%s and %s", folder, other)
+		}
+		for _, other := range said {
+			require.True(t, imported[other], "%s does not import %s", folder, other)
+		}
+		tried++
+	}
+	require.Equal(t, 8, tried, "folders whose imports the table has")
+}
+
+// ofModes finds what is written for a mode of connectors: its constants, and its
+// word in texts.
+var ofModes = regexp.MustCompile(`\b[mM]ode(Inbound|Sync|Outbound)\b|\binbound\b`)
+
+// speakOfModes are files that only tell of webhooks, with the reason.
+var speakOfModes = map[string]string{
+	"internal/keyring/keys.go": "what a secret is for",
+	"webhookgw/ingress/doc.go": "what the package is for",
+}
+
+// Whoever adds a mode finds every place by the recipe.
+func TestTheRecipeOfAModeNamesEveryPlace(t *testing.T) {
+	t.Parallel()
+	_, recipe, found := strings.Cut(page(t, "CONTRIBUTING.md"), "**A mode of connectors.**")
+	require.True(t, found)
+	recipe, _, _ = strings.Cut(recipe, "\n## ")
+	places := 0
+	for _, folder := range []string{"api", "apiserver", "bundle", "cmd", "controllers", "internal", "runner", "store", "webhookgw"} {
+		for _, file := range sources(t, folder) {
+			if speakOfModes[file] != "" || !ofModes.MatchString(page(t, file)) {
+				continue
+			}
+			places++
+			whole := strings.Contains(recipe, "`"+file+"`")
+			inFolder := strings.Contains(recipe, "`"+path.Base(file)+"`") && strings.Contains(recipe, "`"+path.Dir(file)+"/")
+			require.True(t, whole || inFolder, "%s knows the modes", file)
+		}
+	}
+	require.Greater(t, places, 10)
+}
+
+// ginkgo and testify are two ways to write a test, and a file has one of them.
+func TestNoFileMixesTwoWaysToTest(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"controllers", "test"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, folder), func(at string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(at, "_test.go") {
+				return err
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), at, nil, parser.ImportsOnly)
+			require.NoError(t, err)
+			ways := map[string]bool{}
+			for _, i := range parsed.Imports {
+				for _, way := range []string{"onsi/ginkgo", "stretchr/testify"} {
+					if strings.Contains(i.Path.Value, way) {
+						ways[way] = true
+					}
+				}
+			}
+			require.LessOrEqual(t, len(ways), 1, at)
+			return nil
+		}))
+	}
+}
+
+var statusRow = regexp.MustCompile(`(?m)^\| ([0-9, ]+) \|`)
+
+// Each error that an endpoint may answer is explained, and no other but 501, which
+// those answer that are not in the description.
+func TestEveryStatusOfTheAPIIsExplained(t *testing.T) {
+	t.Parallel()
+	var document struct {
+		Paths map[string]map[string]struct {
+			Responses map[string]any
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(page(t, "docs/openapi.json")), &document))
+	answered := map[string]bool{"501": true}
+	for _, item := range document.Paths {
+		for _, operation := range item {
+			for status := range operation.Responses {
+				if status >= "400" {
+					answered[status] = true
+				}
+			}
+		}
+	}
+	explained := map[string]bool{}
+	for _, row := range statusRow.FindAllStringSubmatch(page(t, "docs/rest-api.md"), -1) {
+		for status := range strings.SplitSeq(row[1], ", ") {
+			explained[status] = true
+		}
+	}
+	require.Equal(t, answered, explained)
+}
