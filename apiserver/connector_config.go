@@ -14,12 +14,6 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// Values of Authentication.
-const (
-	authenticationSecret Authentication = "secret"
-	authenticationNone   Authentication = "none"
-)
-
 // WebhookConfig is what the configs of inbound and sync webhooks have in common.
 type WebhookConfig struct {
 	Authentication        Authentication `json:"authentication" doc:"How callers prove themselves."`
@@ -124,17 +118,21 @@ func applyConfig(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) erro
 
 // authentication is what both fields say; 422 where they say different things.
 func (in InboundConfigInput) authentication() (v1alpha1.WebhookAuthentication, error) {
-	required, named := in.RequireAuthentication, in.Authentication
-	switch {
-	case named != nil && *named != authenticationSecret && *named != authenticationNone:
-		return "", wrong("body.config.authentication", "must be secret or none in this release")
-	case named != nil && required != nil && *required == (*named == authenticationNone):
-		return "", wrong("body.config.require_authentication", "contradicts authentication: leave one of both out")
-	case named != nil && *named == authenticationNone, named == nil && required != nil && !*required:
-		return v1alpha1.AuthenticationNone, nil
-	default:
-		return v1alpha1.AuthenticationSecret, nil
+	implied := v1alpha1.AuthenticationSecret
+	if in.RequireAuthentication != nil && !*in.RequireAuthentication {
+		implied = v1alpha1.AuthenticationNone
 	}
+	if in.Authentication == nil {
+		return implied, nil
+	}
+	named := v1alpha1.WebhookAuthenticationOf(string(*in.Authentication))
+	switch {
+	case named == "":
+		return "", wrong("body.config.authentication", "must be secret or none in this release")
+	case in.RequireAuthentication != nil && named != implied:
+		return "", wrong("body.config.require_authentication", "contradicts authentication: leave one of both out")
+	}
+	return named, nil
 }
 
 // decodeConfig refuses fields that the type does not have.
@@ -157,9 +155,8 @@ func decodeConfig(config json.RawMessage, into any) error {
 
 // showConfig is the config in its REST shape, defaults filled in.
 func showConfig(conn *v1alpha1.Connector) ConnectorConfig {
-	webhook := WebhookConfig{Authentication: authenticationNone}
-	if conn.RequiresAuthentication() {
-		webhook.Authentication, webhook.RequireAuthentication = authenticationSecret, true
+	webhook := WebhookConfig{
+		Authentication: Authentication(conn.Authentication().Word()), RequireAuthentication: conn.RequiresAuthentication(),
 	}
 	if conn.Spec.Mode == v1alpha1.ModeSync {
 		return ConnectorConfig{SyncConfig{WebhookConfig: webhook, TimeoutSeconds: int(conn.Timeout().Seconds())}}

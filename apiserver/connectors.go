@@ -165,7 +165,7 @@ func (s *Server) showSecrets(
 		}
 		out.Secret = &secret
 	}
-	out.WebhookURL = opt(s.gatewayURL + "/hooks/" + c.projectID.String() + "/" + out.ID)
+	out.WebhookURL = opt(v1alpha1.WebhookURL(s.gatewayURL, c.projectID, id))
 	return nil
 }
 

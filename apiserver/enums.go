@@ -109,7 +109,7 @@ func (ConnectorMode) Schema(r huma.Registry) *huma.Schema {
 // Schema describes the type.
 func (Authentication) Schema(r huma.Registry) *huma.Schema {
 	return enumeration(r, "Authentication", "How callers of a webhook prove themselves: by the connector's secret, or not at all; "+
-		"then the URL is the only secret.", string(authenticationSecret), string(authenticationNone))
+		"then the URL is the only secret.", v1alpha1.AuthenticationSecret.Word(), v1alpha1.AuthenticationNone.Word())
 }
 
 // Schema describes the type.

@@ -99,16 +99,21 @@ func (x *Index) find(ctx context.Context, key keys.Key) ([]*v1alpha1.APIKey, err
 	if _, absent := x.absent.Get(key.Hash()); absent {
 		return nil, nil
 	}
-	// Who began the lookup may go; others wait for it too.
-	ch := x.lookups.DoChan(key.Hash(), func() (any, error) { return x.lookUp(context.WithoutCancel(ctx), key) })
+	return together(ctx, &x.lookups, key.Hash(), func(ctx context.Context) ([]*v1alpha1.APIKey, error) { return x.lookUp(ctx, key) })
+}
+
+// together looks something up once for all who ask for it at a time. Who began may
+// go; others wait for it too.
+func together[T any](ctx context.Context, group *singleflight.Group, key string, lookUp func(context.Context) (T, error)) (found T, err error) {
+	ch := group.DoChan(key, func() (any, error) { return lookUp(context.WithoutCancel(ctx)) })
 	select {
 	case answer := <-ch:
 		if answer.Err != nil {
-			return nil, answer.Err
+			return found, answer.Err
 		}
-		return answer.Val.([]*v1alpha1.APIKey), nil
+		return answer.Val.(T), nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return found, context.Cause(ctx)
 	}
 }
 
@@ -166,8 +171,8 @@ func (x *Index) project(ctx context.Context, namespace string) (*v1alpha1.Projec
 	if _, absent := x.absent.Get(remembered); absent {
 		return nil, missing
 	}
-	ch := x.lookups.DoChan(remembered, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTime)
+	project, err := together(ctx, &x.lookups, remembered, func(ctx context.Context) (*v1alpha1.Project, error) {
+		ctx, cancel := context.WithTimeout(ctx, lookupTime)
 		defer cancel()
 		// By the right that the informers have too.
 		var list v1alpha1.ProjectList
@@ -180,13 +185,8 @@ func (x *Index) project(ctx context.Context, namespace string) (*v1alpha1.Projec
 		}
 		return &list.Items[0], nil
 	})
-	select {
-	case answer := <-ch:
-		if answer.Err != nil {
-			return nil, fmt.Errorf("reading the project of namespace %q: %w", namespace, answer.Err)
-		}
-		return answer.Val.(*v1alpha1.Project), nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the project of namespace %q: %w", namespace, err)
 	}
+	return project, nil
 }

@@ -112,7 +112,7 @@ func New(opts Options) (*Server, error) {
 	}
 	s := &Server{
 		client: opts.Client, store: opts.Store, claims: opts.Claims, platformID: opts.PlatformID, platform: opts.Keys,
-		gatewayURL: strings.TrimRight(opts.GatewayURL, "/"), proxies: opts.TrustedProxies, logger: opts.Logger, now: time.Now,
+		gatewayURL: opts.GatewayURL, proxies: opts.TrustedProxies, logger: opts.Logger, now: time.Now,
 		patience: readyTimeout, deadline: requestTime, requestsPerMinute: cmp.Or(opts.RequestsPerMinute, plan.RequestsPerMinute),
 	}
 	if s.logger == nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
@@ -106,12 +107,7 @@ func newKeeper(secret platformkeys.Secret, db store.Store, process string) *plat
 
 // shortPause lets a manager look at its keys more often than in earnest.
 func shortPause(ctx context.Context) error {
-	select {
-	case <-time.After(50 * time.Millisecond):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return pause.For(ctx, 50*time.Millisecond)
 }
 
 // ready and stalled ask an object that eventually has read.

@@ -63,10 +63,16 @@ func (c *Connector) IsEnabled() bool { return c.Spec.Enabled == nil || *c.Spec.E
 // Type is ConnectorWebhook.
 func (c *Connector) Type() ConnectorType { return ConnectorWebhook }
 
-// RequiresAuthentication says whether a caller must send the connector's secret.
-func (c *Connector) RequiresAuthentication() bool {
-	return c.Spec.Webhook == nil || c.Spec.Webhook.Authentication != AuthenticationNone
+// Authentication is webhook.authentication, Secret where it is not set.
+func (c *Connector) Authentication() WebhookAuthentication {
+	if c.Spec.Webhook == nil {
+		return AuthenticationSecret
+	}
+	return cmp.Or(c.Spec.Webhook.Authentication, AuthenticationSecret)
 }
+
+// RequiresAuthentication says whether a caller must send the connector's secret.
+func (c *Connector) RequiresAuthentication() bool { return c.Authentication() != AuthenticationNone }
 
 // Timeout returns webhook.timeoutSeconds, 5 min for a sync webhook without it; 0
 // for one that does not wait.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -74,7 +73,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.seen(ctx, c, key); err != nil {
 			return 0, err
 		}
-		c.Status.URL = strings.TrimSuffix(r.GatewayURL, "/") + "/hooks/" + key.ProjectID.String() + "/" + key.ID.String()
+		c.Status.URL = v1alpha1.WebhookURL(r.GatewayURL, key.ProjectID, key.ID)
 		c.MarkRoutesReady()
 		if err := r.showSecret(ctx, c, secret); err != nil {
 			return 0, err
