@@ -30,10 +30,19 @@ type eventKey struct {
 	reason string
 }
 
-// announce sends an event when Ready has another state or reason than before.
+// announce sends an event when Ready has another state or reason than before, and
+// that is news: what is under way, and then in effect as it was asked for, its status
+// tells. Thousands of objects may be applied at once.
 func (b *Base) announce(before, after v1alpha1.ConditionedObject) {
 	was, is := before.CommonStatus().Condition(v1alpha1.ConditionReady), after.CommonStatus().Condition(v1alpha1.ConditionReady)
-	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+	switch {
+	case is == nil, is.Reason == v1alpha1.ReasonProgressing:
+		return
+	case was == nil || was.Status == metav1.ConditionUnknown:
+		if is.Reason == v1alpha1.ReasonSucceeded {
+			return
+		}
+	case was.Status == is.Status && was.Reason == is.Reason:
 		return
 	}
 	kind := corev1.EventTypeNormal

@@ -37,11 +37,12 @@ func TestWhatReadyBecomesIsAnnounced(t *testing.T) {
 		event string // its start
 		write bool
 	}{
+		{"it is under way", func(e *v1alpha1.Environment) { v1alpha1.MarkReconciling(e, v1alpha1.ReasonProgressing, "m") }, "", true},
+		{"it is ready", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "", true},
 		{"it waits", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "a") }, "Warning SecretMissing: ", true},
 		{"as before", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "a") }, "", false},
 		{"another message", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "b") }, "", true},
-		{"nobody knows", func(e *v1alpha1.Environment) { v1alpha1.MarkReconciling(e, v1alpha1.ReasonProgressing, "m") }, "Normal Progressing: ", true},
-		{"it is ready", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "Normal Succeeded: in effect", true},
+		{"it is ready again", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "Normal Succeeded: in effect", true},
 		{"as before", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "", false},
 		{"another reason", (*v1alpha1.Environment).MarkSuspended, "Normal Suspended: ", true},
 		{"it flaps", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "", true},
