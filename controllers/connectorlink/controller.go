@@ -38,7 +38,7 @@ type Reconciler struct {
 // Reconcile brings one ConnectorLink into the store.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	link := &v1alpha1.ConnectorLink{}
-	return r.Base.Reconcile(ctx, req, link, func(ctx context.Context, key store.Key) (time.Duration, error) {
+	return r.ReconcilePut(ctx, req, link, func(ctx context.Context, key store.Key) (time.Duration, error) {
 		if _, err := r.Project(ctx, link.Namespace); err != nil {
 			return 0, err
 		}

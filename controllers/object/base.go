@@ -29,7 +29,8 @@ const FieldManager = "agentplatform"
 
 // Store is what every controller needs of the store.
 type Store interface {
-	// ClaimID and Remove are store.Projector's.
+	// Holder is store.Catalog's; ClaimID and Remove are store.Projector's.
+	Holder(ctx context.Context, key store.Key) (store.ObjectRef, error)
 	ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error
 	Remove(ctx context.Context, projectID uuid.UUID, ref store.ObjectRef) error
 	// Environment and Connector are store.Catalog's.
@@ -72,8 +73,39 @@ type Work func(ctx context.Context, key store.Key) (time.Duration, error)
 // Reconcile reads the object of a request into o, claims its id, lets work run
 // where all that the object asks for is supported, and writes the status once if
 // it changed.
-func (b *Base) Reconcile(
-	ctx context.Context, req ctrl.Request, o v1alpha1.ConditionedObject, work Work,
+func (b *Base) Reconcile(ctx context.Context, req ctrl.Request, o v1alpha1.ConditionedObject, work Work) (ctrl.Result, error) {
+	return b.reconcile(ctx, req, o, b.claim, work)
+}
+
+// ReconcilePut is Reconcile for work that does nothing in the object's name before it
+// puts the object's row, which claims the id too, and that returns no error only
+// after that: an id that nobody holds is claimed once, not twice.
+func (b *Base) ReconcilePut(ctx context.Context, req ctrl.Request, o v1alpha1.ConditionedObject, put Work) (ctrl.Result, error) {
+	free := false
+	look := func(ctx context.Context, o v1alpha1.ConditionedObject) (key store.Key, err error) {
+		if key, free, err = b.unclaimed(ctx, o); err != nil || free {
+			return key, err
+		}
+		return b.claim(ctx, o)
+	}
+	return b.reconcile(ctx, req, o, look, func(ctx context.Context, key store.Key) (time.Duration, error) {
+		after, err := put(ctx, key)
+		if !free {
+			return after, err
+		}
+		if err != nil {
+			if _, refused := b.claim(ctx, o); refused != nil {
+				return 0, refused
+			}
+		}
+		o.CommonStatus().ID = key.ID.String()
+		return after, err
+	})
+}
+
+func (b *Base) reconcile(
+	ctx context.Context, req ctrl.Request, o v1alpha1.ConditionedObject,
+	claim func(context.Context, v1alpha1.ConditionedObject) (store.Key, error), work Work,
 ) (result ctrl.Result, err error) {
 	if err := b.removeDeleted(ctx, o.ObjectKind(), req.NamespacedName); err != nil {
 		return ctrl.Result{}, err
@@ -89,7 +121,7 @@ func (b *Base) Reconcile(
 		err = errors.Join(err, b.writeStatus(ctx, before, o))
 	}()
 	var after time.Duration
-	key, err := b.claim(ctx, o)
+	key, err := claim(ctx, o)
 	if fields := o.Unsupported(); len(fields) > 0 && err == nil {
 		v1alpha1.MarkNotSupported(o, fields)
 		return ctrl.Result{}, nil

@@ -33,15 +33,34 @@ func (b *Base) Ref(o v1alpha1.ConditionedObject) store.ObjectRef {
 	}
 }
 
+// key is the id that an object asks for.
+func (b *Base) key(o v1alpha1.ConditionedObject) (store.Key, error) {
+	projectID := b.ProjectID(o.GetNamespace())
+	id, err := v1alpha1.ObjectID(projectID, o)
+	return store.Key{ProjectID: projectID, ID: id}, err
+}
+
+// unclaimed returns the id that an object asks for; free says that nobody holds it.
+// What is not supported is never put, and claims its id like any other object.
+func (b *Base) unclaimed(ctx context.Context, o v1alpha1.ConditionedObject) (key store.Key, free bool, err error) {
+	if key, err = b.key(o); err != nil || len(o.Unsupported()) > 0 {
+		return key, false, err
+	}
+	_, err = b.Store.Holder(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return key, true, nil
+	}
+	return key, false, FromStore(err)
+}
+
 // claim makes the id that an object asks for the object's, before anything else
 // is done for it, and shows it.
 func (b *Base) claim(ctx context.Context, o v1alpha1.ConditionedObject) (store.Key, error) {
-	projectID := b.ProjectID(o.GetNamespace())
-	id, err := v1alpha1.ObjectID(projectID, o)
+	key, err := b.key(o)
 	if err != nil {
 		return store.Key{}, err
 	}
-	key, ref := store.Key{ProjectID: projectID, ID: id}, b.Ref(o)
+	ref := b.Ref(o)
 	err = b.Store.ClaimID(ctx, key, ref)
 	var stale *store.StaleError
 	if errors.As(err, &stale) {
@@ -62,7 +81,7 @@ func (b *Base) claim(ctx context.Context, o v1alpha1.ConditionedObject) (store.K
 		b.Event(o, corev1.EventTypeWarning, v1alpha1.ReasonRestored, fmt.Sprintf(
 			"the data store knew generation %d, Kubernetes says %d, as after a restore of etcd: Kubernetes counts", stale.Stored, ref.Generation))
 	}
-	o.CommonStatus().ID = id.String()
+	o.CommonStatus().ID = key.ID.String()
 	return key, nil
 }
 

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// countedClaims is held by nobody, or by whom it says, and counts the claims.
+type countedClaims struct {
+	object.Store
+	held   bool
+	claims int
+}
+
+func (c *countedClaims) Holder(context.Context, store.Key) (store.ObjectRef, error) {
+	if c.held {
+		return store.ObjectRef{}, nil
+	}
+	return store.ObjectRef{}, store.ErrNotFound
+}
+
+func (c *countedClaims) ClaimID(context.Context, store.Key, store.ObjectRef) error {
+	c.claims++
+	return nil
+}
+
+// TestAnIDThatNobodyHoldsIsClaimedOnce: by the row that is put, else before the
+// status shows it.
+func TestAnIDThatNobodyHoldsIsClaimedOnce(t *testing.T) {
+	t.Parallel()
+	missing := &object.MissingError{Kind: "Connector", Name: "a"}
+	for name, c := range map[string]struct {
+		held        bool
+		unsupported bool
+		err         error
+		want        int
+		put         bool
+	}{
+		"new":                  {put: true},
+		"new, and nothing put": {err: missing, want: 1, put: true},
+		"known":                {held: true, want: 1, put: true},
+		"not supported":        {unsupported: true, want: 1},
+	} {
+		environment, claims, put := dev("u", 1), &countedClaims{held: c.held}, false
+		if c.unsupported {
+			environment.Spec.Kind = v1alpha1.EnvironmentTest
+		}
+		cluster := cached(t, environment)
+		base := &object.Base{Client: cluster, Reader: cluster, Store: claims}
+		found := &v1alpha1.Environment{}
+		_, err := base.ReconcilePut(t.Context(), request(environment), found, func(context.Context, store.Key) (time.Duration, error) {
+			put = true
+			return 0, c.err
+		})
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, claims.claims, name)
+		require.Equal(t, c.put, put, name)
+		require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(environment), found))
+		require.NotEmpty(t, found.Status.ID, name)
+	}
+
+	environment := dev("u", 1)
+	cluster := cached(t, environment)
+	base := &object.Base{Client: cluster, Reader: cluster, Store: taken{}}
+	found := &v1alpha1.Environment{}
+	_, err := base.ReconcilePut(t.Context(), request(environment), found, func(context.Context, store.Key) (time.Duration, error) {
+		return 0, errors.New("no row was put")
+	})
+	require.NoError(t, err)
+	require.Empty(t, found.Status.ID)
+	require.Equal(t, v1alpha1.ReasonIDTaken, found.Status.Condition(v1alpha1.ConditionStalled).Reason, "which says more")
+}
+
+// taken has an id that becomes another object's between two looks.
+type taken struct{ object.Store }
+
+func (taken) Holder(context.Context, store.Key) (store.ObjectRef, error) {
+	return store.ObjectRef{}, store.ErrNotFound
+}
+
+func (taken) ClaimID(_ context.Context, _ store.Key, ref store.ObjectRef) error {
+	return &store.IDTakenError{Holder: ref}
+}
