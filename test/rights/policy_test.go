@@ -281,11 +281,10 @@ func TestThePolicyLooksAtEveryGroup(t *testing.T) {
 	t.Parallel()
 	checks := 0
 	for _, o := range kube.Manifests(t, "config/admission") {
-		if o.GetKind() != "ValidatingAdmissionPolicy" {
+		if o.GetKind() != "ValidatingAdmissionPolicy" || o.GetName() != policy {
 			continue
 		}
 		spec := decode[admissionv1.ValidatingAdmissionPolicy](t, o).Spec
-		require.Equal(t, admissionv1.Fail, *spec.FailurePolicy)
 		for i, v := range spec.Validations[1:] {
 			require.Contains(t, v.Expression, fmt.Sprintf("name(variables.foreign[%d])", i))
 			checks++
@@ -303,14 +302,23 @@ func TestThePolicyLooksAtEveryGroup(t *testing.T) {
 	require.Fail(t, "there is no CRD of keys")
 }
 
-func TestBothInstallationsHaveThePolicy(t *testing.T) {
+func TestBothInstallationsHaveThePolicies(t *testing.T) {
 	t.Parallel()
 	for _, installation := range installations {
-		kinds := map[string]string{}
+		var policies, bound []string
 		for _, o := range kube.Manifests(t, installation) {
-			kinds[o.GetKind()] = o.GetName()
+			switch o.GetKind() {
+			case "ValidatingAdmissionPolicy":
+				policies = append(policies, o.GetName())
+				require.Equal(t, admissionv1.Fail, *decode[admissionv1.ValidatingAdmissionPolicy](t, o).Spec.FailurePolicy)
+			case "ValidatingAdmissionPolicyBinding":
+				spec := decode[admissionv1.ValidatingAdmissionPolicyBinding](t, o).Spec
+				bound = append(bound, spec.PolicyName)
+				require.Equal(t, []admissionv1.ValidationAction{admissionv1.Deny}, spec.ValidationActions)
+				require.Nil(t, spec.MatchResources, "in all namespaces")
+			}
 		}
-		require.Equal(t, policy, kinds["ValidatingAdmissionPolicy"], installation)
-		require.Equal(t, policy, kinds["ValidatingAdmissionPolicyBinding"], installation)
+		require.ElementsMatch(t, []string{policy, priorityPolicy}, policies, installation)
+		require.ElementsMatch(t, policies, bound, installation)
 	}
 }
