@@ -23,7 +23,7 @@ type Agent struct {
 	DeploymentStatus    AgentDeployment `json:"deployment_status" doc:"Whether the live deployment has it."`
 	RunCount            int64           `json:"run_count" doc:"How many runs it has had in the environment."`
 	QueueCount          int64           `json:"queue_count" doc:"How many of them wait."`
-	LastActivityAt      *time.Time      `json:"last_activity_at" doc:"When its newest run was queued; null before the first."`
+	LastActivityAt      *time.Time      `json:"last_activity_at" doc:"When one of its runs last ended, started or was queued; null before the first."`
 	HasInboundConnector bool            `json:"has_inbound_connector" doc:"Whether an inbound or sync connector is linked."`
 	VariantOf           *string         `json:"variant_of" doc:"The agent of which it is an A/B variant."`
 }
@@ -185,7 +185,7 @@ func (s *Server) agentConnectors(ctx context.Context, c *caller, environment, ag
 	for i := range connectors {
 		conn := &connectors[i]
 		for j := range links[conn.Name] {
-			if link := &links[conn.Name][j]; string(link.Spec.Agent) == agent {
+			if link := &links[conn.Name][j]; string(link.Spec.Agent) == agent && !stalledBy(link, v1alpha1.ReasonDuplicateLink) {
 				out = append(out, AgentConnector{
 					ID: idOf(conn), LinkID: idOf(link), Name: conn.Title(), Type: ConnectorType(conn.Type()),
 					Mode: ConnectorMode(conn.Spec.Mode.Word()), Enabled: conn.IsEnabled(),

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,8 +24,7 @@ var errInCode = problem(http.StatusConflict, httpserver.CodeDefinedInCode,
 	"the project's code defines the connector: remove it there and deploy")
 
 // deleteConnector deletes the links after the connector: where that is refused,
-// nothing is done. Without it a link has no effect, and one that was created here
-// goes with it.
+// nothing is done, and without it a link has no effect.
 func (s *Server) deleteConnector(ctx context.Context, c *caller, in *ConnectorPath) (answer[Done], error) {
 	conn, err := s.connector(ctx, c, in.ConnectorID)
 	if isNotFound(err) {
@@ -49,12 +49,19 @@ func (s *Server) deleteConnector(ctx context.Context, c *caller, in *ConnectorPa
 	if err := s.deleteExactly(ctx, conn, judge); err != nil {
 		return answer[Done]{}, err
 	}
+	done := deleted(ctx, before)
+	var left []string
 	for i := range links {
 		if err := s.deleteExactly(ctx, &links[i], nil); err != nil {
-			return answer[Done]{}, fmt.Errorf("the connector is gone, but not all of its links: %w", err)
+			s.logger.WarnContext(ctx, "a link outlives its connector", "namespace", links[i].Namespace, "name", links[i].Name, "error", err)
+			left = append(left, links[i].Name)
 		}
 	}
-	return deleted(ctx, before), nil
+	if len(left) > 0 {
+		return answer[Done]{}, problem(http.StatusInternalServerError, httpserver.CodeInternal, "the connector is deleted, but not its links "+
+			strings.Join(left, ", ")+", which have no effect without it; delete these ConnectorLinks with kubectl")
+	}
+	return done, nil
 }
 
 func (s *Server) deleteLink(ctx context.Context, c *caller, in *LinkPath) (answer[Done], error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -141,8 +142,10 @@ func (s *Server) showConnector(
 	if environment != nil {
 		out.EnvironmentID = opt(idOf(environment))
 	}
-	for _, link := range links {
-		out.Agents = append(out.Agents, string(link.Spec.Agent))
+	for i := range links {
+		if !stalledBy(&links[i], v1alpha1.ReasonDuplicateLink) { // another one links the agent
+			out.Agents = append(out.Agents, string(links[i].Spec.Agent))
+		}
 	}
 	return out, s.showSecrets(ctx, c, conn, derivations, &out)
 }
@@ -191,13 +194,16 @@ func (s *Server) secretOf(
 	return secret, nil
 }
 
-// disabledReason says why a connector does not work; nil while the gateway takes
-// its webhooks, whatever else there is to say of it.
+// disabledReason says why the gateway refuses a connector's webhooks, or why it does
+// not refuse them yet although the connector is disabled; nil while it takes them as
+// it should, whatever else there is to say of it.
 func disabledReason(conn *v1alpha1.Connector) *string {
-	switch {
+	switch takes := conn.TakesWebhooks(); {
+	case !conn.IsEnabled() && takes:
+		return opt("to be disabled; until then webhooks are taken: " + whyNotReady(conn))
 	case !conn.IsEnabled():
 		return opt("disabled")
-	case conn.Status.IsTrue(v1alpha1.ConditionRoutesReady):
+	case takes:
 		return nil
 	default:
 		return opt(whyNotReady(conn))
@@ -206,8 +212,9 @@ func disabledReason(conn *v1alpha1.Connector) *string {
 
 // whyNotReady is what a controller says of an object that is not ready.
 func whyNotReady(o v1alpha1.ConditionedObject) string {
-	if ready := o.CommonStatus().Condition(v1alpha1.ConditionReady); ready != nil && ready.Message != "" {
-		return ready.Message
+	ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)
+	if ready == nil || ready.Message == "" || ready.Status == metav1.ConditionTrue {
+		return "the platform has not taken it up yet"
 	}
-	return "the platform has not taken it up yet"
+	return ready.Message
 }

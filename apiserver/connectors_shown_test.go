@@ -51,11 +51,13 @@ func TestAConnectorSaysWhyItDoesNotWork(t *testing.T) {
 		mark func(*v1alpha1.Connector)
 		want string
 	}{
-		"works":    {func(*v1alpha1.Connector) {}, ""},
-		"disabled": {func(c *v1alpha1.Connector) { c.Spec.Enabled = &off }, "disabled"},
-		"new":      {func(c *v1alpha1.Connector) { c.Status.Conditions = nil }, "not taken it up yet"},
-		"taken":    {func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") }, "Connector team/other"},
-		"homeless": {func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") }, "dev"},
+		"works":                  {func(*v1alpha1.Connector) {}, ""},
+		"disabled":               {func(c *v1alpha1.Connector) { c.Spec.Enabled = &off; c.MarkDisabled() }, "disabled"},
+		"disabled, nobody knows": {func(c *v1alpha1.Connector) { c.Spec.Enabled = &off }, "to be disabled; until then webhooks are taken"},
+		"enabled, nobody knows":  {func(c *v1alpha1.Connector) { c.MarkDisabled() }, "not taken it up yet"},
+		"new":                    {func(c *v1alpha1.Connector) { c.Status.Conditions = nil }, "not taken it up yet"},
+		"taken":                  {func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") }, "Connector team/other"},
+		"homeless":               {func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") }, "dev"},
 		"no secret": {func(c *v1alpha1.Connector) {
 			c.Status.Conditions = nil
 			v1alpha1.MarkSecretMissing(c, "mine")
@@ -63,14 +65,14 @@ func TestAConnectorSaysWhyItDoesNotWork(t *testing.T) {
 		"lost its secret": {func(c *v1alpha1.Connector) { v1alpha1.MarkSecretMissing(c, "mine") }, ""},
 		"went back":       {func(c *v1alpha1.Connector) { c.MarkSecretVersionWentBack(2) }, ""},
 	} {
-		conn := w.connectorNamed(t, strings.ReplaceAll(name, " ", "-"), nil)
+		conn := w.connectorNamed(t, strings.NewReplacer(" ", "-", ",", "").Replace(name), nil)
 		c.mark(conn)
 		status := conn.Status
 		require.NoError(t, w.client.Update(t.Context(), conn), name)
 		conn.Status = status
 		require.NoError(t, w.client.Status().Update(t.Context(), conn), name)
 		got := w.shown(t, key, conn)
-		require.Equal(t, name != "disabled", got.Enabled, name)
+		require.Equal(t, conn.IsEnabled(), got.Enabled, name)
 		if c.want == "" {
 			require.Nil(t, got.DisabledReason, name)
 			continue

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -23,8 +22,8 @@ type creation struct {
 
 // create creates an object and claims its id.
 func (n *creation) create(ctx context.Context, o v1alpha1.ConditionedObject) error {
-	made, err := n.makeOne(ctx, n.caller, o.(client.Object))
-	if made && !apierrors.IsAlreadyExists(err) { // else the object is somebody else's
+	made, err := n.makeOne(ctx, o.(client.Object))
+	if made {
 		n.fresh = append(n.fresh, o)
 	}
 	if err == nil {

@@ -31,7 +31,7 @@ const (
 	aboutGetConnectorRun   = "The event with its outcome. output is that of the run of the oldest link."
 	aboutListRuns          = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them."
 	aboutGetRun            = "The run with its input and output."
-	aboutListAuditLog      = "Every call of this API that may change something, refused or not, newest first. It is answered 403 to keys that are limited to some environments."
+	aboutListAuditLog      = "Calls of this API that may change something, refused or not, but for those over the limit of requests; API keys that were made or revoked; and what operators did to the project. Newest first. It is answered 403 to keys that are limited to some environments."
 )
 
 const aboutAPI = "Observe and manage a project of Agent Platform: its environments, agents, deployments, connectors and runs.\n\n" +

@@ -75,20 +75,26 @@ func (t *trail) digest() string {
 }
 
 // makeOne creates an object. Where one was created under the same Idempotency-Key
-// before, by the same request, o becomes that one; made says that it is new.
-func (s *Server) makeOne(ctx context.Context, c *caller, o client.Object) (made bool, err error) {
+// before, by the same request, o becomes that one: whatever the answer to another
+// attempt is, for quotas and policies are asked before the name is. made says that
+// what is there now, if anything, is of this call alone.
+func (s *Server) makeOne(ctx context.Context, o client.Object) (made bool, err error) {
 	digest, keyed := o.GetAnnotations()[annotationRequest]
 	err = s.client.Create(ctx, o)
-	if !keyed || !apierrors.IsAlreadyExists(err) {
-		return true, err
+	if !keyed {
+		return !apierrors.IsAlreadyExists(err), err // its name is random
 	}
-	if err := s.client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+	if err == nil {
+		return true, nil
+	}
+	before := o.DeepCopyObject().(client.Object)
+	if s.client.Get(ctx, client.ObjectKeyFromObject(o), before) != nil {
 		return false, err
 	}
-	if o.GetAnnotations()[annotationRequest] != digest {
+	if before.GetAnnotations()[annotationRequest] != digest {
 		return false, keyReused
 	}
-	return false, nil
+	return false, s.client.Get(ctx, client.ObjectKeyFromObject(o), o)
 }
 
 var keyReused = problem(http.StatusUnprocessableEntity, httpserver.CodeKeyReused,

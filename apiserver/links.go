@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -24,7 +23,7 @@ type Link struct {
 	ID            string             `json:"id" format:"uuid" doc:"The link's id."`
 	ConnectorID   string             `json:"connector_id" format:"uuid" doc:"The connector."`
 	AgentName     string             `json:"agent_name" doc:"The agent that its events start." example:"support"`
-	FilesRequired *bool              `json:"files_required" doc:"Whether an event without files fails; null: as the connector has it."`
+	FilesRequired bool               `json:"files_required" doc:"Whether an event without files fails; always false in this release, which takes no files."`
 	Outbound      Null[OutboundLink] `json:"outbound" doc:"When and how results are sent; null unless the connector is outbound."`
 	Ready         bool               `json:"ready" doc:"Whether it is in effect: events of the connector start the agent."`
 	Message       *string            `json:"message" doc:"Why it is not in effect; null while it is."`
@@ -155,13 +154,9 @@ func (n *creation) link(ctx context.Context, link *v1alpha1.ConnectorLink) error
 
 var linkedAlready = problem(http.StatusConflict, httpserver.CodeAlreadyExists, "this agent is linked to the connector already")
 
-// newLink ties an agent to a connector, with an id and a name of its own. It goes
-// with the connector, whoever deletes that.
+// newLink ties an agent to a connector, with an id and a name of its own.
 func newLink(ctx context.Context, c *caller, conn *v1alpha1.Connector, agent string) *v1alpha1.ConnectorLink {
 	meta, id := c.meta(ctx, "link", conn.Title()+"-"+agent)
-	meta.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: conn.ObjectKind(), Name: conn.Name, UID: conn.UID,
-	}}
 	return &v1alpha1.ConnectorLink{ObjectMeta: meta, Spec: v1alpha1.ConnectorLinkSpec{
 		ID: id, Connector: v1alpha1.ConnectorName(conn.Name), Agent: v1alpha1.AgentName(agent),
 	}}

@@ -75,7 +75,8 @@ func headerParameters(does effect) []*huma.Param {
 	params := []*huma.Param{{
 		Name: "Idempotency-Key", In: "header",
 		Description: "Makes it safe to send the call again: what was done under this key is not done twice, and a repetition completes " +
-			"what a failure left half done. Another request under the same key is answered 422.",
+			"what a failure left half done. Another request under the same key is answered 422. What was created under it and is deleted since " +
+			"is created again, under its old id: use a new key for every new thing.",
 		Schema: &huma.Schema{Type: huma.TypeString, MinLength: &least, MaxLength: &most, Examples: []any{"order-4711"}},
 	}}
 	if does == alters {

@@ -317,29 +317,65 @@ func TestADeletionIsRefusedBeforeAnythingIsDeleted(t *testing.T) {
 	require.Equal(t, []int{connectors, links}, []int{nowConnectors, nowLinks})
 }
 
-// TestADeletionThatIsCutOffLeavesNoConnector: links that were created here go with
-// it, and a repetition is told that it is gone.
-func TestADeletionThatIsCutOffLeavesNoConnector(t *testing.T) {
+// TestADeletionThatLeavesLinksSaysSo: their connector is gone, and a repetition is
+// told so; the audit log has what was deleted.
+func TestADeletionThatLeavesLinksSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	for name, refusal := range map[string]error{
+		"an outage": apierrors.NewServiceUnavailable("restarting"),
+		"a policy":  apierrors.NewForbidden(connectorResource, "x", errors.New("a policy keeps it")),
+	} {
+		key, ids := w.key(t, nil), w.fresh(t)
+		path := "/connectors/" + ids["connector"]
+		heal := w.between(func(_ string, o client.Object) error {
+			if _, ok := o.(*v1alpha1.ConnectorLink); ok {
+				return refusal
+			}
+			return nil
+		})
+		answer := w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k")
+		heal()
+		require.Equal(t, http.StatusInternalServerError, answer.Code, name)
+		require.Contains(t, decode[Problem](t, answer.Body.Bytes()).Detail, "the connector is deleted, but not its links")
+		require.Equal(t, http.StatusNotFound, w.ask(t, key, http.MethodGet, path, "").Code, name)
+		require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k").Code, name)
+	}
+}
+
+// TestARepetitionNeverDeletesWhatTheFirstCallMade: a quota that it filled, or a
+// policy that came since, refuses the second attempt before its name is looked at.
+func TestARepetitionNeverDeletesWhatTheFirstCallMade(t *testing.T) {
 	t.Parallel()
 	w := newPast(t)
 	key := w.key(t, nil)
-	_, body := w.call(t, key, http.MethodPost, "/connectors?agent_name=hello&environment_id="+w.ids["environment"], `{"name":"Short","type":"webhook"}`)
-	made := decode[Connector](t, body)
-	conn, path := w.object(t, made.ID), "/connectors/"+made.ID
-	var links v1alpha1.ConnectorLinkList
-	require.NoError(t, w.client.List(t.Context(), &links, client.InNamespace(w.namespace), client.MatchingFields{"spec.connector": conn.Name}))
-	require.Len(t, links.Items, 1)
-	require.Equal(t, conn.UID, links.Items[0].OwnerReferences[0].UID)
-	heal := w.between(func(_ string, o client.Object) error {
-		if _, ok := o.(*v1alpha1.ConnectorLink); ok {
-			return apierrors.NewServiceUnavailable("restarting")
-		}
-		return nil
-	})
-	require.Equal(t, http.StatusServiceUnavailable, w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k").Code)
-	heal()
-	require.Equal(t, http.StatusNotFound, w.ask(t, key, http.MethodGet, path, "").Code)
-	require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k").Code)
+	post := func(name string) (int, string) {
+		answer := w.ask(t, key, http.MethodPost, "/connectors?agent_name=hello&environment_id="+w.ids["environment"],
+			`{"name":"`+name+`","type":"webhook"}`, "Idempotency-Key", "once")
+		return answer.Code, answer.Body.String()
+	}
+	status, first := post("One")
+	require.Equal(t, http.StatusCreated, status, first)
+	connectors, links := w.objects(t)
+	for name, refusal := range map[string]error{
+		"a quota":   apierrors.NewForbidden(connectorResource, "x", errors.New("exceeded quota: connectors")),
+		"an outage": apierrors.NewServiceUnavailable("restarting"),
+	} {
+		heal := w.between(func(verb string, _ client.Object) error {
+			if verb == "create" {
+				return refusal
+			}
+			return nil
+		})
+		status, again := post("One")
+		other, _ := post("Two")
+		heal()
+		require.Equal(t, http.StatusCreated, status, "%s: %s", name, again)
+		require.JSONEq(t, first, again, name)
+		require.Equal(t, http.StatusUnprocessableEntity, other, name)
+		nowConnectors, nowLinks := w.objects(t)
+		require.Equal(t, []int{connectors, links}, []int{nowConnectors, nowLinks}, name)
+	}
 }
 
 func TestWhatCodeDefinesIsDeletedThere(t *testing.T) {

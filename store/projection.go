@@ -256,6 +256,10 @@ type Projector interface {
 	// SecretVersion below the stored one the secrets stay, the rest is written,
 	// and the answer is a *SecretVersionError.
 	PutConnector(ctx context.Context, c Connector) error
+	// DisableConnector disables what is stored of the connector that ref names, and
+	// changes nothing else: it needs nothing of what a Put has to know. What is not
+	// stored, or disabled already, costs no write.
+	DisableConnector(ctx context.Context, key Key, ref ObjectRef) error
 	// PutLink answers *DuplicateError when another link joins the same connector
 	// and agent, *TooManyLinksError when the connector has MaxLinks others; the
 	// claim stays, the row is not written.

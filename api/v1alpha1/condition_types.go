@@ -79,6 +79,8 @@ const (
 	ReasonProgressing = "Progressing"
 	// ReasonSuspended: spec.suspend holds the controllers back.
 	ReasonSuspended = "Suspended"
+	// ReasonDisabled: spec.enabled is false.
+	ReasonDisabled = "Disabled"
 	// ReasonProjectMissing: the namespace has no Project, or it is not ready.
 	ReasonProjectMissing = "ProjectMissing"
 	// ReasonReferenceMissing: an object that the spec names does not exist (yet).

@@ -41,6 +41,18 @@ func (c *Connector) MarkRoutesReady() {
 	set(c, ConditionRoutesReady, metav1.ConditionTrue, ReasonSucceeded, "the gateway knows this generation")
 }
 
+// MarkDisabled: the gateway refuses webhooks, as spec.enabled of this generation says.
+func (c *Connector) MarkDisabled() {
+	set(c, ConditionRoutesReady, metav1.ConditionTrue, ReasonDisabled, "the gateway knows that the connector is disabled")
+}
+
+// TakesWebhooks says whether the gateway takes the connector's webhooks, by what was
+// last brought to it: that may be an earlier generation.
+func (c *Connector) TakesWebhooks() bool {
+	routes := c.Status.Condition(ConditionRoutesReady)
+	return routes != nil && routes.Status == metav1.ConditionTrue && routes.Reason != ReasonDisabled
+}
+
 // MarkNameTaken: holder, another connector of the environment, has the name.
 func (c *Connector) MarkNameTaken(holder string) {
 	MarkStalled(c, ReasonNameTaken, fmt.Sprintf("the name %q is that of %s in the same environment; choose another spec.displayName", c.Title(), holder))

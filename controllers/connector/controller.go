@@ -31,6 +31,7 @@ import (
 // Store is what the controller needs of the store.
 type Store interface {
 	PutConnector(ctx context.Context, c store.Connector) error
+	DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error
 	Connector(ctx context.Context, key store.Key) (store.Connector, error)
 	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
 }
@@ -51,6 +52,9 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &v1alpha1.Connector{}
 	return r.Base.Reconcile(ctx, req, c, func(ctx context.Context, key store.Key) (time.Duration, error) {
+		if err := r.disable(ctx, c, key); err != nil {
+			return 0, err
+		}
 		if _, err := r.Project(ctx, c.Namespace); err != nil {
 			return 0, err
 		}
@@ -74,13 +78,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return 0, err
 		}
 		c.Status.URL = v1alpha1.WebhookURL(r.GatewayURL, key.ProjectID, key.ID)
-		c.MarkRoutesReady()
+		if c.IsEnabled() {
+			c.MarkRoutesReady()
+		}
+		c.Status.SecretVersion = c.SecretVersion() // whatever shows it
 		if err := r.showSecret(ctx, c, secret); err != nil {
 			return 0, err
 		}
 		v1alpha1.MarkReady(c, readyMessage(c))
 		return 0, nil
 	})
+}
+
+// disable closes a connector that is to be disabled before anything else is looked
+// at: nothing that is wrong with its secret or its project keeps it open.
+func (r *Reconciler) disable(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
+	if c.IsEnabled() {
+		return nil
+	}
+	if err := r.Store.DisableConnector(ctx, key, r.Ref(c)); err != nil {
+		return object.FromStore(fmt.Errorf("disabling the connector: %w", err))
+	}
+	c.MarkDisabled()
+	return nil
 }
 
 // put writes the projection. held is false when something holds the connector

@@ -130,6 +130,32 @@ var _ = Describe("A Connector", func() {
 		Expect(s.shown(ctx, c)).To(Equal(after))
 	})
 
+	It("is disabled whatever else is wrong", func(ctx SpecContext) {
+		off := false
+		for name, spoil := range map[string]func(s *scene, own *corev1.Secret){
+			"its secret is gone":      func(s *scene, own *corev1.Secret) { s.ExpectGone(ctx, own) },
+			"its environment is gone": func(s *scene, _ *corev1.Secret) { s.ExpectGone(ctx, s.Environment("dev")) },
+			"its project asks for what is not supported": func(s *scene, _ *corev1.Secret) {
+				project := &v1alpha1.Project{ObjectMeta: s.At(v1alpha1.ProjectName)}
+				s.ExpectExists(ctx, project)
+				project.Spec.ModelProviders = []v1alpha1.ModelProvider{{Prefix: "a", Type: v1alpha1.ModelProviderAnthropic}}
+				s.ExpectApplied(ctx, project)
+			},
+		} {
+			By(name)
+			s := newScene(ctx)
+			own := s.Secret("own", map[string]string{seal.PurposeSecret: "a-secret-of-mine"})
+			s.ExpectApplied(ctx, own)
+			c := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "own"} }))
+			Expect(s.row(ctx, c).Enabled).To(BeTrue())
+			spoil(s, own)
+			c.Spec.Enabled = &off
+			s.reconciled(ctx, c)
+			Expect(s.row(ctx, c).Enabled).To(BeFalse(), name)
+			Expect(c.TakesWebhooks()).To(BeFalse(), name)
+		}
+	})
+
 	It("takes the secret that its user brought, and each that follows", func(ctx SpecContext) {
 		s := newScene(ctx)
 		c := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "own"} }))

@@ -102,8 +102,7 @@ func (b *Base) confirmRestored(ctx context.Context, o v1alpha1.ConditionedObject
 	return nil
 }
 
-// Project returns the namespace's project; ErrProjectMissing when there is none,
-// *MissingError when it asks for what is not supported.
+// Project returns the namespace's project; ErrProjectMissing when there is none.
 func (b *Base) Project(ctx context.Context, namespace string) (*v1alpha1.Project, error) {
 	project := &v1alpha1.Project{}
 	err := b.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.ProjectName}, project)
@@ -112,9 +111,6 @@ func (b *Base) Project(ctx context.Context, namespace string) (*v1alpha1.Project
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the project: %w", err)
-	}
-	if len(project.Unsupported()) > 0 { // what stands around its pods is not kept
-		return nil, &MissingError{Kind: project.ObjectKind(), Name: project.Name, Unready: true}
 	}
 	return project, nil
 }

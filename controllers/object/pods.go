@@ -25,9 +25,10 @@ import (
 const runnerUser int64 = 65532
 
 // NetworkReady returns an error while a project's namespace may have no pods: what
-// stands around them is not there.
+// stands around them is not there, or not kept, for the project asks for what is not
+// supported. Whatever needs no pods goes on.
 func NetworkReady(project *v1alpha1.Project) error {
-	if project.Status.IsTrue(v1alpha1.ConditionNetworkReady) {
+	if project.Status.IsTrue(v1alpha1.ConditionNetworkReady) && len(project.Unsupported()) == 0 {
 		return nil
 	}
 	return &MissingError{Kind: project.ObjectKind(), Name: project.Name, Unready: true}

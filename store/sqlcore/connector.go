@@ -96,6 +96,29 @@ func (c *Core) PutConnector(ctx context.Context, connector store.Connector) erro
 	return err
 }
 
+// DisableConnector implements store.Projector.
+func (c *Core) DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error {
+	var enabled bool
+	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT enabled FROM connectors WHERE project_id = $1 AND id = $2`,
+		key.ProjectID, key.ID).Scan(&enabled))
+	if errors.Is(err, store.ErrNotFound) || err == nil && !enabled {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading whether %s is enabled: %w", ref, err)
+	}
+	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := c.claimID(ctx, tx, key, ref); err != nil {
+			return err
+		}
+		n, err := tx.exec(ctx, `UPDATE connectors SET enabled = FALSE WHERE project_id = $1 AND id = $2 AND enabled`, key.ProjectID, key.ID)
+		if err != nil || n == 0 {
+			return wrap(err, "disabling %s", ref)
+		}
+		return bumpConnectors(ctx, tx, key.ProjectID, `id = $2`, key.ID)
+	})
+}
+
 // putConnector answers with a *store.DuplicateError or *store.SecretVersionError
 // of what is written in part.
 func (c *Core) putConnector(ctx context.Context, tx *Tx, connector store.Connector) (partly, err error) {

@@ -80,6 +80,9 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 		return c.PutEnvironment(v.ctx, v.newEnvironment("new", origin))
 	},
 	"PutConnector": func(v *victim, c store.Control) error { return c.PutConnector(v.ctx, v.newConnector("new")) },
+	"DisableConnector": func(v *victim, c store.Control) error {
+		return c.DisableConnector(v.ctx, v.connector.Key(), v.connector.Ref)
+	},
 	"PutLink": func(v *victim, c store.Control) error {
 		return c.PutLink(v.ctx, v.newLink("new", v.connector.ID, "new", origin))
 	},

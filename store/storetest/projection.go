@@ -104,6 +104,31 @@ var projectionPromises = []promise{
 		_, err = w.s.DefaultEnvironment(w.ctx, uuid.New())
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
+	{"an older environment that comes late is no default", func(w *world) {
+		_, err := w.db.ExecContext(w.ctx, `UPDATE environments SET created_at = created_at - 7200000000`)
+		w.NoError(err)
+		late := w.newEnvironment("late", origin.Add(-time.Hour))
+		w.NoError(w.s.PutEnvironment(w.ctx, late))
+		other := w.newEnvironment("other", origin.Add(time.Hour))
+		w.NoError(w.s.PutEnvironment(w.ctx, other))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, other.Ref))
+		id, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
+		w.NoError(err)
+		w.Equal(w.environment.ID, id)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
+		id, err = w.s.DefaultEnvironment(w.ctx, w.project.ID)
+		w.NoError(err)
+		w.Equal(late.ID, id)
+	}},
+	{"the oldest environment is the default of a projection that is built anew, in whatever order", func(w *world) {
+		older, younger := w.newEnvironment("older", origin.Add(-time.Hour)), w.newEnvironment("younger", origin.Add(time.Hour))
+		for _, e := range []store.Environment{younger, older} {
+			w.NoError(w.s.PutEnvironment(w.ctx, e))
+		}
+		id, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
+		w.NoError(err)
+		w.Equal(older.ID, id)
+	}},
 	{"claims are listed, but for those that are yet to be mirrored", func(w *world) {
 		rows, err := w.s.ListProjected(w.ctx)
 		w.NoError(err)
@@ -262,6 +287,27 @@ var removalPromises = []promise{
 		route, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.Empty(route.Links)
+	}},
+	{"a connector is disabled by whoever holds its id, with nothing else known", func(w *world) {
+		before, err := w.s.Route(w.ctx, w.connector.Key())
+		w.NoError(err)
+		w.True(before.Connector.Enabled)
+		stranger := w.connector.Ref
+		stranger.Name = "another"
+		w.ErrorAs(w.s.DisableConnector(w.ctx, w.connector.Key(), stranger), new(*store.IDTakenError))
+		w.NoError(w.s.DisableConnector(w.ctx, w.connector.Key(), w.connector.Ref))
+		after, err := w.s.Route(w.ctx, w.connector.Key())
+		w.NoError(err)
+		w.False(after.Connector.Enabled)
+		w.Greater(after.Connector.Version, before.Connector.Version, "gateways hear of it")
+		w.Equal(before.Connector.Secrets, after.Connector.Secrets)
+		w.NoError(w.s.DisableConnector(w.ctx, w.connector.Key(), w.connector.Ref))
+		w.Equal(after.Connector.Version, w.version(), "again: nothing is written")
+		w.NoError(w.s.DisableConnector(w.ctx, w.key(uuid.New()), w.connector.Ref), "nothing is there")
+		w.NoError(w.s.PutConnector(w.ctx, w.connector))
+		again, err := w.s.Route(w.ctx, w.connector.Key())
+		w.NoError(err)
+		w.True(again.Connector.Enabled)
 	}},
 	{"a project's connectors are disabled while it is gone, and what was accepted stays", func(w *world) {
 		w.deploy("one", "first", "second")

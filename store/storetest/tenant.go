@@ -259,6 +259,7 @@ var strangers = map[string]func(s *stranger){
 		s.Len(route.Connector.Secrets, 1)
 		s.Empty(route.Links)
 	},
+	"DisableConnector": func(s *stranger) { s.NoError(s.s.DisableConnector(s.ctx, s.key(s.connector.ID), s.connector.Ref)) },
 	"PutLink": func(s *stranger) {
 		l := s.links[0]
 		l.ProjectID = s.project
