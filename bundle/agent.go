@@ -42,7 +42,7 @@ type Agent struct {
 	FallbackModel string `yaml:"fallback_model"`
 	// SystemPrompt may hold {var} from the run's context.
 	SystemPrompt    string   `yaml:"system_prompt"`
-	Temperature     *float64 `yaml:"temperature"`
+	Temperature     *float64 `yaml:"temperature" min:"0" max:"2"`
 	ReasoningEffort string   `yaml:"reasoning_effort"`
 	Tools           []Tool   `yaml:"tools"`
 	// Agents are the names of the steps of a sequential agent.
@@ -54,11 +54,11 @@ type Agent struct {
 	// OutputSchema is the stem of a file in schemas/.
 	OutputSchema string `yaml:"output_schema"`
 	// MaxConcurrentRuns is 0 without a limit.
-	MaxConcurrentRuns int `yaml:"max_concurrent_runs"`
+	MaxConcurrentRuns int `yaml:"max_concurrent_runs" min:"1" without:"no limit"`
 	// MaxIterations is the most model answers of one run of this agent.
-	MaxIterations int `yaml:"max_iterations"`
+	MaxIterations int `yaml:"max_iterations" min:"1" max:"10000"`
 	// Timeout is of one attempt of a run; 0 without a limit.
-	Timeout       Duration     `yaml:"timeout"`
+	Timeout       Duration     `yaml:"timeout" over:"0" without:"no limit"`
 	Retry         Retry        `yaml:"retry_options"`
 	Concurrency   *Concurrency `yaml:"concurrency"`
 	Session       *Session     `yaml:"session"`
@@ -86,7 +86,7 @@ type Tool struct {
 // Retry says how failed model requests are repeated.
 type Retry struct {
 	// Attempts counts the first one.
-	Attempts     int      `yaml:"attempts"`
+	Attempts     int      `yaml:"attempts" min:"1" max:"20"`
 	InitialDelay Duration `yaml:"initial_delay"`
 	MaxDelay     Duration `yaml:"max_delay"`
 }
@@ -100,7 +100,7 @@ type Concurrency struct {
 // Session keeps a conversation over runs of the same key.
 type Session struct {
 	Key string   `yaml:"key"`
-	TTL Duration `yaml:"ttl"`
+	TTL Duration `yaml:"ttl" over:"0" without:"no limit"`
 }
 
 // Guardrails check what comes in and what goes out.
@@ -124,7 +124,7 @@ type Guardrail struct {
 	// Categories narrow what moderation finds.
 	Categories []string `yaml:"categories"`
 	// Threshold is between 0 and 1, for prompt_injection, moderation and topic.
-	Threshold *float64 `yaml:"threshold"`
+	Threshold *float64 `yaml:"threshold" min:"0" max:"1"`
 	// Message is the rejection text.
 	Message string `yaml:"message"`
 	// FailRun fails the run instead of completing it with the rejection text.
@@ -134,7 +134,7 @@ type Guardrail struct {
 // Approval asks people before tools are called.
 type Approval struct {
 	Tools       []string `yaml:"tools"`
-	Timeout     Duration `yaml:"timeout"`
+	Timeout     Duration `yaml:"timeout" over:"0" without:"no limit"`
 	Message     string   `yaml:"message"`
 	OnRejection string   `yaml:"on_rejection"` // fail or continue
 }
@@ -183,20 +183,23 @@ func (t *Tool) unmarshalNode(d *decoder, n *node, path string) {
 	}
 }
 
+// newAgent is an agent with the defaults of all keys, before it is decoded: what
+// is written replaces them, be it zero, and what is absent or null does not.
+func newAgent(file string, source *node) *Agent {
+	return &Agent{
+		MaxIterations: DefaultMaxIterations,
+		Retry:         Retry{Attempts: DefaultAttempts, InitialDelay: Duration(DefaultInitialDelay), MaxDelay: Duration(DefaultMaxDelay)},
+		SourcePath:    file,
+		source:        source,
+	}
+}
+
+// fillDefaults fills in the defaults that depend on what is written.
 func (a *Agent) fillDefaults() {
 	if a.Type == "" {
 		a.Type = AgentLLM
 	}
-	if a.MaxIterations == 0 {
-		a.MaxIterations = DefaultMaxIterations
-	}
-	if a.Retry.Attempts == 0 {
-		a.Retry.Attempts = DefaultAttempts
-	}
-	if a.source.path("retry_options", "initial_delay") == nil {
-		a.Retry.InitialDelay = Duration(DefaultInitialDelay)
-	}
-	if a.source.path("retry_options", "max_delay") == nil {
-		a.Retry.MaxDelay = max(Duration(DefaultMaxDelay), a.Retry.InitialDelay)
+	if !a.source.written("retry_options", "max_delay") {
+		a.Retry.MaxDelay = max(a.Retry.MaxDelay, a.Retry.InitialDelay)
 	}
 }

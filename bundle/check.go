@@ -35,7 +35,7 @@ func (p *parsing) checkAgent(a *Agent) {
 	}
 	p.checkType(a)
 	p.checkModels(a)
-	p.checkNumbers(a)
+	p.checkDelays(a)
 	p.oneOf(a, "reasoning_effort", a.ReasoningEffort, "minimal", "low", "medium", "high")
 	if a.Concurrency != nil {
 		p.required(a, "concurrency", "key", a.Concurrency.Key)
@@ -74,21 +74,12 @@ func (p *parsing) checkModels(a *Agent) {
 	}
 }
 
-func (p *parsing) checkNumbers(a *Agent) {
-	if a.Temperature != nil && !(*a.Temperature >= 0 && *a.Temperature <= 2) {
-		p.problems.add(a.At("temperature"), `"temperature" must be between 0 and 2`)
-	}
-	if a.MaxIterations < 1 || a.MaxIterations > 10_000 {
-		p.problems.add(a.At("max_iterations"), `"max_iterations" must be between 1 and 10000`)
-	}
-	if a.MaxConcurrentRuns < 0 {
-		p.problems.add(a.At("max_concurrent_runs"), `"max_concurrent_runs" must be at least 1; leave it out for no limit`)
-	}
-	if a.Retry.Attempts < 1 || a.Retry.Attempts > 20 {
-		p.problems.add(a.At("retry_options"), `"retry_options.attempts" must be between 1 and 20`)
-	}
+// checkDelays checks what two numbers have to do with each other; what each may
+// be is said at its field.
+func (p *parsing) checkDelays(a *Agent) {
 	if a.Retry.MaxDelay < a.Retry.InitialDelay {
-		p.problems.add(a.At("retry_options"), `"retry_options.max_delay" must be at least the initial_delay of %s`, a.Retry.InitialDelay.Std())
+		at := a.source.path("retry_options", "max_delay").pos
+		p.problems.add(at, `"retry_options.max_delay" must be at least the initial_delay of %s`, a.Retry.InitialDelay.Std())
 	}
 }
 
@@ -110,9 +101,6 @@ func (p *parsing) checkGuardrails(a *Agent, list []Guardrail) {
 		case "custom":
 			p.required(a, "guardrails", "name", g.Name)
 			p.fileOf(a, "guardrails", g.Name, "guardrails/", ".star")
-		}
-		if g.Threshold != nil && !(*g.Threshold >= 0 && *g.Threshold <= 1) {
-			p.problems.add(a.At("guardrails"), `guardrail "threshold" must be between 0 and 1`)
 		}
 	}
 }

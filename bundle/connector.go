@@ -55,7 +55,7 @@ type ConnectorConfig struct {
 	RequireAuthentication *bool `yaml:"require_authentication"`
 	FilesRequired         *bool `yaml:"files_required"`
 	// TimeoutSeconds is for sync (1 to 900) and outbound.
-	TimeoutSeconds *int `yaml:"timeout_seconds"`
+	TimeoutSeconds *int `yaml:"timeout_seconds" min:"1" max:"900"`
 
 	// For webhooks, outbound.
 	URL     string            `yaml:"url"`
@@ -71,7 +71,7 @@ type ConnectorConfig struct {
 
 // DeliveryRetry says how a delivery is repeated.
 type DeliveryRetry struct {
-	MaxAttempts     int   `yaml:"max_attempts"`
+	MaxAttempts     int   `yaml:"max_attempts" min:"1" max:"20"`
 	ScheduleSeconds []int `yaml:"schedule_seconds"`
 }
 
@@ -162,9 +162,6 @@ func (p *parsing) checkConnector(c *Connector) {
 	case c.Mode == ModeOutbound:
 		p.checkOutbound(c)
 	}
-	if t := c.Config.TimeoutSeconds; t != nil && (*t < 1 || *t > 900) {
-		p.problems.add(c.atConfig("timeout_seconds"), `"timeout_seconds" must be between 1 and 900`)
-	}
 	seen := map[string]bool{}
 	for _, l := range c.AllLinks() {
 		if seen[l.Agent] {
@@ -242,8 +239,8 @@ func (p *parsing) checkOutbound(c *Connector) {
 		}
 	}
 	if r := c.Config.Retry; r != nil {
-		if r.MaxAttempts < 0 || r.MaxAttempts > 20 || slices.ContainsFunc(r.ScheduleSeconds, func(s int) bool { return s < 0 || s > 7*24*3600 }) {
-			p.problems.add(c.atConfig("retry"), `"retry" has at most 20 attempts, each at most 7 days after the one before`)
+		if slices.ContainsFunc(r.ScheduleSeconds, func(s int) bool { return s < 0 || s > 7*24*3600 }) {
+			p.problems.add(c.atConfig("retry"), `"retry" has each attempt at most 7 days after the one before`)
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 // are problems) and goes on after a problem, so that all are found at once.
 type decoder struct {
 	problems *Problems
+	// outside counts the problems that are numbers beyond their bounds.
+	outside int
 }
 
 // nodeUnmarshaler is a type with more than one way to write it.
@@ -64,7 +66,11 @@ func (d *decoder) structure(n *node, v reflect.Value, path string) {
 			d.problems.add(e.pos, "unknown key %q%s", e.key, hint(e.key, fields))
 			continue
 		}
+		before := len(*d.problems)
 		d.value(e.value, v.Field(i), join(path, e.key))
+		if len(*d.problems) == before {
+			d.checkNumber(e.value, v.Field(i), v.Type().Field(i).Tag, join(path, e.key))
+		}
 	}
 }
 

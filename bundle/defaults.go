@@ -99,11 +99,17 @@ func (p *parsing) checkDefaults(file string, data []byte) *node {
 	}
 	var scratch Agent
 	before := len(p.problems)
-	(&decoder{problems: &p.problems}).decode(n, &scratch, "")
+	d := &decoder{problems: &p.problems}
+	d.decode(n, &scratch, "")
 	if e := n.get("name"); e != nil {
 		p.problems.add(e.pos, "defaults cannot hold a name; each agent has its own")
 	}
-	if len(p.problems) > before {
+	// A number beyond its bounds is still a default: no agent lacks the others.
+	broken := len(p.problems)-before > d.outside
+	if e := n.get("type"); e != nil && scratch.Type != "" {
+		p.knowsType(scratch.Type, e.pos)
+	}
+	if broken {
 		return nil // Said once, here, and not again for every agent.
 	}
 	return n

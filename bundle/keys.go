@@ -55,10 +55,18 @@ func typeNames(types []AgentType) string {
 	return strings.Join(names, ", ")
 }
 
+// knowsType says whether there is such a type, and reports one that there is not.
+func (p *parsing) knowsType(t AgentType, at Position) bool {
+	if slices.Contains(everyType, t) {
+		return true
+	}
+	p.problems.add(at, `"type" must be one of %s, not %q`, typeNames(everyType), t)
+	return false
+}
+
 // checkType checks the keys that belong to some types of agents.
 func (p *parsing) checkType(a *Agent) {
-	if !slices.Contains(everyType, a.Type) {
-		p.problems.add(a.At("type"), `"type" must be one of %s, not %q`, typeNames(everyType), a.Type)
+	if !p.knowsType(a.Type, a.At("type")) {
 		return
 	}
 	need := map[AgentType]struct {
@@ -85,13 +93,18 @@ func (p *parsing) checkType(a *Agent) {
 }
 
 // withDefaults folds defaults into an agent, without the keys that have no effect
-// for its type: one file of defaults serves agents of several types.
+// for its type: one file of defaults serves agents of several types. For a type
+// that is none it keeps them all: it is the type that is reported then.
 func withDefaults(base, own *node) *node {
 	out := fold(base, own)
 	agentType := AgentLLM
-	if written := out.path("type"); written != nil && !written.null() {
-		text, _ := written.scalar.(string)
-		agentType = AgentType(text)
+	if written := out.path("type"); written != nil {
+		if text, _ := written.scalar.(string); text != "" {
+			agentType = AgentType(text)
+		}
+	}
+	if !slices.Contains(everyType, agentType) {
+		return out
 	}
 	out.entries = slices.DeleteFunc(out.entries, func(e entry) bool {
 		return e.pos.File != own.pos.File && !slices.Contains(typesOf[e.key], agentType)

@@ -96,6 +96,40 @@ func TestDefaultsServeAgentsOfSeveralTypes(t *testing.T) {
 	require.Empty(t, p.Agent("plain").Agents)
 }
 
+// TestTypeOfDefaults: it is checked where it is written, whether an agent takes
+// it or not, and no agent lacks its other defaults for it.
+func TestTypeOfDefaults(t *testing.T) {
+	t.Parallel()
+	guarded := "model: openai/x\nsystem_prompt: Be kind.\nguardrails: {input: [{type: pii}]}\n"
+	for written, name := range map[string]string{"sequental": "sequental", "LLM": "LLM", "'null'": "null"} {
+		problem := `:1:1: "type" must be one of llm, sequential, tool, remote, not "` + name + `"`
+		mistyped := "type: " + written + "\n"
+		for where, repository := range map[string]bundle.Files{
+			"agents/_defaults.yaml":   files("agents/_defaults.yaml", mistyped+guarded, "agents/a.yaml", "name: a\n", "agents/b.yaml", "name: b\n"),
+			"agents/x/_defaults.yaml": files("agents/x/_defaults.yaml", mistyped+guarded, "agents/x/a.yaml", "name: a\ntype: llm\n"),
+			"agents/y/_defaults.yaml": files("agents/y/_defaults.yaml", mistyped, "agents/y/z/_defaults.yaml", "type: llm\n"+guarded, "agents/y/z/a.yaml", "name: a\n"),
+		} {
+			_, err := bundle.Parse(repository)
+			require.EqualError(t, err, where+problem)
+		}
+	}
+	_, err := bundle.Parse(files("agents/_defaults.yaml", "type: llmm\ntimeout: soon\n", "agents/a.yaml", okAgent))
+	require.EqualError(t, err, `agents/_defaults.yaml:1:1: "type" must be one of llm, sequential, tool, remote, not "llmm"`+"\n"+
+		`agents/_defaults.yaml:2:10: "timeout" must be seconds or a duration such as "1m30s"`+", not text")
+
+	// An empty type is none, in defaults and in an agent.
+	for _, repository := range []bundle.Files{
+		files("agents/_defaults.yaml", guarded+"type: ''\n", "agents/a.yaml", "name: a\n"),
+		files("agents/_defaults.yaml", guarded, "agents/a.yaml", "name: a\ntype: ''\n"),
+	} {
+		p, err := bundle.Parse(repository)
+		require.NoError(t, err)
+		require.Equal(t, bundle.AgentLLM, p.Agent("a").Type)
+		require.Equal(t, "Be kind.", p.Agent("a").SystemPrompt)
+		require.NotNil(t, p.Agent("a").Guardrails)
+	}
+}
+
 func TestDefaultsThatNoAgentTakes(t *testing.T) {
 	t.Parallel()
 	_, err := bundle.Parse(files(

@@ -270,3 +270,9 @@ func (n *node) path(keys ...string) *node {
 	}
 	return n
 }
+
+// written says whether nested keys have a value that is not null.
+func (n *node) written(keys ...string) bool {
+	found := n.path(keys...)
+	return found != nil && !found.null()
+}

@@ -89,7 +89,7 @@ func (p *parsing) agent(file string) {
 	if own == nil {
 		return
 	}
-	a := &Agent{SourcePath: file, source: own}
+	a := newAgent(file, own)
 	if base := p.defaultsOf(path.Dir(file)); base != nil && own.kind == kindMap {
 		a.source = withDefaults(base, own)
 	}

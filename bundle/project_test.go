@@ -220,7 +220,7 @@ var problemCases = map[string]struct {
 		[]string{
 			"models/m.yaml:2:12: \"steps[0].match\" is not a regular expression (RE2): error parsing regexp: missing closing ): `(`",
 			`models/m.yaml:4:5: a step needs "text", "tool_calls" or "error"`,
-			`models/m.yaml:5:5: "error.status" must be between 400 and 599`,
+			`models/m.yaml:5:21: "steps[2].error.status" must be between 400 and 599`,
 		},
 	},
 }

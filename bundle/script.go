@@ -19,7 +19,7 @@ type Script struct {
 // Step is one answer of a scripted model.
 type Step struct {
 	// Turn counts the model's answers to one agent from 1; 0 fits every turn.
-	Turn int `yaml:"turn"`
+	Turn int `yaml:"turn" min:"1" without:"every turn"`
 	// Match is a regular expression (RE2) on the conversation; nil fits all.
 	Match *Pattern `yaml:"match"`
 	// Text is the answer; ${name} and ${1} stand for groups of Match, ${0} for
@@ -44,18 +44,18 @@ type ToolCall struct {
 // StepError makes a request fail as a provider's would.
 type StepError struct {
 	// Status is the HTTP status; 408, 409, 429 and 5xx are tried again.
-	Status  int    `yaml:"status"`
+	Status  int    `yaml:"status" min:"400" max:"599"`
 	Message string `yaml:"message"`
 	// Times is how many attempts fail before the step answers; 0 means all.
-	Times int `yaml:"times"`
+	Times int `yaml:"times" min:"0"`
 }
 
 // Tokens are a model's usage of one answer.
 type Tokens struct {
-	Input       int64 `yaml:"input"`
-	Output      int64 `yaml:"output"`
-	Thinking    int64 `yaml:"thinking"`
-	CachedInput int64 `yaml:"cached_input"`
+	Input       int64 `yaml:"input" min:"0"`
+	Output      int64 `yaml:"output" min:"0"`
+	Thinking    int64 `yaml:"thinking" min:"0"`
+	CachedInput int64 `yaml:"cached_input" min:"0"`
 }
 
 // Pattern is a regular expression in RE2's syntax.
@@ -89,14 +89,12 @@ func (p *parsing) script(file string) {
 	}
 	steps := source.path("steps")
 	for i, step := range s.Steps {
-		p.checkStep(steps.items[i].pos, step)
+		p.checkStep(steps.items[i], step)
 	}
 }
 
-func (p *parsing) checkStep(at Position, s Step) {
-	if s.Turn < 0 {
-		p.problems.add(at, `"turn" counts from 1; leave it out to fit every turn`)
-	}
+func (p *parsing) checkStep(source *node, s Step) {
+	at := source.pos
 	if s.Text == "" && len(s.ToolCalls) == 0 && s.Error == nil {
 		p.problems.add(at, `a step needs "text", "tool_calls" or "error"`)
 	}
@@ -105,10 +103,7 @@ func (p *parsing) checkStep(at Position, s Step) {
 			p.problems.add(at, `a tool call needs "name"`)
 		}
 	}
-	if s.Error != nil && (s.Error.Status < 400 || s.Error.Status > 599) {
-		p.problems.add(at, `"error.status" must be between 400 and 599`)
-	}
-	if t := s.Tokens; t != nil && (t.Input < 0 || t.Output < 0 || t.Thinking < 0 || t.CachedInput < 0) {
-		p.problems.add(at, `"tokens" cannot be negative`)
+	if s.Error != nil && !source.written("error", "status") {
+		p.problems.add(at, `"error" needs "status"`)
 	}
 }

@@ -78,7 +78,24 @@ func TestSweepingWaitsForAWholeLeaseOfReachability(t *testing.T) {
 	require.Zero(t, moved(lease...))
 	require.Equal(t, 3, once(time.Second))
 	require.Equal(t, 3, fake.swept)
-	require.Equal(t, 1, fake.expunged, "once in twelve sweeps")
+	require.Equal(t, 1, fake.expunged, "with the first sweep")
+}
+
+// TestExpiredRowsAreDeletedAgainAndAgain: with the first sweep and with every
+// twelfth after it.
+func TestExpiredRowsAreDeletedAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	fake := &fakeStore{}
+	s := New(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }})
+	s.reachable, s.looked = now.Add(-grace), now
+	for sweep := range 25 {
+		_, err := s.runOnce(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, sweep+1, fake.swept)
+		require.Equal(t, 1+sweep/12, fake.expunged, "after %d sweeps", sweep+1)
+		now = now.Add(sweepInterval)
+	}
 }
 
 // TestSomebodysManyLeasesKeepNobodyWaiting: a sweep goes on while it finds as many
