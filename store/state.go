@@ -122,11 +122,11 @@ const (
 // ends it: one that brings down every runner must not do so for ever.
 const MaxAttempts = 20
 
-// RunErrorCode is the machine-readable cause of a failed run.
+// RunErrorCode is the machine-readable cause of a run that did not complete.
 type RunErrorCode string
 
-// Causes that the platform itself gives to a failed run. Runners may report
-// others; the code space is open.
+// Causes that the platform itself gives to a run that failed or was cancelled.
+// Runners may report others; the code space is open.
 const (
 	RunErrorAgentNotFound   RunErrorCode = "agent_not_found"
 	RunErrorToolInterrupted RunErrorCode = "tool_interrupted"

@@ -44,7 +44,7 @@ const claimStatement = `WITH seen AS (
 		status = CASE WHEN p.known THEN 'running' ELSE 'failed' END,
 		lease_until = CASE WHEN p.known THEN now_us() + $7::bigint END,
 		ended_at = CASE WHEN p.known THEN NULL ELSE now_us() END,
-		error_code = CASE WHEN p.known THEN '' ELSE 'agent_not_found' END,
+		error_code = CASE WHEN p.known THEN '' ELSE '` + string(store.RunErrorAgentNotFound) + `' END,
 		error = CASE WHEN p.known THEN '' ELSE ` + sqlcore.AgentNotFound + ` END
 	FROM p WHERE u.project_id = $1::uuid AND u.id = p.id RETURNING u.*
 ), lost AS (

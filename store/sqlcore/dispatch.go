@@ -175,7 +175,8 @@ func giveBack(ctx context.Context, tx *Tx, attempts int, which []store.Key, cond
 		return m, err
 	}, `UPDATE agent_runs SET lease_until = NULL,
 			status = CASE WHEN open_tools > 0 OR `+worn+` THEN 'failed' ELSE 'queued' END,
-			error_code = CASE WHEN open_tools > 0 THEN 'tool_interrupted' WHEN `+worn+` THEN 'runner_lost' ELSE error_code END,
+			error_code = CASE WHEN open_tools > 0 THEN '`+string(store.RunErrorToolInterrupted)+`'
+				WHEN `+worn+` THEN '`+string(store.RunErrorRunnerLost)+`' ELSE error_code END,
 			error = CASE WHEN open_tools > 0 THEN 'a tool was in flight when its runner was lost; '
 				|| 'it is not declared idempotent, so it is not called again'
 				WHEN `+worn+` THEN 'its runner was lost again and again; the agent may need more memory than runners have'
@@ -206,7 +207,7 @@ func cancelRuns(ctx context.Context, tx *Tx, project uuid.UUID, condition string
 	of, err := collect(ctx, tx, func(row scanner) (id *uuid.UUID, err error) {
 		err = row.Scan(&id)
 		return id, err
-	}, `UPDATE agent_runs SET status = 'cancelled', error_code = 'environment_deleted',
+	}, `UPDATE agent_runs SET status = 'cancelled', error_code = '`+string(store.RunErrorEnvironmentGone)+`',
 			error = 'the environment was deleted', ended_at = now_us(), lease_until = NULL, open_tools = 0
 		WHERE project_id = $1 AND `+condition+` RETURNING connector_run_id`, append([]any{project}, args...)...)
 	if err != nil {

@@ -86,7 +86,7 @@ func moveRuns(ctx context.Context, tx *sqlcore.Tx, c store.Claim) (moved []uuid.
 			status = CASE WHEN p.known THEN 'running' ELSE 'failed' END,
 			lease_until = CASE WHEN p.known THEN now_us() + $4 END,
 			ended_at = CASE WHEN p.known THEN NULL ELSE now_us() END,
-			error_code = CASE WHEN p.known THEN '' ELSE 'agent_not_found' END,
+			error_code = CASE WHEN p.known THEN '' ELSE '`+string(store.RunErrorAgentNotFound)+`' END,
 			error = CASE WHEN p.known THEN '' ELSE `+sqlcore.AgentNotFound+` END
 		FROM (
 			SELECT q.*, EXISTS (SELECT 1 FROM deployment_agents a
