@@ -32,7 +32,7 @@ type Run struct {
 	Error            *string    `json:"error" doc:"Why it failed, for people."`
 	ErrorCode        *string    `json:"error_code" doc:"Why it failed, for programs." example:"agent_not_found"`
 	Context          Object     `json:"context" doc:"The run's context; null in this release."`
-	TestName         *string    `json:"test_name" doc:"The A/B variant that ran; null for the base."`
+	TestName         *string    `json:"test_name" doc:"The A/B variant that ran; null in this release."`
 	GuardrailOutcome *string    `json:"guardrail_outcome" doc:"What guardrails did; null in this release."`
 	Attempt          int        `json:"attempt" doc:"How often a runner took it."`
 	QueuedAt         time.Time  `json:"queued_at" doc:"When its event was accepted."`
