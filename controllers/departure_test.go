@@ -91,6 +91,17 @@ var _ = Describe("What stood on an object that goes", func() {
 		Expect(t.served(ctx, connector)).To(BeTrue())
 	}, SpecTimeout(2*time.Minute))
 
+	It("is no default any more, and the next environment shows that it is", func(ctx SpecContext) {
+		t := start().team(ctx)
+		project, next := &v1alpha1.Project{ObjectMeta: t.at("project")}, &v1alpha1.Environment{ObjectMeta: t.at("prod")}
+		Expect(t.client.Create(ctx, next.DeepCopy())).To(Succeed())
+		t.eventually(ctx, project, func() bool { return project.Status.DefaultEnvironment == "dev" })
+		t.eventually(ctx, next, func() bool { return next.Status.ID != "" && !next.Status.Default })
+		Expect(t.client.Delete(ctx, &v1alpha1.Environment{ObjectMeta: t.at("dev")})).To(Succeed())
+		t.eventually(ctx, project, func() bool { return project.Status.DefaultEnvironment == "prod" })
+		t.eventually(ctx, next, func() bool { return next.Status.Default })
+	}, SpecTimeout(time.Minute))
+
 	It("makes no pod while somebody else's policy stands where one of its own would", func(ctx SpecContext) {
 		t := start().empty()
 		theirs := &networkingv1.NetworkPolicy{ObjectMeta: t.at("agentplatform-runner")}

@@ -56,9 +56,12 @@ func (s DeploymentSpec) Environment() Key { return Key{s.ProjectID, s.Environmen
 type Deployment struct {
 	DeploymentSpec
 	// Sequence orders deployments of all environments by their beginning.
-	Sequence      int64
-	Status        DeploymentStatus
-	Phase         DeploymentPhase
+	Sequence int64
+	Status   DeploymentStatus
+	Phase    DeploymentPhase
+	// EndPhase is the phase in which the deployment failed or was cancelled; "" for
+	// any other, and for one whose build had not begun.
+	EndPhase      DeploymentPhase
 	FailureReason FailureReason
 	// Message explains the status to a person; "" when there is nothing to say.
 	Message string

@@ -36,15 +36,22 @@ func (d *Deployment) MarkBuilding(step DeploymentStep) {
 		MarkReconciling(d, ReasonBuilding, "the build is being started")
 		return
 	}
-	before := true
 	for _, s := range deploymentSteps {
 		if s.step == step {
-			before = false
+			d.passBefore(s.condition)
 			set(d, s.condition, metav1.ConditionUnknown, string(step), s.doing)
 			MarkReconciling(d, string(step), s.doing)
-			continue
 		}
-		if before && !d.Status.IsTrue(s.condition) {
+	}
+}
+
+// passBefore makes the conditions of the steps before that of condition True.
+func (d *Deployment) passBefore(condition string) {
+	for _, s := range deploymentSteps {
+		if s.condition == condition {
+			return
+		}
+		if !d.Status.IsTrue(s.condition) {
 			set(d, s.condition, metav1.ConditionTrue, s.reason, s.done)
 		}
 	}
@@ -78,17 +85,20 @@ func (d *Deployment) MarkDeployed() {
 
 // MarkFailed: the deployment failed for good. The condition of the step that
 // failed becomes False: of tests or connectors when failure names them, else of
-// the step that the status was at.
+// the step that the status is at. Those of the steps before it become True.
 func (d *Deployment) MarkFailed(failure DeploymentFailure, message string) {
 	condition, reason := d.failedCondition(failure)
+	if d.Status.Step != "" {
+		d.passBefore(condition)
+	}
 	set(d, condition, metav1.ConditionFalse, reason, message)
 	d.Status.Phase, d.Status.Step, d.Status.FailureReason = DeploymentFailed, "", failure
 	d.Status.Message = clip(message)
 	MarkStalled(d, string(failure), message)
 }
 
-// failedCondition tells which condition a failure concerns, and its reason. One that
-// was marked before stays where it was.
+// failedCondition tells which condition a failure concerns, and its reason. Where
+// nobody knows the step, one that was marked before stays where it was.
 func (d *Deployment) failedCondition(failure DeploymentFailure) (condition, reason string) {
 	switch failure {
 	case FailureTests:
@@ -122,6 +132,7 @@ func (d *Deployment) failedCondition(failure DeploymentFailure) (condition, reas
 func (d *Deployment) MarkCancelled(message string) {
 	for _, s := range deploymentSteps {
 		if s.step == d.Status.Step {
+			d.passBefore(s.condition)
 			set(d, s.condition, metav1.ConditionFalse, ReasonCancelled, message)
 		}
 	}

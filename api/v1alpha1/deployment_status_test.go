@@ -93,6 +93,47 @@ func TestAFailureShowsAtItsStep(t *testing.T) {
 	}
 }
 
+// TestAnEndShowsAtItsStepWhateverWasSeenOfItsWay: a build may pass several steps
+// between two looks at it.
+func TestAnEndShowsAtItsStepWhateverWasSeenOfItsWay(t *testing.T) {
+	t.Parallel()
+	const passed, none = "True Succeeded", "absent"
+	for name, c := range map[string]struct {
+		seen, step v1alpha1.DeploymentStep
+		end        func(*v1alpha1.Deployment)
+		want       [4]string
+	}{
+		"failed, seen fetching": {
+			v1alpha1.StepFetching, v1alpha1.StepPacking, func(d *v1alpha1.Deployment) { d.MarkFailed(v1alpha1.FailureBuild, "m") },
+			[4]string{passed, "False BuildFailed", none, none},
+		},
+		"failed, never seen": {
+			"", v1alpha1.StepTesting, func(d *v1alpha1.Deployment) { d.MarkFailed(v1alpha1.FailureDeadline, "m") },
+			[4]string{passed, passed, "False DeadlineExceeded", none},
+		},
+		"fetching failed": {
+			"", v1alpha1.StepFetching, func(d *v1alpha1.Deployment) { d.MarkFailed(v1alpha1.FailureBuild, "m") },
+			[4]string{"False FetchFailed", none, none, none},
+		},
+		"cancelled, seen fetching": {
+			v1alpha1.StepFetching, v1alpha1.StepPacking, func(d *v1alpha1.Deployment) { d.MarkCancelled("m") },
+			[4]string{passed, "False Cancelled", none, none},
+		},
+	} {
+		d := newDeployment()
+		d.Status.Commit = "0123456789012345678901234567890123456789"
+		d.MarkBuilding(c.seen)
+		d.Status.Step = c.step
+		c.end(d)
+		require.Equal(t, c.want, steps(d), name)
+		require.Empty(t, d.Status.Step, name)
+		once := d.DeepCopy()
+		d.Status.Step = c.step
+		c.end(d)
+		require.Equal(t, once, d, "%s: it is marked again where it was", name)
+	}
+}
+
 func TestOtherEndsOfADeployment(t *testing.T) {
 	t.Parallel()
 	d := newDeployment()

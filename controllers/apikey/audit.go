@@ -22,31 +22,31 @@ type Auditor interface {
 // record writes into the audit log that a key appeared or was revoked: at least
 // once, before the status says so.
 func (r *Reconciler) record(ctx context.Context, project, id uuid.UUID, key *v1alpha1.APIKey) error {
-	operation := news(key)
-	if operation == "" {
-		return nil
+	for _, operation := range news(key) {
+		_, err := r.Audit.RecordAudit(ctx, store.AuditEntry{
+			ProjectID: project, Operation: operation,
+			Actor:   store.AuditActor{Kind: store.AuditWriter, Name: writer(key)},
+			Object:  store.AuditObject{Kind: "api_key", ID: id.String(), Name: key.Name},
+			Outcome: &store.AuditOutcome{After: redact.JSON(key.Spec, store.MaxAuditDocument)},
+		})
+		if err != nil {
+			return object.FromStore(err)
+		}
 	}
-	_, err := r.Audit.RecordAudit(ctx, store.AuditEntry{
-		ProjectID: project, Operation: operation,
-		Actor:   store.AuditActor{Kind: store.AuditWriter, Name: writer(key)},
-		Object:  store.AuditObject{Kind: "api_key", ID: id.String(), Name: key.Name},
-		Outcome: &store.AuditOutcome{After: redact.JSON(key.Spec, store.MaxAuditDocument)},
-	})
-	return object.FromStore(err)
+	return nil
 }
 
-// news is what has happened to a key since its status was written; "" for
-// nothing that the audit log keeps.
-func news(key *v1alpha1.APIKey) string {
-	ready := key.Status.Condition(v1alpha1.ConditionReady)
-	switch {
-	case key.Status.ObservedGeneration < 1: // no reconciliation has come to an end yet
-		return "createAPIKey"
-	case key.Spec.Revoked && (ready == nil || ready.Reason != v1alpha1.ReasonRevoked):
-		return "revokeAPIKey"
-	default:
-		return ""
+// news is what has happened to a key since its status was written, of what the
+// audit log keeps.
+func news(key *v1alpha1.APIKey) (operations []string) {
+	if key.Status.ObservedGeneration < 1 { // no reconciliation has come to an end yet
+		operations = append(operations, "createAPIKey")
 	}
+	ready := key.Status.Condition(v1alpha1.ConditionReady)
+	if key.Spec.Revoked && (ready == nil || ready.Reason != v1alpha1.ReasonRevoked) {
+		operations = append(operations, "revokeAPIKey")
+	}
+	return operations
 }
 
 // writer is the field manager that wrote the spec last.

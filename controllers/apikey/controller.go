@@ -29,8 +29,12 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	key := &v1alpha1.APIKey{}
 	return r.Base.Reconcile(ctx, req, key, func(ctx context.Context, row store.Key) (time.Duration, error) {
-		if _, err := r.Project(ctx, key.Namespace); err != nil {
-			return 0, err
+		// A key that is over is so whatever its project is.
+		over := key.Spec.Revoked || key.Ended(r.Now())
+		if !over {
+			if _, err := r.Project(ctx, key.Namespace); err != nil {
+				return 0, err
+			}
 		}
 		if err := r.record(ctx, row.ProjectID, row.ID, key); err != nil {
 			return 0, err

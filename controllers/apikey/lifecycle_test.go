@@ -41,6 +41,30 @@ var _ = Describe("An APIKey", func() {
 		Expect(s.told(ctx)).To(Equal([]string{"createAPIKey ci", "revokeAPIKey ci"}))
 	})
 
+	It("is revoked whatever its project is, and the audit log tells of it once", func(ctx SpecContext) {
+		s := newScene()
+		k := s.key("never-in-force")
+		s.reconciled(ctx, k)
+		Expect(State(k)).To(Equal("Ready=False/ProjectMissing Reconciling"))
+		k.Spec.Revoked = true
+		Expect(s.reconciled(ctx, k)).To(BeZero())
+		Expect(State(k)).To(Equal("Ready=True/Revoked observed"))
+		s.ExpectAtRest(ctx, s.r, k)
+		Expect(s.told(ctx)).To(Equal([]string{"createAPIKey never-in-force", "revokeAPIKey never-in-force"}))
+
+		project := s.ExpectProject(ctx)
+		inForce := s.key("in-force")
+		s.reconciled(ctx, inForce)
+		s.ExpectGone(ctx, project)
+		s.ExpectReconciled(ctx, s.r, inForce)
+		Expect(State(inForce)).To(Equal("Ready=False/ProjectMissing Reconciling observed"))
+		inForce.Spec.Revoked = true
+		s.reconciled(ctx, inForce)
+		Expect(State(inForce)).To(Equal("Ready=True/Revoked observed"))
+		s.ExpectAtRest(ctx, s.r, inForce)
+		Expect(s.told(ctx)[2:]).To(Equal([]string{"createAPIKey in-force", "revokeAPIKey in-force"}))
+	})
+
 	It("shows nothing that the audit log does not have", func(ctx SpecContext) {
 		s := newScene()
 		s.ExpectProject(ctx)

@@ -42,12 +42,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if _, err := r.Project(ctx, link.Namespace); err != nil {
 			return 0, err
 		}
-		connector, stored, err := r.Connector(ctx, link.Namespace, link.Spec.Connector)
+		connector, id, waits, err := r.target(ctx, link)
 		if err != nil {
 			return 0, err
 		}
 		link.Status.Environment = string(connector.Spec.Environment)
-		err = r.Store.PutLink(ctx, row(r.Ref(link), link, identity{key.ProjectID, stored.ID, key.ID}))
+		err = r.Store.PutLink(ctx, row(r.Ref(link), link, identity{key.ProjectID, id, key.ID}))
 		var (
 			duplicate *store.DuplicateError
 			many      *store.TooManyLinksError
@@ -63,6 +63,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err != nil {
 			return 0, object.FromStore(fmt.Errorf("projecting the link: %w", err))
 		}
+		if waits != nil {
+			return 0, waits
+		}
 		return 0, r.findAgent(ctx, link, connector)
 	})
 }
@@ -77,13 +80,18 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.ConnectorLink{}, r.Deleted()).
 		Watches(&v1alpha1.ConnectorLink{}, object.Afterwards(r.twins), builder.WithPredicates(object.Changed(nothing))).
 		Watches(&v1alpha1.Project{}, r.Enqueue(links, nil), object.ComesOrGoes).
-		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.ByConnector, links, nil), object.ComesOrGoes).
+		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.ByConnector, links, nil), builder.WithPredicates(object.Changed(isInEffect))).
 		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(r.livingIn), builder.WithPredicates(object.Changed(whatRuns))).
 		Complete(r)
 }
 
 // nothing about a link can change that others wait for.
 func nothing(v1alpha1.ConditionedObject) any { return nil }
+
+// isInEffect is what links show of their connector: another one may have its name.
+func isInEffect(o v1alpha1.ConditionedObject) any {
+	return [2]any{o.CommonStatus().ID, o.CommonStatus().IsTrue(v1alpha1.ConditionRoutesReady)}
+}
 
 // whatRuns is what links show of an environment.
 func whatRuns(o v1alpha1.ConditionedObject) any {

@@ -67,6 +67,28 @@ func TestWhichLinksLiveInAnEnvironment(t *testing.T) {
 	require.ElementsMatch(t, []string{"a1", "a2", "b1"}, controllertest.Names(r.livingIn(t.Context(), dev)))
 }
 
+// TestWhichChangesOfAConnectorLinksAreToldOf: whether it is in effect, and nothing else.
+func TestWhichChangesOfAConnectorLinksAreToldOf(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Connector)
+		told   bool
+	}{
+		"its id":              {func(c *v1alpha1.Connector) { c.Status.ID = "b" }, true},
+		"its name is taken":   {func(c *v1alpha1.Connector) { c.MarkNameTaken("x") }, true},
+		"the gateway's again": {func(c *v1alpha1.Connector) { c.MarkRoutesReady() }, false},
+		"its spec":            {func(c *v1alpha1.Connector) { c.Generation++ }, false},
+		"its secret":          {func(c *v1alpha1.Connector) { c.MarkSecretReady("s", 2) }, false},
+	} {
+		before := &v1alpha1.Connector{}
+		before.Status.ID = "a"
+		before.MarkRoutesReady()
+		after := before.DeepCopy()
+		c.change(after)
+		require.Equal(t, c.told, object.Changed(isInEffect).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}), name)
+	}
+}
+
 // TestWhichChangesOfAnEnvironmentLinksAreToldOf: what is live, not how its runners
 // do: there may be thousands of links.
 func TestWhichChangesOfAnEnvironmentLinksAreToldOf(t *testing.T) {

@@ -68,6 +68,60 @@ var _ = Describe("A ConnectorLink", func() {
 		Expect(link.Status.IsTrue(v1alpha1.ConditionReferencesResolved)).To(BeFalse())
 	})
 
+	It("waits for its connector where another one has the name, and works at once when it is in effect", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.ExpectLive(ctx, s.environment, "v1", "hello", "bye")
+		link := s.Link("l", "ask", "hello")
+		s.ExpectApplied(ctx, link)
+		s.ExpectReconciled(ctx, s.r, link)
+		Expect(State(link)).To(Equal("Ready=True/Succeeded observed"))
+		put := func(c *v1alpha1.Connector, name string) error {
+			key := s.Key(c)
+			return s.Store.PutConnector(ctx, store.Connector{
+				Ref: s.Ref(c), ID: key.ID, ProjectID: key.ProjectID, EnvironmentID: s.Key(s.environment).ID, Name: name,
+				Type: string(c.Type()), Mode: c.Spec.Mode.Word(), Enabled: true, Config: []byte("{}"),
+			})
+		}
+		other := s.Connector("other")
+		s.ExpectApplied(ctx, other)
+		Expect(put(other, "Orders")).To(Succeed())
+		Expect(put(s.connector, "Orders")).To(BeAssignableToTypeOf(&store.DuplicateError{}))
+		Expect(s.ExpectReconciled(ctx, s.r, link).RequeueAfter).To(BeNumerically(">", 0))
+		Expect(State(link)).To(Equal("Ready=Unknown/Progressing Reconciling observed"))
+		Expect(Message(link)).To(ContainSubstring(`Connector "ask" is not in effect`))
+		version := s.Store.Version(ctx)
+		s.ExpectAtRest(ctx, s.r, link)
+		Expect(s.Store.Version(ctx)).To(Equal(version))
+
+		By("being linked to it meanwhile")
+		second := s.Link("l2", "ask", "bye")
+		s.ExpectApplied(ctx, second)
+		s.ExpectReconciled(ctx, s.r, second)
+		Expect(State(second)).To(Equal("Ready=Unknown/Progressing Reconciling"))
+		Expect(second.Status.ID).NotTo(BeEmpty())
+		Expect(put(s.connector, "Ask")).To(Succeed())
+		Expect(s.agents(ctx)).To(ConsistOf("hello", "bye"))
+		for _, l := range []*v1alpha1.ConnectorLink{link, second} {
+			s.ExpectReconciled(ctx, s.r, l)
+			Expect(State(l)).To(Equal("Ready=True/Succeeded observed"))
+		}
+	})
+
+	It("is not joined to a connector whose id another object holds", func(ctx SpecContext) {
+		s := bare()
+		s.ExpectProject(ctx)
+		s.ExpectEnvironment(ctx, "dev")
+		same := func(c *v1alpha1.Connector) { c.Spec.ID = "7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10" }
+		s.connector = s.Connector("ask", same)
+		s.ExpectConnector(ctx, s.connector)
+		intruder := s.Connector("intruder", same)
+		link := s.Link("l", "intruder", "hello")
+		s.ExpectApplied(ctx, intruder, link)
+		s.ExpectReconciled(ctx, s.r, link)
+		Expect(State(link)).To(Equal("Ready=Unknown/Progressing Reconciling"))
+		Expect(s.agents(ctx)).To(BeEmpty())
+	})
+
 	It("shows some of many agents", func(ctx SpecContext) {
 		s := newScene(ctx)
 		var names []string

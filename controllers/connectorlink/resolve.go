@@ -4,6 +4,7 @@ package connectorlink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -22,6 +23,33 @@ func row(ref store.ObjectRef, link *v1alpha1.ConnectorLink, ids identity) store.
 		Ref: ref, ID: ids.link, ProjectID: ids.project, ConnectorID: ids.connector,
 		AgentName: string(link.Spec.Agent), ObjectCreatedAt: link.CreationTimestamp.Time,
 	}
+}
+
+// target is the connector that a link names, with its id. Where it holds that id and
+// is not in effect, waits says so: the link is brought into the store all the same,
+// so that it works at once when the connector does.
+func (r *Reconciler) target(
+	ctx context.Context, link *v1alpha1.ConnectorLink,
+) (connector *v1alpha1.Connector, id uuid.UUID, waits, err error) {
+	connector, stored, err := r.Connector(ctx, link.Namespace, link.Spec.Connector)
+	var missing *object.MissingError
+	if !errors.As(err, &missing) || !missing.Unready {
+		return connector, stored.ID, nil, err
+	}
+	key := store.Key{ProjectID: r.ProjectID(link.Namespace)}
+	if key.ID, err = v1alpha1.ObjectID(key.ProjectID, connector); err != nil {
+		return nil, uuid.Nil, nil, err
+	}
+	holder, err := r.Base.Store.Holder(ctx, key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, uuid.Nil, nil, missing
+	case err != nil:
+		return nil, uuid.Nil, nil, object.FromStore(fmt.Errorf("reading who holds the connector's id: %w", err))
+	case !holder.SameObject(r.Ref(connector)), holder.ObjectUID != string(connector.UID):
+		return nil, uuid.Nil, nil, missing
+	}
+	return connector, key.ID, missing, nil
 }
 
 // findAgent marks the link ready when the live deployment has the agent, or

@@ -159,6 +159,33 @@ var _ = Describe("The build of a Deployment", func() {
 		s.ExpectReconciled(ctx, s.r, d)
 		Expect(State(d)).To(Equal("Ready=False/BuildFailed Stalled observed"))
 		Expect(Message(d)).To(ContainSubstring("agents/a.yaml:3:1"))
+		Expect(d.Status.Condition(v1alpha1.ConditionSourceFetched).Reason).To(Equal(v1alpha1.ReasonFetchFailed), "it reported no other step")
+	})
+
+	It("fails at the step that it was at, however fast it came there", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		Expect(d.Status.Step).To(Equal(v1alpha1.StepFetching))
+		Expect(s.Store.ReportBuild(ctx, s.Key(d), store.BuildReport{
+			Phase: store.PhasePacking, Commit: "0123456789abcdef0123456789abcdef01234567",
+		})).To(Succeed())
+		Expect(s.Store.FinishBuild(ctx, s.Key(d), store.BuildResult{
+			FailureReason: store.FailureBuild, Message: "agents/a.yaml:3:5: unknown key",
+		})).To(Succeed())
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(d.Status.IsTrue(v1alpha1.ConditionSourceFetched)).To(BeTrue())
+		Expect(d.Status.Condition(v1alpha1.ConditionBuilt).Reason).To(Equal(v1alpha1.ReasonBuildFailed))
+		Expect(d.Status.Step).To(BeEmpty())
+		s.ExpectAtRest(ctx, s.r, d)
+
+		By("having been cancelled there")
+		next := s.reconciled(ctx, s.Deployment("v2"))
+		Expect(s.Store.ReportBuild(ctx, s.Key(next), store.BuildReport{Phase: store.PhasePacking})).To(Succeed())
+		next.Spec.Cancel = true
+		s.reconciled(ctx, next)
+		Expect(next.Status.IsTrue(v1alpha1.ConditionSourceFetched)).To(BeTrue())
+		Expect(next.Status.Condition(v1alpha1.ConditionBuilt).Reason).To(Equal(v1alpha1.ReasonCancelled))
+		s.ExpectAtRest(ctx, s.r, next)
 	})
 
 	It("is none of somebody else's Job", func(ctx SpecContext) {

@@ -38,11 +38,21 @@ func (r *Reconciler) mirror(ctx context.Context, v *version) error {
 		v.MarkDeployed()
 		return r.mirrorLive(ctx, v)
 	case store.DeploymentFailed:
+		v.endAtStep()
 		v.MarkFailed(v1alpha1.DeploymentFailureOf(string(out.FailureReason)), out.Message)
 	case store.DeploymentCancelled:
+		v.endAtStep()
 		v.MarkCancelled(cmp.Or(out.Message, "cancelled"))
 	}
 	return nil
+}
+
+// endAtStep makes the step that the deployment ended at that of the status, which
+// may be an earlier one: a build is faster than the status is written.
+func (v *version) endAtStep() {
+	if at := v1alpha1.DeploymentStepOf(string(v.outcome.EndPhase)); at != "" {
+		v.Status.Step = at
+	}
 }
 
 // maxShownAgents is the most bytes that the agents of a status have in JSON.

@@ -175,13 +175,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return r.WatchPlans(b, all).Complete(r)
 }
 
-// projectState is what environments read of their project.
+// projectState is what environments read of their project, and what tells them that
+// another one is the default.
 func projectState(o v1alpha1.ConditionedObject) any {
 	p, ok := o.(*v1alpha1.Project)
 	if !ok {
 		return nil
 	}
-	return [3]any{p.Generation, p.Status.ID, p.Status.IsTrue(v1alpha1.ConditionNetworkReady)}
+	return [4]any{p.Generation, p.Status.ID, p.Status.DefaultEnvironment, p.Status.IsTrue(v1alpha1.ConditionNetworkReady)}
 }
 
 // liveState is what an environment shows of its deployments.

@@ -117,7 +117,7 @@ func TestWhichChangesEnvironmentsAreToldOf(t *testing.T) {
 		"another spec":   {func(p *v1alpha1.Project) { p.Generation++ }, true},
 		"its id":         {func(p *v1alpha1.Project) { p.Status.ID = "a" }, true},
 		"its network":    {(*v1alpha1.Project).MarkNetworkReady, true},
-		"the default":    {func(p *v1alpha1.Project) { p.Status.DefaultEnvironment = "dev" }, false},
+		"the default":    {func(p *v1alpha1.Project) { p.Status.DefaultEnvironment = "dev" }, true},
 		"that it waits":  {func(p *v1alpha1.Project) { v1alpha1.MarkReconciling(p, "Progressing", "m") }, false},
 		"an annotation":  {func(p *v1alpha1.Project) { p.Annotations = map[string]string{"a": "b"} }, false},
 		"a bad network":  {func(p *v1alpha1.Project) { p.MarkNetworkMissing(v1alpha1.ReasonNameCollision, "m") }, false},

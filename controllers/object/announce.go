@@ -20,7 +20,8 @@ const (
 	// eventInterval is the least time between two events of one reason about one
 	// object; what flaps faster is told by the conditions.
 	eventInterval = time.Minute
-	// eventsKept is how many objects and reasons are told apart for that.
+	// eventsKept is how many objects and reasons are told apart for that, and of how
+	// many objects it is known whether they were warned about.
 	eventsKept = 10_000
 )
 
@@ -32,17 +33,15 @@ type eventKey struct {
 
 // announce sends an event when Ready has another state or reason than before, and
 // that is news: what is under way, and then in effect as it was asked for, its status
-// tells. Thousands of objects may be applied at once.
+// tells, unless the last event about the object is a warning. Thousands of objects
+// may be applied at once.
 func (b *Base) announce(before, after v1alpha1.ConditionedObject) {
 	was, is := before.CommonStatus().Condition(v1alpha1.ConditionReady), after.CommonStatus().Condition(v1alpha1.ConditionReady)
-	switch {
-	case is == nil, is.Reason == v1alpha1.ReasonProgressing:
+	if is == nil || is.Reason == v1alpha1.ReasonProgressing || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
-	case was == nil || was.Status == metav1.ConditionUnknown:
-		if is.Reason == v1alpha1.ReasonSucceeded {
-			return
-		}
-	case was.Status == is.Status && was.Reason == is.Reason:
+	}
+	warned := b.noteWarning(after.GetUID(), is.Status)
+	if is.Reason == v1alpha1.ReasonSucceeded && !warned && (was == nil || was.Status == metav1.ConditionUnknown) {
 		return
 	}
 	kind := corev1.EventTypeNormal
@@ -52,13 +51,34 @@ func (b *Base) announce(before, after v1alpha1.ConditionedObject) {
 	b.Event(after, kind, is.Reason, is.Message)
 }
 
+// noteWarning notes what Ready has become, and says whether the object was warned
+// about since it was ready. A manager that was started since does not know.
+func (b *Base) noteWarning(object types.UID, ready metav1.ConditionStatus) (warned bool) {
+	b.makeCaches()
+	warned, _ = b.warned.Get(object)
+	switch {
+	case ready == metav1.ConditionFalse:
+		b.warned.Put(object, true)
+	case ready == metav1.ConditionTrue && warned:
+		b.warned.Put(object, false)
+	}
+	return warned
+}
+
+func (b *Base) makeCaches() {
+	b.eventsOnce.Do(func() {
+		b.recent = cache.New[eventKey, struct{}](eventsKept, eventInterval, b.Now)
+		b.warned = cache.New[types.UID, bool](eventsKept, 0, b.Now)
+	})
+}
+
 // Event records an event about an object, at most one a reason and minute.
 func (b *Base) Event(o v1alpha1.ConditionedObject, kind, reason, note string) {
 	if b.Events == nil {
 		return
 	}
 	key := eventKey{o.GetUID(), reason}
-	b.eventsOnce.Do(func() { b.recent = cache.New[eventKey, struct{}](eventsKept, eventInterval, b.Now) })
+	b.makeCaches()
 	if _, told := b.recent.Get(key); told {
 		return
 	}

@@ -4,6 +4,7 @@ package object_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,5 +64,43 @@ func TestWhatReadyBecomesIsAnnounced(t *testing.T) {
 		}
 		require.Len(t, sent, 1, step.name)
 		require.Contains(t, sent[0], step.event, step.name)
+	}
+}
+
+// TestAWarningIsTakenBack: by whatever way the object comes to be ready again, and
+// once; and what is under way is told of once for each reason.
+func TestAWarningIsTakenBack(t *testing.T) {
+	t.Parallel()
+	environment, told, clock := dev("u", 1), &Events{}, clocktesting.NewFakeClock(time.Now())
+	c := cached(t, environment)
+	keeper := &object.Base{Client: c, Reader: c, Store: claimsAll{}, Events: told, Clock: clock}
+	underWay := func(reason, message string) func(*v1alpha1.Environment) {
+		return func(e *v1alpha1.Environment) { v1alpha1.MarkReconciling(e, reason, message) }
+	}
+	ready := func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }
+	for _, step := range []struct {
+		name  string
+		mark  func(*v1alpha1.Environment)
+		event string // its start
+	}{
+		{"it is under way", underWay(v1alpha1.ReasonProgressing, "m"), ""},
+		{"a Secret is missing", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "a") }, "Warning SecretMissing: "},
+		{"the Secret is there", underWay(v1alpha1.ReasonProgressing, "m"), ""},
+		{"it is ready", ready, "Normal Succeeded: in effect"},
+		{"it is looked at again", underWay(v1alpha1.ReasonProgressing, "m"), ""},
+		{"it is ready as before", ready, ""},
+		{"under way with a reason", underWay(v1alpha1.ReasonBuildBlocked, "no node"), "Normal BuildBlocked: no node"},
+		{"with the same reason", underWay(v1alpha1.ReasonBuildBlocked, "no image"), ""},
+		{"it is ready after that", ready, ""},
+	} {
+		clock.Step(time.Hour)
+		found := &v1alpha1.Environment{}
+		_, err := keeper.Reconcile(t.Context(), request(environment), found, func(context.Context, store.Key) (time.Duration, error) {
+			step.mark(found)
+			return 0, nil
+		})
+		require.NoError(t, err, step.name)
+		sent := strings.Join(told.Sent(), "; ")
+		require.True(t, strings.HasPrefix(sent, step.event) && (step.event != "" || sent == ""), "%s: %s", step.name, sent)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -60,8 +61,10 @@ type Base struct {
 	Workers int
 
 	deletions deletions
-	// recent are the events of the last minute.
+	// recent are the events of the last minute, and warned says of which objects
+	// the last word of Ready was a warning.
 	recent     *cache.Cache[eventKey, struct{}]
+	warned     *cache.Cache[types.UID, bool]
 	eventsOnce sync.Once
 }
 

@@ -4,6 +4,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +13,12 @@ import (
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -54,14 +58,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.showPlan(ctx, project); err != nil {
 			return 0, err
 		}
-		if err := r.showDefault(ctx, project, key.ID); err != nil {
+		after, err := r.showDefault(ctx, project, key.ID)
+		if err != nil {
 			return 0, err
 		}
 		if err := r.showNetwork(ctx, project); err != nil {
 			return 0, err
 		}
 		v1alpha1.MarkReady(project, readyMessage(project))
-		return r.PlanInterval(), nil
+		return cmp.Or(after, r.PlanInterval()), nil
 	})
 }
 
@@ -95,33 +100,52 @@ func readyMessage(project *v1alpha1.Project) string {
 	return ""
 }
 
-// showDefault shows the default environment that is in effect.
-func (r *Reconciler) showDefault(ctx context.Context, project *v1alpha1.Project, id uuid.UUID) error {
-	project.Status.DefaultEnvironment = ""
+// showDefault shows the default environment that is in effect; while that cannot be
+// read, the one that was. It returns when to look again: nothing tells of it when the
+// store lets go of one that is gone.
+func (r *Reconciler) showDefault(ctx context.Context, project *v1alpha1.Project, id uuid.UUID) (after time.Duration, err error) {
+	name, err := r.defaultName(ctx, project, id)
+	if err != nil {
+		return 0, err
+	}
+	project.Status.DefaultEnvironment = name
+	if name == "" {
+		return 0, nil
+	}
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: project.Namespace, Name: name}, &v1alpha1.Environment{})
+	if apierrors.IsNotFound(err) {
+		return object.Later, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the default environment: %w", err)
+	}
+	return 0, nil
+}
+
+// defaultName is the name of the default environment that is in effect, "" for none.
+func (r *Reconciler) defaultName(ctx context.Context, project *v1alpha1.Project, id uuid.UUID) (string, error) {
 	if asked := project.Spec.DefaultEnvironment; asked != "" {
 		_, _, err := r.Environment(ctx, project.Namespace, asked)
 		if errors.As(err, new(*object.MissingError)) {
-			return nil
+			return "", nil
 		}
-		project.Status.DefaultEnvironment = string(asked)
-		return err
+		return string(asked), err
 	}
 	chosen, err := r.Store.DefaultEnvironment(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil
+		return "", nil
 	}
 	if err != nil {
-		return object.FromStore(fmt.Errorf("finding the default environment: %w", err))
+		return "", object.FromStore(fmt.Errorf("finding the default environment: %w", err))
 	}
 	environment, err := r.Store.Environment(ctx, store.Key{ProjectID: id, ID: chosen})
 	if errors.Is(err, store.ErrNotFound) {
-		return nil
+		return "", nil
 	}
 	if err != nil {
-		return object.FromStore(fmt.Errorf("reading the default environment: %w", err))
+		return "", object.FromStore(fmt.Errorf("reading the default environment: %w", err))
 	}
-	project.Status.DefaultEnvironment = environment.Ref.Name
-	return nil
+	return environment.Ref.Name, nil
 }
 
 // projection is a Project as the store keeps it.
@@ -135,6 +159,17 @@ func projection(ref store.ObjectRef, id uuid.UUID, project *v1alpha1.Project) st
 	}
 }
 
+// idOf is what a project reads of its environments.
+func idOf(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }
+
+// stays lets through all but deletions.
+var stays = predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }}
+
+// projectOf is the project of an object's namespace.
+func projectOf(_ context.Context, o client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: v1alpha1.ProjectName}}}
+}
+
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	changed := r.Enqueue(&v1alpha1.ProjectList{}, nil)
@@ -143,7 +178,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Project{}).
 		Watches(&v1alpha1.Project{}, r.Deleted()).
-		Watches(&v1alpha1.Environment{}, changed, object.ComesOrGoes).
+		Watches(&v1alpha1.Environment{}, changed, builder.WithPredicates(object.Changed(idOf), stays)).
+		Watches(&v1alpha1.Environment{}, object.Afterwards(projectOf), builder.WithPredicates(predicate.Not(stays))).
 		Watches(&networkingv1.NetworkPolicy{}, changed, builder.OnlyMetadata).
 		Watches(&corev1.ConfigMap{}, changed, builder.OnlyMetadata).
 		WatchesRawSource(source.Channel(r.TrustChanged, r.everywhere()))

@@ -4,8 +4,10 @@ package project_test
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +38,19 @@ func (s *scene) ready(ctx context.Context, changes ...func(*v1alpha1.Project)) *
 	s.ExpectReconciled(ctx, s.r, p)
 	Expect(State(p)).To(Equal("Ready=True/Succeeded observed"))
 	return p
+}
+
+// blind is a store that takes what is put and finds no environment.
+type blind struct{ *Store }
+
+var errBlind = errors.New("the store went away")
+
+func (blind) DefaultEnvironment(context.Context, uuid.UUID) (uuid.UUID, error) {
+	return uuid.Nil, errBlind
+}
+
+func (blind) Environment(context.Context, store.Key) (store.Environment, error) {
+	return store.Environment{}, errBlind
 }
 
 var _ = Describe("A Project", func() {
@@ -160,6 +175,38 @@ var _ = Describe("A Project", func() {
 		s.ExpectReconciled(ctx, s.r, p)
 		Expect(p.Status.DefaultEnvironment).To(Equal("prod"))
 		s.ExpectAtRest(ctx, s.r, p)
+	})
+
+	It("shows the next default environment once the store has let go of the one before", func(ctx SpecContext) {
+		s := newScene()
+		p := s.ready(ctx)
+		first := s.ExpectEnvironment(ctx, "dev")
+		s.ExpectEnvironment(ctx, "prod")
+		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(BeZero())
+		Expect(p.Status.DefaultEnvironment).To(Equal("dev"))
+		s.ExpectGone(ctx, first)
+		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(object.Later), "nothing tells of it when the store does")
+		Expect(s.Store.Remove(ctx, s.ProjectID(s.Namespace), s.Ref(first))).To(Succeed())
+		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(BeZero())
+		Expect(p.Status.DefaultEnvironment).To(Equal("prod"))
+	})
+
+	It("keeps the default environment that it shows while it cannot be read", func(ctx SpecContext) {
+		s := newScene()
+		p := s.ready(ctx)
+		s.ExpectEnvironment(ctx, "dev")
+		s.ExpectEnvironment(ctx, "prod")
+		s.ExpectReconciled(ctx, s.r, p)
+		s.Base.Store, s.r.Store = blind{s.Store}, blind{s.Store}
+		for _, asked := range []v1alpha1.EnvironmentName{"", "prod"} {
+			p.Spec.DefaultEnvironment = asked
+			s.ExpectApplied(ctx, p)
+			s.ExpectReconcileFails(ctx, s.r, p)
+			Expect(p.Status.DefaultEnvironment).To(Equal("dev"), "asked for %q", asked)
+		}
+		s.Base.Store, s.r.Store = s.Store, s.Store
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(p.Status.DefaultEnvironment).To(Equal("prod"))
 	})
 
 	It("reads plans again where it may not watch them", func(ctx SpecContext) {

@@ -99,7 +99,7 @@ func (c *Core) FinishBuild(ctx context.Context, key store.Key, r store.BuildResu
 			return err
 		}
 		if failed {
-			_, err = tx.exec(ctx, `UPDATE deployments SET status = 'failed', phase = '', failure_reason = $3,
+			_, err = tx.exec(ctx, `UPDATE deployments SET status = 'failed', `+endPhase+`, failure_reason = $3,
 				message = $4, ended_at = now_us() WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, string(r.FailureReason), Text(r.Message))
 			return err
 		}

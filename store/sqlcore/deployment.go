@@ -15,7 +15,7 @@ import (
 // deploymentColumns are all but the test results, which are read only where they are shown.
 const deploymentColumns = `id, project_id, environment_id, namespace, name, object_uid, generation,
 	fingerprint, source_type, branch, commit_wanted, skip_tests, skip_failed_connectors, redeploy_of,
-	sequence, status, phase, failure_reason, message, built, resolved_commit, commit_message, author,
+	sequence, status, phase, end_phase, failure_reason, message, built, resolved_commit, commit_message, author,
 	bundle_digest, bundle_size, agents, failed_test_count, connector_results, created_at, started_at, ended_at, activated_at,
 	activation_rank, activation_requested_at`
 
@@ -25,8 +25,8 @@ func deploymentFields(d *store.Deployment) []any {
 	return []any{
 		&d.ID, &d.ProjectID, &d.EnvironmentID, &d.Ref.Namespace, &d.Ref.Name,
 		&d.Ref.ObjectUID, &d.Ref.Generation, &d.Fingerprint, &d.SourceType, &d.Branch, &d.Commit, &d.SkipTests,
-		&d.SkipFailedConnectors, &d.RedeployOf, &d.Sequence, &d.Status, &d.Phase, &d.FailureReason, &d.Message,
-		&d.Built, &d.ResolvedCommit, &d.CommitMessage, &d.Author, &d.BundleDigest, &d.BundleSize, document{&d.Agents},
+		&d.SkipFailedConnectors, &d.RedeployOf, &d.Sequence, &d.Status, &d.Phase, &d.EndPhase, &d.FailureReason,
+		&d.Message, &d.Built, &d.ResolvedCommit, &d.CommitMessage, &d.Author, &d.BundleDigest, &d.BundleSize, document{&d.Agents},
 		&d.FailedTestCount, document{&d.ConnectorResults}, at(&d.CreatedAt), maybeAt(&d.StartedAt),
 		maybeAt(&d.EndedAt), maybeAt(&d.ActivatedAt), &d.ActivationRank, maybeAt(&d.ActivationRequestedAt),
 	}
@@ -151,11 +151,14 @@ func insertDeployment(ctx context.Context, tx *Tx, s store.DeploymentSpec) error
 	return wrap(err, "recording the deployment")
 }
 
+// endPhase keeps in which phase a deployment failed or was cancelled.
+const endPhase = `end_phase = phase, phase = ''`
+
 // cancelDeployments cancels the project's pending and building ones that a
 // condition names; its arguments begin at $2.
 func cancelDeployments(ctx context.Context, tx *Tx, project uuid.UUID, message, condition string, args ...any) error {
 	l := list{args: append([]any{project}, args...)}
-	keys, err := collect(ctx, tx, scanKey, `UPDATE deployments SET status = 'cancelled', phase = '', ended_at = now_us(),
+	keys, err := collect(ctx, tx, scanKey, `UPDATE deployments SET status = 'cancelled', `+endPhase+`, ended_at = now_us(),
 		message = `+l.add(message)+` WHERE project_id = $1 AND status IN ('pending', 'building') AND `+condition+`
 		RETURNING project_id, id`, l.args...)
 	for _, key := range keys {
@@ -197,7 +200,7 @@ func (c *Core) EndDeployment(ctx context.Context, key store.Key, status store.De
 			return store.ErrConflict
 		}
 		tx.Hint(store.TopicDeployment, key)
-		_, err = tx.exec(ctx, `UPDATE deployments SET status = $3, phase = '', failure_reason = $4, message = $5,
+		_, err = tx.exec(ctx, `UPDATE deployments SET status = $3, `+endPhase+`, failure_reason = $4, message = $5,
 			ended_at = now_us() WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, string(status), string(reason), Text(message))
 		return err
 	})

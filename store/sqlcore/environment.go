@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -114,12 +115,19 @@ func slugTaken(ctx context.Context, tx *Tx, e store.Environment) (taken, err err
 	return &store.SlugTakenError{Slug: e.Slug, Holder: held.ref}, nil
 }
 
-// settleDefault makes the oldest environment of a project its default. The one
-// that is keeps being it unless an older one turns up, as happens only while a
-// projection is built anew.
+// rebuildTime is longer than it takes to build the projection of a project anew,
+// in a store that was emptied.
+const rebuildTime = time.Hour
+
+// settleDefault makes the oldest environment of a project its default, where there
+// is none. While a projection is built anew the objects come in any order, so that
+// the default may have to give way to an older one; its row is as young as the
+// projection then. One whose row stood longer keeps being it, whatever comes.
 func settleDefault(ctx context.Context, tx *Tx, project uuid.UUID) error {
 	ids, err := collect(ctx, tx, scanID, `SELECT id FROM environments WHERE project_id = $1
-		ORDER BY object_created_at, CASE WHEN is_default THEN 0 ELSE 1 END, created_at, id LIMIT 1`, project)
+		ORDER BY CASE WHEN is_default AND created_at < now_us() - $2 THEN 0 ELSE 1 END,
+			object_created_at, CASE WHEN is_default THEN 0 ELSE 1 END, created_at, id LIMIT 1`,
+		project, rebuildTime.Microseconds())
 	if err != nil || len(ids) == 0 {
 		return wrap(err, "choosing the default environment")
 	}

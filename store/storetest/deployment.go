@@ -139,6 +139,7 @@ var deploymentPromises = []promise{
 		w.Equal(store.FailureDeadline, d.FailureReason)
 		w.Equal("too slow", d.Message)
 		w.Empty(d.Phase)
+		w.Equal(store.PhaseFetching, d.EndPhase)
 		w.NotNil(d.StartedAt)
 		w.NotNil(d.EndedAt)
 		w.ErrorIs(w.s.StartBuild(w.ctx, spec.Key()), store.ErrConflict)
@@ -217,6 +218,32 @@ var buildPromises = []promise{
 		w.Equal("2 tests failed", d.Message)
 		w.JSONEq(`{"failed":2}`, string(d.TestResults))
 		w.False(d.Built)
+	}},
+	{"what fails or is cancelled keeps the phase that it was in", func(w *world) {
+		begin := func(name string) store.Key {
+			spec := w.newDeployment(name)
+			_, err := w.s.BeginDeployment(w.ctx, spec)
+			w.NoError(err)
+			return spec.Key()
+		}
+		pending, superseded := begin("pending"), begin("superseded")
+		w.NoError(w.s.StartBuild(w.ctx, superseded))
+		cancelled := begin("cancelled") // supersedes
+		w.NoError(w.s.StartBuild(w.ctx, cancelled))
+		w.NoError(w.s.ReportBuild(w.ctx, cancelled, store.BuildReport{Phase: store.PhaseTesting}))
+		w.NoError(w.s.EndDeployment(w.ctx, cancelled, store.DeploymentCancelled, "", "cancelled by spec.cancel"))
+		failed := begin("failed")
+		w.NoError(w.s.StartBuild(w.ctx, failed))
+		w.NoError(w.s.ReportBuild(w.ctx, failed, store.BuildReport{Phase: store.PhasePacking}))
+		w.NoError(w.s.FinishBuild(w.ctx, failed, store.BuildResult{FailureReason: store.FailureBuild, Message: "unknown key"}))
+		for key, want := range map[store.Key]store.DeploymentPhase{
+			pending: "", superseded: store.PhaseFetching, cancelled: store.PhaseTesting, failed: store.PhasePacking,
+			w.deploy("deployed", "first").Key(): "",
+		} {
+			d := w.deployment(key.ID)
+			w.Empty(d.Phase)
+			w.Equal(want, d.EndPhase, d.Ref.Name)
+		}
 	}},
 }
 
