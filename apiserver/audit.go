@@ -166,7 +166,7 @@ func (s *Server) conclude(ctx context.Context, t *trail, answer *heldAnswer) {
 // act is what the audit log is told of a request to a route.
 func act(ctx huma.Context) store.AuditEntry {
 	op := ctx.Operation()
-	out := store.AuditEntry{Operation: op.OperationID, Method: op.Method, Route: op.Path}
+	out := store.AuditEntry{Operation: op.OperationID, Method: op.Method, Route: op.Path, IdempotencyKey: ctx.Header("Idempotency-Key")}
 	out.Object.Kind, out.Object.ID = named(op.Path, ctx.Param)
 	return out
 }

@@ -95,10 +95,6 @@ func stalledBy(o v1alpha1.ConditionedObject, reason string) bool {
 	return v1alpha1.IsStalled(o) && o.CommonStatus().Condition(v1alpha1.ConditionStalled).Reason == reason
 }
 
-func definedInCode(conn *v1alpha1.Connector) bool {
-	return conn.Labels[v1alpha1.LabelDefinedInCode] == "true"
-}
-
 // newConnector makes the object that a request asks for.
 func newConnector(ctx context.Context, c *caller, environment string, in *ConnectorCreateInput) (*v1alpha1.Connector, error) {
 	meta, id := c.meta(ctx, "connector", in.Body.Name)

@@ -34,7 +34,7 @@ func (s *Server) deleteConnector(ctx context.Context, c *caller, in *ConnectorPa
 		return answer[Done]{}, err
 	}
 	judge := func() error {
-		if definedInCode(conn) {
+		if conn.DefinedInCode() {
 			return errInCode
 		}
 		return c.mustMatch(conn)
@@ -78,7 +78,7 @@ func (s *Server) deleteLink(ctx context.Context, c *caller, in *LinkPath) (answe
 		return s.repeatedDelete(ctx, c, in.LinkID, err)
 	case err != nil:
 		return answer[Done]{}, err
-	case definedInCode(conn):
+	case conn.DefinedInCode():
 		return answer[Done]{}, errInCode
 	}
 	judge := func() error { return c.mustMatch(link) }

@@ -136,7 +136,7 @@ func (s *Server) showConnector(
 	out := Connector{
 		ID: idOf(conn), Name: conn.Title(), Type: ConnectorType(conn.Type()), Mode: ConnectorMode(conn.Spec.Mode.Word()),
 		Enabled: conn.IsEnabled(), DisabledReason: disabledReason(conn), Config: showConfig(conn),
-		DefinedInCode: definedInCode(conn), Agents: make([]string, 0, len(links)),
+		DefinedInCode: conn.DefinedInCode(), Agents: make([]string, 0, len(links)),
 		CreatedAt: conn.CreationTimestamp.UTC(), UpdatedAt: updatedAt(conn),
 	}
 	if environment != nil {

@@ -118,8 +118,9 @@ func (s *Server) deletedBefore(ctx context.Context, c *caller, id ID) (bool, err
 		return false, fmt.Errorf("looking for an earlier deletion: %w", err)
 	}
 	for _, e := range entries {
-		own := e.ID != trailOf(ctx).entry.ID && e.Operation == c.route.id && e.Actor.KeyID == c.key.Spec.KeyID && e.Actor.Name == c.key.Name
-		if own && strings.EqualFold(e.Object.ID, id.String()) && cameThrough(e.Outcome, c.route.status) {
+		own := e.ID != trailOf(ctx).entry.ID && e.Actor.KeyID == c.key.Spec.KeyID && e.Actor.Name == c.key.Name
+		same := e.Operation == c.route.id && e.IdempotencyKey == c.idempotencyKey
+		if own && same && strings.EqualFold(e.Object.ID, id.String()) && cameThrough(e.Outcome, c.route.status) {
 			return true, nil
 		}
 	}

@@ -113,7 +113,7 @@ func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput)
 	if err != nil {
 		return answer[Link]{}, err
 	}
-	if definedInCode(conn) {
+	if conn.DefinedInCode() {
 		return answer[Link]{}, errInCode
 	}
 	link := newLink(ctx, c, conn, in.Body.AgentName)

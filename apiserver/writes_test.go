@@ -238,6 +238,7 @@ func TestADeletedConnectorIsGoneWithItsLinks(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, w.ask(t, key, http.MethodGet, gone, "").Code, gone)
 	}
 	require.Equal(t, http.StatusNotFound, w.ask(t, key, http.MethodDelete, path, "").Code, "again, without a key")
+	require.Equal(t, http.StatusNotFound, w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k").Code, "again, under a key of its own")
 	require.Equal(t, http.StatusNotFound, w.ask(t, w.key(t, nil), http.MethodDelete, path, "", "Idempotency-Key", "k").Code, "by another API key")
 	require.Equal(t, http.StatusNotFound, w.ask(t, key, http.MethodDelete, "/connectors/"+uuid.NewString(), "", "Idempotency-Key", "k").Code, "what never was")
 }

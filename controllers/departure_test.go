@@ -94,8 +94,8 @@ var _ = Describe("What stood on an object that goes", func() {
 	It("is no default any more, and the next environment shows that it is", func(ctx SpecContext) {
 		t := start().team(ctx)
 		project, next := &v1alpha1.Project{ObjectMeta: t.at("project")}, &v1alpha1.Environment{ObjectMeta: t.at("prod")}
-		Expect(t.client.Create(ctx, next.DeepCopy())).To(Succeed())
 		t.eventually(ctx, project, func() bool { return project.Status.DefaultEnvironment == "dev" })
+		Expect(t.client.Create(ctx, next.DeepCopy())).To(Succeed())
 		t.eventually(ctx, next, func() bool { return next.Status.ID != "" && !next.Status.Default })
 		Expect(t.client.Delete(ctx, &v1alpha1.Environment{ObjectMeta: t.at("dev")})).To(Succeed())
 		t.eventually(ctx, project, func() bool { return project.Status.DefaultEnvironment == "prod" })

@@ -59,8 +59,10 @@ type AuditEntry struct {
 	Operation string
 	// Method and Route are of an HTTP request: POST and the path's template.
 	Method, Route string
-	Object        AuditObject
-	RequestID     string
+	// IdempotencyKey is that of the request, "" without one.
+	IdempotencyKey string
+	Object         AuditObject
+	RequestID      string
 	// RemoteAddr is the address that the request came from, without a port.
 	RemoteAddr string
 	Outcome    *AuditOutcome

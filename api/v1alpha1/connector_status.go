@@ -46,6 +46,10 @@ func (c *Connector) MarkDisabled() {
 	set(c, ConditionRoutesReady, metav1.ConditionTrue, ReasonDisabled, "the gateway knows that the connector is disabled")
 }
 
+// DefinedInCode says whether the connector mirrors a file of the project's
+// repository, where alone it is changed.
+func (c *Connector) DefinedInCode() bool { return c.Labels[LabelDefinedInCode] == "true" }
+
 // TakesWebhooks says whether the gateway takes the connector's webhooks, by what was
 // last brought to it: that may be an earlier generation.
 func (c *Connector) TakesWebhooks() bool {

@@ -72,7 +72,7 @@ var readers = map[string]string{
 	"Connector.secretRef.name":           "controllers/connector/secrets.go: c.Spec.SecretRef.Name",
 
 	"ConnectorLink.id":        "api/v1alpha1/connectorlink_status.go: l.Spec.ID",
-	"ConnectorLink.connector": "controllers/connectorlink/controller.go: link.Spec.Connector",
+	"ConnectorLink.connector": "controllers/connectorlink/resolve.go: link.Spec.Connector",
 	"ConnectorLink.agent":     "controllers/connectorlink/resolve.go: link.Spec.Agent",
 
 	"APIKey.id":                "api/v1alpha1/apikey_status.go: k.Spec.ID",

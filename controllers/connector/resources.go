@@ -31,7 +31,7 @@ func (r *Reconciler) row(c *v1alpha1.Connector, ids identity, secret, keyID stri
 	row := store.Connector{
 		Ref: r.Ref(c), ID: ids.connector, ProjectID: ids.project, EnvironmentID: ids.environment,
 		Name: c.Title(), Type: string(c.Type()), Mode: c.Spec.Mode.Word(), Enabled: c.IsEnabled(),
-		DefinedInCode: c.Labels[v1alpha1.LabelDefinedInCode] == "true", Config: config, SecretKey: keyID,
+		DefinedInCode: c.DefinedInCode(), Config: config, SecretKey: keyID,
 		RequireAuthentication: c.RequiresAuthentication(), TimeoutSeconds: int(c.Timeout().Seconds()),
 		SecretVersion: int64(c.SecretVersion()), SecretGracePeriod: c.SecretGracePeriod(),
 	}

@@ -41,11 +41,11 @@ func insertAudit(ctx context.Context, tx *Tx, e store.AuditEntry) (uuid.UUID, er
 	}
 	a := e.Actor
 	if _, err := tx.exec(ctx, `INSERT INTO audit_log (project_id, id, at, actor_kind, actor_name, key_id,
-		owner_kind, owner_name, operation, method, route, object_kind, object_id, object_name, request_id, remote_addr)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+		owner_kind, owner_name, operation, method, route, object_kind, object_id, object_name, request_id, remote_addr,
+		idempotency_key) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
 		e.ProjectID, id, Instant(now), string(a.Kind), name(a.Name), name(a.KeyID), name(a.OwnerKind), name(a.OwnerName),
 		name(e.Operation), name(e.Method), cut(e.Route, maxAuditPath), name(e.Object.Kind), name(e.Object.ID),
-		name(e.Object.Name), name(e.RequestID), name(e.RemoteAddr)); err != nil {
+		name(e.Object.Name), name(e.RequestID), name(e.RemoteAddr), cut(e.IdempotencyKey, maxAuditPath)); err != nil {
 		return uuid.Nil, err
 	}
 	if e.Outcome == nil {
@@ -81,7 +81,7 @@ func (c *Core) ListAudit(ctx context.Context, q store.AuditQuery) ([]store.Audit
 	}
 	entries, err := collect(ctx, c.engine.Reader(), scanAudit, `SELECT a.project_id, a.id, a.at, a.actor_kind, a.actor_name,
 		a.key_id, a.owner_kind, a.owner_name, a.operation, a.method, a.route, a.object_kind, a.object_id, a.object_name,
-		a.request_id, a.remote_addr, o.at, COALESCE(o.status, 0), COALESCE(o.code, ''), COALESCE(o.object_kind, ''),
+		a.request_id, a.remote_addr, a.idempotency_key, o.at, COALESCE(o.status, 0), COALESCE(o.code, ''), COALESCE(o.object_kind, ''),
 		COALESCE(o.object_id, ''), COALESCE(o.object_name, ''), o.before, o.after
 		FROM audit_log a LEFT JOIN audit_outcomes o ON o.project_id = a.project_id AND o.id = a.id
 		WHERE a.project_id = $1`+before+` ORDER BY a.id DESC LIMIT `+l.add(q.Limit), l.args...)
@@ -95,7 +95,7 @@ func scanAudit(row scanner) (e store.AuditEntry, err error) {
 	)
 	err = row.Scan(&e.ProjectID, &e.ID, at(&e.At), &e.Actor.Kind, &e.Actor.Name, &e.Actor.KeyID, &e.Actor.OwnerKind,
 		&e.Actor.OwnerName, &e.Operation, &e.Method, &e.Route, &e.Object.Kind, &e.Object.ID, &e.Object.Name, &e.RequestID,
-		&e.RemoteAddr, maybeAt(&ended), &o.Status, &o.Code, &o.Object.Kind, &o.Object.ID, &o.Object.Name,
+		&e.RemoteAddr, &e.IdempotencyKey, maybeAt(&ended), &o.Status, &o.Code, &o.Object.Kind, &o.Object.ID, &o.Object.Name,
 		document{&o.Before}, document{&o.After})
 	if ended != nil {
 		o.At, e.Outcome = *ended, &o

@@ -21,7 +21,7 @@ func auditEntry(project uuid.UUID) store.AuditEntry {
 		},
 		Operation: "updateConnector", Method: "PATCH", Route: "/v1/projects/{project_id}/connectors/{connector_id}",
 		Object:    store.AuditObject{Kind: "connector", ID: "7", Name: "orders"},
-		RequestID: "request", RemoteAddr: "192.0.2.1",
+		RequestID: "request", RemoteAddr: "192.0.2.1", IdempotencyKey: "once",
 	}
 }
 
