@@ -134,6 +134,30 @@ func TestAListOfConnectorsShowsWhatEachOneShows(t *testing.T) {
 	require.Equal(t, []Connector{w.shown(t, key, elsewhere)}, decode[[]Connector](t, body))
 }
 
+// TestAnAgentThatIsLinkedTwiceIsShownOnce: the second link is not in effect.
+func TestAnAgentThatIsLinkedTwiceIsShownOnce(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, conn := w.key(t, nil), w.connectorNamed(t, "doubled", nil)
+	for _, name := range []string{"first", "second"} {
+		link := &v1alpha1.ConnectorLink{ObjectMeta: w.meta(name), Spec: v1alpha1.ConnectorLinkSpec{Connector: "doubled", Agent: "hello"}}
+		w.create(t, link)
+		if name == "second" {
+			link.MarkDuplicate("ConnectorLink team/first")
+			require.NoError(t, w.client.Status().Update(t.Context(), link))
+		}
+	}
+	require.Equal(t, []string{"hello"}, w.shown(t, key, conn).Agents)
+	_, body := w.call(t, key, http.MethodGet, "/agents/hello?environment_id="+w.environmentID("production"), "")
+	rows := 0
+	for _, c := range decode[AgentDetails](t, body).Connectors {
+		if c.ID == conn.Status.ID {
+			rows++
+		}
+	}
+	require.Equal(t, 1, rows)
+}
+
 // TestAConnectorWhoseEnvironmentIsGoneIsShownWithoutOne.
 func TestAConnectorWhoseEnvironmentIsGoneIsShownWithoutOne(t *testing.T) {
 	t.Parallel()

@@ -87,14 +87,13 @@ func (s *Server) makeOne(ctx context.Context, o client.Object) (made bool, err e
 	if err == nil {
 		return true, nil
 	}
-	before := o.DeepCopyObject().(client.Object)
-	if s.client.Get(ctx, client.ObjectKeyFromObject(o), before) != nil {
-		return false, err
+	if s.client.Get(ctx, client.ObjectKeyFromObject(o), o) != nil {
+		return false, err // that says more
 	}
-	if before.GetAnnotations()[annotationRequest] != digest {
+	if o.GetAnnotations()[annotationRequest] != digest {
 		return false, keyReused
 	}
-	return false, s.client.Get(ctx, client.ObjectKeyFromObject(o), o)
+	return false, nil
 }
 
 var keyReused = problem(http.StatusUnprocessableEntity, httpserver.CodeKeyReused,

@@ -130,6 +130,18 @@ var _ = Describe("A Connector", func() {
 		Expect(s.shown(ctx, c)).To(Equal(after))
 	})
 
+	It("tells which version of the secret is in effect, also where it cannot show it", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.ExpectApplied(ctx, s.Secret("ask-connector", map[string]string{"theirs": "x"}))
+		c := s.reconciled(ctx, s.Connector("ask"))
+		Expect(State(c)).To(ContainSubstring("NameCollision"))
+		Expect(c.Status.SecretVersion).To(BeEquivalentTo(1))
+		c.Spec.SecretVersion = 2
+		s.reconciled(ctx, c)
+		Expect(s.row(ctx, c).SecretVersion).To(BeEquivalentTo(2))
+		Expect(c.Status.SecretVersion).To(BeEquivalentTo(2))
+	})
+
 	It("is disabled whatever else is wrong", func(ctx SpecContext) {
 		off := false
 		for name, spoil := range map[string]func(s *scene, own *corev1.Secret){
