@@ -44,6 +44,7 @@ const (
 	CodeInvalidJSON         Code = "invalid_json"             // 400: the body is not a JSON object
 	CodeKeyTooLong          Code = "idempotency_key_too_long" // 400: the key is too long
 	CodeKeyInvalid          Code = "idempotency_key_invalid"  // 400: the key has characters that it may not have
+	CodeKeyExpired          Code = "idempotency_key_expired"  // 503: the key was forgotten in this very moment
 	CodeInvalidSecret       Code = "invalid_secret"           // 401: the secret is missing or wrong
 	CodeWebhookNotFound     Code = "webhook_not_found"        // 404: no webhook has this URL
 	CodeConnectorRetired    Code = "connector_retired"        // 409: the connector was removed from the code
@@ -51,7 +52,10 @@ const (
 	CodeNoAgent             Code = "no_agent"                 // 409: no agent is linked
 	CodeUnsupportedEncoding Code = "unsupported_encoding"     // 415: the body is compressed
 	CodeFilesNotSupported   Code = "files_not_supported"      // 422: the body has attachments
-	CodeTooManyLargeBodies  Code = "too_many_large_bodies"    // 503: the memory for large bodies is used up
+	CodeTooManyLargeBodies  Code = "too_many_large_bodies"    // 429: as many of the project's large bodies come in as may
+	CodeTooManyWaiting      Code = "too_many_waiting"         // 429: as many of the project's requests wait as may
+	CodeTooManyCallers      Code = "too_many_callers"         // 429: as many callers wait for an answer as may
+	CodeTooManyUnknown      Code = "too_many_unknown_urls"    // 503: too many ask for URLs that nobody knows
 	CodeGatewayStopping     Code = "gateway_stopping"         // 504: the gateway stops; the run goes on
 	CodeStopping            Code = "stopping"                 // 503: the gateway stops
 	CodeNotConnected        Code = "not_connected"            // 503: the gateway has not reached the store yet

@@ -75,10 +75,15 @@ func NewProblem(status int, code Code, detail string) Problem {
 	return Problem{Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
 }
 
-// WriteProblem answers with a problem.
+// WriteProblem answers with a problem. With one of this process alone the connection
+// ends, after the other requests on it where it is HTTP/2: whoever comes again by
+// another may reach a replica that is better off.
 func WriteProblem(w http.ResponseWriter, p Problem) {
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
+	}
+	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusRequestTimeout {
+		w.Header().Set("Connection", "close")
 	}
 	w.Header().Set("Content-Type", ProblemType)
 	w.Header().Set("Cache-Control", "no-store")

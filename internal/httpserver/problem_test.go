@@ -24,6 +24,7 @@ func TestWriteProblem(t *testing.T) {
 	WriteProblem(w, p)
 	require.Equal(t, "2", w.Header().Get("Retry-After"))
 	require.Empty(t, w.Header().Get("WWW-Authenticate"))
+	require.Equal(t, "close", w.Header().Get("Connection"), "another replica may be better off")
 	require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 	require.JSONEq(t, `{"title":"Service Unavailable","status":503,"code":"store_unavailable",
@@ -35,6 +36,7 @@ func TestWriteProblem(t *testing.T) {
 	WriteProblem(w, p)
 	require.Equal(t, "Bearer", w.Header().Get("WWW-Authenticate"))
 	require.Empty(t, w.Header().Get("Retry-After"))
+	require.Empty(t, w.Header().Get("Connection"))
 	require.Contains(t, w.Body.String(), `"errors":[{"location":"header.Authorization","message":"is missing"}]`)
 }
 

@@ -34,6 +34,11 @@ const (
 	lastWords = time.Second
 )
 
+// DefaultConnections is how many connections a listener has open at a time, unless
+// it is told otherwise: more than a well-meaning Ingress opens, and less than the
+// memory of a process holds.
+const DefaultConnections = 8192
+
 // Farewell is that of the servers that strangers ask.
 const Farewell = 2 * time.Second
 
@@ -55,6 +60,9 @@ type Options struct {
 	// come by another connection: a connection that is closed while a request is on
 	// its way breaks it off. 0: it stops at once.
 	Farewell time.Duration
+	// MaxConnections is how many connections are open at a time; those beyond wait.
+	// 0 means DefaultConnections.
+	MaxConnections int
 	// WriteTimeout is how long a client may take to read a piece of an answer; 0
 	// means 30 s.
 	WriteTimeout time.Duration
@@ -80,8 +88,14 @@ func New(opts Options) (*Server, error) {
 	if opts.WriteTimeout == 0 {
 		opts.WriteTimeout = writeTimeout
 	}
+	if opts.MaxConnections == 0 {
+		opts.MaxConnections = DefaultConnections
+	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
+	}
+	if opts.MaxConnections < 1 {
+		return nil, fmt.Errorf("preparing %s: it cannot have %d connections: name a number of at least 1", opts.Name, opts.MaxConnections)
 	}
 	secure, err := opts.TLS.config(opts.Logger)
 	if err != nil {
@@ -91,7 +105,7 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for %s: %w", opts.Name, err)
 	}
-	listener = boundedListener{listener, opts.WriteTimeout}
+	listener = newBoundedListener(listener, opts.WriteTimeout, opts.MaxConnections)
 	requests, abort := context.WithCancel(context.Background())
 	leaving := &atomic.Bool{}
 	return &Server{opts: opts, listener: listener, abort: abort, leaving: leaving, http: &http.Server{

@@ -18,29 +18,21 @@ const (
 	writePiece = 64 << 10
 )
 
-// boundedListener accepts connections whose every write has a deadline.
-type boundedListener struct {
-	net.Listener
-	timeout time.Duration
-}
-
-// Accept implements net.Listener.
-func (l boundedListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &boundedConn{Conn: conn, timeout: l.timeout}, nil
-}
-
 // boundedConn gives each write a deadline, also one that TLS or HTTP/2 makes by
 // themselves.
 type boundedConn struct {
 	net.Conn
 	timeout time.Duration
+	left    func() // tells the listener that the connection is closed
 
 	mutex sync.Mutex
 	until time.Time // the deadline that was asked for, or none
+}
+
+// Close implements net.Conn.
+func (c *boundedConn) Close() error {
+	defer c.left()
+	return c.Conn.Close()
 }
 
 // Write implements net.Conn.

@@ -204,7 +204,7 @@ func TestAConnectionIsHalfClosed(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", host+":0")
 	require.NoError(t, err)
-	listener := boundedListener{inner, writeTimeout}
+	listener := newBoundedListener(inner, writeTimeout, 1)
 	t.Cleanup(func() { require.NoError(t, listener.Close()) })
 	client, err := net.Dial("tcp", listener.Addr().String())
 	require.NoError(t, err)

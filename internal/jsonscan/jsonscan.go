@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package jsonscan looks through JSON of strangers without building anything
-// from it: whatever the text is, reading it takes no memory.
+// from it: whatever the text is, reading it takes no memory. A Scanner reads a
+// text that is there, a Stream checks one that is still on its way.
 package jsonscan
 
 import "strconv"
@@ -96,7 +97,7 @@ func beforeColon(text []byte) bool {
 
 // Is says whether a key has a name, of lower-case letters, however it is escaped.
 func (t Token) Is(name string) bool {
-	if t.Kind != Key {
+	if t.Kind != Key || len(t.Text) < len(`""`) {
 		return false
 	}
 	rest := t.Text[1 : len(t.Text)-1]

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// backlog is a listener whose clients are there already, and wait without end.
+type backlog struct {
+	accepted int
+	net.Listener
+}
+
+func (b *backlog) Accept() (net.Conn, error) {
+	b.accepted++
+	client, _ := net.Pipe()
+	return client, nil
+}
+
+func (*backlog) Close() error { return nil }
+
+// TestConnectionsBeyondTheLimitWait: until one is closed, however often, or the
+// listener is.
+func TestConnectionsBeyondTheLimitWait(t *testing.T) {
+	t.Parallel()
+	inner := &backlog{}
+	listener := newBoundedListener(inner, writeTimeout, 2)
+	first, err := listener.Accept()
+	require.NoError(t, err)
+	_, err = listener.Accept()
+	require.NoError(t, err)
+	third, ended := make(chan error), make(chan error)
+	go func() {
+		_, err := listener.Accept()
+		third <- err
+		_, err = listener.Accept()
+		ended <- err
+	}()
+	select {
+	case err := <-third:
+		t.Fatal("a third connection was accepted", err)
+	default:
+	}
+	require.Equal(t, 2, inner.accepted)
+	require.NoError(t, first.Close())
+	require.NoError(t, first.Close(), "which gives back its place once")
+	require.NoError(t, <-third)
+	require.NoError(t, listener.Close())
+	require.NoError(t, listener.Close())
+	require.ErrorIs(t, <-ended, net.ErrClosed)
+	require.Equal(t, 3, inner.accepted)
+}
+
+// TestALimitOfConnectionsIsANumber.
+func TestALimitOfConnectionsIsANumber(t *testing.T) {
+	t.Parallel()
+	_, err := New(Options{Name: "test", Addr: "127.0.0.1:0", MaxConnections: -1})
+	require.ErrorContains(t, err, "at least 1")
+}
+
+// TestAReplicaThatIsBadlyOffIsLeft: the connection of a 503 ends, but no other request
+// on it where it is HTTP/2.
+func TestAReplicaThatIsBadlyOffIsLeft(t *testing.T) {
+	t.Parallel()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/slow":
+			close(entered)
+			<-leave
+		case "/away":
+			WriteProblem(w, NewProblem(http.StatusServiceUnavailable, CodeStoreUnavailable, "away"))
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	reused := false
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }}
+	get := func(path string, trace *httptrace.ClientTrace) int {
+		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, server.URL+path, nil)
+		require.NoError(t, err)
+		resp, err := server.Client().Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, 2, resp.ProtoMajor)
+		return resp.StatusCode
+	}
+	slow := make(chan int, 1)
+	go func() { slow <- get("/slow", &httptrace.ClientTrace{}) }()
+	<-entered
+	require.Equal(t, http.StatusOK, get("/", trace))
+	require.True(t, reused)
+	require.Equal(t, http.StatusServiceUnavailable, get("/away", trace))
+	require.Eventually(t, func() bool { return get("/", trace) == http.StatusOK && !reused }, time.Minute, time.Millisecond)
+	close(leave)
+	require.Equal(t, http.StatusOK, <-slow)
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+// Pace is how slowly a body may come in. Only the time counts in which it is waited
+// for: what the reader does between does not.
+type Pace struct {
+	// BytesPerSecond is the least, on the average since the beginning.
+	BytesPerSecond int64
+	// Grace is how far it may be behind.
+	Grace time.Duration
+}
+
+// allows is how long may be waited, all in all, for the byte after so many.
+func (p Pace) allows(received int64) time.Duration {
+	return p.Grace + time.Duration(float64(received)/float64(p.BytesPerSecond)*float64(time.Second))
+}
+
+// Paced reads a request's body for as long as it keeps the pace from now on, and no
+// longer, whatever else bounds the time of a body: then reading it fails as TooSlow
+// says. Call BodyRead at its end.
+func Paced(w http.ResponseWriter, body io.Reader, pace Pace) io.Reader {
+	return &paced{body: body, pace: pace, now: time.Now, until: func(deadline time.Time) { readUntil(w, deadline) }}
+}
+
+// paced gives each read a deadline.
+type paced struct {
+	body     io.Reader
+	pace     Pace
+	now      func() time.Time
+	until    func(deadline time.Time)
+	received int64
+	waited   time.Duration
+}
+
+// Read implements io.Reader.
+func (p *paced) Read(piece []byte) (int, error) {
+	begin := p.now()
+	p.until(begin.Add(p.pace.allows(p.received) - p.waited))
+	n, err := p.body.Read(piece)
+	p.received += int64(n)
+	p.waited += p.now().Sub(begin)
+	return n, err
+}
+
+// TooSlow says whether reading a body failed because it did not come in time.
+func TooSlow(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// trickle is a body of which a piece comes after each while, unless the deadline is
+// reached before.
+type trickle struct {
+	pieces int
+	size   int
+	every  time.Duration
+	until  time.Time
+}
+
+func (b *trickle) Read(p []byte) (int, error) {
+	if b.pieces == 0 {
+		return 0, io.EOF
+	}
+	if left := time.Until(b.until); left < b.every {
+		time.Sleep(left)
+		return 0, fmt.Errorf("reading: %w", os.ErrDeadlineExceeded)
+	}
+	time.Sleep(b.every)
+	b.pieces--
+	return min(b.size, len(p)), nil
+}
+
+// TestABodyKeepsItsPace: on the average, and by the time in which it is waited for.
+func TestABodyKeepsItsPace(t *testing.T) {
+	t.Parallel()
+	pace := Pace{BytesPerSecond: 1000, Grace: 5 * time.Second}
+	for name, c := range map[string]struct {
+		body  trickle
+		pause time.Duration // of the reader, after each piece
+		slow  bool
+		came  int
+	}{
+		"fast":                     {trickle{pieces: 100, size: 1000, every: time.Millisecond}, 0, false, 100},
+		"just as fast":             {trickle{pieces: 100, size: 1000, every: time.Second}, 0, false, 100},
+		"too slow":                 {trickle{pieces: 100, size: 500, every: time.Second}, 0, true, 9},
+		"nothing comes":            {trickle{pieces: 100, size: 1000, every: time.Hour}, 0, true, 0},
+		"a single byte at a time":  {trickle{pieces: 100, size: 1, every: 4 * time.Second}, 0, true, 1},
+		"the reader is slow alone": {trickle{pieces: 100, size: 1000, every: time.Second}, time.Hour, false, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				body, came := c.body, 0
+				r := &paced{body: &body, pace: pace, now: time.Now, until: func(at time.Time) { body.until = at }}
+				for {
+					_, err := r.Read(make([]byte, 1000))
+					if err != nil {
+						require.Equal(t, c.slow, TooSlow(err))
+						break
+					}
+					came++
+					time.Sleep(c.pause)
+				}
+				require.Equal(t, c.came, came)
+			})
+		})
+	}
+}
+
+// TestAPaceOutlastsTheTimeOfABody: it takes the place of that deadline.
+func TestAPaceOutlastsTheTimeOfABody(t *testing.T) {
+	t.Parallel()
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	answered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(Paced(w, r.Body, Pace{BytesPerSecond: 1, Grace: time.Hour}))
+		require.NoError(t, err)
+		BodyRead(w)
+		w.WriteHeader(http.StatusOK)
+	}), writeTimeout).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", &trickle{pieces: 1, size: 1, until: time.Now().Add(time.Hour)}))
+	require.Equal(t, []string{"body", "body", "body", "none"}, w.set)
+}
