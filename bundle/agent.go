@@ -3,6 +3,7 @@
 package bundle
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -25,6 +26,7 @@ const (
 // Defaults of agents' keys.
 const (
 	DefaultMaxIterations = 100
+	DefaultTimeout       = 15 * time.Minute
 	DefaultAttempts      = 3
 	DefaultInitialDelay  = 10 * time.Second
 	DefaultMaxDelay      = 30 * time.Second
@@ -57,8 +59,9 @@ type Agent struct {
 	MaxConcurrentRuns int `yaml:"max_concurrent_runs" min:"1" without:"no limit"`
 	// MaxIterations is the most model answers of one run of this agent.
 	MaxIterations int `yaml:"max_iterations" min:"1" max:"10000"`
-	// Timeout is of one attempt of a run; 0 without a limit.
-	Timeout       Duration     `yaml:"timeout" over:"0" without:"no limit"`
+	// Timeout is of a run of this agent over all its attempts, see RunTimeout; where
+	// the agent is a step of another, of the step in one attempt, 0 without a limit.
+	Timeout       Duration     `yaml:"timeout" over:"0" without:"15 minutes"`
 	Retry         Retry        `yaml:"retry_options"`
 	Concurrency   *Concurrency `yaml:"concurrency"`
 	Session       *Session     `yaml:"session"`
@@ -146,6 +149,12 @@ type MCPServer struct {
 	// Tools narrows to these; empty means all.
 	Tools   []string          `yaml:"tools"`
 	Headers map[string]string `yaml:"headers"`
+}
+
+// RunTimeout is how long a run of this agent may take, from the beginning of its
+// first attempt.
+func (a *Agent) RunTimeout() time.Duration {
+	return cmp.Or(a.Timeout.Std(), DefaultTimeout)
 }
 
 // At is where a key of the agent is written, which may be a file of defaults,

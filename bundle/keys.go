@@ -34,7 +34,7 @@ var typesOf = map[string][]AgentType{
 	"output_schema":       everyType,
 	"max_concurrent_runs": everyType,
 	"max_iterations":      onlyLLM,
-	"timeout":             onlyLLM,
+	"timeout":             {AgentLLM, AgentSequential},
 	"retry_options":       onlyLLM,
 	"concurrency":         everyType,
 	"session":             everyType,

@@ -89,8 +89,8 @@ func TestDefaultsServeAgentsOfSeveralTypes(t *testing.T) {
 		"agents/steps/plain.yaml", "name: plain\ntype: null\n",
 	))
 	require.NoError(t, err)
-	require.JSONEq(t, `{"name":"twice","type":"sequential","description":"Ours","agents":["ask","once"]}`, string(p.Agent("twice").Config()))
-	require.Zero(t, p.Agent("twice").Timeout)
+	require.JSONEq(t, `{"name":"twice","type":"sequential","description":"Ours","timeout":60,"agents":["ask","once"]}`, string(p.Agent("twice").Config()))
+	require.Equal(t, time.Minute, p.Agent("twice").RunTimeout())
 	require.Equal(t, time.Minute, p.Agent("ask").Timeout.Std())
 	require.Equal(t, time.Minute, p.Agent("plain").Timeout.Std())
 	require.Empty(t, p.Agent("plain").Agents)
@@ -136,13 +136,13 @@ func TestDefaultsThatNoAgentTakes(t *testing.T) {
 		"agents/_defaults.yaml", "timeout: 60\nurl: https://agents.example.com/a\n",
 		"agents/ask.yaml", "name: ask\nmodel: openai/x\n",
 		"agents/none/_defaults.yaml", "version: '1.0'\n",
-		"agents/steps/_defaults.yaml", "timeout: 30\nagents: [ask]\nmodel: null\n",
+		"agents/steps/_defaults.yaml", "temperature: 1\nagents: [ask]\nmodel: null\n",
 		"agents/steps/in/once.yaml", "name: once\ntype: sequential\n",
 	))
 	require.EqualError(t, err, strings.Join([]string{
 		`agents/_defaults.yaml:2:1: "url" is for agents of type remote, and there is none in agents; remove it`,
 		`agents/none/_defaults.yaml:1:1: "version" is for agents of type llm, sequential, tool, remote, and there is none in agents/none; remove it`,
-		`agents/steps/_defaults.yaml:1:1: "timeout" is for agents of type llm, and there is none in agents/steps; remove it`,
+		`agents/steps/_defaults.yaml:1:1: "temperature" is for agents of type llm, and there is none in agents/steps; remove it`,
 	}, "\n"))
 
 	_, err = bundle.Parse(files("agents/_defaults.yaml", "timeout: 60\n", "agents/ask.yaml", "name: [\n"))

@@ -31,7 +31,7 @@ var numberCases = map[string]struct {
 	"Agent.Temperature":              {"agents/a.yaml", okAgent + "temperature: #\n", "0 2 0.5", "-0.1 2.1", `"temperature" must be between 0 and 2`},
 	"Agent.MaxConcurrentRuns":        {"agents/a.yaml", okAgent + "max_concurrent_runs: #\n", "1 100000", "0 -1", `"max_concurrent_runs" must be at least 1; leave it out for no limit`},
 	"Agent.MaxIterations":            {"agents/a.yaml", okAgent + "max_iterations: #\n", "1 10000", "0 -1 10001", `"max_iterations" must be between 1 and 10000`},
-	"Agent.Timeout":                  {"agents/a.yaml", okAgent + "timeout: #\n", "1 0.001 1m", "0 0.0 0s 0.0000000001", `"timeout" must be more than 0; leave it out for no limit`},
+	"Agent.Timeout":                  {"agents/a.yaml", okAgent + "timeout: #\n", "1 0.001 1m", "0 0.0 0s 0.0000000001", `"timeout" must be more than 0; leave it out for 15 minutes`},
 	"Retry.Attempts":                 {"agents/a.yaml", okAgent + "retry_options: {attempts: #}\n", "1 20", "0 -1 21", `"retry_options.attempts" must be between 1 and 20`},
 	"Retry.InitialDelay":             {"agents/a.yaml", okAgent + "retry_options: {initial_delay: #}\n", "0 90 1m", "-1", `"retry_options.initial_delay" must be between 0 and 30 days`},
 	"Retry.MaxDelay":                 {"agents/a.yaml", okAgent + "retry_options: {max_delay: #}\n", "10 1h", "0 9", `"retry_options.max_delay" must be at least the initial_delay of 10s`},
@@ -122,6 +122,7 @@ func TestNullIsAnAbsentNumber(t *testing.T) {
 	a := p.Agent("ok")
 	require.Equal(t, bundle.DefaultMaxIterations, a.MaxIterations)
 	require.Zero(t, a.Timeout)
+	require.Equal(t, bundle.DefaultTimeout, a.RunTimeout())
 	require.Equal(t, bundle.Retry{
 		Attempts: bundle.DefaultAttempts, InitialDelay: bundle.Duration(bundle.DefaultInitialDelay), MaxDelay: bundle.Duration(bundle.DefaultMaxDelay),
 	}, a.Retry)

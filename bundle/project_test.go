@@ -164,11 +164,11 @@ var problemCases = map[string]struct {
 		},
 	},
 	"keys without effect": {
-		files("agents/a.yaml", okAgent, "agents/s.yaml", "name: s\ntype: sequential\nagents: [ok]\n\nsystem_prompt: x\ntools:\n  - current_time\ntimeout: 1m\nretry_options: {attempts: 1}\n"),
+		files("agents/a.yaml", okAgent, "agents/s.yaml", "name: s\ntype: sequential\nagents: [ok]\n\nsystem_prompt: x\ntools:\n  - current_time\ntemperature: 1\nretry_options: {attempts: 1}\n"),
 		[]string{
 			`agents/s.yaml:5:1: "system_prompt" is for agents of type llm; remove it or change the type`,
 			`agents/s.yaml:6:1: "tools" is for agents of type llm; remove it or change the type`,
-			`agents/s.yaml:8:1: "timeout" is for agents of type llm; remove it or change the type`,
+			`agents/s.yaml:8:1: "temperature" is for agents of type llm; remove it or change the type`,
 			`agents/s.yaml:9:1: "retry_options" is for agents of type llm; remove it or change the type`,
 		},
 	},

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,12 +31,22 @@ var (
 	ErrRejected = errors.New("request was rejected")
 )
 
+// errBusy says that the gateway is well and wants fewer requests.
+var errBusy = errors.New("too many requests")
+
 // requestTimeout bounds one try of a call that does not wait for work.
 const requestTimeout = 30 * time.Second
+
+// claimTimeout is what a claim has beyond the time that it asks dispatch to wait.
+const claimTimeout = 10 * time.Second
 
 // heartbeatTimeout is short: a gateway that hangs must not cost the lease, and the
 // next try, by another connection, may find another gateway.
 const heartbeatTimeout = 5 * time.Second
+
+// maxJournalStream is the most bytes of a journal on the wire: its data, which JSON
+// may double, and what stands around them in each line.
+const maxJournalStream = 3 * MaxJournal
 
 // Options configure a Client.
 type Options struct {
@@ -52,6 +63,10 @@ type Options struct {
 
 // Client calls the dispatch port. Calls are repeated with growing pauses
 // until their context ends, unless their error is one of this package's.
+//
+// A gateway may be sick or gone while others are well, and connections are kept: so
+// whenever a call fails for want of the gateway all idle ones are dropped, and the
+// next try goes to whichever gateway a new connection finds.
 type Client struct {
 	opts Options
 	base *url.URL
@@ -76,7 +91,7 @@ func NewClient(opts Options) (*Client, error) {
 // Claim asks once for runs, waiting as long as the request says. It is not
 // repeated: the caller's loop is.
 func (c *Client) Claim(ctx context.Context, req ClaimRequest) (ClaimResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout+time.Duration(req.WaitSeconds)*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout+time.Duration(req.WaitSeconds)*time.Second)
 	defer cancel()
 	var resp ClaimResponse
 	return resp, c.once(ctx, http.MethodPost, "/v1/claim", req, &resp)
@@ -123,8 +138,42 @@ func (c *Client) FinishBuild(ctx context.Context, req BuildResult) error {
 // PutBundle uploads the build's bundle.
 func (c *Client) PutBundle(ctx context.Context, digest string, data []byte) error {
 	return c.retry(ctx, func(ctx context.Context) error {
-		return c.send(ctx, http.MethodPut, "/v1/build/bundle/"+digest, "application/zstd", data, nil)
+		return c.send(ctx, exchange{method: http.MethodPut, path: "/v1/build/bundle/" + digest, contentType: "application/zstd", body: data})
 	})
+}
+
+// ReadJournal fetches the journal of a run that was too large for its claim.
+func (c *Client) ReadJournal(ctx context.Context, runID uuid.UUID, token int64) ([]JournalEntry, error) {
+	var entries []JournalEntry
+	call := exchange{
+		method: http.MethodGet, path: "/v1/runs/" + runID.String() + "/journal",
+		query: url.Values{"token": {strconv.FormatInt(token, 10)}},
+		read: func(r io.Reader) (err error) {
+			entries, err = readEntries(r, maxJournalStream)
+			return err
+		},
+	}
+	err := c.retry(ctx, func(ctx context.Context) error { return c.send(ctx, call) })
+	return entries, err
+}
+
+// readEntries reads an entry a line, of at most so many bytes together.
+func readEntries(r io.Reader, most int64) ([]JournalEntry, error) {
+	limited := &io.LimitedReader{R: r, N: most + 1}
+	lines := json.NewDecoder(limited)
+	var entries []JournalEntry
+	for {
+		var entry JournalEntry
+		switch err := lines.Decode(&entry); {
+		case limited.N <= 0:
+			return nil, fmt.Errorf("the journal is larger than %d bytes: %w", most, ErrRejected)
+		case errors.Is(err, io.EOF):
+			return entries, nil
+		case err != nil:
+			return nil, err
+		}
+		entries = append(entries, entry)
+	}
 }
 
 // Input fetches the input of a run that was too large for its claim.
@@ -140,14 +189,14 @@ func (c *Client) Bundle(ctx context.Context, digest string, limit int64) ([]byte
 func (c *Client) fetch(ctx context.Context, path string, limit int64) ([]byte, error) {
 	var body []byte
 	err := c.retry(ctx, func(ctx context.Context) error {
-		return c.send(ctx, http.MethodGet, path, "", nil, func(r io.Reader) error {
+		return c.send(ctx, exchange{method: http.MethodGet, path: path, read: func(r io.Reader) error {
 			var err error
 			body, err = io.ReadAll(io.LimitReader(r, limit+1))
 			if err == nil && int64(len(body)) > limit {
 				return fmt.Errorf("%s is larger than %d bytes: %w", path, limit, ErrRejected)
 			}
 			return err
-		})
+		}})
 	})
 	return body, err
 }
@@ -165,7 +214,12 @@ func (c *Client) once(ctx context.Context, method, path string, req, resp any) e
 	if resp != nil {
 		read = func(r io.Reader) error { return json.NewDecoder(r).Decode(resp) }
 	}
-	return c.send(ctx, method, path, "application/json", body, read)
+	return c.send(ctx, exchange{method: method, path: path, contentType: "application/json", body: body, read: read})
+}
+
+// final says that repeating a call does not mend its error.
+func final(err error) bool {
+	return errors.Is(err, ErrFenced) || errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrRejected)
 }
 
 // retry repeats try until it succeeds, its error is final or ctx ends.
@@ -176,7 +230,7 @@ func (c *Client) retry(ctx context.Context, try func(context.Context) error) err
 		once, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		err := try(once)
-		if errors.Is(err, ErrFenced) || errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrRejected) {
+		if final(err) {
 			return struct{}{}, backoff.Permanent(err)
 		}
 		return struct{}{}, err
@@ -184,33 +238,58 @@ func (c *Client) retry(ctx context.Context, try func(context.Context) error) err
 	return err
 }
 
-func (c *Client) send(ctx context.Context, method, path, contentType string, body []byte, read func(io.Reader) error) error {
-	req, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath(path).String(), bytes.NewReader(body))
+// exchange is one request and what reads its answer.
+type exchange struct {
+	method, path, contentType string
+	query                     url.Values
+	body                      []byte
+	read                      func(io.Reader) error // nil when nothing is answered
+}
+
+func (c *Client) send(ctx context.Context, e exchange) error {
+	err := c.try(ctx, e)
+	if leavesGateway(ctx, err) {
+		// After the answer was read: its connection is idle by now as well.
+		c.http.CloseIdleConnections()
+	}
+	return err
+}
+
+// leavesGateway says whether an error lets another gateway be tried: it is no answer
+// of one that is well, and not the caller's who gave up.
+func leavesGateway(ctx context.Context, err error) bool {
+	return err != nil && !final(err) && !errors.Is(err, errBusy) && !errors.Is(ctx.Err(), context.Canceled)
+}
+
+func (c *Client) try(ctx context.Context, e exchange) error {
+	target := c.base.JoinPath(e.path)
+	target.RawQuery = e.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, e.method, target.String(), bytes.NewReader(e.body))
 	if err != nil {
-		return fmt.Errorf("building the request to %s: %w", path, err)
+		return fmt.Errorf("building the request to %s: %w", e.path, err)
 	}
 	token, err := c.token()
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
+	if e.contentType != "" {
+		req.Header.Set("Content-Type", e.contentType)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("calling %s %s: %w", method, path, err)
+		return fmt.Errorf("calling %s %s: %w", e.method, e.path, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= http.StatusBadRequest {
-		return responseError(method, path, resp)
+		return responseError(e.method, e.path, resp)
 	}
-	if read == nil {
+	if e.read == nil {
 		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
 		return err
 	}
-	if err := read(resp.Body); err != nil {
-		return fmt.Errorf("reading the answer of %s %s: %w", method, path, err)
+	if err := e.read(resp.Body); err != nil {
+		return fmt.Errorf("reading the answer of %s %s: %w", e.method, e.path, err)
 	}
 	return nil
 }
@@ -242,7 +321,9 @@ func responseError(method, path string, resp *http.Response) error {
 		return fmt.Errorf("%w: %w", detail, ErrFenced)
 	case resp.StatusCode == http.StatusUnauthorized:
 		return fmt.Errorf("%w: %w", detail, ErrUnauthorized)
-	case resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusTooManyRequests:
+	case resp.StatusCode == http.StatusTooManyRequests:
+		return fmt.Errorf("%w: %w", detail, errBusy)
+	case resp.StatusCode < http.StatusInternalServerError:
 		return fmt.Errorf("%w: %w", detail, ErrRejected)
 	default:
 		return detail

@@ -9,6 +9,8 @@
 //	POST /v1/claim                 ClaimRequest → ClaimResponse, waits up to wait_seconds
 //	POST /v1/heartbeat             HeartbeatRequest → HeartbeatResponse
 //	POST /v1/runs/{id}/journal     JournalRequest → 204, 409 fenced
+//	GET  /v1/runs/{id}/journal     ?token=<fencing token> → a JournalEntry a line, for a journal that was
+//	                               too large for the claim
 //	POST /v1/runs/{id}/complete    CompleteRequest → 204, 409 fenced
 //	POST /v1/runs/{id}/release     ReleaseRequest → 204, 409 fenced
 //	GET  /v1/runs/{id}/input       → raw bytes of an input that was too large for the claim

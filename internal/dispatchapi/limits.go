@@ -17,6 +17,8 @@ const (
 	// MaxModelAnswer and MaxToolResult bound the data of journal entries.
 	MaxModelAnswer = 1 << 20
 	MaxToolResult  = 256 << 10
+	// MaxJournal bounds the data of all entries of a run.
+	MaxJournal = 16 << 20
 	// MaxBuildLog bounds a build's log.
 	MaxBuildLog = 1 << 20
 	// MaxAgentConfig bounds one agent's configuration, MaxAgentConfigs those of all
@@ -30,7 +32,8 @@ const (
 	// MaxAgents bounds those of a build's result, MaxEntries those of a journal request.
 	MaxAgents  = 1000
 	MaxEntries = 1000
-	// MaxLeases bounds a heartbeat, MaxDigests the bundles that a claim names.
+	// MaxLeases bounds the claims that a heartbeat or a claim names, MaxDigests the
+	// bundles.
 	MaxLeases  = 1024
 	MaxDigests = 64
 	// MaxRunnerID is the most bytes of a runner's name.
@@ -52,4 +55,5 @@ const (
 	CodeInputTooComplex = "input_too_complex"
 	CodeOutputTooLarge  = "output_too_large"
 	CodeAnswerTooLarge  = "model_answer_too_large"
+	CodeJournalTooLarge = "journal_too_large"
 )

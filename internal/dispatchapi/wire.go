@@ -11,28 +11,45 @@ import (
 
 // ClaimRequest asks for runs to execute.
 type ClaimRequest struct {
-	// RunnerID names this process for people.
+	// RunnerID names this process: what is leased is leased to it, and one that was
+	// started anew has another.
 	RunnerID string `json:"runner_id"`
 	// Digests are the bundles held.
 	Digests Digests `json:"digests"`
-	// Limit is the most runs wanted; 0 only reports and asks what to prefetch.
-	Limit int `json:"limit"`
-	// WaitSeconds is how long to wait for a run when there is none, 0 to 30.
+	// Refused are bundles that this runner cannot open: no run of theirs is handed
+	// to it.
+	Refused Digests `json:"refused,omitempty"`
+	// Places is the most runs at a time, Limit the most wanted now; with Limit 0 the
+	// request only reports, hears what is lost and asks what to prefetch.
+	Places int `json:"places"`
+	Limit  int `json:"limit"`
+	// Holding are the claims that the runner works on. What is leased to it beyond
+	// these was lost on its way, and is handed to it again with the same token.
+	Holding Leases `json:"holding,omitempty"`
+	// WaitSeconds is how long to wait for something to say, 0 to 30.
 	WaitSeconds int `json:"wait_seconds"`
+	// Draining says that the runner takes no more runs: what is leased to it beyond
+	// Holding is given back at once.
+	Draining bool `json:"draining,omitempty"`
 }
 
 // ClaimResponse holds the runs that this runner may execute now.
 type ClaimResponse struct {
 	Runs []Run `json:"runs"`
+	// Lost are those of Holding that are no longer current, for the run was
+	// cancelled or is another's.
+	Lost []Lease `json:"lost"`
 	// Prefetch are bundles to fetch now, because they are about to go live.
 	Prefetch []string `json:"prefetch"`
 }
 
 // Run is a claimed run.
 type Run struct {
-	ID           uuid.UUID `json:"id"`
-	Token        int64     `json:"token"`
-	LeaseSeconds float64   `json:"lease_seconds"` // from the answer's arrival
+	ID    uuid.UUID `json:"id"`
+	Token int64     `json:"token"`
+	// LeaseSeconds, from the answer's arrival, is short: a heartbeat confirms the
+	// claim and prolongs it.
+	LeaseSeconds float64   `json:"lease_seconds"`
 	AgentName    string    `json:"agent_name"`
 	DeploymentID uuid.UUID `json:"deployment_id"`
 	BundleDigest string    `json:"bundle_digest"`
@@ -40,11 +57,18 @@ type Run struct {
 	// ContentType says how Input is to be read.
 	ContentType string `json:"content_type"`
 	// Input is the raw input; when InputElsewhere is set it is to be fetched.
-	Input          []byte         `json:"input,omitempty"`
-	InputElsewhere bool           `json:"input_elsewhere,omitempty"`
-	Attempt        int            `json:"attempt"`
-	QueuedAt       time.Time      `json:"queued_at"`
-	Journal        []JournalEntry `json:"journal,omitempty"`
+	Input          []byte    `json:"input,omitempty"`
+	InputElsewhere bool      `json:"input_elsewhere,omitempty"`
+	Attempt        int       `json:"attempt"`
+	QueuedAt       time.Time `json:"queued_at"`
+	// StartedAt is when the first attempt began, Now when this claim was made, both by
+	// the database's clock: the run's age does not depend on the runner's.
+	StartedAt time.Time `json:"started_at"`
+	Now       time.Time `json:"now"`
+	// Journal is what earlier attempts recorded; a long one is to be fetched when
+	// JournalElsewhere is set.
+	Journal          []JournalEntry `json:"journal,omitempty"`
+	JournalElsewhere bool           `json:"journal_elsewhere,omitempty"`
 }
 
 // Lease names one claim.
@@ -83,6 +107,15 @@ type JournalEntry struct {
 	// tool_result that ends it: with such a tool in flight a lost run fails
 	// (tool_interrupted) and is not resumed.
 	Unsafe bool `json:"unsafe,omitempty"`
+	// Usage is what a model_answer cost; nil of other kinds.
+	Usage *ModelUsage `json:"usage,omitempty"`
+}
+
+// ModelUsage is what one call of a model cost.
+type ModelUsage struct {
+	// Model is its reference, provider/model.
+	Model string `json:"model"`
+	TokenUsage
 }
 
 // JournalRequest appends entries.
@@ -124,6 +157,8 @@ type CompleteRequest struct {
 // ReleaseRequest gives a claim back.
 type ReleaseRequest struct {
 	Token int64 `json:"token"`
+	// DelaySeconds, 0 to 60, is how long the run is handed to nobody.
+	DelaySeconds int `json:"delay_seconds,omitempty"`
 }
 
 // BuildReport tells how far a build is; empty fields change nothing.

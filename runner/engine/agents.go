@@ -24,7 +24,7 @@ func (a *attempt) tree() (adkagent.Agent, error) {
 		return nil, &failure{code: CodeAgentNotFound, message: fmt.Sprintf("the deployment has no agent %q", a.in.AgentName)}
 	}
 	b := builder{attempt: a, names: map[string]int{"user": 1}}
-	child, err := b.build(root, root.Name)
+	child, err := b.build(root, root.Name, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -38,10 +38,11 @@ type builder struct {
 
 // build makes the framework's agent of one in the repository. The path tells
 // places in the tree apart and is the same in every attempt.
-func (b *builder) build(agent *bundle.Agent, path string) (adkagent.Agent, error) {
+func (b *builder) build(agent *bundle.Agent, path string, within *stage) (adkagent.Agent, error) {
+	own := &stage{agent: agent, within: within}
 	switch agent.Type {
 	case bundle.AgentLLM:
-		return b.llm(agent, path)
+		return b.llm(agent, path, own)
 	case bundle.AgentSequential:
 		steps := make([]adkagent.Agent, 0, len(agent.Agents))
 		for i, name := range agent.Agents {
@@ -49,7 +50,7 @@ func (b *builder) build(agent *bundle.Agent, path string) (adkagent.Agent, error
 			if step == nil {
 				return nil, &failure{code: CodeAgentNotFound, message: fmt.Sprintf("the deployment has no agent %q, which %q runs", name, agent.Name)}
 			}
-			child, err := b.build(step, fmt.Sprintf("%s/%d:%s", path, i, name))
+			child, err := b.build(step, fmt.Sprintf("%s/%d:%s", path, i, name), own)
 			if err != nil {
 				return nil, err
 			}
@@ -71,12 +72,12 @@ func (b *builder) sequence(name, description string, steps []adkagent.Agent) (ad
 	return sequence, nil
 }
 
-func (b *builder) llm(agent *bundle.Agent, path string) (adkagent.Agent, error) {
+func (b *builder) llm(agent *bundle.Agent, path string, own *stage) (adkagent.Agent, error) {
 	llm, err := b.model(agent)
 	if err != nil {
 		return nil, err
 	}
-	scope := &scope{attempt: b.attempt, agent: agent, path: path}
+	scope := &scope{attempt: b.attempt, agent: agent, path: path, stage: own}
 	tools := make([]adktool.Tool, 0, len(agent.Tools))
 	for _, t := range agent.Tools {
 		known, ok := b.engine.tools[t.Reference]

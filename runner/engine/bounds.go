@@ -24,6 +24,16 @@ func checkOutput(output string) error {
 		"the output has %d bytes, at most %d are stored; have the agent answer with less", len(output), dispatchapi.MaxOutput)}
 }
 
+// checkJournal fails a run whose journal would be too large to be stored.
+func checkJournal(size int) error {
+	if size <= dispatchapi.MaxJournal {
+		return nil
+	}
+	return &failure{code: CodeJournalTooLarge, message: fmt.Sprintf(
+		"the answers of models and the results of tools have more than %d bytes together, which is the most that is stored of a run; "+
+			"have tools return less, or divide the work into several runs", dispatchapi.MaxJournal)}
+}
+
 // boundedResult encodes a tool's result. One that is too large is cut and says
 // so, to the model as to the journal: its beginning stands as text under
 // "beginning".

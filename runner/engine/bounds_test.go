@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,7 +93,7 @@ func TestToolResultsAreCutWithAMark(t *testing.T) {
 func TestLargeJournalsGoInSeveralRequests(t *testing.T) {
 	t.Parallel()
 	agent := strings.Replace(greeter, "broken", "huge", 1)
-	h := &house{says: []*genai.Content{calls(70), says("done")}, huge: func(context.Context, map[string]any) (map[string]any, error) {
+	h := &house{says: []*genai.Content{calls(40), says("done")}, huge: func(context.Context, map[string]any) (map[string]any, error) {
 		return map[string]any{"text": strings.Repeat("x", 1<<20)}, nil
 	}}
 	out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", agent, "models/main.yaml", script), h))
@@ -103,4 +104,44 @@ func TestLargeJournalsGoInSeveralRequests(t *testing.T) {
 		require.Equal(t, next, e.Sequence)
 		next++
 	}
+}
+
+// TestAJournalBeyondTheLimitFailsTheRun: what earlier attempts recorded counts, and
+// nothing beyond the limit is appended.
+func TestAJournalBeyondTheLimitFailsTheRun(t *testing.T) {
+	t.Parallel()
+	agent := strings.Replace(greeter, "broken", "huge", 1)
+	huge := func(context.Context, map[string]any) (map[string]any, error) {
+		return map[string]any{"text": strings.Repeat("x", 1<<20)}, nil
+	}
+	p := project(t, "agents/main.yaml", agent, "models/main.yaml", script)
+	first := &house{says: []*genai.Content{calls(60), says("done")}, huge: huge}
+	out := first.engine().Execute(t.Context(), input(p, first))
+	require.Equal(t, engine.Completed, out.Status, out.Error)
+
+	for name, prior := range map[string][]dispatchapi.JournalEntry{"one attempt": nil, "two attempts": first.appended} {
+		h := &house{says: []*genai.Content{calls(70), says("done")}, huge: huge}
+		if prior != nil {
+			h.says = []*genai.Content{renamed(calls(10)), says("done")}
+		}
+		in := input(p, h)
+		in.Prior = prior
+		out := h.engine().Execute(t.Context(), in)
+		require.Equal(t, engine.Failed, out.Status, name)
+		require.Equal(t, engine.CodeJournalTooLarge, out.ErrorCode, name)
+		require.Contains(t, out.Error, "16777216 bytes")
+		total := 0
+		for _, e := range append(append(slices.Clone(prior), h.appended...), out.Trailing...) {
+			total += len(e.Data)
+		}
+		require.LessOrEqual(t, total, dispatchapi.MaxJournal)
+	}
+}
+
+// renamed are the calls of another answer.
+func renamed(content *genai.Content) *genai.Content {
+	for _, part := range content.Parts {
+		part.FunctionCall.ID += "-later"
+	}
+	return content
 }

@@ -31,6 +31,7 @@ const (
 	CodeInternal        = "internal_error"
 	CodeOutputTooLarge  = dispatchapi.CodeOutputTooLarge
 	CodeAnswerTooLarge  = dispatchapi.CodeAnswerTooLarge
+	CodeJournalTooLarge = dispatchapi.CodeJournalTooLarge
 )
 
 // Models finds models by reference, provider/model.
@@ -91,6 +92,9 @@ type Input struct {
 	Prior []dispatchapi.JournalEntry
 	// Journal takes what this attempt adds.
 	Journal Journal
+	// Spent is how long ago the run's first attempt began: the timeout is of all
+	// attempts together.
+	Spent time.Duration
 	// Gate, when set, waits until the runner's claim is confirmed; it is called
 	// before each tool call. An error ends the attempt.
 	Gate func(ctx context.Context) error
@@ -143,7 +147,7 @@ func (f *failure) Unwrap() error { return f.cause }
 func (e *Engine) Execute(ctx context.Context, in Input) Outcome {
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a := &attempt{engine: e, in: in, cancel: cancel, journal: newRecorder(in.Prior, in.Journal)}
+	a := &attempt{engine: e, in: in, cancel: cancel, end: endOf(in), journal: newRecorder(in.Prior, in.Journal)}
 	output, err := a.run(own)
 	return a.outcome(ctx, output, err)
 }
@@ -153,6 +157,7 @@ type attempt struct {
 	engine  *Engine
 	in      Input
 	cancel  context.CancelCauseFunc
+	end     deadline // of the run
 	journal *recorder
 }
 
@@ -207,7 +212,7 @@ func (a *attempt) outcome(ctx context.Context, output string, err error) Outcome
 	}
 	var f *failure
 	if isFailure := errors.As(err, &f); !isFailure || errors.Is(err, ErrStopped) {
-		if ctx.Err() != nil || errors.Is(err, ErrStopped) || errors.Is(err, errJournal) {
+		if ctx.Err() != nil || leavesOpen(err) {
 			return a.unfinished(ctx, out)
 		}
 		if m, ok := model.AsError(err); ok {
@@ -220,6 +225,11 @@ func (a *attempt) outcome(ctx context.Context, output string, err error) Outcome
 	out.ErrorCode, out.Error = f.code, cut(f.message, dispatchapi.MaxError)
 	out.Trailing = a.journal.take()
 	return out
+}
+
+// leavesOpen says that an error is none of the run's: another attempt may go on.
+func leavesOpen(err error) bool {
+	return errors.Is(err, ErrStopped) || errors.Is(err, errJournal) || errors.Is(err, ErrLaterJournal)
 }
 
 // unfinished appends what the attempt did last, so that nothing is asked again.

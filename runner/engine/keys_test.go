@@ -27,6 +27,8 @@ const (
 	version = "Agent.Version"
 	// shown is no key: a build passes it on, for people.
 	shown = "Agent.SourcePath"
+	// claimedBy is passed on for dispatch, which claims runs by it.
+	claimedBy = "Agent.MaxConcurrentRuns"
 )
 
 const (
@@ -44,7 +46,6 @@ var undone = []notDone{
 	{"conditions of tools", "Tool.Condition", "agents/a.yaml", llm + "tools: [{look: x > 1}]\n", "agents/a.yaml:3:1: the condition of tool look" + unsupported},
 	{"A/B variants", "Agent.VariantOf", "agents/main-test-b.yaml", llm, "agents/main-test-b.yaml: an A/B variant of agent main is not supported by this release; remove it, or rename it if it is not a variant"},
 	key("output_schema", "Agent.OutputSchema", "answer"),
-	key("max_concurrent_runs", "Agent.MaxConcurrentRuns", "1"),
 	key("concurrency", "Agent.Concurrency", "{key: input.id}"),
 	key("session", "Agent.Session", "{key: input.id}"),
 	key("guardrails", "Agent.Guardrails", "{}"),
@@ -170,8 +171,11 @@ func fieldsOf(of reflect.Type, f func(name string) bool) {
 func TestEveryKeyHasAReader(t *testing.T) {
 	t.Parallel()
 	read, passedOn := fieldsRead(t)
-	require.True(t, passedOn[shown], "%s is shown to nobody", shown)
-	exceptions := map[string]bool{version: false, shown: false} // and whether they were seen
+	exceptions := map[string]bool{version: false} // and whether they were seen
+	for _, name := range []string{shown, claimedBy} {
+		require.True(t, passedOn[name], "a build passes %s on to nobody", name)
+		exceptions[name] = false
+	}
 	for _, one := range undone {
 		if one.field != "" {
 			exceptions[one.field] = false
@@ -211,7 +215,7 @@ func TestWhatIsNotDoneIsRefused(t *testing.T) {
 		require.EqualError(t, e.Check(repository(one.file, one.text)), one.problem)
 	}
 	for _, file := range []string{"agents/a.yaml", "guardrails/a.star", "models/a.yaml", "schemas/a.json", "tools/a.star"} {
-		text := map[string]string{"agents/a.yaml": llm, "models/a.yaml": "steps: [{text: x}]\n"}[file]
+		text := map[string]string{"agents/a.yaml": llm + "max_concurrent_runs: 1\n", "models/a.yaml": "steps: [{text: x}]\n"}[file]
 		require.Empty(t, e.Check(repository(file, text)), file)
 	}
 }

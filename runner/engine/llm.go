@@ -3,13 +3,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"strings"
-	"sync"
-	"time"
 
 	adkmodel "google.golang.org/adk/v2/model"
 	"google.golang.org/genai"
@@ -23,30 +22,12 @@ type scope struct {
 	*attempt
 	agent *bundle.Agent
 	path  string
-
-	once     sync.Once
-	deadline time.Time
+	stage *stage
 }
 
-// limit bounds a step by the agent's timeout, which begins with its first step.
+// limit bounds a step by what the run and the stage have left.
 func (s *scope) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	timeout := s.agent.Timeout.Std()
-	if timeout == 0 {
-		return ctx, func() {}
-	}
-	s.once.Do(func() { s.deadline = time.Now().Add(timeout) })
-	return context.WithDeadlineCause(ctx, s.deadline, &failure{
-		code: CodeTimeout, message: fmt.Sprintf("agent %q took longer than its timeout of %s", s.agent.Name, timeout),
-	})
-}
-
-// timedOut returns the failure when it was the agent's timeout that ended ctx.
-func timedOut(ctx context.Context) error {
-	var f *failure
-	if ctx.Err() != nil && errors.As(context.Cause(ctx), &f) && f.code == CodeTimeout {
-		return f
-	}
-	return nil
+	return s.end.sooner(s.stage.end()).bound(ctx)
 }
 
 // journaledModel answers from the journal what it holds, and records the rest.
@@ -91,7 +72,7 @@ func (m *journaledModel) next(ctx context.Context, req *adkmodel.LLMRequest) (mo
 		return modelAnswer{}, err
 	}
 	return m.journal.recordAnswer(modelAnswer{
-		Agent: m.path, Turn: m.turn, Model: m.llm.Name(), Content: resp.Content,
+		Agent: m.path, Turn: m.turn, Model: cmp.Or(resp.ModelVersion, m.llm.Name()), Content: resp.Content,
 		FinishReason: resp.FinishReason, Usage: usageOf(resp.UsageMetadata),
 	})
 }
@@ -99,6 +80,9 @@ func (m *journaledModel) next(ctx context.Context, req *adkmodel.LLMRequest) (mo
 func (m *journaledModel) ask(ctx context.Context, req *adkmodel.LLMRequest) (*adkmodel.LLMResponse, error) {
 	ctx, cancel := m.limit(ctx)
 	defer cancel()
+	if late := timedOut(ctx); late != nil {
+		return nil, late
+	}
 	// The prompt is exactly the repository's; the framework adds words of its own.
 	req.Config.SystemInstruction = nil
 	if m.prompt != "" {

@@ -17,6 +17,11 @@ import (
 // errJournal says that entries could not be appended.
 var errJournal = errors.New("appending to the journal")
 
+// ErrLaterJournal is the cause of an attempt that was not begun because the journal
+// holds a kind of entry that this release does not know: to go on without it might
+// repeat what it records.
+var ErrLaterJournal = errors.New("the journal is of a later release")
+
 // modelAnswer is the data of a model_answer entry.
 type modelAnswer struct {
 	// Agent is the path of the agent in the tree, Turn counts its answers from 1.
@@ -56,6 +61,7 @@ type recorder struct {
 
 	mu      sync.Mutex
 	next    int64
+	size    int // bytes of the data of all entries
 	pending []dispatchapi.JournalEntry
 	answers map[turnKey]modelAnswer
 	started map[string]startedTool
@@ -84,6 +90,7 @@ func newRecorder(prior []dispatchapi.JournalEntry, sink Journal) *recorder {
 			return r
 		}
 		r.next = entry.Sequence + 1
+		r.size += len(entry.Data)
 	}
 	return r
 }
@@ -109,12 +116,18 @@ func (r *recorder) load(entry dispatchapi.JournalEntry) error {
 			return err
 		}
 		r.results[t.CallID] = t
+	default:
+		return fmt.Errorf("%w: kind %q", ErrLaterJournal, entry.Kind)
 	}
-	return nil // Kinds of later releases say nothing to this one.
+	return nil
 }
 
-// interrupted finds a tool that may have had an effect that nobody knows of.
+// interrupted finds a tool that may have had an effect that nobody knows of, or a
+// journal from which nobody can tell.
 func (r *recorder) interrupted() error {
+	if errors.Is(r.broken, ErrLaterJournal) {
+		return r.broken
+	}
 	if r.broken != nil {
 		return &failure{code: CodeInternal, message: "the run's journal cannot be read", cause: r.broken}
 	}
@@ -165,8 +178,10 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 		return a, fmt.Errorf("decoding a model's answer: %w", err)
 	}
 	r.count(a.Usage)
-	r.add(dispatchapi.JournalModelAnswer, data, false)
-	return same, nil
+	return same, r.add(dispatchapi.JournalEntry{
+		Kind: dispatchapi.JournalModelAnswer, Data: data,
+		Usage: &dispatchapi.ModelUsage{Model: a.Model, TokenUsage: a.Usage},
+	})
 }
 
 func (r *recorder) remember(a modelAnswer) {
@@ -193,11 +208,11 @@ func (r *recorder) recordStart(s toolStarted, unsafe bool) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.started[s.CallID]; !ok {
-		r.started[s.CallID] = startedTool{name: s.Tool, unsafe: unsafe}
-		r.add(dispatchapi.JournalToolStarted, data, unsafe)
+	if _, ok := r.started[s.CallID]; ok {
+		return nil
 	}
-	return nil
+	r.started[s.CallID] = startedTool{name: s.Tool, unsafe: unsafe}
+	return r.add(dispatchapi.JournalEntry{Kind: dispatchapi.JournalToolStarted, Data: data, Unsafe: unsafe})
 }
 
 // recordResult records what a tool returned and answers it as a later attempt
@@ -214,13 +229,19 @@ func (r *recorder) recordResult(t toolResult, unsafe bool) (toolResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.results[t.CallID] = same
-	r.add(dispatchapi.JournalToolResult, data, unsafe)
-	return same, nil
+	return same, r.add(dispatchapi.JournalEntry{Kind: dispatchapi.JournalToolResult, Data: data, Unsafe: unsafe})
 }
 
-func (r *recorder) add(kind string, data []byte, unsafe bool) {
-	r.pending = append(r.pending, dispatchapi.JournalEntry{Sequence: r.next, Kind: kind, Data: data, Unsafe: unsafe})
+// add numbers an entry, unless the journal has no room for it.
+func (r *recorder) add(entry dispatchapi.JournalEntry) error {
+	if err := checkJournal(r.size + len(entry.Data)); err != nil {
+		return err
+	}
+	entry.Sequence = r.next
+	r.pending = append(r.pending, entry)
+	r.size += len(entry.Data)
 	r.next++
+	return nil
 }
 
 // flush appends what is pending.

@@ -3,6 +3,8 @@
 package engine_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -159,15 +161,81 @@ func TestAnyAppendMayFail(t *testing.T) {
 	})
 }
 
+// TestAnswersAreAppendedBeforeTheNextEffect: what is lost with a runner that is killed
+// is the last answer at most.
+func TestAnswersAreAppendedBeforeTheNextEffect(t *testing.T) {
+	t.Parallel()
+	h := &house{}
+	appended := func() (answers int) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return count(h.appended).answers
+	}
+	var before []int
+	h.onAsk = func() { before = append(before, appended()) }
+	h.onTool = func(context.Context) error {
+		require.Equal(t, len(before), appended(), "before a tool begins")
+		return nil
+	}
+	out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", greeter, "models/main.yaml", `
+steps:
+  - {turn: 1, tool_calls: [{name: never-heard}]}
+  - {turn: 2, tool_calls: [{name: look}]}
+  - {turn: 3, tool_calls: [{name: charge}]}
+  - {text: done}
+`), h))
+	require.Equal(t, "done", out.Output, out.Cause)
+	require.Equal(t, []int{0, 1, 2, 3}, before, "before each request")
+}
+
+// TestAJournalOfALaterReleaseIsLeftToOthers: nothing is asked or called past what
+// this release cannot read.
+func TestAJournalOfALaterReleaseIsLeftToOthers(t *testing.T) {
+	t.Parallel()
+	h := &house{}
+	in := input(project(t, "agents/main.yaml", greeter, "models/main.yaml", "steps: [{text: x}]"), h)
+	in.Prior = []dispatchapi.JournalEntry{{Sequence: 1, Kind: "approval", Data: []byte(`{}`)}}
+	out := h.engine().Execute(t.Context(), in)
+	require.Equal(t, engine.Unfinished, out.Status)
+	require.ErrorIs(t, out.Cause, engine.ErrLaterJournal)
+	require.ErrorContains(t, out.Cause, `"approval"`)
+	require.Empty(t, h.asked)
+	require.Empty(t, h.appended)
+}
+
+// TestAnswersCarryWhatTheyCost: by the model that gave them.
+func TestAnswersCarryWhatTheyCost(t *testing.T) {
+	t.Parallel()
+	h := &house{}
+	out := h.engine().Execute(t.Context(), input(project(t,
+		"agents/main.yaml", "name: main\nmodel: scripted/main\nfallback_model: scripted/spare\ntools: [look]\nretry_options: {attempts: 1}\n",
+		"models/main.yaml", "steps: [{turn: 1, tool_calls: [{name: look}], tokens: {input: 3, output: 1}}, {error: {status: 503}}]",
+		"models/spare.yaml", "steps: [{text: spare, tokens: {input: 5, output: 2, thinking: 1}}]"), h))
+	require.Equal(t, "spare", out.Output, out.Cause)
+	var used []dispatchapi.ModelUsage
+	for _, e := range append(h.appended, out.Trailing...) {
+		require.Equal(t, e.Kind == dispatchapi.JournalModelAnswer, e.Usage != nil, e.Kind)
+		if e.Usage != nil {
+			used = append(used, *e.Usage)
+		}
+	}
+	require.Equal(t, []dispatchapi.ModelUsage{
+		{Model: "scripted/main", TokenUsage: dispatchapi.TokenUsage{InputTokens: 3, OutputTokens: 1, TotalTokens: 4}},
+		{Model: "scripted/spare", TokenUsage: dispatchapi.TokenUsage{InputTokens: 5, OutputTokens: 2, ThinkingTokens: 1, TotalTokens: 8}},
+	}, used)
+}
+
 func FuzzPriorJournal(f *testing.F) {
 	f.Add("model_answer", []byte(`{"agent":"main","turn":1,"content":{"role":"model","parts":[{"text":"hi"}]}}`))
 	f.Add("model_answer", []byte(`{"agent":"main","turn":1}`))
 	f.Add("tool_started", []byte(`{"call_id":"x"}`))
 	f.Add("tool_result", []byte(`{"call_id":"x","result":{}}`))
+	f.Add("of a later release", []byte(`{}`))
 	f.Fuzz(func(t *testing.T, kind string, data []byte) {
 		h := &house{}
 		in := input(project(t, "agents/main.yaml", greeter, "models/main.yaml", "steps: [{text: x}]"), h)
 		in.Prior = []dispatchapi.JournalEntry{{Sequence: 1, Kind: kind, Data: data}}
-		require.NotEqual(t, engine.Unfinished, h.engine().Execute(t.Context(), in).Status)
+		out := h.engine().Execute(t.Context(), in)
+		require.Equal(t, errors.Is(out.Cause, engine.ErrLaterJournal), out.Status == engine.Unfinished)
 	})
 }

@@ -99,6 +99,11 @@ func (t *journaledTool) call(ctx context.Context, id string, args map[string]any
 			return toolResult{}, fmt.Errorf("waiting for the claim to be confirmed: %w: %w", ErrStopped, err)
 		}
 	}
+	limited, cancel := t.limit(ctx)
+	defer cancel()
+	if late := timedOut(limited); late != nil {
+		return toolResult{}, late // Before it is begun: it had no effect.
+	}
 	unsafe := !t.tool.Idempotent
 	if err := t.journal.recordStart(toolStarted{Agent: t.path, CallID: id, Tool: t.tool.Name, Arguments: args}, unsafe); err != nil {
 		return toolResult{}, err
@@ -107,8 +112,6 @@ func (t *journaledTool) call(ctx context.Context, id string, args map[string]any
 		return toolResult{}, err
 	}
 	out := toolResult{CallID: id, Tool: t.tool.Name}
-	limited, cancel := t.limit(ctx)
-	defer cancel()
 	result, err := t.run(limited, args)
 	if late := timedOut(limited); err != nil && late != nil {
 		return toolResult{}, late

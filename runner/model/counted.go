@@ -38,13 +38,15 @@ func (c counted) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, 
 	}
 }
 
-// outcome is ok, cancelled, or the code of the error.
+// outcome is ok, cancelled, or the code of the error; that of a request which was
+// given up is the reason for it.
 func outcome(ctx context.Context, err error) string {
-	failure, known := AsError(err)
+	failure, known := AsError(givenUp(ctx, err))
+	_, slow := AsError(context.Cause(ctx))
 	switch {
 	case err == nil:
 		return metrics.OutcomeOK
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && !slow:
 		return metrics.OutcomeCancelled
 	case known:
 		return failure.Code

@@ -15,6 +15,7 @@ import (
 const (
 	CodeUnknownProvider = dispatchapi.ModelErrors + "provider_unknown"
 	CodeUnavailable     = dispatchapi.ModelErrors + "unavailable"
+	CodeTimeout         = dispatchapi.ModelErrors + "timeout"
 	CodeRateLimited     = dispatchapi.ModelErrors + "rate_limited"
 	CodeRejected        = dispatchapi.ModelErrors + "request_rejected"
 	CodeUnauthorized    = dispatchapi.ModelErrors + "unauthorized"
@@ -24,7 +25,7 @@ const (
 
 // Codes are all codes of errors.
 var Codes = []string{
-	CodeUnknownProvider, CodeUnavailable, CodeRateLimited, CodeRejected, CodeUnauthorized, CodeInvalidAnswer, CodeForbidden,
+	CodeUnknownProvider, CodeUnavailable, CodeTimeout, CodeRateLimited, CodeRejected, CodeUnauthorized, CodeInvalidAnswer, CodeForbidden,
 }
 
 // Error is a failed model request. Its message is for the project: it may hold

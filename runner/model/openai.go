@@ -45,7 +45,7 @@ func newOpenAI(p runnerconfig.Provider, model string, settings Settings, client 
 		option.WithBaseURL(strings.TrimSuffix(base, "/") + "/"),
 		option.WithMaxRetries(0), // WithRetry repeats, as the agent says.
 		option.WithHTTPClient(client),
-		option.WithMiddleware(refuseRedirects),
+		option.WithMiddleware(giveUpOnSilence, refuseRedirects),
 	}
 	if p.APIKey != "" {
 		opts = append(opts, option.WithAPIKey(p.APIKey))

@@ -87,10 +87,17 @@ func (r *retrying) ask(ctx context.Context, llm adkmodel.LLM, req *adkmodel.LLMR
 	}
 }
 
-// once takes the one answer of a model that does not stream.
+// once takes the one answer of a model that does not stream, within the time of a
+// request. The answer says by ModelVersion which model gave it.
 func once(ctx context.Context, llm adkmodel.LLM, req *adkmodel.LLMRequest) (*adkmodel.LLMResponse, error) {
-	for resp, err := range llm.GenerateContent(ctx, req, false) {
-		return resp, err
+	limited, cancel := context.WithTimeoutCause(ctx, requestTime, errSlow)
+	defer cancel()
+	for resp, err := range llm.GenerateContent(limited, req, false) {
+		if err != nil {
+			return nil, givenUp(limited, err)
+		}
+		resp.ModelVersion = llm.Name()
+		return resp, nil
 	}
 	return nil, &Error{Code: CodeInvalidAnswer, Message: "the model gave no answer", Retryable: true}
 }

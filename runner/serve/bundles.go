@@ -5,12 +5,26 @@ package serve
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
+
+const (
+	// maxRefused is the most refused bundles that are remembered, the last ones.
+	maxRefused = dispatchapi.MaxDigests
+	// refusedTime is how long: a bundle that came damaged is tried again.
+	refusedTime = 10 * time.Minute
+)
+
+// errUnopened is the error of a bundle whose bytes are there and that this runner
+// cannot open; a runner of another release may.
+var errUnopened = errors.New("this runner cannot open the bundle")
 
 // bundleCache holds the bundles used last, by digest. Runs keep the bundle that
 // they began with, also after it left the cache.
@@ -18,12 +32,20 @@ type bundleCache struct {
 	source interface {
 		Bundle(ctx context.Context, digest string, limit int64) ([]byte, error)
 	}
-	most int
+	most    int
+	changed chan struct{} // a bundle was opened or refused
 
 	mu      sync.Mutex
 	held    map[string]*bundle.Project
 	order   []string // least recently used first
 	pending map[string]*fetching
+	refused []refusal // oldest first
+}
+
+// refusal is a bundle that could not be opened.
+type refusal struct {
+	digest string
+	until  time.Time
 }
 
 // fetching is a fetch that several wait for.
@@ -34,7 +56,7 @@ type fetching struct {
 }
 
 func newBundleCache(d Dispatch, most int) *bundleCache {
-	return &bundleCache{source: d, most: most, held: map[string]*bundle.Project{}, pending: map[string]*fetching{}}
+	return &bundleCache{source: d, most: most, changed: make(chan struct{}, 1), held: map[string]*bundle.Project{}, pending: map[string]*fetching{}}
 }
 
 // digests lists what is held.
@@ -44,7 +66,33 @@ func (b *bundleCache) digests() []string {
 	return slices.Clone(b.order)
 }
 
-// get returns a bundle, fetching it when needed.
+// refusals lists what could not be opened.
+func (b *bundleCache) refusals() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.refused = slices.DeleteFunc(b.refused, func(r refusal) bool { return !now.Before(r.until) })
+	digests := make([]string, 0, len(b.refused))
+	for _, r := range b.refused {
+		digests = append(digests, r.digest)
+	}
+	return digests
+}
+
+// settled says that there is no use in fetching a bundle.
+func (b *bundleCache) settled(digest string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held[digest] != nil || b.refuses(digest)
+}
+
+// refuses says that a bundle could not be opened; b.mu is held.
+func (b *bundleCache) refuses(digest string) bool {
+	now := time.Now()
+	return slices.ContainsFunc(b.refused, func(r refusal) bool { return r.digest == digest && now.Before(r.until) })
+}
+
+// get returns a bundle, fetching it when needed; errUnopened.
 func (b *bundleCache) get(ctx context.Context, digest string) (*bundle.Project, error) {
 	for {
 		b.mu.Lock()
@@ -52,6 +100,10 @@ func (b *bundleCache) get(ctx context.Context, digest string) (*bundle.Project, 
 			b.use(digest)
 			b.mu.Unlock()
 			return p, nil
+		}
+		if b.refuses(digest) {
+			b.mu.Unlock()
+			return nil, fmt.Errorf("opening bundle %s: %w", digest, errUnopened)
 		}
 		f, waiting := b.pending[digest]
 		if !waiting {
@@ -84,15 +136,20 @@ func (b *bundleCache) fetch(ctx context.Context, digest string, f *fetching) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.pending, digest)
-	if f.err == nil {
+	switch {
+	case f.err == nil:
 		b.held[digest] = f.project
 		b.use(digest)
 		if len(b.order) > b.most {
 			delete(b.held, b.order[0])
 			b.order = b.order[1:]
 		}
+	case errors.Is(f.err, errUnopened):
+		b.refused = append(b.refused, refusal{digest, time.Now().Add(refusedTime)})
+		b.refused = b.refused[max(0, len(b.refused)-maxRefused):]
 	}
 	close(f.done)
+	wake(b.changed)
 }
 
 func (b *bundleCache) open(ctx context.Context, digest string) (*bundle.Project, error) {
@@ -102,7 +159,7 @@ func (b *bundleCache) open(ctx context.Context, digest string) (*bundle.Project,
 	}
 	project, err := bundle.Open(bytes.NewReader(data), digest)
 	if err != nil {
-		return nil, fmt.Errorf("opening bundle %s: %w", digest, err)
+		return nil, fmt.Errorf("opening bundle %s: %w: %w", digest, errUnopened, err)
 	}
 	return project, nil
 }

@@ -5,7 +5,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -22,14 +21,18 @@ type claim struct {
 	ctx context.Context //nolint:containedctx // the claim's own life
 	end context.CancelCauseFunc
 
+	arrived time.Time
+
 	mu        sync.Mutex
 	until     time.Time     // the lease, by this process's clock
+	known     bool          // it was confirmed once
 	confirmed chan struct{} // closed and replaced by each confirmation
 	ask       func()
 }
 
 func newClaim(ctx context.Context, run dispatchapi.Run, askHeartbeat func()) *claim {
-	c := &claim{run: run, ask: askHeartbeat, confirmed: make(chan struct{}), until: time.Now().Add(seconds(run.LeaseSeconds))}
+	now := time.Now()
+	c := &claim{run: run, ask: askHeartbeat, arrived: now, confirmed: make(chan struct{}), until: now.Add(seconds(run.LeaseSeconds))}
 	c.ctx, c.end = context.WithCancelCause(ctx)
 	return c
 }
@@ -47,9 +50,16 @@ func (c *claim) lost() bool { return errors.Is(context.Cause(c.ctx), errLost) }
 func (c *claim) confirm(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.until = until
+	c.until, c.known = until, true
 	close(c.confirmed)
 	c.confirmed = make(chan struct{})
+}
+
+// fresh says that the claim was not confirmed yet: its lease is short.
+func (c *claim) fresh() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.known
 }
 
 // gate waits until the lease is confirmed; an error when the claim ends first.
@@ -74,67 +84,12 @@ func (c *claim) gate(ctx context.Context) error {
 	}
 }
 
-// askHeartbeat wakes the heartbeats up.
-func (s *Server) askHeartbeat() {
-	select {
-	case s.beat <- struct{}{}:
-	default:
+// age is how long ago the run's first attempt began: up to the claim by the database's
+// clock, from then on by this process's.
+func (c *claim) age() time.Duration {
+	since := time.Since(c.arrived)
+	if c.run.StartedAt.IsZero() || c.run.Now.IsZero() {
+		return since
 	}
-}
-
-// heartbeats renews claims until ctx ends.
-func (s *Server) heartbeats(ctx context.Context) {
-	timer := time.NewTimer(s.opts.Heartbeat)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-s.beat:
-		case <-ctx.Done():
-			return
-		}
-		next := s.opts.Heartbeat
-		if err := s.heartbeat(ctx); err != nil && ctx.Err() == nil {
-			slog.WarnContext(ctx, "renewing claims", "error", err)
-			next = min(heartbeatRetry, next)
-		}
-		timer.Reset(next)
-	}
-}
-
-// heartbeat renews all claims once.
-func (s *Server) heartbeat(ctx context.Context) error {
-	s.mu.Lock()
-	held := make([]*claim, 0, len(s.runs))
-	for _, c := range s.runs {
-		held = append(held, c)
-	}
-	s.mu.Unlock()
-	if len(held) == 0 {
-		return nil
-	}
-	req := dispatchapi.HeartbeatRequest{Leases: make([]dispatchapi.Lease, 0, len(held))}
-	for _, c := range held {
-		req.Leases = append(req.Leases, c.lease())
-	}
-	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
-	defer cancel()
-	sent := time.Now() // The lease began no earlier.
-	resp, err := s.opts.Dispatch.Heartbeat(ctx, req)
-	if err != nil {
-		return err
-	}
-	lost := make(map[dispatchapi.Lease]bool, len(resp.Lost))
-	for _, l := range resp.Lost {
-		lost[l] = true
-	}
-	for _, c := range held {
-		if lost[c.lease()] {
-			slog.InfoContext(ctx, "claim was lost", "run", c.run.ID)
-			c.end(errLost)
-			continue
-		}
-		c.confirm(sent.Add(seconds(resp.LeaseSeconds)))
-	}
-	return nil
+	return since + max(0, c.run.Now.Sub(c.run.StartedAt))
 }

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
-	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/runner/engine"
@@ -22,8 +22,18 @@ const (
 	codeTooComplex = dispatchapi.CodeInputTooComplex
 )
 
-// maxInput is the most bytes of an input.
-const maxInput = 32 << 20
+const (
+	// maxInput is the most bytes of an input.
+	maxInput = 32 << 20
+	// prepareTime bounds fetching what a run needs.
+	prepareTime = 2 * time.Minute
+	// elsewhereDelay is how long a run that this runner cannot execute is left alone
+	// when it is given back: another runner may, and without one it waits like that.
+	elsewhereDelay = 5 * time.Second
+)
+
+// errPrepare is the cause of runs whose bundle, input or journal does not come.
+var errPrepare = errors.New("what the run needs could not be fetched in time")
 
 // execute runs a claimed run to its end or until it is given back, and says how it
 // left the runner.
@@ -45,7 +55,7 @@ func (s *Server) execute(l life, c *claim) (status string) {
 	}
 	if out.Status == engine.Unfinished {
 		log.Info("giving run back", "cause", out.Cause)
-		return s.release(l, c, log)
+		return s.release(l, c, log, releaseDelay(out.Cause))
 	}
 	err := s.opts.Dispatch.Complete(l.reporting, c.run.ID, dispatchapi.CompleteRequest{
 		Token: c.run.Token, Status: string(out.Status), ErrorCode: out.ErrorCode, Error: out.Error,
@@ -82,10 +92,19 @@ func (s *Server) fallback(l life, c *claim, log *slog.Logger, cause error, messa
 	return dispatchapi.StatusFailed
 }
 
+// releaseDelay is how long a run is handed to nobody once it is given back: the same
+// runner could do nothing else with it.
+func releaseDelay(cause error) time.Duration {
+	if errors.Is(cause, errUnopened) || errors.Is(cause, errPrepare) || errors.Is(cause, engine.ErrLaterJournal) {
+		return elsewhereDelay
+	}
+	return 0
+}
+
 // release gives a run back, so that another runner resumes it soon; without
 // that, it is resumed when the lease ends.
-func (s *Server) release(l life, c *claim, log *slog.Logger) (status string) {
-	err := s.opts.Dispatch.Release(l.reporting, c.run.ID, dispatchapi.ReleaseRequest{Token: c.run.Token})
+func (s *Server) release(l life, c *claim, log *slog.Logger, delay time.Duration) (status string) {
+	err := s.opts.Dispatch.Release(l.reporting, c.run.ID, dispatchapi.ReleaseRequest{Token: c.run.Token, DelaySeconds: int(delay.Seconds())})
 	switch {
 	case errors.Is(err, dispatchapi.ErrFenced):
 		return metrics.RunLost
@@ -96,42 +115,87 @@ func (s *Server) release(l life, c *claim, log *slog.Logger) (status string) {
 	return metrics.RunReleased
 }
 
-// attempt prepares the run and hands it to the engine.
+// attempt waits for a place, prepares the run and hands it to the engine.
 func (s *Server) attempt(l life, c *claim) engine.Outcome {
-	project, err := s.bundles.get(c.ctx, c.run.BundleDigest)
+	select {
+	case s.places <- struct{}{}:
+		defer func() { <-s.places }()
+	case <-l.stop:
+		return engine.Outcome{Status: engine.Unfinished, Cause: engine.ErrStopped}
+	case <-c.ctx.Done():
+		return engine.Outcome{Status: engine.Unfinished, Cause: context.Cause(c.ctx)}
+	}
+	in, err := s.prepare(c)
 	if err != nil {
-		return failed(c, codeBundle, "the deployment's bundle could not be opened by this runner", err)
+		return unprepared(err)
+	}
+	in.Journal = &journal{dispatch: s.opts.Dispatch, claim: c, life: l}
+	in.Gate, in.Stop, in.Spent = c.gate, l.stop, c.age()
+	return s.opts.Engine.Execute(c.ctx, in)
+}
+
+// prepare fetches and reads what a run needs; a fault where it cannot be had.
+func (s *Server) prepare(c *claim) (engine.Input, error) {
+	ctx, cancel := context.WithTimeoutCause(c.ctx, prepareTime, errPrepare)
+	defer cancel()
+	project, err := s.bundles.get(ctx, c.run.BundleDigest)
+	if err != nil {
+		return engine.Input{}, faultOf(ctx, codeBundle, "the deployment's bundle could not be fetched", err)
+	}
+	prior := c.run.Journal
+	if c.run.JournalElsewhere {
+		if prior, err = s.opts.Dispatch.ReadJournal(ctx, c.run.ID, c.run.Token); err != nil {
+			return engine.Input{}, faultOf(ctx, engine.CodeInternal, "the run's journal could not be read", err)
+		}
 	}
 	raw := c.run.Input
 	if c.run.InputElsewhere {
-		if raw, err = s.opts.Dispatch.Input(c.ctx, c.run.ID, maxInput); err != nil {
-			return failed(c, codeInput, "the run's input could not be read", err)
+		if raw, err = s.opts.Dispatch.Input(ctx, c.run.ID, maxInput); err != nil {
+			return engine.Input{}, faultOf(ctx, codeInput, "the run's input could not be read", err)
 		}
 	}
 	message, values, err := readInput(c.run.ContentType, raw)
 	switch {
 	case errors.Is(err, errTooComplex):
-		return failed(c, codeTooComplex, err.Error(), err)
+		return engine.Input{}, &fault{codeTooComplex, err.Error(), err}
 	case err != nil:
-		return failed(c, codeInput, err.Error(), err)
+		return engine.Input{}, &fault{codeInput, err.Error(), err}
 	}
 	values["run_id"], values["agent_name"] = c.run.ID.String(), c.run.AgentName
-	return s.opts.Engine.Execute(c.ctx, engine.Input{
+	return engine.Input{
 		RunID: c.run.ID.String(), AgentName: c.run.AgentName, Project: project,
-		Message: message, Context: values, Prior: c.run.Journal,
-		Journal: &journal{dispatch: s.opts.Dispatch, claim: c, life: l}, Gate: c.gate, Stop: l.stop,
-	})
+		Message: message, Context: values, Prior: prior,
+	}, nil
 }
 
-// failed is a failure before the agent began; when the claim ended meanwhile,
-// or dispatch is away, the run is unfinished instead.
-func failed(c *claim, code, message string, err error) engine.Outcome {
-	permanent := errors.Is(err, dispatchapi.ErrRejected) || errors.Is(err, bundle.ErrDigest) || errors.Is(err, bundle.ErrInvalid) ||
-		errors.Is(err, bundle.ErrTooLarge) || errors.As(err, new(bundle.Problems)) || errors.Is(err, errInput) || errors.Is(err, errTooComplex)
-	if c.ctx.Err() != nil || !permanent {
-		return engine.Outcome{Status: engine.Unfinished, Cause: err}
+// fault fails a run before its agent began.
+type fault struct {
+	code, message string
+	cause         error
+}
+
+func (f *fault) Error() string { return f.message + ": " + f.cause.Error() }
+func (f *fault) Unwrap() error { return f.cause }
+
+// faultOf is a fault where dispatch says that there is nothing to be had. Otherwise
+// another attempt may do better, and err says why this one did not.
+func faultOf(ctx context.Context, code, message string, err error) error {
+	switch {
+	case errors.Is(err, dispatchapi.ErrRejected):
+		return &fault{code, message, err}
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", message, context.Cause(ctx))
 	}
-	return engine.Outcome{Status: engine.Failed, ErrorCode: code, Error: message, Cause: err}
+	return fmt.Errorf("%s: %w", message, err)
+}
+
+// unprepared is what becomes of a run that could not be prepared.
+func unprepared(err error) engine.Outcome {
+	var f *fault
+	if errors.As(err, &f) {
+		return engine.Outcome{Status: engine.Failed, ErrorCode: f.code, Error: f.message, Cause: err}
+	}
+	return engine.Outcome{Status: engine.Unfinished, Cause: err}
 }
 
 // journal appends to a run's journal. Once runs are cut off it still takes what

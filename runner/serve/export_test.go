@@ -2,5 +2,28 @@
 
 package serve
 
-// ReadInput is exported to the tests.
-var ReadInput = readInput
+import (
+	"context"
+
+	"github.com/agentplatform/agentplatform/bundle"
+)
+
+// ReadInput and ErrUnopened are exported to the tests.
+var (
+	ReadInput   = readInput
+	ErrUnopened = errUnopened
+)
+
+// BundleCache is a bundleCache for the tests.
+type BundleCache struct{ *bundleCache }
+
+// NewBundleCache is newBundleCache.
+func NewBundleCache(d Dispatch, most int) BundleCache { return BundleCache{newBundleCache(d, most)} }
+
+// Get is get.
+func (b BundleCache) Get(ctx context.Context, digest string) (*bundle.Project, error) {
+	return b.get(ctx, digest)
+}
+
+// Refusals is refusals.
+func (b BundleCache) Refusals() []string { return b.refusals() }

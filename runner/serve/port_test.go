@@ -37,15 +37,22 @@ type port struct {
 	fetched  map[string]int
 	held     map[string][]string
 	claims   map[string]int
+	asked    []dispatchapi.ClaimRequest
+	beats    []dispatchapi.HeartbeatRequest
+	releases []dispatchapi.ReleaseRequest
 	missed   int
 	released int
 
 	rejectJournal bool
+	loseAnswers   int          // so many answers to claims with runs are lost on their way
+	repeat        bool         // hands out what the runner says it holds, too
+	onBundle      func() error // before a bundle is sent
 }
 
 type portRun struct {
 	run       dispatchapi.Run
 	status    string
+	runner    string // who holds it
 	elsewhere []byte
 }
 
@@ -60,12 +67,19 @@ func newPort(t *testing.T, files bundle.Files) *port {
 	return p
 }
 
-func (p *port) addBundle(t *testing.T, files bundle.Files) string {
+func (p *port) addBundle(t *testing.T, files bundle.Files) (digest string) {
+	t.Helper()
+	p.set(func() { digest = p.addBundleLocked(t, files) })
+	return digest
+}
+
+// addBundleLocked is addBundle inside set.
+func (p *port) addBundleLocked(t *testing.T, files bundle.Files) string {
 	t.Helper()
 	var b bytes.Buffer
 	digest, _, err := bundle.Pack(files, &b)
 	require.NoError(t, err)
-	p.set(func() { p.bundles[digest] = b.Bytes() })
+	p.bundles[digest] = b.Bytes()
 	return digest
 }
 
@@ -76,6 +90,13 @@ func (p *port) set(change func()) {
 	change()
 	close(p.changed)
 	p.changed = make(chan struct{})
+}
+
+// look reads the state while servers run.
+func look[T any](p *port, read func() T) T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return read()
 }
 
 // until waits for a condition on the state.
@@ -129,7 +150,9 @@ func (p *port) attempts(id uuid.UUID) int {
 }
 
 // steal lets another runner have a run.
-func (p *port) steal(id uuid.UUID) { p.set(func() { p.runs[id].run.Token++ }) }
+func (p *port) steal(id uuid.UUID) {
+	p.set(func() { p.runs[id].run.Token++; p.runs[id].runner = "another" })
+}
 
 func (p *port) await(t *testing.T, id uuid.UUID) dispatchapi.CompleteRequest {
 	t.Helper()
@@ -148,28 +171,25 @@ type runnerPort struct {
 }
 
 func (r *runnerPort) Claim(ctx context.Context, req dispatchapi.ClaimRequest) (dispatchapi.ClaimResponse, error) {
-	r.set(func() { r.claims[r.id]++; r.held[r.id] = req.Digests })
+	r.set(func() {
+		r.claims[r.id]++
+		r.held[r.id] = req.Digests
+		r.asked = append(r.asked, req)
+	})
 	for {
 		r.mu.Lock()
-		var resp dispatchapi.ClaimResponse
-		for _, run := range r.runs {
-			if run.status == "queued" && len(resp.Runs) < req.Limit {
-				run.status = "running"
-				run.run.Token++
-				run.run.Attempt++
-				run.run.LeaseSeconds, run.run.BundleDigest = r.lease, r.digest
-				run.run.Journal = slices.Clone(r.journals[run.run.ID])
-				resp.Runs = append(resp.Runs, run.run)
-			}
-		}
-		for _, digest := range r.want {
-			if !slices.Contains(req.Digests, digest) {
-				resp.Prefetch = append(resp.Prefetch, digest)
-			}
+		resp := r.answer(req)
+		lost := len(resp.Runs) > 0 && r.loseAnswers > 0
+		if lost {
+			r.loseAnswers--
 		}
 		changed := r.changed
 		r.mu.Unlock()
-		if len(resp.Runs)+len(resp.Prefetch) > 0 || req.WaitSeconds == 0 {
+		switch {
+		case lost:
+			r.set(func() {})
+			return dispatchapi.ClaimResponse{}, errors.New("connection was lost")
+		case len(resp.Runs)+len(resp.Prefetch)+len(resp.Lost) > 0 || req.WaitSeconds == 0:
 			return resp, nil
 		}
 		select {
@@ -178,6 +198,46 @@ func (r *runnerPort) Claim(ctx context.Context, req dispatchapi.ClaimRequest) (d
 			return resp, ctx.Err()
 		}
 	}
+}
+
+// answer is what there is to say at the moment; r.mu is held.
+func (r *runnerPort) answer(req dispatchapi.ClaimRequest) (resp dispatchapi.ClaimResponse) {
+	for _, l := range req.Holding {
+		run := r.runs[l.RunID]
+		_, ended := r.ends[l.RunID] // by the runner itself
+		if !ended && (run.status != "running" || run.run.Token != l.Token) {
+			resp.Lost = append(resp.Lost, l)
+		}
+	}
+	for id, run := range r.runs {
+		if run.status == "running" && run.runner == r.id && (r.repeat || !slices.Contains(req.Holding, dispatchapi.Lease{RunID: id, Token: run.run.Token})) {
+			if req.Draining {
+				run.status = "queued"
+				continue
+			}
+			resp.Runs = append(resp.Runs, run.run)
+		}
+	}
+	fresh := 0
+	for _, run := range r.runs {
+		if run.status == "queued" && fresh < req.Limit && !slices.Contains(req.Refused, r.digest) {
+			fresh++
+			run.status, run.runner = "running", r.id
+			run.run.Token++
+			run.run.Attempt++
+			run.run.LeaseSeconds, run.run.BundleDigest = r.lease, r.digest
+			if !run.run.JournalElsewhere {
+				run.run.Journal = slices.Clone(r.journals[run.run.ID])
+			}
+			resp.Runs = append(resp.Runs, run.run)
+		}
+	}
+	for _, digest := range r.want {
+		if !slices.Contains(req.Digests, digest) {
+			resp.Prefetch = append(resp.Prefetch, digest)
+		}
+	}
+	return resp
 }
 
 func (r *runnerPort) Heartbeat(_ context.Context, req dispatchapi.HeartbeatRequest) (dispatchapi.HeartbeatResponse, error) {
@@ -189,6 +249,7 @@ func (r *runnerPort) Heartbeat(_ context.Context, req dispatchapi.HeartbeatReque
 			err = errors.New("away")
 			return
 		}
+		r.beats = append(r.beats, req)
 		resp.LeaseSeconds = r.lease
 		for _, l := range req.Leases {
 			if run := r.runs[l.RunID]; run.run.Token != l.Token || run.status != "running" {
@@ -224,7 +285,11 @@ func (r *runnerPort) Complete(_ context.Context, id uuid.UUID, req dispatchapi.C
 }
 
 func (r *runnerPort) Release(_ context.Context, id uuid.UUID, req dispatchapi.ReleaseRequest) error {
-	return r.fenced(id, req.Token, func(run *portRun) { r.released++; run.status = "queued" })
+	return r.fenced(id, req.Token, func(run *portRun) {
+		r.released++
+		r.releases = append(r.releases, req)
+		run.status = "queued"
+	})
 }
 
 func (r *runnerPort) Input(_ context.Context, id uuid.UUID, _ int64) ([]byte, error) {
@@ -233,7 +298,21 @@ func (r *runnerPort) Input(_ context.Context, id uuid.UUID, _ int64) ([]byte, er
 	return r.runs[id].elsewhere, nil
 }
 
+func (r *runnerPort) ReadJournal(_ context.Context, id uuid.UUID, token int64) (entries []dispatchapi.JournalEntry, err error) {
+	err = r.fenced(id, token, func(*portRun) { entries = slices.Clone(r.journals[id]) })
+	return entries, err
+}
+
 func (r *runnerPort) Bundle(_ context.Context, digest string, _ int64) ([]byte, error) {
+	r.mu.Lock()
+	before := r.onBundle
+	r.mu.Unlock()
+	if before != nil {
+		if err := before(); err != nil {
+			r.set(func() { r.fetched[digest]++ })
+			return nil, err
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fetched[digest]++

@@ -76,6 +76,8 @@ func TestARunnerIsReadyWhileDispatchKnowsIt(t *testing.T) {
 	require.NoError(t, server.Ready(t.Context()))
 
 	stop()
+	require.True(t, (<-gate.asked).Draining)
+	gate.answers <- nil
 	require.NoError(t, <-done)
 	require.ErrorContains(t, server.Ready(t.Context()), "draining")
 }
@@ -92,10 +94,14 @@ func TestWhatARunnerDoesIsCounted(t *testing.T) {
 	one := started(t, p, "one", nil, func(o *serve.Options) {
 		o.Metrics = counted
 		o.Engine = engine.New(engine.Config{Metrics: counted, Models: &model.Registry{Metrics: counted}, Tools: []engine.Tool{{
-			Name: "charge", Run: func(context.Context, map[string]any) (map[string]any, error) {
+			Name: "charge", Run: func(ctx context.Context, _ map[string]any) (map[string]any, error) {
 				calling <- struct{}{}
-				<-finish
-				return nil, errors.New("declined")
+				select {
+				case <-finish:
+					return nil, errors.New("declined")
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
 			},
 		}}})
 	})
@@ -106,7 +112,6 @@ func TestWhatARunnerDoesIsCounted(t *testing.T) {
 	held := metrictest.Of(t, registry)
 	require.GreaterOrEqual(t, held.Value(t, "agentplatform_runner_runs"), 1.0)
 	p.steal(stolen)
-	finish <- struct{}{}
 	released := p.queue("charger", "application/json", `{}`)
 	<-calling
 	one.stop()
@@ -122,7 +127,8 @@ func TestWhatARunnerDoesIsCounted(t *testing.T) {
 		`agentplatform_runner_ended_runs_total{status="completed"}`:                   1,
 		`agentplatform_runner_ended_runs_total{status="failed"}`:                      1,
 		`agentplatform_runner_ended_runs_total{status="lost"}`:                        1,
-		`agentplatform_runner_tool_calls_total{outcome="error"}`:                      2,
+		`agentplatform_runner_tool_calls_total{outcome="error"}`:                      1,
+		`agentplatform_runner_tool_calls_total{outcome="cancelled"}`:                  1,
 		`agentplatform_runner_model_requests_total{outcome="ok",provider="scripted"}`: 3,
 		`agentplatform_runner_model_request_duration_seconds{provider="scripted"}`:    3,
 	} {

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
@@ -20,13 +19,6 @@ import (
 )
 
 const (
-	// claimWait is how long dispatch holds a claim request open.
-	claimWait = 20 * time.Second
-	// busyPause is how often a runner without a free place asks what to prefetch.
-	busyPause = 2 * time.Second
-	// claimPause is the pause after a claim that failed; each further one is longer,
-	// up to maxClaimPause.
-	claimPause, maxClaimPause = 500 * time.Millisecond, 5 * time.Second
 	// heartbeatInterval is how often claims are renewed, heartbeatRetry how soon
 	// after a failed try.
 	heartbeatInterval = 10 * time.Second
@@ -37,7 +29,15 @@ const (
 	presence = claimWait + 10*time.Second
 	// reportTime is the end of the grace period that is kept for reporting.
 	reportTime = 5 * time.Second
+	// farewellTime bounds each of the tries, farewells in number, to tell dispatch
+	// that the runner drains; farewellPause is between them.
+	farewellTime  = time.Second
+	farewells     = 3
+	farewellPause = 200 * time.Millisecond
 )
+
+// processBytes is how much of a random id tells processes of one name apart.
+const processBytes = 8
 
 // Dispatch is the port that runs come from. *dispatchapi.Client is one.
 type Dispatch interface {
@@ -47,6 +47,7 @@ type Dispatch interface {
 	Complete(ctx context.Context, runID uuid.UUID, req dispatchapi.CompleteRequest) error
 	Release(ctx context.Context, runID uuid.UUID, req dispatchapi.ReleaseRequest) error
 	Input(ctx context.Context, runID uuid.UUID, limit int64) ([]byte, error)
+	ReadJournal(ctx context.Context, runID uuid.UUID, token int64) ([]dispatchapi.JournalEntry, error)
 	Bundle(ctx context.Context, digest string, limit int64) ([]byte, error)
 }
 
@@ -55,7 +56,9 @@ type Options struct {
 	// Dispatch and Engine are required.
 	Dispatch Dispatch
 	Engine   *engine.Engine
-	// RunnerID names this process for people; required.
+	// RunnerID names this runner for people; required. To dispatch each process has a
+	// name of its own: what is leased to one that was killed is not handed to the one
+	// after it under the same name.
 	RunnerID string
 	// Concurrency is the most runs at a time; 0 means 10.
 	Concurrency int
@@ -73,15 +76,20 @@ type Options struct {
 
 // Server executes runs.
 type Server struct {
-	opts    Options
-	bundles *bundleCache
+	opts     Options
+	bundles  *bundleCache
+	prefetch *prefetcher
 
 	mu     sync.Mutex
 	polled time.Time // when dispatch last answered a request for runs
 	ending bool      // the runner drains
 	runs   map[uuid.UUID]*claim
-	places chan struct{} // one token for each run under way
+	busy   int                     // runs under way, also those that were lost and have not ended yet
+	freed  context.CancelCauseFunc // ends what waits for a free place; nil when nothing does
+
+	places chan struct{} // one token for each run that is executed
 	beat   chan struct{} // asks for a heartbeat now
+	fresh  chan struct{} // asks for a heartbeat soon
 	group  sync.WaitGroup
 }
 
@@ -108,13 +116,15 @@ func New(opts Options) (*Server, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	opts.RunnerID += "/" + uuid.NewString()[:processBytes]
 	if opts.Concurrency > dispatchapi.MaxLeases || opts.Bundles > dispatchapi.MaxDigests || len(opts.RunnerID) > dispatchapi.MaxRunnerID {
 		return nil, fmt.Errorf("a runner executes at most %d runs, holds at most %d bundles and has a name of at most %d bytes",
 			dispatchapi.MaxLeases, dispatchapi.MaxDigests, dispatchapi.MaxRunnerID)
 	}
+	bundles := newBundleCache(opts.Dispatch, opts.Bundles)
 	return &Server{
-		opts: opts, bundles: newBundleCache(opts.Dispatch, opts.Bundles), runs: map[uuid.UUID]*claim{},
-		places: make(chan struct{}, opts.Concurrency), beat: make(chan struct{}, 1),
+		opts: opts, bundles: bundles, prefetch: newPrefetcher(bundles), runs: map[uuid.UUID]*claim{},
+		places: make(chan struct{}, opts.Concurrency), beat: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -129,14 +139,16 @@ func (s *Server) Run(ctx context.Context) error {
 	defer endWorking(nil)
 
 	s.opts.Metrics.Places(s.opts.Concurrency)
-	var beats sync.WaitGroup
-	beats.Go(func() { s.heartbeats(reporting) })
+	var beside sync.WaitGroup
+	beside.Go(func() { s.heartbeats(reporting) })
+	beside.Go(func() { s.prefetch.run(ctx) })
 	s.claims(ctx, life{working: working, reporting: reporting, stop: ctx.Done()})
 	s.note(func() { s.ending = true })
-	slog.InfoContext(ctx, "draining", "runs", s.active())
+	slog.InfoContext(ctx, "draining", "runs", len(s.holding()))
+	s.group.Go(func() { s.farewell(reporting) })
 	err := s.drain(endWorking, endReporting)
 	endReporting()
-	beats.Wait()
+	beside.Wait()
 	return err
 }
 
@@ -174,103 +186,31 @@ func (s *Server) drain(endWorking context.CancelCauseFunc, endReporting context.
 	return fmt.Errorf("draining: %w", errGrace)
 }
 
-// claims asks for runs until ctx ends.
-func (s *Server) claims(ctx context.Context, l life) {
-	pauses := backoff.NewExponentialBackOff()
-	pauses.InitialInterval, pauses.MaxInterval = claimPause, maxClaimPause
-	for ctx.Err() == nil {
-		free := cap(s.places) - len(s.places)
-		req := dispatchapi.ClaimRequest{RunnerID: s.opts.RunnerID, Digests: s.bundles.digests(), Limit: free}
-		if free > 0 && s.known() { // the first one only makes the runner known
-			req.WaitSeconds = int(claimWait.Seconds())
-		}
-		resp, err := s.opts.Dispatch.Claim(ctx, req)
-		if err != nil && ctx.Err() != nil {
+// farewell tells dispatch what this runner still works on. What else is leased to it
+// was lost on its way, with the request that the end of claiming cut off, and may
+// begin elsewhere at once.
+func (s *Server) farewell(ctx context.Context) {
+	for range farewells {
+		try, cancel := context.WithTimeout(ctx, farewellTime)
+		req := s.request()
+		req.Draining = true
+		resp, err := s.opts.Dispatch.Claim(try, req)
+		cancel()
+		if err == nil {
+			s.lose(ctx, resp.Lost)
 			return
 		}
-		s.opts.Metrics.Polled(err)
-		if err != nil {
-			next := pauses.NextBackOff()
-			slog.WarnContext(ctx, "claiming runs", "error", err, "again", next.String())
-			_ = pause.For(ctx, next) // the loop looks at ctx
-			continue
-		}
-		pauses.Reset()
-		s.note(func() { s.polled = s.opts.Now() })
-		for _, run := range resp.Runs {
-			s.start(l, run)
-		}
-		if !s.prefetch(ctx, resp.Prefetch) {
-			_ = pause.For(ctx, busyPause) // dispatch asks again for what is missing
-		}
-		if free == 0 {
-			s.awaitPlace(ctx)
+		slog.WarnContext(ctx, "telling dispatch that the runner drains", "error", err)
+		if pause.For(ctx, farewellPause) != nil {
+			return
 		}
 	}
-}
-
-// awaitPlace waits until a place is free, but not for long.
-func (s *Server) awaitPlace(ctx context.Context) {
-	timer := time.NewTimer(busyPause)
-	defer timer.Stop()
-	select {
-	case s.places <- struct{}{}:
-		<-s.places
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// prefetch fetches bundles that are about to go live; false when one failed.
-func (s *Server) prefetch(ctx context.Context, digests []string) bool {
-	ok := true
-	for _, digest := range digests {
-		if _, err := s.bundles.get(ctx, digest); err != nil && ctx.Err() == nil {
-			slog.WarnContext(ctx, "prefetching a bundle", "digest", digest, "error", err)
-			ok = false
-		}
-	}
-	return ok
-}
-
-// start executes a run in a goroutine of its own.
-func (s *Server) start(l life, run dispatchapi.Run) {
-	c := newClaim(l.working, run, s.askHeartbeat)
-	s.opts.Metrics.Began()
-	s.mu.Lock()
-	if before := s.runs[run.ID]; before != nil {
-		before.end(errLost) // This runner itself has claimed the run anew.
-	}
-	s.runs[run.ID] = c
-	s.mu.Unlock()
-	s.places <- struct{}{}
-	s.group.Go(func() {
-		status := metrics.RunUnreported
-		defer func() {
-			s.opts.Metrics.Left(status)
-			c.end(nil)
-			s.mu.Lock()
-			if s.runs[run.ID] == c {
-				delete(s.runs, run.ID)
-			}
-			s.mu.Unlock()
-			<-s.places
-		}()
-		status = s.execute(l, c)
-	})
 }
 
 func (s *Server) note(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
-}
-
-// known says that dispatch has heard of this runner.
-func (s *Server) known() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.polled.IsZero()
 }
 
 // Ready says why no run would come to this runner: dispatch has not answered a
@@ -287,10 +227,4 @@ func (s *Server) Ready(context.Context) error {
 		return errors.New("the dispatch port has not answered for " + presence.String())
 	}
 	return nil
-}
-
-func (s *Server) active() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.runs)
 }

@@ -185,15 +185,6 @@ func TestPrefetchGoesOnWithoutAFreePlace(t *testing.T) {
 	require.NoError(t, one.end(t))
 }
 
-func TestBundleThatCannotBeOpenedFailsItsRuns(t *testing.T) {
-	t.Parallel()
-	p := newPort(t, repo())
-	p.bundles[p.digest] = []byte("something else")
-	one := started(t, p, "one", nil, nil)
-	require.Equal(t, "bundle_unavailable", p.await(t, p.queue("hello", "text/plain", "x")).ErrorCode)
-	require.NoError(t, one.end(t))
-}
-
 func TestRejectedJournalFailsTheRun(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())

@@ -176,6 +176,8 @@ func (p *wirePort) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.bundle = body.Bytes()
 	case strings.HasPrefix(r.URL.Path, "/v1/bundles/"):
 		_, _ = w.Write(p.bundle)
+	case r.URL.Path == "/v1/claim" && strings.Contains(body.String(), `"draining":true`):
+		_, _ = io.WriteString(w, "{}")
 	case r.URL.Path == "/v1/claim" && p.claimed:
 		p.mu.Unlock()
 		<-r.Context().Done()

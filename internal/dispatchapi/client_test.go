@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatchapi_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+)
+
+// gateway is a dispatch port that misbehaves when it is told to. A claim is answered
+// once a second one is there, so that each has a connection of its own.
+type gateway struct {
+	pair sync.WaitGroup
+	// sick, when set, answers heartbeats.
+	sick http.HandlerFunc
+
+	mu    sync.Mutex
+	peers map[string]bool // of claims
+}
+
+func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body) // until then a server does not see that the client has gone
+	if r.URL.Path == "/v1/heartbeat" {
+		g.sick(w, r)
+		return
+	}
+	g.mu.Lock()
+	g.peers[r.RemoteAddr] = true
+	g.mu.Unlock()
+	g.pair.Done()
+	g.pair.Wait()
+	_, _ = io.WriteString(w, "{}")
+}
+
+// connections are those that two claims at a time take.
+func (g *gateway) connections(t *testing.T, client *dispatchapi.Client) map[string]bool {
+	t.Helper()
+	g.peers = map[string]bool{}
+	g.pair.Add(2)
+	var both sync.WaitGroup
+	errs := make([]error, 2)
+	for i := range errs {
+		both.Go(func() { _, errs[i] = client.Claim(t.Context(), dispatchapi.ClaimRequest{}) })
+	}
+	both.Wait()
+	require.NoError(t, errs[0])
+	require.NoError(t, errs[1])
+	require.Len(t, g.peers, 2)
+	return g.peers
+}
+
+// expiring is a context whose deadline the test decides on.
+type expiring struct {
+	context.Context //nolint:containedctx // it is one
+	over            chan struct{}
+}
+
+func (e expiring) Done() <-chan struct{} { return e.over }
+
+func (e expiring) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// TestASickGatewayIsLeft: with all its connections, for the next ones may find another.
+func TestASickGatewayIsLeft(t *testing.T) {
+	t.Parallel()
+	status := func(code int) func(*gateway, context.Context) context.Context {
+		return func(g *gateway, ctx context.Context) context.Context {
+			g.sick = func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(code)
+				_, _ = io.WriteString(w, `{"detail":"no"}`)
+			}
+			return ctx
+		}
+	}
+	for name, tt := range map[string]struct {
+		fall func(*gateway, context.Context) context.Context
+		left bool
+	}{
+		"unavailable":        {status(http.StatusServiceUnavailable), true},
+		"its proxy is alone": {status(http.StatusBadGateway), true},
+		"cut off": {func(g *gateway, ctx context.Context) context.Context {
+			g.sick = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+			return ctx
+		}, true},
+		"silent": {func(g *gateway, ctx context.Context) context.Context {
+			late := expiring{ctx, make(chan struct{})}
+			g.sick = func(_ http.ResponseWriter, r *http.Request) { close(late.over); <-r.Context().Done() }
+			return late
+		}, true},
+		"the caller gave up": {func(g *gateway, ctx context.Context) context.Context {
+			ctx, cancel := context.WithCancel(ctx)
+			g.sick = func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() }
+			return ctx
+		}, false},
+		"fenced":   {status(http.StatusConflict), false},
+		"refused":  {status(http.StatusUnprocessableEntity), false},
+		"too many": {status(http.StatusTooManyRequests), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := &gateway{}
+			server := httptest.NewServer(g)
+			t.Cleanup(server.Close)
+			client, err := dispatchapi.NewClient(dispatchapi.Options{URL: server.URL, Token: "secret"})
+			require.NoError(t, err)
+			before := g.connections(t, client)
+			_, err = client.Heartbeat(tt.fall(g, t.Context()), dispatchapi.HeartbeatRequest{})
+			require.Error(t, err)
+			kept := 0
+			for peer := range g.connections(t, client) {
+				if before[peer] {
+					kept++
+				}
+			}
+			require.Equal(t, tt.left, kept == 0, "%d of 2 connections were kept", kept)
+		})
+	}
+}
+
+// TestAJournalIsRead: line by line, from the beginning again when it was cut off.
+func TestAJournalIsRead(t *testing.T) {
+	t.Parallel()
+	run, tries := uuid.New(), 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/runs/"+run.String()+"/journal" || r.Method != http.MethodGet {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		if r.URL.RawQuery != "token=7" {
+			w.WriteHeader(http.StatusConflict)
+			return
+		}
+		tries++
+		for i := range 3 {
+			_, _ = fmt.Fprintf(w, `{"sequence":%d,"kind":"model_answer","data":{"x":"%s"},"usage":{"model":"a/b","input_tokens":4}}`+"\n", i+1, strings.Repeat("y", 1<<16))
+			if i == 1 && tries == 1 {
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: server.URL, Token: "secret"})
+	require.NoError(t, err)
+	entries, err := client.ReadJournal(t.Context(), run, 7)
+	require.NoError(t, err)
+	require.Len(t, entries, 3)
+	require.Equal(t, 2, tries)
+	require.EqualValues(t, 3, entries[2].Sequence)
+	require.Equal(t, &dispatchapi.ModelUsage{Model: "a/b", TokenUsage: dispatchapi.TokenUsage{InputTokens: 4}}, entries[2].Usage)
+
+	_, err = client.ReadJournal(t.Context(), run, 8)
+	require.ErrorIs(t, err, dispatchapi.ErrFenced)
+	_, err = client.ReadJournal(t.Context(), uuid.New(), 7)
+	require.ErrorIs(t, err, dispatchapi.ErrRejected)
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/openai/openai-go/v3/option"
+)
+
+const (
+	// requestTime is the most that one request takes, whatever its model.
+	requestTime = 10 * time.Minute
+	// silenceTime is the most that a service sends nothing at all, from the request
+	// to the first byte of its answer and from each byte to the next.
+	silenceTime = 2 * time.Minute
+)
+
+var (
+	errSlow = &Error{Code: CodeTimeout, Retryable: true, Message: fmt.Sprintf(
+		"the model did not answer within %s, and the request was given up", requestTime)}
+	errSilent = &Error{Code: CodeTimeout, Retryable: true, Message: fmt.Sprintf(
+		"the model service sent nothing for %s, and the request was given up", silenceTime)}
+)
+
+// givenUp is the error with which a context of ours was given up, or err.
+func givenUp(ctx context.Context, err error) error {
+	if own, ok := AsError(context.Cause(ctx)); ok {
+		return own
+	}
+	return err
+}
+
+// giveUpOnSilence ends a request to a service that sends nothing.
+func giveUpOnSilence(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	silence := time.AfterFunc(silenceTime, func() { cancel(errSilent) })
+	resp, err := next(req.WithContext(ctx))
+	if err != nil {
+		silence.Stop()
+		defer cancel(nil)
+		return nil, givenUp(ctx, err)
+	}
+	silence.Reset(silenceTime)
+	resp.Body = &heardBody{ReadCloser: resp.Body, ctx: ctx, cancel: cancel, silence: silence}
+	return resp, nil
+}
+
+// heardBody is an answer's body of which each byte ends a silence.
+type heardBody struct {
+	io.ReadCloser
+	ctx     context.Context //nolint:containedctx // the request's own life
+	cancel  context.CancelCauseFunc
+	silence *time.Timer
+}
+
+// Read implements io.Reader.
+func (b *heardBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.silence.Reset(silenceTime)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = givenUp(b.ctx, err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *heardBody) Close() error {
+	b.silence.Stop()
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
