@@ -95,7 +95,7 @@ func (s *Server) deleteLink(ctx context.Context, c *caller, in *LinkPath) (answe
 // repeatedDelete answers a deletion that finds nothing: as the one before where it
 // repeats that under an Idempotency-Key, else with absent.
 func (s *Server) repeatedDelete(ctx context.Context, c *caller, id ID, absent error) (answer[Done], error) {
-	before, err := s.deletedBefore(ctx, c, id)
+	before, err := s.doneBefore(ctx, c, id)
 	switch {
 	case err != nil:
 		return answer[Done]{}, err

@@ -29,9 +29,12 @@ const (
 	aboutDeleteLink        = "Events of the connector start the agent no more; runs that were started go on. Links of connectors that the project's code defines are answered 409."
 	aboutListConnectorRuns = "Events that the connector received, newest first, without outputs."
 	aboutGetConnectorRun   = "The event with its outcome. output is that of the run of the oldest link."
-	aboutListRuns          = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them."
-	aboutGetRun            = "The run with its input and output."
-	aboutListAuditLog      = "Calls of this API that may change something, refused or not, but for those over the limit of requests; API keys that were made or revoked; and what operators did to the project. Newest first. It is answered 403 to keys that are limited to some environments."
+	aboutListRuns          = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them. " +
+		"A page looks at 20,000 runs at most, so where a filter fits few of many it may be short, or empty: next_cursor says whether there are more."
+	aboutGetRun    = "The run with its input and output."
+	aboutCancelRun = "Ends a run that has not ended, whether it waits or a runner works on it: the model request or the tool that is under way is broken off. " +
+		"Answers the run as it is then. A run that has ended is answered 409. A repetition under the same Idempotency-Key is answered as the first call."
+	aboutListAuditLog = "Calls of this API that may change something, refused or not, but for those over the limit of requests; API keys that were made or revoked; and what operators did to the project. Newest first. It is answered 403 to keys that are limited to some environments."
 )
 
 const aboutAPI = "Observe and manage a project of Agent Platform: its environments, agents, deployments, connectors and runs.\n\n" +

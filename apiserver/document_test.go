@@ -115,7 +115,7 @@ func TestTheHeadersOfEachCallAreDescribed(t *testing.T) {
 			}
 		}
 		require.Equal(t, map[effect][]string{
-			reads: nil, creates: {"Idempotency-Key"}, alters: {"Idempotency-Key", "If-Match"},
+			reads: nil, creates: {"Idempotency-Key"}, acts: {"Idempotency-Key"}, alters: {"Idempotency-Key", "If-Match"},
 		}[r.does], heeded, r.id)
 		require.Equal(t, r.does == alters, slices.Contains(r.errors, http.StatusPreconditionFailed), r.id)
 		require.Equal(t, r.does == creates, r.status == http.StatusCreated, r.id)

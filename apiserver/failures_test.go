@@ -52,8 +52,8 @@ func (f failingStore) Holders(context.Context, uuid.UUID, string) ([]store.Proje
 
 func (f failingStore) Run(context.Context, store.Key) (store.Run, error) { return store.Run{}, f.err }
 
-func (f failingStore) ListRuns(context.Context, store.RunQuery) ([]store.Run, error) {
-	return nil, f.err
+func (f failingStore) ListRuns(context.Context, store.RunQuery) ([]store.Run, *uuid.UUID, error) {
+	return nil, nil, f.err
 }
 
 func (f failingStore) Deployment(context.Context, store.Key) (store.Deployment, error) {

@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"context"
 	"database/sql"
 	"net/http"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 func TestARunIsShown(t *testing.T) {
@@ -114,6 +116,28 @@ func TestRunsAreReadPageByPage(t *testing.T) {
 	}
 }
 
+// shortPage is a store whose list has looked at enough before the page is full.
+type shortPage struct {
+	Store
+	next uuid.UUID
+}
+
+func (s shortPage) ListRuns(context.Context, store.RunQuery) ([]store.Run, *uuid.UUID, error) {
+	return nil, &s.next, nil
+}
+
+// TestAShortPageNeedNotBeTheLast: its cursor leads on.
+func TestAShortPageNeedNotBeTheLast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	next := uuid.New()
+	w.server.store = shortPage{w.db, next}
+	_, body := w.call(t, w.key(t, nil), http.MethodGet, "/runs?status_filter=failed", "")
+	page := decode[RunList](t, body)
+	require.Empty(t, page.Items)
+	require.Equal(t, cursorAfter(runCursor, next), page.NextCursor)
+}
+
 // next is a cursor of the list of runs.
 func (RunList) next(t testing.TB, w *past, key string) *string {
 	t.Helper()
@@ -179,27 +203,31 @@ func TestRunsOfAConnectorAreThoseOfAWindow(t *testing.T) {
 		return decode[ConnectorRunList](t, body).Total
 	}
 	require.EqualValues(t, 3, total(""))
+	event := w.ids["event"]
 	for window, most := range timeRanges {
-		w.moveBack(t, w.ids["event"], most-time.Minute)
+		event = w.moveBack(t, event, most-time.Minute)
 		require.EqualValues(t, 3, total("?time_range="+string(window)), "just inside %s", window)
-		w.moveBack(t, w.ids["event"], most+time.Minute)
+		event = w.moveBack(t, event, most+time.Minute)
 		require.EqualValues(t, 2, total("?time_range="+string(window)), "just outside %s", window)
 	}
-	w.moveBack(t, w.ids["event"], 8*24*time.Hour)
+	w.moveBack(t, event, 8*24*time.Hour)
 	require.EqualValues(t, 2, total(""), "without a window it is of seven days")
 }
 
-// moveBack lets an event have come so long ago.
-func (w *world) moveBack(t testing.TB, event string, ago time.Duration) {
+// moveBack lets an event that is over have come so long ago; its time is in its id,
+// which is another one then.
+func (w *world) moveBack(t testing.TB, event string, ago time.Duration) (moved string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+w.path+"?_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
-	result, err := db.ExecContext(t.Context(), `UPDATE connector_runs SET started_at = $1 WHERE id = $2`, time.Now().Add(-ago).UnixMicro(), event)
+	moved = store.Stamp(uuid.New(), time.Now().Add(-ago).UnixMicro(), 0).String()
+	result, err := db.ExecContext(t.Context(), `UPDATE ended_connector_runs SET id = $1 WHERE id = $2`, moved, event)
 	require.NoError(t, err)
 	rows, err := result.RowsAffected()
 	require.NoError(t, err)
 	require.EqualValues(t, 1, rows)
+	return moved
 }
 
 func TestARunOfAConnectorIsShownWithItsOutcome(t *testing.T) {

@@ -28,8 +28,8 @@ import (
 // the digest of the request that created it.
 const annotationRequest = "agentplatform.dev/request-digest"
 
-// repeatsLookedAt is how many entries of the audit log are looked through for an
-// earlier deletion.
+// repeatsLookedAt is how many entries of the audit log are looked through for the
+// same call before.
 const repeatsLookedAt = 200
 
 // derivedCharacters is how many characters after the noun name an object that was
@@ -99,22 +99,22 @@ func (s *Server) makeOne(ctx context.Context, o client.Object) (made bool, err e
 var keyReused = problem(http.StatusUnprocessableEntity, httpserver.CodeKeyReused,
 	"this Idempotency-Key was sent before with another request; use a new key for every new request")
 
-// cameThrough says whether a deletion of what is gone may have been the one that
-// deleted it: it succeeded, or it was cut off, or it failed on our side.
+// cameThrough says whether a call about what is done may have been the one that did
+// it: it succeeded, or it was cut off, or it failed on our side.
 func cameThrough(outcome *store.AuditOutcome, success int) bool {
 	return outcome == nil || outcome.Status == success || outcome.Status >= http.StatusInternalServerError
 }
 
-// deletedBefore says whether a deletion that finds nothing repeats one that this
-// API key has made before. The audit log knows, also of a call that was cut off
+// doneBefore says whether a call that finds nothing to do any more repeats one that
+// this API key has made before. The audit log knows, also of a call that was cut off
 // before its outcome was recorded.
-func (s *Server) deletedBefore(ctx context.Context, c *caller, id ID) (bool, error) {
+func (s *Server) doneBefore(ctx context.Context, c *caller, id ID) (bool, error) {
 	if c.idempotencyKey == "" {
 		return false, nil
 	}
 	entries, err := s.store.ListAudit(ctx, store.AuditQuery{ProjectID: c.projectID, Limit: repeatsLookedAt})
 	if err != nil {
-		return false, fmt.Errorf("looking for an earlier deletion: %w", err)
+		return false, fmt.Errorf("looking for an earlier call: %w", err)
 	}
 	for _, e := range entries {
 		own := e.ID != trailOf(ctx).entry.ID && e.Actor.KeyID == c.key.Spec.KeyID && e.Actor.Name == c.key.Name

@@ -118,9 +118,11 @@ func TestIDsAreTakenInEitherCaseOfLetters(t *testing.T) {
 			ids[noun] = strings.ToLower(id)
 		}
 	}
-	listed := "/runs?environment_id=" + strings.ToUpper(w.ids["environment"])
-	_, body := w.call(t, key, http.MethodGet, listed, "")
-	require.Len(t, idsOfRuns(t, body), 3)
+	listed := "/runs?environment_id="
+	_, body := w.call(t, key, http.MethodGet, listed+strings.ToUpper(w.ids["environment"]), "")
+	_, same := w.call(t, key, http.MethodGet, listed+w.ids["environment"], "")
+	require.NotEmpty(t, idsOfRuns(t, body))
+	require.Equal(t, idsOfRuns(t, same), idsOfRuns(t, body))
 }
 
 // TestWhatIsNotAnIDIsRefused: in every place of every route, by its name.

@@ -47,7 +47,7 @@ func newPast(t testing.TB) *past {
 	p.failed, _ = p.event(t, "gone")
 	p.finish(t)
 	p.queued, _ = p.event(t, "hello")
-	p.ids["run"] = p.completed.String()
+	p.ids["run"], p.ids["open_run"] = p.completed.String(), p.queued.String()
 	return p
 }
 
@@ -146,19 +146,27 @@ func (p *past) event(t testing.TB, agent string) (run uuid.UUID, event string) {
 	require.NoError(t, err)
 	require.NoError(t, admissions[0].Err)
 	require.Equal(t, store.Accepted, admissions[0].Verdict)
-	return run, id.String()
+	return admissions[0].RunIDs[0], admissions[0].ConnectorRunID.String()
 }
 
-// finish executes what waits, as a runner does.
-func (p *past) finish(t testing.TB) {
+// claim takes the one run that waits and can be executed, as a runner does; the others
+// fail at once.
+func (p *past) claim(t testing.TB) store.Lease {
 	t.Helper()
 	claimed, err := p.db.Claim(t.Context(), store.Claim{
-		Environment: store.Key{ProjectID: p.projectID, ID: p.id(t, "environment")}, RunnerID: "runner", Limit: 10, Lease: time.Minute,
+		Environment: store.Key{ProjectID: p.projectID, ID: p.id(t, "environment")}, RunnerID: "runner", Places: 10, Limit: 10, Lease: time.Minute,
 	})
 	require.NoError(t, err)
-	require.Len(t, claimed, 1, "the other fails at once")
-	require.NoError(t, p.db.Complete(t.Context(), store.Completion{
-		Lease:  store.Lease{Run: claimed[0].Run.Key(), Token: claimed[0].Token},
-		Status: store.RunCompleted, Output: "Hello, Ada", Usage: store.TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7},
-	}))
+	require.Len(t, claimed.Runs, 1)
+	return store.Lease{Run: claimed.Runs[0].Run.Key(), Token: claimed.Runs[0].Token}
+}
+
+// finish executes what waits.
+func (p *past) finish(t testing.TB) {
+	t.Helper()
+	ends, err := p.db.Complete(t.Context(), []store.Completion{{
+		Lease: p.claim(t), Status: store.RunCompleted, Output: "Hello, Ada", Usage: store.TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7},
+	}})
+	require.NoError(t, err)
+	require.Equal(t, []error{nil}, ends)
 }

@@ -44,6 +44,8 @@ func (c *caller) readHeaders(ctx huma.Context, r *route) error {
 		return wrong("header.Idempotency-Key", "must be sent once and not be empty")
 	case c.ifMatch != "" && r.does == creates:
 		return wrong("header.If-Match", "is for calls that change an object: this one creates one")
+	case c.ifMatch != "" && r.does == acts:
+		return wrong("header.If-Match", "is for what has an ETag: this has none")
 	case c.ifMatch != "" && !entityTags.MatchString(c.ifMatch):
 		return wrong("header.If-Match", "must be an ETag as an answer gave it, in its quotes, or *")
 	case len(c.idempotencyKey) > maxIdempotencyKey:
@@ -72,11 +74,14 @@ func headerParameters(does effect) []*huma.Param {
 		return nil
 	}
 	least, most := 1, maxIdempotencyKey
+	about := "Makes it safe to send the call again: what was done under this key is not done twice, and a repetition completes " +
+		"what a failure left half done."
+	if does == creates {
+		about += " Another request under the same key is answered 422. What was created under it and is deleted since " +
+			"is created again, under its old id: use a new key for every new thing."
+	}
 	params := []*huma.Param{{
-		Name: "Idempotency-Key", In: "header",
-		Description: "Makes it safe to send the call again: what was done under this key is not done twice, and a repetition completes " +
-			"what a failure left half done. Another request under the same key is answered 422. What was created under it and is deleted since " +
-			"is created again, under its old id: use a new key for every new thing.",
+		Name: "Idempotency-Key", In: "header", Description: about,
 		Schema: &huma.Schema{Type: huma.TypeString, MinLength: &least, MaxLength: &most, Examples: []any{"order-4711"}},
 	}}
 	if does == alters {

@@ -58,6 +58,8 @@ const (
 	creates
 	// alters changes or deletes the object that the path names, and heeds If-Match.
 	alters
+	// acts changes what no object stands behind, so that it has no ETag.
+	acts
 )
 
 // ProjectPath is the part of the path that all endpoints have.

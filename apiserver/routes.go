@@ -8,12 +8,14 @@ import (
 )
 
 // Statuses that routes may answer besides success: every one, those that name
-// something, those that create, and those that change what there is.
+// something, those that create, those that change an object, and those that change
+// what is none.
 var (
 	always   = []int{401, 403, 422, 429, 500, 503}
 	naming   = append(slices.Clone(always), 404)
 	creating = append(slices.Clone(naming), 400, 408, 409, 413, 415)
 	altering = append(slices.Clone(naming), 409, 412)
+	acting   = append(slices.Clone(naming), 409)
 )
 
 // Sections of the API; describe.go says what each is about.
@@ -81,6 +83,8 @@ var routes = []route{
 		summary: "List agent runs", description: aboutListRuns, mount: handle((*Server).listRuns)},
 	{method: get, path: "/runs/{run_id}", id: "getRun", tag: tagRuns, needs: needs("runs.view"), status: 200, errors: naming,
 		summary: "Read an agent run", description: aboutGetRun, mount: handle((*Server).getRun)},
+	{method: post, path: "/runs/{run_id}/cancel", id: "cancelRun", tag: tagRuns, does: acts, needs: needs("runs.cancel"), status: 200, errors: acting,
+		summary: "Cancel an agent run", description: aboutCancelRun, mount: handle((*Server).cancelRun)},
 
 	{method: get, path: "/audit-log", id: "listAuditLog", tag: tagAuditLog, needs: needs("audit_logs.view"), status: 200, errors: always,
 		summary: "List who changed what", description: aboutListAuditLog, mount: handle((*Server).listAuditLog)},
@@ -124,7 +128,6 @@ var routes = []route{
 	{method: post, path: "/connectors/{connector_id}/runs/{run_id}/replay", id: "replayConnectorRun", tag: tagConnectors, needs: needs("connectors.update"),
 		instead: "send the event again"},
 
-	{method: post, path: "/runs/{run_id}/cancel", id: "cancelRun", tag: tagRuns, needs: needs("runs.cancel")},
 	{method: get, path: "/runs/{run_id}/events", id: "streamRunEvents", tag: tagRuns, needs: needs("runs.view"), instead: "read the run from time to time"},
 
 	{method: post, path: "/retrieval/text", id: "addRetrievalText", tag: tagOthers, needs: needs("retrieval.create")},

@@ -116,13 +116,16 @@ func (s *Server) listRuns(ctx context.Context, c *caller, in *RunsQuery) (answer
 	if q.EnvironmentIDs != nil && len(q.EnvironmentIDs) == 0 {
 		return plainly(page, nil)
 	}
-	runs, err := s.store.ListRuns(ctx, q)
+	runs, next, err := s.store.ListRuns(ctx, q)
 	if err != nil {
 		return answer[RunList]{}, fmt.Errorf("listing runs: %w", err)
 	}
-	if len(runs) > in.Limit {
+	if len(runs) > in.Limit { // so a page that holds all is known for the last
 		runs = runs[:in.Limit]
-		page.NextCursor = cursorAfter(runCursor, runs[in.Limit-1].ID)
+		next = &runs[in.Limit-1].ID
+	}
+	if next != nil {
+		page.NextCursor = cursorAfter(runCursor, *next)
 	}
 	for _, r := range runs {
 		item := showRun(r)
@@ -158,19 +161,31 @@ func (s *Server) runEnvironments(ctx context.Context, c *caller, id ID) ([]uuid.
 }
 
 func (s *Server) getRun(ctx context.Context, c *caller, in *RunPath) (answer[Run], error) {
-	run, err := s.store.Run(ctx, c.row(in.RunID))
-	if errors.Is(err, store.ErrNotFound) {
-		return answer[Run]{}, notFound("run")
-	}
+	run, err := s.run(ctx, c, in.RunID)
 	if err != nil {
-		return answer[Run]{}, fmt.Errorf("reading run %s: %w", in.RunID, err)
-	}
-	if err := s.mustReachID(ctx, c, run.EnvironmentID); err != nil {
 		return answer[Run]{}, err
 	}
-	shown := showRun(run)
+	return plainly(s.wholeRun(ctx, run))
+}
+
+// run finds a run by id: 404 outside the project, 403 where the key does not reach
+// its environment.
+func (s *Server) run(ctx context.Context, c *caller, id ID) (store.Run, error) {
+	run, err := s.store.Run(ctx, c.row(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Run{}, notFound("run")
+	}
+	if err != nil {
+		return store.Run{}, fmt.Errorf("reading run %s: %w", id, err)
+	}
+	return run, s.mustReachID(ctx, c, run.EnvironmentID)
+}
+
+// wholeRun is a run as it is shown alone, with its input.
+func (s *Server) wholeRun(ctx context.Context, run store.Run) (shown Run, err error) {
+	shown = showRun(run)
 	shown.Input, err = s.input(ctx, run.Key())
-	return plainly(shown, err)
+	return shown, err
 }
 
 // input is a run's input as it is shown; nil where it is too large or gone.

@@ -41,6 +41,7 @@ var samples = map[string]sample{
 	"getConnectorRun":   {"/connectors/{connector}/runs/{event}", ""},
 	"listRuns":          {"/runs", ""},
 	"getRun":            {"/runs/{run}", ""},
+	"cancelRun":         {"/runs/{open_run}/cancel", ""},
 	"listAuditLog":      {"/audit-log", ""},
 }
 
@@ -86,8 +87,8 @@ func served(t testing.TB) (out []route) {
 	return out
 }
 
-// fresh are the ids of a sample's call: those of a past, with a connector and a link
-// that no other call has deleted.
+// fresh are the ids of a sample's call: those of a past, with a connector, a link and
+// a run that no other call has deleted or ended.
 func (p *past) fresh(t testing.TB) map[string]string {
 	t.Helper()
 	name := "fresh-" + uuid.NewString()[:8]
@@ -101,6 +102,8 @@ func (p *past) fresh(t testing.TB) map[string]string {
 	p.create(t, link)
 	ids := maps.Clone(p.ids)
 	ids["connector"], ids["link"] = conn.Status.ID, link.Status.ID
+	open, _ := p.event(t, "hello")
+	ids["open_run"] = open.String()
 	return ids
 }
 

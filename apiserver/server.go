@@ -40,6 +40,8 @@ type Store interface {
 	store.Builds
 	store.Audit
 	store.RateLimiter
+	// Cancel is store.Dispatch's.
+	Cancel(ctx context.Context, run store.Key, code store.RunErrorCode, reason string) error
 }
 
 // Claims is what the facade writes of the store.

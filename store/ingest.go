@@ -12,7 +12,8 @@ import (
 // Event is one accepted webhook request (or cron tick): a connector run and
 // one agent run for each link, committed together.
 type Event struct {
-	// ConnectorRunID is a UUIDv7 that the caller made.
+	// ConnectorRunID, and those of the runs, are UUIDv7 that the caller made; the
+	// store stamps them, see Stamp, and says in the Admission what they became.
 	ConnectorRunID uuid.UUID
 	ProjectID      uuid.UUID
 	EnvironmentID  uuid.UUID
@@ -25,6 +26,11 @@ type Event struct {
 	// database's clock, nothing is written: Outdated.
 	SecretNotAfter *time.Time
 	Trigger        TriggerType
+	// Class is that of its runs.
+	Class Class
+	// Repeat says that the caller, who has read no input, takes the event's key for
+	// a known one: where it is not, the verdict is Expired.
+	Repeat bool
 	// Input is the raw body, at most MaxInlineInput bytes; larger ones are at InputBlob.
 	Input []byte
 	// InputBlob is a complete blob, or nil.
@@ -75,6 +81,8 @@ const (
 	Repeated
 	// KeyReused: the key was used before for another body.
 	KeyReused
+	// Expired: the key of a repetition is not known any more; nothing was written.
+	Expired
 )
 
 // Admission is the answer to one event.
@@ -92,7 +100,9 @@ type Admission struct {
 // Ingest takes events.
 type Ingest interface {
 	// Accept stores all events in one transaction and answers each, in order. A
-	// bad event fails only itself. An error means that the outcome of all is
-	// unknown.
+	// bad event fails only itself. With an error the outcome of those is unknown
+	// whose Admission has it as its Err; the others are as they say.
 	Accept(ctx context.Context, events []Event) ([]Admission, error)
+	// KnownKey says whether an idempotency key of a connector stands for a request.
+	KnownKey(ctx context.Context, connector Key, key string) (bool, error)
 }

@@ -23,6 +23,9 @@ const (
 	// MaxModelAnswer and MaxToolResult are of journal entries; see JournalKind.Limit.
 	MaxModelAnswer = 1 << 20
 	MaxToolResult  = 256 << 10
+	// MaxJournal is of all entries of a run's journal: a run that needs more fails
+	// with RunErrorJournalTooLarge.
+	MaxJournal = 16 << 20
 	// MaxBuildLog is of all chunks of a build's log; what comes after is cut, with
 	// a mark. So that their number is bounded too, one of less than 64 bytes
 	// counts as 64.
@@ -261,6 +264,7 @@ func (c Claim) Bounded() Claim {
 		}
 	}
 	c.Digests = kept
+	c.Places = max(c.Places, c.Limit) // whoever wants so many has room for them
 	return c
 }
 

@@ -7,8 +7,12 @@ type Topic string
 
 // Topics of hints, with what their key names.
 const (
-	// TopicQueued: an environment has runs to claim, or a bundle to prefetch.
+	// TopicQueued: an environment has runs to claim, a bundle to prefetch, a claim
+	// that was lost, or another token.
 	TopicQueued Topic = "queued"
+	// TopicFreed: a run of an environment ended or was suspended, and left its place
+	// and its agent's limit.
+	TopicFreed Topic = "freed"
 	// TopicDone: a connector run ended.
 	TopicDone Topic = "done"
 	// TopicRoute: a connector or its links changed.

@@ -321,6 +321,9 @@ type Routes interface {
 	// Route returns the connector with its links, oldest link first; ErrNotFound
 	// when no such connector exists.
 	Route(ctx context.Context, connector Key) (Route, error)
+	// ConnectorIDs returns a page of the keys of all connectors of all projects, in
+	// their order, of at most limit that come after one.
+	ConnectorIDs(ctx context.Context, after Key, limit int) ([]Key, error)
 }
 
 // Route is a connector as the gateway needs it, read in one snapshot.

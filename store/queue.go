@@ -24,16 +24,16 @@ const (
 var QueueStates = []QueueState{QueueClaimable, QueueNoRunner, QueueNoDeployment}
 
 const (
-	// MaxQueueCount is how many queued runs of an environment are counted.
+	// MaxQueueCount is how many queued runs of an agent and class are counted.
 	MaxQueueCount = 10_000
 	// RunnerPresence is how long after its last request for runs a runner counts
-	// as there; a waiting one asks at least every 30 s.
-	RunnerPresence = time.Minute
+	// as there; a waiting one is recorded at least every 30 s.
+	RunnerPresence = 90 * time.Second
 )
 
 // QueueDepth is what waits in one state, over all environments.
 type QueueDepth struct {
-	// Runs counts at most MaxQueueCount of each environment.
+	// Runs counts at most MaxQueueCount of each agent.
 	Runs int64
 	// Oldest is how long ago the run was accepted that stands first; 0 without any.
 	Oldest time.Duration
@@ -41,10 +41,13 @@ type QueueDepth struct {
 
 // QueueFigures are a store's open runs.
 type QueueFigures struct {
-	// Queued has every state.
-	Queued map[QueueState]QueueDepth
+	// Queued has every state and class.
+	Queued map[QueueState]map[Class]QueueDepth
 	// Running counts the runs that runners hold.
 	Running int64
+	// OutboxAge is how long the oldest row waits that a consumer of the outbox has
+	// not taken; 0 without any.
+	OutboxAge time.Duration
 }
 
 // Queue tells how much is open. It costs what is open, whatever is stored.

@@ -11,14 +11,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// Times of leases.
-const (
-	// LeaseDuration is how long a claim on a run holds without a heartbeat.
-	LeaseDuration = 30 * time.Second
-	// HeartbeatInterval is how often a runner renews its claims.
-	HeartbeatInterval = 10 * time.Second
-)
-
 // TokenUsage counts model tokens.
 type TokenUsage struct {
 	InputTokens       int64 `json:"input_tokens"`
@@ -45,6 +37,7 @@ type Run struct {
 	ErrorCode RunErrorCode
 	Error     string
 	Output    string
+	Class     Class
 	// Attempt counts the claims.
 	Attempt   int
 	Usage     TokenUsage
@@ -74,42 +67,6 @@ type ConnectorRun struct {
 // Key is the connector run's primary key.
 func (r ConnectorRun) Key() Key { return Key{r.ProjectID, r.ID} }
 
-// Claim takes queued runs of an environment for a runner.
-type Claim struct {
-	Environment Key
-	// RunnerID names the runner process for people.
-	RunnerID string
-	// Digests are the bundles that the runner holds, recorded for prefetching.
-	Digests []string
-	// Limit is the most runs to take; 0 only records the runner.
-	Limit int
-	// Lease is how long the claims hold.
-	Lease time.Duration
-}
-
-// Claimed is a run that a runner may execute.
-type Claimed struct {
-	Run Run
-	// Token is the fencing token that everything about this claim must carry.
-	Token int64
-	// LeaseUntil is when the claim ends without a heartbeat, by the database's clock.
-	LeaseUntil time.Time
-	// BundleDigest is the bundle of Run.DeploymentID.
-	BundleDigest string
-	// Input is the raw input; nil when it is at InputBlob.
-	Input       []byte
-	InputBlob   *uuid.UUID
-	ContentType string
-	// Journal is what earlier attempts recorded, in order.
-	Journal []JournalEntry
-}
-
-// Lease names one claim.
-type Lease struct {
-	Run   Key
-	Token int64
-}
-
 // JournalKind says what a journal entry records.
 type JournalKind string
 
@@ -118,6 +75,11 @@ const (
 	JournalModelAnswer JournalKind = "model_answer"
 	JournalToolStarted JournalKind = "tool_started"
 	JournalToolResult  JournalKind = "tool_result"
+	// JournalResumed is written by the platform when a suspended run goes on; its
+	// data is what the run waited for. JournalExpired is written when that did not
+	// come in time.
+	JournalResumed JournalKind = "resumed"
+	JournalExpired JournalKind = "expired"
 )
 
 // JournalEntry is one entry of a run's append-only journal.
@@ -129,6 +91,16 @@ type JournalEntry struct {
 	// Unsafe marks a tool_started whose tool is not declared idempotent, and the
 	// tool_result that ends it: a run with such a tool in flight is not resumed.
 	Unsafe bool `json:"unsafe,omitempty"`
+	// Usage is what a model_answer cost; nil of other kinds. It is written, never
+	// read with the entry.
+	Usage *ModelUsage `json:"-"`
+}
+
+// ModelUsage is what one call of a model cost.
+type ModelUsage struct {
+	// Model is its reference, provider/model.
+	Model string
+	TokenUsage
 }
 
 // Completion ends a run.
@@ -144,37 +116,65 @@ type Completion struct {
 	Journal []JournalEntry
 }
 
+// Suspension lets a run wait for something outside, which takes no place.
+type Suspension struct {
+	Lease
+	// For is how long it waits at most; it then goes on with a JournalExpired.
+	For time.Duration
+	// Journal are trailing entries, appended in the same transaction.
+	Journal []JournalEntry
+}
+
 // Dispatch hands runs to runners. Methods that take a Lease answer ErrFenced
 // when another claim came in between or the run ended otherwise.
 type Dispatch interface {
-	// Claim moves queued runs to running, oldest first. Runs of agents that the
-	// live deployment lacks fail with agent_not_found and are not returned. With
-	// no live deployment it returns none.
-	Claim(ctx context.Context, c Claim) ([]Claimed, error)
+	// Claim moves queued runs of an environment to running, as Pick chooses. Runs
+	// of agents that the live deployment lacks fail with agent_not_found and are not
+	// returned. With no live deployment it returns none.
+	Claim(ctx context.Context, c Claim) (ClaimResult, error)
 	// Heartbeat renews claims by lease and returns those that are no longer
-	// current. A late one with the current token revives its claim.
+	// current. A late one with the current token revives its claim, also when it
+	// was swept and nobody has claimed the run since.
 	Heartbeat(ctx context.Context, leases []Lease, lease time.Duration) (lost []Lease, err error)
 	// AppendJournal appends entries in order. Repeating entries under the same
-	// token is no error. ErrTooLarge and ErrInvalid as CheckJournal says.
+	// token is no error. ErrTooLarge and ErrInvalid as CheckJournal says, ErrTooLarge
+	// also beyond MaxJournal.
 	AppendJournal(ctx context.Context, l Lease, entries []JournalEntry) error
-	// Complete ends the run and, with the last run of its connector run, that
-	// too. Repeating it under the same token is no error. What is beyond a limit
-	// is recorded as Completion.Bounded says.
-	Complete(ctx context.Context, c Completion) error
-	// Release gives a claim back: the run is queued again and resumes from its
-	// journal, or fails with tool_interrupted when an unsafe tool is in flight.
-	Release(ctx context.Context, l Lease) error
+	// Complete ends runs and, with the last run of its connector run, that too,
+	// in one transaction. It answers each, in order; one that cannot be ended keeps
+	// no other from it. Repeating it under the same token is no error. What is
+	// beyond a limit is recorded as Completion.Bounded says. An error of the whole
+	// means that the outcome of all is unknown.
+	Complete(ctx context.Context, completions []Completion) ([]error, error)
+	// Release gives a claim back: the run is queued again, claimable after the
+	// delay, and resumes from its journal, or fails with tool_interrupted when an
+	// unsafe tool is in flight.
+	Release(ctx context.Context, l Lease, delay time.Duration) error
+	// Reclaim gives back what is leased to a runner of an environment beyond what
+	// it holds, and returns how many; its places are no longer of the pool.
+	Reclaim(ctx context.Context, environment Key, runnerID string, holding []Lease) (int, error)
+	// Attend says that runners which wait for runs are there, and returns those of
+	// their environments in which runs are queued.
+	Attend(ctx context.Context, runners []RunnerKey) (queued []Key, err error)
+	// Suspend ends a claim of a run that waits for something outside.
+	Suspend(ctx context.Context, s Suspension) error
+	// Resume queues a suspended run again, its journal ended by data; ErrConflict
+	// of one that is not suspended.
+	Resume(ctx context.Context, run Key, data json.RawMessage) error
+	// Cancel ends a run that is open, whoever works on it; ErrConflict of one that
+	// has ended.
+	Cancel(ctx context.Context, run Key, code RunErrorCode, reason string) error
 }
 
 // Swept counts the runs that a sweep of leases moved.
 type Swept struct {
-	// GivenBack and Failed are those whose claim expired, Cancelled those of
-	// environments that are gone.
-	GivenBack, Failed, Cancelled int
+	// GivenBack and Failed are those whose claim expired, Resumed those that waited
+	// too long, Cancelled those of environments that are gone.
+	GivenBack, Failed, Resumed, Cancelled int
 }
 
 // Runs are all of them.
-func (s Swept) Runs() int { return s.GivenBack + s.Failed + s.Cancelled }
+func (s Swept) Runs() int { return s.GivenBack + s.Failed + s.Resumed + s.Cancelled }
 
 // Housekeeping is what the gateway's workers do from time to time.
 type Housekeeping interface {
@@ -185,6 +185,13 @@ type Housekeeping interface {
 	// SweepExpired deletes idempotency keys and blobs whose time is over, and
 	// runners not seen for an hour.
 	SweepExpired(ctx context.Context, limit int) (int, error)
+	// CountStored adds what ended runs have stored to what their projects have, for
+	// at most limit runs, and returns for how many.
+	CountStored(ctx context.Context, limit int) (int, error)
+	// EnsurePartitions makes the partitions of history from today to so many days
+	// ahead, and returns how many days are there from today on; an engine without
+	// partitions has all it needs.
+	EnsurePartitions(ctx context.Context, ahead int) (int, error)
 }
 
 // Outcome is the state of a connector run with its agent runs' results, which
@@ -209,12 +216,22 @@ type History interface {
 	RunInput(ctx context.Context, key Key) (contentType string, body io.ReadCloser, err error)
 	// Journal returns the entries of a run in order.
 	Journal(ctx context.Context, run Key) ([]JournalEntry, error)
-	// ListRuns returns runs without their output.
-	ListRuns(ctx context.Context, q RunQuery) ([]Run, error)
+	// JournalAfter returns at most limit entries that come after one.
+	JournalAfter(ctx context.Context, run Key, sequence int64, limit int) ([]JournalEntry, error)
+	// ListRuns returns runs without their output, and the id to go on before; nil
+	// at the end. It looks at MaxCandidates runs at most, so a page may be short.
+	ListRuns(ctx context.Context, q RunQuery) (runs []Run, next *uuid.UUID, err error)
+	// Ended returns those of these connector runs that are over.
+	Ended(ctx context.Context, connectorRuns []Key) ([]Key, error)
+	// StoredBytes is how many bytes a project's ended runs have stored.
+	StoredBytes(ctx context.Context, projectID uuid.UUID) (int64, error)
 	ConnectorRun(ctx context.Context, key Key) (ConnectorRun, error)
 	// ListConnectorRuns returns a page, newest first, and the number of all that match.
 	ListConnectorRuns(ctx context.Context, q ConnectorRunQuery) ([]ConnectorRun, int64, error)
 }
+
+// MaxCandidates is how many runs a list looks at for a page.
+const MaxCandidates = 20_000
 
 // RunQuery selects runs of a project, newest first.
 type RunQuery struct {

@@ -118,9 +118,9 @@ const (
 	FailureStoreRestored FailureReason = "store_restored"
 )
 
-// MaxAttempts is how often a run may have been claimed when the loss of its runner
-// ends it: one that brings down every runner must not do so for ever.
-const MaxAttempts = 20
+// MaxLosses is how often a run may lose its runner: one that brings down every
+// runner must not do so for ever.
+const MaxLosses = 20
 
 // RunErrorCode is the machine-readable cause of a run that did not complete.
 type RunErrorCode string
@@ -132,6 +132,8 @@ const (
 	RunErrorToolInterrupted RunErrorCode = "tool_interrupted"
 	RunErrorRunnerLost      RunErrorCode = "runner_lost"
 	RunErrorEnvironmentGone RunErrorCode = "environment_deleted"
+	// RunErrorCancelled is of runs that somebody cancelled.
+	RunErrorCancelled RunErrorCode = "cancelled"
 	// RunErrorOutputTooLarge, RunErrorAnswerTooLarge and RunErrorJournalTooLarge
 	// are of runs that are beyond a limit; see MaxOutput.
 	RunErrorOutputTooLarge  RunErrorCode = "output_too_large"

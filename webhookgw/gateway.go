@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
-	"github.com/agentplatform/agentplatform/internal/probe"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/dispatch"
 	"github.com/agentplatform/agentplatform/webhookgw/ingress"
@@ -35,10 +33,17 @@ type Options struct {
 	TrustedProxies httpserver.Proxies
 	// PublicTLS and InternalTLS name the ports' certificates; plain HTTP without.
 	PublicTLS, InternalTLS httpserver.TLSFiles
-	// Grace is how long open requests may take once the gateway stops; 0 means 25 s.
+	// Grace is how long open requests of the public port, those included that wait
+	// for an agent's answer, may take once the gateway stops; 0 means DefaultDrain.
+	// The internal port goes on for as long, and dispatchGrace longer.
 	Grace time.Duration
 	// Farewell is httpserver.Options' of the public port.
 	Farewell time.Duration
+	// MaxConnections is how many connections each port has at a time; 0 means
+	// httpserver.DefaultConnections.
+	MaxConnections int
+	// Now is the clock of what is remembered of the store; nil means time.Now.
+	Now func() time.Time
 	// WithTimeout is ingress.Options' of the public port.
 	WithTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
 	// Registry takes the gateway's metrics; nil shows them nowhere.
@@ -46,6 +51,14 @@ type Options struct {
 	// Logger is where the gateway logs; nil means slog.Default.
 	Logger *slog.Logger
 }
+
+const (
+	// DefaultDrain is how long a gateway that stops waits for the answers of agents.
+	DefaultDrain = time.Minute
+	// dispatchGrace is how long requests of runners may take once there is nobody
+	// left whom they could answer; those that wait for a run ask another replica.
+	dispatchGrace = 5 * time.Second
+)
 
 // Gateway is one replica.
 type Gateway struct {
@@ -55,17 +68,16 @@ type Gateway struct {
 	sweeper          *schedule.Sweeper
 	stopping         atomic.Bool
 	connected        atomic.Bool
+	reach            *reach
 	opts             Options
 }
 
-// New binds both ports.
+// New binds both ports. It asks the store nothing: it need not answer yet.
 func New(opts Options) (*Gateway, error) {
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
-	}
+	opts = withDefaults(opts)
 	counted := metrics.NewGateway(opts.Registry)
 	g := &Gateway{
-		opts: opts,
+		opts: opts, reach: &reach{ping: opts.Store.Ping, now: opts.Now},
 		ingress: ingress.New(ingress.Options{
 			Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger, WithTimeout: opts.WithTimeout,
 		}),
@@ -79,18 +91,33 @@ func New(opts Options) (*Gateway, error) {
 	}
 	var err error
 	g.public, err = httpserver.New(httpserver.Options{
-		Name: "webhooks", Addr: opts.PublicAddr, TLS: opts.PublicTLS, Handler: g.withHealth(g.ingress), Grace: opts.Grace, Farewell: opts.Farewell, Logger: opts.Logger,
+		Name: "webhooks", Addr: opts.PublicAddr, TLS: opts.PublicTLS, Handler: withHealth(g.ingress, g.Ready),
+		Grace: opts.Grace, Farewell: opts.Farewell, MaxConnections: opts.MaxConnections, Logger: opts.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
 	g.internal, err = httpserver.New(httpserver.Options{
-		Name: "dispatch", Addr: opts.InternalAddr, TLS: opts.InternalTLS, Handler: g.withHealth(g.dispatch), Grace: opts.Grace, Logger: opts.Logger,
+		Name: "dispatch", Addr: opts.InternalAddr, TLS: opts.InternalTLS, Handler: withHealth(g.dispatch, g.dispatchReady),
+		Grace: dispatchGrace, MaxConnections: opts.MaxConnections, Logger: opts.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return g, nil
+}
+
+func withDefaults(opts Options) Options {
+	if opts.Grace == 0 {
+		opts.Grace = DefaultDrain
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	return opts
 }
 
 // PublicAddr and InternalAddr are the bound addresses.
@@ -107,7 +134,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group.Go(func() error { return g.ingress.Run(background) })
 	group.Go(func() error { return g.dispatch.Run(background) })
 	group.Go(func() error { return g.sweeper.Run(failed) })
-	group.Go(func() error { return g.internal.Run(internal) })
+	group.Go(func() error { return unlessCut(internal, g.internal.Run(internal)) })
 	group.Go(func() error {
 		defer stopBackground()
 		err := g.public.Run(failed)
@@ -122,26 +149,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return err
 }
 
-// Ready says whether the gateway takes webhooks: from the moment on at which the
-// store has answered once, until it stops. It stays ready when the store goes
-// away, so that callers get the gateway's own 503, which says what to do.
-func (g *Gateway) Ready(ctx context.Context) error {
-	if !g.connected.Load() {
-		if err := g.opts.Store.Ping(ctx); err != nil {
-			return httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeNotConnected, "The store has not answered yet.")
-		}
-		g.connected.Store(true)
+// unlessCut is how the internal port ended. A runner that waited for a run and was
+// cut off asks another replica: a stop may do that.
+func unlessCut(stopped context.Context, err error) error {
+	if stopped.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil
 	}
-	if g.stopping.Load() {
-		return httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeStopping, "The gateway is stopping.")
-	}
-	return nil
-}
-
-// withHealth answers /healthz while the process works and /readyz as Ready says.
-func (g *Gateway) withHealth(next http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/", next)
-	probe.Register(mux, g.Ready)
-	return mux
+	return err
 }

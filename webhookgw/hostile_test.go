@@ -4,14 +4,19 @@ package webhookgw
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // TestRefusalsDoNotWaitForTheBody: a client that announces a body and sends none
@@ -46,8 +51,8 @@ func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
 	}
 }
 
-// TestLargeBodiesAreCounted: clients that trickle large bodies take memory for so
-// many only, and nothing from small ones.
+// TestLargeBodiesAreCounted: a project whose clients trickle large bodies has places
+// for so many only, and loses nothing for small ones.
 func TestLargeBodiesAreCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -57,7 +62,7 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 	require.Equal(t, http.StatusOK, post(large).status)
 	var trickles []net.Conn
 	answers := make(chan int, 17)
-	for range cap(answers) { // one more than there are places
+	for range cap(answers) { // one more than a project's share of the places
 		conn, err := net.Dial("tcp", b.gateway.PublicAddr())
 		require.NoError(t, err)
 		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"+
@@ -71,7 +76,7 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 			}
 		}()
 	}
-	require.Equal(t, http.StatusServiceUnavailable, <-answers)
+	require.Equal(t, http.StatusTooManyRequests, <-answers)
 	refused := post(large)
 	require.Equal(t, "too_many_large_bodies", refused.body["code"])
 	require.NotEmpty(t, refused.header.Get("Retry-After"))
@@ -94,4 +99,32 @@ func TestKeysThatAreNoText(t *testing.T) {
 		}
 	}
 	require.Equal(t, http.StatusOK, b.post(b.gateway, c.ID.String(), `{}`, nil).status)
+}
+
+// TestALargeRequestIsRepeatedByItsKey: it gets the same answer, and another body under
+// its key is refused, although neither is stored again.
+func TestALargeRequestIsRepeatedByItsKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	puts := &countedBlobs{Store: b.store}
+	gateway := b.serve(puts)
+	c := b.connector("inbound", nil, "hello")
+	large := func(filling string) string { return `{"a":"` + strings.Repeat(filling, 200<<10) + `"}` }
+	keyed := func(r *http.Request) { r.Header.Set("Idempotency-Key", "k") }
+	first := b.post(gateway, c.ID.String(), large("x"), keyed)
+	require.Equal(t, http.StatusOK, first.status)
+	require.Equal(t, first.body, b.post(gateway, c.ID.String(), large("x"), keyed).body)
+	require.Equal(t, "idempotency_key_reused", b.post(gateway, c.ID.String(), large("y"), keyed).body["code"])
+	require.EqualValues(t, 1, puts.n.Load())
+}
+
+// countedBlobs is a store that counts the blobs that it is given.
+type countedBlobs struct {
+	store.Store
+	n atomic.Int64
+}
+
+func (c *countedBlobs) PutBlob(ctx context.Context, key store.Key, r io.Reader) (int64, error) {
+	c.n.Add(1)
+	return c.Store.PutBlob(ctx, key, r)
 }

@@ -68,14 +68,11 @@ func TestTheGatewayServesItsMetrics(t *testing.T) {
 		r.Header.Set("X-Service-Secret", "CANARY-secret")
 	}).status)
 	before := metrictest.Of(t, registry)
-	require.InEpsilon(t, 1, before.Value(t, "agentplatform_queued_runs", "state", "no_runner"), 0)
+	require.InEpsilon(t, 1, before.Value(t, "agentplatform_queued_runs", "state", "no_runner", "class", "inbound"), 0)
 	require.Zero(t, before.Value(t, "agentplatform_claimed_runs_total", "attempt", "first"))
 
-	failing := make(chan bool, 2)
-	failing <- true
-	failing <- false
 	b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {
-		if <-failing {
+		if run.ConnectorID == inbound.ID {
 			return dispatchapi.CompleteRequest{Token: run.Token, Status: "failed", ErrorCode: "canary_code", Error: "CANARY-error"}
 		}
 		return dispatchapi.CompleteRequest{Token: run.Token, Status: "completed", Output: "hello"}
@@ -148,7 +145,7 @@ func TestWhatTheStoreDoesNotSayIsNotShown(t *testing.T) {
 	c := b.connector("inbound", nil, "hello")
 	require.Equal(t, http.StatusServiceUnavailable, b.post(gateway, c.ID.String(), `{}`, nil).status)
 	s := metrictest.Of(t, registry)
-	s.Check(t, metrics.ProcessGateway, "agentplatform_queued_runs", "agentplatform_queue_oldest_age_seconds", "agentplatform_running_runs",
+	s.Check(t, metrics.ProcessGateway, "agentplatform_queued_runs", "agentplatform_queue_oldest_age_seconds", "agentplatform_running_runs", "agentplatform_outbox_oldest_age_seconds",
 		"agentplatform_dispatch_requests_total", "agentplatform_dispatch_request_duration_seconds")
 	require.NotContains(t, s.Metrics, "agentplatform_queued_runs")
 	require.InEpsilon(t, 1, s.Value(t, "agentplatform_webhook_commit_failures_total"), 0)

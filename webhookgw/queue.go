@@ -23,11 +23,13 @@ const (
 
 var (
 	queuedRuns = prometheus.NewDesc("agentplatform_queued_runs",
-		"Runs that wait for a runner in the whole store, at most 10,000 of each environment, by what they wait for: "+
-			"claimable, for a free place; no_runner, for any runner to ask; no_deployment, for a deployment to be live.", []string{"state"}, nil)
+		"Runs that wait for a runner in the whole store, at most 10,000 of each agent, by their class and what they wait for: "+
+			"claimable, for a free place; no_runner, for any runner to ask; no_deployment, for a deployment to be live.", []string{"state", "class"}, nil)
 	queueOldest = prometheus.NewDesc("agentplatform_queue_oldest_age_seconds",
-		"Since when the run waits that waits longest, from its acceptance, by what it waits for; 0 where none does.", []string{"state"}, nil)
+		"Since when the run waits that waits longest, from its acceptance, by its class and what it waits for; 0 where none does.", []string{"state", "class"}, nil)
 	runningRuns = prometheus.NewDesc("agentplatform_running_runs", "Runs that runners hold in the whole store.", nil, nil)
+	outboxAge   = prometheus.NewDesc("agentplatform_outbox_oldest_age_seconds",
+		"Since when the ended run waits that waits longest for what is to be done after its end; 0 where none does.", nil, nil)
 )
 
 // queueCollector measures the store's queue when it is asked for metrics. Every
@@ -44,7 +46,7 @@ type queueCollector struct {
 
 // Describe implements prometheus.Collector.
 func (q *queueCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{queuedRuns, queueOldest, runningRuns} {
+	for _, desc := range []*prometheus.Desc{queuedRuns, queueOldest, runningRuns, outboxAge} {
 		out <- desc
 	}
 }
@@ -56,10 +58,13 @@ func (q *queueCollector) Collect(out chan<- prometheus.Metric) {
 		q.logger.Error("measuring the queue for the metrics", "error", err)
 		return
 	}
-	for state, depth := range figures.Queued {
-		out <- prometheus.MustNewConstMetric(queuedRuns, prometheus.GaugeValue, float64(depth.Runs), string(state))
-		out <- prometheus.MustNewConstMetric(queueOldest, prometheus.GaugeValue, depth.Oldest.Seconds(), string(state))
+	for state, classes := range figures.Queued {
+		for class, depth := range classes {
+			out <- prometheus.MustNewConstMetric(queuedRuns, prometheus.GaugeValue, float64(depth.Runs), string(state), class.String())
+			out <- prometheus.MustNewConstMetric(queueOldest, prometheus.GaugeValue, depth.Oldest.Seconds(), string(state), class.String())
+		}
 	}
+	out <- prometheus.MustNewConstMetric(outboxAge, prometheus.GaugeValue, figures.OutboxAge.Seconds())
 	out <- prometheus.MustNewConstMetric(runningRuns, prometheus.GaugeValue, float64(figures.Running))
 }
 

@@ -3,20 +3,28 @@
 package main
 
 import (
+	"net/http"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 )
 
-// TestManifestsNameFlagsThatThereAre: as arguments, and as variables.
-func TestManifestsNameFlagsThatThereAre(t *testing.T) {
-	t.Parallel()
-	started := map[string]bool{}
+// started calls f for the subcommand that each pod of the manifests starts, with
+// the flags that it was given, and says which those are.
+func started(t *testing.T, f func(*cobra.Command, corev1.PodSpec)) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
 	for _, installation := range []string{"config/default", "config/embedded"} {
 		for _, o := range kube.Manifests(t, installation) {
 			if o.GetKind() != "Deployment" && o.GetKind() != "StatefulSet" {
@@ -32,16 +40,59 @@ func TestManifestsNameFlagsThatThereAre(t *testing.T) {
 			require.NoError(t, err, o.GetName())
 			require.NoError(t, cmd.ParseFlags(flags), o.GetName())
 			require.Empty(t, cmd.Flags().Args(), o.GetName())
-			started[cmd.Name()] = true
-			for _, variable := range c.Env {
-				found := variable.Name == "GOMEMLIMIT"
-				for _, flag := range []string{"pod-name"} {
-					require.NotNil(t, cmd.Flags().Lookup(flag))
-					found = found || variable.Name == flagenv.Name(flag)
-				}
-				require.True(t, found, "%s: nobody reads %s", o.GetName(), variable.Name)
-			}
+			names[cmd.Name()] = true
+			f(cmd, workload.Spec.Template.Spec)
 		}
 	}
-	require.Equal(t, map[string]bool{"manager": true, "apiserver": true, "all": true}, started)
+	return names
+}
+
+// TestManifestsNameFlagsThatThereAre: as arguments, and as variables, of values that
+// the flags take.
+func TestManifestsNameFlagsThatThereAre(t *testing.T) {
+	t.Parallel()
+	names := started(t, func(cmd *cobra.Command, pod corev1.PodSpec) {
+		for _, variable := range pod.Containers[0].Env {
+			found := variable.Name == "GOMEMLIMIT"
+			cmd.Flags().VisitAll(func(flag *pflag.Flag) { found = found || variable.Name == flagenv.Name(flag.Name) })
+			require.True(t, found, "%s: nobody reads %s", cmd.Name(), variable.Name)
+		}
+	})
+	require.Equal(t, map[string]bool{"manager": true, "apiserver": true, "all": true}, names)
+}
+
+// TestManifestsLeaveTimeToStop: longer than open requests may take to end.
+func TestManifestsLeaveTimeToStop(t *testing.T) {
+	t.Parallel()
+	started(t, func(cmd *cobra.Command, pod corev1.PodSpec) {
+		if cmd.Name() == "manager" { // nobody asks it anything
+			return
+		}
+		c := pod.Containers[0]
+		for _, variable := range c.Env {
+			if variable.Name == flagenv.Name("drain") {
+				require.NoError(t, cmd.Flags().Set("drain", variable.Value))
+			}
+		}
+		drain, err := cmd.Flags().GetDuration("drain")
+		require.NoError(t, err)
+		before := time.Duration(0)
+		if c.Lifecycle != nil {
+			before = time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
+		}
+		require.GreaterOrEqual(t, time.Duration(*pod.TerminationGracePeriodSeconds)*time.Second, before+drain+20*time.Second, cmd.Name())
+	})
+}
+
+// TestServersAreBoundedByTheFlags: those of strangers, in time and in number.
+func TestServersAreBoundedByTheFlags(t *testing.T) {
+	t.Parallel()
+	for drain, grace := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Nanosecond: 1, 0: 1, -time.Second: 1} {
+		p := &process{options: &options{drain: drain, connections: 7}, facade: metrics.NewFacade(prometheus.NewRegistry())}
+		gateway, facade := p.gatewayOptions(), p.facadeOptions(http.NotFoundHandler())
+		require.Equal(t, grace, gateway.Grace, "0 would mean the default")
+		require.Equal(t, grace, facade.Grace)
+		require.Equal(t, 7, gateway.MaxConnections)
+		require.Equal(t, 7, facade.MaxConnections)
+	}
 }

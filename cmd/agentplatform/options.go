@@ -13,6 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/webhookgw"
 )
 
 // options are the flags of all subcommands.
@@ -27,10 +28,10 @@ type options struct {
 	publicAddr, internalAddr, apiAddr                     string
 	podName, containerName                                string
 	observe                                               observe.Flags
-	grace                                                 time.Duration
+	drain                                                 time.Duration
 	leaderElect                                           bool
 	watchNamespaces                                       []string
-	sweepLimit, workers                                   int
+	sweepLimit, workers, connections                      int
 }
 
 func (o *options) bind(flags *pflag.FlagSet) {
@@ -55,9 +56,13 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	o.internalTLS.Bind(flags, "internal", "the dispatch port")
 	o.apiTLS.Bind(flags, "api", "the REST facade")
 	o.observe.Bind(flags)
-	flags.DurationVar(&o.grace, "shutdown-grace", 25*time.Second, "how long open requests may take to end after SIGTERM")
+	flags.DurationVar(&o.drain, "drain", webhookgw.DefaultDrain, "how long open requests may take to end after SIGTERM, webhooks included that wait for an agent's answer; the pod's grace period must be 20 s longer")
+	flags.IntVar(&o.connections, "max-connections", httpserver.DefaultConnections, "how many connections each port has at a time; those beyond wait")
 	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "namespaces of projects that manager and facade work in, by the rights of RoleBindings there; without it all")
 	flags.IntVar(&o.sweepLimit, "sweep-limit", controllers.DefaultSweepLimit, "how many objects of a kind that Kubernetes does not have a sweep may remove from the store where they are most of that kind; raise it for one start after a deletion on purpose")
 	flags.IntVar(&o.workers, "workers", object.DefaultWorkers, "how many objects of a kind the manager reconciles at once; projects take turns")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader among managers")
 }
+
+// grace is --drain as servers take it, for which 0 means their default.
+func (o *options) grace() time.Duration { return max(o.drain, 1) }

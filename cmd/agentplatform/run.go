@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -170,9 +171,7 @@ func runAPIServer(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	server, err := httpserver.New(httpserver.Options{
-		Name: "facade", Addr: p.apiAddr, TLS: p.apiTLS, Handler: p.facade.Count(facade.Handler()), Grace: p.grace, Farewell: httpserver.Farewell,
-	})
+	server, err := httpserver.New(p.facadeOptions(facade.Handler()))
 	if err != nil {
 		return err
 	}
@@ -190,10 +189,7 @@ func runAll(ctx context.Context, p *process) error {
 	if err := p.store.Migrate(ctx); err != nil {
 		return fmt.Errorf("bringing the store's schema up to date: %w", err)
 	}
-	gateway, err := webhookgw.New(webhookgw.Options{
-		Store: p.store, PublicAddr: p.publicAddr, InternalAddr: p.internalAddr, TrustedProxies: p.proxies,
-		PublicTLS: p.publicTLS, InternalTLS: p.internalTLS, Grace: p.grace, Farewell: httpserver.Farewell, Registry: p.registry, Logger: p.logger,
-	})
+	gateway, err := webhookgw.New(p.gatewayOptions())
 	if err != nil {
 		return err
 	}
@@ -209,4 +205,21 @@ func runAll(ctx context.Context, p *process) error {
 		return nil
 	})
 	return group.Wait()
+}
+
+// facadeOptions are those of the facade's port.
+func (p *process) facadeOptions(handler http.Handler) httpserver.Options {
+	return httpserver.Options{
+		Name: "facade", Addr: p.apiAddr, TLS: p.apiTLS, Handler: p.facade.Count(handler),
+		Grace: p.grace(), Farewell: httpserver.Farewell, MaxConnections: p.connections,
+	}
+}
+
+// gatewayOptions are those of the gateway in this process.
+func (p *process) gatewayOptions() webhookgw.Options {
+	return webhookgw.Options{
+		Store: p.store, PublicAddr: p.publicAddr, InternalAddr: p.internalAddr, TrustedProxies: p.proxies,
+		PublicTLS: p.publicTLS, InternalTLS: p.internalTLS, Grace: p.grace(), Farewell: httpserver.Farewell,
+		MaxConnections: p.connections, Registry: p.registry, Logger: p.logger,
+	}
 }

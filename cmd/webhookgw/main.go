@@ -39,7 +39,8 @@ type options struct {
 	trustedProxies           string
 	publicTLS, internalTLS   httpserver.TLSFiles
 	observe                  observe.Flags
-	grace                    time.Duration
+	drain                    time.Duration
+	connections              int
 }
 
 func (o *options) bind(flags *pflag.FlagSet) {
@@ -50,7 +51,8 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	o.publicTLS.Bind(flags, "public", "the webhook port")
 	o.internalTLS.Bind(flags, "internal", "the dispatch port")
 	o.observe.Bind(flags)
-	flags.DurationVar(&o.grace, "shutdown-grace", 25*time.Second, "how long open requests may take to end after SIGTERM")
+	flags.DurationVar(&o.drain, "drain", webhookgw.DefaultDrain, "how long webhooks may take to end after SIGTERM, those included that wait for an agent's answer; the pod's grace period must be 20 s longer")
+	flags.IntVar(&o.connections, "max-connections", httpserver.DefaultConnections, "how many connections each port has at a time; those beyond wait")
 }
 
 func newCommand() *cobra.Command {
@@ -82,7 +84,8 @@ func run(ctx context.Context, opts *options) error {
 	metrics.Build(registry, metrics.ProcessGateway)
 	gateway, err := webhookgw.New(webhookgw.Options{
 		Store: st, PublicAddr: opts.publicAddr, InternalAddr: opts.internalAddr, TrustedProxies: proxies,
-		PublicTLS: opts.publicTLS, InternalTLS: opts.internalTLS, Grace: opts.grace, Farewell: httpserver.Farewell, Registry: registry,
+		PublicTLS: opts.publicTLS, InternalTLS: opts.internalTLS, Grace: max(opts.drain, 1), // for 0 means the default
+		Farewell: httpserver.Farewell, MaxConnections: opts.connections, Registry: registry,
 	})
 	if err != nil {
 		return err

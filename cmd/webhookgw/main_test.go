@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -75,6 +77,53 @@ func TestTheGatewayAnswersThoseWhoRunIt(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status, "each port has its own")
 	stop()
 	require.NoError(t, <-ended)
+}
+
+// TestTheGatewayStartsWithoutItsDatabase: it is alive, and ready when it has reached it.
+func TestTheGatewayStartsWithoutItsDatabase(t *testing.T) {
+	t.Parallel()
+	dsn := filepath.Join(t.TempDir(), "dsn")
+	require.NoError(t, os.WriteFile(dsn, []byte("postgres://nobody@"+freeAddr(t)+"/none?sslmode=disable"), 0o600))
+	health, public := freeAddr(t), freeAddr(t)
+	cmd := newCommand()
+	cmd.SetArgs([]string{"--store-dsn-file=" + dsn, "--public-addr=" + public, "--internal-addr=127.0.0.1:0", "--health-addr=" + health, "--drain=0"})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	require.Eventually(t, func() bool {
+		_, status, err := get(t, "http://"+health+"/readyz")
+		return err == nil && status == http.StatusServiceUnavailable
+	}, time.Minute, 10*time.Millisecond)
+	_, status, err := get(t, "http://"+health+"/healthz")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status)
+	body, status, err := get(t, "http://"+public+"/hooks/"+uuid.NewString()+"/"+uuid.NewString())
+	require.NoError(t, err)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Contains(t, string(body), "store_unavailable")
+	stop()
+	require.NoError(t, <-ended)
+}
+
+// TestManifestsLeaveTimeToStop: longer than the gateway waits for the answers of agents.
+func TestManifestsLeaveTimeToStop(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for _, o := range kube.Manifests(t, "config/default") {
+		if o.GetName() != "agentplatform-webhookgw" || o.GetKind() != "Deployment" {
+			continue
+		}
+		var workload appsv1.Deployment
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &workload))
+		cmd, pod := newCommand(), workload.Spec.Template.Spec
+		require.NoError(t, cmd.ParseFlags(pod.Containers[0].Args))
+		drain, err := cmd.Flags().GetDuration("drain")
+		require.NoError(t, err)
+		before := time.Duration(pod.Containers[0].Lifecycle.PreStop.Sleep.Seconds) * time.Second
+		require.GreaterOrEqual(t, time.Duration(*pod.TerminationGracePeriodSeconds)*time.Second, before+drain+20*time.Second)
+		checked++
+	}
+	require.Equal(t, 1, checked)
 }
 
 // TestManifestsNameFlagsThatThereAre.

@@ -20,8 +20,9 @@ var WebhookRefusals = []httpserver.Code{
 	httpserver.CodeWebhookNotFound, httpserver.CodeOutboundOnly, httpserver.CodeInvalidSecret, httpserver.CodeConnectorRetired,
 	httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent, httpserver.CodeRequestTooLarge, httpserver.CodeUnsupportedEncoding,
 	httpserver.CodeUnsupportedMedia, httpserver.CodeBodyUnreadable, httpserver.CodeInvalidJSON, httpserver.CodeFilesNotSupported,
-	httpserver.CodeTooManyLargeBodies, httpserver.CodeKeyTooLong, httpserver.CodeKeyInvalid, httpserver.CodeKeyReused,
-	httpserver.CodeStoreUnavailable, RequestEnded,
+	httpserver.CodeTimeout, httpserver.CodeTooManyLargeBodies, httpserver.CodeTooManyWaiting, httpserver.CodeTooManyCallers,
+	httpserver.CodeTooManyUnknown, httpserver.CodeBusy,
+	httpserver.CodeKeyTooLong, httpserver.CodeKeyInvalid, httpserver.CodeKeyReused, httpserver.CodeKeyExpired, httpserver.CodeStoreUnavailable, RequestEnded,
 }
 
 // Answers of sync webhooks beside the statuses of runs.
@@ -48,12 +49,14 @@ type Gateway struct {
 	batches       prometheus.Histogram
 	commits       prometheus.Histogram
 	commitFailed  prometheus.Counter
+	commitWaiting prometheus.Gauge
 	dispatch      requests
 	claimWait     prometheus.Histogram
 	claims        counters
 	ended         counters
 	leases        counters
 	storeAnswered prometheus.Gauge
+	partitions    prometheus.Gauge
 }
 
 // modes of connectors that take requests.
@@ -81,6 +84,8 @@ func NewGateway(registry prometheus.Registerer) *Gateway {
 			"How long the transactions took that record webhooks, also those that failed.", durations),
 		commitFailed: newCounter(registry, "agentplatform_webhook_commit_failures_total",
 			"Transactions that record webhooks and failed, or whose outcome is unknown."),
+		commitWaiting: newGauge(registry, "agentplatform_webhook_commit_waiting",
+			"Webhooks at the moment that wait to be recorded, or are being recorded."),
 		dispatch: newRequests(registry, "agentplatform_dispatch", "the port of runners and builds"),
 	}
 	g.runs(registry)
@@ -105,6 +110,8 @@ func (g *Gateway) runs(registry prometheus.Registerer) {
 		"outcome", LeaseGivenBack, LeaseFailed)
 	g.storeAnswered = newGauge(registry, "agentplatform_store_reachable",
 		"Whether the store answered when this gateway last asked, which it does every 5 s: 1 or 0.")
+	g.partitions = newGauge(registry, "agentplatform_partitions_ahead",
+		"For how many days, from today on, history has partitions, as this gateway last saw; without that of the day no webhook is accepted. 0 until it has looked.")
 }
 
 // Accepted counts a webhook whose rows are on disk.
@@ -128,6 +135,13 @@ func (g *Gateway) SyncAnswered(status string) {
 	g.syncWaiting.Dec()
 	g.syncAnswers.of(status).Inc()
 }
+
+// CommitWaits counts a webhook that begins to wait to be recorded, CommitAnswered one
+// that no longer does.
+func (g *Gateway) CommitWaits() { g.commitWaiting.Inc() }
+
+// CommitAnswered counts a webhook that was recorded, or will not be.
+func (g *Gateway) CommitAnswered() { g.commitWaiting.Dec() }
 
 // Committed counts a transaction that recorded webhooks, or failed to.
 func (g *Gateway) Committed(webhooks int, took time.Duration, err error) {
@@ -156,6 +170,9 @@ func (g *Gateway) Ended(status string, runs int) { g.ended.of(status).Add(float6
 
 // LeasesLost counts claims that were ended without their runner.
 func (g *Gateway) LeasesLost(outcome string, claims int) { g.leases.of(outcome).Add(float64(claims)) }
+
+// Partitions says for how many days from today on there are partitions of history.
+func (g *Gateway) Partitions(days int) { g.partitions.Set(float64(days)) }
 
 // StoreReachable says whether the store answers.
 func (g *Gateway) StoreReachable(is bool) {

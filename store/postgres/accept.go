@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/agentplatform/agentplatform/store"
@@ -16,217 +16,231 @@ import (
 )
 
 // Accept implements store.Ingest: one statement for all events, but for those
-// whose idempotency key another event of the batch has too, which come after.
+// whose idempotency key another event of the batch has too: they are answered by
+// what became of that one.
 func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admission, error) {
 	out := make([]store.Admission, len(events))
-	waiting := make([]int, len(events))
-	for i := range waiting {
-		waiting[i] = i
-	}
-	for len(waiting) > 0 {
-		var now, later []int
-		keys := map[idempotencyKey]bool{}
-		for _, i := range waiting {
-			key, keyed := keyOf(events[i])
-			if keyed && keys[key] {
-				later = append(later, i)
-				continue
-			}
-			keys[key] = true
-			now = append(now, i)
+	decided := make([]bool, len(events))
+	var failed error
+	for failed == nil {
+		now := sqlcore.FirstOfKeys(events, decided, out)
+		if len(now) == 0 {
+			return out, nil
 		}
-		if err := s.acceptSplit(ctx, events, now, out); err != nil {
-			return nil, fmt.Errorf("accepting %d events: %w", len(events), err)
+		failed = s.acceptSplit(ctx, events, now, out, decided)
+	}
+	failed = fmt.Errorf("accepting %d events: %w", len(events), failed)
+	for i := range out {
+		if !decided[i] {
+			out[i] = store.Admission{Err: failed}
 		}
-		waiting = later
 	}
-	return out, nil
-}
-
-type idempotencyKey struct {
-	connector store.Key
-	key       string
-}
-
-func keyOf(e store.Event) (idempotencyKey, bool) {
-	if e.Idempotency == nil {
-		return idempotencyKey{}, false
-	}
-	return idempotencyKey{store.Key{ProjectID: e.ProjectID, ID: e.ConnectorID}, e.Idempotency.Key}, true
+	return out, failed
 }
 
 // acceptSplit accepts the events that which names; when the data of one is at
 // fault it halves them until that one is alone.
-func (s *Store) acceptSplit(ctx context.Context, events []store.Event, which []int, out []store.Admission) error {
-	err := again(func() error { return s.acceptBatch(ctx, events, which, out) })
+func (s *Store) acceptSplit(ctx context.Context, events []store.Event, which []int, out []store.Admission, decided []bool) error {
+	err := again(func() error { return s.acceptBatch(ctx, events, which, out, decided) })
 	switch {
-	case !hasCode(err, "22", "23", "54"):
+	case !hasCode(err, "22", "23", "54") || noPartition(err):
 		return err
 	case len(which) == 1:
-		out[which[0]] = store.Admission{Err: err}
+		out[which[0]], decided[which[0]] = store.Admission{Err: err}, true
 		return nil
 	}
 	half := len(which) / 2
-	if err := s.acceptSplit(ctx, events, which[:half], out); err != nil {
+	if err := s.acceptSplit(ctx, events, which[:half], out, decided); err != nil {
 		return err
 	}
-	return s.acceptSplit(ctx, events, which[half:], out)
+	return s.acceptSplit(ctx, events, which[half:], out, decided)
 }
 
-// acceptStatement asserts the connectors' versions and that the secrets have not ended, claims the idempotency keys
-// and inserts the rows of the events that pass. The sub-selects that are no
-// plain joins are so on purpose: they run as index look-ups and hashed sets
-// whatever the planner thinks of the arrays' lengths. Keys are claimed in their
-// order, so that two batches cannot wait for each other.
-const acceptStatement = `WITH ev AS MATERIALIZED (
-	SELECT e.*,
+// acceptStatement asserts the connectors' versions and that the secrets have not
+// ended, claims the idempotency keys and inserts the rows of the events that pass.
+// The sub-selects that are no plain joins are so on purpose: they run as index
+// look-ups and hashed sets whatever the planner thinks of the arrays' lengths. Keys
+// are claimed in their order, so that two batches cannot wait for each other.
+var acceptStatement = `WITH clock AS MATERIALIZED (
+	SELECT now_us() AS us
+), ev AS MATERIALIZED (
+	SELECT stamp(e.id, clock.us, e.number) AS id, e.project_id, e.environment_id, e.connector_id, e.trigger_type, e.input,
+		COALESCE((SELECT b.size FROM blobs b WHERE b.project_id = e.project_id AND b.id = e.input_blob), e.input_size) AS input_size,
+		e.input_blob, e.content_type, ARRAY(SELECT stamp(u, clock.us, e.first_run + n) FROM unnest(e.run_ids::uuid[]) WITH ORDINALITY AS t (u, n) ORDER BY n) AS run_ids,
+		cardinality(e.run_ids::uuid[]) AS runs, e.key, e.fingerprint, e.ttl, e.repeat, e.number,
 		COALESCE((SELECT c.version FROM connectors c
 			WHERE c.project_id = e.project_id AND c.id = e.connector_id) = e.version, FALSE)
-			AND (e.secret_until IS NULL OR now_us() < e.secret_until) AS current,
+			AND (e.secret_until IS NULL OR clock.us < e.secret_until) AS current,
 		e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM blobs b
 			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE) AS whole
-	FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[], $8::uuid[],
-		$9::text[], $10::bigint[], $11::bigint[], $12::text[], $13::bytea[], $14::bigint[],
-		$25::bigint[])
-		AS e (id, project_id, environment_id, connector_id, version, trigger_type, input, input_blob,
-			content_type, open_runs, failed_runs, key, fingerprint, ttl, secret_until)
+	FROM clock, unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[],
+		$9::uuid[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::bigint[], $15::bigint[], $16::boolean[], $17::bigint[], $18::bigint[])
+		AS e (id, project_id, environment_id, connector_id, version, trigger_type, input, input_size, input_blob,
+			content_type, run_ids, key, fingerprint, ttl, secret_until, repeat, number, first_run)
 ), keyed AS (
 	INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, expires_at)
 	SELECT project_id, connector_id, key, fingerprint, id, now_us() + ttl FROM ev
-	WHERE current AND whole AND key IS NOT NULL ORDER BY project_id, connector_id, key
+	WHERE current AND whole AND NOT repeat AND key IS NOT NULL ORDER BY project_id, connector_id, key
 	ON CONFLICT (project_id, connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
 		connector_run_id = excluded.connector_run_id, expires_at = excluded.expires_at
 	WHERE k.expires_at <= now_us()
 	RETURNING project_id, connector_run_id
 ), chosen AS MATERIALIZED (
-	SELECT * FROM ev WHERE current AND whole AND (key IS NULL OR (project_id, id) IN (SELECT project_id, connector_run_id FROM keyed))
+	SELECT * FROM ev WHERE current AND whole AND NOT repeat
+		AND (key IS NULL OR (project_id, id) IN (SELECT project_id, connector_run_id FROM keyed))
+), kept AS (
+	UPDATE blobs b SET mark = 'history' FROM chosen WHERE b.project_id = chosen.project_id AND b.id = chosen.input_blob
+), input_rows AS (
+	INSERT INTO inputs (project_id, id, content_type, data, blob_id)
+	SELECT project_id, id, content_type, input, input_blob FROM chosen
 ), connector_rows AS (
-	INSERT INTO connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, input,
-		input_blob, content_type, open_runs, failed_runs, started_at, ended_at)
-	SELECT project_id, id, environment_id, connector_id,
-		CASE WHEN open_runs > 0 THEN 'running' WHEN failed_runs > 0 THEN 'failed' ELSE 'completed' END,
-		trigger_type, input, input_blob, content_type, open_runs, failed_runs, now_us(),
-		CASE WHEN open_runs = 0 THEN now_us() END
-	FROM chosen
-), agent_rows AS (
-	INSERT INTO agent_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, position,
-		agent_name, status, error_code, error, queued_at, ended_at)
-	SELECT r.project_id, r.id, r.environment_id, r.connector_id, r.connector_run_id, r.link_id, r.position,
-		r.agent_name, CASE WHEN r.error_code = '' THEN 'queued' ELSE 'failed' END, r.error_code, r.error, now_us(),
-		CASE WHEN r.error_code <> '' THEN now_us() END
-	FROM unnest($15::uuid[], $16::uuid[], $17::uuid[], $18::uuid[], $19::uuid[], $20::uuid[], $21::bigint[],
-		$22::text[], $23::text[], $24::text[])
-		AS r (id, project_id, environment_id, connector_id, connector_run_id, link_id, position, agent_name,
-			error_code, error)
-	WHERE ((r.project_id, r.connector_run_id) IN (SELECT project_id, id FROM chosen)) IS TRUE
+	INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
+		input_size, run_ids, runs_left, runs_failed, started_at)
+	SELECT project_id, id, environment_id, connector_id, 'running', trigger_type, content_type, input_size, run_ids, runs, 0, clock.us
+	FROM chosen, clock
+), run_rows AS (
+	INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
+		status, class, queued_at)
+	SELECT r.project_id, stamp(r.id, clock.us, r.number), r.environment_id, r.connector_id, stamp(r.connector_run_id, clock.us, r.event), r.link_id,
+		r.agent_name, stamp(r.connector_run_id, clock.us, r.event), 'queued', r.class, clock.us
+	FROM clock, unnest($19::uuid[], $20::uuid[], $21::uuid[], $22::uuid[], $23::uuid[], $24::bigint[], $25::bigint[], $26::uuid[], $27::text[], $28::bigint[])
+		AS r (id, project_id, environment_id, connector_id, connector_run_id, event, number, link_id, agent_name, class)
+	WHERE ((r.project_id, r.event) IN (SELECT project_id, number FROM chosen)) IS TRUE
 )
-SELECT current, whole, ((project_id, id) IN (SELECT project_id, id FROM chosen)) IS TRUE FROM ev`
+SELECT current, whole, ((project_id, ev.id) IN (SELECT project_id, id FROM chosen)) IS TRUE, clock.us FROM ev, clock`
 
 // fate is what the statement says of an event.
-type fate struct{ current, whole, chosen bool }
+type fate struct {
+	current, whole, chosen bool
+	at                     int64
+}
 
-func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []int, out []store.Admission) error {
-	var columns eventColumns
+// acceptBatch accepts events of different keys. Runs that are recorded as failed
+// at once end in the same transaction, which is why it takes one only then.
+func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []int, out []store.Admission, decided []bool) error {
+	var (
+		columns eventColumns
+		ending  bool
+	)
 	for _, i := range which {
 		columns.add(events[i])
+		ending = ending || sqlcore.EndsAtOnce(events[i])
 	}
-	rows, err := s.pool.Query(ctx, acceptStatement, columns.args()...)
-	if err != nil {
-		return err
-	}
-	fates, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f fate, err error) {
-		err = row.Scan(&f.current, &f.whole, &f.chosen)
-		return f, err
-	})
-	if err != nil {
+	var fates []fate
+	run := func(ctx context.Context, q sqlcore.Queryer) (err error) {
+		fates, err = readFates(ctx, q, columns.args())
 		return err
 	}
 	var hints []store.Hint
-	var again []int
-	for n, i := range which {
-		e := events[i]
-		switch f := fates[n]; {
-		case !f.current:
-			out[i] = store.Admission{Verdict: store.Outdated}
-		case !f.whole:
-			out[i] = store.Admission{Err: fmt.Errorf("input blob %s: %w", e.InputBlob, store.ErrNotFound)}
-		case f.chosen:
-			out[i], hints = admitted(e, hints)
-		default:
-			earlier, err := sqlcore.Earlier(ctx, s.db, e)
-			switch {
-			case errors.Is(err, store.ErrNotFound): // it expired in this moment
-				again = append(again, i)
-			case err != nil: // the others of the batch are committed
-				out[i] = store.Admission{Err: err}
-			default:
-				out[i] = earlier
+	if !ending {
+		if err := run(ctx, s.db); err != nil {
+			return err
+		}
+	} else if err := s.Write(ctx, func(ctx context.Context, tx *sqlcore.Tx) error {
+		if err := run(ctx, tx); err != nil {
+			return err
+		}
+		for n, i := range which {
+			if fates[n].chosen && sqlcore.EndsAtOnce(events[i]) {
+				if err := s.EndAtOnce(ctx, tx, events[i], columns.admitted(events[i], n, fates[n])); err != nil {
+					return err
+				}
 			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for n, i := range which {
+		out[i], decided[i] = s.judge(ctx, events[i], fates[n], columns.admitted(events[i], n, fates[n]))
+		if fates[n].chosen && !sqlcore.EndsAtOnce(events[i]) {
+			hints = append(hints, store.Hint{Topic: store.TopicQueued, Key: store.Key{ProjectID: events[i].ProjectID, ID: events[i].EnvironmentID}})
 		}
 	}
 	s.publish(hints)
-	if len(again) > 0 {
-		return s.acceptBatch(ctx, events, again, out)
-	}
 	return nil
 }
 
-// admitted is the answer to an event whose rows were written.
-func admitted(e store.Event, hints []store.Hint) (store.Admission, []store.Hint) {
-	a := store.Admission{ConnectorRunID: e.ConnectorRunID, RunIDs: make([]uuid.UUID, len(e.Runs))}
-	hint := store.Hint{Topic: store.TopicDone, Key: store.Key{ProjectID: e.ProjectID, ID: e.ConnectorRunID}}
-	for i, run := range e.Runs {
-		a.RunIDs[i] = run.ID
-		if run.ErrorCode == "" {
-			hint = store.Hint{Topic: store.TopicQueued, Key: store.Key{ProjectID: e.ProjectID, ID: e.EnvironmentID}}
-		}
+func readFates(ctx context.Context, q sqlcore.Queryer, args []any) (fates []fate, err error) {
+	rows, err := q.QueryContext(ctx, acceptStatement, args...)
+	if err != nil {
+		return nil, err
 	}
-	return a, append(hints, hint)
+	defer func() { _ = rows.Close() }() // its error is that of Err
+	for rows.Next() {
+		var f fate
+		if err := rows.Scan(&f.current, &f.whole, &f.chosen, &f.at); err != nil {
+			return nil, err
+		}
+		fates = append(fates, f)
+	}
+	return fates, rows.Err()
+}
+
+// judge is the answer to an event; not decided is one whose key expired in this
+// moment.
+func (s *Store) judge(ctx context.Context, e store.Event, f fate, admitted store.Admission) (a store.Admission, decided bool) {
+	switch {
+	case !f.current:
+		return store.Admission{Verdict: store.Outdated}, true
+	case !f.whole:
+		return store.Admission{Err: fmt.Errorf("input blob %s: %w", e.InputBlob, store.ErrNotFound)}, true
+	case f.chosen:
+		return admitted, true
+	}
+	earlier, err := s.Earlier(ctx, s.db, e)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && e.Repeat:
+		return store.Admission{Verdict: store.Expired}, true
+	case errors.Is(err, store.ErrNotFound):
+		return a, false
+	case err != nil: // the others of the batch are committed
+		return store.Admission{Err: err}, true
+	}
+	return earlier, true
 }
 
 // eventColumns are events as the arrays of acceptStatement.
 type eventColumns struct {
 	id, project, environment, connector, blob []pgtype.UUID
-	version, open, failed                     []int64
-	trigger, contentType                      []string
+	version, inputSize, ttl                   []int64
+	trigger, contentType, runIDs              []string
 	input, fingerprint                        [][]byte
 	key                                       []*string
-	ttl                                       []int64
 	secretUntil                               []*int64
+	repeat                                    []bool
 
-	run, runProject, runEnvironment, runConnector, runOf, runLink []pgtype.UUID
-	runPosition                                                   []int64
-	runAgent, runCode, runError                                   []string
+	// number and firstRun order the events, and their runs among all of them.
+	number, firstRun []int64
+
+	run, runProject, runLink                      []pgtype.UUID
+	runEnvironment, runConnector, runConnectorRun []pgtype.UUID
+	runAgent                                      []string
+	runOf, runNumber, runClass                    []int64
 }
 
 func (c *eventColumns) add(e store.Event) {
 	id, project, environment, connector := known(e.ConnectorRunID), known(e.ProjectID), known(e.EnvironmentID), known(e.ConnectorID)
-	var open, failed int64
-	for position, run := range e.Runs {
-		if run.ErrorCode == "" {
-			open++
-		} else {
-			failed++
-		}
-		c.run, c.runOf = append(c.run, known(run.ID)), append(c.runOf, id)
-		c.runProject, c.runEnvironment = append(c.runProject, project), append(c.runEnvironment, environment)
-		c.runConnector, c.runLink = append(c.runConnector, connector), append(c.runLink, known(run.LinkID))
-		c.runPosition = append(c.runPosition, int64(position))
-		c.runAgent = append(c.runAgent, sqlcore.Text(run.AgentName))
-		c.runCode = append(c.runCode, string(run.ErrorCode))
-		c.runError = append(c.runError, sqlcore.Text(run.Error))
+	number := int64(len(c.id))
+	c.number, c.firstRun = append(c.number, number), append(c.firstRun, int64(len(c.run)))
+	ids := make([]string, len(e.Runs))
+	for i, run := range e.Runs {
+		ids[i] = run.ID.String()
+		c.runNumber, c.runOf = append(c.runNumber, int64(len(c.run)+1)), append(c.runOf, number)
+		c.run, c.runProject, c.runLink = append(c.run, known(run.ID)), append(c.runProject, project), append(c.runLink, known(run.LinkID))
+		c.runEnvironment, c.runConnector = append(c.runEnvironment, environment), append(c.runConnector, connector)
+		c.runConnectorRun = append(c.runConnectorRun, id)
+		c.runAgent, c.runClass = append(c.runAgent, sqlcore.Text(run.AgentName)), append(c.runClass, int64(e.Class))
 	}
 	c.id, c.project = append(c.id, id), append(c.project, project)
 	c.environment, c.connector = append(c.environment, environment), append(c.connector, connector)
 	c.version, c.trigger = append(c.version, e.ConnectorVersion), append(c.trigger, string(e.Trigger))
-	var blob pgtype.UUID
-	if e.InputBlob != nil {
-		blob = known(*e.InputBlob)
-	}
-	c.input, c.blob = append(c.input, e.Input), append(c.blob, blob)
+	c.runIDs = append(c.runIDs, "{"+strings.Join(ids, ",")+"}")
+	c.input, c.blob = append(c.input, e.Input), append(c.blob, maybe(e.InputBlob))
+	c.inputSize = append(c.inputSize, int64(len(e.Input))) // that of a blob is known to the store
 	c.contentType = append(c.contentType, sqlcore.Text(e.ContentType))
 	c.secretUntil = append(c.secretUntil, sqlcore.MaybeInstant(e.SecretNotAfter))
-	c.open, c.failed = append(c.open, open), append(c.failed, failed)
+	c.repeat = append(c.repeat, e.Repeat)
 	if i := e.Idempotency; i != nil {
 		key := sqlcore.Text(i.Key)
 		c.key, c.fingerprint, c.ttl = append(c.key, &key), append(c.fingerprint, i.Fingerprint), append(c.ttl, i.TTL.Microseconds())
@@ -235,13 +249,24 @@ func (c *eventColumns) add(e store.Event) {
 	}
 }
 
+// admitted is the answer to the nth of the events, whose rows were written.
+func (c *eventColumns) admitted(e store.Event, n int, f fate) store.Admission {
+	return sqlcore.Admitted(e, f.at, n, int(c.firstRun[n])+1)
+}
+
 func (c *eventColumns) args() []any {
 	return []any{
-		c.id, c.project, c.environment, c.connector, c.version, c.trigger, c.input, c.blob, c.contentType, c.open,
-		c.failed, c.key, c.fingerprint, c.ttl,
-		c.run, c.runProject, c.runEnvironment, c.runConnector, c.runOf, c.runLink, c.runPosition, c.runAgent,
-		c.runCode, c.runError, c.secretUntil,
+		c.id, c.project, c.environment, c.connector, c.version, c.trigger, c.input, c.inputSize, c.blob, c.contentType,
+		c.runIDs, c.key, c.fingerprint, c.ttl, c.secretUntil, c.repeat, c.number, c.firstRun,
+		c.run, c.runProject, c.runEnvironment, c.runConnector, c.runConnectorRun, c.runOf, c.runNumber, c.runLink, c.runAgent, c.runClass,
 	}
 }
 
 func known(id uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
+
+func maybe(id *uuid.UUID) pgtype.UUID {
+	if id == nil {
+		return pgtype.UUID{}
+	}
+	return known(*id)
+}

@@ -8,14 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/store/storetest"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Opened {
-		dsn := testenv.Postgres(t)
+		dsn := migrated(t)
 		db, err := sql.Open("pgx", dsn)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, db.Close()) })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
@@ -24,6 +25,11 @@ const (
 	payloadHints = 90
 	// pendingHints is how many hints wait before "look at everything" replaces them.
 	pendingHints = 20_000
+	// silence is how long nothing may come in before the connection is asked whether it
+	// is still there, and notifyTimeout how long that or a notification may take: a
+	// server that has gone without a word would be listened to for ever.
+	silence       = 30 * time.Second
+	notifyTimeout = 10 * time.Second
 	// reconnectAfter is the pause before connecting anew.
 	reconnectAfter = 500 * time.Millisecond
 )
@@ -122,8 +128,7 @@ func (n *notifier) connected(ctx context.Context, task func(ctx context.Context,
 func (n *notifier) sendAll(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		if hints := n.take(); len(hints) > 0 {
-			if _, err := conn.Exec(ctx, `SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload`,
-				channel, n.payloads(hints)); err != nil {
+			if err := n.notify(ctx, conn, hints); err != nil {
 				n.send(hints)
 				return fmt.Errorf("notifying: %w", err)
 			}
@@ -134,6 +139,13 @@ func (n *notifier) sendAll(ctx context.Context, conn *pgx.Conn) error {
 		case <-n.wake:
 		}
 	}
+}
+
+func (n *notifier) notify(ctx context.Context, conn *pgx.Conn, hints []store.Hint) error {
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	_, err := conn.Exec(ctx, `SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload`, channel, n.payloads(hints))
+	return err
 }
 
 // payloads are lines: the origin, then `topic project/id` for each hint.
@@ -158,12 +170,27 @@ func (n *notifier) listen(ctx context.Context, conn *pgx.Conn) error {
 	}
 	n.hub.Lost()
 	for {
-		notification, err := conn.WaitForNotification(ctx)
+		notification, err := n.next(ctx, conn)
 		if err != nil {
 			return fmt.Errorf("waiting for a notification: %w", err)
 		}
-		n.hub.Publish(n.parse(notification.Payload))
+		if notification != nil {
+			n.hub.Publish(n.parse(notification.Payload))
+		}
 	}
+}
+
+// next is the next notification; nil after a silence in which the server is there.
+func (n *notifier) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	waiting, cancel := context.WithTimeout(ctx, silence)
+	notification, err := conn.WaitForNotification(waiting)
+	cancel()
+	if err == nil || ctx.Err() != nil || !pgconn.Timeout(err) {
+		return notification, err
+	}
+	asking, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	return nil, conn.Ping(asking)
 }
 
 func (n *notifier) parse(payload string) (hints []store.Hint) {

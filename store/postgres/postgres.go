@@ -15,10 +15,14 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
+	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -50,6 +54,8 @@ type Options struct {
 	Reread func() (string, error)
 	// Logger takes what nobody can be answered; slog.Default() when nil.
 	Logger *slog.Logger
+	// tune changes how tests connect.
+	tune func(config *pgx.ConnConfig)
 }
 
 // Store is a store.Store on PostgreSQL.
@@ -59,11 +65,14 @@ type Store struct {
 	pool     *pgxpool.Pool
 	db       *sql.DB
 	notifier *notifier
+	// renew is Options'.
+	renew func(ctx context.Context, config *pgx.ConnConfig) error
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects to the database; Migrate makes its tables.
+// Open makes a store that connects as soon as it is used, and again whenever that is
+// lost; Migrate makes its tables.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -75,24 +84,42 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config.MaxConns = defaultConns
 	config.AfterConnect = durable
 	config.BeforeConnect = o.renew
-	// The statements are made so that one plan fits; planning Accept anew for each
-	// batch would take longer than running it.
-	config.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+	if o.tune != nil {
+		o.tune(config.ConnConfig)
+	}
+	config.ConnConfig.DialFunc = dial
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("making the pool: %w", err)
 	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
-	}
-	s := &Store{pool: pool, db: stdlib.OpenDBFromPool(pool)}
+	s := &Store{pool: pool, db: stdlib.OpenDBFromPool(pool), renew: o.renew}
 	s.notifier = startNotifier(config.ConnConfig.Copy(), o.renew, &s.hub, o.Logger)
 	s.Core = sqlcore.New(sqlcore.Options{
 		Engine: engine{s}, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
-		Exclusive: "FOR UPDATE", Publish: s.publish, NoTable: func(err error) bool { return hasCode(err, undefinedTable) },
+		Exclusive: "FOR UPDATE", Address: "ctid", Publish: s.publish, NoTable: func(err error) bool { return hasCode(err, undefinedTable) },
 	})
 	return s, nil
+}
+
+// Times after which a connection counts as gone whose server says nothing any more.
+const (
+	connectTimeout = 10 * time.Second
+	// unacknowledged is how long what was sent may stay without an answer of the
+	// server's kernel.
+	unacknowledged = 20 * time.Second
+)
+
+// dial connects so that a server that has gone without a word is noticed within half
+// a minute, whether something was asked of it or not.
+func dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	dialer := &net.Dialer{
+		Timeout:         connectTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}
+	if strings.HasPrefix(network, "tcp") {
+		dialer.Control = giveUp
+	}
+	return dialer.DialContext(ctx, network, addr)
 }
 
 // renew puts what the DSN says now into the configuration of a connection.
@@ -114,6 +141,16 @@ func (o Options) renew(_ context.Context, config *pgx.ConnConfig) error {
 	return nil
 }
 
+// planning is how the statements of every connection are planned. All of them are
+// made to find their rows by an index: the planner is not to think otherwise of a
+// table that was empty when it looked, nor of a list whose length it has to guess. A
+// sort or an aggregate of a list is its own affair. A join looks for each row by the
+// index too, instead of keeping all rows that may match. Compiling would cost more than
+// it saves.
+const planning = `SELECT set_config('enable_seqscan', 'off', FALSE), set_config('enable_hashjoin', 'off', FALSE),
+	set_config('enable_mergejoin', 'off', FALSE), set_config('enable_bitmapscan', 'off', FALSE),
+	set_config('enable_material', 'off', FALSE), set_config('jit', 'off', FALSE)`
+
 // durable refuses a server that loses what it has confirmed, and sets right a
 // session that would.
 func durable(ctx context.Context, conn *pgx.Conn) error {
@@ -125,6 +162,9 @@ func durable(ctx context.Context, conn *pgx.Conn) error {
 	if fsync != "on" {
 		return errors.New("the server runs with fsync=off: it loses accepted webhooks when it crashes; set fsync=on")
 	}
+	if _, err := conn.Exec(ctx, planning); err != nil {
+		return fmt.Errorf("setting how statements are planned: %w", err)
+	}
 	if commit == "off" || commit == "local" || commit == "remote_write" {
 		if _, err := conn.Exec(ctx, `SET synchronous_commit = on`); err != nil {
 			return fmt.Errorf("setting synchronous_commit: %w", err)
@@ -133,8 +173,9 @@ func durable(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// publish hands hints out here at once and to the other processes by the notifier.
+// publish hands hints out, each once, here at once and to the other processes by the notifier.
 func (s *Store) publish(hints []store.Hint) {
+	hints = sqlcore.Distinct(hints)
 	s.hub.Publish(hints)
 	s.notifier.send(hints)
 }
@@ -160,6 +201,11 @@ func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqlcor
 	})
 }
 
+// Single implements sqlcore.Engine: a statement alone is a transaction.
+func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+	return again(func() error { return fn(ctx, e.db) })
+}
+
 // again repeats what PostgreSQL rolled back because of a deadlock or a conflict.
 func again(run func() error) (err error) {
 	for range attempts {
@@ -177,11 +223,37 @@ func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sql
 		return fmt.Errorf("beginning to read: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }() // there is nothing to lose
-	return fn(ctx, tx)
+	return fn(ctx, planned{tx})
 }
 
 // Reader implements sqlcore.Engine.
 func (e engine) Reader() sqlcore.Queryer { return e.db }
+
+// Lists implements sqlcore.Engine.
+func (e engine) Lists() sqlcore.Queryer { return planned{e.db} }
+
+// planned plans each statement for its arguments, and does not keep the plan: so the
+// partitions that they exclude are not even opened.
+type planned struct{ sqlcore.Queryer }
+
+// QueryContext implements sqlcore.Queryer.
+func (p planned) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return p.Queryer.QueryContext(ctx, query, append([]any{pgx.QueryExecModeExec}, args...)...)
+}
+
+// QueryRowContext implements sqlcore.Queryer.
+func (p planned) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	return p.Queryer.QueryRowContext(ctx, query, append([]any{pgx.QueryExecModeExec}, args...)...)
+}
+
+// Keys implements sqlcore.Engine.
+func (e engine) Keys(keys []store.Key, first int) (string, []any) {
+	var project, id []pgtype.UUID
+	for _, key := range keys {
+		project, id = append(project, known(key.ProjectID)), append(id, known(key.ID))
+	}
+	return fmt.Sprintf("(SELECT * FROM unnest($%d::uuid[], $%d::uuid[]))", first, first+1), []any{project, id}
+}
 
 // Lock implements sqlcore.Engine.
 func (e engine) Lock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID) error {
@@ -213,7 +285,9 @@ func (s *Store) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {
 	return s.hub.Subscribe(topic)
 }
 
-// Migrate implements store.Store. Processes that migrate at once take turns.
+// Migrate implements store.Store. Processes that migrate at once take turns. A change
+// waits for a lock no longer than lockTimeout, for all else would wait behind it; who
+// migrates tries again.
 func (s *Store) Migrate(ctx context.Context) error {
 	scripts, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -223,7 +297,16 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the migration lock: %w", err)
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, s.db, scripts,
+	config := s.pool.Config().ConnConfig
+	if err := s.renew(ctx, config); err != nil {
+		return err
+	}
+	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', $1, FALSE)`, lockTimeout)
+		return err
+	}))
+	defer func() { _ = db.Close() }() // nothing waits for it
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, scripts,
 		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("reading the migrations: %w", err)
@@ -233,7 +316,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	}
 	// Statements that were prepared before the migration may not fit any more.
 	s.pool.Reset()
-	return nil
+	_, err = s.EnsurePartitions(ctx, migratedAhead)
+	return err
 }
 
 // Ping implements store.Store.

@@ -101,8 +101,13 @@ func countRuns(ctx context.Context, q Queryer, environment store.Key, agents map
 		s.Agent = agents[s.Name].Agent
 		agents[s.Name] = s
 		return none, err
-	}, `SELECT agent_name, count(*), COALESCE(SUM(CASE WHEN status = 'queued' THEN 1 ELSE 0 END), 0),
-			MAX(COALESCE(ended_at, started_at, queued_at))
-		FROM agent_runs WHERE project_id = $1 AND environment_id = $2 GROUP BY agent_name`, environment.ProjectID, environment.ID)
+	}, `SELECT u.agent_name, CAST(SUM(u.runs) AS bigint), CAST(SUM(u.queued) AS bigint), MAX(u.last) FROM (
+			SELECT r.agent_name, count(*) AS runs, SUM(CASE WHEN r.status = 'queued' THEN 1 ELSE 0 END) AS queued,
+				MAX(COALESCE(r.started_at, r.queued_at)) AS last
+			FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 GROUP BY r.agent_name
+			UNION ALL
+			SELECT r.agent_name, count(*), 0, MAX(r.ended_at)
+			FROM ended_runs r WHERE r.project_id = $1 AND r.environment_id = $2 GROUP BY r.agent_name
+		) u GROUP BY u.agent_name`, environment.ProjectID, environment.ID)
 	return err
 }

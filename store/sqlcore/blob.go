@@ -57,8 +57,8 @@ type blobChunk struct {
 
 func (b blobChunk) write(ctx context.Context, tx *Tx) error {
 	if b.number == 0 {
-		n, err := tx.exec(ctx, `INSERT INTO blobs (project_id, id, size, complete, created_at)
-			VALUES ($1, $2, 0, FALSE, now_us()) ON CONFLICT (project_id, id) DO NOTHING`, b.key.ProjectID, b.key.ID)
+		n, err := tx.exec(ctx, `INSERT INTO blobs (project_id, id, size, complete, mark, created_at)
+			VALUES ($1, $2, 0, FALSE, '', now_us()) ON CONFLICT (project_id, id) DO NOTHING`, b.key.ProjectID, b.key.ID)
 		if err == nil && n == 0 {
 			err = store.ErrConflict
 		}
@@ -129,14 +129,14 @@ func (b *blobReader) Close() error {
 }
 
 // dropBlobs deletes blobs with their chunks.
-func dropBlobs(ctx context.Context, tx *Tx, blobs []store.Key) error {
+func (c *Core) dropBlobs(ctx context.Context, tx *Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
 	var chunks, rows list
-	if _, err := tx.exec(ctx, `DELETE FROM blob_chunks WHERE `+chunks.keys("blob_id", blobs), chunks.args...); err != nil {
+	if _, err := tx.exec(ctx, `DELETE FROM blob_chunks WHERE `+c.keys(&chunks, "blob_id", blobs), chunks.args...); err != nil {
 		return wrap(err, "deleting the chunks of blobs")
 	}
-	_, err := tx.exec(ctx, `DELETE FROM blobs WHERE `+rows.keys("id", blobs), rows.args...)
+	_, err := tx.exec(ctx, `DELETE FROM blobs WHERE `+c.keys(&rows, "id", blobs), rows.args...)
 	return wrap(err, "deleting blobs")
 }

@@ -52,12 +52,15 @@ func (c *Core) putBundle(ctx context.Context, projectID uuid.UUID, digest string
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		if refused != nil {
-			return dropBlobs(ctx, tx, []store.Key{blob})
+			return c.dropBlobs(ctx, tx, []store.Key{blob})
 		}
 		n, err := tx.exec(ctx, `INSERT INTO bundles (project_id, digest, size, blob_id, created_at)
 			VALUES ($1, $2, $3, $4, now_us()) ON CONFLICT (project_id, digest) DO NOTHING`, projectID, digest, size, id)
 		if err == nil && n == 0 { // somebody else was faster
-			err = dropBlobs(ctx, tx, []store.Key{blob})
+			return c.dropBlobs(ctx, tx, []store.Key{blob})
+		}
+		if err == nil {
+			_, err = tx.exec(ctx, `UPDATE blobs SET mark = 'bundle' WHERE project_id = $1 AND id = $2`, projectID, id)
 		}
 		return err
 	})

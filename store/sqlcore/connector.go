@@ -266,3 +266,10 @@ func removeConnector(ctx context.Context, tx *Tx, key store.Key) error {
 	tx.Hint(store.TopicRoute, key)
 	return nil
 }
+
+// ConnectorIDs implements store.Routes.
+func (c *Core) ConnectorIDs(ctx context.Context, after store.Key, limit int) ([]store.Key, error) {
+	keys, err := collect(ctx, c.engine.Reader(), scanKey, `SELECT project_id, id FROM connectors
+		WHERE (project_id, id) > ($1, $2) ORDER BY project_id, id LIMIT $3`, after.ProjectID, after.ID, limit)
+	return keys, wrap(err, "listing connectors")
+}

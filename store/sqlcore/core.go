@@ -4,15 +4,13 @@ package sqlcore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -31,12 +29,39 @@ type Engine interface {
 	// Write runs fn in one transaction; nil means that it is durable. When the
 	// database rolled back for another transaction's sake, fn runs again.
 	Write(ctx context.Context, fn func(ctx context.Context, q Queryer) error) error
+	// Single runs fn, which is one statement, or some that must be one transaction
+	// with nothing else; nil means that it is durable.
+	Single(ctx context.Context, fn func(ctx context.Context, q Queryer) error) error
 	// Snapshot runs fn, which only reads, on one state of the database.
 	Snapshot(ctx context.Context, fn func(ctx context.Context, q Queryer) error) error
 	// Reader runs single statements that only read.
 	Reader() Queryer
+	// Lists runs lists, each planned for itself.
+	Lists() Queryer
+	// Keys is a parenthesised source of two columns with these keys, whose arguments
+	// begin at $first.
+	Keys(keys []store.Key, first int) (source string, args []any)
+	// Attend says that runners are there.
+	Attend(ctx context.Context, q Queryer, runners []store.RunnerKey) error
 	// Lock makes transactions that name the same key take turns.
 	Lock(ctx context.Context, q Queryer, key uuid.UUID) error
+	// Part names the part of a table of history that holds an id.
+	Part(table string, id uuid.UUID) string
+	// Among follows an id to say that it is one of a column of ids.
+	Among(column string) string
+	// Past is where a transaction q reads history.
+	Past(q Queryer) Queryer
+	// End does what Core.end says, in one statement where it can.
+	End(ctx context.Context, q Queryer, endings []Ending) ([]EndedRun, error)
+	// Append appends entries that follow each other to the journal of a run under a
+	// current claim, with what their models' calls cost; false when the claim is not
+	// current, the entries do not continue the journal or make it too large.
+	Append(ctx context.Context, q Queryer, l store.Lease, entries []store.JournalEntry) (bool, error)
+	// Renew renews claims, and revives those that were swept; it returns these.
+	Renew(ctx context.Context, q Queryer, leases []store.Lease, lease time.Duration) ([]store.Lease, error)
+	// Look reads what a claim is decided by, Start carries the decision out.
+	Look(ctx context.Context, c store.Claim) (Look, error)
+	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)
 }
 
 // Options are the parts of a Core.
@@ -53,16 +78,19 @@ type Options struct {
 	// where there is one writer. Renewing conflicts with neither: those who share
 	// would keep it from its turn for as long as there is one of them.
 	Share, Exclusive string
+	// Address is the engine's column with the place of a row.
+	Address string
 	// NoTable says whether a statement failed for want of a table.
 	NoTable func(err error) bool
 }
 
-// Core is a store but for Accept, Claim, Complete, Subscribe and its own life.
+// Core is a store but for Accept, Subscribe and its own life.
 type Core struct {
 	engine  Engine
 	publish func([]store.Hint)
 	// skipLocked, share and exclusive are as in Options.
 	skipLocked, share, exclusive string
+	address                      string
 	noTable                      func(error) bool
 	// cluster is the one that must have the lease for anything to be written; ""
 	// asserts nothing.
@@ -72,7 +100,7 @@ type Core struct {
 // New makes a Core.
 func New(o Options) *Core {
 	return &Core{
-		engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, noTable: o.NoTable,
+		engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, noTable: o.NoTable,
 	}
 }
 
@@ -80,6 +108,8 @@ func New(o Options) *Core {
 type Tx struct {
 	Queryer
 	hints []store.Hint
+	// exclusive is as in Options.
+	exclusive string
 }
 
 // Hint remembers a hint for after the commit.
@@ -109,10 +139,24 @@ func (t *Tx) ordinal(ctx context.Context) (n int64, err error) {
 func (c *Core) Write(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	var tx *Tx
 	err := c.engine.Write(ctx, func(ctx context.Context, q Queryer) error {
-		tx = &Tx{Queryer: q}
+		tx = &Tx{Queryer: q, exclusive: c.exclusive}
 		if err := c.assertLease(ctx, tx); err != nil {
 			return err
 		}
+		return fn(ctx, tx)
+	})
+	if err == nil && len(tx.hints) > 0 {
+		c.publish(tx.hints)
+	}
+	return err
+}
+
+// single runs fn, which is one statement of the engine, and publishes its hints once
+// it is durable. It asserts no lease: it is for what gateways do.
+func (c *Core) single(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	var tx *Tx
+	err := c.engine.Single(ctx, func(ctx context.Context, q Queryer) error {
+		tx = &Tx{Queryer: q, exclusive: c.exclusive}
 		return fn(ctx, tx)
 	})
 	if err == nil && len(tx.hints) > 0 {
@@ -176,43 +220,15 @@ func (l *list) add(v any) string {
 	return "$" + strconv.Itoa(len(l.args))
 }
 
-// keys is a condition on a column with ids, and on project_id beside it, that
-// holds for the rows of these keys; for none without keys.
-func (l *list) keys(column string, keys []store.Key) string {
-	if len(keys) == 0 {
-		return "FALSE"
-	}
-	qualifier, _, qualified := strings.Cut(column, ".")
-	project := "project_id"
-	if qualified {
-		project = qualifier + ".project_id"
-	}
-	of := map[uuid.UUID][]uuid.UUID{}
-	for _, key := range keys {
-		of[key.ProjectID] = append(of[key.ProjectID], key.ID)
-	}
-	var parts []string
-	for _, id := range slices.SortedFunc(maps.Keys(of), compareIDs) {
-		parts = append(parts, project+" = "+l.add(id)+" AND "+column+" IN "+l.ids(of[id]))
-	}
-	return "(" + strings.Join(parts, " OR ") + ")"
-}
-
-// leases is a condition on runs that holds for those that run under these leases.
-func (l *list) leases(leases []store.Lease) string {
-	parts := make([]string, len(leases))
-	for i, lease := range leases {
-		parts[i] = "project_id = " + l.add(lease.Run.ProjectID) + " AND id = " + l.add(lease.Run.ID) +
-			" AND fencing_token = " + l.add(lease.Token)
-	}
-	return "(" + strings.Join(parts, " OR ") + ")"
+// keys is a condition on the projects and ids of rows of a table that holds for those of these
+// keys; id is the column of the id.
+func (c *Core) keys(l *list, id string, keys []store.Key) string {
+	source, args := c.engine.Keys(keys, len(l.args)+1)
+	l.args = append(l.args, args...)
+	return "(project_id, " + id + ") IN " + source
 }
 
 func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
-
-func compareKeys(a, b store.Key) int {
-	return cmp.Or(compareIDs(a.ProjectID, b.ProjectID), compareIDs(a.ID, b.ID))
-}
 
 // ids is an IN list.
 func (l *list) ids(ids []uuid.UUID) string {

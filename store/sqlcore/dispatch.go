@@ -4,9 +4,8 @@ package sqlcore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,19 +16,16 @@ import (
 // chunk is how many rows one statement with a list of ids names at most.
 const chunk = 500
 
-// Heartbeat implements store.Dispatch.
+// Heartbeat implements store.Dispatch. A claim that was swept is revived while the
+// run is queued under its token: nobody has claimed it since.
 func (c *Core) Heartbeat(ctx context.Context, leases []store.Lease, lease time.Duration) ([]store.Lease, error) {
 	held := map[store.Lease]bool{}
-	for part := range slices.Chunk(leases, chunk) {
-		err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-			l := list{args: []any{lease.Microseconds()}}
-			renewed, err := collect(ctx, tx, func(row scanner) (h store.Lease, err error) {
-				err = row.Scan(&h.Run.ProjectID, &h.Run.ID, &h.Token)
-				return h, err
-			}, `UPDATE agent_runs SET lease_until = now_us() + $1 WHERE status = 'running' AND `+l.leases(part)+`
-				RETURNING project_id, id, fencing_token`, l.args...)
-			for _, h := range renewed {
-				held[h] = true
+	if len(leases) > 0 {
+		err := c.single(ctx, func(ctx context.Context, tx *Tx) error {
+			clear(held)
+			renewed, err := c.engine.Renew(ctx, tx, leases, lease)
+			for _, l := range renewed {
+				held[l] = true
 			}
 			return err
 		})
@@ -49,204 +45,296 @@ func (c *Core) Heartbeat(ctx context.Context, leases []store.Lease, lease time.D
 // AppendJournal implements store.Dispatch.
 func (c *Core) AppendJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry) error {
 	entries, err := boundedJournal(entries)
-	if err != nil {
-		return wrap(err, "appending to the journal of run %s", l.Run)
-	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		var length int64
-		// Not a change: it locks the row, so that a claim waits.
-		err := found(tx.QueryRowContext(ctx, `UPDATE agent_runs SET fencing_token = fencing_token
-			WHERE project_id = $1 AND id = $2 AND fencing_token = $3 AND status = 'running' RETURNING journal_length`,
-			l.Run.ProjectID, l.Run.ID, l.Token).Scan(&length))
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			return fenced(ctx, tx, l)
-		case err != nil:
+	appended := false
+	if err == nil && len(entries) > 0 && inOrder(entries) {
+		err = c.single(ctx, func(ctx context.Context, tx *Tx) (err error) {
+			appended, err = c.engine.Append(ctx, tx, l, entries)
 			return err
-		}
-		return WriteJournal(ctx, tx, l, length, entries)
-	})
+		})
+	}
+	if err == nil && !appended {
+		err = c.Write(ctx, func(ctx context.Context, tx *Tx) error { return c.appendJournal(ctx, tx, l, entries) })
+	}
 	return wrap(err, "appending to the journal of run %s", l.Run)
 }
 
+// appendJournal appends those of the entries that the journal does not have yet.
+
+func (c *Core) appendJournal(ctx context.Context, tx *Tx, l store.Lease, entries []store.JournalEntry) error {
+	held, err := lockClaim(ctx, tx, l)
+	if errors.Is(err, store.ErrNotFound) {
+		return c.fenced(ctx, tx, l)
+	}
+	if err != nil {
+		return err
+	}
+	entries, err = c.continued(ctx, tx, l, held.length, entries)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	appended, err := c.engine.Append(ctx, tx, l, entries)
+	if err == nil && !appended {
+		err = store.ErrTooLarge
+	}
+	return err
+}
+
+// inOrder says whether entries follow each other.
+func inOrder(entries []store.JournalEntry) bool {
+	for i, e := range entries {
+		if e.Sequence != entries[0].Sequence+int64(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// claimed is what is known of a claim's run.
+type claimed struct{ length, size, open int64 }
+
+// lockClaim locks the run of a current claim; ErrNotFound when there is none.
+func lockClaim(ctx context.Context, tx *Tx, l store.Lease) (held claimed, err error) {
+	err = found(tx.QueryRowContext(ctx, `SELECT journal_length, journal_size, open_tools FROM open_runs
+		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running' `+tx.exclusive,
+		l.Run.ProjectID, l.Run.ID, l.Token).Scan(&held.length, &held.size, &held.open))
+	return held, err
+}
+
 // fenced is why no running run has this claim.
-func fenced(ctx context.Context, q Queryer, l store.Lease) error {
+func (c *Core) fenced(ctx context.Context, q Queryer, l store.Lease) error {
 	var exists int
-	if err := q.QueryRowContext(ctx, `SELECT 1 FROM agent_runs WHERE project_id = $1 AND id = $2`,
-		l.Run.ProjectID, l.Run.ID).Scan(&exists); err != nil {
-		return found(err)
+	err := found(q.QueryRowContext(ctx, `SELECT 1 FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&exists))
+	if errors.Is(err, store.ErrNotFound) {
+		err = c.inHistory(ctx, q, l.Run, `SELECT 1 FROM `+endedRuns+` WHERE project_id = $1 AND id = $2`, &exists)
+	}
+	if err != nil {
+		return err
 	}
 	return store.ErrFenced
 }
 
-// WriteJournal appends entries to the journal of a run that the transaction
-// has locked and that has length entries.
-func WriteJournal(ctx context.Context, tx *Tx, l store.Lease, length int64, entries []store.JournalEntry) error {
-	before, open := length, 0
+// continued are the entries that come after those which the journal of a locked run
+// has; ErrConflict of a gap, and of a place that another claim has filled.
+func (c *Core) continued(ctx context.Context, q Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
+	var fresh []store.JournalEntry
 	for _, e := range entries {
 		switch {
-		case e.Sequence > length+1:
-			return store.ErrConflict // a gap
-		case e.Sequence <= before:
-			if err := repeated(ctx, tx, l, e); err != nil {
-				return err
+		case e.Sequence > length+int64(len(fresh))+1:
+			return nil, store.ErrConflict
+		case e.Sequence > length+int64(len(fresh)):
+			fresh = append(fresh, e)
+		case e.Sequence > length: // twice in these entries
+		default:
+			var token int64
+			err := c.inHistory(ctx, q, l.Run, `SELECT token FROM `+journal+` WHERE project_id = $1 AND run_id = $2 AND sequence = $3`, &token, e.Sequence)
+			if err == nil && token != l.Token {
+				err = store.ErrConflict
 			}
-			continue
+			if err != nil {
+				return nil, err
+			}
 		}
-		if _, err := tx.exec(ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, data, unsafe)
-			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			l.Run.ProjectID, l.Run.ID, e.Sequence, l.Token, string(e.Kind), JSON(e.Data), e.Unsafe); err != nil {
-			return err
-		}
-		length = e.Sequence
-		open += OpenedTools(e)
 	}
-	if length == before {
-		return nil
-	}
-	_, err := tx.exec(ctx, `UPDATE agent_runs SET journal_length = $3,
-		open_tools = CASE WHEN open_tools + $4 > 0 THEN open_tools + $4 ELSE 0 END WHERE project_id = $1 AND id = $2`,
-		l.Run.ProjectID, l.Run.ID, length, open)
-	return err
+	return fresh, nil
 }
 
-// repeated refuses an entry whose place another claim has filled.
-func repeated(ctx context.Context, tx *Tx, l store.Lease, e store.JournalEntry) error {
-	var token int64
-	err := tx.QueryRowContext(ctx, `SELECT token FROM journal WHERE project_id = $1 AND run_id = $2 AND sequence = $3`,
-		l.Run.ProjectID, l.Run.ID, e.Sequence).Scan(&token)
-	if err == nil && token != l.Token {
-		err = store.ErrConflict
+// OpenedTools is by how much entries change the number of unsafe tools in flight.
+func OpenedTools(entries []store.JournalEntry) (n int64) {
+	for _, e := range entries {
+		switch {
+		case !e.Unsafe:
+		case e.Kind == store.JournalToolStarted:
+			n++
+		case e.Kind == store.JournalToolResult:
+			n--
+		}
 	}
-	return found(err)
+	return n
 }
 
-// OpenedTools is by how much an entry changes the number of unsafe tools in flight.
-func OpenedTools(e store.JournalEntry) int {
-	switch {
-	case !e.Unsafe:
-		return 0
-	case e.Kind == store.JournalToolStarted:
-		return 1
-	case e.Kind == store.JournalToolResult:
-		return -1
+// SizeOf is how many bytes of a journal entries are.
+func SizeOf(entries []store.JournalEntry) (n int64) {
+	for _, e := range entries {
+		n += int64(len(e.Data) + len(e.Kind))
 	}
-	return 0
+	return n
 }
 
 // Release implements store.Dispatch.
-func (c *Core) Release(ctx context.Context, l store.Lease) error {
+func (c *Core) Release(ctx context.Context, l store.Lease, delay time.Duration) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		n, _, err := giveBack(ctx, tx, math.MaxInt32, []store.Key{l.Run}, `fencing_token = $1`, l.Token)
-		if err != nil || n == 1 {
+		held, err := lockClaim(ctx, tx, l)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return c.released(ctx, tx, l)
+		case err != nil:
+			return err
+		case held.open > 0:
+			_, err := c.end(ctx, tx, []Ending{interrupted(l.Run, &l.Token)})
 			return err
 		}
-		var (
-			status store.RunStatus
-			code   store.RunErrorCode
-			token  int64
-		)
-		err = tx.QueryRowContext(ctx, `SELECT status, error_code, fencing_token FROM agent_runs
-			WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&status, &code, &token)
-		switch released := status == store.RunQueued || code == store.RunErrorToolInterrupted; {
-		case err != nil:
-			return found(err)
-		case token == l.Token && released:
-			return nil // a repetition
-		}
-		return store.ErrFenced
+		// Without a runner's name no late heartbeat revives what was given back.
+		return requeue(ctx, tx, l.Run, `runner_id = '', not_before = now_us() + $3`, delay.Microseconds())
 	})
 	return wrap(err, "releasing run %s", l.Run)
 }
 
-// giveBack ends the claims of running runs that meet a condition; those that
-// were claimed as often as allowed fail. It returns how many claims ended, and how
-// many of their runs failed.
-func giveBack(ctx context.Context, tx *Tx, attempts int, which []store.Key, condition string, args ...any) (ended, failed int, err error) {
-	type moved struct {
-		project, environment uuid.UUID
-		connectorRun         *uuid.UUID
-		status               store.RunStatus
+// released is nil of a claim that was released before.
+func (c *Core) released(ctx context.Context, q Queryer, l store.Lease) error {
+	var released bool
+	err := found(q.QueryRowContext(ctx, `SELECT status = 'queued' AND token = $3 FROM open_runs WHERE project_id = $1 AND id = $2`,
+		l.Run.ProjectID, l.Run.ID, l.Token).Scan(&released))
+	if errors.Is(err, store.ErrNotFound) {
+		err = c.inHistory(ctx, q, l.Run, `SELECT token = $3 AND error_code = '`+string(store.RunErrorToolInterrupted)+`'
+			FROM `+endedRuns+` WHERE project_id = $1 AND id = $2`, &released, l.Token)
 	}
-	of := list{args: args}
-	worn := `fencing_token >= ` + of.add(attempts)
-	runs, err := collect(ctx, tx, func(row scanner) (m moved, err error) {
-		err = row.Scan(&m.project, &m.environment, &m.connectorRun, &m.status)
-		return m, err
-	}, `UPDATE agent_runs SET lease_until = NULL,
-			status = CASE WHEN open_tools > 0 OR `+worn+` THEN 'failed' ELSE 'queued' END,
-			error_code = CASE WHEN open_tools > 0 THEN '`+string(store.RunErrorToolInterrupted)+`'
-				WHEN `+worn+` THEN '`+string(store.RunErrorRunnerLost)+`' ELSE error_code END,
-			error = CASE WHEN open_tools > 0 THEN 'a tool was in flight when its runner was lost; '
-				|| 'it is not declared idempotent, so it is not called again'
-				WHEN `+worn+` THEN 'its runner was lost again and again; the agent may need more memory than runners have'
-				ELSE error END,
-			ended_at = CASE WHEN open_tools > 0 OR `+worn+` THEN now_us() END, open_tools = 0
-		WHERE status = 'running' AND `+condition+` AND `+of.keys("id", which)+`
-		RETURNING project_id, environment_id, connector_run_id, status`, of.args...)
-	if err != nil {
-		return 0, 0, wrap(err, "ending claims")
+	if err == nil && !released {
+		err = store.ErrFenced
 	}
-	lost := map[store.Key]int{}
-	for _, m := range runs {
-		if m.status == store.RunQueued {
-			tx.Hint(store.TopicQueued, store.Key{ProjectID: m.project, ID: m.environment})
-			continue
-		}
-		failed++
-		if m.connectorRun != nil {
-			lost[store.Key{ProjectID: m.project, ID: *m.connectorRun}]++
-		}
-	}
-	return len(runs), failed, CloseConnectorRuns(ctx, tx, lost)
+	return err
 }
 
-// cancelRuns cancels the runs of the project that a condition names, of an
-// environment that is gone; its arguments begin at $2.
-func cancelRuns(ctx context.Context, tx *Tx, project uuid.UUID, condition string, args ...any) error {
-	of, err := collect(ctx, tx, func(row scanner) (id *uuid.UUID, err error) {
-		err = row.Scan(&id)
-		return id, err
-	}, `UPDATE agent_runs SET status = 'cancelled', error_code = '`+string(store.RunErrorEnvironmentGone)+`',
-			error = 'the environment was deleted', ended_at = now_us(), lease_until = NULL, open_tools = 0
-		WHERE project_id = $1 AND `+condition+` RETURNING connector_run_id`, append([]any{project}, args...)...)
-	if err != nil {
-		return wrap(err, "cancelling runs")
+// requeue queues a running or suspended run again, before fresh ones of its class;
+// set changes more columns, its arguments begin at $3.
+func requeue(ctx context.Context, tx *Tx, run store.Key, set string, args ...any) error {
+	var environment uuid.UUID
+	err := tx.QueryRowContext(ctx, `UPDATE open_runs SET status = 'queued', fresh = FALSE, lease_until = NULL, wake_at = NULL, `+set+`
+		WHERE project_id = $1 AND id = $2 RETURNING environment_id`, append([]any{run.ProjectID, run.ID}, args...)...).Scan(&environment)
+	if err == nil {
+		tx.Hint(store.TopicQueued, store.Key{ProjectID: run.ProjectID, ID: environment})
 	}
-	lost := map[store.Key]int{}
-	for _, id := range of {
-		if id != nil {
-			lost[store.Key{ProjectID: project, ID: *id}]++
-		}
-	}
-	return CloseConnectorRuns(ctx, tx, lost)
+	return found(err)
 }
 
-// CloseConnectorRuns counts runs that ended without completing: so many of each
-// connector run.
-func CloseConnectorRuns(ctx context.Context, tx *Tx, lost map[store.Key]int) error {
-	byCount := map[int][]store.Key{}
-	for key, n := range lost {
-		byCount[n] = append(byCount[n], key)
+// interrupted is the end of a run whose tool may have had an effect that nobody knows of.
+func interrupted(run store.Key, token *int64) Ending {
+	return Ending{
+		Run: run, Token: token, Status: store.RunFailed, Code: store.RunErrorToolInterrupted,
+		Error: "a tool was in flight when its runner was lost; it is not declared idempotent, so it is not called again",
 	}
-	for n, keys := range byCount {
-		slices.SortFunc(keys, compareKeys)
-		for part := range slices.Chunk(keys, chunk) {
-			l := list{args: []any{n}}
-			ended, err := collect(ctx, tx, scanKey, `UPDATE connector_runs SET open_runs = open_runs - $1,
-					failed_runs = failed_runs + $1,
-					status = CASE WHEN open_runs > $1 THEN status ELSE 'failed' END,
-					ended_at = CASE WHEN open_runs > $1 THEN ended_at ELSE now_us() END
-				WHERE `+l.keys("id", part)+` RETURNING project_id, CASE WHEN open_runs = 0 THEN id END`, l.args...)
-			if err != nil {
-				return wrap(err, "ending connector runs")
-			}
-			for _, key := range ended {
-				if key.ID != uuid.Nil {
-					tx.Hint(store.TopicDone, key)
-				}
-			}
+}
+
+// Reclaim implements store.Dispatch.
+func (c *Core) Reclaim(ctx context.Context, environment store.Key, runnerID string, holding []store.Lease) (n int, err error) {
+	leased, err := c.leasedTo(ctx, environment, runnerID)
+	if err != nil {
+		return 0, wrap(err, "reading what is leased to runner %q", runnerID)
+	}
+	for _, l := range beyond(leased, holding) {
+		err := c.Release(ctx, l, 0)
+		switch {
+		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrNotFound):
+		case err != nil:
+			return n, err
+		default:
+			n++
 		}
 	}
-	return nil
+	err = c.single(ctx, func(ctx context.Context, tx *Tx) error {
+		_, err := tx.exec(ctx, `DELETE FROM runners WHERE project_id = $1 AND environment_id = $2 AND id = $3`,
+			environment.ProjectID, environment.ID, Text(runnerID))
+		return err
+	})
+	return n, wrap(err, "forgetting runner %q", runnerID)
+}
+
+// leasedTo are the claims of a runner.
+func (c *Core) leasedTo(ctx context.Context, environment store.Key, runnerID string) ([]store.Lease, error) {
+	return collect(ctx, c.engine.Reader(), func(row scanner) (l store.Lease, err error) {
+		l.Run.ProjectID = environment.ProjectID
+		err = row.Scan(&l.Run.ID, &l.Token)
+		return l, err
+	}, LeasedStatement, environment.ProjectID, environment.ID, Text(runnerID))
+}
+
+// LeasedStatement reads the claims of a runner.
+const LeasedStatement = `SELECT id, token FROM open_runs
+	WHERE project_id = $1 AND environment_id = $2 AND status = 'running' AND runner_id = $3`
+
+// beyond are those of all that are not among these.
+func beyond(all, these []store.Lease) (rest []store.Lease) {
+	known := make(map[store.Lease]bool, len(these))
+	for _, l := range these {
+		known[l] = true
+	}
+	for _, l := range all {
+		if !known[l] {
+			rest = append(rest, l)
+		}
+	}
+	return rest
+}
+
+// Suspend implements store.Dispatch.
+func (c *Core) Suspend(ctx context.Context, s store.Suspension) error {
+	entries, err := boundedJournal(s.Journal)
+	if err == nil {
+		err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+			if err := c.appendJournal(ctx, tx, s.Lease, entries); err != nil {
+				return err
+			}
+			held, err := lockClaim(ctx, tx, s.Lease)
+			switch {
+			case err != nil:
+				return err
+			case held.open > 0:
+				return store.ErrConflict // nobody would know what became of the tool
+			}
+			environment, err := scanID(tx.QueryRowContext(ctx, `UPDATE open_runs SET status = 'awaiting_approval', lease_until = NULL, runner_id = '',
+				wake_at = now_us() + $3 WHERE project_id = $1 AND id = $2 RETURNING environment_id`, s.Run.ProjectID, s.Run.ID, s.For.Microseconds()))
+			tx.Hint(store.TopicFreed, store.Key{ProjectID: s.Run.ProjectID, ID: environment})
+			return err
+		})
+	}
+	return wrap(err, "suspending run %s", s.Run)
+}
+
+// Resume implements store.Dispatch.
+func (c *Core) Resume(ctx context.Context, run store.Key, data json.RawMessage) error {
+	entries, err := boundedJournal([]store.JournalEntry{{Sequence: 1, Kind: store.JournalResumed, Data: data}})
+	if err == nil {
+		err = c.Write(ctx, func(ctx context.Context, tx *Tx) error { return c.resume(ctx, tx, run, entries[0]) })
+	}
+	return wrap(err, "resuming run %s", run)
+}
+
+// resume ends the journal of a suspended run with an entry and queues it.
+func (c *Core) resume(ctx context.Context, tx *Tx, run store.Key, e store.JournalEntry) error {
+	var length int64
+	err := found(tx.QueryRowContext(ctx, `SELECT journal_length FROM open_runs
+		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval' `+tx.exclusive, run.ProjectID, run.ID).Scan(&length))
+	if errors.Is(err, store.ErrNotFound) {
+		if err = c.fenced(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
+			err = store.ErrConflict
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := tx.exec(ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, data, unsafe, at)
+		VALUES ($1, $2, $3, 0, $4, $5, FALSE, now_us())`, run.ProjectID, run.ID, length+1, string(e.Kind), JSON(e.Data)); err != nil {
+		return err
+	}
+	return requeue(ctx, tx, run, `journal_length = journal_length + 1, journal_size = journal_size + $3, not_before = 0`,
+		SizeOf([]store.JournalEntry{e}))
+}
+
+// Cancel implements store.Dispatch. The runner that works on the run hears of it as
+// it looks for runs, and at its next call.
+func (c *Core) Cancel(ctx context.Context, run store.Key, code store.RunErrorCode, reason string) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		ended, err := c.end(ctx, tx, []Ending{{
+			Run: run, Status: store.RunCancelled, Code: code, Error: store.Cut(Text(reason), store.MaxError),
+		}})
+		if err == nil && len(ended) == 0 {
+			if err = c.fenced(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
+				err = store.ErrConflict
+			}
+		}
+		for _, e := range ended {
+			tx.Hint(store.TopicQueued, e.Environment)
+		}
+		return err
+	})
+	return wrap(err, "cancelling run %s", run)
 }

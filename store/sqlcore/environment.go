@@ -65,6 +65,10 @@ func upsertEnvironment(ctx context.Context, tx *Tx, e store.Environment) (slugBe
 			 wanted_bundle_digest, created_at)
 			VALUES ($1, $2, $3, $4, '', $5, $6, FALSE, 0, '', now_us())`,
 			e.ProjectID, e.ID, Text(e.DisplayName), e.Slug, e.Kind, Instant(e.ObjectCreatedAt))
+		if err == nil {
+			_, err = tx.exec(ctx, `INSERT INTO pools (project_id, environment_id, version, served, turns) VALUES ($1, $2, 0, 0, '[]')`,
+				e.ProjectID, e.ID)
+		}
 		return e.Slug, true, err
 	}
 	if err != nil {
@@ -143,7 +147,7 @@ func settleDefault(ctx context.Context, tx *Tx, project uuid.UUID) error {
 // removeEnvironment cancels what is open in an environment, disables its
 // connectors (a connector is enabled only while its environment is there),
 // and forgets what is live.
-func removeEnvironment(ctx context.Context, tx *Tx, key store.Key) error {
+func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) error {
 	project, id := key.ProjectID, key.ID
 	var slug string
 	err := found(tx.QueryRowContext(ctx, `DELETE FROM environments WHERE project_id = $1 AND id = $2 RETURNING wanted_slug`,
@@ -154,8 +158,7 @@ func removeEnvironment(ctx context.Context, tx *Tx, key store.Key) error {
 	if err != nil {
 		return err
 	}
-	if err := cancelRuns(ctx, tx, project,
-		`environment_id = $2 AND status IN ('scheduled', 'queued', 'running', 'awaiting_approval')`, id); err != nil {
+	if err := c.cancelOpen(ctx, tx, key); err != nil {
 		return err
 	}
 	if err := cancelDeployments(ctx, tx, project, "the environment was deleted", `environment_id = $2`, id); err != nil {
@@ -173,8 +176,10 @@ func removeEnvironment(ctx context.Context, tx *Tx, key store.Key) error {
 	if _, err := tx.exec(ctx, `DELETE FROM tokens WHERE project_id = $1 AND environment_id = $2`, project, id); err != nil {
 		return err
 	}
-	if _, err := tx.exec(ctx, `DELETE FROM runners WHERE project_id = $1 AND environment_id = $2`, project, id); err != nil {
-		return err
+	for _, table := range []string{`runners`, `pools`} {
+		if _, err := tx.exec(ctx, `DELETE FROM `+table+` WHERE project_id = $1 AND environment_id = $2`, project, id); err != nil {
+			return err
+		}
 	}
 	tx.Hint(store.TopicQueued, key)
 	if err := settleDefault(ctx, tx, project); err != nil {

@@ -65,7 +65,7 @@ func (h *Hub) Publish(hints []store.Hint) {
 // Lost tells all subscribers to look at everything.
 func (h *Hub) Lost() {
 	h.Publish([]store.Hint{
-		{Topic: store.TopicQueued}, {Topic: store.TopicDone}, {Topic: store.TopicRoute}, {Topic: store.TopicDeployment},
+		{Topic: store.TopicQueued}, {Topic: store.TopicFreed}, {Topic: store.TopicDone}, {Topic: store.TopicRoute}, {Topic: store.TopicDeployment},
 	})
 }
 
@@ -80,4 +80,20 @@ func (h *Hub) Close() {
 		}
 	}
 	h.subscribers = nil
+}
+
+// Distinct are hints without those that are there before.
+func Distinct(hints []store.Hint) []store.Hint {
+	if len(hints) < 2 {
+		return hints
+	}
+	seen := make(map[store.Hint]bool, len(hints))
+	out := hints[:0:0]
+	for _, hint := range hints {
+		if !seen[hint] {
+			seen[hint] = true
+			out = append(out, hint)
+		}
+	}
+	return out
 }

@@ -151,7 +151,7 @@ func (c *Core) removeObject(ctx context.Context, tx *Tx, held identity) error {
 		err = removeProject(ctx, tx, held.key.ProjectID)
 	case store.KindEnvironment:
 		if err = freePlace(ctx, tx, held.key); err == nil {
-			err = removeEnvironment(ctx, tx, held.key)
+			err = c.removeEnvironment(ctx, tx, held.key)
 		}
 	case store.KindDeployment:
 		err = cancelDeployments(ctx, tx, held.key.ProjectID, deletedMessage, `id = $2`, held.key.ID)

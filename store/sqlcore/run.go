@@ -5,30 +5,33 @@ package sqlcore
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
+	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// runColumns are of agent_runs r.
-const runColumns = `r.id, r.project_id, r.environment_id, r.agent_name, r.connector_id, r.connector_run_id, r.link_id,
-	r.deployment_id, r.status, r.error_code, r.error, r.output, r.fencing_token, r.input_tokens, r.output_tokens,
-	r.thinking_tokens, r.cached_input_tokens, r.total_tokens, r.queued_at, r.started_at, r.ended_at`
+// Columns of a run, open (open_runs r) or ended (ended_runs r).
+const (
+	openRunColumns = `r.id, r.project_id, r.environment_id, r.agent_name, r.connector_id, r.connector_run_id, r.link_id,
+	r.deployment_id, r.status, r.class, '' AS error_code, '' AS error, '' AS output, r.attempt, CAST(0 AS bigint) AS input_tokens,
+	CAST(0 AS bigint) AS output_tokens, CAST(0 AS bigint) AS thinking_tokens, CAST(0 AS bigint) AS cached_input_tokens,
+	CAST(0 AS bigint) AS total_tokens, r.queued_at, r.started_at, CAST(NULL AS bigint) AS ended_at`
+	endedRunColumns = `r.id, r.project_id, r.environment_id, r.agent_name, r.connector_id, r.connector_run_id, r.link_id,
+	r.deployment_id, r.status, CAST(0 AS bigint), r.error_code, r.error, r.output, r.attempt, r.input_tokens,
+	r.output_tokens, r.thinking_tokens, r.cached_input_tokens,
+	r.total_tokens, r.queued_at, r.started_at, r.ended_at`
+)
 
-// listedRunColumns are runColumns without the output, which lists do not carry.
-var listedRunColumns = strings.Replace(runColumns, "r.output", "''", 1)
-
-// runFields are the destinations of runColumns. Each claim raises the fencing
-// token by one, so it counts the attempts.
+// runFields are the destinations of either.
 func runFields(r *store.Run) []any {
 	return []any{
 		&r.ID, &r.ProjectID, &r.EnvironmentID, &r.AgentName, &r.ConnectorID, &r.ConnectorRunID, &r.LinkID,
-		&r.DeploymentID, &r.Status, &r.ErrorCode, &r.Error, &r.Output, &r.Attempt, &r.Usage.InputTokens,
+		&r.DeploymentID, &r.Status, &r.Class, &r.ErrorCode, &r.Error, &r.Output, &r.Attempt, &r.Usage.InputTokens,
 		&r.Usage.OutputTokens, &r.Usage.ThinkingTokens, &r.Usage.CachedInputTokens, &r.Usage.TotalTokens,
 		at(&r.QueuedAt), maybeAt(&r.StartedAt), maybeAt(&r.EndedAt),
 	}
@@ -39,213 +42,226 @@ func scanRun(row scanner) (r store.Run, err error) {
 	return r, err
 }
 
-// Run implements store.History.
+// Run implements store.History. What is not open any more is in history by then.
 func (c *Core) Run(ctx context.Context, key store.Key) (store.Run, error) {
-	run, err := scanRun(c.engine.Reader().QueryRowContext(ctx,
-		`SELECT `+runColumns+` FROM agent_runs r WHERE r.project_id = $1 AND r.id = $2`, key.ProjectID, key.ID))
-	return run, wrap(found(err), "reading run %s", key)
+	runs, err := c.runs(ctx, c.engine.Reader(), key.ProjectID, []uuid.UUID{key.ID})
+	if err == nil && len(runs) == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return store.Run{}, wrap(err, "reading run %s", key)
+	}
+	return runs[0], nil
 }
 
-// Outcome implements store.History. One statement is one snapshot.
-func (c *Core) Outcome(ctx context.Context, connectorRun store.Key) (store.Outcome, error) {
-	var outcome store.Outcome
-	runs, err := collect(ctx, c.engine.Reader(), func(row scanner) (r store.Run, err error) {
-		err = row.Scan(append([]any{&outcome.Status}, runFields(&r)...)...)
-		return r, err
-	}, `SELECT c.status, `+runColumns+` 
-		FROM connector_runs c JOIN agent_runs r ON r.project_id = c.project_id AND r.connector_run_id = c.id
-		WHERE c.project_id = $1 AND c.id = $2 ORDER BY r.position`, connectorRun.ProjectID, connectorRun.ID)
-	if err == nil && len(runs) == 0 { // none, or one without runs
-		err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT status FROM connector_runs WHERE project_id = $1 AND id = $2`,
-			connectorRun.ProjectID, connectorRun.ID).Scan(&outcome.Status))
+// runs reads runs of a project by their ids, in their order; it leaves out those that
+// are not there.
+func (c *Core) runs(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID) ([]store.Run, error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
-	outcome.Runs = runs
-	return outcome, wrap(err, "reading the outcome of connector run %s", connectorRun)
+	l := list{args: []any{project}}
+	runs, err := collect(ctx, q, scanRun, `SELECT `+openRunColumns+` FROM open_runs r WHERE r.project_id = $1 AND r.id IN `+l.ids(ids), l.args...)
+	if err != nil || len(runs) == len(ids) {
+		return inOrderOf(ids, runs), err
+	}
+	past := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
+		return slices.ContainsFunc(runs, func(open store.Run) bool { return open.ID == id })
+	})
+	for _, same := range c.ByPart("ended_runs", past) {
+		l := list{args: []any{project}}
+		ended, err := pastRows(ctx, c, q, same[0], scanRun, `SELECT `+endedRunColumns+` FROM {ended_runs} r
+			WHERE r.project_id = $1 AND r.id IN `+l.ids(same), l.args...)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, ended...)
+	}
+	return inOrderOf(ids, runs), nil
+}
+
+func inOrderOf(ids []uuid.UUID, runs []store.Run) []store.Run {
+	slices.SortFunc(runs, func(a, b store.Run) int { return slices.Index(ids, a.ID) - slices.Index(ids, b.ID) })
+	return runs
+}
+
+// Outcome implements store.History. Who asks has mostly heard that it is over, so
+// history is asked first. Else the connector run is read before its runs: once it is
+// over, so are they.
+func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcome, err error) {
+	reader := c.engine.Reader()
+	var order []uuid.UUID
+	runs, err := pastRows(ctx, c, reader, key.ID, func(row scanner) (r store.Run, err error) {
+		err = row.Scan(append([]any{&outcome.Status, idList{&order}}, runFields(&r)...)...)
+		return r, err
+	}, `SELECT c.status, c.run_ids, `+endedRunColumns+` FROM {ended_connector_runs} c
+		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+c.engine.Among("c.run_ids")+`
+		WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID)
+	if err == nil && len(runs) > 0 && len(runs) == len(order) { // a midnight may lie between them
+		outcome.Runs = inOrderOf(order, runs)
+		return outcome, nil
+	}
+	if err != nil {
+		return store.Outcome{}, wrap(err, "reading the outcome of connector run %s", key)
+	}
+	run, err := c.connectorRun(ctx, reader, key)
+	if err != nil {
+		return store.Outcome{}, wrap(err, "reading the outcome of connector run %s", key)
+	}
+	runs, err = c.runs(ctx, reader, key.ProjectID, run.RunIDs)
+	return store.Outcome{Status: run.Status, Runs: runs}, wrap(err, "reading the outcome of connector run %s", key)
 }
 
 // RunInput implements store.History.
 func (c *Core) RunInput(ctx context.Context, key store.Key) (string, io.ReadCloser, error) {
-	var (
-		contentType string
-		input       []byte
-		blob        *uuid.UUID
-	)
-	err := c.engine.Reader().QueryRowContext(ctx, `SELECT c.content_type, c.input, c.input_blob
-		FROM agent_runs r JOIN connector_runs c ON c.project_id = r.project_id AND c.id = r.connector_run_id
-		WHERE r.project_id = $1 AND r.id = $2`, key.ProjectID, key.ID).Scan(&contentType, &input, &blob)
-	switch {
-	case err != nil:
-		return "", nil, wrap(found(err), "reading the input of run %s", key)
-	case blob == nil:
-		return contentType, io.NopCloser(bytes.NewReader(input)), nil
+	var input uuid.UUID
+	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT input_id FROM open_runs WHERE project_id = $1 AND id = $2`,
+		key.ProjectID, key.ID).Scan(&input))
+	if errors.Is(err, store.ErrNotFound) {
+		err = c.inHistory(ctx, c.engine.Reader(), key, `SELECT input_id FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &input)
 	}
-	body, err := c.OpenBlob(ctx, store.Key{ProjectID: key.ProjectID, ID: *blob})
-	return contentType, body, wrap(err, "reading the input of run %s", key)
+	if err != nil {
+		return "", nil, wrap(err, "reading the input of run %s", key)
+	}
+	rows, err := c.Inputs(ctx, c.engine.Reader(), key.ProjectID, []uuid.UUID{input})
+	in, ok := rows[input]
+	switch {
+	case err == nil && !ok:
+		err = store.ErrNotFound
+		fallthrough
+	case err != nil:
+		return "", nil, wrap(err, "reading the input of run %s", key)
+	case in.Blob == nil:
+		return in.ContentType, io.NopCloser(bytes.NewReader(in.Data)), nil
+	}
+	body, err := c.OpenBlob(ctx, store.Key{ProjectID: key.ProjectID, ID: *in.Blob})
+	return in.ContentType, body, wrap(err, "reading the input of run %s", key)
+}
+
+// Input is the input of a run; Data is nil where it is in a blob.
+type Input struct {
+	ID          uuid.UUID
+	ContentType string
+	Data        []byte
+	Blob        *uuid.UUID
+}
+
+// InputStatement reads inputs of one part of history by an array of their ids.
+const InputStatement = `SELECT id, content_type, data, blob_id FROM {inputs} WHERE project_id = $1 AND id = ANY($2::uuid[])`
+
+// ScanInput reads an input.
+func ScanInput(row interface{ Scan(dest ...any) error }) (in Input, err error) {
+	err = row.Scan(&in.ID, &in.ContentType, &in.Data, &in.Blob)
+	return in, err
+}
+
+// Inputs reads inputs of a project by their ids.
+func (c *Core) Inputs(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]Input, error) {
+	out := map[uuid.UUID]Input{}
+	for _, same := range c.ByPart("inputs", ids) {
+		l := list{args: []any{project}}
+		rows, err := pastRows(ctx, c, q, same[0], func(row scanner) (Input, error) { return ScanInput(row) },
+			`SELECT id, content_type, data, blob_id FROM {inputs} WHERE project_id = $1 AND id IN `+l.ids(same), l.args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, in := range rows {
+			out[in.ID] = in
+		}
+	}
+	return out, nil
+}
+
+// ByPart are ids by the part of a history table that they lie in.
+func (c *Core) ByPart(table string, ids []uuid.UUID) (parts [][]uuid.UUID) {
+	at := map[string]int{}
+	for _, id := range ids {
+		part := c.engine.Part(table, id)
+		i, ok := at[part]
+		if !ok {
+			i, at[part] = len(parts), len(parts)
+			parts = append(parts, nil)
+		}
+		parts[i] = append(parts[i], id)
+	}
+	return parts
 }
 
 // Journal implements store.History.
 func (c *Core) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error) {
-	journals, err := c.Journals(ctx, []store.Key{run})
-	return journals[run], err
+	return c.JournalAfter(ctx, run, 0, store.MaxJournal) // more than it can have
 }
 
-// Journals reads the journals of several runs.
-func (c *Core) Journals(ctx context.Context, runs []store.Key) (map[store.Key][]store.JournalEntry, error) {
-	out := map[store.Key][]store.JournalEntry{}
-	var l list
-	_, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
-		var (
-			run   store.Key
-			entry store.JournalEntry
-		)
-		err = row.Scan(&run.ProjectID, &run.ID, &entry.Sequence, &entry.Kind, document{&entry.Data}, &entry.Unsafe)
-		out[run] = append(out[run], entry)
-		return none, err
-	}, `SELECT project_id, run_id, sequence, kind, data, unsafe FROM journal
-		WHERE `+l.keys("run_id", runs)+` ORDER BY project_id, run_id, sequence`, l.args...)
-	return out, wrap(err, "reading journals")
+// JournalAfter implements store.History.
+func (c *Core) JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error) {
+	entries, err := pastRows(ctx, c, c.engine.Reader(), run.ID, func(row scanner) (e store.JournalEntry, err error) {
+		err = row.Scan(&e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe)
+		return e, err
+	}, `SELECT sequence, kind, data, unsafe FROM {journal} WHERE project_id = $1 AND run_id = $2
+		AND sequence > $3 ORDER BY sequence LIMIT $4`, run.ProjectID, run.ID, sequence, limit)
+	return entries, wrap(err, "reading the journal of run %s", run)
 }
 
-// ListRuns implements store.History.
-func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) ([]store.Run, error) {
-	l, narrow := list{args: []any{q.ProjectID}}, ""
-	if q.EnvironmentIDs != nil {
-		if len(q.EnvironmentIDs) == 0 {
-			return nil, nil
-		}
-		narrow += ` AND r.environment_id IN ` + l.ids(q.EnvironmentIDs)
-	}
-	if q.AgentName != "" {
-		narrow += ` AND r.agent_name = ` + l.add(q.AgentName)
-	}
-	if q.Status != "" {
-		narrow += ` AND r.status = ` + l.add(string(q.Status))
-	}
-	if q.Before != nil {
-		narrow += ` AND r.id < ` + l.add(*q.Before)
-	}
-	runs, err := collect(ctx, c.engine.Reader(), scanRun, `SELECT `+listedRunColumns+` FROM agent_runs r
-		WHERE r.project_id = $1`+narrow+` ORDER BY r.id DESC LIMIT `+l.add(q.Limit), l.args...)
-	return runs, wrap(err, "listing runs of project %s", q.ProjectID)
-}
-
-// connectorRunColumns are of connector_runs c.
-const connectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.error,
-	c.content_type, c.started_at, c.ended_at`
+// connectorRunColumns are of an open or an ended connector run c.
+const (
+	openConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, '' AS error,
+	c.content_type, c.run_ids, c.started_at, CAST(NULL AS bigint) AS ended_at`
+	endedConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.error,
+	c.content_type, c.run_ids, c.started_at, c.ended_at`
+)
 
 func scanConnectorRun(row scanner) (r store.ConnectorRun, err error) {
 	err = row.Scan(&r.ID, &r.ProjectID, &r.EnvironmentID, &r.ConnectorID, &r.Status, &r.Trigger, &r.Error,
-		&r.ContentType, at(&r.StartedAt), maybeAt(&r.EndedAt))
+		&r.ContentType, idList{&r.RunIDs}, at(&r.StartedAt), maybeAt(&r.EndedAt))
 	return r, err
 }
 
 // ConnectorRun implements store.History.
 func (c *Core) ConnectorRun(ctx context.Context, key store.Key) (store.ConnectorRun, error) {
-	run, err := scanConnectorRun(c.engine.Reader().QueryRowContext(ctx,
-		`SELECT `+connectorRunColumns+` FROM connector_runs c WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID))
+	run, err := c.connectorRun(ctx, c.engine.Reader(), key)
+	return run, wrap(err, "reading connector run %s", key)
+}
+
+func (c *Core) connectorRun(ctx context.Context, q Queryer, key store.Key) (store.ConnectorRun, error) {
+	run, err := scanConnectorRun(q.QueryRowContext(ctx, `SELECT `+openConnectorRunColumns+` FROM open_connector_runs c
+		WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID))
+	if !errors.Is(err, sql.ErrNoRows) {
+		return run, err
+	}
+	past, err := pastRows(ctx, c, q, key.ID, scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM {ended_connector_runs} c
+		WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID)
+	if err == nil && len(past) == 0 {
+		err = store.ErrNotFound
+	}
 	if err != nil {
-		return run, wrap(found(err), "reading connector run %s", key)
+		return store.ConnectorRun{}, err
 	}
-	runs := []store.ConnectorRun{run}
-	err = runIDs(ctx, c.engine.Reader(), key.ProjectID, runs)
-	return runs[0], err
+	return past[0], nil
 }
 
-// runIDs fills in the agent runs of connector runs of a project.
-func runIDs(ctx context.Context, q Queryer, project uuid.UUID, runs []store.ConnectorRun) error {
-	if len(runs) == 0 {
-		return nil
-	}
-	var (
-		l     = list{args: []any{project}}
-		ids   = make([]uuid.UUID, len(runs))
-		index = map[uuid.UUID]int{}
-	)
-	for i, run := range runs {
-		ids[i], index[run.ID] = run.ID, i
-	}
-	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
-		var of, id uuid.UUID
-		err = row.Scan(&of, &id)
-		if i, ok := index[of]; ok {
-			runs[i].RunIDs = append(runs[i].RunIDs, id)
-		}
-		return none, err
-	}, `SELECT connector_run_id, id FROM agent_runs WHERE project_id = $1 AND connector_run_id IN `+l.ids(ids)+`
-		ORDER BY position`, l.args...)
-	return wrap(err, "reading the runs of connector runs")
-}
-
-// ListConnectorRuns implements store.History.
-func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) ([]store.ConnectorRun, int64, error) {
-	var (
-		l      = list{args: []any{q.Connector.ProjectID, q.Connector.ID}}
-		narrow string
-		runs   []store.ConnectorRun
-		total  int64
-	)
-	if q.Since > 0 {
-		narrow += ` AND c.started_at >= now_us() - ` + l.add(q.Since.Microseconds())
-	}
-	if q.Status != "" {
-		narrow += ` AND c.status = ` + l.add(string(q.Status))
-	}
-	if q.Trigger != "" {
-		narrow += ` AND c.trigger_type = ` + l.add(string(q.Trigger))
-	}
-	err := c.engine.Snapshot(ctx, func(ctx context.Context, tx Queryer) (err error) {
-		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM connector_runs c
-			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow, l.args...).Scan(&total); err != nil {
-			return err
-		}
-		page := list{args: append([]any(nil), l.args...)}
-		runs, err = collect(ctx, tx, scanConnectorRun, `SELECT `+connectorRunColumns+` FROM connector_runs c
-			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+`
-			ORDER BY c.id DESC LIMIT `+page.add(q.Limit)+` OFFSET `+page.add(q.Offset), page.args...)
+// Ended implements store.History.
+func (c *Core) Ended(ctx context.Context, connectorRuns []store.Key) (ended []store.Key, err error) {
+	open := map[store.Key]bool{}
+	for part := range slices.Chunk(connectorRuns, chunk) {
+		var l list
+		still, err := collect(ctx, c.engine.Reader(), scanKey, `SELECT project_id, id FROM open_connector_runs WHERE `+c.keys(&l, "id", part), l.args...)
 		if err != nil {
-			return err
+			return nil, wrap(err, "looking which connector runs are over")
 		}
-		return runIDs(ctx, tx, q.Connector.ProjectID, runs)
-	})
-	return runs, total, wrap(err, "listing runs of connector %s", q.Connector)
+		for _, key := range still {
+			open[key] = true
+		}
+	}
+	for _, key := range connectorRuns {
+		if !open[key] {
+			ended = append(ended, key)
+		}
+	}
+	return ended, nil
 }
 
-// Earlier finds what an idempotency key stands for: the admission of the event
-// that had it first. ErrNotFound when the key has expired meanwhile.
-func Earlier(ctx context.Context, q Queryer, e store.Event) (store.Admission, error) {
-	var (
-		first       uuid.UUID
-		fingerprint []byte
-	)
-	err := q.QueryRowContext(ctx, `SELECT connector_run_id, fingerprint FROM idempotency_keys
-		WHERE project_id = $1 AND connector_id = $2 AND key = $3`,
-		e.ProjectID, e.ConnectorID, Text(e.Idempotency.Key)).Scan(&first, &fingerprint)
-	if err != nil {
-		return store.Admission{}, wrap(found(err), "reading an idempotency key")
-	}
-	if e.Idempotency.Fingerprint != nil && fingerprint != nil && !bytes.Equal(e.Idempotency.Fingerprint, fingerprint) {
-		return store.Admission{Verdict: store.KeyReused, ConnectorRunID: first}, nil
-	}
-	runs := []store.ConnectorRun{{ID: first}}
-	if err := runIDs(ctx, q, e.ProjectID, runs); err != nil {
-		return store.Admission{}, err
-	}
-	return store.Admission{Verdict: store.Repeated, ConnectorRunID: first, RunIDs: runs[0].RunIDs}, nil
-}
-
-// Ended judges a completion that changed nothing: nil when the same claim has
-// completed the run before.
-func Ended(ctx context.Context, q Queryer, l store.Lease) error {
-	var completed *int64
-	err := found(q.QueryRowContext(ctx, `SELECT completion_token FROM agent_runs WHERE project_id = $1 AND id = $2`,
-		l.Run.ProjectID, l.Run.ID).Scan(&completed))
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return err
-	case err != nil:
-		return fmt.Errorf("reading the completion: %w", err)
-	case completed != nil && *completed == l.Token:
-		return nil
-	}
-	return store.ErrFenced
+// StoredBytes implements store.History.
+func (c *Core) StoredBytes(ctx context.Context, projectID uuid.UUID) (n int64, err error) {
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT COALESCE((SELECT bytes FROM stored_bytes WHERE project_id = $1), 0)`, projectID).Scan(&n)
+	return n, wrap(err, "reading what project %s has stored", projectID)
 }

@@ -22,16 +22,23 @@ import (
 // ofAll are the functions whose statements are about the rows of all projects,
 // with the reason.
 var ofAll = map[string]string{
-	"AdoptCluster":  "hands over what all projects claim",
-	"ListProjected": "the sweep of what is gone looks at all projects",
-	"SweepLeases":   "leases expire in all projects",
-	"sweepOrphans":  "finds the environments that are gone, of all projects",
-	"QueueFigures":  "how much is open, over all projects",
-	"SweepExpired":  "keys, runners and blobs expire in all projects",
-	"Token":         "whose a token is, is what it is asked for",
-	"revokeKey":     "a key is the platform's: it ends secrets of all projects",
-	"Keys":          "counts what needs a key, in all projects",
-	"RetireKey":     "nothing needs a key that goes, in all projects",
+	"AdoptCluster":   "hands over what all projects claim",
+	"ListProjected":  "the sweep of what is gone looks at all projects",
+	"sweepLost":      "leases expire in all projects",
+	"SweepLeases":    "runs wait in all projects",
+	"sweepOrphans":   "finds the environments that are gone, of all projects",
+	"QueuedLines":    "walks the queue where it is told: in one environment, or in all projects",
+	"Look":           "its rows are those of the walk in one environment",
+	"lookAtQueue":    "its rows are those of the walk in one environment",
+	"QueueStatement": "how much is open, over all projects",
+	"QueueFigures":   "how much is open, over all projects",
+	"CountStored":    "ended runs of all projects are counted",
+	"ConnectorIDs":   "which ids there are at all",
+	"SweepExpired":   "keys, runners and blobs expire in all projects",
+	"Token":          "whose a token is, is what it is asked for",
+	"revokeKey":      "a key is the platform's: it ends secrets of all projects",
+	"Keys":           "counts what needs a key, in all projects",
+	"RetireKey":      "nothing needs a key that goes, in all projects",
 }
 
 // platform are the tables that belong to no project.
@@ -120,6 +127,8 @@ func TestAStatementWithoutTheProjectIsFound(t *testing.T) {
 		`UPDATE links SET id = $1 WHERE project_id = $2`:                                                                true,
 		`DELETE FROM links WHERE id IN (SELECT id FROM environments WHERE project_id = $1)`:                             false,
 		`DELETE FROM links WHERE project_id = $1 AND id IN (SELECT id FROM environments WHERE project_id = $1)`:         true,
+		`SELECT 1 FROM {environments} WHERE id = $1`:                                                                    false,
+		`SELECT 1 FROM {environments} WHERE project_id = $1 AND id = $2`:                                                true,
 		`WITH r AS (SELECT 1 FROM other) SELECT 1 FROM r`:                                                               true,
 		`UPDATE environments e SET name = 'links' FROM links l WHERE l.project_id = $1 AND e.project_id = l.project_id`: true,
 	} {
@@ -132,6 +141,7 @@ type checker struct{ of []string }
 
 var (
 	literal    = regexp.MustCompile(`'[^']*'`)
+	parted     = regexp.MustCompile(`\{(\w+)\}`) // a table of history, of which one part is meant
 	verb       = regexp.MustCompile(`\b(SELECT|INSERT INTO|UPDATE|DELETE FROM)\b`)
 	assignment = regexp.MustCompile(`\bSET\s+project_id\b|,\s*project_id = excluded`)
 	equality   = regexp.MustCompile(`(?:(\w+)\.)?\bproject_id = (?:(\w+)\.project_id\b|\$)`)
@@ -142,7 +152,7 @@ var (
 // must be in a comparison of projects, and there must be one for each table:
 // one less would only tie the tables to each other.
 func (c checker) fault(statement string) string {
-	statement = literal.ReplaceAllString(statement, "''")
+	statement = parted.ReplaceAllString(literal.ReplaceAllString(statement, "''"), "$1")
 	if !verb.MatchString(statement) {
 		return ""
 	}
@@ -193,7 +203,7 @@ type statement struct {
 	position       token.Position
 }
 
-// constants are those of a package, by their names.
+// constants are those of a package, and its variables, by their names.
 type constants map[string]ast.Expr
 
 func statements(t *testing.T) (out []statement) {
@@ -226,6 +236,7 @@ func statements(t *testing.T) (out []statement) {
 				if !ok || function.Body == nil {
 					continue
 				}
+				read.locals = locals(read, function.Body)
 				for _, found := range read.texts(function.Body) {
 					out = append(out, statement{
 						function: function.Name.Name, text: found.text, position: files.Position(found.at),
@@ -240,7 +251,7 @@ func statements(t *testing.T) (out []statement) {
 func (c constants) learn(file *ast.File) {
 	for _, declaration := range file.Decls {
 		general, ok := declaration.(*ast.GenDecl)
-		if !ok || general.Tok != token.CONST {
+		if !ok || general.Tok != token.CONST && general.Tok != token.VAR {
 			continue
 		}
 		for _, spec := range general.Specs {
@@ -258,6 +269,39 @@ func (c constants) learn(file *ast.File) {
 type reader struct {
 	known map[string]constants
 	in    string // the package
+	// locals are what the variables of a function say at least: what they begin with,
+	// where all else is added to it.
+	locals map[string]string
+}
+
+// locals are the variables of a function that begin with a text.
+func locals(r reader, body ast.Node) map[string]string {
+	out, changed := map[string]string{}, map[string]bool{}
+	begin := func(name ast.Expr, value ast.Expr) {
+		if id, ok := name.(*ast.Ident); ok {
+			s, isText := r.text(value)
+			_, again := out[id.Name]
+			changed[id.Name] = changed[id.Name] || again || !isText
+			out[id.Name] = s
+		}
+	}
+	ast.Inspect(body, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.ValueSpec:
+			for i, value := range n.Values {
+				begin(n.Names[i], value)
+			}
+		case *ast.AssignStmt:
+			for i := range n.Lhs {
+				if len(n.Lhs) == len(n.Rhs) && n.Tok != token.ADD_ASSIGN {
+					begin(n.Lhs[i], n.Rhs[i])
+				}
+			}
+		}
+		return true
+	})
+	maps.DeleteFunc(out, func(name, _ string) bool { return changed[name] })
+	return out
 }
 
 type text struct {
@@ -311,15 +355,23 @@ func (r reader) constant(of, name string) (string, bool) {
 }
 
 // part is the text of an operand, or what stands for one that is known only
-// when the program runs: the conditions that name projects themselves, and
-// arguments.
+// when the program runs: the conditions that name projects themselves, variables
+// and arguments.
 func (r reader) part(operand ast.Expr, text string, ok bool) string {
 	if ok {
 		return text
 	}
+	if name, ok := operand.(*ast.Ident); ok && r.locals[name.Name] != "" {
+		return r.locals[name.Name] + " $ "
+	}
 	if call, ok := operand.(*ast.CallExpr); ok {
-		if method, ok := call.Fun.(*ast.SelectorExpr); ok && (method.Sel.Name == "keys" || method.Sel.Name == "leases") {
+		switch method, _ := call.Fun.(*ast.SelectorExpr); {
+		case method == nil:
+		case method.Sel.Name == "keys":
 			return "(project_id = $ AND id IN ($))"
+		case method.Sel.Name == "ReplaceAll": // which gives the columns of keys their table
+			table, _ := r.text(call.Args[2])
+			return strings.ReplaceAll(r.part(call.Args[0], "", false), "(project_id", table)
 		}
 	}
 	return " $ "

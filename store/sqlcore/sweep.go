@@ -4,57 +4,95 @@ package sqlcore
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 )
 
 const (
-	// orphanAge is how old a blob is that nothing refers to when it goes.
-	orphanAge = 24 * time.Hour
+	// looseAge is how old a blob is that nothing keeps when it goes.
+	looseAge = 24 * time.Hour
 	// runnerAge is how long a runner is remembered that is not seen.
 	runnerAge = time.Hour
 )
 
-// What comes after an environment q in the index of queued runs: the next one of
-// its project, else the first one of the next project.
-const (
-	nextEnvironment = ` FROM agent_runs r WHERE r.status = 'queued' AND r.project_id = q.project_id
-		AND r.environment_id > q.environment_id ORDER BY r.environment_id LIMIT 1`
-	nextProject = ` FROM agent_runs r WHERE r.status = 'queued' AND r.project_id > q.project_id
-		ORDER BY r.project_id, r.environment_id LIMIT 1`
-)
-
-// queuedEnvironments walks the index of queued runs from one environment to the
-// next, so that it costs what there are environments, not runs. The last row of q
-// is empty.
-const queuedEnvironments = `q (project_id, environment_id) AS (
-		SELECT * FROM (SELECT r.project_id, r.environment_id FROM agent_runs r WHERE r.status = 'queued'
-			ORDER BY r.project_id, r.environment_id LIMIT 1) first
-		UNION ALL
-		SELECT COALESCE((SELECT r.project_id` + nextEnvironment + `), (SELECT r.project_id` + nextProject + `)),
-			COALESCE((SELECT r.environment_id` + nextEnvironment + `), (SELECT r.environment_id` + nextProject + `))
-		FROM q WHERE q.environment_id IS NOT NULL
-	) `
-
-// SweepLeases implements store.Housekeeping.
+// SweepLeases implements store.Housekeeping. What runs or waits is little, so both
+// statements look at all of it.
 func (c *Core) SweepLeases(ctx context.Context, limit int) (swept store.Swept, err error) {
-	n, err := c.sweepRuns(ctx, limit,
-		`SELECT project_id, id FROM agent_runs WHERE status = 'running' AND lease_until <= now_us()
-			ORDER BY lease_until, project_id, id LIMIT $1 `,
+	swept.GivenBack, swept.Failed, err = c.sweepLost(ctx, limit)
+	if err != nil {
+		return swept, wrap(err, "sweeping leases")
+	}
+	swept.Resumed, err = c.sweepRuns(ctx, limit, `SELECT project_id, id FROM open_runs
+		WHERE status = 'awaiting_approval' AND wake_at <= now_us() ORDER BY wake_at, project_id, id LIMIT $1 `,
 		func(ctx context.Context, tx *Tx, runs []store.Key) error {
-			ended, failed, err := giveBack(ctx, tx, store.MaxAttempts, runs, `lease_until <= now_us()`)
-			swept = store.Swept{GivenBack: ended - failed, Failed: failed}
-			return err
+			for _, run := range runs {
+				if err := c.resume(ctx, tx, run, store.JournalEntry{Kind: store.JournalExpired}); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
-	switch {
-	case err != nil:
-		return store.Swept{}, wrap(err, "sweeping leases")
-	case n == 0:
-		swept = store.Swept{} // what a transaction did that was rolled back
+	if err != nil {
+		return swept, wrap(err, "sweeping runs that waited too long")
 	}
 	swept.Cancelled, err = c.sweepOrphans(ctx, limit)
 	return swept, wrap(err, "sweeping runs of environments that are gone")
+}
+
+// lostRun is a run whose claim expired.
+type lostRun struct {
+	store.Lease
+	open, losses int64
+}
+
+// sweepLost ends claims that expired. Those whose tool was in flight fail, and those
+// that were lost too often.
+func (c *Core) sweepLost(ctx context.Context, limit int) (givenBack, failed int, err error) {
+	const pick = `SELECT project_id, id, token, open_tools, losses FROM open_runs
+		WHERE status = 'running' AND lease_until <= now_us() ORDER BY lease_until, project_id, id LIMIT $1 `
+	scan := func(row scanner) (r lostRun, err error) {
+		err = row.Scan(&r.Run.ProjectID, &r.Run.ID, &r.Token, &r.open, &r.losses)
+		return r, err
+	}
+	if runs, err := collect(ctx, c.engine.Reader(), scan, pick, limit); err != nil || len(runs) == 0 {
+		return 0, 0, err
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		givenBack, failed = 0, 0
+		runs, err := collect(ctx, tx, scan, pick+c.skipLocked, limit)
+		if err != nil {
+			return err
+		}
+		var endings []Ending
+		for _, run := range runs {
+			switch {
+			case run.open > 0:
+				endings = append(endings, interrupted(run.Run, nil))
+			case run.losses+1 >= store.MaxLosses:
+				endings = append(endings, Ending{
+					Run: run.Run, Status: store.RunFailed, Code: store.RunErrorRunnerLost,
+					Error: "its runner was lost again and again; the agent may need more memory than runners have",
+				})
+			default:
+				if err := requeue(ctx, tx, run.Run, `losses = losses + 1`); err != nil {
+					return err
+				}
+				givenBack++
+			}
+		}
+		failed = len(endings)
+		_, err = c.end(ctx, tx, endings)
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return givenBack, failed, nil
 }
 
 // sweepRuns picks runs and moves them in one transaction; it opens none when
@@ -76,52 +114,135 @@ func (c *Core) sweepRuns(ctx context.Context, limit int, pick string,
 	return n, err
 }
 
+// sweepOrphans cancels queued runs of environments that are gone. The walk is joined in
+// the order in which it is written, which SQLite keeps for a cross join alone.
 func (c *Core) sweepOrphans(ctx context.Context, limit int) (n int, err error) {
-	gone, err := collect(ctx, c.engine.Reader(), scanKey, `WITH RECURSIVE `+queuedEnvironments+`
-		SELECT q.project_id, q.environment_id FROM q WHERE q.environment_id IS NOT NULL AND NOT EXISTS
-		(SELECT 1 FROM environments e WHERE e.project_id = q.project_id AND e.id = q.environment_id)`)
+	gone, err := collect(ctx, c.engine.Reader(), scanKey, `WITH RECURSIVE `+QueuedLines(c.address, QueuedAnywhere)+`
+		SELECT DISTINCT r.project_id, r.environment_id FROM q CROSS JOIN open_runs r WHERE r.`+c.address+` = q.address AND NOT EXISTS
+		(SELECT 1 FROM environments e WHERE e.project_id = r.project_id AND e.id = r.environment_id)`)
 	for _, environment := range gone {
 		if err != nil || n >= limit {
 			break
 		}
 		var swept int
-		swept, err = c.sweepRuns(ctx, limit-n, `SELECT r.project_id, r.id FROM agent_runs r
+		swept, err = c.sweepRuns(ctx, limit-n, `SELECT r.project_id, r.id FROM open_runs r
 			WHERE r.status = 'queued' AND r.project_id = $2 AND r.environment_id = $3
-				AND NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = r.project_id AND e.id = r.environment_id)
-			ORDER BY r.id LIMIT $1 `,
-			func(ctx context.Context, tx *Tx, runs []store.Key) error {
-				l := list{args: []any{environment.ProjectID}}
-				condition := l.keys("id", runs)
-				return cancelRuns(ctx, tx, environment.ProjectID, `status = 'queued' AND `+condition, l.args[1:]...)
-			}, environment.ProjectID, environment.ID)
+				AND NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
+			ORDER BY r.class, r.agent_name, r.fresh, r.id LIMIT $1 `, c.cancelGone, environment.ProjectID, environment.ID)
 		n += swept
 	}
 	return n, err
 }
 
-// SweepExpired implements store.Housekeeping.
-func (c *Core) SweepExpired(ctx context.Context, limit int) (int, error) {
-	var total int
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		keys, err := tx.exec(ctx, `DELETE FROM idempotency_keys WHERE (project_id, connector_id, key) IN
-			(SELECT project_id, connector_id, key FROM idempotency_keys
-				WHERE expires_at <= now_us() ORDER BY expires_at LIMIT $1)`, limit)
+// cancelGone cancels runs of environments that are gone.
+func (c *Core) cancelGone(ctx context.Context, tx *Tx, runs []store.Key) error {
+	endings := make([]Ending, len(runs))
+	for i, run := range runs {
+		endings[i] = Ending{Run: run, Status: store.RunCancelled, Code: store.RunErrorEnvironmentGone, Error: "the environment was deleted"}
+	}
+	_, err := c.end(ctx, tx, endings)
+	return err
+}
+
+// cancelOpen cancels the runs of an environment that run, wait or are queued, as many
+// as fit into one transaction: the sweep cancels the rest, of which no runner claims any.
+func (c *Core) cancelOpen(ctx context.Context, tx *Tx, environment store.Key) error {
+	for _, of := range []struct {
+		status, order string // as in its index
+		limit         int
+	}{
+		{`'running'`, `environment_id, id`, store.MaxCandidates}, // as many as places
+		{`'awaiting_approval'`, `wake_at`, store.MaxCandidates},
+		{`'queued'`, `class, agent_name, fresh, id`, chunk},
+	} {
+		ids, err := collect(ctx, tx, scanID, `SELECT id FROM open_runs WHERE project_id = $1 AND environment_id = $2
+			AND status = `+of.status+` ORDER BY `+of.order+` LIMIT $3 `+c.exclusive, environment.ProjectID, environment.ID, of.limit)
 		if err != nil {
-			return wrap(err, "deleting idempotency keys")
+			return wrap(err, "finding open runs")
 		}
-		runners, err := tx.exec(ctx, `DELETE FROM runners WHERE seen_at < now_us() - $1`, runnerAge.Microseconds())
+		for part := range slices.Chunk(ids, chunk) {
+			if err := c.cancelGone(ctx, tx, keysOf(environment.ProjectID, part)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func keysOf(project uuid.UUID, ids []uuid.UUID) []store.Key {
+	keys := make([]store.Key, len(ids))
+	for i, id := range ids {
+		keys[i] = store.Key{ProjectID: project, ID: id}
+	}
+	return keys
+}
+
+// SweepExpired implements store.Housekeeping. Each kind has transactions of its own:
+// they are short, for a request may wait for a key that one deletes.
+func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err error) {
+	for _, sweep := range []struct {
+		what string
+		do   func(ctx context.Context, tx *Tx) (int64, error)
+	}{
+		{"idempotency keys", func(ctx context.Context, tx *Tx) (int64, error) {
+			return tx.exec(ctx, `DELETE FROM idempotency_keys WHERE (project_id, connector_id, key) IN
+				(SELECT project_id, connector_id, key FROM idempotency_keys
+					WHERE expires_at <= now_us() ORDER BY expires_at LIMIT $1 `+c.skipLocked+`)`, min(limit, chunk))
+		}},
+		{"runners", func(ctx context.Context, tx *Tx) (int64, error) {
+			return tx.exec(ctx, `DELETE FROM runners WHERE seen_at < now_us() - $1`, runnerAge.Microseconds())
+		}},
+		{"blobs that nothing keeps", func(ctx context.Context, tx *Tx) (int64, error) {
+			loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs
+				WHERE mark = '' AND created_at < now_us() - $1 ORDER BY created_at LIMIT $2 `+c.skipLocked,
+				looseAge.Microseconds(), min(limit, chunk))
+			if err != nil {
+				return 0, err
+			}
+			return int64(len(loose)), c.dropBlobs(ctx, tx, loose)
+		}},
+	} {
+		var n int64
+		if err := c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+			n, err = sweep.do(ctx, tx)
+			return err
+		}); err != nil {
+			return total, wrap(err, "deleting %s", sweep.what)
+		}
+		total += int(n)
+	}
+	return total, nil
+}
+
+// storage is the consumer of the outbox that counts stored bytes.
+const storage = "storage"
+
+// CountStored implements store.Housekeeping.
+func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		bytes := map[uuid.UUID]int64{}
+		n = 0
+		_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+			var (
+				project uuid.UUID
+				more    int64
+			)
+			err = row.Scan(&project, &more)
+			bytes[project] += more
+			n++
+			return none, err
+		}, `DELETE FROM outbox WHERE (project_id, consumer, ended_id) IN (SELECT project_id, consumer, ended_id FROM outbox
+			WHERE consumer = '`+storage+`' ORDER BY posted_at LIMIT $1 `+c.skipLocked+`) RETURNING project_id, bytes`, limit)
 		if err != nil {
-			return wrap(err, "deleting runners")
+			return err
 		}
-		orphans, err := collect(ctx, tx, scanKey, `SELECT b.project_id, b.id FROM blobs b WHERE b.created_at < now_us() - $1
-			AND NOT EXISTS (SELECT 1 FROM connector_runs c WHERE c.project_id = b.project_id AND c.input_blob = b.id)
-			AND NOT EXISTS (SELECT 1 FROM bundles u WHERE u.project_id = b.project_id AND u.blob_id = b.id) ORDER BY b.created_at LIMIT $2`,
-			orphanAge.Microseconds(), min(limit, chunk))
-		if err != nil {
-			return wrap(err, "finding blobs that nothing refers to")
+		for _, project := range slices.SortedFunc(maps.Keys(bytes), compareIDs) {
+			if _, err := tx.exec(ctx, `INSERT INTO stored_bytes AS s (project_id, bytes) VALUES ($1, $2)
+				ON CONFLICT (project_id) DO UPDATE SET bytes = s.bytes + excluded.bytes`, project, bytes[project]); err != nil {
+				return err
+			}
 		}
-		total = int(keys) + int(runners) + len(orphans)
-		return dropBlobs(ctx, tx, orphans)
+		return nil
 	})
-	return total, wrap(err, "sweeping what has expired")
+	return n, wrap(err, "counting what is stored")
 }

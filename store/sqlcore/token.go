@@ -27,6 +27,7 @@ func (c *Core) PutToken(ctx context.Context, t store.Token) error {
 		_, err := tx.exec(ctx, `INSERT INTO tokens (sha256, kind, project_id, environment_id, deployment_id, created_at)
 			VALUES ($1, $2, $3, $4, $5, now_us())`,
 			t.SHA256, string(t.Kind), t.ProjectID, t.EnvironmentID, t.DeploymentID)
+		tx.Hint(store.TopicQueued, t.Environment()) // who waits with another one waits in vain
 		return err
 	})
 	return wrap(err, "recording a %s token", t.Kind)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
 )
 
 // Text makes a string storable: NUL and invalid UTF-8 become U+FFFD.
@@ -91,4 +93,49 @@ func marshalled(v any) (string, error) {
 		return "", fmt.Errorf("marshalling %T: %w", v, err)
 	}
 	return Text(string(raw)), nil
+}
+
+// idList is a column of ids: an array of the engine, or the JSON of one.
+type idList struct{ into *[]uuid.UUID }
+
+// idText is how many characters an id has as text.
+const idText = 36
+
+// Scan takes text: whatever brackets, quotes and commas stand around the ids.
+func (l idList) Scan(src any) error {
+	text, ok := src.(string)
+	if raw, isBytes := src.([]byte); isBytes {
+		text, ok = string(raw), true
+	}
+	if !ok {
+		return fmt.Errorf("scanning ids from %T", src)
+	}
+	var ids []uuid.UUID
+	for field := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(`{}[]", `, r) }) {
+		if len(field) != idText {
+			return fmt.Errorf("scanning ids: %q is none", field)
+		}
+		id, err := uuid.Parse(field)
+		if err != nil {
+			return fmt.Errorf("scanning ids: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	*l.into = ids
+	return nil
+}
+
+// span is a column of microseconds.
+type span struct{ into *time.Duration }
+
+func durationOf(d *time.Duration) span { return span{d} }
+
+// Scan takes microseconds.
+func (s span) Scan(src any) error {
+	us, ok := src.(int64)
+	if !ok {
+		return fmt.Errorf("scanning a duration from %T", src)
+	}
+	*s.into = time.Duration(us) * time.Microsecond
+	return nil
 }

@@ -4,13 +4,12 @@ package sqlite
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	modernc "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
-
-	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
@@ -20,14 +19,17 @@ import (
 // one is bad it all begins again, one savepoint an event.
 func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admission, error) {
 	out := make([]store.Admission, len(events))
-	err := s.accept(ctx, events, out, acceptEvent)
+	err := s.accept(ctx, events, out, s.acceptEvent)
 	if isConstraint(err) {
-		err = s.accept(ctx, events, out, acceptApart)
+		err = s.accept(ctx, events, out, s.acceptApart)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("accepting %d events: %w", len(events), err)
+		err = fmt.Errorf("accepting %d events: %w", len(events), err)
+		for i := range out {
+			out[i] = store.Admission{Err: err}
+		}
 	}
-	return out, nil
+	return out, err
 }
 
 type acceptFunc func(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admission, error)
@@ -44,11 +46,11 @@ func (s *Store) accept(ctx context.Context, events []store.Event, out []store.Ad
 }
 
 // acceptApart accepts an event in a savepoint.
-func acceptApart(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admission, error) {
+func (s *Store) acceptApart(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admission, error) {
 	if _, err := tx.ExecContext(ctx, `SAVEPOINT event`); err != nil {
 		return store.Admission{}, err
 	}
-	admission, err := acceptEvent(ctx, tx, e)
+	admission, err := s.acceptEvent(ctx, tx, e)
 	if isConstraint(err) {
 		admission = store.Admission{Err: err}
 		_, err = tx.ExecContext(ctx, `ROLLBACK TO event`)
@@ -60,7 +62,10 @@ func acceptApart(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admi
 	return admission, err
 }
 
-func acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admission, error) {
+func (s *Store) acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admission, error) {
+	if e.Repeat && e.Idempotency == nil {
+		return store.Admission{Err: fmt.Errorf("a repetition without its key: %w", store.ErrInvalid)}, nil
+	}
 	var current, blob bool
 	err := tx.QueryRowContext(ctx, `SELECT
 			EXISTS (SELECT 1 FROM connectors WHERE project_id = $1 AND id = $2 AND version = $3)
@@ -75,62 +80,84 @@ func acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admi
 	case !blob:
 		return store.Admission{Err: fmt.Errorf("input blob %s: %w", e.InputBlob, store.ErrNotFound)}, nil
 	}
+	// One moment for the whole event: its ids and its rows say the same.
+	var at int64
+	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&at); err != nil {
+		return store.Admission{}, fmt.Errorf("reading the clock: %w", err)
+	}
+	a := sqlcore.Admitted(e, at, 0, 0)
 	if e.Idempotency != nil {
+		earlier, first, err := s.takeKey(ctx, tx, e, a)
+		if err != nil || !first {
+			return earlier, err
+		}
+	}
+	return a, s.insertEvent(ctx, tx, e, a, at)
+}
+
+// takeKey claims an event's idempotency key; not first is one that is another's, of
+// which it returns the admission.
+func (s *Store) takeKey(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission) (earlier store.Admission, first bool, err error) {
+	if !e.Repeat {
 		result, err := tx.ExecContext(ctx, `INSERT INTO idempotency_keys
 				(project_id, connector_id, key, fingerprint, connector_run_id, expires_at)
 			VALUES ($1, $2, $3, $4, $5, now_us() + $6)
 			ON CONFLICT (project_id, connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
 				connector_run_id = excluded.connector_run_id, expires_at = excluded.expires_at
 			WHERE idempotency_keys.expires_at <= now_us()`,
-			e.ProjectID, e.ConnectorID, sqlcore.Text(e.Idempotency.Key), e.Idempotency.Fingerprint, e.ConnectorRunID,
+			e.ProjectID, e.ConnectorID, sqlcore.Text(e.Idempotency.Key), e.Idempotency.Fingerprint, a.ConnectorRunID,
 			e.Idempotency.TTL.Microseconds())
 		if err != nil {
-			return store.Admission{}, fmt.Errorf("claiming the idempotency key: %w", err)
+			return earlier, false, fmt.Errorf("claiming the idempotency key: %w", err)
 		}
-		if n, err := result.RowsAffected(); err != nil || n == 0 {
-			earlier, err2 := sqlcore.Earlier(ctx, tx, e)
-			return earlier, errors.Join(err, err2)
+		if n, err := result.RowsAffected(); err != nil || n == 1 {
+			return earlier, true, err
 		}
 	}
-	return insertEvent(ctx, tx, e)
+	earlier, err = s.Earlier(ctx, tx, e)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Admission{Verdict: store.Expired}, false, nil
+	}
+	return earlier, false, err
 }
 
-func insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admission, error) {
-	failed := 0
-	for _, run := range e.Runs {
-		if run.ErrorCode != "" {
-			failed++
+func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission, at int64) error {
+	if _, err := tx.ExecContext(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES ($1, $2, $3, $4, $5)`,
+		e.ProjectID, a.ConnectorRunID, sqlcore.Text(e.ContentType), e.Input, e.InputBlob); err != nil {
+		return fmt.Errorf("recording the input: %w", err)
+	}
+	size := int64(len(e.Input))
+	if e.InputBlob != nil {
+		if err := tx.QueryRowContext(ctx, `UPDATE blobs SET mark = 'history' WHERE project_id = $1 AND id = $2 RETURNING size`,
+			e.ProjectID, *e.InputBlob).Scan(&size); err != nil {
+			return fmt.Errorf("keeping the input: %w", err)
 		}
 	}
-	open := len(e.Runs) - failed
-	if _, err := tx.ExecContext(ctx, `INSERT INTO connector_runs (project_id, id, environment_id, connector_id, status,
-			trigger_type, input, input_blob, content_type, open_runs, failed_runs, started_at, ended_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, now_us(), CASE WHEN $10 = 0 THEN now_us() END)`,
-		e.ProjectID, e.ConnectorRunID, e.EnvironmentID, e.ConnectorID, string(store.ConnectorRunOutcome(open, failed)),
-		string(e.Trigger), e.Input, e.InputBlob, sqlcore.Text(e.ContentType), open, failed); err != nil {
-		return store.Admission{}, fmt.Errorf("recording the connector run: %w", err)
+	ids, err := json.Marshal(a.RunIDs)
+	if err != nil {
+		return fmt.Errorf("marshalling ids: %w", err)
 	}
-	admission := store.Admission{ConnectorRunID: e.ConnectorRunID, RunIDs: make([]uuid.UUID, len(e.Runs))}
-	for position, run := range e.Runs {
-		status := store.RunQueued
-		if run.ErrorCode != "" {
-			status = store.RunFailed
+	if _, err := tx.ExecContext(ctx, `INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status,
+			trigger_type, content_type, input_size, run_ids, runs_left, runs_failed, started_at)
+		VALUES ($1, $2, $3, $4, 'running', $5, $6, $7, $8, $9, 0, $10)`,
+		e.ProjectID, a.ConnectorRunID, e.EnvironmentID, e.ConnectorID, string(e.Trigger), sqlcore.Text(e.ContentType),
+		size, string(ids), len(e.Runs), at); err != nil {
+		return fmt.Errorf("recording the connector run: %w", err)
+	}
+	for i, run := range e.Runs {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id,
+				link_id, agent_name, input_id, status, class, queued_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $5, 'queued', $8, $9)`,
+			e.ProjectID, a.RunIDs[i], e.EnvironmentID, e.ConnectorID, a.ConnectorRunID, run.LinkID,
+			sqlcore.Text(run.AgentName), int64(e.Class), at); err != nil {
+			return fmt.Errorf("recording an agent run: %w", err)
 		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO agent_runs (project_id, id, environment_id, connector_id,
-				connector_run_id, link_id, position, agent_name, status, error_code, error, queued_at, ended_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, now_us(), CASE WHEN $10 <> '' THEN now_us() END)`,
-			e.ProjectID, run.ID, e.EnvironmentID, e.ConnectorID, e.ConnectorRunID, run.LinkID, position,
-			sqlcore.Text(run.AgentName), string(status), string(run.ErrorCode), sqlcore.Text(run.Error)); err != nil {
-			return store.Admission{}, fmt.Errorf("recording an agent run: %w", err)
-		}
-		admission.RunIDs[position] = run.ID
 	}
-	if open > 0 {
-		tx.Hint(store.TopicQueued, store.Key{ProjectID: e.ProjectID, ID: e.EnvironmentID})
-	} else {
-		tx.Hint(store.TopicDone, store.Key{ProjectID: e.ProjectID, ID: e.ConnectorRunID})
+	if sqlcore.EndsAtOnce(e) {
+		return s.EndAtOnce(ctx, tx, e, a)
 	}
-	return admission, nil
+	tx.Hint(store.TopicQueued, store.Key{ProjectID: e.ProjectID, ID: e.EnvironmentID})
+	return nil
 }
 
 // isConstraint says that the data was at fault, not the database.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,168 +16,365 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// Claim implements store.Dispatch. A poll that finds nothing writes nothing.
-func (s *Store) Claim(ctx context.Context, c store.Claim) ([]store.Claimed, error) {
-	c = c.Bounded()
-	digests, err := json.Marshal(c.Digests)
-	if err != nil {
-		return nil, fmt.Errorf("marshalling digests: %w", err)
-	}
-	for {
-		var seen, queued bool
-		err := s.reader.QueryRowContext(ctx, `SELECT
-				EXISTS (SELECT 1 FROM runners WHERE project_id = $1 AND environment_id = $2 AND id = $3 AND digests = $4
-					AND seen_at > now_us() - $5),
-				EXISTS (SELECT 1 FROM agent_runs r
-					JOIN environments e ON e.project_id = r.project_id AND e.id = r.environment_id
-					WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'queued' AND e.live_deployment_id IS NOT NULL)`,
-			c.Environment.ProjectID, c.Environment.ID, c.RunnerID, string(digests), sqlcore.RunnerSeenEvery.Microseconds()).Scan(&seen, &queued)
-		if err != nil {
-			return nil, fmt.Errorf("looking for runs of environment %s: %w", c.Environment, err)
-		}
-		queued = queued && c.Limit > 0
-		if seen && !queued {
-			return nil, nil
-		}
-		claimed, failed, err := s.claim(ctx, c, string(digests), !seen, queued)
-		if err != nil {
-			return nil, fmt.Errorf("claiming runs of environment %s: %w", c.Environment, err)
-		}
-		// With the queue's head full of runs that cannot be, look at the rest.
-		if len(claimed) > 0 || failed == 0 {
-			return claimed, s.AddJournals(ctx, claimed)
+// End implements sqlcore.Engine.
+func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending) (ended []sqlcore.EndedRun, err error) {
+	for _, ending := range endings {
+		run, err := endRun(ctx, q, ending)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+		case err != nil:
+			return nil, err
+		default:
+			ended = append(ended, run)
 		}
 	}
+	return ended, nil
 }
 
-func (s *Store) claim(ctx context.Context, c store.Claim, digests string, record, take bool) (claimed []store.Claimed, failed int, err error) {
-	err = s.Write(ctx, func(ctx context.Context, tx *sqlcore.Tx) error {
-		claimed, failed = nil, 0
-		if record {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, digests)
-				VALUES ($1, $2, $3, now_us(), $4) ON CONFLICT (project_id, environment_id, id)
-				DO UPDATE SET seen_at = excluded.seen_at, digests = excluded.digests`,
-				c.Environment.ProjectID, c.Environment.ID, c.RunnerID, digests); err != nil {
-				return fmt.Errorf("recording the runner: %w", err)
-			}
+// endRun moves a run to history with all that hangs on its end; sql.ErrNoRows when
+// it is not open, or not as the Ending says.
+func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending) (ended sqlcore.EndedRun, err error) {
+	var (
+		token, first, size int64
+		connectorRun       *uuid.UUID
+	)
+	if e.Token != nil {
+		token = *e.Token
+	}
+	if len(e.Journal) > 0 {
+		first, size = e.Journal[0].Sequence, sqlcore.SizeOf(e.Journal)
+	}
+	err = q.QueryRowContext(ctx, `INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id,
+			link_id, agent_name, input_id, status, deployment_id, token, attempt, runner_id, error_code, error, output,
+			input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, started_at, ended_at)
+		SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id, $4, deployment_id,
+			$3, attempt, runner_id, $5, $6, $7, $8, $9, $10, $11, $12, queued_at, started_at, now_us()
+		FROM open_runs WHERE project_id = $1 AND id = $2 AND ($13 OR token = $3 AND status = 'running')
+			AND ($17 = '' OR status = $17) AND ($14 = 0 OR journal_length = $14 - 1 AND journal_size + $15 <= $16)
+		RETURNING environment_id, connector_run_id`,
+		e.Run.ProjectID, e.Run.ID, token, string(e.Status), string(e.Code), e.Error, e.Output, e.Usage.InputTokens,
+		e.Usage.OutputTokens, e.Usage.ThinkingTokens, e.Usage.CachedInputTokens, e.Usage.TotalTokens, e.Token == nil,
+		first, size, store.MaxJournal, string(e.Only)).Scan(&ended.Environment.ID, &connectorRun)
+	if err != nil {
+		return ended, err
+	}
+	ended.Run, ended.Environment.ProjectID, ended.Status = e.Run, e.Run.ProjectID, e.Status
+	if err := q.QueryRowContext(ctx, `DELETE FROM open_runs WHERE project_id = $1 AND id = $2 RETURNING journal_size`,
+		e.Run.ProjectID, e.Run.ID).Scan(&size); err != nil {
+		return ended, err
+	}
+	l := store.Lease{Run: e.Run, Token: token}
+	if err := insertEntries(ctx, q, l, e.Journal); err != nil {
+		return ended, err
+	}
+	size += sqlcore.SizeOf(e.Journal) + int64(len(e.Output)+len(e.Error)) + sqlcore.RunOverhead
+	if connectorRun != nil {
+		if err := endConnectorRun(ctx, q, &ended, *connectorRun); err != nil {
+			return ended, err
 		}
-		if !take {
+	}
+	_, err = q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $2, $3, now_us())`,
+		e.Run.ProjectID, e.Run.ID, size)
+	return ended, err
+}
+
+// endConnectorRun counts an ended run of a connector run, and ends that with the
+// last.
+func endConnectorRun(ctx context.Context, q sqlcore.Queryer, ended *sqlcore.EndedRun, id uuid.UUID) error {
+	project, failed := ended.Run.ProjectID, 0
+	if ended.Status != store.RunCompleted {
+		failed = 1
+	}
+	var (
+		left int
+		size int64
+	)
+	err := q.QueryRowContext(ctx, `UPDATE open_connector_runs SET runs_left = runs_left - 1, runs_failed = runs_failed + $3
+		WHERE project_id = $1 AND id = $2 RETURNING runs_left, input_size`, project, id, failed).Scan(&left, &size)
+	if err != nil || left > 0 {
+		return err
+	}
+	if _, err := q.ExecContext(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
+			trigger_type, content_type, run_ids, error, started_at, ended_at)
+		SELECT project_id, id, environment_id, connector_id, CASE WHEN runs_failed > 0 THEN 'failed' ELSE 'completed' END,
+			trigger_type, content_type, run_ids, '', started_at, now_us()
+		FROM open_connector_runs WHERE project_id = $1 AND id = $2`, project, id); err != nil {
+		return err
+	}
+	ended.ConnectorRun = &id
+	if _, err := q.ExecContext(ctx, `DELETE FROM open_connector_runs WHERE project_id = $1 AND id = $2`, project, id); err != nil {
+		return err
+	}
+	_, err = q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $2, $3, now_us())`,
+		project, id, size)
+	return err
+}
+
+// insertEntries appends entries, and what their models' calls cost, without looking
+// at what there is.
+func insertEntries(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry) error {
+	for _, entry := range entries {
+		if _, err := q.ExecContext(ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, data, unsafe, at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, now_us())`,
+			l.Run.ProjectID, l.Run.ID, entry.Sequence, l.Token, string(entry.Kind), sqlcore.JSON(entry.Data), entry.Unsafe); err != nil {
+			return err
+		}
+		u := entry.Usage
+		if u == nil {
+			continue
+		}
+		if _, err := q.ExecContext(ctx, `INSERT INTO model_calls (project_id, run_id, sequence, model,
+				input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, now_us())`,
+			l.Run.ProjectID, l.Run.ID, entry.Sequence, sqlcore.Text(u.Model), u.InputTokens, u.OutputTokens,
+			u.ThinkingTokens, u.CachedInputTokens, u.TotalTokens); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Append implements sqlcore.Engine.
+func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry) (bool, error) {
+	result, err := q.ExecContext(ctx, `UPDATE open_runs SET journal_length = $5, journal_size = journal_size + $6,
+			open_tools = MAX(open_tools + $7, 0)
+		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running' AND journal_length = $4 - 1 AND journal_size + $6 <= $8`,
+		l.Run.ProjectID, l.Run.ID, l.Token, entries[0].Sequence, entries[len(entries)-1].Sequence, sqlcore.SizeOf(entries),
+		sqlcore.OpenedTools(entries), store.MaxJournal)
+	if err != nil {
+		return false, err
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return false, err
+	}
+	return true, insertEntries(ctx, q, l, entries)
+}
+
+// Renew implements sqlcore.Engine.
+func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, leases []store.Lease, lease time.Duration) (renewed []store.Lease, err error) {
+	for _, l := range leases {
+		result, err := q.ExecContext(ctx, `UPDATE open_runs SET lease_until = now_us() + $4, status = 'running'
+			WHERE project_id = $1 AND id = $2 AND token = $3 AND (status = 'running' OR status = 'queued' AND runner_id <> '')`,
+			l.Run.ProjectID, l.Run.ID, l.Token, lease.Microseconds())
+		if err != nil {
+			return nil, err
+		}
+		if n, err := result.RowsAffected(); err != nil {
+			return nil, err
+		} else if n == 1 {
+			renewed = append(renewed, l)
+		}
+	}
+	return renewed, nil
+}
+
+// Look implements sqlcore.Engine.
+func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err error) {
+	err = e.Snapshot(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
+		look = sqlcore.Look{Pool: store.Pool{Running: map[string]int{}}}
+		if err := lookAtPool(ctx, q, c, &look); err != nil {
+			return err
+		}
+		if err := each(ctx, q, func(rows *sql.Rows) error {
+			var (
+				agent      string
+				runs, some int
+			)
+			err := rows.Scan(&agent, &runs, &some)
+			look.Pool.Running[agent] = runs
+			look.Pool.Lower += some
+			return err
+		}, `SELECT agent_name, count(*), SUM(CASE WHEN class > 0 AND fresh THEN 1 ELSE 0 END) FROM open_runs
+			WHERE project_id = $1 AND environment_id = $2 AND status = 'running' GROUP BY agent_name`,
+			c.Environment.ProjectID, c.Environment.ID); err != nil {
+			return err
+		}
+		if err := each(ctx, q, func(rows *sql.Rows) error {
+			l := store.Lease{Run: store.Key{ProjectID: c.Environment.ProjectID}}
+			err := rows.Scan(&l.Run.ID, &l.Token)
+			look.Leased = append(look.Leased, l)
+			return err
+		}, sqlcore.LeasedStatement, c.Environment.ProjectID, c.Environment.ID, sqlcore.Text(c.RunnerID)); err != nil {
+			return err
+		}
+		if look.Live == nil || c.Limit == 0 {
 			return nil
 		}
-		moved, err := moveRuns(ctx, tx, c)
-		if err != nil || len(moved) == 0 {
-			return err
-		}
-		claimed, err = readClaimed(ctx, tx, c.Environment.ProjectID, moved)
-		if err != nil {
-			return err
-		}
-		claimed, failed, err = sqlcore.WithoutFailed(ctx, tx, claimed)
-		return err
+		return lookAtQueue(ctx, q, c, &look)
 	})
-	return claimed, failed, err
+	return look, err
 }
 
-// moveRuns starts the oldest queued runs, and fails those of which the
-// deployment has no agent.
-func moveRuns(ctx context.Context, tx *sqlcore.Tx, c store.Claim) (moved []uuid.UUID, err error) {
-	rows, err := tx.QueryContext(ctx, `UPDATE agent_runs SET
-			fencing_token = fencing_token + 1, runner_id = $5, started_at = COALESCE(started_at, now_us()),
-			deployment_id = p.deployment_id,
-			status = CASE WHEN p.known THEN 'running' ELSE 'failed' END,
-			lease_until = CASE WHEN p.known THEN now_us() + $4 END,
-			ended_at = CASE WHEN p.known THEN NULL ELSE now_us() END,
-			error_code = CASE WHEN p.known THEN '' ELSE '`+string(store.RunErrorAgentNotFound)+`' END,
-			error = CASE WHEN p.known THEN '' ELSE `+sqlcore.AgentNotFound+` END
-		FROM (
-			SELECT q.*, EXISTS (SELECT 1 FROM deployment_agents a
-				WHERE a.project_id = $1 AND a.deployment_id = q.deployment_id AND a.name = q.agent_name) AS known
-			FROM (SELECT r.id, r.agent_name, COALESCE(r.deployment_id, e.live_deployment_id) AS deployment_id
-				FROM agent_runs r JOIN environments e ON e.project_id = r.project_id AND e.id = r.environment_id
-				WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'queued' AND e.live_deployment_id IS NOT NULL
-				ORDER BY r.id LIMIT $3) q
-		) p WHERE agent_runs.project_id = $1 AND agent_runs.id = p.id RETURNING agent_runs.id`,
-		c.Environment.ProjectID, c.Environment.ID, c.Limit, c.Lease.Microseconds(), sqlcore.Text(c.RunnerID))
+// each hands all rows of a query to a function.
+func each(ctx context.Context, q sqlcore.Queryer, scan func(rows *sql.Rows) error, query string, args ...any) error {
+	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("moving runs: %w", err)
+		return err
 	}
 	defer func() { _ = rows.Close() }() // its error is that of Err
 	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
-			return nil, fmt.Errorf("moving runs: %w", err)
-		}
-		moved = append(moved, id)
-	}
-	return moved, rows.Err()
-}
-
-func readClaimed(ctx context.Context, tx *sqlcore.Tx, project uuid.UUID, ids []uuid.UUID) ([]store.Claimed, error) {
-	which, err := json.Marshal(ids)
-	if err != nil {
-		return nil, fmt.Errorf("marshalling ids: %w", err)
-	}
-	rows, err := tx.QueryContext(ctx, `SELECT `+sqlcore.ClaimedColumns+`
-		FROM agent_runs r LEFT JOIN connector_runs c ON c.project_id = r.project_id AND c.id = r.connector_run_id
-		LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id
-		WHERE r.project_id = $1 AND r.id IN (SELECT value FROM json_each($2)) ORDER BY r.id`, project, string(which))
-	if err != nil {
-		return nil, fmt.Errorf("reading claimed runs: %w", err)
-	}
-	return sqlcore.ScanClaimed(rows)
-}
-
-// Complete implements store.Dispatch.
-func (s *Store) Complete(ctx context.Context, c store.Completion) error {
-	c = sqlcore.Bounded(c)
-	err := s.Write(ctx, func(ctx context.Context, tx *sqlcore.Tx) error {
-		if !c.Status.Terminal() {
-			return store.ErrConflict
-		}
-		var (
-			connectorRun *uuid.UUID
-			length       int64
-		)
-		err := tx.QueryRowContext(ctx, `UPDATE agent_runs SET status = $4, error_code = $5, error = $6, output = $7,
-				input_tokens = $8, output_tokens = $9, thinking_tokens = $10, cached_input_tokens = $11, total_tokens = $12,
-				completion_token = $3, lease_until = NULL, ended_at = now_us(), open_tools = 0
-			WHERE project_id = $1 AND id = $2 AND fencing_token = $3 AND status = 'running'
-			RETURNING connector_run_id, journal_length`,
-			c.Run.ProjectID, c.Run.ID, c.Token, string(c.Status), string(c.ErrorCode), sqlcore.Text(c.Error), sqlcore.Text(c.Output),
-			c.Usage.InputTokens, c.Usage.OutputTokens, c.Usage.ThinkingTokens, c.Usage.CachedInputTokens,
-			c.Usage.TotalTokens).Scan(&connectorRun, &length)
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return sqlcore.Ended(ctx, tx, c.Lease)
-		case err != nil:
+		if err := scan(rows); err != nil {
 			return err
 		}
-		if err := sqlcore.WriteJournal(ctx, tx, c.Lease, length, c.Journal); err != nil || connectorRun == nil {
+	}
+	return rows.Err()
+}
+
+func lookAtPool(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sqlcore.Look) error {
+	var (
+		turns  string
+		others int
+	)
+	err := q.QueryRowContext(ctx, `SELECT e.live_deployment_id, p.version, p.served, p.turns,
+			COALESCE((SELECT sum(w.places) FROM runners w WHERE w.project_id = $1 AND w.environment_id = $2
+				AND w.id <> $3 AND w.seen_at > now_us() - $7), 0),
+			EXISTS (SELECT 1 FROM runners w WHERE w.project_id = $1 AND w.environment_id = $2 AND w.id = $3
+				AND w.places = $4 AND w.digests = $5 AND w.seen_at > now_us() - $6)
+		FROM environments e JOIN pools p ON p.project_id = e.project_id AND p.environment_id = e.id
+		WHERE e.project_id = $1 AND e.id = $2`, c.Environment.ProjectID, c.Environment.ID, sqlcore.Text(c.RunnerID), c.Places,
+		sqlcore.Digests(c), sqlcore.RunnerSeenEvery.Microseconds(), store.RunnerPresence.Microseconds()).
+		Scan(&look.Live, &look.Version, &look.Pool.Served, &turns, &others, &look.Seen)
+	if errors.Is(err, sql.ErrNoRows) { // the environment is gone
+		look.Seen = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	look.Pool.Places = others + c.Places
+	return json.Unmarshal([]byte(turns), &look.Pool.Turns)
+}
+
+// lookAtQueue reads the heads of the queue, line by line.
+func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sqlcore.Look) error {
+	type line struct {
+		class store.Class
+		agent string
+	}
+	var lines []line
+	if err := each(ctx, q, func(rows *sql.Rows) error {
+		var l line
+		err := rows.Scan(&l.class, &l.agent)
+		lines = append(lines, l)
+		return err
+	}, `WITH RECURSIVE `+sqlcore.QueuedLines("rowid", sqlcore.QueuedHere)+`
+		SELECT c.class, c.agent_name FROM q JOIN open_runs c ON c.rowid = q.address LIMIT $3`,
+		c.Environment.ProjectID, c.Environment.ID, sqlcore.MaxLines); err != nil {
+		return err
+	}
+	for _, l := range lines {
+		if err := each(ctx, q, func(rows *sql.Rows) error {
+			w := sqlcore.Waiting{Candidate: store.Candidate{Class: l.class, Agent: l.agent}}
+			var (
+				digest *string
+				most   *int
+			)
+			if err := rows.Scan(&w.ID, &w.Fresh, &w.Input, &w.Deployment, &digest, &most); err != nil {
+				return err
+			}
+			if digest != nil {
+				w.Digest = *digest
+			}
+			if w.Known = most != nil; w.Known {
+				w.Max = *most
+			}
+			look.Waiting = append(look.Waiting, w)
+			return nil
+		}, `SELECT h.id, h.fresh, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs
+			FROM (SELECT n.id, n.fresh, n.input_id, COALESCE(n.deployment_id, $5) AS deployment_id FROM open_runs n
+				WHERE n.status = 'queued' AND n.project_id = $1 AND n.environment_id = $2 AND n.class = $3 AND n.agent_name = $4
+					AND n.not_before <= now_us() ORDER BY n.fresh, n.id LIMIT $6) h
+			LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
+			LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = $4`,
+			c.Environment.ProjectID, c.Environment.ID, int64(l.class), l.agent, *look.Live, c.Limit); err != nil {
 			return err
 		}
-		return endConnectorRun(ctx, tx, store.Key{ProjectID: c.Run.ProjectID, ID: *connectorRun}, c.Status)
+	}
+	return nil
+}
+
+// Start implements sqlcore.Engine.
+func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (started []store.Claimed, current bool, err error) {
+	err = e.writer.do(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
+		started, current = nil, false
+		result, err := q.ExecContext(ctx, `UPDATE pools SET version = version + 1, served = $4, turns = $5
+			WHERE project_id = $1 AND environment_id = $2 AND version = $3`,
+			c.Environment.ProjectID, c.Environment.ID, s.Version, s.Pool.Served, sqlcore.Turns(s.Pool.Turns))
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		current = true
+		var inputs []uuid.UUID
+		for i, w := range s.Runs {
+			claimed, err := startRun(ctx, q, c, w, s.Salts[i])
+			switch {
+			case errors.Is(err, sql.ErrNoRows): // not queued any more
+			case err != nil:
+				return err
+			default:
+				started, inputs = append(started, claimed), append(inputs, w.Input)
+			}
+		}
+		return e.AddInputs(ctx, q, c.Environment.ProjectID, started, inputs)
 	})
+	return started, current, err
+}
+
+func startRun(ctx context.Context, q sqlcore.Queryer, c store.Claim, w sqlcore.Waiting, salt int64) (store.Claimed, error) {
+	result, err := q.ExecContext(ctx, `UPDATE open_runs SET status = 'running', attempt = attempt + 1,
+			token = ((attempt + 1) << $4) | $5, runner_id = $6, lease_until = now_us() + $7,
+			started_at = COALESCE(started_at, now_us()), deployment_id = $3
+		WHERE project_id = $1 AND id = $2 AND status = 'queued'`,
+		c.Environment.ProjectID, w.ID, w.Deployment, sqlcore.TokenBits, salt, sqlcore.Text(c.RunnerID), c.Lease.Microseconds())
 	if err != nil {
-		return fmt.Errorf("completing run %s: %w", c.Run, err)
+		return store.Claimed{}, err
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return store.Claimed{}, errors.Join(err, sql.ErrNoRows)
+	}
+	claimed, _, err := sqlcore.ScanStarted(q.QueryRowContext(ctx, `SELECT `+sqlcore.StartedColumns+` FROM open_runs r
+		LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id
+		WHERE r.project_id = $1 AND r.id = $2`, c.Environment.ProjectID, w.ID))
+	return claimed, err
+}
+
+// Part implements sqlcore.Engine: history is not parted.
+func (e engine) Part(table string, _ uuid.UUID) string { return table }
+
+// Past implements sqlcore.Engine.
+func (e engine) Past(q sqlcore.Queryer) sqlcore.Queryer { return q }
+
+// Lists implements sqlcore.Engine.
+func (e engine) Lists() sqlcore.Queryer { return e.reader }
+
+// EnsurePartitions implements store.Housekeeping: there are none.
+func (s *Store) EnsurePartitions(_ context.Context, ahead int) (int, error) { return ahead + 1, nil }
+
+// Keys implements sqlcore.Engine.
+func (e engine) Keys(keys []store.Key, first int) (string, []any) {
+	pairs := make([][2]string, len(keys))
+	for i, key := range keys {
+		pairs[i] = [2]string{key.ProjectID.String(), key.ID.String()}
+	}
+	text, _ := json.Marshal(pairs) // strings can be marshalled
+	return fmt.Sprintf("(SELECT json_extract(k.value, '$[0]'), json_extract(k.value, '$[1]') FROM json_each($%d) k)", first), []any{string(text)}
+}
+
+// Attend implements sqlcore.Engine.
+func (e engine) Attend(ctx context.Context, q sqlcore.Queryer, runners []store.RunnerKey) error {
+	for _, r := range runners {
+		if _, err := q.ExecContext(ctx, `UPDATE runners SET seen_at = now_us() WHERE project_id = $1 AND environment_id = $2 AND id = $3`,
+			r.Environment.ProjectID, r.Environment.ID, sqlcore.Text(r.ID)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func endConnectorRun(ctx context.Context, tx *sqlcore.Tx, key store.Key, status store.RunStatus) error {
-	failed := 0
-	if status != store.RunCompleted {
-		failed = 1
-	}
-	var open int
-	err := tx.QueryRowContext(ctx, `UPDATE connector_runs SET open_runs = open_runs - 1, failed_runs = failed_runs + $3,
-			status = CASE WHEN open_runs > 1 THEN status WHEN failed_runs + $3 > 0 THEN 'failed' ELSE 'completed' END,
-			ended_at = CASE WHEN open_runs > 1 THEN ended_at ELSE now_us() END
-		WHERE project_id = $1 AND id = $2 RETURNING open_runs`, key.ProjectID, key.ID, failed).Scan(&open)
-	if err != nil {
-		return fmt.Errorf("ending connector run %s: %w", key, err)
-	}
-	if open == 0 {
-		tx.Hint(store.TopicDone, key)
-	}
-	return nil
+// Among implements sqlcore.Engine.
+func (e engine) Among(column string) string {
+	return "IN (SELECT value FROM json_each(" + column + "))"
 }

@@ -79,7 +79,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
 	s.reader = newStatements(s.read)
-	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.hub.Publish, NoTable: noTable})
+	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.publish, Address: "rowid", NoTable: noTable})
 	return s, nil
 }
 
@@ -95,6 +95,12 @@ var withClock = func() *modernc.Driver {
 	d.MustRegisterScalarFunction("now_us", 0, func(*modernc.FunctionContext, []driver.Value) (driver.Value, error) {
 		return time.Now().UnixMicro(), nil
 	})
+	d.MustRegisterDeterministicScalarFunction("id_at", 1, func(_ *modernc.FunctionContext, args []driver.Value) (driver.Value, error) {
+		us, _ := args[0].(int64)
+		id := store.Stamp(uuid.UUID{}, max(us, 0)/1000*1000, 0)
+		id[6], id[7] = 0, 0
+		return id.String(), nil
+	})
 	return d
 }()
 
@@ -104,13 +110,15 @@ func (d database) Connect(context.Context) (driver.Conn, error) { return withClo
 // Driver implements driver.Connector.
 func (d database) Driver() driver.Driver { return withClock }
 
-func open(path, lock, mode string) *sql.DB {
+func open(path, lock, mode string) *sql.DB { return sql.OpenDB(databaseAt(path, lock, mode)) }
+
+func databaseAt(path, lock, mode string) database {
 	pragmas := []string{"busy_timeout(10000)", "synchronous(FULL)", "foreign_keys(1)", "temp_store(MEMORY)"}
 	if mode != "ro" {
 		pragmas = append(pragmas, "journal_mode(WAL)")
 	}
 	query := url.Values{"mode": {mode}, "_txlock": {lock}, "_pragma": pragmas}
-	return sql.OpenDB(database{dsn: (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: query.Encode()}).String()})
+	return database{dsn: (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: query.Encode()}).String()}
 }
 
 // engine is what sqlcore asks of SQLite.
@@ -118,6 +126,11 @@ type engine struct{ *Store }
 
 // Write implements sqlcore.Engine.
 func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+	return e.writer.do(ctx, fn)
+}
+
+// Single implements sqlcore.Engine.
+func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
 	return e.writer.do(ctx, fn)
 }
 
@@ -136,6 +149,9 @@ func (e engine) Reader() sqlcore.Queryer { return e.reader }
 
 // Lock implements sqlcore.Engine: there is one writer.
 func (e engine) Lock(context.Context, sqlcore.Queryer, uuid.UUID) error { return nil }
+
+// publish hands hints out, each once.
+func (s *Store) publish(hints []store.Hint) { s.hub.Publish(sqlcore.Distinct(hints)) }
 
 // Subscribe implements store.Notifier.
 func (s *Store) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {

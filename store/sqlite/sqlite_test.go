@@ -36,6 +36,13 @@ func TestWayOfAWebhook(t *testing.T) {
 	storebench.NewScene(t, open(t), 2).Trip(t.Context(), t)
 }
 
+func TestEveryWayOfAnEvent(t *testing.T) {
+	t.Parallel()
+	scene := storebench.NewScene(t, open(t), 2)
+	scene.Tour(t)
+	scene.Tour(t)
+}
+
 func BenchmarkStore(b *testing.B) {
 	storebench.Run(b, func(b *testing.B) store.Store { return open(b) })
 }

@@ -64,7 +64,7 @@ var boundPromises = []promise{
 	{"an output is stored up to its limit", func(w *world) {
 		w.deploy("one", "first")
 		_, claimed := w.running(lease)
-		w.NoError(w.s.Complete(w.ctx, store.Completion{
+		w.NoError(w.complete(store.Completion{
 			Lease: leaseOf(claimed), Status: store.RunCompleted, Output: text(store.MaxOutput),
 		}))
 		run := w.run(claimed.Run.ID)
@@ -85,8 +85,8 @@ var boundPromises = []promise{
 			e, claimed := w.running(lease)
 			c.completion.Lease, c.completion.Status = leaseOf(claimed), store.RunCompleted
 			c.completion.Usage = store.TokenUsage{TotalTokens: 7}
-			w.NoError(w.s.Complete(w.ctx, c.completion), name)
-			w.NoError(w.s.Complete(w.ctx, c.completion), "again")
+			w.NoError(w.complete(c.completion), name)
+			w.NoError(w.complete(c.completion), "again")
 			run := w.run(claimed.Run.ID)
 			w.Equal(store.RunFailed, run.Status, name)
 			w.Equal(c.code, run.ErrorCode, name)
@@ -102,7 +102,7 @@ var boundPromises = []promise{
 	{"an error is cut", func(w *world) {
 		w.deploy("one", "first")
 		_, claimed := w.running(lease)
-		w.NoError(w.s.Complete(w.ctx, store.Completion{
+		w.NoError(w.complete(store.Completion{
 			Lease: leaseOf(claimed), Status: store.RunFailed, ErrorCode: "x", Error: strings.Repeat("é", store.MaxError),
 		}))
 		run := w.run(claimed.Run.ID)
@@ -237,8 +237,8 @@ var boundPromises = []promise{
 	{"lists carry no outputs", func(w *world) {
 		w.deploy("one", "first")
 		_, claimed := w.running(lease)
-		w.NoError(w.s.Complete(w.ctx, store.Completion{Lease: leaseOf(claimed), Status: store.RunCompleted, Output: "an answer"}))
-		runs, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10})
+		w.NoError(w.complete(store.Completion{Lease: leaseOf(claimed), Status: store.RunCompleted, Output: "an answer"}))
+		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10})
 		w.NoError(err)
 		w.Len(runs, 1)
 		w.Empty(runs[0].Output)

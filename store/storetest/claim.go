@@ -12,7 +12,7 @@ import (
 
 var claimPromises = []promise{
 	{"runs wait for a live deployment", func(w *world) {
-		w.accept(w.event())
+		w.accept(one(w.event()))
 		w.Empty(w.claim(10, lease))
 		w.deploy("one", "first", "second")
 		w.Len(w.claim(10, lease), 2)
@@ -20,8 +20,8 @@ var claimPromises = []promise{
 	{"runs are taken oldest first, with all that they need", func(w *world) {
 		d := w.deploy("one", "first", "second")
 		e, later := w.event(), w.event()
-		w.accept(e)
-		w.accept(later)
+		w.accept(&e)
+		w.accept(&later)
 		claimed := w.claim(3, lease)
 		w.Len(claimed, 3)
 		for i, want := range []uuid.UUID{e.Runs[0].ID, e.Runs[1].ID, later.Runs[0].ID} {
@@ -35,7 +35,7 @@ var claimPromises = []promise{
 		w.Equal(w.deployment(d.ID).BundleDigest, c.BundleDigest)
 		w.Equal(e.Input, c.Input)
 		w.Equal(e.ContentType, c.ContentType)
-		w.Empty(c.Journal)
+		w.Zero(c.JournalLength)
 		w.True(c.LeaseUntil.After(*c.Run.StartedAt))
 		w.Len(w.claim(10, lease), 1, "the last one")
 		w.Empty(w.claim(10, lease))
@@ -46,7 +46,7 @@ var claimPromises = []promise{
 		for i := range events {
 			events[i] = w.event()
 		}
-		w.accept(events...)
+		w.acceptAll(events)
 		var (
 			group sync.WaitGroup
 			mu    sync.Mutex
@@ -56,18 +56,18 @@ var claimPromises = []promise{
 		for range 8 {
 			group.Go(func() {
 				for {
-					claimed, err := w.s.Claim(w.ctx, store.Claim{
-						Environment: w.environment.Key(), RunnerID: uuid.NewString(), Limit: 3, Lease: lease,
+					result, err := w.s.Claim(w.ctx, store.Claim{
+						Environment: w.environment.Key(), RunnerID: uuid.NewString(), Places: 3, Limit: 3, Lease: lease,
 					})
 					mu.Lock()
-					for _, c := range claimed {
+					for _, c := range result.Runs {
 						seen[c.Run.ID]++
 					}
 					if err != nil {
 						fault = err
 					}
 					mu.Unlock()
-					if err != nil || len(claimed) == 0 {
+					if err != nil || len(result.Runs) == 0 {
 						return
 					}
 				}
@@ -86,7 +86,7 @@ var claimPromises = []promise{
 	{"a run of an agent that is not deployed fails at once", func(w *world) {
 		w.deploy("one", "second")
 		e := w.event()
-		w.accept(e)
+		w.accept(&e)
 		claimed := w.claim(10, lease)
 		w.Len(claimed, 1)
 		w.Equal("second", claimed[0].Run.AgentName)
@@ -94,15 +94,15 @@ var claimPromises = []promise{
 		w.Equal(store.RunFailed, failed.Status)
 		w.Equal(store.RunErrorAgentNotFound, failed.ErrorCode)
 		w.NotEmpty(failed.Error)
-		w.NoError(w.s.Complete(w.ctx, completed(claimed[0])))
+		w.NoError(w.complete(completed(claimed[0])))
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 	}},
 	{"runs that cannot start do not hide those that can", func(w *world) {
 		w.deploy("one", "second")
 		bad, good := w.single(), w.event()
 		good.Runs = good.Runs[1:]
-		w.accept(bad)
-		w.accept(good)
+		w.accept(&bad)
+		w.accept(&good)
 		claimed := w.claim(1, lease)
 		if len(claimed) == 0 { // it took the one that cannot start
 			claimed = w.claim(1, lease)
@@ -114,7 +114,7 @@ var claimPromises = []promise{
 	{"a run that resumes keeps its deployment", func(w *world) {
 		one := w.deploy("one", "first")
 		_, c := w.running(lease)
-		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.deploy("two", "other")
 		again := w.claim(10, lease)
 		w.Len(again, 1)
@@ -136,9 +136,9 @@ var claimPromises = []promise{
 	{"a run that loses every runner fails in the end, one that is released does not", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(expired)
-		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
-		for attempt := 2; attempt <= store.MaxAttempts; attempt++ {
-			w.Equal(store.RunQueued, w.run(c.Run.ID).Status, "after attempt %d", attempt-1)
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
+		for loss := range store.MaxLosses {
+			w.Equal(store.RunQueued, w.run(c.Run.ID).Status, "after %d losses", loss)
 			w.Len(w.claim(10, expired), 1)
 			n := w.sweep(10)
 			w.Equal(1, n)

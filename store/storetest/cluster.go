@@ -176,7 +176,7 @@ var clusterPromises = []promise{
 		w.Equal(w.environment.ID, got.ID)
 		w.deploy("one", "first", "second")
 		_, c := w.running(lease)
-		w.NoError(w.s.Complete(w.ctx, completed(c)))
+		w.NoError(w.complete(completed(c)))
 	}},
 	{"a store is not adopted while a manager renews its lease", func(w *world) {
 		w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
@@ -219,7 +219,7 @@ var clusterPromises = []promise{
 	{"an object takes its row over without the effects of a deletion", func(w *world) {
 		spec := w.deploy("one", "first", "second")
 		e := w.event()
-		w.accept(e)
+		w.accept(&e)
 		version := w.version()
 		control := w.moved()
 		environment, connector, link := w.environment, w.connector, w.links[0]

@@ -58,7 +58,7 @@ var contentionPromises = []promise{
 			}
 		}
 		w.Equal(1, accepted)
-		runs, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 100})
+		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 100})
 		w.NoError(err)
 		w.Len(runs, len(w.links))
 	}},
@@ -93,7 +93,7 @@ var contentionPromises = []promise{
 		}
 		w.deploy("one", append(agents, "first", "second")...)
 		e := w.event()
-		w.accept(e)
+		w.accept(&e)
 		claimed := w.claim(writers, lease)
 		w.Len(claimed, writers)
 		w.NoError(together(func(i int) error {
@@ -101,7 +101,7 @@ var contentionPromises = []promise{
 			if i == 0 {
 				c.Status = store.RunFailed
 			}
-			return errors.Join(w.s.Complete(w.ctx, c), w.s.Complete(w.ctx, c))
+			return errors.Join(w.complete(c), w.complete(c))
 		}))
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 	}},
@@ -112,10 +112,10 @@ var contentionPromises = []promise{
 		w.NoError(together(func(i int) error {
 			switch i {
 			case 0:
-				completions = w.s.Complete(w.ctx, completed(c))
+				completions = w.complete(completed(c))
 				return ignore(completions, store.ErrFenced)
 			case 1:
-				releases = w.s.Release(w.ctx, leaseOf(c))
+				releases = w.s.Release(w.ctx, leaseOf(c), 0)
 				return ignore(releases, store.ErrFenced)
 			default:
 				_, err := w.s.SweepLeases(w.ctx, 10)
@@ -203,7 +203,9 @@ var contentionPromises = []promise{
 			if err != nil {
 				return err
 			}
-			stored[i] = admissions[0].Verdict == store.Accepted
+			if stored[i] = admissions[0].Verdict == store.Accepted; stored[i] {
+				stamped(&events[i], admissions[0])
+			}
 			return admissions[0].Err
 		}))
 		_, err := w.s.SweepLeases(w.ctx, 100)

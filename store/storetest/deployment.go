@@ -414,7 +414,7 @@ var activationPromises = []promise{
 		runners, err := w.s.Runners(w.ctx, w.environment.Key(), time.Hour)
 		w.NoError(err)
 		w.Empty(runners)
-		w.Empty(w.claim(0, lease))
+		w.Empty(w.claimAs("runner", 0, lease))
 		runners, err = w.s.Runners(w.ctx, w.environment.Key(), time.Hour)
 		w.NoError(err)
 		w.Len(runners, 1)

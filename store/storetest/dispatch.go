@@ -44,12 +44,12 @@ var journalPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}))
-		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		late := []store.JournalEntry{entry(2, store.JournalModelAnswer, false)}
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), late), store.ErrFenced)
 		again := w.claim(1, lease)
 		w.Len(again, 1)
-		w.Len(again[0].Journal, 1, "the next claim is handed what was recorded")
+		w.Len(w.journalOf(again[0]), 1, "the next claim is handed what was recorded")
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), late), store.ErrFenced)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(again[0]), late))
 		w.Error(w.s.AppendJournal(w.ctx, leaseOf(again[0]), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}),
@@ -61,16 +61,16 @@ var endingPromises = []promise{
 	{"the last run ends its connector run", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
-		w.accept(e)
+		w.accept(&e)
 		claimed := w.claim(10, lease)
 		first := completed(claimed[0])
 		first.Usage = store.TokenUsage{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, CachedInputTokens: 4, TotalTokens: 6}
 		first.Journal = []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}
-		w.NoError(w.s.Complete(w.ctx, first))
+		w.NoError(w.complete(first))
 		w.Equal(store.ConnectorRunRunning, w.outcome(e.ConnectorRunID).Status)
-		w.NoError(w.s.Complete(w.ctx, first), "again")
+		w.NoError(w.complete(first), "again")
 		w.Equal(store.ConnectorRunRunning, w.outcome(e.ConnectorRunID).Status, "and counted once")
-		w.NoError(w.s.Complete(w.ctx, completed(claimed[1])))
+		w.NoError(w.complete(completed(claimed[1])))
 
 		outcome := w.outcome(e.ConnectorRunID)
 		w.Equal(store.ConnectorRunCompleted, outcome.Status)
@@ -92,12 +92,12 @@ var endingPromises = []promise{
 	{"a failed run fails its connector run", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
-		w.accept(e)
+		w.accept(&e)
 		claimed := w.claim(10, lease)
-		w.NoError(w.s.Complete(w.ctx, store.Completion{
+		w.NoError(w.complete(store.Completion{
 			Lease: leaseOf(claimed[0]), Status: store.RunFailed, ErrorCode: "model_error", Error: "no answer",
 		}))
-		w.NoError(w.s.Complete(w.ctx, completed(claimed[1])))
+		w.NoError(w.complete(completed(claimed[1])))
 		outcome := w.outcome(e.ConnectorRunID)
 		w.Equal(store.ConnectorRunFailed, outcome.Status)
 		w.EqualValues("model_error", outcome.Runs[0].ErrorCode)
@@ -106,7 +106,7 @@ var endingPromises = []promise{
 		e, c := w.running(lease)
 		cancelled := completed(c)
 		cancelled.Status = store.RunCancelled
-		w.NoError(w.s.Complete(w.ctx, cancelled))
+		w.NoError(w.complete(cancelled))
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status, "so does one that is cancelled, being the last")
 	}},
 	{"an old claim completes nothing", func(w *world) {
@@ -114,37 +114,37 @@ var endingPromises = []promise{
 		e, c := w.running(expired)
 		n := w.sweep(10)
 		w.Equal(1, n)
-		w.ErrorIs(w.s.Complete(w.ctx, completed(c)), store.ErrFenced)
+		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
 		again := w.claim(1, lease)
 		w.Len(again, 1)
-		w.ErrorIs(w.s.Complete(w.ctx, completed(c)), store.ErrFenced)
-		w.ErrorIs(w.s.Release(w.ctx, leaseOf(c)), store.ErrFenced)
-		w.NoError(w.s.Complete(w.ctx, completed(again[0])))
-		w.ErrorIs(w.s.Complete(w.ctx, completed(c)), store.ErrFenced)
+		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
+		w.ErrorIs(w.s.Release(w.ctx, leaseOf(c), 0), store.ErrFenced)
+		w.NoError(w.complete(completed(again[0])))
+		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
 		w.Equal(store.ConnectorRunCompleted, w.outcome(e.ConnectorRunID).Status)
 	}},
 	{"a completion by the current claim counts even when late", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(expired)
-		w.NoError(w.s.Complete(w.ctx, completed(c)))
+		w.NoError(w.complete(completed(c)))
 		n := w.sweep(10)
 		w.Zero(n)
 	}},
 	{"a released run is queued again", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
-		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
 		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c)}, lease)
 		w.NoError(err)
 		w.Equal([]store.Lease{leaseOf(c)}, lost)
-		w.ErrorIs(w.s.Complete(w.ctx, completed(c)), store.ErrFenced)
+		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
 	}},
 	{"a run released with an unsafe tool in flight fails", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(lease)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}))
-		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.Equal(store.RunErrorToolInterrupted, w.run(c.Run.ID).ErrorCode)
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 	}},
@@ -154,7 +154,7 @@ var sweepPromises = []promise{
 	{"expired claims end, current ones stay", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
-		w.accept(e)
+		w.accept(&e)
 		w.Len(w.claim(1, lease), 1)
 		w.Len(w.claim(1, expired), 1)
 		n := w.sweep(10)
@@ -164,7 +164,7 @@ var sweepPromises = []promise{
 	}},
 	{"at most limit claims end", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.accept(w.event(), w.event())
+		w.accept(one(w.event()), one(w.event()))
 		w.Len(w.claim(4, expired), 4)
 		for _, want := range []int{3, 1, 0} {
 			n := w.sweep(3)
@@ -174,7 +174,7 @@ var sweepPromises = []promise{
 	{"an unsafe tool in flight fails the run, one that ended does not", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
-		w.accept(e)
+		w.accept(&e)
 		claimed := w.claim(2, lease)
 		started, ended := entry(1, store.JournalToolStarted, true), entry(2, store.JournalToolResult, true)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed[0]), []store.JournalEntry{started}))
@@ -199,13 +199,13 @@ var sweepPromises = []promise{
 			entry(1, store.JournalToolStarted, true), entry(2, store.JournalToolStarted, true), result,
 		}))
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{result}))
-		w.NoError(w.s.Release(w.ctx, leaseOf(c)))
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.Equal(store.RunErrorToolInterrupted, w.run(c.Run.ID).ErrorCode, "one of two is in flight still")
 	}},
 	{"runs queued for an environment that is gone are cancelled", func(w *world) {
 		e := w.single()
 		e.EnvironmentID = uuid.New()
-		w.accept(e)
+		w.accept(&e)
 		swept, err := w.s.SweepLeases(w.ctx, 10)
 		w.NoError(err)
 		w.Equal(store.Swept{Cancelled: 1}, swept)
@@ -220,18 +220,18 @@ var sweepPromises = []promise{
 			for i := range 3 {
 				e := of.single()
 				e.EnvironmentID = uuid.New()
-				of.accept(e)
+				of.accept(&e)
 				there := of.newEnvironment(fmt.Sprintf("there-%d", i), origin)
 				w.NoError(w.s.PutEnvironment(w.ctx, there))
 				e = of.single()
 				e.EnvironmentID = there.ID
-				of.accept(e)
+				of.accept(&e)
 			}
 		}
 		n := w.sweep(100)
 		w.Equal(6, n)
 		for _, of := range []*world{w, twin} {
-			runs, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: of.project.ID, Status: store.RunQueued, Limit: 100})
+			runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: of.project.ID, Status: store.RunQueued, Limit: 100})
 			w.NoError(err)
 			open += len(runs)
 		}
@@ -248,8 +248,8 @@ var sweepPromises = []promise{
 			w.Equal(1, n)
 			w.Equal(store.RunQueued, of[0].run(early.Run.ID).Status)
 			w.Equal(store.RunRunning, of[1].run(late.Run.ID).Status)
-			w.NoError(w.s.Complete(w.ctx, completed(late)))
-			w.NoError(w.s.Complete(w.ctx, completed(of[0].claim(1, lease)[0])))
+			w.NoError(w.complete(completed(late)))
+			w.NoError(w.complete(completed(of[0].claim(1, lease)[0])))
 		}
 	}},
 	{"runners and blobs of today are kept", func(w *world) {

@@ -28,16 +28,16 @@ var hintPromises = []promise{
 		w.deploy("one", "first")
 		none := w.event()
 		none.Runs = nil
-		w.hinted(store.TopicDone, none.ConnectorRunID, func() { w.accept(none) })
+		w.hinted(store.TopicDone, none.ConnectorRunID, func() { w.accept(&none) })
 		lacking := w.event()
 		lacking.Runs = lacking.Runs[1:]
-		w.accept(lacking)
+		w.accept(&lacking)
 		w.hinted(store.TopicDone, lacking.ConnectorRunID, func() { w.claim(1, lease) })
 		interrupted, c := w.running(lease)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}))
-		w.hinted(store.TopicDone, interrupted.ConnectorRunID, func() { w.NoError(w.s.Release(w.ctx, leaseOf(c))) })
+		w.hinted(store.TopicDone, interrupted.ConnectorRunID, func() { w.NoError(w.s.Release(w.ctx, leaseOf(c), 0)) })
 		open := w.event()
-		w.accept(open)
+		w.accept(&open)
 		w.hinted(store.TopicDone, open.ConnectorRunID, func() {
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		})
@@ -52,7 +52,7 @@ var hintPromises = []promise{
 		again := w.claim(1, lease)
 		w.Len(again, 1)
 		w.Equal(c.Run.ID, again[0].Run.ID)
-		w.hinted(store.TopicQueued, w.environment.ID, func() { w.NoError(w.s.Release(w.ctx, leaseOf(again[0]))) })
+		w.hinted(store.TopicQueued, w.environment.ID, func() { w.NoError(w.s.Release(w.ctx, leaseOf(again[0]), 0)) })
 		spec := w.build("two", "first")
 		w.hinted(store.TopicQueued, w.environment.ID, func() { w.activate(spec.ID) })
 	}},
@@ -60,8 +60,8 @@ var hintPromises = []promise{
 		w.deploy("one", "first")
 		watch := w.hinted
 		e := w.single()
-		watch(store.TopicQueued, w.environment.ID, func() { w.accept(e) })
-		watch(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.s.Complete(w.ctx, completed(w.claim(1, lease)[0]))) })
+		watch(store.TopicQueued, w.environment.ID, func() { w.accept(&e) })
+		watch(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.complete(completed(w.claim(1, lease)[0]))) })
 		watch(store.TopicRoute, w.connector.ID, func() {
 			changed := w.connector
 			changed.Enabled = false
@@ -85,7 +85,7 @@ func (w *world) hinted(topic store.Topic, id uuid.UUID, change func()) {
 	change()
 	for hint := range hints {
 		w.Equal(topic, hint.Topic)
-		if hint.Key == w.key(id) {
+		if hint.Key.ProjectID == w.project.ID && store.TailOf(hint.Key.ID) == store.TailOf(id) {
 			break
 		}
 	}

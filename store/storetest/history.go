@@ -71,20 +71,20 @@ var historyPromises = []promise{
 		for range 5 {
 			events = append(events, w.event())
 		}
-		w.accept(events...)
+		w.acceptAll(events)
 		query := store.RunQuery{ProjectID: w.project.ID, AgentName: "second", Limit: 2}
 		var got []uuid.UUID
 		for {
-			page, err := w.s.ListRuns(w.ctx, query)
+			page, next, err := w.s.ListRuns(w.ctx, query)
 			w.NoError(err)
-			if len(page) == 0 {
-				break
-			}
 			w.LessOrEqual(len(page), 2)
 			for _, run := range page {
 				got = append(got, run.ID)
 			}
-			query.Before = &got[len(got)-1]
+			if next == nil {
+				break
+			}
+			query.Before = next
 		}
 		w.Len(got, 5)
 		for i, id := range got {
@@ -93,28 +93,38 @@ var historyPromises = []promise{
 	}},
 	{"runs are narrowed by environment and status", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.accept(w.event(), w.event())
+		w.accept(one(w.event()), one(w.event()))
 		w.Len(w.claim(1, lease), 1)
+		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
+		lost := completed(w.claim(1, lease)[0])
+		lost.Status = store.RunFailed
+		w.NoError(w.complete(lost))
 		for _, c := range []struct {
 			query store.RunQuery
 			want  int
 		}{
 			{store.RunQuery{ProjectID: w.project.ID}, 4},
 			{store.RunQuery{ProjectID: w.project.ID, Status: store.RunRunning}, 1},
+			{store.RunQuery{ProjectID: w.project.ID, Status: store.RunQueued}, 1},
+			{store.RunQuery{ProjectID: w.project.ID, Status: store.RunFailed}, 1},
+			{store.RunQuery{ProjectID: w.project.ID, Status: store.RunCompleted}, 1},
+			{store.RunQuery{ProjectID: w.project.ID, AgentName: "first"}, 2},
+			{store.RunQuery{ProjectID: w.project.ID, AgentName: "first", Status: store.RunCancelled}, 0},
 			{store.RunQuery{ProjectID: w.project.ID, EnvironmentIDs: []uuid.UUID{w.environment.ID}}, 4},
 			{store.RunQuery{ProjectID: w.project.ID, EnvironmentIDs: []uuid.UUID{uuid.New()}}, 0},
 			{store.RunQuery{ProjectID: uuid.New()}, 0},
 		} {
 			c.query.Limit = 10
-			runs, err := w.s.ListRuns(w.ctx, c.query)
+			runs, next, err := w.s.ListRuns(w.ctx, c.query)
 			w.NoError(err)
 			w.Len(runs, c.want, c.query)
+			w.Nil(next)
 		}
 	}},
 	{"connector runs are listed newest first, with their number", func(w *world) {
 		events := []store.Event{w.single(), w.event(), w.single()}
 		events[2].Trigger = store.TriggerCron
-		w.accept(events...)
+		w.acceptAll(events)
 		list := func(q store.ConnectorRunQuery) ([]store.ConnectorRun, int64) {
 			q.Connector = w.connector.Key()
 			runs, total, err := w.s.ListConnectorRuns(w.ctx, q)

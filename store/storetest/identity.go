@@ -100,7 +100,7 @@ var identityPromises = []promise{
 	{"a claim by another incarnation applies the deletion of the one before", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
-		w.accept(e)
+		w.accept(&e)
 		again := w.environment.Ref
 		again.ObjectUID = "second incarnation"
 		w.NoError(w.s.ClaimID(w.ctx, w.environment.Key(), again))
@@ -111,7 +111,7 @@ var identityPromises = []promise{
 	{"a claim under another id applies the deletion of what had the first", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
-		w.accept(e)
+		w.accept(&e)
 		again := w.environment
 		again.ID, again.Ref.ObjectUID = uuid.New(), "second incarnation"
 		w.NoError(w.s.ClaimID(w.ctx, again.Key(), again.Ref))

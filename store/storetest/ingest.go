@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"bytes"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,10 +17,15 @@ var ingestPromises = []promise{
 		e := w.event()
 		admissions, err := w.s.Accept(w.ctx, []store.Event{e})
 		w.NoError(err)
+		before := e
+		stamped(&e, admissions[0])
+		w.Equal(store.TailOf(before.ConnectorRunID), store.TailOf(e.ConnectorRunID))
+		w.Equal(store.TailOf(before.Runs[1].ID), store.TailOf(e.Runs[1].ID))
 		ids := []uuid.UUID{e.Runs[0].ID, e.Runs[1].ID}
 		w.Equal([]store.Admission{{Verdict: store.Accepted, ConnectorRunID: e.ConnectorRunID, RunIDs: ids}}, admissions)
 		run := w.run(ids[0])
 		w.Equal(store.RunQueued, run.Status)
+		w.Equal(run.QueuedAt.Truncate(time.Millisecond), store.TimeOf(run.ID), "ids are of the database's time")
 		w.Equal(w.project.ID, run.ProjectID)
 		w.Equal(w.environment.ID, run.EnvironmentID)
 		w.Equal("first", run.AgentName)
@@ -42,7 +48,7 @@ var ingestPromises = []promise{
 		w.Equal(store.Accepted, admissions[0].Verdict)
 		w.Equal(store.Outdated, admissions[1].Verdict)
 		w.Equal(store.Accepted, admissions[2].Verdict)
-		w.Equal(events[2].ConnectorRunID, admissions[2].ConnectorRunID)
+		w.Equal(store.TailOf(events[2].ConnectorRunID), store.TailOf(admissions[2].ConnectorRunID))
 		_, err = w.s.ConnectorRun(w.ctx, w.key(events[1].ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound, "nothing was written")
 	}},
@@ -68,16 +74,16 @@ var ingestPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound, "nothing was written")
 	}},
 	{"a bad event fails only itself", func(w *world) {
-		before := w.event()
-		w.accept(before)
 		bad := w.event()
-		bad.Runs[1].ID = before.Runs[1].ID
+		bad.Idempotency = &store.Idempotency{Key: strings.Repeat("k", 301), TTL: time.Hour}
 		events := []store.Event{w.event(), bad, w.event()}
 		admissions, err := w.s.Accept(w.ctx, events)
 		w.NoError(err)
 		w.NoError(admissions[0].Err)
 		w.Error(admissions[1].Err)
 		w.NoError(admissions[2].Err)
+		stamped(&events[0], admissions[0])
+		stamped(&events[2], admissions[2])
 		w.Equal(store.RunQueued, w.run(events[0].Runs[0].ID).Status)
 		w.Equal(store.RunQueued, w.run(events[2].Runs[1].ID).Status)
 		_, err = w.s.ConnectorRun(w.ctx, w.key(bad.ConnectorRunID))
@@ -89,7 +95,7 @@ var ingestPromises = []promise{
 		w.deploy("one", "first", "second")
 		e := w.event()
 		e.Runs[0].ErrorCode, e.Runs[0].Error = "files_required", "the agent needs files"
-		w.accept(e)
+		w.accept(&e)
 		failed := w.run(e.Runs[0].ID)
 		w.Equal(store.RunFailed, failed.Status)
 		w.EqualValues("files_required", failed.ErrorCode)
@@ -97,12 +103,12 @@ var ingestPromises = []promise{
 		w.NotNil(failed.EndedAt)
 		claimed := w.claim(10, lease)
 		w.Len(claimed, 1)
-		w.NoError(w.s.Complete(w.ctx, completed(claimed[0])))
+		w.NoError(w.complete(completed(claimed[0])))
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 
 		alone := w.single()
 		alone.Runs[0].ErrorCode, alone.Runs[0].Error = "files_required", "the agent needs files"
-		w.accept(alone)
+		w.accept(&alone)
 		w.Equal(store.ConnectorRunFailed, w.outcome(alone.ConnectorRunID).Status, "over at once")
 	}},
 	{"an input that is not complete is refused", func(w *world) {
@@ -119,24 +125,24 @@ var ingestPromises = []promise{
 		w.deploy("one", "first")
 		e := w.single()
 		e.ContentType = "text/plain\x00\xff"
-		w.accept(e)
+		w.accept(&e)
 		claimed := w.claim(1, lease)
 		w.Len(claimed, 1)
 		done := completed(claimed[0])
 		done.Output, done.Error = "a\x00b\xff", "\xfe"
-		w.NoError(w.s.Complete(w.ctx, done))
+		w.NoError(w.complete(done))
 		w.Contains(w.run(e.Runs[0].ID).Output, "a")
 	}},
 	{"an event without links is over at once", func(w *world) {
 		e := w.event()
 		e.Runs = nil
-		w.accept(e)
+		w.accept(&e)
 		w.Equal(store.ConnectorRunCompleted, w.outcome(e.ConnectorRunID).Status)
 	}},
 	{"inputs are stored as bytes", func(w *world) {
 		e := w.event()
 		e.Input = []byte{0, 255, 1}
-		w.accept(e)
+		w.accept(&e)
 		kind, body, err := w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
 		w.Equal(e.Input, w.readAll(body, err))
 		w.Equal(e.ContentType, kind)
@@ -146,13 +152,13 @@ var ingestPromises = []promise{
 		w.NoError(err)
 		e = w.event()
 		e.Input, e.InputBlob = nil, &blob
-		w.accept(e)
+		w.accept(&e)
 		_, body, err = w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
 		w.True(bytes.Equal(large, w.readAll(body, err)))
 	}},
 	{"a repeated key finds the first request's rows", func(w *world) {
 		first, second := w.keyed("key:1", "body"), w.keyed("key:1", "body")
-		w.accept(first)
+		w.accept(&first)
 		want := store.Admission{
 			Verdict: store.Repeated, ConnectorRunID: first.ConnectorRunID,
 			RunIDs: []uuid.UUID{first.Runs[0].ID, first.Runs[1].ID},
@@ -164,13 +170,13 @@ var ingestPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"a key is good for one body", func(w *world) {
-		w.accept(w.keyed("key:1", "body"))
+		w.accept(one(w.keyed("key:1", "body")))
 		admissions, err := w.s.Accept(w.ctx, []store.Event{w.keyed("key:1", "another")})
 		w.NoError(err)
 		w.Equal(store.KeyReused, admissions[0].Verdict)
 		unnamed := w.keyed("webhook-id:1", "")
 		unnamed.Idempotency.Fingerprint = nil
-		w.accept(unnamed)
+		w.accept(&unnamed)
 		again := w.keyed("webhook-id:1", "")
 		again.Idempotency.Fingerprint = nil
 		admissions, err = w.s.Accept(w.ctx, []store.Event{again})
@@ -183,16 +189,17 @@ var ingestPromises = []promise{
 		w.NoError(err)
 		w.Equal(store.Accepted, admissions[0].Verdict)
 		w.Equal(store.Repeated, admissions[1].Verdict)
-		w.Equal(first.ConnectorRunID, admissions[1].ConnectorRunID)
+		w.Equal(admissions[0].ConnectorRunID, admissions[1].ConnectorRunID)
+		w.Equal(admissions[0].RunIDs, admissions[1].RunIDs)
 	}},
 	{"a key is forgotten after its time", func(w *world) {
 		first := w.keyed("key:1", "body")
 		first.Idempotency.TTL = expired
-		w.accept(first)
-		w.accept(w.keyed("key:1", "another"))
+		w.accept(&first)
+		w.accept(one(w.keyed("key:1", "another")))
 		over := w.keyed("key:2", "body")
 		over.Idempotency.TTL = expired
-		w.accept(over)
+		w.accept(&over)
 		n, err := w.s.SweepExpired(w.ctx, 100)
 		w.NoError(err)
 		w.Equal(1, n)

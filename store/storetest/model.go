@@ -3,9 +3,9 @@
 package storetest
 
 import (
-	"cmp"
+	"encoding/json"
 	"fmt"
-	"math"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,49 +24,66 @@ var modelPromises = []promise{
 			m := newModel(rt, w)
 			rt.Repeat(map[string]func(*rapid.T){
 				"accept": m.accept, "claim": m.claim, "heartbeat": m.heartbeat, "journal": m.journal,
-				"complete": m.complete, "release": m.release, "sweep": m.sweep, "wear": m.wear, "": m.compare,
+				"complete": m.complete, "release": m.release, "suspend": m.suspend, "resume": m.resume,
+				"cancel": m.cancel, "sweep": m.sweep, "wear": m.wear, "": m.compare,
 			})
 		})
 	}},
 }
 
+const (
+	// modelPlaces is how many places each of the model's runners has, modelLimit how
+	// many runs of its second agent may be under way.
+	modelPlaces = 3
+	modelLimit  = 2
+)
+
 // modelRun is what there is to know of a run.
 type modelRun struct {
-	event       uuid.UUID
-	id          uuid.UUID
-	status      store.RunStatus
-	code        store.RunErrorCode
-	token       int64
-	expired     bool
-	journal     []store.JournalEntry
-	writers     []int64 // the tokens that wrote the entries
-	openTools   int
-	completedBy int64
+	store.Candidate
+	event           uuid.UUID
+	status          store.RunStatus
+	code            store.RunErrorCode
+	token           int64
+	attempt, losses int
+	runner          string // that holds it, or lost it
+	expired         bool   // the lease, or the time to wait
+	journal         []store.JournalEntry
+	writers         []int64 // the tokens that wrote the entries
+	openTools       int
+	completedBy     int64
 }
 
-// model is the runs of one environment, in the order in which they came.
+// model is the runs of one environment, and its runners.
 type model struct {
 	*world
 	runs    []*modelRun
+	pool    store.Pool
+	held    map[string][]store.Lease // by runner that has claimed: what it knows to hold
 	touched *modelRun
 }
 
 func newModel(rt *rapid.T, of *world) *model {
 	w := *of
 	w.Assertions = require.New(rt)
+	w.limits = map[string]int{"second": modelLimit}
 	name := "e-" + uuid.NewString()
 	w.environment = w.newEnvironment(name, origin)
 	w.NoError(w.s.PutEnvironment(w.ctx, w.environment))
 	w.deploy("d-"+name, "first", "second")
-	return &model{world: &w}
+	return &model{world: &w, held: map[string][]store.Lease{}}
 }
 
 func (m *model) accept(rt *rapid.T) {
 	e := m.event()
+	e.Class = store.Class(rapid.IntRange(0, store.Classes-1).Draw(rt, "class"))
 	e.Runs = e.Runs[:rapid.IntRange(1, 2).Draw(rt, "links")]
-	m.world.accept(e)
+	m.world.accept(&e)
 	for _, run := range e.Runs {
-		m.runs = append(m.runs, &modelRun{event: e.ConnectorRunID, id: run.ID, status: store.RunQueued})
+		m.runs = append(m.runs, &modelRun{
+			Candidate: store.Candidate{ID: run.ID, Class: e.Class, Agent: run.AgentName, Fresh: true, Max: m.limits[run.AgentName]},
+			event:     e.ConnectorRunID, status: store.RunQueued,
+		})
 	}
 }
 
@@ -75,14 +92,14 @@ func holding(rt *rapid.T) time.Duration {
 	return rapid.SampledFrom([]time.Duration{lease, expired}).Draw(rt, "lease")
 }
 
-// lease draws a run and a claim on it: the current one, or one before.
+// lease draws a run and a claim on it: the current one, or another.
 func (m *model) lease(rt *rapid.T) (*modelRun, store.Lease) {
 	if len(m.runs) == 0 {
 		rt.Skip("no run yet")
 	}
 	m.touched = m.runs[rapid.IntRange(0, len(m.runs)-1).Draw(rt, "run")]
-	age := rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(rt, "age of the claim")
-	return m.touched, store.Lease{Run: m.key(m.touched.id), Token: m.touched.token - age}
+	other := rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(rt, "another claim")
+	return m.touched, store.Lease{Run: m.key(m.touched.ID), Token: m.touched.token - other}
 }
 
 // current says whether a lease is the one that a run runs under.
@@ -90,28 +107,95 @@ func (r *modelRun) current(l store.Lease) bool {
 	return r.status == store.RunRunning && r.token == l.Token
 }
 
-func (m *model) claim(rt *rapid.T) {
-	m.take(rapid.IntRange(0, 3).Draw(rt, "limit"), holding(rt))
+func (m *model) find(id uuid.UUID) *modelRun {
+	i := slices.IndexFunc(m.runs, func(r *modelRun) bool { return r.ID == id })
+	m.GreaterOrEqual(i, 0)
+	return m.runs[i]
 }
 
-// take claims the oldest queued runs.
-func (m *model) take(limit int, hold time.Duration) {
-	var want []*modelRun
+func (m *model) claim(rt *rapid.T) {
+	runner := rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "runner")
+	if rapid.IntRange(0, 3).Draw(rt, "answers lost") == 0 {
+		m.held[runner] = nil
+	}
+	m.take(runner, rapid.IntRange(0, modelPlaces).Draw(rt, "limit"), holding(rt))
+}
+
+// take claims as a runner does, which hears of what it holds.
+func (m *model) take(runner string, limit int, hold time.Duration) {
+	holding := m.held[runner]
+	if holding == nil {
+		m.held[runner] = []store.Lease{} // it is there from now on
+	}
+	var again, lost []store.Lease
 	for _, run := range m.runs {
-		if run.status == store.RunQueued && len(want) < limit {
-			want = append(want, run)
+		l := store.Lease{Run: m.key(run.ID), Token: run.token}
+		if run.status == store.RunRunning && run.runner == runner && !slices.Contains(holding, l) {
+			again = append(again, l)
 		}
 	}
-	got := m.world.claim(limit, hold)
-	m.Len(got, len(want))
-	slices.SortFunc(want, func(a, b *modelRun) int { return cmp.Compare(a.id.String(), b.id.String()) })
-	for i, run := range want {
-		run.status, run.expired = store.RunRunning, hold == expired
-		run.token++
-		m.Equal(run.id, got[i].Run.ID, "oldest first")
-		m.Equal(run.token, got[i].Token)
-		m.Equal(run.journal, got[i].Journal)
+	kept := slices.DeleteFunc(slices.Clone(holding), func(l store.Lease) bool {
+		run := m.find(l.Run.ID)
+		gone := !run.current(l) || run.runner != runner
+		if gone {
+			lost = append(lost, l)
+		}
+		return gone
+	})
+	want := m.pick(limit)
+	got, err := m.s.Claim(m.ctx, store.Claim{
+		Environment: m.environment.Key(), RunnerID: runner, Places: modelPlaces, Limit: limit, Holding: holding, Lease: hold,
+	})
+	m.NoError(err)
+	m.ElementsMatch(lost, got.Lost)
+	m.Len(got.Runs, len(again)+len(want))
+	for _, c := range got.Runs[:len(again)] {
+		m.Contains(again, leaseOf(c), "handed again")
+		kept = append(kept, leaseOf(c))
 	}
+	for i, c := range got.Runs[len(again):] {
+		run := m.find(want[i].ID)
+		m.Equal(run.ID, c.Run.ID, "in the order that is picked")
+		run.status, run.expired, run.runner = store.RunRunning, hold == expired, runner
+		run.attempt++
+		m.Equal(run.attempt, c.Run.Attempt)
+		m.NotEqual(run.token, c.Token)
+		m.EqualValues(run.attempt, c.Token>>31)
+		run.token = c.Token
+		m.EqualValues(len(run.journal), c.JournalLength)
+		kept = append(kept, leaseOf(c))
+	}
+	m.held[runner] = kept
+}
+
+// pick is what a claim takes now.
+func (m *model) pick(limit int) []store.Candidate {
+	pool := m.pool
+	pool.Places, pool.Lower, pool.Running = modelPlaces*len(m.held), 0, map[string]int{}
+	var queued []store.Candidate
+	for _, run := range m.runs {
+		switch run.status {
+		case store.RunRunning:
+			pool.Running[run.Agent]++
+			if run.Class != store.ClassSync && run.Fresh {
+				pool.Lower++
+			}
+		case store.RunQueued:
+			queued = append(queued, run.Candidate)
+		}
+	}
+	slices.SortFunc(queued, func(a, b store.Candidate) int {
+		switch {
+		case a.Fresh == b.Fresh:
+			return slices.Compare(a.ID[:], b.ID[:])
+		case b.Fresh:
+			return -1
+		}
+		return 1
+	})
+	picked, pool := store.Pick(pool, queued, limit)
+	m.pool.Served, m.pool.Turns = pool.Served, pool.Turns
+	return picked
 }
 
 func (m *model) heartbeat(rt *rapid.T) {
@@ -119,12 +203,13 @@ func (m *model) heartbeat(rt *rapid.T) {
 	hold := holding(rt)
 	lost, err := m.s.Heartbeat(m.ctx, []store.Lease{l}, hold)
 	m.NoError(err)
-	if !run.current(l) {
+	revived := run.status == store.RunQueued && run.token == l.Token && run.runner != ""
+	if !run.current(l) && !revived {
 		m.Equal([]store.Lease{l}, lost)
 		return
 	}
 	m.Empty(lost)
-	run.expired = hold == expired
+	run.status, run.expired = store.RunRunning, hold == expired
 }
 
 // entries draws what a runner that holds a lease might record: what comes next,
@@ -194,7 +279,7 @@ func (m *model) complete(rt *rapid.T) {
 	if rapid.Bool().Draw(rt, "with a journal") {
 		c.Journal, want = m.entries(rt, run, l)
 	}
-	err := m.s.Complete(m.ctx, c)
+	err := m.world.complete(c)
 	switch {
 	case !run.current(l) && run.completedBy == l.Token && l.Token > 0:
 		m.NoError(err, "a repetition")
@@ -209,27 +294,17 @@ func (m *model) complete(rt *rapid.T) {
 	}
 }
 
-// giveBack is what the end of a claim does, other than by completion.
-func (r *modelRun) giveBack(attempts int64) {
-	switch {
-	case r.openTools > 0:
-		r.status, r.code = store.RunFailed, store.RunErrorToolInterrupted
-	case r.token >= attempts:
-		r.status, r.code = store.RunFailed, store.RunErrorRunnerLost
-	default:
-		r.status = store.RunQueued
-	}
-	r.openTools = 0
-}
-
 func (m *model) release(rt *rapid.T) {
 	run, l := m.lease(rt)
-	err := m.s.Release(m.ctx, l)
-	released := run.token == l.Token && (run.status == store.RunQueued || run.code == store.RunErrorToolInterrupted)
+	err := m.s.Release(m.ctx, l, 0)
+	released := run.token == l.Token && (run.status == store.RunQueued || run.code == store.RunErrorToolInterrupted && run.runner == "")
 	switch {
+	case run.current(l) && run.openTools > 0:
+		m.NoError(err)
+		run.status, run.code, run.runner = store.RunFailed, store.RunErrorToolInterrupted, ""
 	case run.current(l):
 		m.NoError(err)
-		run.giveBack(math.MaxInt64)
+		run.status, run.Fresh, run.runner = store.RunQueued, false, ""
 	case released:
 		m.NoError(err, "a repetition")
 	default:
@@ -237,13 +312,66 @@ func (m *model) release(rt *rapid.T) {
 	}
 }
 
+func (m *model) suspend(rt *rapid.T) {
+	run, l := m.lease(rt)
+	hold := holding(rt)
+	err := m.s.Suspend(m.ctx, store.Suspension{Lease: l, For: hold})
+	switch {
+	case !run.current(l):
+		m.ErrorIs(err, store.ErrFenced)
+	case run.openTools > 0:
+		m.ErrorIs(err, store.ErrConflict)
+	default:
+		m.NoError(err)
+		run.status, run.expired, run.runner = store.RunAwaitingApproval, hold == expired, ""
+	}
+}
+
+func (m *model) resume(rt *rapid.T) {
+	run, l := m.lease(rt)
+	err := m.s.Resume(m.ctx, l.Run, json.RawMessage(`{"approved":true}`))
+	if run.status != store.RunAwaitingApproval {
+		m.ErrorIs(err, store.ErrConflict)
+		return
+	}
+	m.NoError(err)
+	run.goOn(store.JournalResumed, json.RawMessage(`{"approved":true}`))
+}
+
+// goOn queues a suspended run.
+func (r *modelRun) goOn(kind store.JournalKind, data json.RawMessage) {
+	r.append([]store.JournalEntry{{Sequence: int64(len(r.journal) + 1), Kind: kind, Data: data}}, 0)
+	r.status, r.Fresh = store.RunQueued, false
+}
+
+func (m *model) cancel(rt *rapid.T) {
+	run, l := m.lease(rt)
+	err := m.s.Cancel(m.ctx, l.Run, store.RunErrorCancelled, "somebody said so")
+	if run.status.Terminal() {
+		m.ErrorIs(err, store.ErrConflict)
+		return
+	}
+	m.NoError(err)
+	run.status, run.code = store.RunCancelled, store.RunErrorCancelled
+}
+
 // sweep also ends claims of histories before this one.
 func (m *model) sweep(*rapid.T) {
 	_, err := m.s.SweepLeases(m.ctx, 1000)
 	m.NoError(err)
 	for _, run := range m.runs {
-		if run.status == store.RunRunning && run.expired {
-			run.giveBack(store.MaxAttempts)
+		switch {
+		case !run.expired:
+		case run.status == store.RunAwaitingApproval:
+			run.goOn(store.JournalExpired, nil)
+		case run.status != store.RunRunning:
+		case run.openTools > 0:
+			run.status, run.code = store.RunFailed, store.RunErrorToolInterrupted
+		case run.losses+1 >= store.MaxLosses:
+			run.status, run.code = store.RunFailed, store.RunErrorRunnerLost
+		default:
+			run.status, run.Fresh = store.RunQueued, false
+			run.losses++
 		}
 	}
 }
@@ -253,8 +381,8 @@ func (m *model) wear(rt *rapid.T) {
 	if len(m.runs) == 0 || rapid.IntRange(0, 3).Draw(rt, "rarely") > 0 {
 		rt.Skip("not now")
 	}
-	for range store.MaxAttempts {
-		m.take(3, expired)
+	for range store.MaxLosses {
+		m.take("one", modelPlaces, expired)
 		m.sweep(rt)
 	}
 }
@@ -263,6 +391,7 @@ func (m *model) wear(rt *rapid.T) {
 func (m *model) compare(*rapid.T) {
 	open, failed := map[uuid.UUID]int{}, map[uuid.UUID]int{}
 	for _, run := range m.runs {
+		open[run.event] += 0
 		switch {
 		case !run.status.Terminal():
 			open[run.event]++
@@ -270,18 +399,33 @@ func (m *model) compare(*rapid.T) {
 			failed[run.event]++
 		}
 	}
+	outcomes := map[uuid.UUID]store.Outcome{}
+	var over []store.Key
+	for event := range maps.Keys(open) {
+		outcomes[event] = m.outcome(event)
+		m.Equal(store.ConnectorRunOutcome(open[event], failed[event]), outcomes[event].Status)
+		if open[event] == 0 {
+			over = append(over, m.key(event))
+		}
+	}
+	var all []store.Key
 	for _, run := range m.runs {
-		outcome := m.outcome(run.event)
-		m.Equal(store.ConnectorRunOutcome(open[run.event], failed[run.event]), outcome.Status)
-		i := slices.IndexFunc(outcome.Runs, func(r store.Run) bool { return r.ID == run.id })
+		outcome := outcomes[run.event]
+		i := slices.IndexFunc(outcome.Runs, func(r store.Run) bool { return r.ID == run.ID })
 		m.GreaterOrEqual(i, 0)
 		got := outcome.Runs[i]
-		m.Equal(fmt.Sprint(run.status, " ", run.code, " ", run.token), fmt.Sprint(got.Status, " ", got.ErrorCode, " ", got.Attempt))
+		m.Equal(fmt.Sprint(run.status, " ", run.code, " ", run.attempt), fmt.Sprint(got.Status, " ", got.ErrorCode, " ", got.Attempt))
+		if key := m.key(run.event); !slices.Contains(all, key) {
+			all = append(all, key)
+		}
 	}
+	ended, err := m.s.Ended(m.ctx, all)
+	m.NoError(err)
+	m.ElementsMatch(over, ended)
 	if m.touched == nil {
 		return
 	}
-	journal, err := m.s.Journal(m.ctx, m.key(m.touched.id))
+	journal, err := m.s.Journal(m.ctx, m.key(m.touched.ID))
 	m.NoError(err)
 	m.Equal(m.touched.journal, journal)
 	m.touched = nil

@@ -43,7 +43,7 @@ var projectionPromises = []promise{
 	{"a new object uid means deleted and made anew", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
-		w.accept(e)
+		w.accept(&e)
 		again := w.environment
 		again.Ref.ObjectUID, again.Ref.Generation = "second incarnation", 1
 		w.NoError(w.s.PutEnvironment(w.ctx, again))
@@ -224,7 +224,7 @@ var connectorPromises = []promise{
 	}},
 	{"agents are those that are live and those that ran", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.accept(w.event())
+		w.accept(one(w.event()))
 		two := w.deploy("two", "second", "unused")
 		agents, err := w.s.Agents(w.ctx, w.environment.Key())
 		w.NoError(err)
@@ -312,7 +312,7 @@ var removalPromises = []promise{
 	{"a project's connectors are disabled while it is gone, and what was accepted stays", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
-		w.accept(e)
+		w.accept(&e)
 		enabled := func() (bool, int64) {
 			route, err := w.s.Route(w.ctx, w.connector.Key())
 			w.NoError(err)
@@ -343,7 +343,7 @@ var removalPromises = []promise{
 		_, err := w.s.BeginDeployment(w.ctx, pending)
 		w.NoError(err)
 		e := w.event()
-		w.accept(e)
+		w.accept(&e)
 		claimed := w.claim(1, lease)
 		w.Len(claimed, 1)
 		version := w.version()
@@ -356,7 +356,7 @@ var removalPromises = []promise{
 			w.NotNil(w.run(r.ID).EndedAt)
 		}
 		w.True(w.outcome(e.ConnectorRunID).Terminal())
-		w.ErrorIs(w.s.Complete(w.ctx, completed(claimed[0])), store.ErrFenced)
+		w.ErrorIs(w.complete(completed(claimed[0])), store.ErrFenced)
 		route, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.False(route.Connector.Enabled)

@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,12 +65,16 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Blobs", blobPromises},
 		{"Ingest", ingestPromises},
 		{"Claims", claimPromises},
+		{"Order", orderPromises},
+		{"Held", heldPromises},
+		{"Suspensions", suspensionPromises},
 		{"Journal", journalPromises},
 		{"Endings", endingPromises},
 		{"Sweeps", sweepPromises},
 		{"Queue", queuePromises},
 		{"Contention", contentionPromises},
 		{"History", historyPromises},
+		{"Stored", storedPromises},
 		{"Tokens", tokenPromises},
 		{"Audit", auditPromises},
 		{"Keys", keyPromises},
@@ -103,6 +108,8 @@ type world struct {
 	environment store.Environment
 	connector   store.Connector
 	links       []store.Link
+	// limits are how many runs of an agent may be under way, where it says so.
+	limits map[string]int
 }
 
 // origin is when the objects of a world were created.
@@ -189,6 +196,7 @@ func (w *world) result(content string, agents ...string) store.BuildResult {
 	for _, agent := range agents {
 		result.Agents = append(result.Agents, store.Agent{
 			Name: agent, Type: "llm", SourcePath: "agents/" + agent + ".yaml", Config: json.RawMessage(`{"model":"m"}`),
+			MaxConcurrentRuns: w.limits[agent],
 		})
 	}
 	return result
@@ -234,30 +242,79 @@ func (w *world) single() store.Event {
 	return e
 }
 
-// accept stores events that must all be accepted.
-func (w *world) accept(events ...store.Event) {
-	admissions, err := w.s.Accept(w.ctx, events)
-	w.NoError(err)
-	w.Len(admissions, len(events))
-	for _, a := range admissions {
-		w.NoError(a.Err)
-		w.Equal(store.Accepted, a.Verdict)
+// accept stores events that must all be accepted, and puts into them what their ids
+// have become.
+func (w *world) accept(events ...*store.Event) {
+	all := make([]store.Event, len(events))
+	for i, e := range events {
+		all[i] = *e
+	}
+	w.acceptAll(all)
+	for i := range events {
+		*events[i] = all[i]
 	}
 }
 
-// claim takes up to limit runs for the given time.
+// acceptAll is accept for a list.
+func (w *world) acceptAll(events []store.Event) {
+	admissions, err := w.s.Accept(w.ctx, events)
+	w.NoError(err)
+	w.Len(admissions, len(events))
+	for i, a := range admissions {
+		w.NoError(a.Err)
+		w.Equal(store.Accepted, a.Verdict)
+		stamped(&events[i], a)
+	}
+}
+
+// stamped puts into an event what its ids have become.
+func stamped(e *store.Event, a store.Admission) {
+	e.ConnectorRunID, e.Runs = a.ConnectorRunID, slices.Clone(e.Runs)
+	for i, id := range a.RunIDs {
+		e.Runs[i].ID = id
+	}
+}
+
+func one(e store.Event) *store.Event { return &e }
+
+// claim takes up to limit runs for the given time, as a runner of its own.
 func (w *world) claim(limit int, hold time.Duration) []store.Claimed {
-	claimed, err := w.s.Claim(w.ctx, store.Claim{
-		Environment: w.environment.Key(), RunnerID: "runner", Digests: []string{"sha256:held"}, Limit: limit, Lease: hold,
+	return w.claimAs(uuid.NewString(), limit, hold)
+}
+
+// claimAs is claim as a runner, which does not say what it holds.
+func (w *world) claimAs(runner string, limit int, hold time.Duration) []store.Claimed {
+	result, err := w.s.Claim(w.ctx, store.Claim{
+		Environment: w.environment.Key(), RunnerID: runner, Digests: []string{"sha256:held"},
+		Places: max(limit, 1), Limit: limit, Lease: hold,
 	})
 	w.NoError(err)
-	return claimed
+	w.Empty(result.Lost)
+	return result.Runs
+}
+
+// complete ends one run.
+func (w *world) complete(c store.Completion) error {
+	answers, err := w.s.Complete(w.ctx, []store.Completion{c})
+	if err != nil {
+		return err
+	}
+	w.Len(answers, 1)
+	return answers[0]
+}
+
+// journalOf reads the journal of a claimed run.
+func (w *world) journalOf(c store.Claimed) []store.JournalEntry {
+	entries, err := w.s.Journal(w.ctx, c.Run.Key())
+	w.NoError(err)
+	w.EqualValues(len(entries), c.JournalLength)
+	return entries
 }
 
 // running accepts a single run and claims it.
 func (w *world) running(hold time.Duration) (store.Event, store.Claimed) {
 	e := w.single()
-	w.accept(e)
+	w.accept(&e)
 	claimed := w.claim(10, hold)
 	w.Len(claimed, 1)
 	w.Equal(e.Runs[0].ID, claimed[0].Run.ID)

@@ -3,13 +3,11 @@
 package storetest
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -44,13 +42,15 @@ var tenantPromises = []promise{
 		e := w.keyed("key:1", "body")
 		theirs := e
 		theirs.ProjectID, theirs.ConnectorVersion = twin.project.ID, twin.version()
-		w.accept(e, theirs)
+		w.accept(&e, &theirs)
+		twin.renameRuns(theirs, e)
 		mine, other := w.claim(10, lease), twin.claim(10, lease)
 		w.Len(mine, 2)
 		w.Len(other, 2)
 		for i := range mine {
 			w.Equal(mine[i].Run.ID, other[i].Run.ID)
 			w.NotEqual(mine[i].Run.ProjectID, other[i].Run.ProjectID)
+			w.Equal(e.Input, other[i].Input)
 		}
 		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(mine[0]), leaseOf(other[0])}, expired)
 		w.NoError(err)
@@ -60,12 +60,12 @@ var tenantPromises = []promise{
 		w.Equal(2, n)
 		w.Equal(store.RunFailed, w.run(e.Runs[0].ID).Status)
 		w.Equal(store.RunQueued, twin.run(e.Runs[0].ID).Status)
-		w.NoError(w.s.Complete(w.ctx, completed(mine[1])))
+		w.NoError(w.complete(completed(mine[1])))
 		w.True(w.outcome(e.ConnectorRunID).Terminal())
 		w.False(twin.outcome(e.ConnectorRunID).Terminal())
 		again := twin.claim(1, lease)
 		w.Len(again, 1)
-		w.Empty(again[0].Journal, "not the other's")
+		w.Empty(w.journalOf(again[0]), "not the other's")
 		before := w.rows(twin.project.ID)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
@@ -91,7 +91,8 @@ func (w *world) twin() *world {
 
 // tables are those that hold rows of projects.
 func (w *world) tables() (out []string) {
-	catalog := `SELECT DISTINCT table_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name = 'project_id'`
+	catalog := `SELECT c.relname::text FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'project_id'
+		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition`
 	rows, err := w.db.QueryContext(w.ctx, catalog)
 	if err != nil { // SQLite
 		rows, err = w.db.QueryContext(w.ctx, `SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c
@@ -150,6 +151,7 @@ type victim struct {
 	blob     uuid.UUID
 	token    store.Token
 	act      uuid.UUID
+	runner   string
 }
 
 func (w *world) newVictim() *victim {
@@ -169,9 +171,23 @@ func (w *world) newVictim() *victim {
 	w.NoError(err)
 	v.event = w.keyed("key:1", "body")
 	v.event.InputBlob, v.event.Input = &v.blob, nil
-	w.accept(v.event)
-	v.running = w.claim(1, lease)[0]
+	w.accept(&v.event)
+	v.runner = uuid.NewString()
+	v.running = w.claimAs(v.runner, 1, lease)[0]
 	w.NoError(w.s.AppendJournal(w.ctx, leaseOf(v.running), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}))
+	w.NoError(w.complete(store.Completion{Lease: leaseOf(w.claim(1, lease)[0]), Status: store.RunCompleted, Journal: []store.JournalEntry{{
+		Sequence: 1, Kind: store.JournalModelAnswer, Usage: &store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage{TotalTokens: 1}},
+	}}}))
+	_, err = w.s.CountStored(w.ctx, 10)
+	w.NoError(err)
+	none := w.event()
+	none.Runs = nil
+	w.accept(&none)
+	for range 2 { // one stays open, one waits in the outbox
+		more := w.single()
+		w.accept(&more)
+	}
+	w.NoError(w.complete(completed(w.claim(1, lease)[0])))
 	v.act, err = w.s.RecordAudit(w.ctx, store.AuditEntry{
 		ProjectID: w.project.ID, Operation: "createConnector", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "ci"},
 		Outcome: &store.AuditOutcome{Status: 201},
@@ -180,321 +196,21 @@ func (w *world) newVictim() *victim {
 	return v
 }
 
-// stranger asks under a project of its own for what is the victim's.
-type stranger struct {
-	*victim
-	project uuid.UUID
-}
-
-func (s *stranger) key(id uuid.UUID) store.Key { return store.Key{ProjectID: s.project, ID: id} }
-
-func (s *stranger) none(err error) { s.ErrorIs(err, store.ErrNotFound) }
-
-// live is the id of the victim's live deployment.
-func (s *stranger) live() uuid.UUID {
-	e, err := s.s.Environment(s.ctx, s.environment.Key())
-	s.NoError(err)
-	s.NotNil(e.LiveDeploymentID)
-	has, err := s.s.HasAgent(s.ctx, store.Key{ProjectID: e.ProjectID, ID: *e.LiveDeploymentID}, "first")
-	s.NoError(err)
-	s.True(has, "its own project sees it")
-	return *e.LiveDeploymentID
-}
-
-func (s *stranger) lease() store.Lease {
-	return store.Lease{Run: s.key(s.running.Run.ID), Token: s.running.Token}
-}
-
-// ofThePlatform are the methods that are about all projects, with the reason.
-var ofThePlatform = map[string]string{
-	"Cluster":        "the lease is of the whole store",
-	"HoldCluster":    "the lease is of the whole store",
-	"AdoptCluster":   "the lease is of the whole store",
-	"FinishAdoption": "the lease is of the whole store",
-	"ForCluster":     "the lease is of the whole store",
-	"ListProjected":  "the sweep of what is gone looks at all projects",
-	"ReportKeys":     "keys are of the platform",
-	"ForgetProcess":  "keys are of the platform",
-	"AdmitKeys":      "keys are of the platform",
-	"PromoteKeys":    "keys are of the platform",
-	"Keys":           "keys are of the platform",
-	"DerivedFrom":    "a key's use is looked for in all projects",
-	"SealedBefore":   "a key's use is looked for in all projects",
-	"RetireKey":      "keys are of the platform",
-	"SweepLeases":    "leases expire in all projects",
-	"QueueFigures":   "how much is open, over all projects",
-	"SweepExpired":   "keys, runners and blobs expire in all projects",
-	"Token":          "whose a token is, is what it is asked for",
-	"Subscribe":      "hints name their project",
-	"Migrate":        "the schema is of the whole store",
-	"Ping":           "the schema is of the whole store",
-	"Close":          "it is of the process",
-}
-
-// strangers are what each method answers somebody who knows all ids of a
-// project, but asks under another one.
-var strangers = map[string]func(s *stranger){
-	"ClaimID": func(s *stranger) { s.NoError(s.s.ClaimID(s.ctx, s.key(s.connector.ID), s.connector.Ref)) },
-	"PutProject": func(s *stranger) {
-		p := s.victim.project
-		p.ID = s.project
-		s.NoError(s.s.PutProject(s.ctx, p))
-	},
-	"PutEnvironment": func(s *stranger) {
-		e := s.environment
-		e.ProjectID = s.project
-		s.NoError(s.s.PutEnvironment(s.ctx, e))
-		got, err := s.s.Environment(s.ctx, e.Key())
-		s.NoError(err)
-		s.Nil(got.LiveDeploymentID)
-		s.Equal(e.Slug, got.Slug)
-	},
-	"PutConnector": func(s *stranger) {
-		c := s.connector
-		c.ProjectID, c.SecretDigest = s.project, []byte("another secret")
-		s.NoError(s.s.PutConnector(s.ctx, c))
-		route, err := s.s.Route(s.ctx, c.Key())
-		s.NoError(err)
-		s.False(route.Connector.Enabled, "its project has no such environment")
-		s.Len(route.Connector.Secrets, 1)
-		s.Empty(route.Links)
-	},
-	"DisableConnector": func(s *stranger) { s.NoError(s.s.DisableConnector(s.ctx, s.key(s.connector.ID), s.connector.Ref)) },
-	"PutLink": func(s *stranger) {
-		l := s.links[0]
-		l.ProjectID = s.project
-		s.NoError(s.s.PutLink(s.ctx, l))
-	},
-	"Remove": func(s *stranger) {
-		e, c := s.environment, s.connector
-		e.ProjectID, c.ProjectID = s.project, s.project
-		s.NoError(s.s.PutEnvironment(s.ctx, e))
-		s.NoError(s.s.PutConnector(s.ctx, c))
-		for _, ref := range []store.ObjectRef{s.victim.project.Ref, s.environment.Ref, s.connector.Ref, s.links[0].Ref, s.building.Ref} {
-			s.NoError(s.s.Remove(s.ctx, s.project, ref))
-		}
-	},
-	"Route": func(s *stranger) {
-		_, err := s.s.Route(s.ctx, s.key(s.connector.ID))
-		s.none(err)
-	},
-	"Holder": func(s *stranger) {
-		_, err := s.s.Holder(s.ctx, s.key(s.connector.ID))
-		s.none(err)
-	},
-	"Holders": func(s *stranger) {
-		holders, err := s.s.Holders(s.ctx, s.project, store.KindConnector)
-		s.NoError(err)
-		s.Empty(holders)
-	},
-	"Environment": func(s *stranger) {
-		_, err := s.s.Environment(s.ctx, s.key(s.environment.ID))
-		s.none(err)
-	},
-	"DefaultEnvironment": func(s *stranger) {
-		_, err := s.s.DefaultEnvironment(s.ctx, s.project)
-		s.none(err)
-	},
-	"Connector": func(s *stranger) {
-		_, err := s.s.Connector(s.ctx, s.key(s.connector.ID))
-		s.none(err)
-	},
-	"HasAgent": func(s *stranger) {
-		has, err := s.s.HasAgent(s.ctx, s.key(s.live()), "first")
-		s.NoError(err)
-		s.False(has)
-	},
-	"AgentNames": func(s *stranger) {
-		names, err := s.s.AgentNames(s.ctx, s.key(s.live()), 10)
-		s.NoError(err)
-		s.Empty(names)
-	},
-	"Agents": func(s *stranger) {
-		agents, err := s.s.Agents(s.ctx, s.key(s.environment.ID))
-		s.NoError(err)
-		s.Empty(agents)
-	},
-	"AgentConfig": func(s *stranger) {
-		_, _, err := s.s.AgentConfig(s.ctx, s.key(s.environment.ID), "first")
-		s.none(err)
-	},
-	"RecordAudit": func(s *stranger) {
-		_, err := s.s.RecordAudit(s.ctx, store.AuditEntry{
-			ProjectID: s.project, Operation: "o", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "theirs"},
-		})
-		s.NoError(err)
-	},
-	"RecordAuditOutcome": func(s *stranger) {
-		s.NoError(s.s.RecordAuditOutcome(s.ctx, s.project, s.act, store.AuditOutcome{Status: 500}))
-	},
-	"ListAudit": func(s *stranger) {
-		list, err := s.s.ListAudit(s.ctx, store.AuditQuery{ProjectID: s.project, Limit: 10})
-		s.NoError(err)
-		s.Empty(list)
-	},
-	"DerivationKey": func(s *stranger) {
-		_, err := s.s.DerivationKey(s.ctx, s.key(s.connector.ID), 1)
-		s.NoError(err)
-	},
-	"DerivationKeys": func(s *stranger) {
-		keys, err := s.s.DerivationKeys(s.ctx, s.project, []uuid.UUID{s.connector.ID})
-		s.NoError(err)
-		s.Empty(keys)
-	},
-	"TakeRequest": func(s *stranger) {
-		// What counts is another project's own.
-		verdict, err := s.s.TakeRequest(s.ctx, s.project, store.RateLimit{Requests: 1000, Window: time.Hour})
-		s.NoError(err)
-		s.True(verdict.Allowed)
-	},
-	"Reseal": func(s *stranger) {
-		// What has no such row has changed since: nothing is put anywhere.
-		_ = s.s.Reseal(s.ctx, store.SealedField{Connector: s.key(s.connector.ID)}, []byte("theirs"), sealingOne)
-	},
-	"BeginDeployment": func(s *stranger) {
-		spec := s.building
-		spec.ProjectID = s.project
-		d, err := s.s.BeginDeployment(s.ctx, spec)
-		s.NoError(err)
-		s.Equal(store.DeploymentPending, d.Status, "one of its own")
-	},
-	"Deployment": func(s *stranger) {
-		_, err := s.s.Deployment(s.ctx, s.key(s.building.ID))
-		s.none(err)
-	},
-	"ListDeployments": func(s *stranger) {
-		list, err := s.s.ListDeployments(s.ctx, s.key(s.environment.ID))
-		s.NoError(err)
-		s.Empty(list)
-	},
-	"StartBuild": func(s *stranger) { s.none(s.s.StartBuild(s.ctx, s.key(s.building.ID))) },
-	"EndDeployment": func(s *stranger) {
-		s.none(s.s.EndDeployment(s.ctx, s.key(s.building.ID), store.DeploymentCancelled, "", ""))
-	},
-	"ReportBuild": func(s *stranger) {
-		s.none(s.s.ReportBuild(s.ctx, s.key(s.building.ID), store.BuildReport{Phase: store.PhaseTesting}))
-	},
-	"AppendBuildLog": func(s *stranger) { s.none(s.s.AppendBuildLog(s.ctx, s.key(s.building.ID), 1, "not theirs")) },
-	"BuildLog": func(s *stranger) {
-		log, err := s.s.BuildLog(s.ctx, s.key(s.building.ID))
-		s.NoError(err)
-		s.Empty(log)
-	},
-	"FinishBuild": func(s *stranger) {
-		s.none(s.s.FinishBuild(s.ctx, s.key(s.building.ID), store.BuildResult{BundleDigest: s.digest}))
-	},
-	"RequestPrefetch": func(s *stranger) { s.none(s.s.RequestPrefetch(s.ctx, s.key(s.environment.ID), s.digest)) },
-	"Runners": func(s *stranger) {
-		runners, err := s.s.Runners(s.ctx, s.key(s.environment.ID), time.Hour)
-		s.NoError(err)
-		s.Empty(runners)
-	},
-	"Activate": func(s *stranger) {
-		_, err := s.s.Activate(s.ctx, store.Activation{Deployment: s.key(s.building.ID)})
-		s.none(err)
-	},
-	"PutBlob": func(s *stranger) {
-		_, err := s.s.PutBlob(s.ctx, s.key(s.blob), strings.NewReader("one's own"))
-		s.NoError(err)
-		r, err := s.s.OpenBlob(s.ctx, s.key(s.blob))
-		s.Equal("one's own", string(s.readAll(r, err)))
-	},
-	"OpenBlob": func(s *stranger) {
-		_, err := s.s.OpenBlob(s.ctx, s.key(s.blob))
-		s.none(err)
-	},
-	"PutBundle": func(s *stranger) {
-		_, err := s.s.PutBundle(s.ctx, s.project, s.digest, bytes.NewReader([]byte("a bundle of theirs")), 1<<20)
-		s.NoError(err)
-	},
-	"NamesBundle": func(s *stranger) {
-		s.none(s.s.NamesBundle(s.ctx, s.key(s.environment.ID), s.digest))
-	},
-	"OpenBundle": func(s *stranger) {
-		_, err := s.s.OpenBundle(s.ctx, s.project, s.digest)
-		s.none(err)
-	},
-	"Accept": func(s *stranger) {
-		e := s.event
-		e.ProjectID, e.ConnectorRunID = s.project, v7()
-		admissions, err := s.s.Accept(s.ctx, []store.Event{e})
-		s.NoError(err)
-		s.Equal(store.Outdated, admissions[0].Verdict, "it has no such connector")
-		c := s.connector
-		c.ProjectID = s.project
-		s.NoError(s.s.PutConnector(s.ctx, c))
-		route, err := s.s.Route(s.ctx, c.Key())
-		s.NoError(err)
-		e.ConnectorVersion = route.Connector.Version
-		admissions, err = s.s.Accept(s.ctx, []store.Event{e})
-		s.NoError(err)
-		s.none(admissions[0].Err) // it has no such blob
-		e.InputBlob = nil
-		admissions, err = s.s.Accept(s.ctx, []store.Event{e})
-		s.NoError(err)
-		s.Equal(store.Accepted, admissions[0].Verdict, "another project's key is another key")
-	},
-	"Claim": func(s *stranger) {
-		claimed, err := s.s.Claim(s.ctx, store.Claim{
-			Environment: s.key(s.environment.ID), RunnerID: "runner", Limit: 10, Lease: lease,
-		})
-		s.NoError(err)
-		s.Empty(claimed)
-	},
-	"Heartbeat": func(s *stranger) {
-		lost, err := s.s.Heartbeat(s.ctx, []store.Lease{s.lease()}, lease)
-		s.NoError(err)
-		s.Equal([]store.Lease{s.lease()}, lost)
-	},
-	"AppendJournal": func(s *stranger) {
-		s.none(s.s.AppendJournal(s.ctx, s.lease(), []store.JournalEntry{entry(2, store.JournalModelAnswer, false)}))
-	},
-	"Complete": func(s *stranger) {
-		s.none(s.s.Complete(s.ctx, store.Completion{Lease: s.lease(), Status: store.RunCompleted}))
-	},
-	"Release": func(s *stranger) { s.none(s.s.Release(s.ctx, s.lease())) },
-	"Outcome": func(s *stranger) {
-		_, err := s.s.Outcome(s.ctx, s.key(s.event.ConnectorRunID))
-		s.none(err)
-	},
-	"Run": func(s *stranger) {
-		_, err := s.s.Run(s.ctx, s.key(s.running.Run.ID))
-		s.none(err)
-	},
-	"RunInput": func(s *stranger) {
-		_, _, err := s.s.RunInput(s.ctx, s.key(s.running.Run.ID))
-		s.none(err)
-	},
-	"Journal": func(s *stranger) {
-		entries, err := s.s.Journal(s.ctx, s.key(s.running.Run.ID))
-		s.NoError(err)
-		s.Empty(entries)
-	},
-	"ListRuns": func(s *stranger) {
-		runs, err := s.s.ListRuns(s.ctx, store.RunQuery{
-			ProjectID: s.project, EnvironmentIDs: []uuid.UUID{s.environment.ID}, Limit: 10,
-		})
-		s.NoError(err)
-		s.Empty(runs)
-	},
-	"ConnectorRun": func(s *stranger) {
-		_, err := s.s.ConnectorRun(s.ctx, s.key(s.event.ConnectorRunID))
-		s.none(err)
-	},
-	"ListConnectorRuns": func(s *stranger) {
-		runs, total, err := s.s.ListConnectorRuns(s.ctx, store.ConnectorRunQuery{Connector: s.key(s.connector.ID), Limit: 10})
-		s.NoError(err)
-		s.Empty(runs)
-		s.Zero(total)
-	},
-	"PutToken": func(s *stranger) {
-		token := s.token
-		token.SHA256, token.ProjectID = []byte(s.project.String()), s.project
-		s.NoError(s.s.PutToken(s.ctx, token))
-		_, err := s.s.Token(s.ctx, token.SHA256)
-		s.none(err) // its project has no such environment
-		got, err := s.s.Token(s.ctx, s.token.SHA256)
-		s.NoError(err)
-		s.Equal(s.token, got)
-	},
+// renameRuns gives an event's rows of a project the ids of another project's event:
+// by the store's own stamps no two are the same.
+func (w *world) renameRuns(from, to store.Event) {
+	of := w.project.ID.String()
+	exec := func(statement string, args ...any) {
+		_, err := w.db.ExecContext(w.ctx, statement, args...)
+		w.NoError(err)
+	}
+	was, is := from.ConnectorRunID.String(), to.ConnectorRunID.String()
+	exec(`UPDATE inputs SET id = $3 WHERE project_id = $1 AND id = $2`, of, was, is)
+	exec(`UPDATE idempotency_keys SET connector_run_id = $3 WHERE project_id = $1 AND connector_run_id = $2`, of, was, is)
+	exec(`UPDATE open_connector_runs SET id = $3, run_ids = (SELECT m.run_ids FROM open_connector_runs m WHERE m.project_id = $4 AND m.id = $3)
+		WHERE project_id = $1 AND id = $2`, of, was, is, to.ProjectID.String())
+	for i := range from.Runs {
+		exec(`UPDATE open_runs SET id = $3, connector_run_id = $4, input_id = $4 WHERE project_id = $1 AND id = $2`,
+			of, from.Runs[i].ID.String(), to.Runs[i].ID.String(), is)
+	}
 }

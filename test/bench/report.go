@@ -14,7 +14,9 @@ import (
 )
 
 // Figure is a measurement. Ratio is Value over Yardstick; Better says whether a
-// higher or a lower one is better, Aim what it should be, 0 for none.
+// higher or a lower one is better, Aim what it should be, 0 for none. Of one over several
+// rounds Spread says how far apart their ratios lie: the greatest less the least, over
+// the middle one.
 type Figure struct {
 	Name      string  `json:"name"`
 	Value     float64 `json:"value"`
@@ -23,22 +25,47 @@ type Figure struct {
 	Ratio     float64 `json:"ratio"`
 	Better    string  `json:"better"`
 	Aim       float64 `json:"aim,omitempty"`
+	Spread    float64 `json:"spread,omitempty"`
 }
 
 // Rate is a figure of which more is better, Cost one of which less is.
 func Rate(name, unit string, value, yardstick, aim float64) Figure {
-	return Figure{name, value, unit, yardstick, value / yardstick, "higher", aim}
+	return Figure{name, value, unit, yardstick, value / yardstick, "higher", aim, 0}
 }
 
 // Cost is a figure of which less is better.
 func Cost(name, unit string, value, yardstick, aim float64) Figure {
-	return Figure{name, value, unit, yardstick, value / yardstick, "lower", aim}
+	return Figure{name, value, unit, yardstick, value / yardstick, "lower", aim, 0}
+}
+
+// Over is the figure of several rounds of one: each of its numbers is the middle one of
+// theirs.
+func Over(rounds []Figure) Figure {
+	f := rounds[0]
+	var values, yardsticks, ratios []float64
+	for _, round := range rounds {
+		values, yardsticks, ratios = append(values, round.Value), append(yardsticks, round.Yardstick), append(ratios, round.Ratio)
+	}
+	f.Value, f.Yardstick, f.Ratio = median(values), median(yardsticks), median(ratios)
+	f.Spread = (slices.Max(ratios) - slices.Min(ratios)) / f.Ratio
+	return f
+}
+
+// median is the middle one of numbers, which are sorted in place, or the mean of the two
+// in the middle.
+func median(numbers []float64) float64 {
+	slices.Sort(numbers)
+	half := len(numbers) / 2
+	if len(numbers)%2 == 1 {
+		return numbers[half]
+	}
+	return (numbers[half-1] + numbers[half]) / 2
 }
 
 // Write prints figures as JSON lines, to three digits after the point.
 func Write(w io.Writer, figures ...Figure) error {
 	for _, f := range figures {
-		f.Value, f.Yardstick, f.Ratio = round(f.Value), round(f.Yardstick), round(f.Ratio)
+		f.Value, f.Yardstick, f.Ratio, f.Spread = round(f.Value), round(f.Yardstick), round(f.Ratio), round(f.Spread)
 		line, err := json.Marshal(f)
 		if err != nil {
 			return fmt.Errorf("writing figure %s: %w", f.Name, err)

@@ -30,3 +30,11 @@ func TestWrite(t *testing.T) {
 {"name":"b","value":3,"unit":"ms","yardstick":2,"ratio":1.5,"better":"lower"}
 `, out.String())
 }
+
+func TestOver(t *testing.T) {
+	t.Parallel()
+	rounds := []Figure{Rate("a", "runs/s", 30, 10, 2), Rate("a", "runs/s", 10, 10, 2), Rate("a", "runs/s", 20, 40, 2)}
+	require.Equal(t, Figure{Name: "a", Value: 20, Unit: "runs/s", Yardstick: 10, Ratio: 1, Better: "higher", Aim: 2, Spread: 2.5}, Over(rounds))
+	require.InDelta(t, 2, Over(rounds[:2]).Ratio, 0.001)
+	require.Zero(t, Over(rounds[:1]).Spread)
+}

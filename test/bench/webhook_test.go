@@ -43,18 +43,18 @@ func print(b *testing.B, figures ...Figure) { //nolint:predeclared // what it do
 }
 
 // gateway serves a store until the benchmark ends.
-func gateway(b *testing.B, st store.Store) *webhookgw.Gateway {
-	b.Helper()
+func gateway(tb testing.TB, st store.Store) *webhookgw.Gateway {
+	tb.Helper()
 	gw, err := webhookgw.New(webhookgw.Options{
 		Store: st, PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", Grace: time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
-	require.NoError(b, err)
+	require.NoError(tb, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- gw.Run(ctx) }()
-	b.Cleanup(func() {
+	tb.Cleanup(func() {
 		stop()
-		b.Log("gateway:", <-ended) // connections that are kept open are cut off
+		tb.Log("gateway:", <-ended) // connections that are kept open are cut off
 	})
 	return gw
 }
@@ -79,8 +79,9 @@ func BenchmarkInbound(b *testing.B) {
 	_, decoded := post(b, clients, server.Listener.Addr().String(), "/")
 	engines(b, func(b *testing.B, e *database) {
 		scene := storebench.NewScene(b, e.store, 1)
+		yardstick := e.yardstick(b)
 		_, inserted := load(b, clients, func(int) error {
-			return e.insert(context.Background(), scene.Project, scene.Environment, scene.Connector, scene.Links[0].ID)
+			return yardstick.insert(context.Background())
 		})
 		_, accepted := post(b, clients, gateway(b, e.store).PublicAddr(), "/hooks/"+scene.Project.String()+"/"+scene.Connector.String())
 		name := "inbound/" + e.name
@@ -101,7 +102,9 @@ func BenchmarkSync(b *testing.B) {
 		})
 		hook := greeter(b, e.store, scene)
 		gw := gateway(b, e.store)
-		runner(b, gw)
+		client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: runnerToken})
+		require.NoError(b, err)
+		runner(b, client, 32)
 		for _, clients := range []int{1, 16} {
 			three, _ := load(b, clients, func(int) error {
 				for range 3 {
@@ -127,19 +130,26 @@ const runnerToken = "bench-runner"
 
 // greeter makes a deployment with a scripted agent live and returns a sync
 // connector that is linked to it.
-func greeter(b *testing.B, st store.Store, scene *storebench.Scene) uuid.UUID {
-	b.Helper()
-	ctx := b.Context()
+func greeter(tb testing.TB, st store.Store, scene *storebench.Scene) uuid.UUID {
+	tb.Helper()
+	return deploy(tb, st, scene, agentName, "Hello.")
+}
+
+// deploy makes a deployment live whose one agent answers with a text, and returns a sync
+// connector that is linked to it.
+func deploy(tb testing.TB, st store.Store, scene *storebench.Scene, agent, text string) uuid.UUID {
+	tb.Helper()
+	ctx := tb.Context()
 	files, err := bundle.ReadFiles(fstest.MapFS{
-		"agents/greeter.yaml": {Data: []byte("version: \"1.0\"\nname: greeter\ntype: llm\nmodel: scripted/greeter\nsystem_prompt: Greet.\n")},
-		"models/greeter.yaml": {Data: []byte("steps:\n  - text: Hello.\n")},
+		"agents/" + agent + ".yaml": {Data: []byte("version: \"1.0\"\nname: " + agent + "\ntype: llm\nmodel: scripted/" + agent + "\nsystem_prompt: Greet.\n")},
+		"models/" + agent + ".yaml": {Data: []byte("steps:\n  - text: " + text + "\n")},
 	})
-	require.NoError(b, err)
+	require.NoError(tb, err)
 	var packed bytes.Buffer
 	digest, _, err := bundle.Pack(files, &packed)
-	require.NoError(b, err)
+	require.NoError(tb, err)
 	_, err = st.PutBundle(ctx, scene.Project, digest, &packed, 1<<20)
-	require.NoError(b, err)
+	require.NoError(tb, err)
 	ref := func(kind string) store.ObjectRef {
 		return store.ObjectRef{Namespace: "bench", Kind: kind, Name: uuid.NewString(), ObjectUID: uuid.NewString(), Generation: 1}
 	}
@@ -147,41 +157,39 @@ func greeter(b *testing.B, st store.Store, scene *storebench.Scene) uuid.UUID {
 	_, err = st.BeginDeployment(ctx, store.DeploymentSpec{
 		Ref: ref(store.KindDeployment), ID: deployment.ID, ProjectID: scene.Project, EnvironmentID: scene.Environment, Fingerprint: "g", SourceType: "git",
 	})
-	require.NoError(b, err)
-	require.NoError(b, st.StartBuild(ctx, deployment))
-	require.NoError(b, st.FinishBuild(ctx, deployment, store.BuildResult{BundleDigest: digest, Agents: []store.Agent{{Name: "greeter", Type: "llm"}}}))
+	require.NoError(tb, err)
+	require.NoError(tb, st.StartBuild(ctx, deployment))
+	require.NoError(tb, st.FinishBuild(ctx, deployment, store.BuildResult{BundleDigest: digest, Agents: []store.Agent{{Name: agent, Type: "llm"}}}))
 	_, err = st.Activate(ctx, store.Activation{Deployment: deployment})
-	require.NoError(b, err)
-	require.NoError(b, st.PutConnector(ctx, store.Connector{
+	require.NoError(tb, err)
+	require.NoError(tb, st.PutConnector(ctx, store.Connector{
 		Ref: ref(store.KindConnector), ID: connector, ProjectID: scene.Project, EnvironmentID: scene.Environment,
 		Name: "ask", Type: "webhook", Mode: "sync", Enabled: true, Config: []byte(`{}`), TimeoutSeconds: 30,
 	}))
-	require.NoError(b, st.PutLink(ctx, store.Link{
-		Ref: ref(store.KindConnectorLink), ID: uuid.New(), ProjectID: scene.Project, ConnectorID: connector, AgentName: "greeter", ObjectCreatedAt: time.Unix(1, 0),
+	require.NoError(tb, st.PutLink(ctx, store.Link{
+		Ref: ref(store.KindConnectorLink), ID: uuid.New(), ProjectID: scene.Project, ConnectorID: connector, AgentName: agent, ObjectCreatedAt: time.Unix(1, 0),
 	}))
-	require.NoError(b, st.PutToken(ctx, store.Token{
+	require.NoError(tb, st.PutToken(ctx, store.Token{
 		SHA256: seal.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: scene.Project, EnvironmentID: scene.Environment,
 	}))
 	return connector
 }
 
-// runner executes runs until the benchmark ends.
-func runner(b *testing.B, gw *webhookgw.Gateway) {
-	b.Helper()
-	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: runnerToken})
-	require.NoError(b, err)
+// runner executes runs, so many at a time, until the benchmark ends.
+func runner(tb testing.TB, dispatch serve.Dispatch, places int) {
+	tb.Helper()
 	server, err := serve.New(serve.Options{
-		Dispatch: client, RunnerID: "bench", Concurrency: 32, Grace: time.Second,
+		Dispatch: dispatch, RunnerID: "bench", Concurrency: places, Grace: time.Second,
 		Engine: engine.New(engine.Config{Models: &model.Registry{
 			HTTP: http.DefaultClient, Providers: func() (runnerconfig.Providers, error) { return runnerconfig.Providers{}, nil },
 		}}),
 	})
-	require.NoError(b, err)
+	require.NoError(tb, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()
-	b.Cleanup(func() {
+	tb.Cleanup(func() {
 		stop()
-		b.Log("runner:", <-ended)
+		tb.Log("runner:", <-ended)
 	})
 }

@@ -8,14 +8,27 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// aloneTimeout is how long the server may take to end what dead gateways began.
-const aloneTimeout = time.Minute
+// completed is how all that was accepted must end.
+const completed = string(store.ConnectorRunCompleted)
+
+const (
+	// aloneTimeout is how long the server may take to end what dead gateways began.
+	aloneTimeout = time.Minute
+	// endsTimeout is how long the last of what was accepted may take to end: longer than
+	// the lease of a claim whose answer was lost, and than the grace before leases are
+	// swept.
+	endsTimeout = 3 * time.Minute
+)
 
 // book is what the store holds at the end.
 type book struct {
@@ -30,7 +43,25 @@ type row struct {
 	id, connector uuid.UUID
 	input         []byte
 	runs          []uuid.UUID // sorted as text
+	listed        []uuid.UUID // those that the connector run itself names, sorted as text
 	links         int         // different ones
+	states        []string    // its own and its runs', different ones
+}
+
+// awaitEnds returns once nothing is open and nothing that ended is left to be counted,
+// or after endsTimeout: what is stuck then is found in the book.
+func awaitEnds(ctx context.Context, conn *pgx.Conn) error {
+	timeout, cancel := context.WithTimeout(ctx, endsTimeout)
+	defer cancel()
+	err := poll(timeout, askEvery, func() (done bool, err error) {
+		err = conn.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM open_runs) AND NOT EXISTS (SELECT FROM open_connector_runs)
+			AND NOT EXISTS (SELECT FROM outbox)`).Scan(&done)
+		return done, err
+	})
+	if timeout.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // awaitAlone returns once no other connection to the database is left: a
@@ -38,7 +69,7 @@ type row struct {
 func awaitAlone(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, aloneTimeout)
 	defer cancel()
-	return poll(ctx, func() (bool, error) {
+	return poll(ctx, askEvery, func() (bool, error) {
 		var others int
 		err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND backend_type = 'client backend' AND pid <> pg_backend_pid()`).Scan(&others)
@@ -46,20 +77,54 @@ func awaitAlone(ctx context.Context, conn *pgx.Conn) error {
 	})
 }
 
-// readBook reads all runs, and what hangs in the air.
+// Everything that was accepted, whether it is open or has ended.
+const everything = `WITH c AS (
+	SELECT project_id, id, connector_id, run_ids, status FROM open_connector_runs
+	UNION ALL SELECT project_id, id, connector_id, run_ids, status FROM ended_connector_runs
+), r AS (
+	SELECT project_id, id, connector_run_id, connector_id, link_id, status FROM open_runs
+	UNION ALL SELECT project_id, id, connector_run_id, connector_id, link_id, status FROM ended_runs
+) `
+
+// never are rows that must not be, each a query that counts them.
+var never = []struct{ what, query string }{
+	{"connector runs are open and have ended", `SELECT count(*) FROM open_connector_runs JOIN ended_connector_runs USING (project_id, id)`},
+	{"agent runs are open and have ended", `SELECT count(*) FROM open_runs JOIN ended_runs USING (project_id, id)`},
+	{"agent runs belong to no connector run", everything + `SELECT count(*) FROM r
+		WHERE NOT EXISTS (SELECT FROM c WHERE c.project_id = r.project_id AND c.id = r.connector_run_id)`},
+	{"idempotency keys stand for no connector run", everything + `SELECT count(*) FROM idempotency_keys k
+		WHERE NOT EXISTS (SELECT FROM c WHERE c.project_id = k.project_id AND c.id = k.connector_run_id)`},
+	{"inputs belong to no connector run", everything + `SELECT count(*) FROM inputs i
+		WHERE NOT EXISTS (SELECT FROM c WHERE c.project_id = i.project_id AND c.id = i.id)`},
+	{"runs that ended have not the one answer of their model in the journal", `SELECT count(*) FROM ended_runs r
+		WHERE (SELECT count(*) FROM journal j WHERE j.project_id = r.project_id AND j.run_id = r.id) <> 1`},
+	{"runs that ended have not the one call of their model", `SELECT count(*) FROM ended_runs r
+		WHERE (SELECT count(*) FROM model_calls m WHERE m.project_id = r.project_id AND m.run_id = r.id) <> 1`},
+	{"journal entries belong to no run that ended", `SELECT count(*) FROM journal j
+		WHERE NOT EXISTS (SELECT FROM ended_runs r WHERE r.project_id = j.project_id AND r.id = j.run_id)`},
+	{"rows of the outbox are left", `SELECT count(*) FROM outbox`},
+	// Each end is counted exactly once, however often its row was taken.
+	{"bytes are counted too many or too few", `SELECT abs((SELECT COALESCE(sum(bytes), 0) FROM stored_bytes)
+		- (SELECT COALESCE(sum(` + strconv.Itoa(sqlcore.RunOverhead) + ` + octet_length(output) + octet_length(error)), 0) FROM ended_runs)
+		- (SELECT COALESCE(sum(octet_length(kind) + octet_length(data)), 0) FROM journal)
+		- (SELECT COALESCE(sum(length(i.data)), 0) FROM inputs i JOIN ended_connector_runs c USING (project_id, id)))::bigint`},
+}
+
+// readBook reads all runs, and what must not be.
 func readBook(ctx context.Context, conn *pgx.Conn) (*book, error) {
 	b := &book{runs: map[string][]row{}}
-	rows, err := conn.Query(ctx, `SELECT c.id, c.connector_id, c.input,
-			COALESCE(array_agg(a.id ORDER BY a.id::text COLLATE "C") FILTER (WHERE a.id IS NOT NULL), '{}'),
-			count(DISTINCT a.link_id)
-		FROM connector_runs c LEFT JOIN agent_runs a ON a.project_id = c.project_id AND a.connector_run_id = c.id
-			AND a.connector_id = c.connector_id
-		GROUP BY c.project_id, c.id`)
+	rows, err := conn.Query(ctx, everything+`SELECT c.id, c.connector_id, i.data,
+			COALESCE(array_agg(r.id ORDER BY r.id::text COLLATE "C") FILTER (WHERE r.id IS NOT NULL), '{}'),
+			ARRAY(SELECT u FROM unnest(c.run_ids) AS u ORDER BY u::text COLLATE "C"), count(DISTINCT r.link_id),
+			ARRAY(SELECT DISTINCT s FROM unnest(array_agg(r.status) || c.status) AS s WHERE s IS NOT NULL ORDER BY s)
+		FROM c LEFT JOIN inputs i ON i.project_id = c.project_id AND i.id = c.id
+		LEFT JOIN r ON r.project_id = c.project_id AND r.connector_run_id = c.id AND r.connector_id = c.connector_id
+		GROUP BY c.project_id, c.id, c.connector_id, c.run_ids, c.status, i.data`)
 	if err != nil {
 		return nil, fmt.Errorf("reading the runs: %w", err)
 	}
 	all, err := pgx.CollectRows(rows, func(from pgx.CollectableRow) (r row, err error) {
-		err = from.Scan(&r.id, &r.connector, &r.input, &r.runs, &r.links)
+		err = from.Scan(&r.id, &r.connector, &r.input, &r.runs, &r.listed, &r.links, &r.states)
 		return r, err
 	})
 	if err != nil {
@@ -68,24 +133,23 @@ func readBook(ctx context.Context, conn *pgx.Conn) (*book, error) {
 	for _, r := range all {
 		b.add(r)
 	}
-	var strays, keys int
-	err = conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM agent_runs),
-		(SELECT count(*) FROM agent_runs a WHERE NOT EXISTS (SELECT FROM connector_runs c WHERE c.project_id = a.project_id AND c.id = a.connector_run_id)),
-		(SELECT count(*) FROM idempotency_keys k WHERE NOT EXISTS (SELECT FROM connector_runs c WHERE c.project_id = k.project_id AND c.id = k.connector_run_id))`).
-		Scan(&b.agentRuns, &strays, &keys)
-	if err != nil {
-		return nil, fmt.Errorf("reading what hangs in the air: %w", err)
+	if err := conn.QueryRow(ctx, everything+`SELECT count(*) FROM r`).Scan(&b.agentRuns); err != nil {
+		return nil, fmt.Errorf("counting the runs: %w", err)
 	}
-	if strays > 0 {
-		b.broken = append(b.broken, fmt.Sprintf("%d agent runs belong to no connector run", strays))
-	}
-	if keys > 0 {
-		b.broken = append(b.broken, fmt.Sprintf("%d idempotency keys stand for no connector run", keys))
+	for _, no := range never {
+		var n int64
+		if err := conn.QueryRow(ctx, no.query).Scan(&n); err != nil {
+			return nil, fmt.Errorf("looking whether %s: %w", no.what, err)
+		}
+		if n > 0 {
+			b.broken = append(b.broken, fmt.Sprintf("%d %s", n, no.what))
+		}
 	}
 	return b, nil
 }
 
-// add files a run under its marker; it must have all its agent runs.
+// add files a run under its marker; it must have all its agent runs, and they must have
+// ended well.
 func (b *book) add(r row) {
 	var input struct{ Marker string }
 	if err := json.Unmarshal(r.input, &input); err != nil || input.Marker == "" {
@@ -94,6 +158,12 @@ func (b *book) add(r row) {
 	if len(r.runs) != links || r.links != links {
 		b.broken = append(b.broken, fmt.Sprintf("%s: connector run %s has %d agent runs of %d links, not %d",
 			input.Marker, r.id, len(r.runs), r.links, links))
+	}
+	if !slices.Equal(r.listed, r.runs) {
+		b.broken = append(b.broken, fmt.Sprintf("%s: connector run %s names the runs %v, and there are %v", input.Marker, r.id, r.listed, r.runs))
+	}
+	if !slices.Equal(r.states, []string{completed}) {
+		b.broken = append(b.broken, fmt.Sprintf("%s: connector run %s and its runs are %v, not %s", input.Marker, r.id, r.states, completed))
 	}
 	b.connectorRuns++
 	b.runs[input.Marker] = append(b.runs[input.Marker], r)

@@ -26,8 +26,9 @@ import (
 const (
 	// readyTimeout is how long a gateway may take to start.
 	readyTimeout = time.Minute
-	// pollEvery is how often a condition is looked at.
-	pollEvery = time.Millisecond
+	// pollEvery is how often a condition of this process is looked at, askEvery how
+	// often one of the database.
+	pollEvery, askEvery = time.Millisecond, 50 * time.Millisecond
 	// firstPort lies below the ports that systems give to outgoing connections:
 	// none of these takes a gateway's port while it is down.
 	firstPort, ports = 20000, 10000
@@ -35,7 +36,9 @@ const (
 
 // gateway is a gateway process that dies and comes back at the same address.
 type gateway struct {
-	name, binary, dsnFile, addr, log, pidFile string
+	name, binary, dsnFile, log, pidFile string
+	// addr is of the webhooks' port, internal of the runners'.
+	addr, internal string
 
 	process *exec.Cmd
 	exited  chan error
@@ -69,7 +72,7 @@ func buildGateway(t *testing.T) string {
 func newGateway(t *testing.T, number int, binary, dsnFile string) *gateway {
 	t.Helper()
 	g := &gateway{name: fmt.Sprintf("webhookgw-%d", number), binary: binary, dsnFile: dsnFile}
-	g.addr = freeAddr(t)
+	g.addr, g.internal = freeAddr(t), freeAddr(t)
 	g.log = filepath.Join(t.TempDir(), g.name+".log")
 	var err error
 	g.pidFile, err = reap.PIDFile(g.name)
@@ -112,7 +115,7 @@ func (g *gateway) start(ctx context.Context) error {
 		return fmt.Errorf("opening the gateway's log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(g.binary, "--store-dsn-file", g.dsnFile, "--public-addr", g.addr, "--internal-addr", "127.0.0.1:0")
+	cmd := exec.Command(g.binary, "--store-dsn-file", g.dsnFile, "--public-addr", g.addr, "--internal-addr", g.internal)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", g.name, err)
@@ -134,7 +137,7 @@ func (g *gateway) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	err := poll(ctx, func() (bool, error) {
+	err := poll(ctx, pollEvery, func() (bool, error) {
 		select {
 		case err := <-g.exited:
 			g.exited <- err // sigkill waits for it
@@ -183,8 +186,8 @@ func (g *gateway) forget() {
 }
 
 // poll asks until the answer is yes, an error or the end of ctx.
-func poll(ctx context.Context, done func() (bool, error)) error {
-	ticker := time.NewTicker(pollEvery)
+func poll(ctx context.Context, every time.Duration, done func() (bool, error)) error {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		if ok, err := done(); ok || err != nil {

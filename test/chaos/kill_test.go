@@ -20,7 +20,7 @@ func (l *load) kill(ctx context.Context, t *testing.T, accepted, kills int) erro
 			return fmt.Errorf("only %d of %d kills broke a request", l.killsHit, l.kills)
 		}
 		g := l.targets[l.kills%len(l.targets)]
-		err := poll(ctx, func() (bool, error) {
+		err := poll(ctx, pollEvery, func() (bool, error) {
 			return g.life.Load().accepted.Load() >= warm && g.inFlight.Load() > 0, nil
 		})
 		if err != nil {
@@ -48,7 +48,7 @@ func (l *load) kill(ctx context.Context, t *testing.T, accepted, kills int) erro
 
 // settled returns once no client waits for a gateway that is gone.
 func (l *load) settled(ctx context.Context, g *gateway) error {
-	if err := poll(ctx, func() (bool, error) { return g.inFlight.Load() == 0, nil }); err != nil {
+	if err := poll(ctx, pollEvery, func() (bool, error) { return g.inFlight.Load() == 0, nil }); err != nil {
 		return fmt.Errorf("waiting for the requests that %s left: %w", g.name, err)
 	}
 	return nil

@@ -81,8 +81,9 @@ func (s summary) String() string {
 		s.ConnectorRuns, s.RowsOnly, s.AgentRuns, s.Promises, s.Seconds, s.Rate, line)
 }
 
-// Gateways die in the middle of requests; what was answered 2xx is there, once
-// and whole, and nothing else is but what a client cannot know of.
+// Gateways die in the middle of requests, those of runners too; what was answered 2xx
+// is there, once and whole, and has ended; nothing else is there but what a client
+// cannot know of.
 func TestLedger(t *testing.T) {
 	ctx := t.Context()
 	dsn := testenv.Postgres(t)
@@ -101,34 +102,49 @@ func TestLedger(t *testing.T) {
 		require.NoError(t, g.start(ctx))
 		l.targets = append(l.targets, g)
 	}
-
-	began := time.Now()
-	group, groupCtx := errgroup.WithContext(ctx)
-	for i := range clients {
-		group.Go(func() error { return l.work(groupCtx, i) })
-	}
-	group.Go(func() error {
-		defer close(l.enough) // also after an error: the clients end
-		return l.kill(groupCtx, t, *wantAccepted, *wantKills)
-	})
-	require.NoError(t, group.Wait())
-	took := time.Since(began)
-	for _, g := range l.targets {
-		require.NoError(t, g.stop())
-	}
+	team := startRunners(t, l.targets)
+	took := l.run(t)
 
 	conn, err := pgx.Connect(ctx, dsn)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close(ctx)) }()
+	require.NoError(t, awaitEnds(ctx, conn))
+	require.NoError(t, team.stop())
+	for _, g := range l.targets {
+		require.NoError(t, g.stop())
+	}
 	require.NoError(t, awaitAlone(ctx, conn))
 	book, err := readBook(ctx, conn)
 	require.NoError(t, err)
-	broken := append(l.surprises, book.check(l.marks)...)
-	s := l.summary(book)
+	l.judge(t, book, took)
+}
+
+// run lets clients post and the killer kill until there is enough of both, and returns
+// how long that took.
+func (l *load) run(t *testing.T) time.Duration {
+	t.Helper()
+	began := time.Now()
+	group, ctx := errgroup.WithContext(t.Context())
+	for i := range clients {
+		group.Go(func() error { return l.work(ctx, i) })
+	}
+	group.Go(func() error {
+		defer close(l.enough) // also after an error: the clients end
+		return l.kill(ctx, t, *wantAccepted, *wantKills)
+	})
+	require.NoError(t, group.Wait())
+	return time.Since(began)
+}
+
+// judge fails the test for each broken promise.
+func (l *load) judge(t *testing.T, b *book, took time.Duration) {
+	t.Helper()
+	broken := append(l.surprises, b.check(l.marks)...)
+	s := l.summary(b)
 	s.Promises, s.Seconds, s.Rate = len(broken), took.Seconds(), float64(s.Accepted)/took.Seconds()
 	t.Log(s)
-	for _, b := range broken[:min(len(broken), showBroken)] {
-		t.Error(b)
+	for _, fault := range broken[:min(len(broken), showBroken)] {
+		t.Error(fault)
 	}
 	require.Empty(t, broken[min(len(broken), showBroken):], "and more")
 	require.GreaterOrEqual(t, s.Accepted, *wantAccepted)

@@ -96,7 +96,7 @@ func (l *load) work(ctx context.Context, number int) error {
 // deliver sends a request, one with a key until its outcome is known, to one
 // gateway after the other.
 func (l *load) deliver(ctx context.Context, m *mark, turn int) error {
-	return poll(ctx, func() (bool, error) {
+	return poll(ctx, pollEvery, func() (bool, error) {
 		g := l.targets[turn%len(l.targets)]
 		turn++
 		life := g.life.Load()

@@ -3,29 +3,34 @@
 package chaos
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// secret is that of every connector.
-const secret = "s3cret"
+const (
+	// secret is that of every connector.
+	secret = "s3cret"
+	// runnerToken is that of the environment's runners.
+	runnerToken = "chaos-runner"
+)
 
 // project is the id of the only project.
 var project = uuid.MustParse("0d7b1f0c-6f5e-5b0a-9a43-0c6f0a7c9b11")
 
 // seed fills a store with an environment whose live deployment has one agent a
-// link, and with connectors that have all links. It returns the connectors.
+// link, with connectors that have all links, and with the runners' token. It returns
+// the connectors.
 func seed(t *testing.T, s store.Store) []uuid.UUID {
 	t.Helper()
 	ctx, environment := t.Context(), uuid.New()
@@ -35,6 +40,9 @@ func seed(t *testing.T, s store.Store) []uuid.UUID {
 		Kind: "standard", ObjectCreatedAt: time.Unix(1, 0),
 	}))
 	deploy(t, s, environment)
+	require.NoError(t, s.PutToken(ctx, store.Token{
+		SHA256: seal.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: project, EnvironmentID: environment,
+	}))
 	var ids []uuid.UUID
 	for range connectors {
 		id := uuid.New()
@@ -65,14 +73,22 @@ func deploy(t *testing.T, s store.Store, environment uuid.UUID) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, s.StartBuild(ctx, key))
-	const bundle = "a bundle"
-	sum := sha256.Sum256([]byte(bundle))
-	result := store.BuildResult{BundleDigest: "sha256:" + hex.EncodeToString(sum[:])}
-	_, err = s.PutBundle(ctx, project, result.BundleDigest, strings.NewReader(bundle), 1<<20)
-	require.NoError(t, err)
+	sources := fstest.MapFS{"models/echo.yaml": {Data: []byte("steps:\n  - text: Done.\n")}}
+	var result store.BuildResult
 	for i := range links {
-		result.Agents = append(result.Agents, store.Agent{Name: agentName(i), Type: "llm"})
+		name := agentName(i)
+		sources["agents/"+name+".yaml"] = &fstest.MapFile{
+			Data: []byte("version: \"1.0\"\nname: " + name + "\ntype: llm\nmodel: scripted/echo\nsystem_prompt: Answer.\n"),
+		}
+		result.Agents = append(result.Agents, store.Agent{Name: name, Type: "llm"})
 	}
+	files, err := bundle.ReadFiles(sources)
+	require.NoError(t, err)
+	var packed bytes.Buffer
+	result.BundleDigest, _, err = bundle.Pack(files, &packed)
+	require.NoError(t, err)
+	_, err = s.PutBundle(ctx, project, result.BundleDigest, &packed, 1<<20)
+	require.NoError(t, err)
 	require.NoError(t, s.FinishBuild(ctx, key, result))
 	activated, err := s.Activate(ctx, store.Activation{Deployment: key})
 	require.NoError(t, err)

@@ -97,6 +97,8 @@ var ofModes = regexp.MustCompile(`\b[mM]ode(Inbound|Sync|Outbound)\b|\binbound\b
 // speakOfModes are files that only tell of webhooks, with the reason.
 var speakOfModes = map[string]string{
 	"internal/keyring/keys.go": "what a secret is for",
+	"store/claim.go":           "a class of runs, which one of another mode may have too",
+	"store/pick.go":            "classes of runs",
 	"webhookgw/ingress/doc.go": "what the package is for",
 }
 

@@ -178,10 +178,21 @@ func (t *tenant) asksItsOwn() {
 	}
 }
 
-// spare are ids of what an operation may delete: made for it alone.
+// openRun is the id of a run that waits, made for one call alone.
+func (t *tenant) openRun() string {
+	t.t.Helper()
+	got := t.hook(t.hookPath(), t.secret, `{"patient":"`+t.canary+`"}`)
+	require.True(t.t, got.ok(), got.body)
+	return regexp.MustCompile(`"run_ids":\["([^"]+)"`).FindStringSubmatch(got.body)[1]
+}
+
+// spare are ids of what an operation may delete or end: made for it alone.
 func (t *tenant) spare(o operation) map[string]string {
 	t.t.Helper()
-	if o.Method != http.MethodDelete {
+	switch {
+	case o.OperationID == "cancelRun":
+		return map[string]string{"run_id": t.openRun()}
+	case o.Method != http.MethodDelete:
 		return nil
 	}
 	project := "/v1/projects/" + t.project.String()
@@ -231,6 +242,7 @@ var dispatchBodies = map[string]string{
 	"POST /v1/runs/{id}/complete":   `{"token":1,"status":"completed","output":"x"}`,
 	"POST /v1/runs/{id}/release":    `{"token":1}`,
 	"GET /v1/runs/{id}/input":       ``,
+	"GET /v1/runs/{id}/journal":     ``,
 	"GET /v1/bundles/{digest}":      ``,
 	"POST /v1/build/report":         `{"phase":"testing","commit_message":"x"}`,
 	"POST /v1/build/log":            `{"number":7,"chunk":"x"}`,
@@ -258,7 +270,9 @@ func (attacker *tenant) askDispatch(victim *tenant, ids map[string]string) {
 					got.body = strings.ReplaceAll(got.body, victim.digest, "")
 				}
 				victim.requireNothingOf(got, "%s", route)
-				if !slices.Contains(ofTheToken, route) {
+				if route == "POST /v1/heartbeat" && got.ok() { // each claim is judged for itself
+					require.Contains(attacker.t, got.body, `"lost":[{"run_id":"`+strings.ToLower(id)+`","token":1}]`)
+				} else if !slices.Contains(ofTheToken, route) {
 					require.False(attacker.t, got.ok(), "%s: %d %s", route, got.status, got.body)
 				}
 			}

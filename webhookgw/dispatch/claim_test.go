@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -39,15 +40,15 @@ func (s *oneToken) Token(_ context.Context, digest []byte) (store.Token, error) 
 	return store.Token{SHA256: digest, Kind: store.TokenRunner}, nil
 }
 
-func (s *oneToken) Claim(context.Context, store.Claim) ([]store.Claimed, error) {
+func (s *oneToken) Claim(context.Context, store.Claim) (store.ClaimResult, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.claims++
 	if !s.queued {
-		return nil, nil
+		return store.ClaimResult{}, nil
 	}
 	s.queued = false
-	return []store.Claimed{{Run: store.Run{ID: uuid.New()}}}, nil
+	return store.ClaimResult{Runs: []store.Claimed{{Run: store.Run{ID: uuid.New()}}}}, nil
 }
 
 func (s *oneToken) Environment(context.Context, store.Key) (store.Environment, error) {
@@ -74,8 +75,8 @@ func waiting(h *Handler) <-chan *httptest.ResponseRecorder {
 	return answered
 }
 
-// TestATokenThatEndedWhileAClaimWaitsTakesNoRun: when the claim looks again, what
-// was remembered of the token is too old.
+// TestATokenThatEndedWhileAClaimWaitsTakesNoRun: the hint of its end wakes the claim,
+// which does not trust what it remembers then.
 func TestATokenThatEndedWhileAClaimWaitsTakesNoRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,6 +84,8 @@ func TestATokenThatEndedWhileAClaimWaitsTakesNoRun(t *testing.T) {
 		h := New(Options{Store: s, Logger: slog.New(slog.DiscardHandler)})
 		answered := waiting(h)
 		s.set(func() { s.replaced, s.queued = true, true })
+		time.Sleep(recentFor) // of the bubble: what was read is trusted for so long
+		h.wakeups.wake(store.Key{})
 		w := <-answered
 		require.Equal(t, http.StatusUnauthorized, w.Code, w.Body.String())
 		require.True(t, s.queued, "the run is for who has the new token")
@@ -97,6 +100,7 @@ func TestATokenThatHoldsTakesWhatComesWhileItWaits(t *testing.T) {
 		h := New(Options{Store: s, Logger: slog.New(slog.DiscardHandler)})
 		first, second := waiting(h), waiting(h)
 		s.set(func() { s.queued = true })
+		h.wakeups.wake(store.Key{})
 		took := 0
 		for _, answered := range []<-chan *httptest.ResponseRecorder{first, second} {
 			w := <-answered
@@ -106,6 +110,42 @@ func TestATokenThatHoldsTakesWhatComesWhileItWaits(t *testing.T) {
 			took += len(resp.Runs)
 		}
 		require.Equal(t, 1, took)
-		require.LessOrEqual(t, s.tokens, 2*31, "no more than one read a second and waiting claim")
+		require.LessOrEqual(t, s.tokens, 2, "read once, and when something has changed")
 	})
+}
+
+// TestWhatIsFreedWakesWhoLeftRuns: and nobody else; what is freed while the store is
+// asked is not missed.
+func TestWhatIsFreedWakesWhoLeftRuns(t *testing.T) {
+	t.Parallel()
+	w, environment := newWakeups(), store.Key{ID: uuid.New()}
+	woken := func(ring <-chan struct{}) bool {
+		select {
+		case <-ring:
+			return true
+		default:
+			return false
+		}
+	}
+	ring, _, freed := w.next(environment)
+	w.free(environment)
+	require.False(t, woken(ring), "nobody has left a run")
+	require.True(t, w.leave(environment, freed), "it became free while the store was asked")
+	_, _, freed = w.next(environment)
+	require.False(t, w.leave(environment, freed))
+	w.free(store.Key{ID: uuid.New()})
+	require.False(t, woken(ring), "of another environment")
+	w.free(environment)
+	require.True(t, woken(ring))
+	ring, _, _ = w.next(environment)
+	w.free(environment)
+	require.False(t, woken(ring), "it looks again first")
+}
+
+// TestWhatACallCostIsKept: the cost of a model's call goes to the store with the entry.
+func TestWhatACallCostIsKept(t *testing.T) {
+	t.Parallel()
+	usage := dispatchapi.TokenUsage{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, CachedInputTokens: 4, TotalTokens: 6}
+	got := entries([]dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Usage: &dispatchapi.ModelUsage{Model: "m", TokenUsage: usage}}})
+	require.Equal(t, &store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage(usage)}, got[0].Usage)
 }

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -32,9 +33,14 @@ const (
 	maxWait = 30 * time.Second
 	// maxClaim is the most runs that one claim takes.
 	maxClaim = 64
-	// pollInterval is how often a waiting claim looks by itself, in case a hint was
-	// lost.
-	pollInterval = time.Second
+	// maxDelay is how long a run that is given back is handed to nobody at most.
+	maxDelay = time.Minute
+	// reportEvery is how often a runner that wants no runs is looked for at most.
+	reportEvery = 500 * time.Millisecond
+	// maxInlineJournals is how many bytes of journals stand in the answer to a claim,
+	// journalPage how many entries of another one are read at once.
+	maxInlineJournals = 256 << 10
+	journalPage       = 4
 	// releaseTimeout bounds giving back what nobody came to take.
 	releaseTimeout = 5 * time.Second
 )
@@ -49,6 +55,8 @@ type Store interface {
 	Environment(ctx context.Context, key store.Key) (store.Environment, error)
 	Run(ctx context.Context, key store.Key) (store.Run, error)
 	RunInput(ctx context.Context, key store.Key) (contentType string, body io.ReadCloser, err error)
+	Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error)
+	JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error)
 }
 
 // Options configure a Handler.
@@ -70,17 +78,34 @@ const (
 	maxOwners = 100_000
 )
 
+// tokenFor is how long a token is taken for valid without asking again, while no hint
+// says that something of its environment has changed.
+const tokenFor = 5 * time.Minute
+
+// knownToken is a token, with when it was read and how many hints there were of its
+// environment.
+type knownToken struct {
+	store.Token
+	rung uint64
+	read time.Time
+}
+
 // Handler serves the internal port.
 type Handler struct {
 	http.Handler
-	opts    Options
-	wakeups *wakeups
+	opts       Options
+	wakeups    *wakeups
+	attendance *attendance
+	ends       *ends
+	memory     *memory
 	// owners are the environments of runs, which never change, so that a call about
 	// somebody else's run is refused without asking the store each time.
 	owners *cache.Cache[store.Key, uuid.UUID]
+	// ended are claims that their runner ended lately.
+	ended *cache.Cache[store.Lease, struct{}]
 	// tokens and environments are remembered for recentFor, so that a busy runner's
 	// calls do not each ask the store who it is.
-	tokens       *cache.Cache[[sha256.Size]byte, store.Token]
+	tokens       *cache.Cache[[sha256.Size]byte, knownToken]
 	environments *cache.Cache[store.Key, store.Environment]
 }
 
@@ -90,9 +115,10 @@ func New(opts Options) *Handler {
 		opts.Metrics = metrics.NewGateway(nil)
 	}
 	h := &Handler{
-		opts: opts, wakeups: newWakeups(),
+		opts: opts, wakeups: newWakeups(), attendance: newAttendance(), ends: newEnds(opts.Store), memory: newMemory(),
+		ended:        cache.New[store.Lease, struct{}](maxOwners, time.Minute, nil),
 		owners:       cache.New[store.Key, uuid.UUID](maxOwners, 0, nil),
-		tokens:       cache.New[[sha256.Size]byte, store.Token](maxRecent, recentFor, nil),
+		tokens:       cache.New[[sha256.Size]byte, knownToken](maxRecent, tokenFor, nil),
 		environments: cache.New[store.Key, store.Environment](maxRecent, recentFor, nil),
 	}
 	router := chi.NewRouter()
@@ -101,6 +127,7 @@ func New(opts Options) *Handler {
 		r.Post("/claim", h.as(store.TokenRunner, h.claim))
 		r.Post("/heartbeat", h.as(store.TokenRunner, h.heartbeat))
 		r.Post("/runs/{id}/journal", h.as(store.TokenRunner, h.journal))
+		r.Get("/runs/{id}/journal", h.as(store.TokenRunner, h.readJournal))
 		r.Post("/runs/{id}/complete", h.as(store.TokenRunner, h.complete))
 		r.Post("/runs/{id}/release", h.as(store.TokenRunner, h.release))
 		r.Get("/runs/{id}/input", h.as(store.TokenRunner, h.input))
@@ -114,14 +141,18 @@ func New(opts Options) *Handler {
 	return h
 }
 
-// Run wakes long-polls by the store's hints until ctx ends.
+// Run wakes long-polls by the store's hints, and ends runs, until ctx ends. It is to
+// be stopped after the server.
 func (h *Handler) Run(ctx context.Context) error {
-	hints, stop := h.opts.Store.Subscribe(store.TopicQueued)
-	go func() {
-		<-ctx.Done()
-		stop()
-	}()
-	h.wakeups.follow(hints)
+	queued, stopQueued := h.opts.Store.Subscribe(store.TopicQueued)
+	freed, stopFreed := h.opts.Store.Subscribe(store.TopicFreed)
+	var group sync.WaitGroup
+	group.Go(func() { h.wakeups.follow(queued, freed) })
+	group.Go(func() { h.attend(ctx) })
+	h.ends.run(ctx)
+	stopQueued()
+	stopFreed()
+	group.Wait()
 	return nil
 }
 
@@ -136,7 +167,12 @@ func (h *Handler) as(kind store.TokenKind, next endpoint) http.HandlerFunc {
 		if err == nil && token.Kind != kind {
 			err = httpserver.NewProblem(http.StatusForbidden, httpserver.CodeWrongToken, "This is a "+string(token.Kind)+" token; the call wants a "+string(kind)+" token.")
 		}
+		var release func()
 		if err == nil {
+			release, err = h.memory.hold(token.ProjectID, r)
+		}
+		if err == nil {
+			defer release()
 			err = next(w, r, token)
 		}
 		if err != nil {
@@ -153,15 +189,23 @@ func (h *Handler) token(r *http.Request) (store.Token, error) {
 		return store.Token{}, errToken
 	}
 	digest := sha256.Sum256([]byte(text))
-	if token, known := h.tokens.Get(digest); known {
-		return token, nil
+	known, found := h.tokens.Get(digest)
+	if found && (time.Since(known.read) < recentFor || known.rung == h.wakeups.rung(known.Environment())) {
+		return known.Token, nil
+	}
+	rung := uint64(0)
+	if found {
+		rung = h.wakeups.rung(known.Environment())
 	}
 	token, err := h.opts.Store.Token(r.Context(), digest[:])
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return store.Token{}, errToken
 	case err == nil:
-		h.tokens.Put(digest, token)
+		if !found {
+			rung = h.wakeups.rung(token.Environment())
+		}
+		h.tokens.Put(digest, knownToken{Token: token, rung: rung, read: time.Now()})
 	}
 	return token, err
 }

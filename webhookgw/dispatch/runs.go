@@ -4,6 +4,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,11 +18,12 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// claim hands out runs, waiting for one when there is none and a bundle to
-// prefetch neither. A token that ended while it waits takes none.
+// claim hands out runs, waiting for something to say when there is nothing. A token
+// that ended while it waits takes none.
 func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req dispatchapi.ClaimRequest
 	if err := decode(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
@@ -30,23 +32,45 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 	if err := checkRunner(req); err != nil {
 		return err
 	}
+	runner := store.RunnerKey{Environment: token.Environment(), ID: req.RunnerID}
+	if req.Draining {
+		_, err := h.opts.Store.Reclaim(r.Context(), runner.Environment, req.RunnerID, leasesOf(token, req.Holding))
+		if err == nil {
+			httpserver.WriteJSON(w, http.StatusOK, newClaimResponse())
+		}
+		return err
+	}
+	defer h.attendance.wait(runner)()
 	wait := min(time.Duration(max(req.WaitSeconds, 0))*time.Second, maxWait)
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
-	poll := time.NewTicker(pollInterval)
-	defer poll.Stop()
 	for {
-		woken := h.wakeups.next(token.Environment())
-		resp, err := h.take(r.Context(), token, req)
-		if err != nil {
-			return err
+		woken, rung, freed := h.wakeups.next(runner.Environment)
+		resp := newClaimResponse()
+		if !h.attendance.still(runner, req, rung, time.Now()) {
+			var (
+				more bool
+				err  error
+			)
+			if resp, more, err = h.take(r.Context(), token, req); err != nil {
+				return err
+			}
+			switch {
+			case !empty(resp):
+			case more && h.wakeups.leave(runner.Environment, freed):
+				continue // what was in the way has gone meanwhile
+			case !more:
+				h.attendance.told(runner, req, rung, time.Now())
+			}
 		}
-		if len(resp.Runs) > 0 || len(resp.Prefetch) > 0 || wait == 0 {
+		if !empty(resp) || wait == 0 {
 			return h.hand(w, r, token, resp)
+		}
+		if req.Limit == 0 { // to hear of what was lost, which hints of other things tell too often
+			woken = after(r.Context(), woken, reportEvery)
 		}
 		select {
 		case <-woken:
-		case <-poll.C:
 		case <-deadline.C:
 			return h.hand(w, r, token, resp)
 		case <-r.Context().Done():
@@ -58,6 +82,45 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 	}
 }
 
+// after closes a moment after woken does.
+func after(ctx context.Context, woken <-chan struct{}, wait time.Duration) <-chan struct{} {
+	later := make(chan struct{})
+	go func() {
+		select {
+		case <-woken:
+			_ = pause.For(ctx, wait) // when ctx ends nobody waits any more
+			close(later)
+		case <-ctx.Done():
+		}
+	}()
+	return later
+}
+
+func newClaimResponse() dispatchapi.ClaimResponse {
+	return dispatchapi.ClaimResponse{Runs: []dispatchapi.Run{}, Lost: []dispatchapi.Lease{}, Prefetch: []string{}}
+}
+
+// empty says whether there is nothing to say to a runner.
+func empty(resp dispatchapi.ClaimResponse) bool {
+	return len(resp.Runs) == 0 && len(resp.Lost) == 0 && len(resp.Prefetch) == 0
+}
+
+func leasesOf(token store.Token, leases []dispatchapi.Lease) []store.Lease {
+	out := make([]store.Lease, len(leases))
+	for i, l := range leases {
+		out[i] = store.Lease{Run: token.Run(l.RunID), Token: l.Token}
+	}
+	return out
+}
+
+func wireLeases(leases []store.Lease) []dispatchapi.Lease {
+	out := make([]dispatchapi.Lease, len(leases))
+	for i, l := range leases {
+		out[i] = dispatchapi.Lease{RunID: l.Run.ID, Token: l.Token}
+	}
+	return out
+}
+
 var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // checkRunner refuses what cannot be a runner's name or a bundle's digest.
@@ -65,7 +128,7 @@ func checkRunner(req dispatchapi.ClaimRequest) error {
 	if len(req.RunnerID) > dispatchapi.MaxRunnerID {
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, fmt.Sprintf("runner_id has at most %d bytes.", dispatchapi.MaxRunnerID))
 	}
-	for _, digest := range req.Digests {
+	for _, digest := range slices.Concat(req.Digests, req.Refused) {
 		if !digestForm.MatchString(digest) {
 			return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, "digests are of the form sha256:<64 hexadecimal digits>.")
 		}
@@ -73,31 +136,103 @@ func checkRunner(req dispatchapi.ClaimRequest) error {
 	return nil
 }
 
-// take asks the store once.
-func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest) (dispatchapi.ClaimResponse, error) {
-	resp := dispatchapi.ClaimResponse{Runs: []dispatchapi.Run{}, Prefetch: []string{}}
-	claimed, err := h.opts.Store.Claim(ctx, store.Claim{
-		Environment: token.Environment(), RunnerID: req.RunnerID, Digests: req.Digests,
-		Limit: min(max(req.Limit, 0), maxClaim), Lease: store.LeaseDuration,
+// take asks the store once; more says that runs are queued for which there is no place.
+func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest) (
+	resp dispatchapi.ClaimResponse, more bool, err error,
+) {
+	resp = newClaimResponse()
+	result, err := h.opts.Store.Claim(ctx, store.Claim{
+		Environment: token.Environment(), RunnerID: req.RunnerID, Digests: req.Digests, Refused: req.Refused,
+		Places: min(max(req.Places, 0), dispatchapi.MaxLeases), Limit: min(max(req.Limit, 0), maxClaim),
+		Holding: leasesOf(token, req.Holding), Lease: store.UnconfirmedLease,
 	})
 	if err != nil {
-		return resp, err
+		return resp, false, err
 	}
-	for _, c := range claimed {
+	resp.Lost = wireLeases(slices.DeleteFunc(result.Lost, func(l store.Lease) bool {
+		_, ended := h.ended.Get(l) // by the runner itself, which named it before
+		return ended
+	}))
+	for _, c := range result.Runs {
 		h.countClaim(c.Run)
 		h.owners.Put(c.Run.Key(), token.EnvironmentID)
-		resp.Runs = append(resp.Runs, wireRun(c, store.LeaseDuration))
+		resp.Runs = append(resp.Runs, wireRun(c))
 	}
-	environment, err := h.environment(ctx, token.Environment(), len(claimed) > 0)
-	if err != nil && len(claimed) == 0 {
-		return resp, err
+	h.addJournals(ctx, token, result.Runs, resp.Runs)
+	environment, err := h.environment(ctx, token.Environment(), len(result.Runs) > 0)
+	if err != nil && len(result.Runs) == 0 {
+		return resp, false, err
 	}
 	for _, digest := range []string{environment.WantedBundleDigest, environment.LiveBundleDigest} {
-		if digest != "" && !slices.Contains(req.Digests, digest) && !slices.Contains(resp.Prefetch, digest) {
+		if digest != "" && !slices.Contains(req.Digests, digest) && !slices.Contains(req.Refused, digest) && !slices.Contains(resp.Prefetch, digest) {
 			resp.Prefetch = append(resp.Prefetch, digest)
 		}
 	}
-	return resp, nil
+	return resp, result.More, nil
+}
+
+// addJournals puts short journals into the answer; long ones are to be fetched. What
+// cannot be read now is fetched too: the runs are claimed, whatever becomes of it.
+func (h *Handler) addJournals(ctx context.Context, token store.Token, claimed []store.Claimed, runs []dispatchapi.Run) {
+	room := int64(maxInlineJournals)
+	for i, c := range claimed {
+		switch {
+		case c.JournalLength == 0:
+			continue
+		case c.JournalSize > room:
+			runs[i].JournalElsewhere = true
+			continue
+		}
+		room -= c.JournalSize
+		entries, err := h.opts.Store.Journal(ctx, token.Run(c.Run.ID))
+		if err != nil {
+			runs[i].JournalElsewhere = true
+			continue
+		}
+		runs[i].Journal = wireEntries(entries)
+	}
+}
+
+func wireEntries(entries []store.JournalEntry) []dispatchapi.JournalEntry {
+	out := make([]dispatchapi.JournalEntry, len(entries))
+	for i, e := range entries {
+		out[i] = dispatchapi.JournalEntry{Sequence: e.Sequence, Kind: string(e.Kind), Data: e.Data, Unsafe: e.Unsafe}
+	}
+	return out
+}
+
+// readJournal streams a run's journal to the runner that holds it, a few entries at a time.
+func (h *Handler) readJournal(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	id, err := runID(r)
+	if err != nil {
+		return err
+	}
+	if err := h.owned(r.Context(), id, token); err != nil {
+		return err
+	}
+	var after int64
+	out := json.NewEncoder(w)
+	for {
+		entries, err := h.opts.Store.JournalAfter(r.Context(), token.Run(id), after, journalPage)
+		switch {
+		case err != nil && after == 0:
+			return err
+		case err != nil: // the answer is under way: cut off, it is no journal
+			panic(http.ErrAbortHandler)
+		case after == 0:
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			w.WriteHeader(http.StatusOK)
+		}
+		for _, entry := range wireEntries(entries) {
+			if err := out.Encode(entry); err != nil {
+				return nil // nobody listens any more
+			}
+			after = entry.Sequence
+		}
+		if len(entries) < journalPage {
+			return nil
+		}
+	}
 }
 
 func (h *Handler) countClaim(run store.Run) {
@@ -131,15 +266,19 @@ func (h *Handler) hand(w http.ResponseWriter, r *http.Request, token store.Token
 	defer cancel()
 	gone := context.Cause(r.Context())
 	for _, run := range resp.Runs {
-		gone = errors.Join(gone, h.opts.Store.Release(ctx, store.Lease{Run: token.Run(run.ID), Token: run.Token}))
+		gone = errors.Join(gone, h.opts.Store.Release(ctx, store.Lease{Run: token.Run(run.ID), Token: run.Token}, 0))
 	}
 	return gone
 }
 
-func wireRun(c store.Claimed, lease time.Duration) dispatchapi.Run {
+func wireRun(c store.Claimed) dispatchapi.Run {
 	run := dispatchapi.Run{
-		ID: c.Run.ID, Token: c.Token, LeaseSeconds: lease.Seconds(), AgentName: c.Run.AgentName, BundleDigest: c.BundleDigest,
-		ContentType: c.ContentType, Input: c.Input, InputElsewhere: c.InputBlob != nil, Attempt: c.Run.Attempt, QueuedAt: c.Run.QueuedAt,
+		ID: c.Run.ID, Token: c.Token, LeaseSeconds: max(c.LeaseUntil.Sub(c.Now), 0).Seconds(), AgentName: c.Run.AgentName,
+		BundleDigest: c.BundleDigest, ContentType: c.ContentType, Input: c.Input, InputElsewhere: c.InputBlob != nil,
+		Attempt: c.Run.Attempt, QueuedAt: c.Run.QueuedAt, Now: c.Now,
+	}
+	if c.Run.StartedAt != nil {
+		run.StartedAt = *c.Run.StartedAt
 	}
 	if c.Run.DeploymentID != nil {
 		run.DeploymentID = *c.Run.DeploymentID
@@ -147,20 +286,25 @@ func wireRun(c store.Claimed, lease time.Duration) dispatchapi.Run {
 	if c.Run.ConnectorID != nil {
 		run.ConnectorID = *c.Run.ConnectorID
 	}
-	for _, e := range c.Journal {
-		run.Journal = append(run.Journal, dispatchapi.JournalEntry{Sequence: e.Sequence, Kind: string(e.Kind), Data: e.Data, Unsafe: e.Unsafe})
-	}
 	return run
 }
 
+// heartbeat renews claims. Each is judged for itself: of a run that is not known, or
+// another environment's, the claim is lost.
 func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req dispatchapi.HeartbeatRequest
 	if err := decode(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
 		return err
 	}
+	resp := dispatchapi.HeartbeatResponse{Lost: []dispatchapi.Lease{}, LeaseSeconds: store.LeaseDuration.Seconds()}
 	leases := make([]store.Lease, 0, len(req.Leases))
 	for _, l := range req.Leases {
-		if err := h.owned(r.Context(), l.RunID, token); err != nil {
+		err := h.owned(r.Context(), l.RunID, token)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			resp.Lost = append(resp.Lost, l)
+			continue
+		case err != nil:
 			return err
 		}
 		leases = append(leases, store.Lease{Run: token.Run(l.RunID), Token: l.Token})
@@ -169,10 +313,7 @@ func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.
 	if err != nil {
 		return err
 	}
-	resp := dispatchapi.HeartbeatResponse{Lost: []dispatchapi.Lease{}, LeaseSeconds: store.LeaseDuration.Seconds()}
-	for _, l := range lost {
-		resp.Lost = append(resp.Lost, dispatchapi.Lease{RunID: l.Run.ID, Token: l.Token})
-	}
+	resp.Lost = append(resp.Lost, wireLeases(lost)...)
 	httpserver.WriteJSON(w, http.StatusOK, resp)
 	return nil
 }
@@ -203,8 +344,9 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.T
 	if err := completion.Check(); err != nil {
 		return err
 	}
-	err = h.opts.Store.Complete(r.Context(), completion)
+	err = h.ends.complete(r.Context(), completion)
 	if err == nil {
+		h.ended.Put(lease, struct{}{})
 		h.opts.Metrics.Ended(string(completion.Bounded().Status), 1) // a repeated report, too
 	}
 	return done(w, err)
@@ -216,7 +358,12 @@ func (h *Handler) release(w http.ResponseWriter, r *http.Request, token store.To
 	if err != nil {
 		return err
 	}
-	return done(w, h.opts.Store.Release(r.Context(), lease))
+	delay := min(max(time.Duration(req.DelaySeconds)*time.Second, 0), maxDelay)
+	err = h.opts.Store.Release(r.Context(), lease, delay)
+	if err == nil {
+		h.ended.Put(lease, struct{}{})
+	}
+	return done(w, err)
 }
 
 // lease reads a request about a claim on a run of the token's environment.
@@ -294,6 +441,9 @@ func entries(in []dispatchapi.JournalEntry) []store.JournalEntry {
 	out := make([]store.JournalEntry, len(in))
 	for i, e := range in {
 		out[i] = store.JournalEntry{Sequence: e.Sequence, Kind: store.JournalKind(e.Kind), Data: e.Data, Unsafe: e.Unsafe}
+		if u := e.Usage; u != nil {
+			out[i].Usage = &store.ModelUsage{Model: u.Model, TokenUsage: store.TokenUsage(u.TokenUsage)}
+		}
 	}
 	return out
 }

@@ -48,7 +48,7 @@ type syncResult struct {
 
 // answerSync waits for the runs of an accepted webhook and answers with their
 // results; 504 when they take longer than the connector allows, and they go on.
-func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission store.Admission, end watch) error {
+func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission store.Admission, end *watch) error {
 	timeout := time.Duration(route.Connector.TimeoutSeconds) * time.Second
 	if timeout <= 0 {
 		timeout = defaultSyncTimeout
@@ -82,16 +82,15 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 	return nil
 }
 
-// awaitOutcome returns once all runs of a connector run ended. Hints make it
-// quick, polling makes it sure; while the store is away it goes on trying.
-func (h *Handler) awaitOutcome(ctx context.Context, run store.Key, end watch) (store.Outcome, error) {
-	look := end.run != run // an earlier request's run, which may have ended before
+// awaitOutcome returns once all runs of a connector run ended, which it reads when
+// it is woken; while the store is away it is woken again and again.
+func (h *Handler) awaitOutcome(ctx context.Context, run store.Key, end *watch) (store.Outcome, error) {
+	look := end.run != tailOf(run) // an earlier request's run, which may have ended before
 	if look {
 		end = h.waiters.watch(run)
-		defer end.stop()
+		defer h.waiters.stop(end)
 	}
-	poll := time.NewTicker(pollInterval)
-	defer poll.Stop()
+	h.waiters.recorded(end, run.ID)
 	for ; ; look = true {
 		if look {
 			outcome, err := h.opts.Store.Outcome(ctx, run)
@@ -101,7 +100,6 @@ func (h *Handler) awaitOutcome(ctx context.Context, run store.Key, end watch) (s
 		}
 		select {
 		case <-end.woken:
-		case <-poll.C:
 		case <-ctx.Done():
 			return store.Outcome{}, context.Cause(ctx)
 		}

@@ -4,59 +4,118 @@ package ingress
 
 import (
 	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/jsonscan"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 const typeJSON = "application/json"
 
-// readBody reads and checks the body of a request that was admitted; release
-// gives up a large one's place. Problems are errors of the caller's, or say that
-// there is no place.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	release = func() {}
-	if err := mediaProblem(r); err != nil {
-		return nil, release, err
-	}
-	var (
-		in  = http.MaxBytesReader(w, r.Body, MaxBody)
-		buf bytes.Buffer
-	)
-	buf.Grow(int(min(max(r.ContentLength, 0), store.MaxInlineInput)) + bytes.MinRead)
-	_, err = io.CopyN(&buf, in, store.MaxInlineInput+1)
-	if err == nil { // there is more
-		if !h.bodies.TryAcquire(1) {
-			return nil, release, errNoPlace
-		}
-		release = func() { h.bodies.Release(1) }
-		buf.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)
-		_, err = buf.ReadFrom(in)
-	}
-	switch {
-	case errors.As(err, new(*http.MaxBytesError)):
-		return nil, release, errTooLarge
-	case err != nil && !errors.Is(err, io.EOF):
-		return nil, release, httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeBodyUnreadable, "The body could not be read whole; send the request again.")
-	}
-	httpserver.BodyRead(w)
-	return buf.Bytes(), release, contentProblem(buf.Bytes())
+// input is a body as it is committed: inline, as a blob or, where its key is known
+// already, not at all.
+type input struct {
+	inline      []byte
+	blob        *uuid.UUID
+	repeat      bool
+	idempotency *store.Idempotency
 }
 
-var (
-	errTooLarge = httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
-	errNoPlace  = httpserver.Problem{
-		Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable, Code: httpserver.CodeTooManyLargeBodies,
-		Detail:     "The gateway holds as many large bodies as it has memory for. Send the request again.",
-		RetryAfter: retryAfter,
+// readInput reads and checks the body of a request that was admitted, and stores a
+// large one while it comes in. Problems are errors of the caller's, or say that
+// there is no room.
+func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, connector store.Key) (in input, err error) {
+	if err := mediaProblem(r); err != nil {
+		return in, err
 	}
-)
+	key, keyProblem := keyOfRequest(r)
+	body := newUpload(http.MaxBytesReader(w, r.Body, MaxBody), key.compares)
+	var begun bytes.Buffer
+	begun.Grow(int(min(max(r.ContentLength, 0), store.MaxInlineInput+1)) + bytes.MinRead)
+	if _, err := io.CopyN(&begun, body, store.MaxInlineInput+1); err == nil { // there is more
+		if in, err = h.readLarge(w, r, large{connector, key, begun.Bytes(), body, keyProblem == nil}); err != nil {
+			return in, err
+		}
+	} else {
+		in.inline = begun.Bytes()
+	}
+	if err := body.readProblem(); err != nil {
+		return in, err
+	}
+	httpserver.BodyRead(w)
+	if err := body.content.problem(); err != nil {
+		return in, err
+	}
+	in.idempotency = key.idempotency(body)
+	return in, keyProblem
+}
+
+// large is a body of which more than a row holds has come.
+type large struct {
+	connector store.Key
+	key       requestKey
+	begun     []byte
+	rest      *upload
+	wanted    bool // the headers are right
+}
+
+// readLarge reads the rest of a body. It is stored, unless it will be refused or
+// its key is known. Errors say that there is no room, or are the store's; what is
+// wrong with the body it knows itself.
+func (h *Handler) readLarge(w http.ResponseWriter, r *http.Request, l large) (in input, err error) {
+	project := l.connector.ProjectID
+	if err := h.bodies.take(project, 1).refusal(errManyBodies, errAllBodies); err != nil {
+		return in, err
+	}
+	defer h.bodies.give(project, 1)
+	ctx, cancel := context.WithTimeout(r.Context(), spoolTimeout)
+	defer cancel()
+	l.rest.in = httpserver.Paced(w, l.rest.in, httpserver.Pace{BytesPerSecond: bodyRate, Grace: bodyGrace})
+	if l.key.name != "" {
+		if in.repeat, err = h.known(ctx, l.connector, l.key); err != nil {
+			return in, err
+		}
+	}
+	if l.wanted && !in.repeat && !l.rest.refused() {
+		in.blob, err = h.spool(ctx, project, io.MultiReader(bytes.NewReader(l.begun), unrefused{l.rest}))
+		if err != nil && !l.rest.refused() {
+			return in, err
+		}
+	}
+	_, _ = io.Copy(io.Discard, l.rest) // of one that is not stored; how it ended it knows
+	return in, nil
+}
+
+// known says whether a key stands for a request.
+func (h *Handler) known(ctx context.Context, connector store.Key, key requestKey) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	known, err := h.opts.Store.KnownKey(ctx, connector, key.name)
+	if err != nil {
+		return false, fmt.Errorf("looking for an idempotency key: %w", err)
+	}
+	return known, nil
+}
+
+// spool writes what is too large for a row into a blob. What becomes of no event is
+// swept after a while.
+func (h *Handler) spool(ctx context.Context, project uuid.UUID, body io.Reader) (*uuid.UUID, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("making an id: %w", err)
+	}
+	if _, err := h.opts.Store.PutBlob(ctx, store.Key{ProjectID: project, ID: id}, body); err != nil {
+		return nil, fmt.Errorf("storing the body: %w", err)
+	}
+	return &id, nil
+}
 
 // mediaProblem says what is wrong with the form of the body, by its headers.
 func mediaProblem(r *http.Request) error {
@@ -72,55 +131,18 @@ func mediaProblem(r *http.Request) error {
 	return nil
 }
 
-// contentProblem says why body is no input.
-func contentProblem(body []byte) error {
-	if !json.Valid(body) {
-		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidJSON, "The body is not valid JSON.")
+// readProblem says why a body was not read to its end.
+func (u *upload) readProblem() error {
+	switch {
+	case errors.Is(u.err, io.EOF):
+		return nil
+	case errors.As(u.err, new(*http.MaxBytesError)):
+		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
+	case httpserver.TooSlow(u.err):
+		return httpserver.NewProblem(http.StatusRequestTimeout, httpserver.CodeTimeout, tooSlow)
 	}
-	if trimmed := bytes.TrimLeft(body, " \t\r\n"); trimmed[0] != '{' {
-		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidJSON, "The body is valid JSON but not an object; send fields in {…}.")
-	}
-	if hasInlineFiles(body) {
-		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeFilesNotSupported,
-			"The objects in `files` hold `data`: this release takes no attachments. Send the event without them.")
-	}
-	return nil
+	return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeBodyUnreadable, "The body could not be read whole; send the request again.")
 }
 
-// hasInlineFiles says whether an object has attachments: objects with `data` in
-// a list `files`. They would reach the model as text. It looks at every field of
-// that name, however it is escaped, and takes no memory whatever the body is.
-func hasInlineFiles(body []byte) bool {
-	var (
-		depth int
-		files bool // the last field of the body is `files`
-		list  bool // the last list or object that is a field of the body is a list `files`
-		file  bool // the last list or object in one of those is an object in such a list
-	)
-	for s := jsonscan.New(body); ; {
-		token, ok := s.Next()
-		if !ok {
-			return false
-		}
-		switch token.Kind {
-		case jsonscan.Key:
-			if depth == 1 {
-				files = token.Is("files")
-			}
-			if depth == 3 && file && token.Is("data") {
-				return true
-			}
-		case jsonscan.OpenObject, jsonscan.OpenList:
-			switch depth {
-			case 1:
-				list = files && token.Kind == jsonscan.OpenList
-			case 2:
-				file = list && token.Kind == jsonscan.OpenObject
-			}
-			depth++
-		case jsonscan.CloseObject, jsonscan.CloseList:
-			depth--
-		case jsonscan.Scalar:
-		}
-	}
-}
+var tooSlow = fmt.Sprintf("The body did not come in time. Send it faster: what is larger than %d KiB with at least %d KiB a second.",
+	store.MaxInlineInput>>10, bodyRate>>10)

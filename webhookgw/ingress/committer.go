@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/agentplatform/agentplatform/internal/metrics"
@@ -15,37 +17,38 @@ import (
 // committer lets requests that wait at the same moment share a transaction:
 // one goroutine takes all that wait, stores them, and answers each. When the
 // store is idle a request does not wait for others; when it is busy, one fsync
-// serves many.
+// serves many. What waits is bounded, in number and bytes, for all and for each
+// project, and projects take turns: neither a store that hangs nor a project that
+// sends a lot is everybody's matter.
 type committer struct {
 	ingest  store.Ingest
 	metrics *metrics.Gateway
-	queue   chan *pending
-}
+	now     func() time.Time
+	arrived chan struct{} // holds one: something waits
+	// events and bytes are counted until their answer, also of what is being stored.
+	events, bytes *places
 
-type pending struct {
-	event  store.Event
-	answer chan answer // holds one
-}
-
-type answer struct {
-	admission store.Admission
-	err       error
+	mutex   sync.Mutex
+	waiting turns
+	stopped bool
 }
 
 var errStopped = errors.New("the gateway is stopping")
 
-func newCommitter(ingest store.Ingest, counted *metrics.Gateway) *committer {
-	return &committer{ingest: ingest, metrics: counted, queue: make(chan *pending, maxBatchEvents)}
+func newCommitter(ingest store.Ingest, counted *metrics.Gateway, now func() time.Time) *committer {
+	return &committer{
+		ingest: ingest, metrics: counted, now: now, arrived: make(chan struct{}, 1),
+		events: newPlaces(maxWaiting), bytes: newPlaces(maxWaitingBytes), waiting: newTurns(),
+	}
 }
 
-// commit stores an event. An error means that the outcome is unknown, or that
-// nothing was stored: the request must not be answered with success.
+// commit stores an event. A Problem means that there is no room for it; another
+// error that the outcome is unknown, or that nothing was stored: the request must
+// not be answered with success.
 func (c *committer) commit(ctx context.Context, event store.Event) (store.Admission, error) {
-	p := &pending{event: event, answer: make(chan answer, 1)}
-	select {
-	case c.queue <- p:
-	case <-ctx.Done():
-		return store.Admission{}, context.Cause(ctx)
+	p := &pending{ctx: ctx, since: c.now(), event: event, answer: make(chan answer, 1)}
+	if err := c.enter(p); err != nil {
+		return store.Admission{}, err
 	}
 	select {
 	case a := <-p.answer:
@@ -58,59 +61,113 @@ func (c *committer) commit(ctx context.Context, event store.Event) (store.Admiss
 	}
 }
 
+// enter lets an event wait, where there is room.
+func (c *committer) enter(p *pending) error {
+	project, size := p.event.ProjectID, int64(len(p.event.Input))
+	if err := c.events.take(project, 1).refusal(errManyWait, errAllWait); err != nil {
+		return err
+	}
+	if err := c.bytes.take(project, size).refusal(errManyWait, errAllWait); err != nil {
+		c.events.give(project, 1)
+		return err
+	}
+	c.metrics.CommitWaits()
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.stopped {
+		c.settle(p, answer{err: errStopped})
+		return nil
+	}
+	c.waiting.push(p)
+	select {
+	case c.arrived <- struct{}{}:
+	default: // it is known already
+	}
+	return nil
+}
+
+// settle answers an event and gives its place to another.
+func (c *committer) settle(p *pending, a answer) {
+	c.events.give(p.event.ProjectID, 1)
+	c.bytes.give(p.event.ProjectID, int64(len(p.event.Input)))
+	c.metrics.CommitAnswered()
+	p.answer <- a
+}
+
 // run commits batches until ctx ends, and then fails what still waits.
 func (c *committer) run(ctx context.Context) {
 	for {
 		select {
-		case first := <-c.queue:
-			c.store(ctx, c.collect(first))
-		case <-ctx.Done():
-			for {
-				select {
-				case p := <-c.queue:
-					p.answer <- answer{err: errStopped}
-				default:
-					return
-				}
+		case <-c.arrived:
+			for ctx.Err() == nil && c.runOnce(ctx) {
 			}
+		case <-ctx.Done():
+			c.stop()
+			return
 		}
 	}
 }
 
-// collect takes what waits already, within the bounds of a batch.
-func (c *committer) collect(first *pending) []*pending {
-	batch, size, runs := []*pending{first}, len(first.event.Input), len(first.event.Runs)
-	for len(batch) < maxBatchEvents && size < maxBatchBytes && runs < maxBatchRuns {
-		select {
-		case p := <-c.queue:
-			batch = append(batch, p)
-			size += len(p.event.Input)
-			runs += len(p.event.Runs)
-		default:
-			return batch
-		}
+// runOnce commits a batch of what waits, and says whether there was one.
+func (c *committer) runOnce(ctx context.Context) bool {
+	c.mutex.Lock()
+	batch, gone := c.waiting.collect(c.now())
+	c.mutex.Unlock()
+	for _, p := range gone {
+		c.settle(p, answer{err: context.Cause(p.ctx)})
 	}
-	return batch
+	if len(batch) > 0 {
+		c.store(ctx, batch)
+	}
+	return len(batch) > 0
 }
 
-func (c *committer) store(ctx context.Context, batch []*pending) {
+func (c *committer) stop() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.stopped = true
+	for p := c.waiting.pop(); p != nil; p = c.waiting.pop() {
+		c.settle(p, answer{err: errStopped})
+	}
+}
+
+func (c *committer) store(ctx context.Context, batch []*entry) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	events := make([]store.Event, len(batch))
-	for i, p := range batch {
-		events[i] = p.event
+	for i, e := range batch {
+		events[i] = e.event
 	}
 	begin := time.Now()
 	admissions, err := c.ingest.Accept(ctx, events)
+	c.metrics.Committed(len(batch), time.Since(begin), err)
 	if err == nil && len(admissions) != len(batch) {
 		err = fmt.Errorf("store answered %d of %d events", len(admissions), len(batch))
 	}
-	c.metrics.Committed(len(batch), time.Since(begin), err)
-	for i, p := range batch {
-		if err != nil {
-			p.answer <- answer{err: err}
-			continue
+	if len(admissions) != len(batch) { // else those count that were decided before an error
+		admissions = slices.Repeat([]store.Admission{{Err: err}}, len(batch))
+	}
+	for i, e := range batch {
+		c.settle(e.pending, answer{admission: admissions[i]})
+		c.settleOthers(e, admissions[i], err)
+	}
+}
+
+// settleOthers answers the events under the same key as the first. Where it says
+// nothing of them they wait for the next batch, in which the next one is the
+// first; with the store's error none of them fares better.
+func (c *committer) settleOthers(e *entry, told store.Admission, err error) {
+	for _, p := range slices.Backward(e.others) {
+		admission, ok := follows(e.event, told, p.event)
+		switch {
+		case ok:
+			c.settle(p, answer{admission: admission})
+		case err != nil && told.Err != nil:
+			c.settle(p, answer{err: err})
+		default:
+			c.mutex.Lock()
+			c.waiting.putBack(p)
+			c.mutex.Unlock()
 		}
-		p.answer <- answer{admission: admissions[i]}
 	}
 }

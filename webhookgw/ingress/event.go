@@ -3,9 +3,6 @@
 package ingress
 
 import (
-	"bytes"
-	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
@@ -20,11 +17,8 @@ import (
 func newEvent(route store.Route, req request) (store.Event, error) {
 	event := store.Event{
 		ConnectorRunID: req.run, ProjectID: route.Connector.ProjectID, EnvironmentID: route.Connector.EnvironmentID,
-		ConnectorID: route.Connector.ID, ConnectorVersion: route.Connector.Version, Trigger: store.TriggerWebhook,
-		ContentType: typeJSON, Idempotency: req.idempotency, InputBlob: req.blob,
-	}
-	if req.blob == nil {
-		event.Input = req.body
+		ConnectorID: route.Connector.ID, ConnectorVersion: route.Connector.Version, Trigger: store.TriggerWebhook, Class: req.class,
+		ContentType: typeJSON, Idempotency: req.input.idempotency, Repeat: req.input.repeat, Input: req.input.inline, InputBlob: req.input.blob,
 	}
 	if s := accepted(route.Connector.Secrets, req.facts.secrets); s != nil && route.Connector.RequireAuthentication {
 		event.SecretNotAfter = s.NotAfter
@@ -39,38 +33,41 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 	return event, nil
 }
 
-// spool writes a body that is too large for a row into a blob.
-func (h *Handler) spool(ctx context.Context, project uuid.UUID, body []byte) (*uuid.UUID, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("making an id: %w", err)
-	}
-	if _, err := h.opts.Store.PutBlob(ctx, store.Key{ProjectID: project, ID: id}, bytes.NewReader(body)); err != nil {
-		return nil, fmt.Errorf("storing the body: %w", err)
-	}
-	return &id, nil
+// requestKey makes a repeated request the same one: the caller's own key, which
+// also compares bodies, or that of Standard Webhooks.
+type requestKey struct {
+	name     string // with its source; empty without one
+	compares bool
 }
 
-// idempotencyOf reads the key that makes a repeated request the same one: the
-// caller's own, which also compares bodies, or that of Standard Webhooks.
-func idempotencyOf(r *http.Request, body []byte) (*store.Idempotency, error) {
-	name, source := r.Header.Get("Idempotency-Key"), "Idempotency-Key"
-	var fingerprint []byte
-	if name != "" {
-		sum := sha256.Sum256(body)
-		fingerprint = sum[:]
-	} else {
-		name, source = r.Header.Get("Webhook-Id"), "webhook-id"
+// keyOfRequest reads a request's key.
+func keyOfRequest(r *http.Request) (requestKey, error) {
+	key, source := r.Header.Get("Idempotency-Key"), "Idempotency-Key"
+	compares := key != ""
+	if key == "" {
+		key, source = r.Header.Get("Webhook-Id"), "webhook-id"
 	}
 	switch {
-	case name == "":
-		return nil, nil
-	case len(name) > maxIdempotencyKey:
-		return nil, httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeKeyTooLong,
+	case key == "":
+		return requestKey{}, nil
+	case len(key) > maxIdempotencyKey:
+		return requestKey{}, httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeKeyTooLong,
 			fmt.Sprintf("The header %s has more than %d bytes.", source, maxIdempotencyKey))
-	case strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c > '~' }):
-		return nil, httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeKeyInvalid,
+	case strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' }):
+		return requestKey{}, httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeKeyInvalid,
 			fmt.Sprintf("The header %s may hold printable ASCII only.", source))
 	}
-	return &store.Idempotency{Key: strings.ToLower(source) + ":" + name, Fingerprint: fingerprint, TTL: idempotencyTTL}, nil
+	return requestKey{name: strings.ToLower(source) + ":" + key, compares: compares}, nil
+}
+
+// idempotency is what the store is told of a key and the body that came with it.
+func (k requestKey) idempotency(body *upload) *store.Idempotency {
+	if k.name == "" {
+		return nil
+	}
+	i := &store.Idempotency{Key: k.name, TTL: idempotencyTTL}
+	if k.compares {
+		i.Fingerprint = body.sum.Sum(nil)
+	}
+	return i
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
@@ -27,17 +26,20 @@ type Store interface {
 	store.Blobs
 	store.Notifier
 	Outcome(ctx context.Context, connectorRun store.Key) (store.Outcome, error)
+	Ended(ctx context.Context, connectorRuns []store.Key) ([]store.Key, error)
 }
 
 // Options configure a Handler.
 type Options struct {
-	Store  Store
+	Store Store
+	// Logger is where the handler logs; nil means slog.Default.
 	Logger *slog.Logger
 	// TrustedProxies may say in X-Forwarded-For where a request came from.
 	TrustedProxies httpserver.Proxies
 	// Metrics count what is accepted and refused; nil counts nowhere.
 	Metrics *metrics.Gateway
-	// Now is the clock by which refusals are told; nil means time.Now.
+	// Now is the clock by which refusals are told, and how long requests wait for
+	// their commit; nil means time.Now.
 	Now func() time.Time
 	// WithTimeout bounds how long a sync webhook waits; nil means context.WithTimeout.
 	WithTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
@@ -50,7 +52,8 @@ type Handler struct {
 	routes    *routes
 	committer *committer
 	waiters   *waiters
-	bodies    *semaphore.Weighted // places for large ones
+	bodies    *places // for large ones that come in
+	callers   *places // for those who wait for their answer
 	refusals  *httpserver.Refusals
 }
 
@@ -62,9 +65,15 @@ func New(opts Options) *Handler {
 	if opts.WithTimeout == nil {
 		opts.WithTimeout = context.WithTimeout
 	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
 	h := &Handler{
-		opts: opts, routes: newRoutes(opts.Store), committer: newCommitter(opts.Store, opts.Metrics), waiters: newWaiters(),
-		bodies:   semaphore.NewWeighted(maxLargeBodies),
+		opts: opts, routes: newRoutes(opts.Store, opts.Logger), committer: newCommitter(opts.Store, opts.Metrics, opts.Now),
+		waiters: newWaiters(opts.Store, opts.Logger), bodies: newPlaces(maxLargeBodies), callers: newPlaces(maxCallers),
 		refusals: httpserver.NewRefusals("webhook requests that nobody knows were refused", opts.Logger, opts.Now),
 	}
 	router := chi.NewRouter()
@@ -81,7 +90,9 @@ func (h *Handler) Run(ctx context.Context) error {
 	doneHints, stopDone := h.opts.Store.Subscribe(store.TopicDone)
 	var group sync.WaitGroup
 	group.Go(func() { h.routes.follow(routeHints) })
+	group.Go(func() { h.routes.run(ctx) })
 	group.Go(func() { h.waiters.follow(doneHints) })
+	group.Go(func() { h.waiters.run(ctx) })
 	h.committer.run(ctx)
 	stopRoutes()
 	stopDone()
@@ -135,20 +146,13 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("making an id: %w", err)
 	}
-	var end watch
-	if route.Connector.Mode == modeSync {
-		end = h.waiters.watch(store.Key{ProjectID: key.ProjectID, ID: run})
-		defer end.stop()
+	if route.Connector.Mode == modeSync && !prefersAsync(r) {
+		return h.receiveSync(w, r, route, run)
 	}
-	route, admission, err := h.record(w, r, route, run)
+	route, admission, err := h.record(w, r, route, request{run: run, class: store.ClassInbound})
 	switch {
 	case err != nil:
 		return err
-	case admission.Verdict == store.KeyReused:
-		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeKeyReused,
-			"This Idempotency-Key was used within 24 hours for another body; use a new key for a new request.")
-	case route.Connector.Mode == modeSync && !prefersAsync(r):
-		return h.answerSync(w, r, route, admission, end)
 	case route.Connector.Mode == modeSync:
 		w.Header().Set("Preference-Applied", "respond-async")
 		answerInbound(w, http.StatusAccepted, admission)
@@ -156,6 +160,22 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 		answerInbound(w, http.StatusOK, admission)
 	}
 	return nil
+}
+
+// receiveSync takes a request whose caller waits for the answer.
+func (h *Handler) receiveSync(w http.ResponseWriter, r *http.Request, route store.Route, run uuid.UUID) error {
+	project := route.Connector.ProjectID
+	if err := h.callers.take(project, 1).refusal(errManyCallers, errAllCallers); err != nil {
+		return err
+	}
+	defer h.callers.give(project, 1)
+	end := h.waiters.watch(store.Key{ProjectID: project, ID: run})
+	defer h.waiters.stop(end)
+	route, admission, err := h.record(w, r, route, request{run: run, class: store.ClassSync})
+	if err != nil {
+		return err
+	}
+	return h.answerSync(w, r, route, admission, end)
 }
 
 // connectorOf is the connector that the path names.
@@ -167,23 +187,32 @@ func connectorOf(r *http.Request) (key store.Key, err error) {
 	return key, err
 }
 
+var (
+	errKeyReused = httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeKeyReused,
+		"This Idempotency-Key was used within 24 hours for another body; use a new key for a new request.")
+	errKeyExpired = later(http.StatusServiceUnavailable, httpserver.CodeKeyExpired,
+		"The key of an earlier request was forgotten while this one came in. Send the request again.")
+)
+
 // record reads the body of an admitted request and commits it as a connector run.
-func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Route, run uuid.UUID) (store.Route, store.Admission, error) {
-	body, release, err := h.readBody(w, r)
-	defer release()
+func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Route, req request) (store.Route, store.Admission, error) {
+	in, err := h.readInput(w, r, route.Connector.Key())
 	if err != nil {
 		return route, store.Admission{}, err
 	}
-	idempotency, err := idempotencyOf(r, body)
-	if err != nil {
-		return route, store.Admission{}, err
-	}
+	req.facts, req.input = factsOf(r), in
 	begin := time.Now() // how fast a caller sends its body is not ours
-	route, admission, err := h.commit(r.Context(), route, request{run: run, facts: factsOf(r), body: body, idempotency: idempotency})
-	if err == nil && admission.Verdict != store.KeyReused {
-		h.opts.Metrics.Accepted(route.Connector.Mode, admission.Verdict == store.Repeated, time.Since(begin))
+	route, admission, err := h.commit(r.Context(), route, req)
+	switch {
+	case err != nil:
+		return route, admission, err
+	case admission.Verdict == store.KeyReused:
+		return route, admission, errKeyReused
+	case admission.Verdict == store.Expired:
+		return route, admission, errKeyExpired
 	}
-	return route, admission, err
+	h.opts.Metrics.Accepted(route.Connector.Mode, admission.Verdict == store.Repeated, time.Since(begin))
+	return route, admission, nil
 }
 
 // admitted returns the route of a request that all checks but that of the body
@@ -211,23 +240,15 @@ func (h *Handler) admittedFresh(ctx context.Context, key store.Key, f facts) (st
 
 // request is what is committed for a request, whatever its route becomes.
 type request struct {
-	run         uuid.UUID
-	facts       facts
-	body        []byte
-	blob        *uuid.UUID
-	idempotency *store.Idempotency
+	run   uuid.UUID // the connector run's
+	class store.Class
+	facts facts
+	input input
 }
 
 // commit stores a request, again with the route of that moment whenever it has
 // changed in between. The route returned is the one that was committed.
 func (h *Handler) commit(ctx context.Context, route store.Route, req request) (store.Route, store.Admission, error) {
-	if len(req.body) > store.MaxInlineInput {
-		blob, err := h.spool(ctx, route.Connector.ProjectID, req.body)
-		if err != nil {
-			return route, store.Admission{}, err
-		}
-		req.blob = blob
-	}
 	for range maxChanges {
 		event, err := newEvent(route, req)
 		if err != nil {

@@ -8,32 +8,58 @@ import "time"
 const (
 	// MaxBody is the most bytes of a whole request body: 16 MiB.
 	MaxBody = 16 << 20
-	// maxLargeBodies is how many bodies of more than store.MaxInlineInput are held
-	// in memory at once.
-	maxLargeBodies = 16
+	// maxLargeBodies is how many bodies of more than store.MaxInlineInput come in at
+	// once. Each takes the memory of a few of the pieces that it is stored in.
+	maxLargeBodies = 64
+	// bodyRate is how many bytes a second a large body must come in with, and
+	// bodyGrace what it may be behind by: its place is wanted by others.
+	bodyRate  = 64 << 10
+	bodyGrace = 5 * time.Second
+	// spoolTimeout bounds taking a large body in and storing it: longer than one takes
+	// that keeps the pace.
+	spoolTimeout = 5 * time.Minute
 	// maxIdempotencyKey is the most bytes of a key that a caller names.
 	maxIdempotencyKey = 255
 	// idempotencyTTL is how long a key is remembered.
 	idempotencyTTL = 24 * time.Hour
 	// maxBatchEvents, maxBatchRuns and maxBatchBytes bound what one transaction
-	// takes, but for its first event.
+	// takes; its last event may go beyond the latter two.
 	maxBatchEvents = 256
 	maxBatchRuns   = 1024
 	maxBatchBytes  = 4 << 20
-	// commitTimeout bounds one transaction; its outcome is unknown after that.
+	// maxWaiting and maxWaitingBytes bound what is at the committer at a time,
+	// maxCallers how many sync requests wait for their answer. Of each a project has
+	// one part in projectShare.
+	maxWaiting      = 2048
+	maxWaitingBytes = 32 << 20
+	maxCallers      = 4096
+	projectShare    = 4
+	// patience is how long a request may wait for the committer and be recorded
+	// although its client has gone meanwhile.
+	patience = time.Second
+	// commitTimeout bounds one transaction; its outcome is unknown after that. It
+	// also bounds what else is asked of the store in few words.
 	commitTimeout = 10 * time.Second
 	// retryAfter is what callers are told when the store does not answer.
 	retryAfter = 2 * time.Second
-	// maxReads is how many routes are read from the store at once.
-	maxReads = 32
+	// maxReads is how many routes of known ids are read from the store at once,
+	// maxStrangerReads those of unknown ones, of which maxStrangers may be waited for.
+	maxReads         = 32
+	maxStrangerReads = 4
+	maxStrangers     = 64
 	// maxRoutes is how many routes are cached.
 	maxRoutes = 50_000
+	// maxIDs is how many connectors' ids are read at a time, learnAgain how long
+	// after a failure they are read again.
+	maxIDs     = 5000
+	learnAgain = 2 * time.Second
 	// maxChanges is how often a route may change under a request before it is
 	// asked to come back.
 	maxChanges = 8
-	// pollInterval is how often a waiting sync webhook looks by itself, in case a
-	// hint was lost.
-	pollInterval = time.Second
+	// lookInterval is how often the store is asked for the runs that sync webhooks
+	// wait for, in case a hint was lost; maxEnded for how many at a time.
+	lookInterval = 5 * time.Second
+	maxEnded     = 500
 	// defaultSyncTimeout is that of a sync connector that names none.
 	defaultSyncTimeout = 300 * time.Second
 )

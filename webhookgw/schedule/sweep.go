@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schedule does what is due: it ends claims whose lease expired and
-// deletes what is remembered for a time only.
+// Package schedule does what is due: it ends claims whose lease expired, consumes what
+// ended runs leave to do, makes room for history, and deletes what is remembered for a
+// time only.
 package schedule
 
 import (
@@ -17,10 +18,17 @@ import (
 const (
 	// sweepInterval is how often leases are looked at.
 	sweepInterval = 5 * time.Second
-	// expireEvery is how many sweeps make one deletion of what expired.
-	expireEvery = 12
+	// expireEvery is how many sweeps make one deletion of what expired, partitionEvery
+	// one look at the partitions.
+	expireEvery    = 12
+	partitionEvery = 720
 	// sweepLimit is how many rows one statement moves.
 	sweepLimit = 500
+	// partitionsAhead is for how many days partitions are made.
+	partitionsAhead = 14
+	// stepTimeout bounds each step: a store that does not answer, as after a failover
+	// that nobody was told of, holds nothing up for longer.
+	stepTimeout = 10 * time.Second
 )
 
 // grace is how long the store must have answered without a break before leases
@@ -38,6 +46,8 @@ type Options struct {
 	Metrics *metrics.Gateway
 	// Now is the clock of the grace; nil means time.Now.
 	Now func() time.Time
+	// WithTimeout bounds each step; nil means context.WithTimeout.
+	WithTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
 }
 
 // Sweeper sweeps at intervals.
@@ -46,13 +56,16 @@ type Sweeper struct {
 	// reachable is since when the store answered without a break; zero when it
 	// did not the last time. looked is when it did last.
 	reachable, looked time.Time
-	sweeps            int
+	rounds, sweeps    int
 }
 
 // New returns a sweeper; all replicas of the gateway may run one.
 func New(opts Options) *Sweeper {
 	if opts.Now == nil {
 		opts.Now = time.Now
+	}
+	if opts.WithTimeout == nil {
+		opts.WithTimeout = context.WithTimeout
 	}
 	if opts.Metrics == nil {
 		opts.Metrics = metrics.NewGateway(nil)
@@ -82,10 +95,17 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	}
 }
 
-// runOnce sweeps, if the store was reachable for the whole grace, and says how
-// many runs it moved.
+// step runs a part of a round within its time.
+func (s *Sweeper) step(ctx context.Context, do func(ctx context.Context) error) error {
+	ctx, cancel := s.opts.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	return do(ctx)
+}
+
+// runOnce does what is always due, and sweeps if the store was reachable for the
+// whole grace. It says how many runs it moved.
 func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
-	err = s.opts.Store.Ping(ctx)
+	err = s.step(ctx, s.opts.Store.Ping)
 	s.opts.Metrics.StoreReachable(err == nil)
 	if err != nil {
 		s.reachable = time.Time{}
@@ -97,18 +117,44 @@ func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
 		s.reachable = now
 	}
 	s.looked = now
-	if now.Sub(s.reachable) < grace {
-		return 0, nil
+	if err := s.always(ctx); err != nil {
+		return 0, err
 	}
+	if now.Sub(s.reachable) >= grace {
+		moved, err = s.sweep(ctx)
+	}
+	s.looked = s.opts.Now() // however long that took, it was no standstill
+	return moved, err
+}
+
+// always is what is due whatever the store has been through.
+func (s *Sweeper) always(ctx context.Context) error {
+	s.rounds++
+	if s.rounds%partitionEvery == 1 {
+		if err := s.step(ctx, s.partitions); err != nil {
+			s.rounds = 0 // again at once
+			return err
+		}
+	}
+	return s.until(ctx, s.opts.Store.CountStored)
+}
+
+func (s *Sweeper) partitions(ctx context.Context) error {
+	days, err := s.opts.Store.EnsurePartitions(ctx, partitionsAhead)
+	if err == nil {
+		s.opts.Metrics.Partitions(days)
+	}
+	return err
+}
+
+func (s *Sweeper) sweep(ctx context.Context) (moved int, err error) {
 	if moved, err = s.leases(ctx); err != nil {
 		s.reachable = time.Time{}
 		return moved, err
 	}
-	s.looked = s.opts.Now() // however long that took, it was no standstill
 	s.sweeps++
 	if s.sweeps%expireEvery == 1 {
-		err = s.expire(ctx)
-		s.looked = s.opts.Now()
+		err = s.until(ctx, s.opts.Store.SweepExpired)
 	}
 	return moved, err
 }
@@ -117,7 +163,11 @@ func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
 // keep nobody else's waiting.
 func (s *Sweeper) leases(ctx context.Context) (moved int, err error) {
 	for ctx.Err() == nil {
-		swept, err := s.opts.Store.SweepLeases(ctx, sweepLimit)
+		var swept store.Swept
+		err = s.step(ctx, func(ctx context.Context) (err error) {
+			swept, err = s.opts.Store.SweepLeases(ctx, sweepLimit)
+			return err
+		})
 		s.count(swept)
 		moved += swept.Runs()
 		if err != nil || swept.Runs() < sweepLimit {
@@ -134,11 +184,15 @@ func (s *Sweeper) count(swept store.Swept) {
 	s.opts.Metrics.Ended(string(store.RunCancelled), swept.Cancelled)
 }
 
-// expire deletes what expired, until little is left.
-func (s *Sweeper) expire(ctx context.Context) error {
+// until repeats what takes so many at a time until few are left.
+func (s *Sweeper) until(ctx context.Context, take func(ctx context.Context, limit int) (int, error)) error {
 	for ctx.Err() == nil {
-		deleted, err := s.opts.Store.SweepExpired(ctx, sweepLimit)
-		if err != nil || deleted < sweepLimit {
+		var n int
+		err := s.step(ctx, func(ctx context.Context) (err error) {
+			n, err = take(ctx, sweepLimit)
+			return err
+		})
+		if err != nil || n < sweepLimit {
 			return err
 		}
 	}

@@ -21,8 +21,9 @@ import (
 )
 
 type fakeStore struct {
-	down            error
-	swept, expunged int
+	down               error
+	swept, expunged    int
+	partitioned, ended int
 	// expired are leases beyond the three of each sweep.
 	expired int
 }
@@ -39,6 +40,17 @@ func (f *fakeStore) SweepLeases(_ context.Context, limit int) (store.Swept, erro
 func (f *fakeStore) SweepExpired(context.Context, int) (int, error) {
 	f.expunged++
 	return 0, nil
+}
+
+func (f *fakeStore) CountStored(_ context.Context, limit int) (int, error) {
+	n := min(limit, f.ended)
+	f.ended -= n
+	return n, nil
+}
+
+func (f *fakeStore) EnsurePartitions(_ context.Context, ahead int) (int, error) {
+	f.partitioned++
+	return ahead + 1, nil
 }
 
 func TestSweepingWaitsForAWholeLeaseOfReachability(t *testing.T) {
@@ -123,10 +135,11 @@ func TestLostLeasesAreCounted(t *testing.T) {
 	scene := storebench.NewScene(t, st, 2)
 	_, err = st.Accept(t.Context(), []store.Event{scene.Event(t)})
 	require.NoError(t, err)
-	claimed, err := st.Claim(t.Context(), store.Claim{
+	result, err := st.Claim(t.Context(), store.Claim{
 		Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "lost", Limit: 2, Lease: -time.Second,
 	})
 	require.NoError(t, err)
+	claimed := result.Runs
 	require.Len(t, claimed, 2)
 	require.NoError(t, st.AppendJournal(t.Context(), store.Lease{Run: claimed[0].Run.Key(), Token: claimed[0].Token}, []store.JournalEntry{
 		{Sequence: 1, Kind: store.JournalToolStarted, Data: []byte(`{}`), Unsafe: true},
@@ -143,10 +156,48 @@ func TestLostLeasesAreCounted(t *testing.T) {
 		`agentplatform_lost_leases_total{outcome="failed"}`:     1,
 		`agentplatform_ended_runs_total{status="failed"}`:       1,
 		`agentplatform_store_reachable`:                         1,
+		`agentplatform_partitions_ahead`:                        partitionsAhead + 1,
 	}, metrictest.Of(t, registry).Moved())
 
 	s.opts.Store = &fakeStore{down: errors.New("away")}
 	_, err = s.runOnce(t.Context())
 	require.Error(t, err)
 	require.Zero(t, metrictest.Of(t, registry).Value(t, "agentplatform_store_reachable"))
+}
+
+// TestWhatEndsLeaveIsConsumed: all of it, at once, also while leases are not swept;
+// and the partitions are looked at with the first round and every hour.
+func TestWhatEndsLeaveIsConsumed(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	fake := &fakeStore{ended: 3*sweepLimit + 1}
+	s := New(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }})
+	for round := range partitionEvery + 1 {
+		_, err := s.runOnce(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, fake.ended)
+		require.Equal(t, 1+round/partitionEvery, fake.partitioned)
+		now = now.Add(sweepInterval)
+	}
+}
+
+// TestAStoreThatDoesNotAnswerHoldsNoStepForLonger: each step has its time.
+func TestAStoreThatDoesNotAnswerHoldsNoStepForLonger(t *testing.T) {
+	t.Parallel()
+	s := New(Options{Store: hanging{&fakeStore{}}, Logger: slog.Default(), WithTimeout: func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+		require.Equal(t, stepTimeout, after)
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		return ctx, cancel
+	}})
+	_, err := s.runOnce(t.Context())
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// hanging answers nothing until it is not asked any more.
+type hanging struct{ *fakeStore }
+
+func (hanging) Ping(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
 }

@@ -150,6 +150,7 @@ var bounds = map[string]*regexp.Regexp{
 	// Patterns of routes hold no part of a path that a caller chose.
 	"route":  regexp.MustCompile(`^(none|/v1(/([a-z-]+|openapi(\.json|\.yaml|-3\.0\.json|-3\.0\.yaml)|\{[a-z_]+\}|\*))*)$`),
 	"state":  regexp.MustCompile(`^(claimable|no_runner|no_deployment)$`),
+	"class":  regexp.MustCompile(`^(sync|inbound|deferred)$`),
 	"status": regexp.MustCompile(`^(completed|failed|cancelled|released|lost|unreported|timeout|request_ended|unknown|other)$`),
 
 	"version": regexp.MustCompile(`^(dev|v[0-9]+\.[0-9]+\.[0-9]+.*)$`),

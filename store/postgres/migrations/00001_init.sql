@@ -8,6 +8,21 @@ CREATE FUNCTION now_us() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
 $$;
 -- +goose StatementEnd
 
+-- An id of version 7 of a moment, with the random part of another id: n orders
+-- those of one moment, each a quarter of a microsecond after the one before.
+-- +goose StatementBegin
+CREATE FUNCTION stamp(id uuid, us bigint, n bigint) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT (lpad(to_hex(((us * 4 + n) / 4000 << 16) | 28672 | ((us * 4 + n) % 4000)), 16, '0') || '-' || substr(id::text, 20))::uuid
+$$;
+-- +goose StatementEnd
+
+-- The least id of a moment: what came before it has a lesser one.
+-- +goose StatementBegin
+CREATE FUNCTION id_at(us bigint) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT (lpad(to_hex(greatest(us, 0) / 1000 << 16), 16, '0') || '0000000000000000')::uuid
+$$;
+-- +goose StatementEnd
+
 -- The oldest migration whose release still works on this schema. A migration
 -- that contracts raises it.
 CREATE TABLE schema_compat (
@@ -154,6 +169,8 @@ CREATE TABLE deployments (
     sequence bigint NOT NULL UNIQUE,
     status text NOT NULL CHECK (status IN ('pending', 'building', 'deployed', 'failed', 'cancelled')),
     phase text NOT NULL DEFAULT '',
+    -- The phase in which it failed or was cancelled.
+    end_phase text NOT NULL DEFAULT '',
     failure_reason text NOT NULL DEFAULT '',
     message text NOT NULL DEFAULT '',
     built boolean NOT NULL DEFAULT FALSE,
@@ -186,6 +203,8 @@ CREATE TABLE deployment_agents (
     deployment_id uuid NOT NULL,
     name text NOT NULL,
     config text,
+    -- 0 means no limit.
+    max_concurrent_runs bigint NOT NULL,
     PRIMARY KEY (project_id, deployment_id, name),
     FOREIGN KEY (project_id, deployment_id) REFERENCES deployments (project_id, id) ON DELETE CASCADE
 );
@@ -217,6 +236,7 @@ CREATE TABLE runners (
     environment_id uuid NOT NULL,
     id text NOT NULL,
     seen_at bigint NOT NULL,
+    places bigint NOT NULL,
     digests text NOT NULL,
     PRIMARY KEY (project_id, environment_id, id)
 );
@@ -226,10 +246,12 @@ CREATE TABLE blobs (
     id uuid NOT NULL,
     size bigint NOT NULL,
     complete boolean NOT NULL,
+    -- What it is kept for; '' is swept after a day.
+    mark text NOT NULL CHECK (mark IN ('', 'history', 'bundle')),
     created_at bigint NOT NULL,
     PRIMARY KEY (project_id, id)
 );
-CREATE INDEX blobs_created ON blobs (created_at);
+CREATE INDEX blobs_mark ON blobs (mark, created_at);
 
 CREATE TABLE blob_chunks (
     project_id uuid NOT NULL,
@@ -249,87 +271,84 @@ CREATE TABLE bundles (
     PRIMARY KEY (project_id, digest),
     FOREIGN KEY (project_id, blob_id) REFERENCES blobs (project_id, id)
 );
-CREATE INDEX bundles_blob ON bundles (project_id, blob_id);
 
--- Hot tables: no foreign keys, no index that nothing needs, and room on the
--- page for the updates that touch no index (counters, heartbeats, journal
--- lengths).
+-- What is open lives whole in small hot tables: no foreign keys, no index that
+-- nothing needs, and room on the page for the updates that touch no index
+-- (heartbeats, journal lengths). What ended is inserted once into history, which is
+-- never updated and has no unique constraint but its key: its tables are
+-- partitioned by the day of the time in their ids.
 
-CREATE TABLE connector_runs (
+-- Where claiming of an environment's runs stands: how many were claimed, and the
+-- agent that had its turn last, by class. version rises with each claim.
+CREATE TABLE pools (
+    project_id uuid NOT NULL,
+    environment_id uuid NOT NULL,
+    version bigint NOT NULL,
+    served bigint NOT NULL,
+    turns text NOT NULL,
+    PRIMARY KEY (project_id, environment_id)
+) WITH (fillfactor = 50);
+
+CREATE TABLE open_connector_runs (
     project_id uuid NOT NULL,
     id uuid NOT NULL,
     environment_id uuid NOT NULL,
     connector_id uuid NOT NULL,
-    status text NOT NULL CHECK (status IN ('pending', 'running', 'completed', 'failed', 'skipped', 'cancelled')),
+    status text NOT NULL CHECK (status IN ('pending', 'running')),
     trigger_type text NOT NULL CHECK (trigger_type IN ('webhook', 'cron', 'outbound')),
-    input bytea CHECK (length(input) <= 65536),
-    input_blob uuid,
     content_type text NOT NULL,
-    open_runs bigint NOT NULL CHECK (open_runs >= 0),
-    failed_runs bigint NOT NULL CHECK (failed_runs >= 0),
-    error text NOT NULL DEFAULT '',
+    input_size bigint NOT NULL,
+    -- In the order of the links, oldest first.
+    run_ids uuid[] NOT NULL,
+    runs_left bigint NOT NULL CHECK (runs_left >= 0),
+    runs_failed bigint NOT NULL CHECK (runs_failed >= 0),
     started_at bigint NOT NULL,
-    ended_at bigint,
-    PRIMARY KEY (project_id, id),
-    CHECK ((ended_at IS NULL) = (status IN ('pending', 'running'))),
-    CHECK (open_runs = 0 OR ended_at IS NULL)
-) WITH (fillfactor = 85);
-CREATE INDEX connector_runs_connector ON connector_runs (project_id, connector_id, id);
-CREATE INDEX connector_runs_blob ON connector_runs (project_id, input_blob) WHERE input_blob IS NOT NULL;
+    PRIMARY KEY (project_id, id)
+) WITH (fillfactor = 50);
+CREATE INDEX open_connector_runs_connector ON open_connector_runs (project_id, connector_id, id);
 
-CREATE TABLE agent_runs (
+-- A run is claimed by what stands here: class 0 is sync, 1 inbound, 2 cron and
+-- replays; one that is not fresh was handed back or resumed. Its first token is 0;
+-- each claim gives it another. runner_id of a queued run is that of the runner which
+-- lost it and may still revive its claim.
+CREATE TABLE open_runs (
     project_id uuid NOT NULL,
     id uuid NOT NULL,
     environment_id uuid NOT NULL,
     connector_id uuid,
     connector_run_id uuid,
     link_id uuid,
-    position bigint NOT NULL,
     agent_name text NOT NULL,
+    input_id uuid NOT NULL,
+    status text NOT NULL CHECK (status IN ('scheduled', 'queued', 'running', 'awaiting_approval')),
+    class bigint NOT NULL CHECK (class IN (0, 1, 2)),
+    fresh boolean NOT NULL DEFAULT TRUE,
+    not_before bigint NOT NULL DEFAULT 0,
     deployment_id uuid,
-    status text NOT NULL CHECK (status IN
-        ('scheduled', 'queued', 'running', 'awaiting_approval', 'completed', 'failed', 'cancelled')),
-    error_code text NOT NULL DEFAULT '',
-    error text NOT NULL DEFAULT '',
-    output text NOT NULL DEFAULT '',
-    fencing_token bigint NOT NULL DEFAULT 0,
-    completion_token bigint,
+    token bigint NOT NULL DEFAULT 0,
+    attempt bigint NOT NULL DEFAULT 0,
+    losses bigint NOT NULL DEFAULT 0,
     runner_id text NOT NULL DEFAULT '',
     lease_until bigint,
+    wake_at bigint,
     journal_length bigint NOT NULL DEFAULT 0,
+    journal_size bigint NOT NULL DEFAULT 0,
     open_tools bigint NOT NULL DEFAULT 0 CHECK (open_tools >= 0),
-    input_tokens bigint NOT NULL DEFAULT 0,
-    output_tokens bigint NOT NULL DEFAULT 0,
-    thinking_tokens bigint NOT NULL DEFAULT 0,
-    cached_input_tokens bigint NOT NULL DEFAULT 0,
-    total_tokens bigint NOT NULL DEFAULT 0,
     queued_at bigint NOT NULL,
     started_at bigint,
-    ended_at bigint,
     PRIMARY KEY (project_id, id),
-    UNIQUE (project_id, connector_run_id, link_id),
     CHECK ((status = 'running') = (lease_until IS NOT NULL)),
-    CHECK (status <> 'running' OR (deployment_id IS NOT NULL AND fencing_token > 0)),
-    CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'failed', 'cancelled')))
+    CHECK ((status = 'awaiting_approval') = (wake_at IS NOT NULL)),
+    CHECK (status <> 'running' OR (deployment_id IS NOT NULL AND attempt > 0))
 ) WITH (fillfactor = 80,
-    -- Claims walk over the dead entries of the index of queued runs until they
-    -- are vacuumed.
-    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX agent_runs_queued ON agent_runs (project_id, environment_id, id) WHERE status = 'queued';
+    -- Whoever takes the next row walks over the dead ones before it until they are
+    -- vacuumed.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
+CREATE INDEX open_runs_queued ON open_runs (project_id, environment_id, class, agent_name, fresh, id) WHERE status = 'queued';
 -- Not on lease_until: what runs is little, and so heartbeats touch no index.
-CREATE INDEX agent_runs_running ON agent_runs (project_id, id) WHERE status = 'running';
-CREATE INDEX agent_runs_agent ON agent_runs (project_id, environment_id, agent_name, id);
-
-CREATE TABLE journal (
-    project_id uuid NOT NULL,
-    run_id uuid NOT NULL,
-    sequence bigint NOT NULL CHECK (sequence > 0),
-    token bigint NOT NULL,
-    kind text NOT NULL,
-    data text,
-    unsafe boolean NOT NULL,
-    PRIMARY KEY (project_id, run_id, sequence)
-);
+CREATE INDEX open_runs_running ON open_runs (project_id, environment_id, id) WHERE status = 'running';
+CREATE INDEX open_runs_waiting ON open_runs (project_id, environment_id, wake_at) WHERE status = 'awaiting_approval';
 
 CREATE TABLE idempotency_keys (
     project_id uuid NOT NULL,
@@ -339,12 +358,124 @@ CREATE TABLE idempotency_keys (
     connector_run_id uuid NOT NULL,
     expires_at bigint NOT NULL,
     PRIMARY KEY (project_id, connector_id, key)
-);
+) WITH (fillfactor = 80,
+    -- Whoever takes the next row walks over the dead ones before it until they are
+    -- vacuumed.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
+-- What is still to be done for runs that ended: a row for each consumer that has
+-- work for one, which deletes it in the transaction that does the work.
+CREATE TABLE outbox (
+    project_id uuid NOT NULL,
+    consumer text NOT NULL CHECK (consumer IN ('storage')),
+    -- The run, or connector run.
+    ended_id uuid NOT NULL,
+    bytes bigint NOT NULL,
+    posted_at bigint NOT NULL,
+    PRIMARY KEY (project_id, consumer, ended_id)
+) WITH (fillfactor = 80,
+    -- Whoever takes the next row walks over the dead ones before it until they are
+    -- vacuumed.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
+CREATE INDEX outbox_next ON outbox (consumer, posted_at);
+
+-- How many bytes a project has stored: the consumer 'storage' counts them.
+CREATE TABLE stored_bytes (
+    project_id uuid PRIMARY KEY,
+    bytes bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- History.
+
+-- The input of a connector run, or of a run that has one of its own, by its id.
+CREATE TABLE inputs (
+    project_id uuid NOT NULL,
+    id uuid NOT NULL,
+    content_type text NOT NULL,
+    data bytea CHECK (length(data) <= 65536),
+    blob_id uuid,
+    PRIMARY KEY (project_id, id)
+) PARTITION BY RANGE (id);
+
+CREATE TABLE ended_connector_runs (
+    project_id uuid NOT NULL,
+    id uuid NOT NULL,
+    environment_id uuid NOT NULL,
+    connector_id uuid NOT NULL,
+    status text NOT NULL CHECK (status IN ('completed', 'failed', 'skipped', 'cancelled')),
+    trigger_type text NOT NULL,
+    content_type text NOT NULL,
+    run_ids uuid[] NOT NULL,
+    error text NOT NULL,
+    started_at bigint NOT NULL,
+    ended_at bigint NOT NULL,
+    PRIMARY KEY (project_id, id)
+) PARTITION BY RANGE (id);
+CREATE INDEX ended_connector_runs_connector ON ended_connector_runs (project_id, connector_id, id);
+
+CREATE TABLE ended_runs (
+    project_id uuid NOT NULL,
+    id uuid NOT NULL,
+    environment_id uuid NOT NULL,
+    connector_id uuid,
+    connector_run_id uuid,
+    link_id uuid,
+    agent_name text NOT NULL,
+    input_id uuid NOT NULL,
+    status text NOT NULL CHECK (status IN ('completed', 'failed', 'cancelled')),
+    deployment_id uuid,
+    token bigint NOT NULL,
+    attempt bigint NOT NULL,
+    runner_id text NOT NULL,
+    error_code text NOT NULL,
+    error text NOT NULL,
+    output text NOT NULL,
+    input_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    thinking_tokens bigint NOT NULL,
+    cached_input_tokens bigint NOT NULL,
+    total_tokens bigint NOT NULL,
+    queued_at bigint NOT NULL,
+    started_at bigint,
+    ended_at bigint NOT NULL,
+    PRIMARY KEY (project_id, id)
+) PARTITION BY RANGE (id);
+CREATE INDEX ended_runs_agent ON ended_runs (project_id, agent_name, id);
+CREATE INDEX ended_runs_failed ON ended_runs (project_id, id) WHERE status <> 'completed';
+
+-- Entries that the platform writes have the token 0.
+CREATE TABLE journal (
+    project_id uuid NOT NULL,
+    run_id uuid NOT NULL,
+    sequence bigint NOT NULL CHECK (sequence > 0),
+    token bigint NOT NULL,
+    kind text NOT NULL,
+    data text,
+    unsafe boolean NOT NULL,
+    at bigint NOT NULL,
+    PRIMARY KEY (project_id, run_id, sequence)
+) PARTITION BY RANGE (run_id);
+
+-- What each call of a model cost, by the journal entry that holds its answer.
+CREATE TABLE model_calls (
+    project_id uuid NOT NULL,
+    run_id uuid NOT NULL,
+    sequence bigint NOT NULL,
+    model text NOT NULL,
+    input_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    thinking_tokens bigint NOT NULL,
+    cached_input_tokens bigint NOT NULL,
+    total_tokens bigint NOT NULL,
+    at bigint NOT NULL,
+    PRIMARY KEY (project_id, run_id, sequence)
+) PARTITION BY RANGE (run_id);
+
 -- Who changed what: an act before its effect, and what became of it. Rows are
--- inserted and never changed; an id is by the database's time, so that both
--- tables can be partitioned by it. No foreign key and no unique but the key.
+-- inserted and never changed; both tables are history.
 
 CREATE TABLE audit_log (
     project_id uuid NOT NULL,
@@ -363,8 +494,9 @@ CREATE TABLE audit_log (
     object_name text NOT NULL,
     request_id text NOT NULL,
     remote_addr text NOT NULL,
+    idempotency_key text NOT NULL,
     PRIMARY KEY (project_id, id)
-);
+) PARTITION BY RANGE (id);
 
 CREATE TABLE audit_outcomes (
     project_id uuid NOT NULL,
@@ -378,7 +510,7 @@ CREATE TABLE audit_outcomes (
     before text CHECK (octet_length(before) <= 16384),
     after text CHECK (octet_length(after) <= 16384),
     PRIMARY KEY (project_id, id)
-);
+) PARTITION BY RANGE (id);
 
 CREATE INDEX connectors_secret_key ON connectors (secret_key);
 
@@ -415,3 +547,13 @@ CREATE TABLE derivations (
     key_id text NOT NULL,
     PRIMARY KEY (project_id, connector_id, version)
 );
+
+-- The requests to the REST API that count at present, by project: the moments in
+-- microseconds at which they were let through, oldest first. Not logged, so that
+-- no request waits for the disk; a crash of the server empties it.
+CREATE UNLOGGED TABLE request_windows (
+    project_id uuid PRIMARY KEY,
+    taken bigint[] NOT NULL,
+    allowed boolean NOT NULL,
+    at bigint NOT NULL
+) WITH (fillfactor = 50);

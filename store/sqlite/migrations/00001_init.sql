@@ -149,6 +149,8 @@ CREATE TABLE deployments (
     sequence INTEGER NOT NULL UNIQUE,
     status TEXT NOT NULL CHECK (status IN ('pending', 'building', 'deployed', 'failed', 'cancelled')),
     phase TEXT NOT NULL DEFAULT '',
+    -- The phase in which it failed or was cancelled.
+    end_phase TEXT NOT NULL DEFAULT '',
     failure_reason TEXT NOT NULL DEFAULT '',
     message TEXT NOT NULL DEFAULT '',
     built BOOLEAN NOT NULL DEFAULT FALSE,
@@ -181,6 +183,8 @@ CREATE TABLE deployment_agents (
     deployment_id TEXT NOT NULL,
     name TEXT NOT NULL,
     config TEXT,
+    -- 0 means no limit.
+    max_concurrent_runs INTEGER NOT NULL,
     PRIMARY KEY (project_id, deployment_id, name),
     FOREIGN KEY (project_id, deployment_id) REFERENCES deployments (project_id, id) ON DELETE CASCADE
 );
@@ -212,6 +216,7 @@ CREATE TABLE runners (
     environment_id TEXT NOT NULL,
     id TEXT NOT NULL,
     seen_at INTEGER NOT NULL,
+    places INTEGER NOT NULL,
     digests TEXT NOT NULL,
     PRIMARY KEY (project_id, environment_id, id)
 );
@@ -221,10 +226,12 @@ CREATE TABLE blobs (
     id TEXT NOT NULL,
     size INTEGER NOT NULL,
     complete BOOLEAN NOT NULL,
+    -- What it is kept for; '' is swept after a day.
+    mark TEXT NOT NULL CHECK (mark IN ('', 'history', 'bundle')),
     created_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, id)
 );
-CREATE INDEX blobs_created ON blobs (created_at);
+CREATE INDEX blobs_mark ON blobs (mark, created_at);
 
 CREATE TABLE blob_chunks (
     project_id TEXT NOT NULL,
@@ -244,82 +251,80 @@ CREATE TABLE bundles (
     PRIMARY KEY (project_id, digest),
     FOREIGN KEY (project_id, blob_id) REFERENCES blobs (project_id, id)
 );
-CREATE INDEX bundles_blob ON bundles (project_id, blob_id);
 
--- Hot tables: no foreign keys, no index that nothing needs.
+-- What is open lives whole in small hot tables: no foreign keys, no index that
+-- nothing needs, and room on the page for the updates that touch no index
+-- (heartbeats, journal lengths). What ended is inserted once into history, which is
+-- never updated and has no unique constraint but its key: it is
+-- deleted by the time in its ids.
 
-CREATE TABLE connector_runs (
+-- Where claiming of an environment's runs stands: how many were claimed, and the
+-- agent that had its turn last, by class. version rises with each claim.
+CREATE TABLE pools (
+    project_id TEXT NOT NULL,
+    environment_id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    served INTEGER NOT NULL,
+    turns TEXT NOT NULL,
+    PRIMARY KEY (project_id, environment_id)
+);
+
+CREATE TABLE open_connector_runs (
     project_id TEXT NOT NULL,
     id TEXT NOT NULL,
     environment_id TEXT NOT NULL,
     connector_id TEXT NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('pending', 'running', 'completed', 'failed', 'skipped', 'cancelled')),
+    status TEXT NOT NULL CHECK (status IN ('pending', 'running')),
     trigger_type TEXT NOT NULL CHECK (trigger_type IN ('webhook', 'cron', 'outbound')),
-    input BLOB CHECK (length(input) <= 65536),
-    input_blob TEXT,
     content_type TEXT NOT NULL,
-    open_runs INTEGER NOT NULL CHECK (open_runs >= 0),
-    failed_runs INTEGER NOT NULL CHECK (failed_runs >= 0),
-    error TEXT NOT NULL DEFAULT '',
+    input_size INTEGER NOT NULL,
+    -- In the order of the links, oldest first.
+    run_ids TEXT NOT NULL,
+    runs_left INTEGER NOT NULL CHECK (runs_left >= 0),
+    runs_failed INTEGER NOT NULL CHECK (runs_failed >= 0),
     started_at INTEGER NOT NULL,
-    ended_at INTEGER,
-    PRIMARY KEY (project_id, id),
-    CHECK ((ended_at IS NULL) = (status IN ('pending', 'running'))),
-    CHECK (open_runs = 0 OR ended_at IS NULL)
+    PRIMARY KEY (project_id, id)
 );
-CREATE INDEX connector_runs_connector ON connector_runs (project_id, connector_id, id);
-CREATE INDEX connector_runs_blob ON connector_runs (project_id, input_blob) WHERE input_blob IS NOT NULL;
+CREATE INDEX open_connector_runs_connector ON open_connector_runs (project_id, connector_id, id);
 
-CREATE TABLE agent_runs (
+-- A run is claimed by what stands here: class 0 is sync, 1 inbound, 2 cron and
+-- replays; one that is not fresh was handed back or resumed. Its first token is 0;
+-- each claim gives it another. runner_id of a queued run is that of the runner which
+-- lost it and may still revive its claim.
+CREATE TABLE open_runs (
     project_id TEXT NOT NULL,
     id TEXT NOT NULL,
     environment_id TEXT NOT NULL,
     connector_id TEXT,
     connector_run_id TEXT,
     link_id TEXT,
-    position INTEGER NOT NULL,
     agent_name TEXT NOT NULL,
+    input_id TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('scheduled', 'queued', 'running', 'awaiting_approval')),
+    class INTEGER NOT NULL CHECK (class IN (0, 1, 2)),
+    fresh BOOLEAN NOT NULL DEFAULT TRUE,
+    not_before INTEGER NOT NULL DEFAULT 0,
     deployment_id TEXT,
-    status TEXT NOT NULL CHECK (status IN
-        ('scheduled', 'queued', 'running', 'awaiting_approval', 'completed', 'failed', 'cancelled')),
-    error_code TEXT NOT NULL DEFAULT '',
-    error TEXT NOT NULL DEFAULT '',
-    output TEXT NOT NULL DEFAULT '',
-    fencing_token INTEGER NOT NULL DEFAULT 0,
-    completion_token INTEGER,
+    token INTEGER NOT NULL DEFAULT 0,
+    attempt INTEGER NOT NULL DEFAULT 0,
+    losses INTEGER NOT NULL DEFAULT 0,
     runner_id TEXT NOT NULL DEFAULT '',
     lease_until INTEGER,
+    wake_at INTEGER,
     journal_length INTEGER NOT NULL DEFAULT 0,
+    journal_size INTEGER NOT NULL DEFAULT 0,
     open_tools INTEGER NOT NULL DEFAULT 0 CHECK (open_tools >= 0),
-    input_tokens INTEGER NOT NULL DEFAULT 0,
-    output_tokens INTEGER NOT NULL DEFAULT 0,
-    thinking_tokens INTEGER NOT NULL DEFAULT 0,
-    cached_input_tokens INTEGER NOT NULL DEFAULT 0,
-    total_tokens INTEGER NOT NULL DEFAULT 0,
     queued_at INTEGER NOT NULL,
     started_at INTEGER,
-    ended_at INTEGER,
     PRIMARY KEY (project_id, id),
-    UNIQUE (project_id, connector_run_id, link_id),
     CHECK ((status = 'running') = (lease_until IS NOT NULL)),
-    CHECK (status <> 'running' OR (deployment_id IS NOT NULL AND fencing_token > 0)),
-    CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'failed', 'cancelled')))
+    CHECK ((status = 'awaiting_approval') = (wake_at IS NOT NULL)),
+    CHECK (status <> 'running' OR (deployment_id IS NOT NULL AND attempt > 0))
 );
-CREATE INDEX agent_runs_queued ON agent_runs (project_id, environment_id, id) WHERE status = 'queued';
+CREATE INDEX open_runs_queued ON open_runs (project_id, environment_id, class, agent_name, fresh, id) WHERE status = 'queued';
 -- Not on lease_until: what runs is little, and so heartbeats touch no index.
-CREATE INDEX agent_runs_running ON agent_runs (project_id, id) WHERE status = 'running';
-CREATE INDEX agent_runs_agent ON agent_runs (project_id, environment_id, agent_name, id);
-
-CREATE TABLE journal (
-    project_id TEXT NOT NULL,
-    run_id TEXT NOT NULL,
-    sequence INTEGER NOT NULL CHECK (sequence > 0),
-    token INTEGER NOT NULL,
-    kind TEXT NOT NULL,
-    data TEXT,
-    unsafe BOOLEAN NOT NULL,
-    PRIMARY KEY (project_id, run_id, sequence)
-);
+CREATE INDEX open_runs_running ON open_runs (project_id, environment_id, id) WHERE status = 'running';
+CREATE INDEX open_runs_waiting ON open_runs (project_id, environment_id, wake_at) WHERE status = 'awaiting_approval';
 
 CREATE TABLE idempotency_keys (
     project_id TEXT NOT NULL,
@@ -332,9 +337,113 @@ CREATE TABLE idempotency_keys (
 );
 CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
+-- What is still to be done for runs that ended: a row for each consumer that has
+-- work for one, which deletes it in the transaction that does the work.
+CREATE TABLE outbox (
+    project_id TEXT NOT NULL,
+    consumer TEXT NOT NULL CHECK (consumer IN ('storage')),
+    -- The run, or connector run.
+    ended_id TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    posted_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, consumer, ended_id)
+);
+CREATE INDEX outbox_next ON outbox (consumer, posted_at);
+
+-- How many bytes a project has stored: the consumer 'storage' counts them.
+CREATE TABLE stored_bytes (
+    project_id TEXT PRIMARY KEY,
+    bytes INTEGER NOT NULL
+);
+
+-- History.
+
+-- The input of a connector run, or of a run that has one of its own, by its id.
+CREATE TABLE inputs (
+    project_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    content_type TEXT NOT NULL,
+    data BLOB CHECK (length(data) <= 65536),
+    blob_id TEXT,
+    PRIMARY KEY (project_id, id)
+);
+
+CREATE TABLE ended_connector_runs (
+    project_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    environment_id TEXT NOT NULL,
+    connector_id TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('completed', 'failed', 'skipped', 'cancelled')),
+    trigger_type TEXT NOT NULL,
+    content_type TEXT NOT NULL,
+    run_ids TEXT NOT NULL,
+    error TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    ended_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX ended_connector_runs_connector ON ended_connector_runs (project_id, connector_id, id);
+
+CREATE TABLE ended_runs (
+    project_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    environment_id TEXT NOT NULL,
+    connector_id TEXT,
+    connector_run_id TEXT,
+    link_id TEXT,
+    agent_name TEXT NOT NULL,
+    input_id TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('completed', 'failed', 'cancelled')),
+    deployment_id TEXT,
+    token INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    runner_id TEXT NOT NULL,
+    error_code TEXT NOT NULL,
+    error TEXT NOT NULL,
+    output TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    thinking_tokens INTEGER NOT NULL,
+    cached_input_tokens INTEGER NOT NULL,
+    total_tokens INTEGER NOT NULL,
+    queued_at INTEGER NOT NULL,
+    started_at INTEGER,
+    ended_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX ended_runs_agent ON ended_runs (project_id, agent_name, id);
+CREATE INDEX ended_runs_failed ON ended_runs (project_id, id) WHERE status <> 'completed';
+
+-- Entries that the platform writes have the token 0.
+CREATE TABLE journal (
+    project_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    sequence INTEGER NOT NULL CHECK (sequence > 0),
+    token INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    data TEXT,
+    unsafe BOOLEAN NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, run_id, sequence)
+);
+
+-- What each call of a model cost, by the journal entry that holds its answer.
+CREATE TABLE model_calls (
+    project_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    model TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    thinking_tokens INTEGER NOT NULL,
+    cached_input_tokens INTEGER NOT NULL,
+    total_tokens INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, run_id, sequence)
+);
+
 -- Who changed what: an act before its effect, and what became of it. Rows are
--- inserted and never changed; an id is by the database's time, so that both
--- tables can be partitioned by it. No foreign key and no unique but the key.
+-- inserted and never changed; both tables are history.
 
 CREATE TABLE audit_log (
     project_id TEXT NOT NULL,
@@ -353,6 +462,7 @@ CREATE TABLE audit_log (
     object_name TEXT NOT NULL,
     request_id TEXT NOT NULL,
     remote_addr TEXT NOT NULL,
+    idempotency_key TEXT NOT NULL,
     PRIMARY KEY (project_id, id)
 );
 

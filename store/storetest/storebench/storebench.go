@@ -32,12 +32,7 @@ func NewScene(tb testing.TB, s store.Store, links int) *Scene {
 	tb.Helper()
 	ctx := tb.Context()
 	c := &Scene{Store: s, Project: uuid.New(), Environment: uuid.New(), Connector: uuid.New(), Deployment: uuid.New()}
-	namespace := c.Project.String()
-	ref := func(kind, name string) store.ObjectRef {
-		return store.ObjectRef{
-			Namespace: namespace, Kind: kind, Name: name, ObjectUID: uuid.NewString(), Generation: 1,
-		}
-	}
+	ref := c.ref
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	require.NoError(tb, s.PutProject(ctx, store.Project{Ref: ref(store.KindProject, "project"), ID: c.Project}))
 	require.NoError(tb, s.PutEnvironment(ctx, store.Environment{
@@ -82,6 +77,11 @@ func NewScene(tb testing.TB, s store.Store, links int) *Scene {
 	return c
 }
 
+// ref is an object of the project.
+func (c *Scene) ref(kind, name string) store.ObjectRef {
+	return store.ObjectRef{Namespace: c.Project.String(), Kind: kind, Name: name, ObjectUID: uuid.NewString(), Generation: 1}
+}
+
 func (c *Scene) key(id uuid.UUID) store.Key { return store.Key{ProjectID: c.Project, ID: id} }
 
 // Event makes an event of 1 kB.
@@ -113,20 +113,36 @@ func (c *Scene) Trip(ctx context.Context, tb testing.TB) {
 	require.NoError(tb, err)
 	require.NoError(tb, admissions[0].Err)
 	require.Equal(tb, store.Accepted, admissions[0].Verdict)
-	claimed, err := c.Store.Claim(ctx, store.Claim{
-		Environment: c.key(c.Environment), RunnerID: "r", Limit: len(c.Links), Lease: store.LeaseDuration,
-	})
-	require.NoError(tb, err)
+	claimed := c.claim(ctx, tb, len(c.Links))
 	require.Len(tb, claimed, len(c.Links))
-	for _, run := range claimed {
-		require.NoError(tb, c.Store.Complete(ctx, store.Completion{
-			Lease: store.Lease{Run: run.Run.Key(), Token: run.Token}, Status: store.RunCompleted, Output: "hello",
-			Journal: []store.JournalEntry{{Sequence: 1, Kind: store.JournalModelAnswer, Data: []byte(`{"text":"hello"}`)}},
-		}))
-	}
-	outcome, err := c.Store.Outcome(ctx, c.key(e.ConnectorRunID))
+	c.complete(ctx, tb, claimed, []store.JournalEntry{{Sequence: 1, Kind: store.JournalModelAnswer, Data: []byte(`{"text":"hello"}`)}})
+	outcome, err := c.Store.Outcome(ctx, c.key(admissions[0].ConnectorRunID))
 	require.NoError(tb, err)
 	require.Equal(tb, store.ConnectorRunCompleted, outcome.Status)
+}
+
+func (c *Scene) claim(ctx context.Context, tb testing.TB, limit int) []store.Claimed {
+	tb.Helper()
+	result, err := c.Store.Claim(ctx, store.Claim{
+		Environment: c.key(c.Environment), RunnerID: "r", Places: limit, Limit: limit, Lease: store.LeaseDuration,
+	})
+	require.NoError(tb, err)
+	return result.Runs
+}
+
+func (c *Scene) complete(ctx context.Context, tb testing.TB, claimed []store.Claimed, journal []store.JournalEntry) {
+	tb.Helper()
+	completions := make([]store.Completion, len(claimed))
+	for i, run := range claimed {
+		completions[i] = store.Completion{
+			Lease: store.Lease{Run: run.Run.Key(), Token: run.Token}, Status: store.RunCompleted, Output: "hello", Journal: journal,
+		}
+	}
+	answers, err := c.Store.Complete(ctx, completions)
+	require.NoError(tb, err)
+	for _, err := range answers {
+		require.NoError(tb, err)
+	}
 }
 
 // history accepts and ends 10,000 events, and queues as many of another
@@ -141,15 +157,7 @@ func (c *Scene) history(tb testing.TB) {
 		}
 		_, err := c.Store.Accept(tb.Context(), events)
 		require.NoError(tb, err)
-		claimed, err := c.Store.Claim(tb.Context(), store.Claim{
-			Environment: c.key(c.Environment), RunnerID: "r", Limit: 250, Lease: store.LeaseDuration,
-		})
-		require.NoError(tb, err)
-		for _, run := range claimed {
-			require.NoError(tb, c.Store.Complete(tb.Context(), store.Completion{
-				Lease: store.Lease{Run: run.Run.Key(), Token: run.Token}, Status: store.RunCompleted, Output: "hello",
-			}))
-		}
+		c.complete(tb.Context(), tb, c.claim(tb.Context(), tb, 250), nil)
 	}
 }
 

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// waiting makes candidates of words: "s", "i" or "d" for the class, the agent, and "+"
+// for one that is not fresh. Each is younger than the one before.
+func waiting(words ...string) []Candidate {
+	out := make([]Candidate, len(words))
+	for i, word := range words {
+		class := Class(strings.IndexByte("sid", word[0]))
+		agent, resumed := strings.CutSuffix(word[1:], "+")
+		out[i] = Candidate{ID: Stamp(uuid.UUID{}, int64(i), 0), Class: class, Agent: agent, Fresh: !resumed}
+	}
+	return out
+}
+
+// words are candidates as waiting takes them.
+func words(of []Candidate) (out []string) {
+	for _, c := range of {
+		word := string("sid"[c.Class]) + c.Agent
+		if !c.Fresh {
+			word += "+"
+		}
+		out = append(out, word)
+	}
+	return out
+}
+
+// limited are candidates of an agent of which so many may be under way.
+func limited(most int, of []Candidate, agent string) []Candidate {
+	for i := range of {
+		if of[i].Agent == agent {
+			of[i].Max = most
+		}
+	}
+	return of
+}
+
+func TestKeptPlaces(t *testing.T) {
+	t.Parallel()
+	for places, kept := range map[int]int{0: 0, 1: 0, 2: 1, 4: 1, 5: 1, 9: 1, 10: 2, 100: 20} {
+		require.Equal(t, kept, Pool{Places: places}.Kept(), "%d places", places)
+	}
+}
+
+func TestPick(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pool       Pool
+		candidates []Candidate
+		limit      int
+		want       []string
+	}{
+		"nothing waits":                            {Pool{Places: 5}, nil, 5, nil},
+		"nothing is wanted":                        {Pool{Places: 5}, waiting("sa"), 0, nil},
+		"sync, then inbound, then the rest":        {Pool{Places: 9}, waiting("da", "ia", "sa"), 3, []string{"sa", "ia", "da"}},
+		"one place keeps none":                     {Pool{Places: 1}, waiting("ia"), 1, []string{"ia"}},
+		"the last of two places is kept":           {Pool{Places: 2}, waiting("ia", "ia"), 2, []string{"ia"}},
+		"one of five is kept":                      {Pool{Places: 5}, waiting("ia", "ia", "ia", "da", "da"), 5, []string{"ia", "ia", "ia", "da"}},
+		"two of ten, of which one runs elsewhere":  {Pool{Places: 10, Lower: 7}, waiting("ia", "da"), 10, []string{"ia"}},
+		"a kept place is for sync":                 {Pool{Places: 2, Lower: 1}, waiting("ia", "sa"), 2, []string{"sa"}},
+		"a kept place is for what is resumed":      {Pool{Places: 2, Lower: 1}, waiting("ia+", "ia"), 2, []string{"ia+"}},
+		"sync takes no place of the lower classes": {Pool{Places: 2}, waiting("sa", "ia"), 2, []string{"sa", "ia"}},
+		"what is resumed comes before fresh ones":  {Pool{Places: 9}, waiting("ia+", "ia", "ib"), 3, []string{"ia+", "ib", "ia"}},
+		"agents take turns":                        {Pool{Places: 9}, waiting("ia", "ia", "ia", "ib"), 3, []string{"ia", "ib", "ia"}},
+		"the turn goes on after the last one":      {Pool{Places: 9, Turns: [Classes]string{"", "a", ""}}, waiting("ia", "ib", "ic"), 2, []string{"ib", "ic"}},
+		"it goes round":                            {Pool{Places: 9, Turns: [Classes]string{"", "c", ""}}, waiting("ic", "ia"), 1, []string{"ia"}},
+		"also in a pool of one place":              {Pool{Places: 1, Turns: [Classes]string{"", "a", ""}}, waiting("ia", "ib"), 1, []string{"ib"}},
+		"the turn is the class's own":              {Pool{Places: 9, Turns: [Classes]string{"a", "", ""}}, waiting("ia", "ib"), 1, []string{"ia"}},
+		"who has fewer under way is before":        {Pool{Places: 9, Running: map[string]int{"a": 2, "b": 1}}, waiting("ia", "ib"), 1, []string{"ib"}},
+		"an agent at its limit waits":              {Pool{Places: 9, Running: map[string]int{"a": 2}}, limited(2, waiting("sa", "ib"), "a"), 2, []string{"ib"}},
+		"it is reached while one picks":            {Pool{Places: 9}, limited(1, waiting("sa", "sa", "da"), "a"), 3, []string{"sa"}},
+		"also for what is resumed":                 {Pool{Places: 9, Running: map[string]int{"a": 1}}, limited(1, waiting("ia+"), "a"), 1, nil},
+		"the eighth is the oldest of the lower":    {Pool{Places: 9, Served: 7}, waiting("da", "sa", "ia"), 1, []string{"da"}},
+		"the seventh is not":                       {Pool{Places: 9, Served: 6}, waiting("da", "sa", "ia"), 1, []string{"sa"}},
+		"the eighth is sync where no other waits":  {Pool{Places: 9, Served: 7}, waiting("sa"), 1, []string{"sa"}},
+		"the eighth takes no kept place":           {Pool{Places: 2, Lower: 1, Served: 7}, waiting("da", "sa"), 1, []string{"sa"}},
+		"the eighth counts what one call picks":    {Pool{Places: 9, Served: 6}, waiting("da", "sa", "sa"), 2, []string{"sa", "da"}},
+		"the eighth is the oldest of either":       {Pool{Places: 9, Served: 7}, waiting("ia", "db", "sa"), 1, []string{"ia"}},
+	} {
+		picked, after := Pick(c.pool, c.candidates, c.limit)
+		require.Equal(t, c.want, words(picked), name)
+		require.Equal(t, c.pool.Served+int64(len(picked)), after.Served, name)
+	}
+}
+
+func TestPickLeavesItsPoolAlone(t *testing.T) {
+	t.Parallel()
+	pool := Pool{Places: 5, Running: map[string]int{"a": 1}}
+	_, after := Pick(pool, waiting("ia", "sb"), 2)
+	require.Equal(t, Pool{Places: 5, Running: map[string]int{"a": 1}}, pool)
+	require.Equal(t, Pool{
+		Places: 5, Running: map[string]int{"a": 2, "b": 1}, Lower: 1, Served: 2, Turns: [Classes]string{"b", "a", ""},
+	}, after)
+}
+
+// drawnQueue draws candidates in the order in which a claim reads them: of each agent
+// and class those that are not fresh first, then the oldest.
+func drawnQueue(t *rapid.T) []Candidate {
+	var drawn []string
+	for range rapid.IntRange(0, 30).Draw(t, "waiting") {
+		word := rapid.SampledFrom([]string{"s", "i", "d"}).Draw(t, "class") + rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "agent")
+		if rapid.Bool().Draw(t, "resumed") {
+			word += "+"
+		}
+		drawn = append(drawn, word)
+	}
+	out := waiting(drawn...)
+	for _, agent := range []string{"a", "b", "c"} {
+		limited(rapid.IntRange(0, 3).Draw(t, "limit of "+agent), out, agent)
+	}
+	slices.SortStableFunc(out, func(a, b Candidate) int {
+		if a.Class == b.Class && a.Agent == b.Agent && a.Fresh != b.Fresh {
+			if a.Fresh {
+				return 1
+			}
+			return -1
+		}
+		return strings.Compare(fmt.Sprint(a.Class, a.Agent), fmt.Sprint(b.Class, b.Agent))
+	})
+	return out
+}
+
+// TestPickKeepsItsPromises: whatever waits, no limit and no kept place is broken, no
+// run is picked twice, and none is left that could start.
+func TestPickKeepsItsPromises(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		candidates, limit := drawnQueue(t), rapid.IntRange(0, 12).Draw(t, "wanted")
+		pool := Pool{
+			Places: rapid.IntRange(1, 12).Draw(t, "places"), Served: rapid.Int64Range(0, 20).Draw(t, "served"),
+			Running: map[string]int{"a": rapid.IntRange(0, 3).Draw(t, "running")},
+		}
+		picked, after := Pick(pool, candidates, limit)
+		require.LessOrEqual(t, len(picked), limit)
+		seen := map[uuid.UUID]bool{}
+		most := map[string]int{}
+		for _, c := range picked {
+			require.False(t, seen[c.ID], "picked twice")
+			seen[c.ID] = true
+			most[c.Agent] = c.Max
+		}
+		for agent, limit := range most {
+			require.True(t, limit == 0 || after.Running[agent] <= limit, agent)
+		}
+		require.LessOrEqual(t, after.Lower, pool.Places-pool.Kept())
+		if len(picked) == limit {
+			return
+		}
+		for _, c := range candidates {
+			free := c.Class == ClassSync || !c.Fresh || after.Lower < pool.Places-pool.Kept()
+			below := c.Max == 0 || after.Running[c.Agent] < c.Max
+			require.Truef(t, seen[c.ID] || !free || !below, "%v could start", c)
+		}
+	})
+}
+
+// TestNothingStarves: with sync work that never ends, and others of its agent and
+// class before it, every run starts in the end.
+func TestNothingStarves(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		pool := Pool{Places: rapid.IntRange(1, 6).Draw(t, "places")}
+		queue := drawnQueue(t)
+		for i := range queue {
+			queue[i].Max = 0
+		}
+		left, most := len(queue), lowerTurn*(len(queue)+1)
+		for claims := 0; left > 0; claims++ {
+			require.Less(t, claims, most, "%d runs wait for ever", left)
+			// A sync run of an agent of which nothing runs is always there.
+			picked, after := Pick(pool, append([]Candidate{{ID: uuid.Max, Class: ClassSync, Agent: "z", Fresh: true}}, queue...), 1)
+			require.Len(t, picked, 1, "a place is free")
+			if picked[0].ID != uuid.Max {
+				left--
+				queue = slices.DeleteFunc(queue, func(c Candidate) bool { return c.ID == picked[0].ID })
+			}
+			pool = Pool{Places: pool.Places, Served: after.Served, Turns: after.Turns} // it ends at once
+		}
+	})
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"errors"
+	"syscall"
+)
+
+// tcpUserTimeout is the option of tcp(7), which package syscall does not name.
+const tcpUserTimeout = 0x12
+
+// giveUp has the kernel end a connection on which nothing is acknowledged any more.
+func giveUp(_, _ string, raw syscall.RawConn) (err error) {
+	controlled := raw.Control(func(fd uintptr) {
+		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(unacknowledged.Milliseconds()))
+	})
+	return errors.Join(controlled, err)
+}

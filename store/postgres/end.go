@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+)
+
+// endStatement moves runs to history with all that hangs on their end. The rows of
+// connector runs are locked first, in one order, and closed or counted down by what
+// the lock shows: of two transactions that end the last two runs of one, either may
+// commit first. No part of history is named: rows are inserted only.
+var endStatement = `WITH given AS MATERIALIZED (
+	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
+		$8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $31::text[])
+		AS g (project_id, id, token, ended, error_code, error, output, input_tokens, output_tokens, thinking_tokens,
+			cached_input_tokens, total_tokens, first, size, only_if)
+), gone AS (
+	DELETE FROM open_runs r USING given g
+	WHERE r.project_id = g.project_id AND r.id = g.id
+		AND (g.token IS NULL OR r.token = g.token AND r.status = 'running') AND (g.only_if = '' OR r.status = g.only_if)
+		AND (g.first = 0 OR r.journal_length = g.first - 1 AND r.journal_size + g.size <= ` + strconv.Itoa(store.MaxJournal) + `)
+	RETURNING r.project_id, r.id, r.environment_id, r.connector_id, r.connector_run_id, r.link_id, r.agent_name, r.input_id,
+		r.deployment_id, r.attempt, r.runner_id, r.queued_at, r.started_at, r.journal_size + g.size AS journal_size,
+		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.input_tokens, g.output_tokens,
+		g.thinking_tokens, g.cached_input_tokens, g.total_tokens
+), history AS (
+	INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
+		status, deployment_id, token, attempt, runner_id, error_code, error, output, input_tokens, output_tokens,
+		thinking_tokens, cached_input_tokens, total_tokens, queued_at, started_at, ended_at)
+	SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
+		ended, deployment_id, token, attempt, runner_id, error_code, error, output, input_tokens, output_tokens,
+		thinking_tokens, cached_input_tokens, total_tokens, queued_at, started_at, now_us()
+	FROM gone
+), entries AS (
+	INSERT INTO journal (project_id, run_id, sequence, token, kind, data, unsafe, at)
+	SELECT j.project_id, j.run_id, j.sequence, j.token, j.kind, j.data, j.unsafe, now_us()
+	FROM unnest($15::uuid[], $16::uuid[], $17::bigint[], $18::text[], $19::text[], $20::boolean[], $21::bigint[])
+		AS j (project_id, run_id, sequence, kind, data, unsafe, token)
+	WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM gone)
+), calls AS (` + callRows(22, `(SELECT project_id, id FROM gone)`) + `
+), counted AS (
+	SELECT project_id, connector_run_id, count(*) AS runs, count(*) FILTER (WHERE ended <> 'completed') AS failed
+	FROM gone WHERE connector_run_id IS NOT NULL GROUP BY project_id, connector_run_id
+), locked AS MATERIALIZED (
+	SELECT c.project_id, c.id, c.runs_left, k.runs, k.failed
+	FROM open_connector_runs c JOIN counted k ON c.project_id = k.project_id AND c.id = k.connector_run_id
+	ORDER BY c.project_id, c.id FOR UPDATE OF c
+), closed AS (
+	DELETE FROM open_connector_runs c USING locked l
+	WHERE c.project_id = l.project_id AND c.id = l.id AND l.runs_left <= l.runs
+	RETURNING c.project_id, c.id, c.environment_id, c.connector_id, c.trigger_type, c.content_type, c.run_ids, c.started_at,
+		c.input_size, c.runs_failed + l.failed AS failed
+), counted_down AS (
+	UPDATE open_connector_runs c SET runs_left = c.runs_left - l.runs, runs_failed = c.runs_failed + l.failed
+	FROM locked l WHERE c.project_id = l.project_id AND c.id = l.id AND l.runs_left > l.runs
+), closed_history AS (
+	INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
+		run_ids, error, started_at, ended_at)
+	SELECT project_id, id, environment_id, connector_id, CASE WHEN failed > 0 THEN 'failed' ELSE 'completed' END,
+		trigger_type, content_type, run_ids, '', started_at, now_us()
+	FROM closed
+), posted AS (
+	INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
+	SELECT project_id, 'storage', id, ` + strconv.Itoa(sqlcore.RunOverhead) + ` + journal_size + octet_length(output) + octet_length(error), now_us() FROM gone
+	UNION ALL SELECT project_id, 'storage', id, input_size, now_us() FROM closed
+)
+SELECT project_id, id, environment_id, connector_run_id, ended,
+	((project_id, connector_run_id) IN (SELECT project_id, id FROM closed)) IS TRUE FROM gone`
+
+// callRows inserts the cost of calls of models of the runs among these; its nine
+// arrays begin at $n.
+func callRows(n int, runs string) string {
+	arg := func(i int, kind string) string { return "$" + strconv.Itoa(n+i) + "::" + kind + "[]" }
+	return `
+	INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens,
+		thinking_tokens, cached_input_tokens, total_tokens, at)
+	SELECT m.project_id, m.run_id, m.sequence, m.model, m.input_tokens, m.output_tokens,
+		m.thinking_tokens, m.cached_input_tokens, m.total_tokens, now_us()
+	FROM unnest(` + arg(0, "uuid") + `, ` + arg(1, "uuid") + `, ` + arg(2, "bigint") + `, ` + arg(3, "text") + `, ` + arg(4, "bigint") + `,
+		` + arg(5, "bigint") + `, ` + arg(6, "bigint") + `, ` + arg(7, "bigint") + `, ` + arg(8, "bigint") + `)
+		AS m (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens)
+	WHERE (m.project_id, m.run_id) IN ` + runs
+}
+
+// End implements sqlcore.Engine.
+func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending) (ended []sqlcore.EndedRun, err error) {
+	var c endColumns
+	for _, ending := range endings {
+		c.add(ending)
+	}
+	rows, err := q.QueryContext(ctx, endStatement, c.args()...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // its error is that of Err
+	for rows.Next() {
+		var (
+			run    sqlcore.EndedRun
+			of     *uuid.UUID
+			closed bool
+		)
+		if err := rows.Scan(&run.Run.ProjectID, &run.Run.ID, &run.Environment.ID, &of, &run.Status, &closed); err != nil {
+			return nil, err
+		}
+		if closed {
+			run.ConnectorRun = of
+		}
+		run.Environment.ProjectID = run.Run.ProjectID
+		ended = append(ended, run)
+	}
+	return ended, rows.Err()
+}
+
+// endColumns are endings as the arrays of endStatement.
+type endColumns struct {
+	project, run                             []pgtype.UUID
+	token                                    []*int64
+	status, code, message, output            []string
+	input, produced, thinking, cached, total []int64
+	first, size                              []int64
+	onlyIf                                   []string
+	journal                                  entryColumns
+	models                                   callColumns
+}
+
+func (c *endColumns) add(e sqlcore.Ending) {
+	c.project, c.run, c.token = append(c.project, known(e.Run.ProjectID)), append(c.run, known(e.Run.ID)), append(c.token, e.Token)
+	c.status, c.code = append(c.status, string(e.Status)), append(c.code, string(e.Code))
+	c.message, c.output = append(c.message, e.Error), append(c.output, e.Output)
+	c.input, c.produced = append(c.input, e.Usage.InputTokens), append(c.produced, e.Usage.OutputTokens)
+	c.thinking, c.cached = append(c.thinking, e.Usage.ThinkingTokens), append(c.cached, e.Usage.CachedInputTokens)
+	c.total = append(c.total, e.Usage.TotalTokens)
+	var first int64
+	if len(e.Journal) > 0 {
+		first = e.Journal[0].Sequence
+	}
+	c.first, c.size = append(c.first, first), append(c.size, sqlcore.SizeOf(e.Journal))
+	c.onlyIf = append(c.onlyIf, string(e.Only))
+	var token int64
+	if e.Token != nil {
+		token = *e.Token
+	}
+	for _, entry := range e.Journal {
+		c.journal.add(e.Run, token, entry)
+		c.models.add(e.Run, entry)
+	}
+}
+
+func (c *endColumns) args() []any {
+	args := []any{
+		c.project, c.run, c.token, c.status, c.code, c.message, c.output, c.input, c.produced, c.thinking, c.cached, c.total,
+		c.first, c.size,
+	}
+	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf)
+}
+
+// entryColumns are journal entries as arrays.
+type entryColumns struct {
+	project, run []pgtype.UUID
+	sequence     []int64
+	kind         []string
+	data         []*string
+	unsafe       []bool
+	token        []int64
+}
+
+func (c *entryColumns) add(run store.Key, token int64, e store.JournalEntry) {
+	var data *string
+	if len(e.Data) > 0 {
+		text := sqlcore.Text(string(e.Data))
+		data = &text
+	}
+	c.project, c.run = append(c.project, known(run.ProjectID)), append(c.run, known(run.ID))
+	c.sequence, c.kind = append(c.sequence, e.Sequence), append(c.kind, string(e.Kind))
+	c.data, c.unsafe, c.token = append(c.data, data), append(c.unsafe, e.Unsafe), append(c.token, token)
+}
+
+func (c *entryColumns) args() []any {
+	return []any{c.project, c.run, c.sequence, c.kind, c.data, c.unsafe, c.token}
+}
+
+// callColumns are the costs of calls of models as arrays.
+type callColumns struct {
+	project, run                           []pgtype.UUID
+	sequence                               []int64
+	model                                  []string
+	input, output, thinking, cached, total []int64
+}
+
+func (c *callColumns) add(run store.Key, e store.JournalEntry) {
+	u := e.Usage
+	if u == nil {
+		return
+	}
+	c.project, c.run, c.sequence = append(c.project, known(run.ProjectID)), append(c.run, known(run.ID)), append(c.sequence, e.Sequence)
+	c.model = append(c.model, sqlcore.Text(u.Model))
+	c.input, c.output = append(c.input, u.InputTokens), append(c.output, u.OutputTokens)
+	c.thinking, c.cached, c.total = append(c.thinking, u.ThinkingTokens), append(c.cached, u.CachedInputTokens), append(c.total, u.TotalTokens)
+}
+
+func (c *callColumns) args() []any {
+	return []any{c.project, c.run, c.sequence, c.model, c.input, c.output, c.thinking, c.cached, c.total}
+}
+
+// appendStatement appends entries to the journal of a run under a current claim that
+// they continue: $4 is the first, $5 the last, $6 their bytes, $7 how many tools they
+// opened.
+var appendStatement = `WITH r AS (
+	UPDATE open_runs u SET journal_length = $5, journal_size = u.journal_size + $6, open_tools = GREATEST(u.open_tools + $7, 0)
+	WHERE u.project_id = $1 AND u.id = $2 AND u.token = $3 AND u.status = 'running' AND u.journal_length = $4::bigint - 1
+		AND u.journal_size + $6 <= ` + strconv.Itoa(store.MaxJournal) + `
+	RETURNING u.project_id, u.id
+), entries AS (
+	INSERT INTO journal (project_id, run_id, sequence, token, kind, data, unsafe, at)
+	SELECT j.project_id, j.run_id, j.sequence, j.token, j.kind, j.data, j.unsafe, now_us()
+	FROM unnest($8::uuid[], $9::uuid[], $10::bigint[], $11::text[], $12::text[], $13::boolean[], $14::bigint[])
+		AS j (project_id, run_id, sequence, kind, data, unsafe, token) WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM r)
+), calls AS (` + callRows(15, `(SELECT project_id, id FROM r)`) + `
+) SELECT count(*) FROM r`
+
+// Append implements sqlcore.Engine.
+func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry) (bool, error) {
+	var (
+		journal entryColumns
+		models  callColumns
+		n       int
+	)
+	for _, entry := range entries {
+		journal.add(l.Run, l.Token, entry)
+		models.add(l.Run, entry)
+	}
+	args := []any{
+		l.Run.ProjectID, l.Run.ID, l.Token, entries[0].Sequence, entries[len(entries)-1].Sequence,
+		sqlcore.SizeOf(entries), sqlcore.OpenedTools(entries),
+	}
+	args = append(append(args, journal.args()...), models.args()...)
+	err := q.QueryRowContext(ctx, appendStatement, args...).Scan(&n)
+	return n == 1, err
+}
+
+// renewStatement also revives claims that were swept and that nobody has taken since.
+const renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $4::bigint, status = 'running'
+	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS l (project_id, id, token)
+	WHERE u.project_id = l.project_id AND u.id = l.id AND u.token = l.token
+		AND (u.status = 'running' OR u.status = 'queued' AND u.runner_id <> '')
+	RETURNING u.project_id, u.id, u.token`
+
+// Renew implements sqlcore.Engine.
+func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, leases []store.Lease, lease time.Duration) (renewed []store.Lease, err error) {
+	var (
+		project, run []pgtype.UUID
+		token        []int64
+	)
+	for _, l := range leases {
+		project, run, token = append(project, known(l.Run.ProjectID)), append(run, known(l.Run.ID)), append(token, l.Token)
+	}
+	rows, err := q.QueryContext(ctx, renewStatement, project, run, token, lease.Microseconds())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // its error is that of Err
+	for rows.Next() {
+		var l store.Lease
+		if err := rows.Scan(&l.Run.ProjectID, &l.Run.ID, &l.Token); err != nil {
+			return nil, err
+		}
+		renewed = append(renewed, l)
+	}
+	return renewed, rows.Err()
+}
+
+// Part implements sqlcore.Engine: a day in UTC.
+func (e engine) Part(table string, id uuid.UUID) string {
+	return partition(table, store.TimeOf(id))
+}
+
+func partition(table string, day time.Time) string {
+	return fmt.Sprintf("%s_%s", table, day.UTC().Format("20060102"))
+}
+
+// Past implements sqlcore.Engine: a part that is not there would end the transaction.
+func (e engine) Past(sqlcore.Queryer) sqlcore.Queryer { return e.db }
+
+// Among implements sqlcore.Engine.
+func (e engine) Among(column string) string { return "= ANY(" + column + ")" }

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// plan is how PostgreSQL ran a statement.
+type plan struct {
+	Statement string `json:"Query Text"`
+	Plan      node   `json:"Plan"`
+}
+
+// node is a step of a plan, and what it read with all below it.
+type node struct {
+	Type     string `json:"Node Type"`
+	Relation string `json:"Relation Name"`
+	Index    string `json:"Index Name"`
+	Filter   string `json:"Filter"`
+	Hit      int64  `json:"Shared Hit Blocks"`
+	Read     int64  `json:"Shared Read Blocks"`
+	Plans    []node `json:"Plans"`
+}
+
+func (n node) walk(visit func(n node)) {
+	visit(n)
+	for _, below := range n.Plans {
+		below.walk(visit)
+	}
+}
+
+// blocks are the pages that the step read.
+func (n node) blocks() int64 { return n.Hit + n.Read }
+
+// text shows the plan to people.
+func (n node) text(depth int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s%s %s %s %s (%d blocks)\n", strings.Repeat("  ", depth), n.Type, n.Relation, n.Index, n.Filter, n.blocks())
+	for _, below := range n.Plans {
+		b.WriteString(below.text(depth + 1))
+	}
+	return b.String()
+}
+
+// plans are those of all statements that the connections of a store run, as the
+// server's own auto_explain (a part of PostgreSQL's contrib) tells them.
+type plans struct {
+	mutex sync.Mutex
+	all   []plan
+	err   error
+}
+
+// record lets connections tell their plans; mode is their plan_cache_mode.
+func (p *plans) record(mode string) func(config *pgx.ConnConfig) {
+	return func(config *pgx.ConnConfig) {
+		for name, value := range map[string]string{
+			"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_format": "json",
+			"auto_explain.log_analyze": "on", "auto_explain.log_buffers": "on", "auto_explain.log_timing": "off",
+			"client_min_messages": "log", "plan_cache_mode": mode,
+		} {
+			config.RuntimeParams[name] = value
+		}
+		config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
+			_, explained, ok := strings.Cut(notice.Message, "plan:\n")
+			if !ok {
+				return
+			}
+			var one plan
+			err := json.Unmarshal([]byte(explained), &one)
+			p.mutex.Lock()
+			defer p.mutex.Unlock()
+			p.all, p.err = append(p.all, one), errors.Join(p.err, err)
+		}
+	}
+}
+
+// endedRows and queuedRows fill the tables with what that many connector runs of one
+// run leave behind: $1 to $5 are project, environment, connector, deployment and the
+// moment, $6 how many. Ids are made of the row's number, so that tables agree on them.
+const (
+	seedIDs = ` FROM (SELECT stamp(md5('connector' || n)::uuid, $5, 2 * n) AS connector_run, stamp(md5('run' || n)::uuid, $5, 2 * n + 1) AS run, n
+		FROM generate_series($7::bigint, $7::bigint + $6::bigint - 1) n) s`
+	agentOfRow = `'hello-' || s.n % 2`
+)
+
+var (
+	inputRow  = `INSERT INTO inputs (project_id, id, content_type, data) SELECT $1, connector_run, 'text/plain', 'x'` + seedIDs
+	endedRows = []string{
+		inputRow,
+		`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, error, started_at, ended_at)
+			SELECT $1, connector_run, $2, $3, 'completed', 'webhook', 'text/plain', ARRAY[run], '', $5, $5` + seedIDs,
+		`INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id, agent_name, input_id, status, deployment_id,
+				token, attempt, runner_id, error_code, error, output, input_tokens, output_tokens, thinking_tokens, cached_input_tokens,
+				total_tokens, queued_at, ended_at)
+			SELECT $1, run, $2, $3, connector_run, ` + agentOfRow + `, connector_run, CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'completed' END, $4,
+				n, 1, 'r', '', '', 'done', 1, 1, 1, 1, 1, $5, $5` + seedIDs,
+		`INSERT INTO journal (project_id, run_id, sequence, token, kind, data, unsafe, at) SELECT $1, run, 1, n, 'model_answer', '{}', FALSE, $5` + seedIDs,
+		`INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens,
+				cached_input_tokens, total_tokens, at) SELECT $1, run, 1, 'p/m', 1, 1, 1, 1, 1, $5` + seedIDs,
+		`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) SELECT $1, 'storage', run, 1, $5` + seedIDs,
+		`INSERT INTO idempotency_keys (project_id, connector_id, key, connector_run_id, expires_at)
+			SELECT $1, $3, 'key:' || n, connector_run, $5 + 3600000000` + seedIDs,
+		`INSERT INTO blobs (project_id, id, size, complete, mark, created_at) SELECT $1, run, 1, TRUE, 'history', $5` + seedIDs,
+		`INSERT INTO blob_chunks (project_id, blob_id, number, data) SELECT $1, run, 0, 'x'` + seedIDs,
+		`INSERT INTO audit_log (project_id, id, at, actor_kind, actor_name, key_id, owner_kind, owner_name, operation, method, route,
+				object_kind, object_id, object_name, request_id, remote_addr, idempotency_key)
+			SELECT $1, run, $5, 'api_key', '', '', '', '', 'o', '', '', '', '', '', '', '', ''` + seedIDs,
+		`INSERT INTO audit_outcomes (project_id, id, at, status, code, object_kind, object_id, object_name)
+			SELECT $1, run, $5, 200, '', '', '', ''` + seedIDs,
+	}
+	runningRows = []string{
+		`INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, deployment_id, attempt, token, runner_id, lease_until, queued_at)
+			SELECT $1, run, md5('elsewhere')::uuid, ` + agentOfRow + `, run, 'running', 1, $4, 1, n, 'r', $5 + 3600000000, $5` + seedIDs,
+	}
+	queuedRows = []string{
+		inputRow,
+		`INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, input_size, run_ids,
+				runs_left, runs_failed, started_at)
+			SELECT $1, connector_run, $2, $3, 'running', 'webhook', 'text/plain', 1, ARRAY[run], 1, 0, $5` + seedIDs,
+		`INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, agent_name, input_id, status, class, queued_at)
+			SELECT $1, run, $2, $3, connector_run, ` + agentOfRow + `, connector_run, 'queued', 1, $5` + seedIDs,
+	}
+)
+
+// seed fills a database with connector runs that ended and such that are queued.
+func seed(t *testing.T, db *sql.DB, scene storebench.Scene, of size) {
+	t.Helper()
+	var us int64
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT now_us()`).Scan(&us))
+	fill := func(statements []string, rows, first int) {
+		for _, statement := range statements {
+			typed := `WITH given AS (SELECT $1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::bigint) ` + statement
+			for _, name := range []string{"$1", "$2", "$3", "$4"} {
+				typed = strings.ReplaceAll(typed, name+",", name+"::uuid,")
+			}
+			typed = strings.ReplaceAll(typed, "$5", "$5::bigint")
+			_, err := db.ExecContext(t.Context(), typed, scene.Project, scene.Environment, scene.Connector, scene.Deployment, us, rows, first)
+			require.NoError(t, err, statement)
+		}
+	}
+	fill(endedRows, of.ended, 0)
+	fill(queuedRows, of.queued, of.ended)
+	fill(runningRows, of.running, of.ended+of.queued)
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/postgres"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// scene is a store with its database beside, and something deployed.
+func scene(t *testing.T) (*storebench.Scene, *postgres.Store, *sql.DB) {
+	t.Helper()
+	dsn := migrated(t)
+	s := openAt(t, dsn)
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return storebench.NewScene(t, s, 2), s, db
+}
+
+// TestAMissingPartitionIsNoFaultOfTheEvent: events that history has no place for yet
+// are not refused, they are to be sent again.
+func TestAMissingPartitionIsNoFaultOfTheEvent(t *testing.T) {
+	t.Parallel()
+	c, s, db := scene(t)
+	for _, ahead := range []string{"0 days", "1 day"} { // a midnight may pass meanwhile
+		var day string
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT to_char(now() AT TIME ZONE 'UTC' + $1::interval, 'YYYYMMDD')`, ahead).Scan(&day))
+		_, err := db.ExecContext(t.Context(), `DROP TABLE inputs_`+day)
+		require.NoError(t, err)
+	}
+	events := []store.Event{c.Event(t), c.Event(t)}
+	admissions, err := s.Accept(t.Context(), events)
+	require.Error(t, err, "the store is at fault")
+	for _, a := range admissions {
+		require.ErrorIs(t, err, errors.Unwrap(a.Err), "and each event has the error of the whole")
+	}
+	_, err = s.EnsurePartitions(t.Context(), 1)
+	require.NoError(t, err)
+	admissions, err = s.Accept(t.Context(), events)
+	require.NoError(t, err)
+	for _, a := range admissions {
+		require.NoError(t, a.Err)
+		require.Equal(t, store.Accepted, a.Verdict)
+	}
+}
+
+// awaitBlocked returns once a statement of another connection waits for a lock.
+func awaitBlocked(ctx context.Context, t *testing.T, db *sql.DB) {
+	t.Helper()
+	for waiting := 0; waiting == 0; {
+		require.NoError(t, db.QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting))
+	}
+}
+
+// TestEitherOfTheLastTwoRunsMayEndFirst: the statement that ends one of the last two
+// runs has begun, and waits, when the other one's begins and commits; whichever row of
+// the first it waits for, the last to commit closes the connector run, once.
+func TestEitherOfTheLastTwoRunsMayEndFirst(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]string{
+		"waiting for its run":           `SELECT 1 FROM open_runs WHERE project_id = $1 AND id = $2 FOR UPDATE`,
+		"waiting for its connector run": `SELECT 1 FROM open_connector_runs WHERE project_id = $1 AND run_ids @> ARRAY[$2::uuid] FOR UPDATE`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, s, db := scene(t)
+			admissions, err := s.Accept(t.Context(), []store.Event{c.Event(t)})
+			require.NoError(t, err)
+			claimed, err := s.Claim(t.Context(), store.Claim{
+				Environment: store.Key{ProjectID: c.Project, ID: c.Environment}, RunnerID: "r", Places: 2, Limit: 2, Lease: store.LeaseDuration,
+			})
+			require.NoError(t, err)
+			require.Len(t, claimed.Runs, 2)
+			complete := func(run store.Claimed, status store.RunStatus) error {
+				answers, err := s.Complete(t.Context(), []store.Completion{{Lease: store.Lease{Run: run.Run.Key(), Token: run.Token}, Status: status}})
+				return errors.Join(append(slices.Clone(answers), err)...)
+			}
+			held, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			_, err = held.ExecContext(t.Context(), first, c.Project.String(), claimed.Runs[0].Run.ID.String())
+			require.NoError(t, err)
+			early, late := make(chan error, 1), make(chan error, 1)
+			go func() { early <- complete(claimed.Runs[0], store.RunFailed) }()
+			awaitBlocked(t.Context(), t, db)
+			go func() { late <- complete(claimed.Runs[1], store.RunCompleted) }()
+			if name == "waiting for its run" {
+				require.NoError(t, <-late, "it commits while the other waits")
+			}
+			require.NoError(t, held.Commit())
+			require.NoError(t, <-early)
+			if name != "waiting for its run" {
+				require.NoError(t, <-late)
+			}
+			outcome, err := s.Outcome(t.Context(), store.Key{ProjectID: c.Project, ID: admissions[0].ConnectorRunID})
+			require.NoError(t, err)
+			require.Equal(t, store.ConnectorRunFailed, outcome.Status)
+			require.Len(t, outcome.Runs, 2)
+			for table, rows := range map[string]int{"open_connector_runs": 0, "ended_connector_runs": 1, "open_runs": 0, "ended_runs": 2} {
+				var n int
+				require.NoError(t, db.QueryRowContext(t.Context(), fmt.Sprintf(`SELECT count(*) FROM %s`, table)).Scan(&n))
+				require.Equal(t, rows, n, table)
+			}
+		})
+	}
+}

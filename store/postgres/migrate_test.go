@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/testenv"
+	"github.com/agentplatform/agentplatform/store/postgres"
+)
+
+// TestAMigrationWaitsForNoLockForLong: who holds a table holds up neither the
+// migration for ever, nor those who wait behind it.
+func TestAMigrationWaitsForNoLockForLong(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.Migrate(t.Context()))
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `LOCK TABLE goose_db_version IN ACCESS EXCLUSIVE MODE`)
+	require.NoError(t, err)
+	require.ErrorContains(t, s.Migrate(t.Context()), "lock timeout")
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, s.Migrate(t.Context()), "and again it works")
+	require.NoError(t, conn.Close(t.Context()))
+}

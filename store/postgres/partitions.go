@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+)
+
+const (
+	// migratedAhead is how many days the schema has partitions for when it is made;
+	// the gateways see to the rest.
+	migratedAhead = 1
+	// partitionLock is the key of the advisory lock of those who make partitions.
+	partitionLock = 7301
+	// lockTimeout is how long a change of the schema waits for a lock at most: what
+	// waits for it, waits with it.
+	lockTimeout = "5s"
+)
+
+// EnsurePartitions implements store.Housekeeping. Days are those of the database's
+// clock in UTC. A partition is made apart and then attached, so that no lock stands
+// in anybody's way; whoever comes second finds it there.
+func (s *Store) EnsurePartitions(ctx context.Context, ahead int) (int, error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("making partitions: %w", err)
+	}
+	defer conn.Release()
+	var us int64
+	if err := conn.QueryRow(ctx, `SELECT now_us()`).Scan(&us); err != nil {
+		return 0, fmt.Errorf("reading the database's clock: %w", err)
+	}
+	today := time.UnixMicro(us).UTC().Truncate(24 * time.Hour)
+	there := map[string]bool{}
+	rows, err := conn.Query(ctx, `SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+		WHERE c.relnamespace = current_schema()::regnamespace AND NOT i.inhdetachpending`)
+	if err != nil {
+		return 0, fmt.Errorf("listing partitions: %w", err)
+	}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return 0, fmt.Errorf("listing partitions: %w", err)
+		}
+		there[name] = true
+	}
+	if err := rows.Err(); err != nil {
+		return 0, fmt.Errorf("listing partitions: %w", err)
+	}
+	for day := range ahead + 1 {
+		begin := today.AddDate(0, 0, day)
+		tables := slices.DeleteFunc(slices.Sorted(maps.Keys(sqlcore.HistoryTables)), func(table string) bool { return there[partition(table, begin)] })
+		if len(tables) == 0 {
+			continue
+		}
+		if err := s.makePartitions(ctx, tables, begin); err != nil {
+			return day, fmt.Errorf("making the partitions of %s: %w", begin.Format(time.DateOnly), err)
+		}
+	}
+	return daysAhead(there, today, ahead+1), nil
+}
+
+// noPartition says whether a row failed for want of a partition: the code is that of a
+// violated check, of which there is none.
+func noPartition(err error) bool {
+	var failure *pgconn.PgError
+	return errors.As(err, &failure) && failure.Code == "23514" && failure.ConstraintName == ""
+}
+
+// daysAhead counts the days from today on that have all their partitions, made now
+// or before.
+func daysAhead(there map[string]bool, today time.Time, made int) int {
+	for day := made; ; day++ {
+		for table := range sqlcore.HistoryTables {
+			if !there[partition(table, today.AddDate(0, 0, day))] {
+				return day
+			}
+		}
+	}
+}
+
+// makePartitions makes those of one day.
+func (s *Store) makePartitions(ctx context.Context, tables []string, begin time.Time) error {
+	return again(func() error {
+		tx, err := s.pool.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing to undo after the commit
+		var from, to string
+		if err := tx.QueryRow(ctx, `SELECT id_at($1)::text, id_at($2)::text FROM pg_advisory_xact_lock($3), set_config('lock_timeout', $4, TRUE)`,
+			begin.UnixMicro(), begin.AddDate(0, 0, 1).UnixMicro(), partitionLock, lockTimeout).Scan(&from, &to); err != nil {
+			return err
+		}
+		for _, table := range tables {
+			if err := makePartition(ctx, tx, table, begin, from, to); err != nil {
+				return fmt.Errorf("making %s: %w", partition(table, begin), err)
+			}
+		}
+		return tx.Commit(ctx)
+	})
+}
+
+func makePartition(ctx context.Context, tx pgx.Tx, table string, begin time.Time, from, to string) error {
+	name, column := partition(table, begin), sqlcore.HistoryTables[table]
+	var known bool
+	if err := tx.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name).Scan(&known); err != nil || known {
+		return err
+	}
+	for _, statement := range []string{
+		fmt.Sprintf(`CREATE TABLE %s (LIKE %s INCLUDING ALL, CONSTRAINT of_the_day CHECK (%s >= '%s' AND %s < '%s'))`, name, table, column, from, column, to),
+		fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`, table, name, from, to),
+		fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT of_the_day`, name),
+	} {
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}

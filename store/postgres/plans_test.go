@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"database/sql"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store/postgres"
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// hotTables are those of what is open, or waits to be counted.
+var hotTables = []string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "stored_bytes", "pools", "blobs", "blob_chunks"}
+
+// wide are the statements that are about more than one run or connector run, known by
+// what they contain, and why they may look at more than others.
+var wide = []struct {
+	contains, reason string
+	// grows: it may look at more the more is stored, or waits. All of them may look into every
+	// partition.
+	grows bool
+}{
+	{"AS u ORDER BY u.id DESC LIMIT", "a list of runs looks at as many as it is allowed", true},
+	{"(SELECT count(*) FROM open_connector_runs c", "a list of connector runs has the number of all that match", true},
+	{"SELECT u.agent_name, CAST(SUM(u.runs)", "the list of agents counts their runs", true},
+	{"FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2", "a page of a list of connector runs is from the newest partitions", true},
+	{"(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n", "the queue's figures count what waits, up to a limit", true},
+	{"WHERE status = 'running' AND lease_until <= now_us()", "the sweep looks at all that runs, by an index of its own", true},
+	{"SELECT count(*) FROM open_runs r WHERE r.status = 'running'", "the figures count all that runs, by an index of its own", true},
+	{"FROM audit_log a LEFT JOIN audit_outcomes o", "a page of the audit log is from the newest partitions", false},
+}
+
+var (
+	// partitionOf tells the table of a partition.
+	partitionOf = regexp.MustCompile(`^(\w+)_\d{8}$`)
+	// today is the end of the name of a partition in a statement: on another day it is
+	// the same statement.
+	today = regexp.MustCompile(`_\d{8}\b`)
+)
+
+// faults are what is wrong with how a statement finds its rows.
+func (p plan) faults() (out []string) {
+	parts := map[string]map[string]bool{}
+	p.Plan.walk(func(n node) {
+		table := n.Relation
+		if m := partitionOf.FindStringSubmatch(table); m != nil && strings.Contains(n.Type, "Scan") {
+			table = m[1]
+			if parts[table] == nil {
+				parts[table] = map[string]bool{}
+			}
+			parts[table][n.Relation] = true
+		}
+		_, history := sqlcore.HistoryTables[table]
+		if n.Type == "Seq Scan" && (history || slices.Contains(hotTables, table)) {
+			out = append(out, "it reads all of "+n.Relation)
+		}
+	})
+	for table, touched := range parts {
+		if _, _, wide := widely(p.Statement); len(touched) > 1 && !wide {
+			out = append(out, fmt.Sprintf("it looks into %d partitions of %s", len(touched), table))
+		}
+	}
+	return out
+}
+
+// widely says whether a statement is one of those that may look widely.
+func widely(statement string) (reason string, grows, found bool) {
+	for _, w := range wide {
+		if strings.Contains(statement, w.contains) {
+			return w.reason, w.grows, true
+		}
+	}
+	return "", false, false
+}
+
+// how is a way in which statements are planned.
+type how struct{ mode, statistics string }
+
+// Ways in which statements are planned.
+var (
+	// modes are values of plan_cache_mode.
+	modes = []string{"force_generic_plan", "force_custom_plan"}
+	// statistics are those that the planner has: it may have looked when there was
+	// nothing yet.
+	statistics = []string{"of an empty store", "none", "of the store"}
+)
+
+func (h how) String() string { return h.mode + ", statistics " + h.statistics }
+
+// size is how many runs of a store ended, are queued and run; the latter in another
+// environment of the project.
+type size struct{ ended, queued, running int }
+
+// TestPlans runs every statement on stores of different sizes, with and without
+// statistics, planned for its arguments and for any: none reads a table, or more than
+// one partition of history, and what it reads grows neither with what is stored nor
+// with what waits or runs elsewhere.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	small := size{ended: 1000, queued: 2000}
+	stored, waiting, busy := size{ended: 30_000, queued: 2000}, size{ended: 1000, queued: 20_000}, size{ended: 1000, queued: 2000, running: 5000}
+	read := map[size]map[how]map[string]node{}
+	var mutex sync.Mutex
+	t.Run("tours", func(t *testing.T) {
+		for _, s := range []size{{}, small, stored, waiting, busy} {
+			t.Run(fmt.Sprintf("%+v", s), func(t *testing.T) {
+				t.Parallel()
+				as := touredAs(t, s)
+				mutex.Lock()
+				defer mutex.Unlock()
+				read[s] = as
+			})
+		}
+	})
+	needed := map[string]bool{}
+	for _, large := range []size{stored, waiting, busy} {
+		for h, of := range read[large] {
+			for statement, most := range of {
+				reason, grows, _ := widely(statement)
+				needed[reason] = true
+				if few := read[small][h][statement]; !grows && most.blocks() > 3*few.blocks()+50 {
+					t.Errorf("%s: %d blocks at %+v, %d at %+v\n%s\n%s", h, few.blocks(), small, most.blocks(), large, statement, most.text(0))
+				}
+			}
+		}
+	}
+	for _, w := range wide {
+		require.Truef(t, needed[w.reason], "no statement needs the exception that %s", w.reason)
+	}
+}
+
+// touredAs runs the tour on a store of a size in every way of planning.
+func touredAs(t *testing.T, s size) map[how]map[string]node {
+	t.Helper()
+	read := map[how]map[string]node{}
+	for _, known := range statistics {
+		dsn, scene := stored(t, s, known)
+		for _, mode := range modes {
+			h := how{mode, known}
+			read[h] = toured(t, fmt.Sprintf("%+v, %s", s, h), dsn, mode, scene)
+		}
+	}
+	return read
+}
+
+// toured runs the tour and returns, of each statement, the plan that read most.
+func toured(t *testing.T, name, dsn, mode string, scene storebench.Scene) map[string]node {
+	t.Helper()
+	var seen plans
+	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record(mode)))
+	require.NoError(t, err)
+	scene.Store = s
+	scene.Tour(t)
+	require.NoError(t, s.Close())
+	require.NoError(t, seen.err)
+	most, reported, named := map[string]node{}, map[string]bool{}, map[string]bool{}
+	for _, p := range seen.all {
+		statement := today.ReplaceAllString(p.Statement, "")
+		if before, ok := most[statement]; !ok || before.blocks() < p.Plan.blocks() {
+			most[statement] = p.Plan
+		}
+		p.Plan.walk(func(n node) { named[partitionOf.ReplaceAllString(n.Relation, "$1")] = true })
+		for _, fault := range p.faults() {
+			if !reported[p.Statement+fault] {
+				reported[p.Statement+fault] = true
+				t.Errorf("%s: %s\n%s\n%s", name, fault, p.Statement, p.Plan.text(0))
+			}
+		}
+	}
+	require.Greater(t, len(most), 100, "the statements are seen")
+	for _, table := range slices.Concat(hotTables, slices.Collect(maps.Keys(sqlcore.HistoryTables))) {
+		require.Truef(t, named[table], "no statement names %s", table)
+	}
+	return most
+}
+
+// stored is a database of a size. Nothing is analyzed there but on demand.
+func stored(t *testing.T, of size, known string) (dsn string, scene storebench.Scene) {
+	t.Helper()
+	dsn = migrated(t)
+	s := openAt(t, dsn)
+	_, err := s.EnsurePartitions(t.Context(), 3)
+	require.NoError(t, err)
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	exec := func(statement string) {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	exec(`DO $$ DECLARE r regclass; BEGIN
+		FOR r IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' LOOP
+			EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', r);
+		END LOOP; END $$`)
+	scene = *storebench.NewScene(t, s, 2)
+	if known == "of an empty store" {
+		exec(`ANALYZE`)
+	}
+	seed(t, db, scene, of)
+	if known == "of the store" {
+		exec(`ANALYZE`)
+	}
+	return dsn, scene
+}

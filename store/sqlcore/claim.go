@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const (
+	// RunnerSeenEvery is how often a runner that claims is recorded: what it holds
+	// is recorded at once, that it is still there need not be exact.
+	RunnerSeenEvery = 20 * time.Second
+	// claimTries is how often a claim is decided anew when another one of the
+	// environment came in between.
+	claimTries = 20
+	// MaxLines is how many agents and classes a claim looks at.
+	MaxLines = 512
+)
+
+// Waiting is a queued run as a claim looks at it.
+type Waiting struct {
+	store.Candidate
+	// Deployment is the one that executes it, Digest its bundle.
+	Deployment uuid.UUID
+	Digest     string
+	// Known: the deployment has the agent.
+	Known bool
+	Input uuid.UUID
+}
+
+// Look is what a claim is decided by.
+type Look struct {
+	// Live is the environment's live deployment, nil without one.
+	Live *uuid.UUID
+	// Version is that of the pool; Start asserts it.
+	Version int64
+	Pool    store.Pool
+	// Seen says that the runner is recorded as it is.
+	Seen bool
+	// Leased are the claims of the runner.
+	Leased []store.Lease
+	// Waiting are the runs at the head of the queue; none when nothing is wanted.
+	Waiting []Waiting
+}
+
+// Start is a decision on a claim.
+type Start struct {
+	Version int64
+	Pool    store.Pool
+	Runs    []Waiting
+	// Salts are the random parts of the tokens.
+	Salts []int64
+}
+
+// Order is the place of a run among those of the decision.
+func (s Start) Order(id uuid.UUID) int {
+	return slices.IndexFunc(s.Runs, func(w Waiting) bool { return w.ID == id })
+}
+
+// Claim implements store.Dispatch. It looks, decides and starts what it decided on,
+// unless another claim of the environment came in between: so limits hold exactly,
+// and nobody waits for anybody. A claim that finds nothing writes nothing, but for the
+// runner's record when that is due.
+func (c *Core) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult, error) {
+	claim = claim.Bounded()
+	var result store.ClaimResult
+	for try := range claimTries {
+		look, err := c.engine.Look(ctx, claim)
+		if err != nil {
+			return result, wrap(err, "looking for runs of environment %s", claim.Environment)
+		}
+		if try == 0 {
+			if result, err = c.report(ctx, claim, look); err != nil {
+				return result, wrap(err, "recording runner %q", claim.RunnerID)
+			}
+		}
+		runs, done, err := c.startPicked(ctx, claim, look)
+		if err != nil {
+			return result, wrap(err, "claiming runs of environment %s", claim.Environment)
+		}
+		if done {
+			result.Runs = append(result.Runs, runs...)
+			result.More = len(look.Waiting) > len(runs) && len(runs) < claim.Limit
+			return result, nil
+		}
+	}
+	return result, nil // others claim so fast that there is nothing left to wait for
+}
+
+// report records the runner, tells what it has lost, and hands it again what it does
+// not know to have.
+func (c *Core) report(ctx context.Context, claim store.Claim, look Look) (result store.ClaimResult, err error) {
+	result.Lost = beyond(claim.Holding, look.Leased)
+	if !look.Seen {
+		if err := c.seen(ctx, claim); err != nil {
+			return result, err
+		}
+	}
+	again := beyond(look.Leased, claim.Holding)
+	if len(again) == 0 {
+		return result, nil
+	}
+	result.Runs, err = c.handAgain(ctx, claim, again)
+	return result, err
+}
+
+// seen records a runner that is there.
+func (c *Core) seen(ctx context.Context, claim store.Claim) error {
+	digests, err := digestsOf(claim)
+	if err != nil {
+		return err
+	}
+	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		_, err := tx.exec(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests)
+			VALUES ($1, $2, $3, now_us(), $4, $5) ON CONFLICT (project_id, environment_id, id)
+			DO UPDATE SET seen_at = excluded.seen_at, places = excluded.places, digests = excluded.digests`,
+			claim.Environment.ProjectID, claim.Environment.ID, Text(claim.RunnerID), claim.Places, digests)
+		return err
+	})
+}
+
+// Attend implements store.Dispatch.
+func (c *Core) Attend(ctx context.Context, runners []store.RunnerKey) (queued []store.Key, err error) {
+	if len(runners) == 0 {
+		return nil, nil
+	}
+	seen := map[store.Key]bool{}
+	var environments []store.Key
+	for _, r := range runners {
+		if !seen[r.Environment] {
+			seen[r.Environment] = true
+			environments = append(environments, r.Environment)
+		}
+	}
+	err = c.single(ctx, func(ctx context.Context, tx *Tx) error { return c.engine.Attend(ctx, tx, runners) })
+	if err != nil {
+		return nil, wrap(err, "recording runners that wait")
+	}
+	var l list
+	queued, err = collect(ctx, c.engine.Reader(), scanKey, `SELECT e.project_id, e.id FROM environments e WHERE `+
+		strings.ReplaceAll(c.keys(&l, "e.id", environments), "(project_id", "(e.project_id")+` AND EXISTS (SELECT 1 FROM open_runs r
+			WHERE r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'queued')`, l.args...)
+	return queued, wrap(err, "looking for queued runs")
+}
+
+func digestsOf(claim store.Claim) (string, error) {
+	digests, err := json.Marshal(claim.Digests)
+	if err != nil {
+		return "", fmt.Errorf("marshalling digests: %w", err)
+	}
+	return string(digests), nil
+}
+
+// Digests are those of a claim as they are recorded.
+func Digests(claim store.Claim) string {
+	text, _ := digestsOf(claim) // a list of strings can be marshalled
+	return text
+}
+
+// startPicked starts what is picked of what waits, and fails the runs whose agent is
+// not there; not done when it has to be decided anew.
+func (c *Core) startPicked(ctx context.Context, claim store.Claim, look Look) (runs []store.Claimed, done bool, err error) {
+	known, missing := sift(claim, look)
+	if len(missing) > 0 {
+		return nil, false, c.failMissing(ctx, claim.Environment, missing)
+	}
+	picked, pool := store.Pick(look.Pool, candidatesOf(known), claim.Limit)
+	if len(picked) == 0 {
+		return nil, true, nil
+	}
+	start := Start{Version: look.Version, Pool: pool, Salts: salts(len(picked))}
+	for _, p := range picked {
+		start.Runs = append(start.Runs, known[slices.IndexFunc(known, func(w Waiting) bool { return w.ID == p.ID })])
+	}
+	runs, current, err := c.engine.Start(ctx, claim, start)
+	return runs, current, err
+}
+
+// sift parts the runs of which this runner may be handed some from those whose agent
+// the deployment lacks.
+func sift(claim store.Claim, look Look) (known, missing []Waiting) {
+	for _, w := range look.Waiting {
+		switch {
+		case !w.Known:
+			missing = append(missing, w)
+		case !slices.Contains(claim.Refused, w.Digest):
+			known = append(known, w)
+		}
+	}
+	return known, missing
+}
+
+func candidatesOf(waiting []Waiting) []store.Candidate {
+	out := make([]store.Candidate, len(waiting))
+	for i, w := range waiting {
+		out[i] = w.Candidate
+	}
+	return out
+}
+
+// salts are random parts of tokens: 31 bits, so that attempts have room above them.
+func salts(n int) []int64 {
+	raw := make([]byte, 4*n)
+	_, _ = rand.Read(raw) // never fails
+	out := make([]int64, n)
+	for i := range out {
+		out[i] = int64(binary.BigEndian.Uint32(raw[4*i:]) >> 1)
+	}
+	return out
+}
+
+// TokenBits is how far the attempt is shifted in a token, above its random part.
+const TokenBits = 31
+
+// failMissing ends runs whose agent the live deployment lacks.
+func (c *Core) failMissing(ctx context.Context, environment store.Key, missing []Waiting) error {
+	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		endings := make([]Ending, len(missing))
+		for i, w := range missing {
+			endings[i] = Ending{
+				Run: store.Key{ProjectID: environment.ProjectID, ID: w.ID}, Only: store.RunQueued,
+				Status: store.RunFailed, Code: store.RunErrorAgentNotFound,
+				Error: fmt.Sprintf("the live deployment has no agent named %q", w.Agent),
+			}
+		}
+		_, err := c.end(ctx, tx, endings)
+		return err
+	})
+}
+
+// startedColumns are of a run r that runs, and of its deployment d.
+const startedColumns = openRunColumns + `, r.token, r.lease_until, now_us(), r.journal_length, r.journal_size, r.input_id, d.bundle_digest`
+
+// StartedColumns are what ScanStarted reads, of open_runs r and deployments d.
+const StartedColumns = startedColumns
+
+// ScanStarted reads a claimed run but for its input, whose id it returns.
+func ScanStarted(row scanner) (claimed store.Claimed, input uuid.UUID, err error) {
+	var digest *string
+	err = row.Scan(append(runFields(&claimed.Run), &claimed.Token, at(&claimed.LeaseUntil), at(&claimed.Now),
+		&claimed.JournalLength, &claimed.JournalSize, &input, &digest)...)
+	if digest != nil {
+		claimed.BundleDigest = *digest
+	}
+	return claimed, input, err
+}
+
+// handAgain reads runs that are leased to a runner which does not know it. That they
+// run is asked by their leases: by the status it might read all that runs, by its index.
+func (c *Core) handAgain(ctx context.Context, claim store.Claim, leases []store.Lease) ([]store.Claimed, error) {
+	l := list{args: []any{claim.Environment.ProjectID}}
+	ids := make([]uuid.UUID, len(leases))
+	for i, lease := range leases {
+		ids[i] = lease.Run.ID
+	}
+	var inputIDs []uuid.UUID
+	runs, err := collect(ctx, c.engine.Reader(), func(row scanner) (store.Claimed, error) {
+		claimed, input, err := ScanStarted(row)
+		inputIDs = append(inputIDs, input)
+		return claimed, err
+	}, `SELECT `+startedColumns+` FROM open_runs r LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id
+		WHERE r.project_id = $1 AND r.lease_until IS NOT NULL AND r.id IN `+l.ids(ids), l.args...)
+	if err != nil {
+		return nil, err
+	}
+	return runs, c.AddInputs(ctx, c.engine.Reader(), claim.Environment.ProjectID, runs, inputIDs)
+}
+
+// AddInputs reads the inputs of claimed runs.
+func (c *Core) AddInputs(ctx context.Context, q Queryer, project uuid.UUID, runs []store.Claimed, ids []uuid.UUID) error {
+	found, err := c.Inputs(ctx, q, project, ids)
+	for i := range runs {
+		in := found[ids[i]]
+		runs[i].Input, runs[i].InputBlob, runs[i].ContentType = in.Data, in.Blob, in.ContentType
+	}
+	return wrap(err, "reading the inputs of claimed runs")
+}
+
+// queuedOrder is that of the index of queued runs n.
+const queuedOrder = ` ORDER BY n.project_id, n.environment_id, n.class, n.agent_name, n.fresh, n.id LIMIT 1`
+
+// Where QueuedLines walks.
+const (
+	// QueuedHere is the environment $2 of the project $1.
+	QueuedHere = ` AND n.project_id = $1 AND n.environment_id = $2`
+	// QueuedAnywhere is all projects.
+	QueuedAnywhere = ``
+)
+
+// QueuedLines walks the index of queued runs from the first one of an agent and class
+// to that of the next, so that it costs what there are of these, not of runs: q names
+// their rows, the last is empty. scope is where; address is the engine's of a row. The
+// next line is compared by those columns only of which the scope says nothing: else
+// the walk would begin at the scope's first run each time.
+func QueuedLines(address, scope string) string {
+	next := `(n.project_id, n.environment_id, n.class, n.agent_name) > (c.project_id, c.environment_id, c.class, c.agent_name)`
+	if scope == QueuedHere {
+		next = `(n.class, n.agent_name) > (c.class, c.agent_name)`
+	}
+	return `q (address) AS (
+		SELECT (SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued'` + scope + queuedOrder + `)
+		UNION ALL
+		SELECT (SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued'` + scope + ` AND ` + next + queuedOrder + `)
+		FROM q JOIN open_runs c ON c.` + address + ` = q.address
+	) `
+}
+
+// Turns are a pool's as they are stored: JSON of the agents by class.
+func Turns(turns [store.Classes]string) string {
+	text, _ := json.Marshal(turns) // strings can be marshalled
+	return Text(string(text))
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// RunOverhead is how many bytes a run counts for beside its contents.
+const RunOverhead = 512
+
+// Ending is how an open run ends.
+type Ending struct {
+	Run store.Key
+	// Token, unless nil, is of the claim that must be current, Only, unless empty, the
+	// status that the run must have; without either it ends whoever works on it.
+	Token  *int64
+	Only   store.RunStatus
+	Status store.RunStatus
+	Code   store.RunErrorCode
+	// Error and Output are storable, see Text.
+	Error, Output string
+	Usage         store.TokenUsage
+	// Journal continues the run's journal, or the run does not end.
+	Journal []store.JournalEntry
+}
+
+// EndedRun is a run that has ended.
+type EndedRun struct {
+	Run, Environment store.Key
+	// ConnectorRun is set of the last run of one, which has ended with it.
+	ConnectorRun *uuid.UUID
+	Status       store.RunStatus
+}
+
+// end is where runs end. It moves them to history, closes the connector runs of
+// which they were the last, and posts to the outbox what is to be done for them. It
+// returns those that have ended; the others are not open, or not as the Ending says.
+func (c *Core) end(ctx context.Context, tx *Tx, endings []Ending) ([]EndedRun, error) {
+	if len(endings) == 0 {
+		return nil, nil
+	}
+	ended, err := c.engine.End(ctx, tx, endings)
+	tx.ended(ended)
+	return ended, wrap(err, "ending runs")
+}
+
+// ended hints at connector runs that have ended, and at the places that are free.
+func (t *Tx) ended(runs []EndedRun) {
+	for _, run := range runs {
+		t.Hint(store.TopicFreed, run.Environment)
+		if run.ConnectorRun != nil {
+			t.Hint(store.TopicDone, store.Key{ProjectID: run.Run.ProjectID, ID: *run.ConnectorRun})
+		}
+	}
+}
+
+// Complete implements store.Dispatch. What a statement for all cannot end is looked
+// at one by one: it is a repetition, another's by now, or its journal does not
+// simply continue.
+func (c *Core) Complete(ctx context.Context, completions []store.Completion) ([]error, error) {
+	answers, open := make([]error, len(completions)), map[store.Lease]int{}
+	endings := make([]Ending, 0, len(completions))
+	for i, completion := range completions {
+		if !completion.Status.Terminal() {
+			answers[i] = fmt.Errorf("completing run %s as %s: %w", completion.Run, completion.Status, store.ErrConflict)
+			continue
+		}
+		if _, twice := open[completion.Lease]; !twice {
+			open[completion.Lease] = i
+			endings = append(endings, endingOf(completion))
+		}
+	}
+	ended := map[store.Key]bool{}
+	err := c.single(ctx, func(ctx context.Context, tx *Tx) error {
+		clear(ended)
+		runs, err := c.end(ctx, tx, endings)
+		for _, run := range runs {
+			ended[run.Run] = true
+		}
+		return err
+	})
+	if err != nil {
+		return nil, wrap(err, "completing %d runs", len(completions))
+	}
+	for i, completion := range completions {
+		if at, first := open[completion.Lease]; answers[i] == nil && !(ended[completion.Run] && first && at == i) {
+			answers[i] = wrap(c.completeAlone(ctx, completion), "completing run %s", completion.Run)
+		}
+	}
+	return answers, nil
+}
+
+func endingOf(completion store.Completion) Ending {
+	completion = Bounded(completion)
+	return Ending{
+		Run: completion.Run, Token: &completion.Token, Status: completion.Status, Code: completion.ErrorCode,
+		Error: Text(completion.Error), Output: Text(completion.Output), Usage: completion.Usage, Journal: completion.Journal,
+	}
+}
+
+// completeAlone ends a run whose journal the completion repeats in part, or says why not.
+func (c *Core) completeAlone(ctx context.Context, completion store.Completion) error {
+	ending := endingOf(completion)
+	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		held, err := lockClaim(ctx, tx, completion.Lease)
+		if errors.Is(err, store.ErrNotFound) {
+			return c.repeatedEnd(ctx, tx, completion.Lease)
+		}
+		if err != nil {
+			return err
+		}
+		ending.Journal, err = c.continued(ctx, tx, completion.Lease, held.length, ending.Journal)
+		if err != nil {
+			return err
+		}
+		if held.size+SizeOf(ending.Journal) > store.MaxJournal {
+			ending = Ending{
+				Run: ending.Run, Token: ending.Token, Status: store.RunFailed, Code: store.RunErrorJournalTooLarge,
+				Error: fmt.Sprintf("the journal has more than %d bytes", store.MaxJournal), Usage: ending.Usage,
+			}
+		}
+		ended, err := c.end(ctx, tx, []Ending{ending})
+		if err == nil && len(ended) == 0 {
+			err = store.ErrConflict
+		}
+		return err
+	})
+}
+
+// repeatedEnd judges a completion of a run that does not run under its claim: nil
+// when that claim has completed it before.
+func (c *Core) repeatedEnd(ctx context.Context, q Queryer, l store.Lease) error {
+	var token int64
+	err := found(q.QueryRowContext(ctx, `SELECT token FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&token))
+	if !errors.Is(err, store.ErrNotFound) {
+		return errors.Join(err, store.ErrFenced)
+	}
+	// What the platform ended has the token 0.
+	err = c.inHistory(ctx, q, l.Run, `SELECT CASE WHEN error_code = '`+string(store.RunErrorToolInterrupted)+`' THEN 0 ELSE token END
+		FROM `+endedRuns+` WHERE project_id = $1 AND id = $2`, &token)
+	if err == nil && (token == 0 || token != l.Token) {
+		err = store.ErrFenced
+	}
+	return err
+}

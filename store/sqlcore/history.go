@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Names of tables of history, for which a statement about one id has the name of
+// the part that holds it.
+const (
+	inputs             = "{inputs}"
+	endedRuns          = "{ended_runs}"
+	endedConnectorRuns = "{ended_connector_runs}"
+	journal            = "{journal}"
+)
+
+// HistoryTables are the tables of history, and the column whose time says which part
+// a row is in.
+var HistoryTables = map[string]string{
+	"inputs": "id", "ended_runs": "id", "ended_connector_runs": "id", "journal": "run_id", "model_calls": "run_id",
+	"audit_log": "id", "audit_outcomes": "id",
+}
+
+// InPart puts the parts of history that hold an id into a statement.
+func (c *Core) InPart(statement string, id uuid.UUID) string {
+	for {
+		before, rest, found := strings.Cut(statement, "{")
+		if !found {
+			return statement
+		}
+		table, after, _ := strings.Cut(rest, "}")
+		statement = before + c.engine.Part(table, id) + after
+	}
+}
+
+// inHistory reads a value of the one row of history that a statement finds by
+// project ($1), id ($2) and more arguments; ErrNotFound when there is none. On an
+// engine with parts it is asked outside of the transaction, which a part that is
+// not there would end.
+func (c *Core) inHistory(ctx context.Context, q Queryer, key store.Key, statement string, into any, args ...any) error {
+	args = append([]any{key.ProjectID, key.ID}, args...)
+	return c.foundPart(c.engine.Past(q).QueryRowContext(ctx, c.InPart(statement, key.ID), args...).Scan(into))
+}
+
+// foundPart is found, also for a part of history that is not there.
+func (c *Core) foundPart(err error) error {
+	if err != nil && !errors.Is(err, store.ErrNotFound) && c.noTable(err) {
+		return store.ErrNotFound
+	}
+	return found(err)
+}
+
+// pastRows are the rows of history that a statement finds; none where its part is
+// not there.
+func pastRows[T any](ctx context.Context, c *Core, q Queryer, id uuid.UUID, scan func(scanner) (T, error), statement string, args ...any) ([]T, error) {
+	rows, err := collect(ctx, c.engine.Past(q), scan, c.InPart(statement, id), args...)
+	if err = c.foundPart(err); errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return rows, err
+}

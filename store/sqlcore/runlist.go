@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// failed narrows ended runs to those of an index of their own.
+const failed = ` AND r.status <> 'completed'`
+
+// listedColumns are without the output, which lists do not carry.
+func listedColumns(columns string) string {
+	return strings.Replace(columns, "r.output", "'' AS output", 1)
+}
+
+// candidates selects the newest runs among which a list looks, of all that are open
+// or ended: as many as it may look at, found by an index.
+func candidates(q store.RunQuery, l *list) string {
+	among := ``
+	if q.AgentName != "" {
+		among = ` AND r.agent_name = ` + l.add(q.AgentName)
+	}
+	if q.Before != nil {
+		among += ` AND r.id < ` + l.add(*q.Before)
+	}
+	past := among
+	if q.AgentName == "" && (q.Status == store.RunFailed || q.Status == store.RunCancelled) {
+		past += failed
+	}
+	most := l.add(store.MaxCandidates)
+	of := func(columns, table, among string) string {
+		return `SELECT * FROM (SELECT ` + listedColumns(columns) + ` FROM ` + table + ` r WHERE r.project_id = $1` + among +
+			` ORDER BY r.id DESC LIMIT ` + most + `)` + ` AS ` + table
+	}
+	return `SELECT * FROM (` + of(openRunColumns, `open_runs`, among) + ` UNION ALL ` + of(endedRunColumns, `ended_runs`, past) +
+		`) AS u ORDER BY u.id DESC LIMIT ` + most
+}
+
+// ListRuns implements store.History.
+func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) ([]store.Run, *uuid.UUID, error) {
+	if q.EnvironmentIDs != nil && len(q.EnvironmentIDs) == 0 {
+		return nil, nil, nil
+	}
+	l := list{args: []any{q.ProjectID}}
+	from, narrow := candidates(q, &l), ``
+	if q.EnvironmentIDs != nil {
+		narrow += ` AND x.environment_id IN ` + l.ids(q.EnvironmentIDs)
+	}
+	if q.Status != "" {
+		narrow += ` AND x.status = ` + l.add(string(q.Status))
+	}
+	reader := c.engine.Lists()
+	runs, err := collect(ctx, reader, scanRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
+		` ORDER BY x.id DESC LIMIT `+l.add(q.Limit), l.args...)
+	switch {
+	case err != nil:
+		return nil, nil, wrap(err, "listing runs of project %s", q.ProjectID)
+	case len(runs) > 0 && len(runs) == q.Limit:
+		return runs, &runs[len(runs)-1].ID, nil
+	case narrow == "":
+		return runs, nil, nil
+	}
+	next, err := c.lastCandidate(ctx, q)
+	return runs, next, wrap(err, "listing runs of project %s", q.ProjectID)
+}
+
+// lastCandidate is the last run that a list looks at, nil when there are no more.
+func (c *Core) lastCandidate(ctx context.Context, q store.RunQuery) (*uuid.UUID, error) {
+	l := list{args: []any{q.ProjectID}}
+	from := candidates(q, &l)
+	id, err := scanID(c.engine.Lists().QueryRowContext(ctx, `SELECT x.id FROM (`+from+`) AS x WHERE x.project_id = $1
+		ORDER BY x.id DESC LIMIT 1 OFFSET `+l.add(store.MaxCandidates-1), l.args...))
+	if err = found(err); errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return &id, err
+}
+
+// ListConnectorRuns implements store.History.
+func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) ([]store.ConnectorRun, int64, error) {
+	var (
+		l      = list{args: []any{q.Connector.ProjectID, q.Connector.ID}}
+		narrow = ` WHERE c.project_id = $1 AND c.connector_id = $2`
+		runs   []store.ConnectorRun
+		total  int64
+	)
+	if q.Since > 0 {
+		narrow += ` AND c.id >= id_at(now_us() - ` + l.add(q.Since.Microseconds()) + `)`
+	}
+	if q.Status != "" {
+		narrow += ` AND c.status = ` + l.add(string(q.Status))
+	}
+	if q.Trigger != "" {
+		narrow += ` AND c.trigger_type = ` + l.add(string(q.Trigger))
+	}
+	err := c.engine.Snapshot(ctx, func(ctx context.Context, tx Queryer) (err error) {
+		if err := tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM open_connector_runs c`+narrow+`)
+			+ (SELECT count(*) FROM ended_connector_runs c`+narrow+`)`, l.args...).Scan(&total); err != nil {
+			return err
+		}
+		page := list{args: append([]any(nil), l.args...)}
+		seen := page.add(q.Offset + q.Limit)
+		of := func(columns, table string) string {
+			return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c` + narrow + ` ORDER BY c.id DESC LIMIT ` + seen + `) AS ` + table
+		}
+		runs, err = collect(ctx, tx, scanConnectorRun, `SELECT x.* FROM (`+of(openConnectorRunColumns, `open_connector_runs`)+
+			` UNION ALL `+of(endedConnectorRunColumns, `ended_connector_runs`)+`) AS x WHERE x.project_id = $1
+			ORDER BY x.id DESC LIMIT `+page.add(q.Limit)+` OFFSET `+page.add(q.Offset), page.args...)
+		return err
+	})
+	return runs, total, wrap(err, "listing runs of connector %s", q.Connector)
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// statementsSeen are what connections were asked to run.
+type statementsSeen struct {
+	mutex sync.Mutex
+	all   map[string]bool
+}
+
+func (s *statementsSeen) add(statement string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.all[statement] = true
+}
+
+// connection is what the driver's connections can do.
+type connection interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+// recorder opens connections that tell their statements.
+type recorder struct {
+	database
+	seen *statementsSeen
+}
+
+// Connect implements driver.Connector.
+func (r recorder) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := r.database.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return recording{conn.(connection), r.seen}, nil
+}
+
+type recording struct {
+	connection
+	seen *statementsSeen
+}
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (r recording) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	r.seen.add(query)
+	return r.connection.PrepareContext(ctx, query)
+}
+
+// ExecContext implements driver.ExecerContext.
+func (r recording) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	r.seen.add(query)
+	return r.connection.ExecContext(ctx, query, args)
+}
+
+// QueryContext implements driver.QueryerContext.
+func (r recording) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	r.seen.add(query)
+	return r.connection.QueryContext(ctx, query, args)
+}
+
+// recorded is a store with its schema whose connections tell their statements.
+func recorded(t *testing.T) (*Store, *statementsSeen) {
+	t.Helper()
+	path, seen := filepath.Join(t.TempDir(), "store.db"), &statementsSeen{all: map[string]bool{}}
+	before, err := Open(t.Context(), Options{Path: path})
+	require.NoError(t, err)
+	require.NoError(t, before.Migrate(t.Context()))
+	require.NoError(t, before.Close())
+
+	s, err := Open(t.Context(), Options{Path: path})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.read.Close())
+	s.read = sql.OpenDB(recorder{databaseAt(path, "deferred", "ro"), seen})
+	s.reader = newStatements(s.read)
+	require.NoError(t, s.writer.db.Close())
+	s.writer.db = sql.OpenDB(recorder{databaseAt(path, "immediate", "rwc"), seen})
+	s.writer.db.SetMaxOpenConns(1)
+	return s, seen
+}
+
+// growing are the tables of what is open, is to be counted, or has ended.
+var growing = slices.Concat([]string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "blobs", "blob_chunks"},
+	slices.Sorted(maps.Keys(sqlcore.HistoryTables)))
+
+var (
+	growingNames = regexp.MustCompile(`\b(` + strings.Join(growing, "|") + `)\b(?:\s+(?:AS\s+)?(\w+))?`)
+	scanOf       = regexp.MustCompile(`^SCAN (\w+)(?: USING (?:COVERING )?INDEX (\w+))?`)
+	argument     = regexp.MustCompile(`\$(\d+)`)
+)
+
+// partial are the indexes that may be read from one end to the other: of what runs or
+// waits, which is little, and of the queue where only its first run is asked for.
+var partial = map[string]string{"open_runs_running": "", "open_runs_waiting": "", "open_runs_queued": "LIMIT 1"}
+
+// scans are the steps of a plan that read all of a growing table.
+func scans(statement string, steps []string) (out []string) {
+	grows := map[string]bool{}
+	for _, m := range growingNames.FindAllStringSubmatch(statement, -1) {
+		grows[m[1]], grows[m[2]] = true, true
+	}
+	for _, step := range steps { // a sub-select has the name of its table
+		if name, ok := strings.CutPrefix(step, "CO-ROUTINE "); ok {
+			delete(grows, name)
+		}
+	}
+	for _, step := range steps {
+		m := scanOf.FindStringSubmatch(step)
+		if m == nil || !grows[m[1]] {
+			continue
+		}
+		if condition, ok := partial[m[2]]; !ok || !strings.Contains(statement, condition) {
+			out = append(out, step)
+		}
+	}
+	return out
+}
+
+// TestPlans: no statement reads all of a table that grows.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	s, seen := recorded(t)
+	storebench.NewScene(t, s, 2).Tour(t)
+	explained, named := 0, map[string]bool{}
+	for _, statement := range slices.Sorted(maps.Keys(seen.all)) {
+		verb, _, _ := strings.Cut(strings.TrimSpace(statement), " ")
+		if !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE", "WITH"}, verb) {
+			continue
+		}
+		explained++
+		for _, m := range growingNames.FindAllStringSubmatch(statement, -1) {
+			named[m[1]] = true
+		}
+		steps := explain(t, s, statement)
+		for _, scan := range scans(statement, steps) {
+			t.Errorf("%s\n%s\n%s", scan, statement, strings.Join(steps, "\n"))
+		}
+	}
+	require.Greater(t, explained, 100, "the statements are seen")
+	for _, table := range growing {
+		require.Truef(t, named[table], "no statement names %s", table)
+	}
+}
+
+// explain returns the steps of a statement's plan.
+func explain(t *testing.T, s *Store, statement string) (steps []string) {
+	t.Helper()
+	most := 0
+	for _, m := range argument.FindAllStringSubmatch(statement, -1) {
+		n, err := strconv.Atoi(m[1])
+		require.NoError(t, err)
+		most = max(most, n)
+	}
+	rows, err := s.read.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement, make([]any, most)...)
+	require.NoError(t, err, statement)
+	defer func() { require.NoError(t, rows.Close()) }()
+	for rows.Next() {
+		var (
+			id, parent, none int
+			step             string
+		)
+		require.NoError(t, rows.Scan(&id, &parent, &none, &step))
+		steps = append(steps, step)
+	}
+	require.NoError(t, rows.Err())
+	return steps
+}
+
+func TestScansAreSeen(t *testing.T) {
+	t.Parallel()
+	s, _ := recorded(t)
+	for statement, scanned := range map[string]bool{
+		`SELECT * FROM open_runs`:                                                             true,
+		`SELECT * FROM open_runs r WHERE r.agent_name = $1`:                                   true,
+		`SELECT * FROM ended_runs WHERE id = $1`:                                              true,
+		`SELECT count(*) FROM open_runs AS r WHERE r.status = 'queued'`:                       true,
+		`SELECT count(*) FROM open_runs r WHERE r.status = 'running'`:                         false,
+		`SELECT * FROM ended_runs WHERE project_id = $1 AND id = $2`:                          false,
+		`DELETE FROM outbox WHERE bytes = $1`:                                                 true,
+		`SELECT 1 FROM environments e JOIN ended_runs x ON x.project_id = e.project_id`:       false,
+		`SELECT 1 FROM ended_runs x WHERE EXISTS (SELECT 1 FROM journal j WHERE j.token = 1)`: true,
+	} {
+		require.Equal(t, scanned, len(scans(statement, explain(t, s, statement))) > 0, fmt.Sprint(statement, explain(t, s, statement)))
+	}
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// ask claims in the world's environment, for an hour.
+func (w *world) ask(c store.Claim) store.ClaimResult {
+	c.Environment, c.Lease = w.environment.Key(), lease
+	result, err := w.s.Claim(w.ctx, c)
+	w.NoError(err)
+	return result
+}
+
+// singles accepts n events with a run for the first link each.
+func (w *world) singles(n int) []store.Event {
+	events := make([]store.Event, n)
+	for i := range events {
+		events[i] = w.single()
+	}
+	w.acceptAll(events)
+	return events
+}
+
+// set changes rows of the project past the store.
+func (w *world) set(statement string, args ...any) {
+	_, err := w.db.ExecContext(w.ctx, statement+` WHERE project_id = $1`, append([]any{w.project.ID.String()}, args...)...)
+	w.NoError(err)
+}
+
+// idsOf are those of claimed runs.
+func idsOf(claimed []store.Claimed) (ids []uuid.UUID) {
+	for _, c := range claimed {
+		ids = append(ids, c.Run.ID)
+	}
+	return ids
+}
+
+var heldPromises = []promise{
+	{"of several completions in one call each has an answer of its own", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(4)
+		c := w.claim(4, lease)
+		w.NoError(w.s.Release(w.ctx, leaseOf(c[2]), time.Hour))
+		w.NoError(w.complete(completed(c[3])))
+		unknown := completed(c[0])
+		unknown.Run = w.key(v7())
+		open := completed(c[1])
+		open.Status = store.RunQueued
+		answers, err := w.s.Complete(w.ctx, []store.Completion{
+			completed(c[0]), completed(c[2]), completed(c[3]), open, unknown, completed(c[0]), completed(c[1]),
+		})
+		w.NoError(err)
+		for i, want := range []error{nil, store.ErrFenced, nil, store.ErrConflict, store.ErrNotFound, nil, nil} {
+			w.ErrorIs(answers[i], want, "answer %d", i)
+		}
+		for i, want := range []store.RunStatus{store.RunCompleted, store.RunCompleted, store.RunQueued, store.RunCompleted} {
+			w.Equal(want, w.run(c[i].Run.ID).Status, "run %d", i)
+		}
+	}},
+	{"a run is handed again when the answer to its claim was lost, not when it is held", func(w *world) {
+		w.deploy("one", "first")
+		e := w.singles(3)
+		first := w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 2}).Runs
+		w.Len(first, 2)
+		held, lost := leaseOf(first[0]), first[1]
+		got := w.ask(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held}})
+		w.Empty(got.Lost)
+		w.Equal([]uuid.UUID{lost.Run.ID}, idsOf(got.Runs))
+		w.Equal(lost.Token, got.Runs[0].Token)
+		w.Equal(lost.BundleDigest, got.Runs[0].BundleDigest)
+		w.Equal(e[1].Input, got.Runs[0].Input)
+		w.Equal(1, got.Runs[0].Run.Attempt)
+		w.Empty(w.ask(store.Claim{RunnerID: "another", Places: 5}).Runs, "not another's")
+		w.Empty(w.ask(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held, leaseOf(lost)}}).Runs)
+		got = w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Holding: []store.Lease{held}})
+		w.Equal([]uuid.UUID{lost.Run.ID, e[2].Runs[0].ID}, idsOf(got.Runs), "and new ones with it")
+		w.NoError(w.complete(completed(lost)))
+		w.Equal([]store.Lease{leaseOf(lost)}, w.ask(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held, leaseOf(lost), leaseOf(got.Runs[1])}}).Lost)
+	}},
+	{"what a runner does not hold any more is given back", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(4)
+		mine := w.claimAs("r", 3, lease)
+		theirs := w.claimAs("another", 1, lease)
+		for _, want := range []int{2, 0} {
+			n, err := w.s.Reclaim(w.ctx, w.environment.Key(), "r", []store.Lease{leaseOf(mine[0])})
+			w.NoError(err)
+			w.Equal(want, n)
+		}
+		w.Equal(store.RunRunning, w.run(mine[0].Run.ID).Status)
+		w.Equal(store.RunRunning, w.run(theirs[0].Run.ID).Status)
+		w.ElementsMatch(idsOf(mine[1:]), idsOf(w.claim(5, lease)))
+	}},
+	{"runs of a bundle that a runner refuses are for others", func(w *world) {
+		d := w.deploy("one", "first")
+		w.singles(1)
+		digest := w.deployment(d.ID).BundleDigest
+		w.Empty(w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Refused: []string{"sha256:other", digest}}).Runs)
+		w.Len(w.ask(store.Claim{RunnerID: "another", Places: 5, Limit: 5, Refused: []string{"sha256:other"}}).Runs, 1)
+	}},
+	{"a run that is released for later waits until then", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0), "again, which changes nothing")
+		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
+		w.Empty(w.claim(5, lease))
+		next := w.singles(1)[0]
+		w.Equal([]uuid.UUID{next.Runs[0].ID}, idsOf(w.claim(5, lease)), "and keeps no other from starting")
+		w.set(`UPDATE open_runs SET not_before = not_before - $2`, time.Hour.Microseconds())
+		w.Equal([]uuid.UUID{c.Run.ID}, idsOf(w.claim(5, lease)))
+	}},
+	{"a heartbeat revives a claim that was swept, until another has the run", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(expired)
+		revived := func(hold time.Duration) bool {
+			lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c)}, hold)
+			w.NoError(err)
+			return len(lost) == 0
+		}
+		w.Equal(1, w.sweep(10))
+		w.True(revived(expired))
+		w.Equal(store.RunRunning, w.run(c.Run.ID).Status)
+		w.Equal(1, w.sweep(10))
+		w.True(revived(lease), "again")
+		w.Empty(w.claim(5, lease))
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}))
+		w.True(revived(expired))
+		w.Equal(1, w.sweep(10))
+		next := w.claim(5, lease)
+		w.Len(next, 1)
+		w.False(revived(lease))
+		w.NoError(w.complete(completed(next[0])))
+		w.False(revived(lease))
+	}},
+	{"a claim that was released is not revived", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
+		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c)}, lease)
+		w.NoError(err)
+		w.Equal([]store.Lease{leaseOf(c)}, lost)
+		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
+	}},
+	{"runners that wait are there, and hear where something is queued", func(w *world) {
+		w.deploy("one", "first")
+		other := w.newEnvironment("staging", origin.Add(time.Hour))
+		w.NoError(w.s.PutEnvironment(w.ctx, other))
+		w.ask(store.Claim{RunnerID: "r", Places: 1})
+		w.set(`UPDATE runners SET seen_at = seen_at - $2`, time.Hour.Microseconds())
+		attend := func() []store.Key {
+			queued, err := w.s.Attend(w.ctx, []store.RunnerKey{
+				{Environment: w.environment.Key(), ID: "r"}, {Environment: w.environment.Key(), ID: "unknown"}, {Environment: other.Key(), ID: "r"},
+			})
+			w.NoError(err)
+			return queued
+		}
+		w.Empty(attend())
+		runners, err := w.s.Runners(w.ctx, w.environment.Key(), time.Minute)
+		w.NoError(err)
+		w.Len(runners, 1, "one that never claimed is not recorded")
+		w.Equal("r", runners[0].ID)
+		w.singles(1)
+		w.Equal([]store.Key{w.environment.Key()}, attend())
+		w.Len(w.claim(1, lease), 1)
+		w.Empty(attend(), "what runs is not queued")
+		queued, err := w.s.Attend(w.ctx, nil)
+		w.NoError(err)
+		w.Empty(queued)
+	}},
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// classed accepts an event of a class with a run of each of these links.
+func (w *world) classed(class store.Class, links ...int) []uuid.UUID {
+	e := w.event()
+	all := e.Runs
+	e.Class, e.Runs = class, nil
+	for _, link := range links {
+		e.Runs = append(e.Runs, all[link])
+	}
+	w.accept(&e)
+	var ids []uuid.UUID
+	for _, run := range e.Runs {
+		ids = append(ids, run.ID)
+	}
+	return ids
+}
+
+var orderPromises = []promise{
+	{"sync starts before inbound before what is deferred", func(w *world) {
+		w.deploy("one", "first", "second")
+		deferred, inbound, sync := w.classed(store.ClassDeferred, 0), w.classed(store.ClassInbound, 0), w.classed(store.ClassSync, 0)
+		runs := w.ask(store.Claim{RunnerID: "r", Places: 9, Limit: 9}).Runs
+		w.Equal([]uuid.UUID{sync[0], inbound[0], deferred[0]}, idsOf(runs))
+		for i, class := range []store.Class{store.ClassSync, store.ClassInbound, store.ClassDeferred} {
+			w.Equal(class, runs[i].Run.Class)
+		}
+	}},
+	{"every eighth claim is the oldest of the lower classes", func(w *world) {
+		w.deploy("one", "first")
+		deferred := w.classed(store.ClassDeferred, 0)
+		for range 9 {
+			w.classed(store.ClassSync, 0)
+		}
+		for i := range 9 { // one by one: the pool remembers how many it has served
+			runs := w.ask(store.Claim{RunnerID: uuid.NewString(), Places: 9, Limit: 1}).Runs
+			w.Len(runs, 1)
+			w.Equal(i == 7, runs[0].Run.ID == deferred[0], "claim %d", i+1)
+		}
+	}},
+	{"agents of a class take turns, over claims of one place too", func(w *world) {
+		w.deploy("one", "first", "second")
+		for range 3 {
+			w.classed(store.ClassInbound, 0)
+		}
+		w.classed(store.ClassInbound, 1)
+		var agents []string
+		for range 4 {
+			runs := w.ask(store.Claim{RunnerID: "r", Places: 1, Limit: 1}).Runs
+			w.Len(runs, 1)
+			agents = append(agents, runs[0].Run.AgentName)
+			w.NoError(w.complete(completed(runs[0])))
+		}
+		w.Equal([]string{"first", "second", "first", "first"}, agents)
+	}},
+	{"a part of the places of all runners is kept for sync and for what is resumed", func(w *world) {
+		w.deploy("one", "first")
+		claim := func(runner string) []uuid.UUID {
+			return idsOf(w.ask(store.Claim{RunnerID: runner, Places: 1, Limit: 1}).Runs)
+		}
+		w.Empty(claim("one"))
+		w.Empty(claim("two"))
+		inbound, waits := w.classed(store.ClassInbound, 0), w.classed(store.ClassInbound, 0)
+		w.Equal(inbound, claim("one"))
+		w.Empty(claim("two"), "the second of two places is kept")
+		sync := w.classed(store.ClassSync, 0)
+		w.Equal(sync, claim("two"))
+		w.NoError(w.s.Cancel(w.ctx, w.key(inbound[0]), store.RunErrorCancelled, ""))
+		w.Equal(waits, claim("three"), "sync is not counted")
+
+		w.set(`UPDATE runners SET seen_at = seen_at - $2`, (2 * store.RunnerPresence).Microseconds())
+		w.NoError(w.s.Cancel(w.ctx, w.key(waits[0]), store.RunErrorCancelled, ""))
+		last := w.classed(store.ClassInbound, 0)
+		w.Equal(last, claim("one"), "the only place of those that are there is not kept")
+	}},
+	{"what is resumed may have a kept place", func(w *world) {
+		w.deploy("one", "first")
+		w.classed(store.ClassInbound, 0)
+		c := w.ask(store.Claim{RunnerID: "r", Places: 2, Limit: 2}).Runs
+		w.Len(c, 1)
+		w.NoError(w.s.Release(w.ctx, leaseOf(c[0]), time.Hour))
+		fresh := w.classed(store.ClassInbound, 0)
+		w.Equal(fresh, idsOf(w.ask(store.Claim{RunnerID: "r", Places: 2, Limit: 2}).Runs))
+		w.set(`UPDATE open_runs SET not_before = 0`)
+		w.classed(store.ClassInbound, 0)
+		held := []store.Lease{{Run: w.key(fresh[0])}}
+		for _, again := range w.ask(store.Claim{RunnerID: "r", Places: 2}).Runs {
+			held = []store.Lease{leaseOf(again)}
+		}
+		w.Equal([]uuid.UUID{c[0].Run.ID}, idsOf(w.ask(store.Claim{RunnerID: "r", Places: 2, Limit: 2, Holding: held}).Runs))
+	}},
+	{"no more runs of an agent are under way than it says", func(w *world) {
+		w.limits = map[string]int{"first": 2}
+		w.deploy("one", "first", "second")
+		for range 4 {
+			w.classed(store.ClassSync, 0, 1)
+		}
+		runs := w.claim(20, lease)
+		counts := map[string]int{}
+		for _, c := range runs {
+			counts[c.Run.AgentName]++
+		}
+		w.Equal(map[string]int{"first": 2, "second": 4}, counts)
+		w.Empty(w.claim(20, lease))
+		for _, c := range runs {
+			if c.Run.AgentName == "first" {
+				w.NoError(w.complete(completed(c)))
+				w.Len(w.claim(20, lease), 1, "the next one")
+			}
+		}
+	}},
+}

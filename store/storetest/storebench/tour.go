@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storebench
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// over is a period that has ended when it begins.
+const over = -time.Second
+
+// tour is the way of Tour.
+type tour struct {
+	*Scene
+	*require.Assertions
+	ctx context.Context
+	tb  testing.TB
+	// connectorRuns were accepted, runs ended.
+	connectorRuns, runs []store.Key
+}
+
+// Tour goes every way that an event can go and asks all that can be asked of events
+// and runs, so that a store runs every statement it has for them. It may be repeated.
+// The scene needs two links.
+func (c *Scene) Tour(tb testing.TB) {
+	tb.Helper()
+	t := &tour{Scene: c, Assertions: require.New(tb), ctx: tb.Context(), tb: tb}
+	t.accept()
+	t.work()
+	t.interrupt()
+	t.read()
+	t.list()
+	t.audit()
+	t.deploy()
+	t.remove()
+	t.keepHouse()
+}
+
+// take accepts events and returns what became of them.
+func (t *tour) take(events ...store.Event) []store.Admission {
+	admissions, err := t.Store.Accept(t.ctx, events)
+	t.NoError(err)
+	for _, a := range admissions {
+		t.NoError(a.Err)
+		if a.Verdict == store.Accepted {
+			t.connectorRuns = append(t.connectorRuns, t.key(a.ConnectorRunID))
+		}
+	}
+	return admissions
+}
+
+// event is one with a change.
+func (t *tour) event(change func(e *store.Event)) store.Event {
+	e := t.Event(t.tb)
+	change(&e)
+	return e
+}
+
+func (t *tour) accept() {
+	for _, class := range []store.Class{store.ClassSync, store.ClassInbound, store.ClassDeferred} {
+		for range 4 {
+			t.take(t.event(func(e *store.Event) { e.Class = class }), t.event(func(e *store.Event) { e.Class = class }))
+		}
+	}
+	blob := uuid.New()
+	_, err := t.Store.PutBlob(t.ctx, t.key(blob), strings.NewReader("an input"))
+	t.NoError(err)
+	t.take(t.event(func(e *store.Event) { e.Input, e.InputBlob = nil, &blob }))
+	t.take(
+		t.event(func(e *store.Event) { e.Runs = nil }),
+		t.event(func(e *store.Event) { e.Runs[0].ErrorCode = "files_required" }),
+		t.event(func(e *store.Event) { e.Runs = e.Runs[:1]; e.Runs[0].AgentName = "is-not-deployed" }),
+		t.event(func(e *store.Event) { e.ConnectorVersion++ }),
+	)
+	key := "key:" + uuid.NewString()
+	keyed := func(e *store.Event) { e.Idempotency = &store.Idempotency{Key: key, TTL: time.Hour} }
+	t.take(t.event(keyed))
+	t.Equal(store.Repeated, t.take(t.event(keyed))[0].Verdict)
+	known, err := t.Store.KnownKey(t.ctx, t.key(t.Connector), key)
+	t.NoError(err)
+	t.True(known)
+	t.take(t.event(func(e *store.Event) {
+		e.Idempotency = &store.Idempotency{Key: "over:" + uuid.NewString(), TTL: over}
+	}))
+}
+
+// claimed are runs that a runner takes.
+func (t *tour) claimed(runner string, limit int, lease time.Duration, holding ...store.Lease) []store.Claimed {
+	result, err := t.Store.Claim(t.ctx, store.Claim{
+		Environment: t.key(t.Environment), RunnerID: runner, Places: 50, Limit: limit, Lease: lease, Holding: holding,
+	})
+	t.NoError(err)
+	return result.Runs
+}
+
+// some claims runs as a runner of its own.
+func (t *tour) some(n int, lease time.Duration) []store.Claimed {
+	runs := t.claimed(uuid.NewString(), n, lease)
+	t.Len(runs, n)
+	return runs
+}
+
+func held(c store.Claimed) store.Lease { return store.Lease{Run: c.Run.Key(), Token: c.Token} }
+
+// answers are entries first to last of what a claim adds to the journal.
+func answers(c store.Claimed, first, last int64) (out []store.JournalEntry) {
+	for i := first; i <= last; i++ {
+		out = append(out, store.JournalEntry{
+			Sequence: c.JournalLength + i, Kind: store.JournalModelAnswer, Data: json.RawMessage(`{}`), Usage: &store.ModelUsage{Model: "p/m"},
+		})
+	}
+	return out
+}
+
+// work ends runs as they end most often, and in parts that are repeated.
+func (t *tour) work() {
+	runner := uuid.NewString()
+	runs := t.claimed(runner, 3, time.Hour)
+	t.Len(runs, 3)
+	t.Len(t.claimed(runner, 0, time.Hour), 3, "handed again")
+	environments, err := t.Store.Attend(t.ctx, []store.RunnerKey{{Environment: t.key(t.Environment), ID: runner}})
+	t.NoError(err)
+	t.Len(environments, 1)
+	lost, err := t.Store.Heartbeat(t.ctx, []store.Lease{held(runs[0]), held(runs[1]), {Run: t.key(newID(t.tb))}}, time.Hour)
+	t.NoError(err)
+	t.Len(lost, 1)
+	t.NoError(t.Store.AppendJournal(t.ctx, held(runs[0]), answers(runs[0], 1, 2)))
+	t.NoError(t.Store.AppendJournal(t.ctx, held(runs[0]), answers(runs[0], 2, 3)))
+	completions := []store.Completion{
+		{Lease: held(runs[0]), Status: store.RunCompleted, Output: "done", Journal: answers(runs[0], 3, 4)},
+		{Lease: held(runs[1]), Status: store.RunFailed, ErrorCode: "model_error", Journal: answers(runs[1], 1, 1)},
+	}
+	for range 2 {
+		each, err := t.Store.Complete(t.ctx, completions)
+		t.NoError(err)
+		t.Equal([]error{nil, nil}, each)
+	}
+	t.runs = append(t.runs, runs[0].Run.Key(), runs[1].Run.Key())
+	n, err := t.Store.Reclaim(t.ctx, t.key(t.Environment), runner, nil)
+	t.NoError(err)
+	t.Equal(1, n)
+	t.ErrorIs(t.Store.AppendJournal(t.ctx, held(runs[0]), answers(runs[0], 5, 5)), store.ErrFenced)
+}
+
+// interrupt takes runs away from their runners.
+func (t *tour) interrupt() {
+	runs := t.some(6, time.Hour)
+	t.NoError(t.Store.Release(t.ctx, held(runs[0]), time.Minute))
+	t.NoError(t.Store.Release(t.ctx, held(runs[0]), time.Minute))
+	t.NoError(t.Store.Suspend(t.ctx, store.Suspension{Lease: held(runs[1]), For: time.Hour, Journal: answers(runs[1], 1, 1)}))
+	t.NoError(t.Store.Resume(t.ctx, runs[1].Run.Key(), json.RawMessage(`{}`)))
+	t.NoError(t.Store.Suspend(t.ctx, store.Suspension{Lease: held(runs[2]), For: over}))
+	t.NoError(t.Store.Cancel(t.ctx, runs[3].Run.Key(), store.RunErrorCancelled, "enough"))
+	t.ErrorIs(t.Store.Cancel(t.ctx, runs[3].Run.Key(), store.RunErrorCancelled, "enough"), store.ErrConflict)
+	start := func(c store.Claimed) {
+		entry := store.JournalEntry{Sequence: c.JournalLength + 1, Kind: store.JournalToolStarted, Unsafe: true}
+		t.NoError(t.Store.AppendJournal(t.ctx, held(c), []store.JournalEntry{entry}))
+	}
+	start(runs[4])
+	t.NoError(t.Store.Release(t.ctx, held(runs[4]), 0))
+	t.NoError(t.Store.Release(t.ctx, held(runs[4]), 0))
+	start(runs[5])
+	_, err := t.Store.Heartbeat(t.ctx, []store.Lease{held(runs[5])}, over)
+	t.NoError(err)
+	t.runs = append(t.runs, runs[3].Run.Key(), runs[4].Run.Key())
+
+	lost := t.some(2, over)
+	e := t.event(func(e *store.Event) { e.EnvironmentID = uuid.New() })
+	t.take(e)
+	swept, err := t.Store.SweepLeases(t.ctx, 100)
+	t.NoError(err)
+	t.Equal(store.Swept{GivenBack: 2, Failed: 1, Resumed: 1, Cancelled: 2}, swept)
+	gone, err := t.Store.Heartbeat(t.ctx, []store.Lease{held(lost[0])}, time.Hour)
+	t.NoError(err)
+	t.Empty(gone, "revived")
+	t.NoError(t.Store.Release(t.ctx, held(lost[0]), 0))
+}
+
+// read asks for what is open and for what ended.
+func (t *tour) read() {
+	open := t.some(1, time.Hour)[0]
+	for _, run := range append(t.runs, open.Run.Key()) {
+		got, err := t.Store.Run(t.ctx, run)
+		t.NoError(err)
+		_, body, err := t.Store.RunInput(t.ctx, run)
+		t.NoError(err)
+		t.NoError(body.Close())
+		_, err = t.Store.Journal(t.ctx, run)
+		t.NoError(err)
+		_, err = t.Store.JournalAfter(t.ctx, run, 1, 1)
+		t.NoError(err)
+		if got.ConnectorRunID != nil {
+			t.connectorRuns = append(t.connectorRuns, t.key(*got.ConnectorRunID))
+		}
+	}
+	for _, key := range t.connectorRuns {
+		_, err := t.Store.ConnectorRun(t.ctx, key)
+		t.NoError(err)
+		_, err = t.Store.Outcome(t.ctx, key)
+		t.NoError(err)
+	}
+	_, err := t.Store.Ended(t.ctx, t.connectorRuns)
+	t.NoError(err)
+	_, err = t.Store.Run(t.ctx, t.key(newID(t.tb)))
+	t.ErrorIs(err, store.ErrNotFound)
+	each, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: held(open), Status: store.RunCompleted}})
+	t.NoError(err)
+	t.Equal([]error{nil}, each)
+}
+
+// list asks for every list with every filter.
+func (t *tour) list() {
+	next := newID(t.tb)
+	for _, agent := range []string{"", t.Links[0].AgentName} {
+		for _, status := range []store.RunStatus{"", store.RunQueued, store.RunFailed, store.RunCancelled, store.RunCompleted} {
+			for _, environments := range [][]uuid.UUID{nil, {t.Environment}, {t.Environment, uuid.New()}} {
+				for _, before := range []*uuid.UUID{nil, &next} {
+					_, _, err := t.Store.ListRuns(t.ctx, store.RunQuery{
+						ProjectID: t.Project, EnvironmentIDs: environments, AgentName: agent, Status: status, Before: before, Limit: 20,
+					})
+					t.NoError(err)
+				}
+			}
+		}
+	}
+	for _, since := range []time.Duration{0, time.Hour} {
+		for _, status := range []store.ConnectorRunStatus{"", store.ConnectorRunFailed} {
+			for _, trigger := range []store.TriggerType{"", store.TriggerCron} {
+				_, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{
+					Connector: t.key(t.Connector), Since: since, Status: status, Trigger: trigger, Limit: 20,
+				})
+				t.NoError(err)
+			}
+		}
+	}
+	_, err := t.Store.Agents(t.ctx, t.key(t.Environment))
+	t.NoError(err)
+	_, err = t.Store.ConnectorIDs(t.ctx, store.Key{}, 10)
+	t.NoError(err)
+	_, err = t.Store.QueueFigures(t.ctx)
+	t.NoError(err)
+	_, err = t.Store.StoredBytes(t.ctx, t.Project)
+	t.NoError(err)
+}
+
+func (t *tour) audit() {
+	id, err := t.Store.RecordAudit(t.ctx, store.AuditEntry{
+		ProjectID: t.Project, Operation: "createConnector", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "ci"},
+	})
+	t.NoError(err)
+	t.NoError(t.Store.RecordAuditOutcome(t.ctx, t.Project, id, store.AuditOutcome{Status: 201}))
+	for _, before := range []*uuid.UUID{nil, &id} {
+		_, err := t.Store.ListAudit(t.ctx, store.AuditQuery{ProjectID: t.Project, Before: before, Limit: 20})
+		t.NoError(err)
+	}
+}
+
+// deploy builds a deployment and makes it live.
+func (t *tour) deploy() {
+	before, err := t.Store.Deployment(t.ctx, t.key(t.Deployment))
+	t.NoError(err)
+	bundle, err := t.Store.OpenBundle(t.ctx, t.Project, before.BundleDigest)
+	t.NoError(err)
+	_, err = io.Copy(io.Discard, bundle)
+	t.NoError(err)
+	name := "d-" + uuid.NewString()
+	spec := store.DeploymentSpec{
+		Ref: t.ref(store.KindDeployment, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment,
+		Fingerprint: name, SourceType: "git",
+	}
+	_, err = t.Store.BeginDeployment(t.ctx, spec)
+	t.NoError(err)
+	t.NoError(t.Store.StartBuild(t.ctx, spec.Key()))
+	t.NoError(t.Store.ReportBuild(t.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseTesting}))
+	t.NoError(t.Store.AppendBuildLog(t.ctx, spec.Key(), 0, "building"))
+	var agents []store.Agent
+	for _, link := range t.Links {
+		agents = append(agents, store.Agent{Name: link.AgentName, Type: "llm", SourcePath: "agents/hello.yaml"})
+	}
+	t.NoError(t.Store.FinishBuild(t.ctx, spec.Key(), store.BuildResult{BundleDigest: before.BundleDigest, Agents: agents}))
+	t.NoError(t.Store.RequestPrefetch(t.ctx, t.key(t.Environment), before.BundleDigest))
+	_, err = t.Store.Runners(t.ctx, t.key(t.Environment), time.Hour)
+	t.NoError(err)
+	result, err := t.Store.Activate(t.ctx, store.Activation{Deployment: spec.Key()})
+	t.NoError(err)
+	t.True(result.Live)
+}
+
+// remove deletes an environment in which runs wait.
+func (t *tour) remove() {
+	name := "e-" + uuid.NewString()
+	environment := store.Environment{Ref: t.ref(store.KindEnvironment, name), ID: uuid.New(), ProjectID: t.Project, Slug: name, Kind: "standard"}
+	t.NoError(t.Store.PutEnvironment(t.ctx, environment))
+	t.take(t.event(func(e *store.Event) { e.EnvironmentID = environment.ID }))
+	t.NoError(t.Store.Remove(t.ctx, t.Project, environment.Ref))
+}
+
+func (t *tour) keepHouse() {
+	_, err := t.Store.SweepExpired(t.ctx, 100)
+	t.NoError(err)
+	_, err = t.Store.CountStored(t.ctx, 100)
+	t.NoError(err)
+	_, err = t.Store.SweepLeases(t.ctx, 100)
+	t.NoError(err)
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"bytes"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// storedBytes is what the project has stored, as far as it is counted.
+func (w *world) storedBytes() int64 {
+	n, err := w.s.StoredBytes(w.ctx, w.project.ID)
+	w.NoError(err)
+	return n
+}
+
+// count counts what at most limit ends have stored.
+func (w *world) count(limit int) int {
+	n, err := w.s.CountStored(w.ctx, limit)
+	w.NoError(err)
+	return n
+}
+
+// uncounted is what waits to be counted: how many ends, and their bytes.
+func (w *world) uncounted() (ends int, bytes int64) {
+	w.NoError(w.db.QueryRowContext(w.ctx, `SELECT count(*), COALESCE(sum(bytes), 0) FROM outbox WHERE project_id = $1`,
+		w.project.ID.String()).Scan(&ends, &bytes))
+	return ends, bytes
+}
+
+// ended accepts and completes n events with one run each.
+func (w *world) ended(n int) {
+	w.singles(n)
+	for _, c := range w.claim(n, lease) {
+		w.NoError(w.complete(completed(c)))
+	}
+}
+
+var storedPromises = []promise{
+	{"what ended runs have stored is counted once", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.ended(1)
+		w.Zero(w.storedBytes(), "not yet")
+		for w.count(1) > 0 {
+		}
+		least := w.storedBytes()
+		w.Positive(least)
+		w.Zero(w.count(10))
+		w.Equal(least, w.storedBytes(), "nothing is counted twice")
+
+		e, usual := w.event(), int64(len(w.event().Input))
+		e.Input = make([]byte, 1000)
+		w.accept(&e)
+		runs := w.claim(2, lease)
+		done := completed(runs[0])
+		done.Output += "0123456789"
+		w.NoError(w.complete(done))
+		w.NoError(w.complete(done), "again")
+		w.NoError(w.complete(completed(runs[1])))
+		w.count(10)
+		w.Equal(3*least-2*usual+10+1000, w.storedBytes(), "an input is counted once for all runs of its event")
+
+		before, large, blob := w.storedBytes(), w.single(), v7()
+		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(make([]byte, 100_000)))
+		w.NoError(err)
+		large.Input, large.InputBlob = nil, &blob
+		w.accept(&large)
+		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
+		w.count(10)
+		w.Equal(before+least-usual+100_000, w.storedBytes(), "also one in a blob")
+	}},
+	{"consumers at once count each end once", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(30)
+		ends, bytes := w.uncounted()
+		w.GreaterOrEqual(ends, 30)
+		var counted atomic.Int64
+		w.NoError(together(func(int) error {
+			for {
+				n, err := w.s.CountStored(w.ctx, 3)
+				if counted.Add(int64(n)); err != nil || n == 0 {
+					return err
+				}
+			}
+		}))
+		w.count(ends) // what one passed over while another held it
+		left, _ := w.uncounted()
+		w.Zero(left)
+		w.LessOrEqual(counted.Load(), int64(ends))
+		w.Equal(bytes, w.storedBytes())
+	}},
+	{"what is rolled back is not counted", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(3)
+		ends, bytes := w.uncounted()
+		rename := func(from, to string) {
+			_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
+			w.NoError(err)
+		}
+		rename("stored_bytes", "elsewhere")
+		_, err := w.s.CountStored(w.ctx, 10)
+		w.Error(err)
+		rename("elsewhere", "stored_bytes")
+		w.Zero(w.storedBytes())
+		w.Equal(ends, w.count(100))
+		w.Equal(bytes, w.storedBytes())
+	}},
+	{"a key is known as long as it stands for a request", func(w *world) {
+		known := func(key string) bool {
+			known, err := w.s.KnownKey(w.ctx, w.connector.Key(), key)
+			w.NoError(err)
+			return known
+		}
+		repeat := func(key string) store.Admission {
+			e := w.keyed(key, "body")
+			e.Repeat = true
+			admissions, err := w.s.Accept(w.ctx, []store.Event{e})
+			w.NoError(err)
+			w.NoError(admissions[0].Err)
+			return admissions[0]
+		}
+		w.False(known("key:1"))
+		w.Equal(store.Expired, repeat("key:1").Verdict)
+		w.False(known("key:1"), "a repetition claims no key")
+		first := w.keyed("key:1", "body")
+		w.accept(&first)
+		w.True(known("key:1"))
+		w.False(known("key:2"))
+		again := repeat("key:1")
+		w.Equal(store.Repeated, again.Verdict)
+		w.Equal(first.ConnectorRunID, again.ConnectorRunID)
+		w.set(`UPDATE idempotency_keys SET expires_at = expires_at - $2`, (2 * time.Hour).Microseconds())
+		w.False(known("key:1"))
+		w.Equal(store.Expired, repeat("key:1").Verdict)
+		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10})
+		w.NoError(err)
+		w.Len(runs, len(first.Runs), "nothing was written but the first")
+	}},
+	{"connector runs are over once they are not open", func(w *world) {
+		w.deploy("one", "first")
+		events := w.singles(2)
+		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
+		over, open, unknown := w.key(events[0].ConnectorRunID), w.key(events[1].ConnectorRunID), w.key(v7())
+		ended, err := w.s.Ended(w.ctx, []store.Key{open, unknown, over})
+		w.NoError(err)
+		w.Equal([]store.Key{unknown, over}, ended)
+		ended, err = w.s.Ended(w.ctx, nil)
+		w.NoError(err)
+		w.Empty(ended)
+	}},
+	{"the ids of connectors come page by page, in one order", func(w *world) {
+		want := []store.Key{w.connector.Key(), w.twin().connector.Key()}
+		for _, name := range []string{"a", "b", "c"} {
+			connector := w.newConnector(name)
+			w.NoError(w.s.PutConnector(w.ctx, connector))
+			want = append(want, connector.Key())
+		}
+		var got []store.Key
+		for after := (store.Key{}); ; after = got[len(got)-1] {
+			page, err := w.s.ConnectorIDs(w.ctx, after, 2)
+			w.NoError(err)
+			w.LessOrEqual(len(page), 2)
+			if len(page) == 0 {
+				break
+			}
+			got = append(got, page...)
+		}
+		w.ElementsMatch(want, got)
+	}},
+	{"a journal is read page by page", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		var entries []store.JournalEntry
+		for i := range int64(5) {
+			entries = append(entries, entry(i+1, store.JournalModelAnswer, false))
+		}
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries))
+		after := func(sequence int64, limit int) []store.JournalEntry {
+			page, err := w.s.JournalAfter(w.ctx, c.Run.Key(), sequence, limit)
+			w.NoError(err)
+			return page
+		}
+		w.Equal(entries[:2], after(0, 2))
+		w.Equal(entries[2:4], after(2, 2))
+		w.Equal(entries[4:], after(4, 2))
+		w.Empty(after(5, 2))
+		w.NoError(w.complete(completed(c)))
+		w.Equal(entries[3:], after(3, 10), "also when it has ended")
+	}},
+	{"ids of times of which nothing is kept are not found", func(w *world) {
+		for _, year := range []int{1970, 2001, 2300} {
+			id := store.Stamp(uuid.New(), time.Date(year, 1, 2, 0, 0, 0, 0, time.UTC).UnixMicro(), 0)
+			_, err := w.s.Run(w.ctx, w.key(id))
+			w.ErrorIs(err, store.ErrNotFound)
+			_, err = w.s.ConnectorRun(w.ctx, w.key(id))
+			w.ErrorIs(err, store.ErrNotFound)
+			_, err = w.s.Outcome(w.ctx, w.key(id))
+			w.ErrorIs(err, store.ErrNotFound)
+			_, _, err = w.s.RunInput(w.ctx, w.key(id))
+			w.ErrorIs(err, store.ErrNotFound)
+			journal, err := w.s.Journal(w.ctx, w.key(id))
+			w.NoError(err)
+			w.Empty(journal)
+			l := store.Lease{Run: w.key(id), Token: 1}
+			w.ErrorIs(w.complete(store.Completion{Lease: l, Status: store.RunCompleted}), store.ErrNotFound)
+			w.ErrorIs(w.s.AppendJournal(w.ctx, l, []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}), store.ErrNotFound)
+			w.ErrorIs(w.s.Release(w.ctx, l, 0), store.ErrNotFound)
+			w.ErrorIs(w.s.Cancel(w.ctx, w.key(id), store.RunErrorCancelled, ""), store.ErrNotFound)
+			w.ErrorIs(w.s.Resume(w.ctx, w.key(id), nil), store.ErrNotFound)
+		}
+	}},
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"bytes"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// stranger asks under a project of its own for what is the victim's.
+type stranger struct {
+	*victim
+	project uuid.UUID
+}
+
+func (s *stranger) key(id uuid.UUID) store.Key { return store.Key{ProjectID: s.project, ID: id} }
+
+func (s *stranger) none(err error) { s.ErrorIs(err, store.ErrNotFound) }
+
+// live is the id of the victim's live deployment.
+func (s *stranger) live() uuid.UUID {
+	e, err := s.s.Environment(s.ctx, s.environment.Key())
+	s.NoError(err)
+	s.NotNil(e.LiveDeploymentID)
+	has, err := s.s.HasAgent(s.ctx, store.Key{ProjectID: e.ProjectID, ID: *e.LiveDeploymentID}, "first")
+	s.NoError(err)
+	s.True(has, "its own project sees it")
+	return *e.LiveDeploymentID
+}
+
+func (s *stranger) lease() store.Lease {
+	return store.Lease{Run: s.key(s.running.Run.ID), Token: s.running.Token}
+}
+
+// ofThePlatform are the methods that are about all projects, with the reason.
+var ofThePlatform = map[string]string{
+	"Cluster":          "the lease is of the whole store",
+	"HoldCluster":      "the lease is of the whole store",
+	"AdoptCluster":     "the lease is of the whole store",
+	"FinishAdoption":   "the lease is of the whole store",
+	"ForCluster":       "the lease is of the whole store",
+	"ListProjected":    "the sweep of what is gone looks at all projects",
+	"ReportKeys":       "keys are of the platform",
+	"ForgetProcess":    "keys are of the platform",
+	"AdmitKeys":        "keys are of the platform",
+	"PromoteKeys":      "keys are of the platform",
+	"Keys":             "keys are of the platform",
+	"DerivedFrom":      "a key's use is looked for in all projects",
+	"SealedBefore":     "a key's use is looked for in all projects",
+	"RetireKey":        "keys are of the platform",
+	"SweepLeases":      "leases expire in all projects",
+	"QueueFigures":     "how much is open, over all projects",
+	"CountStored":      "what is to be counted is of all projects",
+	"EnsurePartitions": "the schema is of the whole store",
+	"ConnectorIDs":     "which ids there are at all",
+	"SweepExpired":     "keys, runners and blobs expire in all projects",
+	"Token":            "whose a token is, is what it is asked for",
+	"Subscribe":        "hints name their project",
+	"Migrate":          "the schema is of the whole store",
+	"Ping":             "the schema is of the whole store",
+	"Close":            "it is of the process",
+}
+
+// strangers are what each method answers somebody who knows all ids of a project, but
+// asks under another one.
+var strangers = func() map[string]func(s *stranger) {
+	all := maps.Clone(projectionStrangers)
+	maps.Copy(all, runStrangers)
+	return all
+}()
+
+// projectionStrangers are those of strangers that are about what is configured and built.
+var projectionStrangers = map[string]func(s *stranger){
+	"ClaimID": func(s *stranger) { s.NoError(s.s.ClaimID(s.ctx, s.key(s.connector.ID), s.connector.Ref)) },
+	"PutProject": func(s *stranger) {
+		p := s.victim.project
+		p.ID = s.project
+		s.NoError(s.s.PutProject(s.ctx, p))
+	},
+	"PutEnvironment": func(s *stranger) {
+		e := s.environment
+		e.ProjectID = s.project
+		s.NoError(s.s.PutEnvironment(s.ctx, e))
+		got, err := s.s.Environment(s.ctx, e.Key())
+		s.NoError(err)
+		s.Nil(got.LiveDeploymentID)
+		s.Equal(e.Slug, got.Slug)
+	},
+	"PutConnector": func(s *stranger) {
+		c := s.connector
+		c.ProjectID, c.SecretDigest = s.project, []byte("another secret")
+		s.NoError(s.s.PutConnector(s.ctx, c))
+		route, err := s.s.Route(s.ctx, c.Key())
+		s.NoError(err)
+		s.False(route.Connector.Enabled, "its project has no such environment")
+		s.Len(route.Connector.Secrets, 1)
+		s.Empty(route.Links)
+	},
+	"DisableConnector": func(s *stranger) { s.NoError(s.s.DisableConnector(s.ctx, s.key(s.connector.ID), s.connector.Ref)) },
+	"PutLink": func(s *stranger) {
+		l := s.links[0]
+		l.ProjectID = s.project
+		s.NoError(s.s.PutLink(s.ctx, l))
+	},
+	"Remove": func(s *stranger) {
+		e, c := s.environment, s.connector
+		e.ProjectID, c.ProjectID = s.project, s.project
+		s.NoError(s.s.PutEnvironment(s.ctx, e))
+		s.NoError(s.s.PutConnector(s.ctx, c))
+		for _, ref := range []store.ObjectRef{s.victim.project.Ref, s.environment.Ref, s.connector.Ref, s.links[0].Ref, s.building.Ref} {
+			s.NoError(s.s.Remove(s.ctx, s.project, ref))
+		}
+	},
+	"Route": func(s *stranger) {
+		_, err := s.s.Route(s.ctx, s.key(s.connector.ID))
+		s.none(err)
+	},
+	"Holder": func(s *stranger) {
+		_, err := s.s.Holder(s.ctx, s.key(s.connector.ID))
+		s.none(err)
+	},
+	"Holders": func(s *stranger) {
+		holders, err := s.s.Holders(s.ctx, s.project, store.KindConnector)
+		s.NoError(err)
+		s.Empty(holders)
+	},
+	"Environment": func(s *stranger) {
+		_, err := s.s.Environment(s.ctx, s.key(s.environment.ID))
+		s.none(err)
+	},
+	"DefaultEnvironment": func(s *stranger) {
+		_, err := s.s.DefaultEnvironment(s.ctx, s.project)
+		s.none(err)
+	},
+	"Connector": func(s *stranger) {
+		_, err := s.s.Connector(s.ctx, s.key(s.connector.ID))
+		s.none(err)
+	},
+	"HasAgent": func(s *stranger) {
+		has, err := s.s.HasAgent(s.ctx, s.key(s.live()), "first")
+		s.NoError(err)
+		s.False(has)
+	},
+	"AgentNames": func(s *stranger) {
+		names, err := s.s.AgentNames(s.ctx, s.key(s.live()), 10)
+		s.NoError(err)
+		s.Empty(names)
+	},
+	"Agents": func(s *stranger) {
+		agents, err := s.s.Agents(s.ctx, s.key(s.environment.ID))
+		s.NoError(err)
+		s.Empty(agents)
+	},
+	"AgentConfig": func(s *stranger) {
+		_, _, err := s.s.AgentConfig(s.ctx, s.key(s.environment.ID), "first")
+		s.none(err)
+	},
+	"RecordAudit": func(s *stranger) {
+		_, err := s.s.RecordAudit(s.ctx, store.AuditEntry{
+			ProjectID: s.project, Operation: "o", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "theirs"},
+		})
+		s.NoError(err)
+	},
+	"RecordAuditOutcome": func(s *stranger) {
+		s.NoError(s.s.RecordAuditOutcome(s.ctx, s.project, s.act, store.AuditOutcome{Status: 500}))
+	},
+	"ListAudit": func(s *stranger) {
+		list, err := s.s.ListAudit(s.ctx, store.AuditQuery{ProjectID: s.project, Limit: 10})
+		s.NoError(err)
+		s.Empty(list)
+	},
+	"DerivationKey": func(s *stranger) {
+		_, err := s.s.DerivationKey(s.ctx, s.key(s.connector.ID), 1)
+		s.NoError(err)
+	},
+	"DerivationKeys": func(s *stranger) {
+		keys, err := s.s.DerivationKeys(s.ctx, s.project, []uuid.UUID{s.connector.ID})
+		s.NoError(err)
+		s.Empty(keys)
+	},
+	"TakeRequest": func(s *stranger) {
+		// What counts is another project's own.
+		verdict, err := s.s.TakeRequest(s.ctx, s.project, store.RateLimit{Requests: 1000, Window: time.Hour})
+		s.NoError(err)
+		s.True(verdict.Allowed)
+	},
+	"Reseal": func(s *stranger) {
+		// What has no such row has changed since: nothing is put anywhere.
+		_ = s.s.Reseal(s.ctx, store.SealedField{Connector: s.key(s.connector.ID)}, []byte("theirs"), sealingOne)
+	},
+	"BeginDeployment": func(s *stranger) {
+		spec := s.building
+		spec.ProjectID = s.project
+		d, err := s.s.BeginDeployment(s.ctx, spec)
+		s.NoError(err)
+		s.Equal(store.DeploymentPending, d.Status, "one of its own")
+	},
+	"Deployment": func(s *stranger) {
+		_, err := s.s.Deployment(s.ctx, s.key(s.building.ID))
+		s.none(err)
+	},
+	"ListDeployments": func(s *stranger) {
+		list, err := s.s.ListDeployments(s.ctx, s.key(s.environment.ID))
+		s.NoError(err)
+		s.Empty(list)
+	},
+	"StartBuild": func(s *stranger) { s.none(s.s.StartBuild(s.ctx, s.key(s.building.ID))) },
+	"EndDeployment": func(s *stranger) {
+		s.none(s.s.EndDeployment(s.ctx, s.key(s.building.ID), store.DeploymentCancelled, "", ""))
+	},
+	"ReportBuild": func(s *stranger) {
+		s.none(s.s.ReportBuild(s.ctx, s.key(s.building.ID), store.BuildReport{Phase: store.PhaseTesting}))
+	},
+	"AppendBuildLog": func(s *stranger) { s.none(s.s.AppendBuildLog(s.ctx, s.key(s.building.ID), 1, "not theirs")) },
+	"BuildLog": func(s *stranger) {
+		log, err := s.s.BuildLog(s.ctx, s.key(s.building.ID))
+		s.NoError(err)
+		s.Empty(log)
+	},
+	"FinishBuild": func(s *stranger) {
+		s.none(s.s.FinishBuild(s.ctx, s.key(s.building.ID), store.BuildResult{BundleDigest: s.digest}))
+	},
+	"RequestPrefetch": func(s *stranger) { s.none(s.s.RequestPrefetch(s.ctx, s.key(s.environment.ID), s.digest)) },
+	"Runners": func(s *stranger) {
+		runners, err := s.s.Runners(s.ctx, s.key(s.environment.ID), time.Hour)
+		s.NoError(err)
+		s.Empty(runners)
+	},
+	"Activate": func(s *stranger) {
+		_, err := s.s.Activate(s.ctx, store.Activation{Deployment: s.key(s.building.ID)})
+		s.none(err)
+	},
+	"PutBlob": func(s *stranger) {
+		_, err := s.s.PutBlob(s.ctx, s.key(s.blob), strings.NewReader("one's own"))
+		s.NoError(err)
+		r, err := s.s.OpenBlob(s.ctx, s.key(s.blob))
+		s.Equal("one's own", string(s.readAll(r, err)))
+	},
+	"OpenBlob": func(s *stranger) {
+		_, err := s.s.OpenBlob(s.ctx, s.key(s.blob))
+		s.none(err)
+	},
+	"PutBundle": func(s *stranger) {
+		_, err := s.s.PutBundle(s.ctx, s.project, s.digest, bytes.NewReader([]byte("a bundle of theirs")), 1<<20)
+		s.NoError(err)
+	},
+	"NamesBundle": func(s *stranger) {
+		s.none(s.s.NamesBundle(s.ctx, s.key(s.environment.ID), s.digest))
+	},
+	"OpenBundle": func(s *stranger) {
+		_, err := s.s.OpenBundle(s.ctx, s.project, s.digest)
+		s.none(err)
+	},
+	"PutToken": func(s *stranger) {
+		token := s.token
+		token.SHA256, token.ProjectID = []byte(s.project.String()), s.project
+		s.NoError(s.s.PutToken(s.ctx, token))
+		_, err := s.s.Token(s.ctx, token.SHA256)
+		s.none(err) // its project has no such environment
+		got, err := s.s.Token(s.ctx, s.token.SHA256)
+		s.NoError(err)
+		s.Equal(s.token, got)
+	},
+}

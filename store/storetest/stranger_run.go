@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// runStrangers are those of strangers that are about events and runs.
+var runStrangers = map[string]func(s *stranger){
+	"Accept": func(s *stranger) {
+		e := s.event
+		e.ProjectID, e.ConnectorRunID = s.project, v7()
+		admissions, err := s.s.Accept(s.ctx, []store.Event{e})
+		s.NoError(err)
+		s.Equal(store.Outdated, admissions[0].Verdict, "it has no such connector")
+		c := s.connector
+		c.ProjectID = s.project
+		s.NoError(s.s.PutConnector(s.ctx, c))
+		route, err := s.s.Route(s.ctx, c.Key())
+		s.NoError(err)
+		e.ConnectorVersion = route.Connector.Version
+		admissions, err = s.s.Accept(s.ctx, []store.Event{e})
+		s.NoError(err)
+		s.none(admissions[0].Err) // it has no such blob
+		e.InputBlob = nil
+		admissions, err = s.s.Accept(s.ctx, []store.Event{e})
+		s.NoError(err)
+		s.Equal(store.Accepted, admissions[0].Verdict, "another project's key is another key")
+	},
+	"Claim": func(s *stranger) {
+		held := s.lease()
+		got, err := s.s.Claim(s.ctx, store.Claim{
+			Environment: s.key(s.environment.ID), RunnerID: s.runner, Places: 10, Limit: 10, Holding: []store.Lease{held}, Lease: lease,
+		})
+		s.NoError(err)
+		s.Empty(got.Runs)
+		s.Equal([]store.Lease{held}, got.Lost)
+	},
+	"Heartbeat": func(s *stranger) {
+		lost, err := s.s.Heartbeat(s.ctx, []store.Lease{s.lease()}, lease)
+		s.NoError(err)
+		s.Equal([]store.Lease{s.lease()}, lost)
+	},
+	"AppendJournal": func(s *stranger) {
+		s.none(s.s.AppendJournal(s.ctx, s.lease(), []store.JournalEntry{entry(2, store.JournalModelAnswer, false)}))
+	},
+	"Complete": func(s *stranger) {
+		s.none(s.complete(store.Completion{Lease: s.lease(), Status: store.RunCompleted}))
+	},
+	"Release": func(s *stranger) { s.none(s.s.Release(s.ctx, s.lease(), 0)) },
+	"Outcome": func(s *stranger) {
+		_, err := s.s.Outcome(s.ctx, s.key(s.event.ConnectorRunID))
+		s.none(err)
+	},
+	"Run": func(s *stranger) {
+		_, err := s.s.Run(s.ctx, s.key(s.running.Run.ID))
+		s.none(err)
+	},
+	"RunInput": func(s *stranger) {
+		_, _, err := s.s.RunInput(s.ctx, s.key(s.running.Run.ID))
+		s.none(err)
+	},
+	"Journal": func(s *stranger) {
+		entries, err := s.s.Journal(s.ctx, s.key(s.running.Run.ID))
+		s.NoError(err)
+		s.Empty(entries)
+	},
+	"ListRuns": func(s *stranger) {
+		runs, _, err := s.s.ListRuns(s.ctx, store.RunQuery{
+			ProjectID: s.project, EnvironmentIDs: []uuid.UUID{s.environment.ID}, Limit: 10,
+		})
+		s.NoError(err)
+		s.Empty(runs)
+	},
+	"ConnectorRun": func(s *stranger) {
+		_, err := s.s.ConnectorRun(s.ctx, s.key(s.event.ConnectorRunID))
+		s.none(err)
+	},
+	"ListConnectorRuns": func(s *stranger) {
+		runs, total, err := s.s.ListConnectorRuns(s.ctx, store.ConnectorRunQuery{Connector: s.key(s.connector.ID), Limit: 10})
+		s.NoError(err)
+		s.Empty(runs)
+		s.Zero(total)
+	},
+	"KnownKey": func(s *stranger) {
+		known, err := s.s.KnownKey(s.ctx, s.victim.connector.Key(), "key:1")
+		s.NoError(err)
+		s.True(known)
+		known, err = s.s.KnownKey(s.ctx, s.key(s.connector.ID), "key:1")
+		s.NoError(err)
+		s.False(known)
+	},
+	"Reclaim": func(s *stranger) {
+		n, err := s.s.Reclaim(s.ctx, s.key(s.environment.ID), s.runner, nil)
+		s.NoError(err)
+		s.Zero(n)
+	},
+	"Attend": func(s *stranger) {
+		queued, err := s.s.Attend(s.ctx, []store.RunnerKey{{Environment: s.key(s.environment.ID), ID: s.runner}})
+		s.NoError(err)
+		s.Empty(queued)
+	},
+	"JournalAfter": func(s *stranger) {
+		entries, err := s.s.JournalAfter(s.ctx, s.key(s.running.Run.ID), 0, 10)
+		s.NoError(err)
+		s.Empty(entries)
+	},
+	"Suspend": func(s *stranger) { s.none(s.s.Suspend(s.ctx, store.Suspension{Lease: s.lease(), For: time.Hour})) },
+	"Resume": func(s *stranger) {
+		s.none(s.s.Resume(s.ctx, s.key(s.running.Run.ID), json.RawMessage(`{}`)))
+	},
+	"Cancel": func(s *stranger) {
+		s.none(s.s.Cancel(s.ctx, s.key(s.running.Run.ID), store.RunErrorCancelled, "theirs"))
+	},
+	"Ended": func(s *stranger) {
+		ended, err := s.s.Ended(s.ctx, []store.Key{s.key(s.event.ConnectorRunID), s.victim.world.key(s.event.ConnectorRunID)})
+		s.NoError(err)
+		s.Equal([]store.Key{s.key(s.event.ConnectorRunID)}, ended, "not known there")
+	},
+	"StoredBytes": func(s *stranger) {
+		n, err := s.s.StoredBytes(s.ctx, s.project)
+		s.NoError(err)
+		s.Zero(n)
+	},
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// suspend lets a claimed run wait, its journal ended by an answer.
+func (w *world) suspend(c store.Claimed, wait time.Duration) {
+	w.NoError(w.s.Suspend(w.ctx, store.Suspension{
+		Lease: leaseOf(c), For: wait, Journal: []store.JournalEntry{entry(c.JournalLength+1, store.JournalModelAnswer, false)},
+	}))
+}
+
+var suspensionPromises = []promise{
+	{"a suspended run takes no place until it is resumed", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.suspend(c, time.Hour)
+		w.Equal(store.RunAwaitingApproval, w.run(c.Run.ID).Status)
+		w.Zero(w.sweep(10))
+		w.Empty(w.claim(5, lease))
+		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c)}, lease)
+		w.NoError(err)
+		w.Len(lost, 1)
+		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
+		w.ErrorIs(w.s.Release(w.ctx, leaseOf(c), 0), store.ErrFenced)
+
+		w.NoError(w.s.Resume(w.ctx, c.Run.Key(), json.RawMessage(`{"approved":true}`)))
+		w.ErrorIs(w.s.Resume(w.ctx, c.Run.Key(), nil), store.ErrConflict, "it waits no more")
+		w.singles(1)
+		again := w.claim(1, lease)
+		w.Equal(c.Run.ID, again[0].Run.ID, "before fresh ones")
+		w.Equal(2, again[0].Run.Attempt)
+		w.Equal([]store.JournalEntry{
+			entry(1, store.JournalModelAnswer, false), {Sequence: 2, Kind: store.JournalResumed, Data: json.RawMessage(`{"approved":true}`)},
+		}, w.journalOf(again[0]))
+		w.NoError(w.complete(completed(again[0])))
+		w.ErrorIs(w.s.Resume(w.ctx, c.Run.Key(), nil), store.ErrConflict, "it has ended")
+		w.ErrorIs(w.s.Resume(w.ctx, w.key(v7()), nil), store.ErrNotFound)
+	}},
+	{"a run that waited too long goes on, and its journal says so", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.suspend(c, expired)
+		swept, err := w.s.SweepLeases(w.ctx, 10)
+		w.NoError(err)
+		w.Equal(store.Swept{Resumed: 1}, swept)
+		again := w.claim(1, lease)
+		w.Len(again, 1)
+		w.Equal(store.JournalExpired, w.journalOf(again[0])[1].Kind)
+		w.suspend(again[0], time.Hour)
+		w.Zero(w.sweep(10))
+	}},
+	{"a run with an unsafe tool in flight is not suspended", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		err := w.s.Suspend(w.ctx, store.Suspension{
+			Lease: leaseOf(c), For: time.Hour, Journal: []store.JournalEntry{entry(1, store.JournalToolStarted, true)},
+		})
+		w.ErrorIs(err, store.ErrConflict)
+		w.Empty(w.journalOf(c), "nothing of it was recorded")
+		w.Equal(store.RunRunning, w.run(c.Run.ID).Status)
+		stale := leaseOf(c)
+		stale.Token++
+		w.ErrorIs(w.s.Suspend(w.ctx, store.Suspension{Lease: stale, For: time.Hour}), store.ErrFenced)
+		w.ErrorIs(w.s.Suspend(w.ctx, store.Suspension{Lease: store.Lease{Run: w.key(v7())}, For: time.Hour}), store.ErrNotFound)
+	}},
+	{"a run is cancelled while it is queued, runs or waits, not when it has ended", func(w *world) {
+		w.deploy("one", "first")
+		events := w.singles(3)
+		c := w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 2}).Runs
+		w.Len(c, 2)
+		w.suspend(c[1], time.Hour)
+		for _, e := range events {
+			run := w.key(e.Runs[0].ID)
+			w.NoError(w.s.Cancel(w.ctx, run, store.RunErrorCancelled, "no longer wanted"))
+			w.ErrorIs(w.s.Cancel(w.ctx, run, store.RunErrorCancelled, "again"), store.ErrConflict)
+			got := w.run(run.ID)
+			w.Equal(store.RunCancelled, got.Status)
+			w.Equal(store.RunErrorCancelled, got.ErrorCode)
+			w.Equal("no longer wanted", got.Error)
+			w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
+		}
+		w.Equal([]store.Lease{leaseOf(c[0])}, w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Holding: []store.Lease{leaseOf(c[0])}}).Lost)
+		w.ErrorIs(w.complete(completed(c[0])), store.ErrFenced)
+		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c[0]), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}), store.ErrFenced)
+		w.ErrorIs(w.s.Resume(w.ctx, c[1].Run.Key(), nil), store.ErrConflict)
+		w.ErrorIs(w.s.Cancel(w.ctx, w.key(v7()), store.RunErrorCancelled, "unknown"), store.ErrNotFound)
+	}},
+}

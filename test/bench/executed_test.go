@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// How much is executed; hack/bench.sh hands these on.
+var (
+	executedRuns   = flag.Int("executed.runs", 20_000, "queued runs that a round of BenchmarkExecuted executes")
+	executedStored = flag.Int("executed.stored", 200_000, "ended runs that are stored in the second half of BenchmarkExecuted")
+	executedRounds = flag.Int("executed.rounds", 3, "rounds of BenchmarkExecuted")
+)
+
+const (
+	// executedPlaces is how many runs the runner has at a time.
+	executedPlaces = 64
+	// acceptedAtOnce is how many events are queued by one call.
+	acceptedAtOnce = 250
+	// vacuumEvery is how often a database on PostgreSQL is vacuumed meanwhile.
+	vacuumEvery = 4 * time.Second
+	// executedTimeout bounds a round.
+	executedTimeout = 10 * time.Minute
+)
+
+// BenchmarkExecuted: queued runs of one agent, which answers once, that a runner gets
+// through the gateway's dispatch port and executes, against runs that are accepted,
+// claimed and completed by SQL alone; with nothing stored and with many runs stored. The
+// second figure is the processor time of all processes for one run. Rounds of either
+// side alternate, each in databases of its own.
+func BenchmarkExecuted(b *testing.B) {
+	for name, open := range databases {
+		for _, stored := range []int{0, *executedStored} {
+			b.Run(fmt.Sprintf("%s/%d", name, stored), func(b *testing.B) {
+				var rates, costs []Figure
+				title := fmt.Sprintf("executed/%s/%d stored", name, stored)
+				for round := range max(*executedRounds, 1) {
+					var sql, platform pace
+					if !b.Run(fmt.Sprint(round), func(b *testing.B) {
+						db := open(b)
+						sql = paceOfYardstick(b, db.yardstick(b))
+						platform = paceOfRuns(b, db, stored, *executedRuns)
+					}) {
+						return // it has said why
+					}
+					rates = append(rates, Rate(title, "runs/s", platform.rate, sql.rate, 0))
+					costs = append(costs, Cost(title+"/cpu a run", "ms", platform.cpu, sql.cpu, 0))
+				}
+				print(b, Over(rates), Over(costs))
+			})
+		}
+	}
+}
+
+// pace is how many runs a second were executed, and the milliseconds of processor time
+// that each cost.
+type pace struct{ rate, cpu float64 }
+
+// paceOfYardstick measures a yardstick.
+func paceOfYardstick(b *testing.B, y *yardstick) pace {
+	b.Helper()
+	defer vacuum(b, y.dsn)()
+	m := newMeter(b, y.dsn)
+	var runs atomic.Int64
+	before := m.spent(b)
+	_, rate := load(b, y.clients, func(int) error {
+		runs.Add(1)
+		return y.run(b.Context())
+	})
+	return pace{rate, perRun(m.spent(b)-before, int(runs.Load()))}
+}
+
+// perRun are the milliseconds that each of so many cost.
+func perRun(spent time.Duration, runs int) float64 {
+	return float64(spent.Microseconds()) / 1000 / float64(runs)
+}
+
+// paceOfRuns measures the platform on an empty database in which so many runs are stored.
+func paceOfRuns(tb testing.TB, db *database, stored, runs int) pace {
+	tb.Helper()
+	silence(tb)
+	queued := storebench.NewScene(tb, db.store, 1)
+	hook := deploy(tb, db.store, queued, agentName, output)
+	s := queue(tb, db.store, store.Key{ProjectID: queued.Project, ID: hook}, runs)
+	db.remember(tb, s, stored)
+	gw := gateway(tb, db.store)
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: runnerToken})
+	require.NoError(tb, err)
+	ended := &countdown{Client: client, over: make(chan struct{})}
+	ended.left.Store(int64(runs))
+	defer vacuum(tb, db.dsn)()
+	m := newMeter(tb, db.dsn)
+	before, begun := m.spent(tb), time.Now()
+	runner(tb, ended, executedPlaces)
+	select {
+	case <-ended.over:
+	case <-time.After(executedTimeout):
+		tb.Fatalf("after %v %d of %d runs have not ended", executedTimeout, ended.left.Load(), runs)
+	}
+	took, spent := time.Since(begun), m.spent(tb)-before
+	completed, err := db.count(tb.Context(), `SELECT count(*) FROM ended_runs WHERE status = 'completed' AND output = '`+output+`'`)
+	require.NoError(tb, err)
+	require.EqualValues(tb, stored+runs, completed, "not all runs ended as they should")
+	return pace{float64(runs) / took.Seconds(), perRun(spent, runs)}
+}
+
+// queue accepts so many events of a connector that has one link.
+func queue(tb testing.TB, st store.Store, connector store.Key, n int) scene {
+	tb.Helper()
+	route, err := st.Route(tb.Context(), connector)
+	require.NoError(tb, err)
+	require.Len(tb, route.Links, 1)
+	for accepted := 0; accepted < n; accepted += acceptedAtOnce {
+		events := make([]store.Event, min(acceptedAtOnce, n-accepted))
+		for i := range events {
+			events[i] = store.Event{
+				ConnectorRunID: newID(), ProjectID: connector.ProjectID, EnvironmentID: route.Connector.EnvironmentID, ConnectorID: connector.ID,
+				ConnectorVersion: route.Connector.Version, Trigger: store.TriggerWebhook, Class: store.ClassInbound,
+				Input: input, ContentType: "application/json",
+				Runs: []store.EventRun{{ID: newID(), LinkID: route.Links[0].ID, AgentName: agentName}},
+			}
+		}
+		admissions, err := st.Accept(tb.Context(), events)
+		require.NoError(tb, err)
+		for _, a := range admissions {
+			require.NoError(tb, a.Err)
+			require.Equal(tb, store.Accepted, a.Verdict)
+		}
+	}
+	return scene{
+		project: connector.ProjectID, environment: route.Connector.EnvironmentID, connector: connector.ID,
+		link: route.Links[0].ID, deployment: uuid.New(),
+	}
+}
+
+// countdown closes over when so many runs were reported as ended.
+type countdown struct {
+	*dispatchapi.Client
+	left atomic.Int64
+	over chan struct{}
+}
+
+// Complete implements serve.Dispatch.
+func (c *countdown) Complete(ctx context.Context, run uuid.UUID, req dispatchapi.CompleteRequest) error {
+	err := c.Client.Complete(ctx, run, req)
+	if err == nil && c.left.Add(-1) == 0 {
+		close(c.over)
+	}
+	return err
+}
+
+// vacuum vacuums a database on PostgreSQL at intervals until the end of what it
+// returns; without a DSN it does nothing.
+func vacuum(tb testing.TB, dsn string) (stop func()) {
+	tb.Helper()
+	if dsn == "" {
+		return func() {}
+	}
+	conn, err := pgx.Connect(tb.Context(), dsn)
+	require.NoError(tb, err)
+	ctx, end := context.WithCancel(tb.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ticks := time.NewTicker(vacuumEvery)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				ended <- nil
+				return
+			case <-ticks.C:
+			}
+			if _, err := conn.Exec(ctx, `VACUUM ANALYZE`); err != nil && ctx.Err() == nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	return func() {
+		end()
+		require.NoError(tb, errors.Join(<-ended, conn.Close(context.Background())))
+	}
+}
+
+// silence lets this process log as a process does, but to nowhere, until the benchmark ends.
+func silence(tb testing.TB) {
+	tb.Helper()
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewJSONHandler(io.Discard, nil)))
+	tb.Cleanup(func() { slog.SetDefault(before) })
+}
+
+// The benchmark must fit the store: what it stores is read, what it queues ends.
+func TestExecutedFitsTheStore(t *testing.T) {
+	for name, open := range databases {
+		t.Run(name, func(t *testing.T) {
+			const stored, runs = 10, 20
+			db := open(t)
+			pace := paceOfRuns(t, db, stored, runs)
+			require.Positive(t, pace.rate)
+			require.Positive(t, pace.cpu)
+			for table, rows := range map[string]int64{
+				"open_runs": 0, "open_connector_runs": 0, "inputs": stored + runs, "ended_connector_runs": stored + runs,
+				"ended_runs": stored + runs, "journal": stored + runs,
+			} {
+				n, err := db.count(t.Context(), `SELECT count(*) FROM `+table)
+				require.NoError(t, err)
+				require.Equal(t, rows, n, table)
+			}
+			read(t, db)
+		})
+	}
+}
+
+// read reads all runs of a database as REST does, the one that is stored first with its
+// input, journal and connector run.
+func read(t *testing.T, db *database) {
+	t.Helper()
+	var project, run, event uuid.UUID
+	require.NoError(t, db.row(t.Context(), `SELECT project_id, id, connector_run_id FROM ended_runs ORDER BY id LIMIT 1`, &project, &run, &event))
+	listed, _, err := db.store.ListRuns(t.Context(), store.RunQuery{ProjectID: project, Limit: 100})
+	require.NoError(t, err)
+	all, err := db.count(t.Context(), `SELECT count(*) FROM ended_runs`)
+	require.NoError(t, err)
+	require.Len(t, listed, int(all))
+	key := store.Key{ProjectID: project, ID: run}
+	first, err := db.store.Run(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, output, first.Output)
+	entries, err := db.store.Journal(t.Context(), key)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	ended, err := db.store.ConnectorRun(t.Context(), store.Key{ProjectID: project, ID: event})
+	require.NoError(t, err)
+	require.Equal(t, []uuid.UUID{run}, ended.RunIDs)
+	_, body, err := db.store.RunInput(t.Context(), key)
+	require.NoError(t, err)
+	defer body.Close()
+	raw, err := io.ReadAll(body)
+	require.NoError(t, err)
+	require.Equal(t, input, raw)
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const (
+	// attendEvery is how often all runners that wait are recorded as there, at once,
+	// and their queues looked at in case a hint was lost.
+	attendEvery = 20 * time.Second
+	// attendTimeout bounds that.
+	attendTimeout = 10 * time.Second
+	// attendChunk is how many runners one statement names.
+	attendChunk = 500
+	// quietFor is how long a runner that was told there is nothing is told so again
+	// without asking the store, while no hint says otherwise.
+	quietFor = 5 * time.Minute
+)
+
+// attendance is the runners whose claims wait.
+type attendance struct {
+	mutex   sync.Mutex
+	waiting map[store.RunnerKey]int
+	// quiet are those that were told there is nothing.
+	quiet map[store.RunnerKey]quiet
+}
+
+// quiet is what a runner said as it was told that there is nothing, and when.
+type quiet struct {
+	digests, refused, places int
+	rung                     uint64
+	until                    time.Time
+}
+
+func newAttendance() *attendance {
+	return &attendance{waiting: map[store.RunnerKey]int{}, quiet: map[store.RunnerKey]quiet{}}
+}
+
+// wait counts a waiting claim until leave is called.
+func (a *attendance) wait(runner store.RunnerKey) (leave func()) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.waiting[runner]++
+	return func() {
+		a.mutex.Lock()
+		defer a.mutex.Unlock()
+		if a.waiting[runner]--; a.waiting[runner] == 0 {
+			delete(a.waiting, runner)
+		}
+	}
+}
+
+// all are the runners that wait.
+func (a *attendance) all() []store.RunnerKey {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	runners := make([]store.RunnerKey, 0, len(a.waiting))
+	for runner := range a.waiting {
+		runners = append(runners, runner)
+	}
+	return runners
+}
+
+// said is what of a request decides, beside the store, what its answer is.
+func said(req dispatchapi.ClaimRequest, rung uint64) quiet {
+	return quiet{digests: len(req.Digests), refused: len(req.Refused), places: req.Places, rung: rung}
+}
+
+// told remembers that a runner was told there is nothing.
+func (a *attendance) told(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64, now time.Time) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	for known, q := range a.quiet {
+		if len(a.quiet) < maxRecent {
+			break
+		}
+		if now.After(q.until) || len(a.quiet) >= maxRecent {
+			delete(a.quiet, known)
+		}
+	}
+	q := said(req, rung)
+	q.until = now.Add(quietFor)
+	a.quiet[runner] = q
+}
+
+// still says whether there is nothing for a runner yet: it holds nothing that could be
+// lost, says what it said before, and no hint has come since.
+func (a *attendance) still(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64, now time.Time) bool {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	q, known := a.quiet[runner]
+	until := q.until
+	q.until = time.Time{}
+	return known && len(req.Holding) == 0 && q == said(req, rung) && now.Before(until)
+}
+
+// attend records the runners that wait at intervals, and wakes those for whom there
+// is something, until ctx ends.
+func (h *Handler) attend(ctx context.Context) {
+	ticks := time.NewTicker(attendEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := h.attendOnce(ctx); err != nil && ctx.Err() == nil {
+			h.opts.Logger.Error("recording the runners that wait", "error", err)
+		}
+	}
+}
+
+func (h *Handler) attendOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, attendTimeout)
+	defer cancel()
+	runners := h.attendance.all()
+	for len(runners) > 0 {
+		n := min(len(runners), attendChunk)
+		queued, err := h.opts.Store.Attend(ctx, runners[:n])
+		if err != nil {
+			return err
+		}
+		for _, environment := range queued {
+			h.wakeups.wake(environment)
+		}
+		runners = runners[n:]
+	}
+	return nil
+}

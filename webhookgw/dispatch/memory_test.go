@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+)
+
+func sized(size int64) *http.Request {
+	return &http.Request{Method: http.MethodPost, ContentLength: size}
+}
+
+// TestRequestsAreHeldWithinABudget: a project has a share, all together a limit, and
+// what is released is there again.
+func TestRequestsAreHeldWithinABudget(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	var releases []func()
+	take := func(project uuid.UUID, size int64) error {
+		release, err := m.hold(project, sized(size))
+		if err == nil {
+			releases = append(releases, release)
+		}
+		return err
+	}
+	greedy := uuid.New()
+	require.NoError(t, take(greedy, projectInFlight-dispatchapi.MaxRequest))
+	require.NoError(t, take(greedy, -1), "of a size that nobody knows: the most")
+	require.Equal(t, errProjectInFlight, take(greedy, smallRequest+1))
+	require.NoError(t, take(greedy, smallRequest), "small ones are not counted")
+	for range 3 {
+		other := uuid.New()
+		require.NoError(t, take(other, dispatchapi.MaxRequest))
+		require.NoError(t, take(other, projectInFlight-dispatchapi.MaxRequest))
+	}
+	require.Equal(t, errInFlight, take(uuid.New(), smallRequest+1), "no project's share, but the whole")
+	for _, release := range releases {
+		release()
+	}
+	require.Zero(t, m.held)
+	require.Empty(t, m.byProject)
+}
+
+// TestARequestBeyondTheBudgetIsNotRead: its sender is told to call again.
+func TestARequestBeyondTheBudgetIsNotRead(t *testing.T) {
+	t.Parallel()
+	h := New(Options{Store: &oneToken{}, Logger: slog.New(slog.DiscardHandler)})
+	for range projectInFlight / dispatchapi.MaxRequest {
+		_, err := h.memory.hold(uuid.Nil, sized(dispatchapi.MaxRequest))
+		require.NoError(t, err)
+	}
+	_, err := h.memory.hold(uuid.Nil, sized(projectInFlight%dispatchapi.MaxRequest))
+	require.NoError(t, err)
+	r := httptest.NewRequest(http.MethodPost, "/v1/runs/"+uuid.NewString()+"/journal", strings.NewReader(strings.Repeat(" ", smallRequest+1)))
+	r.Header.Set("Authorization", "Bearer token")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	require.Equal(t, http.StatusTooManyRequests, w.Code, w.Body.String())
+	require.Equal(t, "1", w.Header().Get("Retry-After"))
+}

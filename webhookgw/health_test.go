@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookgw
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// awayStore is a store that answers nothing while it is away.
+type awayStore struct {
+	store.Store
+	away  atomic.Bool
+	pings atomic.Int64
+}
+
+func (a *awayStore) Ping(ctx context.Context) error {
+	a.pings.Add(1)
+	if a.away.Load() {
+		return errAway
+	}
+	return a.Store.Ping(ctx)
+}
+
+func (a *awayStore) Route(ctx context.Context, key store.Key) (store.Route, error) {
+	if a.away.Load() {
+		return store.Route{}, errAway
+	}
+	return a.Store.Route(ctx, key)
+}
+
+func (a *awayStore) ConnectorIDs(ctx context.Context, after store.Key, limit int) ([]store.Key, error) {
+	if a.away.Load() {
+		return nil, errAway
+	}
+	return a.Store.ConnectorIDs(ctx, after, limit)
+}
+
+func (a *awayStore) Accept(ctx context.Context, events []store.Event) ([]store.Admission, error) {
+	if a.away.Load() {
+		return nil, errAway
+	}
+	return a.Store.Accept(ctx, events)
+}
+
+// status is that of a GET, and whether the connection ends with its answer.
+func status(t *testing.T, url string) (int, bool) {
+	t.Helper()
+	resp, err := http.Get(url)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return resp.StatusCode, resp.Close
+}
+
+// TestAGatewayStartsWithoutItsStore: it says 503 until the store answers, and then
+// takes webhooks.
+func TestAGatewayStartsWithoutItsStore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.connector("inbound", nil, "hello")
+	st := &awayStore{Store: b.store}
+	st.away.Store(true)
+	gateway := b.serve(st)
+	got := b.post(gateway, c.ID.String(), `{}`, nil)
+	require.Equal(t, http.StatusServiceUnavailable, got.status)
+	require.NotEmpty(t, got.header.Get("Retry-After"))
+	code, _ := status(t, "http://"+gateway.PublicAddr()+"/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	st.away.Store(false)
+	code, _ = status(t, "http://"+gateway.PublicAddr()+"/readyz")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, http.StatusOK, b.post(gateway, c.ID.String(), `{}`, nil).status)
+}
+
+// TestWithoutItsStoreAGatewayIsOfNoUseToRunners: the internal port says so, and the
+// public one goes on to answer for itself.
+func TestWithoutItsStoreAGatewayIsOfNoUseToRunners(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	st, now := &awayStore{Store: b.store}, atomic.Int64{}
+	gateway := b.serveWith(st, func(o *Options) { o.Now = func() time.Time { return time.Unix(now.Load(), 0) } })
+	public, internal := "http://"+gateway.PublicAddr()+"/readyz", "http://"+gateway.InternalAddr()+"/readyz"
+	for _, url := range []string{public, internal} {
+		code, _ := status(t, url)
+		require.Equal(t, http.StatusOK, code)
+	}
+	st.away.Store(true)
+	now.Add(int64(reachAge / time.Second))
+	code, closed := status(t, internal)
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.True(t, closed, "a runner comes again by another connection")
+	code, _ = status(t, public)
+	require.Equal(t, http.StatusOK, code)
+	pings := st.pings.Load()
+	st.away.Store(false)
+	code, _ = status(t, internal)
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, pings, st.pings.Load(), "the store is asked rarely")
+	now.Add(int64(reachAge / time.Second))
+	code, _ = status(t, internal)
+	require.Equal(t, http.StatusOK, code)
+}

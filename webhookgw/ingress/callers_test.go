@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestWaitingCallersAreCounted: a project has a share of them; who is beyond is told
+// so before anything is recorded, and may ask for no answer.
+func TestWaitingCallersAreCounted(t *testing.T) {
+	t.Parallel()
+	k := &keeper{mode: modeSync}
+	h := serving(t, k)
+	fill := func(project uuid.UUID, n int) {
+		for range n {
+			require.Equal(t, roomLeft, h.callers.take(project, 1))
+		}
+	}
+	asks := func() {
+		answer, p := post(t, h, strings.NewReader(`{}`))
+		require.Equal(t, "2", answer.Header().Get("Retry-After"))
+		refused(t, withRetry(p), http.StatusTooManyRequests, httpserver.CodeTooManyCallers)
+		require.Empty(t, k.events)
+	}
+	fill(project, maxCallers/projectShare)
+	asks()
+	h.callers.give(project, maxCallers/projectShare)
+	for range projectShare {
+		fill(uuid.New(), maxCallers/projectShare)
+	}
+	asks()
+	answer, _ := post(t, h, strings.NewReader(`{}`), "Prefer", "respond-async")
+	require.Equal(t, http.StatusAccepted, answer.Code)
+}
+
+// TestTheClassOfARequest: who waits for the answer comes first.
+func TestTheClassOfARequest(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mode   string
+		header []string
+		want   store.Class
+	}{
+		"inbound":       {modeInbound, nil, store.ClassInbound},
+		"sync, no wait": {modeSync, []string{"Prefer", "respond-async"}, store.ClassInbound},
+		"sync":          {modeSync, nil, store.ClassSync},
+	} {
+		k := &keeper{mode: c.mode, verdict: store.KeyReused} // so that nobody waits
+		_, refused := post(t, serving(t, k), strings.NewReader(`{}`), c.header...)
+		require.Equal(t, httpserver.CodeKeyReused, refused.Code)
+		require.Len(t, k.events, 1, name)
+		require.Equal(t, c.want, k.events[0].Class, name)
+		require.NotEqual(t, uuid.Nil, k.events[0].ConnectorRunID, name)
+	}
+}

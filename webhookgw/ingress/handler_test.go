@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// hinted is a history with connectors, whose hints are all lost.
+type hinted struct {
+	*history
+	*connectors
+}
+
+func (h hinted) ConnectorIDs(ctx context.Context, after store.Key, limit int) ([]store.Key, error) {
+	return h.connectors.ConnectorIDs(ctx, after, limit)
+}
+
+func (h hinted) Route(ctx context.Context, key store.Key) (store.Route, error) {
+	return h.connectors.Route(ctx, key)
+}
+
+func (hinted) Subscribe(store.Topic) (<-chan store.Hint, func()) {
+	hints := make(chan store.Hint)
+	return hints, func() { close(hints) }
+}
+
+// TestAHandlerThatRuns: it knows the ids of the connectors and finds runs that ended,
+// and nothing of it goes on once it is stopped.
+func TestAHandlerThatRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := hinted{&history{over: map[store.Key]bool{}}, newConnectors(3)}
+		h := New(Options{Store: st, Logger: quiet()})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- h.Run(ctx) }()
+		synctest.Wait()
+		require.Len(t, h.routes.ids, 3)
+		made, kept := stamped()
+		answered := h.await(ctx, made, kept)
+		st.end(kept, nil)
+		begin := time.Now()
+		require.NoError(t, soon(t, answered))
+		require.LessOrEqual(t, time.Since(begin), lookInterval, "by the bubble's clock")
+		stop()
+		require.NoError(t, soon(t, ended))
+	})
+}

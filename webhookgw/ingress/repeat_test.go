@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestRequestsUnderOneKeyAreOne: of those that come at the same moment the store is
+// sent one, and the others are answered by it.
+func TestRequestsUnderOneKeyAreOne(t *testing.T) {
+	t.Parallel()
+	project, connector := uuid.New(), uuid.New()
+	keyed := func(key, fingerprint string) store.Event {
+		e := event(project)
+		e.ConnectorID, e.ConnectorVersion = connector, 7
+		e.Idempotency = &store.Idempotency{Key: key}
+		if fingerprint != "" {
+			e.Idempotency.Fingerprint = []byte(fingerprint)
+		}
+		return e
+	}
+	k, st, _ := waiting(acceptAll)
+	first := k.put(t, t.Context(), keyed("a", "one"))
+	same := k.put(t, t.Context(), keyed("a", "one"))
+	other := k.put(t, t.Context(), keyed("a", "two"))
+	hook := k.put(t, t.Context(), keyed("b", ""))
+	hookAgain := k.put(t, t.Context(), keyed("b", ""))
+	elsewhere := keyed("a", "three")
+	elsewhere.ConnectorID = uuid.New()
+	away := k.put(t, t.Context(), elsewhere)
+	require.True(t, k.runOnce(t.Context()))
+	require.Len(t, st.batches, 1)
+	require.Len(t, st.batches[0], 3, "a key is its connector's")
+	for p, want := range map[*pending]store.Admission{
+		first:     {Verdict: store.Accepted, ConnectorRunID: first.event.ConnectorRunID},
+		same:      {Verdict: store.Repeated, ConnectorRunID: first.event.ConnectorRunID},
+		other:     {Verdict: store.KeyReused},
+		hook:      {Verdict: store.Accepted, ConnectorRunID: hook.event.ConnectorRunID},
+		hookAgain: {Verdict: store.Repeated, ConnectorRunID: hook.event.ConnectorRunID},
+		away:      {Verdict: store.Accepted, ConnectorRunID: away.event.ConnectorRunID},
+	} {
+		require.Equal(t, answer{admission: want}, <-p.answer)
+	}
+	k.idle(t)
+}
+
+// TestTheNextOneIsTriedWhereTheFirstSaysNothing: in the next batch, in their order,
+// and not where the store failed altogether.
+func TestTheNextOneIsTriedWhereTheFirstSaysNothing(t *testing.T) {
+	t.Parallel()
+	bad := errors.New("bad")
+	for name, c := range map[string]struct {
+		told  store.Admission
+		edit  func(second *store.Event)
+		tried bool
+	}{
+		"it failed":              {store.Admission{Err: bad}, nil, true},
+		"it was outdated":        {store.Admission{Verdict: store.Outdated}, nil, true},
+		"it reused the key":      {store.Admission{Verdict: store.KeyReused}, nil, true},
+		"its key expired":        {store.Admission{Verdict: store.Expired}, nil, true},
+		"it was accepted":        {store.Admission{}, nil, false},
+		"it was repeated":        {store.Admission{Verdict: store.Repeated}, nil, false},
+		"another version":        {store.Admission{}, func(e *store.Event) { e.ConnectorVersion++ }, true},
+		"a secret that will end": {store.Admission{}, func(e *store.Event) { e.SecretNotAfter = &time.Time{} }, true},
+	} {
+		k, st, _ := waiting(func([]store.Event) ([]store.Admission, error) { return []store.Admission{c.told}, nil })
+		of := func(edit func(*store.Event)) store.Event {
+			e := event(uuid.UUID{})
+			e.Idempotency = &store.Idempotency{Key: "key"}
+			if edit != nil {
+				edit(&e)
+			}
+			return e
+		}
+		first := k.put(t, t.Context(), of(nil))
+		second, third := k.put(t, t.Context(), of(c.edit)), k.put(t, t.Context(), of(c.edit))
+		require.True(t, k.runOnce(t.Context()))
+		require.Equal(t, c.told, (<-first.answer).admission, name)
+		if !c.tried {
+			require.Equal(t, store.Repeated, (<-second.answer).admission.Verdict, name)
+			require.Equal(t, store.Repeated, (<-third.answer).admission.Verdict, name)
+			k.idle(t)
+			continue
+		}
+		st.accept = acceptAll
+		require.True(t, k.runOnce(t.Context()), name)
+		require.Equal(t, second.event.ConnectorRunID, st.batches[1][0].ConnectorRunID, "%s: in their order", name)
+		require.Equal(t, store.Accepted, (<-second.answer).admission.Verdict, name)
+		for k.runOnce(t.Context()) {
+		}
+		require.NoError(t, (<-third.answer).err)
+		k.idle(t)
+	}
+
+	away := errors.New("away")
+	k, st, _ := waiting(func([]store.Event) ([]store.Admission, error) { return nil, away })
+	e := event(uuid.UUID{})
+	e.Idempotency = &store.Idempotency{Key: "key"}
+	k.put(t, t.Context(), e)
+	second := k.put(t, t.Context(), e)
+	require.True(t, k.runOnce(t.Context()))
+	require.ErrorIs(t, (<-second.answer).err, away)
+	require.Len(t, st.batches, 1, "a store that is away is not asked once for each")
+	k.idle(t)
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// keeper is a store with one connector, without authentication, that keeps what it
+// is given.
+type keeper struct {
+	Store
+	mode    string
+	verdict store.Verdict
+	known   bool          // whether keys are
+	keep    bool          // whether the bytes of blobs are kept
+	started chan struct{} // nil, or told when the first piece of a blob has come
+	store   error         // with which blobs are not stored
+	mutex   sync.Mutex
+	events  []store.Event
+	blobs   map[uuid.UUID][]byte // the whole ones
+	begun   int
+}
+
+func (k *keeper) Route(_ context.Context, key store.Key) (store.Route, error) {
+	return store.Route{
+		Connector: store.Connector{ProjectID: key.ProjectID, ID: key.ID, Type: "webhook", Mode: k.mode, Enabled: true},
+		Links:     []store.Link{{ID: uuid.New(), AgentName: "hello"}},
+	}, nil
+}
+
+func (*keeper) ConnectorIDs(context.Context, store.Key, int) ([]store.Key, error) { return nil, nil }
+
+func (*keeper) Subscribe(store.Topic) (<-chan store.Hint, func()) {
+	hints := make(chan store.Hint)
+	return hints, func() { close(hints) }
+}
+
+func (k *keeper) KnownKey(context.Context, store.Key, string) (bool, error) { return k.known, nil }
+
+func (k *keeper) Accept(_ context.Context, events []store.Event) ([]store.Admission, error) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	k.events = append(k.events, events...)
+	out, err := acceptAll(events)
+	for i := range out {
+		out[i].Verdict = k.verdict
+	}
+	return out, err
+}
+
+func (k *keeper) PutBlob(_ context.Context, key store.Key, r io.Reader) (int64, error) {
+	k.mutex.Lock()
+	k.begun++
+	k.mutex.Unlock()
+	if k.store != nil {
+		return 0, k.store
+	}
+	var kept bytes.Buffer
+	to := io.Discard
+	if k.keep {
+		to = &kept
+	}
+	size, err := io.CopyN(to, r, 2*store.MaxInlineInput)
+	if k.started != nil {
+		close(k.started)
+	}
+	if err == nil {
+		var rest int64
+		rest, err = io.Copy(to, r)
+		size += rest
+	}
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // as readers of pieces do
+		k.mutex.Lock()
+		defer k.mutex.Unlock()
+		k.blobs[key.ID] = kept.Bytes()
+		return size, nil
+	}
+	return size, err
+}
+
+// serving is a handler on a keeper, which commits until the test ends.
+func serving(t *testing.T, k *keeper) *Handler {
+	t.Helper()
+	if k.mode == "" {
+		k.mode = modeInbound
+	}
+	k.blobs = map[uuid.UUID][]byte{}
+	h := New(Options{Store: k, Logger: quiet()})
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- h.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+	return h
+}
+
+// project is whose webhooks are called.
+var project = uuid.New()
+
+// post sends a body of unknown length and returns the answer with its problem.
+func post(t *testing.T, h http.Handler, body io.Reader, header ...string) (*httptest.ResponseRecorder, httpserver.Problem) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/hooks/"+project.String()+"/"+uuid.NewString(), io.NopCloser(body))
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	var p httpserver.Problem
+	if w.Code >= http.StatusBadRequest {
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
+	}
+	return w, p
+}
+
+// object is a body of so many bytes.
+func object(size int) string { return `{"a":"` + strings.Repeat("x", size-len(`{"a":""}`)) + `"}` }
+
+// TestALargeBodyIsStoredWhileItComesIn: whole, by the time of its end, and hashed.
+func TestALargeBodyIsStoredWhileItComesIn(t *testing.T) {
+	t.Parallel()
+	k := &keeper{keep: true, started: make(chan struct{})}
+	h := serving(t, k)
+	text := object(300 << 10)
+	r, w := io.Pipe()
+	go func() {
+		_, _ = io.WriteString(w, text[:200<<10])
+		<-k.started
+		_, _ = io.WriteString(w, text[200<<10:])
+		_ = w.Close()
+	}()
+	answer, _ := post(t, h, r, "Idempotency-Key", "k")
+	require.Equal(t, http.StatusOK, answer.Code)
+	require.Len(t, k.events, 1)
+	e := k.events[0]
+	require.Nil(t, e.Input)
+	require.Equal(t, text, string(k.blobs[*e.InputBlob]))
+	sum := sha256.Sum256([]byte(text))
+	require.Equal(t, sum[:], e.Idempotency.Fingerprint)
+	require.Empty(t, h.bodies.taken)
+}
+
+// TestALargeBodyTakesLittleMemory: whatever becomes of it.
+func TestALargeBodyTakesLittleMemory(t *testing.T) { // not beside others, whose memory would count
+	for name, k := range map[string]*keeper{"stored": {}, "known": {known: true, verdict: store.Repeated}} {
+		h := serving(t, k)
+		body := strings.NewReader(object(MaxBody))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		answer, _ := post(t, h, body, "webhook-id", "m")
+		runtime.ReadMemStats(&after)
+		require.Equal(t, http.StatusOK, answer.Code, name)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(MaxBody/16), name)
+	}
+}
+
+// broken ends with an error.
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error) { return 0, b.err }
+
+// TestWhatIsWrongWithALargeBody: it is told as of a small one, what was begun of it
+// is no whole blob, and nothing is committed.
+func TestWhatIsWrongWithALargeBody(t *testing.T) {
+	t.Parallel()
+	half := object(200 << 10)[:150<<10]
+	for name, c := range map[string]struct {
+		body   io.Reader
+		header []string
+		status int
+		code   httpserver.Code
+	}{
+		"invalid at its end":        {strings.NewReader(half), nil, 400, httpserver.CodeInvalidJSON},
+		"invalid at its beginning":  {strings.NewReader("x" + half), nil, 400, httpserver.CodeInvalidJSON},
+		"no object":                 {strings.NewReader("[" + object(200<<10) + "]"), nil, 400, httpserver.CodeInvalidJSON},
+		"with attachments":          {strings.NewReader(`{"files":[{"data":` + object(200<<10) + `}]}`), nil, 422, httpserver.CodeFilesNotSupported},
+		"too large":                 {strings.NewReader(object(MaxBody + 1)), nil, 413, httpserver.CodeRequestTooLarge},
+		"invalid, but too large":    {strings.NewReader("x" + object(MaxBody)), nil, 413, httpserver.CodeRequestTooLarge},
+		"broken off":                {io.MultiReader(strings.NewReader(half), broken{io.ErrUnexpectedEOF}), nil, 400, httpserver.CodeBodyUnreadable},
+		"too slow":                  {io.MultiReader(strings.NewReader(half), broken{fmt.Errorf("x: %w", os.ErrDeadlineExceeded)}), nil, 408, httpserver.CodeTimeout},
+		"small and too slow":        {io.MultiReader(strings.NewReader("{"), broken{os.ErrDeadlineExceeded}), nil, 408, httpserver.CodeTimeout},
+		"with a bad key":            {strings.NewReader(object(200 << 10)), []string{"Idempotency-Key", "\x01"}, 400, httpserver.CodeKeyInvalid},
+		"with a bad key and broken": {strings.NewReader(half), []string{"Idempotency-Key", "\x01"}, 400, httpserver.CodeInvalidJSON},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := &keeper{}
+			h := serving(t, k)
+			answer, p := post(t, h, c.body, c.header...)
+			require.Equal(t, c.status, answer.Code)
+			require.Equal(t, c.code, p.Code)
+			require.Equal(t, c.status == 408, answer.Header().Get("Connection") == "close")
+			if c.status != 400 || p.Code != httpserver.CodeInvalidJSON { // which may show with its last byte
+				require.Empty(t, k.blobs)
+			}
+			require.Empty(t, k.events)
+			require.Empty(t, h.bodies.taken)
+		})
+	}
+}
+
+// timed notes whether reads have deadlines.
+type timed struct {
+	*httptest.ResponseRecorder
+	bounded int
+	free    bool
+}
+
+func (d *timed) SetReadDeadline(at time.Time) error {
+	if d.free = at.IsZero(); !d.free {
+		d.bounded++
+	}
+	return nil
+}
+
+// TestALargeBodyKeepsAPace: and what comes after it on the connection need not.
+func TestALargeBodyKeepsAPace(t *testing.T) {
+	t.Parallel()
+	h := serving(t, &keeper{})
+	for size, bounded := range map[int]bool{store.MaxInlineInput: false, store.MaxInlineInput + 1: true} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/hooks/"+project.String()+"/"+uuid.NewString(), strings.NewReader(object(size)))
+		r.Header.Set("Content-Type", "application/json")
+		w := &timed{ResponseRecorder: httptest.NewRecorder()}
+		h.ServeHTTP(w, r)
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, bounded, w.bounded > 0)
+		require.True(t, w.free)
+	}
+}
+
+// TestAStoreThatTakesNoBodyIsAway: the request is not committed.
+func TestAStoreThatTakesNoBodyIsAway(t *testing.T) {
+	t.Parallel()
+	k := &keeper{store: errors.New("away")}
+	h := serving(t, k)
+	answer, p := post(t, h, strings.NewReader(object(200<<10)))
+	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
+	require.Equal(t, httpserver.CodeStoreUnavailable, p.Code)
+	require.Empty(t, k.events)
+	require.Empty(t, h.bodies.taken)
+}
+
+// TestAKnownKeyCostsNoStoring: the body is read for its hash alone. Where the key is
+// forgotten in this moment, the caller sends all of it again.
+func TestAKnownKeyCostsNoStoring(t *testing.T) {
+	t.Parallel()
+	for verdict, status := range map[store.Verdict]int{
+		store.Repeated: http.StatusOK, store.KeyReused: http.StatusUnprocessableEntity, store.Expired: http.StatusServiceUnavailable,
+	} {
+		k := &keeper{known: true, verdict: verdict}
+		h := serving(t, k)
+		text := object(200 << 10)
+		answer, _ := post(t, h, strings.NewReader(text), "Idempotency-Key", "k")
+		require.Equal(t, status, answer.Code)
+		require.Equal(t, status == http.StatusServiceUnavailable, answer.Header().Get("Retry-After") != "")
+		require.Zero(t, k.begun)
+		require.Len(t, k.events, 1)
+		sum := sha256.Sum256([]byte(text))
+		require.Equal(t, sum[:], k.events[0].Idempotency.Fingerprint)
+		require.True(t, k.events[0].Repeat)
+		require.Nil(t, k.events[0].Input)
+		require.Nil(t, k.events[0].InputBlob)
+	}
+	k := &keeper{known: true}
+	answer, _ := post(t, serving(t, k), strings.NewReader(`{}`), "Idempotency-Key", "k")
+	require.Equal(t, http.StatusOK, answer.Code)
+	require.False(t, k.events[0].Repeat, "a small one is sent, and compared where it is stored")
+	require.Equal(t, `{}`, string(k.events[0].Input))
+}
+
+// TestAProjectHasAShareOfLargeBodies: of small ones it has no fewer for that.
+func TestAProjectHasAShareOfLargeBodies(t *testing.T) {
+	t.Parallel()
+	k := &keeper{}
+	h := serving(t, k)
+	for range maxLargeBodies / projectShare {
+		require.Equal(t, roomLeft, h.bodies.take(project, 1))
+	}
+	_, p := post(t, h, strings.NewReader(object(200<<10)))
+	refused(t, withRetry(p), http.StatusTooManyRequests, httpserver.CodeTooManyLargeBodies)
+	for range projectShare - 1 {
+		other := uuid.New()
+		for range maxLargeBodies / projectShare {
+			require.Equal(t, roomLeft, h.bodies.take(other, 1))
+		}
+	}
+	h.bodies.give(project, 1)
+	require.Equal(t, roomLeft, h.bodies.take(uuid.New(), 1))
+	_, p = post(t, h, strings.NewReader(object(200<<10)))
+	refused(t, withRetry(p), http.StatusServiceUnavailable, httpserver.CodeBusy)
+	answer, _ := post(t, h, strings.NewReader(`{}`))
+	require.Equal(t, http.StatusOK, answer.Code)
+	require.Zero(t, k.begun)
+}
+
+// withRetry is a problem as it was before it was written: its time is a header.
+func withRetry(p httpserver.Problem) httpserver.Problem {
+	p.RetryAfter = retryAfter
+	return p
+}

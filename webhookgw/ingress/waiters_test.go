@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// history is a store of connector runs, some of which have ended, that counts how
+// often it is asked.
+type history struct {
+	Store
+	mutex    sync.Mutex
+	over     map[store.Key]bool
+	err      error
+	asked    []int // of each question for ended runs, for how many
+	outcomes int
+}
+
+func (h *history) Ended(_ context.Context, runs []store.Key) (ended []store.Key, err error) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.asked = append(h.asked, len(runs))
+	for _, run := range runs {
+		if h.over[run] {
+			ended = append(ended, run)
+		}
+	}
+	return ended, h.err
+}
+
+func (h *history) Outcome(_ context.Context, run store.Key) (store.Outcome, error) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.outcomes++
+	if h.over[run] {
+		return store.Outcome{Status: store.ConnectorRunCompleted}, h.err
+	}
+	return store.Outcome{Status: store.ConnectorRunRunning}, h.err
+}
+
+func (h *history) end(run store.Key, err error) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.over[run], h.err = true, err
+}
+
+// stamped is the key of a run by an id as it was made and as the store has it.
+func stamped() (made, kept store.Key) {
+	made = store.Key{ProjectID: uuid.New(), ID: uuid.Must(uuid.NewV7())}
+	kept, tail := store.Key{ProjectID: made.ProjectID, ID: uuid.Must(uuid.NewV7())}, store.TailOf(made.ID)
+	copy(kept.ID[len(kept.ID)-len(tail):], tail[:])
+	return made, kept
+}
+
+// waits is a handler whose waiters are looked after in a bubble, and a hint to them.
+func waitsIn(t *testing.T) (*Handler, *history, chan<- store.Hint) {
+	t.Helper()
+	st := &history{over: map[store.Key]bool{}}
+	h := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
+	hints := make(chan store.Hint)
+	ctx, stop := context.WithCancel(t.Context())
+	go h.waiters.run(ctx)
+	go h.waiters.follow(hints)
+	t.Cleanup(func() {
+		stop()
+		close(hints)
+	})
+	return h, st, hints
+}
+
+// await waits for a run in the background, from before it is recorded on.
+func (h *Handler) await(ctx context.Context, made, kept store.Key) <-chan error {
+	end, answered := h.waiters.watch(made), make(chan error, 1)
+	go func() {
+		defer h.waiters.stop(end)
+		_, err := h.awaitOutcome(ctx, kept, end)
+		answered <- err
+	}()
+	return answered
+}
+
+// soon is what comes within an hour of the bubble.
+func soon(t *testing.T, from <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-from:
+		return err
+	case <-time.After(time.Hour):
+		require.Fail(t, "nobody was answered")
+		return nil
+	}
+}
+
+// TestAHintAnswersWhoWaits: by the id that the store has, without another question.
+func TestAHintAnswersWhoWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, st, hints := waitsIn(t)
+		made, kept := stamped()
+		answered := h.await(t.Context(), made, kept)
+		_, other := stamped()
+		hints <- store.Hint{Topic: store.TopicDone, Key: other}
+		hints <- store.Hint{Topic: store.TopicDone, Key: kept} // early, or doubled
+		synctest.Wait()
+		require.Equal(t, 1, st.outcomes, "for its own hint alone")
+		st.end(kept, nil)
+		hints <- store.Hint{Topic: store.TopicDone, Key: kept}
+		require.NoError(t, soon(t, answered))
+		require.Equal(t, 2, st.outcomes)
+		require.Empty(t, st.asked)
+		synctest.Wait()
+		require.Empty(t, h.waiters.byRun)
+	})
+}
+
+// TestWhoWaitsCostsNoStatement: however many wait, they are asked for together, and
+// nobody is where nobody waits.
+func TestWhoWaitsCostsNoStatement(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, st, _ := waitsIn(t)
+		time.Sleep(10*lookInterval + time.Second)
+		synctest.Wait()
+		require.Empty(t, st.asked)
+		const n = 2*maxEnded + 1
+		var kept []store.Key
+		var answers []<-chan error
+		for range n {
+			made, run := stamped()
+			kept, answers = append(kept, run), append(answers, h.await(t.Context(), made, run))
+		}
+		unrecorded, _ := stamped()
+		h.waiters.watch(unrecorded) // there is nothing to ask for yet
+		time.Sleep(lookInterval)
+		synctest.Wait()
+		require.Equal(t, []int{maxEnded, maxEnded, 1}, st.asked)
+		require.Zero(t, st.outcomes)
+		for _, run := range kept {
+			st.end(run, nil)
+		}
+		for _, answered := range answers {
+			require.NoError(t, soon(t, answered))
+		}
+		require.Equal(t, n, st.outcomes)
+		synctest.Wait()
+		asked := len(st.asked)
+		time.Sleep(10 * lookInterval)
+		synctest.Wait()
+		require.Len(t, st.asked, asked)
+	})
+}
+
+// TestALostHintIsMadeUpFor: at once where it is known to be lost, and also while the
+// store fails in between.
+func TestALostHintIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, st, hints := waitsIn(t)
+		made, kept := stamped()
+		answered := h.await(t.Context(), made, kept)
+		synctest.Wait()
+		begin := time.Now()
+		st.end(kept, nil)
+		hints <- store.Hint{}
+		require.NoError(t, soon(t, answered))
+		require.Equal(t, begin, time.Now(), "by the bubble's clock")
+
+		made, kept = stamped()
+		answered = h.await(t.Context(), made, kept)
+		synctest.Wait()
+		st.end(kept, errors.New("away"))
+		hints <- store.Hint{Topic: store.TopicDone, Key: kept}
+		time.Sleep(3 * lookInterval)
+		synctest.Wait()
+		require.Empty(t, answered)
+		st.end(kept, nil)
+		require.NoError(t, soon(t, answered))
+	})
+}
+
+// TestWhoWaitsForAnEarlierRunLooksFirst: it may have ended before.
+func TestWhoWaitsForAnEarlierRunLooksFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, st, _ := waitsIn(t)
+		made, _ := stamped()
+		_, earlier := stamped()
+		st.end(earlier, nil)
+		require.NoError(t, soon(t, h.await(t.Context(), made, earlier)))
+		require.Empty(t, st.asked)
+		synctest.Wait()
+		require.Empty(t, h.waiters.byRun)
+	})
+}
