@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -134,9 +135,19 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group.Go(func() error { return g.ingress.Run(background) })
 	group.Go(func() error { return g.dispatch.Run(background) })
 	group.Go(func() error { return g.sweeper.Run(failed) })
-	group.Go(func() error { return unlessCut(internal, g.internal.Run(internal)) })
+	var ports sync.WaitGroup // until both are closed webhooks are recorded, and runs end
+	ports.Add(2)
 	group.Go(func() error {
-		defer stopBackground()
+		defer ports.Done()
+		return unlessCut(internal, g.internal.Run(internal))
+	})
+	group.Go(func() error {
+		ports.Wait()
+		stopBackground()
+		return nil
+	})
+	group.Go(func() error {
+		defer ports.Done()
 		err := g.public.Run(failed)
 		g.stopping.Store(true)
 		stopInternal()

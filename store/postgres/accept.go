@@ -43,7 +43,7 @@ func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admis
 func (s *Store) acceptSplit(ctx context.Context, events []store.Event, which []int, out []store.Admission, decided []bool) error {
 	err := again(func() error { return s.acceptBatch(ctx, events, which, out, decided) })
 	switch {
-	case !hasCode(err, "22", "23", "54") || noPartition(err):
+	case !badData(err) || noPartition(err):
 		return err
 	case len(which) == 1:
 		out[which[0]], decided[which[0]] = store.Admission{Err: err}, true

@@ -288,8 +288,5 @@ func partition(table string, day time.Time) string {
 	return fmt.Sprintf("%s_%s", table, day.UTC().Format("20060102"))
 }
 
-// Past implements sqlcore.Engine: a part that is not there would end the transaction.
-func (e engine) Past(sqlcore.Queryer) sqlcore.Queryer { return e.db }
-
 // Among implements sqlcore.Engine.
 func (e engine) Among(column string) string { return "= ANY(" + column + ")" }

@@ -31,18 +31,13 @@ const (
 // clock in UTC. A partition is made apart and then attached, so that no lock stands
 // in anybody's way; whoever comes second finds it there.
 func (s *Store) EnsurePartitions(ctx context.Context, ahead int) (int, error) {
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("making partitions: %w", err)
-	}
-	defer conn.Release()
 	var us int64
-	if err := conn.QueryRow(ctx, `SELECT now_us()`).Scan(&us); err != nil {
+	if err := s.pool.QueryRow(ctx, `SELECT now_us()`).Scan(&us); err != nil {
 		return 0, fmt.Errorf("reading the database's clock: %w", err)
 	}
 	today := time.UnixMicro(us).UTC().Truncate(24 * time.Hour)
 	there := map[string]bool{}
-	rows, err := conn.Query(ctx, `SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+	rows, err := s.pool.Query(ctx, `SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 		WHERE c.relnamespace = current_schema()::regnamespace AND NOT i.inhdetachpending`)
 	if err != nil {
 		return 0, fmt.Errorf("listing partitions: %w", err)

@@ -96,7 +96,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.notifier = startNotifier(config.ConnConfig.Copy(), o.renew, &s.hub, o.Logger)
 	s.Core = sqlcore.New(sqlcore.Options{
 		Engine: engine{s}, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
-		Exclusive: "FOR UPDATE", Address: "ctid", Publish: s.publish, NoTable: func(err error) bool { return hasCode(err, undefinedTable) },
+		Exclusive: "FOR UPDATE", Address: "ctid", Publish: s.publish, BadData: badData, NoTable: func(err error) bool { return hasCode(err, undefinedTable) },
 	})
 	return s, nil
 }
@@ -265,6 +265,10 @@ func (e engine) Lock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID) erro
 
 // undefinedTable is PostgreSQL's code of a statement on a table that is not there.
 const undefinedTable = "42P01"
+
+// badData says whether PostgreSQL refused a statement for the data in it: a value it
+// cannot hold, a constraint, a limit of its own.
+func badData(err error) bool { return hasCode(err, "22", "23", "54") }
 
 // hasCode says whether an error is PostgreSQL's with a code or class among these.
 func hasCode(err error, codes ...string) bool {

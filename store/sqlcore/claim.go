@@ -95,7 +95,8 @@ func (c *Core) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult,
 			return result, nil
 		}
 	}
-	return result, nil // others claim so fast that there is nothing left to wait for
+	result.More = true // others claim so fast that this one was always late
+	return result, nil
 }
 
 // report records the runner, tells what it has lost, and hands it again what it does
@@ -173,11 +174,13 @@ func Digests(claim store.Claim) string {
 func (c *Core) startPicked(ctx context.Context, claim store.Claim, look Look) (runs []store.Claimed, done bool, err error) {
 	known, missing := sift(claim, look)
 	if len(missing) > 0 {
-		return nil, false, c.failMissing(ctx, claim.Environment, missing)
+		if err := c.failMissing(ctx, claim.Environment, missing); err != nil {
+			return nil, false, err
+		}
 	}
 	picked, pool := store.Pick(look.Pool, candidatesOf(known), claim.Limit)
 	if len(picked) == 0 {
-		return nil, true, nil
+		return nil, len(missing) == 0, nil // behind those that were in the way there may be others
 	}
 	start := Start{Version: look.Version, Pool: pool, Salts: salts(len(picked))}
 	for _, p := range picked {

@@ -49,8 +49,6 @@ type Engine interface {
 	Part(table string, id uuid.UUID) string
 	// Among follows an id to say that it is one of a column of ids.
 	Among(column string) string
-	// Past is where a transaction q reads history.
-	Past(q Queryer) Queryer
 	// End does what Core.end says, in one statement where it can.
 	End(ctx context.Context, q Queryer, endings []Ending) ([]EndedRun, error)
 	// Append appends entries that follow each other to the journal of a run under a
@@ -80,6 +78,8 @@ type Options struct {
 	Share, Exclusive string
 	// Address is the engine's column with the place of a row.
 	Address string
+	// BadData says whether a statement failed for the data that it was given.
+	BadData func(err error) bool
 	// NoTable says whether a statement failed for want of a table.
 	NoTable func(err error) bool
 }
@@ -91,7 +91,7 @@ type Core struct {
 	// skipLocked, share and exclusive are as in Options.
 	skipLocked, share, exclusive string
 	address                      string
-	noTable                      func(error) bool
+	badData, noTable             func(error) bool
 	// cluster is the one that must have the lease for anything to be written; ""
 	// asserts nothing.
 	cluster string
@@ -100,7 +100,7 @@ type Core struct {
 // New makes a Core.
 func New(o Options) *Core {
 	return &Core{
-		engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, noTable: o.NoTable,
+		engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
 	}
 }
 

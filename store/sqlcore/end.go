@@ -62,39 +62,49 @@ func (t *Tx) ended(runs []EndedRun) {
 }
 
 // Complete implements store.Dispatch. What a statement for all cannot end is looked
-// at one by one: it is a repetition, another's by now, or its journal does not
-// simply continue.
+// at one by one: it is a repetition, another's by now, its journal does not simply
+// continue, or its data is at fault, which then fails itself alone.
 func (c *Core) Complete(ctx context.Context, completions []store.Completion) ([]error, error) {
-	answers, open := make([]error, len(completions)), map[store.Lease]int{}
+	answers, common := make([]error, len(completions)), map[store.Key]int{}
 	endings := make([]Ending, 0, len(completions))
 	for i, completion := range completions {
 		if !completion.Status.Terminal() {
 			answers[i] = fmt.Errorf("completing run %s as %s: %w", completion.Run, completion.Status, store.ErrConflict)
 			continue
 		}
-		if _, twice := open[completion.Lease]; !twice {
-			open[completion.Lease] = i
-			endings = append(endings, endingOf(completion))
+		ending := endingOf(completion)
+		if _, twice := common[completion.Run]; !twice && inOrder(ending.Journal) {
+			common[completion.Run] = i
+			endings = append(endings, ending)
 		}
 	}
-	ended := map[store.Key]bool{}
-	err := c.single(ctx, func(ctx context.Context, tx *Tx) error {
-		clear(ended)
+	ended, err := c.endTogether(ctx, endings)
+	if err != nil {
+		return nil, wrap(err, "completing %d runs", len(completions))
+	}
+	for i, completion := range completions {
+		if at, together := common[completion.Run]; answers[i] == nil && (!together || at != i || !ended[completion.Run]) {
+			answers[i] = wrap(c.completeAlone(ctx, completion), "completing run %s", completion.Run)
+		}
+	}
+	return answers, nil
+}
+
+// endTogether ends runs in one transaction and says which have ended; none where the
+// data of one is at fault.
+func (c *Core) endTogether(ctx context.Context, endings []Ending) (ended map[store.Key]bool, err error) {
+	err = c.single(ctx, func(ctx context.Context, tx *Tx) error {
+		ended = map[store.Key]bool{}
 		runs, err := c.end(ctx, tx, endings)
 		for _, run := range runs {
 			ended[run.Run] = true
 		}
 		return err
 	})
-	if err != nil {
-		return nil, wrap(err, "completing %d runs", len(completions))
+	if err != nil && c.badData(err) {
+		return nil, nil
 	}
-	for i, completion := range completions {
-		if at, first := open[completion.Lease]; answers[i] == nil && !(ended[completion.Run] && first && at == i) {
-			answers[i] = wrap(c.completeAlone(ctx, completion), "completing run %s", completion.Run)
-		}
-	}
-	return answers, nil
+	return ended, err
 }
 
 func endingOf(completion store.Completion) Ending {

@@ -41,12 +41,12 @@ func (c *Core) InPart(statement string, id uuid.UUID) string {
 }
 
 // inHistory reads a value of the one row of history that a statement finds by
-// project ($1), id ($2) and more arguments; ErrNotFound when there is none. On an
-// engine with parts it is asked outside of the transaction, which a part that is
-// not there would end.
+// project ($1), id ($2) and more arguments; ErrNotFound when there is none, and when
+// its part is not there. The latter ends a transaction q, which is to have nothing left
+// to do then: it must not wait for a connection beside its own.
 func (c *Core) inHistory(ctx context.Context, q Queryer, key store.Key, statement string, into any, args ...any) error {
 	args = append([]any{key.ProjectID, key.ID}, args...)
-	return c.foundPart(c.engine.Past(q).QueryRowContext(ctx, c.InPart(statement, key.ID), args...).Scan(into))
+	return c.foundPart(q.QueryRowContext(ctx, c.InPart(statement, key.ID), args...).Scan(into))
 }
 
 // foundPart is found, also for a part of history that is not there.
@@ -60,7 +60,7 @@ func (c *Core) foundPart(err error) error {
 // pastRows are the rows of history that a statement finds; none where its part is
 // not there.
 func pastRows[T any](ctx context.Context, c *Core, q Queryer, id uuid.UUID, scan func(scanner) (T, error), statement string, args ...any) ([]T, error) {
-	rows, err := collect(ctx, c.engine.Past(q), scan, c.InPart(statement, id), args...)
+	rows, err := collect(ctx, q, scan, c.InPart(statement, id), args...)
 	if err = c.foundPart(err); errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}

@@ -344,9 +344,6 @@ func startRun(ctx context.Context, q sqlcore.Queryer, c store.Claim, w sqlcore.W
 // Part implements sqlcore.Engine: history is not parted.
 func (e engine) Part(table string, _ uuid.UUID) string { return table }
 
-// Past implements sqlcore.Engine.
-func (e engine) Past(q sqlcore.Queryer) sqlcore.Queryer { return q }
-
 // Lists implements sqlcore.Engine.
 func (e engine) Lists() sqlcore.Queryer { return e.reader }
 

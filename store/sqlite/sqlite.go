@@ -79,7 +79,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
 	s.reader = newStatements(s.read)
-	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.publish, Address: "rowid", NoTable: noTable})
+	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.publish, Address: "rowid", BadData: isConstraint, NoTable: noTable})
 	return s, nil
 }
 

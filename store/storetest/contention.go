@@ -3,11 +3,14 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -104,6 +107,22 @@ var contentionPromises = []promise{
 			return errors.Join(w.complete(c), w.complete(c))
 		}))
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
+	}},
+	{"many that repeat an entry at once wait for nobody but each other", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		entries := []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries))
+		ctx, cancel := context.WithTimeout(w.ctx, time.Minute) // in place of a wait without end
+		defer cancel()
+		var group errgroup.Group
+		for range 10 * writers {
+			group.Go(func() error { return w.s.AppendJournal(ctx, leaseOf(c), entries) })
+			group.Go(func() error {
+				return ignore(w.s.Cancel(ctx, w.key(v7()), store.RunErrorCancelled, "none"), store.ErrNotFound)
+			})
+		}
+		w.NoError(group.Wait())
 	}},
 	{"of a sweep, a release and a completion at once one wins", func(w *world) {
 		w.deploy("one", "first")

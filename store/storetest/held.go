@@ -43,6 +43,50 @@ func idsOf(claimed []store.Claimed) (ids []uuid.UUID) {
 }
 
 var heldPromises = []promise{
+	{"a completion that is at fault keeps no other from ending", func(w *world) {
+		w.deploy("one", "first", "second")
+		e, other := w.event(), w.event()
+		w.accept(&e)
+		w.accept(&other)
+		claimed := w.claim(4, lease)
+		w.Len(claimed, 4)
+		of := func(c store.Claimed, token int64, sequences ...int64) store.Completion {
+			done := completed(c)
+			done.Token = token
+			for _, n := range sequences {
+				done.Journal = append(done.Journal, entry(n, store.JournalModelAnswer, false))
+			}
+			return done
+		}
+		answers, err := w.s.Complete(w.ctx, []store.Completion{
+			of(claimed[0], claimed[0].Token, 1, 1), of(claimed[1], claimed[1].Token, 1, 3), of(claimed[2], claimed[2].Token, 1),
+			of(claimed[3], claimed[3].Token-1, 1, 2), of(claimed[3], claimed[3].Token, 1),
+		})
+		w.NoError(err)
+		w.Len(answers, 5)
+		w.NoError(answers[0], "what is there twice is one")
+		w.ErrorIs(answers[1], store.ErrConflict, "a gap")
+		w.NoError(answers[2])
+		w.ErrorIs(answers[3], store.ErrFenced)
+		w.NoError(answers[4])
+		for i, want := range []int{1, 0, 1, 1} {
+			entries, err := w.s.Journal(w.ctx, claimed[i].Run.Key())
+			w.NoError(err)
+			w.Len(entries, want, i)
+		}
+		w.Equal(store.RunRunning, w.run(claimed[1].Run.ID).Status)
+	}},
+	{"runs whose agent is gone stand in nobody's way", func(w *world) {
+		w.deploy("one", "second")
+		for range 30 {
+			w.accept(one(w.single()))
+		}
+		e := w.event()
+		w.accept(&e)
+		claimed := w.claim(1, lease)
+		w.Len(claimed, 1, "at once")
+		w.Equal(e.Runs[1].ID, claimed[0].Run.ID)
+	}},
 	{"of several completions in one call each has an answer of its own", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(4)

@@ -149,3 +149,23 @@ func TestWhatACallCostIsKept(t *testing.T) {
 	got := entries([]dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Usage: &dispatchapi.ModelUsage{Model: "m", TokenUsage: usage}}})
 	require.Equal(t, &store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage(usage)}, got[0].Usage)
 }
+
+// TestWhoWantedNoRunsWasNotToldThatThereAreNone: a runner that was full looks as soon
+// as it is not.
+func TestWhoWantedNoRunsWasNotToldThatThereAreNone(t *testing.T) {
+	t.Parallel()
+	s := &oneToken{}
+	h := New(Options{Store: s, Logger: slog.New(slog.DiscardHandler)})
+	ask := func(limit string) {
+		r := httptest.NewRequest(http.MethodPost, "/v1/claim", strings.NewReader(`{"runner_id":"r","places":1,"limit":`+limit+`}`))
+		r.Header.Set("Authorization", "Bearer token")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	}
+	ask("0")
+	ask("1")
+	require.Equal(t, 2, s.claims)
+	ask("1")
+	require.Equal(t, 2, s.claims, "told a moment ago")
+}

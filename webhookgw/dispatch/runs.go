@@ -59,7 +59,7 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 			case !empty(resp):
 			case more && h.wakeups.leave(runner.Environment, freed):
 				continue // what was in the way has gone meanwhile
-			case !more:
+			case !more && req.Limit > 0: // else it was not looked for runs
 				h.attendance.told(runner, req, rung, time.Now())
 			}
 		}

@@ -7,6 +7,7 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -117,11 +118,12 @@ func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
 		s.reachable = now
 	}
 	s.looked = now
-	if err := s.always(ctx); err != nil {
-		return 0, err
-	}
+	// What does not come off keeps the rest from nothing: least of all leases.
+	err = s.always(ctx)
 	if now.Sub(s.reachable) >= grace {
-		moved, err = s.sweep(ctx)
+		var failed error
+		moved, failed = s.sweep(ctx)
+		err = errors.Join(err, failed)
 	}
 	s.looked = s.opts.Now() // however long that took, it was no standstill
 	return moved, err
@@ -129,21 +131,19 @@ func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
 
 // always is what is due whatever the store has been through.
 func (s *Sweeper) always(ctx context.Context) error {
-	s.rounds++
-	if s.rounds%partitionEvery == 1 {
-		if err := s.step(ctx, s.partitions); err != nil {
+	var err error
+	if s.rounds++; s.rounds%partitionEvery == 1 {
+		if err = s.step(ctx, s.partitions); err != nil {
 			s.rounds = 0 // again at once
-			return err
 		}
 	}
-	return s.until(ctx, s.opts.Store.CountStored)
+	return errors.Join(err, s.until(ctx, s.opts.Store.CountStored))
 }
 
+// partitions tells how many there are also where no more can be made.
 func (s *Sweeper) partitions(ctx context.Context) error {
 	days, err := s.opts.Store.EnsurePartitions(ctx, partitionsAhead)
-	if err == nil {
-		s.opts.Metrics.Partitions(days)
-	}
+	s.opts.Metrics.Partitions(days)
 	return err
 }
 

@@ -24,6 +24,7 @@ type fakeStore struct {
 	down               error
 	swept, expunged    int
 	partitioned, ended int
+	stuck              error // of what is always due
 	// expired are leases beyond the three of each sweep.
 	expired int
 }
@@ -45,11 +46,14 @@ func (f *fakeStore) SweepExpired(context.Context, int) (int, error) {
 func (f *fakeStore) CountStored(_ context.Context, limit int) (int, error) {
 	n := min(limit, f.ended)
 	f.ended -= n
-	return n, nil
+	return n, f.stuck
 }
 
 func (f *fakeStore) EnsurePartitions(_ context.Context, ahead int) (int, error) {
 	f.partitioned++
+	if f.stuck != nil {
+		return 2, f.stuck
+	}
 	return ahead + 1, nil
 }
 
@@ -200,4 +204,21 @@ type hanging struct{ *fakeStore }
 func (hanging) Ping(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// TestWhatDoesNotComeOffKeepsNoLeaseFromBeingSwept: partitions that cannot be made, and
+// ends that cannot be counted, are told, and tried again.
+func TestWhatDoesNotComeOffKeepsNoLeaseFromBeingSwept(t *testing.T) {
+	t.Parallel()
+	now, registry := time.Unix(0, 0), prometheus.NewRegistry()
+	fake := &fakeStore{stuck: errors.New("permission denied")}
+	s := New(Options{Store: fake, Logger: slog.Default(), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return now }})
+	s.reachable, s.looked = now.Add(-grace), now
+	for round := range 2 {
+		moved, err := s.runOnce(t.Context())
+		require.ErrorIs(t, err, fake.stuck)
+		require.Equal(t, 3, moved)
+		require.Equal(t, round+1, fake.partitioned, "at once again")
+	}
+	require.InEpsilon(t, 2, metrictest.Of(t, registry).Value(t, "agentplatform_partitions_ahead"), 0, "what is there is shown")
 }
