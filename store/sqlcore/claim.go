@@ -118,15 +118,11 @@ func (c *Core) report(ctx context.Context, claim store.Claim, look Look) (result
 
 // seen records a runner that is there.
 func (c *Core) seen(ctx context.Context, claim store.Claim) error {
-	digests, err := digestsOf(claim)
-	if err != nil {
-		return err
-	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		_, err := tx.exec(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests)
 			VALUES ($1, $2, $3, now_us(), $4, $5) ON CONFLICT (project_id, environment_id, id)
 			DO UPDATE SET seen_at = excluded.seen_at, places = excluded.places, digests = excluded.digests`,
-			claim.Environment.ProjectID, claim.Environment.ID, Text(claim.RunnerID), claim.Places, digests)
+			claim.Environment.ProjectID, claim.Environment.ID, Text(claim.RunnerID), claim.Places, Digests(claim))
 		return err
 	})
 }
@@ -155,18 +151,10 @@ func (c *Core) Attend(ctx context.Context, runners []store.RunnerKey) (queued []
 	return queued, wrap(err, "looking for queued runs")
 }
 
-func digestsOf(claim store.Claim) (string, error) {
-	digests, err := json.Marshal(claim.Digests)
-	if err != nil {
-		return "", fmt.Errorf("marshalling digests: %w", err)
-	}
-	return string(digests), nil
-}
-
 // Digests are those of a claim as they are recorded.
 func Digests(claim store.Claim) string {
-	text, _ := digestsOf(claim) // a list of strings can be marshalled
-	return text
+	text, _ := json.Marshal(claim.Digests) // a list of strings can be marshalled
+	return string(text)
 }
 
 // startPicked starts what is picked of what waits, and fails the runs whose agent is
@@ -242,11 +230,8 @@ func (c *Core) failMissing(ctx context.Context, environment store.Key, missing [
 	})
 }
 
-// startedColumns are of a run r that runs, and of its deployment d.
-const startedColumns = openRunColumns + `, r.token, r.lease_until, now_us(), r.journal_length, r.journal_size, r.input_id, d.bundle_digest`
-
-// StartedColumns are what ScanStarted reads, of open_runs r and deployments d.
-const StartedColumns = startedColumns
+// StartedColumns are what ScanStarted reads, of a run r of open_runs and its deployment d.
+const StartedColumns = openRunColumns + `, r.token, r.lease_until, now_us(), r.journal_length, r.journal_size, r.input_id, d.bundle_digest`
 
 // ScanStarted reads a claimed run but for its input, whose id it returns.
 func ScanStarted(row scanner) (claimed store.Claimed, input uuid.UUID, err error) {
@@ -272,7 +257,7 @@ func (c *Core) handAgain(ctx context.Context, claim store.Claim, leases []store.
 		claimed, input, err := ScanStarted(row)
 		inputIDs = append(inputIDs, input)
 		return claimed, err
-	}, `SELECT `+startedColumns+` FROM open_runs r LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id
+	}, `SELECT `+StartedColumns+` FROM open_runs r LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id
 		WHERE r.project_id = $1 AND r.lease_until IS NOT NULL AND r.id IN `+l.ids(ids), l.args...)
 	if err != nil {
 		return nil, err

@@ -169,3 +169,35 @@ func TestWhoWantedNoRunsWasNotToldThatThereAreNone(t *testing.T) {
 	ask("1")
 	require.Equal(t, 2, s.claims, "told a moment ago")
 }
+
+// TestABuildsTokenIsReadAgain: its build ends without a hint to its environment; a
+// runner's is read again only once more, for hints to count from.
+func TestABuildsTokenIsReadAgain(t *testing.T) {
+	t.Parallel()
+	for kind, reads := range map[store.TokenKind]int{store.TokenBuild: 4, store.TokenRunner: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &kindOfToken{kind: kind}
+			h := New(Options{Store: s, Logger: slog.New(slog.DiscardHandler)})
+			r := httptest.NewRequest(http.MethodPost, "/", nil)
+			r.Header.Set("Authorization", "Bearer token")
+			for range 4 {
+				_, err := h.token(r)
+				require.NoError(t, err)
+				time.Sleep(recentFor) // of the bubble
+			}
+			require.Equal(t, reads, s.reads, kind)
+		})
+	}
+}
+
+// kindOfToken is a store with one token of a kind.
+type kindOfToken struct {
+	Store
+	kind  store.TokenKind
+	reads int
+}
+
+func (s *kindOfToken) Token(_ context.Context, digest []byte) (store.Token, error) {
+	s.reads++
+	return store.Token{SHA256: digest, Kind: s.kind}, nil
+}

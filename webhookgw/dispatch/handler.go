@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -78,8 +79,9 @@ const (
 	maxOwners = 100_000
 )
 
-// tokenFor is how long a token is taken for valid without asking again, while no hint
-// says that something of its environment has changed.
+// tokenFor is how long a runner's token is taken for valid without asking again, while
+// no hint says that something of its environment has changed. No such hint tells of the
+// end of a build.
 const tokenFor = 5 * time.Minute
 
 // knownToken is a token, with when it was read and how many hints there were of its
@@ -190,10 +192,12 @@ func (h *Handler) token(r *http.Request) (store.Token, error) {
 	}
 	digest := sha256.Sum256([]byte(text))
 	known, found := h.tokens.Get(digest)
-	if found && (time.Since(known.read) < recentFor || known.rung == h.wakeups.rung(known.Environment())) {
+	lasting := known.Kind == store.TokenRunner && known.rung == h.wakeups.rung(known.Environment())
+	if found && (time.Since(known.read) < recentFor || lasting) {
 		return known.Token, nil
 	}
-	rung := uint64(0)
+	// Whose it is shows only once it was read: hints before that were not counted.
+	rung := uint64(math.MaxUint64)
 	if found {
 		rung = h.wakeups.rung(known.Environment())
 	}
@@ -202,9 +206,6 @@ func (h *Handler) token(r *http.Request) (store.Token, error) {
 	case errors.Is(err, store.ErrNotFound):
 		return store.Token{}, errToken
 	case err == nil:
-		if !found {
-			rung = h.wakeups.rung(token.Environment())
-		}
 		h.tokens.Put(digest, knownToken{Token: token, rung: rung, read: time.Now()})
 	}
 	return token, err
