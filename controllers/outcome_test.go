@@ -160,8 +160,8 @@ var _ = Describe("The outcome of a deployment", func() {
 		t := start().team(ctx)
 		first, second := t.goLive(ctx, "v1"), t.goLive(ctx, "v2")
 		t.activate(ctx, first, time.Now().Add(2*time.Minute)) // by a clock that is ahead
-		t.eventually(ctx, first, func() bool { return first.Status.Live })
-		// Its status may still say that it is live, from before.
+		// What a status says may be from before.
+		t.eventually(ctx, first, func() bool { return first.Status.Live && !first.ActivationPending() })
 		back := func() bool { return second.Status.Live && !second.ActivationPending() }
 		t.activate(ctx, second, time.Now().Add(-time.Second))
 		t.eventually(ctx, second, back)
