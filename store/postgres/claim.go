@@ -81,7 +81,7 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 			return err
 		})
 	}
-	return look, e.pool.SendBatch(ctx, batch).Close()
+	return look, e.pools[0].SendBatch(ctx, batch).Close()
 }
 
 func scanPool(row pgx.Row, c store.Claim, look *sqlcore.Look) error {
@@ -191,7 +191,7 @@ func (e engine) start(ctx context.Context, c store.Claim, s sqlcore.Start, withI
 			})
 		}
 	}
-	if err := e.pool.SendBatch(ctx, batch).Close(); err != nil {
+	if err := e.pools[0].SendBatch(ctx, batch).Close(); err != nil {
 		return nil, nil, false, err
 	}
 	if !withInputs {

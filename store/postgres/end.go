@@ -71,8 +71,10 @@ var endStatement = `WITH given AS MATERIALIZED (
 	FROM closed
 ), posted AS (
 	INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
-	SELECT project_id, 'storage', id, ` + strconv.Itoa(sqlcore.RunOverhead) + ` + journal_size + octet_length(output) + octet_length(error), now_us() FROM gone
-	UNION ALL SELECT project_id, 'storage', id, input_size, now_us() FROM closed
+	SELECT project_id, 'storage', (array_agg(id))[1], sum(bytes), now_us() FROM (
+		SELECT project_id, id, ` + strconv.Itoa(sqlcore.RunOverhead) + ` + journal_size + octet_length(output) + octet_length(error) AS bytes FROM gone
+		UNION ALL SELECT project_id, id, input_size FROM closed) s
+	GROUP BY project_id
 )
 SELECT project_id, id, environment_id, connector_run_id, ended,
 	((project_id, connector_run_id) IN (SELECT project_id, id FROM closed)) IS TRUE FROM gone`

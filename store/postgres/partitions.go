@@ -32,12 +32,12 @@ const (
 // in anybody's way; whoever comes second finds it there.
 func (s *Store) EnsurePartitions(ctx context.Context, ahead int) (int, error) {
 	var us int64
-	if err := s.pool.QueryRow(ctx, `SELECT now_us()`).Scan(&us); err != nil {
+	if err := s.pools[0].QueryRow(ctx, `SELECT now_us()`).Scan(&us); err != nil {
 		return 0, fmt.Errorf("reading the database's clock: %w", err)
 	}
 	today := time.UnixMicro(us).UTC().Truncate(24 * time.Hour)
 	there := map[string]bool{}
-	rows, err := s.pool.Query(ctx, `SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+	rows, err := s.pools[0].Query(ctx, `SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 		WHERE c.relnamespace = current_schema()::regnamespace AND NOT i.inhdetachpending`)
 	if err != nil {
 		return 0, fmt.Errorf("listing partitions: %w", err)
@@ -87,7 +87,7 @@ func daysAhead(there map[string]bool, today time.Time, made int) int {
 // makePartitions makes those of one day.
 func (s *Store) makePartitions(ctx context.Context, tables []string, begin time.Time) error {
 	return again(func() error {
-		tx, err := s.pool.Begin(ctx)
+		tx, err := s.pools[0].Begin(ctx)
 		if err != nil {
 			return err
 		}

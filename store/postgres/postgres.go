@@ -38,6 +38,8 @@ var migrations embed.FS
 const (
 	// defaultConns is the size of the pool; two connections more carry hints.
 	defaultConns = 16
+	// listConns is how many more read lists.
+	listConns = 8
 	// attempts is how often a transaction runs that PostgreSQL rolls back for
 	// another's sake.
 	attempts = 5
@@ -62,8 +64,9 @@ type Options struct {
 type Store struct {
 	*sqlcore.Core
 	hub      sqlcore.Hub
-	pool     *pgxpool.Pool
-	db       *sql.DB
+	pools    [2]*pgxpool.Pool
+	db       *sql.DB // on the first
+	lists    *sql.DB // on the second, whose statements are planned for their arguments
 	notifier *notifier
 	// renew is Options'.
 	renew func(ctx context.Context, config *pgx.ConnConfig) error
@@ -81,24 +84,44 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the DSN: %w", err)
 	}
-	config.MaxConns = defaultConns
-	config.AfterConnect = durable
 	config.BeforeConnect = o.renew
-	if o.tune != nil {
-		o.tune(config.ConnConfig)
-	}
 	config.ConnConfig.DialFunc = dial
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := connections(ctx, config.Copy(), defaultConns, "force_generic_plan", o.tune)
 	if err != nil {
-		return nil, fmt.Errorf("making the pool: %w", err)
+		return nil, err
 	}
-	s := &Store{pool: pool, db: stdlib.OpenDBFromPool(pool), renew: o.renew}
+	lists, err := connections(ctx, config.Copy(), listConns, "force_custom_plan", o.tune)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		pools: [2]*pgxpool.Pool{pool, lists}, db: stdlib.OpenDBFromPool(pool), lists: stdlib.OpenDBFromPool(lists), renew: o.renew,
+	}
 	s.notifier = startNotifier(config.ConnConfig.Copy(), o.renew, &s.hub, o.Logger)
 	s.Core = sqlcore.New(sqlcore.Options{
 		Engine: engine{s}, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
 		Exclusive: "FOR UPDATE", Address: "ctid", Publish: s.publish, BadData: badData, NoTable: func(err error) bool { return hasCode(err, undefinedTable) },
 	})
 	return s, nil
+}
+
+// connections makes a pool whose statements are planned in one way: once for all
+// arguments where each finds few rows by an index, which planning again would cost as
+// much as running it, or for its arguments each time where these say which partitions
+// of history need not even be opened. PostgreSQL's own choice between them goes by what
+// it guesses of the lengths of lists.
+func connections(ctx context.Context, config *pgxpool.Config, most int32, planMode string, tune func(*pgx.ConnConfig)) (*pgxpool.Pool, error) {
+	config.MaxConns = most
+	config.AfterConnect = durable
+	config.ConnConfig.RuntimeParams["plan_cache_mode"] = planMode
+	if tune != nil {
+		tune(config.ConnConfig)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("making a pool: %w", err)
+	}
+	return pool, nil
 }
 
 // Times after which a connection counts as gone whose server says nothing any more.
@@ -218,33 +241,19 @@ func again(run func() error) (err error) {
 
 // Snapshot implements sqlcore.Engine.
 func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
-	tx, err := e.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	tx, err := e.lists.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return fmt.Errorf("beginning to read: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }() // there is nothing to lose
-	return fn(ctx, planned{tx})
+	return fn(ctx, tx)
 }
 
 // Reader implements sqlcore.Engine.
 func (e engine) Reader() sqlcore.Queryer { return e.db }
 
 // Lists implements sqlcore.Engine.
-func (e engine) Lists() sqlcore.Queryer { return planned{e.db} }
-
-// planned plans each statement for its arguments, and does not keep the plan: so the
-// partitions that they exclude are not even opened.
-type planned struct{ sqlcore.Queryer }
-
-// QueryContext implements sqlcore.Queryer.
-func (p planned) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return p.Queryer.QueryContext(ctx, query, append([]any{pgx.QueryExecModeExec}, args...)...)
-}
-
-// QueryRowContext implements sqlcore.Queryer.
-func (p planned) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	return p.Queryer.QueryRowContext(ctx, query, append([]any{pgx.QueryExecModeExec}, args...)...)
-}
+func (e engine) Lists() sqlcore.Queryer { return e.lists }
 
 // Keys implements sqlcore.Engine.
 func (e engine) Keys(keys []store.Key, first int) (string, []any) {
@@ -301,7 +310,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the migration lock: %w", err)
 	}
-	config := s.pool.Config().ConnConfig
+	config := s.pools[0].Config().ConnConfig
 	if err := s.renew(ctx, config); err != nil {
 		return err
 	}
@@ -319,7 +328,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return fmt.Errorf("migrating: %w", err)
 	}
 	// Statements that were prepared before the migration may not fit any more.
-	s.pool.Reset()
+	for _, pool := range s.pools {
+		pool.Reset()
+	}
 	_, err = s.EnsurePartitions(ctx, migratedAhead)
 	return err
 }
@@ -331,7 +342,9 @@ func (s *Store) Ping(ctx context.Context) error { return sqlcore.CheckSchema(ctx
 func (s *Store) Close() error {
 	s.notifier.close()
 	s.hub.Close()
-	err := s.db.Close()
-	s.pool.Close()
+	err := errors.Join(s.db.Close(), s.lists.Close())
+	for _, pool := range s.pools {
+		pool.Close()
+	}
 	return err
 }

@@ -41,7 +41,7 @@ func (s *Store) TakeRequest(ctx context.Context, projectID uuid.UUID, limit stor
 		mode       string
 	)
 	err := again(func() error {
-		return s.pool.QueryRow(ctx, takeRequest, projectID, limit.Requests, limit.Window.Microseconds()).
+		return s.pools[0].QueryRow(ctx, takeRequest, projectID, limit.Requests, limit.Window.Microseconds()).
 			Scan(&verdict.Allowed, &counted, &oldest, &at, &mode)
 	})
 	if err != nil {

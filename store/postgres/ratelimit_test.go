@@ -62,7 +62,7 @@ func TestCountingARequestWaitsForNoDisk(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))
-	conn, err := s.pool.Acquire(t.Context())
+	conn, err := s.pools[0].Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
 	for range 2 { // once it makes the row, once it changes it

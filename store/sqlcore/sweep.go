@@ -219,6 +219,11 @@ const storage = "storage"
 
 // CountStored implements store.Housekeeping.
 func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
+	var waits bool
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+storage+`')`).Scan(&waits)
+	if err != nil || !waits {
+		return 0, wrap(err, "looking for what is stored and not counted")
+	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		bytes := map[uuid.UUID]int64{}
 		n = 0

@@ -66,12 +66,15 @@ func (s *Store) acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) 
 	if e.Repeat && e.Idempotency == nil {
 		return store.Admission{Err: fmt.Errorf("a repetition without its key: %w", store.ErrInvalid)}, nil
 	}
-	var current, blob bool
-	err := tx.QueryRowContext(ctx, `SELECT
+	var (
+		current, blob bool
+		at            int64 // one moment for the whole event: its ids and its rows say the same
+	)
+	err := tx.QueryRowContext(ctx, `SELECT now_us(),
 			EXISTS (SELECT 1 FROM connectors WHERE project_id = $1 AND id = $2 AND version = $3)
 				AND ($5 IS NULL OR now_us() < $5),
 			$4 IS NULL OR EXISTS (SELECT 1 FROM blobs WHERE project_id = $1 AND id = $4 AND complete)`,
-		e.ProjectID, e.ConnectorID, e.ConnectorVersion, e.InputBlob, sqlcore.MaybeInstant(e.SecretNotAfter)).Scan(&current, &blob)
+		e.ProjectID, e.ConnectorID, e.ConnectorVersion, e.InputBlob, sqlcore.MaybeInstant(e.SecretNotAfter)).Scan(&at, &current, &blob)
 	switch {
 	case err != nil:
 		return store.Admission{}, fmt.Errorf("asserting the connector's version: %w", err)
@@ -79,11 +82,6 @@ func (s *Store) acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) 
 		return store.Admission{Verdict: store.Outdated}, nil
 	case !blob:
 		return store.Admission{Err: fmt.Errorf("input blob %s: %w", e.InputBlob, store.ErrNotFound)}, nil
-	}
-	// One moment for the whole event: its ids and its rows say the same.
-	var at int64
-	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&at); err != nil {
-		return store.Admission{}, fmt.Errorf("reading the clock: %w", err)
 	}
 	a := sqlcore.Admitted(e, at, 0, 0)
 	if e.Idempotency != nil {

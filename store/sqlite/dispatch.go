@@ -18,22 +18,39 @@ import (
 
 // End implements sqlcore.Engine.
 func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending) (ended []sqlcore.EndedRun, err error) {
+	stored := map[uuid.UUID]*storedBy{}
 	for _, ending := range endings {
-		run, err := endRun(ctx, q, ending)
+		run, bytes, err := endRun(ctx, q, ending)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
+			continue
 		case err != nil:
 			return nil, err
-		default:
-			ended = append(ended, run)
+		}
+		ended = append(ended, run)
+		if stored[run.Run.ProjectID] == nil {
+			stored[run.Run.ProjectID] = &storedBy{first: run.Run.ID}
+		}
+		stored[run.Run.ProjectID].bytes += bytes
+	}
+	for project, by := range stored {
+		if _, err := q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
+			VALUES ($1, 'storage', $2, $3, now_us())`, project, by.first, by.bytes); err != nil {
+			return nil, err
 		}
 	}
 	return ended, nil
 }
 
+// storedBy is what ended runs of a project leave behind.
+type storedBy struct {
+	first uuid.UUID
+	bytes int64
+}
+
 // endRun moves a run to history with all that hangs on its end; sql.ErrNoRows when
-// it is not open, or not as the Ending says.
-func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending) (ended sqlcore.EndedRun, err error) {
+// it is not open, or not as the Ending says. It returns how many bytes stay.
+func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending) (ended sqlcore.EndedRun, bytes int64, err error) {
 	var (
 		token, first, size int64
 		connectorRun       *uuid.UUID
@@ -56,58 +73,48 @@ func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending) (ended sql
 		e.Usage.OutputTokens, e.Usage.ThinkingTokens, e.Usage.CachedInputTokens, e.Usage.TotalTokens, e.Token == nil,
 		first, size, store.MaxJournal, string(e.Only)).Scan(&ended.Environment.ID, &connectorRun)
 	if err != nil {
-		return ended, err
+		return ended, 0, err
 	}
 	ended.Run, ended.Environment.ProjectID, ended.Status = e.Run, e.Run.ProjectID, e.Status
 	if err := q.QueryRowContext(ctx, `DELETE FROM open_runs WHERE project_id = $1 AND id = $2 RETURNING journal_size`,
-		e.Run.ProjectID, e.Run.ID).Scan(&size); err != nil {
-		return ended, err
+		e.Run.ProjectID, e.Run.ID).Scan(&bytes); err != nil {
+		return ended, 0, err
 	}
-	l := store.Lease{Run: e.Run, Token: token}
-	if err := insertEntries(ctx, q, l, e.Journal); err != nil {
-		return ended, err
+	bytes += size + int64(len(e.Output)+len(e.Error)) + sqlcore.RunOverhead
+	if err := insertEntries(ctx, q, store.Lease{Run: e.Run, Token: token}, e.Journal); err != nil {
+		return ended, 0, err
 	}
-	size += sqlcore.SizeOf(e.Journal) + int64(len(e.Output)+len(e.Error)) + sqlcore.RunOverhead
-	if connectorRun != nil {
-		if err := endConnectorRun(ctx, q, &ended, *connectorRun); err != nil {
-			return ended, err
-		}
+	if connectorRun == nil {
+		return ended, bytes, nil
 	}
-	_, err = q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $2, $3, now_us())`,
-		e.Run.ProjectID, e.Run.ID, size)
-	return ended, err
+	input, err := endConnectorRun(ctx, q, &ended, *connectorRun)
+	return ended, bytes + input, err
 }
 
 // endConnectorRun counts an ended run of a connector run, and ends that with the
-// last.
-func endConnectorRun(ctx context.Context, q sqlcore.Queryer, ended *sqlcore.EndedRun, id uuid.UUID) error {
+// last; then it returns the size of the input, which stays.
+func endConnectorRun(ctx context.Context, q sqlcore.Queryer, ended *sqlcore.EndedRun, id uuid.UUID) (input int64, err error) {
 	project, failed := ended.Run.ProjectID, 0
 	if ended.Status != store.RunCompleted {
 		failed = 1
 	}
-	var (
-		left int
-		size int64
-	)
-	err := q.QueryRowContext(ctx, `UPDATE open_connector_runs SET runs_left = runs_left - 1, runs_failed = runs_failed + $3
-		WHERE project_id = $1 AND id = $2 RETURNING runs_left, input_size`, project, id, failed).Scan(&left, &size)
-	if err != nil || left > 0 {
-		return err
-	}
-	if _, err := q.ExecContext(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
+	err = q.QueryRowContext(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
 			trigger_type, content_type, run_ids, error, started_at, ended_at)
-		SELECT project_id, id, environment_id, connector_id, CASE WHEN runs_failed > 0 THEN 'failed' ELSE 'completed' END,
+		SELECT project_id, id, environment_id, connector_id, CASE WHEN runs_failed + $3 > 0 THEN 'failed' ELSE 'completed' END,
 			trigger_type, content_type, run_ids, '', started_at, now_us()
-		FROM open_connector_runs WHERE project_id = $1 AND id = $2`, project, id); err != nil {
-		return err
+		FROM open_connector_runs WHERE project_id = $1 AND id = $2 AND runs_left <= 1 RETURNING id`, project, id, failed).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) { // others of it are open
+		_, err = q.ExecContext(ctx, `UPDATE open_connector_runs SET runs_left = runs_left - 1, runs_failed = runs_failed + $3
+			WHERE project_id = $1 AND id = $2`, project, id, failed)
+		return 0, err
+	}
+	if err != nil {
+		return 0, err
 	}
 	ended.ConnectorRun = &id
-	if _, err := q.ExecContext(ctx, `DELETE FROM open_connector_runs WHERE project_id = $1 AND id = $2`, project, id); err != nil {
-		return err
-	}
-	_, err = q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $2, $3, now_us())`,
-		project, id, size)
-	return err
+	err = q.QueryRowContext(ctx, `DELETE FROM open_connector_runs WHERE project_id = $1 AND id = $2 RETURNING input_size`,
+		project, id).Scan(&input)
+	return input, err
 }
 
 // insertEntries appends entries, and what their models' calls cost, without looking

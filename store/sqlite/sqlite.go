@@ -141,7 +141,29 @@ func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sql
 		return fmt.Errorf("beginning to read: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }() // there is nothing to lose
-	return fn(ctx, tx)
+	return fn(ctx, snapshot{tx, e.reader})
+}
+
+// snapshot runs the statements of a pool, which are prepared once, in a transaction.
+type snapshot struct {
+	*sql.Tx
+	prepared *statements
+}
+
+// QueryContext implements sqlcore.Queryer.
+func (s snapshot) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if stmt := s.prepared.statement(ctx, query); stmt != nil {
+		return s.StmtContext(ctx, stmt).QueryContext(ctx, args...)
+	}
+	return s.Tx.QueryContext(ctx, query, args...)
+}
+
+// QueryRowContext implements sqlcore.Queryer.
+func (s snapshot) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if stmt := s.prepared.statement(ctx, query); stmt != nil {
+		return s.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
+	}
+	return s.Tx.QueryRowContext(ctx, query, args...)
 }
 
 // Reader implements sqlcore.Engine.

@@ -370,7 +370,7 @@ CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 CREATE TABLE outbox (
     project_id uuid NOT NULL,
     consumer text NOT NULL CHECK (consumer IN ('storage')),
-    -- The run, or connector run.
+    -- The run, or one of those that the row is about.
     ended_id uuid NOT NULL,
     bytes bigint NOT NULL,
     posted_at bigint NOT NULL,

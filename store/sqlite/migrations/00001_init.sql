@@ -342,7 +342,7 @@ CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 CREATE TABLE outbox (
     project_id TEXT NOT NULL,
     consumer TEXT NOT NULL CHECK (consumer IN ('storage')),
-    -- The run, or connector run.
+    -- The run, or one of those that the row is about.
     ended_id TEXT NOT NULL,
     bytes INTEGER NOT NULL,
     posted_at INTEGER NOT NULL,
