@@ -19,9 +19,11 @@ report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 status=0
 # -p 2: each package of the API's and the controllers' tests runs its own servers.
+# The scenes of test/chaos fill the machine by themselves, so they come after the others.
 # The e2e tests need a cluster: `make e2e`.
-[ $# -gt 0 ] || mapfile -t packages < <(go list ./... | grep -v '/test/e2e$')
+[ $# -gt 0 ] || mapfile -t packages < <(go list ./... | grep -v -e '/test/e2e$' -e '/test/chaos$')
 go test -p 2 -timeout 20m -json "${@:-${packages[@]}}" >"$report" || status=$?
+[ $# -gt 0 ] || go test -timeout 20m -json ./test/chaos >>"$report" || status=$?
 go run ./hack/testreport <"$report" || status=1
 (cd hack/devcluster && go test ./...) || status=1
 exit "$status"

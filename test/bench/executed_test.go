@@ -25,8 +25,7 @@ import (
 // How much is executed; hack/bench.sh hands these on.
 var (
 	executedRuns   = flag.Int("executed.runs", 20_000, "queued runs that a round of BenchmarkExecuted executes")
-	executedStored = flag.Int("executed.stored", 200_000, "ended runs that are stored in the second half of BenchmarkExecuted")
-	executedRounds = flag.Int("executed.rounds", 3, "rounds of BenchmarkExecuted")
+	executedStored = flag.Int("executed.stored", 200_000, "ended runs that are stored meanwhile; 0 for none")
 )
 
 const (
@@ -42,30 +41,27 @@ const (
 
 // BenchmarkExecuted: queued runs of one agent, which answers once, that a runner gets
 // through the gateway's dispatch port and executes, against runs that are accepted,
-// claimed and completed by SQL alone; with nothing stored and with many runs stored. The
-// second figure is the processor time of all processes for one run. Rounds of either
-// side alternate, each in databases of its own.
+// claimed and completed by SQL alone, while many runs are stored. The second figure is
+// the processor time of all processes for one run. Rounds of either side alternate, each
+// in databases of its own.
 func BenchmarkExecuted(b *testing.B) {
 	for name, open := range databases {
-		for _, stored := range []int{0, *executedStored} {
-			b.Run(fmt.Sprintf("%s/%d", name, stored), func(b *testing.B) {
-				var rates, costs []Figure
-				title := fmt.Sprintf("executed/%s/%d stored", name, stored)
-				for round := range max(*executedRounds, 1) {
-					var sql, platform pace
-					if !b.Run(fmt.Sprint(round), func(b *testing.B) {
-						db := open(b)
-						sql = paceOfYardstick(b, db.yardstick(b))
-						platform = paceOfRuns(b, db, stored, *executedRuns)
-					}) {
-						return // it has said why
+		b.Run(name, func(b *testing.B) {
+			title := fmt.Sprintf("executed/%s/%d stored", name, *executedStored)
+			alternate(b, func() (figures []Figure) {
+				b.Run("round", func(b *testing.B) { // what it opens ends with it
+					db := open(b)
+					sql := paceOfYardstick(b, db.yardstick(b))
+					platform := paceOfRuns(b, db, *executedStored, *executedRuns)
+					figures = []Figure{
+						Rate(title, "runs/s", platform.rate, sql.rate, 0),
+						Cost(title+"/cpu a run", "ms", platform.cpu, sql.cpu, 0),
 					}
-					rates = append(rates, Rate(title, "runs/s", platform.rate, sql.rate, 0))
-					costs = append(costs, Cost(title+"/cpu a run", "ms", platform.cpu, sql.cpu, 0))
-				}
-				print(b, Over(rates), Over(costs))
+				})
+				require.NotEmpty(b, figures, "the round has said why")
+				return figures
 			})
-		}
+		})
 	}
 }
 
@@ -134,7 +130,7 @@ func queue(tb testing.TB, st store.Store, connector store.Key, n int) scene {
 				ConnectorRunID: newID(), ProjectID: connector.ProjectID, EnvironmentID: route.Connector.EnvironmentID, ConnectorID: connector.ID,
 				ConnectorVersion: route.Connector.Version, Trigger: store.TriggerWebhook, Class: store.ClassInbound,
 				Input: input, ContentType: "application/json",
-				Runs: []store.EventRun{{ID: newID(), LinkID: route.Links[0].ID, AgentName: agentName}},
+				Runs: []store.EventRun{{ID: newID(), LinkID: route.Links[0].ID, AgentName: route.Links[0].AgentName}},
 			}
 		}
 		admissions, err := st.Accept(tb.Context(), events)

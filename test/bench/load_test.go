@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -20,8 +21,29 @@ import (
 
 const (
 	warmUp  = time.Second
-	measure = 5 * time.Second
+	measure = 3 * time.Second
 )
+
+// rounds is how often sides are measured that take turns.
+var rounds = flag.Int("rounds", 5, "rounds of what is measured in turns; the middle one counts")
+
+// alternate measures figures several times, in turns with their yardsticks, and prints
+// what the rounds come to.
+func alternate(b *testing.B, figures func() []Figure) {
+	b.Helper()
+	var rows [][]Figure
+	for range max(*rounds, 1) {
+		for row, f := range figures() {
+			if row == len(rows) {
+				rows = append(rows, nil)
+			}
+			rows[row] = append(rows[row], f)
+		}
+	}
+	for _, row := range rows {
+		print(b, Over(row))
+	}
+}
 
 // body is 1 kB of JSON.
 var body = []byte(`{"name":"Ada","text":"` + strings.Repeat("x", 976) + `"}`)

@@ -111,12 +111,16 @@ func start(b *testing.B, command string, args ...string) *process {
 	return p
 }
 
-// resident are the MiB that the process holds.
-func (p *process) resident(b *testing.B) float64 {
+// resident are the MiB that the process holds, peak the most that it ever held.
+func (p *process) resident(b *testing.B) float64 { return p.memory(b, "VmRSS:") }
+func (p *process) peak(b *testing.B) float64     { return p.memory(b, "VmHWM:") }
+
+// memory are the MiB of a line of the kernel's about the process.
+func (p *process) memory(b *testing.B, line string) float64 {
 	b.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.Process.Pid), "status"))
 	require.NoError(b, err, "%s", &p.log)
-	_, after, found := strings.Cut(string(status), "VmRSS:")
+	_, after, found := strings.Cut(string(status), line)
 	require.True(b, found, "%s ended: %s", p.Path, &p.log)
 	kilobytes, err := strconv.ParseFloat(strings.Fields(after)[0], 64)
 	require.NoError(b, err)

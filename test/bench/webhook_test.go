@@ -3,26 +3,21 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strconv"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
-	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 	"github.com/agentplatform/agentplatform/runner/serve"
@@ -34,7 +29,7 @@ import (
 // aims are the least that a ratio should be (rates), or the most (times).
 var aims = map[string]float64{
 	"inbound/postgres/bare": 0.35, "inbound/postgres/inserts": 1.5, "inbound/sqlite/inserts": 0.5,
-	"sync/postgres/1/p50": 2, "sync/sqlite/1/p50": 2,
+	"sync/postgres/1/p50": 2, "sync/sqlite/1/p50": 2, "sync/postgres/64/rate": 0.6, "sync/postgres/backlog/p99": 3,
 }
 
 func print(b *testing.B, figures ...Figure) { //nolint:predeclared // what it does
@@ -76,57 +71,69 @@ func BenchmarkInbound(b *testing.B) {
 	const clients = 64
 	server := httptest.NewServer(http.HandlerFunc(bare))
 	defer server.Close()
-	_, decoded := post(b, clients, server.Listener.Addr().String(), "/")
 	engines(b, func(b *testing.B, e *database) {
 		scene := storebench.NewScene(b, e.store, 1)
-		yardstick := e.yardstick(b)
-		_, inserted := load(b, clients, func(int) error {
-			return yardstick.insert(context.Background())
+		yardstick, addr, name := e.yardstick(b), gateway(b, e.store).PublicAddr(), "inbound/"+e.name
+		alternate(b, func() []Figure {
+			_, decoded := post(b, clients, server.Listener.Addr().String(), "/")
+			_, inserted := load(b, clients, func(int) error { return yardstick.insert(context.Background()) })
+			_, accepted := post(b, clients, addr, "/hooks/"+scene.Project.String()+"/"+scene.Connector.String())
+			return []Figure{
+				Rate(name+"/bare", "requests/s", accepted, decoded, aims[name+"/bare"]),
+				Rate(name+"/inserts", "requests/s", accepted, inserted, aims[name+"/inserts"]),
+			}
 		})
-		_, accepted := post(b, clients, gateway(b, e.store).PublicAddr(), "/hooks/"+scene.Project.String()+"/"+scene.Connector.String())
-		name := "inbound/" + e.name
-		print(b, Rate(name+"/bare", "requests/s", accepted, decoded, aims[name+"/bare"]),
-			Rate(name+"/inserts", "requests/s", accepted, inserted, aims[name+"/inserts"]))
 	})
 }
 
-// BenchmarkSync: round trips of a sync webhook with the scripted model against
-// three transactions of the same store that insert one row each; with one client
-// also against what a round trip asks of the store, without HTTP and a runner.
+// BenchmarkSync: round trips of a sync webhook with the scripted model, one after the
+// other, against three transactions of the same store that insert one row each, and
+// against what a round trip asks of the store, without HTTP and a runner.
 func BenchmarkSync(b *testing.B) {
 	engines(b, func(b *testing.B, e *database) {
 		scene := storebench.NewScene(b, e.store, 1)
+		three := func(int) error {
+			for range 3 {
+				if err := e.commit(context.Background()); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		// Before there is a runner, which would claim the runs.
 		asked, _ := load(b, 1, func(int) error {
 			scene.Trip(context.Background(), b)
 			return nil
 		})
 		hook := greeter(b, e.store, scene)
 		gw := gateway(b, e.store)
-		client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: runnerToken})
-		require.NoError(b, err)
-		runner(b, client, 32)
-		for _, clients := range []int{1, 16} {
-			three, _ := load(b, clients, func(int) error {
-				for range 3 {
-					if err := e.commit(context.Background()); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			trips, _ := post(b, clients, gw.PublicAddr(), "/hooks/"+scene.Project.String()+"/"+hook.String())
-			for percentile, share := range map[string]float64{"p50": 0.5, "p99": 0.99} {
-				name := "sync/" + e.name + "/" + strconv.Itoa(clients) + "/" + percentile
-				print(b, Cost(name, "ms", Percentile(trips, share), Percentile(three, share), aims[name]))
-				if clients == 1 {
-					print(b, Cost(name+"/store", "ms", Percentile(trips, share), Percentile(asked, share), 0))
-				}
+		runnerOf(b, gw, runnerToken, 32)
+		name := "sync/" + e.name + "/1/p50"
+		alternate(b, func() []Figure {
+			inserted, _ := load(b, 1, three)
+			trips, _ := post(b, 1, gw.PublicAddr(), "/hooks/"+scene.Project.String()+"/"+hook.String())
+			return []Figure{
+				Cost(name, "ms", Percentile(trips, 0.5), Percentile(inserted, 0.5), aims[name]),
+				Cost(name+"/store", "ms", Percentile(trips, 0.5), Percentile(asked, 0.5), 0),
 			}
-		}
+		})
 	})
 }
 
-const runnerToken = "bench-runner"
+// BenchmarkSyncRate: sync webhooks with the scripted model at 64 clients against runs
+// that are accepted, claimed and completed by SQL alone.
+func BenchmarkSyncRate(b *testing.B) {
+	db := openPostgres(b)
+	scene := storebench.NewScene(b, db.store, 1)
+	hook, yardstick, gw := greeter(b, db.store, scene), db.yardstick(b), gateway(b, db.store)
+	runnerOf(b, gw, runnerToken, executedPlaces)
+	const name = "sync/postgres/64/rate"
+	alternate(b, func() []Figure {
+		_, sql := load(b, yardstick.clients, func(int) error { return yardstick.run(context.Background()) })
+		_, trips := post(b, postgresClients, gw.PublicAddr(), "/hooks/"+scene.Project.String()+"/"+hook.String())
+		return []Figure{Rate(name, "requests/s", trips, sql, aims[name])}
+	})
+}
 
 // greeter makes a deployment with a scripted agent live and returns a sync
 // connector that is linked to it.
@@ -139,40 +146,17 @@ func greeter(tb testing.TB, st store.Store, scene *storebench.Scene) uuid.UUID {
 // connector that is linked to it.
 func deploy(tb testing.TB, st store.Store, scene *storebench.Scene, agent, text string) uuid.UUID {
 	tb.Helper()
-	ctx := tb.Context()
-	files, err := bundle.ReadFiles(fstest.MapFS{
-		"agents/" + agent + ".yaml": {Data: []byte("version: \"1.0\"\nname: " + agent + "\ntype: llm\nmodel: scripted/" + agent + "\nsystem_prompt: Greet.\n")},
-		"models/" + agent + ".yaml": {Data: []byte("steps:\n  - text: " + text + "\n")},
-	})
+	release(tb, st, scene, scripted{name: agent, text: text})
+	admit(tb, st, scene, runnerToken)
+	return connect(tb, st, scene, "sync", agent)
+}
+
+// runnerOf executes runs of a gateway, so many at a time, until the benchmark ends.
+func runnerOf(tb testing.TB, gw *webhookgw.Gateway, token string, places int) {
+	tb.Helper()
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: token})
 	require.NoError(tb, err)
-	var packed bytes.Buffer
-	digest, _, err := bundle.Pack(files, &packed)
-	require.NoError(tb, err)
-	_, err = st.PutBundle(ctx, scene.Project, digest, &packed, 1<<20)
-	require.NoError(tb, err)
-	ref := func(kind string) store.ObjectRef {
-		return store.ObjectRef{Namespace: "bench", Kind: kind, Name: uuid.NewString(), ObjectUID: uuid.NewString(), Generation: 1}
-	}
-	deployment, connector := store.Key{ProjectID: scene.Project, ID: uuid.New()}, uuid.New()
-	_, err = st.BeginDeployment(ctx, store.DeploymentSpec{
-		Ref: ref(store.KindDeployment), ID: deployment.ID, ProjectID: scene.Project, EnvironmentID: scene.Environment, Fingerprint: "g", SourceType: "git",
-	})
-	require.NoError(tb, err)
-	require.NoError(tb, st.StartBuild(ctx, deployment))
-	require.NoError(tb, st.FinishBuild(ctx, deployment, store.BuildResult{BundleDigest: digest, Agents: []store.Agent{{Name: agent, Type: "llm"}}}))
-	_, err = st.Activate(ctx, store.Activation{Deployment: deployment})
-	require.NoError(tb, err)
-	require.NoError(tb, st.PutConnector(ctx, store.Connector{
-		Ref: ref(store.KindConnector), ID: connector, ProjectID: scene.Project, EnvironmentID: scene.Environment,
-		Name: "ask", Type: "webhook", Mode: "sync", Enabled: true, Config: []byte(`{}`), TimeoutSeconds: 30,
-	}))
-	require.NoError(tb, st.PutLink(ctx, store.Link{
-		Ref: ref(store.KindConnectorLink), ID: uuid.New(), ProjectID: scene.Project, ConnectorID: connector, AgentName: agent, ObjectCreatedAt: time.Unix(1, 0),
-	}))
-	require.NoError(tb, st.PutToken(ctx, store.Token{
-		SHA256: seal.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: scene.Project, EnvironmentID: scene.Environment,
-	}))
-	return connector
+	runner(tb, client, places)
 }
 
 // runner executes runs, so many at a time, until the benchmark ends.

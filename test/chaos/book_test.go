@@ -18,20 +18,17 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// completed is how all that was accepted must end.
-const completed = string(store.ConnectorRunCompleted)
-
 const (
 	// aloneTimeout is how long the server may take to end what dead gateways began.
 	aloneTimeout = time.Minute
-	// endsTimeout is how long the last of what was accepted may take to end: longer than
-	// the lease of a claim whose answer was lost, and than the grace before leases are
-	// swept.
+	// endsTimeout is how long what was accepted may stay as it is: longer than the lease
+	// of a claim whose answer was lost, and than the grace before leases are swept.
 	endsTimeout = 3 * time.Minute
 )
 
 // book is what the store holds at the end.
 type book struct {
+	hooks
 	runs map[string][]row // by marker
 	// connectorRuns and agentRuns are all there are, strangers included.
 	connectorRuns, agentRuns int
@@ -49,19 +46,18 @@ type row struct {
 }
 
 // awaitEnds returns once nothing is open and nothing that ended is left to be counted,
-// or after endsTimeout: what is stuck then is found in the book.
-func awaitEnds(ctx context.Context, conn *pgx.Conn) error {
-	timeout, cancel := context.WithTimeout(ctx, endsTimeout)
-	defer cancel()
-	err := poll(timeout, askEvery, func() (done bool, err error) {
-		err = conn.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM open_runs) AND NOT EXISTS (SELECT FROM open_connector_runs)
-			AND NOT EXISTS (SELECT FROM outbox)`).Scan(&done)
-		return done, err
+// or nothing has changed for endsTimeout: what is stuck then is found in the book.
+func awaitEnds(ctx context.Context, db *server) error {
+	var left int64
+	changed := time.Now()
+	return poll(ctx, askEvery, func() (bool, error) {
+		before := left
+		err := db.ask(ctx, `SELECT (SELECT count(*) FROM open_runs) + (SELECT count(*) FROM open_connector_runs) + (SELECT count(*) FROM outbox)`, &left)
+		if left != before {
+			changed = time.Now()
+		}
+		return left == 0 || time.Since(changed) > endsTimeout, err
 	})
-	if timeout.Err() != nil && ctx.Err() == nil {
-		return nil
-	}
-	return err
 }
 
 // awaitAlone returns once no other connection to the database is left: a
@@ -96,23 +92,27 @@ var never = []struct{ what, query string }{
 		WHERE NOT EXISTS (SELECT FROM c WHERE c.project_id = k.project_id AND c.id = k.connector_run_id)`},
 	{"inputs belong to no connector run", everything + `SELECT count(*) FROM inputs i
 		WHERE NOT EXISTS (SELECT FROM c WHERE c.project_id = i.project_id AND c.id = i.id)`},
-	{"runs that ended have not the one answer of their model in the journal", `SELECT count(*) FROM ended_runs r
-		WHERE (SELECT count(*) FROM journal j WHERE j.project_id = r.project_id AND j.run_id = r.id) <> 1`},
-	{"runs that ended have not the one call of their model", `SELECT count(*) FROM ended_runs r
-		WHERE (SELECT count(*) FROM model_calls m WHERE m.project_id = r.project_id AND m.run_id = r.id) <> 1`},
+	{"runs that ended have not the answers of their model in the journal", `SELECT count(*) FROM ended_runs r JOIN expected e USING (agent_name)
+		WHERE (SELECT count(*) FROM journal j WHERE j.project_id = r.project_id AND j.run_id = r.id AND j.kind = 'model_answer') <> e.answers`},
+	{"runs that ended have not the calls of their model", `SELECT count(*) FROM ended_runs r JOIN expected e USING (agent_name)
+		WHERE (SELECT count(*) FROM model_calls m WHERE m.project_id = r.project_id AND m.run_id = r.id) <> e.answers`},
 	{"journal entries belong to no run that ended", `SELECT count(*) FROM journal j
 		WHERE NOT EXISTS (SELECT FROM ended_runs r WHERE r.project_id = j.project_id AND r.id = j.run_id)`},
 	{"rows of the outbox are left", `SELECT count(*) FROM outbox`},
 	// Each end is counted exactly once, however often its row was taken.
 	{"bytes are counted too many or too few", `SELECT abs((SELECT COALESCE(sum(bytes), 0) FROM stored_bytes)
 		- (SELECT COALESCE(sum(` + strconv.Itoa(sqlcore.RunOverhead) + ` + octet_length(output) + octet_length(error)), 0) FROM ended_runs)
-		- (SELECT COALESCE(sum(octet_length(kind) + octet_length(data)), 0) FROM journal)
+		- (SELECT COALESCE(sum(` + strconv.Itoa(store.EntryOverhead) + ` + octet_length(kind) + octet_length(data)), 0) FROM journal)
+		- (SELECT COALESCE(sum(octet_length(model)), 0) FROM model_calls)
 		- (SELECT COALESCE(sum(length(i.data)), 0) FROM inputs i JOIN ended_connector_runs c USING (project_id, id)))::bigint`},
 }
 
 // readBook reads all runs, and what must not be.
-func readBook(ctx context.Context, conn *pgx.Conn) (*book, error) {
-	b := &book{runs: map[string][]row{}}
+func readBook(ctx context.Context, conn *pgx.Conn, h hooks) (*book, error) {
+	b := &book{hooks: h, runs: map[string][]row{}}
+	if err := b.expect(ctx, conn); err != nil {
+		return nil, err
+	}
 	rows, err := conn.Query(ctx, everything+`SELECT c.id, c.connector_id, i.data,
 			COALESCE(array_agg(r.id ORDER BY r.id::text COLLATE "C") FILTER (WHERE r.id IS NOT NULL), '{}'),
 			ARRAY(SELECT u FROM unnest(c.run_ids) AS u ORDER BY u::text COLLATE "C"), count(DISTINCT r.link_id),
@@ -148,8 +148,21 @@ func readBook(ctx context.Context, conn *pgx.Conn) (*book, error) {
 	return b, nil
 }
 
+// expect tells the database what runs leave.
+func (b *book) expect(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, `CREATE TEMPORARY TABLE expected (agent_name text, answers bigint)`); err != nil {
+		return fmt.Errorf("telling what is expected: %w", err)
+	}
+	for _, a := range b.agents {
+		if _, err := conn.Exec(ctx, `INSERT INTO expected VALUES ($1, $2)`, a.name, a.answers); err != nil {
+			return fmt.Errorf("telling what is expected: %w", err)
+		}
+	}
+	return nil
+}
+
 // add files a run under its marker; it must have all its agent runs, and they must have
-// ended well.
+// ended as theirs do.
 func (b *book) add(r row) {
 	var input struct{ Marker string }
 	if err := json.Unmarshal(r.input, &input); err != nil || input.Marker == "" {
@@ -162,8 +175,8 @@ func (b *book) add(r row) {
 	if !slices.Equal(r.listed, r.runs) {
 		b.broken = append(b.broken, fmt.Sprintf("%s: connector run %s names the runs %v, and there are %v", input.Marker, r.id, r.listed, r.runs))
 	}
-	if !slices.Equal(r.states, []string{completed}) {
-		b.broken = append(b.broken, fmt.Sprintf("%s: connector run %s and its runs are %v, not %s", input.Marker, r.id, r.states, completed))
+	if ends := b.ends(r.connector); !slices.Equal(r.states, ends) {
+		b.broken = append(b.broken, fmt.Sprintf("%s: connector run %s and its runs are %v, not %v", input.Marker, r.id, r.states, ends))
 	}
 	b.connectorRuns++
 	b.runs[input.Marker] = append(b.runs[input.Marker], r)
@@ -207,32 +220,4 @@ func (m *mark) fault(rows []row) string {
 		return "its key never came to an answer"
 	}
 	return ""
-}
-
-// summary counts what the clients know and what the book holds.
-func (l *load) summary(b *book) summary {
-	s := summary{
-		KillsHit: l.killsHit, Kills: l.kills, Broken: l.cut, Unavailable: l.unavailable,
-		ConnectorRuns: b.connectorRuns, AgentRuns: b.agentRuns,
-	}
-	for _, m := range l.marks {
-		switch {
-		case m.runs != nil:
-			s.Accepted++
-			if m.keyed {
-				s.AcceptedKeyed++
-			}
-			if m.sends > 1 {
-				s.Recovered++
-			}
-		case m.sends == 0:
-			s.Refused++
-		default:
-			s.Unknown++
-		}
-		if m.runs == nil {
-			s.RowsOnly += len(b.runs[m.text])
-		}
-	}
-	return s
 }

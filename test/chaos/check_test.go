@@ -25,7 +25,7 @@ func TestBookFindsBrokenPromises(t *testing.T) {
 	connector, one, two, other := uuid.New(), uuid.New(), uuid.New(), uuid.New()
 	whole := row{
 		id: uuid.New(), connector: connector, input: []byte(`{"marker":"m"}`), links: links,
-		runs: []uuid.UUID{one, two}, listed: []uuid.UUID{one, two}, states: []string{completed},
+		runs: []uuid.UUID{one, two}, listed: []uuid.UUID{one, two}, states: []string{"completed"},
 	}
 	edit := func(change func(*row)) row {
 		r := whole
@@ -53,14 +53,14 @@ func TestBookFindsBrokenPromises(t *testing.T) {
 		"unknown, twice":              {mark{sends: 1}, []row{whole, whole}, "there are 2 connector runs"},
 		"never sent":                  {mark{}, []row{whole}, "no gateway was reached"},
 		"of nobody":                   {accepted, []row{whole, edit(func(r *row) { r.input = []byte(`{"marker":"x"}`) })}, "never made"},
-		"stuck":                       {accepted, []row{edit(func(r *row) { r.states = []string{completed, "queued"} })}, "not completed"},
-		"failed":                      {accepted, []row{edit(func(r *row) { r.states = []string{"failed"} })}, "not completed"},
+		"stuck":                       {accepted, []row{edit(func(r *row) { r.states = []string{"completed", "queued"} })}, "not [completed]"},
+		"failed":                      {accepted, []row{edit(func(r *row) { r.states = []string{"failed"} })}, "not [completed]"},
 		"names other runs":            {accepted, []row{edit(func(r *row) { r.listed = []uuid.UUID{one, other} })}, "names the runs"},
 		"garbled":                     {accepted, []row{whole, edit(func(r *row) { r.input = []byte(`{`) })}, "never sent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := book{runs: map[string][]row{}}
+			b := book{hooks: hooks{linked: map[uuid.UUID][]agent{connector: {echo(0)}, other: {echo(0)}}}, runs: map[string][]row{}}
 			for _, r := range c.rows {
 				b.add(r)
 			}
@@ -90,9 +90,9 @@ func TestBookFindsRowsThatMustNotBe(t *testing.T) {
 		"a connector run lost": {`DELETE FROM ended_connector_runs`, "2 agent runs belong to no connector run"},
 		"a key of nothing":     {`UPDATE idempotency_keys SET connector_run_id = gen_random_uuid()`, "1 idempotency keys stand for no connector run"},
 		"an input of nothing":  {`DELETE FROM ended_connector_runs`, "1 inputs belong to no connector run"},
-		"a journal lost":       {`DELETE FROM journal`, "2 runs that ended have not the one answer"},
-		"a call lost":          {`DELETE FROM model_calls`, "2 runs that ended have not the one call of their model"},
-		"executed twice":       {`INSERT INTO journal SELECT project_id, run_id, 2, token, kind, data, unsafe, at FROM journal`, "2 runs that ended have not the one answer"},
+		"a journal lost":       {`DELETE FROM journal`, "2 runs that ended have not the answers"},
+		"a call lost":          {`DELETE FROM model_calls`, "2 runs that ended have not the calls of their model"},
+		"executed twice":       {`INSERT INTO journal SELECT project_id, run_id, 2, token, kind, data, unsafe, at FROM journal`, "2 runs that ended have not the answers"},
 		"a run lost":           {`DELETE FROM ended_runs`, "2 journal entries belong to no run that ended"},
 		"not consumed":         {`INSERT INTO outbox SELECT project_id, 'storage', id, 1, 1 FROM ended_runs LIMIT 1`, "1 rows of the outbox are left"},
 		"consumed twice":       {`UPDATE stored_bytes SET bytes = bytes + 7`, "7 bytes are counted too many or too few"},
@@ -103,9 +103,13 @@ func TestBookFindsRowsThatMustNotBe(t *testing.T) {
 			conn, err := pgx.Connect(t.Context(), testenv.PostgresPrepared(t, "an ended event", func(dsn string) error { return oneEvent(t, dsn) }))
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })
+			var connector uuid.UUID
+			require.NoError(t, conn.QueryRow(t.Context(), `SELECT connector_id FROM idempotency_keys`).Scan(&connector))
 			_, err = conn.Exec(t.Context(), c.spoil)
 			require.NoError(t, err)
-			b, err := readBook(t.Context(), conn)
+			b, err := readBook(t.Context(), conn, hooks{
+				agents: []agent{echo(0), echo(1)}, linked: map[uuid.UUID][]agent{connector: {echo(0), echo(1)}},
+			})
 			require.NoError(t, err)
 			if c.broken == "" {
 				require.Empty(t, b.broken)
@@ -124,7 +128,7 @@ func oneEvent(t *testing.T, dsn string) error {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, st.Close()) }()
 	require.NoError(t, st.Migrate(ctx))
-	connector := store.Key{ProjectID: project, ID: seed(t, st)[0]}
+	connector := store.Key{ProjectID: project, ID: seed(t, st, agent{}).ids[0]}
 	route, err := st.Route(ctx, connector)
 	require.NoError(t, err)
 	event := store.Event{

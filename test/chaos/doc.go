@@ -3,9 +3,12 @@
 // Package chaos breaks the platform on purpose and then counts. It holds tests
 // only.
 //
-// TestLedger keeps the promise "2xx means durable" to account: clients post to
-// two gateway processes on one PostgreSQL while the gateways are killed by
-// SIGKILL in the middle of requests, and a runner of each executes what was
-// accepted. Afterwards the store must hold exactly what was answered, all of it
-// must have ended, once, and nothing may be left to do.
+// TestScenes keeps the promise "2xx means durable" to account. In each scene clients
+// post to two gateway processes on one PostgreSQL server, a runner process of each
+// executes what was accepted, and meanwhile something breaks: scenes_test.go lists all
+// of them. At the end of a scene the store must hold exactly what was answered, once,
+// all of it must have ended, and nothing may be left to do.
+//
+// A scene waits for what it says, never for a time. The only time in it is the length
+// of the outage, which is what that scene is about.
 package chaos

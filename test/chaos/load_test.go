@@ -19,10 +19,18 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/time/rate"
+
+	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
-// requestTimeout bounds a request; its outcome is unknown after that.
-const requestTimeout = time.Minute
+const (
+	clients = 32
+	// requestTimeout bounds a request; its outcome is unknown after that.
+	requestTimeout = time.Minute
+	// refusedPause is how long a client waits that was answered 503.
+	refusedPause = 50 * time.Millisecond
+)
 
 // mark is one request, with its repetitions, and what its client knows of it.
 type mark struct {
@@ -40,6 +48,8 @@ type load struct {
 	connectors []uuid.UUID
 	targets    []*gateway
 	client     *http.Client
+	// pace bounds how many requests begin in a second.
+	pace *rate.Limiter
 	// enough is closed when clients are to begin nothing more.
 	enough chan struct{}
 
@@ -52,9 +62,9 @@ type load struct {
 	surprises   []string // answers that no gateway may give
 }
 
-func newLoad(connectors []uuid.UUID) *load {
+func newLoad(connectors []uuid.UUID, targets []*gateway, pace rate.Limit) *load {
 	return &load{
-		connectors: connectors, enough: make(chan struct{}), marks: map[string]*mark{},
+		connectors: connectors, targets: targets, pace: rate.NewLimiter(pace, clients), enough: make(chan struct{}), marks: map[string]*mark{},
 		client: &http.Client{
 			Timeout:   requestTimeout,
 			Transport: &http.Transport{MaxIdleConnsPerHost: clients},
@@ -78,6 +88,9 @@ func (l *load) work(ctx context.Context, number int) error {
 		case <-l.enough:
 			return nil
 		default:
+		}
+		if err := l.pace.Wait(ctx); err != nil {
+			return err
 		}
 		m := &mark{
 			text:      fmt.Sprintf("client-%d-request-%d", number, n),
@@ -130,6 +143,8 @@ func (l *load) send(ctx context.Context, g *gateway, life *life, m *mark) (known
 		l.mu.Lock()
 		l.unavailable++
 		l.mu.Unlock()
+		life.refused.Add(1)
+		_ = pause.For(ctx, refusedPause) // whoever called looks at ctx
 		return false
 	case status != http.StatusOK:
 		l.surprise(fmt.Sprintf("%s: answered %d %q", m.text, status, body))

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// small are sizes at which a row takes seconds.
+var small = map[string]string{
+	"test.benchtime": "1x", "rounds": "1", "backlog.runs": "1000", "backlog.requests": "20", "rest.environments": "3", "rest.time": "1s",
+	"peak.runs": "2", "peak.bodies": "4", "peak.size": "200000", "peak.callers": "8",
+}
+
+// Rows that are measured now and then must not rot meanwhile: small ones work.
+func TestRowsWork(t *testing.T) {
+	for name, value := range small {
+		option := flag.Lookup(name)
+		require.NotNil(t, option, name)
+		before := option.Value.String()
+		require.NoError(t, option.Value.Set(value))
+		t.Cleanup(func() { require.NoError(t, option.Value.Set(before)) })
+	}
+	for name, row := range map[string]func(*testing.B){
+		"Machine": BenchmarkMachine, "SyncRate": BenchmarkSyncRate, "Backlog": BenchmarkBacklog, "Rest": BenchmarkRest, "Peak": BenchmarkPeak,
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Positive(t, testing.Benchmark(row).N, "it failed: BENCH=%s make bench says why", name)
+		})
+	}
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+const (
+	runnerToken = "bench-runner"
+	// hookTimeout is how long callers of a sync connector wait, in seconds.
+	hookTimeout = 300
+)
+
+// scripted is an agent that answers with a text after a while.
+type scripted struct {
+	name, text string
+	after      time.Duration
+}
+
+// release makes a deployment with agents live.
+func release(tb testing.TB, st store.Store, scene *storebench.Scene, agents ...scripted) {
+	tb.Helper()
+	ctx, sources := tb.Context(), fstest.MapFS{}
+	var result store.BuildResult
+	for _, a := range agents {
+		sources["agents/"+a.name+".yaml"] = &fstest.MapFile{Data: fmt.Appendf(nil,
+			"version: \"1.0\"\nname: %s\ntype: llm\nmodel: scripted/%s\nsystem_prompt: Greet.\n", a.name, a.name)}
+		sources["models/"+a.name+".yaml"] = &fstest.MapFile{Data: fmt.Appendf(nil, "steps:\n  - text: %s\n    delay: %s\n", a.text, a.after)}
+		result.Agents = append(result.Agents, store.Agent{Name: a.name, Type: "llm"})
+	}
+	files, err := bundle.ReadFiles(sources)
+	require.NoError(tb, err)
+	var packed bytes.Buffer
+	result.BundleDigest, _, err = bundle.Pack(files, &packed)
+	require.NoError(tb, err)
+	_, err = st.PutBundle(ctx, scene.Project, result.BundleDigest, &packed, 1<<20)
+	require.NoError(tb, err)
+	deployment := store.Key{ProjectID: scene.Project, ID: uuid.New()}
+	_, err = st.BeginDeployment(ctx, store.DeploymentSpec{
+		Ref: refOf(store.KindDeployment), ID: deployment.ID, ProjectID: scene.Project, EnvironmentID: scene.Environment, Fingerprint: "g", SourceType: "git",
+	})
+	require.NoError(tb, err)
+	require.NoError(tb, st.StartBuild(ctx, deployment))
+	require.NoError(tb, st.FinishBuild(ctx, deployment, result))
+	_, err = st.Activate(ctx, store.Activation{Deployment: deployment})
+	require.NoError(tb, err)
+}
+
+// connect makes a connector that is linked to an agent.
+func connect(tb testing.TB, st store.Store, scene *storebench.Scene, mode, agent string) uuid.UUID {
+	tb.Helper()
+	connector := uuid.New()
+	require.NoError(tb, st.PutConnector(tb.Context(), store.Connector{
+		Ref: refOf(store.KindConnector), ID: connector, ProjectID: scene.Project, EnvironmentID: scene.Environment,
+		Name: mode, Type: "webhook", Mode: mode, Enabled: true, Config: []byte(`{}`), TimeoutSeconds: hookTimeout,
+	}))
+	require.NoError(tb, st.PutLink(tb.Context(), store.Link{
+		Ref: refOf(store.KindConnectorLink), ID: uuid.New(), ProjectID: scene.Project, ConnectorID: connector, AgentName: agent, ObjectCreatedAt: time.Unix(1, 0),
+	}))
+	return connector
+}
+
+// admit lets runners with a token have the environment's runs.
+func admit(tb testing.TB, st store.Store, scene *storebench.Scene, token string) {
+	tb.Helper()
+	require.NoError(tb, st.PutToken(tb.Context(), store.Token{
+		SHA256: seal.Digest(token), Kind: store.TokenRunner, ProjectID: scene.Project, EnvironmentID: scene.Environment,
+	}))
+}
+
+func refOf(kind string) store.ObjectRef {
+	return store.ObjectRef{Namespace: "bench", Kind: kind, Name: uuid.NewString(), ObjectUID: uuid.NewString(), Generation: 1}
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"flag"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
+)
+
+// How much is enough; `make chaos` asks for more than `make test`.
+var (
+	wantAccepted = flag.Int("chaos.accepted", 2000, "answers 2xx that all scenes together take at least")
+	wantKills    = flag.Int("chaos.kills", 3, "kills that must have broken a request")
+	wantOutage   = flag.Duration("chaos.outage", 5*time.Second, "how long there is no database")
+	wantPace     = flag.Float64("chaos.pace", 100, "requests that begin in a second, but where gateways are killed in their middle")
+)
+
+// scene is one way to break the platform. What does not say otherwise is two gateways
+// with a runner each, on a PostgreSQL server of their own, under load.
+type scene struct {
+	name string
+	cast cast
+	// steps are what happens, in order, while clients post. Each waits for what it says.
+	steps []step
+}
+
+// cast is who plays beside them.
+type cast struct {
+	// special is the agent of one link of one connector.
+	special agent
+	// disk is how many bytes the server's disk has; 0: the machine's.
+	disk int64
+	// ahead are the processes whose clocks are ten minutes ahead.
+	ahead []string
+	// unpaced clients post as fast as they can.
+	unpaced bool
+}
+
+// scenes are all of them.
+var scenes = []scene{
+	{"gateways are killed in the middle of requests", cast{unpaced: true}, []step{
+		killInTurn(),
+	}},
+	{"a model hangs", cast{special: hanging}, []step{
+		hang(8), endsGoOn(200), hang(8),
+	}},
+	{"a gateway without its database beside a healthy one", cast{}, []step{
+		cut(first), refuses(first), staysReady(first), accepts(second), endsGoOn(200), restore(first), accepts(first),
+	}},
+	{"a failover that nobody is told of", cast{special: stepping}, []step{
+		holds(firstRunner, 1), silence(first, second), accepts(first), accepts(second),
+	}},
+	{"no database for a while", cast{special: stepping}, []step{
+		holds(firstRunner, 1), crashDatabase(), refuses(first), refuses(second), lasts(), staysReady(first), staysReady(second),
+		startDatabase(), accepts(first), accepts(second),
+	}},
+	{"a full disk", cast{disk: 160 << 20}, []step{
+		fillDisk(), refuses(first), refuses(second), freeDisk(), startDatabase(), accepts(first), accepts(second),
+	}},
+	{"everything is killed at once", cast{special: stepping}, []step{
+		holds(firstRunner, 4), killEverything(), startEverything(), accepts(first), accepts(second),
+	}},
+	{"a runner is drained", cast{special: stepping}, []step{
+		holds(firstRunner, 4), drain(firstRunner), endsGoOn(200), start(firstRunner), holds(firstRunner, 1),
+	}},
+	{"clocks are ten minutes apart", cast{special: stepping, ahead: []string{"gateway-1", "runner-0"}}, []step{
+		accepts(first), accepts(second), holds(secondRunner, 4), kill(secondRunner), loses(secondRunner), start(secondRunner), endsGoOn(200),
+	}},
+	{"a consumer of the outbox hangs", cast{special: stepping}, []step{
+		blockConsumer(), endsGoOn(500), outboxFills(), holds(secondRunner, 4), kill(secondRunner), loses(secondRunner), start(secondRunner), unblockConsumer(),
+	}},
+}
+
+// In each scene what was answered 2xx is there, once and whole, and ends, once; nothing
+// else is there but what a client cannot know of. As many scenes are played at a time as
+// there are processors: most of their time is waiting for leases.
+func TestScenes(t *testing.T) {
+	share := (*wantAccepted + len(scenes) - 1) / len(scenes)
+	built := map[bool]commands{false: buildCommands(t), true: buildAhead(t)}
+	var all atomic.Int64
+	for _, sc := range scenes {
+		t.Run(sc.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, sc, built)
+			began := time.Now()
+			s.play(t, share)
+			counted := s.judge(t, time.Since(began))
+			require.GreaterOrEqual(t, counted.Accepted, share)
+			all.Add(int64(counted.Accepted))
+		})
+	}
+	t.Cleanup(func() {
+		t.Logf("%d requests were answered 2xx in the scenes that were played to their end", all.Load())
+	})
+}
+
+// pace is the limit of a scene's clients.
+func (c cast) pace() rate.Limit {
+	if c.unpaced {
+		return rate.Inf
+	}
+	return rate.Limit(*wantPace)
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/testenv"
+	"github.com/agentplatform/agentplatform/internal/testenv/reap"
+)
+
+// server is a PostgreSQL server of one scene.
+type server struct {
+	*process
+	port     int
+	password string
+	// ballast is the file that fills its disk; "" where it has the machine's.
+	ballast string
+}
+
+// newServer makes a server's data folder, on a disk of so many bytes or, with 0, on the
+// machine's.
+func newServer(t *testing.T, disk int64) *server {
+	t.Helper()
+	bin, owner, err := testenv.PostgresBinaries()
+	require.NoError(t, err)
+	base, err := reap.Dir()
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp(base, "pg-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	s := &server{port: freePort(t), password: rand.Text()}
+	data, passwords := filepath.Join(dir, "data"), filepath.Join(dir, "password")
+	require.NoError(t, os.Mkdir(data, 0o700))
+	if disk > 0 {
+		mount(t, data, disk)
+		s.ballast = filepath.Join(data, "ballast")
+		data = filepath.Join(data, "pg")
+		require.NoError(t, os.Mkdir(data, 0o700))
+	}
+	require.NoError(t, os.WriteFile(passwords, []byte(s.password+"\n"), 0o600))
+	if owner != nil {
+		for _, path := range []string{dir, filepath.Join(dir, "data"), data, passwords} {
+			require.NoError(t, os.Chown(path, int(owner.Uid), int(owner.Gid)))
+		}
+	}
+	// Small segments of its log, so that a small disk holds several.
+	initdb := exec.CommandContext(t.Context(), filepath.Join(bin, "initdb"), "--pgdata="+data, "--username=postgres", "--pwfile="+passwords,
+		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions", "--wal-segsize=1")
+	initdb.Dir, initdb.SysProcAttr = dir, &syscall.SysProcAttr{Credential: owner}
+	out, err := initdb.CombinedOutput()
+	require.NoError(t, err, "making a database: %s", out)
+	s.process = newProcess(t, "postgres", filepath.Join(bin, "postgres"), "-D", data,
+		"-c", "listen_addresses=127.0.0.1", "-c", "port="+strconv.Itoa(s.port), "-c", "unix_socket_directories="+dir,
+		"-c", "max_connections=200", "-c", "shared_buffers=64MB", "-c", "min_wal_size=5MB", "-c", "max_wal_size=32MB",
+		"-c", "fsync=on", "-c", "synchronous_commit=on", "-c", "full_page_writes=on")
+	s.as, s.process.dir = owner, dir
+	return s
+}
+
+func (s *server) addr() string { return loopback(s.port) }
+
+// dsn is the URL of the database at an address.
+func (s *server) dsn(addr string) string {
+	return fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable", s.password, addr)
+}
+
+// dsnFile is a file that holds that.
+func (s *server) dsnFile(t *testing.T, addr string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "dsn")
+	require.NoError(t, os.WriteFile(path, []byte(s.dsn(addr)), 0o600))
+	return path
+}
+
+// start begins a life of the server and returns once it answers.
+func (s *server) start(ctx context.Context) error {
+	if err := s.launch(); err != nil {
+		return err
+	}
+	return s.await(ctx, s.answers)
+}
+
+// answers says whether the server takes a connection.
+func (s *server) answers(ctx context.Context) bool {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return false
+	}
+	return conn.Close(ctx) == nil
+}
+
+// connect is for those who look on; the gateways have links.
+func (s *server) connect(ctx context.Context) (*pgx.Conn, error) {
+	return pgx.Connect(ctx, s.dsn(s.addr()))
+}
+
+// ask runs a query of one row.
+func (s *server) ask(ctx context.Context, query string, into ...any) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return conn.QueryRow(ctx, query).Scan(into...)
+}
+
+// crash kills the server with all its processes and returns once all of them are gone.
+func (s *server) crash(ctx context.Context) error {
+	if s.cmd == nil {
+		return nil
+	}
+	children := childrenOf(s.cmd.Process.Pid)
+	s.sigkill()
+	for _, pid := range children {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // some have gone by themselves
+	}
+	return poll(ctx, pollEvery, func() (bool, error) {
+		for _, pid := range children {
+			if parent, state := stateOf(pid); parent != 0 && state != "Z" {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// childrenOf are the processes that one has started.
+func childrenOf(pid int) (children []int) {
+	paths, _ := filepath.Glob("/proc/[0-9]*") // errs on a bad pattern only
+	for _, path := range paths {
+		child, err := strconv.Atoi(filepath.Base(path))
+		if err != nil {
+			continue
+		}
+		if parent, _ := stateOf(child); parent == pid {
+			children = append(children, child)
+		}
+	}
+	return children
+}
+
+// stateOf says who started a process and how it is; 0 when there is no such process.
+func stateOf(pid int) (parent int, state string) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, ""
+	}
+	_, after, _ := strings.Cut(string(raw), ") ")
+	fields := strings.Fields(after)
+	if len(fields) < 2 {
+		return 0, ""
+	}
+	parent, _ = strconv.Atoi(fields[1])
+	return parent, fields[0]
+}
+
+// mount puts a disk of so many bytes at a folder, in memory, until the test ends.
+func mount(t *testing.T, at string, bytes int64) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("a scene with a full disk mounts a small one, which only root may do: run the tests as root")
+	}
+	require.NoError(t, syscall.Mount("tmpfs", at, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, fmt.Sprintf("size=%d,mode=0700", bytes)),
+		"mounting a small disk: a container needs CAP_SYS_ADMIN for it")
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(at, syscall.MNT_DETACH)) })
+}
