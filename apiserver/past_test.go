@@ -75,7 +75,7 @@ func (w *world) refOf(t testing.TB, kind, name string) store.ObjectRef {
 func (p *past) project(t testing.TB) {
 	t.Helper()
 	ctx := t.Context()
-	require.NoError(t, p.db.PutProject(ctx, store.Project{Ref: p.refOf(t, store.KindProject, "project"), ID: p.projectID, RequestsPerMinute: 120}))
+	require.NoError(t, p.db.PutProject(ctx, store.Project{Ref: p.refOf(t, store.KindProject, "project"), ID: p.projectID, Limits: store.ProjectLimits{BacklogRuns: 1000, BacklogInput: 1 << 30, Storage: 1 << 30}}))
 	for _, name := range []string{"production", "staging"} {
 		id, err := uuid.Parse(p.environmentID(name))
 		require.NoError(t, err)

@@ -94,11 +94,17 @@ type Retry struct {
 	MaxDelay     Duration `yaml:"max_delay"`
 }
 
-// Concurrency lets one run at a time have a key.
+// Concurrency lets one run of the agent at a time have a key.
 type Concurrency struct {
-	Key        string `yaml:"key"`
-	OnConflict string `yaml:"on_conflict"` // queue or drop
+	// Key is a CEL expression over the run's input.
+	Key string `yaml:"key"`
+	// OnConflict is what becomes of a run whose key another one has: queue, which is
+	// also "", or drop.
+	OnConflict string `yaml:"on_conflict"`
 }
+
+// Drops says that a run whose key another one has is cancelled.
+func (c *Concurrency) Drops() bool { return c.OnConflict == "drop" }
 
 // Session keeps a conversation over runs of the same key.
 type Session struct {
@@ -157,15 +163,21 @@ func (a *Agent) RunTimeout() time.Duration {
 	return cmp.Or(a.Timeout.Std(), DefaultTimeout)
 }
 
-// At is where a key of the agent is written, which may be a file of defaults,
-// or the agent's file when it is not written at all.
-func (a *Agent) At(key string) Position {
-	if a.source != nil {
-		if e := a.source.get(key); e != nil {
-			return e.pos
+// At is where a key of the agent is written, or one inside it, which may be a file
+// of defaults: as far down as it is written, the agent's file when it is not at all.
+func (a *Agent) At(keys ...string) Position {
+	at, within := Position{File: a.SourcePath, Line: 1, Column: 1}, a.source
+	for _, key := range keys {
+		if within == nil {
+			break
 		}
+		e := within.get(key)
+		if e == nil {
+			break
+		}
+		at, within = e.pos, e.value
 	}
-	return Position{File: a.SourcePath, Line: 1, Column: 1}
+	return at
 }
 
 // Config is the agent's configuration as written, defaults folded in.

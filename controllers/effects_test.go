@@ -102,6 +102,15 @@ var effects = map[string]effect{
 	"Project.limits.environments": {func(ctx context.Context, s *stage) any {
 		return s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Limits.Environments = ptr.To(int32(77)) }).Status.Limits.Environments
 	}, HaveValue(BeEquivalentTo(77))},
+	"Project.limits.backlogRuns": {func(ctx context.Context, s *stage) any {
+		return s.limits(ctx, func(l *v1alpha1.ProjectLimits) { l.BacklogRuns = ptr.To(int64(77)) }).BacklogRuns
+	}, BeEquivalentTo(77)},
+	"Project.limits.backlogInput": {func(ctx context.Context, s *stage) any {
+		return s.limits(ctx, func(l *v1alpha1.ProjectLimits) { l.BacklogInput = ptr.To(resource.MustParse("77Mi")) }).BacklogInput
+	}, BeEquivalentTo(77 << 20)},
+	"Project.limits.storage": {func(ctx context.Context, s *stage) any {
+		return s.limits(ctx, func(l *v1alpha1.ProjectLimits) { l.Storage = ptr.To(resource.MustParse("77Mi")) }).Storage
+	}, BeEquivalentTo(77 << 20)},
 	"Project.modelProviders[].prefix":               inProviders(func(p *v1alpha1.ModelProvider) { p.Prefix = "other" }, `"other"`),
 	"Project.modelProviders[].baseURL":              inProviders(func(p *v1alpha1.ModelProvider) { p.BaseURL = "https://llm.example.com" }, `"https://llm.example.com"`),
 	"Project.modelProviders[].apiKeySecretRef.name": inProviders(func(*v1alpha1.ModelProvider) {}, "value-of-one"),

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -108,6 +109,15 @@ func (s *stage) changed(ctx context.Context, change func(*v1alpha1.ProjectSpec))
 	change(&p.Spec)
 	s.brought(ctx, p)
 	return p
+}
+
+// limits are those that the project has in the store once its own are changed.
+func (s *stage) limits(ctx context.Context, change func(*v1alpha1.ProjectLimits)) store.ProjectLimits {
+	GinkgoHelper()
+	p := s.changed(ctx, func(spec *v1alpha1.ProjectSpec) { change(&spec.Limits) })
+	load, err := s.Store.ProjectLoad(ctx, uuid.MustParse(p.Status.ID))
+	Expect(err).NotTo(HaveOccurred())
+	return load.Limits
 }
 
 // providers is the configuration of the runners of a new environment.

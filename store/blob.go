@@ -22,6 +22,9 @@ const BlobChunk = 256 << 10
 type Blobs interface {
 	// PutBlob stores all of r under a new id of the project and returns the number of bytes.
 	PutBlob(ctx context.Context, key Key, r io.Reader) (int64, error)
+	// DropBlob deletes a blob, complete or not, that is kept for nothing; ErrConflict
+	// of one that is, nil where there is none.
+	DropBlob(ctx context.Context, key Key) error
 	// OpenBlob reads a blob; ErrNotFound when there is none or it is incomplete.
 	OpenBlob(ctx context.Context, key Key) (io.ReadCloser, error)
 }

@@ -19,6 +19,9 @@ type Agent struct {
 	VariantOf   string `json:"variant_of,omitempty"`
 	// MaxConcurrentRuns is 0 without a limit.
 	MaxConcurrentRuns int `json:"max_concurrent_runs,omitempty"`
+	// ConcurrencyKey and ConcurrencyDrop are Concurrency's Expression and Drop.
+	ConcurrencyKey  string `json:"concurrency_key,omitempty"`
+	ConcurrencyDrop bool   `json:"concurrency_drop,omitempty"`
 	// Config is the agent's whole configuration, defaults folded in; nil where
 	// agents are read, see Catalog.AgentConfig.
 	Config json.RawMessage `json:"config,omitempty"`

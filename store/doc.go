@@ -12,7 +12,8 @@
 // # Promises
 //
 //   - Every method that returns nil has made its effect durable.
-//   - Every method is one transaction unless its comment says otherwise.
+//   - Every method is one transaction, but for those of Housekeeping, and for
+//     Complete, which has another one for each completion that is not as usual.
 //   - Methods are safe for concurrent use.
 //   - Leases and expiries are decided by the database's clock, never by the
 //     caller's; durations are passed in.

@@ -49,6 +49,8 @@ type EventRun struct {
 	ID        uuid.UUID // UUIDv7
 	LinkID    uuid.UUID
 	AgentName string
+	// Concurrency says which other runs it takes turns with.
+	Concurrency ConcurrencyKey
 	// ErrorCode and Error record the run as failed at once; empty for a run to
 	// queue.
 	ErrorCode RunErrorCode

@@ -23,9 +23,11 @@ const (
 	// MaxModelAnswer and MaxToolResult are of journal entries; see JournalKind.Limit.
 	MaxModelAnswer = 1 << 20
 	MaxToolResult  = 256 << 10
-	// MaxJournal is of all entries of a run's journal: a run that needs more fails
-	// with RunErrorJournalTooLarge.
+	// MaxJournal is of all entries of a run's journal, by JournalEntry.Size: a run that
+	// needs more fails with RunErrorJournalTooLarge.
 	MaxJournal = 16 << 20
+	// EntryOverhead is how many bytes an entry counts for beside its contents.
+	EntryOverhead = 128
 	// MaxBuildLog is of all chunks of a build's log; what comes after is cut, with
 	// a mark. So that their number is bounded too, one of less than 64 bytes
 	// counts as 64.
@@ -58,6 +60,9 @@ const (
 	MaxAgents = 1000
 	// MaxEntries is the most journal entries that are stored at once.
 	MaxEntries = 1000
+	// MaxClaim is the most runs that a claim hands over, of new ones and of those that
+	// its runner did not know to have.
+	MaxClaim = 64
 	// MaxDigests is the most bundles that are recorded of a runner, MaxRunnerID the
 	// most bytes of its name.
 	MaxDigests  = 64
@@ -243,6 +248,7 @@ func (a Agent) check() error {
 		{"source_path", len(a.SourcePath), MaxAgentPath},
 		{"variant_of", len(a.VariantOf), MaxAgentName},
 		{"config", len(a.Config), MaxAgentConfig},
+		{"concurrency_key", len(a.ConcurrencyKey), MaxConcurrencyExpression},
 	} {
 		if part.have > part.most {
 			return fmt.Errorf("the %s has %d bytes, at most %d are stored: %w", part.what, part.have, part.most, ErrTooLarge)

@@ -59,11 +59,11 @@ var Kinds = []string{KindProject, KindEnvironment, KindDeployment, KindConnector
 
 // Project is the projection of a project.
 type Project struct {
-	Ref               ObjectRef
-	ID                uuid.UUID
-	DisplayName       string
-	RequestsPerMinute int
-	CreatedAt         time.Time // set by the store
+	Ref         ObjectRef
+	ID          uuid.UUID
+	DisplayName string
+	Limits      ProjectLimits
+	CreatedAt   time.Time // set by the store
 }
 
 // Key is the project's primary key: it is a project of its own.
@@ -330,6 +330,11 @@ type Routes interface {
 type Route struct {
 	Connector Connector
 	Links     []Link
+	// Live says that a deployment is live in the environment; Concurrency is that of
+	// its agents which are linked and whose runs take turns. When either changes, so
+	// does the connector's version.
+	Live        bool
+	Concurrency map[string]Concurrency
 }
 
 // Catalog reads the projection for people: the facade and the controllers.

@@ -96,6 +96,15 @@ type JournalEntry struct {
 	Usage *ModelUsage `json:"-"`
 }
 
+// Size is how many bytes of MaxJournal the entry takes.
+func (e JournalEntry) Size() int64 {
+	size := EntryOverhead + len(e.Kind) + len(e.Data)
+	if e.Usage != nil {
+		size += len(e.Usage.Model)
+	}
+	return int64(size)
+}
+
 // ModelUsage is what one call of a model cost.
 type ModelUsage struct {
 	// Model is its reference, provider/model.
@@ -185,8 +194,11 @@ type Housekeeping interface {
 	// SweepExpired deletes idempotency keys and blobs whose time is over, and
 	// runners not seen for an hour.
 	SweepExpired(ctx context.Context, limit int) (int, error)
-	// CountStored adds what ended runs have stored to what their projects have, for
-	// at most limit runs, and returns for how many.
+	// ExpireRuns ends runs that were accepted so long ago, whatever they wait for,
+	// as failed with RunErrorExpired: at most limit of them. It returns how many.
+	ExpireRuns(ctx context.Context, age time.Duration, limit int) (int, error)
+	// CountStored adds what ended runs have stored to what their projects have, by at
+	// most limit rows of the outbox, and returns by how many.
 	CountStored(ctx context.Context, limit int) (int, error)
 	// EnsurePartitions makes the partitions of history from today to so many days
 	// ahead, and returns how many days are there from today on; an engine without
@@ -223,8 +235,6 @@ type History interface {
 	ListRuns(ctx context.Context, q RunQuery) (runs []Run, next *uuid.UUID, err error)
 	// Ended returns those of these connector runs that are over.
 	Ended(ctx context.Context, connectorRuns []Key) ([]Key, error)
-	// StoredBytes is how many bytes a project's ended runs have stored.
-	StoredBytes(ctx context.Context, projectID uuid.UUID) (int64, error)
 	ConnectorRun(ctx context.Context, key Key) (ConnectorRun, error)
 	// ListConnectorRuns returns a page, newest first, and the number of all that match.
 	ListConnectorRuns(ctx context.Context, q ConnectorRunQuery) ([]ConnectorRun, int64, error)

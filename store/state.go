@@ -2,7 +2,10 @@
 
 package store
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // RunStatus is the state of an agent run.
 type RunStatus string
@@ -118,6 +121,9 @@ const (
 	FailureStoreRestored FailureReason = "store_restored"
 )
 
+// MaxOpen is how long a run may be open: nothing stays for ever in the tables of what is.
+const MaxOpen = 30 * 24 * time.Hour
+
 // MaxLosses is how often a run may lose its runner: one that brings down every
 // runner must not do so for ever.
 const MaxLosses = 20
@@ -132,6 +138,8 @@ const (
 	RunErrorToolInterrupted RunErrorCode = "tool_interrupted"
 	RunErrorRunnerLost      RunErrorCode = "runner_lost"
 	RunErrorEnvironmentGone RunErrorCode = "environment_deleted"
+	// RunErrorExpired is of runs that were open for MaxOpen.
+	RunErrorExpired RunErrorCode = "expired"
 	// RunErrorCancelled is of runs that somebody cancelled.
 	RunErrorCancelled RunErrorCode = "cancelled"
 	// RunErrorOutputTooLarge, RunErrorAnswerTooLarge and RunErrorJournalTooLarge

@@ -21,6 +21,7 @@ type Store interface {
 	Ingest
 	Dispatch
 	Housekeeping
+	Loads
 	Queue
 	History
 	Tokens

@@ -30,7 +30,8 @@ type Options struct {
 	Store store.Store
 	// PublicAddr and InternalAddr are host:port; port 0 takes a free one.
 	PublicAddr, InternalAddr string
-	// TrustedProxies may say in X-Forwarded-For where a webhook came from.
+	// TrustedProxies may say in X-Forwarded-For where a webhook came from; their
+	// connections are the last to be closed where there is no room for more.
 	TrustedProxies httpserver.Proxies
 	// PublicTLS and InternalTLS name the ports' certificates; plain HTTP without.
 	PublicTLS, InternalTLS httpserver.TLSFiles
@@ -40,8 +41,7 @@ type Options struct {
 	Grace time.Duration
 	// Farewell is httpserver.Options' of the public port.
 	Farewell time.Duration
-	// MaxConnections is how many connections each port has at a time; 0 means
-	// httpserver.DefaultConnections.
+	// MaxConnections is httpserver.Options' of each port.
 	MaxConnections int
 	// Now is the clock of what is remembered of the store; nil means time.Now.
 	Now func() time.Time
@@ -68,7 +68,6 @@ type Gateway struct {
 	dispatch         *dispatch.Handler
 	sweeper          *schedule.Sweeper
 	stopping         atomic.Bool
-	connected        atomic.Bool
 	reach            *reach
 	opts             Options
 }
@@ -93,7 +92,8 @@ func New(opts Options) (*Gateway, error) {
 	var err error
 	g.public, err = httpserver.New(httpserver.Options{
 		Name: "webhooks", Addr: opts.PublicAddr, TLS: opts.PublicTLS, Handler: withHealth(g.ingress, g.Ready),
-		Grace: opts.Grace, Farewell: opts.Farewell, MaxConnections: opts.MaxConnections, Logger: opts.Logger,
+		Grace: opts.Grace, Farewell: opts.Farewell, MaxConnections: opts.MaxConnections, TrustedProxies: opts.TrustedProxies,
+		Logger: opts.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
@@ -45,7 +46,7 @@ func setup(t *testing.T) *bundle {
 func setupWith(t *testing.T, edit func(*Options)) *bundle {
 	t.Helper()
 	ctx := t.Context()
-	st, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(t.TempDir(), "store.db"), Logger: slog.New(slog.DiscardHandler)})
+	st, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(t.TempDir(), "store.db"), Logger: slog.New(slog.DiscardHandler), Evaluate: expr.On})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	require.NoError(t, st.Migrate(ctx))
@@ -90,6 +91,15 @@ func ref(kind, name string, generation int64) store.ObjectRef {
 
 // deploy makes a deployment with these agents the live one.
 func (b *bundle) deploy(agents ...string) {
+	of := make([]store.Agent, len(agents))
+	for i, name := range agents {
+		of[i] = store.Agent{Name: name, Type: "llm"}
+	}
+	b.deployAgents(of...)
+}
+
+// deployAgents is deploy for agents with more than a name.
+func (b *bundle) deployAgents(agents ...store.Agent) {
 	ctx, id := b.t.Context(), uuid.New()
 	spec := store.DeploymentSpec{
 		Ref: ref("Deployment", id.String(), 1), ID: id, ProjectID: b.project, EnvironmentID: b.environment,
@@ -102,10 +112,7 @@ func (b *bundle) deploy(agents ...string) {
 	digest := "sha256:" + hexDigest(data)
 	_, err = b.store.PutBundle(ctx, b.project, digest, bytes.NewReader(data), 1<<20)
 	require.NoError(b.t, err)
-	result := store.BuildResult{BundleDigest: digest}
-	for _, name := range agents {
-		result.Agents = append(result.Agents, store.Agent{Name: name, Type: "llm"})
-	}
+	result := store.BuildResult{BundleDigest: digest, Agents: agents}
 	require.NoError(b.t, b.store.FinishBuild(ctx, spec.Key(), result))
 	_, err = b.store.Activate(ctx, store.Activation{Deployment: spec.Key()})
 	require.NoError(b.t, err)

@@ -20,15 +20,13 @@ const (
 	reachTimeout = time.Second
 )
 
-// Ready says whether the gateway takes webhooks: from the moment on at which the
-// store has answered once, until it stops. It stays ready when the store goes
-// away, so that callers get the gateway's own 503, which says what to do.
-func (g *Gateway) Ready(ctx context.Context) error {
-	if !g.connected.Load() {
-		if err := g.opts.Store.Ping(ctx); err != nil {
-			return httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeNotConnected, "The store has not answered yet.")
-		}
-		g.connected.Store(true)
+// Ready says whether the gateway takes webhooks: from the moment on at which it has
+// read from the store which connectors there are, until it stops. It stays ready when
+// the store goes away, so that callers get the gateway's own 503, which says what to do.
+func (g *Gateway) Ready(context.Context) error {
+	if !g.ingress.Ready() {
+		return httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeNotConnected,
+			"The store has not told yet which connectors there are.")
 	}
 	if g.stopping.Load() {
 		return httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeStopping, "The gateway is stopping.")

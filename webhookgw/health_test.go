@@ -19,6 +19,7 @@ type awayStore struct {
 	store.Store
 	away  atomic.Bool
 	pings atomic.Int64
+	ids   chan struct{} // nil, or it does not tell the connectors' ids until this is closed
 }
 
 func (a *awayStore) Ping(ctx context.Context) error {
@@ -37,8 +38,12 @@ func (a *awayStore) Route(ctx context.Context, key store.Key) (store.Route, erro
 }
 
 func (a *awayStore) ConnectorIDs(ctx context.Context, after store.Key, limit int) ([]store.Key, error) {
-	if a.away.Load() {
-		return nil, errAway
+	if a.ids != nil {
+		select {
+		case <-a.ids:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	return a.Store.ConnectorIDs(ctx, after, limit)
 }
@@ -60,23 +65,30 @@ func status(t *testing.T, url string) (int, bool) {
 }
 
 // TestAGatewayStartsWithoutItsStore: it says 503 until the store answers, and then
-// takes webhooks.
+// takes webhooks. It is ready when it knows which connectors there are, and stays so.
 func TestAGatewayStartsWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", nil, "hello")
-	st := &awayStore{Store: b.store}
+	st := &awayStore{Store: b.store, ids: make(chan struct{})}
 	st.away.Store(true)
 	gateway := b.serve(st)
+	ready := func() int {
+		code, _ := status(t, "http://"+gateway.PublicAddr()+"/readyz")
+		return code
+	}
 	got := b.post(gateway, c.ID.String(), `{}`, nil)
 	require.Equal(t, http.StatusServiceUnavailable, got.status)
 	require.NotEmpty(t, got.header.Get("Retry-After"))
-	code, _ := status(t, "http://"+gateway.PublicAddr()+"/readyz")
-	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, http.StatusServiceUnavailable, ready())
 	st.away.Store(false)
-	code, _ = status(t, "http://"+gateway.PublicAddr()+"/readyz")
-	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, http.StatusServiceUnavailable, ready(), "it answers, but has not told all")
 	require.Equal(t, http.StatusOK, b.post(gateway, c.ID.String(), `{}`, nil).status)
+	close(st.ids)
+	require.Eventually(t, func() bool { return ready() == http.StatusOK }, 30*time.Second, time.Millisecond)
+	st.away.Store(true)
+	require.Equal(t, http.StatusOK, ready())
+	require.Equal(t, "store_unavailable", b.post(gateway, c.ID.String(), `{}`, nil).body["code"], "and not a proxy's")
 }
 
 // TestWithoutItsStoreAGatewayIsOfNoUseToRunners: the internal port says so, and the
@@ -88,8 +100,10 @@ func TestWithoutItsStoreAGatewayIsOfNoUseToRunners(t *testing.T) {
 	gateway := b.serveWith(st, func(o *Options) { o.Now = func() time.Time { return time.Unix(now.Load(), 0) } })
 	public, internal := "http://"+gateway.PublicAddr()+"/readyz", "http://"+gateway.InternalAddr()+"/readyz"
 	for _, url := range []string{public, internal} {
-		code, _ := status(t, url)
-		require.Equal(t, http.StatusOK, code)
+		require.Eventually(t, func() bool {
+			code, _ := status(t, url)
+			return code == http.StatusOK
+		}, 30*time.Second, time.Millisecond)
 	}
 	st.away.Store(true)
 	now.Add(int64(reachAge / time.Second))

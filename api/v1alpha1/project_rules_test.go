@@ -5,7 +5,9 @@ package v1alpha1_test
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
@@ -49,6 +51,12 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		name: "path out of the repository", path: ".spec.git.path",
 		message: "must be a folder relative to the repository's root, such as services/support, without . and ..",
 		change:  func(p *v1alpha1.Project) { p.Spec.Git.Path = "a/../../b" },
+	}, {
+		name: "no room for inputs", path: ".spec.limits.backlogInput", message: "must be more than 0",
+		change: func(p *v1alpha1.Project) { p.Spec.Limits.BacklogInput = ptr.To(resource.MustParse("0")) },
+	}, {
+		name: "no room for what ends", path: ".spec.limits.storage", message: "must be more than 0",
+		change: func(p *v1alpha1.Project) { p.Spec.Limits.Storage = ptr.To(resource.MustParse("-1Gi")) },
 	}, {
 		name: "built-in prefix", path: ".spec.modelProviders[]", message: "the prefix scripted is built in; choose another",
 		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prefix = "scripted" },

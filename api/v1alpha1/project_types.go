@@ -2,7 +2,10 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // ProjectName is the only name that a Project may have: one namespace is one
 // project.
@@ -122,6 +125,31 @@ type ProjectLimits struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Environments *int32 `json:"environments,omitempty"`
+
+	// BacklogRuns is the most runs of an environment that may be open, waiting or
+	// under way, when another webhook is taken for them, twice as many where its
+	// caller waits for the answer; beyond it callers get 429. Without it, and above it, the plan's limit
+	// holds.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000000
+	BacklogRuns *int64 `json:"backlogRuns,omitempty"`
+
+	// BacklogInput is the most bytes of input that those runs may have, as 4Gi.
+	// Without it, and above it, the plan's limit holds.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="must be more than 0"
+	BacklogInput *resource.Quantity `json:"backlogInput,omitempty"`
+
+	// Storage is the most bytes that the project's inputs, outputs and journals of
+	// ended runs may take, as 50Gi; beyond it webhooks get 429, project_storage_full.
+	// Without it, and above it, the plan's limit holds.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="must be more than 0"
+	Storage *resource.Quantity `json:"storage,omitempty"`
 }
 
 // ModelProviderType is the wire protocol of a model service.

@@ -47,12 +47,12 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	o.store.Bind(flags)
 	flags.StringVar(&o.publicAddr, "public-addr", ":8080", "address of the webhook port")
 	flags.StringVar(&o.internalAddr, "internal-addr", ":8081", "address of the dispatch port, for runners and builds only")
-	flags.StringVar(&o.trustedProxies, "trusted-proxies", "", "ranges of proxies whose X-Forwarded-For is believed: 10.0.0.0/8,10.1.0.0/16")
+	flags.StringVar(&o.trustedProxies, "trusted-proxies", "", "ranges of proxies whose X-Forwarded-For is believed, and whose connections are closed last: 10.0.0.0/8,10.1.0.0/16")
 	o.publicTLS.Bind(flags, "public", "the webhook port")
 	o.internalTLS.Bind(flags, "internal", "the dispatch port")
 	o.observe.Bind(flags)
 	flags.DurationVar(&o.drain, "drain", webhookgw.DefaultDrain, "how long webhooks may take to end after SIGTERM, those included that wait for an agent's answer; the pod's grace period must be 20 s longer")
-	flags.IntVar(&o.connections, "max-connections", httpserver.DefaultConnections, "how many connections each port has at a time; those beyond wait")
+	flags.IntVar(&o.connections, "max-connections", httpserver.DefaultConnections, "how many connections each port has at a time; for those beyond, idle ones are closed, and where none is they wait")
 }
 
 func newCommand() *cobra.Command {

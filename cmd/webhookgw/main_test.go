@@ -86,7 +86,7 @@ func TestTheGatewayStartsWithoutItsDatabase(t *testing.T) {
 	require.NoError(t, os.WriteFile(dsn, []byte("postgres://nobody@"+freeAddr(t)+"/none?sslmode=disable"), 0o600))
 	health, public := freeAddr(t), freeAddr(t)
 	cmd := newCommand()
-	cmd.SetArgs([]string{"--store-dsn-file=" + dsn, "--public-addr=" + public, "--internal-addr=127.0.0.1:0", "--health-addr=" + health, "--drain=0"})
+	cmd.SetArgs([]string{"--store-dsn-file=" + dsn, "--public-addr=" + public, "--internal-addr=127.0.0.1:0", "--health-addr=" + health, "--drain=5s"})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.ExecuteContext(ctx) }()

@@ -52,11 +52,12 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	project := &v1alpha1.Project{}
 	return r.Base.Reconcile(ctx, req, project, func(ctx context.Context, key store.Key) (time.Duration, error) {
-		if err := r.Store.PutProject(ctx, projection(r.Ref(project), key.ID, project)); err != nil {
-			return 0, object.FromStore(err)
-		}
-		if err := r.showPlan(ctx, project); err != nil {
+		effective, err := r.showPlan(ctx, project)
+		if err != nil {
 			return 0, err
+		}
+		if err := r.Store.PutProject(ctx, projection(r.Ref(project), key.ID, project, effective)); err != nil {
+			return 0, object.FromStore(err)
 		}
 		after, err := r.showDefault(ctx, project, key.ID)
 		if err != nil {
@@ -71,16 +72,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // showPlan shows the limits in effect, and what is wrong with the Namespace's
-// plan, of which an event tells once.
-func (r *Reconciler) showPlan(ctx context.Context, project *v1alpha1.Project) error {
+// plan, of which an event tells once. It returns the plan in effect.
+func (r *Reconciler) showPlan(ctx context.Context, project *v1alpha1.Project) (plan.Plan, error) {
 	effective, invalid, err := r.Plan(ctx, project)
 	if err != nil {
-		return err
+		return effective, err
 	}
-	project.Status.Limits = v1alpha1.ProjectLimits{Environments: &effective.Environments}
+	project.Status.Limits = effective.Limits()
 	if invalid == nil {
 		project.MarkPlanValid()
-		return nil
+		return effective, nil
 	}
 	before := project.Status.Condition(v1alpha1.ConditionPlanInvalid).DeepCopy()
 	project.MarkPlanInvalid(plan.Annotation, invalid)
@@ -88,7 +89,7 @@ func (r *Reconciler) showPlan(ctx context.Context, project *v1alpha1.Project) er
 	if before == nil || before.Message != now.Message {
 		r.Event(project, corev1.EventTypeWarning, now.Reason, now.Message)
 	}
-	return nil
+	return effective, nil
 }
 
 // readyMessage says what a project still lacks: its environments may be applied
@@ -149,13 +150,16 @@ func (r *Reconciler) defaultName(ctx context.Context, project *v1alpha1.Project,
 }
 
 // projection is a Project as the store keeps it.
-func projection(ref store.ObjectRef, id uuid.UUID, project *v1alpha1.Project) store.Project {
+func projection(ref store.ObjectRef, id uuid.UUID, project *v1alpha1.Project, effective plan.Plan) store.Project {
 	name := string(project.Spec.DisplayName)
 	if name == "" {
 		name = project.Namespace
 	}
 	return store.Project{
 		Ref: ref, ID: id, DisplayName: name,
+		Limits: store.ProjectLimits{
+			BacklogRuns: effective.BacklogRuns, BacklogInput: effective.BacklogInput.Value(), Storage: effective.Storage.Value(),
+		},
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -66,9 +67,10 @@ func TestAProjection(t *testing.T) {
 	t.Parallel()
 	p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "project"}}
 	ref := store.ObjectRef{Name: "project"}
-	require.Equal(t, store.Project{Ref: ref, DisplayName: "team"}, projection(ref, [16]byte{}, p))
+	limits := store.ProjectLimits{BacklogRuns: 100_000, BacklogInput: 4 << 30, Storage: 50 << 30}
+	require.Equal(t, store.Project{Ref: ref, DisplayName: "team", Limits: limits}, projection(ref, [16]byte{}, p, plan.Default()))
 	p.Spec.DisplayName = "The Team"
-	require.Equal(t, store.Project{Ref: ref, DisplayName: "The Team"}, projection(ref, [16]byte{}, p))
+	require.Equal(t, store.Project{Ref: ref, DisplayName: "The Team", Limits: limits}, projection(ref, [16]byte{}, p, plan.Default()))
 }
 
 // TestAnotherCertificateConcernsAllProjects: of all namespaces.

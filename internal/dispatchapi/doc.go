@@ -10,7 +10,7 @@
 //	POST /v1/heartbeat             HeartbeatRequest → HeartbeatResponse
 //	POST /v1/runs/{id}/journal     JournalRequest → 204, 409 fenced
 //	GET  /v1/runs/{id}/journal     ?token=<fencing token> → a JournalEntry a line, for a journal that was
-//	                               too large for the claim
+//	                               too large for the claim; 409 fenced
 //	POST /v1/runs/{id}/complete    CompleteRequest → 204, 409 fenced
 //	POST /v1/runs/{id}/release     ReleaseRequest → 204, 409 fenced
 //	GET  /v1/runs/{id}/input       → raw bytes of an input that was too large for the claim
@@ -21,5 +21,6 @@
 //	POST /v1/build/result          BuildResult → 204
 //
 // Errors are problem+json. All calls may be repeated: a call whose answer was
-// lost has the same effect when sent again.
+// lost has the same effect when sent again. Any call may be answered 429 or 503: the
+// project, or the gateway, has no room for it at the moment.
 package dispatchapi

@@ -17,8 +17,12 @@ const (
 	// MaxModelAnswer and MaxToolResult bound the data of journal entries.
 	MaxModelAnswer = 1 << 20
 	MaxToolResult  = 256 << 10
-	// MaxJournal bounds the data of all entries of a run.
-	MaxJournal = 16 << 20
+	// MaxJournal bounds all entries of a run by JournalEntry.Size, which counts each
+	// for EntryOverhead more than it holds.
+	MaxJournal    = 16 << 20
+	EntryOverhead = 128
+	// MaxModel bounds the name of the model in what a call cost; the rest is cut.
+	MaxModel = 253
 	// MaxBuildLog bounds a build's log.
 	MaxBuildLog = 1 << 20
 	// MaxAgentConfig bounds one agent's configuration, MaxAgentConfigs those of all

@@ -111,6 +111,15 @@ type JournalEntry struct {
 	Usage *ModelUsage `json:"usage,omitempty"`
 }
 
+// Size is how many bytes of MaxJournal the entry takes.
+func (e JournalEntry) Size() int {
+	size := EntryOverhead + len(e.Kind) + len(e.Data)
+	if e.Usage != nil {
+		size += len(e.Usage.Model)
+	}
+	return size
+}
+
 // ModelUsage is what one call of a model cost.
 type ModelUsage struct {
 	// Model is its reference, provider/model.
@@ -194,11 +203,15 @@ type BuildResult struct {
 
 // Agent is an agent of a bundle.
 type Agent struct {
-	Name              string          `json:"name"`
-	Description       string          `json:"description,omitempty"`
-	Type              string          `json:"type"`
-	SourcePath        string          `json:"source_path"`
-	VariantOf         string          `json:"variant_of,omitempty"`
-	MaxConcurrentRuns int             `json:"max_concurrent_runs,omitempty"`
-	Config            json.RawMessage `json:"config,omitempty"`
+	Name              string `json:"name"`
+	Description       string `json:"description,omitempty"`
+	Type              string `json:"type"`
+	SourcePath        string `json:"source_path"`
+	VariantOf         string `json:"variant_of,omitempty"`
+	MaxConcurrentRuns int    `json:"max_concurrent_runs,omitempty"`
+	// ConcurrencyKey is the expression of its runs' key, "" without one; with
+	// ConcurrencyDrop a run whose key another one has is cancelled.
+	ConcurrencyKey  string          `json:"concurrency_key,omitempty"`
+	ConcurrencyDrop bool            `json:"concurrency_drop,omitempty"`
+	Config          json.RawMessage `json:"config,omitempty"`
 }

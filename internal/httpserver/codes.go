@@ -55,6 +55,8 @@ const (
 	CodeTooManyLargeBodies  Code = "too_many_large_bodies"    // 429: as many of the project's large bodies come in as may
 	CodeTooManyWaiting      Code = "too_many_waiting"         // 429: as many of the project's requests wait as may
 	CodeTooManyCallers      Code = "too_many_callers"         // 429: as many callers wait for an answer as may
+	CodeBacklogFull         Code = "backlog_full"             // 429: as many runs of the environment are open as may
+	CodeStorageFull         Code = "project_storage_full"     // 429: the project has stored as much as it may
 	CodeTooManyUnknown      Code = "too_many_unknown_urls"    // 503: too many ask for URLs that nobody knows
 	CodeGatewayStopping     Code = "gateway_stopping"         // 504: the gateway stops; the run goes on
 	CodeStopping            Code = "stopping"                 // 503: the gateway stops
@@ -71,4 +73,5 @@ const (
 	CodeTooLarge       Code = "too_large"        // 413: it is larger than the store takes
 	CodeBundleTooLarge Code = "bundle_too_large" // 413: a bundle is larger than the limit
 	CodeWrongDigest    Code = "wrong_digest"     // 422: the bytes do not have the digest
+	CodeReservedKind   Code = "reserved_kind"    // 422: the platform alone writes journal entries of this kind
 )

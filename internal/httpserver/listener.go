@@ -9,17 +9,19 @@ import (
 )
 
 // boundedListener accepts connections whose every write has a deadline, and so many
-// at a time. Those beyond wait until one is closed.
+// at a time. For one beyond, others are closed that ask nothing; where none does, it
+// waits.
 type boundedListener struct {
 	net.Listener
 	timeout time.Duration
 	places  chan struct{} // holds one for each open connection
+	open    *connections
 	closed  chan struct{}
 	close   func() error // once
 }
 
-func newBoundedListener(inner net.Listener, timeout time.Duration, connections int) *boundedListener {
-	l := &boundedListener{Listener: inner, timeout: timeout, places: make(chan struct{}, connections), closed: make(chan struct{})}
+func newBoundedListener(inner net.Listener, timeout time.Duration, limit int, open *connections) *boundedListener {
+	l := &boundedListener{Listener: inner, timeout: timeout, places: make(chan struct{}, limit), open: open, closed: make(chan struct{})}
 	l.close = sync.OnceValue(func() error {
 		close(l.closed)
 		return inner.Close()
@@ -29,17 +31,38 @@ func newBoundedListener(inner net.Listener, timeout time.Duration, connections i
 
 // Accept implements net.Listener.
 func (l *boundedListener) Accept() (net.Conn, error) {
-	select {
-	case l.places <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	conn, err := l.Listener.Accept()
+	inner, err := l.Listener.Accept()
 	if err != nil {
-		<-l.places
 		return nil, err
 	}
-	return &boundedConn{Conn: conn, timeout: l.timeout, left: sync.OnceFunc(func() { <-l.places })}, nil
+	if err := l.enter(); err != nil {
+		_ = inner.Close() // nobody has asked it anything
+		return nil, err
+	}
+	conn := &boundedConn{Conn: inner, timeout: l.timeout}
+	conn.left = sync.OnceFunc(func() {
+		l.open.remove(conn)
+		<-l.places
+	})
+	l.open.add(conn)
+	return conn, nil
+}
+
+// enter takes a place for a connection that is there.
+func (l *boundedListener) enter() error {
+	select {
+	case l.places <- struct{}{}:
+		return nil
+	default:
+	}
+	defer l.open.roomy()
+	l.open.shed()
+	select {
+	case l.places <- struct{}{}:
+		return nil
+	case <-l.closed:
+		return net.ErrClosed
+	}
 }
 
 // Close implements net.Listener.

@@ -14,34 +14,37 @@ import (
 )
 
 // backlog is a listener whose clients are there already, and wait without end.
-type backlog struct {
-	accepted int
-	net.Listener
-}
+type backlog struct{ net.Listener }
 
-func (b *backlog) Accept() (net.Conn, error) {
-	b.accepted++
+func (*backlog) Accept() (net.Conn, error) {
 	client, _ := net.Pipe()
 	return client, nil
 }
 
 func (*backlog) Close() error { return nil }
 
-// TestConnectionsBeyondTheLimitWait: until one is closed, however often, or the
-// listener is.
+// TestConnectionsBeyondTheLimitWait: where all others ask something, until one of them
+// is closed, however often, or the listener is.
 func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 	t.Parallel()
-	inner := &backlog{}
-	listener := newBoundedListener(inner, writeTimeout, 2)
-	first, err := listener.Accept()
+	inner, open := &backlog{}, newConnections(nil, time.Now)
+	listener := newBoundedListener(inner, writeTimeout, 2, open)
+	accept := func() (net.Conn, error) {
+		conn, err := listener.Accept()
+		if err == nil {
+			open.moved(conn, http.StateActive)
+		}
+		return conn, err
+	}
+	first, err := accept()
 	require.NoError(t, err)
-	_, err = listener.Accept()
+	_, err = accept()
 	require.NoError(t, err)
 	third, ended := make(chan error), make(chan error)
 	go func() {
-		_, err := listener.Accept()
+		_, err := accept()
 		third <- err
-		_, err = listener.Accept()
+		_, err = accept()
 		ended <- err
 	}()
 	select {
@@ -49,14 +52,15 @@ func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 		t.Fatal("a third connection was accepted", err)
 	default:
 	}
-	require.Equal(t, 2, inner.accepted)
+	require.Len(t, listener.places, 2)
 	require.NoError(t, first.Close())
 	require.NoError(t, first.Close(), "which gives back its place once")
 	require.NoError(t, <-third)
 	require.NoError(t, listener.Close())
 	require.NoError(t, listener.Close())
 	require.ErrorIs(t, <-ended, net.ErrClosed)
-	require.Equal(t, 3, inner.accepted)
+	require.Len(t, listener.places, 2)
+	require.Len(t, open.open, 2)
 }
 
 // TestALimitOfConnectionsIsANumber.

@@ -5,13 +5,14 @@ package httpserver
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"time"
 )
 
-// Pace is how slowly a body may come in. Only the time counts in which it is waited
-// for: what the reader does between does not.
+// Pace is how slowly a body may come in, or an answer be read. Only the time counts
+// in which the client is waited for: what is done between does not.
 type Pace struct {
 	// BytesPerSecond is the least, on the average since the beginning.
 	BytesPerSecond int64
@@ -51,5 +52,41 @@ func (p *paced) Read(piece []byte) (int, error) {
 	return n, err
 }
 
-// TooSlow says whether reading a body failed because it did not come in time.
+// PacedAnswer writes an answer for as long as its client reads it with the pace, and
+// no longer: then writing fails as TooSlow says.
+type PacedAnswer struct {
+	w      io.Writer
+	pace   Pace
+	now    func() time.Time
+	until  func(deadline time.Time)
+	sent   int64
+	waited time.Duration
+}
+
+// NewPacedAnswer begins to count. Call Done at the end.
+func NewPacedAnswer(w http.ResponseWriter, pace Pace) *PacedAnswer {
+	return &PacedAnswer{w: w, pace: pace, now: time.Now, until: func(deadline time.Time) { writeUntil(w, deadline) }}
+}
+
+// Write implements io.Writer.
+func (p *PacedAnswer) Write(piece []byte) (int, error) {
+	begin := p.now()
+	p.until(begin.Add(p.pace.allows(p.sent+int64(len(piece))) - p.waited))
+	n, err := p.w.Write(piece)
+	p.sent += int64(n)
+	p.waited += p.now().Sub(begin)
+	return n, err
+}
+
+// Done lifts the deadline: the connection's next answer has its own time.
+func (p *PacedAnswer) Done() { p.until(time.Time{}) }
+
+func writeUntil(w http.ResponseWriter, deadline time.Time) {
+	if err := http.NewResponseController(w).SetWriteDeadline(deadline); err != nil {
+		slog.Debug("bounding an answer", "error", err) // a recorder of a test has no connection
+	}
+}
+
+// TooSlow says whether reading a body failed because it did not come in time, or
+// writing an answer because nobody read it.
 func TooSlow(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

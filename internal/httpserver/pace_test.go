@@ -73,6 +73,56 @@ func TestABodyKeepsItsPace(t *testing.T) {
 	}
 }
 
+// reader takes a piece after each while, unless the deadline is reached before.
+type reader struct {
+	every time.Duration
+	until time.Time
+}
+
+func (r *reader) Write(p []byte) (int, error) {
+	if left := time.Until(r.until); left < r.every {
+		time.Sleep(left)
+		return 0, fmt.Errorf("writing: %w", os.ErrDeadlineExceeded)
+	}
+	time.Sleep(r.every)
+	return len(p), nil
+}
+
+// TestAnAnswersReaderKeepsItsPace: by the time in which it is waited for.
+func TestAnAnswersReaderKeepsItsPace(t *testing.T) {
+	t.Parallel()
+	pace := Pace{BytesPerSecond: 1000, Grace: 5 * time.Second}
+	for name, c := range map[string]struct {
+		every, pause time.Duration
+		size, taken  int
+	}{
+		"fast":                     {time.Millisecond, 0, 1000, 100},
+		"just as fast":             {time.Second, 0, 1000, 100},
+		"too slow":                 {time.Second, 0, 500, 10},
+		"nothing is read":          {time.Hour, 0, 1000, 0},
+		"a large piece":            {100 * time.Second, 0, 100_000, 100},
+		"the writer is slow alone": {time.Second, time.Hour, 1000, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				to, taken := &reader{every: c.every}, 0
+				w := &PacedAnswer{w: to, pace: pace, now: time.Now, until: func(at time.Time) { to.until = at }}
+				for range 100 {
+					if _, err := w.Write(make([]byte, c.size)); err != nil {
+						require.True(t, TooSlow(err))
+						break
+					}
+					taken++
+					time.Sleep(c.pause)
+				}
+				require.Equal(t, c.taken, taken)
+				w.Done()
+				require.Zero(t, to.until)
+			})
+		})
+	}
+}
+
 // TestAPaceOutlastsTheTimeOfABody: it takes the place of that deadline.
 func TestAPaceOutlastsTheTimeOfABody(t *testing.T) {
 	t.Parallel()

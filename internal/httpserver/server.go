@@ -22,8 +22,9 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	// idleTimeout ends kept-alive connections that ask nothing more.
 	idleTimeout = 2 * time.Minute
-	// maxHeaderBytes bounds the headers of a request.
-	maxHeaderBytes = 64 << 10
+	// maxHeaderBytes bounds the headers of a request: all connections may hold as
+	// much before anything is known of who asks.
+	maxHeaderBytes = 16 << 10
 	// bodyTimeout ends clients that trickle their body. Handlers that go on for
 	// long after reading it lift the deadline.
 	bodyTimeout = time.Minute
@@ -60,9 +61,12 @@ type Options struct {
 	// come by another connection: a connection that is closed while a request is on
 	// its way breaks it off. 0: it stops at once.
 	Farewell time.Duration
-	// MaxConnections is how many connections are open at a time; those beyond wait.
-	// 0 means DefaultConnections.
+	// MaxConnections is how many connections are open at a time; 0 means
+	// DefaultConnections. For those beyond, others are closed that ask nothing, first
+	// of the addresses with most; where none is, they wait.
 	MaxConnections int
+	// TrustedProxies are addresses with many clients, so that theirs are closed last.
+	TrustedProxies Proxies
 	// WriteTimeout is how long a client may take to read a piece of an answer; 0
 	// means 30 s.
 	WriteTimeout time.Duration
@@ -105,7 +109,8 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for %s: %w", opts.Name, err)
 	}
-	listener = newBoundedListener(listener, opts.WriteTimeout, opts.MaxConnections)
+	open := newConnections(opts.TrustedProxies, time.Now)
+	listener = newBoundedListener(listener, opts.WriteTimeout, opts.MaxConnections, open)
 	requests, abort := context.WithCancel(context.Background())
 	leaving := &atomic.Bool{}
 	return &Server{opts: opts, listener: listener, abort: abort, leaving: leaving, http: &http.Server{
@@ -116,6 +121,7 @@ func New(opts Options) (*Server, error) {
 		TLSConfig:         secure,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		BaseContext:       func(net.Listener) context.Context { return requests },
+		ConnState:         open.moved,
 		ErrorLog:          slog.NewLogLogger(opts.Logger.Handler(), slog.LevelDebug),
 	}}, nil
 }
@@ -253,6 +259,16 @@ func (r *response) Write(p []byte) (int, error) {
 		return r.stream.write(p)
 	}
 	return r.ResponseWriter.Write(p)
+}
+
+// SetWriteDeadline is for http.ResponseController. One of a stream is kept to beside
+// that of each piece, as boundedConn does.
+func (r *response) SetWriteDeadline(deadline time.Time) error {
+	if r.stream != nil {
+		r.stream.until = deadline
+		return nil
+	}
+	return http.NewResponseController(r.ResponseWriter).SetWriteDeadline(deadline)
 }
 
 // Unwrap is for http.ResponseController.

@@ -96,6 +96,7 @@ const noDeadline = 24 * time.Hour
 type stream struct {
 	w       http.ResponseWriter
 	timeout time.Duration
+	until   time.Time // the deadline that was asked for, or none
 	written bool
 }
 
@@ -103,7 +104,7 @@ func (s *stream) write(p []byte) (written int, err error) {
 	s.written = true
 	defer s.within(noDeadline)
 	for {
-		s.within(s.timeout)
+		s.bound()
 		n, err := s.w.Write(p[written:min(len(p), written+writePiece)])
 		if written += n; err != nil || written >= len(p) {
 			return written, err
@@ -114,8 +115,17 @@ func (s *stream) write(p []byte) (written int, err error) {
 // end bounds what net/http writes once the handler has returned.
 func (s *stream) end() {
 	if s.written {
-		s.within(s.timeout)
+		s.bound()
 	}
+}
+
+// bound sets the deadline of what is written next.
+func (s *stream) bound() {
+	allowed := s.timeout
+	if !s.until.IsZero() {
+		allowed = min(allowed, time.Until(s.until))
+	}
+	s.within(allowed)
 }
 
 func (s *stream) within(d time.Duration) {

@@ -29,9 +29,10 @@ const (
 		"\x00\x00\x09\x01\x05\x00\x00\x00\x01" + "\x82\x87\x44\x02/x\x41\x01h"
 )
 
-// flood serves an answer whose pieces may take little time, until the test ends:
-// at / it has no end, and the error that ends it is sent; elsewhere it is short.
-func flood(t *testing.T, authority *certs.Pair) (*Server, <-chan error) {
+// flood serves an answer whose pieces may take little time, or which is to be read
+// fast where that is none, until the test ends: at / it has no end, and the error
+// that ends it is sent; elsewhere it is short.
+func flood(t *testing.T, authority *certs.Pair, timeout time.Duration) (*Server, <-chan error) {
 	t.Helper()
 	var files TLSFiles
 	if authority != nil {
@@ -42,14 +43,18 @@ func flood(t *testing.T, authority *certs.Pair) (*Server, <-chan error) {
 	}
 	ended := make(chan error, 1)
 	server, err := New(Options{
-		Name: "test", Addr: host + ":0", TLS: files, WriteTimeout: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Name: "test", Addr: host + ":0", TLS: files, WriteTimeout: timeout, Logger: slog.New(slog.DiscardHandler),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var to io.Writer = w
+			if timeout == 0 {
+				to = NewPacedAnswer(w, Pace{BytesPerSecond: 1 << 40, Grace: 20 * time.Millisecond})
+			}
 			if r.URL.Path != "/" {
 				WriteJSON(w, http.StatusOK, "short")
 				return
 			}
 			for {
-				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				if _, err := to.Write(make([]byte, 1<<20)); err != nil {
 					ended <- err
 					return
 				}
@@ -83,14 +88,29 @@ func opened(t *testing.T, server *Server, authority *certs.Pair, protocol string
 	return secure
 }
 
+// TestClientsThatNeverReadAreCutOff: by the time of each piece, and by a pace.
 func TestClientsThatNeverReadAreCutOff(t *testing.T) {
 	t.Parallel()
-	authority := newAuthority(t)
-	const get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
-	for name, authority := range map[string]*certs.Pair{"plain": nil, "TLS": &authority} {
+	for name, timeout := range map[string]time.Duration{"timeout": 20 * time.Millisecond, "pace": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, ended := flood(t, authority)
+			neverRead(t, timeout)
+		})
+	}
+}
+
+func neverRead(t *testing.T, timeout time.Duration) {
+	t.Helper()
+	authority := newAuthority(t)
+	const get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+	kinds := map[string]*certs.Pair{"plain": nil, "TLS": &authority}
+	if timeout == 0 {
+		delete(kinds, "TLS") // which takes 5 s to say farewell, and is no other than plain
+	}
+	for name, authority := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, ended := flood(t, authority, timeout)
 			_, err := io.WriteString(opened(t, server, authority, "http/1.1"), get)
 			require.NoError(t, err)
 			require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
@@ -98,7 +118,7 @@ func TestClientsThatNeverReadAreCutOff(t *testing.T) {
 	}
 	t.Run("a stream of a connection that is read", func(t *testing.T) {
 		t.Parallel()
-		server, ended := flood(t, &authority)
+		server, ended := flood(t, &authority, timeout)
 		conn := opened(t, server, &authority, "h2")
 		_, err := io.WriteString(conn, getHTTP2)
 		require.NoError(t, err)
@@ -112,7 +132,7 @@ func TestClientsThatNeverReadAreCutOff(t *testing.T) {
 func TestAStreamWithoutRoomForAShortAnswerIsCutOff(t *testing.T) {
 	t.Parallel()
 	authority := newAuthority(t)
-	server, _ := flood(t, &authority)
+	server, _ := flood(t, &authority, 20*time.Millisecond)
 	conn := opened(t, server, &authority, "h2")
 	_, err := io.WriteString(conn, getWithoutRoom)
 	require.NoError(t, err)
@@ -204,7 +224,7 @@ func TestAConnectionIsHalfClosed(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", host+":0")
 	require.NoError(t, err)
-	listener := newBoundedListener(inner, writeTimeout, 1)
+	listener := newBoundedListener(inner, writeTimeout, 1, newConnections(nil, time.Now))
 	t.Cleanup(func() { require.NoError(t, listener.Close()) })
 	client, err := net.Dial("tcp", listener.Addr().String())
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ var WebhookRefusals = []httpserver.Code{
 	httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent, httpserver.CodeRequestTooLarge, httpserver.CodeUnsupportedEncoding,
 	httpserver.CodeUnsupportedMedia, httpserver.CodeBodyUnreadable, httpserver.CodeInvalidJSON, httpserver.CodeFilesNotSupported,
 	httpserver.CodeTimeout, httpserver.CodeTooManyLargeBodies, httpserver.CodeTooManyWaiting, httpserver.CodeTooManyCallers,
-	httpserver.CodeTooManyUnknown, httpserver.CodeBusy,
+	httpserver.CodeBacklogFull, httpserver.CodeStorageFull, httpserver.CodeTooManyUnknown, httpserver.CodeBusy,
 	httpserver.CodeKeyTooLong, httpserver.CodeKeyInvalid, httpserver.CodeKeyReused, httpserver.CodeKeyExpired, httpserver.CodeStoreUnavailable, RequestEnded,
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -23,7 +24,10 @@ const maxText = 64 << 10
 
 // document is a plan as text says it; what it leaves out stays as it was.
 type document struct {
-	Environments *int32 `json:"environments"`
+	Environments *int32             `json:"environments"`
+	BacklogRuns  *int64             `json:"backlogRuns"`
+	BacklogInput *resource.Quantity `json:"backlogInput"`
+	Storage      *resource.Quantity `json:"storage"`
 	Build        struct {
 		Resources      Resources `json:"resources"`
 		TimeoutSeconds *int64    `json:"timeoutSeconds"`
@@ -63,12 +67,11 @@ func Parse(text []byte, base Plan) (Plan, error) {
 		return Plan{}, err
 	}
 	p := base.clone()
-	if d.Environments != nil {
-		p.Environments = *d.Environments
-	}
-	if d.Build.TimeoutSeconds != nil {
-		p.Build.TimeoutSeconds = *d.Build.TimeoutSeconds
-	}
+	replace(&p.Environments, d.Environments)
+	replace(&p.BacklogRuns, d.BacklogRuns)
+	replace(&p.BacklogInput, d.BacklogInput)
+	replace(&p.Storage, d.Storage)
+	replace(&p.Build.TimeoutSeconds, d.Build.TimeoutSeconds)
 	merge(&p.Build.Requests, d.Build.Resources.Requests)
 	merge(&p.Build.Limits, d.Build.Resources.Limits)
 	merge(&p.Runner.Resources.Requests, d.Runner.Resources.Requests)
@@ -88,7 +91,7 @@ func merge(into *corev1.ResourceList, from corev1.ResourceList) {
 	maps.Copy(*into, from)
 }
 
-func replace[T any](into, with *[]T) {
+func replace[T any](into, with *T) {
 	if with != nil {
 		*into = *with
 	}

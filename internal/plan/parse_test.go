@@ -18,6 +18,9 @@ import (
 
 const everything = `
 environments: 3
+backlogRuns: 1000
+backlogInput: 1Gi
+storage: 10Gi
 build:
   resources:
     requests: {cpu: 200m}
@@ -38,6 +41,9 @@ func TestAPlanSaysWhatDiffers(t *testing.T) {
 	p, err := plan.Parse([]byte(everything), plan.Default())
 	require.NoError(t, err)
 	require.EqualValues(t, 3, p.Environments)
+	require.EqualValues(t, 1000, p.BacklogRuns)
+	require.Equal(t, "1Gi", p.BacklogInput.String())
+	require.Equal(t, "10Gi", p.Storage.String())
 	require.Equal(t, "200m", p.Build.Requests.Cpu().String())
 	require.Equal(t, "128Mi", p.Build.Requests.Memory().String(), "what is not said stays")
 	require.Equal(t, "1", p.Build.Limits.Cpu().String())
@@ -69,16 +75,19 @@ func TestAPlanThatSaysNothingIsTheDefault(t *testing.T) {
 func TestWhatIsWrongWithAPlanIsNamed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"environments: 0":                                                            "environments must be 1 to 1000",
-		"environments: 1001":                                                         "environments must be 1 to 1000",
-		"environments: many":                                                         "environments must be a whole number, not a string",
-		"environments: 2\nenvironments: 3":                                           `already set`,
-		"environment: 3":                                                             `unknown field "environment"`,
-		"requestsPerMinute: 3":                                                       `unknown field "requestsPerMinute"`,
-		"environments: 3\n---\nenvironments: 4":                                      "more than one document",
-		"environments: [":                                                            "it is not YAML",
-		"- 3":                                                                        "must be a map",
-		"runner: {labels: all}":                                                      "runner.labels must be a list",
+		"environments: 0":                       "environments must be 1 to 1000",
+		"environments: 1001":                    "environments must be 1 to 1000",
+		"backlogRuns: 0":                        "backlogRuns must be 1 to 10000000",
+		"backlogInput: 0":                       "backlogInput must be more than 0",
+		"storage: -1Gi":                         "storage must be more than 0",
+		"environments: many":                    "environments must be a whole number, not a string",
+		"environments: 2\nenvironments: 3":      `already set`,
+		"environment: 3":                        `unknown field "environment"`,
+		"requestsPerMinute: 3":                  `unknown field "requestsPerMinute"`,
+		"environments: 3\n---\nenvironments: 4": "more than one document",
+		"environments: [":                       "it is not YAML",
+		"- 3":                                   "must be a map",
+		"runner: {labels: all}":                 "runner.labels must be a list",
 		"runner: {resources: {limits: {memory: much}}}":                              "quantities must match",
 		"runner: {resources: {limits: {memory: 0}}}":                                 "runner.resources.limits.memory must be more than 0",
 		"runner: {resources: {limits: {memory: null}}}":                              "runner.resources.limits.memory must be more than 0",

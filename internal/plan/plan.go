@@ -30,6 +30,12 @@ const RequestsPerMinute = 120
 type Plan struct {
 	// Environments is the most environments, at least 1.
 	Environments int32
+	// BacklogRuns and BacklogInput are how many runs of an environment may be open,
+	// and how many bytes their inputs may have, when another webhook is taken.
+	BacklogRuns  int64
+	BacklogInput resource.Quantity
+	// Storage is how many bytes of ended runs the project may have.
+	Storage resource.Quantity
 	// Build is what builds may have.
 	Build Build
 	// Runner is what spec.runner of an Environment may ask for.
@@ -73,6 +79,9 @@ type Runner struct {
 func Default() Plan {
 	return Plan{
 		Environments: 20,
+		BacklogRuns:  100_000,
+		BacklogInput: resource.MustParse("4Gi"),
+		Storage:      resource.MustParse("50Gi"),
 		Build: Build{
 			Resources: Resources{
 				Requests: resources("100m", "128Mi"),
@@ -102,7 +111,26 @@ func (p Plan) Lowered(limits v1alpha1.ProjectLimits) Plan {
 	if limits.Environments != nil {
 		p.Environments = min(p.Environments, *limits.Environments)
 	}
+	if limits.BacklogRuns != nil {
+		p.BacklogRuns = min(p.BacklogRuns, *limits.BacklogRuns)
+	}
+	p.BacklogInput = least(p.BacklogInput, limits.BacklogInput)
+	p.Storage = least(p.Storage, limits.Storage)
 	return p
+}
+
+func least(of resource.Quantity, lower *resource.Quantity) resource.Quantity {
+	if lower != nil && lower.Cmp(of) < 0 {
+		return lower.DeepCopy()
+	}
+	return of
+}
+
+// Limits are the figures of the plan that a project may lower.
+func (p Plan) Limits() v1alpha1.ProjectLimits {
+	return v1alpha1.ProjectLimits{
+		Environments: &p.Environments, BacklogRuns: &p.BacklogRuns, BacklogInput: &p.BacklogInput, Storage: &p.Storage,
+	}
 }
 
 // Requirements are the resources as a container takes them.
@@ -133,6 +161,7 @@ func (r Runner) Fill(asked corev1.ResourceRequirements) corev1.ResourceRequireme
 // clone shares nothing with p.
 func (p Plan) clone() Plan {
 	out := p
+	out.BacklogInput, out.Storage = p.BacklogInput.DeepCopy(), p.Storage.DeepCopy()
 	for _, list := range []*corev1.ResourceList{
 		&out.Build.Requests, &out.Build.Limits,
 		&out.Runner.Resources.Requests, &out.Runner.Resources.Limits, &out.Runner.MaxResources,

@@ -16,6 +16,9 @@ import (
 // maxEnvironments is what the API lets a Project ask for at most.
 const maxEnvironments = 1000
 
+// maxBacklogRuns is likewise.
+const maxBacklogRuns = 10_000_000
+
 // Bounds of build.timeoutSeconds.
 const minBuildTimeout, maxBuildTimeout = 60, 24 * 60 * 60
 
@@ -24,6 +27,15 @@ func (p Plan) validate() error {
 	var problems []error
 	if p.Environments < 1 || p.Environments > maxEnvironments {
 		problems = append(problems, fmt.Errorf("environments must be 1 to %d", maxEnvironments))
+	}
+	if p.BacklogRuns < 1 || p.BacklogRuns > maxBacklogRuns {
+		problems = append(problems, fmt.Errorf("backlogRuns must be 1 to %d", maxBacklogRuns))
+	}
+	if p.BacklogInput.Sign() <= 0 {
+		problems = append(problems, errors.New("backlogInput must be more than 0"))
+	}
+	if p.Storage.Sign() <= 0 {
+		problems = append(problems, errors.New("storage must be more than 0"))
 	}
 	if t := p.Build.TimeoutSeconds; t < minBuildTimeout || t > maxBuildTimeout {
 		problems = append(problems, fmt.Errorf("build.timeoutSeconds must be %d to %d", minBuildTimeout, maxBuildTimeout))

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/expr"
 )
 
 // phasePacking is the phase that Pack reports.
@@ -117,13 +119,31 @@ func load(dir string, check func(*bundle.Project) bundle.Problems) (*bundle.Proj
 		return nil, &buildError{problems}
 	case err != nil:
 		return nil, fmt.Errorf("reading the fetched files: %w", err)
-	case check == nil:
-		return project, nil
 	}
-	if problems := check(project); len(problems) > 0 {
+	problems = checkKeys(project)
+	if check != nil {
+		problems = append(problems, check(project)...)
+	}
+	if len(problems) > 0 {
 		return nil, &buildError{problems}
 	}
 	return project, nil
+}
+
+// checkKeys finds the expressions of agents that are none.
+func checkKeys(project *bundle.Project) (problems bundle.Problems) {
+	for _, a := range project.Agents {
+		if a.Concurrency == nil {
+			continue
+		}
+		if err := expr.CheckKey(a.Concurrency.Key); err != nil {
+			problem := bundle.Problem{Position: a.At("concurrency", "key"), Message: fmt.Sprintf(`"concurrency.key" is not the CEL expression of a key: %v`, err)}
+			if !slices.Contains(problems, problem) { // a default of many agents
+				problems = append(problems, problem)
+			}
+		}
+	}
+	return problems
 }
 
 // upload packs and stores the bundle.
@@ -142,10 +162,14 @@ func upload(ctx context.Context, opts PackOptions, log *buildLog, project *bundl
 	}
 	result := dispatchapi.BuildResult{BundleDigest: digest}
 	for _, a := range project.Agents {
-		result.Agents = append(result.Agents, dispatchapi.Agent{
+		agent := dispatchapi.Agent{
 			Name: a.Name, Description: a.Description, Type: string(a.Type), SourcePath: a.SourcePath,
 			VariantOf: a.VariantOf, MaxConcurrentRuns: a.MaxConcurrentRuns, Config: a.Config(),
-		})
+		}
+		if c := a.Concurrency; c != nil {
+			agent.ConcurrencyKey, agent.ConcurrencyDrop = c.Key, c.Drops()
+		}
+		result.Agents = append(result.Agents, agent)
 	}
 	return result, nil
 }

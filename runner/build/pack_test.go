@@ -127,6 +127,8 @@ func TestPackReportsWhatIsWrong(t *testing.T) {
 		"fetch":       {build.Result{Error: "repository x does not exist"}, nil, "repository x does not exist"},
 		"YAML":        {build.Result{Commit: "abc"}, []string{"agents/ok.yaml", "name: ok\nmodle: openai/x\n"}, `agents/ok.yaml:2:1: unknown key "modle"; did you mean "model"?`},
 		"unsupported": {build.Result{Commit: "abc"}, []string{"agents/ok.yaml", okAgent + "guardrails: {}\n"}, `agents/ok.yaml:3:1: "guardrails" is not supported`},
+		"key":         {build.Result{Commit: "abc"}, []string{"agents/ok.yaml", okAgent + "concurrency:\n  on_conflict: drop\n  key: input.id +\n"}, `agents/ok.yaml:5:3: "concurrency.key" is not the CEL expression of a key: at its line 1, column `},
+		"key of none": {build.Result{Commit: "abc"}, []string{"agents/_defaults.yaml", "concurrency: {key: '[input.id]'}\n", "agents/a.yaml", okAgent, "agents/b.yaml", "name: b\nmodel: openai/x\n"}, `agents/_defaults.yaml:1:15: "concurrency.key" is not the CEL expression of a key: it yields a list`},
 		"no agents":   {build.Result{Commit: "abc"}, nil, "no agent found"},
 		"too large":   {build.Result{Commit: "abc"}, []string{"agents/ok.yaml", okAgent, "tools/x.star", strings.Repeat("x", bundle.MaxCodeSize)}, "at most 5242880 are allowed"},
 	} {
@@ -140,6 +142,22 @@ func TestPackReportsWhatIsWrong(t *testing.T) {
 			require.Contains(t, d.text(), tt.want)
 			require.Empty(t, d.bundles)
 		})
+	}
+}
+
+func TestPackTellsHowRunsAreKeyed(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]dispatchapi.Agent{
+		"":                               {},
+		"concurrency: {key: input.id}\n": {ConcurrencyKey: "input.id"},
+		"concurrency: {key: input.id, on_conflict: queue}\n": {ConcurrencyKey: "input.id"},
+		"concurrency: {key: input.id, on_conflict: drop}\n":  {ConcurrencyKey: "input.id", ConcurrencyDrop: true},
+	} {
+		d := &desk{}
+		require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent+text), d))
+		require.Len(t, d.results[0].Agents, 1, d.results[0].Message)
+		got := d.results[0].Agents[0]
+		require.Equal(t, want, dispatchapi.Agent{ConcurrencyKey: got.ConcurrencyKey, ConcurrencyDrop: got.ConcurrencyDrop}, text)
 	}
 }
 

@@ -25,7 +25,7 @@ func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 			add(a.At("type"), "type "+string(a.Type))
 		}
 		for key, set := range map[string]bool{
-			"output_schema": a.OutputSchema != "", "concurrency": a.Concurrency != nil, "session": a.Session != nil,
+			"output_schema": a.OutputSchema != "", "session": a.Session != nil,
 			"guardrails": a.Guardrails != nil, "approval": a.Approval != nil, "mcp_servers": len(a.MCPServers) > 0,
 			"files_required": a.FilesRequired,
 		} {

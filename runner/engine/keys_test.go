@@ -27,8 +27,9 @@ const (
 	version = "Agent.Version"
 	// shown is no key: a build passes it on, for people.
 	shown = "Agent.SourcePath"
-	// claimedBy is passed on for dispatch, which claims runs by it.
+	// claimedBy and keyedBy are passed on for those who accept and claim runs.
 	claimedBy = "Agent.MaxConcurrentRuns"
+	keyedBy   = "Agent.Concurrency"
 )
 
 const (
@@ -46,7 +47,6 @@ var undone = []notDone{
 	{"conditions of tools", "Tool.Condition", "agents/a.yaml", llm + "tools: [{look: x > 1}]\n", "agents/a.yaml:3:1: the condition of tool look" + unsupported},
 	{"A/B variants", "Agent.VariantOf", "agents/main-test-b.yaml", llm, "agents/main-test-b.yaml: an A/B variant of agent main is not supported by this release; remove it, or rename it if it is not a variant"},
 	key("output_schema", "Agent.OutputSchema", "answer"),
-	key("concurrency", "Agent.Concurrency", "{key: input.id}"),
 	key("session", "Agent.Session", "{key: input.id}"),
 	key("guardrails", "Agent.Guardrails", "{}"),
 	key("approval", "Agent.Approval", "{}"),
@@ -172,7 +172,7 @@ func TestEveryKeyHasAReader(t *testing.T) {
 	t.Parallel()
 	read, passedOn := fieldsRead(t)
 	exceptions := map[string]bool{version: false} // and whether they were seen
-	for _, name := range []string{shown, claimedBy} {
+	for _, name := range []string{shown, claimedBy, keyedBy} {
 		require.True(t, passedOn[name], "a build passes %s on to nobody", name)
 		exceptions[name] = false
 	}
@@ -215,7 +215,7 @@ func TestWhatIsNotDoneIsRefused(t *testing.T) {
 		require.EqualError(t, e.Check(repository(one.file, one.text)), one.problem)
 	}
 	for _, file := range []string{"agents/a.yaml", "guardrails/a.star", "models/a.yaml", "schemas/a.json", "tools/a.star"} {
-		text := map[string]string{"agents/a.yaml": llm + "max_concurrent_runs: 1\n", "models/a.yaml": "steps: [{text: x}]\n"}[file]
+		text := map[string]string{"agents/a.yaml": llm + "max_concurrent_runs: 1\nconcurrency: {key: input.id}\n", "models/a.yaml": "steps: [{text: x}]\n"}[file]
 		require.Empty(t, e.Check(repository(file, text)), file)
 	}
 }

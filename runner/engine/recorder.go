@@ -90,7 +90,7 @@ func newRecorder(prior []dispatchapi.JournalEntry, sink Journal) *recorder {
 			return r
 		}
 		r.next = entry.Sequence + 1
-		r.size += len(entry.Data)
+		r.size += entry.Size()
 	}
 	return r
 }
@@ -234,12 +234,12 @@ func (r *recorder) recordResult(t toolResult, unsafe bool) (toolResult, error) {
 
 // add numbers an entry, unless the journal has no room for it.
 func (r *recorder) add(entry dispatchapi.JournalEntry) error {
-	if err := checkJournal(r.size + len(entry.Data)); err != nil {
+	if err := checkJournal(r.size + entry.Size()); err != nil {
 		return err
 	}
 	entry.Sequence = r.next
 	r.pending = append(r.pending, entry)
-	r.size += len(entry.Data)
+	r.size += entry.Size()
 	r.next++
 	return nil
 }

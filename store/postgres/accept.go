@@ -59,19 +59,23 @@ func (s *Store) acceptSplit(ctx context.Context, events []store.Event, which []i
 // acceptStatement asserts the connectors' versions and that the secrets have not
 // ended, claims the idempotency keys and inserts the rows of the events that pass.
 // The sub-selects that are no plain joins are so on purpose: they run as index
-// look-ups and hashed sets whatever the planner thinks of the arrays' lengths. Keys
+// look-ups and hashed sets whatever the planner thinks of the arrays' lengths. Blobs
+// are locked before it is seen whether they are there, so that none goes in between. Keys
 // are claimed in their order, so that two batches cannot wait for each other.
 var acceptStatement = `WITH clock AS MATERIALIZED (
 	SELECT now_us() AS us
+), stored AS MATERIALIZED (
+	SELECT b.project_id, b.id, b.size, b.complete FROM unnest($2::uuid[], $9::uuid[]) AS w (project_id, id)
+	JOIN blobs b ON b.project_id = w.project_id AND b.id = w.id FOR UPDATE OF b
 ), ev AS MATERIALIZED (
 	SELECT stamp(e.id, clock.us, e.number) AS id, e.project_id, e.environment_id, e.connector_id, e.trigger_type, e.input,
-		COALESCE((SELECT b.size FROM blobs b WHERE b.project_id = e.project_id AND b.id = e.input_blob), e.input_size) AS input_size,
+		COALESCE((SELECT b.size FROM stored b WHERE b.project_id = e.project_id AND b.id = e.input_blob), e.input_size) AS input_size,
 		e.input_blob, e.content_type, ARRAY(SELECT stamp(u, clock.us, e.first_run + n) FROM unnest(e.run_ids::uuid[]) WITH ORDINALITY AS t (u, n) ORDER BY n) AS run_ids,
 		cardinality(e.run_ids::uuid[]) AS runs, e.key, e.fingerprint, e.ttl, e.repeat, e.number,
 		COALESCE((SELECT c.version FROM connectors c
 			WHERE c.project_id = e.project_id AND c.id = e.connector_id) = e.version, FALSE)
 			AND (e.secret_until IS NULL OR clock.us < e.secret_until) AS current,
-		e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM blobs b
+		e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM stored b
 			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE) AS whole
 	FROM clock, unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[],
 		$9::uuid[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::bigint[], $15::bigint[], $16::boolean[], $17::bigint[], $18::bigint[])
@@ -100,11 +104,12 @@ var acceptStatement = `WITH clock AS MATERIALIZED (
 	FROM chosen, clock
 ), run_rows AS (
 	INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
-		status, class, queued_at)
+		status, class, concurrency_key, blocked, queued_at)
 	SELECT r.project_id, stamp(r.id, clock.us, r.number), r.environment_id, r.connector_id, stamp(r.connector_run_id, clock.us, r.event), r.link_id,
-		r.agent_name, stamp(r.connector_run_id, clock.us, r.event), 'queued', r.class, clock.us
-	FROM clock, unnest($19::uuid[], $20::uuid[], $21::uuid[], $22::uuid[], $23::uuid[], $24::bigint[], $25::bigint[], $26::uuid[], $27::text[], $28::bigint[])
-		AS r (id, project_id, environment_id, connector_id, connector_run_id, event, number, link_id, agent_name, class)
+		r.agent_name, stamp(r.connector_run_id, clock.us, r.event), 'queued', r.class, r.concurrency_key, r.blocked, clock.us
+	FROM clock, unnest($19::uuid[], $20::uuid[], $21::uuid[], $22::uuid[], $23::uuid[], $24::bigint[], $25::bigint[], $26::uuid[], $27::text[], $28::bigint[],
+			$29::text[], $30::boolean[])
+		AS r (id, project_id, environment_id, connector_id, connector_run_id, event, number, link_id, agent_name, class, concurrency_key, blocked)
 	WHERE ((r.project_id, r.event) IN (SELECT project_id, number FROM chosen)) IS TRUE
 )
 SELECT current, whole, ((project_id, ev.id) IN (SELECT project_id, id FROM chosen)) IS TRUE, clock.us FROM ev, clock`
@@ -116,15 +121,16 @@ type fate struct {
 }
 
 // acceptBatch accepts events of different keys. Runs that are recorded as failed
-// at once end in the same transaction, which is why it takes one only then.
+// at once end in the same transaction, and those with a concurrency key try to get
+// it, which is why it takes one only then.
 func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []int, out []store.Admission, decided []bool) error {
 	var (
-		columns eventColumns
-		ending  bool
+		columns  eventColumns
+		settling bool
 	)
 	for _, i := range which {
 		columns.add(events[i])
-		ending = ending || sqlcore.EndsAtOnce(events[i])
+		settling = settling || sqlcore.Settles(events[i])
 	}
 	var fates []fate
 	run := func(ctx context.Context, q sqlcore.Queryer) (err error) {
@@ -132,7 +138,7 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 		return err
 	}
 	var hints []store.Hint
-	if !ending {
+	if !settling {
 		if err := run(ctx, s.db); err != nil {
 			return err
 		}
@@ -140,14 +146,16 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 		if err := run(ctx, tx); err != nil {
 			return err
 		}
+		var (
+			accepted   []store.Event
+			admissions []store.Admission
+		)
 		for n, i := range which {
-			if fates[n].chosen && sqlcore.EndsAtOnce(events[i]) {
-				if err := s.EndAtOnce(ctx, tx, events[i], columns.admitted(events[i], n, fates[n])); err != nil {
-					return err
-				}
+			if fates[n].chosen {
+				accepted, admissions = append(accepted, events[i]), append(admissions, columns.admitted(events[i], n, fates[n]))
 			}
 		}
-		return nil
+		return s.Settle(ctx, tx, accepted, admissions)
 	}); err != nil {
 		return err
 	}
@@ -217,6 +225,8 @@ type eventColumns struct {
 	runEnvironment, runConnector, runConnectorRun []pgtype.UUID
 	runAgent                                      []string
 	runOf, runNumber, runClass                    []int64
+	runKey                                        []*string
+	runBlocked                                    []bool
 }
 
 func (c *eventColumns) add(e store.Event) {
@@ -230,6 +240,8 @@ func (c *eventColumns) add(e store.Event) {
 		c.run, c.runProject, c.runLink = append(c.run, known(run.ID)), append(c.runProject, project), append(c.runLink, known(run.LinkID))
 		c.runEnvironment, c.runConnector = append(c.runEnvironment, environment), append(c.runConnector, connector)
 		c.runConnectorRun = append(c.runConnectorRun, id)
+		key, blocked := sqlcore.KeyColumns(run)
+		c.runKey, c.runBlocked = append(c.runKey, key), append(c.runBlocked, blocked)
 		c.runAgent, c.runClass = append(c.runAgent, sqlcore.Text(run.AgentName)), append(c.runClass, int64(e.Class))
 	}
 	c.id, c.project = append(c.id, id), append(c.project, project)
@@ -259,6 +271,7 @@ func (c *eventColumns) args() []any {
 		c.id, c.project, c.environment, c.connector, c.version, c.trigger, c.input, c.inputSize, c.blob, c.contentType,
 		c.runIDs, c.key, c.fingerprint, c.ttl, c.secretUntil, c.repeat, c.number, c.firstRun,
 		c.run, c.runProject, c.runEnvironment, c.runConnector, c.runConnectorRun, c.runOf, c.runNumber, c.runLink, c.runAgent, c.runClass,
+		c.runKey, c.runBlocked,
 	}
 }
 

@@ -36,12 +36,14 @@ const (
 // waitingStatement reads the heads of the queue: of each agent and class at most $3
 // runs that may be claimed by now.
 var waitingStatement = `WITH RECURSIVE ` + sqlcore.QueuedLines("ctid", sqlcore.QueuedHere) + `
-	SELECT h.id, c.class, c.agent_name, h.fresh, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs
+	SELECT h.id, c.class, c.agent_name, h.fresh, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs,
+		CASE WHEN h.keyless THEN COALESCE(a.concurrency_expression, '') ELSE '' END, COALESCE(a.concurrency_drop, FALSE)
 	FROM (SELECT q.address FROM q WHERE q.address IS NOT NULL LIMIT ` + strconv.Itoa(sqlcore.MaxLines) + `) l
 	JOIN open_runs c ON c.ctid = l.address
 	JOIN environments e ON e.project_id = $1 AND e.id = $2 AND e.live_deployment_id IS NOT NULL
-	CROSS JOIN LATERAL (SELECT n.id, n.fresh, n.input_id, COALESCE(n.deployment_id, e.live_deployment_id) AS deployment_id FROM open_runs n
-		WHERE n.status = 'queued' AND n.project_id = $1 AND n.environment_id = $2 AND n.class = c.class AND n.agent_name = c.agent_name
+	CROSS JOIN LATERAL (SELECT n.id, n.fresh, n.input_id, COALESCE(n.deployment_id, e.live_deployment_id) AS deployment_id,
+			n.concurrency_key IS NULL AS keyless FROM open_runs n
+		WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = $1 AND n.environment_id = $2 AND n.class = c.class AND n.agent_name = c.agent_name
 			AND n.not_before <= now_us() ORDER BY n.fresh, n.id LIMIT $3) h
 	LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
 	LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = c.agent_name`
@@ -106,7 +108,7 @@ func scanWaiting(row pgx.CollectableRow) (w sqlcore.Waiting, err error) {
 		digest *string
 		most   *int
 	)
-	err = row.Scan(&w.ID, &w.Class, &w.Agent, &w.Fresh, &w.Input, &w.Deployment, &digest, &most)
+	err = row.Scan(&w.ID, &w.Class, &w.Agent, &w.Fresh, &w.Input, &w.Deployment, &digest, &most, &w.Concurrency.Expression, &w.Concurrency.Drop)
 	if digest != nil {
 		w.Digest = *digest
 	}
@@ -127,7 +129,7 @@ var startStatement = `WITH pool AS (
 	UPDATE open_runs u SET status = 'running', attempt = u.attempt + 1, token = ((u.attempt + 1) << ` + strconv.Itoa(sqlcore.TokenBits) + `) | g.salt,
 		runner_id = $6, lease_until = now_us() + $7::bigint, started_at = COALESCE(u.started_at, now_us()), deployment_id = g.deployment_id
 	FROM pool, unnest($8::uuid[], $9::uuid[], $10::bigint[]) AS g (id, deployment_id, salt)
-	WHERE u.project_id = $1 AND u.id = g.id AND u.status || '' = 'queued' RETURNING u.*
+	WHERE u.project_id = $1 AND u.id = g.id AND u.status || '' = 'queued' AND NOT u.blocked RETURNING u.*
 ) SELECT pool.version, COALESCE(r.id IS NOT NULL, FALSE), ` + sqlcore.StartedColumns + `
 FROM pool LEFT JOIN r ON TRUE LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id`
 

@@ -28,9 +28,10 @@ var endStatement = `WITH given AS MATERIALIZED (
 	DELETE FROM open_runs r USING given g
 	WHERE r.project_id = g.project_id AND r.id = g.id
 		AND (g.token IS NULL OR r.token = g.token AND r.status = 'running') AND (g.only_if = '' OR r.status = g.only_if)
+		AND ($32::boolean OR COALESCE(r.concurrency_key, '') = '')
 		AND (g.first = 0 OR r.journal_length = g.first - 1 AND r.journal_size + g.size <= ` + strconv.Itoa(store.MaxJournal) + `)
 	RETURNING r.project_id, r.id, r.environment_id, r.connector_id, r.connector_run_id, r.link_id, r.agent_name, r.input_id,
-		r.deployment_id, r.attempt, r.runner_id, r.queued_at, r.started_at, r.journal_size + g.size AS journal_size,
+		r.deployment_id, r.attempt, r.runner_id, r.concurrency_key, r.queued_at, r.started_at, r.journal_size + g.size AS journal_size,
 		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.input_tokens, g.output_tokens,
 		g.thinking_tokens, g.cached_input_tokens, g.total_tokens
 ), history AS (
@@ -76,7 +77,7 @@ var endStatement = `WITH given AS MATERIALIZED (
 		UNION ALL SELECT project_id, id, input_size FROM closed) s
 	GROUP BY project_id
 )
-SELECT project_id, id, environment_id, connector_run_id, ended,
+SELECT project_id, id, environment_id, connector_run_id, ended, COALESCE(concurrency_key, '') <> '',
 	((project_id, connector_run_id) IN (SELECT project_id, id FROM closed)) IS TRUE FROM gone`
 
 // callRows inserts the cost of calls of models of the runs among these; its nine
@@ -95,12 +96,12 @@ func callRows(n int, runs string) string {
 }
 
 // End implements sqlcore.Engine.
-func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending) (ended []sqlcore.EndedRun, err error) {
+func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
 	var c endColumns
 	for _, ending := range endings {
 		c.add(ending)
 	}
-	rows, err := q.QueryContext(ctx, endStatement, c.args()...)
+	rows, err := q.QueryContext(ctx, endStatement, append(c.args(), keyed)...)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 			of     *uuid.UUID
 			closed bool
 		)
-		if err := rows.Scan(&run.Run.ProjectID, &run.Run.ID, &run.Environment.ID, &of, &run.Status, &closed); err != nil {
+		if err := rows.Scan(&run.Run.ProjectID, &run.Run.ID, &run.Environment.ID, &of, &run.Status, &run.Keyed, &closed); err != nil {
 			return nil, err
 		}
 		if closed {

@@ -14,13 +14,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/store/postgres"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
 // hotTables are those of what is open, or waits to be counted.
-var hotTables = []string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "stored_bytes", "pools", "blobs", "blob_chunks"}
+var hotTables = []string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "stored_bytes", "pools", "blobs", "blob_chunks", "concurrency_slots"}
 
 // wide are the statements that are about more than one run or connector run, known by
 // what they contain, and why they may look at more than others.
@@ -34,6 +35,7 @@ var wide = []struct {
 	{"(SELECT count(*) FROM open_connector_runs c", "a list of connector runs has the number of all that match", true},
 	{"SELECT u.agent_name, CAST(SUM(u.runs)", "the list of agents counts their runs", true},
 	{"FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2", "a page of a list of connector runs is from the newest partitions", true},
+	{"FROM open_connector_runs c WHERE c.project_id = $1 GROUP BY c.environment_id", "a project's backlog is all that is open of it, which has a limit", true},
 	{"(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n", "the queue's figures count what waits, up to a limit", true},
 	{"WHERE status = 'running' AND lease_until <= now_us()", "the sweep looks at all that runs, by an index of its own", true},
 	{"SELECT count(*) FROM open_runs r WHERE r.status = 'running'", "the figures count all that runs, by an index of its own", true},
@@ -157,7 +159,7 @@ func touredAs(t *testing.T, s size) map[how]map[string]node {
 func toured(t *testing.T, name, dsn, mode string, scene storebench.Scene) map[string]node {
 	t.Helper()
 	var seen plans
-	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record(mode)))
+	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Evaluate: expr.On}.Tuned(seen.record(mode)))
 	require.NoError(t, err)
 	scene.Store = s
 	scene.Tour(t)

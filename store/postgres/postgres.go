@@ -8,6 +8,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -56,6 +57,9 @@ type Options struct {
 	Reread func() (string, error)
 	// Logger takes what nobody can be answered; slog.Default() when nil.
 	Logger *slog.Logger
+	// Evaluate tells the concurrency keys of runs that were accepted before a
+	// deployment was live; nil where no runs are claimed.
+	Evaluate store.Evaluator
 	// tune changes how tests connect.
 	tune func(config *pgx.ConnConfig)
 }
@@ -86,6 +90,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	config.BeforeConnect = o.renew
 	config.ConnConfig.DialFunc = dial
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
 	pool, err := connections(ctx, config.Copy(), defaultConns, "force_generic_plan", o.tune)
 	if err != nil {
 		return nil, err
@@ -101,6 +106,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Core = sqlcore.New(sqlcore.Options{
 		Engine: engine{s}, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
 		Exclusive: "FOR UPDATE", Address: "ctid", Publish: s.publish, BadData: badData, NoTable: func(err error) bool { return hasCode(err, undefinedTable) },
+		Evaluate: o.Evaluate,
 	})
 	return s, nil
 }

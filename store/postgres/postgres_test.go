@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
@@ -35,7 +36,7 @@ func migrated(tb testing.TB) (dsn string) {
 
 func openAt(tb testing.TB, dsn string) *postgres.Store {
 	tb.Helper()
-	s, err := postgres.Open(tb.Context(), postgres.Options{DSN: dsn})
+	s, err := postgres.Open(tb.Context(), postgres.Options{DSN: dsn, Evaluate: expr.On})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, s.Close()) })
 	return s

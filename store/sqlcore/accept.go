@@ -118,6 +118,11 @@ func closeEmpty(ctx context.Context, tx *Tx, key store.Key) error {
 		return wrap(err, "ending connector run %s", key)
 	}
 	tx.Hint(store.TopicDone, key)
+	if _, err := tx.exec(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
+		SELECT project_id, '`+storage+`', id, input_size, now_us() FROM open_connector_runs
+		WHERE project_id = $1 AND id = $2 AND runs_left = 0`, key.ProjectID, key.ID); err != nil {
+		return wrap(err, "ending connector run %s", key)
+	}
 	_, err := tx.exec(ctx, `DELETE FROM open_connector_runs WHERE project_id = $1 AND id = $2 AND runs_left = 0`, key.ProjectID, key.ID)
 	return wrap(err, "ending connector run %s", key)
 }

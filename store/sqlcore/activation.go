@@ -53,8 +53,14 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 			return nil
 		}
 		result.Live = true
-		result.ActivatedAt, err = c.goLive(ctx, tx, d, rank, a)
-		return err
+		rekeyed, err := changesKeys(ctx, tx, live.deployment, d.Key())
+		if err != nil {
+			return err
+		}
+		if result.ActivatedAt, err = c.goLive(ctx, tx, d, rank, a); err != nil || !rekeyed {
+			return err
+		}
+		return bumpConnectors(ctx, tx, d.ProjectID, `environment_id = $2`, d.EnvironmentID)
 	})
 	return result, wrap(err, "activating deployment %s", a.Deployment)
 }

@@ -79,7 +79,7 @@ func (c *Core) ListAudit(ctx context.Context, q store.AuditQuery) ([]store.Audit
 	if q.Before != nil {
 		before = ` AND a.id < ` + l.add(*q.Before)
 	}
-	entries, err := collect(ctx, c.engine.Reader(), scanAudit, `SELECT a.project_id, a.id, a.at, a.actor_kind, a.actor_name,
+	entries, err := collect(ctx, c.engine.Lists(), scanAudit, `SELECT a.project_id, a.id, a.at, a.actor_kind, a.actor_name,
 		a.key_id, a.owner_kind, a.owner_name, a.operation, a.method, a.route, a.object_kind, a.object_id, a.object_name,
 		a.request_id, a.remote_addr, a.idempotency_key, o.at, COALESCE(o.status, 0), COALESCE(o.code, ''), COALESCE(o.object_kind, ''),
 		COALESCE(o.object_id, ''), COALESCE(o.object_name, ''), o.before, o.after

@@ -128,6 +128,25 @@ func (b *blobReader) Close() error {
 	return nil
 }
 
+// DropBlob implements store.Blobs.
+func (c *Core) DropBlob(ctx context.Context, key store.Key) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		var mark string
+		err := found(tx.QueryRowContext(ctx, `SELECT mark FROM blobs WHERE project_id = $1 AND id = $2 `+tx.exclusive,
+			key.ProjectID, key.ID).Scan(&mark))
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		case mark != "":
+			return store.ErrConflict
+		}
+		return c.dropBlobs(ctx, tx, []store.Key{key})
+	})
+	return wrap(err, "deleting blob %s", key)
+}
+
 // dropBlobs deletes blobs with their chunks.
 func (c *Core) dropBlobs(ctx context.Context, tx *Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {

@@ -36,7 +36,9 @@ type Waiting struct {
 	Digest     string
 	// Known: the deployment has the agent.
 	Known bool
-	Input uuid.UUID
+	// Concurrency is the agent's where the run's key is to be told by it, and is not yet.
+	Concurrency store.Concurrency
+	Input       uuid.UUID
 }
 
 // Look is what a claim is decided by.
@@ -91,7 +93,7 @@ func (c *Core) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult,
 		}
 		if done {
 			result.Runs = append(result.Runs, runs...)
-			result.More = len(look.Waiting) > len(runs) && len(runs) < claim.Limit
+			result.More = result.More || len(look.Waiting) > len(runs) && len(runs) < claim.Limit
 			return result, nil
 		}
 	}
@@ -111,6 +113,9 @@ func (c *Core) report(ctx context.Context, claim store.Claim, look Look) (result
 	again := beyond(look.Leased, claim.Holding)
 	if len(again) == 0 {
 		return result, nil
+	}
+	if len(again) > store.MaxClaim {
+		again, result.More = again[:store.MaxClaim], true
 	}
 	result.Runs, err = c.handAgain(ctx, claim, again)
 	return result, err
@@ -147,7 +152,7 @@ func (c *Core) Attend(ctx context.Context, runners []store.RunnerKey) (queued []
 	var l list
 	queued, err = collect(ctx, c.engine.Reader(), scanKey, `SELECT e.project_id, e.id FROM environments e WHERE `+
 		strings.ReplaceAll(c.keys(&l, "e.id", environments), "(project_id", "(e.project_id")+` AND EXISTS (SELECT 1 FROM open_runs r
-			WHERE r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'queued')`, l.args...)
+			WHERE r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'queued' AND NOT r.blocked)`, l.args...)
 	return queued, wrap(err, "looking for queued runs")
 }
 
@@ -158,9 +163,13 @@ func Digests(claim store.Claim) string {
 }
 
 // startPicked starts what is picked of what waits, and fails the runs whose agent is
-// not there; not done when it has to be decided anew.
+// not there; not done when it has to be decided anew, as it is once runs have got the
+// keys that nobody knew.
 func (c *Core) startPicked(ctx context.Context, claim store.Claim, look Look) (runs []store.Claimed, done bool, err error) {
-	known, missing := sift(claim, look)
+	known, missing, keyless := sift(claim, look)
+	if len(keyless) > 0 {
+		return nil, false, c.tellKeys(ctx, claim.Environment, keyless)
+	}
 	if len(missing) > 0 {
 		if err := c.failMissing(ctx, claim.Environment, missing); err != nil {
 			return nil, false, err
@@ -179,17 +188,19 @@ func (c *Core) startPicked(ctx context.Context, claim store.Claim, look Look) (r
 }
 
 // sift parts the runs of which this runner may be handed some from those whose agent
-// the deployment lacks.
-func sift(claim store.Claim, look Look) (known, missing []Waiting) {
+// the deployment lacks, and from those whose key is not known.
+func sift(claim store.Claim, look Look) (known, missing, keyless []Waiting) {
 	for _, w := range look.Waiting {
 		switch {
 		case !w.Known:
 			missing = append(missing, w)
+		case w.Concurrency.Expression != "":
+			keyless = append(keyless, w)
 		case !slices.Contains(claim.Refused, w.Digest):
 			known = append(known, w)
 		}
 	}
-	return known, missing
+	return known, missing, keyless
 }
 
 func candidatesOf(waiting []Waiting) []store.Candidate {
@@ -262,7 +273,19 @@ func (c *Core) handAgain(ctx context.Context, claim store.Claim, leases []store.
 	if err != nil {
 		return nil, err
 	}
+	runs, inputIDs = under(leases, runs, inputIDs)
 	return runs, c.AddInputs(ctx, c.engine.Reader(), claim.Environment.ProjectID, runs, inputIDs)
+}
+
+// under leaves of runs, and of their inputs, those that are still leased as they were
+// when these leases were read: another runner's token is nobody else's to know.
+func under(leases []store.Lease, runs []store.Claimed, inputs []uuid.UUID) (left []store.Claimed, leftInputs []uuid.UUID) {
+	for i, run := range runs {
+		if slices.Contains(leases, store.Lease{Run: run.Run.Key(), Token: run.Token}) {
+			left, leftInputs = append(left, run), append(leftInputs, inputs[i])
+		}
+	}
+	return left, leftInputs
 }
 
 // AddInputs reads the inputs of claimed runs.
@@ -286,7 +309,7 @@ const (
 	QueuedAnywhere = ``
 )
 
-// QueuedLines walks the index of queued runs from the first one of an agent and class
+// QueuedLines walks the index of queued runs, but for the blocked, from the first one of an agent and class
 // to that of the next, so that it costs what there are of these, not of runs: q names
 // their rows, the last is empty. scope is where; address is the engine's of a row. The
 // next line is compared by those columns only of which the scope says nothing: else
@@ -297,9 +320,9 @@ func QueuedLines(address, scope string) string {
 		next = `(n.class, n.agent_name) > (c.class, c.agent_name)`
 	}
 	return `q (address) AS (
-		SELECT (SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued'` + scope + queuedOrder + `)
+		SELECT (SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked` + scope + queuedOrder + `)
 		UNION ALL
-		SELECT (SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued'` + scope + ` AND ` + next + queuedOrder + `)
+		SELECT (SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked` + scope + ` AND ` + next + queuedOrder + `)
 		FROM q JOIN open_runs c ON c.` + address + ` = q.address
 	) `
 }

@@ -49,8 +49,9 @@ type Engine interface {
 	Part(table string, id uuid.UUID) string
 	// Among follows an id to say that it is one of a column of ids.
 	Among(column string) string
-	// End does what Core.end says, in one statement where it can.
-	End(ctx context.Context, q Queryer, endings []Ending) ([]EndedRun, error)
+	// End does what Core.end says but for the slots of keys, in one statement where it
+	// can; unless keyed is set, runs with a concurrency key do not end.
+	End(ctx context.Context, q Queryer, endings []Ending, keyed bool) ([]EndedRun, error)
 	// Append appends entries that follow each other to the journal of a run under a
 	// current claim, with what their models' calls cost; false when the claim is not
 	// current, the entries do not continue the journal or make it too large.
@@ -82,6 +83,9 @@ type Options struct {
 	BadData func(err error) bool
 	// NoTable says whether a statement failed for want of a table.
 	NoTable func(err error) bool
+	// Evaluate tells the concurrency keys of runs by their inputs; nil where no runs
+	// are claimed that need it.
+	Evaluate store.Evaluator
 }
 
 // Core is a store but for Accept, Subscribe and its own life.
@@ -92,6 +96,7 @@ type Core struct {
 	skipLocked, share, exclusive string
 	address                      string
 	badData, noTable             func(error) bool
+	evaluate                     store.Evaluator
 	// cluster is the one that must have the lease for anything to be written; ""
 	// asserts nothing.
 	cluster string
@@ -101,6 +106,7 @@ type Core struct {
 func New(o Options) *Core {
 	return &Core{
 		engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
+		evaluate: o.Evaluate,
 	}
 }
 
@@ -110,6 +116,8 @@ type Tx struct {
 	hints []store.Hint
 	// exclusive is as in Options.
 	exclusive string
+	// single says that it is one statement, which no other can follow.
+	single bool
 }
 
 // Hint remembers a hint for after the commit.
@@ -156,7 +164,7 @@ func (c *Core) Write(ctx context.Context, fn func(ctx context.Context, tx *Tx) e
 func (c *Core) single(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	var tx *Tx
 	err := c.engine.Single(ctx, func(ctx context.Context, q Queryer) error {
-		tx = &Tx{Queryer: q, exclusive: c.exclusive}
+		tx = &Tx{Queryer: q, exclusive: c.exclusive, single: true}
 		return fn(ctx, tx)
 	})
 	if err == nil && len(tx.hints) > 0 {

@@ -155,7 +155,7 @@ func OpenedTools(entries []store.JournalEntry) (n int64) {
 // SizeOf is how many bytes of a journal entries are.
 func SizeOf(entries []store.JournalEntry) (n int64) {
 	for _, e := range entries {
-		n += int64(len(e.Data) + len(e.Kind))
+		n += e.Size()
 	}
 	return n
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -37,18 +38,25 @@ type EndedRun struct {
 	// ConnectorRun is set of the last run of one, which has ended with it.
 	ConnectorRun *uuid.UUID
 	Status       store.RunStatus
+	// Keyed says that it had a concurrency key, or waited for one.
+	Keyed bool
 }
 
 // end is where runs end. It moves them to history, closes the connector runs of
-// which they were the last, and posts to the outbox what is to be done for them. It
-// returns those that have ended; the others are not open, or not as the Ending says.
+// which they were the last, posts to the outbox what is to be done for them, and hands
+// their concurrency keys over, which takes more than one statement. It returns those
+// that have ended; the others are not open, not as the Ending says, or have a key in a
+// transaction of a single statement.
 func (c *Core) end(ctx context.Context, tx *Tx, endings []Ending) ([]EndedRun, error) {
 	if len(endings) == 0 {
 		return nil, nil
 	}
-	ended, err := c.engine.End(ctx, tx, endings)
+	ended, err := c.engine.End(ctx, tx, endings, !tx.single)
+	if err != nil {
+		return nil, wrap(err, "ending runs")
+	}
 	tx.ended(ended)
-	return ended, wrap(err, "ending runs")
+	return ended, c.handOver(ctx, tx, ended)
 }
 
 // ended hints at connector runs that have ended, and at the places that are free.
@@ -90,21 +98,31 @@ func (c *Core) Complete(ctx context.Context, completions []store.Completion) ([]
 	return answers, nil
 }
 
-// endTogether ends runs in one transaction and says which have ended; none where the
-// data of one is at fault.
-func (c *Core) endTogether(ctx context.Context, endings []Ending) (ended map[store.Key]bool, err error) {
-	err = c.single(ctx, func(ctx context.Context, tx *Tx) error {
-		ended = map[store.Key]bool{}
-		runs, err := c.end(ctx, tx, endings)
-		for _, run := range runs {
-			ended[run.Run] = true
+// endTogether ends runs and says which have ended: in one transaction those without a
+// concurrency key, in another the rest, which has none where all went well. Where the
+// data of one is at fault none of its transaction have.
+func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key]bool, error) {
+	all := map[store.Key]bool{}
+	for _, transaction := range []func(context.Context, func(context.Context, *Tx) error) error{c.single, c.Write} {
+		if endings = slices.DeleteFunc(endings, func(e Ending) bool { return all[e.Run] }); len(endings) == 0 {
+			break
 		}
-		return err
-	})
-	if err != nil && c.badData(err) {
-		return nil, nil
+		var ended []EndedRun
+		err := transaction(ctx, func(ctx context.Context, tx *Tx) (err error) {
+			ended, err = c.end(ctx, tx, endings)
+			return err
+		})
+		if err != nil {
+			if c.badData(err) {
+				err = nil
+			}
+			return all, err
+		}
+		for _, run := range ended {
+			all[run.Run] = true
+		}
 	}
-	return ended, err
+	return all, nil
 }
 
 func endingOf(completion store.Completion) Ending {

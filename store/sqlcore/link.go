@@ -148,7 +148,10 @@ func (c *Core) Route(ctx context.Context, connector store.Key) (store.Route, err
 		}
 		route.Links, err = collect(ctx, q, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2
 			ORDER BY `+linkOrder, connector.ProjectID, connector.ID)
-		return err
+		if err != nil {
+			return err
+		}
+		return addConcurrency(ctx, q, &route)
 	})
 	return route, wrap(err, "reading the route of connector %s", connector)
 }

@@ -16,18 +16,18 @@ func (c *Core) PutProject(ctx context.Context, p store.Project) error {
 		if err := c.claimID(ctx, tx, p.Key(), p.Ref); err != nil {
 			return err
 		}
-		created, err := tx.exec(ctx, `INSERT INTO projects (project_id, display_name, requests_per_minute, created_at, updated_at)
-			VALUES ($1, $2, $3, now_us(), now_us()) ON CONFLICT (project_id) DO NOTHING`,
-			p.ID, Text(p.DisplayName), p.RequestsPerMinute)
+		created, err := tx.exec(ctx, `INSERT INTO projects (project_id, display_name, backlog_runs, backlog_input, storage, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $5, now_us(), now_us()) ON CONFLICT (project_id) DO NOTHING`,
+			p.ID, Text(p.DisplayName), p.Limits.BacklogRuns, p.Limits.BacklogInput, p.Limits.Storage)
 		switch {
 		case err != nil:
 			return wrap(err, "projecting %s", p.Ref)
 		case created == 1: // connectors of a project that was not there were disabled
 			return bumpConnectors(ctx, tx, p.ID, `TRUE`)
 		}
-		_, err = tx.exec(ctx, `UPDATE projects SET display_name = $2, requests_per_minute = $3, updated_at = now_us()
-			WHERE project_id = $1 AND (display_name <> $2 OR requests_per_minute <> $3)`,
-			p.ID, Text(p.DisplayName), p.RequestsPerMinute)
+		_, err = tx.exec(ctx, `UPDATE projects SET display_name = $2, backlog_runs = $3, backlog_input = $4, storage = $5, updated_at = now_us()
+			WHERE project_id = $1 AND (display_name <> $2 OR backlog_runs <> $3 OR backlog_input <> $4 OR storage <> $5)`,
+			p.ID, Text(p.DisplayName), p.Limits.BacklogRuns, p.Limits.BacklogInput, p.Limits.Storage)
 		return wrap(err, "projecting %s", p.Ref)
 	})
 }

@@ -21,10 +21,10 @@ func QueueStatement(address string) string {
 			EXISTS (SELECT 1 FROM runners w
 				WHERE w.project_id = r.project_id AND w.environment_id = r.environment_id AND w.seen_at > now_us() - $1),
 			r.class,
-			(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n WHERE n.status = 'queued' AND n.project_id = r.project_id
+			(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = r.project_id
 				AND n.environment_id = r.environment_id AND n.class = r.class AND n.agent_name = r.agent_name LIMIT $2) counted),
 			now_us() - r.queued_at,
-			COALESCE((SELECT now_us() - n.queued_at FROM open_runs n WHERE n.status = 'queued' AND n.project_id = r.project_id
+			COALESCE((SELECT now_us() - n.queued_at FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = r.project_id
 				AND n.environment_id = r.environment_id AND n.class = r.class AND n.agent_name = r.agent_name AND n.fresh
 				ORDER BY n.id LIMIT 1), 0)
 		FROM q JOIN open_runs r ON r.` + address + ` = q.address`

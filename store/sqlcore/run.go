@@ -259,9 +259,3 @@ func (c *Core) Ended(ctx context.Context, connectorRuns []store.Key) (ended []st
 	}
 	return ended, nil
 }
-
-// StoredBytes implements store.History.
-func (c *Core) StoredBytes(ctx context.Context, projectID uuid.UUID) (n int64, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT COALESCE((SELECT bytes FROM stored_bytes WHERE project_id = $1), 0)`, projectID).Scan(&n)
-	return n, wrap(err, "reading what project %s has stored", projectID)
-}

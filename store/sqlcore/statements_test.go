@@ -34,6 +34,7 @@ var ofAll = map[string]string{
 	"QueueFigures":   "how much is open, over all projects",
 	"CountStored":    "ended runs of all projects are counted",
 	"ConnectorIDs":   "which ids there are at all",
+	"ExpireRuns":     "runs are open for too long in all projects",
 	"SweepExpired":   "keys, runners and blobs expire in all projects",
 	"Token":          "whose a token is, is what it is asked for",
 	"revokeKey":      "a key is the platform's: it ends secrets of all projects",

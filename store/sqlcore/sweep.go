@@ -121,15 +121,18 @@ func (c *Core) sweepOrphans(ctx context.Context, limit int) (n int, err error) {
 		SELECT DISTINCT r.project_id, r.environment_id FROM q CROSS JOIN open_runs r WHERE r.`+c.address+` = q.address AND NOT EXISTS
 		(SELECT 1 FROM environments e WHERE e.project_id = r.project_id AND e.id = r.environment_id)`)
 	for _, environment := range gone {
-		if err != nil || n >= limit {
-			break
+		// The blocked first: then nobody is handed a key.
+		for _, which := range []string{`r.blocked LIMIT $1 `, `NOT r.blocked ORDER BY r.class, r.agent_name, r.fresh, r.id LIMIT $1 `} {
+			if err != nil || n >= limit {
+				return n, err
+			}
+			var swept int
+			swept, err = c.sweepRuns(ctx, limit-n, `SELECT r.project_id, r.id FROM open_runs r
+				WHERE NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
+					AND r.project_id = $2 AND r.environment_id = $3 AND r.status = 'queued' AND `+which,
+				c.cancelGone, environment.ProjectID, environment.ID)
+			n += swept
 		}
-		var swept int
-		swept, err = c.sweepRuns(ctx, limit-n, `SELECT r.project_id, r.id FROM open_runs r
-			WHERE r.status = 'queued' AND r.project_id = $2 AND r.environment_id = $3
-				AND NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
-			ORDER BY r.class, r.agent_name, r.fresh, r.id LIMIT $1 `, c.cancelGone, environment.ProjectID, environment.ID)
-		n += swept
 	}
 	return n, err
 }
@@ -151,9 +154,10 @@ func (c *Core) cancelOpen(ctx context.Context, tx *Tx, environment store.Key) er
 		status, order string // as in its index
 		limit         int
 	}{
-		{`'running'`, `environment_id, id`, store.MaxCandidates}, // as many as places
+		{`'queued' AND blocked`, `agent_name, concurrency_key, id`, chunk}, // first: then nobody is handed a key
+		{`'running'`, `environment_id, id`, store.MaxCandidates},           // as many as places
 		{`'awaiting_approval'`, `wake_at`, store.MaxCandidates},
-		{`'queued'`, `class, agent_name, fresh, id`, chunk},
+		{`'queued' AND NOT blocked`, `class, agent_name, fresh, id`, chunk},
 	} {
 		ids, err := collect(ctx, tx, scanID, `SELECT id FROM open_runs WHERE project_id = $1 AND environment_id = $2
 			AND status = `+of.status+` ORDER BY `+of.order+` LIMIT $3 `+c.exclusive, environment.ProjectID, environment.ID, of.limit)
@@ -190,7 +194,9 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 					WHERE expires_at <= now_us() ORDER BY expires_at LIMIT $1 `+c.skipLocked+`)`, min(limit, chunk))
 		}},
 		{"runners", func(ctx context.Context, tx *Tx) (int64, error) {
-			return tx.exec(ctx, `DELETE FROM runners WHERE seen_at < now_us() - $1`, runnerAge.Microseconds())
+			return tx.exec(ctx, `DELETE FROM runners WHERE (project_id, environment_id, id) IN
+				(SELECT project_id, environment_id, id FROM runners WHERE seen_at < now_us() - $1 LIMIT $2)`,
+				runnerAge.Microseconds(), min(limit, chunk))
 		}},
 		{"blobs that nothing keeps", func(ctx context.Context, tx *Tx) (int64, error) {
 			loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs

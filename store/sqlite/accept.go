@@ -143,19 +143,19 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, 
 		return fmt.Errorf("recording the connector run: %w", err)
 	}
 	for i, run := range e.Runs {
+		key, blocked := sqlcore.KeyColumns(run)
 		if _, err := tx.ExecContext(ctx, `INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id,
-				link_id, agent_name, input_id, status, class, queued_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $5, 'queued', $8, $9)`,
+				link_id, agent_name, input_id, status, class, concurrency_key, blocked, queued_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $5, 'queued', $8, $10, $11, $9)`,
 			e.ProjectID, a.RunIDs[i], e.EnvironmentID, e.ConnectorID, a.ConnectorRunID, run.LinkID,
-			sqlcore.Text(run.AgentName), int64(e.Class), at); err != nil {
+			sqlcore.Text(run.AgentName), int64(e.Class), at, key, blocked); err != nil {
 			return fmt.Errorf("recording an agent run: %w", err)
 		}
 	}
-	if sqlcore.EndsAtOnce(e) {
-		return s.EndAtOnce(ctx, tx, e, a)
+	if !sqlcore.EndsAtOnce(e) {
+		tx.Hint(store.TopicQueued, store.Key{ProjectID: e.ProjectID, ID: e.EnvironmentID})
 	}
-	tx.Hint(store.TopicQueued, store.Key{ProjectID: e.ProjectID, ID: e.EnvironmentID})
-	return nil
+	return s.Settle(ctx, tx, []store.Event{e}, []store.Admission{a})
 }
 
 // isConstraint says that the data was at fault, not the database.

@@ -17,10 +17,10 @@ import (
 )
 
 // End implements sqlcore.Engine.
-func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending) (ended []sqlcore.EndedRun, err error) {
+func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
 	stored := map[uuid.UUID]*storedBy{}
 	for _, ending := range endings {
-		run, bytes, err := endRun(ctx, q, ending)
+		run, bytes, err := endRun(ctx, q, ending, keyed)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			continue
@@ -50,7 +50,7 @@ type storedBy struct {
 
 // endRun moves a run to history with all that hangs on its end; sql.ErrNoRows when
 // it is not open, or not as the Ending says. It returns how many bytes stay.
-func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending) (ended sqlcore.EndedRun, bytes int64, err error) {
+func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool) (ended sqlcore.EndedRun, bytes int64, err error) {
 	var (
 		token, first, size int64
 		connectorRun       *uuid.UUID
@@ -67,17 +67,17 @@ func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending) (ended sql
 		SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id, $4, deployment_id,
 			$3, attempt, runner_id, $5, $6, $7, $8, $9, $10, $11, $12, queued_at, started_at, now_us()
 		FROM open_runs WHERE project_id = $1 AND id = $2 AND ($13 OR token = $3 AND status = 'running')
-			AND ($17 = '' OR status = $17) AND ($14 = 0 OR journal_length = $14 - 1 AND journal_size + $15 <= $16)
+			AND ($17 = '' OR status = $17) AND ($18 OR COALESCE(concurrency_key, '') = '') AND ($14 = 0 OR journal_length = $14 - 1 AND journal_size + $15 <= $16)
 		RETURNING environment_id, connector_run_id`,
 		e.Run.ProjectID, e.Run.ID, token, string(e.Status), string(e.Code), e.Error, e.Output, e.Usage.InputTokens,
 		e.Usage.OutputTokens, e.Usage.ThinkingTokens, e.Usage.CachedInputTokens, e.Usage.TotalTokens, e.Token == nil,
-		first, size, store.MaxJournal, string(e.Only)).Scan(&ended.Environment.ID, &connectorRun)
+		first, size, store.MaxJournal, string(e.Only), keyed).Scan(&ended.Environment.ID, &connectorRun)
 	if err != nil {
 		return ended, 0, err
 	}
 	ended.Run, ended.Environment.ProjectID, ended.Status = e.Run, e.Run.ProjectID, e.Status
-	if err := q.QueryRowContext(ctx, `DELETE FROM open_runs WHERE project_id = $1 AND id = $2 RETURNING journal_size`,
-		e.Run.ProjectID, e.Run.ID).Scan(&bytes); err != nil {
+	if err := q.QueryRowContext(ctx, `DELETE FROM open_runs WHERE project_id = $1 AND id = $2
+		RETURNING journal_size, COALESCE(concurrency_key, '') <> ''`, e.Run.ProjectID, e.Run.ID).Scan(&bytes, &ended.Keyed); err != nil {
 		return ended, 0, err
 	}
 	bytes += size + int64(len(e.Output)+len(e.Error)) + sqlcore.RunOverhead
@@ -276,7 +276,7 @@ func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sq
 				digest *string
 				most   *int
 			)
-			if err := rows.Scan(&w.ID, &w.Fresh, &w.Input, &w.Deployment, &digest, &most); err != nil {
+			if err := rows.Scan(&w.ID, &w.Fresh, &w.Input, &w.Deployment, &digest, &most, &w.Concurrency.Expression, &w.Concurrency.Drop); err != nil {
 				return err
 			}
 			if digest != nil {
@@ -287,9 +287,10 @@ func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sq
 			}
 			look.Waiting = append(look.Waiting, w)
 			return nil
-		}, `SELECT h.id, h.fresh, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs
-			FROM (SELECT n.id, n.fresh, n.input_id, COALESCE(n.deployment_id, $5) AS deployment_id FROM open_runs n
-				WHERE n.status = 'queued' AND n.project_id = $1 AND n.environment_id = $2 AND n.class = $3 AND n.agent_name = $4
+		}, `SELECT h.id, h.fresh, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs,
+				CASE WHEN h.keyless THEN COALESCE(a.concurrency_expression, '') ELSE '' END, COALESCE(a.concurrency_drop, FALSE)
+			FROM (SELECT n.id, n.fresh, n.input_id, COALESCE(n.deployment_id, $5) AS deployment_id, n.concurrency_key IS NULL AS keyless
+				FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = $1 AND n.environment_id = $2 AND n.class = $3 AND n.agent_name = $4
 					AND n.not_before <= now_us() ORDER BY n.fresh, n.id LIMIT $6) h
 			LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
 			LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = $4`,
@@ -334,7 +335,7 @@ func startRun(ctx context.Context, q sqlcore.Queryer, c store.Claim, w sqlcore.W
 	result, err := q.ExecContext(ctx, `UPDATE open_runs SET status = 'running', attempt = attempt + 1,
 			token = ((attempt + 1) << $4) | $5, runner_id = $6, lease_until = now_us() + $7,
 			started_at = COALESCE(started_at, now_us()), deployment_id = $3
-		WHERE project_id = $1 AND id = $2 AND status = 'queued'`,
+		WHERE project_id = $1 AND id = $2 AND status = 'queued' AND NOT blocked`,
 		c.Environment.ProjectID, w.ID, w.Deployment, sqlcore.TokenBits, salt, sqlcore.Text(c.RunnerID), c.Lease.Microseconds())
 	if err != nil {
 		return store.Claimed{}, err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
@@ -90,7 +91,7 @@ func recorded(t *testing.T) (*Store, *statementsSeen) {
 	require.NoError(t, before.Migrate(t.Context()))
 	require.NoError(t, before.Close())
 
-	s, err := Open(t.Context(), Options{Path: path})
+	s, err := Open(t.Context(), Options{Path: path, Evaluate: expr.On})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.read.Close())
@@ -103,7 +104,7 @@ func recorded(t *testing.T) (*Store, *statementsSeen) {
 }
 
 // growing are the tables of what is open, is to be counted, or has ended.
-var growing = slices.Concat([]string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "blobs", "blob_chunks"},
+var growing = slices.Concat([]string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "blobs", "blob_chunks", "concurrency_slots"},
 	slices.Sorted(maps.Keys(sqlcore.HistoryTables)))
 
 var (

@@ -46,6 +46,9 @@ type Options struct {
 	Path string
 	// Logger takes what nobody can be answered; slog.Default() when nil.
 	Logger *slog.Logger
+	// Evaluate tells the concurrency keys of runs that were accepted before a
+	// deployment was live; nil where no runs are claimed.
+	Evaluate store.Evaluator
 }
 
 // Store is a store.Store on SQLite.
@@ -54,8 +57,11 @@ type Store struct {
 	hub    sqlcore.Hub
 	read   *sql.DB
 	reader *statements // of read
-	writer *writer
-	logger *slog.Logger
+	// snapshots has room for one less than there are readers: preparing a statement
+	// for a snapshot takes a connection beside its own.
+	snapshots chan struct{}
+	writer    *writer
+	logger    *slog.Logger
 	// requests are those that count against a rate at present.
 	requests store.RateWindows
 }
@@ -70,7 +76,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if info, err := os.Stat(o.Path); err == nil && info.IsDir() {
 		o.Path = filepath.Join(o.Path, "store.db")
 	}
-	s := &Store{logger: o.Logger}
+	s := &Store{logger: o.Logger, snapshots: make(chan struct{}, readers-1)}
 	var err error
 	if s.writer, err = openWriter(ctx, open(o.Path, "immediate", "rwc"), o.Logger); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", o.Path, err)
@@ -79,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
 	s.reader = newStatements(s.read)
-	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.publish, Address: "rowid", BadData: isConstraint, NoTable: noTable})
+	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.publish, Address: "rowid", BadData: isConstraint, NoTable: noTable, Evaluate: o.Evaluate})
 	return s, nil
 }
 
@@ -136,6 +142,12 @@ func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqlco
 
 // Snapshot implements sqlcore.Engine.
 func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+	select {
+	case e.snapshots <- struct{}{}:
+		defer func() { <-e.snapshots }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	tx, err := e.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return fmt.Errorf("beginning to read: %w", err)

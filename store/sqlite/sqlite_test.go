@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
@@ -20,7 +21,7 @@ func open(tb testing.TB) store.Store {
 
 func openAt(tb testing.TB, path string) store.Store {
 	tb.Helper()
-	s, err := sqlite.Open(tb.Context(), sqlite.Options{Path: path})
+	s, err := sqlite.Open(tb.Context(), sqlite.Options{Path: path, Evaluate: expr.On})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, s.Close()) })
 	require.Error(tb, s.Ping(tb.Context()), "not migrated yet")

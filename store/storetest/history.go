@@ -36,6 +36,22 @@ var blobPromises = []promise{
 		_, err = w.s.OpenBlob(w.ctx, w.key(id))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
+	{"a blob that nothing keeps is deleted at once", func(w *world) {
+		e, id, kept := w.single(), uuid.New(), v7()
+		for _, blob := range []uuid.UUID{id, kept} {
+			_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader("content"))
+			w.NoError(err)
+		}
+		e.Input, e.InputBlob = nil, &kept
+		w.accept(&e)
+		w.NoError(w.s.DropBlob(w.ctx, w.key(id)))
+		_, err := w.s.OpenBlob(w.ctx, w.key(id))
+		w.ErrorIs(err, store.ErrNotFound)
+		w.NoError(w.s.DropBlob(w.ctx, w.key(id)), "there is none any more")
+		w.ErrorIs(w.s.DropBlob(w.ctx, w.key(kept)), store.ErrConflict)
+		_, body, err := w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
+		w.Equal("content", string(w.readAll(body, err)))
+	}},
 	{"a bundle has its digest and its size", func(w *world) {
 		digest := w.putBundle("content")
 		r, err := w.s.OpenBundle(w.ctx, w.project.ID, digest)

@@ -52,6 +52,8 @@ type modelRun struct {
 	writers         []int64 // the tokens that wrote the entries
 	openTools       int
 	completedBy     int64
+	key             string // of those with the same one the others are blocked
+	blocked         bool
 }
 
 // model is the runs of one environment, and its runners.
@@ -78,12 +80,35 @@ func (m *model) accept(rt *rapid.T) {
 	e := m.event()
 	e.Class = store.Class(rapid.IntRange(0, store.Classes-1).Draw(rt, "class"))
 	e.Runs = e.Runs[:rapid.IntRange(1, 2).Draw(rt, "links")]
+	for i := range e.Runs {
+		e.Runs[i].Concurrency = store.ConcurrencyKey{
+			Text: rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(rt, "key"), Drop: rapid.IntRange(0, 3).Draw(rt, "drops") == 0,
+		}
+	}
 	m.world.accept(&e)
 	for _, run := range e.Runs {
-		m.runs = append(m.runs, &modelRun{
+		r := &modelRun{
 			Candidate: store.Candidate{ID: run.ID, Class: e.Class, Agent: run.AgentName, Fresh: true, Max: m.limits[run.AgentName]},
-			event:     e.ConnectorRunID, status: store.RunQueued,
-		})
+			event:     e.ConnectorRunID, status: store.RunQueued, key: run.Concurrency.Text,
+		}
+		if r.blocked = slices.ContainsFunc(m.runs, r.rivals); r.blocked && run.Concurrency.Drop {
+			r.status, r.code = store.RunCancelled, store.RunErrorConcurrencyDropped
+		}
+		m.runs = append(m.runs, r)
+	}
+}
+
+// rivals says whether two runs take turns while the other one is open.
+func (r *modelRun) rivals(other *modelRun) bool {
+	return r != other && r.key != "" && r.key == other.key && r.Agent == other.Agent && !other.status.Terminal()
+}
+
+// handOver unblocks the runs whose turn it is: they are in the order of acceptance.
+func (m *model) handOver() {
+	for _, run := range m.runs {
+		if run.blocked && !run.status.Terminal() {
+			run.blocked = slices.ContainsFunc(m.runs, func(other *modelRun) bool { return run.rivals(other) && !other.blocked })
+		}
 	}
 }
 
@@ -172,6 +197,7 @@ func (m *model) take(runner string, limit int, hold time.Duration) {
 func (m *model) pick(limit int) []store.Candidate {
 	pool := m.pool
 	pool.Places, pool.Lower, pool.Running = modelPlaces*len(m.held), 0, map[string]int{}
+	m.handOver()
 	var queued []store.Candidate
 	for _, run := range m.runs {
 		switch run.status {
@@ -181,7 +207,9 @@ func (m *model) pick(limit int) []store.Candidate {
 				pool.Lower++
 			}
 		case store.RunQueued:
-			queued = append(queued, run.Candidate)
+			if !run.blocked {
+				queued = append(queued, run.Candidate)
+			}
 		}
 	}
 	slices.SortFunc(queued, func(a, b store.Candidate) int {
@@ -389,6 +417,7 @@ func (m *model) wear(rt *rapid.T) {
 
 // compare looks at the run of the last step and at all connector runs.
 func (m *model) compare(*rapid.T) {
+	m.handOver()
 	open, failed := map[uuid.UUID]int{}, map[uuid.UUID]int{}
 	for _, run := range m.runs {
 		open[run.event] += 0

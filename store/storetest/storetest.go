@@ -73,8 +73,12 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Sweeps", sweepPromises},
 		{"Queue", queuePromises},
 		{"Contention", contentionPromises},
+		{"Concurrency", concurrencyPromises},
+		{"UnknownKeys", unknownKeyPromises},
+		{"ContendedKeys", keyContentionPromises},
 		{"History", historyPromises},
 		{"Stored", storedPromises},
+		{"Load", loadPromises},
 		{"Tokens", tokenPromises},
 		{"Audit", auditPromises},
 		{"Keys", keyPromises},
@@ -119,7 +123,7 @@ func newWorld(t *testing.T, o Opened) *world {
 	s := o.Store
 	w := &world{Assertions: require.New(t), t: t, ctx: t.Context(), s: s, db: o.DB}
 	w.NoError(s.Ping(w.ctx))
-	w.project = store.Project{Ref: ref(store.KindProject, "shop"), ID: uuid.New(), DisplayName: "Shop", RequestsPerMinute: 120}
+	w.project = store.Project{Ref: ref(store.KindProject, "shop"), ID: uuid.New(), DisplayName: "Shop", Limits: store.ProjectLimits{BacklogRuns: 1000, BacklogInput: 1 << 30, Storage: 1 << 30}}
 	w.NoError(s.PutProject(w.ctx, w.project))
 	w.environment = w.newEnvironment("production", origin)
 	w.NoError(s.PutEnvironment(w.ctx, w.environment))
@@ -223,10 +227,13 @@ func (w *world) version() int64 {
 }
 
 // event has a run for each link.
-func (w *world) event() store.Event {
+func (w *world) event() store.Event { return w.eventAt(w.version()) }
+
+// eventAt is event for who knows the connector's version.
+func (w *world) eventAt(version int64) store.Event {
 	e := store.Event{
 		ConnectorRunID: v7(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID, ConnectorID: w.connector.ID,
-		ConnectorVersion: w.version(), Trigger: store.TriggerWebhook, Input: []byte(`{"order":1}`),
+		ConnectorVersion: version, Trigger: store.TriggerWebhook, Input: []byte(`{"order":1}`),
 		ContentType: "application/json",
 	}
 	for _, link := range w.links {

@@ -59,6 +59,7 @@ var ofThePlatform = map[string]string{
 	"CountStored":      "what is to be counted is of all projects",
 	"EnsurePartitions": "the schema is of the whole store",
 	"ConnectorIDs":     "which ids there are at all",
+	"ExpireRuns":       "runs are open for too long in all projects",
 	"SweepExpired":     "keys, runners and blobs expire in all projects",
 	"Token":            "whose a token is, is what it is asked for",
 	"Subscribe":        "hints name their project",
@@ -242,6 +243,7 @@ var projectionStrangers = map[string]func(s *stranger){
 		r, err := s.s.OpenBlob(s.ctx, s.key(s.blob))
 		s.Equal("one's own", string(s.readAll(r, err)))
 	},
+	"DropBlob": func(s *stranger) { s.NoError(s.s.DropBlob(s.ctx, s.key(s.blob))) },
 	"OpenBlob": func(s *stranger) {
 		_, err := s.s.OpenBlob(s.ctx, s.key(s.blob))
 		s.none(err)

@@ -123,9 +123,8 @@ var runStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Equal([]store.Key{s.key(s.event.ConnectorRunID)}, ended, "not known there")
 	},
-	"StoredBytes": func(s *stranger) {
-		n, err := s.s.StoredBytes(s.ctx, s.project)
-		s.NoError(err)
-		s.Zero(n)
+	"ProjectLoad": func(s *stranger) {
+		_, err := s.s.ProjectLoad(s.ctx, s.project)
+		s.none(err)
 	},
 }

@@ -184,7 +184,7 @@ func (w *world) newVictim() *victim {
 	none.Runs = nil
 	w.accept(&none)
 	for range 2 { // one stays open, one waits in the outbox
-		more := w.single()
+		more := w.contender("theirs")
 		w.accept(&more)
 	}
 	w.NoError(w.complete(completed(w.claim(1, lease)[0])))

@@ -90,7 +90,9 @@ func TestEveryPodHasWhatAnOperatorExpects(t *testing.T) {
 				require.Equal(t, path, probe.HTTPGet.Path, w.name)
 				require.Contains(t, ports, probe.HTTPGet.Port.StrVal, w.name)
 			}
-			require.Equal(t, "health", c.LivenessProbe.HTTPGet.Port.StrVal, "%s: no load on another port kills it", w.name)
+			for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+				require.Equal(t, "health", probe.HTTPGet.Port.StrVal, "%s: no load on another port kills it, or takes it out", w.name)
+			}
 			require.True(t, reached(t, policies, w, "metrics"), w.name)
 			require.False(t, reached(t, policies, w, "health"), w.name)
 		}

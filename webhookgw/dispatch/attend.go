@@ -4,9 +4,12 @@ package dispatch
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"sync"
 	"time"
 
+	"github.com/agentplatform/agentplatform/internal/cache"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -29,18 +32,18 @@ type attendance struct {
 	mutex   sync.Mutex
 	waiting map[store.RunnerKey]int
 	// quiet are those that were told there is nothing.
-	quiet map[store.RunnerKey]quiet
+	quiet *cache.Cache[store.RunnerKey, quiet]
 }
 
-// quiet is what a runner said as it was told that there is nothing, and when.
+// quiet is what a runner said as it was told that there is nothing, and how many
+// hints there had been.
 type quiet struct {
-	digests, refused, places int
-	rung                     uint64
-	until                    time.Time
+	said [sha256.Size]byte
+	rung uint64
 }
 
 func newAttendance() *attendance {
-	return &attendance{waiting: map[store.RunnerKey]int{}, quiet: map[store.RunnerKey]quiet{}}
+	return &attendance{waiting: map[store.RunnerKey]int{}, quiet: cache.New[store.RunnerKey, quiet](maxRecent, quietFor, nil)}
 }
 
 // wait counts a waiting claim until leave is called.
@@ -69,36 +72,21 @@ func (a *attendance) all() []store.RunnerKey {
 }
 
 // said is what of a request decides, beside the store, what its answer is.
-func said(req dispatchapi.ClaimRequest, rung uint64) quiet {
-	return quiet{digests: len(req.Digests), refused: len(req.Refused), places: req.Places, rung: rung}
+func said(req dispatchapi.ClaimRequest) [sha256.Size]byte {
+	text, _ := json.Marshal([]any{req.Digests, req.Refused, req.Places}) // all of it can be marshalled
+	return sha256.Sum256(text)
 }
 
 // told remembers that a runner was told there is nothing.
-func (a *attendance) told(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64, now time.Time) {
-	a.mutex.Lock()
-	defer a.mutex.Unlock()
-	for known, q := range a.quiet {
-		if len(a.quiet) < maxRecent {
-			break
-		}
-		if now.After(q.until) || len(a.quiet) >= maxRecent {
-			delete(a.quiet, known)
-		}
-	}
-	q := said(req, rung)
-	q.until = now.Add(quietFor)
-	a.quiet[runner] = q
+func (a *attendance) told(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64) {
+	a.quiet.Put(runner, quiet{said(req), rung})
 }
 
 // still says whether there is nothing for a runner yet: it holds nothing that could be
 // lost, says what it said before, and no hint has come since.
-func (a *attendance) still(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64, now time.Time) bool {
-	a.mutex.Lock()
-	defer a.mutex.Unlock()
-	q, known := a.quiet[runner]
-	until := q.until
-	q.until = time.Time{}
-	return known && len(req.Holding) == 0 && q == said(req, rung) && now.Before(until)
+func (a *attendance) still(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64) bool {
+	q, known := a.quiet.Get(runner)
+	return known && len(req.Holding) == 0 && q == quiet{said(req), rung}
 }
 
 // attend records the runners that wait at intervals, and wakes those for whom there

@@ -146,7 +146,8 @@ func TestWhatIsFreedWakesWhoLeftRuns(t *testing.T) {
 func TestWhatACallCostIsKept(t *testing.T) {
 	t.Parallel()
 	usage := dispatchapi.TokenUsage{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, CachedInputTokens: 4, TotalTokens: 6}
-	got := entries([]dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Usage: &dispatchapi.ModelUsage{Model: "m", TokenUsage: usage}}})
+	got, err := entries([]dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Usage: &dispatchapi.ModelUsage{Model: "m", TokenUsage: usage}}})
+	require.NoError(t, err)
 	require.Equal(t, &store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage(usage)}, got[0].Usage)
 }
 
@@ -181,7 +182,7 @@ func TestABuildsTokenIsReadAgain(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, "/", nil)
 			r.Header.Set("Authorization", "Bearer token")
 			for range 4 {
-				_, err := h.token(r)
+				_, err := h.tokens.of(r)
 				require.NoError(t, err)
 				time.Sleep(recentFor) // of the bubble
 			}

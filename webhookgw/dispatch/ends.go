@@ -5,45 +5,87 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/cache"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 const (
-	// maxEnds and maxEndBytes bound the completions that share a transaction.
+	// maxEnds and maxEndBytes bound the completions that share a transaction; the
+	// first one counts whatever its size.
 	maxEnds     = 128
 	maxEndBytes = 4 << 20
-	// endTimeout bounds such a transaction.
+	// maxWaitingEnds is how many bytes of completions wait, or are being stored; a
+	// project has a share. Each counts for endOverhead beside its data.
+	maxWaitingEnds = 32 << 20
+	endOverhead    = 1 << 10
+	// maxApart is how many projects' completions are stored apart at once, apartFor
+	// how long those of a project are.
+	maxApart = 8
+	apartFor = time.Minute
+	// endTimeout bounds a transaction.
 	endTimeout = 20 * time.Second
 )
 
 var errStopped = errors.New("the gateway is stopping")
 
 // ends lets runs that end at the same moment share a transaction: when the store is
-// idle none waits for others; when it is busy, one fsync serves many.
+// idle none waits for others; when it is busy, one fsync serves many. Projects take
+// turns in it.
+//
+// A completion that cannot be stored with the others is stored by itself, which all of
+// its batch wait for. So a project of which that was so shares its transactions with
+// nobody for a while, and neither do completions of a batch that failed, or of a run
+// whose end was reported before: these are stored beside the common batch.
 type ends struct {
-	store store.Dispatch
-	queue chan end
+	store   store.Dispatch
+	room    *memory
+	arrived chan struct{} // holds one: there may be something to begin
+	suspect *cache.Cache[uuid.UUID, struct{}]
+
+	mutex           sync.Mutex
+	together, apart lines
+	busy            bool               // with a batch of all projects
+	busyApart       map[uuid.UUID]bool // with a batch of a project
+	stopped         bool
 }
 
+// end is a completion that waits for its answer.
 type end struct {
 	completion store.Completion
+	size       int64
+	release    func()
 	answer     chan error // holds one
 }
 
-func newEnds(dispatch store.Dispatch) *ends {
-	return &ends{store: dispatch, queue: make(chan end, maxEnds)}
+// settle answers, and makes room.
+func (e *end) settle(err error) {
+	e.release()
+	e.answer <- err
 }
 
-// complete ends a run.
-func (e *ends) complete(ctx context.Context, c store.Completion) error {
-	own := end{completion: c, answer: make(chan error, 1)}
-	select {
-	case e.queue <- own:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+func newEnds(dispatch store.Dispatch) *ends {
+	return &ends{
+		store: dispatch, room: newMemory(maxWaitingEnds), arrived: make(chan struct{}, 1),
+		suspect:  cache.New[uuid.UUID, struct{}](maxRecent, apartFor, nil),
+		together: newLines(), apart: newLines(), busyApart: map[uuid.UUID]bool{},
 	}
+}
+
+// complete ends a run; again says that its end was reported before. A Problem means
+// that there is no room.
+func (e *ends) complete(ctx context.Context, c store.Completion, again bool) error {
+	own := &end{completion: c, size: sizeOf(c), answer: make(chan error, 1)}
+	var err error
+	if own.release, err = e.room.take(c.Run.ProjectID, own.size); err != nil {
+		return err
+	}
+	e.enter(own, again)
 	select {
 	case err := <-own.answer:
 		return err
@@ -52,73 +94,134 @@ func (e *ends) complete(ctx context.Context, c store.Completion) error {
 	}
 }
 
-// run ends runs until ctx ends, and then fails what still waits.
-func (e *ends) run(ctx context.Context) {
-	for {
-		select {
-		case first := <-e.queue:
-			for next := &first; next != nil; {
-				var batch []end
-				batch, next = e.collect(*next)
-				e.end(ctx, batch)
-			}
-		case <-ctx.Done():
-			e.fail()
-			return
-		}
+func (e *ends) enter(own *end, again bool) {
+	_, suspect := e.suspect.Get(own.completion.Run.ProjectID)
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	switch {
+	case e.stopped:
+		own.settle(errStopped)
+		return
+	case suspect || again:
+		e.apart.push(own)
+	default:
+		e.together.push(own)
+	}
+	e.ring()
+}
+
+func (e *ends) ring() {
+	select {
+	case e.arrived <- struct{}{}:
+	default: // it is known already
 	}
 }
 
-func (e *ends) fail() {
-	for {
-		select {
-		case own := <-e.queue:
-			own.answer <- errStopped
-		default:
-			return
-		}
-	}
-}
-
-// collect takes what waits already, within the bounds of a batch; next is one that
-// did not fit.
-func (e *ends) collect(first end) (batch []end, next *end) {
-	batch, size := []end{first}, sizeOf(first.completion)
-	for len(batch) < maxEnds {
-		select {
-		case own := <-e.queue:
-			if size += sizeOf(own.completion); size > maxEndBytes {
-				return batch, &own
-			}
-			batch = append(batch, own)
-		default:
-			return batch, nil
-		}
-	}
-	return batch, nil
-}
-
-func sizeOf(c store.Completion) int {
-	n := len(c.Output) + len(c.Error)
-	for _, e := range c.Journal {
-		n += len(e.Data)
+func sizeOf(c store.Completion) int64 {
+	n := int64(endOverhead + len(c.Output) + len(c.Error))
+	for _, entry := range c.Journal {
+		n += entry.Size()
 	}
 	return n
 }
 
-func (e *ends) end(ctx context.Context, batch []end) {
-	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+// run ends runs until ctx ends, and then fails what still waits.
+func (e *ends) run(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for {
+		select {
+		case <-e.arrived:
+			for batch := e.begin(); batch != nil; batch = e.begin() {
+				group.Go(func() { e.end(ctx, batch) })
+			}
+		case <-ctx.Done():
+			e.stop()
+			return
+		}
+	}
+}
+
+func (e *ends) stop() {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	e.stopped = true
+	for _, own := range append(e.together.all(), e.apart.all()...) {
+		own.settle(errStopped)
+	}
+}
+
+// batch is what is stored at once.
+type batch struct {
+	ends  []*end
+	apart bool // they are of one project
+}
+
+func (b *batch) project() uuid.UUID { return b.ends[0].completion.Run.ProjectID }
+
+// mixed says whether there are several projects in a batch.
+func (b *batch) mixed() bool {
+	for _, own := range b.ends {
+		if own.completion.Run.ProjectID != b.project() {
+			return true
+		}
+	}
+	return false
+}
+
+// begin takes a batch that may be stored beside those that are being stored; nil
+// without one.
+func (e *ends) begin() *batch {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if !e.busy {
+		if taken := e.together.collect(); len(taken) > 0 {
+			e.busy = true
+			return &batch{ends: taken}
+		}
+	}
+	for _, project := range e.apart.order {
+		if len(e.busyApart) < maxApart && !e.busyApart[project] {
+			e.busyApart[project] = true
+			return &batch{ends: e.apart.collectOf(project), apart: true}
+		}
+	}
+	return nil
+}
+
+// end stores a batch and answers it.
+func (e *ends) end(ctx context.Context, b *batch) {
+	within, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
-	completions := make([]store.Completion, len(batch))
-	for i, own := range batch {
+	completions := make([]store.Completion, len(b.ends))
+	for i, own := range b.ends {
 		completions[i] = own.completion
 	}
-	answers, err := e.store.Complete(ctx, completions)
-	for i, own := range batch {
-		if err != nil {
-			own.answer <- err
-			continue
+	answers, err := e.store.Complete(within, completions)
+	if err == nil && len(answers) != len(b.ends) {
+		err = fmt.Errorf("store answered %d of %d completions", len(answers), len(b.ends))
+	}
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if b.apart {
+		delete(e.busyApart, b.project())
+	} else {
+		e.busy = false
+	}
+	e.ring()
+	for i, own := range b.ends {
+		switch {
+		case err != nil && b.mixed() && !e.stopped: // one of them may be at fault: each project for itself
+			e.apart.push(own)
+		default:
+			failed := err
+			if failed == nil {
+				failed = answers[i]
+			}
+			if failed != nil {
+				e.suspect.Put(own.completion.Run.ProjectID, struct{}{})
+			}
+			own.settle(failed)
 		}
-		own.answer <- answers[i]
 	}
 }

@@ -4,15 +4,12 @@ package dispatch
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,15 +30,21 @@ const (
 	// maxWait is how long a claim may wait for a run.
 	maxWait = 30 * time.Second
 	// maxClaim is the most runs that one claim takes.
-	maxClaim = 64
+	maxClaim = store.MaxClaim
 	// maxDelay is how long a run that is given back is handed to nobody at most.
 	maxDelay = time.Minute
 	// reportEvery is how often a runner that wants no runs is looked for at most.
 	reportEvery = 500 * time.Millisecond
-	// maxInlineJournals is how many bytes of journals stand in the answer to a claim,
-	// journalPage how many entries of another one are read at once.
+	// maxInline is how many bytes of inputs stand in the answer to a claim, and
+	// maxInlineJournals of journals; journalPage is how many entries of another one are
+	// read at once.
+	maxInline         = 1 << 20
 	maxInlineJournals = 256 << 10
 	journalPage       = 4
+	// runOverhead is more than a run takes beside its input and journal.
+	runOverhead = 2 << 10
+	// maxUnknown is how many runs that this gateway does not know a heartbeat has read.
+	maxUnknown = 64
 	// releaseTimeout bounds giving back what nobody came to take.
 	releaseTimeout = 5 * time.Second
 )
@@ -71,26 +74,16 @@ type Options struct {
 // Bounds of what is remembered between calls.
 const (
 	// recentFor is how long an answer of the store is used again. For that long a
-	// token may still work after it was replaced or its environment went, and a busy
-	// runner may not hear of a bundle to prefetch.
+	// build's token may still work after it was replaced, and a busy runner may not
+	// hear of a bundle to prefetch. A runner's token is trusted until a hint says
+	// otherwise, or for tokenFor.
 	recentFor = time.Second
 	maxRecent = 10_000
 	// maxOwners is more than runs can be under way.
 	maxOwners = 100_000
+	// absentFor is how long a run or a token is taken for absent.
+	absentFor = time.Second
 )
-
-// tokenFor is how long a runner's token is taken for valid without asking again, while
-// no hint says that something of its environment has changed. No such hint tells of the
-// end of a build.
-const tokenFor = 5 * time.Minute
-
-// knownToken is a token, with when it was read and how many hints there were of its
-// environment.
-type knownToken struct {
-	store.Token
-	rung uint64
-	read time.Time
-}
 
 // Handler serves the internal port.
 type Handler struct {
@@ -99,15 +92,19 @@ type Handler struct {
 	wakeups    *wakeups
 	attendance *attendance
 	ends       *ends
-	memory     *memory
+	// memory is of requests, claims of the answers to these, streams of what streams.
+	memory          *memory
+	claims, streams *budget
 	// owners are the environments of runs, which never change, so that a call about
 	// somebody else's run is refused without asking the store each time.
 	owners *cache.Cache[store.Key, uuid.UUID]
+	// absent are runs that were asked for and are not there.
+	absent *cache.Cache[store.Key, struct{}]
 	// ended are claims that their runner ended lately.
 	ended *cache.Cache[store.Lease, struct{}]
-	// tokens and environments are remembered for recentFor, so that a busy runner's
-	// calls do not each ask the store who it is.
-	tokens       *cache.Cache[[sha256.Size]byte, knownToken]
+	// tokens and environments are remembered for a while, so that a busy runner's calls
+	// do not each ask the store who it is.
+	tokens       *tokens
 	environments *cache.Cache[store.Key, store.Environment]
 }
 
@@ -116,11 +113,14 @@ func New(opts Options) *Handler {
 	if opts.Metrics == nil {
 		opts.Metrics = metrics.NewGateway(nil)
 	}
+	wakeups := newWakeups()
 	h := &Handler{
-		opts: opts, wakeups: newWakeups(), attendance: newAttendance(), ends: newEnds(opts.Store), memory: newMemory(),
+		opts: opts, wakeups: wakeups, attendance: newAttendance(), ends: newEnds(opts.Store),
+		memory: newMemory(maxInFlight), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes),
+		tokens:       newTokens(opts.Store, wakeups),
 		ended:        cache.New[store.Lease, struct{}](maxOwners, time.Minute, nil),
 		owners:       cache.New[store.Key, uuid.UUID](maxOwners, 0, nil),
-		tokens:       cache.New[[sha256.Size]byte, knownToken](maxRecent, tokenFor, nil),
+		absent:       cache.New[store.Key, struct{}](maxRecent, absentFor, nil),
 		environments: cache.New[store.Key, store.Environment](maxRecent, recentFor, nil),
 	}
 	router := chi.NewRouter()
@@ -129,14 +129,14 @@ func New(opts Options) *Handler {
 		r.Post("/claim", h.as(store.TokenRunner, h.claim))
 		r.Post("/heartbeat", h.as(store.TokenRunner, h.heartbeat))
 		r.Post("/runs/{id}/journal", h.as(store.TokenRunner, h.journal))
-		r.Get("/runs/{id}/journal", h.as(store.TokenRunner, h.readJournal))
+		r.Get("/runs/{id}/journal", h.as(store.TokenRunner, h.streamed(journalStream, h.readJournal)))
 		r.Post("/runs/{id}/complete", h.as(store.TokenRunner, h.complete))
 		r.Post("/runs/{id}/release", h.as(store.TokenRunner, h.release))
-		r.Get("/runs/{id}/input", h.as(store.TokenRunner, h.input))
-		r.Get("/bundles/{digest}", h.as(store.TokenRunner, h.bundle))
+		r.Get("/runs/{id}/input", h.as(store.TokenRunner, h.streamed(blobStream, h.input)))
+		r.Get("/bundles/{digest}", h.as(store.TokenRunner, h.streamed(blobStream, h.bundle)))
 		r.Post("/build/report", h.as(store.TokenBuild, h.report))
 		r.Post("/build/log", h.as(store.TokenBuild, h.log))
-		r.Put("/build/bundle/{digest}", h.as(store.TokenBuild, h.putBundle))
+		r.Put("/build/bundle/{digest}", h.as(store.TokenBuild, h.streamed(blobStream, h.putBundle)))
 		r.Post("/build/result", h.as(store.TokenBuild, h.result))
 	})
 	h.Handler = router
@@ -165,7 +165,7 @@ type endpoint func(w http.ResponseWriter, r *http.Request, token store.Token) er
 // as lets requests in whose token is of a kind.
 func (h *Handler) as(kind store.TokenKind, next endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		token, err := h.token(r)
+		token, err := h.tokens.of(r)
 		if err == nil && token.Kind != kind {
 			err = httpserver.NewProblem(http.StatusForbidden, httpserver.CodeWrongToken, "This is a "+string(token.Kind)+" token; the call wants a "+string(kind)+" token.")
 		}
@@ -181,34 +181,6 @@ func (h *Handler) as(kind store.TokenKind, next endpoint) http.HandlerFunc {
 			h.fail(w, r, err)
 		}
 	}
-}
-
-var errToken = httpserver.NewProblem(http.StatusUnauthorized, httpserver.CodeInvalidToken, "The token is missing, unknown, or of something that ended.")
-
-func (h *Handler) token(r *http.Request) (store.Token, error) {
-	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok || text == "" {
-		return store.Token{}, errToken
-	}
-	digest := sha256.Sum256([]byte(text))
-	known, found := h.tokens.Get(digest)
-	lasting := known.Kind == store.TokenRunner && known.rung == h.wakeups.rung(known.Environment())
-	if found && (time.Since(known.read) < recentFor || lasting) {
-		return known.Token, nil
-	}
-	// Whose it is shows only once it was read: hints before that were not counted.
-	rung := uint64(math.MaxUint64)
-	if found {
-		rung = h.wakeups.rung(known.Environment())
-	}
-	token, err := h.opts.Store.Token(r.Context(), digest[:])
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return store.Token{}, errToken
-	case err == nil:
-		h.tokens.Put(digest, knownToken{Token: token, rung: rung, read: time.Now()})
-	}
-	return token, err
 }
 
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {

@@ -3,10 +3,8 @@
 package dispatch
 
 import (
-	"fmt"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -15,34 +13,33 @@ import (
 )
 
 const (
-	// smallRequest is the size up to which requests are not counted.
-	smallRequest = 64 << 10
-	// maxInFlight is how many bytes of larger requests are held at once, and
-	// projectInFlight how many of them are of one project: tokens are read by tenants.
-	maxInFlight     = 96 << 20
-	projectInFlight = maxInFlight / 4
+	// smallRequest is the size up to which requests are not counted: one a connection
+	// is little, and a heartbeat should not fail for want of room for other things.
+	smallRequest = 16 << 10
+	// maxInFlight is how many bytes of larger requests are held at once; of them a
+	// project has a share, for tokens are read by tenants.
+	maxInFlight = 96 << 20
 )
 
-// memory counts the bytes of requests that are held.
+// memory counts the bytes that are held. It lets nobody wait: who sends them comes
+// again.
 type memory struct {
+	all, share int64
+
 	mutex     sync.Mutex
 	held      int64
 	byProject map[uuid.UUID]int64
 }
 
-func newMemory() *memory { return &memory{byProject: map[uuid.UUID]int64{}} }
+func newMemory(all int64) *memory {
+	return &memory{all: all, share: all / budgetShare, byProject: map[uuid.UUID]int64{}}
+}
 
 var (
-	errProjectInFlight = httpserver.Problem{
-		Title: http.StatusText(http.StatusTooManyRequests), Status: http.StatusTooManyRequests, Code: httpserver.CodeTooManyWaiting,
-		Detail:     fmt.Sprintf("Requests of this project hold %d MiB; call again.", projectInFlight>>20),
-		RetryAfter: time.Second,
-	}
-	errInFlight = httpserver.Problem{
-		Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable, Code: httpserver.CodeBusy,
-		Detail:     "The gateway holds as many requests as it has memory for; call again.",
-		RetryAfter: time.Second,
-	}
+	errProjectInFlight = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
+		"Requests of this project hold as much memory as they may; call again.")
+	errInFlight = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
+		"The gateway holds as many requests as it has memory for; call again.")
 )
 
 // hold counts a request of a project until release is called. One that streams its
@@ -55,13 +52,19 @@ func (m *memory) hold(project uuid.UUID, r *http.Request) (release func(), err e
 	if size <= smallRequest || r.Method != http.MethodPost {
 		return func() {}, nil
 	}
-	size = min(size, dispatchapi.MaxRequest)
+	return m.take(project, min(size, dispatchapi.MaxRequest))
+}
+
+// take counts bytes of a project until release is called; more than its share count
+// as that. A Problem when there is no room.
+func (m *memory) take(project uuid.UUID, size int64) (release func(), err error) {
+	size = min(size, m.share)
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	switch {
-	case m.byProject[project]+size > projectInFlight:
+	case m.byProject[project]+size > m.share:
 		return nil, errProjectInFlight
-	case m.held+size > maxInFlight:
+	case m.held+size > m.all:
 		return nil, errInFlight
 	}
 	m.held += size

@@ -23,7 +23,7 @@ func sized(size int64) *http.Request {
 // what is released is there again.
 func TestRequestsAreHeldWithinABudget(t *testing.T) {
 	t.Parallel()
-	m := newMemory()
+	m := newMemory(maxInFlight)
 	var releases []func()
 	take := func(project uuid.UUID, size int64) error {
 		release, err := m.hold(project, sized(size))
@@ -33,14 +33,14 @@ func TestRequestsAreHeldWithinABudget(t *testing.T) {
 		return err
 	}
 	greedy := uuid.New()
-	require.NoError(t, take(greedy, projectInFlight-dispatchapi.MaxRequest))
+	require.NoError(t, take(greedy, maxInFlight/budgetShare-dispatchapi.MaxRequest))
 	require.NoError(t, take(greedy, -1), "of a size that nobody knows: the most")
 	require.Equal(t, errProjectInFlight, take(greedy, smallRequest+1))
 	require.NoError(t, take(greedy, smallRequest), "small ones are not counted")
 	for range 3 {
 		other := uuid.New()
 		require.NoError(t, take(other, dispatchapi.MaxRequest))
-		require.NoError(t, take(other, projectInFlight-dispatchapi.MaxRequest))
+		require.NoError(t, take(other, maxInFlight/budgetShare-dispatchapi.MaxRequest))
 	}
 	require.Equal(t, errInFlight, take(uuid.New(), smallRequest+1), "no project's share, but the whole")
 	for _, release := range releases {
@@ -54,11 +54,11 @@ func TestRequestsAreHeldWithinABudget(t *testing.T) {
 func TestARequestBeyondTheBudgetIsNotRead(t *testing.T) {
 	t.Parallel()
 	h := New(Options{Store: &oneToken{}, Logger: slog.New(slog.DiscardHandler)})
-	for range projectInFlight / dispatchapi.MaxRequest {
+	for range maxInFlight / budgetShare / dispatchapi.MaxRequest {
 		_, err := h.memory.hold(uuid.Nil, sized(dispatchapi.MaxRequest))
 		require.NoError(t, err)
 	}
-	_, err := h.memory.hold(uuid.Nil, sized(projectInFlight%dispatchapi.MaxRequest))
+	_, err := h.memory.hold(uuid.Nil, sized(maxInFlight/budgetShare%dispatchapi.MaxRequest))
 	require.NoError(t, err)
 	r := httptest.NewRequest(http.MethodPost, "/v1/runs/"+uuid.NewString()+"/journal", strings.NewReader(strings.Repeat(" ", smallRequest+1)))
 	r.Header.Set("Authorization", "Bearer token")

@@ -5,6 +5,7 @@ package ingress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -31,24 +32,19 @@ func answerInbound(w http.ResponseWriter, status int, admission store.Admission)
 	httpserver.WriteJSON(w, status, inboundAnswer{Status: "ok", DispatchedTo: len(ids), RunIDs: ids})
 }
 
-// syncAnswer is the result of the oldest link's run, and of all.
-type syncAnswer struct {
-	Status  string       `json:"status"`
-	Result  syncResult   `json:"result"`
-	Results []syncResult `json:"results"`
-}
-
-type syncResult struct {
-	RunID     uuid.UUID `json:"run_id"`
-	AgentName string    `json:"agent_name"`
-	Status    string    `json:"status"`
-	Output    string    `json:"output"`
-	Error     *string   `json:"error"`
+// recorded is a sync webhook whose runs are waited for.
+type recorded struct {
+	run  store.Key // the connector run
+	runs []uuid.UUID
 }
 
 // answerSync waits for the runs of an accepted webhook and answers with their
 // results; 504 when they take longer than the connector allows, and they go on.
 func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission store.Admission, end *watch) error {
+	at := recorded{store.Key{ProjectID: route.Connector.ProjectID, ID: admission.ConnectorRunID}, admission.RunIDs}
+	if len(at.runs) == 0 {
+		return fmt.Errorf("connector run %s has no runs", at.run)
+	}
 	timeout := time.Duration(route.Connector.TimeoutSeconds) * time.Second
 	if timeout <= 0 {
 		timeout = defaultSyncTimeout
@@ -56,25 +52,20 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 	h.opts.Metrics.SyncWaits()
 	ctx, cancel := h.opts.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	outcome, err := h.awaitOutcome(ctx, store.Key{ProjectID: route.Connector.ProjectID, ID: admission.ConnectorRunID}, end)
+	first, err := h.awaitFirst(ctx, at, end)
 	switch {
 	case err == nil:
-		h.opts.Metrics.SyncAnswered(string(outcome.Status))
-		httpserver.WriteJSON(w, http.StatusOK, newSyncAnswer(outcome))
-	case r.Context().Err() == nil && ctx.Err() != nil && len(admission.RunIDs) > 0:
+		h.opts.Metrics.SyncAnswered(string(first.run.Status))
+		return h.writeResults(w, r, at, first)
+	case r.Context().Err() == nil && ctx.Err() != nil:
 		h.opts.Metrics.SyncAnswered(metrics.SyncTimeout)
-		p := httpserver.NewProblem(http.StatusGatewayTimeout, httpserver.CodeSyncTimeout,
+		at.goesOn(w, httpserver.CodeSyncTimeout,
 			"The agent has not finished in time. The run goes on; read it with the REST API's GET /runs/{run_id}.")
-		p.RunID = admission.RunIDs[0].String()
-		httpserver.WriteProblem(w, p)
-	case r.Context().Err() != nil && len(admission.RunIDs) > 0:
+	case r.Context().Err() != nil:
 		h.opts.Metrics.SyncAnswered(metrics.SyncEnded)
-		// No Retry-After: whoever sends the event again starts another run.
-		p := httpserver.NewProblem(http.StatusGatewayTimeout, httpserver.CodeGatewayStopping,
+		at.goesOn(w, httpserver.CodeGatewayStopping,
 			"The gateway is stopping. The run goes on; read it with the REST API's GET /runs/{run_id}, "+
 				"or send the event again with the same Idempotency-Key to wait for it.")
-		p.RunID = admission.RunIDs[0].String()
-		httpserver.WriteProblem(w, p)
 	default:
 		h.opts.Metrics.SyncAnswered(metrics.SyncUnknown)
 		return err
@@ -82,44 +73,87 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 	return nil
 }
 
-// awaitOutcome returns once all runs of a connector run ended, which it reads when
-// it is woken; while the store is away it is woken again and again.
-func (h *Handler) awaitOutcome(ctx context.Context, run store.Key, end *watch) (store.Outcome, error) {
-	look := end.run != tailOf(run) // an earlier request's run, which may have ended before
-	if look {
-		end = h.waiters.watch(run)
+// goesOn answers without the results. It has no Retry-After: whoever sends the event
+// again starts another run.
+func (at recorded) goesOn(w http.ResponseWriter, code httpserver.Code, detail string) {
+	p := httpserver.NewProblem(http.StatusGatewayTimeout, code, detail)
+	p.RunID = at.runs[0].String()
+	httpserver.WriteProblem(w, p)
+}
+
+// awaitFirst returns the first run once all have ended, of which it is told; while
+// the store is away it is told again and again. The caller gives it back.
+func (h *Handler) awaitFirst(ctx context.Context, at recorded, end *watch) (*output, error) {
+	if end.run == tailOf(at.run) {
+		h.waiters.recorded(end, at.run.ID)
+	} else { // an earlier request's, which may have ended before
+		end = h.waiters.watch(at.run)
 		defer h.waiters.stop(end)
+		h.waiters.ask(end, at.run)
 	}
-	h.waiters.recorded(end, run.ID)
-	for ; ; look = true {
-		if look {
-			outcome, err := h.opts.Store.Outcome(ctx, run)
-			if err == nil && outcome.Terminal() || errors.Is(err, store.ErrNotFound) {
-				return outcome, err
-			}
-		}
+	for {
 		select {
 		case <-end.woken:
 		case <-ctx.Done():
-			return store.Outcome{}, context.Cause(ctx)
+			return nil, context.Cause(ctx)
+		}
+		first, err := h.take(ctx, at, 0)
+		switch {
+		case err == nil && first.run.Status.Terminal():
+			return first, nil
+		case err == nil:
+			h.outputs.give(first)
+		case errors.Is(err, store.ErrNotFound):
+			return nil, err
 		}
 	}
 }
 
-func newSyncAnswer(outcome store.Outcome) syncAnswer {
-	answer := syncAnswer{Status: "ok", Results: []syncResult{}}
-	for _, run := range outcome.Runs {
-		answer.Results = append(answer.Results, syncResult{
-			RunID: run.ID, AgentName: run.AgentName, Status: string(run.Status), Output: run.Output, Error: failure(run),
-		})
+// take reads one of the runs; that of a single one with a statement less.
+func (h *Handler) take(ctx context.Context, at recorded, i int) (*output, error) {
+	key := store.Key{ProjectID: at.run.ProjectID, ID: at.runs[i]}
+	return h.outputs.take(ctx, key, func(ctx context.Context) (store.Run, error) {
+		if len(at.runs) > 1 {
+			return h.opts.Store.Run(ctx, key)
+		}
+		outcome, err := h.opts.Store.Outcome(ctx, at.run)
+		if err == nil && len(outcome.Runs) != 1 {
+			err = store.ErrNotFound
+		}
+		if err != nil {
+			return store.Run{}, err
+		}
+		return outcome.Runs[0], nil
+	})
+}
+
+// errBroken is an answer that was begun and cannot be ended: its connection is.
+var errBroken = errors.New("breaking off an answer")
+
+// writeResults answers with the results of ended runs, of which one at a time is in
+// memory, for as long as the caller reads them.
+func (h *Handler) writeResults(w http.ResponseWriter, r *http.Request, at recorded, first *output) error {
+	w.Header().Set("Content-Type", typeJSON)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	paced := httpserver.NewPacedAnswer(w, pace)
+	defer paced.Done()
+	out := newResults(paced)
+	out.begin(first.run)
+	out.add(first.run)
+	h.outputs.give(first)
+	for i := 1; i < len(at.runs) && out.Flush() == nil; i++ {
+		next, err := h.take(r.Context(), at, i)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errBroken, err)
+		}
+		out.add(next.run)
+		h.outputs.give(next)
 	}
-	if len(answer.Results) > 0 {
-		answer.Result = answer.Results[0]
+	if err := out.end(); err != nil {
+		h.opts.Logger.Debug("writing an answer", "error", err) // its client is gone, or does not read
 	}
-	if answer.Result.Status != string(store.RunCompleted) {
-		answer.Status = answer.Result.Status
-	}
-	return answer
+	return nil
 }
 
 // prefersAsync reads RFC 7240's `Prefer: respond-async`.

@@ -35,12 +35,17 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, connector st
 	if err := mediaProblem(r); err != nil {
 		return in, err
 	}
+	size := incoming(r)
+	if err := h.incoming.take(connector.ProjectID, size).refusal(errManyIncoming, errAllIncoming); err != nil {
+		return in, err
+	}
+	defer h.incoming.give(connector.ProjectID, size)
 	key, keyProblem := keyOfRequest(r)
-	body := newUpload(http.MaxBytesReader(w, r.Body, MaxBody), key.compares)
+	body := newUpload(httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace), key.compares)
 	var begun bytes.Buffer
 	begun.Grow(int(min(max(r.ContentLength, 0), store.MaxInlineInput+1)) + bytes.MinRead)
 	if _, err := io.CopyN(&begun, body, store.MaxInlineInput+1); err == nil { // there is more
-		if in, err = h.readLarge(w, r, large{connector, key, begun.Bytes(), body, keyProblem == nil}); err != nil {
+		if in, err = h.readLarge(r, large{connector, key, begun.Bytes(), body, keyProblem == nil}); err != nil {
 			return in, err
 		}
 	} else {
@@ -57,6 +62,14 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, connector st
 	return in, keyProblem
 }
 
+// incoming is what the beginning of a body takes of what may come in at once.
+func incoming(r *http.Request) int64 {
+	if r.ContentLength < 0 {
+		return store.MaxInlineInput
+	}
+	return min(max(r.ContentLength, minIncoming), store.MaxInlineInput)
+}
+
 // large is a body of which more than a row holds has come.
 type large struct {
 	connector store.Key
@@ -69,7 +82,7 @@ type large struct {
 // readLarge reads the rest of a body. It is stored, unless it will be refused or
 // its key is known. Errors say that there is no room, or are the store's; what is
 // wrong with the body it knows itself.
-func (h *Handler) readLarge(w http.ResponseWriter, r *http.Request, l large) (in input, err error) {
+func (h *Handler) readLarge(r *http.Request, l large) (in input, err error) {
 	project := l.connector.ProjectID
 	if err := h.bodies.take(project, 1).refusal(errManyBodies, errAllBodies); err != nil {
 		return in, err
@@ -77,7 +90,6 @@ func (h *Handler) readLarge(w http.ResponseWriter, r *http.Request, l large) (in
 	defer h.bodies.give(project, 1)
 	ctx, cancel := context.WithTimeout(r.Context(), spoolTimeout)
 	defer cancel()
-	l.rest.in = httpserver.Paced(w, l.rest.in, httpserver.Pace{BytesPerSecond: bodyRate, Grace: bodyGrace})
 	if l.key.name != "" {
 		if in.repeat, err = h.known(ctx, l.connector, l.key); err != nil {
 			return in, err
@@ -104,17 +116,27 @@ func (h *Handler) known(ctx context.Context, connector store.Key, key requestKey
 	return known, nil
 }
 
-// spool writes what is too large for a row into a blob. What becomes of no event is
-// swept after a while.
+// spool writes what is too large for a row into a blob. It returns its id also with an
+// error: some of it may be there.
 func (h *Handler) spool(ctx context.Context, project uuid.UUID, body io.Reader) (*uuid.UUID, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("making an id: %w", err)
 	}
 	if _, err := h.opts.Store.PutBlob(ctx, store.Key{ProjectID: project, ID: id}, body); err != nil {
-		return nil, fmt.Errorf("storing the body: %w", err)
+		return &id, fmt.Errorf("storing the body: %w", err)
 	}
 	return &id, nil
+}
+
+// drop deletes the blob of a body that became no event. One of which that is not known
+// is kept where it did; what cannot be deleted now is swept after a day.
+func (h *Handler) drop(ctx context.Context, blob store.Key) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	if err := h.opts.Store.DropBlob(ctx, blob); err != nil && !errors.Is(err, store.ErrConflict) {
+		h.opts.Logger.Warn("deleting a body that became no event", "blob", blob, "error", err)
+	}
 }
 
 // mediaProblem says what is wrong with the form of the body, by its headers.
@@ -144,5 +166,4 @@ func (u *upload) readProblem() error {
 	return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeBodyUnreadable, "The body could not be read whole; send the request again.")
 }
 
-var tooSlow = fmt.Sprintf("The body did not come in time. Send it faster: what is larger than %d KiB with at least %d KiB a second.",
-	store.MaxInlineInput>>10, bodyRate>>10)
+var tooSlow = fmt.Sprintf("The body did not come in time. Send it faster: with at least %d KiB a second.", pace.BytesPerSecond>>10)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -23,12 +24,19 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 	if s := accepted(route.Connector.Secrets, req.facts.secrets); s != nil && route.Connector.RequireAuthentication {
 		event.SecretNotAfter = s.NotAfter
 	}
+	evaluate := expr.On(req.input.inline)
 	for _, link := range route.Links {
-		run, err := uuid.NewV7()
+		id, err := uuid.NewV7()
 		if err != nil {
 			return store.Event{}, fmt.Errorf("making an id: %w", err)
 		}
-		event.Runs = append(event.Runs, store.EventRun{ID: run, LinkID: link.ID, AgentName: link.AgentName})
+		run := store.EventRun{ID: id, LinkID: link.ID, AgentName: link.AgentName}
+		if !req.input.repeat { // of which no input was read, and nothing is recorded
+			if run.Concurrency, err = route.KeyOf(link.AgentName, req.input.inline, evaluate); err != nil {
+				run.ErrorCode, run.Error = store.RunErrorKeyUnavailable, err.Error()
+			}
+		}
+		event.Runs = append(event.Runs, run)
 	}
 	return event, nil
 }

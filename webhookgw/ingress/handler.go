@@ -25,7 +25,9 @@ type Store interface {
 	store.Ingest
 	store.Blobs
 	store.Notifier
+	store.Loads
 	Outcome(ctx context.Context, connectorRun store.Key) (store.Outcome, error)
+	Run(ctx context.Context, key store.Key) (store.Run, error)
 	Ended(ctx context.Context, connectorRuns []store.Key) ([]store.Key, error)
 }
 
@@ -52,8 +54,11 @@ type Handler struct {
 	routes    *routes
 	committer *committer
 	waiters   *waiters
+	incoming  *places // in bytes, for the beginnings of bodies
 	bodies    *places // for large ones that come in
 	callers   *places // for those who wait for their answer
+	outputs   *outputs
+	loads     *loads
 	refusals  *httpserver.Refusals
 }
 
@@ -73,7 +78,9 @@ func New(opts Options) *Handler {
 	}
 	h := &Handler{
 		opts: opts, routes: newRoutes(opts.Store, opts.Logger), committer: newCommitter(opts.Store, opts.Metrics, opts.Now),
-		waiters: newWaiters(opts.Store, opts.Logger), bodies: newPlaces(maxLargeBodies), callers: newPlaces(maxCallers),
+		waiters: newWaiters(opts.Store, opts.Logger), incoming: newPlaces(maxIncoming), bodies: newPlaces(maxLargeBodies),
+		callers: newPlaces(maxCallers), outputs: newOutputs(maxOutputs),
+		loads:    newLoads(opts.Store, opts.Logger, opts.Now),
 		refusals: httpserver.NewRefusals("webhook requests that nobody knows were refused", opts.Logger, opts.Now),
 	}
 	router := chi.NewRouter()
@@ -93,6 +100,7 @@ func (h *Handler) Run(ctx context.Context) error {
 	group.Go(func() { h.routes.run(ctx) })
 	group.Go(func() { h.waiters.follow(doneHints) })
 	group.Go(func() { h.waiters.run(ctx) })
+	group.Go(func() { h.loads.run(ctx) })
 	h.committer.run(ctx)
 	stopRoutes()
 	stopDone()
@@ -100,11 +108,18 @@ func (h *Handler) Run(ctx context.Context) error {
 	return nil
 }
 
+// Ready says whether the ids of all connectors are known: before that, those that
+// strangers make up stand in the others' way. Once they are, they stay so.
+func (h *Handler) Ready() bool { return h.routes.learned.Load() }
+
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	err := h.receive(w, r)
 	var problem httpserver.Problem
 	switch {
 	case err == nil:
+	case errors.Is(err, errBroken):
+		h.opts.Logger.Error("answering a webhook", "connector", chi.URLParam(r, "connector_id"), "error", err)
+		panic(http.ErrAbortHandler) // as net/http wants it
 	case errors.As(err, &problem):
 		h.refuse(w, r, problem)
 	default: // also when the request ended meanwhile: its client may be there, and the gateway stopping
@@ -196,13 +211,23 @@ var (
 
 // record reads the body of an admitted request and commits it as a connector run.
 func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Route, req request) (store.Route, store.Admission, error) {
+	if err := h.room(r, route.Connector, req.class); err != nil {
+		return route, store.Admission{}, err
+	}
 	in, err := h.readInput(w, r, route.Connector.Key())
+	kept := false
+	defer func() {
+		if in.blob != nil && !kept {
+			h.drop(r.Context(), store.Key{ProjectID: route.Connector.ProjectID, ID: *in.blob})
+		}
+	}()
 	if err != nil {
 		return route, store.Admission{}, err
 	}
 	req.facts, req.input = factsOf(r), in
 	begin := time.Now() // how fast a caller sends its body is not ours
 	route, admission, err := h.commit(r.Context(), route, req)
+	kept = err == nil && admission.Verdict == store.Accepted
 	switch {
 	case err != nil:
 		return route, admission, err
@@ -213,6 +238,21 @@ func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Rou
 	}
 	h.opts.Metrics.Accepted(route.Connector.Mode, admission.Verdict == store.Repeated, time.Since(begin))
 	return route, admission, nil
+}
+
+// room refuses what there is no room for, but a repetition of what was decided before:
+// that has its answer.
+func (h *Handler) room(r *http.Request, c store.Connector, class store.Class) error {
+	full := h.loads.refusal(c.ProjectID, c.EnvironmentID, class)
+	if full == nil {
+		return nil
+	}
+	if key, wrong := keyOfRequest(r); wrong == nil && key.name != "" {
+		if known, err := h.known(r.Context(), c.Key(), key); err != nil || known {
+			return err
+		}
+	}
+	return *full
 }
 
 // admitted returns the route of a request that all checks but that of the body

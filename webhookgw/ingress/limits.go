@@ -2,19 +2,27 @@
 
 package ingress
 
-import "time"
+import (
+	"time"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+)
 
 // Limits of a webhook request and of what is done with it.
 const (
 	// MaxBody is the most bytes of a whole request body: 16 MiB.
 	MaxBody = 16 << 20
+	// maxIncoming is how many bytes come in at once of the beginnings of bodies, of
+	// which store.MaxInlineInput bytes each are held. One takes at least minIncoming
+	// of them, for its connection is held too.
+	maxIncoming = 32 << 20
+	minIncoming = 8 << 10
 	// maxLargeBodies is how many bodies of more than store.MaxInlineInput come in at
 	// once. Each takes the memory of a few of the pieces that it is stored in.
 	maxLargeBodies = 64
-	// bodyRate is how many bytes a second a large body must come in with, and
-	// bodyGrace what it may be behind by: its place is wanted by others.
-	bodyRate  = 64 << 10
-	bodyGrace = 5 * time.Second
+	// maxOutputs is how many bytes of outputs are in memory at once for the answers
+	// to sync requests.
+	maxOutputs = 32 << 20
 	// spoolTimeout bounds taking a large body in and storing it: longer than one takes
 	// that keeps the pace.
 	spoolTimeout = 5 * time.Minute
@@ -28,8 +36,8 @@ const (
 	maxBatchRuns   = 1024
 	maxBatchBytes  = 4 << 20
 	// maxWaiting and maxWaitingBytes bound what is at the committer at a time,
-	// maxCallers how many sync requests wait for their answer. Of each a project has
-	// one part in projectShare.
+	// maxCallers how many sync requests wait for their answer. Of each, as of
+	// bodies and outputs, a project has one part in projectShare.
 	maxWaiting      = 2048
 	maxWaitingBytes = 32 << 20
 	maxCallers      = 4096
@@ -42,6 +50,10 @@ const (
 	commitTimeout = 10 * time.Second
 	// retryAfter is what callers are told when the store does not answer.
 	retryAfter = 2 * time.Second
+	// backlogRetry and storageRetry are likewise where runs have to end, or somebody
+	// has to do something.
+	backlogRetry = 10 * time.Second
+	storageRetry = 5 * time.Minute
 	// maxReads is how many routes of known ids are read from the store at once,
 	// maxStrangerReads those of unknown ones, of which maxStrangers may be waited for.
 	maxReads         = 32
@@ -63,3 +75,7 @@ const (
 	// defaultSyncTimeout is that of a sync connector that names none.
 	defaultSyncTimeout = 300 * time.Second
 )
+
+// pace is that of bodies that come in, and of answers with outputs: what they hold is
+// wanted by others.
+var pace = httpserver.Pace{BytesPerSecond: 64 << 10, Grace: 5 * time.Second}

@@ -84,9 +84,13 @@ func later(status int, code httpserver.Code, detail string) httpserver.Problem {
 
 var (
 	errManyWait = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
-		"As many of the project's requests as may wait to be recorded. Send the request again.")
+		"As many of the project's requests as may be waiting are waiting to be recorded. Send the request again.")
 	errAllWait = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
-		"As many requests as may wait to be recorded. Send the request again.")
+		"As many requests as may be waiting are waiting to be recorded. Send the request again.")
+	errManyIncoming = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
+		"As many of the project's requests are coming in as may. Send the request again.")
+	errAllIncoming = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
+		"As many requests are coming in as may. Send the request again.")
 	errManyBodies = later(http.StatusTooManyRequests, httpserver.CodeTooManyLargeBodies,
 		"As many of the project's requests with more than 64 KiB are under way as may be. Send the request again.")
 	errAllBodies = later(http.StatusServiceUnavailable, httpserver.CodeBusy,

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/semaphore"
@@ -30,6 +31,7 @@ type routes struct {
 	// known and unknown are how many are read at once.
 	known, unknown *semaphore.Weighted
 	lost           chan struct{} // holds one: connectors may have come unseen
+	learned        atomic.Bool   // all ids were read once
 
 	mutex     sync.Mutex
 	ids       map[store.Key]struct{}
@@ -208,6 +210,7 @@ func (r *routes) runOnce(ctx context.Context) error {
 		}
 		r.learn(page...)
 		if len(page) < maxIDs {
+			r.learned.Store(true)
 			return nil
 		}
 		after = page[len(page)-1]

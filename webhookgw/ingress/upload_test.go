@@ -40,6 +40,7 @@ type keeper struct {
 	events  []store.Event
 	blobs   map[uuid.UUID][]byte // the whole ones
 	begun   int
+	dropped int // of blobs
 }
 
 func (k *keeper) Route(_ context.Context, key store.Key) (store.Route, error) {
@@ -106,7 +107,12 @@ func serving(t *testing.T, k *keeper) *Handler {
 		k.mode = modeInbound
 	}
 	k.blobs = map[uuid.UUID][]byte{}
-	h := New(Options{Store: k, Logger: quiet()})
+	return servingStore(t, k)
+}
+
+func servingStore(t *testing.T, st Store) *Handler {
+	t.Helper()
+	h := New(Options{Store: st, Logger: quiet()})
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- h.Run(ctx) }()
@@ -237,18 +243,61 @@ func (d *timed) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// TestALargeBodyKeepsAPace: and what comes after it on the connection need not.
-func TestALargeBodyKeepsAPace(t *testing.T) {
+// TestABodyKeepsAPace: a small one too, and what comes after it on the connection
+// need not.
+func TestABodyKeepsAPace(t *testing.T) {
 	t.Parallel()
 	h := serving(t, &keeper{})
-	for size, bounded := range map[int]bool{store.MaxInlineInput: false, store.MaxInlineInput + 1: true} {
+	for _, size := range []int{100, store.MaxInlineInput, store.MaxInlineInput + 1} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/hooks/"+project.String()+"/"+uuid.NewString(), strings.NewReader(object(size)))
 		r.Header.Set("Content-Type", "application/json")
 		w := &timed{ResponseRecorder: httptest.NewRecorder()}
 		h.ServeHTTP(w, r)
 		require.Equal(t, http.StatusOK, w.Code)
-		require.Equal(t, bounded, w.bounded > 0)
+		require.Positive(t, w.bounded)
 		require.True(t, w.free)
+	}
+}
+
+// TestAProjectHasAShareOfWhatComesIn: in bytes, of which the smallest body takes some,
+// also while nothing of it comes.
+func TestAProjectHasAShareOfWhatComesIn(t *testing.T) {
+	t.Parallel()
+	h := serving(t, &keeper{})
+	r, w := io.Pipe()
+	came := make(chan struct{})
+	go func() {
+		defer close(came)
+		answer, _ := post(t, h, r)
+		require.Equal(t, http.StatusOK, answer.Code)
+	}()
+	_, err := io.WriteString(w, "{") // it is read
+	require.NoError(t, err)
+	rest := int64(maxIncoming/projectShare - store.MaxInlineInput)
+	require.Equal(t, shareTaken, h.incoming.take(project, rest+1))
+	require.Equal(t, roomLeft, h.incoming.take(project, rest))
+	_, p := post(t, h, strings.NewReader(`{}`))
+	refused(t, withRetry(p), http.StatusTooManyRequests, httpserver.CodeTooManyWaiting)
+	require.Equal(t, roomLeft, h.incoming.take(uuid.New(), rest), "others have theirs")
+	_, err = io.WriteString(w, "}")
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	<-came
+	answer, _ := post(t, h, strings.NewReader(`{}`))
+	require.Equal(t, http.StatusOK, answer.Code)
+	for range projectShare - 2 {
+		require.Equal(t, roomLeft, h.incoming.take(uuid.New(), rest))
+	}
+	for h.incoming.take(uuid.New(), minIncoming) == roomLeft { // the rest
+	}
+	h.incoming.give(project, rest)
+	for h.incoming.take(uuid.New(), minIncoming) == roomLeft {
+	}
+	_, p = post(t, h, strings.NewReader(`{}`))
+	refused(t, withRetry(p), http.StatusServiceUnavailable, httpserver.CodeBusy)
+
+	for length, want := range map[int64]int64{-1: 64 << 10, 0: 8 << 10, 10_000: 10_000, 1 << 30: 64 << 10} {
+		require.Equal(t, want, incoming(&http.Request{ContentLength: length}))
 	}
 }
 
@@ -321,4 +370,36 @@ func TestAProjectHasAShareOfLargeBodies(t *testing.T) {
 func withRetry(p httpserver.Problem) httpserver.Problem {
 	p.RetryAfter = retryAfter
 	return p
+}
+
+// DropBlob implements Store.
+func (k *keeper) DropBlob(_ context.Context, key store.Key) error {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	k.dropped++
+	return nil
+}
+
+// TestABodyThatBecomesNoEventIsNotKept: refused, not stored whole, not committed, or
+// another's repetition.
+func TestABodyThatBecomesNoEventIsNotKept(t *testing.T) {
+	t.Parallel()
+	whole := object(200 << 10)
+	for name, c := range map[string]struct {
+		keeper  *keeper
+		body    string
+		dropped int
+	}{
+		"an event":     {&keeper{}, whole, 0},
+		"no JSON":      {&keeper{}, whole[:len(whole)-1] + "!", 1},
+		"too large":    {&keeper{}, object(MaxBody + 1), 1},
+		"store":        {&keeper{store: errors.New("away")}, whole, 1},
+		"a repetition": {&keeper{verdict: store.Repeated}, whole, 1},
+	} {
+		k := c.keeper
+		answer, _ := post(t, serving(t, k), strings.NewReader(c.body), "Idempotency-Key", "k")
+		require.Equal(t, c.dropped == 0 || name == "a repetition", answer.Code == http.StatusOK, name)
+		require.Equal(t, 1, k.begun, name)
+		require.Equal(t, c.dropped, k.dropped, name)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,9 +25,11 @@ type waiters struct {
 	}
 	logger *slog.Logger
 	lost   chan struct{} // holds one: hints may have been lost
+	early  chan struct{} // holds one: some of asked may have ended before
 
 	mutex sync.Mutex
 	byRun map[runTail]map[*watch]struct{}
+	asked map[store.Key]struct{} // runs that the store is to be asked for soon
 }
 
 // runTail names a connector run by what the store leaves of the id that was made
@@ -46,12 +49,15 @@ type watch struct {
 }
 
 func newWaiters(st Store, logger *slog.Logger) *waiters {
-	return &waiters{history: st, logger: logger, lost: make(chan struct{}, 1), byRun: map[runTail]map[*watch]struct{}{}}
+	return &waiters{
+		history: st, logger: logger, lost: make(chan struct{}, 1), early: make(chan struct{}, 1),
+		byRun: map[runTail]map[*watch]struct{}{}, asked: map[store.Key]struct{}{},
+	}
 }
 
 // watch begins to wake at the end of a connector run, by the id that is made for
-// it. One that begins before the run is recorded misses no hint; for another, look
-// first. The caller calls stop when done with it.
+// it. One that begins before the run is recorded misses no hint; another one asks.
+// The caller calls stop when done with it.
 func (w *waiters) watch(run store.Key) *watch {
 	at := &watch{woken: make(chan struct{}, 1), run: tailOf(run)}
 	w.mutex.Lock()
@@ -68,6 +74,19 @@ func (w *waiters) recorded(at *watch, id uuid.UUID) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	at.id = id
+}
+
+// ask is recorded for a run that may have ended before its watch began: the store is
+// asked soon, for all such runs at once, and for each once, however many wait for it.
+func (w *waiters) ask(at *watch, run store.Key) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	at.id = run.ID
+	w.asked[run] = struct{}{}
+	select {
+	case w.early <- struct{}{}:
+	default: // it is known already
+	}
 }
 
 func (w *waiters) stop(at *watch) {
@@ -93,26 +112,30 @@ func (w *waiters) follow(hints <-chan store.Hint) {
 	}
 }
 
-// run looks for ended runs from time to time until ctx ends.
+// run looks for ended runs, for those asked at once and for all from time to time,
+// until ctx ends.
 func (w *waiters) run(ctx context.Context) {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
 	for {
+		runs := w.waiting
 		select {
 		case <-tick.C:
 		case <-w.lost:
+		case <-w.early:
+			runs = w.take
 		case <-ctx.Done():
 			return
 		}
-		if err := w.runOnce(ctx); err != nil && ctx.Err() == nil {
+		if err := w.look(ctx, runs()); err != nil && ctx.Err() == nil {
 			w.logger.Error("looking for runs that sync webhooks wait for", "error", err)
 		}
 	}
 }
 
-// runOnce asks the store which of the runs that are waited for have ended.
-func (w *waiters) runOnce(ctx context.Context) error {
-	for chunk := range slices.Chunk(w.waiting(), maxEnded) {
+// look asks the store which of these runs have ended.
+func (w *waiters) look(ctx context.Context, runs []store.Key) error {
+	for chunk := range slices.Chunk(runs, maxEnded) {
 		ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 		ended, err := w.history.Ended(ctx, chunk)
 		cancel()
@@ -124,6 +147,15 @@ func (w *waiters) runOnce(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// take returns the runs that are asked for.
+func (w *waiters) take() (runs []store.Key) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	runs = slices.Collect(maps.Keys(w.asked))
+	clear(w.asked)
+	return runs
 }
 
 // waiting are the runs that are waited for and recorded.

@@ -26,6 +26,7 @@ type history struct {
 	err      error
 	asked    []int // of each question for ended runs, for how many
 	outcomes int
+	hold     chan struct{} // nil, or outcomes wait until it is closed
 }
 
 func (h *history) Ended(_ context.Context, runs []store.Key) (ended []store.Key, err error) {
@@ -42,12 +43,18 @@ func (h *history) Ended(_ context.Context, runs []store.Key) (ended []store.Key,
 
 func (h *history) Outcome(_ context.Context, run store.Key) (store.Outcome, error) {
 	h.mutex.Lock()
-	defer h.mutex.Unlock()
 	h.outcomes++
-	if h.over[run] {
-		return store.Outcome{Status: store.ConnectorRunCompleted}, h.err
+	hold := h.hold
+	h.mutex.Unlock()
+	if hold != nil {
+		<-hold
 	}
-	return store.Outcome{Status: store.ConnectorRunRunning}, h.err
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.over[run] {
+		return store.Outcome{Status: store.ConnectorRunCompleted, Runs: []store.Run{{Status: store.RunCompleted}}}, h.err
+	}
+	return store.Outcome{Status: store.ConnectorRunRunning, Runs: []store.Run{{Status: store.RunRunning}}}, h.err
 }
 
 func (h *history) end(run store.Key, err error) {
@@ -85,7 +92,10 @@ func (h *Handler) await(ctx context.Context, made, kept store.Key) <-chan error 
 	end, answered := h.waiters.watch(made), make(chan error, 1)
 	go func() {
 		defer h.waiters.stop(end)
-		_, err := h.awaitOutcome(ctx, kept, end)
+		first, err := h.awaitFirst(ctx, recorded{kept, []uuid.UUID{kept.ID}}, end)
+		if err == nil {
+			h.outputs.give(first)
+		}
 		answered <- err
 	}()
 	return answered
@@ -190,17 +200,50 @@ func TestALostHintIsMadeUpFor(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsForAnEarlierRunLooksFirst: it may have ended before.
-func TestWhoWaitsForAnEarlierRunLooksFirst(t *testing.T) {
+// TestWhoWaitsForAnEarlierRunAsksFirst: it may have ended before. However many wait
+// for the same one, the store is asked for it once, and it is read once.
+func TestWhoWaitsForAnEarlierRunAsksFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h, st, _ := waitsIn(t)
-		made, _ := stamped()
+		h, st, hints := waitsIn(t)
 		_, earlier := stamped()
 		st.end(earlier, nil)
+		made, _ := stamped()
+		begin := time.Now()
 		require.NoError(t, soon(t, h.await(t.Context(), made, earlier)))
-		require.Empty(t, st.asked)
+		require.Equal(t, begin, time.Now(), "by the bubble's clock")
+		require.Equal(t, []int{1}, st.asked)
+		require.Equal(t, 1, st.outcomes)
+
+		_, running := stamped()
+		var answers []<-chan error
+		for range 64 {
+			made, _ := stamped()
+			answers = append(answers, h.await(t.Context(), made, running))
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		questions := 0
+		for _, runs := range st.asked {
+			require.Equal(t, 1, runs)
+			questions++
+		}
+		require.LessOrEqual(t, questions, 1+64+2, "each at its beginning at most, and then together")
+		require.Equal(t, 1, st.outcomes)
+		st.end(running, nil)
+		st.hold = make(chan struct{})
+		hints <- store.Hint{Topic: store.TopicDone, Key: running}
+		synctest.Wait()
+		require.Equal(t, 2, st.outcomes, "one reads for all")
+		close(st.hold)
+		for _, answered := range answers {
+			require.NoError(t, soon(t, answered))
+		}
+		require.Equal(t, 2, st.outcomes)
 		synctest.Wait()
 		require.Empty(t, h.waiters.byRun)
+		require.Empty(t, h.waiters.asked)
+		require.Empty(t, h.outputs.byRun)
+		require.Empty(t, h.outputs.budget.projects)
 	})
 }

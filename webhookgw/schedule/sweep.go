@@ -154,7 +154,7 @@ func (s *Sweeper) sweep(ctx context.Context) (moved int, err error) {
 	}
 	s.sweeps++
 	if s.sweeps%expireEvery == 1 {
-		err = s.until(ctx, s.opts.Store.SweepExpired)
+		err = errors.Join(s.until(ctx, s.opts.Store.SweepExpired), s.until(ctx, s.expire))
 	}
 	return moved, err
 }
@@ -182,6 +182,13 @@ func (s *Sweeper) count(swept store.Swept) {
 	s.opts.Metrics.LeasesLost(metrics.LeaseFailed, swept.Failed)
 	s.opts.Metrics.Ended(string(store.RunFailed), swept.Failed)
 	s.opts.Metrics.Ended(string(store.RunCancelled), swept.Cancelled)
+}
+
+// expire ends runs that have been open for too long.
+func (s *Sweeper) expire(ctx context.Context, limit int) (int, error) {
+	n, err := s.opts.Store.ExpireRuns(ctx, store.MaxOpen, limit)
+	s.opts.Metrics.Ended(string(store.RunFailed), n)
+	return n, err
 }
 
 // until repeats what takes so many at a time until few are left.

@@ -25,6 +25,7 @@ type fakeStore struct {
 	swept, expunged    int
 	partitioned, ended int
 	stuck              error // of what is always due
+	old                int   // open for too long
 	// expired are leases beyond the three of each sweep.
 	expired int
 }
@@ -41,6 +42,15 @@ func (f *fakeStore) SweepLeases(_ context.Context, limit int) (store.Swept, erro
 func (f *fakeStore) SweepExpired(context.Context, int) (int, error) {
 	f.expunged++
 	return 0, nil
+}
+
+func (f *fakeStore) ExpireRuns(_ context.Context, age time.Duration, limit int) (int, error) {
+	if age != store.MaxOpen {
+		return 0, errors.New("not that long")
+	}
+	n := min(limit, f.old)
+	f.old -= n
+	return n, nil
 }
 
 func (f *fakeStore) CountStored(_ context.Context, limit int) (int, error) {
@@ -112,6 +122,18 @@ func TestExpiredRowsAreDeletedAgainAndAgain(t *testing.T) {
 		require.Equal(t, 1+sweep/12, fake.expunged, "after %d sweeps", sweep+1)
 		now = now.Add(sweepInterval)
 	}
+}
+
+// TestWhatIsOpenForTooLongEnds: all of it, with every sweep that deletes.
+func TestWhatIsOpenForTooLongEnds(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	fake := &fakeStore{old: 3 * sweepLimit}
+	s := New(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }})
+	s.reachable, s.looked = now.Add(-grace), now
+	_, err := s.runOnce(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, fake.old)
 }
 
 // TestSomebodysManyLeasesKeepNobodyWaiting: a sweep goes on while it finds as many

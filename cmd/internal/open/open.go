@@ -13,10 +13,15 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
+
+// What the builds take as an expression is what the store takes: with limits that
+// differ, these are of different types and do not compile.
+var _ *[expr.MaxSize]byte = (*[store.MaxConcurrencyExpression]byte)(nil)
 
 // Options name a store; exactly one of the two is set.
 type Options struct {
@@ -38,7 +43,7 @@ func Store(ctx context.Context, o Options) (store.Store, error) {
 	case (o.SQLite == "") == (o.DSNFile == ""):
 		return nil, errors.New("name one store: --sqlite FILE for one process, or --store-dsn-file FILE for PostgreSQL")
 	case o.SQLite != "":
-		return sqlite.Open(ctx, sqlite.Options{Path: o.SQLite, Logger: slog.Default()})
+		return sqlite.Open(ctx, sqlite.Options{Path: o.SQLite, Logger: slog.Default(), Evaluate: expr.On})
 	}
 	read := func() (string, error) {
 		dsn, err := os.ReadFile(o.DSNFile)
@@ -51,5 +56,5 @@ func Store(ctx context.Context, o Options) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return postgres.Open(ctx, postgres.Options{DSN: dsn, Reread: read, Logger: slog.Default()})
+	return postgres.Open(ctx, postgres.Options{DSN: dsn, Reread: read, Logger: slog.Default(), Evaluate: expr.On})
 }

@@ -71,7 +71,10 @@ CREATE TABLE object_ids (
 CREATE TABLE projects (
     project_id uuid PRIMARY KEY,
     display_name text NOT NULL,
-    requests_per_minute bigint NOT NULL,
+    -- 0 is any number.
+    backlog_runs bigint NOT NULL,
+    backlog_input bigint NOT NULL,
+    storage bigint NOT NULL,
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL
 );
@@ -205,6 +208,9 @@ CREATE TABLE deployment_agents (
     config text,
     -- 0 means no limit.
     max_concurrent_runs bigint NOT NULL,
+    -- '' where its runs have no concurrency key.
+    concurrency_expression text NOT NULL,
+    concurrency_drop boolean NOT NULL,
     PRIMARY KEY (project_id, deployment_id, name),
     FOREIGN KEY (project_id, deployment_id) REFERENCES deployments (project_id, id) ON DELETE CASCADE
 );
@@ -334,9 +340,13 @@ CREATE TABLE open_runs (
     journal_length bigint NOT NULL DEFAULT 0,
     journal_size bigint NOT NULL DEFAULT 0,
     open_tools bigint NOT NULL DEFAULT 0 CHECK (open_tools >= 0),
+    -- '' without one, NULL while nobody knows it. blocked: another open run has it.
+    concurrency_key text COLLATE "C" DEFAULT '' CHECK (octet_length(concurrency_key) <= 256),
+    blocked boolean NOT NULL DEFAULT FALSE,
     queued_at bigint NOT NULL,
     started_at bigint,
     PRIMARY KEY (project_id, id),
+    CHECK (NOT blocked OR status = 'queued' AND COALESCE(concurrency_key, '') <> ''),
     CHECK ((status = 'running') = (lease_until IS NOT NULL)),
     CHECK ((status = 'awaiting_approval') = (wake_at IS NOT NULL)),
     CHECK (status <> 'running' OR (deployment_id IS NOT NULL AND attempt > 0))
@@ -345,10 +355,27 @@ CREATE TABLE open_runs (
     -- vacuumed.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
-CREATE INDEX open_runs_queued ON open_runs (project_id, environment_id, class, agent_name, fresh, id) WHERE status = 'queued';
+CREATE INDEX open_runs_queued ON open_runs (project_id, environment_id, class, agent_name, fresh, id) WHERE status = 'queued' AND NOT blocked;
+CREATE INDEX open_runs_blocked ON open_runs (project_id, environment_id, agent_name COLLATE "C", concurrency_key, id) WHERE blocked;
 -- Not on lease_until: what runs is little, and so heartbeats touch no index.
 CREATE INDEX open_runs_running ON open_runs (project_id, environment_id, id) WHERE status = 'running';
 CREATE INDEX open_runs_waiting ON open_runs (project_id, environment_id, wake_at) WHERE status = 'awaiting_approval';
+
+-- Whose a concurrency key is: of the first open run that has it. The texts compare as
+-- bytes do, for slots are locked in one order.
+CREATE TABLE concurrency_slots (
+    project_id uuid NOT NULL,
+    environment_id uuid NOT NULL,
+    agent_name text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    run_id uuid NOT NULL,
+    PRIMARY KEY (project_id, environment_id, agent_name, key),
+    UNIQUE (project_id, run_id)
+) WITH (fillfactor = 80,
+    -- Whoever takes the next row walks over the dead ones before it until they are
+    -- vacuumed.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 
 CREATE TABLE idempotency_keys (
     project_id uuid NOT NULL,
@@ -370,7 +397,7 @@ CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 CREATE TABLE outbox (
     project_id uuid NOT NULL,
     consumer text NOT NULL CHECK (consumer IN ('storage')),
-    -- The run, or one of those that the row is about.
+    -- One of the runs and connector runs that the row is about.
     ended_id uuid NOT NULL,
     bytes bigint NOT NULL,
     posted_at bigint NOT NULL,

@@ -51,7 +51,10 @@ CREATE TABLE object_ids (
 CREATE TABLE projects (
     project_id TEXT PRIMARY KEY,
     display_name TEXT NOT NULL,
-    requests_per_minute INTEGER NOT NULL,
+    -- 0 is any number.
+    backlog_runs INTEGER NOT NULL,
+    backlog_input INTEGER NOT NULL,
+    storage INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
 );
@@ -185,6 +188,9 @@ CREATE TABLE deployment_agents (
     config TEXT,
     -- 0 means no limit.
     max_concurrent_runs INTEGER NOT NULL,
+    -- '' where its runs have no concurrency key.
+    concurrency_expression TEXT NOT NULL,
+    concurrency_drop BOOLEAN NOT NULL,
     PRIMARY KEY (project_id, deployment_id, name),
     FOREIGN KEY (project_id, deployment_id) REFERENCES deployments (project_id, id) ON DELETE CASCADE
 );
@@ -314,17 +320,33 @@ CREATE TABLE open_runs (
     journal_length INTEGER NOT NULL DEFAULT 0,
     journal_size INTEGER NOT NULL DEFAULT 0,
     open_tools INTEGER NOT NULL DEFAULT 0 CHECK (open_tools >= 0),
+    -- '' without one, NULL while nobody knows it. blocked: another open run has it.
+    concurrency_key TEXT DEFAULT '' CHECK (octet_length(concurrency_key) <= 256),
+    blocked BOOLEAN NOT NULL DEFAULT FALSE,
     queued_at INTEGER NOT NULL,
     started_at INTEGER,
     PRIMARY KEY (project_id, id),
+    CHECK (NOT blocked OR status = 'queued' AND COALESCE(concurrency_key, '') <> ''),
     CHECK ((status = 'running') = (lease_until IS NOT NULL)),
     CHECK ((status = 'awaiting_approval') = (wake_at IS NOT NULL)),
     CHECK (status <> 'running' OR (deployment_id IS NOT NULL AND attempt > 0))
 );
-CREATE INDEX open_runs_queued ON open_runs (project_id, environment_id, class, agent_name, fresh, id) WHERE status = 'queued';
+CREATE INDEX open_runs_queued ON open_runs (project_id, environment_id, class, agent_name, fresh, id) WHERE status = 'queued' AND NOT blocked;
+CREATE INDEX open_runs_blocked ON open_runs (project_id, environment_id, agent_name, concurrency_key, id) WHERE blocked;
 -- Not on lease_until: what runs is little, and so heartbeats touch no index.
 CREATE INDEX open_runs_running ON open_runs (project_id, environment_id, id) WHERE status = 'running';
 CREATE INDEX open_runs_waiting ON open_runs (project_id, environment_id, wake_at) WHERE status = 'awaiting_approval';
+
+-- Whose a concurrency key is: of the first open run that has it.
+CREATE TABLE concurrency_slots (
+    project_id TEXT NOT NULL,
+    environment_id TEXT NOT NULL,
+    agent_name TEXT NOT NULL,
+    key TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    PRIMARY KEY (project_id, environment_id, agent_name, key),
+    UNIQUE (project_id, run_id)
+);
 
 CREATE TABLE idempotency_keys (
     project_id TEXT NOT NULL,
@@ -342,7 +364,7 @@ CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 CREATE TABLE outbox (
     project_id TEXT NOT NULL,
     consumer TEXT NOT NULL CHECK (consumer IN ('storage')),
-    -- The run, or one of those that the row is about.
+    -- One of the runs and connector runs that the row is about.
     ended_id TEXT NOT NULL,
     bytes INTEGER NOT NULL,
     posted_at INTEGER NOT NULL,

@@ -41,6 +41,7 @@ func (c *Scene) Tour(tb testing.TB) {
 	t.read()
 	t.list()
 	t.audit()
+	t.takeTurns()
 	t.deploy()
 	t.remove()
 	t.keepHouse()
@@ -249,7 +250,10 @@ func (t *tour) list() {
 	t.NoError(err)
 	_, err = t.Store.QueueFigures(t.ctx)
 	t.NoError(err)
-	_, err = t.Store.StoredBytes(t.ctx, t.Project)
+	t.NoError(t.Store.DropBlob(t.ctx, t.key(uuid.New())))
+	_, err = t.Store.ProjectLoad(t.ctx, t.Project)
+	t.NoError(err)
+	_, err = t.Store.ExpireRuns(t.ctx, store.MaxOpen, 10)
 	t.NoError(err)
 }
 
@@ -267,6 +271,15 @@ func (t *tour) audit() {
 
 // deploy builds a deployment and makes it live.
 func (t *tour) deploy() {
+	var agents []store.Agent
+	for _, link := range t.Links {
+		agents = append(agents, store.Agent{Name: link.AgentName, Type: "llm", SourcePath: "agents/hello.yaml"})
+	}
+	t.build(t.Environment, agents...)
+}
+
+// build is deploy in an environment, with these agents.
+func (t *tour) build(environment uuid.UUID, agents ...store.Agent) {
 	before, err := t.Store.Deployment(t.ctx, t.key(t.Deployment))
 	t.NoError(err)
 	bundle, err := t.Store.OpenBundle(t.ctx, t.Project, before.BundleDigest)
@@ -275,7 +288,7 @@ func (t *tour) deploy() {
 	t.NoError(err)
 	name := "d-" + uuid.NewString()
 	spec := store.DeploymentSpec{
-		Ref: t.ref(store.KindDeployment, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment,
+		Ref: t.ref(store.KindDeployment, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: environment,
 		Fingerprint: name, SourceType: "git",
 	}
 	_, err = t.Store.BeginDeployment(t.ctx, spec)
@@ -283,13 +296,9 @@ func (t *tour) deploy() {
 	t.NoError(t.Store.StartBuild(t.ctx, spec.Key()))
 	t.NoError(t.Store.ReportBuild(t.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseTesting}))
 	t.NoError(t.Store.AppendBuildLog(t.ctx, spec.Key(), 0, "building"))
-	var agents []store.Agent
-	for _, link := range t.Links {
-		agents = append(agents, store.Agent{Name: link.AgentName, Type: "llm", SourcePath: "agents/hello.yaml"})
-	}
 	t.NoError(t.Store.FinishBuild(t.ctx, spec.Key(), store.BuildResult{BundleDigest: before.BundleDigest, Agents: agents}))
-	t.NoError(t.Store.RequestPrefetch(t.ctx, t.key(t.Environment), before.BundleDigest))
-	_, err = t.Store.Runners(t.ctx, t.key(t.Environment), time.Hour)
+	t.NoError(t.Store.RequestPrefetch(t.ctx, t.key(environment), before.BundleDigest))
+	_, err = t.Store.Runners(t.ctx, t.key(environment), time.Hour)
 	t.NoError(err)
 	result, err := t.Store.Activate(t.ctx, store.Activation{Deployment: spec.Key()})
 	t.NoError(err)

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/expr"
+)
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ expression, input, key, err string }{
+		{`input.id`, `{"id":"a b"}`, "a b", ""},
+		{`input.id`, `{"id":""}`, "", ""},
+		{`input.id`, `{"id":7}`, "7", ""},
+		{`input.id`, `{"id":7.5}`, "7.5", ""},
+		{`input.id`, `{"id":1e20}`, "100000000000000000000", ""},
+		{`input.id`, `{"id":9007199254740993}`, "9007199254740993", ""}, // which no double holds
+		{`input.id`, `{"id":-9223372036854775808}`, "-9223372036854775808", ""},
+		{`input.id`, `{"id":true}`, "true", ""},
+		{`input.id * 2.0`, `{"id":2}`, "4", ""},
+		{`size(input.list)`, `{"list":[1,2]}`, "2", ""},
+		{`uint(3)`, `{}`, "3", ""},
+		{`input`, `"text"`, "text", ""},
+		{`has(input.id) ? input.id : ''`, `{}`, "", ""},
+		{`input.customer.id + '/' + string(input.list[1])`, `{"customer":{"id":"c"},"list":[1,2]}`, "c/2", ""},
+		{`input.id`, `{}`, "", "no such key: id"},
+		{`input.id`, `{"id":null}`, "", "it yields a null_type; a key is a string, a number or a bool"},
+		{`input.id`, `{"id":[1]}`, "", "it yields a list; a key is a string, a number or a bool"},
+		{`input.id`, `not JSON`, "", "the input is no JSON"},
+		{`input.id`, `{"id":1} {}`, "", "the input is no JSON: there is more behind its end"},
+		{`input.id`, ``, "", "the input is no JSON"},
+		{`input.list.map(a, input.list.map(b, a)).size()`, `{"list":[` + strings.Repeat("1,", 200) + `1]}`, "", "cost limit"},
+	} {
+		key, err := expr.On([]byte(c.input))(c.expression)
+		require.Equal(t, c.key, key, c)
+		if c.err == "" {
+			require.NoError(t, err, c)
+		} else {
+			require.ErrorContains(t, err, c.err, c)
+		}
+	}
+}
+
+func TestExpressionsOnOneInputCostTogether(t *testing.T) {
+	t.Parallel()
+	key := expr.On([]byte(`{"list":[` + strings.Repeat("1,", 500) + `1]}`))
+	var refused int
+	for i := range 100 {
+		if _, err := key(strings.Repeat(" ", i) + `input.list.filter(a, a > 0).size()`); err != nil {
+			require.ErrorContains(t, err, "cost too much together")
+			refused++
+		}
+	}
+	require.Positive(t, refused)
+	require.Less(t, refused, 100)
+	_, err := key(`input.list.filter(a, a > 0).size()`)
+	require.NoError(t, err, "it was evaluated before")
+}
+
+func TestCheckKey(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		`input.id`:             "",
+		`string(input.id)`:     "",
+		`size(input.id)`:       "",
+		`input.id ==`:          "at its line 1, column 12: Syntax error",
+		`output.id`:            "at its line 1, column 1: undeclared reference to 'output'",
+		"input.id +\n\n now()": "at its line 3, column 5: undeclared reference to 'now'",
+		`[input.id]`:           "it yields a list",
+		`timestamp(input.at)`:  "it yields a google.protobuf.Timestamp",
+		strings.Repeat(" ", expr.MaxSize) + `"a"`:                 "more than 1024 bytes",
+		strings.Repeat("(", 500) + "1" + strings.Repeat(")", 500): "recursion",
+	} {
+		err := expr.CheckKey(expression)
+		if want == "" {
+			require.NoError(t, err, expression)
+		} else {
+			require.ErrorContains(t, err, want, expression)
+		}
+	}
+}
+
+func FuzzKeys(f *testing.F) {
+	f.Add(`input.id`, []byte(`{"id":1}`))
+	f.Fuzz(func(t *testing.T, expression string, input []byte) {
+		if expr.CheckKey(expression) == nil {
+			_, _ = expr.On(input)(expression) // panics at nothing
+		}
+	})
+}

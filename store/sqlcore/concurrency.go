@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// How runs with a concurrency key take turns: the slot of a key belongs to one open
+// run from its acceptance to its end, and the other open ones are blocked. Who
+// changes whose the slot is has locked it until the transaction ends, so a run that
+// is accepted and one that ends never miss each other; slots are locked in one
+// order, so that transactions do not wait for each other in turn.
+
+const (
+	// slotRows is how many slots one statement takes: there is one of each length.
+	slotRows = 32
+	// maxTold is of how many runs one claim tells the keys: so many inputs are in
+	// memory at once.
+	maxTold = 64
+)
+
+// contender is a queued run that wants the slot of its key.
+type contender struct {
+	environment uuid.UUID
+	agent, key  string
+	run         store.Key
+	drop        bool
+}
+
+// compareSlots orders contenders by their slots.
+func compareSlots(a, b contender) int {
+	return cmp.Or(compareIDs(a.run.ProjectID, b.run.ProjectID), compareIDs(a.environment, b.environment),
+		strings.Compare(a.agent, b.agent), strings.Compare(a.key, b.key))
+}
+
+// contends says whether a run that is accepted wants a slot.
+func contends(run store.EventRun) bool {
+	return run.ErrorCode == "" && !run.Concurrency.Unknown && run.Concurrency.Text != ""
+}
+
+// Settles says whether more is to be done for an accepted event than to write its
+// rows; see Settle.
+func Settles(e store.Event) bool { return EndsAtOnce(e) || slices.ContainsFunc(e.Runs, contends) }
+
+// KeyColumns are the concurrency key of a run as its row has it, nil while nobody
+// knows it, and whether it is blocked at first.
+func KeyColumns(run store.EventRun) (key *string, blocked bool) {
+	if run.Concurrency.Unknown {
+		return nil, false
+	}
+	text := Text(run.Concurrency.Text)
+	return &text, contends(run)
+}
+
+// Settle ends what of accepted events ends at once, and gives their runs the slots
+// that are free, in the transaction that recorded them.
+func (c *Core) Settle(ctx context.Context, tx *Tx, events []store.Event, admissions []store.Admission) error {
+	var contenders []contender
+	for i, e := range events {
+		if EndsAtOnce(e) {
+			if err := c.EndAtOnce(ctx, tx, e, admissions[i]); err != nil {
+				return err
+			}
+		}
+		for n, run := range e.Runs {
+			if contends(run) {
+				contenders = append(contenders, contender{
+					environment: e.EnvironmentID, agent: Text(run.AgentName), key: Text(run.Concurrency.Text),
+					run: store.Key{ProjectID: e.ProjectID, ID: admissions[i].RunIDs[n]}, drop: run.Concurrency.Drop,
+				})
+			}
+		}
+	}
+	return c.takeSlots(ctx, tx, contenders)
+}
+
+// takeSlots gives blocked runs their slots where these are free; of several that want
+// one, to the oldest. Those that do not wait are cancelled.
+func (c *Core) takeSlots(ctx context.Context, tx *Tx, contenders []contender) error {
+	if len(contenders) == 0 {
+		return nil
+	}
+	slices.SortFunc(contenders, func(a, b contender) int {
+		return cmp.Or(compareSlots(a, b), compareIDs(a.run.ID, b.run.ID))
+	})
+	oldest := slices.CompactFunc(slices.Clone(contenders), func(a, b contender) bool { return compareSlots(a, b) == 0 })
+	holders := map[store.Key]bool{}
+	for part := range slices.Chunk(oldest, slotRows) {
+		if err := takePart(ctx, tx, part, holders); err != nil {
+			return wrap(err, "taking concurrency keys")
+		}
+	}
+	var (
+		first   []store.Key
+		dropped []Ending
+	)
+	for _, r := range contenders {
+		switch {
+		case holders[r.run]:
+			first = append(first, r.run)
+		case r.drop:
+			dropped = append(dropped, Ending{
+				Run: r.run, Only: store.RunQueued, Status: store.RunCancelled, Code: store.RunErrorConcurrencyDropped,
+				Error: "another open run of the agent has the concurrency key",
+			})
+		}
+	}
+	if _, err := c.unblock(ctx, tx, first); err != nil {
+		return err
+	}
+	_, err := c.end(ctx, tx, dropped)
+	return err
+}
+
+// takePart locks slots, and takes those that are free; it notes whose they are.
+func takePart(ctx context.Context, tx *Tx, part []contender, holders map[store.Key]bool) error {
+	var l list
+	rows := make([]string, len(part))
+	for i, r := range part {
+		rows[i] = "(" + l.add(r.run.ProjectID) + ", " + l.add(r.environment) + ", " + l.add(r.agent) + ", " + l.add(r.key) + ", " + l.add(r.run.ID) + ")"
+	}
+	held, err := collect(ctx, tx, scanKey, `INSERT INTO concurrency_slots AS s (project_id, environment_id, agent_name, key, run_id)
+		VALUES `+strings.Join(rows, ", ")+` ON CONFLICT (project_id, environment_id, agent_name, key)
+		DO UPDATE SET run_id = s.run_id RETURNING project_id, run_id`, l.args...)
+	for _, holder := range held {
+		holders[holder] = true
+	}
+	return err
+}
+
+// unblock lets claims see runs that have got their slots; it returns those that are
+// open still.
+func (c *Core) unblock(ctx context.Context, tx *Tx, runs []store.Key) (open []store.Key, err error) {
+	for part := range slices.Chunk(runs, chunk) {
+		var l list
+		those, err := collect(ctx, tx, scanKey, `UPDATE open_runs SET blocked = FALSE WHERE `+c.keys(&l, "id", part)+`
+			RETURNING project_id, id`, l.args...)
+		if err != nil {
+			return nil, wrap(err, "unblocking runs")
+		}
+		open = append(open, those...)
+	}
+	return open, nil
+}
+
+// handOver gives the slots of runs that have ended to the oldest runs that wait for
+// them, in the transaction that ended those.
+func (c *Core) handOver(ctx context.Context, tx *Tx, ended []EndedRun) error {
+	var keyed []store.Key
+	for _, run := range ended {
+		if run.Keyed {
+			keyed = append(keyed, run.Run)
+		}
+	}
+	for part := range slices.Chunk(keyed, chunk) {
+		var l list
+		held, err := collect(ctx, tx, scanKey, `SELECT project_id, run_id FROM concurrency_slots WHERE `+c.keys(&l, "run_id", part)+`
+			ORDER BY project_id, environment_id, agent_name, key `+c.exclusive, l.args...)
+		for len(held) > 0 && err == nil {
+			held, err = c.passOn(ctx, tx, held)
+		}
+		if err != nil {
+			return wrap(err, "handing concurrency keys over")
+		}
+	}
+	return nil
+}
+
+// passOn gives the slots of runs to those that are next; a slot for which none waits
+// goes. It returns those of the next that have ended meanwhile, and have slots to be
+// passed on therefore. The rows of slots are locked before: a statement that has to
+// wait for one does not see what runs were accepted while it did.
+func (c *Core) passOn(ctx context.Context, tx *Tx, held []store.Key) (gone []store.Key, err error) {
+	var l list
+	environments := map[store.Key]uuid.UUID{} // by run that is next
+	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+		var (
+			next        store.Key
+			environment uuid.UUID
+		)
+		err = row.Scan(&next.ProjectID, &next.ID, &environment)
+		environments[next] = environment
+		return none, err
+	}, `UPDATE concurrency_slots AS s SET run_id = COALESCE((SELECT r.id FROM open_runs r WHERE r.project_id = s.project_id
+			AND r.environment_id = s.environment_id AND r.agent_name = s.agent_name AND r.concurrency_key = s.key AND r.blocked
+			ORDER BY r.id LIMIT 1), s.run_id)
+		WHERE `+c.keys(&l, "run_id", held)+` RETURNING project_id, run_id, environment_id`, l.args...); err != nil {
+		return nil, err
+	}
+	for _, run := range held { // those that nobody follows
+		delete(environments, run)
+	}
+	if len(environments) < len(held) {
+		var l list
+		if _, err := tx.exec(ctx, `DELETE FROM concurrency_slots WHERE `+c.keys(&l, "run_id", held), l.args...); err != nil {
+			return nil, err
+		}
+	}
+	next := slices.SortedFunc(maps.Keys(environments), compareKeys)
+	open, err := c.unblock(ctx, tx, next)
+	for _, run := range open {
+		tx.Hint(store.TopicQueued, store.Key{ProjectID: run.ProjectID, ID: environments[run]})
+	}
+	return slices.DeleteFunc(next, func(run store.Key) bool { return slices.Contains(open, run) }), err
+}
+
+func compareKeys(a, b store.Key) int {
+	return cmp.Or(compareIDs(a.ProjectID, b.ProjectID), compareIDs(a.ID, b.ID))
+}
+
+// tellKeys evaluates the keys of queued runs that were accepted when nobody knew
+// them, and gives them the slots that are free.
+func (c *Core) tellKeys(ctx context.Context, environment store.Key, runs []Waiting) error {
+	if c.evaluate == nil {
+		return errors.New("this process evaluates no concurrency keys")
+	}
+	runs = slices.SortedFunc(slices.Values(runs[:min(len(runs), maxTold)]), func(a, b Waiting) int { return compareIDs(a.ID, b.ID) })
+	ids := make([]uuid.UUID, len(runs))
+	for i, w := range runs {
+		ids[i] = w.Input
+	}
+	inputs, err := c.Inputs(ctx, c.engine.Reader(), environment.ProjectID, ids)
+	if err != nil {
+		return wrap(err, "reading the inputs of runs without a key")
+	}
+	keys, problems := make([]store.ConcurrencyKey, len(runs)), make([]error, len(runs))
+	for i, w := range runs {
+		input := inputs[w.Input].Data
+		keys[i], problems[i] = w.Concurrency.KeyOf(input, c.evaluate(input))
+	}
+	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		var (
+			contenders []contender
+			failed     []Ending
+		)
+		for i, w := range runs {
+			run := store.Key{ProjectID: environment.ProjectID, ID: w.ID}
+			if problems[i] != nil {
+				failed = append(failed, Ending{
+					Run: run, Only: store.RunQueued, Status: store.RunFailed, Code: store.RunErrorKeyUnavailable,
+					Error: store.Cut(Text(problems[i].Error()), store.MaxError),
+				})
+				continue
+			}
+			key := Text(keys[i].Text)
+			n, err := tx.exec(ctx, `UPDATE open_runs SET concurrency_key = $3, blocked = $4
+				WHERE project_id = $1 AND id = $2 AND concurrency_key IS NULL AND status || '' = 'queued'`, run.ProjectID, run.ID, key, key != "")
+			if err != nil {
+				return wrap(err, "recording the concurrency key of run %s", run)
+			}
+			if n == 1 && key != "" {
+				contenders = append(contenders, contender{environment: environment.ID, agent: w.Agent, key: key, run: run, drop: keys[i].Drop})
+			}
+		}
+		if err := c.takeSlots(ctx, tx, contenders); err != nil {
+			return err
+		}
+		_, err := c.end(ctx, tx, failed)
+		return err
+	})
+}
+
+// concurrencyOf are the agents of a deployment whose runs take turns, at most those
+// to which a condition on a narrows it; its arguments begin at $3.
+func concurrencyOf(ctx context.Context, q Queryer, deployment store.Key, condition string, args ...any) (map[string]store.Concurrency, error) {
+	agents := map[string]store.Concurrency{}
+	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		var (
+			name string
+			of   store.Concurrency
+		)
+		err = row.Scan(&name, &of.Expression, &of.Drop)
+		agents[name] = of
+		return none, err
+	}, `SELECT a.name, a.concurrency_expression, a.concurrency_drop FROM deployment_agents a
+		WHERE a.project_id = $1 AND a.deployment_id = $2 AND a.concurrency_expression <> '' `+condition,
+		append([]any{deployment.ProjectID, deployment.ID}, args...)...)
+	return agents, wrap(err, "reading the concurrency of agents of deployment %s", deployment)
+}
+
+// addConcurrency reads what a route says of the keys of runs.
+func addConcurrency(ctx context.Context, q Queryer, route *store.Route) error {
+	c := route.Connector
+	var live *uuid.UUID
+	err := found(q.QueryRowContext(ctx, `SELECT live_deployment_id FROM environments WHERE project_id = $1 AND id = $2`,
+		c.ProjectID, c.EnvironmentID).Scan(&live))
+	if errors.Is(err, store.ErrNotFound) || err == nil && live == nil {
+		return nil
+	}
+	if err != nil {
+		return wrap(err, "reading what is live in environment %s", c.EnvironmentID)
+	}
+	route.Live = true
+	route.Concurrency, err = concurrencyOf(ctx, q, store.Key{ProjectID: c.ProjectID, ID: *live}, `AND EXISTS
+		(SELECT 1 FROM links l WHERE l.project_id = a.project_id AND l.connector_id = $3 AND l.agent_name = a.name)`, c.ID)
+	return err
+}
+
+// changesKeys says whether going live with a deployment changes how runs are keyed: what
+// gateways remember of the environment's connectors is wrong then.
+func changesKeys(ctx context.Context, tx *Tx, before *uuid.UUID, next store.Key) (bool, error) {
+	if before == nil {
+		return true, nil // nobody knew
+	}
+	was, err := concurrencyOf(ctx, tx, store.Key{ProjectID: next.ProjectID, ID: *before}, ``)
+	if err != nil {
+		return false, err
+	}
+	is, err := concurrencyOf(ctx, tx, next, ``)
+	return !maps.Equal(was, is), err
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// openProjects walks the key of open runs from project to project, so that it costs
+// what there are of these, not of runs.
+var openProjects = `WITH RECURSIVE p (project_id) AS (
+		SELECT (SELECT r.project_id FROM open_runs r WHERE r.project_id >= '` + uuid.Nil.String() + `' ORDER BY r.project_id LIMIT 1)
+		UNION ALL
+		SELECT (SELECT r.project_id FROM open_runs r WHERE r.project_id > p.project_id ORDER BY r.project_id LIMIT 1)
+		FROM p WHERE p.project_id IS NOT NULL
+	)
+	SELECT p.project_id FROM p WHERE p.project_id IS NOT NULL`
+
+// ExpireRuns implements store.Housekeeping. A run's id says when it was accepted.
+func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+	projects, err := collect(ctx, c.engine.Reader(), scanID, openProjects)
+	if err != nil {
+		return 0, wrap(err, "looking for projects with open runs")
+	}
+	for i := 0; i < len(projects) && n < limit; {
+		project, most := projects[i], min(limit-n, chunk)
+		expired, err := c.sweepRuns(ctx, most, `SELECT project_id, id FROM open_runs
+			WHERE project_id = $2 AND id < id_at(now_us() - $3) ORDER BY id LIMIT $1 `, c.expire, project, age.Microseconds())
+		n += expired
+		if err != nil {
+			return n, wrap(err, "ending runs of project %s that have been open for too long", project)
+		}
+		if expired < most {
+			i++
+		}
+	}
+	return n, nil
+}
+
+// expire ends runs that have been open for too long.
+func (c *Core) expire(ctx context.Context, tx *Tx, runs []store.Key) error {
+	endings := make([]Ending, len(runs))
+	for i, run := range runs {
+		endings[i] = Ending{
+			Run: run, Status: store.RunFailed, Code: store.RunErrorExpired,
+			Error: fmt.Sprintf("the run has not ended within %d days of its acceptance", int(store.MaxOpen.Hours()/24)),
+		}
+	}
+	_, err := c.end(ctx, tx, endings)
+	return err
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// BacklogStatement has a row for each environment of a project in which something is
+// open. It walks the project's part of the key: so what was accepted by a connector
+// that is gone counts too.
+const BacklogStatement = `SELECT c.environment_id, CAST(SUM(c.runs_left) AS bigint), CAST(SUM(c.input_size) AS bigint)
+	FROM open_connector_runs c WHERE c.project_id = $1 GROUP BY c.environment_id`
+
+// ProjectLoad implements store.Loads.
+func (c *Core) ProjectLoad(ctx context.Context, project uuid.UUID) (store.ProjectLoad, error) {
+	load := store.ProjectLoad{Backlog: map[uuid.UUID]store.Backlog{}}
+	err := c.engine.Reader().QueryRowContext(ctx, `SELECT p.backlog_runs, p.backlog_input, p.storage,
+			COALESCE((SELECT s.bytes FROM stored_bytes s WHERE s.project_id = p.project_id), 0)
+		FROM projects p WHERE p.project_id = $1`, project).
+		Scan(&load.Limits.BacklogRuns, &load.Limits.BacklogInput, &load.Limits.Storage, &load.Stored)
+	if err != nil {
+		return load, wrap(found(err), "reading the limits of project %s", project)
+	}
+	_, err = collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+		var (
+			environment uuid.UUID
+			backlog     store.Backlog
+		)
+		err = row.Scan(&environment, &backlog.Runs, &backlog.Input)
+		load.Backlog[environment] = backlog
+		return none, err
+	}, BacklogStatement, project)
+	return load, wrap(err, "measuring the backlog of project %s", project)
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// keyedBy are expressions of the agents of a deployment.
+type keyedBy map[string]store.Concurrency
+
+// deployKeyed makes a new deployment live whose agents key their runs so.
+func (w *world) deployKeyed(name string, by keyedBy, agents ...string) {
+	spec := w.newDeployment(name)
+	_, err := w.s.BeginDeployment(w.ctx, spec)
+	w.NoError(err)
+	w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+	result := w.result("bundle of "+name, agents...)
+	for i, a := range result.Agents {
+		result.Agents[i].ConcurrencyKey, result.Agents[i].ConcurrencyDrop = by[a.Name].Expression, by[a.Name].Drop
+	}
+	w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
+	w.True(w.activate(spec.ID).Live)
+}
+
+// contender is a single event whose run has a concurrency key.
+func (w *world) contender(key string) store.Event { return w.contenderAt(w.version(), key) }
+
+// contenderAt is contender for who knows the connector's version.
+func (w *world) contenderAt(version int64, key string) store.Event {
+	e := w.eventAt(version)
+	e.Runs = e.Runs[:1]
+	e.Runs[0].Concurrency.Text = key
+	return e
+}
+
+// contenders accepts single events with keys, one after the other, and returns their runs.
+func (w *world) contenders(keys ...string) (runs []uuid.UUID) {
+	for _, key := range keys {
+		e := w.contender(key)
+		w.accept(&e)
+		runs = append(runs, e.Runs[0].ID)
+	}
+	return runs
+}
+
+// underWay claims all that can be claimed, which are these runs.
+func (w *world) underWay(runs ...uuid.UUID) []store.Claimed {
+	claimed := w.claim(50, lease)
+	ids := make([]uuid.UUID, len(claimed))
+	for i, c := range claimed {
+		ids[i] = c.Run.ID
+	}
+	w.ElementsMatch(runs, ids)
+	return claimed
+}
+
+// finish ends claimed runs together.
+func (w *world) finish(claimed ...store.Claimed) {
+	completions := make([]store.Completion, len(claimed))
+	for i, c := range claimed {
+		completions[i] = completed(c)
+	}
+	answers, err := w.s.Complete(w.ctx, completions)
+	w.NoError(err)
+	for _, err := range answers {
+		w.NoError(err)
+	}
+}
+
+// noSlots says that nobody has a key of the project, as it is once nothing is open.
+func (w *world) noSlots() { w.Zero(w.rowsOf("concurrency_slots")) }
+
+// rowsOf is how many rows of the project a table has.
+func (w *world) rowsOf(table string) (n int) {
+	w.NoError(w.db.QueryRowContext(w.ctx, `SELECT count(*) FROM `+table+` WHERE project_id = $1`, w.project.ID.String()).Scan(&n))
+	return n
+}
+
+// drain claims and ends runs until there are none, of each key one at a time.
+func (w *world) drain(key func(run uuid.UUID) string) (order []uuid.UUID) {
+	for {
+		claimed := w.claim(50, lease)
+		seen := map[string]bool{}
+		for _, c := range claimed {
+			w.False(seen[key(c.Run.ID)], "two of one key")
+			seen[key(c.Run.ID)] = true
+			order = append(order, c.Run.ID)
+		}
+		if len(claimed) == 0 {
+			w.noSlots()
+			return order
+		}
+		w.finish(claimed...)
+	}
+}
+
+var concurrencyPromises = []promise{
+	{"runs with one key take turns in the order of their acceptance, others do not wait", func(w *world) {
+		w.deploy("one", "first", "second")
+		r := w.contenders("a", "a", "b", "a", "", "")
+		claimed := w.underWay(r[0], r[2], r[4], r[5])
+		w.Empty(w.claim(10, lease))
+		w.finish(claimed...)
+		w.finish(w.underWay(r[1])...)
+		w.finish(w.underWay(r[3])...)
+		w.noSlots()
+		w.underWay(w.contenders("a")...)
+	}},
+	{"a key is of one agent in one environment of one project", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		for i := range e.Runs {
+			e.Runs[i].Concurrency.Text = "a"
+		}
+		w.accept(&e)
+		w.underWay(e.Runs[0].ID, e.Runs[1].ID)
+		twin := w.twin()
+		twin.deploy("one", "first")
+		twin.underWay(twin.contenders("a")...)
+		elsewhere := *w
+		elsewhere.environment = w.newEnvironment("staging", origin)
+		w.NoError(w.s.PutEnvironment(w.ctx, elsewhere.environment))
+		elsewhere.deploy("two", "first")
+		elsewhere.underWay(elsewhere.contenders("a")...)
+	}},
+	{"of runs of one batch the first has the key", func(w *world) {
+		w.deploy("one", "first")
+		events := []store.Event{w.contender("a"), w.contender("a"), w.contender("b")}
+		events[1].Runs[0].Concurrency.Drop = true
+		w.acceptAll(events)
+		w.underWay(events[0].Runs[0].ID, events[2].Runs[0].ID)
+		w.Equal(store.RunErrorConcurrencyDropped, w.run(events[1].Runs[0].ID).ErrorCode)
+	}},
+	{"a run that does not wait is cancelled where another open one has the key", func(w *world) {
+		w.deploy("one", "first")
+		r := w.contenders("a")
+		dropped := w.contender("a")
+		dropped.Runs[0].Concurrency.Drop = true
+		again := dropped
+		w.accept(&dropped)
+		run := w.run(dropped.Runs[0].ID)
+		w.Equal(store.RunCancelled, run.Status)
+		w.Equal(store.RunErrorConcurrencyDropped, run.ErrorCode)
+		w.NotEmpty(run.Error)
+		w.True(w.outcome(dropped.ConnectorRunID).Terminal())
+		w.finish(w.underWay(r...)...)
+		again.ConnectorRunID, again.Runs[0].ID = v7(), v7()
+		w.accept(&again)
+		w.underWay(again.Runs[0].ID)
+	}},
+	{"a suspended, resumed, released or lost run keeps its key", func(w *world) {
+		w.deploy("one", "first")
+		r := w.contenders("a", "a")
+		c := w.underWay(r[0])[0]
+		w.suspend(c, time.Hour)
+		w.Empty(w.claim(10, lease))
+		w.NoError(w.s.Resume(w.ctx, c.Run.Key(), json.RawMessage(`{}`)))
+		c = w.underWay(r[0])[0]
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
+		w.Empty(w.claim(10, lease), "it cannot be claimed, and nor can the next")
+		w.set(`UPDATE open_runs SET not_before = 0`)
+		_, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(w.underWay(r[0])[0])}, expired)
+		w.NoError(err)
+		w.Equal(1, w.sweep(10))
+		w.finish(w.underWay(r[0])...)
+		w.underWay(r[1])
+	}},
+	{"whoever ends a run hands its key over", func(w *world) {
+		w.deploy("one", "first")
+		r := w.contenders("a", "a", "a", "a", "a", "a")
+		cancel := func(run uuid.UUID) {
+			w.NoError(w.s.Cancel(w.ctx, w.key(run), store.RunErrorCancelled, ""))
+		}
+		cancel(r[1]) // blocked
+		w.underWay(r[0])
+		cancel(r[0]) // running
+		c := w.underWay(r[2])[0]
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}))
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0)) // interrupted
+		c = w.underWay(r[3])[0]
+		w.suspend(c, time.Hour)
+		cancel(r[3]) // suspended
+		cancel(r[4]) // queued
+		w.underWay(r[5])
+		cancel(r[5])
+		w.noSlots()
+	}},
+	{"runs that wait too long, and those of an environment that is gone, leave no key behind", func(w *world) {
+		w.deploy("one", "first")
+		r := w.contenders("a", "a", "b", "a", "")
+		w.Equal(2, w.expire(0, 2))
+		w.underWay(r[2], r[3], r[4])
+		w.contenders("a", "a", "b", "c", "c", "c")
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
+		w.sweep(100)
+		w.Zero(w.rowsOf("open_runs"))
+		w.noSlots()
+	}},
+	{"a sweep cancels what is blocked in an environment that is gone", func(w *world) {
+		e := w.single()
+		e.EnvironmentID = uuid.New()
+		e.Runs[0].Concurrency.Text = "a"
+		for range 5 {
+			e.ConnectorRunID, e.Runs[0].ID = v7(), v7()
+			again := e
+			w.accept(&again)
+		}
+		w.Equal(2, w.sweep(2))
+		w.Equal(3, w.sweep(10))
+		w.noSlots()
+	}},
+	{"completions with and without keys end together", func(w *world) {
+		w.deploy("one", "first")
+		w.contenders("a", "a", "", "b", "", "b", "c")
+		claimed := w.claim(10, lease)
+		w.Len(claimed, 5)
+		completions := make([]store.Completion, len(claimed))
+		for i, c := range claimed {
+			completions[i] = completed(c)
+			completions[i].Journal = []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}
+		}
+		completions[1].Token++
+		for range 2 {
+			answers, err := w.s.Complete(w.ctx, completions)
+			w.NoError(err)
+			for i, err := range answers {
+				if i == 1 {
+					w.ErrorIs(err, store.ErrFenced)
+				} else {
+					w.NoError(err)
+				}
+			}
+		}
+		w.Len(w.claim(10, lease), 2, "those that waited")
+	}},
+	{"what is blocked is not waited for", func(w *world) {
+		w.deploy("one", "first")
+		w.contenders("a", "a", "a")
+		runner := []store.RunnerKey{{Environment: w.environment.Key(), ID: "one"}}
+		w.claim(1, lease)
+		queued, err := w.s.Attend(w.ctx, runner)
+		w.NoError(err)
+		w.Empty(queued)
+		figures, err := w.s.QueueFigures(w.ctx)
+		w.NoError(err)
+		w.Equal(map[store.Class]store.QueueDepth{0: {}, 1: {}, 2: {}}, figures.Queued[store.QueueClaimable])
+	}},
+	{"a run without an acceptable key is refused with its event alone", func(w *world) {
+		w.deploy("one", "first")
+		events := []store.Event{w.contender("a"), w.contender(strings.Repeat("k", store.MaxConcurrencyKey+1)), w.contender(strings.Repeat("k", store.MaxConcurrencyKey))}
+		admissions, err := w.s.Accept(w.ctx, events)
+		w.NoError(err)
+		w.NoError(admissions[0].Err)
+		w.Error(admissions[1].Err)
+		w.NoError(admissions[2].Err)
+		w.Len(w.claim(10, lease), 2)
+	}},
+	{"a repeated event takes no key twice", func(w *world) {
+		w.deploy("one", "first")
+		e := w.keyed("key:1", "body")
+		e.Runs = e.Runs[:1]
+		e.Runs[0].Concurrency.Text = "a"
+		w.accept(&e)
+		again, err := w.s.Accept(w.ctx, []store.Event{e})
+		w.NoError(err)
+		w.Equal(store.Repeated, again[0].Verdict)
+		w.finish(w.underWay(e.Runs[0].ID)...)
+		w.noSlots()
+	}},
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// keysOf are the keys of runs that were accepted at once.
+type keysOf struct {
+	mutex sync.Mutex
+	of    map[uuid.UUID]string
+}
+
+func (k *keysOf) learn(events []store.Event, admissions []store.Admission) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	for i, a := range admissions {
+		for n, run := range a.RunIDs {
+			k.of[run] = events[i].Runs[n].Concurrency.Text
+		}
+	}
+}
+
+func (k *keysOf) key(run uuid.UUID) string { return k.of[run] }
+
+var keyContentionPromises = []promise{
+	{"batches that name the same keys in any order do not fail", func(w *world) {
+		w.deploy("one", "first")
+		known := keysOf{of: map[uuid.UUID]string{}}
+		version := w.version()
+		w.NoError(together(func(i int) error {
+			for round := range 5 {
+				var events []store.Event
+				for n := range 10 {
+					events = append(events, w.contenderAt(version, fmt.Sprint(n)))
+				}
+				if (i+round)%2 == 0 {
+					slices.Reverse(events)
+				}
+				admissions, err := w.s.Accept(w.ctx, events)
+				if err != nil {
+					return err
+				}
+				known.learn(events, admissions)
+			}
+			return nil
+		}))
+		order := w.drain(known.key)
+		w.Len(order, writers*50)
+	}},
+	{"accepting, ending and cancelling at once lose no run and no key", func(w *world) {
+		w.deploy("one", "first")
+		known := keysOf{of: map[uuid.UUID]string{}}
+		version := w.version()
+		w.NoError(together(func(i int) error {
+			for range 10 {
+				events := []store.Event{w.contenderAt(version, "a"), w.contenderAt(version, "b"), w.contenderAt(version, "a")}
+				admissions, err := w.s.Accept(w.ctx, events)
+				if err != nil {
+					return err
+				}
+				known.learn(events, admissions)
+				if err := w.s.Cancel(w.ctx, w.key(admissions[i%3].RunIDs[0]), store.RunErrorCancelled, ""); err != nil && !errors.Is(err, store.ErrConflict) {
+					return err
+				}
+				if err := w.endSome(w.ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		w.drain(known.key)
+		w.Zero(w.rowsOf("open_runs"), "nobody waits for ever")
+	}},
+}
+
+// endSome claims runs and ends them together.
+func (w *world) endSome(ctx context.Context) error {
+	result, err := w.s.Claim(ctx, store.Claim{Environment: w.environment.Key(), RunnerID: uuid.NewString(), Places: 5, Limit: 5, Lease: lease})
+	if err != nil {
+		return err
+	}
+	completions := make([]store.Completion, len(result.Runs))
+	for i, c := range result.Runs {
+		completions[i] = completed(c)
+	}
+	answers, err := w.s.Complete(ctx, completions)
+	for _, answer := range answers {
+		if answer != nil && !errors.Is(answer, store.ErrFenced) { // cancelled meanwhile
+			return answer
+		}
+	}
+	return err
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// load measures the project.
+func (w *world) load() store.ProjectLoad {
+	load, err := w.s.ProjectLoad(w.ctx, w.project.ID)
+	w.NoError(err)
+	return load
+}
+
+// expire ends runs that are that old, as many as the limit says.
+func (w *world) expire(age time.Duration, limit int) int {
+	n, err := w.s.ExpireRuns(w.ctx, age, limit)
+	w.NoError(err)
+	return n
+}
+
+var loadPromises = []promise{
+	{"limits are those that were put last", func(w *world) {
+		w.Equal(w.project.Limits, w.load().Limits)
+		for _, limits := range []store.ProjectLimits{{BacklogRuns: 1}, {BacklogInput: 2}, {Storage: 3}, {}} {
+			w.project.Limits = limits
+			w.NoError(w.s.PutProject(w.ctx, w.project))
+			w.Equal(limits, w.load().Limits)
+		}
+		_, err := w.s.ProjectLoad(w.ctx, uuid.New())
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"the backlog is what is open, by environment", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.Empty(w.load().Backlog)
+		both, one := w.event(), w.single()
+		w.accept(&both, &one)
+		w.twin()
+		input := int64(len(both.Input))
+		w.Equal(map[uuid.UUID]store.Backlog{w.environment.ID: {Runs: 3, Input: 2 * input}}, w.load().Backlog)
+		for left := range int64(3) {
+			w.NoError(w.complete(completed(w.claim(1, lease)[0])))
+			w.Equal(2-left, w.load().Backlog[w.environment.ID].Runs)
+		}
+		w.Empty(w.load().Backlog)
+	}},
+	{"what a connector that is gone has left open counts", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(2)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
+		w.EqualValues(2, w.load().Backlog[w.environment.ID].Runs)
+	}},
+	{"an event without runs is stored too", func(w *world) {
+		e := w.event()
+		e.Runs, e.Input = nil, make([]byte, 1000)
+		w.accept(&e)
+		w.count(10)
+		w.EqualValues(1000, w.load().Stored)
+	}},
+	{"a run that is open for too long ends, whatever it waits for", func(w *world) {
+		w.deploy("one", "first")
+		suspended, running, queued := w.oneRunning(), w.oneRunning(), w.singles(3)
+		w.suspend(suspended, time.Hour)
+		w.Zero(w.expire(time.Hour, 10), "not yet")
+		w.Equal(2, w.expire(0, 2), "as many as are asked for, the oldest first")
+		w.Equal(store.RunQueued, w.run(queued[0].Runs[0].ID).Status)
+		w.Equal(3, w.expire(0, 10))
+		w.Zero(w.expire(0, 10))
+		for _, id := range []uuid.UUID{suspended.Run.ID, running.Run.ID, queued[0].Runs[0].ID, queued[2].Runs[0].ID} {
+			run := w.run(id)
+			w.Equal(store.RunFailed, run.Status)
+			w.Equal(store.RunErrorExpired, run.ErrorCode)
+			w.NotEmpty(run.Error)
+		}
+		w.ErrorIs(w.complete(completed(running)), store.ErrFenced, "whoever works on it is too late")
+		w.Equal(store.ConnectorRunFailed, w.outcome(queued[1].ConnectorRunID).Status)
+	}},
+}
+
+// oneRunning is a run under way.
+func (w *world) oneRunning() store.Claimed {
+	_, c := w.running(lease)
+	return c
+}

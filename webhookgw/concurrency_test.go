@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookgw
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// sent posts a webhook and returns its one run.
+func (b *bundle) sent(connector store.Connector, body string) store.Run {
+	got := b.post(b.gateway, connector.ID.String(), body, nil)
+	require.Equal(b.t, 200, got.status, "%v", got.body)
+	ids := got.body["run_ids"].([]any)
+	require.Len(b.t, ids, 1)
+	run, err := b.store.Run(b.t.Context(), store.Key{ProjectID: b.project, ID: uuid.MustParse(ids[0].(string))})
+	require.NoError(b.t, err)
+	return run
+}
+
+func TestRunsOfOneKeyAreNeverUnderWayTogether(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	orders := b.connector("inbound", nil, "orders")
+	before := b.sent(orders, `{"customer":"a"}`) // of no agent that is deployed; and now the route is cached
+	b.deployAgents(store.Agent{Name: "orders", Type: "llm", ConcurrencyKey: "input.customer"})
+	first, second, other := b.sent(orders, `{"customer":"a"}`), b.sent(orders, `{"customer":"a"}`), b.sent(orders, `{"customer":7}`)
+
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
+	require.NoError(t, err)
+	claim := func(wait int, holding ...dispatchapi.Run) []dispatchapi.Run {
+		req := dispatchapi.ClaimRequest{RunnerID: "test", Limit: 8, Places: 8, WaitSeconds: wait}
+		for _, run := range holding {
+			req.Holding = append(req.Holding, dispatchapi.Lease{RunID: run.ID, Token: run.Token})
+		}
+		resp, err := client.Claim(t.Context(), req)
+		require.NoError(t, err)
+		return resp.Runs
+	}
+	claimed := claim(30)
+	require.Len(t, claimed, 3)
+	require.Equal(t, []uuid.UUID{before.ID, first.ID, other.ID}, []uuid.UUID{claimed[0].ID, claimed[1].ID, claimed[2].ID},
+		"what was accepted before has no key")
+	require.Empty(t, claim(0, claimed...))
+	require.NoError(t, client.Complete(t.Context(), first.ID, completed(claimed[1])))
+	next := claim(30, claimed[0], claimed[2])
+	require.Len(t, next, 1)
+	require.Equal(t, second.ID, next[0].ID)
+}
+
+func TestRunsThatDoNotWaitForTheirKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	orders := b.connector("inbound", nil, "orders")
+	b.deployAgents(store.Agent{Name: "orders", Type: "llm", ConcurrencyKey: "input.customer", ConcurrencyDrop: true})
+	require.Equal(t, store.RunQueued, b.sent(orders, `{"customer":"a"}`).Status)
+	dropped := b.sent(orders, `{"customer":"a"}`)
+	require.Equal(t, store.RunCancelled, dropped.Status)
+	require.Equal(t, store.RunErrorConcurrencyDropped, dropped.ErrorCode)
+	for body, message := range map[string]string{
+		`{}`:                "no such key: customer",
+		`{"customer":null}`: "null_type",
+		`{"customer":"` + strings.Repeat("x", store.MaxConcurrencyKey+1) + `"}`:       "257 bytes",
+		`{"customer":"b","rest":"` + strings.Repeat("x", store.MaxInlineInput) + `"}`: "64 KiB",
+	} {
+		failed := b.sent(orders, body)
+		require.Equal(t, store.RunFailed, failed.Status)
+		require.Equal(t, store.RunErrorKeyUnavailable, failed.ErrorCode)
+		require.Contains(t, failed.Error, message)
+	}
+}

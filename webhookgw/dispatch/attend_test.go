@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// running runs a handler until the test ends.
+func running(t *testing.T, f *fake) *Handler {
+	t.Helper()
+	h := handlerOf(f)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- h.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+	return h
+}
+
+// TestNothingIsAskedWhileNothingHappens: a runner that was told there is nothing and
+// says nothing new waits without a statement, but for the one that records all that
+// wait; after a while the store is asked again.
+func TestNothingIsAskedWhileNothingHappens(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		h := running(t, f)
+		polls := func(request string) {
+			require.Equal(t, http.StatusOK, ask(t, h, "a", http.MethodPost, "/v1/claim", request).Code)
+		}
+		const usual = `{"limit":1,"places":4,"wait_seconds":30,"runner_id":"r"}`
+		begun := time.Now()
+		polls(usual)
+		require.Equal(t, 1, f.calls("Claim"))
+		for time.Since(begun) < quietFor-maxWait {
+			polls(usual)
+		}
+		require.Equal(t, 1, f.calls("Claim"))
+		require.InDelta(t, time.Since(begun)/attendEvery, f.calls("Attend"), 1)
+		polls(`{"limit":1,"places":5,"wait_seconds":30,"runner_id":"r"}`)
+		require.Equal(t, 2, f.calls("Claim"), "it has another place")
+		polls(`{"limit":1,"places":4,"wait_seconds":30,"runner_id":"s"}`)
+		require.Equal(t, 3, f.calls("Claim"), "another runner")
+		time.Sleep(quietFor)
+		polls(usual)
+		require.Equal(t, 4, f.calls("Claim"), "after a while")
+	})
+}
+
+// TestALostHintIsMadeUpFor: what is queued is found by the look at the queues of all
+// that wait.
+func TestALostHintIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{waits: []store.Key{{ProjectID: named("a"), ID: named("a")}}}
+		h := running(t, f)
+		begun := time.Now()
+		w := ask(t, h, "a", http.MethodPost, "/v1/claim", `{"limit":1,"places":4,"wait_seconds":30,"runner_id":"r"}`)
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, 2, f.calls("Claim"), "woken once")
+		require.Equal(t, maxWait, time.Since(begun), "and there was nothing after all")
+	})
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestWhoWantsMoreOfABudgetWaitsForItself: and for nobody for longer than it may.
+func TestWhoWantsMoreOfABudgetWaitsForItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(40)
+		take := func(project string, n int64) *held {
+			got, err := b.take(t.Context(), named(project), n)
+			require.NoError(t, err)
+			return got
+		}
+		first := take("greedy", 1000) // all of its share
+		next := make(chan *held)
+		for range 2 {
+			go func() { next <- take("greedy", 4) }()
+		}
+		synctest.Wait()
+		take("modest", 10).give()
+		first.keep(5)
+		(<-next).give()
+		first.give()
+		(<-next).give()
+		require.Empty(t, b.shares)
+	})
+}
+
+// TestAWaitForABudgetEnds: with the request, or so soon that its runner hears of it.
+func TestAWaitForABudgetEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(40)
+		for _, project := range []string{"a", "b", "c", "greedy"} {
+			_, err := b.take(t.Context(), named(project), 10)
+			require.NoError(t, err)
+		}
+		_, err := b.take(t.Context(), named("greedy"), 1)
+		require.Equal(t, errShareWait, err)
+		_, err = b.take(t.Context(), named("modest"), 1)
+		require.Equal(t, errBudgetWait, err)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = b.take(gone, named("greedy"), 1)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+// TestABudgetIsGivenBackWhole: nothing is remembered of who has nothing of it.
+func TestABudgetIsGivenBackWhole(t *testing.T) {
+	t.Parallel()
+	b := newBudget(40)
+	for range 100 {
+		got, err := b.take(t.Context(), uuid.New(), 10)
+		require.NoError(t, err)
+		got.keep(7)
+		got.give()
+	}
+	require.Empty(t, b.shares)
+	require.True(t, b.all.TryAcquire(40))
+}
+
+// TestALineForABudgetIsBounded: a project's requests do not wait in any number.
+func TestALineForABudgetIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newBudget(4 * (maxInLine + 1))
+	for range maxInLine {
+		_, err := b.take(t.Context(), named("greedy"), 1)
+		require.NoError(t, err)
+	}
+	_, err := b.take(t.Context(), named("greedy"), 1)
+	require.Equal(t, errShareWait, err)
+	_, err = b.take(t.Context(), named("modest"), 1)
+	require.NoError(t, err)
+}
+
+// TestTheAnswerToAClaimIsBounded: inputs and journals beyond the room are fetched, runs
+// beyond the number handed next.
+func TestTheAnswerToAClaimIsBounded(t *testing.T) {
+	t.Parallel()
+	input := []byte(strings.Repeat("i", store.MaxInlineInput))
+	f := &fake{entry: `"` + strings.Repeat("e", 1<<10) + `"`, length: 200}
+	for range maxClaim + 36 {
+		f.claimed = append(f.claimed, store.Claimed{
+			Run: store.Run{ProjectID: named("a"), ID: uuid.New()}, Input: input, JournalLength: f.length, JournalSize: f.length << 10,
+		})
+	}
+	f.claimed[0].JournalLength, f.claimed[0].JournalSize = 60_000, 60_000*(store.EntryOverhead+3) // of small entries
+	h := handlerOf(f)
+	w := ask(t, h, "a", http.MethodPost, "/v1/claim", `{"limit":64}`)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	require.Less(t, w.Body.Len(), 3<<20, "base64 and all")
+	var resp dispatchapi.ClaimResponse
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &resp))
+	require.Len(t, resp.Runs, maxClaim)
+	for i, run := range resp.Runs {
+		require.Equal(t, f.claimed[i].Run.ID, run.ID)
+		require.Equal(t, i >= maxInline/store.MaxInlineInput, run.InputElsewhere, i)
+		require.Equal(t, run.InputElsewhere, len(run.Input) == 0)
+		require.Equal(t, i != 1, run.JournalElsewhere, i)
+		require.Equal(t, run.JournalElsewhere, len(run.Journal) == 0)
+	}
+	require.Empty(t, h.claims.shares, "its memory is given back")
+}
+
+// TestAProjectsJournalsAreReadAFewAtATime: whoever asks for many at once waits for
+// these, and nobody else does.
+func TestAProjectsJournalsAreReadAFewAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most = maxStreamBytes / budgetShare / journalStream
+		f := &fake{entry: `"e"`, length: 2, reading: make(chan struct{})}
+		h := handlerOf(f)
+		answered := make(chan int, 64)
+		fetch := func(token string) {
+			target := "/v1/runs/" + uuid.NewString() + "/journal?token=1"
+			answered <- ask(t, h, token, http.MethodGet, target, "").Code
+		}
+		for range 64 {
+			go fetch("greedy")
+		}
+		synctest.Wait()
+		require.Equal(t, most, f.calls("JournalAfter"))
+		go fetch("modest")
+		synctest.Wait()
+		require.Equal(t, most+1, f.calls("JournalAfter"), "another project's is read at once")
+		codes := map[int]int{}
+		for range most {
+			f.reading <- struct{}{}
+			codes[<-answered]++
+		}
+		synctest.Wait()
+		require.Equal(t, map[int]int{http.StatusOK: most}, codes)
+		require.Equal(t, 2*most+1, f.calls("JournalAfter"), "the next ones")
+		time.Sleep(patience) // of the bubble
+		synctest.Wait()
+		for range 64 - 2*most {
+			codes[<-answered]++
+		}
+		require.Equal(t, 64-2*most, codes[http.StatusTooManyRequests], "their runners ask again")
+		close(f.reading)
+		for range most + 1 {
+			require.Equal(t, http.StatusOK, <-answered)
+		}
+		require.Empty(t, h.streams.shares)
+	})
+}
+
+// slowWriter takes a piece at a time, each in time.
+type slowWriter struct{ *httptest.ResponseRecorder }
+
+func (s slowWriter) Write(p []byte) (int, error) {
+	time.Sleep(answerTime / 4) // of the bubble
+	return s.ResponseRecorder.Write(p)
+}
+
+// TestWhoReadsTooSlowlyIsCutOff: whatever it is that it reads.
+func TestWhoReadsTooSlowlyIsCutOff(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 2<<20)
+	for path, f := range map[string]*fake{
+		"journal?token=1": {entry: `"` + large[:1<<20] + `"`, length: 16},
+		"input":           {body: strings.NewReader(large)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := handlerOf(f)
+			r := httptest.NewRequest(http.MethodGet, fmt.Sprintf("/v1/runs/%s/%s", uuid.New(), path), nil)
+			r.Header.Set("Authorization", "Bearer a")
+			w := slowWriter{httptest.NewRecorder()}
+			require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(w, r) }, "it is not taken for whole")
+			require.NotZero(t, w.Body.Len())
+			require.LessOrEqual(t, w.Body.Len(), 5*answerPiece)
+			require.Empty(t, h.streams.shares)
+		})
+	}
+}

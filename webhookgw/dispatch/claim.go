@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// claim hands out runs, waiting for something to say when there is nothing. A token
+// that ended while it waits takes none.
+func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	var req dispatchapi.ClaimRequest
+	if err := decode(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
+		return err
+	}
+	if err := checkRunner(req); err != nil {
+		return err
+	}
+	runner := store.RunnerKey{Environment: token.Environment(), ID: req.RunnerID}
+	if req.Draining {
+		_, err := h.opts.Store.Reclaim(r.Context(), runner.Environment, req.RunnerID, leasesOf(token, req.Holding))
+		if err == nil {
+			httpserver.WriteJSON(w, http.StatusOK, newClaimResponse())
+		}
+		return err
+	}
+	defer h.attendance.wait(runner)()
+	wait := min(time.Duration(max(req.WaitSeconds, 0))*time.Second, maxWait)
+	deadline := time.NewTimer(wait)
+	defer deadline.Stop()
+	for {
+		resp, woken, err := h.look(r.Context(), token, runner, req)
+		if err != nil {
+			return err
+		}
+		if !empty(resp.ClaimResponse) || wait == 0 {
+			defer resp.memory.give()
+			return h.hand(w, r, token, resp.ClaimResponse)
+		}
+		if req.Limit == 0 { // to hear of what was lost, which hints of other things tell too often
+			woken = after(r.Context(), woken, reportEvery)
+		}
+		select {
+		case <-woken:
+		case <-deadline.C:
+			return h.hand(w, r, token, resp.ClaimResponse)
+		case <-r.Context().Done():
+			return context.Cause(r.Context())
+		}
+		if _, err := h.tokens.of(r); err != nil {
+			return err
+		}
+	}
+}
+
+// claimAnswer is what a runner is told, with the memory that it takes until it was.
+type claimAnswer struct {
+	dispatchapi.ClaimResponse
+	memory *held
+}
+
+// look finds out what there is to tell a runner; without anything, the channel
+// says when to look again. It asks the store unless it knows that there is nothing.
+func (h *Handler) look(ctx context.Context, token store.Token, runner store.RunnerKey, req dispatchapi.ClaimRequest) (
+	claimAnswer, <-chan struct{}, error,
+) {
+	for {
+		woken, rung, freed := h.wakeups.next(runner.Environment)
+		if h.attendance.still(runner, req, rung) {
+			return claimAnswer{ClaimResponse: newClaimResponse()}, woken, nil
+		}
+		resp, more, err := h.take(ctx, token, req)
+		switch {
+		case err != nil:
+			return resp, nil, err
+		case !empty(resp.ClaimResponse):
+			return resp, nil, nil
+		case more && h.wakeups.leave(runner.Environment, freed):
+			continue // what was in the way has gone meanwhile
+		case !more && req.Limit > 0: // else it was not looked for runs
+			h.attendance.told(runner, req, rung)
+		}
+		return resp, woken, nil
+	}
+}
+
+// after closes a moment after woken does.
+func after(ctx context.Context, woken <-chan struct{}, wait time.Duration) <-chan struct{} {
+	later := make(chan struct{})
+	go func() {
+		select {
+		case <-woken:
+			_ = pause.For(ctx, wait) // when ctx ends nobody waits any more
+			close(later)
+		case <-ctx.Done():
+		}
+	}()
+	return later
+}
+
+func newClaimResponse() dispatchapi.ClaimResponse {
+	return dispatchapi.ClaimResponse{Runs: []dispatchapi.Run{}, Lost: []dispatchapi.Lease{}, Prefetch: []string{}}
+}
+
+// empty says whether there is nothing to say to a runner.
+func empty(resp dispatchapi.ClaimResponse) bool {
+	return len(resp.Runs) == 0 && len(resp.Lost) == 0 && len(resp.Prefetch) == 0
+}
+
+func leasesOf(token store.Token, leases []dispatchapi.Lease) []store.Lease {
+	out := make([]store.Lease, len(leases))
+	for i, l := range leases {
+		out[i] = store.Lease{Run: token.Run(l.RunID), Token: l.Token}
+	}
+	return out
+}
+
+func wireLeases(leases []store.Lease) []dispatchapi.Lease {
+	out := make([]dispatchapi.Lease, len(leases))
+	for i, l := range leases {
+		out[i] = dispatchapi.Lease{RunID: l.Run.ID, Token: l.Token}
+	}
+	return out
+}
+
+var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// checkRunner refuses what cannot be a runner's name or a bundle's digest.
+func checkRunner(req dispatchapi.ClaimRequest) error {
+	if len(req.RunnerID) > dispatchapi.MaxRunnerID {
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, fmt.Sprintf("runner_id has at most %d bytes.", dispatchapi.MaxRunnerID))
+	}
+	for _, digest := range slices.Concat(req.Digests, req.Refused) {
+		if !digestForm.MatchString(digest) {
+			return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, "digests are of the form sha256:<64 hexadecimal digits>.")
+		}
+	}
+	return nil
+}
+
+// take asks the store once; more says that runs are queued for which there is no place.
+// An answer that says something holds its memory, as much as it may need until it is
+// known how much it does.
+func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest) (resp claimAnswer, more bool, err error) {
+	limit := min(max(req.Limit, 0), maxClaim)
+	memory, err := h.claims.take(ctx, token.ProjectID, int64(limit+1)*(store.MaxInlineInput+runOverhead))
+	if err != nil {
+		return resp, false, err
+	}
+	defer func() {
+		if err != nil || empty(resp.ClaimResponse) {
+			memory.give()
+		}
+	}()
+	result, err := h.opts.Store.Claim(ctx, store.Claim{
+		Environment: token.Environment(), RunnerID: req.RunnerID, Digests: req.Digests, Refused: req.Refused,
+		Places: min(max(req.Places, 0), dispatchapi.MaxLeases), Limit: limit,
+		Holding: leasesOf(token, req.Holding), Lease: store.UnconfirmedLease,
+	})
+	if err != nil {
+		return resp, false, err
+	}
+	resp = claimAnswer{ClaimResponse: newClaimResponse(), memory: memory}
+	resp.Lost = wireLeases(slices.DeleteFunc(result.Lost, func(l store.Lease) bool {
+		_, ended := h.ended.Get(l) // by the runner itself, which named it before
+		return ended
+	}))
+	// What is beyond is leased, too: the runner does not name it and is handed it next.
+	runs := result.Runs[:min(len(result.Runs), maxClaim)]
+	for _, c := range runs {
+		h.countClaim(c.Run)
+		h.owners.Put(c.Run.Key(), token.EnvironmentID)
+		resp.Runs = append(resp.Runs, wireRun(c))
+	}
+	memory.keep(h.inline(ctx, token, runs, resp.Runs))
+	environment, err := h.environment(ctx, token.Environment(), len(result.Runs) > 0)
+	if err != nil && len(result.Runs) == 0 {
+		return resp, false, err
+	}
+	resp.Prefetch = wanted(environment, req)
+	return resp, result.More, nil
+}
+
+// wanted are the bundles that a runner of an environment should fetch.
+func wanted(environment store.Environment, req dispatchapi.ClaimRequest) []string {
+	digests := []string{}
+	for _, digest := range []string{environment.WantedBundleDigest, environment.LiveBundleDigest} {
+		if digest != "" && !slices.Contains(req.Digests, digest) && !slices.Contains(req.Refused, digest) && !slices.Contains(digests, digest) {
+			digests = append(digests, digest)
+		}
+	}
+	return digests
+}
+
+// inline leaves in the answer what is short of the runs' inputs and journals, in their
+// order, as long as there is room: the rest is to be fetched. It returns what the
+// answer takes. What cannot be read now is fetched too: the runs are claimed, whatever
+// becomes of it.
+func (h *Handler) inline(ctx context.Context, token store.Token, claimed []store.Claimed, runs []dispatchapi.Run) (taken int64) {
+	inputs, journals := int64(maxInline), int64(maxInlineJournals)
+	for i, c := range claimed {
+		if size := int64(len(c.Input)); size <= inputs {
+			inputs -= size
+		} else {
+			runs[i].Input, runs[i].InputElsewhere = nil, true
+		}
+		size := c.JournalSize
+		if runs[i].JournalElsewhere = size > journals; size == 0 || size > journals {
+			continue
+		}
+		entries, err := h.opts.Store.Journal(ctx, token.Run(c.Run.ID))
+		if err != nil {
+			runs[i].JournalElsewhere = true
+			continue
+		}
+		journals -= size
+		runs[i].Journal = wireEntries(entries)
+	}
+	return maxInline - inputs + maxInlineJournals - journals + int64(len(runs)+1)*runOverhead
+}
+
+func (h *Handler) countClaim(run store.Run) {
+	if run.Attempt > 1 || run.StartedAt == nil {
+		h.opts.Metrics.ClaimedAgain()
+		return
+	}
+	h.opts.Metrics.Claimed(run.StartedAt.Sub(run.QueuedAt))
+}
+
+// environment reads an environment; a recent one will do for a runner that has
+// work to get at.
+func (h *Handler) environment(ctx context.Context, key store.Key, busy bool) (store.Environment, error) {
+	if known, ok := h.environments.Get(key); ok && busy {
+		return known, nil
+	}
+	environment, err := h.opts.Store.Environment(ctx, key)
+	if err == nil {
+		h.environments.Put(key, environment)
+	}
+	return environment, err
+}
+
+// hand answers a claim; runs of a runner that has gone meanwhile are given back.
+func (h *Handler) hand(w http.ResponseWriter, r *http.Request, token store.Token, resp dispatchapi.ClaimResponse) error {
+	if r.Context().Err() == nil {
+		httpserver.WriteJSON(timed(w), http.StatusOK, resp)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), releaseTimeout)
+	defer cancel()
+	gone := context.Cause(r.Context())
+	for _, run := range resp.Runs {
+		gone = errors.Join(gone, h.opts.Store.Release(ctx, store.Lease{Run: token.Run(run.ID), Token: run.Token}, 0))
+	}
+	return gone
+}
+
+func wireRun(c store.Claimed) dispatchapi.Run {
+	run := dispatchapi.Run{
+		ID: c.Run.ID, Token: c.Token, LeaseSeconds: max(c.LeaseUntil.Sub(c.Now), 0).Seconds(), AgentName: c.Run.AgentName,
+		BundleDigest: c.BundleDigest, ContentType: c.ContentType, Input: c.Input, InputElsewhere: c.InputBlob != nil,
+		Attempt: c.Run.Attempt, QueuedAt: c.Run.QueuedAt, Now: c.Now,
+	}
+	if c.Run.StartedAt != nil {
+		run.StartedAt = *c.Run.StartedAt
+	}
+	if c.Run.DeploymentID != nil {
+		run.DeploymentID = *c.Run.DeploymentID
+	}
+	if c.Run.ConnectorID != nil {
+		run.ConnectorID = *c.Run.ConnectorID
+	}
+	return run
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// ending is ends in a bubble of synctest, of which each transaction waits for one of its answers.
+type ending struct {
+	*ends
+	t       *testing.T
+	batches chan []store.Completion
+	answers chan func([]store.Completion) ([]error, error)
+}
+
+func endingIn(t *testing.T) *ending {
+	e := &ending{t: t, batches: make(chan []store.Completion, 100), answers: make(chan func([]store.Completion) ([]error, error))}
+	ctx, cancel := context.WithCancel(context.Background())
+	e.ends = newEnds(&fake{completed: func(batch []store.Completion) ([]error, error) {
+		e.batches <- batch
+		select {
+		case answer := <-e.answers:
+			return answer(batch)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}})
+	stopped := make(chan struct{})
+	go func() { e.run(ctx); close(stopped) }()
+	t.Cleanup(func() { cancel(); <-stopped })
+	return e
+}
+
+// report ends n runs of a project, each with so many bytes.
+func (e *ending) report(project string, n, bytes int, again bool) <-chan error {
+	answered := make(chan error, n)
+	for range n {
+		go func() {
+			answered <- e.complete(context.Background(), store.Completion{
+				Lease: store.Lease{Run: store.Key{ProjectID: named(project), ID: uuid.New()}}, Output: strings.Repeat("x", bytes),
+			}, again)
+		}()
+	}
+	synctest.Wait()
+	return answered
+}
+
+func stored(batch []store.Completion) ([]error, error) { return make([]error, len(batch)), nil }
+
+func refused(batch []store.Completion) ([]error, error) {
+	answers := make([]error, len(batch))
+	for i := range answers {
+		answers[i] = store.ErrFenced
+	}
+	return answers, nil
+}
+
+// of counts a batch's completions of each project.
+func of(batch []store.Completion) map[uuid.UUID]int {
+	counted := map[uuid.UUID]int{}
+	for _, c := range batch {
+		counted[c.Run.ProjectID]++
+	}
+	return counted
+}
+
+// TestProjectsTakeTurnsInABatch: one whose runs end in masses is nobody's matter.
+func TestProjectsTakeTurnsInABatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := endingIn(t)
+		e.report("greedy", 1, 0, false)
+		require.Len(t, <-e.batches, 1, "an idle store is not waited for")
+		e.report("greedy", 3*maxEnds, 0, false)
+		e.report("a", 3, 0, false)
+		answered := e.report("b", 1, 0, false)
+		e.answers <- stored
+		require.Equal(t, map[uuid.UUID]int{named("greedy"): maxEnds - 4, named("a"): 3, named("b"): 1}, of(<-e.batches))
+		e.answers <- stored
+		require.NoError(t, <-answered)
+		for range 3 {
+			e.answers <- stored
+		}
+		synctest.Wait()
+		require.Zero(t, e.room.held)
+	})
+}
+
+// TestWhatWaitsToEndIsBounded: in bytes a project; of others there is room.
+func TestWhatWaitsToEndIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := endingIn(t)
+		most := maxWaitingEnds / budgetShare / (store.MaxOutput + endOverhead)
+		first := e.report("greedy", 1, store.MaxOutput, false)
+		answered := e.report("greedy", most, store.MaxOutput, false)
+		require.Equal(t, errProjectInFlight, <-answered)
+		require.Empty(t, answered)
+		other := e.report("modest", 1, store.MaxOutput, false)
+		for _, size := range []int{1, 3, 3, 1} {
+			require.Len(t, <-e.batches, size, "as large as may be")
+			e.answers <- stored
+			synctest.Wait()
+		}
+		require.NoError(t, <-first)
+		require.NoError(t, <-other)
+		for range most - 1 {
+			require.NoError(t, <-answered)
+		}
+		require.Zero(t, e.room.held)
+	})
+}
+
+// TestWhoseCompletionsFailIsApart: what the store looks at one by one is waited for by
+// nobody else, and after a while it is with the others again.
+func TestWhoseCompletionsFailIsApart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := endingIn(t)
+		first := e.report("greedy", 1, 0, false)
+		<-e.batches
+		e.answers <- refused
+		require.ErrorIs(t, <-first, store.ErrFenced)
+		e.report("greedy", 1, 0, false)
+		require.Equal(t, map[uuid.UUID]int{named("greedy"): 1}, of(<-e.batches))
+		e.report("greedy", maxEnds+5, 0, false)
+		e.report("a", 1, 0, true)
+		require.Equal(t, map[uuid.UUID]int{named("a"): 1}, of(<-e.batches), "reported before: apart, too")
+		e.report("modest", 1, 0, false)
+		require.Equal(t, map[uuid.UUID]int{named("modest"): 1}, of(<-e.batches), "nobody waits for the slow ones, nor with them")
+		synctest.Wait()
+		require.Empty(t, e.batches, "a project has one batch apart at a time")
+		for range 3 {
+			e.answers <- stored
+		}
+		for _, n := range []int{maxEnds, 5} {
+			require.Equal(t, map[uuid.UUID]int{named("greedy"): n}, of(<-e.batches))
+			e.answers <- stored
+		}
+		time.Sleep(apartFor) // of the bubble
+		e.report("greedy", 1, 0, false)
+		e.report("modest", 1, 0, false)
+		require.Len(t, <-e.batches, 1)
+		e.answers <- stored
+		require.Equal(t, map[uuid.UUID]int{named("modest"): 1}, of(<-e.batches), "it waited for greedy's: they share again")
+	})
+}
+
+// TestABatchThatFailsIsTriedByProject: of those in it, only the one at fault fares ill.
+func TestABatchThatFailsIsTriedByProject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := endingIn(t)
+		e.report("modest", 1, 0, false)
+		<-e.batches
+		bad, good := e.report("greedy", 2, 0, false), e.report("a", 2, 0, false)
+		e.answers <- stored
+		require.Len(t, <-e.batches, 4)
+		broken := errors.New("broken")
+		judge := func(batch []store.Completion) ([]error, error) {
+			if of(batch)[named("greedy")] > 0 {
+				return nil, broken
+			}
+			return stored(batch)
+		}
+		e.answers <- judge
+		synctest.Wait()
+		require.Len(t, e.batches, 2, "beside each other")
+		e.answers <- judge
+		e.answers <- judge
+		require.ErrorIs(t, <-bad, broken)
+		require.ErrorIs(t, <-bad, broken)
+		require.NoError(t, <-good)
+		require.NoError(t, <-good)
+		require.Zero(t, e.room.held)
+	})
+}
+
+// TestAStopEndsWhoWaits: their runners report to another gateway.
+func TestAStopEndsWhoWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnds(&fake{})
+		waiting := (&ending{ends: e, t: t}).report("a", 2, 0, false)
+		apart := (&ending{ends: e, t: t}).report("a", 1, 0, true)
+		e.stop()
+		require.ErrorIs(t, <-waiting, errStopped)
+		require.ErrorIs(t, <-apart, errStopped)
+		require.ErrorIs(t, e.complete(t.Context(), store.Completion{}, false), errStopped)
+		require.Zero(t, e.room.held)
+	})
+}

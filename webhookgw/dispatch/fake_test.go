@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// fake is a store in which each token is a runner's of a project and environment that
+// are named like it, and each run of that environment. What it is asked for otherwise
+// is as its fields say.
+type fake struct {
+	Store
+	tokens map[string]bool // those in force; nil means all
+	hold   chan struct{}   // a token is read once it is closed, unless nil
+	none   bool            // there is no run
+
+	claimed   []store.Claimed
+	entry     string        // the data of each entry of each journal
+	length    int64         // of each journal
+	reading   chan struct{} // a page of a journal waits for one
+	body      io.Reader     // of each input
+	lost      func(store.Lease) bool
+	completed func([]store.Completion) ([]error, error)
+
+	waits []store.Key // in which something is queued, whatever hints say
+
+	mutex   sync.Mutex
+	counted map[string]int
+	renewed []store.Lease
+	written []store.JournalEntry
+}
+
+// named is the id of what is named so.
+func named(name string) uuid.UUID { return uuid.NewSHA1(uuid.Nil, []byte(name)) }
+
+func (f *fake) count(call string) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if f.counted == nil {
+		f.counted = map[string]int{}
+	}
+	f.counted[call]++
+}
+
+func (f *fake) calls(call string) int {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.counted[call]
+}
+
+var fakeNames = sync.OnceValue(func() map[[sha256.Size]byte]string {
+	names := map[[sha256.Size]byte]string{}
+	for _, name := range []string{"greedy", "modest", "a", "b", "c", "d"} {
+		names[sha256.Sum256([]byte(name))] = name
+	}
+	return names
+})
+
+func (f *fake) Token(_ context.Context, digest []byte) (store.Token, error) {
+	f.count("Token")
+	if f.hold != nil {
+		<-f.hold
+	}
+	name, known := fakeNames()[[sha256.Size]byte(digest)]
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if !known || f.tokens != nil && !f.tokens[name] {
+		return store.Token{}, store.ErrNotFound
+	}
+	return store.Token{SHA256: digest, Kind: store.TokenRunner, ProjectID: named(name), EnvironmentID: named(name)}, nil
+}
+
+func (f *fake) Claim(context.Context, store.Claim) (store.ClaimResult, error) {
+	f.count("Claim")
+	return store.ClaimResult{Runs: f.claimed}, nil
+}
+
+func (f *fake) Attend(_ context.Context, runners []store.RunnerKey) ([]store.Key, error) {
+	f.count("Attend")
+	return f.waits, nil
+}
+
+func (f *fake) Subscribe(store.Topic) (<-chan store.Hint, func()) {
+	hints := make(chan store.Hint)
+	return hints, func() { close(hints) }
+}
+
+func (f *fake) Environment(context.Context, store.Key) (store.Environment, error) {
+	return store.Environment{}, nil
+}
+
+func (f *fake) Run(_ context.Context, key store.Key) (store.Run, error) {
+	f.count("Run")
+	if f.none {
+		return store.Run{}, store.ErrNotFound
+	}
+	return store.Run{ProjectID: key.ProjectID, ID: key.ID, EnvironmentID: key.ProjectID}, nil
+}
+
+func (f *fake) RunInput(context.Context, store.Key) (string, io.ReadCloser, error) {
+	return "text/plain", io.NopCloser(f.body), nil
+}
+
+func (f *fake) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error) {
+	return f.JournalAfter(ctx, run, 0, int(f.length))
+}
+
+func (f *fake) JournalAfter(ctx context.Context, _ store.Key, sequence int64, limit int) (entries []store.JournalEntry, err error) {
+	f.count("JournalAfter")
+	if f.reading != nil {
+		select {
+		case <-f.reading:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	for sequence < f.length && len(entries) < limit {
+		sequence++
+		entries = append(entries, store.JournalEntry{Sequence: sequence, Kind: store.JournalModelAnswer, Data: []byte(f.entry)})
+	}
+	return entries, nil
+}
+
+func (f *fake) AppendJournal(_ context.Context, l store.Lease, entries []store.JournalEntry) error {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.written = append(f.written, entries...)
+	if f.lost != nil && f.lost(l) {
+		return store.ErrFenced
+	}
+	return nil
+}
+
+func (f *fake) Heartbeat(_ context.Context, leases []store.Lease, _ time.Duration) (lost []store.Lease, err error) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.renewed = append(f.renewed, leases...)
+	return nil, nil
+}
+
+func (f *fake) Complete(_ context.Context, completions []store.Completion) ([]error, error) {
+	f.count("Complete")
+	if f.completed == nil {
+		return make([]error, len(completions)), nil
+	}
+	return f.completed(completions)
+}
+
+func (f *fake) Release(context.Context, store.Lease, time.Duration) error { return nil }
+
+func handlerOf(f *fake) *Handler {
+	return New(Options{Store: f, Logger: slog.New(slog.DiscardHandler)})
+}
+
+// ask sends a request with a token.
+func ask(t *testing.T, h http.Handler, token, method, target, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+token)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}

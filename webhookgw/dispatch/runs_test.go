@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestAHeartbeatReadsFewRuns: however many it names that the gateway does not know. Its
+// runner hears of none of these before they are judged, and repeats it until they are.
+func TestAHeartbeatReadsFewRuns(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	h := handlerOf(f)
+	known := store.Key{ProjectID: named("a"), ID: uuid.New()}
+	h.owners.Put(known, named("a"))
+	foreign := store.Key{ProjectID: named("a"), ID: uuid.New()}
+	h.owners.Put(foreign, named("b"))
+	var req dispatchapi.HeartbeatRequest
+	for range dispatchapi.MaxLeases - 2 {
+		req.Leases = append(req.Leases, dispatchapi.Lease{RunID: uuid.New(), Token: 1})
+	}
+	req.Leases = append(req.Leases, dispatchapi.Lease{RunID: foreign.ID, Token: 1}, dispatchapi.Lease{RunID: known.ID, Token: 1})
+	body, err := json.Marshal(req)
+	require.NoError(t, err)
+	beats := (dispatchapi.MaxLeases - 2 + maxUnknown - 1) / maxUnknown
+	for beat := 1; beat < beats; beat++ {
+		f.renewed = nil
+		w := ask(t, h, "a", http.MethodPost, "/v1/heartbeat", string(body))
+		require.Equal(t, http.StatusTooManyRequests, w.Code, w.Body.String())
+		require.Equal(t, beat*maxUnknown, f.calls("Run"))
+		require.Contains(t, f.renewed, store.Lease{Run: known, Token: 1}, "what is known is renewed all the same")
+		require.Len(t, f.renewed, beat*maxUnknown+1)
+	}
+	w := ask(t, h, "a", http.MethodPost, "/v1/heartbeat", string(body))
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	var resp dispatchapi.HeartbeatResponse
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &resp))
+	require.Equal(t, []dispatchapi.Lease{{RunID: foreign.ID, Token: 1}}, resp.Lost)
+}
+
+// TestARunThatIsNotThereIsReadOnceInAWhile: by whatever call.
+func TestARunThatIsNotThereIsReadOnceInAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{none: true}
+		h := handlerOf(f)
+		run := uuid.NewString()
+		for reads := 1; reads < 3; reads++ {
+			for range 5 {
+				w := ask(t, h, "a", http.MethodPost, "/v1/runs/"+run+"/release", `{"token":1}`)
+				require.Equal(t, http.StatusNotFound, w.Code)
+				w = ask(t, h, "a", http.MethodPost, "/v1/heartbeat", `{"leases":[{"run_id":"`+run+`","token":1}]}`)
+				require.Contains(t, w.Body.String(), `"lost":[{"run_id":"`+run+`","token":1}]`)
+			}
+			require.Equal(t, reads, f.calls("Run"))
+			time.Sleep(absentFor) // of the bubble
+		}
+	})
+}
+
+// TestARunnerWritesNoEntryOfThePlatforms: that a run was resumed, or waited too long,
+// decides what it does next.
+func TestARunnerWritesNoEntryOfThePlatforms(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []store.JournalKind{store.JournalResumed, store.JournalExpired} {
+		for _, call := range []string{`journal`, `complete`} {
+			f := &fake{}
+			field := map[string]string{"journal": "entries", "complete": "journal"}[call]
+			w := ask(t, handlerOf(f), "a", http.MethodPost, "/v1/runs/"+uuid.NewString()+"/"+call,
+				fmt.Sprintf(`{"token":1,"status":"completed",%q:[{"sequence":1,"kind":%q,"data":{}}]}`, field, kind))
+			require.Equal(t, http.StatusUnprocessableEntity, w.Code, w.Body.String())
+			require.Contains(t, w.Body.String(), `"reserved_kind"`)
+			require.Empty(t, f.written)
+			require.Zero(t, f.calls("Complete"))
+		}
+	}
+}
+
+// TestAModelsNameIsCut: its service says what it is.
+func TestAModelsNameIsCut(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	w := ask(t, handlerOf(f), "a", http.MethodPost, "/v1/runs/"+uuid.NewString()+"/journal",
+		`{"token":1,"entries":[{"sequence":1,"kind":"model_answer","data":{},"usage":{"model":"`+strings.Repeat("m", 1<<20)+`"}}]}`)
+	require.Equal(t, http.StatusNoContent, w.Code, w.Body.String())
+	require.LessOrEqual(t, len(f.written[0].Usage.Model), dispatchapi.MaxModel)
+	require.True(t, strings.HasPrefix(f.written[0].Usage.Model, "mmm"))
+}
+
+// TestAJournalIsReadUnderItsClaim: as it is written.
+func TestAJournalIsReadUnderItsClaim(t *testing.T) {
+	t.Parallel()
+	for query, status := range map[string]int{
+		"?token=1": http.StatusOK, "?token=2": http.StatusConflict, "?token=x": http.StatusUnprocessableEntity, "": http.StatusUnprocessableEntity,
+	} {
+		f := &fake{entry: `"<e>"`, length: 5, lost: func(l store.Lease) bool { return l.Token != 1 }}
+		w := ask(t, handlerOf(f), "a", http.MethodGet, "/v1/runs/"+uuid.NewString()+"/journal"+query, "")
+		require.Equal(t, status, w.Code, query)
+		if status == http.StatusOK {
+			require.Equal(t, 5, strings.Count(w.Body.String(), `"<e>"`), w.Body.String())
+		} else {
+			require.Zero(t, f.calls("JournalAfter"))
+		}
+	}
+}
+
+// TestARunThatIsGivenBackForLaterIsLookedForThen: not when somebody happens to.
+func TestARunThatIsGivenBackForLaterIsLookedForThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		h := handlerOf(f)
+		answered := make(chan time.Duration)
+		begin := time.Now()
+		go func() {
+			w := ask(t, h, "a", http.MethodPost, "/v1/claim", `{"limit":1,"wait_seconds":30}`)
+			require.Contains(t, w.Body.String(), `"runs":[{`)
+			answered <- time.Since(begin)
+		}()
+		synctest.Wait()
+		f.claimed = []store.Claimed{{Run: store.Run{ID: uuid.New()}}}
+		w := ask(t, h, "a", http.MethodPost, "/v1/runs/"+uuid.NewString()+"/release", `{"token":1,"delay_seconds":5}`)
+		require.Equal(t, http.StatusNoContent, w.Code, w.Body.String())
+		require.Equal(t, 5*time.Second, <-answered, "of the bubble")
+	})
+}

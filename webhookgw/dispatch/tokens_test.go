@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+func tokensOf(f *fake) *tokens { return newTokens(f, newWakeups()) }
+
+// show shows a token from an address.
+func show(t *testing.T, from *tokens, address, token string) error {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.RemoteAddr = address + ":1234"
+	_, err := from.of(r)
+	return err
+}
+
+// TestInventedTokensCostLittle: whoever shows them, few are looked for, and others'
+// tokens are found in the meantime.
+func TestInventedTokensCostLittle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		from := tokensOf(f)
+		answered := make(chan error, 1000)
+		for i := range cap(answered) {
+			go func() { answered <- show(t, from, "10.0.0.1", fmt.Sprint("invented-", i)) }()
+		}
+		synctest.Wait()
+		require.Equal(t, unknownBurst, f.calls("Token"))
+		require.NoError(t, show(t, from, "10.0.0.2", "modest"))
+		time.Sleep(lookupPatience) // of the bubble
+		synctest.Wait()
+		require.LessOrEqual(t, f.calls("Token"), 1+unknownBurst+unknownPerSecond*int(lookupPatience/time.Second))
+		refused := map[string]int{}
+		for range cap(answered) {
+			refused[(<-answered).Error()]++
+		}
+		require.Equal(t, f.calls("Token")-1, refused[errToken.Error()])
+		require.Equal(t, cap(answered), refused[errToken.Error()]+refused[errTokens.Error()], "those who come again are looked for")
+		time.Sleep(time.Second)
+		require.NoError(t, show(t, from, "10.0.0.1", "a"), "from the same address, in its turn")
+	})
+}
+
+// TestATokenIsLookedForOnceForAll: one that is absent for a moment, so that one that
+// comes into force is found.
+func TestATokenIsLookedForOnceForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{tokens: map[string]bool{}}
+		from := tokensOf(f)
+		for range 10 {
+			require.Equal(t, errToken, show(t, from, "10.0.0.1", "a"))
+		}
+		require.Equal(t, 1, f.calls("Token"))
+		f.tokens["a"] = true
+		time.Sleep(absentFor) // of the bubble
+		f.hold = make(chan struct{})
+		answered := make(chan error, 10)
+		for range cap(answered) {
+			go func() { answered <- show(t, from, "10.0.0.1", "a") }()
+		}
+		synctest.Wait()
+		close(f.hold)
+		for range cap(answered) {
+			require.NoError(t, <-answered)
+		}
+		require.Equal(t, 2, f.calls("Token"))
+	})
+}
+
+// TestATokenThatWasKnownWaitsForNoStranger: hints have it read again, at once.
+func TestATokenThatWasKnownWaitsForNoStranger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		from := tokensOf(f)
+		require.NoError(t, show(t, from, "10.0.0.1", "a"))
+		for i := range 2 * unknownBurst {
+			go func() { _ = show(t, from, "10.0.0.1", fmt.Sprint("invented-", i)) }()
+		}
+		time.Sleep(recentFor) // of the bubble
+		begin := time.Now()
+		for range 3 {
+			from.wakeups.wake(store.Key{ProjectID: named("a"), ID: named("a")})
+			time.Sleep(recentFor)
+			require.NoError(t, show(t, from, "10.0.0.1", "a"))
+		}
+		require.Equal(t, 3*recentFor, time.Since(begin), "of the bubble")
+		time.Sleep(lookupPatience)
+	})
+}

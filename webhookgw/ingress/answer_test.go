@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// past is a keeper whose requests all repeat one whose runs have ended, with large
+// outputs.
+type past struct {
+	keeper
+	runs  []uuid.UUID
+	fails uuid.UUID // reading this one does
+
+	reads sync.Map // of single runs, by id
+}
+
+func (p *past) Accept(_ context.Context, events []store.Event) (out []store.Admission, err error) {
+	for range events {
+		out = append(out, store.Admission{Verdict: store.Repeated, ConnectorRunID: uuid.Must(uuid.NewV7()), RunIDs: p.runs})
+	}
+	return out, nil
+}
+
+func (*past) Ended(_ context.Context, runs []store.Key) ([]store.Key, error) { return runs, nil }
+
+func (p *past) Outcome(context.Context, store.Key) (store.Outcome, error) {
+	return store.Outcome{Status: store.ConnectorRunFailed, Runs: []store.Run{p.run(p.runs[0])}}, nil
+}
+
+func (p *past) Run(_ context.Context, key store.Key) (store.Run, error) {
+	if key.ID == p.fails {
+		return store.Run{}, errors.New("away")
+	}
+	p.reads.Store(key.ID, true)
+	return p.run(key.ID), nil
+}
+
+func (*past) run(id uuid.UUID) store.Run {
+	return store.Run{ID: id, AgentName: "hello", Status: store.RunFailed, Output: strings.Repeat("x", store.MaxOutput), Error: "no"}
+}
+
+func (p *past) read(id uuid.UUID) bool {
+	_, read := p.reads.Load(id)
+	return read
+}
+
+func someRuns(n int) (runs []uuid.UUID) {
+	for range n {
+		runs = append(runs, uuid.Must(uuid.NewV7()))
+	}
+	return runs
+}
+
+// calls is a request to a sync connector.
+func calls(t *testing.T) *http.Request {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/hooks/"+project.String()+"/"+uuid.NewString(), strings.NewReader(`{}`))
+	r.Header.Set("Content-Type", "application/json")
+	return r
+}
+
+// TestAnAnswerHasAllResults: that of the oldest link twice. A single run is read with
+// its connector run.
+func TestAnAnswerHasAllResults(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(n)}
+		h := servingStore(t, p)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, calls(t))
+		require.Equal(t, http.StatusOK, w.Code)
+		type result struct {
+			RunID  uuid.UUID `json:"run_id"`
+			Output string
+		}
+		var got struct {
+			Status  string
+			Result  result
+			Results []result
+		}
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+		require.Equal(t, "failed", got.Status)
+		require.Equal(t, got.Results[0], got.Result)
+		require.Len(t, got.Results, n)
+		for i, run := range p.runs {
+			require.Equal(t, run, got.Results[i].RunID)
+			require.Len(t, got.Results[i].Output, store.MaxOutput)
+			require.Equal(t, n > 1, p.read(run))
+		}
+		require.Empty(t, h.outputs.byRun)
+		require.Empty(t, h.outputs.budget.projects)
+		require.Empty(t, h.callers.taken)
+	}
+}
+
+// slow is a client that reads when it is let, and not at all once it is gone.
+type slow struct {
+	*httptest.ResponseRecorder
+	reads   chan struct{}
+	waiting chan struct{} // a piece is to be read
+	paced   bool
+	free    bool
+}
+
+func (s *slow) SetWriteDeadline(at time.Time) error {
+	s.paced = s.paced || !at.IsZero()
+	s.free = at.IsZero()
+	return nil
+}
+
+func (s *slow) Write(p []byte) (int, error) {
+	s.waiting <- struct{}{}
+	if _, reads := <-s.reads; !reads {
+		return 0, io.ErrClosedPipe
+	}
+	return len(p), nil
+}
+
+// TestWhoReadsSlowlyHoldsOneOutput: the next one is read from the store when the one
+// before was taken, and whoever does not take it at a pace is cut off.
+func TestWhoReadsSlowlyHoldsOneOutput(t *testing.T) {
+	t.Parallel()
+	p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3)}
+	h := servingStore(t, p)
+	w := &slow{ResponseRecorder: httptest.NewRecorder(), reads: make(chan struct{}), waiting: make(chan struct{})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.ServeHTTP(w, calls(t))
+	}()
+	<-w.waiting
+	require.True(t, p.read(p.runs[0]))
+	require.False(t, p.read(p.runs[1]))
+	require.EqualValues(t, store.MaxOutput, h.outputs.byRun[store.Key{ProjectID: project, ID: p.runs[0]}].granted.bytes)
+	for pieces := 0; !p.read(p.runs[1]); pieces++ {
+		w.reads <- struct{}{}
+		<-w.waiting
+	}
+	require.False(t, p.read(p.runs[2]))
+	require.Len(t, h.outputs.byRun, 1, "the first is given back")
+	close(w.reads) // it is gone
+	go func() {
+		for range w.waiting {
+		}
+	}()
+	<-ended
+	close(w.waiting)
+	require.False(t, p.read(p.runs[2]))
+	require.Empty(t, h.outputs.byRun)
+	require.Empty(t, h.outputs.budget.projects)
+	require.True(t, w.paced)
+	require.True(t, w.free)
+}
+
+// TestAnAnswerThatCannotBeEndedIsBrokenOff: it must not look whole.
+func TestAnAnswerThatCannotBeEndedIsBrokenOff(t *testing.T) {
+	t.Parallel()
+	p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3)}
+	p.fails = p.runs[2]
+	h := servingStore(t, p)
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(httptest.NewRecorder(), calls(t)) })
+	require.Empty(t, h.outputs.byRun)
+	require.Empty(t, h.callers.taken)
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// ended reads a run that has an output of so many bytes.
+func ended(size int) reader {
+	return func(context.Context) (store.Run, error) {
+		return store.Run{Status: store.RunCompleted, Output: strings.Repeat("x", size)}, nil
+	}
+}
+
+func runOf(project uuid.UUID) store.Key { return store.Key{ProjectID: project, ID: uuid.New()} }
+
+// TestOutputsAreWithinABudget: a project has a part of it, and is behind nobody but
+// itself for that; who is beyond waits before anything is read. What an output does
+// not need others have.
+func TestOutputsAreWithinABudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, reading := newOutputs(8*store.MaxOutput), 0
+		taken := make(chan *output, 100)
+		take := func(ctx context.Context, project uuid.UUID, size int) {
+			go func() {
+				at, err := o.take(ctx, runOf(project), func(ctx context.Context) (store.Run, error) {
+					reading++
+					return ended(size)(ctx)
+				})
+				if err == nil {
+					taken <- at
+				}
+			}()
+			synctest.Wait()
+		}
+		busy, calm := uuid.New(), uuid.New()
+		for range 3 {
+			take(t.Context(), busy, store.MaxOutput)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		take(gone, busy, store.MaxOutput)
+		require.Equal(t, 2, reading, "a fourth of it")
+		take(t.Context(), calm, 10)
+		for range 20 {
+			take(t.Context(), calm, 10)
+		}
+		require.Equal(t, 2+21, reading, "small ones leave room")
+		cancel()
+		synctest.Wait()
+		for range 6 {
+			take(t.Context(), uuid.New(), store.MaxOutput)
+		}
+		before := reading
+		require.Equal(t, 2+21+5, before)
+		take(t.Context(), uuid.New(), store.MaxOutput)
+		require.Equal(t, before, reading, "all is taken")
+		for len(taken) > 0 {
+			o.give(<-taken)
+			synctest.Wait()
+		}
+		require.Equal(t, before+3, reading, "of the one that went nothing was read")
+		require.Empty(t, o.byRun)
+		require.Empty(t, o.budget.projects)
+		require.True(t, o.budget.all.TryAcquire(8*store.MaxOutput))
+	})
+}
+
+// held is a reader that reads when it is let go.
+type held struct {
+	reads  int
+	letGo  chan struct{}
+	answer reader
+}
+
+func (h *held) read(ctx context.Context) (store.Run, error) {
+	h.reads++
+	select {
+	case <-h.letGo:
+		return h.answer(ctx)
+	case <-ctx.Done():
+		return store.Run{}, ctx.Err()
+	}
+}
+
+// wants takes a run and gives it back in the background.
+func (o *outputs) wants(ctx context.Context, run store.Key, read reader) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		at, err := o.take(ctx, run, read)
+		if err == nil {
+			o.give(at)
+		}
+		ended <- err
+	}()
+	synctest.Wait()
+	return ended
+}
+
+// TestARunIsReadOnceForAllWhoWaitForIt: also where the first of them goes, and not
+// while nobody wants it.
+func TestARunIsReadOnceForAllWhoWaitForIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, run, h := newOutputs(maxOutputs), runOf(uuid.New()), &held{letGo: make(chan struct{}), answer: ended(5)}
+		ctx, cancel := context.WithCancel(t.Context())
+		first := o.wants(ctx, run, h.read)
+		second := o.wants(t.Context(), run, h.read)
+		cancel()
+		require.ErrorIs(t, <-first, context.Canceled)
+		close(h.letGo)
+		require.NoError(t, <-second)
+		require.Equal(t, 1, h.reads)
+
+		h.letGo = make(chan struct{}) // never
+		ctx, cancel = context.WithCancel(t.Context())
+		alone := o.wants(ctx, run, h.read)
+		cancel()
+		require.ErrorIs(t, <-alone, context.Canceled)
+		synctest.Wait()
+		require.Empty(t, o.byRun)
+		require.Empty(t, o.budget.projects, "the reading has ended too")
+	})
+}
+
+// TestARunIsReadAgain: where reading it failed, and where it had not ended.
+func TestARunIsReadAgain(t *testing.T) {
+	t.Parallel()
+	away := errors.New("away")
+	for name, c := range map[string]struct {
+		answer reader
+		err    error
+	}{
+		"failed": {func(context.Context) (store.Run, error) { return store.Run{}, away }, away},
+		"open":   {func(context.Context) (store.Run, error) { return store.Run{Status: store.RunRunning}, nil }, nil},
+	} {
+		o, run, h := newOutputs(maxOutputs), runOf(uuid.New()), &held{letGo: make(chan struct{}), answer: c.answer}
+		close(h.letGo)
+		for n := range 2 {
+			_, err := o.take(t.Context(), run, h.read) // and has it on
+			require.ErrorIs(t, err, c.err, name)
+			require.Equal(t, n+1, h.reads, name)
+		}
+	}
+}

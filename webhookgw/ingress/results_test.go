@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestResultsAreWhatTheyWere: whatever characters an output has, and wherever it is cut.
+func TestResultsAreWhatTheyWere(t *testing.T) {
+	t.Parallel()
+	for name, output := range map[string]string{
+		"none": "", "text": "hello", "HTML": "<b>&\u2028</b>", "control": "\x00\n\t\"\\\x7f", "characters": strings.Repeat("äé€😀", maxPiece),
+		"shifted": "x" + strings.Repeat("€", maxPiece), "no text": strings.Repeat("\x80", 3*maxPiece), "cut": strings.Repeat("x", maxPiece-1) + "\xf0\x9f",
+	} {
+		runs := []store.Run{
+			{ID: uuid.New(), AgentName: "first", Status: store.RunFailed, Output: output, Error: "<why>"},
+			{ID: uuid.New(), AgentName: "second", Status: store.RunCompleted, Output: output},
+		}
+		var written bytes.Buffer
+		r := newResults(&written)
+		r.begin(runs[0])
+		for _, run := range runs {
+			r.add(run)
+		}
+		require.NoError(t, r.end())
+		type result struct {
+			RunID     uuid.UUID `json:"run_id"`
+			AgentName string    `json:"agent_name"`
+			Status    string    `json:"status"`
+			Output    string    `json:"output"`
+			Error     *string   `json:"error"`
+		}
+		why, want := "<why>", "" // as it would be of one piece
+		whole, err := json.Marshal(output)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(whole, &want))
+		all := []result{{runs[0].ID, "first", "failed", want, &why}, {runs[1].ID, "second", "completed", want, nil}}
+		var got struct {
+			Status  string
+			Result  result
+			Results []result
+		}
+		require.NoError(t, json.Unmarshal(written.Bytes(), &got), name)
+		require.Equal(t, "failed", got.Status)
+		require.Equal(t, all[0], got.Result, name)
+		require.Equal(t, all, got.Results, name)
+		require.NotContains(t, written.String(), `\u003c`, "it is no page")
+	}
+}
+
+// TestResultsTakeNoMemory: however large an output is.
+func TestResultsTakeNoMemory(t *testing.T) { // not beside others, whose memory would count
+	run := store.Run{Status: store.RunCompleted, Output: strings.Repeat("<\x00", store.MaxOutput/2)}
+	r := newResults(io.Discard)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r.begin(run)
+	r.add(run)
+	require.NoError(t, r.end())
+	runtime.ReadMemStats(&after)
+	most := uint64(store.MaxOutput / 8)
+	if raced {
+		most *= 1000 // that of package json too
+	}
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, most)
+}
