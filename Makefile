@@ -36,7 +36,7 @@ test: ## Run all tests but e2e, on a real kube-apiserver and PostgreSQL; install
 
 .PHONY: race
 race: ## Run the store, gateway and runner tests under the race detector (needs a C compiler).
-	CGO_ENABLED=1 go test -race ./store/... ./webhookgw/... ./runner/serve/... ./runner/engine/...
+	CGO_ENABLED=1 go test -race -timeout 20m ./store/... ./webhookgw/... ./runner/serve/... ./runner/engine/...
 
 .PHONY: verify
 verify: ## Fail where generated files, formatting or go.mod are not up to date; judge docs/openapi.json.
