@@ -4,6 +4,7 @@ package store
 
 import (
 	"cmp"
+	"maps"
 
 	"github.com/google/uuid"
 )
@@ -57,7 +58,9 @@ func (p Pool) Kept() int {
 // class the agent comes next that has the fewest runs under way, and of several
 // such the one whose turn it is.
 func Pick(p Pool, candidates []Candidate, limit int) ([]Candidate, Pool) {
-	p.Running = clone(p.Running)
+	running := map[string]int{}
+	maps.Copy(running, p.Running)
+	p.Running = running // the caller's stays as it is
 	q := newQueues(candidates)
 	var picked []Candidate
 	for len(picked) < limit {
@@ -75,14 +78,6 @@ func Pick(p Pool, candidates []Candidate, limit int) ([]Candidate, Pool) {
 		}
 	}
 	return picked, p
-}
-
-func clone(of map[string]int) map[string]int {
-	out := make(map[string]int, len(of))
-	for k, v := range of {
-		out[k] = v
-	}
-	return out
 }
 
 // line is the queue of one agent in one class.

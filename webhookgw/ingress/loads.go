@@ -67,24 +67,24 @@ func (l *loads) refusal(project, environment uuid.UUID, class store.Class) *http
 		return nil
 	}
 	limits, backlog := load.Limits, load.Backlog[environment]
-	switch {
-	case reached(load.Stored, limits.Storage):
+	if reached(load.Stored, limits.Storage) {
 		return full(httpserver.CodeStorageFull, storageRetry,
 			fmt.Sprintf("The project has stored %d bytes of ended runs and may have %d. Ask the operator for a plan with more storage.",
 				load.Stored, limits.Storage))
 	}
+	room := int64(1)
 	if class == store.ClassSync {
-		backlog.Runs, backlog.Input = backlog.Runs/syncRoom, backlog.Input/syncRoom
+		room = syncRoom
 	}
 	switch {
-	case reached(backlog.Runs, limits.BacklogRuns):
+	case reached(backlog.Runs, room*limits.BacklogRuns):
 		return full(httpserver.CodeBacklogFull, backlogRetry,
 			fmt.Sprintf("The environment has %d open runs and may have %d. Send the request again when some have ended, or give it more runners.",
-				load.Backlog[environment].Runs, limits.BacklogRuns))
-	case reached(backlog.Input, limits.BacklogInput):
+				backlog.Runs, room*limits.BacklogRuns))
+	case reached(backlog.Input, room*limits.BacklogInput):
 		return full(httpserver.CodeBacklogFull, backlogRetry,
 			fmt.Sprintf("The open runs of the environment have %d bytes of input and may have %d. "+
-				"Send the request again when some have ended, or give it more runners.", load.Backlog[environment].Input, limits.BacklogInput))
+				"Send the request again when some have ended, or give it more runners.", backlog.Input, room*limits.BacklogInput))
 	}
 	return nil
 }
