@@ -54,7 +54,7 @@ func BenchmarkExecuted(b *testing.B) {
 					sql := paceOfYardstick(b, db.yardstick(b))
 					platform := paceOfRuns(b, db, *executedStored, *executedRuns)
 					figures = []Figure{
-						Rate(title, "runs/s", platform.rate, sql.rate, 0),
+						Rate(title, "runs/s", platform.rate, sql.rate, aims["executed/"+name]),
 						Cost(title+"/cpu a run", "ms", platform.cpu, sql.cpu, 0),
 					}
 				})
