@@ -42,6 +42,18 @@ type Event struct {
 	Runs []EventRun
 	// Idempotency is nil when the request named no key.
 	Idempotency *Idempotency
+	// RunnerID, unless empty, is of a runner of the environment with a free place that
+	// was told there is nothing to claim. If the event MayBegin, and the live deployment
+	// has its agent without limits, its run begins there with the acceptance: see
+	// Admission.Begun. Else it is queued.
+	RunnerID string
+}
+
+// MayBegin says whether the event's run could begin with its acceptance, as far as the
+// event tells: somebody waits for it, it is the only one and waits for no other. Runs of
+// other classes are counted against the pool's places, which a claim does.
+func (e Event) MayBegin() bool {
+	return e.Class == ClassSync && len(e.Runs) == 1 && e.Runs[0].ErrorCode == "" && e.Runs[0].Concurrency == ConcurrencyKey{}
 }
 
 // EventRun is one agent run of an event.
@@ -94,6 +106,9 @@ type Admission struct {
 	// under its key; in the order of its links.
 	ConnectorRunID uuid.UUID
 	RunIDs         []uuid.UUID
+	// Begun is the event's run where it has begun at Event.RunnerID, under a lease of
+	// UnconfirmedLease; nil where it is queued.
+	Begun *Claimed
 	// Err is set when this event alone could not be stored; Verdict is
 	// meaningless then, and nothing of this event was written.
 	Err error

@@ -21,6 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/dispatch"
+	"github.com/agentplatform/agentplatform/webhookgw/handoff"
 	"github.com/agentplatform/agentplatform/webhookgw/ingress"
 	"github.com/agentplatform/agentplatform/webhookgw/schedule"
 )
@@ -75,13 +76,14 @@ type Gateway struct {
 // New binds both ports. It asks the store nothing: it need not answer yet.
 func New(opts Options) (*Gateway, error) {
 	opts = withDefaults(opts)
-	counted := metrics.NewGateway(opts.Registry)
+	counted, runners := metrics.NewGateway(opts.Registry), handoff.NewRunners()
 	g := &Gateway{
 		opts: opts, reach: &reach{ping: opts.Store.Ping, now: opts.Now},
 		ingress: ingress.New(ingress.Options{
 			Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger, WithTimeout: opts.WithTimeout,
+			Runners: runners,
 		}),
-		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
+		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger, Runners: runners}),
 		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 	}
 	if opts.Registry != nil {

@@ -191,10 +191,15 @@ func (b *bundle) runner(play func(dispatchapi.Run) dispatchapi.CompleteRequest) 
 // runnerBy is runner by another client.
 func (b *bundle) runnerBy(client *dispatchapi.Client, play func(dispatchapi.Run) dispatchapi.CompleteRequest) {
 	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
+	ended, id := make(chan error, 1), uuid.NewString()
 	go func() {
+		live, err := b.store.Environment(ctx, store.Key{ProjectID: b.project, ID: b.environment})
+		if err != nil {
+			ended <- err
+			return
+		}
 		for ctx.Err() == nil {
-			resp, err := client.Claim(ctx, dispatchapi.ClaimRequest{RunnerID: "test", Limit: 8, WaitSeconds: 30})
+			resp, err := client.Claim(ctx, dispatchapi.ClaimRequest{RunnerID: id, Digests: []string{live.LiveBundleDigest}, Limit: 8, WaitSeconds: 30})
 			for _, run := range resp.Runs {
 				err = errors.Join(err, client.Complete(ctx, run.ID, play(run)))
 			}

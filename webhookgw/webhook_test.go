@@ -116,6 +116,41 @@ func TestSyncAnswersWithTheAgentsAnswer(t *testing.T) {
 	require.Nil(t, result["error"])
 }
 
+// lookedAt tells of each claim that the store has answered.
+type lookedAt struct {
+	store.Store
+	answered chan struct{}
+}
+
+func (l lookedAt) Claim(ctx context.Context, c store.Claim) (store.ClaimResult, error) {
+	defer func() { l.answered <- struct{}{} }()
+	return l.Store.Claim(ctx, c)
+}
+
+// TestASyncRunBeginsWithItsAcceptance: at a runner whose claim waits, which it does a
+// moment after the store said that there is nothing.
+func TestASyncRunBeginsWithItsAcceptance(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	st := lookedAt{b.store, make(chan struct{}, 1000)}
+	b.gateway = b.serve(st)
+	c := b.connector("sync", nil, "hello")
+	b.runner(completed)
+	for range 100 {
+		<-st.answered
+		got := b.post(b.gateway, c.ID.String(), `{}`, nil)
+		require.Equal(t, 200, got.status)
+		require.Equal(t, "Hello {}", got.body["result"].(map[string]any)["output"])
+		id := uuid.MustParse(got.body["result"].(map[string]any)["run_id"].(string))
+		run, err := b.store.Run(t.Context(), store.Key{ProjectID: b.project, ID: id})
+		require.NoError(t, err)
+		if run.StartedAt.Equal(run.QueuedAt) {
+			return
+		}
+	}
+	require.Fail(t, "each run was queued and claimed")
+}
+
 func TestSyncShowsAFailedRun(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]string{

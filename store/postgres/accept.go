@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -76,11 +77,13 @@ var acceptStatement = `WITH clock AS MATERIALIZED (
 			WHERE c.project_id = e.project_id AND c.id = e.connector_id) = e.version, FALSE)
 			AND (e.secret_until IS NULL OR clock.us < e.secret_until) AS current,
 		e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM stored b
-			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE) AS whole
+			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE) AS whole, e.runner, e.token, e.agent, e.link,
+		CASE WHEN e.runner IS NOT NULL THEN (` + sqlcore.LiveAgent("v.live_deployment_id::text || d.bundle_digest", "e.project_id", "e.environment_id", "e.agent") + `) END AS live
 	FROM clock, unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[],
-		$9::uuid[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::bigint[], $15::bigint[], $16::boolean[], $17::bigint[], $18::bigint[])
+		$9::uuid[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::bigint[], $15::bigint[], $16::boolean[], $17::bigint[], $18::bigint[],
+		$31::text[], $32::bigint[], $33::text[], $34::uuid[])
 		AS e (id, project_id, environment_id, connector_id, version, trigger_type, input, input_size, input_blob,
-			content_type, run_ids, key, fingerprint, ttl, secret_until, repeat, number, first_run)
+			content_type, run_ids, key, fingerprint, ttl, secret_until, repeat, number, first_run, runner, token, agent, link)
 ), keyed AS (
 	INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, expires_at)
 	SELECT project_id, connector_id, key, fingerprint, id, now_us() + ttl FROM ev
@@ -110,14 +113,21 @@ var acceptStatement = `WITH clock AS MATERIALIZED (
 	FROM clock, unnest($19::uuid[], $20::uuid[], $21::uuid[], $22::uuid[], $23::uuid[], $24::bigint[], $25::bigint[], $26::uuid[], $27::text[], $28::bigint[],
 			$29::text[], $30::boolean[])
 		AS r (id, project_id, environment_id, connector_id, connector_run_id, event, number, link_id, agent_name, class, concurrency_key, blocked)
-	WHERE ((r.project_id, r.event) IN (SELECT project_id, number FROM chosen)) IS TRUE
+	WHERE ((r.project_id, r.event) IN (SELECT project_id, number FROM chosen WHERE live IS NULL)) IS TRUE
+), begun_rows AS (
+	INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
+		status, class, queued_at, started_at, deployment_id, token, attempt, runner_id, lease_until)
+	SELECT project_id, run_ids[1], environment_id, connector_id, id, link, agent, id, 'running', 0, clock.us, clock.us,
+		left(live, 36)::uuid, token, 1, runner, clock.us + ` + strconv.FormatInt(store.UnconfirmedLease.Microseconds(), 10) + `
+	FROM chosen, clock WHERE live IS NOT NULL
 )
-SELECT current, whole, ((project_id, ev.id) IN (SELECT project_id, id FROM chosen)) IS TRUE, clock.us FROM ev, clock`
+SELECT current, whole, ((project_id, ev.id) IN (SELECT project_id, id FROM chosen)) IS TRUE, clock.us, live FROM ev, clock`
 
 // fate is what the statement says of an event.
 type fate struct {
 	current, whole, chosen bool
 	at                     int64
+	live                   *string // deployment and bundle by which its run has begun
 }
 
 // acceptBatch accepts events of different keys. Runs that are recorded as failed
@@ -161,7 +171,7 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 	}
 	for n, i := range which {
 		out[i], decided[i] = s.judge(ctx, events[i], fates[n], columns.admitted(events[i], n, fates[n]))
-		if fates[n].chosen && !sqlcore.EndsAtOnce(events[i]) {
+		if fates[n].chosen && fates[n].live == nil && !sqlcore.EndsAtOnce(events[i]) {
 			hints = append(hints, store.Hint{Topic: store.TopicQueued, Key: store.Key{ProjectID: events[i].ProjectID, ID: events[i].EnvironmentID}})
 		}
 	}
@@ -177,7 +187,7 @@ func readFates(ctx context.Context, q sqlcore.Queryer, args []any) (fates []fate
 	defer func() { _ = rows.Close() }() // its error is that of Err
 	for rows.Next() {
 		var f fate
-		if err := rows.Scan(&f.current, &f.whole, &f.chosen, &f.at); err != nil {
+		if err := rows.Scan(&f.current, &f.whole, &f.chosen, &f.at, &f.live); err != nil {
 			return nil, err
 		}
 		fates = append(fates, f)
@@ -221,6 +231,12 @@ type eventColumns struct {
 	// number and firstRun order the events, and their runs among all of them.
 	number, firstRun []int64
 
+	// How its run begins with an event's acceptance; nothing where it is queued.
+	beginning               []*sqlcore.Beginning
+	beginRunner, beginAgent []*string
+	beginToken              []int64
+	beginLink               []pgtype.UUID
+
 	run, runProject, runLink                      []pgtype.UUID
 	runEnvironment, runConnector, runConnectorRun []pgtype.UUID
 	runAgent                                      []string
@@ -253,6 +269,7 @@ func (c *eventColumns) add(e store.Event) {
 	c.contentType = append(c.contentType, sqlcore.Text(e.ContentType))
 	c.secretUntil = append(c.secretUntil, sqlcore.MaybeInstant(e.SecretNotAfter))
 	c.repeat = append(c.repeat, e.Repeat)
+	c.begins(sqlcore.BeginningOf(e))
 	if i := e.Idempotency; i != nil {
 		key := sqlcore.Text(i.Key)
 		c.key, c.fingerprint, c.ttl = append(c.key, &key), append(c.fingerprint, i.Fingerprint), append(c.ttl, i.TTL.Microseconds())
@@ -261,17 +278,36 @@ func (c *eventColumns) add(e store.Event) {
 	}
 }
 
+func (c *eventColumns) begins(b *sqlcore.Beginning) {
+	c.beginning = append(c.beginning, b)
+	if b == nil {
+		c.beginRunner, c.beginAgent = append(c.beginRunner, nil), append(c.beginAgent, nil)
+		c.beginToken, c.beginLink = append(c.beginToken, 0), append(c.beginLink, pgtype.UUID{})
+		return
+	}
+	c.beginRunner, c.beginAgent = append(c.beginRunner, &b.Runner), append(c.beginAgent, &b.Agent)
+	c.beginToken, c.beginLink = append(c.beginToken, b.Token), append(c.beginLink, known(b.Link))
+}
+
 // admitted is the answer to the nth of the events, whose rows were written.
 func (c *eventColumns) admitted(e store.Event, n int, f fate) store.Admission {
-	return sqlcore.Admitted(e, f.at, n, int(c.firstRun[n])+1)
+	a := sqlcore.Admitted(e, f.at, n, int(c.firstRun[n])+1)
+	if f.live != nil {
+		id, digest := (*f.live)[:uuidText], (*f.live)[uuidText:]
+		a.Begun = sqlcore.Begun(e, a, *c.beginning[n], uuid.MustParse(id), digest, f.at)
+	}
+	return a
 }
+
+// uuidText is how long an id is as text.
+const uuidText = 36
 
 func (c *eventColumns) args() []any {
 	return []any{
 		c.id, c.project, c.environment, c.connector, c.version, c.trigger, c.input, c.inputSize, c.blob, c.contentType,
 		c.runIDs, c.key, c.fingerprint, c.ttl, c.secretUntil, c.repeat, c.number, c.firstRun,
 		c.run, c.runProject, c.runEnvironment, c.runConnector, c.runConnectorRun, c.runOf, c.runNumber, c.runLink, c.runAgent, c.runClass,
-		c.runKey, c.runBlocked,
+		c.runKey, c.runBlocked, c.beginRunner, c.beginToken, c.beginAgent, c.beginLink,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -76,6 +77,47 @@ func Admitted(e store.Event, us int64, n, first int) store.Admission {
 		a.RunIDs[i] = store.Stamp(run.ID, us, first+i)
 	}
 	return a
+}
+
+// Beginning is how the run of an event begins with its acceptance; nil where it is to
+// be queued.
+type Beginning struct {
+	Runner, Agent string
+	Token         int64
+	Link          uuid.UUID
+}
+
+// BeginningOf is that of an event.
+func BeginningOf(e store.Event) *Beginning {
+	if e.RunnerID == "" || !e.MayBegin() {
+		return nil
+	}
+	run := e.Runs[0]
+	return &Beginning{Runner: Text(e.RunnerID), Agent: Text(run.AgentName), Token: 1<<TokenBits | salts(1)[0], Link: run.LinkID}
+}
+
+// LiveAgent selects columns of the live deployment d of an environment where that has an
+// agent without limits, so that whether a run of it may begin depends on no other run.
+func LiveAgent(columns, project, environment, agent string) string {
+	return `SELECT ` + columns + ` FROM environments v
+		JOIN deployment_agents a ON a.project_id = ` + project + ` AND a.deployment_id = v.live_deployment_id AND a.name = ` + agent + `
+		JOIN deployments d ON d.project_id = ` + project + ` AND d.id = v.live_deployment_id
+		WHERE v.project_id = ` + project + ` AND v.id = ` + environment + ` AND a.max_concurrent_runs = 0 AND a.concurrency_expression = ''`
+}
+
+// Begun is the claim on the run of an accepted event that has begun, by a deployment
+// with a bundle, at a moment of the database's clock in microseconds.
+func Begun(e store.Event, a store.Admission, b Beginning, deployment uuid.UUID, digest string, us int64) *store.Claimed {
+	at, run := time.UnixMicro(us).UTC(), e.Runs[0]
+	return &store.Claimed{
+		Run: store.Run{
+			ID: a.RunIDs[0], ProjectID: e.ProjectID, EnvironmentID: e.EnvironmentID, AgentName: b.Agent, ConnectorID: &e.ConnectorID,
+			ConnectorRunID: &a.ConnectorRunID, LinkID: &run.LinkID, DeploymentID: &deployment, Status: store.RunRunning, Class: e.Class,
+			Attempt: 1, QueuedAt: at, StartedAt: &at,
+		},
+		Token: b.Token, LeaseUntil: at.Add(store.UnconfirmedLease), Now: at, BundleDigest: digest,
+		Input: e.Input, InputBlob: e.InputBlob, ContentType: Text(e.ContentType),
+	}
 }
 
 // EndsAtOnce says whether something of an event ends with its acceptance.

@@ -4,10 +4,12 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
 	modernc "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
@@ -90,7 +92,7 @@ func (s *Store) acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) 
 			return earlier, err
 		}
 	}
-	return a, s.insertEvent(ctx, tx, e, a, at)
+	return s.insertEvent(ctx, tx, e, a, at)
 }
 
 // takeKey claims an event's idempotency key; not first is one that is another's, of
@@ -119,28 +121,32 @@ func (s *Store) takeKey(ctx context.Context, tx *sqlcore.Tx, e store.Event, a st
 	return earlier, false, err
 }
 
-func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission, at int64) error {
+func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission, at int64) (store.Admission, error) {
 	if _, err := tx.ExecContext(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES ($1, $2, $3, $4, $5)`,
 		e.ProjectID, a.ConnectorRunID, sqlcore.Text(e.ContentType), e.Input, e.InputBlob); err != nil {
-		return fmt.Errorf("recording the input: %w", err)
+		return a, fmt.Errorf("recording the input: %w", err)
 	}
 	size := int64(len(e.Input))
 	if e.InputBlob != nil {
 		if err := tx.QueryRowContext(ctx, `UPDATE blobs SET mark = 'history' WHERE project_id = $1 AND id = $2 RETURNING size`,
 			e.ProjectID, *e.InputBlob).Scan(&size); err != nil {
-			return fmt.Errorf("keeping the input: %w", err)
+			return a, fmt.Errorf("keeping the input: %w", err)
 		}
 	}
 	ids, err := json.Marshal(a.RunIDs)
 	if err != nil {
-		return fmt.Errorf("marshalling ids: %w", err)
+		return a, fmt.Errorf("marshalling ids: %w", err)
 	}
 	if _, err := tx.ExecContext(ctx, `INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status,
 			trigger_type, content_type, input_size, run_ids, runs_left, runs_failed, started_at)
 		VALUES ($1, $2, $3, $4, 'running', $5, $6, $7, $8, $9, 0, $10)`,
 		e.ProjectID, a.ConnectorRunID, e.EnvironmentID, e.ConnectorID, string(e.Trigger), sqlcore.Text(e.ContentType),
 		size, string(ids), len(e.Runs), at); err != nil {
-		return fmt.Errorf("recording the connector run: %w", err)
+		return a, fmt.Errorf("recording the connector run: %w", err)
+	}
+	if begun, err := s.begin(ctx, tx, e, a, at); err != nil || begun != nil {
+		a.Begun = begun
+		return a, err
 	}
 	for i, run := range e.Runs {
 		key, blocked := sqlcore.KeyColumns(run)
@@ -149,13 +155,43 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, 
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $5, 'queued', $8, $10, $11, $9)`,
 			e.ProjectID, a.RunIDs[i], e.EnvironmentID, e.ConnectorID, a.ConnectorRunID, run.LinkID,
 			sqlcore.Text(run.AgentName), int64(e.Class), at, key, blocked); err != nil {
-			return fmt.Errorf("recording an agent run: %w", err)
+			return a, fmt.Errorf("recording an agent run: %w", err)
 		}
 	}
 	if !sqlcore.EndsAtOnce(e) {
 		tx.Hint(store.TopicQueued, store.Key{ProjectID: e.ProjectID, ID: e.EnvironmentID})
 	}
-	return s.Settle(ctx, tx, []store.Event{e}, []store.Admission{a})
+	return a, s.Settle(ctx, tx, []store.Event{e}, []store.Admission{a})
+}
+
+// begin lets the run of an event begin at the runner that it names; nil where it has to
+// be queued.
+func (s *Store) begin(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission, at int64) (*store.Claimed, error) {
+	b := sqlcore.BeginningOf(e)
+	if b == nil {
+		return nil, nil
+	}
+	var (
+		deployment uuid.UUID
+		digest     string
+	)
+	err := tx.QueryRowContext(ctx, sqlcore.LiveAgent("d.id, d.bundle_digest", "$1", "$2", "$3"), e.ProjectID, e.EnvironmentID, b.Agent).
+		Scan(&deployment, &digest)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for the agent of a run: %w", err)
+	}
+	begun := sqlcore.Begun(e, a, *b, deployment, digest, at)
+	if _, err := tx.ExecContext(ctx, `INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id,
+			agent_name, input_id, status, class, queued_at, started_at, deployment_id, token, attempt, runner_id, lease_until)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $5, 'running', 0, $8, $8, $9, $10, 1, $11, $12)`,
+		e.ProjectID, begun.Run.ID, e.EnvironmentID, e.ConnectorID, a.ConnectorRunID, b.Link, b.Agent, at, deployment,
+		b.Token, b.Runner, sqlcore.Instant(begun.LeaseUntil)); err != nil {
+		return nil, fmt.Errorf("recording an agent run: %w", err)
+	}
+	return begun, nil
 }
 
 // isConstraint says that the data was at fault, not the database.

@@ -85,6 +85,13 @@ func (m *model) accept(rt *rapid.T) {
 			Text: rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(rt, "key"), Drop: rapid.IntRange(0, 3).Draw(rt, "drops") == 0,
 		}
 	}
+	if _, there := m.held["one"]; there && rapid.Bool().Draw(rt, "a runner waits") {
+		e.RunnerID = "one"
+	}
+	if e.RunnerID != "" && e.MayBegin() { // its agent is the first, which has no limits
+		m.begin(e, rapid.Bool().Draw(rt, "answer lost"))
+		return
+	}
 	m.world.accept(&e)
 	for _, run := range e.Runs {
 		r := &modelRun{
@@ -95,6 +102,18 @@ func (m *model) accept(rt *rapid.T) {
 			r.status, r.code = store.RunCancelled, store.RunErrorConcurrencyDropped
 		}
 		m.runs = append(m.runs, r)
+	}
+}
+
+// begin accepts an event whose run begins at its runner, which may not hear of it.
+func (m *model) begin(e store.Event, lost bool) {
+	c := m.begins(&e)
+	m.runs = append(m.runs, &modelRun{
+		Candidate: store.Candidate{ID: c.Run.ID, Class: e.Class, Agent: c.Run.AgentName, Fresh: true}, event: e.ConnectorRunID,
+		status: store.RunRunning, token: c.Token, attempt: 1, runner: e.RunnerID,
+	})
+	if !lost {
+		m.held[e.RunnerID] = append(m.held[e.RunnerID], leaseOf(c))
 	}
 }
 

@@ -65,6 +65,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Blobs", blobPromises},
 		{"Ingest", ingestPromises},
 		{"Claims", claimPromises},
+		{"Beginnings", beginningPromises},
 		{"Order", orderPromises},
 		{"Held", heldPromises},
 		{"Suspensions", suspensionPromises},

@@ -82,6 +82,9 @@ func (a *attendance) told(runner store.RunnerKey, req dispatchapi.ClaimRequest, 
 	a.quiet.Put(runner, quiet{said(req), rung})
 }
 
+// forget lets a runner's next request ask the store.
+func (a *attendance) forget(runner store.RunnerKey) { a.quiet.Put(runner, quiet{}) }
+
 // still says whether there is nothing for a runner yet: it holds nothing that could be
 // lost, says what it said before, and no hint has come since.
 func (a *attendance) still(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64) bool {

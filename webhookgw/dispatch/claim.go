@@ -51,18 +51,23 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 		if req.Limit == 0 { // to hear of what was lost, which hints of other things tell too often
 			woken = after(r.Context(), woken, reportEvery)
 		}
-		select {
-		case <-woken:
-		case <-deadline.C:
-			return h.hand(w, r, token, resp.ClaimResponse)
-		case <-r.Context().Done():
-			return context.Cause(r.Context())
-		}
+		begun, over := h.await(r.Context(), runner, req, woken, deadline.C)
 		if _, err := h.tokens.of(r); err != nil {
-			return err
+			return errors.Join(err, h.giveBack(r.Context(), begun))
+		}
+		switch {
+		case len(begun) > 0:
+			return h.handBegun(w, r, token, req, begun)
+		case over && r.Context().Err() == nil:
+			return h.hand(w, r, token, resp.ClaimResponse)
+		case over:
+			return context.Cause(r.Context())
 		}
 	}
 }
+
+// claimBytes is what an answer with so many runs may take.
+func claimBytes(runs int) int64 { return int64(runs+1) * (store.MaxInlineInput + runOverhead) }
 
 // claimAnswer is what a runner is told, with the memory that it takes until it was.
 type claimAnswer struct {
@@ -154,7 +159,7 @@ func checkRunner(req dispatchapi.ClaimRequest) error {
 // known how much it does.
 func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest) (resp claimAnswer, more bool, err error) {
 	limit := min(max(req.Limit, 0), maxClaim)
-	memory, err := h.claims.take(ctx, token.ProjectID, int64(limit+1)*(store.MaxInlineInput+runOverhead))
+	memory, err := h.claims.take(ctx, token.ProjectID, claimBytes(limit))
 	if err != nil {
 		return resp, false, err
 	}
@@ -163,7 +168,11 @@ func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.C
 			memory.give()
 		}
 	}()
-	result, err := h.opts.Store.Claim(ctx, store.Claim{
+	// Begun, it is seen to its end: one that is given up with its request may be carried
+	// out all the same, and nobody would know of its runs.
+	begun, end := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	defer end()
+	result, err := h.opts.Store.Claim(begun, store.Claim{
 		Environment: token.Environment(), RunnerID: req.RunnerID, Digests: req.Digests, Refused: req.Refused,
 		Places: min(max(req.Places, 0), dispatchapi.MaxLeases), Limit: limit,
 		Holding: leasesOf(token, req.Holding), Lease: store.UnconfirmedLease,
@@ -171,7 +180,16 @@ func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.C
 	if err != nil {
 		return resp, false, err
 	}
-	resp = claimAnswer{ClaimResponse: newClaimResponse(), memory: memory}
+	resp.memory = memory
+	resp.ClaimResponse, err = h.tell(ctx, token, req, result, memory)
+	return resp, result.More, err
+}
+
+// tell makes an answer of what the store said, which keeps of memory what it takes.
+func (h *Handler) tell(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest, result store.ClaimResult, memory *held) (
+	dispatchapi.ClaimResponse, error,
+) {
+	resp := newClaimResponse()
 	resp.Lost = wireLeases(slices.DeleteFunc(result.Lost, func(l store.Lease) bool {
 		_, ended := h.ended.Get(l) // by the runner itself, which named it before
 		return ended
@@ -186,10 +204,10 @@ func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.C
 	memory.keep(h.inline(ctx, token, runs, resp.Runs))
 	environment, err := h.environment(ctx, token.Environment(), len(result.Runs) > 0)
 	if err != nil && len(result.Runs) == 0 {
-		return resp, false, err
+		return resp, err
 	}
 	resp.Prefetch = wanted(environment, req)
-	return resp, result.More, nil
+	return resp, nil
 }
 
 // wanted are the bundles that a runner of an environment should fetch.
@@ -257,13 +275,21 @@ func (h *Handler) hand(w http.ResponseWriter, r *http.Request, token store.Token
 		httpserver.WriteJSON(timed(w), http.StatusOK, resp)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), releaseTimeout)
-	defer cancel()
-	gone := context.Cause(r.Context())
-	for _, run := range resp.Runs {
-		gone = errors.Join(gone, h.opts.Store.Release(ctx, store.Lease{Run: token.Run(run.ID), Token: run.Token}, 0))
+	leases := make([]store.Lease, len(resp.Runs))
+	for i, run := range resp.Runs {
+		leases[i] = store.Lease{Run: token.Run(run.ID), Token: run.Token}
 	}
-	return gone
+	return errors.Join(context.Cause(r.Context()), h.releaseAll(r.Context(), leases))
+}
+
+// releaseAll gives runs back, also when the request has ended.
+func (h *Handler) releaseAll(ctx context.Context, leases []store.Lease) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	for _, lease := range leases {
+		err = errors.Join(err, h.opts.Store.Release(ctx, lease, 0))
+	}
+	return err
 }
 
 func wireRun(c store.Claimed) dispatchapi.Run {

@@ -38,10 +38,11 @@ type fake struct {
 
 	waits []store.Key // in which something is queued, whatever hints say
 
-	mutex   sync.Mutex
-	counted map[string]int
-	renewed []store.Lease
-	written []store.JournalEntry
+	mutex    sync.Mutex
+	counted  map[string]int
+	renewed  []store.Lease
+	released []store.Lease
+	written  []store.JournalEntry
 }
 
 // named is the id of what is named so.
@@ -160,7 +161,12 @@ func (f *fake) Complete(_ context.Context, completions []store.Completion) ([]er
 	return f.completed(completions)
 }
 
-func (f *fake) Release(context.Context, store.Lease, time.Duration) error { return nil }
+func (f *fake) Release(_ context.Context, l store.Lease, _ time.Duration) error {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.released = append(f.released, l)
+	return nil
+}
 
 func handlerOf(f *fake) *Handler {
 	return New(Options{Store: f, Logger: slog.New(slog.DiscardHandler)})

@@ -21,6 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/webhookgw/handoff"
 )
 
 // Limits of the internal port.
@@ -45,6 +46,8 @@ const (
 	runOverhead = 2 << 10
 	// maxUnknown is how many runs that this gateway does not know a heartbeat has read.
 	maxUnknown = 64
+	// claimTimeout bounds asking the store for runs.
+	claimTimeout = 20 * time.Second
 	// releaseTimeout bounds giving back what nobody came to take.
 	releaseTimeout = 5 * time.Second
 )
@@ -69,6 +72,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics count requests, claims and ends; nil counts nowhere.
 	Metrics *metrics.Gateway
+	// Runners are those that wait here, for the ingress of this process to know; nil
+	// where there is none.
+	Runners *handoff.Runners
 }
 
 // Bounds of what is remembered between calls.
@@ -112,6 +118,9 @@ type Handler struct {
 func New(opts Options) *Handler {
 	if opts.Metrics == nil {
 		opts.Metrics = metrics.NewGateway(nil)
+	}
+	if opts.Runners == nil {
+		opts.Runners = handoff.NewRunners()
 	}
 	wakeups := newWakeups()
 	h := &Handler{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/webhookgw/handoff"
 )
 
 // committer lets requests that wait at the same moment share a transaction:
@@ -22,6 +23,7 @@ import (
 // sends a lot is everybody's matter.
 type committer struct {
 	ingest  store.Ingest
+	runners *handoff.Runners
 	metrics *metrics.Gateway
 	now     func() time.Time
 	arrived chan struct{} // holds one: something waits
@@ -35,9 +37,9 @@ type committer struct {
 
 var errStopped = errors.New("the gateway is stopping")
 
-func newCommitter(ingest store.Ingest, counted *metrics.Gateway, now func() time.Time) *committer {
+func newCommitter(ingest store.Ingest, runners *handoff.Runners, counted *metrics.Gateway, now func() time.Time) *committer {
 	return &committer{
-		ingest: ingest, metrics: counted, now: now, arrived: make(chan struct{}, 1),
+		ingest: ingest, runners: runners, metrics: counted, now: now, arrived: make(chan struct{}, 1),
 		events: newPlaces(maxWaiting), bytes: newPlaces(maxWaitingBytes), waiting: newTurns(),
 	}
 }
@@ -138,8 +140,10 @@ func (c *committer) store(ctx context.Context, batch []*entry) {
 	for i, e := range batch {
 		events[i] = e.event
 	}
+	runners := c.hold(events)
 	begin := time.Now()
 	admissions, err := c.ingest.Accept(ctx, events)
+	runners.give(admissions)
 	c.metrics.Committed(len(batch), time.Since(begin), err)
 	if err == nil && len(admissions) != len(batch) {
 		err = fmt.Errorf("store answered %d of %d events", len(admissions), len(batch))

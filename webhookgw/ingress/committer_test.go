@@ -41,7 +41,7 @@ func acceptAll(events []store.Event) ([]store.Admission, error) {
 // waiting is a committer with a clock that stands, at which nobody works yet.
 func waiting(accept func([]store.Event) ([]store.Admission, error)) (*committer, *accepting, *time.Time) {
 	now, st := time.Unix(1000, 0), &accepting{accept: accept}
-	return newCommitter(st, metrics.NewGateway(nil), func() time.Time { return now }), st, &now
+	return newCommitter(st, nil, metrics.NewGateway(nil), func() time.Time { return now }), st, &now
 }
 
 // put lets an event wait and returns where its answer comes.

@@ -17,6 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/webhookgw/handoff"
 )
 
 // Store is what the ingress needs of the store.
@@ -43,6 +44,8 @@ type Options struct {
 	// Now is the clock by which refusals are told, and how long requests wait for
 	// their commit; nil means time.Now.
 	Now func() time.Time
+	// Runners are those that wait for work at this process; nil where none do.
+	Runners *handoff.Runners
 	// WithTimeout bounds how long a sync webhook waits; nil means context.WithTimeout.
 	WithTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
 }
@@ -77,7 +80,7 @@ func New(opts Options) *Handler {
 		opts.Logger = slog.Default()
 	}
 	h := &Handler{
-		opts: opts, routes: newRoutes(opts.Store, opts.Logger), committer: newCommitter(opts.Store, opts.Metrics, opts.Now),
+		opts: opts, routes: newRoutes(opts.Store, opts.Logger), committer: newCommitter(opts.Store, opts.Runners, opts.Metrics, opts.Now),
 		waiters: newWaiters(opts.Store, opts.Logger), incoming: newPlaces(maxIncoming), bodies: newPlaces(maxLargeBodies),
 		callers: newPlaces(maxCallers), outputs: newOutputs(maxOutputs),
 		loads:    newLoads(opts.Store, opts.Logger, opts.Now),

@@ -83,6 +83,11 @@ func (t *tour) accept() {
 		t.event(func(e *store.Event) { e.Runs = e.Runs[:1]; e.Runs[0].AgentName = "is-not-deployed" }),
 		t.event(func(e *store.Event) { e.ConnectorVersion++ }),
 	)
+	begun := t.take(t.event(func(e *store.Event) { e.Runs, e.RunnerID = e.Runs[:1], "a runner that waits" }))[0].Begun
+	t.NotNil(begun)
+	each, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: held(*begun), Status: store.RunCompleted}})
+	t.NoError(err)
+	t.Equal([]error{nil}, each)
 	key := "key:" + uuid.NewString()
 	keyed := func(e *store.Event) { e.Idempotency = &store.Idempotency{Key: key, TTL: time.Hour} }
 	t.take(t.event(keyed))

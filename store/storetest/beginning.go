@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// waiting is a runner that waits for runs.
+const waiting = "a runner that waits"
+
+// offered is a single event of which the run may begin at the waiting runner.
+func (w *world) offered() store.Event {
+	e := w.single()
+	e.RunnerID = waiting
+	return e
+}
+
+// begins accepts an event whose run must begin, and returns its claim.
+func (w *world) begins(e *store.Event) store.Claimed {
+	admissions, err := w.s.Accept(w.ctx, []store.Event{*e})
+	w.NoError(err)
+	w.NoError(admissions[0].Err)
+	w.Equal(store.Accepted, admissions[0].Verdict)
+	w.NotNil(admissions[0].Begun)
+	stamped(e, admissions[0])
+	return *admissions[0].Begun
+}
+
+// waits accepts an event whose run must be queued.
+func (w *world) waits(e store.Event) {
+	admissions, err := w.s.Accept(w.ctx, []store.Event{e})
+	w.NoError(err)
+	w.NoError(admissions[0].Err)
+	w.Nil(admissions[0].Begun)
+	for _, id := range admissions[0].RunIDs {
+		run := w.run(id)
+		w.Equal(store.RunQueued, run.Status)
+		w.Zero(run.Attempt)
+		w.Nil(run.StartedAt)
+	}
+}
+
+var beginningPromises = []promise{
+	{"a run begins at a runner that waits as if it had claimed it", func(w *world) {
+		w.deploy("one", "first")
+		e := w.offered()
+		c := w.begins(&e)
+		w.Equal(w.run(e.Runs[0].ID), c.Run)
+		w.Equal(store.UnconfirmedLease, c.LeaseUntil.Sub(c.Now))
+		w.Empty(w.claim(10, lease), "nobody else is handed it")
+		again := w.claimAs(waiting, 0, lease)
+		w.Len(again, 1, "its answer may have been lost")
+		again[0].Now = c.Now
+		w.Equal(again[0], c)
+		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c)}, lease)
+		w.NoError(err)
+		w.Empty(lost)
+		w.NoError(w.complete(completed(c)))
+		w.Equal(store.ConnectorRunCompleted, w.outcome(e.ConnectorRunID).Status)
+	}},
+	{"a run that has begun and is not confirmed goes to another runner", func(w *world) {
+		w.deploy("one", "first")
+		e := w.offered()
+		c := w.begins(&e)
+		w.Zero(w.sweep(10))
+		w.set(`UPDATE open_runs SET lease_until = lease_until - $2`, store.UnconfirmedLease.Microseconds())
+		w.Equal(1, w.sweep(10))
+		again := w.claim(1, lease)
+		w.Len(again, 1)
+		w.Equal(2, again[0].Run.Attempt)
+		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
+		w.NoError(w.complete(completed(again[0])))
+	}},
+	{"the runs of a batch begin each at its runner", func(w *world) {
+		w.deploy("one", "first")
+		events := []store.Event{w.offered(), w.single(), w.offered()}
+		events[2].RunnerID = "another one"
+		admissions, err := w.s.Accept(w.ctx, events)
+		w.NoError(err)
+		w.Equal(admissions[0].RunIDs[0], admissions[0].Begun.Run.ID)
+		w.Nil(admissions[1].Begun)
+		w.Equal(admissions[2].RunIDs[0], admissions[2].Begun.Run.ID)
+		w.Len(w.claimAs("another one", 10, lease), 2)
+		w.Len(w.claimAs(waiting, 10, lease), 1)
+	}},
+	{"an input in a blob comes by its id", func(w *world) {
+		w.deploy("one", "first")
+		blob := uuid.New()
+		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader([]byte("large")))
+		w.NoError(err)
+		e := w.offered()
+		e.Input, e.InputBlob = nil, &blob
+		c := w.begins(&e)
+		w.Nil(c.Input)
+		w.Equal(blob, *c.InputBlob)
+	}},
+	{"what was decided before begins nothing", func(w *world) {
+		w.deploy("one", "first")
+		first, second := w.offered(), w.offered()
+		first.Idempotency = &store.Idempotency{Key: "key:1", TTL: time.Hour}
+		second.Idempotency = first.Idempotency
+		w.begins(&first)
+		outdated := w.offered()
+		outdated.ConnectorVersion++
+		admissions, err := w.s.Accept(w.ctx, []store.Event{second, outdated})
+		w.NoError(err)
+		w.Equal(store.Repeated, admissions[0].Verdict)
+		w.Nil(admissions[0].Begun)
+		w.Equal(store.Outdated, admissions[1].Verdict)
+		w.Nil(admissions[1].Begun)
+		w.Equal(1, w.rowsOf("open_runs"))
+	}},
+	{"what a claim would have to weigh is queued", func(w *world) {
+		w.waits(w.offered()) // nothing is live
+		w.limits = map[string]int{"second": 1}
+		w.deployKeyed("one", keyedBy{"third": {Expression: "input.a"}}, "first", "second", "third")
+		for _, change := range []func(e *store.Event){
+			func(e *store.Event) { e.Class = store.ClassInbound },
+			func(e *store.Event) { e.Class = store.ClassDeferred },
+			func(e *store.Event) { e.Runs[0].AgentName = "second" },
+			func(e *store.Event) { e.Runs[0].AgentName = "third" },
+			func(e *store.Event) { e.Runs[0].AgentName = "is-not-deployed" },
+			func(e *store.Event) { e.Runs[0].Concurrency.Unknown = true },
+			func(e *store.Event) { e.Runs[0].Concurrency.Text = "a" },
+			func(e *store.Event) { e.RunnerID = "" },
+			func(e *store.Event) {
+				e.Runs = append(e.Runs, store.EventRun{ID: v7(), LinkID: w.links[1].ID, AgentName: "first"})
+			},
+		} {
+			e := w.offered()
+			change(&e)
+			w.waits(e)
+		}
+		e := w.offered()
+		w.begins(&e)
+	}},
+}
