@@ -4,15 +4,17 @@ package chaos
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
@@ -41,35 +43,23 @@ type row struct {
 	input         []byte
 	runs          []uuid.UUID // sorted as text
 	listed        []uuid.UUID // those that the connector run itself names, sorted as text
+	linked        []uuid.UUID // the links of the runs
 	links         int         // different ones
 	states        []string    // its own and its runs', different ones
 }
 
 // awaitEnds returns once nothing is open and nothing that ended is left to be counted,
 // or nothing has changed for endsTimeout: what is stuck then is found in the book.
-func awaitEnds(ctx context.Context, db *server) error {
+func awaitEnds(ctx context.Context, of records) error {
 	var left int64
 	changed := time.Now()
 	return poll(ctx, askEvery, func() (bool, error) {
 		before := left
-		err := db.ask(ctx, `SELECT (SELECT count(*) FROM open_runs) + (SELECT count(*) FROM open_connector_runs) + (SELECT count(*) FROM outbox)`, &left)
+		err := ask(ctx, of, `SELECT (SELECT count(*) FROM open_runs) + (SELECT count(*) FROM open_connector_runs) + (SELECT count(*) FROM outbox)`, &left)
 		if left != before {
 			changed = time.Now()
 		}
 		return left == 0 || time.Since(changed) > endsTimeout, err
-	})
-}
-
-// awaitAlone returns once no other connection to the database is left: a
-// statement of a gateway that died may end after it.
-func awaitAlone(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, aloneTimeout)
-	defer cancel()
-	return poll(ctx, askEvery, func() (bool, error) {
-		var others int
-		err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-			AND backend_type = 'client backend' AND pid <> pg_backend_pid()`).Scan(&others)
-		return others == 0, err
 	})
 }
 
@@ -87,58 +77,42 @@ var never = []struct{ what, query string }{
 	{"connector runs are open and have ended", `SELECT count(*) FROM open_connector_runs JOIN ended_connector_runs USING (project_id, id)`},
 	{"agent runs are open and have ended", `SELECT count(*) FROM open_runs JOIN ended_runs USING (project_id, id)`},
 	{"agent runs belong to no connector run", everything + `SELECT count(*) FROM r
-		WHERE NOT EXISTS (SELECT FROM c WHERE c.project_id = r.project_id AND c.id = r.connector_run_id)`},
+		WHERE NOT EXISTS (SELECT 1 FROM c WHERE c.project_id = r.project_id AND c.id = r.connector_run_id)`},
 	{"idempotency keys stand for no connector run", everything + `SELECT count(*) FROM idempotency_keys k
-		WHERE NOT EXISTS (SELECT FROM c WHERE c.project_id = k.project_id AND c.id = k.connector_run_id)`},
+		WHERE NOT EXISTS (SELECT 1 FROM c WHERE c.project_id = k.project_id AND c.id = k.connector_run_id)`},
 	{"inputs belong to no connector run", everything + `SELECT count(*) FROM inputs i
-		WHERE NOT EXISTS (SELECT FROM c WHERE c.project_id = i.project_id AND c.id = i.id)`},
+		WHERE NOT EXISTS (SELECT 1 FROM c WHERE c.project_id = i.project_id AND c.id = i.id)`},
 	{"runs that ended have not the answers of their model in the journal", `SELECT count(*) FROM ended_runs r JOIN expected e USING (agent_name)
 		WHERE (SELECT count(*) FROM journal j WHERE j.project_id = r.project_id AND j.run_id = r.id AND j.kind = 'model_answer') <> e.answers`},
 	{"runs that ended have not the calls of their model", `SELECT count(*) FROM ended_runs r JOIN expected e USING (agent_name)
 		WHERE (SELECT count(*) FROM model_calls m WHERE m.project_id = r.project_id AND m.run_id = r.id) <> e.answers`},
 	{"journal entries belong to no run that ended", `SELECT count(*) FROM journal j
-		WHERE NOT EXISTS (SELECT FROM ended_runs r WHERE r.project_id = j.project_id AND r.id = j.run_id)`},
+		WHERE NOT EXISTS (SELECT 1 FROM ended_runs r WHERE r.project_id = j.project_id AND r.id = j.run_id)`},
 	{"rows of the outbox are left", `SELECT count(*) FROM outbox`},
 	// Each end is counted exactly once, however often its row was taken.
-	{"bytes are counted too many or too few", `SELECT abs((SELECT COALESCE(sum(bytes), 0) FROM stored_bytes)
+	{"bytes are counted too many or too few", `SELECT CAST(abs((SELECT COALESCE(sum(bytes), 0) FROM stored_bytes)
 		- (SELECT COALESCE(sum(` + strconv.Itoa(sqlcore.RunOverhead) + ` + octet_length(output) + octet_length(error)), 0) FROM ended_runs)
 		- (SELECT COALESCE(sum(` + strconv.Itoa(store.EntryOverhead) + ` + octet_length(kind) + octet_length(data)), 0) FROM journal)
 		- (SELECT COALESCE(sum(octet_length(model)), 0) FROM model_calls)
-		- (SELECT COALESCE(sum(length(i.data)), 0) FROM inputs i JOIN ended_connector_runs c USING (project_id, id)))::bigint`},
+		- (SELECT COALESCE(sum(length(i.data)), 0) FROM inputs i JOIN ended_connector_runs c USING (project_id, id))) AS bigint)`},
 }
 
 // readBook reads all runs, and what must not be.
-func readBook(ctx context.Context, conn *pgx.Conn, h hooks) (*book, error) {
+func readBook(ctx context.Context, conn *sql.Conn, h hooks) (*book, error) {
 	b := &book{hooks: h, runs: map[string][]row{}}
 	if err := b.expect(ctx, conn); err != nil {
 		return nil, err
 	}
-	rows, err := conn.Query(ctx, everything+`SELECT c.id, c.connector_id, i.data,
-			COALESCE(array_agg(r.id ORDER BY r.id::text COLLATE "C") FILTER (WHERE r.id IS NOT NULL), '{}'),
-			ARRAY(SELECT u FROM unnest(c.run_ids) AS u ORDER BY u::text COLLATE "C"), count(DISTINCT r.link_id),
-			ARRAY(SELECT DISTINCT s FROM unnest(array_agg(r.status) || c.status) AS s WHERE s IS NOT NULL ORDER BY s)
-		FROM c LEFT JOIN inputs i ON i.project_id = c.project_id AND i.id = c.id
-		LEFT JOIN r ON r.project_id = c.project_id AND r.connector_run_id = c.id AND r.connector_id = c.connector_id
-		GROUP BY c.project_id, c.id, c.connector_id, c.run_ids, c.status, i.data`)
+	rows, err := b.readRows(ctx, conn)
 	if err != nil {
 		return nil, fmt.Errorf("reading the runs: %w", err)
 	}
-	all, err := pgx.CollectRows(rows, func(from pgx.CollectableRow) (r row, err error) {
-		err = from.Scan(&r.id, &r.connector, &r.input, &r.runs, &r.listed, &r.links, &r.states)
-		return r, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the runs: %w", err)
-	}
-	for _, r := range all {
-		b.add(r)
-	}
-	if err := conn.QueryRow(ctx, everything+`SELECT count(*) FROM r`).Scan(&b.agentRuns); err != nil {
-		return nil, fmt.Errorf("counting the runs: %w", err)
+	for _, r := range rows {
+		b.add(r.sorted())
 	}
 	for _, no := range never {
 		var n int64
-		if err := conn.QueryRow(ctx, no.query).Scan(&n); err != nil {
+		if err := conn.QueryRowContext(ctx, no.query).Scan(&n); err != nil {
 			return nil, fmt.Errorf("looking whether %s: %w", no.what, err)
 		}
 		if n > 0 {
@@ -148,13 +122,75 @@ func readBook(ctx context.Context, conn *pgx.Conn, h hooks) (*book, error) {
 	return b, nil
 }
 
+// readRows reads the connector runs with their agent runs, and counts these.
+func (b *book) readRows(ctx context.Context, conn *sql.Conn) (map[uuid.UUID]*row, error) {
+	rows := map[uuid.UUID]*row{}
+	err := each(ctx, conn, everything+`SELECT c.id, c.connector_id, c.status, CAST(c.run_ids AS text), i.data
+		FROM c LEFT JOIN inputs i ON i.project_id = c.project_id AND i.id = c.id`, func(scan func(...any) error) error {
+		var r row
+		var state, listed string
+		err := scan(&r.id, &r.connector, &state, &listed, &r.input)
+		r.states, r.listed, rows[r.id] = []string{state}, idsIn(listed), &r
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, each(ctx, conn, everything+`SELECT connector_run_id, connector_id, id, link_id, status FROM r`, func(scan func(...any) error) error {
+		var id, of, connector, link uuid.NullUUID
+		var state string
+		err := scan(&of, &connector, &id, &link, &state)
+		b.agentRuns++
+		if r := rows[of.UUID]; r != nil && r.connector == connector.UUID { // others are counted among those that must not be
+			r.runs, r.linked, r.states = append(r.runs, id.UUID), append(r.linked, link.UUID), append(r.states, state)
+		}
+		return err
+	})
+}
+
+// each does something with each row of a query.
+func each(ctx context.Context, conn *sql.Conn, query string, do func(scan func(...any) error) error) error {
+	rows, err := conn.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := do(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+var idForm = regexp.MustCompile(`[0-9a-f-]{36}`)
+
+// idsIn are the ids of a list, however a database writes it.
+func idsIn(list string) (ids []uuid.UUID) {
+	for _, text := range idForm.FindAllString(list, -1) {
+		ids = append(ids, uuid.MustParse(text))
+	}
+	return ids
+}
+
+// sorted is the row as it is compared.
+func (r *row) sorted() row {
+	byText := func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) }
+	slices.SortFunc(r.runs, byText)
+	slices.SortFunc(r.listed, byText)
+	slices.SortFunc(r.linked, byText)
+	slices.Sort(r.states)
+	r.links, r.states = len(slices.Compact(r.linked)), slices.Compact(r.states)
+	return *r
+}
+
 // expect tells the database what runs leave.
-func (b *book) expect(ctx context.Context, conn *pgx.Conn) error {
-	if _, err := conn.Exec(ctx, `CREATE TEMPORARY TABLE expected (agent_name text, answers bigint)`); err != nil {
+func (b *book) expect(ctx context.Context, conn *sql.Conn) error {
+	if _, err := conn.ExecContext(ctx, `CREATE TEMPORARY TABLE expected (agent_name text, answers bigint)`); err != nil {
 		return fmt.Errorf("telling what is expected: %w", err)
 	}
 	for _, a := range b.agents {
-		if _, err := conn.Exec(ctx, `INSERT INTO expected VALUES ($1, $2)`, a.name, a.answers); err != nil {
+		if _, err := conn.ExecContext(ctx, `INSERT INTO expected VALUES ($1, $2)`, a.name, a.answers); err != nil {
 			return fmt.Errorf("telling what is expected: %w", err)
 		}
 	}

@@ -154,7 +154,7 @@ func blockConsumer() step {
 func outboxFills() step {
 	return step{what: "the outbox fills up", do: func(ctx context.Context, s *stage) error {
 		return poll(ctx, askEvery, func() (filled bool, err error) {
-			err = s.db.ask(ctx, `SELECT count(*) > 100 FROM outbox`, &filled)
+			err = ask(ctx, s.records, `SELECT count(*) > 100 FROM outbox`, &filled)
 			return filled, err
 		})
 	}}

@@ -3,20 +3,21 @@
 package chaos
 
 import (
-	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
+	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
 // The ledger must be able to fail: each broken promise is found.
@@ -77,56 +78,88 @@ func TestBookFindsBrokenPromises(t *testing.T) {
 	}
 }
 
-// The queries must be able to find what they look for.
-func TestBookFindsRowsThatMustNotBe(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ spoil, broken string }{
-		"nothing": {`SELECT`, ""},
-		"a connector run open again": {`INSERT INTO open_connector_runs SELECT project_id, id, environment_id, connector_id, 'running', trigger_type,
+// spoilt are rows that must not be, and what is said of them.
+var spoilt = map[string]struct{ spoil, broken string }{
+	"nothing": {`SELECT 1`, ""},
+	"a connector run open again": {`INSERT INTO open_connector_runs SELECT project_id, id, environment_id, connector_id, 'running', trigger_type,
 			content_type, 0, run_ids, 1, 0, started_at FROM ended_connector_runs`, "1 connector runs are open and have ended"},
-		"a run open again": {`INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
+	"a run open again": {`INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
 			status, class, queued_at) SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
 			'queued', 1, queued_at FROM ended_runs LIMIT 1`, "1 agent runs are open and have ended"},
-		"a connector run lost": {`DELETE FROM ended_connector_runs`, "2 agent runs belong to no connector run"},
-		"a key of nothing":     {`UPDATE idempotency_keys SET connector_run_id = gen_random_uuid()`, "1 idempotency keys stand for no connector run"},
-		"an input of nothing":  {`DELETE FROM ended_connector_runs`, "1 inputs belong to no connector run"},
-		"a journal lost":       {`DELETE FROM journal`, "2 runs that ended have not the answers"},
-		"a call lost":          {`DELETE FROM model_calls`, "2 runs that ended have not the calls of their model"},
-		"executed twice":       {`INSERT INTO journal SELECT project_id, run_id, 2, token, kind, data, unsafe, at FROM journal`, "2 runs that ended have not the answers"},
-		"a run lost":           {`DELETE FROM ended_runs`, "2 journal entries belong to no run that ended"},
-		"not consumed":         {`INSERT INTO outbox SELECT project_id, 'storage', id, 1, 1 FROM ended_runs LIMIT 1`, "1 rows of the outbox are left"},
-		"consumed twice":       {`UPDATE stored_bytes SET bytes = bytes + 7`, "7 bytes are counted too many or too few"},
-		"never consumed":       {`DELETE FROM stored_bytes`, "bytes are counted too many or too few"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			conn, err := pgx.Connect(t.Context(), testenv.PostgresPrepared(t, "an ended event", func(dsn string) error { return oneEvent(t, dsn) }))
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })
-			var connector uuid.UUID
-			require.NoError(t, conn.QueryRow(t.Context(), `SELECT connector_id FROM idempotency_keys`).Scan(&connector))
-			_, err = conn.Exec(t.Context(), c.spoil)
-			require.NoError(t, err)
-			b, err := readBook(t.Context(), conn, hooks{
-				agents: []agent{echo(0), echo(1)}, linked: map[uuid.UUID][]agent{connector: {echo(0), echo(1)}},
+	"a connector run lost": {`DELETE FROM ended_connector_runs`, "2 agent runs belong to no connector run"},
+	"a key of nothing":     {`UPDATE idempotency_keys SET connector_run_id = '00000000-0000-4000-8000-000000000000'`, "1 idempotency keys stand for no connector run"},
+	"an input of nothing":  {`DELETE FROM ended_connector_runs`, "1 inputs belong to no connector run"},
+	"a journal lost":       {`DELETE FROM journal`, "2 runs that ended have not the answers"},
+	"a call lost":          {`DELETE FROM model_calls`, "2 runs that ended have not the calls of their model"},
+	"executed twice":       {`INSERT INTO journal SELECT project_id, run_id, 2, token, kind, data, unsafe, at FROM journal`, "2 runs that ended have not the answers"},
+	"a run lost":           {`DELETE FROM ended_runs`, "2 journal entries belong to no run that ended"},
+	"not consumed":         {`INSERT INTO outbox SELECT project_id, 'storage', id, 1, 1 FROM ended_runs LIMIT 1`, "1 rows of the outbox are left"},
+	"consumed twice":       {`UPDATE stored_bytes SET bytes = bytes + 7`, "7 bytes are counted too many or too few"},
+	"never consumed":       {`DELETE FROM stored_bytes`, "bytes are counted too many or too few"},
+	"an agent run lost":    {`DELETE FROM ended_runs WHERE agent_name = 'agent-1'`, "has 1 agent runs of 1 links"},
+}
+
+// The queries must be able to find what they look for, in either store.
+func TestBookFindsRowsThatMustNotBe(t *testing.T) {
+	t.Parallel()
+	for engine, prepared := range map[string]func(*testing.T) *sql.DB{"PostgreSQL": eventOnServer, "SQLite": eventInFile} {
+		for name, c := range spoilt {
+			t.Run(engine+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				db := prepared(t)
+				t.Cleanup(func() { require.NoError(t, db.Close()) })
+				conn, err := db.Conn(t.Context())
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, conn.Close()) })
+				var connector uuid.UUID
+				require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT connector_id FROM idempotency_keys`).Scan(&connector))
+				_, err = conn.ExecContext(t.Context(), c.spoil)
+				require.NoError(t, err)
+				b, err := readBook(t.Context(), conn, hooks{
+					agents: []agent{echo(0), echo(1)}, linked: map[uuid.UUID][]agent{connector: {echo(0), echo(1)}},
+				})
+				require.NoError(t, err)
+				if c.broken == "" {
+					require.Empty(t, b.broken)
+					require.Equal(t, []int{1, links}, []int{b.connectorRuns, b.agentRuns})
+					return
+				}
+				require.Contains(t, strings.Join(b.broken, "\n"), c.broken)
 			})
-			require.NoError(t, err)
-			if c.broken == "" {
-				require.Empty(t, b.broken)
-				return
-			}
-			require.Contains(t, strings.Join(b.broken, "\n"), c.broken)
-		})
+		}
 	}
 }
 
-// oneEvent fills a database with an event under a key, accepted, executed and counted.
-func oneEvent(t *testing.T, dsn string) error {
+// eventOnServer is a database of PostgreSQL's with an event.
+func eventOnServer(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", testenv.PostgresPrepared(t, "an ended event", func(dsn string) error {
+		st, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return err
+		}
+		return errors.Join(oneEvent(t, st), st.Close())
+	}))
+	require.NoError(t, err)
+	return db
+}
+
+// eventInFile is one of SQLite's.
+func eventInFile(t *testing.T) *sql.DB {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "store.db")
+	st, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(oneEvent(t, st), st.Close()))
+	db, err := openFile(path, "rw")
+	require.NoError(t, err)
+	return db
+}
+
+// oneEvent fills a store with an event under a key, accepted, executed and counted.
+func oneEvent(t *testing.T, st store.Store) error {
 	t.Helper()
 	ctx := t.Context()
-	st, err := postgres.Open(ctx, postgres.Options{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, st.Close()) }()
 	require.NoError(t, st.Migrate(ctx))
 	connector := store.Key{ProjectID: project, ID: seed(t, st, agent{}).ids[0]}
 	route, err := st.Route(ctx, connector)

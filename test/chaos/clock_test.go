@@ -4,8 +4,10 @@ package chaos
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,21 +22,26 @@ import (
 // ahead is how far the clocks of some processes are ahead of the others'.
 const ahead = 10 * time.Minute
 
-// commands are the gateway and the runner as they are shipped.
-type commands struct{ gateway, runner string }
+// commands are the gateway, the runner and all of the platform in one, as they are
+// shipped.
+type commands struct{ gateway, runner, whole string }
 
 // goFlags make archives that both ways of building share.
 var goFlags = []string{"-trimpath", "-buildvcs=false"}
 
-// buildCommands builds them.
-func buildCommands(t *testing.T) commands {
+// buildCommands builds some of them.
+func buildCommands(t *testing.T, names ...string) commands {
 	t.Helper()
 	dir := t.TempDir() + string(filepath.Separator)
-	goRun(t, slices.Concat([]string{"build"}, goFlags, []string{"-ldflags", "-s -w", "-o", dir, "./cmd/webhookgw", "./cmd/runner"})...)
-	return commands{dir + "webhookgw", dir + "runner"}
+	args := slices.Concat([]string{"build"}, goFlags, []string{"-ldflags", "-s -w", "-o", dir})
+	for _, name := range names {
+		args = append(args, "./cmd/"+name)
+	}
+	goRun(t, args...)
+	return commands{dir + "webhookgw", dir + "runner", dir + "agentplatform"}
 }
 
-// buildAhead builds them with clocks that are ahead.
+// buildAhead builds gateway and runner with clocks that are ahead.
 //
 // A library that is loaded before others, as libfaketime is, does nothing to a static
 // binary, and a namespace of the kernel's moves only the clocks that nobody reads dates
@@ -66,7 +73,7 @@ func buildAhead(t *testing.T) commands {
 		goRun(t, "tool", "link", "-importcfg", config, "-s", "-w", "-o", binary, main)
 		return binary
 	}
-	return commands{link("webhookgw"), link("runner")}
+	return commands{gateway: link("webhookgw"), runner: link("runner")}
 }
 
 // reading is how time.Now reads the clock.
@@ -88,6 +95,51 @@ func overlay(t *testing.T) string {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, text, 0o600))
 	return file
+}
+
+// clocksDiffer checks the clocks of gateways and runners, by which their HTTP answers are
+// dated: those that are to be ahead are, and the others are the test's.
+func clocksDiffer() step {
+	return step{what: "clocks are " + ahead.String() + " apart", do: func(ctx context.Context, s *stage) error {
+		processes := slices.Clone(s.runners)
+		for _, g := range s.gateways {
+			processes = append(processes, g.process)
+		}
+		for _, p := range processes {
+			var off time.Duration
+			if slices.Contains(s.scene.cast.ahead, p.name) {
+				off = ahead
+			}
+			if err := p.dates(ctx, off); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// dates checks that a process dates an answer so far ahead of this one's clock; dates
+// are in whole seconds.
+func (p *process) dates(ctx context.Context, off time.Duration) error {
+	var before time.Time
+	var header http.Header
+	err := p.await(ctx, func(ctx context.Context) (answered bool) { // a runner may have begun just now
+		before = time.Now().Truncate(time.Second)
+		_, said, err := p.get(ctx, "/readyz")
+		header = said
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	date, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		return fmt.Errorf("reading the date of an answer of %s: %w", p.name, err)
+	}
+	if here := date.Add(-off); here.Before(before) || here.After(time.Now()) {
+		return fmt.Errorf("%s dates an answer %s after the question, not %s", p.name, date.Sub(before), off)
+	}
+	return nil
 }
 
 // goRun runs the go command in the repository and returns what it printed.

@@ -6,8 +6,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // gateway is a gateway process that dies and comes back at the same address.
@@ -15,7 +19,7 @@ type gateway struct {
 	*process
 	// addr is of the webhooks' port, internal of the runners'.
 	addr, internal string
-	// link is how it reaches the database.
+	// link is how it reaches the database; nil where the store is embedded.
 	link *link
 
 	// life is nil from before the process is killed until it is ready again.
@@ -34,9 +38,38 @@ type life struct {
 // newGateway describes one that is at a database by a link of its own.
 func newGateway(t *testing.T, name, binary string, db *server) *gateway {
 	t.Helper()
-	g := &gateway{addr: loopback(freePort(t)), internal: loopback(freePort(t)), link: newLink(t, db.addr())}
-	g.process = newProcess(t, name, binary, "--store-dsn-file", db.dsnFile(t, g.link.addr()), "--public-addr", g.addr,
-		"--internal-addr", g.internal, "--drain", "5s")
+	link := newLink(t, db.addr())
+	g := describeGateway(t, name, binary, "--store-dsn-file", db.dsnFile(t, link.addr()))
+	g.link = link
+	return g
+}
+
+// nowhere is a kubeconfig of a Kubernetes API that is down.
+const nowhere = `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://%s"}}]
+users: [{name: u}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+`
+
+// newWhole describes a process that is all of the platform, on the embedded store. Its
+// gateway needs no Kubernetes, and there is none.
+func newWhole(t *testing.T, name, binary string, store *file) *gateway {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, nowhere, loopback(freePort(t))), 0o600))
+	g := describeGateway(t, name, binary, "all", "--sqlite", store.path, "--api-addr", loopback(freePort(t)), "--image", "none")
+	g.more = []string{"KUBECONFIG=" + config}
+	return g
+}
+
+// describeGateway describes one with ports of its own; args begin with its binary.
+func describeGateway(t *testing.T, name string, args ...string) *gateway {
+	t.Helper()
+	g := &gateway{addr: loopback(freePort(t)), internal: loopback(freePort(t))}
+	g.process = newProcess(t, name, append(args, "--public-addr", g.addr, "--internal-addr", g.internal, "--drain", "5s")...)
+	g.port = g.addr
 	return g
 }
 
@@ -54,17 +87,8 @@ func (g *gateway) start(ctx context.Context) error {
 
 // ready asks the gateway whether it is.
 func (g *gateway) ready(ctx context.Context) bool {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.addr+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	status, _, err := g.get(ctx, "/readyz")
+	return err == nil && status == http.StatusOK
 }
 
 // seen is what clients have seen of it since it started; an error when it is down.

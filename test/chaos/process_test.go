@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +45,10 @@ type process struct {
 	args    []string
 	as      *syscall.Credential // nil: as the test
 	dir     string
+	// more are variables of its environment beside the test's.
+	more []string
+	// port is the address of one of its HTTP ports.
+	port string
 
 	cmd    *exec.Cmd
 	exited chan error
@@ -75,7 +80,7 @@ func (p *process) launch() error {
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(p.args[0], p.args[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, p.dir
+	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = log, log, p.dir, append(os.Environ(), p.more...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", p.name, err)
@@ -100,6 +105,21 @@ func (p *process) await(ctx context.Context, ready func(ctx context.Context) boo
 		return fmt.Errorf("waiting until %s is ready: %w", p.name, err)
 	}
 	return nil
+}
+
+// get asks the process's HTTP port for what has no body to speak of, by a connection of
+// its own.
+func (p *process) get(ctx context.Context, path string) (status int, header http.Header, err error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.port+path, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	return resp.StatusCode, resp.Header, resp.Body.Close()
 }
 
 // ended says how the process ended that should go on, or nil.

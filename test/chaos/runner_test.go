@@ -15,12 +15,12 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// places is how many runs a runner executes at a time.
-const places = "32"
+// manyPlaces is how many runs a scene's runners execute at a time.
+const manyPlaces = "32"
 
-// newRunner describes a runner process at a gateway. service is the address of the
-// scene's model service.
-func newRunner(t *testing.T, name, binary string, at *gateway, service string) *process {
+// newRunner describes a runner process at a gateway's internal port. service is the
+// address of the scene's model service.
+func newRunner(t *testing.T, name, binary, at, places, service string) *process {
 	t.Helper()
 	dir := t.TempDir()
 	token, providers := filepath.Join(dir, "token"), filepath.Join(dir, runnerconfig.ProvidersFile)
@@ -30,13 +30,16 @@ func newRunner(t *testing.T, name, binary string, at *gateway, service string) *
 	}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(providers, text, 0o600))
-	return newProcess(t, name, binary, "serve", "--dispatch-url=http://"+at.internal, "--token-file="+token, "--runner-id="+name,
-		"--concurrency="+places, "--providers="+providers, "--allow-egress=model=127.0.0.0/8")
+	health := loopback(freePort(t))
+	p := newProcess(t, name, binary, "serve", "--dispatch-url=http://"+at, "--token-file="+token, "--runner-id="+name,
+		"--concurrency="+places, "--providers="+providers, "--allow-egress=model=127.0.0.0/8", "--health-addr="+health)
+	p.port = health
+	return p
 }
 
 // leased is how many runs of some agents, by a pattern, a runner has by the store.
 func (s *stage) leased(ctx context.Context, runner *process, agents string) (n int, err error) {
-	err = s.db.ask(ctx, fmt.Sprintf(`SELECT count(*) FROM open_runs WHERE status = 'running'
+	err = ask(ctx, s.records, fmt.Sprintf(`SELECT count(*) FROM open_runs WHERE status = 'running'
 		AND runner_id LIKE '%s/%%' AND agent_name LIKE '%s'`, runner.name, agents), &n)
 	return n, err
 }

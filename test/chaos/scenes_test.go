@@ -33,7 +33,9 @@ type scene struct {
 type cast struct {
 	// special is the agent of one link of one connector.
 	special agent
-	// disk is how many bytes the server's disk has; 0: the machine's.
+	// embedded is the platform as one process with the store in it, and one runner.
+	embedded bool
+	// disk is how many bytes the store's disk has; 0: the machine's.
 	disk int64
 	// ahead are the processes whose clocks are ten minutes ahead.
 	ahead []string
@@ -62,6 +64,9 @@ var scenes = []scene{
 	{"a full disk", cast{disk: 160 << 20}, []step{
 		fillDisk(), refuses(first), refuses(second), freeDisk(), startDatabase(), accepts(first), accepts(second),
 	}},
+	{"a full disk under the embedded store", cast{embedded: true, disk: 160 << 20, special: stepping}, []step{
+		holds(firstRunner, 4), fillDisk(), refuses(first), lasts(), refuses(first), staysReady(first), freeDisk(), accepts(first), endsGoOn(200),
+	}},
 	{"everything is killed at once", cast{special: stepping}, []step{
 		holds(firstRunner, 4), killEverything(), startEverything(), accepts(first), accepts(second),
 	}},
@@ -69,7 +74,7 @@ var scenes = []scene{
 		holds(firstRunner, 4), drain(firstRunner), endsGoOn(200), start(firstRunner), holds(firstRunner, 1),
 	}},
 	{"clocks are ten minutes apart", cast{special: stepping, ahead: []string{"gateway-1", "runner-0"}}, []step{
-		accepts(first), accepts(second), holds(secondRunner, 4), kill(secondRunner), loses(secondRunner), start(secondRunner), endsGoOn(200),
+		clocksDiffer(), accepts(first), accepts(second), holds(secondRunner, 4), kill(secondRunner), loses(secondRunner), start(secondRunner), endsGoOn(200),
 	}},
 	{"a consumer of the outbox hangs", cast{special: stepping}, []step{
 		blockConsumer(), endsGoOn(500), outboxFills(), holds(secondRunner, 4), kill(secondRunner), loses(secondRunner), start(secondRunner), unblockConsumer(),
@@ -81,7 +86,7 @@ var scenes = []scene{
 // there are processors: most of their time is waiting for leases.
 func TestScenes(t *testing.T) {
 	share := (*wantAccepted + len(scenes) - 1) / len(scenes)
-	built := map[bool]commands{false: buildCommands(t), true: buildAhead(t)}
+	built := map[bool]commands{false: buildCommands(t, "webhookgw", "runner", "agentplatform"), true: buildAhead(t)}
 	var all atomic.Int64
 	for _, sc := range scenes {
 		t.Run(sc.name, func(t *testing.T) {
@@ -97,6 +102,14 @@ func TestScenes(t *testing.T) {
 	t.Cleanup(func() {
 		t.Logf("%d requests were answered 2xx in the scenes that were played to their end", all.Load())
 	})
+}
+
+// gateways is how many there are.
+func (c cast) gateways() int {
+	if c.embedded {
+		return 1
+	}
+	return 2
 }
 
 // pace is the limit of a scene's clients.

@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"fmt"
 	"os"
 	"os/exec"
@@ -107,14 +108,19 @@ func (s *server) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.Connect(ctx, s.dsn(s.addr()))
 }
 
-// ask runs a query of one row.
-func (s *server) ask(ctx context.Context, query string, into ...any) error {
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	return conn.QueryRow(ctx, query).Scan(into...)
+// open implements records.
+func (s *server) open() (*sql.DB, error) { return sql.Open("pgx", s.dsn(s.addr())) }
+
+// alone implements records: a statement of a gateway that died may end after it.
+func (s *server) alone(ctx context.Context, conn *sql.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, aloneTimeout)
+	defer cancel()
+	return poll(ctx, askEvery, func() (bool, error) {
+		var others int
+		err := conn.QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND backend_type = 'client backend' AND pid <> pg_backend_pid()`).Scan(&others)
+		return others == 0, err
+	})
 }
 
 // crash kills the server with all its processes and returns once all of them are gone.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -14,19 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
+	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-const (
-	gateways = 2
-	// showBroken is how many broken promises are listed.
-	showBroken = 10
-)
+// showBroken is how many broken promises are listed.
+const showBroken = 10
 
 // stage is where a scene is played.
 type stage struct {
 	scene    scene
-	db       *server
+	db       *server // nil where the store is embedded
+	records  records
+	ballast  string // the file that fills the store's disk
 	service  *service
 	gateways []*gateway
 	runners  []*process // each at the gateway of its number
@@ -40,23 +42,49 @@ type stage struct {
 func newStage(t *testing.T, sc scene, built map[bool]commands) *stage {
 	t.Helper()
 	ctx := t.Context()
-	s := &stage{scene: sc, db: newServer(t, sc.cast.disk), service: newService(t)}
-	require.NoError(t, s.db.start(ctx))
-	st, err := postgres.Open(ctx, postgres.Options{DSN: s.db.dsn(s.db.addr()), Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
+	s := &stage{scene: sc, service: newService(t)}
+	st := s.newStore(t)
 	require.NoError(t, st.Migrate(ctx))
 	s.hooks = seed(t, st, sc.cast.special)
 	require.NoError(t, st.Close())
-	for i := range gateways {
+	for i := range sc.cast.gateways() {
 		of := func(name string) commands { return built[slices.Contains(sc.cast.ahead, name)] }
-		gatewayName, runnerName := fmt.Sprintf("gateway-%d", i), fmt.Sprintf("runner-%d", i)
-		g := newGateway(t, gatewayName, of(gatewayName).gateway, s.db)
+		name, runner := fmt.Sprintf("gateway-%d", i), fmt.Sprintf("runner-%d", i)
+		g := s.newGateway(t, name, of(name))
 		s.gateways = append(s.gateways, g)
-		s.runners = append(s.runners, newRunner(t, runnerName, of(runnerName).runner, g, s.service.URL))
+		s.runners = append(s.runners, newRunner(t, runner, of(runner).runner, g.internal, manyPlaces, s.service.URL))
 	}
 	require.NoError(t, s.startAll(ctx))
 	s.load = newLoad(s.hooks.ids, s.gateways, sc.cast.pace())
 	return s
+}
+
+// newStore makes the scene's store, which the platform opens after the test.
+func (s *stage) newStore(t *testing.T) (opened store.Store) {
+	t.Helper()
+	ctx, quiet := t.Context(), slog.New(slog.DiscardHandler)
+	var err error
+	if s.scene.cast.embedded {
+		f := newFile(t, s.scene.cast.disk)
+		s.records, s.ballast = f, filepath.Join(filepath.Dir(f.path), "ballast")
+		opened, err = sqlite.Open(ctx, sqlite.Options{Path: f.path, Logger: quiet})
+	} else {
+		s.db = newServer(t, s.scene.cast.disk)
+		s.records, s.ballast = s.db, s.db.ballast
+		require.NoError(t, s.db.start(ctx))
+		opened, err = postgres.Open(ctx, postgres.Options{DSN: s.db.dsn(s.db.addr()), Logger: quiet})
+	}
+	require.NoError(t, err)
+	return opened
+}
+
+// newGateway describes a gateway at the scene's store.
+func (s *stage) newGateway(t *testing.T, name string, built commands) *gateway {
+	t.Helper()
+	if f, embedded := s.records.(*file); embedded {
+		return newWhole(t, name, built.whole, f)
+	}
+	return newGateway(t, name, built.gateway, s.db)
 }
 
 // startAll starts gateways and runners.
@@ -91,7 +119,7 @@ func (s *stage) play(t *testing.T, accepted int) {
 		return nil
 	})
 	require.NoError(t, group.Wait())
-	require.NoError(t, awaitEnds(t.Context(), s.db))
+	require.NoError(t, awaitEnds(t.Context(), s.records))
 	for _, p := range s.runners {
 		require.NoError(t, p.stop())
 	}
@@ -104,10 +132,13 @@ func (s *stage) play(t *testing.T, accepted int) {
 // judge fails the test for each broken promise.
 func (s *stage) judge(t *testing.T, took time.Duration) summary {
 	t.Helper()
-	conn, err := s.db.connect(t.Context())
+	db, err := s.records.open()
 	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close(context.Background())) }()
-	require.NoError(t, awaitAlone(t.Context(), conn))
+	defer func() { require.NoError(t, db.Close()) }()
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	require.NoError(t, s.records.alone(t.Context(), conn))
 	b, err := readBook(t.Context(), conn, s.hooks)
 	require.NoError(t, err)
 	broken := append(s.load.surprises, b.check(s.load.marks)...)

@@ -101,7 +101,7 @@ func endsGoOn(n int) step {
 		before := -1
 		return poll(ctx, askEvery, func() (bool, error) {
 			var ended int
-			err := s.db.ask(ctx, `SELECT count(*) FROM ended_runs WHERE status = 'completed'`, &ended)
+			err := ask(ctx, s.records, `SELECT count(*) FROM ended_runs WHERE status = 'completed'`, &ended)
 			if before < 0 {
 				before = ended
 			}
@@ -173,10 +173,10 @@ func lasts() step {
 	return step{what: "time passes", unbounded: true, do: func(ctx context.Context, _ *stage) error { return pause.For(ctx, *wantOutage) }}
 }
 
-// fillDisk leaves no byte of the server's disk free.
+// fillDisk leaves no byte of the store's disk free.
 func fillDisk() step {
 	return step{what: "the disk fills up", do: func(_ context.Context, s *stage) error {
-		file, err := os.OpenFile(s.db.ballast, os.O_CREATE|os.O_WRONLY, 0o600)
+		file, err := os.OpenFile(s.ballast, os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			return err
 		}
@@ -193,5 +193,5 @@ func fillDisk() step {
 
 // freeDisk takes away what filled it.
 func freeDisk() step {
-	return step{what: "the disk has room again", do: func(_ context.Context, s *stage) error { return os.Remove(s.db.ballast) }}
+	return step{what: "the disk has room again", do: func(_ context.Context, s *stage) error { return os.Remove(s.ballast) }}
 }

@@ -34,6 +34,7 @@ type modelServer struct {
 type play struct {
 	asked map[int]int    // turn → requests
 	from  map[int]string // turn → address of the last asker
+	left  map[int]int    // turn → requests that their asker broke off
 	held  chan struct{}  // closed: answers are given
 }
 
@@ -54,7 +55,7 @@ func startModel(addr string) *modelServer {
 func (m *modelServer) play(key string) *play {
 	p, ok := m.plays[key]
 	if !ok {
-		p = &play{asked: map[int]int{}, from: map[int]string{}, held: make(chan struct{})}
+		p = &play{asked: map[int]int{}, from: map[int]string{}, left: map[int]int{}, held: make(chan struct{})}
 		m.plays[key] = p
 	}
 	return p
@@ -66,6 +67,13 @@ func (m *modelServer) asked(key string, turn int) (int, string) {
 	defer m.mutex.Unlock()
 	p := m.play(key)
 	return p.asked[turn], p.from[turn]
+}
+
+// left is how often whoever asked for a turn broke the request off.
+func (m *modelServer) left(key string, turn int) int {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.play(key).left[turn]
 }
 
 // release lets held answers of a run go.
@@ -128,6 +136,9 @@ func (m *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-held:
 		case <-r.Context().Done():
+			m.mutex.Lock()
+			defer m.mutex.Unlock()
+			m.play(key).left[turn]++
 			return
 		}
 	}
