@@ -13,12 +13,16 @@ import (
 // connector run's row; larger ones are blobs.
 const MaxInlineInput = 64 << 10
 
+// MaxInlineText is the size in bytes up to which a run's output and the data of a journal
+// entry lie in their rows; larger ones are blobs that the store writes and reads itself.
+const MaxInlineText = 64 << 10
+
 // BlobChunk is the size in bytes of the pieces in which blobs are stored.
 const BlobChunk = 256 << 10
 
 // Blobs keeps bytes in chunks. A blob is written chunk by chunk in transactions
-// of its own and is complete once PutBlob returns; blobs that nothing came to
-// refer to are swept after a day.
+// of its own and is complete once PutBlob returns; blobs that no transaction came to
+// mark as kept are swept after a day.
 type Blobs interface {
 	// PutBlob stores all of r under a new id of the project and returns the number of bytes.
 	PutBlob(ctx context.Context, key Key, r io.Reader) (int64, error)

@@ -60,6 +60,9 @@ const (
 	MaxAgents = 1000
 	// MaxEntries is the most journal entries that are stored at once.
 	MaxEntries = 1000
+	// MaxJournalPage is the most bytes of data that a page of a journal has: see
+	// LastJournalPage.
+	MaxJournalPage = 4 * MaxModelAnswer
 	// MaxClaim is the most runs that a claim hands over, of new ones and of those that
 	// its runner did not know to have.
 	MaxClaim = 64
@@ -111,6 +114,16 @@ func (k JournalKind) Limit() int {
 		return MaxToolResult
 	}
 	return MaxModelAnswer // what a tool is started with comes from an answer
+}
+
+// LastJournalPage says whether nothing comes after a page of a journal that may have so
+// many entries: there was room for one more of any size.
+func LastJournalPage(page []JournalEntry, limit int) bool {
+	left := MaxJournalPage - MaxModelAnswer
+	for _, e := range page {
+		left -= len(e.Data)
+	}
+	return len(page) < limit && left >= 0
 }
 
 // CheckJournal says ErrTooLarge of too many entries, or of one beyond its limit,

@@ -107,3 +107,28 @@ func TestSequencesCountFromOne(t *testing.T) {
 		require.ErrorIs(t, store.Completion{Journal: entries}.Check(), store.ErrInvalid)
 	}
 }
+
+// TestTheLastPageOfAJournal: a page is the last one where another entry, of any size, had
+// room on it.
+func TestTheLastPageOfAJournal(t *testing.T) {
+	t.Parallel()
+	page := func(sizes ...int) (out []store.JournalEntry) {
+		for _, size := range sizes {
+			out = append(out, store.JournalEntry{Data: make([]byte, size)})
+		}
+		return out
+	}
+	const most = store.MaxJournalPage - store.MaxModelAnswer
+	for _, c := range []struct {
+		page []store.JournalEntry
+		last bool
+	}{
+		{nil, true},
+		{page(1, 1), true},
+		{page(1, 1, 1), false},
+		{page(most), true},
+		{page(most, 1), false},
+	} {
+		require.Equal(t, c.last, store.LastJournalPage(c.page, 3))
+	}
+}

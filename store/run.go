@@ -228,7 +228,9 @@ type History interface {
 	RunInput(ctx context.Context, key Key) (contentType string, body io.ReadCloser, err error)
 	// Journal returns the entries of a run in order.
 	Journal(ctx context.Context, run Key) ([]JournalEntry, error)
-	// JournalAfter returns at most limit entries that come after one.
+	// JournalAfter returns at most limit entries that come after one, and no more than
+	// have MaxJournalPage bytes of data; none only where none are left. See
+	// LastJournalPage.
 	JournalAfter(ctx context.Context, run Key, sequence int64, limit int) ([]JournalEntry, error)
 	// ListRuns returns runs without their output, and the id to go on before; nil
 	// at the end. It looks at MaxCandidates runs at most, so a page may be short.

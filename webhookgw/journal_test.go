@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // TestAJournalIsReadByWhoHasTheClaim: it is as the claim's runner wrote it, and nobody
@@ -24,6 +26,10 @@ func TestAJournalIsReadByWhoHasTheClaim(t *testing.T) {
 	var want []dispatchapi.JournalEntry
 	for i := range int64(10) {
 		want = append(want, dispatchapi.JournalEntry{Sequence: i + 1, Kind: dispatchapi.JournalModelAnswer, Data: json.RawMessage(fmt.Sprintf(`{"a":%d}`, i))})
+	}
+	for range 6 { // more than a page
+		data := json.RawMessage(`"` + strings.Repeat("x", store.MaxModelAnswer-2) + `"`)
+		want = append(want, dispatchapi.JournalEntry{Sequence: int64(len(want)) + 1, Kind: dispatchapi.JournalModelAnswer, Data: data})
 	}
 	require.NoError(t, client.Journal(t.Context(), claimed.Run.ID, dispatchapi.JournalRequest{Token: claimed.Token, Entries: want}))
 	got, err := client.ReadJournal(t.Context(), claimed.Run.ID, claimed.Token)

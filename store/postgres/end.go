@@ -21,9 +21,10 @@ import (
 // commit first. No part of history is named: rows are inserted only.
 var endStatement = `WITH given AS MATERIALIZED (
 	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
-		$8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $31::text[])
+		$8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $31::text[],
+		$33::uuid[], $34::bigint[])
 		AS g (project_id, id, token, ended, error_code, error, output, input_tokens, output_tokens, thinking_tokens,
-			cached_input_tokens, total_tokens, first, size, only_if)
+			cached_input_tokens, total_tokens, first, size, only_if, output_blob, texts)
 ), gone AS (
 	DELETE FROM open_runs r USING given g
 	WHERE r.project_id = g.project_id AND r.id = g.id
@@ -32,21 +33,21 @@ var endStatement = `WITH given AS MATERIALIZED (
 		AND (g.first = 0 OR r.journal_length = g.first - 1 AND r.journal_size + g.size <= ` + strconv.Itoa(store.MaxJournal) + `)
 	RETURNING r.project_id, r.id, r.environment_id, r.connector_id, r.connector_run_id, r.link_id, r.agent_name, r.input_id,
 		r.deployment_id, r.attempt, r.runner_id, r.concurrency_key, r.queued_at, r.started_at, r.journal_size + g.size AS journal_size,
-		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.input_tokens, g.output_tokens,
-		g.thinking_tokens, g.cached_input_tokens, g.total_tokens
+		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.output_blob, g.texts, g.input_tokens,
+		g.output_tokens, g.thinking_tokens, g.cached_input_tokens, g.total_tokens
 ), history AS (
 	INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
-		status, deployment_id, token, attempt, runner_id, error_code, error, output, input_tokens, output_tokens,
-		thinking_tokens, cached_input_tokens, total_tokens, queued_at, started_at, ended_at)
+		status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, input_tokens,
+		output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, started_at, ended_at)
 	SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
-		ended, deployment_id, token, attempt, runner_id, error_code, error, output, input_tokens, output_tokens,
-		thinking_tokens, cached_input_tokens, total_tokens, queued_at, started_at, now_us()
+		ended, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob, input_tokens,
+		output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, started_at, now_us()
 	FROM gone
 ), entries AS (
-	INSERT INTO journal (project_id, run_id, sequence, token, kind, data, unsafe, at)
-	SELECT j.project_id, j.run_id, j.sequence, j.token, j.kind, j.data, j.unsafe, now_us()
-	FROM unnest($15::uuid[], $16::uuid[], $17::bigint[], $18::text[], $19::text[], $20::boolean[], $21::bigint[])
-		AS j (project_id, run_id, sequence, kind, data, unsafe, token)
+	INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
+	SELECT j.project_id, j.run_id, j.sequence, j.token, j.kind, j.data, j.blob_id, j.unsafe, now_us()
+	FROM unnest($15::uuid[], $16::uuid[], $17::bigint[], $18::text[], $19::text[], $20::boolean[], $21::bigint[], $35::uuid[])
+		AS j (project_id, run_id, sequence, kind, data, unsafe, token, blob_id)
 	WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM gone)
 ), calls AS (` + callRows(22, `(SELECT project_id, id FROM gone)`) + `
 ), counted AS (
@@ -73,7 +74,7 @@ var endStatement = `WITH given AS MATERIALIZED (
 ), posted AS (
 	INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
 	SELECT project_id, 'storage', (array_agg(id))[1], sum(bytes), now_us() FROM (
-		SELECT project_id, id, ` + strconv.Itoa(sqlcore.RunOverhead) + ` + journal_size + octet_length(output) + octet_length(error) AS bytes FROM gone
+		SELECT project_id, id, ` + strconv.Itoa(sqlcore.RunOverhead) + ` + journal_size + texts AS bytes FROM gone
 		UNION ALL SELECT project_id, id, input_size FROM closed) s
 	GROUP BY project_id
 )
@@ -101,7 +102,7 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 	for _, ending := range endings {
 		c.add(ending)
 	}
-	rows, err := q.QueryContext(ctx, endStatement, append(c.args(), keyed)...)
+	rows, err := q.QueryContext(ctx, endStatement, c.args(keyed)...)
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +133,8 @@ type endColumns struct {
 	input, produced, thinking, cached, total []int64
 	first, size                              []int64
 	onlyIf                                   []string
+	outputBlob                               []pgtype.UUID
+	texts                                    []int64
 	journal                                  entryColumns
 	models                                   callColumns
 }
@@ -139,7 +142,12 @@ type endColumns struct {
 func (c *endColumns) add(e sqlcore.Ending) {
 	c.project, c.run, c.token = append(c.project, known(e.Run.ProjectID)), append(c.run, known(e.Run.ID)), append(c.token, e.Token)
 	c.status, c.code = append(c.status, string(e.Status)), append(c.code, string(e.Code))
-	c.message, c.output = append(c.message, e.Error), append(c.output, e.Output)
+	output, blob := e.Output, e.Large.Blob(sqlcore.OutputPart)
+	if blob != nil {
+		output = ""
+	}
+	c.message, c.output, c.outputBlob = append(c.message, e.Error), append(c.output, output), append(c.outputBlob, maybe(blob))
+	c.texts = append(c.texts, int64(len(e.Error)+len(e.Output)))
 	c.input, c.produced = append(c.input, e.Usage.InputTokens), append(c.produced, e.Usage.OutputTokens)
 	c.thinking, c.cached = append(c.thinking, e.Usage.ThinkingTokens), append(c.cached, e.Usage.CachedInputTokens)
 	c.total = append(c.total, e.Usage.TotalTokens)
@@ -154,17 +162,17 @@ func (c *endColumns) add(e sqlcore.Ending) {
 		token = *e.Token
 	}
 	for _, entry := range e.Journal {
-		c.journal.add(e.Run, token, entry)
+		c.journal.add(e.Run, token, entry, e.Large)
 		c.models.add(e.Run, entry)
 	}
 }
 
-func (c *endColumns) args() []any {
+func (c *endColumns) args(keyed bool) []any {
 	args := []any{
 		c.project, c.run, c.token, c.status, c.code, c.message, c.output, c.input, c.produced, c.thinking, c.cached, c.total,
 		c.first, c.size,
 	}
-	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf)
+	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob)
 }
 
 // entryColumns are journal entries as arrays.
@@ -175,19 +183,18 @@ type entryColumns struct {
 	data         []*string
 	unsafe       []bool
 	token        []int64
+	blob         []pgtype.UUID
 }
 
-func (c *entryColumns) add(run store.Key, token int64, e store.JournalEntry) {
-	var data *string
-	if len(e.Data) > 0 {
-		text := sqlcore.Text(string(e.Data))
-		data = &text
-	}
+func (c *entryColumns) add(run store.Key, token int64, e store.JournalEntry, large sqlcore.Large) {
+	data, blob := large.Row(e)
 	c.project, c.run = append(c.project, known(run.ProjectID)), append(c.run, known(run.ID))
 	c.sequence, c.kind = append(c.sequence, e.Sequence), append(c.kind, string(e.Kind))
 	c.data, c.unsafe, c.token = append(c.data, data), append(c.unsafe, e.Unsafe), append(c.token, token)
+	c.blob = append(c.blob, maybe(blob))
 }
 
+// args are the columns but for the blobs, which come last among those of a statement.
 func (c *entryColumns) args() []any {
 	return []any{c.project, c.run, c.sequence, c.kind, c.data, c.unsafe, c.token}
 }
@@ -224,29 +231,29 @@ var appendStatement = `WITH r AS (
 		AND u.journal_size + $6 <= ` + strconv.Itoa(store.MaxJournal) + `
 	RETURNING u.project_id, u.id
 ), entries AS (
-	INSERT INTO journal (project_id, run_id, sequence, token, kind, data, unsafe, at)
-	SELECT j.project_id, j.run_id, j.sequence, j.token, j.kind, j.data, j.unsafe, now_us()
-	FROM unnest($8::uuid[], $9::uuid[], $10::bigint[], $11::text[], $12::text[], $13::boolean[], $14::bigint[])
-		AS j (project_id, run_id, sequence, kind, data, unsafe, token) WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM r)
+	INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
+	SELECT j.project_id, j.run_id, j.sequence, j.token, j.kind, j.data, j.blob_id, j.unsafe, now_us()
+	FROM unnest($8::uuid[], $9::uuid[], $10::bigint[], $11::text[], $12::text[], $13::boolean[], $14::bigint[], $24::uuid[])
+		AS j (project_id, run_id, sequence, kind, data, unsafe, token, blob_id) WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM r)
 ), calls AS (` + callRows(15, `(SELECT project_id, id FROM r)`) + `
 ) SELECT count(*) FROM r`
 
 // Append implements sqlcore.Engine.
-func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry) (bool, error) {
+func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry, large sqlcore.Large) (bool, error) {
 	var (
 		journal entryColumns
 		models  callColumns
 		n       int
 	)
 	for _, entry := range entries {
-		journal.add(l.Run, l.Token, entry)
+		journal.add(l.Run, l.Token, entry, large)
 		models.add(l.Run, entry)
 	}
 	args := []any{
 		l.Run.ProjectID, l.Run.ID, l.Token, entries[0].Sequence, entries[len(entries)-1].Sequence,
 		sqlcore.SizeOf(entries), sqlcore.OpenedTools(entries),
 	}
-	args = append(append(args, journal.args()...), models.args()...)
+	args = append(append(append(args, journal.args()...), models.args()...), journal.blob)
 	err := q.QueryRowContext(ctx, appendStatement, args...).Scan(&n)
 	return n == 1, err
 }

@@ -49,13 +49,14 @@ type Engine interface {
 	Part(table string, id uuid.UUID) string
 	// Among follows an id to say that it is one of a column of ids.
 	Among(column string) string
-	// End does what Core.end says but for the slots of keys, in one statement where it
-	// can; unless keyed is set, runs with a concurrency key do not end.
+	// End does what Core.end says but for the slots of keys and the marks of blobs, in one
+	// statement where it can; unless keyed is set, runs with a concurrency key do not end.
 	End(ctx context.Context, q Queryer, endings []Ending, keyed bool) ([]EndedRun, error)
 	// Append appends entries that follow each other to the journal of a run under a
 	// current claim, with what their models' calls cost; false when the claim is not
-	// current, the entries do not continue the journal or make it too large.
-	Append(ctx context.Context, q Queryer, l store.Lease, entries []store.JournalEntry) (bool, error)
+	// current, the entries do not continue the journal or make it too large. What is
+	// large of them is in blobs, which it does not mark.
+	Append(ctx context.Context, q Queryer, l store.Lease, entries []store.JournalEntry, large Large) (bool, error)
 	// Renew renews claims, and revives those that were swept; it returns these.
 	Renew(ctx context.Context, q Queryer, leases []store.Lease, lease time.Duration) ([]store.Lease, error)
 	// Look reads what a claim is decided by, Start carries the decision out.
@@ -118,6 +119,8 @@ type Tx struct {
 	exclusive string
 	// single says that it is one statement, which no other can follow.
 	single bool
+	// kept are the blobs that it has marked; see Core.writeWith.
+	kept []store.Key
 }
 
 // Hint remembers a hint for after the commit.

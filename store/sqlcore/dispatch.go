@@ -46,21 +46,35 @@ func (c *Core) Heartbeat(ctx context.Context, leases []store.Lease, lease time.D
 func (c *Core) AppendJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry) error {
 	entries, err := boundedJournal(entries)
 	appended := false
-	if err == nil && len(entries) > 0 && inOrder(entries) {
+	if err == nil && len(entries) > 0 && inOrder(entries) && !isLarge("", entries) {
 		err = c.single(ctx, func(ctx context.Context, tx *Tx) (err error) {
-			appended, err = c.engine.Append(ctx, tx, l, entries)
+			appended, err = c.engine.Append(ctx, tx, l, entries, nil)
 			return err
 		})
 	}
 	if err == nil && !appended {
-		err = c.Write(ctx, func(ctx context.Context, tx *Tx) error { return c.appendJournal(ctx, tx, l, entries) })
+		err = c.writeJournal(ctx, l, entries, nil)
 	}
 	return wrap(err, "appending to the journal of run %s", l.Run)
 }
 
-// appendJournal appends those of the entries that the journal does not have yet.
+// writeJournal appends entries, and does what else then belongs to it, in a transaction.
+func (c *Core) writeJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry, then func(ctx context.Context, tx *Tx) error) error {
+	large, err := c.putLarge(ctx, l, "", entries)
+	if err != nil {
+		return err
+	}
+	return c.writeWith(ctx, large.of(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *Tx) error {
+		err := c.appendJournal(ctx, tx, l, entries, large)
+		if err == nil && then != nil {
+			err = then(ctx, tx)
+		}
+		return err
+	})
+}
 
-func (c *Core) appendJournal(ctx context.Context, tx *Tx, l store.Lease, entries []store.JournalEntry) error {
+// appendJournal appends those of the entries that the journal does not have yet.
+func (c *Core) appendJournal(ctx context.Context, tx *Tx, l store.Lease, entries []store.JournalEntry, large Large) error {
 	held, err := lockClaim(ctx, tx, l)
 	if errors.Is(err, store.ErrNotFound) {
 		return c.fenced(ctx, tx, l)
@@ -69,14 +83,22 @@ func (c *Core) appendJournal(ctx context.Context, tx *Tx, l store.Lease, entries
 		return err
 	}
 	entries, err = c.continued(ctx, tx, l, held.length, entries)
-	if err != nil || len(entries) == 0 {
+	switch {
+	case err != nil || len(entries) == 0:
+		return err
+	case held.size+SizeOf(entries) > store.MaxJournal:
+		return store.ErrTooLarge
+	case !large.has("", entries): // they did not continue the journal a moment ago
+		return store.ErrConflict
+	}
+	appended, err := c.engine.Append(ctx, tx, l, entries, large)
+	if err == nil && !appended {
+		err = store.ErrFenced // which cannot be: the run is locked
+	}
+	if err != nil {
 		return err
 	}
-	appended, err := c.engine.Append(ctx, tx, l, entries)
-	if err == nil && !appended {
-		err = store.ErrTooLarge
-	}
-	return err
+	return c.keep(ctx, tx, large.of(l.Run.ProjectID, false, entries))
 }
 
 // inOrder says whether entries follow each other.
@@ -116,26 +138,37 @@ func (c *Core) fenced(ctx context.Context, q Queryer, l store.Lease) error {
 // continued are the entries that come after those which the journal of a locked run
 // has; ErrConflict of a gap, and of a place that another claim has filled.
 func (c *Core) continued(ctx context.Context, q Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
-	var fresh []store.JournalEntry
-	for _, e := range entries {
-		switch {
-		case e.Sequence > length+int64(len(fresh))+1:
-			return nil, store.ErrConflict
-		case e.Sequence > length+int64(len(fresh)):
-			fresh = append(fresh, e)
-		case e.Sequence > length: // twice in these entries
-		default:
-			var token int64
-			err := c.inHistory(ctx, q, l.Run, `SELECT token FROM `+journal+` WHERE project_id = $1 AND run_id = $2 AND sequence = $3`, &token, e.Sequence)
-			if err == nil && token != l.Token {
-				err = store.ErrConflict
-			}
-			if err != nil {
-				return nil, err
-			}
+	repeated, fresh, err := continuing(length, entries)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range repeated {
+		var token int64
+		err := c.inHistory(ctx, q, l.Run, `SELECT token FROM `+journal+` WHERE project_id = $1 AND run_id = $2 AND sequence = $3`, &token, e.Sequence)
+		if err == nil && token != l.Token {
+			err = store.ErrConflict
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return fresh, nil
+}
+
+// continuing parts entries into those that a journal of some length has, and those that
+// come after them, each once; ErrConflict of a gap.
+func continuing(length int64, entries []store.JournalEntry) (repeated, fresh []store.JournalEntry, err error) {
+	for _, e := range entries {
+		switch next := length + int64(len(fresh)) + 1; {
+		case e.Sequence > next:
+			return nil, nil, store.ErrConflict
+		case e.Sequence == next:
+			fresh = append(fresh, e)
+		case e.Sequence <= length:
+			repeated = append(repeated, e)
+		}
+	}
+	return repeated, fresh, nil
 }
 
 // OpenedTools is by how much entries change the number of unsafe tools in flight.
@@ -269,10 +302,7 @@ func beyond(all, these []store.Lease) (rest []store.Lease) {
 func (c *Core) Suspend(ctx context.Context, s store.Suspension) error {
 	entries, err := boundedJournal(s.Journal)
 	if err == nil {
-		err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-			if err := c.appendJournal(ctx, tx, s.Lease, entries); err != nil {
-				return err
-			}
+		err = c.writeJournal(ctx, s.Lease, entries, func(ctx context.Context, tx *Tx) error {
 			held, err := lockClaim(ctx, tx, s.Lease)
 			switch {
 			case err != nil:
@@ -292,14 +322,26 @@ func (c *Core) Suspend(ctx context.Context, s store.Suspension) error {
 // Resume implements store.Dispatch.
 func (c *Core) Resume(ctx context.Context, run store.Key, data json.RawMessage) error {
 	entries, err := boundedJournal([]store.JournalEntry{{Sequence: 1, Kind: store.JournalResumed, Data: data}})
+	var large Large
 	if err == nil {
-		err = c.Write(ctx, func(ctx context.Context, tx *Tx) error { return c.resume(ctx, tx, run, entries[0]) })
+		large, err = c.putResumption(ctx, run, entries)
+	}
+	if err == nil {
+		err = c.writeWith(ctx, large.of(run.ProjectID, false, entries), func(ctx context.Context, tx *Tx) error {
+			return c.resumeWith(ctx, tx, run, entries[0], large)
+		})
 	}
 	return wrap(err, "resuming run %s", run)
 }
 
-// resume ends the journal of a suspended run with an entry and queues it.
+// resume is resumeWith an entry that fits into its row.
 func (c *Core) resume(ctx context.Context, tx *Tx, run store.Key, e store.JournalEntry) error {
+	return c.resumeWith(ctx, tx, run, e, nil)
+}
+
+// resumeWith ends the journal of a suspended run with an entry and queues it. The blob of
+// the entry is that of the sequence which it has before it is known where it stands.
+func (c *Core) resumeWith(ctx context.Context, tx *Tx, run store.Key, e store.JournalEntry, large Large) error {
 	var length int64
 	err := found(tx.QueryRowContext(ctx, `SELECT journal_length FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval' `+tx.exclusive, run.ProjectID, run.ID).Scan(&length))
@@ -308,11 +350,18 @@ func (c *Core) resume(ctx context.Context, tx *Tx, run store.Key, e store.Journa
 			err = store.ErrConflict
 		}
 	}
+	if err == nil && !large.has("", []store.JournalEntry{e}) { // it was not suspended a moment ago
+		err = store.ErrConflict
+	}
 	if err != nil {
 		return err
 	}
-	if _, err := tx.exec(ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, data, unsafe, at)
-		VALUES ($1, $2, $3, 0, $4, $5, FALSE, now_us())`, run.ProjectID, run.ID, length+1, string(e.Kind), JSON(e.Data)); err != nil {
+	data, blob := large.Row(e)
+	if _, err := tx.exec(ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
+		VALUES ($1, $2, $3, 0, $4, $5, $6, FALSE, now_us())`, run.ProjectID, run.ID, length+1, string(e.Kind), data, blob); err != nil {
+		return err
+	}
+	if err := c.keep(ctx, tx, large.of(run.ProjectID, false, []store.JournalEntry{e})); err != nil {
 		return err
 	}
 	return requeue(ctx, tx, run, `journal_length = journal_length + 1, journal_size = journal_size + $3, not_before = 0`,

@@ -30,6 +30,8 @@ type Ending struct {
 	Usage         store.TokenUsage
 	// Journal continues the run's journal, or the run does not end.
 	Journal []store.JournalEntry
+	// Large are the blobs of what is too large for a row of Output and Journal.
+	Large Large
 }
 
 // EndedRun is a run that has ended.
@@ -52,11 +54,24 @@ func (c *Core) end(ctx context.Context, tx *Tx, endings []Ending) ([]EndedRun, e
 		return nil, nil
 	}
 	ended, err := c.engine.End(ctx, tx, endings, !tx.single)
+	if err == nil {
+		err = c.keep(ctx, tx, blobsOf(endings, ended))
+	}
 	if err != nil {
 		return nil, wrap(err, "ending runs")
 	}
 	tx.ended(ended)
 	return ended, c.handOver(ctx, tx, ended)
+}
+
+// blobsOf are the blobs that endings name, of runs that have ended.
+func blobsOf(endings []Ending, ended []EndedRun) (blobs []store.Key) {
+	for _, e := range endings {
+		if len(e.Large) > 0 && slices.ContainsFunc(ended, func(run EndedRun) bool { return run.Run == e.Run }) {
+			blobs = append(blobs, e.blobs()...)
+		}
+	}
+	return blobs
 }
 
 // ended hints at connector runs that have ended, and at the places that are free.
@@ -91,38 +106,79 @@ func (c *Core) Complete(ctx context.Context, completions []store.Completion) ([]
 		return nil, wrap(err, "completing %d runs", len(completions))
 	}
 	for i, completion := range completions {
-		if at, together := common[completion.Run]; answers[i] == nil && (!together || at != i || !ended[completion.Run]) {
+		if at, together := common[completion.Run]; answers[i] == nil && (!together || at != i || ended[completion.Run] != hasEnded) {
 			answers[i] = wrap(c.completeAlone(ctx, completion), "completing run %s", completion.Run)
 		}
 	}
 	return answers, nil
 }
 
-// endTogether ends runs and says which have ended: in one transaction those without a
-// concurrency key, in another the rest, which has none where all went well. Where the
-// data of one is at fault none of its transaction have.
-func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key]bool, error) {
-	all := map[store.Key]bool{}
-	for _, transaction := range []func(context.Context, func(context.Context, *Tx) error) error{c.single, c.Write} {
-		if endings = slices.DeleteFunc(endings, func(e Ending) bool { return all[e.Run] }); len(endings) == 0 {
-			break
-		}
-		var ended []EndedRun
-		err := transaction(ctx, func(ctx context.Context, tx *Tx) (err error) {
-			ended, err = c.end(ctx, tx, endings)
-			return err
-		})
-		if err != nil {
-			if c.badData(err) {
-				err = nil
-			}
-			return all, err
-		}
-		for _, run := range ended {
-			all[run.Run] = true
+// together is what became of a run among others that were to end.
+type together int
+
+// A run is open, or its data was at fault, or it has ended.
+const (
+	isOpen together = iota
+	atFault
+	hasEnded
+)
+
+// endTogether ends runs and says what became of them: in one transaction those without a
+// concurrency key and without blobs, in another the rest, which has none where all went
+// well.
+func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key]together, error) {
+	fate := make(map[store.Key]together, len(endings))
+	var large []Ending
+	if slices.ContainsFunc(endings, Ending.isLarge) {
+		large = slices.DeleteFunc(slices.Clone(endings), func(e Ending) bool { return !e.isLarge() })
+		endings = slices.DeleteFunc(endings, Ending.isLarge)
+	}
+	if err := c.endSplit(ctx, c.single, endings, fate); err != nil {
+		return nil, err
+	}
+	rest := slices.DeleteFunc(endings, func(e Ending) bool { return fate[e.Run] != isOpen })
+	large = c.putAll(ctx, large)
+	err := c.endSplit(ctx, c.Write, append(rest, large...), fate)
+	var loose []store.Key
+	for _, e := range large {
+		if fate[e.Run] != hasEnded {
+			loose = append(loose, e.blobs()...)
 		}
 	}
-	return all, nil
+	c.dropLoose(ctx, loose)
+	return fate, err
+}
+
+// endSplit ends runs in one transaction; where the data of one is at fault it halves them
+// until that one is alone.
+func (c *Core) endSplit(ctx context.Context, transaction func(context.Context, func(context.Context, *Tx) error) error,
+	endings []Ending, fate map[store.Key]together,
+) error {
+	if len(endings) == 0 {
+		return nil
+	}
+	var ended []EndedRun
+	err := transaction(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		ended, err = c.end(ctx, tx, endings)
+		return err
+	})
+	switch {
+	case err == nil:
+		for _, run := range ended {
+			fate[run.Run] = hasEnded
+		}
+		return nil
+	case !c.badData(err):
+		return err
+	case len(endings) == 1:
+		fate[endings[0].Run] = atFault
+		return nil
+	}
+	half := len(endings) / 2
+	if err := c.endSplit(ctx, transaction, endings[:half], fate); err != nil {
+		return err
+	}
+	return c.endSplit(ctx, transaction, endings[half:], fate)
 }
 
 func endingOf(completion store.Completion) Ending {
@@ -135,8 +191,12 @@ func endingOf(completion store.Completion) Ending {
 
 // completeAlone ends a run whose journal the completion repeats in part, or says why not.
 func (c *Core) completeAlone(ctx context.Context, completion store.Completion) error {
-	ending := endingOf(completion)
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	whole := endingOf(completion)
+	large, err := c.putLarge(ctx, completion.Lease, whole.Output, whole.Journal)
+	if err != nil {
+		return err
+	}
+	return c.writeWith(ctx, large.of(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *Tx) error {
 		held, err := lockClaim(ctx, tx, completion.Lease)
 		if errors.Is(err, store.ErrNotFound) {
 			return c.repeatedEnd(ctx, tx, completion.Lease)
@@ -144,15 +204,19 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 		if err != nil {
 			return err
 		}
+		ending := whole
+		ending.Large = large
 		ending.Journal, err = c.continued(ctx, tx, completion.Lease, held.length, ending.Journal)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if held.size+SizeOf(ending.Journal) > store.MaxJournal {
+		case held.size+SizeOf(ending.Journal) > store.MaxJournal:
 			ending = Ending{
 				Run: ending.Run, Token: ending.Token, Status: store.RunFailed, Code: store.RunErrorJournalTooLarge,
 				Error: fmt.Sprintf("the journal has more than %d bytes", store.MaxJournal), Usage: ending.Usage,
 			}
+		case !large.has(ending.Output, ending.Journal): // its journal did not continue a moment ago
+			return store.ErrConflict
 		}
 		ended, err := c.end(ctx, tx, []Ending{ending})
 		if err == nil && len(ended) == 0 {

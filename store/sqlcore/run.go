@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 
 	"github.com/google/uuid"
 
@@ -25,6 +26,8 @@ const (
 	r.deployment_id, r.status, CAST(0 AS bigint), r.error_code, r.error, r.output, r.attempt, r.input_tokens,
 	r.output_tokens, r.thinking_tokens, r.cached_input_tokens,
 	r.total_tokens, r.queued_at, r.started_at, r.ended_at`
+	// With the blob of the output, which only those need who read that.
+	pastRunColumns = endedRunColumns + `, r.output_blob_id`
 )
 
 // runFields are the destinations of either.
@@ -39,6 +42,11 @@ func runFields(r *store.Run) []any {
 
 func scanRun(row scanner) (r store.Run, err error) {
 	err = row.Scan(runFields(&r)...)
+	return r, err
+}
+
+func scanPastRun(row scanner) (r pastRun, err error) {
+	err = row.Scan(append(runFields(&r.Run), &r.blob)...)
 	return r, err
 }
 
@@ -70,8 +78,12 @@ func (c *Core) runs(ctx context.Context, q Queryer, project uuid.UUID, ids []uui
 	})
 	for _, same := range c.ByPart("ended_runs", past) {
 		l := list{args: []any{project}}
-		ended, err := pastRows(ctx, c, q, same[0], scanRun, `SELECT `+endedRunColumns+` FROM {ended_runs} r
+		past, err := pastRows(ctx, c, q, same[0], scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
 			WHERE r.project_id = $1 AND r.id IN `+l.ids(same), l.args...)
+		if err != nil {
+			return nil, err
+		}
+		ended, err := c.whole(ctx, q, project, past)
 		if err != nil {
 			return nil, err
 		}
@@ -91,15 +103,16 @@ func inOrderOf(ids []uuid.UUID, runs []store.Run) []store.Run {
 func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcome, err error) {
 	reader := c.engine.Reader()
 	var order []uuid.UUID
-	runs, err := pastRows(ctx, c, reader, key.ID, func(row scanner) (r store.Run, err error) {
-		err = row.Scan(append([]any{&outcome.Status, idList{&order}}, runFields(&r)...)...)
+	past, err := pastRows(ctx, c, reader, key.ID, func(row scanner) (r pastRun, err error) {
+		err = row.Scan(append(append([]any{&outcome.Status, idList{&order}}, runFields(&r.Run)...), &r.blob)...)
 		return r, err
-	}, `SELECT c.status, c.run_ids, `+endedRunColumns+` FROM {ended_connector_runs} c
+	}, `SELECT c.status, c.run_ids, `+pastRunColumns+` FROM {ended_connector_runs} c
 		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+c.engine.Among("c.run_ids")+`
 		WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID)
-	if err == nil && len(runs) > 0 && len(runs) == len(order) { // a midnight may lie between them
+	if err == nil && len(past) > 0 && len(past) == len(order) { // a midnight may lie between them
+		runs, err := c.whole(ctx, reader, key.ProjectID, past)
 		outcome.Runs = inOrderOf(order, runs)
-		return outcome, nil
+		return outcome, wrap(err, "reading the outcome of connector run %s", key)
 	}
 	if err != nil {
 		return store.Outcome{}, wrap(err, "reading the outcome of connector run %s", key)
@@ -108,7 +121,7 @@ func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcom
 	if err != nil {
 		return store.Outcome{}, wrap(err, "reading the outcome of connector run %s", key)
 	}
-	runs, err = c.runs(ctx, reader, key.ProjectID, run.RunIDs)
+	runs, err := c.runs(ctx, reader, key.ProjectID, run.RunIDs)
 	return store.Outcome{Status: run.Status, Runs: runs}, wrap(err, "reading the outcome of connector run %s", key)
 }
 
@@ -189,16 +202,35 @@ func (c *Core) ByPart(table string, ids []uuid.UUID) (parts [][]uuid.UUID) {
 
 // Journal implements store.History.
 func (c *Core) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error) {
-	return c.JournalAfter(ctx, run, 0, store.MaxJournal) // more than it can have
+	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2
+		ORDER BY j.sequence`, run.ProjectID, run.ID)
 }
 
-// JournalAfter implements store.History.
+// JournalAfter implements store.History. The database adds up the bytes, so that what is
+// beyond the page is not read.
 func (c *Core) JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error) {
-	entries, err := pastRows(ctx, c, c.engine.Reader(), run.ID, func(row scanner) (e store.JournalEntry, err error) {
-		err = row.Scan(&e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe)
+	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
+			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
+			OVER (ORDER BY n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
+		FROM (SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.sequence > $3
+			ORDER BY j.sequence LIMIT $4) AS n) AS j
+		WHERE j.bytes <= `+strconv.Itoa(store.MaxJournalPage)+` ORDER BY j.sequence`, run.ProjectID, run.ID, sequence, limit)
+}
+
+// entryColumns are of a row of a journal j.
+const entryColumns = `j.sequence, j.kind, j.data, j.unsafe, j.blob_id`
+
+// entries reads what a statement finds of a run's journal.
+func (c *Core) entries(ctx context.Context, run store.Key, statement string, args ...any) ([]store.JournalEntry, error) {
+	reader := c.engine.Reader()
+	past, err := pastRows(ctx, c, reader, run.ID, func(row scanner) (e pastEntry, err error) {
+		err = row.Scan(&e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe, &e.blob)
 		return e, err
-	}, `SELECT sequence, kind, data, unsafe FROM {journal} WHERE project_id = $1 AND run_id = $2
-		AND sequence > $3 ORDER BY sequence LIMIT $4`, run.ProjectID, run.ID, sequence, limit)
+	}, statement, args...)
+	if err != nil {
+		return nil, wrap(err, "reading the journal of run %s", run)
+	}
+	entries, err := c.wholeEntries(ctx, reader, run.ProjectID, past)
 	return entries, wrap(err, "reading the journal of run %s", run)
 }
 

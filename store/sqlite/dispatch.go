@@ -61,17 +61,21 @@ func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool
 	if len(e.Journal) > 0 {
 		first, size = e.Journal[0].Sequence, sqlcore.SizeOf(e.Journal)
 	}
+	output, blob := e.Output, e.Large.Blob(sqlcore.OutputPart)
+	if blob != nil {
+		output = ""
+	}
 	err = q.QueryRowContext(ctx, `INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id,
-			link_id, agent_name, input_id, status, deployment_id, token, attempt, runner_id, error_code, error, output,
+			link_id, agent_name, input_id, status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id,
 			input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, started_at, ended_at)
 		SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id, $4, deployment_id,
-			$3, attempt, runner_id, $5, $6, $7, $8, $9, $10, $11, $12, queued_at, started_at, now_us()
+			$3, attempt, runner_id, $5, $6, $7, $19, $8, $9, $10, $11, $12, queued_at, started_at, now_us()
 		FROM open_runs WHERE project_id = $1 AND id = $2 AND ($13 OR token = $3 AND status = 'running')
 			AND ($17 = '' OR status = $17) AND ($18 OR COALESCE(concurrency_key, '') = '') AND ($14 = 0 OR journal_length = $14 - 1 AND journal_size + $15 <= $16)
 		RETURNING environment_id, connector_run_id`,
-		e.Run.ProjectID, e.Run.ID, token, string(e.Status), string(e.Code), e.Error, e.Output, e.Usage.InputTokens,
+		e.Run.ProjectID, e.Run.ID, token, string(e.Status), string(e.Code), e.Error, output, e.Usage.InputTokens,
 		e.Usage.OutputTokens, e.Usage.ThinkingTokens, e.Usage.CachedInputTokens, e.Usage.TotalTokens, e.Token == nil,
-		first, size, store.MaxJournal, string(e.Only), keyed).Scan(&ended.Environment.ID, &connectorRun)
+		first, size, store.MaxJournal, string(e.Only), keyed, blob).Scan(&ended.Environment.ID, &connectorRun)
 	if err != nil {
 		return ended, 0, err
 	}
@@ -81,7 +85,7 @@ func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool
 		return ended, 0, err
 	}
 	bytes += size + int64(len(e.Output)+len(e.Error)) + sqlcore.RunOverhead
-	if err := insertEntries(ctx, q, store.Lease{Run: e.Run, Token: token}, e.Journal); err != nil {
+	if err := insertEntries(ctx, q, store.Lease{Run: e.Run, Token: token}, e.Journal, e.Large); err != nil {
 		return ended, 0, err
 	}
 	if connectorRun == nil {
@@ -119,11 +123,12 @@ func endConnectorRun(ctx context.Context, q sqlcore.Queryer, ended *sqlcore.Ende
 
 // insertEntries appends entries, and what their models' calls cost, without looking
 // at what there is.
-func insertEntries(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry) error {
+func insertEntries(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry, large sqlcore.Large) error {
 	for _, entry := range entries {
-		if _, err := q.ExecContext(ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, data, unsafe, at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, now_us())`,
-			l.Run.ProjectID, l.Run.ID, entry.Sequence, l.Token, string(entry.Kind), sqlcore.JSON(entry.Data), entry.Unsafe); err != nil {
+		data, blob := large.Row(entry)
+		if _, err := q.ExecContext(ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now_us())`,
+			l.Run.ProjectID, l.Run.ID, entry.Sequence, l.Token, string(entry.Kind), data, blob, entry.Unsafe); err != nil {
 			return err
 		}
 		u := entry.Usage
@@ -142,7 +147,7 @@ func insertEntries(ctx context.Context, q sqlcore.Queryer, l store.Lease, entrie
 }
 
 // Append implements sqlcore.Engine.
-func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry) (bool, error) {
+func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry, large sqlcore.Large) (bool, error) {
 	result, err := q.ExecContext(ctx, `UPDATE open_runs SET journal_length = $5, journal_size = journal_size + $6,
 			open_tools = MAX(open_tools + $7, 0)
 		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running' AND journal_length = $4 - 1 AND journal_size + $6 <= $8`,
@@ -154,7 +159,7 @@ func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, en
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		return false, err
 	}
-	return true, insertEntries(ctx, q, l, entries)
+	return true, insertEntries(ctx, q, l, entries, large)
 }
 
 // Renew implements sqlcore.Engine.

@@ -52,6 +52,7 @@ type modelRun struct {
 	writers         []int64 // the tokens that wrote the entries
 	openTools       int
 	completedBy     int64
+	output          string
 	key             string // of those with the same one the others are blocked
 	blocked         bool
 }
@@ -276,7 +277,11 @@ func (m *model) entries(rt *rapid.T, run *modelRun, l store.Lease) (entries []st
 		kind := rapid.SampledFrom([]store.JournalKind{
 			store.JournalToolStarted, store.JournalToolResult, store.JournalModelAnswer,
 		}).Draw(rt, "kind")
-		entries = append(entries, entry(int64(i), kind, kind != store.JournalModelAnswer && rapid.Bool().Draw(rt, "unsafe")))
+		e := entry(int64(i), kind, kind != store.JournalModelAnswer && rapid.Bool().Draw(rt, "unsafe"))
+		if size := drawSize(rt); size > 0 {
+			e.Data = answer(e.Sequence, size).Data
+		}
+		entries = append(entries, e)
 	}
 	if from > length+1 {
 		err = store.ErrConflict
@@ -321,7 +326,7 @@ func (m *model) complete(rt *rapid.T) {
 	run, l := m.lease(rt)
 	c := store.Completion{Lease: l, Status: rapid.SampledFrom([]store.RunStatus{
 		store.RunCompleted, store.RunFailed, store.RunCancelled,
-	}).Draw(rt, "status")}
+	}).Draw(rt, "status"), Output: varied(drawSize(rt))}
 	var want error
 	if rapid.Bool().Draw(rt, "with a journal") {
 		c.Journal, want = m.entries(rt, run, l)
@@ -337,7 +342,7 @@ func (m *model) complete(rt *rapid.T) {
 	default:
 		m.NoError(err)
 		run.append(c.Journal, l.Token)
-		run.status, run.completedBy = c.Status, l.Token
+		run.status, run.completedBy, run.output = c.Status, l.Token, c.Output
 	}
 }
 
@@ -376,13 +381,17 @@ func (m *model) suspend(rt *rapid.T) {
 
 func (m *model) resume(rt *rapid.T) {
 	run, l := m.lease(rt)
-	err := m.s.Resume(m.ctx, l.Run, json.RawMessage(`{"approved":true}`))
+	data := json.RawMessage(`{"approved":true}`)
+	if size := drawSize(rt); size > 0 {
+		data = answer(1, size).Data
+	}
+	err := m.s.Resume(m.ctx, l.Run, data)
 	if run.status != store.RunAwaitingApproval {
 		m.ErrorIs(err, store.ErrConflict)
 		return
 	}
 	m.NoError(err)
-	run.goOn(store.JournalResumed, json.RawMessage(`{"approved":true}`))
+	run.goOn(store.JournalResumed, data)
 }
 
 // goOn queues a suspended run.
@@ -463,6 +472,7 @@ func (m *model) compare(*rapid.T) {
 		m.GreaterOrEqual(i, 0)
 		got := outcome.Runs[i]
 		m.Equal(fmt.Sprint(run.status, " ", run.code, " ", run.attempt), fmt.Sprint(got.Status, " ", got.ErrorCode, " ", got.Attempt))
+		m.True(run.output == got.Output)
 		if key := m.key(run.event); !slices.Contains(all, key) {
 			all = append(all, key)
 		}
@@ -473,8 +483,13 @@ func (m *model) compare(*rapid.T) {
 	if m.touched == nil {
 		return
 	}
+	for _, size := range []int{store.MaxEntries, 1} {
+		m.sameEntries(m.touched.journal, m.paged(m.touched.ID, size))
+	}
 	journal, err := m.s.Journal(m.ctx, m.key(m.touched.ID))
 	m.NoError(err)
 	m.Equal(m.touched.journal, journal)
+	m.True(m.touched.output == m.run(m.touched.ID).Output)
 	m.touched = nil
+	m.Zero(m.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = ''`), "what no transaction kept is gone")
 }

@@ -71,6 +71,8 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Suspensions", suspensionPromises},
 		{"Journal", journalPromises},
 		{"Endings", endingPromises},
+		{"Large", largePromises},
+		{"LargeFailures", largeFailures},
 		{"Sweeps", sweepPromises},
 		{"Queue", queuePromises},
 		{"Contention", contentionPromises},

@@ -92,7 +92,8 @@ var never = []struct{ what, query string }{
 	// Each end is counted exactly once, however often its row was taken.
 	{"bytes are counted too many or too few", `SELECT CAST(abs((SELECT COALESCE(sum(bytes), 0) FROM stored_bytes)
 		- (SELECT COALESCE(sum(` + strconv.Itoa(sqlcore.RunOverhead) + ` + octet_length(output) + octet_length(error)), 0) FROM ended_runs)
-		- (SELECT COALESCE(sum(` + strconv.Itoa(store.EntryOverhead) + ` + octet_length(kind) + octet_length(data)), 0) FROM journal)
+		- (SELECT COALESCE(sum(` + strconv.Itoa(store.EntryOverhead) + ` + octet_length(kind) + COALESCE(octet_length(data), 0)), 0) FROM journal)
+		- (SELECT COALESCE(sum(size), 0) FROM blobs WHERE mark = 'history')
 		- (SELECT COALESCE(sum(octet_length(model)), 0) FROM model_calls)
 		- (SELECT COALESCE(sum(length(i.data)), 0) FROM inputs i JOIN ended_connector_runs c USING (project_id, id))) AS bigint)`},
 }

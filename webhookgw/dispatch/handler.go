@@ -41,7 +41,7 @@ const (
 	// read at once.
 	maxInline         = 1 << 20
 	maxInlineJournals = 256 << 10
-	journalPage       = 4
+	journalPage       = store.MaxEntries
 	// runOverhead is more than a run takes beside its input and journal.
 	runOverhead = 2 << 10
 	// maxUnknown is how many runs that this gateway does not know a heartbeat has read.

@@ -27,7 +27,7 @@ func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.To
 	return done(w, h.opts.Store.AppendJournal(r.Context(), lease, journal))
 }
 
-// readJournal streams a run's journal to the runner that holds it, a few entries at a time.
+// readJournal streams a run's journal to the runner that holds it, page by page.
 func (h *Handler) readJournal(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	lease, err := h.leaseOfQuery(r, token)
 	if err != nil {
@@ -57,7 +57,7 @@ func (h *Handler) readJournal(w http.ResponseWriter, r *http.Request, token stor
 			}
 			after = entry.Sequence
 		}
-		if len(entries) < journalPage {
+		if store.LastJournalPage(entries, journalPage) {
 			return nil
 		}
 	}

@@ -13,9 +13,9 @@ import (
 
 const (
 	// blobStream is the memory of a blob that comes or goes: a few of its chunks.
-	// journalStream is that of a journal: a page of the largest entries.
+	// journalStream is that of a journal: a page.
 	blobStream    = 4 * store.BlobChunk
-	journalStream = journalPage * store.MaxModelAnswer
+	journalStream = store.MaxJournalPage
 	// answerTime is how long the answer to a claim, or a stream, may take: no longer
 	// does a runner read it. What it holds is wanted by others.
 	answerTime = 30 * time.Second

@@ -417,6 +417,11 @@ CREATE TABLE stored_bytes (
 
 -- History.
 
+-- What is larger than 64 KiB lies in a blob that the row names: so no transaction that many
+-- share, no page and no list carries it. The blob is written before, in transactions of its
+-- own, and marked 'history' by the one that inserts the row. Whether a blob is kept is never
+-- told by whether a row names it: no statement looks through history for that.
+
 -- The input of a connector run, or of a run that has one of its own, by its id.
 CREATE TABLE inputs (
     project_id uuid NOT NULL,
@@ -459,7 +464,9 @@ CREATE TABLE ended_runs (
     runner_id text NOT NULL,
     error_code text NOT NULL,
     error text NOT NULL,
-    output text NOT NULL,
+    -- '' where it is in the blob.
+    output text NOT NULL CHECK (octet_length(output) <= 65536),
+    output_blob_id uuid,
     input_tokens bigint NOT NULL,
     output_tokens bigint NOT NULL,
     thinking_tokens bigint NOT NULL,
@@ -468,7 +475,8 @@ CREATE TABLE ended_runs (
     queued_at bigint NOT NULL,
     started_at bigint,
     ended_at bigint NOT NULL,
-    PRIMARY KEY (project_id, id)
+    PRIMARY KEY (project_id, id),
+    CHECK (output = '' OR output_blob_id IS NULL)
 ) PARTITION BY RANGE (id);
 CREATE INDEX ended_runs_agent ON ended_runs (project_id, agent_name, id);
 CREATE INDEX ended_runs_failed ON ended_runs (project_id, id) WHERE status <> 'completed';
@@ -480,10 +488,13 @@ CREATE TABLE journal (
     sequence bigint NOT NULL CHECK (sequence > 0),
     token bigint NOT NULL,
     kind text NOT NULL,
-    data text,
+    -- NULL where it is in the blob, or nothing.
+    data text CHECK (octet_length(data) <= 65536),
+    blob_id uuid,
     unsafe boolean NOT NULL,
     at bigint NOT NULL,
-    PRIMARY KEY (project_id, run_id, sequence)
+    PRIMARY KEY (project_id, run_id, sequence),
+    CHECK (data IS NULL OR blob_id IS NULL)
 ) PARTITION BY RANGE (run_id);
 
 -- What each call of a model cost, by the journal entry that holds its answer.

@@ -380,6 +380,11 @@ CREATE TABLE stored_bytes (
 
 -- History.
 
+-- What is larger than 64 KiB lies in a blob that the row names: so no transaction that many
+-- share, no page and no list carries it. The blob is written before, in transactions of its
+-- own, and marked 'history' by the one that inserts the row. Whether a blob is kept is never
+-- told by whether a row names it: no statement looks through history for that.
+
 -- The input of a connector run, or of a run that has one of its own, by its id.
 CREATE TABLE inputs (
     project_id TEXT NOT NULL,
@@ -422,7 +427,9 @@ CREATE TABLE ended_runs (
     runner_id TEXT NOT NULL,
     error_code TEXT NOT NULL,
     error TEXT NOT NULL,
-    output TEXT NOT NULL,
+    -- '' where it is in the blob.
+    output TEXT NOT NULL CHECK (octet_length(output) <= 65536),
+    output_blob_id TEXT,
     input_tokens INTEGER NOT NULL,
     output_tokens INTEGER NOT NULL,
     thinking_tokens INTEGER NOT NULL,
@@ -431,7 +438,8 @@ CREATE TABLE ended_runs (
     queued_at INTEGER NOT NULL,
     started_at INTEGER,
     ended_at INTEGER NOT NULL,
-    PRIMARY KEY (project_id, id)
+    PRIMARY KEY (project_id, id),
+    CHECK (output = '' OR output_blob_id IS NULL)
 );
 CREATE INDEX ended_runs_agent ON ended_runs (project_id, agent_name, id);
 CREATE INDEX ended_runs_failed ON ended_runs (project_id, id) WHERE status <> 'completed';
@@ -443,10 +451,13 @@ CREATE TABLE journal (
     sequence INTEGER NOT NULL CHECK (sequence > 0),
     token INTEGER NOT NULL,
     kind TEXT NOT NULL,
-    data TEXT,
+    -- NULL where it is in the blob, or nothing.
+    data TEXT CHECK (octet_length(data) <= 65536),
+    blob_id TEXT,
     unsafe BOOLEAN NOT NULL,
     at INTEGER NOT NULL,
-    PRIMARY KEY (project_id, run_id, sequence)
+    PRIMARY KEY (project_id, run_id, sequence),
+    CHECK (data IS NULL OR blob_id IS NULL)
 );
 
 -- What each call of a model cost, by the journal entry that holds its answer.

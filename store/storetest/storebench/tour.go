@@ -146,6 +146,8 @@ func (t *tour) work() {
 		{Lease: held(runs[0]), Status: store.RunCompleted, Output: "done", Journal: answers(runs[0], 3, 4)},
 		{Lease: held(runs[1]), Status: store.RunFailed, ErrorCode: "model_error", Journal: answers(runs[1], 1, 1)},
 	}
+	completions[0].Output = strings.Repeat("x", store.MaxInlineText+1)
+	completions[1].Journal[0].Data = json.RawMessage(`"` + completions[0].Output + `"`)
 	for range 2 {
 		each, err := t.Store.Complete(t.ctx, completions)
 		t.NoError(err)
@@ -164,7 +166,7 @@ func (t *tour) interrupt() {
 	t.NoError(t.Store.Release(t.ctx, held(runs[0]), time.Minute))
 	t.NoError(t.Store.Release(t.ctx, held(runs[0]), time.Minute))
 	t.NoError(t.Store.Suspend(t.ctx, store.Suspension{Lease: held(runs[1]), For: time.Hour, Journal: answers(runs[1], 1, 1)}))
-	t.NoError(t.Store.Resume(t.ctx, runs[1].Run.Key(), json.RawMessage(`{}`)))
+	t.NoError(t.Store.Resume(t.ctx, runs[1].Run.Key(), json.RawMessage(`"`+strings.Repeat("x", store.MaxInlineText)+`"`)))
 	t.NoError(t.Store.Suspend(t.ctx, store.Suspension{Lease: held(runs[2]), For: over}))
 	t.NoError(t.Store.Cancel(t.ctx, runs[3].Run.Key(), store.RunErrorCancelled, "enough"))
 	t.ErrorIs(t.Store.Cancel(t.ctx, runs[3].Run.Key(), store.RunErrorCancelled, "enough"), store.ErrConflict)

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var errBadData = errors.New("the data is at fault")
+
+// counting is an engine that ends runs, counts transactions and has no rows: it fails
+// those with the data of a run that is at fault, and whoever reads anything panics.
+type counting struct {
+	Engine
+	faulty          uuid.UUID
+	singles, writes int
+}
+
+func (e *counting) Single(ctx context.Context, fn func(ctx context.Context, q Queryer) error) error {
+	e.singles++
+	return fn(ctx, nil)
+}
+
+// Write is asked for what could not be ended with others: here for what is at fault.
+func (e *counting) Write(context.Context, func(ctx context.Context, q Queryer) error) error {
+	e.writes++
+	return errBadData
+}
+
+func (e *counting) End(_ context.Context, _ Queryer, endings []Ending, _ bool) (ended []EndedRun, err error) {
+	for _, ending := range endings {
+		if ending.Run.ID == e.faulty {
+			return nil, errBadData
+		}
+		ended = append(ended, EndedRun{Run: ending.Run, Status: ending.Status})
+	}
+	return ended, nil
+}
+
+func (e *counting) Append(context.Context, Queryer, store.Lease, []store.JournalEntry, Large) (bool, error) {
+	return true, nil
+}
+
+func coreOn(e Engine) *Core {
+	return New(Options{Engine: e, Publish: func([]store.Hint) {}, BadData: func(err error) bool { return errors.Is(err, errBadData) }})
+}
+
+// completionsOf are so many of runs of their own.
+func completionsOf(n int) []store.Completion {
+	out := make([]store.Completion, n)
+	for i := range out {
+		out[i] = store.Completion{Lease: store.Lease{Run: store.Key{ProjectID: uuid.New(), ID: uuid.New()}, Token: 1}, Status: store.RunCompleted}
+	}
+	return out
+}
+
+// TestOneCompletionAtFaultIsFoundByHalves: it does not cost a transaction for each of the
+// others.
+func TestOneCompletionAtFaultIsFoundByHalves(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 3, 64, 128} {
+		for _, at := range []int{0, n / 2, n - 1} {
+			t.Run(fmt.Sprint(n, " ", at), func(t *testing.T) {
+				t.Parallel()
+				completions := completionsOf(n)
+				e := &counting{faulty: completions[at].Run.ID}
+				answers, err := coreOn(e).Complete(t.Context(), completions)
+				require.NoError(t, err)
+				for i, answer := range answers {
+					require.Equal(t, i == at, errors.Is(answer, errBadData), i)
+					require.True(t, i == at || answer == nil, i)
+				}
+				require.LessOrEqual(t, e.singles, 1+2*bits.Len(uint(n-1)))
+				require.Equal(t, 1, e.writes, "by itself it says what is wrong")
+			})
+		}
+	}
+}
+
+// TestWhatIsSmallIsOneStatement: nobody looks whether something is large, in the database.
+func TestWhatIsSmallIsOneStatement(t *testing.T) {
+	t.Parallel()
+	data := []byte(`"` + strings.Repeat("x", store.MaxInlineText-2) + `"`)
+	entries := []store.JournalEntry{{Sequence: 1, Kind: store.JournalModelAnswer, Data: data}, {Sequence: 2, Kind: store.JournalToolResult}}
+	e, completions := &counting{}, completionsOf(64)
+	for i := range completions {
+		completions[i].Output, completions[i].Journal = strings.Repeat("x", store.MaxInlineText), slices.Clone(entries)
+	}
+	answers, err := coreOn(e).Complete(t.Context(), completions)
+	require.NoError(t, err)
+	require.Equal(t, make([]error, len(completions)), answers)
+	require.NoError(t, coreOn(e).AppendJournal(t.Context(), completions[0].Lease, entries))
+	require.Equal(t, 2, e.singles)
+	require.Zero(t, e.writes)
+	require.ErrorIs(t, coreOn(e).AppendJournal(t.Context(), completions[0].Lease, nil), errBadData)
+	require.Equal(t, 1, e.writes, "whether a claim is current is asked in a transaction, and nothing before")
+
+	runs, err := coreOn(e).whole(t.Context(), nil, uuid.New(), []pastRun{{Run: store.Run{Output: "short"}}})
+	require.NoError(t, err)
+	require.Equal(t, []store.Run{{Output: "short"}}, runs, "read as it was found")
+	read, err := coreOn(e).wholeEntries(t.Context(), nil, uuid.New(), []pastEntry{{JournalEntry: entries[0]}, {JournalEntry: entries[1]}})
+	require.NoError(t, err)
+	require.Equal(t, entries, read)
+}
+
+// changing is a transaction whose statements change so many rows.
+type changing struct {
+	Queryer
+	rows int64
+}
+
+func (c changing) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+	return driver.RowsAffected(c.rows), nil
+}
+
+func (e *counting) Keys([]store.Key, int) (source string, args []any) { return "(SELECT $1, $2)", nil }
+
+// TestNoRowNamesABlobThatIsGone: the transaction whose rows would name it fails.
+func TestNoRowNamesABlobThatIsGone(t *testing.T) {
+	t.Parallel()
+	blobs := []store.Key{{ID: uuid.New()}, {ID: uuid.New()}}
+	for rows, kept := range map[int64]bool{2: true, 1: false, 0: false} {
+		tx := &Tx{Queryer: changing{rows: rows}}
+		err := coreOn(&counting{}).keep(t.Context(), tx, blobs)
+		require.Equal(t, kept, err == nil, err)
+	}
+}
+
+func TestEntriesContinueAJournalOrNot(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		length          int64
+		entries         []int64
+		repeated, fresh []int64
+		conflict        bool
+	}{
+		{0, nil, nil, nil, false},
+		{0, []int64{1, 2}, nil, []int64{1, 2}, false},
+		{2, []int64{1, 2, 3}, []int64{1, 2}, []int64{3}, false},
+		{2, []int64{2, 3, 3, 4}, []int64{2}, []int64{3, 4}, false},
+		{2, []int64{4}, nil, nil, true},
+		{2, []int64{3, 5}, nil, nil, true},
+	} {
+		entries := make([]store.JournalEntry, len(c.entries))
+		for i, n := range c.entries {
+			entries[i].Sequence = n
+		}
+		of := func(entries []store.JournalEntry) (numbers []int64) {
+			for _, e := range entries {
+				numbers = append(numbers, e.Sequence)
+			}
+			return numbers
+		}
+		repeated, fresh, err := continuing(c.length, entries)
+		require.Equal(t, c.conflict, errors.Is(err, store.ErrConflict), c)
+		require.Equal(t, c.repeated, of(repeated), c)
+		require.Equal(t, c.fresh, of(fresh), c)
+	}
+}

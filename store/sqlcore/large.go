@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Outputs and journal entries of more than store.MaxInlineText bytes are blobs. They are
+// written before the transaction whose rows name them, so that no shared transaction
+// carries them, and marked as history's by it: a blob that nobody's transaction marked is
+// nobody's, and goes.
+
+// writtenAtOnce is how many blobs of one call are being written at a time.
+const writtenAtOnce = 4
+
+// Large says in which blobs those parts of a run are that are too large for a row: by
+// the sequence of a journal entry, or OutputPart.
+type Large map[int64]uuid.UUID
+
+// OutputPart is the output among the parts of a run: entries count from 1.
+const OutputPart = 0
+
+// Blob is the blob of a part; nil where the part lies in its row.
+func (l Large) Blob(part int64) *uuid.UUID {
+	if blob, ok := l[part]; ok {
+		return &blob
+	}
+	return nil
+}
+
+// Row are the data of an entry as its row has it, and its blob: one of them, or none.
+func (l Large) Row(e store.JournalEntry) (data *string, blob *uuid.UUID) {
+	if blob = l.Blob(e.Sequence); blob != nil || len(e.Data) == 0 {
+		return nil, blob
+	}
+	text := Text(string(e.Data))
+	return &text, nil
+}
+
+// of are the blobs of entries, and of the output where that is stored too.
+func (l Large) of(project uuid.UUID, output bool, entries []store.JournalEntry) (blobs []store.Key) {
+	if len(l) == 0 {
+		return nil
+	}
+	if blob, ok := l[OutputPart]; ok && output {
+		blobs = append(blobs, store.Key{ProjectID: project, ID: blob})
+	}
+	for _, e := range entries {
+		if blob, ok := l[e.Sequence]; ok {
+			blobs = append(blobs, store.Key{ProjectID: project, ID: blob})
+		}
+	}
+	return blobs
+}
+
+// has says whether a blob is there for all parts that need one.
+func (l Large) has(output string, entries []store.JournalEntry) bool {
+	if l.Blob(OutputPart) == nil && len(output) > store.MaxInlineText {
+		return false
+	}
+	return !slices.ContainsFunc(entries, func(e store.JournalEntry) bool {
+		return l.Blob(e.Sequence) == nil && len(e.Data) > store.MaxInlineText
+	})
+}
+
+// isLarge says whether parts of a run need blobs.
+func isLarge(output string, entries []store.JournalEntry) bool {
+	return !Large(nil).has(output, entries)
+}
+
+// isLarge says whether parts of the run need blobs.
+func (e Ending) isLarge() bool { return isLarge(e.Output, e.Journal) }
+
+// blobs are those that an ending names.
+func (e Ending) blobs() []store.Key { return e.Large.of(e.Run.ProjectID, true, e.Journal) }
+
+// putLarge writes the blobs that a claim needs to add entries to its run's journal, and
+// to end it with an output. It writes none where the transaction will not store anything
+// either: the claim is over, the entries do not continue the journal or make it too large.
+func (c *Core) putLarge(ctx context.Context, l store.Lease, output string, entries []store.JournalEntry) (Large, error) {
+	if !isLarge(output, entries) {
+		return nil, nil
+	}
+	claims, err := c.claims(ctx, []store.Lease{l})
+	held, current := claims[l]
+	if err != nil || !current {
+		return nil, err
+	}
+	_, fresh, err := continuing(held.length, entries)
+	if err != nil || held.size+SizeOf(fresh) > store.MaxJournal {
+		return nil, nil
+	}
+	return c.putParts(ctx, l.Run.ProjectID, output, fresh, writtenAtOnce)
+}
+
+// putResumption writes the blob that the entry needs which resumes a run, where that is
+// suspended.
+func (c *Core) putResumption(ctx context.Context, run store.Key, entries []store.JournalEntry) (Large, error) {
+	if !isLarge("", entries) {
+		return nil, nil
+	}
+	var one int
+	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
+		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval'`, run.ProjectID, run.ID).Scan(&one))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.putParts(ctx, run.ProjectID, "", entries, 1)
+}
+
+// putAll is putLarge for endings that a transaction may end as they are. It returns these;
+// of the others, and of those whose blobs could not be written, each is a matter of its own.
+func (c *Core) putAll(ctx context.Context, endings []Ending) (ready []Ending) {
+	if len(endings) == 0 {
+		return nil
+	}
+	leases := make([]store.Lease, len(endings))
+	for i, e := range endings {
+		leases[i] = store.Lease{Run: e.Run, Token: *e.Token}
+	}
+	claims, err := c.claims(ctx, leases)
+	if err != nil {
+		return nil
+	}
+	var (
+		group errgroup.Group
+		mutex sync.Mutex
+	)
+	group.SetLimit(writtenAtOnce)
+	for i, e := range endings {
+		held, current := claims[leases[i]]
+		if !current || len(e.Journal) > 0 && e.Journal[0].Sequence != held.length+1 || held.size+SizeOf(e.Journal) > store.MaxJournal {
+			continue
+		}
+		group.Go(func() (err error) {
+			if e.Large, err = c.putParts(ctx, e.Run.ProjectID, e.Output, e.Journal, 1); err == nil {
+				mutex.Lock()
+				defer mutex.Unlock()
+				ready = append(ready, e)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // they return none
+	return ready
+}
+
+// putParts writes the parts that are too large for a row, all or none.
+func (c *Core) putParts(ctx context.Context, project uuid.UUID, output string, entries []store.JournalEntry, atOnce int) (Large, error) {
+	large, texts := Large{}, map[int64]string{}
+	if len(output) > store.MaxInlineText {
+		texts[OutputPart] = output
+	}
+	for _, e := range entries {
+		if len(e.Data) > store.MaxInlineText {
+			texts[e.Sequence] = string(e.Data)
+		}
+	}
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for part, text := range texts {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, fmt.Errorf("making an id: %w", err)
+		}
+		large[part] = id
+		group.Go(func() error {
+			_, err := c.putBlob(ctx, store.Key{ProjectID: project, ID: id}, strings.NewReader(text))
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		c.dropLoose(ctx, large.of(project, true, entries))
+		return nil, wrap(err, "storing what is large")
+	}
+	return large, nil
+}
+
+// claims reads what is known of the runs of those claims that are current, or may be
+// revived: none of the others is ever current again.
+func (c *Core) claims(ctx context.Context, leases []store.Lease) (map[store.Lease]claimed, error) {
+	out := map[store.Lease]claimed{}
+	for part := range slices.Chunk(leases, chunk) {
+		keys := make([]store.Key, len(part))
+		for i, l := range part {
+			keys[i] = l.Run
+		}
+		var args list
+		if _, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+			var (
+				l    store.Lease
+				held claimed
+			)
+			err = row.Scan(&l.Run.ProjectID, &l.Run.ID, &l.Token, &held.length, &held.size)
+			out[l] = held
+			return none, err
+		}, `SELECT project_id, id, token, journal_length, journal_size FROM open_runs
+			WHERE (status = 'running' OR status = 'queued' AND runner_id <> '') AND `+c.keys(&args, "id", keys), args.args...); err != nil {
+			return nil, wrap(err, "looking at claims")
+		}
+	}
+	return out, nil
+}
+
+// keep marks the blobs that rows of the transaction name. All of them must be there.
+func (c *Core) keep(ctx context.Context, tx *Tx, blobs []store.Key) error {
+	if len(blobs) == 0 {
+		return nil
+	}
+	var l list
+	n, err := tx.exec(ctx, `UPDATE blobs SET mark = 'history' WHERE complete AND mark = '' AND `+c.keys(&l, "id", blobs), l.args...)
+	if err == nil && n != int64(len(blobs)) {
+		err = fmt.Errorf("%d of %d are there", n, len(blobs))
+	}
+	tx.kept = append(tx.kept, blobs...)
+	return wrap(err, "keeping blobs")
+}
+
+// writeWith is Write for a transaction for which blobs were written: those that it does
+// not keep go.
+func (c *Core) writeWith(ctx context.Context, blobs []store.Key, fn func(ctx context.Context, tx *Tx) error) error {
+	var last *Tx
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		last = tx
+		return fn(ctx, tx)
+	})
+	c.dropLoose(ctx, slices.DeleteFunc(slices.Clone(blobs), func(blob store.Key) bool {
+		return err == nil && slices.Contains(last.kept, blob)
+	}))
+	return err
+}
+
+// dropLoose deletes those of these blobs that nothing keeps. It says nothing of a failure:
+// the sweep deletes what is left.
+func (c *Core) dropLoose(ctx context.Context, blobs []store.Key) {
+	if len(blobs) == 0 {
+		return
+	}
+	_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		var l list
+		loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs WHERE mark = '' AND `+c.keys(&l, "id", blobs)+` `+c.exclusive, l.args...)
+		if err != nil {
+			return err
+		}
+		return c.dropBlobs(ctx, tx, loose)
+	})
+}
+
+// texts reads blobs whole, in one statement.
+func (c *Core) texts(ctx context.Context, q Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
+	if len(blobs) == 0 {
+		return nil, nil
+	}
+	var l list
+	texts, sizes := map[uuid.UUID][]byte{}, map[uuid.UUID]int{}
+	if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		var (
+			id   uuid.UUID
+			data []byte
+			size int
+		)
+		err = row.Scan(&id, &data, &size)
+		if sizes[id] == 0 {
+			texts[id] = make([]byte, 0, size)
+		}
+		texts[id], sizes[id] = append(texts[id], data...), size
+		return none, err
+	}, `SELECT c.blob_id, c.data, b.size FROM blob_chunks c JOIN blobs b ON b.project_id = c.project_id AND b.id = c.blob_id
+		WHERE `+strings.ReplaceAll(c.keys(&l, "c.blob_id", blobs), "(project_id", "(c.project_id")+` ORDER BY c.blob_id, c.number`, l.args...); err != nil {
+		return nil, wrap(err, "reading blobs")
+	}
+	for _, blob := range blobs {
+		if len(texts[blob.ID]) == 0 || len(texts[blob.ID]) != sizes[blob.ID] {
+			return nil, fmt.Errorf("blob %s is not whole: %w", blob, store.ErrNotFound)
+		}
+	}
+	return texts, nil
+}
+
+// pastRun is an ended run whose output may be in a blob, pastEntry likewise an entry.
+type (
+	pastRun struct {
+		store.Run
+		blob *uuid.UUID
+	}
+	pastEntry struct {
+		store.JournalEntry
+		blob *uuid.UUID
+	}
+)
+
+// whole are runs of a project with their outputs.
+func (c *Core) whole(ctx context.Context, q Queryer, project uuid.UUID, past []pastRun) ([]store.Run, error) {
+	if len(past) == 0 {
+		return nil, nil
+	}
+	var blobs []store.Key
+	runs := make([]store.Run, len(past))
+	for i, run := range past {
+		if runs[i] = run.Run; run.blob != nil {
+			blobs = append(blobs, store.Key{ProjectID: project, ID: *run.blob})
+		}
+	}
+	texts, err := c.texts(ctx, q, blobs)
+	if err != nil {
+		return nil, err
+	}
+	for i, run := range past {
+		if run.blob != nil {
+			runs[i].Output = string(texts[*run.blob])
+		}
+	}
+	return runs, nil
+}
+
+// wholeEntries are entries of a project's run with their data.
+func (c *Core) wholeEntries(ctx context.Context, q Queryer, project uuid.UUID, past []pastEntry) ([]store.JournalEntry, error) {
+	if len(past) == 0 {
+		return nil, nil
+	}
+	var blobs []store.Key
+	entries := make([]store.JournalEntry, len(past))
+	for i, e := range past {
+		if entries[i] = e.JournalEntry; e.blob != nil {
+			blobs = append(blobs, store.Key{ProjectID: project, ID: *e.blob})
+		}
+	}
+	texts, err := c.texts(ctx, q, blobs)
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range past {
+		if e.blob != nil {
+			entries[i].Data = texts[*e.blob]
+		}
+	}
+	return entries, nil
+}

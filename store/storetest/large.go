@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// aroundInline are sizes up to which a text lies in its row, and beyond which it does not.
+var aroundInline = []int{store.MaxInlineText - 1, store.MaxInlineText, store.MaxInlineText + 1, store.BlobChunk + 1, 1 << 20}
+
+// varied is a text of so many bytes in which no part is like another, and whose
+// characters do not end where pieces do.
+func varied(bytes int) string {
+	var b strings.Builder
+	b.WriteString(text(bytes % 8))
+	for i := range bytes / 8 {
+		fmt.Fprintf(&b, "%06xé", i)
+	}
+	return b.String()
+}
+
+// answer is a journal entry whose data has so many bytes.
+func answer(sequence int64, bytes int) store.JournalEntry {
+	return store.JournalEntry{Sequence: sequence, Kind: store.JournalModelAnswer, Data: json.RawMessage(`"` + varied(bytes-2) + `"`)}
+}
+
+// sameEntries compares entries, of which it does not print the data.
+func (w *world) sameEntries(want, got []store.JournalEntry) {
+	w.Len(got, len(want))
+	for i, e := range want {
+		w.Equal(e.Sequence, got[i].Sequence)
+		w.Equal(e.Kind, got[i].Kind)
+		w.True(string(e.Data) == string(got[i].Data), "entry %d of %d bytes has %d", e.Sequence, len(e.Data), len(got[i].Data))
+	}
+}
+
+// recorded checks that every read of a run's journal has these entries.
+func (w *world) recorded(run uuid.UUID, want []store.JournalEntry) {
+	got, err := w.s.Journal(w.ctx, w.key(run))
+	w.NoError(err)
+	w.sameEntries(want, got)
+	w.sameEntries(want, w.paged(run, store.MaxEntries))
+	w.sameEntries(want, w.paged(run, 2))
+}
+
+// paged reads a journal in pages, of which none is larger than pages are.
+func (w *world) paged(run uuid.UUID, limit int) (all []store.JournalEntry) {
+	var after int64
+	for {
+		page, err := w.s.JournalAfter(w.ctx, w.key(run), after, limit)
+		w.NoError(err)
+		w.LessOrEqual(len(page), limit)
+		size := 0
+		for _, e := range page {
+			size, after = size+len(e.Data), e.Sequence
+		}
+		w.LessOrEqual(size, store.MaxJournalPage)
+		all = append(all, page...)
+		if store.LastJournalPage(page, limit) {
+			next, err := w.s.JournalAfter(w.ctx, w.key(run), after, limit)
+			w.NoError(err)
+			w.Empty(next, "it is the last one")
+			return all
+		}
+	}
+}
+
+// said checks that every read of an ended run has this output.
+func (w *world) said(event, run uuid.UUID, output string) {
+	w.True(w.run(run).Output == output, "%d bytes", len(output))
+	for _, r := range w.outcome(event).Runs {
+		if r.ID == run {
+			w.True(r.Output == output, "%d bytes", len(output))
+		}
+	}
+	listed, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 100})
+	w.NoError(err)
+	for _, r := range listed {
+		w.Empty(r.Output)
+	}
+}
+
+// ones is what a query about the project counts.
+func (w *world) ones(query string) (n int64) {
+	w.NoError(w.db.QueryRowContext(w.ctx, query, w.project.ID.String()).Scan(&n))
+	return n
+}
+
+// keptBlobs checks that so many outputs and entries are in blobs, each marked, and that
+// there is no other blob but bundles.
+func (w *world) keptBlobs(want int) {
+	w.EqualValues(want, w.ones(`SELECT (SELECT count(*) FROM ended_runs r JOIN blobs b ON b.project_id = r.project_id AND b.id = r.output_blob_id
+			WHERE r.project_id = $1 AND b.complete AND b.mark = 'history' AND r.output = '')
+		+ (SELECT count(*) FROM journal j JOIN blobs b ON b.project_id = j.project_id AND b.id = j.blob_id
+			WHERE j.project_id = $1 AND b.complete AND b.mark = 'history' AND j.data IS NULL)`), "they are in blobs")
+	w.EqualValues(want, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark <> 'bundle'`), "there are no others")
+	w.Zero(w.ones(`SELECT count(*) FROM blob_chunks c WHERE project_id = $1
+		AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.project_id = c.project_id AND b.id = c.blob_id)`))
+}
+
+// large is the completion of a claim with an output and an entry that are too large for
+// their rows.
+func large(c store.Claimed) store.Completion {
+	done := completed(c)
+	done.Output = varied(store.MaxInlineText + 1)
+	done.Journal = []store.JournalEntry{answer(c.JournalLength+1, store.MaxInlineText+2)}
+	return done
+}
+
+// drawSize draws how large a text is that lies in its row just so, or just not any more;
+// mostly 0, for one that is short.
+func drawSize(rt *rapid.T) int {
+	return rapid.SampledFrom([]int{0, 0, 0, 0, 0, store.MaxInlineText - 1, store.MaxInlineText, store.MaxInlineText + 1}).Draw(rt, "size")
+}
+
+// missing runs something while a table is not there.
+func (w *world) missing(table string, do func()) {
+	rename := func(from, to string) {
+		_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
+		w.NoError(err)
+	}
+	rename(table, "elsewhere")
+	do()
+	rename("elsewhere", table)
+}
+
+var largePromises = []promise{
+	{"outputs and entries of any size come back byte for byte", func(w *world) {
+		w.deploy("one", "first")
+		for _, size := range aroundInline {
+			e, c := w.running(lease)
+			appended := []store.JournalEntry{answer(1, size), entry(2, store.JournalToolStarted, false), answer(3, size)}
+			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), appended))
+			w.recorded(c.Run.ID, appended)
+			w.Empty(w.run(c.Run.ID).Output)
+			done := completed(c)
+			done.Output, done.Journal = varied(size), []store.JournalEntry{answer(4, size)}
+			w.NoError(w.complete(done))
+			w.recorded(c.Run.ID, append(appended, done.Journal...))
+			w.said(e.ConnectorRunID, c.Run.ID, done.Output)
+		}
+		w.keptBlobs(3 * 4)
+	}},
+	{"what a run waits with and goes on with may be large", func(w *world) {
+		w.deploy("one", "first")
+		e, c := w.running(lease)
+		before, data := answer(1, 100_000), answer(2, 200_000).Data
+		w.ErrorIs(w.s.Resume(w.ctx, c.Run.Key(), data), store.ErrConflict, "it does not wait")
+		w.keptBlobs(0)
+		w.NoError(w.s.Suspend(w.ctx, store.Suspension{Lease: leaseOf(c), For: time.Hour, Journal: []store.JournalEntry{before}}))
+		w.NoError(w.s.Resume(w.ctx, c.Run.Key(), data))
+		w.ErrorIs(w.s.Resume(w.ctx, c.Run.Key(), data), store.ErrConflict)
+		again := w.claim(1, lease)
+		w.EqualValues(2, again[0].JournalLength)
+		w.NoError(w.complete(large(again[0])))
+		w.recorded(c.Run.ID, []store.JournalEntry{before, {Sequence: 2, Kind: store.JournalResumed, Data: data}, large(again[0]).Journal[0]})
+		w.said(e.ConnectorRunID, c.Run.ID, large(again[0]).Output)
+		w.keptBlobs(4)
+	}},
+	{"an entry that is too large for its row and not for its kind is recorded once", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		entries := []store.JournalEntry{answer(1, 100_000), answer(2, 100), answer(3, 70_000)}
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:1]))
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:1]), "again")
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:2]), "some again")
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entries[1], entries[2], answer(3, 90_000)}), "one twice")
+		w.recorded(c.Run.ID, entries)
+		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{answer(5, 100_000)}), store.ErrConflict, "a gap")
+		done := large(c)
+		done.Journal = []store.JournalEntry{entries[2], answer(4, 80_000)}
+		w.NoError(w.complete(done), "its journal repeats a part")
+		w.recorded(c.Run.ID, append(entries, done.Journal[1]))
+		w.keptBlobs(4)
+	}},
+	{"a journal is bounded, however its entries are stored", func(w *world) {
+		w.deploy("one", "first")
+		e, c := w.running(lease)
+		var all []store.JournalEntry
+		size, small := int64(0), 0
+		for n := int64(1); ; n++ {
+			next := answer(n, []int{1 << 20, 60_000, 300_000, 70_000}[n%4])
+			if size += next.Size(); size > store.MaxJournal {
+				w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{next}), store.ErrTooLarge)
+				break
+			}
+			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{next}))
+			if all = append(all, next); len(next.Data) <= store.MaxInlineText {
+				small++
+			}
+		}
+		w.Greater(len(all), 20)
+		w.recorded(c.Run.ID, all)
+		done := large(c)
+		done.Journal = []store.JournalEntry{answer(int64(len(all))+1, 1<<20)}
+		w.NoError(w.complete(done))
+		w.Equal(store.RunErrorJournalTooLarge, w.run(c.Run.ID).ErrorCode)
+		w.said(e.ConnectorRunID, c.Run.ID, "")
+		w.keptBlobs(len(all) - small)
+	}},
+	{"what is in blobs is counted as stored", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(1)
+		w.count(10)
+		least := w.storedBytes()
+		_, c := w.running(lease)
+		first, done := answer(1, 100_000), large(c)
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{first}))
+		done.Journal[0].Sequence = 2
+		w.NoError(w.complete(done))
+		w.NoError(w.complete(done), "again")
+		w.count(10)
+		w.Equal(2*least+int64(len(done.Output)-len("done"))+first.Size()+done.Journal[0].Size(), w.storedBytes())
+	}},
+}
+
+// largeFailures are about blobs whose transaction did not come to pass.
+var largeFailures = []promise{
+	{"whoever has no claim writes no blob", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
+		w.missing("blobs", func() { // any that is written would fail the call
+			w.ErrorIs(w.complete(large(c)), store.ErrFenced)
+			w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), large(c).Journal), store.ErrFenced)
+			w.ErrorIs(w.s.Suspend(w.ctx, store.Suspension{Lease: leaseOf(c), For: time.Hour, Journal: large(c).Journal}), store.ErrFenced)
+		})
+		again := w.claim(1, lease)[0]
+		w.NoError(w.complete(large(again)))
+		w.missing("blobs", func() {
+			w.NoError(w.complete(large(again)), "a repetition")
+			w.ErrorIs(w.complete(large(c)), store.ErrFenced)
+		})
+		w.keptBlobs(2)
+	}},
+	{"a claim that is lost meanwhile leaves no blob", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(expired)
+		w.Equal(1, w.sweep(10))
+		// Its runner might revive it, so the blobs are written.
+		w.ErrorIs(w.complete(large(c)), store.ErrFenced)
+		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), large(c).Journal), store.ErrFenced)
+		w.keptBlobs(0)
+		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(c)}, lease)
+		w.NoError(err)
+		w.Empty(lost)
+		w.NoError(w.complete(large(c)))
+		w.keptBlobs(2)
+	}},
+	{"blobs of a transaction that failed are nobody's", func(w *world) {
+		w.deploy("one", "first")
+		e, c := w.running(lease)
+		w.missing("outbox", func() {
+			w.Error(w.complete(large(c)))
+			w.Equal(store.RunRunning, w.run(c.Run.ID).Status)
+			w.recorded(c.Run.ID, nil)
+		})
+		w.keptBlobs(0)
+		w.missing("model_calls", func() {
+			costly := answer(1, 100_000)
+			costly.Usage = &store.ModelUsage{Model: "p/m"}
+			w.Error(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{costly}))
+		})
+		w.keptBlobs(0)
+		w.NoError(w.complete(large(c)))
+		w.said(e.ConnectorRunID, c.Run.ID, large(c).Output)
+		w.recorded(c.Run.ID, large(c).Journal)
+		w.keptBlobs(2)
+	}},
+	{"a blob that nobody could mark before a crash is swept, one of history is not", func(w *world) {
+		w.deploy("one", "first")
+		e, c := w.running(lease)
+		w.NoError(w.complete(large(c)))
+		_, err := w.s.PutBlob(w.ctx, w.key(v7()), strings.NewReader(varied(100_000)))
+		w.NoError(err)
+		w.set(`UPDATE blobs SET created_at = created_at - $2`, (25 * time.Hour).Microseconds())
+		_, err = w.s.SweepExpired(w.ctx, 100)
+		w.NoError(err)
+		w.keptBlobs(2)
+		w.said(e.ConnectorRunID, c.Run.ID, large(c).Output)
+	}},
+	{"of large completions in one call each has an answer of its own", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(5)
+		keyed := w.contender("a key")
+		w.accept(&keyed)
+		c := w.claim(6, lease)
+		w.Len(c, 6)
+		w.NoError(w.s.Release(w.ctx, leaseOf(c[1]), time.Hour))
+		w.NoError(w.complete(large(c[2])))
+		gap := large(c[3])
+		gap.Journal[0].Sequence = 2
+		answers, err := w.s.Complete(w.ctx, []store.Completion{
+			large(c[0]), large(c[1]), large(c[2]), gap, completed(c[4]), large(c[5]), large(c[0]),
+		})
+		w.NoError(err)
+		for i, want := range []error{nil, store.ErrFenced, nil, store.ErrConflict, nil, nil, nil} {
+			w.ErrorIs(answers[i], want, "answer %d", i)
+		}
+		for _, i := range []int{0, 2, 5} {
+			w.True(w.run(c[i].Run.ID).Output == large(c[i]).Output)
+			w.recorded(c[i].Run.ID, large(c[i]).Journal)
+		}
+		w.keptBlobs(6)
+		w.noSlots()
+		transactions, _ := w.uncounted()
+		w.Equal(3, transactions, "the one before, what is small, what is large")
+	}},
+	{"many that end a run at once leave its blobs and no others", func(w *world) {
+		w.deploy("one", "first")
+		e, c := w.running(lease)
+		w.NoError(together(func(int) error { return w.complete(large(c)) }))
+		w.said(e.ConnectorRunID, c.Run.ID, large(c).Output)
+		w.keptBlobs(2)
+	}},
+}
