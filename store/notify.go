@@ -26,6 +26,20 @@ const (
 type Hint struct {
 	Topic Topic
 	Key   Key
+	// End, of TopicDone, is the end of the connector run's last run, where this process
+	// recorded it and it is small; nil means that it is to be read.
+	End *RunEnd
+}
+
+// MaxHintedEnd is how many bytes the texts of a hint's RunEnd have at most.
+const MaxHintedEnd = 16 << 10
+
+// RunEnd is what a run has ended with, as it is stored.
+type RunEnd struct {
+	Run           Key
+	Status        RunStatus
+	ErrorCode     RunErrorCode
+	Error, Output string
 }
 
 // Notifier delivers hints of all processes on the store.

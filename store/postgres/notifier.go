@@ -72,6 +72,7 @@ func (n *notifier) close() {
 func (n *notifier) send(hints []store.Hint) {
 	n.mu.Lock()
 	for _, h := range hints {
+		h.End = nil // others read it
 		if len(n.pending) >= pendingHints {
 			h.Key = store.Key{}
 		}

@@ -60,7 +60,7 @@ func (c *Core) end(ctx context.Context, tx *Tx, endings []Ending) ([]EndedRun, e
 	if err != nil {
 		return nil, wrap(err, "ending runs")
 	}
-	tx.ended(ended)
+	tx.ended(ended, endings)
 	return ended, c.handOver(ctx, tx, ended)
 }
 
@@ -75,13 +75,23 @@ func blobsOf(endings []Ending, ended []EndedRun) (blobs []store.Key) {
 }
 
 // ended hints at connector runs that have ended, and at the places that are free.
-func (t *Tx) ended(runs []EndedRun) {
+func (t *Tx) ended(runs []EndedRun, endings []Ending) {
 	for _, run := range runs {
 		t.Hint(store.TopicFreed, run.Environment)
 		if run.ConnectorRun != nil {
-			t.Hint(store.TopicDone, store.Key{ProjectID: run.Run.ProjectID, ID: *run.ConnectorRun})
+			done := store.Key{ProjectID: run.Run.ProjectID, ID: *run.ConnectorRun}
+			t.hints = append(t.hints, store.Hint{Topic: store.TopicDone, Key: done, End: endOf(run.Run, endings)})
 		}
 	}
+}
+
+// endOf is what a hint says of the end of a run; nil of a large one.
+func endOf(run store.Key, endings []Ending) *store.RunEnd {
+	i := slices.IndexFunc(endings, func(e Ending) bool { return e.Run == run })
+	if e := endings[i]; len(e.Error)+len(e.Output) <= store.MaxHintedEnd {
+		return &store.RunEnd{Run: run, Status: e.Status, ErrorCode: e.Code, Error: e.Error, Output: e.Output}
+	}
+	return nil
 }
 
 // Complete implements store.Dispatch. What a statement for all cannot end is looked

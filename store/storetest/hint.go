@@ -3,6 +3,8 @@
 package storetest
 
 import (
+	"strings"
+
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
@@ -42,6 +44,26 @@ var hintPromises = []promise{
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		})
 	}},
+	{"the end of the last run is told with the hint, as it is stored, unless it is large", func(w *world) {
+		w.deploy("one", "first")
+		for _, c := range []store.Completion{
+			{Status: store.RunCompleted, Output: "done\x00"},
+			{Status: store.RunFailed, ErrorCode: "model_error", Error: "no answer"},
+			{Status: store.RunCompleted, Output: strings.Repeat("x", store.MaxHintedEnd)},
+			{Status: store.RunCompleted, Output: strings.Repeat("x", store.MaxHintedEnd+1)},
+			{Status: store.RunCompleted, Output: strings.Repeat("x", store.MaxOutput+1)},
+		} {
+			e, claimed := w.running(lease)
+			c.Lease = leaseOf(claimed)
+			hint := w.hinted(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.complete(c)) })
+			run := w.run(claimed.Run.ID)
+			if len(run.Output) > store.MaxHintedEnd {
+				w.Nil(hint.End)
+				continue
+			}
+			w.Equal(store.RunEnd{Run: run.Key(), Status: run.Status, ErrorCode: run.ErrorCode, Error: run.Error, Output: run.Output}, *hint.End)
+		}
+	}},
 	{"a run that may be claimed again is hinted", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(expired)
@@ -80,10 +102,10 @@ var hintPromises = []promise{
 
 // hinted makes a change and waits for its hint; the test's own deadline ends a
 // wait in vain.
-func (w *world) hinted(topic store.Topic, id uuid.UUID, change func()) {
+func (w *world) hinted(topic store.Topic, id uuid.UUID, change func()) (hint store.Hint) {
 	hints, stop := w.s.Subscribe(topic)
 	change()
-	for hint := range hints {
+	for hint = range hints {
 		w.Equal(topic, hint.Topic)
 		if hint.Key.ProjectID == w.project.ID && store.TailOf(hint.Key.ID) == store.TailOf(id) {
 			break
@@ -93,4 +115,5 @@ func (w *world) hinted(topic store.Topic, id uuid.UUID, change func()) {
 	stop() // twice is harmless
 	for range hints {
 	} // it is closed
+	return hint
 }

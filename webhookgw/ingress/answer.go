@@ -36,12 +36,17 @@ func answerInbound(w http.ResponseWriter, status int, admission store.Admission)
 type recorded struct {
 	run  store.Key // the connector run
 	runs []uuid.UUID
+	// agent is that of a single run which this very request has started, else "".
+	agent string
 }
 
 // answerSync waits for the runs of an accepted webhook and answers with their
 // results; 504 when they take longer than the connector allows, and they go on.
 func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission store.Admission, end *watch) error {
-	at := recorded{store.Key{ProjectID: route.Connector.ProjectID, ID: admission.ConnectorRunID}, admission.RunIDs}
+	at := recorded{run: store.Key{ProjectID: route.Connector.ProjectID, ID: admission.ConnectorRunID}, runs: admission.RunIDs}
+	if admission.Verdict == store.Accepted && len(route.Links) == 1 {
+		at.agent = route.Links[0].AgentName
+	}
 	if len(at.runs) == 0 {
 		return fmt.Errorf("connector run %s has no runs", at.run)
 	}
@@ -97,7 +102,7 @@ func (h *Handler) awaitFirst(ctx context.Context, at recorded, end *watch) (*out
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		first, err := h.take(ctx, at, 0)
+		first, err := h.takeFirst(ctx, at, end)
 		switch {
 		case err == nil && first.run.Status.Terminal():
 			return first, nil
@@ -107,6 +112,22 @@ func (h *Handler) awaitFirst(ctx context.Context, at recorded, end *watch) (*out
 			return nil, err
 		}
 	}
+}
+
+// takeFirst is take for the first of the runs, without a statement where its watch was
+// told how it ended.
+func (h *Handler) takeFirst(ctx context.Context, at recorded, watch *watch) (*output, error) {
+	key := store.Key{ProjectID: at.run.ProjectID, ID: at.runs[0]}
+	end := h.waiters.endOf(watch, key)
+	if at.agent == "" || end == nil {
+		return h.take(ctx, at, 0)
+	}
+	return h.outputs.take(ctx, key, func(context.Context) (store.Run, error) {
+		return store.Run{
+			ID: key.ID, ProjectID: key.ProjectID, AgentName: at.agent,
+			Status: end.Status, ErrorCode: end.ErrorCode, Error: end.Error, Output: end.Output,
+		}, nil
+	})
 }
 
 // take reads one of the runs; that of a single one with a statement less.

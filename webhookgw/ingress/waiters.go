@@ -46,6 +46,7 @@ type watch struct {
 	woken chan struct{} // holds one
 	run   runTail
 	id    uuid.UUID // as the store has it, once that is known
+	end   *store.RunEnd
 }
 
 func newWaiters(st Store, logger *slog.Logger) *waiters {
@@ -76,6 +77,16 @@ func (w *waiters) recorded(at *watch, id uuid.UUID) {
 	at.id = id
 }
 
+// endOf is the end of a run, where its watch was told.
+func (w *waiters) endOf(at *watch, run store.Key) *store.RunEnd {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if at.end == nil || at.end.Run != run {
+		return nil
+	}
+	return at.end
+}
+
 // ask is recorded for a run that may have ended before its watch began: the store is
 // asked soon, for all such runs at once, and for each once, however many wait for it.
 func (w *waiters) ask(at *watch, run store.Key) {
@@ -102,7 +113,7 @@ func (w *waiters) stop(at *watch) {
 func (w *waiters) follow(hints <-chan store.Hint) {
 	for hint := range hints {
 		if hint.Key != (store.Key{}) {
-			w.wake(hint.Key)
+			w.wake(hint.Key, hint.End)
 			continue
 		}
 		select {
@@ -143,7 +154,7 @@ func (w *waiters) look(ctx context.Context, runs []store.Key) error {
 			return fmt.Errorf("asking which of %d runs have ended: %w", len(chunk), err)
 		}
 		for _, run := range ended {
-			w.wake(run)
+			w.wake(run, nil)
 		}
 	}
 	return nil
@@ -173,10 +184,15 @@ func (w *waiters) waiting() (runs []store.Key) {
 	return runs
 }
 
-func (w *waiters) wake(run store.Key) {
+// wake wakes those who wait for a connector run, and tells them the end of its last
+// run where that is known.
+func (w *waiters) wake(run store.Key, end *store.RunEnd) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	for at := range w.byRun[tailOf(run)] {
+		if end != nil {
+			at.end = end
+		}
 		select {
 		case at.woken <- struct{}{}:
 		default: // woken already

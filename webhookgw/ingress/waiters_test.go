@@ -92,7 +92,7 @@ func (h *Handler) await(ctx context.Context, made, kept store.Key) <-chan error 
 	end, answered := h.waiters.watch(made), make(chan error, 1)
 	go func() {
 		defer h.waiters.stop(end)
-		first, err := h.awaitFirst(ctx, recorded{kept, []uuid.UUID{kept.ID}}, end)
+		first, err := h.awaitFirst(ctx, recorded{run: kept, runs: []uuid.UUID{kept.ID}, agent: "hello"}, end)
 		if err == nil {
 			h.outputs.give(first)
 		}
@@ -111,6 +111,35 @@ func soon(t *testing.T, from <-chan error) error {
 		require.Fail(t, "nobody was answered")
 		return nil
 	}
+}
+
+// TestAHintThatTellsTheEndAnswersWithoutAQuestion: that of the run which is waited for,
+// alone.
+func TestAHintThatTellsTheEndAnswersWithoutAQuestion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, st, hints := waitsIn(t)
+		made, kept := stamped()
+		end := h.waiters.watch(made)
+		defer h.waiters.stop(end)
+		_, other := stamped()
+		hints <- store.Hint{Topic: store.TopicDone, Key: kept, End: &store.RunEnd{Run: other, Status: store.RunFailed}}
+		synctest.Wait()
+		require.Nil(t, h.waiters.endOf(end, kept), "another run's")
+		hints <- store.Hint{Topic: store.TopicDone, Key: kept, End: &store.RunEnd{
+			Run: kept, Status: store.RunFailed, ErrorCode: "timeout", Error: "slow", Output: "half",
+		}}
+		hints <- store.Hint{Topic: store.TopicDone, Key: kept} // from another process, or doubled
+		synctest.Wait()
+		first, err := h.awaitFirst(t.Context(), recorded{run: kept, runs: []uuid.UUID{kept.ID}, agent: "hello"}, end)
+		require.NoError(t, err)
+		require.Equal(t, store.Run{
+			ID: kept.ID, ProjectID: kept.ProjectID, AgentName: "hello",
+			Status: store.RunFailed, ErrorCode: "timeout", Error: "slow", Output: "half",
+		}, first.run)
+		h.outputs.give(first)
+		require.Zero(t, st.outcomes)
+	})
 }
 
 // TestAHintAnswersWhoWaits: by the id that the store has, without another question.
