@@ -4,12 +4,9 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/agentplatform/agentplatform/store"
@@ -78,18 +75,18 @@ var acceptStatement = `WITH clock AS MATERIALIZED (
 			AND (e.secret_until IS NULL OR clock.us < e.secret_until) AS current,
 		e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM stored b
 			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE) AS whole, e.runner, e.token, e.agent, e.link,
-		CASE WHEN e.runner IS NOT NULL THEN (` + sqlcore.LiveAgent("v.live_deployment_id::text || d.bundle_digest", "e.project_id", "e.environment_id", "e.agent") + `) END AS live
+		CASE WHEN e.runner IS NOT NULL THEN ` + sqlcore.LiveAgent + ` END AS live
 	FROM clock, unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[],
 		$9::uuid[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::bigint[], $15::bigint[], $16::boolean[], $17::bigint[], $18::bigint[],
 		$31::text[], $32::bigint[], $33::text[], $34::uuid[])
 		AS e (id, project_id, environment_id, connector_id, version, trigger_type, input, input_size, input_blob,
 			content_type, run_ids, key, fingerprint, ttl, secret_until, repeat, number, first_run, runner, token, agent, link)
 ), keyed AS (
-	INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, expires_at)
-	SELECT project_id, connector_id, key, fingerprint, id, now_us() + ttl FROM ev
+	INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
+	SELECT project_id, connector_id, key, fingerprint, id, run_ids, now_us() + ttl FROM ev
 	WHERE current AND whole AND NOT repeat AND key IS NOT NULL ORDER BY project_id, connector_id, key
 	ON CONFLICT (project_id, connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
-		connector_run_id = excluded.connector_run_id, expires_at = excluded.expires_at
+		connector_run_id = excluded.connector_run_id, run_ids = excluded.run_ids, expires_at = excluded.expires_at
 	WHERE k.expires_at <= now_us()
 	RETURNING project_id, connector_run_id
 ), chosen AS MATERIALIZED (
@@ -169,8 +166,9 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 	}); err != nil {
 		return err
 	}
+	earlier := s.earlier(ctx, events, which, fates)
 	for n, i := range which {
-		out[i], decided[i] = s.judge(ctx, events[i], fates[n], columns.admitted(events[i], n, fates[n]))
+		out[i], decided[i] = earlier.judge(events[i], i, fates[n], columns.admitted(events[i], n, fates[n]))
 		if fates[n].chosen && fates[n].live == nil && !sqlcore.EndsAtOnce(events[i]) {
 			hints = append(hints, store.Hint{Topic: store.TopicQueued, Key: store.Key{ProjectID: events[i].ProjectID, ID: events[i].EnvironmentID}})
 		}
@@ -195,9 +193,61 @@ func readFates(ctx context.Context, q sqlcore.Queryer, args []any) (fates []fate
 	return fates, rows.Err()
 }
 
-// judge is the answer to an event; not decided is one whose key expired in this
-// moment.
-func (s *Store) judge(ctx context.Context, e store.Event, f fate, admitted store.Admission) (a store.Admission, decided bool) {
+// earlierStatement reads what keys stand for: $1 numbers them.
+const earlierStatement = `SELECT w.number, k.connector_run_id, k.fingerprint, k.run_ids
+	FROM unnest($1::bigint[], $2::uuid[], $3::uuid[], $4::text[]) AS w (number, project_id, connector_id, key)
+	JOIN idempotency_keys k ON k.project_id = w.project_id AND k.connector_id = w.connector_id AND k.key = w.key
+	WHERE k.expires_at > now_us()`
+
+// earlier is what the keys of events stand for, by their numbers; or err, and nobody knows.
+type earlier struct {
+	first map[int64]*sqlcore.First
+	err   error
+}
+
+// earlier reads, at once, what stands for those events that were not chosen for their
+// keys.
+func (s *Store) earlier(ctx context.Context, events []store.Event, which []int, fates []fate) earlier {
+	var (
+		number             []int64
+		project, connector []pgtype.UUID
+		key                []string
+	)
+	for n, i := range which {
+		if e := events[i]; fates[n].current && fates[n].whole && !fates[n].chosen {
+			number, key = append(number, int64(i)), append(key, sqlcore.Text(e.Idempotency.Key))
+			project, connector = append(project, known(e.ProjectID)), append(connector, known(e.ConnectorID))
+		}
+	}
+	found := earlier{first: map[int64]*sqlcore.First{}}
+	if len(number) > 0 {
+		found.err = s.readEarlier(ctx, found.first, number, project, connector, key)
+	}
+	return found
+}
+
+func (s *Store) readEarlier(ctx context.Context, into map[int64]*sqlcore.First, args ...any) error {
+	rows, err := s.db.QueryContext(ctx, earlierStatement, args...)
+	if err != nil {
+		return fmt.Errorf("reading idempotency keys: %w", err)
+	}
+	defer func() { _ = rows.Close() }() // its error is that of Err
+	for rows.Next() {
+		var (
+			number int64
+			first  sqlcore.First
+		)
+		if err := first.Scan(rows, &number); err != nil {
+			return fmt.Errorf("reading idempotency keys: %w", err)
+		}
+		into[number] = &first
+	}
+	return rows.Err()
+}
+
+// judge is the answer to the event of a number; not decided is one whose key expired in
+// this moment.
+func (known earlier) judge(e store.Event, number int, f fate, admitted store.Admission) (a store.Admission, decided bool) {
 	switch {
 	case !f.current:
 		return store.Admission{Verdict: store.Outdated}, true
@@ -205,117 +255,15 @@ func (s *Store) judge(ctx context.Context, e store.Event, f fate, admitted store
 		return store.Admission{Err: fmt.Errorf("input blob %s: %w", e.InputBlob, store.ErrNotFound)}, true
 	case f.chosen:
 		return admitted, true
+	case known.err != nil: // the others of the batch are committed
+		return store.Admission{Err: known.err}, true
 	}
-	earlier, err := s.Earlier(ctx, s.db, e)
+	first := known.first[int64(number)]
 	switch {
-	case errors.Is(err, store.ErrNotFound) && e.Repeat:
+	case first != nil:
+		return first.Answer(e), true
+	case e.Repeat:
 		return store.Admission{Verdict: store.Expired}, true
-	case errors.Is(err, store.ErrNotFound):
-		return a, false
-	case err != nil: // the others of the batch are committed
-		return store.Admission{Err: err}, true
 	}
-	return earlier, true
-}
-
-// eventColumns are events as the arrays of acceptStatement.
-type eventColumns struct {
-	id, project, environment, connector, blob []pgtype.UUID
-	version, inputSize, ttl                   []int64
-	trigger, contentType, runIDs              []string
-	input, fingerprint                        [][]byte
-	key                                       []*string
-	secretUntil                               []*int64
-	repeat                                    []bool
-
-	// number and firstRun order the events, and their runs among all of them.
-	number, firstRun []int64
-
-	// How its run begins with an event's acceptance; nothing where it is queued.
-	beginning               []*sqlcore.Beginning
-	beginRunner, beginAgent []*string
-	beginToken              []int64
-	beginLink               []pgtype.UUID
-
-	run, runProject, runLink                      []pgtype.UUID
-	runEnvironment, runConnector, runConnectorRun []pgtype.UUID
-	runAgent                                      []string
-	runOf, runNumber, runClass                    []int64
-	runKey                                        []*string
-	runBlocked                                    []bool
-}
-
-func (c *eventColumns) add(e store.Event) {
-	id, project, environment, connector := known(e.ConnectorRunID), known(e.ProjectID), known(e.EnvironmentID), known(e.ConnectorID)
-	number := int64(len(c.id))
-	c.number, c.firstRun = append(c.number, number), append(c.firstRun, int64(len(c.run)))
-	ids := make([]string, len(e.Runs))
-	for i, run := range e.Runs {
-		ids[i] = run.ID.String()
-		c.runNumber, c.runOf = append(c.runNumber, int64(len(c.run)+1)), append(c.runOf, number)
-		c.run, c.runProject, c.runLink = append(c.run, known(run.ID)), append(c.runProject, project), append(c.runLink, known(run.LinkID))
-		c.runEnvironment, c.runConnector = append(c.runEnvironment, environment), append(c.runConnector, connector)
-		c.runConnectorRun = append(c.runConnectorRun, id)
-		key, blocked := sqlcore.KeyColumns(run)
-		c.runKey, c.runBlocked = append(c.runKey, key), append(c.runBlocked, blocked)
-		c.runAgent, c.runClass = append(c.runAgent, sqlcore.Text(run.AgentName)), append(c.runClass, int64(e.Class))
-	}
-	c.id, c.project = append(c.id, id), append(c.project, project)
-	c.environment, c.connector = append(c.environment, environment), append(c.connector, connector)
-	c.version, c.trigger = append(c.version, e.ConnectorVersion), append(c.trigger, string(e.Trigger))
-	c.runIDs = append(c.runIDs, "{"+strings.Join(ids, ",")+"}")
-	c.input, c.blob = append(c.input, e.Input), append(c.blob, maybe(e.InputBlob))
-	c.inputSize = append(c.inputSize, int64(len(e.Input))) // that of a blob is known to the store
-	c.contentType = append(c.contentType, sqlcore.Text(e.ContentType))
-	c.secretUntil = append(c.secretUntil, sqlcore.MaybeInstant(e.SecretNotAfter))
-	c.repeat = append(c.repeat, e.Repeat)
-	c.begins(sqlcore.BeginningOf(e))
-	if i := e.Idempotency; i != nil {
-		key := sqlcore.Text(i.Key)
-		c.key, c.fingerprint, c.ttl = append(c.key, &key), append(c.fingerprint, i.Fingerprint), append(c.ttl, i.TTL.Microseconds())
-	} else {
-		c.key, c.fingerprint, c.ttl = append(c.key, nil), append(c.fingerprint, nil), append(c.ttl, 0)
-	}
-}
-
-func (c *eventColumns) begins(b *sqlcore.Beginning) {
-	c.beginning = append(c.beginning, b)
-	if b == nil {
-		c.beginRunner, c.beginAgent = append(c.beginRunner, nil), append(c.beginAgent, nil)
-		c.beginToken, c.beginLink = append(c.beginToken, 0), append(c.beginLink, pgtype.UUID{})
-		return
-	}
-	c.beginRunner, c.beginAgent = append(c.beginRunner, &b.Runner), append(c.beginAgent, &b.Agent)
-	c.beginToken, c.beginLink = append(c.beginToken, b.Token), append(c.beginLink, known(b.Link))
-}
-
-// admitted is the answer to the nth of the events, whose rows were written.
-func (c *eventColumns) admitted(e store.Event, n int, f fate) store.Admission {
-	a := sqlcore.Admitted(e, f.at, n, int(c.firstRun[n])+1)
-	if f.live != nil {
-		id, digest := (*f.live)[:uuidText], (*f.live)[uuidText:]
-		a.Begun = sqlcore.Begun(e, a, *c.beginning[n], uuid.MustParse(id), digest, f.at)
-	}
-	return a
-}
-
-// uuidText is how long an id is as text.
-const uuidText = 36
-
-func (c *eventColumns) args() []any {
-	return []any{
-		c.id, c.project, c.environment, c.connector, c.version, c.trigger, c.input, c.inputSize, c.blob, c.contentType,
-		c.runIDs, c.key, c.fingerprint, c.ttl, c.secretUntil, c.repeat, c.number, c.firstRun,
-		c.run, c.runProject, c.runEnvironment, c.runConnector, c.runConnectorRun, c.runOf, c.runNumber, c.runLink, c.runAgent, c.runClass,
-		c.runKey, c.runBlocked, c.beginRunner, c.beginToken, c.beginAgent, c.beginLink,
-	}
-}
-
-func known(id uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
-
-func maybe(id *uuid.UUID) pgtype.UUID {
-	if id == nil {
-		return pgtype.UUID{}
-	}
-	return known(*id)
+	return a, false
 }

@@ -3,14 +3,19 @@
 package postgres_test
 
 import (
+	"context"
 	"database/sql"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/postgres"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
@@ -49,4 +54,63 @@ func TestABlobThatGoesIsNobodysInput(t *testing.T) {
 	}
 	require.NoError(t, dropping.Commit())
 	require.ErrorIs(t, (<-accepted)[0].Err, store.ErrNotFound)
+}
+
+// statements counts those that are sent.
+type statements struct{ atomic.Int64 }
+
+// TraceQueryStart implements pgx.QueryTracer.
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	s.Add(1)
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestABatchCostsAFewStatements: whatever its events are. They wait for each other, and
+// one sender chooses what kind of events those of the others wait for.
+func TestABatchCostsAFewStatements(t *testing.T) {
+	t.Parallel()
+	const many = 60
+	for name, change := range map[string]func(e *store.Event){
+		"plain":             func(*store.Event) {},
+		"without runs":      func(e *store.Event) { e.Runs = nil },
+		"whose runs fail":   func(e *store.Event) { e.Runs[0].ErrorCode = "files_required" },
+		"that are repeated": func(e *store.Event) { e.Idempotency = &store.Idempotency{Key: "known", TTL: time.Hour} },
+		"with another body": func(e *store.Event) {
+			e.Idempotency = &store.Idempotency{Key: "known", Fingerprint: []byte("x"), TTL: time.Hour}
+		},
+		"that are too late":  func(e *store.Event) { e.Repeat, e.Idempotency = true, &store.Idempotency{Key: uuid.NewString()} },
+		"of an old version":  func(e *store.Event) { e.ConnectorVersion-- },
+		"for who waits":      func(e *store.Event) { e.RunnerID = "r" },
+		"with keys":          func(e *store.Event) { e.Idempotency = &store.Idempotency{Key: uuid.NewString(), TTL: time.Hour} },
+		"with the same slot": func(e *store.Event) { e.Runs[0].Concurrency.Text = "k" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var sent statements
+			s, err := postgres.Open(t.Context(), postgres.Options{DSN: migrated(t)}.Tuned(func(config *pgx.ConnConfig) { config.Tracer = &sent }))
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, s.Close()) })
+			scene := storebench.NewScene(t, s, 1)
+			first := scene.Event(t)
+			first.Idempotency = &store.Idempotency{Key: "known", Fingerprint: []byte("y"), TTL: time.Hour}
+			accept := func(n int) int64 {
+				events := make([]store.Event, n)
+				for i := range events {
+					events[i] = scene.Event(t)
+					change(&events[i])
+				}
+				before := sent.Load()
+				_, err := s.Accept(t.Context(), events)
+				require.NoError(t, err)
+				return sent.Load() - before
+			}
+			_, err = s.Accept(t.Context(), []store.Event{first})
+			require.NoError(t, err)
+			one := accept(1)
+			require.LessOrEqual(t, accept(many), one+2)
+		})
+	}
 }

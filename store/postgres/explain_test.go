@@ -111,8 +111,8 @@ var (
 		`INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens,
 				cached_input_tokens, total_tokens, at) SELECT $1, run, 1, 'p/m', 1, 1, 1, 1, 1, $5` + seedIDs,
 		`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) SELECT $1, 'storage', run, 1, $5` + seedIDs,
-		`INSERT INTO idempotency_keys (project_id, connector_id, key, connector_run_id, expires_at)
-			SELECT $1, $3, 'key:' || n, connector_run, $5 + 3600000000` + seedIDs,
+		`INSERT INTO idempotency_keys (project_id, connector_id, key, connector_run_id, run_ids, expires_at)
+			SELECT $1, $3, 'key:' || n, connector_run, ARRAY[run], $5 + 3600000000` + seedIDs,
 		`INSERT INTO blobs (project_id, id, size, complete, mark, created_at) SELECT $1, run, 1, TRUE, 'history', $5` + seedIDs,
 		`INSERT INTO blob_chunks (project_id, blob_id, number, data) SELECT $1, run, 0, 'x'` + seedIDs,
 		`INSERT INTO audit_log (project_id, id, at, actor_kind, actor_name, key_id, owner_kind, owner_name, operation, method, route,

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -96,19 +97,24 @@ func BeginningOf(e store.Event) *Beginning {
 	return &Beginning{Runner: Text(e.RunnerID), Agent: Text(run.AgentName), Token: 1<<TokenBits | salts(1)[0], Link: run.LinkID}
 }
 
-// LiveAgent selects columns of the live deployment d of an environment where that has an
-// agent without limits, so that whether a run of it may begin depends on no other run.
-func LiveAgent(columns, project, environment, agent string) string {
-	return `SELECT ` + columns + ` FROM environments v
-		JOIN deployment_agents a ON a.project_id = ` + project + ` AND a.deployment_id = v.live_deployment_id AND a.name = ` + agent + `
-		JOIN deployments d ON d.project_id = ` + project + ` AND d.id = v.live_deployment_id
-		WHERE v.project_id = ` + project + ` AND v.id = ` + environment + ` AND a.max_concurrent_runs = 0 AND a.concurrency_expression = ''`
+// LiveAgent is, for an event e, its environment's live deployment and after it that one's
+// bundle, where it has the agent without limits: so whether a run of it may begin depends
+// on no other run. NULL where it has not.
+const LiveAgent = `(SELECT CAST(d.id AS text) || d.bundle_digest FROM environments v
+	JOIN deployment_agents a ON a.project_id = v.project_id AND a.deployment_id = v.live_deployment_id AND a.name = e.agent
+	JOIN deployments d ON d.project_id = v.project_id AND d.id = v.live_deployment_id
+	WHERE v.project_id = e.project_id AND v.id = e.environment_id AND a.max_concurrent_runs = 0 AND a.concurrency_expression = '')`
+
+// Live takes apart what LiveAgent says.
+func Live(text string) (deployment uuid.UUID, digest string) {
+	return uuid.MustParse(text[:idText]), text[idText:]
 }
 
-// Begun is the claim on the run of an accepted event that has begun, by a deployment
-// with a bundle, at a moment of the database's clock in microseconds.
-func Begun(e store.Event, a store.Admission, b Beginning, deployment uuid.UUID, digest string, us int64) *store.Claimed {
+// Begun is the claim on the run of an accepted event that has begun, by what LiveAgent
+// says, at a moment of the database's clock in microseconds.
+func Begun(e store.Event, a store.Admission, b Beginning, live string, us int64) *store.Claimed {
 	at, run := time.UnixMicro(us).UTC(), e.Runs[0]
+	deployment, digest := Live(live)
 	return &store.Claimed{
 		Run: store.Run{
 			ID: a.RunIDs[0], ProjectID: e.ProjectID, EnvironmentID: e.EnvironmentID, AgentName: b.Agent, ConnectorID: &e.ConnectorID,
@@ -130,43 +136,60 @@ func EndsAtOnce(e store.Event) bool {
 	return len(e.Runs) == 0
 }
 
-// EndAtOnce ends what of an accepted event ends at once, in the transaction that
-// recorded it, and hints at what is to be claimed.
-func (c *Core) EndAtOnce(ctx context.Context, tx *Tx, e store.Event, a store.Admission) error {
-	var endings []Ending
-	for i, run := range e.Runs {
-		if run.ErrorCode != "" {
-			endings = append(endings, Ending{
-				Run: store.Key{ProjectID: e.ProjectID, ID: a.RunIDs[i]}, Status: store.RunFailed, Code: run.ErrorCode, Error: Text(run.Error),
-			})
+// endAtOnce ends what of accepted events ends at once, in the transaction that recorded
+// them, however many there are with the same statements; and hints at what is to be
+// claimed.
+func (c *Core) endAtOnce(ctx context.Context, tx *Tx, events []store.Event, admissions []store.Admission) error {
+	var (
+		endings []Ending
+		empty   []store.Key
+	)
+	for i, e := range events {
+		before := len(endings)
+		for n, run := range e.Runs {
+			if run.ErrorCode != "" {
+				endings = append(endings, Ending{
+					Run: store.Key{ProjectID: e.ProjectID, ID: admissions[i].RunIDs[n]}, Status: store.RunFailed, Code: run.ErrorCode, Error: Text(run.Error),
+				})
+			}
+		}
+		switch failed := len(endings) - before; {
+		case len(e.Runs) == 0:
+			empty = append(empty, store.Key{ProjectID: e.ProjectID, ID: admissions[i].ConnectorRunID})
+		case failed > 0 && failed < len(e.Runs):
+			tx.Hint(store.TopicQueued, store.Key{ProjectID: e.ProjectID, ID: e.EnvironmentID})
 		}
 	}
-	if len(endings) < len(e.Runs) {
-		tx.Hint(store.TopicQueued, store.Key{ProjectID: e.ProjectID, ID: e.EnvironmentID})
-	}
-	if len(e.Runs) == 0 {
-		return closeEmpty(ctx, tx, store.Key{ProjectID: e.ProjectID, ID: a.ConnectorRunID})
+	if err := c.closeEmpty(ctx, tx, empty); err != nil {
+		return err
 	}
 	_, err := c.end(ctx, tx, endings)
 	return err
 }
 
-// closeEmpty ends a connector run that has no runs.
-func closeEmpty(ctx context.Context, tx *Tx, key store.Key) error {
-	if _, err := tx.exec(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
-			trigger_type, content_type, run_ids, error, started_at, ended_at)
-		SELECT project_id, id, environment_id, connector_id, 'completed', trigger_type, content_type, run_ids, '', started_at, now_us()
-		FROM open_connector_runs WHERE project_id = $1 AND id = $2 AND runs_left = 0`, key.ProjectID, key.ID); err != nil {
-		return wrap(err, "ending connector run %s", key)
+// closeEmpty ends connector runs that have no runs.
+func (c *Core) closeEmpty(ctx context.Context, tx *Tx, empty []store.Key) error {
+	for part := range slices.Chunk(empty, chunk) {
+		var l list
+		where := c.keys(&l, "id", part) + ` AND runs_left = 0`
+		for _, statement := range []string{
+			`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
+				trigger_type, content_type, run_ids, error, started_at, ended_at)
+			SELECT project_id, id, environment_id, connector_id, 'completed', trigger_type, content_type, run_ids, '', started_at, now_us()
+			FROM open_connector_runs WHERE ` + where,
+			`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
+			SELECT project_id, '` + storage + `', id, input_size, now_us() FROM open_connector_runs WHERE ` + where,
+			`DELETE FROM open_connector_runs WHERE ` + where,
+		} {
+			if _, err := tx.exec(ctx, statement, l.args...); err != nil {
+				return wrap(err, "ending %d connector runs without runs", len(part))
+			}
+		}
+		for _, key := range part {
+			tx.Hint(store.TopicDone, key)
+		}
 	}
-	tx.Hint(store.TopicDone, key)
-	if _, err := tx.exec(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
-		SELECT project_id, '`+storage+`', id, input_size, now_us() FROM open_connector_runs
-		WHERE project_id = $1 AND id = $2 AND runs_left = 0`, key.ProjectID, key.ID); err != nil {
-		return wrap(err, "ending connector run %s", key)
-	}
-	_, err := tx.exec(ctx, `DELETE FROM open_connector_runs WHERE project_id = $1 AND id = $2 AND runs_left = 0`, key.ProjectID, key.ID)
-	return wrap(err, "ending connector run %s", key)
+	return nil
 }
 
 // KnownKey implements store.Ingest.
@@ -180,22 +203,30 @@ func (c *Core) KnownKey(ctx context.Context, connector store.Key, key string) (k
 // Earlier finds what an idempotency key stands for: the admission of the event
 // that had it first. ErrNotFound when the key has expired meanwhile.
 func (c *Core) Earlier(ctx context.Context, q Queryer, e store.Event) (store.Admission, error) {
-	var (
-		first       uuid.UUID
-		fingerprint []byte
-	)
-	err := q.QueryRowContext(ctx, `SELECT connector_run_id, fingerprint FROM idempotency_keys
+	var first First
+	err := first.Scan(q.QueryRowContext(ctx, `SELECT connector_run_id, fingerprint, run_ids FROM idempotency_keys
 		WHERE project_id = $1 AND connector_id = $2 AND key = $3 AND expires_at > now_us()`,
-		e.ProjectID, e.ConnectorID, Text(e.Idempotency.Key)).Scan(&first, &fingerprint)
-	if err != nil {
-		return store.Admission{}, wrap(found(err), "reading an idempotency key")
+		e.ProjectID, e.ConnectorID, Text(e.Idempotency.Key)))
+	return first.Answer(e), wrap(found(err), "reading an idempotency key")
+}
+
+// First is what is remembered of the first event under a key.
+type First struct {
+	connectorRun uuid.UUID
+	fingerprint  []byte
+	runs         []uuid.UUID
+}
+
+// Scan reads the columns connector_run_id, fingerprint and run_ids, and others before
+// these.
+func (f *First) Scan(row scanner, before ...any) error {
+	return row.Scan(append(before, &f.connectorRun, &f.fingerprint, idList{&f.runs})...)
+}
+
+// Answer is that to another event under the key.
+func (f *First) Answer(e store.Event) store.Admission {
+	if e.Idempotency.Fingerprint != nil && f.fingerprint != nil && !bytes.Equal(e.Idempotency.Fingerprint, f.fingerprint) {
+		return store.Admission{Verdict: store.KeyReused, ConnectorRunID: f.connectorRun}
 	}
-	if e.Idempotency.Fingerprint != nil && fingerprint != nil && !bytes.Equal(e.Idempotency.Fingerprint, fingerprint) {
-		return store.Admission{Verdict: store.KeyReused, ConnectorRunID: first}, nil
-	}
-	run, err := c.connectorRun(ctx, q, store.Key{ProjectID: e.ProjectID, ID: first})
-	if err != nil {
-		return store.Admission{}, err
-	}
-	return store.Admission{Verdict: store.Repeated, ConnectorRunID: first, RunIDs: run.RunIDs}, nil
+	return store.Admission{Verdict: store.Repeated, ConnectorRunID: f.connectorRun, RunIDs: f.runs}
 }

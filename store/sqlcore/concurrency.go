@@ -66,12 +66,10 @@ func KeyColumns(run store.EventRun) (key *string, blocked bool) {
 // that are free, in the transaction that recorded them.
 func (c *Core) Settle(ctx context.Context, tx *Tx, events []store.Event, admissions []store.Admission) error {
 	var contenders []contender
+	if err := c.endAtOnce(ctx, tx, events, admissions); err != nil {
+		return err
+	}
 	for i, e := range events {
-		if EndsAtOnce(e) {
-			if err := c.EndAtOnce(ctx, tx, e, admissions[i]); err != nil {
-				return err
-			}
-		}
 		for n, run := range e.Runs {
 			if contends(run) {
 				contenders = append(contenders, contender{

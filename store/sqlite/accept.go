@@ -4,7 +4,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,13 +99,13 @@ func (s *Store) acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) 
 func (s *Store) takeKey(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission) (earlier store.Admission, first bool, err error) {
 	if !e.Repeat {
 		result, err := tx.ExecContext(ctx, `INSERT INTO idempotency_keys
-				(project_id, connector_id, key, fingerprint, connector_run_id, expires_at)
-			VALUES ($1, $2, $3, $4, $5, now_us() + $6)
+				(project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
+			VALUES ($1, $2, $3, $4, $5, $7, now_us() + $6)
 			ON CONFLICT (project_id, connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
-				connector_run_id = excluded.connector_run_id, expires_at = excluded.expires_at
+				connector_run_id = excluded.connector_run_id, run_ids = excluded.run_ids, expires_at = excluded.expires_at
 			WHERE idempotency_keys.expires_at <= now_us()`,
 			e.ProjectID, e.ConnectorID, sqlcore.Text(e.Idempotency.Key), e.Idempotency.Fingerprint, a.ConnectorRunID,
-			e.Idempotency.TTL.Microseconds())
+			e.Idempotency.TTL.Microseconds(), idsText(a.RunIDs))
 		if err != nil {
 			return earlier, false, fmt.Errorf("claiming the idempotency key: %w", err)
 		}
@@ -133,15 +132,11 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, 
 			return a, fmt.Errorf("keeping the input: %w", err)
 		}
 	}
-	ids, err := json.Marshal(a.RunIDs)
-	if err != nil {
-		return a, fmt.Errorf("marshalling ids: %w", err)
-	}
 	if _, err := tx.ExecContext(ctx, `INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status,
 			trigger_type, content_type, input_size, run_ids, runs_left, runs_failed, started_at)
 		VALUES ($1, $2, $3, $4, 'running', $5, $6, $7, $8, $9, 0, $10)`,
 		e.ProjectID, a.ConnectorRunID, e.EnvironmentID, e.ConnectorID, string(e.Trigger), sqlcore.Text(e.ContentType),
-		size, string(ids), len(e.Runs), at); err != nil {
+		size, idsText(a.RunIDs), len(e.Runs), at); err != nil {
 		return a, fmt.Errorf("recording the connector run: %w", err)
 	}
 	if begun, err := s.begin(ctx, tx, e, a, at); err != nil || begun != nil {
@@ -164,6 +159,12 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, 
 	return a, s.Settle(ctx, tx, []store.Event{e}, []store.Admission{a})
 }
 
+// idsText is a list of ids as its column has it.
+func idsText(ids []uuid.UUID) string {
+	text, _ := json.Marshal(ids) // can be marshalled
+	return string(text)
+}
+
 // begin lets the run of an event begin at the runner that it names; nil where it has to
 // be queued.
 func (s *Store) begin(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission, at int64) (*store.Claimed, error) {
@@ -171,23 +172,19 @@ func (s *Store) begin(ctx context.Context, tx *sqlcore.Tx, e store.Event, a stor
 	if b == nil {
 		return nil, nil
 	}
-	var (
-		deployment uuid.UUID
-		digest     string
-	)
-	err := tx.QueryRowContext(ctx, sqlcore.LiveAgent("d.id, d.bundle_digest", "$1", "$2", "$3"), e.ProjectID, e.EnvironmentID, b.Agent).
-		Scan(&deployment, &digest)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
+	var live *string
+	if err := tx.QueryRowContext(ctx, `SELECT `+sqlcore.LiveAgent+` FROM (SELECT $1 AS project_id, $2 AS environment_id, $3 AS agent) e`,
+		e.ProjectID, e.EnvironmentID, b.Agent).Scan(&live); err != nil {
 		return nil, fmt.Errorf("looking for the agent of a run: %w", err)
 	}
-	begun := sqlcore.Begun(e, a, *b, deployment, digest, at)
+	if live == nil {
+		return nil, nil
+	}
+	begun := sqlcore.Begun(e, a, *b, *live, at)
 	if _, err := tx.ExecContext(ctx, `INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id,
 			agent_name, input_id, status, class, queued_at, started_at, deployment_id, token, attempt, runner_id, lease_until)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $5, 'running', 0, $8, $8, $9, $10, 1, $11, $12)`,
-		e.ProjectID, begun.Run.ID, e.EnvironmentID, e.ConnectorID, a.ConnectorRunID, b.Link, b.Agent, at, deployment,
+		e.ProjectID, begun.Run.ID, e.EnvironmentID, e.ConnectorID, a.ConnectorRunID, b.Link, b.Agent, at, *begun.Run.DeploymentID,
 		b.Token, b.Runner, sqlcore.Instant(begun.LeaseUntil)); err != nil {
 		return nil, fmt.Errorf("recording an agent run: %w", err)
 	}

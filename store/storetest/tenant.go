@@ -206,7 +206,8 @@ func (w *world) renameRuns(from, to store.Event) {
 	}
 	was, is := from.ConnectorRunID.String(), to.ConnectorRunID.String()
 	exec(`UPDATE inputs SET id = $3 WHERE project_id = $1 AND id = $2`, of, was, is)
-	exec(`UPDATE idempotency_keys SET connector_run_id = $3 WHERE project_id = $1 AND connector_run_id = $2`, of, was, is)
+	exec(`UPDATE idempotency_keys SET connector_run_id = $3, run_ids = (SELECT m.run_ids FROM open_connector_runs m WHERE m.project_id = $4 AND m.id = $3)
+		WHERE project_id = $1 AND connector_run_id = $2`, of, was, is, to.ProjectID.String())
 	exec(`UPDATE open_connector_runs SET id = $3, run_ids = (SELECT m.run_ids FROM open_connector_runs m WHERE m.project_id = $4 AND m.id = $3)
 		WHERE project_id = $1 AND id = $2`, of, was, is, to.ProjectID.String())
 	for i := range from.Runs {

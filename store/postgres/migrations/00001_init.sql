@@ -382,7 +382,9 @@ CREATE TABLE idempotency_keys (
     connector_id uuid NOT NULL,
     key text NOT NULL CHECK (length(key) <= 300),
     fingerprint bytea,
+    -- Those of the first event: who repeats it is answered from this row alone.
     connector_run_id uuid NOT NULL,
+    run_ids uuid[] NOT NULL,
     expires_at bigint NOT NULL,
     PRIMARY KEY (project_id, connector_id, key)
 ) WITH (fillfactor = 80,

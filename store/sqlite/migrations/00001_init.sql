@@ -353,7 +353,9 @@ CREATE TABLE idempotency_keys (
     connector_id TEXT NOT NULL,
     key TEXT NOT NULL CHECK (length(key) <= 300),
     fingerprint BLOB,
+    -- Those of the first event: who repeats it is answered from this row alone.
     connector_run_id TEXT NOT NULL,
+    run_ids TEXT NOT NULL,
     expires_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, connector_id, key)
 );

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+)
+
+// eventColumns are events as the arrays of acceptStatement.
+type eventColumns struct {
+	id, project, environment, connector, blob []pgtype.UUID
+	version, inputSize, ttl                   []int64
+	trigger, contentType, runIDs              []string
+	input, fingerprint                        [][]byte
+	key                                       []*string
+	secretUntil                               []*int64
+	repeat                                    []bool
+
+	// number and firstRun order the events, and their runs among all of them.
+	number, firstRun []int64
+
+	// How its run begins with an event's acceptance; nothing where it is queued.
+	beginning               []*sqlcore.Beginning
+	beginRunner, beginAgent []*string
+	beginToken              []int64
+	beginLink               []pgtype.UUID
+
+	run, runProject, runLink                      []pgtype.UUID
+	runEnvironment, runConnector, runConnectorRun []pgtype.UUID
+	runAgent                                      []string
+	runOf, runNumber, runClass                    []int64
+	runKey                                        []*string
+	runBlocked                                    []bool
+}
+
+func (c *eventColumns) add(e store.Event) {
+	id, project, environment, connector := known(e.ConnectorRunID), known(e.ProjectID), known(e.EnvironmentID), known(e.ConnectorID)
+	number := int64(len(c.id))
+	c.number, c.firstRun = append(c.number, number), append(c.firstRun, int64(len(c.run)))
+	ids := make([]string, len(e.Runs))
+	for i, run := range e.Runs {
+		ids[i] = run.ID.String()
+		c.runNumber, c.runOf = append(c.runNumber, int64(len(c.run)+1)), append(c.runOf, number)
+		c.run, c.runProject, c.runLink = append(c.run, known(run.ID)), append(c.runProject, project), append(c.runLink, known(run.LinkID))
+		c.runEnvironment, c.runConnector = append(c.runEnvironment, environment), append(c.runConnector, connector)
+		c.runConnectorRun = append(c.runConnectorRun, id)
+		key, blocked := sqlcore.KeyColumns(run)
+		c.runKey, c.runBlocked = append(c.runKey, key), append(c.runBlocked, blocked)
+		c.runAgent, c.runClass = append(c.runAgent, sqlcore.Text(run.AgentName)), append(c.runClass, int64(e.Class))
+	}
+	c.id, c.project = append(c.id, id), append(c.project, project)
+	c.environment, c.connector = append(c.environment, environment), append(c.connector, connector)
+	c.version, c.trigger = append(c.version, e.ConnectorVersion), append(c.trigger, string(e.Trigger))
+	c.runIDs = append(c.runIDs, "{"+strings.Join(ids, ",")+"}")
+	c.input, c.blob = append(c.input, e.Input), append(c.blob, maybe(e.InputBlob))
+	c.inputSize = append(c.inputSize, int64(len(e.Input))) // that of a blob is known to the store
+	c.contentType = append(c.contentType, sqlcore.Text(e.ContentType))
+	c.secretUntil = append(c.secretUntil, sqlcore.MaybeInstant(e.SecretNotAfter))
+	c.repeat = append(c.repeat, e.Repeat)
+	c.begins(sqlcore.BeginningOf(e))
+	if i := e.Idempotency; i != nil {
+		key := sqlcore.Text(i.Key)
+		c.key, c.fingerprint, c.ttl = append(c.key, &key), append(c.fingerprint, i.Fingerprint), append(c.ttl, i.TTL.Microseconds())
+	} else {
+		c.key, c.fingerprint, c.ttl = append(c.key, nil), append(c.fingerprint, nil), append(c.ttl, 0)
+	}
+}
+
+func (c *eventColumns) begins(b *sqlcore.Beginning) {
+	c.beginning = append(c.beginning, b)
+	if b == nil {
+		c.beginRunner, c.beginAgent = append(c.beginRunner, nil), append(c.beginAgent, nil)
+		c.beginToken, c.beginLink = append(c.beginToken, 0), append(c.beginLink, pgtype.UUID{})
+		return
+	}
+	c.beginRunner, c.beginAgent = append(c.beginRunner, &b.Runner), append(c.beginAgent, &b.Agent)
+	c.beginToken, c.beginLink = append(c.beginToken, b.Token), append(c.beginLink, known(b.Link))
+}
+
+// admitted is the answer to the nth of the events, whose rows were written.
+func (c *eventColumns) admitted(e store.Event, n int, f fate) store.Admission {
+	a := sqlcore.Admitted(e, f.at, n, int(c.firstRun[n])+1)
+	if f.live != nil {
+		a.Begun = sqlcore.Begun(e, a, *c.beginning[n], *f.live, f.at)
+	}
+	return a
+}
+
+func (c *eventColumns) args() []any {
+	return []any{
+		c.id, c.project, c.environment, c.connector, c.version, c.trigger, c.input, c.inputSize, c.blob, c.contentType,
+		c.runIDs, c.key, c.fingerprint, c.ttl, c.secretUntil, c.repeat, c.number, c.firstRun,
+		c.run, c.runProject, c.runEnvironment, c.runConnector, c.runConnectorRun, c.runOf, c.runNumber, c.runLink, c.runAgent, c.runClass,
+		c.runKey, c.runBlocked, c.beginRunner, c.beginToken, c.beginAgent, c.beginLink,
+	}
+}
+
+func known(id uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
+
+func maybe(id *uuid.UUID) pgtype.UUID {
+	if id == nil {
+		return pgtype.UUID{}
+	}
+	return known(*id)
+}
