@@ -14,6 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -45,7 +46,7 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 			return err
 		}
 		if !empty(resp.ClaimResponse) || wait == 0 {
-			defer resp.memory.give()
+			defer resp.memory.End()
 			return h.hand(w, r, token, resp.ClaimResponse)
 		}
 		if req.Limit == 0 { // to hear of what was lost, which hints of other things tell too often
@@ -72,7 +73,7 @@ func claimBytes(runs int) int64 { return int64(runs+1) * (store.MaxInlineInput +
 // claimAnswer is what a runner is told, with the memory that it takes until it was.
 type claimAnswer struct {
 	dispatchapi.ClaimResponse
-	memory *held
+	memory *quota.Grant
 }
 
 // look finds out what there is to tell a runner; without anything, the channel
@@ -159,13 +160,13 @@ func checkRunner(req dispatchapi.ClaimRequest) error {
 // known how much it does.
 func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest) (resp claimAnswer, more bool, err error) {
 	limit := min(max(req.Limit, 0), maxClaim)
-	memory, err := h.claims.take(ctx, token.ProjectID, claimBytes(limit))
+	memory, err := wait(ctx, h.claims, token.ProjectID, claimBytes(limit))
 	if err != nil {
 		return resp, false, err
 	}
 	defer func() {
 		if err != nil || empty(resp.ClaimResponse) {
-			memory.give()
+			memory.End()
 		}
 	}()
 	// Begun, it is seen to its end: one that is given up with its request may be carried
@@ -186,7 +187,7 @@ func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.C
 }
 
 // tell makes an answer of what the store said, which keeps of memory what it takes.
-func (h *Handler) tell(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest, result store.ClaimResult, memory *held) (
+func (h *Handler) tell(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest, result store.ClaimResult, memory *quota.Grant) (
 	dispatchapi.ClaimResponse, error,
 ) {
 	resp := newClaimResponse()
@@ -201,7 +202,7 @@ func (h *Handler) tell(ctx context.Context, token store.Token, req dispatchapi.C
 		h.owners.Put(c.Run.Key(), token.EnvironmentID)
 		resp.Runs = append(resp.Runs, wireRun(c))
 	}
-	memory.keep(h.inline(ctx, token, runs, resp.Runs))
+	memory.Keep(h.inline(ctx, token, runs, resp.Runs))
 	environment, err := h.environment(ctx, token.Environment(), len(result.Runs) > 0)
 	if err != nil && len(result.Runs) == 0 {
 		return resp, err

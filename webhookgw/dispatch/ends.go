@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/internal/cache"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -44,7 +45,7 @@ var errStopped = errors.New("the gateway is stopping")
 // whose end was reported before: these are stored beside the common batch.
 type ends struct {
 	store   store.Dispatch
-	room    *memory
+	room    *quota.Places
 	arrived chan struct{} // holds one: there may be something to begin
 	suspect *cache.Cache[uuid.UUID, struct{}]
 
@@ -71,7 +72,7 @@ func (e *end) settle(err error) {
 
 func newEnds(dispatch store.Dispatch) *ends {
 	return &ends{
-		store: dispatch, room: newMemory(maxWaitingEnds), arrived: make(chan struct{}, 1),
+		store: dispatch, room: quota.NewPlaces(maxWaitingEnds, projectShare), arrived: make(chan struct{}, 1),
 		suspect:  cache.New[uuid.UUID, struct{}](maxRecent, apartFor, nil),
 		together: newLines(), apart: newLines(), busyApart: map[uuid.UUID]bool{},
 	}
@@ -81,10 +82,10 @@ func newEnds(dispatch store.Dispatch) *ends {
 // that there is no room.
 func (e *ends) complete(ctx context.Context, c store.Completion, again bool) error {
 	own := &end{completion: c, size: sizeOf(c), answer: make(chan error, 1)}
-	var err error
-	if own.release, err = e.room.take(c.Run.ProjectID, own.size); err != nil {
-		return err
+	if err := e.room.Take(c.Run.ProjectID, own.size); err != nil {
+		return quota.Refusal(err, errProjectInFlight, errInFlight)
 	}
+	own.release = func() { e.room.Give(c.Run.ProjectID, own.size) }
 	e.enter(own, again)
 	select {
 	case err := <-own.answer:

@@ -93,7 +93,7 @@ func TestProjectsTakeTurnsInABatch(t *testing.T) {
 			e.answers <- stored
 		}
 		synctest.Wait()
-		require.Zero(t, e.room.held)
+		require.Zero(t, e.room.Taken())
 	})
 }
 
@@ -102,7 +102,7 @@ func TestWhatWaitsToEndIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := endingIn(t)
-		most := maxWaitingEnds / budgetShare / (store.MaxOutput + endOverhead)
+		most := maxWaitingEnds / projectShare / (store.MaxOutput + endOverhead)
 		first := e.report("greedy", 1, store.MaxOutput, false)
 		answered := e.report("greedy", most, store.MaxOutput, false)
 		require.Equal(t, errProjectInFlight, <-answered)
@@ -118,7 +118,7 @@ func TestWhatWaitsToEndIsBounded(t *testing.T) {
 		for range most - 1 {
 			require.NoError(t, <-answered)
 		}
-		require.Zero(t, e.room.held)
+		require.Zero(t, e.room.Taken())
 	})
 }
 
@@ -183,7 +183,7 @@ func TestABatchThatFailsIsTriedByProject(t *testing.T) {
 		require.ErrorIs(t, <-bad, broken)
 		require.NoError(t, <-good)
 		require.NoError(t, <-good)
-		require.Zero(t, e.room.held)
+		require.Zero(t, e.room.Taken())
 	})
 }
 
@@ -198,6 +198,6 @@ func TestAStopEndsWhoWaits(t *testing.T) {
 		require.ErrorIs(t, <-waiting, errStopped)
 		require.ErrorIs(t, <-apart, errStopped)
 		require.ErrorIs(t, e.complete(t.Context(), store.Completion{}, false), errStopped)
-		require.Zero(t, e.room.held)
+		require.Zero(t, e.room.Taken())
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/handoff"
 )
@@ -98,9 +99,10 @@ type Handler struct {
 	wakeups    *wakeups
 	attendance *attendance
 	ends       *ends
-	// memory is of requests, claims of the answers to these, streams of what streams.
-	memory          *memory
-	claims, streams *budget
+	// inFlight is the memory of requests, claims of the answers to these, streams of
+	// what streams.
+	inFlight        *quota.Places
+	claims, streams *quota.Budget
 	// owners are the environments of runs, which never change, so that a call about
 	// somebody else's run is refused without asking the store each time.
 	owners *cache.Cache[store.Key, uuid.UUID]
@@ -125,7 +127,7 @@ func New(opts Options) *Handler {
 	wakeups := newWakeups()
 	h := &Handler{
 		opts: opts, wakeups: wakeups, attendance: newAttendance(), ends: newEnds(opts.Store),
-		memory: newMemory(maxInFlight), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes),
+		inFlight: quota.NewPlaces(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes),
 		tokens:       newTokens(opts.Store, wakeups),
 		ended:        cache.New[store.Lease, struct{}](maxOwners, time.Minute, nil),
 		owners:       cache.New[store.Key, uuid.UUID](maxOwners, 0, nil),
@@ -180,7 +182,7 @@ func (h *Handler) as(kind store.TokenKind, next endpoint) http.HandlerFunc {
 		}
 		var release func()
 		if err == nil {
-			release, err = h.memory.hold(token.ProjectID, r)
+			release, err = h.hold(token.ProjectID, r)
 		}
 		if err == nil {
 			defer release()

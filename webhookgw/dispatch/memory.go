@@ -3,36 +3,43 @@
 package dispatch
 
 import (
+	"context"
 	"net/http"
-	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/quota"
 )
 
+// Memory that requests of runners and builds may ask for, in bytes.
 const (
+	// projectShare is the part of each kind that one project has, for tokens are read
+	// by tenants.
+	projectShare = 4
 	// smallRequest is the size up to which requests are not counted: one a connection
 	// is little, and a heartbeat should not fail for want of room for other things.
 	smallRequest = 16 << 10
-	// maxInFlight is how many bytes of larger requests are held at once; of them a
-	// project has a share, for tokens are read by tenants.
+	// maxInFlight is what larger requests hold at once. Nobody waits for it: who sends
+	// them comes again.
 	maxInFlight = 96 << 20
+	// maxClaimBytes is what answers to claims hold at once, until their runners have
+	// read them; maxStreamBytes what inputs, journals and bundles under way do.
+	maxClaimBytes  = 48 << 20
+	maxStreamBytes = 48 << 20
+	// maxInLine is how many requests of a project wait for one of these, patience for
+	// how long: less than their runner waits for an answer.
+	maxInLine = 512
+	patience  = 5 * time.Second
 )
 
-// memory counts the bytes that are held. It lets nobody wait: who sends them comes
-// again.
-type memory struct {
-	all, share int64
-
-	mutex     sync.Mutex
-	held      int64
-	byProject map[uuid.UUID]int64
-}
-
-func newMemory(all int64) *memory {
-	return &memory{all: all, share: all / budgetShare, byProject: map[uuid.UUID]int64{}}
+// later is a problem that goes by without anybody's doing.
+func later(status int, code httpserver.Code, detail string) httpserver.Problem {
+	p := httpserver.NewProblem(status, code, detail)
+	p.RetryAfter = time.Second
+	return p
 }
 
 var (
@@ -40,11 +47,25 @@ var (
 		"Requests of this project hold as much memory as they may; call again.")
 	errInFlight = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
 		"The gateway holds as many requests as it has memory for; call again.")
+	errProjectAnswers = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
+		"Answers to this project's runners hold as much memory as they may; call again.")
+	errAnswers = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
+		"The gateway's answers hold as much memory as there is; call again.")
 )
+
+func newBudget(all int64) *quota.Budget {
+	return quota.NewBudget(all, projectShare, maxInLine, patience)
+}
+
+// wait has memory of a budget for an answer; a Problem when there is none in time.
+func wait(ctx context.Context, of *quota.Budget, project uuid.UUID, n int64) (*quota.Grant, error) {
+	grant, err := of.Wait(ctx, project, n)
+	return grant, quota.Refusal(err, errProjectAnswers, errAnswers)
+}
 
 // hold counts a request of a project until release is called. One that streams its
 // body is not held.
-func (m *memory) hold(project uuid.UUID, r *http.Request) (release func(), err error) {
+func (h *Handler) hold(project uuid.UUID, r *http.Request) (release func(), err error) {
 	size := r.ContentLength
 	if size < 0 {
 		size = dispatchapi.MaxRequest
@@ -52,31 +73,9 @@ func (m *memory) hold(project uuid.UUID, r *http.Request) (release func(), err e
 	if size <= smallRequest || r.Method != http.MethodPost {
 		return func() {}, nil
 	}
-	return m.take(project, min(size, dispatchapi.MaxRequest))
-}
-
-// take counts bytes of a project until release is called; more than its share count
-// as that. A Problem when there is no room.
-func (m *memory) take(project uuid.UUID, size int64) (release func(), err error) {
-	size = min(size, m.share)
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	switch {
-	case m.byProject[project]+size > m.share:
-		return nil, errProjectInFlight
-	case m.held+size > m.all:
-		return nil, errInFlight
+	size = min(size, dispatchapi.MaxRequest)
+	if err := h.inFlight.Take(project, size); err != nil {
+		return nil, quota.Refusal(err, errProjectInFlight, errInFlight)
 	}
-	m.held += size
-	m.byProject[project] += size
-	return func() { m.release(project, size) }, nil
-}
-
-func (m *memory) release(project uuid.UUID, size int64) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	m.held -= size
-	if m.byProject[project] -= size; m.byProject[project] == 0 {
-		delete(m.byProject, project)
-	}
+	return func() { h.inFlight.Give(project, size) }, nil
 }

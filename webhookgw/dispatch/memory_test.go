@@ -23,42 +23,41 @@ func sized(size int64) *http.Request {
 // what is released is there again.
 func TestRequestsAreHeldWithinABudget(t *testing.T) {
 	t.Parallel()
-	m := newMemory(maxInFlight)
+	h := handlerOf(&fake{})
 	var releases []func()
 	take := func(project uuid.UUID, size int64) error {
-		release, err := m.hold(project, sized(size))
+		release, err := h.hold(project, sized(size))
 		if err == nil {
 			releases = append(releases, release)
 		}
 		return err
 	}
 	greedy := uuid.New()
-	require.NoError(t, take(greedy, maxInFlight/budgetShare-dispatchapi.MaxRequest))
+	require.NoError(t, take(greedy, maxInFlight/projectShare-dispatchapi.MaxRequest))
 	require.NoError(t, take(greedy, -1), "of a size that nobody knows: the most")
 	require.Equal(t, errProjectInFlight, take(greedy, smallRequest+1))
 	require.NoError(t, take(greedy, smallRequest), "small ones are not counted")
 	for range 3 {
 		other := uuid.New()
 		require.NoError(t, take(other, dispatchapi.MaxRequest))
-		require.NoError(t, take(other, maxInFlight/budgetShare-dispatchapi.MaxRequest))
+		require.NoError(t, take(other, maxInFlight/projectShare-dispatchapi.MaxRequest))
 	}
 	require.Equal(t, errInFlight, take(uuid.New(), smallRequest+1), "no project's share, but the whole")
 	for _, release := range releases {
 		release()
 	}
-	require.Zero(t, m.held)
-	require.Empty(t, m.byProject)
+	require.Zero(t, h.inFlight.Taken())
 }
 
 // TestARequestBeyondTheBudgetIsNotRead: its sender is told to call again.
 func TestARequestBeyondTheBudgetIsNotRead(t *testing.T) {
 	t.Parallel()
 	h := New(Options{Store: &oneToken{}, Logger: slog.New(slog.DiscardHandler)})
-	for range maxInFlight / budgetShare / dispatchapi.MaxRequest {
-		_, err := h.memory.hold(uuid.Nil, sized(dispatchapi.MaxRequest))
+	for range maxInFlight / projectShare / dispatchapi.MaxRequest {
+		_, err := h.hold(uuid.Nil, sized(dispatchapi.MaxRequest))
 		require.NoError(t, err)
 	}
-	_, err := h.memory.hold(uuid.Nil, sized(maxInFlight/budgetShare%dispatchapi.MaxRequest))
+	_, err := h.hold(uuid.Nil, sized(maxInFlight/projectShare%dispatchapi.MaxRequest))
 	require.NoError(t, err)
 	r := httptest.NewRequest(http.MethodPost, "/v1/runs/"+uuid.NewString()+"/journal", strings.NewReader(strings.Repeat(" ", smallRequest+1)))
 	r.Header.Set("Authorization", "Bearer token")

@@ -51,11 +51,11 @@ func (h *Handler) handBegun(w http.ResponseWriter, r *http.Request, token store.
 	if r.Context().Err() != nil {
 		return errors.Join(context.Cause(r.Context()), h.giveBack(r.Context(), begun))
 	}
-	memory, err := h.claims.take(r.Context(), token.ProjectID, claimBytes(len(begun)))
+	memory, err := wait(r.Context(), h.claims, token.ProjectID, claimBytes(len(begun)))
 	if err != nil {
 		return err // they are leased to the runner, which asks again
 	}
-	defer memory.give()
+	defer memory.End()
 	resp, err := h.tell(r.Context(), token, req, store.ClaimResult{Runs: begun}, memory)
 	if err != nil {
 		return err

@@ -26,11 +26,11 @@ const (
 // streamed lets an endpoint stream within the budget of its project, for a while.
 func (h *Handler) streamed(size int64, next endpoint) endpoint {
 	return func(w http.ResponseWriter, r *http.Request, token store.Token) error {
-		held, err := h.streams.take(r.Context(), token.ProjectID, size)
+		grant, err := wait(r.Context(), h.streams, token.ProjectID, size)
 		if err != nil {
 			return err
 		}
-		defer held.give()
+		defer grant.End()
 		return next(timed(w), r, token)
 	}
 }

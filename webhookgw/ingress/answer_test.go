@@ -104,8 +104,8 @@ func TestAnAnswerHasAllResults(t *testing.T) {
 			require.Equal(t, n > 1, p.read(run))
 		}
 		require.Empty(t, h.outputs.byRun)
-		require.Empty(t, h.outputs.budget.projects)
-		require.Empty(t, h.callers.taken)
+		require.True(t, h.outputs.budget.Free())
+		require.Zero(t, h.callers.Taken())
 	}
 }
 
@@ -147,7 +147,7 @@ func TestWhoReadsSlowlyHoldsOneOutput(t *testing.T) {
 	<-w.waiting
 	require.True(t, p.read(p.runs[0]))
 	require.False(t, p.read(p.runs[1]))
-	require.EqualValues(t, store.MaxOutput, h.outputs.byRun[store.Key{ProjectID: project, ID: p.runs[0]}].granted.bytes)
+	require.EqualValues(t, store.MaxOutput, h.outputs.byRun[store.Key{ProjectID: project, ID: p.runs[0]}].granted.Amount())
 	for pieces := 0; !p.read(p.runs[1]); pieces++ {
 		w.reads <- struct{}{}
 		<-w.waiting
@@ -163,7 +163,7 @@ func TestWhoReadsSlowlyHoldsOneOutput(t *testing.T) {
 	close(w.waiting)
 	require.False(t, p.read(p.runs[2]))
 	require.Empty(t, h.outputs.byRun)
-	require.Empty(t, h.outputs.budget.projects)
+	require.True(t, h.outputs.budget.Free())
 	require.True(t, w.paced)
 	require.True(t, w.free)
 }
@@ -176,5 +176,5 @@ func TestAnAnswerThatCannotBeEndedIsBrokenOff(t *testing.T) {
 	h := servingStore(t, p)
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(httptest.NewRecorder(), calls(t)) })
 	require.Empty(t, h.outputs.byRun)
-	require.Empty(t, h.callers.taken)
+	require.Zero(t, h.callers.Taken())
 }

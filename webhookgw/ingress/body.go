@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -36,10 +37,10 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, connector st
 		return in, err
 	}
 	size := incoming(r)
-	if err := h.incoming.take(connector.ProjectID, size).refusal(errManyIncoming, errAllIncoming); err != nil {
+	if err := quota.Refusal(h.incoming.Take(connector.ProjectID, size), errManyIncoming, errAllIncoming); err != nil {
 		return in, err
 	}
-	defer h.incoming.give(connector.ProjectID, size)
+	defer h.incoming.Give(connector.ProjectID, size)
 	key, keyProblem := keyOfRequest(r)
 	body := newUpload(httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace), key.compares)
 	var begun bytes.Buffer
@@ -84,10 +85,10 @@ type large struct {
 // wrong with the body it knows itself.
 func (h *Handler) readLarge(r *http.Request, l large) (in input, err error) {
 	project := l.connector.ProjectID
-	if err := h.bodies.take(project, 1).refusal(errManyBodies, errAllBodies); err != nil {
+	if err := quota.Refusal(h.bodies.Take(project, 1), errManyBodies, errAllBodies); err != nil {
 		return in, err
 	}
-	defer h.bodies.give(project, 1)
+	defer h.bodies.Give(project, 1)
 	ctx, cancel := context.WithTimeout(r.Context(), spoolTimeout)
 	defer cancel()
 	if l.key.name != "" {

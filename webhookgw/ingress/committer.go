@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/handoff"
 )
@@ -28,7 +29,7 @@ type committer struct {
 	now     func() time.Time
 	arrived chan struct{} // holds one: something waits
 	// events and bytes are counted until their answer, also of what is being stored.
-	events, bytes *places
+	events, bytes *quota.Places
 
 	mutex   sync.Mutex
 	waiting turns
@@ -40,7 +41,7 @@ var errStopped = errors.New("the gateway is stopping")
 func newCommitter(ingest store.Ingest, runners *handoff.Runners, counted *metrics.Gateway, now func() time.Time) *committer {
 	return &committer{
 		ingest: ingest, runners: runners, metrics: counted, now: now, arrived: make(chan struct{}, 1),
-		events: newPlaces(maxWaiting), bytes: newPlaces(maxWaitingBytes), waiting: newTurns(),
+		events: quota.NewPlaces(maxWaiting, projectShare), bytes: quota.NewPlaces(maxWaitingBytes, projectShare), waiting: newTurns(),
 	}
 }
 
@@ -66,11 +67,11 @@ func (c *committer) commit(ctx context.Context, event store.Event) (store.Admiss
 // enter lets an event wait, where there is room.
 func (c *committer) enter(p *pending) error {
 	project, size := p.event.ProjectID, int64(len(p.event.Input))
-	if err := c.events.take(project, 1).refusal(errManyWait, errAllWait); err != nil {
+	if err := quota.Refusal(c.events.Take(project, 1), errManyWait, errAllWait); err != nil {
 		return err
 	}
-	if err := c.bytes.take(project, size).refusal(errManyWait, errAllWait); err != nil {
-		c.events.give(project, 1)
+	if err := quota.Refusal(c.bytes.Take(project, size), errManyWait, errAllWait); err != nil {
+		c.events.Give(project, 1)
 		return err
 	}
 	c.metrics.CommitWaits()
@@ -90,8 +91,8 @@ func (c *committer) enter(p *pending) error {
 
 // settle answers an event and gives its place to another.
 func (c *committer) settle(p *pending, a answer) {
-	c.events.give(p.event.ProjectID, 1)
-	c.bytes.give(p.event.ProjectID, int64(len(p.event.Input)))
+	c.events.Give(p.event.ProjectID, 1)
+	c.bytes.Give(p.event.ProjectID, int64(len(p.event.Input)))
 	c.metrics.CommitAnswered()
 	p.answer <- a
 }

@@ -57,8 +57,8 @@ func (c *committer) idle(t *testing.T) {
 	t.Helper()
 	require.Empty(t, c.waiting.order)
 	require.Empty(t, c.waiting.waiting)
-	require.Empty(t, c.events.taken)
-	require.Empty(t, c.bytes.taken)
+	require.Zero(t, c.events.Taken())
+	require.Zero(t, c.bytes.Taken())
 }
 
 func event(project uuid.UUID) store.Event {

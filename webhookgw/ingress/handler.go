@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/handoff"
 )
@@ -57,9 +58,9 @@ type Handler struct {
 	routes    *routes
 	committer *committer
 	waiters   *waiters
-	incoming  *places // in bytes, for the beginnings of bodies
-	bodies    *places // for large ones that come in
-	callers   *places // for those who wait for their answer
+	incoming  *quota.Places // in bytes, for the beginnings of bodies
+	bodies    *quota.Places // for large ones that come in
+	callers   *quota.Places // for those who wait for their answer
 	outputs   *outputs
 	loads     *loads
 	refusals  *httpserver.Refusals
@@ -81,8 +82,8 @@ func New(opts Options) *Handler {
 	}
 	h := &Handler{
 		opts: opts, routes: newRoutes(opts.Store, opts.Logger), committer: newCommitter(opts.Store, opts.Runners, opts.Metrics, opts.Now),
-		waiters: newWaiters(opts.Store, opts.Logger), incoming: newPlaces(maxIncoming), bodies: newPlaces(maxLargeBodies),
-		callers: newPlaces(maxCallers), outputs: newOutputs(maxOutputs),
+		waiters: newWaiters(opts.Store, opts.Logger), incoming: quota.NewPlaces(maxIncoming, projectShare), bodies: quota.NewPlaces(maxLargeBodies, projectShare),
+		callers: quota.NewPlaces(maxCallers, projectShare), outputs: newOutputs(maxOutputs),
 		loads:    newLoads(opts.Store, opts.Logger, opts.Now),
 		refusals: httpserver.NewRefusals("webhook requests that nobody knows were refused", opts.Logger, opts.Now),
 	}
@@ -183,10 +184,10 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 // receiveSync takes a request whose caller waits for the answer.
 func (h *Handler) receiveSync(w http.ResponseWriter, r *http.Request, route store.Route, run uuid.UUID) error {
 	project := route.Connector.ProjectID
-	if err := h.callers.take(project, 1).refusal(errManyCallers, errAllCallers); err != nil {
+	if err := quota.Refusal(h.callers.Take(project, 1), errManyCallers, errAllCallers); err != nil {
 		return err
 	}
-	defer h.callers.give(project, 1)
+	defer h.callers.Give(project, 1)
 	end := h.waiters.watch(store.Key{ProjectID: project, ID: run})
 	defer h.waiters.stop(end)
 	route, admission, err := h.record(w, r, route, request{run: run, class: store.ClassSync})

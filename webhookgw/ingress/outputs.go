@@ -4,15 +4,17 @@ package ingress
 
 import (
 	"context"
+	"math"
 	"sync"
 
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // outputs reads the runs of answers, for whoever waits for the same run once. What
 // is in memory of them is within a budget: who is beyond it waits before it is read.
 type outputs struct {
-	budget *budget
+	budget *quota.Budget
 
 	mutex sync.Mutex
 	byRun map[store.Key]*output
@@ -27,14 +29,14 @@ type output struct {
 	done    chan struct{} // run or err is there
 	stop    context.CancelFunc
 	readers int
-	granted *grant // nil until done
+	granted *quota.Grant // nil until done
 }
 
 // reader reads a run.
 type reader func(ctx context.Context) (store.Run, error)
 
 func newOutputs(bytes int64) *outputs {
-	return &outputs{budget: newBudget(bytes), byRun: map[store.Key]*output{}}
+	return &outputs{budget: quota.NewBudget(bytes, projectShare, math.MaxInt, 0), byRun: map[store.Key]*output{}}
 }
 
 // take returns a run, as it was read after the first of those came who have it now.
@@ -71,11 +73,11 @@ func (o *outputs) join(key store.Key, read reader) *output {
 
 // work reads a run, while somebody waits for it.
 func (o *outputs) work(ctx context.Context, at *output, read reader) {
-	granted, err := o.budget.wait(ctx, at.key.ProjectID, store.MaxOutput)
+	granted, err := o.budget.Wait(ctx, at.key.ProjectID, store.MaxOutput)
 	var run store.Run
 	if err == nil {
 		run, err = fetch(ctx, read)
-		granted.keep(int64(len(run.Output)))
+		granted.Keep(int64(len(run.Output)))
 	}
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
@@ -117,8 +119,6 @@ func (o *outputs) forget(at *output) {
 // end gives back what a run takes of the budget. One that is being read does it
 // itself.
 func (at *output) end() {
-	if at.granted != nil {
-		at.granted.end()
-		at.granted = nil
-	}
+	at.granted.End()
+	at.granted = nil
 }

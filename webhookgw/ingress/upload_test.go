@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -167,7 +168,7 @@ func TestALargeBodyIsStoredWhileItComesIn(t *testing.T) {
 	require.Equal(t, text, string(k.blobs[*e.InputBlob]))
 	sum := sha256.Sum256([]byte(text))
 	require.Equal(t, sum[:], e.Idempotency.Fingerprint)
-	require.Empty(t, h.bodies.taken)
+	require.Zero(t, h.bodies.Taken())
 }
 
 // TestALargeBodyTakesLittleMemory: whatever becomes of it.
@@ -224,7 +225,7 @@ func TestWhatIsWrongWithALargeBody(t *testing.T) {
 				require.Empty(t, k.blobs)
 			}
 			require.Empty(t, k.events)
-			require.Empty(t, h.bodies.taken)
+			require.Zero(t, h.bodies.Taken())
 		})
 	}
 }
@@ -274,11 +275,11 @@ func TestAProjectHasAShareOfWhatComesIn(t *testing.T) {
 	_, err := io.WriteString(w, "{") // it is read
 	require.NoError(t, err)
 	rest := int64(maxIncoming/projectShare - store.MaxInlineInput)
-	require.Equal(t, shareTaken, h.incoming.take(project, rest+1))
-	require.Equal(t, roomLeft, h.incoming.take(project, rest))
+	require.Equal(t, quota.ErrPart, h.incoming.Take(project, rest+1))
+	require.NoError(t, h.incoming.Take(project, rest))
 	_, p := post(t, h, strings.NewReader(`{}`))
 	refused(t, withRetry(p), http.StatusTooManyRequests, httpserver.CodeTooManyWaiting)
-	require.Equal(t, roomLeft, h.incoming.take(uuid.New(), rest), "others have theirs")
+	require.NoError(t, h.incoming.Take(uuid.New(), rest), "others have theirs")
 	_, err = io.WriteString(w, "}")
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
@@ -286,12 +287,12 @@ func TestAProjectHasAShareOfWhatComesIn(t *testing.T) {
 	answer, _ := post(t, h, strings.NewReader(`{}`))
 	require.Equal(t, http.StatusOK, answer.Code)
 	for range projectShare - 2 {
-		require.Equal(t, roomLeft, h.incoming.take(uuid.New(), rest))
+		require.NoError(t, h.incoming.Take(uuid.New(), rest))
 	}
-	for h.incoming.take(uuid.New(), minIncoming) == roomLeft { // the rest
+	for h.incoming.Take(uuid.New(), minIncoming) == nil { // the rest
 	}
-	h.incoming.give(project, rest)
-	for h.incoming.take(uuid.New(), minIncoming) == roomLeft {
+	h.incoming.Give(project, rest)
+	for h.incoming.Take(uuid.New(), minIncoming) == nil {
 	}
 	_, p = post(t, h, strings.NewReader(`{}`))
 	refused(t, withRetry(p), http.StatusServiceUnavailable, httpserver.CodeBusy)
@@ -310,7 +311,7 @@ func TestAStoreThatTakesNoBodyIsAway(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
 	require.Equal(t, httpserver.CodeStoreUnavailable, p.Code)
 	require.Empty(t, k.events)
-	require.Empty(t, h.bodies.taken)
+	require.Zero(t, h.bodies.Taken())
 }
 
 // TestAKnownKeyCostsNoStoring: the body is read for its hash alone. Where the key is
@@ -347,18 +348,18 @@ func TestAProjectHasAShareOfLargeBodies(t *testing.T) {
 	k := &keeper{}
 	h := serving(t, k)
 	for range maxLargeBodies / projectShare {
-		require.Equal(t, roomLeft, h.bodies.take(project, 1))
+		require.NoError(t, h.bodies.Take(project, 1))
 	}
 	_, p := post(t, h, strings.NewReader(object(200<<10)))
 	refused(t, withRetry(p), http.StatusTooManyRequests, httpserver.CodeTooManyLargeBodies)
 	for range projectShare - 1 {
 		other := uuid.New()
 		for range maxLargeBodies / projectShare {
-			require.Equal(t, roomLeft, h.bodies.take(other, 1))
+			require.NoError(t, h.bodies.Take(other, 1))
 		}
 	}
-	h.bodies.give(project, 1)
-	require.Equal(t, roomLeft, h.bodies.take(uuid.New(), 1))
+	h.bodies.Give(project, 1)
+	require.NoError(t, h.bodies.Take(uuid.New(), 1))
 	_, p = post(t, h, strings.NewReader(object(200<<10)))
 	refused(t, withRetry(p), http.StatusServiceUnavailable, httpserver.CodeBusy)
 	answer, _ := post(t, h, strings.NewReader(`{}`))

@@ -273,6 +273,6 @@ func TestWhoWaitsForAnEarlierRunAsksFirst(t *testing.T) {
 		require.Empty(t, h.waiters.byRun)
 		require.Empty(t, h.waiters.asked)
 		require.Empty(t, h.outputs.byRun)
-		require.Empty(t, h.outputs.budget.projects)
+		require.True(t, h.outputs.budget.Free())
 	})
 }

@@ -3,7 +3,6 @@
 package dispatch
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -19,79 +18,6 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/store"
 )
-
-// TestWhoWantsMoreOfABudgetWaitsForItself: and for nobody for longer than it may.
-func TestWhoWantsMoreOfABudgetWaitsForItself(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(40)
-		take := func(project string, n int64) *held {
-			got, err := b.take(t.Context(), named(project), n)
-			require.NoError(t, err)
-			return got
-		}
-		first := take("greedy", 1000) // all of its share
-		next := make(chan *held)
-		for range 2 {
-			go func() { next <- take("greedy", 4) }()
-		}
-		synctest.Wait()
-		take("modest", 10).give()
-		first.keep(5)
-		(<-next).give()
-		first.give()
-		(<-next).give()
-		require.Empty(t, b.shares)
-	})
-}
-
-// TestAWaitForABudgetEnds: with the request, or so soon that its runner hears of it.
-func TestAWaitForABudgetEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(40)
-		for _, project := range []string{"a", "b", "c", "greedy"} {
-			_, err := b.take(t.Context(), named(project), 10)
-			require.NoError(t, err)
-		}
-		_, err := b.take(t.Context(), named("greedy"), 1)
-		require.Equal(t, errShareWait, err)
-		_, err = b.take(t.Context(), named("modest"), 1)
-		require.Equal(t, errBudgetWait, err)
-		gone, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err = b.take(gone, named("greedy"), 1)
-		require.ErrorIs(t, err, context.Canceled)
-	})
-}
-
-// TestABudgetIsGivenBackWhole: nothing is remembered of who has nothing of it.
-func TestABudgetIsGivenBackWhole(t *testing.T) {
-	t.Parallel()
-	b := newBudget(40)
-	for range 100 {
-		got, err := b.take(t.Context(), uuid.New(), 10)
-		require.NoError(t, err)
-		got.keep(7)
-		got.give()
-	}
-	require.Empty(t, b.shares)
-	require.True(t, b.all.TryAcquire(40))
-}
-
-// TestALineForABudgetIsBounded: a project's requests do not wait in any number.
-func TestALineForABudgetIsBounded(t *testing.T) {
-	t.Parallel()
-	b := newBudget(4 * (maxInLine + 1))
-	for range maxInLine {
-		_, err := b.take(t.Context(), named("greedy"), 1)
-		require.NoError(t, err)
-	}
-	_, err := b.take(t.Context(), named("greedy"), 1)
-	require.Equal(t, errShareWait, err)
-	_, err = b.take(t.Context(), named("modest"), 1)
-	require.NoError(t, err)
-}
 
 // TestTheAnswerToAClaimIsBounded: inputs and journals beyond the room are fetched, runs
 // beyond the number handed next.
@@ -119,7 +45,7 @@ func TestTheAnswerToAClaimIsBounded(t *testing.T) {
 		require.Equal(t, i != 1, run.JournalElsewhere, i)
 		require.Equal(t, run.JournalElsewhere, len(run.Journal) == 0)
 	}
-	require.Empty(t, h.claims.shares, "its memory is given back")
+	require.True(t, h.claims.Free(), "its memory is given back")
 }
 
 // TestAProjectsJournalsAreReadAFewAtATime: whoever asks for many at once waits for
@@ -127,7 +53,7 @@ func TestTheAnswerToAClaimIsBounded(t *testing.T) {
 func TestAProjectsJournalsAreReadAFewAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const most = maxStreamBytes / budgetShare / journalStream
+		const most = maxStreamBytes / projectShare / journalStream
 		f := &fake{entry: `"e"`, length: 2, reading: make(chan struct{})}
 		h := handlerOf(f)
 		answered := make(chan int, 64)
@@ -161,7 +87,7 @@ func TestAProjectsJournalsAreReadAFewAtATime(t *testing.T) {
 		for range most + 1 {
 			require.Equal(t, http.StatusOK, <-answered)
 		}
-		require.Empty(t, h.streams.shares)
+		require.True(t, h.streams.Free())
 	})
 }
 
@@ -189,7 +115,7 @@ func TestWhoReadsTooSlowlyIsCutOff(t *testing.T) {
 			require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(w, r) }, "it is not taken for whole")
 			require.NotZero(t, w.Body.Len())
 			require.LessOrEqual(t, w.Body.Len(), 5*answerPiece)
-			require.Empty(t, h.streams.shares)
+			require.True(t, h.streams.Free())
 		})
 	}
 }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+)
+
+// named is the id of what is named so.
+func named(name string) uuid.UUID { return uuid.NewSHA1(uuid.Nil, []byte(name)) }
+
+// TestARefusalSaysWhoseFaultItIs: and leaves other errors alone.
+func TestARefusalSaysWhoseFaultItIs(t *testing.T) {
+	t.Parallel()
+	part, all, other := errors.New("part"), errors.New("all"), errors.New("other")
+	require.Equal(t, part, Refusal(fmt.Errorf("now: %w", ErrPart), part, all))
+	require.Equal(t, all, Refusal(ErrAll, part, all))
+	require.Equal(t, other, Refusal(other, part, all))
+	require.NoError(t, Refusal(nil, part, all))
+}
+
+// TestAProjectHasAShareOfThePlaces: what it takes of its own is its own matter, and
+// there is room for others until all are taken.
+func TestAProjectHasAShareOfThePlaces(t *testing.T) {
+	t.Parallel()
+	p, projects := NewPlaces(8, 4), []uuid.UUID{uuid.New(), uuid.New(), uuid.New(), uuid.New(), uuid.New()}
+	for _, project := range projects[:4] {
+		require.NoError(t, p.Take(project, 1))
+		require.NoError(t, p.Take(project, 1))
+		require.Equal(t, ErrPart, p.Take(project, 1))
+	}
+	require.Equal(t, ErrAll, p.Take(projects[4], 1))
+	p.Give(projects[0], 1)
+	require.NoError(t, p.Take(projects[4], 1))
+	require.Equal(t, ErrAll, p.Take(projects[0], 1))
+
+	few := NewPlaces(2, 4)
+	require.NoError(t, few.Take(projects[0], 1), "at least one")
+	require.Equal(t, ErrPart, few.Take(projects[0], 1))
+
+	large := NewPlaces(8, 4)
+	require.NoError(t, large.Take(projects[0], 100), "alone")
+	require.Equal(t, ErrPart, large.Take(projects[0], 0+1))
+	large.Give(projects[0], 100)
+	require.Zero(t, large.Taken())
+	require.Empty(t, large.byProject, "a project that has none is forgotten")
+}
+
+// TestWhoWantsMoreOfABudgetWaitsForItself: and for nobody for longer than it may.
+func TestWhoWantsMoreOfABudgetWaitsForItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(40, 4, 10, time.Second)
+		take := func(project string, n int64) *Grant {
+			got, err := b.Wait(t.Context(), named(project), n)
+			require.NoError(t, err)
+			return got
+		}
+		first := take("greedy", 1000) // all of its share
+		next := make(chan *Grant)
+		for range 2 {
+			go func() { next <- take("greedy", 4) }()
+		}
+		synctest.Wait()
+		take("modest", 10).End()
+		first.Keep(5)
+		(<-next).End()
+		first.End()
+		(<-next).End()
+		require.Empty(t, b.byProject)
+	})
+}
+
+// TestAWaitForABudgetEnds: with its caller, or with the patience, unless there is no end of that.
+func TestAWaitForABudgetEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(40, 4, 10, time.Second)
+		for _, project := range []string{"a", "b", "c", "greedy"} {
+			_, err := b.Wait(t.Context(), named(project), 10)
+			require.NoError(t, err)
+		}
+		_, err := b.Wait(t.Context(), named("greedy"), 1)
+		require.Equal(t, ErrPart, err)
+		_, err = b.Wait(t.Context(), named("modest"), 1)
+		require.Equal(t, ErrAll, err)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = b.Wait(gone, named("greedy"), 1)
+		require.ErrorIs(t, err, context.Canceled)
+
+		endless, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		patient := NewBudget(4, 4, 10, 0)
+		_, err = patient.Wait(endless, named("greedy"), 1)
+		require.NoError(t, err)
+		_, err = patient.Wait(endless, named("greedy"), 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// TestABudgetIsGivenBackWhole: nothing is remembered of who has nothing of it.
+func TestABudgetIsGivenBackWhole(t *testing.T) {
+	t.Parallel()
+	b := NewBudget(40, 4, 10, time.Second)
+	for range 100 {
+		got, err := b.Wait(t.Context(), uuid.New(), 10)
+		require.NoError(t, err)
+		got.Keep(7)
+		got.End()
+	}
+	require.Empty(t, b.byProject)
+	require.True(t, b.all.TryAcquire(40))
+}
+
+// TestALineForABudgetIsBounded: a project's requests do not wait in any number.
+func TestALineForABudgetIsBounded(t *testing.T) {
+	t.Parallel()
+	b := NewBudget(400, 4, 10, time.Second)
+	for range 10 {
+		_, err := b.Wait(t.Context(), named("greedy"), 1)
+		require.NoError(t, err)
+	}
+	_, err := b.Wait(t.Context(), named("greedy"), 1)
+	require.Equal(t, ErrPart, err)
+	_, err = b.Wait(t.Context(), named("modest"), 1)
+	require.NoError(t, err)
+}
