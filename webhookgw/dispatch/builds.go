@@ -3,6 +3,7 @@
 package dispatch
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -18,8 +19,11 @@ func (h *Handler) report(w http.ResponseWriter, r *http.Request, token store.Tok
 	if err := decode(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
 		return err
 	}
-	return done(w, h.opts.Store.ReportBuild(r.Context(), token.Deployment(), store.BuildReport{
+	report := store.BuildReport{
 		Phase: store.DeploymentPhase(req.Phase), Commit: req.Commit, CommitMessage: req.CommitMessage, Author: req.Author,
+	}
+	return done(w, h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
+		return h.opts.Store.ReportBuild(ctx, token.Deployment(), report)
 	}))
 }
 
@@ -28,7 +32,9 @@ func (h *Handler) log(w http.ResponseWriter, r *http.Request, token store.Token)
 	if err := decode(w, r, dispatchapi.MaxLogRequest, &req); err != nil {
 		return err
 	}
-	return done(w, h.opts.Store.AppendBuildLog(r.Context(), token.Deployment(), req.Number, req.Chunk))
+	return done(w, h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
+		return h.opts.Store.AppendBuildLog(ctx, token.Deployment(), req.Number, req.Chunk)
+	}))
 }
 
 func (h *Handler) putBundle(w http.ResponseWriter, r *http.Request, token store.Token) error {
@@ -54,5 +60,7 @@ func (h *Handler) result(w http.ResponseWriter, r *http.Request, token store.Tok
 	for _, a := range req.Agents {
 		result.Agents = append(result.Agents, store.Agent(a))
 	}
-	return done(w, h.opts.Store.FinishBuild(r.Context(), token.Deployment(), result))
+	return done(w, h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
+		return h.opts.Store.FinishBuild(ctx, token.Deployment(), result)
+	}))
 }

@@ -171,12 +171,16 @@ func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.C
 	}()
 	// Begun, it is seen to its end: one that is given up with its request may be carried
 	// out all the same, and nobody would know of its runs.
-	begun, end := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
-	defer end()
-	result, err := h.opts.Store.Claim(begun, store.Claim{
-		Environment: token.Environment(), RunnerID: req.RunnerID, Digests: req.Digests, Refused: req.Refused,
-		Places: min(max(req.Places, 0), dispatchapi.MaxLeases), Limit: limit,
-		Holding: leasesOf(token, req.Holding), Lease: store.UnconfirmedLease,
+	var result store.ClaimResult
+	err = h.call(ctx, token.ProjectID, func(ctx context.Context) error {
+		begun, end := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
+		defer end()
+		result, err = h.opts.Store.Claim(begun, store.Claim{
+			Environment: token.Environment(), RunnerID: req.RunnerID, Digests: req.Digests, Refused: req.Refused,
+			Places: min(max(req.Places, 0), dispatchapi.MaxLeases), Limit: limit,
+			Holding: leasesOf(token, req.Holding), Lease: store.UnconfirmedLease,
+		})
+		return err
 	})
 	if err != nil {
 		return resp, false, err

@@ -47,8 +47,6 @@ const (
 	runOverhead = 2 << 10
 	// maxUnknown is how many runs that this gateway does not know a heartbeat has read.
 	maxUnknown = 64
-	// claimTimeout bounds asking the store for runs.
-	claimTimeout = 20 * time.Second
 	// releaseTimeout bounds giving back what nobody came to take.
 	releaseTimeout = 5 * time.Second
 )
@@ -103,6 +101,8 @@ type Handler struct {
 	// what streams.
 	inFlight        *quota.Places
 	claims, streams *quota.Budget
+	// calls are those that ask the store.
+	calls *quota.Budget
 	// owners are the environments of runs, which never change, so that a call about
 	// somebody else's run is refused without asking the store each time.
 	owners *cache.Cache[store.Key, uuid.UUID]
@@ -127,7 +127,7 @@ func New(opts Options) *Handler {
 	wakeups := newWakeups()
 	h := &Handler{
 		opts: opts, wakeups: wakeups, attendance: newAttendance(), ends: newEnds(opts.Store),
-		inFlight: quota.NewPlaces(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes),
+		inFlight: quota.NewPlaces(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes), calls: newCalls(),
 		tokens:       newTokens(opts.Store, wakeups),
 		ended:        cache.New[store.Lease, struct{}](maxOwners, time.Minute, nil),
 		owners:       cache.New[store.Key, uuid.UUID](maxOwners, 0, nil),

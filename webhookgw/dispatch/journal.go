@@ -3,6 +3,7 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -24,7 +25,9 @@ func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.To
 	if err != nil {
 		return err
 	}
-	return done(w, h.opts.Store.AppendJournal(r.Context(), lease, journal))
+	return done(w, h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
+		return h.opts.Store.AppendJournal(ctx, lease, journal)
+	}))
 }
 
 // readJournal streams a run's journal to the runner that holds it, page by page.

@@ -28,7 +28,11 @@ func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.
 	if err != nil {
 		return err
 	}
-	gone, err := h.opts.Store.Heartbeat(r.Context(), leases, store.LeaseDuration)
+	var gone []store.Lease
+	err = h.call(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
+		gone, err = h.opts.Store.Heartbeat(ctx, leases, store.LeaseDuration)
+		return err
+	})
 	switch {
 	case err != nil:
 		return err
@@ -108,7 +112,7 @@ func (h *Handler) release(w http.ResponseWriter, r *http.Request, token store.To
 		return err
 	}
 	delay := min(max(time.Duration(req.DelaySeconds)*time.Second, 0), maxDelay)
-	err = h.opts.Store.Release(r.Context(), lease, delay)
+	err = h.call(r.Context(), token.ProjectID, func(ctx context.Context) error { return h.opts.Store.Release(ctx, lease, delay) })
 	if err == nil {
 		h.ended.Put(lease, struct{}{})
 		if delay > 0 { // nobody's hint says when the delay is over
@@ -157,7 +161,11 @@ func (h *Handler) owned(ctx context.Context, id uuid.UUID, token store.Token) er
 	}
 	environment, known := h.owners.Get(key)
 	if !known {
-		run, err := h.opts.Store.Run(ctx, key)
+		var run store.Run
+		err := h.call(ctx, token.ProjectID, func(ctx context.Context) (err error) {
+			run, err = h.opts.Store.Run(ctx, key)
+			return err
+		})
 		if errors.Is(err, store.ErrNotFound) {
 			h.absent.Put(key, struct{}{})
 		}
