@@ -114,7 +114,7 @@ func TestWhoReadsTooSlowlyIsCutOff(t *testing.T) {
 			w := slowWriter{httptest.NewRecorder()}
 			require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(w, r) }, "it is not taken for whole")
 			require.NotZero(t, w.Body.Len())
-			require.LessOrEqual(t, w.Body.Len(), 5*answerPiece)
+			require.LessOrEqual(t, w.Body.Len(), 5*(64<<10))
 			require.True(t, h.streams.Free())
 		})
 	}

@@ -5,9 +5,9 @@ package dispatch
 import (
 	"io"
 	"net/http"
-	"os"
 	"time"
 
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -19,8 +19,6 @@ const (
 	// answerTime is how long the answer to a claim, or a stream, may take: no longer
 	// does a runner read it. What it holds is wanted by others.
 	answerTime = 30 * time.Second
-	// answerPiece is the most bytes that are written between two looks at the clock.
-	answerPiece = 64 << 10
 )
 
 // streamed lets an endpoint stream within the budget of its project, for a while.
@@ -35,32 +33,7 @@ func (h *Handler) streamed(size int64, next endpoint) endpoint {
 	}
 }
 
-// timedWriter ends an answer that takes too long: its reader may take a piece now and
-// then, so that no single write is late.
-type timedWriter struct {
-	http.ResponseWriter
-	until time.Time
-}
-
-func timed(w http.ResponseWriter) http.ResponseWriter {
-	return &timedWriter{ResponseWriter: w, until: time.Now().Add(answerTime)}
-}
-
-// Unwrap is for http.ResponseController.
-func (t *timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
-
-// Write implements http.ResponseWriter.
-func (t *timedWriter) Write(p []byte) (written int, err error) {
-	for {
-		if time.Now().After(t.until) {
-			return written, os.ErrDeadlineExceeded
-		}
-		n, err := t.ResponseWriter.Write(p[written:min(len(p), written+answerPiece)])
-		if written += n; err != nil || written >= len(p) {
-			return written, err
-		}
-	}
-}
+func timed(w http.ResponseWriter) http.ResponseWriter { return httpserver.AnswerWithin(w, answerTime) }
 
 // stream copies a body. Once it has begun an error can only break it off, so
 // that the other side sees that it is not whole.
