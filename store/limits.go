@@ -70,6 +70,9 @@ const (
 	// most bytes of its name.
 	MaxDigests  = 64
 	MaxRunnerID = 253
+	// MaxRunners is how many runners of an environment are recorded at a time. One
+	// beyond that is handed runs like the others; its places are not counted.
+	MaxRunners = 1000
 )
 
 // maxDigest is the most bytes of a bundle's digest.

@@ -121,13 +121,15 @@ func (c *Core) report(ctx context.Context, claim store.Claim, look Look) (result
 	return result, err
 }
 
-// seen records a runner that is there.
+// seen records a runner that is there, unless too many are: names are the tenant's.
 func (c *Core) seen(ctx context.Context, claim store.Claim) error {
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		_, err := tx.exec(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests)
-			VALUES ($1, $2, $3, now_us(), $4, $5) ON CONFLICT (project_id, environment_id, id)
+			SELECT $1, $2, $3, now_us(), $4, $5 WHERE $6 > (SELECT count(*) FROM (
+				SELECT 1 FROM runners w WHERE w.project_id = $1 AND w.environment_id = $2 AND w.id <> $3 LIMIT $6) known)
+			ON CONFLICT (project_id, environment_id, id)
 			DO UPDATE SET seen_at = excluded.seen_at, places = excluded.places, digests = excluded.digests`,
-			claim.Environment.ProjectID, claim.Environment.ID, Text(claim.RunnerID), claim.Places, Digests(claim))
+			claim.Environment.ProjectID, claim.Environment.ID, Text(claim.RunnerID), claim.Places, Digests(claim), store.MaxRunners)
 		return err
 	})
 }

@@ -3,6 +3,7 @@
 package storetest
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -75,6 +76,21 @@ var heldPromises = []promise{
 			w.Len(entries, want, i)
 		}
 		w.Equal(store.RunRunning, w.run(claimed[1].Run.ID).Status)
+	}},
+	{"names of runners do not pile up, and who is not recorded works all the same", func(w *world) {
+		w.deploy("one", "first")
+		for i := range store.MaxRunners {
+			_, err := w.db.ExecContext(w.ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests) VALUES ($1, $2, $3, 0, 1, '[]')`,
+				w.project.ID.String(), w.environment.ID.String(), "r-"+strconv.Itoa(i))
+			w.NoError(err)
+		}
+		w.singles(2)
+		w.Len(w.claimAs("one more", 1, lease), 1)
+		w.Equal(store.MaxRunners, w.rowsOf("runners"))
+		w.Len(w.claimAs("r-7", 1, lease), 1)
+		w.set(`DELETE FROM runners`)
+		w.claimAs("one more", 1, lease)
+		w.Equal(1, w.rowsOf("runners"))
 	}},
 	{"runs whose agent is gone stand in nobody's way", func(w *world) {
 		w.deploy("one", "second")
