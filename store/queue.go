@@ -24,8 +24,11 @@ const (
 var QueueStates = []QueueState{QueueClaimable, QueueNoRunner, QueueNoDeployment}
 
 const (
-	// MaxQueueCount is how many queued runs of an agent and class are counted.
-	MaxQueueCount = 10_000
+	// MaxQueueCount is how many queued runs of an agent and class are counted,
+	// MaxQueueCounted how many of all of them, each having an equal part of these then.
+	// As many keys are counted, and as many runs that wait for one.
+	MaxQueueCount   = 10_000
+	MaxQueueCounted = 100_000
 	// RunnerPresence is how long after its last request for runs a runner counts
 	// as there; a waiting one is recorded at least every 30 s.
 	RunnerPresence = 90 * time.Second
@@ -33,7 +36,7 @@ const (
 
 // QueueDepth is what waits in one state, over all environments.
 type QueueDepth struct {
-	// Runs counts at most MaxQueueCount of each agent.
+	// Runs counts at most MaxQueueCount of each agent, MaxQueueCounted in all.
 	Runs int64
 	// Oldest is how long ago the run was accepted that stands first; 0 without any.
 	Oldest time.Duration
@@ -45,6 +48,9 @@ type QueueFigures struct {
 	Queued map[QueueState]map[Class]QueueDepth
 	// Running counts the runs that runners hold.
 	Running int64
+	// KeysHeld counts the concurrency keys that open runs have, Blocked the runs that
+	// wait for theirs, each up to MaxQueueCounted.
+	KeysHeld, Blocked int64
 	// OutboxAge is how long the oldest row waits that a consumer of the outbox has
 	// not taken; 0 without any.
 	OutboxAge time.Duration

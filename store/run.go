@@ -187,15 +187,18 @@ func (s Swept) Runs() int { return s.GivenBack + s.Failed + s.Resumed + s.Cancel
 
 // Housekeeping is what the gateway's workers do from time to time.
 type Housekeeping interface {
+	// Now is the store's clock, by which leases expire.
+	Now(ctx context.Context) (time.Time, error)
 	// SweepLeases ends claims that expired, as Release does, at most limit of
 	// them, and cancels queued runs of environments that are gone. It returns what
-	// it did, also with an error.
+	// it did, also with an error: what fails of these keeps the others from nothing.
 	SweepLeases(ctx context.Context, limit int) (Swept, error)
 	// SweepExpired deletes idempotency keys and blobs whose time is over, and
-	// runners not seen for an hour.
+	// runners not seen for an hour; likewise.
 	SweepExpired(ctx context.Context, limit int) (int, error)
 	// ExpireRuns ends runs that were accepted so long ago, whatever they wait for,
-	// as failed with RunErrorExpired: at most limit of them. It returns how many.
+	// as failed with RunErrorExpired: at most limit of them. It returns how many, also
+	// with an error: what fails of one project keeps those of others from nothing.
 	ExpireRuns(ctx context.Context, age time.Duration, limit int) (int, error)
 	// CountStored adds what ended runs have stored to what their projects have, by at
 	// most limit rows of the outbox, and returns by how many.

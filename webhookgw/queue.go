@@ -23,12 +23,16 @@ const (
 
 var (
 	queuedRuns = prometheus.NewDesc("agentplatform_queued_runs",
-		"Runs that wait for a runner in the whole store, at most 10,000 of each agent, by their class and what they wait for: "+
+		"Runs that wait for a runner in the whole store, at most 10,000 of each agent and 100,000 in all, by their class and what they wait for: "+
 			"claimable, for a free place; no_runner, for any runner to ask; no_deployment, for a deployment to be live.", []string{"state", "class"}, nil)
 	queueOldest = prometheus.NewDesc("agentplatform_queue_oldest_age_seconds",
 		"Since when the run waits that waits longest, from its acceptance, by its class and what it waits for; 0 where none does.", []string{"state", "class"}, nil)
 	runningRuns = prometheus.NewDesc("agentplatform_running_runs", "Runs that runners hold in the whole store.", nil, nil)
-	outboxAge   = prometheus.NewDesc("agentplatform_outbox_oldest_age_seconds",
+	keysHeld    = prometheus.NewDesc("agentplatform_concurrency_keys_held",
+		"Concurrency keys that open runs have in the whole store; at most 100,000 are counted.", nil, nil)
+	blockedRuns = prometheus.NewDesc("agentplatform_blocked_runs",
+		"Runs in the whole store that wait for their concurrency key and are none of agentplatform_queued_runs; at most 100,000 are counted.", nil, nil)
+	outboxAge = prometheus.NewDesc("agentplatform_outbox_oldest_age_seconds",
 		"Since when the ended run waits that waits longest for what is to be done after its end; 0 where none does.", nil, nil)
 )
 
@@ -46,7 +50,7 @@ type queueCollector struct {
 
 // Describe implements prometheus.Collector.
 func (q *queueCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{queuedRuns, queueOldest, runningRuns, outboxAge} {
+	for _, desc := range []*prometheus.Desc{queuedRuns, queueOldest, runningRuns, keysHeld, blockedRuns, outboxAge} {
 		out <- desc
 	}
 }
@@ -65,6 +69,8 @@ func (q *queueCollector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	out <- prometheus.MustNewConstMetric(outboxAge, prometheus.GaugeValue, figures.OutboxAge.Seconds())
+	out <- prometheus.MustNewConstMetric(keysHeld, prometheus.GaugeValue, float64(figures.KeysHeld))
+	out <- prometheus.MustNewConstMetric(blockedRuns, prometheus.GaugeValue, float64(figures.Blocked))
 	out <- prometheus.MustNewConstMetric(runningRuns, prometheus.GaugeValue, float64(figures.Running))
 }
 

@@ -26,8 +26,9 @@ const (
 	// pendingHints is how many hints wait before "look at everything" replaces them.
 	pendingHints = 20_000
 	// silence is how long nothing may come in before the connection is asked whether it
-	// is still there, and notifyTimeout how long that or a notification may take: a
-	// server that has gone without a word would be listened to for ever.
+	// is still there, and notifyTimeout how long that, a notification or beginning to
+	// listen may take: a server that has gone without a word, or what stands before it
+	// and takes all bytes, would be listened to for ever.
 	silence       = 30 * time.Second
 	notifyTimeout = 10 * time.Second
 	// reconnectAfter is the pause before connecting anew.
@@ -46,16 +47,18 @@ type notifier struct {
 	origin string // of this process's notifications, which it need not hear
 	cancel context.CancelFunc
 	done   sync.WaitGroup
+	// withTimeout is Options'.
+	withTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
 
 	mu      sync.Mutex
 	pending map[store.Hint]struct{}
 	wake    chan struct{}
 }
 
-func startNotifier(config *pgx.ConnConfig, renew func(context.Context, *pgx.ConnConfig) error, hub *sqlcore.Hub, logger *slog.Logger) *notifier {
+func startNotifier(config *pgx.ConnConfig, hub *sqlcore.Hub, o Options) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &notifier{
-		config: config, renew: renew, hub: hub, logger: logger, origin: uuid.NewString(), cancel: cancel,
+		config: config, renew: o.renew, hub: hub, logger: o.Logger, origin: uuid.NewString(), cancel: cancel, withTimeout: o.withTimeout,
 		pending: map[store.Hint]struct{}{}, wake: make(chan struct{}, 1),
 	}
 	n.done.Go(func() { n.keep(ctx, "sending hints", n.sendAll) })
@@ -120,7 +123,11 @@ func (n *notifier) connected(ctx context.Context, task func(ctx context.Context,
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // it is of no use any more
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
+		defer cancel()
+		_ = conn.Close(ctx) // it is of no use any more
+	}()
 	return task(ctx, conn)
 }
 
@@ -143,7 +150,7 @@ func (n *notifier) sendAll(ctx context.Context, conn *pgx.Conn) error {
 }
 
 func (n *notifier) notify(ctx context.Context, conn *pgx.Conn, hints []store.Hint) error {
-	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	ctx, cancel := n.withTimeout(ctx, notifyTimeout)
 	defer cancel()
 	_, err := conn.Exec(ctx, `SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload`, channel, n.payloads(hints))
 	return err
@@ -166,7 +173,10 @@ func (n *notifier) payloads(hints []store.Hint) (out []string) {
 // listen hands on what other processes send. What was sent while nobody
 // listened is lost, so it begins with "look at everything".
 func (n *notifier) listen(ctx context.Context, conn *pgx.Conn) error {
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+	asking, cancel := n.withTimeout(ctx, notifyTimeout)
+	_, err := conn.Exec(asking, "LISTEN "+channel)
+	cancel()
+	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
 	n.hub.Lost()
@@ -183,13 +193,13 @@ func (n *notifier) listen(ctx context.Context, conn *pgx.Conn) error {
 
 // next is the next notification; nil after a silence in which the server is there.
 func (n *notifier) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	waiting, cancel := context.WithTimeout(ctx, silence)
+	waiting, cancel := n.withTimeout(ctx, silence)
 	notification, err := conn.WaitForNotification(waiting)
 	cancel()
 	if err == nil || ctx.Err() != nil || !pgconn.Timeout(err) {
 		return notification, err
 	}
-	asking, cancel := context.WithTimeout(ctx, notifyTimeout)
+	asking, cancel := n.withTimeout(ctx, notifyTimeout)
 	defer cancel()
 	return nil, conn.Ping(asking)
 }

@@ -37,6 +37,7 @@ var wide = []struct {
 	{"FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2", "a page of a list of connector runs is from the newest partitions", true},
 	{"FROM open_connector_runs c WHERE c.project_id = $1 GROUP BY c.environment_id", "a project's backlog is all that is open of it, which has a limit", true},
 	{"(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n", "the queue's figures count what waits, up to a limit", true},
+	{"(SELECT count(*) FROM (SELECT 1 AS one FROM concurrency_slots", "the figures count keys, up to a limit", true},
 	{"WHERE status = 'running' AND lease_until <= now_us()", "the sweep looks at all that runs, by an index of its own", true},
 	{"SELECT count(*) FROM open_runs r WHERE r.status = 'running'", "the figures count all that runs, by an index of its own", true},
 	{"FROM audit_log a LEFT JOIN audit_outcomes o", "a page of the audit log is from the newest partitions", false},

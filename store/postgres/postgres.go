@@ -37,10 +37,14 @@ import (
 var migrations embed.FS
 
 const (
-	// defaultConns is the size of the pool; two connections more carry hints.
-	defaultConns = 16
-	// listConns is how many more read lists.
-	listConns = 8
+	// DefaultConnections is how many connections a store takes at most, MinConnections
+	// the fewest that it works with, MaxConnections the most that it can be given.
+	DefaultConnections = 26
+	MinConnections     = 8
+	MaxConnections     = 1000
+	// hintConnections are those of them that carry hints, one each way. A third of the
+	// rest reads lists.
+	hintConnections = 2
 	// attempts is how often a transaction runs that PostgreSQL rolls back for
 	// another's sake.
 	attempts = 5
@@ -55,6 +59,9 @@ type Options struct {
 	// addresses change while a process runs. What is open stays so, for an hour at
 	// most.
 	Reread func() (string, error)
+	// Connections is how many connections the store takes at most, between MinConnections
+	// and MaxConnections; 0 means DefaultConnections. Migrating takes one more.
+	Connections int32
 	// Logger takes what nobody can be answered; slog.Default() when nil.
 	Logger *slog.Logger
 	// Evaluate tells the concurrency keys of runs that were accepted before a
@@ -62,6 +69,22 @@ type Options struct {
 	Evaluate store.Evaluator
 	// tune changes how tests connect.
 	tune func(config *pgx.ConnConfig)
+	// withTimeout bounds what nobody waits for who would; context.WithTimeout when nil.
+	withTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
+}
+
+// CheckConnections says why Options.Connections cannot be so many.
+func CheckConnections(most int32) error {
+	if most != 0 && (most < MinConnections || most > MaxConnections) {
+		return fmt.Errorf("%d connections to PostgreSQL for a process: choose from %d to %d", most, MinConnections, MaxConnections)
+	}
+	return nil
+}
+
+// pools are the sizes of the pool and of that of lists.
+func (o Options) pools() (most, lists int32) {
+	rest := cmp.Or(o.Connections, DefaultConnections) - hintConnections
+	return rest - rest/3, rest / 3
 }
 
 // Store is a store.Store on PostgreSQL.
@@ -84,6 +107,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	if o.withTimeout == nil {
+		o.withTimeout = context.WithTimeout
+	}
+	if err := CheckConnections(o.Connections); err != nil {
+		return nil, err
+	}
+	most, forLists := o.pools()
 	config, err := pgxpool.ParseConfig(o.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("reading the DSN: %w", err)
@@ -91,18 +121,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config.BeforeConnect = o.renew
 	config.ConnConfig.DialFunc = dial
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
-	pool, err := connections(ctx, config.Copy(), defaultConns, "force_generic_plan", o.tune)
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := o.withTimeout(ctx, connectTimeout) // the pool makes connections for nobody in particular
+		defer cancel()
+		return durable(ctx, conn)
+	}
+	pool, err := connections(ctx, config.Copy(), most, "force_generic_plan", o.tune)
 	if err != nil {
 		return nil, err
 	}
-	lists, err := connections(ctx, config.Copy(), listConns, "force_custom_plan", o.tune)
+	lists, err := connections(ctx, config.Copy(), forLists, "force_custom_plan", o.tune)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
 		pools: [2]*pgxpool.Pool{pool, lists}, db: stdlib.OpenDBFromPool(pool), lists: stdlib.OpenDBFromPool(lists), renew: o.renew,
 	}
-	s.notifier = startNotifier(config.ConnConfig.Copy(), o.renew, &s.hub, o.Logger)
+	s.notifier = startNotifier(config.ConnConfig.Copy(), &s.hub, o)
 	s.Core = sqlcore.New(sqlcore.Options{
 		Engine: engine{s}, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
 		Exclusive: "FOR UPDATE", Address: "ctid", Publish: s.publish, BadData: badData, NoTable: func(err error) bool { return hasCode(err, undefinedTable) },
@@ -118,7 +153,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // it guesses of the lengths of lists.
 func connections(ctx context.Context, config *pgxpool.Config, most int32, planMode string, tune func(*pgx.ConnConfig)) (*pgxpool.Pool, error) {
 	config.MaxConns = most
-	config.AfterConnect = durable
 	config.ConnConfig.RuntimeParams["plan_cache_mode"] = planMode
 	if tune != nil {
 		tune(config.ConnConfig)
@@ -324,6 +358,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		_, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', $1, FALSE)`, lockTimeout)
 		return err
 	}))
+	db.SetMaxOpenConns(1)
 	defer func() { _ = db.Close() }() // nothing waits for it
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, scripts,
 		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
@@ -341,8 +376,25 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return err
 }
 
-// Ping implements store.Store.
-func (s *Store) Ping(ctx context.Context) error { return sqlcore.CheckSchema(ctx, s.db, migrations) }
+// errReadOnly says that the server takes no writes.
+var errReadOnly = errors.New("PostgreSQL takes no writes here: the server is a replica, or its transactions are read-only; " +
+	"name the primary in the DSN, or set default_transaction_read_only=off")
+
+// Ping implements store.Store. What is connected to a server that takes no writes is
+// connected anew: the primary may be another one by now.
+func (s *Store) Ping(ctx context.Context) error {
+	var readOnly bool
+	if err := s.db.QueryRowContext(ctx, `SELECT current_setting('transaction_read_only')::boolean`).Scan(&readOnly); err != nil {
+		return fmt.Errorf("asking whether the server takes writes: %w", err)
+	}
+	if readOnly {
+		for _, pool := range s.pools {
+			pool.Reset()
+		}
+		return errReadOnly
+	}
+	return sqlcore.CheckSchema(ctx, s.db, migrations)
+}
 
 // Close implements store.Store.
 func (s *Store) Close() error {

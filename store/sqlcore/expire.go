@@ -4,6 +4,7 @@ package sqlcore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,19 +29,20 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 	if err != nil {
 		return 0, wrap(err, "looking for projects with open runs")
 	}
-	for i := 0; i < len(projects) && n < limit; {
+	var failed []error
+	for i := 0; i < len(projects) && n < limit && ctx.Err() == nil; {
 		project, most := projects[i], min(limit-n, chunk)
 		expired, err := c.sweepRuns(ctx, most, `SELECT project_id, id FROM open_runs
 			WHERE project_id = $2 AND id < id_at(now_us() - $3) ORDER BY id LIMIT $1 `, c.expire, project, age.Microseconds())
 		n += expired
 		if err != nil {
-			return n, wrap(err, "ending runs of project %s that have been open for too long", project)
+			failed = append(failed, wrap(err, "ending runs of project %s that have been open for too long", project))
 		}
 		if expired < most {
 			i++
 		}
 	}
-	return n, nil
+	return n, errors.Join(failed...)
 }
 
 // expire ends runs that have been open for too long.

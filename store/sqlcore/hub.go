@@ -8,56 +8,129 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// subscriberBuffer is how many hints wait for a slow reader.
-const subscriberBuffer = 256
+const (
+	// subscriberHints is how many different hints wait for a slow reader. Beyond, it has
+	// to look at everything, for all tenants: so no sweep and no batch may come near.
+	subscriberHints = 16_384
+	// subscriberEnds is how many of them hold the end of a run, for the sake of memory.
+	subscriberEnds = 256
+	// subscriberBuffer is how many of them are handed over at once.
+	subscriberBuffer = 64
+)
 
 // Hub hands hints to the subscribers of this process.
 type Hub struct {
 	mu          sync.Mutex
-	subscribers map[store.Topic]map[chan store.Hint]struct{}
+	subscribers map[store.Topic]map[*subscriber]struct{}
 	closed      bool
+}
+
+// subscriber is one who reads hints: each that waits is there once, in the order in
+// which they came.
+type subscriber struct {
+	out  chan store.Hint
+	wake chan struct{} // holds one: there is something to hand over
+	done chan struct{}
+
+	mu      sync.Mutex
+	pending map[store.Hint]struct{}
+	order   []store.Hint
 }
 
 // Subscribe implements store.Notifier.
 func (h *Hub) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {
-	ch := make(chan store.Hint, subscriberBuffer)
+	s := &subscriber{
+		out: make(chan store.Hint, subscriberBuffer), wake: make(chan struct{}, 1), done: make(chan struct{}), pending: map[store.Hint]struct{}{},
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		close(ch)
-		return ch, func() {}
+		close(s.out)
+		return s.out, func() {}
 	}
 	if h.subscribers == nil {
-		h.subscribers = map[store.Topic]map[chan store.Hint]struct{}{}
+		h.subscribers = map[store.Topic]map[*subscriber]struct{}{}
 	}
 	if h.subscribers[topic] == nil {
-		h.subscribers[topic] = map[chan store.Hint]struct{}{}
+		h.subscribers[topic] = map[*subscriber]struct{}{}
 	}
-	h.subscribers[topic][ch] = struct{}{}
-	return ch, func() {
+	h.subscribers[topic][s] = struct{}{}
+	go s.hand()
+	return s.out, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if _, subscribed := h.subscribers[topic][ch]; subscribed {
-			delete(h.subscribers[topic], ch)
-			close(ch)
+		if _, subscribed := h.subscribers[topic][s]; subscribed {
+			delete(h.subscribers[topic], s)
+			close(s.done)
 		}
 	}
 }
 
-// Publish hands out hints and never waits: of a channel that is about to be
-// full the last place is for the hint that hints were lost, and what comes
-// while that one waits to be read is covered by it.
+// Publish hands out hints and never waits.
 func (h *Hub) Publish(hints []store.Hint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, hint := range hints {
-		for ch := range h.subscribers[hint.Topic] {
-			switch free := cap(ch) - len(ch); {
-			case free > 1:
-				ch <- hint
-			case free == 1:
-				ch <- store.Hint{Topic: hint.Topic}
+		for s := range h.subscribers[hint.Topic] {
+			s.take(hint)
+		}
+	}
+}
+
+// take notes a hint. The hint that hints were lost covers all of its topic.
+func (s *subscriber) take(hint store.Hint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pending) >= subscriberEnds {
+		hint.End = nil // to be read
+	}
+	everything := store.Hint{Topic: hint.Topic}
+	_, covered := s.pending[everything]
+	_, known := s.pending[hint]
+	if covered || known {
+		return
+	}
+	if hint == everything || len(s.pending) >= subscriberHints {
+		hint = everything
+		s.pending, s.order = map[store.Hint]struct{}{}, nil
+	}
+	s.pending[hint] = struct{}{}
+	s.order = append(s.order, hint)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// next is the hint that has waited longest.
+func (s *subscriber) next() (hint store.Hint, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.order) == 0 {
+		return hint, false
+	}
+	hint, s.order = s.order[0], s.order[1:]
+	delete(s.pending, hint)
+	return hint, true
+}
+
+// hand gives what is pending to the reader until nobody reads any more.
+func (s *subscriber) hand() {
+	defer close(s.out)
+	for {
+		hint, ok := s.next()
+		if !ok {
+			select {
+			case <-s.wake:
+				continue
+			case <-s.done:
+				return
 			}
+		}
+		select {
+		case s.out <- hint:
+		case <-s.done:
+			return
 		}
 	}
 }
@@ -74,9 +147,9 @@ func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	for _, channels := range h.subscribers {
-		for ch := range channels {
-			close(ch)
+	for _, subscribers := range h.subscribers {
+		for s := range subscribers {
+			close(s.done)
 		}
 	}
 	h.subscribers = nil

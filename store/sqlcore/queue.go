@@ -6,6 +6,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -30,6 +32,23 @@ func QueueStatement(address string) string {
 		FROM q JOIN open_runs r ON r.` + address + ` = q.address`
 }
 
+// LinesStatement counts the agents and classes with queued runs.
+func LinesStatement(address string) string {
+	return `WITH RECURSIVE ` + QueuedLines(address, QueuedAnywhere) + ` SELECT count(q.address) FROM q`
+}
+
+// countOf is how many runs of each agent and class are counted where there are so many
+// of these: however deep the queue is, counting it costs no more.
+func countOf(lines int64) int64 {
+	return max(min(store.MaxQueueCount, store.MaxQueueCounted/max(lines, 1)), 1)
+}
+
+// KeysStatement counts the concurrency keys that runs have and the runs that wait for
+// one, by an index each and up to a limit.
+var KeysStatement = `SELECT
+	(SELECT count(*) FROM (SELECT 1 AS one FROM concurrency_slots s WHERE s.project_id >= '` + uuid.Nil.String() + `' LIMIT $1) held),
+	(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs b WHERE b.blocked AND b.project_id >= '` + uuid.Nil.String() + `' LIMIT $1) waiting)`
+
 // QueueFigures implements store.Queue. The first run of an agent and class is its
 // oldest, for ids are ordered by time, but for one that was handed back.
 func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
@@ -39,6 +58,10 @@ func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 		for class := range store.Class(store.Classes) {
 			figures.Queued[state][class] = store.QueueDepth{}
 		}
+	}
+	var lines int64
+	if err := c.engine.Reader().QueryRowContext(ctx, LinesStatement(c.address)).Scan(&lines); err != nil {
+		return figures, wrap(err, "measuring the queue")
 	}
 	_, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
 		var (
@@ -56,11 +79,14 @@ func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 		depth.Oldest = max(depth.Oldest, time.Duration(max(head, fresh))*time.Microsecond)
 		figures.Queued[state][class] = depth
 		return none, nil
-	}, QueueStatement(c.address), store.RunnerPresence.Microseconds(), store.MaxQueueCount)
+	}, QueueStatement(c.address), store.RunnerPresence.Microseconds(), countOf(lines))
 	if err != nil {
 		return figures, wrap(err, "measuring the queue")
 	}
 	err = c.engine.Reader().QueryRowContext(ctx, RunningStatement).Scan(&figures.Running)
+	if err == nil {
+		err = c.engine.Reader().QueryRowContext(ctx, KeysStatement, store.MaxQueueCounted).Scan(&figures.KeysHeld, &figures.Blocked)
+	}
 	if err == nil {
 		err = c.engine.Reader().QueryRowContext(ctx, OutboxStatement).Scan(durationOf(&figures.OutboxAge))
 	}

@@ -4,6 +4,7 @@ package sqlcore
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -23,11 +24,9 @@ const (
 // SweepLeases implements store.Housekeeping. What runs or waits is little, so both
 // statements look at all of it.
 func (c *Core) SweepLeases(ctx context.Context, limit int) (swept store.Swept, err error) {
-	swept.GivenBack, swept.Failed, err = c.sweepLost(ctx, limit)
-	if err != nil {
-		return swept, wrap(err, "sweeping leases")
-	}
-	swept.Resumed, err = c.sweepRuns(ctx, limit, `SELECT project_id, id FROM open_runs
+	var lost, late, gone error
+	swept.GivenBack, swept.Failed, lost = c.sweepLost(ctx, limit)
+	swept.Resumed, late = c.sweepRuns(ctx, limit, `SELECT project_id, id FROM open_runs
 		WHERE status = 'awaiting_approval' AND wake_at <= now_us() ORDER BY wake_at, project_id, id LIMIT $1 `,
 		func(ctx context.Context, tx *Tx, runs []store.Key) error {
 			for _, run := range runs {
@@ -37,11 +36,9 @@ func (c *Core) SweepLeases(ctx context.Context, limit int) (swept store.Swept, e
 			}
 			return nil
 		})
-	if err != nil {
-		return swept, wrap(err, "sweeping runs that waited too long")
-	}
-	swept.Cancelled, err = c.sweepOrphans(ctx, limit)
-	return swept, wrap(err, "sweeping runs of environments that are gone")
+	swept.Cancelled, gone = c.sweepOrphans(ctx, limit)
+	return swept, errors.Join(wrap(lost, "sweeping leases"), wrap(late, "sweeping runs that waited too long"),
+		wrap(gone, "sweeping runs of environments that are gone"))
 }
 
 // lostRun is a run whose claim expired.
@@ -50,21 +47,46 @@ type lostRun struct {
 	open, losses int64
 }
 
+// Claims that expired; of those that are looked for alone, $2 and $3 name the run.
+const (
+	pickLost  = `SELECT project_id, id, token, open_tools, losses FROM open_runs WHERE status = 'running' AND lease_until <= now_us() `
+	pickThis  = `AND project_id = $2 AND id = $3 `
+	lostFirst = `ORDER BY lease_until, project_id, id LIMIT $1 `
+)
+
+func scanLost(row scanner) (r lostRun, err error) {
+	err = row.Scan(&r.Run.ProjectID, &r.Run.ID, &r.Token, &r.open, &r.losses)
+	return r, err
+}
+
 // sweepLost ends claims that expired. Those whose tool was in flight fail, and those
-// that were lost too often.
+// that were lost too often. Where the data of one is at fault, each is ended alone: the
+// claims of all would be held by it.
 func (c *Core) sweepLost(ctx context.Context, limit int) (givenBack, failed int, err error) {
-	const pick = `SELECT project_id, id, token, open_tools, losses FROM open_runs
-		WHERE status = 'running' AND lease_until <= now_us() ORDER BY lease_until, project_id, id LIMIT $1 `
-	scan := func(row scanner) (r lostRun, err error) {
-		err = row.Scan(&r.Run.ProjectID, &r.Run.ID, &r.Token, &r.open, &r.losses)
-		return r, err
-	}
-	if runs, err := collect(ctx, c.engine.Reader(), scan, pick, limit); err != nil || len(runs) == 0 {
+	runs, err := collect(ctx, c.engine.Reader(), scanLost, pickLost+lostFirst, limit)
+	if err != nil || len(runs) == 0 {
 		return 0, 0, err
 	}
+	givenBack, failed, err = c.endLost(ctx, pickLost+lostFirst, limit)
+	if err == nil || len(runs) == 1 || !c.badData(err) {
+		return givenBack, failed, err
+	}
+	var faults []error
+	for _, run := range runs {
+		if ctx.Err() != nil {
+			break
+		}
+		back, ended, err := c.endLost(ctx, pickLost+pickThis+lostFirst, 1, run.Run.ProjectID, run.Run.ID)
+		givenBack, failed, faults = givenBack+back, failed+ended, append(faults, wrap(err, "ending the claim on run %s", run.Run))
+	}
+	return givenBack, failed, errors.Join(faults...)
+}
+
+// endLost ends the claims that are picked, in one transaction.
+func (c *Core) endLost(ctx context.Context, pick string, args ...any) (givenBack, failed int, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		givenBack, failed = 0, 0
-		runs, err := collect(ctx, tx, scan, pick+c.skipLocked, limit)
+		runs, err := collect(ctx, tx, scanLost, pick+c.skipLocked, args...)
 		if err != nil {
 			return err
 		}
@@ -111,7 +133,10 @@ func (c *Core) sweepRuns(ctx context.Context, limit int, pick string,
 		}
 		return move(ctx, tx, runs)
 	})
-	return n, err
+	if err != nil {
+		return 0, err // nothing was moved
+	}
+	return n, nil
 }
 
 // sweepOrphans cancels queued runs of environments that are gone. The walk is joined in
@@ -120,19 +145,34 @@ func (c *Core) sweepOrphans(ctx context.Context, limit int) (n int, err error) {
 	gone, err := collect(ctx, c.engine.Reader(), scanKey, `WITH RECURSIVE `+QueuedLines(c.address, QueuedAnywhere)+`
 		SELECT DISTINCT r.project_id, r.environment_id FROM q CROSS JOIN open_runs r WHERE r.`+c.address+` = q.address AND NOT EXISTS
 		(SELECT 1 FROM environments e WHERE e.project_id = r.project_id AND e.id = r.environment_id)`)
+	if err != nil {
+		return 0, err
+	}
+	var failed []error
 	for _, environment := range gone {
-		// The blocked first: then nobody is handed a key.
-		for _, which := range []string{`r.blocked LIMIT $1 `, `NOT r.blocked ORDER BY r.class, r.agent_name, r.fresh, r.id LIMIT $1 `} {
-			if err != nil || n >= limit {
-				return n, err
-			}
-			var swept int
-			swept, err = c.sweepRuns(ctx, limit-n, `SELECT r.project_id, r.id FROM open_runs r
-				WHERE NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
-					AND r.project_id = $2 AND r.environment_id = $3 AND r.status = 'queued' AND `+which,
-				c.cancelGone, environment.ProjectID, environment.ID)
-			n += swept
+		if n >= limit || ctx.Err() != nil {
+			break
 		}
+		cancelled, err := c.sweepOrphansOf(ctx, environment, limit-n)
+		n += cancelled
+		failed = append(failed, err)
+	}
+	return n, errors.Join(failed...)
+}
+
+// sweepOrphansOf cancels those of one environment.
+func (c *Core) sweepOrphansOf(ctx context.Context, environment store.Key, limit int) (n int, err error) {
+	// The blocked first: then nobody is handed a key.
+	for _, which := range []string{`r.blocked LIMIT $1 `, `NOT r.blocked ORDER BY r.class, r.agent_name, r.fresh, r.id LIMIT $1 `} {
+		if err != nil || n >= limit {
+			return n, err
+		}
+		var swept int
+		swept, err = c.sweepRuns(ctx, limit-n, `SELECT r.project_id, r.id FROM open_runs r
+			WHERE NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
+				AND r.project_id = $2 AND r.environment_id = $3 AND r.status = 'queued' AND `+which,
+			c.cancelGone, environment.ProjectID, environment.ID)
+		n += swept
 	}
 	return n, err
 }
@@ -184,6 +224,7 @@ func keysOf(project uuid.UUID, ids []uuid.UUID) []store.Key {
 // SweepExpired implements store.Housekeeping. Each kind has transactions of its own:
 // they are short, for a request may wait for a key that one deletes.
 func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err error) {
+	var failed []error
 	for _, sweep := range []struct {
 		what string
 		do   func(ctx context.Context, tx *Tx) (int64, error)
@@ -213,11 +254,19 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 			n, err = sweep.do(ctx, tx)
 			return err
 		}); err != nil {
-			return total, wrap(err, "deleting %s", sweep.what)
+			failed = append(failed, wrap(err, "deleting %s", sweep.what))
+			continue
 		}
 		total += int(n)
 	}
-	return total, nil
+	return total, errors.Join(failed...)
+}
+
+// Now implements store.Housekeeping.
+func (c *Core) Now(ctx context.Context) (time.Time, error) {
+	var us int64
+	err := c.engine.Reader().QueryRowContext(ctx, `SELECT now_us()`).Scan(&us)
+	return time.UnixMicro(us), wrap(err, "reading the store's clock")
 }
 
 // storage is the consumer of the outbox that counts stored bytes.

@@ -164,16 +164,18 @@ type snapshot struct {
 
 // QueryContext implements sqlcore.Queryer.
 func (s snapshot) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if stmt := s.prepared.statement(ctx, query); stmt != nil {
-		return s.StmtContext(ctx, stmt).QueryContext(ctx, args...)
+	if stmt := s.prepared.use(ctx, query); stmt != nil {
+		defer s.prepared.release(stmt)
+		return s.StmtContext(ctx, stmt.Stmt).QueryContext(ctx, args...)
 	}
 	return s.Tx.QueryContext(ctx, query, args...)
 }
 
 // QueryRowContext implements sqlcore.Queryer.
 func (s snapshot) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if stmt := s.prepared.statement(ctx, query); stmt != nil {
-		return s.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
+	if stmt := s.prepared.use(ctx, query); stmt != nil {
+		defer s.prepared.release(stmt)
+		return s.StmtContext(ctx, stmt.Stmt).QueryRowContext(ctx, args...)
 	}
 	return s.Tx.QueryRowContext(ctx, query, args...)
 }

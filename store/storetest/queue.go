@@ -65,6 +65,21 @@ var queuePromises = []promise{
 		w.Equal(depths(0, 1, 1), runs, "the runner has gone")
 		w.EqualValues(1, running)
 	}},
+	{"concurrency keys that are held are counted, and runs that wait for theirs", func(w *world) {
+		keys := func() [2]int64 {
+			figures, err := w.s.QueueFigures(w.ctx)
+			w.NoError(err)
+			return [2]int64{figures.KeysHeld, figures.Blocked}
+		}
+		w.Equal([2]int64{}, keys())
+		w.deployKeyed("one", keyedBy{"first": {Expression: "input.key"}}, "first")
+		runs := w.contenders("a", "b", "a", "a", "")
+		w.Equal([2]int64{2, 2}, keys())
+		w.finish(w.underWay(runs[0], runs[1], runs[4])...)
+		w.Equal([2]int64{1, 1}, keys())
+		runsOf, _, _ := w.queue()
+		w.Equal(depths(1, 0, 0), runsOf, "who waits for a key waits for no runner")
+	}},
 	{"the oldest run of each state says how long it waits", func(w *world) {
 		twin := w.twin()
 		for i, of := range []*world{w, twin} {

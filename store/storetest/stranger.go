@@ -64,6 +64,7 @@ var ofThePlatform = map[string]string{
 	"Token":            "whose a token is, is what it is asked for",
 	"Subscribe":        "hints name their project",
 	"Migrate":          "the schema is of the whole store",
+	"Now":              "the clock is of the whole store",
 	"Ping":             "the schema is of the whole store",
 	"Close":            "it is of the process",
 }

@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentplatform/agentplatform/internal/metrics"
@@ -17,9 +19,9 @@ import (
 
 // Intervals and bounds of sweeping.
 const (
-	// sweepInterval is how often leases are looked at.
+	// sweepInterval is how often leases are looked at, and what else is due.
 	sweepInterval = 5 * time.Second
-	// expireEvery is how many sweeps make one deletion of what expired, partitionEvery
+	// expireEvery is how many rounds make one deletion of what expired, partitionEvery
 	// one look at the partitions.
 	expireEvery    = 12
 	partitionEvery = 720
@@ -32,9 +34,14 @@ const (
 	stepTimeout = 10 * time.Second
 )
 
-// grace is how long the store must have answered without a break before leases
-// are swept: runners need that long to renew theirs after an outage.
-const grace = store.LeaseDuration
+const (
+	// grace is how long the store must have answered without a break before leases
+	// are swept: runners need that long to renew theirs after an outage.
+	grace = store.LeaseDuration
+	// maxLeap is by how much the store's clock may go ahead of this process's between
+	// two looks. A lease that is renewed in time has twice as much left.
+	maxLeap = grace / 3
+)
 
 // Options configure a Sweeper.
 type Options struct {
@@ -51,13 +58,18 @@ type Options struct {
 	WithTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
 }
 
-// Sweeper sweeps at intervals.
+// Sweeper sweeps at intervals. What ends leases waits for nothing else that is due.
 type Sweeper struct {
 	opts Options
 	// reachable is since when the store answered without a break; zero when it
 	// did not the last time. looked is when it did last.
 	reachable, looked time.Time
-	rounds, sweeps    int
+	// clock is the store's as it was last seen, asked when that was.
+	clock, asked time.Time
+	// answers and settled are what the rest goes by: whether the store answered when it
+	// was last asked, and has for the whole grace.
+	answers, settled atomic.Bool
+	rounds, expiries int // of the rest
 }
 
 // New returns a sweeper; all replicas of the gateway may run one.
@@ -76,23 +88,32 @@ func New(opts Options) *Sweeper {
 
 // Run sweeps until ctx ends.
 func (s *Sweeper) Run(ctx context.Context) error {
+	s.log(ctx, s.sweep(ctx)) // after which it is known whether the store answers
+	var both sync.WaitGroup
+	both.Go(func() { s.repeat(ctx, s.sweep) })
+	both.Go(func() { s.repeat(ctx, s.tidy) })
+	both.Wait()
+	return nil
+}
+
+// repeat does something at once and at intervals until ctx ends.
+func (s *Sweeper) repeat(ctx context.Context, do func(ctx context.Context) error) {
 	ticks := time.NewTicker(sweepInterval)
 	defer ticks.Stop()
 	for {
-		moved, err := s.runOnce(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			s.opts.Logger.Error("sweeping", "error", err)
-		case moved > 0:
-			s.opts.Logger.Info("ended claims without a runner", "runs", moved)
-		}
+		s.log(ctx, do(ctx))
 		select {
 		case <-ticks.C:
 		case <-ctx.Done():
-			return nil
+			return
 		}
+	}
+}
+
+// log says what did not come off.
+func (s *Sweeper) log(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		s.opts.Logger.Error("sweeping", "error", err)
 	}
 }
 
@@ -103,41 +124,74 @@ func (s *Sweeper) step(ctx context.Context, do func(ctx context.Context) error) 
 	return do(ctx)
 }
 
-// runOnce does what is always due, and sweeps if the store was reachable for the
-// whole grace. It says how many runs it moved.
-func (s *Sweeper) runOnce(ctx context.Context) (moved int, err error) {
-	err = s.step(ctx, s.opts.Store.Ping)
+// sweep ends claims whose lease expired if the store was reachable for the whole grace.
+func (s *Sweeper) sweep(ctx context.Context) error {
+	err := s.step(ctx, s.look)
 	s.opts.Metrics.StoreReachable(err == nil)
+	s.answers.Store(err == nil)
 	if err != nil {
 		s.reachable = time.Time{}
-		return 0, err
+		s.settled.Store(false)
+		return err
 	}
-	now := s.opts.Now()
-	// A process that stood still saw no break, and its runners could not reach it.
-	if s.reachable.IsZero() || now.Sub(s.looked) > grace/2 {
-		s.reachable = now
+	settled := s.looked.Sub(s.reachable) >= grace
+	s.settled.Store(settled)
+	if !settled {
+		return nil
 	}
-	s.looked = now
-	// What does not come off keeps the rest from nothing: least of all leases.
-	err = s.always(ctx)
-	if now.Sub(s.reachable) >= grace {
-		var failed error
-		moved, failed = s.sweep(ctx)
-		err = errors.Join(err, failed)
+	moved, err := s.leases(ctx)
+	if moved > 0 {
+		s.opts.Logger.Info("ended claims without a runner", "runs", moved)
 	}
-	s.looked = s.opts.Now() // however long that took, it was no standstill
-	return moved, err
+	return err
 }
 
-// always is what is due whatever the store has been through.
-func (s *Sweeper) always(ctx context.Context) error {
-	var err error
+// look asks the store whether it is there, and begins the grace where runners may have
+// been unable to renew leases that look expired.
+func (s *Sweeper) look(ctx context.Context) error {
+	if err := s.opts.Store.Ping(ctx); err != nil {
+		return err
+	}
+	before := s.opts.Now()
+	clock, err := s.opts.Store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	now := s.opts.Now()
+	leap := clock.Sub(s.clock) - before.Sub(s.asked)
+	switch {
+	case s.reachable.IsZero(), now.Sub(s.looked) > grace/2:
+		// A process that stood still saw no break, and its runners could not reach it.
+		s.reachable = now
+	case leap > maxLeap:
+		// All leases expire at once by a clock that leaps ahead, as another server's may
+		// after a failover. One that is set back lets them last longer, and that is all.
+		s.opts.Logger.Warn("the store's clock leapt ahead: no lease is ended until all could be renewed", "by", leap.String())
+		s.reachable = now
+	}
+	s.looked, s.clock, s.asked = now, clock, now
+	return nil
+}
+
+// tidy does the rest that is due, while the store answers. What does not come off keeps
+// nothing else from being done.
+func (s *Sweeper) tidy(ctx context.Context) error {
+	if !s.answers.Load() {
+		return nil // which sweep says
+	}
+	var partitions, expired, old error
 	if s.rounds++; s.rounds%partitionEvery == 1 {
-		if err = s.step(ctx, s.partitions); err != nil {
+		if partitions = s.step(ctx, s.partitions); partitions != nil {
 			s.rounds = 0 // again at once
 		}
 	}
-	return errors.Join(err, s.until(ctx, s.opts.Store.CountStored))
+	counted := s.until(ctx, s.opts.Store.CountStored)
+	if s.settled.Load() {
+		if s.expiries++; s.expiries%expireEvery == 1 {
+			expired, old = s.until(ctx, s.opts.Store.SweepExpired), s.until(ctx, s.expire)
+		}
+	}
+	return errors.Join(partitions, counted, expired, old)
 }
 
 // partitions tells how many there are also where no more can be made.
@@ -145,18 +199,6 @@ func (s *Sweeper) partitions(ctx context.Context) error {
 	days, err := s.opts.Store.EnsurePartitions(ctx, partitionsAhead)
 	s.opts.Metrics.Partitions(days)
 	return err
-}
-
-func (s *Sweeper) sweep(ctx context.Context) (moved int, err error) {
-	if moved, err = s.leases(ctx); err != nil {
-		s.reachable = time.Time{}
-		return moved, err
-	}
-	s.sweeps++
-	if s.sweeps%expireEvery == 1 {
-		err = errors.Join(s.until(ctx, s.opts.Store.SweepExpired), s.until(ctx, s.expire))
-	}
-	return moved, err
 }
 
 // leases ends the claims whose lease expired, until few are left: somebody's many
@@ -170,6 +212,9 @@ func (s *Sweeper) leases(ctx context.Context) (moved int, err error) {
 		})
 		s.count(swept)
 		moved += swept.Runs()
+		if err == nil {
+			s.looked = s.opts.Now() // however long that took, it was no standstill
+		}
 		if err != nil || swept.Runs() < sweepLimit {
 			return moved, err
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,11 +25,33 @@ type fakeStore struct {
 	down               error
 	swept, expunged    int
 	partitioned, ended int
+	moved              int
 	stuck              error // of what is always due
 	old                int   // open for too long
 	// expired are leases beyond the three of each sweep.
 	expired int
+	broken  error // of sweeping leases
+	clock   time.Time
 }
+
+// settled is a sweeper that saw the store answer for the whole grace.
+func settled(opts Options, now time.Time) *Sweeper {
+	s := New(opts)
+	s.reachable, s.looked, s.asked, s.clock = now.Add(-grace), now, now, now
+	return s
+}
+
+// round is one of what sweeps leases and one of the rest; moved is how many runs the
+// former moved.
+func (s *Sweeper) round(t *testing.T, fake *fakeStore) (moved int, err error) {
+	t.Helper()
+	before := fake.moved
+	err = errors.Join(s.sweep(t.Context()), s.tidy(t.Context()))
+	return fake.moved - before, err
+}
+
+// Now has stood still unless a test moves it.
+func (f *fakeStore) Now(context.Context) (time.Time, error) { return f.clock, nil }
 
 func (f *fakeStore) Ping(context.Context) error { return f.down }
 
@@ -36,7 +59,8 @@ func (f *fakeStore) SweepLeases(_ context.Context, limit int) (store.Swept, erro
 	f.swept++
 	n := min(limit, f.expired+3)
 	f.expired = max(f.expired-n, 0)
-	return store.Swept{GivenBack: n - 2, Failed: 1, Cancelled: 1}, f.down
+	f.moved += n
+	return store.Swept{GivenBack: n - 2, Failed: 1, Cancelled: 1}, errors.Join(f.down, f.broken)
 }
 
 func (f *fakeStore) SweepExpired(context.Context, int) (int, error) {
@@ -74,7 +98,7 @@ func TestSweepingWaitsForAWholeLeaseOfReachability(t *testing.T) {
 	s := New(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }})
 	once := func(after time.Duration) int {
 		now = now.Add(after)
-		moved, err := s.runOnce(t.Context())
+		moved, err := s.round(t, fake)
 		if fake.down == nil {
 			require.NoError(t, err)
 		} else {
@@ -113,10 +137,9 @@ func TestExpiredRowsAreDeletedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	fake := &fakeStore{}
-	s := New(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }})
-	s.reachable, s.looked = now.Add(-grace), now
+	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
 	for sweep := range 25 {
-		_, err := s.runOnce(t.Context())
+		_, err := s.round(t, fake)
 		require.NoError(t, err)
 		require.Equal(t, sweep+1, fake.swept)
 		require.Equal(t, 1+sweep/12, fake.expunged, "after %d sweeps", sweep+1)
@@ -129,9 +152,8 @@ func TestWhatIsOpenForTooLongEnds(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	fake := &fakeStore{old: 3 * sweepLimit}
-	s := New(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }})
-	s.reachable, s.looked = now.Add(-grace), now
-	_, err := s.runOnce(t.Context())
+	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
+	_, err := s.round(t, fake)
 	require.NoError(t, err)
 	require.Zero(t, fake.old)
 }
@@ -142,9 +164,8 @@ func TestSomebodysManyLeasesKeepNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	fake := &fakeStore{expired: 4 * sweepLimit}
-	s := New(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }})
-	s.reachable, s.looked = now.Add(-grace), now
-	moved, err := s.runOnce(t.Context())
+	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
+	moved, err := s.round(t, fake)
 	require.NoError(t, err)
 	require.Equal(t, 4*sweepLimit+3, moved)
 	require.Equal(t, 5, fake.swept)
@@ -171,12 +192,10 @@ func TestLostLeasesAreCounted(t *testing.T) {
 		{Sequence: 1, Kind: store.JournalToolStarted, Data: []byte(`{}`), Unsafe: true},
 	}))
 
-	registry, now := prometheus.NewRegistry(), time.Unix(0, 0)
-	s := New(Options{Store: st, Logger: slog.Default(), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return now }})
-	s.reachable, s.looked = now.Add(-grace), now
-	moved, err := s.runOnce(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 2, moved)
+	registry := prometheus.NewRegistry()
+	s := settled(Options{Store: st, Logger: slog.Default(), Metrics: metrics.NewGateway(registry)}, time.Now())
+	require.NoError(t, s.sweep(t.Context()))
+	require.NoError(t, s.tidy(t.Context()))
 	require.Equal(t, map[string]float64{
 		`agentplatform_lost_leases_total{outcome="given_back"}`: 1,
 		`agentplatform_lost_leases_total{outcome="failed"}`:     1,
@@ -186,8 +205,7 @@ func TestLostLeasesAreCounted(t *testing.T) {
 	}, metrictest.Of(t, registry).Moved())
 
 	s.opts.Store = &fakeStore{down: errors.New("away")}
-	_, err = s.runOnce(t.Context())
-	require.Error(t, err)
+	require.Error(t, s.sweep(t.Context()))
 	require.Zero(t, metrictest.Of(t, registry).Value(t, "agentplatform_store_reachable"))
 }
 
@@ -199,7 +217,7 @@ func TestWhatEndsLeaveIsConsumed(t *testing.T) {
 	fake := &fakeStore{ended: 3*sweepLimit + 1}
 	s := New(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }})
 	for round := range partitionEvery + 1 {
-		_, err := s.runOnce(t.Context())
+		_, err := s.round(t, fake)
 		require.NoError(t, err)
 		require.Zero(t, fake.ended)
 		require.Equal(t, 1+round/partitionEvery, fake.partitioned)
@@ -216,8 +234,7 @@ func TestAStoreThatDoesNotAnswerHoldsNoStepForLonger(t *testing.T) {
 		cancel()
 		return ctx, cancel
 	}})
-	_, err := s.runOnce(t.Context())
-	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, s.sweep(t.Context()), context.Canceled)
 }
 
 // hanging answers nothing until it is not asked any more.
@@ -234,13 +251,95 @@ func TestWhatDoesNotComeOffKeepsNoLeaseFromBeingSwept(t *testing.T) {
 	t.Parallel()
 	now, registry := time.Unix(0, 0), prometheus.NewRegistry()
 	fake := &fakeStore{stuck: errors.New("permission denied")}
-	s := New(Options{Store: fake, Logger: slog.Default(), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return now }})
-	s.reachable, s.looked = now.Add(-grace), now
+	s := settled(Options{Store: fake, Logger: slog.Default(), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return now }}, now)
 	for round := range 2 {
-		moved, err := s.runOnce(t.Context())
+		moved, err := s.round(t, fake)
 		require.ErrorIs(t, err, fake.stuck)
 		require.Equal(t, 3, moved)
 		require.Equal(t, round+1, fake.partitioned, "at once again")
 	}
 	require.InEpsilon(t, 2, metrictest.Of(t, registry).Value(t, "agentplatform_partitions_ahead"), 0, "what is there is shown")
+}
+
+// TestAPartThatFailsKeepsNoOtherFromBeingDone: and begins no grace, for the store was
+// there all the time.
+func TestAPartThatFailsKeepsNoOtherFromBeingDone(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	fake := &fakeStore{broken: errors.New("one run cannot end"), stuck: errors.New("permission denied"), old: sweepLimit}
+	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
+	for round := range 3 {
+		moved, err := s.round(t, fake)
+		require.ErrorIs(t, err, fake.broken)
+		require.ErrorIs(t, err, fake.stuck)
+		require.Equal(t, 3, moved, "what can be ended is, without another grace")
+		require.Equal(t, round+1, fake.swept)
+		now = now.Add(sweepInterval)
+	}
+	require.Equal(t, 1, fake.expunged)
+	require.Zero(t, fake.old)
+}
+
+// TestWhatFailsForLongIsAnOutage: a store that has not done what it was asked for half
+// of the grace may not have let runners renew their leases either.
+func TestWhatFailsForLongIsAnOutage(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	fake := &fakeStore{broken: context.DeadlineExceeded}
+	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
+	require.Error(t, s.sweep(t.Context()))
+	fake.broken = nil
+	now = now.Add(grace/2 + time.Second)
+	require.NoError(t, s.sweep(t.Context()))
+	require.Equal(t, 1, fake.swept)
+}
+
+// TestAClockThatLeapsAheadEndsNoLease: as the database's may after a failover. All that
+// could not be renewed by then has a lease's time for it. One that is set back, or that
+// goes a little faster, changes nothing.
+func TestAClockThatLeapsAheadEndsNoLease(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	fake := &fakeStore{clock: now}
+	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
+	once := func(after, leap time.Duration) bool {
+		now, fake.clock = now.Add(after), fake.clock.Add(after+leap)
+		swept := fake.swept
+		require.NoError(t, s.sweep(t.Context()))
+		return fake.swept > swept
+	}
+	require.True(t, once(sweepInterval, 0))
+	require.True(t, once(sweepInterval, maxLeap), "a lease that is renewed has more left")
+	require.True(t, once(sweepInterval, -10*time.Minute))
+	require.False(t, once(sweepInterval, 10*time.Minute))
+	for range grace/sweepInterval - 1 {
+		require.False(t, once(sweepInterval, 0))
+	}
+	require.True(t, once(sweepInterval, 0))
+	require.False(t, once(sweepInterval, maxLeap+1), "again")
+}
+
+// TestLeasesWaitForNothingElse: whatever takes long, and however much of it there is.
+func TestLeasesWaitForNothingElse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowStore{fakeStore: fakeStore{clock: time.Now()}}
+		ctx, stop := context.WithTimeout(t.Context(), grace+time.Minute+time.Second)
+		defer stop()
+		require.NoError(t, New(Options{Store: slow, Logger: slog.New(slog.DiscardHandler)}).Run(ctx))
+		require.Equal(t, int(time.Minute/sweepInterval)+1, slow.swept)
+		require.Positive(t, slow.expunged)
+	})
+}
+
+// slowStore takes long for what expired, of which there is no end.
+type slowStore struct{ fakeStore }
+
+func (s *slowStore) SweepExpired(ctx context.Context, limit int) (int, error) {
+	s.expunged++
+	select {
+	case <-time.After(stepTimeout - time.Second):
+	case <-ctx.Done():
+	}
+	return limit, ctx.Err()
 }

@@ -29,12 +29,17 @@ type Options struct {
 	SQLite string
 	// DSNFile is the file that holds the PostgreSQL connection string.
 	DSNFile string
+	// Connections is how many connections to PostgreSQL the process takes at most; 0
+	// means postgres.DefaultConnections.
+	Connections int32
 }
 
 // Bind adds the flags.
 func (o *Options) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.SQLite, "sqlite", "", "file of the embedded SQLite store; this or --store-dsn-file")
 	flags.StringVar(&o.DSNFile, "store-dsn-file", "", "file that holds the PostgreSQL connection string; this or --sqlite")
+	flags.Int32Var(&o.Connections, "store-connections", postgres.DefaultConnections,
+		fmt.Sprintf("how many connections to PostgreSQL the process takes at most, %d to %d", postgres.MinConnections, postgres.MaxConnections))
 }
 
 // Store opens the store; it does not migrate.
@@ -44,6 +49,9 @@ func Store(ctx context.Context, o Options) (store.Store, error) {
 		return nil, errors.New("name one store: --sqlite FILE for one process, or --store-dsn-file FILE for PostgreSQL")
 	case o.SQLite != "":
 		return sqlite.Open(ctx, sqlite.Options{Path: o.SQLite, Logger: slog.Default(), Evaluate: expr.On})
+	}
+	if err := postgres.CheckConnections(o.Connections); err != nil {
+		return nil, fmt.Errorf("reading --store-connections: %w", err)
 	}
 	read := func() (string, error) {
 		dsn, err := os.ReadFile(o.DSNFile)
@@ -56,5 +64,5 @@ func Store(ctx context.Context, o Options) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return postgres.Open(ctx, postgres.Options{DSN: dsn, Reread: read, Logger: slog.Default(), Evaluate: expr.On})
+	return postgres.Open(ctx, postgres.Options{DSN: dsn, Reread: read, Connections: o.Connections, Logger: slog.Default(), Evaluate: expr.On})
 }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/testenv"
+)
+
+// TestAProcessTakesNoMoreConnectionsThanItIsGiven: for statements, lists and hints.
+func TestAProcessTakesNoMoreConnectionsThanItIsGiven(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[int32][2]int32{0: {16, 8}, DefaultConnections: {16, 8}, MinConnections: {4, 2}, 9: {5, 2}, 10: {6, 2}, 11: {6, 3}, MaxConnections: {666, 332}} {
+		require.NoError(t, CheckConnections(given))
+		most, lists := Options{Connections: given}.pools()
+		require.Equal(t, want, [2]int32{most, lists}, given)
+	}
+	for _, wrong := range []int32{-1, 1, MinConnections - 1, MaxConnections + 1} {
+		require.ErrorContains(t, CheckConnections(wrong), "choose from")
+		_, err := Open(t.Context(), Options{DSN: "postgres://127.0.0.1:1/none", Connections: wrong})
+		require.Error(t, err)
+	}
+}
+
+// TestAllConnectionsAreCounted: a server that lets a process have as many as it was
+// given, and one more for migrating, refuses it none, with all of them in use.
+func TestAllConnectionsAreCounted(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	admin, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, admin.Close(context.Background())) })
+	do := func(statement string) {
+		_, err := admin.Exec(context.Background(), statement)
+		require.NoError(t, err)
+	}
+	do(`CREATE ROLE counted LOGIN PASSWORD 'counted' CONNECTION LIMIT 9`)
+	do(`GRANT ALL ON SCHEMA public TO counted`)
+	t.Cleanup(func() { do(`DROP OWNED BY counted`); do(`DROP ROLE counted`) })
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	u.User = url.UserPassword("counted", "counted")
+	s := opened(t, Options{DSN: u.String(), Connections: MinConnections})
+	require.NoError(t, s.Migrate(t.Context()))
+	var held []*pgxpool.Conn
+	for _, pool := range s.pools {
+		for range pool.Config().MaxConns {
+			conn, err := pool.Acquire(t.Context())
+			require.NoError(t, err)
+			held = append(held, conn)
+		}
+	}
+	require.Eventually(t, func() bool {
+		var taken int
+		require.NoError(t, admin.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE usename = 'counted'`).Scan(&taken))
+		return taken == MinConnections
+	}, time.Minute, time.Millisecond, "two carry hints")
+	for _, conn := range held {
+		conn.Release()
+	}
+	require.NoError(t, s.Migrate(t.Context()))
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/postgres"
+)
+
+// TestADeepQueueIsNotReadWhole: of 150,000 queued runs of 50 agents, of 120,000 blocked
+// ones and of as many keys, no more is read for the figures than is counted at most.
+func TestADeepQueueIsNotReadWhole(t *testing.T) {
+	t.Parallel()
+	dsn := migrated(t)
+	admin, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	for _, statement := range []string{
+		`INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, queued_at)
+			SELECT md5('project')::uuid, stamp(md5(n::text)::uuid, now_us(), n), md5('environment')::uuid, 'agent-' || n % 50, md5('input')::uuid, 'queued', 1, now_us()
+			FROM generate_series(1, 150000) n`,
+		`INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, concurrency_key, blocked, queued_at)
+			SELECT md5('project')::uuid, stamp(md5('b' || n)::uuid, now_us(), n), md5('environment')::uuid, 'agent', md5('input')::uuid, 'queued', 1, 'key', TRUE, now_us()
+			FROM generate_series(1, 120000) n`,
+		`INSERT INTO concurrency_slots (project_id, environment_id, agent_name, key, run_id)
+			SELECT md5('project')::uuid, md5('environment')::uuid, 'agent', 'key-' || n, md5('b' || n)::uuid FROM generate_series(1, 120000) n`,
+		`VACUUM ANALYZE open_runs`, `VACUUM ANALYZE concurrency_slots`,
+	} {
+		_, err := admin.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	require.NoError(t, admin.Close(t.Context()))
+	var seen plans
+	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("force_generic_plan")))
+	require.NoError(t, err)
+	figures, err := s.QueueFigures(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, seen.err)
+	depth := figures.Queued[store.QueueNoDeployment][store.ClassInbound]
+	require.EqualValues(t, 50*(store.MaxQueueCounted/50), depth.Runs)
+	require.EqualValues(t, store.MaxQueueCounted, figures.KeysHeld)
+	require.EqualValues(t, store.MaxQueueCounted, figures.Blocked)
+	counting := 0
+	for _, p := range seen.all {
+		p.Plan.walk(func(n node) {
+			if n.Type == "Aggregate" && len(n.Plans) == 1 && n.Plans[0].Type == "Limit" {
+				require.Equal(t, "Index Only Scan", n.Plans[0].Plans[0].Type, n.text(0))
+				counting++
+			}
+		})
+	}
+	require.Equal(t, 3, counting, "of the queue, of keys and of those who wait for one")
+}

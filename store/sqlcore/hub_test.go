@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// done is a hint of its own.
+func done() store.Hint {
+	return store.Hint{Topic: store.TopicDone, Key: store.Key{ProjectID: uuid.New(), ID: uuid.New()}}
+}
+
+// drain reads until a hint comes, which is the last of them, or that hints were lost.
+func drain(hints <-chan store.Hint, last store.Hint) (seen []store.Hint) {
+	for hint := range hints {
+		seen = append(seen, hint)
+		if hint == last || hint.Key == (store.Key{}) {
+			break
+		}
+	}
+	return seen
+}
+
+// TestABurstOfOneTenantIsNobodyElses: what thousands of runs of one project do at a
+// moment is hinted one by one, and nobody has to look at everything.
+func TestABurstOfOneTenantIsNobodyElses(t *testing.T) {
+	t.Parallel()
+	var h Hub
+	hints, stop := h.Subscribe(store.TopicDone)
+	defer stop()
+	burst := make([]store.Hint, 4000)
+	for i := range burst {
+		burst[i] = done()
+	}
+	h.Publish(burst)
+	require.Equal(t, burst, drain(hints, burst[len(burst)-1]))
+}
+
+// TestAHintThatWaitsIsThereOnce: however often it comes meanwhile.
+func TestAHintThatWaitsIsThereOnce(t *testing.T) {
+	t.Parallel()
+	s := &subscriber{wake: make(chan struct{}, 1), pending: map[store.Hint]struct{}{}}
+	first, second := done(), done()
+	for range 3 {
+		s.take(first)
+		s.take(second)
+	}
+	for _, want := range []store.Hint{first, second} {
+		hint, ok := s.next()
+		require.True(t, ok)
+		require.Equal(t, want, hint)
+	}
+	_, ok := s.next()
+	require.False(t, ok)
+	s.take(first)
+	hint, ok := s.next()
+	require.True(t, ok, "it came again after it was read")
+	require.Equal(t, first, hint)
+}
+
+// TestWhoIsFarBehindLooksAtEverything: one hint says so, and covers all that come
+// until it was read.
+func TestWhoIsFarBehindLooksAtEverything(t *testing.T) {
+	t.Parallel()
+	s := &subscriber{wake: make(chan struct{}, 1), pending: map[store.Hint]struct{}{}}
+	for range subscriberHints + 10 {
+		s.take(done())
+	}
+	hint, ok := s.next()
+	require.True(t, ok)
+	require.Equal(t, store.Hint{Topic: store.TopicDone}, hint)
+	_, ok = s.next()
+	require.False(t, ok)
+	last := done()
+	s.take(last)
+	hint, ok = s.next()
+	require.True(t, ok)
+	require.Equal(t, last, hint)
+}
+
+// TestAReaderThatStopsIsLetGo: also one that reads nothing, and with its hub.
+func TestAReaderThatStopsIsLetGo(t *testing.T) {
+	t.Parallel()
+	var h Hub
+	stopped, stop := h.Subscribe(store.TopicDone)
+	closed, stopLate := h.Subscribe(store.TopicDone)
+	for range 3 * subscriberBuffer {
+		h.Publish([]store.Hint{done()})
+	}
+	stop()
+	h.Close()
+	for _, hints := range []<-chan store.Hint{stopped, closed} {
+		for range hints {
+		} // it ends
+	}
+	stop()
+	stopLate()
+	late, _ := h.Subscribe(store.TopicDone)
+	_, open := <-late
+	require.False(t, open)
+}
+
+// TestEndsThatWaitTakeLittleMemory: of many hints that wait only the first tell what a
+// run ended with.
+func TestEndsThatWaitTakeLittleMemory(t *testing.T) {
+	t.Parallel()
+	s := &subscriber{wake: make(chan struct{}, 1), pending: map[store.Hint]struct{}{}}
+	for range 2 * subscriberEnds {
+		hint := done()
+		hint.End = &store.RunEnd{}
+		s.take(hint)
+	}
+	ends := 0
+	for hint, ok := s.next(); ok; hint, ok = s.next() {
+		if hint.End != nil {
+			ends++
+		}
+	}
+	require.Equal(t, subscriberEnds, ends)
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite_test
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// poisoned is a store in which no row of what is named poison can be changed, and its
+// database.
+func poisoned(t *testing.T) (store.Store, func(statement string, args ...any)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := openAt(t, path)
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	do := func(statement string, args ...any) {
+		_, err := db.ExecContext(t.Context(), statement, args...)
+		require.NoError(t, err)
+	}
+	for _, change := range []string{"UPDATE", "DELETE"} {
+		do(`CREATE TRIGGER poison_` + change + ` BEFORE ` + change + ` ON open_runs WHEN OLD.agent_name = 'poison' BEGIN SELECT RAISE(ABORT, 'poison'); END`)
+	}
+	do(`CREATE TRIGGER poison_key BEFORE DELETE ON idempotency_keys WHEN OLD.key = 'poison' BEGIN SELECT RAISE(ABORT, 'poison'); END`)
+	return s, do
+}
+
+// insertRun is an open run of an agent in a project: status, lease_until and wake_at
+// follow.
+const insertRun = `INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, deployment_id, attempt, lease_until, wake_at, queued_at)
+	VALUES ($1, $2, $3, $4, $2, $5, 1, $3, 1, $6, $7, 1)`
+
+// idOf is an id of a moment; of this one, it is not old.
+func idOf(at time.Time) string { return store.Stamp(uuid.New(), at.UnixMicro(), 0).String() }
+
+// TestWhatCannotBeSweptKeepsTheRestFromNothing: a claim that cannot be ended leaves
+// other claims to be, the runs that waited too long, and those whose environment is gone.
+func TestWhatCannotBeSweptKeepsTheRestFromNothing(t *testing.T) {
+	t.Parallel()
+	s, do := poisoned(t)
+	for _, run := range []struct {
+		agent, status string
+		lease, wake   any
+	}{{"poison", "running", 1, nil}, {"lost", "running", 2, nil}, {"late", "awaiting_approval", nil, 1}, {"gone", "queued", nil, nil}} {
+		do(insertRun, uuid.NewString(), idOf(time.Now()), uuid.NewString(), run.agent, run.status, run.lease, run.wake)
+	}
+	do(insertRun, "ffffffff-0000-4000-8000-000000000000", idOf(time.Now()), uuid.NewString(), "gone", "queued", nil, nil)
+	do(insertRun, "00000000-0000-4000-8000-000000000000", idOf(time.Now()), uuid.NewString(), "poison", "queued", nil, nil)
+	swept, err := s.SweepLeases(t.Context(), 10)
+	require.ErrorContains(t, err, "poison")
+	require.Equal(t, store.Swept{GivenBack: 1, Resumed: 1, Cancelled: 4}, swept, "what is queued again is so in an environment that is gone")
+}
+
+// TestWhatDoesNotExpireKeepsTheRestFromNothing: neither of other kinds, nor of other
+// projects.
+func TestWhatDoesNotExpireKeepsTheRestFromNothing(t *testing.T) {
+	t.Parallel()
+	s, do := poisoned(t)
+	do(`INSERT INTO idempotency_keys (project_id, connector_id, key, connector_run_id, run_ids, expires_at) VALUES ($1, $1, 'poison', $1, '[]', 1)`, uuid.NewString())
+	do(`INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests) VALUES ($1, $1, 'r', 1, 1, '[]')`, uuid.NewString())
+	n, err := s.SweepExpired(t.Context(), 10)
+	require.ErrorContains(t, err, "poison")
+	require.Equal(t, 1, n)
+
+	old := time.Now().Add(-2 * store.MaxOpen)
+	for project, agent := range map[string]string{"00000000-0000-4000-8000-000000000000": "poison", "ffffffff-0000-4000-8000-000000000000": "old"} {
+		do(insertRun, project, idOf(old), uuid.NewString(), agent, "queued", nil, nil)
+	}
+	n, err = s.ExpireRuns(t.Context(), store.MaxOpen, 10)
+	require.ErrorContains(t, err, "poison")
+	require.Equal(t, 1, n)
+}
