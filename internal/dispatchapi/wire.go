@@ -31,6 +31,9 @@ type ClaimRequest struct {
 	// Draining says that the runner takes no more runs: what is leased to it beyond
 	// Holding is given back at once.
 	Draining bool `json:"draining,omitempty"`
+	// Unanswered says that the answer to the request before did not come: it may have
+	// handed out runs, of which another replica knows nothing.
+	Unanswered bool `json:"unanswered,omitempty"`
 }
 
 // ClaimResponse holds the runs that this runner may execute now.

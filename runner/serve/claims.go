@@ -42,6 +42,7 @@ func (s *Server) claims(ctx context.Context, l life) {
 			continue
 		}
 		s.opts.Metrics.Polled(err)
+		s.note(func() { s.unanswered = err != nil })
 		if err != nil {
 			next := pauses.NextBackOff()
 			slog.WarnContext(ctx, "claiming runs", "error", err, "again", next.String())
@@ -89,7 +90,7 @@ func (s *Server) request() dispatchapi.ClaimRequest {
 	if s.ending {
 		return req
 	}
-	req.Places, req.Limit = s.opts.Concurrency, s.free()
+	req.Places, req.Limit, req.Unanswered = s.opts.Concurrency, s.free(), s.unanswered
 	if !s.polled.IsZero() { // the first one only makes the runner known
 		req.WaitSeconds = int(claimWait.Seconds())
 	}

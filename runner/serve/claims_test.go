@@ -134,7 +134,8 @@ func TestFreshClaimsAreConfirmedSoon(t *testing.T) {
 	})
 }
 
-// TestARunWhoseAnswerWasLostIsBegun: by the same claim, once.
+// TestARunWhoseAnswerWasLostIsBegun: by the same claim, once. The request after the lost
+// answer, and no other while it works, says that it was.
 func TestARunWhoseAnswerWasLostIsBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -145,6 +146,14 @@ func TestARunWhoseAnswerWasLostIsBegun(t *testing.T) {
 		require.Equal(t, "charged", p.await(t, run).Output)
 		require.Equal(t, 1, p.attempts(run))
 		require.NoError(t, one.end(t))
+		said := 0
+		for i, req := range p.asked {
+			if req.Unanswered && !req.Draining {
+				said++
+				require.NotZero(t, i)
+			}
+		}
+		require.Equal(t, 1, said)
 	})
 }
 

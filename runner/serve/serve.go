@@ -83,9 +83,11 @@ type Server struct {
 	mu     sync.Mutex
 	polled time.Time // when dispatch last answered a request for runs
 	ending bool      // the runner drains
-	runs   map[uuid.UUID]*claim
-	busy   int                     // runs under way, also those that were lost and have not ended yet
-	freed  context.CancelCauseFunc // ends what waits for a free place; nil when nothing does
+	// unanswered: the answer to the request for runs before did not come.
+	unanswered bool
+	runs       map[uuid.UUID]*claim
+	busy       int                     // runs under way, also those that were lost and have not ended yet
+	freed      context.CancelCauseFunc // ends what waits for a free place; nil when nothing does
 
 	places chan struct{} // one token for each run that is executed
 	beat   chan struct{} // asks for a heartbeat now

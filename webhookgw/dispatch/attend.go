@@ -86,10 +86,11 @@ func (a *attendance) told(runner store.RunnerKey, req dispatchapi.ClaimRequest, 
 func (a *attendance) forget(runner store.RunnerKey) { a.quiet.Put(runner, quiet{}) }
 
 // still says whether there is nothing for a runner yet: it holds nothing that could be
-// lost, says what it said before, and no hint has come since.
+// lost, nothing was lost on its way to it, it says what it said before, and no hint has
+// come since.
 func (a *attendance) still(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64) bool {
 	q, known := a.quiet.Get(runner)
-	return known && len(req.Holding) == 0 && q == quiet{said(req), rung}
+	return known && len(req.Holding) == 0 && !req.Unanswered && q == quiet{said(req), rung}
 }
 
 // attend records the runners that wait at intervals, and wakes those for whom there

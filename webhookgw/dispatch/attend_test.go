@@ -52,9 +52,11 @@ func TestNothingIsAskedWhileNothingHappens(t *testing.T) {
 		require.Equal(t, 2, f.calls("Claim"), "it has another place")
 		polls(`{"limit":1,"places":4,"wait_seconds":30,"runner_id":"s"}`)
 		require.Equal(t, 3, f.calls("Claim"), "another runner")
+		polls(usual[:len(usual)-1] + `,"unanswered":true}`)
+		require.Equal(t, 4, f.calls("Claim"), "an answer was lost, and asked for once")
 		time.Sleep(quietFor)
 		polls(usual)
-		require.Equal(t, 4, f.calls("Claim"), "after a while")
+		require.Equal(t, 5, f.calls("Claim"), "after a while")
 	})
 }
 

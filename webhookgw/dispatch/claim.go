@@ -45,6 +45,7 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 		if err != nil {
 			return err
 		}
+		req.Unanswered = false // what there was to find is found
 		if !empty(resp.ClaimResponse) || wait == 0 {
 			defer resp.memory.End()
 			return h.hand(w, r, token, resp.ClaimResponse)
