@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -46,7 +45,7 @@ type command struct {
 // waits until it is ready.
 func start(t *testing.T, name string, flags ...string) *command {
 	t.Helper()
-	c := &command{t: t, health: freeAddr(t), metrics: freeAddr(t), api: freeAddr(t), gateway: freeAddr(t)}
+	c := &command{t: t, health: testenv.FreeAddr(t), metrics: testenv.FreeAddr(t), api: testenv.FreeAddr(t), gateway: testenv.FreeAddr(t)}
 	root := newRootCommand()
 	root.SetArgs(append([]string{
 		name, "--health-addr=" + c.health, "--metrics-addr=" + c.metrics, "--api-addr=" + c.api, "--image=agentplatform:test",
@@ -100,14 +99,6 @@ func (c *command) served(until string) metrictest.Served {
 		return err == nil && bytes.Contains(text, []byte("\n"+until))
 	}, until)
 	return metrictest.Parse(c.t, text)
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // cluster makes the test's Kubernetes API the one of KUBECONFIG, and a namespace to

@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,18 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
-}
 
 func get(t *testing.T, url string) (body []byte, status int, err error) {
 	t.Helper()
@@ -51,7 +43,7 @@ func TestTheGatewayAnswersThoseWhoRunIt(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, st.Migrate(t.Context()))
 	require.NoError(t, st.Close())
-	health, counted, internal := freeAddr(t), freeAddr(t), freeAddr(t)
+	health, counted, internal := testenv.FreeAddr(t), testenv.FreeAddr(t), testenv.FreeAddr(t)
 	t.Setenv("AGENTPLATFORM_HEALTH_ADDR", health)
 	cmd := newCommand()
 	cmd.SetArgs([]string{"--sqlite=" + path, "--public-addr=127.0.0.1:0", "--internal-addr=" + internal, "--metrics-addr=" + counted})
@@ -83,8 +75,8 @@ func TestTheGatewayAnswersThoseWhoRunIt(t *testing.T) {
 func TestTheGatewayStartsWithoutItsDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := filepath.Join(t.TempDir(), "dsn")
-	require.NoError(t, os.WriteFile(dsn, []byte("postgres://nobody@"+freeAddr(t)+"/none?sslmode=disable"), 0o600))
-	health, public := freeAddr(t), freeAddr(t)
+	require.NoError(t, os.WriteFile(dsn, []byte("postgres://nobody@"+testenv.FreeAddr(t)+"/none?sslmode=disable"), 0o600))
+	health, public := testenv.FreeAddr(t), testenv.FreeAddr(t)
 	cmd := newCommand()
 	cmd.SetArgs([]string{"--store-dsn-file=" + dsn, "--public-addr=" + public, "--internal-addr=127.0.0.1:0", "--health-addr=" + health, "--drain=5s"})
 	ctx, stop := context.WithCancel(t.Context())

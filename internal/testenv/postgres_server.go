@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -96,7 +95,7 @@ func (s *server) initdb(bin, dir string, credential *syscall.Credential) error {
 
 // launch starts the server on a free port and waits until it answers.
 func (s *server) launch(bin, dir string, credential *syscall.Credential) error {
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return err
 	}
@@ -187,17 +186,4 @@ func ownedDir(dir string, credential *syscall.Credential) error {
 		return fmt.Errorf("handing over the server's folder: %w", err)
 	}
 	return nil
-}
-
-// freePort returns a loopback port that is free now.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		return 0, fmt.Errorf("freeing port %d: %w", port, err)
-	}
-	return port, nil
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
@@ -110,7 +110,7 @@ func TestBuildAndServe(t *testing.T) {
 	require.Len(t, port.result.Agents, 4)
 
 	port.agent = "welcome"
-	health, counted := freeAddr(t), freeAddr(t)
+	health, counted := testenv.FreeAddr(t), testenv.FreeAddr(t)
 	port.stop = func() { // while its run ends
 		defer stop()
 		_, ready := get(t, "http://"+health+"/readyz")
@@ -128,15 +128,6 @@ func TestBuildAndServe(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "Welcome, Ada! It is good to have you here.", port.end.Output)
 	require.Equal(t, "Bearer secret", port.auth)
-}
-
-// freeAddr is one that nothing listens at.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 func get(t *testing.T, url string) (body []byte, status int) {
