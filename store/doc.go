@@ -12,8 +12,9 @@
 // # Promises
 //
 //   - Every method that returns nil has made its effect durable.
-//   - Every method is one transaction, but for those of Housekeeping, and for
-//     Complete, which has another one for each completion that is not as usual.
+//   - Every method is one transaction, but for those of Housekeeping; for Complete,
+//     which has more for completions that are not as usual; and for the blobs of large
+//     texts, which are written before.
 //   - Methods are safe for concurrent use.
 //   - Leases and expiries are decided by the database's clock, never by the
 //     caller's; durations are passed in.
@@ -25,6 +26,10 @@
 //
 //	            Accept                Claim              Complete
 //	(webhook) ---------->  queued  ----------> running ----------> completed | failed | cancelled
+//	    |                                         ^
+//	    +-----------------------------------------+
+//	      Accept, of a sync run for a runner that waits
+//
 //	                          ^                   |
 //	                          |  Release, Sweep   |
 //	                          +-------------------+

@@ -149,8 +149,8 @@ type Dispatch interface {
 	// token is no error. ErrTooLarge and ErrInvalid as CheckJournal says, ErrTooLarge
 	// also beyond MaxJournal.
 	AppendJournal(ctx context.Context, l Lease, entries []JournalEntry) error
-	// Complete ends runs and, with the last run of its connector run, that too,
-	// in one transaction. It answers each, in order; one that cannot be ended keeps
+	// Complete ends runs and, each with the last run of its connector run, these too.
+	// Those that are as usual share a transaction. It answers each, in order; one that cannot be ended keeps
 	// no other from it. Repeating it under the same token is no error. What is
 	// beyond a limit is recorded as Completion.Bounded says. An error of the whole
 	// means that the outcome of all is unknown.
@@ -191,14 +191,14 @@ type Housekeeping interface {
 	Now(ctx context.Context) (time.Time, error)
 	// SweepLeases ends claims that expired, as Release does, at most limit of
 	// them, and cancels queued runs of environments that are gone. It returns what
-	// it did, also with an error: what fails of these keeps the others from nothing.
+	// it did, also with an error: one that cannot be moved holds no other up.
 	SweepLeases(ctx context.Context, limit int) (Swept, error)
 	// SweepExpired deletes idempotency keys and blobs whose time is over, and
 	// runners not seen for an hour; likewise.
 	SweepExpired(ctx context.Context, limit int) (int, error)
 	// ExpireRuns ends runs that were accepted so long ago, whatever they wait for,
 	// as failed with RunErrorExpired: at most limit of them. It returns how many, also
-	// with an error: what fails of one project keeps those of others from nothing.
+	// with an error: what fails in one project holds no other up.
 	ExpireRuns(ctx context.Context, age time.Duration, limit int) (int, error)
 	// CountStored adds what ended runs have stored to what their projects have, by at
 	// most limit rows of the outbox, and returns by how many.

@@ -34,6 +34,8 @@ type Store interface {
 	// Ping answers nil when the store answers and its schema is one that this
 	// release works with.
 	Ping(ctx context.Context) error
+	// Connections is how many short statements run at once; more wait for each other.
+	Connections() int
 	// Close ends the store; calls after it fail.
 	Close() error
 }

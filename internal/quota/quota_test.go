@@ -65,11 +65,12 @@ func TestWhoWantsMoreOfABudgetWaitsForItself(t *testing.T) {
 			return got
 		}
 		first := take("greedy", 1000) // all of its share
-		next := make(chan *Grant)
+		next := make(chan *Grant, 2)
 		for range 2 {
 			go func() { next <- take("greedy", 4) }()
 		}
 		synctest.Wait()
+		require.Empty(t, next, "they wait for their own project")
 		take("modest", 10).End()
 		first.Keep(5)
 		(<-next).End()

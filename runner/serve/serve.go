@@ -196,10 +196,9 @@ func (s *Server) farewell(ctx context.Context) {
 		try, cancel := context.WithTimeout(ctx, farewellTime)
 		req := s.request()
 		req.Draining = true
-		resp, err := s.opts.Dispatch.Claim(try, req)
+		_, err := s.opts.Dispatch.Claim(try, req)
 		cancel()
 		if err == nil {
-			s.lose(ctx, resp.Lost)
 			return
 		}
 		slog.WarnContext(ctx, "telling dispatch that the runner drains", "error", err)

@@ -2,8 +2,8 @@
 
 // Package postgres is the store on PostgreSQL: any number of processes share it.
 //
-// What is done for every webhook (Accept, Claim, Complete) is one statement, and
-// so one round trip and one transaction. Hints travel by LISTEN/NOTIFY on
+// What is done for every webhook is one statement and so one transaction: Accept,
+// starting what a Claim has looked for and decided on, Complete. Hints travel by LISTEN/NOTIFY on
 // connections of their own.
 package postgres
 
@@ -86,6 +86,9 @@ func (o Options) pools() (most, lists int32) {
 	rest := cmp.Or(o.Connections, DefaultConnections) - hintConnections
 	return rest - rest/3, rest / 3
 }
+
+// Connections implements store.Store.
+func (s *Store) Connections() int { return int(s.pools[0].Config().MaxConns) }
 
 // Store is a store.Store on PostgreSQL.
 type Store struct {

@@ -3,9 +3,9 @@
 // Package sqlcore is what the SQL engines of the store have in common: the
 // statements that both databases understand, each next to its scan.
 //
-// An engine brings transactions ([Engine]), its migrations, and the three hot
-// methods Accept, Claim and Complete, which are worth the best statement that
-// its database can do. All else is written here once.
+// An engine brings transactions ([Engine]), its migrations, and what is hot and worth
+// the best statement that its database can do: Accept, and the steps of claiming and
+// ending that [Engine] names. All else is written here once.
 //
 // # Mapping
 //

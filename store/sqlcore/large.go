@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -21,8 +22,9 @@ import (
 // carries them, and marked as history's by it: a blob that nobody's transaction marked is
 // nobody's, and goes.
 
-// writtenAtOnce is how many blobs of one call are being written at a time.
-const writtenAtOnce = 4
+// writtenAtOnce is how many blobs of one call are being written at a time: each takes a
+// connection.
+const writtenAtOnce = 2
 
 // Large says in which blobs those parts of a run are that are too large for a row: by
 // the sequence of a journal entry, or OutputPart.
@@ -244,12 +246,17 @@ func (c *Core) writeWith(ctx context.Context, blobs []store.Key, fn func(ctx con
 	return err
 }
 
-// dropLoose deletes those of these blobs that nothing keeps. It says nothing of a failure:
-// the sweep deletes what is left.
+// dropTimeout bounds deleting blobs that were written in vain.
+const dropTimeout = 5 * time.Second
+
+// dropLoose deletes those of these blobs that nothing keeps, also when their caller has
+// gone, as is the usual reason. It says nothing of a failure: the sweep deletes what is left.
 func (c *Core) dropLoose(ctx context.Context, blobs []store.Key) {
 	if len(blobs) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
+	defer cancel()
 	_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		var l list
 		loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs WHERE mark = '' AND `+c.keys(&l, "id", blobs)+` `+c.exclusive, l.args...)

@@ -68,6 +68,9 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
+// Connections implements store.Store.
+func (s *Store) Connections() int { return readers }
+
 // Open opens the database; Migrate makes its tables.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {

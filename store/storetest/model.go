@@ -90,7 +90,7 @@ func (m *model) accept(rt *rapid.T) {
 		e.RunnerID = "one"
 	}
 	if e.RunnerID != "" && e.MayBegin() { // its agent is the first, which has no limits
-		m.begin(e, rapid.Bool().Draw(rt, "answer lost"))
+		m.begin(rt, e)
 		return
 	}
 	m.world.accept(&e)
@@ -107,11 +107,14 @@ func (m *model) accept(rt *rapid.T) {
 }
 
 // begin accepts an event whose run begins at its runner, which may not hear of it.
-func (m *model) begin(e store.Event, lost bool) {
-	c := m.begins(&e)
+func (m *model) begin(rt *rapid.T, e store.Event) {
+	c, hold, lost := m.begins(&e), holding(rt), rapid.Bool().Draw(rt, "answer lost")
+	rest, err := m.s.Heartbeat(m.ctx, []store.Lease{leaseOf(c)}, hold) // or it lasts for a few seconds of the test
+	m.NoError(err)
+	m.Empty(rest)
 	m.runs = append(m.runs, &modelRun{
 		Candidate: store.Candidate{ID: c.Run.ID, Class: e.Class, Agent: c.Run.AgentName, Fresh: true}, event: e.ConnectorRunID,
-		status: store.RunRunning, token: c.Token, attempt: 1, runner: e.RunnerID,
+		status: store.RunRunning, token: c.Token, attempt: 1, runner: e.RunnerID, expired: hold == expired,
 	})
 	if !lost {
 		m.held[e.RunnerID] = append(m.held[e.RunnerID], leaseOf(c))

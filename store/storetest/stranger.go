@@ -66,6 +66,7 @@ var ofThePlatform = map[string]string{
 	"Migrate":          "the schema is of the whole store",
 	"Now":              "the clock is of the whole store",
 	"Ping":             "the schema is of the whole store",
+	"Connections":      "they are of the whole store",
 	"Close":            "it is of the process",
 }
 

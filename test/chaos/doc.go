@@ -6,8 +6,9 @@
 // TestScenes keeps the promise "2xx means durable" to account. In each scene clients
 // post to two gateway processes on one PostgreSQL server, a runner process of each
 // executes what was accepted, and meanwhile something breaks: scenes_test.go lists all
-// of them. One is played on all of the platform in one process, with its embedded store. At the end of a scene the store must hold exactly what was answered, once,
-// all of it must have ended, and nothing may be left to do.
+// of them. One is played on all of the platform in one process, with its embedded
+// store. At the end of a scene the store must hold exactly what was answered, once, all of
+// it must have ended, and nothing may be left to do.
 //
 // A scene waits for what it says, never for a time. The only time in it is the length
 // of the outage, which is what that scene is about.

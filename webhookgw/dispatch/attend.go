@@ -31,6 +31,8 @@ const (
 type attendance struct {
 	mutex   sync.Mutex
 	waiting map[store.RunnerKey]int
+	// known counts how often nothing was known any more of what is queued.
+	known uint64
 	// quiet are those that were told there is nothing.
 	quiet *cache.Cache[store.RunnerKey, quiet]
 }
@@ -38,8 +40,9 @@ type attendance struct {
 // quiet is what a runner said as it was told that there is nothing, and how many
 // hints there had been.
 type quiet struct {
-	said [sha256.Size]byte
-	rung uint64
+	said  [sha256.Size]byte
+	rung  uint64
+	known uint64 // attendance's
 }
 
 func newAttendance() *attendance {
@@ -79,7 +82,20 @@ func said(req dispatchapi.ClaimRequest) [sha256.Size]byte {
 
 // told remembers that a runner was told there is nothing.
 func (a *attendance) told(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64) {
-	a.quiet.Put(runner, quiet{said(req), rung})
+	a.quiet.Put(runner, quiet{said(req), rung, a.knows()})
+}
+
+func (a *attendance) knows() uint64 {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	return a.known
+}
+
+// doubt lets all ask the store again.
+func (a *attendance) doubt() {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.known++
 }
 
 // forget lets a runner's next request ask the store.
@@ -90,7 +106,7 @@ func (a *attendance) forget(runner store.RunnerKey) { a.quiet.Put(runner, quiet{
 // come since.
 func (a *attendance) still(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64) bool {
 	q, known := a.quiet.Get(runner)
-	return known && len(req.Holding) == 0 && !req.Unanswered && q == quiet{said(req), rung}
+	return known && len(req.Holding) == 0 && !req.Unanswered && q == quiet{said(req), rung, a.knows()}
 }
 
 // attend records the runners that wait at intervals, and wakes those for whom there
@@ -106,6 +122,9 @@ func (h *Handler) attend(ctx context.Context) {
 		}
 		if err := h.attendOnce(ctx); err != nil && ctx.Err() == nil {
 			h.opts.Logger.Error("recording the runners that wait", "error", err)
+			// Whoever waits hears that the store is away, and goes where it is not.
+			h.attendance.doubt()
+			h.wakeups.wakeAll()
 		}
 	}
 }

@@ -4,7 +4,10 @@ package dispatch
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,5 +75,49 @@ func TestALostHintIsMadeUpFor(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.Code)
 		require.Equal(t, 2, f.calls("Claim"), "woken once")
 		require.Equal(t, maxWait, time.Since(begun), "and there was nothing after all")
+	})
+}
+
+// TestAGatewayWithoutItsStoreKeepsNoRunner: whoever waits at it asks the store again, and
+// hears that it is away, for runs may be queued elsewhere.
+func TestAGatewayWithoutItsStoreKeepsNoRunner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{away: errors.New("away")}
+		h := running(t, f)
+		p := poll(t, h, waitsForRuns)
+		require.Equal(t, 1, f.calls("Claim"))
+		time.Sleep(attendEvery)
+		synctest.Wait()
+		require.Equal(t, 2, f.calls("Claim"))
+		p.end()
+		<-p.answer
+	})
+}
+
+// TestAHintReadsATokenOnce: however many wait with it.
+func TestAHintReadsATokenOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		h := running(t, f)
+		for i := range 50 {
+			p := poll(t, h, strings.Replace(waitsForRuns, `"r"`, fmt.Sprintf(`"r-%d"`, i), 1))
+			defer func() {
+				p.end()
+				<-p.answer
+			}()
+		}
+		require.Equal(t, 1, f.calls("Token"))
+		time.Sleep(recentFor)
+		f.mutex.Lock()
+		f.hold = make(chan struct{})
+		f.mutex.Unlock()
+		h.wakeups.wake(environmentOf(ofA))
+		synctest.Wait()
+		require.Equal(t, 2, f.calls("Token"))
+		close(f.hold)
+		synctest.Wait()
+		require.Equal(t, 2, f.calls("Token"))
 	})
 }

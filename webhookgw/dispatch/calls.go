@@ -4,6 +4,7 @@ package dispatch
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"time"
 
@@ -14,30 +15,40 @@ import (
 )
 
 const (
-	// maxCalls is how many calls of runners and builds ask the store at once, fewer than
-	// it has connections for short statements: webhooks, ends and sweeps have the rest,
-	// however much is called here. A project makes up to one part in callShare of them.
-	maxCalls  = 12
-	callShare = 2
+	// Of the store's connections for short statements callsOf in callsIn are for calls
+	// of runners and builds: webhooks, ends and sweeps have the rest, however much is
+	// called here. A project has one part in callShare of those.
+	// Heartbeats stand in a line of their own, for beatsOf of them: work goes on
+	// elsewhere that they cannot keep.
+	callsOf, beatsOf, callsIn = 5, 1, 8
+	callShare                 = 2
 	// callTime bounds a call, from when it is its turn: no longer does a runner wait.
 	callTime = 10 * time.Second
-	// claimTime bounds a claim, whatever becomes of its runner.
-	claimTime = 20 * time.Second
 )
 
 var (
 	errProjectCalls = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
-		"As many of this project's calls as may ask the store do; call again.")
+		"Too many of this project's calls are waiting for the store; call again.")
 	errCalls = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
-		"As many calls as may ask the store do; call again.")
+		"Too many calls are waiting for the store; call again.")
 )
 
-func newCalls() *quota.Budget { return quota.NewBudget(maxCalls, callShare, maxInLine, patience) }
+// newCalls is the line of what may ask a store of so many connections at once, of
+// which it has so many parts in callsIn.
+func newCalls(connections, parts int) *quota.Budget {
+	return quota.NewBudget(callsAmong(connections, parts), callShare, maxInLine, patience)
+}
+
+func callsAmong(connections, parts int) int64 { return max(int64(connections*parts/callsIn), 1) }
 
 // call asks the store something in the turn of a project. What it does waits for nobody
 // but the store, least of all for a body.
 func (h *Handler) call(ctx context.Context, project uuid.UUID, do func(ctx context.Context) error) error {
-	turn, err := h.calls.Wait(ctx, project, 1)
+	return inLine(ctx, h.calls, project, do)
+}
+
+func inLine(ctx context.Context, line *quota.Budget, project uuid.UUID, do func(ctx context.Context) error) error {
+	turn, err := line.Wait(ctx, project, 1)
 	if err != nil {
 		return quota.Refusal(err, errProjectCalls, errCalls)
 	}
@@ -46,3 +57,19 @@ func (h *Handler) call(ctx context.Context, project uuid.UUID, do func(ctx conte
 	defer cancel()
 	return do(ctx)
 }
+
+// inTurn reads what streams from the store, each piece in the turn of a project.
+func (h *Handler) inTurn(ctx context.Context, project uuid.UUID, body io.Reader) io.Reader {
+	return turns{func(p []byte) (n int, err error) {
+		err = h.call(ctx, project, func(context.Context) (err error) {
+			n, err = body.Read(p)
+			return err
+		})
+		return n, err
+	}}
+}
+
+type turns struct{ read func(p []byte) (int, error) }
+
+// Read implements io.Reader.
+func (t turns) Read(p []byte) (int, error) { return t.read(p) }

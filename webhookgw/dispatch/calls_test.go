@@ -5,12 +5,15 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -20,7 +23,17 @@ import (
 // hanging is a store that answers no call before its context ends.
 type hanging struct {
 	fake
+	kind  store.TokenKind
 	under chan struct{} // one for each call under way
+}
+
+func (s *hanging) Token(ctx context.Context, digest []byte) (store.Token, error) {
+	token, err := s.fake.Token(ctx, digest)
+	token.Kind = s.kind
+	if s.kind == store.TokenBuild {
+		token.DeploymentID = &known
+	}
+	return token, err
 }
 
 func (s *hanging) hang(ctx context.Context) error {
@@ -50,47 +63,97 @@ func (s *hanging) Release(ctx context.Context, _ store.Lease, _ time.Duration) e
 	return s.hang(ctx)
 }
 
-// TestCallsTakeAPartOfTheStore: whichever they are, a project's take a part of those that
-// may ask it, all together leave connections for others, and none waits for ever.
-func TestCallsTakeAPartOfTheStore(t *testing.T) {
-	t.Parallel()
-	lease := func() string { return fmt.Sprintf(`{"leases":[{"run_id":%q,"token":1}]}`, uuid.New()) }
-	for name, call := range map[string]struct{ path, body func() string }{
-		"claim":        {func() string { return "/v1/claim" }, func() string { return `{"limit":1,"runner_id":"r"}` }},
-		"heartbeat":    {func() string { return "/v1/heartbeat" }, func() string { return `{"leases":[]}` }},
-		"unknown runs": {func() string { return "/v1/heartbeat" }, lease},
-		"journal":      {func() string { return "/v1/runs/" + known.String() + "/journal" }, func() string { return `{"token":1,"entries":[]}` }},
-		"release":      {func() string { return "/v1/runs/" + known.String() + "/release" }, func() string { return `{"token":1}` }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				st := &hanging{under: make(chan struct{}, 1000)}
-				h := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
-				codes := make(chan int, 1000)
-				ask := func(project string, n int) {
-					h.owners.Put(store.Key{ProjectID: named(project), ID: known}, named(project))
-					for range n {
-						go func() { codes <- ask(t, h, project, http.MethodPost, call.path(), call.body()).Code }()
-					}
-					synctest.Wait()
-				}
-				ask("greedy", 40)
-				require.Len(t, st.under, maxCalls/callShare)
-				ask("modest", 40)
-				require.Len(t, st.under, maxCalls)
-				ask("a", 1)
-				time.Sleep(patience) // of the bubble
-				synctest.Wait()
-				require.Len(t, codes, 81-maxCalls)
-				time.Sleep(claimTime)
-				synctest.Wait()
-				require.Len(t, codes, 81, "nobody waits any more")
-				require.True(t, h.calls.Free())
-			})
-		})
-	}
+func (s *hanging) Reclaim(ctx context.Context, _ store.Key, _ string, _ []store.Lease) (int, error) {
+	return 0, s.hang(ctx)
+}
+
+func (s *hanging) RunInput(ctx context.Context, _ store.Key) (string, io.ReadCloser, error) {
+	return "", nil, s.hang(ctx)
+}
+
+func (s *hanging) NamesBundle(ctx context.Context, _ store.Key, _ string) error { return s.hang(ctx) }
+
+func (s *hanging) ReportBuild(ctx context.Context, _ store.Key, _ store.BuildReport) error {
+	return s.hang(ctx)
+}
+
+func (s *hanging) AppendBuildLog(ctx context.Context, _ store.Key, _ int64, _ string) error {
+	return s.hang(ctx)
+}
+
+func (s *hanging) FinishBuild(ctx context.Context, _ store.Key, _ store.BuildResult) error {
+	return s.hang(ctx)
 }
 
 // known is a run that the gateway knows.
 var known = uuid.New()
+
+// asking are requests that ask the store, of each route at least one.
+var asking = map[string][]struct{ path, body string }{
+	"POST /v1/claim":                {{"/v1/claim", `{"limit":1,"runner_id":"r"}`}, {"/v1/claim", `{"runner_id":"r","draining":true}`}},
+	"POST /v1/heartbeat":            {{"/v1/heartbeat", `{"leases":[]}`}, {"/v1/heartbeat", fmt.Sprintf(`{"leases":[{"run_id":%q,"token":1}]}`, uuid.New())}},
+	"POST /v1/runs/{id}/journal":    {{"/v1/runs/" + known.String() + "/journal", `{"token":1,"entries":[]}`}},
+	"GET /v1/runs/{id}/journal":     {{"/v1/runs/" + known.String() + "/journal?token=1", ""}},
+	"POST /v1/runs/{id}/release":    {{"/v1/runs/" + known.String() + "/release", `{"token":1}`}},
+	"GET /v1/runs/{id}/input":       {{"/v1/runs/" + known.String() + "/input", ""}},
+	"GET /v1/bundles/{digest}":      {{"/v1/bundles/sha256:" + strings.Repeat("0", 64), ""}},
+	"POST /v1/build/report":         {{"/v1/build/report", `{}`}},
+	"POST /v1/build/log":            {{"/v1/build/log", `{}`}},
+	"POST /v1/build/result":         {{"/v1/build/result", `{}`}},
+	"POST /v1/runs/{id}/complete":   nil, // ends share transactions, one at a time
+	"PUT /v1/build/bundle/{digest}": nil, // stored while it comes in: bounded as a stream
+}
+
+// TestCallsTakeAPartOfTheStore: whichever they are, a project's take a part of those that
+// may ask it, all together leave connections for others, and none waits for ever.
+func TestCallsTakeAPartOfTheStore(t *testing.T) {
+	t.Parallel()
+	router, ok := New(Options{Store: &fake{}}).Handler.(chi.Routes)
+	require.True(t, ok)
+	require.NoError(t, chi.Walk(router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		requests, listed := asking[method+" "+route]
+		require.True(t, listed, "%s %s is not among those that are tried", method, route)
+		for _, r := range requests {
+			t.Run(fmt.Sprintf("%s %s %s", method, route, r.body), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { takesItsPart(t, method, r.path, r.body) })
+			})
+		}
+		return nil
+	}))
+}
+
+// takesItsPart sends a request many times for two projects to a store that hangs.
+func takesItsPart(t *testing.T, method, path, body string) {
+	t.Helper()
+	st := &hanging{kind: store.TokenRunner, under: make(chan struct{}, 1000)}
+	if strings.HasPrefix(path, "/v1/build") {
+		st.kind = store.TokenBuild
+	}
+	h := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
+	all := int(callsAmong(fakeConnections, callsOf))
+	if strings.HasSuffix(body, `"leases":[]}`) {
+		all = int(callsAmong(fakeConnections, beatsOf))
+	}
+	codes := make(chan int, 1000)
+	asks := func(project string, n int) {
+		h.owners.Put(store.Key{ProjectID: named(project), ID: known}, named(project))
+		for range n {
+			go func() { codes <- ask(t, h, project, method, path, body).Code }()
+		}
+		synctest.Wait()
+	}
+	asks("greedy", 40)
+	require.NotEmpty(t, st.under)
+	require.LessOrEqual(t, len(st.under), all/callShare)
+	asks("modest", 40)
+	require.LessOrEqual(t, len(st.under), all)
+	asks("a", 1)
+	time.Sleep(2 * patience) // of the bubble: for memory, and for a turn
+	synctest.Wait()
+	time.Sleep(streamTime)
+	synctest.Wait()
+	require.Len(t, codes, 81, "nobody waits any more")
+	require.True(t, h.calls.Free())
+	require.True(t, h.beats.Free())
+}

@@ -30,7 +30,10 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 	}
 	runner := store.RunnerKey{Environment: token.Environment(), ID: req.RunnerID}
 	if req.Draining {
-		_, err := h.opts.Store.Reclaim(r.Context(), runner.Environment, req.RunnerID, leasesOf(token, req.Holding))
+		err := h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
+			_, err := h.opts.Store.Reclaim(ctx, runner.Environment, req.RunnerID, leasesOf(token, req.Holding))
+			return err
+		})
 		if err == nil {
 			httpserver.WriteJSON(w, http.StatusOK, newClaimResponse())
 		}
@@ -174,7 +177,7 @@ func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.C
 	// out all the same, and nobody would know of its runs.
 	var result store.ClaimResult
 	err = h.call(ctx, token.ProjectID, func(ctx context.Context) error {
-		begun, end := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
+		begun, end := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 		defer end()
 		result, err = h.opts.Store.Claim(begun, store.Claim{
 			Environment: token.Environment(), RunnerID: req.RunnerID, Digests: req.Digests, Refused: req.Refused,

@@ -30,6 +30,8 @@ type oneToken struct {
 	tokens, claims   int
 }
 
+func (*oneToken) Connections() int { return fakeConnections }
+
 func (s *oneToken) Token(_ context.Context, digest []byte) (store.Token, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -197,6 +199,8 @@ type kindOfToken struct {
 	kind  store.TokenKind
 	reads int
 }
+
+func (*kindOfToken) Connections() int { return fakeConnections }
 
 func (s *kindOfToken) Token(_ context.Context, digest []byte) (store.Token, error) {
 	s.reads++

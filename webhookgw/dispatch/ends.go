@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,8 +42,9 @@ var errStopped = errors.New("the gateway is stopping")
 //
 // A completion that cannot be stored with the others is stored by itself, which all of
 // its batch wait for. So a project of which that was so shares its transactions with
-// nobody for a while, and neither do completions of a batch that failed, or of a run
-// whose end was reported before: these are stored beside the common batch.
+// nobody for a while, and neither do completions of a batch that failed, of a run whose
+// end was reported before, or with texts that are stored as blobs first: these are stored
+// beside the common batch.
 type ends struct {
 	store   store.Dispatch
 	room    *quota.Places
@@ -103,7 +105,7 @@ func (e *ends) enter(own *end, again bool) {
 	case e.stopped:
 		own.settle(errStopped)
 		return
-	case suspect || again:
+	case suspect || again || isLarge(own.completion):
 		e.apart.push(own)
 	default:
 		e.together.push(own)
@@ -116,6 +118,12 @@ func (e *ends) ring() {
 	case e.arrived <- struct{}{}:
 	default: // it is known already
 	}
+}
+
+// isLarge says whether blobs are written for a completion before its transaction.
+func isLarge(c store.Completion) bool {
+	return len(c.Output) > store.MaxInlineText ||
+		slices.ContainsFunc(c.Journal, func(e store.JournalEntry) bool { return len(e.Data) > store.MaxInlineText })
 }
 
 func sizeOf(c store.Completion) int64 {

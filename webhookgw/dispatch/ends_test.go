@@ -108,7 +108,7 @@ func TestWhatWaitsToEndIsBounded(t *testing.T) {
 		require.Equal(t, errProjectInFlight, <-answered)
 		require.Empty(t, answered)
 		other := e.report("modest", 1, store.MaxOutput, false)
-		for _, size := range []int{1, 3, 3, 1} {
+		for _, size := range []int{1, 1, 3, 3} {
 			require.Len(t, <-e.batches, size, "as large as may be")
 			e.answers <- stored
 			synctest.Wait()
@@ -119,6 +119,24 @@ func TestWhatWaitsToEndIsBounded(t *testing.T) {
 			require.NoError(t, <-answered)
 		}
 		require.Zero(t, e.room.Taken())
+	})
+}
+
+// TestWhatIsLargeKeepsNobodyWaiting: blobs are written for it first, beside the common
+// batch.
+func TestWhatIsLargeKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := endingIn(t)
+		large := e.report("greedy", 1, store.MaxInlineText+1, false)
+		<-e.batches // and it hangs
+		small := e.report("modest", 1, store.MaxInlineText, false)
+		require.Len(t, <-e.batches, 1)
+		for range 2 {
+			e.answers <- stored
+		}
+		require.NoError(t, <-large)
+		require.NoError(t, <-small)
 	})
 }
 

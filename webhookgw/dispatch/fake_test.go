@@ -36,6 +36,7 @@ type fake struct {
 	lost      func(store.Lease) bool
 	completed func([]store.Completion) ([]error, error)
 
+	away  error       // Attend says so
 	waits []store.Key // in which something is queued, whatever hints say
 
 	mutex    sync.Mutex
@@ -85,6 +86,11 @@ func (f *fake) Token(_ context.Context, digest []byte) (store.Token, error) {
 	return store.Token{SHA256: digest, Kind: store.TokenRunner, ProjectID: named(name), EnvironmentID: named(name)}, nil
 }
 
+func (*fake) Connections() int { return fakeConnections }
+
+// fakeConnections is how many a fake has.
+const fakeConnections = 16
+
 func (f *fake) Claim(context.Context, store.Claim) (store.ClaimResult, error) {
 	f.count("Claim")
 	return store.ClaimResult{Runs: f.claimed}, nil
@@ -92,7 +98,7 @@ func (f *fake) Claim(context.Context, store.Claim) (store.ClaimResult, error) {
 
 func (f *fake) Attend(_ context.Context, runners []store.RunnerKey) ([]store.Key, error) {
 	f.count("Attend")
-	return f.waits, nil
+	return f.waits, f.away
 }
 
 func (f *fake) Subscribe(store.Topic) (<-chan store.Hint, func()) {

@@ -58,6 +58,7 @@ type Store interface {
 	store.Bundles
 	store.Tokens
 	store.Notifier
+	Connections() int
 	Environment(ctx context.Context, key store.Key) (store.Environment, error)
 	Run(ctx context.Context, key store.Key) (store.Run, error)
 	RunInput(ctx context.Context, key store.Key) (contentType string, body io.ReadCloser, err error)
@@ -101,8 +102,8 @@ type Handler struct {
 	// what streams.
 	inFlight        *quota.Places
 	claims, streams *quota.Budget
-	// calls are those that ask the store.
-	calls *quota.Budget
+	// calls are those that ask the store, but for beats, which are heartbeats.
+	calls, beats *quota.Budget
 	// owners are the environments of runs, which never change, so that a call about
 	// somebody else's run is refused without asking the store each time.
 	owners *cache.Cache[store.Key, uuid.UUID]
@@ -127,7 +128,7 @@ func New(opts Options) *Handler {
 	wakeups := newWakeups()
 	h := &Handler{
 		opts: opts, wakeups: wakeups, attendance: newAttendance(), ends: newEnds(opts.Store),
-		inFlight: quota.NewPlaces(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes), calls: newCalls(),
+		inFlight: quota.NewPlaces(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes), calls: newCalls(opts.Store.Connections(), callsOf), beats: newCalls(opts.Store.Connections(), beatsOf),
 		tokens:       newTokens(opts.Store, wakeups),
 		ended:        cache.New[store.Lease, struct{}](maxOwners, time.Minute, nil),
 		owners:       cache.New[store.Key, uuid.UUID](maxOwners, 0, nil),

@@ -37,14 +37,20 @@ func (h *Handler) readJournal(w http.ResponseWriter, r *http.Request, token stor
 		return err
 	}
 	// Appending nothing asks whether the claim is current.
-	if err := h.opts.Store.AppendJournal(r.Context(), lease, nil); err != nil {
+	if err := h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
+		return h.opts.Store.AppendJournal(ctx, lease, nil)
+	}); err != nil {
 		return err
 	}
 	var after int64
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
 	for {
-		entries, err := h.opts.Store.JournalAfter(r.Context(), lease.Run, after, journalPage)
+		var entries []store.JournalEntry
+		err := h.call(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
+			entries, err = h.opts.Store.JournalAfter(ctx, lease.Run, after, journalPage)
+			return err
+		})
 		switch {
 		case err != nil && after == 0:
 			return err

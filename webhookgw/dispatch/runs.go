@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -29,7 +30,7 @@ func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.
 		return err
 	}
 	var gone []store.Lease
-	err = h.call(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
+	err = inLine(r.Context(), h.beats, token.ProjectID, func(ctx context.Context) (err error) {
 		gone, err = h.opts.Store.Heartbeat(ctx, leases, store.LeaseDuration)
 		return err
 	})
@@ -145,12 +146,18 @@ func (h *Handler) input(w http.ResponseWriter, r *http.Request, token store.Toke
 	if err := h.owned(r.Context(), id, token); err != nil {
 		return err
 	}
-	contentType, body, err := h.opts.Store.RunInput(r.Context(), token.Run(id))
-	if err != nil {
+	var (
+		contentType string
+		body        io.ReadCloser
+	)
+	if err := h.call(r.Context(), token.ProjectID, func(context.Context) (err error) {
+		contentType, body, err = h.opts.Store.RunInput(r.Context(), token.Run(id)) // which lasts longer than the turn
+		return err
+	}); err != nil {
 		return err
 	}
 	defer body.Close()
-	return stream(w, contentType, body)
+	return stream(w, contentType, h.inTurn(r.Context(), token.ProjectID, body))
 }
 
 // owned says ErrNotFound of a run of another environment, or of none.
@@ -192,15 +199,18 @@ func (h *Handler) knows(run store.Key) bool {
 
 func (h *Handler) bundle(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	digest := chi.URLParam(r, "digest")
-	if err := h.opts.Store.NamesBundle(r.Context(), token.Environment(), digest); err != nil {
+	var body io.ReadCloser
+	if err := h.call(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
+		if err := h.opts.Store.NamesBundle(ctx, token.Environment(), digest); err != nil {
+			return err
+		}
+		body, err = h.opts.Store.OpenBundle(r.Context(), token.ProjectID, digest) // which lasts longer than the turn
 		return err
-	}
-	body, err := h.opts.Store.OpenBundle(r.Context(), token.ProjectID, digest)
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	defer body.Close()
-	return stream(w, "application/zstd", body)
+	return stream(w, "application/zstd", h.inTurn(r.Context(), token.ProjectID, body))
 }
 
 func done(w http.ResponseWriter, err error) error {

@@ -3,6 +3,7 @@
 package dispatch
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"time"
@@ -19,6 +20,8 @@ const (
 	// answerTime is how long the answer to a claim, or a stream, may take: no longer
 	// does a runner read it. What it holds is wanted by others.
 	answerTime = 30 * time.Second
+	// streamTime bounds reading a stream from the store.
+	streamTime = time.Minute
 )
 
 // streamed lets an endpoint stream within the budget of its project, for a while.
@@ -29,6 +32,11 @@ func (h *Handler) streamed(size int64, next endpoint) endpoint {
 			return err
 		}
 		defer grant.End()
+		if r.Method == http.MethodGet {
+			ctx, cancel := context.WithTimeout(r.Context(), streamTime)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
 		return next(timed(w), r, token)
 	}
 }

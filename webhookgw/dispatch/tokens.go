@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +50,7 @@ type tokens struct {
 	absent  *cache.Cache[[sha256.Size]byte, struct{}]
 	reads   *semaphore.Weighted
 	lookups singleflight.Group
+	again   singleflight.Group // of known ones, after a hint
 
 	mutex   sync.Mutex // of the making of senders
 	senders *cache.Cache[netip.Addr, *rate.Limiter]
@@ -95,7 +97,24 @@ func (t *tokens) of(r *http.Request) (store.Token, error) {
 	if time.Since(known.read) < recentFor || lasting {
 		return known.Token, nil
 	}
-	return t.read(r.Context(), digest, rung)
+	return t.readOnce(r.Context(), digest, rung)
+}
+
+// readOnce is read, once for all who want it at the same moment: a hint wakes everybody
+// who waits with the token.
+func (t *tokens) readOnce(ctx context.Context, digest [sha256.Size]byte, rung uint64) (store.Token, error) {
+	found := t.again.DoChan(string(digest[:])+strconv.FormatUint(rung, 10), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTime)
+		defer cancel()
+		return t.read(ctx, digest, rung)
+	})
+	select {
+	case answer := <-found:
+		token, _ := answer.Val.(store.Token)
+		return token, answer.Err
+	case <-ctx.Done():
+		return store.Token{}, context.Cause(ctx)
+	}
 }
 
 // read asks the store for a token; rung are the hints that came before.

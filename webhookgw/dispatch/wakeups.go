@@ -116,6 +116,11 @@ func (w *wakeups) hear(hint store.Hint, do func(environment store.Key)) {
 		do(hint.Key)
 		return
 	}
+	w.wakeAll()
+}
+
+// wakeAll rings for all environments.
+func (w *wakeups) wakeAll() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	for _, b := range w.byEnv {

@@ -56,7 +56,7 @@ func TestWhatIsGivenIsNotLost(t *testing.T) {
 		all.Hold(one).Give(runs)
 		require.Equal(t, runs, <-stays.Given())
 		held := all.Hold(one)
-		left := make(chan []store.Claimed)
+		left := make(chan []store.Claimed, 1)
 		go func() {
 			got, given := leaves.Leave()
 			require.True(t, given)

@@ -122,12 +122,10 @@ func (h *Handler) takeFirst(ctx context.Context, at recorded, watch *watch) (*ou
 	if at.agent == "" || end == nil {
 		return h.take(ctx, at, 0)
 	}
-	return h.outputs.take(ctx, key, func(context.Context) (store.Run, error) {
-		return store.Run{
-			ID: key.ID, ProjectID: key.ProjectID, AgentName: at.agent,
-			Status: end.Status, ErrorCode: end.ErrorCode, Error: end.Error, Output: end.Output,
-		}, nil
-	})
+	return atHand(store.Run{
+		ID: key.ID, ProjectID: key.ProjectID, AgentName: at.agent,
+		Status: end.Status, ErrorCode: end.ErrorCode, Error: end.Error, Output: end.Output,
+	}), nil
 }
 
 // take reads one of the runs; that of a single one with a statement less.

@@ -39,6 +39,11 @@ func newOutputs(bytes int64) *outputs {
 	return &outputs{budget: quota.NewBudget(bytes, projectShare, math.MaxInt, 0), byRun: map[store.Key]*output{}}
 }
 
+// atHand is a run that is in memory already, and small: it waits for no budget.
+func atHand(run store.Run) *output {
+	return &output{run: run, key: run.Key(), stop: func() {}, readers: 1}
+}
+
 // take returns a run, as it was read after the first of those came who have it now.
 // The caller gives it back.
 func (o *outputs) take(ctx context.Context, key store.Key, read reader) (*output, error) {

@@ -87,7 +87,7 @@ func (w *waiters) endOf(at *watch, run store.Key) *store.RunEnd {
 	return at.end
 }
 
-// ask is recorded for a run that may have ended before its watch began: the store is
+// ask tells the id of a run that may have ended before its watch began: the store is
 // asked soon, for all such runs at once, and for each once, however many wait for it.
 func (w *waiters) ask(at *watch, run store.Key) {
 	w.mutex.Lock()

@@ -70,6 +70,8 @@ type Sweeper struct {
 	// was last asked, and has for the whole grace.
 	answers, settled atomic.Bool
 	rounds, expiries int // of the rest
+	// slow is how often the number of leases that are swept at once is halved.
+	slow int
 }
 
 // New returns a sweeper; all replicas of the gateway may run one.
@@ -203,11 +205,12 @@ func (s *Sweeper) partitions(ctx context.Context) error {
 
 // leases ends the claims whose lease expired, until few are left: somebody's many
 // keep nobody else's waiting.
-func (s *Sweeper) leases(ctx context.Context) (moved int, err error) {
+func (s *Sweeper) leases(ctx context.Context) (moved int, errs error) {
 	for ctx.Err() == nil {
 		var swept store.Swept
-		err = s.step(ctx, func(ctx context.Context) (err error) {
-			swept, err = s.opts.Store.SweepLeases(ctx, sweepLimit)
+		limit := sweepLimit >> s.slow
+		err := s.step(ctx, func(ctx context.Context) (err error) {
+			swept, err = s.opts.Store.SweepLeases(ctx, limit)
 			return err
 		})
 		s.count(swept)
@@ -215,11 +218,33 @@ func (s *Sweeper) leases(ctx context.Context) (moved int, err error) {
 		if err == nil {
 			s.looked = s.opts.Now() // however long that took, it was no standstill
 		}
-		if err != nil || swept.Runs() < sweepLimit {
-			return moved, err
+		s.pace(err != nil && swept.Runs() == 0)
+		errs = keep(errs, err)
+		if swept.Runs() < limit { // else there are more, whatever is wrong with some
+			return moved, errs
 		}
 	}
-	return moved, nil
+	return moved, errs
+}
+
+// pace halves how many leases are swept at once for each time that nothing came of it,
+// as where the store is too slow for so many in the time of a step, and doubles it for each
+// time that something did.
+func (s *Sweeper) pace(failed bool) {
+	switch {
+	case failed && sweepLimit>>s.slow > 1:
+		s.slow++
+	case !failed && s.slow > 0:
+		s.slow--
+	}
+}
+
+// keep is the first error of several that say the same.
+func keep(before, err error) error {
+	if before != nil {
+		return before
+	}
+	return err
 }
 
 func (s *Sweeper) count(swept store.Swept) {
@@ -238,15 +263,16 @@ func (s *Sweeper) expire(ctx context.Context, limit int) (int, error) {
 
 // until repeats what takes so many at a time until few are left.
 func (s *Sweeper) until(ctx context.Context, take func(ctx context.Context, limit int) (int, error)) error {
+	var errs error
 	for ctx.Err() == nil {
 		var n int
-		err := s.step(ctx, func(ctx context.Context) (err error) {
+		errs = keep(errs, s.step(ctx, func(ctx context.Context) (err error) {
 			n, err = take(ctx, sweepLimit)
 			return err
-		})
-		if err != nil || n < sweepLimit {
-			return err
+		}))
+		if n < sweepLimit { // else there are more, whatever is wrong with some
+			return errs
 		}
 	}
-	return nil
+	return errs
 }

@@ -343,3 +343,45 @@ func (s *slowStore) SweepExpired(ctx context.Context, limit int) (int, error) {
 	}
 	return limit, ctx.Err()
 }
+
+// slow is a store that moves so many leases in the time of a step, or none.
+type slow struct {
+	fakeStore
+	most int
+	left int
+}
+
+func (s *slow) SweepLeases(ctx context.Context, limit int) (store.Swept, error) {
+	if limit > s.most {
+		return store.Swept{}, context.DeadlineExceeded
+	}
+	n := min(limit, s.left)
+	s.left -= n
+	return store.Swept{GivenBack: n}, nil
+}
+
+// TestASlowStoreIsSweptInSmallPortions: else the same leases would be begun with for ever.
+func TestASlowStoreIsSweptInSmallPortions(t *testing.T) {
+	t.Parallel()
+	st := &slow{most: 100, left: 1000}
+	s := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
+	for rounds := 0; st.left > 0; rounds++ {
+		require.Less(t, rounds, 30)
+		_, _ = s.leases(t.Context()) // its errors are those of the portions that were too large
+	}
+	st.most = sweepLimit
+	for range 5 {
+		_, err := s.leases(t.Context())
+		require.NoError(t, err)
+	}
+	require.Zero(t, s.slow)
+}
+
+// TestWhatFailsOfAKindLeavesTheRestDraining: as long as much is moved there is more.
+func TestWhatFailsOfAKindLeavesTheRestDraining(t *testing.T) {
+	t.Parallel()
+	fake := &fakeStore{ended: 3 * sweepLimit, stuck: errors.New("broken")}
+	s := New(Options{Store: fake, Logger: slog.New(slog.DiscardHandler)})
+	require.ErrorIs(t, s.until(t.Context(), fake.CountStored), fake.stuck)
+	require.Zero(t, fake.ended)
+}

@@ -257,7 +257,8 @@ CREATE TABLE blobs (
     created_at bigint NOT NULL,
     PRIMARY KEY (project_id, id)
 );
-CREATE INDEX blobs_mark ON blobs (mark, created_at);
+-- Of those that nothing keeps alone: that one is kept does not age the index.
+CREATE INDEX blobs_loose ON blobs (created_at) WHERE mark = '';
 
 CREATE TABLE blob_chunks (
     project_id uuid NOT NULL,
@@ -394,8 +395,8 @@ CREATE TABLE idempotency_keys (
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
--- What is still to be done for runs that ended: a row for each consumer that has
--- work for one, which deletes it in the transaction that does the work.
+-- What is still to be done for what has ended, by consumer: of 'storage' a row for each
+-- project and transaction. Whoever does the work deletes the row in that transaction.
 CREATE TABLE outbox (
     project_id uuid NOT NULL,
     consumer text NOT NULL CHECK (consumer IN ('storage')),
