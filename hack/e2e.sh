@@ -23,7 +23,9 @@ devcluster up
 KUBECONFIG=$(devcluster kubeconfig --path)
 export KUBECONFIG
 
-# A server in its own folder, at every address of this machine, gone at the end.
+# A server in its own folder, at every address of this machine, gone at the end. Its port is
+# one that the kernel gives to no outgoing connection: where such a one has it, the server
+# starts all the same, listens at IPv6 alone, and every pod is refused.
 as_postgres() { (cd "$data" && setpriv --reuid=postgres --regid=postgres --clear-groups "$@"); }
 stop() {
   as_postgres "$bin/pg_ctl" -D "$data/db" -m immediate stop >/dev/null || true
@@ -40,10 +42,10 @@ postgres() {
   as_postgres "$bin/initdb" -D "$data/db" -U agentplatform --auth=scram-sha-256 --pwfile="$data/password" >/dev/null
   echo "host all all all scram-sha-256" >>"$data/db/pg_hba.conf"
   as_postgres "$bin/pg_ctl" -D "$data/db" -w -l "$data/log" \
-    -o "-p 54320 -c listen_addresses=* -c unix_socket_directories=$data -c max_connections=200" start >/dev/null
+    -o "-p 15432 -c listen_addresses=* -c unix_socket_directories=$data -c max_connections=200" start >/dev/null
   kubectl create namespace agentplatform-system --dry-run=client -o yaml | kubectl apply -f - >/dev/null
   kubectl -n agentplatform-system create secret generic agentplatform-postgres --dry-run=client -o yaml \
-    --from-literal=dsn="postgres://agentplatform:$password@${E2E_NODE_ADDRESS:-10.244.0.1}:54320/postgres?sslmode=disable" |
+    --from-literal=dsn="postgres://agentplatform:$password@${E2E_NODE_ADDRESS:-10.244.0.1}:15432/postgres?sslmode=disable" |
     kubectl apply -f - >/dev/null
 }
 # Another installation's pods and store must not be there.

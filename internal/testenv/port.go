@@ -14,7 +14,7 @@ import (
 // out, one of which would take a port from the process that is about to listen at it.
 const (
 	firstPort = 20_000
-	lastPort  = 32_000
+	lastPort  = 30_000
 	portTries = 100
 )
 
