@@ -24,13 +24,12 @@
 //
 // # The life of an agent run
 //
-//	            Accept                Claim              Complete
-//	(webhook) ---------->  queued  ----------> running ----------> completed | failed | cancelled
-//	    |                                         ^
-//	    +-----------------------------------------+
 //	      Accept, of a sync run for a runner that waits
-//
-//	                          ^                   |
+//	    +-----------------------------------------+
+//	    |                                         v
+//	(webhook) ---------->  queued  ----------> running ----------> completed | failed | cancelled
+//	            Accept        ^       Claim       |      Complete
+//	                          |                   |
 //	                          |  Release, Sweep   |
 //	                          +-------------------+
 //	                                              |  Sweep with a tool in flight

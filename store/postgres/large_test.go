@@ -4,7 +4,6 @@ package postgres_test
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -13,20 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
 // TestWhoHangsUpLeavesNoBlobs: what was written for a transaction that its caller gave up
 // is deleted at once. No plan counts it, and a day of it would fill everybody's disk.
 func TestWhoHangsUpLeavesNoBlobs(t *testing.T) {
 	t.Parallel()
-	dsn := migrated(t)
-	s := openAt(t, dsn)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	scene := storebench.NewScene(t, s, 1)
-	_, err = s.Accept(t.Context(), []store.Event{scene.Event(t)})
+	scene, s, db := scene(t)
+	_, err := s.Accept(t.Context(), []store.Event{scene.Event(t)})
 	require.NoError(t, err)
 	claimed, err := s.Claim(t.Context(), store.Claim{
 		Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "r", Places: 1, Limit: 1, Lease: time.Hour,

@@ -105,16 +105,11 @@ const LiveAgent = `(SELECT CAST(d.id AS text) || d.bundle_digest FROM environmen
 	JOIN deployments d ON d.project_id = v.project_id AND d.id = v.live_deployment_id
 	WHERE v.project_id = e.project_id AND v.id = e.environment_id AND a.max_concurrent_runs = 0 AND a.concurrency_expression = '')`
 
-// Live takes apart what LiveAgent says.
-func Live(text string) (deployment uuid.UUID, digest string) {
-	return uuid.MustParse(text[:idText]), text[idText:]
-}
-
 // Begun is the claim on the run of an accepted event that has begun, by what LiveAgent
 // says, at a moment of the database's clock in microseconds.
 func Begun(e store.Event, a store.Admission, b Beginning, live string, us int64) *store.Claimed {
 	at, run := time.UnixMicro(us).UTC(), e.Runs[0]
-	deployment, digest := Live(live)
+	deployment, digest := uuid.MustParse(live[:idText]), live[idText:]
 	return &store.Claimed{
 		Run: store.Run{
 			ID: a.RunIDs[0], ProjectID: e.ProjectID, EnvironmentID: e.EnvironmentID, AgentName: b.Agent, ConnectorID: &e.ConnectorID,

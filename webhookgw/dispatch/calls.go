@@ -60,16 +60,16 @@ func inLine(ctx context.Context, line *quota.Budget, project uuid.UUID, do func(
 
 // inTurn reads what streams from the store, each piece in the turn of a project.
 func (h *Handler) inTurn(ctx context.Context, project uuid.UUID, body io.Reader) io.Reader {
-	return turns{func(p []byte) (n int, err error) {
+	return readerFunc(func(p []byte) (n int, err error) {
 		err = h.call(ctx, project, func(context.Context) (err error) {
 			n, err = body.Read(p)
 			return err
 		})
 		return n, err
-	}}
+	})
 }
 
-type turns struct{ read func(p []byte) (int, error) }
+type readerFunc func(p []byte) (int, error)
 
 // Read implements io.Reader.
-func (t turns) Read(p []byte) (int, error) { return t.read(p) }
+func (read readerFunc) Read(p []byte) (int, error) { return read(p) }

@@ -246,8 +246,11 @@ func (h *Handler) inline(ctx context.Context, token store.Token, claimed []store
 		if runs[i].JournalElsewhere = size > journals; size == 0 || size > journals {
 			continue
 		}
-		entries, err := h.opts.Store.Journal(ctx, token.Run(c.Run.ID))
-		if err != nil {
+		var entries []store.JournalEntry
+		if err := h.call(ctx, token.ProjectID, func(ctx context.Context) (err error) {
+			entries, err = h.opts.Store.Journal(ctx, token.Run(c.Run.ID))
+			return err
+		}); err != nil {
 			runs[i].JournalElsewhere = true
 			continue
 		}
@@ -271,7 +274,11 @@ func (h *Handler) environment(ctx context.Context, key store.Key, busy bool) (st
 	if known, ok := h.environments.Get(key); ok && busy {
 		return known, nil
 	}
-	environment, err := h.opts.Store.Environment(ctx, key)
+	var environment store.Environment
+	err := h.call(ctx, key.ProjectID, func(ctx context.Context) (err error) {
+		environment, err = h.opts.Store.Environment(ctx, key)
+		return err
+	})
 	if err == nil {
 		h.environments.Put(key, environment)
 	}

@@ -28,7 +28,7 @@ const (
 	endOverhead    = 1 << 10
 	// maxApart is how many projects' completions are stored apart at once, apartFor
 	// how long those of a project are.
-	maxApart = 8
+	maxApart = 4
 	apartFor = time.Minute
 	// endTimeout bounds a transaction.
 	endTimeout = 20 * time.Second

@@ -128,7 +128,8 @@ func New(opts Options) *Handler {
 	wakeups := newWakeups()
 	h := &Handler{
 		opts: opts, wakeups: wakeups, attendance: newAttendance(), ends: newEnds(opts.Store),
-		inFlight: quota.NewPlaces(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes), calls: newCalls(opts.Store.Connections(), callsOf), beats: newCalls(opts.Store.Connections(), beatsOf),
+		inFlight: quota.NewPlaces(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes),
+		calls: newCalls(opts.Store.Connections(), callsOf), beats: newCalls(opts.Store.Connections(), beatsOf),
 		tokens:       newTokens(opts.Store, wakeups),
 		ended:        cache.New[store.Lease, struct{}](maxOwners, time.Minute, nil),
 		owners:       cache.New[store.Key, uuid.UUID](maxOwners, 0, nil),

@@ -6,6 +6,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -219,7 +220,7 @@ func (s *Sweeper) leases(ctx context.Context) (moved int, errs error) {
 			s.looked = s.opts.Now() // however long that took, it was no standstill
 		}
 		s.pace(err != nil && swept.Runs() == 0)
-		errs = keep(errs, err)
+		errs = cmp.Or(errs, err)
 		if swept.Runs() < limit { // else there are more, whatever is wrong with some
 			return moved, errs
 		}
@@ -237,14 +238,6 @@ func (s *Sweeper) pace(failed bool) {
 	case !failed && s.slow > 0:
 		s.slow--
 	}
-}
-
-// keep is the first error of several that say the same.
-func keep(before, err error) error {
-	if before != nil {
-		return before
-	}
-	return err
 }
 
 func (s *Sweeper) count(swept store.Swept) {
@@ -266,7 +259,7 @@ func (s *Sweeper) until(ctx context.Context, take func(ctx context.Context, limi
 	var errs error
 	for ctx.Err() == nil {
 		var n int
-		errs = keep(errs, s.step(ctx, func(ctx context.Context) (err error) {
+		errs = cmp.Or(errs, s.step(ctx, func(ctx context.Context) (err error) {
 			n, err = take(ctx, sweepLimit)
 			return err
 		}))
