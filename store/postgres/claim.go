@@ -6,10 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -116,129 +114,6 @@ func scanWaiting(row pgx.CollectableRow) (w sqlcore.Waiting, err error) {
 		w.Max = *most
 	}
 	return w, err
-}
-
-// startStatement starts the runs that were decided on, unless the pool has another
-// version by now: then it has no row, and one with nothing but NULL when none of them
-// is queued any more. The status is asked for in a way that no index answers: the planner
-// may take the queue for so short that it reads all of it instead of looking for ids.
-var startStatement = `WITH pool AS (
-	UPDATE pools SET version = version + 1, served = $4, turns = $5
-	WHERE project_id = $1 AND environment_id = $2 AND version = $3 RETURNING version
-), r AS (
-	UPDATE open_runs u SET status = 'running', attempt = u.attempt + 1, token = ((u.attempt + 1) << ` + strconv.Itoa(sqlcore.TokenBits) + `) | g.salt,
-		runner_id = $6, lease_until = now_us() + $7::bigint, started_at = COALESCE(u.started_at, now_us()), deployment_id = g.deployment_id
-	FROM pool, unnest($8::uuid[], $9::uuid[], $10::bigint[]) AS g (id, deployment_id, salt)
-	WHERE u.project_id = $1 AND u.id = g.id AND u.status || '' = 'queued' AND NOT u.blocked RETURNING u.*
-) SELECT pool.version, COALESCE(r.id IS NOT NULL, FALSE), ` + sqlcore.StartedColumns + `
-FROM pool LEFT JOIN r ON TRUE LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id`
-
-// Start implements sqlcore.Engine. The inputs are read in the same round trip; where
-// a part of history with one is not there, for itself.
-func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (started []store.Claimed, current bool, err error) {
-	var inputs map[uuid.UUID]sqlcore.Input
-	err = again(func() (err error) {
-		started, inputs, current, err = e.start(ctx, c, s, true)
-		return err
-	})
-	if hasCode(err, undefinedTable) {
-		started, inputs, current, err = e.start(ctx, c, s, false)
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	for i := range started {
-		in := inputs[s.Runs[s.Order(started[i].Run.ID)].Input]
-		started[i].Input, started[i].InputBlob, started[i].ContentType = in.Data, in.Blob, in.ContentType
-	}
-	return started, current, nil
-}
-
-func (e engine) start(ctx context.Context, c store.Claim, s sqlcore.Start, withInputs bool) (
-	started []store.Claimed, inputs map[uuid.UUID]sqlcore.Input, current bool, err error,
-) {
-	var run, deployment []pgtype.UUID
-	ids := make([]uuid.UUID, len(s.Runs))
-	for i, w := range s.Runs {
-		run, deployment, ids[i] = append(run, known(w.ID)), append(deployment, known(w.Deployment)), w.Input
-	}
-	batch, by := &pgx.Batch{}, make([]*store.Claimed, len(s.Runs))
-	batch.Queue(startStatement, c.Environment.ProjectID, c.Environment.ID, s.Version, s.Pool.Served,
-		sqlcore.Turns(s.Pool.Turns), sqlcore.Text(c.RunnerID), c.Lease.Microseconds(), run, deployment, s.Salts).
-		Query(func(rows pgx.Rows) error {
-			for rows.Next() {
-				current = true
-				claimed, ok, err := scanStarted(rows)
-				if err != nil {
-					return err
-				}
-				if ok {
-					by[s.Order(claimed.Run.ID)] = &claimed
-				}
-			}
-			return rows.Err()
-		})
-	inputs = map[uuid.UUID]sqlcore.Input{}
-	if withInputs {
-		for _, same := range e.ByPart("inputs", ids) {
-			batch.Queue(e.InPart(sqlcore.InputStatement, same[0]), c.Environment.ProjectID, uuids(same)).Query(func(rows pgx.Rows) error {
-				for rows.Next() {
-					in, err := sqlcore.ScanInput(rows)
-					if err != nil {
-						return err
-					}
-					inputs[in.ID] = in
-				}
-				return rows.Err()
-			})
-		}
-	}
-	if err := e.pools[0].SendBatch(ctx, batch).Close(); err != nil {
-		return nil, nil, false, err
-	}
-	if !withInputs {
-		if inputs, err = e.Inputs(ctx, e.db, c.Environment.ProjectID, ids); err != nil {
-			return nil, nil, false, err
-		}
-	}
-	for _, claimed := range by {
-		if claimed != nil {
-			started = append(started, *claimed)
-		}
-	}
-	return started, inputs, current, nil
-}
-
-func uuids(ids []uuid.UUID) []pgtype.UUID {
-	out := make([]pgtype.UUID, len(ids))
-	for i, id := range ids {
-		out[i] = known(id)
-	}
-	return out
-}
-
-// started is a row of startStatement but for its first two columns.
-type startedRow struct{ rows pgx.Rows }
-
-// Scan implements sqlcore's scanner.
-func (r startedRow) Scan(dest ...any) error {
-	var (
-		version int64
-		ok      bool
-	)
-	return r.rows.Scan(append([]any{&version, &ok}, dest...)...)
-}
-
-func scanStarted(rows pgx.Rows) (claimed store.Claimed, ok bool, err error) {
-	values, err := rows.Values()
-	if err != nil {
-		return claimed, false, fmt.Errorf("reading a claimed run: %w", err)
-	}
-	if ok, _ = values[1].(bool); !ok {
-		return claimed, false, nil
-	}
-	claimed, _, err = sqlcore.ScanStarted(startedRow{rows})
-	return claimed, true, err
 }
 
 // Attend implements sqlcore.Engine.

@@ -3,7 +3,7 @@
 // Package postgres is the store on PostgreSQL: any number of processes share it.
 //
 // What is done for every webhook is one statement and so one transaction: Accept,
-// starting what a Claim has looked for and decided on, Complete. Hints travel by LISTEN/NOTIFY on
+// starting what Claims have looked for and decided on, Complete. Hints travel by LISTEN/NOTIFY on
 // connections of their own.
 package postgres
 
@@ -98,6 +98,7 @@ type Store struct {
 	db       *sql.DB // on the first
 	lists    *sql.DB // on the second, whose statements are planned for their arguments
 	notifier *notifier
+	starts   starts
 	// renew is Options'.
 	renew func(ctx context.Context, config *pgx.ConnConfig) error
 }
@@ -275,7 +276,7 @@ func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqlco
 // again repeats what PostgreSQL rolled back because of a deadlock or a conflict.
 func again(run func() error) (err error) {
 	for range attempts {
-		if err = run(); !hasCode(err, "40001", "40P01") {
+		if err = run(); !hasCode(err, serializationFailure, deadlock) {
 			return err
 		}
 	}
@@ -315,8 +316,14 @@ func (e engine) Lock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID) erro
 	return nil
 }
 
-// undefinedTable is PostgreSQL's code of a statement on a table that is not there.
-const undefinedTable = "42P01"
+// PostgreSQL's codes: of a transaction that was rolled back for another's sake, or because
+// it has waited for long enough, and of a statement on a table that is not there.
+const (
+	serializationFailure = "40001"
+	deadlock             = "40P01"
+	lockTimedOut         = "55P03"
+	undefinedTable       = "42P01"
+)
 
 // badData says whether PostgreSQL refused a statement for the data in it: a value it
 // cannot hold, a constraint, a limit of its own.

@@ -124,6 +124,39 @@ var contentionPromises = []promise{
 		}
 		w.NoError(group.Wait())
 	}},
+	{"claims of several environments at once hand out each run once, where it belongs, with its input", func(w *world) {
+		worlds, inputs, handed := []*world{w, w.twin(), w.twin()}, map[uuid.UUID]string{}, map[uuid.UUID]string{}
+		for _, of := range worlds {
+			of.deploy("one", "first")
+			for i := range 4 * writers {
+				e := of.single()
+				e.Input = fmt.Appendf(nil, "%s/%d", of.project.ID, i)
+				of.accept(&e)
+				inputs[e.Runs[0].ID] = string(e.Input)
+			}
+		}
+		var mutex sync.Mutex
+		for len(handed) < len(inputs) {
+			before := len(handed)
+			w.NoError(together(func(i int) error {
+				of := worlds[i%len(worlds)]
+				result, err := of.s.Claim(of.ctx, store.Claim{
+					Environment: of.environment.Key(), RunnerID: uuid.NewString(), Places: 100, Limit: 3, Lease: lease,
+				})
+				mutex.Lock()
+				defer mutex.Unlock()
+				for _, c := range result.Runs {
+					if _, twice := handed[c.Run.ID]; twice || c.Run.ProjectID != of.project.ID {
+						err = errors.Join(err, fmt.Errorf("run %s of project %s was handed to project %s", c.Run.ID, c.Run.ProjectID, of.project.ID))
+					}
+					handed[c.Run.ID] = string(c.Input)
+				}
+				return err
+			}))
+			w.Greater(len(handed), before, "whoever is late, one is not")
+		}
+		w.Equal(inputs, handed)
+	}},
 	{"of a sweep, a release and a completion at once one wins", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(expired)

@@ -12,7 +12,7 @@ $$;
 -- those of one moment, each a quarter of a microsecond after the one before.
 -- +goose StatementBegin
 CREATE FUNCTION stamp(id uuid, us bigint, n bigint) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT (lpad(to_hex(((us * 4 + n) / 4000 << 16) | 28672 | ((us * 4 + n) % 4000)), 16, '0') || '-' || substr(id::text, 20))::uuid
+    SELECT encode(int8send(((us * 4 + n) / 4000 << 16) | 28672 | ((us * 4 + n) % 4000)) || substr(uuid_send(id), 9), 'hex')::uuid
 $$;
 -- +goose StatementEnd
 
