@@ -155,7 +155,7 @@ func (e *ends) stop() {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	e.stopped = true
-	for _, own := range append(e.together.all(), e.apart.all()...) {
+	for _, own := range append(e.together.All(), e.apart.All()...) {
 		own.settle(errStopped)
 	}
 }
@@ -189,7 +189,7 @@ func (e *ends) begin() *batch {
 			return &batch{ends: taken}
 		}
 	}
-	for _, project := range e.apart.order {
+	for project := range e.apart.Projects() {
 		if len(e.busyApart) < maxApart && !e.busyApart[project] {
 			e.busyApart[project] = true
 			return &batch{ends: e.apart.collectOf(project), apart: true}

@@ -32,7 +32,7 @@ type committer struct {
 	events, bytes *quota.Places
 
 	mutex   sync.Mutex
-	waiting turns
+	waiting quota.Turns[*pending]
 	stopped bool
 }
 
@@ -41,7 +41,7 @@ var errStopped = errors.New("the gateway is stopping")
 func newCommitter(ingest store.Ingest, runners *handoff.Runners, counted *metrics.Gateway, now func() time.Time) *committer {
 	return &committer{
 		ingest: ingest, runners: runners, metrics: counted, now: now, arrived: make(chan struct{}, 1),
-		events: quota.NewPlaces(maxWaiting, projectShare), bytes: quota.NewPlaces(maxWaitingBytes, projectShare), waiting: newTurns(),
+		events: quota.NewPlaces(maxWaiting, projectShare), bytes: quota.NewPlaces(maxWaitingBytes, projectShare), waiting: quota.NewTurns[*pending](),
 	}
 }
 
@@ -81,7 +81,7 @@ func (c *committer) enter(p *pending) error {
 		c.settle(p, answer{err: errStopped})
 		return nil
 	}
-	c.waiting.push(p)
+	c.waiting.Push(project, p)
 	select {
 	case c.arrived <- struct{}{}:
 	default: // it is known already
@@ -114,7 +114,7 @@ func (c *committer) run(ctx context.Context) {
 // runOnce commits a batch of what waits, and says whether there was one.
 func (c *committer) runOnce(ctx context.Context) bool {
 	c.mutex.Lock()
-	batch, gone := c.waiting.collect(c.now())
+	batch, gone := collect(&c.waiting, c.now())
 	c.mutex.Unlock()
 	for _, p := range gone {
 		c.settle(p, answer{err: context.Cause(p.ctx)})
@@ -129,7 +129,7 @@ func (c *committer) stop() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.stopped = true
-	for p := c.waiting.pop(); p != nil; p = c.waiting.pop() {
+	for _, p := range c.waiting.All() {
 		c.settle(p, answer{err: errStopped})
 	}
 }
@@ -171,7 +171,7 @@ func (c *committer) settleOthers(e *entry, told store.Admission, err error) {
 			c.settle(p, answer{err: err})
 		default:
 			c.mutex.Lock()
-			c.waiting.putBack(p)
+			c.waiting.PutBack(p.event.ProjectID, p)
 			c.mutex.Unlock()
 		}
 	}

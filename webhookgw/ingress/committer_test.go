@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -55,8 +57,7 @@ func (c *committer) put(t *testing.T, ctx context.Context, e store.Event) *pendi
 // idle says that nothing is at the committer.
 func (c *committer) idle(t *testing.T) {
 	t.Helper()
-	require.Empty(t, c.waiting.order)
-	require.Empty(t, c.waiting.waiting)
+	require.Empty(t, slices.Collect(c.waiting.Projects()))
 	require.Zero(t, c.events.Taken())
 	require.Zero(t, c.bytes.Taken())
 }
@@ -77,11 +78,11 @@ func TestABatchIsBounded(t *testing.T) {
 		"of large inputs":   {store.Event{Runs: make([]store.EventRun, 1), Input: make([]byte, 1<<20)}, 4},
 		"one beyond bounds": {store.Event{Runs: make([]store.EventRun, 2*maxBatchRuns)}, 1},
 	} {
-		queue := newTurns()
+		queue := quota.NewTurns[*pending]()
 		for range maxBatchEvents + 1 {
-			queue.push(&pending{ctx: t.Context(), event: c.event})
+			queue.Push(c.event.ProjectID, &pending{ctx: t.Context(), event: c.event})
 		}
-		batch, _ := queue.collect(time.Time{})
+		batch, _ := collect(&queue, time.Time{})
 		require.Len(t, batch, c.want, name)
 	}
 }
@@ -89,13 +90,13 @@ func TestABatchIsBounded(t *testing.T) {
 // TestProjectsTakeTurns: one that sends a lot does not keep the others waiting.
 func TestProjectsTakeTurns(t *testing.T) {
 	t.Parallel()
-	busy, calm, queue := uuid.New(), uuid.New(), newTurns()
+	busy, calm, queue := uuid.New(), uuid.New(), quota.NewTurns[*pending]()
 	for range 3 * maxBatchEvents {
-		queue.push(&pending{ctx: t.Context(), event: event(busy)})
+		queue.Push(busy, &pending{ctx: t.Context(), event: event(busy)})
 	}
-	queue.push(&pending{ctx: t.Context(), event: event(calm)})
-	queue.push(&pending{ctx: t.Context(), event: event(calm)})
-	batch, _ := queue.collect(time.Time{})
+	queue.Push(calm, &pending{ctx: t.Context(), event: event(calm)})
+	queue.Push(calm, &pending{ctx: t.Context(), event: event(calm)})
+	batch, _ := collect(&queue, time.Time{})
 	require.Len(t, batch, maxBatchEvents)
 	var order []uuid.UUID
 	for _, e := range batch[:5] {
@@ -103,10 +104,9 @@ func TestProjectsTakeTurns(t *testing.T) {
 	}
 	require.Equal(t, []uuid.UUID{busy, calm, busy, calm, busy}, order)
 	for rest := 3*maxBatchEvents + 2 - maxBatchEvents; rest > 0; rest -= len(batch) {
-		batch, _ = queue.collect(time.Time{})
+		batch, _ = collect(&queue, time.Time{})
 	}
-	require.Empty(t, queue.order)
-	require.Empty(t, queue.waiting, "a project of which nothing waits is forgotten")
+	require.Empty(t, slices.Collect(queue.Projects()))
 }
 
 // TestWhatWaitsIsBounded: while a batch does not come back a project is refused what

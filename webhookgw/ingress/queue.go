@@ -7,8 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -31,51 +30,6 @@ func (p *pending) gone(now time.Time) bool {
 	return now.Sub(p.since) > patience && p.ctx.Err() != nil
 }
 
-// turns is a queue in which projects take turns.
-type turns struct {
-	order   []uuid.UUID // the projects of waiting, whose turn is next first
-	waiting map[uuid.UUID][]*pending
-}
-
-func newTurns() turns { return turns{waiting: map[uuid.UUID][]*pending{}} }
-
-// push adds to the end of its project's line.
-func (t *turns) push(p *pending) {
-	project := p.event.ProjectID
-	if len(t.waiting[project]) == 0 {
-		t.order = append(t.order, project)
-	}
-	t.waiting[project] = append(t.waiting[project], p)
-}
-
-// putBack adds to the beginning of its project's line.
-func (t *turns) putBack(p *pending) {
-	project := p.event.ProjectID
-	if len(t.waiting[project]) == 0 {
-		t.order = append(t.order, project)
-	}
-	t.waiting[project] = append([]*pending{p}, t.waiting[project]...)
-}
-
-// pop takes the first of the project whose turn it is; nil where nobody waits.
-func (t *turns) pop() *pending {
-	if len(t.order) == 0 {
-		return nil
-	}
-	project := t.order[0]
-	t.order = t.order[1:]
-	line := t.waiting[project]
-	first := line[0]
-	line[0] = nil // or its body is held for as long as the line
-	if line = line[1:]; len(line) == 0 {
-		delete(t.waiting, project)
-		return first
-	}
-	t.waiting[project] = line
-	t.order = append(t.order, project)
-	return first
-}
-
 // entry is an event of a batch, with the others under its idempotency key that
 // came at the same moment: one of them is sent to the store.
 type entry struct {
@@ -85,13 +39,14 @@ type entry struct {
 
 // collect takes a batch from what waits, within the bounds of one, and beside it
 // those whose caller is gone.
-func (t *turns) collect(now time.Time) (batch []*entry, gone []*pending) {
+func collect(waiting *quota.Turns[*pending], now time.Time) (batch []*entry, gone []*pending) {
 	size, runs, keyed := 0, 0, map[eventKey]*entry{}
 	for len(batch) < maxBatchEvents && size < maxBatchBytes && runs < maxBatchRuns {
-		p := t.pop()
-		if p == nil {
+		project, p, ok := waiting.Next()
+		if !ok {
 			break
 		}
+		waiting.Pop(project)
 		if p.gone(now) {
 			gone = append(gone, p)
 			continue
