@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,9 +128,16 @@ func withDefaults(opts Options) Options {
 func (g *Gateway) PublicAddr() string   { return g.public.Addr() }
 func (g *Gateway) InternalAddr() string { return g.internal.Addr() }
 
+// heapFloor is memory that counts for the garbage collector and is never touched, so that
+// it takes address space alone. What a gateway holds is little and what it makes is much: it
+// would collect dozens of times a second.
+const heapFloor = 32 << 20
+
 // Run serves until ctx ends. It stops in this order: new webhooks, those that
 // wait for an answer, and then the internal port, at which their runs end.
 func (g *Gateway) Run(ctx context.Context) error {
+	floor := make([]byte, heapFloor)
+	defer runtime.KeepAlive(floor)
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	internal, stopInternal := context.WithCancel(background)
 	defer stopBackground()
