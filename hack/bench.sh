@@ -18,6 +18,6 @@ fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 echo "bench: about 20 minutes without BENCH" >&2
-go test -run '^$' -bench "$bench" -benchtime 1x -timeout 120m ./test/bench -args "$@" >"$log" 2>&1 ||
-  { cat "$log" >&2; exit 1; }
-grep -o '{"name".*}' "$log"
+# Each line comes as soon as it is measured.
+go test -run '^$' -bench "$bench" -benchtime 1x -timeout 120m ./test/bench -args "$@" 2>&1 |
+  tee "$log" | { grep --line-buffered -o '{"name".*}' || true; } || { cat "$log" >&2; exit 1; }

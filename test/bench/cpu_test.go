@@ -43,12 +43,17 @@ func newMeter(tb testing.TB, dsn string) meter {
 	return meter{server: p.parent}
 }
 
+// cpu is processor time: of this process, and of the server's.
+type cpu struct{ own, server time.Duration }
+
+func (c cpu) since(before cpu) cpu { return cpu{c.own - before.own, c.server - before.server} }
+
 // spent is all the processor time so far.
-func (m meter) spent(tb testing.TB) time.Duration {
+func (m meter) spent(tb testing.TB) (sum cpu) {
 	tb.Helper()
 	var own syscall.Rusage
 	require.NoError(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &own))
-	sum := time.Duration(own.Utime.Nano() + own.Stime.Nano())
+	sum.own = time.Duration(own.Utime.Nano() + own.Stime.Nano())
 	if m.server == 0 {
 		return sum
 	}
@@ -62,7 +67,7 @@ func (m meter) spent(tb testing.TB) time.Duration {
 		p, err := parseStat(string(raw))
 		require.NoError(tb, err)
 		if p.pid == m.server || p.parent == m.server {
-			sum += p.spent
+			sum.server += p.spent
 		}
 	}
 	return sum

@@ -85,7 +85,7 @@ func openSQLite(tb testing.TB) *database {
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, st.Close()) })
 	require.NoError(tb, st.Migrate(tb.Context()))
-	db, err := sql.Open("sqlite", "file:"+path+sqliteSettings)
+	db, err := sql.Open("sqlite", sqliteDSN(path))
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
 	db.SetMaxOpenConns(64)

@@ -8,6 +8,7 @@ import (
 	"database/sql/driver"
 	_ "embed"
 	"errors"
+	"net/url"
 	"path/filepath"
 	"testing"
 	"time"
@@ -93,11 +94,16 @@ func (f clockedFile) Driver() driver.Driver                        { return cloc
 // sqliteSettings are those of the store.
 const sqliteSettings = "?_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=synchronous(FULL)&_pragma=journal_mode(WAL)&_pragma=temp_store(MEMORY)"
 
+// sqliteDSN names a file, whose path may hold what ends a URL's: the name of a round does.
+func sqliteDSN(path string) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + sqliteSettings
+}
+
 // yardstickSQLite makes a yardstick in a file of its own. A run's way has one client,
 // whose connection has each statement prepared.
 func yardstickSQLite(tb testing.TB) *yardstick {
 	tb.Helper()
-	db := sql.OpenDB(clockedFile("file:" + filepath.Join(tb.TempDir(), "yardstick.db") + sqliteSettings))
+	db := sql.OpenDB(clockedFile(sqliteDSN(filepath.Join(tb.TempDir(), "yardstick.db"))))
 	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
 	db.SetMaxOpenConns(64)
 	db.SetMaxIdleConns(64)
