@@ -48,3 +48,24 @@ type IDTakenError struct {
 func (e *IDTakenError) Error() string {
 	return fmt.Sprintf("id is taken by %s", e.Holder)
 }
+
+// LimitReachedError says that a project has as many environments as it may have.
+type LimitReachedError struct {
+	// Limit is how many it may have.
+	Limit int
+	// Stored: the environment is in effect, as it was before the limit was lowered.
+	Stored bool
+}
+
+// Error names the limit.
+func (e *LimitReachedError) Error() string {
+	return fmt.Sprintf("the project's limit of %d environments is reached", e.Limit)
+}
+
+// TooManyLinksError says that a connector has MaxLinks others.
+type TooManyLinksError struct{}
+
+// Error names the limit.
+func (*TooManyLinksError) Error() string {
+	return fmt.Sprintf("the connector has %d links already", MaxLinks)
+}

@@ -48,6 +48,10 @@ const (
 	MaxCommitText = 4 << 10
 )
 
+// MaxLinks is how many links a connector has at most, which is how many runs one
+// event starts.
+const MaxLinks = 100
+
 // Limits of lists.
 const (
 	// MaxDeployments is the most deployments that a list has, the newest.

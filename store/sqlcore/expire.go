@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,23 +24,28 @@ var openProjects = `WITH RECURSIVE p (project_id) AS (
 	)
 	SELECT p.project_id FROM p WHERE p.project_id IS NOT NULL`
 
-// ExpireRuns implements store.Housekeeping. A run's id says when it was accepted.
+// ExpireRuns implements store.Housekeeping. A run's id says when it was accepted. Projects
+// take turns, whose first is drawn by lot: what does not fit into one call is not always the
+// same ones'.
 func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	projects, err := collect(ctx, c.engine.Reader(), scanID, openProjects)
 	if err != nil {
 		return 0, wrap(err, "looking for projects with open runs")
 	}
+	//nolint:gosec // whose turn it is first is no secret
+	rand.Shuffle(len(projects), func(i, j int) { projects[i], projects[j] = projects[j], projects[i] })
+	part := min(max(limit/max(len(projects), 1), 1), chunk)
 	var failed []error
-	for i := 0; i < len(projects) && n < limit && ctx.Err() == nil; {
-		project, most := projects[i], min(limit-n, chunk)
+	for len(projects) > 0 && n < limit && ctx.Err() == nil {
+		project, most := projects[0], min(limit-n, part)
 		expired, err := c.sweepRuns(ctx, most, `SELECT project_id, id FROM open_runs
 			WHERE project_id = $2 AND id < id_at(now_us() - $3) ORDER BY id LIMIT $1 `, c.expire, project, age.Microseconds())
 		n += expired
 		if err != nil {
 			failed = append(failed, wrap(err, "ending runs of project %s that have been open for too long", project))
 		}
-		if expired < most {
-			i++
+		if projects = projects[1:]; expired == most {
+			projects = append(projects, project)
 		}
 	}
 	return n, errors.Join(failed...)

@@ -51,6 +51,7 @@ var engines = []string{".", "../postgres", "../sqlite"}
 var (
 	createTable = regexp.MustCompile(`(?s)CREATE TABLE (\w+) \(\n(.*?)\n\)`)
 	column      = regexp.MustCompile(`(?m)^    (\w+) (?:uuid|text|bigint|smallint|boolean|bytea|TEXT|INTEGER|BOOLEAN|BLOB)\b`)
+	addColumn   = regexp.MustCompile(`ALTER TABLE (\w+) ADD COLUMN (\w+) `)
 	primaryKey  = regexp.MustCompile(`(\w+) \w+ PRIMARY KEY|PRIMARY KEY \((\w+)`)
 )
 
@@ -58,16 +59,27 @@ var (
 // primary key.
 func tables(t *testing.T, engine string) (columns map[string][]string, first map[string]string) {
 	t.Helper()
-	schema, err := os.ReadFile(filepath.Join(engine, "migrations", "00001_init.sql"))
+	migrations, err := filepath.Glob(filepath.Join(engine, "migrations", "*.sql"))
 	require.NoError(t, err)
+	require.NotEmpty(t, migrations)
 	columns, first = map[string][]string{}, map[string]string{}
-	for _, table := range createTable.FindAllStringSubmatch(string(schema), -1) {
-		for _, c := range column.FindAllStringSubmatch(table[2], -1) {
-			columns[table[1]] = append(columns[table[1]], c[1])
+	for _, migration := range migrations { // in the order in which they are applied
+		schema, err := os.ReadFile(migration)
+		require.NoError(t, err)
+		for _, table := range createTable.FindAllStringSubmatch(string(schema), -1) {
+			for _, c := range column.FindAllStringSubmatch(table[2], -1) {
+				columns[table[1]] = append(columns[table[1]], c[1])
+			}
+			key := primaryKey.FindStringSubmatch(table[2])
+			require.NotNil(t, key, table[1])
+			first[table[1]] = key[1] + key[2]
 		}
-		key := primaryKey.FindStringSubmatch(table[2])
-		require.NotNil(t, key, table[1])
-		first[table[1]] = key[1] + key[2]
+		altered := addColumn.FindAllStringSubmatch(string(schema), -1)
+		require.Len(t, altered, strings.Count(string(schema), "ALTER TABLE"), "%s: this test knows ALTER TABLE a ADD COLUMN b alone", migration)
+		for _, c := range altered {
+			require.Contains(t, columns, c[1], migration)
+			columns[c[1]] = append(columns[c[1]], c[2])
+		}
 	}
 	return columns, first
 }

@@ -80,6 +80,18 @@ var loadPromises = []promise{
 		w.ErrorIs(w.complete(completed(running)), store.ErrFenced, "whoever works on it is too late")
 		w.Equal(store.ConnectorRunFailed, w.outcome(queued[1].ConnectorRunID).Status)
 	}},
+	{"of runs that are open for too long each project's have a turn", func(w *world) {
+		other := w.twin()
+		other.singles(3)
+		w.singles(3)
+		left := func() [2]int64 {
+			return [2]int64{w.load().Backlog[w.environment.ID].Runs, other.load().Backlog[w.environment.ID].Runs}
+		}
+		w.Equal(2, w.expire(0, 2))
+		w.Equal([2]int64{2, 2}, left())
+		w.Equal(4, w.expire(0, 100))
+		w.Equal([2]int64{}, left())
+	}},
 }
 
 // oneRunning is a run under way.
