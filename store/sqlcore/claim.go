@@ -311,21 +311,36 @@ const (
 	QueuedAnywhere = ``
 )
 
+// lineColumns are those by which queued runs of different lines differ, in the order of the index.
+var lineColumns = []string{"project_id", "environment_id", "class", "agent_name"}
+
 // QueuedLines walks the index of queued runs, but for the blocked, from the first one of an agent and class
 // to that of the next, so that it costs what there are of these, not of runs: q names
-// their rows, the last is empty. scope is where; address is the engine's of a row. The
-// next line is compared by those columns only of which the scope says nothing: else
-// the walk would begin at the scope's first run each time.
+// their rows, the last is empty. scope is where; address is the engine's of a row.
+//
+// The next line is looked for in the same class, then in the next one, and so on, each time
+// by the columns of the index: compared as a row, as in (class, agent_name) > (c.class,
+// c.agent_name), SQLite goes by the first of them and walks over the whole line. By columns
+// of which the scope says something it would begin at the scope's first run each time.
 func QueuedLines(address, scope string) string {
-	next := `(n.project_id, n.environment_id, n.class, n.agent_name) > (c.project_id, c.environment_id, c.class, c.agent_name)`
-	if scope == QueuedHere {
-		next = `(n.class, n.agent_name) > (c.class, c.agent_name)`
+	first := func(where string) string {
+		return `(SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked` + scope + where + queuedOrder + `)`
 	}
+	columns := lineColumns
+	if scope == QueuedHere {
+		columns = columns[2:]
+	}
+	var next []string
+	same := ""
+	for _, column := range columns {
+		next = append(next, first(same+` AND n.`+column+` > c.`+column))
+		same += ` AND n.` + column + ` = c.` + column
+	}
+	slices.Reverse(next)
 	return `q (address) AS (
-		SELECT (SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked` + scope + queuedOrder + `)
+		SELECT ` + first("") + `
 		UNION ALL
-		SELECT (SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked` + scope + ` AND ` + next + queuedOrder + `)
-		FROM q JOIN open_runs c ON c.` + address + ` = q.address
+		SELECT COALESCE(` + strings.Join(next, `, `) + `) FROM q JOIN open_runs c ON c.` + address + ` = q.address
 	) `
 }
 

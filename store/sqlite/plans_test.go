@@ -110,6 +110,7 @@ var growing = slices.Concat([]string{"open_runs", "open_connector_runs", "idempo
 var (
 	growingNames = regexp.MustCompile(`\b(` + strings.Join(growing, "|") + `)\b(?:\s+(?:AS\s+)?(\w+))?`)
 	scanOf       = regexp.MustCompile(`^SCAN (\w+)(?: USING (?:COVERING )?INDEX (\w+))?`)
+	byRow        = regexp.MustCompile(`\([\w.]+(?:, [\w.]+)+\) [<>]`)
 	argument     = regexp.MustCompile(`\$(\d+)`)
 )
 
@@ -117,11 +118,15 @@ var (
 // waits, which is little, and of the queue where only its first run is asked for.
 var partial = map[string]string{"open_runs_running": "", "open_runs_waiting": "", "open_runs_queued": "LIMIT 1"}
 
-// scans are the steps of a plan that read all of a growing table.
+// scans are the steps of a plan that read all of a growing table, and comparisons of rows
+// with one of these, of which an index answers the first column alone.
 func scans(statement string, steps []string) (out []string) {
 	grows := map[string]bool{}
 	for _, m := range growingNames.FindAllStringSubmatch(statement, -1) {
 		grows[m[1]], grows[m[2]] = true, true
+	}
+	if row := byRow.FindString(statement); row != "" && len(grows) > 0 {
+		out = append(out, row)
 	}
 	for _, step := range steps { // a sub-select has the name of its table
 		if name, ok := strings.CutPrefix(step, "CO-ROUTINE "); ok {
@@ -201,6 +206,7 @@ func TestScansAreSeen(t *testing.T) {
 		`SELECT count(*) FROM open_runs r WHERE r.status = 'running'`:                         false,
 		`SELECT * FROM ended_runs WHERE project_id = $1 AND id = $2`:                          false,
 		`DELETE FROM outbox WHERE bytes = $1`:                                                 true,
+		`SELECT 1 FROM open_runs n WHERE n.project_id = $1 AND (n.id, n.class) > ($2, $3)`:    true,
 		`SELECT 1 FROM environments e JOIN ended_runs x ON x.project_id = e.project_id`:       false,
 		`SELECT 1 FROM ended_runs x WHERE EXISTS (SELECT 1 FROM journal j WHERE j.token = 1)`: true,
 	} {
