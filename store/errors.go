@@ -17,6 +17,9 @@ var (
 	ErrFenced = errors.New("claim is no longer current")
 	// ErrConflict says that the change contradicts the state of the row.
 	ErrConflict = errors.New("conflict")
+	// ErrLeaving says that an environment of that id was deleted and its runs are being
+	// cancelled; what was asked is to be tried again in a moment.
+	ErrLeaving = errors.New("runs of the environment that had this id before are still being cancelled; this is tried again")
 	// ErrNameReused says that a deployment id is taken by another source.
 	ErrNameReused = errors.New("deployment name was used before for another source")
 	// ErrSweepRefused says that a sweep would have removed most of a kind of the

@@ -249,7 +249,8 @@ type Projector interface {
 	// environment of the project holds it; the environment is stored all the same,
 	// with an empty slug. *LimitReachedError when as many as e.Limit were claimed
 	// before it and are still there: then the claim is all that is stored, and it
-	// comes into effect with a later Put, in the order of the claims.
+	// comes into effect with a later Put, in the order of the claims. ErrLeaving, with the
+	// claim stored, as long as runs of an environment that had the id before are open.
 	PutEnvironment(ctx context.Context, e Environment) error
 	// PutConnector answers *DuplicateError when another connector of the
 	// environment has the name; the claim stays, the row is not written. With a

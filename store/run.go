@@ -141,10 +141,11 @@ type Dispatch interface {
 	// of agents that the live deployment lacks fail with agent_not_found and are not
 	// returned. With no live deployment it returns none.
 	Claim(ctx context.Context, c Claim) (ClaimResult, error)
-	// Heartbeat renews claims by lease and returns those that are no longer
-	// current. A late one with the current token revives its claim, also when it
-	// was swept and nobody has claimed the run since.
-	Heartbeat(ctx context.Context, leases []Lease, lease time.Duration) (lost []Lease, err error)
+	// Heartbeat renews claims on runs of an environment by lease and returns those that
+	// are not current, or of other runs. A late one with the current token revives its
+	// claim, also when it was swept and nobody has claimed the run since: then the run has
+	// not lost its runner.
+	Heartbeat(ctx context.Context, environment Key, leases []Lease, lease time.Duration) (lost []Lease, err error)
 	// AppendJournal appends entries in order. Repeating entries under the same
 	// token is no error. ErrTooLarge and ErrInvalid as CheckJournal says, ErrTooLarge
 	// also beyond MaxJournal.

@@ -43,7 +43,7 @@ type Grant struct {
 	n       int64
 }
 
-// Wait has n of the budget for a project; ErrPart or ErrAll when its patience is over, and
+// Wait has n of the budget for a project; ErrInVain or ErrAll when its patience is over, and
 // ErrPart when too many of the project are there. The error of ctx is its cause. The caller
 // ends the Grant.
 func (b *Budget) Wait(ctx context.Context, project uuid.UUID, n int64) (*Grant, error) {
@@ -56,7 +56,7 @@ func (b *Budget) Wait(ctx context.Context, project uuid.UUID, n int64) (*Grant, 
 	defer cancel()
 	if s.left.Acquire(turn, n) != nil {
 		b.leave(project)
-		return nil, givenUp(ctx, ErrPart)
+		return nil, givenUp(ctx, ErrInVain)
 	}
 	if b.all.Acquire(turn, n) != nil {
 		s.left.Release(n)

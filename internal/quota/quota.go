@@ -5,12 +5,17 @@
 // of the others'. An amount that is larger than a part counts as a part.
 package quota
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Errors of what cannot be had now.
 var (
 	// ErrPart: the project has its part already.
 	ErrPart = errors.New("the project has as much as it may")
+	// ErrInVain is an ErrPart: its patience is over.
+	ErrInVain = fmt.Errorf("%w, and nothing of it came free in time", ErrPart)
 	// ErrAll: all projects together have all there is.
 	ErrAll = errors.New("there is no more")
 )

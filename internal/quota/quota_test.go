@@ -90,7 +90,7 @@ func TestAWaitForABudgetEnds(t *testing.T) {
 			require.NoError(t, err)
 		}
 		_, err := b.Wait(t.Context(), named("greedy"), 1)
-		require.Equal(t, ErrPart, err)
+		require.Equal(t, ErrInVain, err)
 		_, err = b.Wait(t.Context(), named("modest"), 1)
 		require.Equal(t, ErrAll, err)
 		gone, cancel := context.WithCancel(t.Context())

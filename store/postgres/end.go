@@ -259,14 +259,15 @@ func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, en
 }
 
 // renewStatement also revives claims that were swept and that nobody has taken since.
-const renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $4::bigint, status = 'running'
+const renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $4::bigint, status = 'running',
+		losses = u.losses - CASE WHEN u.status = 'running' THEN 0 ELSE 1 END
 	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS l (project_id, id, token)
-	WHERE u.project_id = l.project_id AND u.id = l.id AND u.token = l.token
+	WHERE u.project_id = l.project_id AND u.id = l.id AND u.token = l.token AND u.project_id = $5 AND u.environment_id = $6
 		AND (u.status = 'running' OR u.status = 'queued' AND u.runner_id <> '')
 	RETURNING u.project_id, u.id, u.token`
 
 // Renew implements sqlcore.Engine.
-func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, leases []store.Lease, lease time.Duration) (renewed []store.Lease, err error) {
+func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.Key, leases []store.Lease, lease time.Duration) (renewed []store.Lease, err error) {
 	var (
 		project, run []pgtype.UUID
 		token        []int64
@@ -274,7 +275,7 @@ func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, leases []store.Lea
 	for _, l := range leases {
 		project, run, token = append(project, known(l.Run.ProjectID)), append(run, known(l.Run.ID)), append(token, l.Token)
 	}
-	rows, err := q.QueryContext(ctx, renewStatement, project, run, token, lease.Microseconds())
+	rows, err := q.QueryContext(ctx, renewStatement, project, run, token, lease.Microseconds(), environment.ProjectID, environment.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,8 @@ func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (runs
 	}
 	select {
 	case <-own.done:
-	case <-ctx.Done(): // what it starts all the same is handed again
+	case <-ctx.Done(): // what it may start all the same is handed again
+		e.starts.leave(own)
 		return nil, false, context.Cause(ctx)
 	}
 	switch {
@@ -95,6 +96,13 @@ func (s *starts) enter(own *starting) (first bool) {
 	s.waiting = append(s.waiting, own)
 	first, s.busy = !s.busy, true
 	return first
+}
+
+// leave keeps a claim from being carried out, unless it is by now.
+func (s *starts) leave(own *starting) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.waiting = slices.DeleteFunc(s.waiting, func(other *starting) bool { return other == own })
 }
 
 // take takes some of those that wait; none ends the work of who carries them out. Of an
@@ -172,27 +180,29 @@ func (e engine) startAlone(ctx context.Context, own *starting) error {
 	return err
 }
 
-// start sends a statement for each claim in one round trip and one transaction, and reads
-// the inputs in the same. patience is how long each waits for a lock; 0 is as long as ctx.
+// start reads the inputs of claims and sends a statement for each, in one round trip and
+// one transaction. patience is how long each waits for a lock; 0 is as long as ctx.
 func (e engine) start(ctx context.Context, patience time.Duration, withInputs bool, batch ...*starting) error {
 	var queue pgx.Batch
 	if patience > 0 {
 		queue.Queue(`SELECT set_config('lock_timeout', $1, TRUE)`, strconv.FormatInt(patience.Milliseconds(), 10))
 	}
+	if withInputs { // first: what is sent by now holds no lock
+		for _, own := range batch {
+			own.inputs = map[uuid.UUID]sqlcore.Input{}
+			for _, same := range e.ByPart("inputs", own.inputIDs()) {
+				queue.Queue(e.InPart(sqlcore.InputStatement, same[0]), own.claim.Environment.ProjectID, uuids(same)).Query(own.readInputs)
+			}
+		}
+	}
 	for _, own := range batch {
 		own.queue(&queue)
-		if !withInputs {
-			continue
-		}
-		for _, same := range e.ByPart("inputs", own.inputIDs()) {
-			queue.Queue(e.InPart(sqlcore.InputStatement, same[0]), own.claim.Environment.ProjectID, uuids(same)).Query(own.readInputs)
-		}
 	}
 	return e.pools[0].SendBatch(ctx, &queue).Close()
 }
 
 func (s *starting) queue(queue *pgx.Batch) {
-	s.current, s.started, s.inputs = false, make([]*store.Claimed, len(s.Runs)), map[uuid.UUID]sqlcore.Input{}
+	s.current, s.started = false, make([]*store.Claimed, len(s.Runs))
 	run, deployment := make([]pgtype.UUID, len(s.Runs)), make([]pgtype.UUID, len(s.Runs))
 	for i, w := range s.Runs {
 		run[i], deployment[i] = known(w.ID), known(w.Deployment)

@@ -58,7 +58,7 @@ type Engine interface {
 	// large of them is in blobs, which it does not mark.
 	Append(ctx context.Context, q Queryer, l store.Lease, entries []store.JournalEntry, large Large) (bool, error)
 	// Renew renews claims, and revives those that were swept; it returns these.
-	Renew(ctx context.Context, q Queryer, leases []store.Lease, lease time.Duration) ([]store.Lease, error)
+	Renew(ctx context.Context, q Queryer, environment store.Key, leases []store.Lease, lease time.Duration) ([]store.Lease, error)
 	// Look reads what a claim is decided by, Start carries the decision out.
 	Look(ctx context.Context, c store.Claim) (Look, error)
 	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,13 +18,15 @@ import (
 const chunk = 500
 
 // Heartbeat implements store.Dispatch. A claim that was swept is revived while the
-// run is queued under its token: nobody has claimed it since.
-func (c *Core) Heartbeat(ctx context.Context, leases []store.Lease, lease time.Duration) ([]store.Lease, error) {
-	held := map[store.Lease]bool{}
+// run is queued under its token: nobody has claimed it since. Runs are locked in the order
+// of their ids, as where they end.
+func (c *Core) Heartbeat(ctx context.Context, environment store.Key, leases []store.Lease, lease time.Duration) ([]store.Lease, error) {
+	leases, held := slices.Clone(leases), map[store.Lease]bool{}
+	slices.SortFunc(leases, func(a, b store.Lease) int { return compareKeys(a.Run, b.Run) })
 	if len(leases) > 0 {
 		err := c.single(ctx, func(ctx context.Context, tx *Tx) error {
 			clear(held)
-			renewed, err := c.engine.Renew(ctx, tx, leases, lease)
+			renewed, err := c.engine.Renew(ctx, tx, environment, leases, lease)
 			for _, l := range renewed {
 				held[l] = true
 			}

@@ -138,6 +138,9 @@ const (
 // well.
 func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key]together, error) {
 	fate := make(map[store.Key]together, len(endings))
+	// Runs are locked in the order of their ids, as by heartbeats: two transactions do not
+	// wait for each other.
+	slices.SortFunc(endings, func(a, b Ending) int { return compareKeys(a.Run, b.Run) })
 	var large []Ending
 	if slices.ContainsFunc(endings, Ending.isLarge) {
 		large = slices.DeleteFunc(slices.Clone(endings), func(e Ending) bool { return !e.isLarge() })

@@ -15,7 +15,7 @@ import (
 
 // PutEnvironment implements store.Projector.
 func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
-	var taken, reached error // what is stored all the same, and the claim
+	var taken, reached, leaving error // what is stored all the same, and the claim
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		taken = nil
 		if err := c.claimID(ctx, tx, e.Key(), e.Ref); err != nil {
@@ -23,6 +23,9 @@ func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
 		}
 		var err error
 		if reached, err = takePlace(ctx, tx, e); err != nil || reached != nil {
+			return err
+		}
+		if leaving, err = stillLeaving(ctx, tx, e.Key()); err != nil || leaving != nil {
 			return err
 		}
 		slugBefore, created, err := upsertEnvironment(ctx, tx, e)
@@ -52,7 +55,23 @@ func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
 	if err != nil {
 		return fmt.Errorf("projecting %s: %w", e.Ref, err)
 	}
-	return errors.Join(taken, reached)
+	return errors.Join(taken, reached, leaving)
+}
+
+// stillLeaving says that an environment is not there, but runs of one that had its id are:
+// those are cancelled, and must not become the new one's.
+func stillLeaving(ctx context.Context, tx *Tx, key store.Key) (leaving, err error) {
+	var there, open bool
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM environments WHERE project_id = $1 AND id = $2),
+			EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND status = 'queued' AND NOT blocked)
+			OR EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND blocked)
+			OR EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND status = 'running')
+			OR EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND status = 'awaiting_approval')`,
+		key.ProjectID, key.ID).Scan(&there, &open)
+	if err == nil && !there && open {
+		leaving = store.ErrLeaving
+	}
+	return leaving, wrap(err, "looking for runs of an environment that was deleted")
 }
 
 // upsertEnvironment writes the row and tells the slug it asked for before.

@@ -304,5 +304,8 @@ func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
 		}
 		return nil
 	})
-	return n, wrap(err, "counting what is stored")
+	if err != nil {
+		return 0, wrap(err, "counting what is stored") // nothing was counted
+	}
+	return n, nil
 }

@@ -163,11 +163,13 @@ func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, en
 }
 
 // Renew implements sqlcore.Engine.
-func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, leases []store.Lease, lease time.Duration) (renewed []store.Lease, err error) {
+func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.Key, leases []store.Lease, lease time.Duration) (renewed []store.Lease, err error) {
 	for _, l := range leases {
-		result, err := q.ExecContext(ctx, `UPDATE open_runs SET lease_until = now_us() + $4, status = 'running'
-			WHERE project_id = $1 AND id = $2 AND token = $3 AND (status = 'running' OR status = 'queued' AND runner_id <> '')`,
-			l.Run.ProjectID, l.Run.ID, l.Token, lease.Microseconds())
+		result, err := q.ExecContext(ctx, `UPDATE open_runs SET lease_until = now_us() + $4, status = 'running',
+				losses = losses - CASE WHEN status = 'running' THEN 0 ELSE 1 END
+			WHERE project_id = $1 AND id = $2 AND token = $3 AND $1 = $5 AND environment_id = $6
+				AND (status = 'running' OR status = 'queued' AND runner_id <> '')`,
+			l.Run.ProjectID, l.Run.ID, l.Token, lease.Microseconds(), environment.ProjectID, environment.ID)
 		if err != nil {
 			return nil, err
 		}

@@ -108,6 +108,22 @@ var identityPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
 	}},
+	{"runs of an incarnation before never become another's, however many there are", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(1100) // more than one transaction cancels
+		again := w.environment
+		again.Ref.ObjectUID = "second incarnation"
+		w.ErrorIs(w.s.PutEnvironment(w.ctx, again), store.ErrLeaving)
+		_, err := w.s.Environment(w.ctx, again.Key())
+		w.ErrorIs(err, store.ErrNotFound)
+		_, err = w.s.SweepLeases(w.ctx, 10_000)
+		w.NoError(err)
+		w.NoError(w.s.PutEnvironment(w.ctx, again))
+		w.environment = again
+		w.deploy("two", "first")
+		w.Empty(w.claim(10, lease))
+		w.Zero(w.rowsOf("open_runs"))
+	}},
 	{"a claim under another id applies the deletion of what had the first", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()

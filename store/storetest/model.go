@@ -109,7 +109,7 @@ func (m *model) accept(rt *rapid.T) {
 // begin accepts an event whose run begins at its runner, which may not hear of it.
 func (m *model) begin(rt *rapid.T, e store.Event) {
 	c, hold, lost := m.begins(&e), holding(rt), rapid.Bool().Draw(rt, "answer lost")
-	rest, err := m.s.Heartbeat(m.ctx, []store.Lease{leaseOf(c)}, hold) // or it lasts for a few seconds of the test
+	rest, err := m.s.Heartbeat(m.ctx, m.environment.Key(), []store.Lease{leaseOf(c)}, hold) // or it lasts for a few seconds of the test
 	m.NoError(err)
 	m.Empty(rest)
 	m.runs = append(m.runs, &modelRun{
@@ -252,7 +252,7 @@ func (m *model) pick(limit int) []store.Candidate {
 func (m *model) heartbeat(rt *rapid.T) {
 	run, l := m.lease(rt)
 	hold := holding(rt)
-	lost, err := m.s.Heartbeat(m.ctx, []store.Lease{l}, hold)
+	lost, err := m.s.Heartbeat(m.ctx, m.environment.Key(), []store.Lease{l}, hold)
 	m.NoError(err)
 	revived := run.status == store.RunQueued && run.token == l.Token && run.runner != ""
 	if !run.current(l) && !revived {
@@ -260,6 +260,9 @@ func (m *model) heartbeat(rt *rapid.T) {
 		return
 	}
 	m.Empty(lost)
+	if revived {
+		run.losses--
+	}
 	run.status, run.expired = store.RunRunning, hold == expired
 }
 

@@ -52,9 +52,14 @@ var tenantPromises = []promise{
 			w.NotEqual(mine[i].Run.ProjectID, other[i].Run.ProjectID)
 			w.Equal(e.Input, other[i].Input)
 		}
-		lost, err := w.s.Heartbeat(w.ctx, []store.Lease{leaseOf(mine[0]), leaseOf(other[0])}, expired)
-		w.NoError(err)
-		w.Empty(lost)
+		for _, of := range []struct {
+			world       *world
+			own, others store.Lease
+		}{{w, leaseOf(mine[0]), leaseOf(other[0])}, {twin, leaseOf(other[0]), leaseOf(mine[0])}} {
+			lost, err := w.s.Heartbeat(w.ctx, of.world.environment.Key(), []store.Lease{of.own, of.others}, expired)
+			w.NoError(err)
+			w.Equal([]store.Lease{of.others}, lost)
+		}
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(mine[0]), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}))
 		n := w.sweep(10)
 		w.Equal(2, n)

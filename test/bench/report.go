@@ -47,7 +47,9 @@ func Over(rounds []Figure) Figure {
 		values, yardsticks, ratios = append(values, round.Value), append(yardsticks, round.Yardstick), append(ratios, round.Ratio)
 	}
 	f.Value, f.Yardstick, f.Ratio = median(values), median(yardsticks), median(ratios)
-	f.Spread = (slices.Max(ratios) - slices.Min(ratios)) / f.Ratio
+	if f.Ratio > 0 {
+		f.Spread = (slices.Max(ratios) - slices.Min(ratios)) / f.Ratio
+	}
 	return f
 }
 

@@ -41,7 +41,9 @@ func newServer(t *testing.T, disk int64) *server {
 	require.NoError(t, err)
 	dir, err := os.MkdirTemp(base, "pg-")
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	t.Cleanup(func() { // its children end a moment after it, and write until then
+		require.Eventually(t, func() bool { err = os.RemoveAll(dir); return err == nil }, time.Minute, pollEvery, "%v", err)
+	})
 	s := &server{port: freePort(t), password: rand.Text()}
 	data, passwords := filepath.Join(dir, "data"), filepath.Join(dir, "password")
 	require.NoError(t, os.Mkdir(data, 0o700))

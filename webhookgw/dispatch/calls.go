@@ -3,7 +3,9 @@
 package dispatch
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/quota"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 const (
@@ -20,10 +23,13 @@ const (
 	// called here. A project has one part in callShare of those.
 	// Heartbeats stand in a line of their own, for beatsOf of them: work goes on
 	// elsewhere that they cannot keep.
-	callsOf, beatsOf, callsIn = 5, 1, 8
+	callsOf, beatsOf, callsIn = 4, 2, 8
 	callShare                 = 2
-	// callTime bounds a call, from when it is its turn: no longer does a runner wait.
+	// callTime bounds a call, from when it is its turn.
 	callTime = 10 * time.Second
+	// beatPatience is how long a heartbeat waits for its turn: less than its runner does
+	// for the answer, which else would not hear why there is none.
+	beatPatience = 2 * time.Second
 )
 
 var (
@@ -35,7 +41,7 @@ var (
 
 // newCalls is the line of what may ask a store of so many connections at once, of
 // which it has so many parts in callsIn.
-func newCalls(connections, parts int) *quota.Budget {
+func newCalls(connections, parts int, patience time.Duration) *quota.Budget {
 	return quota.NewBudget(callsAmong(connections, parts), callShare, maxInLine, patience)
 }
 
@@ -49,7 +55,10 @@ func (h *Handler) call(ctx context.Context, project uuid.UUID, do func(ctx conte
 
 func inLine(ctx context.Context, line *quota.Budget, project uuid.UUID, do func(ctx context.Context) error) error {
 	turn, err := line.Wait(ctx, project, 1)
-	if err != nil {
+	switch {
+	case errors.Is(err, quota.ErrInVain): // another gateway may be better off
+		return errCalls
+	case err != nil:
 		return quota.Refusal(err, errProjectCalls, errCalls)
 	}
 	defer turn.End()
@@ -58,15 +67,17 @@ func inLine(ctx context.Context, line *quota.Budget, project uuid.UUID, do func(
 	return do(ctx)
 }
 
-// inTurn reads what streams from the store, each piece in the turn of a project.
-func (h *Handler) inTurn(ctx context.Context, project uuid.UUID, body io.Reader) io.Reader {
-	return readerFunc(func(p []byte) (n int, err error) {
+// inTurn reads what streams from the store, each chunk in the turn of a project. cancel
+// ends ctx, within which the body is read, when a chunk takes too long.
+func (h *Handler) inTurn(ctx context.Context, cancel context.CancelFunc, project uuid.UUID, body io.Reader) io.Reader {
+	return bufio.NewReaderSize(readerFunc(func(p []byte) (n int, err error) {
 		err = h.call(ctx, project, func(context.Context) (err error) {
+			defer time.AfterFunc(callTime, cancel).Stop()
 			n, err = body.Read(p)
 			return err
 		})
 		return n, err
-	})
+	}), store.BlobChunk)
 }
 
 type readerFunc func(p []byte) (int, error)

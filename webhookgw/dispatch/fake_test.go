@@ -42,6 +42,7 @@ type fake struct {
 	mutex    sync.Mutex
 	counted  map[string]int
 	renewed  []store.Lease
+	beating  store.Key
 	released []store.Lease
 	written  []store.JournalEntry
 }
@@ -152,10 +153,10 @@ func (f *fake) AppendJournal(_ context.Context, l store.Lease, entries []store.J
 	return nil
 }
 
-func (f *fake) Heartbeat(_ context.Context, leases []store.Lease, _ time.Duration) (lost []store.Lease, err error) {
+func (f *fake) Heartbeat(_ context.Context, environment store.Key, leases []store.Lease, _ time.Duration) (lost []store.Lease, err error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.renewed = append(f.renewed, leases...)
+	f.beating, f.renewed = environment, append(f.renewed, leases...)
 	return nil, nil
 }
 

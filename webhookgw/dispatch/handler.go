@@ -45,8 +45,6 @@ const (
 	journalPage       = store.MaxEntries
 	// runOverhead is more than a run takes beside its input and journal.
 	runOverhead = 2 << 10
-	// maxUnknown is how many runs that this gateway does not know a heartbeat has read.
-	maxUnknown = 64
 	// releaseTimeout bounds giving back what nobody came to take.
 	releaseTimeout = 5 * time.Second
 )
@@ -129,7 +127,7 @@ func New(opts Options) *Handler {
 	h := &Handler{
 		opts: opts, wakeups: wakeups, attendance: newAttendance(), ends: newEnds(opts.Store),
 		inFlight: quota.NewPlaces(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes),
-		calls: newCalls(opts.Store.Connections(), callsOf), beats: newCalls(opts.Store.Connections(), beatsOf),
+		calls: newCalls(opts.Store.Connections(), callsOf, patience), beats: newCalls(opts.Store.Connections(), beatsOf, beatPatience),
 		tokens:       newTokens(opts.Store, wakeups),
 		ended:        cache.New[store.Lease, struct{}](maxOwners, time.Minute, nil),
 		owners:       cache.New[store.Key, uuid.UUID](maxOwners, 0, nil),

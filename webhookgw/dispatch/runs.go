@@ -5,7 +5,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -18,61 +17,25 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// heartbeat renews claims. Each is judged for itself: of a run that is not known, or
-// another environment's, the claim is lost.
+// heartbeat renews claims. Each counts for itself: of a run that is not there, or
+// another environment's, the claim is lost. No run is read for it.
 func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req dispatchapi.HeartbeatRequest
 	if err := decode(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
 		return err
 	}
-	leases, lost, rest, err := h.judge(r.Context(), token, req.Leases)
+	var lost []store.Lease
+	err := inLine(r.Context(), h.beats, token.ProjectID, func(ctx context.Context) (err error) {
+		lost, err = h.opts.Store.Heartbeat(ctx, token.Environment(), leasesOf(token, req.Leases), store.LeaseDuration)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	var gone []store.Lease
-	err = inLine(r.Context(), h.beats, token.ProjectID, func(ctx context.Context) (err error) {
-		gone, err = h.opts.Store.Heartbeat(ctx, leases, store.LeaseDuration)
-		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case rest > 0: // their runner may not take them for renewed, nor for lost
-		return errManyUnknown
-	}
 	httpserver.WriteJSON(w, http.StatusOK, dispatchapi.HeartbeatResponse{
-		Lost: append(lost, wireLeases(gone)...), LeaseSeconds: store.LeaseDuration.Seconds(),
+		Lost: wireLeases(lost), LeaseSeconds: store.LeaseDuration.Seconds(),
 	})
 	return nil
-}
-
-var errManyUnknown = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting, fmt.Sprintf(
-	"This gateway does not know more than %d of these runs yet. The claims of the others are renewed; call again.", maxUnknown))
-
-// judge parts claims that the token may renew from those that are lost. Of runs that
-// this gateway does not know it reads some, so that the next heartbeat knows them, and
-// leaves the rest.
-func (h *Handler) judge(ctx context.Context, token store.Token, named []dispatchapi.Lease) (own []store.Lease, lost []dispatchapi.Lease, rest int, err error) {
-	own, lost = make([]store.Lease, 0, len(named)), []dispatchapi.Lease{}
-	reads := 0
-	for _, l := range named {
-		run := token.Run(l.RunID)
-		if !h.knows(run) {
-			if reads++; reads > maxUnknown {
-				rest++
-				continue
-			}
-		}
-		switch err := h.owned(ctx, l.RunID, token); {
-		case err == nil:
-			own = append(own, store.Lease{Run: run, Token: l.Token})
-		case errors.Is(err, store.ErrNotFound):
-			lost = append(lost, l)
-		default:
-			return nil, nil, 0, err
-		}
-	}
-	return own, lost, rest, nil
 }
 
 func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.Token) error {
@@ -150,14 +113,17 @@ func (h *Handler) input(w http.ResponseWriter, r *http.Request, token store.Toke
 		contentType string
 		body        io.ReadCloser
 	)
-	if err := h.call(r.Context(), token.ProjectID, func(context.Context) (err error) {
-		contentType, body, err = h.opts.Store.RunInput(r.Context(), token.Run(id)) // which lasts longer than the turn
+	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the turn
+	defer cancel()
+	if err := h.call(ctx, token.ProjectID, func(context.Context) (err error) {
+		defer time.AfterFunc(callTime, cancel).Stop()
+		contentType, body, err = h.opts.Store.RunInput(ctx, token.Run(id))
 		return err
 	}); err != nil {
 		return err
 	}
 	defer body.Close()
-	return stream(w, contentType, h.inTurn(r.Context(), token.ProjectID, body))
+	return stream(w, contentType, h.inTurn(ctx, cancel, token.ProjectID, body))
 }
 
 // owned says ErrNotFound of a run of another environment, or of none.
@@ -188,29 +154,23 @@ func (h *Handler) owned(ctx context.Context, id uuid.UUID, token store.Token) er
 	return nil
 }
 
-// knows says whether owned asks the store nothing.
-func (h *Handler) knows(run store.Key) bool {
-	if _, known := h.owners.Get(run); known {
-		return true
-	}
-	_, absent := h.absent.Get(run)
-	return absent
-}
-
 func (h *Handler) bundle(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	digest := chi.URLParam(r, "digest")
 	var body io.ReadCloser
-	if err := h.call(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
-		if err := h.opts.Store.NamesBundle(ctx, token.Environment(), digest); err != nil {
+	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the turn
+	defer cancel()
+	if err := h.call(ctx, token.ProjectID, func(within context.Context) (err error) {
+		defer time.AfterFunc(callTime, cancel).Stop()
+		if err := h.opts.Store.NamesBundle(within, token.Environment(), digest); err != nil {
 			return err
 		}
-		body, err = h.opts.Store.OpenBundle(r.Context(), token.ProjectID, digest) // which lasts longer than the turn
+		body, err = h.opts.Store.OpenBundle(ctx, token.ProjectID, digest)
 		return err
 	}); err != nil {
 		return err
 	}
 	defer body.Close()
-	return stream(w, "application/zstd", h.inTurn(r.Context(), token.ProjectID, body))
+	return stream(w, "application/zstd", h.inTurn(ctx, cancel, token.ProjectID, body))
 }
 
 func done(w http.ResponseWriter, err error) error {

@@ -34,6 +34,9 @@ const (
 	unknownPerSecond = 50
 	unknownBurst     = 200
 	unknownReads     = 4
+	// knownReads is how many tokens that are known are read anew at once: what wakes
+	// all runners at the same moment does not ask the store for each at once.
+	knownReads = 4
 	// lookupPatience is how long such a token waits for its turn, lookupTime how long
 	// it is looked for.
 	lookupPatience, lookupTime = 5 * time.Second, 10 * time.Second
@@ -47,10 +50,11 @@ type tokens struct {
 	wakeups *wakeups
 	known   *cache.Cache[[sha256.Size]byte, knownToken]
 	// absent are those that were looked for in vain.
-	absent  *cache.Cache[[sha256.Size]byte, struct{}]
-	reads   *semaphore.Weighted
-	lookups singleflight.Group
-	again   singleflight.Group // of known ones, after a hint
+	absent *cache.Cache[[sha256.Size]byte, struct{}]
+	// reads are of tokens that nobody has shown lately, rereads of the others.
+	reads, rereads *semaphore.Weighted
+	lookups        singleflight.Group
+	again          singleflight.Group // of known ones, after a hint
 
 	mutex   sync.Mutex // of the making of senders
 	senders *cache.Cache[netip.Addr, *rate.Limiter]
@@ -66,12 +70,12 @@ type knownToken struct {
 
 var (
 	errToken  = httpserver.NewProblem(http.StatusUnauthorized, httpserver.CodeInvalidToken, "The token is missing, unknown, or of something that ended.")
-	errTokens = later(http.StatusServiceUnavailable, httpserver.CodeBusy, "Too many unknown tokens are being looked for; call again.")
+	errTokens = later(http.StatusServiceUnavailable, httpserver.CodeBusy, "Too many tokens are being looked for; call again.")
 )
 
 func newTokens(source store.Tokens, w *wakeups) *tokens {
 	return &tokens{
-		source: source, wakeups: w, reads: semaphore.NewWeighted(unknownReads),
+		source: source, wakeups: w, reads: semaphore.NewWeighted(unknownReads), rereads: semaphore.NewWeighted(knownReads),
 		known:   cache.New[[sha256.Size]byte, knownToken](maxRecent, tokenFor, nil),
 		absent:  cache.New[[sha256.Size]byte, struct{}](maxRecent, absentFor, nil),
 		senders: cache.New[netip.Addr, *rate.Limiter](maxRecent, 0, nil),
@@ -106,6 +110,10 @@ func (t *tokens) readOnce(ctx context.Context, digest [sha256.Size]byte, rung ui
 	found := t.again.DoChan(string(digest[:])+strconv.FormatUint(rung, 10), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTime)
 		defer cancel()
+		if t.rereads.Acquire(ctx, 1) != nil {
+			return store.Token{}, errTokens
+		}
+		defer t.rereads.Release(1)
 		return t.read(ctx, digest, rung)
 	})
 	select {

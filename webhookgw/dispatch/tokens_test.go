@@ -3,6 +3,7 @@
 package dispatch
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -101,5 +102,49 @@ func TestATokenThatWasKnownWaitsForNoStranger(t *testing.T) {
 		}
 		require.Equal(t, 3*recentFor, time.Since(begin), "of the bubble")
 		time.Sleep(lookupPatience)
+	})
+}
+
+// slowTokens are each another runner's, and take for ever once they are slow.
+type slowTokens struct {
+	store.Tokens
+	slow  bool
+	under chan struct{} // one for each read under way
+}
+
+func (s *slowTokens) Token(ctx context.Context, digest []byte) (store.Token, error) {
+	if !s.slow {
+		id := named(string(digest))
+		return store.Token{Kind: store.TokenRunner, ProjectID: id, EnvironmentID: id}, nil
+	}
+	s.under <- struct{}{}
+	<-ctx.Done()
+	<-s.under
+	return store.Token{}, ctx.Err()
+}
+
+// TestWhatWakesAllRunnersReadsFewTokensAtATime: each has its own, and all are to be read
+// again.
+func TestWhatWakesAllRunnersReadsFewTokensAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const runners = 100
+		source := &slowTokens{under: make(chan struct{}, runners)}
+		from := tokensOf(&fake{})
+		from.source = source
+		for i := range runners {
+			require.NoError(t, show(t, from, fmt.Sprintf("10.0.0.%d", i), fmt.Sprint("runner-", i)))
+		}
+		time.Sleep(recentFor) // of the bubble
+		source.slow = true
+		from.wakeups.wakeAll()
+		answers := make(chan error, runners)
+		for i := range runners {
+			go func() { answers <- show(t, from, "10.0.0.1", fmt.Sprint("runner-", i)) }()
+		}
+		synctest.Wait()
+		require.Len(t, source.under, knownReads)
+		time.Sleep(2 * lookupTime)
+		require.Len(t, answers, runners, "nobody waits for ever")
 	})
 }

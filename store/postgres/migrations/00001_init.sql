@@ -256,8 +256,11 @@ CREATE TABLE blobs (
     mark text NOT NULL CHECK (mark IN ('', 'history', 'bundle')),
     created_at bigint NOT NULL,
     PRIMARY KEY (project_id, id)
-);
--- Of those that nothing keeps alone: that one is kept does not age the index.
+) WITH (fillfactor = 80,
+    -- Each blob that is kept leaves a dead entry where the sweep of loose ones begins.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
+-- Of those that nothing keeps alone.
 CREATE INDEX blobs_loose ON blobs (created_at) WHERE mark = '';
 
 CREATE TABLE blob_chunks (
