@@ -12,9 +12,13 @@
 // # Promises
 //
 //   - Every method that returns nil has made its effect durable.
-//   - Every method is one transaction, but for those of Housekeeping; for Complete,
-//     which has more for completions that are not as usual; and for the blobs of large
-//     texts, which are written before.
+//   - Every method is one transaction, but for those of Housekeeping; for Accept,
+//     which halves a batch where the data of one event is at fault and takes events
+//     of one key in rounds; for Claim, which records the runner, tells keys, fails runs
+//     without an agent and starts others, each in a transaction, and again when it is
+//     decided anew, so that an error may come after some of it; for Complete, which has
+//     more for completions that are not as usual; for Reclaim, which releases each run
+//     by itself; and for blobs, which are written in pieces, before what names them.
 //   - Methods are safe for concurrent use.
 //   - Leases and expiries are decided by the database's clock, never by the
 //     caller's; durations are passed in.

@@ -128,9 +128,9 @@ func withDefaults(opts Options) Options {
 func (g *Gateway) PublicAddr() string   { return g.public.Addr() }
 func (g *Gateway) InternalAddr() string { return g.internal.Addr() }
 
-// heapFloor is memory that counts for the garbage collector and is never touched, so that
-// it takes address space alone. What a gateway holds is little and what it makes is much: it
-// would collect dozens of times a second.
+// heapFloor is a GC ballast: memory that counts for the garbage collector and is never
+// touched, so that it takes address space alone. What a gateway holds is little and what it
+// makes is much: it would collect dozens of times a second.
 const heapFloor = 32 << 20
 
 // Run serves until ctx ends. It stops in this order: new webhooks, those that

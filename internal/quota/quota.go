@@ -3,6 +3,10 @@
 // Package quota shares out what there is a limited amount of (memory, places) to
 // projects, of which one has at most a part: however much it asks for, it takes nothing
 // of the others'. An amount that is larger than a part counts as a part.
+//
+// Nobody waits for [Places]; a [Budget] is waited for, in a line. [Turns] shares out nothing
+// but whose turn it is: a queue (round-robin; fair queueing) in which a project that has put
+// in a lot waits for itself.
 package quota
 
 import (

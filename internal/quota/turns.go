@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Turns is a queue in which projects take turns: of each, what came first. It is guarded
-// by who has it.
+// Turns is a queue in which projects take turns (round-robin; fair queueing): of each,
+// what came first. It is guarded by who has it.
 type Turns[T any] struct {
 	order   []uuid.UUID // the projects of waiting, whose turn is next first
 	waiting map[uuid.UUID][]T

@@ -2,9 +2,11 @@
 
 // Package postgres is the store on PostgreSQL: any number of processes share it.
 //
-// What is done for every webhook is one statement and so one transaction: Accept,
-// starting what Claims have looked for and decided on, Complete. Hints travel by LISTEN/NOTIFY on
-// connections of their own.
+// What is done for every webhook is one statement: Accept, starting what a Claim has
+// looked for and decided on, Complete. That of Accept and of Complete is for a whole batch,
+// and a transaction by itself. Claims of several environments that start runs at the same
+// moment share a round trip and a transaction: at most 32 of them, and one batch at a time
+// a process. Hints travel by LISTEN/NOTIFY on connections of their own.
 package postgres
 
 import (

@@ -82,7 +82,9 @@ func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (runs
 	return own.claimed(), own.current, own.err
 }
 
-// starts are claims that wait to be carried out.
+// starts are claims that wait to be carried out together (group commit). The committer of
+// webhookgw/ingress, the ends of webhookgw/dispatch and the writer of store/sqlite do the
+// same for other writes.
 type starts struct {
 	mutex   sync.Mutex
 	waiting []*starting
@@ -269,7 +271,7 @@ func uuids(ids []uuid.UUID) []pgtype.UUID {
 	return out
 }
 
-// started is a row of startStatement but for its first two columns.
+// startedRow is a row of startStatement but for its first two columns.
 type startedRow struct{ rows pgx.Rows }
 
 // Scan implements sqlcore's scanner.

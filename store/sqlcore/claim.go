@@ -72,8 +72,10 @@ func (s Start) Order(id uuid.UUID) int {
 
 // Claim implements store.Dispatch. It looks, decides and starts what it decided on,
 // unless another claim of the environment came in between: so limits hold exactly,
-// and nobody waits for anybody. A claim that finds nothing writes nothing, but for the
-// runner's record when that is due.
+// and nobody holds a lock while it decides. Claims of several environments, of all
+// projects, that start runs at the same moment share a transaction; the package comment
+// says how long they wait for the locks of others. A claim that finds nothing writes
+// nothing, but for the runner's record when that is due.
 func (c *Core) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult, error) {
 	claim = claim.Bounded()
 	var result store.ClaimResult

@@ -25,6 +25,11 @@
 // A manager's transaction first shares the lease of its cluster, so that the
 // store cannot change hands before it ends. Changes of the configuration of one
 // project are serialised by a lock on the project, deployments of all projects
-// by the row of ordinals. Runs are locked before their connector runs. What
-// deadlocks all the same is rolled back by PostgreSQL and repeated by the engine.
+// by the row of ordinals. Runs are locked before their connector runs. A
+// transaction that starts runs of several environments locks their pools in the
+// order of (project, environment), and the runs of each after its pool. On
+// PostgreSQL it waits for no lock of another transaction for more than 50 ms:
+// beyond, each claim goes alone and waits as long as its caller does. On SQLite
+// there is no other transaction that writes. What deadlocks all the same is rolled
+// back by PostgreSQL and repeated by the engine.
 package sqlcore
