@@ -135,21 +135,6 @@ func (m *model) handOver() {
 	}
 }
 
-// holding draws how long a claim holds.
-func holding(rt *rapid.T) time.Duration {
-	return rapid.SampledFrom([]time.Duration{lease, expired}).Draw(rt, "lease")
-}
-
-// lease draws a run and a claim on it: the current one, or another.
-func (m *model) lease(rt *rapid.T) (*modelRun, store.Lease) {
-	if len(m.runs) == 0 {
-		rt.Skip("no run yet")
-	}
-	m.touched = m.runs[rapid.IntRange(0, len(m.runs)-1).Draw(rt, "run")]
-	other := rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(rt, "another claim")
-	return m.touched, store.Lease{Run: m.key(m.touched.ID), Token: m.touched.token - other}
-}
-
 // current says whether a lease is the one that a run runs under.
 func (r *modelRun) current(l store.Lease) bool {
 	return r.status == store.RunRunning && r.token == l.Token
@@ -247,23 +232,6 @@ func (m *model) pick(limit int) []store.Candidate {
 	picked, pool := store.Pick(pool, queued, limit)
 	m.pool.Served, m.pool.Turns = pool.Served, pool.Turns
 	return picked
-}
-
-func (m *model) heartbeat(rt *rapid.T) {
-	run, l := m.lease(rt)
-	hold := holding(rt)
-	lost, err := m.s.Heartbeat(m.ctx, m.environment.Key(), []store.Lease{l}, hold)
-	m.NoError(err)
-	revived := run.status == store.RunQueued && run.token == l.Token && run.runner != ""
-	if !run.current(l) && !revived {
-		m.Equal([]store.Lease{l}, lost)
-		return
-	}
-	m.Empty(lost)
-	if revived {
-		run.losses--
-	}
-	run.status, run.expired = store.RunRunning, hold == expired
 }
 
 // entries draws what a runner that holds a lease might record: what comes next,

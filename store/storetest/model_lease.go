@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+func (m *model) heartbeat(rt *rapid.T) {
+	run, l := m.lease(rt)
+	hold := holding(rt)
+	lost, err := m.s.Heartbeat(m.ctx, m.environment.Key(), []store.Lease{l}, hold)
+	m.NoError(err)
+	revived := run.status == store.RunQueued && run.token == l.Token && run.runner != ""
+	switch {
+	case revived:
+		run.losses--
+	case !run.current(l):
+		m.Equal([]store.Lease{l}, lost)
+		return
+	}
+	m.Empty(lost)
+	run.status, run.expired = store.RunRunning, hold == expired
+}
+
+// lease draws a run and a claim on it: the current one, or another.
+func (m *model) lease(rt *rapid.T) (*modelRun, store.Lease) {
+	if len(m.runs) == 0 {
+		rt.Skip("no run yet")
+	}
+	m.touched = m.runs[rapid.IntRange(0, len(m.runs)-1).Draw(rt, "run")]
+	other := rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(rt, "another claim")
+	return m.touched, store.Lease{Run: m.key(m.touched.ID), Token: m.touched.token - other}
+}
+
+// holding draws how long a claim holds.
+func holding(rt *rapid.T) time.Duration {
+	return rapid.SampledFrom([]time.Duration{lease, expired}).Draw(rt, "lease")
+}
