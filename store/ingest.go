@@ -116,8 +116,8 @@ type Admission struct {
 
 // Ingest takes events.
 type Ingest interface {
-	// Accept stores all events in one transaction and answers each, in order. A
-	// bad event fails only itself. With an error the outcome of those is unknown
+	// Accept stores events, each whole and those that are as usual in one transaction,
+	// and answers each, in order. A bad event fails only itself. With an error the outcome of those is unknown
 	// whose Admission has it as its Err; the others are as they say.
 	Accept(ctx context.Context, events []Event) ([]Admission, error)
 	// KnownKey says whether an idempotency key of a connector stands for a request.
