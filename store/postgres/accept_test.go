@@ -114,3 +114,70 @@ func TestABatchCostsAFewStatements(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatWasAcceptedBeforeAFailureStaysSo: a batch may take several statements, each of
+// which commits. When the server fails at a later one, events of those before have their
+// verdicts; the outcome of the others is unknown, and they have the error.
+func TestWhatWasAcceptedBeforeAFailureStaysSo(t *testing.T) {
+	t.Parallel()
+	key := &store.Idempotency{Key: "k", TTL: time.Hour}
+	plain := func(*store.Event) {}
+	bad := func(e *store.Event) { e.Trigger = "\xff" }
+	late := func(e *store.Event) { e.ContentType = "late/late" }
+	for name, batch := range map[string]struct {
+		changes []func(e *store.Event)
+		// decided are the verdicts of the first ones.
+		decided []store.Verdict
+	}{
+		"of a later round": {[]func(e *store.Event){
+			func(e *store.Event) { e.ConnectorVersion, e.Idempotency = e.ConnectorVersion-1, key },
+			plain,
+			func(e *store.Event) { late(e); e.Idempotency = key },
+		}, []store.Verdict{store.Outdated, store.Accepted}},
+		"of a later half": {[]func(e *store.Event){plain, bad, late, plain}, []store.Verdict{store.Accepted, noVerdict}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, s, db := scene(t)
+			_, err := db.ExecContext(t.Context(), fullDisk)
+			require.NoError(t, err)
+			events := make([]store.Event, len(batch.changes))
+			for i, change := range batch.changes {
+				events[i] = c.Event(t)
+				change(&events[i])
+			}
+			admissions, err := s.Accept(t.Context(), events)
+			require.ErrorContains(t, err, "the disk is full")
+			require.Len(t, admissions, len(events))
+			for i, a := range admissions {
+				switch {
+				case i >= len(batch.decided):
+					require.Equal(t, err, a.Err, "event %d", i)
+				case batch.decided[i] == noVerdict:
+					require.Error(t, a.Err, "event %d", i)
+					require.NotErrorIs(t, err, a.Err, "it has an error of its own")
+				default:
+					require.NoError(t, a.Err, "event %d", i)
+					require.Equal(t, batch.decided[i], a.Verdict, "event %d", i)
+				}
+				if a.Err == nil && a.Verdict == store.Accepted {
+					_, err := s.ConnectorRun(t.Context(), store.Key{ProjectID: c.Project, ID: a.ConnectorRunID})
+					require.NoError(t, err)
+				}
+			}
+			var stored int
+			require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM open_connector_runs`).Scan(&stored))
+			require.Equal(t, 1, stored)
+		})
+	}
+}
+
+// noVerdict is that of an event with an error.
+const noVerdict store.Verdict = -1
+
+// fullDisk lets the server fail at inputs of a content type, through no fault of the event.
+const fullDisk = `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF NEW.content_type = 'late/late' THEN RAISE 'the disk is full' USING ERRCODE = 'disk_full'; END IF;
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER fail BEFORE INSERT ON inputs FOR EACH ROW EXECUTE FUNCTION fail()`

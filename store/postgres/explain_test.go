@@ -120,6 +120,8 @@ var (
 			SELECT $1, run, $5, 'api_key', '', '', '', '', 'o', '', '', '', '', '', '', '', ''` + seedIDs,
 		`INSERT INTO audit_outcomes (project_id, id, at, status, code, object_kind, object_id, object_name)
 			SELECT $1, run, $5, 200, '', '', '', ''` + seedIDs,
+		`INSERT INTO tokens (sha256, kind, project_id, environment_id, deployment_id, created_at)
+			SELECT decode(md5('token' || n), 'hex'), 'build', $1, md5('elsewhere')::uuid, run, $5` + seedIDs,
 	}
 	runningRows = []string{
 		`INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, deployment_id, attempt, token, runner_id, lease_until, queued_at)

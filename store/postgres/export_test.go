@@ -2,10 +2,30 @@
 
 package postgres
 
-import "github.com/jackc/pgx/v5"
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
 
 // Tuned are the options with a change of how a test connects.
 func (o Options) Tuned(tune func(config *pgx.ConnConfig)) Options {
 	o.tune = tune
 	return o
+}
+
+// HoldStarts lets claims wait as if others were being carried out. Release carries out
+// together those that wait by then, and returns once nothing waits.
+func (s *Store) HoldStarts() (release func(ctx context.Context)) {
+	s.starts.mutex.Lock()
+	defer s.starts.mutex.Unlock()
+	s.starts.busy = true
+	return engine{s}.startWaiting
+}
+
+// StartsWaiting is how many claims wait to be carried out.
+func (s *Store) StartsWaiting() int {
+	s.starts.mutex.Lock()
+	defer s.starts.mutex.Unlock()
+	return len(s.starts.waiting)
 }

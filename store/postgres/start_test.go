@@ -4,6 +4,8 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
+	"runtime"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/postgres"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
@@ -64,5 +67,89 @@ func TestAClaimWaitsForNobodyElsesLocks(t *testing.T) {
 			require.NoError(t, got.err)
 			require.Len(t, got.runs, 1)
 		})
+	}
+}
+
+// startAnswer is what came of a claim.
+type startAnswer struct {
+	runs []store.Claimed
+	err  error
+}
+
+// claimTogether claims a run in each of the scenes, in one transaction at first.
+func claimTogether(t *testing.T, s *postgres.Store, scenes ...*storebench.Scene) (answers []chan startAnswer) {
+	t.Helper()
+	release := s.HoldStarts()
+	for _, of := range scenes {
+		answer := make(chan startAnswer, 1)
+		answers = append(answers, answer)
+		go func() {
+			result, err := s.Claim(t.Context(), store.Claim{
+				Environment: store.Key{ProjectID: of.Project, ID: of.Environment}, RunnerID: "r", Places: 10, Limit: 1, Lease: time.Hour,
+			})
+			answer <- startAnswer{result.Runs, err}
+		}()
+	}
+	for s.StartsWaiting() < len(scenes) {
+		for _, answer := range answers {
+			require.Empty(t, answer, "before it was carried out")
+		}
+		runtime.Gosched()
+	}
+	release(t.Context())
+	return answers
+}
+
+// requireStarted waits for a claim, which must have started a run of a scene.
+func requireStarted(t *testing.T, answer <-chan startAnswer, of *storebench.Scene) {
+	t.Helper()
+	got := <-answer
+	require.NoError(t, got.err)
+	require.Len(t, got.runs, 1)
+	require.Equal(t, of.Project, got.runs[0].Run.ProjectID)
+	require.Equal(t, store.RunRunning, got.runs[0].Run.Status)
+}
+
+// scenes are three in one store, each with a queued run.
+func scenes(t *testing.T) ([]*storebench.Scene, *postgres.Store, *sql.DB) {
+	t.Helper()
+	first, s, db := scene(t)
+	all := []*storebench.Scene{first, storebench.NewScene(t, s, 1), storebench.NewScene(t, s, 1)}
+	for _, of := range all {
+		_, err := s.Accept(t.Context(), []store.Event{of.Event(t)})
+		require.NoError(t, err)
+	}
+	return all, s, db
+}
+
+// TestClaimsThatSharedWithOneThatWaitsGoOn: when one of those that share a transaction has to
+// wait for a lock, each is carried out alone, and it alone waits.
+func TestClaimsThatSharedWithOneThatWaitsGoOn(t *testing.T) {
+	t.Parallel()
+	all, s, db := scenes(t)
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), `SELECT 1 FROM pools WHERE project_id = $1 FOR UPDATE`, all[0].Project)
+	require.NoError(t, err)
+	answers := claimTogether(t, s, all...)
+	requireStarted(t, answers[1], all[1])
+	requireStarted(t, answers[2], all[2])
+	awaitBlocked(t.Context(), t, db)
+	require.Empty(t, answers[0])
+	require.NoError(t, tx.Rollback())
+	requireStarted(t, answers[0], all[0])
+}
+
+// TestClaimsThatSharedWithOneThatFailsGoOn: when the part of history in which the input of
+// one would be is not there, the transaction fails for all that share it. Each is carried
+// out alone then, that one without its input.
+func TestClaimsThatSharedWithOneThatFailsGoOn(t *testing.T) {
+	t.Parallel()
+	all, s, db := scenes(t)
+	ancient := store.Stamp(uuid.New(), 0, 0)
+	_, err := db.ExecContext(t.Context(), `UPDATE open_runs SET input_id = $2 WHERE project_id = $1`, all[0].Project, ancient)
+	require.NoError(t, err)
+	for i, answer := range claimTogether(t, s, all...) {
+		requireStarted(t, answer, all[i])
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/expr"
+	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
@@ -103,8 +104,9 @@ func recorded(t *testing.T) (*Store, *statementsSeen) {
 	return s, seen
 }
 
-// growing are the tables of what is open, is to be counted, or has ended.
-var growing = slices.Concat([]string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "blobs", "blob_chunks", "concurrency_slots"},
+// growing are the tables of what is open, is to be counted, or has ended, and of tokens, of
+// which each build has one.
+var growing = slices.Concat([]string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "blobs", "blob_chunks", "concurrency_slots", "tokens"},
 	slices.Sorted(maps.Keys(sqlcore.HistoryTables)))
 
 var (
@@ -169,6 +171,24 @@ func TestPlans(t *testing.T) {
 	for _, table := range growing {
 		require.Truef(t, named[table], "no statement names %s", table)
 	}
+}
+
+// TestABuildsTokenIsFoundByItsDeployment: not among those of all builds of the project.
+func TestABuildsTokenIsFoundByItsDeployment(t *testing.T) {
+	t.Parallel()
+	s, seen := recorded(t)
+	scene := storebench.NewScene(t, s, 1)
+	require.NoError(t, s.PutToken(t.Context(), store.Token{
+		SHA256: make([]byte, 32), Kind: store.TokenBuild, ProjectID: scene.Project, EnvironmentID: scene.Environment, DeploymentID: &scene.Deployment,
+	}))
+	explained := 0
+	for statement := range seen.all {
+		if strings.HasPrefix(statement, "DELETE FROM tokens") {
+			explained++
+			require.Contains(t, strings.Join(explain(t, s, statement), "\n"), "tokens_deployment", statement)
+		}
+	}
+	require.Equal(t, 1, explained)
 }
 
 // explain returns the steps of a statement's plan.

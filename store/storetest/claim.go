@@ -122,6 +122,34 @@ var claimPromises = []promise{
 		w.Equal(2, again[0].Run.Attempt)
 		w.Greater(again[0].Token, c.Token)
 	}},
+	{"the random part of a token is another one for each claim of a run", func(w *world) {
+		w.deploy("one", "first", "second")
+		const bits = 31 // below the attempt
+		events := make([]store.Event, 40)
+		for i := range events {
+			events[i] = w.event()
+		}
+		w.acceptAll(events)
+		var claimed, begun []store.Claimed
+		for range 4 {
+			some := w.claim(20, lease)
+			w.Len(some, 20)
+			claimed = append(claimed, some...)
+		}
+		for range 40 {
+			begun = append(begun, w.begins(one(w.offered())))
+		}
+		for _, runs := range [][]store.Claimed{claimed, begun} {
+			random, varied := map[int64]bool{}, int64(0)
+			for _, c := range runs {
+				w.EqualValues(c.Run.Attempt, c.Token>>bits)
+				random[c.Token&(1<<bits-1)] = true
+				varied |= c.Token&(1<<bits-1) ^ runs[0].Token&(1<<bits-1)
+			}
+			w.GreaterOrEqual(len(random), len(runs)-1, "two may be the same by chance")
+			w.EqualValues(1<<bits-1, varied, "each of the bits")
+		}
+	}},
 	{"a heartbeat renews what is current and names the rest", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)

@@ -48,6 +48,32 @@ func TestTheAnswerToAClaimIsBounded(t *testing.T) {
 	require.True(t, h.claims.Free(), "its memory is given back")
 }
 
+// TestARunIsHandedOutWithoutAJournalThatCannotBeRead: it is claimed by then. The journal is
+// left to be fetched, and takes no room from those of the others.
+func TestARunIsHandedOutWithoutAJournalThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	f := &fake{entry: `"e"`, length: 2}
+	for range 3 {
+		f.claimed = append(f.claimed, store.Claimed{
+			Run: store.Run{ProjectID: named("a"), ID: uuid.New()}, Input: []byte("i"), JournalLength: f.length, JournalSize: maxInlineJournals / 2,
+		})
+	}
+	f.unread = f.claimed[0].Run.ID
+	h := handlerOf(f)
+	w := ask(t, h, "a", http.MethodPost, "/v1/claim", `{"limit":3}`)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	var resp dispatchapi.ClaimResponse
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &resp))
+	require.Len(t, resp.Runs, len(f.claimed))
+	for i, run := range resp.Runs {
+		require.Equal(t, f.claimed[i].Run.ID, run.ID)
+		require.Equal(t, []byte("i"), run.Input)
+		require.Equal(t, i == 0, run.JournalElsewhere, i)
+		require.Equal(t, run.JournalElsewhere, len(run.Journal) == 0, i)
+	}
+	require.True(t, h.claims.Free(), "its memory is given back")
+}
+
 // TestAProjectsJournalsAreReadAFewAtATime: whoever asks for many at once waits for
 // these, and nobody else does.
 func TestAProjectsJournalsAreReadAFewAtATime(t *testing.T) {

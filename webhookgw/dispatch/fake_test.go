@@ -5,6 +5,7 @@ package dispatch
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -32,6 +33,7 @@ type fake struct {
 	entry     string        // the data of each entry of each journal
 	length    int64         // of each journal
 	reading   chan struct{} // a page of a journal waits for one
+	unread    uuid.UUID     // the run of which no journal can be read
 	body      io.Reader     // of each input
 	lost      func(store.Lease) bool
 	completed func([]store.Completion) ([]error, error)
@@ -127,8 +129,11 @@ func (f *fake) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry
 	return f.JournalAfter(ctx, run, 0, int(f.length))
 }
 
-func (f *fake) JournalAfter(ctx context.Context, _ store.Key, sequence int64, limit int) (entries []store.JournalEntry, err error) {
+func (f *fake) JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) (entries []store.JournalEntry, err error) {
 	f.count("JournalAfter")
+	if f.unread != uuid.Nil && run.ID == f.unread {
+		return nil, errors.New("no answer")
+	}
 	if f.reading != nil {
 		select {
 		case <-f.reading:

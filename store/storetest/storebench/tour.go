@@ -4,6 +4,7 @@ package storebench
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"io"
 	"strings"
@@ -300,6 +301,8 @@ func (t *tour) build(environment uuid.UUID, agents ...store.Agent) {
 	}
 	_, err = t.Store.BeginDeployment(t.ctx, spec)
 	t.NoError(err)
+	t.tokens(store.Token{Kind: store.TokenBuild, ProjectID: t.Project, EnvironmentID: environment, DeploymentID: &spec.ID})
+	t.tokens(store.Token{Kind: store.TokenRunner, ProjectID: t.Project, EnvironmentID: environment})
 	t.NoError(t.Store.StartBuild(t.ctx, spec.Key()))
 	t.NoError(t.Store.ReportBuild(t.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseTesting}))
 	t.NoError(t.Store.AppendBuildLog(t.ctx, spec.Key(), 0, "building"))
@@ -310,6 +313,18 @@ func (t *tour) build(environment uuid.UUID, agents ...store.Agent) {
 	result, err := t.Store.Activate(t.ctx, store.Activation{Deployment: spec.Key()})
 	t.NoError(err)
 	t.True(result.Live)
+}
+
+// tokens records a token, and another one in its place, and looks that one up.
+func (t *tour) tokens(token store.Token) {
+	for range 2 {
+		sum := sha256.Sum256([]byte(uuid.NewString()))
+		token.SHA256 = sum[:]
+		t.NoError(t.Store.PutToken(t.ctx, token))
+	}
+	got, err := t.Store.Token(t.ctx, token.SHA256)
+	t.NoError(err)
+	t.Equal(token, got)
 }
 
 // remove deletes an environment in which runs wait.

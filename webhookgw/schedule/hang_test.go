@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestWhatHangsIsCutOff: whatever part of a round it is in which the store does not answer,
+// that part is given up and begun again in a later round.
+func TestWhatHangsIsCutOff(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"SweepLeases", "CountStored", "SweepExpired", "ExpireRuns"} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				hangs := &hangingOnce{fakeStore: fakeStore{clock: time.Now(), expired: 1, ended: 1, old: 1}, part: part}
+				ctx, stop := context.WithTimeout(t.Context(), grace+2*expireEvery*sweepInterval+time.Second)
+				defer stop()
+				require.NoError(t, New(Options{Store: hangs, Logger: slog.New(slog.DiscardHandler)}).Run(ctx))
+				require.Zero(t, hangs.expired)
+				require.Zero(t, hangs.ended)
+				require.Positive(t, hangs.expunged)
+				require.Zero(t, hangs.old)
+			})
+		})
+	}
+}
+
+// hangingOnce does not answer the first call of a part until that is given up.
+type hangingOnce struct {
+	fakeStore
+	part string
+	once sync.Once
+}
+
+func (h *hangingOnce) hang(ctx context.Context, part string) (err error) {
+	if part == h.part {
+		h.once.Do(func() {
+			<-ctx.Done()
+			err = ctx.Err()
+		})
+	}
+	return err
+}
+
+func (h *hangingOnce) SweepLeases(ctx context.Context, limit int) (store.Swept, error) {
+	if err := h.hang(ctx, "SweepLeases"); err != nil {
+		return store.Swept{}, err
+	}
+	return h.fakeStore.SweepLeases(ctx, limit)
+}
+
+func (h *hangingOnce) CountStored(ctx context.Context, limit int) (int, error) {
+	if err := h.hang(ctx, "CountStored"); err != nil {
+		return 0, err
+	}
+	return h.fakeStore.CountStored(ctx, limit)
+}
+
+func (h *hangingOnce) SweepExpired(ctx context.Context, limit int) (int, error) {
+	if err := h.hang(ctx, "SweepExpired"); err != nil {
+		return 0, err
+	}
+	return h.fakeStore.SweepExpired(ctx, limit)
+}
+
+func (h *hangingOnce) ExpireRuns(ctx context.Context, age time.Duration, limit int) (int, error) {
+	if err := h.hang(ctx, "ExpireRuns"); err != nil {
+		return 0, err
+	}
+	return h.fakeStore.ExpireRuns(ctx, age, limit)
+}
