@@ -3,8 +3,6 @@
 package postgres
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -123,10 +121,7 @@ func (s *starts) take() (batch []*starting) {
 	})
 	s.busy = len(batch) > 0
 	// Two transactions that lock pools in one order do not wait for each other.
-	slices.SortFunc(batch, func(a, b *starting) int {
-		x, y := a.claim.Environment, b.claim.Environment
-		return cmp.Or(bytes.Compare(x.ProjectID[:], y.ProjectID[:]), bytes.Compare(x.ID[:], y.ID[:]))
-	})
+	slices.SortFunc(batch, func(a, b *starting) int { return sqlcore.CompareKeys(a.claim.Environment, b.claim.Environment) })
 	return batch
 }
 

@@ -204,7 +204,7 @@ func (c *Core) passOn(ctx context.Context, tx *Tx, held []store.Key) (gone []sto
 			return nil, err
 		}
 	}
-	next := slices.SortedFunc(maps.Keys(environments), compareKeys)
+	next := slices.SortedFunc(maps.Keys(environments), CompareKeys)
 	open, err := c.unblock(ctx, tx, next)
 	for _, run := range open {
 		tx.Hint(store.TopicQueued, store.Key{ProjectID: run.ProjectID, ID: environments[run]})
@@ -212,7 +212,8 @@ func (c *Core) passOn(ctx context.Context, tx *Tx, held []store.Key) (gone []sto
 	return slices.DeleteFunc(next, func(run store.Key) bool { return slices.Contains(open, run) }), err
 }
 
-func compareKeys(a, b store.Key) int {
+// CompareKeys orders rows as they are locked: by project, and then by id.
+func CompareKeys(a, b store.Key) int {
 	return cmp.Or(compareIDs(a.ProjectID, b.ProjectID), compareIDs(a.ID, b.ID))
 }
 

@@ -22,7 +22,7 @@ const chunk = 500
 // of their ids, as where they end.
 func (c *Core) Heartbeat(ctx context.Context, environment store.Key, leases []store.Lease, lease time.Duration) ([]store.Lease, error) {
 	leases, held := slices.Clone(leases), map[store.Lease]bool{}
-	slices.SortFunc(leases, func(a, b store.Lease) int { return compareKeys(a.Run, b.Run) })
+	slices.SortFunc(leases, func(a, b store.Lease) int { return CompareKeys(a.Run, b.Run) })
 	if len(leases) > 0 {
 		err := c.single(ctx, func(ctx context.Context, tx *Tx) error {
 			clear(held)

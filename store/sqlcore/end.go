@@ -140,7 +140,7 @@ func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key
 	fate := make(map[store.Key]together, len(endings))
 	// Runs are locked in the order of their ids, as by heartbeats: two transactions do not
 	// wait for each other.
-	slices.SortFunc(endings, func(a, b Ending) int { return compareKeys(a.Run, b.Run) })
+	slices.SortFunc(endings, func(a, b Ending) int { return CompareKeys(a.Run, b.Run) })
 	var large []Ending
 	if slices.ContainsFunc(endings, Ending.isLarge) {
 		large = slices.DeleteFunc(slices.Clone(endings), func(e Ending) bool { return !e.isLarge() })

@@ -17,7 +17,7 @@ import (
 func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
 	var taken, reached, leaving error // what is stored all the same, and the claim
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		taken = nil
+		taken, leaving = nil, nil
 		if err := c.claimID(ctx, tx, e.Key(), e.Ref); err != nil {
 			return err
 		}

@@ -71,8 +71,8 @@ func inLine(ctx context.Context, line *quota.Budget, project uuid.UUID, do func(
 // ends ctx, within which the body is read, when a chunk takes too long.
 func (h *Handler) inTurn(ctx context.Context, cancel context.CancelFunc, project uuid.UUID, body io.Reader) io.Reader {
 	return bufio.NewReaderSize(readerFunc(func(p []byte) (n int, err error) {
-		err = h.call(ctx, project, func(context.Context) (err error) {
-			defer time.AfterFunc(callTime, cancel).Stop()
+		err = h.call(ctx, project, func(turn context.Context) (err error) {
+			defer context.AfterFunc(turn, cancel)()
 			n, err = body.Read(p)
 			return err
 		})

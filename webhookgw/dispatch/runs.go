@@ -115,8 +115,8 @@ func (h *Handler) input(w http.ResponseWriter, r *http.Request, token store.Toke
 	)
 	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the turn
 	defer cancel()
-	if err := h.call(ctx, token.ProjectID, func(context.Context) (err error) {
-		defer time.AfterFunc(callTime, cancel).Stop()
+	if err := h.call(ctx, token.ProjectID, func(turn context.Context) (err error) {
+		defer context.AfterFunc(turn, cancel)()
 		contentType, body, err = h.opts.Store.RunInput(ctx, token.Run(id))
 		return err
 	}); err != nil {
@@ -159,9 +159,9 @@ func (h *Handler) bundle(w http.ResponseWriter, r *http.Request, token store.Tok
 	var body io.ReadCloser
 	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the turn
 	defer cancel()
-	if err := h.call(ctx, token.ProjectID, func(within context.Context) (err error) {
-		defer time.AfterFunc(callTime, cancel).Stop()
-		if err := h.opts.Store.NamesBundle(within, token.Environment(), digest); err != nil {
+	if err := h.call(ctx, token.ProjectID, func(turn context.Context) (err error) {
+		defer context.AfterFunc(turn, cancel)()
+		if err := h.opts.Store.NamesBundle(turn, token.Environment(), digest); err != nil {
 			return err
 		}
 		body, err = h.opts.Store.OpenBundle(ctx, token.ProjectID, digest)
