@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -26,13 +27,16 @@ const (
 				AND w.places = $4 AND w.digests = $5 AND w.seen_at > now_us() - $6::bigint)
 		FROM environments e JOIN pools p ON p.project_id = e.project_id AND p.environment_id = e.id
 		WHERE e.project_id = $1 AND e.id = $2`
-	// busyStatement counts what is under way.
-	busyStatement = `SELECT agent_name, count(*), count(*) FILTER (WHERE class > 0 AND fresh) FROM open_runs
-		WHERE project_id = $1 AND environment_id = $2 AND status = 'running' GROUP BY agent_name`
+	// busyStatement counts what is under way, and reads the claims of the runner: at
+	// once, for what has ended and is not vacuumed is in the way of each statement.
+	busyStatement = `SELECT agent_name, count(*), count(*) FILTER (WHERE class > 0 AND fresh),
+			COALESCE(array_agg(id) FILTER (WHERE runner_id = $3), '{}'), COALESCE(array_agg(token) FILTER (WHERE runner_id = $3), '{}')
+		FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND status = 'running' GROUP BY agent_name`
 )
 
 // waitingStatement reads the heads of the queue: of each agent and class at most $3
-// runs that may be claimed by now.
+// runs that may be claimed by now. They are looked for from the first of the line on,
+// which the walk has found: not again from those that have left the queue before it.
 var waitingStatement = `WITH RECURSIVE ` + sqlcore.QueuedLines("ctid", sqlcore.QueuedHere) + `
 	SELECT h.id, c.class, c.agent_name, h.fresh, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs,
 		CASE WHEN h.keyless THEN COALESCE(a.concurrency_expression, '') ELSE '' END, COALESCE(a.concurrency_drop, FALSE)
@@ -42,7 +46,7 @@ var waitingStatement = `WITH RECURSIVE ` + sqlcore.QueuedLines("ctid", sqlcore.Q
 	CROSS JOIN LATERAL (SELECT n.id, n.fresh, n.input_id, COALESCE(n.deployment_id, e.live_deployment_id) AS deployment_id,
 			n.concurrency_key IS NULL AS keyless FROM open_runs n
 		WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = $1 AND n.environment_id = $2 AND n.class = c.class AND n.agent_name = c.agent_name
-			AND n.not_before <= now_us() ORDER BY n.fresh, n.id LIMIT $3) h
+			AND (n.fresh, n.id) >= (c.fresh, c.id) AND n.not_before <= now_us() ORDER BY n.fresh, n.id LIMIT $3) h
 	LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
 	LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = c.agent_name`
 
@@ -55,25 +59,8 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 		sqlcore.RunnerSeenEvery.Microseconds(), store.RunnerPresence.Microseconds()).QueryRow(func(row pgx.Row) error {
 		return scanPool(row, c, &look)
 	})
-	batch.Queue(busyStatement, project, environment).Query(func(rows pgx.Rows) error {
-		var (
-			agent      string
-			runs, some int
-		)
-		_, err := pgx.ForEachRow(rows, []any{&agent, &runs, &some}, func() error {
-			look.Pool.Running[agent] = runs
-			look.Pool.Lower += some
-			return nil
-		})
-		return err
-	})
-	batch.Queue(sqlcore.LeasedStatement, project, environment, sqlcore.Text(c.RunnerID)).Query(func(rows pgx.Rows) error {
-		l := store.Lease{Run: store.Key{ProjectID: project}}
-		_, err := pgx.ForEachRow(rows, []any{&l.Run.ID, &l.Token}, func() error {
-			look.Leased = append(look.Leased, l)
-			return nil
-		})
-		return err
+	batch.Queue(busyStatement, project, environment, sqlcore.Text(c.RunnerID)).Query(func(rows pgx.Rows) error {
+		return readBusy(rows, project, &look)
 	})
 	if c.Limit > 0 {
 		batch.Queue(waitingStatement, project, environment, c.Limit).Query(func(rows pgx.Rows) (err error) {
@@ -82,6 +69,24 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 		})
 	}
 	return look, e.pools[0].SendBatch(ctx, batch).Close()
+}
+
+func readBusy(rows pgx.Rows, project uuid.UUID, look *sqlcore.Look) error {
+	var (
+		agent       string
+		runs, lower int
+		ids         []uuid.UUID
+		tokens      []int64
+	)
+	_, err := pgx.ForEachRow(rows, []any{&agent, &runs, &lower, &ids, &tokens}, func() error {
+		look.Pool.Running[agent] = runs
+		look.Pool.Lower += lower
+		for i, id := range ids {
+			look.Leased = append(look.Leased, store.Lease{Run: store.Key{ProjectID: project, ID: id}, Token: tokens[i]})
+		}
+		return nil
+	})
+	return err
 }
 
 func scanPool(row pgx.Row, c store.Claim, look *sqlcore.Look) error {

@@ -29,3 +29,11 @@ func (s *Store) StartsWaiting() int {
 	defer s.starts.mutex.Unlock()
 	return len(s.starts.waiting)
 }
+
+// The statements of a look that read what is queued and what is under way, and what the
+// connections say of how to plan them.
+var (
+	Planning         = planning
+	WaitingStatement = waitingStatement
+	BusyStatement    = busyStatement
+)
