@@ -24,7 +24,7 @@ const (
 var QueueStates = []QueueState{QueueClaimable, QueueNoRunner, QueueNoDeployment}
 
 const (
-	// MaxQueueCount is how many queued runs of an agent and class are counted,
+	// MaxQueueCount is how many queued runs of a line (an agent's in a class) are counted,
 	// MaxQueueCounted how many of all of them, each having an equal part of these then.
 	// As many keys are counted, and as many runs that wait for one.
 	MaxQueueCount   = 10_000

@@ -34,19 +34,20 @@ const (
 		FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND status = 'running' GROUP BY agent_name`
 )
 
-// waitingStatement reads the heads of the queue: of each agent and class at most $3
-// runs that may be claimed by now. They are looked for from the first of the line on,
-// which the walk has found: not again from those that have left the queue before it.
-var waitingStatement = `WITH RECURSIVE ` + sqlcore.QueuedLines("ctid", sqlcore.QueuedHere) + `
-	SELECT h.id, c.class, c.agent_name, h.fresh, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs,
+// waitingStatement reads the heads of the queue: of each line the first runs that may
+// be claimed by now. They are looked for from the first of the line on, which the walk
+// has found: not again from those that have left the queue before it.
+var waitingStatement = `WITH RECURSIVE ` + sqlcore.QueuedLines("ctid", sqlcore.QueuedHere) + `,
+	l AS (SELECT q.address FROM q WHERE q.address IS NOT NULL LIMIT ` + strconv.Itoa(sqlcore.MaxLines) + `)
+	SELECT h.id, c.class, c.agent_name, c.fresh, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs,
 		CASE WHEN h.keyless THEN COALESCE(a.concurrency_expression, '') ELSE '' END, COALESCE(a.concurrency_drop, FALSE)
-	FROM (SELECT q.address FROM q WHERE q.address IS NOT NULL LIMIT ` + strconv.Itoa(sqlcore.MaxLines) + `) l
-	JOIN open_runs c ON c.ctid = l.address
+	FROM l JOIN open_runs c ON c.ctid = l.address
 	JOIN environments e ON e.project_id = $1 AND e.id = $2 AND e.live_deployment_id IS NOT NULL
-	CROSS JOIN LATERAL (SELECT n.id, n.fresh, n.input_id, COALESCE(n.deployment_id, e.live_deployment_id) AS deployment_id,
+	CROSS JOIN LATERAL (SELECT n.id, n.input_id, COALESCE(n.deployment_id, e.live_deployment_id) AS deployment_id,
 			n.concurrency_key IS NULL AS keyless FROM open_runs n
 		WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = $1 AND n.environment_id = $2 AND n.class = c.class AND n.agent_name = c.agent_name
-			AND (n.fresh, n.id) >= (c.fresh, c.id) AND n.not_before <= now_us() ORDER BY n.fresh, n.id LIMIT $3) h
+			AND n.fresh = c.fresh AND n.id >= c.id AND n.not_before <= now_us() ORDER BY n.id
+		LIMIT ` + sqlcore.HeadsOf("$3::bigint", "(SELECT count(*) FROM l)") + `) h
 	LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
 	LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = c.agent_name`
 

@@ -24,8 +24,11 @@ const (
 	// claimTries is how often a claim is decided anew when another one of the
 	// environment came in between.
 	claimTries = 20
-	// MaxLines is how many agents and classes a claim looks at.
-	MaxLines = 512
+	// MaxLines is how many lines a claim looks at: those of all agents that a deployment
+	// can have, so that turns are everybody's.
+	MaxLines = 2 * store.Classes * store.MaxAgents
+	// maxHeads is how many queued runs a claim looks at; of each line at least one.
+	maxHeads = 16384
 )
 
 // Waiting is a queued run as a claim looks at it.
@@ -314,14 +317,22 @@ const (
 )
 
 // lineColumns are those by which queued runs of different lines differ, in the order of the index.
-var lineColumns = []string{"project_id", "environment_id", "class", "agent_name"}
+var lineColumns = []string{"project_id", "environment_id", "class", "agent_name", "fresh"}
 
-// QueuedLines walks the index of queued runs, but for the blocked, from the first one of an agent and class
+// HeadsOf is how many runs are looked at in each of some lines, as SQL, of which a runner
+// may take limit.
+func HeadsOf(limit, lines string) string {
+	return fmt.Sprintf(`CASE WHEN %[1]s * %[2]s <= %[3]d THEN %[1]s WHEN %[2]s >= %[3]d THEN 1 ELSE %[3]d / %[2]s END`, limit, lines, maxHeads)
+}
+
+// QueuedLines walks the index of queued runs, but for the blocked, from the first one of a line
 // to that of the next, so that it costs what there are of these, not of runs: q names
-// their rows, the last is empty. scope is where; address is the engine's of a row.
+// their rows, the last is empty. A line are the runs of an agent in a class, those that are
+// not fresh apart: however many of these no runner opens, the others are seen behind them.
+// scope is where; address is the engine's of a row.
 //
-// The next line is looked for in the same class, then in the next one, and so on, each time
-// by the columns of the index: compared as a row, as in (class, agent_name) > (c.class,
+// The next line is looked for in the same class and agent, then in the next agent, and so on, each
+// time by the columns of the index: compared as a row, as in (class, agent_name) > (c.class,
 // c.agent_name), SQLite goes by the first of them and walks over the whole line. By columns
 // of which the scope says something it would begin at the scope's first run each time.
 func QueuedLines(address, scope string) string {

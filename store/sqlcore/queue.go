@@ -14,8 +14,8 @@ import (
 // RunningStatement counts the runs that runners hold.
 const RunningStatement = `SELECT count(*) FROM open_runs r WHERE r.status = 'running'`
 
-// QueueStatement has a row for each agent and class with queued runs; what it counts
-// is open alone.
+// QueueStatement has a row for each line of queued runs; what it counts is open alone.
+// The first of a line is its oldest, for ids are ordered by time.
 func QueueStatement(address string) string {
 	return `WITH RECURSIVE ` + QueuedLines(address, QueuedAnywhere) + `
 		SELECT EXISTS (SELECT 1 FROM environments e
@@ -24,21 +24,18 @@ func QueueStatement(address string) string {
 				WHERE w.project_id = r.project_id AND w.environment_id = r.environment_id AND w.seen_at > now_us() - $1),
 			r.class,
 			(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = r.project_id
-				AND n.environment_id = r.environment_id AND n.class = r.class AND n.agent_name = r.agent_name LIMIT $2) counted),
-			now_us() - r.queued_at,
-			COALESCE((SELECT now_us() - n.queued_at FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = r.project_id
-				AND n.environment_id = r.environment_id AND n.class = r.class AND n.agent_name = r.agent_name AND n.fresh
-				ORDER BY n.id LIMIT 1), 0)
+				AND n.environment_id = r.environment_id AND n.class = r.class AND n.agent_name = r.agent_name AND n.fresh = r.fresh LIMIT $2) counted),
+			now_us() - r.queued_at
 		FROM q JOIN open_runs r ON r.` + address + ` = q.address`
 }
 
-// LinesStatement counts the agents and classes with queued runs.
+// LinesStatement counts the lines of queued runs.
 func LinesStatement(address string) string {
 	return `WITH RECURSIVE ` + QueuedLines(address, QueuedAnywhere) + ` SELECT count(q.address) FROM q`
 }
 
-// countOf is how many runs of each agent and class are counted where there are so many
-// of these: however deep the queue is, counting it costs no more.
+// countOf is how many runs of each line are counted where there are so many of these:
+// however deep the queue is, counting it costs no more.
 func countOf(lines int64) int64 {
 	return max(min(store.MaxQueueCount, store.MaxQueueCounted/max(lines, 1)), 1)
 }
@@ -49,8 +46,7 @@ var KeysStatement = `SELECT
 	(SELECT count(*) FROM (SELECT 1 AS one FROM concurrency_slots s WHERE s.project_id >= '` + uuid.Nil.String() + `' LIMIT $1) held),
 	(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs b WHERE b.blocked AND b.project_id >= '` + uuid.Nil.String() + `' LIMIT $1) waiting)`
 
-// QueueFigures implements store.Queue. The first run of an agent and class is its
-// oldest, for ids are ordered by time, but for one that was handed back.
+// QueueFigures implements store.Queue.
 func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 	figures := store.QueueFigures{Queued: map[store.QueueState]map[store.Class]store.QueueDepth{}}
 	for _, state := range store.QueueStates {
@@ -68,15 +64,15 @@ func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 			live, present bool
 			class         store.Class
 			runs          int64
-			head, fresh   int64
+			oldest        int64
 		)
-		if err := row.Scan(&live, &present, &class, &runs, &head, &fresh); err != nil {
+		if err := row.Scan(&live, &present, &class, &runs, &oldest); err != nil {
 			return none, err
 		}
 		state := queueState(live, present)
 		depth := figures.Queued[state][class]
 		depth.Runs += runs
-		depth.Oldest = max(depth.Oldest, time.Duration(max(head, fresh))*time.Microsecond)
+		depth.Oldest = max(depth.Oldest, time.Duration(oldest)*time.Microsecond)
 		figures.Queued[state][class] = depth
 		return none, nil
 	}, QueueStatement(c.address), store.RunnerPresence.Microseconds(), countOf(lines))

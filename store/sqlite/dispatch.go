@@ -264,26 +264,27 @@ func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sq
 	type line struct {
 		class store.Class
 		agent string
+		fresh bool
 	}
 	var lines []line
 	if err := each(ctx, q, func(rows *sql.Rows) error {
 		var l line
-		err := rows.Scan(&l.class, &l.agent)
+		err := rows.Scan(&l.class, &l.agent, &l.fresh)
 		lines = append(lines, l)
 		return err
 	}, `WITH RECURSIVE `+sqlcore.QueuedLines("rowid", sqlcore.QueuedHere)+`
-		SELECT c.class, c.agent_name FROM q JOIN open_runs c ON c.rowid = q.address LIMIT $3`,
+		SELECT c.class, c.agent_name, c.fresh FROM q JOIN open_runs c ON c.rowid = q.address LIMIT $3`,
 		c.Environment.ProjectID, c.Environment.ID, sqlcore.MaxLines); err != nil {
 		return err
 	}
 	for _, l := range lines {
 		if err := each(ctx, q, func(rows *sql.Rows) error {
-			w := sqlcore.Waiting{Candidate: store.Candidate{Class: l.class, Agent: l.agent}}
+			w := sqlcore.Waiting{Candidate: store.Candidate{Class: l.class, Agent: l.agent, Fresh: l.fresh}}
 			var (
 				digest *string
 				most   *int
 			)
-			if err := rows.Scan(&w.ID, &w.Fresh, &w.Input, &w.Deployment, &digest, &most, &w.Concurrency.Expression, &w.Concurrency.Drop); err != nil {
+			if err := rows.Scan(&w.ID, &w.Input, &w.Deployment, &digest, &most, &w.Concurrency.Expression, &w.Concurrency.Drop); err != nil {
 				return err
 			}
 			if digest != nil {
@@ -294,14 +295,14 @@ func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sq
 			}
 			look.Waiting = append(look.Waiting, w)
 			return nil
-		}, `SELECT h.id, h.fresh, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs,
+		}, `SELECT h.id, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs,
 				CASE WHEN h.keyless THEN COALESCE(a.concurrency_expression, '') ELSE '' END, COALESCE(a.concurrency_drop, FALSE)
-			FROM (SELECT n.id, n.fresh, n.input_id, COALESCE(n.deployment_id, $5) AS deployment_id, n.concurrency_key IS NULL AS keyless
+			FROM (SELECT n.id, n.input_id, COALESCE(n.deployment_id, $5) AS deployment_id, n.concurrency_key IS NULL AS keyless
 				FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = $1 AND n.environment_id = $2 AND n.class = $3 AND n.agent_name = $4
-					AND n.not_before <= now_us() ORDER BY n.fresh, n.id LIMIT $6) h
+					AND n.fresh = $6 AND n.not_before <= now_us() ORDER BY n.id LIMIT `+sqlcore.HeadsOf("$7", "$8")+`) h
 			LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
 			LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = $4`,
-			c.Environment.ProjectID, c.Environment.ID, int64(l.class), l.agent, *look.Live, c.Limit); err != nil {
+			c.Environment.ProjectID, c.Environment.ID, int64(l.class), l.agent, *look.Live, l.fresh, c.Limit, len(lines)); err != nil {
 			return err
 		}
 	}

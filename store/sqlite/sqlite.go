@@ -23,7 +23,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/pressly/goose/v3"
@@ -102,7 +101,7 @@ type database struct{ dsn string }
 var withClock = func() *modernc.Driver {
 	d := &modernc.Driver{}
 	d.MustRegisterScalarFunction("now_us", 0, func(*modernc.FunctionContext, []driver.Value) (driver.Value, error) {
-		return time.Now().UnixMicro(), nil
+		return machineClock.now().UnixMicro(), nil
 	})
 	d.MustRegisterDeterministicScalarFunction("id_at", 1, func(_ *modernc.FunctionContext, args []driver.Value) (driver.Value, error) {
 		us, _ := args[0].(int64)

@@ -165,6 +165,18 @@ var heldPromises = []promise{
 		w.Empty(w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Refused: []string{"sha256:other", digest}}).Runs)
 		w.Len(w.ask(store.Claim{RunnerID: "another", Places: 5, Limit: 5, Refused: []string{"sha256:other"}}).Runs, 1)
 	}},
+	{"however many runs of a bundle that no runner opens wait, those of another are claimed behind them", func(w *world) {
+		d := w.deploy("one", "first")
+		w.singles(5)
+		for _, c := range w.claim(5, lease) {
+			w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
+		}
+		w.deploy("two", "first")
+		fresh := w.singles(2)
+		claimed := w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 3, Refused: []string{w.deployment(d.ID).BundleDigest}}).Runs
+		w.Equal([]uuid.UUID{fresh[0].Runs[0].ID, fresh[1].Runs[0].ID}, idsOf(claimed))
+		w.Len(w.ask(store.Claim{RunnerID: "another", Places: 9, Limit: 9}).Runs, 5, "and they are still there")
+	}},
 	{"a run that is released for later waits until then", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)

@@ -3,6 +3,8 @@
 package storetest
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -62,6 +64,35 @@ var orderPromises = []promise{
 			w.NoError(w.complete(completed(runs[0])))
 		}
 		w.Equal([]string{"first", "second", "first", "first"}, agents)
+	}},
+	{"all agents that a deployment can have take turns", func(w *world) {
+		agents := make([]string, store.MaxAgents)
+		for i := range agents {
+			agents[i] = fmt.Sprintf("agent-%04d", i)
+		}
+		w.deploy("one", agents...)
+		version := w.version()
+		var events []store.Event
+		for range 2 {
+			for _, agent := range agents {
+				e := w.eventAt(version)
+				e.Runs = e.Runs[:1]
+				e.Runs[0].AgentName = agent
+				events = append(events, e)
+			}
+		}
+		for batch := range slices.Chunk(events, 250) {
+			w.acceptAll(batch)
+		}
+		begun := map[string]int{}
+		for len(begun) < len(agents) {
+			runs := w.claim(50, lease)
+			w.NotEmpty(runs)
+			for _, c := range runs {
+				begun[c.Run.AgentName]++
+				w.Equal(1, begun[c.Run.AgentName], "the turn of %s", c.Run.AgentName)
+			}
+		}
 	}},
 	{"a part of the places of all runners is kept for sync and for what is resumed", func(w *world) {
 		w.deploy("one", "first")
