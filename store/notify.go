@@ -13,6 +13,8 @@ const (
 	// TopicFreed: a run of an environment ended or was suspended, and left its place
 	// and its agent's limit.
 	TopicFreed Topic = "freed"
+	// TopicDelivery: runs of an environment have left something to be delivered.
+	TopicDelivery Topic = "delivery"
 	// TopicDone: a connector run ended.
 	TopicDone Topic = "done"
 	// TopicRoute: a connector or its links changed.

@@ -158,8 +158,8 @@ type Link struct {
 	ConnectorID   uuid.UUID
 	AgentName     string
 	FilesRequired bool
-	// Outbound are the link's outbound settings in their REST shape, or nil.
-	Outbound json.RawMessage
+	// Outbound is what a link to an outbound connector says; nil of others.
+	Outbound *OutboundPolicy
 	// ObjectCreatedAt orders the links of a connector: a sync answer is that
 	// of the oldest.
 	ObjectCreatedAt time.Time

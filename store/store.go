@@ -20,6 +20,7 @@ type Store interface {
 	Bundles
 	Ingest
 	Dispatch
+	Deliveries
 	Housekeeping
 	Loads
 	Queue

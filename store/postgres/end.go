@@ -77,9 +77,15 @@ var endStatement = `WITH given AS MATERIALIZED (
 		SELECT project_id, id, ` + strconv.Itoa(sqlcore.RunOverhead) + ` + journal_size + texts AS bytes FROM gone
 		UNION ALL SELECT project_id, id, input_size FROM closed) s
 	GROUP BY project_id
+), sent_on AS (
+	INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
+	SELECT g.project_id, 'deliveries', g.id, 0, now_us() FROM gone g WHERE EXISTS (SELECT 1 FROM links l
+		WHERE l.project_id = g.project_id AND l.agent_name = g.agent_name AND l.outbound IS NOT NULL)
+	RETURNING project_id, ended_id
 )
 SELECT project_id, id, environment_id, connector_run_id, ended, COALESCE(concurrency_key, '') <> '',
-	((project_id, connector_run_id) IN (SELECT project_id, id FROM closed)) IS TRUE FROM gone`
+	((project_id, connector_run_id) IN (SELECT project_id, id FROM closed)) IS TRUE,
+	(project_id, id) IN (SELECT project_id, ended_id FROM sent_on) FROM gone`
 
 // callRows inserts the cost of calls of models of the runs among these; its nine
 // arrays begin at $n.
@@ -113,7 +119,7 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 			of     *uuid.UUID
 			closed bool
 		)
-		if err := rows.Scan(&run.Run.ProjectID, &run.Run.ID, &run.Environment.ID, &of, &run.Status, &run.Keyed, &closed); err != nil {
+		if err := rows.Scan(&run.Run.ProjectID, &run.Run.ID, &run.Environment.ID, &of, &run.Status, &run.Keyed, &closed, &run.Posted); err != nil {
 			return nil, err
 		}
 		if closed {

@@ -111,6 +111,8 @@ var (
 		`INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens,
 				cached_input_tokens, total_tokens, at) SELECT $1, run, 1, 'p/m', 1, 1, 1, 1, 1, $5` + seedIDs,
 		`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) SELECT $1, 'storage', run, 1, $5` + seedIDs,
+		`INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
+			SELECT $1, run, 1, $5, 1, 200, '', '', ''` + seedIDs,
 		`INSERT INTO idempotency_keys (project_id, connector_id, key, connector_run_id, run_ids, expires_at)
 			SELECT $1, $3, 'key:' || n, connector_run, ARRAY[run], $5 + 3600000000` + seedIDs,
 		`INSERT INTO blobs (project_id, id, size, complete, mark, created_at) SELECT $1, run, 1, TRUE, 'history', $5` + seedIDs,
@@ -128,6 +130,10 @@ var (
 			SELECT $1, run, md5('elsewhere')::uuid, ` + agentOfRow + `, run, 'running', 1, $4, 1, n, 'r', $5 + 3600000000, $5` + seedIDs,
 	}
 	queuedRows = []string{
+		`INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, attempt, due_at, started_at)
+			SELECT $1, run, md5('elsewhere')::uuid, md5('connector' || n % 1000)::uuid, $4, run, 1, $5 + 3600000000, $5` + seedIDs,
+		`INSERT INTO destinations (project_id, connector_id, due_at, failures, paused_reason)
+			SELECT $1, run, $5 + 3600000000, 0, ''` + seedIDs,
 		inputRow,
 		`INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, input_size, run_ids,
 				runs_left, runs_failed, started_at)

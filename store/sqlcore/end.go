@@ -42,6 +42,9 @@ type EndedRun struct {
 	Status       store.RunStatus
 	// Keyed says that it had a concurrency key, or waited for one.
 	Keyed bool
+	// Posted says that somebody may want to hear of it: the outbox has it for the
+	// consumer 'deliveries'.
+	Posted bool
 }
 
 // end is where runs end. It moves them to history, closes the connector runs of
@@ -78,6 +81,9 @@ func blobsOf(endings []Ending, ended []EndedRun) (blobs []store.Key) {
 func (t *Tx) ended(runs []EndedRun, endings []Ending) {
 	for _, run := range runs {
 		t.Hint(store.TopicFreed, run.Environment)
+		if run.Posted {
+			t.Hint(store.TopicDelivery, run.Environment)
+		}
 		if run.ConnectorRun != nil {
 			done := store.Key{ProjectID: run.Run.ProjectID, ID: *run.ConnectorRun}
 			t.hints = append(t.hints, store.Hint{Topic: store.TopicDone, Key: done, End: endOf(run.Run, endings)})

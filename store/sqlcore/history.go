@@ -25,6 +25,7 @@ const (
 // a row is in.
 var HistoryTables = map[string]string{
 	"inputs": "id", "ended_runs": "id", "ended_connector_runs": "id", "journal": "run_id", "model_calls": "run_id",
+	"delivery_attempts": "delivery_id",
 	"audit_log": "id", "audit_outcomes": "id",
 }
 

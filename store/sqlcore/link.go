@@ -3,10 +3,10 @@
 package sqlcore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,7 +54,7 @@ func (c *Core) PutLink(ctx context.Context, l store.Link) error {
 // sameLink says whether putting b would change nothing where a is stored.
 func sameLink(a, b store.Link) bool {
 	return a.Ref == b.Ref && a.ConnectorID == b.ConnectorID && a.AgentName == Text(b.AgentName) &&
-		a.FilesRequired == b.FilesRequired && bytes.Equal(a.Outbound, []byte(Text(string(b.Outbound)))) &&
+		a.FilesRequired == b.FilesRequired && reflect.DeepEqual(a.Outbound, b.Outbound) &&
 		a.ObjectCreatedAt.Equal(b.ObjectCreatedAt.Truncate(time.Microsecond))
 }
 
@@ -107,6 +107,10 @@ func beside(ctx context.Context, tx *Tx, l store.Link) (was surroundings, err er
 
 // writeLink writes a link that was stored with the connector before.
 func writeLink(ctx context.Context, tx *Tx, l store.Link, before uuid.UUID, definedInCode bool) error {
+	policy, err := policyOf(l)
+	if err != nil {
+		return err
+	}
 	changed, err := tx.exec(ctx, `INSERT INTO links (project_id, id, connector_id, agent_name, files_required,
 			outbound, object_created_at, defined_in_code, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now_us(), now_us())
@@ -118,12 +122,20 @@ func writeLink(ctx context.Context, tx *Tx, l store.Link, before uuid.UUID, defi
 			OR links.files_required <> excluded.files_required
 			OR COALESCE(links.outbound, '') <> COALESCE(excluded.outbound, '')
 			OR links.object_created_at <> excluded.object_created_at`,
-		l.ProjectID, l.ID, l.ConnectorID, l.AgentName, l.FilesRequired, JSON(l.Outbound), Instant(l.ObjectCreatedAt),
+		l.ProjectID, l.ID, l.ConnectorID, l.AgentName, l.FilesRequired, policy, Instant(l.ObjectCreatedAt),
 		definedInCode)
 	if err != nil || changed == 0 {
 		return err
 	}
 	return bumpConnectors(ctx, tx, l.ProjectID, `id IN ($2, $3)`, l.ConnectorID, before)
+}
+
+// policyOf is a link's outbound policy as it is stored.
+func policyOf(l store.Link) (any, error) {
+	if l.Outbound == nil {
+		return nil, nil
+	}
+	return marshalled(l.Outbound)
 }
 
 func removeLink(ctx context.Context, tx *Tx, key store.Key) error {

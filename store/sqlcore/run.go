@@ -242,6 +242,10 @@ const (
 	c.content_type, c.run_ids, c.started_at, c.ended_at`
 )
 
+// openDeliveries are deliveries as open connector runs.
+const openDeliveries = `(SELECT id, project_id, environment_id, connector_id, CASE WHEN lease_until IS NULL THEN 'pending' ELSE 'running' END AS status,
+	'outbound' AS trigger_type, '` + deliveryType + `' AS content_type, id_list(run_id) AS run_ids, started_at FROM deliveries)`
+
 func scanConnectorRun(row scanner) (r store.ConnectorRun, err error) {
 	err = row.Scan(&r.ID, &r.ProjectID, &r.EnvironmentID, &r.ConnectorID, &r.Status, &r.Trigger, &r.Error,
 		&r.ContentType, idList{&r.RunIDs}, at(&r.StartedAt), maybeAt(&r.EndedAt))
@@ -257,6 +261,10 @@ func (c *Core) ConnectorRun(ctx context.Context, key store.Key) (store.Connector
 func (c *Core) connectorRun(ctx context.Context, q Queryer, key store.Key) (store.ConnectorRun, error) {
 	run, err := scanConnectorRun(q.QueryRowContext(ctx, `SELECT `+openConnectorRunColumns+` FROM open_connector_runs c
 		WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID))
+	if errors.Is(err, sql.ErrNoRows) {
+		run, err = scanConnectorRun(q.QueryRowContext(ctx, `SELECT `+openConnectorRunColumns+` FROM `+openDeliveries+` c
+			WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID))
+	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return run, err
 	}

@@ -102,16 +102,18 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 	}
 	err := c.engine.Snapshot(ctx, func(ctx context.Context, tx Queryer) (err error) {
 		if err := tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM open_connector_runs c`+narrow+`)
+			+ (SELECT count(*) FROM `+openDeliveries+` c`+narrow+`)
 			+ (SELECT count(*) FROM ended_connector_runs c`+narrow+`)`, l.args...).Scan(&total); err != nil {
 			return err
 		}
 		page := list{args: append([]any(nil), l.args...)}
 		seen := page.add(q.Offset + q.Limit)
-		of := func(columns, table string) string {
-			return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c` + narrow + ` ORDER BY c.id DESC LIMIT ` + seen + `) AS ` + table
+		of := func(columns, table, name string) string {
+			return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c` + narrow + ` ORDER BY c.id DESC LIMIT ` + seen + `) AS ` + name
 		}
-		runs, err = collect(ctx, tx, scanConnectorRun, `SELECT x.* FROM (`+of(openConnectorRunColumns, `open_connector_runs`)+
-			` UNION ALL `+of(endedConnectorRunColumns, `ended_connector_runs`)+`) AS x WHERE x.project_id = $1
+		runs, err = collect(ctx, tx, scanConnectorRun, `SELECT x.* FROM (`+of(openConnectorRunColumns, `open_connector_runs`, `open`)+
+			` UNION ALL `+of(openConnectorRunColumns, openDeliveries, `due`)+
+			` UNION ALL `+of(endedConnectorRunColumns, `ended_connector_runs`, `ended`)+`) AS x WHERE x.project_id = $1
 			ORDER BY x.id DESC LIMIT `+page.add(q.Limit)+` OFFSET `+page.add(q.Offset), page.args...)
 		return err
 	})

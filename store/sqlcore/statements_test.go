@@ -34,6 +34,12 @@ var ofAll = map[string]string{
 	"QueueFigures":   "how much is open, over all projects",
 	"CountStored":    "ended runs of all projects are counted",
 	"ConnectorIDs":   "which ids there are at all",
+
+	"PostDeliveries":  "results of all projects go out",
+	"targets":         "its rows are those of the runs that it is given, of all projects",
+	"ClaimDeliveries": "deliveries are due in all projects",
+	"NextDelivery":    "deliveries are due in all projects",
+
 	"ExpireRuns":     "runs are open for too long in all projects",
 	"SweepExpired":   "keys, runners and blobs expire in all projects",
 	"Token":          "whose a token is, is what it is asked for",

@@ -54,6 +54,7 @@ func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool
 	var (
 		token, first, size int64
 		connectorRun       *uuid.UUID
+		agent              string
 	)
 	if e.Token != nil {
 		token = *e.Token
@@ -72,10 +73,10 @@ func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool
 			$3, attempt, runner_id, $5, $6, $7, $19, $8, $9, $10, $11, $12, queued_at, started_at, now_us()
 		FROM open_runs WHERE project_id = $1 AND id = $2 AND ($13 OR token = $3 AND status = 'running')
 			AND ($17 = '' OR status = $17) AND ($18 OR COALESCE(concurrency_key, '') = '') AND ($14 = 0 OR journal_length = $14 - 1 AND journal_size + $15 <= $16)
-		RETURNING environment_id, connector_run_id`,
+		RETURNING environment_id, connector_run_id, agent_name`,
 		e.Run.ProjectID, e.Run.ID, token, string(e.Status), string(e.Code), e.Error, output, e.Usage.InputTokens,
 		e.Usage.OutputTokens, e.Usage.ThinkingTokens, e.Usage.CachedInputTokens, e.Usage.TotalTokens, e.Token == nil,
-		first, size, store.MaxJournal, string(e.Only), keyed, blob).Scan(&ended.Environment.ID, &connectorRun)
+		first, size, store.MaxJournal, string(e.Only), keyed, blob).Scan(&ended.Environment.ID, &connectorRun, &agent)
 	if err != nil {
 		return ended, 0, err
 	}
@@ -88,11 +89,23 @@ func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool
 	if err := insertEntries(ctx, q, store.Lease{Run: e.Run, Token: token}, e.Journal, e.Large); err != nil {
 		return ended, 0, err
 	}
-	if connectorRun == nil {
-		return ended, bytes, nil
+	if ended.Posted, err = sendOn(ctx, q, e.Run, agent); err != nil || connectorRun == nil {
+		return ended, bytes, err
 	}
 	input, err := endConnectorRun(ctx, q, &ended, *connectorRun)
 	return ended, bytes + input, err
+}
+
+// sendOn posts an ended run to the outbox if its agent has a link to an outbound connector.
+func sendOn(ctx context.Context, q sqlcore.Queryer, run store.Key, agent string) (bool, error) {
+	result, err := q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
+		SELECT $1, 'deliveries', $2, 0, now_us() WHERE EXISTS (SELECT 1 FROM links l
+			WHERE l.project_id = $1 AND l.agent_name = $3 AND l.outbound IS NOT NULL)`, run.ProjectID, run.ID, agent)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
 }
 
 // endConnectorRun counts an ended run of a connector run, and ends that with the

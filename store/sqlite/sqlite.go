@@ -109,6 +109,10 @@ var withClock = func() *modernc.Driver {
 		id[6], id[7] = 0, 0
 		return id.String(), nil
 	})
+	d.MustRegisterDeterministicScalarFunction("id_list", 1, func(_ *modernc.FunctionContext, args []driver.Value) (driver.Value, error) {
+		id, _ := args[0].(string)
+		return `["` + id + `"]`, nil
+	})
 	return d
 }()
 

@@ -3,6 +3,7 @@
 package storetest
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -70,6 +71,19 @@ var hintPromises = []promise{
 			}
 			w.Equal(store.RunEnd{Run: run.Key(), Status: run.Status, ErrorCode: run.ErrorCode, Error: run.Error, Output: run.Output}, *hint.End)
 		}
+	}},
+	{"a result that may have to be delivered is hinted, and no other", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.outboundTo("results", automatic)
+		e := w.event()
+		w.accept(&e)
+		runs := w.claim(2, lease)
+		slices.SortFunc(runs, func(a, b store.Claimed) int { return strings.Compare(a.Run.AgentName, b.Run.AgentName) })
+		w.hinted(store.TopicDelivery, w.environment.ID, func() { w.NoError(w.complete(completed(runs[0]))) })
+		hints, stop := w.s.Subscribe(store.TopicDelivery)
+		defer stop()
+		w.hinted(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.complete(completed(runs[1]))) })
+		w.Empty(hints)
 	}},
 	{"a run that may be claimed again is hinted", func(w *world) {
 		w.deploy("one", "first")

@@ -67,6 +67,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Claims", claimPromises},
 		{"Beginnings", beginningPromises},
 		{"Order", orderPromises},
+		{"Deliveries", deliveryPromises},
 		{"Held", heldPromises},
 		{"Suspensions", suspensionPromises},
 		{"Journal", journalPromises},
@@ -167,7 +168,7 @@ func (w *world) newConnector(name string) store.Connector {
 func (w *world) newLink(name string, connector uuid.UUID, agent string, created time.Time) store.Link {
 	return store.Link{
 		Ref: ref(store.KindConnectorLink, name), ID: uuid.New(), ProjectID: w.project.ID, ConnectorID: connector,
-		AgentName: agent, Outbound: json.RawMessage(`{"url":"https://example.com"}`), ObjectCreatedAt: created,
+		AgentName: agent, ObjectCreatedAt: created,
 	}
 }
 

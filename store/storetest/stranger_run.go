@@ -53,6 +53,16 @@ var runStrangers = map[string]func(s *stranger){
 	"Complete": func(s *stranger) {
 		s.none(s.complete(store.Completion{Lease: s.lease(), Status: store.RunCompleted}))
 	},
+	"RecordAttempts": func(s *stranger) {
+		theirs := attempted(s.delivery, store.DeliveryDone)
+		theirs.Delivery.ProjectID = s.project
+		s.NoError(s.s.RecordAttempts(s.ctx, []store.Attempt{theirs}))
+	},
+	"Attempts": func(s *stranger) {
+		attempts, err := s.s.Attempts(s.ctx, s.key(s.delivery.Delivery.ID))
+		s.NoError(err)
+		s.Empty(attempts)
+	},
 	"Release": func(s *stranger) { s.none(s.s.Release(s.ctx, s.lease(), 0)) },
 	"Outcome": func(s *stranger) {
 		_, err := s.s.Outcome(s.ctx, s.key(s.event.ConnectorRunID))

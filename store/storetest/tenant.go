@@ -157,6 +157,7 @@ type victim struct {
 	token    store.Token
 	act      uuid.UUID
 	runner   string
+	delivery store.ClaimedDelivery
 }
 
 func (w *world) newVictim() *victim {
@@ -165,6 +166,7 @@ func (w *world) newVictim() *victim {
 	w.derivationKey(w.connector.ID, 1)
 	w.take(w.project.ID, perHour)
 	v.deploy("one", "first", "second")
+	v.delivery = w.underWayTo(w.outboundTo("results", automatic))
 	v.building = v.newDeployment("two")
 	_, err := w.s.BeginDeployment(w.ctx, v.building)
 	w.NoError(err)

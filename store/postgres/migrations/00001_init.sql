@@ -23,6 +23,13 @@ CREATE FUNCTION id_at(us bigint) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SA
 $$;
 -- +goose StatementEnd
 
+-- A list of one id.
+-- +goose StatementBegin
+CREATE FUNCTION id_list(id uuid) RETURNS uuid[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ARRAY[id]
+$$;
+-- +goose StatementEnd
+
 -- The oldest migration whose release still works on this schema. A migration
 -- that contracts raises it.
 CREATE TABLE schema_compat (
@@ -153,6 +160,9 @@ CREATE TABLE links (
     PRIMARY KEY (project_id, id),
     UNIQUE (project_id, connector_id, agent_name)
 );
+
+-- Of those that may send what runs of their agent end with.
+CREATE INDEX links_outbound ON links (project_id, agent_name) WHERE outbound IS NOT NULL;
 
 CREATE TABLE deployments (
     project_id uuid NOT NULL,
@@ -399,10 +409,11 @@ CREATE TABLE idempotency_keys (
 CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
 -- What is still to be done for what has ended, by consumer: of 'storage' a row for each
--- project and transaction. Whoever does the work deletes the row in that transaction.
+-- project and transaction, of 'deliveries' one for each run whose agent has a link to an
+-- outbound connector. Whoever does the work deletes the row in that transaction.
 CREATE TABLE outbox (
     project_id uuid NOT NULL,
-    consumer text NOT NULL CHECK (consumer IN ('storage')),
+    consumer text NOT NULL CHECK (consumer IN ('storage', 'deliveries')),
     -- One of the runs and connector runs that the row is about.
     ended_id uuid NOT NULL,
     bytes bigint NOT NULL,
@@ -414,6 +425,43 @@ CREATE TABLE outbox (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX outbox_next ON outbox (consumer, posted_at);
+
+-- Results on their way to where outbound connectors send: connector runs with the trigger
+-- outbound. A claim counts the attempt and makes it due again at the end of its lease.
+CREATE TABLE deliveries (
+    project_id uuid NOT NULL,
+    id uuid NOT NULL,
+    environment_id uuid NOT NULL,
+    connector_id uuid NOT NULL,
+    link_id uuid NOT NULL,
+    run_id uuid NOT NULL,
+    attempt bigint NOT NULL CHECK (attempt >= 0),
+    due_at bigint NOT NULL,
+    lease_until bigint,
+    started_at bigint NOT NULL,
+    PRIMARY KEY (project_id, id)
+) WITH (fillfactor = 80,
+    -- Whoever takes the next row walks over the dead ones before it until they are
+    -- vacuumed.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
+CREATE INDEX deliveries_due ON deliveries (project_id, connector_id, due_at, id);
+CREATE INDEX deliveries_connector ON deliveries (project_id, connector_id, id);
+CREATE INDEX deliveries_leased ON deliveries (project_id, connector_id, lease_until) WHERE lease_until IS NOT NULL;
+
+-- Where they go, by connector: when a claim may find one that is due, NULL where none waits,
+-- and how many attempts have failed in a row. It is paused for as long as the connector's
+-- object has that generation.
+CREATE TABLE destinations (
+    project_id uuid NOT NULL,
+    connector_id uuid NOT NULL,
+    due_at bigint,
+    failures bigint NOT NULL,
+    paused_generation bigint,
+    paused_reason text NOT NULL,
+    PRIMARY KEY (project_id, connector_id)
+) WITH (fillfactor = 50);
+CREATE INDEX destinations_due ON destinations (due_at) WHERE due_at IS NOT NULL;
 
 -- How many bytes a project has stored: the consumer 'storage' counts them.
 CREATE TABLE stored_bytes (
@@ -517,6 +565,20 @@ CREATE TABLE model_calls (
     at bigint NOT NULL,
     PRIMARY KEY (project_id, run_id, sequence)
 ) PARTITION BY RANGE (run_id);
+
+-- What was seen of each attempt to deliver. status_code is 0 where nothing was answered.
+CREATE TABLE delivery_attempts (
+    project_id uuid NOT NULL,
+    delivery_id uuid NOT NULL,
+    number bigint NOT NULL CHECK (number > 0),
+    at bigint NOT NULL,
+    duration_us bigint NOT NULL,
+    status_code bigint NOT NULL,
+    error_class text NOT NULL,
+    error text NOT NULL,
+    response text NOT NULL CHECK (octet_length(response) <= 65536),
+    PRIMARY KEY (project_id, delivery_id, number)
+) PARTITION BY RANGE (delivery_id);
 
 -- Who changed what: an act before its effect, and what became of it. Rows are
 -- inserted and never changed; both tables are history.

@@ -134,6 +134,9 @@ CREATE TABLE links (
     UNIQUE (project_id, connector_id, agent_name)
 );
 
+-- Of those that may send what runs of their agent end with.
+CREATE INDEX links_outbound ON links (project_id, agent_name) WHERE outbound IS NOT NULL;
+
 CREATE TABLE deployments (
     project_id TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -363,10 +366,11 @@ CREATE TABLE idempotency_keys (
 CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
 -- What is still to be done for what has ended, by consumer: of 'storage' a row for each
--- project and transaction. Whoever does the work deletes the row in that transaction.
+-- project and transaction, of 'deliveries' one for each run whose agent has a link to an
+-- outbound connector. Whoever does the work deletes the row in that transaction.
 CREATE TABLE outbox (
     project_id TEXT NOT NULL,
-    consumer TEXT NOT NULL CHECK (consumer IN ('storage')),
+    consumer TEXT NOT NULL CHECK (consumer IN ('storage', 'deliveries')),
     -- One of the runs and connector runs that the row is about.
     ended_id TEXT NOT NULL,
     bytes INTEGER NOT NULL,
@@ -374,6 +378,39 @@ CREATE TABLE outbox (
     PRIMARY KEY (project_id, consumer, ended_id)
 );
 CREATE INDEX outbox_next ON outbox (consumer, posted_at);
+
+-- Results on their way to where outbound connectors send: connector runs with the trigger
+-- outbound. A claim counts the attempt and makes it due again at the end of its lease.
+CREATE TABLE deliveries (
+    project_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    environment_id TEXT NOT NULL,
+    connector_id TEXT NOT NULL,
+    link_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    attempt INTEGER NOT NULL CHECK (attempt >= 0),
+    due_at INTEGER NOT NULL,
+    lease_until INTEGER,
+    started_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX deliveries_due ON deliveries (project_id, connector_id, due_at, id);
+CREATE INDEX deliveries_connector ON deliveries (project_id, connector_id, id);
+CREATE INDEX deliveries_leased ON deliveries (project_id, connector_id, lease_until) WHERE lease_until IS NOT NULL;
+
+-- Where they go, by connector: when a claim may find one that is due, NULL where none waits,
+-- and how many attempts have failed in a row. It is paused for as long as the connector's
+-- object has that generation.
+CREATE TABLE destinations (
+    project_id TEXT NOT NULL,
+    connector_id TEXT NOT NULL,
+    due_at INTEGER,
+    failures INTEGER NOT NULL,
+    paused_generation INTEGER,
+    paused_reason TEXT NOT NULL,
+    PRIMARY KEY (project_id, connector_id)
+);
+CREATE INDEX destinations_due ON destinations (due_at) WHERE due_at IS NOT NULL;
 
 -- How many bytes a project has stored: the consumer 'storage' counts them.
 CREATE TABLE stored_bytes (
@@ -476,6 +513,20 @@ CREATE TABLE model_calls (
     total_tokens INTEGER NOT NULL,
     at INTEGER NOT NULL,
     PRIMARY KEY (project_id, run_id, sequence)
+);
+
+-- What was seen of each attempt to deliver. status_code is 0 where nothing was answered.
+CREATE TABLE delivery_attempts (
+    project_id TEXT NOT NULL,
+    delivery_id TEXT NOT NULL,
+    number INTEGER NOT NULL CHECK (number > 0),
+    at INTEGER NOT NULL,
+    duration_us INTEGER NOT NULL,
+    status_code INTEGER NOT NULL,
+    error_class TEXT NOT NULL,
+    error TEXT NOT NULL,
+    response TEXT NOT NULL CHECK (octet_length(response) <= 65536),
+    PRIMARY KEY (project_id, delivery_id, number)
 );
 
 -- Who changed what: an act before its effect, and what became of it. Rows are

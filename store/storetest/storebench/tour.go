@@ -39,6 +39,7 @@ func (c *Scene) Tour(tb testing.TB) {
 	t.accept()
 	t.work()
 	t.interrupt()
+	t.deliver()
 	t.read()
 	t.list()
 	t.audit()

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// MaxExcerpt is how many bytes of a destination's answer are kept of an attempt.
+	MaxExcerpt = 64 << 10
+	// MaxDeliveryError is how many bytes the error of an attempt has at most.
+	MaxDeliveryError = 1 << 10
+	// MaxDeliveryClaim is how many deliveries one claim takes at most.
+	MaxDeliveryClaim = 256
+)
+
+// LinkMode says when the result of a run goes out over a link.
+type LinkMode string
+
+// Modes of links to outbound connectors.
+const (
+	// LinkAutomatic sends the result of each run that the link is for, once it ends.
+	LinkAutomatic LinkMode = "automatic"
+	// LinkAgentTool gives the agent a tool that sends.
+	LinkAgentTool LinkMode = "agent_tool"
+	// LinkMiddleware lets the agent's middleware send.
+	LinkMiddleware LinkMode = "middleware"
+)
+
+// OutboundPolicy is what a link to an outbound connector says, in its REST shape.
+type OutboundPolicy struct {
+	Mode LinkMode `json:"mode"`
+	// ActionName is the name of the tool; "" without one.
+	ActionName string `json:"action_name,omitempty"`
+	// SourceConnectorIDs narrow an automatic link to runs that these connectors
+	// started; none means all.
+	SourceConnectorIDs []uuid.UUID `json:"source_connector_ids,omitempty"`
+	// Statuses are those of the runs whose results are sent; none means completed.
+	Statuses []RunStatus `json:"statuses,omitempty"`
+}
+
+// Sends says whether the result of a run goes out by itself: one that ended with a
+// status, started by a connector unless that is nil.
+func (p OutboundPolicy) Sends(status RunStatus, source *uuid.UUID) bool {
+	statuses := p.Statuses
+	if len(statuses) == 0 {
+		statuses = []RunStatus{RunCompleted}
+	}
+	from := len(p.SourceConnectorIDs) == 0 || source != nil && slices.Contains(p.SourceConnectorIDs, *source)
+	return p.Mode == LinkAutomatic && from && slices.Contains(statuses, status)
+}
+
+// Delivery is a result on its way to where an outbound connector sends: a connector run
+// with the trigger outbound.
+type Delivery struct {
+	// ID is that of the connector run, the same over all attempts.
+	ID            uuid.UUID
+	ProjectID     uuid.UUID
+	EnvironmentID uuid.UUID
+	ConnectorID   uuid.UUID
+	LinkID        uuid.UUID
+	// RunID is the run whose result it is.
+	RunID uuid.UUID
+	// Attempt is the number of the attempt that the claim began, from 1: it fences what
+	// is recorded of it.
+	Attempt   int
+	StartedAt time.Time
+}
+
+// Key is the delivery's primary key.
+func (d Delivery) Key() Key { return Key{d.ProjectID, d.ID} }
+
+// Connector is the key of its connector.
+func (d Delivery) Connector() Key { return Key{d.ProjectID, d.ConnectorID} }
+
+// ClaimedDelivery is one whose attempt has begun, with what it takes.
+type ClaimedDelivery struct {
+	Delivery
+	// Connector is where it goes, as it is now.
+	Connector Connector
+	// Run is what has ended; the zero Run where it is not stored any more. Its output is
+	// in OutputBlob where that is set.
+	Run        Run
+	OutputBlob *uuid.UUID
+}
+
+// DeliveryClaim asks for deliveries that are due.
+type DeliveryClaim struct {
+	// Limit is how many at most.
+	Limit int
+	// PerConnector is how many attempts of a connector may be under way, over all
+	// who claim; of one whose attempts have failed BreakAfter times in a row, one.
+	PerConnector int
+	// Lease is how long the attempts may take: after that they are due again.
+	Lease time.Duration
+	// Without are projects of which none is taken.
+	Without []uuid.UUID
+}
+
+// BreakAfter is how many attempts of a connector fail in a row until its deliveries
+// wait for one that succeeds.
+const BreakAfter = 5
+
+// BreakFor is how long a connector's deliveries wait at least after so many attempts
+// that failed in a row: from 5 s, twice as long each time, up to 5 min.
+func BreakFor(failures int) time.Duration {
+	if failures < BreakAfter {
+		return 0
+	}
+	return min(5*time.Second<<min(failures-BreakAfter, 6), 5*time.Minute)
+}
+
+// DeliveryOutcome is what an attempt makes of its delivery.
+type DeliveryOutcome int
+
+// Outcomes of attempts.
+const (
+	// DeliveryFailed ends it.
+	DeliveryFailed DeliveryOutcome = iota
+	// DeliveryDone ends it well.
+	DeliveryDone
+	// DeliveryRetry lets it wait for the next attempt.
+	DeliveryRetry
+	// DeliveryGone ends it, and pauses the connector: the destination wants no more.
+	DeliveryGone
+	// DeliveryCancelled ends it: there is nothing to send, or nobody to send for.
+	DeliveryCancelled
+)
+
+// Attempt is what was seen of an attempt.
+type Attempt struct {
+	Delivery Delivery
+	Outcome  DeliveryOutcome
+	// Down says that the destination did not answer, or that it could not just now: after
+	// some of these in a row the connector's deliveries wait.
+	Down bool
+	// Wait, of a retry, is until the next attempt.
+	Wait     time.Duration
+	At       time.Time
+	Duration time.Duration
+	// StatusCode is that of the answer; 0 without one.
+	StatusCode int
+	// ErrorClass is a word for what went wrong, Error says it to people; "" where nothing
+	// did.
+	ErrorClass, Error string
+	// Response is the beginning of the answer's body.
+	Response string
+	// Reason is why the delivery ended as it did, where that was not well.
+	Reason string
+}
+
+// PastAttempt is an attempt as it is stored.
+type PastAttempt struct {
+	Number            int
+	At                time.Time
+	Duration          time.Duration
+	StatusCode        int
+	ErrorClass, Error string
+	Response          string
+}
+
+// ErrorClassLost is of attempts of which nobody has said what came of them: the process
+// that made them may have ended.
+const ErrorClassLost = "lost"
+
+// Deliveries takes the results of runs to where outbound connectors send.
+type Deliveries interface {
+	// PostDeliveries makes deliveries of what at most limit runs have left to be sent, one
+	// for each link that sends it, and returns how many runs these were. One to a connector
+	// that is disabled, or paused, is skipped, with the reason.
+	PostDeliveries(ctx context.Context, limit int) (runs int, err error)
+	// ClaimDeliveries begins the next attempt of deliveries that are due, of connectors
+	// in turns. It ends those of connectors that are not there, disabled or paused.
+	ClaimDeliveries(ctx context.Context, c DeliveryClaim) ([]ClaimedDelivery, error)
+	// RecordAttempts writes what came of attempts. What is known of one that was claimed
+	// again meanwhile is dropped.
+	RecordAttempts(ctx context.Context, attempts []Attempt) error
+	// NextDelivery says how long it is until a claim may find something; waits is false
+	// where nothing is to be delivered.
+	NextDelivery(ctx context.Context) (in time.Duration, waits bool, err error)
+	// Attempts are those of a delivery, oldest first.
+	Attempts(ctx context.Context, delivery Key) ([]PastAttempt, error)
+}

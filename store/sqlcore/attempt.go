@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// RecordAttempts implements store.Deliveries.
+func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
+	if len(attempts) == 0 {
+		return nil
+	}
+	destinations, deliveries := map[store.Key]bool{}, map[store.Key]store.Attempt{}
+	for _, a := range attempts {
+		destinations[a.Delivery.Connector()], deliveries[a.Delivery.Key()] = true, a
+	}
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		l := list{}
+		to, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+
+			c.keys(&l, "connector_id", slices.Collect(maps.Keys(destinations)))+` ORDER BY project_id, connector_id `+c.exclusive, l.args...)
+		if err != nil {
+			return err
+		}
+		current, err := c.current(ctx, tx, deliveries)
+		if err != nil {
+			return err
+		}
+		if err := c.writeAttempts(ctx, tx, current); err != nil {
+			return err
+		}
+		for _, d := range to {
+			if err := settle(ctx, tx, d, current); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return wrap(err, "recording %d attempts to deliver", len(attempts))
+}
+
+// current are those attempts whose delivery was not claimed again since, in one order.
+func (c *Core) current(ctx context.Context, tx *Tx, attempts map[store.Key]store.Attempt) (current []store.Attempt, err error) {
+	l := list{}
+	open, err := collect(ctx, tx, scanDelivery, `SELECT `+deliveryColumns+` FROM deliveries
+		WHERE lease_until IS NOT NULL AND `+c.keys(&l, "id", slices.Collect(maps.Keys(attempts))), l.args...)
+	for _, d := range open {
+		if a := attempts[d.Key()]; a.Delivery.Attempt == d.Attempt {
+			current = append(current, a)
+		}
+	}
+	slices.SortFunc(current, func(a, b store.Attempt) int { return CompareKeys(a.Delivery.Key(), b.Delivery.Key()) })
+	return current, err
+}
+
+// writeAttempts writes attempts to history, and what they make of their deliveries.
+func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
+	type end struct {
+		status store.ConnectorRunStatus
+		reason string
+	}
+	var (
+		r     rows
+		keys  []store.Key
+		bytes = map[store.Key]int64{}
+		ended = map[end][]store.Key{}
+	)
+	for _, a := range attempts {
+		key, response, message := a.Delivery.Key(), cut(a.Response, store.MaxExcerpt), cut(a.Error, store.MaxDeliveryError)
+		r.add(key.ProjectID, key.ID, a.Delivery.Attempt, Instant(a.At), a.Duration.Microseconds(), a.StatusCode, a.ErrorClass, message, response)
+		keys, bytes[key] = append(keys, key), int64(len(response)+len(message))
+		switch a.Outcome {
+		case store.DeliveryRetry:
+			if _, err := tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, due_at = now_us() + $3 WHERE project_id = $1 AND id = $2`,
+				key.ProjectID, key.ID, a.Wait.Microseconds()); err != nil {
+				return err
+			}
+		case store.DeliveryDone:
+			ended[end{status: store.ConnectorRunCompleted}] = append(ended[end{status: store.ConnectorRunCompleted}], key)
+		case store.DeliveryFailed, store.DeliveryGone:
+			e := end{store.ConnectorRunFailed, cut(a.Reason, store.MaxDeliveryError)}
+			ended[e] = append(ended[e], key)
+		case store.DeliveryCancelled:
+			e := end{store.ConnectorRunCancelled, cut(a.Reason, store.MaxDeliveryError)}
+			ended[e] = append(ended[e], key)
+		}
+	}
+	if err := r.insert(ctx, tx, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
+		VALUES `, `(%, %, %, %, %, %, %, %, %)`, ``); err != nil {
+		return err
+	}
+	for e, of := range ended {
+		if err := c.endDeliveries(ctx, tx, of, e.status, e.reason); err != nil {
+			return err
+		}
+	}
+	return countDeliveries(ctx, tx, keys, bytes)
+}
+
+// settle writes what attempts say of a destination, and when it is due again.
+func settle(ctx context.Context, tx *Tx, d destination, attempts []store.Attempt) error {
+	failures := d.failures
+	for _, a := range attempts {
+		switch {
+		case a.Delivery.Connector() != d.Key:
+		case a.Down:
+			failures++
+		case a.StatusCode > 0:
+			failures = 0
+		}
+		if a.Delivery.Connector() == d.Key && a.Outcome == store.DeliveryGone {
+			if _, err := tx.exec(ctx, `UPDATE destinations SET paused_reason = $3, paused_generation = (SELECT k.generation FROM object_ids k
+				WHERE k.project_id = $1 AND k.id = $2) WHERE project_id = $1 AND connector_id = $2`, d.ProjectID, d.ID, cut(a.Reason, store.MaxDeliveryError)); err != nil {
+				return err
+			}
+		}
+	}
+	if failures != d.failures {
+		if _, err := tx.exec(ctx, `UPDATE destinations SET failures = $3 WHERE project_id = $1 AND connector_id = $2`,
+			d.ProjectID, d.ID, failures); err != nil {
+			return err
+		}
+	}
+	return dueAgain(ctx, tx, d, false, store.BreakFor(failures))
+}

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// outboundTo makes an outbound connector with a link from the agent first.
+func (w *world) outboundTo(name string, policy store.OutboundPolicy) store.Connector {
+	c := w.newConnector(name)
+	c.Mode = "outbound"
+	w.NoError(w.s.PutConnector(w.ctx, c))
+	link := w.newLink(name+"-first", c.ID, "first", origin)
+	link.Outbound = &policy
+	w.NoError(w.s.PutLink(w.ctx, link))
+	return c
+}
+
+// automatic sends what the contract says without more.
+var automatic = store.OutboundPolicy{Mode: store.LinkAutomatic}
+
+// post makes deliveries of what has ended.
+func (w *world) post() int {
+	n, err := w.s.PostDeliveries(w.ctx, 100)
+	w.NoError(err)
+	return n
+}
+
+// takeDue claims deliveries.
+func (w *world) takeDue(limit, each int) []store.ClaimedDelivery {
+	claimed, err := w.s.ClaimDeliveries(w.ctx, store.DeliveryClaim{Limit: limit, PerConnector: each, Lease: lease})
+	w.NoError(err)
+	return claimed
+}
+
+// attempted is what was seen of a claimed delivery's attempt.
+func attempted(d store.ClaimedDelivery, outcome store.DeliveryOutcome) store.Attempt {
+	a := store.Attempt{Delivery: d.Delivery, Outcome: outcome, At: origin, Duration: time.Second, StatusCode: 200}
+	if outcome != store.DeliveryDone {
+		a.StatusCode, a.ErrorClass, a.Error, a.Reason, a.Down = 503, "http_status", "503 Service Unavailable", "given up", outcome == store.DeliveryRetry
+	}
+	return a
+}
+
+// underWayTo is a delivery to a connector whose second attempt is under way.
+func (w *world) underWayTo(c store.Connector) store.ClaimedDelivery {
+	e := w.single()
+	w.accept(&e)
+	for _, run := range w.claim(1, lease) {
+		w.NoError(w.complete(completed(run)))
+	}
+	w.post()
+	w.record(attempted(w.takeDue(1, 1)[0], store.DeliveryRetry))
+	second := w.takeDue(1, 1)[0]
+	w.Equal(c.ID, second.Connector.ID)
+	return second
+}
+
+func (w *world) record(attempts ...store.Attempt) { w.NoError(w.s.RecordAttempts(w.ctx, attempts)) }
+
+// delivery is the connector run of a delivery.
+func (w *world) delivery(id uuid.UUID) store.ConnectorRun {
+	run, err := w.s.ConnectorRun(w.ctx, w.key(id))
+	w.NoError(err)
+	return run
+}
+
+// deliveriesOf lists those of a connector.
+func (w *world) deliveriesOf(c store.Connector) []store.ConnectorRun {
+	runs, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: c.Key(), Trigger: store.TriggerOutbound, Limit: 100})
+	w.NoError(err)
+	w.EqualValues(len(runs), total)
+	return runs
+}
+
+// hasten lets what waits be due.
+func (w *world) hasten() {
+	w.set(`UPDATE deliveries SET due_at = 1`)
+	w.set(`UPDATE destinations SET due_at = 1`)
+}
+
+var deliveryPromises = []promise{
+	{"the result of a run goes out over its agent's links, once", func(w *world) {
+		w.deploy("one", "first", "second")
+		c := w.outboundTo("results", automatic)
+		e := w.event()
+		w.accept(&e)
+		for _, run := range w.claim(2, lease) {
+			w.NoError(w.complete(completed(run)))
+		}
+		in, waits, err := w.s.NextDelivery(w.ctx)
+		w.NoError(err)
+		w.True(waits)
+		w.Zero(in)
+		w.Equal(1, w.post(), "the other agent has no such link")
+		w.Zero(w.post())
+		claimed := w.takeDue(10, 10)
+		w.Len(claimed, 1)
+		d := claimed[0]
+		w.Equal(e.Runs[0].ID, d.RunID)
+		w.Equal(e.Runs[0].ID, d.Run.ID)
+		w.Equal(completed(store.Claimed{}).Output, d.Run.Output)
+		w.Equal(c.ID, d.Connector.ID)
+		w.Equal(1, d.Attempt)
+		w.Empty(w.takeDue(10, 10))
+		w.Equal(store.ConnectorRunRunning, w.delivery(d.Delivery.ID).Status)
+		w.record(attempted(d, store.DeliveryDone))
+		run := w.delivery(d.Delivery.ID)
+		w.Equal(store.ConnectorRunCompleted, run.Status)
+		w.Equal(store.TriggerOutbound, run.Trigger)
+		w.Equal([]uuid.UUID{e.Runs[0].ID}, run.RunIDs)
+		w.NotNil(run.EndedAt)
+		w.Equal([]store.ConnectorRun{run}, w.deliveriesOf(c))
+		_, waits, err = w.s.NextDelivery(w.ctx)
+		w.NoError(err)
+		w.False(waits)
+	}},
+	{"a link sends what it says: by status, by source, by itself or not", func(w *world) {
+		w.deploy("one", "first")
+		other := uuid.New()
+		failed := []store.RunStatus{store.RunFailed}
+		for name, sends := range map[string]struct {
+			policy store.OutboundPolicy
+			done   int
+			failed int
+		}{
+			"all":        {automatic, 1, 0},
+			"failed":     {store.OutboundPolicy{Mode: store.LinkAutomatic, Statuses: failed}, 0, 1},
+			"source":     {store.OutboundPolicy{Mode: store.LinkAutomatic, SourceConnectorIDs: []uuid.UUID{other, w.connector.ID}}, 1, 0},
+			"elsewhere":  {store.OutboundPolicy{Mode: store.LinkAutomatic, SourceConnectorIDs: []uuid.UUID{other}}, 0, 0},
+			"tool":       {store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "send"}, 0, 0},
+			"middleware": {store.OutboundPolicy{Mode: store.LinkMiddleware}, 0, 0},
+		} {
+			c := w.outboundTo(name, sends.policy)
+			w.singles(2)
+			runs := w.claim(2, lease)
+			w.NoError(w.complete(completed(runs[0])))
+			w.NoError(w.complete(store.Completion{Lease: leaseOf(runs[1]), Status: store.RunFailed, Error: "no"}))
+			w.Equal(2, w.post())
+			var done, failures int
+			for _, d := range w.takeDue(10, 10) {
+				switch d.Run.Status {
+				case store.RunCompleted:
+					done++
+				case store.RunFailed:
+					failures++
+				}
+			}
+			w.Equal(sends.done, done, name)
+			w.Equal(sends.failed, failures, name)
+			w.NoError(w.s.Remove(w.ctx, w.project.ID, c.Ref))
+		}
+	}},
+	{"an attempt that failed is repeated when it is due, with the next number", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("results", automatic)
+		w.ended(1)
+		w.post()
+		first := w.takeDue(10, 10)[0]
+		again := attempted(first, store.DeliveryRetry)
+		again.Wait, again.Response = time.Hour, strings.Repeat("é", store.MaxExcerpt)
+		w.record(again)
+		w.Empty(w.takeDue(10, 10))
+		in, waits, err := w.s.NextDelivery(w.ctx)
+		w.NoError(err)
+		w.True(waits)
+		w.Greater(in, 59*time.Minute)
+		w.Equal(store.ConnectorRunPending, w.delivery(first.Delivery.ID).Status)
+		w.hasten()
+		second := w.takeDue(10, 10)[0]
+		w.Equal(first.Delivery.ID, second.Delivery.ID)
+		w.Equal(2, second.Attempt)
+		w.record(attempted(first, store.DeliveryDone))
+		w.Equal(store.ConnectorRunRunning, w.delivery(first.Delivery.ID).Status, "what is said late of an earlier attempt")
+		w.record(attempted(second, store.DeliveryFailed))
+		run := w.delivery(first.Delivery.ID)
+		w.Equal(store.ConnectorRunFailed, run.Status)
+		w.Equal("given up", run.Error)
+		past, err := w.s.Attempts(w.ctx, w.key(first.Delivery.ID))
+		w.NoError(err)
+		w.Len(past, 2)
+		w.LessOrEqual(len(past[0].Response), store.MaxExcerpt)
+		past[0].Response = ""
+		for i := range past {
+			w.Equal(store.PastAttempt{
+				Number: i + 1, At: origin, Duration: time.Second, StatusCode: 503, ErrorClass: "http_status", Error: "503 Service Unavailable",
+			}, past[i])
+		}
+	}},
+	{"an attempt of which nobody says what came of it is lost, and repeated", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("results", automatic)
+		w.ended(1)
+		w.post()
+		first := w.takeDue(10, 10)[0]
+		w.set(`UPDATE deliveries SET due_at = 1, lease_until = 1`)
+		w.set(`UPDATE destinations SET due_at = 1`)
+		second := w.takeDue(10, 1)
+		w.Len(second, 1, "a place is free again")
+		w.Equal(2, second[0].Attempt)
+		past, err := w.s.Attempts(w.ctx, w.key(first.Delivery.ID))
+		w.NoError(err)
+		w.Len(past, 1)
+		w.Equal(store.ErrorClassLost, past[0].ErrorClass)
+		w.record(attempted(second[0], store.DeliveryDone))
+		w.Equal(store.ConnectorRunCompleted, w.delivery(first.Delivery.ID).Status)
+	}},
+	{"of each connector some attempts are under way, and none takes the turns of others", func(w *world) {
+		w.deploy("one", "first")
+		many, few := w.outboundTo("many", automatic), store.Connector{}
+		w.ended(20)
+		w.post()
+		few = w.outboundTo("few", automatic)
+		w.ended(1)
+		w.post()
+		count := func(claimed []store.ClaimedDelivery) map[uuid.UUID]int {
+			of := map[uuid.UUID]int{}
+			for _, d := range claimed {
+				of[d.Connector.ID]++
+			}
+			return of
+		}
+		first := w.takeDue(6, 4)
+		w.Equal(map[uuid.UUID]int{many.ID: 3, few.ID: 1}, count(first))
+		w.Equal(map[uuid.UUID]int{many.ID: 1}, count(w.takeDue(6, 4)), "four of one connector")
+		w.Empty(w.takeDue(6, 4))
+		in, waits, err := w.s.NextDelivery(w.ctx)
+		w.NoError(err)
+		w.True(waits)
+		w.Positive(in, "nobody asks again and again meanwhile")
+		w.record(attempted(first[0], store.DeliveryDone))
+		w.Len(w.takeDue(6, 4), 1, "a place is free")
+	}},
+	{"projects are left out when they are to be", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("results", automatic)
+		w.ended(1)
+		w.post()
+		claimed, err := w.s.ClaimDeliveries(w.ctx, store.DeliveryClaim{Limit: 10, PerConnector: 10, Lease: lease, Without: []uuid.UUID{w.project.ID, uuid.New()}})
+		w.NoError(err)
+		w.Empty(claimed)
+		w.Len(w.takeDue(10, 10), 1)
+	}},
+	{"a destination that is down is asked by one delivery at a time, until one arrives", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("results", automatic)
+		w.ended(store.BreakAfter + 3)
+		w.post()
+		var attempts []store.Attempt
+		for _, d := range w.takeDue(store.BreakAfter, 100) {
+			attempts = append(attempts, attempted(d, store.DeliveryRetry))
+		}
+		w.Len(attempts, store.BreakAfter)
+		w.record(attempts...)
+		w.Empty(w.takeDue(10, 100), "the others wait with it")
+		in, _, err := w.s.NextDelivery(w.ctx)
+		w.NoError(err)
+		w.Greater(in, store.BreakFor(store.BreakAfter)-time.Second)
+		w.ended(1)
+		w.post()
+		w.Empty(w.takeDue(10, 100), "and what is new")
+		w.hasten()
+		one := w.takeDue(10, 100)
+		w.Len(one, 1)
+		w.record(attempted(one[0], store.DeliveryDone))
+		w.Len(w.takeDue(100, 100), store.BreakAfter+3, "the others, and those that wait to be repeated")
+	}},
+	{"nothing is sent for a connector that is disabled, retired, paused or gone, and that is told", func(w *world) {
+		w.deploy("one", "first")
+		disabled, gone := w.outboundTo("disabled", automatic), w.outboundTo("gone", automatic)
+		w.ended(1)
+		w.post()
+		disabled.Enabled = false
+		w.NoError(w.s.PutConnector(w.ctx, disabled))
+		w.hasten()
+		due := map[uuid.UUID]store.ConnectorRun{disabled.ID: w.deliveriesOf(disabled)[0], gone.ID: w.deliveriesOf(gone)[0]}
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, gone.Ref))
+		w.Empty(w.takeDue(10, 10))
+		w.Equal(store.ConnectorRunSkipped, w.delivery(due[disabled.ID].ID).Status)
+		w.Equal(store.ConnectorRunCancelled, w.delivery(due[gone.ID].ID).Status)
+		for _, was := range due {
+			w.NotEmpty(w.delivery(was.ID).Error)
+		}
+
+		paused := w.outboundTo("paused", automatic)
+		w.ended(2)
+		w.post()
+		w.Len(w.deliveriesOf(disabled), 3, "those that come meanwhile are skipped at once")
+		w.Equal(store.ConnectorRunSkipped, w.deliveriesOf(disabled)[0].Status)
+		first := w.takeDue(1, 10)[0]
+		a := attempted(first, store.DeliveryGone)
+		a.StatusCode, a.Reason = 410, "410 Gone"
+		w.record(a)
+		w.Equal(store.ConnectorRunFailed, w.delivery(first.Delivery.ID).Status)
+		w.hasten()
+		w.Empty(w.takeDue(10, 10))
+		for _, run := range w.deliveriesOf(paused) {
+			w.Contains(run.Error, "410 Gone")
+		}
+		paused.Ref.Generation++
+		w.NoError(w.s.PutConnector(w.ctx, paused))
+		w.ended(1)
+		w.post()
+		w.Len(w.takeDue(10, 10), 1, "another generation of the connector sends again")
+	}},
+	{"deliveries count as stored", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(1)
+		for w.count(100) > 0 {
+		}
+		without := w.storedBytes()
+		w.outboundTo("results", automatic)
+		w.ended(1)
+		w.post()
+		a := attempted(w.takeDue(10, 10)[0], store.DeliveryRetry)
+		a.Response = strings.Repeat("x", 1000)
+		w.record(a)
+		w.hasten()
+		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		for w.count(100) > 0 {
+		}
+		w.Greater(w.storedBytes(), 2*without+1000)
+	}},
+	{"of those who claim and record at once, each delivery has one", func(w *world) {
+		w.deploy("one", "first")
+		for i := range 4 {
+			w.outboundTo(fmt.Sprintf("results-%d", i), automatic)
+		}
+		w.ended(40)
+		var (
+			mutex sync.Mutex
+			seen  = map[uuid.UUID]int{}
+			group sync.WaitGroup
+		)
+		for range 4 {
+			group.Go(func() {
+				for mine := 0; ; mine++ {
+					posted, err := w.s.PostDeliveries(w.ctx, 7)
+					w.NoError(err)
+					claimed, err := w.s.ClaimDeliveries(w.ctx, store.DeliveryClaim{Limit: 9, PerConnector: 1000, Lease: lease})
+					w.NoError(err)
+					var attempts []store.Attempt
+					mutex.Lock()
+					for _, d := range claimed {
+						seen[d.Delivery.ID]++
+						attempts = append(attempts, attempted(d, store.DeliveryDone))
+					}
+					done := len(seen) == 160
+					mutex.Unlock()
+					w.NoError(w.s.RecordAttempts(w.ctx, attempts))
+					if done || mine > 1000 && posted == 0 {
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		w.Len(seen, 160)
+		for id, times := range seen {
+			w.Equal(1, times, id)
+		}
+	}},
+}

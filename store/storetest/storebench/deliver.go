@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storebench
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// deliver sends results on as they are sent most often, and in the other ways.
+func (t *tour) deliver() {
+	out := store.Connector{
+		Ref: t.ref(store.KindConnector, "results"), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment,
+		Name: "results" + uuid.NewString(), Type: "webhook", Mode: "outbound", Enabled: true, Config: []byte(`{}`),
+	}
+	t.NoError(t.Store.PutConnector(t.ctx, out))
+	link := store.Link{
+		Ref: t.ref(store.KindConnectorLink, "results"), ID: uuid.New(), ProjectID: t.Project, ConnectorID: out.ID,
+		AgentName: t.Links[0].AgentName, Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.UnixMicro(0),
+	}
+	t.NoError(t.Store.PutLink(t.ctx, link))
+	for range 5 {
+		t.take(t.event(func(e *store.Event) { e.Runs = e.Runs[:1] }))
+	}
+	t.finish(t.some(10, time.Hour)...) // those of two agents in turns
+	t.post()
+	claimed := t.due(2)
+	t.settle(store.DeliveryDone, claimed[:1])
+	t.settle(store.DeliveryRetry, claimed[1:])
+	t.settle(store.DeliveryGone, t.due(1))
+	t.Empty(t.ask(10), "the rest is skipped")
+	t.finish(t.next()...)
+	t.post()
+	runs, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{Connector: t.key(out.ID), Limit: 10})
+	t.NoError(err)
+	t.NotEmpty(runs)
+	_, err = t.Store.ConnectorRun(t.ctx, t.key(claimed[1].Delivery.ID))
+	t.NoError(err)
+	_, err = t.Store.Attempts(t.ctx, t.key(claimed[0].Delivery.ID))
+	t.NoError(err)
+	t.NoError(t.Store.Remove(t.ctx, t.Project, link.Ref))
+	t.NoError(t.Store.Remove(t.ctx, t.Project, out.Ref))
+}
+
+// next accepts and claims one run.
+func (t *tour) next() []store.Claimed {
+	t.take(t.event(func(e *store.Event) { e.Runs = e.Runs[:1] }))
+	return t.some(1, time.Hour)
+}
+
+func (t *tour) finish(runs ...store.Claimed) {
+	for _, run := range runs {
+		_, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: held(run), Status: store.RunCompleted, Output: "hello"}})
+		t.NoError(err)
+	}
+}
+
+// post makes deliveries of all that waits.
+func (t *tour) post() {
+	for n := 1; n > 0; {
+		var err error
+		n, err = t.Store.PostDeliveries(t.ctx, 100)
+		t.NoError(err)
+	}
+}
+
+func (t *tour) ask(limit int) []store.ClaimedDelivery {
+	_, _, err := t.Store.NextDelivery(t.ctx)
+	t.NoError(err)
+	claimed, err := t.Store.ClaimDeliveries(t.ctx, store.DeliveryClaim{
+		Limit: limit, PerConnector: 10, Lease: time.Hour, Without: []uuid.UUID{uuid.New()},
+	})
+	t.NoError(err)
+	return claimed
+}
+
+// due claims deliveries that are there.
+func (t *tour) due(n int) []store.ClaimedDelivery {
+	claimed := t.ask(n)
+	t.Len(claimed, n)
+	return claimed
+}
+
+func (t *tour) settle(outcome store.DeliveryOutcome, claimed []store.ClaimedDelivery) {
+	var attempts []store.Attempt
+	for _, d := range claimed {
+		attempts = append(attempts, store.Attempt{
+			Delivery: d.Delivery, Outcome: outcome, Wait: time.Hour, At: time.UnixMicro(1), StatusCode: 200, Response: "thanks",
+		})
+	}
+	t.NoError(t.Store.RecordAttempts(t.ctx, attempts))
+}
