@@ -132,6 +132,14 @@ const (
 	DeliveryCancelled
 )
 
+// String is the outcome in a word, as metrics have it.
+func (o DeliveryOutcome) String() string {
+	return [...]string{"failed", "delivered", "retry", "gone", "cancelled"}[o]
+}
+
+// DeliveryOutcomes are all of them.
+var DeliveryOutcomes = []DeliveryOutcome{DeliveryFailed, DeliveryDone, DeliveryRetry, DeliveryGone, DeliveryCancelled}
+
 // Attempt is what was seen of an attempt.
 type Attempt struct {
 	Delivery Delivery

@@ -3,6 +3,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -23,6 +24,9 @@ type ClientOptions struct {
 	// HeaderTimeout bounds waiting for the answer's first byte; 0 means no bound
 	// but the request's context.
 	HeaderTimeout time.Duration
+	// MaxIdlePerHost is how many connections to a host are kept for the next request; 0
+	// means 16.
+	MaxIdlePerHost int
 	// TLS, when set, holds the certificate authorities to trust.
 	TLS *tls.Config
 }
@@ -47,7 +51,7 @@ func newTransport(dial func(context.Context, string, string) (net.Conn, error), 
 		TLSHandshakeTimeout:    dialTimeout,
 		ResponseHeaderTimeout:  opts.HeaderTimeout,
 		IdleConnTimeout:        90 * time.Second,
-		MaxIdleConnsPerHost:    16,
+		MaxIdleConnsPerHost:    cmp.Or(opts.MaxIdlePerHost, 16),
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: 64 << 10,
 	}

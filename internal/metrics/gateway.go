@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -57,6 +58,10 @@ type Gateway struct {
 	leases        counters
 	storeAnswered prometheus.Gauge
 	partitions    prometheus.Gauge
+
+	attempts        counters
+	attemptDuration prometheus.Histogram
+	delivered       counters
 }
 
 // modes of connectors that take requests.
@@ -89,6 +94,7 @@ func NewGateway(registry prometheus.Registerer) *Gateway {
 		dispatch: newRequests(registry, "agentplatform_dispatch", "the port of runners and builds"),
 	}
 	g.runs(registry)
+	g.deliveries(registry)
 	for _, mode := range modes {
 		g.accepted.WithLabelValues(mode, "recorded")
 		g.accepted.WithLabelValues(mode, "repeated")
@@ -113,6 +119,30 @@ func (g *Gateway) runs(registry prometheus.Registerer) {
 	g.partitions = newGauge(registry, "agentplatform_partitions_ahead",
 		"For how many days, from today on, history has partitions, as this gateway last saw; without that of the day no webhook is accepted. 0 until it has looked.")
 }
+
+func (g *Gateway) deliveries(registry prometheus.Registerer) {
+	g.attempts = newCounters(registry, "agentplatform_delivery_attempts_total",
+		"Attempts of this gateway to deliver a result, by what went wrong: ok, where nothing did.", "error_class", append([]string{"ok"}, DeliveryErrors...)...)
+	g.attemptDuration = newHistogram(registry, "agentplatform_delivery_attempt_duration_seconds",
+		"How long attempts to deliver took.", durations)
+	g.delivered = newCounters(registry, "agentplatform_deliveries_total",
+		"What attempts of this gateway made of their deliveries: delivered, to be repeated (retry), failed, gone (410: the connector is paused), or cancelled.",
+		"outcome", "delivered", "retry", "failed", "gone", "cancelled")
+}
+
+// DeliveryErrors are the classes of what goes wrong with attempts to deliver.
+var DeliveryErrors = []string{
+	"dns", "refused", "reset", "timeout", "tls", "forbidden_address", "network", "redirect", "http_status", "connector", "platform", "erased",
+}
+
+// DeliveryAttempt counts an attempt by its class of error, "" for none.
+func (g *Gateway) DeliveryAttempt(class string, took time.Duration) {
+	g.attempts.of(cmp.Or(class, "ok")).Inc()
+	g.attemptDuration.Observe(took.Seconds())
+}
+
+// DeliveryEnded counts what an attempt made of its delivery.
+func (g *Gateway) DeliveryEnded(outcome string) { g.delivered.of(outcome).Inc() }
 
 // Accepted counts a webhook whose rows are on disk.
 func (g *Gateway) Accepted(mode string, repeated bool, took time.Duration) {

@@ -26,7 +26,7 @@ const (
 var HistoryTables = map[string]string{
 	"inputs": "id", "ended_runs": "id", "ended_connector_runs": "id", "journal": "run_id", "model_calls": "run_id",
 	"delivery_attempts": "delivery_id",
-	"audit_log": "id", "audit_outcomes": "id",
+	"audit_log":         "id", "audit_outcomes": "id",
 }
 
 // InPart puts the parts of history that hold an id into a statement.

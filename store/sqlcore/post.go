@@ -4,9 +4,9 @@ package sqlcore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -16,14 +16,11 @@ import (
 // outbound is the consumer of the outbox that makes deliveries of results.
 const outbound = "deliveries"
 
-// target is a link over which the result of an ended run may go out.
+// target is a link over which the result of an ended run goes out.
 type target struct {
 	run         store.Key
 	environment uuid.UUID
-	status      store.RunStatus
-	source      *uuid.UUID
 	link        uuid.UUID
-	policy      store.OutboundPolicy
 	connector   uuid.UUID
 	// closed is why nothing is sent; "" where it is.
 	closed string
@@ -31,11 +28,10 @@ type target struct {
 
 // Reasons for which a delivery is skipped, or ends before its next attempt.
 const (
-	closedDisabled    = "the connector is disabled"
-	closedRetired     = "the connector was removed from the code of the project"
-	closedEnvironment = "the environment of the connector is gone"
-	closedGone        = "the connector was deleted"
-	closedPaused      = "the connector is paused: "
+	closedDisabled = "the connector is disabled"
+	closedRetired  = "the connector was removed from the code of the project"
+	closedGone     = "the connector was deleted"
+	closedPaused   = "the connector is paused: "
 )
 
 // PostDeliveries implements store.Deliveries.
@@ -64,39 +60,96 @@ func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err err
 	return runs, nil
 }
 
+// endedRun is what says over which links the result of a run goes out.
+type endedRun struct {
+	store.Key
+	environment uuid.UUID
+	agent       string
+	status      store.RunStatus
+	source      *uuid.UUID
+}
+
 // targets are the links over which results of ended runs go out, in the order of their
 // connectors. The runs are found in the parts of history between the first and the last
-// of them.
-func (c *Core) targets(ctx context.Context, tx *Tx, ended []store.Key) ([]target, error) {
+// of them; links and connectors are read once each.
+func (c *Core) targets(ctx context.Context, tx *Tx, ended []store.Key) (all []target, err error) {
+	runs, err := c.endedRuns(ctx, tx, ended)
+	if err != nil {
+		return nil, err
+	}
+	type agent struct {
+		project uuid.UUID
+		name    string
+	}
+	links, outlets := map[agent][]store.Link{}, map[store.Key]outlet{}
+	for _, run := range runs {
+		of := agent{run.ProjectID, run.agent}
+		if _, known := links[of]; !known {
+			if links[of], err = outboundLinks(ctx, tx, of.project, of.name); err != nil {
+				return nil, err
+			}
+		}
+		for _, link := range links[of] {
+			to := store.Key{ProjectID: run.ProjectID, ID: link.ConnectorID}
+			if _, known := outlets[to]; !known {
+				if outlets[to], err = readOutlet(ctx, tx, to); err != nil {
+					return nil, err
+				}
+			}
+			if o := outlets[to]; o.mode == "outbound" && o.environment == run.environment && link.Outbound.Sends(run.status, run.source) {
+				all = append(all, target{run: run.Key, environment: run.environment, link: link.ID, connector: link.ConnectorID, closed: o.closed})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b target) int { return CompareKeys(a.destination(), b.destination()) })
+	return all, nil
+}
+
+func (c *Core) endedRuns(ctx context.Context, tx *Tx, ended []store.Key) ([]endedRun, error) {
 	ids := make([]uuid.UUID, len(ended))
 	for i, key := range ended {
 		ids[i] = key.ID
 	}
-	l := list{args: []any{slices.MinFunc(ids, compareIDs), slices.MaxFunc(ids, compareIDs)}}
-	all, err := collect(ctx, tx, scanTarget, `SELECT r.project_id, r.id, r.environment_id, r.status, r.connector_id, l.id, l.outbound, c.id,
-			CASE WHEN c.retired THEN '`+closedRetired+`' WHEN e.id IS NULL OR p.project_id IS NULL THEN '`+closedEnvironment+`'
-				WHEN NOT c.enabled THEN '`+closedDisabled+`' WHEN d.paused_generation = k.generation THEN '`+closedPaused+`' || d.paused_reason
-				ELSE '' END
-		FROM ended_runs r
-		JOIN links l ON l.project_id = r.project_id AND l.agent_name = r.agent_name AND l.outbound IS NOT NULL
-		JOIN connectors c ON c.project_id = r.project_id AND c.id = l.connector_id AND c.environment_id = r.environment_id
-			AND c.mode = 'outbound' AND NOT c.shadowed
-		JOIN object_ids k ON k.project_id = r.project_id AND k.id = c.id
-		LEFT JOIN environments e ON e.project_id = r.project_id AND e.id = c.environment_id
-		LEFT JOIN projects p ON p.project_id = r.project_id
-		LEFT JOIN destinations d ON d.project_id = r.project_id AND d.connector_id = c.id
-		WHERE r.id >= $1 AND r.id <= $2 AND `+strings.Replace(c.keys(&l, "r.id", ended), "(project_id", "(r.project_id", 1), l.args...)
-	all = slices.DeleteFunc(all, func(t target) bool { return !t.policy.Sends(t.status, t.source) })
-	slices.SortFunc(all, func(a, b target) int { return CompareKeys(a.destination(), b.destination()) })
-	return all, err
+	first, last := slices.MinFunc(ids, compareIDs), slices.MaxFunc(ids, compareIDs)
+	source, args := c.engine.Keys(ended, 3)
+	return collect(ctx, tx, func(row scanner) (r endedRun, err error) {
+		err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source)
+		return r, err
+	}, `SELECT project_id, id, environment_id, agent_name, status, connector_id FROM ended_runs
+		WHERE id >= $1 AND id <= $2 AND (project_id, id) IN `+source, append([]any{first, last}, args...)...)
 }
 
-func scanTarget(row scanner) (t target, err error) {
-	err = row.Scan(&t.run.ProjectID, &t.run.ID, &t.environment, &t.status, &t.source, &t.link, document{&t.policy}, &t.connector, &t.closed)
-	return t, err
+// outboundLinks are those of an agent that say something about results.
+func outboundLinks(ctx context.Context, tx *Tx, project uuid.UUID, agent string) ([]store.Link, error) {
+	return collect(ctx, tx, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.agent_name = $2 AND l.outbound IS NOT NULL`, project, agent)
 }
 
-func (t target) destination() store.Key { return store.Key{ProjectID: t.run.ProjectID, ID: t.connector} }
+// outlet is a connector as a result meets it.
+type outlet struct {
+	mode        string
+	environment uuid.UUID
+	closed      string
+}
+
+func readOutlet(ctx context.Context, tx *Tx, key store.Key) (o outlet, err error) {
+	connector, err := scanConnector(tx.QueryRowContext(ctx, selectConnector, key.ProjectID, key.ID))
+	if errors.Is(err, store.ErrNotFound) {
+		return outlet{}, nil
+	}
+	if err != nil {
+		return outlet{}, err
+	}
+	d, err := scanDestination(tx.QueryRowContext(ctx, `SELECT `+destinationColumns+` FROM destinations
+		WHERE project_id = $1 AND connector_id = $2`, key.ProjectID, key.ID))
+	if err = found(err); errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return outlet{mode: connector.Mode, environment: connector.EnvironmentID, closed: d.closed(connector, true)}, err
+}
+
+func (t target) destination() store.Key {
+	return store.Key{ProjectID: t.run.ProjectID, ID: t.connector}
+}
 
 // post writes the deliveries of targets, and skips those that are closed.
 func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
@@ -143,4 +196,3 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 
 // deliveryType is the content type of what is delivered.
 const deliveryType = "application/json"
-

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// userAgent is how deliveries call themselves.
+const userAgent = "agentplatform-webhook/1"
+
+// attempt sends a claimed delivery, and says what that means for it.
+func (s *Sender) attempt(ctx context.Context, d store.ClaimedDelivery) store.Attempt {
+	begin := s.opts.Now()
+	to, err := destinationOf(d.Connector, s.opts.Keys)
+	var saw seen
+	if err == nil {
+		saw = s.send(ctx, d, to)
+	} else {
+		saw = unsendable(err)
+		to.schedule = DefaultSchedule
+	}
+	saw.at, saw.took = begin, s.opts.Now().Sub(begin)
+	a := judge(saw, d.Attempt, to.schedule, s.opts.Now(), s.opts.Random())
+	a.Delivery = d.Delivery
+	return a
+}
+
+// unsendable is what comes of a delivery whose connector cannot be sent with: a key that
+// this process lacks may be there the next time.
+func unsendable(err error) seen {
+	if errors.Is(err, keyring.ErrNoKeys) || errors.As(err, new(*keyring.MissingError)) {
+		return seen{class: classPlatform, message: "the platform's keys were not there"}
+	}
+	return seen{class: classConnector, message: err.Error()}
+}
+
+// send makes one request.
+func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destination) seen {
+	if d.Run.ID == uuid.Nil {
+		return seen{class: classErased, message: "the result is not stored any more"}
+	}
+	if d.OutputBlob != nil {
+		output, give, err := s.largeOutput(ctx, store.Key{ProjectID: d.Delivery.ProjectID, ID: *d.OutputBlob})
+		if err != nil {
+			return seen{class: classPlatform, message: "the result could not be read"}
+		}
+		defer give()
+		d.Run.Output = output
+	}
+	body, err := envelopeOf(d.Run)
+	if err != nil {
+		return seen{class: classConnector, message: "the result cannot be written as JSON"}
+	}
+	ctx, cancel := s.opts.WithTimeout(ctx, to.timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url.String(), bytes.NewReader(body))
+	if err != nil {
+		return seen{class: classConnector, message: "the connector's url is not one that can be called"}
+	}
+	request.Header = to.headers.Clone()
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", userAgent)
+	sign(request.Header, to.secret, d.Delivery.ID, s.opts.Now(), body)
+	response, err := s.client.Do(request)
+	if err != nil {
+		return failure(ctx, err)
+	}
+	defer func() { _ = response.Body.Close() }() // whose beginning was read
+	return answered(response)
+}
+
+// answered is what an answer says. What is read of its body is only to be shown.
+func answered(response *http.Response) seen {
+	excerpt, _ := io.ReadAll(io.LimitReader(response.Body, store.MaxExcerpt))
+	saw := seen{status: response.StatusCode, retryAfter: response.Header.Get("Retry-After"), response: string(excerpt)}
+	switch {
+	case saw.status >= 200 && saw.status < 300:
+	case saw.status >= 300 && saw.status < 400:
+		saw.class, saw.message = classRedirect, fmt.Sprintf("the destination answered %s; redirects are not followed", statusText(saw.status))
+	default:
+		saw.class, saw.message = classStatus, "the destination answered "+statusText(saw.status)
+	}
+	return saw
+}
+
+// statusText is a status with its name: what the destination calls it is not ours to repeat.
+func statusText(status int) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
+}
+
+// failure is what came of a request without an answer. The message names no address: the
+// one behind a name is nothing that a tenant is to learn.
+func failure(ctx context.Context, err error) seen {
+	var (
+		dns       *net.DNSError
+		record    tls.RecordHeaderError
+		alert     tls.AlertError
+		verifying *tls.CertificateVerificationError
+		netErr    net.Error
+	)
+	switch {
+	case errors.Is(err, egress.ErrForbidden):
+		return seen{class: classForbidden, message: "the destination's address is not one that may be reached"}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
+		return seen{class: classTimeout, message: "the destination did not answer in time"}
+	case ctx.Err() != nil:
+		return seen{class: classPlatform, message: "the gateway stopped in the middle of the attempt"}
+	case errors.As(err, &dns):
+		return seen{class: classDNS, message: "the destination's name was not found"}
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return seen{class: classRefused, message: "the destination refused the connection"}
+	case errors.As(err, &verifying), errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
+		return seen{class: classTLS, message: "the destination's certificate or TLS was not accepted"}
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return seen{class: classReset, message: "the destination closed the connection before it answered"}
+	}
+	return seen{class: classNetwork, message: "the destination could not be reached"}
+}
+
+// largeOutput reads an output from its blob, some at a time. give makes room for the next.
+func (s *Sender) largeOutput(ctx context.Context, blob store.Key) (output string, give func(), err error) {
+	select {
+	case s.large <- struct{}{}:
+	case <-ctx.Done():
+		return "", nil, context.Cause(ctx)
+	}
+	give = func() { <-s.large }
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	body, err := s.opts.Store.OpenBlob(ctx, blob)
+	if err != nil {
+		give()
+		return "", nil, fmt.Errorf("opening an output: %w", err)
+	}
+	defer func() { _ = body.Close() }() // it was only read
+	data, err := io.ReadAll(io.LimitReader(body, store.MaxOutput))
+	if err != nil {
+		give()
+		return "", nil, fmt.Errorf("reading an output: %w", err)
+	}
+	return string(data), give, nil
+}
+
+// storeTimeout bounds each call of the store.
+const storeTimeout = 20 * time.Second

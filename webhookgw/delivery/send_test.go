@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestAnAnswerCountsFromItsFirstLine: how its body ends is the destination's own affair.
+func TestAnAnswerCountsFromItsFirstLine(t *testing.T) {
+	t.Parallel()
+	body := io.MultiReader(strings.NewReader("drop"), iotest.ErrReader(errors.New("drips until the time is over")))
+	saw := answered(&http.Response{StatusCode: 202, Body: io.NopCloser(body)})
+	require.Empty(t, saw.class)
+	require.Equal(t, "drop", saw.response)
+	saw = answered(&http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(strings.Repeat("x", 2*store.MaxExcerpt)))})
+	require.Len(t, saw.response, store.MaxExcerpt)
+}

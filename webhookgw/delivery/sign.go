@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/seal"
+)
+
+// Headers of deliveries. Those of Standard Webhooks stand beside.
+const (
+	// HeaderDelivery is the delivery's id, the same over all attempts.
+	HeaderDelivery = "X-Service-Delivery"
+	// HeaderTimestamp is when the attempt was signed, in seconds since 1970.
+	HeaderTimestamp = "X-Service-Timestamp"
+	// HeaderSignature is the HMAC-SHA256, in hexadecimal, of the timestamp, a dot and the
+	// body, by the bytes of the signing secret as it is shown.
+	HeaderSignature = "X-Service-Signature"
+)
+
+// sign adds the headers by which a receiver knows a delivery.
+func sign(headers http.Header, secret string, id uuid.UUID, at time.Time, body []byte) {
+	timestamp := strconv.FormatInt(at.Unix(), 10)
+	headers.Set(HeaderDelivery, id.String())
+	headers.Set(HeaderTimestamp, timestamp)
+	headers.Set(HeaderSignature, hex.EncodeToString(hmacOf([]byte(secret), timestamp+".", body)))
+	headers.Set("Webhook-Id", id.String())
+	headers.Set("Webhook-Timestamp", timestamp)
+	headers.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(hmacOf(standardKey(secret), id.String()+"."+timestamp+".", body)))
+}
+
+// standardKey is the key of Standard Webhooks in a secret: what is encoded after whsec_,
+// or the whole of one that is not in that form.
+func standardKey(secret string) []byte {
+	if encoded, ok := strings.CutPrefix(secret, seal.SigningSecretPrefix); ok {
+		if key, err := base64.StdEncoding.DecodeString(encoded); err == nil {
+			return key
+		}
+	}
+	return []byte(secret)
+}
+
+func hmacOf(key []byte, start string, body []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(start))
+	mac.Write(body)
+	return mac.Sum(nil)
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/require"
+)
+
+func TestReceiversKnowADelivery(t *testing.T) {
+	t.Parallel()
+	for name, secret := range map[string]string{
+		"derived": "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32))),
+		"brought": "not base64 at all, with spaces",
+	} {
+		headers, id, body := http.Header{}, uuid.New(), []byte(`{"run_id":"1"}`)
+		at := time.Now() // the library has no other clock
+		sign(headers, secret, id, at, body)
+
+		// By the contract: the secret as it is shown signs timestamp, dot and body.
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte(headers.Get("X-Service-Timestamp") + "." + string(body)))
+		require.Equal(t, hex.EncodeToString(mac.Sum(nil)), headers.Get("X-Service-Signature"), name)
+		require.Equal(t, id.String(), headers.Get("X-Service-Delivery"), name)
+
+		var receiver *standardwebhooks.Webhook
+		var err error
+		if name == "derived" {
+			receiver, err = standardwebhooks.NewWebhook(secret)
+		} else {
+			receiver, err = standardwebhooks.NewWebhookRaw([]byte(secret))
+		}
+		require.NoError(t, err, name)
+		require.NoError(t, receiver.Verify(body, headers), name)
+		require.Error(t, receiver.Verify(append(body, ' '), headers), name)
+	}
+}

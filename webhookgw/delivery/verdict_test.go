@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func TestWhatAnAttemptMeans(t *testing.T) {
+	t.Parallel()
+	two := []time.Duration{0, 10 * time.Second}
+	for name, c := range map[string]struct {
+		saw     seen
+		number  int
+		outcome store.DeliveryOutcome
+		down    bool
+		wait    time.Duration
+		reason  string
+	}{
+		"2xx":                       {saw: seen{status: 204}, number: 1, outcome: store.DeliveryDone},
+		"5xx":                       {saw: seen{status: 500, class: classStatus}, number: 1, outcome: store.DeliveryRetry, down: true, wait: 10 * time.Second},
+		"the last 5xx":              {saw: seen{status: 500, class: classStatus, message: "no"}, number: 2, outcome: store.DeliveryFailed, down: true, reason: "given up after 2 attempts: no"},
+		"more than there are":       {saw: seen{status: 500, class: classStatus, message: "no"}, number: 9, outcome: store.DeliveryFailed, down: true, reason: "given up after 9 attempts: no"},
+		"a redirect":                {saw: seen{status: 302, class: classRedirect}, number: 1, outcome: store.DeliveryRetry, wait: 10 * time.Second},
+		"400":                       {saw: seen{status: 400, class: classStatus, message: "no"}, number: 1, outcome: store.DeliveryFailed, reason: "no"},
+		"410":                       {saw: seen{status: 410, class: classStatus, message: "gone"}, number: 1, outcome: store.DeliveryGone, reason: "gone"},
+		"408":                       {saw: seen{status: 408, class: classStatus}, number: 1, outcome: store.DeliveryRetry, down: true, wait: 10 * time.Second},
+		"425":                       {saw: seen{status: 425, class: classStatus}, number: 1, outcome: store.DeliveryRetry, down: true, wait: 10 * time.Second},
+		"429":                       {saw: seen{status: 429, class: classStatus, retryAfter: "60"}, number: 1, outcome: store.DeliveryRetry, down: true, wait: time.Minute},
+		"Retry-After as a date":     {saw: seen{status: 503, class: classStatus, retryAfter: "Tue, 01 Jan 2030 12:05:00 GMT"}, number: 1, outcome: store.DeliveryRetry, down: true, wait: 5 * time.Minute},
+		"Retry-After of a year":     {saw: seen{status: 503, class: classStatus, retryAfter: "31536000"}, number: 1, outcome: store.DeliveryRetry, down: true, wait: 24 * time.Hour},
+		"Retry-After in the past":   {saw: seen{status: 503, class: classStatus, retryAfter: "Tue, 01 Jan 2019 12:05:00 GMT"}, number: 1, outcome: store.DeliveryRetry, down: true, wait: 10 * time.Second},
+		"Retry-After that is wrong": {saw: seen{status: 503, class: classStatus, retryAfter: "soon"}, number: 1, outcome: store.DeliveryRetry, down: true, wait: 10 * time.Second},
+		"an earlier Retry-After":    {saw: seen{status: 503, class: classStatus, retryAfter: "1"}, number: 1, outcome: store.DeliveryRetry, down: true, wait: 10 * time.Second},
+		"no answer":                 {saw: seen{class: classTimeout}, number: 1, outcome: store.DeliveryRetry, down: true, wait: 10 * time.Second},
+		"a forbidden address":       {saw: seen{class: classForbidden, message: "no"}, number: 1, outcome: store.DeliveryFailed, reason: "no"},
+		"a wrong connector":         {saw: seen{class: classConnector, message: "no"}, number: 1, outcome: store.DeliveryFailed, reason: "no"},
+		"our own fault":             {saw: seen{class: classPlatform}, number: 1, outcome: store.DeliveryRetry, wait: 10 * time.Second},
+		"nothing to send":           {saw: seen{class: classErased, message: "erased"}, number: 1, outcome: store.DeliveryCancelled, reason: "erased"},
+	} {
+		a := judge(c.saw, c.number, two, noon, 0.5)
+		require.Equal(t, c.outcome, a.Outcome, name)
+		require.Equal(t, c.down, a.Down, name)
+		require.Equal(t, c.wait, a.Wait, name)
+		if a.Outcome != store.DeliveryRetry {
+			require.Equal(t, c.reason, a.Reason, name)
+		}
+	}
+	for random, wait := range map[float64]time.Duration{0: 8 * time.Second, 1: 12 * time.Second} {
+		require.Equal(t, wait, judge(seen{status: 500, class: classStatus}, 1, two, noon, random).Wait)
+	}
+}
+
+func TestTheScheduleOfAConnector(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]time.Duration{
+		`{}`:                                                    DefaultSchedule,
+		`{"retry":{"max_attempts":3}}`:                          DefaultSchedule[:3],
+		`{"retry":{"schedule_seconds":[0,7]}}`:                  {0, 7 * time.Second},
+		`{"retry":{"schedule_seconds":[0,7],"max_attempts":4}}`: {0, 7 * time.Second, 7 * time.Second, 7 * time.Second},
+		`{"retry":{"schedule_seconds":[0,7],"max_attempts":1}}`: {0},
+	} {
+		var c config
+		require.NoError(t, json.Unmarshal([]byte(text), &c))
+		require.Equal(t, want, c.schedule(), text)
+	}
+	var c config
+	c.Retry.MaxAttempts = 1000
+	require.Len(t, c.schedule(), MaxAttempts)
+	require.Equal(t, DefaultTimeout, c.timeout())
+	c.TimeoutSeconds = 3
+	require.Equal(t, 3*time.Second, c.timeout())
+	c.TimeoutSeconds = 3000
+	require.Equal(t, MaxTimeout, c.timeout())
+	require.Len(t, DefaultSchedule, 10)
+}
+
+// TestAllClassesAreCounted: each constant class… is a value of the metric's label.
+func TestAllClassesAreCounted(t *testing.T) {
+	t.Parallel()
+	file, err := parser.ParseFile(token.NewFileSet(), "verdict.go", nil, 0)
+	require.NoError(t, err)
+	var classes []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if v, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(v.Names[0].Name, "class") {
+			class, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+			require.NoError(t, err)
+			classes = append(classes, class)
+		}
+		return true
+	})
+	require.ElementsMatch(t, metrics.DeliveryErrors, classes)
+}
