@@ -18,9 +18,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/webhookgw/delivery"
 	"github.com/agentplatform/agentplatform/webhookgw/dispatch"
 	"github.com/agentplatform/agentplatform/webhookgw/handoff"
 	"github.com/agentplatform/agentplatform/webhookgw/ingress"
@@ -45,6 +47,10 @@ type Options struct {
 	Farewell time.Duration
 	// MaxConnections is httpserver.Options' of each port.
 	MaxConnections int
+	// Keys derive and open what deliveries are signed and sent with, Guard decides where they
+	// go. Without Keys nothing is delivered.
+	Keys  delivery.Keys
+	Guard *egress.Guard
 	// Now is the clock of what is remembered of the store; nil means time.Now.
 	Now func() time.Time
 	// WithTimeout is ingress.Options' of the public port.
@@ -69,6 +75,7 @@ type Gateway struct {
 	ingress          *ingress.Handler
 	dispatch         *dispatch.Handler
 	sweeper          *schedule.Sweeper
+	sender           *delivery.Sender // nil without keys
 	stopping         atomic.Bool
 	reach            *reach
 	opts             Options
@@ -86,6 +93,9 @@ func New(opts Options) (*Gateway, error) {
 		}),
 		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger, Runners: runners}),
 		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
+	}
+	if opts.Keys != nil {
+		g.sender = delivery.New(delivery.Options{Store: opts.Store, Keys: opts.Keys, Guard: opts.Guard, Metrics: counted, Logger: opts.Logger})
 	}
 	if opts.Registry != nil {
 		if err := opts.Registry.Register(&queueCollector{queue: opts.Store, logger: opts.Logger, now: time.Now}); err != nil {
@@ -145,6 +155,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group.Go(func() error { return g.ingress.Run(background) })
 	group.Go(func() error { return g.dispatch.Run(background) })
 	group.Go(func() error { return g.sweeper.Run(failed) })
+	if g.sender != nil {
+		group.Go(func() error { return g.sender.Run(failed) })
+	}
 	var ports sync.WaitGroup // until both are closed webhooks are recorded, and runs end
 	ports.Add(2)
 	group.Go(func() error {

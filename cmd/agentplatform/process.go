@@ -35,6 +35,8 @@ type process struct {
 	scheme  *runtime.Scheme
 	proxies httpserver.Proxies
 	logger  *slog.Logger
+	// keys are those of the controllers, which the gateway of the same process delivers with.
+	keys *keyring.Keys
 	// within are the namespaces of projects that the process works in.
 	within namespaces.Set
 	// registry has what the parts of the process count, but for controllers, which
@@ -65,6 +67,7 @@ func newProcess(ctx context.Context, name string, opts *options) (*process, erro
 	}
 	p := &process{
 		options: opts, name: name, store: st, scheme: scheme, proxies: proxies, logger: slog.Default(), within: within,
+		keys: &keyring.Keys{},
 	}
 	p.count()
 	return p, nil
@@ -92,11 +95,9 @@ func (p *process) givenPlatform() (uuid.UUID, error) {
 	return id, nil
 }
 
-// follower keeps the platform's keys as they are read; it has none yet.
-func (p *process) follower(role string, read func(context.Context) (keyring.Ring, error)) *keyring.Follower {
-	return &keyring.Follower{
-		Read: read, Register: p.store, Process: keyring.ProcessName(role), Keys: &keyring.Keys{}, Logger: p.logger,
-	}
+// follower keeps the platform's keys as they are read; keys has none yet.
+func (p *process) follower(role string, keys *keyring.Keys, read func(context.Context) (keyring.Ring, error)) *keyring.Follower {
+	return &keyring.Follower{Read: read, Register: p.store, Process: keyring.ProcessName(role), Keys: keys, Logger: p.logger}
 }
 
 // uncached is a client that reads what kube-apiserver says at that moment.

@@ -15,6 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver"
 	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
+	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
@@ -99,7 +100,7 @@ func (p *process) controllers(ctx context.Context) error {
 		return fmt.Errorf("taking the lease on the store: %w", err)
 	}
 	control := p.store.ForCluster(uid)
-	keys := &platformkeys.Keeper{Secret: secret, Store: control, Follower: p.follower("manager", secret.Read), Logger: p.logger}
+	keys := &platformkeys.Keeper{Secret: secret, Store: control, Follower: p.follower("manager", p.keys, secret.Read), Logger: p.logger}
 	if err := keys.Begin(ctx); err != nil {
 		return fmt.Errorf("taking up the platform's keys: %w", err)
 	}
@@ -151,7 +152,7 @@ func runAPIServer(ctx context.Context, p *process) error {
 	if p.keysDir != "" {
 		read = keyring.FromFolder(p.keysDir)
 	}
-	follower := p.follower("facade", read)
+	follower := p.follower("facade", &keyring.Keys{}, read)
 	if err := follower.Await(ctx); err != nil {
 		return fmt.Errorf("taking up the platform's keys: %w", err)
 	}
@@ -189,7 +190,13 @@ func runAll(ctx context.Context, p *process) error {
 	if err := p.store.Migrate(ctx); err != nil {
 		return fmt.Errorf("bringing the store's schema up to date: %w", err)
 	}
-	gateway, err := webhookgw.New(p.gatewayOptions())
+	rules, err := p.egress.Rules()
+	if err != nil {
+		return err
+	}
+	opts := p.gatewayOptions()
+	opts.Keys, opts.Guard = p.keys, egress.New(rules)
+	gateway, err := webhookgw.New(opts)
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func (g *Gateway) runs(registry prometheus.Registerer) {
 
 func (g *Gateway) deliveries(registry prometheus.Registerer) {
 	g.attempts = newCounters(registry, "agentplatform_delivery_attempts_total",
-		"Attempts of this gateway to deliver a result, by what went wrong: ok, where nothing did.", "error_class", append([]string{"ok"}, DeliveryErrors...)...)
+		"Attempts of this gateway to deliver a result, by what went wrong: ok, where nothing did.", "cause", append([]string{"ok"}, DeliveryErrors...)...)
 	g.attemptDuration = newHistogram(registry, "agentplatform_delivery_attempt_duration_seconds",
 		"How long attempts to deliver took.", durations)
 	g.delivered = newCounters(registry, "agentplatform_deliveries_total",

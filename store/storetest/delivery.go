@@ -215,10 +215,10 @@ var deliveryPromises = []promise{
 	}},
 	{"of each connector some attempts are under way, and none takes the turns of others", func(w *world) {
 		w.deploy("one", "first")
-		many, few := w.outboundTo("many", automatic), store.Connector{}
+		many := w.outboundTo("many", automatic)
 		w.ended(20)
 		w.post()
-		few = w.outboundTo("few", automatic)
+		few := w.outboundTo("few", automatic)
 		w.ended(1)
 		w.post()
 		count := func(claimed []store.ClaimedDelivery) map[uuid.UUID]int {

@@ -32,6 +32,8 @@ var DefaultSchedule = []time.Duration{
 type Keys interface {
 	SigningSecret(keyID string, of seal.Generated) (string, error)
 	Open(field seal.Field, sealed []byte) ([]byte, error)
+	// SealingKey is the id of a key, "" until there are keys: nothing is claimed before.
+	SealingKey() string
 }
 
 // config is the configuration of an outbound connector in its REST shape.

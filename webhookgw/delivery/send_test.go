@@ -19,9 +19,9 @@ import (
 func TestAnAnswerCountsFromItsFirstLine(t *testing.T) {
 	t.Parallel()
 	body := io.MultiReader(strings.NewReader("drop"), iotest.ErrReader(errors.New("drips until the time is over")))
-	saw := answered(&http.Response{StatusCode: 202, Body: io.NopCloser(body)})
+	saw := answered(&http.Response{StatusCode: http.StatusAccepted, Body: io.NopCloser(body)})
 	require.Empty(t, saw.class)
 	require.Equal(t, "drop", saw.response)
-	saw = answered(&http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(strings.Repeat("x", 2*store.MaxExcerpt)))})
+	saw = answered(&http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(strings.Repeat("x", 2*store.MaxExcerpt)))})
 	require.Len(t, saw.response, store.MaxExcerpt)
 }

@@ -34,6 +34,8 @@ const (
 	maxLarge = 16
 	// lookEvery is how often is looked for deliveries that nobody has told of.
 	lookEvery = 30 * time.Second
+	// awaitKeys is how often is looked whether there are keys.
+	awaitKeys = time.Second
 	// farewell is how long attempts may go on once the process stops.
 	farewell = 5 * time.Second
 	// maxFailurePause is the longest pause after errors of the store.
@@ -92,7 +94,7 @@ func New(opts Options) *Sender {
 		opts.Now = time.Now
 	}
 	if opts.Random == nil {
-		opts.Random = rand.Float64 //nolint:gosec // it spreads retries
+		opts.Random = rand.Float64
 	}
 	if opts.WithTimeout == nil {
 		opts.WithTimeout = context.WithTimeout
@@ -110,6 +112,8 @@ func (s *Sender) Run(ctx context.Context) error {
 	attempts, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	failures := 0
+	for s.opts.Keys.SealingKey() == "" && pause.For(ctx, awaitKeys) == nil {
+	}
 	for ctx.Err() == nil {
 		found, err := s.turn(ctx, attempts)
 		switch {

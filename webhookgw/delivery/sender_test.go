@@ -46,6 +46,8 @@ func (k keys) Open(field seal.Field, sealed []byte) ([]byte, error) {
 	return []byte(plain), k.err
 }
 
+func (keys) SealingKey() string { return "key" }
+
 // request is one that a destination got.
 type request struct {
 	headers http.Header
@@ -246,11 +248,13 @@ func TestDestinationsThatMisbehave(t *testing.T) {
 		class   string
 		status  int
 	}{
-		"refuses":   {answers(http.StatusBadRequest), store.DeliveryFailed, "http_status", 400},
-		"is gone":   {answers(http.StatusGone), store.DeliveryGone, "http_status", 410},
-		"redirects": {func(w http.ResponseWriter, r *http.Request, _ int) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, store.DeliveryFailed, "redirect", 302},
-		"hangs":     {func(_ http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() }, store.DeliveryFailed, "timeout", 0},
-		"hangs up":  {func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) }, store.DeliveryFailed, "reset", 0},
+		"refuses": {answers(http.StatusBadRequest), store.DeliveryFailed, "http_status", 400},
+		"is gone": {answers(http.StatusGone), store.DeliveryGone, "http_status", 410},
+		"redirects": {func(w http.ResponseWriter, r *http.Request, _ int) {
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		}, store.DeliveryFailed, "redirect", 302},
+		"hangs":    {func(_ http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() }, store.DeliveryFailed, "timeout", 0},
+		"hangs up": {func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) }, store.DeliveryFailed, "reset", 0},
 		"answers for ever": {func(w http.ResponseWriter, r *http.Request, _ int) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 1<<20)); err != nil {

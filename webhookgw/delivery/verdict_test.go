@@ -68,9 +68,9 @@ func TestWhatAnAttemptMeans(t *testing.T) {
 func TestTheScheduleOfAConnector(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]time.Duration{
-		`{}`:                                                    DefaultSchedule,
-		`{"retry":{"max_attempts":3}}`:                          DefaultSchedule[:3],
-		`{"retry":{"schedule_seconds":[0,7]}}`:                  {0, 7 * time.Second},
+		`{}`:                                   DefaultSchedule,
+		`{"retry":{"max_attempts":3}}`:         DefaultSchedule[:3],
+		`{"retry":{"schedule_seconds":[0,7]}}`: {0, 7 * time.Second},
 		`{"retry":{"schedule_seconds":[0,7],"max_attempts":4}}`: {0, 7 * time.Second, 7 * time.Second, 7 * time.Second},
 		`{"retry":{"schedule_seconds":[0,7],"max_attempts":1}}`: {0},
 	} {
