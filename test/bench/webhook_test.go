@@ -29,7 +29,7 @@ import (
 // aims are the least that a ratio should be (rates), or the most (times).
 var aims = map[string]float64{
 	"inbound/postgres/bare": 0.28, "inbound/postgres/inserts": 3, "inbound/sqlite/inserts": 0.5,
-	"sync/postgres/1/p50": 3.2, "sync/sqlite/1/p50": 3.8, "sync/postgres/64/rate": 0.6, "executed/postgres": 1, "executed/sqlite": 3.5, "sync/postgres/backlog/p99": 3,
+	"sync/postgres/1/p50": 3.2, "sync/sqlite/1/p50": 3.8, "sync/postgres/64/rate": 0.6, "executed/postgres": 1, "executed/sqlite": 3.5, "sync/postgres/backlog/p99": 3, "deliveries": 0.3, "deliveries/hanging": 0.95,
 }
 
 func print(b *testing.B, figures ...Figure) { //nolint:predeclared // what it does

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+	"github.com/agentplatform/agentplatform/webhookgw/delivery"
+)
+
+var deliveredRuns = flag.Int("delivered.runs", 20_000, "ended runs whose results a round of BenchmarkDeliveries delivers")
+
+const (
+	// senders is how many connections the yardstick has, as many as the platform to one
+	// connector.
+	senders = 64
+	// beside is how many connectors are beside the one that hangs.
+	beside = 1000
+)
+
+// BenchmarkDeliveries: the results of ended runs that go to a server on the same machine,
+// each signed, recorded and ended, against a bare client that signs and sends the same
+// bytes; and those to 1,000 connectors of which one hangs, against the same without it.
+func BenchmarkDeliveries(b *testing.B) {
+	for name, open := range databases {
+		b.Run(name, func(b *testing.B) {
+			alternate(b, func() (figures []Figure) {
+				b.Run("round", func(b *testing.B) { // what it opens ends with it
+					bare := paceOfClient(b)
+					figures = append(figures, Rate("deliveries/"+name, "deliveries/s", paceOfDeliveries(b, open(b), 1, 0, *deliveredRuns), bare, aims["deliveries"]))
+				})
+				return figures
+			})
+		})
+		b.Run(name+"/hanging", func(b *testing.B) {
+			alternate(b, func() (figures []Figure) {
+				b.Run("round", func(b *testing.B) {
+					n := max(*deliveredRuns/beside, 2)
+					without := paceOfDeliveries(b, open(b), beside, 0, n)
+					figures = append(figures, Rate("deliveries/"+name+"/one of 1000 hangs", "deliveries/s", paceOfDeliveries(b, open(b), beside, 1, n), without, aims["deliveries/hanging"]))
+				})
+				return figures
+			})
+		})
+	}
+}
+
+// receiver counts what arrives; what is sent to /hangs is never answered.
+func receiver(tb testing.TB) (url string, arrived *atomic.Int64) {
+	tb.Helper()
+	arrived = &atomic.Int64{}
+	over := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // of a client that is measured
+		if r.URL.Path == "/hangs" {
+			<-over
+			return
+		}
+		arrived.Add(1)
+	}))
+	tb.Cleanup(func() { close(over); server.Close() })
+	return server.URL, arrived
+}
+
+// paceOfClient is how many requests a second a client signs and sends.
+func paceOfClient(tb testing.TB) float64 {
+	tb.Helper()
+	url, _ := receiver(tb)
+	transport := &http.Transport{MaxIdleConnsPerHost: senders}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	body := bytes.Repeat([]byte("x"), 400)
+	_, rate := load(tb, senders, func(int) error {
+		timestamp := fmt.Sprint(time.Now().Unix())
+		mac := hmac.New(sha256.New, []byte("whsec_a-secret"))
+		mac.Write([]byte(timestamp + "."))
+		mac.Write(body)
+		req, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, url, bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("X-Service-Timestamp", timestamp)
+		req.Header.Set("X-Service-Signature", hex.EncodeToString(mac.Sum(nil)))
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		return resp.Body.Close()
+	})
+	return rate
+}
+
+// noKeys derives the same secret for all.
+type noKeys struct{}
+
+func (noKeys) SigningSecret(string, seal.Generated) (string, error) { return "whsec_a-secret", nil }
+func (noKeys) Open(seal.Field, []byte) ([]byte, error)              { return nil, seal.ErrUnsealable }
+func (noKeys) SealingKey() string                                   { return "key" }
+
+// paceOfDeliveries is how many results a second reach so many connectors, each of which
+// gets n, beside those that hang, which get as many.
+func paceOfDeliveries(tb testing.TB, db *database, connectors, hanging, n int) float64 {
+	tb.Helper()
+	silence(tb)
+	queued := storebench.NewScene(tb, db.store, 1)
+	hook := deploy(tb, db.store, queued, agentName, output)
+	url, arrived := receiver(tb)
+	for i := range connectors + hanging {
+		path := "/"
+		if i < hanging {
+			path = "/hangs"
+		}
+		sendTo(tb, db.store, queued, url+path, i)
+	}
+	end(tb, db.store, queue(tb, db.store, store.Key{ProjectID: queued.Project, ID: hook}, n))
+	defer vacuum(tb, db.dsn)()
+	sender := delivery.New(delivery.Options{
+		Store: db.store, Keys: noKeys{}, Logger: slog.New(slog.DiscardHandler),
+		Guard: egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}}),
+	})
+	ctx, stop := context.WithCancel(tb.Context())
+	ended, begun := make(chan error, 1), time.Now()
+	go func() { ended <- sender.Run(ctx) }()
+	for int(arrived.Load()) < connectors*n && time.Since(begun) < executedTimeout {
+		time.Sleep(time.Millisecond)
+	}
+	took := time.Since(begun)
+	stop()
+	require.NoError(tb, <-ended)
+	done, err := db.count(tb.Context(), `SELECT count(*) FROM ended_connector_runs WHERE status = 'completed' AND trigger_type = 'outbound'`)
+	require.NoError(tb, err)
+	require.EqualValues(tb, connectors*n, done, "not all were delivered")
+	return float64(connectors*n) / took.Seconds()
+}
+
+// sendTo makes an outbound connector with a link from the agent.
+func sendTo(tb testing.TB, st store.Store, s *storebench.Scene, url string, i int) {
+	tb.Helper()
+	connector := uuid.New()
+	require.NoError(tb, st.PutConnector(tb.Context(), store.Connector{
+		Ref: refOf(store.KindConnector), ID: connector, ProjectID: s.Project, EnvironmentID: s.Environment, Name: fmt.Sprint("to ", i),
+		Type: "webhook", Mode: "outbound", Enabled: true, Config: fmt.Appendf(nil, `{"url":%q}`, url), SecretVersion: 1,
+	}))
+	require.NoError(tb, st.PutLink(tb.Context(), store.Link{
+		Ref: refOf(store.KindConnectorLink), ID: uuid.New(), ProjectID: s.Project, ConnectorID: connector, AgentName: agentName,
+		Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.Unix(1, 0),
+	}))
+}
+
+// end completes all queued runs.
+func end(tb testing.TB, st store.Store, s scene) {
+	tb.Helper()
+	for {
+		r, err := st.Claim(tb.Context(), store.Claim{
+			Environment: store.Key{ProjectID: s.project, ID: s.environment}, RunnerID: "r", Places: 64, Limit: store.MaxClaim, Lease: time.Minute,
+		})
+		require.NoError(tb, err)
+		if len(r.Runs) == 0 {
+			return
+		}
+		completions := make([]store.Completion, len(r.Runs))
+		for i, c := range r.Runs {
+			completions[i] = store.Completion{Lease: store.Lease{Run: c.Run.Key(), Token: c.Token}, Status: store.RunCompleted, Output: output}
+		}
+		_, err = st.Complete(tb.Context(), completions)
+		require.NoError(tb, err)
+	}
+}
