@@ -33,12 +33,7 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 		if err := c.writeAttempts(ctx, tx, current); err != nil {
 			return err
 		}
-		for _, d := range to {
-			if err := settle(ctx, tx, d, current); err != nil {
-				return err
-			}
-		}
-		return nil
+		return c.settle(ctx, tx, to, current)
 	})
 	return wrap(err, "recording %d attempts to deliver", len(attempts))
 }
@@ -46,7 +41,7 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 // current are those attempts whose delivery was not claimed again since, in one order.
 func (c *Core) current(ctx context.Context, tx *Tx, attempts map[store.Key]store.Attempt) (current []store.Attempt, err error) {
 	l := list{}
-	open, err := collect(ctx, tx, scanDelivery, `SELECT `+deliveryColumns+` FROM deliveries
+	open, err := collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
 		WHERE lease_until IS NOT NULL AND `+c.keys(&l, "id", slices.Collect(maps.Keys(attempts))), l.args...)
 	for _, d := range open {
 		if a := attempts[d.Key()]; a.Delivery.Attempt == d.Attempt {
@@ -101,18 +96,37 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 	return countDeliveries(ctx, tx, keys, bytes)
 }
 
-// settle writes what attempts say of a destination, and when it is due again.
-func settle(ctx context.Context, tx *Tx, d destination, attempts []store.Attempt) error {
+// settle writes what attempts say of destinations, and when these are due again.
+func (c *Core) settle(ctx context.Context, tx *Tx, to []destination, attempts []store.Attempt) error {
+	of := map[store.Key][]store.Attempt{}
+	for _, a := range attempts {
+		of[a.Delivery.Connector()] = append(of[a.Delivery.Connector()], a)
+	}
+	keys := make([]store.Key, len(to))
+	for i, d := range to {
+		keys[i] = d.Key
+	}
+	if err := c.dueAgain(ctx, tx, keys, false); err != nil {
+		return err
+	}
+	for _, d := range to {
+		if err := settleOne(ctx, tx, d, of[d.Key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func settleOne(ctx context.Context, tx *Tx, d destination, attempts []store.Attempt) error {
 	failures := d.failures
 	for _, a := range attempts {
 		switch {
-		case a.Delivery.Connector() != d.Key:
 		case a.Down:
 			failures++
 		case a.StatusCode > 0:
 			failures = 0
 		}
-		if a.Delivery.Connector() == d.Key && a.Outcome == store.DeliveryGone {
+		if a.Outcome == store.DeliveryGone {
 			if _, err := tx.exec(ctx, `UPDATE destinations SET paused_reason = $3, paused_generation = (SELECT k.generation FROM object_ids k
 				WHERE k.project_id = $1 AND k.id = $2) WHERE project_id = $1 AND connector_id = $2`, d.ProjectID, d.ID, cut(a.Reason, store.MaxDeliveryError)); err != nil {
 				return err
@@ -125,5 +139,8 @@ func settle(ctx context.Context, tx *Tx, d destination, attempts []store.Attempt
 			return err
 		}
 	}
-	return dueAgain(ctx, tx, d, false, store.BreakFor(failures))
+	if failures >= store.BreakAfter {
+		return pause(ctx, tx, d.Key, store.BreakFor(failures))
+	}
+	return nil
 }

@@ -27,12 +27,15 @@ const connectorColumns = `c.id, c.project_id, c.environment_id, c.name, c.type, 
 const validityColumns = `, now_us(), COALESCE((SELECT string_agg(p.id || '=' || p.ends_at, ',')
 	FROM platform_keys p WHERE p.ends_at IS NOT NULL), '')`
 
-// selectConnector is one that is in effect.
-const selectConnector = `SELECT ` + connectorColumns + validityColumns + `
+// selectConnectors are those that are in effect, selectConnector is one of them.
+const (
+	selectConnectors = `SELECT ` + connectorColumns + validityColumns + `
 	FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
 	LEFT JOIN environments e ON e.project_id = c.project_id AND e.id = c.environment_id
 	LEFT JOIN projects pr ON pr.project_id = c.project_id
-	WHERE c.project_id = $1 AND c.id = $2 AND NOT c.shadowed`
+	WHERE NOT c.shadowed`
+	selectConnector = selectConnectors + ` AND c.project_id = $1 AND c.id = $2`
+)
 
 // selectWritten is one as it was written, enabled or not, in effect or not, with
 // its secrets, expired or not.

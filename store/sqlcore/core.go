@@ -59,6 +59,9 @@ type Engine interface {
 	Append(ctx context.Context, q Queryer, l store.Lease, entries []store.JournalEntry, large Large) (bool, error)
 	// Renew renews claims, and revives those that were swept; it returns these.
 	Renew(ctx context.Context, q Queryer, environment store.Key, leases []store.Lease, lease time.Duration) ([]store.Lease, error)
+	// TakeDue begins attempts of deliveries that are due, of each destination up to its
+	// share, oldest first.
+	TakeDue(ctx context.Context, q Queryer, shares []Share, lease time.Duration) ([]store.Delivery, error)
 	// Look reads what a claim is decided by, Start carries the decision out.
 	Look(ctx context.Context, c store.Claim) (Look, error)
 	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)

@@ -4,9 +4,9 @@ package sqlcore
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,12 +14,19 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// deliveryColumns are of an open delivery.
-const deliveryColumns = `id, project_id, environment_id, connector_id, link_id, run_id, attempt, started_at`
+// DeliveryColumns are of an open delivery.
+const DeliveryColumns = `id, project_id, environment_id, connector_id, link_id, run_id, attempt, started_at`
 
-func scanDelivery(row scanner) (d store.Delivery, err error) {
+// ScanDelivery reads them.
+func ScanDelivery(row scanner) (d store.Delivery, err error) {
 	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Attempt, at(&d.StartedAt))
 	return d, err
+}
+
+// Share is how many attempts of a connector may begin.
+type Share struct {
+	Connector store.Key
+	Limit     int
 }
 
 // destination is a connector of which deliveries are due, while it is locked.
@@ -50,19 +57,11 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 		}
 		due, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
 			WHERE due_at <= now_us()`+without+` ORDER BY due_at LIMIT `+l.add(limit)+` `+c.skipLocked, l.args...)
-		if err != nil {
+		if err != nil || len(due) == 0 {
 			return err
 		}
-		for i, d := range due {
-			// Each has its part of what is left, so that one with many leaves some to the others.
-			share := max((limit-len(claimed))/(len(due)-i), 1)
-			more, err := c.claimFrom(ctx, tx, d, claim, min(share, limit-len(claimed)))
-			if err != nil {
-				return err
-			}
-			claimed = append(claimed, more...)
-		}
-		return nil
+		claimed, err = c.claimFrom(ctx, tx, due, claim, limit)
+		return err
 	})
 	if err != nil {
 		return nil, wrap(err, "claiming deliveries")
@@ -70,45 +69,109 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 	return claimed, wrap(c.addRuns(ctx, claimed), "reading the results of claimed deliveries")
 }
 
-// claimFrom begins attempts of one connector.
-func (c *Core) claimFrom(ctx context.Context, tx *Tx, d destination, claim store.DeliveryClaim, limit int) ([]store.ClaimedDelivery, error) {
-	connector, err := scanConnector(tx.QueryRowContext(ctx, selectConnector, d.ProjectID, d.ID))
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, err
+// claimFrom begins attempts of connectors: each has its part of the limit, so that one
+// with many leaves some to the others.
+func (c *Core) claimFrom(ctx context.Context, tx *Tx, due []destination, claim store.DeliveryClaim, limit int) ([]store.ClaimedDelivery, error) {
+	keys := make([]store.Key, len(due))
+	for i, d := range due {
+		keys[i] = d.Key
 	}
-	if closed := d.closed(connector, err == nil); closed != "" {
-		return nil, c.endDue(ctx, tx, d, closed)
-	}
-	var underWay, lost int
-	err = tx.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE lease_until > now_us()), count(*) FILTER (WHERE lease_until <= now_us())
-		FROM deliveries WHERE project_id = $1 AND connector_id = $2 AND lease_until IS NOT NULL`, d.ProjectID, d.ID).Scan(&underWay, &lost)
-	if err == nil && lost > 0 {
-		_, err = tx.exec(ctx, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
-			SELECT project_id, id, attempt, now_us(), 0, 0, '`+store.ErrorClassLost+`', 'nobody has said what came of this attempt', ''
-			FROM deliveries WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us()`, d.ProjectID, d.ID)
-	}
-	if err == nil && lost > 0 {
-		_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us()`, d.ProjectID, d.ID)
-	}
+	connectors, err := c.connectorsBy(ctx, tx, keys)
 	if err != nil {
 		return nil, err
 	}
-	most := claim.PerConnector
-	if d.failures >= store.BreakAfter {
-		most = 1
+	underWay, err := c.underWay(ctx, tx, keys)
+	if err != nil {
+		return nil, err
 	}
-	begun, err := collect(ctx, tx, scanDelivery, `UPDATE deliveries SET attempt = attempt + 1, lease_until = now_us() + $4, due_at = now_us() + $4
-		WHERE project_id = $1 AND id IN (SELECT o.id FROM deliveries o WHERE o.project_id = $1 AND o.connector_id = $2 AND o.due_at <= now_us()
-			ORDER BY o.due_at, o.id LIMIT $3) RETURNING `+deliveryColumns, d.ProjectID, d.ID, max(min(most-underWay, limit), 0), claim.Lease.Microseconds())
+	var shares []Share
+	most := map[store.Key]int{}
+	for i, d := range due {
+		connector, known := connectors[d.Key]
+		if closed := d.closed(connector, known); closed != "" {
+			if err := c.endDue(ctx, tx, d, closed); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		most[d.Key] = claim.PerConnector - underWay[d.Key]
+		if d.failures >= store.BreakAfter {
+			most[d.Key] = 1 - underWay[d.Key]
+		}
+		share := Share{d.Key, min(max(limit/(len(due)-i), 1), most[d.Key], limit)}
+		if share.Limit > 0 {
+			shares = append(shares, share)
+			limit -= share.Limit
+		}
+	}
+	begun, err := c.engine.TakeDue(ctx, tx, shares, claim.Lease)
 	if err != nil {
 		return nil, err
 	}
 	claimed := make([]store.ClaimedDelivery, len(begun))
 	for i, delivery := range begun {
-		claimed[i] = store.ClaimedDelivery{Delivery: delivery, Connector: connector}
+		claimed[i] = store.ClaimedDelivery{Delivery: delivery, Connector: connectors[delivery.Connector()]}
+		most[delivery.Connector()]--
 	}
-	full := underWay+len(begun) >= most
-	return claimed, dueAgain(ctx, tx, d, full, 0)
+	var full, free []store.Key
+	for _, d := range due {
+		switch left, open := most[d.Key]; {
+		case !open:
+		case left <= 0:
+			full = append(full, d.Key)
+		default:
+			free = append(free, d.Key)
+		}
+	}
+	if err := c.dueAgain(ctx, tx, full, true); err != nil {
+		return nil, err
+	}
+	return claimed, c.dueAgain(ctx, tx, free, false)
+}
+
+// connectorsBy reads connectors by their keys.
+func (c *Core) connectorsBy(ctx context.Context, tx *Tx, keys []store.Key) (map[store.Key]store.Connector, error) {
+	var l list
+	all, err := collect(ctx, tx, func(row scanner) (store.Connector, error) { return scanConnector(row) },
+		selectConnectors+` AND `+strings.Replace(c.keys(&l, "c.id", keys), "(project_id", "(c.project_id", 1), l.args...)
+	of := map[store.Key]store.Connector{}
+	for _, connector := range all {
+		of[connector.Key()] = connector
+	}
+	return of, err
+}
+
+// underWay is how many attempts of connectors are. Those whose claims have ended are
+// written down as lost, and are not.
+func (c *Core) underWay(ctx context.Context, tx *Tx, keys []store.Key) (map[store.Key]int, error) {
+	var l list
+	of, lost := map[store.Key]int{}, []store.Key(nil)
+	_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+		var (
+			key      store.Key
+			held, no int
+		)
+		err = row.Scan(&key.ProjectID, &key.ID, &held, &no)
+		if of[key] = held; no > 0 {
+			lost = append(lost, key)
+		}
+		return none, err
+	}, `SELECT project_id, connector_id, count(*) FILTER (WHERE lease_until > now_us()), count(*) FILTER (WHERE lease_until <= now_us())
+		FROM deliveries WHERE lease_until IS NOT NULL AND `+c.keys(&l, "connector_id", keys)+` GROUP BY project_id, connector_id`, l.args...)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range lost {
+		if _, err := tx.exec(ctx, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
+			SELECT project_id, id, attempt, now_us(), 0, 0, '`+store.ErrorClassLost+`', 'nobody has said what came of this attempt', ''
+			FROM deliveries WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us()`, d.ProjectID, d.ID); err != nil {
+			return nil, err
+		}
+		if _, err := tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us()`, d.ProjectID, d.ID); err != nil {
+			return nil, err
+		}
+	}
+	return of, nil
 }
 
 // closed is why nothing is sent to a destination; "" where it is.
@@ -126,21 +189,30 @@ func (d destination) closed(connector store.Connector, known bool) string {
 	return ""
 }
 
-// dueAgain sets when a claim may find something of a destination: its first delivery
-// that is due; where as many are under way as may be, the first that was not by now; but
-// not before a pause is over.
-func dueAgain(ctx context.Context, tx *Tx, d destination, full bool, pause time.Duration) error {
-	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = (
-			SELECT CASE WHEN o.due_at < now_us() + $4 THEN now_us() + $4 ELSE o.due_at END FROM deliveries o
-			WHERE o.project_id = $1 AND o.connector_id = $2 AND o.due_at > CASE WHEN $3 THEN now_us() ELSE 0 END
-			ORDER BY o.due_at LIMIT 1)
-		WHERE project_id = $1 AND connector_id = $2`, d.ProjectID, d.ID, full, pause.Microseconds())
+// dueAgain sets when a claim may find something of destinations: their first delivery that
+// is due; where as many are under way as may be, the first that was not by now.
+func (c *Core) dueAgain(ctx context.Context, tx *Tx, keys []store.Key, full bool) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	l := list{args: []any{full}}
+	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = (SELECT o.due_at FROM deliveries o
+			WHERE o.project_id = destinations.project_id AND o.connector_id = destinations.connector_id
+				AND o.due_at > CASE WHEN $1 THEN now_us() ELSE 0 END ORDER BY o.due_at LIMIT 1)
+		WHERE `+c.keys(&l, "connector_id", keys), l.args...)
+	return err
+}
+
+// pause lets a destination wait for a while, as long as something waits for it.
+func pause(ctx context.Context, tx *Tx, key store.Key, d time.Duration) error {
+	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = now_us() + $3 WHERE project_id = $1 AND connector_id = $2 AND due_at < now_us() + $3`,
+		key.ProjectID, key.ID, d.Microseconds())
 	return err
 }
 
 // endDue skips what is due of a destination, some at a time.
 func (c *Core) endDue(ctx context.Context, tx *Tx, d destination, reason string) error {
-	due, err := collect(ctx, tx, scanDelivery, `SELECT `+deliveryColumns+` FROM deliveries
+	due, err := collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
 		WHERE project_id = $1 AND connector_id = $2 AND due_at <= now_us() ORDER BY due_at, id LIMIT $3`, d.ProjectID, d.ID, chunk)
 	if err != nil {
 		return err
@@ -156,7 +228,7 @@ func (c *Core) endDue(ctx context.Context, tx *Tx, d destination, reason string)
 	if err := c.endDeliveries(ctx, tx, keys, status, reason); err != nil {
 		return err
 	}
-	return dueAgain(ctx, tx, d, false, 0)
+	return c.dueAgain(ctx, tx, []store.Key{d.Key}, false)
 }
 
 // endDeliveries moves deliveries to history.

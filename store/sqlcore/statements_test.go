@@ -37,6 +37,7 @@ var ofAll = map[string]string{
 
 	"PostDeliveries":  "results of all projects go out",
 	"endedRuns":       "its rows are those of the runs that it is given, of all projects",
+	"connectorsBy":    "its rows are those of the connectors that it is given, of all projects",
 	"ClaimDeliveries": "deliveries are due in all projects",
 	"NextDelivery":    "deliveries are due in all projects",
 
