@@ -19,10 +19,14 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 	for _, a := range attempts {
 		destinations[a.Delivery.Connector()], deliveries[a.Delivery.Key()] = true, a
 	}
+	keys := slices.SortedFunc(maps.Keys(destinations), CompareKeys)
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		if !slices.ContainsFunc(attempts, func(a store.Attempt) bool { return a.Outcome != store.DeliveryDone }) {
+			return c.recordDone(ctx, tx, keys, deliveries)
+		}
 		l := list{}
 		to, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+
-			c.keys(&l, "connector_id", slices.Collect(maps.Keys(destinations)))+` ORDER BY project_id, connector_id `+c.exclusive, l.args...)
+			c.keys(&l, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.exclusive, l.args...)
 		if err != nil {
 			return err
 		}
@@ -36,6 +40,23 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 		return c.settle(ctx, tx, to, current)
 	})
 	return wrap(err, "recording %d attempts to deliver", len(attempts))
+}
+
+// recordDone records attempts that were all taken, as most are. It locks no destination
+// but those that waited for a place, or for a success, and these last: so whoever claims
+// from the others meanwhile finds them.
+func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliveries map[store.Key]store.Attempt) error {
+	current, err := c.current(ctx, tx, deliveries)
+	if err != nil {
+		return err
+	}
+	if err := c.writeAttempts(ctx, tx, current); err != nil {
+		return err
+	}
+	var l list
+	_, err = tx.exec(ctx, `UPDATE destinations SET failures = 0, due_at = `+firstDue+` ORDER BY o.due_at LIMIT 1)
+		WHERE (failures > 0 OR due_at IS NULL OR due_at > now_us()) AND `+c.keys(&l, "connector_id", keys), l.args...)
+	return err
 }
 
 // current are those attempts whose delivery was not claimed again since, in one order.

@@ -189,6 +189,9 @@ func (d destination) closed(connector store.Connector, known bool) string {
 	return ""
 }
 
+// firstDue begins to select when the first delivery of a destination is due.
+const firstDue = `(SELECT o.due_at FROM deliveries o WHERE o.project_id = destinations.project_id AND o.connector_id = destinations.connector_id`
+
 // dueAgain sets when a claim may find something of destinations: their first delivery that
 // is due; where as many are under way as may be, the first that was not by now.
 func (c *Core) dueAgain(ctx context.Context, tx *Tx, keys []store.Key, full bool) error {
@@ -196,9 +199,8 @@ func (c *Core) dueAgain(ctx context.Context, tx *Tx, keys []store.Key, full bool
 		return nil
 	}
 	l := list{args: []any{full}}
-	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = (SELECT o.due_at FROM deliveries o
-			WHERE o.project_id = destinations.project_id AND o.connector_id = destinations.connector_id
-				AND o.due_at > CASE WHEN $1 THEN now_us() ELSE 0 END ORDER BY o.due_at LIMIT 1)
+	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = `+firstDue+` AND o.due_at > CASE WHEN $1 THEN now_us() ELSE 0 END
+				ORDER BY o.due_at LIMIT 1)
 		WHERE `+c.keys(&l, "connector_id", keys), l.args...)
 	return err
 }

@@ -4,6 +4,7 @@ package sqlcore
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -89,9 +90,17 @@ func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 	return figures, wrap(err, "counting the runs that are under way")
 }
 
-// OutboxStatement is the age of the oldest row that a consumer has not taken.
-const OutboxStatement = `SELECT COALESCE(now_us() - (SELECT o.posted_at FROM outbox o
-	WHERE o.consumer = '` + storage + `' ORDER BY o.posted_at LIMIT 1), 0)`
+// consumers are all of the outbox.
+var consumers = []string{storage, outbound}
+
+// OutboxStatement is the age of the oldest row that its consumer has not taken.
+var OutboxStatement = func() string {
+	var first []string
+	for _, consumer := range consumers {
+		first = append(first, `SELECT * FROM (SELECT o.posted_at FROM outbox o WHERE o.consumer = '`+consumer+`' ORDER BY o.posted_at LIMIT 1) AS `+consumer)
+	}
+	return `SELECT COALESCE(now_us() - (SELECT MIN(f.posted_at) FROM (` + strings.Join(first, ` UNION ALL `) + `) AS f), 0)`
+}()
 
 func queueState(live, runner bool) store.QueueState {
 	switch {

@@ -23,9 +23,9 @@ import (
 const (
 	// maxUnderWay is how many attempts a process has under way, perProject and
 	// perConnector how many of these are of one.
-	maxUnderWay  = 256
+	maxUnderWay  = 512
 	perProject   = maxUnderWay / 2
-	perConnector = 64
+	perConnector = 128
 	// postLimit is how many ended runs become deliveries at once.
 	postLimit = 256
 	// lease is how long an attempt may take, with what is read before and recorded after.
