@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -79,6 +80,17 @@ func (k DerivationKey) Secret(of Generated) string {
 // form `whsec_<base64>` of Standard Webhooks.
 func (k DerivationKey) SigningSecret(of Generated) string {
 	return SigningSecretPrefix + base64.StdEncoding.EncodeToString(k.derive(of, PurposeSigningSecret))
+}
+
+// SigningKey is the key of Standard Webhooks in a signing secret: what is encoded after
+// whsec_, or the whole of a secret that is not in that form.
+func SigningKey(secret string) []byte {
+	if encoded, ok := strings.CutPrefix(secret, SigningSecretPrefix); ok {
+		if key, err := base64.StdEncoding.DecodeString(encoded); err == nil {
+			return key
+		}
+	}
+	return []byte(secret)
 }
 
 func (k DerivationKey) derive(of Generated, purpose string) []byte {

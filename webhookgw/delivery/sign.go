@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,18 +35,7 @@ func sign(headers http.Header, secret string, id uuid.UUID, at time.Time, body [
 	headers.Set(HeaderSignature, hex.EncodeToString(hmacOf([]byte(secret), timestamp+".", body)))
 	headers.Set("Webhook-Id", id.String())
 	headers.Set("Webhook-Timestamp", timestamp)
-	headers.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(hmacOf(standardKey(secret), id.String()+"."+timestamp+".", body)))
-}
-
-// standardKey is the key of Standard Webhooks in a secret: what is encoded after whsec_,
-// or the whole of one that is not in that form.
-func standardKey(secret string) []byte {
-	if encoded, ok := strings.CutPrefix(secret, seal.SigningSecretPrefix); ok {
-		if key, err := base64.StdEncoding.DecodeString(encoded); err == nil {
-			return key
-		}
-	}
-	return []byte(secret)
+	headers.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(hmacOf(seal.SigningKey(secret), id.String()+"."+timestamp+".", body)))
 }
 
 func hmacOf(key []byte, start string, body []byte) []byte {
