@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/keyring"
@@ -72,7 +74,7 @@ func newWorld(t testing.TB) *world {
 	require.NoError(t, err)
 	w.platform = inUse(t, db, ring)
 	w.options = Options{
-		Client: facade, Index: unlimited(NewIndex(facade, nil, quiet())), Store: db, Claims: db,
+		Client: w.controlling(facade), Index: unlimited(NewIndex(facade, nil, quiet())), Store: db, Claims: db,
 		PlatformID: platformID, Keys: w.platform, GatewayURL: gateway + "/", Logger: quiet(),
 		RequestsPerMinute: plenty,
 	}
@@ -88,6 +90,29 @@ func newWorld(t testing.TB) *world {
 		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"},
 	})
 	return w
+}
+
+// controlling is a client behind which controllers are done with whatever it changes.
+func (w *world) controlling(inner client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(inner, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if err := c.Patch(ctx, o, p, opts...); err != nil {
+				return err
+			}
+			object := o.(v1alpha1.ConditionedObject)
+			if v1alpha1.IsStalled(object) {
+				return nil // nobody has mended that
+			}
+			v1alpha1.MarkReady(object, "")
+			if conn, ok := o.(*v1alpha1.Connector); ok {
+				conn.Status.SecretVersion = conn.SecretVersion()
+				if conn.MarkRoutesReady(); !conn.IsEnabled() {
+					conn.MarkDisabled()
+				}
+			}
+			return w.client.Status().Update(ctx, o)
+		},
+	})
 }
 
 // facade is another facade of the same project, as if on another machine: it shares
@@ -136,19 +161,23 @@ func (w *world) meta(name string) metav1.ObjectMeta {
 func (w *world) create(t testing.TB, o client.Object) {
 	t.Helper()
 	require.NoError(t, w.client.Create(t.Context(), o))
-	object, ok := o.(v1alpha1.ConditionedObject)
-	if !ok {
-		return
+	if object, ok := o.(v1alpha1.ConditionedObject); ok {
+		w.settle(t, object)
 	}
+}
+
+// settle gives an object its id, and the status that its controller would.
+func (w *world) settle(t testing.TB, object v1alpha1.ConditionedObject) {
+	t.Helper()
 	id, err := v1alpha1.ObjectID(w.projectID, object)
 	require.NoError(t, err)
 	require.NoError(t, w.db.ClaimID(t.Context(), store.Key{ProjectID: w.projectID, ID: id}, w.ref(object)))
 	object.CommonStatus().ID = id.String()
 	v1alpha1.MarkReady(object, "")
-	if conn, ok := o.(*v1alpha1.Connector); ok {
+	if conn, ok := object.(*v1alpha1.Connector); ok {
 		conn.MarkRoutesReady()
 	}
-	require.NoError(t, w.client.Status().Update(t.Context(), o))
+	require.NoError(t, w.client.Status().Update(t.Context(), object.(client.Object)))
 }
 
 // ref names an object for the store, as its controller does.

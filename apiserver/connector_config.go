@@ -69,6 +69,9 @@ func (c *ConnectorConfigInput) UnmarshalJSON(data []byte) error {
 	return (*json.RawMessage)(c).UnmarshalJSON(data)
 }
 
+// given says whether a request has a config: null is none.
+func (c ConnectorConfigInput) given() bool { return len(c) > 0 && string(c) != "null" }
+
 // Schema names the component that describe fills in.
 func (ConnectorConfigInput) Schema(r huma.Registry) *huma.Schema {
 	return alternatives(r, "ConnectorConfigInput", reflect.TypeFor[InboundConfigInput](), reflect.TypeFor[SyncConfigInput]())

@@ -74,14 +74,21 @@ func (n *creation) connector(
 }
 
 // nameIsFree answers 409 for the name of another connector, such as one that code
-// defines.
+// defines; one that is retired has no name any more.
 func (s *Server) nameIsFree(ctx context.Context, c *caller, conn *v1alpha1.Connector) error {
 	list, err := s.connectorsOf(ctx, c, string(conn.Spec.Environment))
 	if err != nil {
 		return err
 	}
 	for i := range list {
-		if list[i].Title() == conn.Title() && list[i].Name != conn.Name {
+		if list[i].Title() != conn.Title() || list[i].Name == conn.Name {
+			continue
+		}
+		retired, err := s.retired(ctx, c, &list[i])
+		if err != nil {
+			return err
+		}
+		if !retired {
 			return nameTaken
 		}
 	}

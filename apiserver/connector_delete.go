@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -13,15 +14,38 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
 )
-
-// deleteAttempts is how often a deletion is tried while controllers write the
-// status of the object meanwhile.
-const deleteAttempts = 5
 
 // errInCode is the answer for connectors, and links of such, that code defines.
 var errInCode = problem(http.StatusConflict, httpserver.CodeDefinedInCode,
 	"the project's code defines the connector: remove it there and deploy")
+
+// mustNotBeInCode answers 409 for a connector that the project's code defines; one
+// that a deployment has retired is not defined any more.
+func (s *Server) mustNotBeInCode(ctx context.Context, c *caller, conn *v1alpha1.Connector) error {
+	retired, err := s.retired(ctx, c, conn)
+	if err == nil && conn.DefinedInCode() && !retired {
+		return errInCode
+	}
+	return err
+}
+
+// retired says whether a deployment has removed the connector from the project's code.
+// The store knows, for that is done with the activation.
+func (s *Server) retired(ctx context.Context, c *caller, conn *v1alpha1.Connector) (bool, error) {
+	if !conn.DefinedInCode() {
+		return false, nil
+	}
+	row, err := s.store.Connector(ctx, c.keyOf(conn))
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil // no deployment has it in effect yet
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking whether connector %q is retired: %w", conn.Name, err)
+	}
+	return row.Retired, nil
+}
 
 // deleteConnector deletes the links after the connector: where that is refused,
 // nothing is done, and without it a link has no effect.
@@ -34,10 +58,13 @@ func (s *Server) deleteConnector(ctx context.Context, c *caller, in *ConnectorPa
 		return answer[Done]{}, err
 	}
 	judge := func() error {
-		if conn.DefinedInCode() {
-			return errInCode
+		if err := s.mustNotBeInCode(ctx, c, conn); err != nil {
+			return err
 		}
-		return c.mustMatch(conn)
+		if err := c.mustMatch(conn); err != nil {
+			return err
+		}
+		return s.mustOwn(conn, nil)
 	}
 	if err := judge(); err != nil {
 		return answer[Done]{}, err
@@ -45,6 +72,11 @@ func (s *Server) deleteConnector(ctx context.Context, c *caller, in *ConnectorPa
 	before, links, err := s.describeConnector(ctx, c, conn)
 	if err != nil {
 		return answer[Done]{}, err
+	}
+	for i := range links {
+		if err := s.mustOwn(&links[i], nil); err != nil {
+			return answer[Done]{}, err
+		}
 	}
 	if err := s.deleteExactly(ctx, conn, judge); err != nil {
 		return answer[Done]{}, err
@@ -81,7 +113,12 @@ func (s *Server) deleteLink(ctx context.Context, c *caller, in *LinkPath) (answe
 	case conn.DefinedInCode():
 		return answer[Done]{}, errInCode
 	}
-	judge := func() error { return c.mustMatch(link) }
+	judge := func() error {
+		if err := c.mustMatch(link); err != nil {
+			return err
+		}
+		return s.mustOwn(link, nil)
+	}
 	if err := judge(); err != nil {
 		return answer[Done]{}, err
 	}
@@ -110,19 +147,19 @@ func (s *Server) repeatedDelete(ctx context.Context, c *caller, id ID, absent er
 // since, if only in its status, it is read and judged again. One that is gone is
 // deleted.
 func (s *Server) deleteExactly(ctx context.Context, o v1alpha1.ConditionedObject, judge func() error) error {
-	object, uid, id := o.(client.Object), o.GetUID(), idOf(o)
+	object, uid := o.(client.Object), o.GetUID()
 	var err error
-	for range deleteAttempts {
+	for range changeAttempts {
 		version := o.GetResourceVersion()
 		err = s.client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
 		if !apierrors.IsConflict(err) {
 			break
 		}
-		again := s.client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		again := s.reread(ctx, o)
 		if again == nil && o.GetUID() != uid {
 			return nil // another object has its name
 		}
-		if o.CommonStatus().ID = id; again == nil && judge != nil {
+		if again == nil && judge != nil {
 			again = judge()
 		}
 		if again != nil {

@@ -147,6 +147,10 @@ func (s *Server) showConnector(
 			out.Agents = append(out.Agents, string(links[i].Spec.Agent))
 		}
 	}
+	var err error
+	if out.Retired, err = s.retired(ctx, c, conn); err != nil {
+		return out, err
+	}
 	return out, s.showSecrets(ctx, c, conn, derivations, &out)
 }
 

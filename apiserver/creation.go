@@ -83,11 +83,10 @@ func (s *Server) awaitReady(ctx context.Context, objects ...v1alpha1.Conditioned
 				return
 			case <-ticker.C:
 			}
-			if err := s.client.Get(ctx, client.ObjectKeyFromObject(o.(client.Object)), o.(client.Object)); err != nil {
-				s.logger.WarnContext(ctx, "waiting for an object that was created", "namespace", o.GetNamespace(), "name", o.GetName(), "error", err)
+			if err := s.reread(ctx, o); err != nil {
+				s.logger.WarnContext(ctx, "waiting for an object that was written", "namespace", o.GetNamespace(), "name", o.GetName(), "error", err)
 				return
 			}
-			o.CommonStatus().ID = o.SpecID() // claimed when it was created
 		}
 	}
 }

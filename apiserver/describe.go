@@ -20,12 +20,16 @@ const (
 		"Where not all of it can be created nothing is. A name that another connector of the environment has is answered 409."
 	aboutListConnectors  = "By name of their objects. Generated secrets are shown, credentials of the project's own are ********."
 	aboutGetConnector    = "The connector with its URL and its secret. Generated secrets are shown, credentials of the project's own are ********."
+	aboutUpdateConnector = "Changes what the request names; config is replaced whole. Answers once the platform has taken up the change, or after two seconds. " +
+		"Type, mode and environment never change. Of a connector that the project's code defines only enabled can be changed. " +
+		"A name that another connector of the environment has, and a field that a GitOps controller owns, are answered 409."
 	aboutDeleteConnector = "Deletes the connector for good, with its links; what it has received stays in the history of runs. A connector that " +
 		"the project's code defines is answered 409: remove it there and deploy. A repetition under the same Idempotency-Key is answered as the first call."
 	aboutCreateLink = "Events of the connector start the agent from then on. Answers once the platform has taken up the link, or after two seconds; " +
 		"ready and message say whether it is in effect. Links of connectors that the project's code defines are answered 409."
 	aboutListLinks         = "Oldest first."
 	aboutGetLink           = "The link, and whether it is in effect."
+	aboutUpdateLink        = "Settings that the request leaves out get their defaults. The agent never changes: create another link. Links of connectors that the project's code defines are answered 409."
 	aboutDeleteLink        = "Events of the connector start the agent no more; runs that were started go on. Links of connectors that the project's code defines are answered 409."
 	aboutListConnectorRuns = "Events that the connector received, newest first, without outputs."
 	aboutGetConnectorRun   = "The event with its outcome. output is that of the run of the oldest link."
@@ -84,6 +88,7 @@ var aboutSchemas = map[string]string{
 	"ConnectorResult":     "What became of a connector that the project's code defines.",
 	"ConnectorRun":        "An event that a connector received, and what it started.",
 	"ConnectorRunList":    "A page of connector runs.",
+	"ConnectorUpdate":     "What is changed of a connector; what is left out stays.",
 	"Cost":                "An amount of money.",
 	"Deployment":          "A commit that was built for an environment, and what became of it.",
 	"DeploymentAgent":     "An agent that a deployment contains.",
@@ -98,6 +103,7 @@ var aboutSchemas = map[string]string{
 	"Judge":               "What a judge thinks of an agent on average.",
 	"Link":                "A link ties an agent to a connector, whose events start it.",
 	"LinkCreate":          "What a link is made of.",
+	"LinkUpdate":          "The settings that a link gets in place of those that it has.",
 	"LogLine":             "A line that a run has written.",
 	"OutboundLink":        "When and how an agent's results are sent.",
 	"Problem":             "What every error answers (RFC 9457).",

@@ -206,7 +206,7 @@ var meanings = map[int]string{
 	403: "The key is of another project, or it or its owner lacks the permission, or it does not reach the environment; or Kubernetes or a quota of the namespace refuses the change.",
 	404: "The project has no such thing.",
 	408: "The body did not come in time.",
-	409: "The state of things does not allow it: the name is taken, or it is there already, or the project's code defines it, or somebody changed it at the same time.",
+	409: "The state of things does not allow it: the name is taken, or it is there already, or the project's code defines it, or a GitOps controller owns it, or somebody changed it at the same time.",
 	412: "The object is not what If-Match names.",
 	413: "The body is larger than 1 MiB.",
 	415: "The body is not application/json.",

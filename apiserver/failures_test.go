@@ -89,6 +89,9 @@ func failingClient(inner client.Client, err error) client.Client {
 			}
 			return c.Create(ctx, o, opts...)
 		},
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return err
+		},
 		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return err },
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -80,7 +81,7 @@ func (t *trail) digest() string {
 // what is there now, if anything, is of this call alone.
 func (s *Server) makeOne(ctx context.Context, o client.Object) (made bool, err error) {
 	digest, keyed := o.GetAnnotations()[annotationRequest]
-	err = s.client.Create(ctx, o)
+	err = s.client.Create(ctx, o, client.FieldOwner(fieldManager))
 	if !keyed {
 		return !apierrors.IsAlreadyExists(err), err // its name is random
 	}
@@ -106,22 +107,27 @@ func cameThrough(outcome *store.AuditOutcome, success int) bool {
 }
 
 // doneBefore says whether a call that finds nothing to do any more repeats one that
-// this API key has made before. The audit log knows, also of a call that was cut off
-// before its outcome was recorded.
+// this API key has made before.
 func (s *Server) doneBefore(ctx context.Context, c *caller, id ID) (bool, error) {
+	earlier, err := s.earlierCalls(ctx, c)
+	return slices.ContainsFunc(earlier, func(e store.AuditEntry) bool { return strings.EqualFold(e.Object.ID, id.String()) }), err
+}
+
+// earlierCalls are those of the same route that this API key has made under the same
+// Idempotency-Key and that may have done what they asked for; none without such a
+// key. The audit log knows, also of a call that was cut off before its outcome was
+// recorded.
+func (s *Server) earlierCalls(ctx context.Context, c *caller) ([]store.AuditEntry, error) {
 	if c.idempotencyKey == "" {
-		return false, nil
+		return nil, nil
 	}
 	entries, err := s.store.ListAudit(ctx, store.AuditQuery{ProjectID: c.projectID, Limit: repeatsLookedAt})
 	if err != nil {
-		return false, fmt.Errorf("looking for an earlier call: %w", err)
+		return nil, fmt.Errorf("looking for an earlier call: %w", err)
 	}
-	for _, e := range entries {
+	return slices.DeleteFunc(entries, func(e store.AuditEntry) bool {
 		own := e.ID != trailOf(ctx).entry.ID && e.Actor.KeyID == c.key.Spec.KeyID && e.Actor.Name == c.key.Name
 		same := e.Operation == c.route.id && e.IdempotencyKey == c.idempotencyKey
-		if own && same && strings.EqualFold(e.Object.ID, id.String()) && cameThrough(e.Outcome, c.route.status) {
-			return true, nil
-		}
-	}
-	return false, nil
+		return !own || !same || !cameThrough(e.Outcome, c.route.status)
+	}), nil
 }

@@ -45,10 +45,18 @@ type OutboundLink struct {
 
 // LinkCreate is what a link is made of.
 type LinkCreate struct {
-	AgentName     string         `json:"agent_name" minLength:"1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" patternDescription:"lower-case letters, digits and inner dashes" doc:"The agent, by the name that its YAML file gives it. It need not be deployed yet." example:"support"`
+	AgentName string `json:"agent_name" minLength:"1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" patternDescription:"lower-case letters, digits and inner dashes" doc:"The agent, by the name that its YAML file gives it. It need not be deployed yet." example:"support"`
+	LinkSettings
+}
+
+// LinkSettings is what can be changed of a link.
+type LinkSettings struct {
 	FilesRequired *bool          `json:"files_required,omitempty" doc:"Only false: this release takes no files."`
 	Outbound      map[string]any `json:"outbound,omitempty" doc:"Not supported in this release."`
 }
+
+// LinkUpdate are the settings that a link gets in place of those that it has.
+type LinkUpdate struct{ LinkSettings }
 
 // LinkCreateInput is the request that creates a link.
 type LinkCreateInput struct {
@@ -60,6 +68,12 @@ type LinkCreateInput struct {
 type LinkPath struct {
 	ConnectorPath
 	LinkID ID `path:"link_id" doc:"The link."`
+}
+
+// LinkUpdateInput is the request that replaces the settings of a link.
+type LinkUpdateInput struct {
+	LinkPath
+	Body LinkUpdate
 }
 
 func (s *Server) listLinks(ctx context.Context, c *caller, in *ConnectorPath) (answer[[]Link], error) {
@@ -103,11 +117,8 @@ func (s *Server) link(ctx context.Context, c *caller, conn *v1alpha1.Connector, 
 }
 
 func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput) (answer[Link], error) {
-	if in.Body.FilesRequired != nil && *in.Body.FilesRequired {
-		return answer[Link]{}, invalid(notSupported("body.files_required"))
-	}
-	if in.Body.Outbound != nil {
-		return answer[Link]{}, invalid(notSupported("body.outbound"))
+	if err := in.Body.refuseUnsupported(); err != nil {
+		return answer[Link]{}, err
 	}
 	conn, err := s.connector(ctx, c, in.ConnectorID)
 	if err != nil {
@@ -133,6 +144,47 @@ func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput)
 	}
 	shown := showLink(conn, link)
 	return created(ctx, shown, link, "/connectors/"+shown.ConnectorID+"/links/"+shown.ID), nil
+}
+
+// updateLink replaces the settings of a link. This release has none but the defaults,
+// so that nothing is left to be written into the object.
+func (s *Server) updateLink(ctx context.Context, c *caller, in *LinkUpdateInput) (answer[Link], error) {
+	if err := in.Body.refuseUnsupported(); err != nil {
+		return answer[Link]{}, err
+	}
+	conn, err := s.connector(ctx, c, in.ConnectorID)
+	if err != nil {
+		return answer[Link]{}, err
+	}
+	link, err := s.link(ctx, c, conn, in.LinkID)
+	if err != nil {
+		return answer[Link]{}, err
+	}
+	before := showLink(conn, link)
+	_, err = s.amend(ctx, c, link, func() error {
+		if conn.DefinedInCode() {
+			return errInCode
+		}
+		return nil
+	})
+	if err != nil {
+		return answer[Link]{}, err
+	}
+	s.awaitReady(ctx, link)
+	shown := showLink(conn, link)
+	changed(ctx, shown.audited(), before, shown)
+	return answer[Link]{Body: shown, ETag: etag(link)}, nil
+}
+
+// refuseUnsupported answers 422 for settings that have no effect in this release.
+func (in LinkSettings) refuseUnsupported() error {
+	if in.FilesRequired != nil && *in.FilesRequired {
+		return invalid(notSupported("body.files_required"))
+	}
+	if in.Outbound != nil {
+		return invalid(notSupported("body.outbound"))
+	}
+	return nil
 }
 
 // link creates a link.

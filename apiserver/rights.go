@@ -15,8 +15,8 @@ package apiserver
 // What routes read and write:
 //
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=environments,verbs=get;list
-// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors,verbs=get;list;create;delete
-// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectorlinks,verbs=get;list;create;delete
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors,verbs=get;list;create;patch;delete
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectorlinks,verbs=get;list;create;patch;delete
 //
 // The uid that names the cluster:
 //

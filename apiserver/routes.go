@@ -8,13 +8,14 @@ import (
 )
 
 // Statuses that routes may answer besides success: every one, those that name
-// something, those that create, those that change an object, and those that change
-// what is none.
+// something, those that create, those that delete an object, those that change one,
+// and those that change what is none.
 var (
 	always   = []int{401, 403, 422, 429, 500, 503}
 	naming   = append(slices.Clone(always), 404)
 	creating = append(slices.Clone(naming), 400, 408, 409, 413, 415)
-	altering = append(slices.Clone(naming), 409, 412)
+	deleting = append(slices.Clone(naming), 409, 412)
+	changing = append(slices.Clone(creating), 412)
 	acting   = append(slices.Clone(naming), 409)
 )
 
@@ -64,7 +65,9 @@ var routes = []route{
 		summary: "List connectors", description: aboutListConnectors, mount: handle((*Server).listConnectors)},
 	{method: get, path: "/connectors/{connector_id}", id: "getConnector", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
 		summary: "Read a connector", description: aboutGetConnector, tagged: true, mount: handle((*Server).getConnector)},
-	{method: del, path: "/connectors/{connector_id}", id: "deleteConnector", tag: tagConnectors, does: alters, needs: needs("connectors.delete"), status: 200, errors: altering,
+	{method: patch, path: "/connectors/{connector_id}", id: "updateConnector", tag: tagConnectors, does: alters, needs: needs("connectors.update"), status: 200, errors: changing,
+		summary: "Change a connector", description: aboutUpdateConnector, tagged: true, mount: handle((*Server).updateConnector)},
+	{method: del, path: "/connectors/{connector_id}", id: "deleteConnector", tag: tagConnectors, does: alters, needs: needs("connectors.delete"), status: 200, errors: deleting,
 		summary: "Delete a connector", description: aboutDeleteConnector, mount: handle((*Server).deleteConnector)},
 	{method: post, path: "/connectors/{connector_id}/links", id: "createLink", tag: tagConnectors, does: creates, needs: needs("connectors.link"), status: 201, errors: creating,
 		summary: "Link an agent to a connector", description: aboutCreateLink, tagged: true, mount: handle((*Server).createLink)},
@@ -72,7 +75,9 @@ var routes = []route{
 		summary: "List the links of a connector", description: aboutListLinks, mount: handle((*Server).listLinks)},
 	{method: get, path: "/connectors/{connector_id}/links/{link_id}", id: "getLink", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
 		summary: "Read a link", description: aboutGetLink, tagged: true, mount: handle((*Server).getLink)},
-	{method: del, path: "/connectors/{connector_id}/links/{link_id}", id: "deleteLink", tag: tagConnectors, does: alters, needs: needs("connectors.link"), status: 200, errors: altering,
+	{method: patch, path: "/connectors/{connector_id}/links/{link_id}", id: "updateLink", tag: tagConnectors, does: alters, needs: needs("connectors.link"), status: 200, errors: changing,
+		summary: "Replace the settings of a link", description: aboutUpdateLink, tagged: true, mount: handle((*Server).updateLink)},
+	{method: del, path: "/connectors/{connector_id}/links/{link_id}", id: "deleteLink", tag: tagConnectors, does: alters, needs: needs("connectors.link"), status: 200, errors: deleting,
 		summary: "Delete a link", description: aboutDeleteLink, mount: handle((*Server).deleteLink)},
 	{method: get, path: "/connectors/{connector_id}/runs", id: "listConnectorRuns", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
 		summary: "List the runs of a connector", description: aboutListConnectorRuns, mount: handle((*Server).listConnectorRuns)},
@@ -116,10 +121,6 @@ var routes = []route{
 		instead: "create a Deployment object with the same source with kubectl"},
 	{method: post, path: "/deployments/{deployment_id}/deploy-anyway", id: "deployAnyway", tag: tagDeployments, needs: needs("deployments.override")},
 
-	{method: patch, path: "/connectors/{connector_id}", id: "updateConnector", tag: tagConnectors, needs: needs("connectors.update"),
-		instead: "change the Connector object with kubectl"},
-	{method: patch, path: "/connectors/{connector_id}/links/{link_id}", id: "updateLink", tag: tagConnectors, needs: needs("connectors.link"),
-		instead: "delete the link and create another one"},
 	{method: get, path: "/connectors/{connector_id}/stats", id: "getConnectorStats", tag: tagConnectors, needs: needs("connectors.view"),
 		instead: "count the runs of the connector, which can be listed"},
 	{method: post, path: "/connectors/{connector_id}/rotate-secret", id: "rotateSecret", tag: tagConnectors, needs: needs("connectors.update"),

@@ -75,6 +75,9 @@ type Options struct {
 	// RequestsPerMinute is how many requests a project may make in any 60 seconds;
 	// 0 means the plan's default.
 	RequestsPerMinute int
+	// GitOpsManagers are field managers over whose fields nothing is written; nil means
+	// DefaultGitOpsManagers.
+	GitOpsManagers []string
 	// Logger takes what callers only see as 500; nil means slog's default.
 	Logger *slog.Logger
 }
@@ -99,6 +102,7 @@ type Server struct {
 	handler  http.Handler
 
 	requestsPerMinute int
+	gitOpsManagers    []string
 	// patience is readyTimeout, and deadline requestTime, but in tests.
 	patience, deadline time.Duration
 
@@ -116,6 +120,10 @@ func New(opts Options) (*Server, error) {
 		client: opts.Client, store: opts.Store, claims: opts.Claims, platformID: opts.PlatformID, platform: opts.Keys,
 		gatewayURL: opts.GatewayURL, proxies: opts.TrustedProxies, logger: opts.Logger, now: time.Now,
 		patience: readyTimeout, deadline: requestTime, requestsPerMinute: cmp.Or(opts.RequestsPerMinute, plan.RequestsPerMinute),
+		gitOpsManagers: opts.GitOpsManagers,
+	}
+	if s.gitOpsManagers == nil {
+		s.gitOpsManagers = DefaultGitOpsManagers
 	}
 	if s.logger == nil {
 		s.logger = slog.Default()

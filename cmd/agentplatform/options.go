@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/agentplatform/agentplatform/apiserver"
 	"github.com/agentplatform/agentplatform/cmd/internal/observe"
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
 	"github.com/agentplatform/agentplatform/controllers"
@@ -30,7 +31,7 @@ type options struct {
 	observe                                               observe.Flags
 	drain                                                 time.Duration
 	leaderElect                                           bool
-	watchNamespaces                                       []string
+	watchNamespaces, gitOpsManagers                       []string
 	sweepLimit, workers, connections                      int
 }
 
@@ -59,6 +60,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.drain, "drain", webhookgw.DefaultDrain, "how long open requests may take to end after SIGTERM, webhooks included that wait for an agent's answer; the pod's grace period must be 20 s longer")
 	flags.IntVar(&o.connections, "max-connections", httpserver.DefaultConnections, "how many connections each port has at a time; for those beyond, idle ones are closed, and where none is they wait")
 	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "namespaces of projects that manager and facade work in, by the rights of RoleBindings there; without it all")
+	flags.StringSliceVar(&o.gitOpsManagers, "gitops-managers", apiserver.DefaultGitOpsManagers, "field managers of GitOps controllers: the facade writes over none of their fields, and deletes nothing of theirs; an empty one for none")
 	flags.IntVar(&o.sweepLimit, "sweep-limit", controllers.DefaultSweepLimit, "how many objects of a kind that Kubernetes does not have a sweep may remove from the store where they are most of that kind; raise it for one start after a deletion on purpose")
 	flags.IntVar(&o.workers, "workers", object.DefaultWorkers, "how many objects of a kind the manager reconciles at once; projects take turns")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader among managers")

@@ -20,6 +20,7 @@ const (
 	CodeNameTaken          Code = "name_taken"             // 409: another one of the environment has the name
 	CodeLimitReached       Code = "limit_reached"          // 409: there are as many as there may be
 	CodeDefinedInCode      Code = "defined_in_code"        // 409: it is changed by a deployment of the project's code
+	CodeGitOps             Code = "managed_by_gitops"      // 409: a GitOps controller owns it and would undo the change
 	CodeTerminating        Code = "namespace_terminating"  // 409: the project's namespace is being deleted
 	CodePrecondition       Code = "precondition_failed"    // 412: it is not what If-Match names
 	CodeRequestTooLarge    Code = "request_too_large"      // 413: the body is larger than the limit

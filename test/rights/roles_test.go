@@ -63,8 +63,8 @@ var (
 	}
 	apiserverRights = []string{
 		"* agentplatform.dev/apikeys get,list,watch",
-		"* agentplatform.dev/connectorlinks create,delete,get,list",
-		"* agentplatform.dev/connectors create,delete,get,list",
+		"* agentplatform.dev/connectorlinks create,delete,get,list,patch",
+		"* agentplatform.dev/connectors create,delete,get,list,patch",
 		"* agentplatform.dev/environments get,list",
 		"* agentplatform.dev/projects list,watch",
 		"* authorization.k8s.io/localsubjectaccessreviews create",

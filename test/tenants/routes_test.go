@@ -39,10 +39,12 @@ var otherPlaces = map[string]func(*tenant) string{
 // names are the parameters that take no id, but must be given.
 var names = map[string]string{"agent_name": "hello"}
 
-// bodies are what an operation creates. There is no id in any of them.
+// bodies are what an operation creates or changes. There is no id in any of them.
 var bodies = map[string]string{
 	"createConnector": `{"name":"NAME","type":"webhook","config":{}}`,
 	"createLink":      `{"agent_name":"spare"}`,
+	"updateConnector": `{"enabled":true}`,
+	"updateLink":      `{"files_required":false}`,
 }
 
 // operation is one of the facade, with its places.

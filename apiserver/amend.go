@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// annotationRequests holds, in an object that was changed under Idempotency-Keys, the
+// last of them, each with the digest of its request.
+const annotationRequests = "agentplatform.dev/requests"
+
+const (
+	// requestsNoted is how many there are of them at most.
+	requestsNoted = 10
+	// changeAttempts is how often a change or a deletion is tried while somebody else,
+	// such as a controller that writes the status, changes the object meanwhile.
+	changeAttempts = 5
+)
+
+// nounOf is what this API calls an object of a kind that it changes.
+func nounOf(o v1alpha1.ConditionedObject) string {
+	if o.ObjectKind() == store.KindConnectorLink {
+		return "link"
+	}
+	return "connector"
+}
+
+// amend changes an object as it was read and judged: edit judges it, and writes into
+// it what is asked for. When somebody has changed the object meanwhile, if only its
+// status, both are done again on what it is then. Nothing is written where nothing
+// changes. repeated says that an earlier call under the same Idempotency-Key has made
+// the change; edit is not called then.
+//
+// The write takes fields over from whoever owns them, but for those of GitOps
+// managers.
+func (s *Server) amend(ctx context.Context, c *caller, o v1alpha1.ConditionedObject, edit func() error) (repeated bool, err error) {
+	object, uid, id := o.(client.Object), o.GetUID(), idOf(o)
+	for range changeAttempts {
+		if repeated, err = s.repeats(ctx, c, o); repeated || err != nil {
+			return repeated, err
+		}
+		if err = c.mustMatch(o); err != nil {
+			return false, err
+		}
+		before := object.DeepCopyObject().(client.Object)
+		if err = edit(); err != nil {
+			return false, err
+		}
+		if err = s.mustOwn(before.(v1alpha1.ConditionedObject), o); err != nil {
+			return false, err
+		}
+		c.note(ctx, object)
+		if equality.Semantic.DeepEqual(before, object) {
+			return false, nil
+		}
+		err = s.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))
+		o.CommonStatus().ID = id
+		if !apierrors.IsConflict(err) {
+			break
+		}
+		if again := s.reread(ctx, o); again != nil {
+			err = again
+			break
+		}
+		if o.GetUID() != uid {
+			return false, notFound(nounOf(o)) // another object has its name
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("changing %s %q: %w", o.ObjectKind(), o.GetName(), err)
+	}
+	return false, nil
+}
+
+// reread reads an object anew, in place of what is known of it.
+func (s *Server) reread(ctx context.Context, o v1alpha1.ConditionedObject) error {
+	id, fresh := idOf(o), reflect.New(reflect.TypeOf(o).Elem()) // what is decoded into o would keep fields that are gone
+	if err := s.client.Get(ctx, client.ObjectKeyFromObject(o.(client.Object)), fresh.Interface().(client.Object)); err != nil {
+		return err
+	}
+	reflect.ValueOf(o).Elem().Set(fresh.Elem())
+	o.CommonStatus().ID = id
+	return nil
+}
+
+// repeats says whether a call repeats one that has changed the object: 422 where its
+// Idempotency-Key was sent with another request.
+func (s *Server) repeats(ctx context.Context, c *caller, o v1alpha1.ConditionedObject) (bool, error) {
+	if c.idempotencyKey == "" {
+		return false, nil
+	}
+	for _, noted := range strings.Fields(o.GetAnnotations()[annotationRequests]) {
+		key, digest, _ := strings.Cut(noted, "=")
+		switch {
+		case key != c.keyNoted():
+		case digest == trailOf(ctx).digest():
+			return true, nil
+		default:
+			return false, keyReused
+		}
+	}
+	earlier, err := s.earlierCalls(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range earlier {
+		if !strings.EqualFold(e.Object.ID, idOf(o)) {
+			return false, keyReused // for another object
+		}
+	}
+	return false, nil
+}
+
+// note writes a call's Idempotency-Key, and the digest of its request, into the object
+// that it changes.
+func (c *caller) note(ctx context.Context, o client.Object) {
+	if c.idempotencyKey == "" {
+		return
+	}
+	noted := append(strings.Fields(o.GetAnnotations()[annotationRequests]), c.keyNoted()+"="+trailOf(ctx).digest())
+	annotations := maps.Clone(o.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[annotationRequests] = strings.Join(noted[max(len(noted)-requestsNoted, 0):], " ")
+	o.SetAnnotations(annotations)
+}
+
+// keyNoted stands for an Idempotency-Key: it follows from what derived names are made
+// of, too.
+func (c *caller) keyNoted() string { return hex.EncodeToString(c.derived("change")[:8]) }

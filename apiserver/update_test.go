@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// crm makes a sync connector through the API, by another name each time.
+func (w *world) crm(t testing.TB, key, name string) Connector {
+	t.Helper()
+	status, body := w.call(t, key, http.MethodPost, "/connectors?environment_id="+w.environmentID("production"),
+		`{"name":"`+name+`","type":"webhook","mode":"sync","config":{"timeout_seconds":30}}`)
+	require.Equal(t, http.StatusCreated, status, "%s", body)
+	return decode[Connector](t, body)
+}
+
+// beforePatch calls back before each change that the facade makes.
+func (w *world) beforePatch(before func(client.Object)) (heal func()) {
+	working := w.server.client
+	w.server.client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			before(o)
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	return func() { w.server.client = working }
+}
+
+// TestAPatchChangesWhatItNames: and what it does not name stays.
+func TestAPatchChangesWhatItNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key, no, yes, thirty, sixty := w.key(t, nil), false, true, int32(30), int32(60)
+	for i, c := range []struct {
+		body string
+		want func(*v1alpha1.ConnectorSpec)
+	}{
+		{`{}`, nil},
+		{`{"name":null,"type":null,"mode":null,"enabled":null,"config":null}`, nil},
+		{`{"enabled":true,"type":"webhook","mode":"sync"}`, nil},
+		{`{"config":{"timeout_seconds":30,"require_authentication":true,"authentication":"secret","files_required":false}}`, nil},
+		{`{"enabled":false}`, func(s *v1alpha1.ConnectorSpec) { s.Enabled = &no }},
+		{`{"name":"Renamed"}`, func(s *v1alpha1.ConnectorSpec) { s.DisplayName = "Renamed" }},
+		{`{"config":{"timeout_seconds":60}}`, func(s *v1alpha1.ConnectorSpec) { s.Webhook.TimeoutSeconds = &sixty }},
+		{`{"config":{}}`, func(s *v1alpha1.ConnectorSpec) { s.Webhook.TimeoutSeconds = nil }},
+		{`{"enabled":false,"config":{"authentication":"none"}}`, func(s *v1alpha1.ConnectorSpec) {
+			s.Enabled, s.Webhook = &no, &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationNone}
+		}},
+	} {
+		name := "CRM " + string(rune('A'+i))
+		made := w.crm(t, key, name)
+		before := w.object(t, made.ID)
+		require.Equal(t, &yes, before.Spec.Enabled)
+		require.Equal(t, &thirty, before.Spec.Webhook.TimeoutSeconds)
+		answer := w.ask(t, key, http.MethodPatch, "/connectors/"+made.ID, c.body)
+		require.Equal(t, http.StatusOK, answer.Code, "%s: %s", c.body, answer.Body)
+		after := w.object(t, made.ID)
+		if c.want == nil {
+			require.Equal(t, before.ResourceVersion, after.ResourceVersion, "%s writes nothing", c.body)
+			require.Equal(t, made, decode[Connector](t, answer.Body.Bytes()))
+			continue
+		}
+		want := before.Spec.DeepCopy()
+		c.want(want)
+		require.Equal(t, *want, after.Spec, c.body)
+		require.Equal(t, before.Generation+1, after.Generation)
+		require.Equal(t, etag(after), answer.Header().Get("ETag"))
+		got := w.ask(t, key, http.MethodGet, "/connectors/"+made.ID, "")
+		require.JSONEq(t, got.Body.String(), answer.Body.String(), "what is answered is what is read")
+		shown := decode[Connector](t, answer.Body.Bytes())
+		require.Equal(t, want.Enabled, &shown.Enabled)
+		require.Equal(t, string(want.DisplayName), shown.Name)
+		require.Equal(t, !shown.Enabled, shown.DisabledReason != nil)
+	}
+}
+
+// TestWhatAPatchMayNotChangeIsNamed: what never changes, and what is wrong.
+func TestWhatAPatchMayNotChangeIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	made := w.crm(t, key, "CRM")
+	before := w.object(t, made.ID)
+	path := "/connectors/" + made.ID
+	for body, location := range map[string]string{
+		`{"type":"cron"}`:                             "body.type",
+		`{"type":"CANARY"}`:                           "body.type",
+		`{"mode":"inbound"}`:                          "body.mode",
+		`{"mode":"outbound"}`:                         "body.mode",
+		`{"environment_id":"CANARY"}`:                 "body.environment_id",
+		`{"id":"CANARY"}`:                             "body.id",
+		`{"secret":"CANARY"}`:                         "body.secret",
+		`{"agents":["CANARY"]}`:                       "body.agents",
+		`{"name":""}`:                                 "body.name",
+		`{"name":"` + strings.Repeat("a", 64) + `"}`:  "body.name",
+		`{"enabled":"CANARY"}`:                        "body.enabled",
+		`{"config":{"timeout_seconds":901}}`:          "body.config.timeout_seconds",
+		`{"config":{"files_required":true}}`:          "body.config.files_required",
+		`{"config":{"CANARY":1}}`:                     "body.config.CANARY",
+		`{"config":{"authentication":"CANARY"}}`:      "body.config.authentication",
+		`{"name":"Other","config":{"schedule":null}}`: "body.config.schedule",
+	} {
+		status, answer := w.call(t, key, http.MethodPatch, path, body)
+		requireField(t, status, answer, location)
+		require.NotContains(t, strings.ReplaceAll(string(answer), "config.CANARY", ""), "CANARY")
+	}
+	status, answer := w.call(t, key, http.MethodPatch, path+"?environment_id="+w.environmentID("staging"), `{}`)
+	requireField(t, status, answer, "query.environment_id")
+	require.Equal(t, before.ResourceVersion, w.object(t, made.ID).ResourceVersion)
+	elsewhere := w.connectorNamed(t, "derived", nil) // its id follows from its name
+	status, answer = w.call(t, key, http.MethodPatch, "/connectors/"+elsewhere.Status.ID, `{"config":{"authentication":"none"}}`)
+	require.Contains(t, requireField(t, status, answer, "body.config.authentication").Message, "cannot become none")
+}
+
+// TestANameIsOneConnectorsAlone: whether that is seen before the change or after it.
+func TestANameIsOneConnectorsAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	first, second := w.crm(t, key, "First"), w.crm(t, key, "Second")
+	rename := func(headers ...string) (int, httpserver.Code) {
+		answer := w.ask(t, key, http.MethodPatch, "/connectors/"+second.ID, `{"name":"First","enabled":false}`, headers...)
+		return answer.Code, decode[Problem](t, answer.Body.Bytes()).Code
+	}
+	status, code := rename()
+	require.Equal(t, http.StatusConflict, status)
+	require.Equal(t, httpserver.CodeNameTaken, code)
+	status, answer := w.call(t, key, http.MethodPatch, "/connectors/"+first.ID, `{"name":"First"}`)
+	require.Equal(t, http.StatusOK, status, "its own: %s", answer)
+
+	taken := w.object(t, first.ID)
+	taken.Spec.DisplayName = "Freed"
+	require.NoError(t, w.client.Update(t.Context(), taken))
+	working := w.server.client
+	w.server.client = interceptor.NewClient(w.options.Client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			err := c.Patch(ctx, o, p, opts...)
+			if conn := o.(*v1alpha1.Connector); err == nil && conn.Spec.DisplayName == "First" {
+				conn.MarkNameTaken("Connector team/other") // which came at the same time
+				err = w.client.Status().Update(ctx, conn)
+			}
+			return err
+		},
+	})
+	status, code = rename("Idempotency-Key", "k")
+	w.server.client = working
+	require.Equal(t, http.StatusConflict, status)
+	require.Equal(t, httpserver.CodeNameTaken, code)
+	after := w.object(t, second.ID)
+	require.Equal(t, v1alpha1.DisplayName("Second"), after.Spec.DisplayName, "it is put back")
+	require.True(t, after.IsEnabled(), "with all of the change")
+	require.Empty(t, after.Annotations[annotationRequests], "and a repetition is tried anew")
+}
+
+// TestOfWhatCodeDefinesOnlyEnabledChanges: and what it does not define any more is
+// deleted, not enabled.
+func TestOfWhatCodeDefinesOnlyEnabledChanges(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	conn := w.connectorNamed(t, "production.crm", func(c *v1alpha1.Connector) {
+		c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true"}
+	})
+	link := &v1alpha1.ConnectorLink{ObjectMeta: w.meta("crm-hello"), Spec: v1alpha1.ConnectorLinkSpec{Connector: "production.crm", Agent: "hello"}}
+	w.create(t, link)
+	path := "/connectors/" + conn.Status.ID
+	call := func(method, path, body string, want int, code httpserver.Code) {
+		t.Helper()
+		answer := w.ask(t, key, method, path, body)
+		require.Equal(t, want, answer.Code, "%s: %s", body, answer.Body)
+		if code != "" {
+			require.Equal(t, code, decode[Problem](t, answer.Body.Bytes()).Code)
+		}
+	}
+	for _, body := range []string{`{"name":"Other"}`, `{"config":{}}`, `{"type":"webhook"}`, `{"mode":"inbound"}`, `{"enabled":false,"name":"Other"}`} {
+		call(http.MethodPatch, path, body, http.StatusConflict, httpserver.CodeDefinedInCode)
+	}
+	call(http.MethodPatch, path+"/links/"+link.Status.ID, `{}`, http.StatusConflict, httpserver.CodeDefinedInCode)
+	call(http.MethodPatch, path, `{"enabled":false}`, http.StatusOK, "")
+	call(http.MethodPatch, path, `{"enabled":true}`, http.StatusOK, "")
+	call(http.MethodPatch, path, `{}`, http.StatusOK, "")
+	creates := "/connectors?environment_id=" + w.ids["environment"]
+	call(http.MethodPost, creates, `{"name":"production.crm","type":"webhook"}`, http.StatusConflict, httpserver.CodeNameTaken)
+	call(http.MethodDelete, path, "", http.StatusConflict, httpserver.CodeDefinedInCode)
+	require.False(t, w.shown(t, key, conn).Retired)
+
+	require.NoError(t, w.db.PutConnector(t.Context(), store.Connector{
+		Ref: w.refOf(t, store.KindConnector, conn.Name), ID: uuid.MustParse(conn.Status.ID), ProjectID: w.projectID, EnvironmentID: w.id(t, "environment"),
+		Name: conn.Name, Type: "webhook", Mode: "inbound", Config: []byte("{}"), DefinedInCode: true, Retired: true,
+	}))
+	require.True(t, w.shown(t, key, conn).Retired)
+	call(http.MethodPatch, path, `{"enabled":false}`, http.StatusOK, "")
+	call(http.MethodPatch, path, `{"enabled":true}`, http.StatusConflict, httpserver.CodeConnectorRetired)
+	call(http.MethodPost, creates, `{"name":"production.crm","type":"webhook"}`, http.StatusCreated, "")
+	call(http.MethodDelete, path, "", http.StatusOK, "")
+	call(http.MethodGet, path, "", http.StatusNotFound, httpserver.CodeNotFound)
+}
+
+// TestAChangeIsOfWhatIsThere: somebody writes between the look and the change; a
+// controller that writes the status is nobody.
+func TestAChangeIsOfWhatIsThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Connector)
+		status bool
+		match  bool
+		want   int
+	}{
+		"the spec":               {func(c *v1alpha1.Connector) { c.Spec.Webhook.TimeoutSeconds = nil }, false, false, http.StatusOK},
+		"the spec, with an ETag": {func(c *v1alpha1.Connector) { c.Spec.Webhook.TimeoutSeconds = nil }, false, true, http.StatusPreconditionFailed},
+		"the status":             {func(c *v1alpha1.Connector) { c.Status.URL = "https://new.example" }, true, true, http.StatusOK},
+		"now in code":            {func(c *v1alpha1.Connector) { c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true"} }, false, false, http.StatusConflict},
+	} {
+		made := w.crm(t, key, name)
+		done := false
+		heal := w.beforePatch(func(client.Object) {
+			if done {
+				return
+			}
+			done = true
+			now := w.object(t, made.ID)
+			if c.change(now); c.status {
+				require.NoError(t, w.client.Status().Update(t.Context(), now))
+			} else {
+				require.NoError(t, w.client.Update(t.Context(), now))
+			}
+		})
+		var headers []string
+		if c.match {
+			headers = []string{"If-Match", etag(w.object(t, made.ID))}
+		}
+		answer := w.ask(t, key, http.MethodPatch, "/connectors/"+made.ID, `{"name":"new `+name+`"}`, headers...)
+		heal()
+		require.Equal(t, c.want, answer.Code, "%s: %s", name, answer.Body)
+		after := w.object(t, made.ID)
+		require.Equal(t, c.want == http.StatusOK, string(after.Spec.DisplayName) == "new "+name, name)
+		require.Equal(t, name == "the spec" || c.match && !c.status, after.Spec.Webhook.TimeoutSeconds == nil, "%s: the other change stays", name)
+	}
+}
+
+// TestARepetitionChangesNothingAnew: whatever has become of the connector since.
+func TestARepetitionChangesNothingAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	made := w.crm(t, key, "CRM")
+	path := "/connectors/" + made.ID
+	send := func(body string, headers ...string) (int, Connector) {
+		answer := w.ask(t, key, http.MethodPatch, path, body, headers...)
+		return answer.Code, decode[Connector](t, answer.Body.Bytes())
+	}
+	tag := etag(w.object(t, made.ID))
+	status, first := send(`{"enabled":false}`, "Idempotency-Key", "off", "If-Match", tag)
+	require.Equal(t, http.StatusOK, status)
+	require.False(t, first.Enabled)
+	status, _ = send(`{"enabled":true}`)
+	require.Equal(t, http.StatusOK, status)
+	status, again := send(`{"enabled":false}`, "Idempotency-Key", "off", "If-Match", tag)
+	require.Equal(t, http.StatusOK, status, "the ETag was that of the first call")
+	require.True(t, again.Enabled, "somebody has enabled it since")
+	status, _ = send(`{"enabled":true}`, "Idempotency-Key", "off")
+	require.Equal(t, http.StatusUnprocessableEntity, status, "another request under the key")
+	other := w.ask(t, w.key(t, nil), http.MethodPatch, path, `{"enabled":false}`, "Idempotency-Key", "off")
+	require.Equal(t, http.StatusOK, other.Code, "another API key's keys are its own")
+	require.False(t, decode[Connector](t, other.Body.Bytes()).Enabled)
+
+	for i := range 2 * requestsNoted {
+		status, _ = send(`{"enabled":true}`, "Idempotency-Key", "k"+string(rune('a'+i)))
+		require.Equal(t, http.StatusOK, status)
+	}
+	require.Len(t, strings.Fields(w.object(t, made.ID).Annotations[annotationRequests]), requestsNoted, "what is noted does not grow")
+}
