@@ -46,6 +46,8 @@ type world struct {
 	options   Options
 	platform  *keyring.Keys
 	contract  *contract
+	// alone is the facade's client without controllers behind it.
+	alone client.WithWatch
 }
 
 // plenty is a limit of requests that no test reaches by chance.
@@ -68,7 +70,7 @@ func newWorld(t testing.TB) *world {
 	t.Cleanup(func() { _ = db.Close() })
 	require.NoError(t, db.Migrate(t.Context()))
 	platformID := uuid.New()
-	w := &world{client: direct, db: db, path: path, namespace: control.Namespace(t)}
+	w := &world{client: direct, db: db, path: path, namespace: control.Namespace(t), alone: facade}
 	w.projectID = v1alpha1.ProjectID(platformID, w.namespace)
 	ring, err := keyring.New()
 	require.NoError(t, err)

@@ -23,6 +23,9 @@ const (
 	aboutUpdateConnector = "Changes what the request names; config is replaced whole. Answers once the platform has taken up the change, or after two seconds. " +
 		"Type, mode and environment never change. Of a connector that the project's code defines only enabled can be changed. " +
 		"A name that another connector of the environment has, and a field that a GitOps controller owns, are answered 409."
+	aboutRotateSecret = "Makes a new secret and answers the connector with it once it is in effect. The secrets before stay valid for grace_seconds. " +
+		"It is done once under an Idempotency-Key; where the new secret is not in effect after two seconds the answer is 503, and a repetition answers it. " +
+		"A connector without authentication, and one with a secret of the project's own, are answered 409."
 	aboutDeleteConnector = "Deletes the connector for good, with its links; what it has received stays in the history of runs. A connector that " +
 		"the project's code defines is answered 409: remove it there and deploy. A repetition under the same Idempotency-Key is answered as the first call."
 	aboutCreateLink = "Events of the connector start the agent from then on. Answers once the platform has taken up the link, or after two seconds; " +
@@ -107,6 +110,7 @@ var aboutSchemas = map[string]string{
 	"LogLine":             "A line that a run has written.",
 	"OutboundLink":        "When and how an agent's results are sent.",
 	"Problem":             "What every error answers (RFC 9457).",
+	"RotateSecret":        "How a secret is rotated.",
 	"Run":                 "A run of an agent.",
 	"RunList":             "A page of runs.",
 	"RunnerSettings":      "The pool of pods that execute the runs of an environment.",

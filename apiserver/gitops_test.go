@@ -162,6 +162,9 @@ func TestWhatGitOpsMadeIsDeletedThere(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, "%s", body)
 	status, body = w.call(t, key, http.MethodPatch, "/connectors/"+ours.Status.ID+"/links/"+link.Status.ID, `{}`)
 	require.Equal(t, http.StatusOK, status, "it is what they say already: %s", body)
+	status, body = w.call(t, key, http.MethodPost, "/connectors/"+theirs.Status.ID+"/rotate-secret", "")
+	require.Equal(t, http.StatusConflict, status, "%s", body)
+	require.Contains(t, decode[Problem](t, body).Detail, "argocd-controller owns spec.secretVersion")
 
 	w.server.gitOpsManagers = []string{"somebody-else"}
 	status, body = w.call(t, key, http.MethodDelete, "/connectors/"+ours.Status.ID, "")

@@ -124,6 +124,8 @@ var requestFields = map[string]map[string]string{
 		"spec.webhook":                "body.config",
 		"spec.webhook.authentication": "body.config.authentication",
 		"spec.webhook.timeoutSeconds": "body.config.timeout_seconds",
+
+		"spec.secretGracePeriodSeconds": "body.grace_seconds",
 	},
 	store.KindConnectorLink: {
 		"spec":           "body",

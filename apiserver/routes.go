@@ -69,6 +69,8 @@ var routes = []route{
 		summary: "Change a connector", description: aboutUpdateConnector, tagged: true, mount: handle((*Server).updateConnector)},
 	{method: del, path: "/connectors/{connector_id}", id: "deleteConnector", tag: tagConnectors, does: alters, needs: needs("connectors.delete"), status: 200, errors: deleting,
 		summary: "Delete a connector", description: aboutDeleteConnector, mount: handle((*Server).deleteConnector)},
+	{method: post, path: "/connectors/{connector_id}/rotate-secret", id: "rotateSecret", tag: tagConnectors, does: alters, needs: needs("connectors.update"), status: 200, errors: changing,
+		summary: "Rotate the secret of a connector", description: aboutRotateSecret, tagged: true, mount: handle((*Server).rotateSecret)},
 	{method: post, path: "/connectors/{connector_id}/links", id: "createLink", tag: tagConnectors, does: creates, needs: needs("connectors.link"), status: 201, errors: creating,
 		summary: "Link an agent to a connector", description: aboutCreateLink, tagged: true, mount: handle((*Server).createLink)},
 	{method: get, path: "/connectors/{connector_id}/links", id: "listLinks", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
@@ -123,8 +125,6 @@ var routes = []route{
 
 	{method: get, path: "/connectors/{connector_id}/stats", id: "getConnectorStats", tag: tagConnectors, needs: needs("connectors.view"),
 		instead: "count the runs of the connector, which can be listed"},
-	{method: post, path: "/connectors/{connector_id}/rotate-secret", id: "rotateSecret", tag: tagConnectors, needs: needs("connectors.update"),
-		instead: "raise spec.secretVersion of the Connector object with kubectl"},
 	{method: get, path: "/connectors/{connector_id}/rejections", id: "listRejections", tag: tagConnectors, needs: needs("connectors.view")},
 	{method: post, path: "/connectors/{connector_id}/runs/{run_id}/replay", id: "replayConnectorRun", tag: tagConnectors, needs: needs("connectors.update"),
 		instead: "send the event again"},

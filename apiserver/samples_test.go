@@ -33,6 +33,7 @@ var samples = map[string]sample{
 	"listConnectors":    {"/connectors?environment_id={environment}", ""},
 	"getConnector":      {"/connectors/{connector}", ""},
 	"updateConnector":   {"/connectors/{connector}", `{"name":"CRM","enabled":false,"config":{"authentication":"secret"}}`},
+	"rotateSecret":      {"/connectors/{connector}/rotate-secret", `{"grace_seconds":60}`},
 	"deleteConnector":   {"/connectors/{connector}", ""},
 	"createLink":        {"/connectors/{connector}/links", `{"agent_name":"other"}`},
 	"listLinks":         {"/connectors/{connector}/links", ""},

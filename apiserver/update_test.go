@@ -188,6 +188,7 @@ func TestOfWhatCodeDefinesOnlyEnabledChanges(t *testing.T) {
 	for _, body := range []string{`{"name":"Other"}`, `{"config":{}}`, `{"type":"webhook"}`, `{"mode":"inbound"}`, `{"enabled":false,"name":"Other"}`} {
 		call(http.MethodPatch, path, body, http.StatusConflict, httpserver.CodeDefinedInCode)
 	}
+	call(http.MethodPost, path+"/rotate-secret", `{}`, http.StatusConflict, httpserver.CodeDefinedInCode)
 	call(http.MethodPatch, path+"/links/"+link.Status.ID, `{}`, http.StatusConflict, httpserver.CodeDefinedInCode)
 	call(http.MethodPatch, path, `{"enabled":false}`, http.StatusOK, "")
 	call(http.MethodPatch, path, `{"enabled":true}`, http.StatusOK, "")

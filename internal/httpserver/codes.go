@@ -21,6 +21,7 @@ const (
 	CodeLimitReached       Code = "limit_reached"          // 409: there are as many as there may be
 	CodeDefinedInCode      Code = "defined_in_code"        // 409: it is changed by a deployment of the project's code
 	CodeGitOps             Code = "managed_by_gitops"      // 409: a GitOps controller owns it and would undo the change
+	CodeNoSecret           Code = "no_generated_secret"    // 409: the connector has no secret that the platform generates
 	CodeTerminating        Code = "namespace_terminating"  // 409: the project's namespace is being deleted
 	CodePrecondition       Code = "precondition_failed"    // 412: it is not what If-Match names
 	CodeRequestTooLarge    Code = "request_too_large"      // 413: the body is larger than the limit
@@ -34,6 +35,7 @@ const (
 	CodeClusterUnavailable Code = "kubernetes_unavailable" // 503: the Kubernetes API does not answer
 	CodeBusy               Code = "busy"                   // 503: too much of this is under way
 	CodeKeyring            Code = "platform_key_missing"   // 503: a key of the platform is being brought into use
+	CodeNotInEffect        Code = "not_in_effect"          // 503: it is written, and not in effect yet
 	CodeGivenUp            Code = "request_given_up"       // 503: the request took too long, or its client went
 	CodeNotRecorded        Code = "audit_unavailable"      // 503: the audit log cannot be written, so nothing was done
 )

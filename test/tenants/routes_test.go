@@ -45,6 +45,7 @@ var bodies = map[string]string{
 	"createLink":      `{"agent_name":"spare"}`,
 	"updateConnector": `{"enabled":true}`,
 	"updateLink":      `{"files_required":false}`,
+	"rotateSecret":    `{"grace_seconds":86400}`,
 }
 
 // operation is one of the facade, with its places.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+)
+
+// TestARotationAnswersTheNewSecret: once under an Idempotency-Key, with the grace that
+// was asked for.
+func TestARotationAnswersTheNewSecret(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	made := w.crm(t, key, "CRM")
+	path := "/connectors/" + made.ID + "/rotate-secret"
+	rotate := func(body string, headers ...string) Connector {
+		answer := w.ask(t, key, http.MethodPost, path, body, headers...)
+		require.Equal(t, http.StatusOK, answer.Code, "%s", answer.Body)
+		got := w.ask(t, key, http.MethodGet, "/connectors/"+made.ID, "")
+		require.JSONEq(t, got.Body.String(), answer.Body.String())
+		require.Equal(t, got.Header().Get("ETag"), answer.Header().Get("ETag"))
+		return decode[Connector](t, answer.Body.Bytes())
+	}
+	requireSpec := func(version int32, grace *int32) {
+		t.Helper()
+		spec := w.object(t, made.ID).Spec
+		require.Equal(t, version, spec.SecretVersion)
+		require.Equal(t, grace, spec.SecretGracePeriodSeconds)
+	}
+	day, none, hour := int32(86400), int32(0), int32(3600)
+	requireSpec(1, &day)
+	second := rotate("")
+	require.NotEqual(t, *made.Secret, *second.Secret)
+	requireSpec(2, &day)
+	third := rotate(`{"grace_seconds":0}`, "Idempotency-Key", "k")
+	require.NotEqual(t, *second.Secret, *third.Secret)
+	requireSpec(3, &none)
+	require.Equal(t, third, rotate(`{"grace_seconds":0}`, "Idempotency-Key", "k"), "once")
+	requireSpec(3, &none)
+	fourth := rotate(`{}`, "Idempotency-Key", "l", "If-Match", etag(w.object(t, made.ID)))
+	requireSpec(4, &none)
+	require.Equal(t, fourth, rotate(`{"grace_seconds":0}`, "Idempotency-Key", "k"), "a late repetition answers the secret in effect")
+	rotate(`{"grace_seconds":3600}`)
+	requireSpec(5, &hour)
+
+	behind := w.object(t, made.ID)
+	behind.Spec.SecretVersion = 2
+	require.NoError(t, w.client.Update(t.Context(), behind))
+	rotate("")
+	requireSpec(6, &hour)
+}
+
+// TestSecretsThatCannotBeRotated: are the project's own, or there is none, or nothing of
+// the connector is in effect.
+func TestSecretsThatCannotBeRotated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Connector)
+		mark   func(*v1alpha1.Connector)
+		code   httpserver.Code
+		says   string
+	}{
+		"brought": {func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "mine"} }, nil, httpserver.CodeNoSecret, `Secret "mine"`},
+		"open": {func(c *v1alpha1.Connector) {
+			c.Spec.ID, c.Spec.Webhook.Authentication = v1alpha1.UUID(uuid.NewString()), v1alpha1.AuthenticationNone
+		}, nil, httpserver.CodeNoSecret, "authentication is none"},
+		"outbound": {func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeOutbound }, nil, httpserver.CodeConflict, "not in effect"},
+		"homeless": {nil, func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") }, httpserver.CodeConflict, `"dev"`},
+		"nameless": {nil, func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") }, httpserver.CodeConflict, "team/other"},
+	} {
+		conn := w.connectorNamed(t, name, c.change)
+		if c.mark != nil {
+			c.mark(conn)
+			require.NoError(t, w.client.Status().Update(t.Context(), conn))
+		}
+		status, body := w.call(t, key, http.MethodPost, "/connectors/"+conn.Status.ID+"/rotate-secret", "")
+		require.Equal(t, http.StatusConflict, status, "%s: %s", name, body)
+		p := decode[Problem](t, body)
+		require.Equal(t, c.code, p.Code, name)
+		require.Contains(t, p.Detail, c.says, name)
+		require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(conn), conn))
+		require.EqualValues(t, 1, conn.Spec.SecretVersion, name)
+	}
+	made := w.crm(t, key, "CRM")
+	for body, location := range map[string]string{
+		`{"grace_seconds":-1}`: "body.grace_seconds", `{"grace_seconds":31536001}`: "body.grace_seconds",
+		`{"grace_seconds":"1"}`: "body.grace_seconds", `{"version":2}`: "body.version", `[]`: "body",
+	} {
+		status, answer := w.call(t, key, http.MethodPost, "/connectors/"+made.ID+"/rotate-secret", body)
+		requireField(t, status, answer, location)
+	}
+}
+
+// TestASecretIsNotAnsweredBeforeItWorks: a repetition answers it, without another
+// rotation.
+func TestASecretIsNotAnsweredBeforeItWorks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	made := w.crm(t, key, "CRM")
+	rotate := func() (int, []byte) {
+		answer := w.ask(t, key, http.MethodPost, "/connectors/"+made.ID+"/rotate-secret", "", "Idempotency-Key", "k")
+		return answer.Code, answer.Body.Bytes()
+	}
+	conn := w.object(t, made.ID)
+	conn.Status.SecretVersion = 1
+	require.NoError(t, w.client.Status().Update(t.Context(), conn))
+	working := w.server.client
+	w.server.client = w.alone // no controller looks
+	status, body := rotate()
+	require.Equal(t, http.StatusServiceUnavailable, status, "%s", body)
+	require.Equal(t, httpserver.CodeNotInEffect, decode[Problem](t, body).Code)
+	require.Equal(t, *made.Secret, *w.shown(t, key, &v1alpha1.Connector{Status: v1alpha1.ConnectorStatus{ObjectStatus: v1alpha1.ObjectStatus{ID: made.ID}}}).Secret, "what is shown works")
+
+	conn = w.object(t, made.ID)
+	conn.Status.SecretVersion = conn.Spec.SecretVersion
+	require.NoError(t, w.client.Status().Update(t.Context(), conn))
+	w.server.client = working
+	status, body = rotate()
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	require.NotEqual(t, *made.Secret, *decode[Connector](t, body).Secret)
+	require.EqualValues(t, 2, w.object(t, made.ID).Spec.SecretVersion)
+}
