@@ -3,14 +3,15 @@
 package bundle
 
 import (
+	"encoding/json"
 	"net/url"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/robfig/cron/v3"
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/agentplatform/agentplatform/internal/cron"
 )
 
 // Types and modes of connectors.
@@ -63,10 +64,11 @@ type ConnectorConfig struct {
 	Retry   *DeliveryRetry    `yaml:"retry"`
 
 	// For cron.
-	Schedule string `yaml:"schedule"`
-	Timezone string `yaml:"timezone"`
-	Prompt   string `yaml:"prompt"`
-	Payload  any    `yaml:"payload"`
+	Schedule    string `yaml:"schedule"`
+	Timezone    string `yaml:"timezone"`
+	MissedTicks string `yaml:"missed_ticks"`
+	Prompt      string `yaml:"prompt"`
+	Payload     any    `yaml:"payload"`
 }
 
 // DeliveryRetry says how a delivery is repeated.
@@ -181,7 +183,7 @@ func (p *parsing) checkConfigKeys(c *Connector) {
 	}[c.Mode]
 	kind := c.Mode + " webhook"
 	if c.Type == ConnectorCron {
-		allowed, kind = []string{"schedule", "timezone", "prompt", "payload"}, "cron"
+		allowed, kind = []string{"schedule", "timezone", "missed_ticks", "prompt", "payload"}, "cron"
 	}
 	config := c.source.path("config")
 	if config == nil {
@@ -194,22 +196,29 @@ func (p *parsing) checkConfigKeys(c *Connector) {
 	}
 }
 
+// checkCron leaves to the deployment what holds a ${VAR}.
 func (p *parsing) checkCron(c *Connector) {
-	switch schedule := c.Config.Schedule; {
-	case schedule == "":
+	const variable = "${"
+	config := c.Config
+	if config.Schedule == "" {
 		p.problems.add(c.At("config"), `a cron connector needs "schedule", such as "0 6 * * 1-5" or "@hourly"`)
-	case strings.Contains(schedule, "${"):
-	case strings.Contains(schedule, "TZ="):
-		p.problems.add(c.atConfig("schedule"), `write the time zone as "timezone"`)
-	default:
-		if _, err := cron.ParseStandard(schedule); err != nil {
-			p.problems.add(c.atConfig("schedule"), "%q is not a schedule (five fields or @hourly and the like): %v", schedule, err)
-		}
 	}
-	if zone := c.Config.Timezone; zone != "" && !strings.Contains(zone, "${") {
-		if _, err := time.LoadLocation(zone); err != nil || zone == "Local" {
-			p.problems.add(c.atConfig("timezone"), "%q is not a time zone; write one such as Europe/Paris", zone)
-		}
+	if config.Schedule == "" || strings.Contains(config.Schedule, variable) {
+		config.Schedule = "@daily"
+	}
+	if strings.Contains(config.Timezone, variable) {
+		config.Timezone = ""
+	}
+	payload, err := json.Marshal(config.Payload)
+	if err != nil {
+		p.problems.add(c.atConfig("payload"), `"payload" must be a mapping with text as its keys`)
+		return
+	}
+	for _, wrong := range cron.Check(config.Schedule, config.Timezone, config.Prompt, payload) {
+		p.problems.add(c.atConfig(string(wrong.Field)), "%q %s", wrong.Field, wrong.Problem)
+	}
+	if _, err := cron.ParseMissed(config.MissedTicks); err != nil {
+		p.problems.add(c.atConfig("missed_ticks"), `"missed_ticks" must be skip or latest`)
 	}
 }
 

@@ -265,15 +265,17 @@ func TestConnectorProblems(t *testing.T) {
 	_, err := bundle.Parse(files(
 		"agents/ok.yaml", okAgent,
 		"connectors/A_b.yaml", "type: webhook\nmode: inbound\n",
-		"connectors/c.yaml", "type: cron\nconfig: {schedule: 'x', timezone: Mars}\nagents: [who]\n",
+		"connectors/c.yaml", "type: cron\nconfig: {schedule: 'x', timezone: Mars, missed_ticks: all, payload: [1]}\nagents: [who]\n",
 		"connectors/d.yaml", "type: webhook\nmode: outbound\nconfig:\n  url: ftp://x\n  headers: {X-Service-Secret: a}\n  schedule: '@hourly'\n",
 		"connectors/e.yaml", "type: mail\n",
 		"connectors/f.yaml", "type: webhook\n",
 	))
 	require.EqualError(t, err, strings.Join([]string{
 		`connectors/A_b.yaml: a connector's file is named by at most 40 lower-case letters, digits and inner dashes; rename it`,
-		`connectors/c.yaml:2:10: "x" is not a schedule (five fields or @hourly and the like): expected exactly 5 fields, found 1: [x]`,
-		`connectors/c.yaml:2:25: "Mars" is not a time zone; write one such as Europe/Paris`,
+		`connectors/c.yaml:2:10: "schedule" must have five fields, such as "0 6 * * 1-5", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly`,
+		`connectors/c.yaml:2:25: "timezone" must be the IANA name of a time zone, such as Europe/Paris`,
+		`connectors/c.yaml:2:41: "missed_ticks" must be skip or latest`,
+		`connectors/c.yaml:2:60: "payload" must be a JSON object`,
 		`connectors/c.yaml:3:1: no agent is named "who"; write it or correct the name`,
 		`connectors/d.yaml:4:3: "url" must be an http or https URL`,
 		`connectors/d.yaml:5:3: header "X-Service-Secret" is set by the platform; remove it`,
