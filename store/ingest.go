@@ -42,6 +42,13 @@ type Event struct {
 	Runs []EventRun
 	// Idempotency is nil when the request named no key.
 	Idempotency *Idempotency
+	// Tick is set for an event that a tick of a cron connector makes: the connector's next
+	// one is written with it. Where the tick is not due any more, nothing of the whole call
+	// is written: ErrTickTaken.
+	Tick *TickMove
+	// Skipped says why an event without Runs starts none; its connector run is recorded as
+	// skipped then. An event without Runs and without a reason is completed at once.
+	Skipped string
 	// RunnerID, unless empty, is of a runner of the environment with a free place that
 	// was told there is nothing to claim. If the event MayBegin, and the live deployment
 	// has its agent without limits, its run begins there with the acceptance: see

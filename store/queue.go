@@ -54,6 +54,8 @@ type QueueFigures struct {
 	// OutboxAge is how long the oldest row waits that a consumer of the outbox has
 	// not taken; 0 without any.
 	OutboxAge time.Duration
+	// TickAge is how long the oldest tick of a cron connector is due; 0 where none is.
+	TickAge time.Duration
 }
 
 // Queue tells how much is open. It costs what is open, whatever is stored.

@@ -24,6 +24,7 @@ type Store interface {
 	Housekeeping
 	Loads
 	Queue
+	Ticks
 	History
 	Tokens
 	Audit

@@ -76,6 +76,7 @@ type Gateway struct {
 	dispatch         *dispatch.Handler
 	sweeper          *schedule.Sweeper
 	sender           *delivery.Sender // nil without keys
+	ticker           *schedule.Ticker
 	stopping         atomic.Bool
 	reach            *reach
 	opts             Options
@@ -93,6 +94,7 @@ func New(opts Options) (*Gateway, error) {
 		}),
 		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger, Runners: runners}),
 		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
+		ticker:   schedule.NewTicker(schedule.TickerOptions{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 	}
 	if opts.Keys != nil {
 		g.sender = delivery.New(delivery.Options{Store: opts.Store, Keys: opts.Keys, Guard: opts.Guard, Metrics: counted, Logger: opts.Logger})
@@ -158,6 +160,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	if g.sender != nil {
 		group.Go(func() error { return g.sender.Run(failed) })
 	}
+	group.Go(func() error { return g.ticker.Run(failed) })
 	var ports sync.WaitGroup // until both are closed webhooks are recorded, and runs end
 	ports.Add(2)
 	group.Go(func() error {

@@ -30,6 +30,7 @@ func TestChecksAndTheirOrder(t *testing.T) {
 	b := setup(t)
 	inbound := b.connector("inbound", nil, "hello").ID.String()
 	outbound := b.connector("outbound", nil).ID.String()
+	crons := b.connector("inbound", cron).ID.String()
 	disabled := b.connector("inbound", func(c *store.Connector) { c.Enabled = false }, "hello").ID.String()
 	open := b.connector("inbound", func(c *store.Connector) { c.RequireAuthentication, c.SecretDigest = false, nil }).ID.String()
 	lonely := b.connector("sync", nil).ID.String()
@@ -50,6 +51,7 @@ func TestChecksAndTheirOrder(t *testing.T) {
 	}{
 		"unknown id":                     {uuid.NewString(), "{}", nil, 404, "webhook_not_found"},
 		"no id at all":                   {"x", "{}", nil, 404, "webhook_not_found"},
+		"cron before the secret":         {crons, "{}", wrong, 400, "not_a_webhook"},
 		"outbound before the secret":     {outbound, "{}", wrong, 400, "outbound_only"},
 		"wrong secret":                   {inbound, "{}", wrong, 401, "invalid_secret"},
 		"no secret":                      {inbound, "{}", header("X-None", ""), 401, "invalid_secret"},

@@ -43,6 +43,7 @@ const (
 // Codes of webhooks.
 const (
 	CodeOutboundOnly        Code = "outbound_only"            // 400: the connector takes no requests
+	CodeNoWebhook           Code = "not_a_webhook"            // 400: the connector runs by its schedule
 	CodeBodyUnreadable      Code = "body_unreadable"          // 400: the body could not be read whole
 	CodeInvalidJSON         Code = "invalid_json"             // 400: the body is not a JSON object
 	CodeKeyTooLong          Code = "idempotency_key_too_long" // 400: the key is too long

@@ -18,7 +18,7 @@ const RequestEnded httpserver.Code = "request_ended"
 
 // WebhookRefusals are the codes by which webhooks are refused.
 var WebhookRefusals = []httpserver.Code{
-	httpserver.CodeWebhookNotFound, httpserver.CodeOutboundOnly, httpserver.CodeInvalidSecret, httpserver.CodeConnectorRetired,
+	httpserver.CodeWebhookNotFound, httpserver.CodeOutboundOnly, httpserver.CodeNoWebhook, httpserver.CodeInvalidSecret, httpserver.CodeConnectorRetired,
 	httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent, httpserver.CodeRequestTooLarge, httpserver.CodeUnsupportedEncoding,
 	httpserver.CodeUnsupportedMedia, httpserver.CodeBodyUnreadable, httpserver.CodeInvalidJSON, httpserver.CodeFilesNotSupported,
 	httpserver.CodeTimeout, httpserver.CodeTooManyLargeBodies, httpserver.CodeTooManyWaiting, httpserver.CodeTooManyCallers,
@@ -58,11 +58,21 @@ type Gateway struct {
 	leases        counters
 	storeAnswered prometheus.Gauge
 	partitions    prometheus.Gauge
+	ticks         counters
 
 	attempts        counters
 	attemptDuration prometheus.Histogram
 	delivered       counters
 }
+
+// What becomes of a tick of a cron connector.
+const (
+	TickRun = "run"
+	// TickSkipped: its agents were not started, as its connector run says.
+	TickSkipped = "skipped"
+	// TickFailed: it could not be recorded.
+	TickFailed = "failed"
+)
 
 // modes of connectors that take requests.
 var modes = []string{"inbound", "sync"}
@@ -114,6 +124,9 @@ func (g *Gateway) runs(registry prometheus.Registerer) {
 	g.leases = newCounters(registry, "agentplatform_lost_leases_total",
 		"Claims that this gateway ended because their runner did not renew them, by what became of the run: given_back to the queue, or failed.",
 		"outcome", LeaseGivenBack, LeaseFailed)
+	g.ticks = newCounters(registry, "agentplatform_cron_ticks_total",
+		"Ticks of cron connectors that this gateway took, by what became of them: run, by the linked agents; skipped, for the reason that their connector run has; "+
+			"or failed to be recorded.", "outcome", TickRun, TickSkipped, TickFailed)
 	g.storeAnswered = newGauge(registry, "agentplatform_store_reachable",
 		"Whether the store answered when this gateway last asked, which it does every 5 s: 1 or 0.")
 	g.partitions = newGauge(registry, "agentplatform_partitions_ahead",
@@ -200,6 +213,9 @@ func (g *Gateway) Ended(status string, runs int) { g.ended.of(status).Add(float6
 
 // LeasesLost counts claims that were ended without their runner.
 func (g *Gateway) LeasesLost(outcome string, claims int) { g.leases.of(outcome).Add(float64(claims)) }
+
+// Ticked counts ticks of cron connectors.
+func (g *Gateway) Ticked(outcome string, ticks int) { g.ticks.of(outcome).Add(float64(ticks)) }
 
 // Partitions says for how many days from today on there are partitions of history.
 func (g *Gateway) Partitions(days int) { g.partitions.Set(float64(days)) }

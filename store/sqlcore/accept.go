@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -137,7 +138,7 @@ func EndsAtOnce(e store.Event) bool {
 func (c *Core) endAtOnce(ctx context.Context, tx *Tx, events []store.Event, admissions []store.Admission) error {
 	var (
 		endings []Ending
-		empty   []store.Key
+		empty   = map[string][]store.Key{} // by why they start nothing
 	)
 	for i, e := range events {
 		before := len(endings)
@@ -150,28 +151,37 @@ func (c *Core) endAtOnce(ctx context.Context, tx *Tx, events []store.Event, admi
 		}
 		switch failed := len(endings) - before; {
 		case len(e.Runs) == 0:
-			empty = append(empty, store.Key{ProjectID: e.ProjectID, ID: admissions[i].ConnectorRunID})
+			empty[e.Skipped] = append(empty[e.Skipped], store.Key{ProjectID: e.ProjectID, ID: admissions[i].ConnectorRunID})
 		case failed > 0 && failed < len(e.Runs):
 			tx.Hint(store.TopicQueued, store.Key{ProjectID: e.ProjectID, ID: e.EnvironmentID})
 		}
 	}
-	if err := c.closeEmpty(ctx, tx, empty); err != nil {
-		return err
+	for _, reason := range slices.Sorted(maps.Keys(empty)) {
+		if err := c.closeEmpty(ctx, tx, empty[reason], store.Cut(Text(reason), store.MaxError)); err != nil {
+			return err
+		}
 	}
 	_, err := c.end(ctx, tx, endings)
 	return err
 }
 
-// closeEmpty ends connector runs that have no runs.
-func (c *Core) closeEmpty(ctx context.Context, tx *Tx, empty []store.Key) error {
+// closeEmpty ends connector runs that have no runs: completed, or skipped for a reason.
+func (c *Core) closeEmpty(ctx context.Context, tx *Tx, empty []store.Key, reason string) error {
+	status := store.ConnectorRunCompleted
+	if reason != "" {
+		status = store.ConnectorRunSkipped
+	}
 	for part := range slices.Chunk(empty, chunk) {
-		var l list
+		var l, ended list
 		where := c.keys(&l, "id", part) + ` AND runs_left = 0`
-		for _, statement := range []string{
-			`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
+		insert := `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
 				trigger_type, content_type, run_ids, error, started_at, ended_at)
-			SELECT project_id, id, environment_id, connector_id, 'completed', trigger_type, content_type, run_ids, '', started_at, now_us()
-			FROM open_connector_runs WHERE ` + where,
+			SELECT project_id, id, environment_id, connector_id, ` + ended.add(string(status)) + `, trigger_type, content_type, run_ids, ` +
+			ended.add(reason) + `, started_at, now_us() FROM open_connector_runs WHERE ` + c.keys(&ended, "id", part) + ` AND runs_left = 0`
+		if _, err := tx.exec(ctx, insert, ended.args...); err != nil {
+			return wrap(err, "ending %d connector runs without runs", len(part))
+		}
+		for _, statement := range []string{
 			`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
 			SELECT project_id, '` + storage + `', id, input_size, now_us() FROM open_connector_runs WHERE ` + where,
 			`DELETE FROM open_connector_runs WHERE ` + where,

@@ -221,7 +221,10 @@ func upsertConnector(ctx context.Context, tx *Tx, connector store.Connector) err
 		connector.RequireAuthentication, connector.TimeoutSeconds, connector.FilesRequired, connector.SecretVersion,
 		secrets, connector.SecretGracePeriod.Microseconds(), connector.SecretKey, connector.SealedKey)
 	tx.Hint(store.TopicRoute, connector.Key())
-	return err
+	if err != nil {
+		return err
+	}
+	return putTicks(ctx, tx, connector)
 }
 
 // nextVersion raises a connector's version. Versions are times where they can
@@ -246,12 +249,23 @@ func sameConnector(a, b store.Connector) bool {
 // bumpConnectors raises the version of the project's connectors that a
 // condition names; its arguments begin at $2.
 func bumpConnectors(ctx context.Context, tx *Tx, project uuid.UUID, condition string, args ...any) error {
-	keys, err := collect(ctx, tx, scanKey, `UPDATE connectors SET version = `+nextVersion+`, updated_at = now_us()
-		WHERE project_id = $1 AND `+condition+` RETURNING project_id, id`, append([]any{project}, args...)...)
-	for _, key := range keys {
+	var crons []uuid.UUID
+	_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+		key, kind := store.Key{ProjectID: project}, ""
+		if err := row.Scan(&key.ID, &kind); err != nil {
+			return none, err
+		}
 		tx.Hint(store.TopicRoute, key)
+		if kind == store.TypeCron {
+			crons = append(crons, key.ID)
+		}
+		return none, nil
+	}, `UPDATE connectors SET version = `+nextVersion+`, updated_at = now_us()
+		WHERE project_id = $1 AND `+condition+` RETURNING id, type`, append([]any{project}, args...)...)
+	if err != nil {
+		return wrap(err, "raising the version of connectors")
 	}
-	return wrap(err, "raising the version of connectors")
+	return settleTicks(ctx, tx, project, crons)
 }
 
 // removeConnector deletes a connector with its links; its runs stay.
@@ -260,6 +274,7 @@ func removeConnector(ctx context.Context, tx *Tx, key store.Key) error {
 		`DELETE FROM object_ids WHERE project_id = $1 AND id IN
 			(SELECT l.id FROM links l WHERE l.project_id = $1 AND l.connector_id = $2)`,
 		`DELETE FROM links WHERE project_id = $1 AND connector_id = $2`,
+		`DELETE FROM cron_ticks WHERE project_id = $1 AND connector_id = $2`,
 		`DELETE FROM connectors WHERE project_id = $1 AND id = $2`,
 	} {
 		if _, err := tx.exec(ctx, statement, key.ProjectID, key.ID); err != nil {

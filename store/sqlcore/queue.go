@@ -87,6 +87,9 @@ func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 	if err == nil {
 		err = c.engine.Reader().QueryRowContext(ctx, OutboxStatement).Scan(durationOf(&figures.OutboxAge))
 	}
+	if err == nil {
+		err = c.engine.Reader().QueryRowContext(ctx, TickStatement).Scan(durationOf(&figures.TickAge))
+	}
 	return figures, wrap(err, "counting the runs that are under way")
 }
 
@@ -101,6 +104,10 @@ var OutboxStatement = func() string {
 	}
 	return `SELECT COALESCE(now_us() - (SELECT MIN(f.posted_at) FROM (` + strings.Join(first, ` UNION ALL `) + `) AS f), 0)`
 }()
+
+// TickStatement is how long the oldest tick is due; 0 where none is.
+const TickStatement = `SELECT CASE WHEN m.due_at < now_us() THEN now_us() - m.due_at ELSE 0 END
+	FROM (SELECT MIN(t.due_at) AS due_at FROM cron_ticks t WHERE t.active) m`
 
 func queueState(live, runner bool) store.QueueState {
 	switch {

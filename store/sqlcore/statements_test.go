@@ -25,6 +25,8 @@ var ofAll = map[string]string{
 	"AdoptCluster":   "hands over what all projects claim",
 	"ListProjected":  "the sweep of what is gone looks at all projects",
 	"sweepLost":      "leases expire in all projects",
+	"DueTicks":       "connectors tick in all projects",
+	"addLinks":       "its connectors, of all projects, are named by their whole keys",
 	"SweepLeases":    "runs wait in all projects",
 	"sweepOrphans":   "finds the environments that are gone, of all projects",
 	"QueuedLines":    "walks the queue where it is told: in one environment, or in all projects",

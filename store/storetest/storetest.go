@@ -64,6 +64,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Bounds", boundPromises},
 		{"Blobs", blobPromises},
 		{"Ingest", ingestPromises},
+		{"Ticks", tickPromises},
 		{"Claims", claimPromises},
 		{"Beginnings", beginningPromises},
 		{"Order", orderPromises},

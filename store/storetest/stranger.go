@@ -55,6 +55,7 @@ var ofThePlatform = map[string]string{
 	"SealedBefore":     "a key's use is looked for in all projects",
 	"RetireKey":        "keys are of the platform",
 	"SweepLeases":      "leases expire in all projects",
+	"DueTicks":         "connectors tick in all projects",
 	"QueueFigures":     "how much is open, over all projects",
 	"CountStored":      "what is to be counted is of all projects",
 	"PostDeliveries":   "results of all projects go out",
@@ -97,6 +98,17 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Nil(got.LiveDeploymentID)
 		s.Equal(e.Slug, got.Slug)
+	},
+	"MoveTicks": func(s *stranger) {
+		times := s.times(s.cron)
+		n, err := s.s.MoveTicks(s.ctx, []store.TickMove{{Connector: s.key(s.cron.ID), From: times.Next, To: times.Next.Add(time.Hour)}})
+		s.NoError(err)
+		s.Zero(n)
+	},
+	"TickTimes": func(s *stranger) {
+		times, err := s.s.TickTimes(s.ctx, s.project, []uuid.UUID{s.cron.ID})
+		s.NoError(err)
+		s.Empty(times)
 	},
 	"PutConnector": func(s *stranger) {
 		c := s.connector

@@ -158,11 +158,13 @@ type victim struct {
 	act      uuid.UUID
 	runner   string
 	delivery store.ClaimedDelivery
+	cron     store.Connector
 }
 
 func (w *world) newVictim() *victim {
 	v := &victim{world: w, blob: uuid.New(), digest: w.putBundle("a bundle of theirs")}
 	w.begun()
+	v.cron = w.putCron("nightly", "first")
 	w.derivationKey(w.connector.ID, 1)
 	w.take(w.project.ID, perHour)
 	v.deploy("one", "first", "second")

@@ -58,6 +58,8 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 		return &p
 	}
 	switch {
+	case c.Type == store.TypeCron:
+		return refuse(http.StatusBadRequest, httpserver.CodeNoWebhook, "This connector runs by its schedule and takes no requests. Call an inbound or sync webhook.")
 	case c.Type != "webhook" || (c.Mode != modeInbound && c.Mode != modeSync):
 		return refuse(http.StatusBadRequest, httpserver.CodeOutboundOnly, "This connector sends results and takes no requests. Call an inbound or sync connector.")
 	case c.RequireAuthentication && accepted(c.Secrets, f.secrets) == nil:

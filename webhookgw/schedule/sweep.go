@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schedule does what is due: it ends claims whose lease expired, consumes what
-// ended runs leave to do, makes room for history, and deletes what is remembered for a
-// time only.
+// Package schedule does what is due: it records the ticks of cron connectors, ends claims
+// whose lease expired, consumes what ended runs leave to do, makes room for history, and
+// deletes what is remembered for a time only.
 package schedule
 
 import (

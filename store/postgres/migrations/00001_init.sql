@@ -146,6 +146,26 @@ CREATE TABLE connectors (
 CREATE UNIQUE INDEX connectors_name ON connectors (project_id, environment_id, name) WHERE NOT retired AND NOT shadowed;
 CREATE INDEX connectors_environment ON connectors (project_id, environment_id);
 
+-- When cron connectors are due, of those that are active. Unless it is planned, the next
+-- tick is the first one after due_at by the schedule.
+CREATE TABLE cron_ticks (
+    project_id uuid NOT NULL,
+    connector_id uuid NOT NULL,
+    schedule text NOT NULL,
+    time_zone text NOT NULL,
+    active boolean NOT NULL,
+    planned boolean NOT NULL,
+    due_at bigint NOT NULL,
+    -- The newest that was run or skipped.
+    last_tick_at bigint,
+    PRIMARY KEY (project_id, connector_id)
+) WITH (fillfactor = 80,
+    -- Whoever takes the next row walks over the dead ones before it until they are
+    -- vacuumed.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
+CREATE INDEX cron_ticks_due ON cron_ticks (due_at) WHERE active;
+
 CREATE TABLE links (
     project_id uuid NOT NULL,
     id uuid NOT NULL,

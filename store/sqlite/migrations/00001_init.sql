@@ -119,6 +119,22 @@ CREATE TABLE connectors (
 CREATE UNIQUE INDEX connectors_name ON connectors (project_id, environment_id, name) WHERE NOT retired AND NOT shadowed;
 CREATE INDEX connectors_environment ON connectors (project_id, environment_id);
 
+-- When cron connectors are due, of those that are active. Unless it is planned, the next
+-- tick is the first one after due_at by the schedule.
+CREATE TABLE cron_ticks (
+    project_id TEXT NOT NULL,
+    connector_id TEXT NOT NULL,
+    schedule TEXT NOT NULL,
+    time_zone TEXT NOT NULL,
+    active BOOLEAN NOT NULL,
+    planned BOOLEAN NOT NULL,
+    due_at INTEGER NOT NULL,
+    -- The newest that was run or skipped.
+    last_tick_at INTEGER,
+    PRIMARY KEY (project_id, connector_id)
+);
+CREATE INDEX cron_ticks_due ON cron_ticks (due_at) WHERE active;
+
 CREATE TABLE links (
     project_id TEXT NOT NULL,
     id TEXT NOT NULL,

@@ -77,6 +77,24 @@ func NewScene(tb testing.TB, s store.Store, links int) *Scene {
 	return c
 }
 
+// Crons are that many hourly cron connectors, linked to the scene's first agent.
+func (c *Scene) Crons(tb testing.TB, n int) (out []store.Connector) {
+	tb.Helper()
+	for i := range n {
+		name := fmt.Sprintf("cron-%d", i)
+		conn := store.Connector{
+			Ref: c.ref(store.KindConnector, name), ID: uuid.New(), ProjectID: c.Project, EnvironmentID: c.Environment, Name: name,
+			Type: store.TypeCron, Mode: "inbound", Enabled: true, Config: []byte(`{"schedule":"@hourly","timezone":"UTC","missed_ticks":"skip"}`),
+		}
+		require.NoError(tb, c.Store.PutConnector(tb.Context(), conn))
+		require.NoError(tb, c.Store.PutLink(tb.Context(), store.Link{
+			Ref: c.ref(store.KindConnectorLink, name), ID: uuid.New(), ProjectID: c.Project, ConnectorID: conn.ID, AgentName: c.Links[0].AgentName,
+		}))
+		out = append(out, conn)
+	}
+	return out
+}
+
 // ref is an object of the project.
 func (c *Scene) ref(kind, name string) store.ObjectRef {
 	return store.ObjectRef{Namespace: c.Project.String(), Kind: kind, Name: name, ObjectUID: uuid.NewString(), Generation: 1}

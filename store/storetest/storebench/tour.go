@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ func (c *Scene) Tour(tb testing.TB) {
 	t.audit()
 	t.takeTurns()
 	t.deploy()
+	t.tick()
 	t.remove()
 	t.keepHouse()
 }
@@ -326,6 +328,36 @@ func (t *tour) tokens(token store.Token) {
 	got, err := t.Store.Token(t.ctx, token.SHA256)
 	t.NoError(err)
 	t.Equal(token, got)
+}
+
+// tick runs a tick of a cron connector, skips one and moves one.
+func (t *tour) tick() {
+	name := "cron-" + uuid.NewString()
+	conn := store.Connector{
+		Ref: t.ref(store.KindConnector, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment, Name: name,
+		Type: store.TypeCron, Mode: "inbound", Enabled: true, Config: []byte(`{"schedule":"@hourly","timezone":"UTC"}`),
+	}
+	t.NoError(t.Store.PutConnector(t.ctx, conn))
+	for _, skipped := range []string{"", "not now"} {
+		due, err := t.Store.DueTicks(t.ctx, 100)
+		t.NoError(err)
+		i := slices.IndexFunc(due.Ticks, func(d store.DueTick) bool { return d.Route.Connector.ID == conn.ID })
+		t.GreaterOrEqual(i, 0)
+		now := due.Ticks[i]
+		t.take(t.event(func(e *store.Event) {
+			e.ConnectorID, e.ConnectorVersion, e.Trigger, e.Class = conn.ID, now.Route.Connector.Version, store.TriggerCron, store.ClassDeferred
+			e.Tick = &store.TickMove{Connector: conn.Key(), From: now.At, To: now.At.Add(time.Microsecond), Planned: true, Done: now.At}
+			if e.Skipped = skipped; skipped != "" {
+				e.Runs = nil
+			}
+		}))
+	}
+	times, err := t.Store.TickTimes(t.ctx, t.Project, []uuid.UUID{conn.ID})
+	t.NoError(err)
+	move := store.TickMove{Connector: conn.Key(), From: times[conn.ID].Next, To: times[conn.ID].Next.Add(time.Hour), Planned: true}
+	moved, err := t.Store.MoveTicks(t.ctx, []store.TickMove{move})
+	t.NoError(err)
+	t.Equal(1, moved)
 }
 
 // remove deletes an environment in which runs wait.

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// ticks says of a row of cron_ticks whether its connector ticks.
+const ticks = `EXISTS (SELECT 1 FROM connectors c
+	JOIN environments e ON e.project_id = c.project_id AND e.id = c.environment_id
+	JOIN projects pr ON pr.project_id = c.project_id
+	WHERE c.project_id = cron_ticks.project_id AND c.id = cron_ticks.connector_id AND c.enabled AND NOT c.retired AND NOT c.shadowed)`
+
+// putTicks begins the schedule of a cron connector that was written, anew where it is
+// another than before.
+func putTicks(ctx context.Context, tx *Tx, connector store.Connector) error {
+	if connector.Type != store.TypeCron {
+		return nil
+	}
+	config, err := connector.Cron()
+	if err != nil {
+		return err
+	}
+	if _, err := tx.exec(ctx, `INSERT INTO cron_ticks (project_id, connector_id, schedule, time_zone, active, planned, due_at)
+		VALUES ($1, $2, $3, $4, FALSE, FALSE, now_us())
+		ON CONFLICT (project_id, connector_id) DO UPDATE SET schedule = excluded.schedule, time_zone = excluded.time_zone,
+			planned = FALSE, due_at = excluded.due_at
+		WHERE cron_ticks.schedule <> excluded.schedule OR cron_ticks.time_zone <> excluded.time_zone`,
+		connector.ProjectID, connector.ID, Text(config.Schedule), Text(config.TimeZone)); err != nil {
+		return wrap(err, "planning the ticks of %s", connector.Ref)
+	}
+	return settleTicks(ctx, tx, connector.ProjectID, []uuid.UUID{connector.ID})
+}
+
+// settleTicks makes cron connectors of a project tick, or no more, as what was written in
+// the transaction asks. What they missed while they did not is over.
+func settleTicks(ctx context.Context, tx *Tx, project uuid.UUID, connectors []uuid.UUID) error {
+	for part := range slices.Chunk(connectors, chunk) {
+		l := list{args: []any{project}}
+		if _, err := tx.exec(ctx, `UPDATE cron_ticks SET active = NOT active, planned = FALSE, due_at = now_us()
+			WHERE project_id = $1 AND connector_id IN `+l.ids(part)+` AND active <> `+ticks, l.args...); err != nil {
+			return wrap(err, "settling the ticks of connectors")
+		}
+	}
+	return nil
+}
+
+// NextTickStatement is the database's time, and when the next tick of all is due.
+const NextTickStatement = `SELECT now_us(), (SELECT MIN(t.due_at) FROM cron_ticks t WHERE t.active)`
+
+// DueTicksStatement are the oldest of those that are due.
+const DueTicksStatement = `SELECT t.project_id, t.connector_id, t.planned, t.due_at, t.last_tick_at, c.environment_id, c.version, c.config
+	FROM cron_ticks t JOIN connectors c ON c.project_id = t.project_id AND c.id = t.connector_id
+	WHERE t.active AND t.due_at <= $1 ORDER BY t.due_at LIMIT $2`
+
+// DueTicks implements store.Ticks. What it reads may change between its statements; then
+// the version that it has is not the connector's any more.
+func (c *Core) DueTicks(ctx context.Context, limit int) (due store.DueTicks, err error) {
+	err = c.engine.Reader().QueryRowContext(ctx, NextTickStatement).Scan(at(&due.Now), maybeAt(&due.Next))
+	if err != nil || due.Next == nil || due.Next.After(due.Now) {
+		return due, wrap(err, "looking for the next tick")
+	}
+	due.Ticks, err = collect(ctx, c.engine.Reader(), scanDueTick, DueTicksStatement, Instant(due.Now), limit)
+	if err != nil || len(due.Ticks) == 0 {
+		return due, wrap(err, "reading the ticks that are due")
+	}
+	return due, wrap(c.addLinks(ctx, due.Ticks), "reading the links of connectors whose ticks are due")
+}
+
+func scanDueTick(row scanner) (t store.DueTick, err error) {
+	conn, config := &t.Route.Connector, ""
+	err = row.Scan(&conn.ProjectID, &conn.ID, &t.Planned, at(&t.At), maybeAt(&t.LastAt), &conn.EnvironmentID, &conn.Version, &config)
+	conn.Type, conn.Config = store.TypeCron, []byte(config)
+	return t, err
+}
+
+// addLinks reads the links of all of them, oldest first, and how the runs of the agents
+// take turns.
+func (c *Core) addLinks(ctx context.Context, ticks []store.DueTick) error {
+	routes, keys := map[store.Key]*store.Route{}, make([]store.Key, len(ticks))
+	for i := range ticks {
+		route := &ticks[i].Route
+		keys[i] = route.Connector.Key()
+		routes[keys[i]] = route
+	}
+	source, args := c.engine.Keys(keys, 1)
+	_, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+		var (
+			link store.Link
+			of   store.Concurrency
+			live bool
+		)
+		if err := row.Scan(&link.ProjectID, &link.ConnectorID, &link.ID, &link.AgentName, &link.FilesRequired, &live, &of.Expression, &of.Drop); err != nil {
+			return none, err
+		}
+		route := routes[store.Key{ProjectID: link.ProjectID, ID: link.ConnectorID}]
+		route.Links, route.Live = append(route.Links, link), live
+		if of.Expression != "" {
+			if route.Concurrency == nil {
+				route.Concurrency = map[string]store.Concurrency{}
+			}
+			route.Concurrency[link.AgentName] = of
+		}
+		return none, nil
+	}, `SELECT l.project_id, l.connector_id, l.id, l.agent_name, l.files_required, e.live_deployment_id IS NOT NULL,
+			COALESCE(a.concurrency_expression, ''), COALESCE(a.concurrency_drop, FALSE)
+		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
+		JOIN environments e ON e.project_id = c.project_id AND e.id = c.environment_id
+		LEFT JOIN deployment_agents a ON a.project_id = l.project_id AND a.deployment_id = e.live_deployment_id AND a.name = l.agent_name
+		WHERE (l.project_id, l.connector_id) IN `+source+` ORDER BY `+linkOrder, args...)
+	return err
+}
+
+// MoveTicks implements store.Ticks.
+func (c *Core) MoveTicks(ctx context.Context, moves []store.TickMove) (moved int, err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		moved, err = c.moveTicks(ctx, tx, moves)
+		return err
+	})
+	return moved, err
+}
+
+// moveTicks moves those that are still due as they were, some at a time with one
+// statement. They are found by their keys, and told apart by these as texts.
+func (c *Core) moveTicks(ctx context.Context, tx *Tx, moves []store.TickMove) (moved int, err error) {
+	for part := range slices.Chunk(moves, chunk) {
+		var l list
+		keys, rows := make([]store.Key, len(part)), make([]string, len(part))
+		for i, m := range part {
+			var done, planned int64
+			if !m.Done.IsZero() {
+				done = Instant(m.Done)
+			}
+			if m.Planned {
+				planned = 1
+			}
+			keys[i] = m.Connector
+			rows[i] = fmt.Sprintf("(CAST(%s AS text), CAST(%s AS text), CAST(%s AS bigint), CAST(%s AS bigint), CAST(%s AS bigint), CAST(%s AS bigint))",
+				l.add(m.Connector.ProjectID.String()), l.add(m.Connector.ID.String()), l.add(Instant(m.From)), l.add(Instant(m.To)), l.add(planned), l.add(done))
+		}
+		values := strings.Join(rows, ", ")
+		n, err := tx.exec(ctx, `UPDATE cron_ticks SET due_at = v.column4, planned = v.column5 = 1,
+				last_tick_at = CASE WHEN v.column6 > 0 THEN v.column6 ELSE last_tick_at END
+			FROM (VALUES `+values+`) AS v WHERE `+c.keys(&l, "connector_id", keys)+` AND active AND due_at = v.column3
+				AND CAST(project_id AS text) = v.column1 AND CAST(connector_id AS text) = v.column2`, l.args...)
+		if err != nil {
+			return moved, wrap(err, "moving %d ticks", len(part))
+		}
+		moved += int(n)
+	}
+	return moved, nil
+}
+
+// takeTicks moves the ticks of events that were accepted, in the transaction that recorded
+// them, or undoes it all.
+func (c *Core) takeTicks(ctx context.Context, tx *Tx, events []store.Event) error {
+	var moves []store.TickMove
+	for _, e := range events {
+		if e.Tick != nil {
+			moves = append(moves, *e.Tick)
+		}
+	}
+	if moved, err := c.moveTicks(ctx, tx, moves); err != nil || moved < len(moves) {
+		return cmp.Or(err, store.ErrTickTaken)
+	}
+	return nil
+}
+
+// TickTimes implements store.Ticks.
+func (c *Core) TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error) {
+	out := map[uuid.UUID]store.TickTimes{}
+	for part := range slices.Chunk(connectors, chunk) {
+		l := list{args: []any{projectID}}
+		if _, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+			var (
+				id    uuid.UUID
+				times store.TickTimes
+			)
+			err = row.Scan(&id, &times.Active, &times.Planned, at(&times.Next), maybeAt(&times.Last))
+			out[id] = times
+			return none, err
+		}, `SELECT connector_id, active, planned, due_at, last_tick_at FROM cron_ticks
+			WHERE project_id = $1 AND connector_id IN `+l.ids(part), l.args...); err != nil {
+			return nil, wrap(err, "reading the ticks of connectors of project %s", projectID)
+		}
+	}
+	return out, nil
+}
