@@ -57,7 +57,7 @@ func (c *ConnectorConfig) UnmarshalJSON(data []byte) error { return json.Unmarsh
 
 // Schema names the component that describe fills in.
 func (ConnectorConfig) Schema(r huma.Registry) *huma.Schema {
-	return alternatives(r, "ConnectorConfig", reflect.TypeFor[InboundConfig](), reflect.TypeFor[SyncConfig]())
+	return alternatives(r, "ConnectorConfig", reflect.TypeFor[InboundConfig](), reflect.TypeFor[SyncConfig](), reflect.TypeFor[CronConfig]())
 }
 
 // ConnectorConfigInput is the config of a connector that is created. It is decoded
@@ -74,7 +74,7 @@ func (c ConnectorConfigInput) given() bool { return len(c) > 0 && string(c) != "
 
 // Schema names the component that describe fills in.
 func (ConnectorConfigInput) Schema(r huma.Registry) *huma.Schema {
-	return alternatives(r, "ConnectorConfigInput", reflect.TypeFor[InboundConfigInput](), reflect.TypeFor[SyncConfigInput]())
+	return alternatives(r, "ConnectorConfigInput", reflect.TypeFor[InboundConfigInput](), reflect.TypeFor[SyncConfigInput](), reflect.TypeFor[CronConfigInput]())
 }
 
 // alternatives registers the types, and a component of which the description says
@@ -91,11 +91,8 @@ func alternatives(r huma.Registry, name string, types ...reflect.Type) *huma.Sch
 	return &huma.Schema{Ref: schemas + name}
 }
 
-// applyConfig reads a config in its REST shape into the spec.
+// applyConfig reads a config in its REST shape into the spec of a webhook.
 func applyConfig(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) error {
-	if len(config) == 0 {
-		config = ConnectorConfigInput("{}")
-	}
 	var in SyncConfigInput
 	if err := decodeConfig(json.RawMessage(config), &in); err != nil {
 		return err
@@ -158,6 +155,9 @@ func decodeConfig(config json.RawMessage, into any) error {
 
 // showConfig is the config in its REST shape, defaults filled in.
 func showConfig(conn *v1alpha1.Connector) ConnectorConfig {
+	if conn.Spec.Cron != nil {
+		return ConnectorConfig{showCron(conn.Spec.Cron)}
+	}
 	webhook := WebhookConfig{
 		Authentication: Authentication(conn.Authentication().Word()), RequireAuthentication: conn.RequiresAuthentication(),
 	}

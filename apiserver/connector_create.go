@@ -13,10 +13,10 @@ import (
 // ConnectorCreate is what a connector is made of.
 type ConnectorCreate struct {
 	Name    string               `json:"name" minLength:"1" maxLength:"63" doc:"Its name, unique in its environment." example:"Tickets"`
-	Type    ConnectorType        `json:"type" doc:"What it is: webhook."`
-	Mode    ConnectorMode        `json:"mode,omitempty" default:"inbound" doc:"In which direction it works: inbound or sync."`
+	Type    ConnectorType        `json:"type" doc:"What it is."`
+	Mode    ConnectorMode        `json:"mode,omitempty" default:"inbound" doc:"In which direction it works: inbound or sync; a cron connector is inbound."`
 	Enabled *bool                `json:"enabled,omitempty" default:"true" doc:"Whether it works at once."`
-	Config  ConnectorConfigInput `json:"config,omitempty" doc:"How it behaves; the shape depends on type and mode. Without it all defaults."`
+	Config  ConnectorConfigInput `json:"config,omitempty" doc:"How it behaves; the shape depends on type and mode. Without it all defaults, of which a schedule has none."`
 }
 
 // ConnectorCreateInput is the request that creates a connector.
@@ -70,7 +70,11 @@ func (n *creation) connector(
 	if err != nil {
 		return Connector{}, err
 	}
-	return n.showConnector(ctx, n.caller, conn, environment, links, nil)
+	shown, err := n.showConnector(ctx, n.caller, conn, environment, links, nil)
+	if err != nil {
+		return shown, err
+	}
+	return shown, n.showTicks(ctx, n.caller, &shown)
 }
 
 // nameIsFree answers 409 for the name of another connector, such as one that code
@@ -109,11 +113,15 @@ func newConnector(ctx context.Context, c *caller, environment string, in *Connec
 		ID: id, Environment: v1alpha1.EnvironmentName(environment), DisplayName: v1alpha1.DisplayName(in.Body.Name),
 		Mode: v1alpha1.ConnectorModeOf(string(in.Body.Mode)), Enabled: in.Body.Enabled,
 	}}
-	if in.Body.Type != ConnectorType(v1alpha1.ConnectorWebhook) {
-		return nil, invalid(notSupported("body.type"))
-	}
 	if err := refuseUnsupported(conn); err != nil {
 		return nil, err
 	}
-	return conn, applyConfig(&conn.Spec, in.Body.Config)
+	config := in.Body.Config
+	if !config.given() {
+		config = ConnectorConfigInput("{}")
+	}
+	if in.Body.Type == ConnectorType(v1alpha1.ConnectorCron) {
+		return conn, applyCron(&conn.Spec, config)
+	}
+	return conn, applyConfig(&conn.Spec, config)
 }

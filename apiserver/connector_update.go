@@ -94,6 +94,9 @@ func (s *Server) editConnector(ctx context.Context, c *caller, conn *v1alpha1.Co
 	if !in.Config.given() {
 		return nil
 	}
+	if conn.Type() == v1alpha1.ConnectorCron {
+		return applyCron(&conn.Spec, in.Config)
+	}
 	err := applyConfig(&conn.Spec, in.Config)
 	if err == nil && !conn.RequiresAuthentication() && conn.SpecID() == "" {
 		return wrong("body.config.authentication", "cannot become none: the id of this connector follows from its name, and would be its only secret; create another connector")

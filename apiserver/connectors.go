@@ -26,13 +26,15 @@ type Connector struct {
 	Type           ConnectorType   `json:"type" doc:"What it is."`
 	Mode           ConnectorMode   `json:"mode" doc:"In which direction it works."`
 	Enabled        bool            `json:"enabled" doc:"Whether somebody has disabled it."`
-	DisabledReason *string         `json:"disabled_reason" doc:"Why its webhooks are refused at present: disabled, or what keeps it from working although nobody disabled it; null while they are taken."`
+	DisabledReason *string         `json:"disabled_reason" doc:"Why its webhooks are refused, or its schedule stands still, at present: disabled, or what keeps it from working although nobody disabled it; null while it works."`
 	Config         ConnectorConfig `json:"config" doc:"How it behaves; the shape depends on type and mode."`
 	DefinedInCode  bool            `json:"defined_in_code" doc:"Whether the project's code defines it; it is changed there alone."`
 	Retired        bool            `json:"retired" doc:"Whether it was removed from the project's code."`
-	WebhookURL     *string         `json:"webhook_url" format:"uri" doc:"Where callers send to (inbound, sync)."`
+	WebhookURL     *string         `json:"webhook_url" format:"uri" doc:"Where callers send to (inbound, sync); null for a cron connector."`
 	Secret         *string         `json:"secret" doc:"What callers send as X-Service-Secret; null without authentication, ******** when it is the project's own."`
 	SigningSecret  *string         `json:"signing_secret" doc:"What deliveries are signed with (outbound); null in this release."`
+	NextTickAt     *time.Time      `json:"next_tick_at" doc:"When a cron connector ticks next; null for others, and while it does not work."`
+	LastTickAt     *time.Time      `json:"last_tick_at" doc:"The newest tick of a cron connector that was run or skipped; null for others, and before the first."`
 	Agents         []string        `json:"agents" doc:"The linked agents, oldest link first."`
 	CreatedAt      time.Time       `json:"created_at" doc:"When it was created."`
 	UpdatedAt      time.Time       `json:"updated_at" doc:"When it was last changed."`
@@ -83,7 +85,11 @@ func (s *Server) listConnectors(ctx context.Context, c *caller, in *EnvironmentQ
 		}
 		out = append(out, shown)
 	}
-	return plainly(out, nil)
+	shown := make([]*Connector, len(out))
+	for i := range out {
+		shown[i] = &out[i]
+	}
+	return plainly(out, s.showTicks(ctx, c, shown...))
 }
 
 func (s *Server) getConnector(ctx context.Context, c *caller, in *ConnectorPath) (answer[Connector], error) {
@@ -107,7 +113,10 @@ func (s *Server) describeConnector(ctx context.Context, c *caller, conn *v1alpha
 		return Connector{}, nil, err
 	}
 	shown, err := s.showConnector(ctx, c, conn, environment, links, nil)
-	return shown, links, err
+	if err != nil {
+		return Connector{}, nil, err
+	}
+	return shown, links, s.showTicks(ctx, c, &shown)
 }
 
 // environmentOf is the environment of a connector; nil when it is gone.
@@ -158,8 +167,8 @@ func (s *Server) showConnector(
 func (s *Server) showSecrets(
 	ctx context.Context, c *caller, conn *v1alpha1.Connector, derivations map[store.Derivation]string, out *Connector,
 ) error {
-	if conn.Spec.Mode == v1alpha1.ModeOutbound {
-		return nil // not supported: nothing is received, nothing is signed
+	if conn.Spec.Mode == v1alpha1.ModeOutbound || conn.Type() == v1alpha1.ConnectorCron {
+		return nil // nothing is received, nothing is signed
 	}
 	id, err := uuid.Parse(out.ID)
 	if err != nil {
@@ -202,9 +211,13 @@ func (s *Server) secretOf(
 // not refuse them yet although the connector is disabled; nil while it takes them as
 // it should, whatever else there is to say of it.
 func disabledReason(conn *v1alpha1.Connector) *string {
-	switch takes := conn.TakesWebhooks(); {
+	still := "webhooks are taken"
+	if conn.Type() == v1alpha1.ConnectorCron {
+		still = "its schedule goes on"
+	}
+	switch takes := conn.TakesEvents(); {
 	case !conn.IsEnabled() && takes:
-		return opt("to be disabled; until then webhooks are taken: " + whyNotReady(conn))
+		return opt("to be disabled; until then " + still + ": " + whyNotReady(conn))
 	case !conn.IsEnabled():
 		return opt("disabled")
 	case takes:

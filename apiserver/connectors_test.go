@@ -5,6 +5,7 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -107,7 +108,13 @@ func TestConnectorsThatAreRefused(t *testing.T) {
 	key := w.key(t, nil)
 	for name, body := range map[string]string{
 		"body":                        `{"name":`,
-		"body.type":                   `{"name":"a","type":"cron","config":{"schedule":"CANARY"}}`,
+		"body.type":                   `{"name":"a","type":"CANARY"}`,
+		"body.config.schedule":        `{"name":"a","type":"cron","config":{"schedule":"CANARY"}}`,
+		"body.config.timezone":        `{"name":"a","type":"cron","config":{"schedule":"@daily","timezone":"Mars/CANARY"}}`,
+		"body.config.missed_ticks":    `{"name":"a","type":"cron","config":{"schedule":"@daily","missed_ticks":"CANARY"}}`,
+		"body.config.payload":         `{"name":"a","type":"cron","config":{"schedule":"@daily","payload":{"a":"CANARY` + strings.Repeat("x", 64<<10) + `"}}}`,
+		"body.config.prompt":          `{"name":"a","type":"cron","config":{"schedule":"@daily","prompt":"CANARY` + strings.Repeat("x", 16<<10) + `"}}`,
+		"body.config.authentication":  `{"name":"a","type":"cron","config":{"schedule":"@daily","authentication":"none"}}`,
 		"body.config.secret":          `{"name":"a","type":"webhook","config":{"secret":"CANARY"}}`,
 		"body.mode":                   `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://CANARY"}}`,
 		"body.config.files_required":  `{"name":"a","type":"webhook","config":{"files_required":true}}`,

@@ -34,7 +34,7 @@ const (
 	aboutGetLink           = "The link, and whether it is in effect."
 	aboutUpdateLink        = "Settings that the request leaves out get their defaults. The agent never changes: create another link. Links of connectors that the project's code defines are answered 409."
 	aboutDeleteLink        = "Events of the connector start the agent no more; runs that were started go on. Links of connectors that the project's code defines are answered 409."
-	aboutListConnectorRuns = "Events that the connector received, newest first, without outputs."
+	aboutListConnectorRuns = "Events that the connector received, or its schedule made, newest first, without outputs."
 	aboutGetConnectorRun   = "The event with its outcome. output is that of the run of the oldest link."
 	aboutListRuns          = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them. " +
 		"A page looks at 20,000 runs at most, so where a filter fits few of many it may be short, or empty: next_cursor says whether there are more."
@@ -64,7 +64,7 @@ func describedConfig() huma.Config {
 		{Name: tagEnvironments, Description: "Where agents are deployed to and run."},
 		{Name: tagAgents, Description: "What the project's code defines, as each environment has it."},
 		{Name: tagDeployments, Description: "Commits that were built for an environment, and what became of them."},
-		{Name: tagConnectors, Description: "Webhooks, the agents that their events start, and the events."},
+		{Name: tagConnectors, Description: "Webhooks and schedules, the agents that their events start, and the events."},
 		{Name: tagRuns, Description: "Runs of agents."},
 		{Name: tagAuditLog, Description: "Who changed what."},
 	}
@@ -89,7 +89,7 @@ var aboutSchemas = map[string]string{
 	"Connector":           "A connector ties agents to the outside world.",
 	"ConnectorCreate":     "What a connector is made of.",
 	"ConnectorResult":     "What became of a connector that the project's code defines.",
-	"ConnectorRun":        "An event that a connector received, and what it started.",
+	"ConnectorRun":        "An event that a connector received or its schedule made, and what it started.",
 	"ConnectorRunList":    "A page of connector runs.",
 	"ConnectorUpdate":     "What is changed of a connector; what is left out stays.",
 	"Cost":                "An amount of money.",
@@ -101,6 +101,8 @@ var aboutSchemas = map[string]string{
 	"Environment":         "Where agents are deployed to and run.",
 	"EnvironmentSettings": "How the agents of an environment run.",
 	"FieldError":          "One field that is wrong.",
+	"CronConfig":          "The config of a cron connector.",
+	"CronConfigInput":     "What the config of a cron connector is made of. Schedules are those of Kubernetes' CronJob.",
 	"InboundConfig":       "The config of a webhook of mode inbound.",
 	"InboundConfigInput":  "What the config of a webhook of mode inbound is made of.",
 	"Judge":               "What a judge thinks of an agent on average.",

@@ -22,6 +22,7 @@ type (
 	ConnectorType      string
 	ConnectorMode      string
 	Authentication     string
+	MissedTicks        string
 	OutboundMode       string
 	TriggerType        string
 	TimeRange          string
@@ -97,7 +98,7 @@ func (EnvironmentKind) Schema(r huma.Registry) *huma.Schema {
 
 // Schema describes the type.
 func (ConnectorType) Schema(r huma.Registry) *huma.Schema {
-	return enumeration(r, "ConnectorType", "What a connector is. This release has webhook alone.", "webhook", "cron")
+	return enumeration(r, "ConnectorType", "What a connector is: webhook takes events at a URL, cron makes them by a schedule.", "webhook", "cron")
 }
 
 // Schema describes the type.
@@ -110,6 +111,12 @@ func (ConnectorMode) Schema(r huma.Registry) *huma.Schema {
 func (Authentication) Schema(r huma.Registry) *huma.Schema {
 	return enumeration(r, "Authentication", "How callers of a webhook prove themselves: by the connector's secret, or not at all; "+
 		"then the URL is the only secret.", v1alpha1.AuthenticationSecret.Word(), v1alpha1.AuthenticationNone.Word())
+}
+
+// Schema describes the type.
+func (MissedTicks) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "MissedTicks", "What becomes of ticks of a schedule that could not be run within five minutes: nothing, or the newest "+
+		"of them is run, once.", v1alpha1.MissedTicksSkip.Word(), v1alpha1.MissedTicksLatest.Word())
 }
 
 // Schema describes the type.

@@ -124,6 +124,12 @@ var requestFields = map[string]map[string]string{
 		"spec.webhook":                "body.config",
 		"spec.webhook.authentication": "body.config.authentication",
 		"spec.webhook.timeoutSeconds": "body.config.timeout_seconds",
+		"spec.cron":                   "body.config",
+		"spec.cron.schedule":          "body.config.schedule",
+		"spec.cron.timeZone":          "body.config.timezone",
+		"spec.cron.missedTicks":       "body.config.missed_ticks",
+		"spec.cron.prompt":            "body.config.prompt",
+		"spec.cron.payload":           "body.config.payload",
 
 		"spec.secretGracePeriodSeconds": "body.grace_seconds",
 	},

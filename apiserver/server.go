@@ -40,6 +40,8 @@ type Store interface {
 	store.Builds
 	store.Audit
 	store.RateLimiter
+	// TickTimes is store.Ticks'.
+	TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error)
 	// Cancel is store.Dispatch's.
 	Cancel(ctx context.Context, run store.Key, code store.RunErrorCode, reason string) error
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -59,6 +60,17 @@ func inProviders(change func(*v1alpha1.ModelProvider), want string) effect {
 // inRow is seen in the row of a connector.
 func inRow(change func(*v1alpha1.Connector), field string, want any) effect {
 	return effect{func(ctx context.Context, s *stage) any { GinkgoHelper(); return s.row(ctx, change) }, HaveField(field, want)}
+}
+
+// inCron is seen in the configuration of a cron connector.
+func inCron(change func(*v1alpha1.CronConnector), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		return string(s.row(ctx, func(c *v1alpha1.Connector) {
+			c.Spec.Webhook, c.Spec.Cron = nil, &v1alpha1.CronConnector{Schedule: "@daily"}
+			change(c.Spec.Cron)
+		}).Config)
+	}, ContainSubstring(want)}
 }
 
 // inAudit is seen in what the audit log tells of a key; the facade reads the object.
@@ -240,6 +252,13 @@ var effects = map[string]effect{
 	"Connector.webhook.timeoutSeconds": inRow(func(c *v1alpha1.Connector) {
 		c.Spec.Mode, c.Spec.Webhook.TimeoutSeconds = v1alpha1.ModeSync, ptr.To(int32(77))
 	}, "TimeoutSeconds", 77),
+	"Connector.cron.schedule":    inCron(func(c *v1alpha1.CronConnector) { c.Schedule = "5 4 * * *" }, `"schedule":"5 4 * * *"`),
+	"Connector.cron.timeZone":    inCron(func(c *v1alpha1.CronConnector) { c.TimeZone = "Asia/Tokyo" }, `"timezone":"Asia/Tokyo"`),
+	"Connector.cron.missedTicks": inCron(func(c *v1alpha1.CronConnector) { c.MissedTicks = v1alpha1.MissedTicksLatest }, `"missed_ticks":"latest"`),
+	"Connector.cron.prompt":      inCron(func(c *v1alpha1.CronConnector) { c.Prompt = "Report" }, `"prompt":"Report"`),
+	"Connector.cron.payload": inCron(func(c *v1alpha1.CronConnector) {
+		c.Payload = &runtime.RawExtension{Raw: []byte(`{"a":[1]}`)}
+	}, `"payload":{"a":[1]}`),
 	"Connector.secretVersion":            inRow(func(c *v1alpha1.Connector) { c.Spec.SecretVersion = 7 }, "SecretVersion", BeEquivalentTo(7)),
 	"Connector.secretGracePeriodSeconds": inGrace(),
 	"Connector.secretRef.name": {func(ctx context.Context, s *stage) any {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -21,6 +22,12 @@ func newConnector() *v1alpha1.Connector {
 			Webhook:     &v1alpha1.WebhookConnector{},
 		},
 	}
+}
+
+func newCronConnector() *v1alpha1.Connector {
+	c := newConnector()
+	c.Spec.Webhook, c.Spec.Cron = nil, &v1alpha1.CronConnector{Schedule: "0 6 * * 1-5"}
+	return c
 }
 
 const (
@@ -72,9 +79,74 @@ var connectorBreaches = []breach[*v1alpha1.Connector]{
 	},
 }
 
+const (
+	scheduleMessage = "must have five fields, such as \"0 6 * * 1-5\", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly; " +
+		"the time zone stands in timeZone"
+	oneTypeMessage = "exactly one of webhook and cron must be set"
+	typeMessage    = "the type is immutable: create another Connector for cron in place of webhook, or the other way round"
+	noSecret       = "secretRef, secretVersion and secretGracePeriodSeconds are for webhooks: a cron connector has no secret"
+)
+
+var cronBreaches = []breach[*v1alpha1.Connector]{
+	{
+		name: "a webhook too", path: ".spec", message: oneTypeMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook = &v1alpha1.WebhookConnector{} },
+	}, {
+		name: "neither", path: ".spec", message: oneTypeMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Cron = nil },
+	}, {
+		name: "a webhook later", path: ".spec", update: true, message: typeMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Cron, c.Spec.Webhook = nil, &v1alpha1.WebhookConnector{} },
+	}, {
+		name: "sync", path: ".spec", message: "a cron connector has the mode Inbound: leave mode out",
+		change: func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeSync },
+	}, {
+		name: "a secret", path: ".spec", message: noSecret,
+		change: func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "own"} },
+	}, {
+		name: "another secret", path: ".spec", update: true, message: noSecret,
+		change: func(c *v1alpha1.Connector) { c.Spec.SecretVersion = 2 },
+	}, {
+		name: "a secret that ends", path: ".spec", message: noSecret,
+		change: func(c *v1alpha1.Connector) { c.Spec.SecretGracePeriodSeconds = ptr.To(int32(5)) },
+	}, {
+		name: "six fields", path: ".spec.cron.schedule", message: scheduleMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Cron.Schedule = "0 0 6 * * 1" },
+	}, {
+		name: "a zone in the schedule", path: ".spec.cron.schedule", message: scheduleMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Cron.Schedule = "TZ=UTC 0 6 * *" },
+	}, {
+		name: "a word that is none", path: ".spec.cron.schedule", message: scheduleMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Cron.Schedule = "@reboot" },
+	}, {
+		name: "a zone of a machine", path: ".spec.cron.timeZone", message: "must be the IANA name of a time zone, such as Europe/Paris",
+		change: func(c *v1alpha1.Connector) { c.Spec.Cron.TimeZone = "Local" },
+	}, {
+		name: "a zone that is a path", path: ".spec.cron.timeZone", message: "must be the IANA name of a time zone, such as Europe/Paris",
+		change: func(c *v1alpha1.Connector) { c.Spec.Cron.TimeZone = "../etc" },
+	},
+}
+
 func TestConnectorRules(t *testing.T) {
 	t.Parallel()
 	refuse(t, newConnector, connectorBreaches)
+	refuse(t, newCronConnector, cronBreaches)
+}
+
+func TestCronConnectorsThatAreFine(t *testing.T) {
+	t.Parallel()
+	accept(t, newCronConnector, []valid[*v1alpha1.Connector]{
+		{name: "as it is", change: func(*v1alpha1.Connector) {}},
+		{name: "without a mode", change: func(c *v1alpha1.Connector) { c.Spec.Mode = "" }},
+		{name: "all of it", change: func(c *v1alpha1.Connector) {
+			c.Spec.Cron = &v1alpha1.CronConnector{
+				Schedule: "@hourly", TimeZone: "America/Argentina/Buenos_Aires", MissedTicks: v1alpha1.MissedTicksLatest, Prompt: "Go",
+				Payload: &runtime.RawExtension{Raw: []byte(`{"a":[1,{"b":null}]}`)},
+			}
+		}},
+		{name: "another schedule", update: true, change: func(c *v1alpha1.Connector) { c.Spec.Cron.Schedule = "*/5 0-6,12 1 JAN-MAR ?" }},
+		{name: "disabled", update: true, change: func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) }},
+	})
 }
 
 func TestConnectorsThatAreFine(t *testing.T) {

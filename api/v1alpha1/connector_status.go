@@ -24,7 +24,11 @@ func (c *Connector) CommonStatus() *ObjectStatus { return &c.Status.ObjectStatus
 func (c *Connector) readyWas(reason, message string) {
 	switch reason {
 	case ReasonIDTaken, ReasonReferenceMissing, ReasonProjectMissing, ReasonNameTaken:
-		set(c, ConditionRoutesReady, metav1.ConditionFalse, reason, "webhooks are refused: "+message)
+		effect := "webhooks are refused: "
+		if c.Type() == ConnectorCron {
+			effect = "the schedule stands still: "
+		}
+		set(c, ConditionRoutesReady, metav1.ConditionFalse, reason, effect+message)
 	case ReasonSecretMissing, ReasonSecretInvalid:
 		set(c, ConditionSecretReady, metav1.ConditionFalse, reason, message)
 	}
@@ -36,12 +40,18 @@ func (c *Connector) MarkSecretReady(secret string, version int32) {
 	set(c, ConditionSecretReady, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("version %d, shown in Secret %q", version, secret))
 }
 
+// MarkInvalidCron: a field of spec.cron, by its name there, is not as it must be.
+func (c *Connector) MarkInvalidCron(field, problem string) {
+	MarkStalled(c, ReasonInvalidSpec, "spec.cron."+field+" "+problem+"; what was valid before, if anything, stays in effect")
+}
+
 // MarkRoutesReady: the gateway's projection is committed for this generation.
 func (c *Connector) MarkRoutesReady() {
 	set(c, ConditionRoutesReady, metav1.ConditionTrue, ReasonSucceeded, "the gateway knows this generation")
 }
 
-// MarkDisabled: the gateway refuses webhooks, as spec.enabled of this generation says.
+// MarkDisabled: the gateway refuses webhooks and runs no ticks, as spec.enabled of this
+// generation says.
 func (c *Connector) MarkDisabled() {
 	set(c, ConditionRoutesReady, metav1.ConditionTrue, ReasonDisabled, "the gateway knows that the connector is disabled")
 }
@@ -50,9 +60,9 @@ func (c *Connector) MarkDisabled() {
 // repository, where alone it is changed.
 func (c *Connector) DefinedInCode() bool { return c.Labels[LabelDefinedInCode] == "true" }
 
-// TakesWebhooks says whether the gateway takes the connector's webhooks, by what was
-// last brought to it: that may be an earlier generation.
-func (c *Connector) TakesWebhooks() bool {
+// TakesEvents says whether the gateway takes the connector's webhooks, or runs its ticks, by
+// what was last brought to it: that may be an earlier generation.
+func (c *Connector) TakesEvents() bool {
 	routes := c.Status.Condition(ConditionRoutesReady)
 	return routes != nil && routes.Status == metav1.ConditionTrue && routes.Reason != ReasonDisabled
 }
@@ -76,8 +86,13 @@ func (c *Connector) Title() string { return cmp.Or(string(c.Spec.DisplayName), c
 // IsEnabled returns spec.enabled, true where it is not set.
 func (c *Connector) IsEnabled() bool { return c.Spec.Enabled == nil || *c.Spec.Enabled }
 
-// Type is ConnectorWebhook.
-func (c *Connector) Type() ConnectorType { return ConnectorWebhook }
+// Type is what the connector is.
+func (c *Connector) Type() ConnectorType {
+	if c.Spec.Cron != nil {
+		return ConnectorCron
+	}
+	return ConnectorWebhook
+}
 
 // Authentication is webhook.authentication, Secret where it is not set.
 func (c *Connector) Authentication() WebhookAuthentication {
@@ -87,8 +102,11 @@ func (c *Connector) Authentication() WebhookAuthentication {
 	return cmp.Or(c.Spec.Webhook.Authentication, AuthenticationSecret)
 }
 
-// RequiresAuthentication says whether a caller must send the connector's secret.
-func (c *Connector) RequiresAuthentication() bool { return c.Authentication() != AuthenticationNone }
+// RequiresAuthentication says whether a caller must send the connector's secret: nobody
+// calls a cron connector.
+func (c *Connector) RequiresAuthentication() bool {
+	return c.Type() == ConnectorWebhook && c.Authentication() != AuthenticationNone
+}
 
 // Timeout returns webhook.timeoutSeconds, 5 min for a sync webhook without it; 0
 // for one that does not wait.

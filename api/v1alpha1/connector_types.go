@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // ConnectorName is the name of a Connector: a DNS label of at most 40, or
@@ -16,8 +17,9 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)?$')",message="must be the name of a Connector, such as orders or production.orders"
 type ConnectorName string
 
-// Connector connects agents to the outside world: an inbound or sync webhook
-// starts runs of the linked agents. ConnectorLinks tie it to agents.
+// Connector connects agents to the outside world: an inbound or sync webhook, or
+// the ticks of a schedule, start runs of the linked agents. ConnectorLinks tie it
+// to agents.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=conn,categories=agents
@@ -34,6 +36,7 @@ type ConnectorName string
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.status.id`,priority=1
+// +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.cron.schedule`,priority=1
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 81 && self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?)?$')",message="the name of a Connector must be at most 40 lower-case letters, digits and '-' (<environment>.<file stem> for those of a deployment's code); spec.displayName takes any name"
 type Connector struct {
@@ -70,8 +73,13 @@ const (
 // ConnectorType is what a connector is.
 type ConnectorType string
 
-// ConnectorWebhook is the type of all connectors.
-const ConnectorWebhook ConnectorType = "webhook"
+// Types of connectors, as the REST API and the store write them.
+const (
+	// ConnectorWebhook takes events at a URL.
+	ConnectorWebhook ConnectorType = "webhook"
+	// ConnectorCron makes events by a schedule.
+	ConnectorCron ConnectorType = "cron"
+)
 
 // Defaults of connectors that depend on the mode, or that a status method fills.
 const (
@@ -87,8 +95,12 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: it can be given when the Connector is created, and neither set, changed nor removed later, for the webhook URL derives from it"
 // +kubebuilder:validation:XValidation:rule="self.environment == oldSelf.environment",message="environment is immutable: create another Connector"
 // +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="mode is immutable: create another Connector"
-// +kubebuilder:validation:XValidation:rule="self.webhook.?authentication.orValue('Secret') != 'None' || has(self.id)",message="a webhook without authentication needs an explicit spec.id, a random UUID given when it is created: its URL is its only secret"
-// +kubebuilder:validation:XValidation:rule="self.mode == 'Sync' || !has(self.webhook.timeoutSeconds)",message="timeoutSeconds is for sync webhooks: an inbound one answers at once"
+// +kubebuilder:validation:XValidation:rule="has(self.webhook) != has(self.cron)",message="exactly one of webhook and cron must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.cron) == has(oldSelf.cron)",message="the type is immutable: create another Connector for cron in place of webhook, or the other way round"
+// +kubebuilder:validation:XValidation:rule="!has(self.cron) || self.mode == 'Inbound'",message="a cron connector has the mode Inbound: leave mode out"
+// +kubebuilder:validation:XValidation:rule="!has(self.cron) || !has(self.secretRef) && self.secretVersion == 1 && self.secretGracePeriodSeconds == 86400",message="secretRef, secretVersion and secretGracePeriodSeconds are for webhooks: a cron connector has no secret"
+// +kubebuilder:validation:XValidation:rule="self.?webhook.?authentication.orValue('Secret') != 'None' || has(self.id)",message="a webhook without authentication needs an explicit spec.id, a random UUID given when it is created: its URL is its only secret"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'Sync' || !has(self.webhook) || !has(self.webhook.timeoutSeconds)",message="timeoutSeconds is for sync webhooks: an inbound one answers at once"
 type ConnectorSpec struct {
 	// ID is the connector's id in the REST API and in its webhook URL. Without it
 	// the id derives from the project's id and the object's name. It is immutable.
@@ -110,22 +122,30 @@ type ConnectorSpec struct {
 
 	// Mode is Inbound (start runs, answer with their ids at once) or Sync (start
 	// runs, answer with their result). Outbound (send results) is not supported
-	// in this release. It is immutable.
+	// in this release. A cron connector is Inbound. It is immutable.
 	//
-	// +required
-	Mode ConnectorMode `json:"mode"`
+	// +optional
+	// +kubebuilder:default=Inbound
+	Mode ConnectorMode `json:"mode,omitempty"`
 
 	// Enabled says whether the connector works. While it is false its webhook
-	// answers 409.
+	// answers 409, and its schedule stands still; what was due meanwhile is not
+	// made up for.
 	//
 	// +optional
 	// +kubebuilder:default=true
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Webhook says how the HTTP webhook behaves; {} is all defaults.
+	// Webhook makes it an HTTP webhook and says how that behaves; {} is all
+	// defaults. Either webhook or cron must be set.
 	//
-	// +required
+	// +optional
 	Webhook *WebhookConnector `json:"webhook,omitempty"`
+
+	// Cron makes it a schedule: each of its ticks starts a run of the linked agents.
+	//
+	// +optional
+	Cron *CronConnector `json:"cron,omitempty"`
 
 	// SecretVersion is the version of the connector's generated secrets; a higher
 	// number rotates them. It never goes back: with a lower number than the one in
@@ -184,11 +204,66 @@ type WebhookConnector struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
+// MissedTicks says what becomes of ticks that came while no gateway could run them.
+//
+// +kubebuilder:validation:Enum=Skip;Latest
+type MissedTicks string
+
+// Ways to go on after missed ticks.
+const (
+	// MissedTicksSkip: they are not made up for.
+	MissedTicksSkip MissedTicks = "Skip"
+	// MissedTicksLatest: the newest of them is run, once.
+	MissedTicksLatest MissedTicks = "Latest"
+)
+
+// CronConnector is a schedule, by the rules of Kubernetes' CronJob.
+type CronConnector struct {
+	// Schedule has five fields (minute, hour, day of the month, month, day of the
+	// week), or is one of @yearly, @annually, @monthly, @weekly, @daily, @midnight
+	// and @hourly.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[-0-9A-Za-z*,/?]+( +[-0-9A-Za-z*,/?]+){4})$')",message="must have five fields, such as \"0 6 * * 1-5\", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly; the time zone stands in timeZone"
+	Schedule string `json:"schedule"`
+
+	// TimeZone is the IANA name of the zone that the schedule is in, such as
+	// Europe/Paris.
+	//
+	// +optional
+	// +kubebuilder:default=UTC
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self != 'Local' && self.matches('^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$')",message="must be the IANA name of a time zone, such as Europe/Paris"
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// MissedTicks says what becomes of ticks that no gateway could run within five
+	// minutes: Skip, nothing; Latest, the newest of them is run, once.
+	//
+	// +optional
+	// +kubebuilder:default=Skip
+	MissedTicks MissedTicks `json:"missedTicks,omitempty"`
+
+	// Prompt is what the agents are asked to do.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=16384
+	Prompt string `json:"prompt,omitempty"`
+
+	// Payload is what else the agents are given, any object. Prompt and payload
+	// together have at most 64 KiB as JSON.
+	//
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Payload *runtime.RawExtension `json:"payload,omitempty"`
+}
+
 // ConnectorStatus is what the controllers have found and done.
 type ConnectorStatus struct {
 	ObjectStatus `json:",inline"`
 
-	// URL is the webhook's address.
+	// URL is the webhook's address; a cron connector has none, and no secret.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048

@@ -231,6 +231,7 @@ func TestEveryRuleHasATest(t *testing.T) {
 	collect(tested, "Environment", environmentBreaches)
 	collect(tested, "Deployment", deploymentBreaches)
 	collect(tested, "Connector", connectorBreaches)
+	collect(tested, "Connector", cronBreaches)
 	collect(tested, "ConnectorLink", linkBreaches)
 	collect(tested, "APIKey", apiKeyBreaches)
 	for _, crd := range crds(t) {

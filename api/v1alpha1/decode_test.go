@@ -41,7 +41,7 @@ var nasty = map[string][]string{
 		`"7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"`, `"7B0C7A52-6C1F-4C3E-9A55-0F6D1F1F8F10"`, `"7b0c7a526c1f4c3e9a550f6d1f1f8f10"`,
 		`"{7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10}"`, `"urn:uuid:7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"`, `"28623ccb-65eb-53ce-9b18-80e9c90551e7"`,
 		`"2fd4e1c67a2d28fced849ee1bb76e7391b93eb12"`, `"` + strings.Repeat("0a", 32) + `"`, `"sha256:` + strings.Repeat("0a", 32) + `"`,
-		`"https://example.com/a"`, `"Ab3dEf7h"`, `"environments.view"`,
+		`"https://example.com/a"`, `"Ab3dEf7h"`, `"environments.view"`, `"@hourly"`,
 		`"1h"`, `"-1h"`, `"1.5h"`, `"9999999999h"`, `"1d"`, `".5s"`, `"1us"`,
 		`"2030-01-31T12:00:00Z"`, `"2030-01-31t12:00:00z"`, `"2030-01-31T12:00:00+99:99"`, `"2030-01-31T12:00:00+02:00"`, `"2030-01-31T12:00:00"`,
 		`"2030-01-31T12:00:00.5Z"`, `"2030-01-31T12:00:00,5Z"`, `"2030-01-31T12:00:00x5Z"`, `"2016-12-31T23:59:60Z"`, `"2030-02-30T12:00:00Z"`,
@@ -73,7 +73,7 @@ func manifests() map[string][]v1alpha1.ConditionedObject {
 	grouped.Spec.Owner = v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "anna", Groups: []string{"developers"}}
 	return map[string][]v1alpha1.ConditionedObject{
 		"Project": {newProject()}, "Environment": {newEnvironment()}, "Deployment": {newDeployment()},
-		"Connector": {newConnector(), sync}, "ConnectorLink": {newLink()}, "APIKey": {newAPIKey(), selected, grouped},
+		"Connector": {newConnector(), sync, newCronConnector()}, "ConnectorLink": {newLink()}, "APIKey": {newAPIKey(), selected, grouped},
 	}
 }
 

@@ -29,6 +29,12 @@ func WebhookAuthenticationOf(word string) WebhookAuthentication {
 	return ofWord(word, AuthenticationSecret, AuthenticationNone)
 }
 
+// Word is the way to go on after missed ticks, in lower case.
+func (m MissedTicks) Word() string { return strings.ToLower(string(m)) }
+
+// MissedTicksOf is what a word means; "" for anything else.
+func MissedTicksOf(word string) MissedTicks { return ofWord(word, MissedTicksSkip, MissedTicksLatest) }
+
 // DeploymentStepOf is the step that a phase of the store means ("fetching", …); ""
 // for anything else.
 func DeploymentStepOf(phase string) DeploymentStep {

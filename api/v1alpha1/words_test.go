@@ -24,6 +24,10 @@ func TestEveryValueHasItsWord(t *testing.T) {
 			word := v1alpha1.WebhookAuthentication(value).Word()
 			return word, string(v1alpha1.WebhookAuthenticationOf(word))
 		},
+		"Connector.cron.missedTicks": func(value string) (string, string) {
+			word := v1alpha1.MissedTicks(value).Word()
+			return word, string(v1alpha1.MissedTicksOf(word))
+		},
 	}
 	tried := 0
 	for _, crd := range crds(t) {
@@ -41,7 +45,7 @@ func TestEveryValueHasItsWord(t *testing.T) {
 			}
 		})
 	}
-	require.Equal(t, 5, tried)
+	require.Equal(t, 7, tried)
 	require.Empty(t, v1alpha1.ConnectorModeOf("Sync"), "words are in lower case")
 	require.Empty(t, v1alpha1.ConnectorModeOf(""))
 }

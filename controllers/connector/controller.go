@@ -63,6 +63,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return 0, err
 		}
 		ids := identity{key.ProjectID, environment.ID, key.ID}
+		if c.Type() == v1alpha1.ConnectorCron {
+			return r.cron(ctx, c, ids)
+		}
 		secret, keyID, err := r.secret(ctx, c, ids)
 		if err != nil {
 			return 0, err

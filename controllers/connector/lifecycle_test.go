@@ -164,7 +164,7 @@ var _ = Describe("A Connector", func() {
 			c.Spec.Enabled = &off
 			s.reconciled(ctx, c)
 			Expect(s.row(ctx, c).Enabled).To(BeFalse(), name)
-			Expect(c.TakesWebhooks()).To(BeFalse(), name)
+			Expect(c.TakesEvents()).To(BeFalse(), name)
 		}
 	})
 

@@ -42,7 +42,10 @@ func (r *Reconciler) row(c *v1alpha1.Connector, ids identity, secret, keyID stri
 }
 
 // restConfig is the configuration in its REST shape, without credentials.
-func restConfig(c *v1alpha1.Connector) map[string]any {
+func restConfig(c *v1alpha1.Connector) any {
+	if c.Type() == v1alpha1.ConnectorCron {
+		return cronConfig(c)
+	}
 	out := map[string]any{"require_authentication": c.RequiresAuthentication()}
 	if c.Spec.Mode == v1alpha1.ModeSync {
 		out["timeout_seconds"] = int(c.Timeout().Seconds())
