@@ -62,6 +62,33 @@ func TestAConnectorsConfigurationIsTheSameEverywhere(t *testing.T) {
 	require.Len(t, crd.Properties, len(named)-1, "the CRD has every field, but what this release refuses")
 }
 
+// TestASchedulesConfigurationIsTheSameEverywhere: the CRD, the REST API and the files of a
+// repository have the same fields of a cron connector.
+func TestASchedulesConfigurationIsTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	fields := tagged(reflect.TypeFor[apiserver.CronConfigInput](), "json")
+	require.ElementsMatch(t, fields, slices.Collect(maps.Keys(restConfig(t, "CronConfigInput").Properties)))
+	require.ElementsMatch(t, fields, slices.Collect(maps.Keys(restConfig(t, "CronConfig").Properties)))
+	var inFiles, inCRD []string
+	for _, key := range tagged(reflect.TypeFor[bundle.ConnectorConfig](), "yaml") {
+		if _, err := bundle.Parse(bundle.Files{
+			"agents/a.yaml":     []byte("version: \"1.0\"\nname: a\ntype: llm\nmodel: openai/x\nsystem_prompt: x\n"),
+			"connectors/c.yaml": []byte("type: cron\nagents: [a]\nconfig: {schedule: '@daily', " + key + ": " + cronValues[key] + "}\n"),
+		}); err == nil || key == "schedule" {
+			inFiles = append(inFiles, key)
+		}
+	}
+	require.ElementsMatch(t, fields, inFiles)
+	for field := range crdConnector(t).Properties["cron"].Properties {
+		inCRD = append(inCRD, field)
+	}
+	require.ElementsMatch(t, []string{"schedule", "timeZone", "missedTicks", "prompt", "payload"}, inCRD)
+	require.Len(t, fields, len(inCRD))
+}
+
+// cronValues are values that fit; other keys have none that does.
+var cronValues = map[string]string{"timezone": "UTC", "missed_ticks": "latest", "prompt": "Go", "payload": "{a: 1}"}
+
 // TestATimeoutHasTheSameBoundsEverywhere: those of the CRD, at and beyond which a
 // file of a repository is tried.
 func TestATimeoutHasTheSameBoundsEverywhere(t *testing.T) {
@@ -121,11 +148,17 @@ func restConfig(t *testing.T, name string) schema {
 
 func crdWebhook(t *testing.T) apiextensionsv1.JSONSchemaProps {
 	t.Helper()
+	return crdConnector(t).Properties["webhook"]
+}
+
+// crdConnector is the spec of a connector.
+func crdConnector(t *testing.T) apiextensionsv1.JSONSchemaProps {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../config/crd/bases", "agentplatform.dev_connectors.yaml"))
 	require.NoError(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	require.NoError(t, yaml.UnmarshalStrict(text, crd))
-	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["webhook"]
+	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 }
 
 // inRepository says what is wrong with a connector of a repository.
