@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/fields"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -208,6 +209,9 @@ func (s *Server) input(ctx context.Context, run store.Key) (any, error) {
 		return nil, nil
 	case media == "application/json" && json.Valid(data):
 		return json.RawMessage(data), nil
+	case media == fields.ContentType:
+		object, err := fields.Object(data)
+		return json.RawMessage(object), err
 	default:
 		return string(data), nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/fields"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -42,6 +43,7 @@ func TestAnInputIsShownAsWhatItIs(t *testing.T) {
 		"JSON":                {"application/json", `{"a":[1]}`, map[string]any{"a": []any{1.0}}},
 		"with a charset":      {"application/json; charset=utf-8", `{"a":1}`, map[string]any{"a": 1.0}},
 		"not JSON after all":  {"application/json", `{"a":`, `{"a":`},
+		"fields":              {fields.ContentType, `[["a","1"],["b","2"],["a","3"]]`, map[string]any{"a": []any{"1", "3"}, "b": "2"}},
 		"text":                {"text/plain", `{"a":1}`, `{"a":1}`},
 		"of no type":          {"", "hello", "hello"},
 		"of an odd type":      {";;;", "hello", "hello"},

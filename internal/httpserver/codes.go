@@ -46,11 +46,13 @@ const (
 	CodeNoWebhook           Code = "not_a_webhook"            // 400: the connector runs by its schedule
 	CodeBodyUnreadable      Code = "body_unreadable"          // 400: the body could not be read whole
 	CodeInvalidJSON         Code = "invalid_json"             // 400: the body is not a JSON object
+	CodeInvalidForm         Code = "invalid_form"             // 400: the body or the query is no form that can be read
 	CodeKeyTooLong          Code = "idempotency_key_too_long" // 400: the key is too long
 	CodeKeyInvalid          Code = "idempotency_key_invalid"  // 400: the key has characters that it may not have
 	CodeKeyExpired          Code = "idempotency_key_expired"  // 503: the key was forgotten in this very moment
 	CodeInvalidSecret       Code = "invalid_secret"           // 401: the secret is missing or wrong
 	CodeWebhookNotFound     Code = "webhook_not_found"        // 404: no webhook has this URL
+	CodeMethodNotAllowed    Code = "method_not_allowed"       // 405: webhooks take GET and POST
 	CodeConnectorRetired    Code = "connector_retired"        // 409: the connector was removed from the code
 	CodeConnectorDisabled   Code = "connector_disabled"       // 409: the connector is disabled
 	CodeNoAgent             Code = "no_agent"                 // 409: no agent is linked

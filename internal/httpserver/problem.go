@@ -27,6 +27,8 @@ type Problem struct {
 	RunID string `json:"run_id,omitempty" hidden:"true"`
 	// RetryAfter is sent as the header of that name, in whole seconds.
 	RetryAfter time.Duration `json:"-"`
+	// Allow is sent as the header of that name.
+	Allow string `json:"-"`
 }
 
 // Fields are the fields that are wrong; as JSON always a list.
@@ -60,6 +62,9 @@ func (p Problem) GetHeaders() http.Header {
 	header := http.Header{}
 	if p.Status == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", "Bearer")
+	}
+	if p.Allow != "" {
+		header.Set("Allow", p.Allow)
 	}
 	if p.RetryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(WholeSeconds(p.RetryAfter)))

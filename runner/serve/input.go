@@ -10,6 +10,7 @@ import (
 	"mime"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/fields"
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
@@ -24,6 +25,12 @@ var (
 func readInput(contentType string, raw []byte) (message string, values map[string]any, err error) {
 	values = map[string]any{}
 	media, _, err := mime.ParseMediaType(contentType)
+	if err == nil && media == fields.ContentType {
+		if raw, err = fields.Object(raw); err != nil {
+			return "", nil, fmt.Errorf("%w: %w", errInput, err)
+		}
+		media = "application/json"
+	}
 	if err != nil || media != "application/json" {
 		values["input"] = string(raw)
 		return string(raw), values, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/fields"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 	"github.com/agentplatform/agentplatform/runner/serve"
@@ -202,10 +203,20 @@ func TestOptions(t *testing.T) {
 	require.Error(t, err)
 }
 
+func TestPairsAreReadAsAnObject(t *testing.T) {
+	t.Parallel()
+	message, values, err := serve.ReadInput(fields.ContentType, []byte(`[["name","Ada"],["a","1"],["a","2"]]`))
+	require.NoError(t, err)
+	require.Equal(t, `{"name":"Ada","a":["1","2"]}`, message)
+	require.Equal(t, "Ada", values["name"])
+	require.Equal(t, []any{"1", "2"}, values["a"])
+}
+
 func FuzzInput(f *testing.F) {
 	f.Add("application/json", []byte(`{"a":{"b":1}}`))
 	f.Add("application/json;", []byte(`"x"`))
 	f.Add("text/plain", []byte{0xff})
+	f.Add(fields.ContentType, []byte(`[["a","1"],["a","2"]]`))
 	f.Fuzz(func(t *testing.T, contentType string, raw []byte) {
 		message, values, err := serve.ReadInput(contentType, raw)
 		if err != nil {

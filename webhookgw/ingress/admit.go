@@ -22,10 +22,22 @@ const (
 type facts struct {
 	secrets       []string
 	contentLength int64 // -1 when unknown
+	otherMethod   bool  // it is neither GET nor POST
 }
 
 func factsOf(r *http.Request) facts {
-	return facts{secrets: secretsOf(r), contentLength: r.ContentLength}
+	return facts{
+		secrets: secretsOf(r), contentLength: lengthOf(r),
+		otherMethod: r.Method != http.MethodPost && r.Method != http.MethodGet,
+	}
+}
+
+// lengthOf is how long the body is, -1 when unknown. That of a GET is not read.
+func lengthOf(r *http.Request) int64 {
+	if r.Method == http.MethodGet {
+		return 0
+	}
+	return r.ContentLength
 }
 
 // secretsOf finds what stands in the three places of a secret, which others use
@@ -49,8 +61,14 @@ func secretsOf(r *http.Request) []string {
 var notFound = httpserver.NewProblem(http.StatusNotFound, httpserver.CodeWebhookNotFound,
 	"No webhook has this URL. Compare it with the connector's webhook_url, or `kubectl get conn -o wide`.")
 
+var otherMethod = func() httpserver.Problem {
+	p := httpserver.NewProblem(http.StatusMethodNotAllowed, httpserver.CodeMethodNotAllowed, "A webhook takes GET and POST.")
+	p.Allow = "GET, POST"
+	return p
+}()
+
 // admit decides on a request by all but its body, in the order of the
-// contract: mode, secret, state, size. Nil lets it in.
+// contract: method, mode, secret, state, size. Nil lets it in.
 func admit(route store.Route, f facts) *httpserver.Problem {
 	c := route.Connector
 	refuse := func(status int, code httpserver.Code, detail string) *httpserver.Problem {
@@ -58,6 +76,8 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 		return &p
 	}
 	switch {
+	case f.otherMethod:
+		return &otherMethod
 	case c.Type == store.TypeCron:
 		return refuse(http.StatusBadRequest, httpserver.CodeNoWebhook, "This connector runs by its schedule and takes no requests. Call an inbound or sync webhook.")
 	case c.Type != "webhook" || (c.Mode != modeInbound && c.Mode != modeSync):

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -18,11 +17,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-const typeJSON = "application/json"
-
-// input is a body as it is committed: inline, as a blob or, where its key is known
-// already, not at all.
+// input is a body, or a query, as it is committed: inline, as a blob or, where its key
+// is known already, not at all.
 type input struct {
+	contentType string
 	inline      []byte
 	blob        *uuid.UUID
 	repeat      bool
@@ -33,7 +31,8 @@ type input struct {
 // large one while it comes in. Problems are errors of the caller's, or say that
 // there is no room.
 func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, connector store.Key) (in input, err error) {
-	if err := mediaProblem(r); err != nil {
+	media, err := mediaOf(r)
+	if err != nil {
 		return in, err
 	}
 	size := incoming(r)
@@ -42,9 +41,9 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, connector st
 	}
 	defer h.incoming.Give(connector.ProjectID, size)
 	key, keyProblem := keyOfRequest(r)
-	body := newUpload(httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace), key.compares)
+	body := media.upload(w, r, key.compares)
 	var begun bytes.Buffer
-	begun.Grow(int(min(max(r.ContentLength, 0), store.MaxInlineInput+1)) + bytes.MinRead)
+	begun.Grow(int(min(max(lengthOf(r), 0), store.MaxInlineInput+1)) + bytes.MinRead)
 	if _, err := io.CopyN(&begun, body, store.MaxInlineInput+1); err == nil { // there is more
 		if in, err = h.readLarge(r, large{connector, key, begun.Bytes(), body, keyProblem == nil}); err != nil {
 			return in, err
@@ -59,16 +58,20 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, connector st
 	if err := body.content.problem(); err != nil {
 		return in, err
 	}
+	if keyProblem != nil {
+		return in, keyProblem
+	}
 	in.idempotency = key.idempotency(body)
-	return in, keyProblem
+	return in, media.form(&in)
 }
 
 // incoming is what the beginning of a body takes of what may come in at once.
 func incoming(r *http.Request) int64 {
-	if r.ContentLength < 0 {
+	size := lengthOf(r)
+	if size < 0 {
 		return store.MaxInlineInput
 	}
-	return min(max(r.ContentLength, minIncoming), store.MaxInlineInput)
+	return min(max(size, minIncoming), store.MaxInlineInput)
 }
 
 // large is a body of which more than a row holds has come.
@@ -140,25 +143,14 @@ func (h *Handler) drop(ctx context.Context, blob store.Key) {
 	}
 }
 
-// mediaProblem says what is wrong with the form of the body, by its headers.
-func mediaProblem(r *http.Request) error {
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedEncoding,
-			"The body is compressed; send it without Content-Encoding.")
-	}
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if r.Method != http.MethodPost || err != nil || kind != typeJSON {
-		return httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia,
-			"Send a POST with a JSON object and the header `Content-Type: application/json`.")
-	}
-	return nil
-}
-
 // readProblem says why a body was not read to its end.
 func (u *upload) readProblem() error {
+	var problem httpserver.Problem
 	switch {
 	case errors.Is(u.err, io.EOF):
 		return nil
+	case errors.As(u.err, &problem):
+		return problem
 	case errors.As(u.err, new(*http.MaxBytesError)):
 		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
 	case httpserver.TooSlow(u.err):

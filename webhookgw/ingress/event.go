@@ -19,7 +19,7 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 	event := store.Event{
 		ConnectorRunID: req.run, ProjectID: route.Connector.ProjectID, EnvironmentID: route.Connector.EnvironmentID,
 		ConnectorID: route.Connector.ID, ConnectorVersion: route.Connector.Version, Trigger: store.TriggerWebhook, Class: req.class,
-		ContentType: typeJSON, Idempotency: req.input.idempotency, Repeat: req.input.repeat, Input: req.input.inline, InputBlob: req.input.blob,
+		ContentType: req.input.contentType, Idempotency: req.input.idempotency, Repeat: req.input.repeat, Input: req.input.inline, InputBlob: req.input.blob,
 	}
 	if s := accepted(route.Connector.Secrets, req.facts.secrets); s != nil && route.Connector.RequireAuthentication {
 		event.SecretNotAfter = s.NotAfter

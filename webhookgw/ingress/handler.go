@@ -89,6 +89,7 @@ func New(opts Options) *Handler {
 	}
 	router := chi.NewRouter()
 	router.HandleFunc("/hooks/{project_id}/{connector_id}", h.serve)
+	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { h.refuse(w, r, otherMethod) }) // one that HTTP does not know
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) { h.refuse(w, r, notFound) })
 	h.Handler = router
 	return h

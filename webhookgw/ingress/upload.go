@@ -13,13 +13,29 @@ import (
 // its hash is wanted.
 type upload struct {
 	in      io.Reader
-	content *content
+	content inspector
 	sum     hash.Hash // nil where none is wanted
 	err     error     // with which reading ended
 }
 
-func newUpload(in io.Reader, hashed bool) *upload {
-	u := &upload{in: in, content: newContent()}
+// inspector says whether a body is an input, by what is written to it.
+type inspector interface {
+	io.Writer
+	// refused says whether the body will be refused, whatever comes yet.
+	refused() bool
+	// problem says at the end of the body why it is no input.
+	problem() error
+}
+
+// formed judges what is made of a form: whoever makes it has said what is wrong with it.
+type formed struct{}
+
+func (formed) Write(piece []byte) (int, error) { return len(piece), nil }
+func (formed) refused() bool                   { return false }
+func (formed) problem() error                  { return nil }
+
+func newUpload(in io.Reader, by inspector, hashed bool) *upload {
+	u := &upload{in: in, content: by}
 	if hashed {
 		u.sum = sha256.New()
 	}

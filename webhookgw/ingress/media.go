@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/agentplatform/agentplatform/internal/fields"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+)
+
+// media says where the input of a request stands, and how.
+type media int
+
+const (
+	mediaJSON media = iota
+	mediaForm
+	mediaQuery
+)
+
+// Types of bodies.
+const (
+	typeJSON = "application/json"
+	typeForm = "application/x-www-form-urlencoded"
+)
+
+// mediaOf says how a request is to be read, or what is wrong with it, by its method and
+// headers. The body of a GET is not looked at.
+func mediaOf(r *http.Request) (media, error) {
+	if r.Method == http.MethodGet {
+		return mediaQuery, nil
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return 0, httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedEncoding,
+			"The body is compressed; send it without Content-Encoding.")
+	}
+	kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err == nil && kind == typeJSON:
+		return mediaJSON, nil
+	case err == nil && kind == typeForm && isUTF8(parameters["charset"]):
+		return mediaForm, nil
+	}
+	return 0, httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia,
+		"Send a POST with a JSON object and the header `Content-Type: application/json`, or a form in UTF-8 as `"+typeForm+"`; or a GET with a query.")
+}
+
+// isUTF8 says whether text of a charset is UTF-8; the empty one is.
+func isUTF8(charset string) bool {
+	switch strings.ToLower(charset) {
+	case "", "utf-8", "utf8", "us-ascii":
+		return true
+	}
+	return false
+}
+
+// upload begins to read the input.
+func (m media) upload(w http.ResponseWriter, r *http.Request, hashed bool) *upload {
+	if m == mediaQuery {
+		return newUpload(newForm(strings.NewReader(r.URL.RawQuery), "secret"), formed{}, hashed)
+	}
+	body := httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace)
+	if m == mediaForm {
+		return newUpload(newForm(body, ""), formed{}, hashed)
+	}
+	return newUpload(body, newContent(), hashed)
+}
+
+// form makes of an input that was read what is committed. A large form stays pairs:
+// making an object of it takes all of it.
+func (m media) form(in *input) (err error) {
+	switch {
+	case m == mediaJSON || in.repeat:
+		in.contentType = typeJSON
+	case in.blob != nil:
+		in.contentType = fields.ContentType
+	default:
+		in.contentType = typeJSON
+		if in.inline, err = fields.Object(in.inline); err != nil {
+			return fmt.Errorf("making an object of a form: %w", err)
+		}
+	}
+	return nil
+}
