@@ -85,6 +85,8 @@ type Claimed struct {
 	Input       []byte
 	InputBlob   *uuid.UUID
 	ContentType string
+	// Files says whether the input has attachments, accepted or omitted: see RunFiles.
+	Files bool
 	// JournalLength and JournalSize, in bytes, are of what earlier attempts recorded.
 	JournalLength, JournalSize int64
 }

@@ -37,6 +37,8 @@ type Event struct {
 	InputBlob *uuid.UUID
 	// ContentType says how Input is to be read.
 	ContentType string
+	// Files are its attachments, at most MaxNamedFiles; the accepted ones are complete blobs.
+	Files []File
 	// Runs are the agent runs, one a link. A link of which files are required
 	// and missing has ErrorCode set: its run is recorded as failed at once.
 	Runs []EventRun

@@ -19,6 +19,7 @@ type Store interface {
 	Blobs
 	Bundles
 	Ingest
+	Files
 	Dispatch
 	Deliveries
 	Housekeeping

@@ -31,6 +31,9 @@ type eventColumns struct {
 	beginToken              []int64
 	beginLink               []pgtype.UUID
 
+	files     []*string
+	filesSize []int64
+
 	run, runProject, runLink                      []pgtype.UUID
 	runEnvironment, runConnector, runConnectorRun []pgtype.UUID
 	runAgent                                      []string
@@ -61,6 +64,8 @@ func (c *eventColumns) add(e store.Event) {
 	c.input, c.blob = append(c.input, e.Input), append(c.blob, maybe(e.InputBlob))
 	c.inputSize = append(c.inputSize, int64(len(e.Input))) // that of a blob is known to the store
 	c.contentType = append(c.contentType, sqlcore.Text(e.ContentType))
+	files, filesSize := sqlcore.FilesColumn(e.Files)
+	c.files, c.filesSize = append(c.files, files), append(c.filesSize, filesSize)
 	c.secretUntil = append(c.secretUntil, sqlcore.MaybeInstant(e.SecretNotAfter))
 	c.repeat = append(c.repeat, e.Repeat)
 	c.begins(sqlcore.BeginningOf(e))
@@ -98,6 +103,7 @@ func (c *eventColumns) args() []any {
 		c.runIDs, c.key, c.fingerprint, c.ttl, c.secretUntil, c.repeat, c.number, c.firstRun,
 		c.run, c.runProject, c.runEnvironment, c.runConnector, c.runConnectorRun, c.runOf, c.runNumber, c.runLink, c.runAgent, c.runClass,
 		c.runKey, c.runBlocked, c.beginRunner, c.beginToken, c.beginAgent, c.beginLink,
+		c.files, c.filesSize,
 	}
 }
 

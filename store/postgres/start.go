@@ -252,7 +252,7 @@ func (s *starting) claimed() (runs []store.Claimed) {
 			continue
 		}
 		in := s.inputs[s.Runs[i].Input]
-		claimed.Input, claimed.InputBlob, claimed.ContentType = in.Data, in.Blob, in.ContentType
+		claimed.Input, claimed.InputBlob, claimed.ContentType, claimed.Files = in.Data, in.Blob, in.ContentType, in.Files
 		runs = append(runs, *claimed)
 	}
 	return runs

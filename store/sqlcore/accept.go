@@ -118,7 +118,7 @@ func Begun(e store.Event, a store.Admission, b Beginning, live string, us int64)
 			Attempt: 1, QueuedAt: at, StartedAt: &at,
 		},
 		Token: b.Token, LeaseUntil: at.Add(store.UnconfirmedLease), Now: at, BundleDigest: digest,
-		Input: e.Input, InputBlob: e.InputBlob, ContentType: Text(e.ContentType),
+		Input: e.Input, InputBlob: e.InputBlob, ContentType: Text(e.ContentType), Files: len(e.Files) > 0,
 	}
 }
 

@@ -51,7 +51,7 @@ func contends(run store.EventRun) bool {
 // Settles says whether more is to be done for an accepted event than to write its
 // rows; see Settle.
 func Settles(e store.Event) bool {
-	return EndsAtOnce(e) || e.Tick != nil || slices.ContainsFunc(e.Runs, contends)
+	return EndsAtOnce(e) || e.Tick != nil || len(e.Files) > 0 || slices.ContainsFunc(e.Runs, contends)
 }
 
 // KeyColumns are the concurrency key of a run as its row has it, nil while nobody

@@ -226,7 +226,7 @@ func (c *Core) keep(ctx context.Context, tx *Tx, blobs []store.Key) error {
 	var l list
 	n, err := tx.exec(ctx, `UPDATE blobs SET mark = 'history' WHERE complete AND mark = '' AND `+c.keys(&l, "id", blobs), l.args...)
 	if err == nil && n != int64(len(blobs)) {
-		err = fmt.Errorf("%d of %d are there", n, len(blobs))
+		err = fmt.Errorf("%d of %d are there: %w", n, len(blobs), store.ErrNotFound)
 	}
 	tx.kept = append(tx.kept, blobs...)
 	return wrap(err, "keeping blobs")

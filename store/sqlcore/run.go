@@ -127,12 +127,7 @@ func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcom
 
 // RunInput implements store.History.
 func (c *Core) RunInput(ctx context.Context, key store.Key) (string, io.ReadCloser, error) {
-	var input uuid.UUID
-	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT input_id FROM open_runs WHERE project_id = $1 AND id = $2`,
-		key.ProjectID, key.ID).Scan(&input))
-	if errors.Is(err, store.ErrNotFound) {
-		err = c.inHistory(ctx, c.engine.Reader(), key, `SELECT input_id FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &input)
-	}
+	input, err := c.inputOf(ctx, key)
 	if err != nil {
 		return "", nil, wrap(err, "reading the input of run %s", key)
 	}
@@ -157,14 +152,15 @@ type Input struct {
 	ContentType string
 	Data        []byte
 	Blob        *uuid.UUID
+	Files       bool // whether it has attachments
 }
 
 // InputStatement reads inputs of one part of history by an array of their ids.
-const InputStatement = `SELECT id, content_type, data, blob_id FROM {inputs} WHERE project_id = $1 AND id = ANY($2::uuid[])`
+const InputStatement = `SELECT id, content_type, data, blob_id, files IS NOT NULL FROM {inputs} WHERE project_id = $1 AND id = ANY($2::uuid[])`
 
 // ScanInput reads an input.
 func ScanInput(row interface{ Scan(dest ...any) error }) (in Input, err error) {
-	err = row.Scan(&in.ID, &in.ContentType, &in.Data, &in.Blob)
+	err = row.Scan(&in.ID, &in.ContentType, &in.Data, &in.Blob, &in.Files)
 	return in, err
 }
 
@@ -174,7 +170,7 @@ func (c *Core) Inputs(ctx context.Context, q Queryer, project uuid.UUID, ids []u
 	for _, same := range c.ByPart("inputs", ids) {
 		l := list{args: []any{project}}
 		rows, err := pastRows(ctx, c, q, same[0], func(row scanner) (Input, error) { return ScanInput(row) },
-			`SELECT id, content_type, data, blob_id FROM {inputs} WHERE project_id = $1 AND id IN `+l.ids(same), l.args...)
+			`SELECT id, content_type, data, blob_id, files IS NOT NULL FROM {inputs} WHERE project_id = $1 AND id IN `+l.ids(same), l.args...)
 		if err != nil {
 			return nil, err
 		}

@@ -21,7 +21,7 @@ import (
 func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admission, error) {
 	out := make([]store.Admission, len(events))
 	err := s.accept(ctx, events, out, s.acceptEvent)
-	if isConstraint(err) {
+	if isAtFault(err) {
 		err = s.accept(ctx, events, out, s.acceptApart)
 	}
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Store) acceptApart(ctx context.Context, tx *sqlcore.Tx, e store.Event) 
 		return store.Admission{}, err
 	}
 	admission, err := s.acceptEvent(ctx, tx, e)
-	if isConstraint(err) {
+	if isAtFault(err) {
 		admission = store.Admission{Err: err}
 		_, err = tx.ExecContext(ctx, `ROLLBACK TO event`)
 	}
@@ -121,8 +121,9 @@ func (s *Store) takeKey(ctx context.Context, tx *sqlcore.Tx, e store.Event, a st
 }
 
 func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission, at int64) (store.Admission, error) {
-	if _, err := tx.ExecContext(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES ($1, $2, $3, $4, $5)`,
-		e.ProjectID, a.ConnectorRunID, sqlcore.Text(e.ContentType), e.Input, e.InputBlob); err != nil {
+	files, filesSize := sqlcore.FilesColumn(e.Files)
+	if _, err := tx.ExecContext(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id, files) VALUES ($1, $2, $3, $4, $5, $6)`,
+		e.ProjectID, a.ConnectorRunID, sqlcore.Text(e.ContentType), e.Input, e.InputBlob, files); err != nil {
 		return a, fmt.Errorf("recording the input: %w", err)
 	}
 	size := int64(len(e.Input))
@@ -132,11 +133,14 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, 
 			return a, fmt.Errorf("keeping the input: %w", err)
 		}
 	}
+	if err := s.KeepFiles(ctx, tx, []store.Event{e}); err != nil {
+		return a, err
+	}
 	if _, err := tx.ExecContext(ctx, `INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status,
 			trigger_type, content_type, input_size, run_ids, runs_left, runs_failed, started_at)
 		VALUES ($1, $2, $3, $4, 'running', $5, $6, $7, $8, $9, 0, $10)`,
 		e.ProjectID, a.ConnectorRunID, e.EnvironmentID, e.ConnectorID, string(e.Trigger), sqlcore.Text(e.ContentType),
-		size, idsText(a.RunIDs), len(e.Runs), at); err != nil {
+		size+filesSize, idsText(a.RunIDs), len(e.Runs), at); err != nil {
 		return a, fmt.Errorf("recording the connector run: %w", err)
 	}
 	if begun, err := s.begin(ctx, tx, e, a, at); err != nil || begun != nil {
@@ -190,6 +194,9 @@ func (s *Store) begin(ctx context.Context, tx *sqlcore.Tx, e store.Event, a stor
 	}
 	return begun, nil
 }
+
+// isAtFault says that an event's data, or what it names, was at fault.
+func isAtFault(err error) bool { return isConstraint(err) || errors.Is(err, store.ErrNotFound) }
 
 // isConstraint says that the data was at fault, not the database.
 func isConstraint(err error) bool {

@@ -83,6 +83,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"ContendedKeys", keyContentionPromises},
 		{"History", historyPromises},
 		{"Stored", storedPromises},
+		{"Files", filePromises},
 		{"Load", loadPromises},
 		{"Tokens", tokenPromises},
 		{"Audit", auditPromises},

@@ -31,6 +31,10 @@ var runStrangers = map[string]func(s *stranger){
 		e.InputBlob = nil
 		admissions, err = s.s.Accept(s.ctx, []store.Event{e})
 		s.NoError(err)
+		s.none(admissions[0].Err) // nor such a file
+		e.Files = nil
+		admissions, err = s.s.Accept(s.ctx, []store.Event{e})
+		s.NoError(err)
 		s.Equal(store.Accepted, admissions[0].Verdict, "another project's key is another key")
 	},
 	"Claim": func(s *stranger) {
@@ -74,6 +78,22 @@ var runStrangers = map[string]func(s *stranger){
 	},
 	"RunInput": func(s *stranger) {
 		_, _, err := s.s.RunInput(s.ctx, s.key(s.running.Run.ID))
+		s.none(err)
+	},
+	"EventFiles": func(s *stranger) {
+		files, err := s.s.EventFiles(s.ctx, s.victim.key(s.event.ConnectorRunID))
+		s.NoError(err)
+		s.NotEmpty(files)
+		files, err = s.s.EventFiles(s.ctx, s.key(s.event.ConnectorRunID))
+		s.NoError(err)
+		s.Empty(files)
+	},
+	"RunFiles": func(s *stranger) {
+		_, err := s.s.RunFiles(s.ctx, s.key(s.running.Run.ID))
+		s.none(err)
+	},
+	"OpenRunFile": func(s *stranger) {
+		_, _, err := s.s.OpenRunFile(s.ctx, s.key(s.running.Run.ID), 0)
 		s.none(err)
 	},
 	"Journal": func(s *stranger) {

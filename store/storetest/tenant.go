@@ -180,6 +180,7 @@ func (w *world) newVictim() *victim {
 	w.NoError(err)
 	v.event = w.keyed("key:1", "body")
 	v.event.InputBlob, v.event.Input = &v.blob, nil
+	v.event.Files = []store.File{v.file("a", "theirs")}
 	w.accept(&v.event)
 	v.runner = uuid.NewString()
 	v.running = w.claimAs(v.runner, 1, lease)[0]

@@ -503,6 +503,8 @@ CREATE TABLE inputs (
     content_type text NOT NULL,
     data bytea CHECK (length(data) <= 65536),
     blob_id uuid,
+    -- Its attachments, accepted or omitted, as JSON; NULL without any. Their bytes are blobs.
+    files text CHECK (octet_length(files) <= 262144),
     PRIMARY KEY (project_id, id)
 ) PARTITION BY RANGE (id);
 

@@ -448,6 +448,8 @@ CREATE TABLE inputs (
     content_type TEXT NOT NULL,
     data BLOB CHECK (length(data) <= 65536),
     blob_id TEXT,
+    -- Its attachments, accepted or omitted, as JSON; NULL without any. Their bytes are blobs.
+    files TEXT CHECK (octet_length(files) <= 262144),
     PRIMARY KEY (project_id, id)
 );
 

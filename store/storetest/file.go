@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// file is an accepted file with a text, whose blob is stored.
+func (w *world) file(name, text string) store.File {
+	blob := v7()
+	_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader(text))
+	w.NoError(err)
+	return store.File{Name: name, FieldName: "photo", MIMEType: "text/plain", Size: int64(len(text)), Blob: &blob}
+}
+
+var filePromises = []promise{
+	{"files are recorded with their event", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		one, other := w.file("a \"b\" <ä>", "first text"), w.file("", "")
+		omitted := store.File{Name: "c", FieldName: "files", Reason: store.FileUnsupported}
+		e.Files = []store.File{one, omitted, other}
+		w.accept(&e)
+		for range 2 { // while the runs are open, and when they have ended
+			files, err := w.s.EventFiles(w.ctx, w.key(e.ConnectorRunID))
+			w.NoError(err)
+			w.Equal(e.Files, files)
+			for _, run := range e.Runs {
+				files, err := w.s.RunFiles(w.ctx, w.key(run.ID))
+				w.NoError(err)
+				w.Equal(e.Files, files)
+				got, body, err := w.s.OpenRunFile(w.ctx, w.key(run.ID), 0)
+				w.Equal("first text", string(w.readAll(body, err)))
+				w.Equal(one, got)
+				_, body, err = w.s.OpenRunFile(w.ctx, w.key(run.ID), 1)
+				w.Empty(w.readAll(body, err), "omitted files have no number")
+				for _, number := range []int{-1, 2} {
+					_, _, err = w.s.OpenRunFile(w.ctx, w.key(run.ID), number)
+					w.ErrorIs(err, store.ErrNotFound)
+				}
+			}
+			w.ErrorIs(w.s.DropBlob(w.ctx, w.key(*one.Blob)), store.ErrConflict, "it is kept")
+			for _, c := range w.claim(2, lease) {
+				w.True(c.Files)
+				w.NoError(w.complete(completed(c)))
+			}
+		}
+	}},
+	{"an event without files has none", func(w *world) {
+		w.deploy("one", "first")
+		e := w.single()
+		w.accept(&e)
+		files, err := w.s.EventFiles(w.ctx, w.key(e.ConnectorRunID))
+		w.NoError(err)
+		w.Empty(files)
+		files, err = w.s.RunFiles(w.ctx, w.key(e.Runs[0].ID))
+		w.NoError(err)
+		w.Empty(files)
+		w.False(w.claim(1, lease)[0].Files)
+		files, err = w.s.EventFiles(w.ctx, w.key(v7()))
+		w.NoError(err)
+		w.Empty(files)
+		_, err = w.s.RunFiles(w.ctx, w.key(v7()))
+		w.ErrorIs(err, store.ErrNotFound)
+		_, _, err = w.s.OpenRunFile(w.ctx, w.key(v7()), 0)
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"an event whose file is not there is refused alone", func(w *world) {
+		bad, missing := w.event(), uuid.New()
+		bad.Files = []store.File{w.file("a", "text"), {Name: "b", Blob: &missing}}
+		good := w.event()
+		good.Files = []store.File{w.file("c", "text")}
+		taken := w.event() // another event's
+		admissions, err := w.s.Accept(w.ctx, []store.Event{w.event(), bad, good})
+		w.NoError(err)
+		w.NoError(admissions[0].Err)
+		w.ErrorIs(admissions[1].Err, store.ErrNotFound)
+		w.NoError(admissions[2].Err)
+		_, err = w.s.ConnectorRun(w.ctx, w.key(bad.ConnectorRunID))
+		w.ErrorIs(err, store.ErrNotFound)
+		w.NoError(w.s.DropBlob(w.ctx, w.key(*bad.Files[0].Blob)), "it is kept for nothing")
+		taken.Files = good.Files
+		admissions, err = w.s.Accept(w.ctx, []store.Event{taken})
+		w.NoError(err)
+		w.Error(admissions[0].Err, "a blob is one event's")
+	}},
+	{"files that are accepted count as stored", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(1)
+		w.count(10)
+		usual := w.storedBytes()
+		e := w.single()
+		e.Files = []store.File{w.file("a", strings.Repeat("x", 5000)), {Name: "b", Reason: store.FilesTooLarge}, w.file("c", "12345")}
+		w.accept(&e)
+		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
+		w.count(10)
+		w.Equal(2*usual+5005, w.storedBytes())
+	}},
+}
