@@ -181,6 +181,20 @@ func (c *Client) Input(ctx context.Context, runID uuid.UUID, limit int64) ([]byt
 	return c.fetch(ctx, "/v1/runs/"+runID.String()+"/input", limit)
 }
 
+// Files lists the attachments of a run's input.
+func (c *Client) Files(ctx context.Context, runID uuid.UUID) (files Files, err error) {
+	data, err := c.fetch(ctx, "/v1/runs/"+runID.String()+"/files", MaxSmallRequest)
+	if err == nil {
+		err = json.Unmarshal(data, &files)
+	}
+	return files, err
+}
+
+// File fetches the accepted attachment of a number, of at most limit bytes.
+func (c *Client) File(ctx context.Context, runID uuid.UUID, number int, limit int64) ([]byte, error) {
+	return c.fetch(ctx, "/v1/runs/"+runID.String()+"/files/"+strconv.Itoa(number), limit)
+}
+
 // Bundle fetches a bundle of at most limit bytes. The caller verifies the digest.
 func (c *Client) Bundle(ctx context.Context, digest string, limit int64) ([]byte, error) {
 	return c.fetch(ctx, "/v1/bundles/"+digest, limit)

@@ -14,6 +14,8 @@
 //	POST /v1/runs/{id}/complete    CompleteRequest → 204, 409 fenced
 //	POST /v1/runs/{id}/release     ReleaseRequest → 204, 409 fenced
 //	GET  /v1/runs/{id}/input       → raw bytes of an input that was too large for the claim
+//	GET  /v1/runs/{id}/files       → Files, the attachments of the input
+//	GET  /v1/runs/{id}/files/{n}   → the bytes of the accepted one of a number, from 0
 //	GET  /v1/bundles/{digest}      → the bundle's bytes
 //	POST /v1/build/report          BuildReport → 204
 //	POST /v1/build/log             BuildLog → 204

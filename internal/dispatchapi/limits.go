@@ -23,6 +23,8 @@ const (
 	EntryOverhead = 128
 	// MaxModel bounds the name of the model in what a call cost; the rest is cut.
 	MaxModel = 253
+	// MaxFiles bounds the attachments of a run together.
+	MaxFiles = 10 << 20
 	// MaxBuildLog bounds a build's log.
 	MaxBuildLog = 1 << 20
 	// MaxAgentConfig bounds one agent's configuration, MaxAgentConfigs those of all

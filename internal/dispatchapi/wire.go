@@ -60,10 +60,12 @@ type Run struct {
 	// ContentType says how Input is to be read.
 	ContentType string `json:"content_type"`
 	// Input is the raw input; when InputElsewhere is set it is to be fetched.
-	Input          []byte    `json:"input,omitempty"`
-	InputElsewhere bool      `json:"input_elsewhere,omitempty"`
-	Attempt        int       `json:"attempt"`
-	QueuedAt       time.Time `json:"queued_at"`
+	Input          []byte `json:"input,omitempty"`
+	InputElsewhere bool   `json:"input_elsewhere,omitempty"`
+	// Files says that the input has attachments, which are to be fetched.
+	Files    bool      `json:"files,omitempty"`
+	Attempt  int       `json:"attempt"`
+	QueuedAt time.Time `json:"queued_at"`
 	// StartedAt is when the first attempt began, Now when this claim was made, both by
 	// the database's clock: the run's age does not depend on the runner's.
 	StartedAt time.Time `json:"started_at"`
@@ -72,6 +74,29 @@ type Run struct {
 	// JournalElsewhere is set.
 	Journal          []JournalEntry `json:"journal,omitempty"`
 	JournalElsewhere bool           `json:"journal_elsewhere,omitempty"`
+}
+
+// Files are the attachments of a run's input. Their numbers are those of Files.
+type Files struct {
+	Files  []File      `json:"files"`
+	Issues []FileIssue `json:"issues"`
+}
+
+// File is an attachment that was accepted.
+type File struct {
+	// Name is the original file name, FieldName that of the field in which it came.
+	Name      string `json:"name"`
+	FieldName string `json:"field_name"`
+	MIMEType  string `json:"mime_type"`
+	// Size is in bytes.
+	Size int64 `json:"size"`
+}
+
+// FileIssue is an attachment that was omitted.
+type FileIssue struct {
+	Name      string `json:"name"`
+	FieldName string `json:"field_name"`
+	Reason    string `json:"reason"`
 }
 
 // Lease names one claim.

@@ -79,6 +79,13 @@ type Journal interface {
 	Append(ctx context.Context, entries []dispatchapi.JournalEntry) error
 }
 
+// File is an attachment.
+type File struct {
+	// Name is for the model to see, MIMEType says how it is to read Data.
+	Name, MIMEType string
+	Data           []byte
+}
+
 // Input is one attempt of a run.
 type Input struct {
 	RunID     string
@@ -86,6 +93,8 @@ type Input struct {
 	Project   *bundle.Project
 	// Message is what the agent is asked.
 	Message string
+	// Files are attachments, which stand beside the message.
+	Files []File
 	// Context holds the values of {var} in prompts.
 	Context map[string]any
 	// Prior is the journal of the attempts before, in order.
@@ -182,6 +191,9 @@ func (a *attempt) run(ctx context.Context) (output string, err error) {
 		return "", fmt.Errorf("making the runner: %w", err)
 	}
 	message := genai.NewContentFromText(a.in.Message, genai.RoleUser)
+	for _, f := range a.in.Files {
+		message.Parts = append(message.Parts, &genai.Part{InlineData: &genai.Blob{DisplayName: f.Name, MIMEType: f.MIMEType, Data: f.Data}})
+	}
 	for event, err := range runner.Run(ctx, "user", a.in.RunID, message, adkagent.RunConfig{}) {
 		if err != nil {
 			return "", err

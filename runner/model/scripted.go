@@ -124,7 +124,8 @@ func usage(t *bundle.Tokens, conversation string, answer *genai.Content) *genai.
 }
 
 // read returns the number of the answer that is asked for, from 1, and the
-// conversation as text: one message a line, tool results as "tool <name>: <JSON>".
+// conversation as text: one message a line, files as "file <name>: <type>, <size> bytes",
+// tool results as "tool <name>: <JSON>".
 // The model's own answers are left out.
 func read(contents []*genai.Content) (turn int, conversation string) {
 	turn = 1
@@ -138,6 +139,8 @@ func read(contents []*genai.Content) (turn int, conversation string) {
 			switch {
 			case part.Text != "":
 				lines = append(lines, part.Text)
+			case part.InlineData != nil:
+				lines = append(lines, fmt.Sprintf("file %q: %s, %d bytes", part.InlineData.DisplayName, part.InlineData.MIMEType, len(part.InlineData.Data)))
 			case part.FunctionResponse != nil:
 				result, err := json.Marshal(part.FunctionResponse.Response)
 				if err != nil {

@@ -125,7 +125,12 @@ func (s *Server) attempt(l life, c *claim) engine.Outcome {
 	case <-c.ctx.Done():
 		return engine.Outcome{Status: engine.Unfinished, Cause: context.Cause(c.ctx)}
 	}
-	in, err := s.prepare(c)
+	files, release, err := s.attach(c, l.stop)
+	if err != nil {
+		return unprepared(err)
+	}
+	defer release()
+	in, err := s.prepare(c, files)
 	if err != nil {
 		return unprepared(err)
 	}
@@ -135,7 +140,7 @@ func (s *Server) attempt(l life, c *claim) engine.Outcome {
 }
 
 // prepare fetches and reads what a run needs; a fault where it cannot be had.
-func (s *Server) prepare(c *claim) (engine.Input, error) {
+func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, prepareTime, errPrepare)
 	defer cancel()
 	project, err := s.bundles.get(ctx, c.run.BundleDigest)
@@ -154,17 +159,21 @@ func (s *Server) prepare(c *claim) (engine.Input, error) {
 			return engine.Input{}, faultOf(ctx, codeInput, "the run's input could not be read", err)
 		}
 	}
-	message, values, err := readInput(c.run.ContentType, raw)
+	message, values, err := readInput(c.run.ContentType, raw, c.run.Files, files)
 	switch {
 	case errors.Is(err, errTooComplex):
 		return engine.Input{}, &fault{codeTooComplex, err.Error(), err}
 	case err != nil:
 		return engine.Input{}, &fault{codeInput, err.Error(), err}
 	}
+	attached, err := s.fetchFiles(ctx, c, files.Files)
+	if err != nil {
+		return engine.Input{}, err
+	}
 	values["run_id"], values["agent_name"] = c.run.ID.String(), c.run.AgentName
 	return engine.Input{
 		RunID: c.run.ID.String(), AgentName: c.run.AgentName, Project: project,
-		Message: message, Context: values, Prior: prior,
+		Message: message, Files: attached, Context: values, Prior: prior,
 	}, nil
 }
 

@@ -20,9 +20,10 @@ var (
 )
 
 // readInput turns a raw input into what the agent is asked and the values of
-// its context: the fields of a JSON object, also as "input". The error is
+// its context: the fields of a JSON object, also as "input". Of an input with attachments these
+// say what is known of them. The error is
 // errInput or errTooComplex.
-func readInput(contentType string, raw []byte) (message string, values map[string]any, err error) {
+func readInput(contentType string, raw []byte, hasFiles bool, files dispatchapi.Files) (message string, values map[string]any, err error) {
 	values = map[string]any{}
 	media, _, err := mime.ParseMediaType(contentType)
 	if err == nil && media == fields.ContentType {
@@ -37,6 +38,11 @@ func readInput(contentType string, raw []byte) (message string, values map[strin
 	}
 	if err := checkSize(raw); err != nil {
 		return "", nil, err
+	}
+	if hasFiles {
+		if raw, err = withFiles(raw, files); err != nil {
+			return "", nil, err
+		}
 	}
 	var parsed any
 	if err := json.Unmarshal(raw, &parsed); err != nil {

@@ -58,7 +58,7 @@ func TestInputsTakeBoundedMemory(t *testing.T) { // not beside others, whose mem
 			raw := []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat(element+",", elements), ",") + `]}`)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, _, err := serve.ReadInput("application/json", raw)
+			_, _, err := serve.ReadInput("application/json", raw, false, dispatchapi.Files{})
 			runtime.ReadMemStats(&after)
 			took := after.TotalAlloc - before.TotalAlloc
 			if elements*each+2 > dispatchapi.MaxInputValues {

@@ -54,6 +54,8 @@ type portRun struct {
 	status    string
 	runner    string // who holds it
 	elsewhere []byte
+	files     dispatchapi.Files
+	data      []string // of the files; one that is missing is not there
 }
 
 func newPort(t *testing.T, files bundle.Files) *port {
@@ -296,6 +298,21 @@ func (r *runnerPort) Input(_ context.Context, id uuid.UUID, _ int64) ([]byte, er
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.runs[id].elsewhere, nil
+}
+
+func (r *runnerPort) Files(_ context.Context, id uuid.UUID) (dispatchapi.Files, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.runs[id].files, nil
+}
+
+func (r *runnerPort) File(_ context.Context, id uuid.UUID, number int, _ int64) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if number >= len(r.runs[id].data) {
+		return nil, fmt.Errorf("no such file: %w", dispatchapi.ErrRejected)
+	}
+	return []byte(r.runs[id].data[number]), nil
 }
 
 func (r *runnerPort) ReadJournal(_ context.Context, id uuid.UUID, token int64) (entries []dispatchapi.JournalEntry, err error) {

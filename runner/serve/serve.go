@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
@@ -48,6 +49,8 @@ type Dispatch interface {
 	Release(ctx context.Context, runID uuid.UUID, req dispatchapi.ReleaseRequest) error
 	Input(ctx context.Context, runID uuid.UUID, limit int64) ([]byte, error)
 	ReadJournal(ctx context.Context, runID uuid.UUID, token int64) ([]dispatchapi.JournalEntry, error)
+	Files(ctx context.Context, runID uuid.UUID) (dispatchapi.Files, error)
+	File(ctx context.Context, runID uuid.UUID, number int, limit int64) ([]byte, error)
 	Bundle(ctx context.Context, digest string, limit int64) ([]byte, error)
 }
 
@@ -89,9 +92,10 @@ type Server struct {
 	busy       int                     // runs under way, also those that were lost and have not ended yet
 	freed      context.CancelCauseFunc // ends what waits for a free place; nil when nothing does
 
-	places chan struct{} // one token for each run that is executed
-	beat   chan struct{} // asks for a heartbeat now
-	fresh  chan struct{} // asks for a heartbeat soon
+	memory *semaphore.Weighted // in bytes, for the attachments of runs
+	places chan struct{}       // one token for each run that is executed
+	beat   chan struct{}       // asks for a heartbeat now
+	fresh  chan struct{}       // asks for a heartbeat soon
 	group  sync.WaitGroup
 }
 
@@ -126,6 +130,7 @@ func New(opts Options) (*Server, error) {
 	bundles := newBundleCache(opts.Dispatch, opts.Bundles)
 	return &Server{
 		opts: opts, bundles: bundles, prefetch: newPrefetcher(bundles), runs: map[uuid.UUID]*claim{},
+		memory: semaphore.NewWeighted(maxFileBytes),
 		places: make(chan struct{}, opts.Concurrency), beat: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 	}, nil
 }

@@ -205,7 +205,7 @@ func TestOptions(t *testing.T) {
 
 func TestPairsAreReadAsAnObject(t *testing.T) {
 	t.Parallel()
-	message, values, err := serve.ReadInput(fields.ContentType, []byte(`[["name","Ada"],["a","1"],["a","2"]]`))
+	message, values, err := serve.ReadInput(fields.ContentType, []byte(`[["name","Ada"],["a","1"],["a","2"]]`), false, dispatchapi.Files{})
 	require.NoError(t, err)
 	require.Equal(t, `{"name":"Ada","a":["1","2"]}`, message)
 	require.Equal(t, "Ada", values["name"])
@@ -218,7 +218,7 @@ func FuzzInput(f *testing.F) {
 	f.Add("text/plain", []byte{0xff})
 	f.Add(fields.ContentType, []byte(`[["a","1"],["a","2"]]`))
 	f.Fuzz(func(t *testing.T, contentType string, raw []byte) {
-		message, values, err := serve.ReadInput(contentType, raw)
+		message, values, err := serve.ReadInput(contentType, raw, false, dispatchapi.Files{})
 		if err != nil {
 			return
 		}

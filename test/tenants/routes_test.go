@@ -239,18 +239,20 @@ var hookRoutes = map[string]func(attacker, victim *tenant, ids map[string]string
 // dispatchBodies are what is sent to each route of the internal port: RUN is a
 // run of the victim's, DIGEST its bundle.
 var dispatchBodies = map[string]string{
-	"POST /v1/claim":                `{"runner_id":"r","limit":64,"digests":["DIGEST"]}`,
-	"POST /v1/heartbeat":            `{"leases":[{"run_id":"RUN","token":1}]}`,
-	"POST /v1/runs/{id}/journal":    `{"token":1,"entries":[{"sequence":2,"kind":"model_answer","data":"x"}]}`,
-	"POST /v1/runs/{id}/complete":   `{"token":1,"status":"completed","output":"x"}`,
-	"POST /v1/runs/{id}/release":    `{"token":1}`,
-	"GET /v1/runs/{id}/input":       ``,
-	"GET /v1/runs/{id}/journal":     ``,
-	"GET /v1/bundles/{digest}":      ``,
-	"POST /v1/build/report":         `{"phase":"testing","commit_message":"x"}`,
-	"POST /v1/build/log":            `{"number":7,"chunk":"x"}`,
-	"PUT /v1/build/bundle/{digest}": `x`,
-	"POST /v1/build/result":         `{"bundle_digest":"DIGEST"}`,
+	"POST /v1/claim":                   `{"runner_id":"r","limit":64,"digests":["DIGEST"]}`,
+	"POST /v1/heartbeat":               `{"leases":[{"run_id":"RUN","token":1}]}`,
+	"POST /v1/runs/{id}/journal":       `{"token":1,"entries":[{"sequence":2,"kind":"model_answer","data":"x"}]}`,
+	"POST /v1/runs/{id}/complete":      `{"token":1,"status":"completed","output":"x"}`,
+	"POST /v1/runs/{id}/release":       `{"token":1}`,
+	"GET /v1/runs/{id}/input":          ``,
+	"GET /v1/runs/{id}/files":          ``,
+	"GET /v1/runs/{id}/files/{number}": ``,
+	"GET /v1/runs/{id}/journal":        ``,
+	"GET /v1/bundles/{digest}":         ``,
+	"POST /v1/build/report":            `{"phase":"testing","commit_message":"x"}`,
+	"POST /v1/build/log":               `{"number":7,"chunk":"x"}`,
+	"PUT /v1/build/bundle/{digest}":    `x`,
+	"POST /v1/build/result":            `{"bundle_digest":"DIGEST"}`,
 }
 
 // ofTheToken are routes that name nothing: what they do is done to what the token
@@ -266,7 +268,7 @@ func (attacker *tenant) askDispatch(victim *tenant, ids map[string]string) {
 		require.True(attacker.t, known, "%s: the table of dispatch's routes must know it", route)
 		method, path, _ := strings.Cut(route, " ")
 		for _, id := range ids {
-			fill := strings.NewReplacer("{id}", id, "{digest}", victim.digest, "RUN", id, "DIGEST", victim.digest)
+			fill := strings.NewReplacer("{id}", id, "{digest}", victim.digest, "{number}", "0", "RUN", id, "DIGEST", victim.digest)
 			for _, token := range []string{attacker.runnerToken, attacker.buildToken, "", "nobody's"} {
 				got := attacker.dispatch(token, method, fill.Replace(path), fill.Replace(body))
 				if route == "POST /v1/claim" || route == "POST /v1/heartbeat" { // it may repeat what was asked

@@ -71,6 +71,14 @@ func (s *hanging) RunInput(ctx context.Context, _ store.Key) (string, io.ReadClo
 	return "", nil, s.hang(ctx)
 }
 
+func (s *hanging) RunFiles(ctx context.Context, _ store.Key) ([]store.File, error) {
+	return nil, s.hang(ctx)
+}
+
+func (s *hanging) OpenRunFile(ctx context.Context, _ store.Key, _ int) (store.File, io.ReadCloser, error) {
+	return store.File{}, nil, s.hang(ctx)
+}
+
 func (s *hanging) NamesBundle(ctx context.Context, _ store.Key, _ string) error { return s.hang(ctx) }
 
 func (s *hanging) ReportBuild(ctx context.Context, _ store.Key, _ store.BuildReport) error {
@@ -90,18 +98,20 @@ var known = uuid.New()
 
 // asking are requests that ask the store, of each route at least one.
 var asking = map[string][]struct{ path, body string }{
-	"POST /v1/claim":                {{"/v1/claim", `{"limit":1,"runner_id":"r"}`}, {"/v1/claim", `{"runner_id":"r","draining":true}`}},
-	"POST /v1/heartbeat":            {{"/v1/heartbeat", `{"leases":[]}`}, {"/v1/heartbeat", fmt.Sprintf(`{"leases":[{"run_id":%q,"token":1}]}`, uuid.New())}},
-	"POST /v1/runs/{id}/journal":    {{"/v1/runs/" + known.String() + "/journal", `{"token":1,"entries":[]}`}},
-	"GET /v1/runs/{id}/journal":     {{"/v1/runs/" + known.String() + "/journal?token=1", ""}},
-	"POST /v1/runs/{id}/release":    {{"/v1/runs/" + known.String() + "/release", `{"token":1}`}},
-	"GET /v1/runs/{id}/input":       {{"/v1/runs/" + known.String() + "/input", ""}},
-	"GET /v1/bundles/{digest}":      {{"/v1/bundles/sha256:" + strings.Repeat("0", 64), ""}},
-	"POST /v1/build/report":         {{"/v1/build/report", `{}`}},
-	"POST /v1/build/log":            {{"/v1/build/log", `{}`}},
-	"POST /v1/build/result":         {{"/v1/build/result", `{}`}},
-	"POST /v1/runs/{id}/complete":   nil, // ends share transactions, one at a time
-	"PUT /v1/build/bundle/{digest}": nil, // stored while it comes in: bounded as a stream
+	"POST /v1/claim":                   {{"/v1/claim", `{"limit":1,"runner_id":"r"}`}, {"/v1/claim", `{"runner_id":"r","draining":true}`}},
+	"POST /v1/heartbeat":               {{"/v1/heartbeat", `{"leases":[]}`}, {"/v1/heartbeat", fmt.Sprintf(`{"leases":[{"run_id":%q,"token":1}]}`, uuid.New())}},
+	"POST /v1/runs/{id}/journal":       {{"/v1/runs/" + known.String() + "/journal", `{"token":1,"entries":[]}`}},
+	"GET /v1/runs/{id}/journal":        {{"/v1/runs/" + known.String() + "/journal?token=1", ""}},
+	"POST /v1/runs/{id}/release":       {{"/v1/runs/" + known.String() + "/release", `{"token":1}`}},
+	"GET /v1/runs/{id}/input":          {{"/v1/runs/" + known.String() + "/input", ""}},
+	"GET /v1/runs/{id}/files":          {{"/v1/runs/" + known.String() + "/files", ""}},
+	"GET /v1/runs/{id}/files/{number}": {{"/v1/runs/" + known.String() + "/files/0", ""}},
+	"GET /v1/bundles/{digest}":         {{"/v1/bundles/sha256:" + strings.Repeat("0", 64), ""}},
+	"POST /v1/build/report":            {{"/v1/build/report", `{}`}},
+	"POST /v1/build/log":               {{"/v1/build/log", `{}`}},
+	"POST /v1/build/result":            {{"/v1/build/result", `{}`}},
+	"POST /v1/runs/{id}/complete":      nil, // ends share transactions, one at a time
+	"PUT /v1/build/bundle/{digest}":    nil, // stored while it comes in: bounded as a stream
 }
 
 // TestCallsTakeAPartOfTheStore: whichever they are, a project's take a part of those that

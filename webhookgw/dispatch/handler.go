@@ -59,6 +59,8 @@ type Store interface {
 	Connections() int
 	Environment(ctx context.Context, key store.Key) (store.Environment, error)
 	Run(ctx context.Context, key store.Key) (store.Run, error)
+	RunFiles(ctx context.Context, run store.Key) ([]store.File, error)
+	OpenRunFile(ctx context.Context, run store.Key, number int) (store.File, io.ReadCloser, error)
 	RunInput(ctx context.Context, key store.Key) (contentType string, body io.ReadCloser, err error)
 	Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error)
 	JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error)
@@ -144,6 +146,8 @@ func New(opts Options) *Handler {
 		r.Post("/runs/{id}/complete", h.as(store.TokenRunner, h.complete))
 		r.Post("/runs/{id}/release", h.as(store.TokenRunner, h.release))
 		r.Get("/runs/{id}/input", h.as(store.TokenRunner, h.streamed(blobStream, h.input)))
+		r.Get("/runs/{id}/files", h.as(store.TokenRunner, h.files))
+		r.Get("/runs/{id}/files/{number}", h.as(store.TokenRunner, h.streamed(blobStream, h.file)))
 		r.Get("/bundles/{digest}", h.as(store.TokenRunner, h.streamed(blobStream, h.bundle)))
 		r.Post("/build/report", h.as(store.TokenBuild, h.report))
 		r.Post("/build/log", h.as(store.TokenBuild, h.log))

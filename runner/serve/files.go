@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/runner/engine"
+)
+
+// maxFileBytes is how many bytes of attachments this runner holds at once, for all its
+// runs; those of more wait. A request to a model takes a few times what its files have.
+const maxFileBytes = 32 << 20
+
+// attach lists the attachments of a claimed run, and takes the memory that they need
+// until release is called. It waits for it as long as the claim lasts.
+func (s *Server) attach(c *claim, stop <-chan struct{}) (files dispatchapi.Files, release func(), err error) {
+	release = func() {}
+	if !c.run.Files {
+		return files, release, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(c.ctx, prepareTime, errPrepare)
+	defer cancel()
+	if files, err = s.opts.Dispatch.Files(ctx, c.run.ID); err != nil {
+		return files, release, faultOf(ctx, codeInput, "the run's files could not be listed", err)
+	}
+	var size int64
+	for _, f := range files.Files {
+		size += f.Size
+	}
+	if size > dispatchapi.MaxFiles {
+		return files, release, &fault{codeInput, "the run's files are larger than they may be", dispatchapi.ErrRejected}
+	}
+	waiting, end := context.WithCancelCause(c.ctx)
+	defer end(nil)
+	go func() {
+		select {
+		case <-stop:
+			end(engine.ErrStopped)
+		case <-waiting.Done():
+		}
+	}()
+	if err := s.memory.Acquire(waiting, size); err != nil {
+		return files, release, fmt.Errorf("waiting for memory for files: %w", context.Cause(waiting))
+	}
+	return files, func() { s.memory.Release(size) }, nil
+}
+
+// fetchFiles reads the files of a run.
+func (s *Server) fetchFiles(ctx context.Context, c *claim, files []dispatchapi.File) (out []engine.File, err error) {
+	for number, f := range files {
+		data, err := s.opts.Dispatch.File(ctx, c.run.ID, number, f.Size)
+		if err != nil {
+			return nil, faultOf(ctx, codeInput, "a file of the run could not be read", err)
+		}
+		out = append(out, engine.File{Name: f.Name, MIMEType: f.MIMEType, Data: data})
+	}
+	return out, nil
+}
+
+// withFiles puts what is known of attachments into an input that is a JSON object: under
+// `files` and `file_issues`, in place of what stands there.
+func withFiles(raw []byte, files dispatchapi.Files) ([]byte, error) {
+	object := map[string]json.RawMessage{}
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return nil, fmt.Errorf("%w: %w", errInput, err)
+	}
+	delete(object, "files")
+	delete(object, "file_issues")
+	about := map[string]any{"files": files.Files}
+	if len(files.Issues) > 0 {
+		about["file_issues"] = files.Issues
+	}
+	for key, value := range object {
+		about[key] = value
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(about); err != nil {
+		return nil, fmt.Errorf("%w: %w", errInput, err)
+	}
+	return out.Bytes(), nil
+}

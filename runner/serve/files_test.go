@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/runner/serve"
+)
+
+func filesRepo() bundle.Files {
+	files := repo()
+	files["agents/reader.yaml"] = []byte("name: reader\nmodel: scripted/reader\ntools: [charge]\n")
+	files["models/reader.yaml"] = []byte(`steps: [{match: '"file_issues":\[\{"name":"b.exe".*"files":\[\{"name":"a.txt".*"q":"<x>"[^\0]*file "a.txt": text/plain, 5 bytes$', text: read}, {text: no}]`)
+	files["models/charger.yaml"] = []byte("steps: [{turn: 1, match: 'file', tool_calls: [{name: charge}]}, {text: charged}]")
+	return files
+}
+
+// queueFiles queues a run with accepted files of these texts and one that was omitted.
+func (p *port) queueFiles(agent string, texts ...string) uuid.UUID {
+	id := p.queue(agent, "application/json", `{"q":"<x>","files":"theirs"}`)
+	p.set(func() {
+		run := p.runs[id]
+		run.run.Files, run.data = true, texts
+		run.files.Issues = []dispatchapi.FileIssue{{Name: "b.exe", FieldName: "f", Reason: "unsupported_type"}}
+		for _, text := range texts {
+			run.files.Files = append(run.files.Files, dispatchapi.File{Name: "a.txt", FieldName: "f", MIMEType: "text/plain", Size: int64(len(text))})
+		}
+	})
+	return id
+}
+
+func TestFilesReachTheModel(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, filesRepo())
+	one := started(t, p, "one", nil, nil)
+	require.Equal(t, "read", p.await(t, p.queueFiles("reader", "hello")).Output)
+	require.NoError(t, one.end(t))
+}
+
+func TestAFileThatIsNotThereFailsTheRun(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, filesRepo())
+	id := p.queueFiles("reader", "hello")
+	p.set(func() { p.runs[id].data = nil })
+	one := started(t, p, "one", nil, nil)
+	end := p.await(t, id)
+	require.Equal(t, dispatchapi.StatusFailed, end.Status)
+	require.Equal(t, "input_invalid", end.ErrorCode)
+	require.NoError(t, one.end(t))
+}
+
+// TestFilesWaitForMemory: runs whose files there is no room for wait until others have
+// ended; those without files do not, and a runner that stops gives them back.
+func TestFilesWaitForMemory(t *testing.T) {
+	t.Parallel()
+	calls, finish := make(chan struct{}, 10), make(chan struct{})
+	p := newPort(t, filesRepo())
+	large := strings.Repeat("x", dispatchapi.MaxFiles)
+	one := started(t, p, "one", func(context.Context) error { calls <- struct{}{}; <-finish; return nil }, func(o *serve.Options) { o.Concurrency = 8 })
+	var runs []uuid.UUID
+	for range 4 {
+		runs = append(runs, p.queueFiles("charger", large))
+	}
+	for range 3 {
+		<-calls
+	}
+	require.Equal(t, "Hello!", p.await(t, p.queue("hello", "text/plain", "x")).Output)
+	require.Empty(t, calls)
+	finish <- struct{}{}
+	<-calls
+	close(finish)
+	for _, run := range runs {
+		require.Equal(t, "charged", p.await(t, run).Output)
+	}
+	require.NoError(t, one.end(t))
+}
