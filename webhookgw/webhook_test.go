@@ -63,7 +63,7 @@ func TestChecksAndTheirOrder(t *testing.T) {
 		"as large as may be":             {inbound, exact, nil, 200, nil},
 		"no JSON":                        {inbound, "{", nil, 400, "invalid_json"},
 		"no object":                      {inbound, " [1]", nil, 400, "invalid_json"},
-		"inline files":                   {inbound, `{"files":[{"name":"a.txt","data":"YQ=="}]}`, nil, 422, "files_not_supported"},
+		"inline files":                   {inbound, `{"files":[{"name":"a.txt","data":"YQ=="}]}`, nil, 200, nil},
 		"files by name":                  {inbound, `{"files":["a.txt",{"name":"b.txt"}]}`, nil, 200, nil},
 		"files of another shape":         {inbound, `{"a":{"files":[{"data":"b"}]},"files":{"data":"b"}}`, nil, 200, nil},
 		"another type":                   {inbound, "{}", func(r *http.Request) { r.Header.Set("Content-Type", "text/csv") }, 415, "unsupported_media_type"},

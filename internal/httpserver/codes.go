@@ -57,7 +57,6 @@ const (
 	CodeConnectorDisabled   Code = "connector_disabled"       // 409: the connector is disabled
 	CodeNoAgent             Code = "no_agent"                 // 409: no agent is linked
 	CodeUnsupportedEncoding Code = "unsupported_encoding"     // 415: the body is compressed
-	CodeFilesNotSupported   Code = "files_not_supported"      // 422: the body has attachments
 	CodeTooManyLargeBodies  Code = "too_many_large_bodies"    // 429: as many of the project's large bodies come in as may
 	CodeTooManyWaiting      Code = "too_many_waiting"         // 429: as many of the project's requests wait as may
 	CodeTooManyCallers      Code = "too_many_callers"         // 429: as many callers wait for an answer as may

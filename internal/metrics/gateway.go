@@ -21,7 +21,7 @@ var WebhookRefusals = []httpserver.Code{
 	httpserver.CodeWebhookNotFound, httpserver.CodeOutboundOnly, httpserver.CodeNoWebhook, httpserver.CodeInvalidSecret, httpserver.CodeConnectorRetired,
 	httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent, httpserver.CodeRequestTooLarge, httpserver.CodeUnsupportedEncoding,
 	httpserver.CodeUnsupportedMedia, httpserver.CodeBodyUnreadable, httpserver.CodeInvalidJSON, httpserver.CodeInvalidForm,
-	httpserver.CodeMethodNotAllowed, httpserver.CodeFilesNotSupported,
+	httpserver.CodeMethodNotAllowed,
 	httpserver.CodeTimeout, httpserver.CodeTooManyLargeBodies, httpserver.CodeTooManyWaiting, httpserver.CodeTooManyCallers,
 	httpserver.CodeBacklogFull, httpserver.CodeStorageFull, httpserver.CodeTooManyUnknown, httpserver.CodeBusy,
 	httpserver.CodeKeyTooLong, httpserver.CodeKeyInvalid, httpserver.CodeKeyReused, httpserver.CodeKeyExpired, httpserver.CodeStoreUnavailable, RequestEnded,

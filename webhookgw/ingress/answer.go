@@ -22,14 +22,42 @@ type inboundAnswer struct {
 	Status       string      `json:"status"`
 	DispatchedTo int         `json:"dispatched_to"`
 	RunIDs       []uuid.UUID `json:"run_ids"`
+	*filesAnswer
 }
 
-func answerInbound(w http.ResponseWriter, status int, admission store.Admission) {
+// filesAnswer says what became of the attachments of a request that had some.
+type filesAnswer struct {
+	Accepted int         `json:"accepted"`
+	Omitted  int         `json:"omitted"`
+	Issues   []fileIssue `json:"issues"`
+}
+
+// fileIssue is an attachment that was omitted.
+type fileIssue struct {
+	Name      string           `json:"name"`
+	FieldName string           `json:"field_name"`
+	Reason    store.FileReason `json:"reason"`
+}
+
+// answerOf is that about files; nil without any.
+func answerOf(files []store.File) *filesAnswer {
+	if len(files) == 0 {
+		return nil
+	}
+	accepted, omitted := store.SplitFiles(files)
+	a := &filesAnswer{Accepted: len(accepted), Omitted: len(omitted), Issues: []fileIssue{}}
+	for _, f := range omitted {
+		a.Issues = append(a.Issues, fileIssue{f.Name, f.FieldName, f.Reason})
+	}
+	return a
+}
+
+func answerInbound(w http.ResponseWriter, status int, admission admission) {
 	ids := admission.RunIDs
 	if ids == nil {
 		ids = []uuid.UUID{}
 	}
-	httpserver.WriteJSON(w, status, inboundAnswer{Status: "ok", DispatchedTo: len(ids), RunIDs: ids})
+	httpserver.WriteJSON(w, status, inboundAnswer{Status: "ok", DispatchedTo: len(ids), RunIDs: ids, filesAnswer: answerOf(admission.files)})
 }
 
 // recorded is a sync webhook whose runs are waited for.
@@ -38,12 +66,13 @@ type recorded struct {
 	runs []uuid.UUID
 	// agent is that of a single run which this very request has started, else "".
 	agent string
+	files *filesAnswer
 }
 
 // answerSync waits for the runs of an accepted webhook and answers with their
 // results; 504 when they take longer than the connector allows, and they go on.
-func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission store.Admission, end *watch) error {
-	at := recorded{run: store.Key{ProjectID: route.Connector.ProjectID, ID: admission.ConnectorRunID}, runs: admission.RunIDs}
+func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission admission, end *watch) error {
+	at := recorded{run: store.Key{ProjectID: route.Connector.ProjectID, ID: admission.ConnectorRunID}, runs: admission.RunIDs, files: answerOf(admission.files)}
 	if admission.Verdict == store.Accepted && len(route.Links) == 1 {
 		at.agent = route.Links[0].AgentName
 	}
@@ -158,7 +187,7 @@ func (h *Handler) writeResults(w http.ResponseWriter, r *http.Request, at record
 	paced := httpserver.NewPacedAnswer(w, pace)
 	defer paced.Done()
 	out := newResults(paced)
-	out.begin(first.run)
+	out.begin(first.run, at.files)
 	out.add(first.run)
 	h.outputs.give(first)
 	for i := 1; i < len(at.runs) && out.Flush() == nil; i++ {

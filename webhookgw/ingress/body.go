@@ -23,13 +23,27 @@ type input struct {
 	contentType string
 	inline      []byte
 	blob        *uuid.UUID
+	files       []store.File
 	repeat      bool
 	idempotency *store.Idempotency
 }
 
+// blobs are those that were written for an input, whole or not.
+func (in input) blobs() (ids []uuid.UUID) {
+	if in.blob != nil {
+		ids = append(ids, *in.blob)
+	}
+	for _, f := range in.files {
+		if f.Blob != nil {
+			ids = append(ids, *f.Blob)
+		}
+	}
+	return ids
+}
+
 // readInput reads and checks the body of a request that was admitted, and stores a
-// large one while it comes in. Problems are errors of the caller's, or say that
-// there is no room.
+// large one, and its files, while they come in. Problems are errors of the caller's, or say
+// that there is no room. It returns what was written also with an error.
 func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, connector store.Key) (in input, err error) {
 	media, err := mediaOf(r)
 	if err != nil {
@@ -41,11 +55,15 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, connector st
 	}
 	defer h.incoming.Give(connector.ProjectID, size)
 	key, keyProblem := keyOfRequest(r)
-	body := media.upload(w, r, key.compares)
+	s := &spooling{handler: h, ctx: r.Context(), connector: connector, key: key, wanted: keyProblem == nil}
+	defer s.end()
+	body := media.upload(w, r, key.compares, s.attachments())
+	s.body = body
+	defer func() { in.files = body.files.files }()
 	var begun bytes.Buffer
 	begun.Grow(int(min(max(lengthOf(r), 0), store.MaxInlineInput+1)) + bytes.MinRead)
 	if _, err := io.CopyN(&begun, body, store.MaxInlineInput+1); err == nil { // there is more
-		if in, err = h.readLarge(r, large{connector, key, begun.Bytes(), body, keyProblem == nil}); err != nil {
+		if in.blob, err = s.rest(begun.Bytes()); err != nil {
 			return in, err
 		}
 	} else {
@@ -61,7 +79,7 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, connector st
 	if keyProblem != nil {
 		return in, keyProblem
 	}
-	in.idempotency = key.idempotency(body)
+	in.idempotency, in.repeat = key.idempotency(body), s.repeat
 	return in, media.form(&in)
 }
 
@@ -74,41 +92,6 @@ func incoming(r *http.Request) int64 {
 	return min(max(size, minIncoming), store.MaxInlineInput)
 }
 
-// large is a body of which more than a row holds has come.
-type large struct {
-	connector store.Key
-	key       requestKey
-	begun     []byte
-	rest      *upload
-	wanted    bool // the headers are right
-}
-
-// readLarge reads the rest of a body. It is stored, unless it will be refused or
-// its key is known. Errors say that there is no room, or are the store's; what is
-// wrong with the body it knows itself.
-func (h *Handler) readLarge(r *http.Request, l large) (in input, err error) {
-	project := l.connector.ProjectID
-	if err := quota.Refusal(h.bodies.Take(project, 1), errManyBodies, errAllBodies); err != nil {
-		return in, err
-	}
-	defer h.bodies.Give(project, 1)
-	ctx, cancel := context.WithTimeout(r.Context(), spoolTimeout)
-	defer cancel()
-	if l.key.name != "" {
-		if in.repeat, err = h.known(ctx, l.connector, l.key); err != nil {
-			return in, err
-		}
-	}
-	if l.wanted && !in.repeat && !l.rest.refused() {
-		in.blob, err = h.spool(ctx, project, io.MultiReader(bytes.NewReader(l.begun), unrefused{l.rest}))
-		if err != nil && !l.rest.refused() {
-			return in, err
-		}
-	}
-	_, _ = io.Copy(io.Discard, l.rest) // of one that is not stored; how it ended it knows
-	return in, nil
-}
-
 // known says whether a key stands for a request.
 func (h *Handler) known(ctx context.Context, connector store.Key, key requestKey) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
@@ -118,19 +101,6 @@ func (h *Handler) known(ctx context.Context, connector store.Key, key requestKey
 		return false, fmt.Errorf("looking for an idempotency key: %w", err)
 	}
 	return known, nil
-}
-
-// spool writes what is too large for a row into a blob. It returns its id also with an
-// error: some of it may be there.
-func (h *Handler) spool(ctx context.Context, project uuid.UUID, body io.Reader) (*uuid.UUID, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("making an id: %w", err)
-	}
-	if _, err := h.opts.Store.PutBlob(ctx, store.Key{ProjectID: project, ID: id}, body); err != nil {
-		return &id, fmt.Errorf("storing the body: %w", err)
-	}
-	return &id, nil
 }
 
 // drop deletes the blob of a body that became no event. One of which that is not known
@@ -145,12 +115,17 @@ func (h *Handler) drop(ctx context.Context, blob store.Key) {
 
 // readProblem says why a body was not read to its end.
 func (u *upload) readProblem() error {
-	var problem httpserver.Problem
+	var (
+		problem httpserver.Problem
+		stored  storeError
+	)
 	switch {
 	case errors.Is(u.err, io.EOF):
 		return nil
 	case errors.As(u.err, &problem):
 		return problem
+	case errors.As(u.err, &stored):
+		return stored.error
 	case errors.As(u.err, new(*http.MaxBytesError)):
 		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
 	case httpserver.TooSlow(u.err):

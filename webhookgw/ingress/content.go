@@ -16,18 +16,50 @@ type content struct {
 	failed bool
 	depth  int
 	object bool // the body is an object
-	// attached: an object has attachments, which would reach the model as text:
-	// objects with `data` in a list `files`, by every field of that name, however
-	// it is escaped.
-	attached bool
+	// ended is told of each element of a list `files`, by every field of that name,
+	// however it is escaped: nil of what is no object. Those with `data` are attachments.
+	ended func(*element)
+	// wanted is what the next value is of an element.
+	wanted value
+	file   *element // the object in such a list that is being read
+	own    element
 
 	files bool // the last field of the body is `files`
 	list  bool // the last list or object that is a field of the body is a list `files`
-	file  bool // the last list or object in one of those is an object in such a list
+}
+
+// element is an object in a list `files`.
+type element struct {
+	number         int // among the attachments; -1 without data
+	name, declared string
+}
+
+// value is what is wanted of an element.
+type value int
+
+const (
+	nothing value = iota
+	fileName
+	fileType
+	fileData
+)
+
+// wantedOf is what a key of an element stands for.
+func (e *element) wantedOf(key jsonscan.Token) value {
+	switch {
+	case e == nil:
+	case key.Is("name"):
+		return fileName
+	case key.Is("mime_type"):
+		return fileType
+	case key.Is("data") && e.number < 0:
+		return fileData
+	}
+	return nothing
 }
 
 func newContent() *content {
-	c := &content{}
+	c := &content{ended: func(*element) {}}
 	c.text = jsonscan.NewStream(c.see)
 	return c
 }
@@ -42,7 +74,7 @@ func (c *content) Write(piece []byte) (int, error) {
 }
 
 // refused says whether the body will be refused, whatever comes yet. It has begun.
-func (c *content) refused() bool { return c.failed || c.attached || c.depth > 0 && !c.object }
+func (c *content) refused() bool { return c.failed || c.depth > 0 && !c.object }
 
 // problem says at the end of the body why it is no input.
 func (c *content) problem() error {
@@ -51,9 +83,6 @@ func (c *content) problem() error {
 		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidJSON, "The body is not valid JSON.")
 	case !c.object:
 		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidJSON, "The body is valid JSON but not an object; send fields in {…}.")
-	case c.attached:
-		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeFilesNotSupported,
-			"The objects in `files` hold `data`: this release takes no attachments. Send the event without them.")
 	}
 	return nil
 }
@@ -65,7 +94,9 @@ func (c *content) see(token jsonscan.Token) {
 		if c.depth == 1 {
 			c.files = token.Is("files")
 		}
-		c.attached = c.attached || c.depth == 3 && c.file && token.Is("data")
+		if c.wanted = nothing; c.depth == 3 {
+			c.wanted = c.file.wantedOf(token)
+		}
 	case jsonscan.OpenObject, jsonscan.OpenList:
 		switch c.depth {
 		case 0:
@@ -73,11 +104,21 @@ func (c *content) see(token jsonscan.Token) {
 		case 1:
 			c.list = c.files && token.Kind == jsonscan.OpenList
 		case 2:
-			c.file = c.list && token.Kind == jsonscan.OpenObject
+			c.file = nil
+			if c.list && token.Kind == jsonscan.OpenObject {
+				c.own = element{number: -1}
+				c.file = &c.own
+			}
 		}
 		c.depth++
 	case jsonscan.CloseObject, jsonscan.CloseList:
-		c.depth--
+		if c.depth--; c.depth == 2 && c.list {
+			c.ended(c.file)
+			c.file = nil
+		}
 	case jsonscan.Scalar:
+		if c.depth == 2 && c.list {
+			c.ended(nil)
+		}
 	}
 }

@@ -26,6 +26,7 @@ type Store interface {
 	store.Routes
 	store.Ingest
 	store.Blobs
+	EventFiles(ctx context.Context, connectorRun store.Key) ([]store.File, error)
 	store.Notifier
 	store.Loads
 	Outcome(ctx context.Context, connectorRun store.Key) (store.Outcome, error)
@@ -169,15 +170,15 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	if route.Connector.Mode == modeSync && !prefersAsync(r) {
 		return h.receiveSync(w, r, route, run)
 	}
-	route, admission, err := h.record(w, r, route, request{run: run, class: store.ClassInbound})
+	route, admitted, err := h.record(w, r, route, request{run: run, class: store.ClassInbound})
 	switch {
 	case err != nil:
 		return err
 	case route.Connector.Mode == modeSync:
 		w.Header().Set("Preference-Applied", "respond-async")
-		answerInbound(w, http.StatusAccepted, admission)
+		answerInbound(w, http.StatusAccepted, admitted)
 	default:
-		answerInbound(w, http.StatusOK, admission)
+		answerInbound(w, http.StatusOK, admitted)
 	}
 	return nil
 }
@@ -191,11 +192,11 @@ func (h *Handler) receiveSync(w http.ResponseWriter, r *http.Request, route stor
 	defer h.callers.Give(project, 1)
 	end := h.waiters.watch(store.Key{ProjectID: project, ID: run})
 	defer h.waiters.stop(end)
-	route, admission, err := h.record(w, r, route, request{run: run, class: store.ClassSync})
+	route, admitted, err := h.record(w, r, route, request{run: run, class: store.ClassSync})
 	if err != nil {
 		return err
 	}
-	return h.answerSync(w, r, route, admission, end)
+	return h.answerSync(w, r, route, admitted, end)
 }
 
 // connectorOf is the connector that the path names.
@@ -215,34 +216,59 @@ var (
 )
 
 // record reads the body of an admitted request and commits it as a connector run.
-func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Route, req request) (store.Route, store.Admission, error) {
+func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Route, req request) (store.Route, admission, error) {
 	if err := h.room(r, route.Connector, req.class); err != nil {
-		return route, store.Admission{}, err
+		return route, admission{}, err
 	}
 	in, err := h.readInput(w, r, route.Connector.Key())
 	kept := false
 	defer func() {
-		if in.blob != nil && !kept {
-			h.drop(r.Context(), store.Key{ProjectID: route.Connector.ProjectID, ID: *in.blob})
+		if kept {
+			return
+		}
+		for _, blob := range in.blobs() {
+			h.drop(r.Context(), store.Key{ProjectID: route.Connector.ProjectID, ID: blob})
 		}
 	}()
 	if err != nil {
-		return route, store.Admission{}, err
+		return route, admission{}, err
 	}
 	req.facts, req.input = factsOf(r), in
 	begin := time.Now() // how fast a caller sends its body is not ours
-	route, admission, err := h.commit(r.Context(), route, req)
-	kept = err == nil && admission.Verdict == store.Accepted
+	route, admitted, err := h.commit(r.Context(), route, req)
+	kept = err == nil && admitted.Verdict == store.Accepted
+	a := admission{Admission: admitted, files: in.files}
 	switch {
 	case err != nil:
-		return route, admission, err
-	case admission.Verdict == store.KeyReused:
-		return route, admission, errKeyReused
-	case admission.Verdict == store.Expired:
-		return route, admission, errKeyExpired
+		return route, a, err
+	case a.Verdict == store.KeyReused:
+		return route, a, errKeyReused
+	case a.Verdict == store.Expired:
+		return route, a, errKeyExpired
+	case a.Verdict == store.Repeated:
+		if a.files, err = h.filesOf(r.Context(), store.Key{ProjectID: route.Connector.ProjectID, ID: a.ConnectorRunID}); err != nil {
+			return route, a, err
+		}
 	}
-	h.opts.Metrics.Accepted(route.Connector.Mode, admission.Verdict == store.Repeated, time.Since(begin))
-	return route, admission, nil
+	h.opts.Metrics.Accepted(route.Connector.Mode, a.Verdict == store.Repeated, time.Since(begin))
+	return route, a, nil
+}
+
+// admission is the answer to a request, with the files of its event.
+type admission struct {
+	store.Admission
+	files []store.File
+}
+
+// filesOf are those of an earlier request, of which a repetition is answered the same.
+func (h *Handler) filesOf(ctx context.Context, connectorRun store.Key) ([]store.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	files, err := h.opts.Store.EventFiles(ctx, connectorRun)
+	if err != nil {
+		return nil, fmt.Errorf("reading the files of an earlier request: %w", err)
+	}
+	return files, nil
 }
 
 // room refuses what there is no room for, but a repetition of what was decided before:

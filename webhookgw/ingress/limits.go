@@ -12,6 +12,10 @@ import (
 const (
 	// MaxBody is the most bytes of a whole request body: 16 MiB.
 	MaxBody = 16 << 20
+	// maxFilesBytes is the most bytes of a file, and of all files of a request.
+	maxFilesBytes = 10 << 20
+	// maxPartHeader is the most bytes of what stands before a part of a multipart body.
+	maxPartHeader = 16 << 10
 	// maxIncoming is how many bytes come in at once of the beginnings of bodies, of
 	// which store.MaxInlineInput bytes each are held. One takes at least minIncoming
 	// of them, for its connection is held too.

@@ -3,7 +3,9 @@
 package ingress
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"strings"
@@ -19,12 +21,14 @@ const (
 	mediaJSON media = iota
 	mediaForm
 	mediaQuery
+	mediaMultipart
 )
 
 // Types of bodies.
 const (
-	typeJSON = "application/json"
-	typeForm = "application/x-www-form-urlencoded"
+	typeJSON      = "application/json"
+	typeForm      = "application/x-www-form-urlencoded"
+	typeMultipart = "multipart/form-data"
 )
 
 // mediaOf says how a request is to be read, or what is wrong with it, by its method and
@@ -43,9 +47,11 @@ func mediaOf(r *http.Request) (media, error) {
 		return mediaJSON, nil
 	case err == nil && kind == typeForm && isUTF8(parameters["charset"]):
 		return mediaForm, nil
+	case err == nil && kind == typeMultipart && parameters["boundary"] != "":
+		return mediaMultipart, nil
 	}
 	return 0, httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia,
-		"Send a POST with a JSON object and the header `Content-Type: application/json`, or a form in UTF-8 as `"+typeForm+"`; or a GET with a query.")
+		"Send a POST with a JSON object and the header `Content-Type: application/json`, or a form in UTF-8 as `"+typeForm+"` or `"+typeMultipart+"`; or a GET with a query.")
 }
 
 // isUTF8 says whether text of a charset is UTF-8; the empty one is.
@@ -58,15 +64,30 @@ func isUTF8(charset string) bool {
 }
 
 // upload begins to read the input.
-func (m media) upload(w http.ResponseWriter, r *http.Request, hashed bool) *upload {
+func (m media) upload(w http.ResponseWriter, r *http.Request, hashed bool, files *attachments) *upload {
+	u := &upload{content: formed{}, files: files}
+	if hashed {
+		u.sum = sha256.New()
+	}
 	if m == mediaQuery {
-		return newUpload(newForm(strings.NewReader(r.URL.RawQuery), "secret"), formed{}, hashed)
+		u.in, u.hash = newForm(strings.NewReader(r.URL.RawQuery), "secret"), u.sum
+		return u
 	}
 	body := httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace)
-	if m == mediaForm {
-		return newUpload(newForm(body, ""), formed{}, hashed)
+	switch m {
+	case mediaForm:
+		u.in, u.hash = newForm(body, ""), u.sum
+	case mediaMultipart:
+		_, parameters, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // which mediaOf has read
+		u.in = newParts(body, parameters["boundary"], files, u.sum)
+	default:
+		if hashed {
+			body = io.TeeReader(body, u.sum)
+		}
+		text := newInline(body, files)
+		u.in, u.content = text, text.text
 	}
-	return newUpload(body, newContent(), hashed)
+	return u
 }
 
 // form makes of an input that was read what is committed. A large form stays pairs:

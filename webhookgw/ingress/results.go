@@ -17,7 +17,7 @@ const maxPiece = 4 << 10
 
 // results writes the answer to a sync webhook,
 //
-//	{"status", "result": {"run_id", "agent_name", "status", "output", "error"}, "results": [the same, …]}
+//	{"status", with attachments "accepted", "omitted" and "issues", "result": {"run_id", "agent_name", "status", "output", "error"}, "results": [the same, …]}
 //
 // while it is being made: however large an output is, it takes no memory but its own.
 // The first error is kept, and said by Flush.
@@ -36,13 +36,21 @@ func newResults(w io.Writer) *results {
 }
 
 // begin writes all but the results, of which the first is that of the answer.
-func (r *results) begin(first store.Run) {
+func (r *results) begin(first store.Run, files *filesAnswer) {
 	status := "ok"
 	if first.Status != store.RunCompleted {
 		status = string(first.Status)
 	}
 	r.text(`{"status":`)
 	r.value(status)
+	if files != nil {
+		r.text(`,"accepted":`)
+		r.value(files.Accepted)
+		r.text(`,"omitted":`)
+		r.value(files.Omitted)
+		r.text(`,"issues":`)
+		r.value(files.Issues)
+	}
 	r.text(`,"result":`)
 	r.result(first)
 	r.text(`,"results":[`)

@@ -29,7 +29,7 @@ func TestResultsAreWhatTheyWere(t *testing.T) {
 		}
 		var written bytes.Buffer
 		r := newResults(&written)
-		r.begin(runs[0])
+		r.begin(runs[0], nil)
 		for _, run := range runs {
 			r.add(run)
 		}
@@ -65,7 +65,7 @@ func TestResultsTakeNoMemory(t *testing.T) { // not beside others, whose memory 
 	r := newResults(io.Discard)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	r.begin(run)
+	r.begin(run, nil)
 	r.add(run)
 	require.NoError(t, r.end())
 	runtime.ReadMemStats(&after)

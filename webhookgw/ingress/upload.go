@@ -3,7 +3,6 @@
 package ingress
 
 import (
-	"crypto/sha256"
 	"errors"
 	"hash"
 	"io"
@@ -14,13 +13,14 @@ import (
 type upload struct {
 	in      io.Reader
 	content inspector
-	sum     hash.Hash // nil where none is wanted
-	err     error     // with which reading ended
+	hash    hash.Hash // of what is read; nil where none is wanted, or others hash it
+	sum     hash.Hash // by which the request is told from another under its key
+	files   *attachments
+	err     error // with which reading ended
 }
 
-// inspector says whether a body is an input, by what is written to it.
+// inspector says whether a body is an input.
 type inspector interface {
-	io.Writer
 	// refused says whether the body will be refused, whatever comes yet.
 	refused() bool
 	// problem says at the end of the body why it is no input.
@@ -30,17 +30,8 @@ type inspector interface {
 // formed judges what is made of a form: whoever makes it has said what is wrong with it.
 type formed struct{}
 
-func (formed) Write(piece []byte) (int, error) { return len(piece), nil }
-func (formed) refused() bool                   { return false }
-func (formed) problem() error                  { return nil }
-
-func newUpload(in io.Reader, by inspector, hashed bool) *upload {
-	u := &upload{in: in, content: by}
-	if hashed {
-		u.sum = sha256.New()
-	}
-	return u
-}
+func (formed) refused() bool  { return false }
+func (formed) problem() error { return nil }
 
 // Read implements io.Reader.
 func (u *upload) Read(piece []byte) (int, error) {
@@ -49,9 +40,8 @@ func (u *upload) Read(piece []byte) (int, error) {
 	}
 	n, err := u.in.Read(piece)
 	u.err = err
-	_, _ = u.content.Write(piece[:n]) // which does not fail, and a hash does not either
-	if u.sum != nil {
-		_, _ = u.sum.Write(piece[:n])
+	if u.hash != nil {
+		_, _ = u.hash.Write(piece[:n]) // which does not fail
 	}
 	return n, err
 }
@@ -60,9 +50,6 @@ func (u *upload) Read(piece []byte) (int, error) {
 func (u *upload) refused() bool {
 	return u.err != nil && !errors.Is(u.err, io.EOF) || u.content.refused()
 }
-
-// errRefused ends the storing of a body that will be refused.
-var errRefused = errors.New("the body will be refused")
 
 // unrefused reads an upload for as long as it will not be refused. Its only other
 // error is io.EOF: a body that breaks off is not taken for one that has ended.

@@ -41,7 +41,8 @@ type keeper struct {
 	events  []store.Event
 	blobs   map[uuid.UUID][]byte // the whole ones
 	begun   int
-	dropped int // of blobs
+	dropped int          // of blobs
+	files   []store.File // of earlier events
 }
 
 func (k *keeper) Route(_ context.Context, key store.Key) (store.Route, error) {
@@ -59,6 +60,8 @@ func (*keeper) Subscribe(store.Topic) (<-chan store.Hint, func()) {
 }
 
 func (k *keeper) KnownKey(context.Context, store.Key, string) (bool, error) { return k.known, nil }
+
+func (k *keeper) EventFiles(context.Context, store.Key) ([]store.File, error) { return k.files, nil }
 
 func (k *keeper) Accept(_ context.Context, events []store.Event) ([]store.Admission, error) {
 	k.mutex.Lock()
@@ -204,7 +207,6 @@ func TestWhatIsWrongWithALargeBody(t *testing.T) {
 		"invalid at its end":        {strings.NewReader(half), nil, 400, httpserver.CodeInvalidJSON},
 		"invalid at its beginning":  {strings.NewReader("x" + half), nil, 400, httpserver.CodeInvalidJSON},
 		"no object":                 {strings.NewReader("[" + object(200<<10) + "]"), nil, 400, httpserver.CodeInvalidJSON},
-		"with attachments":          {strings.NewReader(`{"files":[{"data":` + object(200<<10) + `}]}`), nil, 422, httpserver.CodeFilesNotSupported},
 		"too large":                 {strings.NewReader(object(MaxBody + 1)), nil, 413, httpserver.CodeRequestTooLarge},
 		"invalid, but too large":    {strings.NewReader("x" + object(MaxBody)), nil, 413, httpserver.CodeRequestTooLarge},
 		"broken off":                {io.MultiReader(strings.NewReader(half), broken{io.ErrUnexpectedEOF}), nil, 400, httpserver.CodeBodyUnreadable},

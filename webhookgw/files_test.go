@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookgw
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+)
+
+// TestFilesReachTheRunner: those that were accepted, with their bytes, and what became of
+// the others; a repetition is answered the same.
+func TestFilesReachTheRunner(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.deploy("hello")
+	c := b.connector("sync", nil, "hello")
+	body := `{"name":"Ada","files":[{"name":"a.txt","data":"` + base64.StdEncoding.EncodeToString([]byte("hello")) + `"},{"name":"b.exe","data":"TVoAAAA="}]}`
+	type seen struct {
+		run   dispatchapi.Run
+		files dispatchapi.Files
+		data  []byte
+	}
+	runs := make(chan seen, 1)
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
+	require.NoError(t, err)
+	b.runnerBy(client, func(run dispatchapi.Run) dispatchapi.CompleteRequest {
+		s := seen{run: run}
+		s.files, _ = client.Files(context.Background(), run.ID)
+		s.data, _ = client.File(context.Background(), run.ID, 0, 5)
+		runs <- s
+		return completed(run)
+	})
+	key := func(r *http.Request) { r.Header.Set("Idempotency-Key", "k") }
+	first := b.post(b.gateway, c.ID.String(), body, key)
+	require.Equal(t, 200, first.status, "%v", first.body)
+	require.EqualValues(t, 1, first.body["accepted"])
+	require.EqualValues(t, 1, first.body["omitted"])
+	require.Equal(t, []any{map[string]any{"name": "b.exe", "field_name": "files", "reason": "unsupported_type"}}, first.body["issues"])
+	s := <-runs
+	require.True(t, s.run.Files)
+	require.NotContains(t, string(s.run.Input), "aGVsbG8", "the bytes are apart")
+	require.Equal(t, dispatchapi.Files{
+		Files:  []dispatchapi.File{{Name: "a.txt", FieldName: "files", MIMEType: "text/plain", Size: 5}},
+		Issues: []dispatchapi.FileIssue{{Name: "b.exe", FieldName: "files", Reason: "unsupported_type"}},
+	}, s.files)
+	require.Equal(t, "hello", string(s.data))
+	again := b.post(b.gateway, c.ID.String(), body, key)
+	require.Equal(t, first.body, again.body)
+	_, err = client.File(t.Context(), s.run.ID, 1, 5)
+	require.ErrorIs(t, err, dispatchapi.ErrRejected)
+	_, err = client.Files(t.Context(), uuid.New())
+	require.ErrorIs(t, err, dispatchapi.ErrRejected)
+	plain := b.post(b.gateway, c.ID.String(), `{"name":"Ada"}`, nil)
+	require.NotContains(t, plain.body, "accepted")
+	require.False(t, (<-runs).run.Files)
+}
