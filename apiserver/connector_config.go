@@ -18,7 +18,7 @@ import (
 type WebhookConfig struct {
 	Authentication        Authentication `json:"authentication" doc:"How callers prove themselves."`
 	RequireAuthentication bool           `json:"require_authentication" doc:"Whether they must: the same as authentication not being none."`
-	FilesRequired         bool           `json:"files_required" doc:"Whether an event without files fails; always false in this release, which takes no files."`
+	FilesRequired         bool           `json:"files_required" doc:"Whether runs fail of an event that has no attachment, or one that is omitted."`
 }
 
 // InboundConfig is the config of an inbound webhook.
@@ -37,7 +37,7 @@ type SyncConfig struct {
 type InboundConfigInput struct {
 	Authentication        *Authentication `json:"authentication,omitempty" doc:"How callers prove themselves; without it: secret."`
 	RequireAuthentication *bool           `json:"require_authentication,omitempty" doc:"false is the same as authentication none; where both are given they must agree."`
-	FilesRequired         *bool           `json:"files_required,omitempty" doc:"Only false: this release takes no files."`
+	FilesRequired         *bool           `json:"files_required,omitempty" doc:"Whether runs fail of an event that has no attachment, or one that is omitted; without it: false."`
 }
 
 // SyncConfigInput is what the config of a sync webhook is made of.
@@ -97,9 +97,6 @@ func applyConfig(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) erro
 	if err := decodeConfig(json.RawMessage(config), &in); err != nil {
 		return err
 	}
-	if in.FilesRequired != nil && *in.FilesRequired {
-		return invalid(notSupported("body.config.files_required"))
-	}
 	if t := in.TimeoutSeconds; t != nil {
 		if spec.Mode == v1alpha1.ModeInbound {
 			return wrong("body.config.timeout_seconds", "is for mode sync: an inbound webhook answers at once")
@@ -112,7 +109,7 @@ func applyConfig(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) erro
 	if err != nil {
 		return err
 	}
-	spec.Webhook = &v1alpha1.WebhookConnector{Authentication: authentication, TimeoutSeconds: in.TimeoutSeconds}
+	spec.Webhook = &v1alpha1.WebhookConnector{Authentication: authentication, TimeoutSeconds: in.TimeoutSeconds, FilesRequired: in.FilesRequired != nil && *in.FilesRequired}
 	return nil
 }
 
@@ -160,6 +157,7 @@ func showConfig(conn *v1alpha1.Connector) ConnectorConfig {
 	}
 	webhook := WebhookConfig{
 		Authentication: Authentication(conn.Authentication().Word()), RequireAuthentication: conn.RequiresAuthentication(),
+		FilesRequired: conn.RequiresFiles(),
 	}
 	if conn.Spec.Mode == v1alpha1.ModeSync {
 		return ConnectorConfig{SyncConfig{WebhookConfig: webhook, TimeoutSeconds: int(conn.Timeout().Seconds())}}

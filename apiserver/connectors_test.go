@@ -69,7 +69,7 @@ func TestCreateAConnectorWithItsLink(t *testing.T) {
 	require.Equal(t, []Connector{made}, decode[[]Connector](t, body))
 
 	links := "/connectors/" + made.ID + "/links"
-	status, body = w.call(t, key, http.MethodPost, links, `{"agent_name":"other","files_required":false}`)
+	status, body = w.call(t, key, http.MethodPost, links, `{"agent_name":"other","files_required":true}`)
 	require.Equal(t, http.StatusCreated, status, "%s", body)
 	status, _ = w.call(t, key, http.MethodPost, links, `{"agent_name":"other"}`)
 	require.Equal(t, http.StatusConflict, status)
@@ -117,7 +117,6 @@ func TestConnectorsThatAreRefused(t *testing.T) {
 		"body.config.authentication":  `{"name":"a","type":"cron","config":{"schedule":"@daily","authentication":"none"}}`,
 		"body.config.secret":          `{"name":"a","type":"webhook","config":{"secret":"CANARY"}}`,
 		"body.mode":                   `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://CANARY"}}`,
-		"body.config.files_required":  `{"name":"a","type":"webhook","config":{"files_required":true}}`,
 		"body.config.timeout_seconds": `{"name":"a","type":"webhook","mode":"sync","config":{"timeout_seconds":901}}`,
 	} {
 		status, answer := w.call(t, key, http.MethodPost, "/connectors?environment_id="+w.environmentID("production"), body)

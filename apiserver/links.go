@@ -23,7 +23,7 @@ type Link struct {
 	ID            string             `json:"id" format:"uuid" doc:"The link's id."`
 	ConnectorID   string             `json:"connector_id" format:"uuid" doc:"The connector."`
 	AgentName     string             `json:"agent_name" doc:"The agent that its events start." example:"support"`
-	FilesRequired bool               `json:"files_required" doc:"Whether an event without files fails; always false in this release, which takes no files."`
+	FilesRequired bool               `json:"files_required" doc:"Whether runs fail of an event that has no attachment, or one that is omitted."`
 	Outbound      Null[OutboundLink] `json:"outbound" doc:"When and how results are sent; null unless the connector is outbound."`
 	Ready         bool               `json:"ready" doc:"Whether it is in effect: events of the connector start the agent."`
 	Message       *string            `json:"message" doc:"Why it is not in effect; null while it is."`
@@ -51,7 +51,7 @@ type LinkCreate struct {
 
 // LinkSettings is what can be changed of a link.
 type LinkSettings struct {
-	FilesRequired *bool          `json:"files_required,omitempty" doc:"Only false: this release takes no files."`
+	FilesRequired *bool          `json:"files_required,omitempty" doc:"Whether runs fail of an event that has no attachment, or one that is omitted; without it: false."`
 	Outbound      map[string]any `json:"outbound,omitempty" doc:"Not supported in this release."`
 }
 
@@ -128,6 +128,7 @@ func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput)
 		return answer[Link]{}, errInCode
 	}
 	link := newLink(ctx, c, conn, in.Body.AgentName)
+	in.Body.applyTo(&link.Spec)
 	links, err := s.linksOf(ctx, c, conn)
 	if err != nil {
 		return answer[Link]{}, err
@@ -146,8 +147,7 @@ func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput)
 	return created(ctx, shown, link, "/connectors/"+shown.ConnectorID+"/links/"+shown.ID), nil
 }
 
-// updateLink replaces the settings of a link. This release has none but the defaults,
-// so that nothing is left to be written into the object.
+// updateLink replaces the settings of a link: what is not sent gets its default.
 func (s *Server) updateLink(ctx context.Context, c *caller, in *LinkUpdateInput) (answer[Link], error) {
 	if err := in.Body.refuseUnsupported(); err != nil {
 		return answer[Link]{}, err
@@ -165,6 +165,7 @@ func (s *Server) updateLink(ctx context.Context, c *caller, in *LinkUpdateInput)
 		if conn.DefinedInCode() {
 			return errInCode
 		}
+		in.Body.applyTo(&link.Spec)
 		return nil
 	})
 	if err != nil {
@@ -178,13 +179,15 @@ func (s *Server) updateLink(ctx context.Context, c *caller, in *LinkUpdateInput)
 
 // refuseUnsupported answers 422 for settings that have no effect in this release.
 func (in LinkSettings) refuseUnsupported() error {
-	if in.FilesRequired != nil && *in.FilesRequired {
-		return invalid(notSupported("body.files_required"))
-	}
 	if in.Outbound != nil {
 		return invalid(notSupported("body.outbound"))
 	}
 	return nil
+}
+
+// applyTo writes settings into the spec.
+func (in LinkSettings) applyTo(spec *v1alpha1.ConnectorLinkSpec) {
+	spec.FilesRequired = in.FilesRequired != nil && *in.FilesRequired
 }
 
 // link creates a link.
@@ -239,7 +242,7 @@ func (s *Server) links(ctx context.Context, c *caller, opts ...client.ListOption
 
 func showLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink) Link {
 	out := Link{
-		ID: idOf(link), ConnectorID: idOf(conn), AgentName: string(link.Spec.Agent), Ready: v1alpha1.IsReady(link),
+		ID: idOf(link), ConnectorID: idOf(conn), AgentName: string(link.Spec.Agent), FilesRequired: link.Spec.FilesRequired, Ready: v1alpha1.IsReady(link),
 		CreatedAt: link.CreationTimestamp.UTC(), UpdatedAt: updatedAt(link),
 	}
 	if !out.Ready {

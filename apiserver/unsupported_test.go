@@ -30,8 +30,7 @@ func TestLinksThatAreRefused(t *testing.T) {
 	w := newWorld(t)
 	key := w.key(t, nil)
 	for location, body := range map[string]string{
-		"body.files_required": `{"agent_name":"hello","files_required":true}`,
-		"body.outbound":       `{"agent_name":"hello","outbound":{"mode":"automatic"}}`,
+		"body.outbound": `{"agent_name":"hello","outbound":{"mode":"automatic"}}`,
 	} {
 		status, answer := w.call(t, key, http.MethodPost, "/connectors/"+uuid.NewString()+"/links", body)
 		require.Equal(t, http.StatusUnprocessableEntity, status, "%s", answer)

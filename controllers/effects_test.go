@@ -259,6 +259,7 @@ var effects = map[string]effect{
 	"Connector.cron.payload": inCron(func(c *v1alpha1.CronConnector) {
 		c.Payload = &runtime.RawExtension{Raw: []byte(`{"a":[1]}`)}
 	}, `"payload":{"a":[1]}`),
+	"Connector.webhook.filesRequired":    inRow(func(c *v1alpha1.Connector) { c.Spec.Webhook.FilesRequired = true }, "FilesRequired", true),
 	"Connector.secretVersion":            inRow(func(c *v1alpha1.Connector) { c.Spec.SecretVersion = 7 }, "SecretVersion", BeEquivalentTo(7)),
 	"Connector.secretGracePeriodSeconds": inGrace(),
 	"Connector.secretRef.name": {func(ctx context.Context, s *stage) any {
@@ -275,6 +276,14 @@ var effects = map[string]effect{
 	}, BeTrue()},
 	"ConnectorLink.connector": inRoute("hello"),
 	"ConnectorLink.agent":     inRoute("another"),
+	"ConnectorLink.filesRequired": {func(ctx context.Context, s *stage) any {
+		connector := s.Connector(s.name())
+		s.brought(ctx, connector)
+		s.brought(ctx, s.Link(s.name(), connector.Name, "hello", func(l *v1alpha1.ConnectorLink) { l.Spec.FilesRequired = true }))
+		route, err := s.Store.Route(ctx, s.Key(connector))
+		Expect(err).NotTo(HaveOccurred())
+		return route.Links[0].FilesRequired
+	}, BeTrue()},
 
 	"APIKey.id":          inState(func(s *stage, k *v1alpha1.APIKeySpec) { k.ID = s.id() }, "Ready=True"),
 	"APIKey.displayName": inAudit(func(k *v1alpha1.APIKeySpec) { k.DisplayName = "Nightly" }, "Nightly"),

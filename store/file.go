@@ -19,6 +19,9 @@ const (
 // MaxFileName is the most bytes of the name of a file, and of its field.
 const MaxFileName = 255
 
+// RunErrorFilesRequired: an event has no file, or one that was omitted, and the run needs them.
+const RunErrorFilesRequired RunErrorCode = "files_required"
+
 // FileReason says why a file was omitted.
 type FileReason string
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // TestFilesReachTheRunner: those that were accepted, with their bytes, and what became of
@@ -60,4 +61,35 @@ func TestFilesReachTheRunner(t *testing.T) {
 	plain := b.post(b.gateway, c.ID.String(), `{"name":"Ada"}`, nil)
 	require.NotContains(t, plain.body, "accepted")
 	require.False(t, (<-runs).run.Files)
+}
+
+// TestFilesMayBeRequired: by the connector, or by a link for its agent alone.
+func TestFilesMayBeRequired(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.deploy("hello", "welcome")
+	b.runner(completed)
+	file := func(data string) string { return `{"files":[{"data":"` + data + `"}]}` }
+	all := b.connector("sync", func(c *store.Connector) { c.FilesRequired = true }, "hello")
+	one := b.connector("sync", nil, "hello")
+	link := store.Link{
+		Ref: ref("ConnectorLink", uuid.NewString(), 1), ID: uuid.New(), ProjectID: b.project, ConnectorID: one.ID, AgentName: "welcome", FilesRequired: true,
+	}
+	require.NoError(t, b.store.PutLink(t.Context(), link))
+	const some, omitted = "aGVsbG8=", "TVoAAAA="
+	for body, want := range map[string]string{`{}`: "failed", file(omitted): "failed", file(some): "completed"} {
+		got := b.post(b.gateway, all.ID.String(), body, nil)
+		require.Equal(t, 200, got.status)
+		result := got.body["result"].(map[string]any)
+		require.Equal(t, want, result["status"], body)
+		run, err := b.store.Run(t.Context(), store.Key{ProjectID: b.project, ID: uuid.MustParse(result["run_id"].(string))})
+		require.NoError(t, err)
+		require.Equal(t, want == "failed", run.ErrorCode == store.RunErrorFilesRequired)
+		got = b.post(b.gateway, one.ID.String(), body, nil)
+		statuses := map[any]any{}
+		for _, r := range got.body["results"].([]any) {
+			statuses[r.(map[string]any)["agent_name"]] = r.(map[string]any)["status"]
+		}
+		require.Equal(t, map[any]any{"hello": "completed", "welcome": want}, statuses, body)
+	}
 }

@@ -108,6 +108,11 @@ func (c *Connector) RequiresAuthentication() bool {
 	return c.Type() == ConnectorWebhook && c.Authentication() != AuthenticationNone
 }
 
+// RequiresFiles says whether runs of events without attachments fail.
+func (c *Connector) RequiresFiles() bool {
+	return c.Spec.Webhook != nil && c.Spec.Webhook.FilesRequired
+}
+
 // Timeout returns webhook.timeoutSeconds, 5 min for a sync webhook without it; 0
 // for one that does not wait.
 func (c *Connector) Timeout() time.Duration {

@@ -202,6 +202,12 @@ type WebhookConnector struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=900
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+
+	// FilesRequired lets the runs of an event fail that has no attachment, or one
+	// that is omitted. A ConnectorLink may ask for the same.
+	//
+	// +optional
+	FilesRequired bool `json:"filesRequired,omitempty"`
 }
 
 // MissedTicks says what becomes of ticks that came while no gateway could run them.

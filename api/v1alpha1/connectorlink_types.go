@@ -56,6 +56,12 @@ type ConnectorLinkSpec struct {
 	//
 	// +required
 	Agent AgentName `json:"agent"`
+
+	// FilesRequired lets the agent's run of an event fail that has no attachment, or
+	// one that is omitted, also where the Connector does not ask for it.
+	//
+	// +optional
+	FilesRequired bool `json:"filesRequired,omitempty"`
 }
 
 // ConnectorLinkStatus is what the controllers have found and done.

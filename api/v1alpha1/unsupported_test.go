@@ -79,9 +79,11 @@ var readers = map[string]string{
 	"Connector.secretGracePeriodSeconds": "controllers/connector/resources.go: c.SecretGracePeriod()",
 	"Connector.secretRef.name":           "controllers/connector/secrets.go: c.Spec.SecretRef.Name",
 
-	"ConnectorLink.id":        "api/v1alpha1/connectorlink_status.go: l.Spec.ID",
-	"ConnectorLink.connector": "controllers/connectorlink/resolve.go: link.Spec.Connector",
-	"ConnectorLink.agent":     "controllers/connectorlink/resolve.go: link.Spec.Agent",
+	"Connector.webhook.filesRequired": "api/v1alpha1/connector_status.go: c.Spec.Webhook.FilesRequired",
+	"ConnectorLink.id":                "api/v1alpha1/connectorlink_status.go: l.Spec.ID",
+	"ConnectorLink.connector":         "controllers/connectorlink/resolve.go: link.Spec.Connector",
+	"ConnectorLink.agent":             "controllers/connectorlink/resolve.go: link.Spec.Agent",
+	"ConnectorLink.filesRequired":     "controllers/connectorlink/resolve.go: link.Spec.FilesRequired",
 
 	"APIKey.id":                "api/v1alpha1/apikey_status.go: k.Spec.ID",
 	"APIKey.displayName":       "api/v1alpha1/apikey_types.go: JSONPath=`.spec.displayName`",

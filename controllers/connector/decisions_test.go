@@ -62,9 +62,9 @@ func TestEachWishIsInTheRow(t *testing.T) {
 			r.Mode, r.TimeoutSeconds, r.Config = "sync", 300, []byte(`{"require_authentication":true,"timeout_seconds":300}`)
 		}},
 		"sync, for a minute": {func(c *v1alpha1.Connector) {
-			c.Spec.Mode, c.Spec.Webhook.TimeoutSeconds = v1alpha1.ModeSync, ptr.To(int32(60))
+			c.Spec.Mode, c.Spec.Webhook.TimeoutSeconds, c.Spec.Webhook.FilesRequired = v1alpha1.ModeSync, ptr.To(int32(60)), true
 		}, func(r *store.Connector) {
-			r.Mode, r.TimeoutSeconds, r.Config = "sync", 60, []byte(`{"require_authentication":true,"timeout_seconds":60}`)
+			r.Mode, r.TimeoutSeconds, r.FilesRequired, r.Config = "sync", 60, true, []byte(`{"files_required":true,"require_authentication":true,"timeout_seconds":60}`)
 		}},
 		"everybody may call": {func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone }, func(r *store.Connector) {
 			r.RequireAuthentication, r.SecretDigest, r.Config = false, nil, []byte(`{"require_authentication":false}`)

@@ -32,7 +32,7 @@ func (r *Reconciler) row(c *v1alpha1.Connector, ids identity, secret, keyID stri
 		Ref: r.Ref(c), ID: ids.connector, ProjectID: ids.project, EnvironmentID: ids.environment,
 		Name: c.Title(), Type: string(c.Type()), Mode: c.Spec.Mode.Word(), Enabled: c.IsEnabled(),
 		DefinedInCode: c.DefinedInCode(), Config: config, SecretKey: keyID,
-		RequireAuthentication: c.RequiresAuthentication(), TimeoutSeconds: int(c.Timeout().Seconds()),
+		RequireAuthentication: c.RequiresAuthentication(), TimeoutSeconds: int(c.Timeout().Seconds()), FilesRequired: c.RequiresFiles(),
 		SecretVersion: int64(c.SecretVersion()), SecretGracePeriod: c.SecretGracePeriod(),
 	}
 	if c.RequiresAuthentication() {
@@ -47,6 +47,9 @@ func restConfig(c *v1alpha1.Connector) any {
 		return cronConfig(c)
 	}
 	out := map[string]any{"require_authentication": c.RequiresAuthentication()}
+	if c.RequiresFiles() {
+		out["files_required"] = true
+	}
 	if c.Spec.Mode == v1alpha1.ModeSync {
 		out["timeout_seconds"] = int(c.Timeout().Seconds())
 	}

@@ -34,9 +34,11 @@ func TestARow(t *testing.T) {
 	t.Parallel()
 	ids, noon := identity{uuid.New(), uuid.New(), uuid.New()}, time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	ref := store.ObjectRef{Namespace: "team", Kind: "ConnectorLink", Name: "l", ObjectUID: "u", Generation: 2}
-	got := row(ref, link("team", "l", "ask", func(l *v1alpha1.ConnectorLink) { l.CreationTimestamp = metav1.NewTime(noon) }), ids)
+	got := row(ref, link("team", "l", "ask", func(l *v1alpha1.ConnectorLink) {
+		l.CreationTimestamp, l.Spec.FilesRequired = metav1.NewTime(noon), true
+	}), ids)
 	require.Equal(t, store.Link{
-		Ref: ref, ID: ids.link, ProjectID: ids.project, ConnectorID: ids.connector, AgentName: "hello", ObjectCreatedAt: noon,
+		Ref: ref, ID: ids.link, ProjectID: ids.project, ConnectorID: ids.connector, AgentName: "hello", ObjectCreatedAt: noon, FilesRequired: true,
 	}, got)
 }
 

@@ -22,6 +22,7 @@ func row(ref store.ObjectRef, link *v1alpha1.ConnectorLink, ids identity) store.
 	return store.Link{
 		Ref: ref, ID: ids.link, ProjectID: ids.project, ConnectorID: ids.connector,
 		AgentName: string(link.Spec.Agent), ObjectCreatedAt: link.CreationTimestamp.Time,
+		FilesRequired: link.Spec.FilesRequired,
 	}
 }
 

@@ -23,6 +23,10 @@ func (a *attempt) tree() (adkagent.Agent, error) {
 	if root == nil {
 		return nil, &failure{code: CodeAgentNotFound, message: fmt.Sprintf("the deployment has no agent %q", a.in.AgentName)}
 	}
+	if root.FilesRequired && (len(a.in.Files) == 0 || a.in.Omitted > 0) {
+		return nil, &failure{code: CodeFilesRequired, message: fmt.Sprintf("agent %q requires files: %d came, and %d were omitted",
+			root.Name, len(a.in.Files), a.in.Omitted)}
+	}
 	b := builder{attempt: a, names: map[string]int{"user": 1}}
 	child, err := b.build(root, root.Name, nil)
 	if err != nil {

@@ -27,7 +27,6 @@ func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 		for key, set := range map[string]bool{
 			"output_schema": a.OutputSchema != "", "session": a.Session != nil,
 			"guardrails": a.Guardrails != nil, "approval": a.Approval != nil, "mcp_servers": len(a.MCPServers) > 0,
-			"files_required": a.FilesRequired,
 		} {
 			if set {
 				add(a.At(key), `"`+key+`"`)

@@ -27,6 +27,7 @@ const (
 	CodeToolInterrupted = "tool_interrupted"
 	CodeMaxIterations   = "max_iterations_exceeded"
 	CodeTimeout         = "timeout"
+	CodeFilesRequired   = "files_required"
 	CodeUnsupported     = "not_supported"
 	CodeInternal        = "internal_error"
 	CodeOutputTooLarge  = dispatchapi.CodeOutputTooLarge
@@ -95,6 +96,8 @@ type Input struct {
 	Message string
 	// Files are attachments, which stand beside the message.
 	Files []File
+	// Omitted is how many attachments there were beside them.
+	Omitted int
 	// Context holds the values of {var} in prompts.
 	Context map[string]any
 	// Prior is the journal of the attempts before, in order.

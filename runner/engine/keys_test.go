@@ -51,7 +51,6 @@ var undone = []notDone{
 	key("guardrails", "Agent.Guardrails", "{}"),
 	key("approval", "Agent.Approval", "{}"),
 	key("mcp_servers", "Agent.MCPServers", "[{name: a, url: 'https://mcp.example.com'}]"),
-	key("files_required", "Agent.FilesRequired", "true"),
 	folder("middleware", "a.star", ""),
 	folder("hooks", "a.star", ""),
 	folder("connectors", "a.yaml", "type: webhook\nmode: inbound\n"),

@@ -173,7 +173,7 @@ func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error
 	values["run_id"], values["agent_name"] = c.run.ID.String(), c.run.AgentName
 	return engine.Input{
 		RunID: c.run.ID.String(), AgentName: c.run.AgentName, Project: project,
-		Message: message, Files: attached, Context: values, Prior: prior,
+		Message: message, Files: attached, Omitted: len(files.Issues), Context: values, Prior: prior,
 	}, nil
 }
 

@@ -45,6 +45,23 @@ func TestFilesReachTheModel(t *testing.T) {
 	require.NoError(t, one.end(t))
 }
 
+// TestAnAgentMayRequireFiles: its run fails before it begins where there is none, or one
+// was omitted.
+func TestAnAgentMayRequireFiles(t *testing.T) {
+	t.Parallel()
+	files := filesRepo()
+	files["agents/hello.yaml"] = append(files["agents/hello.yaml"], "files_required: true\n"...)
+	p := newPort(t, files)
+	one := started(t, p, "one", nil, nil)
+	whole := p.queueFiles("hello", "x")
+	p.set(func() { p.runs[whole].files.Issues = nil })
+	require.Equal(t, "Hello!", p.await(t, whole).Output)
+	for _, run := range []uuid.UUID{p.queue("hello", "application/json", "{}"), p.queueFiles("hello"), p.queueFiles("hello", "x")} {
+		require.Equal(t, "files_required", p.await(t, run).ErrorCode)
+	}
+	require.NoError(t, one.end(t))
+}
+
 func TestAFileThatIsNotThereFailsTheRun(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, filesRepo())

@@ -22,12 +22,12 @@ import (
 )
 
 // crdFields are the fields of a webhook in the CRD by their names in the REST API,
-// which has more than one name for some, and names for what this release refuses.
+// which has more than one name for some.
 var crdFields = map[string]string{
 	"authentication":         "authentication",
 	"require_authentication": "authentication",
 	"timeout_seconds":        "timeoutSeconds",
-	"files_required":         "",
+	"files_required":         "filesRequired",
 }
 
 // notInRepository are the fields of the REST API that files of a repository do not
@@ -59,7 +59,7 @@ func TestAConnectorsConfigurationIsTheSameEverywhere(t *testing.T) {
 	for field := range crd.Properties {
 		require.True(t, named[field], "the REST API has no name for %s", field)
 	}
-	require.Len(t, crd.Properties, len(named)-1, "the CRD has every field, but what this release refuses")
+	require.Len(t, crd.Properties, len(named), "the CRD has every field")
 }
 
 // TestASchedulesConfigurationIsTheSameEverywhere: the CRD, the REST API and the files of a
