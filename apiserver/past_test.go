@@ -131,6 +131,12 @@ func (p *past) deploy(t testing.TB) uuid.UUID {
 // event accepts an event that starts a run of an agent.
 func (p *past) event(t testing.TB, agent string) (run uuid.UUID, event string) {
 	t.Helper()
+	return p.eventWith(t, agent, nil)
+}
+
+// eventWith is event with attachments.
+func (p *past) eventWith(t testing.TB, agent string, files []store.File) (run uuid.UUID, event string) {
+	t.Helper()
 	route, err := p.db.Route(t.Context(), store.Key{ProjectID: p.projectID, ID: p.id(t, "connector")})
 	require.NoError(t, err)
 	id, err := uuid.NewV7()
@@ -140,7 +146,7 @@ func (p *past) event(t testing.TB, agent string) (run uuid.UUID, event string) {
 	admissions, err := p.db.Accept(t.Context(), []store.Event{{
 		ConnectorRunID: id, ProjectID: p.projectID, EnvironmentID: p.id(t, "environment"), ConnectorID: p.id(t, "connector"),
 		ConnectorVersion: route.Connector.Version, Trigger: store.TriggerWebhook,
-		Input: []byte(`{"name":"Ada"}`), ContentType: "application/json; charset=utf-8",
+		Files: files, Input: []byte(`{"name":"Ada"}`), ContentType: "application/json; charset=utf-8",
 		Runs: []store.EventRun{{ID: run, LinkID: p.id(t, "link"), AgentName: agent}},
 	}})
 	require.NoError(t, err)

@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +29,7 @@ type Run struct {
 	ConnectorRunID   *string    `json:"connector_run_id" format:"uuid" doc:"The event that started it."`
 	ParentRunID      *string    `json:"parent_run_id" format:"uuid" doc:"The run that started it; null in this release."`
 	Status           RunStatus  `json:"status" doc:"Where it stands."`
-	Input            any        `json:"input" doc:"The input as JSON, else as text; null in lists and where it is larger than 1 MiB."`
+	Input            any        `json:"input" doc:"The input as JSON, else as text; null in lists and where it is larger than 1 MiB. Its fields files and file_issues say what became of attachments."`
 	Output           *string    `json:"output" doc:"What the agent answered; null in lists."`
 	Error            *string    `json:"error" doc:"Why it failed, for people."`
 	ErrorCode        *string    `json:"error_code" doc:"Why it failed, for programs." example:"agent_not_found"`
@@ -185,7 +186,18 @@ func (s *Server) run(ctx context.Context, c *caller, id ID) (store.Run, error) {
 // wholeRun is a run as it is shown alone, with its input.
 func (s *Server) wholeRun(ctx context.Context, run store.Run) (shown Run, err error) {
 	shown = showRun(run)
-	shown.Input, err = s.input(ctx, run.Key())
+	if shown.Input, err = s.input(ctx, run.Key()); err != nil {
+		return shown, err
+	}
+	input, isObject := shown.Input.(json.RawMessage)
+	if !isObject || !bytes.HasPrefix(bytes.TrimSpace(input), []byte("{")) {
+		return shown, nil
+	}
+	files, err := s.store.RunFiles(ctx, run.Key())
+	if err != nil || len(files) == 0 {
+		return shown, err
+	}
+	shown.Input, err = inputWithFiles(input, files)
 	return shown, err
 }
 

@@ -36,6 +36,7 @@ const apiVersion = "1.0.0"
 type Store interface {
 	store.Catalog
 	store.History
+	store.Files
 	store.Deployments
 	store.Builds
 	store.Audit

@@ -3,12 +3,11 @@
 package serve
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/fields"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -62,27 +61,15 @@ func (s *Server) fetchFiles(ctx context.Context, c *claim, files []dispatchapi.F
 	return out, nil
 }
 
-// withFiles puts what is known of attachments into an input that is a JSON object: under
-// `files` and `file_issues`, in place of what stands there.
+// withFiles puts what is known of attachments into an input.
 func withFiles(raw []byte, files dispatchapi.Files) ([]byte, error) {
-	object := map[string]json.RawMessage{}
-	if err := json.Unmarshal(raw, &object); err != nil {
-		return nil, fmt.Errorf("%w: %w", errInput, err)
-	}
-	delete(object, "files")
-	delete(object, "file_issues")
-	about := map[string]any{"files": files.Files}
+	about := fields.About{Files: files.Files}
 	if len(files.Issues) > 0 {
-		about["file_issues"] = files.Issues
+		about.Issues = files.Issues
 	}
-	for key, value := range object {
-		about[key] = value
-	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(about); err != nil {
+	out, err := about.In(raw)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errInput, err)
 	}
-	return out.Bytes(), nil
+	return out, nil
 }
