@@ -56,6 +56,7 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 		{`{"name":"Renamed"}`, func(s *v1alpha1.ConnectorSpec) { s.DisplayName = "Renamed" }},
 		{`{"config":{"timeout_seconds":60}}`, func(s *v1alpha1.ConnectorSpec) { s.Webhook.TimeoutSeconds = &sixty }},
 		{`{"config":{}}`, func(s *v1alpha1.ConnectorSpec) { s.Webhook.TimeoutSeconds = nil }},
+		{`{"config":{"files_required":true}}`, func(s *v1alpha1.ConnectorSpec) { s.Webhook.TimeoutSeconds, s.Webhook.FilesRequired = nil, true }},
 		{`{"enabled":false,"config":{"authentication":"none"}}`, func(s *v1alpha1.ConnectorSpec) {
 			s.Enabled, s.Webhook = &no, &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationNone}
 		}},
@@ -108,7 +109,6 @@ func TestWhatAPatchMayNotChangeIsNamed(t *testing.T) {
 		`{"name":"` + strings.Repeat("a", 64) + `"}`:  "body.name",
 		`{"enabled":"CANARY"}`:                        "body.enabled",
 		`{"config":{"timeout_seconds":901}}`:          "body.config.timeout_seconds",
-		`{"config":{"files_required":true}}`:          "body.config.files_required",
 		`{"config":{"CANARY":1}}`:                     "body.config.CANARY",
 		`{"config":{"authentication":"CANARY"}}`:      "body.config.authentication",
 		`{"name":"Other","config":{"schedule":null}}`: "body.config.schedule",
@@ -208,6 +208,31 @@ func TestOfWhatCodeDefinesOnlyEnabledChanges(t *testing.T) {
 	call(http.MethodPost, creates, `{"name":"production.crm","type":"webhook"}`, http.StatusCreated, "")
 	call(http.MethodDelete, path, "", http.StatusOK, "")
 	call(http.MethodGet, path, "", http.StatusNotFound, httpserver.CodeNotFound)
+}
+
+// TestAPatchReplacesTheSettingsOfALink: what it does not name gets its default.
+func TestAPatchReplacesTheSettingsOfALink(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	made := w.crm(t, key, "CRM")
+	links := "/connectors/" + made.ID + "/links"
+	status, body := w.call(t, key, http.MethodPost, links, `{"agent_name":"support"}`)
+	require.Equal(t, http.StatusCreated, status, string(body))
+	link := decode[Link](t, body)
+	for _, c := range []struct {
+		body     string
+		required bool
+	}{{`{"files_required":true}`, true}, {`{"files_required":true}`, true}, {`{}`, false}, {`{"files_required":true}`, true}, {`{"files_required":false}`, false}} {
+		status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, c.body)
+		require.Equal(t, http.StatusOK, status, string(body))
+		require.Equal(t, c.required, decode[Link](t, body).FilesRequired, c.body)
+		status, body = w.call(t, key, http.MethodGet, links+"/"+link.ID, "")
+		require.Equal(t, http.StatusOK, status, string(body))
+		require.Equal(t, c.required, decode[Link](t, body).FilesRequired, c.body)
+	}
+	status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, `{"outbound":{}}`)
+	requireField(t, status, body, "body.outbound")
 }
 
 // TestAChangeIsOfWhatIsThere: somebody writes between the look and the change; a
