@@ -98,8 +98,20 @@ type DeliveryClaim struct {
 	PerConnector int
 	// Lease is how long the attempts may take: after that they are due again.
 	Lease time.Duration
-	// Without are projects of which none is taken.
-	Without []uuid.UUID
+	// PerProject is how many attempts of a project may be under way at who claims, UnderWay
+	// how many are.
+	PerProject int
+	UnderWay   map[uuid.UUID]int
+}
+
+// Without are the projects of which none is taken.
+func (c DeliveryClaim) Without() (full []uuid.UUID) {
+	for project, n := range c.UnderWay {
+		if n >= c.PerProject {
+			full = append(full, project)
+		}
+	}
+	return full
 }
 
 // BreakAfter is how many attempts of a connector fail in a row until its deliveries
@@ -143,7 +155,10 @@ var DeliveryOutcomes = []DeliveryOutcome{DeliveryFailed, DeliveryDone, DeliveryR
 // Attempt is what was seen of an attempt.
 type Attempt struct {
 	Delivery Delivery
-	Outcome  DeliveryOutcome
+	// Generation is that of the connector's object with which the attempt was made: a
+	// DeliveryGone pauses no other.
+	Generation int64
+	Outcome    DeliveryOutcome
 	// Down says that the destination did not answer, or that it could not just now: after
 	// some of these in a row the connector's deliveries wait.
 	Down bool
@@ -183,14 +198,16 @@ type Deliveries interface {
 	// that is disabled, or paused, is skipped, with the reason.
 	PostDeliveries(ctx context.Context, limit int) (runs int, err error)
 	// ClaimDeliveries begins the next attempt of deliveries that are due, of connectors
-	// in turns. It ends those of connectors that are not there, disabled or paused.
+	// in turns. It ends those of connectors that are not there, disabled or paused. With
+	// an error the attempts that it returns have begun, and what they would send is not
+	// known.
 	ClaimDeliveries(ctx context.Context, c DeliveryClaim) ([]ClaimedDelivery, error)
 	// RecordAttempts writes what came of attempts. What is known of one that was claimed
 	// again meanwhile is dropped.
 	RecordAttempts(ctx context.Context, attempts []Attempt) error
-	// NextDelivery says how long it is until a claim may find something; waits is false
-	// where nothing is to be delivered.
-	NextDelivery(ctx context.Context) (in time.Duration, waits bool, err error)
+	// NextDelivery says how long it is until a claim may find something that is not of
+	// these projects; waits is false where nothing is to be delivered.
+	NextDelivery(ctx context.Context, without []uuid.UUID) (in time.Duration, waits bool, err error)
 	// Attempts are those of a delivery, oldest first.
 	Attempts(ctx context.Context, delivery Key) ([]PastAttempt, error)
 }

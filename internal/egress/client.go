@@ -17,6 +17,12 @@ import (
 // ErrTooLarge says that an answer was longer than the limit.
 var ErrTooLarge = errors.New("answer is larger than the limit")
 
+// ErrUpgrade says that a server changed the protocol, which no client here asks for.
+var ErrUpgrade = errors.New("the server changed the protocol")
+
+// maxIdle is how many connections of a client wait for a next request, to all hosts.
+const maxIdle = 512
+
 // ClientOptions configure an HTTP client.
 type ClientOptions struct {
 	// MaxResponse is the most bytes of an answer's body that are read; required.
@@ -51,6 +57,7 @@ func newTransport(dial func(context.Context, string, string) (net.Conn, error), 
 		TLSHandshakeTimeout:    dialTimeout,
 		ResponseHeaderTimeout:  opts.HeaderTimeout,
 		IdleConnTimeout:        90 * time.Second,
+		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    cmp.Or(opts.MaxIdlePerHost, 16),
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: 64 << 10,
@@ -76,6 +83,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := next.RoundTrip(req)
 	if err != nil {
 		return nil, err
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		// Its body is the connection, which no context ends any more.
+		_ = resp.Body.Close()
+		return nil, ErrUpgrade
 	}
 	resp.Body = &limited{ReadCloser: resp.Body, left: t.limit}
 	return resp, nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -118,4 +119,27 @@ func TestRedirectsAreAnswers(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusFound, resp.StatusCode)
 	require.Equal(t, []string{"/here"}, paths)
+}
+
+// TestAChangeOfProtocolIsNoAnswer: the connection would be the server's, beyond every time
+// limit.
+func TestAChangeOfProtocolIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"))
+		_, _ = conn.Read(make([]byte, 1)) // until the client has gone
+	}))
+	defer server.Close()
+	client := egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}}).
+		Client(egress.Webhook, egress.ClientOptions{MaxResponse: 1})
+	response, err := client.Get(server.URL) //nolint:noctx // it answers at once
+	if err == nil {
+		_ = response.Body.Close()
+	}
+	require.ErrorIs(t, err, egress.ErrUpgrade)
 }

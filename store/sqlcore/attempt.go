@@ -17,7 +17,10 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 	}
 	destinations, deliveries := map[store.Key]bool{}, map[store.Key]store.Attempt{}
 	for _, a := range attempts {
-		destinations[a.Delivery.Connector()], deliveries[a.Delivery.Key()] = true, a
+		destinations[a.Delivery.Connector()] = true
+		if before, twice := deliveries[a.Delivery.Key()]; !twice || before.Delivery.Attempt < a.Delivery.Attempt {
+			deliveries[a.Delivery.Key()] = a
+		}
 	}
 	keys := slices.SortedFunc(maps.Keys(destinations), CompareKeys)
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
@@ -54,9 +57,21 @@ func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliver
 		return err
 	}
 	var l list
-	_, err = tx.exec(ctx, `UPDATE destinations SET failures = 0, due_at = `+firstDue+` ORDER BY o.due_at LIMIT 1)
-		WHERE (failures > 0 OR due_at IS NULL OR due_at > now_us()) AND `+c.keys(&l, "connector_id", keys), l.args...)
-	return err
+	idle, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
+		WHERE (failures > 0 OR due_at IS NULL OR due_at > now_us()) AND `+c.keys(&l, "connector_id", keys)+`
+		ORDER BY project_id, connector_id `+c.exclusive, l.args...)
+	if err != nil || len(idle) == 0 {
+		return err
+	}
+	keys = nil
+	for _, d := range idle {
+		keys = append(keys, d.Key)
+	}
+	l = list{}
+	if _, err := tx.exec(ctx, `UPDATE destinations SET failures = 0 WHERE failures > 0 AND `+c.keys(&l, "connector_id", keys), l.args...); err != nil {
+		return err
+	}
+	return c.dueAgain(ctx, tx, keys, false)
 }
 
 // current are those attempts whose delivery was not claimed again since, in one order.
@@ -148,8 +163,8 @@ func settleOne(ctx context.Context, tx *Tx, d destination, attempts []store.Atte
 			failures = 0
 		}
 		if a.Outcome == store.DeliveryGone {
-			if _, err := tx.exec(ctx, `UPDATE destinations SET paused_reason = $3, paused_generation = (SELECT k.generation FROM object_ids k
-				WHERE k.project_id = $1 AND k.id = $2) WHERE project_id = $1 AND connector_id = $2`, d.ProjectID, d.ID, cut(a.Reason, store.MaxDeliveryError)); err != nil {
+			if _, err := tx.exec(ctx, `UPDATE destinations SET paused_reason = $3, paused_generation = $4 WHERE project_id = $1 AND connector_id = $2`,
+				d.ProjectID, d.ID, cut(a.Reason, store.MaxDeliveryError), a.Generation); err != nil {
 				return err
 			}
 		}

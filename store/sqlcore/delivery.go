@@ -52,8 +52,8 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 		claimed = nil
 		l := list{}
 		without := ``
-		if len(claim.Without) > 0 {
-			without = ` AND project_id NOT IN ` + l.ids(claim.Without)
+		if full := claim.Without(); len(full) > 0 {
+			without = ` AND project_id NOT IN ` + l.ids(full)
 		}
 		due, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
 			WHERE due_at <= now_us()`+without+` ORDER BY due_at LIMIT `+l.add(limit)+` `+c.skipLocked, l.args...)
@@ -66,8 +66,16 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 	if err != nil {
 		return nil, wrap(err, "claiming deliveries")
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	defer cancel()
 	return claimed, wrap(c.addRuns(ctx, claimed), "reading the results of claimed deliveries")
 }
+
+// readTimeout bounds reading what claimed deliveries send.
+const readTimeout = 10 * time.Second
+
+// maxClosed is of how many connectors that send nothing one claim ends deliveries.
+const maxClosed = 4
 
 // claimFrom begins attempts of connectors: each has its part of the limit, so that one
 // with many leaves some to the others.
@@ -85,10 +93,16 @@ func (c *Core) claimFrom(ctx context.Context, tx *Tx, due []destination, claim s
 		return nil, err
 	}
 	var shares []Share
-	most := map[store.Key]int{}
+	most, ofProject, skipped := map[store.Key]int{}, maps.Clone(claim.UnderWay), 0
+	if ofProject == nil {
+		ofProject = map[uuid.UUID]int{}
+	}
 	for i, d := range due {
 		connector, known := connectors[d.Key]
 		if closed := d.closed(connector, known); closed != "" {
+			if skipped++; skipped > maxClosed {
+				continue // the next claim
+			}
 			if err := c.endDue(ctx, tx, d, closed); err != nil {
 				return nil, err
 			}
@@ -99,9 +113,13 @@ func (c *Core) claimFrom(ctx context.Context, tx *Tx, due []destination, claim s
 			most[d.Key] = 1 - underWay[d.Key]
 		}
 		share := Share{d.Key, min(max(limit/(len(due)-i), 1), most[d.Key], limit)}
+		if claim.PerProject > 0 {
+			share.Limit = min(share.Limit, claim.PerProject-ofProject[d.ProjectID])
+		}
 		if share.Limit > 0 {
 			shares = append(shares, share)
 			limit -= share.Limit
+			ofProject[d.ProjectID] += share.Limit
 		}
 	}
 	begun, err := c.engine.TakeDue(ctx, tx, shares, claim.Lease)
@@ -189,18 +207,26 @@ func (d destination) closed(connector store.Connector, known bool) string {
 	return ""
 }
 
-// firstDue begins to select when the first delivery of a destination is due.
-const firstDue = `(SELECT o.due_at FROM deliveries o WHERE o.project_id = destinations.project_id AND o.connector_id = destinations.connector_id`
+// fullPause is how soon is looked again at a destination of which as many attempts are
+// under way as may be, if nobody has recorded one before.
+const fullPause = time.Second
 
 // dueAgain sets when a claim may find something of destinations: their first delivery that
-// is due; where as many are under way as may be, the first that was not by now.
+// is due, but not before now, so that those which were not served come first; where as many
+// are under way as may be, a little later. Whoever calls it has locked them: a statement
+// that waits for a lock does not see what was written meanwhile.
 func (c *Core) dueAgain(ctx context.Context, tx *Tx, keys []store.Key, full bool) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	l := list{args: []any{full}}
-	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = `+firstDue+` AND o.due_at > CASE WHEN $1 THEN now_us() ELSE 0 END
-				ORDER BY o.due_at LIMIT 1)
+	var after time.Duration
+	if full {
+		after = fullPause
+	}
+	l := list{args: []any{after.Microseconds()}}
+	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = (SELECT CASE WHEN o.due_at < now_us() + $1 THEN now_us() + $1 ELSE o.due_at END
+			FROM deliveries o WHERE o.project_id = destinations.project_id AND o.connector_id = destinations.connector_id
+			ORDER BY o.due_at LIMIT 1)
 		WHERE `+c.keys(&l, "connector_id", keys), l.args...)
 	return err
 }
@@ -248,7 +274,7 @@ func (c *Core) endDeliveries(ctx context.Context, tx *Tx, keys []store.Key, stat
 			return err
 		}
 	}
-	return countDeliveries(ctx, tx, keys, nil)
+	return nil
 }
 
 // DeliveryOverhead is how many bytes a delivery, and each of its attempts, count for beside
@@ -298,10 +324,17 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 }
 
 // NextDelivery implements store.Deliveries.
-func (c *Core) NextDelivery(ctx context.Context) (in time.Duration, waits bool, err error) {
-	var us *int64
+func (c *Core) NextDelivery(ctx context.Context, without []uuid.UUID) (in time.Duration, waits bool, err error) {
+	var (
+		us *int64
+		l  list
+	)
+	others := ``
+	if len(without) > 0 {
+		others = ` AND project_id NOT IN ` + l.ids(without)
+	}
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT CASE WHEN EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+outbound+`') THEN 0
-		ELSE (SELECT due_at - now_us() FROM destinations WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1) END`).Scan(&us)
+		ELSE (SELECT due_at - now_us() FROM destinations WHERE due_at IS NOT NULL`+others+` ORDER BY due_at LIMIT 1) END`, l.args...).Scan(&us)
 	if err != nil || us == nil {
 		return 0, false, wrap(err, "looking when a delivery is due")
 	}

@@ -34,30 +34,36 @@ const (
 	closedPaused   = "the connector is paused: "
 )
 
-// PostDeliveries implements store.Deliveries.
+// PostDeliveries implements store.Deliveries. What is to be done is read before: of those
+// who read the same, the one who takes the rows of the outbox does it.
 func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
-	var waits bool
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+outbound+`')`).Scan(&waits)
-	if err != nil || !waits {
+	ended, err := collect(ctx, c.engine.Reader(), scanKey, `SELECT project_id, ended_id FROM outbox WHERE consumer = '`+outbound+`'
+		ORDER BY posted_at LIMIT $1`, min(limit, chunk))
+	if err != nil || len(ended) == 0 {
 		return 0, wrap(err, "looking for results to deliver")
 	}
+	slices.SortFunc(ended, CompareKeys)
+	targets, err := c.targets(ctx, ended)
+	if err != nil {
+		return 0, wrap(err, "looking where results go")
+	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		ended, err := collect(ctx, tx, scanKey, `DELETE FROM outbox WHERE (project_id, consumer, ended_id) IN
-			(SELECT project_id, consumer, ended_id FROM outbox WHERE consumer = '`+outbound+`' ORDER BY posted_at LIMIT $1 `+c.skipLocked+`)
-			RETURNING project_id, ended_id`, min(limit, chunk))
-		if runs = len(ended); err != nil || runs == 0 {
-			return err
-		}
-		targets, err := c.targets(ctx, tx, ended)
+		var l list
+		taken, err := collect(ctx, tx, scanKey, `DELETE FROM outbox WHERE consumer = '`+outbound+`' AND `+
+			c.keys(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.args...)
 		if err != nil {
 			return err
 		}
-		return c.post(ctx, tx, targets)
+		own := map[store.Key]bool{}
+		for _, key := range taken {
+			own[key] = true
+		}
+		return c.post(ctx, tx, slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return !own[t.run] }))
 	})
 	if err != nil {
 		return 0, wrap(err, "making deliveries") // nothing was
 	}
-	return runs, nil
+	return len(ended), nil
 }
 
 // endedRun is what says over which links the result of a run goes out.
@@ -70,10 +76,9 @@ type endedRun struct {
 }
 
 // targets are the links over which results of ended runs go out, in the order of their
-// connectors. The runs are found in the parts of history between the first and the last
-// of them; links and connectors are read once each.
-func (c *Core) targets(ctx context.Context, tx *Tx, ended []store.Key) (all []target, err error) {
-	runs, err := c.endedRuns(ctx, tx, ended)
+// connectors. Links and connectors are read once each.
+func (c *Core) targets(ctx context.Context, ended []store.Key) (all []target, err error) {
+	runs, err := c.endedRuns(ctx, ended)
 	if err != nil {
 		return nil, err
 	}
@@ -85,14 +90,14 @@ func (c *Core) targets(ctx context.Context, tx *Tx, ended []store.Key) (all []ta
 	for _, run := range runs {
 		of := agent{run.ProjectID, run.agent}
 		if _, known := links[of]; !known {
-			if links[of], err = outboundLinks(ctx, tx, of.project, of.name); err != nil {
+			if links[of], err = c.outboundLinks(ctx, of.project, of.name); err != nil {
 				return nil, err
 			}
 		}
 		for _, link := range links[of] {
 			to := store.Key{ProjectID: run.ProjectID, ID: link.ConnectorID}
 			if _, known := outlets[to]; !known {
-				if outlets[to], err = readOutlet(ctx, tx, to); err != nil {
+				if outlets[to], err = c.readOutlet(ctx, to); err != nil {
 					return nil, err
 				}
 			}
@@ -105,23 +110,39 @@ func (c *Core) targets(ctx context.Context, tx *Tx, ended []store.Key) (all []ta
 	return all, nil
 }
 
-func (c *Core) endedRuns(ctx context.Context, tx *Tx, ended []store.Key) ([]endedRun, error) {
-	ids := make([]uuid.UUID, len(ended))
-	for i, key := range ended {
-		ids[i] = key.ID
+func (c *Core) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRun, err error) {
+	for _, same := range c.keysByPart("ended_runs", ended) {
+		var l list
+		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, func(row scanner) (r endedRun, err error) {
+			err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source)
+			return r, err
+		}, `SELECT project_id, id, environment_id, agent_name, status, connector_id FROM {ended_runs} WHERE `+c.keys(&l, "id", same), l.args...)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, past...)
 	}
-	first, last := slices.MinFunc(ids, compareIDs), slices.MaxFunc(ids, compareIDs)
-	source, args := c.engine.Keys(ended, 3)
-	return collect(ctx, tx, func(row scanner) (r endedRun, err error) {
-		err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source)
-		return r, err
-	}, `SELECT project_id, id, environment_id, agent_name, status, connector_id FROM ended_runs
-		WHERE id >= $1 AND id <= $2 AND (project_id, id) IN `+source, append([]any{first, last}, args...)...)
+	return runs, nil
+}
+
+// keysByPart are keys by the part of a history table that their rows lie in.
+func (c *Core) keysByPart(table string, keys []store.Key) (parts [][]store.Key) {
+	at := map[string]int{}
+	for _, key := range keys {
+		part := c.engine.Part(table, key.ID)
+		i, ok := at[part]
+		if !ok {
+			i, at[part] = len(parts), len(parts)
+			parts = append(parts, nil)
+		}
+		parts[i] = append(parts[i], key)
+	}
+	return parts
 }
 
 // outboundLinks are those of an agent that say something about results.
-func outboundLinks(ctx context.Context, tx *Tx, project uuid.UUID, agent string) ([]store.Link, error) {
-	return collect(ctx, tx, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.agent_name = $2 AND l.outbound IS NOT NULL`, project, agent)
+func (c *Core) outboundLinks(ctx context.Context, project uuid.UUID, agent string) ([]store.Link, error) {
+	return collect(ctx, c.engine.Reader(), scanLink, selectLinks+`WHERE l.project_id = $1 AND l.agent_name = $2 AND l.outbound IS NOT NULL`, project, agent)
 }
 
 // outlet is a connector as a result meets it.
@@ -131,15 +152,15 @@ type outlet struct {
 	closed      string
 }
 
-func readOutlet(ctx context.Context, tx *Tx, key store.Key) (o outlet, err error) {
-	connector, err := scanConnector(tx.QueryRowContext(ctx, selectConnector, key.ProjectID, key.ID))
+func (c *Core) readOutlet(ctx context.Context, key store.Key) (o outlet, err error) {
+	connector, err := scanConnector(c.engine.Reader().QueryRowContext(ctx, selectConnector, key.ProjectID, key.ID))
 	if errors.Is(err, store.ErrNotFound) {
 		return outlet{}, nil
 	}
 	if err != nil {
 		return outlet{}, err
 	}
-	d, err := scanDestination(tx.QueryRowContext(ctx, `SELECT `+destinationColumns+` FROM destinations
+	d, err := scanDestination(c.engine.Reader().QueryRowContext(ctx, `SELECT `+destinationColumns+` FROM destinations
 		WHERE project_id = $1 AND connector_id = $2`, key.ProjectID, key.ID))
 	if err = found(err); errors.Is(err, store.ErrNotFound) {
 		err = nil
@@ -165,9 +186,9 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 			return err
 		}
 		id := store.Stamp(random, now, i)
+		stored = append(stored, store.Key{ProjectID: t.run.ProjectID, ID: id})
 		if t.closed != "" {
 			skipped.add(t.run.ProjectID, id, t.environment, t.connector, t.run.ID, t.closed, now, now)
-			stored = append(stored, store.Key{ProjectID: t.run.ProjectID, ID: id})
 			continue
 		}
 		open.add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, now, now)

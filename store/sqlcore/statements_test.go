@@ -38,7 +38,6 @@ var ofAll = map[string]string{
 	"ConnectorIDs":   "which ids there are at all",
 
 	"PostDeliveries":  "results of all projects go out",
-	"endedRuns":       "its rows are those of the runs that it is given, of all projects",
 	"connectorsBy":    "its rows are those of the connectors that it is given, of all projects",
 	"ClaimDeliveries": "deliveries are due in all projects",
 	"NextDelivery":    "deliveries are due in all projects",

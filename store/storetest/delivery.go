@@ -43,7 +43,9 @@ func (w *world) takeDue(limit, each int) []store.ClaimedDelivery {
 
 // attempted is what was seen of a claimed delivery's attempt.
 func attempted(d store.ClaimedDelivery, outcome store.DeliveryOutcome) store.Attempt {
-	a := store.Attempt{Delivery: d.Delivery, Outcome: outcome, At: origin, Duration: time.Second, StatusCode: 200}
+	a := store.Attempt{
+		Delivery: d.Delivery, Generation: d.Connector.Ref.Generation, Outcome: outcome, At: origin, Duration: time.Second, StatusCode: 200,
+	}
 	if outcome != store.DeliveryDone {
 		a.StatusCode, a.ErrorClass, a.Error, a.Reason, a.Down = 503, "http_status", "503 Service Unavailable", "given up", outcome == store.DeliveryRetry
 	}
@@ -96,7 +98,7 @@ var deliveryPromises = []promise{
 		for _, run := range w.claim(2, lease) {
 			w.NoError(w.complete(completed(run)))
 		}
-		in, waits, err := w.s.NextDelivery(w.ctx)
+		in, waits, err := w.s.NextDelivery(w.ctx, nil)
 		w.NoError(err)
 		w.True(waits)
 		w.Zero(in)
@@ -119,7 +121,7 @@ var deliveryPromises = []promise{
 		w.Equal([]uuid.UUID{e.Runs[0].ID}, run.RunIDs)
 		w.NotNil(run.EndedAt)
 		w.Equal([]store.ConnectorRun{run}, w.deliveriesOf(c))
-		_, waits, err = w.s.NextDelivery(w.ctx)
+		_, waits, err = w.s.NextDelivery(w.ctx, nil)
 		w.NoError(err)
 		w.False(waits)
 	}},
@@ -169,7 +171,7 @@ var deliveryPromises = []promise{
 		again.Wait, again.Response = time.Hour, strings.Repeat("é", store.MaxExcerpt)
 		w.record(again)
 		w.Empty(w.takeDue(10, 10))
-		in, waits, err := w.s.NextDelivery(w.ctx)
+		in, waits, err := w.s.NextDelivery(w.ctx, nil)
 		w.NoError(err)
 		w.True(waits)
 		w.Greater(in, 59*time.Minute)
@@ -232,7 +234,7 @@ var deliveryPromises = []promise{
 		w.Equal(map[uuid.UUID]int{many.ID: 3, few.ID: 1}, count(first))
 		w.Equal(map[uuid.UUID]int{many.ID: 1}, count(w.takeDue(6, 4)), "four of one connector")
 		w.Empty(w.takeDue(6, 4))
-		in, waits, err := w.s.NextDelivery(w.ctx)
+		in, waits, err := w.s.NextDelivery(w.ctx, nil)
 		w.NoError(err)
 		w.True(waits)
 		w.Positive(in, "nobody asks again and again meanwhile")
@@ -244,7 +246,7 @@ var deliveryPromises = []promise{
 		w.outboundTo("results", automatic)
 		w.ended(1)
 		w.post()
-		claimed, err := w.s.ClaimDeliveries(w.ctx, store.DeliveryClaim{Limit: 10, PerConnector: 10, Lease: lease, Without: []uuid.UUID{w.project.ID, uuid.New()}})
+		claimed, err := w.s.ClaimDeliveries(w.ctx, store.DeliveryClaim{Limit: 10, PerConnector: 10, Lease: lease, PerProject: 2, UnderWay: map[uuid.UUID]int{w.project.ID: 2, uuid.New(): 1}})
 		w.NoError(err)
 		w.Empty(claimed)
 		w.Len(w.takeDue(10, 10), 1)
@@ -261,7 +263,7 @@ var deliveryPromises = []promise{
 		w.Len(attempts, store.BreakAfter)
 		w.record(attempts...)
 		w.Empty(w.takeDue(10, 100), "the others wait with it")
-		in, _, err := w.s.NextDelivery(w.ctx)
+		in, _, err := w.s.NextDelivery(w.ctx, nil)
 		w.NoError(err)
 		w.Greater(in, store.BreakFor(store.BreakAfter)-time.Second)
 		w.ended(1)
@@ -309,7 +311,54 @@ var deliveryPromises = []promise{
 		w.NoError(w.s.PutConnector(w.ctx, paused))
 		w.ended(1)
 		w.post()
-		w.Len(w.takeDue(10, 10), 1, "another generation of the connector sends again")
+		next := w.takeDue(10, 10)
+		w.Len(next, 1, "another generation of the connector sends again")
+		late := attempted(next[0], store.DeliveryGone)
+		late.Generation--
+		w.record(late)
+		w.ended(1)
+		w.post()
+		last := w.takeDue(10, 10)
+		w.Len(last, 1, "what is said of an attempt with an earlier one pauses no later one")
+		w.record(attempted(last[0], store.DeliveryGone))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, paused.Ref))
+		paused.Ref.ObjectUID = "made again"
+		w.NoError(w.s.PutConnector(w.ctx, paused))
+		link := w.newLink("paused-again", paused.ID, "first", origin)
+		link.Outbound = &store.OutboundPolicy{Mode: store.LinkAutomatic}
+		w.NoError(w.s.PutLink(w.ctx, link))
+		w.ended(1)
+		w.post()
+		w.Len(w.takeDue(10, 10), 1, "one that is made again is not paused")
+	}},
+	{"a claim takes no more of a project than it may have under way", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("one", automatic)
+		w.outboundTo("other", automatic)
+		w.ended(10)
+		w.post()
+		claim := store.DeliveryClaim{Limit: 20, PerConnector: 20, Lease: lease, PerProject: 7, UnderWay: map[uuid.UUID]int{w.project.ID: 2}}
+		claimed, err := w.s.ClaimDeliveries(w.ctx, claim)
+		w.NoError(err)
+		w.Len(claimed, 5)
+		_, waits, err := w.s.NextDelivery(w.ctx, nil)
+		w.NoError(err)
+		w.True(waits)
+		_, waits, err = w.s.NextDelivery(w.ctx, []uuid.UUID{w.project.ID})
+		w.NoError(err)
+		w.False(waits)
+	}},
+	{"of two attempts of one delivery the later one counts", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("results", automatic)
+		w.ended(1)
+		w.post()
+		first := w.takeDue(1, 1)[0]
+		w.set(`UPDATE deliveries SET due_at = 1, lease_until = 1`)
+		w.set(`UPDATE destinations SET due_at = 1`)
+		second := w.takeDue(1, 1)[0]
+		w.record(attempted(second, store.DeliveryDone), attempted(first, store.DeliveryRetry))
+		w.Equal(store.ConnectorRunCompleted, w.delivery(first.Delivery.ID).Status)
 	}},
 	{"deliveries count as stored", func(w *world) {
 		w.deploy("one", "first")

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -20,6 +22,8 @@ const (
 	MaxTimeout     = 60 * time.Second
 	// MaxAttempts is the most attempts of a delivery.
 	MaxAttempts = 20
+	// maxWait is the longest that an attempt waits after the one before.
+	maxWait = 24 * time.Hour
 )
 
 // DefaultSchedule is how long each attempt waits after the one before.
@@ -97,6 +101,9 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 	}
 	to.headers = http.Header{}
 	for name, value := range sealed.Headers {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return to, fmt.Errorf("the value of the connector's header %q has characters that no header may have", name)
+		}
 		to.headers.Set(name, value)
 	}
 	to.timeout, to.schedule = conf.timeout(), conf.schedule()
@@ -116,7 +123,7 @@ func (c config) schedule() []time.Duration {
 	if len(c.Retry.ScheduleSeconds) > 0 {
 		schedule = nil
 		for _, seconds := range c.Retry.ScheduleSeconds {
-			schedule = append(schedule, time.Duration(seconds)*time.Second)
+			schedule = append(schedule, time.Duration(min(max(seconds, 0), int(maxWait.Seconds())))*time.Second)
 		}
 	}
 	attempts := len(schedule)

@@ -25,20 +25,23 @@ import (
 // userAgent is how deliveries call themselves.
 const userAgent = "agentplatform-webhook/1"
 
-// attempt sends a claimed delivery, and says what that means for it.
-func (s *Sender) attempt(ctx context.Context, d store.ClaimedDelivery) store.Attempt {
+// attempt sends a claimed delivery, and says what that means for it; unread is why its
+// result is not known.
+func (s *Sender) attempt(ctx context.Context, d store.ClaimedDelivery, unread error) store.Attempt {
 	begin := s.opts.Now()
 	to, err := destinationOf(d.Connector, s.opts.Keys)
 	var saw seen
-	if err == nil {
-		saw = s.send(ctx, d, to)
-	} else {
+	switch {
+	case unread != nil:
+		saw = seen{class: classPlatform, message: "the result could not be read"}
+	case err != nil:
 		saw = unsendable(err)
-		to.schedule = DefaultSchedule
+	default:
+		saw = s.send(ctx, d, to)
 	}
 	saw.at, saw.took = begin, s.opts.Now().Sub(begin)
 	a := judge(saw, d.Attempt, to.schedule, s.opts.Now(), s.opts.Random())
-	a.Delivery = d.Delivery
+	a.Delivery, a.Generation = d.Delivery, d.Connector.Ref.Generation
 	return a
 }
 
@@ -57,11 +60,14 @@ func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destinati
 		return seen{class: classErased, message: "the result is not stored any more"}
 	}
 	if d.OutputBlob != nil {
-		output, give, err := s.largeOutput(ctx, store.Key{ProjectID: d.Delivery.ProjectID, ID: *d.OutputBlob})
+		if s.large.Take(d.Delivery.ProjectID, 1) != nil {
+			return seen{class: classPlatform, message: "too many large results were being sent"}
+		}
+		defer s.large.Give(d.Delivery.ProjectID, 1)
+		output, err := s.largeOutput(ctx, store.Key{ProjectID: d.Delivery.ProjectID, ID: *d.OutputBlob})
 		if err != nil {
 			return seen{class: classPlatform, message: "the result could not be read"}
 		}
-		defer give()
 		d.Run.Output = output
 	}
 	body, err := envelopeOf(d.Run)
@@ -134,28 +140,20 @@ func failure(ctx context.Context, err error) seen {
 	return seen{class: classNetwork, message: "the destination could not be reached"}
 }
 
-// largeOutput reads an output from its blob, some at a time. give makes room for the next.
-func (s *Sender) largeOutput(ctx context.Context, blob store.Key) (output string, give func(), err error) {
-	select {
-	case s.large <- struct{}{}:
-	case <-ctx.Done():
-		return "", nil, context.Cause(ctx)
-	}
-	give = func() { <-s.large }
+// largeOutput reads an output from its blob.
+func (s *Sender) largeOutput(ctx context.Context, blob store.Key) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	body, err := s.opts.Store.OpenBlob(ctx, blob)
 	if err != nil {
-		give()
-		return "", nil, fmt.Errorf("opening an output: %w", err)
+		return "", fmt.Errorf("opening an output: %w", err)
 	}
 	defer func() { _ = body.Close() }() // it was only read
 	data, err := io.ReadAll(io.LimitReader(body, store.MaxOutput))
 	if err != nil {
-		give()
-		return "", nil, fmt.Errorf("reading an output: %w", err)
+		return "", fmt.Errorf("reading an output: %w", err)
 	}
-	return string(data), give, nil
+	return string(data), nil
 }
 
 // storeTimeout bounds each call of the store.

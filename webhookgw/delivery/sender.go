@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -24,14 +26,18 @@ const (
 	// maxUnderWay is how many attempts a process has under way, perProject and
 	// perConnector how many of these are of one.
 	maxUnderWay  = 512
-	perProject   = maxUnderWay / 2
+	perProject   = maxUnderWay / 4
 	perConnector = 128
 	// postLimit is how many ended runs become deliveries at once.
 	postLimit = 256
 	// lease is how long an attempt may take, with what is read before and recorded after.
 	lease = MaxTimeout + time.Minute
-	// maxLarge is how many outputs that do not fit in a row are in memory.
-	maxLarge = 16
+	// maxLarge is how many outputs that do not fit in a row are in memory, largeParts the
+	// parts of these of which a project has one.
+	maxLarge   = 16
+	largeParts = 4
+	// emptyPause is the least time between two claims that found nothing.
+	emptyPause = 50 * time.Millisecond
 	// lookEvery is how often is looked for deliveries that nobody has told of.
 	lookEvery = 30 * time.Second
 	// awaitKeys is how often is looked whether there are keys.
@@ -71,9 +77,10 @@ type Options struct {
 type Sender struct {
 	opts   Options
 	client *http.Client
-	large  chan struct{}
+	large  *quota.Places
 	freed  chan struct{} // holds one: an attempt has ended
 
+	posts     int // how many runs become deliveries at once
 	mutex     sync.Mutex
 	underWay  int
 	byProject map[uuid.UUID]int
@@ -101,7 +108,7 @@ func New(opts Options) *Sender {
 	}
 	return &Sender{
 		opts: opts, client: opts.Guard.Client(egress.Webhook, egress.ClientOptions{MaxResponse: store.MaxExcerpt + 1, MaxIdlePerHost: perConnector}),
-		large: make(chan struct{}, maxLarge), freed: make(chan struct{}, 1), byProject: map[uuid.UUID]int{},
+		large: quota.NewPlaces(maxLarge, largeParts), freed: make(chan struct{}, 1), byProject: map[uuid.UUID]int{}, posts: postLimit,
 	}
 }
 
@@ -134,46 +141,56 @@ func (s *Sender) Run(ctx context.Context) error {
 }
 
 // turn makes deliveries and begins attempts; found says that there may be more at once.
+// What keeps deliveries from being made keeps none from being sent.
 func (s *Sender) turn(ctx, attempts context.Context) (found bool, err error) {
+	posted, failed := s.post(ctx)
+	claim := s.claim()
+	if claim.Limit == 0 {
+		return false, failed
+	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	posted, err := s.opts.Store.PostDeliveries(ctx, postLimit)
-	if err != nil {
-		return false, err
-	}
-	free, without := s.room()
-	if free == 0 {
-		return false, nil
-	}
-	claimed, err := s.opts.Store.ClaimDeliveries(ctx, store.DeliveryClaim{Limit: free, PerConnector: perConnector, Lease: lease, Without: without})
-	if err != nil {
-		return false, err
-	}
+	claimed, err := s.opts.Store.ClaimDeliveries(ctx, claim)
 	for _, d := range claimed {
-		s.begin(attempts, d)
+		s.begin(attempts, d, err)
 	}
-	return posted == postLimit || len(claimed) > 0, nil
+	return posted || len(claimed) > 0, errors.Join(failed, err)
 }
 
-// room is how many attempts may begin, and of which projects none.
-func (s *Sender) room() (free int, without []uuid.UUID) {
+// post makes deliveries of what has ended; of fewer runs at once after each failure, for
+// one of them may be at fault.
+func (s *Sender) post(ctx context.Context) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	n, err := s.opts.Store.PostDeliveries(ctx, s.posts)
+	switch full := n == s.posts; {
+	case err != nil:
+		s.posts = max(s.posts/2, 1)
+		return false, err
+	default:
+		s.posts = min(s.posts*2, postLimit)
+		return full, nil
+	}
+}
+
+// claim is what may begin.
+func (s *Sender) claim() store.DeliveryClaim {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	for project, n := range s.byProject {
-		if n >= perProject {
-			without = append(without, project)
-		}
+	return store.DeliveryClaim{
+		Limit: maxUnderWay - s.underWay, PerConnector: perConnector, Lease: lease, PerProject: perProject, UnderWay: maps.Clone(s.byProject),
 	}
-	return maxUnderWay - s.underWay, without
 }
 
 // wait returns when something may have to be done.
 func (s *Sender) wait(ctx context.Context, hints <-chan store.Hint) {
 	next := lookEvery
-	if free, _ := s.room(); free > 0 {
-		in, waits, err := s.opts.Store.NextDelivery(ctx)
+	if claim := s.claim(); claim.Limit > 0 {
+		asking, cancel := context.WithTimeout(ctx, storeTimeout)
+		in, waits, err := s.opts.Store.NextDelivery(asking, claim.Without())
+		cancel()
 		if err == nil && waits {
-			next = min(next, in+time.Millisecond)
+			next = min(next, max(in, emptyPause))
 		}
 	}
 	timer := time.NewTimer(next)
@@ -186,13 +203,14 @@ func (s *Sender) wait(ctx context.Context, hints <-chan store.Hint) {
 	}
 }
 
-func (s *Sender) begin(ctx context.Context, d store.ClaimedDelivery) {
+// begin makes an attempt that was claimed; unread is why what it would send is not known.
+func (s *Sender) begin(ctx context.Context, d store.ClaimedDelivery, unread error) {
 	s.mutex.Lock()
 	s.underWay++
 	s.byProject[d.Delivery.ProjectID]++
 	s.mutex.Unlock()
 	s.attempts.Go(func() {
-		a := s.attempt(ctx, d)
+		a := s.attempt(ctx, d, unread)
 		s.opts.Metrics.DeliveryAttempt(a.ErrorClass, a.Duration)
 		s.record(a)
 	})

@@ -300,6 +300,10 @@ func TestWhatCannotBeSent(t *testing.T) {
 		"a forbidden address": {open.URL, func(s *scene) { s.opts.Guard = egress.New(egress.Rules{}) }, "forbidden_address"},
 		"plain text for TLS":  {strings.Replace(open.URL, "http:", "https:", 1), func(*scene) {}, "tls"},
 		"no url":              {"nowhere", func(*scene) {}, "connector"},
+		"a header that cannot be": {open.URL, func(s *scene) {
+			s.connector.Sealed = []byte(s.Project.String() + s.connector.ID.String() + `credentials{"headers":{"Authorization":"Bearer theirs\n"}}`)
+			require.NoError(s.t, s.Store.PutConnector(s.t.Context(), s.connector))
+		}, "connector"},
 		"another's seal": {open.URL, func(s *scene) {
 			s.connector.Sealed = []byte("whatever")
 			require.NoError(s.t, s.Store.PutConnector(s.t.Context(), s.connector))

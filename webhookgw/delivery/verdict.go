@@ -31,8 +31,8 @@ const (
 	classErased = "erased"
 )
 
-// maxRetryAfter is the longest Retry-After that is heeded.
-const maxRetryAfter = 24 * time.Hour
+// platformPause is how long a delivery waits that the platform could not send.
+const platformPause = 10 * time.Second
 
 // seen is what came of an attempt.
 type seen struct {
@@ -56,12 +56,14 @@ func judge(s seen, number int, schedule []time.Duration, now time.Time, random f
 		a.Outcome, a.Reason = store.DeliveryDone, ""
 	case s.class == classErased:
 		a.Outcome = store.DeliveryCancelled
+	case s.class == classPlatform: // which is nobody's fault but ours, and ends nothing
+		a.Outcome, a.Wait = store.DeliveryRetry, jittered(platformPause, random)
 	case s.status == http.StatusGone:
 		a.Outcome = store.DeliveryGone
 	case s.class == classForbidden, s.class == classConnector, s.status >= 400 && s.status < 500 && !passing(s.status):
 		a.Outcome = store.DeliveryFailed
 	default:
-		a.Down = s.class != classPlatform && s.class != classRedirect
+		a.Down = s.class != classRedirect
 		a.Outcome = store.DeliveryRetry
 		if number >= len(schedule) {
 			a.Outcome, a.Reason = store.DeliveryFailed, fmt.Sprintf("given up after %d attempts: %s", number, s.message)
@@ -88,11 +90,11 @@ func retryAfterOf(header string, now time.Time) time.Duration {
 		return 0
 	}
 	if seconds, err := strconv.ParseInt(header, 10, 32); err == nil {
-		return min(max(time.Duration(seconds)*time.Second, 0), maxRetryAfter)
+		return min(max(time.Duration(seconds)*time.Second, 0), maxWait)
 	}
 	at, err := http.ParseTime(header)
 	if err != nil {
 		return 0
 	}
-	return min(max(at.Sub(now), 0), maxRetryAfter)
+	return min(max(at.Sub(now), 0), maxWait)
 }

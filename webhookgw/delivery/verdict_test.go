@@ -49,7 +49,8 @@ func TestWhatAnAttemptMeans(t *testing.T) {
 		"no answer":                 {saw: seen{class: classTimeout}, number: 1, outcome: store.DeliveryRetry, down: true, wait: 10 * time.Second},
 		"a forbidden address":       {saw: seen{class: classForbidden, message: "no"}, number: 1, outcome: store.DeliveryFailed, reason: "no"},
 		"a wrong connector":         {saw: seen{class: classConnector, message: "no"}, number: 1, outcome: store.DeliveryFailed, reason: "no"},
-		"our own fault":             {saw: seen{class: classPlatform}, number: 1, outcome: store.DeliveryRetry, wait: 10 * time.Second},
+		"our own fault":             {saw: seen{class: classPlatform}, number: 1, outcome: store.DeliveryRetry, wait: platformPause},
+		"our own fault at last":     {saw: seen{class: classPlatform}, number: 9, outcome: store.DeliveryRetry, wait: platformPause},
 		"nothing to send":           {saw: seen{class: classErased, message: "erased"}, number: 1, outcome: store.DeliveryCancelled, reason: "erased"},
 	} {
 		a := judge(c.saw, c.number, two, noon, 0.5)

@@ -480,7 +480,10 @@ CREATE TABLE destinations (
     paused_generation bigint,
     paused_reason text NOT NULL,
     PRIMARY KEY (project_id, connector_id)
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 50,
+    -- As of the others.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX destinations_due ON destinations (due_at) WHERE due_at IS NOT NULL;
 
 -- How many bytes a project has stored: the consumer 'storage' counts them.

@@ -68,10 +68,10 @@ func (t *tour) post() {
 }
 
 func (t *tour) ask(limit int) []store.ClaimedDelivery {
-	_, _, err := t.Store.NextDelivery(t.ctx)
+	_, _, err := t.Store.NextDelivery(t.ctx, []uuid.UUID{uuid.New()})
 	t.NoError(err)
 	claimed, err := t.Store.ClaimDeliveries(t.ctx, store.DeliveryClaim{
-		Limit: limit, PerConnector: 10, Lease: time.Hour, Without: []uuid.UUID{uuid.New()},
+		Limit: limit, PerConnector: 10, Lease: time.Hour, PerProject: 100, UnderWay: map[uuid.UUID]int{uuid.New(): 100},
 	})
 	t.NoError(err)
 	return claimed
@@ -88,7 +88,7 @@ func (t *tour) settle(outcome store.DeliveryOutcome, claimed []store.ClaimedDeli
 	var attempts []store.Attempt
 	for _, d := range claimed {
 		attempts = append(attempts, store.Attempt{
-			Delivery: d.Delivery, Outcome: outcome, Wait: time.Hour, At: time.UnixMicro(1), StatusCode: 200, Response: "thanks",
+			Delivery: d.Delivery, Generation: d.Connector.Ref.Generation, Outcome: outcome, Wait: time.Hour, At: time.UnixMicro(1), StatusCode: 200, Response: "thanks",
 		})
 	}
 	t.NoError(t.Store.RecordAttempts(t.ctx, attempts))
