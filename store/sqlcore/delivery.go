@@ -77,8 +77,7 @@ const readTimeout = 10 * time.Second
 // maxClosed is of how many connectors that send nothing one claim ends deliveries.
 const maxClosed = 4
 
-// claimFrom begins attempts of connectors: each has its part of the limit, so that one
-// with many leaves some to the others.
+// claimFrom begins attempts of connectors.
 func (c *Core) claimFrom(ctx context.Context, tx *Tx, due []destination, claim store.DeliveryClaim, limit int) ([]store.ClaimedDelivery, error) {
 	keys := make([]store.Key, len(due))
 	for i, d := range due {
@@ -92,27 +91,68 @@ func (c *Core) claimFrom(ctx context.Context, tx *Tx, due []destination, claim s
 	if err != nil {
 		return nil, err
 	}
-	var shares []Share
-	most, ofProject, skipped := map[store.Key]int{}, maps.Clone(claim.UnderWay), 0
-	if ofProject == nil {
-		ofProject = map[uuid.UUID]int{}
+	open, err := c.endClosed(ctx, tx, due, connectors)
+	if err != nil {
+		return nil, err
 	}
-	for i, d := range due {
+	shares, left := shareOut(open, underWay, claim, limit)
+	begun, err := c.engine.TakeDue(ctx, tx, shares, claim.Lease)
+	if err != nil {
+		return nil, err
+	}
+	claimed := make([]store.ClaimedDelivery, len(begun))
+	for i, delivery := range begun {
+		claimed[i] = store.ClaimedDelivery{Delivery: delivery, Connector: connectors[delivery.Connector()]}
+		left[delivery.Connector()]--
+	}
+	var full, free []store.Key
+	for key, n := range left {
+		if n <= 0 {
+			full = append(full, key)
+		} else {
+			free = append(free, key)
+		}
+	}
+	if err := c.dueAgain(ctx, tx, full, true); err != nil {
+		return nil, err
+	}
+	return claimed, c.dueAgain(ctx, tx, free, false)
+}
+
+// endClosed ends what is due of destinations to which nothing is sent, of some in one claim,
+// and returns the others.
+func (c *Core) endClosed(ctx context.Context, tx *Tx, due []destination, connectors map[store.Key]store.Connector) (open []destination, err error) {
+	ended := 0
+	for _, d := range due {
 		connector, known := connectors[d.Key]
-		if closed := d.closed(connector, known); closed != "" {
-			if skipped++; skipped > maxClosed {
-				continue // the next claim
-			}
-			if err := c.endDue(ctx, tx, d, closed); err != nil {
-				return nil, err
-			}
+		closed := d.closed(connector, known)
+		if closed == "" {
+			open = append(open, d)
 			continue
 		}
-		most[d.Key] = claim.PerConnector - underWay[d.Key]
-		if d.failures >= store.BreakAfter {
-			most[d.Key] = 1 - underWay[d.Key]
+		if ended++; ended > maxClosed {
+			continue // the next claim
 		}
-		share := Share{d.Key, min(max(limit/(len(due)-i), 1), most[d.Key], limit)}
+		if err := c.endDue(ctx, tx, d, closed); err != nil {
+			return nil, err
+		}
+	}
+	return open, nil
+}
+
+// shareOut says how many attempts of destinations may begin: each has its part of the
+// limit, so that one with many leaves some to the others. left is how many more may be
+// under way.
+func shareOut(open []destination, underWay map[store.Key]int, claim store.DeliveryClaim, limit int) (shares []Share, left map[store.Key]int) {
+	left = map[store.Key]int{}
+	ofProject := map[uuid.UUID]int{}
+	maps.Copy(ofProject, claim.UnderWay)
+	for i, d := range open {
+		left[d.Key] = claim.PerConnector - underWay[d.Key]
+		if d.failures >= store.BreakAfter {
+			left[d.Key] = 1 - underWay[d.Key]
+		}
+		share := Share{d.Key, min(max(limit/(len(open)-i), 1), left[d.Key], limit)}
 		if claim.PerProject > 0 {
 			share.Limit = min(share.Limit, claim.PerProject-ofProject[d.ProjectID])
 		}
@@ -122,29 +162,7 @@ func (c *Core) claimFrom(ctx context.Context, tx *Tx, due []destination, claim s
 			ofProject[d.ProjectID] += share.Limit
 		}
 	}
-	begun, err := c.engine.TakeDue(ctx, tx, shares, claim.Lease)
-	if err != nil {
-		return nil, err
-	}
-	claimed := make([]store.ClaimedDelivery, len(begun))
-	for i, delivery := range begun {
-		claimed[i] = store.ClaimedDelivery{Delivery: delivery, Connector: connectors[delivery.Connector()]}
-		most[delivery.Connector()]--
-	}
-	var full, free []store.Key
-	for _, d := range due {
-		switch left, open := most[d.Key]; {
-		case !open:
-		case left <= 0:
-			full = append(full, d.Key)
-		default:
-			free = append(free, d.Key)
-		}
-	}
-	if err := c.dueAgain(ctx, tx, full, true); err != nil {
-		return nil, err
-	}
-	return claimed, c.dueAgain(ctx, tx, free, false)
+	return shares, left
 }
 
 // connectorsBy reads connectors by their keys.
