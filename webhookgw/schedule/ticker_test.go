@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,7 @@ type stub struct {
 	err      error
 	load     store.ProjectLoad
 	loadErr  error
-	measured int
+	measured atomic.Int64
 	looks    []time.Time
 	events   []store.Event
 	moves    []store.TickMove
@@ -61,7 +62,7 @@ func (s *stub) Accept(_ context.Context, events []store.Event) (out []store.Admi
 }
 
 func (s *stub) ProjectLoad(context.Context, uuid.UUID) (store.ProjectLoad, error) {
-	s.measured++
+	s.measured.Add(1)
 	return s.load, s.loadErr
 }
 
@@ -174,7 +175,7 @@ func TestTicksOfOneMomentFillTheBacklogTogether(t *testing.T) {
 		_, _, err := ticker.round(t.Context())
 		require.NoError(t, err)
 	}
-	require.Equal(t, 1, s.measured, "once a second")
+	require.EqualValues(t, 1, s.measured.Load(), "once a second")
 	require.InEpsilon(t, 3, metrictest.Of(t, registry).Value(t, "agentplatform_cron_ticks_total", "outcome", "run"), 0)
 	require.InEpsilon(t, 7, metrictest.Of(t, registry).Value(t, "agentplatform_cron_ticks_total", "outcome", "skipped"), 0)
 
