@@ -78,7 +78,14 @@ var _ = Describe("The REST API", func() {
 		Expect(rest[[]any](ctx, t, http.MethodGet, "/connectors"+query, "")).To(HaveLen(1))
 		rest[any](ctx, t, http.MethodGet, "/connectors/"+made.ID, "")
 		rest[any](ctx, t, http.MethodPost, "/connectors/"+made.ID+"/links", `{"agent_name": "resume"}`)
-		Expect(rest[[]any](ctx, t, http.MethodGet, "/connectors/"+made.ID+"/links", "")).To(HaveLen(2))
+		links := rest[[]struct{ ID string }](ctx, t, http.MethodGet, "/connectors/"+made.ID+"/links", "")
+		Expect(links).To(HaveLen(2))
+		renamed := rest[struct{ Name string }](ctx, t, http.MethodPatch, "/connectors/"+made.ID, `{"name": "changed by REST"}`)
+		Expect(renamed.Name).To(Equal("changed by REST"))
+		changed := rest[struct {
+			FilesRequired bool `json:"files_required"`
+		}](ctx, t, http.MethodPatch, "/connectors/"+made.ID+"/links/"+links[0].ID, `{"files_required": true}`)
+		Expect(changed.FilesRequired).To(BeTrue())
 	}, SpecTimeout(5*time.Minute))
 })
 
