@@ -189,7 +189,7 @@ var _ = Describe("The platform's keys", func() {
 		keeper := s.begun(ctx)
 		old := s.ring(ctx).IDs(keyring.Sealing)[0]
 		key := store.Key{ProjectID: uuid.New(), ID: uuid.New()}
-		field := seal.Field{ProjectID: key.ProjectID, Kind: store.KindConnector, ObjectID: key.ID, Name: "credentials"}
+		field := seal.CredentialsField(key.ProjectID, key.ID)
 		sealed, by, err := keeper.Follower.Keys.Seal(field, []byte("CANARY"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(by).To(Equal(old))

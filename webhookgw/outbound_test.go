@@ -21,7 +21,6 @@ import (
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/webhookgw/delivery"
 )
 
 // TestTheResultOfAWebhookIsDelivered: from the request to the signed delivery, by one
@@ -54,7 +53,7 @@ func TestTheResultOfAWebhookIsDelivered(t *testing.T) {
 		c.Config = json.RawMessage(fmt.Sprintf(`{"url":%q}`, receiver.URL))
 		c.SecretKey, c.SecretVersion = derivation, 2
 		var err error
-		c.Sealed, c.SealedKey, err = keys.Seal(delivery.CredentialsField(c.Key()), []byte(`{"headers":{"X-Team":"payments"}}`))
+		c.Sealed, c.SealedKey, err = keys.Seal(seal.CredentialsField(c.ProjectID, c.ID), []byte(`{"headers":{"X-Team":"payments"}}`))
 		require.NoError(t, err)
 	})
 	require.NoError(t, b.store.PutLink(t.Context(), store.Link{

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
+	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -197,7 +197,7 @@ func (k *Keeper) sealAnew(ctx context.Context) error {
 }
 
 func (k *Keeper) seal(ctx context.Context, field store.SealedField) error {
-	of := object.CredentialsOf(field.Connector)
+	of := seal.CredentialsField(field.Connector.ProjectID, field.Connector.ID)
 	plain, err := k.Follower.Keys.Open(of, field.Sealed)
 	if err != nil {
 		ref, err := k.Store.Holder(ctx, field.Connector)

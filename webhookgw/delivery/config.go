@@ -50,18 +50,6 @@ type config struct {
 	} `json:"retry"`
 }
 
-// Credentials are what is sealed of an outbound connector.
-type Credentials struct {
-	Headers map[string]string `json:"headers,omitempty"`
-	// SigningSecret is the user's own; "" where it is derived.
-	SigningSecret string `json:"signing_secret,omitempty"`
-}
-
-// CredentialsField is what an outbound connector's Credentials, as JSON, are sealed for.
-func CredentialsField(connector store.Key) seal.Field {
-	return seal.Field{ProjectID: connector.ProjectID, Kind: store.KindConnector, ObjectID: connector.ID, Name: "credentials"}
-}
-
 // destination is where a connector sends, and how.
 type destination struct {
 	url      *url.URL
@@ -76,7 +64,7 @@ type destination struct {
 func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 	var (
 		conf   config
-		sealed Credentials
+		sealed seal.Credentials
 	)
 	if err := json.Unmarshal(c.Config, &conf); err != nil {
 		return to, fmt.Errorf("reading the connector's configuration: %w", err)
@@ -85,7 +73,7 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 		return to, fmt.Errorf("the connector's url is not one that can be called")
 	}
 	if len(c.Sealed) > 0 {
-		plain, err := keys.Open(CredentialsField(c.Key()), c.Sealed)
+		plain, err := keys.Open(seal.CredentialsField(c.ProjectID, c.ID), c.Sealed)
 		if err != nil {
 			return to, fmt.Errorf("opening the connector's credentials: %w", err)
 		}

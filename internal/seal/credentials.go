@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seal
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// Credentials are what the store keeps sealed of a connector.
+type Credentials struct {
+	// Headers are those that an outbound webhook sends, by their names.
+	Headers map[string]string `json:"headers,omitempty"`
+	// SigningSecret signs the deliveries of an outbound webhook, where the user has
+	// brought one; "" where it derives.
+	SigningSecret string `json:"signing_secret,omitempty"`
+}
+
+// IsEmpty says whether there is nothing to seal.
+func (c Credentials) IsEmpty() bool { return len(c.Headers) == 0 && c.SigningSecret == "" }
+
+// JSON is what is sealed: the same for the same credentials.
+func (c Credentials) JSON() ([]byte, error) {
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("writing credentials: %w", err)
+	}
+	return raw, nil
+}
+
+// CredentialsField is what the credentials of a connector are sealed for.
+func CredentialsField(projectID, connectorID uuid.UUID) Field {
+	return Field{ProjectID: projectID, Kind: "Connector", ObjectID: connectorID, Name: "credentials"}
+}
