@@ -4,14 +4,12 @@ package bundle
 
 import (
 	"encoding/json"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/agentplatform/agentplatform/internal/cron"
+	"github.com/agentplatform/agentplatform/internal/outbound"
 )
 
 // Types and modes of connectors.
@@ -222,35 +220,24 @@ func (p *parsing) checkCron(c *Connector) {
 	}
 }
 
-// reservedHeaders are set by the delivery itself, by prefix or whole.
-var reservedHeaders = []string{"x-service-", "webhook-", "content-", "host"}
-
+// checkOutbound leaves to the deployment what holds a ${VAR}.
 func (p *parsing) checkOutbound(c *Connector) {
-	switch address := c.Config.URL; {
-	case address == "":
-		p.problems.add(c.At("config"), `an outbound connector needs "url"`)
-	case strings.Contains(address, "${"):
-	default:
-		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			p.problems.add(c.atConfig("url"), `"url" must be an http or https URL`)
-		}
+	config := outbound.Config{URL: c.Config.URL}
+	if strings.Contains(config.URL, "${") {
+		config.URL = "https://example.com"
 	}
-	for name, value := range c.Config.Headers {
-		lower := strings.ToLower(name)
-		if slices.ContainsFunc(reservedHeaders, func(r string) bool { return lower == r || strings.HasSuffix(r, "-") && strings.HasPrefix(lower, r) }) {
-			p.problems.add(c.atConfig("headers"), "header %q is set by the platform; remove it", name)
-		}
-		if !httpguts.ValidHeaderFieldName(name) {
-			p.problems.add(c.atConfig("headers"), "header %q is not a header name; it consists of letters, digits and hyphens", name)
-		}
-		if !httpguts.ValidHeaderFieldValue(value) {
-			p.problems.add(c.atConfig("headers"), "header %q has a control character, such as a line break, in its value; remove it", name)
-		}
+	if t := c.Config.TimeoutSeconds; t != nil {
+		config.TimeoutSeconds = *t
 	}
 	if r := c.Config.Retry; r != nil {
-		if slices.ContainsFunc(r.ScheduleSeconds, func(s int) bool { return s < 0 || s > 7*24*3600 }) {
-			p.problems.add(c.atConfig("retry"), `"retry" has each attempt at most 7 days after the one before`)
+		config.Retry.ScheduleSeconds = r.ScheduleSeconds
+	}
+	for _, wrong := range append(config.Check(), outbound.CheckHeaders(c.Config.Headers)...) {
+		at := c.atConfig(string(wrong.Field))
+		if config.URL == "" && wrong.Field == outbound.FieldURL {
+			at = c.At("config")
 		}
+		p.problems.add(at, "%q %s", wrong.Field, wrong.Problem)
 	}
 }
 

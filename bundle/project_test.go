@@ -277,8 +277,8 @@ func TestConnectorProblems(t *testing.T) {
 		`connectors/c.yaml:2:41: "missed_ticks" must be skip or latest`,
 		`connectors/c.yaml:2:60: "payload" must be a JSON object`,
 		`connectors/c.yaml:3:1: no agent is named "who"; write it or correct the name`,
-		`connectors/d.yaml:4:3: "url" must be an http or https URL`,
-		`connectors/d.yaml:5:3: header "X-Service-Secret" is set by the platform; remove it`,
+		`connectors/d.yaml:4:3: "url" must be an http or https URL, such as https://example.com/results`,
+		`connectors/d.yaml:5:3: "headers" has the header "X-Service-Secret", which the platform sets itself: remove it`,
 		`connectors/d.yaml:6:3: "schedule" is not for outbound webhook connectors; their keys are url, headers, timeout_seconds, retry`,
 		`connectors/e.yaml:1:1: "type" must be webhook or cron, not "mail"`,
 		`connectors/f.yaml:1:1: "mode" must be one of inbound, sync, outbound, not ""`,
@@ -356,8 +356,8 @@ config:
   headers: {X-Fine: "a\tb é", X-Break: "CANARY\r\nX-Service-Signature: forged", "X Space": a}
 `))
 	require.Error(t, err)
-	require.Contains(t, err.Error(), `connectors/out.yaml:5:3: header "X-Break" has a control character, such as a line break, in its value; remove it`)
-	require.Contains(t, err.Error(), `header "X Space" is not a header name`)
+	require.Contains(t, err.Error(), `connectors/out.yaml:5:3: "headers" has a control character, such as a line break, in the value of "X-Break": remove it`)
+	require.Contains(t, err.Error(), `"headers" has "X Space", which is not the name of a header`)
 	require.NotContains(t, err.Error(), "X-Fine")
 	require.NotContains(t, err.Error(), "CANARY")
 }

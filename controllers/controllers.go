@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -66,6 +67,11 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	}
 	if err := mgr.Add(newSweep(mgr.GetAPIReader(), mgr.GetClient(), opts)); err != nil {
 		return fmt.Errorf("registering the sweep: %w", err)
+	}
+	if err := mgr.Add(&connector.Destinations{
+		Store: opts.Store, Changed: anew, Namespaces: opts.Namespaces, Logger: slog.Default(),
+	}); err != nil {
+		return fmt.Errorf("registering the look at destinations: %w", err)
 	}
 	if opts.KeyKeeper != nil {
 		opts.KeyKeeper.Anew, opts.KeyKeeper.Namespaces = anew, opts.Namespaces

@@ -4,8 +4,10 @@ package controllers_test
 
 import (
 	"context"
+	"encoding/base64"
 	"time"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
@@ -16,6 +18,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // effect is what is seen of a field, in a child, in the store or in a status, when
@@ -71,6 +75,37 @@ func inCron(change func(*v1alpha1.CronConnector), want string) effect {
 			change(c.Spec.Cron)
 		}).Config)
 	}, ContainSubstring(want)}
+}
+
+// inOutbound is seen in the configuration of an outbound connector.
+func inOutbound(change func(*v1alpha1.Connector), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		return string(s.row(ctx, func(c *v1alpha1.Connector) { makeOutbound(c); change(c) }).Config)
+	}, ContainSubstring(want)}
+}
+
+func makeOutbound(c *v1alpha1.Connector) {
+	c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com/results"
+}
+
+// inPolicy is seen in what the store has of a link to an outbound connector.
+func inPolicy(change func(context.Context, *stage, *v1alpha1.OutboundLink), want types.GomegaMatcher) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		connector := s.Connector(s.name())
+		makeOutbound(connector)
+		s.brought(ctx, connector)
+		link := s.Link(s.name(), connector.Name, "hello", func(l *v1alpha1.ConnectorLink) {
+			l.Spec.Outbound = &v1alpha1.OutboundLink{}
+			change(ctx, s, l.Spec.Outbound)
+		})
+		s.brought(ctx, link)
+		route, err := s.Store.Route(ctx, s.Key(connector))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(route.Links).To(HaveLen(1))
+		return *route.Links[0].Outbound
+	}, want}
 }
 
 // inAudit is seen in what the audit log tells of a key; the facade reads the object.
@@ -259,7 +294,26 @@ var effects = map[string]effect{
 	"Connector.cron.payload": inCron(func(c *v1alpha1.CronConnector) {
 		c.Payload = &runtime.RawExtension{Raw: []byte(`{"a":[1]}`)}
 	}, `"payload":{"a":[1]}`),
-	"Connector.webhook.filesRequired":    inRow(func(c *v1alpha1.Connector) { c.Spec.Webhook.FilesRequired = true }, "FilesRequired", true),
+	"Connector.webhook.filesRequired": inRow(func(c *v1alpha1.Connector) { c.Spec.Webhook.FilesRequired = true }, "FilesRequired", true),
+	"Connector.webhook.url":           inOutbound(func(c *v1alpha1.Connector) { c.Spec.Webhook.URL = "https://other.example.com/" }, `"url":"https://other.example.com/"`),
+	"Connector.webhook.retry.maxAttempts": inOutbound(func(c *v1alpha1.Connector) {
+		c.Spec.Webhook.Retry = &v1alpha1.DeliveryRetry{MaxAttempts: ptr.To(int32(3))}
+	}, `"max_attempts":3`),
+	"Connector.webhook.retry.scheduleSeconds": inOutbound(func(c *v1alpha1.Connector) {
+		c.Spec.Webhook.Retry = &v1alpha1.DeliveryRetry{ScheduleSeconds: []int32{0, 7}}
+	}, `"schedule_seconds":[0,7]`),
+	"Connector.webhook.sealedHeaders": {func(ctx context.Context, s *stage) any {
+		return s.credentials(ctx, func(c *v1alpha1.Connector) {
+			c.Spec.ID = s.id()
+			sealed, _, err := s.Keys.Seal(seal.HeaderField(s.ProjectID(s.Namespace), uuid.MustParse(string(c.Spec.ID)), "X-Team"), []byte("payments"))
+			Expect(err).NotTo(HaveOccurred())
+			c.Spec.Webhook.SealedHeaders = map[string]string{"X-Team": base64.StdEncoding.EncodeToString(sealed)}
+		})
+	}, Equal(`{"headers":{"X-Team":"payments"}}`)},
+	"Connector.headersSecretRef.name": {func(ctx context.Context, s *stage) any {
+		s.ExpectApplied(ctx, s.Secret("headers", map[string]string{"X-Team": "payments"}))
+		return s.credentials(ctx, func(c *v1alpha1.Connector) { c.Spec.HeadersSecretRef = &v1alpha1.SecretReference{Name: "headers"} })
+	}, Equal(`{"headers":{"X-Team":"payments"}}`)},
 	"Connector.secretVersion":            inRow(func(c *v1alpha1.Connector) { c.Spec.SecretVersion = 7 }, "SecretVersion", BeEquivalentTo(7)),
 	"Connector.secretGracePeriodSeconds": inGrace(),
 	"Connector.secretRef.name": {func(ctx context.Context, s *stage) any {
@@ -274,6 +328,14 @@ var effects = map[string]effect{
 		s.brought(ctx, l)
 		return l.Status.ID == string(l.Spec.ID)
 	}, BeTrue()},
+	"ConnectorLink.outbound.mode": inPolicy(func(context.Context, *stage, *v1alpha1.OutboundLink) {}, HaveField("Mode", store.LinkAutomatic)),
+	"ConnectorLink.outbound.statuses": inPolicy(func(_ context.Context, _ *stage, l *v1alpha1.OutboundLink) {
+		l.Statuses = []v1alpha1.LinkStatus{v1alpha1.LinkFailed}
+	}, HaveField("Statuses", []store.RunStatus{store.RunFailed})),
+	"ConnectorLink.outbound.sourceConnectors": inPolicy(func(ctx context.Context, s *stage, l *v1alpha1.OutboundLink) {
+		s.brought(ctx, s.Connector("source"))
+		l.SourceConnectors = []v1alpha1.ConnectorName{"source"}
+	}, HaveField("SourceConnectorIDs", HaveLen(1))),
 	"ConnectorLink.connector": inRoute("hello"),
 	"ConnectorLink.agent":     inRoute("another"),
 	"ConnectorLink.filesRequired": {func(ctx context.Context, s *stage) any {

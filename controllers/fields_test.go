@@ -30,6 +30,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/environment"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/project"
+	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -152,6 +153,16 @@ func (s *stage) row(ctx context.Context, change func(*v1alpha1.Connector)) store
 	row, err := s.Store.Connector(ctx, s.Key(c))
 	Expect(err).NotTo(HaveOccurred())
 	return row
+}
+
+// credentials are what is sealed of a new outbound connector to which a change was made.
+func (s *stage) credentials(ctx context.Context, change func(*v1alpha1.Connector)) string {
+	GinkgoHelper()
+	row := s.row(ctx, func(c *v1alpha1.Connector) { makeOutbound(c); change(c) })
+	Expect(row.SealedKey).To(Equal(s.Keys.SealingKey()))
+	plain, err := s.Keys.Open(seal.CredentialsField(row.ProjectID, row.ID), row.Sealed)
+	Expect(err).NotTo(HaveOccurred())
+	return string(plain)
 }
 
 // key makes an API key that asks for something, and returns it with what the audit

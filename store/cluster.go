@@ -66,6 +66,7 @@ type Control interface {
 	Activations
 	Tokens
 	Audit
+	Destinations
 }
 
 // ForeignClusterError says that the store serves another cluster.

@@ -208,6 +208,42 @@ type Deliveries interface {
 	// NextDelivery says how long it is until a claim may find something that is not of
 	// these projects; waits is false where nothing is to be delivered.
 	NextDelivery(ctx context.Context, without []uuid.UUID) (in time.Duration, waits bool, err error)
-	// Attempts are those of a delivery, oldest first.
-	Attempts(ctx context.Context, delivery Key) ([]PastAttempt, error)
+	// Attempts are those of a delivery, oldest first; next is when the next one is due, nil
+	// where one is under way or none will be made.
+	Attempts(ctx context.Context, delivery Key) (past []PastAttempt, next *time.Time, err error)
+	Destinations
+}
+
+// Destinations tells how deliveries go.
+type Destinations interface {
+	// Destination is how deliveries of a connector go; all zero where there was none yet.
+	Destination(ctx context.Context, connector Key) (Destination, error)
+	// TroubledDestinations are those that fail or are paused, of connectors after a key, in
+	// the order of their keys.
+	TroubledDestinations(ctx context.Context, after Key, limit int) ([]TroubledDestination, error)
+	// ResumeDestination ends the pause of a connector, if it is paused.
+	ResumeDestination(ctx context.Context, connector Key) error
+}
+
+// Destination is how deliveries of a connector go.
+type Destination struct {
+	Connector Key
+	// Failures is how many attempts have failed in a row.
+	Failures int
+	// PausedGeneration is the generation of the connector's object that is paused, 0 of
+	// none, PausedReason why.
+	PausedGeneration int64
+	PausedReason     string
+}
+
+// Paused says why a generation of the connector's object sends nothing; ok is false where it
+// is not paused.
+func (d Destination) Paused(generation int64) (reason string, ok bool) {
+	return d.PausedReason, d.PausedGeneration != 0 && d.PausedGeneration == generation
+}
+
+// TroubledDestination is one that fails or is paused, with its connector's object.
+type TroubledDestination struct {
+	Destination
+	Ref ObjectRef
 }

@@ -43,6 +43,10 @@ const (
 	// ConditionRoutesReady: the projection that the gateway reads is committed for
 	// this generation. Positive.
 	ConditionRoutesReady = "RoutesReady"
+	// ConditionDelivering: an outbound connector sends what there is. False while it
+	// is paused or disabled, or while its destination fails; the message says since
+	// when. Positive; absent of others.
+	ConditionDelivering = "Delivering"
 )
 
 // Conditions of a ConnectorLink.
@@ -185,6 +189,11 @@ const (
 	// ReasonNameTaken: another connector of the environment has the same name
 	// for people.
 	ReasonNameTaken = "NameTaken"
+	// ReasonPaused: the destination has said that it wants no more deliveries.
+	ReasonPaused = "Paused"
+	// ReasonDestinationFailing: attempts fail in a row; deliveries wait for one that
+	// succeeds.
+	ReasonDestinationFailing = "DestinationFailing"
 )
 
 // Reasons of a ConnectorLink.

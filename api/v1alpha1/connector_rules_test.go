@@ -71,7 +71,7 @@ var connectorBreaches = []breach[*v1alpha1.Connector]{
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone },
 	}, {
 		name: "inbound with a time-out", path: ".spec",
-		message: "timeoutSeconds is for sync webhooks: an inbound one answers at once",
+		message: "timeoutSeconds is for sync and outbound webhooks: an inbound one answers at once",
 		change:  func(c *v1alpha1.Connector) { c.Spec.Webhook.TimeoutSeconds = ptr.To(int32(5)) },
 	}, {
 		name: "secret that cannot be", path: ".spec.secretRef.name", message: nameMessage,
@@ -127,10 +127,101 @@ var cronBreaches = []breach[*v1alpha1.Connector]{
 	},
 }
 
+func newOutboundConnector() *v1alpha1.Connector {
+	c := newConnector()
+	c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com/results?team=a"
+	return c
+}
+
+const (
+	outboundURLMessage  = "an outbound webhook, and no other, must have webhook.url"
+	urlMessage          = "must be an http or https URL without credentials and fragment, such as https://example.com/results"
+	onlyOutboundMessage = "headersSecretRef, webhook.sealedHeaders and webhook.retry are for outbound webhooks"
+)
+
+// inboundBreaches are what only outbound webhooks may ask for.
+var inboundBreaches = []breach[*v1alpha1.Connector]{
+	{
+		name: "a url", path: ".spec", message: outboundURLMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.URL = "https://example.com" },
+	}, {
+		name: "headers", path: ".spec", message: onlyOutboundMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.HeadersSecretRef = &v1alpha1.SecretReference{Name: "headers"} },
+	}, {
+		name: "sealed headers", path: ".spec", message: onlyOutboundMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.SealedHeaders = map[string]string{"X-Key": "c2VhbGVk"} },
+	}, {
+		name: "a retry", path: ".spec", message: onlyOutboundMessage,
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.Webhook.Retry = &v1alpha1.DeliveryRetry{MaxAttempts: ptr.To(int32(1))}
+		},
+	},
+}
+
+var outboundBreaches = []breach[*v1alpha1.Connector]{
+	{
+		name: "headers of a Secret that cannot be", path: ".spec.headersSecretRef.name", message: nameMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.HeadersSecretRef = &v1alpha1.SecretReference{Name: "A"} },
+	}, {
+		name: "no url", path: ".spec", message: outboundURLMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.URL = "" },
+	}, {
+		name: "a url with a password", path: ".spec.webhook.url", message: urlMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.URL = "https://a:b@example.com/" },
+	}, {
+		name: "another scheme", path: ".spec.webhook.url", message: urlMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.URL = "ftp://example.com/" },
+	}, {
+		name: "a fragment", path: ".spec.webhook.url", message: urlMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.URL = "https://example.com/#a" },
+	}, {
+		name: "too long a time", path: ".spec", message: "timeoutSeconds of an outbound webhook must be at most 60",
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.TimeoutSeconds = ptr.To(int32(61)) },
+	}, {
+		name: "authentication", path: ".spec", message: "authentication and filesRequired are for webhooks that are called: an outbound one calls",
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.ID, c.Spec.Webhook.Authentication = someID, v1alpha1.AuthenticationNone
+		},
+	}, {
+		name: "files", path: ".spec", message: "authentication and filesRequired are for webhooks that are called: an outbound one calls",
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.FilesRequired = true },
+	}, {
+		name: "headers of two kinds", path: ".spec", message: "set either headersSecretRef or webhook.sealedHeaders, not both",
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.HeadersSecretRef, c.Spec.Webhook.SealedHeaders = &v1alpha1.SecretReference{Name: "headers"}, map[string]string{"X-Key": "c2VhbGVk"}
+		},
+	}, {
+		name: "a header of a long name", path: ".spec.webhook.sealedHeaders", message: "a header's name has at most 128 characters",
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.Webhook.SealedHeaders = map[string]string{strings.Repeat("a", 129): "c2VhbGVk"}
+		},
+	},
+}
+
+func TestOutboundConnectorsThatAreFine(t *testing.T) {
+	t.Parallel()
+	accept(t, newOutboundConnector, []valid[*v1alpha1.Connector]{
+		{name: "as it is", change: func(*v1alpha1.Connector) {}},
+		{name: "all of it", change: func(c *v1alpha1.Connector) {
+			c.Spec.Webhook = &v1alpha1.WebhookConnector{
+				URL: "http://10.0.0.1:8080", TimeoutSeconds: ptr.To(int32(60)), SealedHeaders: map[string]string{"X-Key": "c2VhbGVk"},
+				Retry: &v1alpha1.DeliveryRetry{MaxAttempts: ptr.To(int32(20)), ScheduleSeconds: []int32{0, 86400}},
+			}
+			c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "own"}
+		}},
+		{name: "headers of a Secret", change: func(c *v1alpha1.Connector) {
+			c.Spec.HeadersSecretRef = &v1alpha1.SecretReference{Name: "headers"}
+		}},
+		{name: "rotated", update: true, change: func(c *v1alpha1.Connector) { c.Spec.SecretVersion = 2 }},
+	})
+}
+
 func TestConnectorRules(t *testing.T) {
 	t.Parallel()
 	refuse(t, newConnector, connectorBreaches)
+	refuse(t, newConnector, inboundBreaches)
 	refuse(t, newCronConnector, cronBreaches)
+	refuse(t, newOutboundConnector, outboundBreaches)
 }
 
 func TestCronConnectorsThatAreFine(t *testing.T) {

@@ -25,8 +25,12 @@ func (c *Connector) readyWas(reason, message string) {
 	switch reason {
 	case ReasonIDTaken, ReasonReferenceMissing, ReasonProjectMissing, ReasonNameTaken:
 		effect := "webhooks are refused: "
-		if c.Type() == ConnectorCron {
+		switch {
+		case c.Type() == ConnectorCron:
 			effect = "the schedule stands still: "
+		case c.Sends():
+			effect = "nothing is sent: "
+			set(c, ConditionDelivering, metav1.ConditionFalse, reason, effect+message)
 		}
 		set(c, ConditionRoutesReady, metav1.ConditionFalse, reason, effect+message)
 	case ReasonSecretMissing, ReasonSecretInvalid:
@@ -45,14 +49,39 @@ func (c *Connector) MarkInvalidCron(field, problem string) {
 	MarkStalled(c, ReasonInvalidSpec, "spec.cron."+field+" "+problem+"; what was valid before, if anything, stays in effect")
 }
 
+// MarkInvalidOutbound: a field of spec.webhook, by its name there, is not as it must be.
+func (c *Connector) MarkInvalidOutbound(field, problem string) {
+	MarkStalled(c, ReasonInvalidSpec, "spec.webhook."+field+" "+problem+"; what was valid before, if anything, stays in effect")
+}
+
+// MarkDelivering: what there is to send is sent.
+func (c *Connector) MarkDelivering() {
+	set(c, ConditionDelivering, metav1.ConditionTrue, ReasonSucceeded, "what there is to send is sent")
+}
+
+// MarkPaused: the destination has answered that it wants no more, as reason says.
+func (c *Connector) MarkPaused(reason string) {
+	set(c, ConditionDelivering, metav1.ConditionFalse, ReasonPaused, "nothing is sent, and deliveries are skipped: "+reason+
+		"; change the connector, or set enabled to true by the REST API, to send again")
+}
+
+// MarkDestinationFailing: the last attempts have failed, one after the other.
+func (c *Connector) MarkDestinationFailing() {
+	set(c, ConditionDelivering, metav1.ConditionFalse, ReasonDestinationFailing,
+		"attempts fail one after the other: deliveries wait for one that succeeds; the connector's runs say what was answered")
+}
+
 // MarkRoutesReady: the gateway's projection is committed for this generation.
 func (c *Connector) MarkRoutesReady() {
 	set(c, ConditionRoutesReady, metav1.ConditionTrue, ReasonSucceeded, "the gateway knows this generation")
 }
 
-// MarkDisabled: the gateway refuses webhooks and runs no ticks, as spec.enabled of this
-// generation says.
+// MarkDisabled: the gateway refuses webhooks, runs no ticks and sends nothing, as
+// spec.enabled of this generation says.
 func (c *Connector) MarkDisabled() {
+	if c.Sends() {
+		set(c, ConditionDelivering, metav1.ConditionFalse, ReasonDisabled, "nothing is sent, and deliveries are skipped: spec.enabled is false")
+	}
 	set(c, ConditionRoutesReady, metav1.ConditionTrue, ReasonDisabled, "the gateway knows that the connector is disabled")
 }
 
@@ -103,25 +132,35 @@ func (c *Connector) Authentication() WebhookAuthentication {
 }
 
 // RequiresAuthentication says whether a caller must send the connector's secret: nobody
-// calls a cron connector.
+// calls a cron connector, nor an outbound webhook.
 func (c *Connector) RequiresAuthentication() bool {
-	return c.Type() == ConnectorWebhook && c.Authentication() != AuthenticationNone
+	return c.Type() == ConnectorWebhook && c.Spec.Mode != ModeOutbound && c.Authentication() != AuthenticationNone
 }
+
+// HasSecret says whether the connector has a secret, which callers send or which signs.
+func (c *Connector) HasSecret() bool { return c.RequiresAuthentication() || c.Sends() }
+
+// GeneratesSecret says whether the platform makes that secret.
+func (c *Connector) GeneratesSecret() bool { return c.HasSecret() && c.Spec.SecretRef == nil }
+
+// Sends says whether the connector sends results.
+func (c *Connector) Sends() bool { return c.Type() == ConnectorWebhook && c.Spec.Mode == ModeOutbound }
 
 // RequiresFiles says whether runs of events without attachments fail.
 func (c *Connector) RequiresFiles() bool {
 	return c.Spec.Webhook != nil && c.Spec.Webhook.FilesRequired
 }
 
-// Timeout returns webhook.timeoutSeconds, 5 min for a sync webhook without it; 0
-// for one that does not wait.
+// Timeout returns webhook.timeoutSeconds, 5 min for a sync webhook without it, 15 s for
+// an outbound one; 0 for one that does not wait.
 func (c *Connector) Timeout() time.Duration {
 	w := c.Spec.Webhook
+	defaults := map[ConnectorMode]time.Duration{ModeSync: DefaultSyncTimeout, ModeOutbound: DefaultOutboundTimeout}
 	switch {
-	case c.Spec.Mode != ModeSync:
+	case defaults[c.Spec.Mode] == 0:
 		return 0
 	case w == nil || w.TimeoutSeconds == nil:
-		return DefaultSyncTimeout
+		return defaults[c.Spec.Mode]
 	}
 	return time.Duration(*w.TimeoutSeconds) * time.Second
 }

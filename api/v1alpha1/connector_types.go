@@ -66,7 +66,7 @@ const (
 	ModeInbound ConnectorMode = "Inbound"
 	// ModeSync starts runs and answers with their result.
 	ModeSync ConnectorMode = "Sync"
-	// ModeOutbound sends the results of runs; not supported in this release.
+	// ModeOutbound sends the results of runs.
 	ModeOutbound ConnectorMode = "Outbound"
 )
 
@@ -85,6 +85,8 @@ const (
 const (
 	// DefaultSyncTimeout is how long a sync webhook waits for the result.
 	DefaultSyncTimeout = 5 * time.Minute
+	// DefaultOutboundTimeout is how long an attempt of an outbound webhook may take.
+	DefaultOutboundTimeout = 15 * time.Second
 	// DefaultSecretGracePeriod is how long the secrets before a rotation stay
 	// valid.
 	DefaultSecretGracePeriod = 24 * time.Hour
@@ -100,7 +102,12 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.cron) || self.mode == 'Inbound'",message="a cron connector has the mode Inbound: leave mode out"
 // +kubebuilder:validation:XValidation:rule="!has(self.cron) || !has(self.secretRef) && self.secretVersion == 1 && self.secretGracePeriodSeconds == 86400",message="secretRef, secretVersion and secretGracePeriodSeconds are for webhooks: a cron connector has no secret"
 // +kubebuilder:validation:XValidation:rule="self.?webhook.?authentication.orValue('Secret') != 'None' || has(self.id)",message="a webhook without authentication needs an explicit spec.id, a random UUID given when it is created: its URL is its only secret"
-// +kubebuilder:validation:XValidation:rule="self.mode == 'Sync' || !has(self.webhook) || !has(self.webhook.timeoutSeconds)",message="timeoutSeconds is for sync webhooks: an inbound one answers at once"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Inbound' || !has(self.webhook) || !has(self.webhook.timeoutSeconds)",message="timeoutSeconds is for sync and outbound webhooks: an inbound one answers at once"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?timeoutSeconds.orValue(15) <= 60",message="timeoutSeconds of an outbound webhook must be at most 60"
+// +kubebuilder:validation:XValidation:rule="(self.mode == 'Outbound') == (has(self.webhook) && has(self.webhook.url))",message="an outbound webhook, and no other, must have webhook.url"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'Outbound' || !has(self.headersSecretRef) && (!has(self.webhook) || !has(self.webhook.sealedHeaders) && !has(self.webhook.retry))",message="headersSecretRef, webhook.sealedHeaders and webhook.retry are for outbound webhooks"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?authentication.orValue('Secret') == 'Secret' && !self.?webhook.?filesRequired.orValue(false)",message="authentication and filesRequired are for webhooks that are called: an outbound one calls"
+// +kubebuilder:validation:XValidation:rule="!has(self.headersSecretRef) || !has(self.webhook) || !has(self.webhook.sealedHeaders)",message="set either headersSecretRef or webhook.sealedHeaders, not both"
 type ConnectorSpec struct {
 	// ID is the connector's id in the REST API and in its webhook URL. Without it
 	// the id derives from the project's id and the object's name. It is immutable.
@@ -121,8 +128,8 @@ type ConnectorSpec struct {
 	DisplayName DisplayName `json:"displayName,omitempty"`
 
 	// Mode is Inbound (start runs, answer with their ids at once) or Sync (start
-	// runs, answer with their result). Outbound (send results) is not supported
-	// in this release. A cron connector is Inbound. It is immutable.
+	// runs, answer with their result) or Outbound (send the results of linked agents'
+	// runs). A cron connector is Inbound. It is immutable.
 	//
 	// +optional
 	// +kubebuilder:default=Inbound
@@ -167,10 +174,17 @@ type ConnectorSpec struct {
 	SecretGracePeriodSeconds *int32 `json:"secretGracePeriodSeconds,omitempty"`
 
 	// SecretRef names a Secret with one's own secret in place of the generated
-	// one, under the key `secret`.
+	// one, under the key `secret`; of an outbound webhook the one that signs, under
+	// the key `signing_secret`.
 	//
 	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
+
+	// HeadersSecretRef names a Secret whose keys and values are headers that an
+	// outbound webhook sends.
+	//
+	// +optional
+	HeadersSecretRef *SecretReference `json:"headersSecretRef,omitempty"`
 }
 
 // WebhookAuthentication is how the callers of a webhook are authenticated.
@@ -195,8 +209,9 @@ type WebhookConnector struct {
 	// +kubebuilder:default=Secret
 	Authentication WebhookAuthentication `json:"authentication,omitempty"`
 
-	// TimeoutSeconds is how long a webhook of mode Sync waits for the result.
-	// Without it: 300.
+	// TimeoutSeconds is how long a webhook of mode Sync waits for the result (without
+	// it 300), and how long an attempt of mode Outbound may take (without it 15, at
+	// most 60).
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -208,6 +223,53 @@ type WebhookConnector struct {
 	//
 	// +optional
 	FilesRequired bool `json:"filesRequired,omitempty"`
+
+	// URL is where a webhook of mode Outbound sends: https, or plain http in ranges
+	// that the operator has opened. Credentials belong in headers.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^[:space:]#]*)?$')",message="must be an http or https URL without credentials and fragment, such as https://example.com/results"
+	URL string `json:"url,omitempty"`
+
+	// SealedHeaders are headers whose values the REST API has sealed; nobody else
+	// can write them.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 128 && size(self[name]) <= 12000)",message="a header's name has at most 128 characters"
+	SealedHeaders map[string]string `json:"sealedHeaders,omitempty"`
+
+	// Retry says how often and when a delivery is tried. Without it ten times in
+	// about three days.
+	//
+	// +optional
+	Retry *DeliveryRetry `json:"retry,omitempty"`
+}
+
+// DeliveryRetry is the schedule of the attempts to deliver.
+type DeliveryRetry struct {
+	// MaxAttempts is how many attempts are made. Without it as many as the schedule
+	// has.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20
+	MaxAttempts *int32 `json:"maxAttempts,omitempty"`
+
+	// ScheduleSeconds is how long each attempt waits after the one before, the first
+	// after the end of the run; the last goes on for attempts beyond it. Without it
+	// 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h. Each wait is up to a
+	// fifth shorter or longer.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=86400
+	ScheduleSeconds []int32 `json:"scheduleSeconds,omitempty"`
 }
 
 // MissedTicks says what becomes of ticks that came while no gateway could run them.

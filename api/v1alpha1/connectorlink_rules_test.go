@@ -17,6 +17,12 @@ func newLink() *v1alpha1.ConnectorLink {
 	}
 }
 
+func newOutboundLink() *v1alpha1.ConnectorLink {
+	l := newLink()
+	l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAutomatic, Statuses: []v1alpha1.LinkStatus{v1alpha1.LinkCompleted}}
+	return l
+}
+
 var linkBreaches = []breach[*v1alpha1.ConnectorLink]{
 	{
 		name: "no UUID", path: ".spec.id", message: uuidMessage,
@@ -38,6 +44,11 @@ var linkBreaches = []breach[*v1alpha1.ConnectorLink]{
 		name: "agent that cannot be", path: ".spec.agent", message: agentMessage,
 		change: func(l *v1alpha1.ConnectorLink) { l.Spec.Agent = "the greeter" },
 	}, {
+		name: "a source that cannot be", path: ".spec.outbound.sourceConnectors[]", message: connectorMessage,
+		change: func(l *v1alpha1.ConnectorLink) {
+			l.Spec.Outbound = &v1alpha1.OutboundLink{SourceConnectors: []v1alpha1.ConnectorName{"Orders"}}
+		},
+	}, {
 		name: "another agent", path: ".spec", update: true, message: "agent is immutable: create another ConnectorLink",
 		change: func(l *v1alpha1.ConnectorLink) { l.Spec.Agent = "farewell" },
 	},
@@ -52,6 +63,12 @@ func TestConnectorLinksThatAreFine(t *testing.T) {
 	t.Parallel()
 	accept(t, newLink, []valid[*v1alpha1.ConnectorLink]{
 		{name: "as it is", change: func(*v1alpha1.ConnectorLink) {}},
+		{name: "with results", change: func(l *v1alpha1.ConnectorLink) {
+			l.Spec.Outbound = &v1alpha1.OutboundLink{
+				SourceConnectors: []v1alpha1.ConnectorName{"orders", "production.returns"},
+				Statuses:         []v1alpha1.LinkStatus{v1alpha1.LinkCompleted, v1alpha1.LinkFailed, v1alpha1.LinkCancelled},
+			}
+		}},
 		{name: "to a connector of code", change: func(l *v1alpha1.ConnectorLink) { l.Spec.Connector = "production.orders" }},
 	})
 }

@@ -52,6 +52,12 @@ func (l *ConnectorLink) MarkAgentUnknown(environment string, agents []string) {
 	MarkWaiting(l, ReasonAgentUnknown, message)
 }
 
+// MarkWrongMode: the spec says something that has no effect for a connector of its mode;
+// which, and for which it is, says problem.
+func (l *ConnectorLink) MarkWrongMode(problem string) {
+	MarkStalled(l, ReasonInvalidSpec, fmt.Sprintf("%s, which Connector %q is not; remove it", problem, l.Spec.Connector))
+}
+
 // MarkTooMany: the connector has limit other links.
 func (l *ConnectorLink) MarkTooMany(limit int) {
 	MarkStalled(l, ReasonLimitReached, fmt.Sprintf("Connector %q has %d links, which is as many runs as one event may start; delete one, "+

@@ -4,7 +4,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ConnectorLink ties an agent to a connector, whose events start it.
+// ConnectorLink ties an agent to a connector, whose events start it, or which sends its
+// results.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=clink,categories=agents
@@ -62,6 +63,56 @@ type ConnectorLinkSpec struct {
 	//
 	// +optional
 	FilesRequired bool `json:"filesRequired,omitempty"`
+
+	// Outbound says which results go out over a link to an outbound connector;
+	// without it, those of all completed runs of the agent.
+	//
+	// +optional
+	Outbound *OutboundLink `json:"outbound,omitempty"`
+}
+
+// LinkMode says when the result of a run goes out over a link.
+//
+// +kubebuilder:validation:Enum=Automatic
+type LinkMode string
+
+// LinkAutomatic sends the result of each run that the link is for, once it ends.
+const LinkAutomatic LinkMode = "Automatic"
+
+// LinkStatus is a status of runs: Completed, Failed or Cancelled.
+//
+// +kubebuilder:validation:Enum=Completed;Failed;Cancelled
+type LinkStatus string
+
+// Statuses of runs whose results a link may send.
+const (
+	LinkCompleted LinkStatus = "Completed"
+	LinkFailed    LinkStatus = "Failed"
+	LinkCancelled LinkStatus = "Cancelled"
+)
+
+// OutboundLink says which results go out over a link to an outbound connector.
+type OutboundLink struct {
+	// Mode is Automatic: the result of each run goes out once it ends.
+	//
+	// +optional
+	// +kubebuilder:default=Automatic
+	Mode LinkMode `json:"mode,omitempty"`
+
+	// SourceConnectors narrow it to runs that these Connectors started. Without it
+	// all runs of the agent.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	SourceConnectors []ConnectorName `json:"sourceConnectors,omitempty"`
+
+	// Statuses are those of the runs whose results are sent. Without it Completed.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=3
+	Statuses []LinkStatus `json:"statuses,omitempty"`
 }
 
 // ConnectorLinkStatus is what the controllers have found and done.

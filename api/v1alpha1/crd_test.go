@@ -232,6 +232,8 @@ func TestEveryRuleHasATest(t *testing.T) {
 	collect(tested, "Deployment", deploymentBreaches)
 	collect(tested, "Connector", connectorBreaches)
 	collect(tested, "Connector", cronBreaches)
+	collect(tested, "Connector", inboundBreaches)
+	collect(tested, "Connector", outboundBreaches)
 	collect(tested, "ConnectorLink", linkBreaches)
 	collect(tested, "APIKey", apiKeyBreaches)
 	for _, crd := range crds(t) {

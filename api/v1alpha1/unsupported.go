@@ -29,13 +29,8 @@ func (e *Environment) Unsupported() []string {
 // Unsupported: all of a Deployment is supported.
 func (d *Deployment) Unsupported() []string { return nil }
 
-// Unsupported: nothing sends results yet.
-func (c *Connector) Unsupported() []string {
-	if c.Spec.Mode == ModeOutbound {
-		return []string{"spec.mode: " + string(ModeOutbound)}
-	}
-	return nil
-}
+// Unsupported: all of a Connector is supported.
+func (c *Connector) Unsupported() []string { return nil }
 
 // Unsupported: all of a ConnectorLink is supported.
 func (l *ConnectorLink) Unsupported() []string { return nil }

@@ -63,27 +63,36 @@ var readers = map[string]string{
 	"Deployment.cancel":                 "controllers/deployment/build.go: v.Spec.Cancel",
 	"Deployment.activation.requestedAt": "controllers/deployment/activate.go: Activation.RequestedAt",
 
-	"Connector.id":                       "api/v1alpha1/connector_status.go: c.Spec.ID",
-	"Connector.environment":              "controllers/connector/controller.go: c.Spec.Environment",
-	"Connector.displayName":              "api/v1alpha1/connector_status.go: c.Spec.DisplayName",
-	"Connector.mode":                     "controllers/connector/resources.go: c.Spec.Mode",
-	"Connector.enabled":                  "controllers/connector/resources.go: c.IsEnabled()",
-	"Connector.webhook.authentication":   "controllers/connector/resources.go: c.RequiresAuthentication()",
-	"Connector.webhook.timeoutSeconds":   "controllers/connector/resources.go: c.Timeout()",
-	"Connector.cron.schedule":            "controllers/connector/cron.go: spec.Schedule",
-	"Connector.cron.timeZone":            "controllers/connector/cron.go: spec.TimeZone",
-	"Connector.cron.missedTicks":         "controllers/connector/cron.go: spec.MissedTicks",
-	"Connector.cron.prompt":              "controllers/connector/cron.go: spec.Prompt",
-	"Connector.cron.payload":             "controllers/connector/cron.go: spec.Payload",
-	"Connector.secretVersion":            "controllers/connector/secrets.go: c.SecretVersion()",
-	"Connector.secretGracePeriodSeconds": "controllers/connector/resources.go: c.SecretGracePeriod()",
-	"Connector.secretRef.name":           "controllers/connector/secrets.go: c.Spec.SecretRef.Name",
+	"Connector.id":                            "api/v1alpha1/connector_status.go: c.Spec.ID",
+	"Connector.environment":                   "controllers/connector/controller.go: c.Spec.Environment",
+	"Connector.displayName":                   "api/v1alpha1/connector_status.go: c.Spec.DisplayName",
+	"Connector.mode":                          "controllers/connector/resources.go: c.Spec.Mode",
+	"Connector.enabled":                       "controllers/connector/resources.go: c.IsEnabled()",
+	"Connector.webhook.authentication":        "controllers/connector/resources.go: c.RequiresAuthentication()",
+	"Connector.webhook.timeoutSeconds":        "controllers/connector/resources.go: c.Timeout()",
+	"Connector.webhook.url":                   "controllers/connector/outbound.go: w.URL",
+	"Connector.webhook.sealedHeaders":         "controllers/connector/outbound.go: c.Spec.Webhook.SealedHeaders",
+	"Connector.webhook.retry.maxAttempts":     "controllers/connector/outbound.go: w.Retry.MaxAttempts",
+	"Connector.webhook.retry.scheduleSeconds": "controllers/connector/outbound.go: w.Retry.ScheduleSeconds",
+	"Connector.headersSecretRef.name":         "controllers/connector/outbound.go: ref.Name",
+	"Connector.cron.schedule":                 "controllers/connector/cron.go: spec.Schedule",
+	"Connector.cron.timeZone":                 "controllers/connector/cron.go: spec.TimeZone",
+	"Connector.cron.missedTicks":              "controllers/connector/cron.go: spec.MissedTicks",
+	"Connector.cron.prompt":                   "controllers/connector/cron.go: spec.Prompt",
+	"Connector.cron.payload":                  "controllers/connector/cron.go: spec.Payload",
+	"Connector.secretVersion":                 "controllers/connector/secrets.go: c.SecretVersion()",
+	"Connector.secretGracePeriodSeconds":      "controllers/connector/resources.go: c.SecretGracePeriod()",
+	"Connector.secretRef.name":                "controllers/connector/secrets.go: c.Spec.SecretRef.Name",
 
 	"Connector.webhook.filesRequired": "api/v1alpha1/connector_status.go: c.Spec.Webhook.FilesRequired",
 	"ConnectorLink.id":                "api/v1alpha1/connectorlink_status.go: l.Spec.ID",
-	"ConnectorLink.connector":         "controllers/connectorlink/resolve.go: link.Spec.Connector",
+	"ConnectorLink.connector":         "controllers/connectorlink/controller.go: link.Spec.Connector",
 	"ConnectorLink.agent":             "controllers/connectorlink/resolve.go: link.Spec.Agent",
 	"ConnectorLink.filesRequired":     "controllers/connectorlink/resolve.go: link.Spec.FilesRequired",
+
+	"ConnectorLink.outbound.mode":             "controllers/connectorlink/resolve.go: spec.Mode",
+	"ConnectorLink.outbound.sourceConnectors": "controllers/connectorlink/resolve.go: spec.SourceConnectors",
+	"ConnectorLink.outbound.statuses":         "controllers/connectorlink/resolve.go: spec.Statuses",
 
 	"APIKey.id":                "api/v1alpha1/apikey_status.go: k.Spec.ID",
 	"APIKey.displayName":       "api/v1alpha1/apikey_types.go: JSONPath=`.spec.displayName`",
@@ -131,14 +140,14 @@ func TestEveryFieldHasAReader(t *testing.T) {
 
 // unsupportedValues are the values of enumerations that this release does not do.
 var unsupportedValues = []string{
-	"Connector.mode: Outbound", "Environment.kind: Test", "Project.modelProviders[].type: Anthropic", "Project.modelProviders[].type: Gemini",
+	"Environment.kind: Test", "Project.modelProviders[].type: Anthropic", "Project.modelProviders[].type: Gemini",
 }
 
 // Each value of an enumeration is tried in an object of its kind.
 func TestValuesThatAreNotSupported(t *testing.T) {
 	t.Parallel()
 	var refused []string
-	for _, o := range append(all(), newCronConnector()) {
+	for _, o := range append(all(), newCronConnector(), newOutboundLink()) {
 		for _, crd := range crds(t) {
 			if crd.Spec.Names.Kind != o.ObjectKind() {
 				continue
@@ -151,6 +160,9 @@ func TestValuesThatAreNotSupported(t *testing.T) {
 				}
 				if c, ok := o.(*v1alpha1.Connector); ok && (c.Spec.Webhook == nil) != strings.HasPrefix(rest, "cron.") {
 					return // of the other type, or tried with it
+				}
+				if l, ok := o.(*v1alpha1.ConnectorLink); ok && (l.Spec.Outbound == nil) == strings.HasPrefix(rest, "outbound.") {
+					return // tried with the other link
 				}
 				for _, value := range node.Enum {
 					changed := with(t, o, strings.Split(rest, "."), value.Raw)
@@ -192,9 +204,9 @@ func TestWhatIsNotSupportedStalls(t *testing.T) {
 	t.Parallel()
 	c := newConnector()
 	c.Generation = 3
-	v1alpha1.MarkNotSupported(c, []string{"spec.mode: Outbound"})
+	v1alpha1.MarkNotSupported(c, []string{"spec.kind: Some"})
 	require.Equal(t, "True NotSupported", condition(c, v1alpha1.ConditionStalled))
 	require.Equal(t, "False NotSupported", condition(c, v1alpha1.ConditionReady))
-	require.Contains(t, c.Status.Condition(v1alpha1.ConditionReady).Message, "spec.mode: Outbound")
+	require.Contains(t, c.Status.Condition(v1alpha1.ConditionReady).Message, "spec.kind: Some")
 	require.EqualValues(t, 3, c.Status.ObservedGeneration)
 }

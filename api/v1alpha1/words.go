@@ -35,6 +35,20 @@ func (m MissedTicks) Word() string { return strings.ToLower(string(m)) }
 // MissedTicksOf is what a word means; "" for anything else.
 func MissedTicksOf(word string) MissedTicks { return ofWord(word, MissedTicksSkip, MissedTicksLatest) }
 
+// Word is the mode in lower case.
+func (m LinkMode) Word() string { return strings.ToLower(string(m)) }
+
+// LinkModeOf is what a word means; "" for anything else.
+func LinkModeOf(word string) LinkMode { return ofWord(word, LinkAutomatic) }
+
+// Word is the status in lower case.
+func (s LinkStatus) Word() string { return strings.ToLower(string(s)) }
+
+// LinkStatusOf is what a word means; "" for anything else.
+func LinkStatusOf(word string) LinkStatus {
+	return ofWord(word, LinkCompleted, LinkFailed, LinkCancelled)
+}
+
 // DeploymentStepOf is the step that a phase of the store means ("fetching", …); ""
 // for anything else.
 func DeploymentStepOf(phase string) DeploymentStep {

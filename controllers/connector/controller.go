@@ -34,6 +34,7 @@ type Store interface {
 	DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error
 	Connector(ctx context.Context, key store.Key) (store.Connector, error)
 	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
+	Destination(ctx context.Context, connector store.Key) (store.Destination, error)
 }
 
 // Reconciler reconciles Connectors.
@@ -42,7 +43,8 @@ type Reconciler struct {
 	Store Store
 	// Keys derive secrets.
 	Keys *keyring.Keys
-	// Anew names connectors whose secrets are to be derived anew; nil for none.
+	// Anew names connectors to look at: their secrets are to be derived anew, or their
+	// deliveries go another way. Nil for none.
 	Anew <-chan event.GenericEvent
 	// GatewayURL is the public start of webhook URLs.
 	GatewayURL string
@@ -65,6 +67,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		ids := identity{key.ProjectID, environment.ID, key.ID}
 		if c.Type() == v1alpha1.ConnectorCron {
 			return r.cron(ctx, c, ids)
+		}
+		if c.Sends() {
+			return r.outbound(ctx, c, ids)
 		}
 		secret, keyID, err := r.secret(ctx, c, ids)
 		if err != nil {
@@ -130,10 +135,10 @@ func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, ids identit
 // keepVersion writes the secret of a version that stays in effect although the
 // spec asks for an earlier one: the key that it derives from may be another now.
 func (r *Reconciler) keepVersion(ctx context.Context, c *v1alpha1.Connector, ids identity, row store.Connector, version int64) error {
-	if c.Spec.SecretRef != nil || !c.RequiresAuthentication() {
+	if !c.GeneratesSecret() {
 		return nil
 	}
-	secret, keyID, err := r.generated(ctx, ids, version)
+	secret, keyID, err := r.generated(ctx, c, ids, version)
 	if err != nil {
 		return err
 	}

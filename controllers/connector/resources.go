@@ -35,7 +35,7 @@ func (r *Reconciler) row(c *v1alpha1.Connector, ids identity, secret, keyID stri
 		RequireAuthentication: c.RequiresAuthentication(), TimeoutSeconds: int(c.Timeout().Seconds()), FilesRequired: c.RequiresFiles(),
 		SecretVersion: int64(c.SecretVersion()), SecretGracePeriod: c.SecretGracePeriod(),
 	}
-	if c.RequiresAuthentication() {
+	if c.HasSecret() {
 		row.SecretDigest = seal.Digest(secret)
 	}
 	return row, nil
@@ -45,6 +45,9 @@ func (r *Reconciler) row(c *v1alpha1.Connector, ids identity, secret, keyID stri
 func restConfig(c *v1alpha1.Connector) any {
 	if c.Type() == v1alpha1.ConnectorCron {
 		return cronConfig(c)
+	}
+	if c.Sends() {
+		return outboundConfig(c)
 	}
 	out := map[string]any{"require_authentication": c.RequiresAuthentication()}
 	if c.RequiresFiles() {
@@ -65,6 +68,6 @@ func childSecret(c *v1alpha1.Connector, secret string) *corev1.Secret {
 	}
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: c.Name + "-connector", Namespace: c.Namespace, Labels: labels},
-		Data:       map[string][]byte{seal.PurposeSecret: []byte(secret)},
+		Data:       map[string][]byte{purpose(c): []byte(secret)},
 	}
 }

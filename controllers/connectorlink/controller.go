@@ -42,32 +42,48 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if _, err := r.Project(ctx, link.Namespace); err != nil {
 			return 0, err
 		}
-		connector, id, waits, err := r.target(ctx, link)
+		connector, id, waits, err := r.holder(ctx, link.Namespace, link.Spec.Connector)
 		if err != nil {
 			return 0, err
 		}
 		link.Status.Environment = string(connector.Spec.Environment)
-		err = r.Store.PutLink(ctx, row(r.Ref(link), link, identity{key.ProjectID, id, key.ID}))
-		var (
-			duplicate *store.DuplicateError
-			many      *store.TooManyLinksError
-		)
-		switch {
-		case errors.As(err, &duplicate):
-			link.MarkDuplicate(duplicate.Holder.String())
-			return object.Later, nil
-		case errors.As(err, &many):
-			link.MarkTooMany(store.MaxLinks)
-			return object.Later, nil
+		if problem := wrongMode(link, connector); problem != "" {
+			link.MarkWrongMode(problem)
+			return 0, nil
 		}
-		if err != nil {
-			return 0, object.FromStore(fmt.Errorf("projecting the link: %w", err))
+		written := row(r.Ref(link), link, identity{key.ProjectID, id, key.ID})
+		if written.Outbound, err = r.policy(ctx, link, connector); err != nil {
+			return 0, err
+		}
+		if held, err := r.put(ctx, link, written); err != nil || !held {
+			return object.Later, err
 		}
 		if waits != nil {
 			return 0, waits
 		}
 		return 0, r.findAgent(ctx, link, connector)
 	})
+}
+
+// put writes the projection. held is false when something holds the link back that somebody
+// has to change.
+func (r *Reconciler) put(ctx context.Context, link *v1alpha1.ConnectorLink, written store.Link) (held bool, err error) {
+	var (
+		duplicate *store.DuplicateError
+		many      *store.TooManyLinksError
+	)
+	err = r.Store.PutLink(ctx, written)
+	switch {
+	case errors.As(err, &duplicate):
+		link.MarkDuplicate(duplicate.Holder.String())
+		return false, nil
+	case errors.As(err, &many):
+		link.MarkTooMany(store.MaxLinks)
+		return false, nil
+	case err != nil:
+		return false, object.FromStore(fmt.Errorf("projecting the link: %w", err))
+	}
+	return true, nil
 }
 
 // SetupWithManager registers the controller.
@@ -81,6 +97,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.ConnectorLink{}, object.Afterwards(r.twins), builder.WithPredicates(object.Changed(nothing))).
 		Watches(&v1alpha1.Project{}, r.Enqueue(links, nil), object.ComesOrGoes).
 		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.ByConnector, links, nil), builder.WithPredicates(object.Changed(isInEffect))).
+		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.BySource, links, nil), object.ComesOrGoes).
 		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(r.livingIn), builder.WithPredicates(object.Changed(whatRuns))).
 		Complete(r)
 }

@@ -26,18 +26,57 @@ func row(ref store.ObjectRef, link *v1alpha1.ConnectorLink, ids identity) store.
 	}
 }
 
-// target is the connector that a link names, with its id. Where it holds that id and
-// is not in effect, waits says so: the link is brought into the store all the same,
-// so that it works at once when the connector does.
-func (r *Reconciler) target(
-	ctx context.Context, link *v1alpha1.ConnectorLink,
+// wrongMode says what the link asks for that has no effect for its connector; "" where all
+// has.
+func wrongMode(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector) string {
+	switch {
+	case link.Spec.Outbound != nil && !connector.Sends():
+		return "spec.outbound is for connectors of mode Outbound"
+	case link.Spec.FilesRequired && connector.Sends():
+		return "spec.filesRequired is for connectors that start runs"
+	}
+	return ""
+}
+
+// policy is which results go out over a link; nil for one to a connector that sends none.
+// The ids are those of the connectors that the link names.
+func (r *Reconciler) policy(ctx context.Context, link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector) (*store.OutboundPolicy, error) {
+	if !connector.Sends() {
+		return nil, nil
+	}
+	out := &store.OutboundPolicy{Mode: store.LinkAutomatic}
+	spec := link.Spec.Outbound
+	if spec == nil {
+		return out, nil
+	}
+	if spec.Mode != "" {
+		out.Mode = store.LinkMode(spec.Mode.Word())
+	}
+	for _, status := range spec.Statuses {
+		out.Statuses = append(out.Statuses, store.RunStatus(status.Word()))
+	}
+	for _, name := range spec.SourceConnectors {
+		_, id, _, err := r.holder(ctx, link.Namespace, name) // in effect or not: runs that it has started are its
+		if err != nil {
+			return nil, err
+		}
+		out.SourceConnectorIDs = append(out.SourceConnectorIDs, id)
+	}
+	return out, nil
+}
+
+// holder is the connector of a name, with its id. Where it holds that id and is not in
+// effect, waits says so: a link is brought into the store all the same, so that it works at
+// once when the connector does.
+func (r *Reconciler) holder(
+	ctx context.Context, namespace string, name v1alpha1.ConnectorName,
 ) (connector *v1alpha1.Connector, id uuid.UUID, waits, err error) {
-	connector, stored, err := r.Connector(ctx, link.Namespace, link.Spec.Connector)
+	connector, stored, err := r.Connector(ctx, namespace, name)
 	var missing *object.MissingError
 	if !errors.As(err, &missing) || !missing.Unready {
 		return connector, stored.ID, nil, err
 	}
-	key := store.Key{ProjectID: r.ProjectID(link.Namespace)}
+	key := store.Key{ProjectID: r.ProjectID(namespace)}
 	if key.ID, err = v1alpha1.ObjectID(key.ProjectID, connector); err != nil {
 		return nil, uuid.Nil, nil, err
 	}

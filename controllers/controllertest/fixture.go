@@ -74,7 +74,7 @@ func New() *Fixture {
 	ring, err := keyring.New()
 	Expect(err).NotTo(HaveOccurred())
 	f.KeyID = ring.IDs(keyring.Derivation)[0]
-	Expect(f.Keys.Set(ring, []string{f.KeyID})).To(Succeed())
+	Expect(f.Keys.Set(ring, []string{f.KeyID, ring.IDs(keyring.Sealing)[0]})).To(Succeed())
 	f.Store.takeKeys(ring)
 	return f
 }
@@ -91,7 +91,7 @@ func (f *Fixture) Key(o v1alpha1.ConditionedObject) store.Key {
 // Store is a store on SQLite that can be away.
 type Store struct {
 	store.Store
-	// Database reads the same file, for what no method of the store tells.
+	// Database is the same file, for what no method of the store tells, or does.
 	Database *sql.Conn
 
 	there, away store.Store
@@ -111,7 +111,7 @@ func newStore() *Store {
 	s.Store = s.there
 	Expect(s.there.Migrate(ctx)).To(Succeed())
 	Expect(s.away.Close()).To(Succeed())
-	pool, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	pool, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	Expect(err).NotTo(HaveOccurred())
 	s.Database, err = pool.Conn(ctx)
 	Expect(err).NotTo(HaveOccurred())

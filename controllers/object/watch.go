@@ -29,7 +29,9 @@ const (
 	ByEnvironment = "spec.environment"
 	// ByConnector finds ConnectorLinks.
 	ByConnector = "spec.connector"
-	// BySecret finds the Connectors whose secretRef names a Secret.
+	// BySource finds the ConnectorLinks that send what a Connector has started.
+	BySource = "spec.outbound.sourceConnectors"
+	// BySecret finds the Connectors whose secretRef or headersSecretRef names a Secret.
 	BySecret = "spec.secretRef.name" //nolint:gosec // a path of a field
 )
 
@@ -38,19 +40,30 @@ func IndexFields(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, index := range []struct {
 		object client.Object
 		field  string
-		value  func(client.Object) string
+		values func(client.Object) []string
 	}{
-		{&v1alpha1.Connector{}, ByEnvironment, func(o client.Object) string { return string(o.(*v1alpha1.Connector).Spec.Environment) }},
-		{&v1alpha1.Deployment{}, ByEnvironment, func(o client.Object) string { return string(o.(*v1alpha1.Deployment).Spec.Environment) }},
-		{&v1alpha1.ConnectorLink{}, ByConnector, func(o client.Object) string { return string(o.(*v1alpha1.ConnectorLink).Spec.Connector) }},
-		{&v1alpha1.Connector{}, BySecret, func(o client.Object) string {
-			if ref := o.(*v1alpha1.Connector).Spec.SecretRef; ref != nil {
-				return string(ref.Name)
+		{&v1alpha1.Connector{}, ByEnvironment, func(o client.Object) []string { return []string{string(o.(*v1alpha1.Connector).Spec.Environment)} }},
+		{&v1alpha1.Deployment{}, ByEnvironment, func(o client.Object) []string { return []string{string(o.(*v1alpha1.Deployment).Spec.Environment)} }},
+		{&v1alpha1.ConnectorLink{}, ByConnector, func(o client.Object) []string { return []string{string(o.(*v1alpha1.ConnectorLink).Spec.Connector)} }},
+		{&v1alpha1.ConnectorLink{}, BySource, func(o client.Object) (names []string) {
+			if policy := o.(*v1alpha1.ConnectorLink).Spec.Outbound; policy != nil {
+				for _, name := range policy.SourceConnectors {
+					names = append(names, string(name))
+				}
 			}
-			return ""
+			return names
+		}},
+		{&v1alpha1.Connector{}, BySecret, func(o client.Object) (names []string) {
+			spec := o.(*v1alpha1.Connector).Spec
+			for _, ref := range []*v1alpha1.SecretReference{spec.SecretRef, spec.HeadersSecretRef} {
+				if ref != nil {
+					names = append(names, string(ref.Name))
+				}
+			}
+			return names
 		}},
 	} {
-		err := indexer.IndexField(ctx, index.object, index.field, func(o client.Object) []string { return []string{index.value(o)} })
+		err := indexer.IndexField(ctx, index.object, index.field, index.values)
 		if err != nil {
 			return fmt.Errorf("indexing objects by %s: %w", index.field, err)
 		}

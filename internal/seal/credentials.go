@@ -5,6 +5,7 @@ package seal
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 
 	"github.com/google/uuid"
 )
@@ -33,4 +34,10 @@ func (c Credentials) JSON() ([]byte, error) {
 // CredentialsField is what the credentials of a connector are sealed for.
 func CredentialsField(projectID, connectorID uuid.UUID) Field {
 	return Field{ProjectID: projectID, Kind: "Connector", ObjectID: connectorID, Name: "credentials"}
+}
+
+// HeaderField is what the value of a header of an outbound webhook is sealed for, where it
+// lies in the connector's object.
+func HeaderField(projectID, connectorID uuid.UUID, name string) Field {
+	return Field{ProjectID: projectID, Kind: "Connector", ObjectID: connectorID, Name: "headers/" + http.CanonicalHeaderKey(name)}
 }

@@ -66,6 +66,22 @@ func (w *world) underWayTo(c store.Connector) store.ClaimedDelivery {
 	return second
 }
 
+// troubled are the destinations that fail or are paused, read one by one.
+func (w *world) troubled() map[uuid.UUID]store.TroubledDestination {
+	of, after := map[uuid.UUID]store.TroubledDestination{}, store.Key{}
+	for {
+		page, err := w.s.TroubledDestinations(w.ctx, after, 1)
+		w.NoError(err)
+		if len(page) == 0 {
+			return of
+		}
+		after = page[0].Connector
+		if page[0].Connector.ProjectID == w.project.ID {
+			of[after.ID] = page[0]
+		}
+	}
+}
+
 func (w *world) record(attempts ...store.Attempt) { w.NoError(w.s.RecordAttempts(w.ctx, attempts)) }
 
 // delivery is the connector run of a delivery.
@@ -186,9 +202,10 @@ var deliveryPromises = []promise{
 		run := w.delivery(first.Delivery.ID)
 		w.Equal(store.ConnectorRunFailed, run.Status)
 		w.Equal("given up", run.Error)
-		past, err := w.s.Attempts(w.ctx, w.key(first.Delivery.ID))
+		past, next, err := w.s.Attempts(w.ctx, w.key(first.Delivery.ID))
 		w.NoError(err)
 		w.Len(past, 2)
+		w.Nil(next, "it has ended")
 		w.LessOrEqual(len(past[0].Response), store.MaxExcerpt)
 		past[0].Response = ""
 		for i := range past {
@@ -208,8 +225,9 @@ var deliveryPromises = []promise{
 		second := w.takeDue(10, 1)
 		w.Len(second, 1, "a place is free again")
 		w.Equal(2, second[0].Attempt)
-		past, err := w.s.Attempts(w.ctx, w.key(first.Delivery.ID))
+		past, next, err := w.s.Attempts(w.ctx, w.key(first.Delivery.ID))
 		w.NoError(err)
+		w.Nil(next, "one is under way")
 		w.Len(past, 1)
 		w.Equal(store.ErrorClassLost, past[0].ErrorClass)
 		w.record(attempted(second[0], store.DeliveryDone))
@@ -330,6 +348,51 @@ var deliveryPromises = []promise{
 		w.ended(1)
 		w.post()
 		w.Len(w.takeDue(10, 10), 1, "one that is made again is not paused")
+	}},
+	{"destinations that fail or are paused are told, until they are well again", func(w *world) {
+		w.deploy("one", "first")
+		failing, paused := w.outboundTo("failing", automatic), w.outboundTo("paused", automatic)
+		w.outboundTo("well", automatic)
+		w.ended(store.BreakAfter)
+		w.post()
+		var attempts []store.Attempt
+		for _, d := range w.takeDue(100, 100) {
+			a := attempted(d, store.DeliveryDone)
+			switch d.Connector.ID {
+			case failing.ID:
+				a = attempted(d, store.DeliveryRetry)
+			case paused.ID:
+				a = attempted(d, store.DeliveryGone)
+				a.Reason = "410 Gone"
+			}
+			attempts = append(attempts, a)
+		}
+		w.record(attempts...)
+		troubled := w.troubled()
+		w.Len(troubled, 2)
+		w.Equal(store.TroubledDestination{Destination: store.Destination{Connector: failing.Key(), Failures: store.BreakAfter}, Ref: failing.Ref}, troubled[failing.ID])
+		of, err := w.s.Destination(w.ctx, paused.Key())
+		w.NoError(err)
+		w.Equal(of, troubled[paused.ID].Destination)
+		reason, is := of.Paused(paused.Ref.Generation)
+		w.True(is)
+		w.Equal("410 Gone", reason)
+		_, is = of.Paused(paused.Ref.Generation + 1)
+		w.False(is, "another generation is not")
+		_, next, err := w.s.Attempts(w.ctx, w.key(w.deliveriesOf(failing)[0].ID))
+		w.NoError(err)
+		w.NotNil(next, "the next attempt is due some time")
+
+		w.NoError(w.s.ResumeDestination(w.ctx, paused.Key()))
+		w.NoError(w.s.ResumeDestination(w.ctx, failing.Key()), "which is not paused, and fails on")
+		w.Len(w.troubled(), 1)
+		w.Contains(w.troubled(), failing.ID)
+		w.ended(1)
+		w.post()
+		w.Equal(store.ConnectorRunPending, w.deliveriesOf(paused)[0].Status, "it sends again")
+		none, err := w.s.Destination(w.ctx, w.key(uuid.New()))
+		w.NoError(err)
+		w.Zero(none.Failures)
 	}},
 	{"a claim takes no more of a project than it may have under way", func(w *world) {
 		w.deploy("one", "first")

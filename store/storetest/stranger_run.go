@@ -63,9 +63,18 @@ var runStrangers = map[string]func(s *stranger){
 		s.NoError(s.s.RecordAttempts(s.ctx, []store.Attempt{theirs}))
 	},
 	"Attempts": func(s *stranger) {
-		attempts, err := s.s.Attempts(s.ctx, s.key(s.delivery.Delivery.ID))
+		attempts, next, err := s.s.Attempts(s.ctx, s.key(s.delivery.Delivery.ID))
 		s.NoError(err)
 		s.Empty(attempts)
+		s.Nil(next)
+	},
+	"Destination": func(s *stranger) {
+		d, err := s.s.Destination(s.ctx, s.key(s.delivery.ConnectorID))
+		s.NoError(err)
+		s.Equal(store.Destination{Connector: s.key(s.delivery.ConnectorID)}, d)
+	},
+	"ResumeDestination": func(s *stranger) {
+		s.NoError(s.s.ResumeDestination(s.ctx, s.key(s.delivery.ConnectorID)))
 	},
 	"Release": func(s *stranger) { s.none(s.s.Release(s.ctx, s.lease(), 0)) },
 	"Outcome": func(s *stranger) {

@@ -11,26 +11,10 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
-
-const (
-	// DefaultTimeout is how long an attempt takes at most where the connector does not
-	// say, MaxTimeout the most that it may say.
-	DefaultTimeout = 15 * time.Second
-	MaxTimeout     = 60 * time.Second
-	// MaxAttempts is the most attempts of a delivery.
-	MaxAttempts = 20
-	// maxWait is the longest that an attempt waits after the one before.
-	maxWait = 24 * time.Hour
-)
-
-// DefaultSchedule is how long each attempt waits after the one before.
-var DefaultSchedule = []time.Duration{
-	0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
-	20 * time.Hour, 24 * time.Hour,
-}
 
 // Keys derive and open what a connector sends with.
 type Keys interface {
@@ -40,21 +24,13 @@ type Keys interface {
 	SealingKey() string
 }
 
-// config is the configuration of an outbound connector in its REST shape.
-type config struct {
-	URL            string `json:"url"`
-	TimeoutSeconds int    `json:"timeout_seconds"`
-	Retry          struct {
-		MaxAttempts     int   `json:"max_attempts"`
-		ScheduleSeconds []int `json:"schedule_seconds"`
-	} `json:"retry"`
-}
-
 // destination is where a connector sends, and how.
 type destination struct {
-	url      *url.URL
-	headers  http.Header
+	url     *url.URL
+	headers http.Header
+	// secret signs; former are those before it, for as long as they stay valid.
 	secret   string
+	former   []string
 	timeout  time.Duration
 	schedule []time.Duration
 }
@@ -63,7 +39,7 @@ type destination struct {
 // owner; *keyring.MissingError and keyring.ErrNoKeys are this process's own.
 func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 	var (
-		conf   config
+		conf   outbound.Config
 		sealed seal.Credentials
 	)
 	if err := json.Unmarshal(c.Config, &conf); err != nil {
@@ -82,9 +58,17 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 		}
 	}
 	if to.secret = sealed.SigningSecret; to.secret == "" {
-		to.secret, err = keys.SigningSecret(c.SecretKey, seal.Generated{ProjectID: c.ProjectID, ConnectorID: c.ID, Version: c.SecretVersion})
-		if err != nil {
-			return to, fmt.Errorf("deriving the signing secret: %w", err)
+		if to.secret, err = signingSecret(c, keys, c.SecretKey, c.SecretVersion); err != nil {
+			return to, err
+		}
+	}
+	for _, old := range c.Secrets {
+		if old.NotAfter == nil || old.Key == "" {
+			continue // the current one, or one that the user had brought
+		}
+		// Where its key is gone, so is that secret.
+		if secret, err := signingSecret(c, keys, old.Key, old.Version); err == nil {
+			to.former = append(to.former, secret)
 		}
 	}
 	to.headers = http.Header{}
@@ -94,33 +78,14 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 		}
 		to.headers.Set(name, value)
 	}
-	to.timeout, to.schedule = conf.timeout(), conf.schedule()
+	to.timeout, to.schedule = conf.Timeout(), conf.Schedule()
 	return to, nil
 }
 
-func (c config) timeout() time.Duration {
-	if c.TimeoutSeconds <= 0 {
-		return DefaultTimeout
+func signingSecret(c store.Connector, keys Keys, keyID string, version int64) (string, error) {
+	secret, err := keys.SigningSecret(keyID, seal.Generated{ProjectID: c.ProjectID, ConnectorID: c.ID, Version: version})
+	if err != nil {
+		return "", fmt.Errorf("deriving the signing secret: %w", err)
 	}
-	return min(time.Duration(c.TimeoutSeconds)*time.Second, MaxTimeout)
-}
-
-// schedule has an entry for each attempt; the last one of the connector's goes on.
-func (c config) schedule() []time.Duration {
-	schedule := DefaultSchedule
-	if len(c.Retry.ScheduleSeconds) > 0 {
-		schedule = nil
-		for _, seconds := range c.Retry.ScheduleSeconds {
-			schedule = append(schedule, time.Duration(min(max(seconds, 0), int(maxWait.Seconds())))*time.Second)
-		}
-	}
-	attempts := len(schedule)
-	if c.Retry.MaxAttempts > 0 {
-		attempts = c.Retry.MaxAttempts
-	}
-	attempts = min(attempts, MaxAttempts)
-	for len(schedule) < attempts {
-		schedule = append(schedule[:len(schedule):len(schedule)], schedule[len(schedule)-1])
-	}
-	return schedule[:attempts]
+	return secret, nil
 }

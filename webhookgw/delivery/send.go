@@ -83,7 +83,7 @@ func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destinati
 	request.Header = to.headers.Clone()
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", userAgent)
-	sign(request.Header, to.secret, d.Delivery.ID, s.opts.Now(), body)
+	sign(request.Header, to.secret, to.former, d.Delivery.ID, s.opts.Now(), body)
 	response, err := s.client.Do(request)
 	if err != nil {
 		return failure(ctx, err)

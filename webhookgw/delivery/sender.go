@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
@@ -31,7 +32,7 @@ const (
 	// postLimit is how many ended runs become deliveries at once.
 	postLimit = 256
 	// lease is how long an attempt may take, with what is read before and recorded after.
-	lease = MaxTimeout + time.Minute
+	lease = outbound.MaxTimeout + time.Minute
 	// maxLarge is how many outputs that do not fit in a row are in memory, largeParts the
 	// parts of these of which a project has one.
 	maxLarge   = 16

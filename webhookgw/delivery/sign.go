@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,15 +28,21 @@ const (
 	HeaderSignature = "X-Service-Signature"
 )
 
-// sign adds the headers by which a receiver knows a delivery.
-func sign(headers http.Header, secret string, id uuid.UUID, at time.Time, body []byte) {
+// sign adds the headers by which a receiver knows a delivery. Those of Standard Webhooks
+// have a signature by each of the former secrets too, so that a receiver may change to the
+// new one within the grace period.
+func sign(headers http.Header, secret string, former []string, id uuid.UUID, at time.Time, body []byte) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	headers.Set(HeaderDelivery, id.String())
 	headers.Set(HeaderTimestamp, timestamp)
 	headers.Set(HeaderSignature, hex.EncodeToString(hmacOf([]byte(secret), timestamp+".", body)))
 	headers.Set("Webhook-Id", id.String())
 	headers.Set("Webhook-Timestamp", timestamp)
-	headers.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(hmacOf(seal.SigningKey(secret), id.String()+"."+timestamp+".", body)))
+	var signatures []string
+	for _, s := range append([]string{secret}, former...) {
+		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(hmacOf(seal.SigningKey(s), id.String()+"."+timestamp+".", body)))
+	}
+	headers.Set("Webhook-Signature", strings.Join(signatures, " "))
 }
 
 func hmacOf(key []byte, start string, body []byte) []byte {

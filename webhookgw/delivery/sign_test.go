@@ -19,13 +19,16 @@ import (
 
 func TestReceiversKnowADelivery(t *testing.T) {
 	t.Parallel()
+	former := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("f", 32)))
+	before, err := standardwebhooks.NewWebhook(former)
+	require.NoError(t, err)
 	for name, secret := range map[string]string{
 		"derived": "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32))),
 		"brought": "not base64 at all, with spaces",
 	} {
 		headers, id, body := http.Header{}, uuid.New(), []byte(`{"run_id":"1"}`)
 		at := time.Now() // the library has no other clock
-		sign(headers, secret, id, at, body)
+		sign(headers, secret, []string{former}, id, at, body)
 
 		// By the contract: the secret as it is shown signs timestamp, dot and body.
 		mac := hmac.New(sha256.New, []byte(secret))
@@ -42,6 +45,7 @@ func TestReceiversKnowADelivery(t *testing.T) {
 		}
 		require.NoError(t, err, name)
 		require.NoError(t, receiver.Verify(body, headers), name)
+		require.NoError(t, before.Verify(body, headers), "%s: who has not changed to the new secret yet", name)
 		require.Error(t, receiver.Verify(append(body, ' '), headers), name)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -90,11 +91,11 @@ func retryAfterOf(header string, now time.Time) time.Duration {
 		return 0
 	}
 	if seconds, err := strconv.ParseInt(header, 10, 32); err == nil {
-		return min(max(time.Duration(seconds)*time.Second, 0), maxWait)
+		return min(max(time.Duration(seconds)*time.Second, 0), outbound.MaxWait)
 	}
 	at, err := http.ParseTime(header)
 	if err != nil {
 		return 0
 	}
-	return min(max(at.Sub(now), 0), maxWait)
+	return min(max(at.Sub(now), 0), outbound.MaxWait)
 }

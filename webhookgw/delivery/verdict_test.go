@@ -3,7 +3,6 @@
 package delivery
 
 import (
-	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -64,30 +63,6 @@ func TestWhatAnAttemptMeans(t *testing.T) {
 	for random, wait := range map[float64]time.Duration{0: 8 * time.Second, 1: 12 * time.Second} {
 		require.Equal(t, wait, judge(seen{status: 500, class: classStatus}, 1, two, noon, random).Wait)
 	}
-}
-
-func TestTheScheduleOfAConnector(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string][]time.Duration{
-		`{}`:                                   DefaultSchedule,
-		`{"retry":{"max_attempts":3}}`:         DefaultSchedule[:3],
-		`{"retry":{"schedule_seconds":[0,7]}}`: {0, 7 * time.Second},
-		`{"retry":{"schedule_seconds":[0,7],"max_attempts":4}}`: {0, 7 * time.Second, 7 * time.Second, 7 * time.Second},
-		`{"retry":{"schedule_seconds":[0,7],"max_attempts":1}}`: {0},
-	} {
-		var c config
-		require.NoError(t, json.Unmarshal([]byte(text), &c))
-		require.Equal(t, want, c.schedule(), text)
-	}
-	var c config
-	c.Retry.MaxAttempts = 1000
-	require.Len(t, c.schedule(), MaxAttempts)
-	require.Equal(t, DefaultTimeout, c.timeout())
-	c.TimeoutSeconds = 3
-	require.Equal(t, 3*time.Second, c.timeout())
-	c.TimeoutSeconds = 3000
-	require.Equal(t, MaxTimeout, c.timeout())
-	require.Len(t, DefaultSchedule, 10)
 }
 
 // TestAllClassesAreCounted: each constant class… is a value of the metric's label.

@@ -485,6 +485,7 @@ CREATE TABLE destinations (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX destinations_due ON destinations (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX destinations_troubled ON destinations (project_id, connector_id) WHERE failures >= 5 OR paused_generation IS NOT NULL;
 
 -- How many bytes a project has stored: the consumer 'storage' counts them.
 CREATE TABLE stored_bytes (

@@ -427,6 +427,7 @@ CREATE TABLE destinations (
     PRIMARY KEY (project_id, connector_id)
 );
 CREATE INDEX destinations_due ON destinations (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX destinations_troubled ON destinations (project_id, connector_id) WHERE failures >= 5 OR paused_generation IS NOT NULL;
 
 -- How many bytes a project has stored: the consumer 'storage' counts them.
 CREATE TABLE stored_bytes (

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connector
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// outboundFields are the fields of spec.webhook by the names that they have elsewhere.
+var outboundFields = map[outbound.Field]string{
+	outbound.FieldURL: "url", outbound.FieldTimeout: "timeoutSeconds", outbound.FieldRetry: "retry", outbound.FieldHeaders: "sealedHeaders",
+}
+
+// invalidError says what is wrong with the spec of an outbound connector.
+type invalidError struct{ wrong outbound.Wrong }
+
+func (e *invalidError) Error() string { return string(e.wrong.Field) + " " + e.wrong.Problem }
+
+// outbound brings an outbound connector into the store; it has no URL of its own.
+func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids identity) (time.Duration, error) {
+	row, secret, err := r.outboundRow(ctx, c, ids)
+	var invalid *invalidError
+	if errors.As(err, &invalid) {
+		c.MarkInvalidOutbound(outboundFields[invalid.wrong.Field], invalid.wrong.Problem)
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if held, err := r.put(ctx, c, ids, row); err != nil || !held {
+		return object.Later, err
+	}
+	key := store.Key{ProjectID: ids.project, ID: ids.connector}
+	if err := r.seen(ctx, c, key); err != nil {
+		return 0, err
+	}
+	if c.IsEnabled() {
+		c.MarkRoutesReady()
+		if err := r.delivering(ctx, c, key); err != nil {
+			return 0, err
+		}
+	}
+	c.Status.SecretVersion = c.SecretVersion()
+	if err := r.showSecret(ctx, c, secret); err != nil {
+		return 0, err
+	}
+	v1alpha1.MarkReady(c, readyMessage(c))
+	return 0, nil
+}
+
+// outboundRow is the connector as the store keeps it, and what signs; *invalidError for a
+// spec that cannot be.
+func (r *Reconciler) outboundRow(ctx context.Context, c *v1alpha1.Connector, ids identity) (row store.Connector, secret string, err error) {
+	if wrong := outboundConfig(c).Check(); len(wrong) > 0 {
+		return row, "", &invalidError{wrong[0]}
+	}
+	credentials := seal.Credentials{}
+	if credentials.Headers, err = r.headers(ctx, c, ids); err != nil {
+		return row, "", err
+	}
+	secret, keyID, err := r.secret(ctx, c, ids)
+	if err != nil {
+		return row, "", err
+	}
+	if c.Spec.SecretRef != nil {
+		credentials.SigningSecret = secret
+	}
+	if row, err = r.row(c, ids, secret, keyID); err != nil {
+		return row, "", err
+	}
+	row.Sealed, row.SealedKey, err = r.sealed(ctx, ids, credentials)
+	return row, secret, err
+}
+
+// outboundConfig is the configuration as the store and the gateway have it.
+func outboundConfig(c *v1alpha1.Connector) outbound.Config {
+	config := outbound.Config{TimeoutSeconds: int(c.Timeout().Seconds())}
+	if w := c.Spec.Webhook; w != nil {
+		config.URL = w.URL
+		if w.Retry != nil {
+			if w.Retry.MaxAttempts != nil {
+				config.Retry.MaxAttempts = int(*w.Retry.MaxAttempts)
+			}
+			for _, seconds := range w.Retry.ScheduleSeconds {
+				config.Retry.ScheduleSeconds = append(config.Retry.ScheduleSeconds, int(seconds))
+			}
+		}
+	}
+	return config
+}
+
+// headers are those that the connector sends: of a Secret of the user's, or sealed by the
+// facade in the object itself.
+func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids identity) (map[string]string, error) {
+	if ref := c.Spec.HeadersSecretRef; ref != nil {
+		data, err := r.Secret(ctx, c.Namespace, string(ref.Name))
+		if err != nil {
+			return nil, err
+		}
+		headers := make(map[string]string, len(data))
+		for name, value := range data {
+			headers[name] = string(value)
+		}
+		if wrong := outbound.CheckHeaders(headers); len(wrong) > 0 {
+			return nil, &object.SecretError{Name: string(ref.Name), Problem: "it " + wrong[0].Problem}
+		}
+		return headers, nil
+	}
+	headers := map[string]string{}
+	sealed := c.Spec.Webhook.SealedHeaders
+	for _, name := range slices.Sorted(maps.Keys(sealed)) {
+		value, err := r.opened(seal.HeaderField(ids.project, ids.connector, name), sealed[name])
+		if err != nil {
+			return nil, err
+		}
+		headers[name] = value
+	}
+	if wrong := outbound.CheckHeaders(headers); len(wrong) > 0 {
+		return nil, &invalidError{wrong[0]}
+	}
+	return headers, nil
+}
+
+// opened is a value that the facade has sealed into the object.
+func (r *Reconciler) opened(field seal.Field, sealed string) (string, error) {
+	raw, err := base64.StdEncoding.DecodeString(sealed)
+	if err == nil {
+		var plain []byte
+		if plain, err = r.Keys.Open(field, raw); err == nil {
+			return string(plain), nil
+		}
+		if !errors.Is(err, seal.ErrUnsealable) {
+			return "", fmt.Errorf("opening a header: %w", err)
+		}
+	}
+	return "", &invalidError{outbound.Wrong{Field: outbound.FieldHeaders, Problem: "cannot be opened: only the REST API can seal headers, for one connector, " +
+		"as long as the platform has the key; send them there again, or keep them in a Secret that headersSecretRef names"}}
+}
+
+// sealed are credentials as the row has them: those that are stored, where they are the same,
+// for nothing is sealed twice alike.
+func (r *Reconciler) sealed(ctx context.Context, ids identity, credentials seal.Credentials) (sealed []byte, keyID string, err error) {
+	if credentials.IsEmpty() {
+		return nil, "", nil
+	}
+	plain, err := credentials.JSON()
+	if err != nil {
+		return nil, "", err
+	}
+	field := seal.CredentialsField(ids.project, ids.connector)
+	stored, err := r.Store.Connector(ctx, store.Key{ProjectID: ids.project, ID: ids.connector})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, "", object.FromStore(fmt.Errorf("reading what is sealed: %w", err))
+	}
+	if len(stored.Sealed) > 0 {
+		if was, err := r.Keys.Open(field, stored.Sealed); err == nil && bytes.Equal(was, plain) {
+			return stored.Sealed, stored.SealedKey, nil
+		}
+	}
+	sealed, keyID, err = r.Keys.Seal(field, plain)
+	if err != nil {
+		return nil, "", fmt.Errorf("sealing the connector's credentials: %w", err)
+	}
+	return sealed, keyID, nil
+}
+
+// delivering says whether what there is to send is sent, as it was last seen.
+func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
+	d, err := r.Store.Destination(ctx, key)
+	if err != nil {
+		return object.FromStore(fmt.Errorf("reading how deliveries go: %w", err))
+	}
+	was := ""
+	if condition := c.Status.Condition(v1alpha1.ConditionDelivering); condition != nil {
+		was = condition.Reason
+	}
+	reason, paused := d.Paused(c.Generation)
+	switch {
+	case paused:
+		c.MarkPaused(reason)
+	case d.Failures >= store.BreakAfter:
+		c.MarkDestinationFailing()
+	default:
+		c.MarkDelivering()
+	}
+	is := c.Status.Condition(v1alpha1.ConditionDelivering)
+	switch trouble := is.Reason != v1alpha1.ReasonSucceeded; {
+	case is.Reason == was:
+	case trouble:
+		r.Event(c, corev1.EventTypeWarning, is.Reason, is.Message)
+	case was == v1alpha1.ReasonPaused, was == v1alpha1.ReasonDestinationFailing:
+		r.Event(c, corev1.EventTypeNormal, v1alpha1.ConditionDelivering, "deliveries go out again")
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connector_test
+
+import (
+	"context"
+	"encoding/base64"
+	"log/slog"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/connector"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/internal/namespaces"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+func sends(c *v1alpha1.Connector) {
+	c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com/results"
+}
+
+// sealed is what the gateway opens of a connector.
+func (s *scene) sealed(ctx context.Context, c *v1alpha1.Connector) string {
+	GinkgoHelper()
+	row := s.row(ctx, c)
+	plain, err := s.Keys.Open(seal.CredentialsField(row.ProjectID, row.ID), row.Sealed)
+	Expect(err).NotTo(HaveOccurred())
+	return string(plain)
+}
+
+// sealedHeader is a value as the facade writes it into a connector with that id.
+func (s *scene) sealedHeader(id, name, value string) string {
+	GinkgoHelper()
+	sealed, _, err := s.Keys.Seal(seal.HeaderField(s.ProjectID(s.Namespace), uuid.MustParse(id), name), []byte(value))
+	Expect(err).NotTo(HaveOccurred())
+	return base64.StdEncoding.EncodeToString(sealed)
+}
+
+var _ = Describe("An outbound Connector", func() {
+	It("shows what signs its deliveries, and has no URL of its own", func(ctx SpecContext) {
+		s := newScene(ctx)
+		c := s.reconciled(ctx, s.Connector("results", sends))
+		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(c.Status.URL).To(BeEmpty())
+		Expect(c.Status.IsTrue(v1alpha1.ConditionDelivering)).To(BeTrue())
+		row := s.row(ctx, c)
+		Expect(row.RequireAuthentication).To(BeFalse())
+		Expect(string(row.Config)).To(Equal(`{"url":"https://example.com/results","timeout_seconds":15}`))
+		Expect(row.Sealed).To(BeNil())
+		secret := &corev1.Secret{ObjectMeta: s.At("results-connector")}
+		s.ExpectExists(ctx, secret)
+		signing, err := s.Keys.SigningSecret(row.SecretKey, seal.Generated{ProjectID: row.ProjectID, ConnectorID: row.ID, Version: 1})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(secret.Data).To(Equal(map[string][]byte{"signing_secret": []byte(signing)}))
+		s.ExpectAtRest(ctx, s.r, c)
+
+		By("rotating it: the one before signs too, for a while")
+		c.Spec.SecretVersion = 2
+		s.reconciled(ctx, c)
+		Expect(s.row(ctx, c).Secrets).To(ConsistOf(
+			And(HaveField("Version", BeEquivalentTo(2)), HaveField("NotAfter", BeNil())),
+			And(HaveField("Version", BeEquivalentTo(1)), HaveField("NotAfter", Not(BeNil())), HaveField("Key", row.SecretKey)),
+		))
+	})
+
+	It("sends headers of a Secret, signs with the user's own, and seals both once", func(ctx SpecContext) {
+		s := newScene(ctx)
+		headers, own := s.Secret("headers", map[string]string{"Authorization": "Bearer CANARY"}), s.Secret("own", map[string]string{"signing_secret": "whsec_Zm9v"})
+		s.ExpectApplied(ctx, headers, own)
+		c := s.reconciled(ctx, s.Connector("results", sends, func(c *v1alpha1.Connector) {
+			c.Spec.HeadersSecretRef, c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "headers"}, &v1alpha1.SecretReference{Name: "own"}
+		}))
+		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.sealed(ctx, c)).To(MatchJSON(`{"headers":{"Authorization":"Bearer CANARY"},"signing_secret":"whsec_Zm9v"}`))
+		Expect(string(s.row(ctx, c).Config)).NotTo(ContainSubstring("CANARY"))
+		Expect(s.row(ctx, c).SealedKey).To(Equal(s.Keys.SealingKey()))
+		version := s.row(ctx, c).Version
+		s.ExpectReconciled(ctx, s.r, c)
+		Expect(s.row(ctx, c).Version).To(Equal(version), "nothing is sealed again that is the same")
+
+		By("changing the Secret")
+		headers.Data = map[string][]byte{"X-Team": []byte("payments")}
+		s.ExpectApplied(ctx, headers)
+		s.ExpectReconciled(ctx, s.r, c)
+		Expect(s.sealed(ctx, c)).To(MatchJSON(`{"headers":{"X-Team":"payments"},"signing_secret":"whsec_Zm9v"}`))
+
+		By("having a header there that the platform sets")
+		headers.Data = map[string][]byte{"X-Service-Signature": []byte("CANARY")}
+		s.ExpectApplied(ctx, headers)
+		s.ExpectReconciled(ctx, s.r, c)
+		Expect(State(c)).To(HavePrefix("Ready=False/SecretInvalid"))
+		Expect(Message(c)).To(And(ContainSubstring("X-Service-Signature"), Not(ContainSubstring("CANARY"))))
+		Expect(s.sealed(ctx, c)).To(ContainSubstring("payments"), "what was valid before stays in effect")
+	})
+
+	It("opens only headers that were sealed for it", func(ctx SpecContext) {
+		s := newScene(ctx)
+		id, other := uuid.NewString(), uuid.NewString()
+		c := s.reconciled(ctx, s.Connector("results", sends, func(c *v1alpha1.Connector) {
+			c.Spec.ID = v1alpha1.UUID(id)
+			c.Spec.Webhook.SealedHeaders = map[string]string{"X-Key": s.sealedHeader(id, "x-key", "CANARY")}
+		}))
+		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.sealed(ctx, c)).To(MatchJSON(`{"headers":{"X-Key":"CANARY"}}`))
+		for problem, header := range map[string]map[string]string{
+			"of another connector": {"X-Key": s.sealedHeader(other, "X-Key", "CANARY")},
+			"of another header":    {"X-Other": s.sealedHeader(id, "X-Key", "CANARY")},
+			"nobody sealed it":     {"X-Key": base64.StdEncoding.EncodeToString([]byte("CANARY"))},
+			"no base64":            {"X-Key": "CANARY!"},
+			"a reserved one":       {"Host": s.sealedHeader(id, "Host", "CANARY")},
+		} {
+			c.Spec.Webhook.SealedHeaders = header
+			s.reconciled(ctx, c)
+			Expect(State(c)).To(Equal("Ready=False/InvalidSpec Stalled observed"), problem)
+			Expect(Message(c)).To(And(ContainSubstring("spec.webhook.sealedHeaders"), Not(ContainSubstring("CANARY"))), problem)
+			Expect(s.sealed(ctx, c)).To(MatchJSON(`{"headers":{"X-Key":"CANARY"}}`), "what was valid before stays in effect")
+		}
+	})
+
+	It("tells when its destination fails, is paused, and is well again", func(ctx SpecContext) {
+		s := newScene(ctx)
+		changed := make(chan event.GenericEvent, 10)
+		look := &connector.Destinations{Store: s.Store, Changed: changed, Namespaces: namespaces.Set{s.Namespace}, Logger: slog.New(slog.DiscardHandler)}
+		told := func() (names []string) {
+			GinkgoHelper()
+			Expect(look.Look(ctx)).To(Succeed())
+			for len(changed) > 0 {
+				names = append(names, (<-changed).Object.GetName())
+			}
+			return names
+		}
+		c := s.reconciled(ctx, s.Connector("results", sends))
+		Expect(told()).To(BeEmpty())
+
+		database := func(statement string, args ...any) {
+			GinkgoHelper()
+			_, err := s.Store.Database.ExecContext(ctx, statement, args...)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		key := s.Key(c)
+		database(`INSERT INTO destinations (project_id, connector_id, failures, paused_reason) VALUES (?, ?, ?, '')`, key.ProjectID.String(), key.ID.String(), store.BreakAfter)
+		Expect(told()).To(ConsistOf("results"))
+		Expect(told()).To(BeEmpty(), "nothing is new")
+		s.ExpectReconciled(ctx, s.r, c)
+		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(c.Status.Condition(v1alpha1.ConditionDelivering).Reason).To(Equal(v1alpha1.ReasonDestinationFailing))
+		Expect(s.Events.Sent()).To(ContainElement(ContainSubstring(v1alpha1.ReasonDestinationFailing)))
+
+		database(`UPDATE destinations SET paused_generation = ?, paused_reason = 'it answered 410 Gone'`, c.Generation)
+		Expect(told()).To(ConsistOf("results"))
+		s.ExpectReconciled(ctx, s.r, c)
+		Expect(c.Status.Condition(v1alpha1.ConditionDelivering).Reason).To(Equal(v1alpha1.ReasonPaused))
+		Expect(c.Status.Condition(v1alpha1.ConditionDelivering).Message).To(ContainSubstring("410 Gone"))
+
+		Expect(s.Store.ResumeDestination(ctx, key)).To(Succeed())
+		Expect(told()).To(ConsistOf("results"))
+		s.ExpectReconciled(ctx, s.r, c)
+		Expect(c.Status.IsTrue(v1alpha1.ConditionDelivering)).To(BeTrue())
+		Expect(s.Events.Sent()).To(ContainElement(ContainSubstring("deliveries go out again")))
+
+		By("being disabled")
+		c.Spec.Enabled = ptr.To(false)
+		s.reconciled(ctx, c)
+		Expect(c.Status.Condition(v1alpha1.ConditionDelivering).Reason).To(Equal(v1alpha1.ReasonDisabled))
+
+		By("losing its project")
+		s.ExpectGone(ctx, s.Project())
+		s.ExpectReconciled(ctx, s.r, c)
+		Expect(c.Status.Condition(v1alpha1.ConditionDelivering).Reason).NotTo(Equal(v1alpha1.ReasonSucceeded))
+	})
+})

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connectorlink_test
+
+import (
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var _ = Describe("A ConnectorLink to an outbound connector", func() {
+	It("says which results go out", func(ctx SpecContext) {
+		s := newScene(ctx)
+		results := s.Connector("results", func(c *v1alpha1.Connector) {
+			c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com"
+		})
+		s.ExpectConnector(ctx, results)
+		policy := func() *store.OutboundPolicy {
+			GinkgoHelper()
+			route, err := s.Store.Route(ctx, s.Key(results))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(route.Links).To(HaveLen(1))
+			return route.Links[0].Outbound
+		}
+		l := s.Link("one", "results", "hello")
+		s.ExpectApplied(ctx, l)
+		s.ExpectReconciled(ctx, s.r, l)
+		Expect(v1alpha1.IsReady(l)).To(BeTrue())
+		Expect(policy()).To(Equal(&store.OutboundPolicy{Mode: store.LinkAutomatic}), "those of all completed runs")
+
+		l.Spec.Outbound = &v1alpha1.OutboundLink{
+			SourceConnectors: []v1alpha1.ConnectorName{"ask", "later"}, Statuses: []v1alpha1.LinkStatus{v1alpha1.LinkCompleted, v1alpha1.LinkFailed},
+		}
+		s.ExpectApplied(ctx, l)
+		Expect(s.ExpectReconciled(ctx, s.r, l).RequeueAfter).To(Equal(object.Later))
+		Expect(State(l)).To(HavePrefix("Ready=False/ReferenceMissing Reconciling"))
+		Expect(Message(l)).To(ContainSubstring(`"later"`))
+		Expect(policy().Statuses).To(BeEmpty(), "what was in effect stays")
+
+		later := s.Connector("later")
+		s.ExpectConnector(ctx, later)
+		s.ExpectReconciled(ctx, s.r, l)
+		Expect(v1alpha1.IsReady(l)).To(BeTrue(), Message(l))
+		Expect(policy()).To(Equal(&store.OutboundPolicy{
+			Mode: store.LinkAutomatic, SourceConnectorIDs: []uuid.UUID{s.Key(s.connector).ID, s.Key(later).ID},
+			Statuses: []store.RunStatus{store.RunCompleted, store.RunFailed},
+		}))
+		s.ExpectAtRest(ctx, s.r, l)
+	})
+
+	It("asks for nothing that has no effect", func(ctx SpecContext) {
+		s := newScene(ctx)
+		results := s.Connector("results", func(c *v1alpha1.Connector) {
+			c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com"
+		})
+		s.ExpectConnector(ctx, results)
+		for field, l := range map[string]*v1alpha1.ConnectorLink{
+			"spec.outbound":      s.Link("one", "ask", "hello", func(l *v1alpha1.ConnectorLink) { l.Spec.Outbound = &v1alpha1.OutboundLink{} }),
+			"spec.filesRequired": s.Link("two", "results", "hello", func(l *v1alpha1.ConnectorLink) { l.Spec.FilesRequired = true }),
+		} {
+			s.ExpectApplied(ctx, l)
+			s.ExpectReconciled(ctx, s.r, l)
+			Expect(State(l)).To(Equal("Ready=False/InvalidSpec Stalled observed"), field)
+			Expect(Message(l)).To(ContainSubstring(field))
+		}
+		Expect(s.agents(ctx)).To(BeEmpty())
+	})
+})

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package outbound holds the rules for the configuration of outbound webhooks: what
+// Kubernetes objects, the REST API and the files of a repository may say, and what is done
+// where they say nothing.
+package outbound
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+const (
+	// DefaultTimeout is how long an attempt takes at most where the connector does not
+	// say, MaxTimeout the most that it may say.
+	DefaultTimeout = 15 * time.Second
+	MaxTimeout     = 60 * time.Second
+	// MaxAttempts is the most attempts of a delivery, MaxWait the longest that one waits
+	// after the one before.
+	MaxAttempts = 20
+	MaxWait     = 24 * time.Hour
+	// MaxURL is the most bytes of a URL.
+	MaxURL = 2048
+	// MaxHeaders is the most headers of a connector, MaxHeader the most bytes of one's name
+	// and value.
+	MaxHeaders = 32
+	MaxHeader  = 8 << 10
+)
+
+// DefaultSchedule is how long each attempt waits after the one before.
+var DefaultSchedule = []time.Duration{
+	0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
+	20 * time.Hour, 24 * time.Hour,
+}
+
+// Config is the configuration of an outbound webhook in its REST shape, without its
+// headers, whose values are credentials.
+type Config struct {
+	URL            string `json:"url"`
+	TimeoutSeconds int    `json:"timeout_seconds,omitempty"`
+	Retry          Retry  `json:"retry,omitzero"`
+}
+
+// Retry says how often and when a delivery is tried.
+type Retry struct {
+	MaxAttempts     int   `json:"max_attempts,omitempty"`
+	ScheduleSeconds []int `json:"schedule_seconds,omitempty"`
+}
+
+// Field is one of the configuration, by its name in the REST API.
+type Field string
+
+// Fields of the configuration.
+const (
+	FieldURL     Field = "url"
+	FieldHeaders Field = "headers"
+	FieldTimeout Field = "timeout_seconds"
+	FieldRetry   Field = "retry"
+)
+
+// Wrong is what is wrong with a field, in words that follow its name; it has no values.
+type Wrong struct {
+	Field   Field
+	Problem string
+}
+
+// Check says what is wrong with a configuration.
+func (c Config) Check() (wrong []Wrong) {
+	if problem := checkURL(c.URL); problem != "" {
+		wrong = append(wrong, Wrong{FieldURL, problem})
+	}
+	if limit := int(MaxTimeout.Seconds()); c.TimeoutSeconds < 0 || c.TimeoutSeconds > limit {
+		wrong = append(wrong, Wrong{FieldTimeout, fmt.Sprintf("must be 1 to %d", limit)})
+	}
+	limit := int(MaxWait.Seconds())
+	switch {
+	case c.Retry.MaxAttempts < 0, c.Retry.MaxAttempts > MaxAttempts, len(c.Retry.ScheduleSeconds) > MaxAttempts:
+		wrong = append(wrong, Wrong{FieldRetry, fmt.Sprintf("has at most %d attempts, and at least one", MaxAttempts)})
+	case slices.ContainsFunc(c.Retry.ScheduleSeconds, func(s int) bool { return s < 0 || s > limit }):
+		wrong = append(wrong, Wrong{FieldRetry, fmt.Sprintf("has each attempt at most %d seconds after the one before", limit)})
+	}
+	return wrong
+}
+
+func checkURL(address string) string {
+	if address == "" {
+		return "is where results are sent: an outbound webhook needs it"
+	}
+	u, err := url.Parse(address)
+	switch {
+	case len(address) > MaxURL:
+		return fmt.Sprintf("has at most %d characters", MaxURL)
+	case err != nil, u.Host == "", u.Hostname() == "", u.Scheme != "https" && u.Scheme != "http":
+		return "must be an http or https URL, such as https://example.com/results"
+	case u.User != nil:
+		return "must not have a user or a password in it: send credentials as headers"
+	case u.Fragment != "":
+		return "must not have a fragment (#…): it would not be sent"
+	}
+	return ""
+}
+
+// reserved are the names of headers that a delivery sets itself, or that belong to the
+// connection, in lower case; those that end with a hyphen are beginnings.
+var reserved = []string{
+	"x-service-", "webhook-", "content-", "proxy-", "host", "connection", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive", "expect",
+}
+
+// CheckHeaderName says what is wrong with the name of a header, "" where nothing is.
+func CheckHeaderName(name string) string {
+	lower := strings.ToLower(name)
+	for _, r := range reserved {
+		if lower == r || strings.HasSuffix(r, "-") && strings.HasPrefix(lower, r) {
+			return fmt.Sprintf("has the header %q, which the platform sets itself: remove it", name)
+		}
+	}
+	if !httpguts.ValidHeaderFieldName(name) {
+		return fmt.Sprintf("has %q, which is not the name of a header: one has letters, digits and hyphens", name)
+	}
+	return ""
+}
+
+// CheckHeaders says what is wrong with headers; it never says a value.
+func CheckHeaders(headers map[string]string) (wrong []Wrong) {
+	if len(headers) > MaxHeaders {
+		wrong = append(wrong, Wrong{FieldHeaders, fmt.Sprintf("has at most %d headers", MaxHeaders)})
+	}
+	seen := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		problem := CheckHeaderName(name)
+		switch canonical := http.CanonicalHeaderKey(name); {
+		case problem != "":
+		case seen[canonical]:
+			problem = fmt.Sprintf("has the header %q twice: the case of letters makes no difference", canonical)
+		case !httpguts.ValidHeaderFieldValue(headers[name]):
+			problem = fmt.Sprintf("has a control character, such as a line break, in the value of %q: remove it", name)
+		case len(name)+len(headers[name]) > MaxHeader:
+			problem = fmt.Sprintf("has at most %d bytes in a header: %q is longer", MaxHeader, name)
+		default:
+			seen[canonical] = true
+		}
+		if problem != "" {
+			wrong = append(wrong, Wrong{FieldHeaders, problem})
+		}
+	}
+	return wrong
+}
+
+// Timeout is how long an attempt takes at most.
+func (c Config) Timeout() time.Duration {
+	if c.TimeoutSeconds <= 0 {
+		return DefaultTimeout
+	}
+	return min(time.Duration(c.TimeoutSeconds)*time.Second, MaxTimeout)
+}
+
+// Schedule is how long each attempt waits after the one before; the last wait of the
+// connector's own goes on.
+func (c Config) Schedule() []time.Duration {
+	schedule := DefaultSchedule
+	if len(c.Retry.ScheduleSeconds) > 0 {
+		schedule = nil
+		for _, seconds := range c.Retry.ScheduleSeconds {
+			schedule = append(schedule, time.Duration(min(max(seconds, 0), int(MaxWait.Seconds())))*time.Second)
+		}
+	}
+	attempts := len(schedule)
+	if c.Retry.MaxAttempts > 0 {
+		attempts = c.Retry.MaxAttempts
+	}
+	attempts = min(attempts, MaxAttempts)
+	for len(schedule) < attempts {
+		schedule = append(schedule[:len(schedule):len(schedule)], schedule[len(schedule)-1])
+	}
+	return schedule[:attempts]
+}

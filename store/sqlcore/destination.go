@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// troubled are the destinations to which not all goes that there is; they have an index.
+var troubled = `(d.failures >= ` + strconv.Itoa(store.BreakAfter) + ` OR d.paused_generation IS NOT NULL)`
+
+const selectDestinations = `SELECT d.project_id, d.connector_id, d.failures, COALESCE(d.paused_generation, 0), d.paused_reason FROM destinations d `
+
+func scanDestinationState(row scanner, more ...any) (d store.Destination, err error) {
+	err = row.Scan(append([]any{&d.Connector.ProjectID, &d.Connector.ID, &d.Failures, &d.PausedGeneration, &d.PausedReason}, more...)...)
+	return d, err
+}
+
+// Destination implements store.Deliveries.
+func (c *Core) Destination(ctx context.Context, connector store.Key) (store.Destination, error) {
+	d, err := scanDestinationState(c.engine.Reader().QueryRowContext(ctx,
+		selectDestinations+`WHERE d.project_id = $1 AND d.connector_id = $2`, connector.ProjectID, connector.ID))
+	if err = found(err); errors.Is(err, store.ErrNotFound) {
+		return store.Destination{Connector: connector}, nil
+	}
+	return d, wrap(err, "reading how deliveries of %s go", connector)
+}
+
+// TroubledDestinations implements store.Deliveries.
+func (c *Core) TroubledDestinations(ctx context.Context, after store.Key, limit int) ([]store.TroubledDestination, error) {
+	all, err := collect(ctx, c.engine.Reader(), func(row scanner) (t store.TroubledDestination, err error) {
+		t.Destination, err = scanDestinationState(row, refFields(&t.Ref)...)
+		return t, err
+	}, `SELECT d.project_id, d.connector_id, d.failures, COALESCE(d.paused_generation, 0), d.paused_reason, `+refColumns+`
+		FROM destinations d JOIN object_ids k ON k.project_id = d.project_id AND k.id = d.connector_id
+		WHERE `+troubled+` AND (d.project_id > $1 OR d.project_id = $1 AND d.connector_id > $2) ORDER BY d.project_id, d.connector_id LIMIT $3`,
+		after.ProjectID, after.ID, limit)
+	return all, wrap(err, "listing destinations that fail or are paused")
+}
+
+// ResumeDestination implements store.Deliveries.
+func (c *Core) ResumeDestination(ctx context.Context, connector store.Key) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		_, err := tx.exec(ctx, `UPDATE destinations SET failures = 0, paused_generation = NULL, paused_reason = ''
+			WHERE project_id = $1 AND connector_id = $2 AND paused_generation IS NOT NULL`, connector.ProjectID, connector.ID)
+		return err
+	})
+	return wrap(err, "resuming the deliveries of %s", connector)
+}
