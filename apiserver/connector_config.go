@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -57,7 +58,7 @@ func (c *ConnectorConfig) UnmarshalJSON(data []byte) error { return json.Unmarsh
 
 // Schema names the component that describe fills in.
 func (ConnectorConfig) Schema(r huma.Registry) *huma.Schema {
-	return alternatives(r, "ConnectorConfig", reflect.TypeFor[InboundConfig](), reflect.TypeFor[SyncConfig](), reflect.TypeFor[CronConfig]())
+	return alternatives(r, "ConnectorConfig", reflect.TypeFor[InboundConfig](), reflect.TypeFor[SyncConfig](), reflect.TypeFor[OutboundConfig](), reflect.TypeFor[CronConfig]())
 }
 
 // ConnectorConfigInput is the config of a connector that is created. It is decoded
@@ -74,7 +75,7 @@ func (c ConnectorConfigInput) given() bool { return len(c) > 0 && string(c) != "
 
 // Schema names the component that describe fills in.
 func (ConnectorConfigInput) Schema(r huma.Registry) *huma.Schema {
-	return alternatives(r, "ConnectorConfigInput", reflect.TypeFor[InboundConfigInput](), reflect.TypeFor[SyncConfigInput](), reflect.TypeFor[CronConfigInput]())
+	return alternatives(r, "ConnectorConfigInput", reflect.TypeFor[InboundConfigInput](), reflect.TypeFor[SyncConfigInput](), reflect.TypeFor[OutboundConfigInput](), reflect.TypeFor[CronConfigInput]())
 }
 
 // alternatives registers the types, and a component of which the description says
@@ -91,8 +92,19 @@ func alternatives(r huma.Registry, name string, types ...reflect.Type) *huma.Sch
 	return &huma.Schema{Ref: schemas + name}
 }
 
-// applyConfig reads a config in its REST shape into the spec of a webhook.
-func applyConfig(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) error {
+// applyConfig reads a config in its REST shape into the spec of a connector with an id.
+func (s *Server) applyConfig(c *caller, id uuid.UUID, conn *v1alpha1.Connector, kind ConnectorType, config ConnectorConfigInput) error {
+	switch {
+	case kind == ConnectorType(v1alpha1.ConnectorCron):
+		return applyCron(&conn.Spec, config)
+	case conn.Spec.Mode == v1alpha1.ModeOutbound:
+		return s.applyOutbound(c, id, &conn.Spec, config)
+	}
+	return applyWebhook(&conn.Spec, config)
+}
+
+// applyWebhook reads a config in its REST shape into the spec of an inbound or sync webhook.
+func applyWebhook(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) error {
 	var in SyncConfigInput
 	if err := decodeConfig(json.RawMessage(config), &in); err != nil {
 		return err
@@ -154,6 +166,9 @@ func decodeConfig(config json.RawMessage, into any) error {
 func showConfig(conn *v1alpha1.Connector) ConnectorConfig {
 	if conn.Spec.Cron != nil {
 		return ConnectorConfig{showCron(conn.Spec.Cron)}
+	}
+	if conn.Sends() {
+		return ConnectorConfig{showOutbound(conn)}
 	}
 	webhook := WebhookConfig{
 		Authentication: Authentication(conn.Authentication().Word()), RequireAuthentication: conn.RequiresAuthentication(),

@@ -4,7 +4,10 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
@@ -14,7 +17,7 @@ import (
 type ConnectorCreate struct {
 	Name    string               `json:"name" minLength:"1" maxLength:"63" doc:"Its name, unique in its environment." example:"Tickets"`
 	Type    ConnectorType        `json:"type" doc:"What it is."`
-	Mode    ConnectorMode        `json:"mode,omitempty" default:"inbound" doc:"In which direction it works: inbound or sync; a cron connector is inbound."`
+	Mode    ConnectorMode        `json:"mode,omitempty" default:"inbound" doc:"In which direction it works: inbound, sync or outbound; a cron connector is inbound."`
 	Enabled *bool                `json:"enabled,omitempty" default:"true" doc:"Whether it works at once."`
 	Config  ConnectorConfigInput `json:"config,omitempty" doc:"How it behaves; the shape depends on type and mode. Without it all defaults, of which a schedule has none."`
 }
@@ -31,7 +34,7 @@ func (s *Server) createConnector(ctx context.Context, c *caller, in *ConnectorCr
 	if err != nil {
 		return answer[Connector]{}, err
 	}
-	conn, err := newConnector(ctx, c, environment.Name, in)
+	conn, err := s.newConnector(ctx, c, environment.Name, in)
 	if err != nil {
 		return answer[Connector]{}, err
 	}
@@ -74,7 +77,7 @@ func (n *creation) connector(
 	if err != nil {
 		return shown, err
 	}
-	return shown, n.showTicks(ctx, n.caller, &shown)
+	return shown, n.showPresent(ctx, n.caller, []v1alpha1.Connector{*conn}, &shown)
 }
 
 // nameIsFree answers 409 for the name of another connector, such as one that code
@@ -107,7 +110,7 @@ func stalledBy(o v1alpha1.ConditionedObject, reason string) bool {
 }
 
 // newConnector makes the object that a request asks for.
-func newConnector(ctx context.Context, c *caller, environment string, in *ConnectorCreateInput) (*v1alpha1.Connector, error) {
+func (s *Server) newConnector(ctx context.Context, c *caller, environment string, in *ConnectorCreateInput) (*v1alpha1.Connector, error) {
 	meta, id := c.meta(ctx, "connector", in.Body.Name)
 	conn := &v1alpha1.Connector{ObjectMeta: meta, Spec: v1alpha1.ConnectorSpec{
 		ID: id, Environment: v1alpha1.EnvironmentName(environment), DisplayName: v1alpha1.DisplayName(in.Body.Name),
@@ -120,8 +123,9 @@ func newConnector(ctx context.Context, c *caller, environment string, in *Connec
 	if !config.given() {
 		config = ConnectorConfigInput("{}")
 	}
-	if in.Body.Type == ConnectorType(v1alpha1.ConnectorCron) {
-		return conn, applyCron(&conn.Spec, config)
+	key, err := uuid.Parse(string(id))
+	if err != nil {
+		return nil, fmt.Errorf("reading the id of a new connector: %w", err)
 	}
-	return conn, applyConfig(&conn.Spec, config)
+	return conn, s.applyConfig(c, key, conn, in.Body.Type, config)
 }

@@ -122,7 +122,11 @@ func (s *Server) deleteLink(ctx context.Context, c *caller, in *LinkPath) (answe
 	if err := judge(); err != nil {
 		return answer[Done]{}, err
 	}
-	before := showLink(conn, link)
+	from, err := s.sourcesOf(ctx, c, conn)
+	if err != nil {
+		return answer[Done]{}, err
+	}
+	before := showLink(conn, link, from)
 	if err := s.deleteExactly(ctx, link, judge); err != nil {
 		return answer[Done]{}, err
 	}

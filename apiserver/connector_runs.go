@@ -18,15 +18,15 @@ type ConnectorRun struct {
 	Status        ConnectorRunStatus `json:"status" doc:"Where it stands."`
 	TriggerType   TriggerType        `json:"trigger_type" doc:"What caused it."`
 	StartedAt     time.Time          `json:"started_at" doc:"When it was accepted."`
-	EndedAt       *time.Time         `json:"ended_at" doc:"When the last of its agent runs ended."`
+	EndedAt       *time.Time         `json:"ended_at" doc:"When the last of its agent runs ended, or the delivery did."`
 	DurationMS    *int64             `json:"duration_ms" doc:"From start to end in milliseconds; null until it ended."`
 	DispatchedTo  int                `json:"dispatched_to" doc:"How many agent runs it started."`
 	RunIDs        []string           `json:"run_ids" format:"uuid" doc:"The agent runs, oldest link first."`
-	Output        *string            `json:"output" doc:"The output of the oldest link's run; null in lists."`
+	Output        *string            `json:"output" doc:"The output of the oldest link's run; null in lists, and of deliveries."`
 	Error         *string            `json:"error" doc:"Why it failed or was skipped."`
-	RunID         *string            `json:"run_id" format:"uuid" doc:"Outbound: the agent run whose result is sent; null in this release."`
-	Attempts      []Attempt          `json:"attempts" doc:"Outbound: the attempts to deliver; empty in this release."`
-	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"Outbound: when the next one is due; null in this release."`
+	RunID         *string            `json:"run_id" format:"uuid" doc:"Outbound: the agent run whose result is sent; null of others."`
+	Attempts      []Attempt          `json:"attempts" doc:"Outbound: the attempts to deliver, oldest first; empty in lists, and of others."`
+	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"Outbound: when the next one is due; null in lists, of others, and once no more is made."`
 }
 
 // Attempt is one attempt to deliver.
@@ -102,6 +102,10 @@ func (s *Server) getConnectorRun(ctx context.Context, c *caller, in *ConnectorRu
 		return answer[ConnectorRun]{}, fmt.Errorf("reading connector run %s: %w", in.RunID, err)
 	}
 	shown := showConnectorRun(run)
+	if run.Trigger == store.TriggerOutbound {
+		err := s.showAttempts(ctx, c.row(in.RunID), &shown)
+		return plainly(shown, err)
+	}
 	outcome, err := s.store.Outcome(ctx, c.row(in.RunID))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return answer[ConnectorRun]{}, fmt.Errorf("reading the outcome of connector run %s: %w", in.RunID, err)
@@ -117,9 +121,37 @@ func (s *Server) getConnectorRun(ctx context.Context, c *caller, in *ConnectorRu
 }
 
 func showConnectorRun(r store.ConnectorRun) ConnectorRun {
-	return ConnectorRun{
+	out := ConnectorRun{
 		ID: r.ID.String(), ConnectorID: r.ConnectorID.String(), Status: ConnectorRunStatus(r.Status), TriggerType: TriggerType(r.Trigger),
 		StartedAt: r.StartedAt.UTC(), EndedAt: optTime(r.EndedAt), DurationMS: elapsed(&r.StartedAt, r.EndedAt),
 		DispatchedTo: len(r.RunIDs), RunIDs: texts(r.RunIDs), Error: opt(r.Error), Attempts: []Attempt{},
 	}
+	if r.Trigger == store.TriggerOutbound { // it started none
+		out.DispatchedTo, out.RunIDs = 0, []string{}
+		if len(r.RunIDs) > 0 {
+			out.RunID = opt(r.RunIDs[0].String())
+		}
+	}
+	return out
+}
+
+// showAttempts fills in the attempts of a delivery.
+func (s *Server) showAttempts(ctx context.Context, delivery store.Key, out *ConnectorRun) error {
+	attempts, next, err := s.store.Attempts(ctx, delivery)
+	if err != nil {
+		return fmt.Errorf("reading the attempts of delivery %s: %w", delivery.ID, err)
+	}
+	for _, a := range attempts {
+		shown := Attempt{Number: a.Number, At: a.At.UTC(), ErrorClass: opt(a.ErrorClass), Error: opt(a.Error), ResponseExcerpt: opt(a.Response)}
+		if a.StatusCode != 0 {
+			shown.StatusCode = &a.StatusCode
+		}
+		if a.ErrorClass != store.ErrorClassLost {
+			took := a.Duration.Milliseconds()
+			shown.DurationMS = &took
+		}
+		out.Attempts = append(out.Attempts, shown)
+	}
+	out.NextAttemptAt = optTime(next)
+	return nil
 }

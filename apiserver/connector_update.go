@@ -19,7 +19,7 @@ type ConnectorUpdate struct {
 	Name    *string              `json:"name,omitempty" minLength:"1" maxLength:"63" doc:"Its name, unique in its environment." example:"Tickets"`
 	Type    ConnectorType        `json:"type,omitempty" doc:"Only what it is: that never changes."`
 	Mode    ConnectorMode        `json:"mode,omitempty" doc:"Only the one that it has: that never changes."`
-	Enabled *bool                `json:"enabled,omitempty" doc:"Whether it works. A connector that was removed from the project's code cannot be enabled."`
+	Enabled *bool                `json:"enabled,omitempty" doc:"Whether it works; true also lets a paused outbound connector send again. A connector that was removed from the project's code cannot be enabled."`
 	Config  ConnectorConfigInput `json:"config,omitempty" doc:"How it behaves, whole: what is left out of it gets its default. Credentials that are empty or ******** stay as they are."`
 }
 
@@ -53,6 +53,11 @@ func (s *Server) updateConnector(ctx context.Context, c *caller, in *ConnectorUp
 	})
 	if err != nil {
 		return answer[Connector]{}, err
+	}
+	if in.Body.Enabled != nil {
+		if err := s.resume(ctx, c, conn); err != nil {
+			return answer[Connector]{}, err
+		}
 	}
 	s.awaitReady(ctx, conn)
 	if !repeated && conn.Title() != before.Title() && stalledBy(conn, v1alpha1.ReasonNameTaken) {
@@ -94,11 +99,8 @@ func (s *Server) editConnector(ctx context.Context, c *caller, conn *v1alpha1.Co
 	if !in.Config.given() {
 		return nil
 	}
-	if conn.Type() == v1alpha1.ConnectorCron {
-		return applyCron(&conn.Spec, in.Config)
-	}
-	err := applyConfig(&conn.Spec, in.Config)
-	if err == nil && !conn.RequiresAuthentication() && conn.SpecID() == "" {
+	err := s.applyConfig(c, c.keyOf(conn).ID, conn, ConnectorType(conn.Type()), in.Config)
+	if err == nil && !conn.HasSecret() && conn.Type() == v1alpha1.ConnectorWebhook && conn.SpecID() == "" {
 		return wrong("body.config.authentication", "cannot become none: the id of this connector follows from its name, and would be its only secret; create another connector")
 	}
 	return err

@@ -26,13 +26,13 @@ type Connector struct {
 	Type           ConnectorType   `json:"type" doc:"What it is."`
 	Mode           ConnectorMode   `json:"mode" doc:"In which direction it works."`
 	Enabled        bool            `json:"enabled" doc:"Whether somebody has disabled it."`
-	DisabledReason *string         `json:"disabled_reason" doc:"Why its webhooks are refused, or its schedule stands still, at present: disabled, or what keeps it from working although nobody disabled it; null while it works."`
+	DisabledReason *string         `json:"disabled_reason" doc:"Why its webhooks are refused, its schedule stands still, or it sends nothing, at present: disabled, or what keeps it from working although nobody disabled it; null while it works."`
 	Config         ConnectorConfig `json:"config" doc:"How it behaves; the shape depends on type and mode."`
 	DefinedInCode  bool            `json:"defined_in_code" doc:"Whether the project's code defines it; it is changed there alone."`
 	Retired        bool            `json:"retired" doc:"Whether it was removed from the project's code."`
-	WebhookURL     *string         `json:"webhook_url" format:"uri" doc:"Where callers send to (inbound, sync); null for a cron connector."`
+	WebhookURL     *string         `json:"webhook_url" format:"uri" doc:"Where callers send to (inbound, sync); null for those that nobody calls."`
 	Secret         *string         `json:"secret" doc:"What callers send as X-Service-Secret; null without authentication, ******** when it is the project's own."`
-	SigningSecret  *string         `json:"signing_secret" doc:"What deliveries are signed with (outbound); null in this release."`
+	SigningSecret  *string         `json:"signing_secret" doc:"What deliveries are signed with (outbound), ******** when it is the project's own; null for others."`
 	NextTickAt     *time.Time      `json:"next_tick_at" doc:"When a cron connector ticks next; null for others, and while it does not work."`
 	LastTickAt     *time.Time      `json:"last_tick_at" doc:"The newest tick of a cron connector that was run or skipped; null for others, and before the first."`
 	Agents         []string        `json:"agents" doc:"The linked agents, oldest link first."`
@@ -89,7 +89,7 @@ func (s *Server) listConnectors(ctx context.Context, c *caller, in *EnvironmentQ
 	for i := range out {
 		shown[i] = &out[i]
 	}
-	return plainly(out, s.showTicks(ctx, c, shown...))
+	return plainly(out, s.showPresent(ctx, c, list, shown...))
 }
 
 func (s *Server) getConnector(ctx context.Context, c *caller, in *ConnectorPath) (answer[Connector], error) {
@@ -116,7 +116,15 @@ func (s *Server) describeConnector(ctx context.Context, c *caller, conn *v1alpha
 	if err != nil {
 		return Connector{}, nil, err
 	}
-	return shown, links, s.showTicks(ctx, c, &shown)
+	return shown, links, s.showPresent(ctx, c, []v1alpha1.Connector{*conn}, &shown)
+}
+
+// showPresent fills in what the store alone knows of connectors, with a question each kind.
+func (s *Server) showPresent(ctx context.Context, c *caller, conns []v1alpha1.Connector, shown ...*Connector) error {
+	if err := s.showTicks(ctx, c, shown...); err != nil {
+		return err
+	}
+	return s.showPaused(ctx, c, conns, shown...)
 }
 
 // environmentOf is the environment of a connector; nil when it is gone.
@@ -167,17 +175,21 @@ func (s *Server) showConnector(
 func (s *Server) showSecrets(
 	ctx context.Context, c *caller, conn *v1alpha1.Connector, derivations map[store.Derivation]string, out *Connector,
 ) error {
-	if conn.Spec.Mode == v1alpha1.ModeOutbound || conn.Type() == v1alpha1.ConnectorCron {
+	if conn.Type() == v1alpha1.ConnectorCron {
 		return nil // nothing is received, nothing is signed
 	}
 	id, err := uuid.Parse(out.ID)
 	if err != nil {
 		return fmt.Errorf("reading the id of connector %q: %w", conn.Name, err)
 	}
-	if conn.RequiresAuthentication() {
+	if conn.HasSecret() {
 		secret, err := s.secretOf(ctx, c, conn, id, derivations)
 		if err != nil {
 			return err
+		}
+		if conn.Sends() {
+			out.SigningSecret = &secret
+			return nil
 		}
 		out.Secret = &secret
 	}
@@ -200,7 +212,11 @@ func (s *Server) secretOf(
 			return "", fmt.Errorf("choosing the key of the secret of connector %q: %w", conn.Name, err)
 		}
 	}
-	secret, err := s.platform.Secret(key, of)
+	derive := s.platform.Secret
+	if conn.Sends() {
+		derive = s.platform.SigningSecret
+	}
+	secret, err := derive(key, of)
 	if err != nil {
 		return "", fmt.Errorf("deriving the secret of connector %q: %w", conn.Name, err)
 	}
@@ -212,8 +228,11 @@ func (s *Server) secretOf(
 // it should, whatever else there is to say of it.
 func disabledReason(conn *v1alpha1.Connector) *string {
 	still := "webhooks are taken"
-	if conn.Type() == v1alpha1.ConnectorCron {
+	switch {
+	case conn.Type() == v1alpha1.ConnectorCron:
 		still = "its schedule goes on"
+	case conn.Sends():
+		still = "results are sent"
 	}
 	switch takes := conn.TakesEvents(); {
 	case !conn.IsEnabled() && takes:

@@ -116,7 +116,11 @@ func TestConnectorsThatAreRefused(t *testing.T) {
 		"body.config.prompt":          `{"name":"a","type":"cron","config":{"schedule":"@daily","prompt":"CANARY` + strings.Repeat("x", 16<<10) + `"}}`,
 		"body.config.authentication":  `{"name":"a","type":"cron","config":{"schedule":"@daily","authentication":"none"}}`,
 		"body.config.secret":          `{"name":"a","type":"webhook","config":{"secret":"CANARY"}}`,
-		"body.mode":                   `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://CANARY"}}`,
+		"body.config.url":             `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"ftp://CANARY"}}`,
+		"body.config.headers":         `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","headers":{"Webhook-Id":"CANARY"}}}`,
+		"body.config.headers.X-Key":   `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","headers":{"X-Key":"********"}}}`,
+		"body.config.retry":           `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","retry":{"schedule_seconds":[86401]}}}`,
+		"body.config.files_required":  `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","files_required":true}}`,
 		"body.config.timeout_seconds": `{"name":"a","type":"webhook","mode":"sync","config":{"timeout_seconds":901}}`,
 	} {
 		status, answer := w.call(t, key, http.MethodPost, "/connectors?environment_id="+w.environmentID("production"), body)

@@ -28,14 +28,14 @@ const (
 		"A connector without authentication, and one with a secret of the project's own, are answered 409."
 	aboutDeleteConnector = "Deletes the connector for good, with its links; what it has received stays in the history of runs. A connector that " +
 		"the project's code defines is answered 409: remove it there and deploy. A repetition under the same Idempotency-Key is answered as the first call."
-	aboutCreateLink = "Events of the connector start the agent from then on. Answers once the platform has taken up the link, or after two seconds; " +
+	aboutCreateLink = "Events of the connector start the agent from then on, or the agent's results are sent. Answers once the platform has taken up the link, or after two seconds; " +
 		"ready and message say whether it is in effect. Links of connectors that the project's code defines are answered 409."
 	aboutListLinks         = "Oldest first."
 	aboutGetLink           = "The link, and whether it is in effect."
 	aboutUpdateLink        = "Settings that the request leaves out get their defaults. The agent never changes: create another link. Links of connectors that the project's code defines are answered 409."
 	aboutDeleteLink        = "Events of the connector start the agent no more; runs that were started go on. Links of connectors that the project's code defines are answered 409."
-	aboutListConnectorRuns = "Events that the connector received, or its schedule made, newest first, without outputs."
-	aboutGetConnectorRun   = "The event with its outcome. output is that of the run of the oldest link."
+	aboutListConnectorRuns = "Events that the connector received, or its schedule made, and deliveries of an outbound one; newest first, without outputs and attempts."
+	aboutGetConnectorRun   = "The event with its outcome; output is that of the run of the oldest link. Of an outbound connector the delivery, with its attempts."
 	aboutListRuns          = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them. " +
 		"A page looks at 20,000 runs at most, so where a filter fits few of many it may be short, or empty: next_cursor says whether there are more."
 	aboutGetRun    = "The run with its input and output."
@@ -89,7 +89,7 @@ var aboutSchemas = map[string]string{
 	"Connector":           "A connector ties agents to the outside world.",
 	"ConnectorCreate":     "What a connector is made of.",
 	"ConnectorResult":     "What became of a connector that the project's code defines.",
-	"ConnectorRun":        "An event that a connector received or its schedule made, and what it started.",
+	"ConnectorRun":        "An event that a connector received or its schedule made, and what it started; or a delivery that it makes.",
 	"ConnectorRunList":    "A page of connector runs.",
 	"ConnectorUpdate":     "What is changed of a connector; what is left out stays.",
 	"Cost":                "An amount of money.",
@@ -106,7 +106,7 @@ var aboutSchemas = map[string]string{
 	"InboundConfig":       "The config of a webhook of mode inbound.",
 	"InboundConfigInput":  "What the config of a webhook of mode inbound is made of.",
 	"Judge":               "What a judge thinks of an agent on average.",
-	"Link":                "A link ties an agent to a connector, whose events start it.",
+	"Link":                "A link ties an agent to a connector, whose events start it, or which sends its results.",
 	"LinkCreate":          "What a link is made of.",
 	"LinkUpdate":          "The settings that a link gets in place of those that it has.",
 	"LogLine":             "A line that a run has written.",
@@ -118,6 +118,11 @@ var aboutSchemas = map[string]string{
 	"RunnerSettings":      "The pool of pods that execute the runs of an environment.",
 	"Span":                "A step of a run.",
 	"SyncConfig":          "The config of a webhook of mode sync.",
+	"OutboundConfig":      "The config of a webhook of mode outbound.",
+	"OutboundConfigInput": "What the config of a webhook of mode outbound is made of.",
+	"OutboundLinkInput":   "When and how an agent's results are to be sent.",
+	"DeliveryRetry":       "How often and when a delivery is tried.",
+	"DeliveryRetryInput":  "How often and when a delivery is to be tried.",
 	"SyncConfigInput":     "What the config of a webhook of mode sync is made of.",
 	"TestResult":          "What became of a test case of a deployment.",
 	"TokenUsage":          "Counts of model tokens.",

@@ -108,14 +108,14 @@ func ref(section, name string) node { return node{"$ref": "#/components/" + sect
 // describeConfigs says which types a config may have.
 func describeConfigs(all node) {
 	all["ConnectorConfig"] = node{
-		"description": "How a connector behaves: InboundConfig for a webhook of mode inbound, SyncConfig for one of mode sync, whose timeout_seconds is a number, CronConfig for a cron connector.",
-		"oneOf":       []any{ref("schemas", "InboundConfig"), ref("schemas", "SyncConfig"), ref("schemas", "CronConfig")},
+		"description": "How a connector behaves: InboundConfig for a webhook of mode inbound, SyncConfig for one of mode sync, whose timeout_seconds is a number, OutboundConfig for one of mode outbound, CronConfig for a cron connector.",
+		"oneOf":       []any{ref("schemas", "InboundConfig"), ref("schemas", "SyncConfig"), ref("schemas", "OutboundConfig"), ref("schemas", "CronConfig")},
 	}
 	// So that a config is of one type alone, although answers may grow.
 	all["InboundConfig"].(node)["properties"].(node)["timeout_seconds"].(node)["type"] = "null"
 	all["ConnectorConfigInput"] = node{
-		"description": "How a connector shall behave: InboundConfigInput for a webhook of mode inbound, SyncConfigInput for one of mode sync, CronConfigInput for a cron connector.",
-		"anyOf":       []any{ref("schemas", "InboundConfigInput"), ref("schemas", "SyncConfigInput"), ref("schemas", "CronConfigInput")},
+		"description": "How a connector shall behave: InboundConfigInput for a webhook of mode inbound, SyncConfigInput for one of mode sync, OutboundConfigInput for one of mode outbound, CronConfigInput for a cron connector.",
+		"anyOf":       []any{ref("schemas", "InboundConfigInput"), ref("schemas", "SyncConfigInput"), ref("schemas", "OutboundConfigInput"), ref("schemas", "CronConfigInput")},
 	}
 }
 

@@ -103,8 +103,8 @@ func (ConnectorType) Schema(r huma.Registry) *huma.Schema {
 
 // Schema describes the type.
 func (ConnectorMode) Schema(r huma.Registry) *huma.Schema {
-	return enumeration(r, "ConnectorMode", "inbound answers an event with run ids at once, sync with the agent's result; outbound, "+
-		"which sends results, is not in this release.", "inbound", "sync", "outbound")
+	return enumeration(r, "ConnectorMode", "inbound answers an event with run ids at once, sync with the agent's result; outbound "+
+		"sends results.", "inbound", "sync", "outbound")
 }
 
 // Schema describes the type.
@@ -121,8 +121,8 @@ func (MissedTicks) Schema(r huma.Registry) *huma.Schema {
 
 // Schema describes the type.
 func (OutboundMode) Schema(r huma.Registry) *huma.Schema {
-	return enumeration(r, "OutboundMode", "When an outbound connector sends: for every ended run, when the agent calls its tool, or "+
-		"when middleware calls it.", "automatic", "agent_tool", "middleware")
+	return enumeration(r, "OutboundMode", "When an outbound connector sends: automatic, the result of each run once it ends.",
+		v1alpha1.LinkAutomatic.Word())
 }
 
 // Schema describes the type.

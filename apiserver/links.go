@@ -22,7 +22,7 @@ import (
 type Link struct {
 	ID            string             `json:"id" format:"uuid" doc:"The link's id."`
 	ConnectorID   string             `json:"connector_id" format:"uuid" doc:"The connector."`
-	AgentName     string             `json:"agent_name" doc:"The agent that its events start." example:"support"`
+	AgentName     string             `json:"agent_name" doc:"The agent that its events start, or whose results it sends." example:"support"`
 	FilesRequired bool               `json:"files_required" doc:"Whether runs fail of an event that has no attachment, or one that is omitted."`
 	Outbound      Null[OutboundLink] `json:"outbound" doc:"When and how results are sent; null unless the connector is outbound."`
 	Ready         bool               `json:"ready" doc:"Whether it is in effect: events of the connector start the agent."`
@@ -35,14 +35,6 @@ func (l Link) audited() store.AuditObject {
 	return store.AuditObject{Kind: "link", ID: l.ID, Name: l.AgentName}
 }
 
-// OutboundLink says when and how an agent's results are sent.
-type OutboundLink struct {
-	Mode               OutboundMode `json:"mode" doc:"When something is sent."`
-	ActionName         string       `json:"action_name" doc:"The name by which the agent or middleware sends." example:"send_to_crm"`
-	SourceConnectorIDs []string     `json:"source_connector_ids" format:"uuid" doc:"Whose runs are sent; none: all of the agent."`
-	Statuses           []RunStatus  `json:"statuses" doc:"Which ended runs are sent."`
-}
-
 // LinkCreate is what a link is made of.
 type LinkCreate struct {
 	AgentName string `json:"agent_name" minLength:"1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" patternDescription:"lower-case letters, digits and inner dashes" doc:"The agent, by the name that its YAML file gives it. It need not be deployed yet." example:"support"`
@@ -51,8 +43,8 @@ type LinkCreate struct {
 
 // LinkSettings is what can be changed of a link.
 type LinkSettings struct {
-	FilesRequired *bool          `json:"files_required,omitempty" doc:"Whether runs fail of an event that has no attachment, or one that is omitted; without it: false."`
-	Outbound      map[string]any `json:"outbound,omitempty" doc:"Not supported in this release."`
+	FilesRequired *bool              `json:"files_required,omitempty" doc:"Whether runs fail of an event that has no attachment, or one that is omitted; without it: false."`
+	Outbound      *OutboundLinkInput `json:"outbound,omitempty" doc:"When and how results are sent, for links to outbound connectors; without it those of all completed runs."`
 }
 
 // LinkUpdate are the settings that a link gets in place of those that it has.
@@ -85,9 +77,13 @@ func (s *Server) listLinks(ctx context.Context, c *caller, in *ConnectorPath) (a
 	if err != nil {
 		return answer[[]Link]{}, err
 	}
+	from, err := s.sourcesOf(ctx, c, conn)
+	if err != nil {
+		return answer[[]Link]{}, err
+	}
 	out := make([]Link, 0, len(links))
 	for i := range links {
-		out = append(out, showLink(conn, &links[i]))
+		out = append(out, showLink(conn, &links[i], from))
 	}
 	return plainly(out, nil)
 }
@@ -101,7 +97,8 @@ func (s *Server) getLink(ctx context.Context, c *caller, in *LinkPath) (answer[L
 	if err != nil {
 		return answer[Link]{}, err
 	}
-	return answer[Link]{Body: showLink(conn, link), ETag: etag(link)}, nil
+	from, err := s.sourcesOf(ctx, c, conn)
+	return answer[Link]{Body: showLink(conn, link, from), ETag: etag(link)}, err
 }
 
 // link finds a link of a connector by id.
@@ -117,9 +114,6 @@ func (s *Server) link(ctx context.Context, c *caller, conn *v1alpha1.Connector, 
 }
 
 func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput) (answer[Link], error) {
-	if err := in.Body.refuseUnsupported(); err != nil {
-		return answer[Link]{}, err
-	}
 	conn, err := s.connector(ctx, c, in.ConnectorID)
 	if err != nil {
 		return answer[Link]{}, err
@@ -127,8 +121,14 @@ func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput)
 	if conn.DefinedInCode() {
 		return answer[Link]{}, errInCode
 	}
+	from, err := s.sourcesOf(ctx, c, conn)
+	if err != nil {
+		return answer[Link]{}, err
+	}
 	link := newLink(ctx, c, conn, in.Body.AgentName)
-	in.Body.applyTo(&link.Spec)
+	if err := in.Body.applyTo(&link.Spec, conn, from); err != nil {
+		return answer[Link]{}, err
+	}
 	links, err := s.linksOf(ctx, c, conn)
 	if err != nil {
 		return answer[Link]{}, err
@@ -143,15 +143,12 @@ func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput)
 		made.takeBack(ctx, err)
 		return answer[Link]{}, err
 	}
-	shown := showLink(conn, link)
+	shown := showLink(conn, link, from)
 	return created(ctx, shown, link, "/connectors/"+shown.ConnectorID+"/links/"+shown.ID), nil
 }
 
 // updateLink replaces the settings of a link: what is not sent gets its default.
 func (s *Server) updateLink(ctx context.Context, c *caller, in *LinkUpdateInput) (answer[Link], error) {
-	if err := in.Body.refuseUnsupported(); err != nil {
-		return answer[Link]{}, err
-	}
 	conn, err := s.connector(ctx, c, in.ConnectorID)
 	if err != nil {
 		return answer[Link]{}, err
@@ -160,34 +157,24 @@ func (s *Server) updateLink(ctx context.Context, c *caller, in *LinkUpdateInput)
 	if err != nil {
 		return answer[Link]{}, err
 	}
-	before := showLink(conn, link)
+	from, err := s.sourcesOf(ctx, c, conn)
+	if err != nil {
+		return answer[Link]{}, err
+	}
+	before := showLink(conn, link, from)
 	_, err = s.amend(ctx, c, link, func() error {
 		if conn.DefinedInCode() {
 			return errInCode
 		}
-		in.Body.applyTo(&link.Spec)
-		return nil
+		return in.Body.applyTo(&link.Spec, conn, from)
 	})
 	if err != nil {
 		return answer[Link]{}, err
 	}
 	s.awaitReady(ctx, link)
-	shown := showLink(conn, link)
+	shown := showLink(conn, link, from)
 	changed(ctx, shown.audited(), before, shown)
 	return answer[Link]{Body: shown, ETag: etag(link)}, nil
-}
-
-// refuseUnsupported answers 422 for settings that have no effect in this release.
-func (in LinkSettings) refuseUnsupported() error {
-	if in.Outbound != nil {
-		return invalid(notSupported("body.outbound"))
-	}
-	return nil
-}
-
-// applyTo writes settings into the spec.
-func (in LinkSettings) applyTo(spec *v1alpha1.ConnectorLinkSpec) {
-	spec.FilesRequired = in.FilesRequired != nil && *in.FilesRequired
 }
 
 // link creates a link.
@@ -240,11 +227,12 @@ func (s *Server) links(ctx context.Context, c *caller, opts ...client.ListOption
 	return out, nil
 }
 
-func showLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink) Link {
+func showLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, from sources) Link {
 	out := Link{
 		ID: idOf(link), ConnectorID: idOf(conn), AgentName: string(link.Spec.Agent), FilesRequired: link.Spec.FilesRequired, Ready: v1alpha1.IsReady(link),
 		CreatedAt: link.CreationTimestamp.UTC(), UpdatedAt: updatedAt(link),
 	}
+	out.Outbound.Value = showOutboundLink(conn, link, from)
 	if !out.Ready {
 		out.Message = opt(whyNotReady(link))
 	}

@@ -66,7 +66,9 @@ func mustRotate(conn *v1alpha1.Connector) error {
 	case conn.Spec.SecretRef != nil:
 		return problem(http.StatusConflict, httpserver.CodeNoSecret,
 			fmt.Sprintf("the connector's secret is the project's own: change it in the Secret %q", conn.Spec.SecretRef.Name))
-	case !conn.RequiresAuthentication():
+	case conn.Type() == v1alpha1.ConnectorCron:
+		return problem(http.StatusConflict, httpserver.CodeNoSecret, "the connector has no secret: nobody calls a schedule")
+	case !conn.HasSecret():
 		return problem(http.StatusConflict, httpserver.CodeNoSecret, "the connector has no secret: its authentication is none")
 	case len(conn.Unsupported()) > 0, routes != nil && routes.Status == metav1.ConditionFalse:
 		return problem(http.StatusConflict, httpserver.CodeConflict, "the connector is not in effect, and so no secret of it could be: "+whyNotReady(conn))

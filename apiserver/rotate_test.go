@@ -75,7 +75,9 @@ func TestSecretsThatCannotBeRotated(t *testing.T) {
 		"open": {func(c *v1alpha1.Connector) {
 			c.Spec.ID, c.Spec.Webhook.Authentication = v1alpha1.UUID(uuid.NewString()), v1alpha1.AuthenticationNone
 		}, nil, httpserver.CodeNoSecret, "authentication is none"},
-		"outbound": {func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeOutbound }, nil, httpserver.CodeConflict, "not in effect"},
+		"cron": {func(c *v1alpha1.Connector) {
+			c.Spec.Webhook, c.Spec.Cron = nil, &v1alpha1.CronConnector{Schedule: "@daily"}
+		}, nil, httpserver.CodeNoSecret, "schedule"},
 		"homeless": {nil, func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") }, httpserver.CodeConflict, `"dev"`},
 		"nameless": {nil, func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") }, httpserver.CodeConflict, "team/other"},
 	} {

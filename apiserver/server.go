@@ -43,6 +43,10 @@ type Store interface {
 	store.RateLimiter
 	// TickTimes is store.Ticks'.
 	TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error)
+	// Attempts, DestinationsOf and ResumeDestination are store.Deliveries'.
+	Attempts(ctx context.Context, delivery store.Key) (past []store.PastAttempt, next *time.Time, err error)
+	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error)
+	ResumeDestination(ctx context.Context, connector store.Key) error
 	// Cancel is store.Dispatch's.
 	Cancel(ctx context.Context, run store.Key, code store.RunErrorCode, reason string) error
 }

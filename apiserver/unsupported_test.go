@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
@@ -22,18 +21,5 @@ func TestParametersThatHaveNoEffectAreRefused(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", name, body)
 		require.NotContains(t, string(body), "CANARY")
 		require.Equal(t, httpserver.Fields{notSupported("query." + name)}, decode[Problem](t, body).Errors)
-	}
-}
-
-func TestLinksThatAreRefused(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	key := w.key(t, nil)
-	for location, body := range map[string]string{
-		"body.outbound": `{"agent_name":"hello","outbound":{"mode":"automatic"}}`,
-	} {
-		status, answer := w.call(t, key, http.MethodPost, "/connectors/"+uuid.NewString()+"/links", body)
-		require.Equal(t, http.StatusUnprocessableEntity, status, "%s", answer)
-		require.Equal(t, httpserver.Fields{notSupported(location)}, decode[Problem](t, answer).Errors)
 	}
 }

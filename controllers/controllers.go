@@ -65,6 +65,11 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 			return fmt.Errorf("registering controller %q: %w", c.name, err)
 		}
 	}
+	return addLoops(mgr, opts, anew)
+}
+
+// addLoops adds what runs beside the controllers; anew takes connectors to look at.
+func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent) error {
 	if err := mgr.Add(newSweep(mgr.GetAPIReader(), mgr.GetClient(), opts)); err != nil {
 		return fmt.Errorf("registering the sweep: %w", err)
 	}

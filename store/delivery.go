@@ -216,8 +216,9 @@ type Deliveries interface {
 
 // Destinations tells how deliveries go.
 type Destinations interface {
-	// Destination is how deliveries of a connector go; all zero where there was none yet.
-	Destination(ctx context.Context, connector Key) (Destination, error)
+	// DestinationsOf are how deliveries of connectors of a project go, of those that have had
+	// any.
+	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]Destination, error)
 	// TroubledDestinations are those that fail or are paused, of connectors after a key, in
 	// the order of their keys.
 	TroubledDestinations(ctx context.Context, after Key, limit int) ([]TroubledDestination, error)

@@ -52,10 +52,9 @@ func (l *ConnectorLink) MarkAgentUnknown(environment string, agents []string) {
 	MarkWaiting(l, ReasonAgentUnknown, message)
 }
 
-// MarkWrongMode: the spec says something that has no effect for a connector of its mode;
-// which, and for which it is, says problem.
-func (l *ConnectorLink) MarkWrongMode(problem string) {
-	MarkStalled(l, ReasonInvalidSpec, fmt.Sprintf("%s, which Connector %q is not; remove it", problem, l.Spec.Connector))
+// MarkInvalid: the spec asks for something that cannot have an effect, as problem says.
+func (l *ConnectorLink) MarkInvalid(problem string) {
+	MarkStalled(l, ReasonInvalidSpec, problem+"; what was valid before, if anything, stays in effect")
 }
 
 // MarkTooMany: the connector has limit other links.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +35,7 @@ type Store interface {
 	DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error
 	Connector(ctx context.Context, key store.Key) (store.Connector, error)
 	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
-	Destination(ctx context.Context, connector store.Key) (store.Destination, error)
+	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error)
 }
 
 // Reconciler reconciles Connectors.
@@ -65,37 +66,43 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return 0, err
 		}
 		ids := identity{key.ProjectID, environment.ID, key.ID}
-		if c.Type() == v1alpha1.ConnectorCron {
+		switch {
+		case c.Type() == v1alpha1.ConnectorCron:
 			return r.cron(ctx, c, ids)
-		}
-		if c.Sends() {
+		case c.Sends():
 			return r.outbound(ctx, c, ids)
 		}
-		secret, keyID, err := r.secret(ctx, c, ids)
-		if err != nil {
-			return 0, err
-		}
-		row, err := r.row(c, ids, secret, keyID)
-		if err != nil {
-			return 0, err
-		}
-		if held, err := r.put(ctx, c, ids, row); err != nil || !held {
-			return object.Later, err
-		}
-		if err := r.seen(ctx, c, key); err != nil {
-			return 0, err
-		}
-		c.Status.URL = v1alpha1.WebhookURL(r.GatewayURL, key.ProjectID, key.ID)
-		if c.IsEnabled() {
-			c.MarkRoutesReady()
-		}
-		c.Status.SecretVersion = c.SecretVersion() // whatever shows it
-		if err := r.showSecret(ctx, c, secret); err != nil {
-			return 0, err
-		}
-		v1alpha1.MarkReady(c, readyMessage(c))
-		return 0, nil
+		return r.called(ctx, c, ids)
 	})
+}
+
+// called brings a webhook into the store that is called: inbound or sync.
+func (r *Reconciler) called(ctx context.Context, c *v1alpha1.Connector, ids identity) (time.Duration, error) {
+	key := store.Key{ProjectID: ids.project, ID: ids.connector}
+	secret, keyID, err := r.secret(ctx, c, ids)
+	if err != nil {
+		return 0, err
+	}
+	row, err := r.row(c, ids, secret, keyID)
+	if err != nil {
+		return 0, err
+	}
+	if held, err := r.put(ctx, c, ids, row); err != nil || !held {
+		return object.Later, err
+	}
+	if err := r.seen(ctx, c, key); err != nil {
+		return 0, err
+	}
+	c.Status.URL = v1alpha1.WebhookURL(r.GatewayURL, key.ProjectID, key.ID)
+	if c.IsEnabled() {
+		c.MarkRoutesReady()
+	}
+	c.Status.SecretVersion = c.SecretVersion() // whatever shows it
+	if err := r.showSecret(ctx, c, secret); err != nil {
+		return 0, err
+	}
+	v1alpha1.MarkReady(c, readyMessage(c))
+	return 0, nil
 }
 
 // disable closes a connector that is to be disabled before anything else is looked

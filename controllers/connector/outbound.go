@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -181,7 +182,7 @@ func (r *Reconciler) sealed(ctx context.Context, ids identity, credentials seal.
 
 // delivering says whether what there is to send is sent, as it was last seen.
 func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
-	d, err := r.Store.Destination(ctx, key)
+	of, err := r.Store.DestinationsOf(ctx, key.ProjectID, []uuid.UUID{key.ID})
 	if err != nil {
 		return object.FromStore(fmt.Errorf("reading how deliveries go: %w", err))
 	}
@@ -189,6 +190,7 @@ func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key 
 	if condition := c.Status.Condition(v1alpha1.ConditionDelivering); condition != nil {
 		was = condition.Reason
 	}
+	d := of[key.ID]
 	reason, paused := d.Paused(c.Generation)
 	switch {
 	case paused:

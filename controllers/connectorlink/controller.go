@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -48,13 +49,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		link.Status.Environment = string(connector.Spec.Environment)
 		if problem := wrongMode(link, connector); problem != "" {
-			link.MarkWrongMode(problem)
+			link.MarkInvalid(problem + ", which Connector " + strconv.Quote(connector.Name) + " is not; remove it")
 			return 0, nil
 		}
 		written := row(r.Ref(link), link, identity{key.ProjectID, id, key.ID})
-		if written.Outbound, err = r.policy(ctx, link, connector); err != nil {
+		policy, problem, err := r.policy(ctx, link, connector)
+		switch {
+		case err != nil:
 			return 0, err
+		case problem != "":
+			link.MarkInvalid(problem)
+			return 0, nil
 		}
+		written.Outbound = policy
 		if held, err := r.put(ctx, link, written); err != nil || !held {
 			return object.Later, err
 		}

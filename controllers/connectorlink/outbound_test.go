@@ -59,8 +59,16 @@ var _ = Describe("A ConnectorLink to an outbound connector", func() {
 			c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com"
 		})
 		s.ExpectConnector(ctx, results)
+		s.ExpectEnvironment(ctx, "prod")
+		s.ExpectConnector(ctx, s.Connector("elsewhere", func(c *v1alpha1.Connector) { c.Spec.Environment = "prod" }))
 		for field, l := range map[string]*v1alpha1.ConnectorLink{
-			"spec.outbound":      s.Link("one", "ask", "hello", func(l *v1alpha1.ConnectorLink) { l.Spec.Outbound = &v1alpha1.OutboundLink{} }),
+			"spec.outbound": s.Link("one", "ask", "hello", func(l *v1alpha1.ConnectorLink) { l.Spec.Outbound = &v1alpha1.OutboundLink{} }),
+			"runs come from inbound": s.Link("three", "results", "other", func(l *v1alpha1.ConnectorLink) {
+				l.Spec.Outbound = &v1alpha1.OutboundLink{SourceConnectors: []v1alpha1.ConnectorName{"results"}}
+			}),
+			"same environment": s.Link("four", "results", "another", func(l *v1alpha1.ConnectorLink) {
+				l.Spec.Outbound = &v1alpha1.OutboundLink{SourceConnectors: []v1alpha1.ConnectorName{"elsewhere"}}
+			}),
 			"spec.filesRequired": s.Link("two", "results", "hello", func(l *v1alpha1.ConnectorLink) { l.Spec.FilesRequired = true }),
 		} {
 			s.ExpectApplied(ctx, l)

@@ -39,15 +39,18 @@ func wrongMode(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector) stri
 }
 
 // policy is which results go out over a link; nil for one to a connector that sends none.
-// The ids are those of the connectors that the link names.
-func (r *Reconciler) policy(ctx context.Context, link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector) (*store.OutboundPolicy, error) {
+// The ids are those of the connectors that the link names; problem says of which no run can
+// come.
+func (r *Reconciler) policy(
+	ctx context.Context, link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector,
+) (out *store.OutboundPolicy, problem string, err error) {
 	if !connector.Sends() {
-		return nil, nil
+		return nil, "", nil
 	}
-	out := &store.OutboundPolicy{Mode: store.LinkAutomatic}
+	out = &store.OutboundPolicy{Mode: store.LinkAutomatic}
 	spec := link.Spec.Outbound
 	if spec == nil {
-		return out, nil
+		return out, "", nil
 	}
 	if spec.Mode != "" {
 		out.Mode = store.LinkMode(spec.Mode.Word())
@@ -56,13 +59,16 @@ func (r *Reconciler) policy(ctx context.Context, link *v1alpha1.ConnectorLink, c
 		out.Statuses = append(out.Statuses, store.RunStatus(status.Word()))
 	}
 	for _, name := range spec.SourceConnectors {
-		_, id, _, err := r.holder(ctx, link.Namespace, name) // in effect or not: runs that it has started are its
-		if err != nil {
-			return nil, err
+		source, id, _, err := r.holder(ctx, link.Namespace, name) // in effect or not: runs that it has started are its
+		switch {
+		case err != nil:
+			return nil, "", err
+		case source.Spec.Environment != connector.Spec.Environment, source.Sends():
+			return nil, fmt.Sprintf("spec.outbound.sourceConnectors names %q: runs come from inbound, sync and cron connectors of the same environment", name), nil
 		}
 		out.SourceConnectorIDs = append(out.SourceConnectorIDs, id)
 	}
-	return out, nil
+	return out, "", nil
 }
 
 // holder is the connector of a name, with its id. Where it holds that id and is not in

@@ -3,6 +3,7 @@
 package keyring
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -107,6 +108,13 @@ func (k *Keys) Open(field seal.Field, sealed []byte) ([]byte, error) {
 		return nil, ErrNoKeys
 	}
 	return h.sealer.Open(field, sealed)
+}
+
+// SealedNow says whether the key that seals at present has sealed something: Tink begins what
+// it seals with a version, 1, and the key's id.
+func (k *Keys) SealedNow(sealed []byte) bool {
+	const version, start = 1, 5
+	return len(sealed) > start && sealed[0] == version && sealingID(binary.BigEndian.Uint32(sealed[1:start])) == k.SealingKey()
 }
 
 // SealingKey is the id of the key that seals at present, "" when there is none.

@@ -4,8 +4,10 @@ package sqlcore
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"strconv"
+
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -20,17 +22,24 @@ func scanDestinationState(row scanner, more ...any) (d store.Destination, err er
 	return d, err
 }
 
-// Destination implements store.Deliveries.
-func (c *Core) Destination(ctx context.Context, connector store.Key) (store.Destination, error) {
-	d, err := scanDestinationState(c.engine.Reader().QueryRowContext(ctx,
-		selectDestinations+`WHERE d.project_id = $1 AND d.connector_id = $2`, connector.ProjectID, connector.ID))
-	if err = found(err); errors.Is(err, store.ErrNotFound) {
-		return store.Destination{Connector: connector}, nil
+// DestinationsOf implements store.Destinations.
+func (c *Core) DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error) {
+	of := map[uuid.UUID]store.Destination{}
+	for some := range slices.Chunk(connectors, chunk) {
+		l := list{args: []any{projectID}}
+		all, err := collect(ctx, c.engine.Reader(), func(row scanner) (store.Destination, error) { return scanDestinationState(row) },
+			selectDestinations+`WHERE d.project_id = $1 AND d.connector_id IN `+l.ids(some), l.args...)
+		if err != nil {
+			return nil, wrap(err, "reading how deliveries go")
+		}
+		for _, d := range all {
+			of[d.Connector.ID] = d
+		}
 	}
-	return d, wrap(err, "reading how deliveries of %s go", connector)
+	return of, nil
 }
 
-// TroubledDestinations implements store.Deliveries.
+// TroubledDestinations implements store.Destinations.
 func (c *Core) TroubledDestinations(ctx context.Context, after store.Key, limit int) ([]store.TroubledDestination, error) {
 	all, err := collect(ctx, c.engine.Reader(), func(row scanner) (t store.TroubledDestination, err error) {
 		t.Destination, err = scanDestinationState(row, refFields(&t.Ref)...)
@@ -42,7 +51,7 @@ func (c *Core) TroubledDestinations(ctx context.Context, after store.Key, limit 
 	return all, wrap(err, "listing destinations that fail or are paused")
 }
 
-// ResumeDestination implements store.Deliveries.
+// ResumeDestination implements store.Destinations.
 func (c *Core) ResumeDestination(ctx context.Context, connector store.Key) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		_, err := tx.exec(ctx, `UPDATE destinations SET failures = 0, paused_generation = NULL, paused_reason = ''

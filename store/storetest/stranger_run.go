@@ -68,10 +68,10 @@ var runStrangers = map[string]func(s *stranger){
 		s.Empty(attempts)
 		s.Nil(next)
 	},
-	"Destination": func(s *stranger) {
-		d, err := s.s.Destination(s.ctx, s.key(s.delivery.ConnectorID))
+	"DestinationsOf": func(s *stranger) {
+		of, err := s.s.DestinationsOf(s.ctx, s.project, []uuid.UUID{s.delivery.ConnectorID})
 		s.NoError(err)
-		s.Equal(store.Destination{Connector: s.key(s.delivery.ConnectorID)}, d)
+		s.Empty(of)
 	},
 	"ResumeDestination": func(s *stranger) {
 		s.NoError(s.s.ResumeDestination(s.ctx, s.key(s.delivery.ConnectorID)))

@@ -207,7 +207,7 @@ func TestAResultIsDelivered(t *testing.T) {
 	require.Equal(t, a.Delivery.ID.String(), got[0].headers.Get("X-Service-Delivery"))
 	require.NotEmpty(t, got[0].headers.Get("X-Service-Signature"))
 	require.Equal(t, store.ConnectorRunCompleted, s.connectorRun(a.Delivery.ID).Status)
-	past, err := s.Store.Attempts(t.Context(), a.Delivery.Key())
+	past, _, err := s.Store.Attempts(t.Context(), a.Delivery.Key())
 	require.NoError(t, err)
 	require.Len(t, past, 1)
 	require.Equal(t, "thanks", past[0].Response)

@@ -41,7 +41,7 @@ func (t *tour) deliver() {
 	t.NoError(err)
 	_, _, err = t.Store.Attempts(t.ctx, t.key(claimed[0].Delivery.ID))
 	t.NoError(err)
-	_, err = t.Store.Destination(t.ctx, t.key(out.ID))
+	_, err = t.Store.DestinationsOf(t.ctx, t.Project, []uuid.UUID{out.ID})
 	t.NoError(err)
 	troubled, err := t.Store.TroubledDestinations(t.ctx, store.Key{}, 10)
 	t.NoError(err)

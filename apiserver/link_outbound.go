@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// OutboundLink says when and how an agent's results are sent.
+type OutboundLink struct {
+	Mode               OutboundMode `json:"mode" doc:"When something is sent."`
+	SourceConnectorIDs []string     `json:"source_connector_ids" format:"uuid" doc:"Whose runs are sent; none: all of the agent."`
+	Statuses           []RunStatus  `json:"statuses" doc:"Which ended runs are sent."`
+}
+
+// OutboundLinkInput says when and how an agent's results are to be sent.
+type OutboundLinkInput struct {
+	Mode               OutboundMode `json:"mode,omitempty" default:"automatic" doc:"When something is sent."`
+	SourceConnectorIDs []ID         `json:"source_connector_ids,omitempty" maxItems:"32" doc:"Only results of runs that these connectors of the environment have started; without it those of all runs of the agent."`
+	Statuses           []RunStatus  `json:"statuses,omitempty" maxItems:"3" doc:"Only those of runs that have ended so: completed, failed, cancelled; without it completed."`
+}
+
+// sources are the connectors of an environment that start runs, by name, with their ids: links
+// may name them.
+type sources map[v1alpha1.ConnectorName]string
+
+// sourcesOf reads them, for connectors that send.
+func (s *Server) sourcesOf(ctx context.Context, c *caller, conn *v1alpha1.Connector) (sources, error) {
+	if !conn.Sends() {
+		return nil, nil
+	}
+	list, err := s.connectorsOf(ctx, c, string(conn.Spec.Environment))
+	if err != nil {
+		return nil, err
+	}
+	out := sources{}
+	for i := range list {
+		if !list[i].Sends() {
+			out[v1alpha1.ConnectorName(list[i].Name)] = idOf(&list[i])
+		}
+	}
+	return out, nil
+}
+
+// applyTo writes settings into the spec of a link to a connector; 422 for those that have no
+// effect for that.
+func (in LinkSettings) applyTo(spec *v1alpha1.ConnectorLinkSpec, conn *v1alpha1.Connector, from sources) error {
+	filesRequired := in.FilesRequired != nil && *in.FilesRequired
+	switch {
+	case in.Outbound != nil && !conn.Sends():
+		return wrong("body.outbound", "is for links to outbound connectors")
+	case filesRequired && conn.Sends():
+		return wrong("body.files_required", "is for links to connectors that start runs")
+	}
+	spec.FilesRequired, spec.Outbound = filesRequired, nil
+	if in.Outbound == nil {
+		return nil
+	}
+	policy, err := in.Outbound.policy(from)
+	spec.Outbound = policy
+	return err
+}
+
+// policy is what the settings are in an object.
+func (in OutboundLinkInput) policy(from sources) (*v1alpha1.OutboundLink, error) {
+	out := &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAutomatic}
+	if in.Mode != "" {
+		if out.Mode = v1alpha1.LinkModeOf(string(in.Mode)); out.Mode == "" {
+			return nil, wrong("body.outbound.mode", "must be automatic in this release")
+		}
+	}
+	for i, id := range in.SourceConnectorIDs {
+		name, found := from.named(uuid.UUID(id).String())
+		switch {
+		case !found:
+			return nil, wrong(fmt.Sprintf("body.outbound.source_connector_ids[%d]", i), "is no connector of the environment that starts runs")
+		case slices.Contains(out.SourceConnectors, name):
+			return nil, wrong(fmt.Sprintf("body.outbound.source_connector_ids[%d]", i), "is there twice")
+		}
+		out.SourceConnectors = append(out.SourceConnectors, name)
+	}
+	for i, status := range in.Statuses {
+		word := v1alpha1.LinkStatusOf(string(status))
+		switch {
+		case word == "":
+			return nil, wrong(fmt.Sprintf("body.outbound.statuses[%d]", i), "must be completed, failed or cancelled: runs end so")
+		case slices.Contains(out.Statuses, word):
+			return nil, wrong(fmt.Sprintf("body.outbound.statuses[%d]", i), "is there twice")
+		}
+		out.Statuses = append(out.Statuses, word)
+	}
+	return out, nil
+}
+
+// named is the connector with an id.
+func (s sources) named(id string) (v1alpha1.ConnectorName, bool) {
+	for name, of := range s {
+		if strings.EqualFold(of, id) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// showOutboundLink is what a link to a connector that sends says, defaults filled in; nil of
+// others. A source that is gone is left out: nothing comes from it.
+func showOutboundLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, from sources) *OutboundLink {
+	if !conn.Sends() {
+		return nil
+	}
+	out := &OutboundLink{Mode: OutboundMode(v1alpha1.LinkAutomatic.Word()), SourceConnectorIDs: []string{}, Statuses: []RunStatus{}}
+	if spec := link.Spec.Outbound; spec != nil {
+		if spec.Mode != "" {
+			out.Mode = OutboundMode(spec.Mode.Word())
+		}
+		for _, name := range spec.SourceConnectors {
+			if id, there := from[name]; there {
+				out.SourceConnectorIDs = append(out.SourceConnectorIDs, id)
+			}
+		}
+		for _, status := range spec.Statuses {
+			out.Statuses = append(out.Statuses, RunStatus(status.Word()))
+		}
+	}
+	if len(out.Statuses) == 0 {
+		out.Statuses = []RunStatus{RunStatus(v1alpha1.LinkCompleted.Word())}
+	}
+	return out
+}
