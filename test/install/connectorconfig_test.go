@@ -28,11 +28,14 @@ var crdFields = map[string]string{
 	"require_authentication": "authentication",
 	"timeout_seconds":        "timeoutSeconds",
 	"files_required":         "filesRequired",
+	"url":                    "url",
+	"headers":                "sealedHeaders",
+	"retry":                  "retry",
 }
 
-// notInRepository are the fields of the REST API that files of a repository do not
-// have yet.
-var notInRepository = []string{"authentication"}
+// notInRepository are the fields of the REST API, by mode, that files of a repository do
+// not have yet.
+var notInRepository = map[string][]string{"inbound": {"authentication"}, "sync": {"authentication"}}
 
 // TestAConnectorsConfigurationIsTheSameEverywhere: the CRD, the REST API and the
 // files of a repository have the same fields of a webhook, each for the same modes.
@@ -41,6 +44,7 @@ func TestAConnectorsConfigurationIsTheSameEverywhere(t *testing.T) {
 	crd, named := crdWebhook(t), map[string]bool{}
 	for mode, input := range map[string]reflect.Type{
 		"inbound": reflect.TypeFor[apiserver.InboundConfigInput](), "sync": reflect.TypeFor[apiserver.SyncConfigInput](),
+		"outbound": reflect.TypeFor[apiserver.OutboundConfigInput](),
 	} {
 		fields := tagged(input, "json")
 		require.ElementsMatch(t, fields, slices.Collect(maps.Keys(restConfig(t, input.Name()).Properties)), "%s: what is described", mode)
@@ -54,7 +58,7 @@ func TestAConnectorsConfigurationIsTheSameEverywhere(t *testing.T) {
 				inFiles = append(inFiles, key)
 			}
 		}
-		require.ElementsMatch(t, fields, slices.Concat(inFiles, notInRepository), "%s: what files of a repository take", mode)
+		require.ElementsMatch(t, fields, slices.Concat(inFiles, notInRepository[mode]), "%s: what files of a repository take", mode)
 	}
 	for field := range crd.Properties {
 		require.True(t, named[field], "the REST API has no name for %s", field)
@@ -120,7 +124,7 @@ func tagged(of reflect.Type, tag string) (names []string) {
 // takes says whether a connector of that mode may have a key in a file of a
 // repository, whatever its value is.
 func takes(mode, key string) bool {
-	for _, value := range []string{"true", "1", "a", "{}"} {
+	for _, value := range []string{"true", "1", "a", "{}", "https://example.com"} {
 		if inRepository(mode, key+": "+value) == nil {
 			return true
 		}
@@ -163,6 +167,9 @@ func crdConnector(t *testing.T) apiextensionsv1.JSONSchemaProps {
 
 // inRepository says what is wrong with a connector of a repository.
 func inRepository(mode, config string) error {
+	if mode == "outbound" && !strings.HasPrefix(config, "url:") {
+		config += ", url: https://example.com" // without which there is none
+	}
 	_, err := bundle.Parse(bundle.Files{
 		"agents/a.yaml":     []byte("version: \"1.0\"\nname: a\ntype: llm\nmodel: openai/x\nsystem_prompt: x\n"),
 		"connectors/c.yaml": []byte("type: webhook\nmode: " + mode + "\nagents: [a]\nconfig: {" + config + "}\n"),

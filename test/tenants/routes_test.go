@@ -39,13 +39,60 @@ var otherPlaces = map[string]func(*tenant) string{
 // names are the parameters that take no id, but must be given.
 var names = map[string]string{"agent_name": "hello"}
 
-// bodies are what an operation creates or changes. There is no id in any of them.
+// bodies are what an operation creates or changes. There is no id in any of them but
+// those of bodyIDs.
 var bodies = map[string]string{
 	"createConnector": `{"name":"NAME","type":"webhook","config":{}}`,
 	"createLink":      `{"agent_name":"spare"}`,
 	"updateConnector": `{"enabled":true}`,
 	"updateLink":      `{"files_required":false}`,
 	"rotateSecret":    `{"grace_seconds":86400}`,
+}
+
+// bodyIDs are the bodies of operations with an id, by the field that takes it: askBodies
+// sends ids of others there, to an own outbound connector, which alone takes them.
+var bodyIDs = map[string]string{
+	"createLink.outbound.source_connector_ids": `{"agent_name":"NAME","outbound":{"source_connector_ids":["ID"]}}`,
+	"updateLink.outbound.source_connector_ids": `{"outbound":{"source_connector_ids":["ID"]}}`,
+}
+
+// askBodies sends each id of the victim in the body of every operation that takes one
+// there; it is answered as one that nobody has.
+func (attacker *tenant) askBodies(victim *tenant, ids map[string]string) {
+	attacker.t.Helper()
+	project := "/v1/projects/" + attacker.project.String()
+	made := func(path, body string) string {
+		got := attacker.rest(attacker.key.String(), http.MethodPost, project+path, strings.ReplaceAll(body, "NAME", "n-"+uuid.NewString()[:8]))
+		require.True(attacker.t, got.ok(), "%s: %d %s", path, got.status, got.body)
+		return regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(got.body)[1]
+	}
+	connector := made("/connectors?environment_id="+attacker.ids[store.KindEnvironment], `{"name":"NAME","type":"webhook","mode":"outbound","config":{"url":"https://example.com"}}`)
+	links := "/connectors/" + connector + "/links"
+	link := made(links, `{"agent_name":"NAME"}`)
+	for field, body := range bodyIDs {
+		method, path := http.MethodPost, project+links
+		if strings.HasPrefix(field, "update") {
+			method, path = http.MethodPatch, project+links+"/"+link
+		}
+		send := func(id string) answer {
+			return attacker.rest(attacker.key.String(), method, path, strings.NewReplacer("ID", id, "NAME", "n-"+uuid.NewString()[:8]).Replace(body))
+		}
+		unknown := send(uuid.NewString())
+		require.Equal(attacker.t, http.StatusUnprocessableEntity, unknown.status, "%s: %s", field, unknown.body)
+		own := send(attacker.ids[store.KindConnector])
+		require.True(attacker.t, own.ok(), "%s: %s", field, own.body)
+		for what, id := range ids {
+			if attacker.has(id) {
+				continue
+			}
+			got := send(id)
+			victim.requireNothingOf(got, "%s with the %s of another project", field, what)
+			require.Equal(attacker.t, unknown.status, got.status, "%s with the %s of another project: %s", field, what, got.body)
+			require.Equal(attacker.t, unknown.body, got.body, "%s: it is told apart from an id that nobody has", field)
+		}
+	}
+	got := attacker.rest(attacker.key.String(), http.MethodDelete, project+"/connectors/"+connector, "")
+	require.True(attacker.t, got.ok(), got.body)
 }
 
 // operation is one of the facade, with its places.
@@ -97,6 +144,9 @@ func (p *platform) requireNoIDs(where string, schema *huma.Schema) {
 	}
 	require.NotEqual(p.t, "uuid", schema.Format, "%s: an id in a body, of which the table of bodies knows nothing", where)
 	for name, property := range schema.Properties {
+		if _, attacked := bodyIDs[where+"."+name]; attacked {
+			continue
+		}
 		require.False(p.t, strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "_ids"), "%s.%s: an id in a body", where, name)
 		p.requireNoIDs(where+"."+name, property)
 	}
@@ -312,6 +362,7 @@ func (attacker *tenant) askHooks(victim *tenant, ids map[string]string) {
 func (attacker *tenant) ask(victim *tenant, ids map[string]string) {
 	attacker.t.Helper()
 	attacker.askREST(victim, ids)
+	attacker.askBodies(victim, ids)
 	attacker.askHooks(victim, ids)
 	attacker.askDispatch(victim, ids)
 }
