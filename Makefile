@@ -38,6 +38,10 @@ test: ## Run all tests but e2e, on a real kube-apiserver and PostgreSQL; install
 race: ## Run the store, gateway and runner tests under the race detector (needs a C compiler).
 	CGO_ENABLED=1 go test -race -timeout 20m ./store/... ./webhookgw/... ./runner/serve/... ./runner/engine/...
 
+.PHONY: clients
+clients: ## Test the gateway with programs of others: curl, Node, Python, Chromium, h2load; openssl and npm verify deliveries.
+	go test -count=1 -timeout 15m -v ./test/clients
+
 .PHONY: verify
 verify: ## Fail where generated files, formatting or go.mod are not up to date; judge docs/openapi.json.
 	hack/verify.sh

@@ -20,8 +20,8 @@ trap 'rm -f "$report"' EXIT
 status=0
 # -p 2: each package of the API's and the controllers' tests runs its own servers.
 # The scenes of test/chaos fill the machine by themselves, so they come after the others.
-# The e2e tests need a cluster: `make e2e`.
-[ $# -gt 0 ] || mapfile -t packages < <(go list ./... | grep -v -e '/test/e2e$' -e '/test/chaos$')
+# The e2e tests need a cluster: `make e2e`. Those with programs of others need these: `make clients`.
+[ $# -gt 0 ] || mapfile -t packages < <(go list ./... | grep -v -e '/test/e2e$' -e '/test/chaos$' -e '/test/clients$')
 go test -p 2 -timeout 20m -json "${@:-${packages[@]}}" >"$report" || status=$?
 [ $# -gt 0 ] || go test -timeout 20m -json ./test/chaos >>"$report" || status=$?
 go run ./hack/testreport <"$report" || status=1

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clients
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/expr"
+	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlite"
+	"github.com/agentplatform/agentplatform/webhookgw"
+)
+
+// secret is that of every connector.
+const secret = "whs_clients"
+
+// platform is a gateway on SQLite with one agent.
+type platform struct {
+	t                    *testing.T
+	store                *sqlite.Store
+	url                  string
+	keys                 *keyring.Keys
+	derivation           string
+	project, environment uuid.UUID
+}
+
+func start(t *testing.T) *platform {
+	t.Helper()
+	ctx := t.Context()
+	st, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(t.TempDir(), "store.db"), Logger: slog.New(slog.DiscardHandler), Evaluate: expr.On})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	require.NoError(t, st.Migrate(ctx))
+	ring, err := keyring.New()
+	require.NoError(t, err)
+	p := &platform{t: t, store: st, keys: &keyring.Keys{}, derivation: ring.IDs(keyring.Derivation)[0], project: uuid.New(), environment: uuid.New()}
+	require.NoError(t, p.keys.Set(ring, []string{p.derivation, ring.IDs(keyring.Sealing)[0]}))
+	require.NoError(t, st.PutProject(ctx, store.Project{Ref: ref("Project", "project"), ID: p.project}))
+	require.NoError(t, st.PutEnvironment(ctx, store.Environment{
+		Ref: ref("Environment", "dev"), ID: p.environment, ProjectID: p.project, DisplayName: "dev", Slug: "dev", Kind: "standard", ObjectCreatedAt: time.Unix(1, 0),
+	}))
+	p.deploy()
+	gateway, err := webhookgw.New(webhookgw.Options{
+		Store: st, PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", Grace: 10 * time.Second, Logger: slog.New(slog.DiscardHandler), Keys: p.keys,
+		Guard: egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}}),
+	})
+	require.NoError(t, err)
+	running, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- gateway.Run(running) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+	p.url = "http://" + gateway.PublicAddr()
+	return p
+}
+
+func ref(kind, name string) store.ObjectRef {
+	return store.ObjectRef{Namespace: "team", Kind: kind, Name: name, ObjectUID: kind + name, Generation: 1}
+}
+
+// deploy makes a deployment live that has the agent hello.
+func (p *platform) deploy() {
+	ctx, id := p.t.Context(), uuid.New()
+	spec := store.DeploymentSpec{Ref: ref("Deployment", "v1"), ID: id, ProjectID: p.project, EnvironmentID: p.environment, Fingerprint: "f", SourceType: "git"}
+	_, err := p.store.BeginDeployment(ctx, spec)
+	require.NoError(p.t, err)
+	require.NoError(p.t, p.store.StartBuild(ctx, spec.Key()))
+	digest := sha256.Sum256([]byte("bundle"))
+	name := "sha256:" + hex.EncodeToString(digest[:])
+	_, err = p.store.PutBundle(ctx, p.project, name, bytes.NewReader([]byte("bundle")), 1<<20)
+	require.NoError(p.t, err)
+	require.NoError(p.t, p.store.FinishBuild(ctx, spec.Key(), store.BuildResult{BundleDigest: name, Agents: []store.Agent{{Name: "hello", Type: "llm"}}}))
+	_, err = p.store.Activate(ctx, store.Activation{Deployment: spec.Key()})
+	require.NoError(p.t, err)
+}
+
+// connector makes one, changed by edit, with a link to the agent.
+func (p *platform) connector(name string, edit func(*store.Connector)) store.Connector {
+	p.t.Helper()
+	c := store.Connector{
+		Ref: ref("Connector", name), ID: uuid.New(), ProjectID: p.project, EnvironmentID: p.environment, Name: name, Type: "webhook", Mode: "inbound",
+		Enabled: true, Config: []byte(`{}`), RequireAuthentication: true, SecretDigest: seal.Digest(secret), SecretVersion: 1,
+	}
+	link := store.Link{
+		Ref: ref("ConnectorLink", name), ID: uuid.New(), ProjectID: p.project, ConnectorID: c.ID, AgentName: "hello", ObjectCreatedAt: time.Unix(1, 0),
+	}
+	if edit != nil {
+		edit(&c)
+		link.Outbound = &store.OutboundPolicy{Mode: store.LinkAutomatic}
+	}
+	require.NoError(p.t, p.store.PutConnector(p.t.Context(), c))
+	require.NoError(p.t, p.store.PutLink(p.t.Context(), link))
+	return c
+}
+
+// hook is the URL of a connector with its secret.
+func (p *platform) hook(c store.Connector) string {
+	return v1alpha1.WebhookURL(p.url, p.project, c.ID) + "?secret=" + secret
+}
+
+// runs are the events that a connector has accepted.
+func (p *platform) runs(c store.Connector) (newest []store.ConnectorRun, total int64) {
+	p.t.Helper()
+	newest, total, err := p.store.ListConnectorRuns(p.t.Context(), store.ConnectorRunQuery{Connector: c.Key(), Limit: 10})
+	require.NoError(p.t, err)
+	return newest, total
+}
+
+// read is all of what the store gave.
+func read(t *testing.T, r io.ReadCloser) []byte {
+	t.Helper()
+	data, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	return data
+}
+
+// run runs a program of somebody else's and returns what it printed. One that is not there
+// fails the test: nothing is passed over.
+func run(t *testing.T, stdin []byte, dir, program string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, args...)
+	command.Dir, command.Stdin = dir, bytes.NewReader(stdin)
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	require.NoError(t, err, "%s %v: %s%s", program, args, out, stderr.Bytes())
+	return string(out)
+}
