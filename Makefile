@@ -73,7 +73,7 @@ e2e: ## Test the platform on a real cluster: in one process on SQLite, then in t
 CHAOS = go test -count=1 -timeout 90m -v ./test/chaos -run TestScenes -args
 
 .PHONY: chaos
-chaos: ## Break the platform in eleven ways under load and compare the books: what was answered 2xx is there, once (a quarter of an hour).
+chaos: ## Break the platform in twelve ways under load and compare the books: what was answered 2xx is there, once (a quarter of an hour).
 	$(CHAOS) -chaos.accepted=100000 -chaos.kills=20 -chaos.outage=10m -chaos.pace=200
 
 .PHONY: chaos-short

@@ -43,7 +43,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.podName, "pod-name", "", "name of this process's own pod, in the system namespace, from the downward API; needed without --image")
 	flags.StringVar(&o.containerName, "container-name", "", "name of this process's container in that pod")
 	flags.StringVar(&o.namespace, "system-namespace", "agentplatform-system", "namespace of the platform itself, where its keys are kept")
-	flags.StringVar(&o.keysDir, "keys-dir", "", "folder where the Secret of the platform's keys is mounted for the facade; without it the facade reads the Secret")
+	flags.StringVar(&o.keysDir, "keys-dir", "", "folder where the Secret of the platform's keys is mounted, for the facade; without it the facade reads the Secret. For all: from there deliveries are signed while Kubernetes is away")
 	flags.StringVar(&o.platformID, "platform-id", "", "UUID that the ids of all projects are made of, to keep in Git; without it the one that was made with the keys")
 	flags.StringVar(&o.trustedProxies, "trusted-proxies", "", "ranges of proxies whose X-Forwarded-For is believed: 10.0.0.0/8,10.1.0.0/16")
 	flags.StringVar(&o.dispatchTLSSecret, "dispatch-tls-secret", "", "Secret of the system namespace with the dispatch port's certificate (tls.crt, tls.key), made where it is absent; build and runner pods trust its ca.crt")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
+	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw"
@@ -196,6 +198,8 @@ func runAll(ctx context.Context, p *process) error {
 	}
 	opts := p.gatewayOptions()
 	opts.Keys, opts.Guard = p.keys, egress.New(rules)
+	mounted := p.keysDir
+	p.keysDir = "" // the facade is here with the controllers, and has the Secret as soon as they
 	gateway, err := webhookgw.New(opts)
 	if err != nil {
 		return err
@@ -203,6 +207,10 @@ func runAll(ctx context.Context, p *process) error {
 	p.ready.Set(gateway.Ready) // whatever becomes of the other parts
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return gateway.Run(ctx) })
+	group.Go(func() error {
+		p.takeUpKeys(ctx, mounted)
+		return nil
+	})
 	group.Go(func() error {
 		p.retry(ctx, "controllers", p.controllers)
 		return nil
@@ -223,6 +231,27 @@ func (p *process) facadeOptions(handler http.Handler) httpserver.Options {
 }
 
 // gatewayOptions are those of the gateway in this process.
+// takeUpKeys takes the keys from where they are mounted, until there are some: while
+// Kubernetes is away results are delivered all the same.
+func (p *process) takeUpKeys(ctx context.Context, mounted string) {
+	if mounted == "" {
+		return
+	}
+	follower := p.follower("gateway", p.keys, keyring.FromFolder(mounted))
+	for p.keys.SealingKey() == "" {
+		err := follower.Refresh(ctx)
+		if pause.For(ctx, keysInterval) != nil {
+			return
+		}
+		if err != nil && p.keys.SealingKey() == "" {
+			p.logger.InfoContext(ctx, "no keys are mounted yet; nothing is delivered until they are, or the controllers have them", "error", err)
+		}
+	}
+}
+
+// keysInterval is how often is looked whether there are keys.
+const keysInterval = 2 * time.Second
+
 func (p *process) gatewayOptions() webhookgw.Options {
 	return webhookgw.Options{
 		Store: p.store, PublicAddr: p.publicAddr, InternalAddr: p.internalAddr, TrustedProxies: p.proxies,

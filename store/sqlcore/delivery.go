@@ -198,16 +198,34 @@ func (c *Core) underWay(ctx context.Context, tx *Tx, keys []store.Key) (map[stor
 		return nil, err
 	}
 	for _, d := range lost {
-		if _, err := tx.exec(ctx, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
-			SELECT project_id, id, attempt, now_us(), 0, 0, '`+store.ErrorClassLost+`', 'nobody has said what came of this attempt', ''
-			FROM deliveries WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us()`, d.ProjectID, d.ID); err != nil {
-			return nil, err
-		}
-		if _, err := tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us()`, d.ProjectID, d.ID); err != nil {
+		if err := loseAttempts(ctx, tx, d); err != nil {
 			return nil, err
 		}
 	}
 	return of, nil
+}
+
+// lostError is what is said of an attempt that is lost.
+const lostError = `nobody has said what came of this attempt`
+
+// loseAttempts writes down those of a connector whose claims have ended.
+func loseAttempts(ctx context.Context, tx *Tx, connector store.Key) error {
+	lost, err := collect(ctx, tx, scanKey, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
+		SELECT project_id, id, attempt, now_us(), 0, 0, '`+store.ErrorClassLost+`', '`+lostError+`', ''
+		FROM deliveries WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us() RETURNING project_id, delivery_id`, connector.ProjectID, connector.ID)
+	if err != nil {
+		return err
+	}
+	bytes := map[store.Key]int64{}
+	for _, key := range lost {
+		bytes[key] = int64(len(lostError))
+	}
+	if err := countDeliveries(ctx, tx, lost, bytes); err != nil {
+		return err
+	}
+	_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us()`,
+		connector.ProjectID, connector.ID)
+	return err
 }
 
 // closed is why nothing is sent to a destination; "" where it is.

@@ -222,7 +222,10 @@ var deliveryPromises = []promise{
 		first := w.takeDue(10, 10)[0]
 		w.set(`UPDATE deliveries SET due_at = 1, lease_until = 1`)
 		w.set(`UPDATE destinations SET due_at = 1`)
+		_, before := w.uncounted()
 		second := w.takeDue(10, 1)
+		_, after := w.uncounted()
+		w.Greater(after, before, "it counts as stored, too")
 		w.Len(second, 1, "a place is free again")
 		w.Equal(2, second[0].Attempt)
 		past, next, err := w.s.Attempts(w.ctx, w.key(first.Delivery.ID))

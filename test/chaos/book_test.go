@@ -55,7 +55,8 @@ func awaitEnds(ctx context.Context, of records) error {
 	changed := time.Now()
 	return poll(ctx, askEvery, func() (bool, error) {
 		before := left
-		err := ask(ctx, of, `SELECT (SELECT count(*) FROM open_runs) + (SELECT count(*) FROM open_connector_runs) + (SELECT count(*) FROM outbox)`, &left)
+		err := ask(ctx, of, `SELECT (SELECT count(*) FROM open_runs) + (SELECT count(*) FROM open_connector_runs) + (SELECT count(*) FROM outbox)
+			+ (SELECT count(*) FROM deliveries)`, &left)
 		if left != before {
 			changed = time.Now()
 		}
@@ -66,7 +67,7 @@ func awaitEnds(ctx context.Context, of records) error {
 // Everything that was accepted, whether it is open or has ended.
 const everything = `WITH c AS (
 	SELECT project_id, id, connector_id, run_ids, status FROM open_connector_runs
-	UNION ALL SELECT project_id, id, connector_id, run_ids, status FROM ended_connector_runs
+	UNION ALL SELECT project_id, id, connector_id, run_ids, status FROM ended_connector_runs WHERE trigger_type <> 'outbound'
 ), r AS (
 	SELECT project_id, id, connector_run_id, connector_id, link_id, status FROM open_runs
 	UNION ALL SELECT project_id, id, connector_run_id, connector_id, link_id, status FROM ended_runs
@@ -89,12 +90,15 @@ var never = []struct{ what, query string }{
 	{"journal entries belong to no run that ended", `SELECT count(*) FROM journal j
 		WHERE NOT EXISTS (SELECT 1 FROM ended_runs r WHERE r.project_id = j.project_id AND r.id = j.run_id)`},
 	{"rows of the outbox are left", `SELECT count(*) FROM outbox`},
+	{"deliveries are open", `SELECT count(*) FROM deliveries`},
 	// Each end is counted exactly once, however often its row was taken.
 	{"bytes are counted too many or too few", `SELECT CAST(abs((SELECT COALESCE(sum(bytes), 0) FROM stored_bytes)
 		- (SELECT COALESCE(sum(` + strconv.Itoa(sqlcore.RunOverhead) + ` + octet_length(output) + octet_length(error)), 0) FROM ended_runs)
 		- (SELECT COALESCE(sum(` + strconv.Itoa(store.EntryOverhead) + ` + octet_length(kind) + COALESCE(octet_length(data), 0)), 0) FROM journal)
 		- (SELECT COALESCE(sum(size), 0) FROM blobs WHERE mark = 'history')
 		- (SELECT COALESCE(sum(octet_length(model)), 0) FROM model_calls)
+		- (SELECT ` + strconv.Itoa(sqlcore.DeliveryOverhead) + ` * count(*) FROM ended_connector_runs WHERE trigger_type = 'outbound')
+		- (SELECT COALESCE(sum(` + strconv.Itoa(sqlcore.DeliveryOverhead) + ` + octet_length(response) + octet_length(error)), 0) FROM delivery_attempts)
 		- (SELECT COALESCE(sum(length(i.data)), 0) FROM inputs i JOIN ended_connector_runs c USING (project_id, id))) AS bigint)`},
 }
 

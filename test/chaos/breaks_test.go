@@ -115,6 +115,13 @@ func killInTurn() step {
 	}}
 }
 
+// killGateway kills one in the middle of requests, and brings it back.
+func killGateway(gateway int) step {
+	return step{what: fmt.Sprintf("gateway %d is killed", gateway), do: func(ctx context.Context, s *stage) error {
+		return s.load.kill(ctx, s.gateways[gateway])
+	}}
+}
+
 // kill kills a gateway once it has accepted something and has requests, and starts it.
 func (l *load) kill(ctx context.Context, g *gateway) error {
 	err := poll(ctx, pollEvery, func() (bool, error) {

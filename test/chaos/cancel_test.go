@@ -80,7 +80,7 @@ func newCancellation(t *testing.T, built commands, places string) *cancellation 
 	require.NoError(t, c.facade.Migrate(ctx))
 	// Its runs would last a quarter of an hour.
 	c.hooks = seed(t, c.facade, agent{name: hanging.name, model: hanging.model})
-	c.gateway = newGateway(t, "gateway", built.gateway, c.db)
+	c.gateway = newGateway(t, "gateway", built.gateway, c.db, "")
 	require.NoError(t, c.gateway.start(ctx))
 	c.port = newTap(t, c.gateway.internal)
 	c.runner = newRunner(t, "runner", built.runner, c.port.addr(), places, c.service.URL)

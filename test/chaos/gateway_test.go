@@ -36,10 +36,10 @@ type life struct {
 }
 
 // newGateway describes one that is at a database by a link of its own.
-func newGateway(t *testing.T, name, binary string, db *server) *gateway {
+func newGateway(t *testing.T, name, binary string, db *server, keys string) *gateway {
 	t.Helper()
 	link := newLink(t, db.addr())
-	g := describeGateway(t, name, binary, "--store-dsn-file", db.dsnFile(t, link.addr()))
+	g := describeGateway(t, name, keys, binary, "--store-dsn-file", db.dsnFile(t, link.addr()))
 	g.link = link
 	return g
 }
@@ -55,18 +55,22 @@ current-context: c
 
 // newWhole describes a process that is all of the platform, on the embedded store. Its
 // gateway needs no Kubernetes, and there is none.
-func newWhole(t *testing.T, name, binary string, store *file) *gateway {
+func newWhole(t *testing.T, name, binary string, store *file, keys string) *gateway {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, nowhere, loopback(freePort(t))), 0o600))
-	g := describeGateway(t, name, binary, "all", "--sqlite", store.path, "--api-addr", loopback(freePort(t)), "--image", "none")
+	g := describeGateway(t, name, keys, binary, "all", "--sqlite", store.path, "--api-addr", loopback(freePort(t)), "--image", "none")
 	g.more = []string{"KUBECONFIG=" + config}
 	return g
 }
 
-// describeGateway describes one with ports of its own; args begin with its binary.
-func describeGateway(t *testing.T, name string, args ...string) *gateway {
+// describeGateway describes one with ports of its own, and the keys in a folder, if there
+// is one; args begin with its binary.
+func describeGateway(t *testing.T, name, keys string, args ...string) *gateway {
 	t.Helper()
+	if keys != "" {
+		args = append(args, "--keys-dir", keys, "--allow-egress=webhook=127.0.0.0/8")
+	}
 	g := &gateway{addr: loopback(freePort(t)), internal: loopback(freePort(t))}
 	g.process = newProcess(t, name, append(args, "--public-addr", g.addr, "--internal-addr", g.internal, "--drain", "5s")...)
 	g.port = g.addr

@@ -76,6 +76,9 @@ var scenes = []scene{
 	{"clocks are ten minutes apart", cast{special: stepping, ahead: []string{"gateway-1", "runner-0"}}, []step{
 		clocksDiffer(), accepts(first), accepts(second), holds(secondRunner, 4), kill(secondRunner), loses(secondRunner), start(secondRunner), endsGoOn(200),
 	}},
+	{"a destination hangs, and a gateway is killed with what it was sending", cast{}, []step{
+		sendsOn(100), freezes(64), killGateway(first), endsGoOn(200), thaws(), sendsOn(100),
+	}},
 	{"a consumer of the outbox hangs", cast{special: stepping}, []step{
 		blockConsumer(), endsGoOn(500), outboxFills(), holds(secondRunner, 4), kill(secondRunner), loses(secondRunner), start(secondRunner), unblockConsumer(),
 	}},

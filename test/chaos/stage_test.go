@@ -25,11 +25,14 @@ const showBroken = 10
 
 // stage is where a scene is played.
 type stage struct {
-	scene    scene
-	db       *server // nil where the store is embedded
-	records  records
-	ballast  string // the file that fills the store's disk
-	service  *service
+	scene   scene
+	db      *server // nil where the store is embedded
+	records records
+	ballast string // the file that fills the store's disk
+	service *service
+	// receiver is where results are sent, keys the folder of the keys that sign them.
+	receiver *receiver
+	keys     string
 	gateways []*gateway
 	runners  []*process // each at the gateway of its number
 	hooks    hooks
@@ -42,10 +45,11 @@ type stage struct {
 func newStage(t *testing.T, sc scene, built map[bool]commands) *stage {
 	t.Helper()
 	ctx := t.Context()
-	s := &stage{scene: sc, service: newService(t)}
+	s := &stage{scene: sc, service: newService(t), receiver: newReceiver(t)}
 	st := s.newStore(t)
 	require.NoError(t, st.Migrate(ctx))
 	s.hooks = seed(t, st, sc.cast.special)
+	s.sendResults(t, st)
 	require.NoError(t, st.Close())
 	for i := range sc.cast.gateways() {
 		of := func(name string) commands { return built[slices.Contains(sc.cast.ahead, name)] }
@@ -82,9 +86,9 @@ func (s *stage) newStore(t *testing.T) (opened store.Store) {
 func (s *stage) newGateway(t *testing.T, name string, built commands) *gateway {
 	t.Helper()
 	if f, embedded := s.records.(*file); embedded {
-		return newWhole(t, name, built.whole, f)
+		return newWhole(t, name, built.whole, f, s.keys)
 	}
-	return newGateway(t, name, built.gateway, s.db)
+	return newGateway(t, name, built.gateway, s.db, s.keys)
 }
 
 // startAll starts gateways and runners.
@@ -141,9 +145,12 @@ func (s *stage) judge(t *testing.T, took time.Duration) summary {
 	require.NoError(t, s.records.alone(t.Context(), conn))
 	b, err := readBook(t.Context(), conn, s.hooks)
 	require.NoError(t, err)
-	broken := append(s.load.surprises, b.check(s.load.marks)...)
+	sent, unsent, err := s.checkDeliveries(t.Context(), conn)
+	require.NoError(t, err)
+	broken := slices.Concat(s.load.surprises, b.check(s.load.marks), unsent)
 	counted := s.load.summary(b)
 	counted.Scene, counted.Promises, counted.Seconds = s.scene.name, len(broken), took.Seconds()
+	counted.Delivered, counted.GivenUp = sent.delivered, sent.givenUp
 	counted.Rate = float64(counted.Accepted) / took.Seconds()
 	t.Log(counted)
 	for _, fault := range broken[:min(len(broken), showBroken)] {

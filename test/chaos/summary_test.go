@@ -29,7 +29,11 @@ type summary struct {
 	AgentRuns     int `json:"agent_runs"`
 	// RowsOnly are connector runs whose client never heard of a success.
 	RowsOnly int `json:"rows_without_2xx"`
-	Promises int `json:"broken_promises"`
+	// Delivered are the results that their destination has taken, GivenUp those that it
+	// has not, and of which the store says so.
+	Delivered int `json:"delivered"`
+	GivenUp   int `json:"given_up"`
+	Promises  int `json:"broken_promises"`
 
 	Seconds float64 `json:"seconds"`
 	Rate    float64 `json:"accepted_per_second"`
@@ -49,10 +53,11 @@ func (s summary) String() string {
   never sent, no key  %d
   connector runs      %d, %d of them without a 2xx
   agent runs          %d
+  results             %d delivered, %d given up
   broken promises     %d
   time                %.1f s, %.0f 2xx/s
 %s`, s.Scene, s.KillsHit, s.Kills, s.Broken, s.Accepted, s.AcceptedKeyed, s.Recovered, s.Unavailable, s.Unknown, s.Refused,
-		s.ConnectorRuns, s.RowsOnly, s.AgentRuns, s.Promises, s.Seconds, s.Rate, line)
+		s.ConnectorRuns, s.RowsOnly, s.AgentRuns, s.Delivered, s.GivenUp, s.Promises, s.Seconds, s.Rate, line)
 }
 
 // summary counts what the clients know and what the book holds.
