@@ -67,6 +67,7 @@ type Control interface {
 	Tokens
 	Audit
 	Destinations
+	RejectionTeller
 }
 
 // ForeignClusterError says that the store serves another cluster.

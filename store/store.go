@@ -29,6 +29,8 @@ type Store interface {
 	History
 	Tokens
 	Audit
+	Rejections
+	RejectionTeller
 	RateLimiter
 	Notifier
 

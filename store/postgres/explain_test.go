@@ -122,6 +122,7 @@ var (
 			SELECT $1, run, $5, 'api_key', '', '', '', '', 'o', '', '', '', '', '', '', '', ''` + seedIDs,
 		`INSERT INTO audit_outcomes (project_id, id, at, status, code, object_kind, object_id, object_name)
 			SELECT $1, run, $5, 200, '', '', '', ''` + seedIDs,
+		`INSERT INTO rejections (project_id, connector_id, document, last_at, news_at) SELECT $1, run, '{}', $5, $5 + 3600000000` + seedIDs,
 		`INSERT INTO tokens (sha256, kind, project_id, environment_id, deployment_id, created_at)
 			SELECT decode(md5('token' || n), 'hex'), 'build', $1, md5('elsewhere')::uuid, run, $5` + seedIDs,
 	}

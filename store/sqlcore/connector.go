@@ -275,6 +275,7 @@ func removeConnector(ctx context.Context, tx *Tx, key store.Key) error {
 			(SELECT l.id FROM links l WHERE l.project_id = $1 AND l.connector_id = $2)`,
 		`DELETE FROM links WHERE project_id = $1 AND connector_id = $2`,
 		`DELETE FROM cron_ticks WHERE project_id = $1 AND connector_id = $2`,
+		`DELETE FROM rejections WHERE project_id = $1 AND connector_id = $2`,
 		`DELETE FROM connectors WHERE project_id = $1 AND id = $2`,
 		// One that is made again has the same id, and its generations begin anew.
 		`UPDATE destinations SET failures = 0, paused_generation = NULL, paused_reason = '' WHERE project_id = $1 AND connector_id = $2`,

@@ -37,6 +37,8 @@ var ofAll = map[string]string{
 	"CountStored":    "ended runs of all projects are counted",
 	"ConnectorIDs":   "which ids there are at all",
 
+	"TakeRejectionNews": "connectors of all projects refuse requests",
+
 	"PostDeliveries":  "results of all projects go out",
 	"connectorsBy":    "its rows are those of the connectors that it is given, of all projects",
 	"ClaimDeliveries": "deliveries are due in all projects",

@@ -239,6 +239,12 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 				(SELECT project_id, environment_id, id FROM runners WHERE seen_at < now_us() - $1 LIMIT $2)`,
 				runnerAge.Microseconds(), min(limit, chunk))
 		}},
+		{"rejections", func(ctx context.Context, tx *Tx) (int64, error) {
+			return tx.exec(ctx, `DELETE FROM rejections WHERE (project_id, connector_id) IN
+				(SELECT project_id, connector_id FROM rejections
+					WHERE last_at < now_us() - $1 ORDER BY last_at LIMIT $2 `+c.skipLocked+`)`,
+				(store.RejectionDays * day).Microseconds(), min(limit, chunk))
+		}},
 		{"blobs that nothing keeps", func(ctx context.Context, tx *Tx) (int64, error) {
 			loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs
 				WHERE mark = '' AND created_at < now_us() - $1 ORDER BY created_at LIMIT $2 `+c.skipLocked,

@@ -90,6 +90,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Keys", keyPromises},
 		{"Hints", hintPromises},
 		{"Rates", ratePromises},
+		{"Rejections", rejectionPromises},
 		{"Model", modelPromises},
 	}
 	for _, group := range groups {

@@ -64,6 +64,7 @@ var ofThePlatform = map[string]string{
 	"TroubledDestinations": "which fail is looked for in all projects",
 	"EnsurePartitions":     "the schema is of the whole store",
 	"ConnectorIDs":         "which ids there are at all",
+	"TakeRejectionNews":    "connectors of all projects refuse requests",
 	"ExpireRuns":           "runs are open for too long in all projects",
 	"SweepExpired":         "keys, runners and blobs expire in all projects",
 	"Token":                "whose a token is, is what it is asked for",
@@ -193,6 +194,13 @@ var projectionStrangers = map[string]func(s *stranger){
 		list, err := s.s.ListAudit(s.ctx, store.AuditQuery{ProjectID: s.project, Limit: 10})
 		s.NoError(err)
 		s.Empty(list)
+	},
+	"RecordRejections": func(s *stranger) { s.refused(s.key(s.connector.ID), "theirs", 1) },
+	"Rejections": func(s *stranger) {
+		report, err := s.s.Rejections(s.ctx, s.key(s.connector.ID))
+		s.NoError(err)
+		s.Empty(report.Counts)
+		s.Empty(report.Samples)
 	},
 	"DerivationKey": func(s *stranger) {
 		_, err := s.s.DerivationKey(s.ctx, s.key(s.connector.ID), 1)

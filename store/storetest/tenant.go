@@ -167,6 +167,7 @@ func (w *world) newVictim() *victim {
 	v.cron = w.putCron("nightly", "first")
 	w.derivationKey(w.connector.ID, 1)
 	w.take(w.project.ID, perHour)
+	w.refused(w.connector.Key(), "invalid_secret", 1)
 	v.deploy("one", "first", "second")
 	v.delivery = w.underWayTo(w.outboundTo("results", automatic))
 	v.building = v.newDeployment("two")

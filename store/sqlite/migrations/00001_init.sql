@@ -119,6 +119,19 @@ CREATE TABLE connectors (
 CREATE UNIQUE INDEX connectors_name ON connectors (project_id, environment_id, name) WHERE NOT retired AND NOT shadowed;
 CREATE INDEX connectors_environment ON connectors (project_id, environment_id);
 
+-- What connectors refused lately: numbers and samples as JSON of bounded size. news_at is from
+-- when on there is something in it that somebody is to be told.
+CREATE TABLE rejections (
+    project_id TEXT NOT NULL,
+    connector_id TEXT NOT NULL,
+    document TEXT NOT NULL,
+    last_at INTEGER NOT NULL,
+    news_at INTEGER,
+    PRIMARY KEY (project_id, connector_id)
+);
+CREATE INDEX rejections_last ON rejections (last_at);
+CREATE INDEX rejections_news ON rejections (news_at) WHERE news_at IS NOT NULL;
+
 -- When cron connectors are due, of those that are active. Unless it is planned, the next
 -- tick is the first one after due_at by the schedule.
 CREATE TABLE cron_ticks (

@@ -44,6 +44,7 @@ func (c *Scene) Tour(tb testing.TB) {
 	t.read()
 	t.list()
 	t.audit()
+	t.refuse()
 	t.takeTurns()
 	t.deploy()
 	t.tick()
@@ -278,6 +279,15 @@ func (t *tour) audit() {
 		_, err := t.Store.ListAudit(t.ctx, store.AuditQuery{ProjectID: t.Project, Before: before, Limit: 20})
 		t.NoError(err)
 	}
+}
+
+// refuse records refused requests and tells of them.
+func (t *tour) refuse() {
+	t.NoError(t.Store.RecordRejections(t.ctx, []store.Rejected{{Connector: t.key(t.Connector), Counts: map[string]int64{"invalid_secret": 1}}}))
+	_, err := t.Store.Rejections(t.ctx, t.key(t.Connector))
+	t.NoError(err)
+	_, err = t.Store.TakeRejectionNews(t.ctx, 10)
+	t.NoError(err)
 }
 
 // deploy builds a deployment and makes it live.

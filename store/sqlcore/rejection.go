@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// rejectionRow is a row of rejections.
+type rejectionRow struct {
+	store.Key
+	refused refused
+}
+
+func scanRejections(row scanner) (r rejectionRow, err error) {
+	err = row.Scan(&r.ProjectID, &r.ID, document{&r.refused})
+	return r, err
+}
+
+// RecordRejections implements store.Rejections. The rows are made first and then locked, each
+// time in one order, so that replicas that record at once add to each other's numbers.
+func (c *Core) RecordRejections(ctx context.Context, rejected []store.Rejected) error {
+	if len(rejected) > store.MaxRejected {
+		return fmt.Errorf("recording the rejections of %d connectors, more than %d", len(rejected), store.MaxRejected)
+	}
+	of := map[store.Key]store.Rejected{}
+	for _, r := range rejected {
+		of[r.Connector] = r
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	keys := slices.SortedFunc(maps.Keys(of), CompareKeys)
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		var made, locked list
+		if _, err := tx.exec(ctx, `INSERT INTO rejections (project_id, connector_id, document, last_at)
+			SELECT project_id, id, '{}', now_us() FROM connectors WHERE `+c.keys(&made, "id", keys)+`
+			ORDER BY project_id, id ON CONFLICT (project_id, connector_id) DO NOTHING`, made.args...); err != nil {
+			return err
+		}
+		rows, err := collect(ctx, tx, scanRejections, `SELECT project_id, connector_id, document FROM rejections WHERE `+
+			c.keys(&locked, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.exclusive, locked.args...)
+		if err != nil {
+			return err
+		}
+		now, err := nowOf(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			row.refused.add(of[row.Key], now)
+			if err := row.write(ctx, tx, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return wrap(err, "recording the rejections of %d connectors", len(of))
+}
+
+// write stores a row that was locked.
+func (r rejectionRow) write(ctx context.Context, tx *Tx, last time.Time) error {
+	text, err := marshalled(r.refused)
+	if err != nil {
+		return err
+	}
+	_, err = tx.exec(ctx, `UPDATE rejections SET document = $3, last_at = $4, news_at = $5 WHERE project_id = $1 AND connector_id = $2`,
+		r.ProjectID, r.ID, text, Instant(last), MaybeInstant(r.refused.newsAt()))
+	return err
+}
+
+// nowOf is the database's time.
+func nowOf(ctx context.Context, q Queryer) (now time.Time, err error) {
+	if err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(at(&now)); err != nil {
+		return now, fmt.Errorf("reading the database's clock: %w", err)
+	}
+	return now, nil
+}
+
+// Rejections implements store.Rejections.
+func (c *Core) Rejections(ctx context.Context, connector store.Key) (report store.RejectionReport, err error) {
+	var now time.Time
+	rows, err := collect(ctx, c.engine.Reader(), scanRejections,
+		`SELECT project_id, connector_id, document FROM rejections WHERE project_id = $1 AND connector_id = $2`, connector.ProjectID, connector.ID)
+	if err == nil {
+		now, err = nowOf(ctx, c.engine.Reader())
+	}
+	if err != nil {
+		return report, wrap(err, "reading the rejections of connector %s", connector)
+	}
+	known := refused{}
+	if len(rows) > 0 {
+		known = rows[0].refused
+	}
+	return known.report(now), nil
+}
+
+// TakeRejectionNews implements store.RejectionTeller.
+func (c *Core) TakeRejectionNews(ctx context.Context, limit int) (news []store.RejectionNews, err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		news = nil
+		due, err := collect(ctx, tx, scanDueRejections, `SELECT project_id, connector_id, document, last_at FROM rejections
+			WHERE news_at <= now_us() ORDER BY news_at LIMIT $1 `+c.skipLocked, limit)
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		now, err := nowOf(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for _, row := range due {
+			counts := row.refused.take(now)
+			if err := row.write(ctx, tx, row.last); err != nil {
+				return err
+			}
+			holder, err := identityOf(ctx, tx, row.Key)
+			if err == nil && len(counts) > 0 { // else nobody is there to be told about
+				news = append(news, store.RejectionNews{Connector: row.Key, Ref: holder.ref, Counts: counts})
+			}
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+		}
+		return nil
+	})
+	return news, wrap(err, "taking news of rejections")
+}
+
+// dueRejections is a row of which there is news.
+type dueRejections struct {
+	rejectionRow
+	last time.Time
+}
+
+func scanDueRejections(row scanner) (r dueRejections, err error) {
+	err = row.Scan(&r.ProjectID, &r.ID, document{&r.refused}, at(&r.last))
+	return r, err
+}
