@@ -43,23 +43,24 @@ const (
 
 // Gateway is what the webhook gateway counts.
 type Gateway struct {
-	accepted      *prometheus.CounterVec
-	refused       counters
-	acceptance    prometheus.Histogram
-	syncWaiting   prometheus.Gauge
-	syncAnswers   counters
-	batches       prometheus.Histogram
-	commits       prometheus.Histogram
-	commitFailed  prometheus.Counter
-	commitWaiting prometheus.Gauge
-	dispatch      requests
-	claimWait     prometheus.Histogram
-	claims        counters
-	ended         counters
-	leases        counters
-	storeAnswered prometheus.Gauge
-	partitions    prometheus.Gauge
-	ticks         counters
+	accepted       *prometheus.CounterVec
+	refused        counters
+	rejectionsLost prometheus.Counter
+	acceptance     prometheus.Histogram
+	syncWaiting    prometheus.Gauge
+	syncAnswers    counters
+	batches        prometheus.Histogram
+	commits        prometheus.Histogram
+	commitFailed   prometheus.Counter
+	commitWaiting  prometheus.Gauge
+	dispatch       requests
+	claimWait      prometheus.Histogram
+	claims         counters
+	ended          counters
+	leases         counters
+	storeAnswered  prometheus.Gauge
+	partitions     prometheus.Gauge
+	ticks          counters
 
 	attempts        counters
 	attemptDuration prometheus.Histogram
@@ -88,6 +89,8 @@ func NewGateway(registry prometheus.Registerer) *Gateway {
 		refused: newCounters(registry, "agentplatform_webhooks_refused_total",
 			"Webhooks that were not accepted, by the code in the answer; request_ended: their client went, or the gateway stopped, before an answer.",
 			"code", texts(WebhookRefusals)...),
+		rejectionsLost: newCounter(registry, "agentplatform_webhook_rejections_lost_total",
+			"Refused webhooks that are missing in what the REST API tells of their connector: those of too many connectors came at once, or the store did not take them."),
 		acceptance: newHistogram(registry, "agentplatform_webhook_acceptance_duration_seconds",
 			"From a webhook's last byte to its rows on disk, of those that were accepted.", durations),
 		syncWaiting: newGauge(registry, "agentplatform_webhook_sync_waiting", "Sync webhooks that wait for their runs at the moment."),
@@ -170,6 +173,9 @@ func (g *Gateway) Accepted(mode string, repeated bool, took time.Duration) {
 
 // Refused counts a webhook that was not accepted.
 func (g *Gateway) Refused(code httpserver.Code) { g.refused.of(string(code)).Inc() }
+
+// RejectionsLost counts refused webhooks that their connector does not tell of.
+func (g *Gateway) RejectionsLost(webhooks int) { g.rejectionsLost.Add(float64(webhooks)) }
 
 // SyncWaits counts a sync webhook that begins to wait, SyncAnswered its end.
 func (g *Gateway) SyncWaits() { g.syncWaiting.Inc() }

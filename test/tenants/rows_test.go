@@ -32,8 +32,9 @@ func (t *tenant) rows() map[string][]string {
 	db := t.open()
 	defer func() { require.NoError(t.t, db.Close()) }()
 	out := map[string][]string{}
+	// Whoever knows the URL of a webhook is refused there, and that is counted: for the tenant.
 	tables := query(t, db, `SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c
-		WHERE m.type = 'table' AND c.name = 'project_id'`)
+		WHERE m.type = 'table' AND c.name = 'project_id' AND m.name <> 'rejections'`)
 	require.NotEmpty(t.t, tables)
 	for _, table := range tables {
 		// Controllers write again what is as it was, and count that.

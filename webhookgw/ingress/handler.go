@@ -32,6 +32,7 @@ type Store interface {
 	Outcome(ctx context.Context, connectorRun store.Key) (store.Outcome, error)
 	Run(ctx context.Context, key store.Key) (store.Run, error)
 	Ended(ctx context.Context, connectorRuns []store.Key) ([]store.Key, error)
+	RecordRejections(ctx context.Context, rejected []store.Rejected) error
 }
 
 // Options configure a Handler.
@@ -65,6 +66,8 @@ type Handler struct {
 	outputs   *outputs
 	loads     *loads
 	refusals  *httpserver.Refusals
+	// rejections are of connectors that are known, refusals of callers that are not.
+	rejections *rejections
 }
 
 // New returns a handler; it answers once Run runs.
@@ -85,8 +88,9 @@ func New(opts Options) *Handler {
 		opts: opts, routes: newRoutes(opts.Store, opts.Logger), committer: newCommitter(opts.Store, opts.Runners, opts.Metrics, opts.Now),
 		waiters: newWaiters(opts.Store, opts.Logger), incoming: quota.NewPlaces(maxIncoming, projectShare), bodies: quota.NewPlaces(maxLargeBodies, projectShare),
 		callers: quota.NewPlaces(maxCallers, projectShare), outputs: newOutputs(maxOutputs),
-		loads:    newLoads(opts.Store, opts.Logger, opts.Now),
-		refusals: httpserver.NewRefusals("webhook requests that nobody knows were refused", opts.Logger, opts.Now),
+		loads:      newLoads(opts.Store, opts.Logger, opts.Now),
+		refusals:   httpserver.NewRefusals("webhook requests that nobody knows were refused", opts.Logger, opts.Now),
+		rejections: newRejections(opts.Store, opts.Metrics, opts.Logger, opts.Now),
 	}
 	router := chi.NewRouter()
 	router.HandleFunc("/hooks/{project_id}/{connector_id}", h.serve)
@@ -107,6 +111,7 @@ func (h *Handler) Run(ctx context.Context) error {
 	group.Go(func() { h.waiters.follow(doneHints) })
 	group.Go(func() { h.waiters.run(ctx) })
 	group.Go(func() { h.loads.run(ctx) })
+	group.Go(func() { h.rejections.run(ctx) })
 	h.committer.run(ctx)
 	stopRoutes()
 	stopDone()
@@ -138,18 +143,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 			"The request could not be recorded, or it is not known whether it was. Send it again, with the same Idempotency-Key if it had one.")
 		problem.RetryAfter = retryAfter
 		h.opts.Metrics.Refused(code)
+		if code != metrics.RequestEnded {
+			h.reject(r, problem)
+		}
 		httpserver.WriteProblem(w, problem)
 	}
-}
-
-// refuse answers with a problem. Callers who are refused before they are known, for
-// the URL or the secret is wrong, are counted by address.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p httpserver.Problem) {
-	if p.Status == http.StatusNotFound || p.Status == http.StatusUnauthorized {
-		h.refusals.Add(h.opts.TrustedProxies.Client(r), string(p.Code))
-	}
-	h.opts.Metrics.Refused(p.Code)
-	httpserver.WriteProblem(w, p)
 }
 
 // receive takes a request through all checks to its commit and answers it. An

@@ -33,3 +33,21 @@ var (
 	errAllCallers = later(http.StatusTooManyRequests, httpserver.CodeTooManyCallers,
 		"As many callers wait for agents as may. Send the request again, or with `Prefer: respond-async`.")
 )
+
+// refuse answers with a problem. Callers who are refused before they are known, for
+// the URL or the secret is wrong, are counted by address.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p httpserver.Problem) {
+	if p.Status == http.StatusNotFound || p.Status == http.StatusUnauthorized {
+		h.refusals.Add(h.opts.TrustedProxies.Client(r), string(p.Code))
+	}
+	h.opts.Metrics.Refused(p.Code)
+	h.reject(r, p)
+	httpserver.WriteProblem(w, p)
+}
+
+// reject notes a refusal for those who look after the connector, where there is one.
+func (h *Handler) reject(r *http.Request, p httpserver.Problem) {
+	if key, err := connectorOf(r); err == nil && p.Code != httpserver.CodeWebhookNotFound && h.routes.knows(key) {
+		h.rejections.add(key, sampleOf(r, p, h.opts.TrustedProxies))
+	}
+}

@@ -25,6 +25,9 @@ type oneRoute struct {
 	key store.Key
 }
 
+// RecordRejections forgets them.
+func (oneRoute) RecordRejections(context.Context, []store.Rejected) error { return nil }
+
 func (s oneRoute) Route(_ context.Context, key store.Key) (store.Route, error) {
 	if key != s.key {
 		return store.Route{}, store.ErrNotFound

@@ -72,6 +72,14 @@ func newRoutes(source store.Routes, logger *slog.Logger) *routes {
 // peek returns the cached route, if there is one.
 func (r *routes) peek(key store.Key) (store.Route, bool) { return r.cached.Get(key) }
 
+// knows says whether there is, or lately was, such a connector.
+func (r *routes) knows(key store.Key) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	_, known := r.ids[key]
+	return known
+}
+
 // load reads a route as it is at some moment after the call; store.ErrNotFound
 // when no such connector exists, errStrangers when too many ask for such.
 func (r *routes) load(ctx context.Context, key store.Key) (store.Route, error) {

@@ -45,6 +45,9 @@ type keeper struct {
 	files   []store.File // of earlier events
 }
 
+// RecordRejections forgets them.
+func (*keeper) RecordRejections(context.Context, []store.Rejected) error { return nil }
+
 func (k *keeper) Route(_ context.Context, key store.Key) (store.Route, error) {
 	return store.Route{
 		Connector: store.Connector{ProjectID: key.ProjectID, ID: key.ID, Type: "webhook", Mode: k.mode, Enabled: true},
