@@ -36,7 +36,9 @@ const (
 	aboutDeleteLink        = "Events of the connector start the agent no more; runs that were started go on. Links of connectors that the project's code defines are answered 409."
 	aboutListConnectorRuns = "Events that the connector received, or its schedule made, and deliveries of an outbound one; newest first, without outputs and attempts."
 	aboutGetConnectorRun   = "The event with its outcome; output is that of the run of the oldest link. Of an outbound connector the delivery, with its attempts."
-	aboutListRuns          = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them. " +
+	aboutListRejections    = "Requests to a webhook's URL that were refused and are no run: how many of the last seven days by the code of their answer, and the newest " +
+		"twenty. It is never more than was refused, and may be less: what a gateway could not record is left out. Nothing of a body, a query or a secret is kept."
+	aboutListRuns = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them. " +
 		"A page looks at 20,000 runs at most, so where a filter fits few of many it may be short, or empty: next_cursor says whether there are more."
 	aboutGetRun    = "The run with its input and output."
 	aboutCancelRun = "Ends a run that has not ended, whether it waits or a runner works on it: the model request or the tool that is under way is broken off. " +
@@ -91,6 +93,8 @@ var aboutSchemas = map[string]string{
 	"ConnectorResult":     "What became of a connector that the project's code defines.",
 	"ConnectorRun":        "An event that a connector received or its schedule made, and what it started; or a delivery that it makes.",
 	"ConnectorRunList":    "A page of connector runs.",
+	"Rejection":           "A request that a connector refused.",
+	"RejectionReport":     "What a connector refused.",
 	"ConnectorUpdate":     "What is changed of a connector; what is left out stays.",
 	"Cost":                "An amount of money.",
 	"Deployment":          "A commit that was built for an environment, and what became of it.",

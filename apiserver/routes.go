@@ -85,6 +85,8 @@ var routes = []route{
 		summary: "List the runs of a connector", description: aboutListConnectorRuns, mount: handle((*Server).listConnectorRuns)},
 	{method: get, path: "/connectors/{connector_id}/runs/{run_id}", id: "getConnectorRun", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
 		summary: "Read a run of a connector", description: aboutGetConnectorRun, mount: handle((*Server).getConnectorRun)},
+	{method: get, path: "/connectors/{connector_id}/rejections", id: "listRejections", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
+		summary: "List the requests that a connector refused", description: aboutListRejections, mount: handle((*Server).listRejections)},
 
 	{method: get, path: "/runs", id: "listRuns", tag: tagRuns, needs: needs("runs.view"), status: 200, errors: naming,
 		summary: "List agent runs", description: aboutListRuns, mount: handle((*Server).listRuns)},
@@ -125,7 +127,6 @@ var routes = []route{
 
 	{method: get, path: "/connectors/{connector_id}/stats", id: "getConnectorStats", tag: tagConnectors, needs: needs("connectors.view"),
 		instead: "count the runs of the connector, which can be listed"},
-	{method: get, path: "/connectors/{connector_id}/rejections", id: "listRejections", tag: tagConnectors, needs: needs("connectors.view")},
 	{method: post, path: "/connectors/{connector_id}/runs/{run_id}/replay", id: "replayConnectorRun", tag: tagConnectors, needs: needs("connectors.update"),
 		instead: "send the event again"},
 

@@ -42,6 +42,7 @@ var samples = map[string]sample{
 	"deleteLink":        {"/connectors/{connector}/links/{link}", ""},
 	"listConnectorRuns": {"/connectors/{connector}/runs", ""},
 	"getConnectorRun":   {"/connectors/{connector}/runs/{event}", ""},
+	"listRejections":    {"/connectors/{connector}/rejections", ""},
 	"listRuns":          {"/runs", ""},
 	"getRun":            {"/runs/{run}", ""},
 	"cancelRun":         {"/runs/{open_run}/cancel", ""},

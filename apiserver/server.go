@@ -41,6 +41,8 @@ type Store interface {
 	store.Builds
 	store.Audit
 	store.RateLimiter
+	// Rejections is store.Rejections'.
+	Rejections(ctx context.Context, connector store.Key) (store.RejectionReport, error)
 	// TickTimes is store.Ticks'.
 	TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error)
 	// Attempts, DestinationsOf and ResumeDestination are store.Deliveries'.
