@@ -78,6 +78,9 @@ func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent) erro
 	}); err != nil {
 		return fmt.Errorf("registering the look at destinations: %w", err)
 	}
+	if err := mgr.Add(newRejections(base(mgr, opts, "connector"), opts.Store)); err != nil {
+		return fmt.Errorf("registering what tells of refused webhooks: %w", err)
+	}
 	if opts.KeyKeeper != nil {
 		opts.KeyKeeper.Anew, opts.KeyKeeper.Namespaces = anew, opts.Namespaces
 		if err := errors.Join(mgr.Add(opts.KeyKeeper), mgr.Add(platformkeys.Reporter{Follower: opts.KeyKeeper.Follower})); err != nil {
