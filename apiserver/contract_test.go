@@ -49,6 +49,10 @@ func (c *contract) requireDescribed(t testing.TB, request *http.Request, answer 
 			"#", "paths", escaped(projectPath + r.path), strings.ToLower(r.method), "responses", strconv.Itoa(answer.Code),
 			"content", escaped(media), "schema",
 		}, "/")
+		if r.file && answer.Code == r.status {
+			c.requireHeaders(t, r, answer)
+			return
+		}
 		schema, err := c.compiler.Compile("openapi.json" + pointer)
 		require.NoError(t, err, "%s answers %d, which is not described", r.id, answer.Code)
 		body, err := jsonschema.UnmarshalJSON(bytes.NewReader(answer.Body.Bytes()))

@@ -40,7 +40,9 @@ const (
 		"twenty. It is never more than was refused, and may be less: what a gateway could not record is left out. Nothing of a body, a query or a secret is kept."
 	aboutListRuns = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them. " +
 		"A page looks at 20,000 runs at most, so where a filter fits few of many it may be short, or empty: next_cursor says whether there are more."
-	aboutGetRun    = "The run with its input and output."
+	aboutGetRun      = "The run with its input and output."
+	aboutReadRunFile = "The bytes of a file that was accepted with the event of the run, counted from 0 as `files` in the run's input lists them. " +
+		"The type is the one that its content was found to have. A file is sent as long as its reader takes 64 KiB a second."
 	aboutCancelRun = "Ends a run that has not ended, whether it waits or a runner works on it: the model request or the tool that is under way is broken off. " +
 		"Answers the run as it is then. A run that has ended is answered 409. A repetition under the same Idempotency-Key is answered as the first call."
 	aboutListAuditLog = "Calls of this API that may change something, refused or not, but for those over the limit of requests; API keys that were made or revoked; and what operators did to the project. Newest first. It is answered 403 to keys that are limited to some environments."

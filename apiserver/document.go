@@ -155,13 +155,16 @@ func plainSchemas(part any) {
 
 // headers are those that answers carry.
 var headers = node{
-	"X-Request-Id":     header("string", "The id of the call, under which the audit log and the service's own log know it.", "7c0f5f7e-8d0b-4a52-9f0c-2f7a8f6a1b3c"),
-	"RateLimit":        header("string", "What is left of the project's requests: r is how many may be made now, t in how many seconds there is one more.", `"project";r=117;t=42`),
-	"RateLimit-Policy": header("string", "The project's limit: q requests in any w seconds, over all of its keys.", `"project";q=120;w=60`),
-	"Retry-After":      header("integer", "In how many seconds to try again.", 2),
-	"WWW-Authenticate": header("string", "How to authenticate.", "Bearer"),
-	"ETag":             header("string", "Names the object as it is; send it as If-Match with a call that changes the object.", `"0b7e6a1c-4f9d-4c55-8d5e-2a6f1c3b9e77.3"`),
-	"Location":         header("string", "The path of what was created.", "/v1/projects/2b1f6c1e-6d0c-4d2a-9a53-6a0b8d9b7f10/connectors/9a1c5d7e-3f42-4d0b-8c1a-5e7f9b2d4c60"),
+	"X-Request-Id":           header("string", "The id of the call, under which the audit log and the service's own log know it.", "7c0f5f7e-8d0b-4a52-9f0c-2f7a8f6a1b3c"),
+	"RateLimit":              header("string", "What is left of the project's requests: r is how many may be made now, t in how many seconds there is one more.", `"project";r=117;t=42`),
+	"RateLimit-Policy":       header("string", "The project's limit: q requests in any w seconds, over all of its keys.", `"project";q=120;w=60`),
+	"Retry-After":            header("integer", "In how many seconds to try again.", 2),
+	"WWW-Authenticate":       header("string", "How to authenticate.", "Bearer"),
+	"ETag":                   header("string", "Names the object as it is; send it as If-Match with a call that changes the object.", `"0b7e6a1c-4f9d-4c55-8d5e-2a6f1c3b9e77.3"`),
+	"Content-Disposition":    header("string", "Says that the file is to be stored, and under which name.", `attachment; filename=invoice.pdf`),
+	"Content-Length":         header("integer", "How many bytes the file has: an answer with fewer is broken off.", 48213),
+	"X-Content-Type-Options": header("string", "Says that the type is what Content-Type says.", "nosniff"),
+	"Location":               header("string", "The path of what was created.", "/v1/projects/2b1f6c1e-6d0c-4d2a-9a53-6a0b8d9b7f10/connectors/9a1c5d7e-3f42-4d0b-8c1a-5e7f9b2d4c60"),
 }
 
 func header(kind, description string, example any) node {
@@ -182,6 +185,9 @@ func describeResponse(r *route, status string, response node) {
 	}
 	if code == r.status && r.tagged {
 		names = append(names, "ETag")
+	}
+	if code == r.status && r.file {
+		names = append(names, "Content-Disposition", "Content-Length", "X-Content-Type-Options")
 	}
 	if code == http.StatusCreated {
 		names = append(names, "Location")

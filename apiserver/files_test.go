@@ -18,14 +18,21 @@ import (
 func (p *past) attached(t testing.TB, files ...store.File) uuid.UUID {
 	t.Helper()
 	for i := range files {
-		blob, err := uuid.NewV7()
-		require.NoError(t, err)
-		_, err = p.db.PutBlob(t.Context(), store.Key{ProjectID: p.projectID, ID: blob}, strings.NewReader("hello"))
-		require.NoError(t, err)
-		files[i].Blob, files[i].Size = &blob, 5
+		files[i] = p.stored(t, files[i], "hello")
 	}
 	run, _ := p.eventWith(t, "hello", append(files, store.File{Name: "b.exe", FieldName: "g", Reason: store.FileUnsupported}))
 	return run
+}
+
+// stored is an accepted file with these bytes.
+func (p *past) stored(t testing.TB, file store.File, content string) store.File {
+	t.Helper()
+	blob, err := uuid.NewV7()
+	require.NoError(t, err)
+	_, err = p.db.PutBlob(t.Context(), store.Key{ProjectID: p.projectID, ID: blob}, strings.NewReader(content))
+	require.NoError(t, err)
+	file.Blob, file.Size = &blob, int64(len(content))
+	return file
 }
 
 func TestAnInputSaysWhatBecameOfItsFiles(t *testing.T) {

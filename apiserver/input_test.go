@@ -140,6 +140,7 @@ func TestWhatIsNotAnIDIsRefused(t *testing.T) {
 				var path string
 				if p.In == "path" {
 					path = strings.ReplaceAll(r.path, "{"+p.Name+"}", bad)
+					path = strings.ReplaceAll(path, "{number}", "0")
 					path = placeholder.ReplaceAllString(path, w.ids["connector"])
 				} else {
 					path = with(samples[r.id].without(p.Name).fill(t, w.ids), p.Name+"="+bad)

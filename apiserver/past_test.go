@@ -44,10 +44,10 @@ func newPast(t testing.TB) *past {
 	p.project(t)
 	p.ids["deployment"] = p.deploy(t).String()
 	p.completed, p.ids["event"] = p.event(t, "hello")
-	p.failed, _ = p.event(t, "gone")
+	p.failed, _ = p.eventWith(t, "gone", []store.File{p.stored(t, store.File{Name: "../Überblick.txt", FieldName: "f", MIMEType: "text/plain"}, "hello")})
 	p.finish(t)
 	p.queued, _ = p.event(t, "hello")
-	p.ids["run"], p.ids["open_run"] = p.completed.String(), p.queued.String()
+	p.ids["run"], p.ids["open_run"], p.ids["file_run"] = p.completed.String(), p.queued.String(), p.failed.String()
 	return p
 }
 

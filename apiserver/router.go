@@ -5,6 +5,7 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -32,6 +33,8 @@ type route struct {
 	errors []int
 	// tagged says that success answers the ETag of one object.
 	tagged bool
+	// file says that success answers the bytes of a file, of whatever type.
+	file bool
 	// later are query parameters of the contract that have no effect yet.
 	later []string
 	// mount registers the handler; nil: the route is not in this release.
@@ -39,6 +42,9 @@ type route struct {
 	// instead is what to do while it is not.
 	instead string
 }
+
+// anyMedia stands for every type in the description of an answer.
+const anyMedia = "*/*"
 
 // grant is a permission that a route asks for.
 type grant struct {
@@ -130,6 +136,11 @@ func (s *Server) register(r *route) {
 	}
 	for _, g := range r.needs[1:] {
 		op.Extensions["x-permission-with-"+g.with] = g.permission
+	}
+	if r.file {
+		op.Responses = map[string]*huma.Response{strconv.Itoa(r.status): {
+			Description: "The file, of the type in Content-Type.", Content: map[string]*huma.MediaType{anyMedia: {}},
+		}}
 	}
 	if r.mount == nil {
 		op.Hidden = true

@@ -92,6 +92,8 @@ var routes = []route{
 		summary: "List agent runs", description: aboutListRuns, mount: handle((*Server).listRuns)},
 	{method: get, path: "/runs/{run_id}", id: "getRun", tag: tagRuns, needs: needs("runs.view"), status: 200, errors: naming,
 		summary: "Read an agent run", description: aboutGetRun, mount: handle((*Server).getRun)},
+	{method: get, path: "/runs/{run_id}/files/{number}", id: "readRunFile", tag: tagRuns, needs: needs("runs.view"), status: 200, errors: naming,
+		summary: "Read an attachment of an agent run", description: aboutReadRunFile, file: true, mount: handle((*Server).readRunFile)},
 	{method: post, path: "/runs/{run_id}/cancel", id: "cancelRun", tag: tagRuns, does: acts, needs: needs("runs.cancel"), status: 200, errors: acting,
 		summary: "Cancel an agent run", description: aboutCancelRun, mount: handle((*Server).cancelRun)},
 

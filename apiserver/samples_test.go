@@ -45,6 +45,7 @@ var samples = map[string]sample{
 	"listRejections":    {"/connectors/{connector}/rejections", ""},
 	"listRuns":          {"/runs", ""},
 	"getRun":            {"/runs/{run}", ""},
+	"readRunFile":       {"/runs/{file_run}/files/0", ""},
 	"cancelRun":         {"/runs/{open_run}/cancel", ""},
 	"listAuditLog":      {"/audit-log", ""},
 }

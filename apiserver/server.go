@@ -26,6 +26,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/plan"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -107,6 +108,7 @@ type Server struct {
 	keys     *cache.Cache[askedKey, credential]
 	reviews  *cache.Cache[review, bool]
 	index    *Index
+	files    *quota.Places // for those that are being sent
 	api      huma.API
 	handler  http.Handler
 
@@ -141,7 +143,7 @@ func New(opts Options) (*Server, error) {
 	clock := func() time.Time { return s.now() } // which tests set
 	s.keys = cache.New[askedKey, credential](cacheSize, keyCacheTime, clock)
 	s.reviews = cache.New[review, bool](cacheSize, reviewCacheTime, clock)
-	s.index = opts.Index
+	s.index, s.files = opts.Index, quota.NewPlaces(maxFileStreams, fileShare)
 	s.mount()
 	return s, s.documentErr
 }

@@ -37,7 +37,7 @@ var otherPlaces = map[string]func(*tenant) string{
 }
 
 // names are the parameters that take no id, but must be given.
-var names = map[string]string{"agent_name": "hello"}
+var names = map[string]string{"agent_name": "hello", "number": "0"}
 
 // bodies are what an operation creates or changes. There is no id in any of them but
 // those of bodyIDs.

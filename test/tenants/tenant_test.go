@@ -4,6 +4,7 @@ package tenants_test
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
@@ -260,7 +261,10 @@ func (t *tenant) hookPath() string {
 func (t *tenant) work() {
 	t.t.Helper()
 	// The gateway may know a route for a moment that there is no more.
-	t.eventually(func() bool { return t.hook(t.hookPath(), t.secret, `{"patient":"`+t.canary+`"}`).ok() }, "the webhook does not answer")
+	file := base64.StdEncoding.EncodeToString([]byte(t.canary + " in the file"))
+	t.eventually(func() bool {
+		return t.hook(t.hookPath(), t.secret, `{"patient":"`+t.canary+`","files":[{"name":"a.txt","mime_type":"text/plain","data":"`+file+`"}]}`).ok()
+	}, "the webhook does not answer")
 	var claimed dispatchapi.ClaimResponse
 	got := t.told(t.runnerToken, http.MethodPost, "/v1/claim", dispatchapi.ClaimRequest{RunnerID: "r", Limit: 1, Digests: []string{t.digest}})
 	require.NoError(t.t, json.Unmarshal([]byte(got.body), &claimed))

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestAFileOfARunIsSent: as a download of the type that it has.
+func TestAFileOfARunIsSent(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	answer := w.ask(t, key, http.MethodGet, "/runs/"+w.failed.String()+"/files/0", "")
+	require.Equal(t, http.StatusOK, answer.Code, answer.Body.String())
+	require.Equal(t, "hello", answer.Body.String())
+	for name, want := range map[string]string{
+		"Content-Type": "text/plain", "Content-Length": "5", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+		"Content-Disposition": "attachment; filename*=utf-8''%C3%9Cberblick.txt",
+	} {
+		require.Equal(t, want, answer.Header().Get(name), name)
+	}
+	require.Zero(t, w.server.files.Taken())
+	for path, status := range map[string]int{
+		"/runs/" + w.failed.String() + "/files/1":     http.StatusNotFound,
+		"/runs/" + w.completed.String() + "/files/0":  http.StatusNotFound,
+		"/runs/" + uuid.NewString() + "/files/0":      http.StatusNotFound,
+		"/runs/" + w.failed.String() + "/files/-1":    http.StatusUnprocessableEntity,
+		"/runs/" + w.failed.String() + "/files/10":    http.StatusUnprocessableEntity,
+		"/runs/" + w.failed.String() + "/files/a.txt": http.StatusUnprocessableEntity,
+	} {
+		status2, body := w.call(t, key, http.MethodGet, path, "")
+		require.Equal(t, status, status2, "%s: %s", path, body)
+	}
+	elsewhere := w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
+	})
+	status, body := w.call(t, elsewhere, http.MethodGet, "/runs/"+w.failed.String()+"/files/0", "")
+	require.Equal(t, http.StatusForbidden, status, "%s", body)
+	require.Zero(t, w.server.files.Taken())
+}
+
+// oneFile is a store whose runs have one file.
+type oneFile struct {
+	Store
+	file store.File
+	body io.Reader
+	err  error
+	open *int
+}
+
+func (f oneFile) OpenRunFile(ctx context.Context, _ store.Key, _ int) (store.File, io.ReadCloser, error) {
+	if f.err != nil {
+		return store.File{}, nil, f.err
+	}
+	*f.open++
+	return f.file, openFile{f.body, ctx, f.open}, nil
+}
+
+// openFile fails once its context has ended, as one of the store's does.
+type openFile struct {
+	io.Reader
+	ctx  context.Context //nolint:containedctx // as the store's
+	open *int
+}
+
+func (f openFile) Read(p []byte) (int, error) {
+	if f.ctx.Err() != nil {
+		return 0, f.ctx.Err()
+	}
+	return f.Reader.Read(p)
+}
+
+func (f openFile) Close() error {
+	*f.open--
+	return nil
+}
+
+// TestAFileThatCannotBeSent: is known to be gone before it is answered, or its answer is shorter
+// than it said. Whatever becomes of it, its place is free again.
+func TestAFileThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, open, db := w.key(t, nil), 0, w.db
+	path := "/runs/" + w.completed.String() + "/files/0"
+	long := strings.Repeat("a", 2*filePiece)
+	for name, c := range map[string]struct {
+		body   io.Reader
+		err    error
+		size   int64
+		status int
+		sent   int
+	}{
+		"whole":            {strings.NewReader(long), nil, int64(len(long)), http.StatusOK, len(long)},
+		"empty":            {strings.NewReader(""), nil, 0, http.StatusOK, 0},
+		"not there":        {nil, store.ErrNotFound, 0, http.StatusNotFound, -1},
+		"gone meanwhile":   {iotest.ErrReader(store.ErrNotFound), nil, 5, http.StatusNotFound, -1},
+		"the store is out": {nil, io.ErrUnexpectedEOF, 0, http.StatusServiceUnavailable, -1},
+		"broken at once":   {iotest.ErrReader(errors.New("CANARY")), nil, 5, http.StatusInternalServerError, -1},
+		"broken midway":    {io.MultiReader(strings.NewReader(long), iotest.ErrReader(errors.New("CANARY"))), nil, 3 * filePiece, http.StatusOK, len(long)},
+	} {
+		w.server.store = oneFile{Store: db, file: store.File{Name: "a.txt", MIMEType: "text/plain", Size: c.size}, body: c.body, err: c.err, open: &open}
+		answer := w.ask(t, key, http.MethodGet, path, "")
+		require.Equal(t, c.status, answer.Code, "%s: %s", name, answer.Body)
+		require.NotContains(t, answer.Body.String(), "CANARY")
+		if c.sent >= 0 {
+			require.Equal(t, c.sent, answer.Body.Len(), name)
+		}
+		require.Zero(t, w.server.files.Taken(), name)
+		require.Zero(t, open, name)
+	}
+	for range maxFileStreams / fileShare {
+		require.NoError(t, w.server.files.Take(w.projectID, 1))
+	}
+	answer := w.ask(t, key, http.MethodGet, path, "")
+	require.Equal(t, http.StatusTooManyRequests, answer.Code)
+	require.Equal(t, "5", answer.Header().Get("Retry-After"))
+}
+
+func TestNamesOfDownloads(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"invoice.pdf": "invoice.pdf", "../../etc/passwd": "passwd", `C:\x\a.txt`: "a.txt", "": "file-3", "..": "file-3", "a/": "file-3",
+		"a\r\nSet-Cookie: b": "a__Set-Cookie_ b", "\xff.txt": "_.txt", `"; filename=evil.exe`: "_; filename=evil.exe", "Überblick 1.txt": "Überblick 1.txt",
+		"a\u202egpj.exe": "a_gpj.exe", ".bashrc": "bashrc",
+	} {
+		require.Equal(t, want, downloadName(name, 3), "%q", name)
+	}
+}
