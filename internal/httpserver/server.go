@@ -261,6 +261,18 @@ func (r *response) Write(p []byte) (int, error) {
 	return r.ResponseWriter.Write(p)
 }
 
+// FlushError is for http.ResponseController: what is flushed of a stream has the time of a piece,
+// for its client may take nothing of it.
+func (r *response) FlushError() error {
+	r.begin()
+	if r.stream != nil {
+		r.stream.written = true
+		r.stream.bound()
+		defer r.stream.within(noDeadline)
+	}
+	return http.NewResponseController(r.ResponseWriter).Flush()
+}
+
 // SetWriteDeadline is for http.ResponseController. One of a stream is kept to beside
 // that of each piece, as boundedConn does.
 func (r *response) SetWriteDeadline(deadline time.Time) error {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,7 +32,7 @@ const (
 
 // flood serves an answer whose pieces may take little time, or which is to be read
 // fast where that is none, until the test ends: at / it has no end, and the error
-// that ends it is sent; elsewhere it is short.
+// that ends it is sent; elsewhere it is short, and at /y flushed, and what comes of that sent.
 func flood(t *testing.T, authority *certs.Pair, timeout time.Duration) (*Server, <-chan error) {
 	t.Helper()
 	var files TLSFiles
@@ -51,6 +52,9 @@ func flood(t *testing.T, authority *certs.Pair, timeout time.Duration) (*Server,
 			}
 			if r.URL.Path != "/" {
 				WriteJSON(w, http.StatusOK, "short")
+				if r.URL.Path == "/y" {
+					ended <- http.NewResponseController(w).Flush()
+				}
 				return
 			}
 			for {
@@ -145,6 +149,18 @@ func TestAStreamWithoutRoomForAShortAnswerIsCutOff(t *testing.T) {
 		_, err = io.CopyN(io.Discard, conn, int64(header[0])<<16|int64(header[1])<<8|int64(header[2]))
 		require.NoError(t, err)
 	}
+}
+
+// TestAStreamWithoutRoomForWhatIsFlushedIsCutOff: its handler does not wait for ever.
+func TestAStreamWithoutRoomForWhatIsFlushedIsCutOff(t *testing.T) {
+	t.Parallel()
+	authority := newAuthority(t)
+	server, ended := flood(t, &authority, 20*time.Millisecond)
+	conn := opened(t, server, &authority, "h2")
+	_, err := io.WriteString(conn, strings.Replace(getWithoutRoom, "/x", "/y", 1))
+	require.NoError(t, err)
+	go func() { _, _ = io.Copy(io.Discard, conn) }() // until it is closed
+	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
 }
 
 // pipe is a connection with deadlines of half a minute and its other end, in a

@@ -53,11 +53,15 @@ func answerOf(files []store.File) *filesAnswer {
 }
 
 func answerInbound(w http.ResponseWriter, status int, admission admission) {
+	httpserver.WriteJSON(w, status, inboundAnswerOf(admission))
+}
+
+func inboundAnswerOf(admission admission) inboundAnswer {
 	ids := admission.RunIDs
 	if ids == nil {
 		ids = []uuid.UUID{}
 	}
-	httpserver.WriteJSON(w, status, inboundAnswer{Status: "ok", DispatchedTo: len(ids), RunIDs: ids, filesAnswer: answerOf(admission.files)})
+	return inboundAnswer{Status: "ok", DispatchedTo: len(ids), RunIDs: ids, filesAnswer: answerOf(admission.files)}
 }
 
 // recorded is a sync webhook whose runs are waited for.
@@ -67,6 +71,8 @@ type recorded struct {
 	// agent is that of a single run which this very request has started, else "".
 	agent string
 	files *filesAnswer
+	// events is the answer as a stream, nil where it is not.
+	events *events
 }
 
 // answerSync waits for the runs of an accepted webhook and answers with their
@@ -84,6 +90,10 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 		timeout = defaultSyncTimeout
 	}
 	h.opts.Metrics.SyncWaits()
+	if wantsEvents(r) {
+		at.events = beginEvents(w, admission)
+		defer at.events.close()
+	}
 	ctx, cancel := h.opts.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	first, err := h.awaitFirst(ctx, at, end)
@@ -91,6 +101,8 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 	case err == nil:
 		h.opts.Metrics.SyncAnswered(string(first.run.Status))
 		return h.writeResults(w, r, at, first)
+	case errors.Is(err, errNotRead):
+		h.opts.Metrics.SyncAnswered(metrics.SyncEnded)
 	case r.Context().Err() == nil && ctx.Err() != nil:
 		h.opts.Metrics.SyncAnswered(metrics.SyncTimeout)
 		at.goesOn(w, httpserver.CodeSyncTimeout,
@@ -102,7 +114,11 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 				"or send the event again with the same Idempotency-Key to wait for it.")
 	default:
 		h.opts.Metrics.SyncAnswered(metrics.SyncUnknown)
-		return err
+		if at.events == nil {
+			return err
+		}
+		h.opts.Logger.Error("waiting for the runs of a webhook", "connector_run", at.run, "error", err)
+		at.goesOn(w, httpserver.CodeStoreUnavailable, "It is not known how the run ended; read it with the REST API's GET /runs/{run_id}.")
 	}
 	return nil
 }
@@ -112,6 +128,10 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 func (at recorded) goesOn(w http.ResponseWriter, code httpserver.Code, detail string) {
 	p := httpserver.NewProblem(http.StatusGatewayTimeout, code, detail)
 	p.RunID = at.runs[0].String()
+	if at.events != nil {
+		at.events.fail(p)
+		return
+	}
 	httpserver.WriteProblem(w, p)
 }
 
@@ -128,6 +148,11 @@ func (h *Handler) awaitFirst(ctx context.Context, at recorded, end *watch) (*out
 	for {
 		select {
 		case <-end.woken:
+		case <-at.events.beats():
+			if err := at.events.beat(); err != nil {
+				return nil, fmt.Errorf("%w: %w", errNotRead, err)
+			}
+			continue
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -136,6 +161,7 @@ func (h *Handler) awaitFirst(ctx context.Context, at recorded, end *watch) (*out
 		case err == nil && first.run.Status.Terminal():
 			return first, nil
 		case err == nil:
+			at.events.progress(at.runs[0], first.run.Status)
 			h.outputs.give(first)
 		case errors.Is(err, store.ErrNotFound):
 			return nil, err
@@ -175,16 +201,24 @@ func (h *Handler) take(ctx context.Context, at recorded, i int) (*output, error)
 	})
 }
 
+// errNotRead is a stream that its client does not read.
+var errNotRead = errors.New("sending events")
+
 // errBroken is an answer that was begun and cannot be ended: its connection is.
 var errBroken = errors.New("breaking off an answer")
 
 // writeResults answers with the results of ended runs, of which one at a time is in
 // memory, for as long as the caller reads them.
 func (h *Handler) writeResults(w http.ResponseWriter, r *http.Request, at recorded, first *output) error {
-	w.Header().Set("Content-Type", typeJSON)
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
-	paced := httpserver.NewPacedAnswer(w, pace)
+	var paced *httpserver.PacedAnswer
+	if at.events != nil {
+		paced = at.events.beginResults()
+	} else {
+		w.Header().Set("Content-Type", typeJSON)
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusOK)
+		paced = httpserver.NewPacedAnswer(w, pace)
+	}
 	defer paced.Done()
 	out := newResults(paced)
 	out.begin(first.run, at.files)
@@ -198,8 +232,11 @@ func (h *Handler) writeResults(w http.ResponseWriter, r *http.Request, at record
 		out.add(next.run)
 		h.outputs.give(next)
 	}
-	if err := out.end(); err != nil {
+	switch err := out.end(); {
+	case err != nil:
 		h.opts.Logger.Debug("writing an answer", "error", err) // its client is gone, or does not read
+	case at.events != nil:
+		at.events.endResults()
 	}
 	return nil
 }

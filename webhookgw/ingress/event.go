@@ -44,6 +44,28 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 	return event, nil
 }
 
+// admission is the answer to a request, with the files of its event.
+type admission struct {
+	store.Admission
+	files []store.File
+	// runs are those that were offered; they count where it was accepted.
+	runs []store.EventRun
+}
+
+// known is the state of a run that follows from its having been recorded now, "" where none does:
+// of those with a key it is the store that knows whether they wait.
+func (a admission) known(i int) store.RunStatus {
+	switch {
+	case a.Verdict != store.Accepted || i >= len(a.runs):
+		return ""
+	case a.Begun != nil && a.Begun.Run.ID == a.RunIDs[i]:
+		return store.RunRunning
+	case a.runs[i].ErrorCode == "" && a.runs[i].Concurrency == store.ConcurrencyKey{}:
+		return store.RunQueued
+	}
+	return ""
+}
+
 // missingFiles says why an event does not do for a link that needs files; "" where it does.
 func missingFiles(c store.Connector, link store.Link, files []store.File) string {
 	if !c.FilesRequired && !link.FilesRequired {

@@ -233,9 +233,8 @@ func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Rou
 	}
 	req.facts, req.input = factsOf(r), in
 	begin := time.Now() // how fast a caller sends its body is not ours
-	route, admitted, err := h.commit(r.Context(), route, req)
-	kept = err == nil && admitted.Verdict == store.Accepted
-	a := admission{Admission: admitted, files: in.files}
+	route, a, err := h.commit(r.Context(), route, req)
+	kept = err == nil && a.Verdict == store.Accepted
 	switch {
 	case err != nil:
 		return route, a, err
@@ -250,12 +249,6 @@ func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Rou
 	}
 	h.opts.Metrics.Accepted(route.Connector.Mode, a.Verdict == store.Repeated, time.Since(begin))
 	return route, a, nil
-}
-
-// admission is the answer to a request, with the files of its event.
-type admission struct {
-	store.Admission
-	files []store.File
 }
 
 // filesOf are those of an earlier request, of which a repetition is answered the same.
@@ -317,19 +310,19 @@ type request struct {
 
 // commit stores a request, again with the route of that moment whenever it has
 // changed in between. The route returned is the one that was committed.
-func (h *Handler) commit(ctx context.Context, route store.Route, req request) (store.Route, store.Admission, error) {
+func (h *Handler) commit(ctx context.Context, route store.Route, req request) (store.Route, admission, error) {
 	for range maxChanges {
 		event, err := newEvent(route, req)
 		if err != nil {
-			return route, store.Admission{}, err
+			return route, admission{}, err
 		}
-		admission, err := h.committer.commit(ctx, event)
-		if err != nil || admission.Verdict != store.Outdated {
-			return route, admission, err
+		admitted, err := h.committer.commit(ctx, event)
+		if err != nil || admitted.Verdict != store.Outdated {
+			return route, admission{Admission: admitted, files: event.Files, runs: event.Runs}, err
 		}
 		if route, err = h.admittedFresh(ctx, route.Connector.Key(), req.facts); err != nil {
-			return route, store.Admission{}, err
+			return route, admission{}, err
 		}
 	}
-	return route, store.Admission{}, errors.New("the connector changes faster than a request can be recorded")
+	return route, admission{}, errors.New("the connector changes faster than a request can be recorded")
 }
