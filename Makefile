@@ -17,7 +17,7 @@ help: ## Print this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## Write deep copies, CRDs, roles and docs/openapi.json from the Go sources.
+generate: ## Write deep copies, CRDs, roles, docs/openapi.json and docs/webhooks.json from the Go sources.
 	hack/generate.sh
 
 .PHONY: lint

@@ -25,7 +25,7 @@ func Document() ([]byte, error) {
 	return s.document, s.documentErr
 }
 
-// serveDocument serves the description as JSON and as YAML.
+// serveDocument serves the description as JSON and as YAML, and beside it that of webhooks.
 func (s *Server) serveDocument(router chi.Router) {
 	if s.document, s.documentErr = describe(s.api.OpenAPI()); s.documentErr != nil {
 		return
@@ -35,10 +35,18 @@ func (s *Server) serveDocument(router chi.Router) {
 		s.documentErr = fmt.Errorf("writing the description as YAML: %w", err)
 		return
 	}
+	webhooks, err := Webhooks(s.gatewayURL)
+	if err != nil {
+		s.documentErr = err
+		return
+	}
 	for path, content := range map[string]struct {
 		media string
 		body  []byte
-	}{"/v1/openapi.json": {"application/json", s.document}, "/v1/openapi.yaml": {"application/yaml", text}} {
+	}{
+		"/v1/openapi.json": {"application/json", s.document}, "/v1/openapi.yaml": {"application/yaml", text},
+		"/v1/webhooks.json": {"application/json", webhooks},
+	} {
 		router.Get(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", content.media)
 			_, _ = w.Write(content.body) // the client may be gone

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 )
 
 // described is the description as a client reads it.
@@ -131,4 +132,30 @@ func TestEveryPermissionOfARouteIsDescribed(t *testing.T) {
 	op := document["paths"].(node)[projectPath+"/connectors"].(node)["post"].(node)
 	require.Equal(t, "connectors.create", op["x-permission"])
 	require.Equal(t, "connectors.link", op["x-permission-with-agent_name"])
+}
+
+// TestTheDescriptionOfWebhooksIsThatOfTheRepository: but for the URL of the gateway, which is
+// that of the installation; what is in it is described.
+func TestTheDescriptionOfWebhooksIsThatOfTheRepository(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	served := w.send(t, "", http.MethodGet, "/v1/webhooks.json", "")
+	require.Equal(t, http.StatusOK, served.Code)
+	require.Equal(t, "application/json", served.Header().Get("Content-Type"))
+	written, err := os.ReadFile("../docs/webhooks.json")
+	require.NoError(t, err)
+	require.Equal(t, string(written), strings.ReplaceAll(served.Body.String(), `"`+gateway+`"`, `"`+exampleGateway+`"`), "run make generate")
+	require.Contains(t, served.Body.String(), `"`+gateway+`"`)
+	all := decode[node](t, written)["components"].(node)["schemas"].(node)
+	for name, schema := range all {
+		require.NotEmpty(t, schema.(node)["description"], name)
+		for field, property := range schema.(node)["properties"].(node) {
+			require.NotEmpty(t, property.(node)["description"], "%s.%s", name, field)
+		}
+	}
+	require.Len(t, aboutWebhookSchemas, len(all))
+	for status := range webhookapi.Problems {
+		require.NotEmpty(t, aboutWebhookProblems[status], status)
+	}
+	require.Len(t, aboutWebhookProblems, len(webhookapi.Problems))
 }

@@ -27,5 +27,5 @@ for part in manager:controllers apiserver:apiserver; do
     "output:rbac:artifacts:config=config/rbac/${part%:*}"
 done
 
-# The description of the REST facade, as it serves it.
-go run ./hack/openapi docs/openapi.json
+# The descriptions of the REST facade and of webhooks, as the facade serves them.
+go run ./hack/openapi docs/openapi.json docs/webhooks.json

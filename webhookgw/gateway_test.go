@@ -21,6 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/testenv/webhooktest"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
@@ -176,6 +177,7 @@ func (b *bundle) post(gateway *Gateway, id, body string, edit func(*http.Request
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	require.NoError(b.t, err)
+	webhooktest.Answer(b.t, req.Method, resp.StatusCode, resp.Header, data)
 	out := reply{status: resp.StatusCode, header: resp.Header}
 	require.NoError(b.t, json.Unmarshal(data, &out.body), string(data))
 	return out

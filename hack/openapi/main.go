@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command openapi writes the OpenAPI description of the REST facade to the file
-// that it is given.
+// Command openapi writes the OpenAPI descriptions of the REST facade and of webhooks to
+// the two files that it is given.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -19,12 +20,16 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("give one file to write to")
+	if len(args) != 2 {
+		return fmt.Errorf("give two files to write to")
 	}
 	document, err := apiserver.Document()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(args[0], document, 0o644)
+	webhooks, err := apiserver.Webhooks("")
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(args[0], document, 0o644), os.WriteFile(args[1], webhooks, 0o644))
 }

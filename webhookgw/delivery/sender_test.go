@@ -25,6 +25,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/testenv/webhooktest"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
@@ -72,6 +73,7 @@ func newSink(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, n
 		if err != nil {
 			return // of a client that has gone
 		}
+		webhooktest.Delivery(t, r.Header, body)
 		s.mutex.Lock()
 		s.got = append(s.got, request{r.Header.Clone(), body})
 		n := len(s.got)

@@ -14,40 +14,19 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// inboundAnswer says which runs were started.
-type inboundAnswer struct {
-	Status       string      `json:"status"`
-	DispatchedTo int         `json:"dispatched_to"`
-	RunIDs       []uuid.UUID `json:"run_ids"`
-	*filesAnswer
-}
-
-// filesAnswer says what became of the attachments of a request that had some.
-type filesAnswer struct {
-	Accepted int         `json:"accepted"`
-	Omitted  int         `json:"omitted"`
-	Issues   []fileIssue `json:"issues"`
-}
-
-// fileIssue is an attachment that was omitted.
-type fileIssue struct {
-	Name      string           `json:"name"`
-	FieldName string           `json:"field_name"`
-	Reason    store.FileReason `json:"reason"`
-}
-
 // answerOf is that about files; nil without any.
-func answerOf(files []store.File) *filesAnswer {
+func answerOf(files []store.File) *webhookapi.Files {
 	if len(files) == 0 {
 		return nil
 	}
 	accepted, omitted := store.SplitFiles(files)
-	a := &filesAnswer{Accepted: len(accepted), Omitted: len(omitted), Issues: []fileIssue{}}
+	a := &webhookapi.Files{Accepted: len(accepted), Omitted: len(omitted), Issues: []webhookapi.FileIssue{}}
 	for _, f := range omitted {
-		a.Issues = append(a.Issues, fileIssue{f.Name, f.FieldName, f.Reason})
+		a.Issues = append(a.Issues, webhookapi.FileIssue{Name: f.Name, FieldName: f.FieldName, Reason: string(f.Reason)})
 	}
 	return a
 }
@@ -56,12 +35,12 @@ func answerInbound(w http.ResponseWriter, status int, admission admission) {
 	httpserver.WriteJSON(w, status, inboundAnswerOf(admission))
 }
 
-func inboundAnswerOf(admission admission) inboundAnswer {
+func inboundAnswerOf(admission admission) webhookapi.Accepted {
 	ids := admission.RunIDs
 	if ids == nil {
 		ids = []uuid.UUID{}
 	}
-	return inboundAnswer{Status: "ok", DispatchedTo: len(ids), RunIDs: ids, filesAnswer: answerOf(admission.files)}
+	return webhookapi.Accepted{Status: "ok", DispatchedTo: len(ids), RunIDs: ids, Files: answerOf(admission.files)}
 }
 
 // recorded is a sync webhook whose runs are waited for.
@@ -70,7 +49,7 @@ type recorded struct {
 	runs []uuid.UUID
 	// agent is that of a single run which this very request has started, else "".
 	agent string
-	files *filesAnswer
+	files *webhookapi.Files
 	// events is the answer as a stream, nil where it is not.
 	events *events
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -34,12 +35,6 @@ type events struct {
 	tick  *time.Ticker
 	told  map[uuid.UUID]store.RunStatus
 	err   error // of writing: the client is gone, or does not read
-}
-
-// progress is the data of an event of that name.
-type progress struct {
-	RunID  uuid.UUID       `json:"run_id"`
-	Status store.RunStatus `json:"status"`
 }
 
 // beginEvents answers that a request was accepted. The caller calls close.
@@ -79,7 +74,7 @@ func (e *events) progress(run uuid.UUID, status store.RunStatus) {
 		return
 	}
 	e.told[run] = status
-	e.send("progress", progress{run, status})
+	e.send("progress", webhookapi.Progress{RunID: run, Status: string(status)})
 }
 
 // send sends an event with data of one line, as JSON is.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -70,9 +71,9 @@ func TestAStreamEndsWithTheAnswer(t *testing.T) {
 	names, data := sent(t, streamed.Body.String())
 	require.Equal(t, []string{"accepted", "result"}, names, "nothing is known of what others have begun")
 	require.Equal(t, strings.TrimSuffix(plain.Body.String(), "\n"), data[1])
-	var accepted inboundAnswer
+	var accepted webhookapi.Accepted
 	require.NoError(t, json.Unmarshal([]byte(data[0]), &accepted))
-	require.Equal(t, inboundAnswer{Status: "ok", DispatchedTo: 3, RunIDs: p.runs}, accepted)
+	require.Equal(t, webhookapi.Accepted{Status: "ok", DispatchedTo: 3, RunIDs: p.runs}, accepted)
 	require.Empty(t, h.outputs.byRun)
 	require.Zero(t, h.callers.Taken())
 }

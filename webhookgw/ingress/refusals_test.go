@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/testenv/webhooktest"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -49,6 +50,7 @@ func TestWebhooksRefusedToStrangersAreCounted(t *testing.T) {
 		Store: oneRoute{key: key}, TrustedProxies: proxies, Logger: slog.New(slog.NewTextHandler(&out, nil)),
 		Now: func() time.Time { return clock },
 	})
+	h.Handler = webhooktest.Handler(t, h.Handler)
 	post := func(path string) int {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("{}"))
 		r.RemoteAddr = "10.0.0.1:1"

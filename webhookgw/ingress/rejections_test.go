@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
+	"github.com/agentplatform/agentplatform/internal/testenv/webhooktest"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -53,6 +54,7 @@ func TestWhatAConnectorRefusesIsToldOfIt(t *testing.T) {
 	clock, key := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), store.Key{ProjectID: uuid.New(), ID: uuid.New()}
 	book := &rejectionBook{oneRoute: oneRoute{key: key}}
 	h := New(Options{Store: book, TrustedProxies: proxies, Logger: quiet(), Now: func() time.Time { return clock }})
+	h.Handler = webhooktest.Handler(t, h.Handler)
 	ask := func(method, path, agent string) int {
 		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(`{"CANARY":"body"}`))
 		r.RemoteAddr = "10.0.0.1:1"

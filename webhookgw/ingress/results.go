@@ -9,17 +9,14 @@ import (
 	"io"
 	"unicode/utf8"
 
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // maxPiece is how many bytes of an output are made JSON at a time.
 const maxPiece = 4 << 10
 
-// results writes the answer to a sync webhook,
-//
-//	{"status", with attachments "accepted", "omitted" and "issues", "result": {"run_id", "agent_name", "status", "output", "error"}, "results": [the same, …]}
-//
-// while it is being made: however large an output is, it takes no memory but its own.
+// results writes the answer to a sync webhook, a webhookapi.Results, while it is being made: however large an output is, it takes no memory but its own.
 // The first error is kept, and said by Flush.
 type results struct {
 	*bufio.Writer
@@ -36,7 +33,7 @@ func newResults(w io.Writer) *results {
 }
 
 // begin writes all but the results, of which the first is that of the answer.
-func (r *results) begin(first store.Run, files *filesAnswer) {
+func (r *results) begin(first store.Run, files *webhookapi.Files) {
 	status := "ok"
 	if first.Status != store.RunCompleted {
 		status = string(first.Status)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/quota"
+	"github.com/agentplatform/agentplatform/internal/testenv/webhooktest"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -120,6 +121,7 @@ func serving(t *testing.T, k *keeper) *Handler {
 func servingStore(t *testing.T, st Store) *Handler {
 	t.Helper()
 	h := New(Options{Store: st, Logger: quiet()})
+	h.Handler = webhooktest.Handler(t, h.Handler)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- h.Run(ctx) }()

@@ -149,7 +149,7 @@ var bounds = map[string]*regexp.Regexp{
 	"reason":    regexp.MustCompile(`^(unauthorized|forbidden|rate_limited|foreign|unavailable|other)$`),
 	"result":    regexp.MustCompile(`^(recorded|repeated)$`),
 	// Patterns of routes hold no part of a path that a caller chose.
-	"route":  regexp.MustCompile(`^(none|/v1(/([a-z-]+|openapi(\.json|\.yaml|-3\.0\.json|-3\.0\.yaml)|\{[a-z_]+\}|\*))*)$`),
+	"route":  regexp.MustCompile(`^(none|/v1(/([a-z-]+|webhooks\.json|openapi(\.json|\.yaml|-3\.0\.json|-3\.0\.yaml)|\{[a-z_]+\}|\*))*)$`),
 	"state":  regexp.MustCompile(`^(claimable|no_runner|no_deployment)$`),
 	"class":  regexp.MustCompile(`^(sync|inbound|deferred)$`),
 	"status": regexp.MustCompile(`^(completed|failed|cancelled|released|lost|unreported|timeout|request_ended|unknown|other)$`),

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+// Texts of the description of webhooks.
+const (
+	aboutWebhooks = "What a connector's webhook takes and answers, and what an outbound connector sends. " +
+		"Connectors are managed by the REST API, which shows their URL and their secret. " +
+		"Fields and values are added without notice: a client must put up with what it does not know."
+	aboutGetWebhook  = "Each parameter of the query but secret is a text of the agents' input; repeated ones are a list. A body is not read. " + aboutSync
+	aboutPostWebhook = "The body is the agents' input. Parameters of the query are no input. " + aboutSync
+	aboutSync        = "A sync webhook answers when its agents have finished, and with status 200 also where they failed; with Accept: text/event-stream it answers at once, with a stream of events. " +
+		"2xx means that the event is stored."
+	aboutRunEnded = "The result of a run of a linked agent, sent to the URL of an outbound connector at least once. Beside these headers it has those of the connector."
+)
+
+// aboutWebhookSchemas say what the objects are.
+var aboutWebhookSchemas = map[string]string{ //nolint:gosec // TokenUsage is no credential
+	"Accepted":   "Which runs an event has started.",
+	"Envelope":   "What a run has ended with.",
+	"FieldError": "A field that is wrong.",
+	"FileIssue":  "An attachment that was omitted.",
+	"Problem":    "What is wrong (RFC 9457).",
+	"Progress":   "Where a run stands.",
+	"Result":     "How a run has ended.",
+	"Results":    "What came of an event.",
+	"TokenUsage": "Model tokens that a run spent.",
+}
+
+// aboutWebhookProblems say when an event is answered with a status.
+var aboutWebhookProblems = map[int]string{
+	400: "The connector takes no requests, or the body, the query or the key cannot be read.",
+	401: "The secret is missing or wrong.",
+	404: "No webhook has this URL.",
+	405: "Another method than GET and POST.",
+	408: "The body did not come in time.",
+	409: "The connector is disabled or retired, or no agent is linked to a sync one.",
+	413: "The request is larger than 16 MiB.",
+	415: "The body is compressed, or of another type.",
+	422: "The Idempotency-Key was used for another body.",
+	429: "The project has as much under way, waiting or stored as it may.",
+	503: "It is not known that the event is stored: send it again, with the same Idempotency-Key if it had one.",
+	504: "The event is stored and its run goes on: the agent has not finished in time, or the gateway stops. Do not send the event again without its key.",
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhookapi is what webhooks look like from outside: the answers to those that come in,
+// and the bodies of those that go out. The gateway writes them, the REST facade describes them.
+package webhookapi
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+)
+
+// Path is that of a connector's webhook, below the gateway's public URL.
+const Path = "/hooks/{project_id}/{connector_id}"
+
+// Accepted is the answer to an inbound webhook, and the first event of a stream.
+type Accepted struct {
+	Status       string      `json:"status" doc:"ok." example:"ok"`
+	DispatchedTo int         `json:"dispatched_to" doc:"How many runs were started, one for each linked agent."`
+	RunIDs       []uuid.UUID `json:"run_ids" format:"uuid" nullable:"false" doc:"The runs, oldest link first."`
+	*Files
+}
+
+// Files say what became of the attachments of a request that had some; without, they are left out.
+type Files struct {
+	Accepted int         `json:"accepted" required:"false" doc:"How many attachments were accepted; left out of the answer to a request without any, as the next two are."`
+	Omitted  int         `json:"omitted" required:"false" doc:"How many were not."`
+	Issues   []FileIssue `json:"issues" required:"false" nullable:"false" doc:"Those that were not."`
+}
+
+// FileIssue is an attachment that was omitted.
+type FileIssue struct {
+	Name      string `json:"name" doc:"Its file name."`
+	FieldName string `json:"field_name" doc:"The field in which it came."`
+	Reason    string `json:"reason" doc:"Why it was omitted." example:"unsupported_type"`
+}
+
+// Results are the answer to a sync webhook, and the event result of a stream. The gateway writes
+// them piece by piece.
+type Results struct {
+	Status string `json:"status" doc:"ok, or the status of a run that has not completed: failed or cancelled." example:"ok"`
+	*Files
+	Result  Result   `json:"result" doc:"The result of the oldest link's run."`
+	Results []Result `json:"results" nullable:"false" doc:"Those of all runs, oldest link first."`
+}
+
+// Result is how a run has ended.
+type Result struct {
+	RunID     uuid.UUID `json:"run_id" format:"uuid" doc:"The run."`
+	AgentName string    `json:"agent_name" doc:"The agent that ran." example:"support"`
+	Status    string    `json:"status" doc:"completed, failed or cancelled." example:"completed"`
+	Output    string    `json:"output" doc:"What the agent answered."`
+	Error     *string   `json:"error" doc:"Why it failed; else null."`
+}
+
+// Progress is the data of the event progress of a stream.
+type Progress struct {
+	RunID  uuid.UUID `json:"run_id" format:"uuid" doc:"The run."`
+	Status string    `json:"status" doc:"Where it stands." example:"queued"`
+}
+
+// Envelope is the body of an automatic delivery: what a run has ended with.
+type Envelope struct {
+	RunID      uuid.UUID  `json:"run_id" format:"uuid" doc:"The run."`
+	AgentName  string     `json:"agent_name" doc:"The agent that ran." example:"support"`
+	Status     string     `json:"status" doc:"completed, failed or cancelled." example:"completed"`
+	Output     string     `json:"output" doc:"What the agent answered."`
+	Error      *string    `json:"error" doc:"Why it failed; else null."`
+	StartedAt  *time.Time `json:"started_at" doc:"When a runner first took it; null where none did."`
+	EndedAt    *time.Time `json:"ended_at" doc:"When its status became final."`
+	TokenUsage TokenUsage `json:"token_usage" doc:"Model tokens that it spent."`
+}
+
+// TokenUsage counts model tokens.
+type TokenUsage struct {
+	InputTokens       int64 `json:"input_tokens" doc:"What the models read."`
+	OutputTokens      int64 `json:"output_tokens" doc:"What they wrote."`
+	ThinkingTokens    int64 `json:"thinking_tokens" doc:"What they thought before."`
+	CachedInputTokens int64 `json:"cached_input_tokens" doc:"What of the input was read from a cache."`
+	TotalTokens       int64 `json:"total_tokens" doc:"All of them."`
+}
+
+// Problems are the codes of the answers to webhooks that are no success, by their HTTP status.
+var Problems = map[int][]httpserver.Code{
+	400: {
+		httpserver.CodeOutboundOnly, httpserver.CodeNoWebhook, httpserver.CodeBodyUnreadable, httpserver.CodeInvalidJSON,
+		httpserver.CodeInvalidForm, httpserver.CodeKeyTooLong, httpserver.CodeKeyInvalid,
+	},
+	401: {httpserver.CodeInvalidSecret},
+	404: {httpserver.CodeWebhookNotFound},
+	405: {httpserver.CodeMethodNotAllowed},
+	408: {httpserver.CodeTimeout},
+	409: {httpserver.CodeConnectorRetired, httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent},
+	413: {httpserver.CodeRequestTooLarge},
+	415: {httpserver.CodeUnsupportedMedia, httpserver.CodeUnsupportedEncoding},
+	422: {httpserver.CodeKeyReused},
+	429: {
+		httpserver.CodeTooManyLargeBodies, httpserver.CodeTooManyWaiting, httpserver.CodeTooManyCallers, httpserver.CodeBacklogFull,
+		httpserver.CodeStorageFull,
+	},
+	503: {httpserver.CodeStoreUnavailable, httpserver.CodeBusy, httpserver.CodeTooManyUnknown, httpserver.CodeKeyExpired},
+	504: {httpserver.CodeSyncTimeout, httpserver.CodeGatewayStopping},
+}
