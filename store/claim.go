@@ -87,6 +87,8 @@ type Claimed struct {
 	ContentType string
 	// Files says whether the input has attachments, accepted or omitted: see RunFiles.
 	Files bool
+	// Headers are those of its event's request that the run sees, by their names in lower case.
+	Headers map[string]string
 	// JournalLength and JournalSize, in bytes, are of what earlier attempts recorded.
 	JournalLength, JournalSize int64
 }

@@ -39,6 +39,9 @@ type Event struct {
 	ContentType string
 	// Files are its attachments, at most MaxNamedFiles; the accepted ones are complete blobs.
 	Files []File
+	// Headers are those of its request that the runs see, by their names in lower case: at
+	// most MaxContextHeaders, each value of at most MaxHeaderValue bytes.
+	Headers map[string]string
 	// Runs are the agent runs, one a link. A link of which files are required
 	// and missing has ErrorCode set: its run is recorded as failed at once.
 	Runs []EventRun

@@ -118,11 +118,17 @@ type Connector struct {
 	Config json.RawMessage
 	// Sealed holds credential fields, sealed; nil when there are none.
 	Sealed []byte
-	// RequireAuthentication, TimeoutSeconds and FilesRequired are taken out of
-	// Config because the gateway reads them for every request.
+	// RequireAuthentication, TimeoutSeconds, FilesRequired, Signature and ContextHeaders
+	// are taken out of Config because the gateway reads them for every request.
 	RequireAuthentication bool
 	TimeoutSeconds        int
 	FilesRequired         bool
+	// Signature is the scheme by which callers sign with the secret (github | gitlab |
+	// stripe | slack | standard_webhooks); "" where they send it.
+	Signature string
+	// ContextHeaders are the names, in lower case, of the request headers that the runs
+	// of an event see; at most MaxContextHeaders.
+	ContextHeaders []string
 	// SecretVersion is the version of the generated secret. It never goes back:
 	// a lower one leaves the secrets as they are.
 	SecretVersion int64
@@ -169,6 +175,13 @@ type Link struct {
 
 // Key is the link's primary key.
 func (l Link) Key() Key { return Key{l.ProjectID, l.ID} }
+
+// MaxContextHeaders is the most headers of a request that its runs see, MaxHeaderValue
+// the most bytes of the value of one.
+const (
+	MaxContextHeaders = 16
+	MaxHeaderValue    = 1024
+)
 
 // MaxAcceptedSecrets is the most secrets that a webhook accepts at a time: each
 // request is compared with all of them.

@@ -230,6 +230,9 @@ type History interface {
 	Run(ctx context.Context, key Key) (Run, error)
 	// RunInput opens the raw input of a run.
 	RunInput(ctx context.Context, key Key) (contentType string, body io.ReadCloser, err error)
+	// RunHeaders are the headers that a run sees of its event's request, by their names in
+	// lower case; none without any, ErrNotFound without the run.
+	RunHeaders(ctx context.Context, run Key) (map[string]string, error)
 	// Journal returns the entries of a run in order.
 	Journal(ctx context.Context, run Key) ([]JournalEntry, error)
 	// JournalAfter returns at most limit entries that come after one, and no more than

@@ -33,6 +33,7 @@ type eventColumns struct {
 
 	files     []*string
 	filesSize []int64
+	headers   []*string
 
 	run, runProject, runLink                      []pgtype.UUID
 	runEnvironment, runConnector, runConnectorRun []pgtype.UUID
@@ -66,6 +67,7 @@ func (c *eventColumns) add(e store.Event) {
 	c.contentType = append(c.contentType, sqlcore.Text(e.ContentType))
 	files, filesSize := sqlcore.FilesColumn(e.Files)
 	c.files, c.filesSize = append(c.files, files), append(c.filesSize, filesSize)
+	c.headers = append(c.headers, sqlcore.HeadersColumn(e.Headers))
 	c.secretUntil = append(c.secretUntil, sqlcore.MaybeInstant(e.SecretNotAfter))
 	c.repeat = append(c.repeat, e.Repeat)
 	c.begins(sqlcore.BeginningOf(e))
@@ -103,7 +105,7 @@ func (c *eventColumns) args() []any {
 		c.runIDs, c.key, c.fingerprint, c.ttl, c.secretUntil, c.repeat, c.number, c.firstRun,
 		c.run, c.runProject, c.runEnvironment, c.runConnector, c.runConnectorRun, c.runOf, c.runNumber, c.runLink, c.runAgent, c.runClass,
 		c.runKey, c.runBlocked, c.beginRunner, c.beginToken, c.beginAgent, c.beginLink,
-		c.files, c.filesSize,
+		c.files, c.filesSize, c.headers,
 	}
 }
 

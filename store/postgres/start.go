@@ -252,7 +252,7 @@ func (s *starting) claimed() (runs []store.Claimed) {
 			continue
 		}
 		in := s.inputs[s.Runs[i].Input]
-		claimed.Input, claimed.InputBlob, claimed.ContentType, claimed.Files = in.Data, in.Blob, in.ContentType, in.Files
+		claimed.Input, claimed.InputBlob, claimed.ContentType, claimed.Files, claimed.Headers = in.Data, in.Blob, in.ContentType, in.Files, in.Headers
 		runs = append(runs, *claimed)
 	}
 	return runs

@@ -119,6 +119,7 @@ func Begun(e store.Event, a store.Admission, b Beginning, live string, us int64)
 		},
 		Token: b.Token, LeaseUntil: at.Add(store.UnconfirmedLease), Now: at, BundleDigest: digest,
 		Input: e.Input, InputBlob: e.InputBlob, ContentType: Text(e.ContentType), Files: len(e.Files) > 0,
+		Headers: e.Headers,
 	}
 }
 

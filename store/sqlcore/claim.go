@@ -300,7 +300,7 @@ func (c *Core) AddInputs(ctx context.Context, q Queryer, project uuid.UUID, runs
 	found, err := c.Inputs(ctx, q, project, ids)
 	for i := range runs {
 		in := found[ids[i]]
-		runs[i].Input, runs[i].InputBlob, runs[i].ContentType, runs[i].Files = in.Data, in.Blob, in.ContentType, in.Files
+		runs[i].Input, runs[i].InputBlob, runs[i].ContentType, runs[i].Files, runs[i].Headers = in.Data, in.Blob, in.ContentType, in.Files, in.Headers
 	}
 	return wrap(err, "reading the inputs of claimed runs")
 }

@@ -153,14 +153,17 @@ type Input struct {
 	Data        []byte
 	Blob        *uuid.UUID
 	Files       bool // whether it has attachments
+	Headers     map[string]string
 }
 
+const inputColumns = `id, content_type, data, blob_id, files IS NOT NULL, headers`
+
 // InputStatement reads inputs of one part of history by an array of their ids.
-const InputStatement = `SELECT id, content_type, data, blob_id, files IS NOT NULL FROM {inputs} WHERE project_id = $1 AND id = ANY($2::uuid[])`
+const InputStatement = `SELECT ` + inputColumns + ` FROM {inputs} WHERE project_id = $1 AND id = ANY($2::uuid[])`
 
 // ScanInput reads an input.
 func ScanInput(row interface{ Scan(dest ...any) error }) (in Input, err error) {
-	err = row.Scan(&in.ID, &in.ContentType, &in.Data, &in.Blob, &in.Files)
+	err = row.Scan(&in.ID, &in.ContentType, &in.Data, &in.Blob, &in.Files, document{&in.Headers})
 	return in, err
 }
 
@@ -170,7 +173,7 @@ func (c *Core) Inputs(ctx context.Context, q Queryer, project uuid.UUID, ids []u
 	for _, same := range c.ByPart("inputs", ids) {
 		l := list{args: []any{project}}
 		rows, err := pastRows(ctx, c, q, same[0], func(row scanner) (Input, error) { return ScanInput(row) },
-			`SELECT id, content_type, data, blob_id, files IS NOT NULL FROM {inputs} WHERE project_id = $1 AND id IN `+l.ids(same), l.args...)
+			`SELECT `+inputColumns+` FROM {inputs} WHERE project_id = $1 AND id IN `+l.ids(same), l.args...)
 		if err != nil {
 			return nil, err
 		}

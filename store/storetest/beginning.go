@@ -17,7 +17,7 @@ const waiting = "a runner that waits"
 // offered is a single event of which the run may begin at the waiting runner.
 func (w *world) offered() store.Event {
 	e := w.single()
-	e.RunnerID = waiting
+	e.RunnerID, e.Headers = waiting, map[string]string{"x-github-event": "push"}
 	return e
 }
 

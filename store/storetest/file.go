@@ -70,6 +70,34 @@ var filePromises = []promise{
 		_, _, err = w.s.OpenRunFile(w.ctx, w.key(v7()), 0)
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
+	{"headers are recorded with their event", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		e.Headers = map[string]string{"x-github-event": `push "<ä>"`, "x-empty": ""}
+		w.accept(&e)
+		for range 2 { // while the runs are open, and when they have ended
+			for _, run := range e.Runs {
+				headers, err := w.s.RunHeaders(w.ctx, w.key(run.ID))
+				w.NoError(err)
+				w.Equal(e.Headers, headers)
+			}
+			for _, c := range w.claim(2, lease) {
+				w.Equal(e.Headers, c.Headers)
+				w.NoError(w.complete(completed(c)))
+			}
+		}
+	}},
+	{"an event without headers has none", func(w *world) {
+		w.deploy("one", "first")
+		e := w.single()
+		w.accept(&e)
+		headers, err := w.s.RunHeaders(w.ctx, w.key(e.Runs[0].ID))
+		w.NoError(err)
+		w.Empty(headers)
+		w.Empty(w.claim(1, lease)[0].Headers)
+		_, err = w.s.RunHeaders(w.ctx, w.key(v7()))
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
 	{"an event whose file is not there is refused alone", func(w *world) {
 		bad, missing := w.event(), uuid.New()
 		bad.Files = []store.File{w.file("a", "text"), {Name: "b", Blob: &missing}}

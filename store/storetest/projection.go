@@ -171,6 +171,12 @@ var connectorPromises = []promise{
 		changed.Config = json.RawMessage(`{"mode":"inbound"}`)
 		w.NoError(w.s.PutConnector(w.ctx, changed))
 		raised("a change of the connector")
+		changed.Signature = "stripe"
+		w.NoError(w.s.PutConnector(w.ctx, changed))
+		raised("another signature")
+		changed.ContextHeaders = []string{"x-b"}
+		w.NoError(w.s.PutConnector(w.ctx, changed))
+		raised("other headers")
 		link := w.newLink("more", w.connector.ID, "third", origin)
 		w.NoError(w.s.PutLink(w.ctx, link))
 		raised("a new link")

@@ -164,6 +164,7 @@ func (w *world) newConnector(name string) store.Connector {
 		Ref: ref(store.KindConnector, name), ID: uuid.New(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
 		Name: name, Type: "webhook", Mode: "sync", Enabled: true, Config: json.RawMessage(`{"mode":"sync"}`),
 		Sealed: []byte{0, 1, 255}, RequireAuthentication: true, TimeoutSeconds: 30, FilesRequired: true,
+		Signature: "github", ContextHeaders: []string{"x-github-event", "x-b"},
 		SecretDigest: []byte("secret one"), SecretGracePeriod: 24 * time.Hour,
 	}
 }

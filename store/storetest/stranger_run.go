@@ -89,6 +89,10 @@ var runStrangers = map[string]func(s *stranger){
 		_, _, err := s.s.RunInput(s.ctx, s.key(s.running.Run.ID))
 		s.none(err)
 	},
+	"RunHeaders": func(s *stranger) {
+		_, err := s.s.RunHeaders(s.ctx, s.key(s.running.Run.ID))
+		s.none(err)
+	},
 	"EventFiles": func(s *stranger) {
 		files, err := s.s.EventFiles(s.ctx, s.victim.key(s.event.ConnectorRunID))
 		s.NoError(err)

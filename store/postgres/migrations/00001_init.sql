@@ -133,6 +133,9 @@ CREATE TABLE connectors (
     require_authentication boolean NOT NULL,
     timeout_seconds bigint NOT NULL,
     files_required boolean NOT NULL,
+    -- How callers sign, empty where they send the secret; and the headers that runs see, as JSON.
+    signature text NOT NULL,
+    context_headers text NOT NULL,
     secret_version bigint NOT NULL,
     secret_key text NOT NULL,
     sealed_key text NOT NULL,
@@ -522,6 +525,8 @@ CREATE TABLE inputs (
     blob_id uuid,
     -- Its attachments, accepted or omitted, as JSON; NULL without any. Their bytes are blobs.
     files text CHECK (octet_length(files) <= 262144),
+    -- The headers that its runs see, as JSON; NULL without any.
+    headers text CHECK (octet_length(headers) <= 65536),
     PRIMARY KEY (project_id, id)
 ) PARTITION BY RANGE (id);
 

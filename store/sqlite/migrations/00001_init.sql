@@ -106,6 +106,9 @@ CREATE TABLE connectors (
     require_authentication BOOLEAN NOT NULL,
     timeout_seconds INTEGER NOT NULL,
     files_required BOOLEAN NOT NULL,
+    -- How callers sign, empty where they send the secret; and the headers that runs see, as JSON.
+    signature TEXT NOT NULL,
+    context_headers TEXT NOT NULL,
     secret_version INTEGER NOT NULL,
     secret_key TEXT NOT NULL,
     sealed_key TEXT NOT NULL,
@@ -464,6 +467,8 @@ CREATE TABLE inputs (
     blob_id TEXT,
     -- Its attachments, accepted or omitted, as JSON; NULL without any. Their bytes are blobs.
     files TEXT CHECK (octet_length(files) <= 262144),
+    -- The headers that its runs see, as JSON; NULL without any.
+    headers TEXT CHECK (octet_length(headers) <= 65536),
     PRIMARY KEY (project_id, id)
 );
 

@@ -208,6 +208,8 @@ func (t *tour) read() {
 		_, body, err := t.Store.RunInput(t.ctx, run)
 		t.NoError(err)
 		t.NoError(body.Close())
+		_, err = t.Store.RunHeaders(t.ctx, run)
+		t.NoError(err)
 		_, err = t.Store.Journal(t.ctx, run)
 		t.NoError(err)
 		_, err = t.Store.JournalAfter(t.ctx, run, 1, 1)

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// HeadersColumn are an event's headers as the row of its input has them, nil without any.
+func HeadersColumn(headers map[string]string) *string {
+	if len(headers) == 0 {
+		return nil
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(headers) // can be encoded
+	column := Text(out.String())
+	return &column
+}
+
+// RunHeaders implements store.History.
+func (c *Core) RunHeaders(ctx context.Context, run store.Key) (headers map[string]string, err error) {
+	input, err := c.inputOf(ctx, run)
+	if err == nil {
+		err = c.inHistory(ctx, c.engine.Reader(), store.Key{ProjectID: run.ProjectID, ID: input},
+			`SELECT headers FROM {inputs} WHERE project_id = $1 AND id = $2`, document{&headers})
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, nil // the run is there, and its input is not kept any more
+		}
+	}
+	return headers, wrap(err, "reading the headers of run %s", run)
+}
