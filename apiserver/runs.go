@@ -33,7 +33,7 @@ type Run struct {
 	Output           *string    `json:"output" doc:"What the agent answered; null in lists."`
 	Error            *string    `json:"error" doc:"Why it failed, for people."`
 	ErrorCode        *string    `json:"error_code" doc:"Why it failed, for programs." example:"agent_not_found"`
-	Context          Object     `json:"context" doc:"The run's context; null in this release."`
+	Context          Object     `json:"context" doc:"What the run sees beside its input: headers, those of the webhook's request that the connector names. Null in lists and without any."`
 	TestName         *string    `json:"test_name" doc:"The A/B variant that ran; null in this release."`
 	GuardrailOutcome *string    `json:"guardrail_outcome" doc:"What guardrails did; null in this release."`
 	Attempt          int        `json:"attempt" doc:"How often a runner took it."`
@@ -188,6 +188,15 @@ func (s *Server) wholeRun(ctx context.Context, run store.Run) (shown Run, err er
 	shown = showRun(run)
 	if shown.Input, err = s.input(ctx, run.Key()); err != nil {
 		return shown, err
+	}
+	headers, err := s.store.RunHeaders(ctx, run.Key())
+	if err != nil {
+		return shown, fmt.Errorf("reading the headers of run %s: %w", run.ID, err)
+	}
+	if len(headers) > 0 {
+		if shown.Context, err = json.Marshal(map[string]any{"headers": headers}); err != nil {
+			return shown, fmt.Errorf("showing the headers of run %s: %w", run.ID, err)
+		}
 	}
 	input, isObject := shown.Input.(json.RawMessage)
 	if !isObject || !bytes.HasPrefix(bytes.TrimSpace(input), []byte("{")) {

@@ -21,6 +21,7 @@ import (
 // inputs is a store whose runs have one input.
 type inputs struct {
 	Store
+	headers     map[string]string
 	contentType string
 	body        io.Reader
 	err         error
@@ -28,6 +29,27 @@ type inputs struct {
 
 func (i inputs) RunInput(context.Context, store.Key) (string, io.ReadCloser, error) {
 	return i.contentType, io.NopCloser(i.body), i.err
+}
+
+// RunHeaders are those of every run.
+func (i inputs) RunHeaders(context.Context, store.Key) (map[string]string, error) {
+	return i.headers, nil
+}
+
+// TestTheContextOfARunHasItsHeaders: of one that is shown alone, and null without any.
+func TestTheContextOfARunHasItsHeaders(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	for want, headers := range map[string]map[string]string{
+		`{"headers":{"x-github-event":"push \"a\""}}`: {"x-github-event": `push "a"`},
+		"": nil,
+	} {
+		w.server.store = inputs{Store: w.db, headers: headers, body: strings.NewReader("text")}
+		status, body := w.call(t, key, http.MethodGet, "/runs/"+w.completed.String(), "")
+		require.Equal(t, http.StatusOK, status, string(body))
+		require.Equal(t, want, string(decode[Run](t, body).Context))
+	}
 }
 
 // TestAnInputIsShownAsWhatItIs: JSON as JSON, the rest as text, and nothing that is

@@ -176,10 +176,11 @@ type Link struct {
 // Key is the link's primary key.
 func (l Link) Key() Key { return Key{l.ProjectID, l.ID} }
 
-// MaxContextHeaders is the most headers of a request that its runs see, MaxHeaderValue
-// the most bytes of the value of one.
+// MaxContextHeaders is the most headers of a request that its runs see, MaxHeaderName and
+// MaxHeaderValue are the most bytes of the name and of the value of one.
 const (
 	MaxContextHeaders = 16
+	MaxHeaderName     = 128
 	MaxHeaderValue    = 1024
 )
 

@@ -63,9 +63,12 @@ type Run struct {
 	Input          []byte `json:"input,omitempty"`
 	InputElsewhere bool   `json:"input_elsewhere,omitempty"`
 	// Files says that the input has attachments, which are to be fetched.
-	Files    bool      `json:"files,omitempty"`
-	Attempt  int       `json:"attempt"`
-	QueuedAt time.Time `json:"queued_at"`
+	Files bool `json:"files,omitempty"`
+	// Headers are those of its event's request that the run sees, by their names in lower
+	// case.
+	Headers  map[string]string `json:"headers,omitempty"`
+	Attempt  int               `json:"attempt"`
+	QueuedAt time.Time         `json:"queued_at"`
 	// StartedAt is when the first attempt began, Now when this claim was made, both by
 	// the database's clock: the run's age does not depend on the runner's.
 	StartedAt time.Time `json:"started_at"`

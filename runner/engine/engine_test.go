@@ -167,6 +167,17 @@ func TestOneTurnCostsNoAppend(t *testing.T) {
 	require.Equal(t, []*genai.Content{genai.NewContentFromText(`{"name":"Ada"}`, genai.RoleUser)}, req.Contents)
 }
 
+// TestPromptsHaveHeaders: their names have hyphens, and what is not there stays as it is.
+func TestPromptsHaveHeaders(t *testing.T) {
+	t.Parallel()
+	h := &house{}
+	in := input(project(t, "agents/main.yaml", "name: main\nmodel: scripted/main\nsystem_prompt: '{headers.x-github-event}: {headers.x-other} {a-b}'\n",
+		"models/main.yaml", `steps: [{text: done}]`), h)
+	in.Context = map[string]any{"headers": map[string]any{"x-github-event": "push"}, "a-b": "no variable"}
+	require.Equal(t, engine.Completed, h.engine().Execute(t.Context(), in).Status)
+	require.Equal(t, "push: {headers.x-other} {a-b}", h.requests[0].Config.SystemInstruction.Parts[0].Text)
+}
+
 func TestToolsAreJournaledAroundTheCall(t *testing.T) {
 	t.Parallel()
 	h := &house{}

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-var variable = regexp.MustCompile(`\{[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\}`)
+var variable = regexp.MustCompile(`\{[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_-]*)*\}`)
 
-// expandPrompt replaces {var} and {var.field} by values of the run's context.
+// expandPrompt replaces {var} and {var.field}, of which a field may have hyphens, by values of the run's context.
 // What the context lacks stays as it is, so that braces can be written.
 func expandPrompt(prompt string, values map[string]any) string {
 	return variable.ReplaceAllStringFunc(prompt, func(name string) string {

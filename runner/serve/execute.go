@@ -170,7 +170,7 @@ func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error
 	if err != nil {
 		return engine.Input{}, err
 	}
-	values["run_id"], values["agent_name"] = c.run.ID.String(), c.run.AgentName
+	values["run_id"], values["agent_name"], values["headers"] = c.run.ID.String(), c.run.AgentName, headersOf(c.run)
 	return engine.Input{
 		RunID: c.run.ID.String(), AgentName: c.run.AgentName, Project: project,
 		Message: message, Files: attached, Omitted: len(files.Issues), Context: values, Prior: prior,

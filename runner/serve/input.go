@@ -66,6 +66,16 @@ func readInput(contentType string, raw []byte, hasFiles bool, files dispatchapi.
 	return compact.String(), values, nil
 }
 
+// headersOf are the headers of the run's event as values of its context, also where there
+// are none: a field of the input is not taken for them.
+func headersOf(run dispatchapi.Run) map[string]any {
+	headers := make(map[string]any, len(run.Headers))
+	for name, value := range run.Headers {
+		headers[name] = value
+	}
+	return headers
+}
+
 // checkSize refuses JSON that would take the memory of all runs once decoded.
 func checkSize(raw []byte) error {
 	if !json.Valid(raw) {

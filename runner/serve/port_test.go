@@ -121,11 +121,14 @@ func (p *port) until(t *testing.T, holds func() bool) {
 }
 
 func (p *port) queue(agent, contentType, input string) uuid.UUID {
-	id := uuid.New()
-	p.set(func() {
-		p.runs[id] = &portRun{status: "queued", run: dispatchapi.Run{ID: id, AgentName: agent, ContentType: contentType, Input: []byte(input)}}
-	})
-	return id
+	return p.queueRun(dispatchapi.Run{AgentName: agent, ContentType: contentType, Input: []byte(input)})
+}
+
+// queueRun queues a run and gives it its id.
+func (p *port) queueRun(run dispatchapi.Run) uuid.UUID {
+	run.ID = uuid.New()
+	p.set(func() { p.runs[run.ID] = &portRun{status: "queued", run: run} })
+	return run.ID
 }
 
 func (p *port) queueElsewhere(agent, input string) uuid.UUID {

@@ -312,6 +312,7 @@ func wireRun(c store.Claimed) dispatchapi.Run {
 	run := dispatchapi.Run{
 		ID: c.Run.ID, Token: c.Token, LeaseSeconds: max(c.LeaseUntil.Sub(c.Now), 0).Seconds(), AgentName: c.Run.AgentName,
 		BundleDigest: c.BundleDigest, ContentType: c.ContentType, Input: c.Input, InputElsewhere: c.InputBlob != nil, Files: c.Files,
+		Headers: c.Headers,
 		Attempt: c.Run.Attempt, QueuedAt: c.Run.QueuedAt, Now: c.Now,
 	}
 	if c.Run.StartedAt != nil {

@@ -43,8 +43,8 @@ const (
 	maxInline         = 1 << 20
 	maxInlineJournals = 256 << 10
 	journalPage       = store.MaxEntries
-	// runOverhead is more than a run takes beside its input and journal.
-	runOverhead = 2 << 10
+	// runOverhead is more than a run takes beside its input and journal: it may have headers.
+	runOverhead = 2<<10 + store.MaxContextHeaders*(store.MaxHeaderName+store.MaxHeaderValue)
 	// releaseTimeout bounds giving back what nobody came to take.
 	releaseTimeout = 5 * time.Second
 )
