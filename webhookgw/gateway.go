@@ -47,9 +47,10 @@ type Options struct {
 	Farewell time.Duration
 	// MaxConnections is httpserver.Options' of each port.
 	MaxConnections int
-	// Keys derive and open what deliveries are signed and sent with, Guard decides where they
-	// go. Without Keys nothing is delivered.
-	Keys  delivery.Keys
+	// Keys derive and open what deliveries are signed and sent with, and the secrets that
+	// providers sign with; Guard decides where deliveries go. Without Keys nothing is
+	// delivered, and nothing taken that is signed.
+	Keys  Keys
 	Guard *egress.Guard
 	// Now is the clock of what is remembered of the store; nil means time.Now.
 	Now func() time.Time
@@ -68,6 +69,12 @@ const (
 	// left whom they could answer; those that wait for a run ask another replica.
 	dispatchGrace = 5 * time.Second
 )
+
+// Keys are the platform's keys.
+type Keys interface {
+	delivery.Keys
+	ingress.Keys
+}
 
 // Gateway is one replica.
 type Gateway struct {
@@ -90,7 +97,7 @@ func New(opts Options) (*Gateway, error) {
 		opts: opts, reach: &reach{ping: opts.Store.Ping, now: opts.Now},
 		ingress: ingress.New(ingress.Options{
 			Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger, WithTimeout: opts.WithTimeout,
-			Runners: runners,
+			Runners: runners, Keys: opts.Keys, Now: opts.Now,
 		}),
 		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger, Runners: runners}),
 		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),

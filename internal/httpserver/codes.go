@@ -51,6 +51,10 @@ const (
 	CodeKeyInvalid          Code = "idempotency_key_invalid"  // 400: the key has characters that it may not have
 	CodeKeyExpired          Code = "idempotency_key_expired"  // 503: the key was forgotten in this very moment
 	CodeInvalidSecret       Code = "invalid_secret"           // 401: the secret is missing or wrong
+	CodeInvalidSignature    Code = "invalid_signature"        // 401: the provider's signature or token is missing, wrong or old
+	CodeTooManyWrong        Code = "too_many_wrong_secrets"   // 429: too many requests with wrong secrets or signatures have come
+	CodeTooManyUnverified   Code = "too_many_unverified"      // 429: too much comes in of which the signature is not judged yet
+	CodeSecretChanged       Code = "secret_changed"           // 503: the connector's secret was changed while the request came in
 	CodeWebhookNotFound     Code = "webhook_not_found"        // 404: no webhook has this URL
 	CodeMethodNotAllowed    Code = "method_not_allowed"       // 405: webhooks take GET and POST
 	CodeConnectorRetired    Code = "connector_retired"        // 409: the connector was removed from the code

@@ -19,6 +19,7 @@ const RequestEnded httpserver.Code = "request_ended"
 // WebhookRefusals are the codes by which webhooks are refused.
 var WebhookRefusals = []httpserver.Code{
 	httpserver.CodeWebhookNotFound, httpserver.CodeOutboundOnly, httpserver.CodeNoWebhook, httpserver.CodeInvalidSecret, httpserver.CodeConnectorRetired,
+	httpserver.CodeInvalidSignature, httpserver.CodeTooManyWrong, httpserver.CodeTooManyUnverified, httpserver.CodeSecretChanged, httpserver.CodeKeyring,
 	httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent, httpserver.CodeRequestTooLarge, httpserver.CodeUnsupportedEncoding,
 	httpserver.CodeUnsupportedMedia, httpserver.CodeBodyUnreadable, httpserver.CodeInvalidJSON, httpserver.CodeInvalidForm,
 	httpserver.CodeMethodNotAllowed,

@@ -17,10 +17,15 @@ type Credentials struct {
 	// SigningSecret signs the deliveries of an outbound webhook, where the user has
 	// brought one; "" where it derives.
 	SigningSecret string `json:"signing_secret,omitempty"`
+	// Secrets sign the requests to an inbound or sync webhook, where the user has brought
+	// them: the current one, and those before that may still be valid, newest first.
+	Secrets []string `json:"secrets,omitempty"`
 }
 
 // IsEmpty says whether there is nothing to seal.
-func (c Credentials) IsEmpty() bool { return len(c.Headers) == 0 && c.SigningSecret == "" }
+func (c Credentials) IsEmpty() bool {
+	return len(c.Headers) == 0 && c.SigningSecret == "" && len(c.Secrets) == 0
+}
 
 // JSON is what is sealed: the same for the same credentials.
 func (c Credentials) JSON() ([]byte, error) {

@@ -68,11 +68,17 @@ type Generated struct {
 	ProjectID, ConnectorID uuid.UUID
 	// Version is the connector's spec.secretVersion.
 	Version int64
+	// Standard asks for the secret of a webhook in the form `whsec_<base64>` of Standard
+	// Webhooks, by which its callers sign.
+	Standard bool
 }
 
-// Secret derives what callers of a webhook send: URL-safe text without
-// padding, as it may stand in a query.
+// Secret derives what callers of a webhook send, or sign with: URL-safe text without
+// padding, as it may stand in a query, unless it is to be Standard.
 func (k DerivationKey) Secret(of Generated) string {
+	if of.Standard {
+		return SigningSecretPrefix + base64.StdEncoding.EncodeToString(k.derive(of, PurposeSecret))
+	}
 	return "whs_" + base64.RawURLEncoding.EncodeToString(k.derive(of, PurposeSecret))
 }
 

@@ -31,6 +31,8 @@ func TestDerivedSecretsAreFixed(t *testing.T) {
 	key := derivationKey(t, 7)
 	of := Generated{ProjectID: other, ConnectorID: id, Version: 1}
 	require.Equal(t, "whs_bZ5VsAsNCP-W-s8zXztsPvQUKZSHpmbcvWh2qjkpq8g", key.Secret(of))
+	standard := key.Secret(Generated{ProjectID: other, ConnectorID: id, Version: 1, Standard: true})
+	require.Equal(t, "whsec_bZ5VsAsNCP+W+s8zXztsPvQUKZSHpmbcvWh2qjkpq8g=", standard, "the same in another form")
 	signing := key.SigningSecret(of)
 	require.Equal(t, "whsec_9Aj53KBkjo4gmo9P+vg1yyhEn6oz3IjiKlqtexo5hKs=", signing)
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(signing, SigningSecretPrefix))
@@ -45,12 +47,12 @@ func TestDerivedSecretsDiffer(t *testing.T) {
 	seen := map[string]string{}
 	for name, secret := range map[string]string{
 		"the secret":                   key.Secret(of),
-		"of another version":           key.Secret(Generated{other, id, 2}),
-		"of another project":           key.Secret(Generated{id, id, 1}),
-		"of another connector":         key.Secret(Generated{other, other, 1}),
+		"of another version":           key.Secret(Generated{ProjectID: other, ConnectorID: id, Version: 2}),
+		"of another project":           key.Secret(Generated{ProjectID: id, ConnectorID: id, Version: 1}),
+		"of another connector":         key.Secret(Generated{ProjectID: other, ConnectorID: other, Version: 1}),
 		"of another key":               another.Secret(of),
 		"for signing":                  key.SigningSecret(of),
-		"for signing, another version": key.SigningSecret(Generated{other, id, 2}),
+		"for signing, another version": key.SigningSecret(Generated{ProjectID: other, ConnectorID: id, Version: 2}),
 	} {
 		raw := strings.TrimPrefix(strings.TrimPrefix(secret, SigningSecretPrefix), "whs_")
 		raw = strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(raw), "=")

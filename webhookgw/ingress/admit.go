@@ -3,13 +3,16 @@
 package ingress
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/webhookgw/signature"
 )
 
 // Modes of connectors that take requests.
@@ -21,15 +24,43 @@ const (
 // facts are what is known of a request before its body is read.
 type facts struct {
 	secrets       []string
+	header        http.Header
+	now           time.Time
 	contentLength int64 // -1 when unknown
+	get           bool  // it is a GET
 	otherMethod   bool  // it is neither GET nor POST
+
+	// read says that the body was read and its signature found to be right: that of a
+	// scheme, by the secret with the digest signer.
+	read   bool
+	scheme string
+	signer []byte
 }
 
-func factsOf(r *http.Request) facts {
+func (h *Handler) factsOf(r *http.Request) facts {
 	return facts{
-		secrets: secretsOf(r), contentLength: lengthOf(r),
+		secrets: secretsOf(r), header: r.Header, now: h.opts.Now(), contentLength: lengthOf(r), get: r.Method == http.MethodGet,
 		otherMethod: r.Method != http.MethodPost && r.Method != http.MethodGet,
 	}
+}
+
+// credential is the secret of a connector by which a request was, or would be, let in; nil
+// where there is none.
+func (f facts) credential(c store.Connector) *store.AcceptedSecret {
+	switch {
+	case !c.RequireAuthentication:
+		return nil
+	case c.Signature == string(signature.GitLab):
+		return accepted(c.Secrets, []string{f.header.Get("X-Gitlab-Token")})
+	case !signs(c):
+		return accepted(c.Secrets, f.secrets)
+	}
+	for i, s := range c.Secrets {
+		if f.signer != nil && bytes.Equal(s.SHA256, f.signer) {
+			return &c.Secrets[i]
+		}
+	}
+	return nil
 }
 
 // lengthOf is how long the body is, -1 when unknown. That of a GET is not read.
@@ -67,8 +98,20 @@ var otherMethod = func() httpserver.Problem {
 	return p
 }()
 
+// postOnly is for connectors of providers, who send POSTs alone and sign their bodies.
+var postOnly = func() httpserver.Problem {
+	p := httpserver.NewProblem(http.StatusMethodNotAllowed, httpserver.CodeMethodNotAllowed, "A webhook with a provider's signature takes POST.")
+	p.Allow = http.MethodPost
+	return p
+}()
+
+// errUnsigned is the one answer to all that is wrong with a provider's signature or token.
+var errUnsigned = httpserver.NewProblem(http.StatusUnauthorized, httpserver.CodeInvalidSignature,
+	"The provider's signature or token is missing, wrong, or older than five minutes. Compare the provider's secret with the connector's.")
+
 // admit decides on a request by all but its body, in the order of the
-// contract: method, mode, secret, state, size. Nil lets it in.
+// contract: method, mode, secret, state, size. Nil lets it in; with a body that is signed,
+// as far as to read that.
 func admit(route store.Route, f facts) *httpserver.Problem {
 	c := route.Connector
 	refuse := func(status int, code httpserver.Code, detail string) *httpserver.Problem {
@@ -82,7 +125,15 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 		return refuse(http.StatusBadRequest, httpserver.CodeNoWebhook, "This connector runs by its schedule and takes no requests. Call an inbound or sync webhook.")
 	case c.Type != "webhook" || (c.Mode != modeInbound && c.Mode != modeSync):
 		return refuse(http.StatusBadRequest, httpserver.CodeOutboundOnly, "This connector sends results and takes no requests. Call an inbound or sync connector.")
-	case c.RequireAuthentication && accepted(c.Secrets, f.secrets) == nil:
+	case c.RequireAuthentication && c.Signature != "" && f.get:
+		return &postOnly
+	case signs(c) && !f.read:
+		return admitBody(c, f)
+	case signs(c) && f.scheme != c.Signature:
+		return &errSecretChanged
+	case c.RequireAuthentication && c.Signature != "" && f.credential(c) == nil:
+		return &errUnsigned
+	case c.RequireAuthentication && f.credential(c) == nil:
 		return refuse(http.StatusUnauthorized, httpserver.CodeInvalidSecret, "The secret is missing or wrong. Send the connector's secret in the header X-Service-Secret.")
 	case c.Retired:
 		return refuse(http.StatusConflict, httpserver.CodeConnectorRetired, "This connector was removed from the project's code and takes no more requests.")
@@ -92,6 +143,19 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 		return refuse(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
 	case c.Mode == modeSync && len(route.Links) == 0:
 		return refuse(http.StatusConflict, httpserver.CodeNoAgent, "No agent is linked to this connector. Link one, then send the request again.")
+	}
+	return nil
+}
+
+// admitBody decides whether the body of a request is read, by which the provider's
+// signature is judged: of one that cannot be right it is not.
+func admitBody(c store.Connector, f facts) *httpserver.Problem {
+	if _, err := signature.New(signature.Scheme(c.Signature), f.header, f.now); err != nil {
+		return &errUnsigned
+	}
+	if f.contentLength > MaxBody {
+		p := httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
+		return &p
 	}
 	return nil
 }

@@ -44,20 +44,24 @@ func (in input) blobs() (ids []uuid.UUID) {
 // readInput reads and checks the body of a request that was admitted, and stores a
 // large one, and its files, while they come in. Problems are errors of the caller's, or say
 // that there is no room. It returns what was written also with an error.
-func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, connector store.Key) (in input, err error) {
+func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Connector, judge *signed) (in input, err error) {
+	connector, raw := c.Key(), judge.from(httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace))
 	media, err := mediaOf(r)
 	if err != nil {
 		return in, err
 	}
 	size := incoming(r)
+	if judge != nil {
+		size *= 2 // it holds the beginning too
+	}
 	if err := quota.Refusal(h.incoming.Take(connector.ProjectID, size), errManyIncoming, errAllIncoming); err != nil {
 		return in, err
 	}
 	defer h.incoming.Give(connector.ProjectID, size)
-	key, keyProblem := keyOfRequest(r)
+	key, keyProblem := keyFor(c, r)
 	s := &spooling{handler: h, ctx: r.Context(), connector: connector, key: key, wanted: keyProblem == nil}
 	defer s.end()
-	body := media.upload(w, r, key.compares, s.attachments())
+	body := media.upload(r, raw, key.compares, s.attachments())
 	s.body = body
 	defer func() { in.files = body.files.files }()
 	var begun bytes.Buffer
@@ -78,6 +82,9 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, connector st
 	}
 	if keyProblem != nil {
 		return in, keyProblem
+	}
+	if named, found := bodyKey(c, in); found {
+		key = named
 	}
 	in.idempotency, in.repeat = key.idempotency(body), s.repeat
 	return in, media.form(&in)

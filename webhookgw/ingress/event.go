@@ -20,9 +20,9 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 		ConnectorRunID: req.run, ProjectID: route.Connector.ProjectID, EnvironmentID: route.Connector.EnvironmentID,
 		ConnectorID: route.Connector.ID, ConnectorVersion: route.Connector.Version, Trigger: store.TriggerWebhook, Class: req.class,
 		ContentType: req.input.contentType, Idempotency: req.input.idempotency, Repeat: req.input.repeat, Input: req.input.inline, InputBlob: req.input.blob,
-		Files: req.input.files,
+		Files: req.input.files, Headers: req.headers,
 	}
-	if s := accepted(route.Connector.Secrets, req.facts.secrets); s != nil && route.Connector.RequireAuthentication {
+	if s := req.facts.credential(route.Connector); s != nil {
 		event.SecretNotAfter = s.NotAfter
 	}
 	evaluate := expr.On(req.input.inline)
@@ -87,13 +87,18 @@ type requestKey struct {
 	compares bool
 }
 
-// keyOfRequest reads a request's key.
+// keyOfRequest reads a request's key from its headers.
 func keyOfRequest(r *http.Request) (requestKey, error) {
 	key, source := r.Header.Get("Idempotency-Key"), "Idempotency-Key"
 	compares := key != ""
 	if key == "" {
 		key, source = r.Header.Get("Webhook-Id"), "webhook-id"
 	}
+	return keyNamed(source, key, compares)
+}
+
+// keyNamed is a key by its source; "" is none.
+func keyNamed(source, key string, compares bool) (requestKey, error) {
 	switch {
 	case key == "":
 		return requestKey{}, nil

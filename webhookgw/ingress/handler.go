@@ -44,8 +44,11 @@ type Options struct {
 	TrustedProxies httpserver.Proxies
 	// Metrics count what is accepted and refused; nil counts nowhere.
 	Metrics *metrics.Gateway
-	// Now is the clock by which refusals are told, and how long requests wait for
-	// their commit; nil means time.Now.
+	// Keys are for the secrets that providers sign with; nil where there are none, and
+	// such requests are refused for a while.
+	Keys Keys
+	// Now is the clock by which refusals are told, signatures grow old, and how long
+	// requests wait for their commit; nil means time.Now.
 	Now func() time.Time
 	// Runners are those that wait for work at this process; nil where none do.
 	Runners *handoff.Runners
@@ -65,6 +68,7 @@ type Handler struct {
 	callers   *quota.Places // for those who wait for their answer
 	outputs   *outputs
 	loads     *loads
+	wrongs    *wrongs
 	refusals  *httpserver.Refusals
 	// rejections are of connectors that are known, refusals of callers that are not.
 	rejections *rejections
@@ -89,6 +93,7 @@ func New(opts Options) *Handler {
 		waiters: newWaiters(opts.Store, opts.Logger), incoming: quota.NewPlaces(maxIncoming, projectShare), bodies: quota.NewPlaces(maxLargeBodies, projectShare),
 		callers: quota.NewPlaces(maxCallers, projectShare), outputs: newOutputs(maxOutputs),
 		loads:      newLoads(opts.Store, opts.Logger, opts.Now),
+		wrongs:     newWrongs(opts.Now),
 		refusals:   httpserver.NewRefusals("webhook requests that nobody knows were refused", opts.Logger, opts.Now),
 		rejections: newRejections(opts.Store, opts.Metrics, opts.Logger, opts.Now),
 	}
@@ -125,9 +130,14 @@ func (h *Handler) Ready() bool { return h.routes.learned.Load() }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	err := h.receive(w, r)
-	var problem httpserver.Problem
+	var (
+		problem httpserver.Problem
+		asked   challenge
+	)
 	switch {
 	case err == nil:
+	case errors.As(err, &asked):
+		answerHandshake(w, asked)
 	case errors.Is(err, errBroken):
 		h.opts.Logger.Error("answering a webhook", "connector", chi.URLParam(r, "connector_id"), "error", err)
 		panic(http.ErrAbortHandler) // as net/http wants it
@@ -157,7 +167,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return notFound
 	}
-	route, err := h.admitted(r.Context(), key, factsOf(r))
+	route, err := h.admitted(r.Context(), key, h.factsOf(r))
 	if err != nil {
 		return err
 	}
@@ -218,7 +228,11 @@ func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Rou
 	if err := h.room(r, route.Connector, req.class); err != nil {
 		return route, admission{}, err
 	}
-	in, err := h.readInput(w, r, route.Connector.Key())
+	judge, err := h.signedBody(r, route)
+	if err != nil {
+		return route, admission{}, err
+	}
+	in, route, err := h.taken(w, r, route, judge, &req)
 	kept := false
 	defer func() {
 		if kept {
@@ -231,7 +245,7 @@ func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Rou
 	if err != nil {
 		return route, admission{}, err
 	}
-	req.facts, req.input = factsOf(r), in
+	req.input, req.headers = in, contextHeaders(route.Connector, r)
 	begin := time.Now() // how fast a caller sends its body is not ours
 	route, a, err := h.commit(r.Context(), route, req)
 	kept = err == nil && a.Verdict == store.Accepted
@@ -249,6 +263,25 @@ func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Rou
 	}
 	h.opts.Metrics.Accepted(route.Connector.Mode, a.Verdict == store.Repeated, time.Since(begin))
 	return route, a, nil
+}
+
+// taken reads the body of a request and judges its signature, where it has one. It returns
+// what was written also with an error.
+func (h *Handler) taken(w http.ResponseWriter, r *http.Request, route store.Route, judge *signed, req *request) (in input, judged store.Route, err error) {
+	defer judge.end()
+	req.facts = h.factsOf(r)
+	in, err = h.readInput(w, r, route.Connector, judge)
+	if judge == nil {
+		return in, route, err
+	}
+	route, refused := h.judged(r.Context(), route, judge, &req.facts, err)
+	if refused != nil {
+		return in, route, refused
+	}
+	if httpserver.BodyRead(w); err != nil {
+		return in, route, err
+	}
+	return in, route, handshake(route.Connector, in)
 }
 
 // filesOf are those of an earlier request, of which a repetition is answered the same.
@@ -269,7 +302,7 @@ func (h *Handler) room(r *http.Request, c store.Connector, class store.Class) er
 	if full == nil {
 		return nil
 	}
-	if key, wrong := keyOfRequest(r); wrong == nil && key.name != "" {
+	if key, wrong := keyFor(c, r); wrong == nil && key.name != "" {
 		if known, err := h.known(r.Context(), c.Key(), key); err != nil || known {
 			return err
 		}
@@ -306,6 +339,8 @@ type request struct {
 	class store.Class
 	facts facts
 	input input
+	// headers are those that the runs see.
+	headers map[string]string
 }
 
 // commit stores a request, again with the route of that moment whenever it has

@@ -52,6 +52,23 @@ const (
 	// commitTimeout bounds one transaction; its outcome is unknown after that. It
 	// also bounds what else is asked of the store in few words.
 	commitTimeout = 10 * time.Second
+	// maxUnverified is how many bytes of the beginnings of bodies come in at once for one
+	// connector before their signatures are judged: half of what its project may have. A
+	// large body, or one of unknown length, takes largeUnverified of them.
+	maxUnverified   = maxIncoming / projectShare / 2
+	largeUnverified = maxUnverified / 8
+	// wrongBytes is how many bytes a second one connector reads of bodies of which the
+	// signature turns out wrong, and wrongBytesBurst at a time; wrongAnswers is how many
+	// requests a second are told that their secret or signature is wrong, and
+	// wrongAnswersBurst at a time. Right ones cost nothing of either.
+	wrongBytes        = 4 << 20
+	wrongBytesBurst   = 2 * MaxBody
+	wrongAnswers      = 10
+	wrongAnswersBurst = 100
+	// maxWrong is of how many connectors that is remembered.
+	maxWrong = 10_000
+	// maxChallenge is the most bytes of the challenge of a handshake.
+	maxChallenge = 1 << 10
 	// retryAfter is what callers are told when the store does not answer.
 	retryAfter = 2 * time.Second
 	// backlogRetry and storageRetry are likewise where runs have to end, or somebody

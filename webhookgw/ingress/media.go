@@ -63,8 +63,8 @@ func isUTF8(charset string) bool {
 	return false
 }
 
-// upload begins to read the input.
-func (m media) upload(w http.ResponseWriter, r *http.Request, hashed bool, files *attachments) *upload {
+// upload begins to read the input; body is that of a POST.
+func (m media) upload(r *http.Request, body io.Reader, hashed bool, files *attachments) *upload {
 	u := &upload{content: formed{}, files: files}
 	if hashed {
 		u.sum = sha256.New()
@@ -73,7 +73,6 @@ func (m media) upload(w http.ResponseWriter, r *http.Request, hashed bool, files
 		u.in, u.hash = newForm(strings.NewReader(r.URL.RawQuery), "secret"), u.sum
 		return u
 	}
-	body := httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace)
 	switch m {
 	case mediaForm:
 		u.in, u.hash = newForm(body, ""), u.sum

@@ -20,6 +20,14 @@ var (
 		"As many of the project's requests as may be waiting are waiting to be recorded. Send the request again.")
 	errAllWait = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
 		"As many requests as may be waiting are waiting to be recorded. Send the request again.")
+	errManyWrong = later(http.StatusTooManyRequests, httpserver.CodeTooManyWrong,
+		"Too many requests with wrong secrets or signatures have come for this connector, and this one's is wrong too. One that is right is taken at any time.")
+	errManyUnverified = later(http.StatusTooManyRequests, httpserver.CodeTooManyUnverified,
+		"As much as may comes in for this connector, or came in a moment ago, without a right signature. Send the request again.")
+	errSecretChanged = later(http.StatusServiceUnavailable, httpserver.CodeSecretChanged,
+		"The connector's secret was changed while this request came in. Send it again.")
+	errKeyring = later(http.StatusServiceUnavailable, httpserver.CodeKeyring,
+		"The gateway cannot read the secret that signs for this connector yet. Send the request again.")
 	errManyIncoming = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
 		"As many of the project's requests are coming in as may. Send the request again.")
 	errAllIncoming = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
@@ -37,7 +45,10 @@ var (
 // refuse answers with a problem. Callers who are refused before they are known, for
 // the URL or the secret is wrong, are counted by address.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p httpserver.Problem) {
-	if p.Status == http.StatusNotFound || p.Status == http.StatusUnauthorized {
+	if key, err := connectorOf(r); p.Status == http.StatusUnauthorized && (err != nil || !h.wrongs.answered(key)) {
+		p = errManyWrong
+	}
+	if p.Status == http.StatusNotFound || p.Status == http.StatusUnauthorized || p.Code == httpserver.CodeTooManyWrong {
 		h.refusals.Add(h.opts.TrustedProxies.Client(r), string(p.Code))
 	}
 	h.opts.Metrics.Refused(p.Code)

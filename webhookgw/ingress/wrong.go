@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// wrongs bounds, a connector, what requests cost of which the secret or the signature is
+// not right, or not judged yet. Those that are right cost nothing of it, so that nobody
+// who guesses keeps the owner out; only of bodies that must be read before they are judged
+// strangers may take up what there is.
+type wrongs struct {
+	now        func() time.Time
+	connectors *lru.Cache[store.Key, *wrong]
+
+	mutex sync.Mutex
+	// reading is what comes in at the moment and is not judged yet, by connector.
+	reading map[store.Key]int64
+}
+
+// wrong is what was wrong of late for one connector.
+type wrong struct{ answers, bytes *rate.Limiter }
+
+func newWrongs(now func() time.Time) *wrongs {
+	connectors, err := lru.New[store.Key, *wrong](maxWrong)
+	if err != nil {
+		panic("making a cache of connectors: " + err.Error()) // refuses sizes below 1 alone
+	}
+	return &wrongs{now: now, connectors: connectors, reading: map[store.Key]int64{}}
+}
+
+// of is that of a connector which is there: strangers' ids are not remembered.
+func (w *wrongs) of(connector store.Key) *wrong {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	found, ok := w.connectors.Get(connector)
+	if !ok {
+		found = &wrong{rate.NewLimiter(wrongAnswers, wrongAnswersBurst), rate.NewLimiter(wrongBytes, wrongBytesBurst)}
+		w.connectors.Add(connector, found)
+	}
+	return found
+}
+
+// answered counts a request that is wrong, and says whether it may be told so.
+func (w *wrongs) answered(connector store.Key) bool {
+	return w.of(connector).answers.AllowN(w.now(), 1)
+}
+
+// begin lets a body come in of which the signature is judged at its end. Where it may, the
+// caller ends it.
+func (w *wrongs) begin(connector store.Key, size int64) bool {
+	bytes := w.of(connector).bytes
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.reading[connector]+size > maxUnverified || bytes.TokensAt(w.now()) < 0 {
+		return false
+	}
+	w.reading[connector] += size
+	return true
+}
+
+// end ends what began with the same size; read is how many bytes came in whose signature
+// was not right.
+func (w *wrongs) end(connector store.Key, size, read int64) {
+	w.mutex.Lock()
+	if w.reading[connector] -= size; w.reading[connector] <= 0 {
+		delete(w.reading, connector)
+	}
+	w.mutex.Unlock()
+	if read > 0 { // at most MaxBody, within the burst: so it counts, if need be in advance
+		w.of(connector).bytes.ReserveN(w.now(), int(min(read, wrongBytesBurst)))
+	}
+}
