@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/signature"
@@ -43,7 +44,7 @@ type signing struct {
 // derived, others were sealed for the gateway; which are valid their digests say.
 func signingOf(c store.Connector, keys Keys) (s signing, err error) {
 	if keys == nil {
-		return s, errKeyring
+		return s, keyring.ErrNoKeys
 	}
 	brought, err := broughtBy(c, keys)
 	if err != nil {
@@ -56,7 +57,7 @@ func signingOf(c store.Connector, keys Keys) (s signing, err error) {
 				ProjectID: c.ProjectID, ConnectorID: c.ID, Version: accepted.Version, Standard: c.Signature == string(signature.StandardWebhooks),
 			})
 			if err != nil {
-				return s, fmt.Errorf("deriving the secret that signs: %w", errors.Join(errKeyring, err))
+				return s, fmt.Errorf("deriving it: %w", err)
 			}
 			candidates = []string{derived}
 		}
@@ -75,13 +76,23 @@ func broughtBy(c store.Connector, keys Keys) ([]string, error) {
 	}
 	plain, err := keys.Open(seal.CredentialsField(c.ProjectID, c.ID), c.Sealed)
 	if err != nil {
-		return nil, fmt.Errorf("opening the secret that signs: %w", errors.Join(errKeyring, err))
+		return nil, fmt.Errorf("opening it: %w", err)
 	}
 	var credentials seal.Credentials
 	if err := json.Unmarshal(plain, &credentials); err != nil {
-		return nil, fmt.Errorf("reading the secret that signs: %w", errKeyring) // the error would repeat it
+		return nil, errors.New("it cannot be read") // the error would repeat it
 	}
 	return credentials.Secrets, nil
+}
+
+// signing are those of a connector; errKeyring where they cannot be had at present.
+func (h *Handler) signing(c store.Connector) (signing, error) {
+	s, err := signingOf(c, h.opts.Keys)
+	if err != nil {
+		h.opts.Logger.Error("reading the secret that signs for a connector", "connector", c.Key(), "error", err)
+		return s, errKeyring
+	}
+	return s, nil
 }
 
 // signed is a body that comes in, and is judged by its signature at its end.
@@ -109,7 +120,7 @@ func (h *Handler) signedBody(r *http.Request, route store.Route) (*signed, error
 	}
 	s := &signed{connector: c, header: r.Header, wrongs: h.wrongs, holds: unverified(r)}
 	var err error
-	if s.secrets, err = signingOf(c, h.opts.Keys); err != nil {
+	if s.secrets, err = h.signing(c); err != nil {
 		return nil, err
 	}
 	if s.verifier, err = h.verifier(c, r.Header, s.secrets); err != nil {
@@ -230,7 +241,7 @@ func (h *Handler) judgedFresh(ctx context.Context, s *signed, f *facts) error {
 	case fresh.Connector.Signature != s.connector.Signature:
 		return errSecretChanged
 	}
-	secrets, err := signingOf(fresh.Connector, h.opts.Keys)
+	secrets, err := h.signing(fresh.Connector)
 	switch {
 	case err != nil:
 		return err

@@ -28,10 +28,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// keeper is a store with one connector, without authentication, that keeps what it
-// is given.
+// keeper is a store with one connector, without authentication unless it is changed, that
+// keeps what it is given.
 type keeper struct {
 	Store
+	change  func(*store.Connector) // nil for none
 	mode    string
 	verdict store.Verdict
 	known   bool          // whether keys are
@@ -50,10 +51,11 @@ type keeper struct {
 func (*keeper) RecordRejections(context.Context, []store.Rejected) error { return nil }
 
 func (k *keeper) Route(_ context.Context, key store.Key) (store.Route, error) {
-	return store.Route{
-		Connector: store.Connector{ProjectID: key.ProjectID, ID: key.ID, Type: "webhook", Mode: k.mode, Enabled: true},
-		Links:     []store.Link{{ID: uuid.New(), AgentName: "hello"}},
-	}, nil
+	c := store.Connector{ProjectID: key.ProjectID, ID: key.ID, Type: "webhook", Mode: k.mode, Enabled: true}
+	if k.change != nil {
+		k.change(&c)
+	}
+	return store.Route{Connector: c, Links: []store.Link{{ID: uuid.New(), AgentName: "hello"}}}, nil
 }
 
 func (*keeper) ConnectorIDs(context.Context, store.Key, int) ([]store.Key, error) { return nil, nil }

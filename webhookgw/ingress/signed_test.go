@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// plain are keys that seal nothing.
+type plain struct{ Keys }
+
+func (plain) Open(_ seal.Field, sealed []byte) ([]byte, error) { return sealed, nil }
+
+// gitHub is a handler on a keeper whose connector is GitHub's with the secret that is to be
+// had at the moment, and a clock.
+type gitHub struct {
+	*Handler
+	keeper *keeper
+	key    store.Key
+	secret atomic.Value
+	clock  atomic.Int64
+}
+
+func newGitHub(t *testing.T) *gitHub {
+	t.Helper()
+	g := &gitHub{keeper: &keeper{mode: modeInbound, keep: true, blobs: map[uuid.UUID][]byte{}}, key: store.Key{ProjectID: project, ID: uuid.New()}}
+	g.secret.Store("one")
+	g.keeper.change = func(c *store.Connector) {
+		secret := g.secret.Load().(string)
+		raw, err := seal.Credentials{Secrets: []string{secret}}.JSON()
+		if err == nil {
+			c.Sealed, c.Secrets = raw, []store.AcceptedSecret{{SHA256: seal.Digest(secret)}}
+		}
+		c.RequireAuthentication, c.Signature = true, "github"
+	}
+	h := New(Options{Store: g.keeper, Keys: plain{}, Logger: quiet(), Now: func() time.Time { return time.Unix(g.clock.Load(), 0) }})
+	g.Handler = h
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- h.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+	return g
+}
+
+// request is one that is signed, of a JSON body unless edited.
+func (g *gitHub) request(t *testing.T, secret, text string, body io.Reader) *http.Request {
+	t.Helper()
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(text))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/hooks/"+g.key.String(), body)
+	r.ContentLength = int64(len(text))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	return r
+}
+
+// post sends a signed body and says how it is answered, with the code of a problem.
+func (g *gitHub) post(t *testing.T, secret, text string, edit func(*http.Request)) (int, httpserver.Code) {
+	t.Helper()
+	r := g.request(t, secret, text, io.NopCloser(strings.NewReader(text)))
+	if edit != nil {
+		edit(r)
+	}
+	w := httptest.NewRecorder()
+	g.ServeHTTP(w, r)
+	var p struct{ Code httpserver.Code }
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
+	require.Zero(t, g.incoming.Taken())
+	require.Zero(t, g.bodies.Taken())
+	require.Empty(t, g.wrongs.reading)
+	return w.Code, p.Code
+}
+
+// TestAnOldSecretInTheCacheRefusesNobody: the secret of the moment counts, whatever a hint
+// that was lost has left in the cache.
+func TestAnOldSecretInTheCacheRefusesNobody(t *testing.T) {
+	t.Parallel()
+	g := newGitHub(t)
+	small, large := `{"a":1}`, object(100<<10)
+	status, _ := g.post(t, "one", small, nil)
+	require.Equal(t, http.StatusOK, status)
+	g.secret.Store("two")
+	status, _ = g.post(t, "two", small, nil)
+	require.Equal(t, http.StatusOK, status, "what is held is judged again")
+	g.secret.Store("three")
+	status, code := g.post(t, "three", large, nil)
+	require.Equal(t, http.StatusServiceUnavailable, status, "what is not is asked for again")
+	require.Equal(t, httpserver.CodeSecretChanged, code)
+	status, _ = g.post(t, "three", large, nil)
+	require.Equal(t, http.StatusOK, status)
+	status, code = g.post(t, "four", large, nil)
+	require.Equal(t, http.StatusUnauthorized, status)
+	require.Equal(t, httpserver.CodeInvalidSignature, code)
+}
+
+// TestNothingStaysOfWhatIsNotSigned: a large body and its files are stored while they come
+// in, and go again.
+func TestNothingStaysOfWhatIsNotSigned(t *testing.T) {
+	t.Parallel()
+	g := newGitHub(t)
+	multipart, boundary := multipartBody(t, part{field: "a", file: "a.txt", kind: "text/plain", text: "hello"}, part{field: "b", text: "text"})
+	kind := "multipart/form-data; boundary=" + boundary
+	for name, c := range map[string]struct {
+		body, kind string
+	}{
+		"a large body": {object(100 << 10), "application/json"},
+		"inline files": {`{"files":[{"name":"a.txt","data":"aGVsbG8="}]}`, "application/json"},
+		"multipart":    {multipart, kind},
+		"an epilogue":  {multipart + "what nobody reads, and is signed too", kind},
+	} {
+		edit := func(r *http.Request) { r.Header.Set("Content-Type", c.kind) }
+		g.keeper.begun, g.keeper.dropped, g.keeper.events = 0, 0, nil
+		status, code := g.post(t, "wrong", c.body, edit)
+		require.Equal(t, http.StatusUnauthorized, status, name)
+		require.Equal(t, httpserver.CodeInvalidSignature, code, name)
+		require.NotZero(t, g.keeper.begun, name)
+		require.Equal(t, g.keeper.begun, g.keeper.dropped, name)
+		require.Empty(t, g.keeper.events, name)
+		status, _ = g.post(t, "one", c.body, edit)
+		require.Equal(t, http.StatusOK, status, name)
+		require.Len(t, g.keeper.events, 1, name)
+		require.Less(t, g.keeper.dropped, g.keeper.begun, name)
+	}
+}
+
+// TestWhatIsNotSignedIsWithinABudget: of what comes in at once, and of what came in for
+// nothing; what is right costs nothing of it.
+func TestWhatIsNotSignedIsWithinABudget(t *testing.T) {
+	t.Parallel()
+	g := newGitHub(t)
+	large := object(MaxBody)
+	for range 4 {
+		status, _ := g.post(t, "one", large, nil)
+		require.Equal(t, http.StatusOK, status)
+	}
+	for range 3 { // the last one goes beyond what there is
+		status, _ := g.post(t, "wrong", large, nil)
+		require.Equal(t, http.StatusUnauthorized, status)
+	}
+	for _, secret := range []string{"one", "wrong"} { // nobody knows which it is
+		status, code := g.post(t, secret, "{}", nil)
+		require.Equal(t, http.StatusTooManyRequests, status)
+		require.Equal(t, httpserver.CodeTooManyUnverified, code)
+	}
+	g.clock.Add(MaxBody / wrongBytes)
+	status, _ := g.post(t, "one", "{}", nil)
+	require.Equal(t, http.StatusOK, status)
+
+	var writers []*io.PipeWriter
+	answers := make(chan int)
+	for range maxUnverified / largeUnverified {
+		in, out := io.Pipe()
+		writers = append(writers, out)
+		r := g.request(t, "one", large, in)
+		go func() {
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, r)
+			answers <- w.Code
+		}()
+		_, err := out.Write([]byte("{")) // it is being read
+		require.NoError(t, err)
+	}
+	w := httptest.NewRecorder()
+	g.ServeHTTP(w, g.request(t, "one", "{}", strings.NewReader("{}")))
+	require.Equal(t, http.StatusTooManyRequests, w.Code)
+	require.Equal(t, "2", w.Header().Get("Retry-After"))
+	for _, out := range writers {
+		require.NoError(t, out.CloseWithError(io.ErrUnexpectedEOF))
+		require.Equal(t, http.StatusBadRequest, <-answers)
+	}
+	g.clock.Add(1) // those few bytes were for nothing too
+	status, _ = g.post(t, "one", "{}", nil)
+	require.Equal(t, http.StatusOK, status)
+}
+
+// TestAFailingStoreCostsTheSenderNothing: it is told to come again, whether its signature
+// is right or not.
+func TestAFailingStoreCostsTheSenderNothing(t *testing.T) {
+	t.Parallel()
+	g := newGitHub(t)
+	g.keeper.store = errors.New("away")
+	status, code := g.post(t, "one", object(MaxBody), nil)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, httpserver.CodeStoreUnavailable, code)
+	left := g.wrongs.of(g.key).bytes.TokensAt(g.opts.Now())
+	require.InDelta(t, wrongBytesBurst, left, 0.5)
+}
