@@ -19,6 +19,7 @@ import (
 type WebhookConfig struct {
 	Authentication        Authentication `json:"authentication" doc:"How callers prove themselves."`
 	RequireAuthentication bool           `json:"require_authentication" doc:"Whether they must: the same as authentication not being none."`
+	ContextHeaders        []string       `json:"context_headers" doc:"The headers of a request that runs see in their context." example:"[\"x-github-event\"]"`
 	FilesRequired         bool           `json:"files_required" doc:"Whether runs fail of an event that has no attachment, or one that is omitted."`
 }
 
@@ -38,6 +39,7 @@ type SyncConfig struct {
 type InboundConfigInput struct {
 	Authentication        *Authentication `json:"authentication,omitempty" doc:"How callers prove themselves; without it: secret."`
 	RequireAuthentication *bool           `json:"require_authentication,omitempty" doc:"false is the same as authentication none; where both are given they must agree."`
+	ContextHeaders        []string        `json:"context_headers,omitempty" maxItems:"16" doc:"Headers of a request that runs see in their context, by their names in lower case; none with credentials."`
 	FilesRequired         *bool           `json:"files_required,omitempty" doc:"Whether runs fail of an event that has no attachment, or one that is omitted; without it: false."`
 }
 
@@ -122,6 +124,9 @@ func applyWebhook(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) err
 		return err
 	}
 	spec.Webhook = &v1alpha1.WebhookConnector{Authentication: authentication, TimeoutSeconds: in.TimeoutSeconds, FilesRequired: in.FilesRequired != nil && *in.FilesRequired}
+	for _, name := range in.ContextHeaders {
+		spec.Webhook.ContextHeaders = append(spec.Webhook.ContextHeaders, v1alpha1.HeaderName(name))
+	}
 	return nil
 }
 
@@ -137,8 +142,8 @@ func (in InboundConfigInput) authentication() (v1alpha1.WebhookAuthentication, e
 	named := v1alpha1.WebhookAuthenticationOf(string(*in.Authentication))
 	switch {
 	case named == "":
-		return "", wrong("body.config.authentication", "must be secret or none in this release")
-	case in.RequireAuthentication != nil && named != implied:
+		return "", wrong("body.config.authentication", "must be one of "+strings.Join(authentications(), ", "))
+	case in.RequireAuthentication != nil && *in.RequireAuthentication == (named == v1alpha1.AuthenticationNone):
 		return "", wrong("body.config.require_authentication", "contradicts authentication: leave one of both out")
 	}
 	return named, nil
@@ -172,7 +177,7 @@ func showConfig(conn *v1alpha1.Connector) ConnectorConfig {
 	}
 	webhook := WebhookConfig{
 		Authentication: Authentication(conn.Authentication().Word()), RequireAuthentication: conn.RequiresAuthentication(),
-		FilesRequired: conn.RequiresFiles(),
+		ContextHeaders: append([]string{}, conn.ContextHeaders()...), FilesRequired: conn.RequiresFiles(),
 	}
 	if conn.Spec.Mode == v1alpha1.ModeSync {
 		return ConnectorConfig{SyncConfig{WebhookConfig: webhook, TimeoutSeconds: int(conn.Timeout().Seconds())}}

@@ -31,7 +31,7 @@ type Connector struct {
 	DefinedInCode  bool            `json:"defined_in_code" doc:"Whether the project's code defines it; it is changed there alone."`
 	Retired        bool            `json:"retired" doc:"Whether it was removed from the project's code."`
 	WebhookURL     *string         `json:"webhook_url" format:"uri" doc:"Where callers send to (inbound, sync); null for those that nobody calls."`
-	Secret         *string         `json:"secret" doc:"What callers send as X-Service-Secret; null without authentication, ******** when it is the project's own."`
+	Secret         *string         `json:"secret" doc:"What callers send as X-Service-Secret, or what a provider signs with; null without authentication, ******** when it is the project's own."`
 	SigningSecret  *string         `json:"signing_secret" doc:"What deliveries are signed with (outbound), ******** when it is the project's own; null for others."`
 	NextTickAt     *time.Time      `json:"next_tick_at" doc:"When a cron connector ticks next; null for others, and while it does not work."`
 	LastTickAt     *time.Time      `json:"last_tick_at" doc:"The newest tick of a cron connector that was run or skipped; null for others, and before the first."`
@@ -204,7 +204,8 @@ func (s *Server) secretOf(
 	if conn.Spec.SecretRef != nil {
 		return masked, nil
 	}
-	of := seal.Generated{ProjectID: c.projectID, ConnectorID: id, Version: int64(conn.SecretVersionInEffect())}
+	of := seal.Generated{ProjectID: c.projectID, ConnectorID: id, Version: int64(conn.SecretVersionInEffect()),
+		Standard: conn.Authentication() == v1alpha1.AuthenticationStandardWebhooks}
 	key, known := derivations[store.Derivation{ConnectorID: id, Version: of.Version}]
 	if !known {
 		var err error

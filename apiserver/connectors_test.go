@@ -60,7 +60,7 @@ func TestCreateAConnectorWithItsLink(t *testing.T) {
 	require.Equal(t, derived, *made.Secret)
 	require.Equal(t, w.environmentID("production"), *made.EnvironmentID)
 	require.Equal(t, []string{"hello"}, made.Agents)
-	require.Equal(t, map[string]any{"authentication": "secret", "require_authentication": true, "files_required": false, "timeout_seconds": 30.0}, made.Config.Value)
+	require.Equal(t, map[string]any{"authentication": "secret", "require_authentication": true, "context_headers": []any{}, "files_required": false, "timeout_seconds": 30.0}, made.Config.Value)
 
 	got := w.send(t, key, http.MethodGet, r.Header().Get("Location"), "")
 	require.Equal(t, made, decode[Connector](t, got.Body.Bytes()))

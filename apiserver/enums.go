@@ -109,8 +109,8 @@ func (ConnectorMode) Schema(r huma.Registry) *huma.Schema {
 
 // Schema describes the type.
 func (Authentication) Schema(r huma.Registry) *huma.Schema {
-	return enumeration(r, "Authentication", "How callers of a webhook prove themselves: by the connector's secret, or not at all; "+
-		"then the URL is the only secret.", v1alpha1.AuthenticationSecret.Word(), v1alpha1.AuthenticationNone.Word())
+	return enumeration(r, "Authentication", "How callers of a webhook prove themselves: by sending the connector's secret, by a provider's signature "+
+		"with it, or not at all; then the URL is the only secret.", authentications()...)
 }
 
 // Schema describes the type.
@@ -168,4 +168,12 @@ func (Permission) Schema(r huma.Registry) *huma.Schema {
 		names = append(names, string(p))
 	}
 	return enumeration(r, "Permission", "What a key and its owner may do: section and action.", names...)
+}
+
+// authentications are the words for all ways to authenticate callers.
+func authentications() (words []string) {
+	for _, a := range v1alpha1.WebhookAuthentications {
+		words = append(words, a.Word())
+	}
+	return words
 }

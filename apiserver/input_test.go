@@ -241,12 +241,18 @@ func TestAuthenticationIsSaidInOneOfTwoWays(t *testing.T) {
 		`{"authentication":"none"}`:        "none",
 		`{"require_authentication":true}`:  "secret",
 		`{"require_authentication":false}`: "none",
-		`{"authentication":"none","require_authentication":false}`:   "none",
-		`{"authentication":"secret","require_authentication":true}`:  "secret",
-		`{"authentication":"none","require_authentication":true}`:    "body.config.require_authentication",
-		`{"authentication":"secret","require_authentication":false}`: "body.config.require_authentication",
-		`{"authentication":"github"}`:                                "body.config.authentication",
-		`{"authentication":"Secret"}`:                                "body.config.authentication",
+		`{"authentication":"none","require_authentication":false}`:             "none",
+		`{"authentication":"secret","require_authentication":true}`:            "secret",
+		`{"authentication":"none","require_authentication":true}`:              "body.config.require_authentication",
+		`{"authentication":"secret","require_authentication":false}`:           "body.config.require_authentication",
+		`{"authentication":"github"}`:                                          "github",
+		`{"authentication":"standard_webhooks","require_authentication":true}`: "standard_webhooks",
+		`{"authentication":"slack","require_authentication":false}`:            "body.config.require_authentication",
+		`{"authentication":"StandardWebhooks"}`:                                "body.config.authentication",
+		`{"context_headers":["Authorization"]}`:                                "body.config.context_headers",
+		`{"context_headers":["a b"]}`:                                          "body.config.context_headers",
+		`{"context_headers":"a"}`:                                              "body.config.context_headers",
+		`{"authentication":"Secret"}`:                                          "body.config.authentication",
 	} {
 		status, answer := w.call(t, key, http.MethodPost, path, `{"name":"`+uuid.NewString()+`","type":"webhook","config":`+config+`}`)
 		if strings.HasPrefix(want, "body.") {
@@ -257,7 +263,7 @@ func TestAuthenticationIsSaidInOneOfTwoWays(t *testing.T) {
 		conn := decode[Connector](t, answer)
 		shown := conn.Config.Value.(map[string]any)
 		require.Equal(t, want, shown["authentication"], config)
-		require.Equal(t, want == "secret", shown["require_authentication"], config)
-		require.Equal(t, want == "secret", conn.Secret != nil, config)
+		require.Equal(t, want != "none", shown["require_authentication"], config)
+		require.Equal(t, want != "none", conn.Secret != nil, config)
 	}
 }

@@ -123,6 +123,7 @@ var requestFields = map[string]map[string]string{
 		"spec.enabled":                "body.enabled",
 		"spec.webhook":                "body.config",
 		"spec.webhook.authentication": "body.config.authentication",
+		"spec.webhook.contextHeaders": "body.config.context_headers",
 		"spec.webhook.timeoutSeconds": "body.config.timeout_seconds",
 		"spec.cron":                   "body.config",
 		"spec.cron.schedule":          "body.config.schedule",

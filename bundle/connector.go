@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentplatform/agentplatform/internal/contextheader"
 	"github.com/agentplatform/agentplatform/internal/cron"
 	"github.com/agentplatform/agentplatform/internal/outbound"
 )
@@ -51,8 +52,10 @@ type Connector struct {
 // ConnectorConfig holds the keys of all types and modes.
 type ConnectorConfig struct {
 	// For webhooks, inbound and sync.
-	RequireAuthentication *bool `yaml:"require_authentication"`
-	FilesRequired         *bool `yaml:"files_required"`
+	RequireAuthentication *bool    `yaml:"require_authentication"`
+	Authentication        string   `yaml:"authentication"`
+	ContextHeaders        []string `yaml:"context_headers"`
+	FilesRequired         *bool    `yaml:"files_required"`
 	// TimeoutSeconds is for sync (1 to 900) and outbound.
 	TimeoutSeconds *int `yaml:"timeout_seconds" min:"1" max:"900"`
 
@@ -161,6 +164,8 @@ func (p *parsing) checkConnector(c *Connector) {
 		p.checkCron(c)
 	case c.Mode == ModeOutbound:
 		p.checkOutbound(c)
+	default:
+		p.checkCalled(c)
 	}
 	seen := map[string]bool{}
 	for _, l := range c.AllLinks() {
@@ -175,8 +180,8 @@ func (p *parsing) checkConnector(c *Connector) {
 // checkConfigKeys reports keys of config that belong to another type or mode.
 func (p *parsing) checkConfigKeys(c *Connector) {
 	allowed := map[string][]string{
-		ModeInbound:  {"require_authentication", "files_required"},
-		ModeSync:     {"require_authentication", "files_required", "timeout_seconds"},
+		ModeInbound:  {"authentication", "require_authentication", "context_headers", "files_required"},
+		ModeSync:     {"authentication", "require_authentication", "context_headers", "files_required", "timeout_seconds"},
 		ModeOutbound: {"url", "headers", "timeout_seconds", "retry"},
 	}[c.Mode]
 	kind := c.Mode + " webhook"
@@ -190,6 +195,29 @@ func (p *parsing) checkConfigKeys(c *Connector) {
 	for _, e := range config.entries {
 		if _, known := fieldsOf(configType)[e.key]; known && !slices.Contains(allowed, e.key) {
 			p.problems.add(e.pos, "%q is not for %s connectors; their keys are %s", e.key, kind, strings.Join(allowed, ", "))
+		}
+	}
+}
+
+// authentications are the ways in which callers of a webhook prove themselves.
+var authentications = []string{"secret", "none", "github", "gitlab", "stripe", "slack", "standard_webhooks"}
+
+// checkCalled checks what inbound and sync webhooks have in common.
+func (p *parsing) checkCalled(c *Connector) {
+	config := c.Config
+	switch required := config.RequireAuthentication; {
+	case config.Authentication == "":
+	case !slices.Contains(authentications, config.Authentication):
+		p.problems.add(c.atConfig("authentication"), `"authentication" must be one of %s, not %q`, strings.Join(authentications, ", "), config.Authentication)
+	case required != nil && *required == (config.Authentication == "none"):
+		p.problems.add(c.atConfig("require_authentication"), `"require_authentication" contradicts "authentication"; remove one of both`)
+	}
+	if len(config.ContextHeaders) > contextheader.Max {
+		p.problems.add(c.atConfig("context_headers"), `"context_headers" may name at most %d headers`, contextheader.Max)
+	}
+	for _, name := range config.ContextHeaders {
+		if wrong := contextheader.Check(name); wrong != "" {
+			p.problems.add(c.atConfig("context_headers"), "%q %s", name, wrong)
 		}
 	}
 }

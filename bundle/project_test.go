@@ -269,6 +269,8 @@ func TestConnectorProblems(t *testing.T) {
 		"connectors/d.yaml", "type: webhook\nmode: outbound\nconfig:\n  url: ftp://x\n  headers: {X-Service-Secret: a}\n  schedule: '@hourly'\n",
 		"connectors/e.yaml", "type: mail\n",
 		"connectors/f.yaml", "type: webhook\n",
+		"connectors/g.yaml", "type: webhook\nmode: inbound\nconfig: {authentication: github, require_authentication: false, context_headers: [a b, Cookie]}\n",
+		"connectors/h.yaml", "type: webhook\nmode: sync\nconfig: {authentication: GitHub, context_headers: [a"+strings.Repeat(", a", 16)+"]}\n",
 	))
 	require.EqualError(t, err, strings.Join([]string{
 		`connectors/A_b.yaml: a connector's file is named by at most 40 lower-case letters, digits and inner dashes; rename it`,
@@ -282,6 +284,11 @@ func TestConnectorProblems(t *testing.T) {
 		`connectors/d.yaml:6:3: "schedule" is not for outbound webhook connectors; their keys are url, headers, timeout_seconds, retry`,
 		`connectors/e.yaml:1:1: "type" must be webhook or cron, not "mail"`,
 		`connectors/f.yaml:1:1: "mode" must be one of inbound, sync, outbound, not ""`,
+		`connectors/g.yaml:3:34: "require_authentication" contradicts "authentication"; remove one of both`,
+		`connectors/g.yaml:3:65: "a b" must be the name of a header, such as X-GitHub-Event`,
+		`connectors/g.yaml:3:65: "Cookie" must not be a header with a credential, a signature or an idempotency key: runs never see those`,
+		`connectors/h.yaml:3:10: "authentication" must be one of secret, none, github, gitlab, stripe, slack, standard_webhooks, not "GitHub"`,
+		`connectors/h.yaml:3:34: "context_headers" may name at most 16 headers`,
 	}, "\n"))
 }
 

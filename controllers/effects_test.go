@@ -284,6 +284,9 @@ var effects = map[string]effect{
 	"Connector.webhook.authentication": inRow(func(c *v1alpha1.Connector) {
 		c.Spec.ID, c.Spec.Webhook.Authentication = "7b0c7a52-6c1f-4c3e-9a55-ffffffffffff", v1alpha1.AuthenticationNone
 	}, "RequireAuthentication", false),
+	"Connector.webhook.contextHeaders": inRow(func(c *v1alpha1.Connector) {
+		c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"X-GitHub-Event", "x-github-event"}
+	}, "ContextHeaders", []string{"x-github-event"}),
 	"Connector.webhook.timeoutSeconds": inRow(func(c *v1alpha1.Connector) {
 		c.Spec.Mode, c.Spec.Webhook.TimeoutSeconds = v1alpha1.ModeSync, ptr.To(int32(77))
 	}, "TimeoutSeconds", 77),

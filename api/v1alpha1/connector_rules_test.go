@@ -74,6 +74,15 @@ var connectorBreaches = []breach[*v1alpha1.Connector]{
 		message: "timeoutSeconds is for sync and outbound webhooks: an inbound one answers at once",
 		change:  func(c *v1alpha1.Connector) { c.Spec.Webhook.TimeoutSeconds = ptr.To(int32(5)) },
 	}, {
+		name: "a header that is none", path: ".spec.webhook.contextHeaders[]", message: "must be the name of a header, such as X-GitHub-Event",
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"a b"} },
+	}, {
+		name: "a header with a credential", path: ".spec.webhook.contextHeaders[]",
+		message: "must not be a header with a credential, a signature or an idempotency key: runs never see those",
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"X-GitHub-Event", "Authorization"}
+		},
+	}, {
 		name: "secret that cannot be", path: ".spec.secretRef.name", message: nameMessage,
 		change: func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "A"} },
 	},
@@ -178,13 +187,16 @@ var outboundBreaches = []breach[*v1alpha1.Connector]{
 		name: "too long a time", path: ".spec", message: "timeoutSeconds of an outbound webhook must be at most 60",
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.TimeoutSeconds = ptr.To(int32(61)) },
 	}, {
-		name: "authentication", path: ".spec", message: "authentication and filesRequired are for webhooks that are called: an outbound one calls",
+		name: "authentication", path: ".spec", message: "authentication, filesRequired and contextHeaders are for webhooks that are called: an outbound one calls",
 		change: func(c *v1alpha1.Connector) {
 			c.Spec.ID, c.Spec.Webhook.Authentication = someID, v1alpha1.AuthenticationNone
 		},
 	}, {
-		name: "files", path: ".spec", message: "authentication and filesRequired are for webhooks that are called: an outbound one calls",
+		name: "files", path: ".spec", message: "authentication, filesRequired and contextHeaders are for webhooks that are called: an outbound one calls",
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.FilesRequired = true },
+	}, {
+		name: "context headers", path: ".spec", message: "authentication, filesRequired and contextHeaders are for webhooks that are called: an outbound one calls",
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"X-GitHub-Event"} },
 	}, {
 		name: "headers of two kinds", path: ".spec", message: "set either headersSecretRef or webhook.sealedHeaders, not both",
 		change: func(c *v1alpha1.Connector) {

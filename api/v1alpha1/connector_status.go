@@ -5,6 +5,8 @@ package v1alpha1
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,6 +137,29 @@ func (c *Connector) Authentication() WebhookAuthentication {
 // calls a cron connector, nor an outbound webhook.
 func (c *Connector) RequiresAuthentication() bool {
 	return c.Type() == ConnectorWebhook && c.Spec.Mode != ModeOutbound && c.Authentication() != AuthenticationNone
+}
+
+// Signature is the word of the provider by whose signature callers are known; "" where they
+// send the secret itself, or nothing.
+func (c *Connector) Signature() string {
+	if a := c.Authentication(); c.RequiresAuthentication() && a != AuthenticationSecret {
+		return a.Word()
+	}
+	return ""
+}
+
+// ContextHeaders are the headers that runs see, in lower case, each once.
+func (c *Connector) ContextHeaders() []string {
+	if c.Spec.Webhook == nil {
+		return nil
+	}
+	var out []string
+	for _, name := range c.Spec.Webhook.ContextHeaders {
+		if lower := strings.ToLower(string(name)); !slices.Contains(out, lower) {
+			out = append(out, lower)
+		}
+	}
+	return out
 }
 
 // HasSecret says whether the connector has a secret, which callers send or which signs.

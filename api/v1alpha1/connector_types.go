@@ -106,7 +106,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?timeoutSeconds.orValue(15) <= 60",message="timeoutSeconds of an outbound webhook must be at most 60"
 // +kubebuilder:validation:XValidation:rule="(self.mode == 'Outbound') == (has(self.webhook) && has(self.webhook.url))",message="an outbound webhook, and no other, must have webhook.url"
 // +kubebuilder:validation:XValidation:rule="self.mode == 'Outbound' || !has(self.headersSecretRef) && (!has(self.webhook) || !has(self.webhook.sealedHeaders) && !has(self.webhook.retry))",message="headersSecretRef, webhook.sealedHeaders and webhook.retry are for outbound webhooks"
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?authentication.orValue('Secret') == 'Secret' && !self.?webhook.?filesRequired.orValue(false)",message="authentication and filesRequired are for webhooks that are called: an outbound one calls"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?authentication.orValue('Secret') == 'Secret' && !self.?webhook.?filesRequired.orValue(false) && !self.?webhook.?contextHeaders.hasValue()",message="authentication, filesRequired and contextHeaders are for webhooks that are called: an outbound one calls"
 // +kubebuilder:validation:XValidation:rule="!has(self.headersSecretRef) || !has(self.webhook) || !has(self.webhook.sealedHeaders)",message="set either headersSecretRef or webhook.sealedHeaders, not both"
 type ConnectorSpec struct {
 	// ID is the connector's id in the REST API and in its webhook URL. Without it
@@ -189,7 +189,7 @@ type ConnectorSpec struct {
 
 // WebhookAuthentication is how the callers of a webhook are authenticated.
 //
-// +kubebuilder:validation:Enum=Secret;None
+// +kubebuilder:validation:Enum=Secret;None;GitHub;GitLab;Stripe;Slack;StandardWebhooks
 type WebhookAuthentication string
 
 // Ways to authenticate callers.
@@ -198,12 +198,31 @@ const (
 	AuthenticationSecret WebhookAuthentication = "Secret"
 	// AuthenticationNone: whoever knows the URL may call.
 	AuthenticationNone WebhookAuthentication = "None"
+	// AuthenticationGitHub: GitHub signs the body with the connector's secret.
+	AuthenticationGitHub WebhookAuthentication = "GitHub"
+	// AuthenticationGitLab: GitLab sends the connector's secret as its token.
+	AuthenticationGitLab WebhookAuthentication = "GitLab"
+	// AuthenticationStripe: Stripe signs the body with the connector's secret.
+	AuthenticationStripe WebhookAuthentication = "Stripe"
+	// AuthenticationSlack: Slack signs the body with the connector's secret.
+	AuthenticationSlack WebhookAuthentication = "Slack"
+	// AuthenticationStandardWebhooks: the sender signs as Standard Webhooks say.
+	AuthenticationStandardWebhooks WebhookAuthentication = "StandardWebhooks"
 )
+
+// HeaderName is the name of a request header that runs may see.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=128
+// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9][A-Za-z0-9_-]*$')",message="must be the name of a header, such as X-GitHub-Event"
+// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['authorization', 'proxy-authorization', 'cookie', 'x-service-secret', 'x-gitlab-token', 'x-api-key', 'x-auth-token', 'idempotency-key', 'x-hub-signature', 'x-hub-signature-256', 'stripe-signature', 'x-slack-signature', 'webhook-signature'])",message="must not be a header with a credential, a signature or an idempotency key: runs never see those"
+type HeaderName string
 
 // WebhookConnector is an HTTP webhook.
 type WebhookConnector struct {
-	// Authentication says how a caller shows that it may call: Secret, by the
-	// connector's secret, or None.
+	// Authentication says how a caller shows that it may call: Secret, by sending the
+	// connector's secret; GitHub, GitLab, Stripe, Slack or StandardWebhooks, by that
+	// provider's signature with the secret; or None.
 	//
 	// +optional
 	// +kubebuilder:default=Secret
@@ -223,6 +242,14 @@ type WebhookConnector struct {
 	//
 	// +optional
 	FilesRequired bool `json:"filesRequired,omitempty"`
+
+	// ContextHeaders names headers of a request that the runs of its event see as
+	// context.headers, by their names in lower case. Values beyond 1,024 bytes are cut.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	ContextHeaders []HeaderName `json:"contextHeaders,omitempty"`
 
 	// URL is where a webhook of mode Outbound sends: https, or plain http in ranges
 	// that the operator has opened. Credentials belong in headers.

@@ -84,11 +84,12 @@ var readers = map[string]string{
 	"Connector.secretGracePeriodSeconds":      "controllers/connector/resources.go: c.SecretGracePeriod()",
 	"Connector.secretRef.name":                "controllers/connector/secrets.go: c.Spec.SecretRef.Name",
 
-	"Connector.webhook.filesRequired": "api/v1alpha1/connector_status.go: c.Spec.Webhook.FilesRequired",
-	"ConnectorLink.id":                "api/v1alpha1/connectorlink_status.go: l.Spec.ID",
-	"ConnectorLink.connector":         "controllers/connectorlink/controller.go: link.Spec.Connector",
-	"ConnectorLink.agent":             "controllers/connectorlink/resolve.go: link.Spec.Agent",
-	"ConnectorLink.filesRequired":     "controllers/connectorlink/resolve.go: link.Spec.FilesRequired",
+	"Connector.webhook.contextHeaders": "controllers/connector/resources.go: c.ContextHeaders()",
+	"Connector.webhook.filesRequired":  "api/v1alpha1/connector_status.go: c.Spec.Webhook.FilesRequired",
+	"ConnectorLink.id":                 "api/v1alpha1/connectorlink_status.go: l.Spec.ID",
+	"ConnectorLink.connector":          "controllers/connectorlink/controller.go: link.Spec.Connector",
+	"ConnectorLink.agent":              "controllers/connectorlink/resolve.go: link.Spec.Agent",
+	"ConnectorLink.filesRequired":      "controllers/connectorlink/resolve.go: link.Spec.FilesRequired",
 
 	"ConnectorLink.outbound.mode":             "controllers/connectorlink/resolve.go: spec.Mode",
 	"ConnectorLink.outbound.sourceConnectors": "controllers/connectorlink/resolve.go: spec.SourceConnectors",

@@ -21,12 +21,28 @@ func (k EnvironmentKind) Word() string { return strings.ToLower(string(k)) }
 // Word is the type in lower case.
 func (t ModelProviderType) Word() string { return strings.ToLower(string(t)) }
 
-// Word is how the callers are authenticated, in lower case.
-func (a WebhookAuthentication) Word() string { return strings.ToLower(string(a)) }
+// WebhookAuthentications are all ways to authenticate callers.
+var WebhookAuthentications = []WebhookAuthentication{
+	AuthenticationSecret, AuthenticationNone, AuthenticationGitHub, AuthenticationGitLab, AuthenticationStripe, AuthenticationSlack,
+	AuthenticationStandardWebhooks,
+}
+
+// Word is how the callers are authenticated, in lower case: "github", "standard_webhooks".
+func (a WebhookAuthentication) Word() string {
+	if a == AuthenticationStandardWebhooks {
+		return "standard_webhooks"
+	}
+	return strings.ToLower(string(a))
+}
 
 // WebhookAuthenticationOf is what a word means; "" for anything else.
 func WebhookAuthenticationOf(word string) WebhookAuthentication {
-	return ofWord(word, AuthenticationSecret, AuthenticationNone)
+	for _, a := range WebhookAuthentications {
+		if a.Word() == word {
+			return a
+		}
+	}
+	return ""
 }
 
 // Word is the way to go on after missed ticks, in lower case.

@@ -1092,6 +1092,11 @@ func (in *WebhookConnector) DeepCopyInto(out *WebhookConnector) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.ContextHeaders != nil {
+		in, out := &in.ContextHeaders, &out.ContextHeaders
+		*out = make([]HeaderName, len(*in))
+		copy(*out, *in)
+	}
 	if in.SealedHeaders != nil {
 		in, out := &in.SealedHeaders, &out.SealedHeaders
 		*out = make(map[string]string, len(*in))

@@ -79,11 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // called brings a webhook into the store that is called: inbound or sync.
 func (r *Reconciler) called(ctx context.Context, c *v1alpha1.Connector, ids identity) (time.Duration, error) {
 	key := store.Key{ProjectID: ids.project, ID: ids.connector}
-	secret, keyID, err := r.secret(ctx, c, ids)
-	if err != nil {
-		return 0, err
-	}
-	row, err := r.row(c, ids, secret, keyID)
+	row, secret, err := r.inboundRow(ctx, c, ids)
 	if err != nil {
 		return 0, err
 	}

@@ -66,6 +66,14 @@ func TestEachWishIsInTheRow(t *testing.T) {
 		}, func(r *store.Connector) {
 			r.Mode, r.TimeoutSeconds, r.FilesRequired, r.Config = "sync", 60, true, []byte(`{"files_required":true,"require_authentication":true,"timeout_seconds":60}`)
 		}},
+		"GitHub": {func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationGitHub }, func(r *store.Connector) {
+			r.Signature, r.Config = "github", []byte(`{"authentication":"github","require_authentication":true}`)
+		}},
+		"headers": {func(c *v1alpha1.Connector) {
+			c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"X-GitHub-Event", "x-github-event", "X-A"}
+		}, func(r *store.Connector) {
+			r.ContextHeaders, r.Config = []string{"x-github-event", "x-a"}, []byte(`{"context_headers":["x-github-event","x-a"],"require_authentication":true}`)
+		}},
 		"everybody may call": {func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone }, func(r *store.Connector) {
 			r.RequireAuthentication, r.SecretDigest, r.Config = false, nil, []byte(`{"require_authentication":false}`)
 		}},

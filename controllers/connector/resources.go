@@ -33,6 +33,7 @@ func (r *Reconciler) row(c *v1alpha1.Connector, ids identity, secret, keyID stri
 		Name: c.Title(), Type: string(c.Type()), Mode: c.Spec.Mode.Word(), Enabled: c.IsEnabled(),
 		DefinedInCode: c.DefinedInCode(), Config: config, SecretKey: keyID,
 		RequireAuthentication: c.RequiresAuthentication(), TimeoutSeconds: int(c.Timeout().Seconds()), FilesRequired: c.RequiresFiles(),
+		Signature: c.Signature(), ContextHeaders: c.ContextHeaders(),
 		SecretVersion: int64(c.SecretVersion()), SecretGracePeriod: c.SecretGracePeriod(),
 	}
 	if c.HasSecret() {
@@ -50,6 +51,12 @@ func restConfig(c *v1alpha1.Connector) any {
 		return outboundConfig(c)
 	}
 	out := map[string]any{"require_authentication": c.RequiresAuthentication()}
+	if signature := c.Signature(); signature != "" {
+		out["authentication"] = signature
+	}
+	if headers := c.ContextHeaders(); len(headers) > 0 {
+		out["context_headers"] = headers
+	}
 	if c.RequiresFiles() {
 		out["files_required"] = true
 	}

@@ -3,14 +3,21 @@
 package connector
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
+
+// maxSecret is the most bytes of a secret that the user brings.
+const maxSecret = 4096
 
 // purpose is what the connector's secret is for: callers send it, or it signs.
 func purpose(c *v1alpha1.Connector) string {
@@ -34,12 +41,64 @@ func (r *Reconciler) secret(ctx context.Context, c *v1alpha1.Connector, ids iden
 	if value == "" {
 		return "", "", &object.SecretError{Name: string(name), Problem: fmt.Sprintf("its key %q is empty", purpose(c))}
 	}
+	if len(value) > maxSecret {
+		return "", "", &object.SecretError{Name: string(name), Problem: fmt.Sprintf("its key %q has more than %d bytes", purpose(c), maxSecret)}
+	}
 	return value, "", nil
+}
+
+// inboundRow is the connector as the store keeps it, and what its callers send or sign with.
+func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids identity) (row store.Connector, secret string, err error) {
+	secret, keyID, err := r.secret(ctx, c, ids)
+	if err != nil {
+		return row, "", err
+	}
+	if row, err = r.row(c, ids, secret, keyID); err != nil {
+		return row, "", err
+	}
+	credentials, err := r.brought(ctx, c, ids, secret)
+	if err != nil {
+		return row, "", err
+	}
+	row.Sealed, row.SealedKey, err = r.sealed(ctx, ids, credentials)
+	return row, secret, err
+}
+
+// brought are the secrets of the user's that callers may sign with, which the gateway needs
+// in clear: the current one, and those before that are still accepted.
+func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids identity, secret string) (out seal.Credentials, err error) {
+	if signature := c.Signature(); signature == "" || signature == v1alpha1.AuthenticationGitLab.Word() { // whose digest is enough
+		return out, nil
+	}
+	if c.Spec.SecretRef != nil {
+		out.Secrets = append(out.Secrets, secret)
+	}
+	stored, err := r.Store.Connector(ctx, store.Key{ProjectID: ids.project, ID: ids.connector})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return out, nil
+	case err != nil:
+		return out, object.FromStore(fmt.Errorf("reading the secrets before: %w", err))
+	case len(stored.Sealed) == 0 || c.SecretGracePeriod() == 0:
+		return out, nil
+	}
+	var before seal.Credentials
+	plain, err := r.Keys.Open(seal.CredentialsField(ids.project, ids.connector), stored.Sealed)
+	if err != nil || json.Unmarshal(plain, &before) != nil {
+		return out, nil //nolint:nilerr // what cannot be opened any more signs nothing any more
+	}
+	for _, s := range before.Secrets {
+		accepted := slices.ContainsFunc(stored.Secrets, func(a store.AcceptedSecret) bool { return bytes.Equal(a.SHA256, seal.Digest(s)) })
+		if accepted && !slices.Contains(out.Secrets, s) && len(out.Secrets) < store.MaxAcceptedSecrets {
+			out.Secrets = append(out.Secrets, s)
+		}
+	}
+	return out, nil
 }
 
 // generated derives the secret of a version with the key that it derives from.
 func (r *Reconciler) generated(ctx context.Context, c *v1alpha1.Connector, ids identity, version int64) (value, keyID string, err error) {
-	of := seal.Generated{ProjectID: ids.project, ConnectorID: ids.connector, Version: version}
+	of := seal.Generated{ProjectID: ids.project, ConnectorID: ids.connector, Version: version, Standard: c.Authentication() == v1alpha1.AuthenticationStandardWebhooks}
 	keyID, err = r.Store.DerivationKey(ctx, store.Key{ProjectID: ids.project, ID: ids.connector}, of.Version)
 	if err != nil {
 		return "", "", object.FromStore(fmt.Errorf("choosing the key of the secret: %w", err))

@@ -17,7 +17,7 @@ type Credentials struct {
 	// SigningSecret signs the deliveries of an outbound webhook, where the user has
 	// brought one; "" where it derives.
 	SigningSecret string `json:"signing_secret,omitempty"`
-	// Secrets sign the requests to an inbound or sync webhook, where the user has brought
+	// Secrets are those that the callers of a webhook sign with, where the user has brought
 	// them: the current one, and those before that may still be valid, newest first.
 	Secrets []string `json:"secrets,omitempty"`
 }

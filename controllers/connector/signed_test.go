@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connector_test
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/internal/seal"
+)
+
+var _ = Describe("A Connector of a provider that signs", func() {
+	It("has a generated secret, in the form of its provider, and seals nothing", func(ctx SpecContext) {
+		s := newScene(ctx)
+		c := s.Connector("ask", func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationGitHub })
+		s.reconciled(ctx, c)
+		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
+		row := s.row(ctx, c)
+		Expect(row.Signature).To(Equal("github"))
+		Expect(row.RequireAuthentication).To(BeTrue())
+		Expect(row.Sealed).To(BeNil())
+		Expect(s.shown(ctx, c)).To(HavePrefix("whs_"))
+		Expect(row.SecretDigest).To(Equal(seal.Digest(s.shown(ctx, c))))
+		s.ExpectAtRest(ctx, s.r, c)
+
+		By("signing as Standard Webhooks do")
+		c.Spec.Webhook.Authentication = v1alpha1.AuthenticationStandardWebhooks
+		s.reconciled(ctx, c)
+		Expect(s.row(ctx, c).Signature).To(Equal("standard_webhooks"))
+		Expect(s.shown(ctx, c)).To(HavePrefix("whsec_"))
+		Expect(s.row(ctx, c).SecretDigest).To(Equal(seal.Digest(s.shown(ctx, c))))
+	})
+
+	It("seals the secrets that its user brought, as long as they are accepted", func(ctx SpecContext) {
+		s := newScene(ctx)
+		own := s.Secret("own", map[string]string{"secret": "first"})
+		s.ExpectApplied(ctx, own)
+		c := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) {
+			c.Spec.Webhook.Authentication, c.Spec.SecretRef = v1alpha1.AuthenticationSlack, &v1alpha1.SecretReference{Name: "own"}
+		}))
+		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.sealed(ctx, c)).To(Equal(`{"secrets":["first"]}`))
+		Expect(string(s.row(ctx, c).Sealed)).NotTo(ContainSubstring("first"))
+		s.ExpectAtRest(ctx, s.r, c)
+		before := s.row(ctx, c)
+		s.ExpectReconciled(ctx, s.r, c)
+		Expect(s.row(ctx, c)).To(Equal(before), "sealed once")
+
+		By("taking over another, beside the one before in its grace period")
+		own.StringData = map[string]string{"secret": "second"}
+		s.ExpectApplied(ctx, own)
+		s.ExpectReconciled(ctx, s.r, c)
+		Expect(s.sealed(ctx, c)).To(Equal(`{"secrets":["second","first"]}`))
+		before = s.row(ctx, c)
+		s.ExpectReconciled(ctx, s.r, c)
+		Expect(s.row(ctx, c)).To(Equal(before))
+
+		By("generating one, beside those that are accepted still")
+		c.Spec.SecretRef = nil
+		s.reconciled(ctx, c)
+		Expect(s.sealed(ctx, c)).To(Equal(`{"secrets":["second","first"]}`))
+
+		By("ending the grace period")
+		c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0))
+		s.reconciled(ctx, c)
+		Expect(s.row(ctx, c).Sealed).To(BeNil())
+		s.ExpectAtRest(ctx, s.r, c)
+	})
+
+	It("needs no secret in clear where its digest is enough", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.ExpectApplied(ctx, s.Secret("own", map[string]string{"secret": "mine"}))
+		for _, a := range []v1alpha1.WebhookAuthentication{v1alpha1.AuthenticationSecret, v1alpha1.AuthenticationGitLab} {
+			c := s.reconciled(ctx, s.Connector("ask-"+strings.ToLower(string(a)), func(c *v1alpha1.Connector) {
+				c.Spec.Webhook.Authentication, c.Spec.SecretRef = a, &v1alpha1.SecretReference{Name: "own"}
+			}))
+			Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
+			Expect(s.row(ctx, c).Sealed).To(BeNil())
+			Expect(s.row(ctx, c).SecretDigest).To(Equal(seal.Digest("mine")))
+		}
+	})
+
+	It("refuses a secret that is too large", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.ExpectApplied(ctx, s.Secret("own", map[string]string{"secret": strings.Repeat("x", 4097)}))
+		c := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "own"} }))
+		Expect(State(c)).To(Equal("Ready=False/SecretInvalid Reconciling"))
+	})
+})
