@@ -87,7 +87,7 @@ func run(ctx context.Context, opts *options) error {
 	})
 }
 
-// follower keeps the keys that deliveries are signed with; nil where none are mounted.
+// follower keeps the keys that deliveries and providers sign with; nil where none are mounted.
 func (o *options) follower(st store.Store) *keyring.Follower {
 	if o.keysDir == "" {
 		return nil
@@ -97,8 +97,8 @@ func (o *options) follower(st store.Store) *keyring.Follower {
 	}
 }
 
-// follow keeps the keys as they are. Webhooks need none: whatever keeps them away keeps
-// deliveries waiting, and nothing else.
+// follow keeps the keys as they are. Whatever keeps them away keeps deliveries waiting, and
+// lets webhooks that a provider signs come again; others need none.
 func follow(ctx context.Context, follower *keyring.Follower) error {
 	for {
 		err := follower.Await(ctx)
@@ -106,7 +106,7 @@ func follow(ctx context.Context, follower *keyring.Follower) error {
 			return follower.Run(ctx)
 		}
 		if ctx.Err() == nil {
-			follower.Logger.ErrorContext(ctx, "taking up the platform's keys; nothing is delivered until then", "error", err)
+			follower.Logger.ErrorContext(ctx, "taking up the platform's keys; nothing is delivered, and no webhook taken that a provider signs, until then", "error", err)
 		}
 		if pause.For(ctx, keyring.Interval) != nil {
 			return nil

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -206,4 +207,34 @@ func TestAFailingStoreCostsTheSenderNothing(t *testing.T) {
 	require.Equal(t, httpserver.CodeStoreUnavailable, code)
 	left := g.wrongs.of(g.key).bytes.TokensAt(g.opts.Now())
 	require.InDelta(t, wrongBytesBurst, left, 0.5)
+}
+
+// FuzzProviders: whatever a body or a header says, what is made of it is bounded, and text.
+func FuzzProviders(f *testing.F) {
+	f.Add("slack", []byte(`{"type":"url_verification","challenge":"3eZbrw1a"}`), "push")
+	f.Add("slack", []byte(`{"event_id":"Ev1"}`), strings.Repeat("é", store.MaxHeaderValue))
+	f.Add("stripe", []byte(`{"id":"evt_1","ID":7}`), "a\xffb")
+	f.Add("github", []byte(`[["id","1"]]`), "")
+	f.Fuzz(func(t *testing.T, scheme string, body []byte, value string) {
+		c, in := store.Connector{RequireAuthentication: true, Signature: scheme, ContextHeaders: []string{"x-a", "host"}}, input{inline: body}
+		var asked challenge
+		if errors.As(handshake(c, in), &asked) {
+			require.Equal(t, "slack", scheme)
+			require.LessOrEqual(t, len(asked), maxChallenge)
+		}
+		if key, found := bodyKey(c, in); found {
+			require.Contains(t, []string{"slack", "stripe"}, scheme)
+			require.LessOrEqual(t, len(key.name), len("stripe:")+maxIdempotencyKey)
+			require.True(t, utf8.ValidString(key.name))
+			require.False(t, key.compares)
+		}
+		r := &http.Request{Host: value, Header: http.Header{"X-A": {value, value}, "X-B": {value}}}
+		headers := contextHeaders(c, r)
+		require.Len(t, headers, 2)
+		for _, seen := range headers {
+			require.LessOrEqual(t, len(seen), store.MaxHeaderValue)
+			require.True(t, utf8.ValidString(seen))
+		}
+		_, _ = keyFor(c, r)
+	})
 }
