@@ -30,8 +30,8 @@ type facts struct {
 	get           bool  // it is a GET
 	otherMethod   bool  // it is neither GET nor POST
 
-	// read says that the body was read and its signature found to be right: that of a
-	// scheme, by the secret with the digest signer.
+	// read says that the body was read; where it was signed, and rightly so, by which
+	// scheme, and the digest of which secret.
 	read   bool
 	scheme string
 	signer []byte

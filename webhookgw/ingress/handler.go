@@ -271,7 +271,7 @@ func (h *Handler) taken(w http.ResponseWriter, r *http.Request, route store.Rout
 	defer judge.end()
 	req.facts = h.factsOf(r)
 	in, err = h.readInput(w, r, route.Connector, judge)
-	if judge == nil {
+	if req.facts.read = true; judge == nil {
 		return in, route, err
 	}
 	route, refused := h.judged(r.Context(), route, judge, &req.facts, err)

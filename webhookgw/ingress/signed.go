@@ -119,6 +119,7 @@ func (h *Handler) signedBody(r *http.Request, route store.Route) (*signed, error
 		return nil, nil
 	}
 	s := &signed{connector: c, header: r.Header, wrongs: h.wrongs, holds: unverified(r)}
+	s.begun = make([]byte, 0, min(max(lengthOf(r), 0), store.MaxInlineInput))
 	var err error
 	if s.secrets, err = h.signing(c); err != nil {
 		return nil, err
@@ -216,7 +217,7 @@ func (h *Handler) judged(ctx context.Context, route store.Route, s *signed, f *f
 	if err := s.rest(); err != nil {
 		return route, err
 	}
-	f.read, f.scheme = true, s.connector.Signature
+	f.scheme = s.connector.Signature
 	if f.signer = s.signer(s.verifier, s.secrets); f.signer == nil {
 		if err := h.judgedFresh(ctx, s, f); err != nil {
 			return route, err

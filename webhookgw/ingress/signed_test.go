@@ -116,6 +116,27 @@ func TestAnOldSecretInTheCacheRefusesNobody(t *testing.T) {
 	require.Equal(t, httpserver.CodeInvalidSignature, code)
 }
 
+// TestAConnectorThatBeginsToWantSignaturesTakesNoOtherRequest: also not one that came in
+// before, which says that it is signed.
+func TestAConnectorThatBeginsToWantSignaturesTakesNoOtherRequest(t *testing.T) {
+	t.Parallel()
+	g := newGitHub(t)
+	gitHub, reads := g.keeper.change, 0
+	g.keeper.verdict = store.Outdated
+	g.keeper.change = func(c *store.Connector) {
+		if reads++; reads > 1 {
+			g.keeper.verdict = store.Accepted
+			gitHub(c)
+		}
+	}
+	status, code := g.post(t, "made up", "{}", nil)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, httpserver.CodeSecretChanged, code)
+	require.Len(t, g.keeper.events, 1, "which was outdated")
+	status, _ = g.post(t, "one", "{}", nil)
+	require.Equal(t, http.StatusOK, status)
+}
+
 // TestNothingStaysOfWhatIsNotSigned: a large body and its files are stored while they come
 // in, and go again.
 func TestNothingStaysOfWhatIsNotSigned(t *testing.T) {
