@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/contextheader"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/webhookgw/signature"
+)
+
+// TestAuthenticationIsTheSameEverywhere: the CRD, the files of a repository and the gateway
+// know the same ways to authenticate callers, by the same words.
+func TestAuthenticationIsTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	var inCRD []string
+	for _, of := range crdWebhook(t).Properties["authentication"].Enum {
+		inCRD = append(inCRD, v1alpha1.WebhookAuthentication(strings.Trim(string(of.Raw), `"`)).Word())
+	}
+	words := []string{"secret", "none"}
+	for _, scheme := range signature.Schemes {
+		words = append(words, string(scheme))
+	}
+	require.ElementsMatch(t, words, inCRD)
+	for _, word := range words {
+		require.NoError(t, inRepository("inbound", "authentication: "+word), word)
+	}
+}
+
+// TestHeadersAreWithheldEverywhere: in the CRD and in files of a repository, with the same
+// bounds.
+func TestHeadersAreWithheldEverywhere(t *testing.T) {
+	t.Parallel()
+	crd := crdWebhook(t).Properties["contextHeaders"]
+	require.EqualValues(t, contextheader.Max, *crd.MaxItems)
+	require.EqualValues(t, store.MaxContextHeaders, *crd.MaxItems)
+	require.EqualValues(t, contextheader.MaxName, *crd.Items.Schema.MaxLength)
+	require.EqualValues(t, store.MaxHeaderName, *crd.Items.Schema.MaxLength)
+	rule := crd.Items.Schema.XValidations[1].Rule
+	require.Equal(t, len(contextheader.Withheld), strings.Count(rule, "'")/2)
+	for _, name := range contextheader.Withheld {
+		require.Contains(t, rule, "'"+name+"'")
+		require.Error(t, inRepository("inbound", "context_headers: ["+name+"]"), name)
+	}
+}
