@@ -3,8 +3,10 @@
 package apiserver
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 
@@ -13,12 +15,14 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/seal"
 )
 
 // WebhookConfig is what the configs of inbound and sync webhooks have in common.
 type WebhookConfig struct {
 	Authentication        Authentication `json:"authentication" doc:"How callers prove themselves."`
 	RequireAuthentication bool           `json:"require_authentication" doc:"Whether they must: the same as authentication not being none."`
+	Secret                *string        `json:"secret" doc:"******** where the secret is one's own, brought by the REST API; else null."`
 	ContextHeaders        []string       `json:"context_headers" doc:"The headers of a request that runs see in their context." example:"[\"x-github-event\"]"`
 	FilesRequired         bool           `json:"files_required" doc:"Whether runs fail of an event that has no attachment, or one that is omitted."`
 }
@@ -39,6 +43,7 @@ type SyncConfig struct {
 type InboundConfigInput struct {
 	Authentication        *Authentication `json:"authentication,omitempty" doc:"How callers prove themselves; without it: secret."`
 	RequireAuthentication *bool           `json:"require_authentication,omitempty" doc:"false is the same as authentication none; where both are given they must agree."`
+	Secret                *string         `json:"secret,omitempty" doc:"One's own secret, such as Slack and Stripe issue, of at most 4096 bytes; without it one is generated. What is empty or ******** stays as it is stored."`
 	ContextHeaders        []string        `json:"context_headers,omitempty" maxItems:"16" doc:"Headers of a request that runs see in their context, by their names in lower case; none with credentials."`
 	FilesRequired         *bool           `json:"files_required,omitempty" doc:"Whether runs fail of an event that has no attachment, or one that is omitted; without it: false."`
 }
@@ -102,11 +107,12 @@ func (s *Server) applyConfig(c *caller, id uuid.UUID, conn *v1alpha1.Connector, 
 	case conn.Spec.Mode == v1alpha1.ModeOutbound:
 		return s.applyOutbound(c, id, &conn.Spec, config)
 	}
-	return applyWebhook(&conn.Spec, config)
+	return s.applyWebhook(c, id, &conn.Spec, config)
 }
 
-// applyWebhook reads a config in its REST shape into the spec of an inbound or sync webhook.
-func applyWebhook(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) error {
+// applyWebhook reads a config in its REST shape into the spec of an inbound or sync webhook
+// with an id, for which its secret is sealed.
+func (s *Server) applyWebhook(c *caller, id uuid.UUID, spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) error {
 	var in SyncConfigInput
 	if err := decodeConfig(json.RawMessage(config), &in); err != nil {
 		return err
@@ -123,12 +129,56 @@ func applyWebhook(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) err
 	if err != nil {
 		return err
 	}
-	spec.Webhook = &v1alpha1.WebhookConnector{Authentication: authentication, TimeoutSeconds: in.TimeoutSeconds, FilesRequired: in.FilesRequired != nil && *in.FilesRequired}
+	sealed, err := s.sealSecret(c, id, spec, in.Secret, authentication)
+	if err != nil {
+		return err
+	}
+	spec.Webhook = &v1alpha1.WebhookConnector{Authentication: authentication, SealedSecret: sealed, TimeoutSeconds: in.TimeoutSeconds, FilesRequired: in.FilesRequired != nil && *in.FilesRequired}
 	for _, name := range in.ContextHeaders {
 		spec.Webhook.ContextHeaders = append(spec.Webhook.ContextHeaders, v1alpha1.HeaderName(name))
 	}
 	return nil
 }
+
+// sealSecret is one's own secret as the object has it, "" for a generated one.
+func (s *Server) sealSecret(
+	c *caller, id uuid.UUID, spec *v1alpha1.ConnectorSpec, sent *string, authentication v1alpha1.WebhookAuthentication,
+) (string, error) {
+	const at = "body.config.secret"
+	switch {
+	case sent == nil:
+		return "", nil
+	case spec.SecretRef != nil:
+		return "", wrong(at, fmt.Sprintf("is that of the Secret %q: change it there", spec.SecretRef.Name))
+	case authentication == v1alpha1.AuthenticationNone:
+		return "", wrong(at, "is for callers that prove themselves: authentication is none")
+	case len(*sent) > maxSecret:
+		return "", wrong(at, fmt.Sprintf("must have at most %d bytes", maxSecret))
+	}
+	stored := map[string]string{}
+	if spec.Webhook != nil && spec.Webhook.SealedSecret != "" {
+		stored["secret"] = spec.Webhook.SealedSecret
+	}
+	fresh, kept, err := keepCredentials("body.config", map[string]string{"secret": *sent}, stored)
+	if err != nil {
+		return "", err
+	}
+	field := seal.SecretField(c.projectID, id)
+	value, anew := fresh["secret"]
+	if !anew {
+		if value, anew = s.outdated(field, kept["secret"]); !anew {
+			return kept["secret"], nil
+		}
+	}
+	sealed, _, err := s.platform.Seal(field, []byte(value))
+	if err != nil {
+		return "", fmt.Errorf("sealing the secret of a connector: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(sealed), nil
+}
+
+// maxSecret is the most bytes of a secret that is brought.
+const maxSecret = 4096
 
 // authentication is what both fields say; 422 where they say different things.
 func (in InboundConfigInput) authentication() (v1alpha1.WebhookAuthentication, error) {
@@ -178,6 +228,9 @@ func showConfig(conn *v1alpha1.Connector) ConnectorConfig {
 	webhook := WebhookConfig{
 		Authentication: Authentication(conn.Authentication().Word()), RequireAuthentication: conn.RequiresAuthentication(),
 		ContextHeaders: append([]string{}, conn.ContextHeaders()...), FilesRequired: conn.RequiresFiles(),
+	}
+	if conn.SealedSecret() != "" {
+		webhook.Secret = opt(masked)
 	}
 	if conn.Spec.Mode == v1alpha1.ModeSync {
 		return ConnectorConfig{SyncConfig{WebhookConfig: webhook, TimeoutSeconds: int(conn.Timeout().Seconds())}}

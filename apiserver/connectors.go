@@ -201,7 +201,7 @@ func (s *Server) showSecrets(
 func (s *Server) secretOf(
 	ctx context.Context, c *caller, conn *v1alpha1.Connector, id uuid.UUID, derivations map[store.Derivation]string,
 ) (string, error) {
-	if conn.Spec.SecretRef != nil {
+	if !conn.GeneratesSecret() {
 		return masked, nil
 	}
 	of := seal.Generated{ProjectID: c.projectID, ConnectorID: id, Version: int64(conn.SecretVersionInEffect()),

@@ -60,7 +60,7 @@ func TestCreateAConnectorWithItsLink(t *testing.T) {
 	require.Equal(t, derived, *made.Secret)
 	require.Equal(t, w.environmentID("production"), *made.EnvironmentID)
 	require.Equal(t, []string{"hello"}, made.Agents)
-	require.Equal(t, map[string]any{"authentication": "secret", "require_authentication": true, "context_headers": []any{}, "files_required": false, "timeout_seconds": 30.0}, made.Config.Value)
+	require.Equal(t, map[string]any{"authentication": "secret", "require_authentication": true, "secret": nil, "context_headers": []any{}, "files_required": false, "timeout_seconds": 30.0}, made.Config.Value)
 
 	got := w.send(t, key, http.MethodGet, r.Header().Get("Location"), "")
 	require.Equal(t, made, decode[Connector](t, got.Body.Bytes()))
@@ -115,7 +115,7 @@ func TestConnectorsThatAreRefused(t *testing.T) {
 		"body.config.payload":         `{"name":"a","type":"cron","config":{"schedule":"@daily","payload":{"a":"CANARY` + strings.Repeat("x", 64<<10) + `"}}}`,
 		"body.config.prompt":          `{"name":"a","type":"cron","config":{"schedule":"@daily","prompt":"CANARY` + strings.Repeat("x", 16<<10) + `"}}`,
 		"body.config.authentication":  `{"name":"a","type":"cron","config":{"schedule":"@daily","authentication":"none"}}`,
-		"body.config.secret":          `{"name":"a","type":"webhook","config":{"secret":"CANARY"}}`,
+		"body.config.password":        `{"name":"a","type":"webhook","config":{"password":"CANARY"}}`,
 		"body.config.url":             `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"ftp://CANARY"}}`,
 		"body.config.headers":         `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","headers":{"Webhook-Id":"CANARY"}}}`,
 		"body.config.headers.X-Key":   `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","headers":{"X-Key":"********"}}}`,

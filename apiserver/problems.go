@@ -114,7 +114,7 @@ func plain(d *huma.ErrorDetail) FieldError {
 
 // requestFields say which part of a request fills a field of an object's spec; the
 // longest path that a refused field begins with counts.
-var requestFields = map[string]map[string]string{
+var requestFields = map[string]map[string]string{ //nolint:gosec // names of fields, no credentials
 	store.KindConnector: {
 		"spec":                        "body",
 		"spec.environment":            "query.environment_id",
@@ -124,6 +124,7 @@ var requestFields = map[string]map[string]string{
 		"spec.webhook":                "body.config",
 		"spec.webhook.authentication": "body.config.authentication",
 		"spec.webhook.contextHeaders": "body.config.context_headers",
+		"spec.webhook.sealedSecret":   "body.config.secret",
 		"spec.webhook.timeoutSeconds": "body.config.timeout_seconds",
 		"spec.cron":                   "body.config",
 		"spec.cron.schedule":          "body.config.schedule",

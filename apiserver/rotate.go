@@ -66,6 +66,8 @@ func mustRotate(conn *v1alpha1.Connector) error {
 	case conn.Spec.SecretRef != nil:
 		return problem(http.StatusConflict, httpserver.CodeNoSecret,
 			fmt.Sprintf("the connector's secret is the project's own: change it in the Secret %q", conn.Spec.SecretRef.Name))
+	case conn.SealedSecret() != "":
+		return problem(http.StatusConflict, httpserver.CodeNoSecret, "the connector's secret is the project's own: send another one as config.secret")
 	case conn.Type() == v1alpha1.ConnectorCron:
 		return problem(http.StatusConflict, httpserver.CodeNoSecret, "the connector has no secret: nobody calls a schedule")
 	case !conn.HasSecret():

@@ -313,6 +313,16 @@ var effects = map[string]effect{
 			c.Spec.Webhook.SealedHeaders = map[string]string{"X-Team": base64.StdEncoding.EncodeToString(sealed)}
 		})
 	}, Equal(`{"headers":{"X-Team":"payments"}}`)},
+	"Connector.webhook.sealedSecret": {func(ctx context.Context, s *stage) any {
+		return s.credentials(ctx, func(c *v1alpha1.Connector) {
+			c.Spec.ID = s.id()
+			sealed, _, err := s.Keys.Seal(seal.SecretField(s.ProjectID(s.Namespace), uuid.MustParse(string(c.Spec.ID))), []byte("mine"))
+			Expect(err).NotTo(HaveOccurred())
+			c.Spec.Mode, c.Spec.Webhook = v1alpha1.ModeInbound, &v1alpha1.WebhookConnector{
+				Authentication: v1alpha1.AuthenticationSlack, SealedSecret: base64.StdEncoding.EncodeToString(sealed),
+			}
+		})
+	}, Equal(`{"secrets":["mine"]}`)},
 	"Connector.headersSecretRef.name": {func(ctx context.Context, s *stage) any {
 		s.ExpectApplied(ctx, s.Secret("headers", map[string]string{"X-Team": "payments"}))
 		return s.credentials(ctx, func(c *v1alpha1.Connector) { c.Spec.HeadersSecretRef = &v1alpha1.SecretReference{Name: "headers"} })

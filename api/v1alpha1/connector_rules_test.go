@@ -83,6 +83,18 @@ var connectorBreaches = []breach[*v1alpha1.Connector]{
 			c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"X-GitHub-Event", "Authorization"}
 		},
 	}, {
+		name: "secrets of two kinds", path: ".spec",
+		message: "webhook.sealedSecret is for webhooks that are called with authentication; set either it or secretRef",
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.Webhook.SealedSecret, c.Spec.SecretRef = "c2VhbGVk", &v1alpha1.SecretReference{Name: "own"}
+		},
+	}, {
+		name: "a sealed secret without authentication", path: ".spec",
+		message: "webhook.sealedSecret is for webhooks that are called with authentication; set either it or secretRef",
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.ID, c.Spec.Webhook.SealedSecret, c.Spec.Webhook.Authentication = someID, "c2VhbGVk", v1alpha1.AuthenticationNone
+		},
+	}, {
 		name: "secret that cannot be", path: ".spec.secretRef.name", message: nameMessage,
 		change: func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "A"} },
 	},

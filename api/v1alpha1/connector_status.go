@@ -51,8 +51,14 @@ func (c *Connector) MarkInvalidCron(field, problem string) {
 	MarkStalled(c, ReasonInvalidSpec, "spec.cron."+field+" "+problem+"; what was valid before, if anything, stays in effect")
 }
 
-// MarkInvalidOutbound: a field of spec.webhook, by its name there, is not as it must be.
-func (c *Connector) MarkInvalidOutbound(field, problem string) {
+// MarkSecretSealed: the secret is the user's own, which lies sealed in the object.
+func (c *Connector) MarkSecretSealed(version int32) {
+	c.Status.SecretName, c.Status.SecretVersion = "", version
+	set(c, ConditionSecretReady, metav1.ConditionTrue, ReasonSucceeded, "the project's own, by the REST API")
+}
+
+// MarkInvalidWebhook: a field of spec.webhook, by its name there, is not as it must be.
+func (c *Connector) MarkInvalidWebhook(field, problem string) {
 	MarkStalled(c, ReasonInvalidSpec, "spec.webhook."+field+" "+problem+"; what was valid before, if anything, stays in effect")
 }
 
@@ -166,7 +172,17 @@ func (c *Connector) ContextHeaders() []string {
 func (c *Connector) HasSecret() bool { return c.RequiresAuthentication() || c.Sends() }
 
 // GeneratesSecret says whether the platform makes that secret.
-func (c *Connector) GeneratesSecret() bool { return c.HasSecret() && c.Spec.SecretRef == nil }
+func (c *Connector) GeneratesSecret() bool {
+	return c.HasSecret() && c.Spec.SecretRef == nil && c.SealedSecret() == ""
+}
+
+// SealedSecret is the user's own secret as the REST API has sealed it; "" without one.
+func (c *Connector) SealedSecret() string {
+	if c.Spec.Webhook == nil {
+		return ""
+	}
+	return c.Spec.Webhook.SealedSecret
+}
 
 // Sends says whether the connector sends results.
 func (c *Connector) Sends() bool { return c.Type() == ConnectorWebhook && c.Spec.Mode == ModeOutbound }

@@ -108,6 +108,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.mode == 'Outbound' || !has(self.headersSecretRef) && (!has(self.webhook) || !has(self.webhook.sealedHeaders) && !has(self.webhook.retry))",message="headersSecretRef, webhook.sealedHeaders and webhook.retry are for outbound webhooks"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?authentication.orValue('Secret') == 'Secret' && !self.?webhook.?filesRequired.orValue(false) && !self.?webhook.?contextHeaders.hasValue()",message="authentication, filesRequired and contextHeaders are for webhooks that are called: an outbound one calls"
 // +kubebuilder:validation:XValidation:rule="!has(self.headersSecretRef) || !has(self.webhook) || !has(self.webhook.sealedHeaders)",message="set either headersSecretRef or webhook.sealedHeaders, not both"
+// +kubebuilder:validation:XValidation:rule="!self.?webhook.?sealedSecret.hasValue() || self.mode != 'Outbound' && !has(self.secretRef) && self.?webhook.?authentication.orValue('Secret') != 'None'",message="webhook.sealedSecret is for webhooks that are called with authentication; set either it or secretRef"
 type ConnectorSpec struct {
 	// ID is the connector's id in the REST API and in its webhook URL. Without it
 	// the id derives from the project's id and the object's name. It is immutable.
@@ -250,6 +251,13 @@ type WebhookConnector struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	ContextHeaders []HeaderName `json:"contextHeaders,omitempty"`
+
+	// SealedSecret is one's own secret in place of the generated one, which the REST API
+	// has sealed; nobody else can write it. Others use secretRef.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=12000
+	SealedSecret string `json:"sealedSecret,omitempty"`
 
 	// URL is where a webhook of mode Outbound sends: https, or plain http in ranges
 	// that the operator has opened. Credentials belong in headers.

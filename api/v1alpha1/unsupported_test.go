@@ -84,6 +84,7 @@ var readers = map[string]string{
 	"Connector.secretGracePeriodSeconds":      "controllers/connector/resources.go: c.SecretGracePeriod()",
 	"Connector.secretRef.name":                "controllers/connector/secrets.go: c.Spec.SecretRef.Name",
 
+	"Connector.webhook.sealedSecret":   "controllers/connector/secrets.go: c.SealedSecret()",
 	"Connector.webhook.contextHeaders": "controllers/connector/resources.go: c.ContextHeaders()",
 	"Connector.webhook.filesRequired":  "api/v1alpha1/connector_status.go: c.Spec.Webhook.FilesRequired",
 	"ConnectorLink.id":                 "api/v1alpha1/connectorlink_status.go: l.Spec.ID",

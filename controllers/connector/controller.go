@@ -80,6 +80,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) called(ctx context.Context, c *v1alpha1.Connector, ids identity) (time.Duration, error) {
 	key := store.Key{ProjectID: ids.project, ID: ids.connector}
 	row, secret, err := r.inboundRow(ctx, c, ids)
+	if errors.Is(err, seal.ErrUnsealable) {
+		c.MarkInvalidWebhook("sealedSecret", "cannot be opened: only the REST API can seal it, for one connector, as long as the platform has the key; "+
+			"send the secret there again, or keep it in a Secret that secretRef names")
+		return 0, nil
+	}
 	if err != nil {
 		return 0, err
 	}

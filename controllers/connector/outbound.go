@@ -37,7 +37,7 @@ func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids id
 	row, secret, err := r.outboundRow(ctx, c, ids)
 	var invalid *invalidError
 	if errors.As(err, &invalid) {
-		c.MarkInvalidOutbound(outboundFields[invalid.wrong.Field], invalid.wrong.Problem)
+		c.MarkInvalidWebhook(outboundFields[invalid.wrong.Field], invalid.wrong.Problem)
 		return 0, nil
 	}
 	if err != nil {
@@ -139,18 +139,26 @@ func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids ide
 
 // opened is a value that the facade has sealed into the object.
 func (r *Reconciler) opened(field seal.Field, sealed string) (string, error) {
-	raw, err := base64.StdEncoding.DecodeString(sealed)
-	if err == nil {
-		var plain []byte
-		if plain, err = r.Keys.Open(field, raw); err == nil {
-			return string(plain), nil
-		}
-		if !errors.Is(err, seal.ErrUnsealable) {
-			return "", fmt.Errorf("opening a header: %w", err)
-		}
+	value, err := r.unsealed(field, sealed)
+	if !errors.Is(err, seal.ErrUnsealable) {
+		return value, err
 	}
 	return "", &invalidError{outbound.Wrong{Field: outbound.FieldHeaders, Problem: "cannot be opened: only the REST API can seal headers, for one connector, " +
 		"as long as the platform has the key; send them there again, or keep them in a Secret that headersSecretRef names"}}
+}
+
+// unsealed is a value that the facade has sealed into the object; seal.ErrUnsealable of
+// what nobody has sealed for this field.
+func (r *Reconciler) unsealed(field seal.Field, sealed string) (string, error) {
+	raw, err := base64.StdEncoding.DecodeString(sealed)
+	if err != nil {
+		return "", seal.ErrUnsealable
+	}
+	plain, err := r.Keys.Open(field, raw)
+	if err != nil {
+		return "", fmt.Errorf("opening what is sealed in the object: %w", err)
+	}
+	return string(plain), nil
 }
 
 // sealed are credentials as the row has them: those that are stored, where they are the same,

@@ -30,6 +30,10 @@ func purpose(c *v1alpha1.Connector) string {
 // secret is the connector's: derived, with the id of the key that it derives from, or
 // the user's own.
 func (r *Reconciler) secret(ctx context.Context, c *v1alpha1.Connector, ids identity) (value, keyID string, err error) {
+	if sealed := c.SealedSecret(); sealed != "" {
+		value, err = r.unsealed(seal.SecretField(ids.project, ids.connector), sealed)
+		return value, "", err
+	}
 	if c.Spec.SecretRef == nil {
 		return r.generated(ctx, c, ids, int64(c.SecretVersion()))
 	}
@@ -70,7 +74,7 @@ func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids ide
 	if signature := c.Signature(); signature == "" || signature == v1alpha1.AuthenticationGitLab.Word() { // whose digest is enough
 		return out, nil
 	}
-	if c.Spec.SecretRef != nil {
+	if !c.GeneratesSecret() {
 		out.Secrets = append(out.Secrets, secret)
 	}
 	stored, err := r.Store.Connector(ctx, store.Key{ProjectID: ids.project, ID: ids.connector})
@@ -113,6 +117,10 @@ func (r *Reconciler) generated(ctx context.Context, c *v1alpha1.Connector, ids i
 
 // showSecret writes the child Secret.
 func (r *Reconciler) showSecret(ctx context.Context, c *v1alpha1.Connector, secret string) error {
+	if c.SealedSecret() != "" {
+		c.MarkSecretSealed(c.SecretVersion())
+		return nil
+	}
 	if c.Spec.SecretRef != nil {
 		c.MarkSecretReady(string(c.Spec.SecretRef.Name), c.SecretVersion())
 		return nil

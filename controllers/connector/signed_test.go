@@ -3,8 +3,11 @@
 package connector_test
 
 import (
+	"encoding/base64"
+	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/ptr"
@@ -70,6 +73,28 @@ var _ = Describe("A Connector of a provider that signs", func() {
 		s.reconciled(ctx, c)
 		Expect(s.row(ctx, c).Sealed).To(BeNil())
 		s.ExpectAtRest(ctx, s.r, c)
+	})
+
+	It("opens the secret that the REST API has sealed for it", func(ctx SpecContext) {
+		const id = "7b0c7a52-6c1f-4c3e-9a55-eeeeeeeeeeee"
+		s := newScene(ctx)
+		sealed, _, err := s.Keys.Seal(seal.SecretField(s.ProjectID(s.Namespace), uuid.MustParse(id)), []byte("mine"))
+		Expect(err).NotTo(HaveOccurred())
+		c := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) {
+			c.Spec.ID, c.Spec.Webhook.Authentication, c.Spec.Webhook.SealedSecret = id, v1alpha1.AuthenticationSlack, base64.StdEncoding.EncodeToString(sealed)
+		}))
+		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.sealed(ctx, c)).To(Equal(`{"secrets":["mine"]}`))
+		Expect(s.row(ctx, c).SecretKey).To(BeEmpty())
+		Expect(c.Status.SecretName).To(BeEmpty())
+		Expect(s.Children(ctx, c.UID)).To(BeEmpty(), "what is the user's is not repeated")
+		s.ExpectAtRest(ctx, s.r, c)
+
+		By("refusing that of another connector, and what nobody sealed")
+		for _, wrong := range []string{base64.StdEncoding.EncodeToString(sealed), "?"} {
+			other := s.reconciled(ctx, s.Connector("other-"+strconv.Itoa(len(wrong)), func(c *v1alpha1.Connector) { c.Spec.Webhook.SealedSecret = wrong }))
+			Expect(State(other)).To(ContainSubstring("InvalidSpec"))
+		}
 	})
 
 	It("needs no secret in clear where its digest is enough", func(ctx SpecContext) {

@@ -41,6 +41,12 @@ func CredentialsField(projectID, connectorID uuid.UUID) Field {
 	return Field{ProjectID: projectID, Kind: "Connector", ObjectID: connectorID, Name: "credentials"}
 }
 
+// SecretField is what the secret of a webhook is sealed for that the user has brought by the
+// REST API, where it lies in the connector's object.
+func SecretField(projectID, connectorID uuid.UUID) Field {
+	return Field{ProjectID: projectID, Kind: "Connector", ObjectID: connectorID, Name: "secret"}
+}
+
 // HeaderField is what the value of a header of an outbound webhook is sealed for, where it
 // lies in the connector's object.
 func HeaderField(projectID, connectorID uuid.UUID, name string) Field {
