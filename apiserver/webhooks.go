@@ -69,7 +69,7 @@ func webhookSchemas() (node, error) {
 	registry := huma.NewMapRegistry(schemas, huma.DefaultSchemaNamer)
 	for _, t := range []reflect.Type{
 		reflect.TypeFor[webhookapi.Accepted](), reflect.TypeFor[webhookapi.Results](), reflect.TypeFor[webhookapi.Progress](),
-		reflect.TypeFor[webhookapi.Envelope](), reflect.TypeFor[Problem](),
+		reflect.TypeFor[webhookapi.Envelope](), reflect.TypeFor[webhookapi.Handshake](), reflect.TypeFor[Problem](),
 	} {
 		registry.Schema(t, true, t.Name())
 	}
@@ -131,8 +131,8 @@ func incomingBody() node {
 func incomingResponses() node {
 	accepted := ref("schemas", "Accepted")
 	out := node{
-		"200": node{"description": "The event is stored. An inbound webhook says which runs were started, a sync one what came of them.", "content": node{
-			"application/json": node{"schema": node{"anyOf": []any{ref("schemas", "Results"), accepted}}},
+		"200": node{"description": "The event is stored. An inbound webhook says which runs were started, a sync one what came of them. Or a handshake is answered, which is no event.", "content": node{
+			"application/json": node{"schema": node{"anyOf": []any{ref("schemas", "Results"), accepted, ref("schemas", "Handshake")}}},
 			"text/event-stream": node{"schema": node{"type": "string", "contentMediaType": "text/event-stream", "contentSchema": node{
 				"description": "The data of an event.", "anyOf": []any{ref("schemas", "Results"), accepted, ref("schemas", "Progress"), ref("schemas", "Problem")},
 			}, "description": "With Accept: text/event-stream, of a sync webhook: the events accepted (Accepted), " +

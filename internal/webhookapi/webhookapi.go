@@ -55,6 +55,11 @@ type Result struct {
 	Error     *string   `json:"error" doc:"Why it failed; else null."`
 }
 
+// Handshake is the answer to a provider that asks whether a webhook is the connector's.
+type Handshake struct {
+	Challenge string `json:"challenge" doc:"What the provider has sent."`
+}
+
 // Progress is the data of the event progress of a stream.
 type Progress struct {
 	RunID  uuid.UUID `json:"run_id" format:"uuid" doc:"The run."`
@@ -88,7 +93,7 @@ var Problems = map[int][]httpserver.Code{
 		httpserver.CodeOutboundOnly, httpserver.CodeNoWebhook, httpserver.CodeBodyUnreadable, httpserver.CodeInvalidJSON,
 		httpserver.CodeInvalidForm, httpserver.CodeKeyTooLong, httpserver.CodeKeyInvalid,
 	},
-	401: {httpserver.CodeInvalidSecret},
+	401: {httpserver.CodeInvalidSecret, httpserver.CodeInvalidSignature},
 	404: {httpserver.CodeWebhookNotFound},
 	405: {httpserver.CodeMethodNotAllowed},
 	408: {httpserver.CodeTimeout},
@@ -98,8 +103,11 @@ var Problems = map[int][]httpserver.Code{
 	422: {httpserver.CodeKeyReused},
 	429: {
 		httpserver.CodeTooManyLargeBodies, httpserver.CodeTooManyWaiting, httpserver.CodeTooManyCallers, httpserver.CodeBacklogFull,
-		httpserver.CodeStorageFull,
+		httpserver.CodeStorageFull, httpserver.CodeTooManyWrong, httpserver.CodeTooManyUnverified,
 	},
-	503: {httpserver.CodeStoreUnavailable, httpserver.CodeBusy, httpserver.CodeTooManyUnknown, httpserver.CodeKeyExpired},
+	503: {
+		httpserver.CodeStoreUnavailable, httpserver.CodeBusy, httpserver.CodeTooManyUnknown, httpserver.CodeKeyExpired, httpserver.CodeSecretChanged,
+		httpserver.CodeKeyring,
+	},
 	504: {httpserver.CodeSyncTimeout, httpserver.CodeGatewayStopping},
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/signature"
 )
@@ -36,7 +37,7 @@ func handshake(c store.Connector, in input) error {
 
 // answerHandshake echoes a challenge.
 func answerHandshake(w http.ResponseWriter, c challenge) {
-	httpserver.WriteJSON(w, http.StatusOK, map[string]string{"challenge": string(c)})
+	httpserver.WriteJSON(w, http.StatusOK, webhookapi.Handshake{Challenge: string(c)})
 }
 
 // keyFor reads the key of a request to a connector. Where the provider signs an id, it is
