@@ -20,6 +20,7 @@ var aboutWebhookSchemas = map[string]string{ //nolint:gosec // TokenUsage is no 
 	"Envelope":   "What a run has ended with.",
 	"FieldError": "A field that is wrong.",
 	"FileIssue":  "An attachment that was omitted.",
+	"Handshake":  "The answer to a handshake.",
 	"Problem":    "What is wrong (RFC 9457).",
 	"Progress":   "Where a run stands.",
 	"Result":     "How a run has ended.",
@@ -30,9 +31,9 @@ var aboutWebhookSchemas = map[string]string{ //nolint:gosec // TokenUsage is no 
 // aboutWebhookProblems say when an event is answered with a status.
 var aboutWebhookProblems = map[int]string{
 	400: "The connector takes no requests, or the body, the query or the key cannot be read.",
-	401: "The secret is missing or wrong.",
+	401: "The secret, the token or the signature is missing, wrong or old.",
 	404: "No webhook has this URL.",
-	405: "Another method than GET and POST.",
+	405: "Another method than GET and POST, or than POST where requests are signed.",
 	408: "The body did not come in time.",
 	409: "The connector is disabled or retired, or no agent is linked to a sync one.",
 	413: "The request is larger than 16 MiB.",

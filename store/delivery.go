@@ -212,6 +212,8 @@ type Deliveries interface {
 	// where one is under way or none will be made.
 	Attempts(ctx context.Context, delivery Key) (past []PastAttempt, next *time.Time, err error)
 	Destinations
+	// ResumeDestination ends the pause of a connector, if it is paused.
+	ResumeDestination(ctx context.Context, connector Key) error
 }
 
 // Destinations tells how deliveries go.
@@ -222,8 +224,6 @@ type Destinations interface {
 	// TroubledDestinations are those that fail or are paused, of connectors after a key, in
 	// the order of their keys.
 	TroubledDestinations(ctx context.Context, after Key, limit int) ([]TroubledDestination, error)
-	// ResumeDestination ends the pause of a connector, if it is paused.
-	ResumeDestination(ctx context.Context, connector Key) error
 }
 
 // Destination is how deliveries of a connector go.

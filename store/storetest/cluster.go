@@ -43,11 +43,15 @@ func (w *world) foreign(err error, lease string) {
 // controlReads are the methods of a manager that write nothing.
 var controlReads = []string{
 	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "HasAgent", "AgentNames", "Agents",
-	"AgentConfig", "Deployment", "ListDeployments", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore",
+	"AgentConfig", "Deployment", "ListDeployments", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore", "DestinationsOf", "TroubledDestinations",
 }
 
 // controlWrites are the others, each so that it would have an effect.
 var controlWrites = map[string]func(v *victim, c store.Control) error{
+	"TakeRejectionNews": func(v *victim, c store.Control) error {
+		_, err := c.TakeRejectionNews(v.ctx, 10)
+		return err
+	},
 	"ClaimID": func(v *victim, c store.Control) error {
 		return c.ClaimID(v.ctx, v.key(uuid.New()), ref(store.KindConnector, "new"))
 	},
