@@ -114,8 +114,8 @@ func plain(d *huma.ErrorDetail) FieldError {
 
 // requestFields say which part of a request fills a field of an object's spec; the
 // longest path that a refused field begins with counts.
-var requestFields = map[string]map[string]string{ //nolint:gosec // names of fields, no credentials
-	store.KindConnector: {
+var requestFields = map[string]map[string]string{
+	store.KindConnector: { //nolint:gosec // names of fields, no credentials
 		"spec":                        "body",
 		"spec.environment":            "query.environment_id",
 		"spec.displayName":            "body.name",
@@ -126,6 +126,9 @@ var requestFields = map[string]map[string]string{ //nolint:gosec // names of fie
 		"spec.webhook.contextHeaders": "body.config.context_headers",
 		"spec.webhook.sealedSecret":   "body.config.secret",
 		"spec.webhook.timeoutSeconds": "body.config.timeout_seconds",
+		"spec.webhook.url":            "body.config.url",
+		"spec.webhook.retry":          "body.config.retry",
+		"spec.webhook.sealedHeaders":  "body.config.headers",
 		"spec.cron":                   "body.config",
 		"spec.cron.schedule":          "body.config.schedule",
 		"spec.cron.timeZone":          "body.config.timezone",
