@@ -55,8 +55,8 @@ func (p OutboundPolicy) Sends(status RunStatus, source *uuid.UUID) bool {
 	return p.Mode == LinkAutomatic && from && slices.Contains(statuses, status)
 }
 
-// Delivery is a result on its way to where an outbound connector sends: a connector run
-// with the trigger outbound.
+// Delivery is a result, or another payload, on its way to where an outbound connector sends:
+// a connector run with the trigger outbound.
 type Delivery struct {
 	// ID is that of the connector run, the same over all attempts.
 	ID            uuid.UUID
@@ -64,8 +64,9 @@ type Delivery struct {
 	EnvironmentID uuid.UUID
 	ConnectorID   uuid.UUID
 	LinkID        uuid.UUID
-	// RunID is the run whose result it is.
+	// RunID is the run whose result it is, or which has sent it.
 	RunID uuid.UUID
+	Kind  DeliveryKind
 	// Attempt is the number of the attempt that the claim began, from 1: it fences what
 	// is recorded of it.
 	Attempt   int
@@ -83,10 +84,14 @@ type ClaimedDelivery struct {
 	Delivery
 	// Connector is where it goes, as it is now.
 	Connector Connector
-	// Run is what has ended; the zero Run where it is not stored any more. Its output is
-	// in OutputBlob where that is set.
+	// Run, of a DeliverResult, is what has ended; the zero Run where it is not stored any
+	// more. Its output is in OutputBlob where that is set.
 	Run        Run
 	OutputBlob *uuid.UUID
+	// Payload is the body of any other; it is in PayloadBlob where that is set, and not
+	// stored any more where neither is.
+	Payload     []byte
+	PayloadBlob *uuid.UUID
 }
 
 // DeliveryClaim asks for deliveries that are due.

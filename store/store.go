@@ -22,6 +22,7 @@ type Store interface {
 	Files
 	Dispatch
 	Deliveries
+	Sends
 	Housekeeping
 	Loads
 	Queue

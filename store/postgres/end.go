@@ -81,6 +81,7 @@ var endStatement = `WITH given AS MATERIALIZED (
 	INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
 	SELECT g.project_id, 'deliveries', g.id, 0, now_us() FROM gone g WHERE EXISTS (SELECT 1 FROM links l
 		WHERE l.project_id = g.project_id AND l.agent_name = g.agent_name AND l.outbound IS NOT NULL)
+		OR EXISTS (SELECT 1 FROM sends s WHERE s.project_id = g.project_id AND s.run_id = g.id)
 	RETURNING project_id, ended_id
 )
 SELECT project_id, id, environment_id, connector_run_id, ended, COALESCE(concurrency_key, '') <> '',

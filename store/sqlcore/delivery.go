@@ -15,11 +15,11 @@ import (
 )
 
 // DeliveryColumns are of an open delivery.
-const DeliveryColumns = `id, project_id, environment_id, connector_id, link_id, run_id, attempt, started_at`
+const DeliveryColumns = `id, project_id, environment_id, connector_id, link_id, run_id, kind, attempt, started_at`
 
 // ScanDelivery reads them.
 func ScanDelivery(row scanner) (d store.Delivery, err error) {
-	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Attempt, at(&d.StartedAt))
+	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Kind, &d.Attempt, at(&d.StartedAt))
 	return d, err
 }
 
@@ -68,7 +68,11 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
-	return claimed, wrap(c.addRuns(ctx, claimed), "reading the results of claimed deliveries")
+	err = c.addRuns(ctx, claimed)
+	if err == nil {
+		err = c.addPayloads(ctx, claimed)
+	}
+	return claimed, wrap(err, "reading what claimed deliveries send")
 }
 
 // readTimeout bounds reading what claimed deliveries send.
@@ -333,11 +337,13 @@ func countDeliveries(ctx context.Context, tx *Tx, keys []store.Key, more map[sto
 		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET bytes = o.bytes + excluded.bytes`)
 }
 
-// addRuns reads what claimed deliveries send, but for outputs that are in blobs.
+// addRuns reads the results that claimed deliveries send, but for outputs that are in blobs.
 func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) error {
 	ids, of := map[uuid.UUID][]uuid.UUID{}, map[store.Key]pastRun{}
 	for _, d := range claimed {
-		ids[d.Delivery.ProjectID] = append(ids[d.Delivery.ProjectID], d.RunID)
+		if d.Kind == store.DeliverResult {
+			ids[d.Delivery.ProjectID] = append(ids[d.Delivery.ProjectID], d.RunID)
+		}
 	}
 	for project, runs := range ids {
 		for _, same := range c.ByPart("ended_runs", runs) {
@@ -353,6 +359,9 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 		}
 	}
 	for i, d := range claimed {
+		if d.Kind != store.DeliverResult {
+			continue
+		}
 		run := of[store.Key{ProjectID: d.Delivery.ProjectID, ID: d.RunID}]
 		claimed[i].Run, claimed[i].OutputBlob = run.Run, run.blob
 	}

@@ -58,8 +58,9 @@ func sameLink(a, b store.Link) bool {
 		a.ObjectCreatedAt.Equal(b.ObjectCreatedAt.Truncate(time.Microsecond))
 }
 
-// putLink writes a link, unless another one joins the same connector and agent, or
-// the connector has as many as it may have. One that an activation brought stays
+// putLink writes a link, unless another one joins the same connector and agent, the
+// connector has as many as it may have, or the agent a tool of its name, or as many tools
+// as it may have. One that an activation brought stays
 // marked as such when its mirror is put.
 func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode bool) (refused, err error) {
 	if err := c.claimID(ctx, tx, l.Key(), l.Ref); err != nil {
@@ -76,6 +77,11 @@ func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode 
 	case was.others >= store.MaxLinks:
 		refused = &store.TooManyLinksError{}
 	default:
+		if refused, err = checkAction(ctx, tx, l); err != nil {
+			return nil, fmt.Errorf("reading the tools beside %s: %w", l.Ref, err)
+		}
+	}
+	if refused == nil {
 		return nil, wrap(writeLink(ctx, tx, l, was.connector, definedInCode), "projecting %s", l.Ref)
 	}
 	return refused, wrap(removeLink(ctx, tx, l.Key()), "taking %s out of effect", l.Ref)

@@ -4,6 +4,7 @@ package sqlcore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -16,14 +17,20 @@ import (
 // outbound is the consumer of the outbox that makes deliveries of results.
 const outbound = "deliveries"
 
-// target is a link over which the result of an ended run goes out.
+// target is a link over which the result of a run goes out, or another payload.
 type target struct {
+	// id is the delivery's, once it is made.
+	id          uuid.UUID
+	kind        store.DeliveryKind
 	run         store.Key
 	environment uuid.UUID
 	link        uuid.UUID
 	connector   uuid.UUID
 	// closed is why nothing is sent; "" where it is.
 	closed string
+	// payload is what is sent that is no result, in a blob where that is set.
+	payload json.RawMessage
+	blob    *uuid.UUID
 }
 
 // Reasons for which a delivery is skipped, or ends before its next attempt.
@@ -57,6 +64,9 @@ func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err err
 		own := map[store.Key]bool{}
 		for _, key := range taken {
 			own[key] = true
+		}
+		if err := c.forgetSends(ctx, tx, taken); err != nil {
+			return err
 		}
 		return c.post(ctx, tx, slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return !own[t.run] }))
 	})
@@ -97,12 +107,12 @@ func (c *Core) targets(ctx context.Context, ended []store.Key) (all []target, er
 		for _, link := range links[of] {
 			to := store.Key{ProjectID: run.ProjectID, ID: link.ConnectorID}
 			if _, known := outlets[to]; !known {
-				if outlets[to], err = c.readOutlet(ctx, to); err != nil {
+				if outlets[to], err = readOutlet(ctx, c.engine.Reader(), to); err != nil {
 					return nil, err
 				}
 			}
 			if o := outlets[to]; o.mode == "outbound" && o.environment == run.environment && link.Outbound.Sends(run.status, run.source) {
-				all = append(all, target{run: run.Key, environment: run.environment, link: link.ID, connector: link.ConnectorID, closed: o.closed})
+				all = append(all, target{kind: store.DeliverResult, run: run.Key, environment: run.environment, link: link.ID, connector: link.ConnectorID, closed: o.closed})
 			}
 		}
 	}
@@ -152,15 +162,15 @@ type outlet struct {
 	closed      string
 }
 
-func (c *Core) readOutlet(ctx context.Context, key store.Key) (o outlet, err error) {
-	connector, err := scanConnector(c.engine.Reader().QueryRowContext(ctx, selectConnector, key.ProjectID, key.ID))
+func readOutlet(ctx context.Context, q Queryer, key store.Key) (o outlet, err error) {
+	connector, err := scanConnector(q.QueryRowContext(ctx, selectConnector, key.ProjectID, key.ID))
 	if errors.Is(err, store.ErrNotFound) {
 		return outlet{}, nil
 	}
 	if err != nil {
 		return outlet{}, err
 	}
-	d, err := scanDestination(c.engine.Reader().QueryRowContext(ctx, `SELECT `+destinationColumns+` FROM destinations
+	d, err := scanDestination(q.QueryRowContext(ctx, `SELECT `+destinationColumns+` FROM destinations
 		WHERE project_id = $1 AND connector_id = $2`, key.ProjectID, key.ID))
 	if err = found(err); errors.Is(err, store.ErrNotFound) {
 		err = nil
@@ -172,13 +182,15 @@ func (t target) destination() store.Key {
 	return store.Key{ProjectID: t.run.ProjectID, ID: t.connector}
 }
 
-// post writes the deliveries of targets, and skips those that are closed.
+// post writes the deliveries of targets, which are in the order of their destinations, and
+// skips those that are closed. It sets their ids.
 func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 	var now int64
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return err
 	}
-	var open, skipped, destinations rows
+	var open, skipped, payloads, destinations rows
+	more := map[store.Key]int64{}
 	var due, stored []store.Key
 	for i, t := range targets {
 		random, err := uuid.NewV7()
@@ -186,25 +198,39 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 			return err
 		}
 		id := store.Stamp(random, now, i)
-		stored = append(stored, store.Key{ProjectID: t.run.ProjectID, ID: id})
+		targets[i].id = id
+		key := store.Key{ProjectID: t.run.ProjectID, ID: id}
+		stored = append(stored, key)
+		if t.kind != store.DeliverResult {
+			inline := any([]byte(t.payload))
+			if t.blob != nil {
+				inline = nil
+			}
+			payloads.add(t.run.ProjectID, id, inline, t.blob)
+			more[key] = int64(len(t.payload))
+		}
 		if t.closed != "" {
 			skipped.add(t.run.ProjectID, id, t.environment, t.connector, t.run.ID, t.closed, now, now)
 			continue
 		}
-		open.add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, now, now)
+		open.add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now)
 		if n := len(due); n == 0 || due[n-1] != t.destination() {
 			due = append(due, t.destination())
 		}
 	}
 	if err := open.insert(ctx, tx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id,
-		attempt, due_at, started_at) VALUES `, `(%, %, %, %, %, %, 0, %, %)`, ``); err != nil {
+		kind, attempt, due_at, started_at) VALUES `, `(%, %, %, %, %, %, %, 0, %, %)`, ``); err != nil {
 		return err
 	}
 	if err := skipped.insert(ctx, tx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
 		content_type, run_ids, error, started_at, ended_at) VALUES `, `(%, %, %, %, 'skipped', 'outbound', '`+deliveryType+`', id_list(%), %, %, %)`, ``); err != nil {
 		return err
 	}
-	if err := countDeliveries(ctx, tx, stored, nil); err != nil {
+	if err := payloads.insert(ctx, tx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES `,
+		`(%, %, '`+deliveryType+`', %, %)`, ``); err != nil {
+		return err
+	}
+	if err := countDeliveries(ctx, tx, stored, more); err != nil {
 		return err
 	}
 	for _, key := range due {

@@ -96,11 +96,13 @@ func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool
 	return ended, bytes + input, err
 }
 
-// sendOn posts an ended run to the outbox if its agent has a link to an outbound connector.
+// sendOn posts an ended run to the outbox if its agent has a link to an outbound connector,
+// or if it has sent something.
 func sendOn(ctx context.Context, q sqlcore.Queryer, run store.Key, agent string) (bool, error) {
 	result, err := q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
 		SELECT $1, 'deliveries', $2, 0, now_us() WHERE EXISTS (SELECT 1 FROM links l
-			WHERE l.project_id = $1 AND l.agent_name = $3 AND l.outbound IS NOT NULL)`, run.ProjectID, run.ID, agent)
+			WHERE l.project_id = $1 AND l.agent_name = $3 AND l.outbound IS NOT NULL)
+		OR EXISTS (SELECT 1 FROM sends s WHERE s.project_id = $1 AND s.run_id = $2)`, run.ProjectID, run.ID, agent)
 	if err != nil {
 		return false, err
 	}

@@ -15,10 +15,15 @@ import (
 
 // outboundTo makes an outbound connector with a link from the agent first.
 func (w *world) outboundTo(name string, policy store.OutboundPolicy) store.Connector {
+	return w.outboundFrom("first", name, policy)
+}
+
+// outboundFrom makes one with a link from an agent.
+func (w *world) outboundFrom(agent, name string, policy store.OutboundPolicy) store.Connector {
 	c := w.newConnector(name)
 	c.Mode = "outbound"
 	w.NoError(w.s.PutConnector(w.ctx, c))
-	link := w.newLink(name+"-first", c.ID, "first", origin)
+	link := w.newLink(name+"-"+agent, c.ID, agent, origin)
 	link.Outbound = &policy
 	w.NoError(w.s.PutLink(w.ctx, link))
 	return c

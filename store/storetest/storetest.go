@@ -69,6 +69,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Beginnings", beginningPromises},
 		{"Order", orderPromises},
 		{"Deliveries", deliveryPromises},
+		{"Sends", sendPromises},
 		{"Held", heldPromises},
 		{"Suspensions", suspensionPromises},
 		{"Journal", journalPromises},

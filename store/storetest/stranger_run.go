@@ -62,6 +62,17 @@ var runStrangers = map[string]func(s *stranger){
 		theirs.Delivery.ProjectID = s.project
 		s.NoError(s.s.RecordAttempts(s.ctx, []store.Attempt{theirs}))
 	},
+	"Send": func(s *stranger) {
+		theirs := by(s.running, "tell", 1, `"ours"`)
+		theirs.Lease = s.lease()
+		_, err := s.s.Send(s.ctx, theirs)
+		s.none(err)
+	},
+	"Actions": func(s *stranger) {
+		actions, err := s.s.Actions(s.ctx, s.key(s.environment.ID), []string{"first"})
+		s.NoError(err)
+		s.Empty(actions)
+	},
 	"Attempts": func(s *stranger) {
 		attempts, next, err := s.s.Attempts(s.ctx, s.key(s.delivery.Delivery.ID))
 		s.NoError(err)

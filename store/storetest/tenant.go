@@ -199,6 +199,8 @@ func (w *world) newVictim() *victim {
 		w.accept(&more)
 	}
 	w.NoError(w.complete(completed(w.claim(1, lease)[0])))
+	w.outboundFrom(v.running.Run.AgentName, "told", tool("tell"))
+	w.send(by(v.running, "tell", 1, `"theirs"`))
 	v.act, err = w.s.RecordAudit(w.ctx, store.AuditEntry{
 		ProjectID: w.project.ID, Operation: "createConnector", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "ci"},
 		Outcome: &store.AuditOutcome{Status: 201},

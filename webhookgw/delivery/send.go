@@ -4,6 +4,7 @@ package delivery
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -56,23 +57,24 @@ func unsendable(err error) seen {
 
 // send makes one request.
 func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destination) seen {
-	if d.Run.ID == uuid.Nil {
-		return seen{class: classErased, message: "the result is not stored any more"}
-	}
-	if d.OutputBlob != nil {
+	if blob := cmp.Or(d.OutputBlob, d.PayloadBlob); blob != nil {
 		if s.large.Take(d.Delivery.ProjectID, 1) != nil {
 			return seen{class: classPlatform, message: "too many large results were being sent"}
 		}
 		defer s.large.Give(d.Delivery.ProjectID, 1)
-		output, err := s.largeOutput(ctx, store.Key{ProjectID: d.Delivery.ProjectID, ID: *d.OutputBlob})
+		text, err := s.largeText(ctx, store.Key{ProjectID: d.Delivery.ProjectID, ID: *blob})
 		if err != nil {
 			return seen{class: classPlatform, message: "the result could not be read"}
 		}
-		d.Run.Output = output
+		if d.PayloadBlob != nil {
+			d.Payload = []byte(text)
+		} else {
+			d.Run.Output = text
+		}
 	}
-	body, err := envelopeOf(d.Run)
-	if err != nil {
-		return seen{class: classConnector, message: "the result cannot be written as JSON"}
+	body, unsent := bodyOf(d)
+	if unsent != nil {
+		return *unsent
 	}
 	ctx, cancel := s.opts.WithTimeout(ctx, to.timeout)
 	defer cancel()
@@ -90,6 +92,23 @@ func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destinati
 	}
 	defer func() { _ = response.Body.Close() }() // whose beginning was read
 	return answered(response)
+}
+
+// bodyOf is what a delivery carries, or what keeps it from being sent.
+func bodyOf(d store.ClaimedDelivery) ([]byte, *seen) {
+	switch {
+	case d.Kind == store.DeliverResult && d.Run.ID == uuid.Nil:
+		return nil, &seen{class: classErased, message: "the result is not stored any more"}
+	case d.Kind != store.DeliverResult && len(d.Payload) == 0:
+		return nil, &seen{class: classErased, message: "what was to be sent is not stored any more"}
+	case d.Kind != store.DeliverResult:
+		return d.Payload, nil
+	}
+	body, err := envelopeOf(d.Run)
+	if err != nil {
+		return nil, &seen{class: classConnector, message: "the result cannot be written as JSON"}
+	}
+	return body, nil
 }
 
 // answered is what an answer says. What is read of its body is only to be shown.
@@ -140,18 +159,18 @@ func failure(ctx context.Context, err error) seen {
 	return seen{class: classNetwork, message: "the destination could not be reached"}
 }
 
-// largeOutput reads an output from its blob.
-func (s *Sender) largeOutput(ctx context.Context, blob store.Key) (string, error) {
+// largeText reads an output, or a payload, from its blob.
+func (s *Sender) largeText(ctx context.Context, blob store.Key) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	body, err := s.opts.Store.OpenBlob(ctx, blob)
 	if err != nil {
-		return "", fmt.Errorf("opening an output: %w", err)
+		return "", fmt.Errorf("opening a blob: %w", err)
 	}
 	defer func() { _ = body.Close() }() // it was only read
 	data, err := io.ReadAll(io.LimitReader(body, store.MaxOutput))
 	if err != nil {
-		return "", fmt.Errorf("reading an output: %w", err)
+		return "", fmt.Errorf("reading a blob: %w", err)
 	}
 	return string(data), nil
 }

@@ -446,7 +446,7 @@ CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
 -- What is still to be done for what has ended, by consumer: of 'storage' a row for each
 -- project and transaction, of 'deliveries' one for each run whose agent has a link to an
--- outbound connector. Whoever does the work deletes the row in that transaction.
+-- outbound connector, or which has sent something. Whoever does the work deletes the row in that transaction.
 CREATE TABLE outbox (
     project_id uuid NOT NULL,
     consumer text NOT NULL CHECK (consumer IN ('storage', 'deliveries')),
@@ -471,6 +471,8 @@ CREATE TABLE deliveries (
     connector_id uuid NOT NULL,
     link_id uuid NOT NULL,
     run_id uuid NOT NULL,
+    -- What it carries: of a result the run has it, of a payload the input of the same id.
+    kind text NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload')),
     attempt bigint NOT NULL CHECK (attempt >= 0),
     due_at bigint NOT NULL,
     lease_until bigint,
@@ -502,6 +504,21 @@ CREATE TABLE destinations (
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX destinations_due ON destinations (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX destinations_troubled ON destinations (project_id, connector_id) WHERE failures >= 5 OR paused_generation IS NOT NULL;
+
+-- What open runs have sent, by the journal entry that announced it, so that it is sent once:
+-- the deliveries, and why one was skipped. Whoever consumes the run's row of the outbox for
+-- deliveries deletes these.
+CREATE TABLE sends (
+    project_id uuid NOT NULL,
+    run_id uuid NOT NULL,
+    position bigint NOT NULL CHECK (position > 0),
+    delivery_id uuid NOT NULL,
+    skipped text NOT NULL,
+    PRIMARY KEY (project_id, run_id, position)
+) WITH (fillfactor = 80,
+    -- As of the others.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 
 -- How many bytes a project has stored: the consumer 'storage' counts them.
 CREATE TABLE stored_bytes (

@@ -399,7 +399,7 @@ CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
 -- What is still to be done for what has ended, by consumer: of 'storage' a row for each
 -- project and transaction, of 'deliveries' one for each run whose agent has a link to an
--- outbound connector. Whoever does the work deletes the row in that transaction.
+-- outbound connector, or which has sent something. Whoever does the work deletes the row in that transaction.
 CREATE TABLE outbox (
     project_id TEXT NOT NULL,
     consumer TEXT NOT NULL CHECK (consumer IN ('storage', 'deliveries')),
@@ -420,6 +420,8 @@ CREATE TABLE deliveries (
     connector_id TEXT NOT NULL,
     link_id TEXT NOT NULL,
     run_id TEXT NOT NULL,
+    -- What it carries: of a result the run has it, of a payload the input of the same id.
+    kind TEXT NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload')),
     attempt INTEGER NOT NULL CHECK (attempt >= 0),
     due_at INTEGER NOT NULL,
     lease_until INTEGER,
@@ -444,6 +446,18 @@ CREATE TABLE destinations (
 );
 CREATE INDEX destinations_due ON destinations (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX destinations_troubled ON destinations (project_id, connector_id) WHERE failures >= 5 OR paused_generation IS NOT NULL;
+
+-- What open runs have sent, by the journal entry that announced it, so that it is sent once:
+-- the deliveries, and why one was skipped. Whoever consumes the run's row of the outbox for
+-- deliveries deletes these.
+CREATE TABLE sends (
+    project_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    position INTEGER NOT NULL CHECK (position > 0),
+    delivery_id TEXT NOT NULL,
+    skipped TEXT NOT NULL,
+    PRIMARY KEY (project_id, run_id, position)
+);
 
 -- How many bytes a project has stored: the consumer 'storage' counts them.
 CREATE TABLE stored_bytes (

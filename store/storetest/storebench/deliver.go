@@ -3,6 +3,7 @@
 package storebench
 
 import (
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,7 +49,35 @@ func (t *tour) deliver() {
 	t.NotEmpty(troubled)
 	t.NoError(t.Store.ResumeDestination(t.ctx, t.key(out.ID)))
 	t.NoError(t.Store.Remove(t.ctx, t.Project, link.Ref))
+	t.send(out, link)
 	t.NoError(t.Store.Remove(t.ctx, t.Project, out.Ref))
+}
+
+// send sends from a run while it runs.
+func (t *tour) send(out store.Connector, link store.Link) {
+	t.NoError(t.Store.PutConnector(t.ctx, out)) // not paused any more
+	run := t.next()
+	link.Ref.ObjectUID, link.AgentName = "a tool", run[0].Run.AgentName
+	link.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "tell"}
+	t.NoError(t.Store.PutLink(t.ctx, link))
+	actions, err := t.Store.Actions(t.ctx, t.key(t.Environment), []string{link.AgentName})
+	t.NoError(err)
+	t.Len(actions, 1)
+	t.NoError(t.Store.AppendJournal(t.ctx, held(run[0]), []store.JournalEntry{
+		{Sequence: 1, Kind: store.JournalToolStarted}, {Sequence: 2, Kind: store.JournalToolStarted},
+	}))
+	s := store.Send{Lease: held(run[0]), Mode: store.LinkAgentTool, Name: "tell", Position: 1, Payload: []byte(`{}`)}
+	for range 2 {
+		_, err = t.Store.Send(t.ctx, s)
+		t.NoError(err)
+	}
+	s.Position, s.Payload = 2, []byte(`"`+strings.Repeat("x", store.MaxInlineInput)+`"`)
+	_, err = t.Store.Send(t.ctx, s)
+	t.NoError(err)
+	t.ask(10)
+	t.finish(run...)
+	t.post()
+	t.NoError(t.Store.Remove(t.ctx, t.Project, link.Ref))
 }
 
 // next accepts and claims one run.

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Send implements store.Sends. A payload that is too large for a row is written before, in
+// vain where nothing is sent.
+func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err error) {
+	if err := s.Check(); err != nil {
+		return sent, err
+	}
+	var blobs []store.Key
+	if len(s.Payload) > store.MaxInlineInput {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return sent, wrap(err, "making an id")
+		}
+		blob := store.Key{ProjectID: s.Lease.Run.ProjectID, ID: id}
+		blobs = append(blobs, blob)
+		if _, err := c.putBlob(ctx, blob, bytes.NewReader(s.Payload)); err != nil {
+			c.dropLoose(ctx, blobs)
+			return sent, wrap(err, "storing what run %s sends", s.Lease.Run)
+		}
+	}
+	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *Tx) (err error) {
+		sent, err = c.send(ctx, tx, s, blobs)
+		return err
+	})
+	return sent, wrap(err, "sending for run %s", s.Lease.Run)
+}
+
+// send makes the delivery of a payload, which lies in the first of the blobs if there is one.
+func (c *Core) send(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key) (sent store.Sent, err error) {
+	run := s.Lease.Run
+	held, err := lockClaim(ctx, tx, s.Lease)
+	if errors.Is(err, store.ErrNotFound) {
+		return sent, c.fenced(ctx, tx, s.Lease)
+	}
+	if err != nil {
+		return sent, err
+	}
+	if s.Position > held.length {
+		return sent, fmt.Errorf("the journal has no entry %d: %w", s.Position, store.ErrInvalid)
+	}
+	known, err := collect(ctx, tx, func(row scanner) (sent store.Sent, err error) {
+		return sent, row.Scan(&sent.DeliveryID, &sent.Skipped)
+	}, `SELECT delivery_id, skipped FROM sends WHERE project_id = $1 AND run_id = $2 AND position = $3`, run.ProjectID, run.ID, s.Position)
+	if err != nil || len(known) > 0 {
+		return firstOf(known), err
+	}
+	var count int
+	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM sends WHERE project_id = $1 AND run_id = $2`, run.ProjectID, run.ID).Scan(&count); err != nil {
+		return sent, err
+	}
+	if count >= store.MaxSends {
+		return sent, &store.TooManySendsError{}
+	}
+	to, err := c.sendTarget(ctx, tx, s)
+	if err != nil {
+		return sent, err
+	}
+	if len(blobs) > 0 {
+		to.blob = &blobs[0].ID
+		if err := c.keep(ctx, tx, blobs); err != nil {
+			return sent, err
+		}
+	}
+	targets := []target{to}
+	if err := c.post(ctx, tx, targets); err != nil {
+		return sent, err
+	}
+	if to.closed == "" {
+		tx.Hint(store.TopicDelivery, store.Key{ProjectID: run.ProjectID, ID: to.environment})
+	}
+	sent = store.Sent{DeliveryID: targets[0].id, Skipped: to.closed}
+	_, err = tx.exec(ctx, `INSERT INTO sends (project_id, run_id, position, delivery_id, skipped) VALUES ($1, $2, $3, $4, $5)`,
+		run.ProjectID, run.ID, s.Position, sent.DeliveryID, Text(sent.Skipped))
+	return sent, err
+}
+
+func firstOf[T any](all []T) (first T) {
+	if len(all) > 0 {
+		first = all[0]
+	}
+	return first
+}
+
+// sendTarget is where the payload of a run goes; ErrNotFound where its agent has no such link.
+func (c *Core) sendTarget(ctx context.Context, tx *Tx, s store.Send) (to target, err error) {
+	run := s.Lease.Run
+	var agent string
+	to = target{kind: store.DeliverPayload, run: run, payload: s.Payload}
+	if err := tx.QueryRowContext(ctx, `SELECT environment_id, agent_name FROM open_runs WHERE project_id = $1 AND id = $2`,
+		run.ProjectID, run.ID).Scan(&to.environment, &agent); err != nil {
+		return to, found(err)
+	}
+	links, err := sendingLinks(ctx, tx, run.ProjectID, to.environment, agent)
+	if err != nil {
+		return to, err
+	}
+	for _, l := range links {
+		if l.policy.Mode != s.Mode || s.Mode == store.LinkAgentTool && l.policy.ActionName != s.Name || s.Mode == store.LinkMiddleware && l.connectorName != s.Name {
+			continue
+		}
+		to.link, to.connector = l.id, l.connector
+		o, err := readOutlet(ctx, tx, to.destination())
+		if err == nil && o.mode != "outbound" { // it is not in effect
+			err = store.ErrNotFound
+		}
+		to.closed = o.closed
+		return to, err
+	}
+	return to, fmt.Errorf("the agent has no such link: %w", store.ErrNotFound)
+}
+
+// sendingLink is a link of an agent to an outbound connector of an environment.
+type sendingLink struct {
+	id, connector uuid.UUID
+	agent         string
+	policy        store.OutboundPolicy
+	connectorName string
+	ref           store.ObjectRef
+}
+
+// sendingLinks are those of an agent, oldest first.
+func sendingLinks(ctx context.Context, q Queryer, project, environment uuid.UUID, agent string) ([]sendingLink, error) {
+	return collect(ctx, q, func(row scanner) (l sendingLink, err error) {
+		err = row.Scan(append([]any{&l.id, &l.connector, &l.agent, document{&l.policy}, &l.connectorName}, refFields(&l.ref)...)...)
+		return l, err
+	}, `SELECT l.id, l.connector_id, l.agent_name, l.outbound, c.name, `+refColumns+`
+		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
+		JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id
+		WHERE l.project_id = $1 AND l.agent_name = $2 AND l.outbound IS NOT NULL AND c.environment_id = $3 AND c.mode = 'outbound'
+		ORDER BY `+linkOrder, project, agent, environment)
+}
+
+// forgetSends deletes what is known of what runs have sent which are over.
+func (c *Core) forgetSends(ctx context.Context, tx *Tx, runs []store.Key) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	var l list
+	_, err := tx.exec(ctx, `DELETE FROM sends WHERE `+c.keys(&l, "run_id", runs), l.args...)
+	return err
+}
+
+// Actions implements store.Sends.
+func (c *Core) Actions(ctx context.Context, environment store.Key, agents []string) (all []store.Action, err error) {
+	for _, agent := range agents {
+		links, err := sendingLinks(ctx, c.engine.Reader(), environment.ProjectID, environment.ID, Text(agent))
+		if err != nil {
+			return nil, wrap(err, "reading what agent %q may send by", agent)
+		}
+		named := map[string]bool{}
+		for _, l := range links {
+			if name := l.policy.ActionName; l.policy.Mode == store.LinkAgentTool && !named[name] && len(named) < store.MaxActions {
+				named[name] = true
+				all = append(all, store.Action{AgentName: agent, Name: name, Connector: l.connectorName})
+			}
+		}
+	}
+	return all, nil
+}
+
+// checkAction says what keeps a link from being a tool of its agent: a *store.ActionTakenError
+// or a *store.TooManyActionsError. A project's links are put one after the other.
+func checkAction(ctx context.Context, tx *Tx, l store.Link) (refused, err error) {
+	if l.Outbound == nil || l.Outbound.Mode != store.LinkAgentTool {
+		return nil, nil
+	}
+	var environment uuid.UUID
+	err = found(tx.QueryRowContext(ctx, `SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2`, l.ProjectID, l.ConnectorID).Scan(&environment))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil // it sends nothing
+	}
+	if err != nil {
+		return nil, err
+	}
+	links, err := sendingLinks(ctx, tx, l.ProjectID, environment, l.AgentName)
+	if err != nil {
+		return nil, err
+	}
+	others := 0
+	for _, other := range links {
+		switch {
+		case other.id == l.ID || other.policy.Mode != store.LinkAgentTool:
+		case other.policy.ActionName == l.Outbound.ActionName:
+			return &store.ActionTakenError{Name: l.Outbound.ActionName, Holder: other.ref}, nil
+		default:
+			others++
+		}
+	}
+	if others >= store.MaxActions {
+		return &store.TooManyActionsError{}, nil
+	}
+	return nil, nil
+}
+
+// addPayloads reads what claimed deliveries send that are no results, but for what is in
+// blobs.
+func (c *Core) addPayloads(ctx context.Context, claimed []store.ClaimedDelivery) error {
+	ids := map[uuid.UUID][]uuid.UUID{}
+	for _, d := range claimed {
+		if d.Kind != store.DeliverResult {
+			ids[d.Delivery.ProjectID] = append(ids[d.Delivery.ProjectID], d.Delivery.ID)
+		}
+	}
+	for project, of := range ids {
+		inputs, err := c.Inputs(ctx, c.engine.Reader(), project, of)
+		if err != nil {
+			return err
+		}
+		for i, d := range claimed {
+			if in, known := inputs[d.Delivery.ID]; known && d.Delivery.ProjectID == project && d.Kind != store.DeliverResult {
+				claimed[i].Payload, claimed[i].PayloadBlob = in.Data, in.Blob
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// tool is the policy of a link that gives its agent a tool of a name.
+func tool(name string) store.OutboundPolicy {
+	return store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: name}
+}
+
+// sending is a run whose journal announces so many payloads.
+func (w *world) sending(announced int) store.Claimed {
+	_, run := w.running(lease)
+	w.announce(run, 1, announced)
+	return run
+}
+
+// announce appends what comes before payloads to the journal of a run.
+func (w *world) announce(run store.Claimed, first, n int) {
+	var entries []store.JournalEntry
+	for i := range n {
+		entries = append(entries, entry(int64(first+i), store.JournalToolStarted, false))
+	}
+	w.NoError(w.s.AppendJournal(w.ctx, leaseOf(run), entries))
+}
+
+// by is a payload that a run sends by a tool.
+func by(run store.Claimed, name string, position int64, payload string) store.Send {
+	return store.Send{Lease: leaseOf(run), Mode: store.LinkAgentTool, Name: name, Position: position, Payload: json.RawMessage(payload)}
+}
+
+func (w *world) send(s store.Send) store.Sent {
+	sent, err := w.s.Send(w.ctx, s)
+	w.NoError(err)
+	return sent
+}
+
+// unsent expects that a payload is refused, with nothing left of it.
+func (w *world) unsent(s store.Send, want error) {
+	before := w.rowsOf("sends") + w.rowsOf("deliveries") + w.rowsOf("inputs") + w.rowsOf("blobs")
+	_, err := w.s.Send(w.ctx, s)
+	w.ErrorIs(err, want)
+	w.Equal(before, w.rowsOf("sends")+w.rowsOf("deliveries")+w.rowsOf("inputs")+w.rowsOf("blobs"))
+}
+
+// actions are the names of the tools of agents.
+func (w *world) actions(agents ...string) (names []string) {
+	all, err := w.s.Actions(w.ctx, w.environment.Key(), agents)
+	w.NoError(err)
+	for _, a := range all {
+		names = append(names, a.AgentName+" "+a.Name+" "+a.Connector)
+	}
+	return names
+}
+
+var sendPromises = []promise{
+	{"what a run sends is delivered as it is, while the run goes on", func(w *world) {
+		w.deploy("one", "first", "second")
+		c := w.outboundTo("results", tool("tell"))
+		run := w.sending(2)
+		var sent store.Sent
+		w.hinted(store.TopicDelivery, w.environment.ID, func() { sent = w.send(by(run, "tell", 2, `{"n": 1}`)) })
+		w.Empty(sent.Skipped)
+		w.Equal(store.ConnectorRunPending, w.delivery(sent.DeliveryID).Status)
+		claimed := w.takeDue(10, 10)
+		w.Len(claimed, 1)
+		d := claimed[0]
+		w.Equal(sent.DeliveryID, d.Delivery.ID)
+		w.Equal(store.DeliverPayload, d.Kind)
+		w.Equal(`{"n": 1}`, string(d.Payload))
+		w.Nil(d.PayloadBlob)
+		w.Equal(run.Run.ID, d.RunID)
+		w.Zero(d.Run.ID)
+		w.record(attempted(d, store.DeliveryDone))
+		ended := w.delivery(sent.DeliveryID)
+		w.Equal(store.ConnectorRunCompleted, ended.Status)
+		w.Equal(store.TriggerOutbound, ended.Trigger)
+		w.Equal([]uuid.UUID{run.Run.ID}, ended.RunIDs)
+		w.Equal([]store.ConnectorRun{ended}, w.deliveriesOf(c))
+		w.NoError(w.complete(completed(run)))
+		w.Equal(1, w.post())
+		w.Len(w.deliveriesOf(c), 1, "its result is not sent")
+		w.Zero(w.rowsOf("sends"), "nobody asks for them any more")
+	}},
+	{"a payload that does not fit in a row is delivered whole", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.outboundTo("results", tool("tell"))
+		run := w.sending(2)
+		most := `"` + strings.Repeat("x", store.MaxPayload-2) + `"`
+		for w.count(100) > 0 {
+		}
+		before, blobs := w.storedBytes(), w.rowsOf("blobs")
+		sent := w.send(by(run, "tell", 1, most))
+		w.Equal(sent, w.send(by(run, "tell", 1, most)), "again")
+		w.Equal(blobs+1, w.rowsOf("blobs"), "what was written in vain is gone")
+		d := w.takeDue(10, 10)[0]
+		w.Empty(d.Payload)
+		body, err := w.s.OpenBlob(w.ctx, w.key(*d.PayloadBlob))
+		w.NoError(err)
+		defer body.Close()
+		whole, err := io.ReadAll(body)
+		w.NoError(err)
+		w.Equal(most, string(whole))
+		for w.count(100) > 0 {
+		}
+		w.GreaterOrEqual(w.storedBytes(), before+store.MaxPayload)
+		w.unsent(by(run, "tell", 2, most+" "), store.ErrTooLarge)
+	}},
+	{"from one position a run sends once, whoever asks again", func(w *world) {
+		w.deploy("one", "first", "second")
+		c := w.outboundTo("results", tool("tell"))
+		run := w.sending(3)
+		sent := w.send(by(run, "tell", 3, `1`))
+		w.Equal(sent, w.send(by(run, "tell", 3, `1`)))
+		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
+		w.unsent(by(run, "tell", 3, `1`), store.ErrFenced)
+		again := w.claim(1, lease)[0]
+		w.Equal(sent, w.send(by(again, "tell", 3, `1`)), "resumed elsewhere")
+		w.unsent(by(run, "tell", 2, `1`), store.ErrFenced)
+		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		w.Equal(sent, w.send(by(again, "tell", 3, `1`)), "although it arrived")
+		w.Len(w.deliveriesOf(c), 1)
+		w.NotEqual(sent, w.send(by(again, "tell", 2, `1`)))
+		w.NoError(w.complete(completed(again)))
+		w.unsent(by(again, "tell", 1, `1`), store.ErrFenced)
+	}},
+	{"nothing is sent but by a link of that mode, agent, environment and name", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.outboundTo("by itself", automatic)
+		w.outboundTo("results", tool("tell"))
+		w.outboundTo("billing", store.OutboundPolicy{Mode: store.LinkMiddleware})
+		run := w.sending(3)
+		w.unsent(by(run, "other", 1, `1`), store.ErrNotFound)
+		w.unsent(by(run, "results", 1, `1`), store.ErrNotFound)
+		w.unsent(by(run, "billing", 1, `1`), store.ErrNotFound)
+		w.unsent(by(run, "", 1, `1`), store.ErrNotFound)
+		w.unsent(by(run, "tell", 4, `1`), store.ErrInvalid)
+		w.unsent(by(run, "tell", 0, `1`), store.ErrInvalid)
+		w.unsent(by(run, "tell", 1, `{`), store.ErrInvalid)
+		middleware := by(run, "billing", 1, `1`)
+		middleware.Mode = store.LinkMiddleware
+		w.send(middleware)
+		middleware.Name, middleware.Position = "results", 2
+		w.unsent(middleware, store.ErrNotFound)
+		middleware.Mode = store.LinkAutomatic
+		w.unsent(middleware, store.ErrInvalid)
+
+		elsewhere := w.newEnvironment("elsewhere", origin)
+		w.NoError(w.s.PutEnvironment(w.ctx, elsewhere))
+		c := w.newConnector("there")
+		c.Mode, c.EnvironmentID = "outbound", elsewhere.ID
+		w.NoError(w.s.PutConnector(w.ctx, c))
+		for _, agent := range []string{"first", "second"} {
+			link := w.newLink("there-"+agent, c.ID, agent, origin)
+			link.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "there"}
+			w.NoError(w.s.PutLink(w.ctx, link))
+		}
+		w.unsent(by(run, "there", 2, `1`), store.ErrNotFound)
+		w.Equal([]string{"first tell results"}, w.actions("first", "second", "third"))
+	}},
+	{"what is sent to a connector that is disabled is skipped, and says so each time", func(w *world) {
+		w.deploy("one", "first", "second")
+		c := w.outboundTo("results", tool("tell"))
+		run := w.sending(2)
+		c.Enabled = false
+		w.NoError(w.s.PutConnector(w.ctx, c))
+		sent := w.send(by(run, "tell", 1, `1`))
+		w.NotEmpty(sent.Skipped)
+		w.Equal(sent, w.send(by(run, "tell", 1, `1`)))
+		skipped := w.delivery(sent.DeliveryID)
+		w.Equal(store.ConnectorRunSkipped, skipped.Status)
+		w.Equal(sent.Skipped, skipped.Error)
+		w.Empty(w.takeDue(10, 10))
+		c.Enabled = true
+		w.NoError(w.s.PutConnector(w.ctx, c))
+		w.Equal(sent, w.send(by(run, "tell", 1, `1`)), "what was said stands")
+		w.Empty(w.send(by(run, "tell", 2, `1`)).Skipped)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, c.Ref))
+		w.announce(run, 3, 1)
+		w.unsent(by(run, "tell", 3, `1`), store.ErrNotFound)
+		w.Empty(w.actions("first"))
+	}},
+	{"a run sends no more often than it may", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.outboundTo("results", tool("tell"))
+		run := w.sending(2)
+		w.send(by(run, "tell", 1, `1`))
+		w.set(`INSERT INTO sends (project_id, run_id, position, delivery_id, skipped)
+			WITH RECURSIVE n (i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n WHERE i < ` + fmt.Sprint(store.MaxSends+8) + `)
+			SELECT s.project_id, s.run_id, n.i, s.delivery_id, '' FROM sends s CROSS JOIN n`)
+		_, err := w.s.Send(w.ctx, by(run, "tell", 2, `1`))
+		var many *store.TooManySendsError
+		w.ErrorAs(err, &many)
+		w.send(by(run, "tell", 1, `1`))
+	}},
+	{"a tool's name is of one link of an agent and environment, the one that was there first", func(w *world) {
+		c := w.outboundTo("results", tool("tell"))
+		other := w.newConnector("other")
+		other.Mode = "outbound"
+		w.NoError(w.s.PutConnector(w.ctx, other))
+		late := w.newLink("late", other.ID, "first", origin.AddDate(-1, 0, 0))
+		late.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "tell"}
+		var taken *store.ActionTakenError
+		w.ErrorAs(w.s.PutLink(w.ctx, late), &taken)
+		w.Equal("results-first", taken.Holder.Name)
+		w.Equal([]string{"first tell results"}, w.actions("first"))
+		same := late
+		same.AgentName = "second"
+		w.NoError(w.s.PutLink(w.ctx, same), "another agent's")
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, same.Ref))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, c.Ref))
+		w.NoError(w.s.PutLink(w.ctx, late))
+		w.NoError(w.s.PutLink(w.ctx, late), "its own")
+	}},
+	{"an agent has no more tools than it may", func(w *world) {
+		var last store.Link
+		var many *store.TooManyActionsError
+		for i := range store.MaxActions + 1 {
+			c := w.newConnector(fmt.Sprintf("to-%d", i))
+			c.Mode = "outbound"
+			w.NoError(w.s.PutConnector(w.ctx, c))
+			last = w.newLink(fmt.Sprintf("by-%d", i), c.ID, "first", origin)
+			last.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: fmt.Sprintf("tell_%d", i)}
+			if i < store.MaxActions {
+				w.NoError(w.s.PutLink(w.ctx, last))
+			}
+		}
+		w.ErrorAs(w.s.PutLink(w.ctx, last), &many)
+		w.Len(w.actions("first"), store.MaxActions)
+		last.Outbound = &store.OutboundPolicy{Mode: store.LinkAutomatic}
+		w.NoError(w.s.PutLink(w.ctx, last))
+	}},
+}
