@@ -31,6 +31,15 @@ var (
 	ErrRejected = errors.New("request was rejected")
 )
 
+// RejectedError is an ErrRejected of the port, in its words.
+type RejectedError struct{ Detail string }
+
+// Error is ErrRejected's: the detail stands beside it already.
+func (*RejectedError) Error() string { return ErrRejected.Error() }
+
+// Unwrap makes it an ErrRejected.
+func (*RejectedError) Unwrap() error { return ErrRejected }
+
 // errBusy says that the gateway is well and wants fewer requests.
 var errBusy = errors.New("too many requests")
 
@@ -118,6 +127,14 @@ func (c *Client) Complete(ctx context.Context, runID uuid.UUID, req CompleteRequ
 // Release gives a claim back, so that another runner may resume the run.
 func (c *Client) Release(ctx context.Context, runID uuid.UUID, req ReleaseRequest) error {
 	return c.call(ctx, http.MethodPost, "/v1/runs/"+runID.String()+"/release", req)
+}
+
+// Send sends a payload to an outbound connector. A *RejectedError says what is wrong with it.
+func (c *Client) Send(ctx context.Context, runID uuid.UUID, req SendRequest) (resp SendResponse, err error) {
+	err = c.retry(ctx, func(ctx context.Context) error {
+		return c.once(ctx, http.MethodPost, "/v1/runs/"+runID.String()+"/sends", req, &resp)
+	})
+	return resp, err
 }
 
 // ReportBuild tells how far the build is.
@@ -338,7 +355,7 @@ func responseError(method, path string, resp *http.Response) error {
 	case resp.StatusCode == http.StatusTooManyRequests:
 		return fmt.Errorf("%w: %w", detail, errBusy)
 	case resp.StatusCode < http.StatusInternalServerError:
-		return fmt.Errorf("%w: %w", detail, ErrRejected)
+		return fmt.Errorf("%w: %w", detail, &RejectedError{Detail: problem.Detail})
 	default:
 		return detail
 	}

@@ -13,6 +13,8 @@
 //	                               too large for the claim; 409 fenced
 //	POST /v1/runs/{id}/complete    CompleteRequest → 204, 409 fenced
 //	POST /v1/runs/{id}/release     ReleaseRequest → 204, 409 fenced
+//	POST /v1/runs/{id}/sends       SendRequest → SendResponse, a payload to an outbound connector; 409 fenced,
+//	                               404 the run's agent has no such link, 413 too large, 422 too many
 //	GET  /v1/runs/{id}/input       → raw bytes of an input that was too large for the claim
 //	GET  /v1/runs/{id}/files       → Files, the attachments of the input
 //	GET  /v1/runs/{id}/files/{n}   → the bytes of the accepted one of a number, from 0

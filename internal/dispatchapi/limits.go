@@ -25,6 +25,9 @@ const (
 	MaxModel = 253
 	// MaxFiles bounds the attachments of a run together.
 	MaxFiles = 10 << 20
+	// MaxPayload bounds what a run sends at once, MaxSendRequest the request that does.
+	MaxPayload     = 256 << 10
+	MaxSendRequest = MaxPayload + 4<<10
 	// MaxBuildLog bounds a build's log.
 	MaxBuildLog = 1 << 20
 	// MaxAgentConfig bounds one agent's configuration, MaxAgentConfigs those of all
@@ -38,6 +41,8 @@ const (
 	// MaxAgents bounds those of a build's result, MaxEntries those of a journal request.
 	MaxAgents  = 1000
 	MaxEntries = 1000
+	// MaxActions bounds the tools of an agent that send.
+	MaxActions = 32
 	// MaxLeases bounds the claims that a heartbeat or a claim names, MaxDigests the
 	// bundles.
 	MaxLeases  = 1024

@@ -66,9 +66,12 @@ type Run struct {
 	Files bool `json:"files,omitempty"`
 	// Headers are those of its event's request that the run sees, by their names in lower
 	// case.
-	Headers  map[string]string `json:"headers,omitempty"`
-	Attempt  int               `json:"attempt"`
-	QueuedAt time.Time         `json:"queued_at"`
+	Headers map[string]string `json:"headers,omitempty"`
+	// Actions are the tools by which the agent sends to outbound connectors, at most
+	// MaxActions.
+	Actions  []Action  `json:"actions,omitempty"`
+	Attempt  int       `json:"attempt"`
+	QueuedAt time.Time `json:"queued_at"`
 	// StartedAt is when the first attempt began, Now when this claim was made, both by
 	// the database's clock: the run's age does not depend on the runner's.
 	StartedAt time.Time `json:"started_at"`
@@ -77,6 +80,50 @@ type Run struct {
 	// JournalElsewhere is set.
 	Journal          []JournalEntry `json:"journal,omitempty"`
 	JournalElsewhere bool           `json:"journal_elsewhere,omitempty"`
+}
+
+// Action is a tool by which an agent sends to an outbound connector. Where that sends, and
+// how, is nothing that a runner knows.
+type Action struct {
+	// Name is the tool's, of at most 64 letters, digits, underscores and dashes.
+	Name string `json:"name"`
+	// Connector is the connector's name.
+	Connector string `json:"connector"`
+}
+
+// Modes of what a run sends.
+const (
+	SendByTool       = "agent_tool"
+	SendByMiddleware = "middleware"
+)
+
+// SendRequest sends a payload to an outbound connector.
+type SendRequest struct {
+	Token int64 `json:"token"`
+	// Mode is one of the constants above. By a tool Name is the action's, by middleware
+	// the connector's.
+	Mode string `json:"mode"`
+	Name string `json:"name"`
+	// Position is the sequence of the journal entry that announced it: from one position
+	// a run sends once, however often it is asked.
+	Position int64 `json:"position"`
+	// Payload, of at most MaxPayload bytes, is delivered as it is.
+	Payload json.RawMessage `json:"payload"`
+}
+
+// Statuses of what was sent.
+const (
+	// SendQueued: it is on its way. SendSkipped: it is not, for a reason.
+	SendQueued  = "queued"
+	SendSkipped = "skipped"
+)
+
+// SendResponse says what became of a payload.
+type SendResponse struct {
+	// DeliveryID is the connector run of the delivery.
+	DeliveryID uuid.UUID `json:"delivery_id"`
+	Status     string    `json:"status"`
+	Reason     string    `json:"reason,omitempty"`
 }
 
 // Files are the attachments of a run's input. Their numbers are those of Files.

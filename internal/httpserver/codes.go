@@ -82,5 +82,6 @@ const (
 	CodeTooLarge       Code = "too_large"        // 413: it is larger than the store takes
 	CodeBundleTooLarge Code = "bundle_too_large" // 413: a bundle is larger than the limit
 	CodeWrongDigest    Code = "wrong_digest"     // 422: the bytes do not have the digest
+	CodeTooManySends   Code = "too_many_sends"   // 422: the run has sent as often as it may
 	CodeReservedKind   Code = "reserved_kind"    // 422: the platform alone writes journal entries of this kind
 )

@@ -294,6 +294,7 @@ var dispatchBodies = map[string]string{
 	"POST /v1/runs/{id}/journal":       `{"token":1,"entries":[{"sequence":2,"kind":"model_answer","data":"x"}]}`,
 	"POST /v1/runs/{id}/complete":      `{"token":1,"status":"completed","output":"x"}`,
 	"POST /v1/runs/{id}/release":       `{"token":1}`,
+	"POST /v1/runs/{id}/sends":         `{"token":1,"mode":"agent_tool","name":"tell","position":1,"payload":"x"}`,
 	"GET /v1/runs/{id}/input":          ``,
 	"GET /v1/runs/{id}/files":          ``,
 	"GET /v1/runs/{id}/files/{number}": ``,

@@ -59,6 +59,10 @@ func (s *hanging) AppendJournal(ctx context.Context, _ store.Lease, _ []store.Jo
 	return s.hang(ctx)
 }
 
+func (s *hanging) Send(ctx context.Context, _ store.Send) (store.Sent, error) {
+	return store.Sent{}, s.hang(ctx)
+}
+
 func (s *hanging) Release(ctx context.Context, _ store.Lease, _ time.Duration) error {
 	return s.hang(ctx)
 }
@@ -102,6 +106,7 @@ var asking = map[string][]struct{ path, body string }{
 	"POST /v1/heartbeat":               {{"/v1/heartbeat", `{"leases":[]}`}, {"/v1/heartbeat", fmt.Sprintf(`{"leases":[{"run_id":%q,"token":1}]}`, uuid.New())}},
 	"POST /v1/runs/{id}/journal":       {{"/v1/runs/" + known.String() + "/journal", `{"token":1,"entries":[]}`}},
 	"GET /v1/runs/{id}/journal":        {{"/v1/runs/" + known.String() + "/journal?token=1", ""}},
+	"POST /v1/runs/{id}/sends":         {{"/v1/runs/" + known.String() + "/sends", `{"token":1,"mode":"agent_tool","name":"tell","position":1,"payload":1}`}},
 	"POST /v1/runs/{id}/release":       {{"/v1/runs/" + known.String() + "/release", `{"token":1}`}},
 	"GET /v1/runs/{id}/input":          {{"/v1/runs/" + known.String() + "/input", ""}},
 	"GET /v1/runs/{id}/files":          {{"/v1/runs/" + known.String() + "/files", ""}},

@@ -210,7 +210,12 @@ func (h *Handler) tell(ctx context.Context, token store.Token, req dispatchapi.C
 		h.owners.Put(c.Run.Key(), token.EnvironmentID)
 		resp.Runs = append(resp.Runs, wireRun(c))
 	}
-	memory.Keep(h.inline(ctx, token, runs, resp.Runs))
+	// Without them no run is handed over: it is leased to the runner, which asks again.
+	actions, err := h.addActions(ctx, token, resp.Runs)
+	if err != nil {
+		return newClaimResponse(), err
+	}
+	memory.Keep(h.inline(ctx, token, runs, resp.Runs) + actions)
 	environment, err := h.environment(ctx, token.Environment(), len(result.Runs) > 0)
 	if err != nil && len(result.Runs) == 0 {
 		return resp, err

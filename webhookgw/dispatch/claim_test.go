@@ -30,6 +30,10 @@ type oneToken struct {
 	tokens, claims   int
 }
 
+func (*oneToken) Actions(context.Context, store.Key, []string) ([]store.Action, error) {
+	return nil, nil
+}
+
 func (*oneToken) Connections() int { return fakeConnections }
 
 func (s *oneToken) Token(_ context.Context, digest []byte) (store.Token, error) {

@@ -41,7 +41,13 @@ type fake struct {
 	away  error       // Attend says so
 	waits []store.Key // in which something is queued, whatever hints say
 
+	actions    []string // the tools of each agent
+	actionless error
+	sent       store.Sent
+	unsent     error
+
 	mutex    sync.Mutex
+	sends    []store.Send
 	counted  map[string]int
 	renewed  []store.Lease
 	beating  store.Key
@@ -97,6 +103,23 @@ const fakeConnections = 16
 func (f *fake) Claim(context.Context, store.Claim) (store.ClaimResult, error) {
 	f.count("Claim")
 	return store.ClaimResult{Runs: f.claimed}, nil
+}
+
+func (f *fake) Actions(_ context.Context, _ store.Key, agents []string) (all []store.Action, err error) {
+	f.count("Actions")
+	for _, agent := range agents {
+		for _, name := range f.actions {
+			all = append(all, store.Action{AgentName: agent, Name: name, Connector: "a connector"})
+		}
+	}
+	return all, f.actionless
+}
+
+func (f *fake) Send(_ context.Context, s store.Send) (store.Sent, error) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.sends = append(f.sends, s)
+	return f.sent, f.unsent
 }
 
 func (f *fake) Attend(_ context.Context, runners []store.RunnerKey) ([]store.Key, error) {

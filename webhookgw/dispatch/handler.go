@@ -52,6 +52,7 @@ const (
 // Store is what the internal port needs of the store.
 type Store interface {
 	store.Dispatch
+	store.Sends
 	store.Builds
 	store.Bundles
 	store.Tokens
@@ -145,6 +146,7 @@ func New(opts Options) *Handler {
 		r.Get("/runs/{id}/journal", h.as(store.TokenRunner, h.streamed(journalStream, h.readJournal)))
 		r.Post("/runs/{id}/complete", h.as(store.TokenRunner, h.complete))
 		r.Post("/runs/{id}/release", h.as(store.TokenRunner, h.release))
+		r.Post("/runs/{id}/sends", h.as(store.TokenRunner, h.send))
 		r.Get("/runs/{id}/input", h.as(store.TokenRunner, h.streamed(blobStream, h.input)))
 		r.Get("/runs/{id}/files", h.as(store.TokenRunner, h.files))
 		r.Get("/runs/{id}/files/{number}", h.as(store.TokenRunner, h.streamed(blobStream, h.file)))

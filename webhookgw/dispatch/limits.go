@@ -14,6 +14,8 @@ var (
 	_ *[store.MaxError]byte       = (*[dispatchapi.MaxError]byte)(nil)
 	_ *[store.MaxModelAnswer]byte = (*[dispatchapi.MaxModelAnswer]byte)(nil)
 	_ *[store.MaxToolResult]byte  = (*[dispatchapi.MaxToolResult]byte)(nil)
+	_ *[store.MaxPayload]byte     = (*[dispatchapi.MaxPayload]byte)(nil)
+	_ *[store.MaxActions]byte     = (*[dispatchapi.MaxActions]byte)(nil)
 	_ *[store.MaxBuildLog]byte    = (*[dispatchapi.MaxBuildLog]byte)(nil)
 	_ *[store.MaxAgentConfig]byte = (*[dispatchapi.MaxAgentConfig]byte)(nil)
 

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestARunSendsWhatItIsAskedTo: by its own claim, and it hears what became of it.
+func TestARunSendsWhatItIsAskedTo(t *testing.T) {
+	t.Parallel()
+	run, delivery := uuid.New(), uuid.New()
+	for want, f := range map[string]*fake{
+		`"status":"queued"`: {sent: store.Sent{DeliveryID: delivery}},
+		`"status":"skipped","reason":"the connector is disabled"`: {sent: store.Sent{DeliveryID: delivery, Skipped: "the connector is disabled"}},
+	} {
+		w := ask(t, handlerOf(f), "a", http.MethodPost, "/v1/runs/"+run.String()+"/sends",
+			`{"token":7,"mode":"agent_tool","name":"tell","position":3,"payload":{"n": 1}}`)
+		require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+		require.JSONEq(t, fmt.Sprintf(`{"delivery_id":%q,%s}`, delivery, want), w.Body.String())
+		require.Equal(t, []store.Send{{
+			Lease: store.Lease{Run: store.Key{ProjectID: named("a"), ID: run}, Token: 7}, Mode: store.LinkAgentTool, Name: "tell",
+			Position: 3, Payload: json.RawMessage(`{"n": 1}`),
+		}}, f.sends)
+	}
+}
+
+func TestWhatIsNotSentSaysWhy(t *testing.T) {
+	t.Parallel()
+	whole := `{"token":7,"mode":"agent_tool","name":"tell","position":3,"payload":1}`
+	for _, c := range []struct {
+		body   string
+		unsent error
+		status int
+		says   string
+	}{
+		{whole, fmt.Errorf("sending: %w", store.ErrFenced), http.StatusConflict, `"fenced"`},
+		{whole, fmt.Errorf("sending: %w", store.ErrNotFound), http.StatusNotFound, `no link by which it could send`},
+		{whole, fmt.Errorf("sending: %w", &store.TooManySendsError{}), http.StatusUnprocessableEntity, `"too_many_sends"`},
+		{whole, errors.New("away"), http.StatusServiceUnavailable, `"store_unavailable"`},
+		{`{"token":7,"mode":"automatic","name":"tell","position":3,"payload":1}`, nil, http.StatusUnprocessableEntity, "automatic"},
+		{`{"token":7,"mode":"agent_tool","name":"tell","position":3}`, nil, http.StatusUnprocessableEntity, "not JSON"},
+		{`{"token":7,"mode":"agent_tool","name":"tell","position":0,"payload":1}`, nil, http.StatusUnprocessableEntity, "position"},
+		{strings.Replace(whole, `:1}`, `:"`+strings.Repeat("x", dispatchapi.MaxPayload)+`"}`, 1), nil, http.StatusRequestEntityTooLarge, `"too_large"`},
+		{strings.Replace(whole, `:1}`, `:"`+strings.Repeat("x", dispatchapi.MaxSendRequest)+`"}`, 1), nil, http.StatusRequestEntityTooLarge, `"request_too_large"`},
+	} {
+		f := &fake{unsent: c.unsent}
+		w := ask(t, handlerOf(f), "a", http.MethodPost, "/v1/runs/"+uuid.NewString()+"/sends", c.body)
+		require.Equal(t, c.status, w.Code, w.Body.String())
+		require.Contains(t, w.Body.String(), c.says)
+		require.Equal(t, c.unsent != nil, len(f.sends) > 0)
+	}
+}
+
+// TestAClaimSaysWhatItsAgentsSendBy: names, and nothing else. Without them nothing is handed
+// over: a run would not know what it may do.
+func TestAClaimSaysWhatItsAgentsSendBy(t *testing.T) {
+	t.Parallel()
+	f := &fake{actions: []string{"tell", "file"}}
+	for range 2 {
+		run := store.Run{ID: uuid.New(), ProjectID: named("a"), EnvironmentID: named("a"), AgentName: "hello"}
+		f.claimed = append(f.claimed, store.Claimed{Run: run, Token: 1})
+	}
+	w := ask(t, handlerOf(f), "a", http.MethodPost, "/v1/claim", `{"runner_id":"r","limit":2,"places":2}`)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	var resp dispatchapi.ClaimResponse
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &resp))
+	require.Len(t, resp.Runs, 2)
+	for _, run := range resp.Runs {
+		require.Equal(t, []dispatchapi.Action{{Name: "tell", Connector: "a connector"}, {Name: "file", Connector: "a connector"}}, run.Actions)
+	}
+	require.Equal(t, 1, f.calls("Actions"), "once for all")
+
+	f.actionless = errors.New("away")
+	w = ask(t, handlerOf(f), "a", http.MethodPost, "/v1/claim", `{"runner_id":"r","limit":2,"places":2}`)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code, w.Body.String())
+	require.Empty(t, f.released, "it is asked for again, with the same token")
+}
