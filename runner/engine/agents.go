@@ -76,12 +76,12 @@ func (b *builder) sequence(name, description string, steps []adkagent.Agent) (ad
 	return sequence, nil
 }
 
-func (b *builder) llm(agent *bundle.Agent, path string, own *stage) (adkagent.Agent, error) {
+func (b *builder) llm(agent *bundle.Agent, path string, at *stage) (adkagent.Agent, error) {
 	llm, err := b.model(agent)
 	if err != nil {
 		return nil, err
 	}
-	scope := &scope{attempt: b.attempt, agent: agent, path: path, stage: own}
+	scope := &scope{attempt: b.attempt, agent: agent, path: path, stage: at}
 	tools := make([]adktool.Tool, 0, len(agent.Tools))
 	for _, t := range agent.Tools {
 		known, ok := b.engine.tools[t.Reference]
@@ -90,6 +90,14 @@ func (b *builder) llm(agent *bundle.Agent, path string, own *stage) (adkagent.Ag
 		}
 		tools = append(tools, &journaledTool{scope: scope, tool: known})
 	}
+	own := make([]string, 0, len(agent.Tools))
+	for _, t := range agent.Tools {
+		own = append(own, t.Reference)
+	}
+	sends, err := scope.sendTools(own)
+	if err != nil {
+		return nil, err
+	}
 	config := &genai.GenerateContentConfig{}
 	if agent.Temperature != nil {
 		config.Temperature = genai.Ptr(float32(*agent.Temperature))
@@ -97,7 +105,7 @@ func (b *builder) llm(agent *bundle.Agent, path string, own *stage) (adkagent.Ag
 	made, err := llmagent.New(llmagent.Config{
 		Name: b.unique(agent.Name), Description: agent.Description,
 		Model: &journaledModel{scope: scope, llm: llm, prompt: expandPrompt(agent.SystemPrompt, b.in.Context)},
-		Tools: tools, GenerateContentConfig: config,
+		Tools: append(tools, sends...), GenerateContentConfig: config,
 		// Agents are composed by the repository, not by the model.
 		DisallowTransferToParent: true, DisallowTransferToPeers: true,
 	})

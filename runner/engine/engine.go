@@ -100,6 +100,10 @@ type Input struct {
 	Omitted int
 	// Context holds the values of {var} in prompts.
 	Context map[string]any
+	// Actions are the tools by which the agent sends to outbound connectors, Outbound what
+	// they send by; nil without any. Each agent in a sequence has them.
+	Actions  []dispatchapi.Action
+	Outbound Outbound
 	// Prior is the journal of the attempts before, in order.
 	Prior []dispatchapi.JournalEntry
 	// Journal takes what this attempt adds.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"google.golang.org/genai"
@@ -39,6 +40,8 @@ type toolStarted struct {
 	CallID    string         `json:"call_id"`
 	Tool      string         `json:"tool"`
 	Arguments map[string]any `json:"arguments"`
+	// Sends says that it sends to a connector.
+	Sends bool `json:"sends,omitempty"`
 }
 
 // toolResult is the data of a tool_result entry: a result or an error.
@@ -75,8 +78,9 @@ type recorder struct {
 }
 
 type startedTool struct {
-	name   string
-	unsafe bool
+	name          string
+	unsafe, sends bool
+	position      int64 // of its entry
 }
 
 func newRecorder(prior []dispatchapi.JournalEntry, sink Journal) *recorder {
@@ -109,7 +113,7 @@ func (r *recorder) load(entry dispatchapi.JournalEntry) error {
 		if err := json.Unmarshal(entry.Data, &s); err != nil {
 			return err
 		}
-		r.started[s.CallID] = startedTool{name: s.Tool, unsafe: entry.Unsafe}
+		r.started[s.CallID] = startedTool{name: s.Tool, unsafe: entry.Unsafe, sends: s.Sends, position: entry.Sequence}
 	case dispatchapi.JournalToolResult:
 		var t toolResult
 		if err := json.Unmarshal(entry.Data, &t); err != nil {
@@ -158,7 +162,7 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 	defer r.mu.Unlock()
 	for _, part := range a.Content.Parts {
 		if call := part.FunctionCall; call != nil {
-			for n := len(r.calls) + 1; call.ID == "" || r.calls[call.ID]; n++ {
+			for n := len(r.calls) + 1; call.ID == "" || r.calls[call.ID] || reserved(call.ID); n++ {
 				call.ID = fmt.Sprintf("call_%d", n)
 			}
 			r.calls[call.ID] = true
@@ -200,19 +204,34 @@ func (r *recorder) result(callID string) (toolResult, bool) {
 	return t, ok
 }
 
-// recordStart records that a tool is about to be called, once.
-func (r *recorder) recordStart(s toolStarted, unsafe bool) error {
+// recordStart records that a tool is about to be called, once, and returns the position
+// of that entry.
+func (r *recorder) recordStart(s toolStarted, unsafe bool) (position int64, err error) {
 	data, err := json.Marshal(s)
 	if err != nil {
-		return fmt.Errorf("encoding a tool's arguments: %w", err)
+		return 0, fmt.Errorf("encoding a tool's arguments: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.started[s.CallID]; ok {
-		return nil
+	if known, ok := r.started[s.CallID]; ok {
+		return known.position, nil
 	}
-	r.started[s.CallID] = startedTool{name: s.Tool, unsafe: unsafe}
-	return r.add(dispatchapi.JournalEntry{Kind: dispatchapi.JournalToolStarted, Data: data, Unsafe: unsafe})
+	position = r.next
+	r.started[s.CallID] = startedTool{name: s.Tool, unsafe: unsafe, sends: s.Sends, position: position}
+	return position, r.add(dispatchapi.JournalEntry{Kind: dispatchapi.JournalToolStarted, Data: data, Unsafe: unsafe})
+}
+
+// sentBy are the names of the tools that sent in attempts before, but for middleware.
+func (r *recorder) sentBy() (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, s := range r.started {
+		if s.sends && !reserved(id) && !slices.Contains(names, s.name) {
+			names = append(names, s.name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // recordResult records what a tool returned and answers it as a later attempt

@@ -26,6 +26,9 @@ type Tool struct {
 	Idempotent bool
 	// Run calls the tool. An error's text is shown to the model, which may go on.
 	Run func(ctx context.Context, args map[string]any) (map[string]any, error)
+	// send is called in place of Run by tools that send, with the position in the journal
+	// that announces the call.
+	send func(ctx context.Context, position int64, args map[string]any) (map[string]any, error)
 }
 
 // journaledTool calls a tool once per call id, over all attempts.
@@ -71,11 +74,16 @@ func (t *journaledTool) Run(ctx adkagent.Context, arguments any) (result map[str
 	return got.Result, nil
 }
 
-// run calls the tool and counts it, also one that panics.
-func (t *journaledTool) run(ctx context.Context, args map[string]any) (result map[string]any, err error) {
+// run calls the tool, which stands at a position of the journal, and counts it, also one
+// that panics.
+func (t *journaledTool) run(ctx context.Context, position int64, args map[string]any) (result map[string]any, err error) {
 	outcome := metrics.OutcomeError
 	defer func() { t.engine.cfg.Metrics.Called(outcome) }()
-	result, err = t.tool.Run(ctx, args)
+	if t.tool.send != nil {
+		result, err = t.tool.send(ctx, position, args)
+	} else {
+		result, err = t.tool.Run(ctx, args)
+	}
 	switch {
 	case err == nil:
 		outcome = metrics.OutcomeOK
@@ -105,19 +113,23 @@ func (t *journaledTool) call(ctx context.Context, id string, args map[string]any
 		return toolResult{}, late // Before it is begun: it had no effect.
 	}
 	unsafe := !t.tool.Idempotent
-	if err := t.journal.recordStart(toolStarted{Agent: t.path, CallID: id, Tool: t.tool.Name, Arguments: args}, unsafe); err != nil {
+	position, err := t.journal.recordStart(toolStarted{Agent: t.path, CallID: id, Tool: t.tool.Name, Arguments: args, Sends: t.tool.send != nil}, unsafe)
+	if err != nil {
 		return toolResult{}, err
 	}
 	if err := t.journal.flush(ctx); err != nil {
 		return toolResult{}, err
 	}
 	out := toolResult{CallID: id, Tool: t.tool.Name}
-	result, err := t.run(limited, args)
+	result, err := t.run(limited, position, args)
 	if late := timedOut(limited); err != nil && late != nil {
 		return toolResult{}, late
 	}
 	if err != nil && ctx.Err() != nil {
 		return toolResult{}, ctx.Err() // Cut off: nobody knows what it did.
+	}
+	if errors.Is(err, errUnsent) {
+		return toolResult{}, fmt.Errorf("%w: %w", ErrStopped, err)
 	}
 	if out.Result = result; err != nil {
 		out.Result, out.Error = nil, err.Error()

@@ -135,6 +135,7 @@ func (s *Server) attempt(l life, c *claim) engine.Outcome {
 		return unprepared(err)
 	}
 	in.Journal = &journal{dispatch: s.opts.Dispatch, claim: c, life: l}
+	in.Actions, in.Outbound = c.run.Actions, &outbound{dispatch: s.opts.Dispatch, claim: c}
 	in.Gate, in.Stop, in.Spent = c.gate, l.stop, c.age()
 	return s.opts.Engine.Execute(c.ctx, in)
 }
@@ -205,6 +206,18 @@ func unprepared(err error) engine.Outcome {
 		return engine.Outcome{Status: engine.Failed, ErrorCode: f.code, Error: f.message, Cause: err}
 	}
 	return engine.Outcome{Status: engine.Unfinished, Cause: err}
+}
+
+// outbound sends under a run's claim.
+type outbound struct {
+	dispatch Dispatch
+	claim    *claim
+}
+
+// Send implements engine.Outbound.
+func (o *outbound) Send(ctx context.Context, req dispatchapi.SendRequest) (dispatchapi.SendResponse, error) {
+	req.Token = o.claim.run.Token
+	return o.dispatch.Send(ctx, o.claim.run.ID, req)
 }
 
 // journal appends to a run's journal. Once runs are cut off it still takes what

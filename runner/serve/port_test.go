@@ -40,6 +40,7 @@ type port struct {
 	asked    []dispatchapi.ClaimRequest
 	beats    []dispatchapi.HeartbeatRequest
 	releases []dispatchapi.ReleaseRequest
+	sends    []dispatchapi.SendRequest
 	missed   int
 	released int
 
@@ -295,6 +296,14 @@ func (r *runnerPort) Release(_ context.Context, id uuid.UUID, req dispatchapi.Re
 		r.releases = append(r.releases, req)
 		run.status = "queued"
 	})
+}
+
+func (r *runnerPort) Send(_ context.Context, id uuid.UUID, req dispatchapi.SendRequest) (resp dispatchapi.SendResponse, err error) {
+	err = r.fenced(id, req.Token, func(*portRun) {
+		r.sends = append(r.sends, req)
+		resp = dispatchapi.SendResponse{DeliveryID: id, Status: dispatchapi.SendQueued}
+	})
+	return resp, err
 }
 
 func (r *runnerPort) Input(_ context.Context, id uuid.UUID, _ int64) ([]byte, error) {

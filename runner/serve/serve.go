@@ -47,6 +47,7 @@ type Dispatch interface {
 	Journal(ctx context.Context, runID uuid.UUID, req dispatchapi.JournalRequest) error
 	Complete(ctx context.Context, runID uuid.UUID, req dispatchapi.CompleteRequest) error
 	Release(ctx context.Context, runID uuid.UUID, req dispatchapi.ReleaseRequest) error
+	Send(ctx context.Context, runID uuid.UUID, req dispatchapi.SendRequest) (dispatchapi.SendResponse, error)
 	Input(ctx context.Context, runID uuid.UUID, limit int64) ([]byte, error)
 	ReadJournal(ctx context.Context, runID uuid.UUID, token int64) ([]dispatchapi.JournalEntry, error)
 	Files(ctx context.Context, runID uuid.UUID) (dispatchapi.Files, error)

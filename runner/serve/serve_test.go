@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -85,6 +86,26 @@ func TestRunsAreExecutedAndReported(t *testing.T) {
 	require.Equal(t, 1, p.fetched[p.digest])
 	require.Empty(t, p.journals[ada], "one turn costs no append")
 	require.NoError(t, r.end(t))
+}
+
+// TestAnAgentSends: by the tools that its claim names, under its claim's token.
+func TestAnAgentSends(t *testing.T) {
+	t.Parallel()
+	files := repo()
+	files["models/hello.yaml"] = []byte("steps: [{turn: 1, tool_calls: [{name: tell, arguments: {payload: {n: 1}}}]}, {match: queued, text: told}]")
+	p := newPort(t, files)
+	id := uuid.New()
+	p.set(func() {
+		p.runs[id] = &portRun{status: "queued", run: dispatchapi.Run{
+			ID: id, AgentName: "hello", ContentType: "application/json", Input: []byte(`{}`), Actions: []dispatchapi.Action{{Name: "tell", Connector: "ops"}},
+		}}
+	})
+	r := started(t, p, "one", nil, nil)
+	require.Equal(t, "told", p.await(t, id).Output)
+	require.NoError(t, r.end(t))
+	require.Equal(t, []dispatchapi.SendRequest{{
+		Token: p.runs[id].run.Token, Mode: dispatchapi.SendByTool, Name: "tell", Position: 2, Payload: []byte(`{"n":1}`),
+	}}, p.sends)
 }
 
 func TestDrainLetsToolsEndAndGivesRunsBack(t *testing.T) {

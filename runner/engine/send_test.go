@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genai"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/runner/engine"
+)
+
+// post takes what is sent, each position once, as dispatch does.
+type post struct {
+	mutex sync.Mutex
+	sent  map[int64]dispatchapi.SendRequest
+	asked int
+	err   error
+	// skipped is why nothing is sent.
+	skipped string
+}
+
+func (p *post) Send(_ context.Context, req dispatchapi.SendRequest) (dispatchapi.SendResponse, error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.asked++
+	if p.err != nil {
+		return dispatchapi.SendResponse{}, p.err
+	}
+	if p.sent == nil {
+		p.sent = map[int64]dispatchapi.SendRequest{}
+	}
+	if before, again := p.sent[req.Position]; again && string(before.Payload) != string(req.Payload) {
+		return dispatchapi.SendResponse{}, errors.New("another payload from one position")
+	}
+	p.sent[req.Position] = req
+	resp := dispatchapi.SendResponse{DeliveryID: uuid.NewSHA1(uuid.Nil, []byte{byte(req.Position)}), Status: dispatchapi.SendQueued}
+	if p.skipped != "" {
+		resp.Status, resp.Reason = dispatchapi.SendSkipped, p.skipped
+	}
+	return resp, nil
+}
+
+// upTo is what may have been sent by an attempt of whose journal so many entries are kept:
+// each is announced before.
+func (p *post) upTo(cut int) *post {
+	before := &post{sent: map[int64]dispatchapi.SendRequest{}}
+	for position, req := range p.sent {
+		if position <= int64(cut) {
+			before.sent[position] = req
+		}
+	}
+	return before
+}
+
+// teller calls the tool tell with these arguments, as YAML, and says what became of it.
+func teller(t require.TestingT, calls ...string) *bundle.Project {
+	var script strings.Builder
+	script.WriteString("steps:\n  - turn: 1\n    tool_calls:\n")
+	for _, arguments := range calls {
+		script.WriteString("      - {name: tell, arguments: " + arguments + "}\n")
+	}
+	script.WriteString("  - {match: queued, text: queued}\n  - {match: skipped, text: skipped}\n  - text: refused\n")
+	return project(t, "agents/main.yaml", greeter, "models/main.yaml", script.String())
+}
+
+// sending is an input of an agent with the tool tell.
+func sending(p *bundle.Project, h *house, to *post) engine.Input {
+	in := input(p, h)
+	in.Actions, in.Outbound = []dispatchapi.Action{{Name: "tell", Connector: "Ops"}}, to
+	return in
+}
+
+// results are those of the tools in a journal.
+func results(t require.TestingT, journal []dispatchapi.JournalEntry) (out []map[string]any) {
+	for _, e := range journal {
+		var data struct {
+			Result map[string]any `json:"result"`
+			Error  string         `json:"error"`
+		}
+		if e.Kind != dispatchapi.JournalToolResult {
+			continue
+		}
+		require.NoError(t, json.Unmarshal(e.Data, &data))
+		if data.Error != "" {
+			data.Result = map[string]any{"error": data.Error}
+		}
+		out = append(out, data.Result)
+	}
+	return out
+}
+
+func TestAnAgentSendsByATool(t *testing.T) {
+	t.Parallel()
+	h, to := &house{}, &post{}
+	out := h.engine().Execute(t.Context(), sending(teller(t, `{payload: {n: 1, of: [a]}}`), h, to))
+	require.Equal(t, engine.Completed, out.Status, out.Cause)
+	require.Equal(t, "queued", out.Output)
+	require.Equal(t, map[int64]dispatchapi.SendRequest{
+		2: {Mode: dispatchapi.SendByTool, Name: "tell", Position: 2, Payload: json.RawMessage(`{"n":1,"of":["a"]}`)},
+	}, to.sent, "from where the journal announces it")
+	require.Equal(t, []map[string]any{{"delivery_id": uuid.NewSHA1(uuid.Nil, []byte{2}).String(), "status": "queued"}},
+		results(t, slices.Concat(h.appended, out.Trailing)))
+	require.Contains(t, h.requests[0].Tools, "tell")
+	tool := h.requests[0].Config.Tools[0].FunctionDeclarations
+	require.Contains(t, tool[len(tool)-1].Description, `"Ops"`)
+}
+
+// TestASendIsToldToTheModel: also that nothing is sent, and why.
+func TestASendIsToldToTheModel(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		call   string
+		to     *post
+		output string
+		says   string
+	}{
+		"skipped":     {`{payload: 1}`, &post{skipped: "the connector is disabled"}, "skipped", "the connector is disabled"},
+		"refused":     {`{payload: 1}`, &post{err: &dispatchapi.RejectedError{Detail: "Not sent: no link."}}, "refused", "Not sent: no link."},
+		"no payload":  {`{body: 1}`, &post{}, "refused", "one argument, payload"},
+		"more":        {`{payload: 1, url: x}`, &post{}, "refused", "one argument, payload"},
+		"null is one": {`{payload: null}`, &post{}, "queued", "queued"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, to := &house{}, c.to
+			out := h.engine().Execute(t.Context(), sending(teller(t, c.call), h, to))
+			require.Equal(t, engine.Completed, out.Status, out.Cause)
+			require.Equal(t, c.output, out.Output)
+			require.Contains(t, strings.Join(texts(results(t, slices.Concat(h.appended, out.Trailing))), ""), c.says)
+		})
+	}
+}
+
+func TestAPayloadBeyondTheLimitIsRefused(t *testing.T) {
+	t.Parallel()
+	call := &genai.Part{FunctionCall: &genai.FunctionCall{Name: "tell", Args: map[string]any{"payload": strings.Repeat("x", dispatchapi.MaxPayload)}}}
+	h, to := &house{says: []*genai.Content{{Role: genai.RoleModel, Parts: []*genai.Part{call}}}}, &post{}
+	out := h.engine().Execute(t.Context(), sending(teller(t, `{payload: 1}`), h, to))
+	require.Equal(t, engine.Completed, out.Status, out.Cause)
+	require.Contains(t, strings.Join(texts(results(t, slices.Concat(h.appended, out.Trailing))), ""), "at most 262144")
+	require.Zero(t, to.asked)
+}
+
+func texts(all []map[string]any) (out []string) {
+	for _, one := range all {
+		for _, v := range one {
+			out = append(out, v.(string))
+		}
+	}
+	return out
+}
+
+// TestASendIsRepeatedFromItsPosition: cut anywhere, a run sends what it would have, and
+// nothing twice, also where its link is gone meanwhile.
+func TestASendIsRepeatedFromItsPosition(t *testing.T) {
+	t.Parallel()
+	p := teller(t, `{payload: 1}`, `{payload: 2}`)
+	first, to := &house{}, &post{}
+	whole := first.engine().Execute(t.Context(), sending(p, first, to))
+	require.Equal(t, engine.Completed, whole.Status, whole.Cause)
+	require.Len(t, to.sent, 2)
+	journal := slices.Concat(first.appended, whole.Trailing)
+	for cut := range len(journal) + 1 {
+		for _, gone := range []bool{false, true} {
+			h, to := &house{}, to.upTo(cut)
+			in := sending(p, h, to)
+			in.Prior = journal[:cut]
+			if called := slices.ContainsFunc(in.Prior, func(e dispatchapi.JournalEntry) bool { return e.Kind == dispatchapi.JournalToolStarted }); gone && called {
+				in.Actions = nil
+			}
+			out := h.engine().Execute(t.Context(), in)
+			require.Equal(t, engine.Completed, out.Status, out.Cause)
+			require.Equal(t, whole.Output, out.Output)
+			require.Len(t, results(t, slices.Concat(in.Prior, h.appended, out.Trailing)), 2)
+			var payloads []string
+			for _, req := range to.sent {
+				payloads = append(payloads, string(req.Payload))
+			}
+			require.ElementsMatch(t, []string{"1", "2"}, payloads, "cut at %d", cut)
+		}
+	}
+}
+
+// TestWhatMayHaveBeenSentLeavesTheRunOpen: another attempt asks again.
+func TestWhatMayHaveBeenSentLeavesTheRunOpen(t *testing.T) {
+	t.Parallel()
+	h, to := &house{}, &post{err: dispatchapi.ErrFenced}
+	out := h.engine().Execute(t.Context(), sending(teller(t, `{payload: 1}`), h, to))
+	require.Equal(t, engine.Unfinished, out.Status)
+	require.ErrorIs(t, out.Cause, dispatchapi.ErrFenced)
+	require.Empty(t, results(t, h.appended))
+}
+
+// TestTwoToolsOfOneNameFailTheRun: the model could not tell them apart.
+func TestTwoToolsOfOneNameFailTheRun(t *testing.T) {
+	t.Parallel()
+	h := &house{}
+	in := sending(teller(t, `{payload: 1}`), h, &post{})
+	in.Actions = append(in.Actions, dispatchapi.Action{Name: "look", Connector: "Ops"})
+	out := h.engine().Execute(t.Context(), in)
+	require.Equal(t, engine.CodeToolNameTaken, out.ErrorCode)
+	require.Contains(t, out.Error, `"look"`)
+	require.Empty(t, h.asked)
+}
+
+// TestEachAgentOfASequenceSends: a link to the sequence is one to what it runs.
+func TestEachAgentOfASequenceSends(t *testing.T) {
+	t.Parallel()
+	script := "steps: [{turn: 1, tool_calls: [{name: tell, arguments: {payload: 1}}]}, {text: done}]"
+	p := project(t, "agents/main.yaml", "name: main\ntype: sequential\nagents: [one, two]\n",
+		"agents/one.yaml", "name: one\nmodel: scripted/one\n", "models/one.yaml", script,
+		"agents/two.yaml", "name: two\nmodel: scripted/one\n")
+	h, to := &house{}, &post{}
+	out := h.engine().Execute(t.Context(), sending(p, h, to))
+	require.Equal(t, engine.Completed, out.Status, out.Cause)
+	require.Len(t, to.sent, 2)
+}
