@@ -44,6 +44,38 @@ type OutboundPolicy struct {
 	Statuses []RunStatus `json:"statuses,omitempty"`
 }
 
+// StatusDeliveryFailed among the statuses of an automatic link lets it send word of deliveries
+// that fail, of any connector and agent of its environment, but of its own connector. It is
+// no status of a run.
+const StatusDeliveryFailed = "delivery_failed"
+
+// MaxTold is how many connectors of an environment are told of a delivery that fails: those
+// whose links are oldest.
+const MaxTold = 16
+
+// TellsFailures says whether word of deliveries that fail goes out.
+func (p OutboundPolicy) TellsFailures() bool {
+	return p.Mode == LinkAutomatic && slices.Contains(p.Statuses, RunStatus(StatusDeliveryFailed))
+}
+
+// FailedDelivery is the body of what tells of a delivery that has failed.
+type FailedDelivery struct {
+	// Type is delivery_failed.
+	Type string `json:"type"`
+	// DeliveryID is the connector run of ConnectorID that has failed, RunID the agent run
+	// whose result or payload it was.
+	DeliveryID  uuid.UUID `json:"delivery_id"`
+	ConnectorID uuid.UUID `json:"connector_id"`
+	RunID       uuid.UUID `json:"run_id"`
+	// Attempts is how many were made. ErrorClass and StatusCode are those of the last one, 0
+	// where nothing was answered; Error says why there are no more.
+	Attempts   int       `json:"attempts"`
+	ErrorClass string    `json:"error_class"`
+	StatusCode int       `json:"status_code"`
+	Error      string    `json:"error"`
+	FailedAt   time.Time `json:"failed_at"`
+}
+
 // Sends says whether the result of a run goes out by itself: one that ended with a
 // status, started by a connector unless that is nil.
 func (p OutboundPolicy) Sends(status RunStatus, source *uuid.UUID) bool {
@@ -199,7 +231,8 @@ const ErrorClassLost = "lost"
 // Deliveries takes the results of runs to where outbound connectors send.
 type Deliveries interface {
 	// PostDeliveries makes deliveries of what at most limit runs have left to be sent, one
-	// for each link that sends it, and returns how many runs these were. One to a connector
+	// for each link that sends it, and of word of deliveries that have failed, one for each
+	// connector that is told. It returns how many runs and deliveries these were. One to a connector
 	// that is disabled, or paused, is skipped, with the reason.
 	PostDeliveries(ctx context.Context, limit int) (runs int, err error)
 	// ClaimDeliveries begins the next attempt of deliveries that are due, of connectors

@@ -32,6 +32,8 @@ const (
 	DeliverResult DeliveryKind = "result"
 	// DeliverPayload is what a run sends while it runs.
 	DeliverPayload DeliveryKind = "payload"
+	// DeliverFailure is word of another delivery that has failed.
+	DeliverFailure DeliveryKind = "failure"
 )
 
 // TooManySendsError says that a run has made MaxSends deliveries.

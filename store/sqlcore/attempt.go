@@ -81,6 +81,7 @@ func (c *Core) current(ctx context.Context, tx *Tx, attempts map[store.Key]store
 		WHERE lease_until IS NOT NULL AND `+c.keys(&l, "id", slices.Collect(maps.Keys(attempts))), l.args...)
 	for _, d := range open {
 		if a := attempts[d.Key()]; a.Delivery.Attempt == d.Attempt {
+			a.Delivery = d
 			current = append(current, a)
 		}
 	}
@@ -128,6 +129,9 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 		if err := c.endDeliveries(ctx, tx, of, e.status, e.reason); err != nil {
 			return err
 		}
+	}
+	if err := tellOf(ctx, tx, attempts); err != nil {
+		return err
 	}
 	return countDeliveries(ctx, tx, keys, bytes)
 }

@@ -118,10 +118,10 @@ func writeLink(ctx context.Context, tx *Tx, l store.Link, before uuid.UUID, defi
 		return err
 	}
 	changed, err := tx.exec(ctx, `INSERT INTO links (project_id, id, connector_id, agent_name, files_required,
-			outbound, object_created_at, defined_in_code, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now_us(), now_us())
+			outbound, tells_failures, object_created_at, defined_in_code, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $9, $7, $8, now_us(), now_us())
 		ON CONFLICT (project_id, id) DO UPDATE SET connector_id = excluded.connector_id,
-			agent_name = excluded.agent_name, files_required = excluded.files_required, outbound = excluded.outbound,
+			agent_name = excluded.agent_name, files_required = excluded.files_required, outbound = excluded.outbound, tells_failures = excluded.tells_failures,
 			object_created_at = excluded.object_created_at,
 			defined_in_code = links.defined_in_code OR excluded.defined_in_code, updated_at = excluded.updated_at
 		WHERE links.connector_id <> excluded.connector_id OR links.agent_name <> excluded.agent_name
@@ -129,7 +129,7 @@ func writeLink(ctx context.Context, tx *Tx, l store.Link, before uuid.UUID, defi
 			OR COALESCE(links.outbound, '') <> COALESCE(excluded.outbound, '')
 			OR links.object_created_at <> excluded.object_created_at`,
 		l.ProjectID, l.ID, l.ConnectorID, l.AgentName, l.FilesRequired, policy, Instant(l.ObjectCreatedAt),
-		definedInCode)
+		definedInCode, l.Outbound != nil && l.Outbound.TellsFailures())
 	if err != nil || changed == 0 {
 		return err
 	}

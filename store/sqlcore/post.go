@@ -20,9 +20,12 @@ const outbound = "deliveries"
 // target is a link over which the result of a run goes out, or another payload.
 type target struct {
 	// id is the delivery's, once it is made.
-	id          uuid.UUID
-	kind        store.DeliveryKind
-	run         store.Key
+	id   uuid.UUID
+	kind store.DeliveryKind
+	run  store.Key
+	// of is what has left it to be sent: the run, or the delivery that has failed; the zero
+	// key of what a run sends itself.
+	of          store.Key
 	environment uuid.UUID
 	link        uuid.UUID
 	connector   uuid.UUID
@@ -68,7 +71,7 @@ func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err err
 		if err := c.forgetSends(ctx, tx, taken); err != nil {
 			return err
 		}
-		return c.post(ctx, tx, slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return !own[t.run] }))
+		return c.post(ctx, tx, slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return !own[t.of] }))
 	})
 	if err != nil {
 		return 0, wrap(err, "making deliveries") // nothing was
@@ -92,6 +95,9 @@ func (c *Core) targets(ctx context.Context, ended []store.Key) (all []target, er
 	if err != nil {
 		return nil, err
 	}
+	if all, err = c.told(ctx, ended, runs); err != nil {
+		return nil, err
+	}
 	type agent struct {
 		project uuid.UUID
 		name    string
@@ -112,7 +118,7 @@ func (c *Core) targets(ctx context.Context, ended []store.Key) (all []target, er
 				}
 			}
 			if o := outlets[to]; o.mode == "outbound" && o.environment == run.environment && link.Outbound.Sends(run.status, run.source) {
-				all = append(all, target{kind: store.DeliverResult, run: run.Key, environment: run.environment, link: link.ID, connector: link.ConnectorID, closed: o.closed})
+				all = append(all, target{kind: store.DeliverResult, run: run.Key, of: run.Key, environment: run.environment, link: link.ID, connector: link.ConnectorID, closed: o.closed})
 			}
 		}
 	}

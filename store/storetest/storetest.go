@@ -69,7 +69,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Beginnings", beginningPromises},
 		{"Order", orderPromises},
 		{"Deliveries", deliveryPromises},
-		{"Sends", sendPromises},
+		{"Sends", slices.Concat(sendPromises, failedDeliveryPromises)},
 		{"Held", heldPromises},
 		{"Suspensions", suspensionPromises},
 		{"Journal", journalPromises},

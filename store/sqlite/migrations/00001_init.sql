@@ -158,6 +158,8 @@ CREATE TABLE links (
     agent_name TEXT NOT NULL,
     files_required BOOLEAN NOT NULL,
     outbound TEXT,
+    -- Whether it sends word of deliveries that fail.
+    tells_failures BOOLEAN NOT NULL,
     object_created_at INTEGER NOT NULL,
     defined_in_code BOOLEAN NOT NULL,
     created_at INTEGER NOT NULL,
@@ -168,6 +170,7 @@ CREATE TABLE links (
 
 -- Of those that may send what runs of their agent end with.
 CREATE INDEX links_outbound ON links (project_id, agent_name) WHERE outbound IS NOT NULL;
+CREATE INDEX links_telling ON links (project_id) WHERE tells_failures;
 
 CREATE TABLE deployments (
     project_id TEXT NOT NULL,
@@ -399,7 +402,8 @@ CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
 -- What is still to be done for what has ended, by consumer: of 'storage' a row for each
 -- project and transaction, of 'deliveries' one for each run whose agent has a link to an
--- outbound connector, or which has sent something. Whoever does the work deletes the row in that transaction.
+-- outbound connector, or which has sent something, and one for each delivery that has failed
+-- where a link tells of these. Whoever does the work deletes the row in that transaction.
 CREATE TABLE outbox (
     project_id TEXT NOT NULL,
     consumer TEXT NOT NULL CHECK (consumer IN ('storage', 'deliveries')),
@@ -420,8 +424,8 @@ CREATE TABLE deliveries (
     connector_id TEXT NOT NULL,
     link_id TEXT NOT NULL,
     run_id TEXT NOT NULL,
-    -- What it carries: of a result the run has it, of a payload the input of the same id.
-    kind TEXT NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload')),
+    -- What it carries: of a result the run has it, of the others the input of the same id.
+    kind TEXT NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload', 'failure')),
     attempt INTEGER NOT NULL CHECK (attempt >= 0),
     due_at INTEGER NOT NULL,
     lease_until INTEGER,

@@ -55,7 +55,8 @@ func (t *tour) deliver() {
 
 // send sends from a run while it runs.
 func (t *tour) send(out store.Connector, link store.Link) {
-	t.NoError(t.Store.PutConnector(t.ctx, out)) // not paused any more
+	out.Ref.Generation++ // not paused any more
+	t.NoError(t.Store.PutConnector(t.ctx, out))
 	run := t.next()
 	link.Ref.ObjectUID, link.AgentName = "a tool", run[0].Run.AgentName
 	link.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "tell"}
@@ -74,10 +75,27 @@ func (t *tour) send(out store.Connector, link store.Link) {
 	s.Position, s.Payload = 2, []byte(`"`+strings.Repeat("x", store.MaxInlineInput)+`"`)
 	_, err = t.Store.Send(t.ctx, s)
 	t.NoError(err)
-	t.ask(10)
+	t.fail(out)
 	t.finish(run...)
 	t.post()
 	t.NoError(t.Store.Remove(t.ctx, t.Project, link.Ref))
+}
+
+// fail lets deliveries fail of which a link tells.
+func (t *tour) fail(out store.Connector) {
+	tells := out
+	tells.Ref, tells.ID, tells.Name = t.ref(store.KindConnector, "ops"), uuid.New(), "ops"+uuid.NewString()
+	t.NoError(t.Store.PutConnector(t.ctx, tells))
+	link := store.Link{
+		Ref: t.ref(store.KindConnectorLink, "ops"), ID: uuid.New(), ProjectID: t.Project, ConnectorID: tells.ID, AgentName: "nobody",
+		Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic, Statuses: []store.RunStatus{store.StatusDeliveryFailed}}, ObjectCreatedAt: time.UnixMicro(0),
+	}
+	t.NoError(t.Store.PutLink(t.ctx, link))
+	t.settle(store.DeliveryFailed, t.due(1))
+	t.post()
+	t.NotEmpty(t.ask(10))
+	t.NoError(t.Store.Remove(t.ctx, t.Project, link.Ref))
+	t.NoError(t.Store.Remove(t.ctx, t.Project, tells.Ref))
 }
 
 // next accepts and claims one run.

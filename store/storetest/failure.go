@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// telling tells of deliveries that fail, and of nothing else.
+var telling = store.OutboundPolicy{Mode: store.LinkAutomatic, Statuses: []store.RunStatus{store.StatusDeliveryFailed}}
+
+// failing is a delivery under way, and the run whose result it carries.
+func (w *world) failing() store.ClaimedDelivery {
+	w.ended(1)
+	w.post()
+	claimed := w.takeDue(10, 10)
+	w.Len(claimed, 1)
+	return claimed[0]
+}
+
+var failedDeliveryPromises = []promise{
+	{"of a delivery that fails is told, once, by links that do", func(w *world) {
+		w.deploy("one", "first", "second")
+		c := w.outboundTo("results", automatic)
+		ops := w.outboundFrom("nobody", "ops", telling)
+		d := w.failing()
+		w.Equal(c.ID, d.Connector.ID, "it tells of no results")
+		w.record(attempted(d, store.DeliveryRetry))
+		w.Zero(w.post(), "it has not failed")
+		w.hasten()
+		again := w.takeDue(10, 10)[0]
+		w.hinted(store.TopicDelivery, w.environment.ID, func() { w.record(attempted(again, store.DeliveryFailed)) })
+		w.record(attempted(again, store.DeliveryFailed))
+		_, waits, err := w.s.NextDelivery(w.ctx, nil)
+		w.NoError(err)
+		w.True(waits)
+		w.Equal(1, w.post())
+		w.Zero(w.post())
+		word := w.takeDue(10, 10)
+		w.Len(word, 1)
+		w.Equal(ops.ID, word[0].Connector.ID)
+		w.Equal(store.DeliverFailure, word[0].Kind)
+		var body store.FailedDelivery
+		w.NoError(json.Unmarshal(word[0].Payload, &body))
+		failed := w.delivery(d.Delivery.ID)
+		w.Equal(store.FailedDelivery{
+			Type: "delivery_failed", DeliveryID: d.Delivery.ID, ConnectorID: c.ID, RunID: d.RunID, Attempts: 2,
+			ErrorClass: "http_status", StatusCode: 503, Error: "given up", FailedAt: *failed.EndedAt,
+		}, body)
+		told := w.delivery(word[0].Delivery.ID)
+		w.Equal([]uuid.UUID{d.RunID}, told.RunIDs)
+
+		w.record(attempted(word[0], store.DeliveryFailed))
+		w.Zero(w.post(), "of that nobody is told")
+	}},
+	{"also of one that pauses its connector, and of what a run has sent itself", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.outboundTo("results", tool("tell"))
+		w.outboundFrom("nobody", "ops", telling)
+		run := w.sending(1)
+		w.send(by(run, "tell", 1, `1`))
+		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryGone))
+		w.Equal(1, w.post())
+		word := w.takeDue(10, 10)
+		w.Len(word, 1)
+		w.Equal(run.Run.ID, word[0].RunID)
+		w.NoError(w.complete(completed(run)))
+	}},
+	{"nobody is told of its own deliveries, of what was skipped, or of another environment's", func(w *world) {
+		w.deploy("one", "first", "second")
+		both := automatic
+		both.Statuses = []store.RunStatus{store.RunCompleted, store.StatusDeliveryFailed}
+		c := w.outboundTo("results", both)
+		elsewhere := w.newEnvironment("elsewhere", origin)
+		w.NoError(w.s.PutEnvironment(w.ctx, elsewhere))
+		there := w.newConnector("there")
+		there.Mode, there.EnvironmentID = "outbound", elsewhere.ID
+		w.NoError(w.s.PutConnector(w.ctx, there))
+		link := w.newLink("there", there.ID, "first", origin)
+		link.Outbound = &telling
+		w.NoError(w.s.PutLink(w.ctx, link))
+		w.record(attempted(w.failing(), store.DeliveryFailed))
+		w.post()
+		w.Empty(w.takeDue(10, 10))
+
+		w.outboundFrom("nobody", "ops", telling)
+		c.Enabled = false
+		w.NoError(w.s.PutConnector(w.ctx, c))
+		w.ended(1)
+		w.post()
+		w.Zero(w.post())
+		w.Empty(w.takeDue(10, 10))
+	}},
+	{"without a link that tells nothing is left to be told", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.outboundTo("results", automatic)
+		w.record(attempted(w.failing(), store.DeliveryFailed))
+		w.Zero(w.post())
+		w.record(attempted(w.failing(), store.DeliveryDone))
+		w.Zero(w.post())
+	}},
+	{"no more connectors are told than may be, each once", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.outboundTo("results", automatic)
+		for i := range store.MaxTold + 2 {
+			c := w.outboundFrom("nobody", fmt.Sprintf("ops-%d", i), telling)
+			link := w.newLink(fmt.Sprintf("ops-again-%d", i), c.ID, "nobody-else", origin)
+			link.Outbound = &telling
+			w.NoError(w.s.PutLink(w.ctx, link))
+		}
+		w.record(attempted(w.failing(), store.DeliveryFailed))
+		w.post()
+		told := map[uuid.UUID]int{}
+		for _, d := range w.takeDue(100, 100) {
+			told[d.Connector.ID]++
+		}
+		w.Len(told, store.MaxTold)
+		for _, times := range told {
+			w.Equal(1, times)
+		}
+	}},
+}
