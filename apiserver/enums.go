@@ -24,6 +24,7 @@ type (
 	Authentication     string
 	MissedTicks        string
 	OutboundMode       string
+	LinkStatus         string
 	TriggerType        string
 	TimeRange          string
 	AgentDeployment    string
@@ -121,8 +122,15 @@ func (MissedTicks) Schema(r huma.Registry) *huma.Schema {
 
 // Schema describes the type.
 func (OutboundMode) Schema(r huma.Registry) *huma.Schema {
-	return enumeration(r, "OutboundMode", "When an outbound connector sends: automatic, the result of each run once it ends.",
-		v1alpha1.LinkAutomatic.Word())
+	return enumeration(r, "OutboundMode", "When something goes out over a link: automatic, the result of each run once it ends; agent_tool, what the "+
+		"agent sends by a tool while it runs.", v1alpha1.LinkAutomatic.Word(), v1alpha1.LinkAgentTool.Word())
+}
+
+// Schema describes the type.
+func (LinkStatus) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "LinkStatus", "What an automatic link sends: the results of runs that have ended so; delivery_failed, word of deliveries of other "+
+		"connectors of the environment that fail.", v1alpha1.LinkCompleted.Word(), v1alpha1.LinkFailed.Word(), v1alpha1.LinkCancelled.Word(),
+		v1alpha1.LinkDeliveryFailed.Word())
 }
 
 // Schema describes the type.

@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,20 +12,23 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // OutboundLink says when and how an agent's results are sent.
 type OutboundLink struct {
 	Mode               OutboundMode `json:"mode" doc:"When something is sent."`
+	ActionName         *string      `json:"action_name" doc:"The name of the tool, of the mode agent_tool; null in others."`
 	SourceConnectorIDs []string     `json:"source_connector_ids" format:"uuid" doc:"Whose runs are sent; none: all of the agent."`
-	Statuses           []RunStatus  `json:"statuses" doc:"Which ended runs are sent."`
+	Statuses           []LinkStatus `json:"statuses" doc:"What is sent; none of the mode agent_tool."`
 }
 
 // OutboundLinkInput says when and how an agent's results are to be sent.
 type OutboundLinkInput struct {
 	Mode               OutboundMode `json:"mode,omitempty" default:"automatic" doc:"When something is sent."`
+	ActionName         *string      `json:"action_name,omitempty" pattern:"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$" patternDescription:"at most 64 letters, digits, underscores and dashes, no digit or dash first" doc:"The name of the tool, of the mode agent_tool, unique for the agent in its environment; without it send_to_ and the connector's name." example:"send_to_crm"`
 	SourceConnectorIDs []ID         `json:"source_connector_ids,omitempty" maxItems:"32" doc:"Only results of runs that these connectors of the environment have started; without it those of all runs of the agent."`
-	Statuses           []RunStatus  `json:"statuses,omitempty" maxItems:"3" doc:"Only those of runs that have ended so: completed, failed, cancelled; without it completed."`
+	Statuses           []LinkStatus `json:"statuses,omitempty" maxItems:"4" doc:"Only results of runs that have ended so: completed, failed, cancelled; delivery_failed: word of deliveries that fail. Without it completed."`
 }
 
 // sources are the connectors of an environment that start runs, by name, with their ids: links
@@ -73,8 +77,14 @@ func (in OutboundLinkInput) policy(from sources) (*v1alpha1.OutboundLink, error)
 	out := &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAutomatic}
 	if in.Mode != "" {
 		if out.Mode = v1alpha1.LinkModeOf(string(in.Mode)); out.Mode == "" {
-			return nil, wrong("body.outbound.mode", "must be automatic in this release")
+			return nil, wrong("body.outbound.mode", "must be automatic or agent_tool in this release")
 		}
+	}
+	if err := in.fits(out.Mode); err != nil {
+		return nil, err
+	}
+	if in.ActionName != nil {
+		out.ActionName = v1alpha1.ActionName(*in.ActionName)
 	}
 	for i, id := range in.SourceConnectorIDs {
 		name, found := from.named(uuid.UUID(id).String())
@@ -90,13 +100,27 @@ func (in OutboundLinkInput) policy(from sources) (*v1alpha1.OutboundLink, error)
 		word := v1alpha1.LinkStatusOf(string(status))
 		switch {
 		case word == "":
-			return nil, wrong(fmt.Sprintf("body.outbound.statuses[%d]", i), "must be completed, failed or cancelled: runs end so")
+			return nil, wrong(fmt.Sprintf("body.outbound.statuses[%d]", i), "must be completed, failed, cancelled or delivery_failed")
 		case slices.Contains(out.Statuses, word):
 			return nil, wrong(fmt.Sprintf("body.outbound.statuses[%d]", i), "is there twice")
 		}
 		out.Statuses = append(out.Statuses, word)
 	}
 	return out, nil
+}
+
+// fits says 422 of settings that have no effect in a mode.
+func (in OutboundLinkInput) fits(mode v1alpha1.LinkMode) error {
+	automatic := mode == v1alpha1.LinkAutomatic
+	switch {
+	case in.ActionName != nil && mode != v1alpha1.LinkAgentTool:
+		return wrong("body.outbound.action_name", "is for the mode agent_tool")
+	case in.SourceConnectorIDs != nil && !automatic:
+		return wrong("body.outbound.source_connector_ids", "is for the mode automatic")
+	case in.Statuses != nil && !automatic:
+		return wrong("body.outbound.statuses", "is for the mode automatic")
+	}
+	return nil
 }
 
 // named is the connector with an id.
@@ -115,7 +139,7 @@ func showOutboundLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, fr
 	if !conn.Sends() {
 		return nil
 	}
-	out := &OutboundLink{Mode: OutboundMode(v1alpha1.LinkAutomatic.Word()), SourceConnectorIDs: []string{}, Statuses: []RunStatus{}}
+	out := &OutboundLink{Mode: OutboundMode(v1alpha1.LinkAutomatic.Word()), SourceConnectorIDs: []string{}, Statuses: []LinkStatus{}}
 	if spec := link.Spec.Outbound; spec != nil {
 		if spec.Mode != "" {
 			out.Mode = OutboundMode(spec.Mode.Word())
@@ -126,11 +150,15 @@ func showOutboundLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, fr
 			}
 		}
 		for _, status := range spec.Statuses {
-			out.Statuses = append(out.Statuses, RunStatus(status.Word()))
+			out.Statuses = append(out.Statuses, LinkStatus(status.Word()))
 		}
 	}
+	if out.Mode == OutboundMode(v1alpha1.LinkAgentTool.Word()) {
+		out.ActionName = opt(cmp.Or(string(link.Spec.Outbound.ActionName), store.DefaultActionName(conn.Title())))
+		return out
+	}
 	if len(out.Statuses) == 0 {
-		out.Statuses = []RunStatus{RunStatus(v1alpha1.LinkCompleted.Word())}
+		out.Statuses = []LinkStatus{LinkStatus(v1alpha1.LinkCompleted.Word())}
 	}
 	return out
 }

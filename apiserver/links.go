@@ -188,7 +188,9 @@ func (n *creation) link(ctx context.Context, link *v1alpha1.ConnectorLink) error
 		return linkedAlready
 	case stalledBy(link, v1alpha1.ReasonLimitReached):
 		return problem(http.StatusConflict, httpserver.CodeLimitReached,
-			fmt.Sprintf("the connector has %d links, as many as it may have", store.MaxLinks))
+			fmt.Sprintf("the connector has %d links, or the agent %d tools that send, as many as it may have", store.MaxLinks, store.MaxActions))
+	case stalledBy(link, v1alpha1.ReasonActionNameTaken):
+		return problem(http.StatusConflict, httpserver.CodeNameTaken, "the agent has another tool of this action_name in the environment")
 	default:
 		return nil
 	}

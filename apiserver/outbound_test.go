@@ -197,7 +197,7 @@ func TestLinksSayWhichResultsGoOut(t *testing.T) {
 	status, body := w.call(t, key, http.MethodPost, links, `{"agent_name":"support"}`)
 	require.Equal(t, http.StatusCreated, status, string(body))
 	link := decode[Link](t, body)
-	require.Equal(t, &OutboundLink{Mode: "automatic", SourceConnectorIDs: []string{}, Statuses: []RunStatus{"completed"}}, link.Outbound.Value)
+	require.Equal(t, &OutboundLink{Mode: "automatic", SourceConnectorIDs: []string{}, Statuses: []LinkStatus{"completed"}}, link.Outbound.Value)
 
 	full := `{"outbound":{"mode":"automatic","source_connector_ids":["` + in.ID + `"],"statuses":["failed","cancelled"]}}`
 	for _, method := range []string{http.MethodPatch, http.MethodGet} {
@@ -207,19 +207,28 @@ func TestLinksSayWhichResultsGoOut(t *testing.T) {
 		}
 		status, body = w.call(t, key, method, links+"/"+link.ID, sent)
 		require.Equal(t, http.StatusOK, status, string(body))
-		require.Equal(t, &OutboundLink{Mode: "automatic", SourceConnectorIDs: []string{in.ID}, Statuses: []RunStatus{"failed", "cancelled"}}, decode[Link](t, body).Outbound.Value)
+		require.Equal(t, &OutboundLink{Mode: "automatic", SourceConnectorIDs: []string{in.ID}, Statuses: []LinkStatus{"failed", "cancelled"}}, decode[Link](t, body).Outbound.Value)
 	}
 	for location, sent := range map[string]string{
 		"body.outbound.source_connector_ids[0]": `{"outbound":{"source_connector_ids":["` + out.ID + `"]}}`,
 		"body.outbound.source_connector_ids[1]": `{"outbound":{"source_connector_ids":["` + in.ID + `","` + in.ID + `"]}}`,
 		"body.outbound.statuses[0]":             `{"outbound":{"statuses":["running"]}}`,
 		"body.outbound.statuses[1]":             `{"outbound":{"statuses":["failed","failed"]}}`,
-		"body.outbound.mode":                    `{"outbound":{"mode":"agent_tool"}}`,
+		"body.outbound.statuses[2]":             `{"outbound":{"statuses":["completed","delivery_failed","later"]}}`,
+		"body.outbound.statuses":                `{"outbound":{"mode":"agent_tool","statuses":["completed"]}}`,
+		"body.outbound.source_connector_ids":    `{"outbound":{"mode":"agent_tool","source_connector_ids":["` + in.ID + `"]}}`,
+		"body.outbound.action_name":             `{"outbound":{"action_name":"tell"}}`,
+		"body.outbound.mode":                    `{"outbound":{"mode":"middleware"}}`,
 		"body.outbound.url":                     `{"outbound":{"url":"https://b.example"}}`,
 		"body.files_required":                   `{"files_required":true}`,
 	} {
 		status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, sent)
 		requireField(t, status, body, location)
+	}
+	for sent, name := range map[string]string{`{"outbound":{"mode":"agent_tool"}}`: "send_to_results", `{"outbound":{"mode":"agent_tool","action_name":"tell"}}`: "tell"} {
+		status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, sent)
+		require.Equal(t, http.StatusOK, status, string(body))
+		require.Equal(t, &OutboundLink{Mode: "agent_tool", ActionName: &name, SourceConnectorIDs: []string{}, Statuses: []LinkStatus{}}, decode[Link](t, body).Outbound.Value)
 	}
 	status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, `{}`)
 	require.Equal(t, http.StatusOK, status, string(body))

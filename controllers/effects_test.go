@@ -342,6 +342,9 @@ var effects = map[string]effect{
 		return l.Status.ID == string(l.Spec.ID)
 	}, BeTrue()},
 	"ConnectorLink.outbound.mode": inPolicy(func(context.Context, *stage, *v1alpha1.OutboundLink) {}, HaveField("Mode", store.LinkAutomatic)),
+	"ConnectorLink.outbound.actionName": inPolicy(func(_ context.Context, _ *stage, l *v1alpha1.OutboundLink) {
+		l.Mode, l.ActionName = v1alpha1.LinkAgentTool, "tell"
+	}, And(HaveField("Mode", store.LinkAgentTool), HaveField("ActionName", "tell"))),
 	"ConnectorLink.outbound.statuses": inPolicy(func(_ context.Context, _ *stage, l *v1alpha1.OutboundLink) {
 		l.Statuses = []v1alpha1.LinkStatus{v1alpha1.LinkFailed}
 	}, HaveField("Statuses", []store.RunStatus{store.RunFailed})),

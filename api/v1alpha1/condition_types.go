@@ -200,6 +200,8 @@ const (
 const (
 	// ReasonDuplicateLink: another link joins the same connector and agent.
 	ReasonDuplicateLink = "DuplicateLink"
+	// ReasonActionNameTaken: another link gives the agent a tool of that name.
+	ReasonActionNameTaken = "ActionNameTaken"
 	// ReasonAgentUnknown: the environment's live deployment has no such agent.
 	ReasonAgentUnknown = "AgentUnknown"
 )

@@ -3,6 +3,7 @@
 package v1alpha1_test
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,14 @@ func newOutboundLink() *v1alpha1.ConnectorLink {
 	l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAutomatic, Statuses: []v1alpha1.LinkStatus{v1alpha1.LinkCompleted}}
 	return l
 }
+
+func newToolLink() *v1alpha1.ConnectorLink {
+	l := newLink()
+	l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool, ActionName: "tell"}
+	return l
+}
+
+const automaticMessage = "sourceConnectors and statuses are for the mode Automatic: in others the agent says what is sent"
 
 var linkBreaches = []breach[*v1alpha1.ConnectorLink]{
 	{
@@ -49,6 +58,26 @@ var linkBreaches = []breach[*v1alpha1.ConnectorLink]{
 			l.Spec.Outbound = &v1alpha1.OutboundLink{SourceConnectors: []v1alpha1.ConnectorName{"Orders"}}
 		},
 	}, {
+		name: "a name without a tool", path: ".spec.outbound", message: "actionName is for the mode AgentTool: other modes have no tool",
+		change: func(l *v1alpha1.ConnectorLink) {
+			l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAutomatic, ActionName: "tell"}
+		},
+	}, {
+		name: "a name that no tool can have", path: ".spec.outbound.actionName", message: "must consist of letters, digits, underscores and dashes, and begin with a letter or an underscore, as model services want it",
+		change: func(l *v1alpha1.ConnectorLink) {
+			l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool, ActionName: "tell me"}
+		},
+	}, {
+		name: "results by a tool", path: ".spec.outbound", message: automaticMessage,
+		change: func(l *v1alpha1.ConnectorLink) {
+			l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool, Statuses: []v1alpha1.LinkStatus{v1alpha1.LinkFailed}}
+		},
+	}, {
+		name: "sources of a tool", path: ".spec.outbound", message: automaticMessage,
+		change: func(l *v1alpha1.ConnectorLink) {
+			l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool, SourceConnectors: []v1alpha1.ConnectorName{"orders"}}
+		},
+	}, {
 		name: "another agent", path: ".spec", update: true, message: "agent is immutable: create another ConnectorLink",
 		change: func(l *v1alpha1.ConnectorLink) { l.Spec.Agent = "farewell" },
 	},
@@ -66,8 +95,14 @@ func TestConnectorLinksThatAreFine(t *testing.T) {
 		{name: "with results", change: func(l *v1alpha1.ConnectorLink) {
 			l.Spec.Outbound = &v1alpha1.OutboundLink{
 				SourceConnectors: []v1alpha1.ConnectorName{"orders", "production.returns"},
-				Statuses:         []v1alpha1.LinkStatus{v1alpha1.LinkCompleted, v1alpha1.LinkFailed, v1alpha1.LinkCancelled},
+				Statuses:         []v1alpha1.LinkStatus{v1alpha1.LinkCompleted, v1alpha1.LinkFailed, v1alpha1.LinkCancelled, v1alpha1.LinkDeliveryFailed},
 			}
+		}},
+		{name: "with a tool", change: func(l *v1alpha1.ConnectorLink) {
+			l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool}
+		}},
+		{name: "with a tool of a name", change: func(l *v1alpha1.ConnectorLink) {
+			l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool, ActionName: v1alpha1.ActionName("_Tell-" + strings.Repeat("9", 58))}
 		}},
 		{name: "to a connector of code", change: func(l *v1alpha1.ConnectorLink) { l.Spec.Connector = "production.orders" }},
 	})

@@ -68,3 +68,15 @@ func (l *ConnectorLink) MarkDuplicate(holder string) {
 	MarkStalled(l, ReasonDuplicateLink, fmt.Sprintf("%s links agent %q to Connector %q already, and one event starts an agent once; delete one of the two",
 		holder, l.Spec.Agent, l.Spec.Connector))
 }
+
+// MarkActionTaken: holder, another link, gives the agent a tool of that name in the environment.
+func (l *ConnectorLink) MarkActionTaken(name, holder string) {
+	MarkStalled(l, ReasonActionNameTaken, fmt.Sprintf("%s gives agent %q a tool %q already; give one of the two another spec.outbound.actionName",
+		holder, l.Spec.Agent, name))
+}
+
+// MarkTooManyActions: the agent has limit other tools that send in the environment.
+func (l *ConnectorLink) MarkTooManyActions(limit int) {
+	MarkStalled(l, ReasonLimitReached, fmt.Sprintf("agent %q has %d tools that send in this environment, as many as it may have; delete a link of the mode AgentTool",
+		l.Spec.Agent, limit))
+}

@@ -64,24 +64,31 @@ type ConnectorLinkSpec struct {
 	// +optional
 	FilesRequired bool `json:"filesRequired,omitempty"`
 
-	// Outbound says which results go out over a link to an outbound connector;
-	// without it, those of all completed runs of the agent.
+	// Outbound says what goes out over a link to an outbound connector; without it, the
+	// results of all completed runs of the agent.
 	//
 	// +optional
 	Outbound *OutboundLink `json:"outbound,omitempty"`
 }
 
-// LinkMode says when the result of a run goes out over a link.
+// LinkMode says when something goes out over a link.
 //
-// +kubebuilder:validation:Enum=Automatic
+// +kubebuilder:validation:Enum=Automatic;AgentTool;Middleware
 type LinkMode string
 
-// LinkAutomatic sends the result of each run that the link is for, once it ends.
-const LinkAutomatic LinkMode = "Automatic"
+// Modes of links to outbound connectors.
+const (
+	// LinkAutomatic sends the result of each run that the link is for, once it ends.
+	LinkAutomatic LinkMode = "Automatic"
+	// LinkAgentTool gives the agent a tool by which it sends while it runs.
+	LinkAgentTool LinkMode = "AgentTool"
+	// LinkMiddleware lets the agent's middleware send while it runs.
+	LinkMiddleware LinkMode = "Middleware"
+)
 
-// LinkStatus is a status of runs: Completed, Failed or Cancelled.
+// LinkStatus is a status of runs, Completed, Failed or Cancelled; or DeliveryFailed.
 //
-// +kubebuilder:validation:Enum=Completed;Failed;Cancelled
+// +kubebuilder:validation:Enum=Completed;Failed;Cancelled;DeliveryFailed
 type LinkStatus string
 
 // Statuses of runs whose results a link may send.
@@ -89,29 +96,51 @@ const (
 	LinkCompleted LinkStatus = "Completed"
 	LinkFailed    LinkStatus = "Failed"
 	LinkCancelled LinkStatus = "Cancelled"
+	// LinkDeliveryFailed lets it send word of deliveries that fail, of other connectors
+	// of its environment.
+	LinkDeliveryFailed LinkStatus = "DeliveryFailed"
 )
 
-// OutboundLink says which results go out over a link to an outbound connector.
+// ActionName is the name of a tool.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z_][a-zA-Z0-9_-]*$')",message="must consist of letters, digits, underscores and dashes, and begin with a letter or an underscore, as model services want it"
+type ActionName string
+
+// OutboundLink says what goes out over a link to an outbound connector.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.actionName) || self.mode == 'AgentTool'",message="actionName is for the mode AgentTool: other modes have no tool"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'Automatic' || !has(self.sourceConnectors) && !has(self.statuses)",message="sourceConnectors and statuses are for the mode Automatic: in others the agent says what is sent"
 type OutboundLink struct {
-	// Mode is Automatic: the result of each run goes out once it ends.
+	// Mode is Automatic, the result of each run goes out once it ends; or AgentTool, the
+	// agent sends by a tool while it runs. Middleware is for later releases.
 	//
 	// +optional
 	// +kubebuilder:default=Automatic
 	Mode LinkMode `json:"mode,omitempty"`
 
-	// SourceConnectors narrow it to runs that these Connectors started. Without it
-	// all runs of the agent.
+	// ActionName is the name of the tool, unique for the agent in its environment.
+	// Without it send_to_ and the connector's name, in lower-case letters, digits and
+	// underscores.
+	//
+	// +optional
+	ActionName ActionName `json:"actionName,omitempty"`
+
+	// SourceConnectors narrow it to results of runs that these Connectors started.
+	// Without it all runs of the agent.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	SourceConnectors []ConnectorName `json:"sourceConnectors,omitempty"`
 
-	// Statuses are those of the runs whose results are sent. Without it Completed.
+	// Statuses are those of the runs whose results are sent; DeliveryFailed sends word of
+	// deliveries that fail. Without it Completed.
 	//
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:MaxItems=4
 	Statuses []LinkStatus `json:"statuses,omitempty"`
 }
 

@@ -73,7 +73,7 @@ func manifests() map[string][]v1alpha1.ConditionedObject {
 	grouped.Spec.Owner = v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "anna", Groups: []string{"developers"}}
 	return map[string][]v1alpha1.ConditionedObject{
 		"Project": {newProject()}, "Environment": {newEnvironment()}, "Deployment": {newDeployment()},
-		"Connector": {newConnector(), sync, newCronConnector(), newOutboundConnector()}, "ConnectorLink": {newLink(), newOutboundLink()}, "APIKey": {newAPIKey(), selected, grouped},
+		"Connector": {newConnector(), sync, newCronConnector(), newOutboundConnector()}, "ConnectorLink": {newLink(), newOutboundLink(), newToolLink()}, "APIKey": {newAPIKey(), selected, grouped},
 	}
 }
 

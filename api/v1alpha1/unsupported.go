@@ -32,8 +32,13 @@ func (d *Deployment) Unsupported() []string { return nil }
 // Unsupported: all of a Connector is supported.
 func (c *Connector) Unsupported() []string { return nil }
 
-// Unsupported: all of a ConnectorLink is supported.
-func (l *ConnectorLink) Unsupported() []string { return nil }
+// Unsupported: nothing runs middleware yet.
+func (l *ConnectorLink) Unsupported() []string {
+	if o := l.Spec.Outbound; o != nil && o.Mode == LinkMiddleware {
+		return []string{"spec.outbound.mode: " + string(LinkMiddleware)}
+	}
+	return nil
+}
 
 // Unsupported: all of an APIKey is supported.
 func (k *APIKey) Unsupported() []string { return nil }

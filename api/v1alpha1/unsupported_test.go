@@ -93,6 +93,7 @@ var readers = map[string]string{
 	"ConnectorLink.filesRequired":      "controllers/connectorlink/resolve.go: link.Spec.FilesRequired",
 
 	"ConnectorLink.outbound.mode":             "controllers/connectorlink/resolve.go: spec.Mode",
+	"ConnectorLink.outbound.actionName":       "controllers/connectorlink/resolve.go: spec.ActionName",
 	"ConnectorLink.outbound.sourceConnectors": "controllers/connectorlink/resolve.go: spec.SourceConnectors",
 	"ConnectorLink.outbound.statuses":         "controllers/connectorlink/resolve.go: spec.Statuses",
 
@@ -142,7 +143,7 @@ func TestEveryFieldHasAReader(t *testing.T) {
 
 // unsupportedValues are the values of enumerations that this release does not do.
 var unsupportedValues = []string{
-	"Environment.kind: Test", "Project.modelProviders[].type: Anthropic", "Project.modelProviders[].type: Gemini",
+	"ConnectorLink.outbound.mode: Middleware", "Environment.kind: Test", "Project.modelProviders[].type: Anthropic", "Project.modelProviders[].type: Gemini",
 }
 
 // Each value of an enumeration is tried in an object of its kind.

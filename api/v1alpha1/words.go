@@ -2,7 +2,10 @@
 
 package v1alpha1
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // Enumerations are written in CamelCase here, as Kubernetes does, and in lower case
 // by the REST API, the store and the files of a repository.
@@ -51,18 +54,42 @@ func (m MissedTicks) Word() string { return strings.ToLower(string(m)) }
 // MissedTicksOf is what a word means; "" for anything else.
 func MissedTicksOf(word string) MissedTicks { return ofWord(word, MissedTicksSkip, MissedTicksLatest) }
 
-// Word is the mode in lower case.
-func (m LinkMode) Word() string { return strings.ToLower(string(m)) }
+// Word is the mode in lower case, its words apart.
+func (m LinkMode) Word() string { return words(string(m)) }
 
 // LinkModeOf is what a word means; "" for anything else.
-func LinkModeOf(word string) LinkMode { return ofWord(word, LinkAutomatic) }
+func LinkModeOf(word string) LinkMode {
+	return ofWords(word, LinkAutomatic, LinkAgentTool, LinkMiddleware)
+}
 
-// Word is the status in lower case.
-func (s LinkStatus) Word() string { return strings.ToLower(string(s)) }
+// Word is the status in lower case, its words apart.
+func (s LinkStatus) Word() string { return words(string(s)) }
 
 // LinkStatusOf is what a word means; "" for anything else.
 func LinkStatusOf(word string) LinkStatus {
-	return ofWord(word, LinkCompleted, LinkFailed, LinkCancelled)
+	return ofWords(word, LinkCompleted, LinkFailed, LinkCancelled, LinkDeliveryFailed)
+}
+
+// words are those of a value in CamelCase, in lower case with underscores between them.
+func words(value string) string {
+	var out strings.Builder
+	for i, r := range value {
+		if i > 0 && unicode.IsUpper(r) {
+			out.WriteByte('_')
+		}
+		out.WriteRune(unicode.ToLower(r))
+	}
+	return out.String()
+}
+
+// ofWords is the value of which these are the words; "" when there is none.
+func ofWords[T ~string](word string, values ...T) T {
+	for _, v := range values {
+		if words(string(v)) == word {
+			return v
+		}
+	}
+	return ""
 }
 
 // DeploymentStepOf is the step that a phase of the store means ("fetching", …); ""

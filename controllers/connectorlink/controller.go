@@ -78,6 +78,8 @@ func (r *Reconciler) put(ctx context.Context, link *v1alpha1.ConnectorLink, writ
 	var (
 		duplicate *store.DuplicateError
 		many      *store.TooManyLinksError
+		taken     *store.ActionTakenError
+		tools     *store.TooManyActionsError
 	)
 	err = r.Store.PutLink(ctx, written)
 	switch {
@@ -86,6 +88,12 @@ func (r *Reconciler) put(ctx context.Context, link *v1alpha1.ConnectorLink, writ
 		return false, nil
 	case errors.As(err, &many):
 		link.MarkTooMany(store.MaxLinks)
+		return false, nil
+	case errors.As(err, &taken):
+		link.MarkActionTaken(taken.Name, taken.Holder.String())
+		return false, nil
+	case errors.As(err, &tools):
+		link.MarkTooManyActions(store.MaxActions)
 		return false, nil
 	case err != nil:
 		return false, object.FromStore(fmt.Errorf("projecting the link: %w", err))
@@ -112,9 +120,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // nothing about a link can change that others wait for.
 func nothing(v1alpha1.ConditionedObject) any { return nil }
 
-// isInEffect is what links show of their connector: another one may have its name.
+// isInEffect is what links show of their connector: another one may have its name, and
+// tools are named by it.
 func isInEffect(o v1alpha1.ConditionedObject) any {
-	return [2]any{o.CommonStatus().ID, o.CommonStatus().IsTrue(v1alpha1.ConditionRoutesReady)}
+	c, ok := o.(*v1alpha1.Connector)
+	if !ok {
+		return nil
+	}
+	return [3]any{c.Status.ID, c.Status.IsTrue(v1alpha1.ConditionRoutesReady), c.Title()}
 }
 
 // whatRuns is what links show of an environment.
@@ -127,11 +140,20 @@ func whatRuns(o v1alpha1.ConditionedObject) any {
 }
 
 // twins are the links that wait for one that is gone: it joined the same connector
-// and agent, or the connector had as many as it may have.
-func (r *Reconciler) twins(ctx context.Context, gone client.Object) []ctrl.Request {
-	return r.linksOf(ctx, gone.GetNamespace(), string(gone.(*v1alpha1.ConnectorLink).Spec.Connector), func(l *v1alpha1.ConnectorLink) bool {
-		return l.Name != gone.GetName() && v1alpha1.IsStalled(l)
-	})
+// and agent, the connector had as many as it may have, or the agent a tool of the same name.
+func (r *Reconciler) twins(ctx context.Context, deleted client.Object) []ctrl.Request {
+	gone, ok := deleted.(*v1alpha1.ConnectorLink)
+	if !ok {
+		return nil
+	}
+	waits := func(l *v1alpha1.ConnectorLink) bool { return l.Name != gone.Name && v1alpha1.IsStalled(l) }
+	out := r.linksOf(ctx, gone.Namespace, string(gone.Spec.Connector), waits)
+	if o := gone.Spec.Outbound; o == nil || o.Mode != v1alpha1.LinkAgentTool {
+		return out
+	}
+	return append(out, r.linksBy(ctx, func(l *v1alpha1.ConnectorLink) bool {
+		return l.Spec.Agent == gone.Spec.Agent && l.Spec.Connector != gone.Spec.Connector && waits(l)
+	}, client.InNamespace(gone.Namespace))...)
 }
 
 // livingIn are the links of an environment.
@@ -150,9 +172,14 @@ func (r *Reconciler) livingIn(ctx context.Context, environment client.Object) (o
 
 // linksOf are the links of a connector that pick picks; nil picks all.
 func (r *Reconciler) linksOf(ctx context.Context, namespace, connector string, pick func(*v1alpha1.ConnectorLink) bool) (out []ctrl.Request) {
+	return r.linksBy(ctx, pick, client.InNamespace(namespace), client.MatchingFields{object.ByConnector: connector})
+}
+
+// linksBy are those that are listed so and that pick picks.
+func (r *Reconciler) linksBy(ctx context.Context, pick func(*v1alpha1.ConnectorLink) bool, which ...client.ListOption) (out []ctrl.Request) {
 	links := &v1alpha1.ConnectorLinkList{}
-	if err := r.Client.List(ctx, links, client.InNamespace(namespace), client.MatchingFields{object.ByConnector: connector}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "listing the links of a connector")
+	if err := r.Client.List(ctx, links, which...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "listing links")
 	}
 	for i := range links.Items {
 		if pick == nil || pick(&links.Items[i]) {

@@ -42,7 +42,8 @@ func TestARow(t *testing.T) {
 	}, got)
 }
 
-// TestWhoWaitsForALinkThatGoes: links of the same connector that are stalled.
+// TestWhoWaitsForALinkThatGoes: links of the same connector that are stalled, and
+// where it was a tool those of the same agent.
 func TestWhoWaitsForALinkThatGoes(t *testing.T) {
 	t.Parallel()
 	duplicate := func(l *v1alpha1.ConnectorLink) { l.MarkDuplicate("x") }
@@ -51,6 +52,12 @@ func TestWhoWaitsForALinkThatGoes(t *testing.T) {
 		link("team", "fine", "ask", asIs), link("team", "elsewhere", "other", duplicate), link("other", "twin", "ask", duplicate),
 	)}}
 	require.ElementsMatch(t, []string{"twin", "more"}, controllertest.Names(r.twins(t.Context(), link("team", "gone", "ask", asIs))))
+	tool := link("team", "gone", "ask", func(l *v1alpha1.ConnectorLink) {
+		l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool}
+	})
+	require.ElementsMatch(t, []string{"twin", "more", "elsewhere"}, controllertest.Names(r.twins(t.Context(), tool)), "a tool's name is free")
+	tool.Spec.Agent = "another"
+	require.ElementsMatch(t, []string{"twin", "more"}, controllertest.Names(r.twins(t.Context(), tool)))
 }
 
 // TestWhichLinksLiveInAnEnvironment: those of all its connectors.
@@ -69,7 +76,7 @@ func TestWhichLinksLiveInAnEnvironment(t *testing.T) {
 	require.ElementsMatch(t, []string{"a1", "a2", "b1"}, controllertest.Names(r.livingIn(t.Context(), dev)))
 }
 
-// TestWhichChangesOfAConnectorLinksAreToldOf: whether it is in effect, and nothing else.
+// TestWhichChangesOfAConnectorLinksAreToldOf: whether it is in effect, and its name.
 func TestWhichChangesOfAConnectorLinksAreToldOf(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -78,6 +85,7 @@ func TestWhichChangesOfAConnectorLinksAreToldOf(t *testing.T) {
 	}{
 		"its id":              {func(c *v1alpha1.Connector) { c.Status.ID = "b" }, true},
 		"its name is taken":   {func(c *v1alpha1.Connector) { c.MarkNameTaken("x") }, true},
+		"its display name":    {func(c *v1alpha1.Connector) { c.Spec.DisplayName = "b" }, true},
 		"the gateway's again": {func(c *v1alpha1.Connector) { c.MarkRoutesReady() }, false},
 		"its spec":            {func(c *v1alpha1.Connector) { c.Generation++ }, false},
 		"its secret":          {func(c *v1alpha1.Connector) { c.MarkSecretReady("s", 2) }, false},

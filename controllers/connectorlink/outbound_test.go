@@ -53,6 +53,46 @@ var _ = Describe("A ConnectorLink to an outbound connector", func() {
 		s.ExpectAtRest(ctx, s.r, l)
 	})
 
+	It("gives its agent a tool, of a name that no other link gives", func(ctx SpecContext) {
+		s := newScene(ctx)
+		sends := func(name string) *v1alpha1.Connector {
+			return s.Connector(name, func(c *v1alpha1.Connector) {
+				c.Spec.Mode, c.Spec.DisplayName, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, v1alpha1.DisplayName("The "+name), "https://example.com"
+			})
+		}
+		one, two := sends("one"), sends("two")
+		s.ExpectConnector(ctx, one)
+		s.ExpectConnector(ctx, two)
+		tool := func(l *v1alpha1.ConnectorLink) {
+			l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool}
+		}
+		first, second := s.Link("first", "one", "hello", tool), s.Link("second", "two", "hello", tool)
+		second.Spec.Outbound.ActionName = "send_to_the_one"
+		s.ExpectApplied(ctx, first, second)
+		s.ExpectReconciled(ctx, s.r, first)
+		Expect(v1alpha1.IsReady(first)).To(BeTrue(), Message(first))
+		Expect(s.ExpectReconciled(ctx, s.r, second).RequeueAfter).To(Equal(object.Later))
+		Expect(State(second)).To(Equal("Ready=False/ActionNameTaken Stalled observed"))
+		Expect(Message(second)).To(ContainSubstring(s.Namespace + "/first"))
+		tools := func() (names []string) {
+			GinkgoHelper()
+			key := s.Key(one)
+			actions, err := s.Store.Actions(ctx, store.Key{ProjectID: key.ProjectID, ID: s.Key(s.environment).ID}, []string{"hello"})
+			Expect(err).NotTo(HaveOccurred())
+			for _, a := range actions {
+				names = append(names, a.Name+" "+a.Connector)
+			}
+			return names
+		}
+		Expect(tools()).To(Equal([]string{"send_to_the_one The one"}))
+
+		second.Spec.Outbound.ActionName = ""
+		s.ExpectApplied(ctx, second)
+		s.ExpectReconciled(ctx, s.r, second)
+		Expect(v1alpha1.IsReady(second)).To(BeTrue(), Message(second))
+		Expect(tools()).To(ConsistOf("send_to_the_one The one", "send_to_the_two The two"))
+	})
+
 	It("asks for nothing that has no effect", func(ctx SpecContext) {
 		s := newScene(ctx)
 		results := s.Connector("results", func(c *v1alpha1.Connector) {

@@ -3,6 +3,7 @@
 package connectorlink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,9 @@ func (r *Reconciler) policy(
 	}
 	if spec.Mode != "" {
 		out.Mode = store.LinkMode(spec.Mode.Word())
+	}
+	if out.Mode == store.LinkAgentTool {
+		out.ActionName = cmp.Or(string(spec.ActionName), store.DefaultActionName(connector.Title()))
 	}
 	for _, status := range spec.Statuses {
 		out.Statuses = append(out.Statuses, store.RunStatus(status.Word()))
