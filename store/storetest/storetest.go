@@ -95,14 +95,17 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Model", modelPromises},
 	}
 	for _, group := range groups {
-		t.Run(group.name, func(t *testing.T) {
+		t.Run(group.name, func(t *testing.T) { check(t, group.promises, open) })
+	}
+}
+
+// check checks promises, each on a store of its own.
+func check(t *testing.T, promises []promise, open func(t *testing.T) Opened) {
+	t.Parallel()
+	for _, p := range promises {
+		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			for _, p := range group.promises {
-				t.Run(p.name, func(t *testing.T) {
-					t.Parallel()
-					p.check(newWorld(t, open(t)))
-				})
-			}
+			p.check(newWorld(t, open(t)))
 		})
 	}
 }
