@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/google/uuid"
@@ -58,6 +59,21 @@ func SplitFiles(files []File) (accepted, omitted []File) {
 		}
 	}
 	return accepted, omitted
+}
+
+// MissingFiles says why an event with these files does not do for a link that needs files;
+// "" where it does.
+func MissingFiles(c Connector, link Link, files []File) string {
+	if !c.FilesRequired && !link.FilesRequired {
+		return ""
+	}
+	switch accepted, omitted := SplitFiles(files); {
+	case len(omitted) > 0:
+		return fmt.Sprintf("files are required, and %d of %d were omitted", len(omitted), len(files))
+	case len(accepted) == 0:
+		return "files are required, and the event has none"
+	}
+	return ""
 }
 
 // Files are the attachments of inputs.

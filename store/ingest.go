@@ -51,6 +51,8 @@ type Event struct {
 	// one is written with it. Where the tick is not due any more, nothing of the whole call
 	// is written: ErrTickTaken.
 	Tick *TickMove
+	// ReplayOf is the connector run of which the event is a replay, nil of one that came in.
+	ReplayOf *uuid.UUID
 	// Skipped says why an event without Runs starts none; its connector run is recorded as
 	// skipped then. An event without Runs and without a reason is completed at once.
 	Skipped string

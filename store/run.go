@@ -58,10 +58,12 @@ type ConnectorRun struct {
 	Status        ConnectorRunStatus
 	Trigger       TriggerType
 	RunIDs        []uuid.UUID // in the order of the links, oldest first
-	Error         string
-	ContentType   string
-	StartedAt     time.Time
-	EndedAt       *time.Time
+	// ReplayOf is the connector run of which it is a replay, nil of an original.
+	ReplayOf    *uuid.UUID
+	Error       string
+	ContentType string
+	StartedAt   time.Time
+	EndedAt     *time.Time
 }
 
 // Key is the connector run's primary key.

@@ -23,6 +23,7 @@ type Store interface {
 	Dispatch
 	Deliveries
 	Sends
+	Replays
 	Housekeeping
 	Loads
 	Queue

@@ -22,6 +22,8 @@ const (
 	CodeDefinedInCode      Code = "defined_in_code"        // 409: it is changed by a deployment of the project's code
 	CodeGitOps             Code = "managed_by_gitops"      // 409: a GitOps controller owns it and would undo the change
 	CodeNoSecret           Code = "no_generated_secret"    // 409: the connector has no secret that the platform generates
+	CodeGone               Code = "gone"                   // 409: what it is about is not stored any more
+	CodeConnectorPaused    Code = "connector_paused"       // 409: the connector sends nothing for the time being
 	CodeTerminating        Code = "namespace_terminating"  // 409: the project's namespace is being deleted
 	CodePrecondition       Code = "precondition_failed"    // 412: it is not what If-Match names
 	CodeRequestTooLarge    Code = "request_too_large"      // 413: the body is larger than the limit

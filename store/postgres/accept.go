@@ -75,13 +75,13 @@ var acceptStatement = `WITH clock AS MATERIALIZED (
 			WHERE c.project_id = e.project_id AND c.id = e.connector_id) = e.version, FALSE)
 			AND (e.secret_until IS NULL OR clock.us < e.secret_until) AS current,
 		e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM stored b
-			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE) AS whole, e.runner, e.token, e.agent, e.link,
+			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE) AS whole, e.runner, e.token, e.agent, e.link, e.replay_of,
 		CASE WHEN e.runner IS NOT NULL THEN ` + sqlcore.LiveAgent + ` END AS live
 	FROM clock, unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[],
 		$9::uuid[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::bigint[], $15::bigint[], $16::boolean[], $17::bigint[], $18::bigint[],
-		$31::text[], $32::bigint[], $33::text[], $34::uuid[], $35::text[], $36::bigint[], $37::text[])
+		$31::text[], $32::bigint[], $33::text[], $34::uuid[], $35::text[], $36::bigint[], $37::text[], $38::uuid[])
 		AS e (id, project_id, environment_id, connector_id, version, trigger_type, input, input_size, input_blob,
-			content_type, run_ids, key, fingerprint, ttl, secret_until, repeat, number, first_run, runner, token, agent, link, files, files_size, headers)
+			content_type, run_ids, key, fingerprint, ttl, secret_until, repeat, number, first_run, runner, token, agent, link, files, files_size, headers, replay_of)
 ), keyed AS (
 	INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
 	SELECT project_id, connector_id, key, fingerprint, id, run_ids, now_us() + ttl FROM ev
@@ -100,8 +100,8 @@ var acceptStatement = `WITH clock AS MATERIALIZED (
 	SELECT project_id, id, content_type, input, input_blob, files, headers FROM chosen
 ), connector_rows AS (
 	INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
-		input_size, run_ids, runs_left, runs_failed, started_at)
-	SELECT project_id, id, environment_id, connector_id, 'running', trigger_type, content_type, input_size, run_ids, runs, 0, clock.us
+		input_size, run_ids, runs_left, runs_failed, replay_of, started_at)
+	SELECT project_id, id, environment_id, connector_id, 'running', trigger_type, content_type, input_size, run_ids, runs, 0, replay_of, clock.us
 	FROM chosen, clock
 ), run_rows AS (
 	INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,

@@ -60,16 +60,16 @@ var endStatement = `WITH given AS MATERIALIZED (
 ), closed AS (
 	DELETE FROM open_connector_runs c USING locked l
 	WHERE c.project_id = l.project_id AND c.id = l.id AND l.runs_left <= l.runs
-	RETURNING c.project_id, c.id, c.environment_id, c.connector_id, c.trigger_type, c.content_type, c.run_ids, c.started_at,
+	RETURNING c.project_id, c.id, c.environment_id, c.connector_id, c.trigger_type, c.content_type, c.run_ids, c.replay_of, c.started_at,
 		c.input_size, c.runs_failed + l.failed AS failed
 ), counted_down AS (
 	UPDATE open_connector_runs c SET runs_left = c.runs_left - l.runs, runs_failed = c.runs_failed + l.failed
 	FROM locked l WHERE c.project_id = l.project_id AND c.id = l.id AND l.runs_left > l.runs
 ), closed_history AS (
 	INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
-		run_ids, error, started_at, ended_at)
+		run_ids, error, replay_of, started_at, ended_at)
 	SELECT project_id, id, environment_id, connector_id, CASE WHEN failed > 0 THEN 'failed' ELSE 'completed' END,
-		trigger_type, content_type, run_ids, '', started_at, now_us()
+		trigger_type, content_type, run_ids, '', replay_of, started_at, now_us()
 	FROM closed
 ), posted AS (
 	INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)

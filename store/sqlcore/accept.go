@@ -176,9 +176,9 @@ func (c *Core) closeEmpty(ctx context.Context, tx *Tx, empty []store.Key, reason
 		var l, ended list
 		where := c.keys(&l, "id", part) + ` AND runs_left = 0`
 		insert := `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
-				trigger_type, content_type, run_ids, error, started_at, ended_at)
+				trigger_type, content_type, run_ids, error, replay_of, started_at, ended_at)
 			SELECT project_id, id, environment_id, connector_id, ` + ended.add(string(status)) + `, trigger_type, content_type, run_ids, ` +
-			ended.add(reason) + `, started_at, now_us() FROM open_connector_runs WHERE ` + c.keys(&ended, "id", part) + ` AND runs_left = 0`
+			ended.add(reason) + `, replay_of, started_at, now_us() FROM open_connector_runs WHERE ` + c.keys(&ended, "id", part) + ` AND runs_left = 0`
 		if _, err := tx.exec(ctx, insert, ended.args...); err != nil {
 			return wrap(err, "ending %d connector runs without runs", len(part))
 		}

@@ -195,7 +195,7 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return err
 	}
-	var open, skipped, payloads, destinations rows
+	var open, skipped, payloads rows
 	more := map[store.Key]int64{}
 	var due, stored []store.Key
 	for i, t := range targets {
@@ -239,6 +239,12 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 	if err := countDeliveries(ctx, tx, stored, more); err != nil {
 		return err
 	}
+	return wake(ctx, tx, due, now)
+}
+
+// wake lets claims look at destinations for which something is due now.
+func wake(ctx context.Context, tx *Tx, due []store.Key, now int64) error {
+	var destinations rows
 	for _, key := range due {
 		destinations.add(key.ProjectID, key.ID, now)
 	}

@@ -236,18 +236,18 @@ func (c *Core) entries(ctx context.Context, run store.Key, statement string, arg
 // connectorRunColumns are of an open or an ended connector run c.
 const (
 	openConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, '' AS error,
-	c.content_type, c.run_ids, c.started_at, CAST(NULL AS bigint) AS ended_at`
+	c.content_type, c.run_ids, c.replay_of, c.started_at, CAST(NULL AS bigint) AS ended_at`
 	endedConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.error,
-	c.content_type, c.run_ids, c.started_at, c.ended_at`
+	c.content_type, c.run_ids, c.replay_of, c.started_at, c.ended_at`
 )
 
 // openDeliveries are deliveries as open connector runs.
 const openDeliveries = `(SELECT id, project_id, environment_id, connector_id, CASE WHEN lease_until IS NULL THEN 'pending' ELSE 'running' END AS status,
-	'outbound' AS trigger_type, '` + deliveryType + `' AS content_type, id_list(run_id) AS run_ids, started_at FROM deliveries)`
+	'outbound' AS trigger_type, '` + deliveryType + `' AS content_type, id_list(run_id) AS run_ids, replay_of, started_at FROM deliveries)`
 
 func scanConnectorRun(row scanner) (r store.ConnectorRun, err error) {
 	err = row.Scan(&r.ID, &r.ProjectID, &r.EnvironmentID, &r.ConnectorID, &r.Status, &r.Trigger, &r.Error,
-		&r.ContentType, idList{&r.RunIDs}, at(&r.StartedAt), maybeAt(&r.EndedAt))
+		&r.ContentType, idList{&r.RunIDs}, &r.ReplayOf, at(&r.StartedAt), maybeAt(&r.EndedAt))
 	return r, err
 }
 

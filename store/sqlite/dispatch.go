@@ -118,9 +118,9 @@ func endConnectorRun(ctx context.Context, q sqlcore.Queryer, ended *sqlcore.Ende
 		failed = 1
 	}
 	err = q.QueryRowContext(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
-			trigger_type, content_type, run_ids, error, started_at, ended_at)
+			trigger_type, content_type, run_ids, error, replay_of, started_at, ended_at)
 		SELECT project_id, id, environment_id, connector_id, CASE WHEN runs_failed + $3 > 0 THEN 'failed' ELSE 'completed' END,
-			trigger_type, content_type, run_ids, '', started_at, now_us()
+			trigger_type, content_type, run_ids, '', replay_of, started_at, now_us()
 		FROM open_connector_runs WHERE project_id = $1 AND id = $2 AND runs_left <= 1 RETURNING id`, project, id, failed).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) { // others of it are open
 		_, err = q.ExecContext(ctx, `UPDATE open_connector_runs SET runs_left = runs_left - 1, runs_failed = runs_failed + $3

@@ -70,6 +70,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Order", orderPromises},
 		{"Deliveries", deliveryPromises},
 		{"Sends", slices.Concat(sendPromises, failedDeliveryPromises)},
+		{"Replays", replayPromises},
 		{"Held", heldPromises},
 		{"Suspensions", suspensionPromises},
 		{"Journal", journalPromises},

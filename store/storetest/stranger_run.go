@@ -150,6 +150,21 @@ var runStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.False(known)
 	},
+	"EventInput": func(s *stranger) {
+		_, err := s.s.EventInput(s.ctx, s.key(s.event.ConnectorRunID))
+		s.none(err)
+	},
+	"KnownRequest": func(s *stranger) {
+		key := store.Idempotency{Key: "key:1"}
+		_, err := s.s.KnownRequest(s.ctx, s.victim.connector.Key(), key)
+		s.NoError(err)
+		_, err = s.s.KnownRequest(s.ctx, s.key(s.connector.ID), key)
+		s.none(err)
+	},
+	"Redeliver": func(s *stranger) {
+		_, err := s.s.Redeliver(s.ctx, store.Redelivery{Of: s.key(s.delivery.Delivery.ID), Idempotency: requestKey("1", "theirs")})
+		s.none(err)
+	},
 	"Reclaim": func(s *stranger) {
 		n, err := s.s.Reclaim(s.ctx, s.key(s.environment.ID), s.runner, nil)
 		s.NoError(err)

@@ -32,7 +32,7 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 			return store.Event{}, fmt.Errorf("making an id: %w", err)
 		}
 		run := store.EventRun{ID: id, LinkID: link.ID, AgentName: link.AgentName}
-		if missing := missingFiles(route.Connector, link, req.input.files); missing != "" && !req.input.repeat {
+		if missing := store.MissingFiles(route.Connector, link, req.input.files); missing != "" && !req.input.repeat {
 			run.ErrorCode, run.Error = store.RunErrorFilesRequired, missing
 		} else if !req.input.repeat { // of which no input was read, and nothing is recorded
 			if run.Concurrency, err = route.KeyOf(link.AgentName, req.input.inline, evaluate); err != nil {
@@ -62,20 +62,6 @@ func (a admission) known(i int) store.RunStatus {
 		return store.RunRunning
 	case a.runs[i].ErrorCode == "" && a.runs[i].Concurrency == store.ConcurrencyKey{}:
 		return store.RunQueued
-	}
-	return ""
-}
-
-// missingFiles says why an event does not do for a link that needs files; "" where it does.
-func missingFiles(c store.Connector, link store.Link, files []store.File) string {
-	if !c.FilesRequired && !link.FilesRequired {
-		return ""
-	}
-	switch accepted, omitted := store.SplitFiles(files); {
-	case len(omitted) > 0:
-		return fmt.Sprintf("files are required, and %d of %d were omitted", len(omitted), len(files))
-	case len(accepted) == 0:
-		return "files are required, and the event has none"
 	}
 	return ""
 }

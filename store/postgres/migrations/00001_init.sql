@@ -361,6 +361,8 @@ CREATE TABLE open_connector_runs (
     run_ids uuid[] NOT NULL,
     runs_left bigint NOT NULL CHECK (runs_left >= 0),
     runs_failed bigint NOT NULL CHECK (runs_failed >= 0),
+    -- The one of which it is a replay.
+    replay_of uuid,
     started_at bigint NOT NULL,
     PRIMARY KEY (project_id, id)
 ) WITH (fillfactor = 50);
@@ -480,6 +482,7 @@ CREATE TABLE deliveries (
     attempt bigint NOT NULL CHECK (attempt >= 0),
     due_at bigint NOT NULL,
     lease_until bigint,
+    replay_of uuid,
     started_at bigint NOT NULL,
     PRIMARY KEY (project_id, id)
 ) WITH (fillfactor = 80,
@@ -561,6 +564,7 @@ CREATE TABLE ended_connector_runs (
     content_type text NOT NULL,
     run_ids uuid[] NOT NULL,
     error text NOT NULL,
+    replay_of uuid,
     started_at bigint NOT NULL,
     ended_at bigint NOT NULL,
     PRIMARY KEY (project_id, id)

@@ -327,6 +327,8 @@ CREATE TABLE open_connector_runs (
     run_ids TEXT NOT NULL,
     runs_left INTEGER NOT NULL CHECK (runs_left >= 0),
     runs_failed INTEGER NOT NULL CHECK (runs_failed >= 0),
+    -- The one of which it is a replay.
+    replay_of TEXT,
     started_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, id)
 );
@@ -429,6 +431,7 @@ CREATE TABLE deliveries (
     attempt INTEGER NOT NULL CHECK (attempt >= 0),
     due_at INTEGER NOT NULL,
     lease_until INTEGER,
+    replay_of TEXT,
     started_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, id)
 );
@@ -500,6 +503,7 @@ CREATE TABLE ended_connector_runs (
     content_type TEXT NOT NULL,
     run_ids TEXT NOT NULL,
     error TEXT NOT NULL,
+    replay_of TEXT,
     started_at INTEGER NOT NULL,
     ended_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, id)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/replay"
 )
 
 // deliver sends results on as they are sent most often, and in the other ways.
@@ -40,6 +41,7 @@ func (t *tour) deliver() {
 	t.NotEmpty(runs)
 	_, err = t.Store.ConnectorRun(t.ctx, t.key(claimed[1].Delivery.ID))
 	t.NoError(err)
+	t.replay(claimed[0].Delivery.ID)
 	_, _, err = t.Store.Attempts(t.ctx, t.key(claimed[0].Delivery.ID))
 	t.NoError(err)
 	_, err = t.Store.DestinationsOf(t.ctx, t.Project, []uuid.UUID{out.ID})
@@ -145,4 +147,22 @@ func (t *tour) settle(outcome store.DeliveryOutcome, claimed []store.ClaimedDeli
 		})
 	}
 	t.NoError(t.Store.RecordAttempts(t.ctx, attempts))
+}
+
+// replay lets a delivery and an event happen again, under a key.
+func (t *tour) replay(delivery uuid.UUID) {
+	key := func() *store.Idempotency {
+		return &store.Idempotency{Key: "replay:" + uuid.NewString(), TTL: time.Hour}
+	}
+	again, once := key(), key()
+	for _, verdict := range []store.Verdict{store.Accepted, store.Repeated} {
+		a, err := t.Store.Redeliver(t.ctx, store.Redelivery{Of: t.key(delivery), Idempotency: again})
+		t.NoError(err)
+		t.Equal(verdict, a.Verdict)
+		original, err := t.Store.ConnectorRun(t.ctx, t.connectorRuns[len(t.connectorRuns)-1])
+		t.NoError(err)
+		a, err = replay.One(t.ctx, t.Store, func([]byte) func(string) (string, error) { return nil }, original, once)
+		t.NoError(err)
+		t.Equal(verdict, a.Verdict)
+	}
 }

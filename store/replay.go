@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+)
+
+// ErrGone says that what is asked for was stored once, and is not any more.
+var ErrGone = errors.New("not stored any more")
+
+// EventInput is what an event came with. Neither Data nor Blob is set of one that has no
+// input, such as a tick that was skipped.
+type EventInput struct {
+	ContentType string
+	// Data is the raw input, at most MaxInlineInput bytes; larger ones are in Blob.
+	Data []byte
+	Blob *uuid.UUID
+	// Files are the attachments, accepted and omitted.
+	Files []File
+	// Headers are those of its request that its runs see.
+	Headers map[string]string
+}
+
+// Redelivery asks for another delivery of what one carries.
+type Redelivery struct {
+	// Of is the connector run of the delivery, which may have ended.
+	Of Key
+	// Idempotency is nil where the request named no key.
+	Idempotency *Idempotency
+}
+
+// Replays is what replaying reads and writes beside Ingest.
+type Replays interface {
+	// EventInput is the input of a connector run that is no delivery; ErrNotFound where
+	// it is not stored.
+	EventInput(ctx context.Context, connectorRun Key) (EventInput, error)
+	// KnownRequest is the admission of the request that a key of a connector stands for:
+	// Repeated, or KeyReused where the fingerprints differ. ErrNotFound where the key is not
+	// known.
+	KnownRequest(ctx context.Context, connector Key, key Idempotency) (Admission, error)
+	// Redeliver makes a delivery, of an id of its own and due now, of what another one
+	// carries and over the same connector. It does not ask whether the connector sends: what
+	// is due of one that does not is skipped. Verdicts are Accepted, Repeated and KeyReused.
+	// ErrNotFound without such a delivery, ErrGone where what it carries is not stored any
+	// more.
+	Redeliver(ctx context.Context, r Redelivery) (Admission, error)
+}

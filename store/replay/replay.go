@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package replay lets what a connector received or sent happen again: an event starts runs
+// of the agents that are linked now, a delivery is sent once more. The original is read,
+// and never changed.
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// attempts are how often an event is made for a connector that changes meanwhile.
+const attempts = 5
+
+// Store is what replaying needs of a store.
+type Store interface {
+	store.Loads
+	store.Replays
+	// Route is store.Routes'.
+	Route(ctx context.Context, connector store.Key) (store.Route, error)
+	// Accept is store.Ingest's.
+	Accept(ctx context.Context, events []store.Event) ([]store.Admission, error)
+	// PutBlob, OpenBlob and DropBlob are store.Blobs'.
+	PutBlob(ctx context.Context, key store.Key, r io.Reader) (int64, error)
+	OpenBlob(ctx context.Context, key store.Key) (io.ReadCloser, error)
+	DropBlob(ctx context.Context, key store.Key) error
+	// DestinationsOf is store.Deliveries'.
+	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error)
+}
+
+// Reason is a word for why something is not replayed.
+type Reason string
+
+// Reasons.
+const (
+	// Gone: what it takes is not stored any more.
+	Gone Reason = "gone"
+	// Disabled, Retired and NoAgent: the connector takes no events; Paused: it sends nothing
+	// for the time being.
+	Disabled Reason = "connector_disabled"
+	Retired  Reason = "connector_retired"
+	NoAgent  Reason = "no_agent"
+	Paused   Reason = "connector_paused"
+	// Changing: the connector changes again and again.
+	Changing Reason = "conflict"
+	// BacklogFull and StorageFull: the project has as much as it may.
+	BacklogFull Reason = "backlog_full"
+	StorageFull Reason = "project_storage_full"
+)
+
+// Refused says why something is not replayed.
+type Refused struct {
+	Reason Reason
+	Detail string
+}
+
+// Error is the detail.
+func (r *Refused) Error() string { return r.Detail }
+
+// Later says that the same may be taken in a while: the project has as much as it may have.
+func (r *Refused) Later() bool {
+	return r.Reason == BacklogFull || r.Reason == StorageFull
+}
+
+// One replays a connector run, as the key of a request says at most once: the verdict is
+// Accepted, Repeated or KeyReused. evaluate tells concurrency keys. It answers a Refused where it
+// cannot be.
+func One(ctx context.Context, s Store, evaluate store.Evaluator, original store.ConnectorRun, key *store.Idempotency) (store.Admission, error) {
+	connector := store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}
+	if key != nil {
+		earlier, err := s.KnownRequest(ctx, connector, *key)
+		if err == nil || !errors.Is(err, store.ErrNotFound) {
+			return earlier, err
+		}
+	}
+	load, err := s.ProjectLoad(ctx, original.ProjectID)
+	if err != nil {
+		return store.Admission{}, fmt.Errorf("measuring project %s: %w", original.ProjectID, err)
+	}
+	if original.Trigger == store.TriggerOutbound {
+		return redeliver(ctx, s, original, load, key)
+	}
+	if r := full(load, original.EnvironmentID); r != nil {
+		return store.Admission{}, r
+	}
+	event := replayed{store: s, evaluate: evaluate, original: original, key: key}
+	defer event.dropCopies(ctx)
+	return event.accept(ctx)
+}
+
+// redeliver makes a delivery once more.
+func redeliver(ctx context.Context, s Store, original store.ConnectorRun, load store.ProjectLoad, key *store.Idempotency) (store.Admission, error) {
+	connector := store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}
+	if r := overStored(load); r != nil {
+		return store.Admission{}, r
+	}
+	route, err := s.Route(ctx, connector)
+	if err != nil {
+		return store.Admission{}, fmt.Errorf("reading connector %s: %w", connector, err)
+	}
+	if r := closed(route.Connector); r != nil {
+		return store.Admission{}, r
+	}
+	states, err := s.DestinationsOf(ctx, connector.ProjectID, []uuid.UUID{connector.ID})
+	if err != nil {
+		return store.Admission{}, fmt.Errorf("reading how deliveries of connector %s go: %w", connector, err)
+	}
+	if reason, paused := states[connector.ID].Paused(route.Connector.Ref.Generation); paused {
+		return store.Admission{}, &Refused{Paused,
+			"The connector is paused: " + reason + ". Set enabled to true by PATCH of the connector, or change the connector, to end the pause."}
+	}
+	a, err := s.Redeliver(ctx, store.Redelivery{Of: original.Key(), Idempotency: key})
+	if errors.Is(err, store.ErrGone) {
+		return a, &Refused{Gone, "What was sent is not stored any more, and so cannot be sent again."}
+	}
+	return a, err
+}
+
+// closed says why a connector takes and sends nothing; nil where it does.
+func closed(c store.Connector) *Refused {
+	switch {
+	case c.Retired:
+		return &Refused{Retired, "The connector was removed from the code of the project."}
+	case !c.Enabled:
+		return &Refused{Disabled, "The connector is disabled."}
+	}
+	return nil
+}
+
+// full says why a project cannot have more runs in an environment; nil where it can.
+func full(load store.ProjectLoad, environment uuid.UUID) *Refused {
+	if r := overStored(load); r != nil {
+		return r
+	}
+	limits, backlog := load.Limits, load.Backlog[environment]
+	switch {
+	case reached(backlog.Runs, limits.BacklogRuns):
+		return &Refused{BacklogFull,
+			fmt.Sprintf("The environment has %d open runs and may have %d. Try again when some have ended.", backlog.Runs, limits.BacklogRuns)}
+	case reached(backlog.Input, limits.BacklogInput):
+		return &Refused{BacklogFull, fmt.Sprintf("The open runs of the environment have %d bytes of input and may have %d. "+
+			"Try again when some have ended.", backlog.Input, limits.BacklogInput)}
+	}
+	return nil
+}
+
+// overStored says that a project has stored as much as it may.
+func overStored(load store.ProjectLoad) *Refused {
+	if !reached(load.Stored, load.Limits.Storage) {
+		return nil
+	}
+	return &Refused{StorageFull,
+		fmt.Sprintf("The project has stored %d bytes of ended runs and may have %d.", load.Stored, load.Limits.Storage)}
+}
+
+// reached says whether there is as much as may be; 0 is any number.
+func reached(n, limit int64) bool { return limit > 0 && n >= limit }

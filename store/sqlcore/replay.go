@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// EventInput implements store.Replays.
+func (c *Core) EventInput(ctx context.Context, connectorRun store.Key) (in store.EventInput, err error) {
+	var files *string
+	found, err := pastRows(ctx, c, c.engine.Reader(), connectorRun.ID, func(row scanner) (in store.EventInput, err error) {
+		return in, row.Scan(&in.ContentType, &in.Data, &in.Blob, &files, document{&in.Headers})
+	}, `SELECT content_type, data, blob_id, files, headers FROM {inputs} WHERE project_id = $1 AND id = $2`, connectorRun.ProjectID, connectorRun.ID)
+	switch {
+	case err == nil && len(found) == 0:
+		err = store.ErrNotFound
+	case err == nil:
+		in = found[0]
+	}
+	if err == nil && files != nil {
+		err = json.Unmarshal([]byte(*files), &in.Files)
+	}
+	return in, wrap(err, "reading the input of connector run %s", connectorRun)
+}
+
+// KnownRequest implements store.Replays.
+func (c *Core) KnownRequest(ctx context.Context, connector store.Key, key store.Idempotency) (store.Admission, error) {
+	e := store.Event{ProjectID: connector.ProjectID, ConnectorID: connector.ID, Idempotency: &key}
+	a, err := c.Earlier(ctx, c.engine.Reader(), e)
+	if err != nil {
+		return store.Admission{}, err
+	}
+	return a, nil
+}
+
+// Redeliver implements store.Replays. What it is about is read before: it does not change.
+func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admission, err error) {
+	reader := c.engine.Reader()
+	of, err := c.connectorRun(ctx, reader, r.Of)
+	if err == nil && (of.Trigger != store.TriggerOutbound || len(of.RunIDs) == 0) {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return a, wrap(err, "reading delivery %s", r.Of)
+	}
+	again := store.Delivery{ProjectID: of.ProjectID, EnvironmentID: of.EnvironmentID, ConnectorID: of.ConnectorID, RunID: of.RunIDs[0]}
+	if again.LinkID, err = c.sendingLink(ctx, again); err != nil {
+		return a, wrap(err, "reading what delivery %s carries", r.Of)
+	}
+	if again.ID, err = uuid.NewV7(); err != nil {
+		return a, err
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		var now int64
+		if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
+			return err
+		}
+		delivery := again
+		delivery.ID = store.Stamp(again.ID, now, 0)
+		a = store.Admission{ConnectorRunID: delivery.ID, RunIDs: of.RunIDs}
+		first, err := c.takeKey(ctx, tx, delivery, r.Idempotency)
+		if err == nil && !first {
+			a, err = c.Earlier(ctx, tx, store.Event{ProjectID: of.ProjectID, ConnectorID: of.ConnectorID, Idempotency: r.Idempotency})
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		return c.insertAgain(ctx, tx, delivery, of.ID, now)
+	})
+	return a, wrap(err, "delivering %s again", r.Of)
+}
+
+// sendingLink is the link over which the result of a delivery's run would go out now, the
+// zero id where there is none any more; ErrGone where the result is not stored.
+func (c *Core) sendingLink(ctx context.Context, d store.Delivery) (link uuid.UUID, err error) {
+	var agent string
+	err = c.inHistory(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID},
+		`SELECT agent_name FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &agent)
+	if errors.Is(err, store.ErrNotFound) {
+		return link, store.ErrGone
+	}
+	if err != nil {
+		return link, err
+	}
+	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT id FROM links WHERE project_id = $1 AND connector_id = $2 AND agent_name = $3`,
+		d.ProjectID, d.ConnectorID, agent).Scan(&link))
+	if errors.Is(err, store.ErrNotFound) {
+		return uuid.Nil, nil
+	}
+	return link, err
+}
+
+// takeKey claims the idempotency key for a delivery; not first is one that is another's.
+func (c *Core) takeKey(ctx context.Context, tx *Tx, d store.Delivery, key *store.Idempotency) (first bool, err error) {
+	if key == nil {
+		return true, nil
+	}
+	n, err := tx.exec(ctx, `INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
+		VALUES ($1, $2, $3, $4, $5, id_list($6), now_us() + $7)
+		ON CONFLICT (project_id, connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
+			connector_run_id = excluded.connector_run_id, run_ids = excluded.run_ids, expires_at = excluded.expires_at
+		WHERE k.expires_at <= now_us()`,
+		d.ProjectID, d.ConnectorID, Text(key.Key), key.Fingerprint, d.ID, d.RunID, key.TTL.Microseconds())
+	return n == 1, err
+}
+
+// insertAgain writes a delivery that is a replay, due now.
+func (c *Core) insertAgain(ctx context.Context, tx *Tx, d store.Delivery, of uuid.UUID, now int64) error {
+	if _, err := tx.exec(ctx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, attempt, due_at, replay_of, started_at)
+		VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, $7)`,
+		d.ProjectID, d.ID, d.EnvironmentID, d.ConnectorID, d.LinkID, d.RunID, now, of); err != nil {
+		return err
+	}
+	if err := countDeliveries(ctx, tx, []store.Key{d.Key()}, nil); err != nil {
+		return err
+	}
+	tx.Hint(store.TopicDelivery, store.Key{ProjectID: d.ProjectID, ID: d.EnvironmentID})
+	return wake(ctx, tx, []store.Key{d.Connector()}, now)
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/replay"
+)
+
+// keyless knows no expression.
+func keyless([]byte) func(string) (string, error) {
+	return func(string) (string, error) { return "", store.ErrInvalid }
+}
+
+// connectorRun is an event, or a delivery, as it is now.
+func (w *world) connectorRun(id uuid.UUID) store.ConnectorRun {
+	run, err := w.s.ConnectorRun(w.ctx, w.key(id))
+	w.NoError(err)
+	return run
+}
+
+// replay replays a connector run that may be replayed.
+func (w *world) replay(id uuid.UUID) store.ConnectorRun {
+	a, err := replay.One(w.ctx, w.s, keyless, w.connectorRun(id), nil)
+	w.NoError(err)
+	w.Equal(store.Accepted, a.Verdict)
+	again := w.connectorRun(a.ConnectorRunID)
+	w.Equal(a.RunIDs, again.RunIDs)
+	w.Equal(id, *again.ReplayOf)
+	return again
+}
+
+// refused replays a connector run that may not be, and leaves nothing behind.
+func (w *world) refusedReplay(id uuid.UUID, code replay.Reason) {
+	before := w.rows(w.project.ID)
+	_, err := replay.One(w.ctx, w.s, keyless, w.connectorRun(id), nil)
+	var r *replay.Refused
+	w.ErrorAs(err, &r)
+	w.Equal(code, r.Reason, r.Detail)
+	w.Equal(before, w.rows(w.project.ID), code)
+}
+
+// needsNoFiles lets events without files do.
+func (w *world) needsNoFiles() {
+	w.connector.FilesRequired = false
+	w.NoError(w.s.PutConnector(w.ctx, w.connector))
+}
+
+// requestKey is what a request named, under a body.
+func requestKey(key, body string) *store.Idempotency {
+	return &store.Idempotency{Key: "replay:" + key, Fingerprint: []byte(body), TTL: time.Hour}
+}
+
+// sent is a delivery to a connector that has ended well.
+func (w *world) sent(c store.Connector) store.ConnectorRun {
+	d := w.underWayTo(c)
+	w.record(attempted(d, store.DeliveryDone))
+	return w.connectorRun(d.Delivery.ID)
+}
+
+var replayPromises = []promise{
+	{"a replayed event starts runs of the agents that are linked now, and its original stays", func(w *world) {
+		w.deploy("one", "first", "second", "third")
+		w.needsNoFiles()
+		e := w.event()
+		e.Files = []store.File{w.file("a", "attached"), {Name: "b", Reason: store.FileTooLarge}}
+		e.Headers = map[string]string{"x-github-event": "push"}
+		w.accept(&e)
+		for _, run := range w.claim(2, lease) {
+			w.NoError(w.complete(store.Completion{Lease: leaseOf(run), Status: store.RunFailed, Error: "no"}))
+		}
+		original := w.connectorRun(e.ConnectorRunID)
+		w.Nil(original.ReplayOf)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.links[0].Ref))
+		third := w.newLink("orders-third", w.connector.ID, "third", origin.Add(time.Hour))
+		w.NoError(w.s.PutLink(w.ctx, third))
+		again := w.replay(e.ConnectorRunID)
+		w.Equal(original.Trigger, again.Trigger)
+		w.Len(again.RunIDs, 2)
+		for i, agent := range []string{"second", "third"} {
+			run := w.run(again.RunIDs[i])
+			w.Equal(agent, run.AgentName)
+			w.Equal(store.ClassDeferred, run.Class)
+			contentType, body, err := w.s.RunInput(w.ctx, run.Key())
+			w.Equal(string(e.Input), string(w.readAll(body, err)))
+			w.Equal(e.ContentType, contentType)
+			headers, err := w.s.RunHeaders(w.ctx, run.Key())
+			w.NoError(err)
+			w.Equal(e.Headers, headers)
+			file, content, err := w.s.OpenRunFile(w.ctx, run.Key(), 0)
+			w.Equal("attached", string(w.readAll(content, err)))
+			w.NotEqual(e.Files[0].Blob, file.Blob, "a copy")
+			files, err := w.s.RunFiles(w.ctx, run.Key())
+			w.NoError(err)
+			w.Equal(e.Files[1], files[1])
+		}
+		for _, run := range w.claim(2, lease) {
+			w.NoError(w.complete(completed(run)))
+		}
+		ended := w.connectorRun(again.ID)
+		w.Equal(store.ConnectorRunCompleted, ended.Status)
+		w.Equal(e.ConnectorRunID, *ended.ReplayOf)
+		w.Equal(original, w.connectorRun(e.ConnectorRunID))
+		w.Equal(ended.ID, *w.replay(ended.ID).ReplayOf, "a replay can be replayed")
+		runs, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
+		w.NoError(err)
+		w.EqualValues(3, total)
+		w.Equal(e.ConnectorRunID, *runs[1].ReplayOf)
+	}},
+	{"an input that is large is copied, and the copy is kept", func(w *world) {
+		w.needsNoFiles()
+		e, blob := w.single(), v7()
+		large := bytes.Repeat([]byte("x"), 2*store.BlobChunk+1)
+		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(large))
+		w.NoError(err)
+		e.Input, e.InputBlob = nil, &blob
+		w.accept(&e)
+		again := w.replay(e.ConnectorRunID)
+		in, err := w.s.EventInput(w.ctx, again.Key())
+		w.NoError(err)
+		w.Nil(in.Data)
+		w.NotEqual(blob, *in.Blob)
+		body, err := w.s.OpenBlob(w.ctx, w.key(*in.Blob))
+		w.Equal(large, w.readAll(body, err))
+		w.ErrorIs(w.s.DropBlob(w.ctx, w.key(*in.Blob)), store.ErrConflict)
+		w.ErrorIs(w.s.DropBlob(w.ctx, w.key(blob)), store.ErrConflict)
+		w.EqualValues(len(large), w.load().Backlog[w.environment.ID].Input/2)
+	}},
+	{"an event is refused whose input is not stored any more, or never was", func(w *world) {
+		skipped := w.event()
+		skipped.Runs, skipped.Input, skipped.Skipped = nil, nil, "not now"
+		e := w.single()
+		e.Files = []store.File{w.file("a", "attached"), w.file("b", "gone")}
+		w.accept(&skipped, &e)
+		w.refusedReplay(skipped.ConnectorRunID, replay.Gone)
+		for _, statement := range []string{
+			`DELETE FROM blob_chunks WHERE project_id = $1 AND blob_id = $2`, `DELETE FROM blobs WHERE project_id = $1 AND id = $2`,
+		} {
+			_, err := w.db.ExecContext(w.ctx, statement, w.project.ID.String(), e.Files[1].Blob.String())
+			w.NoError(err)
+		}
+		w.refusedReplay(e.ConnectorRunID, replay.Gone)
+		w.set(`DELETE FROM inputs`)
+		w.refusedReplay(e.ConnectorRunID, replay.Gone)
+		_, err := w.s.EventInput(w.ctx, w.key(e.ConnectorRunID))
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"an event is refused while the connector takes none, or the project has too much", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(1)
+		w.count(10)
+		e := w.single()
+		w.accept(&e)
+		limits := w.project.Limits
+		for code, narrow := range map[replay.Reason]store.ProjectLimits{
+			replay.BacklogFull: {BacklogRuns: 1}, replay.StorageFull: {Storage: 1},
+		} {
+			w.project.Limits = narrow
+			w.NoError(w.s.PutProject(w.ctx, w.project))
+			w.refusedReplay(e.ConnectorRunID, code)
+		}
+		w.project.Limits = limits
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+		w.connector.Enabled = false
+		w.NoError(w.s.PutConnector(w.ctx, w.connector))
+		w.refusedReplay(e.ConnectorRunID, replay.Disabled)
+		w.connector.Retired = true
+		w.NoError(w.s.PutConnector(w.ctx, w.connector))
+		w.refusedReplay(e.ConnectorRunID, replay.Retired)
+		w.connector.Enabled, w.connector.Retired = true, false
+		w.NoError(w.s.PutConnector(w.ctx, w.connector))
+		for _, link := range w.links {
+			w.NoError(w.s.Remove(w.ctx, w.project.ID, link.Ref))
+		}
+		w.refusedReplay(e.ConnectorRunID, replay.NoAgent)
+	}},
+	{"a link that needs files gets them again, or its run fails again", func(w *world) {
+		w.deploy("one", "first", "second")
+		link := w.links[0]
+		link.FilesRequired = true
+		w.needsNoFiles()
+		w.NoError(w.s.PutLink(w.ctx, link))
+		e := w.event()
+		w.accept(&e)
+		again := w.replay(e.ConnectorRunID)
+		w.Equal(store.RunErrorFilesRequired, w.run(again.RunIDs[0]).ErrorCode)
+		w.Equal(store.RunQueued, w.run(again.RunIDs[1]).Status)
+	}},
+	{"a request is one replay, whatever has become of the connector since", func(w *world) {
+		w.deploy("one", "first")
+		out := w.outboundTo("results", automatic)
+		delivered := w.sent(out)
+		e := w.single()
+		w.accept(&e)
+		for _, original := range []store.ConnectorRun{w.connectorRun(e.ConnectorRunID), delivered} {
+			first, err := replay.One(w.ctx, w.s, keyless, original, requestKey("1", "this"))
+			w.NoError(err)
+			w.Equal(store.Accepted, first.Verdict)
+			for _, c := range []store.Connector{w.connector, out} {
+				c.Enabled = false
+				w.NoError(w.s.PutConnector(w.ctx, c))
+			}
+			again, err := replay.One(w.ctx, w.s, keyless, original, requestKey("1", "this"))
+			w.NoError(err)
+			w.Equal(store.Repeated, again.Verdict)
+			w.Equal(first.ConnectorRunID, again.ConnectorRunID)
+			other, err := replay.One(w.ctx, w.s, keyless, original, requestKey("1", "that"))
+			w.NoError(err)
+			w.Equal(store.KeyReused, other.Verdict)
+			for _, c := range []store.Connector{w.connector, out} {
+				w.NoError(w.s.PutConnector(w.ctx, c))
+			}
+		}
+		again, err := w.s.Redeliver(w.ctx, store.Redelivery{Of: delivered.Key(), Idempotency: requestKey("1", "this")})
+		w.NoError(err)
+		w.Equal(store.Repeated, again.Verdict, "also where two are made at once")
+		w.set(`UPDATE idempotency_keys SET expires_at = 1`)
+		_, err = w.s.KnownRequest(w.ctx, out.Key(), *requestKey("1", "this"))
+		w.ErrorIs(err, store.ErrNotFound)
+		again, err = w.s.Redeliver(w.ctx, store.Redelivery{Of: delivered.Key(), Idempotency: requestKey("1", "this")})
+		w.NoError(err)
+		w.Equal(store.Accepted, again.Verdict)
+	}},
+	{"a delivery is made again under an id of its own, due at once", func(w *world) {
+		w.deploy("one", "first")
+		out := w.outboundTo("results", automatic)
+		original := w.sent(out)
+		attempts, _, err := w.s.Attempts(w.ctx, original.Key())
+		w.NoError(err)
+		for range 2 { // also where the link is gone
+			var again store.ConnectorRun
+			w.hinted(store.TopicDelivery, w.environment.ID, func() { again = w.replay(original.ID) })
+			w.NotEqual(original.ID, again.ID)
+			w.Equal(store.ConnectorRunPending, again.Status)
+			w.Equal(store.TriggerOutbound, again.Trigger)
+			claimed := w.takeDue(10, 10)
+			w.Len(claimed, 1)
+			w.Equal(again.ID, claimed[0].Delivery.ID)
+			w.Equal(original.RunIDs[0], claimed[0].Run.ID)
+			w.Equal("done", claimed[0].Run.Output)
+			w.Equal(1, claimed[0].Attempt)
+			w.record(attempted(claimed[0], store.DeliveryDone))
+			w.Equal(original.ID, *w.connectorRun(again.ID).ReplayOf)
+			if _, err := w.s.Holder(w.ctx, w.key(claimed[0].LinkID)); err == nil {
+				w.NoError(w.s.Remove(w.ctx, w.project.ID, ref(store.KindConnectorLink, "results-first")))
+			}
+		}
+		w.Equal(original, w.connectorRun(original.ID))
+		unchanged, _, err := w.s.Attempts(w.ctx, original.Key())
+		w.NoError(err)
+		w.Equal(attempts, unchanged)
+	}},
+	{"a delivery is refused that would not be sent", func(w *world) {
+		w.deploy("one", "first")
+		out := w.outboundTo("results", automatic)
+		original := w.sent(out)
+		gone := attempted(w.underWayTo(out), store.DeliveryGone)
+		gone.Reason = "410 Gone"
+		w.record(gone)
+		w.refusedReplay(original.ID, replay.Paused)
+		w.NoError(w.s.ResumeDestination(w.ctx, out.Key()))
+		disabled := out
+		disabled.Enabled = false
+		w.NoError(w.s.PutConnector(w.ctx, disabled))
+		w.refusedReplay(original.ID, replay.Disabled)
+		w.NoError(w.s.PutConnector(w.ctx, out))
+		w.replay(gone.Delivery.ID)
+		w.set(`DELETE FROM ended_runs`)
+		w.refusedReplay(original.ID, replay.Gone)
+		e := w.single()
+		w.accept(&e)
+		for _, id := range []uuid.UUID{e.ConnectorRunID, v7()} {
+			_, err := w.s.Redeliver(w.ctx, store.Redelivery{Of: w.key(id)})
+			w.ErrorIs(err, store.ErrNotFound)
+		}
+	}},
+	{"a skipped delivery is made once its connector sends again", func(w *world) {
+		w.deploy("one", "first")
+		out := w.outboundTo("results", automatic)
+		disabled := out
+		disabled.Enabled = false
+		w.NoError(w.s.PutConnector(w.ctx, disabled))
+		w.ended(1)
+		w.post()
+		skipped := w.deliveriesOf(out)[0]
+		w.Equal(store.ConnectorRunSkipped, skipped.Status)
+		w.True(strings.Contains(skipped.Error, "disabled"))
+		w.NoError(w.s.PutConnector(w.ctx, out))
+		w.replay(skipped.ID)
+		w.Len(w.takeDue(10, 10), 1)
+	}},
+}
