@@ -24,6 +24,7 @@ type ConnectorRun struct {
 	RunIDs        []string           `json:"run_ids" format:"uuid" doc:"The agent runs, oldest link first."`
 	Output        *string            `json:"output" doc:"The output of the oldest link's run; null in lists, and of deliveries."`
 	Error         *string            `json:"error" doc:"Why it failed or was skipped."`
+	ReplayOf      *string            `json:"replay_of" format:"uuid" doc:"The connector run of which it is a replay; null of an original."`
 	RunID         *string            `json:"run_id" format:"uuid" doc:"Outbound: the agent run whose result is sent; null of others."`
 	Attempts      []Attempt          `json:"attempts" doc:"Outbound: the attempts to deliver, oldest first; empty in lists, and of others."`
 	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"Outbound: when the next one is due; null in lists, of others, and once no more is made."`
@@ -90,25 +91,38 @@ func (s *Server) listConnectorRuns(ctx context.Context, c *caller, in *Connector
 }
 
 func (s *Server) getConnectorRun(ctx context.Context, c *caller, in *ConnectorRunPath) (answer[ConnectorRun], error) {
-	conn, err := s.connector(ctx, c, in.ConnectorID)
+	run, err := s.connectorRun(ctx, c, in)
 	if err != nil {
 		return answer[ConnectorRun]{}, err
 	}
+	return plainly(s.wholeConnectorRun(ctx, run))
+}
+
+// connectorRun is the one of a connector that a path names.
+func (s *Server) connectorRun(ctx context.Context, c *caller, in *ConnectorRunPath) (store.ConnectorRun, error) {
+	conn, err := s.connector(ctx, c, in.ConnectorID)
+	if err != nil {
+		return store.ConnectorRun{}, err
+	}
 	run, err := s.store.ConnectorRun(ctx, c.row(in.RunID))
 	if errors.Is(err, store.ErrNotFound) || err == nil && run.ConnectorID.String() != idOf(conn) {
-		return answer[ConnectorRun]{}, notFound("connector run")
+		return store.ConnectorRun{}, notFound("connector run")
 	}
 	if err != nil {
-		return answer[ConnectorRun]{}, fmt.Errorf("reading connector run %s: %w", in.RunID, err)
+		return store.ConnectorRun{}, fmt.Errorf("reading connector run %s: %w", in.RunID, err)
 	}
+	return run, nil
+}
+
+// wholeConnectorRun shows a connector run with its output, or its attempts.
+func (s *Server) wholeConnectorRun(ctx context.Context, run store.ConnectorRun) (ConnectorRun, error) {
 	shown := showConnectorRun(run)
 	if run.Trigger == store.TriggerOutbound {
-		err := s.showAttempts(ctx, c.row(in.RunID), &shown)
-		return plainly(shown, err)
+		return shown, s.showAttempts(ctx, run.Key(), &shown)
 	}
-	outcome, err := s.store.Outcome(ctx, c.row(in.RunID))
+	outcome, err := s.store.Outcome(ctx, run.Key())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return answer[ConnectorRun]{}, fmt.Errorf("reading the outcome of connector run %s: %w", in.RunID, err)
+		return shown, fmt.Errorf("reading the outcome of connector run %s: %w", run.ID, err)
 	}
 	if len(outcome.Runs) > 0 {
 		first := showRun(outcome.Runs[0])
@@ -117,7 +131,7 @@ func (s *Server) getConnectorRun(ctx context.Context, c *caller, in *ConnectorRu
 			shown.Error = first.Error
 		}
 	}
-	return plainly(shown, nil)
+	return shown, nil
 }
 
 func showConnectorRun(r store.ConnectorRun) ConnectorRun {
@@ -125,6 +139,9 @@ func showConnectorRun(r store.ConnectorRun) ConnectorRun {
 		ID: r.ID.String(), ConnectorID: r.ConnectorID.String(), Status: ConnectorRunStatus(r.Status), TriggerType: TriggerType(r.Trigger),
 		StartedAt: r.StartedAt.UTC(), EndedAt: optTime(r.EndedAt), DurationMS: elapsed(&r.StartedAt, r.EndedAt),
 		DispatchedTo: len(r.RunIDs), RunIDs: texts(r.RunIDs), Error: opt(r.Error), Attempts: []Attempt{},
+	}
+	if r.ReplayOf != nil {
+		out.ReplayOf = opt(r.ReplayOf.String())
 	}
 	if r.Trigger == store.TriggerOutbound { // it started none
 		out.DispatchedTo, out.RunIDs = 0, []string{}

@@ -24,7 +24,7 @@ var permissionOf = map[string]v1alpha1.Permission{
 	"updateConnector": "connectors.update", "rotateSecret": "connectors.update", "deleteConnector": "connectors.delete",
 	"createLink": "connectors.link", "listLinks": "connectors.view", "getLink": "connectors.view",
 	"updateLink": "connectors.link", "deleteLink": "connectors.link",
-	"listConnectorRuns": "connectors.view", "getConnectorRun": "connectors.view", "listRejections": "connectors.view",
+	"listConnectorRuns": "connectors.view", "getConnectorRun": "connectors.view", "replayConnectorRun": "connectors.update", "listRejections": "connectors.view",
 }
 
 // ownerOf makes a user who may what the permissions stand for, and no more.

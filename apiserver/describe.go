@@ -38,6 +38,10 @@ const (
 	aboutGetConnectorRun   = "The event with its outcome; output is that of the run of the oldest link. Of an outbound connector the delivery, with its attempts."
 	aboutListRejections    = "Requests to a webhook's URL that were refused and are no run: how many of the last seven days by the code of their answer, and the newest " +
 		"twenty. It is never more than was refused, and may be less: what a gateway could not record is left out. Nothing of a body, a query or a secret is kept."
+	aboutReplayConnectorRun = "Makes a new connector run, whose replay_of names this one; this one does not change. An event, with the same input and attachments, starts a run of each agent that is linked now, " +
+		"by the deployment that is live when the run starts, after runs that were started by new events. Of an outbound connector the same result is sent once more, now, as a delivery of its own. " +
+		"Where the input or the result is not stored any more it is answered 409, gone; where the connector is disabled, retired, paused or has no agent, 409 with a code that says so; " +
+		"where the environment has as many open runs as it may, 429. An Idempotency-Key is remembered for a day, of each connector."
 	aboutListRuns = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them. " +
 		"A page looks at 20,000 runs at most, so where a filter fits few of many it may be short, or empty: next_cursor says whether there are more."
 	aboutGetRun      = "The run with its input and output."

@@ -47,6 +47,7 @@ func newPast(t testing.TB) *past {
 	p.failed, _ = p.eventWith(t, "gone", []store.File{p.stored(t, store.File{Name: "../Überblick.txt", FieldName: "f", MIMEType: "text/plain"}, "hello")})
 	p.finish(t)
 	p.queued, _ = p.event(t, "hello")
+	p.ids["event_connector"] = p.ids["connector"]
 	p.ids["run"], p.ids["open_run"], p.ids["file_run"] = p.completed.String(), p.queued.String(), p.failed.String()
 	return p
 }

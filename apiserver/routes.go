@@ -85,6 +85,8 @@ var routes = []route{
 		summary: "List the runs of a connector", description: aboutListConnectorRuns, mount: handle((*Server).listConnectorRuns)},
 	{method: get, path: "/connectors/{connector_id}/runs/{run_id}", id: "getConnectorRun", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
 		summary: "Read a run of a connector", description: aboutGetConnectorRun, mount: handle((*Server).getConnectorRun)},
+	{method: post, path: "/connectors/{connector_id}/runs/{run_id}/replay", id: "replayConnectorRun", tag: tagConnectors, does: creates, needs: needs("connectors.update"), status: 201, errors: acting,
+		summary: "Replay an event or a delivery", description: aboutReplayConnectorRun, mount: handle((*Server).replayConnectorRun)},
 	{method: get, path: "/connectors/{connector_id}/rejections", id: "listRejections", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
 		summary: "List the requests that a connector refused", description: aboutListRejections, mount: handle((*Server).listRejections)},
 
@@ -129,8 +131,6 @@ var routes = []route{
 
 	{method: get, path: "/connectors/{connector_id}/stats", id: "getConnectorStats", tag: tagConnectors, needs: needs("connectors.view"),
 		instead: "count the runs of the connector, which can be listed"},
-	{method: post, path: "/connectors/{connector_id}/runs/{run_id}/replay", id: "replayConnectorRun", tag: tagConnectors, needs: needs("connectors.update"),
-		instead: "send the event again"},
 
 	{method: get, path: "/runs/{run_id}/events", id: "streamRunEvents", tag: tagRuns, needs: needs("runs.view"), instead: "read the run from time to time"},
 

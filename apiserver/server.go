@@ -28,6 +28,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/replay"
 )
 
 // apiVersion is the version of the service contract.
@@ -50,6 +51,8 @@ type Store interface {
 	Attempts(ctx context.Context, delivery store.Key) (past []store.PastAttempt, next *time.Time, err error)
 	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error)
 	ResumeDestination(ctx context.Context, connector store.Key) error
+	// Replays makes what happened happen again.
+	replay.Store
 	// Cancel is store.Dispatch's.
 	Cancel(ctx context.Context, run store.Key, code store.RunErrorCode, reason string) error
 }

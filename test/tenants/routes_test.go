@@ -33,7 +33,8 @@ var places = map[string]func(*tenant) string{
 
 // otherPlaces are the ids of operations that take another one under that name.
 var otherPlaces = map[string]func(*tenant) string{
-	"getConnectorRun run_id": func(t *tenant) string { return t.connectorRun },
+	"getConnectorRun run_id":    func(t *tenant) string { return t.connectorRun },
+	"replayConnectorRun run_id": func(t *tenant) string { return t.connectorRun },
 }
 
 // names are the parameters that take no id, but must be given.
