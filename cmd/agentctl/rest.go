@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/pflag"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/keys"
+	"github.com/agentplatform/agentplatform/internal/pause"
+)
+
+const (
+	// maxRESTAnswer is the most bytes of an answer that are read.
+	maxRESTAnswer = 8 << 20
+	// restTimeout bounds one call, restTries is how often one is made that is told to come
+	// later, or not answered.
+	restTimeout = 45 * time.Second
+	restTries   = 20
+	// restPause and restLongest are the least and the most that is waited before a call is
+	// made again.
+	restPause, restLongest = time.Second, time.Minute
+)
+
+// restOptions say which project's REST API a command calls, and as whom.
+type restOptions struct{ server, project, key, keyFile string }
+
+func (o *restOptions) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&o.server, "server", "", "URL of the REST API, such as https://agents.example")
+	flags.StringVar(&o.project, "project", "", "id of the project, as status.id of its Project object shows it")
+	flags.StringVar(&o.key, "api-key", "", "an API key of the project; others on this machine may see flags, so give it by the environment or a file")
+	flags.StringVar(&o.keyFile, "api-key-file", "", "file with the API key")
+}
+
+// rest calls the REST API of a project.
+type rest struct {
+	base, key string
+	http      *http.Client
+	// wait is pause.For, but in tests.
+	wait func(ctx context.Context, d time.Duration) error
+}
+
+// client reads the options.
+func (o *restOptions) client() (*rest, error) {
+	server, err := url.Parse(strings.TrimSuffix(o.server, "/"))
+	switch {
+	case err != nil || server.Host == "" || server.Scheme != "https" && server.Scheme != "http":
+		return nil, errors.New("--server: must be a URL such as https://agents.example")
+	case server.Scheme == "http" && !isLoopback(server.Hostname()):
+		return nil, errors.New("--server: the API key would cross the network in clear; use https")
+	}
+	project, err := uuid.Parse(o.project)
+	if err != nil {
+		return nil, errors.New("--project: must be the id of a project")
+	}
+	key := o.key
+	if o.keyFile != "" {
+		text, err := os.ReadFile(o.keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the API key: %w", err)
+		}
+		key = strings.TrimSpace(string(text))
+	}
+	if _, err := keys.Parse(key); err != nil {
+		return nil, fmt.Errorf("--api-key or --api-key-file: %w", err)
+	}
+	client := &http.Client{Timeout: restTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &rest{base: server.String() + "/v1/projects/" + project.String(), key: key, http: client, wait: pause.For}, nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// restError is a problem that the API answers.
+type restError struct {
+	Status int             `json:"status"`
+	Code   httpserver.Code `json:"code"`
+	Detail string          `json:"detail"`
+	after  time.Duration
+}
+
+// Error is for people.
+func (e *restError) Error() string { return fmt.Sprintf("%d %s: %s", e.Status, e.Code, e.Detail) }
+
+// later says that the same call may succeed when it is made again.
+func (e *restError) later() bool {
+	return e.Status == http.StatusServiceUnavailable || e.Status == http.StatusTooManyRequests && e.Code != httpserver.CodeStorageFull
+}
+
+// call makes a call until it is answered, and decodes the answer. One that changes something
+// needs an idempotency key, under which it may be made again.
+func (r *rest) call(ctx context.Context, method, path, idempotencyKey string, into any) error {
+	for try := 1; ; try++ {
+		err := r.once(ctx, method, path, idempotencyKey, into)
+		var problem *restError
+		answered := errors.As(err, &problem)
+		if err == nil || answered && !problem.later() || try == restTries || ctx.Err() != nil {
+			return err
+		}
+		after := restPause
+		if answered {
+			after = min(max(problem.after, restPause), restLongest)
+		}
+		if err := r.wait(ctx, after); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *rest) once(ctx context.Context, method, path, idempotencyKey string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, method, r.base+path, nil)
+	if err != nil {
+		return fmt.Errorf("making a request: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+r.key)
+	if idempotencyKey != "" {
+		request.Header.Set("Idempotency-Key", idempotencyKey)
+	}
+	response, err := r.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("calling the REST API: %w", err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxRESTAnswer))
+	if err != nil {
+		return fmt.Errorf("reading the answer of the REST API: %w", err)
+	}
+	if response.StatusCode/100 != 2 {
+		problem := &restError{}
+		if json.Unmarshal(body, problem) != nil || problem.Detail == "" {
+			problem.Detail = "this is no answer of the REST API; is --server right?"
+		}
+		problem.Status = response.StatusCode
+		if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
+			problem.after = time.Duration(seconds) * time.Second
+		}
+		return problem
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return &restError{Status: response.StatusCode, Detail: "this is no answer of the REST API; is --server right?"}
+	}
+	return nil
+}
