@@ -40,32 +40,46 @@ func (c *Core) KnownRequest(ctx context.Context, connector store.Key, key store.
 	return a, nil
 }
 
+// again is a delivery that is to be made of another one.
+type again struct {
+	store.Delivery
+	of uuid.UUID
+	// payload is what it carries that is no result, in a blob where that is set; size is of
+	// either, in bytes.
+	payload []byte
+	blob    *uuid.UUID
+	size    int64
+}
+
 // Redeliver implements store.Replays. What it is about is read before: it does not change.
 func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admission, err error) {
-	reader := c.engine.Reader()
-	of, err := c.connectorRun(ctx, reader, r.Of)
+	of, err := c.connectorRun(ctx, c.engine.Reader(), r.Of)
 	if err == nil && (of.Trigger != store.TriggerOutbound || len(of.RunIDs) == 0) {
 		err = store.ErrNotFound
 	}
 	if err != nil {
 		return a, wrap(err, "reading delivery %s", r.Of)
 	}
-	again := store.Delivery{ProjectID: of.ProjectID, EnvironmentID: of.EnvironmentID, ConnectorID: of.ConnectorID, RunID: of.RunIDs[0]}
-	if again.LinkID, err = c.sendingLink(ctx, again); err != nil {
+	d := again{of: of.ID, Delivery: store.Delivery{
+		ProjectID: of.ProjectID, EnvironmentID: of.EnvironmentID, ConnectorID: of.ConnectorID, RunID: of.RunIDs[0],
+	}}
+	blobs, err := c.copyCarried(ctx, &d)
+	if err != nil {
+		c.dropLoose(ctx, blobs)
 		return a, wrap(err, "reading what delivery %s carries", r.Of)
 	}
-	if again.ID, err = uuid.NewV7(); err != nil {
+	random, err := uuid.NewV7()
+	if err != nil {
 		return a, err
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *Tx) error {
 		var now int64
 		if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 			return err
 		}
-		delivery := again
-		delivery.ID = store.Stamp(again.ID, now, 0)
-		a = store.Admission{ConnectorRunID: delivery.ID, RunIDs: of.RunIDs}
-		first, err := c.takeKey(ctx, tx, delivery, r.Idempotency)
+		d.ID = store.Stamp(random, now, 0)
+		a = store.Admission{ConnectorRunID: d.ID, RunIDs: of.RunIDs}
+		first, err := c.takeKey(ctx, tx, d.Delivery, r.Idempotency)
 		if err == nil && !first {
 			a, err = c.Earlier(ctx, tx, store.Event{ProjectID: of.ProjectID, ConnectorID: of.ConnectorID, Idempotency: r.Idempotency})
 			return err
@@ -73,9 +87,52 @@ func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admis
 		if err != nil {
 			return err
 		}
-		return c.insertAgain(ctx, tx, delivery, of.ID, now)
+		return c.insertAgain(ctx, tx, d, blobs, now)
 	})
 	return a, wrap(err, "delivering %s again", r.Of)
+}
+
+// copyCarried says what a delivery carries: a result, which its run has, or what lies under
+// the original's id, of which it returns the copy where it is in a blob. ErrGone where it is
+// not stored any more.
+func (c *Core) copyCarried(ctx context.Context, d *again) (blobs []store.Key, err error) {
+	in, err := c.EventInput(ctx, store.Key{ProjectID: d.ProjectID, ID: d.of})
+	if errors.Is(err, store.ErrNotFound) {
+		d.Kind = store.DeliverResult
+		d.LinkID, err = c.sendingLink(ctx, d.Delivery)
+		return nil, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.Kind, d.payload, d.size = kindOf(in.Data), in.Data, int64(len(in.Data))
+	if in.Blob == nil {
+		return nil, nil
+	}
+	body, err := c.OpenBlob(ctx, store.Key{ProjectID: d.ProjectID, ID: *in.Blob})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, store.ErrGone
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	d.blob, blobs = &id, []store.Key{{ProjectID: d.ProjectID, ID: id}}
+	d.size, err = c.putBlob(ctx, blobs[0], body)
+	return blobs, err
+}
+
+// kindOf tells word of a delivery that has failed, which is small, from what runs send.
+func kindOf(payload []byte) store.DeliveryKind {
+	var word store.FailedDelivery
+	if json.Unmarshal(payload, &word) == nil && word.Type == store.StatusDeliveryFailed {
+		return store.DeliverFailure
+	}
+	return store.DeliverPayload
 }
 
 // sendingLink is the link over which the result of a delivery's run would go out now, the
@@ -112,14 +169,23 @@ func (c *Core) takeKey(ctx context.Context, tx *Tx, d store.Delivery, key *store
 	return n == 1, err
 }
 
-// insertAgain writes a delivery that is a replay, due now.
-func (c *Core) insertAgain(ctx context.Context, tx *Tx, d store.Delivery, of uuid.UUID, now int64) error {
-	if _, err := tx.exec(ctx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, attempt, due_at, replay_of, started_at)
-		VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, $7)`,
-		d.ProjectID, d.ID, d.EnvironmentID, d.ConnectorID, d.LinkID, d.RunID, now, of); err != nil {
+// insertAgain writes a delivery that is a replay, due now, with what it carries.
+func (c *Core) insertAgain(ctx context.Context, tx *Tx, d again, blobs []store.Key, now int64) error {
+	if _, err := tx.exec(ctx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, kind, attempt, due_at, replay_of, started_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $9, 0, $7, $8, $7)`,
+		d.ProjectID, d.ID, d.EnvironmentID, d.ConnectorID, d.LinkID, d.RunID, now, d.of, string(d.Kind)); err != nil {
 		return err
 	}
-	if err := countDeliveries(ctx, tx, []store.Key{d.Key()}, nil); err != nil {
+	if d.Kind != store.DeliverResult {
+		if err := c.keep(ctx, tx, blobs); err != nil {
+			return err
+		}
+		if _, err := tx.exec(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES ($1, $2, $3, $4, $5)`,
+			d.ProjectID, d.ID, deliveryType, d.payload, d.blob); err != nil {
+			return err
+		}
+	}
+	if err := countDeliveries(ctx, tx, []store.Key{d.Key()}, map[store.Key]int64{d.Key(): d.size}); err != nil {
 		return err
 	}
 	tx.Hint(store.TopicDelivery, store.Key{ProjectID: d.ProjectID, ID: d.EnvironmentID})

@@ -295,4 +295,41 @@ var replayPromises = []promise{
 		w.replay(skipped.ID)
 		w.Len(w.takeDue(10, 10), 1)
 	}},
+	{"what a run has sent is sent again as it was, also while the run goes on", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("results", tool("tell"))
+		run := w.sending(2)
+		large := `"` + strings.Repeat("x", store.MaxInlineInput) + `"`
+		for i, payload := range []string{`{"n": 1}`, large} {
+			sent := w.send(by(run, "tell", int64(i+1), payload))
+			w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
+			again := w.replay(sent.DeliveryID)
+			d := w.takeDue(10, 10)[0]
+			w.Equal(again.ID, d.Delivery.ID)
+			w.Equal(store.DeliverPayload, d.Kind)
+			if d.PayloadBlob != nil {
+				body, err := w.s.OpenBlob(w.ctx, w.key(*d.PayloadBlob))
+				d.Payload = w.readAll(body, err)
+				w.ErrorIs(w.s.DropBlob(w.ctx, w.key(*d.PayloadBlob)), store.ErrConflict)
+			}
+			w.Equal(payload, string(d.Payload))
+			w.record(attempted(d, store.DeliveryDone))
+			w.Equal(run.Run.ID, w.connectorRun(again.ID).RunIDs[0])
+		}
+	}},
+	{"of word of a failed delivery that is sent again, nobody is told when it fails", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("results", automatic)
+		w.outboundFrom("nobody", "ops", telling)
+		w.record(attempted(w.failing(), store.DeliveryFailed))
+		w.post()
+		word := w.takeDue(10, 10)[0]
+		w.record(attempted(word, store.DeliveryFailed))
+		w.replay(word.Delivery.ID)
+		again := w.takeDue(10, 10)[0]
+		w.Equal(store.DeliverFailure, again.Kind)
+		w.Equal(string(word.Payload), string(again.Payload))
+		w.record(attempted(again, store.DeliveryFailed))
+		w.Zero(w.post())
+	}},
 }
