@@ -152,8 +152,8 @@ func (s *Server) sealSecret(
 		return "", wrong(at, fmt.Sprintf("is that of the Secret %q: change it there", spec.SecretRef.Name))
 	case authentication == v1alpha1.AuthenticationNone:
 		return "", wrong(at, "is for callers that prove themselves: authentication is none")
-	case len(*sent) > maxSecret:
-		return "", wrong(at, fmt.Sprintf("must have at most %d bytes", maxSecret))
+	case *sent != "" && *sent != masked && seal.CheckBrought(*sent) != "":
+		return "", wrong(at, seal.CheckBrought(*sent))
 	}
 	stored := map[string]string{}
 	if spec.Webhook != nil && spec.Webhook.SealedSecret != "" {
@@ -176,9 +176,6 @@ func (s *Server) sealSecret(
 	}
 	return base64.StdEncoding.EncodeToString(sealed), nil
 }
-
-// maxSecret is the most bytes of a secret that is brought.
-const maxSecret = 4096
 
 // authentication is what both fields say; 422 where they say different things.
 func (in InboundConfigInput) authentication() (v1alpha1.WebhookAuthentication, error) {
@@ -206,8 +203,14 @@ func decodeConfig(config json.RawMessage, into any) error {
 	var field kjson.FieldError
 	switch {
 	case errors.As(err, &typed):
-		// The field's name comes after those of the structs that it is in.
-		name := typed.Field[strings.LastIndexByte(typed.Field, '.')+1:]
+		// The path of the field has those of embedded structs, which are in no JSON.
+		var path []string
+		for _, part := range strings.Split(typed.Field, ".") {
+			if part == strings.ToLower(part) {
+				path = append(path, part)
+			}
+		}
+		name := strings.Join(path, ".")
 		return wrong(strings.TrimSuffix("body.config."+name, "."), "must not be a JSON "+typed.Value)
 	case err != nil:
 		return wrong("body.config", "must be a JSON object")

@@ -35,6 +35,7 @@ type DeliveryRetry struct {
 type OutboundConfigInput struct {
 	URL            string              `json:"url" maxLength:"2048" doc:"Where results are sent: https, or plain http where the operator has opened the range. Credentials belong in headers." example:"https://example.com/results"`
 	Headers        map[string]string   `json:"headers,omitempty" doc:"Headers to send, at most 32. A value that is empty or ******** stays as it is stored; a header that is left out goes. X-Service-*, Webhook-*, Host, Content-* and those of the connection cannot be set."`
+	HeadersSecret  *string             `json:"headers_secret,omitempty" maxLength:"253" doc:"What the connector has: it changes in the object alone."`
 	TimeoutSeconds *int32              `json:"timeout_seconds,omitempty" minimum:"1" maximum:"60" doc:"How long an attempt may take; without it: 15."`
 	Retry          *DeliveryRetryInput `json:"retry,omitempty" doc:"How often and when a delivery is tried; without it ten times in about three days."`
 }
@@ -57,6 +58,9 @@ func (s *Server) applyOutbound(c *caller, id uuid.UUID, spec *v1alpha1.Connector
 	}
 	if r := in.Retry; r != nil && r.MaxAttempts != nil && *r.MaxAttempts < 1 {
 		return wrong("body.config.retry", "has at least one attempt")
+	}
+	if named := in.HeadersSecret; named != nil && (spec.HeadersSecretRef == nil || string(spec.HeadersSecretRef.Name) != *named) {
+		return wrong("body.config.headers_secret", "is set by headersSecretRef of the Connector object alone")
 	}
 	if spec.HeadersSecretRef != nil && len(in.Headers) > 0 {
 		return wrong("body.config.headers", fmt.Sprintf("are those of the Secret %q: change them there", spec.HeadersSecretRef.Name))

@@ -49,19 +49,17 @@ func (s *Server) updateConnector(ctx context.Context, c *caller, in *ConnectorUp
 	var before *v1alpha1.Connector
 	repeated, err := s.amend(ctx, c, conn, func() error {
 		before = conn.DeepCopy()
-		return s.editConnector(ctx, c, conn, &in.Body)
+		if err := s.editConnector(ctx, c, conn, &in.Body); err != nil || in.Body.Enabled == nil || !*in.Body.Enabled {
+			return err
+		}
+		return s.resume(ctx, c, conn) // before the change, so that a repetition of both does neither
 	})
 	if err != nil {
 		return answer[Connector]{}, err
 	}
-	if in.Body.Enabled != nil {
-		if err := s.resume(ctx, c, conn); err != nil {
-			return answer[Connector]{}, err
-		}
-	}
 	s.awaitReady(ctx, conn)
 	if !repeated && conn.Title() != before.Title() && stalledBy(conn, v1alpha1.ReasonNameTaken) {
-		s.putBack(ctx, conn, before)
+		s.putBack(ctx, conn, func() { conn.Spec, conn.Annotations = *before.Spec.DeepCopy(), before.Annotations })
 		return answer[Connector]{}, nameTaken
 	}
 	return s.amended(ctx, c, conn, was)
@@ -116,23 +114,23 @@ func (s *Server) amended(ctx context.Context, c *caller, conn *v1alpha1.Connecto
 	return answer[Connector]{Body: shown, ETag: etag(conn)}, nil
 }
 
-// putBack makes a connector what it was before a change that cannot stay, unless
-// somebody has changed it since.
-func (s *Server) putBack(ctx context.Context, conn, before *v1alpha1.Connector) {
+// putBack makes an object what it was before a change that cannot stay, as restore says,
+// unless somebody has changed it since.
+func (s *Server) putBack(ctx context.Context, o v1alpha1.ConditionedObject, restore func()) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	changed := conn.Generation
+	object, changed := o.(client.Object), o.GetGeneration()
 	var err error
 	for range changeAttempts {
-		now := conn.DeepCopy()
-		conn.Spec, conn.Annotations = *before.Spec.DeepCopy(), before.Annotations
-		err = s.client.Patch(ctx, conn, client.MergeFromWithOptions(now, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))
-		if !apierrors.IsConflict(err) || s.reread(ctx, conn) != nil || conn.Generation != changed {
+		now := object.DeepCopyObject().(client.Object)
+		restore()
+		err = s.client.Patch(ctx, object, client.MergeFromWithOptions(now, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))
+		if !apierrors.IsConflict(err) || s.reread(ctx, o) != nil || o.GetGeneration() != changed {
 			break
 		}
 	}
 	if err != nil {
 		s.logger.WarnContext(ctx, "a change that cannot stay is not taken back",
-			"namespace", conn.Namespace, "name", conn.Name, "error", fmt.Errorf("putting back what it was: %w", err))
+			"namespace", o.GetNamespace(), "name", o.GetName(), "error", fmt.Errorf("putting back what it was: %w", err))
 	}
 }

@@ -107,21 +107,23 @@ func TestConnectorsThatAreRefused(t *testing.T) {
 	w := newWorld(t)
 	key := w.key(t, nil)
 	for name, body := range map[string]string{
-		"body":                        `{"name":`,
-		"body.type":                   `{"name":"a","type":"CANARY"}`,
-		"body.config.schedule":        `{"name":"a","type":"cron","config":{"schedule":"CANARY"}}`,
-		"body.config.timezone":        `{"name":"a","type":"cron","config":{"schedule":"@daily","timezone":"Mars/CANARY"}}`,
-		"body.config.missed_ticks":    `{"name":"a","type":"cron","config":{"schedule":"@daily","missed_ticks":"CANARY"}}`,
-		"body.config.payload":         `{"name":"a","type":"cron","config":{"schedule":"@daily","payload":{"a":"CANARY` + strings.Repeat("x", 64<<10) + `"}}}`,
-		"body.config.prompt":          `{"name":"a","type":"cron","config":{"schedule":"@daily","prompt":"CANARY` + strings.Repeat("x", 16<<10) + `"}}`,
-		"body.config.authentication":  `{"name":"a","type":"cron","config":{"schedule":"@daily","authentication":"none"}}`,
-		"body.config.password":        `{"name":"a","type":"webhook","config":{"password":"CANARY"}}`,
-		"body.config.url":             `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"ftp://CANARY"}}`,
-		"body.config.headers":         `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","headers":{"Webhook-Id":"CANARY"}}}`,
-		"body.config.headers.X-Key":   `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","headers":{"X-Key":"********"}}}`,
-		"body.config.retry":           `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","retry":{"schedule_seconds":[86401]}}}`,
-		"body.config.files_required":  `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","files_required":true}}`,
-		"body.config.timeout_seconds": `{"name":"a","type":"webhook","mode":"sync","config":{"timeout_seconds":901}}`,
+		"body":                           `{"name":`,
+		"body.type":                      `{"name":"a","type":"CANARY"}`,
+		"body.config.schedule":           `{"name":"a","type":"cron","config":{"schedule":"CANARY"}}`,
+		"body.config.timezone":           `{"name":"a","type":"cron","config":{"schedule":"@daily","timezone":"Mars/CANARY"}}`,
+		"body.config.missed_ticks":       `{"name":"a","type":"cron","config":{"schedule":"@daily","missed_ticks":"CANARY"}}`,
+		"body.config.payload":            `{"name":"a","type":"cron","config":{"schedule":"@daily","payload":{"a":"CANARY` + strings.Repeat("x", 64<<10) + `"}}}`,
+		"body.config.prompt":             `{"name":"a","type":"cron","config":{"schedule":"@daily","prompt":"CANARY` + strings.Repeat("x", 16<<10) + `"}}`,
+		"body.config.authentication":     `{"name":"a","type":"cron","config":{"schedule":"@daily","authentication":"none"}}`,
+		"body.config.password":           `{"name":"a","type":"webhook","config":{"password":"CANARY"}}`,
+		"body.config.url":                `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"ftp://CANARY"}}`,
+		"body.config.headers":            `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","headers":{"Webhook-Id":"CANARY"}}}`,
+		"body.config.headers.X-Key":      `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","headers":{"X-Key":"********"}}}`,
+		"body.config.retry.max_attempts": `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","retry":{"max_attempts":"CANARY"}}}`,
+		"body.config.headers_secret":     `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","headers_secret":"CANARY"}}`,
+		"body.config.retry":              `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","retry":{"schedule_seconds":[86401]}}}`,
+		"body.config.files_required":     `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","files_required":true}}`,
+		"body.config.timeout_seconds":    `{"name":"a","type":"webhook","mode":"sync","config":{"timeout_seconds":901}}`,
 	} {
 		status, answer := w.call(t, key, http.MethodPost, "/connectors?environment_id="+w.environmentID("production"), body)
 		if name == "body" {

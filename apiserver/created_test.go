@@ -70,7 +70,7 @@ func TestWhatIsReadMayBeSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	key, path := w.key(t, nil), "/connectors?environment_id="+w.environmentID("staging")
-	for i, body := range []string{`"mode":"inbound"`, `"mode":"sync"`, `"mode":"sync","config":{"authentication":"none","timeout_seconds":7}`} {
+	for i, body := range []string{`"mode":"inbound"`, `"mode":"sync"`, `"mode":"sync","config":{"authentication":"none","timeout_seconds":7}`, `"mode":"outbound","config":{"url":"https://a.example"}`} {
 		name := string(rune('A' + i))
 		_, answer := w.call(t, key, http.MethodPost, path, `{"name":"`+name+`","type":"webhook",`+body+`}`)
 		first := decode[node](t, answer)

@@ -26,28 +26,31 @@ type OutboundLink struct {
 // OutboundLinkInput says when and how an agent's results are to be sent.
 type OutboundLinkInput struct {
 	Mode               OutboundMode `json:"mode,omitempty" default:"automatic" doc:"When something is sent."`
-	ActionName         *string      `json:"action_name,omitempty" pattern:"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$" patternDescription:"at most 64 letters, digits, underscores and dashes, no digit or dash first" doc:"The name of the tool, of the mode agent_tool, unique for the agent in its environment; without it send_to_ and the connector's name." example:"send_to_crm"`
+	ActionName         *string      `json:"action_name,omitempty" nullable:"true" pattern:"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$" patternDescription:"at most 64 letters, digits, underscores and dashes, no digit or dash first" doc:"The name of the tool, of the mode agent_tool, unique for the agent in its environment; without it send_to_ and the connector's name." example:"send_to_crm"`
 	SourceConnectorIDs []ID         `json:"source_connector_ids,omitempty" maxItems:"32" doc:"Only results of runs that these connectors of the environment have started; without it those of all runs of the agent."`
 	Statuses           []LinkStatus `json:"statuses,omitempty" maxItems:"4" doc:"Only results of runs that have ended so: completed, failed, cancelled; delivery_failed: word of deliveries that fail. Without it completed."`
 }
 
-// sources are the connectors of an environment that start runs, by name, with their ids: links
-// may name them.
-type sources map[v1alpha1.ConnectorName]string
+// sources are the connectors of an environment that start runs: links may name them.
+type sources struct {
+	project uuid.UUID
+	// ids are theirs by name.
+	ids map[v1alpha1.ConnectorName]string
+}
 
 // sourcesOf reads them, for connectors that send.
 func (s *Server) sourcesOf(ctx context.Context, c *caller, conn *v1alpha1.Connector) (sources, error) {
+	out := sources{project: c.projectID, ids: map[v1alpha1.ConnectorName]string{}}
 	if !conn.Sends() {
-		return nil, nil
+		return out, nil
 	}
 	list, err := s.connectorsOf(ctx, c, string(conn.Spec.Environment))
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	out := sources{}
 	for i := range list {
 		if !list[i].Sends() {
-			out[v1alpha1.ConnectorName(list[i].Name)] = idOf(&list[i])
+			out.ids[v1alpha1.ConnectorName(list[i].Name)] = idOf(&list[i])
 		}
 	}
 	return out, nil
@@ -115,9 +118,9 @@ func (in OutboundLinkInput) fits(mode v1alpha1.LinkMode) error {
 	switch {
 	case in.ActionName != nil && mode != v1alpha1.LinkAgentTool:
 		return wrong("body.outbound.action_name", "is for the mode agent_tool")
-	case in.SourceConnectorIDs != nil && !automatic:
+	case len(in.SourceConnectorIDs) > 0 && !automatic:
 		return wrong("body.outbound.source_connector_ids", "is for the mode automatic")
-	case in.Statuses != nil && !automatic:
+	case len(in.Statuses) > 0 && !automatic:
 		return wrong("body.outbound.statuses", "is for the mode automatic")
 	}
 	return nil
@@ -125,7 +128,7 @@ func (in OutboundLinkInput) fits(mode v1alpha1.LinkMode) error {
 
 // named is the connector with an id.
 func (s sources) named(id string) (v1alpha1.ConnectorName, bool) {
-	for name, of := range s {
+	for name, of := range s.ids {
 		if strings.EqualFold(of, id) {
 			return name, true
 		}
@@ -133,8 +136,17 @@ func (s sources) named(id string) (v1alpha1.ConnectorName, bool) {
 	return "", false
 }
 
+// id is that of the connector of a name. Of one that is gone it is what such a name would
+// have, which no link takes: who sends back what was read is told, and does not widen the link.
+func (s sources) id(name v1alpha1.ConnectorName) string {
+	if id, there := s.ids[name]; there {
+		return id
+	}
+	return v1alpha1.ProjectObjectID(s.project, store.KindConnector, string(name)).String()
+}
+
 // showOutboundLink is what a link to a connector that sends says, defaults filled in; nil of
-// others. A source that is gone is left out: nothing comes from it.
+// others.
 func showOutboundLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, from sources) *OutboundLink {
 	if !conn.Sends() {
 		return nil
@@ -145,9 +157,7 @@ func showOutboundLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, fr
 			out.Mode = OutboundMode(spec.Mode.Word())
 		}
 		for _, name := range spec.SourceConnectors {
-			if id, there := from[name]; there {
-				out.SourceConnectorIDs = append(out.SourceConnectorIDs, id)
-			}
+			out.SourceConnectorIDs = append(out.SourceConnectorIDs, from.id(name))
 		}
 		for _, status := range spec.Statuses {
 			out.Statuses = append(out.Statuses, LinkStatus(status.Word()))

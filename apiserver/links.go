@@ -162,16 +162,22 @@ func (s *Server) updateLink(ctx context.Context, c *caller, in *LinkUpdateInput)
 		return answer[Link]{}, err
 	}
 	before := showLink(conn, link, from)
-	_, err = s.amend(ctx, c, link, func() error {
+	var was *v1alpha1.ConnectorLink
+	repeated, err := s.amend(ctx, c, link, func() error {
 		if conn.DefinedInCode() {
 			return errInCode
 		}
+		was = link.DeepCopy()
 		return in.Body.applyTo(&link.Spec, conn, from)
 	})
 	if err != nil {
 		return answer[Link]{}, err
 	}
 	s.awaitReady(ctx, link)
+	if refused := refusal(link); refused != nil && !repeated {
+		s.putBack(ctx, link, func() { link.Spec, link.Annotations = *was.Spec.DeepCopy(), was.Annotations })
+		return answer[Link]{}, refused
+	}
 	shown := showLink(conn, link, from)
 	changed(ctx, shown.audited(), before, shown)
 	return answer[Link]{Body: shown, ETag: etag(link)}, nil
@@ -183,6 +189,11 @@ func (n *creation) link(ctx context.Context, link *v1alpha1.ConnectorLink) error
 		return err
 	}
 	n.awaitReady(ctx, link)
+	return refusal(link)
+}
+
+// refusal is why a controller does not take a link up; nil where it does, or may yet.
+func refusal(link *v1alpha1.ConnectorLink) error {
 	switch {
 	case stalledBy(link, v1alpha1.ReasonDuplicateLink):
 		return linkedAlready

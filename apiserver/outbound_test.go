@@ -185,6 +185,16 @@ func TestAPausedConnectorIsResumed(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, string(body))
 	require.Nil(t, decode[Connector](t, body).DisabledReason)
 	require.Nil(t, w.shown(t, key, conn).DisabledReason)
+
+	answer := w.ask(t, key, http.MethodPatch, "/connectors/"+shown.ID, `{"enabled":true}`, "Idempotency-Key", "once")
+	require.Equal(t, http.StatusOK, answer.Code, answer.Body)
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(conn), conn))
+	w.exec(t, `UPDATE destinations SET paused_generation = ?, paused_reason = 'later'`, conn.Generation)
+	for _, repeated := range []string{`{"enabled":true}`} {
+		answer = w.ask(t, key, http.MethodPatch, "/connectors/"+shown.ID, repeated, "Idempotency-Key", "once")
+		require.Equal(t, http.StatusOK, answer.Code, answer.Body)
+		require.Contains(t, *decode[Connector](t, answer.Body.Bytes()).DisabledReason, "later", "a repetition ends no later pause")
+	}
 }
 
 // TestLinksSayWhichResultsGoOut: for connectors that send, and no others.
@@ -230,11 +240,38 @@ func TestLinksSayWhichResultsGoOut(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, string(body))
 		require.Equal(t, &OutboundLink{Mode: "agent_tool", ActionName: &name, SourceConnectorIDs: []string{}, Statuses: []LinkStatus{}}, decode[Link](t, body).Outbound.Value)
 	}
+	read, err := json.Marshal(map[string]any{"outbound": decode[Link](t, body).Outbound.Value})
+	require.NoError(t, err)
+	status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, string(read))
+	require.Equal(t, http.StatusOK, status, "what is read may be sent: %s", body)
 	status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, `{}`)
 	require.Equal(t, http.StatusOK, status, string(body))
 	require.Nil(t, w.linkObject(t, link.ID).Spec.Outbound, "what is left out gets its default")
 	status, body = w.call(t, key, http.MethodPost, "/connectors/"+in.ID+"/links", `{"agent_name":"support","outbound":{}}`)
 	requireField(t, status, body, "body.outbound")
+}
+
+// TestALinkIsNotWidenedByWhatIsGone: who sends back what was read, whose source was deleted
+// meanwhile, is told.
+func TestALinkIsNotWidenedByWhatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	out, in := w.outbound(t, key, "Results", `{"url":"https://a.example"}`), w.crm(t, key, "CRM")
+	links := "/connectors/" + out.ID + "/links"
+	status, body := w.call(t, key, http.MethodPost, links, `{"agent_name":"support","outbound":{"source_connector_ids":["`+in.ID+`"]}}`)
+	require.Equal(t, http.StatusCreated, status, string(body))
+	link := decode[Link](t, body)
+	status, body = w.call(t, key, http.MethodDelete, "/connectors/"+in.ID, "")
+	require.Equal(t, http.StatusOK, status, string(body))
+	status, body = w.call(t, key, http.MethodGet, links+"/"+link.ID, "")
+	require.Equal(t, http.StatusOK, status, string(body))
+	gone := decode[Link](t, body).Outbound.Value
+	require.Len(t, gone.SourceConnectorIDs, 1, "no results but those of one that is gone")
+	read, err := json.Marshal(map[string]any{"outbound": gone})
+	require.NoError(t, err)
+	status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, string(read))
+	requireField(t, status, body, "body.outbound.source_connector_ids[0]")
 }
 
 // TestDeliveriesAreShownWithTheirAttempts: as connector runs.

@@ -99,9 +99,11 @@ type Delivery struct {
 	// RunID is the run whose result it is, or which has sent it.
 	RunID uuid.UUID
 	Kind  DeliveryKind
-	// Attempt is the number of the attempt that the claim began, from 1: it fences what
-	// is recorded of it.
-	Attempt   int
+	// Attempt is the number of the claim that began it, from 1: it fences what is recorded
+	// of it.
+	Attempt int
+	// Tries is how many attempts before it count.
+	Tries     int
 	StartedAt time.Time
 }
 
@@ -196,6 +198,9 @@ type Attempt struct {
 	// DeliveryGone pauses no other.
 	Generation int64
 	Outcome    DeliveryOutcome
+	// Free says that the platform could not make the attempt: it does not count, and is not
+	// written down.
+	Free bool
 	// Down says that the destination did not answer, or that it could not just now: after
 	// some of these in a row the connector's deliveries wait.
 	Down bool
@@ -223,6 +228,9 @@ type PastAttempt struct {
 	ErrorClass, Error string
 	Response          string
 }
+
+// DeliveryExpired begins the reason of deliveries that were not taken within MaxOpen.
+const DeliveryExpired = "expired"
 
 // ErrorClassLost is of attempts of which nobody has said what came of them: the process
 // that made them may have ended.
@@ -269,6 +277,10 @@ type Destination struct {
 	Connector Key
 	// Failures is how many attempts have failed in a row.
 	Failures int
+	// Rejected is how many deliveries have ended failed since one has ended well,
+	// RejectedReason why the last of them did.
+	Rejected       int
+	RejectedReason string
 	// PausedGeneration is the generation of the connector's object that is paused, 0 of
 	// none, PausedReason why.
 	PausedGeneration int64

@@ -203,6 +203,9 @@ type Housekeeping interface {
 	// as failed with RunErrorExpired: at most limit of them. It returns how many, also
 	// with an error: what fails in one project holds no other up.
 	ExpireRuns(ctx context.Context, age time.Duration, limit int) (int, error)
+	// ExpireDeliveries ends deliveries that were made so long ago and are not under way, as
+	// failed with DeliveryExpired: likewise.
+	ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (int, error)
 	// CountStored adds what ended runs have stored to what their projects have, by at
 	// most limit rows of the outbox, and returns by how many.
 	CountStored(ctx context.Context, limit int) (int, error)

@@ -194,6 +194,8 @@ const (
 	// ReasonDestinationFailing: attempts fail in a row; deliveries wait for one that
 	// succeeds.
 	ReasonDestinationFailing = "DestinationFailing"
+	// ReasonDeliveriesFailing: deliveries end without having been taken.
+	ReasonDeliveriesFailing = "DeliveriesFailing"
 )
 
 // Reasons of a ConnectorLink.

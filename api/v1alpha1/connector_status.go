@@ -73,6 +73,12 @@ func (c *Connector) MarkPaused(reason string) {
 		"; change the connector, or set enabled to true by the REST API, to send again")
 }
 
+// MarkDeliveriesFailing: the last delivery that ended was not taken, for a reason.
+func (c *Connector) MarkDeliveriesFailing(reason string) {
+	set(c, ConditionDelivering, metav1.ConditionFalse, ReasonDeliveriesFailing, "the last delivery that ended was not taken: "+reason+
+		"; the connector's runs tell of each, and can be replayed")
+}
+
 // MarkDestinationFailing: the last attempts have failed, one after the other.
 func (c *Connector) MarkDestinationFailing() {
 	set(c, ConditionDelivering, metav1.ConditionFalse, ReasonDestinationFailing,

@@ -41,6 +41,7 @@ type Destinations struct {
 type trouble struct {
 	ref              store.ObjectRef
 	failing          bool
+	rejected         string
 	pausedGeneration int64
 }
 
@@ -68,7 +69,7 @@ func (d *Destinations) Look(ctx context.Context) error {
 		}
 		for _, t := range page {
 			after = t.Connector
-			now[after] = trouble{t.Ref, t.Failures >= store.BreakAfter, t.PausedGeneration}
+			now[after] = trouble{t.Ref, t.Failures >= store.BreakAfter, t.RejectedReason, t.PausedGeneration}
 		}
 		if len(page) < lookPage {
 			break

@@ -70,12 +70,15 @@ func (r *Reconciler) outboundRow(ctx context.Context, c *v1alpha1.Connector, ids
 	if wrong := outboundConfig(c).Check(); len(wrong) > 0 {
 		return row, "", &invalidError{wrong[0]}
 	}
-	credentials := seal.Credentials{}
-	if credentials.Headers, err = r.headers(ctx, c, ids); err != nil {
-		return row, "", err
-	}
 	secret, keyID, err := r.secret(ctx, c, ids)
 	if err != nil {
+		return row, "", err
+	}
+	credentials, err := r.brought(ctx, c, ids, secret)
+	if err != nil {
+		return row, "", err
+	}
+	if credentials.Headers, err = r.headers(ctx, c, ids); err != nil {
 		return row, "", err
 	}
 	if c.Spec.SecretRef != nil {
@@ -205,6 +208,8 @@ func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key 
 		c.MarkPaused(reason)
 	case d.Failures >= store.BreakAfter:
 		c.MarkDestinationFailing()
+	case d.Rejected > 0:
+		c.MarkDeliveriesFailing(d.RejectedReason)
 	default:
 		c.MarkDelivering()
 	}
@@ -213,7 +218,7 @@ func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key 
 	case is.Reason == was:
 	case trouble:
 		r.Event(c, corev1.EventTypeWarning, is.Reason, is.Message)
-	case was == v1alpha1.ReasonPaused, was == v1alpha1.ReasonDestinationFailing:
+	case was == v1alpha1.ReasonPaused, was == v1alpha1.ReasonDestinationFailing, was == v1alpha1.ReasonDeliveriesFailing:
 		r.Event(c, corev1.EventTypeNormal, v1alpha1.ConditionDelivering, "deliveries go out again")
 	}
 	return nil

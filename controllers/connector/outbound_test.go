@@ -72,13 +72,13 @@ var _ = Describe("An outbound Connector", func() {
 
 	It("sends headers of a Secret, signs with the user's own, and seals both once", func(ctx SpecContext) {
 		s := newScene(ctx)
-		headers, own := s.Secret("headers", map[string]string{"Authorization": "Bearer CANARY"}), s.Secret("own", map[string]string{"signing_secret": "whsec_Zm9v"})
+		headers, own := s.Secret("headers", map[string]string{"Authorization": "Bearer CANARY"}), s.Secret("own", map[string]string{"signing_secret": "whsec_MDEyMzQ1Njc4OWFiY2RlZg=="})
 		s.ExpectApplied(ctx, headers, own)
 		c := s.reconciled(ctx, s.Connector("results", sends, func(c *v1alpha1.Connector) {
 			c.Spec.HeadersSecretRef, c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "headers"}, &v1alpha1.SecretReference{Name: "own"}
 		}))
 		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
-		Expect(s.sealed(ctx, c)).To(MatchJSON(`{"headers":{"Authorization":"Bearer CANARY"},"signing_secret":"whsec_Zm9v"}`))
+		Expect(s.sealed(ctx, c)).To(MatchJSON(`{"headers":{"Authorization":"Bearer CANARY"},"signing_secret":"whsec_MDEyMzQ1Njc4OWFiY2RlZg==","secrets":["whsec_MDEyMzQ1Njc4OWFiY2RlZg=="]}`))
 		Expect(string(s.row(ctx, c).Config)).NotTo(ContainSubstring("CANARY"))
 		Expect(s.row(ctx, c).SealedKey).To(Equal(s.Keys.SealingKey()))
 		version := s.row(ctx, c).Version
@@ -89,7 +89,7 @@ var _ = Describe("An outbound Connector", func() {
 		headers.Data = map[string][]byte{"X-Team": []byte("payments")}
 		s.ExpectApplied(ctx, headers)
 		s.ExpectReconciled(ctx, s.r, c)
-		Expect(s.sealed(ctx, c)).To(MatchJSON(`{"headers":{"X-Team":"payments"},"signing_secret":"whsec_Zm9v"}`))
+		Expect(s.sealed(ctx, c)).To(MatchJSON(`{"headers":{"X-Team":"payments"},"signing_secret":"whsec_MDEyMzQ1Njc4OWFiY2RlZg==","secrets":["whsec_MDEyMzQ1Njc4OWFiY2RlZg=="]}`))
 
 		By("having a header there that the platform sets")
 		headers.Data = map[string][]byte{"X-Service-Signature": []byte("CANARY")}

@@ -16,9 +16,6 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// maxSecret is the most bytes of a secret that the user brings.
-const maxSecret = 4096
-
 // purpose is what the connector's secret is for: callers send it, or it signs.
 func purpose(c *v1alpha1.Connector) string {
 	if c.Sends() {
@@ -42,11 +39,8 @@ func (r *Reconciler) secret(ctx context.Context, c *v1alpha1.Connector, ids iden
 	if err != nil {
 		return "", "", err
 	}
-	if value == "" {
-		return "", "", &object.SecretError{Name: string(name), Problem: fmt.Sprintf("its key %q is empty", purpose(c))}
-	}
-	if len(value) > maxSecret {
-		return "", "", &object.SecretError{Name: string(name), Problem: fmt.Sprintf("its key %q has more than %d bytes", purpose(c), maxSecret)}
+	if problem := seal.CheckBrought(value); problem != "" {
+		return "", "", &object.SecretError{Name: string(name), Problem: fmt.Sprintf("its key %q %s", purpose(c), problem)}
 	}
 	return value, "", nil
 }
@@ -68,10 +62,12 @@ func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids 
 	return row, secret, err
 }
 
-// brought are the secrets of the user's that callers may sign with, which the gateway needs
-// in clear: the current one, and those before that are still accepted.
+// brought are the secrets of the user's that callers may sign with, or that deliveries are
+// signed with, which the gateway needs in clear: the current one, and those before that are
+// still valid.
 func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids identity, secret string) (out seal.Credentials, err error) {
-	if signature := c.Signature(); signature == "" || signature == v1alpha1.AuthenticationGitLab.Word() { // whose digest is enough
+	signature := c.Signature()
+	if digest := signature == "" || signature == v1alpha1.AuthenticationGitLab.Word(); digest && !c.Sends() { // which is enough
 		return out, nil
 	}
 	if !c.GeneratesSecret() {

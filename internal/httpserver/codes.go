@@ -23,6 +23,7 @@ const (
 	CodeGitOps             Code = "managed_by_gitops"      // 409: a GitOps controller owns it and would undo the change
 	CodeNoSecret           Code = "no_generated_secret"    // 409: the connector has no secret that the platform generates
 	CodeGone               Code = "gone"                   // 409: what it is about is not stored any more
+	CodeInProgress         Code = "in_progress"            // 409: what is to be repeated has not ended
 	CodeConnectorPaused    Code = "connector_paused"       // 409: the connector sends nothing for the time being
 	CodeTerminating        Code = "namespace_terminating"  // 409: the project's namespace is being deleted
 	CodePrecondition       Code = "precondition_failed"    // 412: it is not what If-Match names

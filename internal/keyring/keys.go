@@ -101,20 +101,34 @@ func (k *Keys) Seal(field seal.Field, plaintext []byte) (sealed []byte, keyID st
 	return sealed, h.sealing, err
 }
 
-// Open opens what any key of the ring has sealed; seal.ErrUnsealable otherwise.
+// Open opens what any key of the ring has sealed; seal.ErrUnsealable otherwise, with a
+// *MissingError where it may be that a key is not there yet.
 func (k *Keys) Open(field seal.Field, sealed []byte) ([]byte, error) {
 	h := k.held.Load()
 	if h == nil {
 		return nil, ErrNoKeys
 	}
-	return h.sealer.Open(field, sealed)
+	plain, err := h.sealer.Open(field, sealed)
+	if by := sealedBy(sealed); err != nil && by != "" && !slices.Contains(h.ring.IDs(Sealing), by) {
+		return nil, fmt.Errorf("%w: %w", err, &MissingError{ID: by})
+	}
+	return plain, err
 }
 
-// SealedNow says whether the key that seals at present has sealed something: Tink begins what
-// it seals with a version, 1, and the key's id.
-func (k *Keys) SealedNow(sealed []byte) bool {
+// sealedBy is the id of the key that has sealed something, "" where it was none: Tink begins
+// what it seals with a version, 1, and the key's id.
+func sealedBy(sealed []byte) string {
 	const version, start = 1, 5
-	return len(sealed) > start && sealed[0] == version && sealingID(binary.BigEndian.Uint32(sealed[1:start])) == k.SealingKey()
+	if len(sealed) <= start || sealed[0] != version {
+		return ""
+	}
+	return sealingID(binary.BigEndian.Uint32(sealed[1:start]))
+}
+
+// SealedNow says whether the key that seals at present has sealed something.
+func (k *Keys) SealedNow(sealed []byte) bool {
+	by := sealedBy(sealed)
+	return by != "" && by == k.SealingKey()
 }
 
 // SealingKey is the id of the key that seals at present, "" when there is none.

@@ -17,8 +17,8 @@ type Credentials struct {
 	// SigningSecret signs the deliveries of an outbound webhook, where the user has
 	// brought one; "" where it derives.
 	SigningSecret string `json:"signing_secret,omitempty"`
-	// Secrets are those that the callers of a webhook sign with, where the user has brought
-	// them: the current one, and those before that may still be valid, newest first.
+	// Secrets are those that callers of a webhook sign with, or that sign its deliveries,
+	// where the user has brought them: the current one, and those before that may still be valid, newest first.
 	Secrets []string `json:"secrets,omitempty"`
 }
 

@@ -61,7 +61,7 @@ func (s *scope) sendTool(action dispatchapi.Action) Tool {
 		Parameters: map[string]any{
 			"type": "object",
 			"properties": map[string]any{
-				"payload": map[string]any{"type": "object", "description": "The JSON body to send.", "additionalProperties": true},
+				"payload": map[string]any{"description": "The JSON body to send: any value, an object most often."},
 			},
 			"required": []string{"payload"}, "additionalProperties": false,
 		},

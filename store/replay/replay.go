@@ -40,8 +40,9 @@ type Reason string
 
 // Reasons.
 const (
-	// Gone: what it takes is not stored any more.
-	Gone Reason = "gone"
+	// Gone: what it takes is not stored any more. InProgress: it has not ended.
+	Gone       Reason = "gone"
+	InProgress Reason = "in_progress"
 	// Disabled, Retired and NoAgent: the connector takes no events; Paused: it sends nothing
 	// for the time being.
 	Disabled Reason = "connector_disabled"
@@ -79,6 +80,9 @@ func One(ctx context.Context, s Store, evaluate store.Evaluator, original store.
 		if err == nil || !errors.Is(err, store.ErrNotFound) {
 			return earlier, err
 		}
+	}
+	if original.EndedAt == nil {
+		return store.Admission{}, &Refused{InProgress, "It has not ended yet, and can be replayed once it has."}
 	}
 	load, err := s.ProjectLoad(ctx, original.ProjectID)
 	if err != nil {

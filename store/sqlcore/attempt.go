@@ -58,7 +58,7 @@ func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliver
 	}
 	var l list
 	idle, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-		WHERE (failures > 0 OR due_at IS NULL OR due_at > now_us()) AND `+c.keys(&l, "connector_id", keys)+`
+		WHERE (failures > 0 OR rejected > 0 OR due_at IS NULL OR due_at > now_us()) AND `+c.keys(&l, "connector_id", keys)+`
 		ORDER BY project_id, connector_id `+c.exclusive, l.args...)
 	if err != nil || len(idle) == 0 {
 		return err
@@ -68,7 +68,7 @@ func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliver
 		keys = append(keys, d.Key)
 	}
 	l = list{}
-	if _, err := tx.exec(ctx, `UPDATE destinations SET failures = 0 WHERE failures > 0 AND `+c.keys(&l, "connector_id", keys), l.args...); err != nil {
+	if _, err := tx.exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '' WHERE (failures > 0 OR rejected > 0) AND `+c.keys(&l, "connector_id", keys), l.args...); err != nil {
 		return err
 	}
 	return c.dueAgain(ctx, tx, keys, false)
@@ -103,12 +103,15 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 	)
 	for _, a := range attempts {
 		key, response, message := a.Delivery.Key(), cut(a.Response, store.MaxExcerpt), cut(a.Error, store.MaxDeliveryError)
-		r.add(key.ProjectID, key.ID, a.Delivery.Attempt, Instant(a.At), a.Duration.Microseconds(), a.StatusCode, a.ErrorClass, message, response)
-		keys, bytes[key] = append(keys, key), int64(len(response)+len(message))
+		counts := 0
+		if !a.Free {
+			r.add(key.ProjectID, key.ID, a.Delivery.Tries+1, Instant(a.At), a.Duration.Microseconds(), a.StatusCode, a.ErrorClass, message, response)
+			keys, bytes[key], counts = append(keys, key), int64(len(response)+len(message)), 1
+		}
 		switch a.Outcome {
 		case store.DeliveryRetry:
-			if _, err := tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, due_at = now_us() + $3 WHERE project_id = $1 AND id = $2`,
-				key.ProjectID, key.ID, a.Wait.Microseconds()); err != nil {
+			if _, err := tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, due_at = now_us() + $3, tries = tries + $4 WHERE project_id = $1 AND id = $2`,
+				key.ProjectID, key.ID, a.Wait.Microseconds(), counts); err != nil {
 				return err
 			}
 		case store.DeliveryDone:
@@ -122,7 +125,7 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 		}
 	}
 	if err := r.insert(ctx, tx, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
-		VALUES `, `(%, %, %, %, %, %, %, %, %)`, ``); err != nil {
+		VALUES `, `(%, %, %, %, %, %, %, %, %)`, ` ON CONFLICT DO NOTHING`); err != nil {
 		return err
 	}
 	for e, of := range ended {
@@ -158,8 +161,14 @@ func (c *Core) settle(ctx context.Context, tx *Tx, to []destination, attempts []
 }
 
 func settleOne(ctx context.Context, tx *Tx, d destination, attempts []store.Attempt) error {
-	failures := d.failures
+	failures, rejected, reason := d.failures, d.rejected, ""
 	for _, a := range attempts {
+		switch a.Outcome {
+		case store.DeliveryDone:
+			rejected, reason = 0, ""
+		case store.DeliveryFailed, store.DeliveryGone:
+			rejected, reason = rejected+1, cut(a.Reason, store.MaxDeliveryError)
+		}
 		switch {
 		case a.Down:
 			failures++
@@ -173,9 +182,9 @@ func settleOne(ctx context.Context, tx *Tx, d destination, attempts []store.Atte
 			}
 		}
 	}
-	if failures != d.failures {
-		if _, err := tx.exec(ctx, `UPDATE destinations SET failures = $3 WHERE project_id = $1 AND connector_id = $2`,
-			d.ProjectID, d.ID, failures); err != nil {
+	if failures != d.failures || rejected != d.rejected {
+		if _, err := tx.exec(ctx, `UPDATE destinations SET failures = $3, rejected = $4, rejected_reason = CASE WHEN $5 = '' AND $4 > 0 THEN rejected_reason ELSE $5 END
+			WHERE project_id = $1 AND connector_id = $2`, d.ProjectID, d.ID, failures, rejected, reason); err != nil {
 			return err
 		}
 	}

@@ -15,11 +15,11 @@ import (
 )
 
 // DeliveryColumns are of an open delivery.
-const DeliveryColumns = `id, project_id, environment_id, connector_id, link_id, run_id, kind, attempt, started_at`
+const DeliveryColumns = `id, project_id, environment_id, connector_id, link_id, run_id, kind, attempt, tries, started_at`
 
 // ScanDelivery reads them.
 func ScanDelivery(row scanner) (d store.Delivery, err error) {
-	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Kind, &d.Attempt, at(&d.StartedAt))
+	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Kind, &d.Attempt, &d.Tries, at(&d.StartedAt))
 	return d, err
 }
 
@@ -33,16 +33,17 @@ type Share struct {
 type destination struct {
 	store.Key
 	failures         int
+	rejected         int
 	pausedGeneration *int64
 	pausedReason     string
 }
 
 func scanDestination(row scanner) (d destination, err error) {
-	err = row.Scan(&d.ProjectID, &d.ID, &d.failures, &d.pausedGeneration, &d.pausedReason)
+	err = row.Scan(&d.ProjectID, &d.ID, &d.failures, &d.rejected, &d.pausedGeneration, &d.pausedReason)
 	return d, err
 }
 
-const destinationColumns = `project_id, connector_id, failures, paused_generation, paused_reason`
+const destinationColumns = `project_id, connector_id, failures, rejected, paused_generation, paused_reason`
 
 // ClaimDeliveries implements store.Deliveries. Whoever claims or records locks the
 // connectors first: so the number of attempts that are under way is exact.
@@ -215,8 +216,9 @@ const lostError = `nobody has said what came of this attempt`
 // loseAttempts writes down those of a connector whose claims have ended.
 func loseAttempts(ctx context.Context, tx *Tx, connector store.Key) error {
 	lost, err := collect(ctx, tx, scanKey, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
-		SELECT project_id, id, attempt, now_us(), 0, 0, '`+store.ErrorClassLost+`', '`+lostError+`', ''
-		FROM deliveries WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us() RETURNING project_id, delivery_id`, connector.ProjectID, connector.ID)
+		SELECT project_id, id, tries + 1, now_us(), 0, 0, '`+store.ErrorClassLost+`', '`+lostError+`', ''
+		FROM deliveries WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us()
+		ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, connector.ProjectID, connector.ID)
 	if err != nil {
 		return err
 	}
@@ -227,7 +229,7 @@ func loseAttempts(ctx context.Context, tx *Tx, connector store.Key) error {
 	if err := countDeliveries(ctx, tx, lost, bytes); err != nil {
 		return err
 	}
-	_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us()`,
+	_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1 WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us()`,
 		connector.ProjectID, connector.ID)
 	return err
 }

@@ -13,12 +13,14 @@ import (
 )
 
 // troubled are the destinations to which not all goes that there is; they have an index.
-var troubled = `(d.failures >= ` + strconv.Itoa(store.BreakAfter) + ` OR d.paused_generation IS NOT NULL)`
+var troubled = `(d.failures >= ` + strconv.Itoa(store.BreakAfter) + ` OR d.rejected > 0 OR d.paused_generation IS NOT NULL)`
 
-const selectDestinations = `SELECT d.project_id, d.connector_id, d.failures, COALESCE(d.paused_generation, 0), d.paused_reason FROM destinations d `
+const stateColumns = `d.project_id, d.connector_id, d.failures, d.rejected, d.rejected_reason, COALESCE(d.paused_generation, 0), d.paused_reason`
+
+const selectDestinations = `SELECT ` + stateColumns + ` FROM destinations d `
 
 func scanDestinationState(row scanner, more ...any) (d store.Destination, err error) {
-	err = row.Scan(append([]any{&d.Connector.ProjectID, &d.Connector.ID, &d.Failures, &d.PausedGeneration, &d.PausedReason}, more...)...)
+	err = row.Scan(append([]any{&d.Connector.ProjectID, &d.Connector.ID, &d.Failures, &d.Rejected, &d.RejectedReason, &d.PausedGeneration, &d.PausedReason}, more...)...)
 	return d, err
 }
 
@@ -44,7 +46,7 @@ func (c *Core) TroubledDestinations(ctx context.Context, after store.Key, limit 
 	all, err := collect(ctx, c.engine.Reader(), func(row scanner) (t store.TroubledDestination, err error) {
 		t.Destination, err = scanDestinationState(row, refFields(&t.Ref)...)
 		return t, err
-	}, `SELECT d.project_id, d.connector_id, d.failures, COALESCE(d.paused_generation, 0), d.paused_reason, `+refColumns+`
+	}, `SELECT `+stateColumns+`, `+refColumns+`
 		FROM destinations d JOIN object_ids k ON k.project_id = d.project_id AND k.id = d.connector_id
 		WHERE `+troubled+` AND (d.project_id > $1 OR d.project_id = $1 AND d.connector_id > $2) ORDER BY d.project_id, d.connector_id LIMIT $3`,
 		after.ProjectID, after.ID, limit)
@@ -54,7 +56,7 @@ func (c *Core) TroubledDestinations(ctx context.Context, after store.Key, limit 
 // ResumeDestination implements store.Destinations.
 func (c *Core) ResumeDestination(ctx context.Context, connector store.Key) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		_, err := tx.exec(ctx, `UPDATE destinations SET failures = 0, paused_generation = NULL, paused_reason = ''
+		_, err := tx.exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '', paused_generation = NULL, paused_reason = ''
 			WHERE project_id = $1 AND connector_id = $2 AND paused_generation IS NOT NULL`, connector.ProjectID, connector.ID)
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -132,16 +133,21 @@ type sendingLink struct {
 	ref           store.ObjectRef
 }
 
-// sendingLinks are those of an agent, oldest first.
-func sendingLinks(ctx context.Context, q Queryer, project, environment uuid.UUID, agent string) ([]sendingLink, error) {
+// sendingLinks are those of agents, oldest first.
+func sendingLinks(ctx context.Context, q Queryer, project, environment uuid.UUID, agents ...string) ([]sendingLink, error) {
+	l := list{args: []any{project, environment}}
+	names := make([]string, len(agents))
+	for i, agent := range agents {
+		names[i] = l.add(agent)
+	}
 	return collect(ctx, q, func(row scanner) (l sendingLink, err error) {
 		err = row.Scan(append([]any{&l.id, &l.connector, &l.agent, document{&l.policy}, &l.connectorName}, refFields(&l.ref)...)...)
 		return l, err
 	}, `SELECT l.id, l.connector_id, l.agent_name, l.outbound, c.name, `+refColumns+`
 		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 		JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id
-		WHERE l.project_id = $1 AND l.agent_name = $2 AND l.outbound IS NOT NULL AND c.environment_id = $3 AND c.mode = 'outbound'
-		ORDER BY `+linkOrder, project, agent, environment)
+		WHERE l.project_id = $1 AND c.environment_id = $2 AND l.agent_name IN (`+strings.Join(names, ", ")+`) AND l.outbound IS NOT NULL AND c.mode = 'outbound'
+		ORDER BY `+linkOrder, l.args...)
 }
 
 // forgetSends deletes what is known of what runs have sent which are over.
@@ -156,17 +162,27 @@ func (c *Core) forgetSends(ctx context.Context, tx *Tx, runs []store.Key) error 
 
 // Actions implements store.Sends.
 func (c *Core) Actions(ctx context.Context, environment store.Key, agents []string) (all []store.Action, err error) {
-	for _, agent := range agents {
-		links, err := sendingLinks(ctx, c.engine.Reader(), environment.ProjectID, environment.ID, Text(agent))
-		if err != nil {
-			return nil, wrap(err, "reading what agent %q may send by", agent)
+	if len(agents) == 0 {
+		return nil, nil
+	}
+	texts := make([]string, len(agents))
+	for i, agent := range agents {
+		texts[i] = Text(agent)
+	}
+	links, err := sendingLinks(ctx, c.engine.Reader(), environment.ProjectID, environment.ID, texts...)
+	if err != nil {
+		return nil, wrap(err, "reading what agents may send by")
+	}
+	named := map[string]map[string]bool{}
+	for _, l := range links {
+		of, name := named[l.agent], l.policy.ActionName
+		if of == nil {
+			of = map[string]bool{}
+			named[l.agent] = of
 		}
-		named := map[string]bool{}
-		for _, l := range links {
-			if name := l.policy.ActionName; l.policy.Mode == store.LinkAgentTool && !named[name] && len(named) < store.MaxActions {
-				named[name] = true
-				all = append(all, store.Action{AgentName: agent, Name: name, Connector: l.connectorName})
-			}
+		if l.policy.Mode == store.LinkAgentTool && !of[name] && len(of) < store.MaxActions {
+			of[name] = true
+			all = append(all, store.Action{AgentName: l.agent, Name: name, Connector: l.connectorName})
 		}
 	}
 	return all, nil

@@ -44,12 +44,13 @@ var ofAll = map[string]string{
 	"ClaimDeliveries": "deliveries are due in all projects",
 	"NextDelivery":    "deliveries are due in all projects",
 
-	"ExpireRuns":   "runs are open for too long in all projects",
-	"SweepExpired": "keys, runners and blobs expire in all projects",
-	"Token":        "whose a token is, is what it is asked for",
-	"revokeKey":    "a key is the platform's: it ends secrets of all projects",
-	"Keys":         "counts what needs a key, in all projects",
-	"RetireKey":    "nothing needs a key that goes, in all projects",
+	"ExpireDeliveries": "deliveries wait for too long in all projects",
+	"ExpireRuns":       "runs are open for too long in all projects",
+	"SweepExpired":     "keys, runners and blobs expire in all projects",
+	"Token":            "whose a token is, is what it is asked for",
+	"revokeKey":        "a key is the platform's: it ends secrets of all projects",
+	"Keys":             "counts what needs a key, in all projects",
+	"RetireKey":        "nothing needs a key that goes, in all projects",
 }
 
 // platform are the tables that belong to no project.

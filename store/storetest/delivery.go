@@ -71,22 +71,6 @@ func (w *world) underWayTo(c store.Connector) store.ClaimedDelivery {
 	return second
 }
 
-// troubled are the destinations that fail or are paused, read one by one.
-func (w *world) troubled() map[uuid.UUID]store.TroubledDestination {
-	of, after := map[uuid.UUID]store.TroubledDestination{}, store.Key{}
-	for {
-		page, err := w.s.TroubledDestinations(w.ctx, after, 1)
-		w.NoError(err)
-		if len(page) == 0 {
-			return of
-		}
-		after = page[0].Connector
-		if page[0].Connector.ProjectID == w.project.ID {
-			of[after.ID] = page[0]
-		}
-	}
-}
-
 func (w *world) record(attempts ...store.Attempt) { w.NoError(w.s.RecordAttempts(w.ctx, attempts)) }
 
 // delivery is the connector run of a delivery.
@@ -356,48 +340,6 @@ var deliveryPromises = []promise{
 		w.ended(1)
 		w.post()
 		w.Len(w.takeDue(10, 10), 1, "one that is made again is not paused")
-	}},
-	{"destinations that fail or are paused are told, until they are well again", func(w *world) {
-		w.deploy("one", "first")
-		failing, paused := w.outboundTo("failing", automatic), w.outboundTo("paused", automatic)
-		w.outboundTo("well", automatic)
-		w.ended(store.BreakAfter)
-		w.post()
-		var attempts []store.Attempt
-		for _, d := range w.takeDue(100, 100) {
-			a := attempted(d, store.DeliveryDone)
-			switch d.Connector.ID {
-			case failing.ID:
-				a = attempted(d, store.DeliveryRetry)
-			case paused.ID:
-				a = attempted(d, store.DeliveryGone)
-				a.Reason = "410 Gone"
-			}
-			attempts = append(attempts, a)
-		}
-		w.record(attempts...)
-		troubled := w.troubled()
-		w.Len(troubled, 2)
-		w.Equal(store.TroubledDestination{Destination: store.Destination{Connector: failing.Key(), Failures: store.BreakAfter}, Ref: failing.Ref}, troubled[failing.ID])
-		of, err := w.s.DestinationsOf(w.ctx, w.project.ID, []uuid.UUID{paused.ID, uuid.New()})
-		w.NoError(err)
-		w.Equal(map[uuid.UUID]store.Destination{paused.ID: troubled[paused.ID].Destination}, of)
-		reason, is := of[paused.ID].Paused(paused.Ref.Generation)
-		w.True(is)
-		w.Equal("410 Gone", reason)
-		_, is = of[paused.ID].Paused(paused.Ref.Generation + 1)
-		w.False(is, "another generation is not")
-		_, next, err := w.s.Attempts(w.ctx, w.key(w.deliveriesOf(failing)[0].ID))
-		w.NoError(err)
-		w.NotNil(next, "the next attempt is due some time")
-
-		w.NoError(w.s.ResumeDestination(w.ctx, paused.Key()))
-		w.NoError(w.s.ResumeDestination(w.ctx, failing.Key()), "which is not paused, and fails on")
-		w.Len(w.troubled(), 1)
-		w.Contains(w.troubled(), failing.ID)
-		w.ended(1)
-		w.post()
-		w.Equal(store.ConnectorRunPending, w.deliveriesOf(paused)[0].Status, "it sends again")
 	}},
 	{"a claim takes no more of a project than it may have under way", func(w *world) {
 		w.deploy("one", "first")

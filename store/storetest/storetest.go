@@ -68,7 +68,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Claims", claimPromises},
 		{"Beginnings", beginningPromises},
 		{"Order", orderPromises},
-		{"Deliveries", deliveryPromises},
+		{"Deliveries", slices.Concat(deliveryPromises, destinationPromises)},
 		{"Sends", slices.Concat(sendPromises, failedDeliveryPromises)},
 		{"Replays", replayPromises},
 		{"Held", heldPromises},

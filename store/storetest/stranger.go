@@ -65,6 +65,7 @@ var ofThePlatform = map[string]string{
 	"EnsurePartitions":     "the schema is of the whole store",
 	"ConnectorIDs":         "which ids there are at all",
 	"TakeRejectionNews":    "connectors of all projects refuse requests",
+	"ExpireDeliveries":     "deliveries wait for too long in all projects",
 	"ExpireRuns":           "runs are open for too long in all projects",
 	"SweepExpired":         "keys, runners and blobs expire in all projects",
 	"Token":                "whose a token is, is what it is asked for",

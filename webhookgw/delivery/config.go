@@ -3,6 +3,7 @@
 package delivery
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -63,8 +64,16 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 		}
 	}
 	for _, old := range c.Secrets {
-		if old.NotAfter == nil || old.Key == "" {
-			continue // the current one, or one that the user had brought
+		if old.NotAfter == nil {
+			continue // the current one
+		}
+		for _, brought := range sealed.Secrets {
+			if bytes.Equal(seal.Digest(brought), old.SHA256) {
+				to.former = append(to.former, brought)
+			}
+		}
+		if old.Key == "" {
+			continue
 		}
 		// Where its key is gone, so is that secret.
 		if secret, err := signingSecret(c, keys, old.Key, old.Version); err == nil {

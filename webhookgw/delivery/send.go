@@ -41,7 +41,7 @@ func (s *Sender) attempt(ctx context.Context, d store.ClaimedDelivery, unread er
 		saw = s.send(ctx, d, to)
 	}
 	saw.at, saw.took = begin, s.opts.Now().Sub(begin)
-	a := judge(saw, d.Attempt, to.schedule, s.opts.Now(), s.opts.Random())
+	a := judge(saw, d.Tries+1, to.schedule, s.opts.Now(), s.opts.Random())
 	a.Delivery, a.Generation = d.Delivery, d.Connector.Ref.Generation
 	return a
 }
@@ -84,7 +84,9 @@ func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destinati
 	}
 	request.Header = to.headers.Clone()
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", userAgent)
+	if request.Header.Get("User-Agent") == "" {
+		request.Header.Set("User-Agent", userAgent)
+	}
 	sign(request.Header, to.secret, to.former, d.Delivery.ID, s.opts.Now(), body)
 	response, err := s.client.Do(request)
 	if err != nil {

@@ -132,7 +132,7 @@ func newScene(t *testing.T, url, more string) *scene {
 	s.connector = store.Connector{
 		Ref: s.ref(store.KindConnector, "results"), ID: id, ProjectID: s.Project, EnvironmentID: s.Environment, Name: "results",
 		Type: "webhook", Mode: "outbound", Enabled: true, Config: json.RawMessage(fmt.Sprintf(`{"url":%q%s}`, url, more)),
-		Sealed:    []byte(s.Project.String() + id.String() + `credentials{"headers":{"Authorization":"Bearer theirs"}}`),
+		Sealed:    []byte(s.Project.String() + id.String() + `credentials{"headers":{"Authorization":"Bearer theirs","user-agent":"theirs"}}`),
 		SecretKey: "key", SecretVersion: 3,
 	}
 	require.NoError(t, st.PutConnector(t.Context(), s.connector))
@@ -205,6 +205,7 @@ func TestAResultIsDelivered(t *testing.T) {
 		"token_usage": map[string]any{"input_tokens": 0.0, "output_tokens": 0.0, "thinking_tokens": 0.0, "cached_input_tokens": 0.0, "total_tokens": 0.0},
 	}, body)
 	require.Equal(t, "Bearer theirs", got[0].headers.Get("Authorization"))
+	require.Equal(t, "theirs", got[0].headers.Get("User-Agent"))
 	require.Equal(t, "application/json", got[0].headers.Get("Content-Type"))
 	require.Equal(t, a.Delivery.ID.String(), got[0].headers.Get("X-Service-Delivery"))
 	require.NotEmpty(t, got[0].headers.Get("X-Service-Signature"))

@@ -56,6 +56,7 @@ func TestWhatAnAttemptMeans(t *testing.T) {
 		require.Equal(t, c.outcome, a.Outcome, name)
 		require.Equal(t, c.down, a.Down, name)
 		require.Equal(t, c.wait, a.Wait, name)
+		require.Equal(t, c.saw.class == classPlatform, a.Free, name)
 		if a.Outcome != store.DeliveryRetry {
 			require.Equal(t, c.reason, a.Reason, name)
 		}

@@ -45,7 +45,11 @@ func (in input) blobs() (ids []uuid.UUID) {
 // large one, and its files, while they come in. Problems are errors of the caller's, or say
 // that there is no room. It returns what was written also with an error.
 func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Connector, judge *signed) (in input, err error) {
-	connector, raw := c.Key(), judge.from(httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace))
+	at := pace
+	if judge != nil {
+		at = signedPace
+	}
+	connector, raw := c.Key(), judge.from(httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), at))
 	media, err := mediaOf(r)
 	if err != nil {
 		return in, err

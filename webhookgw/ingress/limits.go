@@ -52,11 +52,12 @@ const (
 	// commitTimeout bounds one transaction; its outcome is unknown after that. It
 	// also bounds what else is asked of the store in few words.
 	commitTimeout = 10 * time.Second
-	// maxUnverified is how many bytes of the beginnings of bodies come in at once for one
-	// connector before their signatures are judged: half of what its project may have. A
-	// large body, or one of unknown length, takes largeUnverified of them.
+	// maxUnverified is how many bytes of the beginnings of bodies come in at once for the
+	// connectors of one project before their signatures are judged: half of what the project
+	// may have, so that nobody without a secret takes the rest. A connector may have half of
+	// these. A large body, or one of unknown length, takes largeUnverified of them.
 	maxUnverified   = maxIncoming / projectShare / 2
-	largeUnverified = maxUnverified / 8
+	largeUnverified = 256 << 10
 	// wrongBytes is how many bytes a second one connector reads of bodies of which the
 	// signature turns out wrong, and wrongBytesBurst at a time; wrongAnswers is how many
 	// requests a second are told that their secret or signature is wrong, and
@@ -96,6 +97,10 @@ const (
 	// defaultSyncTimeout is that of a sync connector that names none.
 	defaultSyncTimeout = 300 * time.Second
 )
+
+// signedPace is that of bodies whose signature is judged at their end: whoever may send them
+// begins at once.
+var signedPace = httpserver.Pace{BytesPerSecond: 64 << 10, Grace: time.Second}
 
 // pace is that of bodies that come in, and of answers with outputs: what they hold is
 // wanted by others.

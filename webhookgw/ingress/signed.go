@@ -146,7 +146,7 @@ func (h *Handler) verifier(c store.Connector, header http.Header, secrets signin
 // unverified is what a body holds of what may come in before it is judged.
 func unverified(r *http.Request) int64 {
 	if size := lengthOf(r); size >= 0 && size <= store.MaxInlineInput {
-		return incoming(r)
+		return 2 * incoming(r) // as much as readInput takes
 	}
 	return largeUnverified
 }

@@ -192,7 +192,7 @@ func TestWhatIsNotSignedIsWithinABudget(t *testing.T) {
 
 	var writers []*io.PipeWriter
 	answers := make(chan int)
-	for range maxUnverified / largeUnverified {
+	for range maxUnverified / 2 / largeUnverified { // all that the connector may have
 		in, out := io.Pipe()
 		writers = append(writers, out)
 		r := g.request(t, "one", large, in)
@@ -215,6 +215,39 @@ func TestWhatIsNotSignedIsWithinABudget(t *testing.T) {
 	g.clock.Add(1) // those few bytes were for nothing too
 	status, _ = g.post(t, "one", "{}", nil)
 	require.Equal(t, http.StatusOK, status)
+}
+
+// TestStrangersTakeHalfOfWhatAProjectMayHave: whatever number of connectors they know, and
+// as much of it as the bodies hold.
+func TestStrangersTakeHalfOfWhatAProjectMayHave(t *testing.T) {
+	t.Parallel()
+	w := newWrongs(func() time.Time { return time.Unix(0, 0) })
+	project, other := uuid.New(), uuid.New()
+	taken, refused := int64(0), 0
+	for range 5 {
+		connector := store.Key{ProjectID: project, ID: uuid.New()}
+		for range maxUnverified / largeUnverified {
+			if w.begin(connector, largeUnverified) {
+				taken += largeUnverified
+			} else {
+				refused++
+			}
+		}
+		require.LessOrEqual(t, w.reading[connector], int64(maxUnverified/2), "one connector has half of it")
+	}
+	require.EqualValues(t, maxUnverified, taken)
+	require.Positive(t, refused)
+	require.LessOrEqual(t, 2*int64(maxUnverified), int64(maxIncoming/projectShare), "others have as much")
+	require.True(t, w.begin(store.Key{ProjectID: other, ID: uuid.New()}, largeUnverified))
+	for connector := range w.reading {
+		for w.reading[connector] > 0 {
+			w.end(connector, largeUnverified, 0)
+		}
+	}
+	require.Empty(t, w.reading)
+	require.Empty(t, w.byProject)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("{"))
+	require.EqualValues(t, 2*incoming(r), unverified(r), "as much as is taken of what comes in")
 }
 
 // TestAFailingStoreCostsTheSenderNothing: it is told to come again, whether its signature

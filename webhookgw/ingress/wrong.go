@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
@@ -21,8 +22,10 @@ type wrongs struct {
 	connectors *lru.Cache[store.Key, *wrong]
 
 	mutex sync.Mutex
-	// reading is what comes in at the moment and is not judged yet, by connector.
-	reading map[store.Key]int64
+	// reading is what comes in at the moment and is not judged yet, by connector and by
+	// project.
+	reading   map[store.Key]int64
+	byProject map[uuid.UUID]int64
 }
 
 // wrong is what was wrong of late for one connector.
@@ -33,7 +36,7 @@ func newWrongs(now func() time.Time) *wrongs {
 	if err != nil {
 		panic("making a cache of connectors: " + err.Error()) // refuses sizes below 1 alone
 	}
-	return &wrongs{now: now, connectors: connectors, reading: map[store.Key]int64{}}
+	return &wrongs{now: now, connectors: connectors, reading: map[store.Key]int64{}, byProject: map[uuid.UUID]int64{}}
 }
 
 // of is that of a connector which is there: strangers' ids are not remembered.
@@ -59,10 +62,11 @@ func (w *wrongs) begin(connector store.Key, size int64) bool {
 	bytes := w.of(connector).bytes
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if w.reading[connector]+size > maxUnverified || bytes.TokensAt(w.now()) < 0 {
+	if w.reading[connector]+size > maxUnverified/2 || w.byProject[connector.ProjectID]+size > maxUnverified || bytes.TokensAt(w.now()) < 0 {
 		return false
 	}
 	w.reading[connector] += size
+	w.byProject[connector.ProjectID] += size
 	return true
 }
 
@@ -72,6 +76,9 @@ func (w *wrongs) end(connector store.Key, size, read int64) {
 	w.mutex.Lock()
 	if w.reading[connector] -= size; w.reading[connector] <= 0 {
 		delete(w.reading, connector)
+	}
+	if w.byProject[connector.ProjectID] -= size; w.byProject[connector.ProjectID] <= 0 {
+		delete(w.byProject, connector.ProjectID)
 	}
 	w.mutex.Unlock()
 	if read > 0 { // at most MaxBody, within the burst: so it counts, if need be in advance

@@ -19,11 +19,11 @@ import (
 // that part is given up and begun again in a later round.
 func TestWhatHangsIsCutOff(t *testing.T) {
 	t.Parallel()
-	for _, part := range []string{"SweepLeases", "CountStored", "SweepExpired", "ExpireRuns"} {
+	for _, part := range []string{"SweepLeases", "CountStored", "SweepExpired", "ExpireRuns", "ExpireDeliveries"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				hangs := &hangingOnce{fakeStore: fakeStore{clock: time.Now(), expired: 1, ended: 1, old: 1}, part: part}
+				hangs := &hangingOnce{fakeStore: fakeStore{clock: time.Now(), expired: 1, ended: 1, old: 1, late: 1}, part: part}
 				ctx, stop := context.WithTimeout(t.Context(), grace+2*expireEvery*sweepInterval+time.Second)
 				defer stop()
 				require.NoError(t, New(Options{Store: hangs, Logger: slog.New(slog.DiscardHandler)}).Run(ctx))
@@ -31,6 +31,7 @@ func TestWhatHangsIsCutOff(t *testing.T) {
 				require.Zero(t, hangs.ended)
 				require.Positive(t, hangs.expunged)
 				require.Zero(t, hangs.old)
+				require.Zero(t, hangs.late)
 			})
 		})
 	}
@@ -72,6 +73,13 @@ func (h *hangingOnce) SweepExpired(ctx context.Context, limit int) (int, error) 
 		return 0, err
 	}
 	return h.fakeStore.SweepExpired(ctx, limit)
+}
+
+func (h *hangingOnce) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (int, error) {
+	if err := h.hang(ctx, "ExpireDeliveries"); err != nil {
+		return 0, err
+	}
+	return h.fakeStore.ExpireDeliveries(ctx, age, limit)
 }
 
 func (h *hangingOnce) ExpireRuns(ctx context.Context, age time.Duration, limit int) (int, error) {

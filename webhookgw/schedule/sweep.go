@@ -191,7 +191,8 @@ func (s *Sweeper) tidy(ctx context.Context) error {
 	counted := s.until(ctx, s.opts.Store.CountStored)
 	if s.settled.Load() {
 		if s.expiries++; s.expiries%expireEvery == 1 {
-			expired, old = s.until(ctx, s.opts.Store.SweepExpired), s.until(ctx, s.expire)
+			expired = s.until(ctx, s.opts.Store.SweepExpired)
+			old = cmp.Or(s.until(ctx, s.expire), s.until(ctx, s.expireDeliveries))
 		}
 	}
 	return errors.Join(partitions, counted, expired, old)
@@ -251,6 +252,15 @@ func (s *Sweeper) count(swept store.Swept) {
 func (s *Sweeper) expire(ctx context.Context, limit int) (int, error) {
 	n, err := s.opts.Store.ExpireRuns(ctx, store.MaxOpen, limit)
 	s.opts.Metrics.Ended(string(store.RunFailed), n)
+	return n, err
+}
+
+// expireDeliveries ends those that nobody has taken for too long.
+func (s *Sweeper) expireDeliveries(ctx context.Context, limit int) (int, error) {
+	n, err := s.opts.Store.ExpireDeliveries(ctx, store.MaxOpen, limit)
+	for range n {
+		s.opts.Metrics.DeliveryEnded(store.DeliveryFailed.String())
+	}
 	return n, err
 }
 

@@ -27,7 +27,7 @@ type fakeStore struct {
 	partitioned, ended int
 	moved              int
 	stuck              error // of what is always due
-	old                int   // open for too long
+	old, late          int   // runs and deliveries that are open for too long
 	// expired are leases beyond the three of each sweep.
 	expired int
 	broken  error // of sweeping leases
@@ -74,6 +74,15 @@ func (f *fakeStore) ExpireRuns(_ context.Context, age time.Duration, limit int) 
 	}
 	n := min(limit, f.old)
 	f.old -= n
+	return n, nil
+}
+
+func (f *fakeStore) ExpireDeliveries(_ context.Context, age time.Duration, limit int) (int, error) {
+	if age != store.MaxOpen {
+		return 0, errors.New("not that long")
+	}
+	n := min(limit, f.late)
+	f.late -= n
 	return n, nil
 }
 

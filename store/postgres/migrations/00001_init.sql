@@ -480,6 +480,8 @@ CREATE TABLE deliveries (
     -- What it carries: of a result the run has it, of the others the input of the same id.
     kind text NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload', 'failure')),
     attempt bigint NOT NULL CHECK (attempt >= 0),
+    -- How many attempts count: those that the platform could not make do not.
+    tries bigint NOT NULL DEFAULT 0,
     due_at bigint NOT NULL,
     lease_until bigint,
     replay_of uuid,
@@ -504,13 +506,16 @@ CREATE TABLE destinations (
     failures bigint NOT NULL,
     paused_generation bigint,
     paused_reason text NOT NULL,
+    -- How many deliveries have ended failed in a row, and why the last one.
+    rejected bigint NOT NULL DEFAULT 0,
+    rejected_reason text NOT NULL DEFAULT '',
     PRIMARY KEY (project_id, connector_id)
 ) WITH (fillfactor = 50,
     -- As of the others.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX destinations_due ON destinations (due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX destinations_troubled ON destinations (project_id, connector_id) WHERE failures >= 5 OR paused_generation IS NOT NULL;
+CREATE INDEX destinations_troubled ON destinations (project_id, connector_id) WHERE failures >= 5 OR rejected > 0 OR paused_generation IS NOT NULL;
 
 -- What open runs have sent, by the journal entry that announced it, so that it is sent once:
 -- the deliveries, and why one was skipped. Whoever consumes the run's row of the outbox for

@@ -429,6 +429,8 @@ CREATE TABLE deliveries (
     -- What it carries: of a result the run has it, of the others the input of the same id.
     kind TEXT NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload', 'failure')),
     attempt INTEGER NOT NULL CHECK (attempt >= 0),
+    -- How many attempts count: those that the platform could not make do not.
+    tries INTEGER NOT NULL DEFAULT 0,
     due_at INTEGER NOT NULL,
     lease_until INTEGER,
     replay_of TEXT,
@@ -449,10 +451,13 @@ CREATE TABLE destinations (
     failures INTEGER NOT NULL,
     paused_generation INTEGER,
     paused_reason TEXT NOT NULL,
+    -- How many deliveries have ended failed in a row, and why the last one.
+    rejected INTEGER NOT NULL DEFAULT 0,
+    rejected_reason TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (project_id, connector_id)
 );
 CREATE INDEX destinations_due ON destinations (due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX destinations_troubled ON destinations (project_id, connector_id) WHERE failures >= 5 OR paused_generation IS NOT NULL;
+CREATE INDEX destinations_troubled ON destinations (project_id, connector_id) WHERE failures >= 5 OR rejected > 0 OR paused_generation IS NOT NULL;
 
 -- What open runs have sent, by the journal entry that announced it, so that it is sent once:
 -- the deliveries, and why one was skipped. Whoever consumes the run's row of the outbox for

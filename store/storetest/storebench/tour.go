@@ -269,6 +269,8 @@ func (t *tour) list() {
 	t.NoError(err)
 	_, err = t.Store.ExpireRuns(t.ctx, store.MaxOpen, 10)
 	t.NoError(err)
+	_, err = t.Store.ExpireDeliveries(t.ctx, store.MaxOpen, 10)
+	t.NoError(err)
 }
 
 func (t *tour) audit() {

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seal
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSecretsThatNobodyCanUse(t *testing.T) {
+	t.Parallel()
+	for secret, problem := range map[string]string{
+		"a":                              "",
+		"two words":                      "",
+		"whsec_MDEyMzQ1Njc4OWFiY2RlZg==": "",
+		"whsec_not-base64, but long":     "",
+		"":                               "is empty",
+		"CANARY\n":                       "white space",
+		" CANARY":                        "white space",
+		"whsec_":                         "fewer than 16 bytes",
+		"whsec_Zm9v":                     "fewer than 16 bytes",
+		strings.Repeat("C", MaxBrought):  "",
+		strings.Repeat("CANARY", 1000):   "more than 4096",
+	} {
+		got := CheckBrought(secret)
+		if problem == "" {
+			require.Empty(t, got, secret)
+			continue
+		}
+		require.Contains(t, got, problem, "%q", secret)
+		require.NotContains(t, got, "CANARY")
+	}
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// troubled are the destinations that fail or are paused, read one by one.
+func (w *world) troubled() map[uuid.UUID]store.TroubledDestination {
+	of, after := map[uuid.UUID]store.TroubledDestination{}, store.Key{}
+	for {
+		page, err := w.s.TroubledDestinations(w.ctx, after, 1)
+		w.NoError(err)
+		if len(page) == 0 {
+			return of
+		}
+		after = page[0].Connector
+		if page[0].Connector.ProjectID == w.project.ID {
+			of[after.ID] = page[0]
+		}
+	}
+}
+
+var destinationPromises = []promise{
+	{"destinations that fail or are paused are told, until they are well again", func(w *world) {
+		w.deploy("one", "first")
+		failing, paused := w.outboundTo("failing", automatic), w.outboundTo("paused", automatic)
+		w.outboundTo("well", automatic)
+		w.ended(store.BreakAfter)
+		w.post()
+		var attempts []store.Attempt
+		for _, d := range w.takeDue(100, 100) {
+			a := attempted(d, store.DeliveryDone)
+			switch d.Connector.ID {
+			case failing.ID:
+				a = attempted(d, store.DeliveryRetry)
+			case paused.ID:
+				a = attempted(d, store.DeliveryGone)
+				a.Reason = "410 Gone"
+			}
+			attempts = append(attempts, a)
+		}
+		w.record(attempts...)
+		troubled := w.troubled()
+		w.Len(troubled, 2)
+		w.Equal(store.TroubledDestination{Destination: store.Destination{Connector: failing.Key(), Failures: store.BreakAfter}, Ref: failing.Ref}, troubled[failing.ID])
+		of, err := w.s.DestinationsOf(w.ctx, w.project.ID, []uuid.UUID{paused.ID, uuid.New()})
+		w.NoError(err)
+		w.Equal(map[uuid.UUID]store.Destination{paused.ID: troubled[paused.ID].Destination}, of)
+		reason, is := of[paused.ID].Paused(paused.Ref.Generation)
+		w.True(is)
+		w.Equal("410 Gone", reason)
+		_, is = of[paused.ID].Paused(paused.Ref.Generation + 1)
+		w.False(is, "another generation is not")
+		_, next, err := w.s.Attempts(w.ctx, w.key(w.deliveriesOf(failing)[0].ID))
+		w.NoError(err)
+		w.NotNil(next, "the next attempt is due some time")
+
+		w.NoError(w.s.ResumeDestination(w.ctx, paused.Key()))
+		w.NoError(w.s.ResumeDestination(w.ctx, failing.Key()), "which is not paused, and fails on")
+		w.Len(w.troubled(), 1)
+		w.Contains(w.troubled(), failing.ID)
+		w.ended(1)
+		w.post()
+		w.Equal(store.ConnectorRunPending, w.deliveriesOf(paused)[0].Status, "it sends again")
+	}},
+	{"deliveries that are not taken are told, until one is", func(w *world) {
+		w.deploy("one", "first")
+		out := w.outboundTo("results", automatic)
+		end := func(outcome store.DeliveryOutcome, reason string) {
+			w.ended(1)
+			w.post()
+			a := attempted(w.takeDue(1, 100)[0], outcome)
+			a.Reason, a.StatusCode = reason, 401
+			w.record(a)
+		}
+		end(store.DeliveryFailed, "401 Unauthorized")
+		end(store.DeliveryFailed, "403 Forbidden")
+		told := w.troubled()[out.ID]
+		w.Equal(2, told.Rejected)
+		w.Equal("403 Forbidden", told.RejectedReason)
+		w.Zero(told.Failures, "it answers: the next one is sent at once")
+		end(store.DeliveryRetry, "later")
+		w.Equal(2, w.troubled()[out.ID].Rejected, "it may be taken yet")
+		w.hasten()
+		w.record(attempted(w.takeDue(1, 100)[0], store.DeliveryDone))
+		w.NotContains(w.troubled(), out.ID)
+	}},
+	{"deliveries that nobody has taken for too long end, and that is told", func(w *world) {
+		w.deploy("one", "first")
+		out := w.outboundTo("results", automatic)
+		w.ended(3)
+		w.post()
+		under := w.takeDue(1, 1)[0]
+		expire := func(age time.Duration, limit int) int {
+			n, err := w.s.ExpireDeliveries(w.ctx, age, limit)
+			w.NoError(err)
+			return n
+		}
+		w.Zero(expire(time.Hour, 10), "not that old")
+		w.Equal(1, expire(-time.Hour, 1))
+		w.Equal(1, expire(-time.Hour, 10), "one is under way")
+		told := w.troubled()[out.ID]
+		w.Equal(2, told.Rejected)
+		w.Contains(told.RejectedReason, store.DeliveryExpired)
+		ended := 0
+		for _, run := range w.deliveriesOf(out) {
+			if run.Status == store.ConnectorRunFailed {
+				ended++
+				w.Contains(run.Error, store.DeliveryExpired)
+			}
+		}
+		w.Equal(2, ended)
+		w.record(attempted(under, store.DeliveryDone))
+		_, waits, err := w.s.NextDelivery(w.ctx, nil)
+		w.NoError(err)
+		w.False(waits)
+	}},
+	{"what the platform could not send counts as no attempt", func(w *world) {
+		w.deploy("one", "first")
+		out := w.outboundTo("results", automatic)
+		w.ended(1)
+		w.post()
+		for range 3 {
+			a := attempted(w.takeDue(1, 100)[0], store.DeliveryRetry)
+			w.Zero(a.Delivery.Tries)
+			a.Free = true
+			w.record(a)
+			w.hasten()
+		}
+		d := w.takeDue(1, 100)[0]
+		w.Equal(4, d.Delivery.Attempt, "which fences all the same")
+		w.record(attempted(d, store.DeliveryRetry))
+		w.hasten()
+		d = w.takeDue(1, 100)[0]
+		w.Equal(1, d.Delivery.Tries)
+		w.record(attempted(d, store.DeliveryDone))
+		past, _, err := w.s.Attempts(w.ctx, w.key(w.deliveriesOf(out)[0].ID))
+		w.NoError(err)
+		w.Len(past, 2)
+		w.Equal([]int{1, 2}, []int{past[0].Number, past[1].Number})
+	}},
+}
