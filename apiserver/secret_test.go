@@ -94,7 +94,7 @@ func TestSecretsThatCannotBeBrought(t *testing.T) {
 	for config, detail := range map[string]string{
 		`{"secret":"********"}`:                          "no stored value",
 		`{"authentication":"none","secret":"x"}`:         "authentication is none",
-		`{"secret":"` + strings.Repeat("x", 4097) + `"}`: "at most 4096 bytes",
+		`{"secret":"` + strings.Repeat("x", 4097) + `"}`: "more than the 4096 bytes",
 	} {
 		status, answer := w.call(t, key, http.MethodPatch, path, `{"config":`+config+`}`)
 		require.Contains(t, requireField(t, status, answer, "body.config.secret").Message, detail)

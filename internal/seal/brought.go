@@ -23,7 +23,7 @@ func CheckBrought(secret string) string {
 	case strings.TrimSpace(secret) != secret:
 		return "begins or ends with white space, such as a line break, which nobody sends or signs with"
 	case len(secret) > MaxBrought:
-		return fmt.Sprintf("has more than %d bytes", MaxBrought)
+		return fmt.Sprintf("has more than the %d bytes that it may have", MaxBrought)
 	case strings.HasPrefix(secret, SigningSecretPrefix) && len(SigningKey(secret)) < minSigningKey:
 		return fmt.Sprintf("has a key of fewer than %d bytes after %s", minSigningKey, SigningSecretPrefix)
 	}

@@ -22,7 +22,7 @@ func TestSecretsThatNobodyCanUse(t *testing.T) {
 		"whsec_":                         "fewer than 16 bytes",
 		"whsec_Zm9v":                     "fewer than 16 bytes",
 		strings.Repeat("C", MaxBrought):  "",
-		strings.Repeat("CANARY", 1000):   "more than 4096",
+		strings.Repeat("CANARY", 1000):   "more than the 4096",
 	} {
 		got := CheckBrought(secret)
 		if problem == "" {

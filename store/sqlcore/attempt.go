@@ -183,7 +183,7 @@ func settleOne(ctx context.Context, tx *Tx, d destination, attempts []store.Atte
 		}
 	}
 	if failures != d.failures || rejected != d.rejected {
-		if _, err := tx.exec(ctx, `UPDATE destinations SET failures = $3, rejected = $4, rejected_reason = CASE WHEN $5 = '' AND $4 > 0 THEN rejected_reason ELSE $5 END
+		if _, err := tx.exec(ctx, `UPDATE destinations SET failures = $3, rejected = $4, rejected_reason = CASE WHEN CAST($5 AS text) = '' AND CAST($4 AS bigint) > 0 THEN rejected_reason ELSE CAST($5 AS text) END
 			WHERE project_id = $1 AND connector_id = $2`, d.ProjectID, d.ID, failures, rejected, reason); err != nil {
 			return err
 		}

@@ -103,14 +103,15 @@ type Core struct {
 	evaluate                     store.Evaluator
 	// cluster is the one that must have the lease for anything to be written; ""
 	// asserts nothing.
-	cluster string
+	cluster  string
+	expiring *expiring
 }
 
 // New makes a Core.
 func New(o Options) *Core {
 	return &Core{
 		engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
-		evaluate: o.Evaluate,
+		evaluate: o.Evaluate, expiring: &expiring{},
 	}
 }
 

@@ -6,21 +6,57 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ExpireDeliveries implements store.Housekeeping. It costs what there are of destinations with
-// something to deliver, not of deliveries; a delivery's id says when it was made.
+// expiring is the destination at which ExpireDeliveries looked last.
+type expiring struct {
+	sync.Mutex
+	after store.Key
+}
+
+// maxExpiring is at how many destinations one call of ExpireDeliveries looks.
+const maxExpiring = 100
+
+// ExpireDeliveries implements store.Housekeeping. It looks at some destinations in their order,
+// behind those at which it looked before; a delivery's id says when it was made.
 func (c *Core) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	late, err := collect(ctx, c.engine.Reader(), scanKey, `SELECT d.project_id, d.connector_id FROM destinations d
-		WHERE d.due_at IS NOT NULL AND EXISTS (SELECT 1 FROM deliveries o
-			WHERE o.project_id = d.project_id AND o.connector_id = d.connector_id AND o.id < id_at(now_us() - $1)) LIMIT $2`, age.Microseconds(), limit)
+	type page struct {
+		store.Key
+		late bool
+	}
+	c.expiring.Lock()
+	defer c.expiring.Unlock()
+	looked, err := collect(ctx, c.engine.Reader(), func(row scanner) (p page, err error) {
+		return p, row.Scan(&p.ProjectID, &p.ID, &p.late)
+	}, `SELECT d.project_id, d.connector_id, (SELECT o.id FROM deliveries o
+			WHERE o.project_id = d.project_id AND o.connector_id = d.connector_id AND o.id < id_at(now_us() - $1) LIMIT 1) IS NOT NULL
+		FROM destinations d WHERE d.project_id >= $2 AND (d.project_id > $2 OR d.connector_id > $3) ORDER BY d.project_id, d.connector_id LIMIT $4`,
+		age.Microseconds(), c.expiring.after.ProjectID, c.expiring.after.ID, maxExpiring)
 	if err != nil {
 		return 0, wrap(err, "looking for deliveries that wait for too long")
 	}
-	var failed []error
+	var (
+		late   []store.Key
+		failed []error
+	)
+	for _, p := range looked {
+		if p.late {
+			late = append(late, p.Key)
+		}
+	}
+	defer func() {
+		switch {
+		case n >= limit: // there may be more of these
+		case len(looked) < maxExpiring:
+			c.expiring.after = store.Key{}
+		default:
+			c.expiring.after = looked[maxExpiring-1].Key
+		}
+	}()
 	for _, key := range late {
 		if n >= limit || ctx.Err() != nil {
 			break

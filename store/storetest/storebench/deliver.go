@@ -3,6 +3,7 @@
 package storebench
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -149,18 +150,24 @@ func (t *tour) settle(outcome store.DeliveryOutcome, claimed []store.ClaimedDeli
 	t.NoError(t.Store.RecordAttempts(t.ctx, attempts))
 }
 
-// replay lets a delivery and an event happen again, under a key.
+// replay lets a delivery and an event that have ended happen again, under a key.
 func (t *tour) replay(delivery uuid.UUID) {
 	key := func() *store.Idempotency {
 		return &store.Idempotency{Key: "replay:" + uuid.NewString(), TTL: time.Hour}
 	}
-	again, once := key(), key()
+	again, once, original := key(), key(), store.ConnectorRun{}
+	for _, run := range slices.Backward(t.connectorRuns) {
+		var err error
+		original, err = t.Store.ConnectorRun(t.ctx, run)
+		t.NoError(err)
+		if original.EndedAt != nil {
+			break
+		}
+	}
 	for _, verdict := range []store.Verdict{store.Accepted, store.Repeated} {
 		a, err := t.Store.Redeliver(t.ctx, store.Redelivery{Of: t.key(delivery), Idempotency: again})
 		t.NoError(err)
 		t.Equal(verdict, a.Verdict)
-		original, err := t.Store.ConnectorRun(t.ctx, t.connectorRuns[len(t.connectorRuns)-1])
-		t.NoError(err)
 		a, err = replay.One(t.ctx, t.Store, func([]byte) func(string) (string, error) { return nil }, original, once)
 		t.NoError(err)
 		t.Equal(verdict, a.Verdict)
