@@ -113,6 +113,9 @@ func (d Delivery) Key() Key { return Key{d.ProjectID, d.ID} }
 // Connector is the key of its connector.
 func (d Delivery) Connector() Key { return Key{d.ProjectID, d.ConnectorID} }
 
+// Result is the key of the run that it is of.
+func (d Delivery) Result() Key { return Key{d.ProjectID, d.RunID} }
+
 // ClaimedDelivery is one whose attempt has begun, with what it takes.
 type ClaimedDelivery struct {
 	Delivery

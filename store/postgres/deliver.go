@@ -13,11 +13,14 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
+// takeDueStatement goes to the rows that it has found by where they lie: so no planner can
+// choose to read all of a project for each. One that changes meanwhile is left to the next
+// claim.
 var takeDueStatement = `UPDATE deliveries d SET attempt = d.attempt + 1, lease_until = now_us() + $4::bigint, due_at = now_us() + $4::bigint
 	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS s (project_id, connector_id, most)
-	CROSS JOIN LATERAL (SELECT o.id FROM deliveries o WHERE o.project_id = s.project_id AND o.connector_id = s.connector_id
+	CROSS JOIN LATERAL (SELECT o.ctid FROM deliveries o WHERE o.project_id = s.project_id AND o.connector_id = s.connector_id
 		AND o.due_at <= now_us() ORDER BY o.due_at, o.id LIMIT s.most) n
-	WHERE d.project_id = s.project_id AND d.id = n.id RETURNING d.` + strings.ReplaceAll(sqlcore.DeliveryColumns, ", ", ", d.")
+	WHERE d.project_id = s.project_id AND d.ctid = n.ctid RETURNING d.` + strings.ReplaceAll(sqlcore.DeliveryColumns, ", ", ", d.")
 
 // TakeDue implements sqlcore.Engine.
 func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore.Share, lease time.Duration) (begun []store.Delivery, err error) {
@@ -42,4 +45,52 @@ func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore
 		begun = append(begun, d)
 	}
 	return begun, rows.Err()
+}
+
+// receiveStatement takes deliveries away and writes two rows of history for each. No part
+// of history is named: rows are inserted only.
+const receiveStatement = `WITH given AS MATERIALIZED (
+	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[])
+		AS g (project_id, id, attempt, at, duration_us, status_code, response)
+), gone AS (
+	DELETE FROM deliveries d USING given g
+	WHERE d.project_id = g.project_id AND d.id = g.id AND d.attempt = g.attempt AND d.lease_until IS NOT NULL
+	RETURNING d.project_id, d.id, d.environment_id, d.connector_id, d.run_id, d.tries + 1 AS number, d.replay_of, d.started_at,
+		g.at, g.duration_us, g.status_code, g.response
+), attempts AS (
+	INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
+	SELECT project_id, id, number, at, duration_us, status_code, '', '', response FROM gone ON CONFLICT DO NOTHING
+), ended AS (
+	INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, error,
+		replay_of, started_at, ended_at)
+	SELECT project_id, id, environment_id, connector_id, 'completed', 'outbound', '` + sqlcore.DeliveryType + `', ARRAY[run_id], '',
+		replay_of, started_at, now_us() FROM gone
+) SELECT project_id, id FROM gone`
+
+// Receive implements sqlcore.Engine.
+func (e engine) Receive(ctx context.Context, q sqlcore.Queryer, receipts []sqlcore.Receipt) (received []store.Key, err error) {
+	var (
+		project, id                   []pgtype.UUID
+		attempt, at, duration, status []int64
+		response                      []string
+	)
+	for _, r := range receipts {
+		project, id = append(project, known(r.Delivery.ProjectID)), append(id, known(r.Delivery.ID))
+		attempt, status = append(attempt, int64(r.Delivery.Attempt)), append(status, int64(r.StatusCode))
+		at, duration = append(at, r.At.UnixMicro()), append(duration, r.Duration.Microseconds())
+		response = append(response, r.Response)
+	}
+	rows, err := q.QueryContext(ctx, receiveStatement, project, id, attempt, at, duration, status, response)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // its error is that of Err
+	for rows.Next() {
+		var key store.Key
+		if err := rows.Scan(&key.ProjectID, &key.ID); err != nil {
+			return nil, err
+		}
+		received = append(received, key)
+	}
+	return received, rows.Err()
 }

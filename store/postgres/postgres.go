@@ -130,6 +130,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		ctx, cancel := o.withTimeout(ctx, connectTimeout) // the pool makes connections for nobody in particular
 		defer cancel()
+		sendIDs(conn)
 		return durable(ctx, conn)
 	}
 	pool, err := connections(ctx, config.Copy(), most, "force_generic_plan", o.tune)

@@ -45,15 +45,27 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 	return wrap(err, "recording %d attempts to deliver", len(attempts))
 }
 
+// Receipt is what a destination said that took a delivery; Response is as it is stored.
+type Receipt struct {
+	store.Attempt
+	Response string
+}
+
 // recordDone records attempts that were all taken, as most are. It locks no destination
 // but those that waited for a place, or for a success, and these last: so whoever claims
 // from the others meanwhile finds them.
 func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliveries map[store.Key]store.Attempt) error {
-	current, err := c.current(ctx, tx, deliveries)
+	receipts, bytes := make([]Receipt, 0, len(deliveries)), map[store.Key]int64{}
+	for _, key := range slices.SortedFunc(maps.Keys(deliveries), CompareKeys) {
+		a := deliveries[key]
+		receipts = append(receipts, Receipt{a, cut(a.Response, store.MaxExcerpt)})
+		bytes[key] = int64(len(receipts[len(receipts)-1].Response))
+	}
+	received, err := c.engine.Receive(ctx, tx, receipts)
 	if err != nil {
 		return err
 	}
-	if err := c.writeAttempts(ctx, tx, current); err != nil {
+	if err := countDeliveries(ctx, tx, received, bytes); err != nil {
 		return err
 	}
 	var l list
@@ -64,12 +76,18 @@ func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliver
 		return err
 	}
 	keys = nil
+	var well []store.Key
 	for _, d := range idle {
 		keys = append(keys, d.Key)
+		if d.failures > 0 || d.rejected > 0 {
+			well = append(well, d.Key)
+		}
 	}
-	l = list{}
-	if _, err := tx.exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '' WHERE (failures > 0 OR rejected > 0) AND `+c.keys(&l, "connector_id", keys), l.args...); err != nil {
-		return err
+	if len(well) > 0 {
+		l = list{}
+		if _, err := tx.exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '' WHERE `+c.keys(&l, "connector_id", well), l.args...); err != nil {
+			return err
+		}
 	}
 	return c.dueAgain(ctx, tx, keys, false)
 }

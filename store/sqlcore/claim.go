@@ -158,7 +158,7 @@ func (c *Core) Attend(ctx context.Context, runners []store.RunnerKey) (queued []
 	}
 	var l list
 	queued, err = collect(ctx, c.engine.Reader(), scanKey, `SELECT e.project_id, e.id FROM environments e WHERE `+
-		strings.ReplaceAll(c.keys(&l, "e.id", environments), "(project_id", "(e.project_id")+` AND EXISTS (SELECT 1 FROM open_runs r
+		c.keys(&l, "e.id", environments)+` AND EXISTS (SELECT 1 FROM open_runs r
 			WHERE r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'queued' AND NOT r.blocked)`, l.args...)
 	return queued, wrap(err, "looking for queued runs")
 }
@@ -265,10 +265,10 @@ func ScanStarted(row scanner) (claimed store.Claimed, input uuid.UUID, err error
 // handAgain reads runs that are leased to a runner which does not know it. That they
 // run is asked by their leases: by the status it might read all that runs, by its index.
 func (c *Core) handAgain(ctx context.Context, claim store.Claim, leases []store.Lease) ([]store.Claimed, error) {
-	l := list{args: []any{claim.Environment.ProjectID}}
-	ids := make([]uuid.UUID, len(leases))
+	var l list
+	keys := make([]store.Key, len(leases))
 	for i, lease := range leases {
-		ids[i] = lease.Run.ID
+		keys[i] = store.Key{ProjectID: claim.Environment.ProjectID, ID: lease.Run.ID}
 	}
 	var inputIDs []uuid.UUID
 	runs, err := collect(ctx, c.engine.Reader(), func(row scanner) (store.Claimed, error) {
@@ -276,7 +276,7 @@ func (c *Core) handAgain(ctx context.Context, claim store.Claim, leases []store.
 		inputIDs = append(inputIDs, input)
 		return claimed, err
 	}, `SELECT `+StartedColumns+` FROM open_runs r LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id
-		WHERE r.project_id = $1 AND r.lease_until IS NOT NULL AND r.id IN `+l.ids(ids), l.args...)
+		WHERE r.lease_until IS NOT NULL AND `+c.keys(&l, "r.id", keys), l.args...)
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,9 @@ type Engine interface {
 	// TakeDue begins attempts of deliveries that are due, of each destination up to its
 	// share, oldest first.
 	TakeDue(ctx context.Context, q Queryer, shares []Share, lease time.Duration) ([]store.Delivery, error)
+	// Receive moves deliveries that were taken to history, with the attempt of each, and
+	// returns which; those whose claims are not current are left as they are.
+	Receive(ctx context.Context, q Queryer, receipts []Receipt) ([]store.Key, error)
 	// Look reads what a claim is decided by, Start carries the decision out.
 	Look(ctx context.Context, c store.Claim) (Look, error)
 	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)
@@ -240,7 +243,11 @@ func (l *list) add(v any) string {
 func (c *Core) keys(l *list, id string, keys []store.Key) string {
 	source, args := c.engine.Keys(keys, len(l.args)+1)
 	l.args = append(l.args, args...)
-	return "(project_id, " + id + ") IN " + source
+	project := "project_id"
+	if table, _, qualified := strings.Cut(id, "."); qualified {
+		project = table + "." + project
+	}
+	return "(" + project + ", " + id + ") IN " + source
 }
 
 func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -174,7 +173,7 @@ func shareOut(open []destination, underWay map[store.Key]int, claim store.Delive
 func (c *Core) connectorsBy(ctx context.Context, tx *Tx, keys []store.Key) (map[store.Key]store.Connector, error) {
 	var l list
 	all, err := collect(ctx, tx, func(row scanner) (store.Connector, error) { return scanConnector(row) },
-		selectConnectors+` AND `+strings.Replace(c.keys(&l, "c.id", keys), "(project_id", "(c.project_id", 1), l.args...)
+		selectConnectors+` AND `+c.keys(&l, "c.id", keys), l.args...)
 	of := map[store.Key]store.Connector{}
 	for _, connector := range all {
 		of[connector.Key()] = connector
@@ -307,7 +306,7 @@ func (c *Core) endDeliveries(ctx context.Context, tx *Tx, keys []store.Key, stat
 		l := list{args: []any{string(status), Text(reason)}}
 		if _, err := tx.exec(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
 				content_type, run_ids, error, replay_of, started_at, ended_at)
-			SELECT project_id, id, environment_id, connector_id, $1, 'outbound', '`+deliveryType+`', id_list(run_id), $2, replay_of, started_at, now_us()
+			SELECT project_id, id, environment_id, connector_id, $1, 'outbound', '`+DeliveryType+`', id_list(run_id), $2, replay_of, started_at, now_us()
 			FROM deliveries WHERE `+c.keys(&l, "id", part), l.args...); err != nil {
 			return err
 		}
@@ -341,31 +340,28 @@ func countDeliveries(ctx context.Context, tx *Tx, keys []store.Key, more map[sto
 
 // addRuns reads the results that claimed deliveries send, but for outputs that are in blobs.
 func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) error {
-	ids, of := map[uuid.UUID][]uuid.UUID{}, map[store.Key]pastRun{}
+	var results []store.Key
 	for _, d := range claimed {
 		if d.Kind == store.DeliverResult {
-			ids[d.Delivery.ProjectID] = append(ids[d.Delivery.ProjectID], d.RunID)
+			results = append(results, d.Result())
 		}
 	}
-	for project, runs := range ids {
-		for _, same := range c.ByPart("ended_runs", runs) {
-			l := list{args: []any{project}}
-			past, err := pastRows(ctx, c, c.engine.Reader(), same[0], scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
-				WHERE r.project_id = $1 AND r.id IN `+l.ids(same), l.args...)
-			if err != nil {
-				return err
-			}
-			for _, run := range past {
-				of[run.Key()] = run
-			}
+	of := map[store.Key]pastRun{}
+	for _, same := range c.keysByPart("ended_runs", results) {
+		var l list
+		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
+			WHERE `+c.keys(&l, "r.id", same), l.args...)
+		if err != nil {
+			return err
+		}
+		for _, run := range past {
+			of[run.Key()] = run
 		}
 	}
 	for i, d := range claimed {
-		if d.Kind != store.DeliverResult {
-			continue
+		if run, known := of[d.Result()]; known && d.Kind == store.DeliverResult {
+			claimed[i].Run, claimed[i].OutputBlob = run.Run, run.blob
 		}
-		run := of[store.Key{ProjectID: d.Delivery.ProjectID, ID: d.RunID}]
-		claimed[i].Run, claimed[i].OutputBlob = run.Run, run.blob
 	}
 	return nil
 }

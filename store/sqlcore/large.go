@@ -287,7 +287,7 @@ func (c *Core) texts(ctx context.Context, q Queryer, blobs []store.Key) (map[uui
 		texts[id], sizes[id] = append(texts[id], data...), size
 		return none, err
 	}, `SELECT c.blob_id, c.data, b.size FROM blob_chunks c JOIN blobs b ON b.project_id = c.project_id AND b.id = c.blob_id
-		WHERE `+strings.ReplaceAll(c.keys(&l, "c.blob_id", blobs), "(project_id", "(c.project_id")+` ORDER BY c.blob_id, c.number`, l.args...); err != nil {
+		WHERE `+c.keys(&l, "c.blob_id", blobs)+` ORDER BY c.blob_id, c.number`, l.args...); err != nil {
 		return nil, wrap(err, "reading blobs")
 	}
 	for _, blob := range blobs {

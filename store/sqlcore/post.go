@@ -229,11 +229,11 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 		return err
 	}
 	if err := skipped.insert(ctx, tx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
-		content_type, run_ids, error, started_at, ended_at) VALUES `, `(%, %, %, %, 'skipped', 'outbound', '`+deliveryType+`', id_list(%), %, %, %)`, ``); err != nil {
+		content_type, run_ids, error, started_at, ended_at) VALUES `, `(%, %, %, %, 'skipped', 'outbound', '`+DeliveryType+`', id_list(%), %, %, %)`, ``); err != nil {
 		return err
 	}
 	if err := payloads.insert(ctx, tx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES `,
-		`(%, %, '`+deliveryType+`', %, %)`, ``); err != nil {
+		`(%, %, '`+DeliveryType+`', %, %)`, ``); err != nil {
 		return err
 	}
 	if err := countDeliveries(ctx, tx, stored, more); err != nil {
@@ -249,9 +249,9 @@ func wake(ctx context.Context, tx *Tx, due []store.Key, now int64) error {
 		destinations.add(key.ProjectID, key.ID, now)
 	}
 	return destinations.insert(ctx, tx, `INSERT INTO destinations AS d (project_id, connector_id, due_at, failures, paused_reason) VALUES `,
-		`(%, %, %, 0, '')`, ` ON CONFLICT (project_id, connector_id) DO UPDATE SET due_at = CASE
-			WHEN d.due_at IS NULL OR d.due_at > excluded.due_at AND d.failures < `+strconv.Itoa(store.BreakAfter)+` THEN excluded.due_at ELSE d.due_at END`)
+		`(%, %, %, 0, '')`, ` ON CONFLICT (project_id, connector_id) DO UPDATE SET due_at = excluded.due_at
+			WHERE d.due_at IS NULL OR d.due_at > excluded.due_at AND d.failures < `+strconv.Itoa(store.BreakAfter))
 }
 
-// deliveryType is the content type of what is delivered.
-const deliveryType = "application/json"
+// DeliveryType is the content type of what is delivered.
+const DeliveryType = "application/json"

@@ -181,7 +181,7 @@ func (c *Core) insertAgain(ctx context.Context, tx *Tx, d again, blobs []store.K
 			return err
 		}
 		if _, err := tx.exec(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES ($1, $2, $3, $4, $5)`,
-			d.ProjectID, d.ID, deliveryType, d.payload, d.blob); err != nil {
+			d.ProjectID, d.ID, DeliveryType, d.payload, d.blob); err != nil {
 			return err
 		}
 	}

@@ -8,9 +8,9 @@ import (
 )
 
 // maxRows is how many rows one statement inserts at most, a power of two.
-const maxRows = 64
+const maxRows = 256
 
-// rows are rows to insert, as many as there are: by statements of 64, 32, … rows, so that
+// rows are rows to insert, as many as there are: by statements of 256, 128, … rows, so that
 // there are few different ones, which are prepared once.
 type rows struct{ values [][]any }
 

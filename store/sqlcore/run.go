@@ -68,8 +68,8 @@ func (c *Core) runs(ctx context.Context, q Queryer, project uuid.UUID, ids []uui
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	l := list{args: []any{project}}
-	runs, err := collect(ctx, q, scanRun, `SELECT `+openRunColumns+` FROM open_runs r WHERE r.project_id = $1 AND r.id IN `+l.ids(ids), l.args...)
+	var l list
+	runs, err := collect(ctx, q, scanRun, `SELECT `+openRunColumns+` FROM open_runs r WHERE `+c.keys(&l, "r.id", keysOf(project, ids)), l.args...)
 	if err != nil || len(runs) == len(ids) {
 		return inOrderOf(ids, runs), err
 	}
@@ -77,9 +77,9 @@ func (c *Core) runs(ctx context.Context, q Queryer, project uuid.UUID, ids []uui
 		return slices.ContainsFunc(runs, func(open store.Run) bool { return open.ID == id })
 	})
 	for _, same := range c.ByPart("ended_runs", past) {
-		l := list{args: []any{project}}
+		var l list
 		past, err := pastRows(ctx, c, q, same[0], scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
-			WHERE r.project_id = $1 AND r.id IN `+l.ids(same), l.args...)
+			WHERE `+c.keys(&l, "r.id", keysOf(project, same)), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -171,9 +171,9 @@ func ScanInput(row interface{ Scan(dest ...any) error }) (in Input, err error) {
 func (c *Core) Inputs(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]Input, error) {
 	out := map[uuid.UUID]Input{}
 	for _, same := range c.ByPart("inputs", ids) {
-		l := list{args: []any{project}}
+		var l list
 		rows, err := pastRows(ctx, c, q, same[0], func(row scanner) (Input, error) { return ScanInput(row) },
-			`SELECT `+inputColumns+` FROM {inputs} WHERE project_id = $1 AND id IN `+l.ids(same), l.args...)
+			`SELECT `+inputColumns+` FROM {inputs} WHERE `+c.keys(&l, "id", keysOf(project, same)), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -243,7 +243,7 @@ const (
 
 // openDeliveries are deliveries as open connector runs.
 const openDeliveries = `(SELECT id, project_id, environment_id, connector_id, CASE WHEN lease_until IS NULL THEN 'pending' ELSE 'running' END AS status,
-	'outbound' AS trigger_type, '` + deliveryType + `' AS content_type, id_list(run_id) AS run_ids, replay_of, started_at FROM deliveries)`
+	'outbound' AS trigger_type, '` + DeliveryType + `' AS content_type, id_list(run_id) AS run_ids, replay_of, started_at FROM deliveries)`
 
 func scanConnectorRun(row scanner) (r store.ConnectorRun, err error) {
 	err = row.Scan(&r.ID, &r.ProjectID, &r.EnvironmentID, &r.ConnectorID, &r.Status, &r.Trigger, &r.Error,

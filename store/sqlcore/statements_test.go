@@ -40,12 +40,12 @@ var ofAll = map[string]string{
 	"TakeRejectionNews": "connectors of all projects refuse requests",
 
 	"PostDeliveries":  "results of all projects go out",
-	"connectorsBy":    "its rows are those of the connectors that it is given, of all projects",
 	"ClaimDeliveries": "deliveries are due in all projects",
 	"NextDelivery":    "deliveries are due in all projects",
 
 	"ExpireDeliveries": "deliveries wait for too long in all projects",
 	"ExpireRuns":       "runs are open for too long in all projects",
+	"Receive":          "its rows are those of the deliveries that it is given, of all projects",
 	"SweepExpired":     "keys, runners and blobs expire in all projects",
 	"Token":            "whose a token is, is what it is asked for",
 	"revokeKey":        "a key is the platform's: it ends secrets of all projects",
@@ -392,10 +392,8 @@ func (r reader) part(operand ast.Expr, text string, ok bool) string {
 		switch method, _ := call.Fun.(*ast.SelectorExpr); {
 		case method == nil:
 		case method.Sel.Name == "keys":
-			return "(project_id = $ AND id IN ($))"
-		case method.Sel.Name == "ReplaceAll": // which gives the columns of keys their table
-			table, _ := r.text(call.Args[2])
-			return strings.ReplaceAll(r.part(call.Args[0], "", false), "(project_id", table)
+			id, _ := r.text(call.Args[1])
+			return "(" + strings.TrimSuffix(id, id[strings.LastIndex(id, ".")+1:]) + "project_id = $ AND " + id + " IN ($))"
 		}
 	}
 	return " $ "

@@ -5,6 +5,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
@@ -26,4 +27,38 @@ func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore
 		}
 	}
 	return begun, nil
+}
+
+// receipts joins what is given as JSON to deliveries whose claims are current.
+const receipts = ` FROM json_each($1) g JOIN deliveries d ON d.project_id = g.value ->> 0 AND d.id = g.value ->> 1
+	WHERE d.attempt = g.value ->> 2 AND d.lease_until IS NOT NULL`
+
+// Receive implements sqlcore.Engine.
+func (e engine) Receive(ctx context.Context, q sqlcore.Queryer, of []sqlcore.Receipt) (received []store.Key, err error) {
+	given := make([][]any, len(of))
+	for i, r := range of {
+		given[i] = []any{r.Delivery.ProjectID, r.Delivery.ID, r.Delivery.Attempt, r.At.UnixMicro(), r.Duration.Microseconds(), r.StatusCode, r.Response}
+	}
+	text, err := json.Marshal(given)
+	if err != nil {
+		return nil, err
+	}
+	for _, statement := range []string{
+		`INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
+			SELECT d.project_id, d.id, d.tries + 1, g.value ->> 3, g.value ->> 4, g.value ->> 5, '', '', g.value ->> 6` + receipts + ` ON CONFLICT DO NOTHING`,
+		`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, error,
+				replay_of, started_at, ended_at)
+			SELECT d.project_id, d.id, d.environment_id, d.connector_id, 'completed', 'outbound', '` + sqlcore.DeliveryType + `', id_list(d.run_id), '',
+				d.replay_of, d.started_at, now_us()` + receipts,
+	} {
+		if _, err := q.ExecContext(ctx, statement, string(text)); err != nil {
+			return nil, err
+		}
+	}
+	return received, each(ctx, q, func(rows *sql.Rows) error {
+		var key store.Key
+		err := rows.Scan(&key.ProjectID, &key.ID)
+		received = append(received, key)
+		return err
+	}, `DELETE FROM deliveries WHERE (project_id, id) IN (SELECT d.project_id, d.id`+receipts+`) RETURNING project_id, id`, string(text))
 }

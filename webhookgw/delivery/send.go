@@ -26,22 +26,20 @@ import (
 // userAgent is how deliveries call themselves.
 const userAgent = "agentplatform-webhook/1"
 
-// attempt sends a claimed delivery, and says what that means for it; unread is why its
-// result is not known.
-func (s *Sender) attempt(ctx context.Context, d store.ClaimedDelivery, unread error) store.Attempt {
+// attempt sends a claimed delivery, and says what that means for it.
+func (s *Sender) attempt(ctx context.Context, d claimed) store.Attempt {
 	begin := s.opts.Now()
-	to, err := destinationOf(d.Connector, s.opts.Keys)
 	var saw seen
 	switch {
-	case unread != nil:
+	case d.unread != nil:
 		saw = seen{class: classPlatform, message: "the result could not be read"}
-	case err != nil:
-		saw = unsendable(err)
+	case d.unsent != nil:
+		saw = unsendable(d.unsent)
 	default:
-		saw = s.send(ctx, d, to)
+		saw = s.send(ctx, d.ClaimedDelivery, d.to)
 	}
 	saw.at, saw.took = begin, s.opts.Now().Sub(begin)
-	a := judge(saw, d.Tries+1, to.schedule, s.opts.Now(), s.opts.Random())
+	a := judge(saw, d.Tries+1, d.to.schedule, s.opts.Now(), s.opts.Random())
 	a.Delivery, a.Generation = d.Delivery, d.Connector.Ref.Generation
 	return a
 }

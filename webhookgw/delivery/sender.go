@@ -4,7 +4,6 @@ package delivery
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -24,15 +23,18 @@ import (
 )
 
 const (
-	// maxUnderWay is how many attempts a process has under way, perProject and
-	// perConnector how many of these are of one.
-	maxUnderWay  = 512
-	perProject   = maxUnderWay / 4
-	perConnector = 128
+	// maxUnderWay is how many deliveries a process holds at most: that are sent, wait to be, or
+	// to be recorded.
+	maxUnderWay = 768
+	// perConnector is how many of them may be to one connector, over all processes, and atOnce
+	// how many of these a process sends at once. The others are at hand as soon as one ends.
+	perConnector = 256
+	atOnce       = perConnector / 2
 	// postLimit is how many ended runs become deliveries at once.
 	postLimit = 256
-	// lease is how long an attempt may take, with what is read before and recorded after.
-	lease = outbound.MaxTimeout + time.Minute
+	// lease is how long an attempt may take, with that for whose end it waits, what is read
+	// before and recorded after.
+	lease = 2*outbound.MaxTimeout + time.Minute
 	// maxLarge is how many outputs that do not fit in a row are in memory, largeParts the
 	// parts of these of which a project has one.
 	maxLarge   = 16
@@ -79,13 +81,14 @@ type Sender struct {
 	opts   Options
 	client *http.Client
 	large  *quota.Places
-	freed  chan struct{} // holds one: an attempt has ended
+	// Each holds one: what has ended may have left results, and something may be claimed.
+	ended, claimable chan struct{}
 
-	posts     int // how many runs become deliveries at once
 	mutex     sync.Mutex
 	underWay  int
 	byProject map[uuid.UUID]int
-	done      []store.Attempt // to be recorded
+	lanes     map[store.Key]*lane // by connector
+	done      []store.Attempt     // to be recorded
 	recording bool
 	attempts  sync.WaitGroup
 }
@@ -108,174 +111,136 @@ func New(opts Options) *Sender {
 		opts.WithTimeout = context.WithTimeout
 	}
 	return &Sender{
-		opts: opts, client: opts.Guard.Client(egress.Webhook, egress.ClientOptions{MaxResponse: store.MaxExcerpt + 1, MaxIdlePerHost: perConnector}),
-		large: quota.NewPlaces(maxLarge, largeParts), freed: make(chan struct{}, 1), byProject: map[uuid.UUID]int{}, posts: postLimit,
+		opts: opts, client: opts.Guard.Client(egress.Webhook, egress.ClientOptions{MaxResponse: store.MaxExcerpt + 1, MaxIdlePerHost: atOnce}),
+		large: quota.NewPlaces(maxLarge, largeParts), ended: make(chan struct{}, 1), claimable: make(chan struct{}, 1),
+		byProject: map[uuid.UUID]int{}, lanes: map[store.Key]*lane{},
 	}
 }
 
-// Run sends until ctx ends, and lets what is under way then end within a while.
+// Run sends until ctx ends, and lets what is under way then end within a while. What keeps
+// deliveries from being made keeps none from being sent.
 func (s *Sender) Run(ctx context.Context) error {
 	hints, stop := s.opts.Store.Subscribe(store.TopicDelivery)
 	defer stop()
 	attempts, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	failures := 0
 	for s.opts.Keys.SealingKey() == "" && pause.For(ctx, awaitKeys) == nil {
 	}
-	for ctx.Err() == nil {
-		found, err := s.turn(ctx, attempts)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			s.opts.Logger.Error("delivering results", "error", err)
-			_ = pause.For(ctx, min(time.Second<<min(failures, 4), maxFailurePause)) // ended by ctx as the loop is
-			failures++
-		case found:
-			failures = 0
-		default:
-			failures = 0
-			s.wait(ctx, hints)
-		}
-	}
+	var loops sync.WaitGroup
+	loops.Go(func() { s.post(ctx) })
+	loops.Go(func() { s.claim(ctx, attempts, hints) })
+	loops.Wait()
 	time.AfterFunc(farewell, cancel)
 	s.attempts.Wait()
 	return nil
 }
 
-// turn makes deliveries and begins attempts; found says that there may be more at once.
-// What keeps deliveries from being made keeps none from being sent.
-func (s *Sender) turn(ctx, attempts context.Context) (found bool, err error) {
-	posted, failed := s.post(ctx)
-	claim := s.claim()
-	if claim.Limit == 0 {
-		return false, failed
+// signal tells a loop that there may be something to do.
+func signal(loop chan<- struct{}) {
+	select {
+	case loop <- struct{}{}:
+	default: // it will look
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	claimed, err := s.opts.Store.ClaimDeliveries(ctx, claim)
-	for _, d := range claimed {
-		s.begin(attempts, d, err)
+}
+
+// failed logs what a loop could not do, and pauses longer with each failure in a row.
+func (s *Sender) failed(ctx context.Context, what string, err error, failures int) {
+	if ctx.Err() == nil {
+		s.opts.Logger.Error(what, "error", err)
+		_ = pause.For(ctx, min(time.Second<<min(failures, 4), maxFailurePause)) // ended by ctx as the loop is
 	}
-	return posted || len(claimed) > 0, errors.Join(failed, err)
 }
 
 // post makes deliveries of what has ended; of fewer runs at once after each failure, for
 // one of them may be at fault.
-func (s *Sender) post(ctx context.Context) (more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	n, err := s.opts.Store.PostDeliveries(ctx, s.posts)
-	switch full := n == s.posts; {
-	case err != nil:
-		s.posts = max(s.posts/2, 1)
-		return false, err
-	default:
-		s.posts = min(s.posts*2, postLimit)
-		return full, nil
+func (s *Sender) post(ctx context.Context) {
+	for limit, failures := postLimit, 0; ctx.Err() == nil; {
+		asking, cancel := context.WithTimeout(ctx, storeTimeout)
+		n, err := s.opts.Store.PostDeliveries(asking, limit)
+		cancel()
+		if err != nil {
+			s.failed(ctx, "making deliveries of results", err, failures)
+			limit, failures = max(limit/2, 1), failures+1
+			continue
+		}
+		full := n == limit
+		limit, failures = min(limit*2, postLimit), 0
+		if n > 0 {
+			signal(s.claimable)
+		}
+		if !full {
+			select {
+			case <-s.ended:
+			case <-ctx.Done():
+			}
+		}
 	}
 }
 
-// claim is what may begin.
-func (s *Sender) claim() store.DeliveryClaim {
+// claim begins attempts of what is due, in the context of these.
+func (s *Sender) claim(ctx, attempts context.Context, hints <-chan store.Hint) {
+	for failures := 0; ctx.Err() == nil; {
+		select {
+		case <-hints:
+			signal(s.ended)
+		default:
+		}
+		claim := s.room()
+		if claim.Limit == 0 {
+			s.wait(ctx, hints, lookEvery)
+			continue
+		}
+		asking, cancel := context.WithTimeout(ctx, storeTimeout)
+		begun, err := s.opts.Store.ClaimDeliveries(asking, claim)
+		cancel()
+		for _, d := range s.claimedOf(begun, err) {
+			s.begin(attempts, d)
+		}
+		switch {
+		case err != nil:
+			s.failed(ctx, "claiming deliveries", err, failures)
+			failures++
+			continue
+		case len(begun) == 0:
+			s.wait(ctx, hints, s.next(ctx, s.room()))
+		}
+		failures = 0
+	}
+}
+
+// room is what may begin: half of what is free, so that there is some for a project that
+// comes next however many others are slow.
+func (s *Sender) room() store.DeliveryClaim {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return store.DeliveryClaim{
-		Limit: maxUnderWay - s.underWay, PerConnector: perConnector, Lease: lease, PerProject: perProject, UnderWay: maps.Clone(s.byProject),
+	half := (maxUnderWay - s.underWay + 1) / 2
+	return store.DeliveryClaim{Limit: half, PerConnector: perConnector, Lease: lease, PerProject: half, UnderWay: maps.Clone(s.byProject)}
+}
+
+// next is in how long something may be due that there is room for.
+func (s *Sender) next(ctx context.Context, claim store.DeliveryClaim) time.Duration {
+	if claim.Limit == 0 {
+		return lookEvery
 	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	in, waits, err := s.opts.Store.NextDelivery(ctx, claim.Without())
+	if err != nil || !waits {
+		return lookEvery
+	}
+	return min(lookEvery, max(in, emptyPause))
 }
 
 // wait returns when something may have to be done.
-func (s *Sender) wait(ctx context.Context, hints <-chan store.Hint) {
-	next := lookEvery
-	if claim := s.claim(); claim.Limit > 0 {
-		asking, cancel := context.WithTimeout(ctx, storeTimeout)
-		in, waits, err := s.opts.Store.NextDelivery(asking, claim.Without())
-		cancel()
-		if err == nil && waits {
-			next = min(next, max(in, emptyPause))
-		}
-	}
-	timer := time.NewTimer(next)
+func (s *Sender) wait(ctx context.Context, hints <-chan store.Hint, after time.Duration) {
+	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		signal(s.ended)
 	case <-hints:
-	case <-s.freed:
+		signal(s.ended)
+	case <-s.claimable:
 	case <-ctx.Done():
-	}
-}
-
-// begin makes an attempt that was claimed; unread is why what it would send is not known.
-func (s *Sender) begin(ctx context.Context, d store.ClaimedDelivery, unread error) {
-	s.mutex.Lock()
-	s.underWay++
-	s.byProject[d.Delivery.ProjectID]++
-	s.mutex.Unlock()
-	s.attempts.Go(func() {
-		a := s.attempt(ctx, d, unread)
-		s.opts.Metrics.DeliveryAttempt(a.ErrorClass, a.Duration)
-		s.record(a)
-	})
-}
-
-// record has an attempt recorded, with those that end meanwhile: who comes while others
-// are being recorded leaves its own to these.
-func (s *Sender) record(a store.Attempt) {
-	s.mutex.Lock()
-	s.done = append(s.done, a)
-	if s.recording {
-		s.mutex.Unlock()
-		return
-	}
-	s.recording = true
-	s.mutex.Unlock()
-	for {
-		s.mutex.Lock()
-		batch := s.done
-		s.done = nil
-		if len(batch) == 0 {
-			s.recording = false
-			s.mutex.Unlock()
-			return
-		}
-		s.mutex.Unlock()
-		s.store(batch)
-		s.leave(batch)
-	}
-}
-
-// store records attempts. What cannot be recorded is lost: its deliveries are due again
-// when their claims end.
-func (s *Sender) store(batch []store.Attempt) {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	defer cancel()
-	for try := range 3 {
-		err := s.opts.Store.RecordAttempts(ctx, batch)
-		if err == nil {
-			for _, a := range batch {
-				s.opts.Metrics.DeliveryEnded(a.Outcome.String())
-			}
-			return
-		}
-		s.opts.Logger.Error("recording attempts to deliver", "attempts", len(batch), "error", err)
-		if errors.Is(err, context.DeadlineExceeded) || pause.For(ctx, time.Second<<try) != nil {
-			return
-		}
-	}
-}
-
-// leave makes room.
-func (s *Sender) leave(batch []store.Attempt) {
-	s.mutex.Lock()
-	s.underWay -= len(batch)
-	for _, a := range batch {
-		project := a.Delivery.ProjectID
-		if s.byProject[project]--; s.byProject[project] == 0 {
-			delete(s.byProject, project)
-		}
-	}
-	s.mutex.Unlock()
-	select {
-	case s.freed <- struct{}{}:
-	default:
 	}
 }

@@ -25,6 +25,15 @@ func (t *tour) deliver() {
 		AgentName: t.Links[0].AgentName, Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.UnixMicro(0),
 	}
 	t.NoError(t.Store.PutLink(t.ctx, link))
+	for range 64 { // as many at once as it takes for a statement to be cheaper without its index
+		t.take(t.event(func(e *store.Event) { e.Runs = e.Runs[:1] }))
+	}
+	for range 5 {
+		t.finish(t.some(20, time.Hour)...)
+	}
+	t.post()
+	t.settle(store.DeliveryDone, t.due(40))
+	t.settle(store.DeliveryDone, t.ask(100))
 	for range 5 {
 		t.take(t.event(func(e *store.Event) { e.Runs = e.Runs[:1] }))
 	}
@@ -127,7 +136,7 @@ func (t *tour) ask(limit int) []store.ClaimedDelivery {
 	_, _, err := t.Store.NextDelivery(t.ctx, []uuid.UUID{uuid.New()})
 	t.NoError(err)
 	claimed, err := t.Store.ClaimDeliveries(t.ctx, store.DeliveryClaim{
-		Limit: limit, PerConnector: 10, Lease: time.Hour, PerProject: 100, UnderWay: map[uuid.UUID]int{uuid.New(): 100},
+		Limit: limit, PerConnector: 100, Lease: time.Hour, PerProject: 100, UnderWay: map[uuid.UUID]int{uuid.New(): 100},
 	})
 	t.NoError(err)
 	return claimed

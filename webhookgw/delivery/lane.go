@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"context"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// lane is what a process holds for a connector: so many are sent, the others wait.
+type lane struct {
+	sent    int
+	waiting []claimed
+}
+
+// claimed is a delivery whose attempt is to be made, and where it goes, or why that, or what
+// it would send, is not known.
+type claimed struct {
+	store.ClaimedDelivery
+	to             destination
+	unsent, unread error
+}
+
+// claimedOf reads where deliveries go, once for those of a connector.
+func (s *Sender) claimedOf(deliveries []store.ClaimedDelivery, unread error) []claimed {
+	all, of := make([]claimed, len(deliveries)), map[store.Key]int{}
+	for i, d := range deliveries {
+		all[i] = claimed{ClaimedDelivery: d, unread: unread}
+		first, known := of[d.Delivery.Connector()]
+		if !known {
+			all[i].to, all[i].unsent = destinationOf(d.Connector, s.opts.Keys)
+			of[d.Delivery.Connector()] = i
+			continue
+		}
+		all[i].to, all[i].unsent = all[first].to, all[first].unsent
+	}
+	return all
+}
+
+// begin makes an attempt, once there are fewer than atOnce of its connector.
+func (s *Sender) begin(ctx context.Context, d claimed) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.underWay++
+	s.byProject[d.Delivery.ProjectID]++
+	key := d.Delivery.Connector()
+	l := s.lanes[key]
+	if l == nil {
+		l = &lane{}
+		s.lanes[key] = l
+	}
+	if l.sent == atOnce {
+		l.waiting = append(l.waiting, d)
+		return
+	}
+	l.sent++
+	s.attempts.Go(func() { s.deliver(ctx, d) })
+}
+
+// deliver makes an attempt and has it recorded; the next of its connector begins before.
+func (s *Sender) deliver(ctx context.Context, d claimed) {
+	a := s.attempt(ctx, d)
+	s.passOn(ctx, d.Delivery.Connector())
+	s.opts.Metrics.DeliveryAttempt(a.ErrorClass, a.Duration)
+	s.record(a)
+}
+
+// passOn lets the next of a connector's take the place of one that was sent.
+func (s *Sender) passOn(ctx context.Context, connector store.Key) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	l := s.lanes[connector]
+	if len(l.waiting) > 0 {
+		d := l.waiting[0]
+		l.waiting = l.waiting[1:]
+		s.attempts.Go(func() { s.deliver(ctx, d) })
+		return
+	}
+	if l.sent--; l.sent == 0 {
+		delete(s.lanes, connector)
+	}
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/webhookgw/delivery"
+)
+
+// TestOneConnectorIsSentSoMuchAtOnce: what it has beyond waits in the process, and goes out
+// as soon as a request ends.
+func TestOneConnectorIsSentSoMuchAtOnce(t *testing.T) {
+	t.Parallel()
+	const all, atOnce = 200, 128
+	var (
+		mutex     sync.Mutex
+		now, most int
+	)
+	at := func(change int) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		now += change
+		most = max(most, now)
+	}
+	release := make(chan struct{})
+	to := newSink(t, func(http.ResponseWriter, *http.Request, int) {
+		<-release
+	})
+	s := newScene(t, to.URL, "")
+	s.opts.WithTimeout = func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+		at(1)
+		ctx, cancel := context.WithCancel(ctx)
+		return ctx, sync.OnceFunc(func() { at(-1); cancel() })
+	}
+	claims := make(chan int, 1000)
+	s.opts.Store = claiming{s.opts.Store, claims}
+	for range all {
+		s.Trip(t.Context(), t)
+	}
+	s.run()
+	for range atOnce {
+		<-to.came
+	}
+	for claimed := 0; claimed < all; {
+		claimed += <-claims
+	}
+	for range all - atOnce {
+		release <- struct{}{}
+		<-to.came
+	}
+	close(release)
+	s.recorded(all)
+	require.LessOrEqual(t, most, atOnce)
+	require.Len(t, to.requests(), all)
+}
+
+// claiming tells how many are claimed.
+type claiming struct {
+	delivery.Store
+	claims chan int
+}
+
+func (c claiming) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
+	claimed, err := c.Store.ClaimDeliveries(ctx, claim)
+	c.claims <- len(claimed)
+	return claimed, err
+}
+
+// TestSlowProjectsLeaveRoomForOthers: however many there are whose destinations do not
+// answer.
+func TestSlowProjectsLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+	to, hung := newSink(t, answers(http.StatusOK)), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or it would not be seen that the client goes
+		select {
+		case <-hung:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(slow.Close)
+	defer close(hung)
+	s := newScene(t, to.URL, "")
+	hogs := &hogs{Store: s.opts.Store, projects: make([]uuid.UUID, 8), url: slow.URL, served: make(chan struct{}, 1)}
+	for i := range hogs.projects {
+		hogs.projects[i] = uuid.New()
+	}
+	s.opts.Store = hogs
+	s.opts.WithTimeout = func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+		return context.WithCancel(ctx)
+	}
+	s.run()
+	<-hogs.served
+	s.Trip(t.Context(), t)
+	require.Equal(t, store.DeliveryDone, s.recorded(1)[0].Outcome)
+}
+
+// hogs are projects that have as many deliveries to a slow destination as may begin; what
+// the store has comes after them.
+type hogs struct {
+	delivery.Store
+	projects []uuid.UUID
+	url      string
+	served   chan struct{} // once they have all that they get
+}
+
+func (h *hogs) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (claimed []store.ClaimedDelivery, err error) {
+	for _, project := range h.projects {
+		for range min(claim.PerProject-claim.UnderWay[project], claim.Limit-len(claimed)) {
+			claimed = append(claimed, store.ClaimedDelivery{
+				Delivery: store.Delivery{ID: uuid.New(), ProjectID: project, ConnectorID: project, Kind: store.DeliverPayload}, Payload: []byte(`{}`),
+				Connector: store.Connector{ID: project, ProjectID: project, Config: fmt.Appendf(nil, `{"url":%q}`, h.url)},
+			})
+		}
+	}
+	if len(claimed) > 0 {
+		return claimed, nil
+	}
+	select {
+	case h.served <- struct{}{}:
+	default:
+	}
+	return h.Store.ClaimDeliveries(ctx, claim)
+}
+
+func (h *hogs) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
+	attempts = slices.DeleteFunc(attempts, func(a store.Attempt) bool { return slices.Contains(h.projects, a.Delivery.ProjectID) })
+	if len(attempts) == 0 {
+		return nil
+	}
+	return h.Store.RecordAttempts(ctx, attempts)
+}
