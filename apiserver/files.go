@@ -11,7 +11,7 @@ import (
 )
 
 // runFile is an accepted attachment as the input of its run shows it, fileIssue one that was
-// omitted.
+// omitted, or whose content was.
 type (
 	runFile struct {
 		Name      string `json:"name"`
@@ -28,7 +28,8 @@ type (
 
 // inputWithFiles is an input that says what became of its attachments.
 func inputWithFiles(input json.RawMessage, files []store.File) (json.RawMessage, error) {
-	accepted, omitted := store.SplitFiles(files)
+	accepted, _ := store.SplitFiles(files)
+	omitted := store.FileIssues(files)
 	shown, issues := make([]runFile, 0, len(accepted)), make([]fileIssue, 0, len(omitted))
 	for _, f := range accepted {
 		shown = append(shown, runFile{f.Name, f.FieldName, f.MIMEType, f.Size})

@@ -47,3 +47,24 @@ func TestAnInputSaysWhatBecameOfItsFiles(t *testing.T) {
 		"file_issues": []any{map[string]any{"name": "b.exe", "field_name": "g", "reason": "unsupported_type"}},
 	}, decode[Run](t, body).Input)
 }
+
+// TestAnInputShowsFilesBeyondTheReview: they are there to be read, and agents did not get them.
+func TestAnInputShowsFilesBeyondTheReview(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	run := w.attached(t, store.File{Name: "a.txt", FieldName: "f", MIMEType: "text/plain", Reason: store.FileBeyondReview})
+	key := w.key(t, nil)
+	status, body := w.call(t, key, http.MethodGet, "/runs/"+run.String(), "")
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	require.Equal(t, map[string]any{
+		"name":  "Ada",
+		"files": []any{map[string]any{"name": "a.txt", "field_name": "f", "mime_type": "text/plain", "size": 5.0}},
+		"file_issues": []any{
+			map[string]any{"name": "a.txt", "field_name": "f", "reason": "review_budget"},
+			map[string]any{"name": "b.exe", "field_name": "g", "reason": "unsupported_type"},
+		},
+	}, decode[Run](t, body).Input)
+	status, body = w.call(t, key, http.MethodGet, "/runs/"+run.String()+"/files/0", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "hello", string(body))
+}

@@ -33,7 +33,15 @@ const (
 	FilesTooLarge       FileReason = "total_too_large"
 	FilesTooMany        FileReason = "too_many_files"
 	FileInvalidEncoding FileReason = "invalid_encoding"
+	// FileBeyondReview is of a file that was accepted and is stored, and whose content
+	// agents are not given: see ReviewFiles.
+	FileBeyondReview FileReason = "review_budget"
 )
+
+// DefaultReviewBudget is how many bytes of files agents are given of an event, where the operator
+// says nothing else. A request to a model has them in base64, each time: so they leave about
+// half of the 20 MB that the strictest of the large providers takes to what is said beside them.
+const DefaultReviewBudget = 8 << 20
 
 // File is an attachment of an input: one that was accepted, whose bytes are a blob, or
 // one that was omitted, for a reason.
@@ -44,7 +52,8 @@ type File struct {
 	// MIMEType and Size, in bytes, are of an accepted file.
 	MIMEType string `json:"mime_type,omitempty"`
 	Size     int64  `json:"size,omitempty"`
-	// Blob is nil of an omitted file, which has a Reason.
+	// Blob is nil of an omitted file, which has a Reason. One that has both is stored, and
+	// its content is omitted from what agents are given.
 	Blob   *uuid.UUID `json:"blob,omitempty"`
 	Reason FileReason `json:"reason,omitempty"`
 }
@@ -61,16 +70,51 @@ func SplitFiles(files []File) (accepted, omitted []File) {
 	return accepted, omitted
 }
 
+// ReviewFiles omits the content of accepted files from what agents are given, from the first on
+// with which those before have more bytes than the budget: so those that are given have the
+// same numbers as among all accepted ones. It is asked once, before an event is recorded, and
+// holds for all attempts of its runs, and for replays.
+func ReviewFiles(files []File, budget int64) {
+	var size int64
+	for i := range files {
+		if f := &files[i]; f.Blob != nil {
+			if size += f.Size; size > budget {
+				f.Reason = FileBeyondReview
+			}
+		}
+	}
+}
+
+// GivenFiles are the files that agents get.
+func GivenFiles(files []File) []File {
+	return filesWhere(files, func(f File) bool { return f.Reason == "" })
+}
+
+// FileIssues are the files that agents do not get: omitted ones, and those beyond the review.
+func FileIssues(files []File) []File {
+	return filesWhere(files, func(f File) bool { return f.Reason != "" })
+}
+
+func filesWhere(files []File, is func(File) bool) (out []File) {
+	for _, f := range files {
+		if is(f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 // MissingFiles says why an event with these files does not do for a link that needs files;
 // "" where it does.
 func MissingFiles(c Connector, link Link, files []File) string {
 	if !c.FilesRequired && !link.FilesRequired {
 		return ""
 	}
-	switch accepted, omitted := SplitFiles(files); {
-	case len(omitted) > 0:
-		return fmt.Sprintf("files are required, and %d of %d were omitted", len(omitted), len(files))
-	case len(accepted) == 0:
+	switch issues := FileIssues(files); {
+	case len(issues) > 0:
+		return fmt.Sprintf("files are required, and %d of %d were omitted: the first, %q, for %s",
+			len(issues), len(files), issues[0].Name, issues[0].Reason)
+	case len(files) == 0:
 		return "files are required, and the event has none"
 	}
 	return ""

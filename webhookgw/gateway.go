@@ -47,6 +47,8 @@ type Options struct {
 	Farewell time.Duration
 	// MaxConnections is httpserver.Options' of each port.
 	MaxConnections int
+	// ReviewBudget is ingress.Options'.
+	ReviewBudget int64
 	// Keys derive and open what deliveries are signed and sent with, and the secrets that
 	// providers sign with; Guard decides where deliveries go. Without Keys nothing is
 	// delivered, and nothing taken that is signed.
@@ -91,13 +93,16 @@ type Gateway struct {
 
 // New binds both ports. It asks the store nothing: it need not answer yet.
 func New(opts Options) (*Gateway, error) {
+	if opts.ReviewBudget < 0 {
+		return nil, fmt.Errorf("agents cannot be given %d bytes of files", opts.ReviewBudget)
+	}
 	opts = withDefaults(opts)
 	counted, runners := metrics.NewGateway(opts.Registry), handoff.NewRunners()
 	g := &Gateway{
 		opts: opts, reach: &reach{ping: opts.Store.Ping, now: opts.Now},
 		ingress: ingress.New(ingress.Options{
 			Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger, WithTimeout: opts.WithTimeout,
-			Runners: runners, Keys: opts.Keys, Now: opts.Now,
+			Runners: runners, Keys: opts.Keys, Now: opts.Now, ReviewBudget: opts.ReviewBudget,
 		}),
 		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger, Runners: runners}),
 		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),

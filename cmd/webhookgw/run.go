@@ -30,6 +30,7 @@ type options struct {
 	observe                  observe.Flags
 	drain                    time.Duration
 	connections              int
+	reviewBudget             int64
 	keysDir                  string
 	egress                   egress.Flags
 }
@@ -45,6 +46,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	o.egress.Bind(flags)
 	flags.StringVar(&o.keysDir, "keys-dir", "", "folder where the Secret of the platform's keys is mounted, which deliveries are signed with; without it results are not delivered by this process")
 	flags.DurationVar(&o.drain, "drain", webhookgw.DefaultDrain, "how long webhooks may take to end after SIGTERM, those included that wait for an agent's answer; the pod's grace period must be 20 s longer")
+	flags.Int64Var(&o.reviewBudget, "review-budget", store.DefaultReviewBudget, "how many bytes of an event's files agents are given; the content of those beyond is stored, and omitted from what models are asked; 0 for the default")
 	flags.IntVar(&o.connections, "max-connections", httpserver.DefaultConnections, "how many connections each port has at a time; for those beyond, idle ones are closed, and where none is they wait")
 }
 
@@ -67,7 +69,7 @@ func run(ctx context.Context, opts *options) error {
 	gatewayOptions := webhookgw.Options{
 		Store: st, PublicAddr: opts.publicAddr, InternalAddr: opts.internalAddr, TrustedProxies: proxies,
 		PublicTLS: opts.publicTLS, InternalTLS: opts.internalTLS, Grace: max(opts.drain, 1), // for 0 means the default
-		Farewell: httpserver.Farewell, MaxConnections: opts.connections, Registry: registry, Guard: egress.New(rules),
+		Farewell: httpserver.Farewell, MaxConnections: opts.connections, ReviewBudget: opts.reviewBudget, Registry: registry, Guard: egress.New(rules),
 	}
 	follower := opts.follower(st)
 	if follower != nil {

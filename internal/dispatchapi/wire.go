@@ -132,7 +132,7 @@ type Files struct {
 	Issues []FileIssue `json:"issues"`
 }
 
-// File is an attachment that was accepted.
+// File is an attachment that was accepted, and that agents are given.
 type File struct {
 	// Name is the original file name, FieldName that of the field in which it came.
 	Name      string `json:"name"`
@@ -142,7 +142,7 @@ type File struct {
 	Size int64 `json:"size"`
 }
 
-// FileIssue is an attachment that was omitted.
+// FileIssue is an attachment that was omitted, or whose content was.
 type FileIssue struct {
 	Name      string `json:"name"`
 	FieldName string `json:"field_name"`

@@ -25,12 +25,12 @@ type Accepted struct {
 
 // Files say what became of the attachments of a request that had some; without, they are left out.
 type Files struct {
-	Accepted int         `json:"accepted" required:"false" doc:"How many attachments were accepted; left out of the answer to a request without any, as the next two are."`
+	Accepted int         `json:"accepted" required:"false" doc:"How many attachments were accepted and are stored; left out of the answer to a request without any, as the next two are."`
 	Omitted  int         `json:"omitted" required:"false" doc:"How many were not."`
-	Issues   []FileIssue `json:"issues" required:"false" nullable:"false" doc:"Those that were not."`
+	Issues   []FileIssue `json:"issues" required:"false" nullable:"false" doc:"Those that were not, and, for the reason review_budget, those that were accepted and whose content agents are not given."`
 }
 
-// FileIssue is an attachment that was omitted.
+// FileIssue is an attachment that was omitted, or whose content was.
 type FileIssue struct {
 	Name      string `json:"name" doc:"Its file name."`
 	FieldName string `json:"field_name" doc:"The field in which it came."`

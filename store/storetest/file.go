@@ -24,6 +24,7 @@ var filePromises = []promise{
 		e := w.event()
 		one, other := w.file("a \"b\" <ä>", "first text"), w.file("", "")
 		omitted := store.File{Name: "c", FieldName: "files", Reason: store.FileUnsupported}
+		other.Reason = store.FileBeyondReview // its content is kept all the same
 		e.Files = []store.File{one, omitted, other}
 		w.accept(&e)
 		for range 2 { // while the runs are open, and when they have ended

@@ -89,7 +89,9 @@ var replayPromises = []promise{
 		w.deploy("one", "first", "second", "third")
 		w.needsNoFiles()
 		e := w.event()
-		e.Files = []store.File{w.file("a", "attached"), {Name: "b", Reason: store.FileTooLarge}}
+		beyond := w.file("c", "beyond")
+		beyond.Reason = store.FileBeyondReview
+		e.Files = []store.File{w.file("a", "attached"), {Name: "b", Reason: store.FileTooLarge}, beyond}
 		e.Headers = map[string]string{"x-github-event": "push"}
 		w.accept(&e)
 		for _, run := range w.claim(2, lease) {

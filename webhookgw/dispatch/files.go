@@ -37,11 +37,10 @@ func (h *Handler) files(w http.ResponseWriter, r *http.Request, token store.Toke
 
 func wireFiles(files []store.File) dispatchapi.Files {
 	out := dispatchapi.Files{Files: []dispatchapi.File{}, Issues: []dispatchapi.FileIssue{}}
-	accepted, omitted := store.SplitFiles(files)
-	for _, f := range accepted {
+	for _, f := range store.GivenFiles(files) {
 		out.Files = append(out.Files, dispatchapi.File{Name: f.Name, FieldName: f.FieldName, MIMEType: f.MIMEType, Size: f.Size})
 	}
-	for _, f := range omitted {
+	for _, f := range store.FileIssues(files) {
 		out.Issues = append(out.Issues, dispatchapi.FileIssue{Name: f.Name, FieldName: f.FieldName, Reason: string(f.Reason)})
 	}
 	return out

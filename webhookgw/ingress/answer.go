@@ -25,7 +25,7 @@ func answerOf(files []store.File) *webhookapi.Files {
 	}
 	accepted, omitted := store.SplitFiles(files)
 	a := &webhookapi.Files{Accepted: len(accepted), Omitted: len(omitted), Issues: []webhookapi.FileIssue{}}
-	for _, f := range omitted {
+	for _, f := range store.FileIssues(files) {
 		a.Issues = append(a.Issues, webhookapi.FileIssue{Name: f.Name, FieldName: f.FieldName, Reason: string(f.Reason)})
 	}
 	return a

@@ -255,6 +255,37 @@ func TestFilesAreStoredAndTold(t *testing.T) {
 	require.Equal(t, e.Idempotency.Fingerprint, again.Idempotency.Fingerprint)
 }
 
+// TestFilesBeyondTheReviewAreStored: they are accepted, and the caller is told that no agent
+// gets them; a run that needs files fails.
+func TestFilesBeyondTheReviewAreStored(t *testing.T) {
+	t.Parallel()
+	k := &keeper{keep: true}
+	h := serving(t, k)
+	h.opts.ReviewBudget = 5
+	body := `{"files":[{"name":"a.txt","data":"` + b64("hello") + `"},{"name":"b.txt","data":"` + b64("x") + `"}]}`
+	answer, _ := post(t, h, strings.NewReader(body))
+	require.Equal(t, http.StatusOK, answer.Code)
+	files := k.events[0].Files
+	require.Equal(t, []store.FileReason{"", store.FileBeyondReview}, []store.FileReason{files[0].Reason, files[1].Reason})
+	require.Equal(t, "x", string(k.blobs[*files[1].Blob]))
+	require.Zero(t, k.dropped)
+	var told struct {
+		Accepted, Omitted int
+		Issues            []map[string]string
+	}
+	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &told))
+	require.Equal(t, 2, told.Accepted)
+	require.Zero(t, told.Omitted)
+	require.Equal(t, []map[string]string{{"name": "b.txt", "field_name": "files", "reason": "review_budget"}}, told.Issues)
+}
+
+// TestTheReviewHasABudgetByDefault of less than may be accepted.
+func TestTheReviewHasABudgetByDefault(t *testing.T) {
+	t.Parallel()
+	require.EqualValues(t, 8<<20, New(Options{Store: &keeper{}}).opts.ReviewBudget)
+	require.EqualValues(t, 1, New(Options{Store: &keeper{}, ReviewBudget: 1}).opts.ReviewBudget)
+}
+
 // TestARepetitionStoresNoFiles: and is answered as the first request was.
 func TestARepetitionStoresNoFiles(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,10 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Conn
 	defer s.end()
 	body := media.upload(r, raw, key.compares, s.attachments())
 	s.body = body
-	defer func() { in.files = body.files.files }()
+	defer func() {
+		in.files = body.files.files
+		store.ReviewFiles(in.files, h.opts.ReviewBudget)
+	}()
 	var begun bytes.Buffer
 	begun.Grow(int(min(max(lengthOf(r), 0), store.MaxInlineInput+1)) + bytes.MinRead)
 	if _, err := io.CopyN(&begun, body, store.MaxInlineInput+1); err == nil { // there is more

@@ -50,6 +50,9 @@ type Options struct {
 	// Now is the clock by which refusals are told, signatures grow old, and how long
 	// requests wait for their commit; nil means time.Now.
 	Now func() time.Time
+	// ReviewBudget is how many bytes of an event's files agents are given: see
+	// store.ReviewFiles; 0 means store.DefaultReviewBudget.
+	ReviewBudget int64
 	// Runners are those that wait for work at this process; nil where none do.
 	Runners *handoff.Runners
 	// WithTimeout bounds how long a sync webhook waits; nil means context.WithTimeout.
@@ -81,6 +84,9 @@ func New(opts Options) *Handler {
 	}
 	if opts.WithTimeout == nil {
 		opts.WithTimeout = context.WithTimeout
+	}
+	if opts.ReviewBudget == 0 {
+		opts.ReviewBudget = store.DefaultReviewBudget
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// sized are accepted files of so many bytes each; one of none was omitted.
+func sized(sizes ...int64) (files []store.File) {
+	for _, size := range sizes {
+		f := store.File{Name: "f", Size: size, Reason: store.FileUnsupported}
+		if size > 0 {
+			f.Blob, f.Reason = &uuid.UUID{}, ""
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+// TestReviewFiles: agents are given accepted files in their order, up to the first that is
+// too much; all of them stay accepted.
+func TestReviewFiles(t *testing.T) {
+	t.Parallel()
+	const given, omitted, beyond = store.FileReason(""), store.FileUnsupported, store.FileBeyondReview
+	for name, c := range map[string]struct {
+		sizes []int64
+		want  []store.FileReason
+	}{
+		"none":                    {},
+		"as much as may be":       {[]int64{4, 6}, []store.FileReason{given, given}},
+		"one byte more":           {[]int64{4, 7}, []store.FileReason{given, beyond}},
+		"alone too much":          {[]int64{11}, []store.FileReason{beyond}},
+		"small ones after it":     {[]int64{4, 7, 1}, []store.FileReason{given, beyond, beyond}},
+		"omitted ones take none":  {[]int64{4, 0, 6, 0, 1}, []store.FileReason{given, omitted, given, omitted, beyond}},
+		"omitted ones stay as is": {[]int64{11, 0}, []store.FileReason{beyond, omitted}},
+	} {
+		files := sized(c.sizes...)
+		store.ReviewFiles(files, 10)
+		accepted, _ := store.SplitFiles(files)
+		kept, _ := store.SplitFiles(sized(c.sizes...))
+		require.Len(t, accepted, len(kept), name)
+		for i, f := range files {
+			require.Equal(t, c.want[i], f.Reason, "%s %d", name, i)
+		}
+		for i, f := range store.GivenFiles(files) {
+			require.Equal(t, accepted[i], f, "%s: the numbers of given files are those of accepted ones", name)
+		}
+		require.Len(t, store.FileIssues(files), len(files)-len(store.GivenFiles(files)), name)
+	}
+}
+
+// TestFilesBeyondTheReviewAreMissing where a link or its connector needs files.
+func TestFilesBeyondTheReviewAreMissing(t *testing.T) {
+	t.Parallel()
+	files, needs := sized(4, 7), store.Link{FilesRequired: true}
+	require.Empty(t, store.MissingFiles(store.Connector{}, needs, files))
+	store.ReviewFiles(files, 10)
+	require.Contains(t, store.MissingFiles(store.Connector{}, needs, files), "1 of 2 were omitted")
+	require.Contains(t, store.MissingFiles(store.Connector{FilesRequired: true}, store.Link{}, files), "review_budget")
+	require.Empty(t, store.MissingFiles(store.Connector{}, store.Link{}, files))
+	require.Equal(t, "files are required, and the event has none", store.MissingFiles(store.Connector{}, needs, nil))
+}
