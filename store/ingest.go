@@ -53,6 +53,9 @@ type Event struct {
 	Tick *TickMove
 	// ReplayOf is the connector run of which the event is a replay, nil of one that came in.
 	ReplayOf *uuid.UUID
+	// Step is set for an event that a replay of many makes: it is taken on with it. Where
+	// somebody else has done that, nothing of the whole call is written: ErrReplayMoved.
+	Step *ReplayStep
 	// Skipped says why an event without Runs starts none; its connector run is recorded as
 	// skipped then. An event without Runs and without a reason is completed at once.
 	Skipped string

@@ -31,6 +31,8 @@ type Redelivery struct {
 	Of Key
 	// Idempotency is nil where the request named no key.
 	Idempotency *Idempotency
+	// Step takes a replay of many on with it, or nothing is written: ErrReplayMoved.
+	Step *ReplayStep
 }
 
 // Replays is what replaying reads and writes beside Ingest.

@@ -24,6 +24,7 @@ type Store interface {
 	Deliveries
 	Sends
 	Replays
+	ReplayJobs
 	Housekeeping
 	Loads
 	Queue

@@ -123,6 +123,9 @@ var (
 		`INSERT INTO audit_outcomes (project_id, id, at, status, code, object_kind, object_id, object_name)
 			SELECT $1, run, $5, 200, '', '', '', ''` + seedIDs,
 		`INSERT INTO rejections (project_id, connector_id, document, last_at, news_at) SELECT $1, run, '{}', $5, $5 + 3600000000` + seedIDs,
+		`INSERT INTO replays (project_id, id, connector_id, status, statuses, trigger_type, since, until, per_minute, matched, more, position,
+				replayed, refused, reason, detail, fingerprint, due_at, created_at, ended_at)
+			SELECT $1, run, md5('elsewhere' || n % 1000)::uuid, 'completed', '[]', '', 0, 1, 1, 1, FALSE, run, 1, '{}', '', '', '', $5, $5, $5` + seedIDs,
 		`INSERT INTO tokens (sha256, kind, project_id, environment_id, deployment_id, created_at)
 			SELECT decode(md5('token' || n), 'hex'), 'build', $1, md5('elsewhere')::uuid, run, $5` + seedIDs,
 	}

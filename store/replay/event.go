@@ -20,6 +20,8 @@ type replayed struct {
 	evaluate store.Evaluator
 	original store.ConnectorRun
 	key      *store.Idempotency
+	// step is of the replay of many that it is made by.
+	step *store.ReplayStep
 	// blobs are copies of the original's, which nothing keeps before the event is accepted.
 	blobs []store.Key
 }
@@ -50,10 +52,9 @@ func (r *replayed) accept(ctx context.Context) (store.Admission, error) {
 			return store.Admission{}, err
 		}
 		admissions, err := r.store.Accept(ctx, []store.Event{event})
-		if err == nil {
-			err = admissions[0].Err
-		}
 		switch {
+		case err == nil && admissions[0].Err != nil:
+			return store.Admission{}, fmt.Errorf("replaying connector run %s: %w: %w", r.original.ID, ErrUnstorable, admissions[0].Err)
 		case err != nil:
 			return store.Admission{}, fmt.Errorf("replaying connector run %s: %w", r.original.ID, err)
 		case admissions[0].Verdict == store.Accepted:
@@ -123,7 +124,7 @@ func (r *replayed) event(route store.Route, in store.EventInput) (store.Event, e
 	event := store.Event{
 		ProjectID: c.ProjectID, EnvironmentID: c.EnvironmentID, ConnectorID: c.ID, ConnectorVersion: c.Version,
 		Trigger: r.original.Trigger, Class: store.ClassDeferred, ContentType: in.ContentType, Input: in.Data, InputBlob: in.Blob,
-		Files: in.Files, Headers: in.Headers, ReplayOf: &original, Idempotency: r.key,
+		Files: in.Files, Headers: in.Headers, ReplayOf: &original, Idempotency: r.key, Step: r.step,
 	}
 	var err error
 	if event.ConnectorRunID, err = uuid.NewV7(); err != nil {

@@ -35,6 +35,9 @@ type Store interface {
 	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error)
 }
 
+// ErrUnstorable says that the store does not take something as it is, today or ever.
+var ErrUnstorable = errors.New("it cannot be stored")
+
 // Reason is a word for why something is not replayed.
 type Reason string
 
@@ -88,19 +91,33 @@ func One(ctx context.Context, s Store, evaluate store.Evaluator, original store.
 	if err != nil {
 		return store.Admission{}, fmt.Errorf("measuring project %s: %w", original.ProjectID, err)
 	}
-	if original.Trigger == store.TriggerOutbound {
-		return redeliver(ctx, s, original, load, key)
+	return again(ctx, load, replayed{store: s, evaluate: evaluate, original: original, key: key})
+}
+
+// Step replays a connector run that has ended as a step of a replay of many, in a project
+// with that load: both are written, or nothing is. It answers a Refused where it cannot be, and
+// store.ErrReplayMoved where somebody else has taken the step.
+func Step(
+	ctx context.Context, s Store, evaluate store.Evaluator, load store.ProjectLoad, original store.ConnectorRun, step store.ReplayStep,
+) (store.Admission, error) {
+	return again(ctx, load, replayed{store: s, evaluate: evaluate, original: original, step: &step})
+}
+
+// again makes an event or a delivery happen again.
+func again(ctx context.Context, load store.ProjectLoad, r replayed) (store.Admission, error) {
+	if r.original.Trigger == store.TriggerOutbound {
+		return redeliver(ctx, load, r)
 	}
-	if r := full(load, original.EnvironmentID); r != nil {
-		return store.Admission{}, r
+	if refused := full(load, r.original.EnvironmentID); refused != nil {
+		return store.Admission{}, refused
 	}
-	event := replayed{store: s, evaluate: evaluate, original: original, key: key}
-	defer event.dropCopies(ctx)
-	return event.accept(ctx)
+	defer r.dropCopies(ctx)
+	return r.accept(ctx)
 }
 
 // redeliver makes a delivery once more.
-func redeliver(ctx context.Context, s Store, original store.ConnectorRun, load store.ProjectLoad, key *store.Idempotency) (store.Admission, error) {
+func redeliver(ctx context.Context, load store.ProjectLoad, again replayed) (store.Admission, error) {
+	s, original := again.store, again.original
 	connector := store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}
 	if r := overStored(load); r != nil {
 		return store.Admission{}, r
@@ -120,7 +137,7 @@ func redeliver(ctx context.Context, s Store, original store.ConnectorRun, load s
 		return store.Admission{}, &Refused{Paused,
 			"The connector is paused: " + reason + ". Set enabled to true by PATCH of the connector, or change the connector, to end the pause."}
 	}
-	a, err := s.Redeliver(ctx, store.Redelivery{Of: original.Key(), Idempotency: key})
+	a, err := s.Redeliver(ctx, store.Redelivery{Of: original.Key(), Idempotency: again.key, Step: again.step})
 	if errors.Is(err, store.ErrGone) {
 		return a, &Refused{Gone, "What was sent is not stored any more, and so cannot be sent again."}
 	}

@@ -51,7 +51,7 @@ func contends(run store.EventRun) bool {
 // Settles says whether more is to be done for an accepted event than to write its
 // rows; see Settle.
 func Settles(e store.Event) bool {
-	return EndsAtOnce(e) || e.Tick != nil || len(e.Files) > 0 || slices.ContainsFunc(e.Runs, contends)
+	return EndsAtOnce(e) || e.Tick != nil || e.Step != nil || len(e.Files) > 0 || slices.ContainsFunc(e.Runs, contends)
 }
 
 // KeyColumns are the concurrency key of a run as its row has it, nil while nobody
@@ -64,11 +64,14 @@ func KeyColumns(run store.EventRun) (key *string, blocked bool) {
 	return &text, contends(run)
 }
 
-// Settle takes the ticks that accepted events are of, ends what of them ends at once, and
+// Settle takes the ticks and the replays of many on that accepted events are of, ends what of them ends at once, and
 // gives their runs the slots that are free, in the transaction that recorded them.
 func (c *Core) Settle(ctx context.Context, tx *Tx, events []store.Event, admissions []store.Admission) error {
 	var contenders []contender
 	if err := c.takeTicks(ctx, tx, events); err != nil {
+		return err
+	}
+	if err := takeSteps(ctx, tx, events); err != nil {
 		return err
 	}
 	if err := c.endAtOnce(ctx, tx, events, admissions); err != nil {

@@ -284,6 +284,7 @@ func removeConnector(ctx context.Context, tx *Tx, key store.Key) error {
 		`DELETE FROM links WHERE project_id = $1 AND connector_id = $2`,
 		`DELETE FROM cron_ticks WHERE project_id = $1 AND connector_id = $2`,
 		`DELETE FROM rejections WHERE project_id = $1 AND connector_id = $2`,
+		`DELETE FROM replays WHERE project_id = $1 AND connector_id = $2`,
 		`DELETE FROM connectors WHERE project_id = $1 AND id = $2`,
 		// One that is made again has the same id, and its generations begin anew.
 		`UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '', paused_generation = NULL, paused_reason = '' WHERE project_id = $1 AND connector_id = $2`,

@@ -87,6 +87,11 @@ func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admis
 		if err != nil {
 			return err
 		}
+		if r.Step != nil {
+			if err := moveReplay(ctx, tx, *r.Step); err != nil {
+				return err
+			}
+		}
 		return c.insertAgain(ctx, tx, d, blobs, now)
 	})
 	return a, wrap(err, "delivering %s again", r.Of)

@@ -38,6 +38,8 @@ var ofAll = map[string]string{
 	"ConnectorIDs":   "which ids there are at all",
 
 	"TakeRejectionNews": "connectors of all projects refuse requests",
+	"NextReplay":        "replays go on in all projects",
+	"TakeReplays":       "replays go on in all projects",
 
 	"PostDeliveries":  "results of all projects go out",
 	"ClaimDeliveries": "deliveries are due in all projects",

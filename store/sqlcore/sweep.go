@@ -245,6 +245,12 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 					WHERE last_at < now_us() - $1 ORDER BY last_at LIMIT $2 `+c.skipLocked+`)`,
 				(store.RejectionDays * day).Microseconds(), min(limit, chunk))
 		}},
+		{"replays", func(ctx context.Context, tx *Tx) (int64, error) {
+			return tx.exec(ctx, `DELETE FROM replays WHERE (project_id, id) IN
+				(SELECT project_id, id FROM replays
+					WHERE ended_at < now_us() - $1 ORDER BY ended_at LIMIT $2 `+c.skipLocked+`)`,
+				store.ReplayAge.Microseconds(), min(limit, chunk))
+		}},
 		{"blobs that nothing keeps", func(ctx context.Context, tx *Tx) (int64, error) {
 			loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs
 				WHERE mark = '' AND created_at < now_us() - $1 ORDER BY created_at LIMIT $2 `+c.skipLocked,

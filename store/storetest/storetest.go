@@ -71,6 +71,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Deliveries", slices.Concat(deliveryPromises, destinationPromises)},
 		{"Sends", slices.Concat(sendPromises, failedDeliveryPromises)},
 		{"Replays", replayPromises},
+		{"ReplayJobs", replaysPromises},
 		{"Held", heldPromises},
 		{"Suspensions", suspensionPromises},
 		{"Journal", journalPromises},

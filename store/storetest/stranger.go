@@ -64,6 +64,8 @@ var ofThePlatform = map[string]string{
 	"TroubledDestinations": "which fail is looked for in all projects",
 	"EnsurePartitions":     "the schema is of the whole store",
 	"ConnectorIDs":         "which ids there are at all",
+	"NextReplay":           "replays go on in all projects",
+	"TakeReplays":          "replays go on in all projects",
 	"TakeRejectionNews":    "connectors of all projects refuse requests",
 	"ExpireDeliveries":     "deliveries wait for too long in all projects",
 	"ExpireRuns":           "runs are open for too long in all projects",

@@ -165,6 +165,39 @@ var runStrangers = map[string]func(s *stranger){
 		_, err := s.s.Redeliver(s.ctx, store.Redelivery{Of: s.key(s.delivery.Delivery.ID), Idempotency: requestKey("1", "theirs")})
 		s.none(err)
 	},
+	"MatchReplay": func(s *stranger) {
+		match, err := s.s.MatchReplay(s.ctx, s.key(s.connector.ID), s.replay.Filter)
+		s.NoError(err)
+		s.Zero(match)
+	},
+	"StartReplay": func(s *stranger) {
+		n := s.newReplay(s.connector, store.ConnectorRunCompleted)
+		n.Connector.ProjectID, n.ID = s.project, s.replay.ID
+		_, _, err := s.s.StartReplay(s.ctx, n)
+		s.none(err)
+	},
+	"Replay": func(s *stranger) {
+		_, err := s.s.Replay(s.ctx, s.key(s.replay.ID))
+		s.none(err)
+	},
+	"ListReplays": func(s *stranger) {
+		list, err := s.s.ListReplays(s.ctx, s.key(s.connector.ID))
+		s.NoError(err)
+		s.Empty(list)
+	},
+	"CancelReplay": func(s *stranger) { s.none(s.s.CancelReplay(s.ctx, s.key(s.replay.ID))) },
+	"ReplayOriginals": func(s *stranger) {
+		theirs := s.replay
+		theirs.ProjectID = s.project
+		page, err := s.s.ReplayOriginals(s.ctx, theirs, 10)
+		s.NoError(err)
+		s.Empty(page.Originals)
+	},
+	"MoveReplay": func(s *stranger) {
+		theirs := s.replay
+		theirs.ProjectID = s.project
+		s.ErrorIs(s.s.MoveReplay(s.ctx, store.ReplayStep{From: theirs.Position, To: theirs}), store.ErrReplayMoved)
+	},
 	"Reclaim": func(s *stranger) {
 		n, err := s.s.Reclaim(s.ctx, s.key(s.environment.ID), s.runner, nil)
 		s.NoError(err)

@@ -159,6 +159,7 @@ type victim struct {
 	runner   string
 	delivery store.ClaimedDelivery
 	cron     store.Connector
+	replay   store.Replay
 }
 
 func (w *world) newVictim() *victim {
@@ -201,6 +202,7 @@ func (w *world) newVictim() *victim {
 	w.NoError(w.complete(completed(w.claim(1, lease)[0])))
 	w.outboundFrom(v.running.Run.AgentName, "told", tool("tell"))
 	w.send(by(v.running, "tell", 1, `"theirs"`))
+	v.replay = w.startReplay(w.newReplay(w.connector, store.ConnectorRunCompleted))
 	v.act, err = w.s.RecordAudit(w.ctx, store.AuditEntry{
 		ProjectID: w.project.ID, Operation: "createConnector", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "ci"},
 		Outcome: &store.AuditOutcome{Status: 201},

@@ -162,6 +162,42 @@ CREATE TABLE rejections (
 CREATE INDEX rejections_last ON rejections (last_at);
 CREATE INDEX rejections_news ON rejections (news_at) WHERE news_at IS NOT NULL;
 
+-- Replays of many connector runs at once, and how far each has come.
+CREATE TABLE replays (
+    project_id uuid NOT NULL,
+    id uuid NOT NULL,
+    connector_id uuid NOT NULL,
+    status text NOT NULL CHECK (status IN ('running', 'completed', 'cancelled', 'failed')),
+    -- What is replayed: statuses as a JSON list, the cause or '', and the window by the time in ids.
+    statuses text NOT NULL,
+    trigger_type text NOT NULL,
+    since bigint NOT NULL,
+    until bigint NOT NULL,
+    per_minute bigint NOT NULL CHECK (per_minute > 0),
+    -- How many matched at first; more: or more than that.
+    matched bigint NOT NULL,
+    more boolean NOT NULL,
+    -- The last one that was dealt with, or was none to replay.
+    position uuid NOT NULL,
+    replayed bigint NOT NULL,
+    -- How many could not be replayed by reason, as JSON.
+    refused text NOT NULL CHECK (octet_length(refused) <= 4096),
+    -- Why it waits at the moment, or has failed.
+    reason text NOT NULL,
+    detail text NOT NULL CHECK (octet_length(detail) <= 4096),
+    fingerprint bytea NOT NULL,
+    -- When it goes on.
+    due_at bigint NOT NULL,
+    created_at bigint NOT NULL,
+    ended_at bigint,
+    PRIMARY KEY (project_id, id),
+    CHECK ((status = 'running') = (ended_at IS NULL))
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX replays_running ON replays (project_id, connector_id) WHERE status = 'running';
+CREATE INDEX replays_connector ON replays (project_id, connector_id, created_at, id);
+CREATE INDEX replays_due ON replays (due_at) WHERE status = 'running';
+CREATE INDEX replays_ended ON replays (ended_at) WHERE ended_at IS NOT NULL;
+
 -- When cron connectors are due, of those that are active. Unless it is planned, the next
 -- tick is the first one after due_at by the schedule.
 CREATE TABLE cron_ticks (

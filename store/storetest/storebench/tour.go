@@ -45,6 +45,7 @@ func (c *Scene) Tour(tb testing.TB) {
 	t.list()
 	t.audit()
 	t.refuse()
+	t.replays()
 	t.takeTurns()
 	t.deploy()
 	t.tick()
@@ -283,6 +284,39 @@ func (t *tour) audit() {
 		_, err := t.Store.ListAudit(t.ctx, store.AuditQuery{ProjectID: t.Project, Before: before, Limit: 20})
 		t.NoError(err)
 	}
+}
+
+// replays replays many at once.
+func (t *tour) replays() {
+	now, err := t.Store.Now(t.ctx)
+	t.NoError(err)
+	n := store.NewReplay{
+		Connector: t.key(t.Connector), ID: uuid.New(), PerMinute: 60,
+		Filter: store.ReplayFilter{Statuses: []store.ConnectorRunStatus{store.ConnectorRunFailed, store.ConnectorRunSkipped}, Since: now.Add(-time.Hour), Until: now},
+	}
+	for _, trigger := range []store.TriggerType{store.TriggerWebhook, ""} {
+		n.Filter.Trigger = trigger
+		_, err = t.Store.MatchReplay(t.ctx, n.Connector, n.Filter)
+		t.NoError(err)
+	}
+	for _, verdict := range []store.Verdict{store.Accepted, store.Repeated} {
+		_, v, err := t.Store.StartReplay(t.ctx, n)
+		t.NoError(err)
+		t.Equal(verdict, v)
+	}
+	_, _, err = t.Store.NextReplay(t.ctx)
+	t.NoError(err)
+	taken, err := t.Store.TakeReplays(t.ctx, 1, time.Minute)
+	t.NoError(err)
+	t.Len(taken, 1)
+	_, err = t.Store.ReplayOriginals(t.ctx, taken[0], 10)
+	t.NoError(err)
+	t.NoError(t.Store.MoveReplay(t.ctx, store.ReplayStep{From: taken[0].Position, To: taken[0], Due: now}))
+	_, err = t.Store.Replay(t.ctx, taken[0].Key())
+	t.NoError(err)
+	_, err = t.Store.ListReplays(t.ctx, n.Connector)
+	t.NoError(err)
+	t.NoError(t.Store.CancelReplay(t.ctx, taken[0].Key()))
 }
 
 // refuse records refused requests and tells of them.

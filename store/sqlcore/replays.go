@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// replayColumns are of a replay.
+const replayColumns = `id, project_id, connector_id, status, statuses, trigger_type, since, until, per_minute, matched, more,
+	position, replayed, refused, reason, detail, created_at, ended_at`
+
+func replayFields(r *store.Replay) []any {
+	return []any{
+		&r.ID, &r.ProjectID, &r.ConnectorID, &r.Status, document{&r.Filter.Statuses}, &r.Filter.Trigger, at(&r.Filter.Since), at(&r.Filter.Until),
+		&r.PerMinute, &r.Match.Matched, &r.Match.More, &r.Position, &r.Replayed, document{&r.Refused}, &r.Reason, &r.Detail,
+		at(&r.CreatedAt), maybeAt(&r.EndedAt),
+	}
+}
+
+func scanReplay(row scanner) (r store.Replay, err error) {
+	err = row.Scan(replayFields(&r)...)
+	return r, err
+}
+
+// MatchReplay implements store.ReplayJobs.
+func (c *Core) MatchReplay(ctx context.Context, connector store.Key, f store.ReplayFilter) (m store.ReplayMatch, err error) {
+	l := list{args: []any{connector.ProjectID, connector.ID, Instant(f.Since), Instant(f.Until), store.MaxReplayLook + 1}}
+	wanted := ``
+	for i, status := range f.Statuses {
+		if i > 0 {
+			wanted += `, `
+		}
+		wanted += l.add(string(status))
+	}
+	cause := ``
+	if f.Trigger != "" {
+		cause = ` AND x.trigger_type = ` + l.add(string(f.Trigger))
+	}
+	var looked int64
+	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.status IN (`+wanted+`)`+cause+` THEN 1 ELSE 0 END), 0)
+		FROM (SELECT c.status, c.trigger_type, c.replay_of FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2
+			AND c.id > id_at($3) AND c.id < id_at($4) ORDER BY c.id LIMIT $5) AS x`, l.args...).Scan(&looked, &m.Matched)
+	m.More = looked > store.MaxReplayLook || m.Matched > store.MaxReplayed
+	m.Matched = min(m.Matched, store.MaxReplayed)
+	return m, wrap(err, "counting what a replay of connector %s matches", connector)
+}
+
+// StartReplay implements store.ReplayJobs. What matches is counted before: it takes no
+// transaction's time.
+func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Replay, verdict store.Verdict, err error) {
+	key := store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}
+	if r, verdict, err = c.startedReplay(ctx, c.engine.Reader(), key, n.Fingerprint); err == nil || !errors.Is(err, store.ErrNotFound) {
+		return r, verdict, wrap(err, "looking for replay %s", key)
+	}
+	match, err := c.MatchReplay(ctx, n.Connector, n.Filter)
+	if err == nil && match.More && match.Matched == store.MaxReplayed {
+		err = store.ErrTooManyMatch
+	}
+	if err != nil {
+		return r, verdict, err
+	}
+	statuses, err := marshalled(n.Filter.Statuses)
+	if err != nil {
+		return r, verdict, err
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		var one int
+		if err := tx.QueryRowContext(ctx, `SELECT 1 FROM connectors WHERE project_id = $1 AND id = $2`, key.ProjectID, n.Connector.ID).Scan(&one); err != nil {
+			return found(err)
+		}
+		made, err := tx.exec(ctx, `INSERT INTO replays (project_id, id, connector_id, status, statuses, trigger_type, since, until, per_minute,
+				matched, more, position, replayed, refused, reason, detail, fingerprint, due_at, created_at)
+			VALUES ($1, $2, $3, 'running', $4, $5, $6, $7, $8, $9, $10, id_at($6), 0, '{}', '', '', $11, now_us(), now_us())
+			ON CONFLICT DO NOTHING`, key.ProjectID, key.ID, n.Connector.ID, statuses, string(n.Filter.Trigger), Instant(n.Filter.Since),
+			Instant(n.Filter.Until), n.PerMinute, match.Matched, match.More, append([]byte{}, n.Fingerprint...))
+		if err != nil {
+			return err
+		}
+		r, verdict, err = c.startedReplay(ctx, tx, key, n.Fingerprint)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return store.ErrReplayRunning
+		case err != nil || made == 0:
+			return err
+		}
+		verdict = store.Accepted
+		return forgetReplays(ctx, tx, n.Connector)
+	})
+	return r, verdict, wrap(err, "making a replay of connector %s", n.Connector)
+}
+
+// startedReplay is the replay that is there under an id: Repeated, or KeyReused where
+// another request has made it.
+func (c *Core) startedReplay(ctx context.Context, q Queryer, key store.Key, fingerprint []byte) (r store.Replay, v store.Verdict, err error) {
+	var first []byte
+	err = q.QueryRowContext(ctx, `SELECT `+replayColumns+`, fingerprint FROM replays WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).
+		Scan(append(replayFields(&r), &first)...)
+	if err == nil && !bytes.Equal(first, fingerprint) {
+		return store.Replay{}, store.KeyReused, nil
+	}
+	return r, store.Repeated, found(err)
+}
+
+// forgetReplays deletes the oldest replays of a connector that has too many.
+func forgetReplays(ctx context.Context, tx *Tx, connector store.Key) error {
+	_, err := tx.exec(ctx, `DELETE FROM replays WHERE project_id = $1 AND connector_id = $2 AND ended_at IS NOT NULL AND created_at <
+		(SELECT MIN(n.created_at) FROM (SELECT k.created_at FROM replays k WHERE k.project_id = $1 AND k.connector_id = $2
+			ORDER BY k.created_at DESC, k.id DESC LIMIT $3) AS n)`, connector.ProjectID, connector.ID, store.MaxReplays)
+	return wrap(err, "deleting old replays")
+}
+
+// Replay implements store.ReplayJobs.
+func (c *Core) Replay(ctx context.Context, key store.Key) (store.Replay, error) {
+	r, err := scanReplay(c.engine.Reader().QueryRowContext(ctx, `SELECT `+replayColumns+` FROM replays WHERE project_id = $1 AND id = $2`,
+		key.ProjectID, key.ID))
+	return r, wrap(found(err), "reading replay %s", key)
+}
+
+// ListReplays implements store.ReplayJobs.
+func (c *Core) ListReplays(ctx context.Context, connector store.Key) ([]store.Replay, error) {
+	replays, err := collect(ctx, c.engine.Reader(), scanReplay, `SELECT `+replayColumns+` FROM replays
+		WHERE project_id = $1 AND connector_id = $2 ORDER BY created_at DESC, id DESC LIMIT $3`, connector.ProjectID, connector.ID, store.MaxReplays)
+	return replays, wrap(err, "listing the replays of connector %s", connector)
+}
+
+// CancelReplay implements store.ReplayJobs.
+func (c *Core) CancelReplay(ctx context.Context, key store.Key) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		n, err := tx.exec(ctx, `UPDATE replays SET status = 'cancelled', reason = '', detail = '', ended_at = now_us()
+			WHERE project_id = $1 AND id = $2 AND status = 'running'`, key.ProjectID, key.ID)
+		if err != nil || n == 1 {
+			return err
+		}
+		var one int
+		err = tx.QueryRowContext(ctx, `SELECT 1 FROM replays WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).Scan(&one)
+		return cmp.Or(found(err), store.ErrConflict)
+	})
+	return wrap(err, "cancelling replay %s", key)
+}
+
+// NextReplay implements store.ReplayJobs.
+func (c *Core) NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error) {
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT now_us(), (SELECT MIN(r.due_at) FROM replays r WHERE r.status = 'running')`).
+		Scan(at(&now), maybeAt(&next))
+	return now, next, wrap(err, "looking for the next replay")
+}
+
+// TakeReplays implements store.ReplayJobs.
+func (c *Core) TakeReplays(ctx context.Context, limit int, lease time.Duration) (taken []store.Replay, err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		now, err := nowOf(ctx, tx)
+		if err != nil {
+			return err
+		}
+		taken, err = collect(ctx, tx, scanReplay, `UPDATE replays SET due_at = $2 WHERE (project_id, id) IN
+			(SELECT project_id, id FROM replays WHERE status = 'running' AND due_at <= $3 ORDER BY due_at LIMIT $1 `+c.skipLocked+`)
+			RETURNING `+replayColumns, limit, Instant(now.Add(lease)), Instant(now))
+		for i := range taken {
+			taken[i].TakenAt = now
+		}
+		return err
+	})
+	return taken, wrap(err, "taking replays that are due")
+}
+
+// ReplayOriginals implements store.ReplayJobs.
+func (c *Core) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (page store.ReplayPage, err error) {
+	looked, err := collect(ctx, c.engine.Lists(), scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
+		WHERE c.project_id = $1 AND c.connector_id = $2 AND c.id > $3 AND c.id < id_at($4) ORDER BY c.id LIMIT $5`,
+		r.ProjectID, r.ConnectorID, r.Position, Instant(r.Filter.Until), store.MaxReplayPage)
+	if err != nil {
+		return page, wrap(err, "looking for what replay %s replays", r.Key())
+	}
+	page.Last = r.Position
+	for _, run := range looked {
+		page.Last = run.ID
+		if !r.Filter.Matches(run) {
+			continue
+		}
+		if page.Originals = append(page.Originals, run); len(page.Originals) == limit {
+			return page, nil
+		}
+	}
+	page.End = len(looked) < store.MaxReplayPage
+	return page, nil
+}
+
+// MoveReplay implements store.ReplayJobs.
+func (c *Core) MoveReplay(ctx context.Context, step store.ReplayStep) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error { return moveReplay(ctx, tx, step) })
+	return wrap(err, "taking replay %s on", step.To.Key())
+}
+
+// moveReplay takes a replay on in a transaction, unless somebody else has.
+func moveReplay(ctx context.Context, tx *Tx, step store.ReplayStep) error {
+	to := step.To
+	refused, err := marshalled(to.Refused)
+	if err != nil {
+		return err
+	}
+	if to.Refused == nil {
+		refused = `{}`
+	}
+	var due *int64
+	if !step.Due.IsZero() {
+		at := Instant(step.Due)
+		due = &at
+	}
+	n, err := tx.exec(ctx, `UPDATE replays SET status = $4, position = $5, replayed = $6, refused = $7, reason = $8, detail = $9,
+			due_at = COALESCE($10, due_at), ended_at = CASE WHEN $4 = 'running' THEN NULL ELSE now_us() END
+		WHERE project_id = $1 AND id = $2 AND status = 'running' AND position = $3`,
+		to.ProjectID, to.ID, step.From, string(to.Status), to.Position, to.Replayed, refused, Text(to.Reason), store.Cut(Text(to.Detail), store.MaxReplayDetail), due)
+	if err == nil && n == 0 {
+		err = store.ErrReplayMoved
+	}
+	return err
+}
+
+// takeSteps takes the replays on of which accepted events are, in the transaction that
+// recorded them, or undoes it all.
+func takeSteps(ctx context.Context, tx *Tx, events []store.Event) error {
+	for _, e := range events {
+		if e.Step == nil {
+			continue
+		}
+		if err := moveReplay(ctx, tx, *e.Step); err != nil {
+			return fmt.Errorf("replaying connector run %s: %w", maybeID(e.ReplayOf), err)
+		}
+	}
+	return nil
+}
+
+func maybeID(id *uuid.UUID) uuid.UUID {
+	if id == nil {
+		return uuid.Nil
+	}
+	return *id
+}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/replay"
+)
+
+// lately is a filter that finds what has ended so in the last hour.
+func (w *world) lately(statuses ...store.ConnectorRunStatus) store.ReplayFilter {
+	now, err := w.s.Now(w.ctx)
+	w.NoError(err)
+	return store.ReplayFilter{Statuses: statuses, Since: now.Add(-time.Hour).Truncate(time.Millisecond), Until: now.Add(time.Minute).Truncate(time.Millisecond)}
+}
+
+// newReplay asks for a replay of a connector's runs.
+func (w *world) newReplay(c store.Connector, statuses ...store.ConnectorRunStatus) store.NewReplay {
+	return store.NewReplay{Connector: c.Key(), ID: uuid.New(), Fingerprint: []byte("request"), Filter: w.lately(statuses...), PerMinute: 600}
+}
+
+// startReplay makes one that may be made.
+func (w *world) startReplay(n store.NewReplay) store.Replay {
+	r, verdict, err := w.s.StartReplay(w.ctx, n)
+	w.NoError(err)
+	w.Equal(store.Accepted, verdict)
+	return r
+}
+
+// storedReplay is a replay as it is now.
+func (w *world) storedReplay(r store.Replay) store.Replay {
+	r, err := w.s.Replay(w.ctx, r.Key())
+	w.NoError(err)
+	return r
+}
+
+// originals are the next ones of a replay.
+func (w *world) originals(r store.Replay, limit int) store.ReplayPage {
+	page, err := w.s.ReplayOriginals(w.ctx, r, limit)
+	w.NoError(err)
+	return page
+}
+
+// past are events of the world's connector that have ended, with those statuses, oldest first.
+func (w *world) past(statuses ...store.RunStatus) (ids []uuid.UUID) {
+	w.deploy("past", "first", "second")
+	w.needsNoFiles()
+	for _, status := range statuses {
+		e := w.single()
+		w.accept(&e)
+		w.NoError(w.complete(store.Completion{Lease: leaseOf(w.claim(1, lease)[0]), Status: status, Error: "no"}))
+		ids = append(ids, e.ConnectorRunID)
+	}
+	return ids
+}
+
+// stepTo is a replay once an original has happened again.
+func stepTo(r store.Replay, original uuid.UUID) store.ReplayStep {
+	step := store.ReplayStep{From: r.Position, To: r}
+	step.To.Position = original
+	step.To.Replayed++
+	return step
+}
+
+// replayStep replays an original as a step.
+func (w *world) replayStep(original store.ConnectorRun, step store.ReplayStep) (store.Admission, error) {
+	return replay.Step(w.ctx, w.s, keyless, w.load(), original, step)
+}
+
+// originalIDs are those of connector runs.
+func originalIDs(runs []store.ConnectorRun) (ids []uuid.UUID) {
+	for _, run := range runs {
+		ids = append(ids, run.ID)
+	}
+	return ids
+}
+
+// again are the connector runs that are replays of one.
+func (w *world) again(connector store.Key, original uuid.UUID) (n int) {
+	runs, _, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: connector, Limit: 100})
+	w.NoError(err)
+	for _, run := range runs {
+		if run.ReplayOf != nil && *run.ReplayOf == original {
+			n++
+		}
+	}
+	return n
+}
+
+var replaysPromises = []promise{
+	{"a replay of many is due at once, and says what it matches", func(w *world) {
+		_, next, err := w.s.NextReplay(w.ctx)
+		w.NoError(err)
+		w.Nil(next)
+		failed, ok := store.RunFailed, store.RunCompleted
+		w.past(failed, ok, failed)
+		n := w.newReplay(w.connector, store.ConnectorRunFailed)
+		match, err := w.s.MatchReplay(w.ctx, n.Connector, n.Filter)
+		w.NoError(err)
+		w.Equal(store.ReplayMatch{Matched: 2}, match)
+		r := w.startReplay(n)
+		w.Equal(r, w.storedReplay(r))
+		w.Equal(n.ID, r.ID)
+		w.Equal(w.connector.Key(), r.Connector())
+		w.True(n.Filter.Since.Equal(r.Filter.Since))
+		w.True(n.Filter.Until.Equal(r.Filter.Until))
+		w.Equal(n.Filter.Statuses, r.Filter.Statuses)
+		w.Equal(store.ReplayMatch{Matched: 2}, r.Match)
+		w.Equal(store.ReplayRunning, r.Status)
+		w.EqualValues(600, r.PerMinute)
+		w.Zero(r.Done())
+		w.Nil(r.EndedAt)
+		now, next, err := w.s.NextReplay(w.ctx)
+		w.NoError(err)
+		w.False(next.After(now))
+	}},
+	{"a filter finds what has ended so in its window, oldest first, and no replays", func(w *world) {
+		failed, ok := store.RunFailed, store.RunCompleted
+		ids := w.past(failed, ok, failed, failed)
+		open := w.single()
+		w.accept(&open)
+		skipped := w.event()
+		skipped.Runs, skipped.Input, skipped.Skipped, skipped.Trigger = nil, nil, "not now", store.TriggerCron
+		w.accept(&skipped)
+		w.NoError(w.complete(store.Completion{Lease: leaseOf(w.claim(1, lease)[0]), Status: failed}))
+		w.replay(ids[0])
+		w.NoError(w.complete(store.Completion{Lease: leaseOf(w.claim(1, lease)[0]), Status: failed}))
+		other := w.newConnector("other")
+		w.NoError(w.s.PutConnector(w.ctx, other))
+		at := func(id uuid.UUID) time.Time { return w.connectorRun(id).StartedAt.Truncate(time.Millisecond) }
+		all := w.newReplay(w.connector, store.ConnectorRunFailed)
+		for what, of := range map[string]struct {
+			change func(*store.NewReplay)
+			want   []uuid.UUID
+		}{
+			"all that failed": {func(*store.NewReplay) {}, []uuid.UUID{ids[0], ids[2], ids[3], open.ConnectorRunID}},
+			"two statuses": {func(n *store.NewReplay) {
+				n.Filter.Statuses = []store.ConnectorRunStatus{store.ConnectorRunCompleted, store.ConnectorRunSkipped}
+			}, []uuid.UUID{ids[1], skipped.ConnectorRunID}},
+			"a cause": {func(n *store.NewReplay) {
+				n.Filter.Statuses, n.Filter.Trigger = append(n.Filter.Statuses, store.ConnectorRunSkipped), store.TriggerCron
+			}, []uuid.UUID{skipped.ConnectorRunID}},
+			"later":             {func(n *store.NewReplay) { n.Filter.Since = at(open.ConnectorRunID).Add(time.Minute) }, nil},
+			"earlier":           {func(n *store.NewReplay) { n.Filter.Until = at(ids[0]) }, nil},
+			"another connector": {func(n *store.NewReplay) { n.Connector = other.Key() }, nil},
+		} {
+			n := all
+			n.ID = uuid.New()
+			of.change(&n)
+			r := w.startReplay(n)
+			w.EqualValues(len(of.want), r.Match.Matched, what)
+			page := w.originals(r, 100)
+			w.Equal(of.want, originalIDs(page.Originals), what)
+			w.True(page.End, what)
+			w.NoError(w.s.CancelReplay(w.ctx, r.Key()))
+		}
+	}},
+	{"a page goes on behind the last one", func(w *world) {
+		failed, ok := store.RunFailed, store.RunCompleted
+		ids := w.past(failed, ok, failed, ok)
+		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
+		page := w.originals(r, 1)
+		w.Equal(ids[:1], originalIDs(page.Originals))
+		w.Equal(ids[0], page.Last)
+		w.False(page.End)
+		r.Position = page.Last
+		page = w.originals(r, 10)
+		w.Equal(ids[2:3], originalIDs(page.Originals))
+		w.Equal(ids[3], page.Last, "the last that was looked at")
+		w.True(page.End)
+	}},
+	{"an original and the step that replays it are written together, once", func(w *world) {
+		ids := w.past(store.RunFailed, store.RunFailed)
+		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
+		page := w.originals(r, 10)
+		step := stepTo(r, ids[0])
+		a, err := w.replayStep(page.Originals[0], step)
+		w.NoError(err)
+		w.Equal(store.Accepted, a.Verdict)
+		moved := w.storedReplay(r)
+		w.Equal(ids[0], moved.Position)
+		w.EqualValues(1, moved.Replayed)
+		w.Equal(1, w.again(w.connector.Key(), ids[0]))
+		before := w.rows(w.project.ID)
+		_, err = w.replayStep(page.Originals[0], step)
+		w.ErrorIs(err, store.ErrReplayMoved, "whoever has not heard of it tries in vain")
+		w.Equal(before, w.rows(w.project.ID))
+		w.NoError(w.s.CancelReplay(w.ctx, r.Key()))
+		before = w.rows(w.project.ID)
+		_, err = w.replayStep(page.Originals[1], stepTo(moved, ids[1]))
+		w.ErrorIs(err, store.ErrReplayMoved, "and so where it was cancelled")
+		w.Equal(before, w.rows(w.project.ID))
+	}},
+	{"a delivery and the step that makes it again are written together, once", func(w *world) {
+		w.deploy("one", "first")
+		out := w.outboundTo("results", automatic)
+		original := w.sent(out)
+		r := w.startReplay(w.newReplay(out, store.ConnectorRunCompleted))
+		page := w.originals(r, 10)
+		w.Equal([]uuid.UUID{original.ID}, originalIDs(page.Originals))
+		_, err := w.replayStep(page.Originals[0], stepTo(r, original.ID))
+		w.NoError(err)
+		w.EqualValues(1, w.storedReplay(r).Replayed)
+		before := w.rows(w.project.ID)
+		_, err = w.replayStep(page.Originals[0], stepTo(r, original.ID))
+		w.ErrorIs(err, store.ErrReplayMoved)
+		w.Equal(before, w.rows(w.project.ID))
+		w.Equal(1, w.again(out.Key(), original.ID))
+	}},
+	{"two that take the same steps at once replay each original once", func(w *world) {
+		ids := w.past(store.RunFailed, store.RunFailed, store.RunFailed)
+		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
+		originals, load := w.originals(r, 10).Originals, w.load()
+		var both sync.WaitGroup
+		taken := make([]int, 2)
+		failures := make([]error, 2)
+		for i := range taken {
+			both.Go(func() {
+				at := r
+				for _, original := range originals {
+					step := stepTo(at, original.ID)
+					_, err := replay.Step(w.ctx, w.s, keyless, load, original, step)
+					switch {
+					case err == nil:
+						taken[i]++
+					case !errors.Is(err, store.ErrReplayMoved):
+						failures[i] = err
+					}
+					at = step.To
+				}
+			})
+		}
+		both.Wait()
+		for i := range taken {
+			w.NoError(failures[i])
+		}
+		w.Equal(len(ids), taken[0]+taken[1])
+		w.EqualValues(len(ids), w.storedReplay(r).Replayed)
+		for _, id := range ids {
+			w.Equal(1, w.again(w.connector.Key(), id))
+		}
+	}},
+	{"who takes a replay has it for the lease, and then another one", func(w *world) {
+		w.past(store.RunFailed)
+		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
+		taken, err := w.s.TakeReplays(w.ctx, 10, lease)
+		w.NoError(err)
+		w.Len(taken, 1)
+		w.Equal(r.ID, taken[0].ID)
+		now, next, err := w.s.NextReplay(w.ctx)
+		w.NoError(err)
+		w.False(taken[0].TakenAt.After(now))
+		w.Equal(taken[0].TakenAt.Add(lease), *next)
+		none, err := w.s.TakeReplays(w.ctx, 10, lease)
+		w.NoError(err)
+		w.Empty(none)
+		w.NoError(w.s.MoveReplay(w.ctx, store.ReplayStep{From: r.Position, To: taken[0], Due: taken[0].TakenAt}))
+		w.set(`UPDATE replays SET due_at = due_at - 1`)
+		again, err := w.s.TakeReplays(w.ctx, 10, expired)
+		w.NoError(err)
+		w.Len(again, 1)
+		again, err = w.s.TakeReplays(w.ctx, 10, lease)
+		w.NoError(err)
+		w.Len(again, 1, "its lease has run out")
+	}},
+	{"a step says how far a replay has come, why it waits and how it ended", func(w *world) {
+		ids := w.past(store.RunFailed)
+		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
+		to := r
+		to.Position, to.Refused, to.Reason, to.Detail = ids[0], map[string]int64{"gone": 2, "not_storable": 1}, "backlog_full", "Later."
+		w.NoError(w.s.MoveReplay(w.ctx, store.ReplayStep{From: r.Position, To: to}))
+		w.Equal(to, w.storedReplay(r))
+		w.EqualValues(3, w.storedReplay(r).Done())
+		w.ErrorIs(w.s.MoveReplay(w.ctx, store.ReplayStep{From: r.Position, To: to}), store.ErrReplayMoved)
+		to.Status, to.Reason, to.Detail = store.ReplayCompleted, "", ""
+		w.NoError(w.s.MoveReplay(w.ctx, store.ReplayStep{From: to.Position, To: to}))
+		ended := w.storedReplay(r)
+		w.Equal(store.ReplayCompleted, ended.Status)
+		w.NotNil(ended.EndedAt)
+		w.ErrorIs(w.s.MoveReplay(w.ctx, store.ReplayStep{From: to.Position, To: to}), store.ErrReplayMoved)
+		w.ErrorIs(w.s.CancelReplay(w.ctx, r.Key()), store.ErrConflict)
+		_, next, err := w.s.NextReplay(w.ctx)
+		w.NoError(err)
+		w.Nil(next)
+	}},
+	{"a connector has one that runs, and a request is one replay", func(w *world) {
+		n := w.newReplay(w.connector, store.ConnectorRunFailed)
+		r := w.startReplay(n)
+		again, verdict, err := w.s.StartReplay(w.ctx, n)
+		w.NoError(err)
+		w.Equal(store.Repeated, verdict)
+		w.Equal(r, again)
+		other := n
+		other.Fingerprint = []byte("another")
+		_, verdict, err = w.s.StartReplay(w.ctx, other)
+		w.NoError(err)
+		w.Equal(store.KeyReused, verdict)
+		_, _, err = w.s.StartReplay(w.ctx, w.newReplay(w.connector, store.ConnectorRunFailed))
+		w.ErrorIs(err, store.ErrReplayRunning)
+		w.NoError(w.s.CancelReplay(w.ctx, r.Key()))
+		w.Equal(store.ReplayCancelled, w.storedReplay(r).Status)
+		second := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
+		list, err := w.s.ListReplays(w.ctx, w.connector.Key())
+		w.NoError(err)
+		w.Equal([]store.Replay{second, w.storedReplay(r)}, list)
+		unknown := w.newReplay(w.connector, store.ConnectorRunFailed)
+		unknown.Connector.ID = uuid.New()
+		_, _, err = w.s.StartReplay(w.ctx, unknown)
+		w.ErrorIs(err, store.ErrNotFound)
+		_, err = w.s.Replay(w.ctx, w.key(unknown.ID))
+		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(w.s.CancelReplay(w.ctx, w.key(unknown.ID)), store.ErrNotFound)
+	}},
+	{"of several that are started at once a connector has one", func(w *world) {
+		var all sync.WaitGroup
+		errs := make([]error, 4)
+		news := make([]store.NewReplay, len(errs))
+		for i := range news {
+			news[i] = w.newReplay(w.connector, store.ConnectorRunFailed)
+			all.Go(func() { _, _, errs[i] = w.s.StartReplay(w.ctx, news[i]) })
+		}
+		all.Wait()
+		made := 0
+		for _, err := range errs {
+			if err == nil {
+				made++
+				continue
+			}
+			w.ErrorIs(err, store.ErrReplayRunning)
+		}
+		w.Equal(1, made)
+	}},
+	{"old replays are forgotten: by number, by age, and with their connector", func(w *world) {
+		var first store.Replay
+		for i := range store.MaxReplays + 2 {
+			r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
+			if i == 0 {
+				first = r
+			}
+			w.NoError(w.s.CancelReplay(w.ctx, r.Key()))
+		}
+		list, err := w.s.ListReplays(w.ctx, w.connector.Key())
+		w.NoError(err)
+		w.Len(list, store.MaxReplays)
+		_, err = w.s.Replay(w.ctx, first.Key())
+		w.ErrorIs(err, store.ErrNotFound)
+		running := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
+		w.set(`UPDATE replays SET ended_at = CASE WHEN ended_at IS NULL THEN NULL ELSE 1 END`)
+		for n := 1; n > 0; {
+			n, err = w.s.SweepExpired(w.ctx, 100)
+			w.NoError(err)
+		}
+		list, err = w.s.ListReplays(w.ctx, w.connector.Key())
+		w.NoError(err)
+		w.Equal([]store.Replay{running}, list)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
+		_, err = w.s.Replay(w.ctx, running.Key())
+		w.ErrorIs(err, store.ErrNotFound)
+		_, next, err := w.s.NextReplay(w.ctx)
+		w.NoError(err)
+		w.Nil(next)
+	}},
+}
