@@ -86,6 +86,7 @@ type Gateway struct {
 	sweeper          *schedule.Sweeper
 	sender           *delivery.Sender // nil without keys
 	ticker           *schedule.Ticker
+	replayer         *schedule.Replayer
 	stopping         atomic.Bool
 	reach            *reach
 	opts             Options
@@ -106,6 +107,7 @@ func New(opts Options) (*Gateway, error) {
 		}),
 		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger, Runners: runners}),
 		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
+		replayer: schedule.NewReplayer(schedule.ReplayerOptions{Store: opts.Store, Logger: opts.Logger}),
 		ticker:   schedule.NewTicker(schedule.TickerOptions{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 	}
 	if opts.Keys != nil {
@@ -173,6 +175,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		group.Go(func() error { return g.sender.Run(failed) })
 	}
 	group.Go(func() error { return g.ticker.Run(failed) })
+	group.Go(func() error { return g.replayer.Run(failed) })
 	var ports sync.WaitGroup // until both are closed webhooks are recorded, and runs end
 	ports.Add(2)
 	group.Go(func() error {

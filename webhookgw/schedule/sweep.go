@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schedule does what is due: it records the ticks of cron connectors, ends claims
-// whose lease expired, consumes what ended runs leave to do, makes room for history, and
+// Package schedule does what is due: it records the ticks of cron connectors, takes on replays
+// of many, ends claims whose lease expired, consumes what ended runs leave to do, makes room for history, and
 // deletes what is remembered for a time only.
 package schedule
 
