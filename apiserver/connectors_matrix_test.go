@@ -25,6 +25,7 @@ var permissionOf = map[string]v1alpha1.Permission{
 	"createLink": "connectors.link", "listLinks": "connectors.view", "getLink": "connectors.view",
 	"updateLink": "connectors.link", "deleteLink": "connectors.link",
 	"listConnectorRuns": "connectors.view", "getConnectorRun": "connectors.view", "replayConnectorRun": "connectors.update", "listRejections": "connectors.view",
+	"createReplay": "connectors.update", "listReplays": "connectors.view", "getReplay": "connectors.view", "cancelReplay": "connectors.update",
 }
 
 // ownerOf makes a user who may what the permissions stand for, and no more.

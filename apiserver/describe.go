@@ -42,7 +42,14 @@ const (
 		"by the deployment that is live when the run starts, after runs that were started by new events. Of an outbound connector the same result is sent once more, now, as a delivery of its own. " +
 		"Where the input or the result is not stored any more it is answered 409, gone; where the connector is disabled, retired, paused or has no agent, 409 with a code that says so; " +
 		"where the environment has as many open runs as it may, 429. An Idempotency-Key is remembered for a day, of each connector."
-	aboutListRuns = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them. " +
+	aboutCreateReplay = "Replays connector runs that have ended so in that window, each as POST .../runs/{run_id}/replay does, oldest first, at that rate. Those that are replays themselves are left out. " +
+		"It answers at once, and goes on until all are done: read it to see how far it has come. Where the project has no room, or the connector is disabled, paused or has no agent, it waits, for 30 days at most, and says why in reason. " +
+		"Each is replayed once, and those that cannot be, such as one whose input is not stored any more, are counted. More than 100,000 that match are answered 422; while the connector has a replay that has not ended, 409. " +
+		"With dry_run it is answered 200 with how many match."
+	aboutListReplays  = "Newest first, at most 100. One is kept for 30 days after its end, at most the newest 100 of a connector."
+	aboutGetReplay    = "How far the replay has come. The connector runs that it has made name their originals in replay_of."
+	aboutCancelReplay = "Ends the replay; what it has replayed stays. One that has ended is answered 409. A repetition under the same Idempotency-Key is answered as the first call."
+	aboutListRuns     = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them. " +
 		"A page looks at 20,000 runs at most, so where a filter fits few of many it may be short, or empty: next_cursor says whether there are more."
 	aboutGetRun      = "The run with its input and output."
 	aboutReadRunFile = "The bytes of a file that was accepted with the event of the run, counted from 0 as `files` in the run's input lists them. " +
@@ -100,6 +107,8 @@ var aboutSchemas = map[string]string{
 	"ConnectorRun":        "An event that a connector received or its schedule made, and what it started; or a delivery that it makes.",
 	"ConnectorRunList":    "A page of connector runs.",
 	"Rejection":           "A request that a connector refused.",
+	"Replay":              "A replay of many connector runs of a connector, or what one would match.",
+	"ReplayCreate":        "Which connector runs are replayed, and how fast.",
 	"RejectionReport":     "What a connector refused.",
 	"ConnectorUpdate":     "What is changed of a connector; what is left out stays.",
 	"Cost":                "An amount of money.",

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -80,6 +81,10 @@ func describe(api *huma.OpenAPI) ([]byte, error) {
 		}
 		op := d["paths"].(node)[projectPath+r.path].(node)[strings.ToLower(r.method)].(node)
 		reachable(op["requestBody"], all, inRequests)
+		if responses := op["responses"].(node); r.also != 0 {
+			responses[strconv.Itoa(r.also)] = maps.Clone(responses[strconv.Itoa(r.status)].(node))
+			responses[strconv.Itoa(r.also)].(node)["description"] = http.StatusText(r.also)
+		}
 		for status, response := range op["responses"].(node) {
 			describeResponse(r, status, response.(node))
 		}

@@ -26,6 +26,8 @@ type (
 	OutboundMode       string
 	LinkStatus         string
 	TriggerType        string
+	EndedStatus        string
+	ReplayStatus       string
 	TimeRange          string
 	AgentDeployment    string
 	SpanKind           string
@@ -136,6 +138,17 @@ func (LinkStatus) Schema(r huma.Registry) *huma.Schema {
 // Schema describes the type.
 func (TriggerType) Schema(r huma.Registry) *huma.Schema {
 	return enumeration(r, "TriggerType", "What caused a connector run.", "webhook", "cron", "outbound")
+}
+
+// Schema describes the type.
+func (EndedStatus) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "EndedStatus", "With what a connector run has ended.", "completed", "failed", "skipped", "cancelled")
+}
+
+// Schema describes the type.
+func (ReplayStatus) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "ReplayStatus", "Where a replay stands; completed, cancelled and failed are final. dry_run: it is none, and only told how many match.",
+		"running", "completed", "cancelled", "failed", "dry_run")
 }
 
 // Schema describes the type.

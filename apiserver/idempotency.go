@@ -54,18 +54,27 @@ func (c *caller) derived(noun string) []byte {
 // meta names an object to create: after the title that people gave it, or under an
 // Idempotency-Key after that, so that Kubernetes itself refuses the second one.
 func (c *caller) meta(ctx context.Context, noun, title string) (metav1.ObjectMeta, v1alpha1.UUID) {
+	id := v1alpha1.UUID(c.idOf(noun).String())
 	if c.idempotencyKey == "" {
 		suffix := strings.ToLower(rand.Text())[:5]
-		return metav1.ObjectMeta{Namespace: c.namespace, Name: v1alpha1.NameFor(title, noun, suffix)}, v1alpha1.UUID(uuid.NewString())
+		return metav1.ObjectMeta{Namespace: c.namespace, Name: v1alpha1.NameFor(title, noun, suffix)}, id
 	}
-	sum := c.derived(noun)
-	text := strings.ToLower(base32.StdEncoding.EncodeToString(sum[16:]))
-	id := uuid.UUID(sum[:16])
-	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // formed as version 4
+	text := strings.ToLower(base32.StdEncoding.EncodeToString(c.derived(noun)[16:]))
 	return metav1.ObjectMeta{
 		Namespace: c.namespace, Name: noun + "-" + text[:derivedCharacters],
 		Annotations: map[string]string{annotationRequest: trailOf(ctx).digest()},
-	}, v1alpha1.UUID(id.String())
+	}, id
+}
+
+// idOf is the id of what a call creates: a random one, or under an Idempotency-Key the one
+// that follows from that.
+func (c *caller) idOf(noun string) uuid.UUID {
+	if c.idempotencyKey == "" {
+		return uuid.New()
+	}
+	id := uuid.UUID(c.derived(noun)[:16])
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // formed as version 4
+	return id
 }
 
 // digest is of the request: its path, its query and its body.

@@ -31,6 +31,8 @@ type route struct {
 	// status is that of success, errors are those that the route may answer.
 	status int
 	errors []int
+	// also is another status of success with the same body, 0 without one.
+	also int
 	// tagged says that success answers the ETag of one object.
 	tagged bool
 	// file says that success answers the bytes of a file, of whatever type.

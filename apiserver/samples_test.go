@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // sample is a call of a route that succeeds; {connector} stands for the id of one
@@ -44,6 +45,10 @@ var samples = map[string]sample{
 	"getConnectorRun":    {"/connectors/{connector}/runs/{event}", ""},
 	"listRejections":     {"/connectors/{connector}/rejections", ""},
 	"replayConnectorRun": {"/connectors/{event_connector}/runs/{event}/replay", ""},
+	"createReplay":       {"/connectors/{connector}/replays", `{"status":["failed"],"since":"2026-01-01T00:00:00Z"}`},
+	"listReplays":        {"/connectors/{event_connector}/replays", ""},
+	"getReplay":          {"/connectors/{event_connector}/replays/{replay}", ""},
+	"cancelReplay":       {"/connectors/{event_connector}/replays/{replay}/cancel", ""},
 	"listRuns":           {"/runs", ""},
 	"getRun":             {"/runs/{run}", ""},
 	"readRunFile":        {"/runs/{file_run}/files/0", ""},
@@ -108,8 +113,12 @@ func (p *past) fresh(t testing.TB) map[string]string {
 	p.create(t, link)
 	ids := maps.Clone(p.ids)
 	ids["connector"], ids["link"] = conn.Status.ID, link.Status.ID
+	require.NoError(t, p.db.PutConnector(t.Context(), store.Connector{
+		Ref: p.refOf(t, store.KindConnector, name), ID: uuid.MustParse(conn.Status.ID), ProjectID: p.projectID,
+		EnvironmentID: p.id(t, "environment"), Name: name, Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte("{}"),
+	}))
 	open, _ := p.event(t, "hello")
-	ids["open_run"] = open.String()
+	ids["open_run"], ids["replay"] = open.String(), p.replay(t)
 	return ids
 }
 

@@ -53,6 +53,12 @@ type Store interface {
 	ResumeDestination(ctx context.Context, connector store.Key) error
 	// Replays makes what happened happen again.
 	replay.Store
+	// MatchReplay and the others are store.ReplayJobs'.
+	MatchReplay(ctx context.Context, connector store.Key, f store.ReplayFilter) (store.ReplayMatch, error)
+	StartReplay(ctx context.Context, r store.NewReplay) (store.Replay, store.Verdict, error)
+	Replay(ctx context.Context, replay store.Key) (store.Replay, error)
+	ListReplays(ctx context.Context, connector store.Key) ([]store.Replay, error)
+	CancelReplay(ctx context.Context, replay store.Key) error
 	// Cancel is store.Dispatch's.
 	Cancel(ctx context.Context, run store.Key, code store.RunErrorCode, reason string) error
 }
