@@ -90,7 +90,7 @@ func TestAnswersMayGrow(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]bool{
-		"ConnectorCreate": true, "CronConfigInput": true, "InboundConfigInput": true, "SyncConfigInput": true, "OutboundConfigInput": true, "OutboundLinkInput": true, "DeliveryRetryInput": true, "LinkCreate": true, "ConnectorUpdate": true, "LinkUpdate": true, "RotateSecret": true,
+		"ConnectorCreate": true, "CronConfigInput": true, "InboundConfigInput": true, "SyncConfigInput": true, "OutboundConfigInput": true, "OutboundLinkInput": true, "DeliveryRetryInput": true, "LinkCreate": true, "ConnectorUpdate": true, "LinkUpdate": true, "ReplayCreate": true, "RotateSecret": true,
 	}, closed, "requests are held to their fields, answers are not")
 }
 

@@ -29,6 +29,7 @@ var places = map[string]func(*tenant) string{
 	"connector_id":   func(t *tenant) string { return t.ids[store.KindConnector] },
 	"link_id":        func(t *tenant) string { return t.ids[store.KindConnectorLink] },
 	"run_id":         func(t *tenant) string { return t.run },
+	"replay_id":      func(t *tenant) string { return t.replay },
 }
 
 // otherPlaces are the ids of operations that take another one under that name.
@@ -47,6 +48,7 @@ var bodies = map[string]string{
 	"createLink":      `{"agent_name":"spare"}`,
 	"updateConnector": `{"enabled":true}`,
 	"updateLink":      `{"files_required":false}`,
+	"createReplay":    `{"status":["failed"],"since":"2026-01-01T00:00:00Z","dry_run":true}`,
 	"rotateSecret":    `{"grace_seconds":86400}`,
 }
 
@@ -246,6 +248,8 @@ func (t *tenant) spare(o operation) map[string]string {
 	switch {
 	case o.OperationID == "cancelRun":
 		return map[string]string{"run_id": t.openRun()}
+	case o.OperationID == "cancelReplay":
+		return map[string]string{"replay_id": t.waitingReplay()}
 	case o.Method != http.MethodDelete:
 		return nil
 	}

@@ -7,9 +7,11 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -43,6 +45,8 @@ type tenant struct {
 	// What came of them.
 	secret, runnerToken, buildToken string
 	run, connectorRun, digest       string
+	// replay has been cancelled.
+	replay string
 }
 
 // kinds are those whose ids can be chosen, in the order of their creation.
@@ -281,6 +285,30 @@ func (t *tenant) work() {
 	require.NoError(t.t, err)
 	t.connectorRun = row.ConnectorRunID.String()
 	require.True(t.t, t.hook(t.hookPath(), t.secret, `{"patient":"`+t.canary+`"}`).ok())
+	t.replay = t.waitingReplay()
+	require.NoError(t.t, t.store.CancelReplay(t.t.Context(), t.row(t.replay)))
+}
+
+// waitingReplay is the id of a replay that goes on in an hour.
+func (t *tenant) waitingReplay() string {
+	t.t.Helper()
+	now, err := t.store.Now(t.t.Context())
+	require.NoError(t.t, err)
+	for {
+		r, _, err := t.store.StartReplay(t.t.Context(), store.NewReplay{
+			Connector: t.row(t.ids[store.KindConnector]), ID: uuid.New(), Fingerprint: []byte(t.canary), PerMinute: 1,
+			Filter: store.ReplayFilter{Statuses: []store.ConnectorRunStatus{store.ConnectorRunSkipped}, Since: now.Add(-time.Hour), Until: now},
+		})
+		require.NoError(t.t, err)
+		to := r
+		to.Position = uuid.Max
+		err = t.store.MoveReplay(t.t.Context(), store.ReplayStep{From: r.Position, To: to, Due: now.Add(time.Hour)})
+		if errors.Is(err, store.ErrReplayMoved) {
+			continue // the gateway was quicker, and it has ended
+		}
+		require.NoError(t.t, err)
+		return r.ID.String()
+	}
 }
 
 // works says that the tenant is not disturbed: webhook and key answer, and the
