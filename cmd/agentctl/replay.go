@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,42 +20,33 @@ import (
 )
 
 const (
-	// maxReplayed is how many connector runs one command replays at most.
-	maxReplayed = 10_000
-	// maxReplayRate is how many a minute at most: the API takes 120 calls of a project in
-	// that time, of which others need some.
-	maxReplayRate = 100
+	// maxReplayed is how many connector runs one command names at most, maxNamedRate how many of
+	// them it replays in a minute: the API takes 120 calls of a project in that time, of which others need some.
+	maxReplayed  = 10_000
+	maxNamedRate = 100
+	// maxReplayRate is how many a minute the platform replays of those that it chooses.
+	maxReplayRate = 6000
 	replayPage    = 100
 	// maxResume is the most characters of --resume.
 	maxResume = 64
 )
 
-// replayRanges are the windows by which the API lists connector runs, shortest first.
-var replayRanges = []struct {
-	name   string
-	length time.Duration
-}{
-	{"1h", time.Hour}, {"6h", 6 * time.Hour}, {"24h", 24 * time.Hour}, {"7d", 7 * 24 * time.Hour}, {"30d", 30 * 24 * time.Hour},
-}
-
 // replayOptions are the flags of `replay`.
 type replayOptions struct {
 	restOptions
 
-	connector, status, trigger, since, until, resume string
-	dryRun                                           bool
-	rate                                             int
+	connector, trigger, since, until, resume, show, cancel string
+	status                                                 []string
+	dryRun                                                 bool
+	rate                                                   int
 
 	now func() time.Time
 	api *rest
 }
 
-// connectorRun is what a list says of a connector run.
+// connectorRun is what the API says of a connector run.
 type connectorRun struct {
-	ID        string    `json:"id"`
-	Status    string    `json:"status"`
-	StartedAt time.Time `json:"started_at"`
-	ReplayOf  *string   `json:"replay_of"`
+	ID string `json:"id"`
 }
 
 func newReplayCommand() *cobra.Command {
@@ -69,16 +58,27 @@ func newReplayCommand() *cobra.Command {
 
 Each becomes a connector run of its own: an event starts the agents that are
 linked now, of an outbound connector the same result is sent once more. The
-originals do not change. Those to replay are named, or chosen by --status with
---since: oldest first, without those that are replays themselves, and at most
-10,000. It goes on where the platform has no room for a while. What is not
-stored any more is told and passed over; anything else ends it.
+originals do not change.
 
-When it is broken off, --resume with the name that it has printed goes on
-without replaying anything twice: with the same API key, within a day.`,
+Those to replay are chosen by --status with --since: the platform replays them
+by itself, oldest first, without those that are replays themselves, at most
+100,000. The command shows how far it has come until it ends, and prints the
+replay's id first; when the command is broken off, the replay goes on. Look at
+it with --show, end it with --cancel. It waits where the project has no room,
+or the connector is disabled or paused.
+
+Or they are named: then the command replays one after the other, and
+waits where the platform has no room for a while. What is not stored any more is
+told and passed over; anything else ends it. When it is broken off, --resume with
+the name that it has printed goes on without replaying anything twice: with the
+same API key, within a day.
+
+The command fails where something could not be replayed.`,
 		Example: `  agentctl replay --connector $connector 0199f3c2-...
   agentctl replay --connector $connector --status failed --since 24h --dry-run
-  agentctl replay --connector $connector --status skipped --since 2026-07-01T00:00:00Z --rate 30`,
+  agentctl replay --connector $connector --status failed,skipped --since 2026-07-01T00:00:00Z --rate 300
+  agentctl replay --connector $connector --show 5c1e09aa-...
+  agentctl replay --connector $connector --cancel 5c1e09aa-...`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.api, err = o.client(); err != nil {
 				return err
@@ -89,13 +89,15 @@ without replaying anything twice: with the same API key, within a day.`,
 	flags := cmd.Flags()
 	o.bind(flags)
 	flags.StringVar(&o.connector, "connector", "", "id of the connector")
-	flags.StringVar(&o.status, "status", "", "replay those that have this status: completed, failed, skipped or cancelled")
+	flags.StringSliceVar(&o.status, "status", nil, "replay those that have ended so: completed, failed, skipped, cancelled, or several of them with commas")
 	flags.StringVar(&o.trigger, "trigger", "", "of those only the ones with this cause: webhook, cron or outbound")
-	flags.StringVar(&o.since, "since", "", "of those only the ones that began since: a duration such as 24h, or a time such as 2026-07-01T00:00:00Z, of the last 30 days")
-	flags.StringVar(&o.until, "until", "", "of those only the ones that began before, likewise")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "print those that would be replayed, and change nothing")
-	flags.IntVar(&o.rate, "rate", 60, "how many a minute, 1 to 100")
-	flags.StringVar(&o.resume, "resume", "", "name of a replay that was broken off, to go on with it")
+	flags.StringVar(&o.since, "since", "", "of those only the ones that began since: a duration such as 24h, or a time such as 2026-07-01T00:00:00Z")
+	flags.StringVar(&o.until, "until", "", "of those only the ones that began before, likewise; without it now")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "say how many would be replayed, or which of those that are named, and change nothing")
+	flags.IntVar(&o.rate, "rate", 600, "how many a minute, 1 to 6000; of those that are named never more than 100")
+	flags.StringVar(&o.resume, "resume", "", "name of a replay of named ones that was broken off, to go on with it")
+	flags.StringVar(&o.show, "show", "", "id of a replay: show how far it has come until it ends")
+	flags.StringVar(&o.cancel, "cancel", "", "id of a replay to end")
 	return cmd
 }
 
@@ -103,28 +105,29 @@ func (o *replayOptions) run(ctx context.Context, args []string, out, messages io
 	if err := o.check(args); err != nil {
 		return err
 	}
-	originals := args
-	if len(args) == 0 {
-		var err error
-		if originals, err = o.chosen(ctx); err != nil {
-			return err
-		}
-	}
-	if o.dryRun {
-		for _, id := range originals {
+	switch {
+	case o.cancel != "":
+		return o.end(ctx, messages)
+	case o.show != "":
+		return o.follow(ctx, o.show, messages)
+	case len(args) == 0:
+		return o.many(ctx, out, messages)
+	case o.dryRun:
+		for _, id := range args {
 			fmt.Fprintln(out, id)
 		}
-		fmt.Fprintf(messages, "%d would be replayed\n", len(originals))
+		fmt.Fprintf(messages, "%d would be replayed\n", len(args))
 		return nil
 	}
 	name := o.resume
 	if name == "" {
 		name = strings.ToLower(rand.Text())[:12]
 	}
-	if len(originals) > 1 {
-		fmt.Fprintf(messages, "replaying %d, at most %d a minute; go on with --resume %s where this is broken off\n", len(originals), o.rate, name)
+	o.rate = min(o.rate, maxNamedRate)
+	if len(args) > 1 {
+		fmt.Fprintf(messages, "replaying %d, at most %d a minute; go on with --resume %s where this is broken off\n", len(args), o.rate, name)
 	}
-	return o.replay(ctx, originals, name, out, messages)
+	return o.replay(ctx, args, name, out, messages)
 }
 
 // check says which flags are wrong.
@@ -137,14 +140,27 @@ func (o *replayOptions) check(args []string) error {
 			return fmt.Errorf("%s: must be the id of a connector run", id)
 		}
 	}
-	narrow := o.trigger != "" || o.since != "" || o.until != ""
+	known := o.show + o.cancel
+	if _, err := uuid.Parse(known); known != "" && err != nil {
+		return errors.New("--show, --cancel: must be the id of a replay, and one of the two")
+	}
+	chosen := len(o.status) > 0 || o.trigger != "" || o.since != "" || o.until != ""
+	unknown := func(status string) bool {
+		return !slices.Contains([]string{"completed", "failed", "skipped", "cancelled"}, status)
+	}
 	switch {
-	case len(args) > 0 && (o.status != "" || narrow):
+	case known != "" && (chosen || len(args) > 0 || o.dryRun || o.resume != ""):
+		return errors.New("--show and --cancel are about a replay that is there: nothing else goes with them")
+	case known != "":
+		return nil
+	case len(args) > 0 && chosen:
 		return errors.New("name connector runs, or choose them by --status; not both")
-	case len(args) == 0 && !slices.Contains([]string{"completed", "failed", "skipped", "cancelled"}, o.status):
+	case len(args) == 0 && (len(o.status) == 0 || slices.ContainsFunc(o.status, unknown)):
 		return errors.New("name connector runs, or choose them by --status completed, failed, skipped or cancelled")
 	case len(args) == 0 && o.since == "":
 		return errors.New("--since: is needed with --status")
+	case len(args) == 0 && o.resume != "":
+		return errors.New("--resume: is for connector runs that are named; a replay of those that --status chooses goes on by itself, look at it with --show")
 	case len(args) > maxReplayed:
 		return fmt.Errorf("%d connector runs are too many: at most %d are replayed at a time", len(args), maxReplayed)
 	case o.rate < 1 || o.rate > maxReplayRate:
@@ -170,57 +186,6 @@ func (o *replayOptions) moment(flag, value string) (time.Time, error) {
 	return at, nil
 }
 
-// chosen are the connector runs that the filter finds, oldest first. They are all read
-// before the first is replayed, as each replay moves the pages of the list.
-func (o *replayOptions) chosen(ctx context.Context) (ids []string, err error) {
-	since, err := o.moment("since", o.since)
-	if err != nil {
-		return nil, err
-	}
-	until, err := o.moment("until", o.until)
-	if err != nil {
-		return nil, err
-	}
-	within := slices.IndexFunc(replayRanges, func(r struct {
-		name   string
-		length time.Duration
-	}) bool {
-		return o.now().Sub(since) <= r.length
-	})
-	if within < 0 {
-		return nil, errors.New("--since: is more than 30 days ago, and older connector runs are not listed")
-	}
-	query := url.Values{"time_range": {replayRanges[within].name}, "status_filter": {o.status}, "limit": {strconv.Itoa(replayPage)}}
-	if o.trigger != "" {
-		query.Set("trigger_type", o.trigger)
-	}
-	seen := map[string]bool{}
-	for offset := 0; ; offset += replayPage {
-		var page struct {
-			Items []connectorRun `json:"items"`
-		}
-		query.Set("offset", strconv.Itoa(offset))
-		if err := o.api.call(ctx, http.MethodGet, "/connectors/"+o.connector+"/runs?"+query.Encode(), "", &page); err != nil {
-			return nil, fmt.Errorf("listing runs of the connector: %w", err)
-		}
-		for _, run := range page.Items {
-			outside := run.StartedAt.Before(since) || !until.IsZero() && !run.StartedAt.Before(until)
-			if run.ReplayOf == nil && !outside && !seen[run.ID] {
-				seen[run.ID] = true
-				ids = append(ids, run.ID)
-			}
-		}
-		last := len(page.Items) < replayPage || page.Items[len(page.Items)-1].StartedAt.Before(since)
-		switch {
-		case len(ids) > maxReplayed || !last && offset >= 10*maxReplayed:
-			return nil, fmt.Errorf("there are too many: at most %d are replayed at a time; narrow --since and --until", maxReplayed)
-		case last:
-			slices.Reverse(ids)
-			return ids, nil
-		}
-	}
-}
-
 // replay replays one after the other, at the rate.
 func (o *replayOptions) replay(ctx context.Context, originals []string, name string, out, messages io.Writer) error {
 	gone := 0
@@ -231,7 +196,7 @@ func (o *replayOptions) replay(ctx context.Context, originals []string, name str
 			}
 		}
 		var again connectorRun
-		err := o.api.call(ctx, http.MethodPost, "/connectors/"+o.connector+"/runs/"+id+"/replay", "agentctl-"+name+"-"+strings.ToLower(id), &again)
+		err := o.api.call(ctx, http.MethodPost, "/connectors/"+o.connector+"/runs/"+id+"/replay", "agentctl-"+name+"-"+strings.ToLower(id), nil, &again)
 		var problem *restError
 		switch {
 		case err == nil:

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,30 +23,25 @@ import (
 	"github.com/agentplatform/agentplatform/internal/keys"
 )
 
-// facade answers lists and replays of connector runs, oldest last. Requests come one after
-// the other.
+// facade answers replays. Requests come one after the other.
 type facade struct {
 	*httptest.Server
 	key, project, connector string
-	runs                    []map[string]any
 	// refuse answers in place of a replay, as often as it is there.
 	refuse []func(http.ResponseWriter)
-	// replays are the paths and keys of those that were asked for, lists the queries.
-	replays, lists []string
-	waited         []time.Duration
+	// replays are the paths and keys of those that were asked for.
+	replays []string
+	waited  []time.Duration
+	// asked are calls about replays of many, of which progress is answered one after the other.
+	asked    []string
+	progress []string
 }
 
 var replayNow = time.Date(2026, 7, 2, 12, 0, 0, 0, time.UTC)
 
-func newFacade(t *testing.T, runs int) *facade {
+func newFacade(t *testing.T) *facade {
 	t.Helper()
 	f := &facade{key: keys.Generate().String(), project: uuid.NewString(), connector: uuid.NewString()}
-	for i := range runs {
-		f.runs = append(f.runs, map[string]any{
-			"id": fmt.Sprintf("00000000-0000-7000-8000-%012d", i), "status": "failed", "replay_of": nil,
-			"started_at": replayNow.Add(-time.Duration(i) * time.Minute).Format(time.RFC3339),
-		})
-	}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	return f
@@ -60,19 +56,19 @@ func problemAnswer(status int, code string) func(http.ResponseWriter) {
 }
 
 func (f *facade) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	path, ours := strings.CutPrefix(r.URL.Path, "/v1/projects/"+f.project+"/connectors/"+f.connector+"/runs")
+	path, ours := strings.CutPrefix(r.URL.Path, "/v1/projects/"+f.project+"/connectors/"+f.connector)
 	if !ours || r.Header.Get("Authorization") != "Bearer "+f.key {
 		problemAnswer(http.StatusForbidden, "forbidden")(w)
 		return
 	}
-	if r.Method == http.MethodGet {
-		f.lists = append(f.lists, r.URL.RawQuery)
-		offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
-		from := max(min(offset, len(f.runs))-1, 0) // an event has come in since the page before
-		page := f.runs[from:min(from+100, len(f.runs))]
-		_ = json.NewEncoder(w).Encode(map[string]any{"items": page})
+	if of, many := strings.CutPrefix(path, "/replays"); many {
+		body, _ := io.ReadAll(r.Body)
+		f.asked = append(f.asked, strings.TrimSpace(r.Method+" "+of+" "+string(body)))
+		fmt.Fprint(w, f.progress[0])
+		f.progress = f.progress[1:]
 		return
 	}
+	path = strings.TrimPrefix(path, "/runs")
 	f.replays = append(f.replays, strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/replay")+" "+r.Header.Get("Idempotency-Key"))
 	if len(f.refuse) > 0 {
 		answer := f.refuse[0]
@@ -104,7 +100,7 @@ func (f *facade) replay(t *testing.T, change func(*replayOptions), args ...strin
 
 func TestReplayOfNamedConnectorRuns(t *testing.T) {
 	t.Parallel()
-	f := newFacade(t, 0)
+	f := newFacade(t)
 	first, second := uuid.NewString(), strings.ToUpper(uuid.NewString())
 	out, messages, err := f.replay(t, func(o *replayOptions) { o.rate, o.resume = 30, "mine" }, first, second)
 	require.NoError(t, err)
@@ -114,37 +110,75 @@ func TestReplayOfNamedConnectorRuns(t *testing.T) {
 	require.Equal(t, []time.Duration{2 * time.Second}, f.waited, "at the rate")
 }
 
+// TestReplayOfThoseThatAFilterFinds: the platform replays them, and the command shows how
+// far it has come.
 func TestReplayOfThoseThatAFilterFinds(t *testing.T) {
 	t.Parallel()
-	f := newFacade(t, 250)
-	f.runs[3]["replay_of"] = uuid.NewString()
+	f := newFacade(t)
+	id := uuid.NewString()
+	f.progress = []string{
+		`{"id":"` + id + `","status":"running","matched":3}`, `{"status":"running","matched":3,"replayed":1,"reason":null}`,
+		`{"status":"running","matched":3,"replayed":1,"reason":"backlog_full","detail":"Later."}`,
+		`{"status":"running","matched":3,"replayed":1,"reason":"backlog_full","detail":"Later."}`,
+		`{"status":"completed","matched":3,"replayed":3}`,
+	}
 	choose := func(o *replayOptions) {
-		o.status, o.since, o.until, o.dryRun = "failed", "2h", "2026-07-02T11:59:00Z", true
+		o.status, o.since, o.until, o.trigger = []string{"failed", "skipped"}, "2h", "2026-07-02T11:59:00Z", "webhook"
 	}
 	out, messages, err := f.replay(t, choose)
 	require.NoError(t, err)
-	ids := strings.Fields(out)
-	require.Len(t, ids, 118, "without the newest, which is too new, the replay and those that are too old")
-	require.Equal(t, f.runs[120]["id"], ids[0], "oldest first")
-	require.Equal(t, f.runs[2]["id"], ids[117])
-	require.Contains(t, messages, "118 would be replayed")
-	require.Empty(t, f.replays)
-	require.Len(t, f.lists, 2)
-	require.Contains(t, f.lists[0], "status_filter=failed")
-	require.Contains(t, f.lists[0], "time_range=6h")
+	require.Equal(t, id+"\n", out)
+	require.Equal(t, "1 of 3 replayed\n1 of 3 replayed, waiting: Later.\n3 of 3 replayed, completed\n", messages)
+	require.Equal(t, []time.Duration{replayPoll, replayPoll, replayPoll}, f.waited)
+	require.Equal(t, []string{
+		`POST  {"dry_run":false,"rate_per_minute":60,"since":"2026-07-02T10:00:00Z","status":["failed","skipped"],"trigger_type":"webhook","until":"2026-07-02T11:59:00Z"}`,
+		"GET /" + id, "GET /" + id, "GET /" + id, "GET /" + id,
+	}, f.asked)
 
-	out, messages, err = f.replay(t, func(o *replayOptions) { choose(o); o.dryRun = false })
+	f.progress = []string{`{"status":"completed","matched":3,"at_least":true,"replayed":1,"refused":2,"refusals":{"not_storable":1,"gone":1}}`}
+	_, _, err = f.replay(t, func(o *replayOptions) { o.show, o.rate = id, 600 })
+	require.ErrorContains(t, err, "1 of at least 3 replayed, 2 not (gone 1, not_storable 1), completed")
+
+	f.asked, f.progress = nil, []string{`{"status":"dry_run","matched":3}`}
+	out, messages, err = f.replay(t, func(o *replayOptions) { choose(o); o.dryRun = true })
 	require.NoError(t, err)
-	require.Len(t, strings.Split(strings.TrimSpace(out), "\n"), 118)
-	require.Len(t, f.replays, 118)
-	require.Contains(t, messages, "100 of 118")
+	require.Empty(t, out)
+	require.Equal(t, "3 would be replayed\n", messages)
+	require.Contains(t, f.asked[0], `"dry_run":true`)
+}
+
+// TestReplayOfManyGoesOnWithoutTheCommand: which says how to look at it, and how to end it.
+func TestReplayOfManyGoesOnWithoutTheCommand(t *testing.T) {
+	t.Parallel()
+	f := newFacade(t)
+	id := uuid.NewString()
+	f.progress = []string{`{"id":"` + id + `","status":"running","matched":3}`, `{"status":"running","matched":3}`}
+	o := &replayOptions{
+		restOptions: restOptions{server: f.URL, project: f.project, key: f.key}, connector: f.connector, rate: 60,
+		status: []string{"failed"}, since: "1h", now: func() time.Time { return replayNow },
+	}
+	var err error
+	o.api, err = o.client()
+	require.NoError(t, err)
+	o.api.wait = func(context.Context, time.Duration) error { return context.Canceled }
+	var stdout, stderr bytes.Buffer
+	err = o.run(t.Context(), nil, &stdout, &stderr)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "--show "+id)
+	require.ErrorContains(t, err, "--cancel "+id)
+
+	f.asked, f.progress = nil, []string{`{"status":"cancelled","matched":3,"replayed":1}`}
+	_, messages, err := f.replay(t, func(o *replayOptions) { o.cancel = id })
+	require.NoError(t, err)
+	require.Equal(t, "1 of 3 replayed, cancelled\n", messages)
+	require.Equal(t, []string{"POST /" + id + "/cancel"}, f.asked)
 }
 
 // TestReplayGoesOn: where there is no room for a while, and past what is gone; with each
 // other answer it ends, and says how to go on.
 func TestReplayGoesOn(t *testing.T) {
 	t.Parallel()
-	f := newFacade(t, 0)
+	f := newFacade(t)
 	ids := []string{uuid.NewString(), uuid.NewString(), uuid.NewString()}
 	f.refuse = []func(http.ResponseWriter){
 		problemAnswer(429, "backlog_full"), problemAnswer(503, "store_unavailable"), problemAnswer(409, "gone"),
@@ -172,7 +206,7 @@ func TestReplayGoesOn(t *testing.T) {
 
 func TestReplayRefusesWhatHasNoEffect(t *testing.T) {
 	t.Parallel()
-	f := newFacade(t, 0)
+	f := newFacade(t)
 	file := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(file, []byte(f.key+"\n"), 0o600))
 	reach := []string{"replay", "--server", f.URL, "--project", f.project, "--api-key-file", file, "--connector", f.connector}
@@ -183,12 +217,14 @@ func TestReplayRefusesWhatHasNoEffect(t *testing.T) {
 	for what, args := range map[string][]string{
 		"not both":         {id, "--status", "failed"},
 		"name connector":   {},
-		"--status":         {"--status", "running", "--since", "1h"},
+		"--status":         {"--status", "failed,running", "--since", "1h"},
+		"--resume: is for": {"--status", "failed", "--since", "1h", "--resume", "x"},
+		"one of the two":   {"--show", id, "--cancel", id},
+		"nothing else":     {id, "--show", id},
 		"--since: is need": {"--status", "failed"},
-		"30 days":          {"--status", "failed", "--since", "721h"},
 		"--since: must":    {"--status", "failed", "--since", "yesterday"},
 		"--until: must":    {"--status", "failed", "--since", "1h", "--until", "-1h"},
-		"--rate":           {id, "--rate", "101"},
+		"--rate":           {id, "--rate", "6001"},
 		"--resume":         {id, "--resume", "a b"},
 		"connector run":    {"one"},
 		"--connector":      {id, "--connector", "one"},

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,10 +105,17 @@ func (e *restError) later() bool {
 }
 
 // call makes a call until it is answered, and decodes the answer. One that changes something
-// needs an idempotency key, under which it may be made again.
-func (r *rest) call(ctx context.Context, method, path, idempotencyKey string, into any) error {
+// needs an idempotency key, under which it may be made again. body is sent as JSON; nil is none.
+func (r *rest) call(ctx context.Context, method, path, idempotencyKey string, body, into any) error {
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return fmt.Errorf("making a request: %w", err)
+		}
+	}
 	for try := 1; ; try++ {
-		err := r.once(ctx, method, path, idempotencyKey, into)
+		err := r.once(ctx, method, path, idempotencyKey, text, into)
 		var problem *restError
 		answered := errors.As(err, &problem)
 		if err == nil || answered && !problem.later() || try == restTries || ctx.Err() != nil {
@@ -123,12 +131,15 @@ func (r *rest) call(ctx context.Context, method, path, idempotencyKey string, in
 	}
 }
 
-func (r *rest) once(ctx context.Context, method, path, idempotencyKey string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, method, r.base+path, nil)
+func (r *rest) once(ctx context.Context, method, path, idempotencyKey string, text []byte, into any) error {
+	request, err := http.NewRequestWithContext(ctx, method, r.base+path, bytes.NewReader(text))
 	if err != nil {
 		return fmt.Errorf("making a request: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+r.key)
+	if len(text) > 0 {
+		request.Header.Set("Content-Type", "application/json")
+	}
 	if idempotencyKey != "" {
 		request.Header.Set("Idempotency-Key", idempotencyKey)
 	}
