@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+	"github.com/agentplatform/agentplatform/internal/pause"
+)
+
+const (
+	// maxTrigger is the most bytes that a webhook takes.
+	maxTrigger = 16 << 20
+	// triggerTimeout is longer than any sync webhook waits.
+	triggerTimeout = 16 * time.Minute
+	// triggerPoll is how often it is asked whether a run has ended.
+	triggerPoll = 2 * time.Second
+	// headerSecret is where a webhook takes its secret.
+	headerSecret = "X-Service-Secret"
+)
+
+// envSecret is the environment variable with the secret of a webhook. There is no such flag:
+// others on a machine may see flags.
+var envSecret = flagenv.Name("webhook-secret")
+
+// triggerOptions are the flags of `trigger`.
+type triggerOptions struct {
+	restOptions
+
+	connector, url, secretFile, idempotencyKey string
+	sync                                       bool
+
+	getenv func(string) string
+	http   *http.Client
+	wait   func(context.Context, time.Duration) error
+}
+
+func newTriggerCommand() *cobra.Command {
+	o := &triggerOptions{getenv: os.Getenv, wait: pause.For, http: &http.Client{
+		Timeout: triggerTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	cmd := &cobra.Command{
+		Use:   "trigger FILE (--connector CONNECTOR | --url URL)",
+		Short: "Send a file to a webhook",
+		Long: `Send a file to a webhook, as its callers do.
+
+A file with a JSON object is sent as it is, any other as an attachment; - is
+what comes by standard input. The answer is printed.
+
+With --connector the URL and the secret are asked of the REST API. With --url the
+secret is read from --secret-file, or from the environment as
+` + envSecret + `; never from a flag, which others on
+this machine may see. A webhook that takes a provider's signature refuses both.
+
+With --sync the command waits until the agents have finished: a sync webhook
+answers then, of an inbound one the runs are asked for, for which --connector is
+needed. Without it a sync webhook answers at once too.
+
+The command fails where the file is not taken, and with --sync where a run does not
+complete.`,
+		Example: `  agentctl trigger order.json --connector $connector --sync
+  AGENTPLATFORM_WEBHOOK_SECRET=$(cat secret) agentctl trigger damage.jpg --url "$url"`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	o.bind(flags)
+	flags.StringVar(&o.connector, "connector", "", "id of the connector")
+	flags.StringVar(&o.url, "url", "", "URL of the webhook, in place of --connector")
+	flags.StringVar(&o.secretFile, "secret-file", "", "file with the secret of the webhook; without it, and without the environment, that of --connector")
+	flags.StringVar(&o.idempotencyKey, "idempotency-key", "", "a name for the event: sent again under the same one, it is the same event")
+	flags.BoolVar(&o.sync, "sync", false, "wait until the agents have finished")
+	return cmd
+}
+
+// triggered is what a webhook answers.
+type triggered struct {
+	Status string   `json:"status"`
+	RunIDs []string `json:"run_ids"`
+	Result *struct {
+		Status string `json:"status"`
+	} `json:"result"`
+	// Code and Detail are those of a problem.
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+}
+
+func (o *triggerOptions) run(ctx context.Context, file string, stdin io.Reader, out io.Writer) error {
+	if (o.connector == "") == (o.url == "") {
+		return errors.New("either --connector or --url is needed")
+	}
+	contentType, body, err := triggerBody(file, stdin)
+	if err != nil {
+		return err
+	}
+	api, secret, err := o.target(ctx)
+	if err != nil {
+		return err
+	}
+	answer, err := o.send(ctx, secret, contentType, body, out)
+	if err != nil || !o.sync {
+		return err
+	}
+	switch {
+	case answer.Result != nil && answer.Status != "ok":
+		return fmt.Errorf("the run has ended %s", answer.Result.Status)
+	case answer.Result != nil:
+		return nil
+	case api == nil:
+		return errors.New("the webhook is inbound and answers at once; to wait for its runs --connector is needed")
+	}
+	return o.await(ctx, api, answer.RunIDs, out)
+}
+
+// triggerBody is a file as a webhook takes it.
+func triggerBody(file string, stdin io.Reader) (contentType string, body []byte, err error) {
+	source, name := stdin, "stdin"
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return "", nil, fmt.Errorf("reading the file: %w", err)
+		}
+		defer opened.Close()
+		source, name = opened, filepath.Base(file)
+	}
+	if body, err = io.ReadAll(io.LimitReader(source, maxTrigger+1)); err != nil {
+		return "", nil, fmt.Errorf("reading the file: %w", err)
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(body, &object) == nil && object != nil {
+		contentType = "application/json"
+	} else {
+		var form bytes.Buffer
+		w := multipart.NewWriter(&form)
+		part, err := w.CreateFormFile("file", name)
+		if err == nil {
+			_, err = part.Write(body)
+		}
+		if err = errors.Join(err, w.Close()); err != nil {
+			return "", nil, fmt.Errorf("making a form of the file: %w", err)
+		}
+		contentType, body = w.FormDataContentType(), form.Bytes()
+	}
+	if len(body) > maxTrigger {
+		return "", nil, fmt.Errorf("%s has more than the %d MiB that a webhook takes", name, maxTrigger>>20)
+	}
+	return contentType, body, nil
+}
+
+// target finds the URL and the secret; api is nil where the REST API is not asked.
+func (o *triggerOptions) target(ctx context.Context) (api *rest, secret string, err error) {
+	secret = o.getenv(envSecret)
+	if o.secretFile != "" {
+		text, err := os.ReadFile(o.secretFile)
+		if err != nil {
+			return nil, "", fmt.Errorf("reading the secret: %w", err)
+		}
+		secret = strings.TrimSpace(string(text))
+	}
+	if o.connector != "" {
+		if api, err = o.client(); err != nil {
+			return nil, "", err
+		}
+		if _, err := uuid.Parse(o.connector); err != nil {
+			return nil, "", errors.New("--connector: must be the id of a connector")
+		}
+		var conn struct {
+			Mode   string `json:"mode"`
+			URL    string `json:"webhook_url"`
+			Secret string `json:"secret"`
+		}
+		if err := api.call(ctx, http.MethodGet, "/connectors/"+o.connector, "", nil, &conn); err != nil {
+			return nil, "", fmt.Errorf("reading the connector: %w", err)
+		}
+		if conn.URL == "" {
+			return nil, "", fmt.Errorf("the connector has no URL: its mode is %s", conn.Mode)
+		}
+		o.url = conn.URL
+		if secret == "" && conn.Secret != "********" {
+			secret = conn.Secret
+		}
+	}
+	to, err := url.Parse(o.url)
+	switch {
+	case err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http":
+		return nil, "", errors.New("--url: must be the URL of a webhook")
+	case to.Scheme == "http" && secret != "" && !isLoopback(to.Hostname()):
+		return nil, "", errors.New("the secret of the webhook would cross the network in clear; use https")
+	}
+	return api, secret, nil
+}
+
+// send makes the request and prints its answer.
+func (o *triggerOptions) send(ctx context.Context, secret, contentType string, body []byte, out io.Writer) (answer triggered, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.url, bytes.NewReader(body))
+	if err != nil {
+		return answer, fmt.Errorf("making a request: %w", err)
+	}
+	key := o.idempotencyKey
+	if key == "" {
+		key = "agentctl-" + strings.ToLower(rand.Text())
+	}
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("Idempotency-Key", key)
+	if secret != "" {
+		request.Header.Set(headerSecret, secret)
+	}
+	if !o.sync {
+		request.Header.Set("Prefer", "respond-async")
+	}
+	response, err := o.http.Do(request)
+	if err != nil {
+		return answer, fmt.Errorf("calling the webhook; with --idempotency-key %s it is the same event: %w", key, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxRESTAnswer))
+	if err != nil {
+		return answer, fmt.Errorf("reading the answer of the webhook; with --idempotency-key %s it is the same event: %w", key, err)
+	}
+	fmt.Fprintln(out, strings.TrimSpace(string(text)))
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return answer, fmt.Errorf("%d: this is no answer of a webhook of the platform", response.StatusCode)
+	}
+	if response.StatusCode/100 != 2 {
+		return answer, fmt.Errorf("%d %s: %s", response.StatusCode, answer.Code, answer.Detail)
+	}
+	return answer, nil
+}
+
+// await prints runs once they have ended.
+func (o *triggerOptions) await(ctx context.Context, api *rest, ids []string, out io.Writer) error {
+	var failed []error
+	for _, id := range ids {
+		run, status, err := o.ended(ctx, api, id)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(out, string(run))
+		if status != "completed" {
+			failed = append(failed, fmt.Errorf("run %s has ended %s", id, status))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// ended is a run once it has ended.
+func (o *triggerOptions) ended(ctx context.Context, api *rest, id string) (shown json.RawMessage, status string, err error) {
+	for {
+		if err := api.call(ctx, http.MethodGet, "/runs/"+id, "", nil, &shown); err != nil {
+			return nil, "", fmt.Errorf("reading run %s: %w", id, err)
+		}
+		var run struct {
+			Status string `json:"status"`
+		}
+		if err := json.Unmarshal(shown, &run); err != nil {
+			return nil, "", fmt.Errorf("reading run %s: %w", id, err)
+		}
+		switch run.Status {
+		case "completed", "failed", "cancelled":
+			return shown, run.Status, nil
+		}
+		if err := o.wait(ctx, triggerPoll); err != nil {
+			return nil, "", fmt.Errorf("run %s goes on: %w", id, err)
+		}
+	}
+}

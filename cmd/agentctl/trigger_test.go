@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/keys"
+)
+
+// hooked is a facade with one connector, and its webhook.
+type hooked struct {
+	*httptest.Server
+	key, project, connector string
+	secret                  string
+	// answer and status are the webhook's; runs those of the runs, one after the other.
+	answer string
+	status int
+	runs   []string
+	// Of the last request of the webhook.
+	header http.Header
+	body   string
+	form   map[string]string
+}
+
+func newHooked(t *testing.T) *hooked {
+	t.Helper()
+	h := &hooked{key: keys.Generate().String(), project: uuid.NewString(), connector: uuid.NewString(), secret: "of the connector", status: http.StatusOK}
+	h.Server = httptest.NewServer(h)
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *hooked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	api := "/v1/projects/" + h.project
+	switch {
+	case r.URL.Path == "/hook":
+		h.header = r.Header.Clone()
+		text, _ := io.ReadAll(r.Body)
+		h.body, h.form = string(text), map[string]string{}
+		r.Body = io.NopCloser(bytes.NewReader(text))
+		if reader, err := r.MultipartReader(); err == nil {
+			for part, err := reader.NextPart(); err == nil; part, err = reader.NextPart() {
+				content, _ := io.ReadAll(part)
+				h.form[part.FileName()] = string(content)
+			}
+		}
+		w.WriteHeader(h.status)
+		fmt.Fprint(w, h.answer)
+	case r.Header.Get("Authorization") != "Bearer "+h.key:
+		problemAnswer(http.StatusUnauthorized, "unauthorized")(w)
+	case r.URL.Path == api+"/connectors/"+h.connector:
+		_ = json.NewEncoder(w).Encode(map[string]string{"mode": "inbound", "webhook_url": h.URL + "/hook", "secret": h.secret})
+	case strings.HasPrefix(r.URL.Path, api+"/runs/"):
+		fmt.Fprint(w, h.runs[0])
+		h.runs = h.runs[1:]
+	default:
+		problemAnswer(http.StatusNotFound, "not_found")(w)
+	}
+}
+
+// trigger runs the command on a file with that content.
+func (h *hooked) trigger(t *testing.T, name, content string, change func(*triggerOptions)) (out string, err error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+	o := &triggerOptions{
+		restOptions: restOptions{server: h.URL, project: h.project, key: h.key}, connector: h.connector, http: h.Client(),
+		getenv: func(string) string { return "" }, wait: func(context.Context, time.Duration) error { return nil },
+	}
+	change(o)
+	var stdout bytes.Buffer
+	err = o.run(t.Context(), file, strings.NewReader(content), &stdout)
+	return stdout.String(), err
+}
+
+// TestAFileIsSentToAWebhook: an object as it is, anything else as an attachment.
+func TestAFileIsSentToAWebhook(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t)
+	h.answer = `{"status":"ok","dispatched_to":1,"run_ids":["1"]}`
+	out, err := h.trigger(t, "order.json", `{"order": 1}`, func(o *triggerOptions) { o.idempotencyKey = "mine" })
+	require.NoError(t, err)
+	require.Equal(t, h.answer+"\n", out)
+	require.Equal(t, `{"order": 1}`, h.body)
+	require.Equal(t, "application/json", h.header.Get("Content-Type"))
+	require.Equal(t, "of the connector", h.header.Get("X-Service-Secret"))
+	require.Equal(t, "mine", h.header.Get("Idempotency-Key"))
+	require.Equal(t, "respond-async", h.header.Get("Prefer"))
+	for name, content := range map[string]string{"list.json": `[1]`, "null.json": `null`, "photo.jpg": "\xff\xd8", "two.json": `{} {}`} {
+		_, err = h.trigger(t, name, content, func(*triggerOptions) {})
+		require.NoError(t, err)
+		require.Equal(t, map[string]string{name: content}, h.form)
+	}
+	_, err = h.trigger(t, "large", strings.Repeat("x", maxTrigger), func(*triggerOptions) {})
+	require.ErrorContains(t, err, "16 MiB")
+	_, err = h.trigger(t, "missing", "", func(o *triggerOptions) { o.connector = uuid.NewString() })
+	require.ErrorContains(t, err, "not_found")
+}
+
+// TestTheSecretOfAWebhook: a file before the environment before the connector's; masked
+// ones are none.
+func TestTheSecretOfAWebhook(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t)
+	h.answer = `{"status":"ok"}`
+	file := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(file, []byte("of the file\n"), 0o600))
+	for want, change := range map[string]func(*triggerOptions){
+		"of the file":        func(o *triggerOptions) { o.secretFile = file },
+		"of the environment": func(o *triggerOptions) { o.connector, o.url = "", h.URL+"/hook" },
+	} {
+		_, err := h.trigger(t, "a.json", `{}`, func(o *triggerOptions) {
+			o.getenv = func(name string) string {
+				require.Equal(t, "AGENTPLATFORM_WEBHOOK_SECRET", name)
+				return "of the environment"
+			}
+			change(o)
+		})
+		require.NoError(t, err)
+		require.Equal(t, want, h.header.Get("X-Service-Secret"))
+	}
+	h.secret = "********"
+	_, err := h.trigger(t, "a.json", `{}`, func(*triggerOptions) {})
+	require.NoError(t, err)
+	require.NotContains(t, h.header, "X-Service-Secret")
+	_, err = h.trigger(t, "a.json", `{}`, func(o *triggerOptions) {
+		o.connector, o.url, o.secretFile = "", "http://agents.example/hook", file
+	})
+	require.ErrorContains(t, err, "in clear")
+	for _, change := range []func(*triggerOptions){func(o *triggerOptions) { o.url = h.URL }, func(o *triggerOptions) { o.connector = "" }} {
+		_, err = h.trigger(t, "a.json", `{}`, change)
+		require.ErrorContains(t, err, "--connector or --url")
+	}
+}
+
+// TestTriggerWaits: and fails where a run does.
+func TestTriggerWaits(t *testing.T) {
+	t.Parallel()
+	wait := func(o *triggerOptions) { o.sync = true }
+	for name, c := range map[string]struct {
+		status       int
+		answer       string
+		runs         []string
+		out, failure string
+	}{
+		"a sync webhook":    {200, `{"status":"ok","result":{"status":"completed"}}`, nil, "completed", ""},
+		"one whose run has": {200, `{"status":"failed","result":{"status":"failed"}}`, nil, "failed", "has ended failed"},
+		"an inbound webhook": {
+			200, `{"status":"ok","run_ids":["1","2"]}`, []string{`{"status":"queued"}`, `{"status":"completed","output":"one"}`, `{"status":"completed","output":"two"}`},
+			`"two"`, "",
+		},
+		"one of whose runs one fails": {200, `{"status":"ok","run_ids":["1"]}`, []string{`{"status":"failed","error":"no"}`}, `"no"`, "run 1 has ended failed"},
+		"a refusal":                   {409, `{"code":"connector_disabled","detail":"The connector is disabled."}`, nil, "disabled", "409 connector_disabled: The connector is disabled."},
+		"no webhook":                  {200, `<html>`, nil, "<html>", "no answer of a webhook"},
+	} {
+		h := newHooked(t)
+		h.status, h.answer, h.runs = c.status, c.answer, c.runs
+		out, err := h.trigger(t, "a.json", `{}`, wait)
+		require.Contains(t, out, c.out, name)
+		require.NotContains(t, h.header, "Prefer")
+		if c.failure == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorContains(t, err, c.failure, name)
+		}
+		require.Empty(t, h.runs, name)
+	}
+	h := newHooked(t)
+	h.answer = `{"status":"ok","run_ids":["1"]}`
+	_, err := h.trigger(t, "a.json", `{}`, func(o *triggerOptions) { o.sync, o.connector, o.url = true, "", h.URL+"/hook" })
+	require.ErrorContains(t, err, "--connector is needed")
+}
