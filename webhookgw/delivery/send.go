@@ -20,6 +20,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/signing"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -85,7 +86,7 @@ func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destinati
 	if request.Header.Get("User-Agent") == "" {
 		request.Header.Set("User-Agent", userAgent)
 	}
-	sign(request.Header, to.secret, to.former, d.Delivery.ID, s.opts.Now(), body)
+	signing.Sign(request.Header, to.secret, to.former, d.Delivery.ID, s.opts.Now(), body)
 	response, err := s.client.Do(request)
 	if err != nil {
 		return failure(ctx, err)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package delivery
+// Package signing signs deliveries.
+package signing
 
 import (
 	"crypto/hmac"
@@ -28,10 +29,10 @@ const (
 	HeaderSignature = "X-Service-Signature"
 )
 
-// sign adds the headers by which a receiver knows a delivery. Those of Standard Webhooks
+// Sign adds the headers by which a receiver knows a delivery. Those of Standard Webhooks
 // have a signature by each of the former secrets too, so that a receiver may change to the
 // new one within the grace period.
-func sign(headers http.Header, secret string, former []string, id uuid.UUID, at time.Time, body []byte) {
+func Sign(headers http.Header, secret string, former []string, id uuid.UUID, at time.Time, body []byte) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	headers.Set(HeaderDelivery, id.String())
 	headers.Set(HeaderTimestamp, timestamp)

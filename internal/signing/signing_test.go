@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package delivery
+package signing
 
 import (
 	"crypto/hmac"
@@ -28,7 +28,7 @@ func TestReceiversKnowADelivery(t *testing.T) {
 	} {
 		headers, id, body := http.Header{}, uuid.New(), []byte(`{"run_id":"1"}`)
 		at := time.Now() // the library has no other clock
-		sign(headers, secret, []string{former}, id, at, body)
+		Sign(headers, secret, []string{former}, id, at, body)
 
 		// By the contract: the secret as it is shown signs timestamp, dot and body.
 		mac := hmac.New(sha256.New, []byte(secret))
