@@ -18,6 +18,9 @@ import (
 	"github.com/agentplatform/agentplatform/internal/seal"
 )
 
+// UserAgent is how deliveries call themselves.
+const UserAgent = "agentplatform-webhook/1"
+
 // Headers of deliveries. Those of Standard Webhooks stand beside.
 const (
 	// HeaderDelivery is the delivery's id, the same over all attempts.

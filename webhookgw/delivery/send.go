@@ -24,9 +24,6 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// userAgent is how deliveries call themselves.
-const userAgent = "agentplatform-webhook/1"
-
 // attempt sends a claimed delivery, and says what that means for it.
 func (s *Sender) attempt(ctx context.Context, d claimed) store.Attempt {
 	begin := s.opts.Now()
@@ -84,7 +81,7 @@ func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destinati
 	request.Header = to.headers.Clone()
 	request.Header.Set("Content-Type", "application/json")
 	if request.Header.Get("User-Agent") == "" {
-		request.Header.Set("User-Agent", userAgent)
+		request.Header.Set("User-Agent", signing.UserAgent)
 	}
 	signing.Sign(request.Header, to.secret, to.former, d.Delivery.ID, s.opts.Now(), body)
 	response, err := s.client.Do(request)

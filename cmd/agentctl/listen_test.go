@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/keys"
+)
+
+// sending is a facade with an outbound connector, and a local port.
+type sending struct {
+	*httptest.Server
+	key, project, connector string
+	secret, mode            string
+	// deliveries are those that are listed, newest first, with all that is shown of one.
+	deliveries []map[string]any
+	run        string
+	// received are the requests of the local port.
+	received []*http.Request
+	bodies   []string
+}
+
+const sentRun = "0199f3c2-0000-7000-8000-000000000001"
+
+func newSending(t *testing.T) *sending {
+	t.Helper()
+	s := &sending{
+		key: keys.Generate().String(), project: uuid.NewString(), connector: uuid.NewString(), mode: "outbound",
+		secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+		run: `{"id":"` + sentRun + `","agent_name":"triage","environment_id":"x","status":"completed","output":"Done","error":null,` +
+			`"started_at":"2026-03-02T06:00:00Z","ended_at":"2026-03-02T06:00:04.5Z","token_usage":{"input_tokens":8,"output_tokens":2,"total_tokens":10}}`,
+	}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// delivery is one that begins now, of a number.
+func (s *sending) delivery(n int, status, kind string) {
+	s.deliveries = append([]map[string]any{{
+		"id": fmt.Sprintf("00000000-0000-7000-8000-%012d", n), "status": status, "run_id": sentRun, "kind": kind,
+		"started_at": "2026-03-02T06:00:05Z", "payload": map[string]any{"n": n},
+	}}, s.deliveries...)
+}
+
+func (s *sending) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/hook" {
+		text, _ := io.ReadAll(r.Body)
+		s.received, s.bodies = append(s.received, r), append(s.bodies, string(text))
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	path, ours := strings.CutPrefix(r.URL.Path, "/v1/projects/"+s.project)
+	if !ours || r.Header.Get("Authorization") != "Bearer "+s.key {
+		problemAnswer(http.StatusForbidden, "forbidden")(w)
+		return
+	}
+	id, one := strings.CutPrefix(path, "/connectors/"+s.connector+"/runs/")
+	switch {
+	case path == "/connectors/"+s.connector:
+		_ = json.NewEncoder(w).Encode(map[string]string{"mode": s.mode, "signing_secret": s.secret})
+	case path == "/runs/"+sentRun:
+		fmt.Fprint(w, s.run)
+	case one:
+		for _, d := range s.deliveries {
+			if d["id"] == id {
+				_ = json.NewEncoder(w).Encode(d)
+			}
+		}
+	default:
+		offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
+		from := min(offset, len(s.deliveries))
+		_ = json.NewEncoder(w).Encode(map[string]any{"items": s.deliveries[from:min(from+listenPage, len(s.deliveries))]})
+	}
+}
+
+// listen runs the command; each step comes before a look, and the last one ends it.
+func (s *sending) listen(t *testing.T, change func(*listenOptions), steps ...func()) (out, messages string, err error) {
+	t.Helper()
+	o := &listenOptions{
+		restOptions: restOptions{server: s.URL, project: s.project, key: s.key}, connector: s.connector,
+		getenv: func(string) string { return "" }, now: time.Now, // the library of Standard Webhooks has no other clock
+	}
+	change(o)
+	o.api, err = o.client()
+	require.NoError(t, err)
+	o.api.wait = func(context.Context, time.Duration) error {
+		if len(steps) == 0 {
+			return context.Canceled
+		}
+		steps[0]()
+		steps = steps[1:]
+		return nil
+	}
+	var stdout, stderr bytes.Buffer
+	err = o.run(t.Context(), &stdout, &stderr)
+	return stdout.String(), stderr.String(), err
+}
+
+// TestListenShowsDeliveriesAsTheyAreMade: those after the command, and what becomes of them.
+func TestListenShowsDeliveriesAsTheyAreMade(t *testing.T) {
+	t.Parallel()
+	s := newSending(t)
+	s.delivery(1, "completed", "result")
+	s.delivery(2, "pending", "result")
+	out, _, err := s.listen(t, func(*listenOptions) {},
+		func() { s.delivery(3, "pending", "result") },
+		func() {},
+		func() {
+			s.deliveries[0]["status"], s.deliveries[0]["error"] = "failed", "410\x1b[2J\nGone"
+			s.delivery(4, "completed", "result")
+		},
+		func() { s.deliveries[2]["status"] = "completed" },
+	)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 4, out)
+	for i, want := range []string{"000000000003  pending    run " + sentRun, "000000000003  failed     run " + sentRun + "  410 [2J Gone", "000000000004  completed", "000000000002  completed"} {
+		require.Contains(t, lines[i], want)
+	}
+	require.Empty(t, s.received)
+	s.mode = "inbound"
+	_, _, err = s.listen(t, func(*listenOptions) {})
+	require.ErrorContains(t, err, "makes no deliveries")
+}
+
+// TestListenForwardsDeliveries: each once, signed, with the body of a delivery.
+func TestListenForwardsDeliveries(t *testing.T) {
+	t.Parallel()
+	s := newSending(t)
+	out, _, err := s.listen(t, func(o *listenOptions) { o.forward = s.URL + "/hook" },
+		func() { s.delivery(1, "pending", "result") },
+		func() { s.deliveries[0]["status"] = "completed" },
+		func() { s.delivery(2, "running", "payload"); s.delivery(3, "skipped", "payload") },
+	)
+	require.NoError(t, err)
+	require.Len(t, s.received, 2)
+	require.Equal(t, `{"run_id":"`+sentRun+`","agent_name":"triage","status":"completed","output":"Done","error":null,"started_at":"2026-03-02T06:00:00Z",`+
+		`"ended_at":"2026-03-02T06:00:04.5Z","token_usage":{"input_tokens":8,"output_tokens":2,"thinking_tokens":0,"cached_input_tokens":0,"total_tokens":10}}`, s.bodies[0])
+	require.JSONEq(t, `{"n":2}`, s.bodies[1])
+	receiver, err := standardwebhooks.NewWebhook(s.secret)
+	require.NoError(t, err)
+	for i, request := range s.received {
+		require.NoError(t, receiver.Verify([]byte(s.bodies[i]), request.Header))
+		require.Equal(t, "application/json", request.Header.Get("Content-Type"))
+		require.NotEmpty(t, request.Header.Get("X-Service-Signature"))
+		require.Equal(t, fmt.Sprintf("00000000-0000-7000-8000-%012d", i+1), request.Header.Get("X-Service-Delivery"))
+	}
+	require.Equal(t, 2, strings.Count(out, "-> 202"))
+	require.Contains(t, out, "skipped")
+}
+
+// TestListenSaysWhatItCannotForward: and goes on.
+func TestListenSaysWhatItCannotForward(t *testing.T) {
+	t.Parallel()
+	s := newSending(t)
+	out, _, err := s.listen(t, func(o *listenOptions) { o.forward, o.json = "http://127.0.0.1:1/hook", true },
+		func() { s.delivery(1, "pending", "result") },
+		func() { s.delivery(2, "pending", "payload"); s.deliveries[0]["payload"] = nil },
+		func() { s.delivery(3, "pending", "") },
+	)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 3)
+	for i, want := range []string{"forwarding it", "the key needs runs.view", "does not say what a delivery carries"} {
+		var line struct {
+			ID, Status string
+			Forwarded  forwarded
+		}
+		require.NoError(t, json.Unmarshal([]byte(lines[i]), &line))
+		require.Contains(t, line.Forwarded.Error, want)
+		require.Equal(t, "pending", line.Status)
+	}
+	for _, bad := range []string{"http://agents.example/hook", "127.0.0.1:3000", "ftp://localhost"} {
+		_, _, err = s.listen(t, func(o *listenOptions) { o.forward = bad })
+		require.ErrorContains(t, err, "--forward", bad)
+	}
+}
+
+// TestTheSecretOfForwardedDeliveries: a file before the environment before the API's.
+func TestTheSecretOfForwardedDeliveries(t *testing.T) {
+	t.Parallel()
+	s := newSending(t)
+	file := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(file, []byte("of the file\n"), 0o600))
+	for want, change := range map[string]func(*listenOptions){
+		"of the file":        func(o *listenOptions) { o.secretFile = file },
+		"of the environment": func(*listenOptions) {},
+		s.secret:             func(o *listenOptions) { o.getenv = func(string) string { return "" } },
+	} {
+		var used *listenOptions
+		_, _, err := s.listen(t, func(o *listenOptions) {
+			o.forward = s.URL + "/hook"
+			o.getenv = func(name string) string {
+				require.Equal(t, "AGENTPLATFORM_SIGNING_SECRET", name)
+				return "of the environment"
+			}
+			change(o)
+			used = o
+		})
+		require.NoError(t, err)
+		require.Equal(t, want, used.to.secret)
+	}
+	s.secret = "********"
+	_, _, err := s.listen(t, func(o *listenOptions) { o.forward = s.URL + "/hook" })
+	require.ErrorContains(t, err, "--secret-file")
+}
+
+// TestListenHasABound: what has begun since the last look is listed to a thousand, and the
+// command says where that was not enough.
+func TestListenHasABound(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{listenPage * listenPages / 2, listenPage*listenPages + 1} {
+		s := newSending(t)
+		for i := range listenPage {
+			s.delivery(i, "completed", "result")
+		}
+		out, messages, err := s.listen(t, func(*listenOptions) {}, func() {
+			for i := range n {
+				s.delivery(listenPage+i, "completed", "result")
+			}
+		})
+		require.NoError(t, err)
+		require.Equal(t, min(n, listenPage*listenPages), strings.Count(out, "\n"))
+		require.Equal(t, n > listenPage*listenPages, strings.Contains(messages, "left out"))
+	}
+}
