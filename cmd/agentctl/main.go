@@ -43,7 +43,7 @@ func newRootCommand(name string) *cobra.Command {
 	keys.AddCommand(newAPIKeyCreateCommand())
 	store := &cobra.Command{Use: "store", Short: "The data store"}
 	store.AddCommand(newStoreAdoptCommand())
-	root.AddCommand(keys, store, newKeysCommand(), newReplayCommand(), newTriggerCommand(), newListenCommand())
+	root.AddCommand(keys, store, newKeysCommand(), newReplayCommand(), newTriggerCommand(), newListenCommand(), newConnectorsCommand())
 	flagenv.Bind(root)
 	return root
 }
