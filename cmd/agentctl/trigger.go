@@ -70,7 +70,7 @@ secret is read from --secret-file, or from the environment as
 this machine may see. A webhook that takes a provider's signature refuses both.
 
 With --sync the command waits until the agents have finished: a sync webhook
-answers then, of an inbound one the runs are asked for, for which --connector is
+answers then, of another one the runs are asked for, for which --connector is
 needed. Without it a sync webhook answers at once too.
 
 The command fails where the file is not taken, and with --sync where a run does not
@@ -126,7 +126,7 @@ func (o *triggerOptions) run(ctx context.Context, file string, stdin io.Reader, 
 	case answer.Result != nil:
 		return nil
 	case api == nil:
-		return errors.New("the webhook is inbound and answers at once; to wait for its runs --connector is needed")
+		return errors.New("the webhook answers at once; to wait for its runs --connector is needed")
 	}
 	return o.await(ctx, api, answer.RunIDs, out)
 }
