@@ -129,8 +129,11 @@ var replaysPromises = []promise{
 		skipped.Runs, skipped.Input, skipped.Skipped, skipped.Trigger = nil, nil, "not now", store.TriggerCron
 		w.accept(&skipped)
 		w.NoError(w.complete(store.Completion{Lease: leaseOf(w.claim(1, lease)[0]), Status: failed}))
-		w.replay(ids[0])
-		w.NoError(w.complete(store.Completion{Lease: leaseOf(w.claim(1, lease)[0]), Status: failed}))
+		again := w.replay(ids[0])
+		for _, run := range w.claim(2, lease) {
+			w.NoError(w.complete(store.Completion{Lease: leaseOf(run), Status: failed}))
+		}
+		w.Equal(store.ConnectorRunFailed, w.connectorRun(again.ID).Status)
 		other := w.newConnector("other")
 		w.NoError(w.s.PutConnector(w.ctx, other))
 		at := func(id uuid.UUID) time.Time { return w.connectorRun(id).StartedAt.Truncate(time.Millisecond) }

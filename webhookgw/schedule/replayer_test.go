@@ -56,15 +56,21 @@ func newReplaying(t *testing.T, failed int) *replaying {
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	require.NoError(t, st.Migrate(t.Context()))
 	r := &replaying{Store: st, scene: storebench.NewScene(t, st, 1)}
-	for range failed {
+	r.fail(t, failed)
+	return r
+}
+
+// fail accepts events that fail at once.
+func (r *replaying) fail(t *testing.T, events int) {
+	t.Helper()
+	for range events {
 		e := r.scene.Event(t)
 		e.Runs[0].ErrorCode, e.Runs[0].Error = store.RunErrorFilesRequired, "no file"
-		admissions, err := st.Accept(t.Context(), []store.Event{e})
+		admissions, err := r.Accept(t.Context(), []store.Event{e})
 		require.NoError(t, err)
 		require.NoError(t, admissions[0].Err)
 		r.failed = append(r.failed, admissions[0].ConnectorRunID)
 	}
-	return r
 }
 
 // start makes a replay of what has failed.
@@ -308,6 +314,23 @@ func TestWhatCannotBeReplayedIsCounted(t *testing.T) {
 	require.Equal(t, store.ReplayCompleted, at.Status)
 	require.EqualValues(t, 1, at.Replayed)
 	require.Equal(t, map[string]int64{"gone": 1}, at.Refused)
+}
+
+// TestAReplayPassesOverWhatItDoesNotReplay: however much that is.
+func TestAReplayPassesOverWhatItDoesNotReplay(t *testing.T) {
+	t.Parallel()
+	r := newReplaying(t, 1)
+	others := make([]store.Event, store.MaxReplayPage+1)
+	for i := range others {
+		others[i] = r.scene.Event(t)
+		others[i].Runs, others[i].Input, others[i].Skipped = nil, nil, "not now"
+	}
+	_, err := r.Accept(t.Context(), others)
+	require.NoError(t, err)
+	r.fail(t, 1)
+	at := r.advance(t, r.start(t, 6000))
+	require.Equal(t, store.ReplayCompleted, at.Status)
+	require.Equal(t, r.onceEach(), r.again(t))
 }
 
 // TestAReplayFails: where no waiting helps.
