@@ -107,7 +107,7 @@ func New(opts Options) (*Gateway, error) {
 		}),
 		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger, Runners: runners}),
 		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
-		replayer: schedule.NewReplayer(schedule.ReplayerOptions{Store: opts.Store, Logger: opts.Logger}),
+		replayer: schedule.NewReplayer(schedule.ReplayerOptions{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 		ticker:   schedule.NewTicker(schedule.TickerOptions{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 	}
 	if opts.Keys != nil {

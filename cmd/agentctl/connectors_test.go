@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -31,7 +32,7 @@ func TestConnectorsAreListed(t *testing.T) {
 		case "/environments":
 			fmt.Fprintf(w, `[{"id":%q,"slug":"production"},{"id":%q,"slug":"staging"}]`, production, staging)
 		case "/connectors":
-			fmt.Fprint(w, connectors[r.URL.Query().Get("environment_id")])
+			_, _ = io.WriteString(w, connectors[r.URL.Query().Get("environment_id")])
 		default:
 			problemAnswer(http.StatusForbidden, "forbidden")(w)
 		}

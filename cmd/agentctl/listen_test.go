@@ -77,7 +77,7 @@ func (s *sending) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/connectors/"+s.connector:
 		_ = json.NewEncoder(w).Encode(map[string]string{"mode": s.mode, "signing_secret": s.secret})
 	case path == "/runs/"+sentRun:
-		fmt.Fprint(w, s.run)
+		_, _ = io.WriteString(w, s.run)
 	case one:
 		for _, d := range s.deliveries {
 			if d["id"] == id {

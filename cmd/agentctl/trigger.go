@@ -135,7 +135,7 @@ func (o *triggerOptions) run(ctx context.Context, file string, stdin io.Reader, 
 func triggerBody(file string, stdin io.Reader) (contentType string, body []byte, err error) {
 	source, name := stdin, "stdin"
 	if file != "-" {
-		opened, err := os.Open(file)
+		opened, err := os.Open(file) //nolint:gosec // the user names it
 		if err != nil {
 			return "", nil, fmt.Errorf("reading the file: %w", err)
 		}

@@ -62,6 +62,7 @@ type Gateway struct {
 	storeAnswered  prometheus.Gauge
 	partitions     prometheus.Gauge
 	ticks          counters
+	replayed       counters
 
 	attempts        counters
 	attemptDuration prometheus.Histogram
@@ -75,6 +76,12 @@ const (
 	TickSkipped = "skipped"
 	// TickFailed: it could not be recorded.
 	TickFailed = "failed"
+)
+
+// What becomes of a connector run that a replay of many comes to.
+const (
+	ReplayDone    = "replayed"
+	ReplayRefused = "refused"
 )
 
 // modes of connectors that take requests.
@@ -132,6 +139,9 @@ func (g *Gateway) runs(registry prometheus.Registerer) {
 	g.ticks = newCounters(registry, "agentplatform_cron_ticks_total",
 		"Ticks of cron connectors that this gateway took, by what became of them: run, by the linked agents; skipped, for the reason that their connector run has; "+
 			"or failed to be recorded.", "outcome", TickRun, TickSkipped, TickFailed)
+	g.replayed = newCounters(registry, "agentplatform_replayed_total",
+		"Connector runs that this gateway took on in replays of many, by what became of them: replayed, or refused, for they cannot be.",
+		"outcome", ReplayDone, ReplayRefused)
 	g.storeAnswered = newGauge(registry, "agentplatform_store_reachable",
 		"Whether the store answered when this gateway last asked, which it does every 5 s: 1 or 0.")
 	g.partitions = newGauge(registry, "agentplatform_partitions_ahead",
@@ -221,6 +231,9 @@ func (g *Gateway) Ended(status string, runs int) { g.ended.of(status).Add(float6
 
 // LeasesLost counts claims that were ended without their runner.
 func (g *Gateway) LeasesLost(outcome string, claims int) { g.leases.of(outcome).Add(float64(claims)) }
+
+// Replayed counts connector runs of replays of many.
+func (g *Gateway) Replayed(outcome string) { g.replayed.of(outcome).Inc() }
 
 // Ticked counts ticks of cron connectors.
 func (g *Gateway) Ticked(outcome string, ticks int) { g.ticks.of(outcome).Add(float64(ticks)) }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agentplatform/agentplatform/internal/expr"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/replay"
@@ -54,6 +55,8 @@ type ReplayStore interface {
 type ReplayerOptions struct {
 	Store  ReplayStore
 	Logger *slog.Logger
+	// Metrics count what is replayed; nil counts nowhere.
+	Metrics *metrics.Gateway
 	// Now is the clock by which replays take turns; nil means time.Now. What is due is
 	// decided by the database's.
 	Now func() time.Time
@@ -67,6 +70,9 @@ type Replayer struct{ opts ReplayerOptions }
 func NewReplayer(opts ReplayerOptions) *Replayer {
 	if opts.Now == nil {
 		opts.Now = time.Now
+	}
+	if opts.Metrics == nil {
+		opts.Metrics = metrics.NewGateway(nil)
 	}
 	return &Replayer{opts: opts}
 }
@@ -124,7 +130,7 @@ func (r *Replayer) take(ctx context.Context) (taken []store.Replay, wait time.Du
 func (r *Replayer) advance(ctx context.Context, taken store.Replay) error {
 	ctx, cancel := context.WithTimeout(ctx, replayLease)
 	defer cancel()
-	t := turn{store: r.opts.Store, at: taken, written: taken.Position, now: r.opts.Now, until: r.opts.Now().Add(replayTime)}
+	t := turn{store: r.opts.Store, metrics: r.opts.Metrics, at: taken, written: taken.Position, now: r.opts.Now, until: r.opts.Now().Add(replayTime)}
 	err := t.run(ctx)
 	if errors.Is(err, store.ErrReplayMoved) {
 		return nil
@@ -141,8 +147,9 @@ func (r *Replayer) advance(ctx context.Context, taken store.Replay) error {
 
 // turn is what is done of a replay at a time.
 type turn struct {
-	store ReplayStore
-	load  store.ProjectLoad
+	store   ReplayStore
+	metrics *metrics.Gateway
+	load    store.ProjectLoad
 	// at is the replay as it is now; written is its position in the store.
 	at      store.Replay
 	written uuid.UUID
@@ -198,6 +205,7 @@ func (t *turn) replay(ctx context.Context, original store.ConnectorRun) error {
 	switch {
 	case err == nil:
 		t.count(original, a)
+		t.metrics.Replayed(metrics.ReplayDone)
 		t.at, t.written = to, to.Position
 		return nil
 	case errors.As(err, &refused):
@@ -237,7 +245,11 @@ func (t *turn) refuse(ctx context.Context, original store.ConnectorRun, reason s
 		to.Refused = map[string]int64{}
 	}
 	to.Refused[reason]++
-	return t.move(ctx, to, time.Time{})
+	if err := t.move(ctx, to, time.Time{}); err != nil {
+		return err
+	}
+	t.metrics.Replayed(metrics.ReplayRefused)
+	return nil
 }
 
 // count notes that a project has more open than when it was measured.

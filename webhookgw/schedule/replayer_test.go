@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
@@ -310,10 +313,17 @@ func TestWhatCannotBeReplayedIsCounted(t *testing.T) {
 	n.Filter.Statuses = append(n.Filter.Statuses, store.ConnectorRunSkipped)
 	at, _, err = r.StartReplay(t.Context(), n)
 	require.NoError(t, err)
-	at = r.advance(t, at)
+	registry := prometheus.NewRegistry()
+	replayer := r.replayer()
+	replayer.opts.Metrics = metrics.NewGateway(registry)
+	require.NoError(t, replayer.advance(t.Context(), r.now(t, at)))
+	at = r.now(t, at)
 	require.Equal(t, store.ReplayCompleted, at.Status)
 	require.EqualValues(t, 1, at.Replayed)
 	require.Equal(t, map[string]int64{"gone": 1}, at.Refused)
+	for _, outcome := range []string{metrics.ReplayDone, metrics.ReplayRefused} {
+		require.InEpsilon(t, 1, metrictest.Of(t, registry).Value(t, "agentplatform_replayed_total", "outcome", outcome), 0)
+	}
 }
 
 // TestAReplayPassesOverWhatItDoesNotReplay: however much that is.
