@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -60,13 +59,13 @@ func (h *hooked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		w.WriteHeader(h.status)
-		fmt.Fprint(w, h.answer)
+		_, _ = io.WriteString(w, h.answer)
 	case r.Header.Get("Authorization") != "Bearer "+h.key:
 		problemAnswer(http.StatusUnauthorized, "unauthorized")(w)
 	case r.URL.Path == api+"/connectors/"+h.connector:
 		_ = json.NewEncoder(w).Encode(map[string]string{"mode": "inbound", "webhook_url": h.URL + "/hook", "secret": h.secret})
 	case strings.HasPrefix(r.URL.Path, api+"/runs/"):
-		fmt.Fprint(w, h.runs[0])
+		_, _ = io.WriteString(w, h.runs[0])
 		h.runs = h.runs[1:]
 	default:
 		problemAnswer(http.StatusNotFound, "not_found")(w)
