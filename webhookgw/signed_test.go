@@ -226,66 +226,6 @@ func TestARotatedSecretSigns(t *testing.T) {
 	require.Equal(t, []int{200, 200, 401}, []int{ask("new"), ask("old"), ask("never valid")}, "which are valid the store says")
 }
 
-// TestAProviderRepeats: what it sends again under the same id is one event; an id that is
-// not signed does not make another event of a request that was seen.
-func TestAProviderRepeats(t *testing.T) {
-	t.Parallel()
-	s := newSigning(t, nil)
-	const stripe, slack, plain = `{"id":"evt_1"}`, `{"type":"event_callback","event_id":"Ev1"}`, `{"a":1}`
-	for name, c := range map[string]struct {
-		scheme, first, second string
-		headers, others       http.Header
-		same                  bool
-	}{
-		"GitHub":                       {"github", plain, plain, http.Header{"X-Github-Delivery": {"1"}}, http.Header{"X-Github-Delivery": {"1"}}, true},
-		"GitHub, another delivery":     {"github", plain, plain, http.Header{"X-Github-Delivery": {"1"}}, http.Header{"X-Github-Delivery": {"2"}}, false},
-		"GitLab":                       {"gitlab", plain, plain, http.Header{"Idempotency-Key": {"1"}}, http.Header{"Idempotency-Key": {"1"}}, true},
-		"GitLab, a hook of a hook":     {"gitlab", plain, plain, http.Header{"X-Gitlab-Event-Uuid": {"1"}}, http.Header{"X-Gitlab-Event-Uuid": {"1"}}, false},
-		"Stripe":                       {"stripe", stripe, stripe, nil, http.Header{"Idempotency-Key": {"of somebody else"}}, true},
-		"Stripe, another event":        {"stripe", stripe, `{"id":"evt_2"}`, nil, nil, false},
-		"Slack":                        {"slack", slack, slack, nil, http.Header{"X-Slack-Retry-Num": {"1"}, "Webhook-Id": {"2"}}, true},
-		"Slack, no event":              {"slack", plain, plain, nil, nil, false},
-		"Standard Webhooks":            {"standard_webhooks", plain, plain, nil, http.Header{"Idempotency-Key": {"of somebody else"}}, true},
-		"Standard Webhooks, other one": {"standard_webhooks", plain, `{"a":2}`, nil, nil, true}, // bodies are not compared
-	} {
-		connector := s.connector("inbound", s.derives(c.scheme, 1), "hello")
-		send := func(body string, headers http.Header) []any {
-			got := s.post(s.gateway, connector.ID.String(), body, both(sign(t, c.scheme, s.generated(connector, 1), body, signedAt), func(r *http.Request) {
-				for header, values := range headers {
-					r.Header[header] = values
-				}
-			}))
-			require.Equal(t, 200, got.status, "%s: %v", name, got.body)
-			return got.body["run_ids"].([]any)
-		}
-		first, second := send(c.first, c.headers), send(c.second, c.others)
-		require.Equal(t, c.same, first[0] == second[0], name)
-	}
-}
-
-// TestAHandshakeIsAnswered: when its signature is right, and it is no event.
-func TestAHandshakeIsAnswered(t *testing.T) {
-	t.Parallel()
-	s := newSigning(t, nil)
-	c := s.connector("inbound", s.derives("slack", 1), "hello")
-	other := s.connector("inbound", s.derives("github", 1), "hello")
-	const body = `{"token":"x","challenge":"3eZbrw1a","type":"url_verification"}`
-	got := s.post(s.gateway, c.ID.String(), body, sign(t, "slack", s.generated(c, 1), body, signedAt))
-	require.Equal(t, 200, got.status)
-	require.Equal(t, map[string]any{"challenge": "3eZbrw1a"}, got.body)
-	runs, _, err := s.store.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: c.Key(), Limit: 1})
-	require.NoError(t, err)
-	require.Empty(t, runs)
-	got = s.post(s.gateway, c.ID.String(), body, sign(t, "slack", "whs_wrong", body, signedAt))
-	require.Equal(t, 401, got.status)
-	require.NotContains(t, got.body, "challenge")
-	got = s.post(s.gateway, other.ID.String(), body, sign(t, "github", s.generated(other, 1), body, signedAt))
-	require.EqualValues(t, 1, got.body["dispatched_to"], "it is Slack's")
-	form := "command=%2Fask&text=hello"
-	got = s.post(s.gateway, c.ID.String(), form, both(sign(t, "slack", s.generated(c, 1), form, signedAt), set("Content-Type", "application/x-www-form-urlencoded")))
-	require.EqualValues(t, 1, got.body["dispatched_to"], "a slash command")
-}
-
 // TestWrongSecretsAreThrottled: their callers, and never who has the right one.
 func TestWrongSecretsAreThrottled(t *testing.T) {
 	t.Parallel()

@@ -35,6 +35,8 @@ type facts struct {
 	read   bool
 	scheme string
 	signer []byte
+	// handshake says that it is one, which is no event and needs no agent.
+	handshake bool
 }
 
 func (h *Handler) factsOf(r *http.Request) facts {
@@ -141,7 +143,7 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 		return refuse(http.StatusConflict, httpserver.CodeConnectorDisabled, "This connector is disabled. Enable it, then send the request again.")
 	case f.contentLength > MaxBody:
 		return refuse(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
-	case c.Mode == modeSync && len(route.Links) == 0:
+	case c.Mode == modeSync && len(route.Links) == 0 && !f.handshake:
 		return refuse(http.StatusConflict, httpserver.CodeNoAgent, "No agent is linked to this connector. Link one, then send the request again.")
 	}
 	return nil

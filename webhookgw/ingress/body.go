@@ -42,27 +42,21 @@ func (in input) blobs() (ids []uuid.UUID) {
 }
 
 // readInput reads and checks the body of a request that was admitted, and stores a
-// large one, and its files, while they come in. Problems are errors of the caller's, or say
-// that there is no room. It returns what was written also with an error.
-func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Connector, judge *signed) (in input, err error) {
-	at := pace
-	if judge != nil {
-		at = signedPace
-	}
-	connector, raw := c.Key(), judge.from(httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), at))
+// large one, and its files, while they come in, or are read from where they were judged.
+// Problems are errors of the caller's, or say that there is no room. It returns what was
+// written also with an error.
+func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Connector, judged *signed) (in input, err error) {
+	connector := c.Key()
 	media, err := mediaOf(r)
 	if err != nil {
 		return in, err
 	}
-	size := incoming(r)
-	if judge != nil {
-		size *= 2 // it holds the beginning too
-	}
-	if err := quota.Refusal(h.incoming.Take(connector.ProjectID, size), errManyIncoming, errAllIncoming); err != nil {
+	raw, done, err := h.raw(w, r, c, judged)
+	if err != nil {
 		return in, err
 	}
-	defer h.incoming.Give(connector.ProjectID, size)
-	key, keyProblem := keyFor(c, r)
+	defer done()
+	key, keyProblem := keyFor(c, r, judged)
 	s := &spooling{handler: h, ctx: r.Context(), connector: connector, key: key, wanted: keyProblem == nil}
 	defer s.end()
 	body := media.upload(r, raw, key.compares, s.attachments())
@@ -90,11 +84,20 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Conn
 	if keyProblem != nil {
 		return in, keyProblem
 	}
-	if named, found := bodyKey(c, in); found {
-		key = named
-	}
 	in.idempotency, in.repeat = key.idempotency(body), s.repeat
 	return in, media.form(&in)
+}
+
+// raw is a body as it came, or comes in; done gives back what it holds.
+func (h *Handler) raw(w http.ResponseWriter, r *http.Request, c store.Connector, judged *signed) (body io.Reader, done func(), err error) {
+	if judged != nil { // it has taken what it holds
+		return judged.body(), func() {}, nil
+	}
+	size := incoming(r)
+	if err := quota.Refusal(h.incoming.Take(c.ProjectID, size), errManyIncoming, errAllIncoming); err != nil {
+		return nil, nil, err
+	}
+	return httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace), func() { h.incoming.Give(c.ProjectID, size) }, nil
 }
 
 // incoming is what the beginning of a body takes of what may come in at once.

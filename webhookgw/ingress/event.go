@@ -3,9 +3,11 @@
 package ingress
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -71,6 +73,7 @@ func (a admission) known(i int) store.RunStatus {
 type requestKey struct {
 	name     string // with its source; empty without one
 	compares bool
+	ttl      time.Duration // 0 means idempotencyTTL
 }
 
 // keyOfRequest reads a request's key from its headers.
@@ -103,7 +106,7 @@ func (k requestKey) idempotency(body *upload) *store.Idempotency {
 	if k.name == "" {
 		return nil
 	}
-	i := &store.Idempotency{Key: k.name, TTL: idempotencyTTL}
+	i := &store.Idempotency{Key: k.name, TTL: cmp.Or(k.ttl, idempotencyTTL)}
 	if k.compares {
 		i.Fingerprint = body.sum.Sum(nil)
 	}

@@ -68,6 +68,7 @@ type Handler struct {
 	waiters   *waiters
 	incoming  *quota.Places // in bytes, for the beginnings of bodies
 	bodies    *quota.Places // for large ones that come in
+	spooled   *quota.Places // for large ones of which the signature is judged first
 	callers   *quota.Places // for those who wait for their answer
 	outputs   *outputs
 	loads     *loads
@@ -97,7 +98,7 @@ func New(opts Options) *Handler {
 	h := &Handler{
 		opts: opts, routes: newRoutes(opts.Store, opts.Logger), committer: newCommitter(opts.Store, opts.Runners, opts.Metrics, opts.Now),
 		waiters: newWaiters(opts.Store, opts.Logger), incoming: quota.NewPlaces(maxIncoming, projectShare), bodies: quota.NewPlaces(maxLargeBodies, projectShare),
-		callers: quota.NewPlaces(maxCallers, projectShare), outputs: newOutputs(maxOutputs),
+		spooled: quota.NewPlaces(maxSpooled, projectShare), callers: quota.NewPlaces(maxCallers, projectShare), outputs: newOutputs(maxOutputs),
 		loads:      newLoads(opts.Store, opts.Logger, opts.Now),
 		wrongs:     newWrongs(opts.Now),
 		refusals:   httpserver.NewRefusals("webhook requests that nobody knows were refused", opts.Logger, opts.Now),
@@ -177,14 +178,29 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	run, err := uuid.NewV7()
-	if err != nil {
+	req := request{class: store.ClassInbound, facts: h.factsOf(r)}
+	if route.Connector.Mode == modeSync && !prefersAsync(r) {
+		req.class = store.ClassSync
+	}
+	full := h.room(r, route.Connector, req.class)
+	if full != nil && !mayShake(route.Connector, r) {
+		return full
+	}
+	req.signed, route, err = h.verified(w, r, route, &req.facts)
+	defer req.signed.close()
+	switch {
+	case err != nil:
+		return err
+	case full != nil:
+		return full
+	}
+	if req.run, err = uuid.NewV7(); err != nil {
 		return fmt.Errorf("making an id: %w", err)
 	}
-	if route.Connector.Mode == modeSync && !prefersAsync(r) {
-		return h.receiveSync(w, r, route, run)
+	if req.class == store.ClassSync {
+		return h.receiveSync(w, r, route, req)
 	}
-	route, admitted, err := h.record(w, r, route, request{run: run, class: store.ClassInbound})
+	route, admitted, err := h.record(w, r, route, req)
 	switch {
 	case err != nil:
 		return err
@@ -198,15 +214,15 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 }
 
 // receiveSync takes a request whose caller waits for the answer.
-func (h *Handler) receiveSync(w http.ResponseWriter, r *http.Request, route store.Route, run uuid.UUID) error {
+func (h *Handler) receiveSync(w http.ResponseWriter, r *http.Request, route store.Route, req request) error {
 	project := route.Connector.ProjectID
 	if err := quota.Refusal(h.callers.Take(project, 1), errManyCallers, errAllCallers); err != nil {
 		return err
 	}
 	defer h.callers.Give(project, 1)
-	end := h.waiters.watch(store.Key{ProjectID: project, ID: run})
+	end := h.waiters.watch(store.Key{ProjectID: project, ID: req.run})
 	defer h.waiters.stop(end)
-	route, admitted, err := h.record(w, r, route, request{run: run, class: store.ClassSync})
+	route, admitted, err := h.record(w, r, route, req)
 	if err != nil {
 		return err
 	}
@@ -231,14 +247,9 @@ var (
 
 // record reads the body of an admitted request and commits it as a connector run.
 func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Route, req request) (store.Route, admission, error) {
-	if err := h.room(r, route.Connector, req.class); err != nil {
-		return route, admission{}, err
-	}
-	judge, err := h.signedBody(r, route)
-	if err != nil {
-		return route, admission{}, err
-	}
-	in, route, err := h.taken(w, r, route, judge, &req)
+	in, err := h.readInput(w, r, route.Connector, req.signed)
+	req.signed.close() // which nobody needs any more, however long the caller waits
+	req.facts.read = true
 	kept := false
 	defer func() {
 		if kept {
@@ -271,25 +282,6 @@ func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Rou
 	return route, a, nil
 }
 
-// taken reads the body of a request and judges its signature, where it has one. It returns
-// what was written also with an error.
-func (h *Handler) taken(w http.ResponseWriter, r *http.Request, route store.Route, judge *signed, req *request) (in input, judged store.Route, err error) {
-	defer judge.end()
-	req.facts = h.factsOf(r)
-	in, err = h.readInput(w, r, route.Connector, judge)
-	if req.facts.read = true; judge == nil {
-		return in, route, err
-	}
-	route, refused := h.judged(r.Context(), route, judge, &req.facts, err)
-	if refused != nil {
-		return in, route, refused
-	}
-	if httpserver.BodyRead(w); err != nil {
-		return in, route, err
-	}
-	return in, route, handshake(route.Connector, in)
-}
-
 // filesOf are those of an earlier request, of which a repetition is answered the same.
 func (h *Handler) filesOf(ctx context.Context, connectorRun store.Key) ([]store.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
@@ -308,7 +300,7 @@ func (h *Handler) room(r *http.Request, c store.Connector, class store.Class) er
 	if full == nil {
 		return nil
 	}
-	if key, wrong := keyFor(c, r); wrong == nil && key.name != "" {
+	if key, wrong := keyFor(c, r, nil); wrong == nil && key.name != "" {
 		if known, err := h.known(r.Context(), c.Key(), key); err != nil || known {
 			return err
 		}
@@ -344,7 +336,9 @@ type request struct {
 	run   uuid.UUID // the connector run's
 	class store.Class
 	facts facts
-	input input
+	// signed is the body where callers sign it: it was judged.
+	signed *signed
+	input  input
 	// headers are those that the runs see.
 	headers map[string]string
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/webhookgw/signature"
 )
 
 // Limits of a webhook request and of what is done with it.
@@ -32,8 +33,10 @@ const (
 	spoolTimeout = 5 * time.Minute
 	// maxIdempotencyKey is the most bytes of a key that a caller names.
 	maxIdempotencyKey = 255
-	// idempotencyTTL is how long a key is remembered.
+	// idempotencyTTL is how long a key is remembered; signatureTTL a signature with a time,
+	// beside an id: for longer than it is accepted by any gateway's clock.
 	idempotencyTTL = 24 * time.Hour
+	signatureTTL   = 2*signature.Tolerance + 5*time.Minute
 	// maxBatchEvents, maxBatchRuns and maxBatchBytes bound what one transaction
 	// takes; its last event may go beyond the latter two.
 	maxBatchEvents = 256
@@ -52,20 +55,34 @@ const (
 	// commitTimeout bounds one transaction; its outcome is unknown after that. It
 	// also bounds what else is asked of the store in few words.
 	commitTimeout = 10 * time.Second
+	// maxSpooled is how many bodies of more than store.MaxInlineInput lie in files at once
+	// whose signature is not judged yet, or that are being stored. They hold no place of
+	// maxLargeBodies before it is.
+	maxSpooled = 48
+	// maxHandshake is the most bytes of a handshake.
+	maxHandshake = 8 << 10
 	// maxUnverified is how many bytes of the beginnings of bodies come in at once for the
 	// connectors of one project before their signatures are judged: half of what the project
 	// may have, so that nobody without a secret takes the rest. A connector may have half of
-	// these. A large body, or one of unknown length, takes largeUnverified of them.
-	maxUnverified   = maxIncoming / projectShare / 2
-	largeUnverified = 256 << 10
+	// these, all projects together maxAllUnverified. A large body, or one of unknown length,
+	// takes largeUnverified of them.
+	maxUnverified    = maxIncoming / projectShare / 2
+	maxAllUnverified = maxIncoming / 2
+	largeUnverified  = 256 << 10
 	// wrongBytes is how many bytes a second one connector reads of bodies of which the
-	// signature turns out wrong, and wrongBytesBurst at a time; wrongAnswers is how many
+	// signature turns out wrong, and wrongBytesBurst at a time; likewise a project, and all
+	// together. Beyond it bodies are read of up to store.MaxInlineInput alone, which cost
+	// no more than what there is of it. wrongAnswers is how many
 	// requests a second are told that their secret or signature is wrong, and
 	// wrongAnswersBurst at a time. Right ones cost nothing of either.
-	wrongBytes        = 4 << 20
-	wrongBytesBurst   = 2 * MaxBody
-	wrongAnswers      = 10
-	wrongAnswersBurst = 100
+	wrongBytes          = 4 << 20
+	wrongBytesBurst     = 2 * MaxBody
+	wrongBytesOfProject = wrongBytesOfAll / projectShare
+	wrongBurstOfProject = wrongBurstOfAll / projectShare
+	wrongBytesOfAll     = 32 << 20
+	wrongBurstOfAll     = 16 * MaxBody
+	wrongAnswers        = 10
+	wrongAnswersBurst   = 100
 	// maxWrong is of how many connectors that is remembered.
 	maxWrong = 10_000
 	// maxChallenge is the most bytes of the challenge of a handshake.

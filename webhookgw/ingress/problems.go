@@ -28,6 +28,8 @@ var (
 		"The connector's secret was changed while this request came in. Send it again.")
 	errKeyring = later(http.StatusServiceUnavailable, httpserver.CodeKeyring,
 		"The gateway cannot read the secret that signs for this connector yet. Send the request again.")
+	errUnspooled = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
+		"The gateway cannot keep the request until its signature is judged. Send it again.")
 	errManyIncoming = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
 		"As many of the project's requests are coming in as may. Send the request again.")
 	errAllIncoming = later(http.StatusServiceUnavailable, httpserver.CodeBusy,

@@ -3,7 +3,10 @@
 package ingress
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 
@@ -20,19 +23,29 @@ type challenge string
 // Error implements error.
 func (challenge) Error() string { return "the request is a handshake" }
 
-// handshake is the challenge of a signed request that is one, nil of others.
-func handshake(c store.Connector, in input) error {
-	if c.Signature != string(signature.Slack) || in.inline == nil {
-		return nil
+// mayShake says whether a request may be a handshake, by its headers.
+func mayShake(c store.Connector, r *http.Request) bool {
+	if c.Signature != string(signature.Slack) || !signs(c) || lengthOf(r) > maxHandshake || lengthOf(r) < 0 {
+		return false
+	}
+	media, err := mediaOf(r)
+	return err == nil && media == mediaJSON
+}
+
+// handshake is the challenge of a signed request that is a handshake. A body of more than
+// maxHandshake is none.
+func handshake(c store.Connector, in []byte) (asked challenge, shakes bool) {
+	if c.Signature != string(signature.Slack) || len(in) > maxHandshake {
+		return "", false
 	}
 	var body struct {
 		Type      string `json:"type"`
 		Challenge string `json:"challenge"`
 	}
-	if json.Unmarshal(in.inline, &body) != nil || body.Type != "url_verification" || len(body.Challenge) > maxChallenge {
-		return nil
+	if json.Unmarshal(in, &body) != nil || body.Type != "url_verification" || len(body.Challenge) > maxChallenge {
+		return "", false
 	}
-	return challenge(body.Challenge)
+	return challenge(body.Challenge), true
 }
 
 // answerHandshake echoes a challenge.
@@ -42,13 +55,16 @@ func answerHandshake(w http.ResponseWriter, c challenge) {
 
 // keyFor reads the key of a request to a connector. Where the provider signs an id, it is
 // that one and no header: whoever repeats a request that he has seen cannot make another
-// one of it.
-func keyFor(c store.Connector, r *http.Request) (requestKey, error) {
-	switch signature.Scheme(c.Signature) {
+// one of it. Ids in a body are known of one that was judged.
+func keyFor(c store.Connector, r *http.Request, judged *signed) (requestKey, error) {
+	switch scheme := signature.Scheme(c.Signature); scheme {
 	case signature.StandardWebhooks:
 		return keyNamed("webhook-id", r.Header.Get("Webhook-Id"), false)
 	case signature.Stripe, signature.Slack:
-		return requestKey{}, nil // it stands in the body: see bodyKey
+		if judged == nil {
+			return requestKey{}, nil
+		}
+		return keyOfSigned(scheme, judged.body(), judged.proof), nil
 	case signature.GitHub:
 		if r.Header.Get("Idempotency-Key") == "" {
 			return keyNamed("x-github-delivery", r.Header.Get("X-Github-Delivery"), false)
@@ -57,28 +73,23 @@ func keyFor(c store.Connector, r *http.Request) (requestKey, error) {
 	return keyOfRequest(r)
 }
 
-// bodyKey is the key of a signed event, by the id that its provider has given it; none of
-// a body that is not held, or has no such id.
-func bodyKey(c store.Connector, in input) (key requestKey, found bool) {
-	var (
-		body struct {
-			ID      string `json:"id"`
-			EventID string `json:"event_id"`
+// eventIDs are the fields of a JSON body that providers put an event's id into.
+var eventIDs = map[signature.Scheme]string{signature.Stripe: "id", signature.Slack: "event_id"}
+
+// keyOfSigned is the key of a body that was signed with a time: the id that its provider has
+// given its event, by which the provider's own repetitions are known too. A body without
+// one, such as Slack's forms, is known by its signature, for as long as that is accepted:
+// who has seen it and sends it again starts nothing.
+func keyOfSigned(scheme signature.Scheme, body io.Reader, proof []byte) requestKey {
+	name := eventIDs[scheme]
+	id := newField(name)
+	if _, err := io.Copy(id, body); err == nil {
+		if key, err := keyNamed(string(scheme), id.text(), false); err == nil && key.name != "" {
+			return key
 		}
-		source, id string
-	)
-	scheme := signature.Scheme(c.Signature)
-	if scheme != signature.Stripe && scheme != signature.Slack || json.Unmarshal(in.inline, &body) != nil {
-		return key, false
 	}
-	switch scheme {
-	case signature.Stripe:
-		source, id = "stripe", body.ID
-	case signature.Slack:
-		source, id = "slack", body.EventID
-	}
-	key, err := keyNamed(source, id, false)
-	return key, err == nil && key.name != ""
+	sum := sha256.Sum256(proof) // what is stored is no signature
+	return requestKey{name: "signed:" + hex.EncodeToString(sum[:]), ttl: signatureTTL}
 }
 
 // contextHeaders are the headers of a request that the connector's runs see: text, each as

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -90,6 +91,7 @@ func (g *gitHub) post(t *testing.T, secret, text string, edit func(*http.Request
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
 	require.Zero(t, g.incoming.Taken())
 	require.Zero(t, g.bodies.Taken())
+	require.Zero(t, g.spooled.Taken())
 	require.Empty(t, g.wrongs.reading)
 	return w.Code, p.Code
 }
@@ -104,14 +106,11 @@ func TestAnOldSecretInTheCacheRefusesNobody(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	g.secret.Store("two")
 	status, _ = g.post(t, "two", small, nil)
-	require.Equal(t, http.StatusOK, status, "what is held is judged again")
+	require.Equal(t, http.StatusOK, status, "what is in memory is judged again")
 	g.secret.Store("three")
-	status, code := g.post(t, "three", large, nil)
-	require.Equal(t, http.StatusServiceUnavailable, status, "what is not is asked for again")
-	require.Equal(t, httpserver.CodeSecretChanged, code)
 	status, _ = g.post(t, "three", large, nil)
-	require.Equal(t, http.StatusOK, status)
-	status, code = g.post(t, "four", large, nil)
+	require.Equal(t, http.StatusOK, status, "and so is what lies in a file")
+	status, code := g.post(t, "four", large, nil)
 	require.Equal(t, http.StatusUnauthorized, status)
 	require.Equal(t, httpserver.CodeInvalidSignature, code)
 }
@@ -137,9 +136,9 @@ func TestAConnectorThatBeginsToWantSignaturesTakesNoOtherRequest(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// TestNothingStaysOfWhatIsNotSigned: a large body and its files are stored while they come
-// in, and go again.
-func TestNothingStaysOfWhatIsNotSigned(t *testing.T) {
+// TestNothingIsStoredOfWhatIsNotSigned: neither a large body nor its files, not even for a
+// moment.
+func TestNothingIsStoredOfWhatIsNotSigned(t *testing.T) {
 	t.Parallel()
 	g := newGitHub(t)
 	multipart, boundary := multipartBody(t, part{field: "a", file: "a.txt", kind: "text/plain", text: "hello"}, part{field: "b", text: "text"})
@@ -157,13 +156,13 @@ func TestNothingStaysOfWhatIsNotSigned(t *testing.T) {
 		status, code := g.post(t, "wrong", c.body, edit)
 		require.Equal(t, http.StatusUnauthorized, status, name)
 		require.Equal(t, httpserver.CodeInvalidSignature, code, name)
-		require.NotZero(t, g.keeper.begun, name)
-		require.Equal(t, g.keeper.begun, g.keeper.dropped, name)
+		require.Zero(t, g.keeper.begun, name)
 		require.Empty(t, g.keeper.events, name)
 		status, _ = g.post(t, "one", c.body, edit)
 		require.Equal(t, http.StatusOK, status, name)
 		require.Len(t, g.keeper.events, 1, name)
-		require.Less(t, g.keeper.dropped, g.keeper.begun, name)
+		require.NotZero(t, g.keeper.begun, name)
+		require.Zero(t, g.keeper.dropped, name)
 	}
 }
 
@@ -181,14 +180,19 @@ func TestWhatIsNotSignedIsWithinABudget(t *testing.T) {
 		status, _ := g.post(t, "wrong", large, nil)
 		require.Equal(t, http.StatusUnauthorized, status)
 	}
-	for _, secret := range []string{"one", "wrong"} { // nobody knows which it is
-		status, code := g.post(t, secret, "{}", nil)
-		require.Equal(t, http.StatusTooManyRequests, status)
+	for secret, want := range map[string]int{"one": http.StatusOK, "wrong": http.StatusUnauthorized} {
+		status, code := g.post(t, secret, object(store.MaxInlineInput+1), nil)
+		require.Equal(t, http.StatusTooManyRequests, status, "nobody knows which it is")
 		require.Equal(t, httpserver.CodeTooManyUnverified, code)
+		status, code = g.post(t, secret, "{}", func(r *http.Request) { r.ContentLength = -1 })
+		require.Equal(t, http.StatusTooManyRequests, status, "nobody knows how long it is")
+		require.Equal(t, httpserver.CodeTooManyUnverified, code)
+		status, _ = g.post(t, secret, object(store.MaxInlineInput), nil)
+		require.Equal(t, want, status, "small ones are judged at any time")
 	}
 	g.clock.Add(MaxBody / wrongBytes)
-	status, _ := g.post(t, "one", "{}", nil)
-	require.Equal(t, http.StatusOK, status)
+	status, _ := g.post(t, "one", large, nil)
+	require.Equal(t, http.StatusOK, status, "small ones have kept no large one out")
 
 	var writers []*io.PipeWriter
 	answers := make(chan int)
@@ -227,7 +231,7 @@ func TestStrangersTakeHalfOfWhatAProjectMayHave(t *testing.T) {
 	for range 5 {
 		connector := store.Key{ProjectID: project, ID: uuid.New()}
 		for range maxUnverified / largeUnverified {
-			if w.begin(connector, largeUnverified) {
+			if w.begin(connector, largeUnverified, true) {
 				taken += largeUnverified
 			} else {
 				refused++
@@ -238,16 +242,146 @@ func TestStrangersTakeHalfOfWhatAProjectMayHave(t *testing.T) {
 	require.EqualValues(t, maxUnverified, taken)
 	require.Positive(t, refused)
 	require.LessOrEqual(t, 2*int64(maxUnverified), int64(maxIncoming/projectShare), "others have as much")
-	require.True(t, w.begin(store.Key{ProjectID: other, ID: uuid.New()}, largeUnverified))
+	require.True(t, w.begin(store.Key{ProjectID: other, ID: uuid.New()}, largeUnverified, true))
+	all := int64(0)
+	for range 100 {
+		w.begin(store.Key{ProjectID: uuid.New(), ID: uuid.New()}, largeUnverified, true)
+	}
+	for _, holds := range w.reading {
+		all += holds
+	}
+	require.EqualValues(t, maxIncoming/2, all, "all projects together")
 	for connector := range w.reading {
 		for w.reading[connector] > 0 {
-			w.end(connector, largeUnverified, 0)
+			w.end(connector, largeUnverified, 0, true)
 		}
 	}
 	require.Empty(t, w.reading)
 	require.Empty(t, w.byProject)
+	require.Zero(t, w.allNow)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("{"))
 	require.EqualValues(t, 2*incoming(r), unverified(r), "as much as is taken of what comes in")
+}
+
+// TestWrongBytesOfAllAreBounded: those of a project, and of all; large bodies wait until they
+// are fewer, small ones do not. Those that are right cost nothing.
+func TestWrongBytesOfAllAreBounded(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	w := newWrongs(func() time.Time { return now })
+	read := func(project uuid.UUID, n int64, large bool) bool {
+		connector := store.Key{ProjectID: project, ID: uuid.New()} // another one each time
+		began := w.begin(connector, largeUnverified, large)
+		if began {
+			w.end(connector, largeUnverified, n, large)
+		}
+		return began
+	}
+	guessed, quiet := uuid.New(), uuid.New()
+	for range wrongBurstOfProject/MaxBody + 1 {
+		require.True(t, read(guessed, MaxBody, true))
+	}
+	require.False(t, read(guessed, MaxBody, true), "as much as a project may have")
+	require.True(t, read(guessed, 1, false), "a small one")
+	require.True(t, read(quiet, 0, true))
+	for w.all.TokensAt(now) >= 0 {
+		require.True(t, read(uuid.New(), MaxBody, true))
+	}
+	require.False(t, read(quiet, 0, true), "as much as all may have")
+	for range 1000 {
+		require.True(t, read(quiet, store.MaxInlineInput, false), "small ones")
+	}
+	now = now.Add(time.Second)
+	require.True(t, read(quiet, 0, true), "which have kept no large one out for long")
+	require.False(t, read(guessed, 0, true))
+	now = now.Add(MaxBody / wrongBytesOfProject * time.Second)
+	require.True(t, read(guessed, 0, true))
+}
+
+// TestLargeBodiesWithoutAJudgementHaveTheirOwnPlaces: they take none of those that callers
+// have who showed their secret, and leave no file.
+func TestLargeBodiesWithoutAJudgementHaveTheirOwnPlaces(t *testing.T) { // not beside others: the folder is the process's
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	g := newGitHub(t)
+	large := object(MaxBody)
+	in, out := io.Pipe()
+	ended := make(chan int)
+	r := g.request(t, "one", large, in)
+	go func() {
+		w := httptest.NewRecorder()
+		g.ServeHTTP(w, r)
+		ended <- w.Code
+	}()
+	_, err := io.WriteString(out, large[:2*store.MaxInlineInput])
+	require.NoError(t, err)
+	require.EqualValues(t, 1, g.spooled.Taken())
+	require.Zero(t, g.bodies.Taken())
+	names, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Empty(t, names, "the file has no name")
+	require.NoError(t, out.CloseWithError(io.ErrUnexpectedEOF))
+	require.Equal(t, http.StatusBadRequest, <-ended)
+
+	for range maxSpooled / projectShare {
+		require.NoError(t, g.spooled.Take(project, 1))
+	}
+	for _, length := range []int64{MaxBody, -1} {
+		w := httptest.NewRecorder()
+		r := g.request(t, "one", large, io.NopCloser(strings.NewReader(large)))
+		r.ContentLength = length
+		g.ServeHTTP(w, r)
+		require.Equal(t, http.StatusTooManyRequests, w.Code)
+		require.Contains(t, w.Body.String(), httpserver.CodeTooManyUnverified)
+	}
+	g.spooled.Give(project, maxSpooled/projectShare)
+	require.Less(t, wrongBytesBurst-g.wrongs.of(g.key).bytes.TokensAt(g.opts.Now()), float64(4*store.MaxInlineInput), "no more than was read")
+	status, _ := g.post(t, "one", large, nil)
+	require.Equal(t, http.StatusOK, status)
+}
+
+// TestAHandshakeIsAnsweredWhereNothingElseIsTaken: what cannot be one is not read.
+func TestAHandshakeIsAnsweredWhereNothingElseIsTaken(t *testing.T) {
+	t.Parallel()
+	g := newGitHub(t)
+	gitHub := g.keeper.change
+	g.keeper.mode = modeSync
+	g.keeper.change = func(c *store.Connector) {
+		gitHub(c)
+		c.Signature = "slack"
+	}
+	g.loads.projects[project] = &measured{at: time.Now(), load: store.ProjectLoad{Limits: store.ProjectLimits{Storage: 1}, Stored: 1}}
+	require.NoError(t, g.callers.Take(project, maxCallers/projectShare))
+	ask := func(secret, text string, body io.Reader, edit func(*http.Request)) *httptest.ResponseRecorder {
+		r := g.request(t, secret, "v0:0:"+text, body)
+		r.ContentLength = int64(len(text))
+		r.Header.Set("X-Slack-Request-Timestamp", "0")
+		r.Header.Set("X-Slack-Signature", "v0="+strings.TrimPrefix(r.Header.Get("X-Hub-Signature-256"), "sha256="))
+		if edit != nil {
+			edit(r)
+		}
+		w := httptest.NewRecorder()
+		g.ServeHTTP(w, r)
+		return w
+	}
+	const shake, event = `{"type":"url_verification","challenge":"c"}`, `{"type":"event_callback","event_id":"Ev1"}`
+	w := ask("one", shake, strings.NewReader(shake), nil)
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.JSONEq(t, `{"challenge":"c"}`, w.Body.String())
+	require.Equal(t, http.StatusUnauthorized, ask("wrong", shake, strings.NewReader(shake), nil).Code)
+	w = ask("one", event, strings.NewReader(event), nil)
+	require.Equal(t, http.StatusTooManyRequests, w.Code)
+	require.Contains(t, w.Body.String(), httpserver.CodeStorageFull)
+	for _, edit := range []func(*http.Request){
+		func(r *http.Request) { r.ContentLength = -1 },
+		func(r *http.Request) { r.ContentLength = maxHandshake + 1 },
+		func(r *http.Request) { r.Header.Set("Content-Type", typeForm) },
+	} {
+		require.Contains(t, ask("one", shake, unreadable{t}, edit).Body.String(), httpserver.CodeStorageFull)
+	}
+	require.Empty(t, g.keeper.events)
+	require.Empty(t, g.wrongs.reading)
+	require.Zero(t, g.incoming.Taken())
 }
 
 // TestAFailingStoreCostsTheSenderNothing: it is told to come again, whether its signature
@@ -270,25 +404,26 @@ func FuzzProviders(f *testing.F) {
 	f.Add("stripe", []byte(`{"id":"evt_1","ID":7}`), "a\xffb")
 	f.Add("github", []byte(`[["id","1"]]`), "")
 	f.Fuzz(func(t *testing.T, scheme string, body []byte, value string) {
-		c, in := store.Connector{RequireAuthentication: true, Signature: scheme, ContextHeaders: []string{"x-a", "host"}}, input{inline: body}
-		var asked challenge
-		if errors.As(handshake(c, in), &asked) {
+		c := store.Connector{RequireAuthentication: true, Signature: scheme, ContextHeaders: []string{"x-a", "host"}}
+		if asked, shakes := handshake(c, body); shakes {
 			require.Equal(t, "slack", scheme)
 			require.LessOrEqual(t, len(asked), maxChallenge)
 		}
-		if key, found := bodyKey(c, in); found {
-			require.Contains(t, []string{"slack", "stripe"}, scheme)
+		r := &http.Request{Host: value, Header: http.Header{"X-A": {value, value}, "X-B": {value}}}
+		if scheme == "slack" || scheme == "stripe" {
+			key, err := keyFor(c, r, &signed{begun: body})
+			require.NoError(t, err)
+			require.NotEmpty(t, key.name, "each has one")
 			require.LessOrEqual(t, len(key.name), len("stripe:")+maxIdempotencyKey)
 			require.True(t, utf8.ValidString(key.name))
 			require.False(t, key.compares)
 		}
-		r := &http.Request{Host: value, Header: http.Header{"X-A": {value, value}, "X-B": {value}}}
 		headers := contextHeaders(c, r)
 		require.Len(t, headers, 2)
 		for _, seen := range headers {
 			require.LessOrEqual(t, len(seen), store.MaxHeaderValue)
 			require.True(t, utf8.ValidString(seen))
 		}
-		_, _ = keyFor(c, r)
+		_, _ = keyFor(c, r, nil)
 	})
 }

@@ -26,9 +26,12 @@ type wrongs struct {
 	// project.
 	reading   map[store.Key]int64
 	byProject map[uuid.UUID]int64
+	allNow    int64
+	// all is what was wrong of late for all connectors.
+	all *rate.Limiter
 }
 
-// wrong is what was wrong of late for one connector.
+// wrong is what was wrong of late for one connector, or for a project.
 type wrong struct{ answers, bytes *rate.Limiter }
 
 func newWrongs(now func() time.Time) *wrongs {
@@ -36,7 +39,10 @@ func newWrongs(now func() time.Time) *wrongs {
 	if err != nil {
 		panic("making a cache of connectors: " + err.Error()) // refuses sizes below 1 alone
 	}
-	return &wrongs{now: now, connectors: connectors, reading: map[store.Key]int64{}, byProject: map[uuid.UUID]int64{}}
+	return &wrongs{
+		now: now, connectors: connectors, reading: map[store.Key]int64{}, byProject: map[uuid.UUID]int64{},
+		all: rate.NewLimiter(wrongBytesOfAll, wrongBurstOfAll),
+	}
 }
 
 // of is that of a connector which is there: strangers' ids are not remembered.
@@ -46,6 +52,9 @@ func (w *wrongs) of(connector store.Key) *wrong {
 	found, ok := w.connectors.Get(connector)
 	if !ok {
 		found = &wrong{rate.NewLimiter(wrongAnswers, wrongAnswersBurst), rate.NewLimiter(wrongBytes, wrongBytesBurst)}
+		if connector.ID == uuid.Nil { // a project
+			found.bytes = rate.NewLimiter(wrongBytesOfProject, wrongBurstOfProject)
+		}
 		w.connectors.Add(connector, found)
 	}
 	return found
@@ -56,23 +65,37 @@ func (w *wrongs) answered(connector store.Key) bool {
 	return w.of(connector).answers.AllowN(w.now(), 1)
 }
 
-// begin lets a body come in of which the signature is judged at its end. Where it may, the
-// caller ends it.
-func (w *wrongs) begin(connector store.Key, size int64) bool {
-	bytes := w.of(connector).bytes
+// budgets are those that the bytes of a connector's wrong bodies count in.
+func (w *wrongs) budgets(connector store.Key) []*rate.Limiter {
+	return []*rate.Limiter{w.of(connector).bytes, w.of(store.Key{ProjectID: connector.ProjectID}).bytes, w.all}
+}
+
+// begin lets a body come in of which the signature is judged at its end; large says that it
+// may be larger than store.MaxInlineInput. Where it may, the caller ends it.
+func (w *wrongs) begin(connector store.Key, size int64, large bool) bool {
+	if large {
+		now := w.now()
+		for _, bytes := range w.budgets(connector) {
+			if bytes.TokensAt(now) < 0 {
+				return false
+			}
+		}
+	}
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if w.reading[connector]+size > maxUnverified/2 || w.byProject[connector.ProjectID]+size > maxUnverified || bytes.TokensAt(w.now()) < 0 {
+	if w.reading[connector]+size > maxUnverified/2 || w.byProject[connector.ProjectID]+size > maxUnverified || w.allNow+size > maxAllUnverified {
 		return false
 	}
 	w.reading[connector] += size
 	w.byProject[connector.ProjectID] += size
+	w.allNow += size
 	return true
 }
 
 // end ends what began with the same size; read is how many bytes came in whose signature
-// was not right.
-func (w *wrongs) end(connector store.Key, size, read int64) {
+// was not right. Those of large bodies count, if need be in advance; of small ones, which
+// come in at any time, no more than there is, so that they keep no large one out for long.
+func (w *wrongs) end(connector store.Key, size, read int64, large bool) {
 	w.mutex.Lock()
 	if w.reading[connector] -= size; w.reading[connector] <= 0 {
 		delete(w.reading, connector)
@@ -80,8 +103,16 @@ func (w *wrongs) end(connector store.Key, size, read int64) {
 	if w.byProject[connector.ProjectID] -= size; w.byProject[connector.ProjectID] <= 0 {
 		delete(w.byProject, connector.ProjectID)
 	}
+	w.allNow -= size
 	w.mutex.Unlock()
-	if read > 0 { // at most MaxBody, within the burst: so it counts, if need be in advance
-		w.of(connector).bytes.ReserveN(w.now(), int(min(read, wrongBytesBurst)))
+	now := w.now()
+	for _, bytes := range w.budgets(connector) {
+		n := min(int(read), bytes.Burst())
+		if !large {
+			n = min(n, int(bytes.TokensAt(now)))
+		}
+		if n > 0 {
+			bytes.ReserveN(now, n)
+		}
 	}
 }
