@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/pause"
@@ -20,14 +22,15 @@ import (
 const (
 	// tellRejections is how often what was refused is recorded.
 	tellRejections = 5 * time.Second
-	// maxRejecting is of how many connectors refusals are kept until then. Those of
-	// others are counted as lost.
+	// maxRejecting is of how many connectors refusals are kept until then, of which a
+	// project has one part in projectShare. Those of others are counted as lost.
 	maxRejecting = 512
 )
 
 // rejections are what connectors refused since it was recorded last. A refused request writes
 // nothing: the numbers of all are recorded together every few seconds, those of store.MaxRejected
-// connectors at a time. What the store does not take is lost, and counted.
+// connectors at a time, for which projects take turns. What the store does not take is lost, and
+// counted.
 type rejections struct {
 	source interface {
 		RecordRejections(ctx context.Context, rejected []store.Rejected) error
@@ -38,7 +41,10 @@ type rejections struct {
 
 	mutex sync.Mutex
 	of    map[store.Key]*rejecting
-	order []store.Key // of of: who waits longest is first
+	// waiting are the connectors of of, by project: who waits longest is first. turns are
+	// their projects: whose turn it is is first.
+	waiting map[uuid.UUID][]store.Key
+	turns   []uuid.UUID
 }
 
 // rejecting is what a connector refused.
@@ -49,7 +55,7 @@ type rejecting struct {
 }
 
 func newRejections(source Store, counted *metrics.Gateway, logger *slog.Logger, now func() time.Time) *rejections {
-	return &rejections{source: source, metrics: counted, logger: logger, now: now, of: map[store.Key]*rejecting{}}
+	return &rejections{source: source, metrics: counted, logger: logger, now: now, of: map[store.Key]*rejecting{}, waiting: map[uuid.UUID][]store.Key{}}
 }
 
 // add notes a request that a known connector refused.
@@ -58,13 +64,16 @@ func (r *rejections) add(connector store.Key, sample store.RejectionSample) {
 	defer r.mutex.Unlock()
 	at := r.of[connector]
 	if at == nil {
-		if len(r.of) >= maxRejecting {
+		others := r.waiting[connector.ProjectID]
+		if len(r.of) >= maxRejecting || len(others) >= maxRejecting/projectShare {
 			r.metrics.RejectionsLost(1)
 			return
 		}
 		at = &rejecting{counts: map[string]int64{}}
 		r.of[connector] = at
-		r.order = append(r.order, connector)
+		if r.waiting[connector.ProjectID] = append(others, connector); len(others) == 0 {
+			r.turns = append(r.turns, connector.ProjectID)
+		}
 	}
 	at.counts[sample.Code]++
 	if len(at.samples) == store.MaxRejectionSamples {
@@ -96,7 +105,7 @@ func (r *rejections) run(ctx context.Context) {
 	r.tell(context.WithoutCancel(ctx))
 }
 
-// tell records what store.MaxRejected connectors refused, of which that of others waits longer.
+// tell records what store.MaxRejected connectors refused.
 func (r *rejections) tell(ctx context.Context) {
 	rejected := r.take()
 	if len(rejected) == 0 {
@@ -120,8 +129,9 @@ func (r *rejections) tell(ctx context.Context) {
 func (r *rejections) take() (rejected []store.Rejected) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	now, n := r.now(), min(len(r.order), store.MaxRejected)
-	for _, connector := range r.order[:n] {
+	now := r.now()
+	for len(rejected) < store.MaxRejected && len(r.turns) > 0 {
+		connector := r.next()
 		at := r.of[connector]
 		delete(r.of, connector)
 		for i := range at.samples {
@@ -130,6 +140,19 @@ func (r *rejections) take() (rejected []store.Rejected) {
 		slices.Reverse(at.samples)
 		rejected = append(rejected, store.Rejected{Connector: connector, Counts: at.counts, Samples: at.samples})
 	}
-	r.order = slices.Delete(r.order, 0, n)
 	return rejected
+}
+
+// next takes the connector that waits longest of the project whose turn it is. The next
+// turn is another project's, where one waits.
+func (r *rejections) next() store.Key {
+	project := r.turns[0]
+	waiting := r.waiting[project]
+	first := waiting[0] // which Delete overwrites
+	if r.turns = slices.Delete(r.turns, 0, 1); len(waiting) > 1 {
+		r.waiting[project], r.turns = slices.Delete(waiting, 0, 1), append(r.turns, project)
+	} else {
+		delete(r.waiting, project)
+	}
+	return first
 }

@@ -119,6 +119,35 @@ func TestRejectionsAreBounded(t *testing.T) {
 	require.Len(t, r.of, maxRejecting-2*store.MaxRejected)
 }
 
+// TestNoProjectFillsTheRejections: it has a part of what is kept, and its turn when that is
+// recorded.
+func TestNoProjectFillsTheRejections(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	book := &rejectionBook{}
+	r := newRejections(book, metrics.NewGateway(registry), quiet(), time.Now)
+	flooded, other := uuid.New(), store.Key{ProjectID: uuid.New(), ID: uuid.New()}
+	for range maxRejecting + 1 {
+		r.add(store.Key{ProjectID: flooded, ID: uuid.New()}, store.RejectionSample{Code: "c"})
+	}
+	require.Len(t, r.of, maxRejecting/projectShare)
+	require.InEpsilon(t, maxRejecting+1-maxRejecting/projectShare, metrictest.Of(t, registry).Value(t, lostName), 0)
+	r.add(other, store.RejectionSample{Code: "c"})
+	r.tell(t.Context())
+	require.Len(t, book.taken, store.MaxRejected)
+	require.Equal(t, other, book.taken[1].Connector, "nobody waits behind all of another's")
+	for len(r.of) > 0 {
+		r.add(other, store.RejectionSample{Code: "c"})
+		book.taken = nil
+		r.tell(t.Context())
+		require.Contains(t, []store.Key{book.taken[0].Connector, book.taken[min(1, len(book.taken)-1)].Connector}, other)
+	}
+	require.Empty(t, r.waiting)
+	require.Empty(t, r.turns)
+	r.add(store.Key{ProjectID: flooded, ID: uuid.New()}, store.RejectionSample{Code: "c"})
+	require.Len(t, r.of, 1, "there is room again")
+}
+
 // TestRejectionsAreRecordedFromTimeToTime: and a last time when the gateway stops.
 func TestRejectionsAreRecordedFromTimeToTime(t *testing.T) {
 	t.Parallel()
