@@ -58,6 +58,8 @@ type ConnectorRun struct {
 	Status        ConnectorRunStatus
 	Trigger       TriggerType
 	RunIDs        []uuid.UUID // in the order of the links, oldest first
+	// Kind is what a delivery carries; "" of what is none.
+	Kind DeliveryKind
 	// ReplayOf is the connector run of which it is a replay, nil of an original.
 	ReplayOf    *uuid.UUID
 	Error       string

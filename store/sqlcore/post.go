@@ -216,7 +216,7 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 			more[key] = int64(len(t.payload))
 		}
 		if t.closed != "" {
-			skipped.add(t.run.ProjectID, id, t.environment, t.connector, t.run.ID, t.closed, now, now)
+			skipped.add(t.run.ProjectID, id, t.environment, t.connector, t.run.ID, string(t.kind), t.closed, now, now)
 			continue
 		}
 		open.add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now)
@@ -229,7 +229,7 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 		return err
 	}
 	if err := skipped.insert(ctx, tx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
-		content_type, run_ids, error, started_at, ended_at) VALUES `, `(%, %, %, %, 'skipped', 'outbound', '`+DeliveryType+`', id_list(%), %, %, %)`, ``); err != nil {
+		content_type, run_ids, kind, error, started_at, ended_at) VALUES `, `(%, %, %, %, 'skipped', 'outbound', '`+DeliveryType+`', id_list(%), %, %, %, %)`, ``); err != nil {
 		return err
 	}
 	if err := payloads.insert(ctx, tx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES `,

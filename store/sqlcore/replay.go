@@ -61,7 +61,7 @@ func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admis
 		return a, wrap(err, "reading delivery %s", r.Of)
 	}
 	d := again{of: of.ID, Delivery: store.Delivery{
-		ProjectID: of.ProjectID, EnvironmentID: of.EnvironmentID, ConnectorID: of.ConnectorID, RunID: of.RunIDs[0],
+		ProjectID: of.ProjectID, EnvironmentID: of.EnvironmentID, ConnectorID: of.ConnectorID, RunID: of.RunIDs[0], Kind: of.Kind,
 	}}
 	blobs, err := c.copyCarried(ctx, &d)
 	if err != nil {
@@ -101,16 +101,18 @@ func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admis
 // the original's id, of which it returns the copy where it is in a blob. ErrGone where it is
 // not stored any more.
 func (c *Core) copyCarried(ctx context.Context, d *again) (blobs []store.Key, err error) {
-	in, err := c.EventInput(ctx, store.Key{ProjectID: d.ProjectID, ID: d.of})
-	if errors.Is(err, store.ErrNotFound) {
-		d.Kind = store.DeliverResult
+	if d.Kind == store.DeliverResult {
 		d.LinkID, err = c.sendingLink(ctx, d.Delivery)
 		return nil, err
+	}
+	in, err := c.EventInput(ctx, store.Key{ProjectID: d.ProjectID, ID: d.of})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, store.ErrGone
 	}
 	if err != nil {
 		return nil, err
 	}
-	d.Kind, d.payload, d.size = kindOf(in.Data), in.Data, int64(len(in.Data))
+	d.payload, d.size = in.Data, int64(len(in.Data))
 	if in.Blob == nil {
 		return nil, nil
 	}
@@ -129,15 +131,6 @@ func (c *Core) copyCarried(ctx context.Context, d *again) (blobs []store.Key, er
 	d.blob, blobs = &id, []store.Key{{ProjectID: d.ProjectID, ID: id}}
 	d.size, err = c.putBlob(ctx, blobs[0], body)
 	return blobs, err
-}
-
-// kindOf tells word of a delivery that has failed, which is small, from what runs send.
-func kindOf(payload []byte) store.DeliveryKind {
-	var word store.FailedDelivery
-	if json.Unmarshal(payload, &word) == nil && word.Type == store.StatusDeliveryFailed {
-		return store.DeliverFailure
-	}
-	return store.DeliverPayload
 }
 
 // sendingLink is the link over which the result of a delivery's run would go out now, the

@@ -235,18 +235,20 @@ func (c *Core) entries(ctx context.Context, run store.Key, statement string, arg
 
 // connectorRunColumns are of an open or an ended connector run c.
 const (
-	openConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, '' AS error,
+	openConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, '' AS kind, '' AS error,
 	c.content_type, c.run_ids, c.replay_of, c.started_at, CAST(NULL AS bigint) AS ended_at`
-	endedConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.error,
+	openDeliveryColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.kind, '' AS error,
+	c.content_type, c.run_ids, c.replay_of, c.started_at, CAST(NULL AS bigint) AS ended_at`
+	endedConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.kind, c.error,
 	c.content_type, c.run_ids, c.replay_of, c.started_at, c.ended_at`
 )
 
 // openDeliveries are deliveries as open connector runs.
 const openDeliveries = `(SELECT id, project_id, environment_id, connector_id, CASE WHEN lease_until IS NULL THEN 'pending' ELSE 'running' END AS status,
-	'outbound' AS trigger_type, '` + DeliveryType + `' AS content_type, id_list(run_id) AS run_ids, replay_of, started_at FROM deliveries)`
+	'outbound' AS trigger_type, kind, '` + DeliveryType + `' AS content_type, id_list(run_id) AS run_ids, replay_of, started_at FROM deliveries)`
 
 func scanConnectorRun(row scanner) (r store.ConnectorRun, err error) {
-	err = row.Scan(&r.ID, &r.ProjectID, &r.EnvironmentID, &r.ConnectorID, &r.Status, &r.Trigger, &r.Error,
+	err = row.Scan(&r.ID, &r.ProjectID, &r.EnvironmentID, &r.ConnectorID, &r.Status, &r.Trigger, &r.Kind, &r.Error,
 		&r.ContentType, idList{&r.RunIDs}, &r.ReplayOf, at(&r.StartedAt), maybeAt(&r.EndedAt))
 	return r, err
 }
@@ -261,7 +263,7 @@ func (c *Core) connectorRun(ctx context.Context, q Queryer, key store.Key) (stor
 	run, err := scanConnectorRun(q.QueryRowContext(ctx, `SELECT `+openConnectorRunColumns+` FROM open_connector_runs c
 		WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID))
 	if errors.Is(err, sql.ErrNoRows) {
-		run, err = scanConnectorRun(q.QueryRowContext(ctx, `SELECT `+openConnectorRunColumns+` FROM `+openDeliveries+` c
+		run, err = scanConnectorRun(q.QueryRowContext(ctx, `SELECT `+openDeliveryColumns+` FROM `+openDeliveries+` c
 			WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID))
 	}
 	if !errors.Is(err, sql.ErrNoRows) {

@@ -112,7 +112,7 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 			return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c` + narrow + ` ORDER BY c.id DESC LIMIT ` + seen + `) AS ` + name
 		}
 		runs, err = collect(ctx, tx, scanConnectorRun, `SELECT x.* FROM (`+of(openConnectorRunColumns, `open_connector_runs`, `open`)+
-			` UNION ALL `+of(openConnectorRunColumns, openDeliveries, `due`)+
+			` UNION ALL `+of(openDeliveryColumns, openDeliveries, `due`)+
 			` UNION ALL `+of(endedConnectorRunColumns, `ended_connector_runs`, `ended`)+`) AS x WHERE x.project_id = $1
 			ORDER BY x.id DESC LIMIT `+page.add(q.Limit)+` OFFSET `+page.add(q.Offset), page.args...)
 		return err

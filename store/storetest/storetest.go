@@ -69,7 +69,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Beginnings", beginningPromises},
 		{"Order", orderPromises},
 		{"Deliveries", slices.Concat(deliveryPromises, destinationPromises)},
-		{"Sends", slices.Concat(sendPromises, failedDeliveryPromises)},
+		{"Sends", slices.Concat(sendPromises, failedDeliveryPromises, carriedPromises)},
 		{"Replays", replayPromises},
 		{"ReplayJobs", replaysPromises},
 		{"Held", heldPromises},

@@ -604,6 +604,8 @@ CREATE TABLE ended_connector_runs (
     trigger_type text NOT NULL,
     content_type text NOT NULL,
     run_ids uuid[] NOT NULL,
+    -- What a delivery carried, as in deliveries; '' of what is none.
+    kind text NOT NULL DEFAULT '' CHECK (kind IN ('', 'result', 'payload', 'failure')),
     error text NOT NULL,
     replay_of uuid,
     started_at bigint NOT NULL,

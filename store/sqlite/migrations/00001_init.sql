@@ -543,6 +543,8 @@ CREATE TABLE ended_connector_runs (
     trigger_type TEXT NOT NULL,
     content_type TEXT NOT NULL,
     run_ids TEXT NOT NULL,
+    -- What a delivery carried, as in deliveries; '' of what is none.
+    kind TEXT NOT NULL DEFAULT '' CHECK (kind IN ('', 'result', 'payload', 'failure')),
     error TEXT NOT NULL,
     replay_of TEXT,
     started_at INTEGER NOT NULL,

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var carriedPromises = []promise{
+	{"a delivery says what it carries, while it waits and when it has ended", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("results", automatic)
+		w.outboundFrom("nobody", "ops", telling)
+		failed := w.failing()
+		w.carries(failed.Delivery.ID, store.DeliverResult)
+		w.record(attempted(failed, store.DeliveryFailed))
+		w.carries(failed.Delivery.ID, store.DeliverResult)
+		w.post()
+		word := w.takeDue(10, 10)[0]
+		w.carries(word.Delivery.ID, store.DeliverFailure)
+		w.record(attempted(word, store.DeliveryDone))
+		w.carries(word.Delivery.ID, store.DeliverFailure)
+		e := w.single()
+		w.accept(&e)
+		w.carries(e.ConnectorRunID, "")
+		for _, run := range w.claim(1, lease) {
+			w.NoError(w.complete(completed(run)))
+		}
+		w.carries(e.ConnectorRunID, "")
+	}},
+	{"a result says so too where its connector did not send", func(w *world) {
+		w.deploy("one", "first")
+		out := w.outboundTo("results", automatic)
+		out.Enabled = false
+		w.NoError(w.s.PutConnector(w.ctx, out))
+		w.ended(1)
+		w.post()
+		w.carries(w.deliveriesOf(out)[0].ID, store.DeliverResult)
+	}},
+	{"what a run sends stays a payload, whatever it looks like", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("results", tool("tell"))
+		w.outboundFrom("nobody", "ops", telling)
+		run := w.sending(1)
+		sent := w.send(by(run, "tell", 1, `{"type": "delivery_failed"}`))
+		w.carries(sent.DeliveryID, store.DeliverPayload)
+		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
+		w.carries(sent.DeliveryID, store.DeliverPayload)
+		w.Equal(1, w.post(), "of which is told")
+		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		w.replay(sent.DeliveryID)
+		again := w.takeDue(10, 10)[0]
+		w.Equal(store.DeliverPayload, again.Kind)
+		w.record(attempted(again, store.DeliveryFailed))
+		w.Equal(1, w.post(), "also of the replay")
+	}},
+}
+
+// carries says what a connector run carries, where it is read and in lists.
+func (w *world) carries(id uuid.UUID, kind store.DeliveryKind) {
+	run := w.connectorRun(id)
+	w.Equal(kind, run.Kind)
+	runs, _, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: store.Key{ProjectID: run.ProjectID, ID: run.ConnectorID}, Limit: 100})
+	w.NoError(err)
+	for _, listed := range runs {
+		if listed.ID == id {
+			w.Equal(run, listed)
+			return
+		}
+	}
+	w.Failf("it is not listed", "%s", id)
+}
