@@ -3,10 +3,14 @@
 package apiserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -25,7 +29,9 @@ type ConnectorRun struct {
 	Output        *string            `json:"output" doc:"The output of the oldest link's run; null in lists, and of deliveries."`
 	Error         *string            `json:"error" doc:"Why it failed or was skipped."`
 	ReplayOf      *string            `json:"replay_of" format:"uuid" doc:"The connector run of which it is a replay; null of an original."`
-	RunID         *string            `json:"run_id" format:"uuid" doc:"Outbound: the agent run whose result is sent; null of others."`
+	RunID         *string            `json:"run_id" format:"uuid" doc:"Outbound: the agent run whose result is sent, which sends the payload, or whose delivery has failed; null of others."`
+	Kind          Null[DeliveryKind] `json:"kind" doc:"Outbound: what is sent; null of others."`
+	Payload       any                `json:"payload" doc:"Outbound, but for results: the JSON body that is sent. Null in lists, of others, once it is not stored any more, and for a key without runs.view."`
 	Attempts      []Attempt          `json:"attempts" doc:"Outbound: the attempts to deliver, oldest first; empty in lists, and of others."`
 	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"Outbound: when the next one is due; null in lists, of others, and once no more is made."`
 }
@@ -61,6 +67,7 @@ type ConnectorRunsQuery struct {
 	TimeRange   TimeRange          `query:"time_range" default:"7d" doc:"Only those that started in this window before now."`
 	Status      ConnectorRunStatus `query:"status_filter" doc:"Only those with this status."`
 	TriggerType TriggerType        `query:"trigger_type" doc:"Only those with this cause."`
+	RunID       ID                 `query:"run_id" doc:"Only what started this agent run, and deliveries of it."`
 	Limit       int                `query:"limit" default:"25" minimum:"1" maximum:"100" doc:"The most items of a page."`
 	Offset      int                `query:"offset" default:"0" minimum:"0" doc:"How many newer ones to leave out."`
 }
@@ -76,9 +83,14 @@ func (s *Server) listConnectorRuns(ctx context.Context, c *caller, in *Connector
 	if err != nil {
 		return answer[ConnectorRunList]{}, err
 	}
+	if !in.RunID.IsZero() {
+		if _, err := s.run(ctx, c, in.RunID); err != nil {
+			return answer[ConnectorRunList]{}, err
+		}
+	}
 	runs, total, err := s.store.ListConnectorRuns(ctx, store.ConnectorRunQuery{
 		Connector: c.keyOf(conn), Since: timeRanges[in.TimeRange], Status: store.ConnectorRunStatus(in.Status),
-		Trigger: store.TriggerType(in.TriggerType), Limit: in.Limit, Offset: in.Offset,
+		Trigger: store.TriggerType(in.TriggerType), Run: uuid.UUID(in.RunID), Limit: in.Limit, Offset: in.Offset,
 	})
 	if err != nil {
 		return answer[ConnectorRunList]{}, fmt.Errorf("listing the runs of connector %q: %w", conn.Name, err)
@@ -95,7 +107,12 @@ func (s *Server) getConnectorRun(ctx context.Context, c *caller, in *ConnectorRu
 	if err != nil {
 		return answer[ConnectorRun]{}, err
 	}
-	return plainly(s.wholeConnectorRun(ctx, run))
+	shown, err := s.wholeConnectorRun(ctx, run)
+	if err != nil {
+		return answer[ConnectorRun]{}, err
+	}
+	err = s.showPayload(ctx, c, run, &shown)
+	return plainly(shown, err)
 }
 
 // connectorRun is the one of a connector that a path names.
@@ -139,6 +156,7 @@ func showConnectorRun(r store.ConnectorRun) ConnectorRun {
 		ID: r.ID.String(), ConnectorID: r.ConnectorID.String(), Status: ConnectorRunStatus(r.Status), TriggerType: TriggerType(r.Trigger),
 		StartedAt: r.StartedAt.UTC(), EndedAt: optTime(r.EndedAt), DurationMS: elapsed(&r.StartedAt, r.EndedAt),
 		DispatchedTo: len(r.RunIDs), RunIDs: texts(r.RunIDs), Error: opt(r.Error), Attempts: []Attempt{},
+		Kind: word[DeliveryKind](deliveryKinds[r.Kind]),
 	}
 	if r.ReplayOf != nil {
 		out.ReplayOf = opt(r.ReplayOf.String())
@@ -150,6 +168,43 @@ func showConnectorRun(r store.ConnectorRun) ConnectorRun {
 		}
 	}
 	return out
+}
+
+// deliveryKinds are the words for what deliveries carry.
+var deliveryKinds = map[store.DeliveryKind]DeliveryKind{
+	store.DeliverResult: "result", store.DeliverPayload: "payload", store.DeliverFailure: "delivery_failed",
+}
+
+// showPayload fills in the body of a delivery that is no result: to those who may see what
+// runs are about.
+func (s *Server) showPayload(ctx context.Context, c *caller, run store.ConnectorRun, out *ConnectorRun) error {
+	if run.Kind != store.DeliverPayload && run.Kind != store.DeliverFailure {
+		return nil
+	}
+	if may, err := s.may(ctx, c, "runs.view"); err != nil || !may {
+		return err
+	}
+	in, err := s.store.EventInput(ctx, run.Key())
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the payload of delivery %s: %w", run.ID, err)
+	}
+	body := io.NopCloser(bytes.NewReader(in.Data))
+	if in.Blob != nil {
+		body, err = s.store.OpenBlob(ctx, store.Key{ProjectID: run.ProjectID, ID: *in.Blob})
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		out.Payload, err = showInput(in.ContentType, body)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the payload of delivery %s: %w", run.ID, err)
+	}
+	return nil
 }
 
 // showAttempts fills in the attempts of a delivery.

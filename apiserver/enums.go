@@ -6,6 +6,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // Enumerations are types of their own, so that the description names each once. They
@@ -28,6 +29,7 @@ type (
 	TriggerType        string
 	EndedStatus        string
 	ReplayStatus       string
+	DeliveryKind       string
 	TimeRange          string
 	AgentDeployment    string
 	SpanKind           string
@@ -149,6 +151,12 @@ func (EndedStatus) Schema(r huma.Registry) *huma.Schema {
 func (ReplayStatus) Schema(r huma.Registry) *huma.Schema {
 	return enumeration(r, "ReplayStatus", "Where a replay stands; completed, cancelled and failed are final. dry_run: it is none, and only told how many match.",
 		"running", "completed", "cancelled", "failed", "dry_run")
+}
+
+// Schema describes the type.
+func (DeliveryKind) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "DeliveryKind", "What a delivery carries: the result of a run, the payload that a run sends by a tool, or word of another delivery "+
+		"that has failed.", string(deliveryKinds[store.DeliverResult]), string(deliveryKinds[store.DeliverPayload]), string(deliveryKinds[store.DeliverFailure]))
 }
 
 // Schema describes the type.

@@ -175,6 +175,8 @@ func TestRunsOfAConnectorAreNarrowedByEveryFilter(t *testing.T) {
 		"limit=2&offset=2":             {1, 3},
 		"offset=3":                     {0, 3},
 		"limit=1&status_filter=failed": {1, 1},
+		"run_id=" + w.queued.String():  {1, 1},
+		"status_filter=failed&run_id=" + w.queued.String(): {0, 0},
 	} {
 		status, body := w.call(t, key, http.MethodGet, path+"?"+query, "")
 		require.Equal(t, http.StatusOK, status, "%s: %s", query, body)
@@ -182,12 +184,14 @@ func TestRunsOfAConnectorAreNarrowedByEveryFilter(t *testing.T) {
 		require.Len(t, page.Items, want.items, query)
 		require.EqualValues(t, want.total, page.Total, query)
 	}
-	_, body := w.call(t, key, http.MethodGet, path, "")
+	status, body := w.call(t, key, http.MethodGet, path+"?run_id="+uuid.NewString(), "")
+	require.Equal(t, http.StatusNotFound, status, string(body))
+	_, body = w.call(t, key, http.MethodGet, path, "")
 	page := decode[ConnectorRunList](t, body)
 	require.Equal(t, 25, page.Limit)
 	require.Equal(t, []string{w.queued.String()}, page.Items[0].RunIDs, "newest first")
 	require.Equal(t, 1, page.Items[0].DispatchedTo)
-	for _, bad := range []string{"time_range=2h", "status_filter=queued", "trigger_type=fax", "offset=-1"} {
+	for _, bad := range []string{"time_range=2h", "status_filter=queued", "trigger_type=fax", "offset=-1", "run_id=1"} {
 		status, body := w.call(t, key, http.MethodGet, path+"?"+bad, "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", bad, body)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -312,4 +313,57 @@ func TestDeliveriesAreShownWithTheirAttempts(t *testing.T) {
 	require.EqualValues(t, 7, *shown.Attempts[1].DurationMS)
 	require.Equal(t, "try later", *shown.Attempts[1].ResponseExcerpt)
 	require.Nil(t, shown.Output)
+	require.Equal(t, DeliveryKind("result"), *shown.Kind.Value)
+	require.Equal(t, shown.Kind, listed.Kind)
+	require.Nil(t, shown.Payload, "the run has it")
+}
+
+// TestPayloadsAreShown: what a run has sent, by the filter of its deliveries, to those who may
+// see runs; and not what is not stored any more.
+func TestPayloadsAreShown(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	conn := w.connectorNamed(t, "results", func(c *v1alpha1.Connector) {
+		c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://a.example"
+	})
+	project, environment := w.projectID.String(), w.environmentID("production")
+	path := "/connectors/" + conn.Status.ID + "/runs"
+	all, narrow := w.key(t, nil), w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.Access, k.Permissions = v1alpha1.AccessSelected, []v1alpha1.Permission{"connectors.view"}
+	})
+	blob, err := uuid.NewV7()
+	require.NoError(t, err)
+	large := `{"a":"` + strings.Repeat("x", store.MaxInlineInput) + `"}`
+	_, err = w.db.PutBlob(t.Context(), store.Key{ProjectID: w.projectID, ID: blob}, strings.NewReader(large))
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		kind, word string
+		data, blob any
+		want       any
+	}{
+		"a payload":        {"payload", "payload", []byte(`{"n": 1}`), nil, map[string]any{"n": 1.0}},
+		"no object":        {"payload", "payload", []byte(`[1]`), nil, []any{1.0}},
+		"a large one":      {"payload", "payload", nil, blob.String(), map[string]any{"a": strings.Repeat("x", store.MaxInlineInput)}},
+		"one that is gone": {"payload", "payload", nil, uuid.NewString(), nil},
+		"of a failure":     {"failure", "delivery_failed", []byte(`{"type":"delivery_failed"}`), nil, map[string]any{"type": "delivery_failed"}},
+	} {
+		id, run := store.Stamp(uuid.New(), time.Now().UnixMicro(), 0).String(), w.completed.String()
+		w.exec(t, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, kind, error, started_at, ended_at)
+			VALUES (?, ?, ?, ?, 'completed', 'outbound', 'application/json', json_array(?), ?, '', 1, 2)`, project, id, environment, conn.Status.ID, run, c.kind)
+		w.exec(t, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES (?, ?, 'application/json', ?, ?)`, project, id, c.data, c.blob)
+		status, body := w.call(t, all, http.MethodGet, path+"?run_id="+run, "")
+		require.Equal(t, http.StatusOK, status, string(body))
+		page := decode[ConnectorRunList](t, body)
+		require.EqualValues(t, 1, page.Total, name)
+		require.Equal(t, id, page.Items[0].ID, name)
+		require.Equal(t, DeliveryKind(c.word), *page.Items[0].Kind.Value, name)
+		require.Nil(t, page.Items[0].Payload, name)
+		status, body = w.call(t, all, http.MethodGet, path+"/"+id, "")
+		require.Equal(t, http.StatusOK, status, string(body))
+		require.Equal(t, c.want, decode[ConnectorRun](t, body).Payload, name)
+		status, body = w.call(t, narrow, http.MethodGet, path+"/"+id, "")
+		require.Equal(t, http.StatusOK, status, string(body))
+		require.Nil(t, decode[ConnectorRun](t, body).Payload, "%s, to who may not see runs", name)
+		w.exec(t, `DELETE FROM ended_connector_runs WHERE id = ?`, id)
+	}
 }

@@ -112,8 +112,8 @@ func TestADeliveryIsReplayed(t *testing.T) {
 	connector, original := w.delivery(t)
 	path := "/connectors/" + connector.ID.String() + "/runs/" + original.String() + "/replay"
 	requireRefused(t, w.ask(t, key, http.MethodPost, path, ""), http.StatusConflict, httpserver.CodeInProgress)
-	w.exec(t, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, error, started_at, ended_at)
-		SELECT project_id, id, environment_id, connector_id, 'completed', 'outbound', 'application/json', '["' || run_id || '"]', '', started_at, started_at FROM deliveries`)
+	w.exec(t, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, kind, error, started_at, ended_at)
+		SELECT project_id, id, environment_id, connector_id, 'completed', 'outbound', 'application/json', '["' || run_id || '"]', kind, '', started_at, started_at FROM deliveries`)
 	w.exec(t, `DELETE FROM deliveries`)
 	status, body := w.call(t, key, http.MethodPost, path, "")
 	require.Equal(t, http.StatusCreated, status, string(body))

@@ -219,10 +219,19 @@ func (s *Server) input(ctx context.Context, run store.Key) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the input of run %s: %w", run, err)
 	}
+	shown, err := showInput(contentType, body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the input of run %s: %w", run, err)
+	}
+	return shown, nil
+}
+
+// showInput reads an input as it is shown, nil where it is too large, and closes it.
+func showInput(contentType string, body io.ReadCloser) (any, error) {
 	defer func() { _ = body.Close() }() // only read
 	data, err := io.ReadAll(io.LimitReader(body, maxShownInput+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading the input of run %s: %w", run, err)
+		return nil, err
 	}
 	media, _, _ := mime.ParseMediaType(contentType) // "" is shown as text
 	switch {

@@ -280,6 +280,9 @@ type ConnectorRunQuery struct {
 	// Status and Trigger narrow when not empty.
 	Status  ConnectorRunStatus
 	Trigger TriggerType
-	Limit   int
-	Offset  int
+	// Run narrows, when it is set, to what started that run, and to deliveries of it. Like the
+	// others it costs what the connector's runs of the time cost.
+	Run    uuid.UUID
+	Limit  int
+	Offset int
 }

@@ -100,6 +100,9 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 	if q.Trigger != "" {
 		narrow += ` AND c.trigger_type = ` + l.add(string(q.Trigger))
 	}
+	if q.Run != uuid.Nil {
+		narrow += ` AND ` + l.add(q.Run) + ` ` + c.engine.Among("c.run_ids")
+	}
 	err := c.engine.Snapshot(ctx, func(ctx context.Context, tx Queryer) (err error) {
 		if err := tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM open_connector_runs c`+narrow+`)
 			+ (SELECT count(*) FROM `+openDeliveries+` c`+narrow+`)

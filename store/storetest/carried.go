@@ -39,6 +39,24 @@ var carriedPromises = []promise{
 		w.post()
 		w.carries(w.deliveriesOf(out)[0].ID, store.DeliverResult)
 	}},
+	{"deliveries are found by the run", func(w *world) {
+		w.deploy("one", "first")
+		out := w.outboundTo("results", automatic)
+		ended := w.failing()
+		w.record(attempted(ended, store.DeliveryDone))
+		open := w.failing()
+		for _, d := range []store.ClaimedDelivery{ended, open} {
+			for connector, want := range map[store.Key]uuid.UUID{out.Key(): d.Delivery.ID, w.connector.Key(): *w.run(d.RunID).ConnectorRunID} {
+				runs, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: connector, Run: d.RunID, Limit: 10})
+				w.NoError(err)
+				w.EqualValues(1, total)
+				w.Equal(want, runs[0].ID)
+			}
+		}
+		_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: out.Key(), Run: v7(), Limit: 10})
+		w.NoError(err)
+		w.Zero(total)
+	}},
 	{"what a run sends stays a payload, whatever it looks like", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", tool("tell"))
