@@ -5,7 +5,8 @@
 // models, MCP servers, webhooks).
 //
 // Addresses are checked when dialling, after names are resolved, so that a name
-// cannot change its address between check and use. Only public addresses are
+// cannot change its address between check and use; names of a private network are looked
+// up only where the operator has opened some of it. Only public addresses are
 // allowed, and ranges that the operator named for that purpose, less those that
 // the operator denied. Plain http goes to the named ranges only. Redirects are
 // never followed, proxies never used, and answers are cut off at a limit.
@@ -34,6 +35,7 @@ type Guard struct {
 	// reachable is by purpose what may be reached, opened what of it the operator
 	// allowed.
 	reachable, opened map[Purpose][]Block
+	resolver          *net.Resolver // nil for the system's
 }
 
 // New makes a guard.
@@ -48,19 +50,20 @@ func New(rules Rules) *Guard {
 // DialContext connects to an address for a purpose; ErrForbidden when it is
 // not allowed.
 func (g *Guard) DialContext(purpose Purpose) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return g.dialer(g.reachable[purpose], "is not a public address, and the operator has not allowed its range for "+string(purpose))
+	return g.dialer(purpose, g.reachable[purpose], "is not a public address, and the operator has not allowed its range for "+string(purpose))
 }
 
 // dialAllowed connects to the operator's ranges only.
 func (g *Guard) dialAllowed(purpose Purpose) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return g.dialer(g.opened[purpose], "is asked for by plain http; use https, or let the operator allow the range for "+string(purpose))
+	return g.dialer(purpose, g.opened[purpose], "is asked for by plain http; use https, or let the operator allow the range for "+string(purpose))
 }
 
 // dialer connects to addresses in blocks; otherwise the error ends with refusal.
-func (g *Guard) dialer(blocks []Block, refusal string) func(ctx context.Context, network, address string) (net.Conn, error) {
+func (g *Guard) dialer(purpose Purpose, blocks []Block, refusal string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &net.Dialer{
 		Timeout:   dialTimeout,
 		KeepAlive: 30 * time.Second,
+		Resolver:  g.resolver,
 		Control: func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err != nil {
@@ -76,5 +79,5 @@ func (g *Guard) dialer(blocks []Block, refusal string) func(ctx context.Context,
 			return nil
 		},
 	}
-	return d.DialContext
+	return named(d.DialContext, len(g.opened[purpose]) > 0, purpose)
 }

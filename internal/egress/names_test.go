@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// looking is a guard that counts the queries to its DNS, which are never answered.
+func looking(allowed ...netip.Prefix) (g *Guard, queries *atomic.Int64) {
+	g, queries = New(Rules{Allowed: map[Purpose][]netip.Prefix{Webhook: allowed}}), &atomic.Int64{}
+	g.resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		queries.Add(1)
+		return nil, errors.New("there is no DNS")
+	}}
+	return g, queries
+}
+
+// TestNamesOfTheInsideAreNotLookedUp: not where nothing of it is opened; and where something
+// is, one that is not found is refused as one is that may not be reached.
+func TestNamesOfTheInsideAreNotLookedUp(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"payments", "payments.prod.svc", "payments.prod.svc.cluster.local", "payments.prod.SVC.Cluster.Local.", "kubernetes.default.svc.",
+		"printer.local", "metadata.google.internal", "x.localhost",
+	} {
+		closed, queries := looking()
+		for _, dial := range []func(context.Context, string, string) (net.Conn, error){closed.DialContext(Webhook), closed.dialAllowed(Webhook)} {
+			_, err := dial(t.Context(), "tcp", net.JoinHostPort(name, "443"))
+			require.ErrorIs(t, err, ErrForbidden, name)
+			_, err = dial(t.Context(), "tcp", "2130706433:443")
+			require.ErrorIs(t, err, ErrForbidden, "no way to write 127.0.0.1")
+		}
+		require.Zero(t, queries.Load(), name)
+		open, queries := looking(netip.MustParsePrefix("10.0.0.0/8"))
+		_, err := open.DialContext(Webhook)(t.Context(), "tcp", net.JoinHostPort(name, "443"))
+		require.ErrorIs(t, err, ErrForbidden, "%s: as what is there", name)
+		require.Positive(t, queries.Load(), name)
+		_, err = open.DialContext(Model)(t.Context(), "tcp", net.JoinHostPort(name, "443"))
+		require.ErrorIs(t, err, ErrForbidden, "%s: opened for another purpose", name)
+	}
+}
+
+// TestOtherNamesAreLookedUpAsTheyStand: payments.prod is no name below the cluster's domain.
+func TestOtherNamesAreLookedUpAsTheyStand(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"payments.prod:443": "payments.prod.:443", "example.com:443": "example.com.:443", "example.com.:443": "example.com.:443",
+		"192.0.2.1:443": "192.0.2.1:443", "[2001:db8::1]:443": "[2001:db8::1]:443", "x.svc.example.com:443": "x.svc.example.com.:443",
+	} {
+		var dialled string
+		gone := &net.DNSError{Err: "no such host", IsNotFound: true}
+		_, err := named(func(_ context.Context, _, address string) (net.Conn, error) {
+			dialled = address
+			return nil, gone
+		}, false, Webhook)(t.Context(), "tcp", address)
+		require.ErrorIs(t, err, error(gone), "which is told")
+		require.Equal(t, want, dialled)
+	}
+}
