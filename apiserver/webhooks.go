@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // exampleGateway is the URL of the gateway in a description that is no installation's.
@@ -46,7 +47,11 @@ func Webhooks(gatewayURL string) ([]byte, error) {
 			"get":  incoming("getWebhook", "Send an event in a query", aboutGetWebhook, nil),
 			"post": incoming("postWebhook", "Send an event", aboutPostWebhook, incomingBody()),
 		}},
-		"webhooks": node{"runEnded": node{"post": outgoing()}},
+		"webhooks": node{
+			"result":         node{"post": outgoing("result", "A run has ended", aboutResult, ref("schemas", "Envelope"))},
+			"payload":        node{"post": outgoing("payload", "An agent sends something", aboutPayload, node{"description": "Any JSON of at most 256 KiB."})},
+			"deliveryFailed": node{"post": outgoing("deliveryFailed", "A delivery has failed", aboutDeliveryFailed, ref("schemas", "FailedDelivery"))},
+		},
 		"components": node{"schemas": all, "headers": node{
 			"Retry-After":        headers["Retry-After"],
 			"Allow":              header("string", "The methods that a webhook takes.", "GET, POST"),
@@ -70,6 +75,7 @@ func webhookSchemas() (node, error) {
 	for _, t := range []reflect.Type{
 		reflect.TypeFor[webhookapi.Accepted](), reflect.TypeFor[webhookapi.Results](), reflect.TypeFor[webhookapi.Progress](),
 		reflect.TypeFor[webhookapi.Envelope](), reflect.TypeFor[webhookapi.Handshake](), reflect.TypeFor[Problem](),
+		reflect.TypeFor[store.FailedDelivery](),
 	} {
 		registry.Schema(t, true, t.Name())
 	}
@@ -162,8 +168,8 @@ func incomingResponses() node {
 	return out
 }
 
-// outgoing is what is sent to the destination of an outbound webhook.
-func outgoing() node {
+// outgoing is what is sent to the destination of an outbound webhook, with a body like that.
+func outgoing(id, summary, description string, body node) node {
 	var parameters []any
 	for _, h := range []struct{ name, about string }{
 		{"X-Service-Delivery", "The id of the delivery, the same in all attempts."},
@@ -178,9 +184,9 @@ func outgoing() node {
 		parameters = append(parameters, p)
 	}
 	return node{
-		"operationId": "runEnded", "tags": []any{"webhooks"}, "summary": "A run has ended", "description": aboutRunEnded, "parameters": parameters,
+		"operationId": id, "tags": []any{"webhooks"}, "summary": summary, "description": description + " " + aboutOutgoing, "parameters": parameters,
 		"security":    []any{},
-		"requestBody": node{"required": true, "content": node{"application/json": node{"schema": ref("schemas", "Envelope")}}},
+		"requestBody": node{"required": true, "content": node{"application/json": node{"schema": body}}},
 		"responses": node{
 			"2XX":     node{"description": "It was taken."},
 			"410":     node{"description": "Nothing more is wanted: the connector is paused."},

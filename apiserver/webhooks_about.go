@@ -11,21 +11,25 @@ const (
 	aboutPostWebhook = "The body is the agents' input. Parameters of the query are no input. " + aboutSync
 	aboutSync        = "A sync webhook answers when its agents have finished, and with status 200 also where they failed; with Accept: text/event-stream it answers at once, with a stream of events. " +
 		"2xx means that the event is stored."
-	aboutRunEnded = "The result of a run of a linked agent, sent to the URL of an outbound connector at least once. Beside these headers it has those of the connector."
+	aboutResult         = "The result of a run of a linked agent."
+	aboutPayload        = "What an agent sends by a tool while it runs: the body is the JSON that it has made."
+	aboutDeliveryFailed = "Word of a delivery of another outbound connector of the environment that has failed, for links whose statuses have delivery_failed."
+	aboutOutgoing       = "It is sent to the URL of an outbound connector at least once. Beside these headers it has those of the connector."
 )
 
 // aboutWebhookSchemas say what the objects are.
 var aboutWebhookSchemas = map[string]string{ //nolint:gosec // TokenUsage is no credential
-	"Accepted":   "Which runs an event has started.",
-	"Envelope":   "What a run has ended with.",
-	"FieldError": "A field that is wrong.",
-	"FileIssue":  "An attachment that was omitted.",
-	"Handshake":  "The answer to a handshake.",
-	"Problem":    "What is wrong (RFC 9457).",
-	"Progress":   "Where a run stands.",
-	"Result":     "How a run has ended.",
-	"Results":    "What came of an event.",
-	"TokenUsage": "Model tokens that a run spent.",
+	"Accepted":       "Which runs an event has started.",
+	"Envelope":       "What a run has ended with.",
+	"FailedDelivery": "A delivery that has failed.",
+	"FieldError":     "A field that is wrong.",
+	"FileIssue":      "An attachment that was omitted.",
+	"Handshake":      "The answer to a handshake.",
+	"Problem":        "What is wrong (RFC 9457).",
+	"Progress":       "Where a run stands.",
+	"Result":         "How a run has ended.",
+	"Results":        "What came of an event.",
+	"TokenUsage":     "Model tokens that a run spent.",
 }
 
 // aboutWebhookProblems say when an event is answered with a status.

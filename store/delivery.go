@@ -60,20 +60,15 @@ func (p OutboundPolicy) TellsFailures() bool {
 
 // FailedDelivery is the body of what tells of a delivery that has failed.
 type FailedDelivery struct {
-	// Type is delivery_failed.
-	Type string `json:"type"`
-	// DeliveryID is the connector run of ConnectorID that has failed, RunID the agent run
-	// whose result or payload it was.
-	DeliveryID  uuid.UUID `json:"delivery_id"`
-	ConnectorID uuid.UUID `json:"connector_id"`
-	RunID       uuid.UUID `json:"run_id"`
-	// Attempts is how many were made. ErrorClass and StatusCode are those of the last one, 0
-	// where nothing was answered; Error says why there are no more.
-	Attempts   int       `json:"attempts"`
-	ErrorClass string    `json:"error_class"`
-	StatusCode int       `json:"status_code"`
-	Error      string    `json:"error"`
-	FailedAt   time.Time `json:"failed_at"`
+	Type        string    `json:"type" doc:"delivery_failed." example:"delivery_failed"`
+	DeliveryID  uuid.UUID `json:"delivery_id" format:"uuid" doc:"The connector run of the delivery that has failed."`
+	ConnectorID uuid.UUID `json:"connector_id" format:"uuid" doc:"Its connector."`
+	RunID       uuid.UUID `json:"run_id" format:"uuid" doc:"The agent run whose result or payload it was."`
+	Attempts    int       `json:"attempts" doc:"How many attempts were made."`
+	ErrorClass  string    `json:"error_class" doc:"What kind of failure the last one was." example:"http_status"`
+	StatusCode  int       `json:"status_code" doc:"The HTTP status of its answer; 0 without one." example:"503"`
+	Error       string    `json:"error" doc:"Why no more attempts are made."`
+	FailedAt    time.Time `json:"failed_at" doc:"When it failed."`
 }
 
 // Sends says whether the result of a run goes out by itself: one that ended with a

@@ -26,6 +26,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/testenv/webhooktest"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 	"github.com/agentplatform/agentplatform/runner/serve"
@@ -187,10 +188,14 @@ func TestAnAgentSendsWhatAWebhookAsksFor(t *testing.T) {
 	shout := <-refused
 	require.JSONEq(t, `[7]`, string(shout.body))
 	var word store.FailedDelivery
-	require.NoError(t, json.Unmarshal((<-told).body, &word))
+	failure := <-told
+	require.NoError(t, json.Unmarshal(failure.body, &word))
 	require.Equal(t, shout.headers.Get("X-Service-Delivery"), word.DeliveryID.String())
 	require.Equal(t, failing.ID, word.ConnectorID)
 	require.Equal(t, said.Result.RunID, word.RunID)
 	require.Equal(t, http.StatusBadRequest, word.StatusCode)
 	require.Equal(t, "http_status", word.ErrorClass)
+	webhooktest.Delivery(t, webhooktest.Payload, got.headers, got.body)
+	webhooktest.Delivery(t, webhooktest.Payload, shout.headers, shout.body)
+	webhooktest.Delivery(t, webhooktest.DeliveryFailed, failure.headers, failure.body)
 }

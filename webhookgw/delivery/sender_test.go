@@ -73,7 +73,7 @@ func newSink(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, n
 		if err != nil {
 			return // of a client that has gone
 		}
-		webhooktest.Delivery(t, r.Header, body)
+		webhooktest.Delivery(t, webhooktest.Result, r.Header, body)
 		s.mutex.Lock()
 		s.got = append(s.got, request{r.Header.Clone(), body})
 		n := len(s.got)

@@ -198,10 +198,17 @@ func stream(tb testing.TB, text string) {
 	}
 }
 
-// Delivery holds a delivery of the end of a run against its description.
-func Delivery(tb testing.TB, header http.Header, body []byte) {
+// Webhooks that go out, by their names in the description.
+const (
+	Result         = "result"
+	Payload        = "payload"
+	DeliveryFailed = "deliveryFailed"
+)
+
+// Delivery holds a delivery against the description of that webhook.
+func Delivery(tb testing.TB, webhook string, header http.Header, body []byte) {
 	tb.Helper()
-	operation := []string{"webhooks", "runEnded", "post"}
+	operation := []string{"webhooks", webhook, "post"}
 	parameters, _ := at(tb, operation...)["parameters"].([]any)
 	if len(parameters) == 0 {
 		tb.Error("webhooktest: a delivery has no headers")
