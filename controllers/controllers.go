@@ -55,7 +55,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		}},
 		{"connector", &connector.Reconciler{
 			Base: base(mgr, opts, "connector"), Store: opts.Store,
-			Keys: opts.Keys, Anew: anew, GatewayURL: opts.GatewayURL,
+			Keys: opts.Keys, Anew: anew, GatewayURL: opts.GatewayURL, Metrics: opts.Metrics,
 		}},
 		{"connectorlink", &connectorlink.Reconciler{Base: base(mgr, opts, "connectorlink"), Store: opts.Store}},
 		{"apikey", &apikey.Reconciler{Base: base(mgr, opts, "apikey"), Audit: opts.Store}},

@@ -13,6 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
@@ -51,6 +52,8 @@ type Options struct {
 	// SweepLimit is how many objects of a kind a sweep may remove from the store
 	// that are most of that kind; 0: DefaultSweepLimit.
 	SweepLimit int
+	// Metrics count what controllers see; nil counts nowhere.
+	Metrics *metrics.Manager
 	// Workers is how many objects of a kind are reconciled at once; 0:
 	// object.DefaultWorkers.
 	Workers int

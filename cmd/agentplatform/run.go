@@ -110,7 +110,7 @@ func (p *process) controllers(ctx context.Context) error {
 		Store: control, Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: image,
 		DispatchURL: p.dispatchURL, GatewayURL: p.gatewayURL, Egress: p.egress, SystemNamespace: p.namespace,
 		DispatchTLSSecret: p.dispatchTLSSecret, APITLSSecret: p.apiTLSSecret, Namespaces: within,
-		Plan: &projects, SweepLimit: p.sweepLimit, Workers: p.workers,
+		Plan: &projects, SweepLimit: p.sweepLimit, Workers: p.workers, Metrics: p.manager,
 	})
 	if err != nil {
 		return fmt.Errorf("registering the controllers: %w", err)

@@ -21,6 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -49,6 +50,8 @@ type Reconciler struct {
 	Anew <-chan event.GenericEvent
 	// GatewayURL is the public start of webhook URLs.
 	GatewayURL string
+	// Metrics count how deliveries go; nil counts nowhere.
+	Metrics *metrics.Manager
 }
 
 // Reconcile brings one Connector into the store.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
@@ -218,8 +219,25 @@ func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key 
 	case is.Reason == was:
 	case trouble:
 		r.Event(c, corev1.EventTypeWarning, is.Reason, is.Message)
+		r.count(is.Reason)
 	case was == v1alpha1.ReasonPaused, was == v1alpha1.ReasonDestinationFailing, was == v1alpha1.ReasonDeliveriesFailing:
 		r.Event(c, corev1.EventTypeNormal, v1alpha1.ConditionDelivering, "deliveries go out again")
+		r.count(is.Reason)
 	}
 	return nil
+}
+
+// count counts a change of how deliveries go, by the reason of the condition.
+func (r *Reconciler) count(reason string) {
+	if r.Metrics == nil {
+		return
+	}
+	switch reason {
+	case v1alpha1.ReasonPaused:
+		r.Metrics.DestinationChanged(metrics.DestinationPaused)
+	case v1alpha1.ReasonSucceeded:
+		r.Metrics.DestinationChanged(metrics.DestinationResumed)
+	default:
+		r.Metrics.DestinationChanged(metrics.DestinationFailing)
+	}
 }

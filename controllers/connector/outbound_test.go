@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -17,8 +18,10 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/connector"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -126,6 +129,11 @@ var _ = Describe("An outbound Connector", func() {
 
 	It("tells when its destination fails, is paused, and is well again", func(ctx SpecContext) {
 		s := newScene(ctx)
+		registry := prometheus.NewRegistry()
+		s.r.Metrics = metrics.NewManager(registry)
+		changes := func(to string) float64 {
+			return metrictest.Of(GinkgoTB(), registry).Value(GinkgoTB(), "agentplatform_connector_destination_changes_total", "to", to)
+		}
 		changed := make(chan event.GenericEvent, 10)
 		look := &connector.Destinations{Store: s.Store, Changed: changed, Namespaces: namespaces.Set{s.Namespace}, Logger: slog.New(slog.DiscardHandler)}
 		told := func() (names []string) {
@@ -164,6 +172,9 @@ var _ = Describe("An outbound Connector", func() {
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(c.Status.IsTrue(v1alpha1.ConditionDelivering)).To(BeTrue())
 		Expect(s.Events.Sent()).To(ContainElement(ContainSubstring("deliveries go out again")))
+		Expect([]float64{changes("failing"), changes("paused"), changes("resumed")}).To(Equal([]float64{1, 1, 1}))
+		s.ExpectReconciled(ctx, s.r, c)
+		Expect(changes("resumed")).To(BeEquivalentTo(1), "once")
 
 		By("being disabled")
 		c.Spec.Enabled = ptr.To(false)

@@ -12,7 +12,16 @@ import (
 type Manager struct {
 	renewed  prometheus.Gauge
 	failures counters
+	// destinations are changes of how deliveries of connectors go.
+	destinations counters
 }
+
+// Ways in which the deliveries of a connector go from now on.
+const (
+	DestinationPaused  = "paused"
+	DestinationFailing = "failing"
+	DestinationResumed = "resumed"
+)
 
 // Reasons why the lease on the store was not renewed.
 const (
@@ -28,6 +37,9 @@ func NewManager(registry prometheus.Registerer) *Manager {
 		failures: newCounters(registry, "agentplatform_store_lease_failures_total",
 			"Failed tries to take or renew the lease on the store, by reason: it serves another cluster or platform, or does not answer.",
 			"reason", LeaseForeign, LeaseUnavailable),
+		destinations: newCounters(registry, "agentplatform_connector_destination_changes_total",
+			"Connectors whose deliveries go another way from then on: they fail, are paused (410), or go out again (resumed).",
+			"to", DestinationPaused, DestinationFailing, DestinationResumed),
 	}
 }
 
@@ -36,3 +48,6 @@ func (m *Manager) LeaseRenewed(at time.Time) { m.renewed.Set(float64(at.UnixMill
 
 // LeaseFailed counts a failure.
 func (m *Manager) LeaseFailed(reason string) { m.failures.of(reason).Inc() }
+
+// DestinationChanged counts a connector whose deliveries go another way from now on.
+func (m *Manager) DestinationChanged(to string) { m.destinations.of(to).Inc() }

@@ -74,7 +74,9 @@ func TestNothingThatSomebodyChoosesIsALabel(t *testing.T) {
 		},
 		metrics.ProcessFacade: func(r prometheus.Registerer) { requests(metrics.NewFacade(r).Count(router())) },
 		metrics.ProcessManager: func(r prometheus.Registerer) {
-			metrics.NewManager(r).LeaseFailed(chosen)
+			manager := metrics.NewManager(r)
+			manager.LeaseFailed(chosen)
+			manager.DestinationChanged(chosen)
 		},
 		metrics.ProcessRunner: func(r prometheus.Registerer) {
 			runner := metrics.NewRunner(r, []string{"openai"}, []string{"model_unavailable"})
@@ -199,6 +201,9 @@ var elsewhere = map[string]does{
 	}},
 	"not renewed": {func(r prometheus.Registerer) { metrics.NewManager(r).LeaseFailed(metrics.LeaseForeign) }, map[string]float64{
 		`agentplatform_store_lease_failures_total{reason="foreign"}`: 1,
+	}},
+	"deliveries go again": {func(r prometheus.Registerer) { metrics.NewManager(r).DestinationChanged(metrics.DestinationResumed) }, map[string]float64{
+		`agentplatform_connector_destination_changes_total{to="resumed"}`: 1,
 	}},
 }
 

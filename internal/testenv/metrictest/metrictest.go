@@ -146,6 +146,7 @@ var bounds = map[string]*regexp.Regexp{
 	"cause":     regexp.MustCompile(`^(ok|dns|refused|reset|timeout|tls|forbidden_address|network|redirect|http_status|connector|platform|erased|other)$`),
 	"process":   regexp.MustCompile(`^(webhookgw|manager|apiserver|all|runner)$`),
 	"provider":  regexp.MustCompile(`^(scripted|openai|other)$`),
+	"to":        regexp.MustCompile(`^(paused|failing|resumed|other)$`),
 	"reason":    regexp.MustCompile(`^(unauthorized|forbidden|rate_limited|foreign|unavailable|other)$`),
 	"result":    regexp.MustCompile(`^(recorded|repeated)$`),
 	// Patterns of routes hold no part of a path that a caller chose.
