@@ -61,7 +61,7 @@ type AgentConnector struct {
 	Name    string        `json:"name" doc:"The connector's name." example:"Tickets"`
 	Type    ConnectorType `json:"type" doc:"What the connector is."`
 	Mode    ConnectorMode `json:"mode" doc:"In which direction it works."`
-	Enabled bool          `json:"enabled" doc:"Whether somebody has disabled it."`
+	Enabled bool          `json:"enabled" doc:"Whether it works; false where somebody has disabled it."`
 }
 
 // Judge is what a judge thinks of an agent on average.

@@ -25,7 +25,7 @@ type Connector struct {
 	Name           string          `json:"name" doc:"Its name, unique in its environment." example:"Tickets"`
 	Type           ConnectorType   `json:"type" doc:"What it is."`
 	Mode           ConnectorMode   `json:"mode" doc:"In which direction it works."`
-	Enabled        bool            `json:"enabled" doc:"Whether somebody has disabled it."`
+	Enabled        bool            `json:"enabled" doc:"Whether it works; false where somebody has disabled it."`
 	DisabledReason *string         `json:"disabled_reason" doc:"Why its webhooks are refused, its schedule stands still, or it sends nothing, at present: disabled, or what keeps it from working although nobody disabled it; null while it works."`
 	Config         ConnectorConfig `json:"config" doc:"How it behaves; the shape depends on type and mode."`
 	DefinedInCode  bool            `json:"defined_in_code" doc:"Whether the project's code defines it; it is changed there alone."`

@@ -19,7 +19,7 @@ import (
 type OutboundLink struct {
 	Mode               OutboundMode `json:"mode" doc:"When something is sent."`
 	ActionName         *string      `json:"action_name" doc:"The name of the tool, of the mode agent_tool; null in others."`
-	SourceConnectorIDs []string     `json:"source_connector_ids" format:"uuid" doc:"Whose runs are sent; none: all of the agent."`
+	SourceConnectorIDs []string     `json:"source_connector_ids" format:"uuid" doc:"Of the mode automatic: the connectors of which the runs that they have started are sent; none: all runs of the agent."`
 	Statuses           []LinkStatus `json:"statuses" doc:"What is sent; none of the mode agent_tool."`
 }
 

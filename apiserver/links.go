@@ -25,7 +25,7 @@ type Link struct {
 	AgentName     string             `json:"agent_name" doc:"The agent that its events start, or whose results it sends." example:"support"`
 	FilesRequired bool               `json:"files_required" doc:"Whether runs fail of an event that has no attachment, or one that is omitted."`
 	Outbound      Null[OutboundLink] `json:"outbound" doc:"When and how results are sent; null unless the connector is outbound."`
-	Ready         bool               `json:"ready" doc:"Whether it is in effect: events of the connector start the agent."`
+	Ready         bool               `json:"ready" doc:"Whether it is in effect: events of the connector start the agent, or the connector sends what the link says."`
 	Message       *string            `json:"message" doc:"Why it is not in effect; null while it is."`
 	CreatedAt     time.Time          `json:"created_at" doc:"When it was created."`
 	UpdatedAt     time.Time          `json:"updated_at" doc:"When it was last changed."`

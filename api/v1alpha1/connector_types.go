@@ -36,6 +36,7 @@ type ConnectorName string
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.status.id`,priority=1
+// +kubebuilder:printcolumn:name="Delivering",type=string,JSONPath=`.status.conditions[?(@.type=="Delivering")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.cron.schedule`,priority=1
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 81 && self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?)?$')",message="the name of a Connector must be at most 40 lower-case letters, digits and '-' (<environment>.<file stem> for those of a deployment's code); spec.displayName takes any name"

@@ -187,6 +187,9 @@ func TestColumnsOfEveryKind(t *testing.T) {
 		if !slices.Contains(names, "ID") {
 			require.Contains(t, wide, "ID", kind)
 		}
+		if kind == "Connector" {
+			require.Contains(t, wide, "Delivering")
+		}
 	}
 }
 
