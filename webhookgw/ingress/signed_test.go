@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -338,6 +339,24 @@ func TestLargeBodiesWithoutAJudgementHaveTheirOwnPlaces(t *testing.T) { // not b
 	require.Less(t, wrongBytesBurst-g.wrongs.of(g.key).bytes.TokensAt(g.opts.Now()), float64(4*store.MaxInlineInput), "no more than was read")
 	status, _ := g.post(t, "one", large, nil)
 	require.Equal(t, http.StatusOK, status)
+}
+
+// TestALargeSignedBodyTakesLittleMemory: also one that is judged twice.
+func TestALargeSignedBodyTakesLittleMemory(t *testing.T) { // not beside others, whose memory would count
+	g := newGitHub(t)
+	g.keeper.keep = false
+	large := object(MaxBody)
+	for _, secret := range []string{"one", "two"} {
+		g.secret.Store(secret)
+		r := g.request(t, secret, large, io.NopCloser(strings.NewReader(large)))
+		w := httptest.NewRecorder()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		g.ServeHTTP(w, r)
+		runtime.ReadMemStats(&after)
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(MaxBody/16), secret)
+	}
 }
 
 // TestAHandshakeIsAnsweredWhereNothingElseIsTaken: what cannot be one is not read.
