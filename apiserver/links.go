@@ -199,7 +199,8 @@ func refusal(link *v1alpha1.ConnectorLink) error {
 		return linkedAlready
 	case stalledBy(link, v1alpha1.ReasonLimitReached):
 		return problem(http.StatusConflict, httpserver.CodeLimitReached,
-			fmt.Sprintf("the connector has %d links, or the agent %d tools that send, as many as it may have", store.MaxLinks, store.MaxActions))
+			fmt.Sprintf("the connector has %d links, or the agent %d to outbound connectors in the environment, as many as it may have",
+				store.MaxLinks, store.MaxOutboundLinks))
 	case stalledBy(link, v1alpha1.ReasonActionNameTaken):
 		return problem(http.StatusConflict, httpserver.CodeNameTaken, "the agent has another tool of this action_name in the environment")
 	default:

@@ -72,3 +72,12 @@ type TooManyLinksError struct{}
 func (*TooManyLinksError) Error() string {
 	return fmt.Sprintf("the connector has %d links already", MaxLinks)
 }
+
+// TooManyOutboundLinksError says that the agent of a link has MaxOutboundLinks others to
+// outbound connectors of the environment.
+type TooManyOutboundLinksError struct{}
+
+// Error names the limit.
+func (*TooManyOutboundLinksError) Error() string {
+	return fmt.Sprintf("the agent has %d links to outbound connectors in the environment already", MaxOutboundLinks)
+}

@@ -52,6 +52,10 @@ const (
 // event starts.
 const MaxLinks = 100
 
+// MaxOutboundLinks is how many links to outbound connectors an agent has at most in an
+// environment, which is how many deliveries the end of one of its runs makes.
+const MaxOutboundLinks = 32
+
 // Limits of lists.
 const (
 	// MaxDeployments is the most deployments that a list has, the newest.

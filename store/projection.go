@@ -278,8 +278,8 @@ type Projector interface {
 	// PutLink answers *DuplicateError when another link joins the same connector
 	// and agent, *TooManyLinksError when the connector has MaxLinks others,
 	// *ActionTakenError when the agent has another tool of its action name in the
-	// environment, *TooManyActionsError when it has MaxActions others; the claim stays, the
-	// row is not written.
+	// environment, *TooManyOutboundLinksError when it has MaxOutboundLinks others to
+	// outbound connectors there; the claim stays, the row is not written.
 	PutLink(ctx context.Context, l Link) error
 	// Remove applies the deletion of the object that claims ref's kind and name
 	// in the project: an environment's open runs are cancelled, its deployments

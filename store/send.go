@@ -16,8 +16,6 @@ const (
 	MaxPayload = 256 << 10
 	// MaxSends is how many deliveries a run makes at most while it runs.
 	MaxSends = 1000
-	// MaxActions is how many tools that send an agent has at most in an environment.
-	MaxActions = 32
 	// MaxActionName is how many bytes the name of such a tool has at most: model services
 	// take no longer ones.
 	MaxActionName = 64
@@ -54,14 +52,6 @@ type ActionTakenError struct {
 // Error names both.
 func (e *ActionTakenError) Error() string {
 	return fmt.Sprintf("the agent has a tool %q by %s already", e.Name, e.Holder)
-}
-
-// TooManyActionsError says that the agent of a link has MaxActions others that are tools.
-type TooManyActionsError struct{}
-
-// Error names the limit.
-func (*TooManyActionsError) Error() string {
-	return fmt.Sprintf("the agent has %d tools that send already", MaxActions)
 }
 
 // DefaultActionName is what the tool is called that sends to a connector of a name, where
@@ -132,7 +122,7 @@ type Sends interface {
 	// *TooManySendsError, and what Check says; ErrInvalid also of a position that the
 	// journal does not have.
 	Send(ctx context.Context, s Send) (Sent, error)
-	// Actions are the tools by which agents send in an environment, at most MaxActions of
+	// Actions are the tools by which agents send in an environment, at most MaxOutboundLinks of
 	// each, each name once, in the order in which their links were made.
 	Actions(ctx context.Context, environment Key, agents []string) ([]Action, error)
 }

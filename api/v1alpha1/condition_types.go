@@ -125,7 +125,7 @@ const (
 	// ReasonSlugTaken: an older environment has the same slug.
 	ReasonSlugTaken = "SlugTaken"
 	// ReasonLimitReached: the project's limit of environments is reached; of a
-	// ConnectorLink, that of the connector's links.
+	// ConnectorLink, that of the connector's links, or of the agent's that send.
 	ReasonLimitReached = "LimitReached"
 	// ReasonNotAllowed: spec.runner asks for what the plan does not allow; the
 	// message names fields and what is allowed.

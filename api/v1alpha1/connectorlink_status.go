@@ -75,8 +75,8 @@ func (l *ConnectorLink) MarkActionTaken(name, holder string) {
 		holder, l.Spec.Agent, name))
 }
 
-// MarkTooManyActions: the agent has limit other tools that send in the environment.
-func (l *ConnectorLink) MarkTooManyActions(limit int) {
-	MarkStalled(l, ReasonLimitReached, fmt.Sprintf("agent %q has %d tools that send in this environment, as many as it may have; delete a link of the mode AgentTool",
+// MarkTooManyOutbound: the agent has limit other links to outbound connectors of the environment.
+func (l *ConnectorLink) MarkTooManyOutbound(limit int) {
+	MarkStalled(l, ReasonLimitReached, fmt.Sprintf("agent %q has %d links to outbound connectors in this environment, as many as it may have; delete one",
 		l.Spec.Agent, limit))
 }

@@ -79,7 +79,7 @@ func (r *Reconciler) put(ctx context.Context, link *v1alpha1.ConnectorLink, writ
 		duplicate *store.DuplicateError
 		many      *store.TooManyLinksError
 		taken     *store.ActionTakenError
-		tools     *store.TooManyActionsError
+		sends     *store.TooManyOutboundLinksError
 	)
 	err = r.Store.PutLink(ctx, written)
 	switch {
@@ -92,8 +92,8 @@ func (r *Reconciler) put(ctx context.Context, link *v1alpha1.ConnectorLink, writ
 	case errors.As(err, &taken):
 		link.MarkActionTaken(taken.Name, taken.Holder.String())
 		return false, nil
-	case errors.As(err, &tools):
-		link.MarkTooManyActions(store.MaxActions)
+	case errors.As(err, &sends):
+		link.MarkTooManyOutbound(store.MaxOutboundLinks)
 		return false, nil
 	case err != nil:
 		return false, object.FromStore(fmt.Errorf("projecting the link: %w", err))

@@ -3,6 +3,8 @@
 package connectorlink_test
 
 import (
+	"fmt"
+
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -91,6 +93,36 @@ var _ = Describe("A ConnectorLink to an outbound connector", func() {
 		s.ExpectReconciled(ctx, s.r, second)
 		Expect(v1alpha1.IsReady(second)).To(BeTrue(), Message(second))
 		Expect(tools()).To(ConsistOf("send_to_the_one The one", "send_to_the_two The two"))
+	})
+
+	It("is stalled where its agent has as many that send as it may have", func(ctx SpecContext) {
+		s := newScene(ctx)
+		results := s.Connector("results", func(c *v1alpha1.Connector) {
+			c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com"
+		})
+		s.ExpectConnector(ctx, results)
+		stored, err := s.Store.Connector(ctx, s.Key(results))
+		Expect(err).NotTo(HaveOccurred())
+		var first store.Link
+		for i := range store.MaxOutboundLinks {
+			c := s.Connector(fmt.Sprintf("c-%d", i))
+			stored.Ref, stored.ID, stored.Name = s.Ref(c), s.Key(c).ID, c.Name
+			Expect(s.Store.PutConnector(ctx, stored)).To(Succeed())
+			other := s.Link(fmt.Sprintf("l-%d", i), c.Name, "hello")
+			first = store.Link{
+				Ref: s.Ref(other), ID: s.Key(other).ID, ProjectID: stored.ProjectID, ConnectorID: stored.ID, AgentName: "hello",
+				Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic},
+			}
+			Expect(s.Store.PutLink(ctx, first)).To(Succeed())
+		}
+		link := s.Link("more", "results", "hello")
+		s.ExpectApplied(ctx, link)
+		Expect(s.ExpectReconciled(ctx, s.r, link).RequeueAfter).To(Equal(object.Later))
+		Expect(State(link)).To(Equal("Ready=False/LimitReached Stalled observed"))
+		Expect(Message(link)).To(ContainSubstring("32 links to outbound connectors"))
+		Expect(s.Store.Remove(ctx, stored.ProjectID, first.Ref)).To(Succeed())
+		s.ExpectReconciled(ctx, s.r, link)
+		Expect(v1alpha1.IsReady(link)).To(BeTrue(), Message(link))
 	})
 
 	It("asks for nothing that has no effect", func(ctx SpecContext) {

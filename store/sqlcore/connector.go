@@ -196,7 +196,10 @@ func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) (beh
 	if known && !shadowed && sameConnector(stored, connector) {
 		return behind, nil
 	}
-	return behind, upsertConnector(ctx, tx, connector)
+	if err := upsertConnector(ctx, tx, connector); err != nil || connector.Mode != "outbound" {
+		return behind, err
+	}
+	return behind, dropSurplus(ctx, tx, connector)
 }
 
 func upsertConnector(ctx context.Context, tx *Tx, connector store.Connector) error {

@@ -59,8 +59,8 @@ func sameLink(a, b store.Link) bool {
 }
 
 // putLink writes a link, unless another one joins the same connector and agent, the
-// connector has as many as it may have, or the agent a tool of its name, or as many tools
-// as it may have. One that an activation brought stays
+// connector has as many as it may have, or the agent a tool of its name, or as many
+// links that send as it may have. One that an activation brought stays
 // marked as such when its mirror is put.
 func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode bool) (refused, err error) {
 	if err := c.claimID(ctx, tx, l.Key(), l.Ref); err != nil {
@@ -77,8 +77,8 @@ func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode 
 	case was.others >= store.MaxLinks:
 		refused = &store.TooManyLinksError{}
 	default:
-		if refused, err = checkAction(ctx, tx, l); err != nil {
-			return nil, fmt.Errorf("reading the tools beside %s: %w", l.Ref, err)
+		if refused, err = checkOutbound(ctx, tx, l); err != nil {
+			return nil, fmt.Errorf("reading what its agent sends by beside %s: %w", l.Ref, err)
 		}
 	}
 	if refused == nil {

@@ -180,7 +180,7 @@ func (c *Core) Actions(ctx context.Context, environment store.Key, agents []stri
 			of = map[string]bool{}
 			named[l.agent] = of
 		}
-		if l.policy.Mode == store.LinkAgentTool && !of[name] && len(of) < store.MaxActions {
+		if l.policy.Mode == store.LinkAgentTool && !of[name] && len(of) < store.MaxOutboundLinks {
 			of[name] = true
 			all = append(all, store.Action{AgentName: l.agent, Name: name, Connector: l.connectorName})
 		}
@@ -188,16 +188,17 @@ func (c *Core) Actions(ctx context.Context, environment store.Key, agents []stri
 	return all, nil
 }
 
-// checkAction says what keeps a link from being a tool of its agent: a *store.ActionTakenError
-// or a *store.TooManyActionsError. A project's links are put one after the other.
-func checkAction(ctx context.Context, tx *Tx, l store.Link) (refused, err error) {
-	if l.Outbound == nil || l.Outbound.Mode != store.LinkAgentTool {
+// checkOutbound says what keeps a link from sending what its agent's runs say: a
+// *store.ActionTakenError or a *store.TooManyOutboundLinksError. A project's links are put one
+// after the other.
+func checkOutbound(ctx context.Context, tx *Tx, l store.Link) (refused, err error) {
+	if l.Outbound == nil {
 		return nil, nil
 	}
 	var environment uuid.UUID
 	err = found(tx.QueryRowContext(ctx, `SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2`, l.ProjectID, l.ConnectorID).Scan(&environment))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil // it sends nothing
+		return nil, nil // it sends nothing; dropSurplus judges it when it does
 	}
 	if err != nil {
 		return nil, err
@@ -209,17 +210,48 @@ func checkAction(ctx context.Context, tx *Tx, l store.Link) (refused, err error)
 	others := 0
 	for _, other := range links {
 		switch {
-		case other.id == l.ID || other.policy.Mode != store.LinkAgentTool:
-		case other.policy.ActionName == l.Outbound.ActionName:
+		case other.id == l.ID:
+		case l.Outbound.Mode == store.LinkAgentTool && other.policy.Mode == store.LinkAgentTool && other.policy.ActionName == l.Outbound.ActionName:
 			return &store.ActionTakenError{Name: l.Outbound.ActionName, Holder: other.ref}, nil
 		default:
 			others++
 		}
 	}
-	if others >= store.MaxActions {
-		return &store.TooManyActionsError{}, nil
+	if others >= store.MaxOutboundLinks {
+		return &store.TooManyOutboundLinksError{}, nil
 	}
 	return nil, nil
+}
+
+// dropSurplus takes links of an outbound connector out of effect whose agents have as many as
+// they may have without them: links may be there before their connector is.
+func dropSurplus(ctx context.Context, tx *Tx, connector store.Connector) error {
+	own, err := collect(ctx, tx, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2 AND l.outbound IS NOT NULL`,
+		connector.ProjectID, connector.ID)
+	if err != nil || len(own) == 0 {
+		return err
+	}
+	agents := make([]string, len(own)) // of a connector each has one link
+	for i, l := range own {
+		agents[i] = l.AgentName
+	}
+	all, err := sendingLinks(ctx, tx, connector.ProjectID, connector.EnvironmentID, agents...)
+	if err != nil {
+		return err
+	}
+	of := map[string]int{}
+	for _, l := range all {
+		of[l.agent]++
+	}
+	for _, l := range own {
+		if of[l.AgentName] <= store.MaxOutboundLinks {
+			continue
+		}
+		if err := removeLink(ctx, tx, l.Key()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addPayloads reads what claimed deliveries send that are no results, but for what is in

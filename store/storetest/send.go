@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
 
@@ -61,6 +63,19 @@ func (w *world) actions(agents ...string) (names []string) {
 		names = append(names, a.AgentName+" "+a.Name+" "+a.Connector)
 	}
 	return names
+}
+
+// manyOutbound are links that give the agent first tools, each to a connector of its own.
+func (w *world) manyOutbound(n int) []store.Link {
+	links := make([]store.Link, n)
+	for i := range links {
+		c := w.newConnector(fmt.Sprintf("to-%d", i))
+		c.Mode = "outbound"
+		w.NoError(w.s.PutConnector(w.ctx, c))
+		links[i] = w.newLink(fmt.Sprintf("by-%d", i), c.ID, "first", origin)
+		links[i].Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: fmt.Sprintf("tell_%d", i)}
+	}
+	return links
 }
 
 var sendPromises = []promise{
@@ -222,22 +237,59 @@ var sendPromises = []promise{
 		w.NoError(w.s.PutLink(w.ctx, late))
 		w.NoError(w.s.PutLink(w.ctx, late), "its own")
 	}},
-	{"an agent has no more tools than it may", func(w *world) {
-		var last store.Link
-		var many *store.TooManyActionsError
-		for i := range store.MaxActions + 1 {
-			c := w.newConnector(fmt.Sprintf("to-%d", i))
-			c.Mode = "outbound"
-			w.NoError(w.s.PutConnector(w.ctx, c))
-			last = w.newLink(fmt.Sprintf("by-%d", i), c.ID, "first", origin)
-			last.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: fmt.Sprintf("tell_%d", i)}
-			if i < store.MaxActions {
-				w.NoError(w.s.PutLink(w.ctx, last))
-			}
+	{"an agent has no more links that send than it may in an environment, whatever their mode", func(w *world) {
+		links := w.manyOutbound(store.MaxOutboundLinks + 1)
+		last := links[store.MaxOutboundLinks]
+		for _, l := range links[:store.MaxOutboundLinks] {
+			w.NoError(w.s.PutLink(w.ctx, l))
 		}
+		var many *store.TooManyOutboundLinksError
 		w.ErrorAs(w.s.PutLink(w.ctx, last), &many)
-		w.Len(w.actions("first"), store.MaxActions)
-		last.Outbound = &store.OutboundPolicy{Mode: store.LinkAutomatic}
+		w.Len(w.actions("first"), store.MaxOutboundLinks)
+		last.Outbound = &automatic
+		w.ErrorAs(w.s.PutLink(w.ctx, last), &many)
+		last.AgentName = "second"
+		w.NoError(w.s.PutLink(w.ctx, last), "another agent's")
+		last.AgentName = "first"
+		w.ErrorAs(w.s.PutLink(w.ctx, last), &many, "as a change, too")
+		links[0].Outbound = &automatic
+		w.NoError(w.s.PutLink(w.ctx, links[0]), "one of those that are there")
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, links[0].Ref))
 		w.NoError(w.s.PutLink(w.ctx, last))
+	}},
+	{"links that come at the same time are no more than an agent may have", func(w *world) {
+		links := w.manyOutbound(store.MaxOutboundLinks + 4)
+		refused := make([]error, len(links))
+		var all sync.WaitGroup
+		for i, l := range links {
+			all.Go(func() { refused[i] = w.s.PutLink(w.ctx, l) })
+		}
+		all.Wait()
+		var many *store.TooManyOutboundLinksError
+		refused = slices.DeleteFunc(refused, func(err error) bool { return err == nil })
+		w.Len(refused, 4)
+		for _, err := range refused {
+			w.ErrorAs(err, &many)
+		}
+		w.Len(w.actions("first"), store.MaxOutboundLinks)
+	}},
+	{"links that were there before their connectors are no more either", func(w *world) {
+		links := w.manyOutbound(store.MaxOutboundLinks)
+		for _, l := range links {
+			w.NoError(w.s.PutLink(w.ctx, l))
+		}
+		c := w.newConnector("late")
+		c.Mode = "outbound"
+		late, other := w.newLink("late", c.ID, "first", origin), w.newLink("other", c.ID, "second", origin)
+		late.Outbound, other.Outbound = &automatic, &automatic
+		w.NoError(w.s.PutLink(w.ctx, late), "nothing is known of its connector")
+		w.NoError(w.s.PutLink(w.ctx, other))
+		w.NoError(w.s.PutConnector(w.ctx, c))
+		route, err := w.s.Route(w.ctx, c.Key())
+		w.NoError(err)
+		w.Len(route.Links, 1)
+		w.Equal(other.ID, route.Links[0].ID)
+		var many *store.TooManyOutboundLinksError
+		w.ErrorAs(w.s.PutLink(w.ctx, late), &many)
 	}},
 }
