@@ -238,8 +238,10 @@ const ErrorClassLost = "lost"
 type Deliveries interface {
 	// PostDeliveries makes deliveries of what at most limit runs have left to be sent, one
 	// for each link that sends it, and of word of deliveries that have failed, one for each
-	// connector that is told. It returns how many runs and deliveries these were. One to a connector
-	// that is disabled, or paused, is skipped, with the reason.
+	// connector that is told. Projects take turns. It returns how many runs and deliveries
+	// these were. With an error none of these was posted; one that was alone is set aside
+	// for a while, the longer the more often it fails. A delivery to a connector that is
+	// disabled, or paused, is skipped, with the reason.
 	PostDeliveries(ctx context.Context, limit int) (runs int, err error)
 	// ClaimDeliveries begins the next attempt of deliveries that are due, of connectors
 	// in turns. It ends those of connectors that are not there, disabled or paused. With

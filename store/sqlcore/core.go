@@ -108,13 +108,15 @@ type Core struct {
 	// asserts nothing.
 	cluster  string
 	expiring *expiring
+	// turns are those of PostDeliveries.
+	turns *turns
 }
 
 // New makes a Core.
 func New(o Options) *Core {
 	return &Core{
 		engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
-		evaluate: o.Evaluate, expiring: &expiring{},
+		evaluate: o.Evaluate, expiring: &expiring{}, turns: &turns{},
 	}
 }
 

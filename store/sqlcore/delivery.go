@@ -170,9 +170,9 @@ func shareOut(open []destination, underWay map[store.Key]int, claim store.Delive
 }
 
 // connectorsBy reads connectors by their keys.
-func (c *Core) connectorsBy(ctx context.Context, tx *Tx, keys []store.Key) (map[store.Key]store.Connector, error) {
+func (c *Core) connectorsBy(ctx context.Context, q Queryer, keys []store.Key) (map[store.Key]store.Connector, error) {
 	var l list
-	all, err := collect(ctx, tx, func(row scanner) (store.Connector, error) { return scanConnector(row) },
+	all, err := collect(ctx, q, func(row scanner) (store.Connector, error) { return scanConnector(row) },
 		selectConnectors+` AND `+c.keys(&l, "c.id", keys), l.args...)
 	of := map[store.Key]store.Connector{}
 	for _, connector := range all {
@@ -369,19 +369,25 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 // NextDelivery implements store.Deliveries.
 func (c *Core) NextDelivery(ctx context.Context, without []uuid.UUID) (in time.Duration, waits bool, err error) {
 	var (
-		us *int64
-		l  list
+		posted, due *int64
+		l           list
 	)
 	others := ``
 	if len(without) > 0 {
 		others = ` AND project_id NOT IN ` + l.ids(without)
 	}
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT CASE WHEN EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+outbound+`') THEN 0
-		ELSE (SELECT due_at - now_us() FROM destinations WHERE due_at IS NOT NULL`+others+` ORDER BY due_at LIMIT 1) END`, l.args...).Scan(&us)
-	if err != nil || us == nil {
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT (SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+outbound+`' ORDER BY posted_at LIMIT 1),
+		(SELECT due_at - now_us() FROM destinations WHERE due_at IS NOT NULL`+others+` ORDER BY due_at LIMIT 1)`, l.args...).Scan(&posted, &due)
+	if err != nil {
 		return 0, false, wrap(err, "looking when a delivery is due")
 	}
-	return max(time.Duration(*us)*time.Microsecond, 0), true, nil
+	if posted != nil && (due == nil || *posted < *due) {
+		due = posted
+	}
+	if due == nil {
+		return 0, false, nil
+	}
+	return max(time.Duration(*due)*time.Microsecond, 0), true, nil
 }
 
 // Attempts implements store.Deliveries.

@@ -116,7 +116,7 @@ func (c *Core) tellingLinks(ctx context.Context, environment store.Key) (all []t
 	links, err := collect(ctx, c.engine.Reader(), func(row scanner) (to target, err error) {
 		return to, row.Scan(&to.link, &to.connector)
 	}, `SELECT l.id, l.connector_id FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
-		WHERE l.project_id = $1 AND l.tells_failures AND c.environment_id = $2 AND c.mode = 'outbound' ORDER BY `+linkOrder, environment.ProjectID, environment.ID)
+		WHERE l.project_id = $1 AND l.tells_failures AND c.environment_id = $2 AND c.mode = 'outbound' AND NOT c.shadowed ORDER BY `+linkOrder, environment.ProjectID, environment.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -128,13 +128,7 @@ func (c *Core) tellingLinks(ctx context.Context, environment store.Key) (all []t
 			continue
 		}
 		to.kind, to.environment, to.run.ProjectID = store.DeliverFailure, environment.ID, environment.ProjectID
-		o, err := readOutlet(ctx, c.engine.Reader(), to.destination())
-		if err != nil {
-			return nil, err
-		}
-		if to.closed = o.closed; o.mode == "outbound" {
-			all = append(all, to)
-		}
+		all = append(all, to)
 	}
 	return all, nil
 }

@@ -5,9 +5,9 @@ package sqlcore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -45,19 +45,31 @@ const (
 )
 
 // PostDeliveries implements store.Deliveries. What is to be done is read before: of those
-// who read the same, the one who takes the rows of the outbox does it.
+// who read the same, the one who takes the rows of the outbox does it. A row that fails alone
+// is set aside.
 func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
-	ended, err := collect(ctx, c.engine.Reader(), scanKey, `SELECT project_id, ended_id FROM outbox WHERE consumer = '`+outbound+`'
-		ORDER BY posted_at LIMIT $1`, min(limit, chunk))
-	if err != nil || len(ended) == 0 {
+	waiting, err := c.toPost(ctx, min(limit, chunk))
+	if err != nil || len(waiting) == 0 {
 		return 0, wrap(err, "looking for results to deliver")
 	}
+	ended := make([]store.Key, len(waiting))
+	for i, p := range waiting {
+		ended[i] = p.Key
+	}
 	slices.SortFunc(ended, CompareKeys)
+	if err = c.postEnded(ctx, ended); err != nil && len(waiting) == 1 {
+		err = c.setAside(ctx, waiting[0], err)
+	}
+	return len(waiting), wrap(err, "making deliveries")
+}
+
+// postEnded makes deliveries of what has ended, of all or of nothing.
+func (c *Core) postEnded(ctx context.Context, ended []store.Key) error {
 	targets, err := c.targets(ctx, ended)
 	if err != nil {
-		return 0, wrap(err, "looking where results go")
+		return wrap(err, "looking where results go")
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		var l list
 		taken, err := collect(ctx, tx, scanKey, `DELETE FROM outbox WHERE consumer = '`+outbound+`' AND `+
 			c.keys(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.args...)
@@ -73,10 +85,6 @@ func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err err
 		}
 		return c.post(ctx, tx, slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return !own[t.of] }))
 	})
-	if err != nil {
-		return 0, wrap(err, "making deliveries") // nothing was
-	}
-	return len(ended), nil
 }
 
 // endedRun is what says over which links the result of a run goes out.
@@ -89,7 +97,7 @@ type endedRun struct {
 }
 
 // targets are the links over which results of ended runs go out, in the order of their
-// connectors. Links and connectors are read once each.
+// connectors.
 func (c *Core) targets(ctx context.Context, ended []store.Key) (all []target, err error) {
 	runs, err := c.endedRuns(ctx, ended)
 	if err != nil {
@@ -98,32 +106,45 @@ func (c *Core) targets(ctx context.Context, ended []store.Key) (all []target, er
 	if all, err = c.told(ctx, ended, runs); err != nil {
 		return nil, err
 	}
-	type agent struct {
-		project uuid.UUID
-		name    string
+	links, err := c.outboundLinks(ctx, runs)
+	if err != nil {
+		return nil, err
 	}
-	links, outlets := map[agent][]store.Link{}, map[store.Key]outlet{}
 	for _, run := range runs {
-		of := agent{run.ProjectID, run.agent}
-		if _, known := links[of]; !known {
-			if links[of], err = c.outboundLinks(ctx, of.project, of.name); err != nil {
-				return nil, err
+		for _, link := range links[agent{run.ProjectID, run.agent}] {
+			if link.Outbound.Sends(run.status, run.source) {
+				all = append(all, target{kind: store.DeliverResult, run: run.Key, of: run.Key, environment: run.environment, link: link.ID, connector: link.ConnectorID})
 			}
 		}
-		for _, link := range links[of] {
-			to := store.Key{ProjectID: run.ProjectID, ID: link.ConnectorID}
-			if _, known := outlets[to]; !known {
-				if outlets[to], err = readOutlet(ctx, c.engine.Reader(), to); err != nil {
-					return nil, err
-				}
-			}
-			if o := outlets[to]; o.mode == "outbound" && o.environment == run.environment && link.Outbound.Sends(run.status, run.source) {
-				all = append(all, target{kind: store.DeliverResult, run: run.Key, of: run.Key, environment: run.environment, link: link.ID, connector: link.ConnectorID, closed: o.closed})
-			}
-		}
+	}
+	if all, err = c.open(ctx, c.engine.Reader(), all); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(all, func(a, b target) int { return CompareKeys(a.destination(), b.destination()) })
 	return all, nil
+}
+
+// open says of each target why nothing is sent to it, if so, and leaves out those that are no
+// outbound connectors of their environment.
+func (c *Core) open(ctx context.Context, q Queryer, all []target) (those []target, err error) {
+	var keys []store.Key
+	for _, t := range all {
+		keys = append(keys, t.destination())
+	}
+	slices.SortFunc(keys, CompareKeys)
+	outlets := map[store.Key]outlet{}
+	for some := range slices.Chunk(slices.Compact(keys), maxOutlets) {
+		if err := c.readOutlets(ctx, q, some, outlets); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range all {
+		if o := outlets[t.destination()]; o.mode == "outbound" && o.environment == t.environment {
+			t.closed = o.closed
+			those = append(those, t)
+		}
+	}
+	return those, nil
 }
 
 func (c *Core) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRun, err error) {
@@ -156,9 +177,37 @@ func (c *Core) keysByPart(table string, keys []store.Key) (parts [][]store.Key) 
 	return parts
 }
 
-// outboundLinks are those of an agent that say something about results.
-func (c *Core) outboundLinks(ctx context.Context, project uuid.UUID, agent string) ([]store.Link, error) {
-	return collect(ctx, c.engine.Reader(), scanLink, selectLinks+`WHERE l.project_id = $1 AND l.agent_name = $2 AND l.outbound IS NOT NULL`, project, agent)
+// agent is one of a project.
+type agent struct {
+	project uuid.UUID
+	name    string
+}
+
+// outboundLinks are those of the agents of runs that say something about results, read once
+// for each project.
+func (c *Core) outboundLinks(ctx context.Context, runs []endedRun) (map[agent][]store.Link, error) {
+	of, agents := map[agent][]store.Link{}, map[uuid.UUID][]string{}
+	for _, run := range runs {
+		if !slices.Contains(agents[run.ProjectID], run.agent) {
+			agents[run.ProjectID] = append(agents[run.ProjectID], run.agent)
+		}
+	}
+	for project, names := range agents {
+		l := list{args: []any{project}}
+		marks := make([]string, len(names))
+		for i, name := range names {
+			marks[i] = l.add(name)
+		}
+		links, err := collect(ctx, c.engine.Reader(), scanLink, selectLinks+`WHERE l.project_id = $1 AND l.agent_name IN (`+strings.Join(marks, ", ")+`)
+			AND l.outbound IS NOT NULL`, l.args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, link := range links {
+			of[agent{project, link.AgentName}] = append(of[agent{project, link.AgentName}], link)
+		}
+	}
+	return of, nil
 }
 
 // outlet is a connector as a result meets it.
@@ -168,20 +217,28 @@ type outlet struct {
 	closed      string
 }
 
-func readOutlet(ctx context.Context, q Queryer, key store.Key) (o outlet, err error) {
-	connector, err := scanConnector(q.QueryRowContext(ctx, selectConnector, key.ProjectID, key.ID))
-	if errors.Is(err, store.ErrNotFound) {
-		return outlet{}, nil
-	}
+// maxOutlets is how many connectors are read at once.
+const maxOutlets = 64
+
+// readOutlets reads those of connectors that are in effect.
+func (c *Core) readOutlets(ctx context.Context, q Queryer, keys []store.Key, outlets map[store.Key]outlet) error {
+	connectors, err := c.connectorsBy(ctx, q, keys)
 	if err != nil {
-		return outlet{}, err
+		return err
 	}
-	d, err := scanDestination(q.QueryRowContext(ctx, `SELECT `+destinationColumns+` FROM destinations
-		WHERE project_id = $1 AND connector_id = $2`, key.ProjectID, key.ID))
-	if err = found(err); errors.Is(err, store.ErrNotFound) {
-		err = nil
+	var l list
+	all, err := collect(ctx, q, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+c.keys(&l, "connector_id", keys), l.args...)
+	if err != nil {
+		return err
 	}
-	return outlet{mode: connector.Mode, environment: connector.EnvironmentID, closed: d.closed(connector, true)}, err
+	destinations := map[store.Key]destination{}
+	for _, d := range all {
+		destinations[d.Key] = d
+	}
+	for key, connector := range connectors {
+		outlets[key] = outlet{connector.Mode, connector.EnvironmentID, destinations[key].closed(connector, true)}
+	}
+	return nil
 }
 
 func (t target) destination() store.Key {

@@ -100,7 +100,7 @@ var consumers = []string{storage, outbound}
 var OutboxStatement = func() string {
 	var first []string
 	for _, consumer := range consumers {
-		first = append(first, `SELECT * FROM (SELECT o.posted_at FROM outbox o WHERE o.consumer = '`+consumer+`' ORDER BY o.posted_at LIMIT 1) AS `+consumer)
+		first = append(first, `SELECT * FROM (SELECT o.posted_at FROM outbox o WHERE o.consumer = '`+consumer+`' AND o.posted_at <= now_us() ORDER BY o.posted_at LIMIT 1) AS `+consumer)
 	}
 	return `SELECT COALESCE(now_us() - (SELECT MIN(f.posted_at) FROM (` + strings.Join(first, ` UNION ALL `) + `) AS f), 0)`
 }()

@@ -114,12 +114,11 @@ func (c *Core) sendTarget(ctx context.Context, tx *Tx, s store.Send) (to target,
 			continue
 		}
 		to.link, to.connector = l.id, l.connector
-		o, err := readOutlet(ctx, tx, to.destination())
-		if err == nil && o.mode != "outbound" { // it is not in effect
+		open, err := c.open(ctx, tx, []target{to})
+		if err == nil && len(open) == 0 { // it is not in effect
 			err = store.ErrNotFound
 		}
-		to.closed = o.closed
-		return to, err
+		return firstOf(open), err
 	}
 	return to, fmt.Errorf("the agent has no such link: %w", store.ErrNotFound)
 }

@@ -41,7 +41,7 @@ var ofAll = map[string]string{
 	"NextReplay":        "replays go on in all projects",
 	"TakeReplays":       "replays go on in all projects",
 
-	"PostDeliveries":  "results of all projects go out",
+	"toPost":          "results of all projects go out",
 	"ClaimDeliveries": "deliveries are due in all projects",
 	"NextDelivery":    "deliveries are due in all projects",
 

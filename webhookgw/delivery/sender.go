@@ -160,15 +160,16 @@ func (s *Sender) post(ctx context.Context) {
 		cancel()
 		if err != nil {
 			s.failed(ctx, "making deliveries of results", err, failures)
+			if n > 0 {
+				limit = min(limit, n)
+			}
 			limit, failures = max(limit/2, 1), failures+1
 			continue
 		}
-		full := n == limit
 		limit, failures = min(limit*2, postLimit), 0
-		if n > 0 {
+		if n > 0 { // a project has a part of them alone
 			signal(s.claimable)
-		}
-		if !full {
+		} else {
 			select {
 			case <-s.ended:
 			case <-ctx.Done():

@@ -495,7 +495,10 @@ CREATE TABLE outbox (
     -- One of the runs and connector runs that the row is about.
     ended_id uuid NOT NULL,
     bytes bigint NOT NULL,
+    -- From when on it may be consumed: a row that could not be is set aside for a while, the
+    -- longer the more often that was.
     posted_at bigint NOT NULL,
+    failures bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, consumer, ended_id)
 ) WITH (fillfactor = 80,
     -- Whoever takes the next row walks over the dead ones before it until they are
@@ -503,6 +506,7 @@ CREATE TABLE outbox (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX outbox_next ON outbox (consumer, posted_at);
+CREATE INDEX outbox_turns ON outbox (project_id, posted_at) WHERE consumer = 'deliveries';
 
 -- Results on their way to where outbound connectors send: connector runs with the trigger
 -- outbound. A claim counts the attempt and makes it due again at the end of its lease.

@@ -448,10 +448,14 @@ CREATE TABLE outbox (
     -- One of the runs and connector runs that the row is about.
     ended_id TEXT NOT NULL,
     bytes INTEGER NOT NULL,
+    -- From when on it may be consumed: a row that could not be is set aside for a while, the
+    -- longer the more often that was.
     posted_at INTEGER NOT NULL,
+    failures INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, consumer, ended_id)
 );
 CREATE INDEX outbox_next ON outbox (consumer, posted_at);
+CREATE INDEX outbox_turns ON outbox (project_id, posted_at) WHERE consumer = 'deliveries';
 
 -- Results on their way to where outbound connectors send: connector runs with the trigger
 -- outbound. A claim counts the attempt and makes it due again at the end of its lease.
