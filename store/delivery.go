@@ -69,7 +69,11 @@ type FailedDelivery struct {
 	StatusCode  int       `json:"status_code" doc:"The HTTP status of its answer; 0 without one." example:"503"`
 	Error       string    `json:"error" doc:"Why no more attempts are made."`
 	FailedAt    time.Time `json:"failed_at" doc:"When it failed."`
+	Count       int64     `json:"count" doc:"How many deliveries of the connector have failed since it was told of last, this one, the latest, among them." minimum:"1"`
 }
+
+// TellEvery is how often at most is told of a connector whose deliveries fail.
+const TellEvery = time.Minute
 
 // Sends says whether the result of a run goes out by itself: one that ended with a
 // status, started by a connector unless that is nil.
@@ -238,7 +242,7 @@ const ErrorClassLost = "lost"
 type Deliveries interface {
 	// PostDeliveries makes deliveries of what at most limit runs have left to be sent, one
 	// for each link that sends it, and of word of deliveries that have failed, one for each
-	// connector that is told. Projects take turns. It returns how many runs and deliveries
+	// connector of which and connector that is told, at most one each TellEvery. Projects take turns. It returns how many runs and deliveries
 	// these were. With an error none of these was posted; one that was alone is set aside
 	// for a while, the longer the more often it fails. A delivery to a connector that is
 	// disabled, or paused, is skipped, with the reason.

@@ -4,7 +4,7 @@ package sqlcore
 
 import (
 	"context"
-	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,25 +13,103 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// tellOf posts the deliveries to the outbox that attempts end as failed, where a link of the
-// project tells of these. Of one that tells of another none is told: it could go on for ever.
+// tellOf notes of connectors in the outbox which deliveries attempts end as failed, where a
+// link of the project tells of these. Of one that tells of another none is told: it could go
+// on for ever.
 func tellOf(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
-	for _, a := range attempts {
-		failed := a.Outcome == store.DeliveryFailed || a.Outcome == store.DeliveryGone
-		if !failed || a.Delivery.Kind == store.DeliverFailure {
-			continue
-		}
-		n, err := tx.exec(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
-			SELECT $1, '`+outbound+`', $2, 0, now_us() WHERE EXISTS (SELECT 1 FROM links l WHERE l.project_id = $1 AND l.tells_failures)`,
-			a.Delivery.ProjectID, a.Delivery.ID)
-		if err != nil {
-			return err
-		}
-		if n > 0 {
+	failed := slices.DeleteFunc(slices.Clone(attempts), func(a store.Attempt) bool {
+		return a.Outcome != store.DeliveryFailed && a.Outcome != store.DeliveryGone || a.Delivery.Kind == store.DeliverFailure
+	})
+	if len(failed) == 0 {
+		return nil
+	}
+	telling, err := tellingProjects(ctx, tx, failed)
+	if err != nil {
+		return err
+	}
+	type untold struct {
+		count int64
+		last  uuid.UUID
+	}
+	of := map[store.Key]untold{}
+	for _, a := range failed {
+		if slices.Contains(telling, a.Delivery.ProjectID) {
+			of[a.Delivery.Connector()] = untold{of[a.Delivery.Connector()].count + 1, a.Delivery.ID}
 			tx.Hint(store.TopicDelivery, store.Key{ProjectID: a.Delivery.ProjectID, ID: a.Delivery.EnvironmentID})
 		}
 	}
-	return nil
+	var r rows
+	for _, connector := range slices.SortedFunc(maps.Keys(of), CompareKeys) {
+		r.add(connector.ProjectID, connector.ID, of[connector].count, of[connector].last)
+	}
+	return r.insert(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at, failed, last_failed) VALUES `,
+		`(%, '`+outbound+`', %, 0, now_us(), %, %)`,
+		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET failed = o.failed + excluded.failed, last_failed = excluded.last_failed`)
+}
+
+// tellingProjects are those of attempts that have links that tell.
+func tellingProjects(ctx context.Context, tx *Tx, attempts []store.Attempt) ([]uuid.UUID, error) {
+	var projects []uuid.UUID
+	for _, a := range attempts {
+		if !slices.Contains(projects, a.Delivery.ProjectID) {
+			projects = append(projects, a.Delivery.ProjectID)
+		}
+	}
+	var l list
+	return collect(ctx, tx, scanID, `SELECT DISTINCT l.project_id FROM links l WHERE l.tells_failures AND l.project_id IN `+l.ids(projects), l.args...)
+}
+
+// takeFailing takes the rows of connectors of which deliveries have failed, if no other has
+// since they were read: own is of how many then, and word goes out of no more before TellEvery
+// is over. A row of which there is nothing to tell after that goes. The destinations of what
+// will be told are locked before.
+func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []posted, targets []target, own map[store.Key]int64) error {
+	if len(failing) == 0 {
+		return nil
+	}
+	if len(targets) > 0 {
+		var l list
+		to := make([]store.Key, len(targets))
+		for i, t := range targets {
+			to[i] = t.destination()
+		}
+		if _, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+
+			c.keys(&l, "connector_id", slices.Compact(to))+` ORDER BY project_id, connector_id `+c.exclusive, l.args...); err != nil {
+			return err
+		}
+	}
+	last, keys := map[store.Key]uuid.UUID{}, make([]store.Key, len(failing))
+	for i, p := range failing {
+		keys[i], last[p.Key] = p.Key, *p.last
+	}
+	var l list
+	rows, err := collect(ctx, tx, scanPosted, `SELECT `+postedColumns+` FROM outbox WHERE consumer = '`+outbound+`' AND posted_at <= now_us() AND `+
+		c.keys(&l, "ended_id", keys)+` ORDER BY project_id, ended_id `+c.exclusive, l.args...)
+	if err != nil {
+		return err
+	}
+	var told, over []store.Key
+	for _, p := range rows {
+		switch {
+		case p.failed == 0:
+			over = append(over, p.Key)
+		case p.last != nil && *p.last == last[p.Key]:
+			told, own[p.Key] = append(told, p.Key), p.failed
+		}
+	}
+	if len(over) > 0 {
+		l = list{}
+		if _, err := tx.exec(ctx, `DELETE FROM outbox WHERE consumer = '`+outbound+`' AND `+c.keys(&l, "ended_id", over), l.args...); err != nil {
+			return err
+		}
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	l = list{args: []any{store.TellEvery.Microseconds()}}
+	_, err = tx.exec(ctx, `UPDATE outbox SET failed = 0, failures = 0, posted_at = now_us() + $1 WHERE consumer = '`+outbound+`' AND `+
+		c.keys(&l, "ended_id", told), l.args...)
+	return err
 }
 
 // failedDelivery is one that is told of.
@@ -41,18 +119,15 @@ type failedDelivery struct {
 	word        store.FailedDelivery
 }
 
-// told are the links over which word of failed deliveries goes out, which are those of what
-// has ended that are no runs.
-func (c *Core) told(ctx context.Context, ended []store.Key, runs []endedRun) (all []target, err error) {
-	isRun := map[store.Key]bool{}
-	for _, run := range runs {
-		isRun[run.Key] = true
+// told are the links over which word goes out of connectors of which deliveries have failed.
+func (c *Core) told(ctx context.Context, failing []posted) (all []target, err error) {
+	var last []store.Key
+	for _, p := range failing {
+		if p.failed > 0 {
+			last = append(last, store.Key{ProjectID: p.ProjectID, ID: *p.last})
+		}
 	}
-	rest := slices.DeleteFunc(slices.Clone(ended), func(key store.Key) bool { return isRun[key] })
-	if len(rest) == 0 {
-		return nil, nil
-	}
-	failures, err := c.failedDeliveries(ctx, rest)
+	failures, err := c.failedDeliveries(ctx, last)
 	if err != nil {
 		return nil, err
 	}
@@ -64,13 +139,10 @@ func (c *Core) told(ctx context.Context, ended []store.Key, runs []endedRun) (al
 				return nil, err
 			}
 		}
-		payload, err := json.Marshal(f.word)
-		if err != nil {
-			return nil, err
-		}
 		others := slices.DeleteFunc(slices.Clone(links[of]), func(to target) bool { return to.connector == f.word.ConnectorID })
 		for _, to := range others[:min(len(others), store.MaxTold)] {
-			to.of, to.run.ID, to.payload = f.Key, f.word.RunID, payload
+			to.of = store.Key{ProjectID: f.ProjectID, ID: f.word.ConnectorID}
+			to.run.ID, to.word = f.word.RunID, &f.word
 			all = append(all, to)
 		}
 	}

@@ -23,9 +23,10 @@ type target struct {
 	id   uuid.UUID
 	kind store.DeliveryKind
 	run  store.Key
-	// of is what has left it to be sent: the run, or the delivery that has failed; the zero
-	// key of what a run sends itself.
+	// of is what has left it to be sent: the run, or the connector of which deliveries have
+	// failed, as word says; the zero key of what a run sends itself.
 	of          store.Key
+	word        *store.FailedDelivery
 	environment uuid.UUID
 	link        uuid.UUID
 	connector   uuid.UUID
@@ -52,39 +53,71 @@ func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err err
 	if err != nil || len(waiting) == 0 {
 		return 0, wrap(err, "looking for results to deliver")
 	}
-	ended := make([]store.Key, len(waiting))
-	for i, p := range waiting {
-		ended[i] = p.Key
-	}
-	slices.SortFunc(ended, CompareKeys)
-	if err = c.postEnded(ctx, ended); err != nil && len(waiting) == 1 {
+	slices.SortFunc(waiting, func(a, b posted) int { return CompareKeys(a.Key, b.Key) })
+	if err = c.postAll(ctx, waiting); err != nil && len(waiting) == 1 {
 		err = c.setAside(ctx, waiting[0], err)
 	}
 	return len(waiting), wrap(err, "making deliveries")
 }
 
-// postEnded makes deliveries of what has ended, of all or of nothing.
-func (c *Core) postEnded(ctx context.Context, ended []store.Key) error {
-	targets, err := c.targets(ctx, ended)
+// postAll makes deliveries of what rows of the outbox are about, of all or of nothing. What it
+// locks it locks as those do who record attempts: destinations first, in their order.
+func (c *Core) postAll(ctx context.Context, waiting []posted) error {
+	var ended []store.Key
+	var failing []posted
+	for _, p := range waiting {
+		if p.last == nil {
+			ended = append(ended, p.Key)
+		} else {
+			failing = append(failing, p)
+		}
+	}
+	targets, err := c.targets(ctx, ended, failing)
 	if err != nil {
 		return wrap(err, "looking where results go")
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		var l list
-		taken, err := collect(ctx, tx, scanKey, `DELETE FROM outbox WHERE consumer = '`+outbound+`' AND `+
-			c.keys(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.args...)
-		if err != nil {
+		own := map[store.Key]int64{}
+		if err := c.takeEnded(ctx, tx, ended, own); err != nil {
 			return err
 		}
-		own := map[store.Key]bool{}
-		for _, key := range taken {
-			own[key] = true
-		}
-		if err := c.forgetSends(ctx, tx, taken); err != nil {
+		if err := c.takeFailing(ctx, tx, failing, targets, own); err != nil {
 			return err
 		}
-		return c.post(ctx, tx, slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return !own[t.of] }))
+		var mine []target
+		for _, t := range targets {
+			count, taken := own[t.of]
+			if !taken {
+				continue
+			}
+			if t.word != nil {
+				word := *t.word
+				word.Count = count
+				if t.payload, err = json.Marshal(word); err != nil {
+					return err
+				}
+			}
+			mine = append(mine, t)
+		}
+		return c.post(ctx, tx, mine)
 	})
+}
+
+// takeEnded takes the rows of ended runs, which are own then.
+func (c *Core) takeEnded(ctx context.Context, tx *Tx, ended []store.Key, own map[store.Key]int64) error {
+	if len(ended) == 0 {
+		return nil
+	}
+	var l list
+	taken, err := collect(ctx, tx, scanKey, `DELETE FROM outbox WHERE consumer = '`+outbound+`' AND `+
+		c.keys(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.args...)
+	if err != nil {
+		return err
+	}
+	for _, key := range taken {
+		own[key] = 1
+	}
+	return c.forgetSends(ctx, tx, taken)
 }
 
 // endedRun is what says over which links the result of a run goes out.
@@ -96,14 +129,14 @@ type endedRun struct {
 	source      *uuid.UUID
 }
 
-// targets are the links over which results of ended runs go out, in the order of their
-// connectors.
-func (c *Core) targets(ctx context.Context, ended []store.Key) (all []target, err error) {
+// targets are the links over which results of ended runs go out, and word of connectors of
+// which deliveries have failed, in the order of those to which they go.
+func (c *Core) targets(ctx context.Context, ended []store.Key, failing []posted) (all []target, err error) {
 	runs, err := c.endedRuns(ctx, ended)
 	if err != nil {
 		return nil, err
 	}
-	if all, err = c.told(ctx, ended, runs); err != nil {
+	if all, err = c.told(ctx, failing); err != nil {
 		return nil, err
 	}
 	links, err := c.outboundLinks(ctx, runs)

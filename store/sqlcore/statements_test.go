@@ -42,6 +42,7 @@ var ofAll = map[string]string{
 	"TakeReplays":       "replays go on in all projects",
 
 	"toPost":          "results of all projects go out",
+	"tellingProjects": "its projects are those of the attempts that it is given",
 	"ClaimDeliveries": "deliveries are due in all projects",
 	"NextDelivery":    "deliveries are due in all projects",
 

@@ -57,6 +57,17 @@ type posted struct {
 	store.Key
 	// failures is how often it could not be consumed.
 	failures int
+	// last, of a connector, is the last of its deliveries that have failed, failed how many
+	// have of which nobody was told.
+	last   *uuid.UUID
+	failed int64
+}
+
+const postedColumns = `project_id, ended_id, failures, last_failed, failed`
+
+func scanPosted(row scanner) (p posted, err error) {
+	err = row.Scan(&p.ProjectID, &p.ID, &p.failures, &p.last, &p.failed)
+	return p, err
 }
 
 // toPost are rows of the outbox for deliveries, at most limit, the oldest of each project.
@@ -78,12 +89,10 @@ func (c *Core) toPost(ctx context.Context, limit int) ([]posted, error) {
 	l := list{args: []any{max(limit/len(projects), 1)}}
 	each := make([]string, len(projects))
 	for i, project := range projects {
-		each[i] = `SELECT * FROM (SELECT o.project_id, o.ended_id, o.failures FROM outbox o WHERE o.project_id = ` + l.add(project) + `
+		each[i] = `SELECT * FROM (SELECT ` + postedColumns + ` FROM outbox o WHERE o.project_id = ` + l.add(project) + `
 			AND o.consumer = '` + outbound + `' AND o.posted_at <= now_us() ORDER BY o.posted_at LIMIT $1) t`
 	}
-	return collect(ctx, c.engine.Reader(), func(row scanner) (p posted, err error) {
-		return p, row.Scan(&p.ProjectID, &p.ID, &p.failures)
-	}, strings.Join(each, ` UNION ALL `), l.args...)
+	return collect(ctx, c.engine.Reader(), scanPosted, strings.Join(each, ` UNION ALL `), l.args...)
 }
 
 // setAside lets a row of the outbox wait that could not be consumed, and returns because.

@@ -50,13 +50,63 @@ var failedDeliveryPromises = []promise{
 		failed := w.delivery(d.Delivery.ID)
 		w.Equal(store.FailedDelivery{
 			Type: "delivery_failed", DeliveryID: d.Delivery.ID, ConnectorID: c.ID, RunID: d.RunID, Attempts: 2,
-			ErrorClass: "http_status", StatusCode: 503, Error: "given up", FailedAt: *failed.EndedAt,
+			ErrorClass: "http_status", StatusCode: 503, Error: "given up", FailedAt: *failed.EndedAt, Count: 1,
 		}, body)
 		told := w.delivery(word[0].Delivery.ID)
 		w.Equal([]uuid.UUID{d.RunID}, told.RunIDs)
 
 		w.record(attempted(word[0], store.DeliveryFailed))
 		w.Zero(w.post(), "of that nobody is told")
+	}},
+	{"of a connector that fails often is told once a minute, with how often", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.outboundTo("results", automatic)
+		other := w.outboundTo("others", automatic)
+		for _, name := range []string{"ops", "boss"} {
+			w.outboundFrom("nobody", name, telling)
+		}
+		w.ended(3)
+		w.post()
+		fail := func(claimed []store.ClaimedDelivery) (attempts []store.Attempt) {
+			for _, d := range claimed {
+				attempts = append(attempts, attempted(d, store.DeliveryFailed))
+			}
+			return attempts
+		}
+		claimed := w.takeDue(10, 10)
+		w.Len(claimed, 6)
+		w.record(fail(claimed)...)
+		counts := func() (counts []int64) {
+			w.post()
+			for _, word := range w.takeDue(10, 10) {
+				var body store.FailedDelivery
+				w.NoError(json.Unmarshal(word.Payload, &body))
+				w.Equal(store.ConnectorRunFailed, w.delivery(body.DeliveryID).Status)
+				counts = append(counts, body.Count)
+				w.record(attempted(word, store.DeliveryDone))
+			}
+			return counts
+		}
+		w.Equal([]int64{3, 3, 3, 3}, counts(), "of two connectors, to two each")
+		for range 2 {
+			w.ended(1)
+			w.post()
+			claimed = w.takeDue(10, 10)
+			w.record(fail(claimed)...)
+			w.Empty(counts(), "the minute is not over")
+		}
+		in, waits, err := w.s.NextDelivery(w.ctx, nil)
+		w.NoError(err)
+		w.True(waits)
+		w.Greater(in, store.TellEvery/2)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, other.Ref))
+		w.set(`UPDATE outbox SET posted_at = 1`)
+		w.Equal([]int64{2, 2, 2, 2}, counts())
+		w.set(`UPDATE outbox SET posted_at = 1`)
+		w.Empty(counts())
+		_, waits, err = w.s.NextDelivery(w.ctx, nil)
+		w.NoError(err)
+		w.False(waits, "there is nothing more to be told")
 	}},
 	{"also of one that pauses its connector, and of what a run has sent itself", func(w *world) {
 		w.deploy("one", "first", "second")

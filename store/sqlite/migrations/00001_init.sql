@@ -440,18 +440,23 @@ CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
 -- What is still to be done for what has ended, by consumer: of 'storage' a row for each
 -- project and transaction, of 'deliveries' one for each run whose agent has a link to an
--- outbound connector, or which has sent something, and one for each delivery that has failed
--- where a link tells of these. Whoever does the work deletes the row in that transaction.
+-- outbound connector, or which has sent something, and one for each connector of which deliveries
+-- have failed, where a link tells of these. Whoever does the work deletes the row in that
+-- transaction; of a connector it stays for a minute, for what fails until then.
 CREATE TABLE outbox (
     project_id TEXT NOT NULL,
     consumer TEXT NOT NULL CHECK (consumer IN ('storage', 'deliveries')),
-    -- One of the runs and connector runs that the row is about.
+    -- One of the runs and connector runs that the row is about, or the connector.
     ended_id TEXT NOT NULL,
     bytes INTEGER NOT NULL,
     -- From when on it may be consumed: a row that could not be is set aside for a while, the
     -- longer the more often that was.
     posted_at INTEGER NOT NULL,
     failures INTEGER NOT NULL DEFAULT 0,
+    -- How many deliveries of the connector ended_id have failed of which nobody was told, and
+    -- the last of them.
+    failed INTEGER NOT NULL DEFAULT 0,
+    last_failed TEXT,
     PRIMARY KEY (project_id, consumer, ended_id)
 );
 CREATE INDEX outbox_next ON outbox (consumer, posted_at);
