@@ -48,9 +48,9 @@ func Webhooks(gatewayURL string) ([]byte, error) {
 			"post": incoming("postWebhook", "Send an event", aboutPostWebhook, incomingBody()),
 		}},
 		"webhooks": node{
-			"result":         node{"post": outgoing("result", "A run has ended", aboutResult, ref("schemas", "Envelope"))},
-			"payload":        node{"post": outgoing("payload", "An agent sends something", aboutPayload, node{"description": "Any JSON of at most 256 KiB."})},
-			"deliveryFailed": node{"post": outgoing("deliveryFailed", "A delivery has failed", aboutDeliveryFailed, ref("schemas", "FailedDelivery"))},
+			"result":         node{"post": outgoing("result", "result", "A run has ended", aboutResult, ref("schemas", "Envelope"))},
+			"payload":        node{"post": outgoing("payload", "payload", "An agent sends something", aboutPayload, node{"description": "Any JSON of at most 256 KiB."})},
+			"deliveryFailed": node{"post": outgoing("deliveryFailed", store.StatusDeliveryFailed, "A delivery has failed", aboutDeliveryFailed, ref("schemas", "FailedDelivery"))},
 		},
 		"components": node{"schemas": all, "headers": node{
 			"Retry-After":        headers["Retry-After"],
@@ -169,8 +169,10 @@ func incomingResponses() node {
 }
 
 // outgoing is what is sent to the destination of an outbound webhook, with a body like that.
-func outgoing(id, summary, description string, body node) node {
-	var parameters []any
+func outgoing(id, event, summary, description string, body node) node {
+	named := parameter("X-Service-Event", "header", "What the delivery carries.", node{"type": "string", "const": event})
+	named["required"] = true
+	parameters := []any{named}
 	for _, h := range []struct{ name, about string }{
 		{"X-Service-Delivery", "The id of the delivery, the same in all attempts."},
 		{"X-Service-Timestamp", "When the attempt was signed, in seconds since 1970. Refuse what is older than 300 s."},

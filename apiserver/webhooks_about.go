@@ -13,7 +13,7 @@ const (
 		"2xx means that the event is stored."
 	aboutResult         = "The result of a run of a linked agent."
 	aboutPayload        = "What an agent sends by a tool while it runs: the body is the JSON that it has made."
-	aboutDeliveryFailed = "Word of a delivery of another outbound connector of the environment that has failed, for links whose statuses have delivery_failed."
+	aboutDeliveryFailed = "Word of a delivery of another outbound connector of the environment that has failed, for links whose statuses have delivery_failed: of a connector once a minute at most, with how many have failed since."
 	aboutOutgoing       = "It is sent to the URL of an outbound connector at least once. Beside these headers it has those of the connector."
 )
 

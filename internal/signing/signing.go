@@ -30,6 +30,8 @@ const (
 	// HeaderSignature is the HMAC-SHA256, in hexadecimal, of the timestamp, a dot and the
 	// body, by the bytes of the signing secret as it is shown.
 	HeaderSignature = "X-Service-Signature"
+	// HeaderEvent is what the delivery carries: result, payload or delivery_failed.
+	HeaderEvent = "X-Service-Event"
 )
 
 // Sign adds the headers by which a receiver knows a delivery. Those of Standard Webhooks

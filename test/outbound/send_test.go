@@ -190,6 +190,9 @@ func TestAnAgentSendsWhatAWebhookAsksFor(t *testing.T) {
 	var word store.FailedDelivery
 	failure := <-told
 	require.NoError(t, json.Unmarshal(failure.body, &word))
+	require.EqualValues(t, 1, word.Count)
+	require.Equal(t, "payload", got.headers.Get("X-Service-Event"))
+	require.Equal(t, "delivery_failed", failure.headers.Get("X-Service-Event"))
 	require.Equal(t, shout.headers.Get("X-Service-Delivery"), word.DeliveryID.String())
 	require.Equal(t, failing.ID, word.ConnectorID)
 	require.Equal(t, said.Result.RunID, word.RunID)
