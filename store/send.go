@@ -16,6 +16,8 @@ const (
 	MaxPayload = 256 << 10
 	// MaxSends is how many deliveries a run makes at most while it runs.
 	MaxSends = 1000
+	// MaxSent is how many bytes of JSON it sends at most in all.
+	MaxSent = 16 << 20
 	// MaxActionName is how many bytes the name of such a tool has at most: model services
 	// take no longer ones.
 	MaxActionName = 64
@@ -40,6 +42,25 @@ type TooManySendsError struct{}
 // Error names the limit.
 func (*TooManySendsError) Error() string {
 	return fmt.Sprintf("the run has sent %d times, which is the most that a run may", MaxSends)
+}
+
+// TooMuchSentError says that a run would have sent more than MaxSent.
+type TooMuchSentError struct{}
+
+// Error names the limit.
+func (*TooMuchSentError) Error() string {
+	return fmt.Sprintf("the run would have sent more than %d MiB in all, which is the most that a run may", MaxSent>>20)
+}
+
+// StorageFullError says that a project has stored as much as it may.
+type StorageFullError struct {
+	// Stored is in bytes, as Limit is.
+	Stored, Limit int64
+}
+
+// Error names both.
+func (e *StorageFullError) Error() string {
+	return fmt.Sprintf("the project has stored %d bytes of ended runs and may have %d", e.Stored, e.Limit)
 }
 
 // ActionTakenError says that the agent of a link has a tool of that name already, by a link
@@ -119,8 +140,9 @@ type Sends interface {
 	// answers what it did. One to a connector that is disabled, or paused, is skipped, with
 	// the reason. It answers ErrFenced where the claim is not current, ErrNotFound where the
 	// run's agent has no such link to an outbound connector of its environment,
-	// *TooManySendsError, and what Check says; ErrInvalid also of a position that the
-	// journal does not have.
+	// *TooManySendsError, *TooMuchSentError, *StorageFullError, and what Check says; ErrInvalid
+	// also of a position that the journal does not have. What it has sent it answers also
+	// where it may send no more.
 	Send(ctx context.Context, s Send) (Sent, error)
 	// Actions are the tools by which agents send in an environment, at most MaxOutboundLinks of
 	// each, each name once, in the order in which their links were made.

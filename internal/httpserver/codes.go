@@ -68,7 +68,7 @@ const (
 	CodeTooManyWaiting      Code = "too_many_waiting"         // 429: as many of the project's requests wait as may
 	CodeTooManyCallers      Code = "too_many_callers"         // 429: as many callers wait for an answer as may
 	CodeBacklogFull         Code = "backlog_full"             // 429: as many runs of the environment are open as may
-	CodeStorageFull         Code = "project_storage_full"     // 429: the project has stored as much as it may
+	CodeStorageFull         Code = "project_storage_full"     // 429: the project has stored as much as it may; 422 of what a run sends
 	CodeTooManyUnknown      Code = "too_many_unknown_urls"    // 503: too many ask for URLs that nobody knows
 	CodeGatewayStopping     Code = "gateway_stopping"         // 504: the gateway stops; the run goes on
 	CodeStopping            Code = "stopping"                 // 503: the gateway stops
@@ -86,5 +86,6 @@ const (
 	CodeBundleTooLarge Code = "bundle_too_large" // 413: a bundle is larger than the limit
 	CodeWrongDigest    Code = "wrong_digest"     // 422: the bytes do not have the digest
 	CodeTooManySends   Code = "too_many_sends"   // 422: the run has sent as often as it may
+	CodeTooMuchSent    Code = "too_much_sent"    // 422: the run would have sent more bytes than it may
 	CodeReservedKind   Code = "reserved_kind"    // 422: the platform alone writes journal entries of this kind
 )

@@ -136,7 +136,7 @@ var (
 	queuedRows = []string{
 		`INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, attempt, due_at, started_at)
 			SELECT $1, run, md5('elsewhere')::uuid, md5('connector' || n % 1000)::uuid, $4, run, 1, $5 + 3600000000, $5` + seedIDs,
-		`INSERT INTO sends (project_id, run_id, position, delivery_id, skipped) SELECT $1, run, 1, connector_run, ''` + seedIDs,
+		`INSERT INTO sends (project_id, run_id, position, delivery_id, skipped, bytes) SELECT $1, run, 1, connector_run, '', 1` + seedIDs,
 		`INSERT INTO destinations (project_id, connector_id, due_at, failures, paused_reason)
 			SELECT $1, run, $5 + 3600000000, 0, ''` + seedIDs,
 		inputRow,

@@ -20,8 +20,12 @@ func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err err
 	if err := s.Check(); err != nil {
 		return sent, err
 	}
+	full, err := c.storageFull(ctx, s.Lease.Run.ProjectID)
+	if err != nil {
+		return sent, err
+	}
 	var blobs []store.Key
-	if len(s.Payload) > store.MaxInlineInput {
+	if len(s.Payload) > store.MaxInlineInput && full == nil {
 		id, err := uuid.NewV7()
 		if err != nil {
 			return sent, wrap(err, "making an id")
@@ -34,14 +38,31 @@ func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err err
 		}
 	}
 	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *Tx) (err error) {
-		sent, err = c.send(ctx, tx, s, blobs)
+		sent, err = c.send(ctx, tx, s, blobs, full)
 		return err
 	})
 	return sent, wrap(err, "sending for run %s", s.Lease.Run)
 }
 
+// storageFull is a *store.StorageFullError where a project has stored as much as it may.
+func (c *Core) storageFull(ctx context.Context, project uuid.UUID) (full, err error) {
+	var stored, limit int64
+	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT p.storage, COALESCE((SELECT s.bytes FROM stored_bytes s WHERE s.project_id = p.project_id), 0)
+		FROM projects p WHERE p.project_id = $1`, project).Scan(&limit, &stored))
+	switch {
+	case errors.Is(err, store.ErrNotFound): // there is nobody left to ask for more
+		return nil, nil
+	case err != nil:
+		return nil, wrap(err, "reading what project %s has stored", project)
+	case limit > 0 && stored >= limit:
+		return &store.StorageFullError{Stored: stored, Limit: limit}, nil
+	}
+	return nil, nil
+}
+
 // send makes the delivery of a payload, which lies in the first of the blobs if there is one.
-func (c *Core) send(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key) (sent store.Sent, err error) {
+// Full is why nothing more is stored.
+func (c *Core) send(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key, full error) (sent store.Sent, err error) {
 	run := s.Lease.Run
 	held, err := lockClaim(ctx, tx, s.Lease)
 	if errors.Is(err, store.ErrNotFound) {
@@ -59,12 +80,11 @@ func (c *Core) send(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key
 	if err != nil || len(known) > 0 {
 		return firstOf(known), err
 	}
-	var count int
-	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM sends WHERE project_id = $1 AND run_id = $2`, run.ProjectID, run.ID).Scan(&count); err != nil {
-		return sent, err
+	if full != nil {
+		return sent, full
 	}
-	if count >= store.MaxSends {
-		return sent, &store.TooManySendsError{}
+	if err := mayStillSend(ctx, tx, run, len(s.Payload)); err != nil {
+		return sent, err
 	}
 	to, err := c.sendTarget(ctx, tx, s)
 	if err != nil {
@@ -84,9 +104,25 @@ func (c *Core) send(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key
 		tx.Hint(store.TopicDelivery, store.Key{ProjectID: run.ProjectID, ID: to.environment})
 	}
 	sent = store.Sent{DeliveryID: targets[0].id, Skipped: to.closed}
-	_, err = tx.exec(ctx, `INSERT INTO sends (project_id, run_id, position, delivery_id, skipped) VALUES ($1, $2, $3, $4, $5)`,
-		run.ProjectID, run.ID, s.Position, sent.DeliveryID, Text(sent.Skipped))
+	_, err = tx.exec(ctx, `INSERT INTO sends (project_id, run_id, position, delivery_id, skipped, bytes) VALUES ($1, $2, $3, $4, $5, $6)`,
+		run.ProjectID, run.ID, s.Position, sent.DeliveryID, Text(sent.Skipped), len(s.Payload))
 	return sent, err
+}
+
+// mayStillSend says what keeps a run from sending a payload of so many bytes more.
+func mayStillSend(ctx context.Context, tx *Tx, run store.Key, more int) error {
+	var count, bytes int
+	err := tx.QueryRowContext(ctx, `SELECT count(*), CAST(COALESCE(SUM(bytes), 0) AS bigint) FROM sends WHERE project_id = $1 AND run_id = $2`,
+		run.ProjectID, run.ID).Scan(&count, &bytes)
+	switch {
+	case err != nil:
+		return err
+	case count >= store.MaxSends:
+		return &store.TooManySendsError{}
+	case bytes+more > store.MaxSent:
+		return &store.TooMuchSentError{}
+	}
+	return nil
 }
 
 func firstOf[T any](all []T) (first T) {

@@ -210,13 +210,52 @@ var sendPromises = []promise{
 		w.outboundTo("results", tool("tell"))
 		run := w.sending(2)
 		w.send(by(run, "tell", 1, `1`))
-		w.set(`INSERT INTO sends (project_id, run_id, position, delivery_id, skipped)
+		w.set(`INSERT INTO sends (project_id, run_id, position, delivery_id, skipped, bytes)
 			WITH RECURSIVE n (i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n WHERE i < ` + fmt.Sprint(store.MaxSends+8) + `)
-			SELECT s.project_id, s.run_id, n.i, s.delivery_id, '' FROM sends s CROSS JOIN n`)
+			SELECT s.project_id, s.run_id, n.i, s.delivery_id, '', 1 FROM sends s CROSS JOIN n`)
 		_, err := w.s.Send(w.ctx, by(run, "tell", 2, `1`))
 		var many *store.TooManySendsError
 		w.ErrorAs(err, &many)
 		w.send(by(run, "tell", 1, `1`))
+	}},
+	{"a run sends no more in all than it may", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.outboundTo("results", tool("tell"))
+		run := w.sending(3)
+		large := `"` + strings.Repeat("x", 98) + `"`
+		first := w.send(by(run, "tell", 1, large))
+		w.set(`UPDATE sends SET bytes = bytes + ` + fmt.Sprint(store.MaxSent-2*len(large)))
+		var much *store.TooMuchSentError
+		_, err := w.s.Send(w.ctx, by(run, "tell", 2, large+" "))
+		w.ErrorAs(err, &much)
+		w.send(by(run, "tell", 2, large))
+		_, err = w.s.Send(w.ctx, by(run, "tell", 3, `1`))
+		w.ErrorAs(err, &much)
+		w.Equal(first, w.send(by(run, "tell", 1, large)))
+	}},
+	{"a run of a project that has stored what it may sends nothing more, and knows what it has sent", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.outboundTo("results", tool("tell"))
+		run := w.sending(3)
+		first := w.send(by(run, "tell", 1, `1`))
+		for w.count(100) > 0 {
+		}
+		w.project.Limits.Storage = w.storedBytes()
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+		before := w.rowsOf("sends") + w.rowsOf("deliveries") + w.rowsOf("inputs") + w.rowsOf("blobs")
+		var full *store.StorageFullError
+		for _, payload := range []string{`1`, `"` + strings.Repeat("x", store.MaxInlineInput) + `"`} {
+			_, err := w.s.Send(w.ctx, by(run, "tell", 2, payload))
+			w.ErrorAs(err, &full)
+			w.Equal(w.project.Limits.Storage, full.Limit)
+		}
+		w.Equal(before, w.rowsOf("sends")+w.rowsOf("deliveries")+w.rowsOf("inputs")+w.rowsOf("blobs"))
+		w.Equal(first, w.send(by(run, "tell", 1, `1`)))
+		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
+		w.unsent(by(run, "tell", 2, `1`), store.ErrFenced)
+		w.project.Limits.Storage++
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+		w.send(by(w.claim(1, lease)[0], "tell", 2, `1`))
 	}},
 	{"a tool's name is of one link of an agent and environment, the one that was there first", func(w *world) {
 		c := w.outboundTo("results", tool("tell"))

@@ -27,6 +27,8 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, token store.Token
 	var (
 		sent store.Sent
 		many *store.TooManySendsError
+		much *store.TooMuchSentError
+		full *store.StorageFullError
 	)
 	err = h.call(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
 		sent, err = h.opts.Store.Send(ctx, send)
@@ -35,6 +37,10 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, token store.Token
 	switch {
 	case errors.As(err, &many):
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeTooManySends, "Not sent: "+many.Error()+".")
+	case errors.As(err, &much):
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeTooMuchSent, "Not sent: "+much.Error()+".")
+	case errors.As(err, &full): // no 429: the run goes on, and does not wait for a larger plan
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeStorageFull, "Not sent: "+full.Error()+".")
 	case errors.Is(err, store.ErrNotFound):
 		return httpserver.NewProblem(http.StatusNotFound, httpserver.CodeNotFound,
 			"Not sent: the run's agent has no link by which it could send so; it may have been removed.")

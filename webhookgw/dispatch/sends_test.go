@@ -48,6 +48,8 @@ func TestWhatIsNotSentSaysWhy(t *testing.T) {
 		{whole, fmt.Errorf("sending: %w", store.ErrFenced), http.StatusConflict, `"fenced"`},
 		{whole, fmt.Errorf("sending: %w", store.ErrNotFound), http.StatusNotFound, `no link by which it could send`},
 		{whole, fmt.Errorf("sending: %w", &store.TooManySendsError{}), http.StatusUnprocessableEntity, `"too_many_sends"`},
+		{whole, fmt.Errorf("sending: %w", &store.TooMuchSentError{}), http.StatusUnprocessableEntity, `"too_much_sent"`},
+		{whole, fmt.Errorf("sending: %w", &store.StorageFullError{Stored: 7, Limit: 5}), http.StatusUnprocessableEntity, `"project_storage_full"`},
 		{whole, errors.New("away"), http.StatusServiceUnavailable, `"store_unavailable"`},
 		{`{"token":7,"mode":"automatic","name":"tell","position":3,"payload":1}`, nil, http.StatusUnprocessableEntity, "automatic"},
 		{`{"token":7,"mode":"agent_tool","name":"tell","position":3}`, nil, http.StatusUnprocessableEntity, "not JSON"},

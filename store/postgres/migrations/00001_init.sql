@@ -571,6 +571,8 @@ CREATE TABLE sends (
     position bigint NOT NULL CHECK (position > 0),
     delivery_id uuid NOT NULL,
     skipped text NOT NULL,
+    -- Of the payload.
+    bytes bigint NOT NULL,
     PRIMARY KEY (project_id, run_id, position)
 ) WITH (fillfactor = 80,
     -- As of the others.

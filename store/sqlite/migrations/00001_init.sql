@@ -513,6 +513,8 @@ CREATE TABLE sends (
     position INTEGER NOT NULL CHECK (position > 0),
     delivery_id TEXT NOT NULL,
     skipped TEXT NOT NULL,
+    -- Of the payload.
+    bytes INTEGER NOT NULL,
     PRIMARY KEY (project_id, run_id, position)
 );
 
