@@ -112,6 +112,7 @@ func incoming(id, summary, description string, body node) node {
 		"parameters": []any{
 			parameter("Idempotency-Key", "header", "Makes a repetition within 24 hours the same request, if its body is the same; at most 255 printable characters of ASCII.", text),
 			parameter("webhook-id", "header", "Likewise, without comparing bodies; counts where there is no Idempotency-Key.", text),
+			parameter(webhookapi.HopsHeader, "header", "How many deliveries of platforms the request has come by; more than 8 are refused.", text),
 			parameter("Prefer", "header", "respond-async: a sync webhook answers 202 at once, as an inbound one does.", text),
 		},
 	}
@@ -180,6 +181,7 @@ func outgoing(id, event, summary, description string, body node) node {
 		{"webhook-id", "The id of the delivery, as Standard Webhooks has it."},
 		{"webhook-timestamp", "When the attempt was signed, as Standard Webhooks has it."},
 		{"webhook-signature", "v1, a comma and the base64 of the HMAC-SHA256 of id, timestamp and body, joined by dots, by the decoded part after whsec_ of the signing secret. Several with a space between while a rotated secret is valid."},
+		{webhookapi.HopsHeader, "How many deliveries of platforms it has come by, this one among them: a webhook refuses it where that is more than 8."},
 	} {
 		p := parameter(h.name, "header", h.about, node{"type": "string"})
 		p["required"] = true

@@ -42,7 +42,7 @@ var aboutWebhookProblems = map[int]string{
 	409: "The connector is disabled or retired, or no agent is linked to a sync one.",
 	413: "The request is larger than 16 MiB.",
 	415: "The body is compressed, or of another type.",
-	422: "The Idempotency-Key was used for another body.",
+	422: "The Idempotency-Key was used for another body, or the request has come by too many deliveries.",
 	429: "The project has as much under way, waiting or stored as it may.",
 	503: "It is not known that the event is stored: send it again, with the same Idempotency-Key if it had one.",
 	504: "The event is stored and its run goes on: the agent has not finished in time, or the gateway stops. Do not send the event again without its key.",

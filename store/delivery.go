@@ -104,6 +104,9 @@ type Delivery struct {
 	// Tries is how many attempts before it count.
 	Tries     int
 	StartedAt time.Time
+	// Hops is one more than that of the event which started the run, 1 of one that another
+	// thing did.
+	Hops int
 }
 
 // Key is the delivery's primary key.

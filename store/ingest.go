@@ -42,6 +42,8 @@ type Event struct {
 	// Headers are those of its request that the runs see, by their names in lower case: at
 	// most MaxContextHeaders, each value of at most MaxHeaderValue bytes.
 	Headers map[string]string
+	// Hops is how many deliveries of platforms it has come by; those of its runs have one more.
+	Hops int
 	// Runs are the agent runs, one a link. A link of which files are required
 	// and missing has ErrorCode set: its run is recorded as failed at once.
 	Runs []EventRun

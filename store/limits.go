@@ -52,6 +52,9 @@ const (
 // event starts.
 const MaxLinks = 100
 
+// MaxHops is how many deliveries an event has come by at most.
+const MaxHops = 8
+
 // MaxOutboundLinks is how many links to outbound connectors an agent has at most in an
 // environment, which is how many deliveries the end of one of its runs makes.
 const MaxOutboundLinks = 32

@@ -23,6 +23,8 @@ type EventInput struct {
 	Files []File
 	// Headers are those of its request that its runs see.
 	Headers map[string]string
+	// Hops is how many deliveries of platforms it had come by.
+	Hops int
 }
 
 // Redelivery asks for another delivery of what one carries.

@@ -63,6 +63,7 @@ const (
 	CodeConnectorRetired    Code = "connector_retired"        // 409: the connector was removed from the code
 	CodeConnectorDisabled   Code = "connector_disabled"       // 409: the connector is disabled
 	CodeNoAgent             Code = "no_agent"                 // 409: no agent is linked
+	CodeTooManyHops         Code = "too_many_hops"            // 422: it has come by as many deliveries as an event may
 	CodeUnsupportedEncoding Code = "unsupported_encoding"     // 415: the body is compressed
 	CodeTooManyLargeBodies  Code = "too_many_large_bodies"    // 429: as many of the project's large bodies come in as may
 	CodeTooManyWaiting      Code = "too_many_waiting"         // 429: as many of the project's requests wait as may

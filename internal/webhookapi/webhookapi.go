@@ -5,6 +5,8 @@
 package webhookapi
 
 import (
+	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -78,6 +80,21 @@ type Envelope struct {
 	TokenUsage TokenUsage `json:"token_usage" doc:"Model tokens that it spent."`
 }
 
+// HopsHeader is how many deliveries of platforms a request has come by, itself among them.
+const HopsHeader = "X-Service-Hops"
+
+// maxToldHops is what a request may say at most that it has come by.
+const maxToldHops = 1000
+
+// Hops reads HopsHeader: what is no number from 0 to 1000 is 0.
+func Hops(header http.Header) int {
+	n, err := strconv.ParseUint(header.Get(HopsHeader), 10, 16)
+	if err != nil || n > maxToldHops {
+		return 0
+	}
+	return int(n)
+}
+
 // TokenUsage counts model tokens.
 type TokenUsage struct {
 	InputTokens       int64 `json:"input_tokens" doc:"What the models read."`
@@ -100,7 +117,7 @@ var Problems = map[int][]httpserver.Code{
 	409: {httpserver.CodeConnectorRetired, httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent},
 	413: {httpserver.CodeRequestTooLarge},
 	415: {httpserver.CodeUnsupportedMedia, httpserver.CodeUnsupportedEncoding},
-	422: {httpserver.CodeKeyReused},
+	422: {httpserver.CodeKeyReused, httpserver.CodeTooManyHops},
 	429: {
 		httpserver.CodeTooManyLargeBodies, httpserver.CodeTooManyWaiting, httpserver.CodeTooManyCallers, httpserver.CodeBacklogFull,
 		httpserver.CodeStorageFull, httpserver.CodeTooManyWrong, httpserver.CodeTooManyUnverified,

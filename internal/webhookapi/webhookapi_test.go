@@ -3,6 +3,7 @@
 package webhookapi_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,4 +23,26 @@ func TestProblemsAreThoseThatAreCounted(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, metrics.WebhookRefusals, described)
+}
+
+func TestWhatIsNoNumberOfHopsIsNone(t *testing.T) {
+	t.Parallel()
+	for value, hops := range map[string]int{
+		"": 0, "0": 0, "1": 1, "8": 8, "9": 9, "1000": 1000, "1001": 0, "70000": 0, "-1": 0, "+1": 0, "1.5": 0, " 1": 0, "1, 2": 0, "many": 0,
+	} {
+		require.Equal(t, hops, webhookapi.Hops(http.Header{webhookapi.HopsHeader: {value}}), value)
+	}
+	require.Zero(t, webhookapi.Hops(http.Header{}))
+}
+
+func FuzzHops(f *testing.F) {
+	for _, value := range []string{"", "7", "1000", "99999999999999999999"} {
+		f.Add(value)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		hops := webhookapi.Hops(http.Header{webhookapi.HopsHeader: {value}})
+		if hops < 0 || hops > 1000 {
+			t.Errorf("%q is %d", value, hops)
+		}
+	})
 }

@@ -68,7 +68,7 @@ var acceptStatement = `WITH clock AS MATERIALIZED (
 	JOIN blobs b ON b.project_id = w.project_id AND b.id = w.id FOR UPDATE OF b
 ), ev AS MATERIALIZED (
 	SELECT stamp(e.id, clock.us, e.number) AS id, e.project_id, e.environment_id, e.connector_id, e.trigger_type, e.input,
-		COALESCE((SELECT b.size FROM stored b WHERE b.project_id = e.project_id AND b.id = e.input_blob), e.input_size) + e.files_size AS input_size, e.files, e.headers,
+		COALESCE((SELECT b.size FROM stored b WHERE b.project_id = e.project_id AND b.id = e.input_blob), e.input_size) + e.files_size AS input_size, e.files, e.headers, e.hops,
 		e.input_blob, e.content_type, ARRAY(SELECT stamp(u, clock.us, e.first_run + n) FROM unnest(e.run_ids::uuid[]) WITH ORDINALITY AS t (u, n) ORDER BY n) AS run_ids,
 		cardinality(e.run_ids::uuid[]) AS runs, e.key, e.fingerprint, e.ttl, e.repeat, e.number,
 		COALESCE((SELECT c.version FROM connectors c
@@ -79,9 +79,9 @@ var acceptStatement = `WITH clock AS MATERIALIZED (
 		CASE WHEN e.runner IS NOT NULL THEN ` + sqlcore.LiveAgent + ` END AS live
 	FROM clock, unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[],
 		$9::uuid[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::bigint[], $15::bigint[], $16::boolean[], $17::bigint[], $18::bigint[],
-		$31::text[], $32::bigint[], $33::text[], $34::uuid[], $35::text[], $36::bigint[], $37::text[], $38::uuid[])
+		$31::text[], $32::bigint[], $33::text[], $34::uuid[], $35::text[], $36::bigint[], $37::text[], $38::uuid[], $39::bigint[])
 		AS e (id, project_id, environment_id, connector_id, version, trigger_type, input, input_size, input_blob,
-			content_type, run_ids, key, fingerprint, ttl, secret_until, repeat, number, first_run, runner, token, agent, link, files, files_size, headers, replay_of)
+			content_type, run_ids, key, fingerprint, ttl, secret_until, repeat, number, first_run, runner, token, agent, link, files, files_size, headers, replay_of, hops)
 ), keyed AS (
 	INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
 	SELECT project_id, connector_id, key, fingerprint, id, run_ids, now_us() + ttl FROM ev
@@ -96,8 +96,8 @@ var acceptStatement = `WITH clock AS MATERIALIZED (
 ), kept AS (
 	UPDATE blobs b SET mark = 'history' FROM chosen WHERE b.project_id = chosen.project_id AND b.id = chosen.input_blob
 ), input_rows AS (
-	INSERT INTO inputs (project_id, id, content_type, data, blob_id, files, headers)
-	SELECT project_id, id, content_type, input, input_blob, files, headers FROM chosen
+	INSERT INTO inputs (project_id, id, content_type, data, blob_id, files, headers, hops)
+	SELECT project_id, id, content_type, input, input_blob, files, headers, hops FROM chosen
 ), connector_rows AS (
 	INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
 		input_size, run_ids, runs_left, runs_failed, replay_of, started_at)

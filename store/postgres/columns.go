@@ -35,6 +35,7 @@ type eventColumns struct {
 	filesSize []int64
 	headers   []*string
 	replayOf  []pgtype.UUID
+	hops      []int64
 
 	run, runProject, runLink                      []pgtype.UUID
 	runEnvironment, runConnector, runConnectorRun []pgtype.UUID
@@ -69,7 +70,7 @@ func (c *eventColumns) add(e store.Event) {
 	files, filesSize := sqlcore.FilesColumn(e.Files)
 	c.files, c.filesSize = append(c.files, files), append(c.filesSize, filesSize)
 	c.headers = append(c.headers, sqlcore.HeadersColumn(e.Headers))
-	c.replayOf = append(c.replayOf, maybe(e.ReplayOf))
+	c.replayOf, c.hops = append(c.replayOf, maybe(e.ReplayOf)), append(c.hops, int64(e.Hops))
 	c.secretUntil = append(c.secretUntil, sqlcore.MaybeInstant(e.SecretNotAfter))
 	c.repeat = append(c.repeat, e.Repeat)
 	c.begins(sqlcore.BeginningOf(e))
@@ -107,7 +108,7 @@ func (c *eventColumns) args() []any {
 		c.runIDs, c.key, c.fingerprint, c.ttl, c.secretUntil, c.repeat, c.number, c.firstRun,
 		c.run, c.runProject, c.runEnvironment, c.runConnector, c.runConnectorRun, c.runOf, c.runNumber, c.runLink, c.runAgent, c.runClass,
 		c.runKey, c.runBlocked, c.beginRunner, c.beginToken, c.beginAgent, c.beginLink,
-		c.files, c.filesSize, c.headers, c.replayOf,
+		c.files, c.filesSize, c.headers, c.replayOf, c.hops,
 	}
 }
 

@@ -124,7 +124,7 @@ func (r *replayed) event(route store.Route, in store.EventInput) (store.Event, e
 	event := store.Event{
 		ProjectID: c.ProjectID, EnvironmentID: c.EnvironmentID, ConnectorID: c.ID, ConnectorVersion: c.Version,
 		Trigger: r.original.Trigger, Class: store.ClassDeferred, ContentType: in.ContentType, Input: in.Data, InputBlob: in.Blob,
-		Files: in.Files, Headers: in.Headers, ReplayOf: &original, Idempotency: r.key, Step: r.step,
+		Files: in.Files, Headers: in.Headers, Hops: in.Hops, ReplayOf: &original, Idempotency: r.key, Step: r.step,
 	}
 	var err error
 	if event.ConnectorRunID, err = uuid.NewV7(); err != nil {

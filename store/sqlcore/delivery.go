@@ -14,11 +14,11 @@ import (
 )
 
 // DeliveryColumns are of an open delivery.
-const DeliveryColumns = `id, project_id, environment_id, connector_id, link_id, run_id, kind, attempt, tries, started_at`
+const DeliveryColumns = `id, project_id, environment_id, connector_id, link_id, run_id, kind, attempt, tries, started_at, hops`
 
 // ScanDelivery reads them.
 func ScanDelivery(row scanner) (d store.Delivery, err error) {
-	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Kind, &d.Attempt, &d.Tries, at(&d.StartedAt))
+	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Kind, &d.Attempt, &d.Tries, at(&d.StartedAt), &d.Hops)
 	return d, err
 }
 

@@ -32,6 +32,8 @@ type target struct {
 	connector   uuid.UUID
 	// closed is why nothing is sent; "" where it is.
 	closed string
+	// hops is how many deliveries it comes by, this one among them.
+	hops int
 	// payload is what is sent that is no result, in a blob where that is set.
 	payload json.RawMessage
 	blob    *uuid.UUID
@@ -150,7 +152,10 @@ func (c *Core) targets(ctx context.Context, ended []store.Key, failing []posted)
 			}
 		}
 	}
-	if all, err = c.open(ctx, c.engine.Reader(), all); err != nil {
+	if all, err = c.open(ctx, c.engine.Reader(), all); err != nil || len(all) == 0 {
+		return nil, err
+	}
+	if err := c.countHops(ctx, all); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(all, func(a, b target) int { return CompareKeys(a.destination(), b.destination()) })
@@ -309,13 +314,13 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 			skipped.add(t.run.ProjectID, id, t.environment, t.connector, t.run.ID, string(t.kind), t.closed, now, now)
 			continue
 		}
-		open.add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now)
+		open.add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now, t.hops)
 		if n := len(due); n == 0 || due[n-1] != t.destination() {
 			due = append(due, t.destination())
 		}
 	}
 	if err := open.insert(ctx, tx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id,
-		kind, attempt, due_at, started_at) VALUES `, `(%, %, %, %, %, %, %, 0, %, %)`, ``); err != nil {
+		kind, attempt, due_at, started_at, hops) VALUES `, `(%, %, %, %, %, %, %, 0, %, %, %)`, ``); err != nil {
 		return err
 	}
 	if err := skipped.insert(ctx, tx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,

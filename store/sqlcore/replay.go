@@ -16,8 +16,8 @@ import (
 func (c *Core) EventInput(ctx context.Context, connectorRun store.Key) (in store.EventInput, err error) {
 	var files *string
 	found, err := pastRows(ctx, c, c.engine.Reader(), connectorRun.ID, func(row scanner) (in store.EventInput, err error) {
-		return in, row.Scan(&in.ContentType, &in.Data, &in.Blob, &files, document{&in.Headers})
-	}, `SELECT content_type, data, blob_id, files, headers FROM {inputs} WHERE project_id = $1 AND id = $2`, connectorRun.ProjectID, connectorRun.ID)
+		return in, row.Scan(&in.ContentType, &in.Data, &in.Blob, &files, document{&in.Headers}, &in.Hops)
+	}, `SELECT content_type, data, blob_id, files, headers, hops FROM {inputs} WHERE project_id = $1 AND id = $2`, connectorRun.ProjectID, connectorRun.ID)
 	switch {
 	case err == nil && len(found) == 0:
 		err = store.ErrNotFound
@@ -68,6 +68,11 @@ func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admis
 		c.dropLoose(ctx, blobs)
 		return a, wrap(err, "reading what delivery %s carries", r.Of)
 	}
+	hops, err := c.hopsOf(ctx, c.engine.Reader(), []store.Key{{ProjectID: d.ProjectID, ID: d.RunID}})
+	if err != nil {
+		return a, wrap(err, "reading what started run %s", d.RunID)
+	}
+	d.Hops = hops[store.Key{ProjectID: d.ProjectID, ID: d.RunID}] + 1
 	random, err := uuid.NewV7()
 	if err != nil {
 		return a, err
@@ -169,9 +174,9 @@ func (c *Core) takeKey(ctx context.Context, tx *Tx, d store.Delivery, key *store
 
 // insertAgain writes a delivery that is a replay, due now, with what it carries.
 func (c *Core) insertAgain(ctx context.Context, tx *Tx, d again, blobs []store.Key, now int64) error {
-	if _, err := tx.exec(ctx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, kind, attempt, due_at, replay_of, started_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $9, 0, $7, $8, $7)`,
-		d.ProjectID, d.ID, d.EnvironmentID, d.ConnectorID, d.LinkID, d.RunID, now, d.of, string(d.Kind)); err != nil {
+	if _, err := tx.exec(ctx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, kind, attempt, due_at, replay_of, started_at, hops)
+		VALUES ($1, $2, $3, $4, $5, $6, $9, 0, $7, $8, $7, $10)`,
+		d.ProjectID, d.ID, d.EnvironmentID, d.ConnectorID, d.LinkID, d.RunID, now, d.of, string(d.Kind), d.Hops); err != nil {
 		return err
 	}
 	if d.Kind != store.DeliverResult {

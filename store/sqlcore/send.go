@@ -150,6 +150,11 @@ func (c *Core) sendTarget(ctx context.Context, tx *Tx, s store.Send) (to target,
 			continue
 		}
 		to.link, to.connector = l.id, l.connector
+		hops, err := c.hopsOf(ctx, tx, []store.Key{run})
+		if err != nil {
+			return to, err
+		}
+		to.hops = hops[run] + 1
 		open, err := c.open(ctx, tx, []target{to})
 		if err == nil && len(open) == 0 { // it is not in effect
 			err = store.ErrNotFound

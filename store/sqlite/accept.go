@@ -122,9 +122,9 @@ func (s *Store) takeKey(ctx context.Context, tx *sqlcore.Tx, e store.Event, a st
 
 func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission, at int64) (store.Admission, error) {
 	files, filesSize := sqlcore.FilesColumn(e.Files)
-	if _, err := tx.ExecContext(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id, files, headers)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		e.ProjectID, a.ConnectorRunID, sqlcore.Text(e.ContentType), e.Input, e.InputBlob, files, sqlcore.HeadersColumn(e.Headers)); err != nil {
+	if _, err := tx.ExecContext(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id, files, headers, hops)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		e.ProjectID, a.ConnectorRunID, sqlcore.Text(e.ContentType), e.Input, e.InputBlob, files, sqlcore.HeadersColumn(e.Headers), e.Hops); err != nil {
 		return a, fmt.Errorf("recording the input: %w", err)
 	}
 	size := int64(len(e.Input))

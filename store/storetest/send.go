@@ -257,6 +257,44 @@ var sendPromises = []promise{
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		w.send(by(w.claim(1, lease)[0], "tell", 2, `1`))
 	}},
+	{"what runs send, and what is told of it, has come by one delivery more than what started them", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.needsNoFiles()
+		w.outboundTo("results", automatic)
+		w.outboundTo("told", tool("tell"))
+		w.outboundFrom("nobody", "ops", telling)
+		e := w.single()
+		e.Hops = 3
+		w.accept(&e)
+		run := w.claim(1, lease)[0]
+		w.announce(run, 1, 1)
+		w.send(by(run, "tell", 1, `1`))
+		w.NoError(w.complete(completed(run)))
+		w.post()
+		claimed := w.takeDue(10, 10)
+		w.Len(claimed, 2)
+		for _, d := range claimed {
+			w.Equal(4, d.Hops, d.Kind)
+			w.record(attempted(d, store.DeliveryFailed))
+		}
+		w.post()
+		for _, word := range w.takeDue(10, 10) {
+			w.Equal(store.DeliverFailure, word.Kind)
+			w.Equal(4, word.Hops)
+			w.record(attempted(word, store.DeliveryDone))
+		}
+		for _, d := range claimed {
+			w.replay(d.Delivery.ID)
+		}
+		claimed = w.takeDue(10, 10)
+		w.Len(claimed, 2)
+		for _, d := range claimed {
+			w.Equal(4, d.Hops, "again")
+		}
+		in, err := w.s.EventInput(w.ctx, w.key(w.replay(e.ConnectorRunID).ID))
+		w.NoError(err)
+		w.Equal(3, in.Hops)
+	}},
 	{"a tool's name is of one link of an agent and environment, the one that was there first", func(w *world) {
 		c := w.outboundTo("results", tool("tell"))
 		other := w.newConnector("other")

@@ -202,3 +202,24 @@ func TestAnAgentSendsWhatAWebhookAsksFor(t *testing.T) {
 	webhooktest.Delivery(t, webhooktest.Payload, shout.headers, shout.body)
 	webhooktest.Delivery(t, webhooktest.DeliveryFailed, failure.headers, failure.body)
 }
+
+// TestACircleOfAgentsEnds: an agent whose results go to its own webhook.
+func TestACircleOfAgentsEnds(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.deploy("hello", `steps: [{text: again}]`)
+	in := p.connect("inbound", `{}`, "hello", nil)
+	url := fmt.Sprintf("http://%s/hooks/%s/%s", p.gateway.PublicAddr(), p.project, in.ID)
+	out := p.connect("outbound", fmt.Sprintf(`{"url":%q}`, url), "hello", &store.OutboundPolicy{Mode: store.LinkAutomatic})
+	answer, err := http.Post(url, "application/json", bytes.NewReader([]byte(`{}`)))
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	count := func(c store.Connector, status store.ConnectorRunStatus) int64 {
+		_, total, err := p.store.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: c.Key(), Status: status, Limit: 1})
+		require.NoError(t, err)
+		return total
+	}
+	require.Eventually(t, func() bool { return count(out, store.ConnectorRunFailed) == 1 }, time.Minute, 10*time.Millisecond)
+	require.EqualValues(t, store.MaxHops, count(out, store.ConnectorRunCompleted))
+	require.EqualValues(t, store.MaxHops+1, count(in, ""))
+}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/signing"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -89,6 +91,7 @@ func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destinati
 		request.Header.Set("User-Agent", signing.UserAgent)
 	}
 	request.Header.Set(signing.HeaderEvent, events[d.Kind])
+	request.Header.Set(webhookapi.HopsHeader, strconv.Itoa(d.Hops))
 	signing.Sign(request.Header, to.secret, to.former, d.Delivery.ID, s.opts.Now(), body)
 	response, err := s.client.Do(request)
 	if err != nil {

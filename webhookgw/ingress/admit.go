@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/signature"
 )
@@ -141,6 +143,9 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 		return refuse(http.StatusConflict, httpserver.CodeConnectorRetired, "This connector was removed from the project's code and takes no more requests.")
 	case !c.Enabled:
 		return refuse(http.StatusConflict, httpserver.CodeConnectorDisabled, "This connector is disabled. Enable it, then send the request again.")
+	case webhookapi.Hops(f.header) > store.MaxHops:
+		return refuse(http.StatusUnprocessableEntity, httpserver.CodeTooManyHops,
+			fmt.Sprintf("The request is a delivery that has come by more than %d others: agents send to each other in a circle. End it where it begins.", store.MaxHops))
 	case f.contentLength > MaxBody:
 		return refuse(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
 	case c.Mode == modeSync && len(route.Links) == 0 && !f.handshake:

@@ -16,6 +16,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -73,4 +75,27 @@ func TestARequestWithThreeWrongSecretsReadsItsRouteOnce(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, w.Code)
 		require.Equal(t, n+1, s.reads.Load())
 	}
+}
+
+// TestCirclesEnd: a delivery of a delivery, and so on, is refused in the end; its number goes
+// with the event.
+func TestCirclesEnd(t *testing.T) {
+	t.Parallel()
+	route := store.Route{Connector: store.Connector{Type: "webhook", Mode: modeInbound, Enabled: true}}
+	for hops, code := range map[string]httpserver.Code{"": "", "8": "", "x": "", "1001": "", "9": httpserver.CodeTooManyHops, "1000": httpserver.CodeTooManyHops} {
+		f := facts{header: http.Header{}}
+		f.header.Set(webhookapi.HopsHeader, hops)
+		problem := admit(route, f)
+		if code == "" {
+			require.Nil(t, problem, hops)
+			continue
+		}
+		require.Equal(t, code, problem.Code, hops)
+		require.Equal(t, http.StatusUnprocessableEntity, problem.Status)
+	}
+	route.Connector.Enabled = false
+	require.Equal(t, httpserver.CodeConnectorDisabled, admit(route, facts{header: http.Header{webhookapi.HopsHeader: {"9"}}}).Code)
+	event, err := newEvent(route, request{facts: facts{header: http.Header{webhookapi.HopsHeader: {"7"}}}})
+	require.NoError(t, err)
+	require.Equal(t, 7, event.Hops)
 }

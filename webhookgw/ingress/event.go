@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -22,7 +23,7 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 		ConnectorRunID: req.run, ProjectID: route.Connector.ProjectID, EnvironmentID: route.Connector.EnvironmentID,
 		ConnectorID: route.Connector.ID, ConnectorVersion: route.Connector.Version, Trigger: store.TriggerWebhook, Class: req.class,
 		ContentType: req.input.contentType, Idempotency: req.input.idempotency, Repeat: req.input.repeat, Input: req.input.inline, InputBlob: req.input.blob,
-		Files: req.input.files, Headers: req.headers,
+		Files: req.input.files, Headers: req.headers, Hops: webhookapi.Hops(req.facts.header),
 	}
 	if s := req.facts.credential(route.Connector); s != nil {
 		event.SecretNotAfter = s.NotAfter

@@ -529,6 +529,8 @@ CREATE TABLE deliveries (
     tries bigint NOT NULL DEFAULT 0,
     due_at bigint NOT NULL,
     lease_until bigint,
+    -- One more than what started the run has come by.
+    hops bigint NOT NULL DEFAULT 1,
     replay_of uuid,
     started_at bigint NOT NULL,
     PRIMARY KEY (project_id, id)
@@ -603,6 +605,8 @@ CREATE TABLE inputs (
     files text CHECK (octet_length(files) <= 262144),
     -- The headers that its runs see, as JSON; NULL without any.
     headers text CHECK (octet_length(headers) <= 65536),
+    -- How many deliveries of platforms it has come by, as far as is known.
+    hops bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, id)
 ) PARTITION BY RANGE (id);
 

@@ -478,6 +478,8 @@ CREATE TABLE deliveries (
     tries INTEGER NOT NULL DEFAULT 0,
     due_at INTEGER NOT NULL,
     lease_until INTEGER,
+    -- One more than what started the run has come by.
+    hops INTEGER NOT NULL DEFAULT 1,
     replay_of TEXT,
     started_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, id)
@@ -542,6 +544,8 @@ CREATE TABLE inputs (
     files TEXT CHECK (octet_length(files) <= 262144),
     -- The headers that its runs see, as JSON; NULL without any.
     headers TEXT CHECK (octet_length(headers) <= 65536),
+    -- How many deliveries of platforms it has come by, as far as is known.
+    hops INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, id)
 );
 
