@@ -115,6 +115,7 @@ type Handler struct {
 	// tokens and environments are remembered for a while, so that a busy runner's calls
 	// do not each ask the store who it is.
 	tokens       *tokens
+	actions      *actions
 	environments *cache.Cache[store.Key, store.Environment]
 }
 
@@ -132,6 +133,7 @@ func New(opts Options) *Handler {
 		inFlight: quota.NewPlaces(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes),
 		calls: newCalls(opts.Store.Connections(), callsOf, patience), beats: newCalls(opts.Store.Connections(), beatsOf, beatPatience),
 		tokens:       newTokens(opts.Store, wakeups),
+		actions:      newActions(),
 		ended:        cache.New[store.Lease, struct{}](maxOwners, time.Minute, nil),
 		owners:       cache.New[store.Key, uuid.UUID](maxOwners, 0, nil),
 		absent:       cache.New[store.Key, struct{}](maxRecent, absentFor, nil),
@@ -165,12 +167,15 @@ func New(opts Options) *Handler {
 func (h *Handler) Run(ctx context.Context) error {
 	queued, stopQueued := h.opts.Store.Subscribe(store.TopicQueued)
 	freed, stopFreed := h.opts.Store.Subscribe(store.TopicFreed)
+	routes, stopRoutes := h.opts.Store.Subscribe(store.TopicRoute)
 	var group sync.WaitGroup
 	group.Go(func() { h.wakeups.follow(queued, freed) })
+	group.Go(func() { h.actions.follow(routes) })
 	group.Go(func() { h.attend(ctx) })
 	h.ends.run(ctx)
 	stopQueued()
 	stopFreed()
+	stopRoutes()
 	group.Wait()
 	return nil
 }

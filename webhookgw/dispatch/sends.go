@@ -56,7 +56,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, token store.Token
 }
 
 // addActions tells runs which tools their agents send by, and returns how many bytes that
-// takes. They are read for each answer, so that a link counts for the next run.
+// takes. Where they cannot be read the runs stay leased to their runner, which asks again.
 func (h *Handler) addActions(ctx context.Context, token store.Token, runs []dispatchapi.Run) (taken int64, err error) {
 	if len(runs) == 0 {
 		return 0, nil
@@ -67,20 +67,21 @@ func (h *Handler) addActions(ctx context.Context, token store.Token, runs []disp
 			agents = append(agents, run.AgentName)
 		}
 	}
-	var all []store.Action
 	ctx = context.WithoutCancel(ctx) // what a runner that left has claimed is given back then
-	if err := h.call(ctx, token.ProjectID, func(ctx context.Context) (err error) {
-		all, err = h.opts.Store.Actions(ctx, token.Environment(), agents)
-		return err
-	}); err != nil {
+	of, err := h.actions.of(ctx, token.Environment(), agents, func(ctx context.Context, agents []string) (all []store.Action, err error) {
+		err = h.call(ctx, token.ProjectID, func(ctx context.Context) (err error) {
+			all, err = h.opts.Store.Actions(ctx, token.Environment(), agents)
+			return err
+		})
+		return all, err
+	})
+	if err != nil {
 		return 0, err
 	}
 	for i := range runs {
-		for _, a := range all {
-			if a.AgentName == runs[i].AgentName {
-				runs[i].Actions = append(runs[i].Actions, dispatchapi.Action{Name: a.Name, Connector: a.Connector})
-				taken += int64(len(a.Name) + len(a.Connector) + actionOverhead)
-			}
+		for _, a := range of[runs[i].AgentName] {
+			runs[i].Actions = append(runs[i].Actions, dispatchapi.Action{Name: a.Name, Connector: a.Connector})
+			taken += int64(len(a.Name) + len(a.Connector) + actionOverhead)
 		}
 	}
 	return taken, nil

@@ -3,6 +3,7 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,4 +89,56 @@ func TestAClaimSaysWhatItsAgentsSendBy(t *testing.T) {
 	w = ask(t, handlerOf(f), "a", http.MethodPost, "/v1/claim", `{"runner_id":"r","limit":2,"places":2}`)
 	require.Equal(t, http.StatusServiceUnavailable, w.Code, w.Body.String())
 	require.Empty(t, f.released, "it is asked for again, with the same token")
+}
+
+// TestActionsAreReadOnceUntilTheyMayHaveChanged: by hints of the project, by those that may have
+// been lost, and by what happens while they are read.
+func TestActionsAreReadOnceUntilTheyMayHaveChanged(t *testing.T) {
+	t.Parallel()
+	a, reads := newActions(), 0
+	hints, followed := make(chan store.Hint), make(chan struct{})
+	read := func(context.Context, []string) ([]store.Action, error) {
+		reads++
+		return []store.Action{{AgentName: "hello", Name: fmt.Sprint("tell_", reads)}}, nil
+	}
+	environment := store.Key{ProjectID: named("a"), ID: named("a")}
+	ask := func(names ...string) string {
+		of, err := a.of(t.Context(), environment, names, read)
+		require.NoError(t, err)
+		return of["hello"][0].Name
+	}
+	require.Equal(t, "tell_1", ask("hello"))
+	require.Equal(t, "tell_2", ask("hello"), "nobody says when they change")
+	go func() { a.follow(hints); close(followed) }()
+	hear := func(key store.Key) {
+		hints <- store.Hint{Topic: store.TopicRoute, Key: key}
+		hints <- store.Hint{Topic: store.TopicRoute, Key: store.Key{ProjectID: named("nobody")}} // the one before was heard
+	}
+	hear(store.Key{ProjectID: named("b"), ID: named("c")})
+	require.Equal(t, "tell_3", ask("hello"))
+	require.Equal(t, "tell_3", ask("hello"))
+	hear(store.Key{ProjectID: named("b"), ID: named("c")})
+	require.Equal(t, "tell_3", ask("hello"), "another project's")
+	_, err := a.of(t.Context(), environment, []string{"hello", "other"}, func(_ context.Context, names []string) ([]store.Action, error) {
+		require.Equal(t, []string{"other"}, names)
+		return nil, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, "tell_3", ask("hello", "other"), "one without any is known too")
+	hear(store.Key{ProjectID: named("a"), ID: named("c")})
+	require.Equal(t, "tell_4", ask("hello"))
+	hear(store.Key{})
+	require.Equal(t, "tell_5", ask("hello"))
+	before := read
+	hear(store.Key{})
+	read = func(ctx context.Context, names []string) ([]store.Action, error) {
+		hear(store.Key{ProjectID: named("a"), ID: named("c")})
+		return before(ctx, names)
+	}
+	require.Equal(t, "tell_6", ask("hello"))
+	read = func(context.Context, []string) ([]store.Action, error) { return nil, errors.New("away") }
+	_, err = a.of(t.Context(), environment, []string{"hello"}, read)
+	require.Error(t, err, "it changed while it was read")
+	close(hints)
+	<-followed
 }
