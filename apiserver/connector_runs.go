@@ -156,7 +156,7 @@ func showConnectorRun(r store.ConnectorRun) ConnectorRun {
 		ID: r.ID.String(), ConnectorID: r.ConnectorID.String(), Status: ConnectorRunStatus(r.Status), TriggerType: TriggerType(r.Trigger),
 		StartedAt: r.StartedAt.UTC(), EndedAt: optTime(r.EndedAt), DurationMS: elapsed(&r.StartedAt, r.EndedAt),
 		DispatchedTo: len(r.RunIDs), RunIDs: texts(r.RunIDs), Error: opt(r.Error), Attempts: []Attempt{},
-		Kind: word[DeliveryKind](deliveryKinds[r.Kind]),
+		Kind: word[DeliveryKind](r.Kind),
 	}
 	if r.ReplayOf != nil {
 		out.ReplayOf = opt(r.ReplayOf.String())
@@ -168,11 +168,6 @@ func showConnectorRun(r store.ConnectorRun) ConnectorRun {
 		}
 	}
 	return out
-}
-
-// deliveryKinds are the words for what deliveries carry.
-var deliveryKinds = map[store.DeliveryKind]DeliveryKind{
-	store.DeliverResult: "result", store.DeliverPayload: "payload", store.DeliverFailure: "delivery_failed",
 }
 
 // showPayload fills in the body of a delivery that is no result: to those who may see what

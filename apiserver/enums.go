@@ -156,7 +156,7 @@ func (ReplayStatus) Schema(r huma.Registry) *huma.Schema {
 // Schema describes the type.
 func (DeliveryKind) Schema(r huma.Registry) *huma.Schema {
 	return enumeration(r, "DeliveryKind", "What a delivery carries: the result of a run, the payload that a run sends by a tool, or word of another delivery "+
-		"that has failed.", string(deliveryKinds[store.DeliverResult]), string(deliveryKinds[store.DeliverPayload]), string(deliveryKinds[store.DeliverFailure]))
+		"that has failed.", string(store.DeliverResult), string(store.DeliverPayload), string(store.DeliverFailure))
 }
 
 // Schema describes the type.

@@ -23,7 +23,7 @@ const (
 	MaxActionName = 64
 )
 
-// DeliveryKind says what a delivery carries.
+// DeliveryKind says what a delivery carries, in the word that its receivers see too.
 type DeliveryKind string
 
 // Kinds of deliveries.
@@ -33,7 +33,7 @@ const (
 	// DeliverPayload is what a run sends while it runs.
 	DeliverPayload DeliveryKind = "payload"
 	// DeliverFailure is word of another delivery that has failed.
-	DeliverFailure DeliveryKind = "failure"
+	DeliverFailure DeliveryKind = StatusDeliveryFailed
 )
 
 // TooManySendsError says that a run has made MaxSends deliveries.

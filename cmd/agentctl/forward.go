@@ -50,7 +50,7 @@ func (f *forwarder) send(ctx context.Context, api *rest, connector, delivery str
 }
 
 func (f *forwarder) once(ctx context.Context, api *rest, connector, delivery string) (status int, err error) {
-	body, err := carried(ctx, api, connector, delivery)
+	kind, body, err := carried(ctx, api, connector, delivery)
 	if err != nil {
 		return 0, err
 	}
@@ -64,6 +64,7 @@ func (f *forwarder) once(ctx context.Context, api *rest, connector, delivery str
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", signing.UserAgent)
+	request.Header.Set(signing.HeaderEvent, kind)
 	signing.Sign(request.Header, f.secret, nil, id, f.now(), body)
 	response, err := f.http.Do(request)
 	if err != nil {
@@ -74,29 +75,30 @@ func (f *forwarder) once(ctx context.Context, api *rest, connector, delivery str
 	return response.StatusCode, nil
 }
 
-// carried is the body of a delivery: the result of its run, or what the API shows as
+// carried is the body of a delivery, and its kind: the result of its run, or what the API shows as
 // payload.
-func carried(ctx context.Context, api *rest, connector, delivery string) ([]byte, error) {
+func carried(ctx context.Context, api *rest, connector, delivery string) (kind string, body []byte, err error) {
 	var d heard
 	if err := api.call(ctx, http.MethodGet, "/connectors/"+connector+"/runs/"+delivery, "", nil, &d); err != nil {
-		return nil, fmt.Errorf("reading the delivery: %w", err)
+		return "", nil, fmt.Errorf("reading the delivery: %w", err)
 	}
 	switch {
 	case d.Kind == "result":
 	case d.Kind == "":
-		return nil, errors.New("not forwarded: this version of the REST API does not say what a delivery carries")
+		return "", nil, errors.New("not forwarded: this version of the REST API does not say what a delivery carries")
 	case len(d.Payload) == 0 || string(d.Payload) == "null":
-		return nil, errors.New("not forwarded: the REST API does not show what it carries; the key needs runs.view")
+		return "", nil, errors.New("not forwarded: the REST API does not show what it carries; the key needs runs.view")
 	default:
-		return d.Payload, nil
+		return d.Kind, d.Payload, nil
 	}
 	var run struct {
 		ID uuid.UUID `json:"id"`
 		webhookapi.Envelope
 	}
 	if err := api.call(ctx, http.MethodGet, "/runs/"+d.RunID, "", nil, &run); err != nil {
-		return nil, fmt.Errorf("reading the result: %w", err)
+		return "", nil, fmt.Errorf("reading the result: %w", err)
 	}
 	run.RunID = run.ID
-	return json.Marshal(run.Envelope)
+	body, err = json.Marshal(run.Envelope)
+	return d.Kind, body, err
 }

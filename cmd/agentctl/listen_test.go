@@ -161,6 +161,7 @@ func TestListenForwardsDeliveries(t *testing.T) {
 		require.NoError(t, receiver.Verify([]byte(s.bodies[i]), request.Header))
 		require.Equal(t, "application/json", request.Header.Get("Content-Type"))
 		require.NotEmpty(t, request.Header.Get("X-Service-Signature"))
+		require.NotEmpty(t, request.Header.Get("X-Service-Event"))
 		require.Equal(t, fmt.Sprintf("00000000-0000-7000-8000-%012d", i+1), request.Header.Get("X-Service-Delivery"))
 	}
 	require.Equal(t, 2, strings.Count(out, "-> 202"))

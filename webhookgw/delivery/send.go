@@ -26,11 +26,6 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// events are the values of signing.HeaderEvent.
-var events = map[store.DeliveryKind]string{
-	store.DeliverResult: "result", store.DeliverPayload: "payload", store.DeliverFailure: store.StatusDeliveryFailed,
-}
-
 // attempt sends a claimed delivery, and says what that means for it.
 func (s *Sender) attempt(ctx context.Context, d claimed) store.Attempt {
 	begin := s.opts.Now()
@@ -90,7 +85,7 @@ func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destinati
 	if request.Header.Get("User-Agent") == "" {
 		request.Header.Set("User-Agent", signing.UserAgent)
 	}
-	request.Header.Set(signing.HeaderEvent, events[d.Kind])
+	request.Header.Set(signing.HeaderEvent, string(d.Kind))
 	request.Header.Set(webhookapi.HopsHeader, strconv.Itoa(d.Hops))
 	signing.Sign(request.Header, to.secret, to.former, d.Delivery.ID, s.opts.Now(), body)
 	response, err := s.client.Do(request)

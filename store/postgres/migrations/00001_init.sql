@@ -523,7 +523,7 @@ CREATE TABLE deliveries (
     link_id uuid NOT NULL,
     run_id uuid NOT NULL,
     -- What it carries: of a result the run has it, of the others the input of the same id.
-    kind text NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload', 'failure')),
+    kind text NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload', 'delivery_failed')),
     attempt bigint NOT NULL CHECK (attempt >= 0),
     -- How many attempts count: those that the platform could not make do not.
     tries bigint NOT NULL DEFAULT 0,
@@ -620,7 +620,7 @@ CREATE TABLE ended_connector_runs (
     content_type text NOT NULL,
     run_ids uuid[] NOT NULL,
     -- What a delivery carried, as in deliveries; '' of what is none.
-    kind text NOT NULL DEFAULT '' CHECK (kind IN ('', 'result', 'payload', 'failure')),
+    kind text NOT NULL DEFAULT '' CHECK (kind IN ('', 'result', 'payload', 'delivery_failed')),
     error text NOT NULL,
     replay_of uuid,
     started_at bigint NOT NULL,

@@ -472,7 +472,7 @@ CREATE TABLE deliveries (
     link_id TEXT NOT NULL,
     run_id TEXT NOT NULL,
     -- What it carries: of a result the run has it, of the others the input of the same id.
-    kind TEXT NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload', 'failure')),
+    kind TEXT NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload', 'delivery_failed')),
     attempt INTEGER NOT NULL CHECK (attempt >= 0),
     -- How many attempts count: those that the platform could not make do not.
     tries INTEGER NOT NULL DEFAULT 0,
@@ -559,7 +559,7 @@ CREATE TABLE ended_connector_runs (
     content_type TEXT NOT NULL,
     run_ids TEXT NOT NULL,
     -- What a delivery carried, as in deliveries; '' of what is none.
-    kind TEXT NOT NULL DEFAULT '' CHECK (kind IN ('', 'result', 'payload', 'failure')),
+    kind TEXT NOT NULL DEFAULT '' CHECK (kind IN ('', 'result', 'payload', 'delivery_failed')),
     error TEXT NOT NULL,
     replay_of TEXT,
     started_at INTEGER NOT NULL,
