@@ -337,15 +337,15 @@ func TestPayloadsAreShown(t *testing.T) {
 	_, err = w.db.PutBlob(t.Context(), store.Key{ProjectID: w.projectID, ID: blob}, strings.NewReader(large))
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
-		kind, word string
+		kind       string
 		data, blob any
 		want       any
 	}{
-		"a payload":        {"payload", "payload", []byte(`{"n": 1}`), nil, map[string]any{"n": 1.0}},
-		"no object":        {"payload", "payload", []byte(`[1]`), nil, []any{1.0}},
-		"a large one":      {"payload", "payload", nil, blob.String(), map[string]any{"a": strings.Repeat("x", store.MaxInlineInput)}},
-		"one that is gone": {"payload", "payload", nil, uuid.NewString(), nil},
-		"of a failure":     {"failure", "delivery_failed", []byte(`{"type":"delivery_failed"}`), nil, map[string]any{"type": "delivery_failed"}},
+		"a payload":        {"payload", []byte(`{"n": 1}`), nil, map[string]any{"n": 1.0}},
+		"no object":        {"payload", []byte(`[1]`), nil, []any{1.0}},
+		"a large one":      {"payload", nil, blob.String(), map[string]any{"a": strings.Repeat("x", store.MaxInlineInput)}},
+		"one that is gone": {"payload", nil, uuid.NewString(), nil},
+		"of a failure":     {"delivery_failed", []byte(`{"type":"delivery_failed"}`), nil, map[string]any{"type": "delivery_failed"}},
 	} {
 		id, run := store.Stamp(uuid.New(), time.Now().UnixMicro(), 0).String(), w.completed.String()
 		w.exec(t, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, kind, error, started_at, ended_at)
@@ -356,7 +356,7 @@ func TestPayloadsAreShown(t *testing.T) {
 		page := decode[ConnectorRunList](t, body)
 		require.EqualValues(t, 1, page.Total, name)
 		require.Equal(t, id, page.Items[0].ID, name)
-		require.Equal(t, DeliveryKind(c.word), *page.Items[0].Kind.Value, name)
+		require.Equal(t, DeliveryKind(c.kind), *page.Items[0].Kind.Value, name)
 		require.Nil(t, page.Items[0].Payload, name)
 		status, body = w.call(t, all, http.MethodGet, path+"/"+id, "")
 		require.Equal(t, http.StatusOK, status, string(body))

@@ -72,6 +72,7 @@ var carriedPromises = []promise{
 		again := w.takeDue(10, 10)[0]
 		w.Equal(store.DeliverPayload, again.Kind)
 		w.record(attempted(again, store.DeliveryFailed))
+		w.set(`UPDATE outbox SET posted_at = 1`) // a minute later
 		w.Equal(1, w.post(), "also of the replay")
 	}},
 }
