@@ -95,7 +95,7 @@ var spoilt = map[string]struct{ spoil, broken string }{
 	"executed twice": {`INSERT INTO journal (project_id, run_id, sequence, token, kind, data, unsafe, at)
 		SELECT project_id, run_id, 2, token, kind, data, unsafe, at FROM journal`, "2 runs that ended have not the answers"},
 	"a run lost":        {`DELETE FROM ended_runs`, "2 journal entries belong to no run that ended"},
-	"not consumed":      {`INSERT INTO outbox SELECT project_id, 'storage', id, 1, 1 FROM ended_runs LIMIT 1`, "1 rows of the outbox are left"},
+	"not consumed":      {`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) SELECT project_id, 'storage', id, 1, 1 FROM ended_runs LIMIT 1`, "1 rows of the outbox are left"},
 	"consumed twice":    {`UPDATE stored_bytes SET bytes = bytes + 7`, "7 bytes are counted too many or too few"},
 	"never consumed":    {`DELETE FROM stored_bytes`, "bytes are counted too many or too few"},
 	"an agent run lost": {`DELETE FROM ended_runs WHERE agent_name = 'agent-1'`, "has 1 agent runs of 1 links"},
