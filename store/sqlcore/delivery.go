@@ -369,20 +369,23 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 // NextDelivery implements store.Deliveries.
 func (c *Core) NextDelivery(ctx context.Context, without []uuid.UUID) (in time.Duration, waits bool, err error) {
 	var (
-		posted, due *int64
-		l           list
+		results, word, due *int64
+		l                  list
 	)
 	others := ``
 	if len(without) > 0 {
 		others = ` AND project_id NOT IN ` + l.ids(without)
 	}
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT (SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+outbound+`' ORDER BY posted_at LIMIT 1),
-		(SELECT due_at - now_us() FROM destinations WHERE due_at IS NOT NULL`+others+` ORDER BY due_at LIMIT 1)`, l.args...).Scan(&posted, &due)
+		(SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+failures+`' ORDER BY posted_at LIMIT 1),
+		(SELECT due_at - now_us() FROM destinations WHERE due_at IS NOT NULL`+others+` ORDER BY due_at LIMIT 1)`, l.args...).Scan(&results, &word, &due)
 	if err != nil {
 		return 0, false, wrap(err, "looking when a delivery is due")
 	}
-	if posted != nil && (due == nil || *posted < *due) {
-		due = posted
+	for _, posted := range []*int64{results, word} {
+		if posted != nil && (due == nil || *posted < *due) {
+			due = posted
+		}
 	}
 	if due == nil {
 		return 0, false, nil

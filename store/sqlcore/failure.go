@@ -43,7 +43,7 @@ func tellOf(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
 		r.add(connector.ProjectID, connector.ID, of[connector].count, of[connector].last)
 	}
 	return r.insert(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at, failed, last_failed) VALUES `,
-		`(%, '`+outbound+`', %, 0, now_us(), %, %)`,
+		`(%, '`+failures+`', %, 0, now_us(), %, %)`,
 		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET failed = o.failed + excluded.failed, last_failed = excluded.last_failed`)
 }
 
@@ -83,7 +83,7 @@ func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []posted, target
 		keys[i], last[p.Key] = p.Key, *p.last
 	}
 	var l list
-	rows, err := collect(ctx, tx, scanPosted, `SELECT `+postedColumns+` FROM outbox WHERE consumer = '`+outbound+`' AND posted_at <= now_us() AND `+
+	rows, err := collect(ctx, tx, scanPosted, `SELECT `+postedColumns+` FROM outbox WHERE consumer = '`+failures+`' AND posted_at <= now_us() AND `+
 		c.keys(&l, "ended_id", keys)+` ORDER BY project_id, ended_id `+c.exclusive, l.args...)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []posted, target
 	}
 	if len(over) > 0 {
 		l = list{}
-		if _, err := tx.exec(ctx, `DELETE FROM outbox WHERE consumer = '`+outbound+`' AND `+c.keys(&l, "ended_id", over), l.args...); err != nil {
+		if _, err := tx.exec(ctx, `DELETE FROM outbox WHERE consumer = '`+failures+`' AND `+c.keys(&l, "ended_id", over), l.args...); err != nil {
 			return err
 		}
 	}
@@ -107,7 +107,7 @@ func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []posted, target
 		return nil
 	}
 	l = list{args: []any{store.TellEvery.Microseconds()}}
-	_, err = tx.exec(ctx, `UPDATE outbox SET failed = 0, failures = 0, posted_at = now_us() + $1 WHERE consumer = '`+outbound+`' AND `+
+	_, err = tx.exec(ctx, `UPDATE outbox SET failed = 0, failures = 0, posted_at = now_us() + $1 WHERE consumer = '`+failures+`' AND `+
 		c.keys(&l, "ended_id", told), l.args...)
 	return err
 }

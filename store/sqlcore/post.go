@@ -14,8 +14,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// outbound is the consumer of the outbox that makes deliveries of results.
-const outbound = "deliveries"
+// Consumers of the outbox that make deliveries: of results, whose rows have the ids of runs,
+// and of word of connectors of which deliveries have failed, whose rows have the ids of these.
+// An object says which id it has, which may be a run's.
+const (
+	outbound = "deliveries"
+	failures = "failures"
+	// posting are both.
+	posting = `'` + outbound + `', '` + failures + `'`
+)
 
 // target is a link over which the result of a run goes out, or another payload.
 type target struct {
@@ -79,16 +86,19 @@ func (c *Core) postAll(ctx context.Context, waiting []posted) error {
 		return wrap(err, "looking where results go")
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		own := map[store.Key]int64{}
+		own, told := map[store.Key]int64{}, map[store.Key]int64{}
 		if err := c.takeEnded(ctx, tx, ended, own); err != nil {
 			return err
 		}
-		if err := c.takeFailing(ctx, tx, failing, targets, own); err != nil {
+		if err := c.takeFailing(ctx, tx, failing, targets, told); err != nil {
 			return err
 		}
 		var mine []target
 		for _, t := range targets {
 			count, taken := own[t.of]
+			if t.word != nil {
+				count, taken = told[t.of]
+			}
 			if !taken {
 				continue
 			}

@@ -63,6 +63,14 @@ type posted struct {
 	failed int64
 }
 
+// consumer is whose row it is.
+func (p posted) consumer() string {
+	if p.last != nil {
+		return failures
+	}
+	return outbound
+}
+
 const postedColumns = `project_id, ended_id, failures, last_failed, failed`
 
 func scanPosted(row scanner) (p posted, err error) {
@@ -75,10 +83,10 @@ func scanPosted(row scanner) (p posted, err error) {
 func (c *Core) toPost(ctx context.Context, limit int) ([]posted, error) {
 	projects, err := c.turns.next(min(limit, maxTurns), func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
 		return collect(ctx, c.engine.Reader(), scanID, `WITH RECURSIVE turns (project_id) AS (
-				SELECT (SELECT o.project_id FROM outbox o WHERE o.consumer = '`+outbound+`' AND o.project_id > $1 AND o.posted_at <= now_us()
+				SELECT (SELECT o.project_id FROM outbox o WHERE o.consumer IN (`+posting+`) AND o.project_id > $1 AND o.posted_at <= now_us()
 					ORDER BY o.project_id, o.posted_at LIMIT 1)
 				UNION ALL
-				SELECT (SELECT o.project_id FROM outbox o WHERE o.consumer = '`+outbound+`' AND o.project_id > t.project_id AND o.posted_at <= now_us()
+				SELECT (SELECT o.project_id FROM outbox o WHERE o.consumer IN (`+posting+`) AND o.project_id > t.project_id AND o.posted_at <= now_us()
 					ORDER BY o.project_id, o.posted_at LIMIT 1)
 				FROM turns t WHERE t.project_id IS NOT NULL)
 			SELECT t.project_id FROM turns t WHERE t.project_id IS NOT NULL LIMIT $2`, after, limit)
@@ -90,7 +98,7 @@ func (c *Core) toPost(ctx context.Context, limit int) ([]posted, error) {
 	each := make([]string, len(projects))
 	for i, project := range projects {
 		each[i] = `SELECT * FROM (SELECT ` + postedColumns + ` FROM outbox o WHERE o.project_id = ` + l.add(project) + `
-			AND o.consumer = '` + outbound + `' AND o.posted_at <= now_us() ORDER BY o.posted_at LIMIT $1) t`
+			AND o.consumer IN (` + posting + `) AND o.posted_at <= now_us() ORDER BY o.posted_at LIMIT $1) t`
 	}
 	return collect(ctx, c.engine.Reader(), scanPosted, strings.Join(each, ` UNION ALL `), l.args...)
 }
@@ -105,8 +113,8 @@ func (c *Core) setAside(ctx context.Context, p posted, because error) error {
 	wait := min(asideFor<<min(p.failures, 10), maxAside)
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		_, err := tx.exec(ctx, `UPDATE outbox SET failures = failures + 1, posted_at = now_us() + $3
-			WHERE project_id = $1 AND consumer = '`+outbound+`' AND ended_id = $2 AND posted_at <= now_us()`,
-			p.ProjectID, p.ID, wait.Microseconds())
+			WHERE project_id = $1 AND consumer = $4 AND ended_id = $2 AND posted_at <= now_us()`,
+			p.ProjectID, p.ID, wait.Microseconds(), p.consumer())
 		return err
 	})
 	return errors.Join(wrap(because, "%s, which waits %s for its next turn", p.Key, wait), wrap(err, "setting %s aside", p.Key))

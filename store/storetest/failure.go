@@ -108,6 +108,30 @@ var failedDeliveryPromises = []promise{
 		w.NoError(err)
 		w.False(waits, "there is nothing more to be told")
 	}},
+	{"a connector may have the id of a run, which ends all the same", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.outboundTo("results", automatic)
+		w.outboundFrom("nobody", "ops", telling)
+		run := w.sending(1)
+		same := w.newConnector("same")
+		same.Mode, same.ID = "outbound", run.Run.ID
+		w.NoError(w.s.PutConnector(w.ctx, same))
+		link := w.newLink("same", same.ID, "first", origin)
+		link.Outbound = &store.OutboundPolicy{Mode: store.LinkAutomatic}
+		w.NoError(w.s.PutLink(w.ctx, link))
+		w.ended(1)
+		w.post()
+		for _, d := range w.takeDue(10, 10) {
+			w.record(attempted(d, store.DeliveryFailed))
+		}
+		w.NoError(w.complete(completed(run)))
+		w.post()
+		kinds := map[store.DeliveryKind]int{}
+		for _, d := range w.takeDue(10, 10) {
+			kinds[d.Kind]++
+		}
+		w.Equal(map[store.DeliveryKind]int{store.DeliverResult: 2, store.DeliverFailure: 2}, kinds)
+	}},
 	{"also of one that pauses its connector, and of what a run has sent itself", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", tool("tell"))

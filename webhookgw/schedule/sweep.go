@@ -209,10 +209,14 @@ func (s *Sweeper) partitions(ctx context.Context) error {
 // keep nobody else's waiting.
 func (s *Sweeper) leases(ctx context.Context) (moved int, errs error) {
 	for ctx.Err() == nil {
-		var swept store.Swept
+		var (
+			swept store.Swept
+			late  bool
+		)
 		limit := sweepLimit >> s.slow
 		err := s.step(ctx, func(ctx context.Context) (err error) {
 			swept, err = s.opts.Store.SweepLeases(ctx, limit)
+			late = ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)
 			return err
 		})
 		s.count(swept)
@@ -220,7 +224,7 @@ func (s *Sweeper) leases(ctx context.Context) (moved int, errs error) {
 		if err == nil {
 			s.looked = s.opts.Now() // however long that took, it was no standstill
 		}
-		s.pace(err != nil && swept.Runs() == 0)
+		s.pace(err != nil && late && swept.Runs() == 0)
 		errs = cmp.Or(errs, err)
 		if swept.Runs() < limit { // else there are more, whatever is wrong with some
 			return moved, errs
@@ -229,9 +233,10 @@ func (s *Sweeper) leases(ctx context.Context) (moved int, errs error) {
 	return moved, errs
 }
 
-// pace halves how many leases are swept at once for each time that nothing came of it,
-// as where the store is too slow for so many in the time of a step, and doubles it for each
-// time that something did.
+// pace halves how many leases are swept at once for each time that nothing came of it in the
+// time of a step, as where the store is too slow for so many, and doubles it for each other
+// time. What fails at once does so for a run which is at fault: the fewer are swept, the
+// more of them it would keep waiting.
 func (s *Sweeper) pace(failed bool) {
 	switch {
 	case failed && sweepLimit>>s.slow > 1:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -384,6 +385,30 @@ func TestASlowStoreIsSweptInSmallPortions(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Zero(t, s.slow)
+}
+
+// faulty is a store with a run that cannot end.
+type faulty struct {
+	fakeStore
+	limits []int
+}
+
+func (f *faulty) SweepLeases(_ context.Context, limit int) (store.Swept, error) {
+	f.limits = append(f.limits, limit)
+	return store.Swept{}, errors.New("one run cannot end")
+}
+
+// TestARunThatCannotEndKeepsNoOtherWaiting: the fewer leases are swept at once, the sooner it
+// would be the only one at which is looked.
+func TestARunThatCannotEndKeepsNoOtherWaiting(t *testing.T) {
+	t.Parallel()
+	st := &faulty{}
+	s := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
+	for range 20 {
+		_, err := s.leases(t.Context())
+		require.Error(t, err)
+	}
+	require.Equal(t, slices.Repeat([]int{sweepLimit}, 20), st.limits)
 }
 
 // TestWhatFailsOfAKindLeavesTheRestDraining: as long as much is moved there is more.

@@ -440,12 +440,12 @@ CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
 -- What is still to be done for what has ended, by consumer: of 'storage' a row for each
 -- project and transaction, of 'deliveries' one for each run whose agent has a link to an
--- outbound connector, or which has sent something, and one for each connector of which deliveries
--- have failed, where a link tells of these. Whoever does the work deletes the row in that
--- transaction; of a connector it stays for a minute, for what fails until then.
+-- outbound connector, or which has sent something, of 'failures' one for each connector of which
+-- deliveries have failed, where a link tells of these. Whoever does the work deletes the row in
+-- that transaction; of a connector it stays for a minute, for what fails until then.
 CREATE TABLE outbox (
     project_id TEXT NOT NULL,
-    consumer TEXT NOT NULL CHECK (consumer IN ('storage', 'deliveries')),
+    consumer TEXT NOT NULL CHECK (consumer IN ('storage', 'deliveries', 'failures')),
     -- One of the runs and connector runs that the row is about, or the connector.
     ended_id TEXT NOT NULL,
     bytes INTEGER NOT NULL,
@@ -460,7 +460,7 @@ CREATE TABLE outbox (
     PRIMARY KEY (project_id, consumer, ended_id)
 );
 CREATE INDEX outbox_next ON outbox (consumer, posted_at);
-CREATE INDEX outbox_turns ON outbox (project_id, posted_at) WHERE consumer = 'deliveries';
+CREATE INDEX outbox_turns ON outbox (project_id, posted_at) WHERE consumer IN ('deliveries', 'failures');
 
 -- Results on their way to where outbound connectors send: connector runs with the trigger
 -- outbound. A claim counts the attempt and makes it due again at the end of its lease.
