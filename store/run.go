@@ -211,6 +211,9 @@ type Housekeeping interface {
 	// CountStored adds what ended runs have stored to what their projects have, by at
 	// most limit rows of the outbox, and returns by how many.
 	CountStored(ctx context.Context, limit int) (int, error)
+	// Replan lets an engine that plans statements once plan those anew whose tables have
+	// grown much since.
+	Replan(ctx context.Context) error
 	// EnsurePartitions makes the partitions of history from today to so many days
 	// ahead, and returns how many days are there from today on; an engine without
 	// partitions has all it needs.

@@ -63,6 +63,13 @@ type plans struct {
 	err   error
 }
 
+// forget forgets those that were told so far.
+func (p *plans) forget() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.all = nil
+}
+
 // record lets connections tell their plans; mode is their plan_cache_mode.
 func (p *plans) record(mode string) func(config *pgx.ConnConfig) {
 	return func(config *pgx.ConnConfig) {

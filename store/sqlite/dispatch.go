@@ -378,6 +378,9 @@ func (e engine) Part(table string, _ uuid.UUID) string { return table }
 // Lists implements sqlcore.Engine.
 func (e engine) Lists() sqlcore.Queryer { return e.reader }
 
+// Replan implements store.Housekeeping: plans go by the schema alone.
+func (s *Store) Replan(context.Context) error { return nil }
+
 // EnsurePartitions implements store.Housekeeping: there are none.
 func (s *Store) EnsurePartitions(_ context.Context, ahead int) (int, error) { return ahead + 1, nil }
 

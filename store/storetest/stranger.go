@@ -63,6 +63,7 @@ var ofThePlatform = map[string]string{
 	"NextDelivery":         "deliveries are due in all projects",
 	"TroubledDestinations": "which fail is looked for in all projects",
 	"EnsurePartitions":     "the schema is of the whole store",
+	"Replan":               "the planner's statistics are of the whole store",
 	"ConnectorIDs":         "which ids there are at all",
 	"NextReplay":           "replays go on in all projects",
 	"TakeReplays":          "replays go on in all projects",

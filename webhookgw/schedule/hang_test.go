@@ -19,7 +19,7 @@ import (
 // that part is given up and begun again in a later round.
 func TestWhatHangsIsCutOff(t *testing.T) {
 	t.Parallel()
-	for _, part := range []string{"SweepLeases", "CountStored", "SweepExpired", "ExpireRuns", "ExpireDeliveries"} {
+	for _, part := range []string{"SweepLeases", "CountStored", "SweepExpired", "ExpireRuns", "ExpireDeliveries", "Replan"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -32,6 +32,7 @@ func TestWhatHangsIsCutOff(t *testing.T) {
 				require.Positive(t, hangs.expunged)
 				require.Zero(t, hangs.old)
 				require.Zero(t, hangs.late)
+				require.Positive(t, hangs.planned)
 			})
 		})
 	}
@@ -87,4 +88,11 @@ func (h *hangingOnce) ExpireRuns(ctx context.Context, age time.Duration, limit i
 		return 0, err
 	}
 	return h.fakeStore.ExpireRuns(ctx, age, limit)
+}
+
+func (h *hangingOnce) Replan(ctx context.Context) error {
+	if err := h.hang(ctx, "Replan"); err != nil {
+		return err
+	}
+	return h.fakeStore.Replan(ctx)
 }

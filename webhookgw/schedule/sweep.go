@@ -188,6 +188,7 @@ func (s *Sweeper) tidy(ctx context.Context) error {
 			s.rounds = 0 // again at once
 		}
 	}
+	planned := s.step(ctx, s.opts.Store.Replan)
 	counted := s.until(ctx, s.opts.Store.CountStored)
 	if s.settled.Load() {
 		if s.expiries++; s.expiries%expireEvery == 1 {
@@ -195,7 +196,7 @@ func (s *Sweeper) tidy(ctx context.Context) error {
 			old = cmp.Or(s.until(ctx, s.expire), s.until(ctx, s.expireDeliveries))
 		}
 	}
-	return errors.Join(partitions, counted, expired, old)
+	return errors.Join(partitions, planned, counted, expired, old)
 }
 
 // partitions tells how many there are also where no more can be made.

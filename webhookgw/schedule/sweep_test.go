@@ -26,6 +26,7 @@ type fakeStore struct {
 	down               error
 	swept, expunged    int
 	partitioned, ended int
+	planned            int
 	moved              int
 	stuck              error // of what is always due
 	old, late          int   // runs and deliveries that are open for too long
@@ -91,6 +92,11 @@ func (f *fakeStore) CountStored(_ context.Context, limit int) (int, error) {
 	n := min(limit, f.ended)
 	f.ended -= n
 	return n, f.stuck
+}
+
+func (f *fakeStore) Replan(context.Context) error {
+	f.planned++
+	return nil
 }
 
 func (f *fakeStore) EnsurePartitions(_ context.Context, ahead int) (int, error) {
