@@ -69,21 +69,7 @@ func BenchmarkPeak(b *testing.B) {
 	}
 	longJournals(b, db, *peakRuns)
 
-	b.Setenv("GOMEMLIMIT", peakLimit)
-	bin, dsn := filepath.Join(b.TempDir(), "webhookgw"), filepath.Join(b.TempDir(), "dsn")
-	out, err := exec.CommandContext(b.Context(), "go", "build", "-ldflags", "-s -w", "-o", bin, "../../cmd/webhookgw").CombinedOutput()
-	require.NoError(b, err, string(out))
-	require.NoError(b, os.WriteFile(dsn, []byte(db.dsn), 0o600))
-	public, internal := freeAddr(b), freeAddr(b)
-	gw := start(b, bin, "--store-dsn-file="+dsn, "--public-addr="+public, "--internal-addr="+internal)
-	require.Eventually(b, func() bool {
-		resp, err := http.Get("http://" + public + "/readyz")
-		if err == nil {
-			resp.Body.Close()
-		}
-		return err == nil && resp.StatusCode == http.StatusOK
-	}, time.Minute, 50*time.Millisecond, "%s", &gw.log)
-
+	gw, public, internal := gatewayProcess(b, db)
 	answered := wait(b, public, hooks, *peakCallers)
 	require.Eventually(b, func() bool {
 		waiting, err := db.count(b.Context(), `SELECT count(*) FROM open_connector_runs`)
@@ -97,6 +83,26 @@ func BenchmarkPeak(b *testing.B) {
 	require.NoError(b, bodies.Wait())
 	require.Empty(b, answered, "callers no longer wait")
 	print(b, Cost("memory/webhookgw/peak", "MiB", gw.peak(b), peakAim, 1))
+}
+
+// gatewayProcess starts a gateway with the limit of memory that it is shipped with.
+func gatewayProcess(b *testing.B, db *database) (gw *process, public, internal string) {
+	b.Helper()
+	b.Setenv("GOMEMLIMIT", peakLimit)
+	bin, dsn := filepath.Join(b.TempDir(), "webhookgw"), filepath.Join(b.TempDir(), "dsn")
+	out, err := exec.CommandContext(b.Context(), "go", "build", "-ldflags", "-s -w", "-o", bin, "../../cmd/webhookgw").CombinedOutput()
+	require.NoError(b, err, string(out))
+	require.NoError(b, os.WriteFile(dsn, []byte(db.dsn), 0o600))
+	public, internal = freeAddr(b), freeAddr(b)
+	gw = start(b, bin, "--store-dsn-file="+dsn, "--public-addr="+public, "--internal-addr="+internal)
+	require.Eventually(b, func() bool {
+		resp, err := http.Get("http://" + public + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err == nil && resp.StatusCode == http.StatusOK
+	}, time.Minute, 50*time.Millisecond, "%s", &gw.log)
+	return gw, public, internal
 }
 
 // pathOf is a connector's.
