@@ -158,7 +158,8 @@ func shareOut(open []destination, underWay map[store.Key]int, claim store.Delive
 		}
 		share := Share{d.Key, min(max(limit/(len(open)-i), 1), left[d.Key], limit)}
 		if claim.PerProject > 0 {
-			share.Limit = min(share.Limit, claim.PerProject-ofProject[d.ProjectID])
+			own := claim.OfConnector[d.Key]
+			share.Limit = min(share.Limit, (claim.PerProject-ofProject[d.ProjectID]+own+1)/2-own)
 		}
 		if share.Limit > 0 {
 			shares = append(shares, share)

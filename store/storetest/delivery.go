@@ -372,10 +372,26 @@ var deliveryPromises = []promise{
 		w.outboundTo("other", automatic)
 		w.ended(10)
 		w.post()
-		claim := store.DeliveryClaim{Limit: 20, PerConnector: 20, Lease: lease, PerProject: 7, UnderWay: map[uuid.UUID]int{w.project.ID: 2}}
-		claimed, err := w.s.ClaimDeliveries(w.ctx, claim)
-		w.NoError(err)
-		w.Len(claimed, 5)
+		claim := store.DeliveryClaim{
+			Limit: 20, PerConnector: 20, Lease: lease, PerProject: 7, UnderWay: map[uuid.UUID]int{w.project.ID: 2}, OfConnector: map[store.Key]int{},
+		}
+		take := func() (n int) {
+			claimed, err := w.s.ClaimDeliveries(w.ctx, claim)
+			w.NoError(err)
+			for _, d := range claimed {
+				claim.UnderWay[w.project.ID]++
+				claim.OfConnector[d.Delivery.Connector()]++
+			}
+			return len(claimed)
+		}
+		w.Equal(4, take(), "3 of one connector, which is half of 5, and half of the rest of the other")
+		w.set(`UPDATE destinations SET due_at = 1`)
+		w.Zero(take(), "of these two")
+		w.outboundTo("third", automatic)
+		w.ended(1)
+		w.post()
+		w.set(`UPDATE destinations SET due_at = 1`)
+		w.Equal(1, take(), "there is always some left for the next")
 		_, waits, err := w.s.NextDelivery(w.ctx, nil)
 		w.NoError(err)
 		w.True(waits)

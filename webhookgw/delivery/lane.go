@@ -8,10 +8,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// lane is what a process holds for a connector: so many are sent, the others wait.
+// lane is what a process holds for a connector: so many are sent, some wait, the others are
+// being recorded.
 type lane struct {
-	sent    int
-	waiting []claimed
+	held, sent int
+	waiting    []claimed
 }
 
 // claimed is a delivery whose attempt is to be made, and where it goes, or why that, or what
@@ -50,6 +51,7 @@ func (s *Sender) begin(ctx context.Context, d claimed) {
 		l = &lane{}
 		s.lanes[key] = l
 	}
+	l.held++
 	if l.sent == atOnce {
 		l.waiting = append(l.waiting, d)
 		return
@@ -77,7 +79,5 @@ func (s *Sender) passOn(ctx context.Context, connector store.Key) {
 		s.attempts.Go(func() { s.deliver(ctx, d) })
 		return
 	}
-	if l.sent--; l.sent == 0 {
-		delete(s.lanes, connector)
-	}
+	l.sent--
 }

@@ -137,9 +137,52 @@ func (h *hogs) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 }
 
 func (h *hogs) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
-	attempts = slices.DeleteFunc(attempts, func(a store.Attempt) bool { return slices.Contains(h.projects, a.Delivery.ProjectID) })
+	attempts = slices.DeleteFunc(slices.Clone(attempts), func(a store.Attempt) bool { return slices.Contains(h.projects, a.Delivery.ProjectID) })
 	if len(attempts) == 0 {
 		return nil
 	}
 	return h.Store.RecordAttempts(ctx, attempts)
+}
+
+// TestSlowConnectorsLeaveRoomInTheirProject: each has half of what the others leave.
+func TestSlowConnectorsLeaveRoomInTheirProject(t *testing.T) {
+	t.Parallel()
+	const all, atOnce = 300, 128 // more than a process holds of a connector
+	to, hung, came := newSink(t, answers(http.StatusOK)), make(chan struct{}), make(chan struct{}, 2*all)
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or it would not be seen that the client goes
+		came <- struct{}{}
+		select {
+		case <-hung:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(slow.Close)
+	defer close(hung)
+	s := newScene(t, slow.URL, "")
+	another := func(name, url string) {
+		other := s.connector
+		other.Ref, other.ID, other.Name = s.ref(store.KindConnector, name), uuid.New(), name
+		other.Config, other.Sealed = fmt.Appendf(nil, `{"url":%q}`, url), nil
+		require.NoError(t, s.Store.PutConnector(t.Context(), other))
+		require.NoError(t, s.Store.PutLink(t.Context(), store.Link{
+			Ref: s.ref(store.KindConnectorLink, name), ID: uuid.New(), ProjectID: s.Project, ConnectorID: other.ID,
+			AgentName: s.Links[0].AgentName, Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.UnixMicro(0),
+		}))
+	}
+	another("slow too", slow.URL)
+	for range all {
+		s.Trip(t.Context(), t)
+	}
+	s.opts.WithTimeout = func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+		return context.WithCancel(ctx)
+	}
+	s.run()
+	for range 2 * atOnce {
+		<-came
+	}
+	another("quick", to.URL)
+	s.Trip(t.Context(), t)
+	require.Equal(t, store.DeliveryDone, s.recorded(1)[0].Outcome)
+	require.Len(t, to.requests(), 1)
 }

@@ -66,6 +66,12 @@ func (s *Sender) leave(batch []store.Attempt) {
 		if s.byProject[project]--; s.byProject[project] == 0 {
 			delete(s.byProject, project)
 		}
+		connector := a.Delivery.Connector()
+		if l := s.lanes[connector]; l.held == 1 {
+			delete(s.lanes, connector)
+		} else {
+			l.held--
+		}
 	}
 	s.mutex.Unlock()
 	signal(s.claimable)

@@ -25,7 +25,7 @@ import (
 const (
 	// maxUnderWay is how many deliveries a process holds at most: that are sent, wait to be, or
 	// to be recorded.
-	maxUnderWay = 768
+	maxUnderWay = 1024
 	// perConnector is how many of them may be to one connector, over all processes, and atOnce
 	// how many of these a process sends at once. The others are at hand as soon as one ends.
 	perConnector = 256
@@ -215,7 +215,13 @@ func (s *Sender) room() store.DeliveryClaim {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	half := (maxUnderWay - s.underWay + 1) / 2
-	return store.DeliveryClaim{Limit: half, PerConnector: perConnector, Lease: lease, PerProject: half, UnderWay: maps.Clone(s.byProject)}
+	held := make(map[store.Key]int, len(s.lanes))
+	for connector, l := range s.lanes {
+		held[connector] = l.held
+	}
+	return store.DeliveryClaim{
+		Limit: half, PerConnector: perConnector, Lease: lease, PerProject: half, UnderWay: maps.Clone(s.byProject), OfConnector: held,
+	}
 }
 
 // next is in how long something may be due that there is room for.
