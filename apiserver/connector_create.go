@@ -57,9 +57,9 @@ func (n *creation) connector(
 	if err := n.create(ctx, conn); err != nil {
 		return Connector{}, err
 	}
-	objects := []v1alpha1.ConditionedObject{conn}
+	objects, link := []v1alpha1.ConditionedObject{conn}, &v1alpha1.ConnectorLink{}
 	if agent != "" {
-		link := newLink(ctx, n.caller, conn, agent)
+		link = newLink(ctx, n.caller, conn, agent)
 		if err := n.create(ctx, link); err != nil {
 			return Connector{}, err
 		}
@@ -68,6 +68,9 @@ func (n *creation) connector(
 	n.awaitReady(ctx, objects...)
 	if stalledBy(conn, v1alpha1.ReasonNameTaken) {
 		return Connector{}, nameTaken
+	}
+	if err := refusal(link); err != nil {
+		return Connector{}, err
 	}
 	links, err := n.linksOf(ctx, n.caller, conn)
 	if err != nil {

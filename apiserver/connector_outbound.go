@@ -28,7 +28,7 @@ type OutboundConfig struct {
 // DeliveryRetry says how often and when a delivery is tried.
 type DeliveryRetry struct {
 	MaxAttempts     int   `json:"max_attempts" doc:"How many attempts are made." example:"10"`
-	ScheduleSeconds []int `json:"schedule_seconds" doc:"How long each attempt waits after the one before, up to a fifth shorter or longer; the last wait goes on."`
+	ScheduleSeconds []int `json:"schedule_seconds" doc:"How long each attempt waits after the one before, up to a fifth shorter or longer; the first is made at once, and the last wait goes on."`
 }
 
 // OutboundConfigInput is what the config of an outbound webhook is made of.
@@ -43,7 +43,7 @@ type OutboundConfigInput struct {
 // DeliveryRetryInput says how often and when a delivery is to be tried.
 type DeliveryRetryInput struct {
 	MaxAttempts     *int32  `json:"max_attempts,omitempty" minimum:"1" maximum:"20" doc:"How many attempts are made; without it as many as the schedule has."`
-	ScheduleSeconds []int32 `json:"schedule_seconds,omitempty" maxItems:"20" doc:"How long each attempt waits after the one before, at most 86400; the last wait goes on for attempts beyond it. Without it 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h."`
+	ScheduleSeconds []int32 `json:"schedule_seconds,omitempty" maxItems:"20" doc:"How long each attempt waits after the one before, at most 86400: 0 first, for the first attempt is made at once. The last wait goes on for attempts beyond it. Without it 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h."`
 }
 
 // applyOutbound reads a config in its REST shape into the spec of an outbound webhook with

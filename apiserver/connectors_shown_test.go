@@ -277,6 +277,8 @@ func TestWaitingEndsWhenAControllerHasComeToAnEnd(t *testing.T) {
 			looks := w.controllers(func(o v1alpha1.ConditionedObject) {
 				if o.ObjectKind() == store.KindConnectorLink {
 					c.judge(o)
+				} else {
+					v1alpha1.MarkReady(o, "")
 				}
 			})
 			answer := w.ask(t, key, http.MethodPost, "/connectors/"+conn.Status.ID+"/links", `{"agent_name":"hello"}`)
@@ -287,6 +289,12 @@ func TestWaitingEndsWhenAControllerHasComeToAnEnd(t *testing.T) {
 			if c.code != "" {
 				require.Equal(t, c.code, decode[Problem](t, answer.Body.Bytes()).Code)
 			}
+			before, _ := w.objects(t)
+			answer = w.ask(t, key, http.MethodPost, "/connectors?agent_name=hello&environment_id="+w.environmentID("production"),
+				`{"name":"Results","type":"webhook","mode":"outbound","config":{"url":"https://a.example"}}`)
+			require.Equal(t, c.status, answer.Code, "with its connector: %s", answer.Body)
+			after, _ := w.objects(t)
+			require.Equal(t, c.status == http.StatusCreated, after == before+1, "what is refused is taken back")
 		})
 	}
 }

@@ -122,6 +122,7 @@ func TestConnectorsThatAreRefused(t *testing.T) {
 		"body.config.retry.max_attempts": `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","retry":{"max_attempts":"CANARY"}}}`,
 		"body.config.headers_secret":     `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","headers_secret":"CANARY"}}`,
 		"body.config.retry":              `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","retry":{"schedule_seconds":[86401]}}}`,
+		"body.config.bridge":             `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","bridge":"CANARY"}}`,
 		"body.config.files_required":     `{"name":"a","type":"webhook","mode":"outbound","config":{"url":"https://a.example","files_required":true}}`,
 		"body.config.timeout_seconds":    `{"name":"a","type":"webhook","mode":"sync","config":{"timeout_seconds":901}}`,
 	} {

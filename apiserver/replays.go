@@ -46,7 +46,7 @@ type Replay struct {
 	Until         time.Time        `json:"until" doc:"Of them only those that began before."`
 	RatePerMinute int64            `json:"rate_per_minute" doc:"How many are replayed in a minute at most."`
 	Matched       int64            `json:"matched" doc:"How many matched when it was made."`
-	AtLeast       bool             `json:"at_least" doc:"Whether it may be more than matched: counting ended at 100,000 that matched, or at the oldest 200,000 of the window."`
+	AtLeast       bool             `json:"at_least" doc:"Whether it may be more than matched: counting ended at 100,000 that matched, or at the oldest 20,000 of the window."`
 	Replayed      int64            `json:"replayed" doc:"How many have been replayed."`
 	Refused       int64            `json:"refused" doc:"How many could not be replayed."`
 	Refusals      map[string]int64 `json:"refusals" doc:"How many could not be replayed, by the code of the reason, such as gone."`

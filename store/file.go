@@ -39,9 +39,10 @@ const (
 )
 
 // DefaultReviewBudget is how many bytes of files agents are given of an event, where the operator
-// says nothing else. A request to a model has them in base64, each time: so they leave about
-// half of the 20 MB that the strictest of the large providers takes to what is said beside them.
-const DefaultReviewBudget = 8 << 20
+// says nothing else: as many as an event has at most. A request to a model has them in base64,
+// each time, which leaves 6 of the 20 MB that the strictest of the large providers takes to
+// what is said beside them.
+const DefaultReviewBudget = 10 << 20
 
 // File is an attachment of an input: one that was accepted, whose bytes are a blob, or
 // one that was omitted, for a reason.

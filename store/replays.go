@@ -15,7 +15,7 @@ const (
 	// MaxReplayed is how many connector runs one replay replays at most.
 	MaxReplayed = 100_000
 	// MaxReplayLook is how many connector runs are looked at to tell how many match.
-	MaxReplayLook = 200_000
+	MaxReplayLook = 20_000
 	// MaxReplayPage is how many connector runs one call of ReplayOriginals looks at.
 	MaxReplayPage = 200
 	// MaxReplayRate is how many connector runs a replay replays in a minute at most.

@@ -294,9 +294,9 @@ type DeliveryRetry struct {
 	// +kubebuilder:validation:Maximum=20
 	MaxAttempts *int32 `json:"maxAttempts,omitempty"`
 
-	// ScheduleSeconds is how long each attempt waits after the one before, the first
-	// after the end of the run; the last goes on for attempts beyond it. Without it
-	// 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h. Each wait is up to a
+	// ScheduleSeconds is how long each attempt waits after the one before. The first is
+	// made at once, so it begins with 0; the last goes on for attempts beyond it. Without
+	// it 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h. Each wait is up to a
 	// fifth shorter or longer.
 	//
 	// +optional
@@ -305,6 +305,7 @@ type DeliveryRetry struct {
 	// +kubebuilder:validation:MaxItems=20
 	// +kubebuilder:validation:items:Minimum=0
 	// +kubebuilder:validation:items:Maximum=86400
+	// +kubebuilder:validation:XValidation:rule="self[0] == 0",message="must begin with 0: the first attempt is made at once"
 	ScheduleSeconds []int32 `json:"scheduleSeconds,omitempty"`
 }
 

@@ -47,7 +47,7 @@ func (r manyReplayed) String() string {
 		text += ", waiting"
 	}
 	if r.Reason != "" {
-		text += ": " + r.Detail
+		text += ": " + printable(r.Detail)
 	}
 	return text
 }

@@ -236,7 +236,7 @@ func (o *triggerOptions) send(ctx context.Context, secret, contentType string, b
 	if err != nil {
 		return answer, fmt.Errorf("reading the answer of the webhook; with --idempotency-key %s it is the same event: %w", key, err)
 	}
-	fmt.Fprintln(out, strings.TrimSpace(string(text)))
+	fmt.Fprintln(out, printable(strings.TrimSpace(string(text))))
 	if err := json.Unmarshal(text, &answer); err != nil {
 		return answer, fmt.Errorf("%d: this is no answer of a webhook of the platform", response.StatusCode)
 	}
@@ -254,7 +254,7 @@ func (o *triggerOptions) await(ctx context.Context, api *rest, ids []string, out
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(out, string(run))
+		fmt.Fprintln(out, printable(string(run)))
 		if status != "completed" {
 			failed = append(failed, fmt.Errorf("run %s has ended %s", id, status))
 		}

@@ -85,6 +85,8 @@ func (c Config) Check() (wrong []Wrong) {
 		wrong = append(wrong, Wrong{FieldRetry, fmt.Sprintf("has at most %d attempts, and at least one", MaxAttempts)})
 	case slices.ContainsFunc(c.Retry.ScheduleSeconds, func(s int) bool { return s < 0 || s > limit }):
 		wrong = append(wrong, Wrong{FieldRetry, fmt.Sprintf("has each attempt at most %d seconds after the one before", limit)})
+	case len(c.Retry.ScheduleSeconds) > 0 && c.Retry.ScheduleSeconds[0] != 0:
+		wrong = append(wrong, Wrong{FieldRetry, "has a schedule that does not begin with 0: the first attempt is made at once"})
 	}
 	return wrong
 }

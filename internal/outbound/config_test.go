@@ -58,6 +58,7 @@ func TestWhatAConfigurationMayNotSay(t *testing.T) {
 		"too many attempts":     {outbound.Config{URL: fine, Retry: outbound.Retry{MaxAttempts: 21}}, outbound.FieldRetry},
 		"too long a schedule":   {outbound.Config{URL: fine, Retry: outbound.Retry{ScheduleSeconds: make([]int, 21)}}, outbound.FieldRetry},
 		"too long a wait":       {outbound.Config{URL: fine, Retry: outbound.Retry{ScheduleSeconds: []int{86401}}}, outbound.FieldRetry},
+		"a first wait":          {outbound.Config{URL: fine, Retry: outbound.Retry{ScheduleSeconds: []int{5, 10}}}, outbound.FieldRetry},
 		"a wait that is past":   {outbound.Config{URL: fine, Retry: outbound.Retry{ScheduleSeconds: []int{-1}}}, outbound.FieldRetry},
 		"attempts that are not": {outbound.Config{URL: fine, Retry: outbound.Retry{MaxAttempts: -1}}, outbound.FieldRetry},
 	} {

@@ -49,7 +49,7 @@ func (c *Core) MatchReplay(ctx context.Context, connector store.Key, f store.Rep
 	var looked int64
 	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.status IN (`+wanted+`)`+cause+` THEN 1 ELSE 0 END), 0)
 		FROM (SELECT c.status, c.trigger_type, c.replay_of FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2
-			AND c.id > id_at($3) AND c.id < id_at($4) ORDER BY c.id LIMIT $5) AS x`, l.args...).Scan(&looked, &m.Matched)
+			AND c.id > id_at($3) AND c.id < id_at(CASE WHEN CAST($4 AS bigint) < now_us() THEN CAST($4 AS bigint) ELSE now_us() END) ORDER BY c.id LIMIT $5) AS x`, l.args...).Scan(&looked, &m.Matched)
 	m.More = looked > store.MaxReplayLook || m.Matched > store.MaxReplayed
 	m.Matched = min(m.Matched, store.MaxReplayed)
 	return m, wrap(err, "counting what a replay of connector %s matches", connector)
@@ -61,6 +61,14 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 	key := store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}
 	if r, verdict, err = c.startedReplay(ctx, c.engine.Reader(), key, n.Fingerprint); err == nil || !errors.Is(err, store.ErrNotFound) {
 		return r, verdict, wrap(err, "looking for replay %s", key)
+	}
+	running, err := collect(ctx, c.engine.Reader(), scanID, `SELECT id FROM replays WHERE project_id = $1 AND connector_id = $2 AND status = 'running'`,
+		n.Connector.ProjectID, n.Connector.ID)
+	if err == nil && len(running) > 0 {
+		err = store.ErrReplayRunning // counting would be for nothing
+	}
+	if err != nil {
+		return r, verdict, wrap(err, "making a replay of connector %s", n.Connector)
 	}
 	match, err := c.MatchReplay(ctx, n.Connector, n.Filter)
 	if err == nil && match.More && match.Matched == store.MaxReplayed {
@@ -80,7 +88,7 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 		}
 		made, err := tx.exec(ctx, `INSERT INTO replays (project_id, id, connector_id, status, statuses, trigger_type, since, until, per_minute,
 				matched, more, position, replayed, refused, reason, detail, fingerprint, due_at, created_at)
-			VALUES ($1, $2, $3, 'running', $4, $5, $6, $7, $8, $9, $10, id_at($6), 0, '{}', '', '', $11, now_us(), now_us())
+			VALUES ($1, $2, $3, 'running', $4, $5, $6, CASE WHEN CAST($7 AS bigint) < now_us() THEN CAST($7 AS bigint) ELSE now_us() END, $8, $9, $10, id_at($6), 0, '{}', '', '', $11, now_us(), now_us())
 			ON CONFLICT DO NOTHING`, key.ProjectID, key.ID, n.Connector.ID, statuses, string(n.Filter.Trigger), Instant(n.Filter.Since),
 			Instant(n.Filter.Until), n.PerMinute, match.Matched, match.More, append([]byte{}, n.Fingerprint...))
 		if err != nil {

@@ -61,7 +61,11 @@ func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destinati
 		}
 		defer s.large.Give(d.Delivery.ProjectID, 1)
 		text, err := s.largeText(ctx, store.Key{ProjectID: d.Delivery.ProjectID, ID: *blob})
+		if errors.Is(err, store.ErrNotFound) {
+			return erased(d)
+		}
 		if err != nil {
+			s.opts.Logger.Error("reading what a delivery carries", "delivery", d.Delivery.Key(), "error", err)
 			return seen{class: classPlatform, message: "the result could not be read"}
 		}
 		if d.PayloadBlob != nil {
@@ -96,13 +100,20 @@ func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destinati
 	return answered(response)
 }
 
+// erased is what comes of a delivery whose contents are not there any more.
+func erased(d store.ClaimedDelivery) seen {
+	if d.Kind == store.DeliverResult {
+		return seen{class: classErased, message: "the result is not stored any more"}
+	}
+	return seen{class: classErased, message: "what was to be sent is not stored any more"}
+}
+
 // bodyOf is what a delivery carries, or what keeps it from being sent.
 func bodyOf(d store.ClaimedDelivery) ([]byte, *seen) {
 	switch {
-	case d.Kind == store.DeliverResult && d.Run.ID == uuid.Nil:
-		return nil, &seen{class: classErased, message: "the result is not stored any more"}
-	case d.Kind != store.DeliverResult && len(d.Payload) == 0:
-		return nil, &seen{class: classErased, message: "what was to be sent is not stored any more"}
+	case d.Kind == store.DeliverResult && d.Run.ID == uuid.Nil, d.Kind != store.DeliverResult && len(d.Payload) == 0:
+		gone := erased(d)
+		return nil, &gone
 	case d.Kind != store.DeliverResult:
 		return d.Payload, nil
 	}

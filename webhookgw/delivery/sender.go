@@ -34,7 +34,7 @@ const (
 	postLimit = 256
 	// lease is how long an attempt may take, with that for whose end it waits, what is read
 	// before and recorded after.
-	lease = 2*outbound.MaxTimeout + time.Minute
+	lease = 2*(outbound.MaxTimeout+storeTimeout) + time.Minute
 	// maxLarge is how many outputs that do not fit in a row are in memory, largeParts the
 	// parts of these of which a project has one.
 	maxLarge   = 16

@@ -351,3 +351,28 @@ func TestAStopEndsWhatIsUnderWay(t *testing.T) {
 	stop()
 	require.Equal(t, store.DeliveryDone, s.recorded(1)[0].Outcome, "it was recorded before the sender ended")
 }
+
+// forgetful is a store whose outputs are gone.
+type forgetful struct{ delivery.Store }
+
+func (f forgetful) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
+	claimed, err := f.Store.ClaimDeliveries(ctx, claim)
+	for i := range claimed {
+		gone := uuid.New()
+		claimed[i].OutputBlob = &gone
+	}
+	return claimed, err
+}
+
+// TestAnOutputThatIsGoneIsNotWaitedFor: it does not come back.
+func TestAnOutputThatIsGoneIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "https://a.example", "")
+	s.opts.Store = forgetful{s.opts.Store}
+	s.run()
+	s.Trip(t.Context(), t)
+	a := s.recorded(1)[0]
+	require.Equal(t, store.DeliveryCancelled, a.Outcome)
+	require.Equal(t, "erased", a.ErrorClass)
+	require.Equal(t, store.ConnectorRunCancelled, s.connectorRun(a.Delivery.ID).Status)
+}
