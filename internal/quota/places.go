@@ -11,6 +11,8 @@ import (
 // Places are taken by who finds them free, and by nobody else: nobody waits.
 type Places struct {
 	all, part int64
+	// sparing says that a project has no more than half of what the others leave.
+	sparing bool
 
 	mutex     sync.Mutex
 	taken     int64
@@ -22,6 +24,14 @@ func NewPlaces(all, parts int64) *Places {
 	return &Places{all: all, part: partOf(all, parts), byProject: map[uuid.UUID]int64{}}
 }
 
+// NewSparingPlaces are NewPlaces of which a project has no more than half of what the others
+// leave: so there are some for the next, however many projects take what they may.
+func NewSparingPlaces(all, parts int64) *Places {
+	p := NewPlaces(all, parts)
+	p.sparing = true
+	return p
+}
+
 // Take takes n for a project, who gives them back; or ErrPart or ErrAll.
 func (p *Places) Take(project uuid.UUID, n int64) error {
 	n = min(n, p.part)
@@ -30,7 +40,7 @@ func (p *Places) Take(project uuid.UUID, n int64) error {
 	switch {
 	case p.byProject[project]+n > p.part:
 		return ErrPart
-	case p.taken+n > p.all:
+	case p.taken+n > p.all, p.sparing && p.byProject[project]+n > (p.all-p.taken+p.byProject[project]+1)/2:
 		return ErrAll
 	}
 	p.taken += n

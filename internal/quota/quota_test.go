@@ -135,3 +135,20 @@ func TestALineForABudgetIsBounded(t *testing.T) {
 	_, err = b.Wait(t.Context(), named("modest"), 1)
 	require.NoError(t, err)
 }
+
+// TestSparingPlacesLeaveSomeForTheNext: half of what is left, after as many projects as
+// would have all parts.
+func TestSparingPlacesLeaveSomeForTheNext(t *testing.T) {
+	t.Parallel()
+	p := NewSparingPlaces(64, 4)
+	var taken []int
+	for range 7 {
+		project, n := uuid.New(), 0
+		for p.Take(project, 1) == nil {
+			n++
+		}
+		taken = append(taken, n)
+	}
+	require.Equal(t, []int{16, 16, 16, 8, 4, 2, 1}, taken)
+	require.NoError(t, p.Take(uuid.New(), 1))
+}

@@ -112,7 +112,7 @@ func New(opts Options) *Sender {
 	}
 	return &Sender{
 		opts: opts, client: opts.Guard.Client(egress.Webhook, egress.ClientOptions{MaxResponse: store.MaxExcerpt + 1, MaxIdlePerHost: atOnce}),
-		large: quota.NewPlaces(maxLarge, largeParts), ended: make(chan struct{}, 1), claimable: make(chan struct{}, 1),
+		large: quota.NewSparingPlaces(maxLarge, largeParts), ended: make(chan struct{}, 1), claimable: make(chan struct{}, 1),
 		byProject: map[uuid.UUID]int{}, lanes: map[store.Key]*lane{},
 	}
 }

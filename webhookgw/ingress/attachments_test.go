@@ -279,10 +279,10 @@ func TestFilesBeyondTheReviewAreStored(t *testing.T) {
 	require.Equal(t, []map[string]string{{"name": "b.txt", "field_name": "files", "reason": "review_budget"}}, told.Issues)
 }
 
-// TestTheReviewHasABudgetByDefault of less than may be accepted.
+// TestTheReviewHasABudgetByDefault of as much as may be accepted.
 func TestTheReviewHasABudgetByDefault(t *testing.T) {
 	t.Parallel()
-	require.EqualValues(t, 8<<20, New(Options{Store: &keeper{}}).opts.ReviewBudget)
+	require.EqualValues(t, maxFilesBytes, New(Options{Store: &keeper{}}).opts.ReviewBudget)
 	require.EqualValues(t, 1, New(Options{Store: &keeper{}, ReviewBudget: 1}).opts.ReviewBudget)
 }
 

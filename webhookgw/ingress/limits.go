@@ -63,11 +63,13 @@ const (
 	maxHandshake = 8 << 10
 	// maxUnverified is how many bytes of the beginnings of bodies come in at once for the
 	// connectors of one project before their signatures are judged: half of what the project
-	// may have, so that nobody without a secret takes the rest. A connector may have half of
-	// these, all projects together maxAllUnverified. A large body, or one of unknown length,
-	// takes largeUnverified of them.
+	// may have, so that nobody without a secret takes the rest. A project has no more than half
+	// of what the others leave of maxAllUnverified, and a connector than half of what the others
+	// of its project leave: so there are some for the next. Large bodies leave keptForSmall to
+	// small ones. One of them, or of unknown length, takes largeUnverified.
 	maxUnverified    = maxIncoming / projectShare / 2
 	maxAllUnverified = maxIncoming / 2
+	keptForSmall     = maxAllUnverified / 4
 	largeUnverified  = 256 << 10
 	// wrongBytes is how many bytes a second one connector reads of bodies of which the
 	// signature turns out wrong, and wrongBytesBurst at a time; likewise a project, and all

@@ -83,7 +83,9 @@ func (w *wrongs) begin(connector store.Key, size int64, large bool) bool {
 	}
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if w.reading[connector]+size > maxUnverified/2 || w.byProject[connector.ProjectID]+size > maxUnverified || w.allNow+size > maxAllUnverified {
+	own, ofProject := w.reading[connector], w.byProject[connector.ProjectID]
+	project := min(maxUnverified, (maxAllUnverified-w.allNow+ofProject)/2) // half of what the others leave
+	if ofProject+size > project || own+size > (project-ofProject+own)/2 || large && w.allNow+size > maxAllUnverified-keptForSmall {
 		return false
 	}
 	w.reading[connector] += size
