@@ -5,6 +5,7 @@ package sqlcore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,18 +56,45 @@ const (
 )
 
 // PostDeliveries implements store.Deliveries. What is to be done is read before: of those
-// who read the same, the one who takes the rows of the outbox does it. A row that fails alone
-// is set aside.
+// who read the same, the one who takes the rows of the outbox does it. A row that is at fault
+// is set aside, and keeps no other waiting.
 func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
 	waiting, err := c.toPost(ctx, min(limit, chunk))
 	if err != nil || len(waiting) == 0 {
 		return 0, wrap(err, "looking for results to deliver")
 	}
 	slices.SortFunc(waiting, func(a, b posted) int { return CompareKeys(a.Key, b.Key) })
-	if err = c.postAll(ctx, waiting); err != nil && len(waiting) == 1 {
-		err = c.setAside(ctx, waiting[0], err)
+	if err = c.postAll(ctx, waiting); err != nil && c.answers(ctx) {
+		err = c.postApart(ctx, waiting, err)
 	}
 	return len(waiting), wrap(err, "making deliveries")
+}
+
+// answers says whether transactions come off, so that what failed did so for itself.
+func (c *Core) answers(ctx context.Context) bool {
+	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		var now int64
+		return tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now)
+	}) == nil
+}
+
+// postApart makes deliveries of rows in halves, of which some fail together: those that are
+// at fault are found, and set aside. They are in the order of their projects, so that it is
+// mostly those of one which are tried again.
+func (c *Core) postApart(ctx context.Context, waiting []posted, because error) error {
+	if len(waiting) == 1 {
+		return c.setAside(ctx, waiting[0], because)
+	}
+	var faults []error
+	for half := range slices.Chunk(waiting, (len(waiting)+1)/2) {
+		if err := c.postAll(ctx, half); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			faults = append(faults, c.postApart(ctx, half, err))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // postAll makes deliveries of what rows of the outbox are about, of all or of nothing. What it
