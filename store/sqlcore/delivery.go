@@ -367,6 +367,9 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 	return nil
 }
 
+// postPause is how soon is looked at least for what somebody makes deliveries of now.
+const postPause = time.Second
+
 // NextDelivery implements store.Deliveries.
 func (c *Core) NextDelivery(ctx context.Context, without []uuid.UUID) (in time.Duration, waits bool, err error) {
 	var (
@@ -384,8 +387,11 @@ func (c *Core) NextDelivery(ctx context.Context, without []uuid.UUID) (in time.D
 		return 0, false, wrap(err, "looking when a delivery is due")
 	}
 	for _, posted := range []*int64{results, word} {
-		if posted != nil && (due == nil || *posted < *due) {
-			due = posted
+		if posted == nil {
+			continue
+		}
+		if in := max(*posted, postPause.Microseconds()); due == nil || in < *due {
+			due = &in
 		}
 	}
 	if due == nil {

@@ -131,7 +131,7 @@ var deliveryPromises = []promise{
 		in, waits, err := w.s.NextDelivery(w.ctx, nil)
 		w.NoError(err)
 		w.True(waits)
-		w.Zero(in)
+		w.Equal(time.Second, in, "somebody who is told makes it, and this is the look that misses nothing")
 		w.Equal(1, w.post(), "the other agent has no such link")
 		w.Zero(w.post())
 		claimed := w.takeDue(10, 10)
