@@ -21,6 +21,10 @@ const (
 	lookEvery = 30 * time.Second
 	// lookPage is how many of them one statement reads.
 	lookPage = 500
+	// calm is for how long no delivery of a destination must have been refused until it is
+	// said that they go out again: one that takes some and refuses others would else have its
+	// Connector written each time that is looked.
+	calm = 10 * time.Minute
 )
 
 // Destinations hands connectors to their controller whose deliveries have begun to fail, are
@@ -33,17 +37,23 @@ type Destinations struct {
 	Changed    chan<- event.GenericEvent
 	Namespaces namespaces.Set
 	Logger     *slog.Logger
+	// Now is the clock of what is calm; nil means time.Now.
+	Now func() time.Time
 
 	known map[store.Key]trouble
+	// refused is when deliveries of those that are known were last seen to be.
+	refused map[store.Key]time.Time
 }
 
 // trouble is what a Connector tells of its destination.
 type trouble struct {
 	ref              store.ObjectRef
-	failing          bool
-	rejected         string
-	pausedGeneration int64
+	failing, rejected bool
+	pausedGeneration  int64
 }
+
+// only says that it is the refused deliveries alone.
+func (t trouble) only() bool { return t.rejected && !t.failing && t.pausedGeneration == 0 }
 
 // NeedLeaderElection says that only the leader looks.
 func (d *Destinations) NeedLeaderElection() bool { return true }
@@ -60,7 +70,10 @@ func (d *Destinations) Start(ctx context.Context) error {
 
 // Look hands over what has changed since it was looked before.
 func (d *Destinations) Look(ctx context.Context) error {
-	now := map[store.Key]trouble{}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	now, refused := map[store.Key]trouble{}, map[store.Key]time.Time{}
 	var after store.Key
 	for {
 		page, err := d.Store.TroubledDestinations(ctx, after, lookPage)
@@ -69,7 +82,10 @@ func (d *Destinations) Look(ctx context.Context) error {
 		}
 		for _, t := range page {
 			after = t.Connector
-			now[after] = trouble{t.Ref, t.Failures >= store.BreakAfter, t.RejectedReason, t.PausedGeneration}
+			now[after] = trouble{t.Ref, t.Failures >= store.BreakAfter, t.Rejected > 0, t.PausedGeneration}
+			if now[after].rejected {
+				refused[after] = d.Now()
+			}
 		}
 		if len(page) < lookPage {
 			break
@@ -77,6 +93,10 @@ func (d *Destinations) Look(ctx context.Context) error {
 	}
 	for key, was := range d.known {
 		if _, still := now[key]; !still {
+			if last := d.refused[key]; was.only() && d.Now().Sub(last) < calm {
+				now[key], refused[key] = was, last
+				continue
+			}
 			if err := d.hand(ctx, was.ref); err != nil {
 				return err
 			}
@@ -89,7 +109,7 @@ func (d *Destinations) Look(ctx context.Context) error {
 			}
 		}
 	}
-	d.known = now
+	d.known, d.refused = now, refused
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"log/slog"
+	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
@@ -135,7 +136,11 @@ var _ = Describe("An outbound Connector", func() {
 			return metrictest.Of(GinkgoTB(), registry).Value(GinkgoTB(), "agentplatform_connector_destination_changes_total", "to", to)
 		}
 		changed := make(chan event.GenericEvent, 10)
-		look := &connector.Destinations{Store: s.Store, Changed: changed, Namespaces: namespaces.Set{s.Namespace}, Logger: slog.New(slog.DiscardHandler)}
+		clock := time.Unix(1_000_000, 0)
+		look := &connector.Destinations{
+			Store: s.Store, Changed: changed, Namespaces: namespaces.Set{s.Namespace}, Logger: slog.New(slog.DiscardHandler),
+			Now: func() time.Time { return clock },
+		}
 		told := func() (names []string) {
 			GinkgoHelper()
 			Expect(look.Look(ctx)).To(Succeed())
@@ -175,6 +180,18 @@ var _ = Describe("An outbound Connector", func() {
 		Expect([]float64{changes("failing"), changes("paused"), changes("resumed")}).To(Equal([]float64{1, 1, 1}))
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(changes("resumed")).To(BeEquivalentTo(1), "once")
+
+		By("taking some deliveries, and refusing others")
+		for range 3 {
+			database(`UPDATE destinations SET rejected = 1, rejected_reason = ?`, clock.String())
+			told()
+			database(`UPDATE destinations SET rejected = 0, rejected_reason = ''`)
+			clock = clock.Add(time.Minute)
+			Expect(told()).To(BeEmpty(), "it is not calm yet")
+		}
+		clock = clock.Add(9 * time.Minute)
+		Expect(told()).To(ConsistOf("results"))
+		Expect(told()).To(BeEmpty())
 
 		By("being disabled")
 		c.Spec.Enabled = ptr.To(false)
