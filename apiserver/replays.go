@@ -46,7 +46,7 @@ type Replay struct {
 	Until         time.Time        `json:"until" doc:"Of them only those that began before."`
 	RatePerMinute int64            `json:"rate_per_minute" doc:"How many are replayed in a minute at most."`
 	Matched       int64            `json:"matched" doc:"How many matched when it was made."`
-	AtLeast       bool             `json:"at_least" doc:"Whether it may be more than matched: counting ended at 100,000 that matched, or at the oldest 20,000 of the window."`
+	AtLeast       bool             `json:"at_least" doc:"Whether it may be more than matched: counting ended at the oldest 20,000 of the window."`
 	Replayed      int64            `json:"replayed" doc:"How many have been replayed."`
 	Refused       int64            `json:"refused" doc:"How many could not be replayed."`
 	Refusals      map[string]int64 `json:"refusals" doc:"How many could not be replayed, by the code of the reason, such as gone."`
@@ -89,9 +89,9 @@ func (s *Server) createReplay(ctx context.Context, c *caller, in *ReplayCreateIn
 	switch {
 	case errors.Is(err, store.ErrReplayRunning):
 		return answer[Replay]{}, problem(http.StatusConflict, httpserver.CodeAlreadyExists, "the connector has a replay that has not ended; wait for it, or cancel it")
-	case errors.Is(err, store.ErrTooManyMatch):
-		return answer[Replay]{}, invalid(FieldError{Location: "body.since", Message: fmt.Sprintf(
-			"more than %d match, and one replay takes no more; narrow since and until", store.MaxReplayed)})
+	case errors.Is(err, store.ErrTooManyReplays):
+		return answer[Replay]{}, problem(http.StatusConflict, httpserver.CodeLimitReached, fmt.Sprintf(
+			"the project has %d replays that have not ended, as many as it may have; wait for one, or cancel one", store.MaxRunningReplays))
 	case errors.Is(err, store.ErrNotFound):
 		return answer[Replay]{}, problem(http.StatusConflict, httpserver.CodeConflict, "the connector is not in effect, and so it has nothing that could be replayed")
 	case err != nil:

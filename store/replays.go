@@ -20,6 +20,9 @@ const (
 	MaxReplayPage = 200
 	// MaxReplayRate is how many connector runs a replay replays in a minute at most.
 	MaxReplayRate = 6000
+	// MaxRunningReplays is how many replays of a project may not have ended: all projects take
+	// turns, each replay with its own.
+	MaxRunningReplays = 16
 	// MaxReplays is how many replays of a connector are kept, those that ended last, and
 	// ReplayAge for how long after their end.
 	MaxReplays = 100
@@ -33,8 +36,8 @@ var (
 	ErrReplayMoved = errors.New("the replay has gone on elsewhere, or has ended")
 	// ErrReplayRunning says that the connector has a replay that has not ended.
 	ErrReplayRunning = errors.New("the connector has a replay that has not ended")
-	// ErrTooManyMatch says that more than MaxReplayed connector runs match.
-	ErrTooManyMatch = errors.New("more connector runs match than one replay replays")
+	// ErrTooManyReplays says that a project has as many that have not ended as it may have.
+	ErrTooManyReplays = errors.New("the project has as many replays that have not ended as it may have")
 )
 
 // ReplayStatus says where a replay stands.
@@ -156,7 +159,7 @@ type ReplayJobs interface {
 	MatchReplay(ctx context.Context, connector Key, f ReplayFilter) (ReplayMatch, error)
 	// StartReplay makes a replay, due at once: Accepted. Repeated where it is there already,
 	// KeyReused where it is that of another request. ErrReplayRunning while the connector has another one
-	// that has not ended, ErrTooManyMatch beyond MaxReplayed, ErrNotFound without the connector.
+	// that has not ended, ErrTooManyReplays while the project has MaxRunningReplays of these, ErrNotFound without the connector.
 	StartReplay(ctx context.Context, r NewReplay) (Replay, Verdict, error)
 	// Replay reads one.
 	Replay(ctx context.Context, replay Key) (Replay, error)

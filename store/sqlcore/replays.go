@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,8 +51,7 @@ func (c *Core) MatchReplay(ctx context.Context, connector store.Key, f store.Rep
 	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.status IN (`+wanted+`)`+cause+` THEN 1 ELSE 0 END), 0)
 		FROM (SELECT c.status, c.trigger_type, c.replay_of FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2
 			AND c.id > id_at($3) AND c.id < id_at(CASE WHEN CAST($4 AS bigint) < now_us() THEN CAST($4 AS bigint) ELSE now_us() END) ORDER BY c.id LIMIT $5) AS x`, l.args...).Scan(&looked, &m.Matched)
-	m.More = looked > store.MaxReplayLook || m.Matched > store.MaxReplayed
-	m.Matched = min(m.Matched, store.MaxReplayed)
+	m.More = looked > store.MaxReplayLook
 	return m, wrap(err, "counting what a replay of connector %s matches", connector)
 }
 
@@ -62,18 +62,17 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 	if r, verdict, err = c.startedReplay(ctx, c.engine.Reader(), key, n.Fingerprint); err == nil || !errors.Is(err, store.ErrNotFound) {
 		return r, verdict, wrap(err, "looking for replay %s", key)
 	}
-	running, err := collect(ctx, c.engine.Reader(), scanID, `SELECT id FROM replays WHERE project_id = $1 AND connector_id = $2 AND status = 'running'`,
-		n.Connector.ProjectID, n.Connector.ID)
-	if err == nil && len(running) > 0 {
-		err = store.ErrReplayRunning // counting would be for nothing
+	running, err := collect(ctx, c.engine.Reader(), scanID, `SELECT connector_id FROM replays WHERE project_id = $1 AND status = 'running'`, n.Connector.ProjectID)
+	switch {
+	case err == nil && slices.Contains(running, n.Connector.ID): // counting would be for nothing
+		err = store.ErrReplayRunning
+	case err == nil && len(running) >= store.MaxRunningReplays:
+		err = store.ErrTooManyReplays
 	}
 	if err != nil {
 		return r, verdict, wrap(err, "making a replay of connector %s", n.Connector)
 	}
 	match, err := c.MatchReplay(ctx, n.Connector, n.Filter)
-	if err == nil && match.More && match.Matched == store.MaxReplayed {
-		err = store.ErrTooManyMatch
-	}
 	if err != nil {
 		return r, verdict, err
 	}

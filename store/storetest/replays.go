@@ -323,6 +323,25 @@ var replaysPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		w.ErrorIs(w.s.CancelReplay(w.ctx, w.key(unknown.ID)), store.ErrNotFound)
 	}},
+	{"a project has so many that run", func(w *world) {
+		start := func() (store.Replay, error) {
+			c := w.newConnector(uuid.NewString())
+			w.NoError(w.s.PutConnector(w.ctx, c))
+			r, _, err := w.s.StartReplay(w.ctx, w.newReplay(c, store.ConnectorRunFailed))
+			return r, err
+		}
+		var last store.Replay
+		for range store.MaxRunningReplays {
+			var err error
+			last, err = start()
+			w.NoError(err)
+		}
+		_, err := start()
+		w.ErrorIs(err, store.ErrTooManyReplays)
+		w.NoError(w.s.CancelReplay(w.ctx, last.Key()))
+		_, err = start()
+		w.NoError(err)
+	}},
 	{"of several that are started at once a connector has one", func(w *world) {
 		var all sync.WaitGroup
 		errs := make([]error, 4)
