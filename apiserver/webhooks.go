@@ -53,10 +53,11 @@ func Webhooks(gatewayURL string) ([]byte, error) {
 			"deliveryFailed": node{"post": outgoing("deliveryFailed", store.StatusDeliveryFailed, "A delivery has failed", aboutDeliveryFailed, ref("schemas", "FailedDelivery"))},
 		},
 		"components": node{"schemas": all, "headers": node{
-			"Retry-After":        headers["Retry-After"],
-			"Allow":              header("string", "The methods that a webhook takes.", "GET, POST"),
-			"WWW-Authenticate":   headers["WWW-Authenticate"],
-			"Preference-Applied": header("string", "That the answer did not wait for the agents.", "respond-async"),
+			"Retry-After":         headers["Retry-After"],
+			"Allow":               header("string", "The methods that a webhook takes.", "GET, POST"),
+			"WWW-Authenticate":    headers["WWW-Authenticate"],
+			"Idempotent-Replayed": header("string", "That the request is a repetition of an earlier one, and has started nothing.", "true"),
+			"Preference-Applied":  header("string", "That the answer did not wait for the agents.", "respond-async"),
 		}, "securitySchemes": node{
 			"secretHeader": node{"type": "apiKey", "in": "header", "name": "X-Service-Secret", "description": "The connector's secret."},
 			"bearer":       node{"type": "http", "scheme": "bearer", "description": "The connector's secret."},
@@ -136,9 +137,9 @@ func incomingBody() node {
 
 // incomingResponses are the answers to an event.
 func incomingResponses() node {
-	accepted := ref("schemas", "Accepted")
+	accepted, replayed := ref("schemas", "Accepted"), node{"Idempotent-Replayed": ref("headers", "Idempotent-Replayed")}
 	out := node{
-		"200": node{"description": "The event is stored. An inbound webhook says which runs were started, a sync one what came of them. Or a handshake is answered, which is no event.", "content": node{
+		"200": node{"headers": replayed, "description": "The event is stored. An inbound webhook says which runs were started, a sync one what came of them. Or a handshake is answered, which is no event.", "content": node{
 			"application/json": node{"schema": node{"anyOf": []any{ref("schemas", "Results"), accepted, ref("schemas", "Handshake")}}},
 			"text/event-stream": node{"schema": node{"type": "string", "contentMediaType": "text/event-stream", "contentSchema": node{
 				"description": "The data of an event.", "anyOf": []any{ref("schemas", "Results"), accepted, ref("schemas", "Progress"), ref("schemas", "Problem")},
@@ -147,7 +148,7 @@ func incomingResponses() node {
 		}},
 		"202": node{
 			"description": "The event of a sync webhook is stored, and the caller did not want to wait.", "content": node{"application/json": node{"schema": accepted}},
-			"headers": node{"Preference-Applied": ref("headers", "Preference-Applied")},
+			"headers": node{"Preference-Applied": ref("headers", "Preference-Applied"), "Idempotent-Replayed": ref("headers", "Idempotent-Replayed")},
 		},
 	}
 	for _, status := range slices.Sorted(maps.Keys(webhookapi.Problems)) {

@@ -54,6 +54,8 @@ func TestFilesReachTheRunner(t *testing.T) {
 	require.Equal(t, "hello", string(s.data))
 	again := b.post(b.gateway, c.ID.String(), body, key)
 	require.Equal(t, first.body, again.body)
+	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
+	require.Empty(t, first.header.Get("Idempotent-Replayed"))
 	_, err = client.File(t.Context(), s.run.ID, 1, 5)
 	require.ErrorIs(t, err, dispatchapi.ErrRejected)
 	_, err = client.Files(t.Context(), uuid.New())

@@ -80,6 +80,10 @@ type Envelope struct {
 	TokenUsage TokenUsage `json:"token_usage" doc:"Model tokens that it spent."`
 }
 
+// ReplayedHeader is true with an answer to a repetition of an earlier request, which has
+// started nothing: the name that Stripe has for it.
+const ReplayedHeader = "Idempotent-Replayed"
+
 // HopsHeader is how many deliveries of platforms a request has come by, itself among them.
 const HopsHeader = "X-Service-Hops"
 

@@ -17,6 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/quota"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/handoff"
 )
@@ -274,6 +275,7 @@ func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Rou
 	case a.Verdict == store.Expired:
 		return route, a, errKeyExpired
 	case a.Verdict == store.Repeated:
+		w.Header().Set(webhookapi.ReplayedHeader, "true")
 		if a.files, err = h.filesOf(r.Context(), store.Key{ProjectID: route.Connector.ProjectID, ID: a.ConnectorRunID}); err != nil {
 			return route, a, err
 		}
