@@ -125,16 +125,22 @@ func paceOfDeliveries(tb testing.TB, db *database, connectors, hanging, n int) f
 	tb.Helper()
 	silence(tb)
 	queued := storebench.NewScene(tb, db.store, 1)
-	hook := deploy(tb, db.store, queued, agentName, output)
+	var agents []scripted // each with as many links as it may have
+	for i := 0; i < connectors+hanging; i += store.MaxOutboundLinks {
+		agents = append(agents, scripted{name: fmt.Sprintf("%s-%d", agentName, len(agents)), text: output})
+	}
+	release(tb, db.store, queued, agents...)
 	url, arrived := receiver(tb)
 	for i := range connectors + hanging {
 		path := "/"
 		if i < hanging {
 			path = "/hangs"
 		}
-		sendTo(tb, db.store, queued, url+path, i)
+		sendTo(tb, db.store, queued, agents[i/store.MaxOutboundLinks].name, url+path, i)
 	}
-	end(tb, db.store, queue(tb, db.store, store.Key{ProjectID: queued.Project, ID: hook}, n))
+	for _, agent := range agents {
+		end(tb, db.store, queue(tb, db.store, store.Key{ProjectID: queued.Project, ID: connect(tb, db.store, queued, "sync", agent.name)}, n))
+	}
 	defer vacuum(tb, db.dsn)()
 	sender := delivery.New(delivery.Options{
 		Store: db.store, Keys: noKeys{}, Logger: slog.New(slog.DiscardHandler),
@@ -155,8 +161,8 @@ func paceOfDeliveries(tb testing.TB, db *database, connectors, hanging, n int) f
 	return float64(connectors*n) / took.Seconds()
 }
 
-// sendTo makes an outbound connector with a link from the agent.
-func sendTo(tb testing.TB, st store.Store, s *storebench.Scene, url string, i int) {
+// sendTo makes an outbound connector with a link from an agent.
+func sendTo(tb testing.TB, st store.Store, s *storebench.Scene, agent, url string, i int) {
 	tb.Helper()
 	connector := uuid.New()
 	require.NoError(tb, st.PutConnector(tb.Context(), store.Connector{
@@ -164,7 +170,7 @@ func sendTo(tb testing.TB, st store.Store, s *storebench.Scene, url string, i in
 		Type: "webhook", Mode: "outbound", Enabled: true, Config: fmt.Appendf(nil, `{"url":%q}`, url), SecretVersion: 1,
 	}))
 	require.NoError(tb, st.PutLink(tb.Context(), store.Link{
-		Ref: refOf(store.KindConnectorLink), ID: uuid.New(), ProjectID: s.Project, ConnectorID: connector, AgentName: agentName,
+		Ref: refOf(store.KindConnectorLink), ID: uuid.New(), ProjectID: s.Project, ConnectorID: connector, AgentName: agent,
 		Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.Unix(1, 0),
 	}))
 }
