@@ -24,7 +24,7 @@ const (
 	uploadsAtOnce = 8
 	uploadRounds  = 4
 	// uploadAim is which part of its body's size an upload may take of the gateway's memory.
-	uploadAim = 0.3
+	uploadAim = 1
 	// formRoom is what a form has beside its file.
 	formRoom = 512
 )
