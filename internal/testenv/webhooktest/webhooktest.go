@@ -172,6 +172,9 @@ func Answer(tb testing.TB, method string, status int, header http.Header, body [
 	answer := append(responses(method), strconv.Itoa(status))
 	described, _ := at(tb, answer...)["headers"].(map[string]any)
 	for name := range at(tb, "components", "headers") {
+		if name == webhookapi.ReplayedHeader && header.Get(name) == "" {
+			continue // repetitions alone have it
+		}
 		if _, named := described[name]; named != (header.Get(name) != "") && (named || status < 500) {
 			tb.Errorf("webhooktest: an answer %d has %s %q", status, name, header.Get(name))
 		}
