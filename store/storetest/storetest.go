@@ -68,7 +68,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Claims", claimPromises},
 		{"Beginnings", beginningPromises},
 		{"Order", orderPromises},
-		{"Deliveries", slices.Concat(deliveryPromises, destinationPromises)},
+		{"Deliveries", slices.Concat(deliveryPromises, postingPromises, destinationPromises)},
 		{"Sends", slices.Concat(sendPromises, failedDeliveryPromises, carriedPromises)},
 		{"Replays", replayPromises},
 		{"ReplayJobs", replaysPromises},
