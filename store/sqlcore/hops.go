@@ -11,30 +11,50 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// countHops sets how many deliveries targets come by: one more than what started their runs.
-func (c *Core) countHops(ctx context.Context, targets []target) error {
-	runs := make([]store.Key, len(targets))
-	for i, t := range targets {
-		runs[i] = t.run
+// start is what started a run.
+type start struct{ run, input store.Key }
+
+// countHops sets how many deliveries targets come by: one more than what started their runs,
+// of which some are known.
+func (c *Core) countHops(ctx context.Context, targets []target, starts []start) error {
+	known := make(map[store.Key]bool, len(starts))
+	for _, s := range starts {
+		known[s.run] = true
 	}
-	slices.SortFunc(runs, CompareKeys)
-	hops, err := c.hopsOf(ctx, c.engine.Reader(), slices.Compact(runs))
+	var others []store.Key
+	for _, t := range targets {
+		if !known[t.run] {
+			known[t.run], others = true, append(others, t.run)
+		}
+	}
+	more, err := c.startsOf(ctx, c.engine.Reader(), others)
+	if err != nil {
+		return err
+	}
+	hops, err := c.hopsOf(ctx, c.engine.Reader(), slices.Concat(starts, more))
 	for i, t := range targets {
 		targets[i].hops = hops[t.run] + 1
 	}
 	return err
 }
 
-// hopsOf is how many deliveries the events have come by that started runs, as far as their
-// inputs are stored.
-func (c *Core) hopsOf(ctx context.Context, q Queryer, runs []store.Key) (map[store.Key]int, error) {
-	type start struct{ run, input store.Key }
+// nextHop is by how many deliveries comes what a run sends.
+func (c *Core) nextHop(ctx context.Context, q Queryer, run store.Key) (int, error) {
+	starts, err := c.startsOf(ctx, q, []store.Key{run})
+	if err != nil {
+		return 0, err
+	}
+	hops, err := c.hopsOf(ctx, q, starts)
+	return hops[run] + 1, err
+}
+
+// startsOf are those of runs.
+func (c *Core) startsOf(ctx context.Context, q Queryer, runs []store.Key) (starts []start, err error) {
 	scan := func(row scanner) (s start, err error) {
 		err = row.Scan(&s.run.ProjectID, &s.run.ID, &s.input.ID)
 		s.input.ProjectID = s.run.ProjectID
 		return s, err
 	}
-	var starts []start
 	for _, same := range c.keysByPart("ended_runs", runs) {
 		var l list
 		ended, err := pastRows(ctx, c, q, same[0].ID, scan, `SELECT project_id, id, input_id FROM {ended_runs} WHERE `+c.keys(&l, "id", same), l.args...)
@@ -51,14 +71,19 @@ func (c *Core) hopsOf(ctx context.Context, q Queryer, runs []store.Key) (map[sto
 		}
 		starts = append(starts, open...)
 	}
-	var inputs []store.Key
-	for _, s := range starts {
-		if !slices.Contains(inputs, s.input) {
-			inputs = append(inputs, s.input)
-		}
+	return starts, nil
+}
+
+// hopsOf is how many deliveries the events have come by that started runs, by run, as far as
+// their inputs are stored.
+func (c *Core) hopsOf(ctx context.Context, q Queryer, starts []start) (map[store.Key]int, error) {
+	inputs := make([]store.Key, len(starts))
+	for i, s := range starts {
+		inputs[i] = s.input
 	}
+	slices.SortFunc(inputs, CompareKeys)
 	of := map[store.Key]int{}
-	for _, same := range c.keysByPart("inputs", inputs) {
+	for _, same := range c.keysByPart("inputs", slices.Compact(inputs)) {
 		var l list
 		if _, err := pastRows(ctx, c, q, same[0].ID, func(row scanner) (id uuid.UUID, err error) {
 			var (
@@ -72,7 +97,7 @@ func (c *Core) hopsOf(ctx context.Context, q Queryer, runs []store.Key) (map[sto
 			return nil, err
 		}
 	}
-	hops := map[store.Key]int{}
+	hops := make(map[store.Key]int, len(starts))
 	for _, s := range starts {
 		hops[s.run] = of[s.input]
 	}

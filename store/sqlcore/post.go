@@ -167,6 +167,7 @@ type endedRun struct {
 	agent       string
 	status      store.RunStatus
 	source      *uuid.UUID
+	input       uuid.UUID
 }
 
 // targets are the links over which results of ended runs go out, and word of connectors of
@@ -183,7 +184,9 @@ func (c *Core) targets(ctx context.Context, ended []store.Key, failing []posted)
 	if err != nil {
 		return nil, err
 	}
+	starts := make([]start, 0, len(runs))
 	for _, run := range runs {
+		starts = append(starts, start{run.Key, store.Key{ProjectID: run.ProjectID, ID: run.input}})
 		for _, link := range links[agent{run.ProjectID, run.agent}] {
 			if link.Outbound.Sends(run.status, run.source) {
 				all = append(all, target{kind: store.DeliverResult, run: run.Key, of: run.Key, environment: run.environment, link: link.ID, connector: link.ConnectorID})
@@ -193,7 +196,7 @@ func (c *Core) targets(ctx context.Context, ended []store.Key, failing []posted)
 	if all, err = c.open(ctx, c.engine.Reader(), all); err != nil || len(all) == 0 {
 		return nil, err
 	}
-	if err := c.countHops(ctx, all); err != nil {
+	if err := c.countHops(ctx, all, starts); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(all, func(a, b target) int { return CompareKeys(a.destination(), b.destination()) })
@@ -227,9 +230,9 @@ func (c *Core) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRu
 	for _, same := range c.keysByPart("ended_runs", ended) {
 		var l list
 		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, func(row scanner) (r endedRun, err error) {
-			err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source)
+			err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source, &r.input)
 			return r, err
-		}, `SELECT project_id, id, environment_id, agent_name, status, connector_id FROM {ended_runs} WHERE `+c.keys(&l, "id", same), l.args...)
+		}, `SELECT project_id, id, environment_id, agent_name, status, connector_id, input_id FROM {ended_runs} WHERE `+c.keys(&l, "id", same), l.args...)
 		if err != nil {
 			return nil, err
 		}

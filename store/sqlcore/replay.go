@@ -68,11 +68,9 @@ func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admis
 		c.dropLoose(ctx, blobs)
 		return a, wrap(err, "reading what delivery %s carries", r.Of)
 	}
-	hops, err := c.hopsOf(ctx, c.engine.Reader(), []store.Key{{ProjectID: d.ProjectID, ID: d.RunID}})
-	if err != nil {
+	if d.Hops, err = c.nextHop(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID}); err != nil {
 		return a, wrap(err, "reading what started run %s", d.RunID)
 	}
-	d.Hops = hops[store.Key{ProjectID: d.ProjectID, ID: d.RunID}] + 1
 	random, err := uuid.NewV7()
 	if err != nil {
 		return a, err

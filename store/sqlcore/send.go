@@ -150,11 +150,9 @@ func (c *Core) sendTarget(ctx context.Context, tx *Tx, s store.Send) (to target,
 			continue
 		}
 		to.link, to.connector = l.id, l.connector
-		hops, err := c.hopsOf(ctx, tx, []store.Key{run})
-		if err != nil {
+		if to.hops, err = c.nextHop(ctx, tx, run); err != nil {
 			return to, err
 		}
-		to.hops = hops[run] + 1
 		open, err := c.open(ctx, tx, []target{to})
 		if err == nil && len(open) == 0 { // it is not in effect
 			err = store.ErrNotFound
