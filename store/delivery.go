@@ -4,6 +4,8 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -243,13 +245,35 @@ const DeliveryExpired = "expired"
 // that made them may have ended.
 const ErrorClassLost = "lost"
 
+// SetAsideError says of rows of the outbox that they are at fault, each for itself, and wait
+// for another turn; the others were consumed.
+type SetAsideError struct {
+	// Rows says of each which it is, and why.
+	Rows []error
+}
+
+// shownAside is of how many rows a SetAsideError says all.
+const shownAside = 4
+
+func (e *SetAsideError) Error() string {
+	shown := errors.Join(e.Rows[:min(len(e.Rows), shownAside)]...)
+	if more := len(e.Rows) - shownAside; more > 0 {
+		return fmt.Sprintf("%v, and %d more", shown, more)
+	}
+	return shown.Error()
+}
+
+// Unwrap returns Rows.
+func (e *SetAsideError) Unwrap() []error { return e.Rows }
+
 // Deliveries takes the results of runs to where outbound connectors send.
 type Deliveries interface {
 	// PostDeliveries makes deliveries of what at most limit runs have left to be sent, one
 	// for each link that sends it, and of word of deliveries that have failed, one for each
-	// connector of which and connector that is told, at most one each TellEvery. Projects take turns. It returns how many runs and deliveries
-	// these were. With an error none of these was posted; one that was alone is set aside
-	// for a while, the longer the more often it fails. A delivery to a connector that is
+	// connector of which and connector that is told, at most one each TellEvery. Projects take
+	// turns. It returns how many runs and deliveries these were. With a *SetAsideError all were
+	// posted but some, which wait for a while, the longer the more often they fail; with
+	// another error it is not known which were. A delivery to a connector that is
 	// disabled, or paused, is skipped, with the reason.
 	PostDeliveries(ctx context.Context, limit int) (runs int, err error)
 	// ClaimDeliveries begins the next attempt of deliveries that are due, of connectors

@@ -54,6 +54,9 @@ type QueueFigures struct {
 	// OutboxAge is how long the oldest row waits that a consumer of the outbox has
 	// not taken; 0 without any.
 	OutboxAge time.Duration
+	// OutboxAside counts the rows of the outbox that could not be consumed, each for what it
+	// has in itself, and wait for another turn, up to MaxQueueCounted.
+	OutboxAside int64
 	// TickAge is how long the oldest tick of a cron connector is due; 0 where none is.
 	TickAge time.Duration
 }

@@ -34,6 +34,8 @@ var (
 		"Runs in the whole store that wait for their concurrency key and are none of agentplatform_queued_runs; at most 100,000 are counted.", nil, nil)
 	outboxAge = prometheus.NewDesc("agentplatform_outbox_oldest_age_seconds",
 		"Since when the ended run waits that waits longest for what is to be done after its end; 0 where none does.", nil, nil)
+	outboxAside = prometheus.NewDesc("agentplatform_outbox_set_aside",
+		"What is to be done after ends of runs that has failed for what it is, and is tried again after a while, at most an hour; at most 100,000 are counted.", nil, nil)
 	tickAge = prometheus.NewDesc("agentplatform_cron_oldest_due_age_seconds",
 		"Since when the tick of a cron connector is due that is due longest; 0 where none is.", nil, nil)
 )
@@ -52,7 +54,7 @@ type queueCollector struct {
 
 // Describe implements prometheus.Collector.
 func (q *queueCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{queuedRuns, queueOldest, runningRuns, keysHeld, blockedRuns, outboxAge, tickAge} {
+	for _, desc := range []*prometheus.Desc{queuedRuns, queueOldest, runningRuns, keysHeld, blockedRuns, outboxAge, outboxAside, tickAge} {
 		out <- desc
 	}
 }
@@ -71,6 +73,7 @@ func (q *queueCollector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	out <- prometheus.MustNewConstMetric(outboxAge, prometheus.GaugeValue, figures.OutboxAge.Seconds())
+	out <- prometheus.MustNewConstMetric(outboxAside, prometheus.GaugeValue, float64(figures.OutboxAside))
 	out <- prometheus.MustNewConstMetric(tickAge, prometheus.GaugeValue, figures.TickAge.Seconds())
 	out <- prometheus.MustNewConstMetric(keysHeld, prometheus.GaugeValue, float64(figures.KeysHeld))
 	out <- prometheus.MustNewConstMetric(blockedRuns, prometheus.GaugeValue, float64(figures.Blocked))

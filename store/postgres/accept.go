@@ -42,7 +42,7 @@ func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admis
 func (s *Store) acceptSplit(ctx context.Context, events []store.Event, which []int, out []store.Admission, decided []bool) error {
 	err := again(func() error { return s.acceptBatch(ctx, events, which, out, decided) })
 	switch {
-	case !badData(err) && !errors.Is(err, store.ErrNotFound) || noPartition(err):
+	case !badData(err) && !errors.Is(err, store.ErrNotFound):
 		return err
 	case len(which) == 1:
 		out[which[0]], decided[which[0]] = store.Admission{Err: err}, true

@@ -68,3 +68,14 @@ func TestAllConnectionsAreCounted(t *testing.T) {
 	}
 	require.NoError(t, s.Migrate(t.Context()))
 }
+
+// TestATransactionThatStandsStillIsEnded: by the server, whatever its process does.
+func TestATransactionThatStandsStillIsEnded(t *testing.T) {
+	t.Parallel()
+	s := opened(t, Options{DSN: testenv.Postgres(t)})
+	for _, pool := range s.pools {
+		var limit string
+		require.NoError(t, pool.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&limit))
+		require.Equal(t, "1min", limit)
+	}
+}

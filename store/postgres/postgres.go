@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,6 +48,9 @@ const (
 	// hintConnections are those of them that carry hints, one each way. A third of the
 	// rest reads lists.
 	hintConnections = 2
+	// maxStandstill is how long the server lets a transaction stand still: the locks of a
+	// process that is frozen keep others waiting no longer.
+	maxStandstill = time.Minute
 	// attempts is how often a transaction runs that PostgreSQL rolls back for
 	// another's sake.
 	attempts = 5
@@ -161,6 +165,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 func connections(ctx context.Context, config *pgxpool.Config, most int32, planMode string, tune func(*pgx.ConnConfig)) (*pgxpool.Pool, error) {
 	config.MaxConns = most
 	config.ConnConfig.RuntimeParams["plan_cache_mode"] = planMode
+	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = strconv.FormatInt(maxStandstill.Milliseconds(), 10)
 	if tune != nil {
 		tune(config.ConnConfig)
 	}
@@ -329,8 +334,8 @@ const (
 )
 
 // badData says whether PostgreSQL refused a statement for the data in it: a value it
-// cannot hold, a constraint, a limit of its own.
-func badData(err error) bool { return hasCode(err, "22", "23", "54") }
+// cannot hold, a constraint, a limit of its own; not for want of a partition.
+func badData(err error) bool { return hasCode(err, "22", "23", "54") && !noPartition(err) }
 
 // hasCode says whether an error is PostgreSQL's with a code or class among these.
 func hasCode(err error, codes ...string) bool {

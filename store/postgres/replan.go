@@ -5,13 +5,12 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
 
 // Bounds of Replan, in pages of 8 KiB: a table with fewer is read as fast without an index,
-// and one that is known to have more is not taken for a small one.
+// and one that has more is left to the server, for it takes long to be looked at.
 const (
 	fewPages  = 8
 	manyPages = 4096
@@ -22,9 +21,10 @@ const (
 // one that reads all rows of a project may be chosen. ANALYZE lets all connections plan anew.
 // The server's own comes too late for that: a minute and many thousand rows.
 func (s *Store) Replan(ctx context.Context) error {
-	rows, err := s.pools[0].Query(ctx, `SELECT quote_ident(c.relname) FROM pg_class c
-		WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relpages < $1
-			AND pg_relation_size(c.oid) > 2 * 8192 * GREATEST(c.relpages, $2)`, manyPages, fewPages/2)
+	rows, err := s.pools[0].Query(ctx, `SELECT quote_ident(t.relname) FROM (
+			SELECT c.relname, c.relpages, pg_relation_size(c.oid) / 8192 AS pages FROM pg_class c
+			WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relpages < $1) t
+		WHERE t.pages > 2 * GREATEST(t.relpages, $2) AND t.pages <= $1`, manyPages, fewPages/2)
 	if err != nil {
 		return fmt.Errorf("looking for tables that have grown: %w", err)
 	}
@@ -32,11 +32,11 @@ func (s *Store) Replan(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("looking for tables that have grown: %w", err)
 	}
-	if len(grown) == 0 {
-		return nil
-	}
-	if _, err := s.pools[0].Exec(ctx, `ANALYZE (SKIP_LOCKED) `+strings.Join(grown, ", "), pgx.QueryExecModeExec); err != nil {
-		return fmt.Errorf("letting statements be planned anew: %w", err)
+	for _, table := range grown { // each for itself: one may be dropped meanwhile
+		_, err := s.pools[0].Exec(ctx, `ANALYZE (SKIP_LOCKED) `+table, pgx.QueryExecModeExec)
+		if err != nil && !hasCode(err, undefinedTable) {
+			return fmt.Errorf("letting statements about %s be planned anew: %w", table, err)
+		}
 	}
 	return nil
 }

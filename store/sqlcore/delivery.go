@@ -56,7 +56,7 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 			without = ` AND project_id NOT IN ` + l.ids(full)
 		}
 		due, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-			WHERE due_at <= now_us()`+without+` ORDER BY due_at LIMIT `+l.add(limit)+` `+c.skipLocked, l.args...)
+			WHERE due_at <= now_us()`+without+` ORDER BY due_at LIMIT `+l.add(store.MaxDeliveryClaim)+` `+c.skipLocked, l.args...)
 		if err != nil || len(due) == 0 {
 			return err
 		}
@@ -144,30 +144,52 @@ func (c *Core) endClosed(ctx context.Context, tx *Tx, due []destination, connect
 	return open, nil
 }
 
-// shareOut says how many attempts of destinations may begin: each has its part of the
-// limit, so that one with many leaves some to the others. left is how many more may be
-// under way.
+// shareOut says how many attempts of destinations may begin: each project has its part of the
+// limit, and in it each of its destinations, so that who has many leaves some to the others.
+// left is how many more may be under way, of those that have a share or of which none may
+// begin; the others keep their turn.
 func shareOut(open []destination, underWay map[store.Key]int, claim store.DeliveryClaim, limit int) (shares []Share, left map[store.Key]int) {
 	left = map[store.Key]int{}
-	ofProject := map[uuid.UUID]int{}
-	maps.Copy(ofProject, claim.UnderWay)
-	for i, d := range open {
-		left[d.Key] = claim.PerConnector - underWay[d.Key]
-		if d.failures >= store.BreakAfter {
-			left[d.Key] = 1 - underWay[d.Key]
-		}
-		share := Share{d.Key, min(max(limit/(len(open)-i), 1), left[d.Key], limit)}
-		if claim.PerProject > 0 {
-			own := claim.OfConnector[d.Key]
-			share.Limit = min(share.Limit, (claim.PerProject-ofProject[d.ProjectID]+own+1)/2-own)
-		}
-		if share.Limit > 0 {
-			shares = append(shares, share)
-			limit -= share.Limit
-			ofProject[d.ProjectID] += share.Limit
+	projects := byProject(open)
+	for i, those := range projects {
+		part, held := min(max(limit/(len(projects)-i), 1), limit), claim.UnderWay[those[0].ProjectID]
+		for j, d := range those {
+			free := claim.PerConnector - underWay[d.Key]
+			if d.failures >= store.BreakAfter {
+				free = 1 - underWay[d.Key]
+			}
+			most := min(max(part/(len(those)-j), 1), free, part)
+			if claim.PerProject > 0 {
+				own := claim.OfConnector[d.Key]
+				half := (claim.PerProject-held+own+1)/2 - own
+				if most = min(most, half); half <= 0 {
+					free = min(free, 0) // it waits until some have ended
+				}
+			}
+			if most > 0 {
+				shares = append(shares, Share{d.Key, most})
+				part, held, limit = part-most, held+most, limit-most
+			}
+			if most > 0 || free <= 0 {
+				left[d.Key] = free
+			}
 		}
 	}
 	return shares, left
+}
+
+// byProject are destinations by their projects, in the order of the first of each.
+func byProject(all []destination) (projects [][]destination) {
+	at := map[uuid.UUID]int{}
+	for _, d := range all {
+		i, known := at[d.ProjectID]
+		if !known {
+			i, at[d.ProjectID] = len(projects), len(projects)
+			projects = append(projects, nil)
+		}
+		projects[i] = append(projects[i], d)
+	}
+	return projects
 }
 
 // connectorsBy reads connectors by their keys.

@@ -64,37 +64,40 @@ func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err err
 		return 0, wrap(err, "looking for results to deliver")
 	}
 	slices.SortFunc(waiting, func(a, b posted) int { return CompareKeys(a.Key, b.Key) })
-	if err = c.postAll(ctx, waiting); err != nil && c.answers(ctx) {
-		err = c.postApart(ctx, waiting, err)
-	}
-	return len(waiting), wrap(err, "making deliveries")
+	return len(waiting), wrap(c.postApart(ctx, waiting), "making deliveries")
 }
 
-// answers says whether transactions come off, so that what failed did so for itself.
-func (c *Core) answers(ctx context.Context) bool {
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		var now int64
-		return tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now)
-	}) == nil
-}
-
-// postApart makes deliveries of rows in halves, of which some fail together: those that are
-// at fault are found, and set aside. They are in the order of their projects, so that it is
-// mostly those of one which are tried again.
-func (c *Core) postApart(ctx context.Context, waiting []posted, because error) error {
-	if len(waiting) == 1 {
-		return c.setAside(ctx, waiting[0], because)
+// postApart makes deliveries of rows; where some of these are at fault, in halves, by which
+// they are found, and set aside. The rows are in the order of their projects, so that it is
+// mostly those of one which are tried again. What is no row's fault is returned as it is.
+func (c *Core) postApart(ctx context.Context, waiting []posted) error {
+	err := c.postAll(ctx, waiting)
+	alone := len(waiting) == 1
+	if err == nil || !c.atFault(err) && !(alone && errors.Is(err, context.DeadlineExceeded)) {
+		return err
 	}
-	var faults []error
+	if alone {
+		return c.setAside(ctx, waiting[0], err)
+	}
+	var aside []error
 	for half := range slices.Chunk(waiting, (len(waiting)+1)/2) {
-		if err := c.postAll(ctx, half); err != nil {
-			if ctx.Err() != nil {
-				return err
-			}
-			faults = append(faults, c.postApart(ctx, half, err))
+		err := c.postApart(ctx, half)
+		var found *store.SetAsideError
+		if errors.As(err, &found) {
+			aside = append(aside, found.Rows...)
+		} else if err != nil {
+			return err
 		}
 	}
-	return errors.Join(faults...)
+	if len(aside) == 0 {
+		return nil
+	}
+	return &store.SetAsideError{Rows: aside}
+}
+
+// atFault says whether it is what rows have in them that has failed, and not the store.
+func (c *Core) atFault(err error) bool {
+	return c.badData(err) || errors.Is(err, errUnreadable)
 }
 
 // postAll makes deliveries of what rows of the outbox are about, of all or of nothing. What it

@@ -88,13 +88,16 @@ func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 		err = c.engine.Reader().QueryRowContext(ctx, OutboxStatement).Scan(durationOf(&figures.OutboxAge))
 	}
 	if err == nil {
+		err = c.engine.Reader().QueryRowContext(ctx, AsideStatement, store.MaxQueueCounted).Scan(&figures.OutboxAside)
+	}
+	if err == nil {
 		err = c.engine.Reader().QueryRowContext(ctx, TickStatement).Scan(durationOf(&figures.TickAge))
 	}
 	return figures, wrap(err, "counting the runs that are under way")
 }
 
 // consumers are all of the outbox.
-var consumers = []string{storage, outbound}
+var consumers = []string{storage, outbound, failures}
 
 // OutboxStatement is the age of the oldest row that its consumer has not taken.
 var OutboxStatement = func() string {
@@ -104,6 +107,9 @@ var OutboxStatement = func() string {
 	}
 	return `SELECT COALESCE(now_us() - (SELECT MIN(f.posted_at) FROM (` + strings.Join(first, ` UNION ALL `) + `) AS f), 0)`
 }()
+
+// AsideStatement counts the rows that were set aside, up to $1.
+const AsideStatement = `SELECT COUNT(*) FROM (SELECT 1 AS one FROM outbox o WHERE o.failures > 0 LIMIT $1) AS f`
 
 // TickStatement is how long the oldest tick is due; 0 where none is.
 const TickStatement = `SELECT CASE WHEN m.due_at < now_us() THEN now_us() - m.due_at ELSE 0 END

@@ -62,14 +62,8 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 	if r, verdict, err = c.startedReplay(ctx, c.engine.Reader(), key, n.Fingerprint); err == nil || !errors.Is(err, store.ErrNotFound) {
 		return r, verdict, wrap(err, "looking for replay %s", key)
 	}
-	running, err := collect(ctx, c.engine.Reader(), scanID, `SELECT connector_id FROM replays WHERE project_id = $1 AND status = 'running'`, n.Connector.ProjectID)
-	switch {
-	case err == nil && slices.Contains(running, n.Connector.ID): // counting would be for nothing
-		err = store.ErrReplayRunning
-	case err == nil && len(running) >= store.MaxRunningReplays:
-		err = store.ErrTooManyReplays
-	}
-	if err != nil {
+	if err := c.mayReplay(ctx, c.engine.Reader(), n); err != nil { // counting would be for nothing
+		r, verdict, err = c.repeated(ctx, c.engine.Reader(), n, err)
 		return r, verdict, wrap(err, "making a replay of connector %s", n.Connector)
 	}
 	match, err := c.MatchReplay(ctx, n.Connector, n.Filter)
@@ -81,6 +75,13 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 		return r, verdict, err
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil { // so that none is made meanwhile
+			return err
+		}
+		if err := c.mayReplay(ctx, tx, n); err != nil {
+			r, verdict, err = c.repeated(ctx, tx, n, err)
+			return err
+		}
 		var one int
 		if err := tx.QueryRowContext(ctx, `SELECT 1 FROM connectors WHERE project_id = $1 AND id = $2`, key.ProjectID, n.Connector.ID).Scan(&one); err != nil {
 			return found(err)
@@ -94,16 +95,38 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 			return err
 		}
 		r, verdict, err = c.startedReplay(ctx, tx, key, n.Fingerprint)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			return store.ErrReplayRunning
-		case err != nil || made == 0:
+		if err != nil || made == 0 {
 			return err
 		}
 		verdict = store.Accepted
 		return forgetReplays(ctx, tx, n.Connector)
 	})
 	return r, verdict, wrap(err, "making a replay of connector %s", n.Connector)
+}
+
+// mayReplay says what keeps a replay from being made: store.ErrReplayRunning or
+// store.ErrTooManyReplays.
+func (c *Core) mayReplay(ctx context.Context, q Queryer, n store.NewReplay) error {
+	running, err := collect(ctx, q, scanID, `SELECT connector_id FROM replays WHERE project_id = $1 AND status = 'running'`, n.Connector.ProjectID)
+	switch {
+	case err != nil:
+		return err
+	case slices.Contains(running, n.Connector.ID):
+		return store.ErrReplayRunning
+	case len(running) >= store.MaxRunningReplays:
+		return store.ErrTooManyReplays
+	}
+	return nil
+}
+
+// repeated is the replay that was made meanwhile by the same request, where that is what keeps
+// it from being made, or refused.
+func (c *Core) repeated(ctx context.Context, q Queryer, n store.NewReplay, refused error) (store.Replay, store.Verdict, error) {
+	r, verdict, err := c.startedReplay(ctx, q, store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}, n.Fingerprint)
+	if errors.Is(err, store.ErrNotFound) {
+		err = refused
+	}
+	return r, verdict, err
 }
 
 // startedReplay is the replay that is there under an id: Repeated, or KeyReused where

@@ -185,6 +185,7 @@ func sendingLinks(ctx context.Context, q Queryer, project, environment uuid.UUID
 		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 		JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id
 		WHERE l.project_id = $1 AND c.environment_id = $2 AND l.agent_name IN (`+strings.Join(names, ", ")+`) AND l.outbound IS NOT NULL AND c.mode = 'outbound'
+			AND NOT c.shadowed AND NOT c.retired
 		ORDER BY `+linkOrder, l.args...)
 }
 

@@ -5,6 +5,7 @@ package sqlcore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -103,7 +104,8 @@ func (c *Core) toPost(ctx context.Context, limit int) ([]posted, error) {
 	return collect(ctx, c.engine.Reader(), scanPosted, strings.Join(each, ` UNION ALL `), l.args...)
 }
 
-// setAside lets a row of the outbox wait that could not be consumed, and returns because.
+// setAside lets a row of the outbox wait that could not be consumed, and returns that as a
+// *store.SetAsideError.
 func (c *Core) setAside(ctx context.Context, p posted, because error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return because // which is why
@@ -117,5 +119,8 @@ func (c *Core) setAside(ctx context.Context, p posted, because error) error {
 			p.ProjectID, p.ID, wait.Microseconds(), p.consumer())
 		return err
 	})
-	return errors.Join(wrap(because, "%s, which waits %s for its next turn", p.Key, wait), wrap(err, "setting %s aside", p.Key))
+	if err != nil {
+		return fmt.Errorf("setting %s aside, because of %v: %w", p.Key, because, err)
+	}
+	return &store.SetAsideError{Rows: []error{wrap(because, "%s, which waits %s for its next turn", p.Key, wait)}}
 }

@@ -4,6 +4,7 @@ package sqlcore
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -72,18 +73,24 @@ func (i *instant) Scan(src any) error {
 // document is a column of JSON that is decoded at once; NULL leaves the value.
 type document struct{ into any }
 
+// errUnreadable is of what a row has that nobody can read.
+var errUnreadable = errors.New("unreadable")
+
 // Scan takes text.
-func (d document) Scan(src any) error {
+func (d document) Scan(src any) (err error) {
 	switch v := src.(type) {
 	case nil:
-		return nil
 	case string:
-		return json.Unmarshal([]byte(v), d.into)
+		err = json.Unmarshal([]byte(v), d.into)
 	case []byte:
-		return json.Unmarshal(v, d.into)
+		err = json.Unmarshal(v, d.into)
 	default:
 		return fmt.Errorf("scanning JSON from %T", src)
 	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUnreadable, err)
+	}
+	return nil
 }
 
 // marshalled is a value that cannot fail to marshal, as text.

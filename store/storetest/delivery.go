@@ -360,8 +360,10 @@ var deliveryPromises = []promise{
 			return len(claimed)
 		}
 		w.Equal(4, take(), "3 of one connector, which is half of 5, and half of the rest of the other")
-		w.set(`UPDATE destinations SET due_at = 1`)
+		due := time.Now().UnixMicro()
+		w.set(fmt.Sprintf(`UPDATE destinations SET due_at = %d`, due))
 		w.Zero(take(), "of these two")
+		w.GreaterOrEqual(w.ones(`SELECT min(due_at) FROM destinations WHERE project_id = $1`), due+time.Second.Microseconds(), "nobody looks at them at once")
 		w.outboundTo("third", automatic)
 		w.ended(1)
 		w.post()

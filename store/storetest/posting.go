@@ -3,7 +3,10 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -56,8 +59,13 @@ var postingPromises = []promise{
 		c, others := w.beside(2)
 		w.set(`UPDATE links SET outbound = '{'`)
 		n, err := w.s.PostDeliveries(w.ctx, 100)
-		w.Error(err)
+		var aside *store.SetAsideError
+		w.ErrorAs(err, &aside)
+		w.Len(aside.Rows, 2)
 		w.Equal(3, n, "all of them would have been")
+		figures, err := w.s.QueueFigures(w.ctx)
+		w.NoError(err)
+		w.EqualValues(2, figures.OutboxAside)
 		w.Len(others.deliveriesOf(c), 1, "which is not at fault")
 		w.Zero(w.post(), "two are set aside")
 		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
@@ -70,11 +78,42 @@ var postingPromises = []promise{
 		first := wait()
 		w.Greater(first, 5*time.Second)
 		w.set(`UPDATE outbox SET posted_at = 1`)
-		w.Equal(2, w.postEach())
+		w.Equal(2, w.postEach(), "each for itself")
 		w.Greater(wait(), first+5*time.Second)
 		w.set(`UPDATE outbox SET posted_at = 1`)
 		w.set(`UPDATE links SET outbound = '{"mode":"automatic"}'`)
 		w.Equal(2, w.post())
 		w.Len(w.takeDue(10, 10), 2)
+	}},
+	{"a project with many connectors leaves others their part of a claim", func(w *world) {
+		w.deploy("one", "first")
+		for i := range 20 {
+			w.outboundTo(fmt.Sprint("to ", i), automatic)
+		}
+		w.ended(2)
+		others := newWorld(w.t, Opened{Store: w.s, DB: w.db})
+		others.deploy("one", "first")
+		others.outboundTo("results", automatic)
+		others.ended(10)
+		w.post()
+		taken := map[uuid.UUID]int{}
+		for _, d := range w.takeDue(20, 100) {
+			taken[d.ProjectID]++
+		}
+		w.Equal(map[uuid.UUID]int{w.project.ID: 10, others.project.ID: 10}, taken)
+	}},
+	{"what keeps the store from making deliveries sets none aside", func(w *world) {
+		w.beside(3)
+		rename := func(from, to string) {
+			_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
+			w.NoError(err)
+		}
+		rename("deliveries", "elsewhere")
+		_, err := w.s.PostDeliveries(w.ctx, 100)
+		w.Error(err)
+		var aside *store.SetAsideError
+		w.NotErrorAs(err, &aside)
+		rename("elsewhere", "deliveries")
+		w.Equal(4, w.post())
 	}},
 }

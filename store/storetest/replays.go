@@ -331,11 +331,25 @@ var replaysPromises = []promise{
 			return r, err
 		}
 		var last store.Replay
-		for range store.MaxRunningReplays {
-			var err error
-			last, err = start()
-			w.NoError(err)
+		var (
+			all   sync.WaitGroup
+			mutex sync.Mutex
+			made  int
+		)
+		for range store.MaxRunningReplays + 4 { // at once
+			all.Go(func() {
+				r, err := start()
+				mutex.Lock()
+				defer mutex.Unlock()
+				if err == nil {
+					last, made = r, made+1
+				} else {
+					w.ErrorIs(err, store.ErrTooManyReplays)
+				}
+			})
 		}
+		all.Wait()
+		w.Equal(store.MaxRunningReplays, made)
 		_, err := start()
 		w.ErrorIs(err, store.ErrTooManyReplays)
 		w.NoError(w.s.CancelReplay(w.ctx, last.Key()))
@@ -360,6 +374,18 @@ var replaysPromises = []promise{
 			w.ErrorIs(err, store.ErrReplayRunning)
 		}
 		w.Equal(1, made)
+	}},
+	{"of one that is started twice at once there is one, and both are told", func(w *world) {
+		var all sync.WaitGroup
+		n := w.newReplay(w.connector, store.ConnectorRunFailed)
+		for range 4 {
+			all.Go(func() {
+				r, _, err := w.s.StartReplay(w.ctx, n)
+				w.NoError(err)
+				w.Equal(n.ID, r.ID)
+			})
+		}
+		all.Wait()
 	}},
 	{"old replays are forgotten: by number, by age, and with their connector", func(w *world) {
 		var first store.Replay

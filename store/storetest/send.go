@@ -314,6 +314,19 @@ var sendPromises = []promise{
 		w.NoError(w.s.PutLink(w.ctx, late))
 		w.NoError(w.s.PutLink(w.ctx, late), "its own")
 	}},
+	{"a link of a connector that has lost its name keeps no tool's name", func(w *world) {
+		w.outboundTo("held", automatic)
+		shadowed := w.outboundTo("b", tool("tell"))
+		shadowed.Name, shadowed.Ref.Generation = "held", shadowed.Ref.Generation+1
+		var duplicate *store.DuplicateError
+		w.ErrorAs(w.s.PutConnector(w.ctx, shadowed), &duplicate)
+		w.Empty(w.actions("first"))
+		w.outboundTo("d", tool("tell"))
+		w.Equal([]string{"first tell d"}, w.actions("first"))
+		w.deploy("one", "first")
+		w.send(by(w.sending(1), "tell", 1, `{}`))
+		w.Len(w.takeDue(10, 10), 1)
+	}},
 	{"an agent has no more links that send than it may in an environment, whatever their mode", func(w *world) {
 		links := w.manyOutbound(store.MaxOutboundLinks + 1)
 		last := links[store.MaxOutboundLinks]

@@ -4,6 +4,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -152,12 +153,17 @@ func (s *Sender) failed(ctx context.Context, what string, err error, failures in
 }
 
 // post makes deliveries of what has ended; of fewer runs at once after each failure, for
-// one of them may be at fault.
+// they may have been too many.
 func (s *Sender) post(ctx context.Context) {
 	for limit, failures := postLimit, 0; ctx.Err() == nil; {
 		asking, cancel := context.WithTimeout(ctx, storeTimeout)
 		n, err := s.opts.Store.PostDeliveries(asking, limit)
 		cancel()
+		var aside *store.SetAsideError
+		if errors.As(err, &aside) { // the others go on
+			s.opts.Logger.Error("making deliveries of results: some are set aside", "rows", len(aside.Rows), "error", err)
+			err = nil
+		}
 		if err != nil {
 			s.failed(ctx, "making deliveries of results", err, failures)
 			if n > 0 {
@@ -210,7 +216,7 @@ func (s *Sender) claim(ctx, attempts context.Context, hints <-chan store.Hint) {
 }
 
 // room is what may begin: half of what is free, so that there is some for a project that
-// comes next however many others are slow.
+// comes next while a dozen others are slow.
 func (s *Sender) room() store.DeliveryClaim {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

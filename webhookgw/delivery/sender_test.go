@@ -3,6 +3,7 @@
 package delivery_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -337,6 +338,33 @@ func TestARecordIsTriedAgain(t *testing.T) {
 	s.Trip(t.Context(), t)
 	require.Equal(t, store.DeliveryDone, s.recorded(1)[0].Outcome)
 	require.Len(t, to.requests(), 1, "and not sent again")
+}
+
+// spoilt is a store of which each posting sets a row aside, beside those that it posts.
+type spoilt struct{ delivery.Store }
+
+func (s spoilt) PostDeliveries(ctx context.Context, limit int) (int, error) {
+	n, err := s.Store.PostDeliveries(ctx, limit)
+	if err == nil && n > 0 {
+		err = fmt.Errorf("making deliveries: %w", &store.SetAsideError{Rows: []error{errors.New("one that is at fault")}})
+	}
+	return n, err
+}
+
+// TestWhatIsSetAsideKeepsNothingWaiting: it is said, and is no failure after which is paused.
+func TestWhatIsSetAsideKeepsNothingWaiting(t *testing.T) {
+	t.Parallel()
+	to := newSink(t, answers(http.StatusOK))
+	s := newScene(t, to.URL, "")
+	s.opts.Store = spoilt{s.opts.Store}
+	var said bytes.Buffer
+	s.opts.Logger = slog.New(slog.NewTextHandler(&said, nil))
+	stop := s.run()
+	s.Trip(t.Context(), t)
+	s.recorded(1)
+	stop()
+	require.Contains(t, said.String(), "some are set aside")
+	require.NotContains(t, said.String(), `msg="making deliveries of results"`)
 }
 
 func TestAStopEndsWhatIsUnderWay(t *testing.T) {

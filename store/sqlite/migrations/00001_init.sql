@@ -461,6 +461,7 @@ CREATE TABLE outbox (
 );
 CREATE INDEX outbox_next ON outbox (consumer, posted_at);
 CREATE INDEX outbox_turns ON outbox (project_id, posted_at) WHERE consumer IN ('deliveries', 'failures');
+CREATE INDEX outbox_aside ON outbox (failures) WHERE failures > 0;
 
 -- Results on their way to where outbound connectors send: connector runs with the trigger
 -- outbound. A claim counts the attempt and makes it due again at the end of its lease.
