@@ -145,7 +145,7 @@ func TestWhatTheStoreDoesNotSayIsNotShown(t *testing.T) {
 	c := b.connector("inbound", nil, "hello")
 	require.Equal(t, http.StatusServiceUnavailable, b.post(gateway, c.ID.String(), `{}`, nil).status)
 	s := metrictest.Of(t, registry)
-	s.Check(t, metrics.ProcessGateway, "agentplatform_queued_runs", "agentplatform_queue_oldest_age_seconds", "agentplatform_running_runs", "agentplatform_outbox_oldest_age_seconds", "agentplatform_cron_oldest_due_age_seconds",
+	s.Check(t, metrics.ProcessGateway, "agentplatform_queued_runs", "agentplatform_queue_oldest_age_seconds", "agentplatform_running_runs", "agentplatform_outbox_oldest_age_seconds", "agentplatform_outbox_set_aside", "agentplatform_cron_oldest_due_age_seconds",
 		"agentplatform_concurrency_keys_held", "agentplatform_blocked_runs",
 		"agentplatform_dispatch_requests_total", "agentplatform_dispatch_request_duration_seconds")
 	require.NotContains(t, s.Metrics, "agentplatform_queued_runs")
