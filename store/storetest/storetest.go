@@ -50,7 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		name     string
 		promises []promise
 	}{
-		{"Tenants", tenantPromises},
+		{"Tenants", slices.Concat(tenantPromises, heldIDPromises)},
 		{"Identities", identityPromises},
 		{"Clusters", clusterPromises},
 		{"Projection", projectionPromises},
