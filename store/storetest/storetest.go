@@ -51,6 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		promises []promise
 	}{
 		{"Tenants", slices.Concat(tenantPromises, heldIDPromises)},
+		{"Chosen", chosenPromises},
 		{"Identities", identityPromises},
 		{"Clusters", clusterPromises},
 		{"Projection", projectionPromises},

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var chosenPromises = []promise{
+	{"an object may have the id of anything else, and both live on", func(w *world) {
+		for _, kind := range slices.Sorted(maps.Keys(late)) {
+			w.Equal(w.meets(kind, true), w.meets(kind, false), kind)
+		}
+	}},
+	{"of two projects that have chosen the same ids each lives as if there were no other", func(w *world) {
+		histories := rapid.SliceOfN(rapid.Custom(drawAct), 40, 80)
+		for seed := range 10 {
+			acts, choose := histories.Example(seed), theSame()
+			both := map[int]*resident{0: w.settles(choose), 1: w.settles(choose)}
+			w.play(both, acts)
+			both[0].leaves()
+			both[1].leaves()
+			who := seed % 2
+			alone := w.settles(theSame())
+			w.play(map[int]*resident{who: alone}, acts)
+			alone.leaves()
+			w.Equal(alone.said, both[who].said, "history %d of resident %d: %+v", seed, who, acts)
+		}
+	}},
+}
+
+// late are objects that are made once much has happened, by their kind, and what they then do.
+var late = map[string]struct {
+	come, leave func(r *resident, name string)
+}{
+	store.KindEnvironment: {
+		func(r *resident, name string) {
+			r.place(name)
+			home := r.environment
+			r.environment = r.places[name]
+			r.version("of-" + name)
+			r.environment = home
+		},
+		func(r *resident, name string) { r.removes(r.places[name].Ref) },
+	},
+	store.KindDeployment: {
+		func(r *resident, name string) { r.version(name) },
+		func(r *resident, name string) { r.removes(r.versions[name].Ref) },
+	},
+	store.KindConnector: {
+		func(r *resident, name string) {
+			r.connect(name, "sync")
+			r.link(name + " first")
+			r.happens(name, "a", nil)
+			r.refused(r.connectors[name].Key(), "invalid_secret", 1)
+			r.replaysMany(name)
+		},
+		func(r *resident, name string) { r.changes(name); r.replaysOne(name); r.removes(r.connectors[name].Ref) },
+	},
+	"outbound connector": {
+		func(r *resident, name string) {
+			r.connect(name, "outbound")
+			r.link(name + " first")
+		},
+		func(r *resident, name string) {
+			r.hears("resumed", r.s.ResumeDestination(r.ctx, r.connectors[name].Key()))
+			r.changes(name)
+			r.replaysOne(name)
+			r.removes(r.connectors[name].Ref)
+		},
+	},
+	"cron connector": {
+		func(r *resident, name string) {
+			r.connect(name, store.TypeCron)
+			r.link(name + " first")
+			r.ticks(name)
+		},
+		func(r *resident, name string) { r.changes(name); r.removes(r.connectors[name].Ref) },
+	},
+	store.KindConnectorLink: {
+		func(r *resident, name string) {
+			r.link("orders " + name)
+			r.happens("orders", "", nil)
+		},
+		func(r *resident, name string) { r.removes(r.links["orders "+name].Ref) },
+	},
+	"replay": {
+		func(r *resident, _ string) {
+			residentActs["cancel replay"](r, 0)
+			r.replaysMany("orders")
+		},
+		func(r *resident, _ string) { residentActs["cancel replay"](r, 0) },
+	},
+}
+
+// before and after are what happens before the late ones come, and while they are there.
+var (
+	before = acts("event 0; event 2; event 0; event 0; claim 0; complete 0; link 2; send 0; claim 2; sweep; post; take; record 0; replay many 0; refuse 0; tick 0; claim 0; complete 2; post")
+	after  = acts("event 0; claim 0; claim 0; complete 0; complete 2; send 0; complete 0; complete 0; post; take; record 0; record 1; record 2; record 3; record 4; record 1; " +
+		"hasten; post; take; record 0; record 2; replay; replay 0; replay 1; resume 0; tick 0; release 0; claim 2; sweep; claim 0; cancel 0; complete 0; post; take; record 1")
+	end = acts("post; take; hasten; post; take; record 1; record 0; complete 0; expire; post; count")
+)
+
+// acts are those of a text: of the platform where no number says whose.
+func acts(text string) (out []act) {
+	for _, one := range strings.Split(text, "; ") {
+		a := act{who: -1, what: one}
+		if at := strings.LastIndexByte(one, ' '); at >= 0 {
+			a = act{what: one[:at], n: int(one[at+1] - '0')}
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// meets is the life of a resident, and of another one, in which one thing of a kind comes late for
+// each id of something else; fresh ones have ids of their own instead. It is what both say.
+func (w *world) meets(kind string, fresh bool) (said []string) {
+	chosen, base := map[string]uuid.UUID{}, theSame()
+	r := w.settles(func(kind, name string) uuid.UUID {
+		if id, late := chosen[name]; late {
+			return id
+		}
+		return base(kind, name)
+	})
+	other := w.settles(func(string, string) uuid.UUID { return uuid.New() })
+	both := map[int]*resident{0: r, 1: other}
+	w.act(both, ofWho(1, before))
+	w.act(both, before)
+	var names []string
+	for i, of := range w.others(r, other, kind) {
+		name := fmt.Sprintf("late-%02d-%s", i, of.kind)
+		names = append(names, name)
+		if fresh {
+			of.id = v7()
+		}
+		chosen[name], chosen["orders "+name] = of.id, of.id
+		if kind == "replay" {
+			chosen[fmt.Sprint(len(r.replays)+i)] = of.id
+		}
+	}
+	w.GreaterOrEqual(len(names), 14)
+	for _, name := range names {
+		late[kind].come(r, name)
+	}
+	w.act(both, after)
+	w.act(both, ofWho(1, after))
+	for _, name := range names {
+		late[kind].leave(r, name)
+	}
+	w.play(both, end)
+	r.leaves()
+	other.leaves()
+	return slices.Concat(r.said, other.said)
+}
+
+// ofWho are acts of somebody else.
+func ofWho(who int, acts []act) []act {
+	acts = slices.Clone(acts)
+	for i := range acts {
+		if acts[i].who >= 0 {
+			acts[i].who = who
+		}
+	}
+	return acts
+}
+
+// another is an id, and what it is of.
+type another struct {
+	id   uuid.UUID
+	kind string
+}
+
+// others are ids that may be chosen for a kind: of what no object of the resident's has claimed, two of
+// each kind, and of all that is the other one's, one of each.
+func (w *world) others(r, other *resident, but string) (ids []another) {
+	most := map[string]int{"own": 2, "other": 1}
+	for whose, of := range map[string]*resident{"own": r, "other": other} {
+		seen, kinds := map[string]int{}, of.kindsOfIDs()
+		for _, id := range slices.SortedFunc(maps.Keys(kinds), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }) {
+			kind := whose + "-" + strings.ReplaceAll(kinds[id][0], " ", "-")
+			_, err := w.s.Holder(w.ctx, r.key(id))
+			if seen[kind]++; err != nil && seen[kind] <= most[whose] && kind != "own-"+but {
+				ids = append(ids, another{id, kind})
+			}
+		}
+	}
+	slices.SortStableFunc(ids, func(a, b another) int { return strings.Compare(a.kind, b.kind) })
+	return ids
+}
+
+// drawAct draws what somebody does.
+func drawAct(rt *rapid.T) act {
+	a := act{who: rapid.IntRange(-1, 1).Draw(rt, "who"), n: rapid.IntRange(0, 29).Draw(rt, "n")}
+	names := sortedNames(residentActs)
+	if a.who < 0 {
+		names = sortedNames(platformActs)
+	}
+	a.what = rapid.SampledFrom(slices.Clone(names)).Draw(rt, "what")
+	return a
+}
