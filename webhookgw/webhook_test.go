@@ -32,6 +32,7 @@ func TestChecksAndTheirOrder(t *testing.T) {
 	outbound := b.connector("outbound", nil).ID.String()
 	crons := b.connector("inbound", cron).ID.String()
 	disabled := b.connector("inbound", func(c *store.Connector) { c.Enabled = false }, "hello").ID.String()
+	retired := b.connector("inbound", func(c *store.Connector) { c.Enabled, c.Retired, c.DefinedInCode = false, true, true }, "hello").ID.String()
 	open := b.connector("inbound", func(c *store.Connector) { c.RequireAuthentication, c.SecretDigest = false, nil }).ID.String()
 	lonely := b.connector("sync", nil).ID.String()
 	wrong := func(r *http.Request) { r.Header.Set("X-Service-Secret", "wrong") }
@@ -57,6 +58,9 @@ func TestChecksAndTheirOrder(t *testing.T) {
 		"no secret":                      {inbound, "{}", header("X-None", ""), 401, "invalid_secret"},
 		"wrong secret before disabled":   {disabled, "{}", wrong, 401, "invalid_secret"},
 		"disabled":                       {disabled, "{}", nil, 409, "connector_disabled"},
+		"wrong secret before retired":    {retired, "{}", wrong, 401, "invalid_secret"},
+		"retired, which is not resumed":  {retired, "{}", nil, 409, "connector_retired"},
+		"retired before the size":        {retired, large, nil, 409, "connector_retired"},
 		"disabled before the size":       {disabled, large, nil, 409, "connector_disabled"},
 		"too large":                      {inbound, large, nil, 413, "request_too_large"},
 		"too large, length unknown":      {inbound, large, func(r *http.Request) { r.ContentLength = -1 }, 413, "request_too_large"},

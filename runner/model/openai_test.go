@@ -116,6 +116,62 @@ func TestOpenAISendsTheConversation(t *testing.T) {
 		"tools":[{"type":"function","function":{"name":"current_time","description":"The time","parameters":{"type":"object"}}}]}`, string(sent))
 }
 
+// TestFilesOfEveryTypeAreParts: images as such, all others as files with name and type, after the
+// text and in their order.
+func TestFilesOfEveryTypeAreParts(t *testing.T) {
+	t.Parallel()
+	file := func(name, mimeType, data string) *genai.Part {
+		return &genai.Part{InlineData: &genai.Blob{DisplayName: name, MIMEType: mimeType, Data: []byte(data)}}
+	}
+	for name, c := range map[string]struct {
+		parts []*genai.Part
+		want  string
+	}{
+		"an image":            {[]*genai.Part{file("a.heic", "image/heic", "a")}, `[{"type":"image_url","image_url":{"url":"data:image/heic;base64,YQ=="}}]`},
+		"a PDF":               {[]*genai.Part{file("a.pdf", "application/pdf", "%PDF")}, `[{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,JVBERg=="}}]`},
+		"text":                {[]*genai.Part{file("a.txt", "text/plain", "a")}, `[{"type":"file","file":{"filename":"a.txt","file_data":"data:text/plain;base64,YQ=="}}]`},
+		"audio":               {[]*genai.Part{file("a.mp3", "audio/mpeg", "a")}, `[{"type":"file","file":{"filename":"a.mp3","file_data":"data:audio/mpeg;base64,YQ=="}}]`},
+		"a file without name": {[]*genai.Part{file("", "text/csv", "a")}, `[{"type":"file","file":{"filename":"file","file_data":"data:text/csv;base64,YQ=="}}]`},
+		"an empty file":       {[]*genai.Part{file("a.txt", "text/plain", "")}, `[{"type":"file","file":{"filename":"a.txt","file_data":"data:text/plain;base64,"}}]`},
+		"many beside the text": {
+			[]*genai.Part{{Text: "Look"}, file("b.csv", "text/csv", "b"), file("a.png", "image/png", "a")},
+			`[{"type":"text","text":"Look"},{"type":"file","file":{"filename":"b.csv","file_data":"data:text/csv;base64,Yg=="}},
+				{"type":"image_url","image_url":{"url":"data:image/png;base64,YQ=="}}]`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &service{status: 200, answer: `{"model":"m","choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"Hi"}}]}`}
+			req := &adkmodel.LLMRequest{Contents: []*genai.Content{{Role: genai.RoleUser, Parts: c.parts}}, Config: &genai.GenerateContentConfig{}}
+			for _, err := range openAI(t, s, loopback).GenerateContent(t.Context(), req, false) {
+				require.NoError(t, err)
+			}
+			sent, err := json.Marshal(s.requests[0]["messages"])
+			require.NoError(t, err)
+			require.JSONEq(t, `[{"role":"user","content":`+c.want+`}]`, string(sent))
+		})
+	}
+}
+
+// TestAModelThatTakesNoSuchFile: the run fails at once, with what the service said of it.
+func TestAModelThatTakesNoSuchFile(t *testing.T) {
+	t.Parallel()
+	s := &service{status: 400, answer: `{"error":{"message":"this model takes no files of type audio/mpeg","type":"invalid_request_error","code":"invalid_value"}}`}
+	req := &adkmodel.LLMRequest{Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{{Role: genai.RoleUser, Parts: []*genai.Part{
+		{Text: "Listen"}, {InlineData: &genai.Blob{DisplayName: "a.mp3", MIMEType: "audio/mpeg", Data: []byte("a")}},
+	}}}}
+	var failed error
+	for _, err := range openAI(t, s, loopback).GenerateContent(t.Context(), req, false) {
+		failed = err
+	}
+	e, ok := model.AsError(failed)
+	require.True(t, ok, "%v", failed)
+	require.Equal(t, model.CodeRejected, e.Code)
+	require.False(t, e.Retryable)
+	require.Contains(t, e.Message, "this model takes no files of type audio/mpeg")
+	require.Len(t, s.requests, 1)
+}
+
 func TestOpenAIReadsToolCalls(t *testing.T) {
 	t.Parallel()
 	s := &service{status: 200, answer: `{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":[

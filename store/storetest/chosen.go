@@ -22,8 +22,8 @@ var chosenPromises = []promise{
 		}
 	}},
 	{"of two projects that have chosen the same ids each lives as if there were no other", func(w *world) {
-		histories := rapid.SliceOfN(rapid.Custom(drawAct), 40, 80)
-		for seed := range 10 {
+		histories := rapid.SliceOfN(rapid.Custom(drawAct), 120, 160)
+		for seed := range 8 {
 			acts, choose := histories.Example(seed), theSame()
 			both := map[int]*resident{0: w.settles(choose), 1: w.settles(choose)}
 			w.play(both, acts)

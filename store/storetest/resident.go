@@ -61,13 +61,19 @@ func (r *resident) say(format string, args ...any) {
 
 // hears says what became of something: an error without the ids in it.
 func (r *resident) hears(what string, err error) {
-	var taken *store.IDTakenError
+	var (
+		taken *store.IDTakenError
+		stale *store.StaleError
+	)
 	switch {
 	case err == nil:
 		r.say("%s", what)
 		return
 	case errors.As(err, &taken):
 		r.say("%s: the id is taken", what)
+		return
+	case errors.As(err, &stale):
+		r.say("%s: a later one is stored", what)
 		return
 	}
 	for _, known := range []error{store.ErrNotFound, store.ErrConflict, store.ErrFenced, store.ErrReplayRunning, store.ErrTooManyReplays, store.ErrReplayMoved, store.ErrInvalid} {

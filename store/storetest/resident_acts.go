@@ -101,12 +101,14 @@ var platformActs = map[string]func(w *world, all []*resident){
 	"replay": func(w *world, all []*resident) {
 		taken, err := w.s.TakeReplays(w.ctx, 1000, expired)
 		w.NoError(err)
-		for _, t := range taken {
-			for _, r := range all {
+		for _, r := range all {
+			before := len(r.said)
+			for _, t := range taken {
 				if r.project.ID == t.ProjectID {
 					r.goesOn(t)
 				}
 			}
+			slices.Sort(r.said[before:]) // those that are due at once come in any order
 		}
 	},
 	"count": func(w *world, _ []*resident) {
