@@ -19,7 +19,7 @@ import (
 var takeDueStatement = `UPDATE deliveries d SET attempt = d.attempt + 1, lease_until = now_us() + $4::bigint, due_at = now_us() + $4::bigint
 	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS s (project_id, connector_id, most)
 	CROSS JOIN LATERAL (SELECT o.ctid FROM deliveries o WHERE o.project_id = s.project_id AND o.connector_id = s.connector_id
-		AND o.due_at <= now_us() ORDER BY o.due_at, o.id LIMIT s.most) n
+		AND o.due_at <= now_us() AND o.lease_until IS NULL ORDER BY o.due_at, o.id LIMIT s.most) n
 	WHERE d.project_id = s.project_id AND d.ctid = n.ctid RETURNING d.` + strings.ReplaceAll(sqlcore.DeliveryColumns, ", ", ", d.")
 
 // TakeDue implements sqlcore.Engine.

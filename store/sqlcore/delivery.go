@@ -225,7 +225,7 @@ func (c *Core) underWay(ctx context.Context, tx *Tx, keys []store.Key) (map[stor
 		return nil, err
 	}
 	for _, d := range lost {
-		if err := loseAttempts(ctx, tx, d); err != nil {
+		if err := c.loseAttempts(ctx, tx, d); err != nil {
 			return nil, err
 		}
 	}
@@ -235,12 +235,19 @@ func (c *Core) underWay(ctx context.Context, tx *Tx, keys []store.Key) (map[stor
 // lostError is what is said of an attempt that is lost.
 const lostError = `nobody has said what came of this attempt`
 
-// loseAttempts writes down those of a connector whose claims have ended.
-func loseAttempts(ctx context.Context, tx *Tx, connector store.Key) error {
+// loseAttempts writes down those of a connector whose claims have ended. Those of which somebody
+// says at this moment what came of them are left to who does: that one may wait for the connector,
+// which is locked here.
+func (c *Core) loseAttempts(ctx context.Context, tx *Tx, connector store.Key) error {
+	ended, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM deliveries
+		WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us() `+c.skipLocked, connector.ProjectID, connector.ID)
+	if err != nil || len(ended) == 0 {
+		return err
+	}
+	var l list
 	lost, err := collect(ctx, tx, scanKey, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
 		SELECT project_id, id, tries + 1, now_us(), 0, 0, '`+store.ErrorClassLost+`', '`+lostError+`', ''
-		FROM deliveries WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us()
-		ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, connector.ProjectID, connector.ID)
+		FROM deliveries WHERE `+c.keys(&l, "id", ended)+` ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, l.args...)
 	if err != nil {
 		return err
 	}
@@ -251,8 +258,8 @@ func loseAttempts(ctx context.Context, tx *Tx, connector store.Key) error {
 	if err := countDeliveries(ctx, tx, lost, bytes); err != nil {
 		return err
 	}
-	_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1 WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us()`,
-		connector.ProjectID, connector.ID)
+	l = list{}
+	_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1 WHERE `+c.keys(&l, "id", ended), l.args...)
 	return err
 }
 
@@ -305,7 +312,7 @@ func pause(ctx context.Context, tx *Tx, key store.Key, d time.Duration) error {
 // endDue skips what is due of a destination, some at a time.
 func (c *Core) endDue(ctx context.Context, tx *Tx, d destination, reason string) error {
 	due, err := collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
-		WHERE project_id = $1 AND connector_id = $2 AND due_at <= now_us() ORDER BY due_at, id LIMIT $3`, d.ProjectID, d.ID, chunk)
+		WHERE project_id = $1 AND connector_id = $2 AND due_at <= now_us() ORDER BY due_at, id LIMIT $3 `+c.skipLocked, d.ProjectID, d.ID, chunk)
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore
 			begun = append(begun, d)
 			return err
 		}, `UPDATE deliveries AS d SET attempt = attempt + 1, lease_until = now_us() + $4, due_at = now_us() + $4
-			WHERE d.project_id = $1 AND d.id IN (SELECT o.id FROM deliveries o WHERE o.project_id = $1 AND o.connector_id = $2 AND o.due_at <= now_us()
-				ORDER BY o.due_at, o.id LIMIT $3) RETURNING `+sqlcore.DeliveryColumns,
+			WHERE d.project_id = $1 AND d.id IN (SELECT o.id FROM deliveries o WHERE o.project_id = $1 AND o.connector_id = $2
+				AND o.due_at <= now_us() AND o.lease_until IS NULL ORDER BY o.due_at, o.id LIMIT $3) RETURNING `+sqlcore.DeliveryColumns,
 			s.Connector.ProjectID, s.Connector.ID, s.Limit, lease.Microseconds()); err != nil {
 			return nil, err
 		}
