@@ -220,7 +220,9 @@ func TestSyncAnswersAsyncWhenAsked(t *testing.T) {
 	c := b.connector("sync", nil, "hello")
 	got := b.post(b.gateway, c.ID.String(), `{}`, func(r *http.Request) { r.Header.Set("Prefer", "wait=5, respond-async") })
 	require.Equal(t, 202, got.status)
+	require.Equal(t, "ok", got.body["status"])
 	require.EqualValues(t, 1, got.body["dispatched_to"])
+	require.Len(t, got.body["run_ids"], 1)
 }
 
 func TestIdempotencyKeys(t *testing.T) {

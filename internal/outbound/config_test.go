@@ -34,7 +34,11 @@ func TestTheScheduleOfAConnector(t *testing.T) {
 	require.Equal(t, 3*time.Second, c.Timeout())
 	c.TimeoutSeconds = 3000
 	require.Equal(t, outbound.MaxTimeout, c.Timeout())
-	require.Len(t, outbound.DefaultSchedule, 10)
+	var seconds []float64
+	for _, wait := range outbound.DefaultSchedule {
+		seconds = append(seconds, wait.Seconds())
+	}
+	require.Equal(t, []float64{0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400}, seconds)
 }
 
 func TestWhatAConfigurationMayNotSay(t *testing.T) {

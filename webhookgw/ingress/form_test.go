@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -118,6 +119,7 @@ func TestAFormIsRecorded(t *testing.T) {
 	require.Equal(t, typeJSON, e.ContentType)
 	other, _ := send(t, &keeper{}, http.MethodGet, "?secret=y&a=1&b=2&a=3", "", nil)
 	require.Equal(t, e.Idempotency.Fingerprint, other.Idempotency.Fingerprint)
+	require.Equal(t, 24*time.Hour, e.Idempotency.TTL, "as long as the key is remembered")
 	other, _ = send(t, &keeper{}, http.MethodGet, "?a=1&b=2&a=4", "", nil)
 	require.NotEqual(t, e.Idempotency.Fingerprint, other.Idempotency.Fingerprint)
 }
