@@ -79,14 +79,19 @@ func TestChecksAndTheirOrder(t *testing.T) {
 		"idempotency key beyond measure": {inbound, "{}", func(r *http.Request) { r.Header.Set("Idempotency-Key", strings.Repeat("k", 256)) }, 400, "idempotency_key_too_long"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := b.post(b.gateway, c.id, c.body, c.edit)
-			require.Equal(t, c.status, got.status, "%v", got.body)
-			require.Equal(t, c.code, got.body["code"])
-			if c.status >= 400 {
-				require.Equal(t, "application/problem+json", got.header.Get("Content-Type"))
-				require.NotEmpty(t, got.body["detail"])
-			}
+			requireAnswer(t, b.post(b.gateway, c.id, c.body, c.edit), c.status, c.code)
 		})
+	}
+}
+
+// requireAnswer requires an answer of a status, and of a code where it is a refusal.
+func requireAnswer(t *testing.T, got reply, status int, code any) {
+	t.Helper()
+	require.Equal(t, status, got.status, "%v", got.body)
+	require.Equal(t, code, got.body["code"])
+	if status >= 400 {
+		require.Equal(t, "application/problem+json", got.header.Get("Content-Type"))
+		require.NotEmpty(t, got.body["detail"])
 	}
 }
 

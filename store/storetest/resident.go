@@ -236,11 +236,10 @@ func (r *resident) removes(ref store.ObjectRef) {
 	r.hears("removed "+ref.Name, r.s.Remove(r.ctx, r.project.ID, ref))
 }
 
-// leaves deletes all that there is of the resident.
+// leaves deletes what the platform still had to do for the resident.
 func (r *resident) leaves() {
-	first := []string{"blob_chunks", "bundles", "build_log", "deployment_agents"}
-	for _, table := range slices.Concat(first, r.tables()) {
-		_, err := r.db.ExecContext(r.ctx, `DELETE FROM `+table+` WHERE project_id = $1`, r.project.ID.String()) //nolint:gosec // a name of the catalog
+	for _, table := range []string{"cron_ticks", "deliveries", "destinations", "open_connector_runs", "open_runs", "outbox", "replays"} {
+		_, err := r.db.ExecContext(r.ctx, `DELETE FROM `+table+` WHERE project_id = $1`, r.project.ID.String()) //nolint:gosec // a name of the list
 		r.NoError(err)
 	}
 }
