@@ -120,7 +120,7 @@ func (c *Core) setAside(ctx context.Context, p posted, because error) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("setting %s aside, because of %v: %w", p.Key, because, err)
+		return fmt.Errorf("setting %s aside: %w", p.Key, errors.Join(err, because))
 	}
 	return &store.SetAsideError{Rows: []error{wrap(because, "%s, which waits %s for its next turn", p.Key, wait)}}
 }
