@@ -162,6 +162,23 @@ func (c DeliveryClaim) Without() (full []uuid.UUID) {
 	return full
 }
 
+// Left is how many more of a connector may begin at who claims, of whose project and of which itself
+// so many are under way there.
+func (c DeliveryClaim) Left(ofProject, own int) int {
+	return (c.PerProject-ofProject+own+1)/2 - own
+}
+
+// Full are the connectors of other projects than Without of which none is taken, for they have
+// their half.
+func (c DeliveryClaim) Full() (full []Key) {
+	for connector, own := range c.OfConnector {
+		if of := c.UnderWay[connector.ProjectID]; c.PerProject > 0 && of < c.PerProject && c.Left(of, own) <= 0 {
+			full = append(full, connector)
+		}
+	}
+	return full
+}
+
 // BreakAfter is how many attempts of a connector fail in a row until its deliveries
 // wait for one that succeeds.
 const BreakAfter = 5
@@ -284,9 +301,9 @@ type Deliveries interface {
 	// RecordAttempts writes what came of attempts. What is known of one that was claimed
 	// again meanwhile is dropped.
 	RecordAttempts(ctx context.Context, attempts []Attempt) error
-	// NextDelivery says how long it is until a claim may find something that is not of
-	// these projects; waits is false where nothing is to be delivered.
-	NextDelivery(ctx context.Context, without []uuid.UUID) (in time.Duration, waits bool, err error)
+	// NextDelivery says how long it is until a claim may find something, of the projects and
+	// connectors that it does not leave out; waits is false where nothing of these is to be delivered.
+	NextDelivery(ctx context.Context, c DeliveryClaim) (in time.Duration, waits bool, err error)
 	// Attempts are those of a delivery, oldest first; next is when the next one is due, nil
 	// where one is under way or none will be made.
 	Attempts(ctx context.Context, delivery Key) (past []PastAttempt, next *time.Time, err error)

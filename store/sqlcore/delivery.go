@@ -51,12 +51,8 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		claimed = nil
 		l := list{}
-		without := ``
-		if full := claim.Without(); len(full) > 0 {
-			without = ` AND project_id NOT IN ` + l.ids(full)
-		}
 		due, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-			WHERE due_at <= now_us()`+without+` ORDER BY due_at LIMIT `+l.add(store.MaxDeliveryClaim)+` `+c.skipLocked, l.args...)
+			WHERE due_at <= now_us()`+c.others(&l, claim)+` ORDER BY due_at LIMIT `+l.add(store.MaxDeliveryClaim)+` `+c.skipLocked, l.args...)
 		if err != nil || len(due) == 0 {
 			return err
 		}
@@ -73,6 +69,17 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 		err = c.addPayloads(ctx, claimed)
 	}
 	return claimed, wrap(err, "reading what claimed deliveries send")
+}
+
+// others narrows destinations to those from which a claim takes something.
+func (c *Core) others(l *list, claim store.DeliveryClaim) (where string) {
+	if full := claim.Without(); len(full) > 0 {
+		where = ` AND project_id NOT IN ` + l.ids(full)
+	}
+	if full := claim.Full(); len(full) > 0 {
+		where += ` AND NOT (` + c.keys(l, "connector_id", full) + `)`
+	}
+	return where
 }
 
 // readTimeout bounds reading what claimed deliveries send.
@@ -161,7 +168,7 @@ func shareOut(open []destination, underWay map[store.Key]int, claim store.Delive
 			most := min(max(part/(len(those)-j), 1), free, part)
 			if claim.PerProject > 0 {
 				own := claim.OfConnector[d.Key]
-				half := (claim.PerProject-held+own+1)/2 - own
+				half := claim.Left(held, own)
 				if most = min(most, half); half <= 0 {
 					free = min(free, 0) // it waits until some have ended
 				}
@@ -400,15 +407,12 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 const postPause = time.Second
 
 // NextDelivery implements store.Deliveries.
-func (c *Core) NextDelivery(ctx context.Context, without []uuid.UUID) (in time.Duration, waits bool, err error) {
+func (c *Core) NextDelivery(ctx context.Context, claim store.DeliveryClaim) (in time.Duration, waits bool, err error) {
 	var (
 		results, word, due *int64
 		l                  list
 	)
-	others := ``
-	if len(without) > 0 {
-		others = ` AND project_id NOT IN ` + l.ids(without)
-	}
+	others := c.others(&l, claim)
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT (SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+outbound+`' ORDER BY posted_at LIMIT 1),
 		(SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+failures+`' ORDER BY posted_at LIMIT 1),
 		(SELECT due_at - now_us() FROM destinations WHERE due_at IS NOT NULL`+others+` ORDER BY due_at LIMIT 1)`, l.args...).Scan(&results, &word, &due)

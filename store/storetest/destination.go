@@ -117,7 +117,7 @@ var destinationPromises = []promise{
 		}
 		w.Equal(2, ended)
 		w.record(attempted(under, store.DeliveryDone))
-		_, waits, err := w.s.NextDelivery(w.ctx, nil)
+		_, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
 		w.False(waits)
 	}},

@@ -36,7 +36,7 @@ var failedDeliveryPromises = []promise{
 		again := w.takeDue(10, 10)[0]
 		w.hinted(store.TopicDelivery, w.environment.ID, func() { w.record(attempted(again, store.DeliveryFailed)) })
 		w.record(attempted(again, store.DeliveryFailed))
-		_, waits, err := w.s.NextDelivery(w.ctx, nil)
+		_, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
 		w.True(waits)
 		w.Equal(1, w.post())
@@ -95,7 +95,7 @@ var failedDeliveryPromises = []promise{
 			w.record(fail(claimed)...)
 			w.Empty(counts(), "the minute is not over")
 		}
-		in, waits, err := w.s.NextDelivery(w.ctx, nil)
+		in, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
 		w.True(waits)
 		w.Greater(in, store.TellEvery/2)
@@ -104,7 +104,7 @@ var failedDeliveryPromises = []promise{
 		w.Equal([]int64{2, 2, 2, 2}, counts())
 		w.set(`UPDATE outbox SET posted_at = 1`)
 		w.Empty(counts())
-		_, waits, err = w.s.NextDelivery(w.ctx, nil)
+		_, waits, err = w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
 		w.False(waits, "there is nothing more to be told")
 	}},

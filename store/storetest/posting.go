@@ -70,7 +70,7 @@ var postingPromises = []promise{
 		w.Zero(w.post(), "two are set aside")
 		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
 		wait := func() time.Duration {
-			in, waits, err := w.s.NextDelivery(w.ctx, nil)
+			in, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 			w.NoError(err)
 			w.True(waits)
 			return in

@@ -4,12 +4,13 @@ package delivery
 
 import (
 	"context"
+	"time"
 
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // lane is what a process holds for a connector: so many are sent, some wait, the others are
-// being recorded.
+// being recorded, or large.
 type lane struct {
 	held, sent int
 	waiting    []claimed
@@ -21,13 +22,15 @@ type claimed struct {
 	store.ClaimedDelivery
 	to             destination
 	unsent, unread error
+	// since is when it was claimed.
+	since time.Time
 }
 
 // claimedOf reads where deliveries go, once for those of a connector.
 func (s *Sender) claimedOf(deliveries []store.ClaimedDelivery, unread error) []claimed {
-	all, of := make([]claimed, len(deliveries)), map[store.Key]int{}
+	all, of, now := make([]claimed, len(deliveries)), map[store.Key]int{}, s.opts.Now()
 	for i, d := range deliveries {
-		all[i] = claimed{ClaimedDelivery: d, unread: unread}
+		all[i] = claimed{ClaimedDelivery: d, unread: unread, since: now}
 		first, known := of[d.Delivery.Connector()]
 		if !known {
 			all[i].to, all[i].unsent = destinationOf(d.Connector, s.opts.Keys)
@@ -39,7 +42,8 @@ func (s *Sender) claimedOf(deliveries []store.ClaimedDelivery, unread error) []c
 	return all
 }
 
-// begin makes an attempt, once there are fewer than atOnce of its connector.
+// begin makes an attempt, once there are fewer than atOnce of its connector, or there is room
+// for what is large.
 func (s *Sender) begin(ctx context.Context, d claimed) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -52,20 +56,46 @@ func (s *Sender) begin(ctx context.Context, d claimed) {
 		s.lanes[key] = l
 	}
 	l.held++
-	if l.sent == atOnce {
+	switch {
+	case d.large():
+		if !s.larges.enter(d) {
+			return
+		}
+	case l.sent == atOnce:
 		l.waiting = append(l.waiting, d)
 		return
+	default:
+		l.sent++
 	}
-	l.sent++
 	s.attempts.Go(func() { s.deliver(ctx, d) })
 }
 
-// deliver makes an attempt and has it recorded; the next of its connector begins before.
+// deliver makes an attempt and has it recorded; the next of its connector, or of those that
+// are large, begins before.
 func (s *Sender) deliver(ctx context.Context, d claimed) {
 	a := s.attempt(ctx, d)
-	s.passOn(ctx, d.Delivery.Connector())
+	done := []store.Attempt{a}
+	if d.large() {
+		for _, late := range s.passPlaceOn(ctx, d) {
+			done = append(done, s.givenBack(late))
+		}
+	} else {
+		s.passOn(ctx, d.Delivery.Connector())
+	}
 	s.opts.Metrics.DeliveryAttempt(a.ErrorClass, a.Duration)
-	s.record(a)
+	s.record(done...)
+}
+
+// passPlaceOn lets those begin for which there is room once a large one was sent, and returns
+// those that have waited for too long.
+func (s *Sender) passPlaceOn(ctx context.Context, sent claimed) (late []claimed) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	next, late := s.larges.leave(sent.Delivery.ProjectID, s.opts.Now())
+	for _, d := range next {
+		s.attempts.Go(func() { s.deliver(ctx, d) })
+	}
+	return late
 }
 
 // passOn lets the next of a connector's take the place of one that was sent.

@@ -11,11 +11,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// record has an attempt recorded, with those that end meanwhile: who comes while others
+// record has attempts recorded, with those that end meanwhile: who comes while others
 // are being recorded leaves its own to these.
-func (s *Sender) record(a store.Attempt) {
+func (s *Sender) record(attempts ...store.Attempt) {
 	s.mutex.Lock()
-	s.done = append(s.done, a)
+	s.done = append(s.done, attempts...)
 	if s.recording {
 		s.mutex.Unlock()
 		return

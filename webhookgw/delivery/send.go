@@ -39,6 +39,11 @@ func (s *Sender) attempt(ctx context.Context, d claimed) store.Attempt {
 		saw = s.send(ctx, d.ClaimedDelivery, d.to)
 	}
 	saw.at, saw.took = begin, s.opts.Now().Sub(begin)
+	return s.judged(d, saw)
+}
+
+// judged is what that which was seen of a delivery means for it.
+func (s *Sender) judged(d claimed, saw seen) store.Attempt {
 	a := judge(saw, d.Tries+1, d.to.schedule, s.opts.Now(), s.opts.Random())
 	a.Delivery, a.Generation = d.Delivery, d.Connector.Ref.Generation
 	return a
@@ -56,10 +61,6 @@ func unsendable(err error) seen {
 // send makes one request.
 func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destination) seen {
 	if blob := cmp.Or(d.OutputBlob, d.PayloadBlob); blob != nil {
-		if s.large.Take(d.Delivery.ProjectID, 1) != nil {
-			return seen{class: classPlatform, message: "too many large results were being sent"}
-		}
-		defer s.large.Give(d.Delivery.ProjectID, 1)
 		text, err := s.largeText(ctx, store.Key{ProjectID: d.Delivery.ProjectID, ID: *blob})
 		if errors.Is(err, store.ErrNotFound) {
 			return erased(d)

@@ -19,7 +19,6 @@ import (
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/internal/pause"
-	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -36,10 +35,6 @@ const (
 	// lease is how long an attempt may take, with that for whose end it waits, what is read
 	// before and recorded after.
 	lease = 2*(outbound.MaxTimeout+storeTimeout) + time.Minute
-	// maxLarge is how many outputs that do not fit in a row are in memory, largeParts the
-	// parts of these of which a project has one.
-	maxLarge   = 16
-	largeParts = 4
 	// emptyPause is the least time between two claims that found nothing.
 	emptyPause = 50 * time.Millisecond
 	// lookEvery is how often is looked for deliveries that nobody has told of.
@@ -81,7 +76,6 @@ type Options struct {
 type Sender struct {
 	opts   Options
 	client *http.Client
-	large  *quota.Places
 	// Each holds one: what has ended may have left results, and something may be claimed.
 	ended, claimable chan struct{}
 
@@ -89,7 +83,8 @@ type Sender struct {
 	underWay  int
 	byProject map[uuid.UUID]int
 	lanes     map[store.Key]*lane // by connector
-	done      []store.Attempt     // to be recorded
+	larges    *larges
+	done      []store.Attempt // to be recorded
 	recording bool
 	attempts  sync.WaitGroup
 }
@@ -113,8 +108,8 @@ func New(opts Options) *Sender {
 	}
 	return &Sender{
 		opts: opts, client: opts.Guard.Client(egress.Webhook, egress.ClientOptions{MaxResponse: store.MaxExcerpt + 1, MaxIdlePerHost: atOnce}),
-		large: quota.NewSparingPlaces(maxLarge, largeParts), ended: make(chan struct{}, 1), claimable: make(chan struct{}, 1),
-		byProject: map[uuid.UUID]int{}, lanes: map[store.Key]*lane{},
+		ended: make(chan struct{}, 1), claimable: make(chan struct{}, 1),
+		byProject: map[uuid.UUID]int{}, lanes: map[store.Key]*lane{}, larges: newLarges(),
 	}
 }
 
@@ -237,7 +232,7 @@ func (s *Sender) next(ctx context.Context, claim store.DeliveryClaim) time.Durat
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	in, waits, err := s.opts.Store.NextDelivery(ctx, claim.Without())
+	in, waits, err := s.opts.Store.NextDelivery(ctx, claim)
 	if err != nil || !waits {
 		return lookEvery
 	}

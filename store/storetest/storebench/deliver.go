@@ -133,11 +133,14 @@ func (t *tour) post() {
 }
 
 func (t *tour) ask(limit int) []store.ClaimedDelivery {
-	_, _, err := t.Store.NextDelivery(t.ctx, []uuid.UUID{uuid.New()})
+	other := store.Key{ProjectID: uuid.New(), ID: uuid.New()}
+	claim := store.DeliveryClaim{
+		Limit: limit, PerConnector: 100, Lease: time.Hour, PerProject: 100, UnderWay: map[uuid.UUID]int{uuid.New(): 100, other.ProjectID: 99},
+		OfConnector: map[store.Key]int{other: 99},
+	}
+	_, _, err := t.Store.NextDelivery(t.ctx, claim)
 	t.NoError(err)
-	claimed, err := t.Store.ClaimDeliveries(t.ctx, store.DeliveryClaim{
-		Limit: limit, PerConnector: 100, Lease: time.Hour, PerProject: 100, UnderWay: map[uuid.UUID]int{uuid.New(): 100},
-	})
+	claimed, err := t.Store.ClaimDeliveries(t.ctx, claim)
 	t.NoError(err)
 	return claimed
 }
