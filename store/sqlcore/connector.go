@@ -196,7 +196,8 @@ func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) (beh
 	if known && !shadowed && sameConnector(stored, connector) {
 		return behind, nil
 	}
-	if err := upsertConnector(ctx, tx, connector); err != nil || connector.Mode != "outbound" {
+	inEffect := known && !shadowed && stored.Mode == connector.Mode && stored.EnvironmentID == connector.EnvironmentID
+	if err := upsertConnector(ctx, tx, connector); err != nil || connector.Mode != "outbound" || inEffect {
 		return behind, err
 	}
 	return behind, dropSurplus(ctx, tx, connector)

@@ -14,18 +14,18 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Send implements store.Sends. A payload that is too large for a row is written before, in
-// vain where nothing is sent.
+// Send implements store.Sends. A payload that is too large for a row is written before, unless
+// it is seen then that nothing will be sent.
 func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err error) {
 	if err := s.Check(); err != nil {
 		return sent, err
 	}
-	full, err := c.storageFull(ctx, s.Lease.Run.ProjectID)
+	refused, err := c.foresee(ctx, s)
 	if err != nil {
-		return sent, err
+		return sent, wrap(err, "looking at what run %s sends", s.Lease.Run)
 	}
 	var blobs []store.Key
-	if len(s.Payload) > store.MaxInlineInput && full == nil {
+	if len(s.Payload) > store.MaxInlineInput && refused == nil {
 		id, err := uuid.NewV7()
 		if err != nil {
 			return sent, wrap(err, "making an id")
@@ -38,10 +38,47 @@ func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err err
 		}
 	}
 	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *Tx) (err error) {
-		sent, err = c.send(ctx, tx, s, blobs, full)
+		sent, err = c.send(ctx, tx, s, blobs, refused)
 		return err
 	})
 	return sent, wrap(err, "sending for run %s", s.Lease.Run)
+}
+
+// foresee says what will keep a payload from being sent, as far as that is seen before: that
+// its project has stored what it may, and of one that would be written in vain, the rest.
+// The transaction says so itself where there is something else to say, or asks again.
+func (c *Core) foresee(ctx context.Context, s store.Send) (refused, err error) {
+	run := s.Lease.Run
+	if refused, err = c.storageFull(ctx, run.ProjectID); refused != nil || err != nil || len(s.Payload) <= store.MaxInlineInput {
+		return refused, err
+	}
+	claims, err := c.claims(ctx, []store.Lease{s.Lease})
+	if err != nil {
+		return nil, err
+	}
+	if held, current := claims[s.Lease]; !current || s.Position > held.length {
+		return store.ErrFenced, nil
+	}
+	known, err := knownSend(ctx, c.engine.Reader(), s)
+	if err != nil {
+		return nil, err
+	}
+	if len(known) > 0 {
+		return store.ErrConflict, nil // which nobody is told, for it is known
+	}
+	if err := mayStillSend(ctx, c.engine.Reader(), run, len(s.Payload)); err != nil {
+		return refusalOf(err)
+	}
+	_, err = c.sendTarget(ctx, c.engine.Reader(), s)
+	return refusalOf(err)
+}
+
+// refusalOf tells what is said to who sends from what went wrong.
+func refusalOf(err error) (refused, failed error) {
+	if errors.As(err, new(*store.TooManySendsError)) || errors.As(err, new(*store.TooMuchSentError)) || errors.Is(err, store.ErrNotFound) {
+		return err, nil
+	}
+	return nil, err
 }
 
 // storageFull is a *store.StorageFullError where a project has stored as much as it may.
@@ -61,8 +98,8 @@ func (c *Core) storageFull(ctx context.Context, project uuid.UUID) (full, err er
 }
 
 // send makes the delivery of a payload, which lies in the first of the blobs if there is one.
-// Full is why nothing more is stored.
-func (c *Core) send(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key, full error) (sent store.Sent, err error) {
+// Refused is why nothing is sent that was not sent before.
+func (c *Core) send(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key, refused error) (sent store.Sent, err error) {
 	run := s.Lease.Run
 	held, err := lockClaim(ctx, tx, s.Lease)
 	if errors.Is(err, store.ErrNotFound) {
@@ -74,14 +111,12 @@ func (c *Core) send(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key
 	if s.Position > held.length {
 		return sent, fmt.Errorf("the journal has no entry %d: %w", s.Position, store.ErrInvalid)
 	}
-	known, err := collect(ctx, tx, func(row scanner) (sent store.Sent, err error) {
-		return sent, row.Scan(&sent.DeliveryID, &sent.Skipped)
-	}, `SELECT delivery_id, skipped FROM sends WHERE project_id = $1 AND run_id = $2 AND position = $3`, run.ProjectID, run.ID, s.Position)
+	known, err := knownSend(ctx, tx, s)
 	if err != nil || len(known) > 0 {
 		return firstOf(known), err
 	}
-	if full != nil {
-		return sent, full
+	if refused != nil {
+		return sent, refused
 	}
 	if err := mayStillSend(ctx, tx, run, len(s.Payload)); err != nil {
 		return sent, err
@@ -109,10 +144,18 @@ func (c *Core) send(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key
 	return sent, err
 }
 
+// knownSend is what came of a payload if it was sent before.
+func knownSend(ctx context.Context, q Queryer, s store.Send) ([]store.Sent, error) {
+	return collect(ctx, q, func(row scanner) (sent store.Sent, err error) {
+		return sent, row.Scan(&sent.DeliveryID, &sent.Skipped)
+	}, `SELECT delivery_id, skipped FROM sends WHERE project_id = $1 AND run_id = $2 AND position = $3`,
+		s.Lease.Run.ProjectID, s.Lease.Run.ID, s.Position)
+}
+
 // mayStillSend says what keeps a run from sending a payload of so many bytes more.
-func mayStillSend(ctx context.Context, tx *Tx, run store.Key, more int) error {
+func mayStillSend(ctx context.Context, q Queryer, run store.Key, more int) error {
 	var count, bytes int
-	err := tx.QueryRowContext(ctx, `SELECT count(*), CAST(COALESCE(SUM(bytes), 0) AS bigint) FROM sends WHERE project_id = $1 AND run_id = $2`,
+	err := q.QueryRowContext(ctx, `SELECT count(*), CAST(COALESCE(SUM(bytes), 0) AS bigint) FROM sends WHERE project_id = $1 AND run_id = $2`,
 		run.ProjectID, run.ID).Scan(&count, &bytes)
 	switch {
 	case err != nil:
@@ -133,15 +176,15 @@ func firstOf[T any](all []T) (first T) {
 }
 
 // sendTarget is where the payload of a run goes; ErrNotFound where its agent has no such link.
-func (c *Core) sendTarget(ctx context.Context, tx *Tx, s store.Send) (to target, err error) {
+func (c *Core) sendTarget(ctx context.Context, q Queryer, s store.Send) (to target, err error) {
 	run := s.Lease.Run
 	var agent string
 	to = target{kind: store.DeliverPayload, run: run, payload: s.Payload}
-	if err := tx.QueryRowContext(ctx, `SELECT environment_id, agent_name FROM open_runs WHERE project_id = $1 AND id = $2`,
+	if err := q.QueryRowContext(ctx, `SELECT environment_id, agent_name FROM open_runs WHERE project_id = $1 AND id = $2`,
 		run.ProjectID, run.ID).Scan(&to.environment, &agent); err != nil {
 		return to, found(err)
 	}
-	links, err := sendingLinks(ctx, tx, run.ProjectID, to.environment, agent)
+	links, err := sendingLinks(ctx, q, run.ProjectID, to.environment, agent)
 	if err != nil {
 		return to, err
 	}
@@ -150,10 +193,10 @@ func (c *Core) sendTarget(ctx context.Context, tx *Tx, s store.Send) (to target,
 			continue
 		}
 		to.link, to.connector = l.id, l.connector
-		if to.hops, err = c.nextHop(ctx, tx, run); err != nil {
+		if to.hops, err = c.nextHop(ctx, q, run); err != nil {
 			return to, err
 		}
-		open, err := c.open(ctx, tx, []target{to})
+		open, err := c.open(ctx, q, []target{to})
 		if err == nil && len(open) == 0 { // it is not in effect
 			err = store.ErrNotFound
 		}
@@ -246,24 +289,26 @@ func checkOutbound(ctx context.Context, tx *Tx, l store.Link) (refused, err erro
 	if err != nil {
 		return nil, err
 	}
-	others := 0
+	others, there := 0, false
 	for _, other := range links {
 		switch {
 		case other.id == l.ID:
+			there = true // and takes no place from another
 		case l.Outbound.Mode == store.LinkAgentTool && other.policy.Mode == store.LinkAgentTool && other.policy.ActionName == l.Outbound.ActionName:
 			return &store.ActionTakenError{Name: l.Outbound.ActionName, Holder: other.ref}, nil
 		default:
 			others++
 		}
 	}
-	if others >= store.MaxOutboundLinks {
+	if others >= store.MaxOutboundLinks && !there {
 		return &store.TooManyOutboundLinksError{}, nil
 	}
 	return nil, nil
 }
 
-// dropSurplus takes links of an outbound connector out of effect whose agents have as many as
-// they may have without them: links may be there before their connector is.
+// dropSurplus takes links of an outbound connector out of effect, as that comes into effect, whose
+// agents have as many as they may have without them: links may be there before their connector
+// is. Their controller looks at them then.
 func dropSurplus(ctx context.Context, tx *Tx, connector store.Connector) error {
 	own, err := collect(ctx, tx, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2 AND l.outbound IS NOT NULL`,
 		connector.ProjectID, connector.ID)

@@ -257,6 +257,27 @@ var sendPromises = []promise{
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		w.send(by(w.claim(1, lease)[0], "tell", 2, `1`))
 	}},
+	{"of a large payload that is refused nothing is written before", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.outboundTo("results", tool("tell"))
+		run := w.sending(3)
+		large := `"` + strings.Repeat("x", store.MaxInlineInput) + `"`
+		sent := w.send(by(run, "tell", 1, large))
+		_, err := w.db.ExecContext(w.ctx, `ALTER TABLE blob_chunks RENAME TO away`)
+		w.NoError(err)
+		w.Equal(sent, w.send(by(run, "tell", 1, large)), "again")
+		w.unsent(by(run, "other", 2, large), store.ErrNotFound)
+		w.unsent(by(run, "tell", 4, large), store.ErrInvalid)
+		w.set(`UPDATE sends SET bytes = ` + fmt.Sprint(store.MaxSent))
+		var much *store.TooMuchSentError
+		_, err = w.s.Send(w.ctx, by(run, "tell", 2, large))
+		w.ErrorAs(err, &much)
+		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
+		w.claim(1, lease)
+		w.unsent(by(run, "tell", 2, large), store.ErrFenced)
+		_, err = w.db.ExecContext(w.ctx, `ALTER TABLE away RENAME TO blob_chunks`)
+		w.NoError(err)
+	}},
 	{"what runs send, and what is told of it, has come by one delivery more than what started them", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.needsNoFiles()
@@ -381,5 +402,31 @@ var sendPromises = []promise{
 		w.Equal(other.ID, route.Links[0].ID)
 		var many *store.TooManyOutboundLinksError
 		w.ErrorAs(w.s.PutLink(w.ctx, late), &many)
+	}},
+	{"links beyond what an agent may have that were there before there was such a bound stay", func(w *world) {
+		links := w.manyOutbound(store.MaxOutboundLinks + 1)
+		last := &links[store.MaxOutboundLinks]
+		for _, l := range links[:store.MaxOutboundLinks] {
+			w.NoError(w.s.PutLink(w.ctx, l))
+		}
+		last.AgentName = "second"
+		w.NoError(w.s.PutLink(w.ctx, *last))
+		w.set(`UPDATE links SET agent_name = CASE WHEN id = $2 THEN 'first' ELSE agent_name END`, last.ID.String())
+		last.AgentName = "first"
+		is := func(what string) {
+			route, err := w.s.Route(w.ctx, store.Key{ProjectID: w.project.ID, ID: last.ConnectorID})
+			w.NoError(err)
+			w.Len(route.Links, 1, what)
+		}
+		w.NoError(w.s.PutLink(w.ctx, *last))
+		last.Outbound = &automatic
+		w.NoError(w.s.PutLink(w.ctx, *last))
+		is("a change of the link")
+		route, err := w.s.Route(w.ctx, store.Key{ProjectID: w.project.ID, ID: last.ConnectorID})
+		w.NoError(err)
+		c := route.Connector
+		c.TimeoutSeconds++
+		w.NoError(w.s.PutConnector(w.ctx, c))
+		is("a change of its connector, of which the link is not told")
 	}},
 }
