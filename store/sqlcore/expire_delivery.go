@@ -18,59 +18,68 @@ type expiring struct {
 	after store.Key
 }
 
-// maxExpiring is at how many destinations one call of ExpireDeliveries looks.
-const maxExpiring = 100
+// maxExpiring is at how many destinations one statement of ExpireDeliveries looks, maxPages how
+// many such statements one call makes.
+const (
+	maxExpiring = 100
+	maxPages    = 32
+)
 
-// ExpireDeliveries implements store.Housekeeping. It looks at some destinations in their order,
-// behind those at which it looked before; a delivery's id says when it was made.
+// ExpireDeliveries implements store.Housekeeping. It looks at destinations in their order,
+// behind those at which it looked before, until it has ended as many deliveries as it may; a
+// delivery's id says when it was made.
 func (c *Core) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	type page struct {
-		store.Key
-		late bool
-	}
 	c.expiring.Lock()
 	defer c.expiring.Unlock()
-	looked, err := collect(ctx, c.engine.Reader(), func(row scanner) (p page, err error) {
-		return p, row.Scan(&p.ProjectID, &p.ID, &p.late)
+	var failed []error
+	for range maxPages {
+		late, last, err := c.latest(ctx, age)
+		if err != nil {
+			return n, errors.Join(append(failed, wrap(err, "looking for deliveries that wait for too long"))...)
+		}
+		for _, key := range late {
+			expired := 0
+			err := c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+				expired, err = c.expireDue(ctx, tx, key, age, min(limit-n, chunk))
+				return err
+			})
+			if err != nil {
+				expired = 0
+				failed = append(failed, wrap(err, "ending deliveries of %s that wait for too long", key))
+			}
+			if n += expired; n >= limit { // there may be more of this one
+				return n, errors.Join(failed...)
+			}
+			if c.expiring.after = key; ctx.Err() != nil { // the next call goes on behind it, however long it takes
+				return n, errors.Join(failed...)
+			}
+		}
+		if c.expiring.after = last; last == (store.Key{}) {
+			break
+		}
+	}
+	return n, errors.Join(failed...)
+}
+
+// latest are those of the next destinations that have deliveries which are that old, and the last
+// at which it looked, the zero key where there are no more behind.
+func (c *Core) latest(ctx context.Context, age time.Duration) (late []store.Key, last store.Key, err error) {
+	n := 0
+	_, err = collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+		var isLate bool
+		err = row.Scan(&last.ProjectID, &last.ID, &isLate)
+		if n++; isLate {
+			late = append(late, last)
+		}
+		return none, err
 	}, `SELECT d.project_id, d.connector_id, (SELECT o.id FROM deliveries o
 			WHERE o.project_id = d.project_id AND o.connector_id = d.connector_id AND o.id < id_at(now_us() - $1) LIMIT 1) IS NOT NULL
 		FROM destinations d WHERE d.project_id >= $2 AND (d.project_id > $2 OR d.connector_id > $3) ORDER BY d.project_id, d.connector_id LIMIT $4`,
 		age.Microseconds(), c.expiring.after.ProjectID, c.expiring.after.ID, maxExpiring)
-	if err != nil {
-		return 0, wrap(err, "looking for deliveries that wait for too long")
+	if n < maxExpiring {
+		last = store.Key{}
 	}
-	var (
-		late   []store.Key
-		failed []error
-	)
-	for _, p := range looked {
-		if p.late {
-			late = append(late, p.Key)
-		}
-	}
-	defer func() {
-		switch {
-		case n >= limit: // there may be more of these
-		case len(looked) < maxExpiring:
-			c.expiring.after = store.Key{}
-		default:
-			c.expiring.after = looked[maxExpiring-1].Key
-		}
-	}()
-	for _, key := range late {
-		if n >= limit || ctx.Err() != nil {
-			break
-		}
-		expired := 0
-		err := c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
-			expired, err = c.expireDue(ctx, tx, key, age, min(limit-n, chunk))
-			return err
-		})
-		if n += expired; err != nil {
-			failed = append(failed, wrap(err, "ending deliveries of %s that wait for too long", key))
-		}
-	}
-	return n, errors.Join(failed...)
+	return late, last, err
 }
 
 // expireDue ends deliveries of a destination that are that old, but for those under way.

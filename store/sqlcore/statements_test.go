@@ -46,7 +46,7 @@ var ofAll = map[string]string{
 	"ClaimDeliveries": "deliveries are due in all projects",
 	"NextDelivery":    "deliveries are due in all projects",
 
-	"ExpireDeliveries": "deliveries wait for too long in all projects",
+	"latest":           "deliveries wait for too long in all projects",
 	"ExpireRuns":       "runs are open for too long in all projects",
 	"Receive":          "its rows are those of the deliveries that it is given, of all projects",
 	"SweepExpired":     "keys, runners and blobs expire in all projects",

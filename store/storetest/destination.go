@@ -26,6 +26,20 @@ func (w *world) troubled() map[uuid.UUID]store.TroubledDestination {
 	}
 }
 
+// waiting writes a delivery to a connector of which nothing is known.
+func (w *world) waiting(connector string) {
+	id, err := uuid.NewV7()
+	w.NoError(err)
+	for statement, args := range map[string][]any{
+		`INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, attempt, due_at, started_at)
+			VALUES ($1, $2, $3, $4, $4, $4, 0, 1, 1)`: {id.String(), w.environment.ID.String(), connector},
+		`INSERT INTO destinations (project_id, connector_id, due_at, failures, paused_reason) VALUES ($1, $2, 1, 0, '')`: {connector},
+	} {
+		_, err = w.db.ExecContext(w.ctx, statement, append([]any{w.project.ID.String()}, args...)...)
+		w.NoError(err)
+	}
+}
+
 var destinationPromises = []promise{
 	{"destinations that fail or are paused are told, until they are well again", func(w *world) {
 		w.deploy("one", "first")
@@ -120,6 +134,16 @@ var destinationPromises = []promise{
 		_, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
 		w.False(waits)
+	}},
+	{"however many connectors have deliveries that nobody has taken for too long, they end at once", func(w *world) {
+		const connectors = 250 // more than one statement looks at
+		for range connectors {
+			w.waiting(uuid.NewString())
+		}
+		n, err := w.s.ExpireDeliveries(w.ctx, -time.Hour, 2*connectors)
+		w.NoError(err)
+		w.Equal(connectors, n)
+		w.Zero(w.rowsOf("deliveries"))
 	}},
 	{"what the platform could not send counts as no attempt", func(w *world) {
 		w.deploy("one", "first")

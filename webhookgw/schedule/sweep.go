@@ -33,6 +33,9 @@ const (
 	// stepTimeout bounds each step: a store that does not answer, as after a failover
 	// that nobody was told of, holds nothing up for longer.
 	stepTimeout = 10 * time.Second
+	// sweepTurn is how long what is due goes on at most, however much of it there is, until the
+	// rest has its turn.
+	sweepTurn = time.Minute
 )
 
 const (
@@ -270,10 +273,10 @@ func (s *Sweeper) expireDeliveries(ctx context.Context, limit int) (int, error) 
 	return n, err
 }
 
-// until repeats what takes so many at a time until few are left.
+// until repeats what takes so many at a time until few are left, or its turn is over.
 func (s *Sweeper) until(ctx context.Context, take func(ctx context.Context, limit int) (int, error)) error {
 	var errs error
-	for ctx.Err() == nil {
+	for begin := s.opts.Now(); ctx.Err() == nil && s.opts.Now().Sub(begin) < sweepTurn; {
 		var n int
 		errs = cmp.Or(errs, s.step(ctx, func(ctx context.Context) (err error) {
 			n, err = take(ctx, sweepLimit)

@@ -348,6 +348,19 @@ func TestLeasesWaitForNothingElse(t *testing.T) {
 	})
 }
 
+// TestWhatHasNoEndKeepsNothingElseWaiting: it goes on when its turn comes again.
+func TestWhatHasNoEndKeepsNothingElseWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowStore{fakeStore: fakeStore{clock: time.Now(), late: 10 * sweepLimit}}
+		ctx, stop := context.WithTimeout(t.Context(), grace+sweepTurn+2*stepTimeout)
+		defer stop()
+		require.NoError(t, New(Options{Store: slow, Logger: slog.New(slog.DiscardHandler)}).Run(ctx))
+		require.Zero(t, slow.late)
+		require.Greater(t, slow.expunged, 1)
+	})
+}
+
 // slowStore takes long for what expired, of which there is no end.
 type slowStore struct{ fakeStore }
 
