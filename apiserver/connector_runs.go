@@ -27,7 +27,7 @@ type ConnectorRun struct {
 	DispatchedTo  int                `json:"dispatched_to" doc:"How many agent runs it started."`
 	RunIDs        []string           `json:"run_ids" format:"uuid" doc:"The agent runs, oldest link first."`
 	Output        *string            `json:"output" doc:"The output of the oldest link's run; null in lists, and of deliveries."`
-	Error         *string            `json:"error" doc:"Why it failed or was skipped."`
+	Error         *string            `json:"error" doc:"Why it failed or was skipped; of a delivery that is pending, why the platform could not make the last attempt, which is repeated and not counted."`
 	ReplayOf      *string            `json:"replay_of" format:"uuid" doc:"The connector run of which it is a replay; null of an original."`
 	RunID         *string            `json:"run_id" format:"uuid" doc:"Outbound: the agent run whose result is sent, which sends the payload, or whose delivery has failed; null of others."`
 	Kind          Null[DeliveryKind] `json:"kind" doc:"Outbound: what is sent; null of others."`
@@ -44,7 +44,7 @@ type Attempt struct {
 	ErrorClass      *string   `json:"error_class" doc:"What kind of failure it was."`
 	Error           *string   `json:"error" doc:"What went wrong."`
 	DurationMS      *int64    `json:"duration_ms" doc:"How long it took in milliseconds."`
-	ResponseExcerpt *string   `json:"response_excerpt" doc:"How the answer's body begins."`
+	ResponseExcerpt *string   `json:"response_excerpt" doc:"How the answer's body begins; null without one, and of attempts made while the project has stored as much as it may."`
 }
 
 // ConnectorRunList is a page of connector runs, newest first.

@@ -287,7 +287,7 @@ func TestDeliveriesAreShownWithTheirAttempts(t *testing.T) {
 	id, err := uuid.NewV7()
 	require.NoError(t, err)
 	due := time.Now().Add(time.Hour).Truncate(time.Millisecond).UTC()
-	w.exec(t, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, attempt, due_at, started_at) VALUES (?, ?, ?, ?, ?, ?, 2, ?, ?)`,
+	w.exec(t, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, attempt, due_at, started_at, waits_for) VALUES (?, ?, ?, ?, ?, ?, 2, ?, ?, 'not just now')`,
 		w.projectID.String(), id.String(), w.environmentID("production"), connector.String(), uuid.NewString(), run.String(), due.UnixMicro(), time.Now().UnixMicro())
 	for number, class := range map[int]string{1: store.ErrorClassLost, 2: "http_status"} {
 		w.exec(t, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
@@ -305,6 +305,7 @@ func TestDeliveriesAreShownWithTheirAttempts(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, string(body))
 	shown := decode[ConnectorRun](t, body)
 	require.Equal(t, due, *shown.NextAttemptAt)
+	require.Equal(t, "not just now", *shown.Error)
 	require.Len(t, shown.Attempts, 2)
 	require.Nil(t, shown.Attempts[0].StatusCode)
 	require.Nil(t, shown.Attempts[0].DurationMS)

@@ -225,7 +225,7 @@ type Attempt struct {
 	Generation int64
 	Outcome    DeliveryOutcome
 	// Free says that the platform could not make the attempt: it does not count, and is not
-	// written down.
+	// written down; until the next one its Error is that of the connector run, which is open.
 	Free bool
 	// Down says that the destination did not answer, or that it could not just now: after
 	// some of these in a row the connector's deliveries wait.
@@ -239,7 +239,8 @@ type Attempt struct {
 	// ErrorClass is a word for what went wrong, Error says it to people; "" where nothing
 	// did.
 	ErrorClass, Error string
-	// Response is the beginning of the answer's body.
+	// Response is the beginning of the answer's body. Of a project that has stored what it may
+	// none is kept.
 	Response string
 	// Reason is why the delivery ended as it did, where that was not well.
 	Reason string

@@ -6,6 +6,9 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -23,6 +26,9 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 		}
 	}
 	keys := slices.SortedFunc(maps.Keys(destinations), CompareKeys)
+	if err := c.dropExcerpts(ctx, deliveries); err != nil {
+		return wrap(err, "reading what projects have stored")
+	}
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		if !slices.ContainsFunc(attempts, func(a store.Attempt) bool { return a.Outcome != store.DeliveryDone }) {
 			return c.recordDone(ctx, tx, keys, deliveries)
@@ -43,6 +49,33 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 		return c.settle(ctx, tx, to, current)
 	})
 	return wrap(err, "recording %d attempts to deliver", len(attempts))
+}
+
+// dropExcerpts leaves out what destinations of projects have answered that have stored what they
+// may.
+func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.Attempt) error {
+	projects := map[uuid.UUID]bool{}
+	for key, a := range deliveries {
+		if a.Response != "" {
+			projects[key.ProjectID] = true
+		}
+	}
+	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(projects), compareIDs), chunk) {
+		var l list
+		full, err := collect(ctx, c.engine.Reader(), func(row scanner) (id uuid.UUID, err error) { return id, row.Scan(&id) },
+			`SELECT p.project_id FROM projects p JOIN stored_bytes s ON s.project_id = p.project_id
+			WHERE p.project_id IN `+l.ids(some)+` AND p.storage > 0 AND s.bytes >= p.storage`, l.args...)
+		if err != nil {
+			return err
+		}
+		for key, a := range deliveries {
+			if slices.Contains(full, key.ProjectID) {
+				a.Response = ""
+				deliveries[key] = a
+			}
+		}
+	}
+	return nil
 }
 
 // Receipt is what a destination said that took a delivery; Response is as it is stored.
@@ -118,6 +151,7 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 		keys  []store.Key
 		bytes = map[store.Key]int64{}
 		ended = map[end][]store.Key{}
+		again = map[retry][]store.Key{}
 	)
 	for _, a := range attempts {
 		key, response, message := a.Delivery.Key(), cut(a.Response, store.MaxExcerpt), cut(a.Error, store.MaxDeliveryError)
@@ -128,10 +162,11 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 		}
 		switch a.Outcome {
 		case store.DeliveryRetry:
-			if _, err := tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, due_at = now_us() + $3, tries = tries + $4 WHERE project_id = $1 AND id = $2`,
-				key.ProjectID, key.ID, a.Wait.Microseconds(), counts); err != nil {
-				return err
+			r := retry{wait: a.Wait, counts: counts}
+			if a.Free {
+				r.waitsFor = message
 			}
+			again[r] = append(again[r], key)
 		case store.DeliveryDone:
 			ended[end{status: store.ConnectorRunCompleted}] = append(ended[end{status: store.ConnectorRunCompleted}], key)
 		case store.DeliveryFailed, store.DeliveryGone:
@@ -146,6 +181,9 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 		VALUES `, `(%, %, %, %, %, %, %, %, %)`, ` ON CONFLICT DO NOTHING`); err != nil {
 		return err
 	}
+	if err := c.retryAll(ctx, tx, again); err != nil {
+		return err
+	}
 	for e, of := range ended {
 		if err := c.endDeliveries(ctx, tx, of, e.status, e.reason); err != nil {
 			return err
@@ -155,6 +193,28 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 		return err
 	}
 	return countDeliveries(ctx, tx, keys, bytes)
+}
+
+// retry is when a delivery is due again, by how much its attempts are more then, and why the
+// platform could not make the last one.
+type retry struct {
+	wait     time.Duration
+	counts   int
+	waitsFor string
+}
+
+// retryAll lets deliveries wait for their next attempts, those that wait alike by one statement.
+func (c *Core) retryAll(ctx context.Context, tx *Tx, again map[retry][]store.Key) error {
+	for r, keys := range again {
+		for some := range slices.Chunk(keys, chunk) {
+			l := list{args: []any{r.wait.Microseconds(), r.counts, r.waitsFor}}
+			if _, err := tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, due_at = now_us() + $1, tries = tries + $2, waits_for = $3 WHERE `+
+				c.keys(&l, "id", some), l.args...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // settle writes what attempts say of destinations, and when these are due again.

@@ -266,7 +266,7 @@ func (c *Core) loseAttempts(ctx context.Context, tx *Tx, connector store.Key) er
 		return err
 	}
 	l = list{}
-	_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1 WHERE `+c.keys(&l, "id", ended), l.args...)
+	_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1, waits_for = '' WHERE `+c.keys(&l, "id", ended), l.args...)
 	return err
 }
 

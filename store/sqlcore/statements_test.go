@@ -43,17 +43,18 @@ var ofAll = map[string]string{
 
 	"toPost":          "results of all projects go out",
 	"tellingProjects": "its projects are those of the attempts that it is given",
+	"dropExcerpts":    "its projects are those of the attempts that it is given",
 	"ClaimDeliveries": "deliveries are due in all projects",
 	"NextDelivery":    "deliveries are due in all projects",
 
-	"latest":           "deliveries wait for too long in all projects",
-	"ExpireRuns":       "runs are open for too long in all projects",
-	"Receive":          "its rows are those of the deliveries that it is given, of all projects",
-	"SweepExpired":     "keys, runners and blobs expire in all projects",
-	"Token":            "whose a token is, is what it is asked for",
-	"revokeKey":        "a key is the platform's: it ends secrets of all projects",
-	"Keys":             "counts what needs a key, in all projects",
-	"RetireKey":        "nothing needs a key that goes, in all projects",
+	"latest":       "deliveries wait for too long in all projects",
+	"ExpireRuns":   "runs are open for too long in all projects",
+	"Receive":      "its rows are those of the deliveries that it is given, of all projects",
+	"SweepExpired": "keys, runners and blobs expire in all projects",
+	"Token":        "whose a token is, is what it is asked for",
+	"revokeKey":    "a key is the platform's: it ends secrets of all projects",
+	"Keys":         "counts what needs a key, in all projects",
+	"RetireKey":    "nothing needs a key that goes, in all projects",
 }
 
 // platform are the tables that belong to no project.

@@ -411,6 +411,39 @@ var deliveryPromises = []promise{
 		}
 		w.Greater(w.storedBytes(), 2*without+1000)
 	}},
+	{"of a project that has stored what it may no answers are kept", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("results", automatic)
+		w.ended(2)
+		w.post()
+		claimed := w.takeDue(2, 10)
+		for w.count(100) > 0 {
+		}
+		w.project.Limits.Storage = w.storedBytes()
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+		answered := func(d store.ClaimedDelivery, outcome store.DeliveryOutcome) store.Attempt {
+			a := attempted(d, outcome)
+			a.Response = "thanks"
+			return a
+		}
+		last := func(d store.ClaimedDelivery) store.PastAttempt {
+			past, _, err := w.s.Attempts(w.ctx, d.Delivery.Key())
+			w.NoError(err)
+			return past[len(past)-1]
+		}
+		w.record(answered(claimed[0], store.DeliveryDone))
+		w.record(answered(claimed[1], store.DeliveryRetry))
+		w.Equal(200, last(claimed[0]).StatusCode)
+		w.Empty(last(claimed[0]).Response)
+		w.Equal("http_status", last(claimed[1]).ErrorClass)
+		w.Empty(last(claimed[1]).Response)
+		w.project.Limits.Storage = 0
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+		w.hasten()
+		again := w.takeDue(1, 10)[0]
+		w.record(answered(again, store.DeliveryDone))
+		w.Equal("thanks", last(again).Response, "it has no limit any more")
+	}},
 	{"of those who claim and record at once, each delivery has one", func(w *world) {
 		w.deploy("one", "first")
 		for i := range 4 {

@@ -153,13 +153,20 @@ var destinationPromises = []promise{
 		for range 3 {
 			a := attempted(w.takeDue(1, 100)[0], store.DeliveryRetry)
 			w.Zero(a.Delivery.Tries)
-			a.Free = true
+			a.Free, a.Error, a.Wait = true, "not just now", time.Minute
 			w.record(a)
+			run := w.delivery(a.Delivery.ID)
+			w.Equal(store.ConnectorRunPending, run.Status)
+			w.Equal("not just now", run.Error, "for those who wait")
+			w.Equal([]store.ConnectorRun{run}, w.deliveriesOf(out))
+			w.Empty(w.takeDue(1, 100), "not at once")
 			w.hasten()
 		}
 		d := w.takeDue(1, 100)[0]
 		w.Equal(4, d.Delivery.Attempt, "which fences all the same")
+		w.Empty(w.delivery(d.Delivery.ID).Error, "it is under way")
 		w.record(attempted(d, store.DeliveryRetry))
+		w.Empty(w.delivery(d.Delivery.ID).Error, "its attempt says why it waits")
 		w.hasten()
 		d = w.takeDue(1, 100)[0]
 		w.Equal(1, d.Delivery.Tries)

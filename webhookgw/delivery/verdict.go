@@ -58,7 +58,8 @@ func judge(s seen, number int, schedule []time.Duration, now time.Time, random f
 	case s.class == classErased:
 		a.Outcome = store.DeliveryCancelled
 	case s.class == classPlatform: // which is nobody's fault but ours, and ends nothing
-		a.Outcome, a.Wait, a.Free = store.DeliveryRetry, jittered(platformPause, random), true
+		// In whole seconds, so that those which wait alike are recorded at once.
+		a.Outcome, a.Wait, a.Free = store.DeliveryRetry, jittered(platformPause, random).Round(time.Second), true
 	case s.status == http.StatusGone:
 		a.Outcome = store.DeliveryGone
 	case s.class == classForbidden, s.class == classConnector, s.status >= 400 && s.status < 500 && !passing(s.status):

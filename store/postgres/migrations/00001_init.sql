@@ -528,6 +528,8 @@ CREATE TABLE deliveries (
     attempt bigint NOT NULL CHECK (attempt >= 0),
     -- How many attempts count: those that the platform could not make do not.
     tries bigint NOT NULL DEFAULT 0,
+    -- Why the platform could not make the last attempt; '' where it could.
+    waits_for text NOT NULL DEFAULT '',
     due_at bigint NOT NULL,
     lease_until bigint,
     -- One more than what started the run has come by.

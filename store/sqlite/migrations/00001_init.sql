@@ -477,6 +477,8 @@ CREATE TABLE deliveries (
     attempt INTEGER NOT NULL CHECK (attempt >= 0),
     -- How many attempts count: those that the platform could not make do not.
     tries INTEGER NOT NULL DEFAULT 0,
+    -- Why the platform could not make the last attempt; '' where it could.
+    waits_for TEXT NOT NULL DEFAULT '',
     due_at INTEGER NOT NULL,
     lease_until INTEGER,
     -- One more than what started the run has come by.
