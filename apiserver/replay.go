@@ -27,9 +27,14 @@ func (r ConnectorRun) audited() store.AuditObject {
 	return store.AuditObject{Kind: "connector_run", ID: r.ID}
 }
 
-// replayConnectorRun lets an event, or a delivery, happen again.
+// replayConnectorRun lets an event, or a delivery, happen again. A delivery that waits for its
+// next attempt stays the same one: that attempt is due now.
 func (s *Server) replayConnectorRun(ctx context.Context, c *caller, in *ConnectorRunPath) (answer[ConnectorRun], error) {
 	original, err := s.connectorRun(ctx, c, in)
+	if err != nil {
+		return answer[ConnectorRun]{}, err
+	}
+	before, err := s.waiting(ctx, original)
 	if err != nil {
 		return answer[ConnectorRun]{}, err
 	}
@@ -51,8 +56,29 @@ func (s *Server) replayConnectorRun(ctx context.Context, c *caller, in *Connecto
 	if err != nil {
 		return answer[ConnectorRun]{}, err
 	}
+	if a.ConnectorRunID == original.ID {
+		after := showConnectorRun(again)
+		after.NextAttemptAt = shown.NextAttemptAt
+		changed(ctx, shown.audited(), before, after)
+		return answer[ConnectorRun]{Status: http.StatusOK, Body: shown}, nil
+	}
 	changed(ctx, shown.audited(), nil, showConnectorRun(again))
 	return answer[ConnectorRun]{Location: "/connectors/" + shown.ConnectorID + "/runs/" + shown.ID, Body: shown}, nil
+}
+
+// waiting is a delivery that has not ended with the time of its next attempt, before it is
+// hurried; nil of what else there is.
+func (s *Server) waiting(ctx context.Context, run store.ConnectorRun) (*ConnectorRun, error) {
+	if run.Trigger != store.TriggerOutbound || run.EndedAt != nil {
+		return nil, nil
+	}
+	_, next, err := s.store.Attempts(ctx, run.Key())
+	if err != nil {
+		return nil, fmt.Errorf("reading when delivery %s is attempted next: %w", run.ID, err)
+	}
+	shown := showConnectorRun(run)
+	shown.NextAttemptAt = optTime(next)
+	return &shown, nil
 }
 
 // requestKey is by what the store knows the request again; nil without an Idempotency-Key.

@@ -111,6 +111,7 @@ func TestADeliveryIsReplayed(t *testing.T) {
 	key := w.key(t, nil)
 	connector, original := w.delivery(t)
 	path := "/connectors/" + connector.ID.String() + "/runs/" + original.String() + "/replay"
+	w.exec(t, `UPDATE deliveries SET lease_until = ?`, time.Now().Add(time.Hour).UnixMicro())
 	requireRefused(t, w.ask(t, key, http.MethodPost, path, ""), http.StatusConflict, httpserver.CodeInProgress)
 	w.exec(t, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, kind, error, started_at, ended_at)
 		SELECT project_id, id, environment_id, connector_id, 'completed', 'outbound', 'application/json', '["' || run_id || '"]', kind, '', started_at, started_at FROM deliveries`)
@@ -129,4 +130,45 @@ func TestADeliveryIsReplayed(t *testing.T) {
 	require.Contains(t, paused.Body.String(), "410 Gone")
 	require.Contains(t, paused.Body.String(), "PATCH")
 	requireRefused(t, paused, http.StatusConflict, httpserver.CodeConnectorPaused)
+}
+
+// TestADeliveryThatWaitsIsHurried: it stays the same one, and is due now; under its
+// Idempotency-Key that is done once.
+func TestADeliveryThatWaitsIsHurried(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	connector, original := w.delivery(t)
+	run := "/connectors/" + connector.ID.String() + "/runs/" + original.String()
+	later := time.Now().Add(20 * time.Hour)
+	wait := func() { w.exec(t, `UPDATE deliveries SET due_at = ?`, later.UnixMicro()) }
+	due := func() time.Time {
+		status, body := w.call(t, key, http.MethodGet, run, "")
+		require.Equal(t, http.StatusOK, status, string(body))
+		return *decode[ConnectorRun](t, body).NextAttemptAt
+	}
+	wait()
+	before := due()
+	hurried := w.ask(t, key, http.MethodPost, run+"/replay", "", "Idempotency-Key", "one")
+	require.Equal(t, http.StatusOK, hurried.Code, "%s", hurried.Body)
+	require.Empty(t, hurried.Header().Get("Location"))
+	shown := decode[ConnectorRun](t, hurried.Body.Bytes())
+	require.Equal(t, original.String(), shown.ID)
+	require.Nil(t, shown.ReplayOf)
+	require.True(t, shown.NextAttemptAt.Before(before))
+	require.Equal(t, *shown.NextAttemptAt, due())
+	outcome := w.newest(t).Outcome
+	require.Equal(t, original.String(), outcome.Object.ID)
+	require.True(t, decode[ConnectorRun](t, outcome.Before).NextAttemptAt.Equal(before))
+	require.True(t, decode[ConnectorRun](t, outcome.After).NextAttemptAt.Equal(*shown.NextAttemptAt))
+
+	wait()
+	repeated := w.ask(t, key, http.MethodPost, run+"/replay", "", "Idempotency-Key", "one")
+	require.Equal(t, http.StatusOK, repeated.Code, "%s", repeated.Body)
+	require.Equal(t, original.String(), decode[ConnectorRun](t, repeated.Body.Bytes()).ID)
+	require.Equal(t, before, due(), "it has waited again since, and is not hurried twice")
+	w.exec(t, `INSERT INTO destinations (project_id, connector_id, failures, paused_generation, paused_reason) VALUES (?, ?, 0, ?, '410 Gone')`,
+		w.projectID.String(), connector.ID.String(), connector.Ref.Generation)
+	requireRefused(t, w.ask(t, key, http.MethodPost, run+"/replay", ""), http.StatusConflict, httpserver.CodeConnectorPaused)
+	require.Equal(t, before, due())
 }

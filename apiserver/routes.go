@@ -85,7 +85,7 @@ var routes = []route{
 		summary: "List the runs of a connector", description: aboutListConnectorRuns, mount: handle((*Server).listConnectorRuns)},
 	{method: get, path: "/connectors/{connector_id}/runs/{run_id}", id: "getConnectorRun", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
 		summary: "Read a run of a connector", description: aboutGetConnectorRun, mount: handle((*Server).getConnectorRun)},
-	{method: post, path: "/connectors/{connector_id}/runs/{run_id}/replay", id: "replayConnectorRun", tag: tagConnectors, does: creates, needs: needs("connectors.update"), status: 201, errors: acting,
+	{method: post, path: "/connectors/{connector_id}/runs/{run_id}/replay", id: "replayConnectorRun", tag: tagConnectors, does: creates, needs: needs("connectors.update"), status: 201, also: 200, errors: acting,
 		summary: "Replay an event or a delivery", description: aboutReplayConnectorRun, mount: handle((*Server).replayConnectorRun)},
 	{method: post, path: "/connectors/{connector_id}/replays", id: "createReplay", tag: tagConnectors, does: creates, needs: needs("connectors.update"), status: 201, also: 200, errors: creating,
 		summary: "Replay many events or deliveries", description: aboutCreateReplay, mount: handle((*Server).createReplay)},

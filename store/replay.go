@@ -52,4 +52,10 @@ type Replays interface {
 	// ErrNotFound without such a delivery, ErrGone where what it carries is not stored any
 	// more.
 	Redeliver(ctx context.Context, r Redelivery) (Admission, error)
+	// Hurry makes the next attempt of a delivery that waits due now, also where its
+	// connector's deliveries wait for one that succeeds. One that is due already stays so. It
+	// does not ask whether the connector sends, as Redeliver does not. Verdicts are Accepted,
+	// of which the connector run is the delivery itself, Repeated and KeyReused. ErrConflict
+	// while an attempt is under way, ErrNotFound of what is no delivery, or has ended.
+	Hurry(ctx context.Context, delivery Key, key *Idempotency) (Admission, error)
 }

@@ -58,7 +58,8 @@ func newReplayCommand() *cobra.Command {
 
 Each becomes a connector run of its own: an event starts the agents that are
 linked now, of an outbound connector the same result is sent once more. The
-originals do not change.
+originals do not change. A delivery that is named and waits for its next attempt
+becomes no other one: that attempt is made now.
 
 Those to replay are chosen by --status with --since: the platform replays them
 by itself, oldest first, without those that are replays themselves, at most
@@ -201,6 +202,9 @@ func (o *replayOptions) replay(ctx context.Context, originals []string, name str
 		switch {
 		case err == nil:
 			fmt.Fprintf(out, "%s %s\n", id, again.ID)
+			if strings.EqualFold(id, again.ID) {
+				fmt.Fprintf(messages, "%s: its next attempt is due now\n", id)
+			}
 		case errors.As(err, &problem) && problem.Code == httpserver.CodeGone:
 			gone++
 			fmt.Fprintf(messages, "%s: %s\n", id, problem.Detail)

@@ -110,6 +110,21 @@ func TestReplayOfNamedConnectorRuns(t *testing.T) {
 	require.Equal(t, []time.Duration{2 * time.Second}, f.waited, "at the rate")
 }
 
+// TestReplayOfADeliveryThatWaits: it is no other delivery, and the command says so.
+func TestReplayOfADeliveryThatWaits(t *testing.T) {
+	t.Parallel()
+	f, id := newFacade(t), uuid.NewString()
+	f.refuse = []func(http.ResponseWriter){func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"id":"`+id+`"}`) }}
+	out, messages, err := f.replay(t, func(*replayOptions) {}, strings.ToUpper(id))
+	require.NoError(t, err)
+	require.Equal(t, strings.ToUpper(id)+" "+id+"\n", out)
+	require.Contains(t, messages, "its next attempt is due now")
+	f.refuse = nil
+	_, messages, err = f.replay(t, func(*replayOptions) {}, id)
+	require.NoError(t, err)
+	require.NotContains(t, messages, "due now")
+}
+
 // TestReplayOfThoseThatAFilterFinds: the platform replays them, and the command shows how
 // far it has come.
 func TestReplayOfThoseThatAFilterFinds(t *testing.T) {

@@ -43,7 +43,8 @@ type Reason string
 
 // Reasons.
 const (
-	// Gone: what it takes is not stored any more. InProgress: it has not ended.
+	// Gone: what it takes is not stored any more. InProgress: it has not ended, and does not
+	// wait for an attempt.
 	Gone       Reason = "gone"
 	InProgress Reason = "in_progress"
 	// Disabled, Retired and NoAgent: the connector takes no events; Paused: it sends nothing
@@ -74,8 +75,9 @@ func (r *Refused) Later() bool {
 }
 
 // One replays a connector run, as the key of a request says at most once: the verdict is
-// Accepted, Repeated or KeyReused. evaluate tells concurrency keys. It answers a Refused where it
-// cannot be.
+// Accepted, Repeated or KeyReused. Of a delivery that waits for its next attempt it makes that
+// one due now, and the admission names the delivery itself. evaluate tells concurrency keys. It
+// answers a Refused where it cannot be.
 func One(ctx context.Context, s Store, evaluate store.Evaluator, original store.ConnectorRun, key *store.Idempotency) (store.Admission, error) {
 	connector := store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}
 	if key != nil {
@@ -85,7 +87,7 @@ func One(ctx context.Context, s Store, evaluate store.Evaluator, original store.
 		}
 	}
 	if original.EndedAt == nil {
-		return store.Admission{}, &Refused{InProgress, "It has not ended yet, and can be replayed once it has."}
+		return hurry(ctx, s, original, key)
 	}
 	load, err := s.ProjectLoad(ctx, original.ProjectID)
 	if err != nil {
@@ -118,30 +120,56 @@ func again(ctx context.Context, load store.ProjectLoad, r replayed) (store.Admis
 // redeliver makes a delivery once more.
 func redeliver(ctx context.Context, load store.ProjectLoad, again replayed) (store.Admission, error) {
 	s, original := again.store, again.original
-	connector := store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}
 	if r := overStored(load); r != nil {
 		return store.Admission{}, r
 	}
-	route, err := s.Route(ctx, connector)
-	if err != nil {
-		return store.Admission{}, fmt.Errorf("reading connector %s: %w", connector, err)
-	}
-	if r := closed(route.Connector); r != nil {
-		return store.Admission{}, r
-	}
-	states, err := s.DestinationsOf(ctx, connector.ProjectID, []uuid.UUID{connector.ID})
-	if err != nil {
-		return store.Admission{}, fmt.Errorf("reading how deliveries of connector %s go: %w", connector, err)
-	}
-	if reason, paused := states[connector.ID].Paused(route.Connector.Ref.Generation); paused {
-		return store.Admission{}, &Refused{Paused,
-			"The connector is paused: " + reason + ". Set enabled to true by PATCH of the connector, or change the connector, to end the pause."}
+	if err := sends(ctx, s, store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}); err != nil {
+		return store.Admission{}, err
 	}
 	a, err := s.Redeliver(ctx, store.Redelivery{Of: original.Key(), Idempotency: again.key, Step: again.step})
 	if errors.Is(err, store.ErrGone) {
 		return a, &Refused{Gone, "What was sent is not stored any more, and so cannot be sent again."}
 	}
 	return a, err
+}
+
+// hurry makes the attempt due now for which a delivery waits that has not ended. It stores
+// nothing, and so asks for no room.
+func hurry(ctx context.Context, s Store, original store.ConnectorRun, key *store.Idempotency) (store.Admission, error) {
+	if original.Trigger != store.TriggerOutbound {
+		return store.Admission{}, &Refused{InProgress, "It has not ended yet, and can be replayed once it has."}
+	}
+	if err := sends(ctx, s, store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}); err != nil {
+		return store.Admission{}, err
+	}
+	a, err := s.Hurry(ctx, original.Key(), key)
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return a, &Refused{InProgress, "An attempt of the delivery is under way: its next one can be hurried, or the delivery replayed, once that has ended."}
+	case errors.Is(err, store.ErrNotFound):
+		return a, &Refused{Changing, "The delivery has ended meanwhile: see what came of it, and replay it if it is to be sent once more."}
+	}
+	return a, err
+}
+
+// sends answers a Refused where an outbound connector sends nothing at the moment.
+func sends(ctx context.Context, s Store, connector store.Key) error {
+	route, err := s.Route(ctx, connector)
+	if err != nil {
+		return fmt.Errorf("reading connector %s: %w", connector, err)
+	}
+	if r := closed(route.Connector); r != nil {
+		return r
+	}
+	states, err := s.DestinationsOf(ctx, connector.ProjectID, []uuid.UUID{connector.ID})
+	if err != nil {
+		return fmt.Errorf("reading how deliveries of connector %s go: %w", connector, err)
+	}
+	if reason, paused := states[connector.ID].Paused(route.Connector.Ref.Generation); paused {
+		return &Refused{Paused,
+			"The connector is paused: " + reason + ". Set enabled to true by PATCH of the connector, or change the connector, to end the pause."}
+	}
+	return nil
 }
 
 // closed says why a connector takes and sends nothing; nil where it does.

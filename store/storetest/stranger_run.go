@@ -165,6 +165,10 @@ var runStrangers = map[string]func(s *stranger){
 		_, err := s.s.Redeliver(s.ctx, store.Redelivery{Of: s.key(s.delivery.Delivery.ID), Idempotency: requestKey("1", "theirs")})
 		s.none(err)
 	},
+	"Hurry": func(s *stranger) {
+		_, err := s.s.Hurry(s.ctx, s.key(s.delivery.Delivery.ID), requestKey("2", "theirs"))
+		s.none(err)
+	},
 	"MatchReplay": func(s *stranger) {
 		match, err := s.s.MatchReplay(s.ctx, s.key(s.connector.ID), s.replay.Filter)
 		s.NoError(err)

@@ -176,8 +176,14 @@ func (t *tour) replay(delivery uuid.UUID) {
 			break
 		}
 	}
+	waiting, err := t.Store.Redeliver(t.ctx, store.Redelivery{Of: t.key(delivery)})
+	t.NoError(err)
+	hurried := key()
 	for _, verdict := range []store.Verdict{store.Accepted, store.Repeated} {
-		a, err := t.Store.Redeliver(t.ctx, store.Redelivery{Of: t.key(delivery), Idempotency: again})
+		a, err := t.Store.Hurry(t.ctx, t.key(waiting.ConnectorRunID), hurried)
+		t.NoError(err)
+		t.Equal(verdict, a.Verdict)
+		a, err = t.Store.Redeliver(t.ctx, store.Redelivery{Of: t.key(delivery), Idempotency: again})
 		t.NoError(err)
 		t.Equal(verdict, a.Verdict)
 		a, err = replay.One(t.ctx, t.Store, func([]byte) func(string) (string, error) { return nil }, original, once)

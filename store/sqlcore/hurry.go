@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Hurry implements store.Replays.
+func (c *Core) Hurry(ctx context.Context, delivery store.Key, key *store.Idempotency) (a store.Admission, err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		d, err := ScanDelivery(tx.QueryRowContext(ctx, `SELECT `+DeliveryColumns+` FROM deliveries WHERE project_id = $1 AND id = $2`,
+			delivery.ProjectID, delivery.ID))
+		if err != nil {
+			return found(err)
+		}
+		a = store.Admission{ConnectorRunID: d.ID, RunIDs: []uuid.UUID{d.RunID}}
+		first, err := c.takeKey(ctx, tx, d, key)
+		if err == nil && !first {
+			a, err = c.Earlier(ctx, tx, store.Event{ProjectID: d.ProjectID, ConnectorID: d.ConnectorID, Idempotency: key})
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		return c.makeDue(ctx, tx, d)
+	})
+	return a, wrap(err, "hurrying delivery %s", delivery)
+}
+
+// makeDue makes a delivery due now that is not under way. It locks the destination first, as
+// whoever claims or records does, and the delivery too: who records that one was taken locks no
+// destination.
+func (c *Core) makeDue(ctx context.Context, tx *Tx, d store.Delivery) error {
+	if _, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
+		WHERE project_id = $1 AND connector_id = $2 `+c.exclusive, d.ProjectID, d.ConnectorID); err != nil {
+		return err
+	}
+	var underWay bool
+	if err := tx.QueryRowContext(ctx, `SELECT lease_until IS NOT NULL AND lease_until > now_us() FROM deliveries WHERE project_id = $1 AND id = $2 `+c.exclusive,
+		d.ProjectID, d.ID).Scan(&underWay); err != nil {
+		return found(err)
+	}
+	if underWay {
+		return store.ErrConflict
+	}
+	if _, err := tx.exec(ctx, `UPDATE deliveries SET due_at = now_us() WHERE project_id = $1 AND id = $2 AND due_at > now_us()`,
+		d.ProjectID, d.ID); err != nil {
+		return err
+	}
+	if _, err := tx.exec(ctx, `UPDATE destinations SET due_at = now_us() WHERE project_id = $1 AND connector_id = $2 AND (due_at IS NULL OR due_at > now_us())`,
+		d.ProjectID, d.ConnectorID); err != nil {
+		return err
+	}
+	tx.Hint(store.TopicDelivery, store.Key{ProjectID: d.ProjectID, ID: d.EnvironmentID})
+	return nil
+}
