@@ -31,6 +31,7 @@ type ConnectorRun struct {
 	ReplayOf      *string            `json:"replay_of" format:"uuid" doc:"The connector run of which it is a replay; null of an original."`
 	RunID         *string            `json:"run_id" format:"uuid" doc:"Outbound: the agent run whose result is sent, which sends the payload, or whose delivery has failed; null of others."`
 	Kind          Null[DeliveryKind] `json:"kind" doc:"Outbound: what is sent; null of others."`
+	Hops          *int               `json:"hops" doc:"Outbound: by how many deliveries of platforms it has come, itself among them, as its header X-Service-Hops says; null of one that was skipped, and of others."`
 	Payload       any                `json:"payload" doc:"Outbound, but for results: the JSON body that is sent. Null in lists, of others, once it is not stored any more, and for a key without runs.view."`
 	Attempts      []Attempt          `json:"attempts" doc:"Outbound: the attempts to deliver, oldest first; empty in lists, and of others."`
 	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"Outbound: when the next one is due; null in lists, of others, and once no more is made."`
@@ -157,6 +158,9 @@ func showConnectorRun(r store.ConnectorRun) ConnectorRun {
 		StartedAt: r.StartedAt.UTC(), EndedAt: optTime(r.EndedAt), DurationMS: elapsed(&r.StartedAt, r.EndedAt),
 		DispatchedTo: len(r.RunIDs), RunIDs: texts(r.RunIDs), Error: opt(r.Error), Attempts: []Attempt{},
 		Kind: word[DeliveryKind](r.Kind),
+	}
+	if r.Hops > 0 {
+		out.Hops = &r.Hops
 	}
 	if r.ReplayOf != nil {
 		out.ReplayOf = opt(r.ReplayOf.String())

@@ -57,6 +57,7 @@ func TestAnEventIsReplayed(t *testing.T) {
 	_, after := w.call(t, key, http.MethodGet, runs+w.ids["event"], "")
 	require.JSONEq(t, string(before), string(after), "the original does not change")
 	require.Contains(t, string(after), `"replay_of":null`)
+	require.Contains(t, string(after), `"hops":null`)
 	entry := w.newest(t)
 	require.Equal(t, store.AuditObject{Kind: "connector_run", ID: again.ID}, entry.Outcome.Object)
 	require.Contains(t, string(entry.Outcome.After), w.ids["event"])
@@ -155,6 +156,7 @@ func TestADeliveryThatWaitsIsHurried(t *testing.T) {
 	shown := decode[ConnectorRun](t, hurried.Body.Bytes())
 	require.Equal(t, original.String(), shown.ID)
 	require.Nil(t, shown.ReplayOf)
+	require.Equal(t, 1, *shown.Hops)
 	require.True(t, shown.NextAttemptAt.Before(before))
 	require.Equal(t, *shown.NextAttemptAt, due())
 	outcome := w.newest(t).Outcome

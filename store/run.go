@@ -60,6 +60,9 @@ type ConnectorRun struct {
 	RunIDs        []uuid.UUID // in the order of the links, oldest first
 	// Kind is what a delivery carries; "" of what is none.
 	Kind DeliveryKind
+	// Hops is by how many deliveries of platforms a delivery has come, itself among them; 0 of
+	// one that was skipped, and of what is none.
+	Hops int
 	// ReplayOf is the connector run of which it is a replay, nil of an original.
 	ReplayOf    *uuid.UUID
 	Error       string

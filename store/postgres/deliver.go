@@ -55,16 +55,16 @@ const receiveStatement = `WITH given AS MATERIALIZED (
 ), gone AS (
 	DELETE FROM deliveries d USING given g
 	WHERE d.project_id = g.project_id AND d.id = g.id AND d.attempt = g.attempt AND d.lease_until IS NOT NULL
-	RETURNING d.project_id, d.id, d.environment_id, d.connector_id, d.run_id, d.kind, d.tries + 1 AS number, d.replay_of, d.started_at,
+	RETURNING d.project_id, d.id, d.environment_id, d.connector_id, d.run_id, d.kind, d.tries + 1 AS number, d.hops, d.replay_of, d.started_at,
 		g.at, g.duration_us, g.status_code, g.response
 ), attempts AS (
 	INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
 	SELECT project_id, id, number, at, duration_us, status_code, '', '', response FROM gone ON CONFLICT DO NOTHING
 ), ended AS (
 	INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, kind, error,
-		replay_of, started_at, ended_at)
+		hops, replay_of, started_at, ended_at)
 	SELECT project_id, id, environment_id, connector_id, 'completed', 'outbound', '` + sqlcore.DeliveryType + `', ARRAY[run_id], kind, '',
-		replay_of, started_at, now_us() FROM gone
+		hops, replay_of, started_at, now_us() FROM gone
 ) SELECT project_id, id FROM gone`
 
 // Receive implements sqlcore.Engine.

@@ -342,8 +342,8 @@ func (c *Core) endDeliveries(ctx context.Context, tx *Tx, keys []store.Key, stat
 	for part := range slices.Chunk(keys, chunk) {
 		l := list{args: []any{string(status), Text(reason)}}
 		if _, err := tx.exec(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
-				content_type, run_ids, kind, error, replay_of, started_at, ended_at)
-			SELECT project_id, id, environment_id, connector_id, $1, 'outbound', '`+DeliveryType+`', id_list(run_id), kind, $2, replay_of, started_at, now_us()
+				content_type, run_ids, kind, error, hops, replay_of, started_at, ended_at)
+			SELECT project_id, id, environment_id, connector_id, $1, 'outbound', '`+DeliveryType+`', id_list(run_id), kind, $2, hops, replay_of, started_at, now_us()
 			FROM deliveries WHERE `+c.keys(&l, "id", part), l.args...); err != nil {
 			return err
 		}

@@ -235,22 +235,22 @@ func (c *Core) entries(ctx context.Context, run store.Key, statement string, arg
 
 // connectorRunColumns are of an open or an ended connector run c.
 const (
-	openConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, '' AS kind, '' AS error,
+	openConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, '' AS kind, '' AS error, 0 AS hops,
 	c.content_type, c.run_ids, c.replay_of, c.started_at, CAST(NULL AS bigint) AS ended_at`
-	openDeliveryColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.kind, c.error,
+	openDeliveryColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.kind, c.error, c.hops,
 	c.content_type, c.run_ids, c.replay_of, c.started_at, CAST(NULL AS bigint) AS ended_at`
-	endedConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.kind, c.error,
+	endedConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.kind, c.error, c.hops,
 	c.content_type, c.run_ids, c.replay_of, c.started_at, c.ended_at`
 )
 
 // openDeliveries are deliveries as open connector runs; the error of one that waits is why the platform
 // could not make the last attempt.
 const openDeliveries = `(SELECT id, project_id, environment_id, connector_id, CASE WHEN lease_until IS NULL THEN 'pending' ELSE 'running' END AS status,
-	'outbound' AS trigger_type, kind, CASE WHEN lease_until IS NULL THEN waits_for ELSE '' END AS error, '` + DeliveryType + `' AS content_type, id_list(run_id) AS run_ids, replay_of, started_at FROM deliveries)`
+	'outbound' AS trigger_type, kind, hops, CASE WHEN lease_until IS NULL THEN waits_for ELSE '' END AS error, '` + DeliveryType + `' AS content_type, id_list(run_id) AS run_ids, replay_of, started_at FROM deliveries)`
 
 func scanConnectorRun(row scanner) (r store.ConnectorRun, err error) {
 	err = row.Scan(&r.ID, &r.ProjectID, &r.EnvironmentID, &r.ConnectorID, &r.Status, &r.Trigger, &r.Kind, &r.Error,
-		&r.ContentType, idList{&r.RunIDs}, &r.ReplayOf, at(&r.StartedAt), maybeAt(&r.EndedAt))
+		&r.Hops, &r.ContentType, idList{&r.RunIDs}, &r.ReplayOf, at(&r.StartedAt), maybeAt(&r.EndedAt))
 	return r, err
 }
 

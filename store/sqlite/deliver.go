@@ -47,9 +47,9 @@ func (e engine) Receive(ctx context.Context, q sqlcore.Queryer, of []sqlcore.Rec
 		`INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
 			SELECT d.project_id, d.id, d.tries + 1, g.value ->> 3, g.value ->> 4, g.value ->> 5, '', '', g.value ->> 6` + receipts + ` ON CONFLICT DO NOTHING`,
 		`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, kind, error,
-				replay_of, started_at, ended_at)
+				hops, replay_of, started_at, ended_at)
 			SELECT d.project_id, d.id, d.environment_id, d.connector_id, 'completed', 'outbound', '` + sqlcore.DeliveryType + `', id_list(d.run_id), d.kind, '',
-				d.replay_of, d.started_at, now_us()` + receipts,
+				d.hops, d.replay_of, d.started_at, now_us()` + receipts,
 	} {
 		if _, err := q.ExecContext(ctx, statement, string(text)); err != nil {
 			return nil, err

@@ -296,13 +296,20 @@ var sendPromises = []promise{
 		w.Len(claimed, 2)
 		for _, d := range claimed {
 			w.Equal(4, d.Hops, d.Kind)
+			w.Equal(4, w.delivery(d.Delivery.ID).Hops, "while it is open")
 			w.record(attempted(d, store.DeliveryFailed))
+			w.Equal(4, w.delivery(d.Delivery.ID).Hops, "once it has failed")
 		}
 		w.post()
 		for _, word := range w.takeDue(10, 10) {
 			w.Equal(store.DeliverFailure, word.Kind)
 			w.Equal(4, word.Hops)
 			w.record(attempted(word, store.DeliveryDone))
+			w.Equal(4, w.delivery(word.Delivery.ID).Hops, "once it was taken")
+			w.Zero(w.connectorRun(e.ConnectorRunID).Hops, "it is no delivery")
+			for _, listed := range w.deliveriesOf(word.Connector) {
+				w.Equal(4, listed.Hops)
+			}
 		}
 		for _, d := range claimed {
 			w.replay(d.Delivery.ID)

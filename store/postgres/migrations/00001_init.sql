@@ -624,6 +624,8 @@ CREATE TABLE ended_connector_runs (
     run_ids uuid[] NOT NULL,
     -- What a delivery carried, as in deliveries; '' of what is none.
     kind text NOT NULL DEFAULT '' CHECK (kind IN ('', 'result', 'payload', 'delivery_failed')),
+    -- By how many deliveries one that was sent came, as in deliveries; 0 of the others.
+    hops bigint NOT NULL DEFAULT 0,
     error text NOT NULL,
     replay_of uuid,
     started_at bigint NOT NULL,

@@ -563,6 +563,8 @@ CREATE TABLE ended_connector_runs (
     run_ids TEXT NOT NULL,
     -- What a delivery carried, as in deliveries; '' of what is none.
     kind TEXT NOT NULL DEFAULT '' CHECK (kind IN ('', 'result', 'payload', 'delivery_failed')),
+    -- By how many deliveries one that was sent came, as in deliveries; 0 of the others.
+    hops INTEGER NOT NULL DEFAULT 0,
     error TEXT NOT NULL,
     replay_of TEXT,
     started_at INTEGER NOT NULL,
