@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,21 +41,21 @@ type forwarded struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// send sends a delivery of a connector.
-func (f *forwarder) send(ctx context.Context, api *rest, connector, delivery string) *forwarded {
-	status, err := f.once(ctx, api, connector, delivery)
+// send sends a delivery of a connector, as a list shows it.
+func (f *forwarder) send(ctx context.Context, api *rest, connector string, d heard) *forwarded {
+	status, err := f.once(ctx, api, connector, d)
 	if err != nil {
 		return &forwarded{Error: err.Error()}
 	}
 	return &forwarded{Status: status}
 }
 
-func (f *forwarder) once(ctx context.Context, api *rest, connector, delivery string) (status int, err error) {
-	kind, body, err := carried(ctx, api, connector, delivery)
+func (f *forwarder) once(ctx context.Context, api *rest, connector string, d heard) (status int, err error) {
+	body, err := carried(ctx, api, connector, d)
 	if err != nil {
 		return 0, err
 	}
-	id, err := uuid.Parse(delivery)
+	id, err := uuid.Parse(d.ID)
 	if err != nil {
 		return 0, fmt.Errorf("reading the delivery's id: %w", err)
 	}
@@ -64,7 +65,10 @@ func (f *forwarder) once(ctx context.Context, api *rest, connector, delivery str
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", signing.UserAgent)
-	request.Header.Set(signing.HeaderEvent, kind)
+	request.Header.Set(signing.HeaderEvent, d.Kind)
+	if d.Hops > 0 { // an older version of the REST API does not say
+		request.Header.Set(webhookapi.HopsHeader, strconv.Itoa(d.Hops))
+	}
 	signing.Sign(request.Header, f.secret, nil, id, f.now(), body)
 	response, err := f.http.Do(request)
 	if err != nil {
@@ -75,30 +79,31 @@ func (f *forwarder) once(ctx context.Context, api *rest, connector, delivery str
 	return response.StatusCode, nil
 }
 
-// carried is the body of a delivery, and its kind: the result of its run, or what the API shows as
-// payload.
-func carried(ctx context.Context, api *rest, connector, delivery string) (kind string, body []byte, err error) {
-	var d heard
-	if err := api.call(ctx, http.MethodGet, "/connectors/"+connector+"/runs/"+delivery, "", nil, &d); err != nil {
-		return "", nil, fmt.Errorf("reading the delivery: %w", err)
+// carried is the body of a delivery: the result of its run, or what the API shows as payload.
+// Either takes one call.
+func carried(ctx context.Context, api *rest, connector string, d heard) (body []byte, err error) {
+	switch d.Kind {
+	case "":
+		return nil, errors.New("not forwarded: this version of the REST API does not say what a delivery carries")
+	case "result":
+		var run struct {
+			ID uuid.UUID `json:"id"`
+			webhookapi.Envelope
+		}
+		if err := api.call(ctx, http.MethodGet, "/runs/"+d.RunID, "", nil, &run); err != nil {
+			return nil, fmt.Errorf("reading the result: %w", err)
+		}
+		run.RunID = run.ID
+		return json.Marshal(run.Envelope)
 	}
-	switch {
-	case d.Kind == "result":
-	case d.Kind == "":
-		return "", nil, errors.New("not forwarded: this version of the REST API does not say what a delivery carries")
-	case len(d.Payload) == 0 || string(d.Payload) == "null":
-		return "", nil, errors.New("not forwarded: the REST API does not show what it carries; the key needs runs.view")
-	default:
-		return d.Kind, d.Payload, nil
+	var whole struct {
+		Payload json.RawMessage `json:"payload"`
 	}
-	var run struct {
-		ID uuid.UUID `json:"id"`
-		webhookapi.Envelope
+	if err := api.call(ctx, http.MethodGet, "/connectors/"+connector+"/runs/"+d.ID, "", nil, &whole); err != nil {
+		return nil, fmt.Errorf("reading the delivery: %w", err)
 	}
-	if err := api.call(ctx, http.MethodGet, "/runs/"+d.RunID, "", nil, &run); err != nil {
-		return "", nil, fmt.Errorf("reading the result: %w", err)
+	if len(whole.Payload) == 0 || string(whole.Payload) == "null" {
+		return nil, errors.New("not forwarded: the REST API does not show what it carries; the key needs runs.view")
 	}
-	run.RunID = run.ID
-	body, err = json.Marshal(run.Envelope)
-	return d.Kind, body, err
+	return whole.Payload, nil
 }

@@ -85,16 +85,16 @@ be had, or the local port does not answer, the line says so.`,
 	return cmd
 }
 
-// heard is what the API says of a delivery.
+// heard is what a list of the API says of a delivery.
 type heard struct {
-	ID            string          `json:"id"`
-	Status        string          `json:"status"`
-	StartedAt     time.Time       `json:"started_at"`
-	RunID         string          `json:"run_id"`
-	Error         string          `json:"error"`
-	Kind          string          `json:"kind"`
-	Payload       json.RawMessage `json:"payload"`
-	NextAttemptAt *time.Time      `json:"next_attempt_at"`
+	ID        string    `json:"id"`
+	Status    string    `json:"status"`
+	StartedAt time.Time `json:"started_at"`
+	RunID     string    `json:"run_id"`
+	Error     string    `json:"error"`
+	Kind      string    `json:"kind"`
+	// Hops is 0 where the API does not say.
+	Hops int `json:"hops"`
 }
 
 func (o *listenOptions) run(ctx context.Context, out, messages io.Writer) error {
@@ -223,7 +223,7 @@ func (o *listenOptions) tell(ctx context.Context, now, before *seen, out io.Writ
 		}
 		var forwarded *forwarded
 		if was == "" && o.to != nil && d.Status != "skipped" {
-			forwarded = o.to.send(ctx, o.api, o.connector, d.ID)
+			forwarded = o.to.send(ctx, o.api, o.connector, d)
 		}
 		if err := o.write(out, d, forwarded); err != nil {
 			return err

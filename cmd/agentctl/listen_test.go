@@ -35,6 +35,8 @@ type sending struct {
 	// received are the requests of the local port.
 	received []*http.Request
 	bodies   []string
+	// calls are the paths that were asked for of what deliveries carry.
+	calls []string
 }
 
 const sentRun = "0199f3c2-0000-7000-8000-000000000001"
@@ -55,7 +57,7 @@ func newSending(t *testing.T) *sending {
 // delivery is one that begins now, of a number.
 func (s *sending) delivery(n int, status, kind string) {
 	s.deliveries = append([]map[string]any{{
-		"id": fmt.Sprintf("00000000-0000-7000-8000-%012d", n), "status": status, "run_id": sentRun, "kind": kind,
+		"id": fmt.Sprintf("00000000-0000-7000-8000-%012d", n), "status": status, "run_id": sentRun, "kind": kind, "hops": n + 1,
 		"started_at": "2026-03-02T06:00:05Z", "payload": map[string]any{"n": n},
 	}}, s.deliveries...)
 }
@@ -71,6 +73,9 @@ func (s *sending) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ours || r.Header.Get("Authorization") != "Bearer "+s.key {
 		problemAnswer(http.StatusForbidden, "forbidden")(w)
 		return
+	}
+	if path == "/runs/"+sentRun || strings.HasPrefix(path, "/connectors/"+s.connector+"/runs/") {
+		s.calls = append(s.calls, path)
 	}
 	id, one := strings.CutPrefix(path, "/connectors/"+s.connector+"/runs/")
 	switch {
@@ -160,12 +165,41 @@ func TestListenForwardsDeliveries(t *testing.T) {
 	for i, request := range s.received {
 		require.NoError(t, receiver.Verify([]byte(s.bodies[i]), request.Header))
 		require.Equal(t, "application/json", request.Header.Get("Content-Type"))
-		require.NotEmpty(t, request.Header.Get("X-Service-Signature"))
-		require.NotEmpty(t, request.Header.Get("X-Service-Event"))
+		for _, name := range documentedHeaders(t) {
+			require.NotEmpty(t, request.Header.Get(name), name)
+		}
+		require.Equal(t, []string{"result", "payload"}[i], request.Header.Get("X-Service-Event"))
+		require.Equal(t, strconv.Itoa(i+2), request.Header.Get("X-Service-Hops"))
 		require.Equal(t, fmt.Sprintf("00000000-0000-7000-8000-%012d", i+1), request.Header.Get("X-Service-Delivery"))
 	}
 	require.Equal(t, 2, strings.Count(out, "-> 202"))
 	require.Contains(t, out, "skipped")
+	require.Equal(t, []string{"/runs/" + sentRun, "/connectors/" + s.connector + "/runs/" + s.deliveries[1]["id"].(string)}, s.calls, "one call each")
+}
+
+// documentedHeaders are those that the description of webhooks has of deliveries.
+func documentedHeaders(t *testing.T) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/webhooks.json")
+	require.NoError(t, err)
+	var document struct {
+		Webhooks map[string]struct {
+			Post struct {
+				Parameters []struct{ Name, In string } `json:"parameters"`
+			} `json:"post"`
+		} `json:"webhooks"`
+	}
+	require.NoError(t, json.Unmarshal(text, &document))
+	require.NotEmpty(t, document.Webhooks)
+	for _, webhook := range document.Webhooks {
+		for _, p := range webhook.Post.Parameters {
+			if p.In == "header" {
+				names = append(names, p.Name)
+			}
+		}
+	}
+	require.Contains(t, names, "X-Service-Delivery")
+	return names
 }
 
 // TestListenSaysWhatItCannotForward: and goes on.
