@@ -11,8 +11,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/replay"
 )
 
-// waiting is a delivery to a connector that has failed and waits for hours.
-func (w *world) waiting(c store.Connector) store.ConnectorRun {
+// failedOnce is a delivery to a connector that has failed and waits for hours.
+func (w *world) failedOnce(c store.Connector) store.ConnectorRun {
 	a := attempted(w.underWayTo(c), store.DeliveryRetry)
 	a.Wait = 20 * time.Hour
 	w.record(a)
@@ -31,7 +31,7 @@ var hurryPromises = []promise{
 	{"of a delivery that waits, a replay makes the next attempt due now, and no other delivery", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
-		d := w.waiting(out)
+		d := w.failedOnce(out)
 		w.hinted(store.TopicDelivery, w.environment.ID, func() { w.hurry(d, nil, store.Accepted) })
 		w.hurry(d, nil, store.Accepted) // it is due already
 		_, due, err := w.s.Attempts(w.ctx, d.Key())
@@ -66,7 +66,7 @@ var hurryPromises = []promise{
 	{"a request hurries once, however often it is repeated", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
-		d := w.waiting(out)
+		d := w.failedOnce(out)
 		w.hurry(d, requestKey("1", "this"), store.Accepted)
 		a := attempted(w.takeDue(10, 10)[0], store.DeliveryRetry)
 		a.Wait = time.Hour
@@ -110,7 +110,7 @@ var hurryPromises = []promise{
 	{"a delivery is not hurried of a connector that sends nothing", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
-		d := w.waiting(out)
+		d := w.failedOnce(out)
 		w.set(`UPDATE destinations SET paused_generation = 1, paused_reason = '410 Gone'`)
 		for reason, change := range map[replay.Reason]func(*store.Connector){
 			replay.Paused:   func(*store.Connector) {},
