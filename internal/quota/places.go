@@ -11,8 +11,10 @@ import (
 // Places are taken by who finds them free, and by nobody else: nobody waits.
 type Places struct {
 	all, part int64
-	// sparing says that a project has no more than half of what the others leave.
+	// sparing says that a project has no more than half of what the others leave, and kept
+	// what is then for projects alone that have none.
 	sparing bool
+	kept    int64
 
 	mutex     sync.Mutex
 	taken     int64
@@ -25,10 +27,12 @@ func NewPlaces(all, parts int64) *Places {
 }
 
 // NewSparingPlaces are NewPlaces of which a project has no more than half of what the others
-// leave: so there are some for the next, however many projects take what they may.
+// leave, and whoever has some already nothing of the last eighth, or of the last eight where
+// these are more but no more than a quarter. So there is one at least for each of as many
+// projects as that is, and for three more, however much the others ask for.
 func NewSparingPlaces(all, parts int64) *Places {
 	p := NewPlaces(all, parts)
-	p.sparing = true
+	p.sparing, p.kept = true, max(all/8, min(all/4, 8))
 	return p
 }
 
@@ -37,15 +41,21 @@ func (p *Places) Take(project uuid.UUID, n int64) error {
 	n = min(n, p.part)
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	switch {
-	case p.byProject[project]+n > p.part:
+	switch own := p.byProject[project]; {
+	case own+n > p.part:
 		return ErrPart
-	case p.taken+n > p.all, p.sparing && p.byProject[project]+n > (p.all-p.taken+p.byProject[project]+1)/2:
+	case p.taken+n > p.all, p.sparing && !p.spares(own, n):
 		return ErrAll
 	}
 	p.taken += n
 	p.byProject[project] += n
 	return nil
+}
+
+// spares says that enough is left for others when a project that has own takes n more.
+func (p *Places) spares(own, n int64) bool {
+	left := p.all - p.taken + own // by the others
+	return own+n <= (left+1)/2 && (own == 0 || p.taken+n <= p.all-p.kept)
 }
 
 // Give gives back what was taken by the same n.

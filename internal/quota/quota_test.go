@@ -136,19 +136,27 @@ func TestALineForABudgetIsBounded(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestSparingPlacesLeaveSomeForTheNext: half of what is left, after as many projects as
-// would have all parts.
+// TestSparingPlacesLeaveSomeForTheNext: half of what is left, and the last ones for those who
+// have none; all of them are had by somebody.
 func TestSparingPlacesLeaveSomeForTheNext(t *testing.T) {
 	t.Parallel()
-	p := NewSparingPlaces(64, 4)
-	var taken []int
-	for range 7 {
-		project, n := uuid.New(), 0
-		for p.Take(project, 1) == nil {
-			n++
+	for all, want := range map[int64][]int{
+		2:  {1, 1},
+		4:  {1, 1, 1, 1},
+		16: {4, 4, 4, 1, 1, 1, 1},
+		64: {16, 16, 16, 8, 1, 1, 1, 1, 1, 1, 1, 1},
+	} {
+		p := NewSparingPlaces(all, 4)
+		var taken []int
+		for n := -1; n != 0; {
+			project := uuid.New()
+			for n = 0; p.Take(project, 1) == nil; {
+				n++
+			}
+			if n > 0 {
+				taken = append(taken, n)
+			}
 		}
-		taken = append(taken, n)
+		require.Equal(t, want, taken, "of %d", all)
 	}
-	require.Equal(t, []int{16, 16, 16, 8, 4, 2, 1}, taken)
-	require.NoError(t, p.Take(uuid.New(), 1))
 }

@@ -20,23 +20,18 @@ func TestWaitingCallersAreCounted(t *testing.T) {
 	t.Parallel()
 	k := &keeper{mode: modeSync}
 	h := serving(t, k)
-	fill := func(project uuid.UUID, n int) {
-		for range n {
-			require.NoError(t, h.callers.Take(project, 1))
-		}
-	}
 	asks := func() {
 		answer, p := post(t, h, strings.NewReader(`{}`))
 		require.Equal(t, "2", answer.Header().Get("Retry-After"))
 		refused(t, withRetry(p), http.StatusTooManyRequests, httpserver.CodeTooManyCallers)
 		require.Empty(t, k.events)
 	}
-	fill(project, maxCallers/projectShare)
+	for range maxCallers / projectShare {
+		require.NoError(t, h.callers.Take(project, 1))
+	}
 	asks()
 	h.callers.Give(project, maxCallers/projectShare)
-	for range projectShare {
-		fill(uuid.New(), maxCallers/projectShare)
-	}
+	fill(h.callers, 1)
 	asks()
 	answer, _ := post(t, h, strings.NewReader(`{}`), "Prefer", "respond-async")
 	require.Equal(t, http.StatusAccepted, answer.Code)

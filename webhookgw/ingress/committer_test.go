@@ -128,16 +128,23 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 			return k.enter(&pending{ctx: t.Context(), since: k.now(), event: e, answer: make(chan answer, 1)})
 		}
 		first := uuid.New()
-		for _, project := range []uuid.UUID{first, uuid.New(), uuid.New(), uuid.New()} {
+		for _, project := range []uuid.UUID{first, uuid.New(), uuid.New()} {
 			for range c.share {
 				require.NoError(t, offer(project), name)
 			}
 			refused(t, offer(project), http.StatusTooManyRequests, httpserver.CodeTooManyWaiting)
 		}
-		refused(t, offer(uuid.New()), http.StatusServiceUnavailable, httpserver.CodeBusy)
+		var err error
+		for err == nil { // the last quarter
+			err = offer(uuid.New())
+		}
+		refused(t, err, http.StatusServiceUnavailable, httpserver.CodeBusy)
 		require.True(t, k.runOnce(t.Context()))
-		require.NoError(t, offer(first), name)
 		require.NoError(t, offer(uuid.New()), name)
+		for range 2 { // more than what is kept for those who have none
+			require.True(t, k.runOnce(t.Context()))
+		}
+		require.NoError(t, offer(first), name)
 		for k.runOnce(t.Context()) {
 		}
 		k.idle(t)

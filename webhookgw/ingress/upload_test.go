@@ -295,14 +295,8 @@ func TestAProjectHasAShareOfWhatComesIn(t *testing.T) {
 	<-came
 	answer, _ := post(t, h, strings.NewReader(`{}`))
 	require.Equal(t, http.StatusOK, answer.Code)
-	for range projectShare - 2 {
-		require.NoError(t, h.incoming.Take(uuid.New(), rest))
-	}
-	for h.incoming.Take(uuid.New(), minIncoming) == nil { // the rest
-	}
 	h.incoming.Give(project, rest)
-	for h.incoming.Take(uuid.New(), minIncoming) == nil {
-	}
+	fill(h.incoming, maxIncoming)
 	_, p = post(t, h, strings.NewReader(`{}`))
 	refused(t, withRetry(p), http.StatusServiceUnavailable, httpserver.CodeBusy)
 
@@ -361,14 +355,8 @@ func TestAProjectHasAShareOfLargeBodies(t *testing.T) {
 	}
 	_, p := post(t, h, strings.NewReader(object(200<<10)))
 	refused(t, withRetry(p), http.StatusTooManyRequests, httpserver.CodeTooManyLargeBodies)
-	for range projectShare - 1 {
-		other := uuid.New()
-		for range maxLargeBodies / projectShare {
-			require.NoError(t, h.bodies.Take(other, 1))
-		}
-	}
 	h.bodies.Give(project, 1)
-	require.NoError(t, h.bodies.Take(uuid.New(), 1))
+	fill(h.bodies, 1)
 	_, p = post(t, h, strings.NewReader(object(200<<10)))
 	refused(t, withRetry(p), http.StatusServiceUnavailable, httpserver.CodeBusy)
 	answer, _ := post(t, h, strings.NewReader(`{}`))

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"reflect"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/quota"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// placesOf are all places that a value has, by the name of their field.
+func placesOf(of any) map[string]*quota.Places {
+	found := map[string]*quota.Places{}
+	v := reflect.ValueOf(of).Elem()
+	for i := range v.NumField() {
+		if field := v.Field(i); field.Type() == reflect.TypeFor[*quota.Places]() {
+			found[v.Type().Field(i).Name] = (*quota.Places)(unsafe.Pointer(field.Pointer())) //nolint:gosec // the field is no exported one
+		}
+	}
+	return found
+}
+
+// fill has other projects take all that is left, each no more than that at once.
+func fill(places *quota.Places, n int64) {
+	for ; n > 0; n /= 2 {
+		for places.Take(uuid.New(), n) == nil {
+		}
+	}
+}
+
+// TestThereAreSomePlacesForTheNext: of each kind that a gateway has, however much eleven
+// projects ask for.
+func TestThereAreSomePlacesForTheNext(t *testing.T) {
+	t.Parallel()
+	inBytes := map[string]int64{"incoming": store.MaxInlineInput, "bytes": store.MaxInlineInput}
+	tried := 0
+	for _, of := range []any{serving(t, &keeper{}), newCommitter(&keeper{}, nil, metrics.NewGateway(nil), time.Now)} {
+		for name, places := range placesOf(of) {
+			size := max(inBytes[name], 1)
+			for i := range 11 {
+				greedy := uuid.New()
+				require.NoError(t, places.Take(greedy, size), "%s, project %d", name, i)
+				for places.Take(greedy, size) == nil {
+				}
+			}
+			require.NoError(t, places.Take(uuid.New(), size), "%s: the next one", name)
+			tried++
+		}
+	}
+	require.Equal(t, 6, tried)
+}
