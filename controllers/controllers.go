@@ -36,7 +36,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	trust, anew := make(chan event.GenericEvent), make(chan event.GenericEvent)
+	trust, anew, told := make(chan event.GenericEvent), make(chan event.GenericEvent), &connector.Calm{}
 	pods := object.PodOptions{
 		Image: opts.Image, DispatchURL: opts.DispatchURL, TrustDispatchCA: opts.DispatchTLSSecret != "", Egress: opts.Egress,
 	}
@@ -55,7 +55,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		}},
 		{"connector", &connector.Reconciler{
 			Base: base(mgr, opts, "connector"), Store: opts.Store,
-			Keys: opts.Keys, Anew: anew, GatewayURL: opts.GatewayURL, Metrics: opts.Metrics,
+			Keys: opts.Keys, Anew: anew, Calm: told, GatewayURL: opts.GatewayURL, Metrics: opts.Metrics,
 		}},
 		{"connectorlink", &connectorlink.Reconciler{Base: base(mgr, opts, "connectorlink"), Store: opts.Store}},
 		{"apikey", &apikey.Reconciler{Base: base(mgr, opts, "apikey"), Audit: opts.Store}},
@@ -65,16 +65,17 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 			return fmt.Errorf("registering controller %q: %w", c.name, err)
 		}
 	}
-	return addLoops(mgr, opts, anew)
+	return addLoops(mgr, opts, anew, told)
 }
 
-// addLoops adds what runs beside the controllers; anew takes connectors to look at.
-func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent) error {
+// addLoops adds what runs beside the controllers; anew takes connectors to look at, told knows
+// what they tell.
+func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, told *connector.Calm) error {
 	if err := mgr.Add(newSweep(mgr.GetAPIReader(), mgr.GetClient(), opts)); err != nil {
 		return fmt.Errorf("registering the sweep: %w", err)
 	}
 	if err := mgr.Add(&connector.Destinations{
-		Store: opts.Store, Changed: anew, Namespaces: opts.Namespaces, Logger: slog.Default(),
+		Store: opts.Store, Changed: anew, Namespaces: opts.Namespaces, Logger: slog.Default(), Calm: told,
 	}); err != nil {
 		return fmt.Errorf("registering the look at destinations: %w", err)
 	}

@@ -56,7 +56,7 @@ func newStage(ctx context.Context) *stage {
 		"Project":       &project.Reconciler{Base: f.Base, Store: f.Store, Network: project.Network{SystemNamespace: f.Namespace}},
 		"Environment":   &environment.Reconciler{Base: f.Base, Store: f.Store, Pods: pods},
 		"Deployment":    &deployment.Reconciler{Base: f.Base, Store: f.Store, Pods: pods},
-		"Connector":     &connector.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, GatewayURL: "https://hooks.example.com"},
+		"Connector":     &connector.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"},
 		"ConnectorLink": &connectorlink.Reconciler{Base: f.Base, Store: f.Store},
 		"APIKey":        &apikey.Reconciler{Base: f.Base, Audit: f.Store},
 	}}

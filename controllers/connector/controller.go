@@ -50,6 +50,8 @@ type Reconciler struct {
 	Anew <-chan event.GenericEvent
 	// GatewayURL is the public start of webhook URLs.
 	GatewayURL string
+	// Calm knows what outbound connectors tell of their destinations.
+	Calm *Calm
 	// Metrics count how deliveries go; nil counts nowhere.
 	Metrics *metrics.Manager
 }

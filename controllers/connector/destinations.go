@@ -21,10 +21,6 @@ const (
 	lookEvery = 30 * time.Second
 	// lookPage is how many of them one statement reads.
 	lookPage = 500
-	// calm is for how long no delivery of a destination must have been refused until it is
-	// said that they go out again: one that takes some and refuses others would else have its
-	// Connector written each time that is looked.
-	calm = 10 * time.Minute
 )
 
 // Destinations hands connectors to their controller whose deliveries have begun to fail, are
@@ -37,23 +33,9 @@ type Destinations struct {
 	Changed    chan<- event.GenericEvent
 	Namespaces namespaces.Set
 	Logger     *slog.Logger
-	// Now is the clock of what is calm; nil means time.Now.
-	Now func() time.Time
-
-	known map[store.Key]trouble
-	// refused is when deliveries of those that are known were last seen to be.
-	refused map[store.Key]time.Time
+	// Calm is the one that the controller asks too.
+	Calm *Calm
 }
-
-// trouble is what a Connector tells of its destination.
-type trouble struct {
-	ref              store.ObjectRef
-	failing, rejected bool
-	pausedGeneration  int64
-}
-
-// only says that it is the refused deliveries alone.
-func (t trouble) only() bool { return t.rejected && !t.failing && t.pausedGeneration == 0 }
 
 // NeedLeaderElection says that only the leader looks.
 func (d *Destinations) NeedLeaderElection() bool { return true }
@@ -68,12 +50,9 @@ func (d *Destinations) Start(ctx context.Context) error {
 	return nil
 }
 
-// Look hands over what has changed since it was looked before.
+// Look hands over those whose Connectors do not tell what they are to tell.
 func (d *Destinations) Look(ctx context.Context) error {
-	if d.Now == nil {
-		d.Now = time.Now
-	}
-	now, refused := map[store.Key]trouble{}, map[store.Key]time.Time{}
+	seen := map[store.Key]bool{}
 	var after store.Key
 	for {
 		page, err := d.Store.TroubledDestinations(ctx, after, lookPage)
@@ -82,34 +61,27 @@ func (d *Destinations) Look(ctx context.Context) error {
 		}
 		for _, t := range page {
 			after = t.Connector
-			now[after] = trouble{t.Ref, t.Failures >= store.BreakAfter, t.Rejected > 0, t.PausedGeneration}
-			if now[after].rejected {
-				refused[after] = d.Now()
+			seen[after] = true
+			if err := d.tell(ctx, t.Ref, t.Destination); err != nil {
+				return err
 			}
 		}
 		if len(page) < lookPage {
 			break
 		}
 	}
-	for key, was := range d.known {
-		if _, still := now[key]; !still {
-			if last := d.refused[key]; was.only() && d.Now().Sub(last) < calm {
-				now[key], refused[key] = was, last
-				continue
-			}
-			if err := d.hand(ctx, was.ref); err != nil {
-				return err
-			}
+	for key, ref := range d.Calm.others(seen) {
+		if err := d.tell(ctx, ref, store.Destination{Connector: key}); err != nil {
+			return err
 		}
 	}
-	for key, is := range now {
-		if d.known[key] != is {
-			if err := d.hand(ctx, is.ref); err != nil {
-				return err
-			}
-		}
+	return nil
+}
+
+func (d *Destinations) tell(ctx context.Context, ref store.ObjectRef, seen store.Destination) error {
+	if _, changed := d.Calm.tell(ref, seen); changed {
+		return d.hand(ctx, ref)
 	}
-	d.known, d.refused = now, refused
 	return nil
 }
 

@@ -203,26 +203,27 @@ func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key 
 		was = condition.Reason
 	}
 	d := of[key.ID]
-	reason, paused := d.Paused(c.Generation)
+	d.Connector = key
+	is, _ := r.Calm.tell(r.Ref(c), d)
 	switch {
-	case paused:
-		c.MarkPaused(reason)
-	case d.Failures >= store.BreakAfter:
+	case is.pausedGeneration != 0 && is.pausedGeneration == c.Generation:
+		c.MarkPaused(is.pausedReason)
+	case is.failing:
 		c.MarkDestinationFailing()
-	case d.Rejected > 0:
-		c.MarkDeliveriesFailing(d.RejectedReason)
+	case is.rejected:
+		c.MarkDeliveriesFailing(is.rejectedReason)
 	default:
 		c.MarkDelivering()
 	}
-	is := c.Status.Condition(v1alpha1.ConditionDelivering)
-	switch trouble := is.Reason != v1alpha1.ReasonSucceeded; {
-	case is.Reason == was:
-	case trouble:
-		r.Event(c, corev1.EventTypeWarning, is.Reason, is.Message)
-		r.count(is.Reason)
+	now := c.Status.Condition(v1alpha1.ConditionDelivering)
+	switch troubled := now.Reason != v1alpha1.ReasonSucceeded; {
+	case now.Reason == was:
+	case troubled:
+		r.Event(c, corev1.EventTypeWarning, now.Reason, now.Message)
+		r.count(now.Reason)
 	case was == v1alpha1.ReasonPaused, was == v1alpha1.ReasonDestinationFailing, was == v1alpha1.ReasonDeliveriesFailing:
 		r.Event(c, corev1.EventTypeNormal, v1alpha1.ConditionDelivering, "deliveries go out again")
-		r.count(is.Reason)
+		r.count(now.Reason)
 	}
 	return nil
 }

@@ -139,8 +139,9 @@ var _ = Describe("An outbound Connector", func() {
 		clock := time.Unix(1_000_000, 0)
 		look := &connector.Destinations{
 			Store: s.Store, Changed: changed, Namespaces: namespaces.Set{s.Namespace}, Logger: slog.New(slog.DiscardHandler),
-			Now: func() time.Time { return clock },
+			Calm: s.r.Calm,
 		}
+		s.r.Calm.Now = func() time.Time { return clock }
 		told := func() (names []string) {
 			GinkgoHelper()
 			Expect(look.Look(ctx)).To(Succeed())
@@ -188,10 +189,14 @@ var _ = Describe("An outbound Connector", func() {
 			database(`UPDATE destinations SET rejected = 0, rejected_reason = ''`)
 			clock = clock.Add(time.Minute)
 			Expect(told()).To(BeEmpty(), "it is not calm yet")
+			s.ExpectReconciled(ctx, s.r, c)
+			Expect(c.Status.Condition(v1alpha1.ConditionDelivering).Reason).To(Equal(v1alpha1.ReasonDeliveriesFailing), "whoever reconciles it")
 		}
 		clock = clock.Add(9 * time.Minute)
 		Expect(told()).To(ConsistOf("results"))
 		Expect(told()).To(BeEmpty())
+		s.ExpectReconciled(ctx, s.r, c)
+		Expect(c.Status.IsTrue(v1alpha1.ConditionDelivering)).To(BeTrue())
 
 		By("being disabled")
 		c.Spec.Enabled = ptr.To(false)

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connector
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestWhatAConnectorTellsOfItsDestination: trouble at once, that it is over after ten minutes
+// without any, and another reason after ten minutes of the one before.
+func TestWhatAConnectorTellsOfItsDestination(t *testing.T) {
+	t.Parallel()
+	var (
+		well     = store.Destination{}
+		refused  = store.Destination{Rejected: 1, RejectedReason: "401"}
+		unknown  = store.Destination{Rejected: 2, RejectedReason: "404"}
+		failing  = store.Destination{Failures: store.BreakAfter}
+		paused   = store.Destination{PausedGeneration: 2, PausedReason: "410"}
+		told401  = trouble{rejected: true, rejectedReason: "401"}
+		told404  = trouble{rejected: true, rejectedReason: "404"}
+		toldFail = trouble{failing: true}
+	)
+	type step struct {
+		after   time.Duration
+		seen    store.Destination
+		want    trouble
+		changed bool
+	}
+	for name, steps := range map[string][]step{
+		"refused, and again after it was well": {
+			{0, refused, told401, true}, {0, refused, told401, false}, {time.Minute, well, told401, false},
+			{calm, well, trouble{}, true}, {time.Second, refused, told401, true},
+		},
+		"failing now and then": {
+			{0, failing, toldFail, true}, {30 * time.Second, well, toldFail, false}, {calm - time.Minute, failing, toldFail, false},
+			{calm - time.Second, well, toldFail, false}, {time.Second, well, trouble{}, true},
+		},
+		"another reason":    {{0, refused, told401, true}, {time.Minute, unknown, told401, false}, {calm, unknown, told404, true}},
+		"worse":             {{0, refused, told401, true}, {0, failing, toldFail, true}, {time.Minute, refused, toldFail, false}, {calm, refused, told401, true}},
+		"paused, resumed":   {{0, refused, told401, true}, {0, paused, trouble{pausedGeneration: 2, pausedReason: "410"}, true}, {0, well, trouble{}, true}},
+		"nothing to tell":   {{0, well, trouble{}, false}},
+		"refused, resolved": {{0, refused, told401, true}, {calm, well, trouble{}, true}, {0, well, trouble{}, false}},
+	} {
+		now := time.Unix(1_000_000, 0)
+		c, key := &Calm{Now: func() time.Time { return now }}, store.Key{ProjectID: uuid.New(), ID: uuid.New()}
+		for i, s := range steps {
+			now = now.Add(s.after)
+			s.seen.Connector = key
+			is, changed := c.tell(store.ObjectRef{Name: "results"}, s.seen)
+			require.Equal(t, s.want, is, "%s, step %d", name, i)
+			require.Equal(t, s.changed, changed, "%s, step %d", name, i)
+			require.Equal(t, is != trouble{}, len(c.others(nil)) == 1, "%s, step %d: nothing is remembered of those that are well", name, i)
+		}
+	}
+}
