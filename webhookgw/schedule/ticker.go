@@ -22,6 +22,9 @@ const (
 	// tickLimit is how many ticks are read and recorded at once: the inputs of that many
 	// are in memory.
 	tickLimit = 100
+	// tickRuns is how many runs one transaction starts of them, unless one tick has more. It is
+	// halved where that took too long, and doubled again where it did not.
+	tickRuns = 1024
 	// lookEvery is how long nobody looks for ticks that nobody expects, such as those of a
 	// connector that has just been made.
 	lookEvery = 5 * time.Second
@@ -56,6 +59,8 @@ type TickerOptions struct {
 type Ticker struct {
 	opts  TickerOptions
 	rooms *rooms
+	// runs is how many runs a round starts, at most tickRuns.
+	runs int
 }
 
 // NewTicker returns a ticker.
@@ -66,7 +71,7 @@ func NewTicker(opts TickerOptions) *Ticker {
 	if opts.Metrics == nil {
 		opts.Metrics = metrics.NewGateway(nil)
 	}
-	return &Ticker{opts: opts, rooms: newRooms(opts.Store, opts.Now)}
+	return &Ticker{opts: opts, rooms: newRooms(opts.Store, opts.Now), runs: tickRuns}
 }
 
 // Run records what is due until ctx ends.
@@ -113,6 +118,8 @@ func (t *Ticker) round(ctx context.Context) (due store.DueTicks, done int, err e
 	if due, err = t.opts.Store.DueTicks(ctx, tickLimit); err != nil || len(due.Ticks) == 0 {
 		return due, 0, err
 	}
+	due.Ticks = atMost(due.Ticks, t.runs)
+	defer func() { t.learn(ctx, err) }()
 	projects := map[uuid.UUID]bool{}
 	for _, d := range due.Ticks {
 		projects[d.Route.Connector.ProjectID] = true
@@ -144,6 +151,28 @@ func (t *Ticker) round(ctx context.Context) (due store.DueTicks, done int, err e
 		moved, err = t.opts.Store.MoveTicks(ctx, moves)
 	}
 	return due, recorded + moved, err
+}
+
+// atMost are the first of the ticks, at least one, that start no more than so many runs; one
+// that starts none counts as one.
+func atMost(ticks []store.DueTick, runs int) []store.DueTick {
+	for i, d := range ticks {
+		if runs -= max(len(d.Route.Links), 1); runs < 0 && i > 0 {
+			return ticks[:i]
+		}
+	}
+	return ticks
+}
+
+// learn has the next round start fewer runs where this one took too long, and more where it
+// did not.
+func (t *Ticker) learn(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+		t.runs = min(2*t.runs, tickRuns)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(ctx.Err(), context.DeadlineExceeded):
+		t.runs = max(t.runs/2, 1)
+	}
 }
 
 // decide makes an event of what is due of a connector; a move alone where there is none.

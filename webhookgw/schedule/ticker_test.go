@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,15 +29,17 @@ import (
 
 // stub answers as it is told, and remembers what it is asked.
 type stub struct {
-	due      store.DueTicks
-	admit    func(store.Event) store.Admission
-	err      error
-	load     store.ProjectLoad
-	loadErr  error
-	measured atomic.Int64
-	looks    []time.Time
-	events   []store.Event
-	moves    []store.TickMove
+	due     store.DueTicks
+	admit   func(store.Event) store.Admission
+	err     error
+	load    store.ProjectLoad
+	loadErr error
+	// acceptErr is what Accept fails with.
+	acceptErr error
+	measured  atomic.Int64
+	looks     []time.Time
+	events    []store.Event
+	moves     []store.TickMove
 }
 
 func (s *stub) DueTicks(context.Context, int) (store.DueTicks, error) {
@@ -51,6 +54,9 @@ func (s *stub) MoveTicks(_ context.Context, moves []store.TickMove) (int, error)
 
 func (s *stub) Accept(_ context.Context, events []store.Event) (out []store.Admission, err error) {
 	s.events = append(s.events, events...)
+	if s.acceptErr != nil {
+		return nil, s.acceptErr
+	}
 	for _, e := range events {
 		a := s.admit(e)
 		if errors.Is(a.Err, store.ErrTickTaken) {
@@ -186,6 +192,33 @@ func TestTicksOfOneMomentFillTheBacklogTogether(t *testing.T) {
 	s.loadErr = store.ErrNotFound
 	_, _, err = other.round(t.Context())
 	require.NoError(t, err)
+}
+
+// TestARoundStartsABoundedNumberOfRuns: fewer where the store took too long for them.
+func TestARoundStartsABoundedNumberOfRuns(t *testing.T) {
+	t.Parallel()
+	s := &stub{due: store.DueTicks{Now: midnight}}
+	for range tickLimit {
+		s.due.Ticks = append(s.due.Ticks, dueNow(t, daily, slices.Repeat([]string{"agent"}, 100)...))
+	}
+	ticker, _ := ticking(s)
+	for i, c := range []struct {
+		err  error
+		want int // ticks
+	}{
+		{nil, 10},
+		{context.DeadlineExceeded, 10}, {context.DeadlineExceeded, 5}, {context.DeadlineExceeded, 2}, {context.DeadlineExceeded, 1}, {context.DeadlineExceeded, 1},
+		{errors.New("away"), 1}, {nil, 1}, {nil, 1}, {nil, 1}, {nil, 2}, {nil, 5}, {nil, 10}, {nil, 10},
+	} {
+		s.events = nil
+		s.admit = func(store.Event) store.Admission { return store.Admission{} }
+		s.acceptErr = c.err
+		_, _, err := ticker.round(t.Context())
+		require.ErrorIs(t, err, c.err)
+		require.Len(t, s.events, c.want, "round %d", i)
+	}
+	s.due.Ticks = []store.DueTick{dueNow(t, daily), dueNow(t, daily)}
+	require.Len(t, atMost(s.due.Ticks, 1), 1, "what starts none is recorded too")
 }
 
 func TestWhatBecomesOfATickThatIsNotRecorded(t *testing.T) {
