@@ -164,6 +164,8 @@ func incomingResponses() node {
 			response["headers"] = node{"Allow": ref("headers", "Allow")}
 		case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 			response["headers"] = node{"Retry-After": ref("headers", "Retry-After")}
+		case http.StatusGatewayTimeout:
+			response["headers"] = replayed
 		}
 		out[strconv.Itoa(status)] = response
 	}

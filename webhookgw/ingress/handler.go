@@ -275,10 +275,10 @@ func (h *Handler) record(w http.ResponseWriter, r *http.Request, route store.Rou
 	case a.Verdict == store.Expired:
 		return route, a, errKeyExpired
 	case a.Verdict == store.Repeated:
-		w.Header().Set(webhookapi.ReplayedHeader, "true")
 		if a.files, err = h.filesOf(r.Context(), store.Key{ProjectID: route.Connector.ProjectID, ID: a.ConnectorRunID}); err != nil {
 			return route, a, err
 		}
+		w.Header().Set(webhookapi.ReplayedHeader, "true")
 	}
 	h.opts.Metrics.Accepted(route.Connector.Mode, a.Verdict == store.Repeated, time.Since(begin))
 	return route, a, nil

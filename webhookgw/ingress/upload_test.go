@@ -45,6 +45,8 @@ type keeper struct {
 	begun   int
 	dropped int          // of blobs
 	files   []store.File // of earlier events
+	// filesErr is what reading these fails with.
+	filesErr error
 }
 
 // RecordRejections forgets them.
@@ -67,7 +69,9 @@ func (*keeper) Subscribe(store.Topic) (<-chan store.Hint, func()) {
 
 func (k *keeper) KnownKey(context.Context, store.Key, string) (bool, error) { return k.known, nil }
 
-func (k *keeper) EventFiles(context.Context, store.Key) ([]store.File, error) { return k.files, nil }
+func (k *keeper) EventFiles(context.Context, store.Key) ([]store.File, error) {
+	return k.files, k.filesErr
+}
 
 func (k *keeper) Accept(_ context.Context, events []store.Event) ([]store.Admission, error) {
 	k.mutex.Lock()
