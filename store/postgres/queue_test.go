@@ -54,5 +54,5 @@ func TestADeepQueueIsNotReadWhole(t *testing.T) {
 			}
 		})
 	}
-	require.Equal(t, 3, counting, "of the queue, of keys and of those who wait for one")
+	require.Equal(t, 4, counting, "of the queue, of keys, of those who wait for one, and of rows that are set aside")
 }

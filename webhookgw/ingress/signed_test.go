@@ -295,7 +295,9 @@ func TestWrongBytesOfAllAreBounded(t *testing.T) {
 	for w.all.TokensAt(now) >= 0 {
 		require.True(t, read(uuid.New(), MaxBody, true))
 	}
-	require.False(t, read(quiet, 0, true), "as much as all may have")
+	require.True(t, read(quiet, MaxBody, true), "others have had as much as all may have")
+	require.True(t, read(quiet, 1, true))
+	require.False(t, read(quiet, 0, true), "and it now, too")
 	for range 1000 {
 		require.True(t, read(quiet, store.MaxInlineInput, false), "small ones")
 	}

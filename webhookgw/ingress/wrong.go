@@ -70,16 +70,24 @@ func (w *wrongs) budgets(connector store.Key) []*rate.Limiter {
 	return []*rate.Limiter{w.of(connector).bytes, w.of(store.Key{ProjectID: connector.ProjectID}).bytes, w.all}
 }
 
+// mayRead says whether large bodies of a connector are read: until its own wrong ones were too
+// many of late, those of its project, or those of all; the last keep out nobody whose project
+// has had less than the largest body of them.
+func (w *wrongs) mayRead(connector store.Key) bool {
+	now, ofProject := w.now(), w.of(store.Key{ProjectID: connector.ProjectID}).bytes
+	for _, bytes := range w.budgets(connector) {
+		if bytes.TokensAt(now) < 0 && (bytes != w.all || ofProject.TokensAt(now) < wrongBurstOfProject-MaxBody) {
+			return false
+		}
+	}
+	return true
+}
+
 // begin lets a body come in of which the signature is judged at its end; large says that it
 // may be larger than store.MaxInlineInput. Where it may, the caller ends it.
 func (w *wrongs) begin(connector store.Key, size int64, large bool) bool {
-	if large {
-		now := w.now()
-		for _, bytes := range w.budgets(connector) {
-			if bytes.TokensAt(now) < 0 {
-				return false
-			}
-		}
+	if large && !w.mayRead(connector) {
+		return false
 	}
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
