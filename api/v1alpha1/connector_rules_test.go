@@ -197,7 +197,9 @@ var outboundBreaches = []breach[*v1alpha1.Connector]{
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.URL = "https://example.com/#a" },
 	}, {
 		name: "a wait before the first attempt", path: ".spec.webhook.retry.scheduleSeconds", message: "must begin with 0: the first attempt is made at once",
-		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.Retry = &v1alpha1.DeliveryRetry{ScheduleSeconds: []int32{5, 10}} },
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.Webhook.Retry = &v1alpha1.DeliveryRetry{ScheduleSeconds: []int32{5, 10}}
+		},
 	}, {
 		name: "too long a time", path: ".spec", message: "timeoutSeconds of an outbound webhook must be at most 60",
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.TimeoutSeconds = ptr.To(int32(61)) },

@@ -22,7 +22,7 @@ func placesOf(of any) map[string]*quota.Places {
 	v := reflect.ValueOf(of).Elem()
 	for i := range v.NumField() {
 		if field := v.Field(i); field.Type() == reflect.TypeFor[*quota.Places]() {
-			found[v.Type().Field(i).Name] = (*quota.Places)(unsafe.Pointer(field.Pointer())) //nolint:gosec // the field is no exported one
+			found[v.Type().Field(i).Name] = (*quota.Places)(unsafe.Pointer(field.Pointer()))
 		}
 	}
 	return found
