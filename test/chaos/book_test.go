@@ -24,8 +24,8 @@ const (
 	// aloneTimeout is how long the server may take to end what dead gateways began.
 	aloneTimeout = time.Minute
 	// endsTimeout is how long what was accepted may stay as it is: longer than the lease
-	// of a claim whose answer was lost, and than the grace before leases are swept.
-	endsTimeout = 3 * time.Minute
+	// of a claim whose answer was lost, of a delivery too, and than the grace before leases are swept.
+	endsTimeout = 4 * time.Minute
 )
 
 // book is what the store holds at the end.

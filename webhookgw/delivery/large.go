@@ -19,10 +19,10 @@ const (
 	// parts of these of which a project has one.
 	maxLarge   = 16
 	largeParts = 4
-	// largeWait is how long a delivery waits for a place in memory: for the end of another
-	// one, so that its lease is long enough for both. One that has waited for longer is given
-	// back, and due again after largePause.
-	largeWait  = outbound.MaxTimeout + storeTimeout
+	// largeWait is how long a delivery waits for a place in memory: so long that its lease is
+	// enough for reading it, sending it, and recording that after another record. One that has
+	// waited for longer is given back, and due again after largePause.
+	largeWait  = lease - outbound.MaxTimeout - 3*storeTimeout
 	largePause = time.Minute
 )
 

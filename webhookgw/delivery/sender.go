@@ -33,8 +33,8 @@ const (
 	// postLimit is how many ended runs become deliveries at once.
 	postLimit = 256
 	// lease is how long an attempt may take, with that for whose end it waits, what is read
-	// before and recorded after.
-	lease = 2*(outbound.MaxTimeout+storeTimeout) + time.Minute
+	// before and recorded after; and for how long what a gateway held that was killed waits.
+	lease = 2*(outbound.MaxTimeout+storeTimeout) + 10*time.Second
 	// emptyPause is the least time between two claims that found nothing.
 	emptyPause = 50 * time.Millisecond
 	// lookEvery is how often is looked for deliveries that nobody has told of.
