@@ -33,15 +33,15 @@ func (c *Core) Hurry(ctx context.Context, delivery store.Key, key *store.Idempot
 }
 
 // makeDue makes a delivery due now that is not under way. It locks the destination first, as
-// whoever claims or records does, and the delivery too: who records that one was taken locks no
-// destination.
+// whoever claims does, and then the delivery, but for one of which somebody records at the moment
+// that it was taken, who locks in the other order: it has ended.
 func (c *Core) makeDue(ctx context.Context, tx *Tx, d store.Delivery) error {
 	if _, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
 		WHERE project_id = $1 AND connector_id = $2 `+c.exclusive, d.ProjectID, d.ConnectorID); err != nil {
 		return err
 	}
 	var underWay bool
-	if err := tx.QueryRowContext(ctx, `SELECT lease_until IS NOT NULL AND lease_until > now_us() FROM deliveries WHERE project_id = $1 AND id = $2 `+c.exclusive,
+	if err := tx.QueryRowContext(ctx, `SELECT lease_until IS NOT NULL AND lease_until > now_us() FROM deliveries WHERE project_id = $1 AND id = $2 `+c.skipLocked,
 		d.ProjectID, d.ID).Scan(&underWay); err != nil {
 		return found(err)
 	}

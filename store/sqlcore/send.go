@@ -212,9 +212,12 @@ type sendingLink struct {
 	policy        store.OutboundPolicy
 	connectorName string
 	ref           store.ObjectRef
+	// effective says that its connector has its name, and is not retired.
+	effective bool
 }
 
-// sendingLinks are those of agents, oldest first.
+// sendingLinks are those of agents, those first that are effective, of these the oldest. The
+// others count too for what an agent may have: they may be effective at any time.
 func sendingLinks(ctx context.Context, q Queryer, project, environment uuid.UUID, agents ...string) ([]sendingLink, error) {
 	l := list{args: []any{project, environment}}
 	names := make([]string, len(agents))
@@ -222,14 +225,13 @@ func sendingLinks(ctx context.Context, q Queryer, project, environment uuid.UUID
 		names[i] = l.add(agent)
 	}
 	return collect(ctx, q, func(row scanner) (l sendingLink, err error) {
-		err = row.Scan(append([]any{&l.id, &l.connector, &l.agent, document{&l.policy}, &l.connectorName}, refFields(&l.ref)...)...)
+		err = row.Scan(append([]any{&l.id, &l.connector, &l.agent, document{&l.policy}, &l.connectorName, &l.effective}, refFields(&l.ref)...)...)
 		return l, err
-	}, `SELECT l.id, l.connector_id, l.agent_name, l.outbound, c.name, `+refColumns+`
+	}, `SELECT l.id, l.connector_id, l.agent_name, l.outbound, c.name, NOT c.shadowed AND NOT c.retired, `+refColumns+`
 		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 		JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id
 		WHERE l.project_id = $1 AND c.environment_id = $2 AND l.agent_name IN (`+strings.Join(names, ", ")+`) AND l.outbound IS NOT NULL AND c.mode = 'outbound'
-			AND NOT c.shadowed AND NOT c.retired
-		ORDER BY `+linkOrder, l.args...)
+		ORDER BY c.shadowed, c.retired, `+linkOrder, l.args...)
 }
 
 // forgetSends deletes what is known of what runs have sent which are over.
@@ -262,7 +264,7 @@ func (c *Core) Actions(ctx context.Context, environment store.Key, agents []stri
 			of = map[string]bool{}
 			named[l.agent] = of
 		}
-		if l.policy.Mode == store.LinkAgentTool && !of[name] && len(of) < store.MaxOutboundLinks {
+		if l.policy.Mode == store.LinkAgentTool && l.effective && !of[name] && len(of) < store.MaxOutboundLinks {
 			of[name] = true
 			all = append(all, store.Action{AgentName: l.agent, Name: name, Connector: l.connectorName})
 		}
@@ -307,8 +309,8 @@ func checkOutbound(ctx context.Context, tx *Tx, l store.Link) (refused, err erro
 }
 
 // dropSurplus takes links of an outbound connector out of effect, as that comes into effect, whose
-// agents have as many as they may have without them: links may be there before their connector
-// is. Their controller looks at them then.
+// agents have as many as they may have without them, or another tool of their name: links may be
+// there before their connector is. Their controller looks at them then.
 func dropSurplus(ctx context.Context, tx *Tx, connector store.Connector) error {
 	own, err := collect(ctx, tx, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2 AND l.outbound IS NOT NULL`,
 		connector.ProjectID, connector.ID)
@@ -323,12 +325,17 @@ func dropSurplus(ctx context.Context, tx *Tx, connector store.Connector) error {
 	if err != nil {
 		return err
 	}
-	of := map[string]int{}
+	type tool struct{ agent, name string }
+	of, tools := map[string]int{}, map[tool]int{}
 	for _, l := range all {
 		of[l.agent]++
+		if l.policy.Mode == store.LinkAgentTool {
+			tools[tool{l.agent, l.policy.ActionName}]++
+		}
 	}
 	for _, l := range own {
-		if of[l.AgentName] <= store.MaxOutboundLinks {
+		twice := l.Outbound.Mode == store.LinkAgentTool && tools[tool{l.AgentName, l.Outbound.ActionName}] > 1
+		if of[l.AgentName] <= store.MaxOutboundLinks && !twice {
 			continue
 		}
 		if err := removeLink(ctx, tx, l.Key()); err != nil {

@@ -342,18 +342,56 @@ var sendPromises = []promise{
 		w.NoError(w.s.PutLink(w.ctx, late))
 		w.NoError(w.s.PutLink(w.ctx, late), "its own")
 	}},
-	{"a link of a connector that has lost its name keeps no tool's name", func(w *world) {
+	{"a connector that has lost its name sends nothing, and its links keep what they have", func(w *world) {
 		w.outboundTo("held", automatic)
 		shadowed := w.outboundTo("b", tool("tell"))
+		rename := func(to string) error {
+			shadowed.Name, shadowed.Ref.Generation = to, shadowed.Ref.Generation+1
+			return w.s.PutConnector(w.ctx, shadowed)
+		}
+		var duplicate *store.DuplicateError
+		w.ErrorAs(rename("held"), &duplicate)
+		w.Empty(w.actions("first"))
+		d := w.newConnector("d")
+		d.Mode = "outbound"
+		w.NoError(w.s.PutConnector(w.ctx, d))
+		l := w.newLink("d-first", d.ID, "first", origin)
+		l.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "tell"}
+		var taken *store.ActionTakenError
+		w.ErrorAs(w.s.PutLink(w.ctx, l), &taken, "or two would have the name once the other one is back")
+		w.NoError(rename("b"))
+		w.Equal([]string{"first tell b"}, w.actions("first"))
+	}},
+	{"of two connectors that have had a name the one that has it now is sent to", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("held", automatic)
+		named := store.OutboundPolicy{Mode: store.LinkMiddleware}
+		shadowed := w.outboundTo("x", named)
 		shadowed.Name, shadowed.Ref.Generation = "held", shadowed.Ref.Generation+1
 		var duplicate *store.DuplicateError
 		w.ErrorAs(w.s.PutConnector(w.ctx, shadowed), &duplicate)
-		w.Empty(w.actions("first"))
-		w.outboundTo("d", tool("tell"))
-		w.Equal([]string{"first tell d"}, w.actions("first"))
-		w.deploy("one", "first")
-		w.send(by(w.sending(1), "tell", 1, `{}`))
-		w.Len(w.takeDue(10, 10), 1)
+		other := w.outboundTo("y", named)
+		other.Name, other.Ref.Generation = "x", other.Ref.Generation+1
+		w.NoError(w.s.PutConnector(w.ctx, other))
+		w.set(`UPDATE links SET object_created_at = CASE WHEN connector_id = $2 THEN 1 ELSE 2 END`, shadowed.ID.String())
+		sent := by(w.sending(1), "x", 1, `{}`)
+		sent.Mode = store.LinkMiddleware
+		w.send(sent)
+		claimed := w.takeDue(10, 10)
+		w.Len(claimed, 1)
+		w.Equal(other.ID, claimed[0].Connector.ID)
+	}},
+	{"links that are there before their connector are judged when it comes: by number, and by name", func(w *world) {
+		w.outboundTo("there", tool("tell"))
+		late := w.newConnector("late")
+		late.Mode = "outbound"
+		l := w.newLink("late-first", late.ID, "first", origin.AddDate(-1, 0, 0))
+		l.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "tell"}
+		w.NoError(w.s.PutLink(w.ctx, l))
+		w.NoError(w.s.PutConnector(w.ctx, late))
+		w.Equal([]string{"first tell there"}, w.actions("first"))
+		var taken *store.ActionTakenError
+		w.ErrorAs(w.s.PutLink(w.ctx, l), &taken)
 	}},
 	{"an agent has no more links that send than it may in an environment, whatever their mode", func(w *world) {
 		links := w.manyOutbound(store.MaxOutboundLinks + 1)
@@ -364,6 +402,10 @@ var sendPromises = []promise{
 		var many *store.TooManyOutboundLinksError
 		w.ErrorAs(w.s.PutLink(w.ctx, last), &many)
 		w.Len(w.actions("first"), store.MaxOutboundLinks)
+		w.set(`UPDATE connectors SET retired = TRUE`)
+		w.Empty(w.actions("first"))
+		w.ErrorAs(w.s.PutLink(w.ctx, last), &many, "those of retired connectors count, which may come back")
+		w.set(`UPDATE connectors SET retired = FALSE`)
 		last.Outbound = &automatic
 		w.ErrorAs(w.s.PutLink(w.ctx, last), &many)
 		last.AgentName = "second"
