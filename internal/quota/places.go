@@ -11,29 +11,20 @@ import (
 // Places are taken by who finds them free, and by nobody else: nobody waits.
 type Places struct {
 	all, part int64
-	// sparing says that a project has no more than half of what the others leave, and kept
-	// what is then for projects alone that have none.
-	sparing bool
-	kept    int64
+	// kept are for projects alone that have none.
+	kept int64
 
 	mutex     sync.Mutex
 	taken     int64
 	byProject map[uuid.UUID]int64
 }
 
-// NewPlaces are so many, of which a project has one part.
-func NewPlaces(all, parts int64) *Places {
-	return &Places{all: all, part: partOf(all, parts), byProject: map[uuid.UUID]int64{}}
-}
-
-// NewSparingPlaces are NewPlaces of which a project has no more than half of what the others
-// leave, and whoever has some already nothing of the last eighth, or of the last eight where
+// NewPlaces are so many, of which a project has one part at most, no more than half of what
+// the others leave, and once it has some nothing of the last eighth, or of the last eight where
 // these are more but no more than a quarter. So there is one at least for each of as many
 // projects as that is, and for three more, however much the others ask for.
-func NewSparingPlaces(all, parts int64) *Places {
-	p := NewPlaces(all, parts)
-	p.sparing, p.kept = true, max(all/8, min(all/4, 8))
-	return p
+func NewPlaces(all, parts int64) *Places {
+	return &Places{all: all, part: partOf(all, parts), kept: max(all/8, min(all/4, 8)), byProject: map[uuid.UUID]int64{}}
 }
 
 // Take takes n for a project, who gives them back; or ErrPart or ErrAll.
@@ -44,7 +35,7 @@ func (p *Places) Take(project uuid.UUID, n int64) error {
 	switch own := p.byProject[project]; {
 	case own+n > p.part:
 		return ErrPart
-	case p.taken+n > p.all, p.sparing && !p.spares(own, n):
+	case p.taken+n > p.all, !p.spares(own, n):
 		return ErrAll
 	}
 	p.taken += n

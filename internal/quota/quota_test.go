@@ -31,15 +31,22 @@ func TestARefusalSaysWhoseFaultItIs(t *testing.T) {
 // there is room for others until all are taken.
 func TestAProjectHasAShareOfThePlaces(t *testing.T) {
 	t.Parallel()
-	p, projects := NewPlaces(8, 4), []uuid.UUID{uuid.New(), uuid.New(), uuid.New(), uuid.New(), uuid.New()}
-	for _, project := range projects[:4] {
+	p, projects := NewPlaces(8, 4), make([]uuid.UUID, 6)
+	for i := range projects {
+		projects[i] = uuid.New()
+	}
+	for _, project := range projects[:3] {
 		require.NoError(t, p.Take(project, 1))
 		require.NoError(t, p.Take(project, 1))
 		require.Equal(t, ErrPart, p.Take(project, 1))
 	}
-	require.Equal(t, ErrAll, p.Take(projects[4], 1))
+	for _, project := range projects[3:5] {
+		require.NoError(t, p.Take(project, 1), "the last two are for who has none")
+		require.Equal(t, ErrAll, p.Take(project, 1))
+	}
+	require.Equal(t, ErrAll, p.Take(projects[5], 1))
 	p.Give(projects[0], 1)
-	require.NoError(t, p.Take(projects[4], 1))
+	require.NoError(t, p.Take(projects[5], 1))
 	require.Equal(t, ErrAll, p.Take(projects[0], 1))
 
 	few := NewPlaces(2, 4)
@@ -136,9 +143,9 @@ func TestALineForABudgetIsBounded(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestSparingPlacesLeaveSomeForTheNext: half of what is left, and the last ones for those who
+// TestPlacesAreLeftForTheNext: half of what is left, and the last ones for those who
 // have none; all of them are had by somebody.
-func TestSparingPlacesLeaveSomeForTheNext(t *testing.T) {
+func TestPlacesAreLeftForTheNext(t *testing.T) {
 	t.Parallel()
 	for all, want := range map[int64][]int{
 		2:  {1, 1},
@@ -146,7 +153,7 @@ func TestSparingPlacesLeaveSomeForTheNext(t *testing.T) {
 		16: {4, 4, 4, 1, 1, 1, 1},
 		64: {16, 16, 16, 8, 1, 1, 1, 1, 1, 1, 1, 1},
 	} {
-		p := NewSparingPlaces(all, 4)
+		p := NewPlaces(all, 4)
 		var taken []int
 		for n := -1; n != 0; {
 			project := uuid.New()

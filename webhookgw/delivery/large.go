@@ -36,7 +36,7 @@ type larges struct {
 }
 
 func newLarges() *larges {
-	return &larges{places: quota.NewSparingPlaces(maxLarge, largeParts), waiting: map[uuid.UUID][]claimed{}}
+	return &larges{places: quota.NewPlaces(maxLarge, largeParts), waiting: map[uuid.UUID][]claimed{}}
 }
 
 // large says whether a delivery's contents are read before it is sent.

@@ -41,7 +41,7 @@ var errStopped = errors.New("the gateway is stopping")
 func newCommitter(ingest store.Ingest, runners *handoff.Runners, counted *metrics.Gateway, now func() time.Time) *committer {
 	return &committer{
 		ingest: ingest, runners: runners, metrics: counted, now: now, arrived: make(chan struct{}, 1),
-		events: quota.NewSparingPlaces(maxWaiting, projectShare), bytes: quota.NewSparingPlaces(maxWaitingBytes, projectShare), waiting: quota.NewTurns[*pending](),
+		events: quota.NewPlaces(maxWaiting, projectShare), bytes: quota.NewPlaces(maxWaitingBytes, projectShare), waiting: quota.NewTurns[*pending](),
 	}
 }
 

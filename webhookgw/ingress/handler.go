@@ -98,8 +98,8 @@ func New(opts Options) *Handler {
 	}
 	h := &Handler{
 		opts: opts, routes: newRoutes(opts.Store, opts.Logger), committer: newCommitter(opts.Store, opts.Runners, opts.Metrics, opts.Now),
-		waiters: newWaiters(opts.Store, opts.Logger), incoming: quota.NewSparingPlaces(maxIncoming, projectShare), bodies: quota.NewSparingPlaces(maxLargeBodies, projectShare),
-		spooled: quota.NewSparingPlaces(maxSpooled, projectShare), callers: quota.NewSparingPlaces(maxCallers, projectShare), outputs: newOutputs(maxOutputs),
+		waiters: newWaiters(opts.Store, opts.Logger), incoming: quota.NewPlaces(maxIncoming, projectShare), bodies: quota.NewPlaces(maxLargeBodies, projectShare),
+		spooled: quota.NewPlaces(maxSpooled, projectShare), callers: quota.NewPlaces(maxCallers, projectShare), outputs: newOutputs(maxOutputs),
 		loads:      newLoads(opts.Store, opts.Logger, opts.Now),
 		wrongs:     newWrongs(opts.Now),
 		refusals:   httpserver.NewRefusals("webhook requests that nobody knows were refused", opts.Logger, opts.Now),
