@@ -185,7 +185,7 @@ func (s *Server) agentConnectors(ctx context.Context, c *caller, environment, ag
 	for i := range connectors {
 		conn := &connectors[i]
 		for j := range links[conn.Name] {
-			if link := &links[conn.Name][j]; string(link.Spec.Agent) == agent && !stalledBy(link, v1alpha1.ReasonDuplicateLink) {
+			if link := &links[conn.Name][j]; string(link.Spec.Agent) == agent && refusal(link) == nil {
 				out = append(out, AgentConnector{
 					ID: idOf(conn), LinkID: idOf(link), Name: conn.Title(), Type: ConnectorType(conn.Type()),
 					Mode: ConnectorMode(conn.Spec.Mode.Word()), Enabled: conn.IsEnabled(),

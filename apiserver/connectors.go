@@ -160,7 +160,7 @@ func (s *Server) showConnector(
 		out.EnvironmentID = opt(idOf(environment))
 	}
 	for i := range links {
-		if !stalledBy(&links[i], v1alpha1.ReasonDuplicateLink) { // another one links the agent
+		if refusal(&links[i]) == nil {
 			out.Agents = append(out.Agents, string(links[i].Spec.Agent))
 		}
 	}

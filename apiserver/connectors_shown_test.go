@@ -158,6 +158,27 @@ func TestAnAgentThatIsLinkedTwiceIsShownOnce(t *testing.T) {
 	require.Equal(t, 1, rows)
 }
 
+// TestAgentsWhoseLinksAreNotTakenUpAreNotShown: for whatever reason.
+func TestAgentsWhoseLinksAreNotTakenUpAreNotShown(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, conn := w.key(t, nil), w.connectorNamed(t, "linked", nil)
+	for agent, mark := range map[string]func(l *v1alpha1.ConnectorLink){
+		"hello": nil,
+		"many":  func(l *v1alpha1.ConnectorLink) { l.MarkTooMany(8) },
+		"named": func(l *v1alpha1.ConnectorLink) { l.MarkActionTaken("tell", "ConnectorLink team/other") },
+		"sends": func(l *v1alpha1.ConnectorLink) { l.MarkTooManyOutbound(32) },
+	} {
+		link := &v1alpha1.ConnectorLink{ObjectMeta: w.meta(agent), Spec: v1alpha1.ConnectorLinkSpec{Connector: "linked", Agent: v1alpha1.AgentName(agent)}}
+		w.create(t, link)
+		if mark != nil {
+			mark(link)
+			require.NoError(t, w.client.Status().Update(t.Context(), link))
+		}
+	}
+	require.Equal(t, []string{"hello"}, w.shown(t, key, conn).Agents)
+}
+
 // TestAConnectorWhoseEnvironmentIsGoneIsShownWithoutOne.
 func TestAConnectorWhoseEnvironmentIsGoneIsShownWithoutOne(t *testing.T) {
 	t.Parallel()

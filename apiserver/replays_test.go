@@ -134,6 +134,19 @@ func TestReplaysThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 	_, list := w.call(t, key, http.MethodGet, path, "")
 	require.Len(t, decode[[]Replay](t, list), 1)
+	for n := range store.MaxRunningReplays {
+		other := store.Connector{
+			Ref: w.refOf(t, store.KindConnector, fmt.Sprint("other-", n)), ID: uuid.New(), ProjectID: w.projectID, EnvironmentID: w.id(t, "environment"),
+			Name: fmt.Sprint("other ", n), Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte("{}"),
+		}
+		require.NoError(t, w.db.PutConnector(t.Context(), other))
+		_, _, err := w.db.StartReplay(t.Context(), store.NewReplay{
+			Connector: other.Key(), ID: uuid.New(), Fingerprint: []byte("f"), PerMinute: 60,
+			Filter: store.ReplayFilter{Statuses: []store.ConnectorRunStatus{store.ConnectorRunFailed}, Since: time.Now().Add(-time.Hour), Until: time.Now()},
+		})
+		require.NoError(t, err)
+	}
+	requireRefused(t, w.ask(t, key, http.MethodPost, path, `{"status":["failed"],`+since+`}`), http.StatusConflict, httpserver.CodeLimitReached)
 	outbound, _ := w.delivery(t)
 	for _, missing := range []string{path + "/" + uuid.NewString(), "/connectors/" + uuid.NewString() + "/replays/" + w.ids["replay"]} {
 		requireRefused(t, w.ask(t, key, http.MethodGet, missing, ""), http.StatusNotFound, httpserver.CodeNotFound)

@@ -40,6 +40,7 @@ const (
 	replayExpired    = "expired"
 	replayTooMany    = "too_many"
 	replayUnstorable = "not_storable"
+	replayStuck      = "unreadable"
 )
 
 // ReplayStore is what replays of many need of the store.
@@ -215,7 +216,20 @@ func (t *turn) replay(ctx context.Context, original store.ConnectorRun) error {
 	case errors.Is(err, replay.ErrUnstorable):
 		return t.refuse(ctx, original, replayUnstorable)
 	}
-	return err
+	return t.stuck(ctx, original, err)
+}
+
+// stuck says in the replay that it has not come past an original, as far as the store takes
+// that, and lets it try again.
+func (t *turn) stuck(ctx context.Context, original store.ConnectorRun, because error) error {
+	if ctx.Err() != nil || errors.Is(because, store.ErrReplayMoved) {
+		return because
+	}
+	t.over = true
+	to := t.at
+	to.Reason, to.Detail = replayStuck, fmt.Sprintf("Connector run %s cannot be replayed at the moment, for what it has stored cannot be read or written. "+
+		"It is tried again every %s; to go on without it, cancel this replay and begin another one with a later since.", original.ID, openWait)
+	return errors.Join(because, t.move(ctx, to, t.at.TakenAt.Add(openWait)))
 }
 
 // refused deals with an original that is not replayed now, or never is.
