@@ -26,9 +26,7 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 		}
 	}
 	keys := slices.SortedFunc(maps.Keys(destinations), CompareKeys)
-	if err := c.dropExcerpts(ctx, deliveries); err != nil {
-		return wrap(err, "reading what projects have stored")
-	}
+	c.dropExcerpts(ctx, deliveries)
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		if !slices.ContainsFunc(attempts, func(a store.Attempt) bool { return a.Outcome != store.DeliveryDone }) {
 			return c.recordDone(ctx, tx, keys, deliveries)
@@ -52,8 +50,8 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 }
 
 // dropExcerpts leaves out what destinations of projects have answered that have stored what they
-// may.
-func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.Attempt) error {
+// may, or of which that cannot be told: that attempts are recorded is worth more.
+func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.Attempt) {
 	projects := map[uuid.UUID]bool{}
 	for key, a := range deliveries {
 		if a.Response != "" {
@@ -66,7 +64,7 @@ func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.
 			`SELECT p.project_id FROM projects p JOIN stored_bytes s ON s.project_id = p.project_id
 			WHERE p.project_id IN `+l.ids(some)+` AND p.storage > 0 AND s.bytes >= p.storage`, l.args...)
 		if err != nil {
-			return err
+			full = some
 		}
 		for key, a := range deliveries {
 			if slices.Contains(full, key.ProjectID) {
@@ -75,7 +73,6 @@ func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.
 			}
 		}
 	}
-	return nil
 }
 
 // Receipt is what a destination said that took a delivery; Response is as it is stored.

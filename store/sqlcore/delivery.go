@@ -52,7 +52,7 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 		claimed = nil
 		l := list{}
 		due, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-			WHERE due_at <= now_us()`+c.others(&l, claim)+` ORDER BY due_at LIMIT `+l.add(store.MaxDeliveryClaim)+` `+c.skipLocked, l.args...)
+			WHERE due_at <= now_us()`+c.others(&l, claim)+` ORDER BY due_at LIMIT `+l.add(min(window*limit, store.MaxDeliveryClaim))+` `+c.skipLocked, l.args...)
 		if err != nil || len(due) == 0 {
 			return err
 		}
@@ -84,6 +84,10 @@ func (c *Core) others(l *list, claim store.DeliveryClaim) (where string) {
 
 // readTimeout bounds reading what claimed deliveries send.
 const readTimeout = 10 * time.Second
+
+// window is how many times as many destinations are looked at as attempts may begin, so that
+// projects have their parts.
+const window = 4
 
 // maxClosed is of how many connectors that send nothing one claim ends deliveries.
 const maxClosed = 4
@@ -134,6 +138,7 @@ func (c *Core) claimFrom(ctx context.Context, tx *Tx, due []destination, claim s
 // and returns the others.
 func (c *Core) endClosed(ctx context.Context, tx *Tx, due []destination, connectors map[store.Key]store.Connector) (open []destination, err error) {
 	ended := 0
+	var later []store.Key
 	for _, d := range due {
 		connector, known := connectors[d.Key]
 		closed := d.closed(connector, known)
@@ -142,19 +147,20 @@ func (c *Core) endClosed(ctx context.Context, tx *Tx, due []destination, connect
 			continue
 		}
 		if ended++; ended > maxClosed {
-			continue // the next claim
+			later = append(later, d.Key) // and behind the others
+			continue
 		}
 		if err := c.endDue(ctx, tx, d, closed); err != nil {
 			return nil, err
 		}
 	}
-	return open, nil
+	return open, c.dueAgain(ctx, tx, later, true)
 }
 
 // shareOut says how many attempts of destinations may begin: each project has its part of the
 // limit, and in it each of its destinations, so that who has many leaves some to the others.
-// left is how many more may be under way, of those that have a share or of which none may
-// begin; the others keep their turn.
+// left is how many more may be under way, of those that have a share or of which as many are as
+// may be; the others keep their turn.
 func shareOut(open []destination, underWay map[store.Key]int, claim store.DeliveryClaim, limit int) (shares []Share, left map[store.Key]int) {
 	left = map[store.Key]int{}
 	projects := byProject(open)
@@ -167,11 +173,7 @@ func shareOut(open []destination, underWay map[store.Key]int, claim store.Delive
 			}
 			most := min(max(part/(len(those)-j), 1), free, part)
 			if claim.PerProject > 0 {
-				own := claim.OfConnector[d.Key]
-				half := claim.Left(held, own)
-				if most = min(most, half); half <= 0 {
-					free = min(free, 0) // it waits until some have ended
-				}
+				most = min(most, claim.Left(held, claim.OfConnector[d.Key]))
 			}
 			if most > 0 {
 				shares = append(shares, Share{d.Key, most})

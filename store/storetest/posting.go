@@ -102,6 +102,20 @@ var postingPromises = []promise{
 		}
 		w.Equal(map[uuid.UUID]int{w.project.ID: 10, others.project.ID: 10}, taken)
 	}},
+	{"what waits for many connectors that are disabled goes behind what is sent", func(w *world) {
+		w.deploy("one", "first")
+		for i := range 10 {
+			w.outboundTo(fmt.Sprint("to ", i), automatic)
+		}
+		w.ended(1)
+		w.post()
+		w.set(`UPDATE connectors SET enabled = FALSE`)
+		due := time.Now().UnixMicro()
+		w.set(fmt.Sprintf(`UPDATE destinations SET due_at = %d`, due))
+		w.Empty(w.takeDue(10, 10))
+		w.EqualValues(4, w.ones(`SELECT count(*) FROM destinations WHERE project_id = $1 AND due_at IS NULL`), "one claim ends those of some")
+		w.GreaterOrEqual(w.ones(`SELECT min(due_at) FROM destinations WHERE project_id = $1`), due+time.Second.Microseconds())
+	}},
 	{"what keeps the store from making deliveries sets none aside", func(w *world) {
 		w.beside(3)
 		rename := func(from, to string) {
