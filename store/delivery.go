@@ -145,8 +145,8 @@ type DeliveryClaim struct {
 	// Lease is how long the attempts may take: after that they are due again.
 	Lease time.Duration
 	// PerProject is how many attempts of a project may be under way at who claims, and a
-	// connector has half of what the others of its project leave: however many are slow, there
-	// is some left for the next. UnderWay and OfConnector are how many are.
+	// connector has half of what the others of its project leave: so there is some left for the
+	// next, while half a dozen are slow. UnderWay and OfConnector are how many are.
 	PerProject  int
 	UnderWay    map[uuid.UUID]int
 	OfConnector map[Key]int

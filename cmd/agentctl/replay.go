@@ -59,7 +59,7 @@ func newReplayCommand() *cobra.Command {
 Each becomes a connector run of its own: an event starts the agents that are
 linked now, of an outbound connector the same result is sent once more. The
 originals do not change. A delivery that is named and waits for its next attempt
-becomes no other one: that attempt is made now.
+becomes no other one: that attempt is due now.
 
 Those to replay are chosen by --status with --since: the platform replays them
 by itself, oldest first, without those that are replays themselves, at most
