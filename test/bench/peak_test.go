@@ -38,8 +38,9 @@ var (
 const (
 	// peakAim is how many MiB a gateway may hold at most.
 	peakAim = 400
-	// peakProjects share bodies and callers: one alone may not have so many.
-	peakProjects = 4
+	// peakProjects share bodies and callers. All places for bodies are taken only where each
+	// of as many projects takes one: the last ones are for those that have none.
+	peakProjects = 64
 	// A body's pieces and how often one is sent: a body of 16 MiB takes a minute.
 	peakPiece, peakEvery = 64 << 10, 250 * time.Millisecond
 	// peakLimit is the limit of memory that the gateway is shipped with.
