@@ -43,8 +43,8 @@ type told struct {
 	last time.Time
 }
 
-// tell is what a Connector is to tell of a destination as it was seen just now. The caller
-// writes it into the Connector, or has it looked at.
+// tell is what the generation of a Connector that ref names is to tell of a destination as it was
+// seen just now. The caller writes it into the Connector, or has it looked at.
 func (c *Calm) tell(ref store.ObjectRef, seen store.Destination) (is trouble, changed bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -57,6 +57,9 @@ func (c *Calm) tell(ref store.ObjectRef, seen store.Destination) (is trouble, ch
 		t = &told{}
 	}
 	t.ref = ref
+	if _, paused := seen.Paused(ref.Generation); !paused { // or another generation was, which is over
+		seen.PausedGeneration, seen.PausedReason = 0, ""
+	}
 	t.see(trouble{seen.Failures >= store.BreakAfter, seen.Rejected > 0, seen.RejectedReason, seen.PausedGeneration, seen.PausedReason}, now)
 	changed = t.is != t.said
 	t.said = t.is

@@ -22,6 +22,8 @@ func TestWhatAConnectorTellsOfItsDestination(t *testing.T) {
 		unknown  = store.Destination{Rejected: 2, RejectedReason: "404"}
 		failing  = store.Destination{Failures: store.BreakAfter}
 		paused   = store.Destination{PausedGeneration: 2, PausedReason: "410"}
+		resumed  = store.Destination{PausedGeneration: 1, PausedReason: "410"}
+		both     = store.Destination{PausedGeneration: 1, PausedReason: "410", Failures: store.BreakAfter}
 		told401  = trouble{rejected: true, rejectedReason: "401"}
 		told404  = trouble{rejected: true, rejectedReason: "404"}
 		toldFail = trouble{failing: true}
@@ -41,18 +43,22 @@ func TestWhatAConnectorTellsOfItsDestination(t *testing.T) {
 			{0, failing, toldFail, true}, {30 * time.Second, well, toldFail, false}, {calm - time.Minute, failing, toldFail, false},
 			{calm - time.Second, well, toldFail, false}, {time.Second, well, trouble{}, true},
 		},
-		"another reason":    {{0, refused, told401, true}, {time.Minute, unknown, told401, false}, {calm, unknown, told404, true}},
-		"worse":             {{0, refused, told401, true}, {0, failing, toldFail, true}, {time.Minute, refused, toldFail, false}, {calm, refused, told401, true}},
-		"paused, resumed":   {{0, refused, told401, true}, {0, paused, trouble{pausedGeneration: 2, pausedReason: "410"}, true}, {0, well, trouble{}, true}},
-		"nothing to tell":   {{0, well, trouble{}, false}},
-		"refused, resolved": {{0, refused, told401, true}, {calm, well, trouble{}, true}, {0, well, trouble{}, false}},
+		"another reason":  {{0, refused, told401, true}, {time.Minute, unknown, told401, false}, {calm, unknown, told404, true}},
+		"worse":           {{0, refused, told401, true}, {0, failing, toldFail, true}, {time.Minute, refused, toldFail, false}, {calm, refused, told401, true}},
+		"paused, resumed": {{0, refused, told401, true}, {0, paused, trouble{pausedGeneration: 2, pausedReason: "410"}, true}, {0, well, trouble{}, true}},
+		"nothing to tell": {{0, well, trouble{}, false}},
+		"another generation was paused": {
+			{0, resumed, trouble{}, false}, {0, both, toldFail, true}, {calm, resumed, trouble{}, true}, {0, resumed, trouble{}, false},
+		},
+		"paused, and changed": {{0, paused, trouble{pausedGeneration: 2, pausedReason: "410"}, true}, {0, resumed, trouble{}, true}},
+		"refused, resolved":   {{0, refused, told401, true}, {calm, well, trouble{}, true}, {0, well, trouble{}, false}},
 	} {
 		now := time.Unix(1_000_000, 0)
 		c, key := &Calm{Now: func() time.Time { return now }}, store.Key{ProjectID: uuid.New(), ID: uuid.New()}
 		for i, s := range steps {
 			now = now.Add(s.after)
 			s.seen.Connector = key
-			is, changed := c.tell(store.ObjectRef{Name: "results"}, s.seen)
+			is, changed := c.tell(store.ObjectRef{Name: "results", Generation: 2}, s.seen)
 			require.Equal(t, s.want, is, "%s, step %d", name, i)
 			require.Equal(t, s.changed, changed, "%s, step %d", name, i)
 			require.Equal(t, is != trouble{}, len(c.others(nil)) == 1, "%s, step %d: nothing is remembered of those that are well", name, i)
