@@ -104,6 +104,9 @@ type Replay struct {
 	Status ReplayStatus
 	// Position is the id of the last connector run that it is done with.
 	Position uuid.UUID
+	// Tries is how often the next one was tried in vain, for something failed that may not fail
+	// again.
+	Tries int
 	// Replayed counts those that have happened again, Refused those that could not, by
 	// the reason.
 	Replayed int64
@@ -135,7 +138,7 @@ type ReplayStep struct {
 	// From is its position until now. Where it has another one, or has ended, nothing
 	// is written.
 	From uuid.UUID
-	// To is the replay as it is then: Status, Position, Replayed, Refused, Reason and
+	// To is the replay as it is then: Status, Position, Tries, Replayed, Refused, Reason and
 	// Detail are written.
 	To Replay
 	// Due is when it goes on; zero leaves that as it is.

@@ -18,12 +18,12 @@ import (
 
 // replayColumns are of a replay.
 const replayColumns = `id, project_id, connector_id, status, statuses, trigger_type, since, until, per_minute, matched, more,
-	position, replayed, refused, reason, detail, created_at, ended_at`
+	position, tries, replayed, refused, reason, detail, created_at, ended_at`
 
 func replayFields(r *store.Replay) []any {
 	return []any{
 		&r.ID, &r.ProjectID, &r.ConnectorID, &r.Status, document{&r.Filter.Statuses}, &r.Filter.Trigger, at(&r.Filter.Since), at(&r.Filter.Until),
-		&r.PerMinute, &r.Match.Matched, &r.Match.More, &r.Position, &r.Replayed, document{&r.Refused}, &r.Reason, &r.Detail,
+		&r.PerMinute, &r.Match.Matched, &r.Match.More, &r.Position, &r.Tries, &r.Replayed, document{&r.Refused}, &r.Reason, &r.Detail,
 		at(&r.CreatedAt), maybeAt(&r.EndedAt),
 	}
 }
@@ -247,9 +247,9 @@ func moveReplay(ctx context.Context, tx *Tx, step store.ReplayStep) error {
 		due = &at
 	}
 	n, err := tx.exec(ctx, `UPDATE replays SET status = $4, position = $5, replayed = $6, refused = $7, reason = $8, detail = $9,
-			due_at = COALESCE($10, due_at), ended_at = CASE WHEN $4 = 'running' THEN NULL ELSE now_us() END
+			due_at = COALESCE($10, due_at), tries = $11, ended_at = CASE WHEN $4 = 'running' THEN NULL ELSE now_us() END
 		WHERE project_id = $1 AND id = $2 AND status = 'running' AND position = $3`,
-		to.ProjectID, to.ID, step.From, string(to.Status), to.Position, to.Replayed, refused, Text(to.Reason), store.Cut(Text(to.Detail), store.MaxReplayDetail), due)
+		to.ProjectID, to.ID, step.From, string(to.Status), to.Position, to.Replayed, refused, Text(to.Reason), store.Cut(Text(to.Detail), store.MaxReplayDetail), due, to.Tries)
 	if err == nil && n == 0 {
 		err = store.ErrReplayMoved
 	}

@@ -279,7 +279,7 @@ var replaysPromises = []promise{
 		ids := w.past(store.RunFailed)
 		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
 		to := r
-		to.Position, to.Refused, to.Reason, to.Detail = ids[0], map[string]int64{"gone": 2, "not_storable": 1}, "backlog_full", "Later."
+		to.Position, to.Tries, to.Refused, to.Reason, to.Detail = ids[0], 3, map[string]int64{"gone": 2, "not_storable": 1}, "backlog_full", "Later."
 		w.NoError(w.s.MoveReplay(w.ctx, store.ReplayStep{From: r.Position, To: to}))
 		w.Equal(to, w.storedReplay(r))
 		w.EqualValues(3, w.storedReplay(r).Done())

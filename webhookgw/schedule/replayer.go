@@ -32,6 +32,11 @@ const (
 	// connector to take events or to send again.
 	roomWait = 10 * time.Second
 	openWait = 30 * time.Second
+	// stuckTries is how often an original is tried in all that cannot be read or written, in half
+	// an hour: after stuckWait at first, twice as long each time, and at most maxStuckWait.
+	stuckTries   = 8
+	stuckWait    = 30 * time.Second
+	maxStuckWait = 10 * time.Minute
 )
 
 // Reasons of replays that have failed, and of originals that were refused, beside those of
@@ -199,7 +204,7 @@ func (t *turn) replay(ctx context.Context, original store.ConnectorRun) error {
 			"One replay replays at most %d connector runs, and there are more. Begin another one with a later since.", store.MaxReplayed))
 	}
 	to := t.at
-	to.Position, to.Reason, to.Detail = original.ID, "", ""
+	to.Position, to.Tries, to.Reason, to.Detail = original.ID, 0, "", ""
 	to.Replayed++
 	a, err := replay.Step(ctx, t.store, expr.On, t.load, original, store.ReplayStep{From: t.written, To: to})
 	var refused *replay.Refused
@@ -220,16 +225,25 @@ func (t *turn) replay(ctx context.Context, original store.ConnectorRun) error {
 }
 
 // stuck says in the replay that it has not come past an original, as far as the store takes
-// that, and lets it try again.
+// that, and lets it try again. At last it counts that one as one that cannot be replayed, and the
+// replay goes on without it.
 func (t *turn) stuck(ctx context.Context, original store.ConnectorRun, because error) error {
-	if ctx.Err() != nil || errors.Is(because, store.ErrReplayMoved) {
-		return because
+	if errors.Is(ctx.Err(), context.Canceled) || errors.Is(because, store.ErrReplayMoved) {
+		return because // the gateway stops, or the replay has gone on elsewhere
 	}
 	t.over = true
+	// What failed may have taken all the time that there was.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
+	defer cancel()
 	to := t.at
+	if to.Tries++; to.Tries >= stuckTries {
+		return errors.Join(fmt.Errorf("passing over connector run %s after %d tries: %w", original.ID, to.Tries, because), t.refuse(ctx, original, replayStuck))
+	}
+	wait := min(stuckWait<<(to.Tries-1), maxStuckWait)
 	to.Reason, to.Detail = replayStuck, fmt.Sprintf("Connector run %s cannot be replayed at the moment, for what it has stored cannot be read or written. "+
-		"It is tried again every %s; to go on without it, cancel this replay and begin another one with a later since.", original.ID, openWait)
-	return errors.Join(because, t.move(ctx, to, t.at.TakenAt.Add(openWait)))
+		"It was tried %d of %d times, and is tried again in %d seconds; after the last time it is counted as refused, and the replay goes on without it.",
+		original.ID, to.Tries, stuckTries, int(wait.Seconds()))
+	return errors.Join(because, t.move(ctx, to, t.at.TakenAt.Add(wait)))
 }
 
 // refused deals with an original that is not replayed now, or never is.
@@ -254,7 +268,7 @@ func (t *turn) refused(ctx context.Context, original store.ConnectorRun, r repla
 // refuse counts an original that cannot be replayed.
 func (t *turn) refuse(ctx context.Context, original store.ConnectorRun, reason string) error {
 	to := t.at
-	to.Position, to.Reason, to.Detail, to.Refused = original.ID, "", "", maps.Clone(t.at.Refused)
+	to.Position, to.Tries, to.Reason, to.Detail, to.Refused = original.ID, 0, "", "", maps.Clone(t.at.Refused)
 	if to.Refused == nil {
 		to.Refused = map[string]int64{}
 	}

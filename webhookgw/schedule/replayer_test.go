@@ -266,33 +266,6 @@ func TestAReplayWaits(t *testing.T) {
 	require.Equal(t, r.onceEach(), r.again(t))
 }
 
-// unreadable is a store that cannot read what an event was about.
-type unreadable struct{ *replaying }
-
-// EventInput implements ReplayStore.
-func (u unreadable) EventInput(context.Context, store.Key) (store.EventInput, error) {
-	return store.EventInput{}, errors.New("the blob is spoilt")
-}
-
-// TestAReplayThatIsStuckSaysSo: at which connector run, and what can be done.
-func TestAReplayThatIsStuckSaysSo(t *testing.T) {
-	t.Parallel()
-	r := newReplaying(t, 2)
-	at := r.start(t, 6000)
-	replayer := NewReplayer(ReplayerOptions{Store: unreadable{r}, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return midnight }})
-	taken := r.now(t, at)
-	require.ErrorContains(t, replayer.advance(t.Context(), taken), "spoilt")
-	at = r.now(t, at)
-	require.Equal(t, "unreadable", at.Reason)
-	require.NotContains(t, at.Detail, "spoilt", "what is inside is for the log")
-	_, next, err := r.NextReplay(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, taken.TakenAt.Add(openWait), *next)
-	at = r.advance(t, at)
-	require.Equal(t, store.ReplayCompleted, at.Status)
-	require.Equal(t, r.onceEach(), r.again(t))
-}
-
 // limited is a store whose projects may have so many open runs in an environment.
 type limited struct {
 	*replaying

@@ -179,6 +179,8 @@ CREATE TABLE replays (
     more boolean NOT NULL,
     -- The last one that was dealt with, or was none to replay.
     position uuid NOT NULL,
+    -- How often the next one was tried that could not be read or written.
+    tries bigint NOT NULL DEFAULT 0,
     replayed bigint NOT NULL,
     -- How many could not be replayed by reason, as JSON.
     refused text NOT NULL CHECK (octet_length(refused) <= 4096),

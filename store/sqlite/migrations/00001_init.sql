@@ -152,6 +152,8 @@ CREATE TABLE replays (
     more BOOLEAN NOT NULL,
     -- The last one that was dealt with, or was none to replay.
     position TEXT NOT NULL,
+    -- How often the next one was tried that could not be read or written.
+    tries INTEGER NOT NULL DEFAULT 0,
     replayed INTEGER NOT NULL,
     -- How many could not be replayed by reason, as JSON.
     refused TEXT NOT NULL CHECK (octet_length(refused) <= 4096),
