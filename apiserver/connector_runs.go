@@ -29,7 +29,7 @@ type ConnectorRun struct {
 	Output        *string            `json:"output" doc:"The output of the oldest link's run; null in lists, and of deliveries."`
 	Error         *string            `json:"error" doc:"Why it failed or was skipped; of a delivery that is pending, why the platform could not make the last attempt, which is repeated and not counted."`
 	ReplayOf      *string            `json:"replay_of" format:"uuid" doc:"The connector run of which it is a replay; null of an original."`
-	RunID         *string            `json:"run_id" format:"uuid" doc:"Outbound: the agent run whose result is sent, which sends the payload, or whose delivery has failed; null of others."`
+	RunID         *string            `json:"run_id" format:"uuid" doc:"Outbound: the agent run whose result is sent, which sends the payload, or whose delivery has failed; null of tests and of others."`
 	Kind          Null[DeliveryKind] `json:"kind" doc:"Outbound: what is sent; null of others."`
 	Hops          *int               `json:"hops" doc:"Outbound: by how many deliveries of platforms it has come, itself among them, as its header X-Service-Hops says; null of one that was skipped, and of others."`
 	Payload       any                `json:"payload" doc:"Outbound, but for results: the JSON body that is sent. Null in lists, of others, once it is not stored any more, and for a key without runs.view."`
@@ -177,7 +177,7 @@ func showConnectorRun(r store.ConnectorRun) ConnectorRun {
 // showPayload fills in the body of a delivery that is no result: to those who may see what
 // runs are about.
 func (s *Server) showPayload(ctx context.Context, c *caller, run store.ConnectorRun, out *ConnectorRun) error {
-	if run.Kind != store.DeliverPayload && run.Kind != store.DeliverFailure {
+	if run.Kind == "" || run.Kind == store.DeliverResult {
 		return nil
 	}
 	if may, err := s.may(ctx, c, "runs.view"); err != nil || !may {

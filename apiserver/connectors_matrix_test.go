@@ -21,7 +21,7 @@ import (
 // says here which.
 var permissionOf = map[string]v1alpha1.Permission{
 	"createConnector": "connectors.create", "listConnectors": "connectors.view", "getConnector": "connectors.view",
-	"updateConnector": "connectors.update", "rotateSecret": "connectors.update", "deleteConnector": "connectors.delete",
+	"updateConnector": "connectors.update", "rotateSecret": "connectors.update", "testConnector": "connectors.update", "deleteConnector": "connectors.delete",
 	"createLink": "connectors.link", "listLinks": "connectors.view", "getLink": "connectors.view",
 	"updateLink": "connectors.link", "deleteLink": "connectors.link",
 	"listConnectorRuns": "connectors.view", "getConnectorRun": "connectors.view", "replayConnectorRun": "connectors.update", "listRejections": "connectors.view",

@@ -26,6 +26,9 @@ const (
 	aboutRotateSecret = "Makes a new secret and answers the connector with it once it is in effect. The secrets before stay valid for grace_seconds. " +
 		"It is done once under an Idempotency-Key; where the new secret is not in effect after two seconds the answer is 503, and a repetition answers it. " +
 		"A connector without authentication, and one with a secret of the project's own, are answered 409."
+	aboutTestConnector = "Makes a delivery of an example to the destination of an outbound connector, now: with the headers and the signatures of every delivery, X-Service-Event test, and type test in the body. " +
+		"It needs no agent and no run. It is a connector run of kind test, with attempts like others: read it to see whether the destination has taken it. Replays of many leave it out, and no link tells of one that fails. " +
+		"A connector that is disabled, retired or paused, or whose mode is not outbound, is answered 409 with a code that says so; a project that has stored as much as it may, 429. An Idempotency-Key is remembered for a day, of each connector."
 	aboutDeleteConnector = "Deletes the connector for good, with its links; what it has received stays in the history of runs. A connector that " +
 		"the project's code defines is answered 409: remove it there and deploy. A repetition under the same Idempotency-Key is answered as the first call."
 	aboutCreateLink = "Events of the connector start the agent from then on, or the agent's results are sent. Answers once the platform has taken up the link, or after two seconds; " +
@@ -43,7 +46,7 @@ const (
 		"A delivery that has not ended and waits for its next attempt is answered 200, and stays the same one: that attempt is due now, as one of its schedule, beside what else is due to that connector. While an attempt is under way it is answered 409, in_progress. " +
 		"Where the input or the result is not stored any more it is answered 409, gone; where the connector is disabled, retired, paused or has no agent, 409 with a code that says so; " +
 		"where the environment has as many open runs as it may, 429. An Idempotency-Key is remembered for a day, of each connector."
-	aboutCreateReplay = "Replays connector runs that have ended so in that window, each as POST .../runs/{run_id}/replay does, oldest first, at that rate. Those that are replays themselves are left out. " +
+	aboutCreateReplay = "Replays connector runs that have ended so in that window, each as POST .../runs/{run_id}/replay does, oldest first, at that rate. Those that are replays themselves are left out, and tests. " +
 		"It answers at once, and goes on until all are done: read it to see how far it has come. Where the project has no room, or the connector is disabled, paused or has no agent, it waits, for 30 days at most, and says why in reason. " +
 		"Each is replayed once, and those that cannot be, such as one whose input is not stored any more, are counted. More than 100,000 that match are answered 422; while the connector has a replay that has not ended, 409. " +
 		"With dry_run it is answered 200 with how many match."

@@ -155,8 +155,8 @@ func (ReplayStatus) Schema(r huma.Registry) *huma.Schema {
 
 // Schema describes the type.
 func (DeliveryKind) Schema(r huma.Registry) *huma.Schema {
-	return enumeration(r, "DeliveryKind", "What a delivery carries: the result of a run, the payload that a run sends by a tool, or word of another delivery "+
-		"that has failed.", string(store.DeliverResult), string(store.DeliverPayload), string(store.DeliverFailure))
+	return enumeration(r, "DeliveryKind", "What a delivery carries: the result of a run, the payload that a run sends by a tool, word of another delivery "+
+		"that has failed, or an example that somebody has sent as a test.", string(store.DeliverResult), string(store.DeliverPayload), string(store.DeliverFailure), string(store.DeliverTest))
 }
 
 // Schema describes the type.

@@ -48,6 +48,7 @@ func newPast(t testing.TB) *past {
 	p.finish(t)
 	p.queued, _ = p.event(t, "hello")
 	p.ids["event_connector"] = p.ids["connector"]
+	p.ids["receiver"] = p.ids["connector"] // which sends nothing; fresh has one that does
 	p.replay(t)
 	p.ids["run"], p.ids["open_run"], p.ids["file_run"] = p.completed.String(), p.queued.String(), p.failed.String()
 	return p

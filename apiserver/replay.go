@@ -53,6 +53,9 @@ func (s *Server) replayConnectorRun(ctx context.Context, c *caller, in *Connecto
 		return answer[ConnectorRun]{}, fmt.Errorf("reading connector run %s: %w", a.ConnectorRunID, err)
 	}
 	shown, err := s.wholeConnectorRun(ctx, again)
+	if err == nil {
+		err = s.showPayload(ctx, c, again, &shown)
+	}
 	if err != nil {
 		return answer[ConnectorRun]{}, err
 	}

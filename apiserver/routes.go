@@ -71,6 +71,8 @@ var routes = []route{
 		summary: "Delete a connector", description: aboutDeleteConnector, mount: handle((*Server).deleteConnector)},
 	{method: post, path: "/connectors/{connector_id}/rotate-secret", id: "rotateSecret", tag: tagConnectors, does: alters, needs: needs("connectors.update"), status: 200, errors: changing,
 		summary: "Rotate the secret of a connector", description: aboutRotateSecret, tagged: true, mount: handle((*Server).rotateSecret)},
+	{method: post, path: "/connectors/{connector_id}/test", id: "testConnector", tag: tagConnectors, does: creates, needs: needs("connectors.update"), status: 201, errors: acting,
+		summary: "Send a test to the destination of a connector", description: aboutTestConnector, mount: handle((*Server).testConnector)},
 	{method: post, path: "/connectors/{connector_id}/links", id: "createLink", tag: tagConnectors, does: creates, needs: needs("connectors.link"), status: 201, errors: creating,
 		summary: "Link an agent to a connector", description: aboutCreateLink, tagged: true, mount: handle((*Server).createLink)},
 	{method: get, path: "/connectors/{connector_id}/links", id: "listLinks", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,

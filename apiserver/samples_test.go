@@ -35,6 +35,7 @@ var samples = map[string]sample{
 	"getConnector":       {"/connectors/{connector}", ""},
 	"updateConnector":    {"/connectors/{connector}", `{"name":"CRM","enabled":false,"config":{"authentication":"secret"}}`},
 	"rotateSecret":       {"/connectors/{connector}/rotate-secret", `{"grace_seconds":60}`},
+	"testConnector":      {"/connectors/{receiver}/test", ""},
 	"deleteConnector":    {"/connectors/{connector}", ""},
 	"createLink":         {"/connectors/{connector}/links", `{"agent_name":"other"}`},
 	"listLinks":          {"/connectors/{connector}/links", ""},
@@ -117,6 +118,7 @@ func (p *past) fresh(t testing.TB) map[string]string {
 		Ref: p.refOf(t, store.KindConnector, name), ID: uuid.MustParse(conn.Status.ID), ProjectID: p.projectID,
 		EnvironmentID: p.id(t, "environment"), Name: name, Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte("{}"),
 	}))
+	ids["receiver"] = p.receiver(t, name+"-receiver").ID.String()
 	open, _ := p.event(t, "hello")
 	ids["open_run"], ids["replay"] = open.String(), p.replay(t)
 	return ids

@@ -50,6 +50,7 @@ func Webhooks(gatewayURL string) ([]byte, error) {
 		"webhooks": node{
 			"result":         node{"post": outgoing("result", "result", "A run has ended", aboutResult, ref("schemas", "Envelope"))},
 			"payload":        node{"post": outgoing("payload", "payload", "An agent sends something", aboutPayload, node{"description": "Any JSON of at most 256 KiB."})},
+			"test":           node{"post": outgoing("test", string(store.DeliverTest), "Somebody tests the connector", aboutTest, ref("schemas", "TestEnvelope"))},
 			"deliveryFailed": node{"post": outgoing("deliveryFailed", store.StatusDeliveryFailed, "A delivery has failed", aboutDeliveryFailed, ref("schemas", "FailedDelivery"))},
 		},
 		"components": node{"schemas": all, "headers": node{
@@ -76,7 +77,7 @@ func webhookSchemas() (node, error) {
 	for _, t := range []reflect.Type{
 		reflect.TypeFor[webhookapi.Accepted](), reflect.TypeFor[webhookapi.Results](), reflect.TypeFor[webhookapi.Progress](),
 		reflect.TypeFor[webhookapi.Envelope](), reflect.TypeFor[webhookapi.Handshake](), reflect.TypeFor[Problem](),
-		reflect.TypeFor[store.FailedDelivery](),
+		reflect.TypeFor[store.FailedDelivery](), reflect.TypeFor[webhookapi.TestEnvelope](),
 	} {
 		registry.Schema(t, true, t.Name())
 	}

@@ -14,6 +14,7 @@ const (
 	aboutResult         = "The result of a run of a linked agent."
 	aboutPayload        = "What an agent sends by a tool while it runs: the body is the JSON that it has made."
 	aboutDeliveryFailed = "Word of a delivery of another outbound connector of the environment that has failed, for links whose statuses have delivery_failed: of a connector once a minute at most, with how many have failed since."
+	aboutTest           = "An example, which somebody has sent to see whether the destination takes deliveries: no agent has run. Whoever receives it answers 2xx and does nothing."
 	aboutOutgoing       = "It is sent to the URL of an outbound connector at least once. Beside these headers it has those of the connector."
 )
 
@@ -29,6 +30,7 @@ var aboutWebhookSchemas = map[string]string{ //nolint:gosec // TokenUsage is no 
 	"Progress":       "Where a run stands.",
 	"Result":         "How a run has ended.",
 	"Results":        "What came of an event.",
+	"TestEnvelope":   "What a test delivery carries: the envelope of a run that there never was.",
 	"TokenUsage":     "Model tokens that a run spent.",
 }
 

@@ -97,7 +97,8 @@ type Delivery struct {
 	EnvironmentID uuid.UUID
 	ConnectorID   uuid.UUID
 	LinkID        uuid.UUID
-	// RunID is the run whose result it is, or which has sent it.
+	// RunID is the run whose result it is, or which has sent it; the zero id of a DeliverTest,
+	// which has no LinkID either.
 	RunID uuid.UUID
 	Kind  DeliveryKind
 	// Attempt is the number of the claim that began it, from 1: it fences what is recorded

@@ -4,7 +4,9 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 )
@@ -37,7 +39,28 @@ type Redelivery struct {
 	Step *ReplayStep
 }
 
-// Replays is what replaying reads and writes beside Ingest.
+// TestDelivery asks for a delivery of an example.
+type TestDelivery struct {
+	Connector Key
+	// Payload is JSON of at most MaxInlineInput bytes, which is delivered as it is.
+	Payload json.RawMessage
+	// Idempotency is nil where the request named no key.
+	Idempotency *Idempotency
+}
+
+// Check says ErrTooLarge of a payload beyond MaxInlineInput, and ErrInvalid of one that is no
+// JSON.
+func (t TestDelivery) Check() error {
+	switch {
+	case len(t.Payload) > MaxInlineInput:
+		return fmt.Errorf("the example has %d bytes, at most %d are sent: %w", len(t.Payload), MaxInlineInput, ErrTooLarge)
+	case !json.Valid(t.Payload):
+		return fmt.Errorf("the example is not JSON: %w", ErrInvalid)
+	}
+	return nil
+}
+
+// Replays is what replaying, and sending what somebody asks for, reads and writes beside Ingest.
 type Replays interface {
 	// EventInput is the input of a connector run that is no delivery; ErrNotFound where
 	// it is not stored.
@@ -52,6 +75,11 @@ type Replays interface {
 	// ErrNotFound without such a delivery, ErrGone where what it carries is not stored any
 	// more.
 	Redeliver(ctx context.Context, r Redelivery) (Admission, error)
+	// SendTest makes a delivery of an example to an outbound connector, due now, also where the
+	// connector's deliveries wait for one that succeeds. It does not ask whether the connector
+	// sends, as Redeliver does not. Verdicts are Accepted, Repeated and KeyReused. ErrNotFound
+	// without such a connector that is in effect, and the errors of TestDelivery.Check.
+	SendTest(ctx context.Context, t TestDelivery) (Admission, error)
 	// Hurry makes the next attempt of a delivery that waits due now, also where its
 	// connector's deliveries wait for one that succeeds. One that is due already stays so. It
 	// does not ask whether the connector sends, as Redeliver does not. Verdicts are Accepted,

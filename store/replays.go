@@ -52,7 +52,7 @@ const (
 )
 
 // ReplayFilter says which connector runs of a connector are replayed. Those that are
-// replays themselves never are, and none that has not ended.
+// replays themselves never are, no DeliverTest, and none that has not ended.
 type ReplayFilter struct {
 	// Statuses are those of which the connector run has one; at least one, all final.
 	Statuses []ConnectorRunStatus
@@ -64,7 +64,7 @@ type ReplayFilter struct {
 
 // Matches says whether a connector run in the window is one to replay.
 func (f ReplayFilter) Matches(r ConnectorRun) bool {
-	if r.ReplayOf != nil || f.Trigger != "" && r.Trigger != f.Trigger {
+	if r.ReplayOf != nil || r.Kind == DeliverTest || f.Trigger != "" && r.Trigger != f.Trigger {
 		return false
 	}
 	for _, status := range f.Statuses {

@@ -57,7 +57,7 @@ type ConnectorRun struct {
 	ConnectorID   uuid.UUID
 	Status        ConnectorRunStatus
 	Trigger       TriggerType
-	RunIDs        []uuid.UUID // in the order of the links, oldest first
+	RunIDs        []uuid.UUID // in the order of the links, oldest first; the one that a delivery is of, none of a DeliverTest
 	// Kind is what a delivery carries; "" of what is none.
 	Kind DeliveryKind
 	// Hops is by how many deliveries of platforms a delivery has come, itself among them; 0 of

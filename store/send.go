@@ -34,6 +34,8 @@ const (
 	DeliverPayload DeliveryKind = "payload"
 	// DeliverFailure is word of another delivery that has failed.
 	DeliverFailure DeliveryKind = StatusDeliveryFailed
+	// DeliverTest is an example, which somebody has asked for: no run has to do with it.
+	DeliverTest DeliveryKind = "test"
 )
 
 // TooManySendsError says that a run has made MaxSends deliveries.

@@ -20,42 +20,57 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/replay"
 )
 
-// TestTheResultOfAWebhookIsDelivered: from the request to the signed delivery, by one
-// gateway with the platform's keys.
-func TestTheResultOfAWebhookIsDelivered(t *testing.T) {
-	t.Parallel()
-	type arrival struct {
-		headers http.Header
-		body    []byte
-	}
-	arrived := make(chan arrival, 10)
+// arrival is a delivery as its destination sees it.
+type arrival struct {
+	headers http.Header
+	body    []byte
+}
+
+// sending is a gateway with the platform's keys, with an outbound connector whose deliveries
+// arrive, and what verifies these.
+func sending(t *testing.T) (b *bundle, out store.Connector, arrived <-chan arrival, verify *standardwebhooks.Webhook) {
+	t.Helper()
+	arrivals := make(chan arrival, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
-			arrived <- arrival{r.Header.Clone(), body}
+			arrivals <- arrival{r.Header.Clone(), body}
 		}
 	}))
 	t.Cleanup(receiver.Close)
-
 	ring, err := keyring.New()
 	require.NoError(t, err)
 	keys := &keyring.Keys{}
 	derivation := ring.IDs(keyring.Derivation)[0]
 	require.NoError(t, keys.Set(ring, []string{derivation, ring.IDs(keyring.Sealing)[0]}))
-	b := setupWith(t, func(o *Options) {
+	b = setupWith(t, func(o *Options) {
 		o.Keys = keys
 		o.Guard = egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}})
 	})
-	out := b.connector("outbound", func(c *store.Connector) {
+	out = b.connector("outbound", func(c *store.Connector) {
 		c.Config = json.RawMessage(fmt.Sprintf(`{"url":%q}`, receiver.URL))
 		c.SecretKey, c.SecretVersion = derivation, 2
 		var err error
 		c.Sealed, c.SealedKey, err = keys.Seal(seal.CredentialsField(c.ProjectID, c.ID), []byte(`{"headers":{"X-Team":"payments"}}`))
 		require.NoError(t, err)
 	})
+	secret, err := keys.SigningSecret(derivation, seal.Generated{ProjectID: b.project, ConnectorID: out.ID, Version: 2})
+	require.NoError(t, err)
+	verify, err = standardwebhooks.NewWebhook(secret)
+	require.NoError(t, err)
+	return b, out, arrivals, verify
+}
+
+// TestTheResultOfAWebhookIsDelivered: from the request to the signed delivery, by one
+// gateway with the platform's keys.
+func TestTheResultOfAWebhookIsDelivered(t *testing.T) {
+	t.Parallel()
+	b, out, arrived, verify := sending(t)
 	require.NoError(t, b.store.PutLink(t.Context(), store.Link{
 		Ref: ref("ConnectorLink", uuid.NewString(), 1), ID: uuid.New(), ProjectID: b.project, ConnectorID: out.ID,
 		AgentName: "hello", Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.Unix(1, 0),
@@ -73,9 +88,25 @@ func TestTheResultOfAWebhookIsDelivered(t *testing.T) {
 	require.Equal(t, answer.body["result"].(map[string]any)["run_id"], body["run_id"])
 	require.Equal(t, "42", body["output"])
 	require.Equal(t, "payments", got.headers.Get("X-Team"))
-	secret, err := keys.SigningSecret(derivation, seal.Generated{ProjectID: b.project, ConnectorID: out.ID, Version: 2})
+	require.NoError(t, verify.Verify(got.body, got.headers))
+}
+
+// TestATestIsDelivered: with the headers and the signature of every delivery, before there is an
+// agent.
+func TestATestIsDelivered(t *testing.T) {
+	t.Parallel()
+	b, out, arrived, verify := sending(t)
+	payload, err := json.Marshal(webhookapi.Example(time.Unix(1, 0)))
 	require.NoError(t, err)
-	verify, err := standardwebhooks.NewWebhook(secret)
+	a, err := replay.Test(t.Context(), b.store, store.TestDelivery{Connector: out.Key(), Payload: payload})
 	require.NoError(t, err)
+	got := <-arrived
+	require.JSONEq(t, `{"type":"test","run_id":"00000000-0000-0000-0000-000000000000","agent_name":"example","status":"completed",
+		"output":"This is a test delivery: no agent has run.","error":null,"started_at":"1970-01-01T00:00:01Z","ended_at":"1970-01-01T00:00:01Z",
+		"token_usage":{"input_tokens":0,"output_tokens":0,"thinking_tokens":0,"cached_input_tokens":0,"total_tokens":0}}`, string(got.body))
+	require.Equal(t, "test", got.headers.Get("X-Service-Event"))
+	require.Equal(t, a.ConnectorRunID.String(), got.headers.Get("X-Service-Delivery"))
+	require.Equal(t, "1", got.headers.Get(webhookapi.HopsHeader))
+	require.Equal(t, "payments", got.headers.Get("X-Team"))
 	require.NoError(t, verify.Verify(got.body, got.headers))
 }

@@ -50,6 +50,7 @@ and of cron connectors the last and the next tick, in UTC.`,
 	o.bind(flags)
 	flags.StringVar(&o.environment, "environment", "", "id of an environment; without it all that the key may see")
 	flags.BoolVar(&o.json, "json", false, "write a line of JSON for each, as the REST API shows it")
+	cmd.AddCommand(newConnectorsTestCommand())
 	return cmd
 }
 

@@ -244,7 +244,11 @@ func (o *listenOptions) write(out io.Writer, d heard, f *forwarded) error {
 			Forwarded *forwarded `json:"forwarded,omitempty"`
 		}{d.ID, d.RunID, d.Status, d.StartedAt, d.Error, f})
 	}
-	line := fmt.Sprintf("%s  %s  %-9s  run %s", o.now().Format(time.TimeOnly), d.ID, d.Status, d.RunID)
+	of := "run " + d.RunID
+	if d.RunID == "" { // a test is of none
+		of = printable(d.Kind)
+	}
+	line := fmt.Sprintf("%s  %s  %-9s  %s", o.now().Format(time.TimeOnly), d.ID, d.Status, of)
 	if d.Error != "" {
 		line += "  " + printable(d.Error)
 	}

@@ -25,6 +25,7 @@ const (
 	CodeGone               Code = "gone"                   // 409: what it is about is not stored any more
 	CodeInProgress         Code = "in_progress"            // 409: what is to be repeated has not ended
 	CodeConnectorPaused    Code = "connector_paused"       // 409: the connector sends nothing for the time being
+	CodeNotOutbound        Code = "not_outbound"           // 409: the connector sends nothing
 	CodeTerminating        Code = "namespace_terminating"  // 409: the project's namespace is being deleted
 	CodePrecondition       Code = "precondition_failed"    // 412: it is not what If-Match names
 	CodeRequestTooLarge    Code = "request_too_large"      // 413: the body is larger than the limit

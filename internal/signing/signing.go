@@ -30,7 +30,7 @@ const (
 	// HeaderSignature is the HMAC-SHA256, in hexadecimal, of the timestamp, a dot and the
 	// body, by the bytes of the signing secret as it is shown.
 	HeaderSignature = "X-Service-Signature"
-	// HeaderEvent is what the delivery carries: result, payload or delivery_failed.
+	// HeaderEvent is what the delivery carries: result, payload, delivery_failed or test.
 	HeaderEvent = "X-Service-Event"
 )
 

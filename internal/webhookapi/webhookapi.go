@@ -80,6 +80,20 @@ type Envelope struct {
 	TokenUsage TokenUsage `json:"token_usage" doc:"Model tokens that it spent."`
 }
 
+// TestEnvelope is the body of a test delivery: the envelope of a run that there never was.
+type TestEnvelope struct {
+	Type string `json:"type" doc:"test: no agent has run." example:"test"`
+	Envelope
+}
+
+// Example is the body of a test that is asked for at a time.
+func Example(at time.Time) TestEnvelope {
+	at = at.UTC().Truncate(time.Millisecond)
+	return TestEnvelope{Type: "test", Envelope: Envelope{
+		AgentName: "example", Status: "completed", Output: "This is a test delivery: no agent has run.", StartedAt: &at, EndedAt: &at,
+	}}
+}
+
 // ReplayedHeader is true with an answer to a repetition of an earlier request, which has
 // started nothing: the name that Stripe has for it.
 const ReplayedHeader = "Idempotent-Replayed"

@@ -63,7 +63,7 @@ const receiveStatement = `WITH given AS MATERIALIZED (
 ), ended AS (
 	INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, kind, error,
 		hops, replay_of, started_at, ended_at)
-	SELECT project_id, id, environment_id, connector_id, 'completed', 'outbound', '` + sqlcore.DeliveryType + `', ARRAY[run_id], kind, '',
+	SELECT project_id, id, environment_id, connector_id, 'completed', 'outbound', '` + sqlcore.DeliveryType + `', id_list(run_id), kind, '',
 		hops, replay_of, started_at, now_us() FROM gone
 ) SELECT project_id, id FROM gone`
 

@@ -2,7 +2,7 @@
 
 // Package replay lets what a connector received or sent happen again: an event starts runs
 // of the agents that are linked now, a delivery is sent once more. The original is read,
-// and never changed.
+// and never changed. Test sends what was never there.
 package replay
 
 import (
@@ -53,6 +53,8 @@ const (
 	Retired  Reason = "connector_retired"
 	NoAgent  Reason = "no_agent"
 	Paused   Reason = "connector_paused"
+	// NotOutbound: the connector sends nothing at any time.
+	NotOutbound Reason = "not_outbound"
 	// Changing: the connector changes again and again.
 	Changing Reason = "conflict"
 	// BacklogFull and StorageFull: the project has as much as it may.
@@ -94,6 +96,30 @@ func One(ctx context.Context, s Store, evaluate store.Evaluator, original store.
 		return store.Admission{}, fmt.Errorf("measuring project %s: %w", original.ProjectID, err)
 	}
 	return again(ctx, load, replayed{store: s, evaluate: evaluate, original: original, key: key})
+}
+
+// Test sends an example to where an outbound connector sends, as the key of the request says at
+// most once: the verdict is Accepted, Repeated or KeyReused, and the admission names the delivery.
+// It answers a Refused where the connector sends nothing, and store.ErrNotFound of one that is not
+// in effect.
+func Test(ctx context.Context, s Store, t store.TestDelivery) (store.Admission, error) {
+	if t.Idempotency != nil {
+		earlier, err := s.KnownRequest(ctx, t.Connector, *t.Idempotency)
+		if err == nil || !errors.Is(err, store.ErrNotFound) {
+			return earlier, err
+		}
+	}
+	load, err := s.ProjectLoad(ctx, t.Connector.ProjectID)
+	if err != nil {
+		return store.Admission{}, fmt.Errorf("measuring project %s: %w", t.Connector.ProjectID, err)
+	}
+	if err := sends(ctx, s, t.Connector); err != nil {
+		return store.Admission{}, err
+	}
+	if r := overStored(load); r != nil {
+		return store.Admission{}, r
+	}
+	return s.SendTest(ctx, t)
 }
 
 // Step replays a connector run that has ended as a step of a replay of many, in a project
@@ -157,6 +183,9 @@ func sends(ctx context.Context, s Store, connector store.Key) error {
 	route, err := s.Route(ctx, connector)
 	if err != nil {
 		return fmt.Errorf("reading connector %s: %w", connector, err)
+	}
+	if mode := route.Connector.Mode; mode != "outbound" {
+		return &Refused{NotOutbound, fmt.Sprintf("The connector's mode is %s: only outbound connectors send.", mode)}
 	}
 	if r := closed(route.Connector); r != nil {
 		return r

@@ -15,10 +15,10 @@ import (
 
 // tellOf notes of connectors in the outbox which deliveries attempts end as failed, where a
 // link of the project tells of these. Of one that tells of another none is told: it could go
-// on for ever.
+// on for ever. Neither is of a test, at which somebody looks.
 func tellOf(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
 	failed := slices.DeleteFunc(slices.Clone(attempts), func(a store.Attempt) bool {
-		return a.Outcome != store.DeliveryFailed && a.Outcome != store.DeliveryGone || a.Delivery.Kind == store.DeliverFailure
+		return a.Outcome != store.DeliveryFailed && a.Outcome != store.DeliveryGone || a.Delivery.Kind == store.DeliverFailure || a.Delivery.Kind == store.DeliverTest
 	})
 	if len(failed) == 0 {
 		return nil

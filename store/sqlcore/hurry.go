@@ -18,7 +18,7 @@ func (c *Core) Hurry(ctx context.Context, delivery store.Key, key *store.Idempot
 		if err != nil {
 			return found(err)
 		}
-		a = store.Admission{ConnectorRunID: d.ID, RunIDs: []uuid.UUID{d.RunID}}
+		a = store.Admission{ConnectorRunID: d.ID, RunIDs: runsOf(d)}
 		first, err := c.takeKey(ctx, tx, d, key)
 		if err == nil && !first {
 			a, err = c.Earlier(ctx, tx, store.Event{ProjectID: d.ProjectID, ConnectorID: d.ConnectorID, Idempotency: key})
@@ -52,10 +52,25 @@ func (c *Core) makeDue(ctx context.Context, tx *Tx, d store.Delivery) error {
 		d.ProjectID, d.ID); err != nil {
 		return err
 	}
-	if _, err := tx.exec(ctx, `UPDATE destinations SET due_at = now_us() WHERE project_id = $1 AND connector_id = $2 AND (due_at IS NULL OR due_at > now_us())`,
-		d.ProjectID, d.ConnectorID); err != nil {
+	if err := lookNow(ctx, tx, d.Connector()); err != nil {
 		return err
 	}
 	tx.Hint(store.TopicDelivery, store.Key{ProjectID: d.ProjectID, ID: d.EnvironmentID})
 	return nil
+}
+
+// lookNow lets claims look at a destination now, whatever it waits for. Whoever calls it has
+// locked that.
+func lookNow(ctx context.Context, tx *Tx, connector store.Key) error {
+	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = now_us() WHERE project_id = $1 AND connector_id = $2 AND (due_at IS NULL OR due_at > now_us())`,
+		connector.ProjectID, connector.ID)
+	return err
+}
+
+// runsOf is the run that a delivery is of; none of a test.
+func runsOf(d store.Delivery) []uuid.UUID {
+	if d.RunID == uuid.Nil {
+		return nil
+	}
+	return []uuid.UUID{d.RunID}
 }

@@ -40,9 +40,10 @@ func (c *Core) KnownRequest(ctx context.Context, connector store.Key, key store.
 	return a, nil
 }
 
-// again is a delivery that is to be made of another one.
+// again is a delivery that is to be made of another one, or for the first time of an example.
 type again struct {
 	store.Delivery
+	// of is the other one; the zero id without one.
 	of uuid.UUID
 	// payload is what it carries that is no result, in a blob where that is set; size is of
 	// either, in bytes.
@@ -54,50 +55,85 @@ type again struct {
 // Redeliver implements store.Replays. What it is about is read before: it does not change.
 func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admission, err error) {
 	of, err := c.connectorRun(ctx, c.engine.Reader(), r.Of)
-	if err == nil && (of.Trigger != store.TriggerOutbound || len(of.RunIDs) == 0) {
+	if err == nil && (of.Trigger != store.TriggerOutbound || len(of.RunIDs) == 0 && of.Kind != store.DeliverTest) {
 		err = store.ErrNotFound
 	}
 	if err != nil {
 		return a, wrap(err, "reading delivery %s", r.Of)
 	}
 	d := again{of: of.ID, Delivery: store.Delivery{
-		ProjectID: of.ProjectID, EnvironmentID: of.EnvironmentID, ConnectorID: of.ConnectorID, RunID: of.RunIDs[0], Kind: of.Kind,
+		ProjectID: of.ProjectID, EnvironmentID: of.EnvironmentID, ConnectorID: of.ConnectorID, RunID: firstOf(of.RunIDs), Kind: of.Kind, Hops: 1,
 	}}
 	blobs, err := c.copyCarried(ctx, &d)
 	if err != nil {
 		c.dropLoose(ctx, blobs)
 		return a, wrap(err, "reading what delivery %s carries", r.Of)
 	}
-	if d.Hops, err = c.nextHop(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID}); err != nil {
-		return a, wrap(err, "reading what started run %s", d.RunID)
+	if of.Kind != store.DeliverTest {
+		if d.Hops, err = c.nextHop(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID}); err != nil {
+			return a, wrap(err, "reading what started run %s", d.RunID)
+		}
 	}
+	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *Tx) (err error) {
+		a, _, err = c.insertOnce(ctx, tx, d, blobs, r.Idempotency, r.Step)
+		return err
+	})
+	return a, wrap(err, "delivering %s again", r.Of)
+}
+
+// insertOnce writes a delivery that somebody has asked for, under an id of its own, and takes a
+// step with it, unless the key is known: not first then.
+func (c *Core) insertOnce(
+	ctx context.Context, tx *Tx, d again, blobs []store.Key, key *store.Idempotency, step *store.ReplayStep,
+) (a store.Admission, first bool, err error) {
 	random, err := uuid.NewV7()
 	if err != nil {
+		return a, false, err
+	}
+	var now int64
+	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
+		return a, false, err
+	}
+	d.ID = store.Stamp(random, now, 0)
+	if first, err = c.takeKey(ctx, tx, d.Delivery, key); err != nil {
+		return a, false, err
+	}
+	if !first {
+		a, err = c.Earlier(ctx, tx, store.Event{ProjectID: d.ProjectID, ConnectorID: d.ConnectorID, Idempotency: key})
+		return a, false, err
+	}
+	if step != nil {
+		if err := moveReplay(ctx, tx, *step); err != nil {
+			return a, false, err
+		}
+	}
+	return store.Admission{ConnectorRunID: d.ID, RunIDs: runsOf(d.Delivery)}, true, c.insertAgain(ctx, tx, d, blobs, now)
+}
+
+// SendTest implements store.Replays.
+func (c *Core) SendTest(ctx context.Context, t store.TestDelivery) (a store.Admission, err error) {
+	if err := t.Check(); err != nil {
 		return a, err
 	}
-	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *Tx) error {
-		var now int64
-		if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
-			return err
-		}
-		d.ID = store.Stamp(random, now, 0)
-		a = store.Admission{ConnectorRunID: d.ID, RunIDs: of.RunIDs}
-		first, err := c.takeKey(ctx, tx, d.Delivery, r.Idempotency)
-		if err == nil && !first {
-			a, err = c.Earlier(ctx, tx, store.Event{ProjectID: of.ProjectID, ConnectorID: of.ConnectorID, Idempotency: r.Idempotency})
-			return err
-		}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		connectors, err := c.connectorsBy(ctx, tx, []store.Key{t.Connector})
 		if err != nil {
 			return err
 		}
-		if r.Step != nil {
-			if err := moveReplay(ctx, tx, *r.Step); err != nil {
-				return err
-			}
+		connector, known := connectors[t.Connector]
+		if !known || connector.Mode != "outbound" {
+			return store.ErrNotFound
 		}
-		return c.insertAgain(ctx, tx, d, blobs, now)
+		d := again{payload: t.Payload, size: int64(len(t.Payload)), Delivery: store.Delivery{
+			ProjectID: connector.ProjectID, EnvironmentID: connector.EnvironmentID, ConnectorID: connector.ID, Kind: store.DeliverTest, Hops: 1,
+		}}
+		var first bool
+		if a, first, err = c.insertOnce(ctx, tx, d, nil, t.Idempotency, nil); err != nil || !first {
+			return err
+		}
+		return lookNow(ctx, tx, t.Connector)
 	})
-	return a, wrap(err, "delivering %s again", r.Of)
+	return a, wrap(err, "testing connector %s", t.Connector)
 }
 
 // copyCarried says what a delivery carries: a result, which its run has, or what lies under
@@ -170,11 +206,15 @@ func (c *Core) takeKey(ctx context.Context, tx *Tx, d store.Delivery, key *store
 	return n == 1, err
 }
 
-// insertAgain writes a delivery that is a replay, due now, with what it carries.
+// insertAgain writes a delivery that somebody has asked for, due now, with what it carries.
 func (c *Core) insertAgain(ctx context.Context, tx *Tx, d again, blobs []store.Key, now int64) error {
+	var of *uuid.UUID
+	if d.of != uuid.Nil {
+		of = &d.of
+	}
 	if _, err := tx.exec(ctx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, kind, attempt, due_at, replay_of, started_at, hops)
 		VALUES ($1, $2, $3, $4, $5, $6, $9, 0, $7, $8, $7, $10)`,
-		d.ProjectID, d.ID, d.EnvironmentID, d.ConnectorID, d.LinkID, d.RunID, now, d.of, string(d.Kind), d.Hops); err != nil {
+		d.ProjectID, d.ID, d.EnvironmentID, d.ConnectorID, d.LinkID, d.RunID, now, of, string(d.Kind), d.Hops); err != nil {
 		return err
 	}
 	if d.Kind != store.DeliverResult {

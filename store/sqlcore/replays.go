@@ -48,8 +48,8 @@ func (c *Core) MatchReplay(ctx context.Context, connector store.Key, f store.Rep
 		cause = ` AND x.trigger_type = ` + l.add(string(f.Trigger))
 	}
 	var looked int64
-	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.status IN (`+wanted+`)`+cause+` THEN 1 ELSE 0 END), 0)
-		FROM (SELECT c.status, c.trigger_type, c.replay_of FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2
+	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN (`+wanted+`)`+cause+` THEN 1 ELSE 0 END), 0)
+		FROM (SELECT c.status, c.trigger_type, c.kind, c.replay_of FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2
 			AND c.id > id_at($3) AND c.id < id_at(CASE WHEN CAST($4 AS bigint) < now_us() THEN CAST($4 AS bigint) ELSE now_us() END) ORDER BY c.id LIMIT $5) AS x`, l.args...).Scan(&looked, &m.Matched)
 	m.More = looked > store.MaxReplayLook
 	return m, wrap(err, "counting what a replay of connector %s matches", connector)

@@ -111,6 +111,9 @@ var withClock = func() *modernc.Driver {
 	})
 	d.MustRegisterDeterministicScalarFunction("id_list", 1, func(_ *modernc.FunctionContext, args []driver.Value) (driver.Value, error) {
 		id, _ := args[0].(string)
+		if id == uuid.Nil.String() {
+			return `[]`, nil
+		}
 		return `["` + id + `"]`, nil
 	})
 	return d

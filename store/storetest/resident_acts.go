@@ -5,6 +5,8 @@ package storetest
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/replay"
 )
 
 // act is something that one of the residents does, or that the platform does for all of them.
@@ -50,6 +53,15 @@ var residentActs = map[string]func(r *resident, n int){
 		if len(r.replays) > 0 {
 			r.hears("replay cancelled", r.s.CancelReplay(r.ctx, r.replays[len(r.replays)-1].Key()))
 		}
+	},
+	"test": func(r *resident, n int) {
+		a, err := r.asked(r.connectors[chance(n, "results", "results", "orders")], nil)
+		var refused *replay.Refused
+		if errors.As(err, &refused) {
+			r.say("test: %s", refused.Reason)
+			return
+		}
+		r.hears(fmt.Sprint("test: ", a.Verdict, len(a.RunIDs)), err)
 	},
 	"refuse": func(r *resident, n int) {
 		r.refused(r.connectors[chance(n, "orders", "nightly")].Key(), "invalid_secret", 1)

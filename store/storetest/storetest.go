@@ -71,7 +71,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Order", orderPromises},
 		{"Deliveries", slices.Concat(deliveryPromises, postingPromises, destinationPromises)},
 		{"Sends", slices.Concat(sendPromises, failedDeliveryPromises, carriedPromises)},
-		{"Replays", slices.Concat(replayPromises, hurryPromises)},
+		{"Replays", slices.Concat(replayPromises, hurryPromises, testDeliveryPromises)},
 		{"ReplayJobs", replaysPromises},
 		{"Held", heldPromises},
 		{"Suspensions", suspensionPromises},

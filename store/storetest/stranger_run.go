@@ -165,6 +165,10 @@ var runStrangers = map[string]func(s *stranger){
 		_, err := s.s.Redeliver(s.ctx, store.Redelivery{Of: s.key(s.delivery.Delivery.ID), Idempotency: requestKey("1", "theirs")})
 		s.none(err)
 	},
+	"SendTest": func(s *stranger) {
+		_, err := s.s.SendTest(s.ctx, store.TestDelivery{Connector: s.key(s.delivery.Connector.ID), Payload: []byte(example), Idempotency: requestKey("3", "theirs")})
+		s.none(err)
+	},
 	"Hurry": func(s *stranger) {
 		_, err := s.s.Hurry(s.ctx, s.key(s.delivery.Delivery.ID), requestKey("2", "theirs"))
 		s.none(err)

@@ -63,6 +63,7 @@ var bodyIDs = map[string]string{
 // there; it is answered as one that nobody has.
 func (attacker *tenant) askBodies(victim *tenant, ids map[string]string) {
 	attacker.t.Helper()
+	attacker.inEffect(store.KindEnvironment) // also in a store that has lost it
 	project := "/v1/projects/" + attacker.project.String()
 	made := func(path, body string) string {
 		got := attacker.rest(attacker.key.String(), http.MethodPost, project+path, strings.ReplaceAll(body, "NAME", "n-"+uuid.NewString()[:8]))
@@ -242,6 +243,20 @@ func (t *tenant) openRun() string {
 	return regexp.MustCompile(`"run_ids":\["([^"]+)"`).FindStringSubmatch(got.body)[1]
 }
 
+// receiver is the id of an outbound connector that is in effect, of which nothing answers.
+func (t *tenant) receiver() string {
+	t.t.Helper()
+	got := t.rest(t.key.String(), http.MethodPost, "/v1/projects/"+t.project.String()+"/connectors?environment_id="+t.ids[store.KindEnvironment],
+		`{"name":"n-`+uuid.NewString()[:8]+`","type":"webhook","mode":"outbound","config":{"url":"https://receiver.invalid"}}`)
+	require.True(t.t, got.ok(), got.body)
+	id := regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(got.body)[1]
+	t.eventually(func() bool {
+		_, err := t.store.Route(t.t.Context(), t.row(id))
+		return err == nil
+	}, "the connector is not in effect")
+	return id
+}
+
 // spare are ids of what an operation may delete or end: made for it alone.
 func (t *tenant) spare(o operation) map[string]string {
 	t.t.Helper()
@@ -250,6 +265,8 @@ func (t *tenant) spare(o operation) map[string]string {
 		return map[string]string{"run_id": t.openRun()}
 	case o.OperationID == "cancelReplay":
 		return map[string]string{"replay_id": t.waitingReplay()}
+	case o.OperationID == "testConnector":
+		return map[string]string{"connector_id": t.receiver()}
 	case o.Method != http.MethodDelete:
 		return nil
 	}

@@ -250,7 +250,7 @@ func (t *turn) stuck(ctx context.Context, original store.ConnectorRun, because e
 func (t *turn) refused(ctx context.Context, original store.ConnectorRun, r replay.Refused) error {
 	var wait time.Duration
 	switch r.Reason {
-	case replay.Gone, replay.InProgress:
+	case replay.Gone, replay.InProgress, replay.NotOutbound:
 		return t.refuse(ctx, original, string(r.Reason))
 	case replay.Retired:
 		return t.end(ctx, store.ReplayFailed, string(r.Reason), r.Detail)

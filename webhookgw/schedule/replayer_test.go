@@ -19,6 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/replay"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
@@ -324,6 +325,16 @@ func TestWhatCannotBeReplayedIsCounted(t *testing.T) {
 	for _, outcome := range []string{metrics.ReplayDone, metrics.ReplayRefused} {
 		require.InEpsilon(t, 1, metrictest.Of(t, registry).Value(t, "agentplatform_replayed_total", "outcome", outcome), 0)
 	}
+}
+
+// TestWhatItsConnectorNeverSendsIsCounted: no waiting makes an outbound connector of another one.
+func TestWhatItsConnectorNeverSendsIsCounted(t *testing.T) {
+	t.Parallel()
+	r := newReplaying(t, 1)
+	at := r.now(t, r.start(t, 6000))
+	now := turn{store: r, metrics: metrics.NewGateway(nil), at: at, written: at.Position}
+	require.NoError(t, now.refused(t.Context(), store.ConnectorRun{ID: r.failed[0]}, replay.Refused{Reason: replay.NotOutbound}))
+	require.Equal(t, map[string]int64{"not_outbound": 1}, r.now(t, at).Refused)
 }
 
 // TestAReplayPassesOverWhatItDoesNotReplay: however much that is.

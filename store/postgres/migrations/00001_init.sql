@@ -23,10 +23,10 @@ CREATE FUNCTION id_at(us bigint) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SA
 $$;
 -- +goose StatementEnd
 
--- A list of one id.
+-- A list of one id, an empty one of the zero id.
 -- +goose StatementBegin
 CREATE FUNCTION id_list(id uuid) RETURNS uuid[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT ARRAY[id]
+    SELECT CASE WHEN id = '00000000-0000-0000-0000-000000000000' THEN '{}'::uuid[] ELSE ARRAY[id] END
 $$;
 -- +goose StatementEnd
 
@@ -525,8 +525,9 @@ CREATE TABLE deliveries (
     connector_id uuid NOT NULL,
     link_id uuid NOT NULL,
     run_id uuid NOT NULL,
-    -- What it carries: of a result the run has it, of the others the input of the same id.
-    kind text NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload', 'delivery_failed')),
+    -- What it carries: of a result the run has it, of the others the input of the same id. A
+    -- test has neither link nor run: both are the zero id.
+    kind text NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload', 'delivery_failed', 'test')),
     attempt bigint NOT NULL CHECK (attempt >= 0),
     -- How many attempts count: those that the platform could not make do not.
     tries bigint NOT NULL DEFAULT 0,
@@ -625,7 +626,7 @@ CREATE TABLE ended_connector_runs (
     content_type text NOT NULL,
     run_ids uuid[] NOT NULL,
     -- What a delivery carried, as in deliveries; '' of what is none.
-    kind text NOT NULL DEFAULT '' CHECK (kind IN ('', 'result', 'payload', 'delivery_failed')),
+    kind text NOT NULL DEFAULT '' CHECK (kind IN ('', 'result', 'payload', 'delivery_failed', 'test')),
     -- By how many deliveries one that was sent came, as in deliveries; 0 of the others.
     hops bigint NOT NULL DEFAULT 0,
     error text NOT NULL,

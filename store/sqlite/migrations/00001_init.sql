@@ -474,8 +474,9 @@ CREATE TABLE deliveries (
     connector_id TEXT NOT NULL,
     link_id TEXT NOT NULL,
     run_id TEXT NOT NULL,
-    -- What it carries: of a result the run has it, of the others the input of the same id.
-    kind TEXT NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload', 'delivery_failed')),
+    -- What it carries: of a result the run has it, of the others the input of the same id. A
+    -- test has neither link nor run: both are the zero id.
+    kind TEXT NOT NULL DEFAULT 'result' CHECK (kind IN ('result', 'payload', 'delivery_failed', 'test')),
     attempt INTEGER NOT NULL CHECK (attempt >= 0),
     -- How many attempts count: those that the platform could not make do not.
     tries INTEGER NOT NULL DEFAULT 0,
@@ -564,7 +565,7 @@ CREATE TABLE ended_connector_runs (
     content_type TEXT NOT NULL,
     run_ids TEXT NOT NULL,
     -- What a delivery carried, as in deliveries; '' of what is none.
-    kind TEXT NOT NULL DEFAULT '' CHECK (kind IN ('', 'result', 'payload', 'delivery_failed')),
+    kind TEXT NOT NULL DEFAULT '' CHECK (kind IN ('', 'result', 'payload', 'delivery_failed', 'test')),
     -- By how many deliveries one that was sent came, as in deliveries; 0 of the others.
     hops INTEGER NOT NULL DEFAULT 0,
     error TEXT NOT NULL,

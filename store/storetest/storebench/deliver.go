@@ -51,7 +51,7 @@ func (t *tour) deliver() {
 	t.NotEmpty(runs)
 	_, err = t.Store.ConnectorRun(t.ctx, t.key(claimed[1].Delivery.ID))
 	t.NoError(err)
-	t.replay(claimed[0].Delivery.ID)
+	t.replay(t.key(out.ID), claimed[0].Delivery.ID)
 	_, _, err = t.Store.Attempts(t.ctx, t.key(claimed[0].Delivery.ID))
 	t.NoError(err)
 	_, err = t.Store.DestinationsOf(t.ctx, t.Project, []uuid.UUID{out.ID})
@@ -162,8 +162,9 @@ func (t *tour) settle(outcome store.DeliveryOutcome, claimed []store.ClaimedDeli
 	t.NoError(t.Store.RecordAttempts(t.ctx, attempts))
 }
 
-// replay lets a delivery and an event that have ended happen again, under a key.
-func (t *tour) replay(delivery uuid.UUID) {
+// replay lets a delivery and an event that have ended happen again, and tests a connector, under
+// keys.
+func (t *tour) replay(to store.Key, delivery uuid.UUID) {
 	key := func() *store.Idempotency {
 		return &store.Idempotency{Key: "replay:" + uuid.NewString(), TTL: time.Hour}
 	}
@@ -178,12 +179,15 @@ func (t *tour) replay(delivery uuid.UUID) {
 	}
 	waiting, err := t.Store.Redeliver(t.ctx, store.Redelivery{Of: t.key(delivery)})
 	t.NoError(err)
-	hurried := key()
+	hurried, tested := key(), key()
 	for _, verdict := range []store.Verdict{store.Accepted, store.Repeated} {
 		a, err := t.Store.Hurry(t.ctx, t.key(waiting.ConnectorRunID), hurried)
 		t.NoError(err)
 		t.Equal(verdict, a.Verdict)
 		a, err = t.Store.Redeliver(t.ctx, store.Redelivery{Of: t.key(delivery), Idempotency: again})
+		t.NoError(err)
+		t.Equal(verdict, a.Verdict)
+		a, err = t.Store.SendTest(t.ctx, store.TestDelivery{Connector: to, Payload: []byte(`{}`), Idempotency: tested})
 		t.NoError(err)
 		t.Equal(verdict, a.Verdict)
 		a, err = replay.One(t.ctx, t.Store, func([]byte) func(string) (string, error) { return nil }, original, once)

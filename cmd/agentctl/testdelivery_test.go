@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/keys"
+)
+
+// tested runs `connectors test` against an API that gives these answers one after the other.
+func tested(t *testing.T, answers ...string) (messages string, err error) {
+	t.Helper()
+	key, project, connector, id := keys.Generate().String(), uuid.NewString(), uuid.NewString(), uuid.NewString()
+	var calls atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := int(calls.Add(1)) - 1
+		path := strings.TrimPrefix(r.URL.Path, "/v1/projects/"+project+"/connectors/"+connector)
+		first := r.Method == http.MethodPost && path == "/test" && r.Header.Get("Idempotency-Key") != ""
+		if n >= len(answers) || first != (n == 0) || !first && r.Method+path != "GET/runs/"+id {
+			problemAnswer(http.StatusForbidden, "forbidden")(w)
+			return
+		}
+		_, _ = io.WriteString(w, strings.Replace(answers[n], "{", `{"id":"`+id+`",`, 1))
+	}))
+	t.Cleanup(server.Close)
+	o := &testOptions{restOptions: restOptions{server: server.URL, project: project, key: key}}
+	o.api, err = o.client()
+	require.NoError(t, err)
+	o.api.wait = func(context.Context, time.Duration) error { return nil }
+	var stdout, stderr bytes.Buffer
+	err = o.run(t.Context(), connector, &stdout, &stderr)
+	require.EqualValues(t, len(answers), calls.Load())
+	require.Equal(t, id+"\n", stdout.String())
+	return stderr.String(), err
+}
+
+// TestATestIsWaitedFor: until the destination has taken it, or has not; each attempt is printed.
+func TestATestIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	const pending = `{"status":"pending","attempts":[],"next_attempt_at":"2026-07-02T12:00:00Z"}`
+	taken := `{"number":1,"status_code":200,"duration_ms":35,"error":null,"response_excerpt":"thank\u001b you"}`
+	messages, err := tested(t, pending, pending, `{"status":"running","attempts":[]}`, `{"status":"completed","attempts":[`+taken+`]}`)
+	require.NoError(t, err)
+	require.Equal(t, "attempt 1: 200 OK, after 35 ms: thank  you\n", messages)
+
+	refused := `{"number":1,"status_code":401,"duration_ms":3,"error":"the destination answered 401 Unauthorized","response_excerpt":null}`
+	messages, err = tested(t, pending, `{"status":"failed","error":"it answered 401","attempts":[`+refused+`]}`)
+	require.EqualError(t, err, "the test has ended failed: it answered 401")
+	require.Equal(t, "attempt 1: the destination answered 401 Unauthorized, after 3 ms\n", messages)
+
+	_, err = tested(t, pending, `{"status":"pending","attempts":[`+refused+`],"next_attempt_at":"2026-07-02T12:05:00Z"}`)
+	require.ErrorContains(t, err, "tried again at 2026-07-02T12:05:00Z")
+
+	waits := strings.Replace(pending, `"attempts"`, `"error":"the keys were not there","attempts"`, 1)
+	messages, err = tested(t, pending, waits, waits, `{"status":"skipped","error":"the connector is disabled","attempts":[]}`)
+	require.EqualError(t, err, "the test has ended skipped: the connector is disabled")
+	require.Equal(t, "waiting: the keys were not there\n", messages)
+}
+
+func TestATestNeedsAConnector(t *testing.T) {
+	t.Parallel()
+	reach := []string{"connectors", "test", "--server", "https://agents.example", "--project", uuid.NewString(), "--api-key", keys.Generate().String()}
+	_, _, err := run(t, append(reach, "results")...)
+	require.ErrorContains(t, err, "by its id")
+	_, _, err = run(t, reach...)
+	require.ErrorContains(t, err, "arg")
+}
+
+// TestATestIsHeardAsOne: it has no run that could be named.
+func TestATestIsHeardAsOne(t *testing.T) {
+	t.Parallel()
+	o := &listenOptions{now: func() time.Time { return replayNow }}
+	var out bytes.Buffer
+	require.NoError(t, o.write(&out, heard{ID: "1", Status: "pending", Kind: "test"}, nil))
+	require.Equal(t, "12:00:00  1  pending    test\n", out.String())
+}

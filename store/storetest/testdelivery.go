@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/replay"
+)
+
+// example is what tests of a connector carry.
+const example = `{"type": "test"}`
+
+// receiver is an outbound connector that no agent is linked to.
+func (w *world) receiver(name string) store.Connector {
+	c := w.newConnector(name)
+	c.Mode = "outbound"
+	w.NoError(w.s.PutConnector(w.ctx, c))
+	return c
+}
+
+// asked is a test of a connector as somebody asks for it.
+func (w *world) asked(c store.Connector, key *store.Idempotency) (store.Admission, error) {
+	return replay.Test(w.ctx, w.s, store.TestDelivery{Connector: c.Key(), Payload: json.RawMessage(example), Idempotency: key})
+}
+
+// test is one that is made.
+func (w *world) test(c store.Connector) store.ConnectorRun {
+	a, err := w.asked(c, nil)
+	w.NoError(err)
+	w.Equal(store.Accepted, a.Verdict)
+	w.Empty(a.RunIDs)
+	return w.connectorRun(a.ConnectorRunID)
+}
+
+// refusedTest asks for a test that may not be made, which leaves nothing behind.
+func (w *world) refusedTest(c store.Connector, reason replay.Reason) {
+	before := w.rows(c.ProjectID)
+	_, err := w.asked(c, requestKey("refused", "this"))
+	var r *replay.Refused
+	w.ErrorAs(err, &r)
+	w.Equal(reason, r.Reason, r.Detail)
+	w.NotEmpty(r.Detail)
+	w.Equal(before, w.rows(c.ProjectID), reason)
+}
+
+var testDeliveryPromises = []promise{
+	{"a test goes the way of every delivery, and is of no run", func(w *world) {
+		c := w.receiver("results")
+		var made store.ConnectorRun
+		w.hinted(store.TopicDelivery, w.environment.ID, func() { made = w.test(c) })
+		w.Equal(store.ConnectorRunPending, made.Status)
+		w.Equal(store.TriggerOutbound, made.Trigger)
+		w.Equal(store.DeliverTest, made.Kind)
+		w.Equal(1, made.Hops)
+		w.Empty(made.RunIDs)
+		w.Nil(made.ReplayOf)
+		d := w.takeDue(10, 10)[0]
+		w.Equal(made.ID, d.Delivery.ID)
+		w.Equal(c.ID, d.Connector.ID)
+		w.Equal(store.DeliverTest, d.Kind)
+		w.Equal(example, string(d.Payload))
+		w.Equal(uuid.Nil, d.RunID)
+		w.Equal(store.ConnectorRunRunning, w.connectorRun(made.ID).Status)
+		a := attempted(d, store.DeliveryRetry)
+		a.Wait = time.Hour
+		w.record(a)
+		w.Empty(w.takeDue(10, 10))
+		w.hasten()
+		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		ended := w.connectorRun(made.ID)
+		w.Equal(store.ConnectorRunCompleted, ended.Status)
+		w.Equal(store.DeliverTest, ended.Kind)
+		w.Empty(ended.RunIDs)
+		attempts, next, err := w.s.Attempts(w.ctx, made.Key())
+		w.NoError(err)
+		w.Nil(next)
+		w.Len(attempts, 2)
+		w.Equal([]store.ConnectorRun{ended}, w.deliveriesOf(c))
+		outcome, err := w.s.Outcome(w.ctx, made.Key())
+		w.NoError(err)
+		w.Empty(outcome.Runs)
+		for w.count(100) > 0 {
+		}
+		w.GreaterOrEqual(w.load().Stored, int64(3*512+len(example)), "it and its attempts count as stored")
+	}},
+	{"of a test that fails nobody is told but who looks at it", func(w *world) {
+		c := w.receiver("results")
+		w.outboundFrom("nobody", "ops", telling)
+		made := w.test(c)
+		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
+		w.Zero(w.post())
+		ended := w.connectorRun(made.ID)
+		w.Equal(store.ConnectorRunFailed, ended.Status)
+		w.Equal("given up", ended.Error)
+		w.Empty(ended.RunIDs)
+		w.Equal(1, w.troubled()[c.ID].Rejected)
+		w.test(c)
+		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		w.Empty(w.troubled(), "the connector's deliveries go out")
+		w.test(c)
+		n, err := w.s.ExpireDeliveries(w.ctx, -time.Hour, 10)
+		w.NoError(err)
+		w.Equal(1, n)
+		w.Zero(w.post())
+	}},
+	{"a connector that sends nothing is not tested, for the reason that it has", func(w *world) {
+		c := w.receiver("results")
+		w.test(c)
+		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryGone))
+		w.refusedTest(c, replay.Paused)
+		w.NoError(w.s.ResumeDestination(w.ctx, c.Key()))
+		w.refusedTest(w.connector, replay.NotOutbound)
+		for reason, change := range map[replay.Reason]func(*store.Connector){
+			replay.Disabled: func(c *store.Connector) { c.Enabled = false },
+			replay.Retired:  func(c *store.Connector) { c.Retired = true },
+		} {
+			other := c
+			change(&other)
+			w.NoError(w.s.PutConnector(w.ctx, other))
+			w.refusedTest(c, reason)
+		}
+		w.NoError(w.s.PutConnector(w.ctx, c))
+		for w.count(100) > 0 {
+		}
+		limits := w.project.Limits
+		w.project.Limits = store.ProjectLimits{Storage: 1}
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+		w.refusedTest(c, replay.StorageFull)
+		w.project.Limits = limits
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+		unknown := c
+		unknown.ID = uuid.New()
+		_, err := w.asked(unknown, nil)
+		w.ErrorIs(err, store.ErrNotFound)
+		for _, id := range []uuid.UUID{unknown.ID, w.connector.ID} {
+			_, err = w.s.SendTest(w.ctx, store.TestDelivery{Connector: w.key(id), Payload: json.RawMessage(example)})
+			w.ErrorIs(err, store.ErrNotFound)
+		}
+	}},
+	{"what a connector sent that is of another mode now is not sent again", func(w *world) {
+		c := w.receiver("results")
+		made := w.test(c)
+		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, c.Ref))
+		c.Mode = "sync"
+		c.Ref.ObjectUID = uuid.NewString()
+		w.NoError(w.s.PutConnector(w.ctx, c))
+		w.refusedReplay(made.ID, replay.NotOutbound)
+	}},
+	{"a test that waits is skipped once its connector sends nothing", func(w *world) {
+		c := w.receiver("results")
+		made := w.test(c)
+		c.Enabled = false
+		w.NoError(w.s.PutConnector(w.ctx, c))
+		w.Empty(w.takeDue(10, 10))
+		ended := w.connectorRun(made.ID)
+		w.Equal(store.ConnectorRunSkipped, ended.Status)
+		w.Contains(ended.Error, "disabled")
+		w.Empty(ended.RunIDs)
+	}},
+	{"a request is one test, whatever has become of the connector since", func(w *world) {
+		c := w.receiver("results")
+		first, err := w.asked(c, requestKey("1", "this"))
+		w.NoError(err)
+		disabled := c
+		disabled.Enabled = false
+		w.NoError(w.s.PutConnector(w.ctx, disabled))
+		for body, verdict := range map[string]store.Verdict{"this": store.Repeated, "that": store.KeyReused} {
+			again, err := w.asked(c, requestKey("1", body))
+			w.NoError(err)
+			w.Equal(verdict, again.Verdict)
+			w.Equal(first.ConnectorRunID, again.ConnectorRunID)
+			w.Empty(again.RunIDs)
+		}
+		again, err := w.s.SendTest(w.ctx, store.TestDelivery{Connector: c.Key(), Payload: json.RawMessage(example), Idempotency: requestKey("1", "this")})
+		w.NoError(err)
+		w.Equal(store.Repeated, again.Verdict, "also where two are made at once")
+		w.Len(w.deliveriesOf(c), 1)
+	}},
+	{"a test is due at once where others wait for one that succeeds", func(w *world) {
+		c := w.receiver("results")
+		for range store.BreakAfter {
+			w.test(c)
+		}
+		var attempts []store.Attempt
+		for _, d := range w.takeDue(10, 10) {
+			a := attempted(d, store.DeliveryRetry)
+			a.Wait = 20 * time.Hour
+			attempts = append(attempts, a)
+		}
+		w.record(attempts...)
+		w.Empty(w.takeDue(10, 10))
+		made := w.test(c)
+		claimed := w.takeDue(10, 10)
+		w.Len(claimed, 1)
+		w.Equal(made.ID, claimed[0].Delivery.ID)
+	}},
+	{"a replay of many leaves tests out, and one that is named is sent again, or hurried", func(w *world) {
+		c := w.receiver("results")
+		made := w.test(c)
+		a := attempted(w.takeDue(10, 10)[0], store.DeliveryRetry)
+		a.Wait = time.Hour
+		w.record(a)
+		w.hurry(w.connectorRun(made.ID), nil, store.Accepted)
+		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
+		n := w.newReplay(c, store.ConnectorRunFailed)
+		match, err := w.s.MatchReplay(w.ctx, c.Key(), n.Filter)
+		w.NoError(err)
+		w.Zero(match)
+		page := w.originals(w.startReplay(n), 10)
+		w.Empty(page.Originals)
+		w.True(page.End)
+		again := w.replay(made.ID)
+		w.Equal(store.DeliverTest, again.Kind)
+		w.Equal(1, again.Hops)
+		w.Empty(again.RunIDs)
+		w.Equal(example, string(w.takeDue(10, 10)[0].Payload))
+	}},
+	{"an example is JSON that fits in a row", func(w *world) {
+		c := w.receiver("results")
+		for payload, want := range map[string]error{
+			`"` + strings.Repeat("x", store.MaxInlineInput-2) + `"`: nil, `"` + strings.Repeat("x", store.MaxInlineInput-1) + `"`: store.ErrTooLarge,
+			`{`: store.ErrInvalid, ``: store.ErrInvalid,
+		} {
+			_, err := w.s.SendTest(w.ctx, store.TestDelivery{Connector: c.Key(), Payload: json.RawMessage(payload)})
+			w.ErrorIs(err, want)
+		}
+		w.Len(w.deliveriesOf(c), 1)
+	}},
+}
