@@ -13,10 +13,16 @@ import (
 	"github.com/agentplatform/agentplatform/store/replay"
 )
 
-// lately is a filter that finds what has ended so in the last hour.
+// lately is a filter that finds what has ended so in the last hour, and what ended just now: a
+// window ends before the millisecond in which a replay is made.
 func (w *world) lately(statuses ...store.ConnectorRunStatus) store.ReplayFilter {
-	now, err := w.s.Now(w.ctx)
+	ended, err := w.s.Now(w.ctx)
 	w.NoError(err)
+	now := ended
+	for now.UnixMilli() == ended.UnixMilli() {
+		now, err = w.s.Now(w.ctx)
+		w.NoError(err)
+	}
 	return store.ReplayFilter{Statuses: statuses, Since: now.Add(-time.Hour).Truncate(time.Millisecond), Until: now.Add(time.Minute).Truncate(time.Millisecond)}
 }
 

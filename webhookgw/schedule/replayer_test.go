@@ -77,11 +77,17 @@ func (r *replaying) fail(t *testing.T, events int) {
 	}
 }
 
-// start makes a replay of what has failed.
+// start makes a replay of what has failed, in a later millisecond: a window ends before that in
+// which the replay is made.
 func (r *replaying) start(t *testing.T, perMinute int64) store.Replay {
 	t.Helper()
-	now, err := r.Now(t.Context())
+	failed, err := r.Now(t.Context())
 	require.NoError(t, err)
+	now := failed
+	for now.UnixMilli() == failed.UnixMilli() {
+		now, err = r.Now(t.Context())
+		require.NoError(t, err)
+	}
 	started, verdict, err := r.StartReplay(t.Context(), store.NewReplay{
 		Connector: store.Key{ProjectID: r.scene.Project, ID: r.scene.Connector}, ID: uuid.New(), PerMinute: perMinute,
 		Filter: store.ReplayFilter{Statuses: []store.ConnectorRunStatus{store.ConnectorRunFailed}, Since: now.Add(-time.Hour), Until: now.Add(time.Hour)},
