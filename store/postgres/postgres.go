@@ -19,7 +19,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -48,9 +47,6 @@ const (
 	// hintConnections are those of them that carry hints, one each way. A third of the
 	// rest reads lists.
 	hintConnections = 2
-	// maxStandstill is how long the server lets a transaction stand still: the locks of a
-	// process that is frozen keep others waiting no longer.
-	maxStandstill = time.Minute
 	// attempts is how often a transaction runs that PostgreSQL rolls back for
 	// another's sake.
 	attempts = 5
@@ -58,8 +54,8 @@ const (
 
 // Options say where the database is.
 type Options struct {
-	// DSN is a URL or a keyword string as pgx and libpq understand it. Hints need
-	// a direct connection or a pooler in session mode.
+	// DSN is a URL or a keyword string as pgx and libpq understand it. It leads to the
+	// server itself, or to a pooler that leaves each connection its session.
 	DSN string
 	// Reread, unless nil, says the DSN anew before each connection: passwords and
 	// addresses change while a process runs. What is open stays so, for an hour at
@@ -106,7 +102,8 @@ type Store struct {
 	notifier *notifier
 	starts   starts
 	// renew is Options'.
-	renew func(ctx context.Context, config *pgx.ConnConfig) error
+	renew    func(ctx context.Context, config *pgx.ConnConfig) error
+	sessions *sessions
 }
 
 var _ store.Store = (*Store)(nil)
@@ -131,22 +128,17 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config.BeforeConnect = o.renew
 	config.ConnConfig.DialFunc = dial
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
-	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		ctx, cancel := o.withTimeout(ctx, connectTimeout) // the pool makes connections for nobody in particular
-		defer cancel()
-		sendIDs(conn)
-		return durable(ctx, conn)
-	}
-	pool, err := connections(ctx, config.Copy(), most, "force_generic_plan", o.tune)
+	of := &sessions{withTimeout: o.withTimeout}
+	pool, err := connections(ctx, config.Copy(), most, "force_generic_plan", of, o.tune)
 	if err != nil {
 		return nil, err
 	}
-	lists, err := connections(ctx, config.Copy(), forLists, "force_custom_plan", o.tune)
+	lists, err := connections(ctx, config.Copy(), forLists, "force_custom_plan", of, o.tune)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		pools: [2]*pgxpool.Pool{pool, lists}, db: stdlib.OpenDBFromPool(pool), lists: stdlib.OpenDBFromPool(lists), renew: o.renew,
+		pools: [2]*pgxpool.Pool{pool, lists}, db: stdlib.OpenDBFromPool(pool), lists: stdlib.OpenDBFromPool(lists), renew: o.renew, sessions: of,
 	}
 	s.notifier = startNotifier(config.ConnConfig.Copy(), &s.hub, o)
 	s.Core = sqlcore.New(sqlcore.Options{
@@ -162,12 +154,22 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // much as running it, or for its arguments each time where these say which partitions
 // of history need not even be opened. PostgreSQL's own choice between them goes by what
 // it guesses of the lengths of lists.
-func connections(ctx context.Context, config *pgxpool.Config, most int32, planMode string, tune func(*pgx.ConnConfig)) (*pgxpool.Pool, error) {
+func connections(
+	ctx context.Context, config *pgxpool.Config, most int32, planMode string, of *sessions, tune func(*pgx.ConnConfig),
+) (*pgxpool.Pool, error) {
 	config.MaxConns = most
-	config.ConnConfig.RuntimeParams["plan_cache_mode"] = planMode
-	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = strconv.FormatInt(maxStandstill.Milliseconds(), 10)
+	parameters := config.ConnConfig.RuntimeParams
+	parameters[planCacheMode] = planMode
 	if tune != nil {
 		tune(config.ConnConfig)
+	}
+	planMode = parameters[planCacheMode]
+	delete(parameters, planCacheMode) // a pooler refuses what it does not know
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := of.withTimeout(ctx, connectTimeout) // the pool makes connections for nobody in particular
+		defer cancel()
+		sendIDs(conn)
+		return of.begin(ctx, conn, planMode)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -213,38 +215,6 @@ func (o Options) renew(_ context.Context, config *pgx.ConnConfig) error {
 	config.Host, config.Port, config.Database = now.Host, now.Port, now.Database
 	config.User, config.Password, config.TLSConfig = now.User, now.Password, now.TLSConfig
 	config.Fallbacks = now.Fallbacks
-	return nil
-}
-
-// planning is how the statements of every connection are planned. All of them are
-// made to find their rows by an index: the planner is not to think otherwise of a
-// table that was empty when it looked, nor of a list whose length it has to guess. A
-// sort or an aggregate of a list is its own affair. A join looks for each row by the
-// index too, instead of keeping all rows that may match. Compiling would cost more than
-// it saves.
-const planning = `SELECT set_config('enable_seqscan', 'off', FALSE), set_config('enable_hashjoin', 'off', FALSE),
-	set_config('enable_mergejoin', 'off', FALSE), set_config('enable_bitmapscan', 'off', FALSE),
-	set_config('enable_material', 'off', FALSE), set_config('jit', 'off', FALSE)`
-
-// durable refuses a server that loses what it has confirmed, and sets right a
-// session that would.
-func durable(ctx context.Context, conn *pgx.Conn) error {
-	var fsync, commit string
-	if err := conn.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('synchronous_commit')`).
-		Scan(&fsync, &commit); err != nil {
-		return fmt.Errorf("reading the server's durability: %w", err)
-	}
-	if fsync != "on" {
-		return errors.New("the server runs with fsync=off: it loses accepted webhooks when it crashes; set fsync=on")
-	}
-	if _, err := conn.Exec(ctx, planning); err != nil {
-		return fmt.Errorf("setting how statements are planned: %w", err)
-	}
-	if commit == "off" || commit == "local" || commit == "remote_write" {
-		if _, err := conn.Exec(ctx, `SET synchronous_commit = on`); err != nil {
-			return fmt.Errorf("setting synchronous_commit: %w", err)
-		}
-	}
 	return nil
 }
 
@@ -373,7 +343,10 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', $1, FALSE)`, lockTimeout)
+		if err := s.sessions.check(ctx, conn); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', $1, FALSE), set_config('idle_in_transaction_session_timeout', $2, FALSE)`, lockTimeout, standstill)
 		return err
 	}))
 	db.SetMaxOpenConns(1)
