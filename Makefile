@@ -14,7 +14,7 @@ DEVCLUSTER = go -C hack/devcluster run .
 
 .PHONY: help
 help: ## Print this list.
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
 generate: ## Write deep copies, CRDs, roles, docs/openapi.json and docs/webhooks.json from the Go sources.
@@ -31,7 +31,7 @@ bin/golangci-lint: hack/tools/lint/go.mod
 	go build -C hack/tools/lint -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: test
-test: ## Run all tests but e2e, on a real kube-apiserver and PostgreSQL; installs or builds what is missing.
+test: ## Run all tests but e2e and clients, on a real kube-apiserver and PostgreSQL; installs or builds what is missing.
 	hack/test.sh
 
 .PHONY: race

@@ -111,7 +111,7 @@ step "done in $((SECONDS - begin)) s. Go on playing:"
 cat <<TEXT
     export KUBECONFIG=$KUBECONFIG
 $forward    curl -X POST $(hook ask) -H "X-Service-Secret: $(secret ask)" -H 'Content-Type: application/json' -d '{"name": "you"}'
-    curl -H "Authorization: Bearer $key" $api/v1/projects/$project/agents?environment_id=$(kubectl -n demo get aenv dev -o jsonpath='{.status.id}')
+    curl -H "Authorization: Bearer $key" "$api/v1/projects/$project/agents?environment_id=$(kubectl -n demo get aenv dev -o jsonpath='{.status.id}')"
     go -C hack/devcluster run . kubectl -n demo describe adep $deployment
     make demo-down        # removes the cluster and all in it
 TEXT

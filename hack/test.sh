@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs every test but e2e and prints how many passed, failed and were skipped.
+# Runs every test but e2e and clients and prints how many passed, failed and were skipped.
 # Fails when one was skipped: a missing part is installed or built (PostgreSQL
 # by internal/testenv, kube-apiserver by hack/devcluster), never passed over.
 set -euo pipefail
