@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,12 @@ import (
 	"github.com/agentplatform/agentplatform/internal/keys"
 )
 
-// serviceAccountPrefix begins the user name of a service account.
-const serviceAccountPrefix = "system:serviceaccount:"
+const (
+	// serviceAccountPrefix begins the user name of a service account.
+	serviceAccountPrefix = "system:serviceaccount:"
+	// masters is the group of those who may do everything, by which no key may anything.
+	masters = "system:masters"
+)
 
 // createOptions are the flags of `apikey create`.
 type createOptions struct {
@@ -29,6 +34,8 @@ type createOptions struct {
 	displayName, ownerUser, ownerServiceAccount, expires, dryRun, output string
 	permissions, environments, ownerGroups                               []string
 	narrowPermissions, narrowEnvironments, quiet                         bool
+	// master: whoever asks is the owner, and may much by a group that does not count.
+	master bool
 }
 
 func newAPIKeyCreateCommand() *cobra.Command {
@@ -90,6 +97,11 @@ func (o *createOptions) run(ctx context.Context, name string, out, messages io.W
 		// Not an apply: under the same name another key must not take the place of one.
 		if err := c.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating APIKey %s/%s: %w", object.Namespace, name, err)
+		}
+	}
+	if o.master {
+		if _, err := fmt.Fprintln(messages, mastersNote(object)); err != nil {
+			return fmt.Errorf("printing a note: %w", err)
 		}
 	}
 	if o.output == "yaml" || o.dryRun == "client" {
@@ -166,10 +178,17 @@ func (o *createOptions) owner(ctx context.Context, cluster *cluster, namespace s
 		return v1alpha1.KeyOwner{}, fmt.Errorf("asking the cluster who you are (or say --owner-user): %w", err)
 	}
 	who := review.Status.UserInfo
+	o.master = slices.Contains(who.Groups, masters)
 	if account, ok := strings.CutPrefix(who.Username, serviceAccountPrefix+namespace+":"); ok {
 		return v1alpha1.KeyOwner{Kind: v1alpha1.OwnerServiceAccount, Name: account}, nil
 	}
 	return userOwner(who)
+}
+
+// mastersNote tells an administrator of a cluster what else the key needs.
+func mastersNote(key *v1alpha1.APIKey) string {
+	return fmt.Sprintf("Note: the group %s, by which you may do everything, does not count for keys. Unless you have a role besides, bind one:\n"+
+		"  kubectl -n %s create rolebinding %s --clusterrole=agentplatform-admin --user=%q", masters, key.Namespace, key.Name, key.Spec.Owner.Name)
 }
 
 // userOwner is a user with the groups that count for a key.

@@ -39,7 +39,7 @@ func TestCreateAppliesTheObjectAndPrintsTheKey(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, control.Kubeconfig(), 0o600))
 
-	out, _, err := run(t, "apikey", "create", "ci", "-n", namespace, "--kubeconfig", kubeconfig,
+	out, messages, err := run(t, "apikey", "create", "ci", "-n", namespace, "--kubeconfig", kubeconfig,
 		"--permissions", "environments.view,runs.view", "--environments", "staging", "--expires", "1h")
 	require.NoError(t, err)
 	key, err := keys.Parse(strings.TrimSpace(out))
@@ -55,7 +55,11 @@ func TestCreateAppliesTheObjectAndPrintsTheKey(t *testing.T) {
 	require.NotNil(t, object.Spec.ExpiresAt)
 	require.Equal(t, v1alpha1.OwnerUser, object.Spec.Owner.Kind)
 	require.NotEmpty(t, object.Spec.Owner.Name, "whoever asks")
+	require.Contains(t, messages, "kubectl -n "+namespace+" create rolebinding ci --clusterrole=agentplatform-admin --user=", "the rights of system:masters are none of a key's")
 
+	_, messages, err = run(t, "apikey", "create", "berta", "-n", namespace, "--kubeconfig", kubeconfig, "--owner-user", "berta")
+	require.NoError(t, err)
+	require.NotContains(t, messages, "rolebinding", "of others nothing is known")
 	_, _, err = run(t, "apikey", "create", "ci", "-n", namespace, "--kubeconfig", kubeconfig)
 	require.ErrorContains(t, err, "already exists")
 }
