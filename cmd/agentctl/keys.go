@@ -84,8 +84,10 @@ func newKeysRevokeCommand(o *keysOptions) *cobra.Command {
 What hangs on a derivation key is derived anew with another one: every
 connector of every project whose secret derives from it has a new secret. The
 old ones stay valid for --within, so that callers can be told; with 0 they end
-at once. What a sealing key has sealed is sealed anew. Once nothing needs the
-key it leaves the ring. Where the ring has no other key, one is added.
+at once. What a sealing key has sealed in the store is sealed anew; headers and
+secrets that the REST API was sent lie sealed in Connectors, and are to be sent to
+it again. Once nothing in the store needs the key it leaves the ring. Where the
+ring has no other key, one is added.
 
 Run it again with another --within to change the period; it counts from the
 first time.
@@ -230,7 +232,7 @@ func (o *keysOptions) revoke(ctx context.Context, id string, out io.Writer) erro
 	if name == keyring.Derivation {
 		fmt.Fprintf(out, "Revoked %s: what derives from it is derived anew; the secrets before end after %s.\n", id, o.within)
 	} else {
-		fmt.Fprintf(out, "Revoked %s: what it has sealed is sealed anew.\n", id)
+		fmt.Fprintf(out, "Revoked %s: what it has sealed in the store is sealed anew. Headers and secrets that the REST API was sent lie sealed in Connectors: send them to it again.\n", id)
 	}
 	_, err = fmt.Fprintln(out, "It leaves the ring once nothing needs it; see `agentctl keys status`.")
 	return err
