@@ -32,7 +32,10 @@ const (
 
 // nounOf is what this API calls an object of a kind that it changes.
 func nounOf(o v1alpha1.ConditionedObject) string {
-	if o.ObjectKind() == store.KindConnectorLink {
+	switch o.ObjectKind() {
+	case store.KindEnvironment:
+		return "environment"
+	case store.KindConnectorLink:
 		return "link"
 	}
 	return "connector"

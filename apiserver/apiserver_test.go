@@ -176,8 +176,11 @@ func (w *world) settle(t testing.TB, object v1alpha1.ConditionedObject) {
 	require.NoError(t, w.db.ClaimID(t.Context(), store.Key{ProjectID: w.projectID, ID: id}, w.ref(object)))
 	object.CommonStatus().ID = id.String()
 	v1alpha1.MarkReady(object, "")
-	if conn, ok := object.(*v1alpha1.Connector); ok {
-		conn.MarkRoutesReady()
+	switch o := object.(type) {
+	case *v1alpha1.Connector:
+		o.MarkRoutesReady()
+	case *v1alpha1.Environment:
+		o.Status.Slug = o.WantedSlug()
 	}
 	require.NoError(t, w.client.Status().Update(t.Context(), object.(client.Object)))
 }

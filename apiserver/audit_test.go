@@ -61,6 +61,9 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			"unknown ids":              {key: key, project: own, unknown: true, status: http.StatusNotFound},
 			"invalid":                  {key: key, project: own, more: "nonsense=1", status: http.StatusUnprocessableEntity},
 		} {
+			if c.unknown && r.mount != nil && !placeholder.MatchString(samples[r.id].path) {
+				continue // it names nothing
+			}
 			path, content := concrete(r), body(r)
 			if r.mount != nil && !c.unknown {
 				path, content = samples[r.id].fill(t, w.idsFor(t, r)), bodyFor(r)

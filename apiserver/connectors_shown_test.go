@@ -259,7 +259,7 @@ func (w *world) controllers(judge func(o v1alpha1.ConditionedObject)) (looks fun
 				return err
 			}
 			switch o := o.(type) {
-			case *v1alpha1.Connector, *v1alpha1.ConnectorLink:
+			case *v1alpha1.Environment, *v1alpha1.Connector, *v1alpha1.ConnectorLink:
 				n++
 				judge(o.(v1alpha1.ConditionedObject))
 			}

@@ -148,7 +148,7 @@ func TestWhatAReadCostsDoesNotGrow(t *testing.T) {
 	_, body := w.call(t, key, http.MethodGet, "/connectors?environment_id="+w.ids["environment"], "")
 	require.Len(t, decode[[]Connector](t, body), 30)
 	_, body = w.call(t, key, http.MethodGet, "/environments", "")
-	require.Len(t, decode[[]Environment](t, body), 32)
+	require.Len(t, decode[[]Environment](t, body), 33)
 	for id, c := range few {
 		require.Positive(t, c[0], id)
 	}

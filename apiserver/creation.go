@@ -91,12 +91,16 @@ func (s *Server) awaitReady(ctx context.Context, objects ...v1alpha1.Conditioned
 	}
 }
 
-// waitsForSomebody says that a controller has looked at the object as it is and
-// waits for what only a person or a deployment brings.
+// waitsForSomebody says that a controller has looked at the object as it is and waits
+// for what only a person, a deployment or a node brings.
 func waitsForSomebody(o v1alpha1.ConditionedObject) bool {
 	ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)
 	if ready == nil || ready.ObservedGeneration != o.GetGeneration() {
 		return false
 	}
-	return ready.Reason == v1alpha1.ReasonAgentUnknown
+	switch ready.Reason {
+	case v1alpha1.ReasonAgentUnknown, v1alpha1.ReasonRunnersStarting, v1alpha1.ReasonRunnersFailing:
+		return true
+	}
+	return false
 }

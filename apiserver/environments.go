@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // Environment is the REST shape of an environment.
@@ -28,6 +29,10 @@ type Environment struct {
 	Permissions      []Permission        `json:"permissions" doc:"What the caller may do in it."`
 	CreatedAt        time.Time           `json:"created_at" doc:"When it was created."`
 	UpdatedAt        time.Time           `json:"updated_at" doc:"When it was last changed."`
+}
+
+func (e Environment) audited() store.AuditObject {
+	return store.AuditObject{Kind: "environment", ID: e.ID, Name: e.Name}
 }
 
 // EnvironmentSettings are the settings of an environment.
@@ -99,15 +104,14 @@ func (s *Server) environmentShower(ctx context.Context, c *caller) (func(*v1alph
 	if err != nil {
 		return nil, err
 	}
-	project, err := s.index.project(ctx, c.namespace)
+	project, err := s.project(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	preferred := cmp.Or(string(project.Spec.DefaultEnvironment), project.Status.DefaultEnvironment)
 	return func(e *v1alpha1.Environment) Environment {
 		return Environment{
 			ID: idOf(e), ProjectID: c.projectID.String(), Name: e.Title(), Slug: e.Status.Slug,
-			IsDefault: preferred == e.Name || preferred == "" && e.Status.Default,
+			IsDefault: isDefault(project, e),
 			Kind:      EnvironmentKind(cmp.Or(e.Spec.Kind, v1alpha1.EnvironmentStandard).Word()),
 			GitBranch: opt(e.Spec.Git.Branch),
 			Settings: EnvironmentSettings{Runner: RunnerSettings{

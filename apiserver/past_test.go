@@ -41,6 +41,9 @@ func newPast(t testing.TB) *past {
 	p.ids = map[string]string{
 		"connector": p.conn.Status.ID, "link": p.link.Status.ID, "environment": p.environmentID("production"),
 	}
+	spare := &v1alpha1.Environment{ObjectMeta: p.meta("spare")}
+	p.create(t, spare)
+	p.ids["spare_environment"] = spare.Status.ID
 	p.project(t)
 	p.ids["deployment"] = p.deploy(t).String()
 	p.completed, p.ids["event"] = p.event(t, "hello")

@@ -138,6 +138,16 @@ var requestFields = map[string]map[string]string{
 
 		"spec.secretGracePeriodSeconds": "body.grace_seconds",
 	},
+	store.KindEnvironment: {
+		"spec":                           "body",
+		"spec.displayName":               "body.name",
+		"spec.kind":                      "body.kind",
+		"spec.git.branch":                "body.git_branch",
+		"spec.runner":                    "body.settings.runner",
+		"spec.runner.minReplicas":        "body.settings.runner.min_replicas",
+		"spec.runner.resources.requests": "body.settings.runner.requests",
+		"spec.runner.resources.limits":   "body.settings.runner.limits",
+	},
 	store.KindConnectorLink: {
 		"spec":           "body",
 		"spec.connector": "path.connector_id",

@@ -9,12 +9,12 @@ package apiserver
 // Who has a key, and whose:
 //
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=apikeys,verbs=get;list;watch
-// +kubebuilder:rbac:groups=agentplatform.dev,resources=projects,verbs=list;watch
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=projects,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=localsubjectaccessreviews,verbs=create
 //
 // What routes read and write:
 //
-// +kubebuilder:rbac:groups=agentplatform.dev,resources=environments,verbs=get;list
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=environments,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectorlinks,verbs=get;list;create;patch;delete
 //

@@ -8,13 +8,14 @@ import (
 )
 
 // Statuses that routes may answer besides success: every one, those that name
-// something, those that create, those that delete an object, those that change one,
-// and those that change what is none.
+// something, those that create, those that delete an object, those that delete one which
+// may have to stay, those that change one, and those that change what is none.
 var (
 	always   = []int{401, 403, 422, 429, 500, 503}
 	naming   = append(slices.Clone(always), 404)
 	creating = append(slices.Clone(naming), 400, 408, 409, 413, 415)
 	deleting = append(slices.Clone(naming), 409, 412)
+	removing = append(slices.Clone(deleting), 400)
 	changing = append(slices.Clone(creating), 412)
 	acting   = append(slices.Clone(naming), 409)
 )
@@ -47,6 +48,14 @@ var routes = []route{
 		summary: "List environments", description: aboutListEnvironments, mount: handle((*Server).listEnvironments)},
 	{method: get, path: "/environments/{environment_id}", id: "getEnvironment", tag: tagEnvironments, needs: needs("environments.view"), status: 200, errors: naming,
 		summary: "Read an environment", description: aboutGetEnvironment, tagged: true, mount: handle((*Server).getEnvironment)},
+	{method: post, path: "/environments", id: "createEnvironment", tag: tagEnvironments, does: creates, needs: needs("environments.create"), status: 201, errors: creating,
+		summary: "Create an environment", description: aboutCreateEnvironment, tagged: true, mount: handle((*Server).createEnvironment)},
+	{method: patch, path: "/environments/{environment_id}", id: "updateEnvironment", tag: tagEnvironments, does: alters, needs: needs("environments.update"), status: 200, errors: changing,
+		summary: "Change an environment", description: aboutUpdateEnvironment, tagged: true, mount: handle((*Server).updateEnvironment)},
+	{method: del, path: "/environments/{environment_id}", id: "deleteEnvironment", tag: tagEnvironments, does: alters, needs: needs("environments.delete"), status: 200, errors: removing,
+		summary: "Delete an environment", description: aboutDeleteEnvironment, mount: handle((*Server).deleteEnvironment)},
+	{method: post, path: "/environments/{environment_id}/set-default", id: "setDefaultEnvironment", tag: tagEnvironments, does: acts, needs: needs("environments.update"), status: 200, errors: acting,
+		summary: "Make an environment the default", description: aboutSetDefaultEnvironment, mount: handle((*Server).setDefaultEnvironment)},
 
 	{method: get, path: "/agents", id: "listAgents", tag: tagAgents, needs: needs("agents.view"), status: 200, errors: naming,
 		summary: "List agents", description: aboutListAgents, mount: handle((*Server).listAgents)},
@@ -113,14 +122,6 @@ var routes = []route{
 		summary: "List who changed what", description: aboutListAuditLog, mount: handle((*Server).listAuditLog)},
 
 	// What the contract has and this release has not.
-	{method: post, path: "/environments", id: "createEnvironment", tag: tagEnvironments, needs: needs("environments.create"),
-		instead: "create an Environment object with kubectl"},
-	{method: patch, path: "/environments/{environment_id}", id: "updateEnvironment", tag: tagEnvironments, needs: needs("environments.update"),
-		instead: "change the Environment object with kubectl"},
-	{method: del, path: "/environments/{environment_id}", id: "deleteEnvironment", tag: tagEnvironments, needs: needs("environments.delete"),
-		instead: "delete the Environment object with kubectl"},
-	{method: post, path: "/environments/{environment_id}/set-default", id: "setDefaultEnvironment", tag: tagEnvironments, needs: needs("environments.update"),
-		instead: "set spec.defaultEnvironment of the Project object with kubectl"},
 	{method: get, path: "/environments/{environment_id}/variables", id: "listVariables", tag: tagEnvironments, needs: needs("variables.view")},
 	{method: put, path: "/environments/{environment_id}/variables", id: "replaceVariables", tag: tagEnvironments, needs: needs("variables.update")},
 

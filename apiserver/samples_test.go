@@ -24,37 +24,41 @@ type sample struct{ path, body string }
 // samples are one call for each route that there is. Tests that hold something of
 // every route go through them.
 var samples = map[string]sample{
-	"listEnvironments":   {"/environments", ""},
-	"getEnvironment":     {"/environments/{environment}", ""},
-	"listAgents":         {"/agents?environment_id={environment}", ""},
-	"getAgent":           {"/agents/hello?environment_id={environment}", ""},
-	"listDeployments":    {"/deployments?environment_id={environment}", ""},
-	"getDeployment":      {"/deployments/{deployment}", ""},
-	"createConnector":    {"/connectors?environment_id={environment}", `{"name":"CRM","type":"webhook","mode":"sync","config":{"timeout_seconds":30}}`},
-	"listConnectors":     {"/connectors?environment_id={environment}", ""},
-	"getConnector":       {"/connectors/{connector}", ""},
-	"updateConnector":    {"/connectors/{connector}", `{"name":"CRM","enabled":false,"config":{"authentication":"secret"}}`},
-	"rotateSecret":       {"/connectors/{connector}/rotate-secret", `{"grace_seconds":60}`},
-	"testConnector":      {"/connectors/{receiver}/test", ""},
-	"deleteConnector":    {"/connectors/{connector}", ""},
-	"createLink":         {"/connectors/{connector}/links", `{"agent_name":"other"}`},
-	"listLinks":          {"/connectors/{connector}/links", ""},
-	"getLink":            {"/connectors/{connector}/links/{link}", ""},
-	"updateLink":         {"/connectors/{connector}/links/{link}", `{"files_required":false}`},
-	"deleteLink":         {"/connectors/{connector}/links/{link}", ""},
-	"listConnectorRuns":  {"/connectors/{connector}/runs", ""},
-	"getConnectorRun":    {"/connectors/{connector}/runs/{event}", ""},
-	"listRejections":     {"/connectors/{connector}/rejections", ""},
-	"replayConnectorRun": {"/connectors/{event_connector}/runs/{event}/replay", ""},
-	"createReplay":       {"/connectors/{connector}/replays", `{"status":["failed"],"since":"2026-01-01T00:00:00Z"}`},
-	"listReplays":        {"/connectors/{event_connector}/replays", ""},
-	"getReplay":          {"/connectors/{event_connector}/replays/{replay}", ""},
-	"cancelReplay":       {"/connectors/{event_connector}/replays/{replay}/cancel", ""},
-	"listRuns":           {"/runs", ""},
-	"getRun":             {"/runs/{run}", ""},
-	"readRunFile":        {"/runs/{file_run}/files/0", ""},
-	"cancelRun":          {"/runs/{open_run}/cancel", ""},
-	"listAuditLog":       {"/audit-log", ""},
+	"listEnvironments":      {"/environments", ""},
+	"getEnvironment":        {"/environments/{environment}", ""},
+	"createEnvironment":     {"/environments", `{"name":"CRM","git_branch":"main","settings":{"runner":{"min_replicas":2,"limits":{"memory":"1Gi"}}}}`},
+	"updateEnvironment":     {"/environments/{spare_environment}", `{"name":"CRM","git_branch":null}`},
+	"deleteEnvironment":     {"/environments/{spare_environment}", ""},
+	"setDefaultEnvironment": {"/environments/{spare_environment}/set-default", ""},
+	"listAgents":            {"/agents?environment_id={environment}", ""},
+	"getAgent":              {"/agents/hello?environment_id={environment}", ""},
+	"listDeployments":       {"/deployments?environment_id={environment}", ""},
+	"getDeployment":         {"/deployments/{deployment}", ""},
+	"createConnector":       {"/connectors?environment_id={environment}", `{"name":"CRM","type":"webhook","mode":"sync","config":{"timeout_seconds":30}}`},
+	"listConnectors":        {"/connectors?environment_id={environment}", ""},
+	"getConnector":          {"/connectors/{connector}", ""},
+	"updateConnector":       {"/connectors/{connector}", `{"name":"CRM","enabled":false,"config":{"authentication":"secret"}}`},
+	"rotateSecret":          {"/connectors/{connector}/rotate-secret", `{"grace_seconds":60}`},
+	"testConnector":         {"/connectors/{receiver}/test", ""},
+	"deleteConnector":       {"/connectors/{connector}", ""},
+	"createLink":            {"/connectors/{connector}/links", `{"agent_name":"other"}`},
+	"listLinks":             {"/connectors/{connector}/links", ""},
+	"getLink":               {"/connectors/{connector}/links/{link}", ""},
+	"updateLink":            {"/connectors/{connector}/links/{link}", `{"files_required":false}`},
+	"deleteLink":            {"/connectors/{connector}/links/{link}", ""},
+	"listConnectorRuns":     {"/connectors/{connector}/runs", ""},
+	"getConnectorRun":       {"/connectors/{connector}/runs/{event}", ""},
+	"listRejections":        {"/connectors/{connector}/rejections", ""},
+	"replayConnectorRun":    {"/connectors/{event_connector}/runs/{event}/replay", ""},
+	"createReplay":          {"/connectors/{connector}/replays", `{"status":["failed"],"since":"2026-01-01T00:00:00Z"}`},
+	"listReplays":           {"/connectors/{event_connector}/replays", ""},
+	"getReplay":             {"/connectors/{event_connector}/replays/{replay}", ""},
+	"cancelReplay":          {"/connectors/{event_connector}/replays/{replay}/cancel", ""},
+	"listRuns":              {"/runs", ""},
+	"getRun":                {"/runs/{run}", ""},
+	"readRunFile":           {"/runs/{file_run}/files/0", ""},
+	"cancelRun":             {"/runs/{open_run}/cancel", ""},
+	"listAuditLog":          {"/audit-log", ""},
 }
 
 var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
@@ -119,6 +123,9 @@ func (p *past) fresh(t testing.TB) map[string]string {
 		EnvironmentID: p.id(t, "environment"), Name: name, Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte("{}"),
 	}))
 	ids["receiver"] = p.receiver(t, name+"-receiver").ID.String()
+	spare := &v1alpha1.Environment{ObjectMeta: p.meta(name)}
+	p.create(t, spare)
+	ids["spare_environment"] = spare.Status.ID
 	open, _ := p.event(t, "hello")
 	ids["open_run"], ids["replay"] = open.String(), p.replay(t)
 	return ids

@@ -38,6 +38,38 @@ func word[T ~string, S ~string](s S) Null[T] {
 	return Null[T]{Value: &value}
 }
 
+// Change is a value, or null, that is asked for in place of what is there; left out,
+// nothing changes.
+type Change[T any] struct {
+	Given bool
+	To    Null[T]
+}
+
+// UnmarshalJSON reads a value or null.
+func (c *Change[T]) UnmarshalJSON(data []byte) error {
+	c.Given = true
+	return c.To.UnmarshalJSON(data)
+}
+
+// Schema says so to OpenAPI.
+func (Change[T]) Schema(r huma.Registry) *huma.Schema {
+	t := reflect.TypeFor[T]()
+	s := *r.Schema(t, true, t.Name())
+	s.Nullable = true
+	return &s
+}
+
+// applyTo hands over what is asked for, if anything is; null is the zero value.
+func (c Change[T]) applyTo(set func(T)) {
+	var to T
+	if c.To.Value != nil {
+		to = *c.To.Value
+	}
+	if c.Given {
+		set(to)
+	}
+}
+
 // Object is a JSON object as it is stored; null where there is none.
 type Object json.RawMessage
 

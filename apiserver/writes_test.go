@@ -103,6 +103,9 @@ func TestEveryMutatingRouteHeedsBothHeaders(t *testing.T) {
 		require.Equal(t, httpserver.CodeKeyReused, decode[Problem](t, other.Body.Bytes()).Code)
 		ids = w.fresh(t)
 		ids["environment"] = w.environmentID("staging")
+		if s.fill(t, ids) == path {
+			continue // it is of the project
+		}
 		elsewhere := w.ask(t, key, r.method, s.fill(t, ids), content, "Idempotency-Key", repeated)
 		require.Equal(t, http.StatusUnprocessableEntity, elsewhere.Code, "%s, the same body elsewhere: %s", r.id, elsewhere.Body)
 		require.Equal(t, httpserver.CodeKeyReused, decode[Problem](t, elsewhere.Body.Bytes()).Code)

@@ -175,7 +175,9 @@ func (p *prober) try(path string, node apiextensionsv1.JSONSchemaProps, wrap fun
 		p.try(path+"."+name, property, in(name), within[name])
 	}
 	if node.AdditionalProperties != nil && node.AdditionalProperties.Schema != nil {
-		p.try(path+"{}", *node.AdditionalProperties.Schema, in("a"), nil)
+		for _, name := range []string{"a", "example.com/a"} {
+			p.try(path+"{}", *node.AdditionalProperties.Schema, in(name), nil)
+		}
 	}
 }
 

@@ -37,6 +37,18 @@ var environmentBreaches = []breach[*v1alpha1.Environment]{
 		message: "the name of an Environment must be at most 40 lower-case letters, digits and '-'; spec.displayName takes any name",
 		change:  func(e *v1alpha1.Environment) { e.Name = "a.b" },
 	}, {
+		name: "a resource that is none", path: ".spec.runner.resources.limits",
+		message: "must name compute resources: cpu, memory, ephemeral-storage, hugepages-2Mi and the like, or one of a vendor such as nvidia.com/gpu",
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.Runner.Resources.Limits = corev1.ResourceList{"Memory": resource.MustParse("1Gi")}
+		},
+	}, {
+		name: "a resource that is none, asked for", path: ".spec.runner.resources.requests",
+		message: "must name compute resources: cpu, memory, ephemeral-storage, hugepages-2Mi and the like, or one of a vendor such as nvidia.com/gpu",
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.Runner.Resources.Requests = corev1.ResourceList{"cpus": resource.MustParse("1")}
+		},
+	}, {
 		name: "no UUID", path: ".spec.id", message: uuidMessage,
 		change: func(e *v1alpha1.Environment) { e.Spec.ID = "production" },
 	}, {

@@ -189,6 +189,7 @@ type RunnerResources struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || name.startsWith('hugepages-') || name.contains('/'))",message="must name compute resources: cpu, memory, ephemeral-storage, hugepages-2Mi and the like, or one of a vendor such as nvidia.com/gpu"
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 
 	// Limits are what a pod may use at most, and at most what the plan allows.
@@ -196,6 +197,7 @@ type RunnerResources struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || name.startsWith('hugepages-') || name.contains('/'))",message="must name compute resources: cpu, memory, ephemeral-storage, hugepages-2Mi and the like, or one of a vendor such as nvidia.com/gpu"
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 }
 

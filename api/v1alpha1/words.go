@@ -21,6 +21,11 @@ func ConnectorModeOf(word string) ConnectorMode {
 // Word is the kind in lower case.
 func (k EnvironmentKind) Word() string { return strings.ToLower(string(k)) }
 
+// EnvironmentKindOf is the kind that a word means; "" for anything else.
+func EnvironmentKindOf(word string) EnvironmentKind {
+	return ofWord(word, EnvironmentStandard, EnvironmentTest)
+}
+
 // Word is the type in lower case.
 func (t ModelProviderType) Word() string { return strings.ToLower(string(t)) }
 

@@ -8,11 +8,15 @@ type Code string
 // Codes of the REST facade, and of several servers.
 const (
 	CodeMalformed          Code = "malformed_request"      // 400: the body is not JSON, or could not be read
+	CodeSlugTaken          Code = "slug_taken"             // 400: another environment of the project has the slug
+	CodeDefaultEnvironment Code = "default_environment"    // 400: the environment is the project's default
+	CodeLastEnvironment    Code = "last_environment"       // 400: the project has no other standard environment
 	CodeUnauthorized       Code = "unauthorized"           // 401: the API key is missing, unknown or no longer in force
 	CodeForbidden          Code = "forbidden"              // 403: the key or its owner may not do this
 	CodeNotPublic          Code = "not_public"             // 403: the path is not an endpoint
 	CodeQuotaExceeded      Code = "quota_exceeded"         // 403: a quota of the namespace is used up
 	CodeRefused            Code = "refused"                // 403: Kubernetes does not allow the change
+	CodePlan               Code = "beyond_plan"            // 403: the plan of the project does not allow it
 	CodeNotFound           Code = "not_found"              // 404: the project has no such thing
 	CodeTimeout            Code = "request_timeout"        // 408: the body did not come in time
 	CodeConflict           Code = "conflict"               // 409: somebody else changed it at the same time

@@ -65,8 +65,8 @@ var (
 		"* agentplatform.dev/apikeys get,list,watch",
 		"* agentplatform.dev/connectorlinks create,delete,get,list,patch",
 		"* agentplatform.dev/connectors create,delete,get,list,patch",
-		"* agentplatform.dev/environments get,list",
-		"* agentplatform.dev/projects list,watch",
+		"* agentplatform.dev/environments create,delete,get,list,patch",
+		"* agentplatform.dev/projects get,list,patch,watch",
 		"* authorization.k8s.io/localsubjectaccessreviews create",
 		// The uid that names the cluster.
 		"kube-system namespaces[kube-system] get",

@@ -44,12 +44,14 @@ var names = map[string]string{"agent_name": "hello", "number": "0"}
 // bodies are what an operation creates or changes. There is no id in any of them but
 // those of bodyIDs.
 var bodies = map[string]string{
-	"createConnector": `{"name":"NAME","type":"webhook","config":{}}`,
-	"createLink":      `{"agent_name":"spare"}`,
-	"updateConnector": `{"enabled":true}`,
-	"updateLink":      `{"files_required":false}`,
-	"createReplay":    `{"status":["failed"],"since":"2026-01-01T00:00:00Z","dry_run":true}`,
-	"rotateSecret":    `{"grace_seconds":86400}`,
+	"createEnvironment": `{"name":"NAME"}`,
+	"updateEnvironment": `{"settings":{"runner":{"concurrency":10}}}`,
+	"createConnector":   `{"name":"NAME","type":"webhook","config":{}}`,
+	"createLink":        `{"agent_name":"spare"}`,
+	"updateConnector":   `{"enabled":true}`,
+	"updateLink":        `{"files_required":false}`,
+	"createReplay":      `{"status":["failed"],"since":"2026-01-01T00:00:00Z","dry_run":true}`,
+	"rotateSecret":      `{"grace_seconds":86400}`,
 }
 
 // bodyIDs are the bodies of operations with an id, by the field that takes it: askBodies
@@ -275,6 +277,10 @@ func (t *tenant) spare(o operation) map[string]string {
 		got := t.rest(t.key.String(), method, path, body)
 		require.True(t.t, got.ok(), "%s %s: %d %s", method, path, got.status, got.body)
 		return regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(got.body)[1]
+	}
+	if o.OperationID == "deleteEnvironment" {
+		body := strings.ReplaceAll(bodies["createEnvironment"], "NAME", "n-"+uuid.NewString()[:8])
+		return map[string]string{"environment_id": first(http.MethodPost, project+"/environments", body)}
 	}
 	connector := first(http.MethodPost, project+"/connectors?agent_name=hello&environment_id="+t.ids[store.KindEnvironment],
 		strings.ReplaceAll(bodies["createConnector"], "NAME", "n-"+uuid.NewString()[:8]))

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+)
+
+// EnvironmentCreate is what an environment is made of.
+type EnvironmentCreate struct {
+	Name      string                   `json:"name" minLength:"1" maxLength:"63" doc:"Its name for people, from which its slug is made." example:"Staging"`
+	Kind      EnvironmentKind          `json:"kind,omitempty" default:"standard" doc:"What it is for. Test environments are not in this release."`
+	GitBranch Change[string]           `json:"git_branch,omitempty" minLength:"1" maxLength:"255" doc:"The branch that is built; null: the repository's default branch."`
+	Settings  EnvironmentSettingsInput `json:"settings,omitempty" doc:"How its agents run; what is left out gets its default."`
+}
+
+// EnvironmentSettingsInput are settings of an environment that are asked for.
+type EnvironmentSettingsInput struct {
+	Runner RunnerSettingsInput `json:"runner,omitempty" doc:"The pool of runner pods."`
+}
+
+// RunnerSettingsInput say how the pool of runner pods is to look.
+type RunnerSettingsInput struct {
+	MinReplicas *int32            `json:"min_replicas,omitempty" minimum:"1" maximum:"1000" doc:"How many pods there are; 1 where nobody has said."`
+	Concurrency *int32            `json:"concurrency,omitempty" minimum:"1" maximum:"1000" doc:"How many runs one pod executes at once; 10 where nobody has said."`
+	Requests    map[string]string `json:"requests,omitempty" maxProperties:"8" doc:"Compute resources that a pod asks for, all of them, as Kubernetes writes them; what the plan says where nobody has said." example:"{\"cpu\":\"500m\",\"memory\":\"512Mi\"}"`
+	Limits      map[string]string `json:"limits,omitempty" maxProperties:"8" doc:"Compute resources that a pod may use, all of them, as Kubernetes writes them, at most what the plan allows; what the plan says where nobody has said." example:"{\"memory\":\"1Gi\"}"`
+}
+
+// EnvironmentCreateInput is the request that creates an environment.
+type EnvironmentCreateInput struct {
+	ProjectPath
+	Body EnvironmentCreate
+}
+
+// mustReachAll answers 403 to a key that is limited to some environments: another one
+// would be none that it reaches.
+func (c *caller) mustReachAll() error {
+	if c.key.Spec.EnvironmentAccess != v1alpha1.AccessSelected {
+		return nil
+	}
+	return problem(http.StatusForbidden, httpserver.CodeForbidden, "the key is limited to some environments and can create no other")
+}
+
+func (s *Server) createEnvironment(ctx context.Context, c *caller, in *EnvironmentCreateInput) (answer[Environment], error) {
+	if err := c.mustReachAll(); err != nil {
+		return answer[Environment]{}, err
+	}
+	meta, id := c.meta(ctx, "environment", in.Body.Name)
+	e := &v1alpha1.Environment{ObjectMeta: meta, Spec: v1alpha1.EnvironmentSpec{
+		ID: id, DisplayName: v1alpha1.DisplayName(in.Body.Name), Kind: v1alpha1.EnvironmentKindOf(string(in.Body.Kind)),
+	}}
+	if err := refuseUnsupported(e); err != nil {
+		return answer[Environment]{}, err
+	}
+	in.Body.GitBranch.applyTo(func(branch string) { e.Spec.Git.Branch = v1alpha1.GitBranch(branch) })
+	if err := in.Body.Settings.applyTo(&e.Spec.Runner); err != nil {
+		return answer[Environment]{}, err
+	}
+	others, err := s.slugIsFree(ctx, c, e)
+	if err != nil {
+		return answer[Environment]{}, err
+	}
+	made := creation{Server: s, caller: c}
+	shown, err := made.environment(ctx, e, others)
+	if err != nil {
+		made.takeBack(ctx, err)
+		return answer[Environment]{}, err
+	}
+	return created(ctx, shown, e, "/environments/"+shown.ID), nil
+}
+
+// environment creates an environment; the first one becomes the default.
+func (n *creation) environment(ctx context.Context, e *v1alpha1.Environment, others int) (Environment, error) {
+	if err := n.create(ctx, e); err != nil {
+		return Environment{}, err
+	}
+	n.awaitReady(ctx, e)
+	if err := notTakenUp(e); err != nil {
+		return Environment{}, err
+	}
+	if others == 0 {
+		if err := n.setDefault(ctx, n.caller, e, true); err != nil {
+			return Environment{}, err
+		}
+	}
+	show, err := n.environmentShower(ctx, n.caller)
+	if err != nil {
+		return Environment{}, err
+	}
+	return show(e), nil
+}
+
+// notTakenUp is why a controller does not take an environment up; nil where it does, or
+// may yet.
+func notTakenUp(e *v1alpha1.Environment) error {
+	switch {
+	case stalledBy(e, v1alpha1.ReasonSlugTaken):
+		return slugTaken(e)
+	case stalledBy(e, v1alpha1.ReasonLimitReached), stalledBy(e, v1alpha1.ReasonNotAllowed):
+		return problem(http.StatusForbidden, httpserver.CodePlan, whyNotReady(e))
+	}
+	return nil
+}
+
+// slugIsFree answers 400 for a name whose slug another environment has, and says how
+// many others there are.
+func (s *Server) slugIsFree(ctx context.Context, c *caller, e *v1alpha1.Environment) (others int, err error) {
+	var list v1alpha1.EnvironmentList
+	if err := s.list(ctx, c, e.ObjectKind(), &list); err != nil {
+		return 0, err
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.Name == e.Name {
+			continue
+		}
+		others++
+		if other.Status.Slug == e.WantedSlug() {
+			return 0, slugTaken(e)
+		}
+	}
+	return others, nil
+}
+
+func slugTaken(e *v1alpha1.Environment) error {
+	p := problem(http.StatusBadRequest, httpserver.CodeSlugTaken,
+		fmt.Sprintf("another environment of the project has the slug %q, which is made from the name; choose another name", e.WantedSlug()))
+	p.Errors = []FieldError{{Location: "body.name", Message: "has the slug of another environment"}}
+	return p
+}
+
+// applyTo writes what is given into a pool, and leaves the rest as it is.
+func (in EnvironmentSettingsInput) applyTo(pool *v1alpha1.RunnerPool) error {
+	runner := in.Runner
+	if runner.MinReplicas != nil {
+		pool.MinReplicas = runner.MinReplicas
+	}
+	if runner.Concurrency != nil {
+		pool.Concurrency = *runner.Concurrency
+	}
+	var wrongs []FieldError
+	for field, given := range map[string]struct {
+		from map[string]string
+		to   *corev1.ResourceList
+	}{"requests": {runner.Requests, &pool.Resources.Requests}, "limits": {runner.Limits, &pool.Resources.Limits}} {
+		if given.from == nil {
+			continue
+		}
+		resources := corev1.ResourceList{}
+		for _, name := range slices.Sorted(maps.Keys(given.from)) {
+			quantity, err := resource.ParseQuantity(given.from[name])
+			if err != nil {
+				wrongs = append(wrongs, FieldError{Location: "body.settings.runner." + field + "." + name, Message: "must be a quantity such as 500m, 2 or 1Gi"})
+				continue
+			}
+			resources[corev1.ResourceName(name)] = quantity
+		}
+		*given.to = resources
+	}
+	if len(wrongs) > 0 {
+		return invalid(wrongs...)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+)
+
+// Answers for environments that a project cannot do without.
+var (
+	errDefaultEnvironment = problem(http.StatusBadRequest, httpserver.CodeDefaultEnvironment,
+		"the default environment cannot be deleted; make another one the default before")
+	errLastEnvironment = problem(http.StatusBadRequest, httpserver.CodeLastEnvironment,
+		"the last standard environment of a project cannot be deleted")
+)
+
+// deleteEnvironment deletes the object; that its runs are cancelled, its deployment is no
+// longer live and its connectors are disabled is done when its row goes.
+func (s *Server) deleteEnvironment(ctx context.Context, c *caller, in *EnvironmentPath) (answer[Done], error) {
+	e, err := s.environment(ctx, c, in.EnvironmentID)
+	if isNotFound(err) {
+		return s.repeatedDelete(ctx, c, in.EnvironmentID, err)
+	}
+	if err != nil {
+		return answer[Done]{}, err
+	}
+	judge := func() error {
+		if err := c.mustMatch(e); err != nil {
+			return err
+		}
+		if err := s.mustBeSpare(ctx, c, e); err != nil {
+			return err
+		}
+		return s.mustOwn(e, nil)
+	}
+	if err := judge(); err != nil {
+		return answer[Done]{}, err
+	}
+	show, err := s.environmentShower(ctx, c)
+	if err != nil {
+		return answer[Done]{}, err
+	}
+	before := show(e)
+	if err := s.deleteExactly(ctx, e, judge); err != nil {
+		return answer[Done]{}, err
+	}
+	s.awaitGone(ctx, c, e)
+	return deleted(ctx, before), nil
+}
+
+// awaitGone returns once no run of an environment begins any more, or after readyTimeout, or
+// when nobody waits: the object is gone in any case.
+func (s *Server) awaitGone(ctx context.Context, c *caller, e *v1alpha1.Environment) {
+	timeout := time.NewTimer(s.patience)
+	defer timeout.Stop()
+	ticker := time.NewTicker(readyInterval)
+	defer ticker.Stop()
+	for {
+		if _, err := s.store.Environment(ctx, c.keyOf(e)); err != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-timeout.C:
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// mustBeSpare answers 400 for the default environment and for the last standard one.
+func (s *Server) mustBeSpare(ctx context.Context, c *caller, e *v1alpha1.Environment) error {
+	project, err := s.project(ctx, c)
+	if err != nil {
+		return err
+	}
+	if isDefault(project, e) {
+		return errDefaultEnvironment
+	}
+	var list v1alpha1.EnvironmentList
+	if err := s.list(ctx, c, e.ObjectKind(), &list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if other := &list.Items[i]; other.Name != e.Name && other.Spec.Kind != v1alpha1.EnvironmentTest && other.Status.Slug != "" {
+			return nil
+		}
+	}
+	return errLastEnvironment
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// EnvironmentUpdate is what is changed of an environment.
+type EnvironmentUpdate struct {
+	Name      *string                  `json:"name,omitempty" minLength:"1" maxLength:"63" doc:"Its name for people; with another one the slug changes." example:"Staging"`
+	Kind      EnvironmentKind          `json:"kind,omitempty" doc:"What it is for. Test environments are not in this release."`
+	GitBranch Change[string]           `json:"git_branch,omitempty" minLength:"1" maxLength:"255" doc:"The branch that is built; null: the repository's default branch."`
+	Settings  EnvironmentSettingsInput `json:"settings,omitempty" doc:"How its agents run; what is left out stays as it is."`
+}
+
+// EnvironmentUpdateInput is the request that changes an environment.
+type EnvironmentUpdateInput struct {
+	EnvironmentPath
+	Body EnvironmentUpdate
+}
+
+func (s *Server) updateEnvironment(ctx context.Context, c *caller, in *EnvironmentUpdateInput) (answer[Environment], error) {
+	e, err := s.environment(ctx, c, in.EnvironmentID)
+	if err != nil {
+		return answer[Environment]{}, err
+	}
+	show, err := s.environmentShower(ctx, c)
+	if err != nil {
+		return answer[Environment]{}, err
+	}
+	was := show(e)
+	var before *v1alpha1.Environment
+	repeated, err := s.amend(ctx, c, e, func() error {
+		before = e.DeepCopy()
+		return s.editEnvironment(ctx, c, e, &in.Body)
+	})
+	if err != nil {
+		return answer[Environment]{}, err
+	}
+	s.awaitReady(ctx, e)
+	if refused := notTakenUp(e); refused != nil && !repeated {
+		s.putBack(ctx, e, func() { e.Spec, e.Annotations = *before.Spec.DeepCopy(), before.Annotations })
+		return answer[Environment]{}, refused
+	}
+	after := show(e)
+	changed(ctx, after.audited(), was, after)
+	return answer[Environment]{Body: after, ETag: etag(e)}, nil
+}
+
+// editEnvironment writes into an environment what a request asks for.
+func (s *Server) editEnvironment(ctx context.Context, c *caller, e *v1alpha1.Environment, in *EnvironmentUpdate) error {
+	if in.Kind != "" {
+		e.Spec.Kind = v1alpha1.EnvironmentKindOf(string(in.Kind))
+	}
+	if err := refuseUnsupported(e); err != nil {
+		return err
+	}
+	in.GitBranch.applyTo(func(branch string) { e.Spec.Git.Branch = v1alpha1.GitBranch(branch) })
+	if err := in.Settings.applyTo(&e.Spec.Runner); err != nil {
+		return err
+	}
+	if in.Name == nil || *in.Name == e.Title() {
+		return nil
+	}
+	e.Spec.DisplayName = v1alpha1.DisplayName(*in.Name)
+	_, err := s.slugIsFree(ctx, c, e)
+	return err
+}

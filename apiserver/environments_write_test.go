@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+)
+
+// stored is an environment as Kubernetes has it, by its id.
+func (w *world) stored(t testing.TB, id string) *v1alpha1.Environment {
+	t.Helper()
+	var list v1alpha1.EnvironmentList
+	require.NoError(t, w.client.List(t.Context(), &list, client.InNamespace(w.namespace)))
+	for i := range list.Items {
+		if string(list.Items[i].Spec.ID) == id || v1alpha1.ProjectObjectID(w.projectID, "Environment", list.Items[i].Name).String() == id {
+			return &list.Items[i]
+		}
+	}
+	return nil
+}
+
+// chosen is what the project says of the default.
+func (w *world) chosen(t testing.TB) string {
+	t.Helper()
+	project := &v1alpha1.Project{}
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: v1alpha1.ProjectName}, project))
+	return string(project.Spec.DefaultEnvironment)
+}
+
+func TestAnEnvironmentIsCreatedAndChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	got := w.ask(t, key, http.MethodPost, "/environments",
+		`{"name":"Köln 2","git_branch":"main","settings":{"runner":{"min_replicas":2,"concurrency":3,"requests":{"cpu":"250m"},"limits":{"memory":"1Gi"}}}}`)
+	require.Equal(t, http.StatusCreated, got.Code, got.Body)
+	made := decode[Environment](t, got.Body.Bytes())
+	require.Equal(t, "/v1/projects/"+w.projectID.String()+"/environments/"+made.ID, got.Header().Get("Location"))
+	require.Equal(t, "Köln 2", made.Name)
+	require.Equal(t, "main", *made.GitBranch)
+	require.False(t, made.IsDefault, "there are others")
+	require.Empty(t, w.chosen(t))
+	object := w.stored(t, made.ID)
+	require.Regexp(t, `^koln-2-[a-z0-9]{5}$`, object.Name)
+	require.EqualValues(t, 2, object.Spec.Runner.Replicas())
+	require.EqualValues(t, 3, object.Spec.Runner.Concurrency)
+	require.Equal(t, RunnerSettings{2, 3, map[string]string{"cpu": "250m"}, map[string]string{"memory": "1Gi"}}, made.Settings.Runner)
+
+	change := func(body string) Environment {
+		got := w.ask(t, key, http.MethodPatch, "/environments/"+made.ID, body)
+		require.Equal(t, http.StatusOK, got.Code, got.Body)
+		return decode[Environment](t, got.Body.Bytes())
+	}
+	now := change(`{"settings":{"runner":{"concurrency":4,"requests":{}}}}`)
+	require.Equal(t, RunnerSettings{2, 4, map[string]string{}, map[string]string{"memory": "1Gi"}}, now.Settings.Runner, "what is left out stays")
+	require.Equal(t, "main", *now.GitBranch)
+	require.Nil(t, change(`{"git_branch":null}`).GitBranch)
+	require.Equal(t, "release/1", *change(`{"git_branch":"release/1"}`).GitBranch)
+	require.Equal(t, "Bonn", change(`{"name":"Bonn"}`).Name)
+	require.Equal(t, "Bonn", change(`{}`).Name)
+}
+
+func TestEnvironmentsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	for body, location := range map[string]string{
+		`{}`:                               "body.name",
+		`{"name":""}`:                      "body.name",
+		`{"name":"a","kind":"test"}`:       "body.kind",
+		`{"name":"a","git_branch":""}`:     "body.git_branch",
+		`{"name":"a","git_branch":"a..b"}`: "body.git_branch",
+		`{"name":"a","copy_from_environment_id":"` + w.environmentID("staging") + `"}`: "body.copy_from_environment_id",
+		`{"name":"a","settings":{"runner":{"min_replicas":0}}}`:                        "body.settings.runner.min_replicas",
+		`{"name":"a","settings":{"runner":{"limits":{"memory":"much"}}}}`:              "body.settings.runner.limits.memory",
+		`{"name":"a","settings":{"runner":{"limits":{"memories":"1Gi"}}}}`:             "body.settings.runner.limits",
+	} {
+		got := w.ask(t, key, http.MethodPost, "/environments", body)
+		requireField(t, got.Code, got.Body.Bytes(), location)
+	}
+	taken := w.ask(t, key, http.MethodPost, "/environments", `{"name":"Staging!"}`)
+	require.Equal(t, http.StatusBadRequest, taken.Code, taken.Body)
+	require.Equal(t, httpserver.CodeSlugTaken, decode[Problem](t, taken.Body.Bytes()).Code)
+	taken = w.ask(t, key, http.MethodPatch, "/environments/"+w.environmentID("production"), `{"name":"staging"}`)
+	require.Equal(t, http.StatusBadRequest, taken.Code, taken.Body)
+	require.Empty(t, w.stored(t, w.environmentID("production")).Spec.DisplayName)
+
+	limited := w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
+	})
+	require.Equal(t, http.StatusForbidden, w.ask(t, limited, http.MethodPost, "/environments", `{"name":"mine"}`).Code)
+}
+
+// TestWhatAControllerRefusesIsTakenBack: the plan's limit, its resources, and a slug that
+// somebody was faster to take.
+func TestWhatAControllerRefusesIsTakenBack(t *testing.T) {
+	t.Parallel()
+	for reason, c := range map[string]struct {
+		status int
+		code   httpserver.Code
+	}{
+		v1alpha1.ReasonLimitReached: {http.StatusForbidden, httpserver.CodePlan},
+		v1alpha1.ReasonNotAllowed:   {http.StatusForbidden, httpserver.CodePlan},
+		v1alpha1.ReasonSlugTaken:    {http.StatusBadRequest, httpserver.CodeSlugTaken},
+	} {
+		w := newWorld(t)
+		w.server.patience = time.Hour
+		w.controllers(func(o v1alpha1.ConditionedObject) { v1alpha1.MarkStalled(o, reason, "refused") })
+		key := w.key(t, nil)
+		got := w.ask(t, key, http.MethodPost, "/environments", `{"name":"one more"}`)
+		require.Equal(t, c.status, got.Code, "%s: %s", reason, got.Body)
+		require.Equal(t, c.code, decode[Problem](t, got.Body.Bytes()).Code)
+		var list v1alpha1.EnvironmentList
+		require.NoError(t, w.client.List(t.Context(), &list, client.InNamespace(w.namespace)))
+		require.Len(t, list.Items, 2, reason)
+
+		w.server.client = interceptor.NewClient(w.options.Client.(client.WithWatch), interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				err := c.Patch(ctx, o, p, opts...)
+				if e := o.(*v1alpha1.Environment); err == nil && e.Spec.DisplayName == "another" {
+					v1alpha1.MarkStalled(e, reason, "refused")
+					err = w.client.Status().Update(ctx, e)
+				}
+				return err
+			},
+		})
+		got = w.ask(t, key, http.MethodPatch, "/environments/"+w.environmentID("staging"), `{"name":"another","settings":{"runner":{"concurrency":7}}}`, "Idempotency-Key", "k")
+		require.Equal(t, c.status, got.Code, "%s: %s", reason, got.Body)
+		require.Equal(t, c.code, decode[Problem](t, got.Body.Bytes()).Code)
+		after := w.stored(t, w.environmentID("staging"))
+		require.Empty(t, after.Spec.DisplayName, "%s: it is put back", reason)
+		require.EqualValues(t, 10, after.Spec.Runner.Concurrency, "%s: with all of the change", reason)
+		require.Empty(t, after.Annotations[annotationRequests], "%s: and a repetition is tried anew", reason)
+	}
+}
+
+func TestTheFirstEnvironmentIsTheDefault(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	require.NoError(t, w.client.DeleteAllOf(t.Context(), &v1alpha1.Environment{}, client.InNamespace(w.namespace)))
+	key := w.key(t, nil)
+	create := func(name string) Environment {
+		got := w.ask(t, key, http.MethodPost, "/environments", `{"name":"`+name+`"}`)
+		require.Equal(t, http.StatusCreated, got.Code, got.Body)
+		made := decode[Environment](t, got.Body.Bytes())
+		object := w.stored(t, made.ID)
+		w.settle(t, object)
+		return made
+	}
+	first := create("first")
+	require.True(t, first.IsDefault)
+	require.Equal(t, w.stored(t, first.ID).Name, w.chosen(t))
+	second := create("second")
+	require.False(t, second.IsDefault)
+
+	refused := w.ask(t, key, http.MethodDelete, "/environments/"+first.ID, "")
+	require.Equal(t, http.StatusBadRequest, refused.Code, refused.Body)
+	require.Equal(t, httpserver.CodeDefaultEnvironment, decode[Problem](t, refused.Body.Bytes()).Code)
+	got := w.ask(t, key, http.MethodPost, "/environments/"+second.ID+"/set-default", "", "Idempotency-Key", "k")
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+	require.Equal(t, w.stored(t, second.ID).Name, w.chosen(t))
+	got = w.ask(t, key, http.MethodPost, "/environments/"+first.ID+"/set-default", "")
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+	got = w.ask(t, key, http.MethodPost, "/environments/"+second.ID+"/set-default", "", "Idempotency-Key", "k")
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+	require.Equal(t, w.stored(t, first.ID).Name, w.chosen(t), "a repetition does nothing")
+	list := decode[[]Environment](t, w.ask(t, key, http.MethodGet, "/environments", "").Body.Bytes())
+	require.True(t, list[0].IsDefault)
+	require.False(t, list[1].IsDefault)
+
+	got = w.ask(t, key, http.MethodDelete, "/environments/"+second.ID, "")
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+	require.Nil(t, w.stored(t, second.ID))
+	require.Equal(t, http.StatusNotFound, w.ask(t, key, http.MethodDelete, "/environments/"+second.ID, "").Code)
+}
+
+// TestTheLastStandardEnvironmentStays: also where it is not the default.
+func TestTheLastStandardEnvironmentStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	staging := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "staging"}}
+	require.NoError(t, w.client.Patch(t.Context(), staging, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"kind":"Test"}}`))))
+	refused := w.ask(t, key, http.MethodDelete, "/environments/"+w.environmentID("production"), "")
+	require.Equal(t, http.StatusBadRequest, refused.Code, refused.Body)
+	require.Equal(t, httpserver.CodeLastEnvironment, decode[Problem](t, refused.Body.Bytes()).Code)
+}
+
+// TestADefaultThatGitSaysStays: what a GitOps manager owns is not taken over.
+func TestADefaultThatGitSaysStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	project := &v1alpha1.Project{ObjectMeta: w.meta(v1alpha1.ProjectName)}
+	require.NoError(t, w.client.Patch(t.Context(), project, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"defaultEnvironment":"production"}}`)),
+		client.FieldOwner("argocd-controller")))
+	got := w.ask(t, w.key(t, nil), http.MethodPost, "/environments/"+w.environmentID("staging")+"/set-default", "")
+	require.Equal(t, http.StatusConflict, got.Code, got.Body)
+	require.Equal(t, httpserver.CodeGitOps, decode[Problem](t, got.Body.Bytes()).Code)
+	require.Contains(t, got.Body.String(), "argocd-controller owns spec.defaultEnvironment")
+	require.Equal(t, "production", w.chosen(t))
+}
