@@ -62,31 +62,41 @@ func (s *Server) undo(ctx context.Context, objects []v1alpha1.ConditionedObject)
 }
 
 // awaitReady returns once the controllers have come to an end with the objects,
-// one after the other, or one has stalled or waits for somebody, or after
-// readyTimeout, or when nobody waits or nobody answers: they exist in any case.
+// one after the other, or one has stalled or waits for somebody, or nobody answers, or as
+// await does: they exist in any case.
 func (s *Server) awaitReady(ctx context.Context, objects ...v1alpha1.ConditionedObject) {
+	looked := false
+	s.await(ctx, func() bool {
+		if looked {
+			o := objects[0]
+			if err := s.reread(ctx, o); err != nil {
+				s.logger.WarnContext(ctx, "waiting for an object that was written", "namespace", o.GetNamespace(), "name", o.GetName(), "error", err)
+				return true
+			}
+		}
+		for looked = true; len(objects) > 0 && v1alpha1.IsReady(objects[0]); {
+			objects = objects[1:]
+		}
+		return len(objects) == 0 || v1alpha1.IsStalled(objects[0]) || waitsForSomebody(objects[0])
+	})
+}
+
+// await asks from time to time until something is done, or readyTimeout has passed, or
+// nobody waits.
+func (s *Server) await(ctx context.Context, done func() bool) {
 	// No deadline on the context: a client that limits its rate refuses a call
 	// that would come after it, which is no error here.
 	timeout := time.NewTimer(s.patience)
 	defer timeout.Stop()
 	ticker := time.NewTicker(readyInterval)
 	defer ticker.Stop()
-	for _, o := range objects {
-		for !v1alpha1.IsReady(o) {
-			if v1alpha1.IsStalled(o) || waitsForSomebody(o) {
-				return
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-timeout.C:
-				return
-			case <-ticker.C:
-			}
-			if err := s.reread(ctx, o); err != nil {
-				s.logger.WarnContext(ctx, "waiting for an object that was written", "namespace", o.GetNamespace(), "name", o.GetName(), "error", err)
-				return
-			}
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timeout.C:
+			return
+		case <-ticker.C:
 		}
 	}
 }

@@ -5,7 +5,6 @@ package apiserver
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
@@ -49,29 +48,11 @@ func (s *Server) deleteEnvironment(ctx context.Context, c *caller, in *Environme
 	if err := s.deleteExactly(ctx, e, judge); err != nil {
 		return answer[Done]{}, err
 	}
-	s.awaitGone(ctx, c, e)
+	s.await(ctx, func() bool { // no run of it begins any more
+		_, err := s.store.Environment(ctx, c.keyOf(e))
+		return err != nil
+	})
 	return deleted(ctx, before), nil
-}
-
-// awaitGone returns once no run of an environment begins any more, or after readyTimeout, or
-// when nobody waits: the object is gone in any case.
-func (s *Server) awaitGone(ctx context.Context, c *caller, e *v1alpha1.Environment) {
-	timeout := time.NewTimer(s.patience)
-	defer timeout.Stop()
-	ticker := time.NewTicker(readyInterval)
-	defer ticker.Stop()
-	for {
-		if _, err := s.store.Environment(ctx, c.keyOf(e)); err != nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-timeout.C:
-			return
-		case <-ticker.C:
-		}
-	}
 }
 
 // mustBeSpare answers 400 for the default environment and for the last standard one.
