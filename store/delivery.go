@@ -151,6 +151,8 @@ type DeliveryClaim struct {
 	PerProject  int
 	UnderWay    map[uuid.UUID]int
 	OfConnector map[Key]int
+	// Most is how many attempts may begin of those connectors that it names.
+	Most map[Key]int
 }
 
 // Without are the projects of which none is taken.
@@ -163,17 +165,22 @@ func (c DeliveryClaim) Without() (full []uuid.UUID) {
 	return full
 }
 
-// Left is how many more of a connector may begin at who claims, of whose project and of which itself
-// so many are under way there.
-func (c DeliveryClaim) Left(ofProject, own int) int {
-	return (c.PerProject-ofProject+own+1)/2 - own
+// Left is how many more of a connector may begin at who claims, of whose project so many are
+// under way there.
+func (c DeliveryClaim) Left(connector Key, ofProject int) int {
+	own := c.OfConnector[connector]
+	left := (c.PerProject-ofProject+own+1)/2 - own
+	if most, named := c.Most[connector]; named {
+		left = min(left, most)
+	}
+	return left
 }
 
 // Full are the connectors of other projects than Without of which none is taken, for they have
-// their half.
+// their half, or Most says so. Each has some under way at who claims.
 func (c DeliveryClaim) Full() (full []Key) {
-	for connector, own := range c.OfConnector {
-		if of := c.UnderWay[connector.ProjectID]; c.PerProject > 0 && of < c.PerProject && c.Left(of, own) <= 0 {
+	for connector := range c.OfConnector {
+		if of := c.UnderWay[connector.ProjectID]; c.PerProject > 0 && of < c.PerProject && c.Left(connector, of) <= 0 {
 			full = append(full, connector)
 		}
 	}

@@ -173,7 +173,7 @@ func shareOut(open []destination, underWay map[store.Key]int, claim store.Delive
 			}
 			most := min(max(part/(len(those)-j), 1), free, part)
 			if claim.PerProject > 0 {
-				most = min(most, claim.Left(held, claim.OfConnector[d.Key]))
+				most = min(most, claim.Left(d.Key, held))
 			}
 			if most > 0 {
 				shares = append(shares, Share{d.Key, most})

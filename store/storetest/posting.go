@@ -102,6 +102,35 @@ var postingPromises = []promise{
 		}
 		w.Equal(map[uuid.UUID]int{w.project.ID: 10, others.project.ID: 10}, taken)
 	}},
+	{"a claim takes no more of a connector than it says", func(w *world) {
+		w.deploy("one", "first")
+		few, many := w.outboundTo("few", automatic), w.outboundTo("many", automatic)
+		w.ended(5)
+		w.post()
+		claim := store.DeliveryClaim{
+			Limit: 100, PerConnector: 100, Lease: lease, PerProject: 100, UnderWay: map[uuid.UUID]int{}, OfConnector: map[store.Key]int{},
+			Most: map[store.Key]int{few.Key(): 2},
+		}
+		take := func() map[uuid.UUID]int {
+			claimed, err := w.s.ClaimDeliveries(w.ctx, claim)
+			w.NoError(err)
+			of := map[uuid.UUID]int{}
+			for _, d := range claimed {
+				claim.UnderWay[w.project.ID]++
+				claim.OfConnector[d.Delivery.Connector()]++
+				of[d.ConnectorID]++
+			}
+			return of
+		}
+		w.Equal(map[uuid.UUID]int{few.ID: 2, many.ID: 5}, take())
+		claim.Most[few.Key()] = 0
+		w.Empty(take())
+		in, _, err := w.s.NextDelivery(w.ctx, claim)
+		w.NoError(err)
+		w.Positive(in, "and nobody asks for it again and again")
+		claim.Most = nil
+		w.Equal(map[uuid.UUID]int{few.ID: 3}, take())
+	}},
 	{"what waits for many connectors that are disabled goes behind what is sent", func(w *world) {
 		w.deploy("one", "first")
 		for i := range 10 {

@@ -22,15 +22,15 @@ type claimed struct {
 	store.ClaimedDelivery
 	to             destination
 	unsent, unread error
-	// since is when it was claimed.
+	// since is when its claim was asked for, which is before it began.
 	since time.Time
 }
 
 // claimedOf reads where deliveries go, once for those of a connector.
-func (s *Sender) claimedOf(deliveries []store.ClaimedDelivery, unread error) []claimed {
-	all, of, now := make([]claimed, len(deliveries)), map[store.Key]int{}, s.opts.Now()
+func (s *Sender) claimedOf(deliveries []store.ClaimedDelivery, since time.Time, unread error) []claimed {
+	all, of := make([]claimed, len(deliveries)), map[store.Key]int{}
 	for i, d := range deliveries {
-		all[i] = claimed{ClaimedDelivery: d, unread: unread, since: now}
+		all[i] = claimed{ClaimedDelivery: d, unread: unread, since: since}
 		first, known := of[d.Delivery.Connector()]
 		if !known {
 			all[i].to, all[i].unsent = destinationOf(d.Connector, s.opts.Keys)
@@ -42,9 +42,22 @@ func (s *Sender) claimedOf(deliveries []store.ClaimedDelivery, unread error) []c
 	return all
 }
 
-// begin makes an attempt, once there are fewer than atOnce of its connector, or there is room
-// for what is large.
-func (s *Sender) begin(ctx context.Context, d claimed) {
+// beginAll makes attempts, and gives back what is large and for which there is no room.
+func (s *Sender) beginAll(ctx context.Context, all []claimed) {
+	var back []store.Attempt
+	for _, d := range all {
+		if !s.begin(ctx, d) {
+			back = append(back, s.givenBack(d))
+		}
+	}
+	if len(back) > 0 {
+		s.attempts.Go(func() { s.record(back...) })
+	}
+}
+
+// begin makes an attempt, once there are fewer than atOnce of its connector, or there is a
+// place for what is large. It says whether there is room for it until then.
+func (s *Sender) begin(ctx context.Context, d claimed) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.underWay++
@@ -58,16 +71,17 @@ func (s *Sender) begin(ctx context.Context, d claimed) {
 	l.held++
 	switch {
 	case d.large():
-		if !s.larges.enter(d) {
-			return
+		if became := s.larges.enter(d); became != begins {
+			return became == waits
 		}
 	case l.sent == atOnce:
 		l.waiting = append(l.waiting, d)
-		return
+		return true
 	default:
 		l.sent++
 	}
 	s.attempts.Go(func() { s.deliver(ctx, d) })
+	return true
 }
 
 // deliver makes an attempt and has it recorded; the next of its connector, or of those that
@@ -77,7 +91,7 @@ func (s *Sender) deliver(ctx context.Context, d claimed) {
 	done := []store.Attempt{a}
 	if d.large() {
 		for _, late := range s.passPlaceOn(ctx, d) {
-			done = append(done, s.givenBack(late))
+			done = append(done, s.late(late))
 		}
 	} else {
 		s.passOn(ctx, d.Delivery.Connector())
@@ -91,7 +105,7 @@ func (s *Sender) deliver(ctx context.Context, d claimed) {
 func (s *Sender) passPlaceOn(ctx context.Context, sent claimed) (late []claimed) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	next, late := s.larges.leave(sent.Delivery.ProjectID, s.opts.Now())
+	next, late := s.larges.leave(sent, s.opts.Now())
 	for _, d := range next {
 		s.attempts.Go(func() { s.deliver(ctx, d) })
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,4 +186,36 @@ func TestSlowConnectorsLeaveRoomInTheirProject(t *testing.T) {
 	s.Trip(t.Context(), t)
 	require.Equal(t, store.DeliveryDone, s.recorded(1)[0].Outcome)
 	require.Len(t, to.requests(), 1)
+}
+
+// sluggish is a store that takes a while to say what is claimed.
+type sluggish struct {
+	delivery.Store
+	takes func()
+}
+
+func (s sluggish) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
+	claimed, err := s.Store.ClaimDeliveries(ctx, claim)
+	if len(claimed) > 0 {
+		s.takes()
+	}
+	return claimed, err
+}
+
+// TestWhatIsClaimedTooSlowlyIsNotSent: by the time that it would be recorded another one may send it.
+func TestWhatIsClaimedTooSlowlyIsNotSent(t *testing.T) {
+	t.Parallel()
+	to := newSink(t, answers(http.StatusOK))
+	s := newScene(t, to.URL, "")
+	var clock atomic.Int64
+	s.opts.Now = func() time.Time { return time.Unix(clock.Load(), 0) }
+	s.opts.Store = sluggish{s.opts.Store, func() { clock.Add(120) }}
+	s.Trip(t.Context(), t)
+	stop := s.run()
+	a := s.recorded(1)[0]
+	stop()
+	require.True(t, a.Free)
+	require.Equal(t, store.DeliveryRetry, a.Outcome)
+	require.Equal(t, "platform", a.ErrorClass)
+	require.Empty(t, to.requests())
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/delivery"
 )
 
-// pile is a project with a backlog of large payloads, which are claimed before what the store has.
+// pile is a project with a backlog of large payloads, which are claimed before what the store
+// has; those that are given back are due again at once.
 type pile struct {
 	delivery.Store
 	project uuid.UUID
@@ -35,7 +36,8 @@ type pile struct {
 
 func (p *pile) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (claimed []store.ClaimedDelivery, err error) {
 	p.mutex.Lock()
-	for ; p.left > 0 && len(claimed) < claim.Limit; p.left-- {
+	most := min(claim.Limit, claim.Left(store.Key{ProjectID: p.project, ID: p.project}, claim.UnderWay[p.project]))
+	for ; p.left > 0 && len(claimed) < most; p.left-- {
 		blob := uuid.New()
 		claimed = append(claimed, store.ClaimedDelivery{
 			Delivery: store.Delivery{ID: uuid.New(), ProjectID: p.project, ConnectorID: p.project, Kind: store.DeliverPayload}, PayloadBlob: &blob,
@@ -59,12 +61,15 @@ func (p *pile) OpenBlob(context.Context, store.Key) (io.ReadCloser, error) {
 func (p *pile) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
 	var others []store.Attempt
 	for _, a := range attempts {
-		if a.Delivery.ProjectID != p.project {
+		if a.Delivery.ConnectorID != p.project {
 			others = append(others, a)
 			continue
 		}
 		p.mutex.Lock()
 		p.came = append(p.came, a)
+		if a.Outcome == store.DeliveryRetry {
+			p.left++
+		}
 		p.mutex.Unlock()
 		p.recording <- struct{}{}
 	}
@@ -74,11 +79,11 @@ func (p *pile) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 	return p.Store.RecordAttempts(ctx, others)
 }
 
-// TestLargeOnesWaitInALaneOfTheirOwn: so many are in memory, nothing is recorded of the others,
-// and what is not large goes on.
+// TestLargeOnesWaitInALaneOfTheirOwn: so many are in memory, some wait, and the others are given
+// back, once, and claimed as there is room for them. What is not large goes on.
 func TestLargeOnesWaitInALaneOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	const all, atOnce = 200, 4
+	const all, atOnce, waiting = 200, 3, 8
 	to, hung, came := newSink(t, answers(http.StatusOK)), make(chan struct{}), make(chan struct{}, all)
 	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // or it would not be seen that the client goes
@@ -90,36 +95,86 @@ func TestLargeOnesWaitInALaneOfTheirOwn(t *testing.T) {
 	}))
 	t.Cleanup(slow.Close)
 	s := newScene(t, to.URL, "")
-	p := &pile{Store: s.opts.Store, project: uuid.New(), url: slow.URL, left: all, recording: make(chan struct{}, all)}
+	p := &pile{Store: s.opts.Store, project: uuid.New(), url: slow.URL, left: all, recording: make(chan struct{}, 10*all)}
 	s.opts.Store = p
 	s.opts.WithTimeout = func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 		return context.WithCancel(ctx)
 	}
-	s.run()
+	stop := s.run()
 	for range atOnce {
 		<-came
+	}
+	for range all - atOnce - waiting {
+		<-p.recording
 	}
 	s.Trip(t.Context(), t)
 	require.Equal(t, store.DeliveryDone, s.recorded(1)[0].Outcome)
 	p.mutex.Lock()
-	require.Equal(t, atOnce, p.open)
-	require.Empty(t, p.came, "nothing is said of those that wait")
+	open := p.open
 	p.mutex.Unlock()
+	require.Equal(t, atOnce, open)
 	close(hung)
 	for range all {
 		<-p.recording
 	}
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+	stop()
+	became := map[store.DeliveryOutcome]int{}
 	for _, a := range p.came {
-		require.Equal(t, store.DeliveryDone, a.Outcome, a.Error)
+		became[a.Outcome]++
+		require.Equal(t, a.Outcome == store.DeliveryRetry, a.Free)
 	}
+	require.Equal(t, map[store.DeliveryOutcome]int{store.DeliveryDone: all, store.DeliveryRetry: all - atOnce - waiting}, became)
+}
+
+// TestAConnectorThatHangsHoldsUpNoLargeOneOfAnother of its project, which comes later.
+func TestAConnectorThatHangsHoldsUpNoLargeOneOfAnother(t *testing.T) {
+	t.Parallel()
+	const atOnce = 3
+	to, hung, came := newSink(t, answers(http.StatusOK)), make(chan struct{}), make(chan struct{}, 1000)
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or it would not be seen that the client goes
+		came <- struct{}{}
+		select {
+		case <-hung:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(slow.Close)
+	s := newScene(t, to.URL, "")
+	p := &pile{Store: largeStore{s.opts.Store}, project: s.Project, url: slow.URL, left: 100, recording: make(chan struct{}, 1000)}
+	s.opts.Store = p
+	s.opts.WithTimeout = func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+		return context.WithCancel(ctx)
+	}
+	stop := s.run()
+	for range atOnce {
+		<-came
+	}
+	for range 3 {
+		s.Trip(t.Context(), t)
+		<-to.came
+		require.Equal(t, store.DeliveryDone, s.recorded(1)[0].Outcome)
+	}
+	close(hung)
+	stop()
+}
+
+// largeStore is a store whose results are all large.
+type largeStore struct{ delivery.Store }
+
+func (l largeStore) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
+	claimed, err := l.Store.ClaimDeliveries(ctx, claim)
+	for i := range claimed {
+		blob := uuid.New()
+		claimed[i].OutputBlob = &blob
+	}
+	return claimed, err
 }
 
 // TestAStopEndsWhatIsLarge: what waits for a place keeps no process from ending.
 func TestAStopEndsWhatIsLarge(t *testing.T) {
 	t.Parallel()
-	const all, atOnce = 20, 4
+	const all, atOnce = 11, 3
 	release, came := make(chan struct{}), make(chan struct{}, all)
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		came <- struct{}{}

@@ -36,7 +36,7 @@ func (s *Sender) attempt(ctx context.Context, d claimed) store.Attempt {
 	case d.unsent != nil:
 		saw = unsendable(d.unsent)
 	default:
-		saw = s.send(ctx, d.ClaimedDelivery, d.to)
+		saw = s.send(ctx, d)
 	}
 	saw.at, saw.took = begin, s.opts.Now().Sub(begin)
 	return s.judged(d, saw)
@@ -58,8 +58,9 @@ func unsendable(err error) seen {
 	return seen{class: classConnector, message: err.Error()}
 }
 
-// send makes one request.
-func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destination) seen {
+// send makes one request, unless its claim might end before that is recorded.
+func (s *Sender) send(ctx context.Context, claimed claimed) seen {
+	d, to := claimed.ClaimedDelivery, claimed.to
 	if blob := cmp.Or(d.OutputBlob, d.PayloadBlob); blob != nil {
 		text, err := s.largeText(ctx, store.Key{ProjectID: d.Delivery.ProjectID, ID: *blob})
 		if errors.Is(err, store.ErrNotFound) {
@@ -78,6 +79,9 @@ func (s *Sender) send(ctx context.Context, d store.ClaimedDelivery, to destinati
 	body, unsent := bodyOf(d)
 	if unsent != nil {
 		return *unsent
+	}
+	if s.opts.Now().Sub(claimed.since) > sendWithin {
+		return seen{class: classPlatform, message: "the attempt could not be made in time"}
 	}
 	ctx, cancel := s.opts.WithTimeout(ctx, to.timeout)
 	defer cancel()

@@ -32,9 +32,16 @@ const (
 	atOnce       = perConnector / 2
 	// postLimit is how many ended runs become deliveries at once.
 	postLimit = 256
-	// lease is how long an attempt may take, with that for whose end it waits, what is read
-	// before and recorded after; and for how long what a gateway held that was killed waits.
-	lease = 2*(outbound.MaxTimeout+storeTimeout) + 10*time.Second
+	// sendWithin is until when, from when its claim was asked for, a delivery is sent, and else
+	// not under that claim: until another attempt has ended, for whose place it may have to
+	// wait, and a while for being claimed and read.
+	sendWithin = outbound.MaxTimeout + 10*time.Second
+	// recordWithin is how long it may take to record what came of an attempt: another record,
+	// and its own.
+	recordWithin = 2 * storeTimeout
+	// lease is how long a claim lasts: for as long as all of that may take, so that nobody
+	// sends what somebody still may; and for how long what a gateway held that was killed waits.
+	lease = sendWithin + outbound.MaxTimeout + recordWithin
 	// emptyPause is the least time between two claims that found nothing.
 	emptyPause = 50 * time.Millisecond
 	// lookEvery is how often is looked for deliveries that nobody has told of.
@@ -193,11 +200,10 @@ func (s *Sender) claim(ctx, attempts context.Context, hints <-chan store.Hint) {
 			continue
 		}
 		asking, cancel := context.WithTimeout(ctx, storeTimeout)
+		since := s.opts.Now()
 		begun, err := s.opts.Store.ClaimDeliveries(asking, claim)
 		cancel()
-		for _, d := range s.claimedOf(begun, err) {
-			s.begin(attempts, d)
-		}
+		s.beginAll(attempts, s.claimedOf(begun, since, err))
 		switch {
 		case err != nil:
 			s.failed(ctx, "claiming deliveries", err, failures)
@@ -222,6 +228,7 @@ func (s *Sender) room() store.DeliveryClaim {
 	}
 	return store.DeliveryClaim{
 		Limit: half, PerConnector: perConnector, Lease: lease, PerProject: half, UnderWay: maps.Clone(s.byProject), OfConnector: held,
+		Most: s.larges.most(s.opts.Now()),
 	}
 }
 

@@ -141,7 +141,9 @@ func newScene(t *testing.T, url, more string) *scene {
 		Ref: s.ref(store.KindConnectorLink, "results"), ID: uuid.New(), ProjectID: s.Project, ConnectorID: id,
 		AgentName: s.Links[0].AgentName, Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.UnixMicro(0),
 	}))
+	now := time.Now() // as long as a test takes, however slow the machine is
 	s.opts = delivery.Options{
+		Now:   func() time.Time { return now },
 		Store: watched{st, s.settled, &atomic.Int64{}}, Keys: keys{}, Logger: slog.New(slog.DiscardHandler), Random: func() float64 { return 0.5 },
 		Guard: egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}}),
 	}
