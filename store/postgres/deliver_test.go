@@ -65,3 +65,40 @@ func TestAClaimWaitsForNobodyWhoRecords(t *testing.T) {
 		})
 	}
 }
+
+// TestExpiringWaitsForNobodyWhoRecords: who records has the delivery before it waits for the
+// connector, which is locked while deliveries of it end.
+func TestExpiringWaitsForNobodyWhoRecords(t *testing.T) {
+	t.Parallel()
+	of, s, db := scene(t)
+	var ids []uuid.UUID
+	for range 3 {
+		id := uuid.Must(uuid.NewV7())
+		_, err := db.ExecContext(t.Context(), `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, kind, attempt, due_at, lease_until, started_at)
+			VALUES ($1, $2, $3, $4, $2, $2, 'payload', 1, 1, 1, 1)`, of.Project, id, of.Environment, of.Connector)
+		require.NoError(t, err)
+		ids = append(ids, id)
+	}
+	_, err := db.ExecContext(t.Context(), `INSERT INTO destinations (project_id, connector_id, due_at, failures, paused_reason) VALUES ($1, $2, 1, 0, '')`, of.Project, of.Connector)
+	require.NoError(t, err)
+	expired := func() int {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		n, err := s.ExpireDeliveries(ctx, -time.Hour, 10)
+		require.NoError(t, err)
+		return n
+	}
+	records, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = records.ExecContext(t.Context(), `SELECT 1 FROM deliveries WHERE project_id = $1 AND id = $2 FOR UPDATE`, of.Project, ids[1])
+	require.NoError(t, err)
+	require.Equal(t, 2, expired())
+	require.NoError(t, records.Rollback())
+	require.Equal(t, 1, expired())
+	for _, id := range ids {
+		run, err := s.ConnectorRun(t.Context(), store.Key{ProjectID: of.Project, ID: id})
+		require.NoError(t, err)
+		require.Equal(t, store.ConnectorRunFailed, run.Status)
+	}
+}

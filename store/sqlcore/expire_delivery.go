@@ -82,7 +82,9 @@ func (c *Core) latest(ctx context.Context, age time.Duration) (late []store.Key,
 	return late, last, err
 }
 
-// expireDue ends deliveries of a destination that are that old, but for those under way.
+// expireDue ends deliveries of a destination that are that old, but for those under way, and
+// those of which somebody says at this moment what came of them: that one may wait for the
+// destination, which is locked here.
 func (c *Core) expireDue(ctx context.Context, tx *Tx, of store.Key, age time.Duration, limit int) (int, error) {
 	locked, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
 		WHERE project_id = $1 AND connector_id = $2 `+c.exclusive, of.ProjectID, of.ID)
@@ -91,7 +93,7 @@ func (c *Core) expireDue(ctx context.Context, tx *Tx, of store.Key, age time.Dur
 	}
 	old, err := collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
 		WHERE project_id = $1 AND connector_id = $2 AND id < id_at(now_us() - $3) AND (lease_until IS NULL OR lease_until <= now_us())
-		ORDER BY id LIMIT $4`, of.ProjectID, of.ID, age.Microseconds(), limit)
+		ORDER BY id LIMIT $4 `+c.skipLocked, of.ProjectID, of.ID, age.Microseconds(), limit)
 	if err != nil || len(old) == 0 {
 		return 0, err
 	}
