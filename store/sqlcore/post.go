@@ -5,7 +5,6 @@ package sqlcore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,48 +55,19 @@ const (
 )
 
 // PostDeliveries implements store.Deliveries. What is to be done is read before: of those
-// who read the same, the one who takes the rows of the outbox does it. A row that is at fault
-// is set aside, and keeps no other waiting.
+// who read the same, the one who takes the rows of the outbox does it. A row that cannot be
+// posted while others can is set aside, and keeps none of these waiting.
 func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
 	waiting, err := c.toPost(ctx, min(limit, chunk))
 	if err != nil || len(waiting) == 0 {
 		return 0, wrap(err, "looking for results to deliver")
 	}
 	slices.SortFunc(waiting, func(a, b posted) int { return CompareKeys(a.Key, b.Key) })
-	return len(waiting), wrap(c.postApart(ctx, waiting), "making deliveries")
-}
-
-// postApart makes deliveries of rows; where some of these are at fault, in halves, by which
-// they are found, and set aside. The rows are in the order of their projects, so that it is
-// mostly those of one which are tried again. What is no row's fault is returned as it is.
-func (c *Core) postApart(ctx context.Context, waiting []posted) error {
-	err := c.postAll(ctx, waiting)
-	alone := len(waiting) == 1
-	if err == nil || !c.atFault(err) && !(alone && errors.Is(err, context.DeadlineExceeded)) {
-		return err
+	err = c.postApart(ctx, waiting)
+	if c.tooSlow(ctx, waiting, err) {
+		err = c.setAside(ctx, waiting[0], err)
 	}
-	if alone {
-		return c.setAside(ctx, waiting[0], err)
-	}
-	var aside []error
-	for half := range slices.Chunk(waiting, (len(waiting)+1)/2) {
-		err := c.postApart(ctx, half)
-		var found *store.SetAsideError
-		if errors.As(err, &found) {
-			aside = append(aside, found.Rows...)
-		} else if err != nil {
-			return err
-		}
-	}
-	if len(aside) == 0 {
-		return nil
-	}
-	return &store.SetAsideError{Rows: aside}
-}
-
-// atFault says whether it is what rows have in them that has failed, and not the store.
-func (c *Core) atFault(err error) bool {
-	return c.badData(err) || errors.Is(err, errUnreadable)
+	return len(waiting), wrap(err, "making deliveries")
 }
 
 // postAll makes deliveries of what rows of the outbox are about, of all or of nothing. What it

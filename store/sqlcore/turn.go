@@ -4,8 +4,6 @@ package sqlcore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -102,25 +100,4 @@ func (c *Core) toPost(ctx context.Context, limit int) ([]posted, error) {
 			AND o.consumer IN (` + posting + `) AND o.posted_at <= now_us() ORDER BY o.posted_at LIMIT $1) t`
 	}
 	return collect(ctx, c.engine.Reader(), scanPosted, strings.Join(each, ` UNION ALL `), l.args...)
-}
-
-// setAside lets a row of the outbox wait that could not be consumed, and returns that as a
-// *store.SetAsideError.
-func (c *Core) setAside(ctx context.Context, p posted, because error) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return because // which is why
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
-	defer cancel()
-	wait := min(asideFor<<min(p.failures, 10), maxAside)
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		_, err := tx.exec(ctx, `UPDATE outbox SET failures = failures + 1, posted_at = now_us() + $3
-			WHERE project_id = $1 AND consumer = $4 AND ended_id = $2 AND posted_at <= now_us()`,
-			p.ProjectID, p.ID, wait.Microseconds(), p.consumer())
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("setting %s aside: %w", p.Key, errors.Join(err, because))
-	}
-	return &store.SetAsideError{Rows: []error{wrap(because, "%s, which waits %s for its next turn", p.Key, wait)}}
 }

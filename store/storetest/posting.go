@@ -151,12 +151,20 @@ var postingPromises = []promise{
 			_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
 			w.NoError(err)
 		}
-		rename("deliveries", "elsewhere")
-		_, err := w.s.PostDeliveries(w.ctx, 100)
-		w.Error(err)
-		var aside *store.SetAsideError
-		w.NotErrorAs(err, &aside)
-		rename("elsewhere", "deliveries")
-		w.Equal(4, w.post())
+		for _, table := range []string{"deliveries", "destinations"} {
+			for _, limit := range []int{100, 1} {
+				rename(table, "elsewhere")
+				_, err := w.s.PostDeliveries(w.ctx, limit)
+				w.Error(err)
+				var aside *store.SetAsideError
+				w.NotErrorAs(err, &aside)
+				rename("elsewhere", table)
+			}
+		}
+		n := 0
+		for more := 1; more > 0; n += more {
+			more = w.post()
+		}
+		w.Equal(4, n)
 	}},
 }
