@@ -49,7 +49,7 @@ const (
 		"twenty. It is never more than was refused, and may be less: what a gateway could not record is left out. Nothing of a body, a query or a secret is kept."
 	aboutReplayConnectorRun = "Makes a new connector run, whose replay_of names this one; this one does not change. An event, with the same input and attachments, starts a run of each agent that is linked now, " +
 		"by the deployment that is live when the run starts, after runs that were started by new events. Of an outbound connector the same result is sent once more, now, as a delivery of its own. " +
-		"A delivery that has not ended and waits for its next attempt is answered 200, and stays the same one: that attempt is due now, as one of its schedule, beside what else is due to that connector. While an attempt is under way it is answered 409, in_progress. " +
+		"A delivery that has not ended and waits for its next attempt is answered 200, and stays the same one: that attempt is due now, as one of its schedule, before what else is due to that connector. While an attempt is under way it is answered 409, in_progress. " +
 		"Where the input or the result is not stored any more it is answered 409, gone; where the connector is disabled, retired, paused or has no agent, 409 with a code that says so; " +
 		"where the environment has as many open runs as it may, 429. An Idempotency-Key is remembered for a day, of each connector."
 	aboutCreateReplay = "Replays connector runs that have ended so in that window, each as POST .../runs/{run_id}/replay does, oldest first, at that rate. Those that are replays themselves are left out, and tests. " +

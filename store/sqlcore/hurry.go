@@ -32,7 +32,8 @@ func (c *Core) Hurry(ctx context.Context, delivery store.Key, key *store.Idempot
 	return a, wrap(err, "hurrying delivery %s", delivery)
 }
 
-// makeDue makes a delivery due now that is not under way. It locks the destination first, as
+// makeDue makes a delivery due now that is not under way, before all others of its destination
+// that are due: where these wait for one that succeeds, it is the one that is tried. It locks the destination first, as
 // whoever claims does, and then the delivery, but for one of which somebody records at the moment
 // that it was taken, who locks in the other order: it has ended.
 func (c *Core) makeDue(ctx context.Context, tx *Tx, d store.Delivery) error {
@@ -48,8 +49,14 @@ func (c *Core) makeDue(ctx context.Context, tx *Tx, d store.Delivery) error {
 	if underWay {
 		return store.ErrConflict
 	}
-	if _, err := tx.exec(ctx, `UPDATE deliveries SET due_at = now_us() WHERE project_id = $1 AND id = $2 AND due_at > now_us()`,
-		d.ProjectID, d.ID); err != nil {
+	var due int64
+	if err := tx.QueryRowContext(ctx, `SELECT COALESCE((SELECT CASE WHEN o.due_at <= now_us() THEN o.due_at - 1 END FROM deliveries o
+			WHERE o.project_id = $1 AND o.connector_id = $3 AND o.id <> $2 ORDER BY o.due_at LIMIT 1), now_us())`,
+		d.ProjectID, d.ID, d.ConnectorID).Scan(&due); err != nil {
+		return err
+	}
+	if _, err := tx.exec(ctx, `UPDATE deliveries SET due_at = $3 WHERE project_id = $1 AND id = $2 AND due_at > $3`,
+		d.ProjectID, d.ID, due); err != nil {
 		return err
 	}
 	if err := lookNow(ctx, tx, d.Connector()); err != nil {

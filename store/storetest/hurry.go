@@ -107,6 +107,34 @@ var hurryPromises = []promise{
 		w.record(attempted(claimed[0], store.DeliveryDone))
 		w.Len(w.takeDue(10, 100), 1, "and no other than those that were hurried")
 	}},
+	{"the one that is hurried is tried before others that are due", func(w *world) {
+		w.deploy("one", "first")
+		out := w.outboundTo("results", automatic)
+		w.ended(store.BreakAfter)
+		w.post()
+		var attempts []store.Attempt
+		for _, d := range w.takeDue(store.BreakAfter, 100) {
+			attempts = append(attempts, attempted(d, store.DeliveryRetry))
+		}
+		w.record(attempts...)
+		all := w.deliveriesOf(out)
+		for i, d := range []int{2, 0, 2, 2, 4} {
+			w.hurry(all[d], nil, store.Accepted)
+			claimed := w.takeDue(10, 100)
+			w.Len(claimed, 1, "one at a time")
+			w.Equal(all[d].ID, claimed[0].Delivery.ID, i)
+			down := attempted(claimed[0], store.DeliveryRetry)
+			down.Down = true
+			w.record(down)
+			w.Empty(w.takeDue(10, 100))
+		}
+		w.hurry(all[1], nil, store.Accepted)
+		w.hurry(all[3], nil, store.Accepted)
+		w.hurry(all[3], nil, store.Accepted)
+		w.record(attempted(w.takeDue(10, 100)[0], store.DeliveryDone))
+		w.Equal(store.ConnectorRunCompleted, w.connectorRun(all[3].ID).Status)
+		w.Len(w.takeDue(10, 100), 4)
+	}},
 	{"a delivery is not hurried of a connector that sends nothing", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
