@@ -83,6 +83,7 @@ const (
 	wrongBurstOfProject = wrongBurstOfAll / projectShare
 	wrongBytesOfAll     = 32 << 20
 	wrongBurstOfAll     = 16 * MaxBody
+	maxWrongDebt        = wrongBytesOfAll // paid in a second
 	wrongAnswers        = 10
 	wrongAnswersBurst   = 100
 	// maxWrong is of how many connectors that is remembered.

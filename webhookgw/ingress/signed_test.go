@@ -308,6 +308,31 @@ func TestWrongBytesOfAllAreBounded(t *testing.T) {
 	require.True(t, read(guessed, 0, true))
 }
 
+// TestADebtOfAllIsPaidInASecond: however many projects have made it.
+func TestADebtOfAllIsPaidInASecond(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	w := newWrongs(func() time.Time { return now })
+	read := func(project uuid.UUID, n int64) bool {
+		connector := store.Key{ProjectID: project, ID: uuid.New()}
+		began := w.begin(connector, largeUnverified, true)
+		if began {
+			w.end(connector, largeUnverified, n, true)
+		}
+		return began
+	}
+	guessed := uuid.New()
+	for range 3 {
+		require.True(t, read(guessed, MaxBody))
+	}
+	for range 1000 {
+		require.True(t, read(uuid.New(), MaxBody))
+	}
+	require.False(t, read(guessed, 0))
+	now = now.Add(time.Second)
+	require.True(t, read(guessed, 0))
+}
+
 // TestLargeBodiesWithoutAJudgementHaveTheirOwnPlaces: they take none of those that callers
 // have who showed their secret, and leave no file.
 func TestLargeBodiesWithoutAJudgementHaveTheirOwnPlaces(t *testing.T) { // not beside others: the folder is the process's

@@ -105,6 +105,8 @@ func (w *wrongs) begin(connector store.Key, size int64, large bool) bool {
 // end ends what began with the same size; read is how many bytes came in whose signature
 // was not right. Those of large bodies count, if need be in advance; of small ones, which
 // come in at any time, no more than there is, so that they keep no large one out for long.
+// Nor do those of many projects, of which each may have some: all are never more than
+// maxWrongDebt behind.
 func (w *wrongs) end(connector store.Key, size, read int64, large bool) {
 	w.mutex.Lock()
 	if w.reading[connector] -= size; w.reading[connector] <= 0 {
@@ -120,6 +122,9 @@ func (w *wrongs) end(connector store.Key, size, read int64, large bool) {
 		n := min(int(read), bytes.Burst())
 		if !large {
 			n = min(n, int(bytes.TokensAt(now)))
+		}
+		if bytes == w.all {
+			n = min(n, int(bytes.TokensAt(now))+maxWrongDebt)
 		}
 		if n > 0 {
 			bytes.ReserveN(now, n)
