@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -22,23 +23,24 @@ type restEnvironment struct {
 	IsDefault bool `json:"is_default"`
 }
 
+// rest calls the REST API below the project, and returns the answer, which has that status.
+func (t *team) rest(ctx context.Context, method, path, body string, want int) []byte {
+	GinkgoHelper()
+	status, answer := call(ctx, method, cluster.api+"/v1/projects/"+t.project.String()+path, http.Header{"Authorization": {"Bearer " + t.key}}, []byte(body))
+	Expect(status).To(Equal(want), "%s %s: %s", method, path, answer)
+	return answer
+}
+
 var _ = Describe("An environment that is made through the REST API", func() {
 	It("has runners, is renamed, becomes the default, and goes with what waits in it", func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
-		rest := func(method, path, body string, want int) []byte {
-			GinkgoHelper()
-			status, answer := call(ctx, method, cluster.api+"/v1/projects/"+t.project.String()+path,
-				http.Header{"Authorization": {"Bearer " + t.key}}, []byte(body))
-			Expect(status).To(Equal(want), "%s %s: %s", method, path, answer)
-			return answer
-		}
 		environment := func(answer []byte) (e restEnvironment) {
 			GinkgoHelper()
 			Expect(json.Unmarshal(answer, &e)).To(Succeed())
 			return e
 		}
 
-		made := environment(rest(http.MethodPost, "/environments", `{"name":"Quality","settings":{"runner":{"concurrency":2}}}`, http.StatusCreated))
+		made := environment(t.rest(ctx, http.MethodPost, "/environments", `{"name":"Quality","settings":{"runner":{"concurrency":2}}}`, http.StatusCreated))
 		Expect(made.Slug).To(Equal("quality"), "the platform has taken it up")
 		Expect(made.IsDefault).To(BeFalse(), "dev was there before")
 		object := &v1alpha1.Environment{}
@@ -48,19 +50,19 @@ var _ = Describe("An environment that is made through the REST API", func() {
 		object.ObjectMeta = t.at(list.Items[0].Name)
 		eventually(ctx, object, ready(object))
 		Expect(object.Status.Runner.ReadyReplicas).To(BeEquivalentTo(1))
-		rest(http.MethodPost, "/environments", `{"name":"quality!"}`, http.StatusBadRequest)
+		t.rest(ctx, http.MethodPost, "/environments", `{"name":"quality!"}`, http.StatusBadRequest)
 
-		Expect(environment(rest(http.MethodPatch, "/environments/"+made.ID, `{"name":"Acceptance"}`, http.StatusOK)).Slug).To(Equal("acceptance"))
-		rest(http.MethodPost, "/environments/"+made.ID+"/set-default", "", http.StatusOK)
-		Expect(environment(rest(http.MethodGet, "/environments/"+made.ID, "", http.StatusOK)).IsDefault).To(BeTrue())
-		rest(http.MethodDelete, "/environments/"+made.ID, "", http.StatusBadRequest)
+		Expect(environment(t.rest(ctx, http.MethodPatch, "/environments/"+made.ID, `{"name":"Acceptance"}`, http.StatusOK)).Slug).To(Equal("acceptance"))
+		t.rest(ctx, http.MethodPost, "/environments/"+made.ID+"/set-default", "", http.StatusOK)
+		Expect(environment(t.rest(ctx, http.MethodGet, "/environments/"+made.ID, "", http.StatusOK)).IsDefault).To(BeTrue())
+		t.rest(ctx, http.MethodDelete, "/environments/"+made.ID, "", http.StatusBadRequest)
 		dev := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
 		eventually(ctx, dev, ready(dev))
-		rest(http.MethodPost, "/environments/"+dev.Status.ID+"/set-default", "", http.StatusOK)
+		t.rest(ctx, http.MethodPost, "/environments/"+dev.Status.ID+"/set-default", "", http.StatusOK)
 
 		tickets := &hook{team: t}
 		var connector struct{ ID, Secret string }
-		Expect(json.Unmarshal(rest(http.MethodPost, "/connectors?agent_name=support&environment_id="+made.ID,
+		Expect(json.Unmarshal(t.rest(ctx, http.MethodPost, "/connectors?agent_name=support&environment_id="+made.ID,
 			`{"name":"Tickets","type":"webhook","config":{}}`, http.StatusCreated), &connector)).To(Succeed())
 		tickets.id, tickets.secret = connector.ID, connector.Secret
 		var waits reply
@@ -69,9 +71,9 @@ var _ = Describe("An environment that is made through the REST API", func() {
 			return waits.Started
 		}).WithTimeout(patience).WithPolling(interval).Should(Equal(1), "its link has come into effect")
 
-		rest(http.MethodDelete, "/environments/"+made.ID, "", http.StatusOK)
+		t.rest(ctx, http.MethodDelete, "/environments/"+made.ID, "", http.StatusOK)
 		Expect(t.ends(ctx, waits.RunIDs[0]).Status).To(Equal("cancelled"))
-		rest(http.MethodGet, "/environments/"+made.ID, "", http.StatusNotFound)
+		t.rest(ctx, http.MethodGet, "/environments/"+made.ID, "", http.StatusNotFound)
 		Eventually(ctx, func() int {
 			var pools appsv1.DeploymentList
 			Expect(cluster.List(ctx, &pools, client.InNamespace(t.namespace), client.MatchingLabels{v1alpha1.LabelEnvironment: object.Name})).To(Succeed())

@@ -176,3 +176,31 @@ var _ = Describe("The result of a run", func() {
 		Expect(gone.came()).To(HaveLen(2))
 	}, SpecTimeout(5*time.Minute))
 })
+
+var _ = Describe("An outbound connector", func() {
+	It("sends a test, signed, before there is an agent", func(ctx SpecContext) {
+		t, taken := newTeam(ctx, 1), startReceiver(http.StatusOK)
+		dev := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
+		eventually(ctx, dev, func() bool { return dev.Status.Slug != "" })
+		var connector struct {
+			ID            string
+			SigningSecret string `json:"signing_secret"`
+		}
+		Expect(json.Unmarshal(t.rest(ctx, http.MethodPost, "/connectors?environment_id="+dev.Status.ID,
+			`{"name":"CRM","type":"webhook","mode":"outbound","config":{"url":"`+taken.url+`"}}`, http.StatusCreated), &connector)).To(Succeed())
+		runs := "/connectors/" + connector.ID + "/runs/"
+		var d delivery
+		Expect(json.Unmarshal(t.rest(ctx, http.MethodPost, "/connectors/"+connector.ID+"/test", "", http.StatusCreated), &d)).To(Succeed())
+		Eventually(ctx, func() string {
+			Expect(json.Unmarshal(t.rest(ctx, http.MethodGet, runs+d.ID, "", http.StatusOK), &d)).To(Succeed())
+			return d.Status
+		}).WithTimeout(patience).WithPolling(interval).Should(Equal("completed"))
+		Expect(d.Attempts).To(HaveLen(1))
+		came := taken.came()
+		Expect(came).To(HaveLen(1))
+		verifier, err := standardwebhooks.NewWebhook(connector.SigningSecret)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(verifier.Verify(came[0].body, came[0].headers)).To(Succeed())
+		Expect(came[0].headers.Get("X-Service-Event")).To(Equal("test"))
+	})
+})
