@@ -11,9 +11,9 @@ const (
 	aboutListEnvironments  = "The default environment first, then by name. A key that is limited to some environments sees only those."
 	aboutGetEnvironment    = "The environment with its settings, and what the caller may do in it."
 	aboutCreateEnvironment = "The first environment of a project becomes its default. Beyond the plan's number of environments, or with resources beyond the plan, it is answered 403; " +
-		"a name whose slug another environment has, 400. copy_from_environment_id is not in this release, which keeps no variables. Answers once the platform has taken the environment up, or after two seconds."
+		"resources that Kubernetes refuses, 422; a name whose slug another environment has, 400. copy_from_environment_id is not in this release, which keeps no variables. Answers once the platform has taken the environment up, or after two seconds."
 	aboutUpdateEnvironment = "What is left out stays as it is; requests and limits are each replaced whole. With another name the slug changes: 400 where another environment has it."
-	aboutDeleteEnvironment = "Its open runs are cancelled, its deployment is no longer live, and its connectors are disabled; what is past stays until its retention ends. " +
+	aboutDeleteEnvironment = "As soon as the platform sees that, which the call waits two seconds for, its open runs are cancelled, its deployment is no longer live, and its connectors are disabled; what is past stays until its retention ends. " +
 		"The default environment, and the last standard one, are answered 400."
 	aboutSetDefaultEnvironment = "The environment that was the default before is it no more."
 	aboutListAgents            = "Agents of the live deployment, and names that have had runs in the environment."

@@ -3,11 +3,10 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -31,10 +30,10 @@ type EnvironmentSettingsInput struct {
 
 // RunnerSettingsInput say how the pool of runner pods is to look.
 type RunnerSettingsInput struct {
-	MinReplicas *int32            `json:"min_replicas,omitempty" minimum:"1" maximum:"1000" doc:"How many pods there are; 1 where nobody has said."`
-	Concurrency *int32            `json:"concurrency,omitempty" minimum:"1" maximum:"1000" doc:"How many runs one pod executes at once; 10 where nobody has said."`
-	Requests    map[string]string `json:"requests,omitempty" maxProperties:"8" doc:"Compute resources that a pod asks for, all of them, as Kubernetes writes them; what the plan says where nobody has said." example:"{\"cpu\":\"500m\",\"memory\":\"512Mi\"}"`
-	Limits      map[string]string `json:"limits,omitempty" maxProperties:"8" doc:"Compute resources that a pod may use, all of them, as Kubernetes writes them, at most what the plan allows; what the plan says where nobody has said." example:"{\"memory\":\"1Gi\"}"`
+	MinReplicas *int32              `json:"min_replicas,omitempty" minimum:"1" maximum:"1000" doc:"How many pods there are; 1 where nobody has said."`
+	Concurrency *int32              `json:"concurrency,omitempty" minimum:"1" maximum:"1000" doc:"How many runs one pod executes at once; 10 where nobody has said."`
+	Requests    map[string]Quantity `json:"requests,omitempty" maxProperties:"8" doc:"Compute resources that a pod asks for, all of them, as Kubernetes writes them; what the plan says where nobody has said." example:"{\"cpu\":\"500m\",\"memory\":\"512Mi\"}"`
+	Limits      map[string]Quantity `json:"limits,omitempty" maxProperties:"8" doc:"Compute resources that a pod may use, all of them, as Kubernetes writes them, at most what the plan allows; what the plan says where nobody has said." example:"{\"memory\":\"1Gi\"}"`
 }
 
 // EnvironmentCreateInput is the request that creates an environment.
@@ -68,6 +67,9 @@ func (s *Server) createEnvironment(ctx context.Context, c *caller, in *Environme
 		return answer[Environment]{}, err
 	}
 	others, err := s.slugIsFree(ctx, c, e)
+	if err == nil {
+		err = s.mustHaveRoom(ctx, c, others)
+	}
 	if err != nil {
 		return answer[Environment]{}, err
 	}
@@ -109,12 +111,14 @@ func notTakenUp(e *v1alpha1.Environment) error {
 		return slugTaken(e)
 	case stalledBy(e, v1alpha1.ReasonLimitReached), stalledBy(e, v1alpha1.ReasonNotAllowed):
 		return problem(http.StatusForbidden, httpserver.CodePlan, whyNotReady(e))
+	case stalledBy(e, v1alpha1.ReasonRefused):
+		return wrong("body.settings.runner", whyNotReady(e))
 	}
 	return nil
 }
 
-// slugIsFree answers 400 for a name whose slug another environment has, and says how
-// many others there are.
+// slugIsFree answers 400 for a name whose slug another environment has, or gets once the
+// platform takes it up, and says how many others there are.
 func (s *Server) slugIsFree(ctx context.Context, c *caller, e *v1alpha1.Environment) (others int, err error) {
 	var list v1alpha1.EnvironmentList
 	if err := s.list(ctx, c, e.ObjectKind(), &list); err != nil {
@@ -126,11 +130,25 @@ func (s *Server) slugIsFree(ctx context.Context, c *caller, e *v1alpha1.Environm
 			continue
 		}
 		others++
-		if other.Status.Slug == e.WantedSlug() {
+		if cmp.Or(other.Status.Slug, other.WantedSlug()) == e.WantedSlug() {
 			return 0, slugTaken(e)
 		}
 	}
 	return others, nil
+}
+
+// mustHaveRoom answers 403 where a project has as many environments as its plan allows, as
+// far as the platform has said how many these are. Two calls at once both have room for one:
+// the controller judges then.
+func (s *Server) mustHaveRoom(ctx context.Context, c *caller, others int) error {
+	project, err := s.project(ctx, c)
+	if err != nil {
+		return err
+	}
+	if most := project.Status.Limits.Environments; most != nil && others >= int(*most) {
+		return problem(http.StatusForbidden, httpserver.CodePlan, fmt.Sprintf("the project has %d environments, as many as its plan allows", others))
+	}
+	return nil
 }
 
 func slugTaken(e *v1alpha1.Environment) error {
@@ -149,27 +167,25 @@ func (in EnvironmentSettingsInput) applyTo(pool *v1alpha1.RunnerPool) error {
 	if runner.Concurrency != nil {
 		pool.Concurrency = *runner.Concurrency
 	}
-	var wrongs []FieldError
-	for field, given := range map[string]struct {
-		from map[string]string
-		to   *corev1.ResourceList
-	}{"requests": {runner.Requests, &pool.Resources.Requests}, "limits": {runner.Limits, &pool.Resources.Limits}} {
-		if given.from == nil {
-			continue
-		}
-		resources := corev1.ResourceList{}
-		for _, name := range slices.Sorted(maps.Keys(given.from)) {
-			quantity, err := resource.ParseQuantity(given.from[name])
-			if err != nil {
-				wrongs = append(wrongs, FieldError{Location: "body.settings.runner." + field + "." + name, Message: "must be a quantity such as 500m, 2 or 1Gi"})
-				continue
-			}
-			resources[corev1.ResourceName(name)] = quantity
-		}
-		*given.to = resources
+	if err := replaceResources(&pool.Resources.Requests, runner.Requests); err != nil {
+		return err
 	}
-	if len(wrongs) > 0 {
-		return invalid(wrongs...)
+	return replaceResources(&pool.Resources.Limits, runner.Limits)
+}
+
+// replaceResources puts those that are given, if any are, in place of what is there.
+func replaceResources(to *corev1.ResourceList, given map[string]Quantity) error {
+	if given == nil {
+		return nil
 	}
+	resources := corev1.ResourceList{}
+	for name, text := range given {
+		quantity, err := resource.ParseQuantity(string(text)) // which is as the pattern says
+		if err != nil {
+			return fmt.Errorf("reading the quantity of %s: %w", name, err)
+		}
+		resources[corev1.ResourceName(name)] = quantity
+	}
+	*to = resources
 	return nil
 }

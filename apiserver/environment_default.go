@@ -5,14 +5,18 @@ package apiserver
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // project reads the caller's project as it is now: what it says of the default may have
@@ -42,8 +46,11 @@ func (s *Server) setDefaultEnvironment(ctx context.Context, c *caller, in *Envir
 		return answer[Done]{}, err
 	}
 	done := answer[Done]{Body: Done{OK: true}}
-	if before, err := s.doneBefore(ctx, c, in.EnvironmentID); before || err != nil {
+	if before, err := s.answeredBefore(ctx, c, in.EnvironmentID); before || err != nil {
 		return done, err
+	}
+	if err := s.mustReachDefault(ctx, c); err != nil {
+		return answer[Done]{}, err
 	}
 	if err := notTakenUp(e); err != nil {
 		return answer[Done]{}, problem(http.StatusConflict, httpserver.CodeConflict, "the environment is not in effect: "+whyNotReady(e))
@@ -64,8 +71,48 @@ func (s *Server) setDefaultEnvironment(ctx context.Context, c *caller, in *Envir
 	return done, nil
 }
 
+// answeredBefore says whether the same call was answered with success. One that failed, or
+// whose end nobody knows, may have done nothing: it is done again.
+func (s *Server) answeredBefore(ctx context.Context, c *caller, id ID) (bool, error) {
+	earlier, err := s.earlierCalls(ctx, c)
+	return slices.ContainsFunc(earlier, func(e store.AuditEntry) bool {
+		return e.Outcome != nil && e.Outcome.Status == c.route.status && strings.EqualFold(e.Object.ID, id.String())
+	}), err
+}
+
+// mustReachDefault answers 403 to a key that does not reach the environment which is the
+// default now: it would take that away from it.
+func (s *Server) mustReachDefault(ctx context.Context, c *caller) error {
+	var list v1alpha1.EnvironmentList
+	if err := s.list(ctx, c, store.KindEnvironment, &list); err != nil {
+		return err
+	}
+	project, err := s.project(ctx, c)
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if e := &list.Items[i]; isDefault(project, e) {
+			return c.mustReach(e.Name)
+		}
+	}
+	return nil
+}
+
+// isThere says whether the project has an environment of that name.
+func (s *Server) isThere(ctx context.Context, c *caller, name string) (bool, error) {
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, &v1alpha1.Environment{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for environment %q: %w", name, err)
+	}
+	return true, nil
+}
+
 // setDefault writes into the project which environment is the default; where it is the
-// first, only if nobody has said that meanwhile.
+// first, only if nobody has said that meanwhile, of one that is there.
 func (s *Server) setDefault(ctx context.Context, c *caller, e *v1alpha1.Environment, first bool) error {
 	var err error
 	for range changeAttempts {
@@ -74,12 +121,21 @@ func (s *Server) setDefault(ctx context.Context, c *caller, e *v1alpha1.Environm
 			return err
 		}
 		name, said := v1alpha1.EnvironmentName(e.Name), project.Spec.DefaultEnvironment
-		if said == name || first && said != "" {
+		if said == name {
 			return nil
+		}
+		if first && said != "" {
+			there, err := s.isThere(ctx, c, string(said))
+			if there || err != nil {
+				return err
+			}
 		}
 		before := project.DeepCopy()
 		project.Spec.DefaultEnvironment = name
 		if err := s.mustOwn(before, project); err != nil {
+			if first && errors.As(err, new(Problem)) {
+				return nil // Git says which one it is to be
+			}
 			return err
 		}
 		err = s.client.Patch(ctx, project, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))

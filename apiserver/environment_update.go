@@ -41,7 +41,7 @@ func (s *Server) updateEnvironment(ctx context.Context, c *caller, in *Environme
 		return answer[Environment]{}, err
 	}
 	s.awaitReady(ctx, e)
-	if refused := notTakenUp(e); refused != nil && !repeated {
+	if refused := notTakenUp(e); refused != nil && !repeated && notTakenUp(before) == nil {
 		s.putBack(ctx, e, func() { e.Spec, e.Annotations = *before.Spec.DeepCopy(), before.Annotations })
 		return answer[Environment]{}, refused
 	}

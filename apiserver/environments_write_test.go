@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -30,12 +32,17 @@ func (w *world) stored(t testing.TB, id string) *v1alpha1.Environment {
 	return nil
 }
 
-// chosen is what the project says of the default.
-func (w *world) chosen(t testing.TB) string {
+// chosenProject is the project as Kubernetes has it, and chosen what it says of the default.
+func (w *world) chosenProject(t testing.TB) *v1alpha1.Project {
 	t.Helper()
 	project := &v1alpha1.Project{}
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: v1alpha1.ProjectName}, project))
-	return string(project.Spec.DefaultEnvironment)
+	return project
+}
+
+func (w *world) chosen(t testing.TB) string {
+	t.Helper()
+	return string(w.chosenProject(t).Spec.DefaultEnvironment)
 }
 
 func TestAnEnvironmentIsCreatedAndChanged(t *testing.T) {
@@ -84,6 +91,8 @@ func TestEnvironmentsThatAreRefused(t *testing.T) {
 		`{"name":"a","copy_from_environment_id":"` + w.environmentID("staging") + `"}`: "body.copy_from_environment_id",
 		`{"name":"a","settings":{"runner":{"min_replicas":0}}}`:                        "body.settings.runner.min_replicas",
 		`{"name":"a","settings":{"runner":{"limits":{"memory":"much"}}}}`:              "body.settings.runner.limits.memory",
+		`{"name":"a","settings":{"runner":{"limits":{"cpu":"1e-999999999"}}}}`:         "body.settings.runner.limits.cpu", // over which its parser broods
+		`{"name":"a","settings":{"runner":{"requests":{"cpu":"1e999999999"}}}}`:        "body.settings.runner.requests.cpu",
 		`{"name":"a","settings":{"runner":{"limits":{"memories":"1Gi"}}}}`:             "body.settings.runner.limits",
 	} {
 		got := w.ask(t, key, http.MethodPost, "/environments", body)
@@ -112,6 +121,7 @@ func TestWhatAControllerRefusesIsTakenBack(t *testing.T) {
 	}{
 		v1alpha1.ReasonLimitReached: {http.StatusForbidden, httpserver.CodePlan},
 		v1alpha1.ReasonNotAllowed:   {http.StatusForbidden, httpserver.CodePlan},
+		v1alpha1.ReasonRefused:      {http.StatusUnprocessableEntity, httpserver.CodeInvalid},
 		v1alpha1.ReasonSlugTaken:    {http.StatusBadRequest, httpserver.CodeSlugTaken},
 	} {
 		w := newWorld(t)
@@ -209,4 +219,83 @@ func TestADefaultThatGitSaysStays(t *testing.T) {
 	require.Equal(t, httpserver.CodeGitOps, decode[Problem](t, got.Body.Bytes()).Code)
 	require.Contains(t, got.Body.String(), "argocd-controller owns spec.defaultEnvironment")
 	require.Equal(t, "production", w.chosen(t))
+}
+
+// TestWhatThePlatformHasNotTakenUpYetCounts: its name, and its place.
+func TestWhatThePlatformHasNotTakenUpYetCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	require.Equal(t, http.StatusCreated, w.ask(t, key, http.MethodPost, "/environments", `{"name":"New one"}`).Code)
+	for method, path := range map[string]string{http.MethodPost: "/environments", http.MethodPatch: "/environments/" + w.environmentID("staging")} {
+		taken := w.ask(t, key, method, path, `{"name":"new ONE"}`)
+		require.Equal(t, http.StatusBadRequest, taken.Code, taken.Body)
+		require.Equal(t, httpserver.CodeSlugTaken, decode[Problem](t, taken.Body.Bytes()).Code)
+	}
+	project := w.chosenProject(t)
+	project.Status.Limits.Environments = ptr.To(int32(3))
+	require.NoError(t, w.client.Status().Update(t.Context(), project))
+	full := w.ask(t, key, http.MethodPost, "/environments", `{"name":"beyond"}`)
+	require.Equal(t, http.StatusForbidden, full.Code, full.Body)
+	require.Equal(t, httpserver.CodePlan, decode[Problem](t, full.Body.Bytes()).Code)
+}
+
+// TestAnEnvironmentThatIsRefusedAlreadyMayChange: after the plan was lowered, say; what it is
+// refused for may be mended step by step.
+func TestAnEnvironmentThatIsRefusedAlreadyMayChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.server.patience = time.Hour
+	w.controllers(func(o v1alpha1.ConditionedObject) {
+		v1alpha1.MarkStalled(o, v1alpha1.ReasonNotAllowed, "too much memory")
+	})
+	got := w.ask(t, w.key(t, nil), http.MethodPatch, "/environments/"+w.environmentID("staging"), `{"git_branch":"main"}`)
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+	require.EqualValues(t, "main", w.stored(t, w.environmentID("staging")).Spec.Git.Branch)
+}
+
+// TestADefaultIsNotTakenFromWhoCannotBeSeen: nor does a key that is limited to some
+// environments say so for others.
+func TestADefaultIsNotTakenFromWhoCannotBeSeen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := "/environments/" + w.environmentID("staging") + "/set-default"
+	limited := w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
+	})
+	require.Equal(t, http.StatusOK, w.ask(t, w.key(t, nil), http.MethodPost, "/environments/"+w.environmentID("production")+"/set-default", "").Code)
+	got := w.ask(t, limited, http.MethodPost, path, "")
+	require.Equal(t, http.StatusForbidden, got.Code, got.Body)
+	require.Equal(t, "production", w.chosen(t))
+}
+
+// TestADefaultThatWasNotSetIsSetByARepetition: what failed is not done.
+func TestADefaultThatWasNotSetIsSetByARepetition(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key, path := w.key(t, nil), "/environments/"+w.environmentID("staging")+"/set-default"
+	working := w.server.client
+	w.server.client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return apierrors.NewServiceUnavailable("away")
+		},
+	})
+	require.Equal(t, http.StatusServiceUnavailable, w.ask(t, key, http.MethodPost, path, "", "Idempotency-Key", "k").Code)
+	w.server.client = working
+	require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodPost, path, "", "Idempotency-Key", "k").Code)
+	require.Equal(t, "staging", w.chosen(t))
+}
+
+// TestADefaultThatIsGoneIsNone: the next first environment is it.
+func TestADefaultThatIsGoneIsNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	project := w.chosenProject(t)
+	project.Spec.DefaultEnvironment = "taken-back"
+	require.NoError(t, w.client.Update(t.Context(), project))
+	require.NoError(t, w.client.DeleteAllOf(t.Context(), &v1alpha1.Environment{}, client.InNamespace(w.namespace)))
+	got := w.ask(t, w.key(t, nil), http.MethodPost, "/environments", `{"name":"first"}`)
+	require.Equal(t, http.StatusCreated, got.Code, got.Body)
+	require.True(t, decode[Environment](t, got.Body.Bytes()).IsDefault)
+	require.Regexp(t, "^first-", w.chosen(t))
 }

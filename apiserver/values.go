@@ -9,6 +9,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
 // masked stands for every credential.
@@ -36,6 +38,14 @@ func word[T ~string, S ~string](s S) Null[T] {
 	}
 	value := T(s)
 	return Null[T]{Value: &value}
+}
+
+// Quantity is one of a compute resource.
+type Quantity string
+
+// Schema says so to OpenAPI.
+func (Quantity) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Pattern: v1alpha1.QuantityPattern, PatternDescription: "a quantity such as 500m, 2 or 1Gi", Examples: []any{"1Gi"}}
 }
 
 // Change is a value, or null, that is asked for in place of what is there; left out,

@@ -25,6 +25,11 @@ type DeploymentID string
 // +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="must be the name of an object in this namespace: lower-case letters, digits, '-' and '.'"
 type Name string
 
+// QuantityPattern is how quantities of compute resources are written. It has no
+// exponent: that of Kubernetes takes "1e9.5", which is no quantity, and
+// "1e-2147483648", over which its parser broods for minutes.
+const QuantityPattern = `^[0-9]{1,15}(\.[0-9]{1,9})?([mkMGTPE]|[KMGTPE]i)?$`
+
 // DisplayName is a name for people; any characters.
 //
 // +kubebuilder:validation:MinLength=1

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
 const (
@@ -22,9 +24,6 @@ const (
 		`!format.datetime().validate(self).hasValue()`
 	timeMessage = "must be a time in UTC, such as 2030-01-31T12:00:00Z"
 	timeLength  = 64 // so that the message is seen of a time with an offset
-	// quantityPattern has no exponent: the usual one takes "1e9.5", which is no
-	// quantity, and "1e-2147483648", over which its parser broods for minutes.
-	quantityPattern = `^[0-9]{1,15}(\.[0-9]{1,9})?([mkMGTPE]|[KMGTPE]i)?$`
 	// Bounds of int32, and of what every JSON reader keeps exactly.
 	maxInt32 = 1<<31 - 1
 	maxExact = 1<<53 - 1
@@ -75,7 +74,7 @@ func narrow(schema any) {
 	case node["type"] == "integer":
 		bound(node)
 	case node["x-kubernetes-int-or-string"] == true:
-		node["pattern"] = quantityPattern
+		node["pattern"] = v1alpha1.QuantityPattern
 		node["minimum"], node["maximum"] = 0, int64(maxExact)
 	case node["type"] == "string" && node["format"] == "date-time":
 		delete(node, "format")
