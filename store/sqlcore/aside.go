@@ -101,6 +101,9 @@ func (c *Core) canPost(ctx context.Context) bool {
 		if err := c.takeEnded(ctx, tx, []store.Key{run}, map[store.Key]int64{}); err != nil {
 			return err
 		}
+		if err := c.forgetSends(ctx, tx, []store.Key{run}); err != nil {
+			return err
+		}
 		if err := c.post(ctx, tx, []target{result, skipped, payload}); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ package sqlcore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +59,7 @@ const (
 // who read the same, the one who takes the rows of the outbox does it. A row that cannot be
 // posted while others can is set aside, and keeps none of these waiting.
 func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
+	since := c.turns.since()
 	waiting, err := c.toPost(ctx, min(limit, chunk))
 	if err != nil || len(waiting) == 0 {
 		return 0, wrap(err, "looking for results to deliver")
@@ -66,6 +68,9 @@ func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err err
 	err = c.postApart(ctx, waiting)
 	if c.tooSlow(ctx, waiting, err) {
 		err = c.setAside(ctx, waiting[0], err)
+	}
+	if err != nil && !errors.As(err, new(*store.SetAsideError)) {
+		c.turns.back(since) // with fewer, until the one that is at fault is alone
 	}
 	return len(waiting), wrap(err, "making deliveries")
 }

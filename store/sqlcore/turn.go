@@ -28,12 +28,24 @@ type turns struct {
 	last  uuid.UUID
 }
 
+// since is the project that had the last turn, and back lets those after it have theirs once
+// more: what went wrong with them is to be found among fewer, not met again after the others.
+func (t *turns) since() uuid.UUID {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.last
+}
+
+func (t *turns) back(since uuid.UUID) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.last = since
+}
+
 // next returns at most limit projects, of which list returns those after one in the order of
 // their ids.
 func (t *turns) next(limit int, list func(after uuid.UUID, limit int) ([]uuid.UUID, error)) ([]uuid.UUID, error) {
-	t.mutex.Lock()
-	after := t.last
-	t.mutex.Unlock()
+	after := t.since()
 	projects, err := list(after, limit)
 	if err == nil && len(projects) == 0 && after != uuid.Nil {
 		projects, err = list(uuid.Nil, limit)
@@ -45,9 +57,7 @@ func (t *turns) next(limit int, list func(after uuid.UUID, limit int) ([]uuid.UU
 	if len(projects) == limit {
 		last = projects[limit-1]
 	}
-	t.mutex.Lock()
-	t.last = last
-	t.mutex.Unlock()
+	t.back(last)
 	return projects, nil
 }
 

@@ -3,11 +3,13 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +111,19 @@ func newPosting(t *testing.T, runs int) *posting {
 	require.NoError(t, s.writer.db.Close())
 	s.writer.db = sql.OpenDB(fault{databaseAt(path, "immediate", "rwc"), p.fail})
 	s.writer.db.SetMaxOpenConns(1)
+	scene := p.project()
+	for range runs {
+		scene.Trip(t.Context(), t)
+	}
+	p.runs = p.waiting(scene.Project)
+	require.Len(t, p.runs, runs)
+	return p
+}
+
+// project makes one of which results are sent.
+func (p *posting) project() *storebench.Scene {
+	p.t.Helper()
+	t, s := p.t, p.Store
 	scene := storebench.NewScene(t, s, 1)
 	c := store.Connector{
 		Ref: store.ObjectRef{Namespace: "n", Kind: store.KindConnector, Name: "results", ObjectUID: "results", Generation: 1}, ID: uuid.New(),
@@ -119,20 +134,22 @@ func newPosting(t *testing.T, runs int) *posting {
 	require.NoError(t, s.PutLink(t.Context(), store.Link{
 		Ref: c.Ref, ID: uuid.New(), ProjectID: scene.Project, ConnectorID: c.ID, AgentName: scene.Links[0].AgentName, Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic},
 	}))
-	for range runs {
-		scene.Trip(t.Context(), t)
-	}
-	rows, err := s.read.QueryContext(t.Context(), `SELECT ended_id FROM outbox WHERE consumer = 'deliveries' ORDER BY ended_id`)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, rows.Close()) }()
+	return scene
+}
+
+// waiting are the runs of a project whose results are to be posted.
+func (p *posting) waiting(project uuid.UUID) (runs []uuid.UUID) {
+	p.t.Helper()
+	rows, err := p.read.QueryContext(p.t.Context(), `SELECT ended_id FROM outbox WHERE consumer = 'deliveries' AND project_id = $1 ORDER BY ended_id`, project.String())
+	require.NoError(p.t, err)
+	defer func() { require.NoError(p.t, rows.Close()) }()
 	for rows.Next() {
 		var id uuid.UUID
-		require.NoError(t, rows.Scan(&id))
-		p.runs = append(p.runs, id)
+		require.NoError(p.t, rows.Scan(&id))
+		runs = append(runs, id)
 	}
-	require.NoError(t, rows.Err())
-	require.Len(t, p.runs, runs)
-	return p
+	require.NoError(p.t, rows.Err())
+	return runs
 }
 
 // fail says whether a statement does. The writer asks it, for one call at a time.
@@ -244,4 +261,36 @@ func TestWhatWasSetAsideIsSaid(t *testing.T) {
 	require.ErrorContains(t, err, errStrange.Error())
 	require.ErrorContains(t, err, p.runs[0].String())
 	require.NotErrorAs(t, err, new(*store.SetAsideError), "not all others were posted")
+}
+
+// TestARowThatTakesTooLongIsFoundAmongProjects: although there is always one that goes well, so
+// that the next call asks for more, and whose turn comes with it.
+func TestARowThatTakesTooLongIsFoundAmongProjects(t *testing.T) {
+	t.Parallel()
+	p := newPosting(t, 0)
+	projects := []*storebench.Scene{p.project(), p.project(), p.project()}
+	slices.SortFunc(projects, func(a, b *storebench.Scene) int { return bytes.Compare(a.Project[:], b.Project[:]) })
+	for _, project := range projects {
+		project.Trip(t.Context(), t)
+	}
+	p.bad = p.waiting(projects[0].Project)[0]
+	for limit, calls := 2, 0; calls < 10; calls++ {
+		ctx, over := patience{t.Context(), make(chan struct{})}, false
+		p.fails, p.times, p.then = context.DeadlineExceeded, -1, func() {
+			if !over {
+				close(ctx.over)
+			}
+			over = true
+		}
+		if _, err := p.PostDeliveries(ctx, limit); err == nil {
+			limit = 2
+		} else {
+			limit = 1
+		}
+		projects[2].Trip(t.Context(), t)
+	}
+	require.Empty(t, p.waiting(projects[1].Project), "nobody waits for it")
+	var aside int
+	require.NoError(t, p.read.QueryRowContext(t.Context(), `SELECT count(*) FROM outbox WHERE failures > 0`).Scan(&aside))
+	require.Equal(t, 1, aside)
 }

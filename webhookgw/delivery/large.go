@@ -29,7 +29,8 @@ const (
 	largePause = time.Minute
 	// manyFor is for how long no more is claimed of a connector than there is room for, once it
 	// had more large ones than that. Then it may have small ones that are due, which nobody knows
-	// before they are claimed: so the large ones keep them waiting for no longer.
+	// before they are claimed: so a full claim is made again, whose large ones are given back, and
+	// small ones wait for that long with each claim that is full of large ones due before them.
 	manyFor = platformPause
 )
 
