@@ -245,9 +245,18 @@ func TestWhatThePlatformHasNotTakenUpYetCounts(t *testing.T) {
 func TestAnEnvironmentThatIsRefusedAlreadyMayChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.server.patience = time.Hour
-	w.controllers(func(o v1alpha1.ConditionedObject) {
-		v1alpha1.MarkStalled(o, v1alpha1.ReasonNotAllowed, "too much memory")
+	refuse := func(e *v1alpha1.Environment) error {
+		v1alpha1.MarkStalled(e, v1alpha1.ReasonNotAllowed, "too much memory")
+		return w.client.Status().Update(t.Context(), e)
+	}
+	require.NoError(t, refuse(w.stored(t, w.environmentID("staging"))))
+	w.server.client = interceptor.NewClient(w.alone, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if err := c.Patch(ctx, o, p, opts...); err != nil {
+				return err
+			}
+			return refuse(o.(*v1alpha1.Environment))
+		},
 	})
 	got := w.ask(t, w.key(t, nil), http.MethodPatch, "/environments/"+w.environmentID("staging"), `{"git_branch":"main"}`)
 	require.Equal(t, http.StatusOK, got.Code, got.Body)
