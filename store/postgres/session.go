@@ -88,6 +88,9 @@ func (s *sessions) check(ctx context.Context, conn *pgx.Conn) error {
 	if s.stay {
 		return nil
 	}
+	if own, err = backend(ctx, conn); err != nil { // again: nobody of this process is in between
+		return err
+	}
 	s.stay, err = s.stays(ctx, conn, own)
 	return err
 }

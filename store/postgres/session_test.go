@@ -9,7 +9,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
@@ -26,24 +28,22 @@ const poolerPID = 1 << 30
 type pooler struct {
 	net.Listener
 	dsn string
-	// next, where each transaction gets whatever session is free, says which of so many; the
-	// last one was used last. nil where a session stays.
-	next func(free int) int
-	// listening is closed once somebody has asked for hints, and been answered.
-	listening chan struct{}
-	once      sync.Once
+	// next, where each transaction gets whatever session is free, says which of so many, at
+	// which take since fill; the last one was used last. nil where a session stays.
+	next func(free, takes int) int
 
 	mutex sync.Mutex
 	free  []*pgconn.HijackedConn
+	takes int
 	all   []net.Conn
 }
 
 // poolerBefore is a pooler before a database, and the DSN by way of it.
-func poolerBefore(t *testing.T, dsn string, next func(free int) int) (*pooler, string) {
+func poolerBefore(t *testing.T, dsn string, next func(free, takes int) int) (*pooler, string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	p := &pooler{Listener: listener, dsn: dsn, next: next, listening: make(chan struct{})}
+	p := &pooler{Listener: listener, dsn: dsn, next: next}
 	var served sync.WaitGroup
 	served.Go(func() {
 		for {
@@ -81,7 +81,8 @@ func (p *pooler) keep(conn net.Conn) {
 func (p *pooler) take() (*pgconn.HijackedConn, error) {
 	p.mutex.Lock()
 	if n := len(p.free); n > 0 {
-		i := p.next(n)
+		p.takes++
+		i := p.next(n, p.takes)
 		taken := p.free[i]
 		p.free = slices.Delete(p.free, i, i+1)
 		p.mutex.Unlock()
@@ -140,9 +141,6 @@ func (p *pooler) serve(conn net.Conn) {
 		if p.next != nil && status == 'I' {
 			p.release(session)
 			session = nil
-		}
-		if query, ok := message.(*pgproto3.Query); ok && query.String == "LISTEN "+channel {
-			p.once.Do(func() { close(p.listening) })
 		}
 	}
 }
@@ -204,29 +202,28 @@ func TestASessionThatStaysIsAllThatAPoolerHasToGive(t *testing.T) {
 }
 
 // TestAPoolerOfTransactionsIsRefused: whichever session it gives next, and for as long as
-// it does, before anything is asked of it that it would do wrong.
+// it does.
 func TestAPoolerOfTransactionsIsRefused(t *testing.T) {
 	t.Parallel()
-	takes := 0
-	for name, next := range map[string]func(free int) int{
-		"the one used last": func(free int) int { return free - 1 },
-		"the oldest":        func(int) int { return 0 },
+	for name, next := range map[string]func(free, takes int) int{
+		"the one used last": func(free, _ int) int { return free - 1 },
+		"the oldest":        func(int, int) int { return 0 },
 		// As if somebody else had the first one just when the other connection asks.
-		"the one used last, but once": func(free int) int {
-			if takes++; takes%5 == 2 {
-				return free - 2
+		"the one used last, but once": func(free, takes int) int {
+			if takes == 3 {
+				return max(free-2, 0)
 			}
 			return free - 1
 		},
 	} {
 		p, dsn := poolerBefore(t, testenv.Postgres(t), next)
-		s := opened(t, Options{DSN: dsn})
-		<-p.listening // nobody else takes a session then
-		p.fill(t)
-		takes = 0
+		of := &sessions{withTimeout: patient}
 		for range 3 {
-			require.ErrorIs(t, s.Ping(t.Context()), errShared, name)
-			require.ErrorIs(t, s.Migrate(t.Context()), errShared, name)
+			conn, err := pgx.Connect(t.Context(), dsn)
+			require.NoError(t, err)
+			p.fill(t)
+			require.ErrorIs(t, of.check(t.Context(), conn), errShared, name)
+			require.NoError(t, conn.Close(t.Context()))
 		}
 	}
 }
@@ -243,4 +240,12 @@ func (p *pooler) fill(t *testing.T) {
 	require.NoError(t, err)
 	p.release(first)
 	p.release(second)
+	p.mutex.Lock()
+	p.takes = 0
+	p.mutex.Unlock()
+}
+
+// patient waits for as long as it takes.
+func patient(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
 }
