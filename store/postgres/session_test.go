@@ -139,8 +139,11 @@ func (p *pooler) serve(conn net.Conn) {
 			return
 		}
 		if p.next != nil && status == 'I' {
-			p.release(session)
+			p.release(session) // before the client knows
 			session = nil
+		}
+		if client.Flush() != nil {
+			return
 		}
 	}
 }
@@ -167,8 +170,8 @@ func greet(client *pgproto3.Backend) bool {
 	return client.Flush() == nil
 }
 
-// answer carries what a session says to the end of a request, and whether a transaction is
-// open then.
+// answer carries what a session says to the end of a request, the end itself not yet, and says
+// whether a transaction is open then.
 func answer(client *pgproto3.Backend, session *pgconn.HijackedConn) (status byte, err error) {
 	if err := session.Frontend.Flush(); err != nil {
 		return 0, err
@@ -180,7 +183,7 @@ func answer(client *pgproto3.Backend, session *pgconn.HijackedConn) (status byte
 		}
 		client.Send(message)
 		if ready, last := message.(*pgproto3.ReadyForQuery); last {
-			return ready.TxStatus, client.Flush()
+			return ready.TxStatus, nil
 		}
 	}
 }
