@@ -84,7 +84,8 @@ func scanDueTick(row scanner) (t store.DueTick, err error) {
 }
 
 // addLinks reads the links of all of them, oldest first, and how the runs of the agents
-// take turns.
+// take turns. It begins with the links, where SQLite would begin with environments and read
+// all links of each: a CROSS JOIN it does in the order in which it stands.
 func (c *Core) addLinks(ctx context.Context, ticks []store.DueTick) error {
 	routes, keys := map[store.Key]*store.Route{}, make([]store.Key, len(ticks))
 	for i := range ticks {
@@ -113,10 +114,10 @@ func (c *Core) addLinks(ctx context.Context, ticks []store.DueTick) error {
 		return none, nil
 	}, `SELECT l.project_id, l.connector_id, l.id, l.agent_name, l.files_required, e.live_deployment_id IS NOT NULL,
 			COALESCE(a.concurrency_expression, ''), COALESCE(a.concurrency_drop, FALSE)
-		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
-		JOIN environments e ON e.project_id = c.project_id AND e.id = c.environment_id
+		FROM links l CROSS JOIN connectors c CROSS JOIN environments e
 		LEFT JOIN deployment_agents a ON a.project_id = l.project_id AND a.deployment_id = e.live_deployment_id AND a.name = l.agent_name
-		WHERE (l.project_id, l.connector_id) IN `+source+` ORDER BY `+linkOrder, args...)
+		WHERE (l.project_id, l.connector_id) IN `+source+` AND c.project_id = l.project_id AND c.id = l.connector_id
+			AND e.project_id = c.project_id AND e.id = c.environment_id ORDER BY `+linkOrder, args...)
 	return err
 }
 

@@ -19,6 +19,7 @@ func (w *world) load() store.ProjectLoad {
 
 // expire ends runs that are that old, as many as the limit says.
 func (w *world) expire(age time.Duration, limit int) int {
+	w.nextMillisecond()
 	n, err := w.s.ExpireRuns(w.ctx, age, limit)
 	w.NoError(err)
 	return n

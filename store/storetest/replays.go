@@ -16,14 +16,19 @@ import (
 // lately is a filter that finds what has ended so in the last hour, and what ended just now: a
 // window ends before the millisecond in which a replay is made.
 func (w *world) lately(statuses ...store.ConnectorRunStatus) store.ReplayFilter {
-	ended, err := w.s.Now(w.ctx)
+	now := w.nextMillisecond()
+	return store.ReplayFilter{Statuses: statuses, Since: now.Add(-time.Hour).Truncate(time.Millisecond), Until: now.Add(time.Minute).Truncate(time.Millisecond)}
+}
+
+// nextMillisecond waits for it: ids are as old as the millisecond in which they were made.
+func (w *world) nextMillisecond() (now time.Time) {
+	begun, err := w.s.Now(w.ctx)
 	w.NoError(err)
-	now := ended
-	for now.UnixMilli() == ended.UnixMilli() {
+	for now = begun; now.UnixMilli() == begun.UnixMilli(); {
 		now, err = w.s.Now(w.ctx)
 		w.NoError(err)
 	}
-	return store.ReplayFilter{Statuses: statuses, Since: now.Add(-time.Hour).Truncate(time.Millisecond), Until: now.Add(time.Minute).Truncate(time.Millisecond)}
+	return now
 }
 
 // newReplay asks for a replay of a connector's runs.
