@@ -69,8 +69,8 @@ func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err err
 	if c.tooSlow(ctx, waiting, err) {
 		err = c.setAside(ctx, waiting[0], err)
 	}
-	if err != nil && !errors.As(err, new(*store.SetAsideError)) {
-		c.turns.back(since) // with fewer, until the one that is at fault is alone
+	if err != nil && len(waiting) > 1 && !errors.As(err, new(*store.SetAsideError)) {
+		c.turns.back(since) // with fewer, until the one that is at fault is alone; then the others go on
 	}
 	return len(waiting), wrap(err, "making deliveries")
 }
