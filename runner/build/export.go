@@ -17,6 +17,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/gitremote"
 )
 
 // export writes the files of a commit's layout. Links are written as links, for
@@ -28,7 +29,7 @@ func (f *fetcher) export(ctx context.Context, commit *object.Commit) error {
 	}
 	if folder := strings.Trim(path.Clean("/"+f.Path), "/"); folder != "" {
 		if tree, err = tree.Tree(folder); err != nil {
-			return remedy("commit %s has no folder %q; correct git.path of the Project", commit.Hash, folder)
+			return gitremote.Remedy("commit %s has no folder %q; correct git.path of the Project", commit.Hash, folder)
 		}
 	}
 	target := filepath.Join(f.Dir, sourceFolder)
@@ -70,7 +71,7 @@ var errEnough = errors.New("more than a bundle can hold")
 // tree writes a folder. Folders without files are not made: Git knows none.
 func (x *exporter) tree(ctx context.Context, tree *object.Tree, folder string, depth int) error {
 	if depth > maxTreeDepth {
-		return remedy("folders nest deeper than %d levels at %q", maxTreeDepth, clip(folder, 200))
+		return gitremote.Remedy("folders nest deeper than %d levels at %q", maxTreeDepth, gitremote.Clip(folder, 200))
 	}
 	if depth > 0 { // before what is inside counts, however deep
 		if err := x.count(len(tree.Entries)); err != nil {
@@ -81,13 +82,13 @@ func (x *exporter) tree(ctx context.Context, tree *object.Tree, folder string, d
 	for _, entry := range tree.Entries {
 		name := path.Join(folder, entry.Name)
 		if strings.ContainsAny(entry.Name, "/\x00") || entry.Name == "" || !filepath.IsLocal(name) {
-			return remedy("the commit has a file with the impossible name %q", clip(entry.Name, 200))
+			return gitremote.Remedy("the commit has a file with the impossible name %q", gitremote.Clip(entry.Name, 200))
 		}
 		if depth == 0 && (!bundle.InLayout(entry.Name) || entry.Mode == filemode.Submodule) {
 			continue
 		}
 		if seen[entry.Name] {
-			return remedy("the commit has %q twice", clip(name, 200))
+			return gitremote.Remedy("the commit has %q twice", gitremote.Clip(name, 200))
 		}
 		seen[entry.Name] = true
 		if err := x.entry(ctx, tree, entry, name, depth); err != nil {
@@ -100,7 +101,7 @@ func (x *exporter) tree(ctx context.Context, tree *object.Tree, folder string, d
 // count adds files and folders.
 func (x *exporter) count(entries int) error {
 	if x.entries += entries; x.entries > bundle.MaxFiles {
-		return remedy("the commit has more than %d files and folders in agents, connectors, tools and tests; remove what agents do not need", bundle.MaxFiles)
+		return gitremote.Remedy("the commit has more than %d files and folders in agents, connectors, tools and tests; remove what agents do not need", bundle.MaxFiles)
 	}
 	return nil
 }
@@ -112,13 +113,13 @@ func (x *exporter) entry(ctx context.Context, tree *object.Tree, entry object.Tr
 	if entry.Mode == filemode.Dir {
 		child, err := tree.Tree(entry.Name)
 		if err != nil {
-			return fmt.Errorf("reading folder %q: %w", clip(name, 200), err)
+			return fmt.Errorf("reading folder %q: %w", gitremote.Clip(name, 200), err)
 		}
 		return x.tree(ctx, child, name, depth+1)
 	}
 	x.files++
 	if err := x.root.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return remedy("the commit has %q in a way that cannot be written: %v", clip(name, 200), err)
+		return gitremote.Remedy("the commit has %q in a way that cannot be written: %v", gitremote.Clip(name, 200), err)
 	}
 	if entry.Mode == filemode.Symlink || entry.Mode == filemode.Submodule {
 		// The target does not matter: a link is refused.
@@ -133,14 +134,14 @@ func (x *exporter) entry(ctx context.Context, tree *object.Tree, entry object.Tr
 func (x *exporter) file(tree *object.Tree, entry object.TreeEntry, name string) error {
 	size, err := x.objects.EncodedObjectSize(entry.Hash)
 	if err != nil {
-		return fmt.Errorf("reading %q: %w", clip(name, 200), err)
+		return fmt.Errorf("reading %q: %w", gitremote.Clip(name, 200), err)
 	}
 	if x.left -= size; x.left < 0 {
-		return remedy("%q: %v (%d MiB); remove large files", clip(name, 200), errEnough, bundle.MaxSize>>20)
+		return gitremote.Remedy("%q: %v (%d MiB); remove large files", gitremote.Clip(name, 200), errEnough, bundle.MaxSize>>20)
 	}
 	blob, err := tree.TreeEntryFile(&entry)
 	if err != nil {
-		return fmt.Errorf("reading %q: %w", clip(name, 200), err)
+		return fmt.Errorf("reading %q: %w", gitremote.Clip(name, 200), err)
 	}
 	in, err := blob.Reader()
 	if err != nil {
@@ -149,7 +150,7 @@ func (x *exporter) file(tree *object.Tree, entry object.TreeEntry, name string) 
 	defer in.Close()
 	out, err := x.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return remedy("the commit has %q twice, or in a way that cannot be written: %v", clip(name, 200), err)
+		return gitremote.Remedy("the commit has %q twice, or in a way that cannot be written: %v", gitremote.Clip(name, 200), err)
 	}
 	_, err = io.Copy(out, io.LimitReader(in, blob.Size))
 	if err = errors.Join(err, out.Close()); err != nil {

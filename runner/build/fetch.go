@@ -19,6 +19,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/gitremote"
 	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
@@ -66,7 +67,7 @@ func Fetch(ctx context.Context, opts FetchOptions) error {
 		if errors.As(err, &broken) && strings.HasPrefix(broken.Path, opts.Dir) {
 			return fmt.Errorf("writing to %s: %w", opts.Dir, err)
 		}
-		f.result.Error = clip(explain(opts, err), 4000)
+		f.result.Error = gitremote.Clip(gitremote.Explain(opts.URL, opts.Credentials != "", err), 4000)
 		f.result.say(opts.Now(), "%s", f.result.Error)
 	}
 	return writeResult(opts.Dir, f.result)
@@ -80,13 +81,13 @@ type fetcher struct {
 
 func (f *fetcher) run(ctx context.Context) error {
 	if f.Commit != "" && !plumbing.IsHash(f.Commit) {
-		return remedy("commit %q is not a full hash of 40 hexadecimal digits", f.Commit)
+		return gitremote.Remedy("commit %q is not a full hash of 40 hexadecimal digits", f.Commit)
 	}
-	r, err := newRemote(f.URL, f.Credentials, f.Guard)
+	r, err := gitremote.New(f.URL, gitremote.Folder(f.Credentials), f.Guard)
 	if err != nil {
 		return err
 	}
-	f.result.say(f.Now(), "fetching %s", r.shown)
+	f.result.say(f.Now(), "fetching %s", r.Shown)
 	if err := os.Mkdir(filepath.Join(f.Dir, gitFolder), 0o700); err != nil {
 		return fmt.Errorf("making the folder: %w", err)
 	}
@@ -94,10 +95,10 @@ func (f *fetcher) run(ctx context.Context) error {
 	var hash plumbing.Hash
 	for attempt := 1; ; attempt++ {
 		hash, err = f.fetch(ctx, r)
-		if err == nil || attempt == fetchAttempts || ctx.Err() != nil || !unreachable(err) && !brokeOff(err) {
+		if err == nil || attempt == fetchAttempts || ctx.Err() != nil || !gitremote.Unreachable(err) && !gitremote.BrokeOff(err) {
 			break
 		}
-		f.result.say(f.Now(), "trying again: %s", explain(f.FetchOptions, err))
+		f.result.say(f.Now(), "trying again: %s", gitremote.Explain(f.URL, f.Credentials != "", err))
 		if err := f.Pause(ctx, time.Duration(attempt)*2*time.Second); err != nil {
 			return err
 		}
@@ -123,17 +124,17 @@ func (f *fetcher) forget() {
 }
 
 // fetch receives the wanted commit and returns its hash.
-func (f *fetcher) fetch(ctx context.Context, r *remote) (plumbing.Hash, error) {
-	s, err := r.connect(ctx)
+func (f *fetcher) fetch(ctx context.Context, r *gitremote.Remote) (plumbing.Hash, error) {
+	s, err := r.Connect(ctx)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
 	defer s.Close()
-	refs, err := s.refs(ctx)
+	refs, err := s.Refs(ctx)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	head, branch, err := resolve(refs, f.Branch)
+	head, branch, err := gitremote.Resolve(refs, f.Branch)
 	if err != nil && f.Commit == "" {
 		return plumbing.ZeroHash, err
 	}
@@ -150,7 +151,7 @@ func (f *fetcher) fetch(ctx context.Context, r *remote) (plumbing.Hash, error) {
 		}
 	}
 	err = f.receive(ctx, s, single)
-	if err == nil || advertised(refs, want) || errors.As(err, new(remedyError)) {
+	if err == nil || gitremote.Advertised(refs, want) || errors.As(err, new(gitremote.RemedyError)) {
 		return want, err
 	}
 	// Some servers give single commits only at the tips of branches.
@@ -158,14 +159,14 @@ func (f *fetcher) fetch(ctx context.Context, r *remote) (plumbing.Hash, error) {
 }
 
 // fetchAll takes the history of all branches and tags.
-func (f *fetcher) fetchAll(ctx context.Context, r *remote, refs *packp.AdvRefs) error {
+func (f *fetcher) fetchAll(ctx context.Context, r *gitremote.Remote, refs *packp.AdvRefs) error {
 	f.result.say(f.Now(), "the server does not give single commits; fetching the history")
-	s, err := r.connect(ctx)
+	s, err := r.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if _, err := s.refs(ctx); err != nil {
+	if _, err := s.Refs(ctx); err != nil {
 		return err
 	}
 	var tips []plumbing.Hash
@@ -184,8 +185,8 @@ func request(refs *packp.AdvRefs, wants ...plumbing.Hash) *packp.UploadPackReque
 }
 
 // receive takes what the server sends, bounded, into a file.
-func (f *fetcher) receive(ctx context.Context, s session, req *packp.UploadPackRequest) error {
-	resp, err := s.pack(ctx, req)
+func (f *fetcher) receive(ctx context.Context, s gitremote.Session, req *packp.UploadPackRequest) error {
+	resp, err := s.Pack(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -198,9 +199,9 @@ func (f *fetcher) receive(ctx context.Context, s session, req *packp.UploadPackR
 	if err != nil {
 		return fmt.Errorf("making a file for the objects: %w", err)
 	}
-	pack := &bounded{r: demultiplexed(req.Capabilities, resp), left: maxPack, over: errPack}
+	pack := &gitremote.Bounded{R: demultiplexed(req.Capabilities, resp), Left: gitremote.MaxPack, Over: gitremote.ErrPack}
 	_, err = io.Copy(file, pack)
-	if over := pack.exceeded(); over != nil {
+	if over := pack.Exceeded(); over != nil {
 		err = over
 	}
 	if err == nil {
@@ -224,59 +225,10 @@ func demultiplexed(capabilities *capability.List, r io.Reader) io.Reader {
 	}
 }
 
-// resolve finds the commit of a branch or tag, or of the default branch.
-func resolve(refs *packp.AdvRefs, name string) (plumbing.Hash, string, error) {
-	if name == "" {
-		if target := defaultBranch(refs); target != "" {
-			return refs.References["refs/heads/"+target], target, nil
-		}
-		if refs.Head != nil {
-			return *refs.Head, "", nil
-		}
-		return plumbing.ZeroHash, "", remedy("the repository has no default branch; name a branch")
-	}
-	if hash, ok := refs.References["refs/heads/"+name]; ok {
-		return hash, name, nil
-	}
-	if hash, ok := refs.Peeled["refs/tags/"+name]; ok {
-		return hash, name, nil
-	}
-	if hash, ok := refs.References["refs/tags/"+name]; ok {
-		return hash, name, nil
-	}
-	return plumbing.ZeroHash, name, remedy("the repository has no branch or tag %q; push it or correct the name", name)
-}
-
-// defaultBranch is where HEAD points to; "" when the server does not say.
-func defaultBranch(refs *packp.AdvRefs) string {
-	for _, value := range refs.Capabilities.Get(capability.SymRef) {
-		from, to, _ := strings.Cut(value, ":")
-		branch, ok := strings.CutPrefix(to, "refs/heads/")
-		if _, known := refs.References[to]; from == "HEAD" && ok && known {
-			return branch
-		}
-	}
-	return ""
-}
-
-func advertised(refs *packp.AdvRefs, hash plumbing.Hash) bool {
-	for _, tip := range refs.References {
-		if tip == hash {
-			return true
-		}
-	}
-	for _, tip := range refs.Peeled {
-		if tip == hash {
-			return true
-		}
-	}
-	return false
-}
-
 func commitOf(from *objects, hash plumbing.Hash) (*object.Commit, error) {
 	commit, err := object.GetCommit(from, hash)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
-		return nil, remedy("the repository has no commit %s; push it or correct the hash", hash)
+		return nil, gitremote.Remedy("the repository has no commit %s; push it or correct the hash", hash)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading commit %s: %w", hash, err)
@@ -286,8 +238,8 @@ func commitOf(from *objects, hash plumbing.Hash) (*object.Commit, error) {
 
 func (f *fetcher) describe(commit *object.Commit) {
 	f.result.Commit = commit.Hash.String()
-	f.result.Message = clip(commit.Message, maxCommitText)
-	f.result.Author = clip(commit.Author.Name, maxCommitText)
+	f.result.Message = gitremote.Clip(commit.Message, maxCommitText)
+	f.result.Author = gitremote.Clip(commit.Author.Name, maxCommitText)
 	subject, _, _ := strings.Cut(f.result.Message, "\n")
 	f.result.say(f.Now(), "commit %s by %s: %s", f.result.Commit, f.result.Author, subject)
 }

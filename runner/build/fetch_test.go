@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/testenv/gittest"
 	"github.com/agentplatform/agentplatform/runner/build"
 )
 
@@ -44,14 +45,14 @@ func fetch(t *testing.T, opts build.FetchOptions) (build.Result, string) {
 
 func TestFetchOverHTTPS(t *testing.T) {
 	t.Parallel()
-	repo := newRepository(t)
-	first := repo.commit("main", "agents/ok.yaml", okAgent, "README.md", "not packed", "sub/agents/in.yaml", okAgent)
-	second := repo.commit("main", "agents/ok.yaml", okAgent+"description: second\n")
-	side := repo.commit("side", "agents/side.yaml", okAgent)
-	repo.git(repo.work, "tag", "-a", "v1", "-m", "v1", first)
-	repo.git(repo.work, "push", "-q", "origin", "v1")
+	repo := gittest.New(t)
+	first := repo.Commit("main", "agents/ok.yaml", okAgent, "README.md", "not packed", "sub/agents/in.yaml", okAgent)
+	second := repo.Commit("main", "agents/ok.yaml", okAgent+"description: second\n")
+	side := repo.Commit("side", "agents/side.yaml", okAgent)
+	repo.Git(repo.Work, "tag", "-a", "v1", "-m", "v1", first)
+	repo.Git(repo.Work, "push", "-q", "origin", "v1")
 
-	plain, ca := repo.https(t, nil)
+	plain, ca := repo.HTTPS(t, nil)
 	creds := secret(t, "ca.crt", ca)
 	for name, tt := range map[string]struct {
 		opts build.FetchOptions
@@ -83,14 +84,14 @@ func TestFetchOverHTTPS(t *testing.T) {
 
 func TestFetchTakesTheHistoryWhereSingleCommitsAreNotGiven(t *testing.T) {
 	t.Parallel()
-	repo := newRepository(t)
-	first := repo.commit("main", "agents/ok.yaml", okAgent)
-	repo.commit("main", "agents/two.yaml", okAgent)
-	server := startSSH(t)
+	repo := gittest.New(t)
+	first := repo.Commit("main", "agents/ok.yaml", okAgent)
+	repo.Commit("main", "agents/two.yaml", okAgent)
+	server := gittest.StartSSH(t)
 	r, dir := fetch(t, build.FetchOptions{
-		URL:         fmt.Sprintf("ssh://%s@127.0.0.1:%d%s/repo.git", server.user, server.port, repo.dir),
+		URL:         fmt.Sprintf("ssh://%s@127.0.0.1:%d%s/repo.git", server.User, server.Port, repo.Dir),
 		Commit:      first,
-		Credentials: secret(t, "identity", server.identity, "known_hosts", server.knownHosts),
+		Credentials: secret(t, "identity", server.Identity, "known_hosts", server.KnownHosts),
 	})
 	require.Empty(t, r.Error, "%s", strings.Join(r.Log, ""))
 	require.Equal(t, first, r.Commit)
@@ -102,14 +103,14 @@ func TestFetchTakesTheHistoryWhereSingleCommitsAreNotGiven(t *testing.T) {
 // attempt, not the deployment.
 func TestFetchGoesOnAfterABreak(t *testing.T) {
 	t.Parallel()
-	repo := newRepository(t)
-	head := repo.commit("main", "agents/ok.yaml", okAgent)
+	repo := gittest.New(t)
+	head := repo.Commit("main", "agents/ok.yaml", okAgent)
 	for name, begin := range map[string]string{"before the answer": "", "amid the objects": "0008NAK\n0020\x01PACK"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			breaks := make(chan struct{}, 1)
 			breaks <- struct{}{}
-			url, ca := repo.https(t, func(w http.ResponseWriter, r *http.Request) int {
+			url, ca := repo.HTTPS(t, func(w http.ResponseWriter, r *http.Request) int {
 				if r.Method != http.MethodPost {
 					return 0
 				}
@@ -135,15 +136,15 @@ func TestFetchGoesOnAfterABreak(t *testing.T) {
 
 func TestFetchWithCredentials(t *testing.T) {
 	t.Parallel()
-	repo := newRepository(t)
-	head := repo.commit("main", "agents/ok.yaml", okAgent)
-	basic, ca := repo.https(t, func(_ http.ResponseWriter, r *http.Request) int {
+	repo := gittest.New(t)
+	head := repo.Commit("main", "agents/ok.yaml", okAgent)
+	basic, ca := repo.HTTPS(t, func(_ http.ResponseWriter, r *http.Request) int {
 		if user, password, _ := r.BasicAuth(); user != "ada" || password != "s3cret" {
 			return http.StatusUnauthorized
 		}
 		return 0
 	})
-	bearer, bearerCA := repo.https(t, func(_ http.ResponseWriter, r *http.Request) int {
+	bearer, bearerCA := repo.HTTPS(t, func(_ http.ResponseWriter, r *http.Request) int {
 		if r.Header.Get("Authorization") != "Bearer tok" {
 			return http.StatusForbidden
 		}
@@ -174,26 +175,26 @@ func TestFetchWithCredentials(t *testing.T) {
 
 func TestFetchOverSSH(t *testing.T) {
 	t.Parallel()
-	repo := newRepository(t)
-	head := repo.commit("main", "agents/ok.yaml", okAgent)
-	server := startSSH(t)
-	emptyDir := newRepository(t).dir
-	_, stranger := newKey(t)
-	strangersKey, _ := newKey(t)
-	url := fmt.Sprintf("ssh://%s@127.0.0.1:%d%s/repo.git", server.user, server.port, repo.dir)
-	otherHost := fmt.Sprintf("[127.0.0.1]:%d ssh-ed25519 %s", server.port, strings.Fields(string(marshalKey(stranger)))[1])
+	repo := gittest.New(t)
+	head := repo.Commit("main", "agents/ok.yaml", okAgent)
+	server := gittest.StartSSH(t)
+	emptyDir := gittest.New(t).Dir
+	_, stranger := gittest.NewKey(t)
+	strangersKey, _ := gittest.NewKey(t)
+	url := fmt.Sprintf("ssh://%s@127.0.0.1:%d%s/repo.git", server.User, server.Port, repo.Dir)
+	otherHost := fmt.Sprintf("[127.0.0.1]:%d ssh-ed25519 %s", server.Port, strings.Fields(string(marshalKey(stranger)))[1])
 	for name, tt := range map[string]struct {
 		url, creds, want string
 	}{
-		"key":                {url, secret(t, "identity", server.identity, "known_hosts", server.knownHosts), ""},
-		"wrong key":          {url, secret(t, "identity", strangersKey, "known_hosts", server.knownHosts), "refuses the key of the git Secret (identity)"},
-		"no key":             {url, secret(t, "known_hosts", server.knownHosts), "put it into the Secret as identity"},
-		"no known hosts":     {url, secret(t, "identity", server.identity), "put the output of `ssh-keyscan 127.0.0.1` into the Secret as known_hosts"},
-		"other known hosts":  {url, secret(t, "identity", server.identity, "known_hosts", "example.com "+strings.SplitN(server.knownHosts, " ", 2)[1]), "does not name the host"},
-		"changed host key":   {url, secret(t, "identity", server.identity, "known_hosts", otherHost), "the host key of"},
-		"no key at all":      {url, secret(t, "identity", "hello", "known_hosts", server.knownHosts), "not a private key in PEM"},
-		"empty":              {strings.Replace(url, repo.dir, emptyDir, 1), secret(t, "identity", server.identity, "known_hosts", server.knownHosts), "is empty; push a commit"},
-		"no such repository": {strings.Replace(url, "repo.git", "it's not.git", 1), secret(t, "identity", server.identity, "known_hosts", server.knownHosts), "the server said: fatal: '" + repo.dir + "/it's not.git' does not appear to be a git repository"},
+		"key":                {url, secret(t, "identity", server.Identity, "known_hosts", server.KnownHosts), ""},
+		"wrong key":          {url, secret(t, "identity", strangersKey, "known_hosts", server.KnownHosts), "refuses the key of the git Secret (identity)"},
+		"no key":             {url, secret(t, "known_hosts", server.KnownHosts), "put it into the Secret as identity"},
+		"no known hosts":     {url, secret(t, "identity", server.Identity), "put the output of `ssh-keyscan 127.0.0.1` into the Secret as known_hosts"},
+		"other known hosts":  {url, secret(t, "identity", server.Identity, "known_hosts", "example.com "+strings.SplitN(server.KnownHosts, " ", 2)[1]), "does not name the host"},
+		"changed host key":   {url, secret(t, "identity", server.Identity, "known_hosts", otherHost), "the host key of"},
+		"no key at all":      {url, secret(t, "identity", "hello", "known_hosts", server.KnownHosts), "not a private key in PEM"},
+		"empty":              {strings.Replace(url, repo.Dir, emptyDir, 1), secret(t, "identity", server.Identity, "known_hosts", server.KnownHosts), "is empty; push a commit"},
+		"no such repository": {strings.Replace(url, "repo.git", "it's not.git", 1), secret(t, "identity", server.Identity, "known_hosts", server.KnownHosts), "the server said: fatal: '" + repo.Dir + "/it's not.git' does not appear to be a git repository"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -210,15 +211,13 @@ func TestFetchOverSSH(t *testing.T) {
 
 func TestFetchErrorsNameCauseAndRemedy(t *testing.T) {
 	t.Parallel()
-	repo := newRepository(t)
-	repo.commit("main", "agents/ok.yaml", okAgent)
-	url, ca := repo.https(t, nil)
-	locked, lockedCA := repo.https(t, func(http.ResponseWriter, *http.Request) int { return http.StatusUnauthorized })
-	busy, busyCA := repo.https(t, func(http.ResponseWriter, *http.Request) int { return http.StatusBadGateway })
-	empty := &repository{t: t, dir: t.TempDir()}
-	empty.git(empty.dir, "init", "-q", "--bare", "repo.git")
-	emptyURL, emptyCA := empty.https(t, nil)
-	movedURL, movedCA := (&repository{t: t, dir: repo.dir}).https(t, func(http.ResponseWriter, *http.Request) int { return http.StatusMovedPermanently })
+	repo := gittest.New(t)
+	repo.Commit("main", "agents/ok.yaml", okAgent)
+	url, ca := repo.HTTPS(t, nil)
+	locked, lockedCA := repo.HTTPS(t, func(http.ResponseWriter, *http.Request) int { return http.StatusUnauthorized })
+	busy, busyCA := repo.HTTPS(t, func(http.ResponseWriter, *http.Request) int { return http.StatusBadGateway })
+	emptyURL, emptyCA := gittest.New(t).HTTPS(t, nil)
+	movedURL, movedCA := repo.HTTPS(t, func(http.ResponseWriter, *http.Request) int { return http.StatusMovedPermanently })
 	creds := secret(t, "ca.crt", ca)
 	for name, tt := range map[string]struct {
 		opts build.FetchOptions
@@ -238,11 +237,11 @@ func TestFetchErrorsNameCauseAndRemedy(t *testing.T) {
 		"closed port":   {build.FetchOptions{URL: "https://127.0.0.1:1/x.git"}, "cannot reach https://127.0.0.1:1/x.git"},
 		"scheme":        {build.FetchOptions{URL: "git://127.0.0.1/x.git"}, `scheme "git" is not supported; use https or ssh`},
 		"file":          {build.FetchOptions{URL: "file:///etc"}, "is not of the form"},
-		"path":          {build.FetchOptions{URL: repo.dir}, "is not of the form"},
+		"path":          {build.FetchOptions{URL: repo.Dir}, "is not of the form"},
 		"ext":           {build.FetchOptions{URL: "ext::sh -c id"}, "is not of the form"},
 		"password":      {build.FetchOptions{URL: "https://ada:s3cret@127.0.0.1/x.git"}, "put them into the Secret"},
 		"forbidden":     {build.FetchOptions{URL: url, Guard: egress.New(egress.Rules{})}, "127.0.0.1 is not a public address, and the operator has not allowed its range for git"},
-		"forbidden ssh": {build.FetchOptions{URL: "ssh://git@10.0.0.1/x.git", Guard: egress.New(egress.Rules{}), Credentials: secret(t, "identity", firstOf(newKey(t)), "known_hosts", "10.0.0.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl")}, "10.0.0.1 is not a public address"},
+		"forbidden ssh": {build.FetchOptions{URL: "ssh://git@10.0.0.1/x.git", Guard: egress.New(egress.Rules{}), Credentials: secret(t, "identity", firstOf(gittest.NewKey(t)), "known_hosts", "10.0.0.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl")}, "10.0.0.1 is not a public address"},
 		"plain http":    {build.FetchOptions{URL: "http://93.184.216.34/x.git", Guard: egress.New(egress.Rules{})}, "plain http"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -258,12 +257,12 @@ func TestFetchErrorsNameCauseAndRemedy(t *testing.T) {
 
 func TestFetchWritesLinksAsLinks(t *testing.T) {
 	t.Parallel()
-	repo := newRepository(t)
-	require.NoError(t, os.Mkdir(filepath.Join(repo.work, "agents"), 0o755))
-	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(repo.work, "agents", "link.yaml")))
-	require.NoError(t, os.Symlink("/etc", filepath.Join(repo.work, "tools")))
-	repo.commit("main")
-	url, ca := repo.https(t, nil)
+	repo := gittest.New(t)
+	require.NoError(t, os.Mkdir(filepath.Join(repo.Work, "agents"), 0o755))
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(repo.Work, "agents", "link.yaml")))
+	require.NoError(t, os.Symlink("/etc", filepath.Join(repo.Work, "tools")))
+	repo.Commit("main")
+	url, ca := repo.HTTPS(t, nil)
 	r, dir := fetch(t, build.FetchOptions{URL: url, Credentials: secret(t, "ca.crt", ca)})
 	require.Empty(t, r.Error)
 	for _, name := range []string{"agents/link.yaml", "tools"} {
@@ -275,14 +274,14 @@ func TestFetchWritesLinksAsLinks(t *testing.T) {
 
 func TestFetchRefusesTooMuch(t *testing.T) {
 	t.Parallel()
-	repo := newRepository(t)
-	repo.commit("main", "tests/files/big", strings.Repeat("x", 26<<20))
-	url, ca := repo.https(t, nil)
+	repo := gittest.New(t)
+	repo.Commit("main", "tests/files/big", strings.Repeat("x", 26<<20))
+	url, ca := repo.HTTPS(t, nil)
 	r, _ := fetch(t, build.FetchOptions{URL: url, Credentials: secret(t, "ca.crt", ca)})
 	require.Contains(t, r.Error, `"tests/files/big": more than a bundle can hold (25 MiB); remove large files`)
 
-	repo.git(repo.work, "rm", "-q", "tests/files/big")
-	repo.commit("main", "docs/big", strings.Repeat("y", 26<<20), "agents/ok.yaml", okAgent)
+	repo.Git(repo.Work, "rm", "-q", "tests/files/big")
+	repo.Commit("main", "docs/big", strings.Repeat("y", 26<<20), "agents/ok.yaml", okAgent)
 	r, dir := fetch(t, build.FetchOptions{URL: url, Credentials: secret(t, "ca.crt", ca)})
 	require.Empty(t, r.Error, "what agents do not need may be large")
 	require.FileExists(t, filepath.Join(dir, "agents/ok.yaml"))

@@ -16,6 +16,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/storer"
+
+	"github.com/agentplatform/agentplatform/internal/gitremote"
 )
 
 // objects are the objects of a pack that a server sent. go-git's own storage
@@ -78,7 +80,7 @@ func (o *objects) scan() (*waiting, error) {
 		return nil, fmt.Errorf("reading the received objects: %w", err)
 	}
 	if count > maxObjects {
-		return nil, remedy("the repository has %d objects to fetch, at most %d are taken; name a branch with less history or split the repository", count, maxObjects)
+		return nil, gitremote.Remedy("the repository has %d objects to fetch, at most %d are taken; name a branch with less history or split the repository", count, maxObjects)
 	}
 	deltas := &waiting{byOffset: map[int64][]*packed{}, byHash: map[plumbing.Hash][]*packed{}}
 	var total int64
@@ -114,7 +116,7 @@ func (o *objects) scan() (*waiting, error) {
 }
 
 func errInflated() error {
-	return remedy("the objects of the repository are more than %d GiB when they are unpacked; split the repository", maxInflated>>30)
+	return gitremote.Remedy("the objects of the repository are more than %d GiB when they are unpacked; split the repository", maxInflated>>30)
 }
 
 // scanObject reads one object to find its hash, or, of a delta, its result's size.
@@ -266,7 +268,7 @@ func (o *objects) inflate(e *packed) ([]byte, error) {
 
 func (o *objects) spend(bytes int64) error {
 	if o.work -= bytes; o.work < 0 {
-		return remedy("reading the repository's objects takes more than %d GiB, for many are stored as changes of changes; run `git gc` where it lies", maxWork>>30)
+		return gitremote.Remedy("reading the repository's objects takes more than %d GiB, for many are stored as changes of changes; run `git gc` where it lies", maxWork>>30)
 	}
 	return o.ctx.Err()
 }
@@ -278,10 +280,10 @@ func (o *objects) EncodedObject(kind plumbing.ObjectType, hash plumbing.Hash) (p
 		return nil, err
 	}
 	if e.kind != plumbing.BlobObject && e.size > maxFolderObject {
-		return nil, remedy("the repository has a folder or a commit of %d bytes, at most %d MiB are taken; spread the files over more folders", e.size, maxFolderObject>>20)
+		return nil, gitremote.Remedy("the repository has a folder or a commit of %d bytes, at most %d MiB are taken; spread the files over more folders", e.size, maxFolderObject>>20)
 	}
 	if e.size > maxObject {
-		return nil, remedy("the repository has a file of %d bytes, at most %d MiB are taken; remove it", e.size, maxObject>>20)
+		return nil, gitremote.Remedy("the repository has a file of %d bytes, at most %d MiB are taken; remove it", e.size, maxObject>>20)
 	}
 	data, err := o.content(e)
 	if err != nil {
@@ -308,7 +310,7 @@ func (o *objects) find(kind plumbing.ObjectType, hash plumbing.Hash) (*packed, e
 	e := o.byHash[hash]
 	switch {
 	case e == nil && o.unknown > 0:
-		return nil, remedy("object %s of the repository is a file of more than %d MiB, or is stored as a change of one; remove such files", hash, maxObject>>20)
+		return nil, gitremote.Remedy("object %s of the repository is a file of more than %d MiB, or is stored as a change of one; remove such files", hash, maxObject>>20)
 	case e == nil, kind != plumbing.AnyObject && kind != e.kind:
 		return nil, plumbing.ErrObjectNotFound
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/expr"
+	"github.com/agentplatform/agentplatform/internal/gitremote"
 )
 
 // phasePacking is the phase that Pack reports.
@@ -55,7 +56,7 @@ func Pack(ctx context.Context, opts PackOptions) error {
 	result, err := pack(ctx, opts, log)
 	var mine *buildError
 	if errors.As(err, &mine) {
-		result = dispatchapi.BuildResult{FailureReason: dispatchapi.FailureBuild, Message: clip(mine.Error(), maxMessage)}
+		result = dispatchapi.BuildResult{FailureReason: dispatchapi.FailureBuild, Message: gitremote.Clip(mine.Error(), maxMessage)}
 		log.say("build failed:\n%s", mine.Error())
 		err = nil
 	}

@@ -71,12 +71,3 @@ func line(now time.Time, format string, args ...any) string {
 	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n  ")
 	return now.UTC().Format("15:04:05") + " " + text + "\n"
 }
-
-// clip shortens text to whole characters.
-func clip(text string, most int) string {
-	text = strings.ToValidUTF8(strings.TrimSpace(text), "?")
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package gitremote
 
 import (
 	"context"
@@ -27,43 +27,75 @@ import (
 // headerTimeout is how long a server may think before it answers.
 const headerTimeout = 2 * time.Minute
 
-// session is one conversation with a server: its references, then one pack.
-type session interface {
-	refs(ctx context.Context) (*packp.AdvRefs, error)
-	pack(ctx context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error)
+// Session is one conversation with a server: its references, then one pack.
+type Session interface {
+	// Refs are branches and tags, at most MaxRefs bytes of them.
+	Refs(ctx context.Context) (*packp.AdvRefs, error)
+	// Pack asks for objects; the stream has at most MaxPack bytes of them.
+	Pack(ctx context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error)
 	io.Closer
 }
 
-// remote is a repository on a server.
-type remote struct {
-	// shown is the URL without anything secret.
-	shown   string
-	connect func(ctx context.Context) (session, error)
+// Remote is a repository on a server.
+type Remote struct {
+	// Shown is the URL without anything secret.
+	Shown   string
+	connect func(ctx context.Context) (Session, error)
+}
+
+// Connect opens a session; the end of ctx ends it.
+func (r *Remote) Connect(ctx context.Context) (Session, error) { return r.connect(ctx) }
+
+// Secret reads one value of the Git Secret by its key, such as
+// runnerconfig.GitUsername; "" where it has none.
+type Secret func(key string) (string, error)
+
+// Folder reads the values from the files of a folder, where a Secret is mounted; ""
+// is a folder without any.
+func Folder(folder string) Secret {
+	return func(key string) (string, error) {
+		if folder == "" {
+			return "", nil
+		}
+		data, err := os.ReadFile(filepath.Join(folder, key)) //nolint:gosec // a constant name in the mounted folder
+		if errors.Is(err, os.ErrNotExist) {
+			return "", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading %s of the git Secret: %w", key, err)
+		}
+		return string(data), nil
+	}
+}
+
+// Values reads them from the data of a Secret; nil has none.
+func Values(data map[string][]byte) Secret {
+	return func(key string) (string, error) { return string(data[key]), nil }
 }
 
 // helper is Git's syntax for programs that fetch, such as ext::sh.
 var helper = regexp.MustCompile(`^[A-Za-z0-9]+::`)
 
-// newRemote reads URL and credentials; errors name the remedy.
-func newRemote(address, credentials string, guard *egress.Guard) (*remote, error) {
+// New reads URL and credentials. What leaves goes through the guard; errors name the
+// remedy.
+func New(address string, secret Secret, guard *egress.Guard) (*Remote, error) {
 	ep, err := transport.NewEndpoint(address)
 	if err != nil || ep.Host == "" || helper.MatchString(address) {
-		return nil, remedy("git URL %q is not of the form https://host/path, ssh://user@host/path or user@host:path", shownURL(address))
+		return nil, Remedy("git URL %q is not of the form https://host/path, ssh://user@host/path or user@host:path", shownURL(address))
 	}
-	secret := func(name string) (string, error) { return readSecret(credentials, name) }
 	switch ep.Protocol {
 	case "https", "http":
 		if ep.User != "" || ep.Password != "" {
-			return nil, remedy("the git URL holds credentials; put them into the Secret, as username and password")
+			return nil, Remedy("the git URL holds credentials; put them into the Secret, as username and password")
 		}
 		return httpRemote(ep, secret, guard)
 	case "ssh":
 		if ep.Password != "" {
-			return nil, remedy("the git URL holds a password; SSH works by the key in the Secret (identity)")
+			return nil, Remedy("the git URL holds a password; SSH works by the key in the Secret (identity)")
 		}
 		return sshRemote(ep, secret, guard)
 	default:
-		return nil, remedy("git URL scheme %q is not supported; use https or ssh", ep.Protocol)
+		return nil, Remedy("git URL scheme %q is not supported; use https or ssh", ep.Protocol)
 	}
 }
 
@@ -72,25 +104,10 @@ func shownURL(address string) string {
 	if at := strings.LastIndexByte(address, '@'); at >= 0 {
 		return "…" + address[at:]
 	}
-	return clip(address, 200)
+	return Clip(address, 200)
 }
 
-// readSecret reads one file of the credentials; "" when there is none.
-func readSecret(folder, name string) (string, error) {
-	if folder == "" {
-		return "", nil
-	}
-	data, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // a constant name in the mounted folder
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading %s of the git Secret: %w", name, err)
-	}
-	return string(data), nil
-}
-
-func readSecrets(secret func(string) (string, error), names ...string) (map[string]string, error) {
+func readSecrets(secret Secret, names ...string) (map[string]string, error) {
 	values := make(map[string]string, len(names))
 	for _, name := range names {
 		value, err := secret(name)
@@ -102,7 +119,7 @@ func readSecrets(secret func(string) (string, error), names ...string) (map[stri
 	return values, nil
 }
 
-func httpRemote(ep *transport.Endpoint, secret func(string) (string, error), guard *egress.Guard) (*remote, error) {
+func httpRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Remote, error) {
 	s, err := readSecrets(secret, runnerconfig.GitUsername, runnerconfig.GitPassword, runnerconfig.GitBearerToken, runnerconfig.GitCA)
 	if err != nil {
 		return nil, err
@@ -111,7 +128,7 @@ func httpRemote(ep *transport.Endpoint, secret func(string) (string, error), gua
 	if ca := s[runnerconfig.GitCA]; ca != "" {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM([]byte(ca)) {
-			return nil, remedy("ca.crt of the git Secret holds no PEM certificate")
+			return nil, Remedy("ca.crt of the git Secret holds no PEM certificate")
 		}
 	}
 	var auth transport.AuthMethod
@@ -121,10 +138,10 @@ func httpRemote(ep *transport.Endpoint, secret func(string) (string, error), gua
 	case token != "":
 		auth = &githttp.TokenAuth{Token: token}
 	case s[runnerconfig.GitPassword] != "":
-		return nil, remedy("the git Secret has a password without a username")
+		return nil, Remedy("the git Secret has a password without a username")
 	}
-	guarded := guard.Client(egress.Git, egress.ClientOptions{MaxResponse: maxPack + 2*maxPreamble, HeaderTimeout: headerTimeout, TLS: config})
-	return &remote{shown: ep.String(), connect: func(context.Context) (session, error) {
+	guarded := guard.Client(egress.Git, egress.ClientOptions{MaxResponse: MaxPack + 2*maxPreamble, HeaderTimeout: headerTimeout, TLS: config})
+	return &Remote{Shown: ep.String(), connect: func(context.Context) (Session, error) {
 		wire := &meter{next: guarded.Transport}
 		client := githttp.NewClientWithOptions(&http.Client{Transport: wire, CheckRedirect: guarded.CheckRedirect},
 			&githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
@@ -142,32 +159,34 @@ type httpSession struct {
 	wire *meter
 }
 
-func (s *httpSession) refs(ctx context.Context) (*packp.AdvRefs, error) {
-	s.wire.body.allow(maxRefs, errRefs)
+// Refs implements Session.
+func (s *httpSession) Refs(ctx context.Context) (*packp.AdvRefs, error) {
+	s.wire.body.Allow(MaxRefs, errRefs)
 	refs, err := s.AdvertisedReferencesContext(ctx)
-	if over := s.wire.body.exceeded(); over != nil {
+	if over := s.wire.body.Exceeded(); over != nil {
 		return nil, over
 	}
 	return refs, err
 }
 
-func (s *httpSession) pack(ctx context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error) {
-	s.wire.body.allow(maxPreamble, errPreamble)
+// Pack implements Session.
+func (s *httpSession) Pack(ctx context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error) {
+	s.wire.body.Allow(maxPreamble, errPreamble)
 	resp, err := s.UploadPack(ctx, req)
-	if over := s.wire.body.exceeded(); over != nil {
+	if over := s.wire.body.Exceeded(); over != nil {
 		return nil, over
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.wire.body.allow(maxPack+maxPreamble, errPack)
+	s.wire.body.Allow(MaxPack+maxPreamble, ErrPack)
 	return resp, nil
 }
 
 // meter bounds the answers of one session, which come one after the other.
 type meter struct {
 	next http.RoundTripper
-	body bounded
+	body Bounded
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -176,7 +195,7 @@ func (m *meter) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.body.r = resp.Body
+	m.body.R = resp.Body
 	resp.Body = struct {
 		io.Reader
 		io.Closer

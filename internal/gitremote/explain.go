@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package gitremote
 
 import (
 	"context"
@@ -21,60 +21,63 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-// remedyError is an error whose message already says what to do.
-type remedyError string
+// RemedyError is an error whose message already says what to do.
+type RemedyError string
 
-func (e remedyError) Error() string { return string(e) }
+// Error is the message.
+func (e RemedyError) Error() string { return string(e) }
 
-func remedy(format string, args ...any) error { return remedyError(fmt.Sprintf(format, args...)) }
+// Remedy makes a RemedyError.
+func Remedy(format string, args ...any) error { return RemedyError(fmt.Sprintf(format, args...)) }
 
-// explain turns an error of a fetch into a sentence with cause and remedy.
-// Nothing secret is in it: URLs hold no credentials, see newRemote.
-func explain(opts FetchOptions, err error) string {
-	var known remedyError
+// Explain turns an error of a fetch from a URL into a sentence with cause and remedy;
+// credentials says whether any were given. Nothing secret is in it: URLs hold no
+// credentials, see New.
+func Explain(url string, credentials bool, err error) string {
+	var known RemedyError
 	var dns *net.DNSError
 	var server *serverError
 	switch {
 	case errors.As(err, &known):
 		return known.Error()
 	case errors.Is(err, egress.ErrForbidden):
-		return fmt.Sprintf("cannot fetch %s: %s", opts.URL, innermost(err, egress.ErrForbidden))
+		return fmt.Sprintf("cannot fetch %s: %s", url, innermost(err, egress.ErrForbidden))
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("cannot fetch %s: it took too long", opts.URL)
+		return fmt.Sprintf("cannot fetch %s: it took too long", url)
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
-		return fmt.Sprintf("repository %s is empty; push a commit", opts.URL)
+		return fmt.Sprintf("repository %s is empty; push a commit", url)
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrAuthorizationFailed):
-		if opts.Credentials == "" {
-			return fmt.Sprintf("repository %s does not exist or needs credentials; correct the URL, or set git.secretRef of the Project", opts.URL)
+		if !credentials {
+			return fmt.Sprintf("repository %s does not exist or needs credentials; correct the URL, or set git.secretRef of the Project", url)
 		}
-		return fmt.Sprintf("repository %s refuses the credentials of the git Secret; correct them, or the URL", opts.URL)
+		return fmt.Sprintf("repository %s refuses the credentials of the git Secret; correct them, or the URL", url)
 	case errors.Is(err, transport.ErrRepositoryNotFound):
-		return fmt.Sprintf("repository %s does not exist; correct git.url of the Project", opts.URL)
+		return fmt.Sprintf("repository %s does not exist; correct git.url of the Project", url)
 	case errors.As(err, &dns):
 		return fmt.Sprintf("host %s of the git URL cannot be found; correct git.url of the Project", dns.Name)
 	case isCertificate(err):
-		return fmt.Sprintf("the certificate of %s is not trusted; put the authority that signed it into the git Secret as ca.crt", opts.URL)
+		return fmt.Sprintf("the certificate of %s is not trusted; put the authority that signed it into the git Secret as ca.crt", url)
 	case knownhosts.IsHostKeyChanged(err):
-		return fmt.Sprintf("the host key of %s is another than known_hosts of the git Secret says; check it and correct known_hosts", opts.URL)
+		return fmt.Sprintf("the host key of %s is another than known_hosts of the git Secret says; check it and correct known_hosts", url)
 	case knownhosts.IsHostUnknown(err):
-		return fmt.Sprintf("known_hosts of the git Secret does not name the host of %s; add the output of ssh-keyscan, after checking it", opts.URL)
+		return fmt.Sprintf("known_hosts of the git Secret does not name the host of %s; add the output of ssh-keyscan, after checking it", url)
 	case strings.Contains(err.Error(), "unable to authenticate"):
-		return fmt.Sprintf("the server of %s refuses the key of the git Secret (identity); add its public half there, or correct the user", opts.URL)
+		return fmt.Sprintf("the server of %s refuses the key of the git Secret (identity); add its public half there, or correct the user", url)
 	case errors.As(err, &server) && server.said != "":
-		return fmt.Sprintf("cannot fetch %s: the server said: %s", opts.URL, server.said)
+		return fmt.Sprintf("cannot fetch %s: the server said: %s", url, server.said)
 	}
 	if status := statusOf(err); status >= 300 && status < 400 {
-		return fmt.Sprintf("repository %s answers with a redirect, which is not followed; set git.url of the Project to its target", opts.URL)
+		return fmt.Sprintf("repository %s answers with a redirect, which is not followed; set git.url of the Project to its target", url)
 	} else if status != 0 {
-		return fmt.Sprintf("cannot fetch %s: the server answered %d %s", opts.URL, status, http.StatusText(status))
+		return fmt.Sprintf("cannot fetch %s: the server answered %d %s", url, status, http.StatusText(status))
 	}
-	if brokeOff(err) {
-		return fmt.Sprintf("the connection to %s broke off: %v", opts.URL, err)
+	if BrokeOff(err) {
+		return fmt.Sprintf("the connection to %s broke off: %v", url, err)
 	}
-	if unreachable(err) {
-		return fmt.Sprintf("cannot reach %s: %v", opts.URL, err)
+	if Unreachable(err) {
+		return fmt.Sprintf("cannot reach %s: %v", url, err)
 	}
-	return fmt.Sprintf("cannot fetch %s: %v", opts.URL, err)
+	return fmt.Sprintf("cannot fetch %s: %v", url, err)
 }
 
 // innermost is the error that wraps the sentinel itself, without what the
@@ -109,8 +112,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// unreachable says that trying again may help.
-func unreachable(err error) bool {
+// Unreachable says that trying again may help.
+func Unreachable(err error) bool {
 	if errors.Is(err, egress.ErrForbidden) || isCertificate(err) {
 		return false
 	}
@@ -129,9 +132,9 @@ func unreachable(err error) bool {
 	return errors.As(err, &operation)
 }
 
-// brokeOff says that a server ended the connection before its answer. go-git does
+// BrokeOff says that a server ended the connection before its answer. go-git does
 // not wrap all errors, so the text counts as well.
-func brokeOff(err error) bool {
+func BrokeOff(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || strings.HasSuffix(err.Error(), io.EOF.Error())
 }
 
@@ -157,5 +160,14 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return clip(strings.Join(strings.Fields(string(t.text)), " "), 500)
+	return Clip(strings.Join(strings.Fields(string(t.text)), " "), 500)
+}
+
+// Clip shortens text that a server or a repository holds to whole characters.
+func Clip(text string, most int) string {
+	text = strings.ToValidUTF8(strings.TrimSpace(text), "?")
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }

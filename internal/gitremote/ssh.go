@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package gitremote
 
 import (
 	"bytes"
@@ -29,16 +29,16 @@ const sshHandshakeTimeout = 30 * time.Second
 
 // sshRemote speaks Git over a connection of the guarded dialer, which go-git's
 // own SSH transport has no place for.
-func sshRemote(ep *transport.Endpoint, secret func(string) (string, error), guard *egress.Guard) (*remote, error) {
+func sshRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Remote, error) {
 	s, err := readSecrets(secret, runnerconfig.GitIdentity, runnerconfig.GitKnownHosts, runnerconfig.GitPassword)
 	if err != nil {
 		return nil, err
 	}
 	if s[runnerconfig.GitIdentity] == "" {
-		return nil, remedy("git over SSH needs a private key: put it into the Secret as identity")
+		return nil, Remedy("git over SSH needs a private key: put it into the Secret as identity")
 	}
 	if strings.TrimSpace(s[runnerconfig.GitKnownHosts]) == "" {
-		return nil, remedy("git over SSH needs the server's host key: put the output of `ssh-keyscan %s` into the Secret as known_hosts, after checking it", ep.Host)
+		return nil, Remedy("git over SSH needs the server's host key: put the output of `ssh-keyscan %s` into the Secret as known_hosts, after checking it", ep.Host)
 	}
 	signer, err := parseIdentity(s[runnerconfig.GitIdentity], s[runnerconfig.GitPassword])
 	if err != nil {
@@ -61,7 +61,7 @@ func sshRemote(ep *transport.Endpoint, secret func(string) (string, error), guar
 		HostKeyCallback: hosts.HostKeyCallback(), HostKeyAlgorithms: hosts.HostKeyAlgorithms(address),
 		Timeout: sshHandshakeTimeout,
 	}
-	return &remote{shown: ep.String(), connect: func(ctx context.Context) (session, error) {
+	return &Remote{Shown: ep.String(), connect: func(ctx context.Context) (Session, error) {
 		return dialSSH(ctx, guard, address, ep.Path, config)
 	}}, nil
 }
@@ -77,9 +77,9 @@ func parseIdentity(key, passphrase string) (ssh.Signer, error) {
 	var missing *ssh.PassphraseMissingError
 	switch {
 	case errors.As(err, &missing):
-		return nil, remedy("identity of the git Secret is protected by a passphrase: put it into the Secret as password")
+		return nil, Remedy("identity of the git Secret is protected by a passphrase: put it into the Secret as password")
 	case err != nil:
-		return nil, remedy("identity of the git Secret is not a private key in PEM, or its passphrase (password) is wrong")
+		return nil, Remedy("identity of the git Secret is not a private key in PEM, or its passphrase (password) is wrong")
 	}
 	return signer, nil
 }
@@ -97,7 +97,7 @@ func parseKnownHosts(text string) (*knownhosts.HostKeyDB, error) {
 	}
 	db, err := knownhosts.NewDB(file.Name())
 	if err != nil {
-		return nil, remedy("known_hosts of the git Secret cannot be read; it is of the form that ssh-keyscan prints")
+		return nil, Remedy("known_hosts of the git Secret cannot be read; it is of the form that ssh-keyscan prints")
 	}
 	return db, nil
 }
@@ -107,12 +107,12 @@ type sshSession struct {
 	client  *ssh.Client
 	command *ssh.Session
 	stdin   io.WriteCloser
-	stdout  *bounded
+	stdout  *Bounded
 	stderr  *tail
 	ended   func() bool
 }
 
-func dialSSH(ctx context.Context, guard *egress.Guard, address, path string, config *ssh.ClientConfig) (session, error) {
+func dialSSH(ctx context.Context, guard *egress.Guard, address, path string, config *ssh.ClientConfig) (Session, error) {
 	conn, err := guard.DialContext(egress.Git)(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
@@ -152,16 +152,17 @@ func openSSH(conn net.Conn, address, path string, config *ssh.ClientConfig) (*ss
 	if err != nil {
 		return nil, fmt.Errorf("opening a session: %w", err)
 	}
-	s.stdout = &bounded{r: stdout}
+	s.stdout = &Bounded{R: stdout}
 	if err := command.Start("git-upload-pack '" + strings.ReplaceAll(path, "'", `'\''`) + "'"); err != nil {
 		return nil, fmt.Errorf("starting git-upload-pack: %w", err)
 	}
 	return s, nil
 }
 
-func (s *sshSession) refs(context.Context) (*packp.AdvRefs, error) {
+// Refs implements Session.
+func (s *sshSession) Refs(context.Context) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
-	s.stdout.allow(maxRefs, errRefs)
+	s.stdout.Allow(MaxRefs, errRefs)
 	if err := refs.Decode(s.stdout); err != nil && !errors.Is(err, packp.ErrEmptyAdvRefs) {
 		return nil, s.failed(err)
 	}
@@ -172,7 +173,8 @@ func (s *sshSession) refs(context.Context) (*packp.AdvRefs, error) {
 	return refs, nil
 }
 
-func (s *sshSession) pack(_ context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error) {
+// Pack implements Session.
+func (s *sshSession) Pack(_ context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error) {
 	if err := req.Validate(); err != nil {
 		return nil, fmt.Errorf("asking for objects: %w", err)
 	}
@@ -186,12 +188,12 @@ func (s *sshSession) pack(_ context.Context, req *packp.UploadPackRequest) (io.R
 	if err = errors.Join(err, s.stdin.Close()); err != nil {
 		return nil, s.failed(err)
 	}
-	s.stdout.allow(maxPreamble, errPreamble)
+	s.stdout.Allow(maxPreamble, errPreamble)
 	resp := packp.NewUploadPackResponse(req)
 	if err := resp.Decode(io.NopCloser(s.stdout)); err != nil {
 		return nil, s.failed(err)
 	}
-	s.stdout.allow(maxPack+maxPreamble, errPack)
+	s.stdout.Allow(MaxPack+maxPreamble, ErrPack)
 	return resp, nil
 }
 
@@ -199,7 +201,7 @@ func (s *sshSession) pack(_ context.Context, req *packp.UploadPackRequest) (io.R
 // end, for what it says may come after its output has ended; closing the input
 // makes it end. The end of the session's context ends the waiting too.
 func (s *sshSession) failed(err error) error {
-	if over := s.stdout.exceeded(); over != nil {
+	if over := s.stdout.Exceeded(); over != nil {
 		return over // one that sends too much need not end
 	}
 	ended := errors.Join(ignoreClosed(s.stdin.Close()), s.command.Wait())

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build_test
+// Package gittest serves Git repositories to tests, by the programs that others serve them
+// by: git http-backend and sshd.
+package gittest
 
 import (
 	"bytes"
@@ -27,28 +29,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
-
-	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-// repository is a bare Git repository that tests commit to.
-type repository struct {
-	t    *testing.T
-	dir  string // parent of repo.git
-	work string
+// Repository is a bare Git repository that tests commit to.
+type Repository struct {
+	// Dir is the folder in which it lies as repo.git.
+	Dir string
+	t   testing.TB
+	// Work is the working copy.
+	Work string
 }
 
-func newRepository(t *testing.T) *repository {
+// New makes an empty one.
+func New(t testing.TB) *Repository {
 	t.Helper()
 	dir := t.TempDir()
-	r := &repository{t: t, dir: dir, work: filepath.Join(dir, "work")}
-	r.git(dir, "init", "-q", "--bare", "-b", "main", "repo.git")
-	r.git(dir, "init", "-q", "-b", "main", "work")
-	r.git(r.work, "remote", "add", "origin", filepath.Join(dir, "repo.git"))
+	r := &Repository{t: t, Dir: dir, Work: filepath.Join(dir, "work")}
+	r.Git(dir, "init", "-q", "--bare", "-b", "main", "repo.git")
+	r.Git(dir, "init", "-q", "-b", "main", "work")
+	r.Git(r.Work, "remote", "add", "origin", filepath.Join(dir, "repo.git"))
 	return r
 }
 
-func (r *repository) git(dir string, args ...string) string {
+// Git runs a command in a folder and returns what it prints.
+func (r *Repository) Git(dir string, args ...string) string {
 	r.t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(r.t.Context()), "git", args...)
 	cmd.Dir = dir
@@ -60,30 +64,30 @@ func (r *repository) git(dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// commit writes files (alternating names and contents) to a branch and returns
+// Commit writes files (alternating names and contents) to a branch and returns
 // the commit's hash.
-func (r *repository) commit(branch string, pairs ...string) string {
+func (r *Repository) Commit(branch string, pairs ...string) string {
 	r.t.Helper()
-	r.git(r.work, "checkout", "-q", "-B", branch)
+	r.Git(r.Work, "checkout", "-q", "-B", branch)
 	for i := 0; i < len(pairs); i += 2 {
-		path := filepath.Join(r.work, pairs[i])
+		path := filepath.Join(r.Work, pairs[i])
 		require.NoError(r.t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(r.t, os.WriteFile(path, []byte(pairs[i+1]), 0o644))
 	}
-	r.git(r.work, "add", "-A")
-	r.git(r.work, "commit", "-q", "--allow-empty", "-m", "Change "+branch+"\n\nWith a body.")
-	r.git(r.work, "push", "-q", "-f", "origin", branch)
-	return r.git(r.work, "rev-parse", "HEAD")
+	r.Git(r.Work, "add", "-A")
+	r.Git(r.Work, "commit", "-q", "--allow-empty", "-m", "Change "+branch+"\n\nWith a body.")
+	r.Git(r.Work, "push", "-q", "-f", "origin", branch)
+	return r.Git(r.Work, "rev-parse", "HEAD")
 }
 
-// gate decides about a request; nil lets everyone in.
-type gate func(w http.ResponseWriter, r *http.Request) (status int)
+// Gate decides about a request; nil lets everyone in.
+type Gate func(w http.ResponseWriter, r *http.Request) (status int)
 
-// https serves the repository by git http-backend with a certificate of its own
+// HTTPS serves the repository by git http-backend with a certificate of its own
 // authority, which it returns as PEM.
-func (r *repository) https(t *testing.T, g gate) (url, ca string) {
+func (r *Repository) HTTPS(t testing.TB, g Gate) (url, ca string) {
 	t.Helper()
-	backend := filepath.Join(r.git(r.dir, "--exec-path"), "git-http-backend")
+	backend := filepath.Join(r.Git(r.Dir, "--exec-path"), "git-http-backend")
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if g != nil {
 			if status := g(w, req); status != 0 {
@@ -92,7 +96,7 @@ func (r *repository) https(t *testing.T, g gate) (url, ca string) {
 			}
 		}
 		(&cgi.Handler{Path: backend, Logger: log.New(io.Discard, "", 0), Stderr: io.Discard, Env: []string{
-			"GIT_PROJECT_ROOT=" + r.dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_GLOBAL=/dev/null",
+			"GIT_PROJECT_ROOT=" + r.Dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_GLOBAL=/dev/null",
 			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
 		}}).ServeHTTP(w, req)
 	}))
@@ -102,15 +106,17 @@ func (r *repository) https(t *testing.T, g gate) (url, ca string) {
 	return server.URL + "/repo.git", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 }
 
-// sshServer is a real sshd on a loopback port.
-type sshServer struct {
-	port       int
-	user       string
-	identity   string // private key that it lets in
-	knownHosts string
+// SSHServer is a real sshd on a loopback port.
+type SSHServer struct {
+	Port int
+	User string
+	// Identity is the private key that it lets in.
+	Identity   string
+	KnownHosts string
 }
 
-func newKey(t *testing.T) (private string, public ssh.PublicKey) {
+// NewKey makes a pair of keys; the private one is PEM.
+func NewKey(t testing.TB) (private string, public ssh.PublicKey) {
 	t.Helper()
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
@@ -138,14 +144,14 @@ var sshdInstalled = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// startSSH runs sshd until the test ends.
-func startSSH(t *testing.T) *sshServer {
+// StartSSH runs sshd until the test ends.
+func StartSSH(t testing.TB) *SSHServer {
 	t.Helper()
 	sshd, err := sshdInstalled()
 	require.NoError(t, err)
 	dir := t.TempDir()
-	hostKey, hostPublic := newKey(t)
-	identity, public := newKey(t)
+	hostKey, hostPublic := NewKey(t)
+	identity, public := NewKey(t)
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
@@ -180,29 +186,8 @@ func startSSH(t *testing.T) *sshServer {
 		}
 		return conn.Close() == nil
 	}, 10*time.Second, 20*time.Millisecond, "sshd does not listen: %s", &said)
-	return &sshServer{
-		port: port, user: me.Username, identity: identity,
-		knownHosts: fmt.Sprintf("[127.0.0.1]:%d %s", port, ssh.MarshalAuthorizedKey(hostPublic)),
+	return &SSHServer{
+		Port: port, User: me.Username, Identity: identity,
+		KnownHosts: fmt.Sprintf("[127.0.0.1]:%d %s", port, ssh.MarshalAuthorizedKey(hostPublic)),
 	}
 }
-
-// secret writes the files of a Git Secret (alternating names and contents).
-func secret(t *testing.T, pairs ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for i := 0; i < len(pairs); i += 2 {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, pairs[i]), []byte(pairs[i+1]), 0o600))
-	}
-	return dir
-}
-
-func loopbackGuard(t *testing.T) *egress.Guard {
-	t.Helper()
-	allowed, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
-	require.NoError(t, err)
-	return egress.New(allowed)
-}
-
-func marshalKey(key ssh.PublicKey) []byte { return ssh.MarshalAuthorizedKey(key) }
-
-func firstOf(private string, _ ssh.PublicKey) string { return private }
