@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/controllers/project"
+	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/plan"
 )
 
@@ -37,6 +38,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	trust, anew, told := make(chan event.GenericEvent), make(chan event.GenericEvent), &connector.Calm{}
+	heads := environment.NewHeads()
 	pods := object.PodOptions{
 		Image: opts.Image, DispatchURL: opts.DispatchURL, TrustDispatchCA: opts.DispatchTLSSecret != "", Egress: opts.Egress,
 	}
@@ -48,8 +50,9 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 			SystemNamespace: opts.SystemNamespace, DispatchTLSSecret: opts.DispatchTLSSecret, Egress: rules,
 		}, TrustChanged: trust}},
 		{"environment", &environment.Reconciler{
-			Base: base(mgr, opts, "environment"), Store: opts.Store, Pods: pods,
+			Base: base(mgr, opts, "environment"), Store: opts.Store, Pods: pods, Heads: heads,
 		}},
+		{"branches", &environment.Branches{Base: base(mgr, opts, "environment"), Guard: egress.New(rules), Heads: heads}},
 		{"deployment", &deployment.Reconciler{
 			Base: base(mgr, opts, "deployment"), Store: opts.Store, Pods: pods,
 		}},

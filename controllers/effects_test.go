@@ -5,6 +5,7 @@ package controllers_test
 import (
 	"context"
 	"encoding/base64"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/environment"
+	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -126,6 +129,20 @@ func inState(change func(s *stage, spec *v1alpha1.APIKeySpec), want string) effe
 	}, ContainSubstring(want)}
 }
 
+// followed is seen in when the repository is asked again whose branch an environment
+// follows.
+func followed(seconds *int32, want time.Duration) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Git.AutoDeploy, e.Spec.Git.IntervalSeconds = true, seconds })
+		s.ExpectApplied(ctx, e)
+		defer s.ExpectGone(ctx, e)
+		branches := &environment.Branches{Base: s.Base, Guard: egress.New(egress.Rules{}), Heads: environment.NewHeads()}
+		project := s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Git = &v1alpha1.ProjectGit{URL: "https://127.0.0.1/x.git"} }) // forbidden
+		return s.ExpectReconciled(ctx, branches, project).RequeueAfter.Truncate(want)
+	}, Equal(want)}
+}
+
 // effects are what is seen of each field.
 var effects = map[string]effect{
 	"Project.displayName": {func(ctx context.Context, s *stage) any {
@@ -192,6 +209,16 @@ var effects = map[string]effect{
 		s.brought(ctx, e)
 		return s.build(ctx, s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.Environment = v1alpha1.EnvironmentName(e.Name) }))
 	}, ContainSubstring("--branch=release")},
+	"Environment.git.commit": {func(ctx context.Context, s *stage) any {
+		commit := strings.Repeat("ab", 20)
+		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Git.Commit = v1alpha1.GitCommit(commit) })
+		s.brought(ctx, e)
+		d := &v1alpha1.Deployment{ObjectMeta: s.At(e.Status.Git.Deployment)}
+		s.ExpectExists(ctx, d)
+		return s.build(ctx, d)
+	}, ContainSubstring("--commit=abababab")},
+	"Environment.git.autoDeploy":      followed(nil, time.Minute),
+	"Environment.git.intervalSeconds": followed(ptr.To(int32(600)), 10*time.Minute),
 	"Environment.suspend": {func(ctx context.Context, s *stage) any {
 		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Suspend = true })
 		s.brought(ctx, e)

@@ -54,7 +54,7 @@ func newStage(ctx context.Context) *stage {
 	pods := object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"}
 	s := &stage{Fixture: f, by: map[string]reconcile.Reconciler{
 		"Project":       &project.Reconciler{Base: f.Base, Store: f.Store, Network: project.Network{SystemNamespace: f.Namespace}},
-		"Environment":   &environment.Reconciler{Base: f.Base, Store: f.Store, Pods: pods},
+		"Environment":   &environment.Reconciler{Base: f.Base, Store: f.Store, Pods: pods, Heads: environment.NewHeads()},
 		"Deployment":    &deployment.Reconciler{Base: f.Base, Store: f.Store, Pods: pods},
 		"Connector":     &connector.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"},
 		"ConnectorLink": &connectorlink.Reconciler{Base: f.Base, Store: f.Store},

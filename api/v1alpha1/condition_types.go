@@ -73,6 +73,10 @@ const (
 	// ConditionRunnersReady: as many runners as the pool asks for take runs.
 	// Positive.
 	ConditionRunnersReady = "RunnersReady"
+	// ConditionSourceFollowed: the commit that spec.git asks for is known, and is
+	// deployed, on its way, or has had its Deployment. Positive; absent where
+	// spec.git follows nothing.
+	ConditionSourceFollowed = "SourceFollowed"
 )
 
 // Reasons that several kinds use.

@@ -71,8 +71,10 @@ func manifests() map[string][]v1alpha1.ConditionedObject {
 	selected.Spec.Access, selected.Spec.EnvironmentAccess = v1alpha1.AccessSelected, v1alpha1.AccessSelected
 	grouped := newAPIKey()
 	grouped.Spec.Owner = v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "anna", Groups: []string{"developers"}}
+	following := newEnvironment()
+	following.Spec.Git.AutoDeploy = true
 	return map[string][]v1alpha1.ConditionedObject{
-		"Project": {newProject()}, "Environment": {newEnvironment()}, "Deployment": {newDeployment()},
+		"Project": {newProject()}, "Environment": {newEnvironment(), following}, "Deployment": {newDeployment()},
 		"Connector": {newConnector(), sync, newCronConnector(), newOutboundConnector()}, "ConnectorLink": {newLink(), newOutboundLink(), newToolLink()}, "APIKey": {newAPIKey(), selected, grouped},
 	}
 }

@@ -49,6 +49,20 @@ var environmentBreaches = []breach[*v1alpha1.Environment]{
 			e.Spec.Runner.Resources.Requests = corev1.ResourceList{"cpus": resource.MustParse("1")}
 		},
 	}, {
+		name: "a commit of an environment that follows a branch", path: ".spec.git",
+		message: "set either commit or autoDeploy: an environment that follows a branch is at no commit of somebody's choice",
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.Git.AutoDeploy, e.Spec.Git.Commit = true, v1alpha1.GitCommit(strings.Repeat("a", 40))
+		},
+	}, {
+		name: "a short commit", path: ".spec.git.commit",
+		message: "must be the full hash of a commit: 40 (SHA-1) or 64 (SHA-256) hexadecimal digits in lower case",
+		change:  func(e *v1alpha1.Environment) { e.Spec.Git.Commit = "4b825dc" },
+	}, {
+		name: "an interval without a branch to follow", path: ".spec.git",
+		message: "intervalSeconds is for environments with autoDeploy: no other follows a branch",
+		change:  func(e *v1alpha1.Environment) { e.Spec.Git.IntervalSeconds = ptr.To(int32(60)) },
+	}, {
 		name: "no UUID", path: ".spec.id", message: uuidMessage,
 		change: func(e *v1alpha1.Environment) { e.Spec.ID = "production" },
 	}, {

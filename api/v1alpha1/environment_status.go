@@ -5,8 +5,11 @@ package v1alpha1
 import (
 	"cmp"
 	"fmt"
+	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -76,6 +79,43 @@ func (e *Environment) MarkRunnersStarting(ready, want int32) {
 func (e *Environment) MarkRunnersFailing(problem string) {
 	set(e, ConditionRunnersReady, metav1.ConditionFalse, ReasonRunnersFailing, problem)
 	MarkWaiting(e, ReasonRunnersFailing, problem)
+}
+
+// DefaultGitInterval is how often a repository is asked for the head of a branch.
+const DefaultGitInterval = time.Minute
+
+// Interval is how often the repository is asked for the head of the branch; 0 where
+// spec.git follows none.
+func (g *EnvironmentGit) Interval() time.Duration {
+	switch {
+	case !g.AutoDeploy:
+		return 0
+	case g.IntervalSeconds == nil:
+		return DefaultGitInterval
+	}
+	return time.Duration(*g.IntervalSeconds) * time.Second
+}
+
+// MarkSourceFollowed: the environment is to be at a commit, for which there was a
+// Deployment.
+func (e *Environment) MarkSourceFollowed(commit, deployment string) {
+	e.Status.Git = &EnvironmentGitStatus{Commit: commit, Deployment: deployment}
+	message := "at commit " + commit
+	if deployment != "" {
+		message += ", by Deployment " + strconv.Quote(deployment)
+	}
+	set(e, ConditionSourceFollowed, metav1.ConditionTrue, ReasonSucceeded, message)
+}
+
+// MarkSourceUnknown: it is not known at which commit the environment is to be.
+func (e *Environment) MarkSourceUnknown(reason, message string) {
+	set(e, ConditionSourceFollowed, metav1.ConditionFalse, reason, message)
+}
+
+// MarkSourceUnfollowed: spec.git follows nothing.
+func (e *Environment) MarkSourceUnfollowed() {
+	e.Status.Git = nil
+	meta.RemoveStatusCondition(&e.Status.Conditions, ConditionSourceFollowed)
 }
 
 // Title is the environment's name for people: spec.displayName, else its name.

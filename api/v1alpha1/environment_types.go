@@ -106,12 +106,36 @@ type EnvironmentSpec struct {
 }
 
 // EnvironmentGit says where the commits of an environment come from.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.commit) || !self.?autoDeploy.orValue(false)",message="set either commit or autoDeploy: an environment that follows a branch is at no commit of somebody's choice"
+// +kubebuilder:validation:XValidation:rule="!has(self.intervalSeconds) || self.?autoDeploy.orValue(false)",message="intervalSeconds is for environments with autoDeploy: no other follows a branch"
 type EnvironmentGit struct {
 	// Branch is the branch whose head a new deployment builds. Without it the
 	// repository's default branch is built.
 	//
 	// +optional
 	Branch GitBranch `json:"branch,omitempty"`
+
+	// Commit is the commit that the environment is to be at. Where it changes, the
+	// commit is deployed; one that was deployed here before, and whose Deployment
+	// is still there, is activated again without a build.
+	//
+	// +optional
+	Commit GitCommit `json:"commit,omitempty"`
+
+	// AutoDeploy deploys every new head of the branch.
+	//
+	// +optional
+	AutoDeploy bool `json:"autoDeploy,omitempty"`
+
+	// IntervalSeconds is how often the repository is asked for the branch's head.
+	// Without it every 60 seconds. Of several environments of a project the
+	// shortest counts.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	IntervalSeconds *int32 `json:"intervalSeconds,omitempty"`
 }
 
 // RunnerPool says how the runner pods of an environment look.
@@ -237,10 +261,30 @@ type EnvironmentStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	LiveCommit string `json:"liveCommit,omitempty"`
 
+	// Git is what spec.git has led to.
+	//
+	// +optional
+	Git *EnvironmentGitStatus `json:"git,omitempty"`
+
 	// Runner is the state of the runner pool.
 	//
 	// +optional
 	Runner RunnerPoolStatus `json:"runner,omitempty"`
+}
+
+// EnvironmentGitStatus is what spec.git has led to.
+type EnvironmentGitStatus struct {
+	// Commit is the last one that was deployed for spec.git, or was live already.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Commit string `json:"commit,omitempty"`
+
+	// Deployment is the name of the Deployment that was made for it, or activated.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Deployment string `json:"deployment,omitempty"`
 }
 
 // RunnerPoolStatus is the state of a pool of runner pods.

@@ -50,6 +50,8 @@ type Reconciler struct {
 	Store Store
 	// Pods is the operator's part of runner pods.
 	Pods object.PodOptions
+	// Heads are where branches stand.
+	Heads *Heads
 
 	// wakeUp queues environments that wait for what another one had.
 	wakeUp chan event.GenericEvent
@@ -108,6 +110,9 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	case notAllowed != nil:
 		v1alpha1.MarkStalled(e, v1alpha1.ReasonNotAllowed, notAllowed.Error())
 		return r.PlanInterval(), false, nil
+	}
+	if err := r.follow(ctx, e, project); err != nil {
+		return 0, false, err
 	}
 	wrote, err := r.keepPool(ctx, e, project, allowed.Runner, key)
 	if err != nil {
@@ -169,7 +174,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&appsv1.Deployment{}).
 		Watches(&v1alpha1.Project{}, all, builder.WithPredicates(object.Changed(projectState))).
 		Watches(&v1alpha1.Deployment{}, deployedTo, builder.WithPredicates(object.Changed(liveState))).
-		WatchesRawSource(source.Channel(r.wakeUp, &handler.EnqueueRequestForObject{}))
+		WatchesRawSource(source.Channel(r.wakeUp, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.Heads.changed, &handler.EnqueueRequestForObject{}))
 	b = object.WatchSecrets(b, handler.EnqueueRequestsFromMapFunc(r.usersOf))
 	b = object.WatchPods(b, component, v1alpha1.LabelEnvironment)
 	return r.WatchPlans(b, all).Complete(r)

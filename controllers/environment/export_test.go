@@ -14,6 +14,11 @@ func (r *Reconciler) Wakes() <-chan event.GenericEvent {
 	return r.wakeUp
 }
 
+// Moved are the environments whose branch moved.
+func (h *Heads) Moved() <-chan event.GenericEvent {
+	return h.changed
+}
+
 // PoolsAtOnce and TurnTime are the bounds of turns.
 const (
 	PoolsAtOnce = poolsAtOnce

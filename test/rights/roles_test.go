@@ -28,8 +28,9 @@ var (
 		"* agentplatform.dev/connectorlinks/status patch",
 		"* agentplatform.dev/connectors get,list,watch",
 		"* agentplatform.dev/connectors/status patch",
-		// Those that the platform made are pruned.
-		"* agentplatform.dev/deployments delete,get,list,watch",
+		// Those that the platform made are pruned, and activated again; spec.git of an
+		// Environment has one made.
+		"* agentplatform.dev/deployments create,delete,get,list,patch,watch",
 		"* agentplatform.dev/deployments/status patch",
 		"* agentplatform.dev/environments get,list,watch",
 		"* agentplatform.dev/environments/status patch",

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment_test
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/environment"
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/testenv/gittest"
+)
+
+// follower is a scene with a repository that its project has.
+type follower struct {
+	*scene
+	repository *gittest.Repository
+	branches   *environment.Branches
+	project    *v1alpha1.Project
+}
+
+func newFollower(ctx context.Context) *follower {
+	GinkgoHelper()
+	f := &follower{repository: gittest.New(GinkgoTB())}
+	url, ca := f.repository.HTTPS(GinkgoTB(), nil)
+	f.scene = bare()
+	f.ExpectApplied(ctx, f.Secret("git", map[string]string{"ca.crt": ca}))
+	f.project = f.ExpectProject(ctx, func(p *v1alpha1.Project) {
+		p.Spec.Git = &v1alpha1.ProjectGit{URL: url, SecretRef: &v1alpha1.SecretReference{Name: "git"}}
+	})
+	rules, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
+	Expect(err).NotTo(HaveOccurred())
+	f.branches = &environment.Branches{Base: f.Base, Guard: egress.New(rules), Heads: f.r.Heads}
+	return f
+}
+
+// look asks the repository and returns who is woken by what it says.
+func (f *follower) look(ctx context.Context) (woken []string, after time.Duration) {
+	GinkgoHelper()
+	after = f.ExpectReconciled(ctx, f.branches, f.project).RequeueAfter
+	for {
+		select {
+		case e := <-f.r.Heads.Moved():
+			woken = append(woken, e.Object.GetName())
+		default:
+			return woken, after
+		}
+	}
+}
+
+// deployments are those of the namespace.
+func (f *follower) deployments(ctx context.Context) (list v1alpha1.DeploymentList) {
+	GinkgoHelper()
+	Expect(f.Admin.List(ctx, &list, client.InNamespace(f.Namespace))).To(Succeed())
+	return list
+}
+
+// commits are those of the deployments.
+func (f *follower) commits(ctx context.Context) (commits []string) {
+	GinkgoHelper()
+	for _, d := range f.deployments(ctx).Items {
+		commits = append(commits, string(d.Spec.Source.Git.Commit))
+	}
+	return commits
+}
+
+// deployed gives the only deployment of a commit the status of one that is deployed.
+func (f *follower) deployed(ctx context.Context, commit string, live bool) *v1alpha1.Deployment {
+	GinkgoHelper()
+	list := f.deployments(ctx)
+	for i := range list.Items {
+		d := &list.Items[i]
+		if string(d.Spec.Source.Git.Commit) != commit {
+			continue
+		}
+		d.Status.Phase, d.Status.Commit, d.Status.Live = v1alpha1.DeploymentDeployed, commit, live
+		f.ExpectStatus(ctx, d)
+		return d
+	}
+	Fail("no deployment of " + commit)
+	return nil
+}
+
+func following(e *v1alpha1.Environment) { e.Spec.Git.AutoDeploy = true }
+
+var _ = Describe("An Environment that follows a branch", func() {
+	It("deploys each new head once", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		first := f.repository.Commit("main", "agents/a.yaml", "name: a")
+		e := f.Environment("dev", following)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(BeEmpty(), "nobody has looked yet")
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
+
+		woken, after := f.look(ctx)
+		Expect(woken).To(ConsistOf("dev"))
+		Expect(after).To(And(BeNumerically(">=", time.Minute), BeNumerically("<=", 66*time.Second)))
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(ConsistOf(first))
+		d := f.deployments(ctx).Items[0]
+		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: first, Deployment: d.Name}))
+		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeTrue())
+		Expect(d.Labels).To(HaveKeyWithValue("app.kubernetes.io/managed-by", "agentplatform"))
+
+		By("the same head again, and one whose status was lost on its way")
+		woken, _ = f.look(ctx)
+		Expect(woken).To(BeEmpty())
+		f.ExpectAtRest(ctx, f.r, e)
+		e.Status.Git = nil
+		f.ExpectStatus(ctx, e)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(ConsistOf(first))
+		Expect(e.Status.Git.Deployment).To(Equal(d.Name))
+
+		By("another head")
+		second := f.repository.Commit("main", "agents/b.yaml", "name: b")
+		woken, _ = f.look(ctx)
+		Expect(woken).To(ConsistOf("dev"))
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(ConsistOf(first, second))
+
+		By("a failed one is not tried again")
+		list := f.deployments(ctx)
+		for i := range list.Items {
+			list.Items[i].Status.Phase = v1alpha1.DeploymentFailed
+			f.ExpectStatus(ctx, &list.Items[i])
+		}
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(HaveLen(2))
+
+		By("no longer following")
+		e.Spec.Git.AutoDeploy = false
+		f.reconciled(ctx, e)
+		Expect(e.Status.Git).To(BeNil())
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
+		_, after = f.look(ctx)
+		Expect(after).To(BeZero())
+	})
+
+	It("says why a head is not known, and waits", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		f.repository.Commit("main", "agents/a.yaml", "name: a")
+		e := f.Environment("dev", following, func(e *v1alpha1.Environment) { e.Spec.Git.Branch = "release" })
+		f.reconciled(ctx, e)
+		f.look(ctx)
+		f.ExpectReconciled(ctx, f.r, e)
+		condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
+		Expect(condition.Reason).To(Equal(v1alpha1.ReasonFetchFailed))
+		Expect(condition.Message).To(Equal(`the repository has no branch or tag "release"; push it or correct the name`))
+		Expect(f.commits(ctx)).To(BeEmpty())
+
+		By("the credentials are gone")
+		f.ExpectGone(ctx, f.Secret("git", nil))
+		f.look(ctx)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed).Message).To(ContainSubstring(`Secret "git"`))
+
+		By("the project has no repository")
+		f.project.Spec.Git = nil
+		f.ExpectApplied(ctx, f.project)
+		_, after := f.look(ctx)
+		Expect(after).To(BeZero())
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed).Reason).To(Equal(v1alpha1.ReasonGitMissing))
+	})
+
+	It("does nothing while it is suspended", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		f.repository.Commit("main", "agents/a.yaml", "name: a")
+		e := f.Environment("dev", following, func(e *v1alpha1.Environment) { e.Spec.Suspend = true })
+		f.reconciled(ctx, e)
+		_, after := f.look(ctx)
+		Expect(after).To(BeZero())
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(BeEmpty())
+	})
+})
+
+var _ = Describe("An Environment whose manifest names a commit", func() {
+	one, two := strings.Repeat("1", 40), strings.Repeat("2", 40)
+	at := func(commit string) func(*v1alpha1.Environment) {
+		return func(e *v1alpha1.Environment) { e.Spec.Git.Commit = v1alpha1.GitCommit(commit) }
+	}
+
+	It("is brought there, and back without a build", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one))
+		f.deployed(ctx, one, false)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, two))
+		f.deployed(ctx, two, true)
+
+		at(one)(e)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, two))
+		back := f.deployed(ctx, one, true)
+		Expect(back.Spec.Activation).NotTo(BeNil())
+		Expect(back.Spec.Activation.RequestedAt.Time).To(BeTemporally("~", f.Clock.Now(), time.Second))
+		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: one, Deployment: back.Name}))
+		f.ExpectAtRest(ctx, f.r, e)
+	})
+
+	It("is left as it is where the commit is live already", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		mine := f.Deployment("mine", func(d *v1alpha1.Deployment) {
+			d.Spec.Environment, d.Spec.Source.Git = "dev", &v1alpha1.DeploymentGitSource{Commit: v1alpha1.GitCommit(one)}
+		})
+		f.ExpectApplied(ctx, mine)
+		f.deployed(ctx, one, true)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one))
+		Expect(e.Status.Git.Deployment).To(Equal("mine"))
+
+		By("what a user made is not activated for the user")
+		at(two)(e)
+		f.reconciled(ctx, e)
+		f.deployed(ctx, one, false)
+		f.deployed(ctx, two, true)
+		at(one)(e)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, two, one))
+	})
+
+	It("is brought there although a build of another commit is under way", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		f.deployed(ctx, one, true)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		at(one)(e)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, two))
+		Expect(f.deployed(ctx, one, true).Spec.Activation).NotTo(BeNil(), "else the other one would go live when it is built")
+	})
+
+	It("does not take somebody else's Deployment for its own", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		name := e.Status.Git.Deployment
+		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(name)})
+		f.ExpectApplied(ctx, f.Deployment(name, func(d *v1alpha1.Deployment) {
+			d.Spec.Environment, d.Spec.Source.Git = "dev", &v1alpha1.DeploymentGitSource{Commit: v1alpha1.GitCommit(two)}
+		}))
+		e.Status.Git = nil
+		f.ExpectStatus(ctx, e)
+		f.ExpectReconciled(ctx, f.r, e)
+		condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
+		Expect(condition.Status).To(Equal(metav1.ConditionFalse))
+		Expect(condition.Reason).To(Equal(v1alpha1.ReasonNameCollision))
+		Expect(condition.Message).To(ContainSubstring(name))
+	})
+})

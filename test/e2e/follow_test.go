@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+var _ = Describe("An environment whose commits come from Git", func() {
+	It("follows its branch, and another one is promoted and taken back by one line", func(ctx SpecContext) {
+		t := newTeam(ctx, 1)
+		dev := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
+		eventually(ctx, dev, ready(dev))
+		change := func(e *v1alpha1.Environment, git v1alpha1.EnvironmentGit) {
+			GinkgoHelper()
+			before := e.DeepCopy()
+			e.Spec.Git = git
+			Expect(cluster.Patch(ctx, e, client.MergeFrom(before))).To(Succeed())
+		}
+		one := push(ctx, "one")
+		change(dev, v1alpha1.EnvironmentGit{AutoDeploy: true, IntervalSeconds: ptr.To(int32(10))})
+		eventually(ctx, dev, func() bool { return dev.Status.LiveCommit == one })
+		two := push(ctx, "two")
+		eventually(ctx, dev, func() bool { return dev.Status.LiveCommit == two })
+		Expect(dev.Status.Git.Commit).To(Equal(two))
+		change(dev, v1alpha1.EnvironmentGit{}) // others push, too
+
+		production := &v1alpha1.Environment{ObjectMeta: t.at("production")}
+		production.Spec.Git.Commit = v1alpha1.GitCommit(one)
+		t.create(ctx, production)
+		eventually(ctx, production, func() bool { return production.Status.LiveCommit == one })
+		first := production.Status.LiveDeployment
+		change(production, v1alpha1.EnvironmentGit{Commit: v1alpha1.GitCommit(two)})
+		eventually(ctx, production, func() bool { return production.Status.LiveCommit == two })
+		change(production, v1alpha1.EnvironmentGit{Commit: v1alpha1.GitCommit(one)})
+		eventually(ctx, production, func() bool { return production.Status.LiveCommit == one })
+		Expect(production.Status.LiveDeployment).To(Equal(first), "it was not built again")
+	})
+})
