@@ -5,7 +5,6 @@ package v1alpha1
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,12 +97,9 @@ func (g *EnvironmentGit) Interval() time.Duration {
 
 // MarkSourceFollowed: the environment is to be at a commit, for which there was a
 // Deployment.
-func (e *Environment) MarkSourceFollowed(commit, deployment string) {
-	e.Status.Git = &EnvironmentGitStatus{Commit: commit, Deployment: deployment}
-	message := "at commit " + commit
-	if deployment != "" {
-		message += ", by Deployment " + strconv.Quote(deployment)
-	}
+func (e *Environment) MarkSourceFollowed(git EnvironmentGitStatus) {
+	e.Status.Git = &git
+	message := fmt.Sprintf("at commit %s, by Deployment %q", git.Commit, git.Deployment)
 	set(e, ConditionSourceFollowed, metav1.ConditionTrue, ReasonSucceeded, message)
 }
 

@@ -123,7 +123,8 @@ type EnvironmentGit struct {
 	// +optional
 	Commit GitCommit `json:"commit,omitempty"`
 
-	// AutoDeploy deploys every new head of the branch.
+	// AutoDeploy deploys every new head of the branch, but for those that leave
+	// git.path of the Project as it is.
 	//
 	// +optional
 	AutoDeploy bool `json:"autoDeploy,omitempty"`
@@ -279,6 +280,14 @@ type EnvironmentGitStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Commit string `json:"commit,omitempty"`
+
+	// Tree names what git.path of the Project held at that commit; commits that leave
+	// it as it is are not deployed. Without a path, or where the server of the
+	// repository does not tell, every commit is.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Tree string `json:"tree,omitempty"`
 
 	// Deployment is the name of the Deployment that was made for it, or activated.
 	//

@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -107,48 +109,68 @@ func spread(namespace string, interval time.Duration) time.Duration {
 func (b *Branches) look(ctx context.Context, project *v1alpha1.Project, following []*v1alpha1.Environment) map[string]Head {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
-	tips, err := b.tips(ctx, project)
-	seen := map[string]Head{}
+	names, seen := map[string]bool{}, map[string]Head{}
 	for _, e := range following {
-		branch := branchOf(e, project)
-		if err != nil {
-			seen[branch] = Head{Problem: gitremote.Explain(project.Spec.Git.URL, project.Spec.Git.SecretRef != nil, err)}
-			continue
+		names[branchOf(e, project)] = true
+	}
+	if err := b.ask(ctx, project, names, seen); err != nil {
+		for name := range names {
+			seen[name] = Head{Problem: gitremote.Explain(project.Spec.Git.URL, project.Spec.Git.SecretRef != nil, err)}
 		}
-		seen[branch] = tips(branch)
 	}
 	return seen
 }
 
-// tips asks the repository for all its branches.
-func (b *Branches) tips(ctx context.Context, project *v1alpha1.Project) (func(branch string) Head, error) {
+// ask asks the repository where branches of these names stand.
+func (b *Branches) ask(ctx context.Context, project *v1alpha1.Project, names map[string]bool, seen map[string]Head) error {
 	var credentials map[string][]byte
 	if ref := project.Spec.Git.SecretRef; ref != nil {
 		var err error
 		if credentials, err = b.Secret(ctx, project.Namespace, string(ref.Name)); err != nil {
-			return nil, gitremote.Remedy("%v", err)
+			return gitremote.Remedy("%v", err)
 		}
 	}
 	remote, err := gitremote.New(project.Spec.Git.URL, gitremote.Values(credentials), b.Guard)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	session, err := remote.Connect(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer session.Close()
 	refs, err := session.Refs(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return func(branch string) Head {
-		commit, _, err := gitremote.Resolve(refs, branch)
+	var moved []plumbing.Hash
+	for name := range names {
+		commit, _, err := gitremote.Resolve(refs, name)
 		if err != nil {
-			return Head{Problem: err.Error()}
+			seen[name] = Head{Problem: err.Error()}
+			continue
 		}
-		return Head{Commit: commit.String()}
-	}, nil
+		seen[name] = Head{Commit: commit.String()}
+		if known, _ := b.Heads.get(project.Namespace, name); known.Commit == seen[name].Commit {
+			seen[name] = known
+		} else if !slices.Contains(moved, commit) {
+			moved = append(moved, commit)
+		}
+	}
+	if project.Spec.Git.Path == "" || len(moved) == 0 {
+		return nil
+	}
+	trees, err := gitremote.Trees(ctx, session, refs, project.Spec.Git.Path, moved...)
+	if err != nil { // then it is as if there were no path: each commit counts
+		ctrl.LoggerFrom(ctx).V(1).Info("cannot see which commits touch git.path", "reason", err.Error())
+	}
+	for name, head := range seen {
+		if tree, ok := trees[plumbing.NewHash(head.Commit)]; ok && head.Problem == "" {
+			head.Tree = tree
+			seen[name] = head
+		}
+	}
+	return nil
 }
 
 // SetupWithManager registers the controller.

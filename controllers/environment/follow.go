@@ -25,8 +25,8 @@ func (r *Reconciler) follow(ctx context.Context, e *v1alpha1.Environment, projec
 	if !ok {
 		return nil
 	}
-	if e.Status.Git != nil && e.Status.Git.Commit == head.Commit {
-		e.MarkSourceFollowed(head.Commit, e.Status.Git.Deployment)
+	if was := e.Status.Git; was != nil && (was.Commit == head.Commit || head.Tree != "" && was.Tree == head.Tree) {
+		e.MarkSourceFollowed(*was)
 		return nil
 	}
 	list := &v1alpha1.DeploymentList{}
@@ -50,7 +50,7 @@ func (r *Reconciler) follow(ctx context.Context, e *v1alpha1.Environment, projec
 	case err != nil:
 		return err
 	}
-	e.MarkSourceFollowed(head.Commit, there.Name)
+	e.MarkSourceFollowed(v1alpha1.EnvironmentGitStatus{Commit: head.Commit, Tree: head.Tree, Deployment: there.Name})
 	return nil
 }
 

@@ -144,6 +144,38 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(after).To(BeZero())
 	})
 
+	It("leaves out commits that do not touch the project's folder", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
+		f.project.Spec.Git.Path = "teams/support/"
+		f.ExpectApplied(ctx, f.project)
+		first := f.repository.Commit("main", "teams/support/agents/a.yaml", "name: a", "README.md", "one")
+		e := f.Environment("dev", following)
+		f.reconciled(ctx, e)
+		moves := func() []string {
+			GinkgoHelper()
+			f.look(ctx)
+			f.ExpectReconciled(ctx, f.r, e)
+			return f.commits(ctx)
+		}
+		Expect(moves()).To(ConsistOf(first))
+		f.repository.Commit("main", "README.md", "two", "teams/other/agents/a.yaml", "name: a")
+		Expect(moves()).To(ConsistOf(first))
+		Expect(e.Status.Git.Commit).To(Equal(first))
+		third := f.repository.Commit("main", "teams/support/agents/b.yaml", "name: b")
+		Expect(moves()).To(ConsistOf(first, third))
+
+		By("the folder is gone, which is a change too")
+		f.repository.Git(f.repository.Work, "rm", "-rq", "teams/support")
+		fourth := f.repository.Commit("main")
+		Expect(moves()).To(ConsistOf(first, third, fourth))
+
+		By("a server that does not say what a commit touches")
+		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "false")
+		fifth := f.repository.Commit("main", "README.md", "three")
+		Expect(moves()).To(ConsistOf(first, third, fourth, fifth))
+	})
+
 	It("says why a head is not known, and waits", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")

@@ -12,6 +12,9 @@ import (
 type Head struct {
 	// Commit is the branch's newest commit.
 	Commit string
+	// Tree names what git.path of the Project holds there: the same name is the same
+	// files. It is "" where there is no path, or the server does not tell.
+	Tree string
 	// Problem says why the commit is not known; "" where it is.
 	Problem string
 }

@@ -3,11 +3,13 @@
 package gitremote
 
 import (
+	"io"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 )
 
 // Resolve finds the commit of a branch or tag, or of the default branch.
@@ -58,4 +60,23 @@ func Advertised(refs *packp.AdvRefs, hash plumbing.Hash) bool {
 		}
 	}
 	return false
+}
+
+// Request asks for commits and all that belongs to them.
+func Request(refs *packp.AdvRefs, wants ...plumbing.Hash) *packp.UploadPackRequest {
+	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
+	req.Wants = wants
+	return req
+}
+
+// Demultiplexed is the pack in what a server answers to a request.
+func Demultiplexed(req *packp.UploadPackRequest, r io.Reader) io.Reader {
+	switch capabilities := req.Capabilities; {
+	case capabilities.Supports(capability.Sideband64k):
+		return sideband.NewDemuxer(sideband.Sideband64k, r)
+	case capabilities.Supports(capability.Sideband):
+		return sideband.NewDemuxer(sideband.Sideband, r)
+	default:
+		return r
+	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/gitremote"
@@ -76,7 +75,7 @@ func Fetch(ctx context.Context, opts FetchOptions) error {
 type fetcher struct {
 	FetchOptions
 	result  Result
-	objects *objects // received last
+	objects *gitremote.Objects // received last
 }
 
 func (f *fetcher) run(ctx context.Context) error {
@@ -143,7 +142,7 @@ func (f *fetcher) fetch(ctx context.Context, r *gitremote.Remote) (plumbing.Hash
 	if f.Commit != "" {
 		want = plumbing.NewHash(f.Commit)
 	}
-	single := request(refs, want)
+	single := gitremote.Request(refs, want)
 	if refs.Capabilities.Supports(capability.Shallow) {
 		single.Depth = packp.DepthCommits(1)
 		if err := single.Capabilities.Set(capability.Shallow); err != nil {
@@ -175,13 +174,7 @@ func (f *fetcher) fetchAll(ctx context.Context, r *gitremote.Remote, refs *packp
 			tips = append(tips, hash)
 		}
 	}
-	return f.receive(ctx, s, request(refs, tips...))
-}
-
-func request(refs *packp.AdvRefs, wants ...plumbing.Hash) *packp.UploadPackRequest {
-	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
-	req.Wants = wants
-	return req
+	return f.receive(ctx, s, gitremote.Request(refs, tips...))
 }
 
 // receive takes what the server sends, bounded, into a file.
@@ -199,13 +192,13 @@ func (f *fetcher) receive(ctx context.Context, s gitremote.Session, req *packp.U
 	if err != nil {
 		return fmt.Errorf("making a file for the objects: %w", err)
 	}
-	pack := &gitremote.Bounded{R: demultiplexed(req.Capabilities, resp), Left: gitremote.MaxPack, Over: gitremote.ErrPack}
+	pack := &gitremote.Bounded{R: gitremote.Demultiplexed(req, resp), Left: gitremote.MaxPack, Over: gitremote.ErrPack}
 	_, err = io.Copy(file, pack)
 	if over := pack.Exceeded(); over != nil {
 		err = over
 	}
 	if err == nil {
-		f.objects, err = openObjects(ctx, file)
+		f.objects, err = gitremote.OpenObjects(ctx, file, packBounds)
 	}
 	if err != nil {
 		f.objects = nil
@@ -214,18 +207,7 @@ func (f *fetcher) receive(ctx context.Context, s gitremote.Session, req *packp.U
 	return nil
 }
 
-func demultiplexed(capabilities *capability.List, r io.Reader) io.Reader {
-	switch {
-	case capabilities.Supports(capability.Sideband64k):
-		return sideband.NewDemuxer(sideband.Sideband64k, r)
-	case capabilities.Supports(capability.Sideband):
-		return sideband.NewDemuxer(sideband.Sideband, r)
-	default:
-		return r
-	}
-}
-
-func commitOf(from *objects, hash plumbing.Hash) (*object.Commit, error) {
+func commitOf(from *gitremote.Objects, hash plumbing.Hash) (*object.Commit, error) {
 	commit, err := object.GetCommit(from, hash)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		return nil, gitremote.Remedy("the repository has no commit %s; push it or correct the hash", hash)

@@ -5,27 +5,19 @@ package build
 import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/gitremote"
 )
 
-// Limits of what a Git server may send, beside those of gitremote. A build needs the memory of some objects
-// of maxObject and of the list of maxObjects, whatever is sent.
-const (
-	// maxObjects is the most objects.
-	maxObjects = 500_000
-	// maxObject is the most bytes of one object: no larger file fits a bundle.
-	maxObject = bundle.MaxSize
-	// maxFolderObject is the most bytes of a commit or of one folder's list.
-	maxFolderObject = 4 << 20
-	// maxInflated is the most bytes of all objects, deltas counted with their results.
-	maxInflated = 4 << 30
-	// maxWork is the most bytes that are inflated again to resolve deltas and to
-	// write the files.
-	maxWork = 16 << 30
-	// objectCache is how many bytes of objects are kept, of which others are deltas.
-	objectCache = 32 << 20
-	// maxTreeDepth is how deep folders may nest.
-	maxTreeDepth = 32
-)
+// maxTreeDepth is how deep folders may nest.
+const maxTreeDepth = 32
+
+// packBounds bound what a Git server sends, beside what gitremote does. A build needs
+// the memory of some objects of the largest size and of the list of all, whatever is
+// sent.
+var packBounds = gitremote.Bounds{
+	Objects: 500_000, Object: bundle.MaxSize, // no larger file fits a bundle
+	Folder: 4 << 20, Inflated: 4 << 30, Work: 16 << 30, Cache: 32 << 20,
+}
 
 // What a repository may hold is what dispatch takes: with limits that differ,
 // these are of different types and do not compile.

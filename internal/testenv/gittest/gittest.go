@@ -191,3 +191,8 @@ func StartSSH(t testing.TB) *SSHServer {
 		KnownHosts: fmt.Sprintf("[127.0.0.1]:%d %s", port, ssh.MarshalAuthorizedKey(hostPublic)),
 	}
 }
+
+// URL is the address of a repository in a folder of this machine.
+func (s *SSHServer) URL(dir string) string {
+	return fmt.Sprintf("ssh://%s@127.0.0.1:%d%s", s.User, s.Port, dir)
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package gitremote
 
 import (
 	"bytes"
@@ -10,25 +10,38 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/storer"
-
-	"github.com/agentplatform/agentplatform/internal/gitremote"
 )
 
-// objects are the objects of a pack that a server sent. go-git's own storage
+// Bounds are what the objects of a pack may cost, whatever is in it.
+type Bounds struct {
+	// Objects is the most objects.
+	Objects uint32
+	// Object is the most bytes of one that is held, Folder of a commit or of one
+	// folder's list.
+	Object, Folder int64
+	// Inflated is the most bytes of all of them, deltas counted with their results.
+	Inflated int64
+	// Work is the most bytes that are inflated again to resolve deltas and to read.
+	Work int64
+	// Cache is how many bytes are kept of which others are deltas.
+	Cache int64
+}
+
+// Objects are the objects of a pack that a server sent. go-git's own storage
 // holds what an object and the deltas below it inflate to, however much that is.
-// This one never holds an object that is larger than maxObject, by its declared
+// This one never holds an object that is larger than Bounds.Object, by its declared
 // size, and of the others three at most beside its cache.
-type objects struct {
+type Objects struct {
 	// Of the interface only reading is needed.
 	storer.EncodedObjectStorer
 	ctx     context.Context //nolint:containedctx // of the fetch; the interface has no place for it
-	file    *os.File
+	pack    io.ReadSeekCloser
+	bounds  Bounds
 	scanner *packfile.Scanner
 	cache   *cache.BufferLRU
 	byHash  map[plumbing.Hash]*packed
@@ -50,14 +63,14 @@ type packed struct {
 
 var errMalformed = errors.New("the server sent objects that cannot be read")
 
-// openObjects indexes a pack.
-func openObjects(ctx context.Context, file *os.File) (*objects, error) {
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
+// OpenObjects indexes a pack, which Close closes.
+func OpenObjects(ctx context.Context, pack io.ReadSeekCloser, bounds Bounds) (*Objects, error) {
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("reading the received objects: %w", err)
 	}
-	o := &objects{
-		ctx: ctx, file: file, scanner: packfile.NewScanner(file), cache: cache.NewBufferLRU(objectCache),
-		byHash: map[plumbing.Hash]*packed{}, work: maxWork,
+	o := &Objects{
+		ctx: ctx, pack: pack, bounds: bounds, scanner: packfile.NewScanner(pack), cache: cache.NewBufferLRU(cache.FileSize(bounds.Cache)),
+		byHash: map[plumbing.Hash]*packed{}, work: bounds.Work,
 	}
 	deltas, err := o.scan()
 	if err != nil {
@@ -74,13 +87,13 @@ type waiting struct {
 }
 
 // scan reads the pack once from its beginning to its end, in a few buffers.
-func (o *objects) scan() (*waiting, error) {
+func (o *Objects) scan() (*waiting, error) {
 	_, count, err := o.scanner.Header()
 	if err != nil {
 		return nil, fmt.Errorf("reading the received objects: %w", err)
 	}
-	if count > maxObjects {
-		return nil, gitremote.Remedy("the repository has %d objects to fetch, at most %d are taken; name a branch with less history or split the repository", count, maxObjects)
+	if count > o.bounds.Objects {
+		return nil, Remedy("the repository has %d objects to fetch, at most %d are taken; name a branch with less history or split the repository", count, o.bounds.Objects)
 	}
 	deltas := &waiting{byOffset: map[int64][]*packed{}, byHash: map[plumbing.Hash][]*packed{}}
 	var total int64
@@ -93,8 +106,8 @@ func (o *objects) scan() (*waiting, error) {
 			return nil, fmt.Errorf("reading object %d: %w", number+1, err)
 		}
 		// What is declared counts before anything is inflated.
-		if header.Length < 0 || header.Length > maxInflated-total {
-			return nil, errInflated()
+		if header.Length < 0 || header.Length > o.bounds.Inflated-total {
+			return nil, o.errInflated()
 		}
 		total += header.Length
 		e, err := o.scanObject(header, deltas)
@@ -104,8 +117,8 @@ func (o *objects) scan() (*waiting, error) {
 		if !header.Type.IsDelta() {
 			continue
 		}
-		if e.size > maxInflated-total {
-			return nil, errInflated()
+		if e.size > o.bounds.Inflated-total {
+			return nil, o.errInflated()
 		}
 		total += e.size
 	}
@@ -115,12 +128,12 @@ func (o *objects) scan() (*waiting, error) {
 	return deltas, nil
 }
 
-func errInflated() error {
-	return gitremote.Remedy("the objects of the repository are more than %d GiB when they are unpacked; split the repository", maxInflated>>30)
+func (o *Objects) errInflated() error {
+	return Remedy("the objects of the repository are more than %d MiB when they are unpacked; split the repository", o.bounds.Inflated>>20)
 }
 
 // scanObject reads one object to find its hash, or, of a delta, its result's size.
-func (o *objects) scanObject(header *packfile.ObjectHeader, deltas *waiting) (*packed, error) {
+func (o *Objects) scanObject(header *packfile.ObjectHeader, deltas *waiting) (*packed, error) {
 	e := &packed{offset: header.Offset, size: header.Length, kind: header.Type}
 	if !header.Type.IsDelta() {
 		hasher := plumbing.NewHasher(header.Type, header.Length)
@@ -151,7 +164,7 @@ func (o *objects) scanObject(header *packfile.ObjectHeader, deltas *waiting) (*p
 
 // copyObject inflates the object whose header was read last. The scanner itself
 // refuses more than is declared.
-func (o *objects) copyObject(w io.Writer, declared int64) error {
+func (o *Objects) copyObject(w io.Writer, declared int64) error {
 	n, _, err := o.scanner.NextObject(w)
 	if err == nil && n != declared {
 		err = errMalformed
@@ -184,7 +197,7 @@ func resultSize(delta []byte) (int64, error) {
 }
 
 // resolve finds the hashes of deltas, from their bases outward.
-func (o *objects) resolve(deltas *waiting) error {
+func (o *Objects) resolve(deltas *waiting) error {
 	stack := make([]*packed, 0, len(o.byHash))
 	for _, e := range o.byHash {
 		stack = append(stack, e)
@@ -196,7 +209,7 @@ func (o *objects) resolve(deltas *waiting) error {
 		delete(deltas.byOffset, base.offset)
 		delete(deltas.byHash, base.hash)
 		for _, e := range children {
-			if base.size > maxObject || e.size > maxObject || e.delta > maxObject {
+			if base.size > o.bounds.Object || e.size > o.bounds.Object || e.delta > o.bounds.Object {
 				o.unknown++
 				continue
 			}
@@ -218,8 +231,8 @@ func (o *objects) resolve(deltas *waiting) error {
 	return nil
 }
 
-// content is an object's data, at most maxObject; it must not be changed.
-func (o *objects) content(e *packed) (data []byte, err error) {
+// content is an object's data, at most Bounds.Object; it must not be changed.
+func (o *Objects) content(e *packed) (data []byte, err error) {
 	var chain []*packed
 	for at := e; ; at = at.base {
 		cached, ok := o.cache.Get(at.offset)
@@ -253,7 +266,7 @@ func (o *objects) content(e *packed) (data []byte, err error) {
 }
 
 // inflate reads what stands at an object's place: the object or its delta.
-func (o *objects) inflate(e *packed) ([]byte, error) {
+func (o *Objects) inflate(e *packed) ([]byte, error) {
 	header, err := o.scanner.SeekObjectHeader(e.offset)
 	if err != nil {
 		return nil, fmt.Errorf("reading an object: %w", err)
@@ -266,24 +279,24 @@ func (o *objects) inflate(e *packed) ([]byte, error) {
 	return data.Bytes(), err
 }
 
-func (o *objects) spend(bytes int64) error {
+func (o *Objects) spend(bytes int64) error {
 	if o.work -= bytes; o.work < 0 {
-		return gitremote.Remedy("reading the repository's objects takes more than %d GiB, for many are stored as changes of changes; run `git gc` where it lies", maxWork>>30)
+		return Remedy("reading the repository's objects takes more than %d MiB, for many are stored as changes of changes; run `git gc` where it lies", o.bounds.Work>>20)
 	}
 	return o.ctx.Err()
 }
 
 // EncodedObject implements storer.EncodedObjectStorer.
-func (o *objects) EncodedObject(kind plumbing.ObjectType, hash plumbing.Hash) (plumbing.EncodedObject, error) {
+func (o *Objects) EncodedObject(kind plumbing.ObjectType, hash plumbing.Hash) (plumbing.EncodedObject, error) {
 	e, err := o.find(kind, hash)
 	if err != nil {
 		return nil, err
 	}
-	if e.kind != plumbing.BlobObject && e.size > maxFolderObject {
-		return nil, gitremote.Remedy("the repository has a folder or a commit of %d bytes, at most %d MiB are taken; spread the files over more folders", e.size, maxFolderObject>>20)
+	if e.kind != plumbing.BlobObject && e.size > o.bounds.Folder {
+		return nil, Remedy("the repository has a folder or a commit of %d bytes, at most %d MiB are taken; spread the files over more folders", e.size, o.bounds.Folder>>20)
 	}
-	if e.size > maxObject {
-		return nil, gitremote.Remedy("the repository has a file of %d bytes, at most %d MiB are taken; remove it", e.size, maxObject>>20)
+	if e.size > o.bounds.Object {
+		return nil, Remedy("the repository has a file of %d bytes, at most %d MiB are taken; remove it", e.size, o.bounds.Object>>20)
 	}
 	data, err := o.content(e)
 	if err != nil {
@@ -298,7 +311,7 @@ func (o *objects) EncodedObject(kind plumbing.ObjectType, hash plumbing.Hash) (p
 }
 
 // EncodedObjectSize implements storer.EncodedObjectStorer.
-func (o *objects) EncodedObjectSize(hash plumbing.Hash) (int64, error) {
+func (o *Objects) EncodedObjectSize(hash plumbing.Hash) (int64, error) {
 	e, err := o.find(plumbing.AnyObject, hash)
 	if err != nil {
 		return 0, err
@@ -306,11 +319,11 @@ func (o *objects) EncodedObjectSize(hash plumbing.Hash) (int64, error) {
 	return e.size, nil
 }
 
-func (o *objects) find(kind plumbing.ObjectType, hash plumbing.Hash) (*packed, error) {
+func (o *Objects) find(kind plumbing.ObjectType, hash plumbing.Hash) (*packed, error) {
 	e := o.byHash[hash]
 	switch {
 	case e == nil && o.unknown > 0:
-		return nil, gitremote.Remedy("object %s of the repository is a file of more than %d MiB, or is stored as a change of one; remove such files", hash, maxObject>>20)
+		return nil, Remedy("object %s of the repository is a file of more than %d MiB, or is stored as a change of one; remove such files", hash, o.bounds.Object>>20)
 	case e == nil, kind != plumbing.AnyObject && kind != e.kind:
 		return nil, plumbing.ErrObjectNotFound
 	}
@@ -318,4 +331,4 @@ func (o *objects) find(kind plumbing.ObjectType, hash plumbing.Hash) (*packed, e
 }
 
 // Close ends reading.
-func (o *objects) Close() error { return o.file.Close() }
+func (o *Objects) Close() error { return o.pack.Close() }

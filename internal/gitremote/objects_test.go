@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package gitremote
 
 import (
 	"bytes"
@@ -9,22 +9,20 @@ import (
 	"crypto/sha1"
 	"encoding/binary"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
-	"github.com/go-git/go-git/v5/plumbing/filemode"
-	"github.com/go-git/go-git/v5/plumbing/object"
-	"github.com/go-git/go-git/v5/storage/memory"
 	"github.com/stretchr/testify/require"
 )
+
+// wide are bounds of a build.
+var wide = Bounds{Objects: 500_000, Object: 25 << 20, Folder: 4 << 20, Inflated: 4 << 30, Work: 16 << 30, Cache: 32 << 20}
 
 // packWriter writes a pack by hand, as a hostile server may.
 type packWriter struct {
@@ -114,8 +112,8 @@ func TestLargeObjectsAreNotHeld(t *testing.T) {
 	info, err := file.Stat()
 	require.NoError(t, err)
 	require.Less(t, info.Size(), int64(1<<20))
-	var o *objects
-	cost := allocated(func() { o, err = openObjects(t.Context(), file) })
+	var o *Objects
+	cost := allocated(func() { o, err = OpenObjects(t.Context(), file, wide) })
 	require.NoError(t, err)
 	require.Less(t, cost, uint64(4<<20))
 	cost = allocated(func() { _, err = o.EncodedObject(plumbing.BlobObject, hash) })
@@ -134,10 +132,10 @@ func TestDeclaredSizesCountBeforeTheyAreRead(t *testing.T) {
 		count uint32
 		want  string
 	}{
-		"one object":     {func(w *packWriter) { w.add(plumbing.BlobObject, 5<<30, nil, []byte("x")) }, 1, "more than 4 GiB when they are unpacked"},
+		"one object":     {func(w *packWriter) { w.add(plumbing.BlobObject, 5<<30, nil, []byte("x")) }, 1, "more than 4096 MiB when they are unpacked"},
 		"negative":       {func(w *packWriter) { w.add(plumbing.BlobObject, 1<<63, nil, []byte("x")) }, 1, "reading object 1"},
-		"many deltas":    {func(w *packWriter) { deltasTo(w, 1<<30, 5) }, 6, "more than 4 GiB when they are unpacked"},
-		"endless":        {func(w *packWriter) { deltasTo(w, 1<<62, 1) }, 2, "more than 4 GiB when they are unpacked"},
+		"many deltas":    {func(w *packWriter) { deltasTo(w, 1<<30, 5) }, 6, "more than 4096 MiB when they are unpacked"},
+		"endless":        {func(w *packWriter) { deltasTo(w, 1<<62, 1) }, 2, "more than 4096 MiB when they are unpacked"},
 		"count":          {func(w *packWriter) { w.blob([]byte("x")) }, 1<<32 - 1, "has 4294967295 objects to fetch, at most 500000 are taken"},
 		"more than said": {func(w *packWriter) { w.add(plumbing.BlobObject, 10, nil, make([]byte, 1<<20)) }, 1, "exceeds declared size"},
 		"less than said": {func(w *packWriter) { w.add(plumbing.BlobObject, 1<<20, nil, []byte("x")) }, 1, "cannot be read"},
@@ -147,7 +145,7 @@ func TestDeclaredSizesCountBeforeTheyAreRead(t *testing.T) {
 		tt.write(&w)
 		file := w.file(t, tt.count)
 		var err error
-		cost := allocated(func() { _, err = openObjects(t.Context(), file) })
+		cost := allocated(func() { _, err = OpenObjects(t.Context(), file, wide) })
 		require.ErrorContains(t, err, tt.want, name)
 		require.Less(t, cost, uint64(4<<20), name)
 	}
@@ -190,7 +188,7 @@ func TestDeltasAreResolved(t *testing.T) {
 			w.add(plumbing.REFDeltaObject, uint64(len(l.delta)), l.reference, l.delta)
 		}
 		file := w.file(t, w.count)
-		o, err := openObjects(t.Context(), file)
+		o, err := OpenObjects(t.Context(), file, wide)
 		require.NoError(t, err)
 		require.Len(t, o.byHash, depth+1)
 		for _, i := range []int{0, depth / 2, depth} {
@@ -198,79 +196,13 @@ func TestDeltasAreResolved(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, base+4*i, got.Size())
 		}
-		o.work, o.cache = 0, cache.NewBufferLRU(objectCache)
+		o.work, o.cache = 0, cache.NewBufferLRU(cache.FileSize(wide.Cache))
 		_, err = o.EncodedObject(plumbing.BlobObject, want[depth/3])
-		require.ErrorContains(t, err, "takes more than 16 GiB")
+		require.ErrorContains(t, err, "takes more than 16384 MiB")
 
 		ended, end := context.WithCancel(t.Context())
 		end()
-		_, err = openObjects(ended, file)
+		_, err = OpenObjects(ended, file, wide)
 		require.ErrorIs(t, err, context.Canceled)
 	}
-}
-
-// forest is a commit with folders that hold each other, so many in each.
-func forest(t *testing.T, width, depth int, leaf ...object.TreeEntry) *object.Commit {
-	t.Helper()
-	st := memory.NewStorage()
-	put := func(o interface {
-		Encode(plumbing.EncodedObject) error
-	}) plumbing.Hash {
-		e := st.NewEncodedObject()
-		require.NoError(t, o.Encode(e))
-		hash, err := st.SetEncodedObject(e)
-		require.NoError(t, err)
-		return hash
-	}
-	hash := put(&object.Tree{Entries: leaf})
-	for range depth {
-		tree := &object.Tree{}
-		for i := range width {
-			tree.Entries = append(tree.Entries, object.TreeEntry{Name: fmt.Sprintf("%05d", i), Mode: filemode.Dir, Hash: hash})
-		}
-		hash = put(tree)
-	}
-	root := put(&object.Tree{Entries: []object.TreeEntry{{Name: "agents", Mode: filemode.Dir, Hash: hash}}})
-	commit, err := object.GetCommit(st, put(&object.Commit{TreeHash: root, Message: "x"}))
-	require.NoError(t, err)
-	return commit
-}
-
-// TestFoldersCount: a few objects of Git can mean any number of folders.
-func TestFoldersCount(t *testing.T) {
-	t.Parallel()
-	link := object.TreeEntry{Name: "link.yaml", Mode: filemode.Symlink, Hash: plumbing.ComputeHash(plumbing.BlobObject, nil)}
-	for name, tt := range map[string]struct {
-		commit *object.Commit
-		want   string
-		dirs   int // most
-	}{
-		"bomb":        {forest(t, 10, 5), "more than 10000 files and folders", 0},
-		"deeper bomb": {forest(t, 100, 6, link), "more than 10000 files and folders", 10_000},
-		"wide":        {forest(t, 10_001, 1, link), "more than 10000 files and folders", 0},
-		"deep":        {forest(t, 1, 40, link), "nest deeper than 32 levels", 0},
-		"empty":       {forest(t, 5, 3), "", 0},
-		"files":       {forest(t, 5, 3, link), "", 1 + 5 + 25 + 125},
-		"twice":       {forest(t, 1, 1, link, link), `has "agents/00000/link.yaml" twice`, 2},
-	} {
-		f := &fetcher{FetchOptions: FetchOptions{Dir: t.TempDir(), Now: time.Now}}
-		err := f.export(t.Context(), tt.commit)
-		if tt.want == "" {
-			require.NoError(t, err, name)
-		} else {
-			require.ErrorContains(t, err, tt.want, name)
-		}
-		dirs := -1 // the folder itself
-		require.NoError(t, filepath.WalkDir(filepath.Join(f.Dir, sourceFolder), func(_ string, d fs.DirEntry, err error) error {
-			if d.IsDir() {
-				dirs++
-			}
-			return err
-		}))
-		require.LessOrEqual(t, dirs, tt.dirs, name)
-	}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	f := &fetcher{FetchOptions: FetchOptions{Dir: t.TempDir(), Now: time.Now}}
-	require.ErrorIs(t, f.export(ended, forest(t, 3, 3, link)), context.Canceled)
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gitremote_test
+
+import (
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/gitremote"
+	"github.com/agentplatform/agentplatform/internal/testenv/gittest"
+)
+
+// TestTreesNameWhatAFolderHolds: over both protocols, of folders at any depth, and
+// without the files.
+func TestTreesNameWhatAFolderHolds(t *testing.T) {
+	t.Parallel()
+	repository := gittest.New(t)
+	repository.Git(repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
+	one := repository.Commit("main", "a/b/c/x.yaml", "1", "y.yaml", "1")
+	two := repository.Commit("other", "a/b/c/x.yaml", "1", "y.yaml", "2")
+	url, ca := repository.HTTPS(t, nil)
+	server := gittest.StartSSH(t)
+	rules, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
+	require.NoError(t, err)
+	for name, tt := range map[string]struct {
+		url    string
+		secret map[string][]byte
+	}{
+		"https": {url, map[string][]byte{"ca.crt": []byte(ca)}},
+		"ssh":   {server.URL(repository.Dir + "/repo.git"), map[string][]byte{"identity": []byte(server.Identity), "known_hosts": []byte(server.KnownHosts)}},
+	} {
+		for folder, same := range map[string]bool{"": false, "a": true, "a/b": true, "/a/b/c/": true, "gone": true, "a/gone/c": true} {
+			remote, err := gitremote.New(tt.url, gitremote.Values(tt.secret), egress.New(rules))
+			require.NoError(t, err)
+			session, err := remote.Connect(t.Context())
+			require.NoError(t, err)
+			refs, err := session.Refs(t.Context())
+			require.NoError(t, err)
+			first, second := plumbing.NewHash(one), plumbing.NewHash(two)
+			trees, err := gitremote.Trees(t.Context(), session, refs, folder, first, second)
+			require.NoError(t, err, "%s: %q", name, folder)
+			require.NoError(t, session.Close())
+			require.Len(t, trees, 2)
+			require.Equal(t, same, trees[first] == trees[second], "%s: %q", name, folder)
+			want := ""
+			if folder == "a" {
+				want = repository.Git(repository.Work, "rev-parse", one+":a")
+			}
+			if want != "" {
+				require.Equal(t, want, trees[first])
+			}
+		}
+	}
+}
