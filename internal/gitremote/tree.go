@@ -35,7 +35,7 @@ func Trees(ctx context.Context, s Session, refs *packp.AdvRefs, folder string, c
 	}
 	folder = strings.Trim(path.Clean("/"+folder), "/")
 	req := Request(refs, commits...)
-	req.Depth, req.Filter = packp.DepthCommits(1), packp.FilterTreeDepth(uint64(strings.Count(folder, "/")+1))
+	req.Depth, req.Filter = packp.DepthCommits(1), packp.FilterTreeDepth(uint64(strings.Count(folder, "/"))+1) //nolint:gosec // a count
 	if err := errors.Join(req.Capabilities.Set(capability.Shallow), req.Capabilities.Set(capability.Filter)); err != nil {
 		return nil, fmt.Errorf("asking for folders: %w", err)
 	}
