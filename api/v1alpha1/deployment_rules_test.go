@@ -63,6 +63,15 @@ var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 		name: "redeploy of no UUID", path: ".spec.redeployOf", message: "must be the id of a Deployment, such as 7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10",
 		change: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = "production-0" },
 	}, {
+		name: "failed connectors skipped after all", path: ".spec", update: true,
+		message: "skipFailedConnectors is immutable: create another Deployment",
+		change:  func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true },
+	}, {
+		name: "failed connectors not skipped after all", path: ".spec",
+		message: "skipFailedConnectors is immutable: create another Deployment",
+		before:  func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true },
+		change:  func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = false },
+	}, {
 		name: "cancel taken back", path: ".spec", message: "cancel cannot be taken back: create another Deployment",
 		before: func(d *v1alpha1.Deployment) { d.Spec.Cancel = true },
 		change: func(d *v1alpha1.Deployment) { d.Spec.Cancel = false },
@@ -96,6 +105,11 @@ func TestDeploymentsThatAreFine(t *testing.T) {
 			d.Spec.Source.Git.Commit = v1alpha1.GitCommit(strings.Repeat("0a", 32))
 		}},
 		{name: "cancelled later", update: true, change: func(d *v1alpha1.Deployment) { d.Spec.Cancel = true }},
+		{name: "failed connectors skipped", change: func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }},
+		{
+			name: "forced later", before: func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(12) },
+			change: func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(13); d.Spec.Activation.Force = true },
+		},
 		{name: "activated later", update: true, change: func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(12) }},
 		{
 			name: "activated again", before: func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(12) },

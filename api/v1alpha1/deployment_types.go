@@ -53,6 +53,7 @@ type Deployment struct {
 // +kubebuilder:validation:XValidation:rule="self.environment == oldSelf.environment",message="environment is immutable: create another Deployment"
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable: a Deployment is one version; create another Deployment"
 // +kubebuilder:validation:XValidation:rule="has(self.redeployOf) == has(oldSelf.redeployOf) && (!has(self.redeployOf) || self.redeployOf == oldSelf.redeployOf)",message="redeployOf is immutable: create another Deployment"
+// +kubebuilder:validation:XValidation:rule="self.?skipFailedConnectors.orValue(false) == oldSelf.?skipFailedConnectors.orValue(false)",message="skipFailedConnectors is immutable: create another Deployment"
 // +kubebuilder:validation:XValidation:rule="!oldSelf.?cancel.orValue(false) || self.?cancel.orValue(false)",message="cancel cannot be taken back: create another Deployment"
 type DeploymentSpec struct {
 	// ID is the deployment's id in the REST API. Without it the id derives from
@@ -76,6 +77,12 @@ type DeploymentSpec struct {
 	//
 	// +optional
 	RedeployOf DeploymentID `json:"redeployOf,omitempty"`
+
+	// SkipFailedConnectors lets the deployment go live although connectors of its
+	// code cannot be applied; those stay as they are.
+	//
+	// +optional
+	SkipFailedConnectors bool `json:"skipFailedConnectors,omitempty"`
 
 	// Cancel stops a deployment that is pending or building. It cannot be taken
 	// back, and does nothing to a deployment that has ended.
@@ -122,6 +129,13 @@ type DeploymentActivation struct {
 	//
 	// +required
 	RequestedAt metav1.Time `json:"requestedAt"`
+
+	// Force makes the deployment live although connectors of its code cannot be
+	// applied; those stay as they are. It belongs to the request: a later
+	// requestedAt asks with the force of that time.
+	//
+	// +optional
+	Force bool `json:"force,omitempty"`
 }
 
 // DeploymentPhase is the state of a deployment.

@@ -64,6 +64,8 @@ var readers = map[string]string{
 	"Deployment.source.git.commit":      "controllers/deployment/begin.go: git.Commit",
 	"Deployment.redeployOf":             "controllers/deployment/begin.go: v.Spec.RedeployOf",
 	"Deployment.cancel":                 "controllers/deployment/build.go: v.Spec.Cancel",
+	"Deployment.skipFailedConnectors":   "controllers/deployment/begin.go: v.Spec.SkipFailedConnectors",
+	"Deployment.activation.force":       "controllers/deployment/activate.go: Activation.Force",
 	"Deployment.activation.requestedAt": "controllers/deployment/activate.go: Activation.RequestedAt",
 
 	"Connector.id":                            "api/v1alpha1/connector_status.go: c.Spec.ID",

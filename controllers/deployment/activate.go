@@ -131,6 +131,12 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 	return nil
 }
 
+// forces says that the request to activate the deployment wants it live although
+// connectors of its code cannot be applied.
+func (v *version) forces() bool {
+	return v.ActivationPending() && v.Spec.Activation.Force
+}
+
 // askedLater names a deployment of the same environment whose activation was
 // asked for after this one's and waits, or is what is live now: of requests that
 // waited for a manager together the last one counts, in whatever order they are
