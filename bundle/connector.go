@@ -7,9 +7,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/agentplatform/agentplatform/internal/contextheader"
 	"github.com/agentplatform/agentplatform/internal/cron"
+	"github.com/agentplatform/agentplatform/internal/expand"
 	"github.com/agentplatform/agentplatform/internal/outbound"
 )
 
@@ -23,8 +25,8 @@ const (
 	ModeOutbound = "outbound"
 )
 
-// Connector is a connector that the repository defines. Text may hold ${VAR},
-// which stays as it is here and is resolved from the environment's variables.
+// Connector is a connector that the repository defines. Text of the configuration may
+// hold ${VAR}, which stays as it is here and is resolved from the environment's variables.
 type Connector struct {
 	// Type is webhook or cron.
 	Type string `yaml:"type"`
@@ -122,9 +124,44 @@ func (c *Connector) atConfig(key string) Position {
 	return c.At("config")
 }
 
+// ParseConnector validates the file connectors/<key>.yaml as Parse does, with agents of these
+// names beside it. The error is Problems.
+func ParseConnector(key string, content []byte, agents []string) (*Connector, error) {
+	file := "connectors/" + key + ".yaml"
+	p := &parsing{files: Files{file: content}, project: &Project{byName: make(map[string]*Agent, len(agents))}}
+	for _, name := range agents {
+		p.project.byName[name] = &Agent{Name: name}
+	}
+	p.connector(file)
+	for _, c := range p.project.Connectors {
+		p.linkConnector(c)
+	}
+	if err := p.problems.err(); err != nil {
+		return nil, err
+	}
+	return p.project.Connectors[0], nil
+}
+
+// Unsupported says what the connector asks for that this release does not do, or that a file
+// cannot ask for.
+func (c *Connector) Unsupported() (problems Problems) {
+	if c.Mode == ModeOutbound {
+		problems.add(c.At("mode"), "the mode outbound of a connector in code is not supported by this release; remove the file, and create the connector by the REST API or kubectl")
+	}
+	if required := c.Config.RequireAuthentication; c.Config.Authentication == "none" || required != nil && !*required {
+		problems.add(c.At("config"), "a webhook without authentication has its URL as its only secret, and that of a connector in code follows from its names: "+
+			"create it by the REST API or kubectl, with a random id")
+	}
+	return problems
+}
+
 func (p *parsing) connector(file string) {
 	source := parseYAML(file, p.files[file], &p.problems)
 	if source == nil {
+		return
+	}
+	if p.connectors += len(p.files[file]); p.connectors > MaxConnectorsSize || len(p.project.Connectors) >= MaxConnectors {
+		p.problems.add(Position{File: "connectors"}, "more than %d connectors, or files of more than %d KiB together", MaxConnectors, MaxConnectorsSize>>10)
 		return
 	}
 	c := &Connector{Key: stem(file), SourcePath: file, Enabled: true, source: source}
@@ -166,6 +203,12 @@ func (p *parsing) checkConnector(c *Connector) {
 		p.checkOutbound(c)
 	default:
 		p.checkCalled(c)
+	}
+	if expand.Names(c.DisplayName) || utf8.RuneCountInString(c.DisplayName) > maxDisplayName {
+		p.problems.add(c.At("name"), `"name" has at most %d characters, and no ${`, maxDisplayName)
+	}
+	if len(c.AllLinks()) > MaxConnectorLinks {
+		p.problems.add(c.At("links"), "the connector has more than %d links, which is as many runs as one event may start", MaxConnectorLinks)
 	}
 	seen := map[string]bool{}
 	for _, l := range c.AllLinks() {
@@ -224,15 +267,14 @@ func (p *parsing) checkCalled(c *Connector) {
 
 // checkCron leaves to the deployment what holds a ${VAR}.
 func (p *parsing) checkCron(c *Connector) {
-	const variable = "${"
 	config := c.Config
 	if config.Schedule == "" {
 		p.problems.add(c.At("config"), `a cron connector needs "schedule", such as "0 6 * * 1-5" or "@hourly"`)
 	}
-	if config.Schedule == "" || strings.Contains(config.Schedule, variable) {
+	if config.Schedule == "" || expand.Names(config.Schedule) {
 		config.Schedule = "@daily"
 	}
-	if strings.Contains(config.Timezone, variable) {
+	if expand.Names(config.Timezone) {
 		config.Timezone = ""
 	}
 	payload, err := json.Marshal(config.Payload)
@@ -240,6 +282,7 @@ func (p *parsing) checkCron(c *Connector) {
 		p.problems.add(c.atConfig("payload"), `"payload" must be a mapping with text as its keys`)
 		return
 	}
+	p.checkVariables(c, payload)
 	for _, wrong := range cron.Check(config.Schedule, config.Timezone, config.Prompt, payload) {
 		p.problems.add(c.atConfig(string(wrong.Field)), "%q %s", wrong.Field, wrong.Problem)
 	}
@@ -248,10 +291,23 @@ func (p *parsing) checkCron(c *Connector) {
 	}
 }
 
+// checkVariables checks how the texts of a cron connector name variables.
+func (p *parsing) checkVariables(c *Connector, payload []byte) {
+	for key, text := range map[string]string{"schedule": c.Config.Schedule, "timezone": c.Config.Timezone, "prompt": c.Config.Prompt} {
+		if err := expand.Check(text); err != nil {
+			p.problems.add(c.atConfig(key), "%q %v", key, err)
+		}
+	}
+	none := expand.Expansion{Lookup: func(string) (string, bool) { return "", false }}
+	if _, err := none.JSON(payload); err != nil {
+		p.problems.add(c.atConfig("payload"), `"payload" %v`, err)
+	}
+}
+
 // checkOutbound leaves to the deployment what holds a ${VAR}.
 func (p *parsing) checkOutbound(c *Connector) {
 	config := outbound.Config{URL: c.Config.URL}
-	if strings.Contains(config.URL, "${") {
+	if expand.Names(config.URL) {
 		config.URL = "https://example.com"
 	}
 	if t := c.Config.TimeoutSeconds; t != nil {

@@ -17,6 +17,11 @@ const (
 	MaxConfigs    = 8 << 20
 	// MaxAgents is the most agents of a repository.
 	MaxAgents = 1000
+	// MaxConnectors is the most connectors of a repository, MaxConnectorsSize the most
+	// bytes of their files, MaxConnectorLinks the most links of one.
+	MaxConnectors     = 100
+	MaxConnectorsSize = 1 << 20
+	MaxConnectorLinks = 100
 	// MaxSteps is the most agents that a sequential agent runs, nested ones counted.
 	MaxSteps = 100
 
@@ -29,6 +34,8 @@ const (
 	maxAllNodes = 250_000
 	// maxProblems is the most problems that are reported.
 	maxProblems = 200
+	// maxDisplayName is the most characters of a connector's name for people.
+	maxDisplayName = 63
 	// maxPathLength is the most bytes of a file's path.
 	maxPathLength = 255
 )

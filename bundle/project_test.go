@@ -260,6 +260,71 @@ func TestConnectors(t *testing.T) {
 	require.Equal(t, "${TARGET}", out.Config.URL)
 }
 
+func TestOneConnectorIsValidatedAsAllAre(t *testing.T) {
+	t.Parallel()
+	c, err := bundle.ParseConnector("orders", []byte("type: webhook\nmode: sync\nagents: [ok]\n"), []string{"ok"})
+	require.NoError(t, err)
+	require.Equal(t, "orders", c.Key)
+	require.Empty(t, c.Unsupported())
+	for content, want := range map[string]string{
+		"type: webhook\nmode: sync\nagents: [who]\n": `connectors/orders.yaml:3:1: no agent is named "who"`,
+		"type: mail\n":       `"type" must be webhook or cron`,
+		"# nothing\n":        "connectors/orders.yaml:1:1: file is empty",
+		"[a]\n":              "connectors/orders.yaml:1:1",
+		"type: *a\n":         `unknown alias "a"`,
+		"a: &a [*a]\n":       `unknown alias "a"`,
+		"type: &t\n  - *t\n": "connectors/orders.yaml",
+		"type: cron\nconfig: {schedule: '@daily', prompt: 'Go ${'}\n":                                 `connectors/orders.yaml:2:29: "prompt" has ${ without the name of a variable`,
+		"type: cron\nconfig: {schedule: '${', timezone: '${A'}\n":                                     `"timezone" has ${ without`,
+		"type: cron\nconfig: {schedule: '@daily', payload: {a: ['${']}}\n":                            `"payload" has ${ without`,
+		"type: cron\nconfig: {schedule: '@daily', payload: {'${A}': 1}}\n":                            `"payload" has ${ in the name of a field`,
+		"type: cron\nname: X ${A}\nconfig: {schedule: '@daily'}\n":                                    `connectors/orders.yaml:2:1: "name" has at most 63 characters, and no ${`,
+		"type: cron\nconfig: {schedule: '@daily'}\nagents: [ok" + strings.Repeat(", ok", 100) + "]\n": "more than 100 links",
+	} {
+		_, err := bundle.ParseConnector("orders", []byte(content), []string{"ok"})
+		require.ErrorContains(t, err, want, content)
+	}
+}
+
+func TestConnectorsThatAreNotSupported(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		"type: webhook\nmode: outbound\nconfig: {url: 'https://example.com'}\n":             "the mode outbound",
+		"type: webhook\nmode: inbound\nconfig: {authentication: none}\n":                    "a webhook without authentication",
+		"type: webhook\nmode: inbound\nconfig: {require_authentication: false}\n":           "a webhook without authentication",
+		"type: webhook\nmode: inbound\nconfig: {require_authentication: true}\n":            "",
+		"type: cron\nconfig: {schedule: '${WHEN}', timezone: '${ZONE}', prompt: '$${x}'}\n": "",
+	} {
+		c, err := bundle.ParseConnector("c", []byte(content), nil)
+		require.NoError(t, err)
+		if want == "" {
+			require.Empty(t, c.Unsupported(), content)
+			continue
+		}
+		require.ErrorContains(t, c.Unsupported(), want)
+	}
+}
+
+func TestConnectorsAreBounded(t *testing.T) {
+	t.Parallel()
+	many := bundle.Files{"agents/ok.yaml": []byte(okAgent)}
+	for i := range bundle.MaxConnectors + 1 {
+		many[fmt.Sprintf("connectors/c%d.yaml", i)] = []byte("type: cron\nconfig: {schedule: '@daily'}\n")
+	}
+	_, err := bundle.Parse(many)
+	require.EqualError(t, err, "connectors: more than 100 connectors, or files of more than 1024 KiB together")
+	delete(many, "connectors/c0.yaml")
+	_, err = bundle.Parse(many)
+	require.NoError(t, err)
+	for name := range many {
+		if name != "agents/ok.yaml" {
+			many[name] = append(many[name], "# "+strings.Repeat("x", 20<<10)...)
+		}
+	}
+	_, err = bundle.Parse(many)
+	require.ErrorContains(t, err, "files of more than 1024 KiB together")
+}
+
 func TestConnectorProblems(t *testing.T) {
 	t.Parallel()
 	_, err := bundle.Parse(files(

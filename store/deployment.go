@@ -88,6 +88,14 @@ type Deployment struct {
 	ActivationRequestedAt *time.Time
 }
 
+// ConnectorFile is a file of connectors/, as a build found it in the repository.
+type ConnectorFile struct {
+	// Key is the stem of its name, by which the connector is known.
+	Key string `json:"key"`
+	// Content is its YAML. A build writes it: whoever uses it validates it.
+	Content string `json:"content"`
+}
+
 // BuildReport is what a build says of itself; zero fields change nothing.
 type BuildReport struct {
 	Phase                         DeploymentPhase
@@ -99,6 +107,7 @@ type BuildReport struct {
 type BuildResult struct {
 	BundleDigest  string
 	Agents        []Agent
+	Connectors    []ConnectorFile
 	TestResults   json.RawMessage
 	FailureReason FailureReason
 	Message       string
@@ -114,9 +123,11 @@ type Activation struct {
 	RequestedAt *time.Time
 	// Connectors and Links are the revisions of the deployment's code-defined
 	// connectors; they flip together with the live pointer. Code-defined
-	// connectors of the environment that are not named are retired.
+	// connectors of the environment that are neither named nor Kept, which stay as
+	// they are, are retired.
 	Connectors []Connector
 	Links      []Link
+	Kept       []uuid.UUID
 	// ConnectorResults is the REST shape of what was done, recorded on the
 	// deployment; nil leaves it.
 	ConnectorResults json.RawMessage
@@ -149,6 +160,11 @@ type Deployments interface {
 	// EndDeployment moves a deployment that is not terminal to failed or
 	// cancelled, with reason and message; ErrConflict when it is terminal.
 	EndDeployment(ctx context.Context, key Key, status DeploymentStatus, reason FailureReason, message string) error
+	// ConnectorFiles returns the files of connectors/ that the build found, by key.
+	ConnectorFiles(ctx context.Context, key Key) ([]ConnectorFile, error)
+	// RecordConnectors records what would become of the connectors of a deployment that
+	// is not activated for their sake, in the REST shape.
+	RecordConnectors(ctx context.Context, key Key, results json.RawMessage) error
 }
 
 // Builds is what a running build reports.

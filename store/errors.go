@@ -17,6 +17,8 @@ var (
 	ErrFenced = errors.New("claim is no longer current")
 	// ErrConflict says that the change contradicts the state of the row.
 	ErrConflict = errors.New("conflict")
+	// ErrNotLive says that what is put mirrors an activation that another one has followed.
+	ErrNotLive = errors.New("another activation is in effect in the environment")
 	// ErrLeaving says that an environment of that id was deleted and its runs are being
 	// cancelled; what was asked is to be tried again in a moment.
 	ErrLeaving = errors.New("runs of the environment that had this id before are still being cancelled; this is tried again")

@@ -42,6 +42,9 @@ const (
 	MaxAgentDescription = MaxAgentConfig
 	// MaxAgentPath is of the path of an agent's file.
 	MaxAgentPath = 255
+	// MaxConnectorFile is of one file of connectors/, MaxConnectorFilesSize of all.
+	MaxConnectorFile      = 64 << 10
+	MaxConnectorFilesSize = 1 << 20
 	// MaxTestResults is of a deployment's test results.
 	MaxTestResults = 1 << 20
 	// MaxCommitText is of a commit's message and author each; the rest is cut.
@@ -67,6 +70,8 @@ const (
 	// results that such a list holds; where they are more it ends earlier, never
 	// before the newest.
 	MaxDeploymentsSize = 8 << 20
+	// MaxConnectorFiles is the most connectors that a build finds.
+	MaxConnectorFiles = 100
 	// MaxAgents is the most agents of a build.
 	MaxAgents = 1000
 	// MaxEntries is the most journal entries that are stored at once.
@@ -109,6 +114,7 @@ var ErrInvalid = errors.New("not of the form that the store takes")
 
 var (
 	agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	fileStem  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 	commit    = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 	codeForm  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 )
@@ -221,9 +227,9 @@ func (r BuildReport) Bounded() (BuildReport, error) {
 	return r, nil
 }
 
-// Bounded cuts the message; ErrTooLarge of test results and agents beyond their
-// limits, which cannot be cut, and ErrInvalid of agents or a reason that no
-// build has.
+// Bounded cuts the message; ErrTooLarge of test results, agents and connectors beyond
+// their limits, which cannot be cut, and ErrInvalid of agents, connectors or a reason
+// that no build has.
 func (r BuildResult) Bounded() (BuildResult, error) {
 	r.Message = Cut(r.Message, MaxError)
 	switch r.FailureReason {
@@ -234,7 +240,29 @@ func (r BuildResult) Bounded() (BuildResult, error) {
 	if len(r.TestResults) > MaxTestResults {
 		return r, fmt.Errorf("the test results have %d bytes, at most %d are stored: %w", len(r.TestResults), MaxTestResults, ErrTooLarge)
 	}
-	return r, checkAgents(r.Agents)
+	return r, errors.Join(checkAgents(r.Agents), checkConnectorFiles(r.Connectors))
+}
+
+// checkConnectorFiles holds the files of connectors/ to their limits.
+func checkConnectorFiles(files []ConnectorFile) error {
+	if len(files) > MaxConnectorFiles {
+		return fmt.Errorf("%d connectors, at most %d are stored: %w", len(files), MaxConnectorFiles, ErrTooLarge)
+	}
+	size, named := 0, make(map[string]bool, len(files))
+	for i, file := range files {
+		if !fileStem.MatchString(file.Key) || named[file.Key] {
+			return fmt.Errorf("connector %d: its file must be named by at most 40 lower-case letters, digits and inner dashes, like no other: %w", i+1, ErrInvalid)
+		}
+		named[file.Key] = true
+		if len(file.Content) > MaxConnectorFile {
+			return fmt.Errorf("connector %q has %d bytes, at most %d are stored: %w", file.Key, len(file.Content), MaxConnectorFile, ErrTooLarge)
+		}
+		size += len(file.Content)
+	}
+	if size > MaxConnectorFilesSize {
+		return fmt.Errorf("the connectors have %d bytes, at most %d are stored: %w", size, MaxConnectorFilesSize, ErrTooLarge)
+	}
+	return nil
 }
 
 // checkAgents holds the agents of a build to their limits, before anything of

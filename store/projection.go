@@ -114,6 +114,10 @@ type Connector struct {
 	Enabled       bool
 	Retired       bool
 	DefinedInCode bool
+	// Activation is the rank of the activation that a code-defined connector mirrors, 0
+	// for any: it is put only while that is the environment's LiveRank, else ErrNotLive.
+	// It is heeded on Put and not kept.
+	Activation int64
 	// Config is the connector's configuration in its REST shape, without credentials.
 	Config json.RawMessage
 	// Sealed holds credential fields, sealed; nil when there are none.
@@ -166,6 +170,8 @@ type Link struct {
 	FilesRequired bool
 	// Outbound is what a link to an outbound connector says; nil of others.
 	Outbound *OutboundPolicy
+	// Activation is as a Connector's; a link that has one is defined in code.
+	Activation int64
 	// ObjectCreatedAt orders the links of a connector: a sync answer is that
 	// of the oldest.
 	ObjectCreatedAt time.Time

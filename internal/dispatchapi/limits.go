@@ -39,8 +39,10 @@ const (
 // Limits of the lists of a request.
 const (
 	// MaxAgents bounds those of a build's result, MaxEntries those of a journal request.
-	MaxAgents  = 1000
-	MaxEntries = 1000
+	MaxAgents = 1000
+	// MaxConnectors bounds the files of connectors/ of a build's result.
+	MaxConnectors = 100
+	MaxEntries    = 1000
 	// MaxActions bounds the tools of an agent that send.
 	MaxActions = 32
 	// MaxLeases bounds the claims that a heartbeat or a claim names, MaxDigests the

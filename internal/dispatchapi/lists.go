@@ -18,6 +18,8 @@ type (
 	Leases  []Lease
 	Entries []JournalEntry
 	Agents  []Agent
+
+	Connectors []ConnectorFile
 )
 
 // UnmarshalJSON takes at most MaxDigests; ErrTooMany.
@@ -33,6 +35,11 @@ func (l *Entries) UnmarshalJSON(data []byte) error {
 
 // UnmarshalJSON takes at most MaxAgents; ErrTooMany.
 func (l *Agents) UnmarshalJSON(data []byte) error { return list(data, (*[]Agent)(l), MaxAgents) }
+
+// UnmarshalJSON takes at most MaxConnectors; ErrTooMany.
+func (l *Connectors) UnmarshalJSON(data []byte) error {
+	return list(data, (*[]ConnectorFile)(l), MaxConnectors)
+}
 
 func list[T any](data []byte, into *[]T, most int) error {
 	if commas(data) >= most {

@@ -19,11 +19,12 @@ func TestListsAreCountedBeforeTheyAreDecoded(t *testing.T) {
 		element string
 		most    int
 	}{
-		"digests":  {new(Digests), `"a,\\\",b"`, MaxDigests},
-		"leases":   {new(Leases), `{"token":1,"run_id":"00000000-0000-0000-0000-000000000000"}`, MaxLeases},
-		"entries":  {new(Entries), `{"data":[1,2,{"a":",]\\\\"}],"kind":"x"}`, MaxEntries},
-		"agents":   {new(Agents), `{"config":{"a":[1,2]},"name":"a"}`, MaxAgents},
-		"no agent": {new(Agents), `null`, MaxAgents},
+		"digests":    {new(Digests), `"a,\\\",b"`, MaxDigests},
+		"leases":     {new(Leases), `{"token":1,"run_id":"00000000-0000-0000-0000-000000000000"}`, MaxLeases},
+		"entries":    {new(Entries), `{"data":[1,2,{"a":",]\\\\"}],"kind":"x"}`, MaxEntries},
+		"agents":     {new(Agents), `{"config":{"a":[1,2]},"name":"a"}`, MaxAgents},
+		"connectors": {new(Connectors), `{"key":"a","content":"type: cron, [x,y]"}`, MaxConnectors},
+		"no agent":   {new(Agents), `null`, MaxAgents},
 	} {
 		whole := strings.TrimSuffix(strings.Repeat(c.element+",", c.most), ",")
 		require.NoError(t, json.Unmarshal([]byte("["+whole+"]"), c.into), name)

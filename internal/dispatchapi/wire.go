@@ -269,14 +269,21 @@ const (
 	FailureTests = "tests_failed"
 )
 
-// BuildResult ends a build: BundleDigest and Agents when it succeeded,
+// BuildResult ends a build: BundleDigest, Agents and Connectors when it succeeded,
 // FailureReason and Message when not.
 type BuildResult struct {
 	BundleDigest  string          `json:"bundle_digest,omitempty"`
 	Agents        Agents          `json:"agents,omitempty"`
+	Connectors    Connectors      `json:"connectors,omitempty"`
 	TestResults   json.RawMessage `json:"test_results,omitempty"`
 	FailureReason string          `json:"failure_reason,omitempty"`
 	Message       string          `json:"message,omitempty"`
+}
+
+// ConnectorFile is a file of connectors/: its stem, and its YAML.
+type ConnectorFile struct {
+	Key     string `json:"key"`
+	Content string `json:"content"`
 }
 
 // Agent is an agent of a bundle.

@@ -162,6 +162,9 @@ func upload(ctx context.Context, opts PackOptions, log *buildLog, project *bundl
 		return dispatchapi.BuildResult{}, fmt.Errorf("uploading the bundle: %w", err)
 	}
 	result := dispatchapi.BuildResult{BundleDigest: digest}
+	for _, c := range project.Connectors {
+		result.Connectors = append(result.Connectors, dispatchapi.ConnectorFile{Key: c.Key, Content: string(project.Files[c.SourcePath])})
+	}
 	for _, a := range project.Agents {
 		agent := dispatchapi.Agent{
 			Name: a.Name, Description: a.Description, Type: string(a.Type), SourcePath: a.SourcePath,

@@ -161,6 +161,21 @@ func TestPackTellsHowRunsAreKeyed(t *testing.T) {
 	}
 }
 
+func TestPackReportsConnectors(t *testing.T) {
+	t.Parallel()
+	d := &desk{}
+	const orders = "type: webhook\nmode: sync\nagents: [ok]\n"
+	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent,
+		"connectors/orders.yaml", orders, "connectors/nightly.yaml", "type: cron\nconfig: {schedule: '@daily'}\n"), d))
+	require.Equal(t, dispatchapi.Connectors{
+		{Key: "nightly", Content: "type: cron\nconfig: {schedule: '@daily'}\n"}, {Key: "orders", Content: orders},
+	}, d.results[0].Connectors)
+	d = &desk{}
+	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent,
+		"connectors/out.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://example.com'}\n"), d))
+	require.Contains(t, d.results[0].Message, "connectors/out.yaml:2:1: the mode outbound of a connector in code is not supported by this release")
+}
+
 func TestPackNamesLinks(t *testing.T) {
 	t.Parallel()
 	d := &desk{}

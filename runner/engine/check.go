@@ -40,10 +40,13 @@ func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 			}
 		}
 	}
+	for _, c := range p.Connectors {
+		problems = append(problems, c.Unsupported()...)
+	}
 	for _, file := range p.Files.Paths() {
 		folder, _, _ := strings.Cut(file, "/")
 		switch folder {
-		case "middleware", "hooks", "connectors", "tests":
+		case "middleware", "hooks", "tests":
 			add(bundle.Position{File: file}, "the folder "+folder)
 		}
 	}

@@ -53,7 +53,6 @@ var undone = []notDone{
 	key("mcp_servers", "Agent.MCPServers", "[{name: a, url: 'https://mcp.example.com'}]"),
 	folder("middleware", "a.star", ""),
 	folder("hooks", "a.star", ""),
-	folder("connectors", "a.yaml", "type: webhook\nmode: inbound\n"),
 	folder("tests", "files/a.txt", ""),
 }
 

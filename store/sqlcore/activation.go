@@ -5,6 +5,7 @@ package sqlcore
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -111,7 +112,7 @@ func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, environment store.K
 	for i, connector := range a.Connectors {
 		connectors[i] = connector.ID
 	}
-	if err := retireConnectors(ctx, tx, environment, connectors); err != nil {
+	if err := retireConnectors(ctx, tx, environment, slices.Concat(connectors, a.Kept)); err != nil {
 		return err
 	}
 	for _, connector := range a.Connectors {

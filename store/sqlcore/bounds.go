@@ -41,5 +41,10 @@ func storableJSON(raw json.RawMessage) json.RawMessage {
 // store.ErrInvalid as Bounded says.
 func boundedResult(r store.BuildResult) (store.BuildResult, error) {
 	r.Message, r.TestResults = Text(r.Message), storableJSON(r.TestResults)
+	files := make([]store.ConnectorFile, len(r.Connectors))
+	for i, file := range r.Connectors {
+		files[i] = store.ConnectorFile{Key: file.Key, Content: Text(file.Content)}
+	}
+	r.Connectors = files
 	return r.Bounded()
 }

@@ -4,6 +4,7 @@ package sqlcore
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -125,9 +126,13 @@ func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildR
 	if err != nil {
 		return err
 	}
+	connectors, err := connectorFiles(r.Connectors)
+	if err != nil {
+		return err
+	}
 	if _, err := tx.exec(ctx, `UPDATE deployments SET bundle_digest = $3, bundle_size = $4, agents = $5,
-		test_results = $6, failed_test_count = $7 WHERE project_id = $1 AND id = $2`,
-		d.ProjectID, d.ID, r.BundleDigest, size, agents, JSON(r.TestResults), store.FailedTests(r.TestResults)); err != nil {
+		test_results = $6, failed_test_count = $7, connectors = $8 WHERE project_id = $1 AND id = $2`,
+		d.ProjectID, d.ID, r.BundleDigest, size, agents, JSON(r.TestResults), store.FailedTests(r.TestResults), connectors); err != nil {
 		return err
 	}
 	for part := range slices.Chunk(r.Agents, chunk) {
@@ -143,6 +148,35 @@ func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildR
 		}
 	}
 	return nil
+}
+
+// connectorFiles are the files of connectors/ as they are stored, by key; nil without any.
+func connectorFiles(files []store.ConnectorFile) (any, error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	return marshalled(slices.SortedFunc(slices.Values(files), func(a, b store.ConnectorFile) int { return strings.Compare(a.Key, b.Key) }))
+}
+
+// ConnectorFiles implements store.Deployments.
+func (c *Core) ConnectorFiles(ctx context.Context, key store.Key) (files []store.ConnectorFile, err error) {
+	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT connectors FROM deployments WHERE project_id = $1 AND id = $2`,
+		key.ProjectID, key.ID).Scan(document{&files}))
+	return files, wrap(err, "reading the connectors of deployment %s", key)
+}
+
+// RecordConnectors implements store.Deployments.
+func (c *Core) RecordConnectors(ctx context.Context, key store.Key, results json.RawMessage) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		n, err := tx.exec(ctx, `UPDATE deployments SET connector_results = $3 WHERE project_id = $1 AND id = $2`,
+			key.ProjectID, key.ID, JSON(storableJSON(results)))
+		if err == nil && n == 0 {
+			err = store.ErrNotFound
+		}
+		tx.Hint(store.TopicDeployment, key)
+		return err
+	})
+	return wrap(err, "recording what becomes of the connectors of deployment %s", key)
 }
 
 // withoutConfig are agents as deployments record them: configurations stand in

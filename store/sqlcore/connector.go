@@ -129,11 +129,29 @@ func (c *Core) putConnector(ctx context.Context, tx *Tx, connector store.Connect
 	if err := c.claimID(ctx, tx, connector.Key(), connector.Ref); err != nil {
 		return nil, err
 	}
+	if err := mustBeLive(ctx, tx, connector.Activation, `project_id = $1 AND id = $2`, connector.ProjectID, connector.EnvironmentID); err != nil {
+		return nil, wrap(err, "projecting %s", connector.Ref)
+	}
 	connector.Name = Text(connector.Name)
 	if partly, err = nameTaken(ctx, tx, connector); partly == nil && err == nil {
 		partly, err = writeConnector(ctx, tx, connector)
 	}
 	return partly, wrap(err, "projecting %s", connector.Ref)
+}
+
+// mustBeLive says store.ErrNotLive where the environment that a condition names has
+// another activation than the one of that rank; any will do for rank 0.
+func mustBeLive(ctx context.Context, tx *Tx, rank int64, condition string, args ...any) error {
+	if rank == 0 {
+		return nil
+	}
+	var live int64
+	switch err := found(tx.QueryRowContext(ctx, `SELECT live_rank FROM environments WHERE `+condition, args...).Scan(&live)); {
+	case errors.Is(err, store.ErrNotFound), err == nil && live != rank:
+		return store.ErrNotLive
+	default:
+		return wrap(err, "reading what is live")
+	}
 }
 
 // nameTaken is a *store.DuplicateError when another connector of the environment

@@ -42,7 +42,7 @@ func (c *Core) PutLink(ctx context.Context, l store.Link) error {
 	}
 	var refused error // the claim stays
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
-		refused, err = c.putLink(ctx, tx, l, false)
+		refused, err = c.putLink(ctx, tx, l, l.Activation != 0)
 		return err
 	})
 	if err == nil {
@@ -65,6 +65,10 @@ func sameLink(a, b store.Link) bool {
 func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode bool) (refused, err error) {
 	if err := c.claimID(ctx, tx, l.Key(), l.Ref); err != nil {
 		return nil, err
+	}
+	if err := mustBeLive(ctx, tx, l.Activation, `project_id = $1 AND id =
+		(SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2)`, l.ProjectID, l.ConnectorID); err != nil {
+		return nil, wrap(err, "projecting %s", l.Ref)
 	}
 	l.AgentName = Text(l.AgentName)
 	was, err := beside(ctx, tx, l)

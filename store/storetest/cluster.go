@@ -3,6 +3,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"reflect"
@@ -43,7 +44,7 @@ func (w *world) foreign(err error, lease string) {
 // controlReads are the methods of a manager that write nothing.
 var controlReads = []string{
 	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "HasAgent", "AgentNames", "Agents",
-	"AgentConfig", "Deployment", "ListDeployments", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore", "DestinationsOf", "TroubledDestinations",
+	"AgentConfig", "Deployment", "ListDeployments", "ConnectorFiles", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore", "DestinationsOf", "TroubledDestinations",
 }
 
 // controlWrites are the others, each so that it would have an effect.
@@ -95,6 +96,9 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 		return second(c.BeginDeployment(v.ctx, v.newDeployment("new")))
 	},
 	"StartBuild": func(v *victim, c store.Control) error { return c.StartBuild(v.ctx, v.building.Key()) },
+	"RecordConnectors": func(v *victim, c store.Control) error {
+		return c.RecordConnectors(v.ctx, v.building.Key(), json.RawMessage(`[]`))
+	},
 	"EndDeployment": func(v *victim, c store.Control) error {
 		return c.EndDeployment(v.ctx, v.building.Key(), store.DeploymentCancelled, "", "")
 	},

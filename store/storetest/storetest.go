@@ -61,7 +61,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Limits", limitPromises},
 		{"Deployments", deploymentPromises},
 		{"Builds", buildPromises},
-		{"Activations", activationPromises},
+		{"Activations", slices.Concat(activationPromises, codePromises)},
 		{"Bounds", boundPromises},
 		{"Blobs", blobPromises},
 		{"Ingest", ingestPromises},

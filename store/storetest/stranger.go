@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
 	"strings"
 	"time"
@@ -240,6 +241,13 @@ var projectionStrangers = map[string]func(s *stranger){
 		list, err := s.s.ListDeployments(s.ctx, s.key(s.environment.ID))
 		s.NoError(err)
 		s.Empty(list)
+	},
+	"ConnectorFiles": func(s *stranger) {
+		_, err := s.s.ConnectorFiles(s.ctx, s.key(s.building.ID))
+		s.none(err)
+	},
+	"RecordConnectors": func(s *stranger) {
+		s.none(s.s.RecordConnectors(s.ctx, s.key(s.building.ID), json.RawMessage(`[]`)))
 	},
 	"StartBuild": func(s *stranger) { s.none(s.s.StartBuild(s.ctx, s.key(s.building.ID))) },
 	"EndDeployment": func(s *stranger) {

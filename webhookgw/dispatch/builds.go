@@ -60,6 +60,9 @@ func (h *Handler) result(w http.ResponseWriter, r *http.Request, token store.Tok
 	for _, a := range req.Agents {
 		result.Agents = append(result.Agents, store.Agent(a))
 	}
+	for _, c := range req.Connectors {
+		result.Connectors = append(result.Connectors, store.ConnectorFile(c))
+	}
 	return done(w, h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
 		return h.opts.Store.FinishBuild(ctx, token.Deployment(), result)
 	}))

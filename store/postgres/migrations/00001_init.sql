@@ -272,6 +272,8 @@ CREATE TABLE deployments (
     agents text,
     test_results text,
     failed_test_count bigint NOT NULL DEFAULT 0,
+    -- The files of connectors/ as JSON, NULL without any; and what became of them.
+    connectors text,
     connector_results text,
     log_size bigint NOT NULL DEFAULT 0,
     activation_rank bigint NOT NULL DEFAULT 0,

@@ -357,7 +357,12 @@ func (t *tour) build(environment uuid.UUID, agents ...store.Agent) {
 	t.NoError(t.Store.StartBuild(t.ctx, spec.Key()))
 	t.NoError(t.Store.ReportBuild(t.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseTesting}))
 	t.NoError(t.Store.AppendBuildLog(t.ctx, spec.Key(), 0, "building"))
-	t.NoError(t.Store.FinishBuild(t.ctx, spec.Key(), store.BuildResult{BundleDigest: before.BundleDigest, Agents: agents}))
+	t.NoError(t.Store.FinishBuild(t.ctx, spec.Key(), store.BuildResult{BundleDigest: before.BundleDigest, Agents: agents,
+		Connectors: []store.ConnectorFile{{Key: "orders", Content: "type: cron"}}}))
+	files, err := t.Store.ConnectorFiles(t.ctx, spec.Key())
+	t.NoError(err)
+	t.Len(files, 1)
+	t.NoError(t.Store.RecordConnectors(t.ctx, spec.Key(), json.RawMessage(`[]`)))
 	t.NoError(t.Store.RequestPrefetch(t.ctx, t.key(environment), before.BundleDigest))
 	_, err = t.Store.Runners(t.ctx, t.key(environment), time.Hour)
 	t.NoError(err)
