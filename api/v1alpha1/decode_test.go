@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
@@ -37,7 +38,7 @@ var nasty = map[string][]string{
 		`9007199254740992`, `9223372036854775807`, `9223372036854775808`, `10000000000000000000`, `1e30`, `-1e30`, `1e-7`, `"1"`,
 	},
 	"string": {
-		`"1"`, `"a1"`, `"a/b"`, `"a.b"`, `"A_b-1"`, `"ä"`, `" "`, `"\u0000"`, `"\ud800"`, `"null"`, `"` + strings.Repeat("x", 5000) + `"`,
+		`"1"`, `"a1"`, `"AB_1"`, `"a/b"`, `"a.b"`, `"A_b-1"`, `"ä"`, `" "`, `"\u0000"`, `"\ud800"`, `"null"`, `"` + strings.Repeat("x", 5000) + `"`,
 		`"7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"`, `"7B0C7A52-6C1F-4C3E-9A55-0F6D1F1F8F10"`, `"7b0c7a526c1f4c3e9a550f6d1f1f8f10"`,
 		`"{7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10}"`, `"urn:uuid:7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"`, `"28623ccb-65eb-53ce-9b18-80e9c90551e7"`,
 		`"2fd4e1c67a2d28fced849ee1bb76e7391b93eb12"`, `"` + strings.Repeat("0a", 32) + `"`, `"sha256:` + strings.Repeat("0a", 32) + `"`,
@@ -74,7 +75,8 @@ func manifests() map[string][]v1alpha1.ConditionedObject {
 	following := newEnvironment()
 	following.Spec.Git.AutoDeploy = true
 	return map[string][]v1alpha1.ConditionedObject{
-		"Project": {newProject()}, "Environment": {newEnvironment(), following}, "Deployment": {newDeployment()},
+		"Project": {newProject()}, "Environment": {newEnvironment(), following, withVariable(v1alpha1.EnvironmentVariable{Value: ptr.To("eu")}), withVariable(v1alpha1.EnvironmentVariable{SealedValue: "AQ=="}),
+			withVariable(v1alpha1.EnvironmentVariable{SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "crm", Key: "token"}})}, "Deployment": {newDeployment()},
 		"Connector": {newConnector(), sync, newCronConnector(), newOutboundConnector()}, "ConnectorLink": {newLink(), newOutboundLink(), newToolLink()}, "APIKey": {newAPIKey(), selected, grouped},
 	}
 }

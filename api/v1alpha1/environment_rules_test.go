@@ -23,6 +23,14 @@ func newEnvironment() *v1alpha1.Environment {
 	}
 }
 
+// withVariable is an environment with a variable of that value.
+func withVariable(variable v1alpha1.EnvironmentVariable) *v1alpha1.Environment {
+	e := newEnvironment()
+	variable.Name = "REGION"
+	e.Spec.Variables = []v1alpha1.EnvironmentVariable{variable}
+	return e
+}
+
 func cpu(quantity string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
 }
@@ -94,6 +102,33 @@ var environmentBreaches = []breach[*v1alpha1.Environment]{
 			e.Spec.Runner.ImagePullSecrets = []v1alpha1.SecretReference{{Name: "a/b"}}
 		},
 	}, {
+		name: "variable without a value", path: ".spec.variables[]",
+		message: "a variable has exactly one of value, secretKeyRef and sealedValue",
+		change:  func(e *v1alpha1.Environment) { e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "REGION"}} },
+	}, {
+		name: "variable with two values", path: ".spec.variables[]",
+		message: "a variable has exactly one of value, secretKeyRef and sealedValue",
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "REGION", Value: ptr.To(""), SealedValue: "AQ=="}}
+		},
+	}, {
+		name: "variable in small letters", path: ".spec.variables[].name",
+		message: "must be the name of a variable: capital letters, digits and '_', and no digit first",
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "region", Value: ptr.To("eu")}}
+		},
+	}, {
+		name: "variable of a Secret that cannot be", path: ".spec.variables[].secretKeyRef.name", message: nameMessage,
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "REGION", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "a/b", Key: "token"}}}
+		},
+	}, {
+		name: "variable of a key that cannot be", path: ".spec.variables[].secretKeyRef.key",
+		message: "must be a key of a Secret: letters, digits, '-', '_' and '.'",
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "REGION", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "crm", Key: "a/b"}}}
+		},
+	}, {
 		name: "runtime class that cannot be", path: ".spec.runner.runtimeClassName", message: nameMessage,
 		change: func(e *v1alpha1.Environment) { e.Spec.Runner.RuntimeClassName = "gVisor" },
 	},
@@ -110,6 +145,13 @@ func TestEnvironmentsThatAreFine(t *testing.T) {
 		{name: "as it is", change: func(*v1alpha1.Environment) {}},
 		{name: "resources", change: func(e *v1alpha1.Environment) {
 			e.Spec.Runner.Resources = v1alpha1.RunnerResources{Requests: cpu("0.5"), Limits: cpu("2")}
+		}},
+		{name: "variables", change: func(e *v1alpha1.Environment) {
+			e.Spec.Variables = []v1alpha1.EnvironmentVariable{
+				{Name: "EMPTY", Value: ptr.To("")}, {Name: "_LONG", Value: ptr.To(strings.Repeat("ä", 8192)), Sensitive: true},
+				{Name: "TOKEN_2", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "crm", Key: "token"}},
+				{Name: "SEALED", SealedValue: strings.Repeat("a", 12000)},
+			}
 		}},
 		{name: "id in capitals", change: func(e *v1alpha1.Environment) { e.Spec.ID = "7B0C7A52-6C1F-4C3E-9A55-0F6D1F1F8F10" }},
 		{name: "id of version 7", change: func(e *v1alpha1.Environment) { e.Spec.ID = "0198c5a2-1111-7c3e-8a55-0f6d1f1f8f10" }},

@@ -121,6 +121,19 @@ func (e *Environment) Title() string { return cmp.Or(string(e.Spec.DisplayName),
 // the title holds no letter or digit that a slug can have.
 func (e *Environment) WantedSlug() string { return cmp.Or(Slug(e.Title()), e.Name) }
 
+// IsSensitive says whether nobody is shown the value, and no model is told it.
+func (v *EnvironmentVariable) IsSensitive() bool { return v.Sensitive || v.Value == nil }
+
+// Variable returns the variable of that name; nil where there is none.
+func (e *Environment) Variable(name VariableName) *EnvironmentVariable {
+	for i := range e.Spec.Variables {
+		if e.Spec.Variables[i].Name == name {
+			return &e.Spec.Variables[i]
+		}
+	}
+	return nil
+}
+
 // Replicas returns minReplicas, 1 where it is not set.
 func (p *RunnerPool) Replicas() int32 {
 	if p.MinReplicas == nil {

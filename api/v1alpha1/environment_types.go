@@ -92,6 +92,15 @@ type EnvironmentSpec struct {
 	// +kubebuilder:default={}
 	Git EnvironmentGit `json:"git,omitempty"`
 
+	// Variables are values that the environment's agents and connectors are
+	// configured with: {env.NAME} in prompts. Together they have at most 256 KiB.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	Variables []EnvironmentVariable `json:"variables,omitempty"`
+
 	// Runner says how the pool of runner pods looks.
 	//
 	// +optional
@@ -103,6 +112,49 @@ type EnvironmentSpec struct {
 	//
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
+}
+
+// VariableName is the name of a variable.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=128
+// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Z_][A-Z0-9_]*$')",message="must be the name of a variable: capital letters, digits and '_', and no digit first"
+type VariableName string
+
+// EnvironmentVariable is a value that differs between environments. It stands
+// here, in a Secret of the user's, or sealed.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.value) ? 1 : 0) + (has(self.secretKeyRef) ? 1 : 0) + (has(self.sealedValue) ? 1 : 0) == 1",message="a variable has exactly one of value, secretKeyRef and sealedValue"
+type EnvironmentVariable struct {
+	// Name is what it is called by.
+	//
+	// +required
+	Name VariableName `json:"name"`
+
+	// Value is the value itself, readable to whoever reads this object.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=8192
+	Value *string `json:"value,omitempty"`
+
+	// SecretKeyRef names the key of a Secret that holds the value.
+	//
+	// +optional
+	SecretKeyRef *SecretKeyReference `json:"secretKeyRef,omitempty"`
+
+	// SealedValue is a value that the REST API has sealed; nobody else can write it.
+	// Others use secretKeyRef.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=12000
+	SealedValue string `json:"sealedValue,omitempty"`
+
+	// Sensitive hides a value in the REST API, and keeps it out of what models are
+	// told. Values of Secrets and sealed ones are sensitive in any case.
+	//
+	// +optional
+	Sensitive bool `json:"sensitive,omitempty"`
 }
 
 // EnvironmentGit says where the commits of an environment come from.

@@ -57,6 +57,12 @@ var readers = map[string]string{
 	"Environment.runner.labels":                  "controllers/environment/resources.go: runner.Labels",
 	"Environment.runner.annotations":             "controllers/environment/resources.go: runner.Annotations",
 	"Environment.suspend":                        "controllers/deployment/build.go: environment.Spec.Suspend",
+	"Environment.variables[].name":               "controllers/object/variables.go: v.Name",
+	"Environment.variables[].value":              "controllers/object/variables.go: v.Value",
+	"Environment.variables[].secretKeyRef.name":  "controllers/object/variables.go: v.SecretKeyRef",
+	"Environment.variables[].secretKeyRef.key":   "controllers/object/variables.go: v.SecretKeyRef",
+	"Environment.variables[].sealedValue":        "controllers/object/variables.go: v.SealedValue",
+	"Environment.variables[].sensitive":          "controllers/object/variables.go: v.IsSensitive()",
 
 	"Deployment.id":                     "api/v1alpha1/deployment_status.go: d.Spec.ID",
 	"Deployment.environment":            "controllers/deployment/begin.go: v.Spec.Environment",

@@ -201,6 +201,11 @@ func (b *Base) SecretValue(ctx context.Context, namespace string, ref v1alpha1.S
 	if err != nil {
 		return "", err
 	}
+	return valueIn(data, ref)
+}
+
+// valueIn is the value of one key in a Secret's data; *SecretError when there is none.
+func valueIn(data map[string][]byte, ref v1alpha1.SecretKeyReference) (string, error) {
 	value, ok := data[ref.Key]
 	if !ok {
 		return "", &SecretError{Name: string(ref.Name), Problem: fmt.Sprintf("it has no key %q", ref.Key)}

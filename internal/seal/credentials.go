@@ -52,3 +52,9 @@ func SecretField(projectID, connectorID uuid.UUID) Field {
 func HeaderField(projectID, connectorID uuid.UUID, name string) Field {
 	return Field{ProjectID: projectID, Kind: "Connector", ObjectID: connectorID, Name: "headers/" + http.CanonicalHeaderKey(name)}
 }
+
+// VariableField is what the value of a variable is sealed for, where it lies in the object of
+// its environment.
+func VariableField(projectID, environmentID uuid.UUID, name string) Field {
+	return Field{ProjectID: projectID, Kind: "Environment", ObjectID: environmentID, Name: "variables/" + name}
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Opener opens what is sealed for a field; seal.ErrUnsealable of what is not.
+type Opener interface {
+	Open(field seal.Field, sealed []byte) ([]byte, error)
+}
+
+// Variables are those of an environment, which holds the id in key, with their values: of the
+// object, of a Secret of the project's, or opened by keys. A missing Secret or key of one is a
+// *SecretError, a value that cannot be opened or is too long a *StalledError.
+func (b *Base) Variables(ctx context.Context, e *v1alpha1.Environment, key store.Key, keys Opener) (runnerconfig.Variables, error) {
+	var (
+		out     []runnerconfig.Variable
+		secrets = map[v1alpha1.Name]map[string][]byte{} // each is read once
+	)
+	for i := range e.Spec.Variables {
+		v := &e.Spec.Variables[i]
+		value, err := b.variable(ctx, e.Namespace, v, key, keys, secrets)
+		if err != nil {
+			return runnerconfig.Variables{}, err
+		}
+		out = append(out, runnerconfig.Variable{Name: string(v.Name), Value: value, Sensitive: v.IsSensitive()})
+	}
+	if name, problem := runnerconfig.CheckVariables(out); problem != "" {
+		return runnerconfig.Variables{}, invalidVariable(name, problem)
+	}
+	return runnerconfig.Sorted(out), nil
+}
+
+// variable is the value of one.
+func (b *Base) variable(
+	ctx context.Context, namespace string, v *v1alpha1.EnvironmentVariable, key store.Key, keys Opener, secrets map[v1alpha1.Name]map[string][]byte,
+) (string, error) {
+	switch {
+	case v.Value != nil:
+		return *v.Value, nil
+	case v.SecretKeyRef == nil:
+		return opened(v, key, keys)
+	}
+	ref := v.SecretKeyRef
+	if _, read := secrets[ref.Name]; !read {
+		data, err := b.Secret(ctx, namespace, string(ref.Name))
+		if err != nil {
+			return "", err
+		}
+		secrets[ref.Name] = data
+	}
+	value, err := valueIn(secrets[ref.Name], *ref)
+	if err == nil && !utf8.ValidString(value) {
+		err = &SecretError{Name: string(ref.Name), Problem: fmt.Sprintf("its key %q is no text (UTF-8), as the variable %q must be", ref.Key, v.Name)}
+	}
+	return value, err
+}
+
+// opened is the value of a variable that the facade has sealed into the object.
+func opened(v *v1alpha1.EnvironmentVariable, key store.Key, keys Opener) (string, error) {
+	raw, err := base64.StdEncoding.DecodeString(v.SealedValue)
+	if err == nil {
+		raw, err = keys.Open(seal.VariableField(key.ProjectID, key.ID, string(v.Name)), raw)
+	} else {
+		err = seal.ErrUnsealable
+	}
+	if errors.Is(err, seal.ErrUnsealable) {
+		return "", invalidVariable(string(v.Name), "has a sealedValue that cannot be opened: only the REST API can seal it, for one variable of one environment, "+
+			"as long as the platform has the key; send the value there again, or keep it in a Secret that secretKeyRef names")
+	}
+	if err != nil {
+		return "", fmt.Errorf("opening the variable %q: %w", v.Name, err)
+	}
+	return string(raw), nil
+}
+
+// invalidVariable stalls what needs the variable of that name, or all of them where it is "".
+func invalidVariable(name, problem string) error {
+	of := "spec.variables"
+	if name != "" {
+		of = fmt.Sprintf("spec.variables: %q", name)
+	}
+	return &StalledError{Reason: v1alpha1.ReasonInvalidSpec, Message: of + " " + problem + "; what was valid before, if anything, stays in effect"}
+}

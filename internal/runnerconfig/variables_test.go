@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runnerconfig_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+)
+
+func TestVariablesAreReadAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	written := runnerconfig.Sorted([]runnerconfig.Variable{{Name: "TOKEN", Value: "s", Sensitive: true}, {Name: "EMPTY"}, {Name: "REGION", Value: "eu"}})
+	data, err := json.Marshal(written)
+	require.NoError(t, err)
+	read, err := runnerconfig.ParseVariables(data)
+	require.NoError(t, err)
+	require.Equal(t, written, read)
+	for _, v := range written.Variables {
+		found, there := read.Find(v.Name)
+		require.True(t, there)
+		require.Equal(t, v, found)
+	}
+	_, there := read.Find("REGIO")
+	require.False(t, there)
+}
+
+func TestWhatIsNoFileOfVariablesIsRefusedWithoutRepeatingIt(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "secret", `{"variables":"secret"}`, `{"variables":[{"name":"B","value":"secret"},{"name":"A"}]}`, `{"variables":[{"name":"A"},{"name":"A","value":"secret"}]}`} {
+		_, err := runnerconfig.ParseVariables([]byte(text))
+		require.ErrorContains(t, err, runnerconfig.VariablesFile, text)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
+func TestSizesOfVariables(t *testing.T) {
+	t.Parallel()
+	full := runnerconfig.Variable{Name: "FULL", Value: strings.Repeat("x", runnerconfig.MaxVariable)}
+	for _, c := range []struct {
+		name, of, problem string
+		variables         []runnerconfig.Variable
+	}{
+		{name: "none"},
+		{name: "one at its limit", variables: []runnerconfig.Variable{full}},
+		{name: "one beyond it, in bytes", of: "LONG", problem: "more than the 8192 bytes", variables: []runnerconfig.Variable{
+			full, {Name: "LONG", Value: strings.Repeat("ä", runnerconfig.MaxVariable/2) + "x"},
+		}},
+		{name: "all at their limit", variables: repeated(full, runnerconfig.MaxVariables/runnerconfig.MaxVariable)},
+		{name: "all beyond it", problem: "more than the 256 KiB together", variables: append(repeated(full, runnerconfig.MaxVariables/runnerconfig.MaxVariable), runnerconfig.Variable{Value: "x"})},
+	} {
+		of, problem := runnerconfig.CheckVariables(c.variables)
+		require.Equal(t, c.of, of, c.name)
+		if c.problem == "" {
+			require.Empty(t, problem, c.name)
+			continue
+		}
+		require.Contains(t, problem, c.problem, c.name)
+	}
+}
+
+func repeated(v runnerconfig.Variable, times int) (out []runnerconfig.Variable) {
+	for range times {
+		out = append(out, v)
+	}
+	return out
+}
