@@ -39,7 +39,7 @@ func (s *Server) retired(ctx context.Context, c *caller, conn *v1alpha1.Connecto
 	}
 	row, err := s.store.Connector(ctx, c.keyOf(conn))
 	if errors.Is(err, store.ErrNotFound) {
-		return false, nil // no deployment has it in effect yet
+		return conn.Retired(), nil // no deployment has it in effect, or not any more
 	}
 	if err != nil {
 		return false, fmt.Errorf("asking whether connector %q is retired: %w", conn.Name, err)

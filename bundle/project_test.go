@@ -274,7 +274,7 @@ func TestOneConnectorIsValidatedAsAllAre(t *testing.T) {
 		"type: *a\n":         `unknown alias "a"`,
 		"a: &a [*a]\n":       `unknown alias "a"`,
 		"type: &t\n  - *t\n": "connectors/orders.yaml",
-		"type: cron\nconfig: {schedule: '@daily', prompt: 'Go ${'}\n":                                 `connectors/orders.yaml:2:29: "prompt" has ${ without the name of a variable`,
+		"type: cron\nconfig: {schedule: '@daily', prompt: 'Go ${'}\n":                                 `connectors/orders.yaml:2:30: "prompt" has ${ without the name of a variable`,
 		"type: cron\nconfig: {schedule: '${', timezone: '${A'}\n":                                     `"timezone" has ${ without`,
 		"type: cron\nconfig: {schedule: '@daily', payload: {a: ['${']}}\n":                            `"payload" has ${ without`,
 		"type: cron\nconfig: {schedule: '@daily', payload: {'${A}': 1}}\n":                            `"payload" has ${ in the name of a field`,

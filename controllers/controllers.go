@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/controllers/apikey"
+	"github.com/agentplatform/agentplatform/controllers/code"
 	"github.com/agentplatform/agentplatform/controllers/connector"
 	"github.com/agentplatform/agentplatform/controllers/connectorlink"
 	"github.com/agentplatform/agentplatform/controllers/deployment"
@@ -54,12 +55,13 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		}},
 		{"branches", &environment.Branches{Base: base(mgr, opts, "environment"), Guard: egress.New(rules), Heads: heads}},
 		{"deployment", &deployment.Reconciler{
-			Base: base(mgr, opts, "deployment"), Store: opts.Store, Pods: pods,
+			Base: base(mgr, opts, "deployment"), Store: opts.Store, Keys: opts.Keys, Pods: pods,
 		}},
 		{"connector", &connector.Reconciler{
 			Base: base(mgr, opts, "connector"), Store: opts.Store,
 			Keys: opts.Keys, Anew: anew, Calm: told, GatewayURL: opts.GatewayURL, Metrics: opts.Metrics,
 		}},
+		{"code", &code.Reconciler{Base: base(mgr, opts, "code"), Store: opts.Store}},
 		{"connectorlink", &connectorlink.Reconciler{Base: base(mgr, opts, "connectorlink"), Store: opts.Store}},
 		{"apikey", &apikey.Reconciler{Base: base(mgr, opts, "apikey"), Audit: opts.Store}},
 		{"certificate", certificates(mgr, opts, trust)},

@@ -129,7 +129,7 @@ type Activation struct {
 	Links      []Link
 	Kept       []uuid.UUID
 	// ConnectorResults is the REST shape of what was done, recorded on the
-	// deployment; nil leaves it.
+	// deployment once it is live; nil leaves it.
 	ConnectorResults json.RawMessage
 }
 

@@ -103,6 +103,19 @@ func (c *Connector) MarkDisabled() {
 // repository, where alone it is changed.
 func (c *Connector) DefinedInCode() bool { return c.Labels[LabelDefinedInCode] == "true" }
 
+// Activation is the rank of the activation that a connector of the code mirrors; 0 of
+// others.
+func (c *Connector) Activation() int64 { return activationOf(c.Labels) }
+
+// Retired says that the code of what is live has the connector no more. It stays, takes
+// no events, and is what it was once the file is back.
+func (c *Connector) Retired() bool { return c.DefinedInCode() && c.Labels[LabelRetired] == "true" }
+
+// MarkUnexpanded: a text of the connector names a variable that it cannot have.
+func (c *Connector) MarkUnexpanded(problem string) {
+	MarkStalled(c, ReasonInvalidSpec, problem+"; what was valid before, if anything, stays in effect")
+}
+
 // TakesEvents says whether the gateway takes the connector's webhooks, or runs its ticks, by
 // what was last brought to it: that may be an earlier generation.
 func (c *Connector) TakesEvents() bool {

@@ -326,12 +326,13 @@ const (
 type CronConnector struct {
 	// Schedule has five fields (minute, hour, day of the month, month, day of the
 	// week), or is one of @yearly, @annually, @monthly, @weekly, @daily, @midnight
-	// and @hourly.
+	// and @hourly. That of a Connector of the project's code may name variables of the
+	// environment, ${NAME}, as timeZone, prompt and payload may.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[-0-9A-Za-z*,/?]+( +[-0-9A-Za-z*,/?]+){4})$')",message="must have five fields, such as \"0 6 * * 1-5\", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly; the time zone stands in timeZone"
+	// +kubebuilder:validation:XValidation:rule="self.contains('${') || self.matches('^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[-0-9A-Za-z*,/?]+( +[-0-9A-Za-z*,/?]+){4})$')",message="must have five fields, such as \"0 6 * * 1-5\", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly; the time zone stands in timeZone"
 	Schedule string `json:"schedule"`
 
 	// TimeZone is the IANA name of the zone that the schedule is in, such as
@@ -340,7 +341,7 @@ type CronConnector struct {
 	// +optional
 	// +kubebuilder:default=UTC
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self != 'Local' && self.matches('^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$')",message="must be the IANA name of a time zone, such as Europe/Paris"
+	// +kubebuilder:validation:XValidation:rule="self.contains('${') || self != 'Local' && self.matches('^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$')",message="must be the IANA name of a time zone, such as Europe/Paris"
 	TimeZone string `json:"timeZone,omitempty"`
 
 	// MissedTicks says what becomes of ticks that no gateway could run within five
@@ -373,6 +374,17 @@ type ConnectorStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
+
+	// DefinedInCode says that the connector mirrors a file of the project's repository,
+	// where alone it is changed; enabled holds until the next activation.
+	//
+	// +optional
+	DefinedInCode bool `json:"definedInCode,omitempty"`
+
+	// Retired says that the live deployment's repository has the file no more.
+	//
+	// +optional
+	Retired bool `json:"retired,omitempty"`
 
 	// SecretName is the name of the Secret that shows the connector's secrets,
 	// for pods to mount.

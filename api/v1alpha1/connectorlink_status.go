@@ -19,6 +19,13 @@ func (l *ConnectorLink) SpecID() string { return string(l.Spec.ID) }
 // CommonStatus returns what every status has.
 func (l *ConnectorLink) CommonStatus() *ObjectStatus { return &l.Status.ObjectStatus }
 
+// DefinedInCode says whether the link mirrors one of a file of the project's repository,
+// where alone it is changed.
+func (l *ConnectorLink) DefinedInCode() bool { return l.Labels[LabelDefinedInCode] == "true" }
+
+// Activation is the rank of the activation that a link of the code mirrors; 0 of others.
+func (l *ConnectorLink) Activation() int64 { return activationOf(l.Labels) }
+
 // readyWas: ReferencesResolved names what is missing.
 func (l *ConnectorLink) readyWas(reason, message string) {
 	if reason == ReasonReferenceMissing || reason == ReasonAgentUnknown {

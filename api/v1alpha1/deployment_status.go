@@ -70,7 +70,7 @@ var deploymentSteps = []struct {
 	{StepFetching, ConditionSourceFetched, "fetching the source", ReasonSucceeded, "the source is there"},
 	{StepPacking, ConditionBuilt, "validating and packing the repository", ReasonSucceeded, "the bundle is stored"},
 	{StepTesting, ConditionTestsPassed, "looking for tests", ReasonSkipped, "nothing to do: the repository has no tests"},
-	{StepConnecting, ConditionConnectorsApplied, "going live", ReasonSkipped, "nothing to do: the repository has no connectors"},
+	{StepConnecting, ConditionConnectorsApplied, "going live", ReasonSkipped, "no connectors were to be applied"},
 }
 
 // MarkDeployed: the build came to a good end, and the bundle can be live. Call
@@ -81,6 +81,18 @@ func (d *Deployment) MarkDeployed() {
 		set(d, s.condition, metav1.ConditionTrue, s.reason, s.done)
 	}
 	MarkReady(d, "deployed")
+}
+
+// MarkConnectors: the deployment went live with so many connectors as its code has them,
+// while left stay as they were, for they cannot be applied. Call it after MarkDeployed.
+func (d *Deployment) MarkConnectors(applied int, left []string) {
+	switch {
+	case len(left) > 0:
+		set(d, ConditionConnectorsApplied, metav1.ConditionFalse, ReasonConnectorsFailed, clip(fmt.Sprintf(
+			"%d connectors are as the code has them; left as they are, for they cannot be applied: %s", applied, strings.Join(left, "; "))))
+	case applied > 0:
+		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("%d connectors are as the code has them", applied))
+	}
 }
 
 // MarkFailed: the deployment failed for good. The condition of the step that

@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -27,7 +28,35 @@ const (
 	// LabelDefinedInCode is "true" on Connectors and ConnectorLinks that mirror a
 	// file of connectors/.
 	LabelDefinedInCode = "agentplatform.dev/defined-in-code"
+	// LabelActivation is, beside LabelDefinedInCode, the rank of the activation that the
+	// object mirrors, a number; LabelRetired is "true" where the code has the connector
+	// no more; LabelPosition is which link of its connector's file a link is.
+	LabelActivation = "agentplatform.dev/activation"
+	LabelRetired    = "agentplatform.dev/retired"
+	LabelPosition   = "agentplatform.dev/position"
 )
+
+// CodeConnectorName is the name of the Connector that mirrors the file of that stem in an
+// environment, CodeLinkName that of the ConnectorLink of one of its agents.
+func CodeConnectorName(environment EnvironmentName, stem string) string {
+	return string(environment) + "." + stem
+}
+
+// CodeLinkName: see CodeConnectorName.
+func CodeLinkName(connector, agent string) string { return connector + "." + agent }
+
+// activationOf is the rank in the labels of an object that code defines; 0 of others, and
+// where somebody has changed it to no number.
+func activationOf(labels map[string]string) int64 {
+	if labels[LabelDefinedInCode] != "true" {
+		return 0
+	}
+	rank, err := strconv.ParseInt(labels[LabelActivation], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return rank
+}
 
 // Slug turns a name for people into a DNS label of at most MaxNameLength: lower
 // case, marks of letters dropped ("Köln" becomes koln), everything else between

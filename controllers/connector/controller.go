@@ -20,6 +20,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/seal"
@@ -66,24 +67,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if _, err := r.Project(ctx, c.Namespace); err != nil {
 			return 0, err
 		}
-		_, environment, err := r.Environment(ctx, c.Namespace, c.Spec.Environment)
+		within, environment, err := r.Environment(ctx, c.Namespace, c.Spec.Environment)
 		if err != nil {
 			return 0, err
 		}
-		ids := identity{key.ProjectID, environment.ID, key.ID}
-		switch {
-		case c.Type() == v1alpha1.ConnectorCron:
-			return r.cron(ctx, c, ids)
-		case c.Sends():
-			return r.outbound(ctx, c, ids)
+		if c.DefinedInCode() {
+			return r.mirrored(ctx, c, within, environment, key)
 		}
-		return r.called(ctx, c, ids)
+		return r.project(ctx, c, projection.Identity{Project: key.ProjectID, Environment: environment.ID, Connector: key.ID})
 	})
 }
 
+// project brings a connector into the store, each type and mode in its way.
+func (r *Reconciler) project(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
+	switch {
+	case c.Type() == v1alpha1.ConnectorCron:
+		return r.cron(ctx, c, ids)
+	case c.Sends():
+		return r.outbound(ctx, c, ids)
+	}
+	return r.called(ctx, c, ids)
+}
+
 // called brings a webhook into the store that is called: inbound or sync.
-func (r *Reconciler) called(ctx context.Context, c *v1alpha1.Connector, ids identity) (time.Duration, error) {
-	key := store.Key{ProjectID: ids.project, ID: ids.connector}
+func (r *Reconciler) called(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
+	key := ids.Key()
 	row, secret, err := r.inboundRow(ctx, c, ids)
 	if errors.Is(err, seal.ErrUnsealable) {
 		c.MarkInvalidWebhook("sealedSecret", "cannot be opened: only the REST API can seal it, for one connector, as long as the platform has the key; "+
@@ -114,7 +122,7 @@ func (r *Reconciler) called(ctx context.Context, c *v1alpha1.Connector, ids iden
 // disable closes a connector that is to be disabled before anything else is looked
 // at: nothing that is wrong with its secret or its project keeps it open.
 func (r *Reconciler) disable(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
-	if c.IsEnabled() {
+	if c.IsEnabled() || c.DefinedInCode() { // a mirror may be of an activation that is over
 		return nil
 	}
 	if err := r.Store.DisableConnector(ctx, key, r.Ref(c)); err != nil {
@@ -126,7 +134,7 @@ func (r *Reconciler) disable(ctx context.Context, c *v1alpha1.Connector, key sto
 
 // put writes the projection. held is false when something holds the connector
 // back that somebody has to change.
-func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, ids identity, row store.Connector) (held bool, err error) {
+func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector) (held bool, err error) {
 	var (
 		duplicate *store.DuplicateError
 		back      *store.SecretVersionError
@@ -139,15 +147,20 @@ func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, ids identit
 	case errors.As(err, &back):
 		c.MarkSecretVersionWentBack(back.Stored)
 		return false, r.keepVersion(ctx, c, ids, row, back.Stored)
+	case errors.Is(err, store.ErrNotLive):
+		return false, &object.WaitingError{Message: "another activation is in effect in the environment; the mirror of that comes"}
 	case err != nil:
 		return false, object.FromStore(fmt.Errorf("projecting the connector: %w", err))
+	}
+	if !c.IsEnabled() {
+		c.MarkDisabled()
 	}
 	return true, nil
 }
 
 // keepVersion writes the secret of a version that stays in effect although the
 // spec asks for an earlier one: the key that it derives from may be another now.
-func (r *Reconciler) keepVersion(ctx context.Context, c *v1alpha1.Connector, ids identity, row store.Connector, version int64) error {
+func (r *Reconciler) keepVersion(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector, version int64) error {
 	if !c.GeneratesSecret() {
 		return nil
 	}
@@ -173,7 +186,10 @@ func (r *Reconciler) seen(ctx context.Context, c *v1alpha1.Connector, key store.
 }
 
 func readyMessage(c *v1alpha1.Connector) string {
-	if !c.IsEnabled() {
+	switch {
+	case c.Retired():
+		return "retired: the project's code has the connector no more, and no deployment can resume it but one that has"
+	case !c.IsEnabled():
 		return "in effect; disabled by spec.enabled"
 	}
 	return ""
@@ -193,7 +209,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Connector{}, r.Deleted()).
 		Watches(&v1alpha1.Connector{}, object.Afterwards(r.namesakes), builder.WithPredicates(object.Changed(title))).
 		Watches(&v1alpha1.Project{}, r.Enqueue(connectors, nil), object.ComesOrGoes).
-		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, nil), object.ComesOrGoes)
+		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, nil), object.ComesOrGoes).
+		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, namesVariables), builder.WithPredicates(object.Changed(asked)))
 	return object.WatchSecrets(b, r.EnqueueBy(object.BySecret, connectors, nil)).Complete(r)
 }
 
@@ -203,6 +220,15 @@ func title(o v1alpha1.ConditionedObject) any {
 		return c.Title()
 	}
 	return nil
+}
+
+// asked is which generation of an environment says what its variables are.
+func asked(o v1alpha1.ConditionedObject) any { return o.GetGeneration() }
+
+// namesVariables picks the connectors whose texts name variables of their environment.
+func namesVariables(_ client.Object, connector v1alpha1.ConditionedObject) bool {
+	c, ok := connector.(*v1alpha1.Connector)
+	return ok && projection.NamesVariables(c)
 }
 
 // namesakes are the connectors that wait for the name of another one.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
@@ -44,7 +45,7 @@ func TestAVersionThatStaysDerivesFromTheKeyOfNow(t *testing.T) {
 	require.NoError(t, keys.Set(ring, []string{key}))
 	data := &ahead{key: key}
 	r := &Reconciler{Base: &object.Base{}, Store: data, Keys: keys}
-	ids := identity{uuid.New(), uuid.New(), uuid.New()}
+	ids := projection.Identity{Project: uuid.New(), Environment: uuid.New(), Connector: uuid.New()}
 	c := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "ask"}}
 	row, err := r.row(c, ids, "of version 1", key)
 	require.NoError(t, err)
@@ -54,7 +55,7 @@ func TestAVersionThatStaysDerivesFromTheKeyOfNow(t *testing.T) {
 	require.False(t, held)
 	require.Equal(t, v1alpha1.ReasonSecretVersionWentBack, c.Status.Condition(v1alpha1.ConditionStalled).Reason)
 	require.EqualValues(t, 2, c.Status.SecretVersion)
-	want, err := keys.Secret(key, seal.Generated{ProjectID: ids.project, ConnectorID: ids.connector, Version: 2})
+	want, err := keys.Secret(key, seal.Generated{ProjectID: ids.Project, ConnectorID: ids.Connector, Version: 2})
 	require.NoError(t, err)
 	last := data.rows[len(data.rows)-1]
 	require.Equal(t, int64(2), last.SecretVersion)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/cron"
-	"github.com/agentplatform/agentplatform/store"
 )
 
 // cronFields are the fields of spec.cron by the names that they have elsewhere.
@@ -18,8 +18,8 @@ var cronFields = map[cron.Field]string{
 }
 
 // cron brings a cron connector into the store; it has no secret and no URL.
-func (r *Reconciler) cron(ctx context.Context, c *v1alpha1.Connector, ids identity) (time.Duration, error) {
-	config := cronConfig(c)
+func (r *Reconciler) cron(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
+	config := projection.CronConfig(c)
 	if wrong := cron.Check(config.Schedule, config.TimeZone, config.Prompt, config.Payload); len(wrong) > 0 {
 		c.MarkInvalidCron(cronFields[wrong[0].Field], wrong[0].Problem)
 		return 0, nil
@@ -31,7 +31,7 @@ func (r *Reconciler) cron(ctx context.Context, c *v1alpha1.Connector, ids identi
 	if held, err := r.put(ctx, c, ids, row); err != nil || !held {
 		return object.Later, err
 	}
-	if err := r.seen(ctx, c, store.Key{ProjectID: ids.project, ID: ids.connector}); err != nil {
+	if err := r.seen(ctx, c, ids.Key()); err != nil {
 		return 0, err
 	}
 	if c.IsEnabled() {
@@ -39,14 +39,4 @@ func (r *Reconciler) cron(ctx context.Context, c *v1alpha1.Connector, ids identi
 	}
 	v1alpha1.MarkReady(c, readyMessage(c))
 	return 0, nil
-}
-
-// cronConfig is the configuration as the store and the gateway have it.
-func cronConfig(c *v1alpha1.Connector) store.CronConfig {
-	spec := c.Spec.Cron
-	config := store.CronConfig{Schedule: spec.Schedule, TimeZone: spec.TimeZone, MissedTicks: spec.MissedTicks.Word(), Prompt: spec.Prompt}
-	if spec.Payload != nil {
-		config.Payload = spec.Payload.Raw
-	}
-	return config
 }

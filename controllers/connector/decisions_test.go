@@ -16,6 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -31,7 +32,7 @@ func ask(change func(*v1alpha1.Connector)) *v1alpha1.Connector {
 // TestEachWishIsInTheRow: what a Connector asks for, one wish at a time.
 func TestEachWishIsInTheRow(t *testing.T) {
 	t.Parallel()
-	ids := identity{uuid.New(), uuid.New(), uuid.New()}
+	ids := projection.Identity{Project: uuid.New(), Environment: uuid.New(), Connector: uuid.New()}
 	row := func(change func(*v1alpha1.Connector)) store.Connector {
 		t.Helper()
 		row, err := (&Reconciler{Base: &object.Base{}}).row(ask(change), ids, "the secret", "key-1")
@@ -40,7 +41,7 @@ func TestEachWishIsInTheRow(t *testing.T) {
 	}
 	want := store.Connector{
 		Ref: store.ObjectRef{Namespace: "team", Kind: "Connector", Name: "ask", ObjectUID: "u", Generation: 3},
-		ID:  ids.connector, ProjectID: ids.project, EnvironmentID: ids.environment, Name: "ask", Type: "webhook", Mode: "inbound", Enabled: true,
+		ID:  ids.Connector, ProjectID: ids.Project, EnvironmentID: ids.Environment, Name: "ask", Type: "webhook", Mode: "inbound", Enabled: true,
 		Config: []byte(`{"require_authentication":true}`), RequireAuthentication: true, SecretVersion: 1, SecretKey: "key-1",
 		SecretDigest: seal.Digest("the secret"), SecretGracePeriod: 24 * time.Hour,
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/internal/seal"
@@ -34,7 +35,7 @@ type invalidError struct{ wrong outbound.Wrong }
 func (e *invalidError) Error() string { return string(e.wrong.Field) + " " + e.wrong.Problem }
 
 // outbound brings an outbound connector into the store; it has no URL of its own.
-func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids identity) (time.Duration, error) {
+func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
 	row, secret, err := r.outboundRow(ctx, c, ids)
 	var invalid *invalidError
 	if errors.As(err, &invalid) {
@@ -47,7 +48,7 @@ func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids id
 	if held, err := r.put(ctx, c, ids, row); err != nil || !held {
 		return object.Later, err
 	}
-	key := store.Key{ProjectID: ids.project, ID: ids.connector}
+	key := ids.Key()
 	if err := r.seen(ctx, c, key); err != nil {
 		return 0, err
 	}
@@ -67,8 +68,8 @@ func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids id
 
 // outboundRow is the connector as the store keeps it, and what signs; *invalidError for a
 // spec that cannot be.
-func (r *Reconciler) outboundRow(ctx context.Context, c *v1alpha1.Connector, ids identity) (row store.Connector, secret string, err error) {
-	if wrong := outboundConfig(c).Check(); len(wrong) > 0 {
+func (r *Reconciler) outboundRow(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (row store.Connector, secret string, err error) {
+	if wrong := projection.OutboundConfig(c).Check(); len(wrong) > 0 {
 		return row, "", &invalidError{wrong[0]}
 	}
 	secret, keyID, err := r.secret(ctx, c, ids)
@@ -92,26 +93,9 @@ func (r *Reconciler) outboundRow(ctx context.Context, c *v1alpha1.Connector, ids
 	return row, secret, err
 }
 
-// outboundConfig is the configuration as the store and the gateway have it.
-func outboundConfig(c *v1alpha1.Connector) outbound.Config {
-	config := outbound.Config{TimeoutSeconds: int(c.Timeout().Seconds())}
-	if w := c.Spec.Webhook; w != nil {
-		config.URL = w.URL
-		if w.Retry != nil {
-			if w.Retry.MaxAttempts != nil {
-				config.Retry.MaxAttempts = int(*w.Retry.MaxAttempts)
-			}
-			for _, seconds := range w.Retry.ScheduleSeconds {
-				config.Retry.ScheduleSeconds = append(config.Retry.ScheduleSeconds, int(seconds))
-			}
-		}
-	}
-	return config
-}
-
 // headers are those that the connector sends: of a Secret of the user's, or sealed by the
 // facade in the object itself.
-func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids identity) (map[string]string, error) {
+func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (map[string]string, error) {
 	if ref := c.Spec.HeadersSecretRef; ref != nil {
 		data, err := r.Secret(ctx, c.Namespace, string(ref.Name))
 		if err != nil {
@@ -129,7 +113,7 @@ func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids ide
 	headers := map[string]string{}
 	sealed := c.Spec.Webhook.SealedHeaders
 	for _, name := range slices.Sorted(maps.Keys(sealed)) {
-		value, err := r.opened(seal.HeaderField(ids.project, ids.connector, name), sealed[name])
+		value, err := r.opened(seal.HeaderField(ids.Project, ids.Connector, name), sealed[name])
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +151,7 @@ func (r *Reconciler) unsealed(field seal.Field, sealed string) (string, error) {
 
 // sealed are credentials as the row has them: those that are stored, where they are the same,
 // for nothing is sealed twice alike.
-func (r *Reconciler) sealed(ctx context.Context, ids identity, credentials seal.Credentials) (sealed []byte, keyID string, err error) {
+func (r *Reconciler) sealed(ctx context.Context, ids projection.Identity, credentials seal.Credentials) (sealed []byte, keyID string, err error) {
 	if credentials.IsEmpty() {
 		return nil, "", nil
 	}
@@ -175,8 +159,8 @@ func (r *Reconciler) sealed(ctx context.Context, ids identity, credentials seal.
 	if err != nil {
 		return nil, "", err
 	}
-	field := seal.CredentialsField(ids.project, ids.connector)
-	stored, err := r.Store.Connector(ctx, store.Key{ProjectID: ids.project, ID: ids.connector})
+	field := seal.CredentialsField(ids.Project, ids.Connector)
+	stored, err := r.Store.Connector(ctx, ids.Key())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, "", object.FromStore(fmt.Errorf("reading what is sealed: %w", err))
 	}

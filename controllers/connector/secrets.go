@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -26,9 +27,9 @@ func purpose(c *v1alpha1.Connector) string {
 
 // secret is the connector's: derived, with the id of the key that it derives from, or
 // the user's own.
-func (r *Reconciler) secret(ctx context.Context, c *v1alpha1.Connector, ids identity) (value, keyID string, err error) {
+func (r *Reconciler) secret(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (value, keyID string, err error) {
 	if sealed := c.SealedSecret(); sealed != "" {
-		value, err = r.unsealed(seal.SecretField(ids.project, ids.connector), sealed)
+		value, err = r.unsealed(seal.SecretField(ids.Project, ids.Connector), sealed)
 		return value, "", err
 	}
 	if c.Spec.SecretRef == nil {
@@ -46,7 +47,7 @@ func (r *Reconciler) secret(ctx context.Context, c *v1alpha1.Connector, ids iden
 }
 
 // inboundRow is the connector as the store keeps it, and what its callers send or sign with.
-func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids identity) (row store.Connector, secret string, err error) {
+func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (row store.Connector, secret string, err error) {
 	secret, keyID, err := r.secret(ctx, c, ids)
 	if err != nil {
 		return row, "", err
@@ -65,7 +66,7 @@ func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids 
 // brought are the secrets of the user's that callers may sign with, or that deliveries are
 // signed with, which the gateway needs in clear: the current one, and those before that are
 // still valid.
-func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids identity, secret string) (out seal.Credentials, err error) {
+func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, secret string) (out seal.Credentials, err error) {
 	signature := c.Signature()
 	if digest := signature == "" || signature == v1alpha1.AuthenticationGitLab.Word(); digest && !c.Sends() { // which is enough
 		return out, nil
@@ -73,7 +74,7 @@ func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids ide
 	if !c.GeneratesSecret() {
 		out.Secrets = append(out.Secrets, secret)
 	}
-	stored, err := r.Store.Connector(ctx, store.Key{ProjectID: ids.project, ID: ids.connector})
+	stored, err := r.Store.Connector(ctx, ids.Key())
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return out, nil
@@ -83,7 +84,7 @@ func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids ide
 		return out, nil
 	}
 	var before seal.Credentials
-	plain, err := r.Keys.Open(seal.CredentialsField(ids.project, ids.connector), stored.Sealed)
+	plain, err := r.Keys.Open(seal.CredentialsField(ids.Project, ids.Connector), stored.Sealed)
 	if err != nil || json.Unmarshal(plain, &before) != nil {
 		return out, nil //nolint:nilerr // what cannot be opened any more signs nothing any more
 	}
@@ -97,18 +98,8 @@ func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids ide
 }
 
 // generated derives the secret of a version with the key that it derives from.
-func (r *Reconciler) generated(ctx context.Context, c *v1alpha1.Connector, ids identity, version int64) (value, keyID string, err error) {
-	of := seal.Generated{ProjectID: ids.project, ConnectorID: ids.connector, Version: version, Standard: c.Authentication() == v1alpha1.AuthenticationStandardWebhooks}
-	keyID, err = r.Store.DerivationKey(ctx, store.Key{ProjectID: ids.project, ID: ids.connector}, of.Version)
-	if err != nil {
-		return "", "", object.FromStore(fmt.Errorf("choosing the key of the secret: %w", err))
-	}
-	if c.Sends() {
-		value, err = r.Keys.SigningSecret(keyID, of)
-		return value, keyID, err
-	}
-	value, err = r.Keys.Secret(keyID, of)
-	return value, keyID, err
+func (r *Reconciler) generated(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, version int64) (value, keyID string, err error) {
+	return projection.Generated(ctx, r.Store, r.Keys, c, ids, version)
 }
 
 // showSecret writes the child Secret.

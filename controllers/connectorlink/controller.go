@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -52,7 +53,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			link.MarkInvalid(problem + ", which Connector " + strconv.Quote(connector.Name) + " is not; remove it")
 			return 0, nil
 		}
-		written := row(r.Ref(link), link, identity{key.ProjectID, id, key.ID})
+		if link.DefinedInCode() && link.Activation() == 0 {
+			return 0, &object.WaitingError{Message: fmt.Sprintf("the label %s is the platform's: remove it, and the link is your own", v1alpha1.LabelDefinedInCode)}
+		}
+		written := projection.LinkRow(r.Ref(link), link, key, store.Key{ProjectID: key.ProjectID, ID: id})
 		policy, problem, err := r.policy(ctx, link, connector)
 		switch {
 		case err != nil:
@@ -95,6 +99,8 @@ func (r *Reconciler) put(ctx context.Context, link *v1alpha1.ConnectorLink, writ
 	case errors.As(err, &sends):
 		link.MarkTooManyOutbound(store.MaxOutboundLinks)
 		return false, nil
+	case errors.Is(err, store.ErrNotLive):
+		return false, &object.WaitingError{Message: "another activation is in effect in the environment; the mirror of that comes"}
 	case err != nil:
 		return false, object.FromStore(fmt.Errorf("projecting the link: %w", err))
 	}

@@ -28,20 +28,6 @@ func link(namespace, name, connector string, mark func(*v1alpha1.ConnectorLink))
 
 func asIs(*v1alpha1.ConnectorLink) {}
 
-// TestARow: what the link joins, and how old it is, for a sync answer is that of the
-// oldest.
-func TestARow(t *testing.T) {
-	t.Parallel()
-	ids, noon := identity{uuid.New(), uuid.New(), uuid.New()}, time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	ref := store.ObjectRef{Namespace: "team", Kind: "ConnectorLink", Name: "l", ObjectUID: "u", Generation: 2}
-	got := row(ref, link("team", "l", "ask", func(l *v1alpha1.ConnectorLink) {
-		l.CreationTimestamp, l.Spec.FilesRequired = metav1.NewTime(noon), true
-	}), ids)
-	require.Equal(t, store.Link{
-		Ref: ref, ID: ids.link, ProjectID: ids.project, ConnectorID: ids.connector, AgentName: "hello", ObjectCreatedAt: noon, FilesRequired: true,
-	}, got)
-}
-
 // TestWhoWaitsForALinkThatGoes: links of the same connector that are stalled, and
 // where it was a tool those of the same agent.
 func TestWhoWaitsForALinkThatGoes(t *testing.T) {

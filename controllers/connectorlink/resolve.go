@@ -15,18 +15,6 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// identity are the ids of a link and of what it belongs to.
-type identity struct{ project, connector, link uuid.UUID }
-
-// row is the link as the store keeps it.
-func row(ref store.ObjectRef, link *v1alpha1.ConnectorLink, ids identity) store.Link {
-	return store.Link{
-		Ref: ref, ID: ids.link, ProjectID: ids.project, ConnectorID: ids.connector,
-		AgentName: string(link.Spec.Agent), ObjectCreatedAt: link.CreationTimestamp.Time,
-		FilesRequired: link.Spec.FilesRequired,
-	}
-}
-
 // wrongMode says what the link asks for that has no effect for its connector; "" where all
 // has.
 func wrongMode(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector) string {

@@ -33,7 +33,11 @@ func (r *Reconciler) goLive(ctx context.Context, v *version) error {
 	if !held && v.waited(r.Now()) < prefetchPatience {
 		return nil
 	}
-	_, err = r.activate(ctx, v, store.Activation{})
+	_, err = r.activate(ctx, v, store.Activation{}, v.Spec.SkipFailedConnectors)
+	var failed *connectorsError
+	if errors.As(err, &failed) {
+		return r.failConnectors(ctx, v, failed)
+	}
 	return err
 }
 
@@ -61,10 +65,14 @@ func (v *version) waited(now time.Time) time.Duration {
 	return now.Sub(c.LastTransitionTime.Time)
 }
 
-// activate flips what is live, in one transaction, and says whether it is this
-// deployment now.
-func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activation) (live bool, err error) {
+// activate flips what is live, with the connectors of the code, in one transaction, and
+// says whether it is this deployment now. Connectors that cannot be applied stay as they
+// are where that is tolerated; else nothing is done, and they are a *connectorsError.
+func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activation, tolerated bool) (live bool, err error) {
 	a.Deployment = v.key
+	if err := r.addConnectors(ctx, v, &a, tolerated); err != nil {
+		return false, err
+	}
 	result, err := r.Store.Activate(ctx, a)
 	if err != nil && (a.RequestedAt != nil || !errors.Is(err, store.ErrConflict)) {
 		return false, object.FromStore(fmt.Errorf("activating: %w", err))
@@ -88,7 +96,8 @@ func (r *Reconciler) restore(ctx context.Context, v *version) error {
 		return object.FromStore(err)
 	}
 	if v.outcome.ActivationRank > environment.LiveRank {
-		_, err = r.activate(ctx, v, store.Activation{})
+		// Whatever became of its connectors meanwhile: it was live.
+		_, err = r.activate(ctx, v, store.Activation{}, true)
 	}
 	return err
 }
@@ -119,7 +128,12 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 		v.MarkActivation(v1alpha1.ActivationSuperseded, fmt.Sprintf("the activation of Deployment %q was asked for later", later))
 		return nil
 	}
-	live, err := r.activate(ctx, v, store.Activation{RequestedAt: &v.Spec.Activation.RequestedAt.Time})
+	live, err := r.activate(ctx, v, store.Activation{RequestedAt: &v.Spec.Activation.RequestedAt.Time}, v.forces())
+	var failed *connectorsError
+	if errors.As(err, &failed) {
+		v.MarkActivation(v1alpha1.ActivationConnectorsFailed, failed.Error())
+		return nil
+	}
 	if err != nil {
 		return err
 	}

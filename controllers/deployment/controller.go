@@ -19,6 +19,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
+	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -37,12 +39,15 @@ type Store interface {
 	store.Activations
 	Environment(ctx context.Context, key store.Key) (store.Environment, error)
 	PutToken(ctx context.Context, t store.Token) error
+	projection.Derivations
 }
 
 // Reconciler reconciles Deployments.
 type Reconciler struct {
 	*object.Base
 	Store Store
+	// Keys derive the secrets of connectors, and open variables.
+	Keys *keyring.Keys
 	// Pods is the operator's part of build pods.
 	Pods object.PodOptions
 }

@@ -5,12 +5,14 @@ package deployment
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
@@ -36,6 +38,7 @@ func (r *Reconciler) mirror(ctx context.Context, v *version) error {
 		}
 	case store.DeploymentDeployed:
 		v.MarkDeployed()
+		v.MarkConnectors(connectorsOf(out))
 		return r.mirrorLive(ctx, v)
 	case store.DeploymentFailed:
 		v.endAtStep()
@@ -45,6 +48,23 @@ func (r *Reconciler) mirror(ctx context.Context, v *version) error {
 		v.MarkCancelled(cmp.Or(out.Message, "cancelled"))
 	}
 	return nil
+}
+
+// connectorsOf is how many connectors an activation has brought, and which it has left, with
+// the reason.
+func connectorsOf(d store.Deployment) (applied int, left []string) {
+	var list []connectorResult
+	if len(d.ConnectorResults) == 0 || json.Unmarshal(d.ConnectorResults, &list) != nil {
+		return 0, nil
+	}
+	for _, r := range list {
+		if r.Action == actionSkipped || r.Action == actionFailed {
+			left = append(left, r.Connector+": "+ptr.Deref(r.Error, ""))
+			continue
+		}
+		applied++
+	}
+	return applied, left
 }
 
 // endAtStep makes the step that the deployment ended at that of the status, which

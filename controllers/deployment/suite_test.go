@@ -37,7 +37,7 @@ func bare() *scene {
 	GinkgoHelper()
 	f := New()
 	return &scene{Fixture: f, r: &deployment.Reconciler{
-		Base: f.Base, Store: f.Store, Pods: object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"},
+		Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"},
 	}}
 }
 

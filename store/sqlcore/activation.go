@@ -79,11 +79,11 @@ func deploy(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation)
 	}
 	tx.Hint(store.TopicDeployment, d.Key())
 	err = tx.QueryRowContext(ctx, `UPDATE deployments SET status = 'deployed', phase = '',
-			ended_at = COALESCE(ended_at, now_us()), connector_results = COALESCE($3, connector_results),
-			activation_requested_at = COALESCE($5, activation_requested_at),
-			activation_rank = CASE WHEN activation_rank > $4 THEN activation_rank ELSE $4 END
+			ended_at = COALESCE(ended_at, now_us()),
+			activation_requested_at = COALESCE($4, activation_requested_at),
+			activation_rank = CASE WHEN activation_rank > $3 THEN activation_rank ELSE $3 END
 		WHERE project_id = $1 AND id = $2 RETURNING activation_rank`,
-		d.ProjectID, d.ID, JSON(a.ConnectorResults), rank, decided).Scan(&rank)
+		d.ProjectID, d.ID, rank, decided).Scan(&rank)
 	return rank, wrap(err, "recording the outcome")
 }
 
@@ -94,8 +94,9 @@ func (c *Core) goLive(ctx context.Context, tx *Tx, d store.Deployment, rank int6
 		RETURNING live_activated_at`, d.ProjectID, d.EnvironmentID, d.ID, rank).Scan(at(&when)); err != nil {
 		return when, wrap(err, "flipping the live pointer")
 	}
-	if _, err := tx.exec(ctx, `UPDATE deployments SET activated_at = $3 WHERE project_id = $1 AND id = $2`,
-		d.ProjectID, d.ID, Instant(when)); err != nil {
+	if _, err := tx.exec(ctx, `UPDATE deployments SET activated_at = $3,
+		connector_results = COALESCE($4, connector_results) WHERE project_id = $1 AND id = $2`,
+		d.ProjectID, d.ID, Instant(when), JSON(a.ConnectorResults)); err != nil {
 		return when, wrap(err, "recording the activation")
 	}
 	if err := c.reviseConnectors(ctx, tx, d.Environment(), a); err != nil {

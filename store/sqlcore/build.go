@@ -131,7 +131,7 @@ func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildR
 		return err
 	}
 	if _, err := tx.exec(ctx, `UPDATE deployments SET bundle_digest = $3, bundle_size = $4, agents = $5,
-		test_results = $6, failed_test_count = $7, connectors = $8 WHERE project_id = $1 AND id = $2`,
+		test_results = $6, failed_test_count = $7, connector_files = $8 WHERE project_id = $1 AND id = $2`,
 		d.ProjectID, d.ID, r.BundleDigest, size, agents, JSON(r.TestResults), store.FailedTests(r.TestResults), connectors); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func connectorFiles(files []store.ConnectorFile) (any, error) {
 
 // ConnectorFiles implements store.Deployments.
 func (c *Core) ConnectorFiles(ctx context.Context, key store.Key) (files []store.ConnectorFile, err error) {
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT connectors FROM deployments WHERE project_id = $1 AND id = $2`,
+	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT connector_files FROM deployments WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(document{&files}))
 	return files, wrap(err, "reading the connectors of deployment %s", key)
 }

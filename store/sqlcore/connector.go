@@ -129,7 +129,7 @@ func (c *Core) putConnector(ctx context.Context, tx *Tx, connector store.Connect
 	if err := c.claimID(ctx, tx, connector.Key(), connector.Ref); err != nil {
 		return nil, err
 	}
-	if err := mustBeLive(ctx, tx, connector.Activation, `project_id = $1 AND id = $2`, connector.ProjectID, connector.EnvironmentID); err != nil {
+	if err := mustBeLive(ctx, tx, connector.Activation, `id = $2`, connector.ProjectID, connector.EnvironmentID); err != nil {
 		return nil, wrap(err, "projecting %s", connector.Ref)
 	}
 	connector.Name = Text(connector.Name)
@@ -140,13 +140,15 @@ func (c *Core) putConnector(ctx context.Context, tx *Tx, connector store.Connect
 }
 
 // mustBeLive says store.ErrNotLive where the environment that a condition names has
-// another activation than the one of that rank; any will do for rank 0.
-func mustBeLive(ctx context.Context, tx *Tx, rank int64, condition string, args ...any) error {
+// another activation than the one of that rank; any will do for rank 0. The condition's
+// argument is $2.
+func mustBeLive(ctx context.Context, tx *Tx, rank int64, condition string, project uuid.UUID, of uuid.UUID) error {
 	if rank == 0 {
 		return nil
 	}
 	var live int64
-	switch err := found(tx.QueryRowContext(ctx, `SELECT live_rank FROM environments WHERE `+condition, args...).Scan(&live)); {
+	switch err := found(tx.QueryRowContext(ctx, `SELECT live_rank FROM environments
+		WHERE project_id = $1 AND `+condition, project, of).Scan(&live)); {
 	case errors.Is(err, store.ErrNotFound), err == nil && live != rank:
 		return store.ErrNotLive
 	default:

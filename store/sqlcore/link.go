@@ -66,7 +66,7 @@ func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode 
 	if err := c.claimID(ctx, tx, l.Key(), l.Ref); err != nil {
 		return nil, err
 	}
-	if err := mustBeLive(ctx, tx, l.Activation, `project_id = $1 AND id =
+	if err := mustBeLive(ctx, tx, l.Activation, `id =
 		(SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2)`, l.ProjectID, l.ConnectorID); err != nil {
 		return nil, wrap(err, "projecting %s", l.Ref)
 	}

@@ -75,6 +75,18 @@ var codePromises = []promise{
 		w.JSONEq(string(results), string(w.deployment(spec.ID).ConnectorResults))
 		w.ErrorIs(w.s.RecordConnectors(w.ctx, w.key(uuid.New()), results), store.ErrNotFound)
 	}},
+	{"what was done with connectors is recorded once it is done", func(w *world) {
+		old, late := w.deploy("one", "first"), w.build("two", "first")
+		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: old.Key(), RequestedAt: &origin})
+		w.NoError(err)
+		results := json.RawMessage(`[{"connector":"orders","action":"created","error":null}]`)
+		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: late.Key(), ConnectorResults: results})
+		w.NoError(err)
+		w.Nil(w.deployment(late.ID).ConnectorResults, "it is not live")
+		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: late.Key(), RequestedAt: &origin, ConnectorResults: results})
+		w.NoError(err)
+		w.JSONEq(string(results), string(w.deployment(late.ID).ConnectorResults))
+	}},
 	{"an activation keeps the connectors that are to stay as they are", func(w *world) {
 		kept, gone := w.codeConnector("kept"), w.codeConnector("gone")
 		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{kept, gone}})

@@ -273,7 +273,7 @@ CREATE TABLE deployments (
     test_results text,
     failed_test_count bigint NOT NULL DEFAULT 0,
     -- The files of connectors/ as JSON, NULL without any; and what became of them.
-    connectors text,
+    connector_files text,
     connector_results text,
     log_size bigint NOT NULL DEFAULT 0,
     activation_rank bigint NOT NULL DEFAULT 0,

@@ -242,7 +242,7 @@ CREATE TABLE deployments (
     test_results TEXT,
     failed_test_count INTEGER NOT NULL DEFAULT 0,
     -- The files of connectors/ as JSON, NULL without any; and what became of them.
-    connectors TEXT,
+    connector_files TEXT,
     connector_results TEXT,
     log_size INTEGER NOT NULL DEFAULT 0,
     activation_rank INTEGER NOT NULL DEFAULT 0,

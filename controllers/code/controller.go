@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package code mirrors the connectors of a project's code as Connectors and ConnectorLinks. An
+// activation has brought them into the store; the objects show it, carry what people may change
+// of them, and are healed where somebody changes anything else.
+package code
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectorlinks,verbs=get;list;watch;create;patch;delete
+
+// Store is what the controller needs of the store.
+type Store interface {
+	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
+	ConnectorFiles(ctx context.Context, key store.Key) ([]store.ConnectorFile, error)
+}
+
+// Reconciler mirrors the connectors of what is live in an Environment.
+type Reconciler struct {
+	*object.Base
+	Store Store
+}
+
+// Reconcile mirrors those of one Environment. While nothing is live there, or the Environment
+// is gone, objects stay as they are.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	name := v1alpha1.EnvironmentName(req.Name)
+	_, environment, err := r.Environment(ctx, req.Namespace, name)
+	var missing *object.MissingError
+	if errors.As(err, &missing) {
+		return ctrl.Result{}, nil // it is looked at again when it has come
+	}
+	if err != nil || environment.LiveDeploymentID == nil {
+		return ctrl.Result{}, err
+	}
+	m, err := r.read(ctx, req.Namespace, name, environment)
+	if err == nil {
+		err = r.write(ctx, m)
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{RequeueAfter: object.Later}, nil // of which the cache tells before, unless it is somebody's own
+	}
+	return ctrl.Result{}, err
+}
+
+// mirrors are the objects that the code of what is live asks for, and those that there are.
+type mirrors struct {
+	environment v1alpha1.EnvironmentName
+	rank        int64
+	wanted      []projection.Mirror
+	// kept are the names of connectors that the activation has left as they were.
+	kept       map[string]bool
+	connectors map[string]*v1alpha1.Connector
+	links      map[string]*v1alpha1.ConnectorLink
+}
+
+// read finds what is to be mirrored, and what is there.
+func (r *Reconciler) read(
+	ctx context.Context, namespace string, name v1alpha1.EnvironmentName, environment store.Environment,
+) (*mirrors, error) {
+	live := store.Key{ProjectID: environment.ProjectID, ID: *environment.LiveDeploymentID}
+	d, err := r.Store.Deployment(ctx, live)
+	if err != nil {
+		return nil, object.FromStore(err)
+	}
+	files, err := r.Store.ConnectorFiles(ctx, live)
+	if err != nil {
+		return nil, object.FromStore(err)
+	}
+	m := &mirrors{
+		environment: name, rank: environment.LiveRank, kept: map[string]bool{},
+		connectors: map[string]*v1alpha1.Connector{}, links: map[string]*v1alpha1.ConnectorLink{},
+	}
+	left := leftAsTheyAre(d.ConnectorResults)
+	agents := make([]string, len(d.Agents))
+	for i, a := range d.Agents {
+		agents[i] = a.Name
+	}
+	for _, file := range files {
+		c, err := bundle.ParseConnector(file.Key, []byte(file.Content), agents)
+		if err != nil || left[file.Key] || len(c.Unsupported()) > 0 {
+			m.kept[v1alpha1.CodeConnectorName(name, file.Key)] = true
+			continue
+		}
+		mirror, err := projection.MirrorOf(namespace, name, c)
+		if err != nil {
+			return nil, err
+		}
+		m.wanted = append(m.wanted, mirror)
+	}
+	return m, r.list(ctx, namespace, m)
+}
+
+// leftAsTheyAre are the connectors that an activation could not apply, by key.
+func leftAsTheyAre(results json.RawMessage) map[string]bool {
+	var list []struct{ Connector, Action string }
+	left := map[string]bool{}
+	if len(results) == 0 || json.Unmarshal(results, &list) != nil {
+		return left
+	}
+	for _, one := range list {
+		left[one.Connector] = one.Action == "skipped" || one.Action == "failed"
+	}
+	return left
+}
+
+// list finds the objects of the environment that the platform has made.
+func (r *Reconciler) list(ctx context.Context, namespace string, m *mirrors) error {
+	ours := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{
+		object.LabelManagedBy: object.ManagedBy, v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelEnvironment: string(m.environment),
+	}}
+	connectors, links := &v1alpha1.ConnectorList{}, &v1alpha1.ConnectorLinkList{}
+	if err := errors.Join(r.Client.List(ctx, connectors, ours...), r.Client.List(ctx, links, ours...)); err != nil {
+		return fmt.Errorf("listing what mirrors the code: %w", err)
+	}
+	for i := range connectors.Items {
+		if c := &connectors.Items[i]; projection.IsOurs(c, m.environment) && c.Spec.Environment == m.environment {
+			m.connectors[c.Name] = c
+		}
+	}
+	for i := range links.Items {
+		if l := &links.Items[i]; projection.IsOurs(l, m.environment) {
+			m.links[l.Name] = l
+		}
+	}
+	return nil
+}
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	mirrored := handler.EnqueueRequestsFromMapFunc(environmentOf)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("code").
+		WithOptions(r.ControllerOptions()).
+		For(&v1alpha1.Environment{}, builder.WithPredicates(object.Changed(whatIsLive))).
+		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(environmentOf), builder.WithPredicates(object.Changed(whenLive))).
+		Watches(&v1alpha1.Connector{}, mirrored, builder.WithPredicates(object.Changed(said))).
+		Watches(&v1alpha1.ConnectorLink{}, mirrored, builder.WithPredicates(object.Changed(said))).
+		Complete(r)
+}
+
+// whatIsLive is what an environment says of it.
+func whatIsLive(o v1alpha1.ConditionedObject) any {
+	e, ok := o.(*v1alpha1.Environment)
+	if !ok {
+		return nil
+	}
+	return [2]string{e.Status.ID, e.Status.LiveDeploymentID}
+}
+
+// whenLive is what a deployment says of being live.
+func whenLive(o v1alpha1.ConditionedObject) any {
+	d, ok := o.(*v1alpha1.Deployment)
+	if !ok || d.Status.ActivatedAt == nil {
+		return nil
+	}
+	return [2]any{d.Status.Live, d.Status.ActivatedAt.Unix()}
+}
+
+// said is what a mirror says, or is not to say.
+func said(o v1alpha1.ConditionedObject) any {
+	return fmt.Sprint(o.GetGeneration(), o.GetLabels())
+}
+
+// environmentOf is the environment of a deployment, or of what mirrors its code.
+func environmentOf(_ context.Context, o client.Object) []ctrl.Request {
+	name := o.GetLabels()[v1alpha1.LabelEnvironment]
+	switch of := o.(type) {
+	case *v1alpha1.Deployment:
+		name = string(of.Spec.Environment)
+	case *v1alpha1.Connector:
+		if of.DefinedInCode() {
+			name = string(of.Spec.Environment)
+		}
+	}
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+}

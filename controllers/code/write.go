@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package code
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
+)
+
+// write brings the objects to what is wanted: connectors first, for links name them.
+func (r *Reconciler) write(ctx context.Context, m *mirrors) error {
+	wanted := map[string]bool{}
+	for i := range m.wanted {
+		mirror := &m.wanted[i]
+		existing := m.connectors[mirror.Connector.Name]
+		mirror.Onto(existing, m.rank)
+		wanted[mirror.Connector.Name] = true
+		if err := r.putConnector(ctx, existing, mirror.Connector); err != nil {
+			return err
+		}
+		for _, link := range mirror.Links {
+			wanted[link.Name] = true
+			if err := r.putLink(ctx, m.links[link.Name], link); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.connectors)) {
+		c := m.connectors[name]
+		switch {
+		case wanted[name]:
+		case m.kept[name]:
+			if err := r.carry(ctx, c, m.rank); err != nil {
+				return err
+			}
+		default:
+			if err := r.retire(ctx, c, m.rank); err != nil {
+				return err
+			}
+		}
+	}
+	return r.settleLinks(ctx, m, wanted)
+}
+
+// settleLinks deletes the links that the code has no more. Those of a connector that was left as
+// it was stay with it, and those of a retired one, which takes no events, stay too: its file may
+// come back.
+func (r *Reconciler) settleLinks(ctx context.Context, m *mirrors, wanted map[string]bool) error {
+	for _, name := range slices.Sorted(maps.Keys(m.links)) {
+		link := m.links[name]
+		of := m.connectors[string(link.Spec.Connector)]
+		switch {
+		case wanted[name]:
+		case of != nil && !wanted[of.Name]:
+			changed := link.DeepCopy()
+			changed.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(m.rank, 10)
+			if err := r.patch(ctx, link, changed); err != nil {
+				return err
+			}
+		default:
+			err := r.Client.Delete(ctx, link, client.Preconditions{UID: &link.UID})
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("deleting ConnectorLink %q, which the code has no more: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// putConnector makes a connector that mirrors a file, or makes it say what it is to say. It is
+// not applied: what somebody has added to its spec is to go too.
+func (r *Reconciler) putConnector(ctx context.Context, existing, wanted *v1alpha1.Connector) error {
+	if existing == nil {
+		return r.create(ctx, wanted)
+	}
+	changed := existing.DeepCopy()
+	if !projection.SameConnector(existing, wanted) {
+		changed.Spec = wanted.Spec
+	}
+	delete(changed.Labels, v1alpha1.LabelRetired)
+	maps.Copy(changed.Labels, wanted.Labels)
+	return r.patch(ctx, existing, changed)
+}
+
+func (r *Reconciler) putLink(ctx context.Context, existing, wanted *v1alpha1.ConnectorLink) error {
+	if existing == nil {
+		return r.create(ctx, wanted)
+	}
+	if existing.Spec.Connector != wanted.Spec.Connector || existing.Spec.Agent != wanted.Spec.Agent {
+		err := r.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID}) // neither can be changed
+		return client.IgnoreNotFound(err)
+	}
+	changed := existing.DeepCopy()
+	changed.Spec = wanted.Spec
+	maps.Copy(changed.Labels, wanted.Labels)
+	return r.patch(ctx, existing, changed)
+}
+
+// retire marks a connector that the code has no more.
+func (r *Reconciler) retire(ctx context.Context, c *v1alpha1.Connector, rank int64) error {
+	changed := c.DeepCopy()
+	changed.Labels[v1alpha1.LabelRetired], changed.Spec.Enabled = "true", ptr.To(false)
+	changed.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(rank, 10)
+	return r.patch(ctx, c, changed)
+}
+
+// carry lets a connector that was left as it was go on under another activation. One that was
+// retired before stays so.
+func (r *Reconciler) carry(ctx context.Context, c *v1alpha1.Connector, rank int64) error {
+	changed := c.DeepCopy()
+	changed.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(rank, 10)
+	return r.patch(ctx, c, changed)
+}
+
+// create makes an object. Another one that has its name since is none of the platform's: the
+// next look finds it in the way.
+func (r *Reconciler) create(ctx context.Context, o client.Object) error {
+	if err := r.Client.Create(ctx, o, client.FieldOwner(object.FieldManager)); err != nil {
+		return fmt.Errorf("making %T %q of the code: %w", o, o.GetName(), err)
+	}
+	return nil
+}
+
+// patch writes what has changed of an object, unless somebody has written it since it was read.
+func (r *Reconciler) patch(ctx context.Context, from, to client.Object) error {
+	if equality.Semantic.DeepEqual(from, to) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{})
+	err := r.Client.Patch(ctx, to, patch, client.FieldOwner(object.FieldManager))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("bringing %T %q to what the code says: %w", to, to.GetName(), err)
+	}
+	return nil
+}

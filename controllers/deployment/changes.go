@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/controllers/projection"
+	"github.com/agentplatform/agentplatform/internal/cron"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// What an activation does with a connector, as the REST API says it.
+const (
+	actionCreated   = "created"
+	actionUpdated   = "updated"
+	actionUnchanged = "unchanged"
+	actionRetired   = "retired"
+	// actionSkipped: it stays as it is, although the code says something else.
+	actionSkipped = "skipped"
+	actionFailed  = "failed"
+)
+
+const (
+	// maxChangeError is the most bytes of what is said of one connector.
+	maxChangeError = 1000
+	// notApplied is said of connectors that could have been.
+	notApplied = "not applied, for another connector cannot be"
+)
+
+// situation is what connectors of code meet in their environment.
+type situation struct {
+	namespace   string
+	environment v1alpha1.EnvironmentName
+	// agents are those of the deployment.
+	agents []string
+	// connectors are those of the environment by name, and links those of the namespace by the
+	// name of their connector; whoever made them.
+	connectors map[string]*v1alpha1.Connector
+	links      map[string][]*v1alpha1.ConnectorLink
+	variables  runnerconfig.Variables
+	// noVariables says why variables cannot be read; "" where they can.
+	noVariables string
+}
+
+// change is what an activation would do with one connector.
+type change struct {
+	key, action string
+	// problem says to a person why it failed; else it is "".
+	problem string
+	// mirror is what the code says, and expanded its connector with the values of variables;
+	// nil where it failed or is to be retired.
+	mirror   *projection.Mirror
+	expanded *v1alpha1.Connector
+}
+
+// changes are those that a deployment with these files would make, by key.
+func (s situation) changes(files []store.ConnectorFile) []change {
+	out := make([]change, 0, len(files))
+	named := map[string]bool{}
+	for _, file := range files {
+		out = append(out, s.change(file))
+		named[v1alpha1.CodeConnectorName(s.environment, file.Key)] = true
+	}
+	s.failNamesakes(out)
+	for _, name := range slices.Sorted(maps.Keys(s.connectors)) {
+		c := s.connectors[name]
+		stem, ofCode := strings.CutPrefix(name, string(s.environment)+".")
+		if ofCode && !named[name] && !c.Retired() && projection.IsOurs(c, s.environment) {
+			out = append(out, change{key: stem, action: actionRetired})
+		}
+	}
+	slices.SortFunc(out, func(a, b change) int { return strings.Compare(a.key, b.key) })
+	return out
+}
+
+// change is what would become of one file, but for its name for people.
+func (s situation) change(file store.ConnectorFile) change {
+	failed := func(format string, args ...any) change {
+		return change{key: file.Key, action: actionFailed, problem: store.Cut(fmt.Sprintf(format, args...), maxChangeError)}
+	}
+	parsed, err := bundle.ParseConnector(file.Key, []byte(file.Content), s.agents)
+	if err != nil {
+		return failed("%v", err)
+	}
+	if problems := parsed.Unsupported(); len(problems) > 0 {
+		return failed("%v", problems)
+	}
+	mirror, err := projection.MirrorOf(s.namespace, s.environment, parsed)
+	if err != nil {
+		return failed("%v", err)
+	}
+	existing := s.connectors[mirror.Connector.Name]
+	if problem := s.inTheWay(&mirror, existing); problem != "" {
+		return failed("%s", problem)
+	}
+	if projection.NamesVariables(mirror.Connector) && s.noVariables != "" {
+		return failed("the variables of Environment %q cannot be read: %s", s.environment, s.noVariables)
+	}
+	mirror.Onto(existing, 0)
+	expanded, err := projection.Expanded(mirror.Connector, s.variables)
+	if err != nil {
+		return failed("%v", err)
+	}
+	if expanded.Spec.Cron != nil {
+		config := projection.CronConfig(expanded)
+		if wrong := cron.Check(config.Schedule, config.TimeZone, config.Prompt, config.Payload); len(wrong) > 0 {
+			return failed("%q %s", wrong[0].Field, wrong[0].Problem)
+		}
+	}
+	return change{key: file.Key, action: s.action(&mirror, existing), mirror: &mirror, expanded: expanded}
+}
+
+// inTheWay says what keeps a connector of the code from what is there already.
+func (s situation) inTheWay(m *projection.Mirror, existing *v1alpha1.Connector) string {
+	name := m.Connector.Name
+	if existing != nil {
+		switch wanted := m.Connector; {
+		case !projection.IsOurs(existing, s.environment):
+			return fmt.Sprintf("Connector %q is there, and the platform has not made it: delete it, or rename the file", name)
+		case existing.Type() != wanted.Type(), existing.Spec.Mode != wanted.Spec.Mode:
+			return fmt.Sprintf("it was %s %s and would be %s %s: type and mode of a connector never change, for callers rely on them; rename the file",
+				existing.Spec.Mode.Word(), existing.Type(), wanted.Spec.Mode.Word(), wanted.Type())
+		}
+	}
+	mirrored := map[string]bool{}
+	agents := map[v1alpha1.AgentName]bool{}
+	for _, link := range m.Links {
+		mirrored[link.Name], agents[link.Spec.Agent] = true, true
+	}
+	others := 0
+	for _, link := range s.links[name] {
+		switch ours := projection.IsOurs(link, s.environment); {
+		case ours:
+			continue
+		case mirrored[link.Name]:
+			return fmt.Sprintf("ConnectorLink %q is there, and the platform has not made it: delete it", link.Name)
+		case agents[link.Spec.Agent]:
+			return fmt.Sprintf("ConnectorLink %q links agent %q to it already: delete it, or take the agent out of the file", link.Name, link.Spec.Agent)
+		}
+		others++
+	}
+	if others+len(m.Links) > store.MaxLinks {
+		return fmt.Sprintf("it would have %d links, with those that the platform has not made; at most %d are allowed", others+len(m.Links), store.MaxLinks)
+	}
+	return ""
+}
+
+// action is what is done with a connector of the code.
+func (s situation) action(m *projection.Mirror, existing *v1alpha1.Connector) string {
+	switch {
+	case existing == nil || existing.Retired():
+		return actionCreated
+	case projection.SameConnector(existing, m.Connector) && s.sameLinks(m):
+		return actionUnchanged
+	}
+	return actionUpdated
+}
+
+// sameLinks says whether the links that mirror code are those that it has.
+func (s situation) sameLinks(m *projection.Mirror) bool {
+	there := map[string]*v1alpha1.ConnectorLink{}
+	for _, link := range s.links[m.Connector.Name] {
+		if projection.IsOurs(link, s.environment) {
+			there[link.Name] = link
+		}
+	}
+	if len(there) != len(m.Links) {
+		return false
+	}
+	return !slices.ContainsFunc(m.Links, func(l *v1alpha1.ConnectorLink) bool {
+		other := there[l.Name]
+		return other == nil || other.Spec.FilesRequired != l.Spec.FilesRequired ||
+			other.Labels[v1alpha1.LabelPosition] != l.Labels[v1alpha1.LabelPosition]
+	})
+}
+
+// failNamesakes fails what would be called like another connector of the environment: of the
+// code, of somebody's, or one that fails and stays as it is. One that fails may be in the way of
+// one that did not, so that it is looked again until no more fail.
+func (s situation) failNamesakes(changes []change) {
+	for {
+		holders := s.titles(changes)
+		failed := false
+		for i := range changes {
+			c := &changes[i]
+			if c.mirror == nil {
+				continue
+			}
+			title, name := c.mirror.Connector.Title(), c.mirror.Connector.Name
+			if holder := holders[title]; holder != name {
+				*c = change{key: c.key, action: actionFailed, problem: fmt.Sprintf(
+					"the name %q is that of Connector %q in the same environment: choose another name", title, holder)}
+				failed = true
+			}
+		}
+		if !failed {
+			return
+		}
+	}
+}
+
+// titles says whose each name for people is.
+func (s situation) titles(changes []change) map[string]string {
+	holders := map[string]string{}
+	take := func(title, name string) {
+		if _, taken := holders[title]; !taken {
+			holders[title] = name
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.connectors)) {
+		c := s.connectors[name]
+		waits := v1alpha1.IsStalled(c) && c.Status.Condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonNameTaken
+		if !projection.IsOurs(c, s.environment) && !waits {
+			take(c.Title(), name)
+		}
+	}
+	for _, c := range changes {
+		name := v1alpha1.CodeConnectorName(s.environment, c.key)
+		if existing := s.connectors[name]; c.mirror == nil && existing != nil && !existing.Retired() {
+			take(existing.Title(), name)
+		}
+	}
+	for _, c := range changes {
+		if c.mirror != nil {
+			take(c.mirror.Connector.Title(), c.mirror.Connector.Name)
+		}
+	}
+	return holders
+}
+
+// failures are the connectors that cannot be applied, with what is wrong, one a line; "" where
+// all can.
+func failures(changes []change) string {
+	var lines []string
+	for _, c := range changes {
+		if c.action == actionFailed {
+			lines = append(lines, "connector "+c.key+": "+c.problem)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// connectorResult is what was done with a connector, in the shape of the REST API.
+type connectorResult struct {
+	Connector string  `json:"connector"`
+	Action    string  `json:"action"`
+	Error     *string `json:"error"`
+}
+
+// results are what was done with connectors, in the shape of the REST API; nil without any.
+// Where applied is false nothing was done.
+func results(changes []change, applied bool) (json.RawMessage, error) {
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	list := make([]connectorResult, 0, len(changes))
+	for _, c := range changes {
+		r := connectorResult{Connector: c.key, Action: c.action}
+		switch failed := c.action == actionFailed; {
+		case failed && applied:
+			r.Action, r.Error = actionSkipped, &c.problem
+		case failed:
+			r.Error = &c.problem
+		case !applied:
+			problem := notApplied
+			r.Action, r.Error = actionSkipped, &problem
+		}
+		list = append(list, r)
+	}
+	return json.Marshal(list)
+}

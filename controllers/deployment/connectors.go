@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// connectorsError says which connectors of the code keep a deployment from being live.
+type connectorsError struct{ changes []change }
+
+// Error names them, one a line.
+func (e *connectorsError) Error() string { return failures(e.changes) }
+
+// addConnectors adds to an activation what the deployment's code says of connectors. Those that
+// cannot be applied stay as they are where that is tolerated; else they are a *connectorsError.
+func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Activation, tolerated bool) error {
+	files, err := r.Store.ConnectorFiles(ctx, v.key)
+	if err != nil {
+		return object.FromStore(err)
+	}
+	found, err := r.situation(ctx, v, files)
+	if err != nil {
+		return err
+	}
+	changes := found.changes(files)
+	if failures(changes) != "" && !tolerated {
+		return &connectorsError{changes}
+	}
+	for _, c := range changes {
+		switch {
+		case c.action == actionFailed:
+			kept := projection.Mirror{Connector: &v1alpha1.Connector{}}
+			kept.Connector.Name = v1alpha1.CodeConnectorName(v.Spec.Environment, c.key)
+			a.Kept = append(a.Kept, kept.Identity(v.environmentKey).Connector)
+		case c.mirror != nil:
+			if err := r.addConnector(ctx, v, a, c); err != nil {
+				return err
+			}
+		}
+	}
+	a.ConnectorResults, err = results(changes, true)
+	return err
+}
+
+// addConnector adds a connector with its links.
+func (r *Reconciler) addConnector(ctx context.Context, v *version, a *store.Activation, c change) error {
+	ids := c.mirror.Identity(v.environmentKey)
+	var (
+		secret, keyID string
+		err           error
+	)
+	if c.expanded.GeneratesSecret() {
+		if secret, keyID, err = projection.Generated(ctx, r.Store, r.Keys, c.expanded, ids, int64(c.expanded.SecretVersion())); err != nil {
+			return err
+		}
+	}
+	row, err := c.mirror.Row(c.expanded, ids, secret, keyID)
+	if err != nil {
+		return err
+	}
+	a.Connectors = append(a.Connectors, row)
+	a.Links = append(a.Links, c.mirror.Rows(ids.Project)...)
+	return nil
+}
+
+// situation reads what the connectors of the code meet.
+func (r *Reconciler) situation(ctx context.Context, v *version, files []store.ConnectorFile) (situation, error) {
+	s := situation{
+		namespace: v.Namespace, environment: v.Spec.Environment,
+		connectors: map[string]*v1alpha1.Connector{}, links: map[string][]*v1alpha1.ConnectorLink{},
+	}
+	for _, a := range v.outcome.Agents {
+		s.agents = append(s.agents, a.Name)
+	}
+	connectors := &v1alpha1.ConnectorList{}
+	err := r.Client.List(ctx, connectors, client.InNamespace(v.Namespace), client.MatchingFields{object.ByEnvironment: string(v.Spec.Environment)})
+	if err != nil {
+		return s, fmt.Errorf("listing the connectors: %w", err)
+	}
+	for i := range connectors.Items {
+		s.connectors[connectors.Items[i].Name] = &connectors.Items[i]
+	}
+	if len(files) == 0 {
+		return s, nil
+	}
+	if err := r.foreign(ctx, v, &s, files); err != nil {
+		return s, err
+	}
+	links := &v1alpha1.ConnectorLinkList{}
+	if err := r.Client.List(ctx, links, client.InNamespace(v.Namespace)); err != nil {
+		return s, fmt.Errorf("listing the links: %w", err)
+	}
+	for i := range links.Items {
+		of := string(links.Items[i].Spec.Connector)
+		s.links[of] = append(s.links[of], &links.Items[i])
+	}
+	return s, r.readVariables(ctx, v, &s, files)
+}
+
+// foreign adds connectors of other environments that have the name of one of the files: that is
+// where a label and a spec contradict each other.
+func (r *Reconciler) foreign(ctx context.Context, v *version, s *situation, files []store.ConnectorFile) error {
+	for _, file := range files {
+		name := v1alpha1.CodeConnectorName(v.Spec.Environment, file.Key)
+		if s.connectors[name] != nil {
+			continue
+		}
+		other := &v1alpha1.Connector{}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: name}, other)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("looking for Connector %q: %w", name, err)
+		}
+		if err == nil {
+			other.Labels = nil // whatever they say: it is not of this environment
+			s.connectors[name] = other
+		}
+	}
+	return nil
+}
+
+// readVariables reads the environment's where a file may name any. What a person has to mend of
+// them is no error: it fails the connectors that name some.
+func (r *Reconciler) readVariables(ctx context.Context, v *version, s *situation, files []store.ConnectorFile) (err error) {
+	named := false
+	for _, file := range files {
+		named = named || strings.Contains(file.Content, "$")
+	}
+	if !named {
+		return nil
+	}
+	s.variables, err = r.Variables(ctx, v.environment, v.environmentKey, r.Keys)
+	var (
+		secret  *object.SecretError
+		stalled *object.StalledError
+	)
+	if errors.As(err, &secret) || errors.As(err, &stalled) {
+		s.noVariables, err = err.Error(), nil
+	}
+	return err
+}
+
+// failConnectors ends a new deployment whose connectors cannot be applied.
+func (r *Reconciler) failConnectors(ctx context.Context, v *version, failed *connectorsError) error {
+	list, err := results(failed.changes, false)
+	if err != nil {
+		return err
+	}
+	if err := r.Store.RecordConnectors(ctx, v.key, list); err != nil {
+		return object.FromStore(err)
+	}
+	return r.end(ctx, v, store.DeploymentFailed, store.FailureConnectors, failed.Error())
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package projection makes the rows that the store has of Connectors and ConnectorLinks, and
+// the objects that mirror the files of a repository. The controllers of both kinds project
+// objects by it, an activation projects files by it, so that both are the same rows.
+package projection
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Identity are the ids of a connector and of what it belongs to.
+type Identity struct{ Project, Environment, Connector uuid.UUID }
+
+// Key is the connector's primary key.
+func (i Identity) Key() store.Key { return store.Key{ProjectID: i.Project, ID: i.Connector} }
+
+// Row is the Connector that ref names as the store keeps it, without what is sealed. The secret
+// is the one in effect, derived with the key of that id; both are "" without one.
+func Row(ref store.ObjectRef, c *v1alpha1.Connector, ids Identity, secret, keyID string) (store.Connector, error) {
+	config, err := json.Marshal(restConfig(c))
+	if err != nil {
+		return store.Connector{}, fmt.Errorf("writing the configuration: %w", err)
+	}
+	row := store.Connector{
+		Ref: ref, ID: ids.Connector, ProjectID: ids.Project, EnvironmentID: ids.Environment,
+		Name: c.Title(), Type: string(c.Type()), Mode: c.Spec.Mode.Word(), Enabled: c.IsEnabled(),
+		DefinedInCode: c.DefinedInCode(), Retired: c.Retired(), Activation: c.Activation(), Config: config, SecretKey: keyID,
+		RequireAuthentication: c.RequiresAuthentication(), TimeoutSeconds: int(c.Timeout().Seconds()), FilesRequired: c.RequiresFiles(),
+		Signature: c.Signature(), ContextHeaders: c.ContextHeaders(),
+		SecretVersion: int64(c.SecretVersion()), SecretGracePeriod: c.SecretGracePeriod(),
+	}
+	if c.HasSecret() {
+		row.SecretDigest = seal.Digest(secret)
+	}
+	return row, nil
+}
+
+// restConfig is the configuration in its REST shape, without credentials.
+func restConfig(c *v1alpha1.Connector) any {
+	if c.Type() == v1alpha1.ConnectorCron {
+		return CronConfig(c)
+	}
+	if c.Sends() {
+		return OutboundConfig(c)
+	}
+	out := map[string]any{"require_authentication": c.RequiresAuthentication()}
+	if signature := c.Signature(); signature != "" {
+		out["authentication"] = signature
+	}
+	if headers := c.ContextHeaders(); len(headers) > 0 {
+		out["context_headers"] = headers
+	}
+	if c.RequiresFiles() {
+		out["files_required"] = true
+	}
+	if c.Spec.Mode == v1alpha1.ModeSync {
+		out["timeout_seconds"] = int(c.Timeout().Seconds())
+	}
+	return out
+}
+
+// CronConfig is the configuration of a cron connector as the store and the gateway have it.
+func CronConfig(c *v1alpha1.Connector) store.CronConfig {
+	spec := c.Spec.Cron
+	config := store.CronConfig{Schedule: spec.Schedule, TimeZone: spec.TimeZone, MissedTicks: spec.MissedTicks.Word(), Prompt: spec.Prompt}
+	if spec.Payload != nil {
+		config.Payload = canonical(spec.Payload.Raw)
+	}
+	return config
+}
+
+// OutboundConfig is that of an outbound webhook.
+func OutboundConfig(c *v1alpha1.Connector) outbound.Config {
+	config := outbound.Config{TimeoutSeconds: int(c.Timeout().Seconds())}
+	if w := c.Spec.Webhook; w != nil {
+		config.URL = w.URL
+		if w.Retry != nil {
+			if w.Retry.MaxAttempts != nil {
+				config.Retry.MaxAttempts = int(*w.Retry.MaxAttempts)
+			}
+			for _, seconds := range w.Retry.ScheduleSeconds {
+				config.Retry.ScheduleSeconds = append(config.Retry.ScheduleSeconds, int(seconds))
+			}
+		}
+	}
+	return config
+}
+
+// Derivations choose the keys that secrets derive from.
+type Derivations interface {
+	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
+}
+
+// Generated derives the secret of a version, with the id of the key that it derives from.
+func Generated(
+	ctx context.Context, from Derivations, keys *keyring.Keys, c *v1alpha1.Connector, ids Identity, version int64,
+) (value, keyID string, err error) {
+	of := seal.Generated{ProjectID: ids.Project, ConnectorID: ids.Connector, Version: version, Standard: c.Authentication() == v1alpha1.AuthenticationStandardWebhooks}
+	keyID, err = from.DerivationKey(ctx, ids.Key(), of.Version)
+	if err != nil {
+		return "", "", object.FromStore(fmt.Errorf("choosing the key of the secret: %w", err))
+	}
+	if c.Sends() {
+		value, err = keys.SigningSecret(keyID, of)
+		return value, keyID, err
+	}
+	value, err = keys.Secret(keyID, of)
+	return value, keyID, err
+}

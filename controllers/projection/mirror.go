@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Mirror are the objects that mirror one file of connectors/.
+type Mirror struct {
+	// Key is the stem of the file.
+	Key       string
+	Connector *v1alpha1.Connector
+	Links     []*v1alpha1.ConnectorLink
+}
+
+// MirrorOf makes the objects that mirror a file in an environment. They have no owner: a
+// connector outlives the deployment that brought it.
+func MirrorOf(namespace string, environment v1alpha1.EnvironmentName, c *bundle.Connector) (Mirror, error) {
+	labels := map[string]string{
+		object.LabelManagedBy: object.ManagedBy, v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelEnvironment: string(environment),
+	}
+	spec, err := connectorSpec(c)
+	if err != nil {
+		return Mirror{}, err
+	}
+	spec.Environment = environment
+	name := v1alpha1.CodeConnectorName(environment, c.Key)
+	m := Mirror{Key: c.Key, Connector: &v1alpha1.Connector{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: spec,
+	}}
+	for i, link := range c.AllLinks() {
+		at := maps.Clone(labels)
+		at[v1alpha1.LabelPosition] = strconv.Itoa(i)
+		m.Links = append(m.Links, &v1alpha1.ConnectorLink{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.CodeLinkName(name, link.Agent), Labels: at},
+			Spec: v1alpha1.ConnectorLinkSpec{
+				Connector: v1alpha1.ConnectorName(name), Agent: v1alpha1.AgentName(link.Agent), FilesRequired: link.FilesRequired,
+			},
+		})
+	}
+	return m, nil
+}
+
+// connectorSpec is the spec that says what a file says, defaults filled in as the API server
+// fills them in.
+func connectorSpec(c *bundle.Connector) (v1alpha1.ConnectorSpec, error) {
+	spec := v1alpha1.ConnectorSpec{
+		DisplayName: v1alpha1.DisplayName(c.DisplayName), Mode: v1alpha1.ConnectorModeOf(c.Mode), Enabled: ptr.To(c.Enabled),
+		SecretVersion: 1, SecretGracePeriodSeconds: ptr.To(int32(v1alpha1.DefaultSecretGracePeriod.Seconds())),
+	}
+	config := c.Config
+	if c.Type == bundle.ConnectorCron {
+		missed := v1alpha1.MissedTicksSkip
+		if config.MissedTicks != "" {
+			missed = v1alpha1.MissedTicksOf(config.MissedTicks)
+		}
+		spec.Cron = &v1alpha1.CronConnector{Schedule: config.Schedule, TimeZone: config.Timezone, MissedTicks: missed, Prompt: config.Prompt}
+		if spec.Cron.TimeZone == "" {
+			spec.Cron.TimeZone = "UTC"
+		}
+		if config.Payload != nil {
+			raw, err := json.Marshal(config.Payload)
+			if err != nil {
+				return spec, fmt.Errorf("writing the payload: %w", err)
+			}
+			spec.Cron.Payload = &runtime.RawExtension{Raw: raw}
+		}
+		return spec, nil
+	}
+	w := &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationSecret}
+	if config.Authentication != "" {
+		w.Authentication = v1alpha1.WebhookAuthenticationOf(config.Authentication)
+	}
+	for _, name := range config.ContextHeaders {
+		w.ContextHeaders = append(w.ContextHeaders, v1alpha1.HeaderName(name))
+	}
+	w.FilesRequired = ptr.Deref(config.FilesRequired, false)
+	if t := config.TimeoutSeconds; t != nil {
+		w.TimeoutSeconds = ptr.To(int32(*t)) //nolint:gosec // 1 to 900
+	}
+	spec.Webhook = w
+	return spec, nil
+}
+
+// Onto makes the mirror that of an activation where there is an object already, nil without.
+// What people may change stays: the version of its secrets, and enabled until the next
+// activation.
+func (m *Mirror) Onto(existing *v1alpha1.Connector, rank int64) {
+	if existing != nil {
+		m.Connector.Spec.SecretVersion = existing.SecretVersion()
+		m.Connector.Spec.SecretGracePeriodSeconds = existing.Spec.SecretGracePeriodSeconds
+		if rank != 0 && existing.Activation() == rank && !existing.Retired() {
+			m.Connector.Spec.Enabled = existing.Spec.Enabled
+		}
+	}
+	if rank == 0 {
+		return
+	}
+	m.Connector.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(rank, 10)
+	for _, link := range m.Links {
+		link.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(rank, 10)
+	}
+}
+
+// Rows are the links of the mirror as an activation brings them into a project.
+func (m *Mirror) Rows(project uuid.UUID) []store.Link {
+	connector := objectKey(project, store.KindConnector, m.Connector.Name)
+	out := make([]store.Link, len(m.Links))
+	for i, link := range m.Links {
+		out[i] = LinkRow(mirrored(link), link, objectKey(project, store.KindConnectorLink, link.Name), connector)
+	}
+	return out
+}
+
+// Row is the connector of the mirror as an activation brings it into a project, c being it
+// with its texts expanded.
+func (m *Mirror) Row(c *v1alpha1.Connector, ids Identity, secret, keyID string) (store.Connector, error) {
+	return Row(mirrored(m.Connector), c, ids, secret, keyID)
+}
+
+// Identity are the ids of the mirror's connector.
+func (m *Mirror) Identity(environment store.Key) Identity {
+	return Identity{environment.ProjectID, environment.ID, objectKey(environment.ProjectID, store.KindConnector, m.Connector.Name).ID}
+}
+
+// mirrored names an object that mirrors the store, whatever its incarnation.
+func mirrored(o v1alpha1.ConditionedObject) store.ObjectRef {
+	return store.ObjectRef{Namespace: o.GetNamespace(), Kind: o.ObjectKind(), Name: o.GetName()}
+}
+
+// IsOurs says whether an object is one that the platform made to mirror code in the
+// environment: another one of its name is neither used nor changed.
+func IsOurs(o v1alpha1.ConditionedObject, environment v1alpha1.EnvironmentName) bool {
+	labels := o.GetLabels()
+	return labels[v1alpha1.LabelDefinedInCode] == "true" && labels[object.LabelManagedBy] == object.ManagedBy &&
+		labels[v1alpha1.LabelEnvironment] == string(environment) && o.SpecID() == ""
+}
+
+// SameConnector says whether an object says what its mirror is to say.
+func SameConnector(a, b *v1alpha1.Connector) bool {
+	x, y := a.Spec.DeepCopy(), b.Spec.DeepCopy()
+	if x.Cron != nil && y.Cron != nil {
+		if !sameJSON(x.Cron.Payload, y.Cron.Payload) {
+			return false
+		}
+		x.Cron.Payload, y.Cron.Payload = nil, nil
+	}
+	return equality.Semantic.DeepEqual(x, y)
+}
+
+func sameJSON(a, b *runtime.RawExtension) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return bytes.Equal(canonical(a.Raw), canonical(b.Raw))
+}
+
+// canonical is a JSON document with its keys in order and no space: kube-apiserver keeps
+// documents, and not how they are written.
+func canonical(document []byte) []byte {
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return document
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(value) != nil {
+		return document
+	}
+	return bytes.TrimRight(out.Bytes(), "\n")
+}
