@@ -287,6 +287,15 @@ var effects = map[string]effect{
 		s.brought(ctx, d)
 		return d.Status.Phase
 	}, Equal(v1alpha1.DeploymentCancelled)},
+	"Deployment.skipFailedConnectors": {func(ctx context.Context, s *stage) any {
+		return s.withBadConnector(ctx).Status.Phase
+	}, Equal(v1alpha1.DeploymentDeployed)},
+	"Deployment.activation.force": {func(ctx context.Context, s *stage) any {
+		d := s.withBadConnector(ctx)
+		d.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: *at(s, 0), Force: true}
+		s.brought(ctx, d)
+		return d.Status.Activation.Result
+	}, Equal(v1alpha1.ActivationActivated)},
 	"Deployment.activation.requestedAt": {func(ctx context.Context, s *stage) any {
 		d := s.Deployment(s.name(), func(d *v1alpha1.Deployment) {
 			d.Spec.Cancel, d.Spec.Activation = true, &v1alpha1.DeploymentActivation{RequestedAt: *at(s, 0)}

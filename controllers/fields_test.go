@@ -55,7 +55,7 @@ func newStage(ctx context.Context) *stage {
 	s := &stage{Fixture: f, by: map[string]reconcile.Reconciler{
 		"Project":       &project.Reconciler{Base: f.Base, Store: f.Store, Network: project.Network{SystemNamespace: f.Namespace}},
 		"Environment":   &environment.Reconciler{Base: f.Base, Store: f.Store, Pods: pods, Heads: environment.NewHeads()},
-		"Deployment":    &deployment.Reconciler{Base: f.Base, Store: f.Store, Pods: pods},
+		"Deployment":    &deployment.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: pods},
 		"Connector":     &connector.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"},
 		"ConnectorLink": &connectorlink.Reconciler{Base: f.Base, Store: f.Store},
 		"APIKey":        &apikey.Reconciler{Base: f.Base, Audit: f.Store},
@@ -177,6 +177,16 @@ func (s *stage) key(ctx context.Context, change func(*v1alpha1.APIKeySpec)) (*v1
 	entries, err := s.Store.ListAudit(ctx, store.AuditQuery{ProjectID: s.ProjectID(s.Namespace), Limit: 1})
 	Expect(err).NotTo(HaveOccurred())
 	return k, string(entries[0].Outcome.After)
+}
+
+// withBadConnector brings a deployment to its end that may leave out a connector which cannot be.
+func (s *stage) withBadConnector(ctx context.Context) *v1alpha1.Deployment {
+	GinkgoHelper()
+	d := s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true })
+	s.brought(ctx, d)
+	s.ExpectBuiltWith(ctx, s.Key(d), []store.ConnectorFile{{Key: "bad", Content: "type: mail"}}, "hello")
+	s.brought(ctx, d)
+	return d
 }
 
 // whole are fields whose parts are Kubernetes' own, or of no fixed name.

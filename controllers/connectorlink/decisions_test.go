@@ -4,9 +4,7 @@ package connectorlink
 
 import (
 	"testing"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -14,7 +12,6 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/store"
 )
 
 func link(namespace, name, connector string, mark func(*v1alpha1.ConnectorLink)) *v1alpha1.ConnectorLink {

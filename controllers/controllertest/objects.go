@@ -118,8 +118,14 @@ func (f *Fixture) ExpectConnector(ctx context.Context, c *v1alpha1.Connector) {
 // bundle with agents of these names.
 func (f *Fixture) ExpectBuilt(ctx context.Context, deployment store.Key, agents ...string) string {
 	GinkgoHelper()
+	return f.ExpectBuiltWith(ctx, deployment, nil, agents...)
+}
+
+// ExpectBuiltWith is ExpectBuilt of a repository with connectors.
+func (f *Fixture) ExpectBuiltWith(ctx context.Context, deployment store.Key, connectors []store.ConnectorFile, agents ...string) string {
+	GinkgoHelper()
 	digest := f.putBundle(ctx, deployment)
-	result := store.BuildResult{BundleDigest: digest}
+	result := store.BuildResult{BundleDigest: digest, Connectors: connectors}
 	for _, name := range agents {
 		result.Agents = append(result.Agents, store.Agent{Name: name, Type: "llm", SourcePath: "agents/" + name + ".yaml"})
 	}

@@ -20,7 +20,7 @@ import (
 type connectorsError struct{ changes []change }
 
 // Error names them, one a line.
-func (e *connectorsError) Error() string { return failures(e.changes) }
+func (e *connectorsError) Error() string { return store.Cut(failures(e.changes), store.MaxError) }
 
 // addConnectors adds to an activation what the deployment's code says of connectors. Those that
 // cannot be applied stay as they are where that is tolerated; else they are a *connectorsError.

@@ -24,9 +24,10 @@ var (
 		// Objects of the projects, and their status; get confirms what a restored etcd says.
 		"* agentplatform.dev/apikeys get,list,watch",
 		"* agentplatform.dev/apikeys/status patch",
-		"* agentplatform.dev/connectorlinks get,list,watch",
+		// Those that mirror a repository's connectors/ are made, healed, and their links deleted.
+		"* agentplatform.dev/connectorlinks create,delete,get,list,patch,watch",
 		"* agentplatform.dev/connectorlinks/status patch",
-		"* agentplatform.dev/connectors get,list,watch",
+		"* agentplatform.dev/connectors create,get,list,patch,watch",
 		"* agentplatform.dev/connectors/status patch",
 		// Those that the platform made are pruned, and activated again; spec.git of an
 		// Environment has one made.

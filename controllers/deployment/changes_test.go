@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/controllers/projection"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const askFile = "type: webhook\nmode: sync\nagents: [hello]\n"
+
+// mirrorOf is what mirrors a file in "dev" already.
+func mirrorOf(t *testing.T, key, content string) projection.Mirror {
+	t.Helper()
+	c, err := bundle.ParseConnector(key, []byte(content), []string{"hello"})
+	require.NoError(t, err)
+	m, err := projection.MirrorOf("team", "dev", c)
+	require.NoError(t, err)
+	m.Onto(nil, 7)
+	return m
+}
+
+// inDev is an environment with what mirrors these files.
+func inDev(mirrors ...projection.Mirror) situation {
+	s := situation{
+		namespace: "team", environment: "dev", agents: []string{"hello"},
+		connectors: map[string]*v1alpha1.Connector{}, links: map[string][]*v1alpha1.ConnectorLink{},
+	}
+	for _, m := range mirrors {
+		s.connectors[m.Connector.Name] = m.Connector
+		s.links[m.Connector.Name] = m.Links
+	}
+	return s
+}
+
+func (s situation) with(connectors ...*v1alpha1.Connector) situation {
+	for _, c := range connectors {
+		s.connectors[c.Name] = c
+	}
+	return s
+}
+
+func someConnector(name string, change func(*v1alpha1.Connector)) *v1alpha1.Connector {
+	c := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: v1alpha1.ConnectorSpec{
+		Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
+	}}
+	change(c)
+	return c
+}
+
+// said are the changes in short.
+func said(changes []change) (out []string) {
+	for _, c := range changes {
+		text := c.key + " " + c.action
+		if c.problem != "" {
+			text += ": " + c.problem
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func TestWhatBecomesOfConnectors(t *testing.T) {
+	t.Parallel()
+	ask := func(content string) store.ConnectorFile { return store.ConnectorFile{Key: "ask", Content: content} }
+	retired := mirrorOf(t, "ask", askFile)
+	retired.Connector.Labels[v1alpha1.LabelRetired] = "true"
+	disabled := mirrorOf(t, "ask", askFile)
+	disabled.Connector.Spec.Enabled = ptr.To(false)
+	rotated := mirrorOf(t, "ask", askFile)
+	rotated.Connector.Spec.SecretVersion = 3
+	unlinked := mirrorOf(t, "ask", askFile)
+	unlinked.Links = nil
+	chosen := mirrorOf(t, "ask", askFile)
+	chosen.Connector.Spec.ID = "7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"
+	stalled := someConnector("late", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "dev.ask"; c.MarkNameTaken("x") })
+	theirs := inDev(mirrorOf(t, "ask", askFile))
+	theirs.links["dev.ask"] = append(theirs.links["dev.ask"], &v1alpha1.ConnectorLink{
+		ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: v1alpha1.ConnectorLinkSpec{Connector: "dev.ask", Agent: "hello"},
+	})
+	many := inDev()
+	for i := range store.MaxLinks {
+		many.links["dev.ask"] = append(many.links["dev.ask"], &v1alpha1.ConnectorLink{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("l", i)},
+			Spec: v1alpha1.ConnectorLinkSpec{Connector: "dev.ask", Agent: v1alpha1.AgentName(fmt.Sprint("a", i))}})
+	}
+	squatted := inDev()
+	squatted.links["dev.ask"] = []*v1alpha1.ConnectorLink{{ObjectMeta: metav1.ObjectMeta{Name: "dev.ask.hello"},
+		Spec: v1alpha1.ConnectorLinkSpec{Connector: "dev.ask", Agent: "else"}}}
+	variables := inDev()
+	variables.variables = runnerconfig.Sorted([]runnerconfig.Variable{{Name: "WHEN", Value: "@daily"}, {Name: "BAD", Value: "never"}, {Name: "KEY", Value: "k", Sensitive: true}})
+	unread := inDev()
+	unread.noVariables = `Secret "x" does not exist`
+	cronOf := func(schedule string) store.ConnectorFile {
+		return ask("type: cron\nconfig: {schedule: '" + schedule + "'}\n")
+	}
+	for name, c := range map[string]struct {
+		in    situation
+		files []store.ConnectorFile
+		want  []string
+	}{
+		"nothing":                {inDev(), nil, nil},
+		"new":                    {inDev(), []store.ConnectorFile{ask(askFile)}, []string{"ask created"}},
+		"as it is":               {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{ask(askFile)}, []string{"ask unchanged"}},
+		"another time-out":       {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{ask(askFile + "config: {timeout_seconds: 5}\n")}, []string{"ask updated"}},
+		"paused by a person":     {inDev(disabled), []store.ConnectorFile{ask(askFile)}, []string{"ask updated"}},
+		"rotated by a person":    {inDev(rotated), []store.ConnectorFile{ask(askFile)}, []string{"ask unchanged"}},
+		"a link is gone":         {inDev(unlinked), []store.ConnectorFile{ask(askFile)}, []string{"ask updated"}},
+		"a link that asks more":  {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{ask("type: webhook\nmode: sync\nlinks: [{agent: hello, files_required: true}]\n")}, []string{"ask updated"}},
+		"gone":                   {inDev(mirrorOf(t, "ask", askFile)), nil, []string{"ask retired"}},
+		"gone before":            {inDev(retired), nil, nil},
+		"back":                   {inDev(retired), []store.ConnectorFile{ask(askFile)}, []string{"ask created"}},
+		"another mode":           {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{ask("type: webhook\nmode: inbound\n")}, []string{"ask failed: it was sync webhook and would be inbound webhook: type and mode of a connector never change, for callers rely on them; rename the file"}},
+		"another type":           {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{cronOf("@daily")}, []string{"ask failed: it was sync webhook and would be inbound cron: type and mode of a connector never change, for callers rely on them; rename the file"}},
+		"no YAML":                {inDev(), []store.ConnectorFile{ask("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:1: "type" must be webhook or cron, not "mail"`}},
+		"an agent that is none":  {inDev(), []store.ConnectorFile{ask("type: webhook\nmode: sync\nagents: [who]\n")}, []string{`ask failed: connectors/ask.yaml:3:1: no agent is named "who"; write it or correct the name`}},
+		"a person's object":      {inDev().with(someConnector("dev.ask", func(*v1alpha1.Connector) {})), []store.ConnectorFile{ask(askFile)}, []string{`ask failed: Connector "dev.ask" is there, and the platform has not made it: delete it, or rename the file`}},
+		"a person's id":          {inDev(chosen), []store.ConnectorFile{ask(askFile)}, []string{`ask failed: Connector "dev.ask" is there, and the platform has not made it: delete it, or rename the file`}},
+		"a person's name":        {inDev().with(someConnector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "dev.ask" })), []store.ConnectorFile{ask(askFile)}, []string{`ask failed: the name "dev.ask" is that of Connector "mine" in the same environment: choose another name`}},
+		"a name that waits":      {inDev(mirrorOf(t, "ask", askFile)).with(stalled), []store.ConnectorFile{ask(askFile)}, []string{"ask unchanged"}},
+		"a person's link":        {theirs, []store.ConnectorFile{ask(askFile)}, []string{`ask failed: ConnectorLink "mine" links agent "hello" to it already: delete it, or take the agent out of the file`}},
+		"the name of a link":     {squatted, []store.ConnectorFile{ask(askFile)}, []string{`ask failed: ConnectorLink "dev.ask.hello" is there, and the platform has not made it: delete it`}},
+		"too many links":         {many, []store.ConnectorFile{ask(askFile)}, []string{"ask failed: it would have 101 links, with those that the platform has not made; at most 100 are allowed"}},
+		"a variable":             {variables, []store.ConnectorFile{cronOf("${WHEN}")}, []string{"ask created"}},
+		"a variable that is not": {variables, []store.ConnectorFile{cronOf("${WHO} ${WHAT}")}, []string{`ask failed: Environment "dev" has no variable WHAT, WHO: add it to spec.variables there`}},
+		"a variable that fits not": {variables, []store.ConnectorFile{cronOf("${BAD}")},
+			[]string{`ask failed: "schedule" must have five fields, such as "0 6 * * 1-5", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly`}},
+		"a secret variable": {variables, []store.ConnectorFile{cronOf("${KEY}")},
+			[]string{"ask failed: the variable KEY is sensitive, and the configuration of a cron connector is stored and shown to models as it is: name another variable, or one that is not sensitive"}},
+		"unreadable variables": {unread, []store.ConnectorFile{cronOf("${WHEN}"), {Key: "b", Content: askFile}},
+			[]string{`ask failed: the variables of Environment "dev" cannot be read: Secret "x" does not exist`, "b created"}},
+	} {
+		require.Equal(t, c.want, said(c.in.changes(c.files)), name)
+	}
+}
+
+// One that fails keeps its name, and so may fail others in turn.
+func TestNamesOfConnectors(t *testing.T) {
+	t.Parallel()
+	named := func(key, name, mode string) store.ConnectorFile {
+		return store.ConnectorFile{Key: key, Content: "type: webhook\nmode: " + mode + "\nname: " + name + "\n"}
+	}
+	there := inDev(mirrorOf(t, "a", named("a", "One", "sync").Content), mirrorOf(t, "b", named("b", "Two", "sync").Content))
+	require.Equal(t, []string{"a updated", "b updated"}, said(there.changes([]store.ConnectorFile{named("a", "Two", "sync"), named("b", "One", "sync")})), "they swap")
+	require.Equal(t, []string{"a created", `b failed: the name "Same" is that of Connector "dev.a" in the same environment: choose another name`},
+		said(inDev().changes([]store.ConnectorFile{named("a", "Same", "sync"), named("b", "Same", "sync")})))
+	got := said(there.changes([]store.ConnectorFile{named("a", "New", "inbound"), named("b", "One", "sync"), named("c", "Two", "sync")}))
+	require.Len(t, got, 3)
+	require.True(t, strings.HasPrefix(got[0], "a failed: it was sync"), got[0])
+	require.Equal(t, `b failed: the name "One" is that of Connector "dev.a" in the same environment: choose another name`, got[1])
+	require.Equal(t, `c failed: the name "Two" is that of Connector "dev.b" in the same environment: choose another name`, got[2])
+}
+
+func TestResultsOfConnectors(t *testing.T) {
+	t.Parallel()
+	changes := []change{{key: "a", action: actionCreated}, {key: "b", action: actionFailed, problem: "no"}}
+	applied, err := results(changes, true)
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"connector":"a","action":"created","error":null},{"connector":"b","action":"skipped","error":"no"}]`, string(applied))
+	not, err := results(changes, false)
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"connector":"a","action":"skipped","error":"not applied, for another connector cannot be"},{"connector":"b","action":"failed","error":"no"}]`, string(not))
+	none, err := results(nil, true)
+	require.NoError(t, err)
+	require.Nil(t, none)
+	require.Equal(t, "connector b: no", failures(changes))
+	count, left := connectorsOf(store.Deployment{ConnectorResults: applied})
+	require.Equal(t, 1, count)
+	require.Equal(t, []string{"b: no"}, left)
+}
+
+// A build may say anything: what would be large stays small.
+func TestProblemsAreBounded(t *testing.T) {
+	t.Parallel()
+	var files []store.ConnectorFile
+	for i := range store.MaxConnectorFiles {
+		files = append(files, store.ConnectorFile{Key: fmt.Sprint("c", i), Content: "type: '" + strings.Repeat("x", 60<<10) + "'\n"})
+	}
+	changes := inDev().changes(files)
+	list, err := results(changes, false)
+	require.NoError(t, err)
+	require.Less(t, len(list), 200<<10)
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/code"
+	"github.com/agentplatform/agentplatform/controllers/connector"
+	"github.com/agentplatform/agentplatform/controllers/connectorlink"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const (
+	ordersFile = "type: webhook\nmode: sync\nname: Orders\nagents: [hello]\nconfig: {timeout_seconds: 60}\n"
+	cronFile   = "type: cron\nconfig: {schedule: '@daily', prompt: Go, payload: {z: 1, a: <x>}}\nlinks: [{agent: hello}]\n"
+)
+
+// file is one of connectors/.
+func file(key, content string) store.ConnectorFile {
+	return store.ConnectorFile{Key: key, Content: content}
+}
+
+// brought builds a deployment of such connectors and brings it to its end.
+func (s *scene) brought(ctx context.Context, d *v1alpha1.Deployment, files ...store.ConnectorFile) *v1alpha1.Deployment {
+	GinkgoHelper()
+	s.reconciled(ctx, d)
+	s.ExpectBuiltWith(ctx, s.Key(d), files, "hello", "other")
+	s.ExpectReconciled(ctx, s.r, d)
+	return d
+}
+
+// mirrored lets the mirrors of "dev" be written and brought into the store.
+func (s *scene) mirrored(ctx context.Context) {
+	GinkgoHelper()
+	mirror := &code.Reconciler{Base: s.Base, Store: s.Store}
+	_, err := mirror.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.environment)})
+	Expect(err).NotTo(HaveOccurred())
+	connectors, links := &v1alpha1.ConnectorList{}, &v1alpha1.ConnectorLinkList{}
+	Expect(s.Admin.List(ctx, connectors, client.InNamespace(s.Namespace))).To(Succeed())
+	Expect(s.Admin.List(ctx, links, client.InNamespace(s.Namespace))).To(Succeed())
+	of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"}
+	for i := range connectors.Items {
+		s.ExpectReconciled(ctx, of, &connectors.Items[i])
+	}
+	for i := range links.Items {
+		s.ExpectReconciled(ctx, &connectorlink.Reconciler{Base: s.Base, Store: s.Store}, &links.Items[i])
+	}
+}
+
+// route is what the gateway reads of a connector by the name of its object.
+func (s *scene) route(ctx context.Context, name string) store.Route {
+	GinkgoHelper()
+	route, err := s.Store.Route(ctx, s.Key(s.Connector(name)))
+	Expect(err).NotTo(HaveOccurred())
+	return route
+}
+
+// object is a connector's.
+func (s *scene) object(ctx context.Context, name string) *v1alpha1.Connector {
+	GinkgoHelper()
+	c := s.Connector(name)
+	s.ExpectExists(ctx, c)
+	return c
+}
+
+func (s *scene) actions(ctx context.Context, d *v1alpha1.Deployment) string {
+	GinkgoHelper()
+	return string(s.outcome(ctx, d).ConnectorResults)
+}
+
+var _ = Describe("Connectors of a Deployment's code", func() {
+	It("are live with it, and their mirrors say the same", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile), file("nightly", cronFile))
+		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), Message(d))
+		Expect(d.Status.Condition(v1alpha1.ConditionConnectorsApplied).Message).To(Equal("2 connectors are as the code has them"))
+		Expect(s.actions(ctx, d)).To(MatchJSON(`[{"connector":"nightly","action":"created","error":null},{"connector":"orders","action":"created","error":null}]`))
+		before := map[string]store.Route{}
+		for _, name := range []string{"dev.orders", "dev.nightly"} {
+			before[name] = s.route(ctx, name)
+			Expect(before[name].Connector.Enabled).To(BeTrue())
+			Expect(before[name].Connector.DefinedInCode).To(BeTrue())
+			Expect(before[name].Links).To(HaveLen(1))
+		}
+		Expect(before["dev.orders"].Connector.Name).To(Equal("Orders"))
+		Expect(before["dev.orders"].Connector.Secrets).To(HaveLen(1))
+
+		s.mirrored(ctx)
+		for name, was := range before {
+			c := s.object(ctx, name)
+			Expect(State(c)).To(Equal("Ready=True/Succeeded observed"), Message(c))
+			Expect(c.Status.DefinedInCode).To(BeTrue())
+			Expect(c.OwnerReferences).To(BeEmpty())
+			now := s.route(ctx, name)
+			Expect(now.Connector.Version).To(Equal(was.Connector.Version), "the mirror of %s is the same row", name)
+			Expect(now.Connector.Config).To(Equal(was.Connector.Config))
+			Expect(now.Connector.Ref.ObjectUID).To(Equal(string(c.UID)))
+			Expect(now.Links[0].Ref.ObjectUID).NotTo(BeEmpty())
+		}
+		s.Cluster.Writes() // up to here
+		s.mirrored(ctx)
+		Expect(s.Cluster.Writes()).To(BeEmpty(), "nothing is written twice")
+	})
+
+	It("are retired and restored with the same URL and secret", func(ctx SpecContext) {
+		s := newScene(ctx)
+		first := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		s.mirrored(ctx)
+		was, url := s.route(ctx, "dev.orders"), s.object(ctx, "dev.orders").Status.URL
+		second := s.brought(ctx, s.Deployment("v2"))
+		Expect(s.actions(ctx, second)).To(MatchJSON(`[{"connector":"orders","action":"retired","error":null}]`))
+		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue())
+		s.mirrored(ctx)
+		c := s.object(ctx, "dev.orders")
+		Expect(c.Status.Retired).To(BeTrue())
+		Expect(c.IsEnabled()).To(BeFalse())
+		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue())
+
+		By("healing who resumes it")
+		c.Spec.Enabled = ptr.To(true)
+		s.ExpectApplied(ctx, c)
+		s.mirrored(ctx)
+		Expect(s.object(ctx, "dev.orders").IsEnabled()).To(BeFalse())
+
+		By("rolling back")
+		Expect(s.activate(ctx, first, 0)).To(Equal(v1alpha1.ActivationActivated))
+		s.mirrored(ctx)
+		now := s.route(ctx, "dev.orders")
+		Expect(now.Connector.Retired).To(BeFalse())
+		Expect(now.Connector.Enabled).To(BeTrue())
+		Expect(now.Connector.SecretDigest).To(Equal(was.Connector.SecretDigest))
+		Expect(now.Links).To(HaveLen(1))
+		Expect(s.object(ctx, "dev.orders").Status.URL).To(Equal(url))
+		Expect(s.object(ctx, "dev.orders").Status.Retired).To(BeFalse())
+	})
+
+	It("keep what people may change until the next activation, and nothing else", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		s.mirrored(ctx)
+		c := s.object(ctx, "dev.orders")
+		c.Spec.Enabled, c.Spec.SecretVersion = ptr.To(false), 2
+		c.Spec.Webhook.TimeoutSeconds, c.Spec.DisplayName = ptr.To(int32(5)), "Mine"
+		s.ExpectApplied(ctx, c)
+		s.mirrored(ctx)
+		healed, row := s.object(ctx, "dev.orders"), s.route(ctx, "dev.orders").Connector
+		Expect(healed.Timeout()).To(Equal(time.Minute))
+		Expect(healed.Title()).To(Equal("Orders"))
+		Expect(healed.IsEnabled()).To(BeFalse())
+		Expect(healed.SecretVersion()).To(BeEquivalentTo(2))
+		Expect(row.Enabled).To(BeFalse())
+		Expect(row.SecretVersion).To(BeEquivalentTo(2))
+		s.brought(ctx, s.Deployment("v2"), file("orders", ordersFile))
+		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeTrue(), "as the file says")
+		Expect(s.route(ctx, "dev.orders").Connector.SecretVersion).To(BeEquivalentTo(2))
+		s.mirrored(ctx)
+		Expect(s.object(ctx, "dev.orders").IsEnabled()).To(BeTrue())
+	})
+
+	It("come back where somebody deletes their mirror", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		s.mirrored(ctx)
+		was := s.route(ctx, "dev.orders")
+		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}
+		s.ExpectDeleted(ctx, of, s.object(ctx, "dev.orders"))
+		s.mirrored(ctx)
+		Expect(s.route(ctx, "dev.orders").Connector.SecretDigest).To(Equal(was.Connector.SecretDigest))
+	})
+
+	It("fail the deployment that changes their mode, and the old ones go on", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		s.mirrored(ctx)
+		was := s.route(ctx, "dev.orders")
+		inbound := file("orders", "type: webhook\nmode: inbound\nagents: [hello]\n")
+		d := s.brought(ctx, s.Deployment("v2"), inbound, file("more", cronFile))
+		Expect(d.Status.FailureReason).To(Equal(v1alpha1.FailureConnectors), Message(d))
+		Expect(d.Status.Message).To(ContainSubstring("connector orders: it was sync webhook and would be inbound webhook"))
+		Expect(State(d)).To(ContainSubstring("ConnectorsFailed"))
+		Expect(s.actions(ctx, d)).To(ContainSubstring(`{"connector":"more","action":"skipped","error":"not applied, for another connector cannot be"}`))
+		Expect(s.live(ctx)).To(Equal("v1"))
+		Expect(s.route(ctx, "dev.orders")).To(Equal(was))
+
+		By("unless it may skip those")
+		anyway := s.brought(ctx, s.Deployment("v3", func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }), inbound, file("more", cronFile))
+		Expect(anyway.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), Message(anyway))
+		Expect(anyway.Status.Condition(v1alpha1.ConditionConnectorsApplied).Status).To(Equal(metav1.ConditionFalse))
+		Expect(s.live(ctx)).To(Equal("v3"))
+		Expect(s.route(ctx, "dev.orders").Connector.Version).To(Equal(was.Connector.Version), "it stays as it was")
+		Expect(s.route(ctx, "dev.more").Connector.Enabled).To(BeTrue())
+		s.mirrored(ctx)
+		Expect(State(s.object(ctx, "dev.orders"))).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.route(ctx, "dev.orders").Connector.Mode).To(Equal("sync"))
+		Expect(s.route(ctx, "dev.orders").Links).To(HaveLen(1))
+	})
+
+	It("stop an activation, unless it is forced", func(ctx SpecContext) {
+		s := newScene(ctx)
+		first := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		s.brought(ctx, s.Deployment("v2"))
+		s.mirrored(ctx)
+		s.ExpectApplied(ctx, s.Connector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Orders" }))
+		Expect(s.activate(ctx, first, 0)).To(Equal(v1alpha1.ActivationConnectorsFailed))
+		Expect(first.Status.Activation.Message).To(ContainSubstring(`the name "Orders" is that of Connector "mine"`))
+		Expect(s.live(ctx)).To(Equal("v2"))
+		first.Spec.Activation = &v1alpha1.DeploymentActivation{Force: true, RequestedAt: metav1.NewTime(s.Clock.Now().Add(time.Minute).Truncate(time.Second))}
+		s.reconciled(ctx, first)
+		Expect(first.Status.Activation.Result).To(Equal(v1alpha1.ActivationActivated))
+		Expect(s.live(ctx)).To(Equal("v1"))
+		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue(), "it stays as it was")
+	})
+
+	It("are put by no mirror of an activation that is over", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		s.mirrored(ctx)
+		s.brought(ctx, s.Deployment("v2"), file("orders", "type: webhook\nmode: sync\nname: New\nagents: [other]\n"))
+		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}
+		late := s.object(ctx, "dev.orders")
+		s.ExpectReconciled(ctx, of, late)
+		Expect(State(late)).To(ContainSubstring("Progressing"))
+		Expect(s.route(ctx, "dev.orders").Connector.Name).To(Equal("New"))
+		s.mirrored(ctx)
+		Expect(State(s.object(ctx, "dev.orders"))).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.route(ctx, "dev.orders").Links).To(HaveLen(1))
+		Expect(s.route(ctx, "dev.orders").Links[0].AgentName).To(Equal("other"))
+		links := &v1alpha1.ConnectorLinkList{}
+		Expect(s.Admin.List(ctx, links, client.InNamespace(s.Namespace))).To(Succeed())
+		Expect(links.Items).To(HaveLen(1), "the link that the code has no more is gone")
+	})
+
+	It("have the values of variables, and are brought up to date with them", func(ctx SpecContext) {
+		s := newScene(ctx)
+		named := file("nightly", "type: cron\nconfig: {schedule: '${WHEN}', prompt: 'Hi $${WHO}', payload: {to: '${WHO}'}}\n")
+		d := s.brought(ctx, s.Deployment("v1"), named)
+		Expect(d.Status.Message).To(ContainSubstring(`Environment "dev" has no variable WHEN, WHO`))
+		s.ExpectExists(ctx, s.environment)
+		s.environment.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "WHEN", Value: ptr.To("@hourly")}, {Name: "WHO", Value: ptr.To("all")}}
+		s.ExpectApplied(ctx, s.environment)
+		d = s.brought(ctx, s.Deployment("v2"), named)
+		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), Message(d))
+		s.mirrored(ctx)
+		Expect(s.object(ctx, "dev.nightly").Spec.Cron.Schedule).To(Equal("${WHEN}"))
+		Expect(s.route(ctx, "dev.nightly").Connector.Config).To(MatchJSON(`{"schedule":"@hourly","timezone":"UTC","missed_ticks":"skip","prompt":"Hi ${WHO}","payload":{"to":"all"}}`))
+		s.ExpectExists(ctx, s.environment)
+		s.environment.Spec.Variables[0].Value = ptr.To("@weekly")
+		s.ExpectApplied(ctx, s.environment)
+		s.mirrored(ctx)
+		Expect(s.route(ctx, "dev.nightly").Connector.Config).To(ContainSubstring("@weekly"))
+	})
+
+	It("go with their environment and come back with it", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		s.mirrored(ctx)
+		was := s.route(ctx, "dev.orders").Connector
+		ref := s.Ref(s.environment)
+		Expect(s.Store.Remove(ctx, s.Key(d).ProjectID, ref)).To(Succeed())
+		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue())
+		s.ExpectGone(ctx, s.environment)
+		s.environment = s.ExpectEnvironment(ctx, "dev")
+		s.ExpectReconciled(ctx, s.r, d)
+		s.mirrored(ctx)
+		now := s.route(ctx, "dev.orders").Connector
+		Expect(now.Retired).To(BeFalse())
+		Expect(now.Enabled).To(BeTrue())
+		Expect(now.SecretDigest).To(Equal(was.SecretDigest))
+	})
+})
