@@ -33,7 +33,8 @@ func (r *Reconciler) goLive(ctx context.Context, v *version) error {
 	if !held && v.waited(r.Now()) < prefetchPatience {
 		return nil
 	}
-	_, err = r.activate(ctx, v, store.Activation{}, v.Spec.SkipFailedConnectors)
+	// One that was live is so again once it is built anew, as for a store that was restored.
+	_, err = r.activate(ctx, v, store.Activation{}, v.Spec.SkipFailedConnectors || v.Status.Live)
 	var failed *connectorsError
 	if errors.As(err, &failed) {
 		return r.failConnectors(ctx, v, failed)

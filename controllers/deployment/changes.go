@@ -45,7 +45,9 @@ type situation struct {
 	// name of their connector; whoever made them.
 	connectors map[string]*v1alpha1.Connector
 	links      map[string][]*v1alpha1.ConnectorLink
-	variables  runnerconfig.Variables
+	// brought are those that the store has of the code and no object mirrors yet.
+	brought   map[string]store.Connector
+	variables runnerconfig.Variables
 	// noVariables says why variables cannot be read; "" where they can.
 	noVariables string
 }
@@ -121,22 +123,35 @@ func (s situation) change(file store.ConnectorFile) change {
 // inTheWay says what keeps a connector of the code from what is there already.
 func (s situation) inTheWay(m *projection.Mirror, existing *v1alpha1.Connector) string {
 	name := m.Connector.Name
-	if existing != nil {
-		switch wanted := m.Connector; {
-		case !projection.IsOurs(existing, s.environment):
-			return fmt.Sprintf("Connector %q is there, and the platform has not made it: delete it, or rename the file", name)
-		case existing.Type() != wanted.Type(), existing.Spec.Mode != wanted.Spec.Mode:
-			return fmt.Sprintf("it was %s %s and would be %s %s: type and mode of a connector never change, for callers rely on them; rename the file",
-				existing.Spec.Mode.Word(), existing.Type(), wanted.Spec.Mode.Word(), wanted.Type())
-		}
+	is := kindOf(m.Connector.Spec.Mode.Word(), m.Connector.Type())
+	was := is
+	if row, brought := s.brought[name]; brought {
+		was = kindOf(row.Mode, v1alpha1.ConnectorType(row.Type))
 	}
+	if existing != nil {
+		if !projection.IsOurs(existing, s.environment) {
+			return fmt.Sprintf("Connector %q is there, and the platform has not made it: delete it, or rename the file", name)
+		}
+		was = kindOf(existing.Spec.Mode.Word(), existing.Type())
+	}
+	if was != is {
+		return fmt.Sprintf("it was %s and would be %s: type and mode of a connector never change, for callers rely on them; rename the file", was, is)
+	}
+	return s.linksInTheWay(m)
+}
+
+// kindOf is what a connector is to its callers.
+func kindOf(mode string, of v1alpha1.ConnectorType) string { return mode + " " + string(of) }
+
+// linksInTheWay says which links of others keep the mirror from having its own.
+func (s situation) linksInTheWay(m *projection.Mirror) string {
 	mirrored := map[string]bool{}
 	agents := map[v1alpha1.AgentName]bool{}
 	for _, link := range m.Links {
 		mirrored[link.Name], agents[link.Spec.Agent] = true, true
 	}
 	others := 0
-	for _, link := range s.links[name] {
+	for _, link := range s.links[m.Connector.Name] {
 		switch ours := projection.IsOurs(link, s.environment); {
 		case ours:
 			continue

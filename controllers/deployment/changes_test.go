@@ -71,9 +71,31 @@ func said(changes []change) (out []string) {
 	return out
 }
 
+// askOf is the file of the connector "ask", cronOf that of one with a schedule.
+func askOf(content string) store.ConnectorFile {
+	return store.ConnectorFile{Key: "ask", Content: content}
+}
+
+func cronOf(schedule string) store.ConnectorFile {
+	return askOf("type: cron\nconfig: {schedule: '" + schedule + "'}\n")
+}
+
+// changed is what becomes of files in a situation.
+type changed struct {
+	in    situation
+	files []store.ConnectorFile
+	want  []string
+}
+
+func tryChanges(t *testing.T, cases map[string]changed) {
+	t.Helper()
+	for name, c := range cases {
+		require.Equal(t, c.want, said(c.in.changes(c.files)), name)
+	}
+}
+
 func TestWhatBecomesOfConnectors(t *testing.T) {
 	t.Parallel()
-	ask := func(content string) store.ConnectorFile { return store.ConnectorFile{Key: "ask", Content: content} }
 	retired := mirrorOf(t, "ask", askFile)
 	retired.Connector.Labels[v1alpha1.LabelRetired] = "true"
 	disabled := mirrorOf(t, "ask", askFile)
@@ -82,9 +104,27 @@ func TestWhatBecomesOfConnectors(t *testing.T) {
 	rotated.Connector.Spec.SecretVersion = 3
 	unlinked := mirrorOf(t, "ask", askFile)
 	unlinked.Links = nil
+	stalled := someConnector("late", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "dev.ask"; c.MarkNameTaken("x") })
+	tryChanges(t, map[string]changed{
+		"nothing":               {inDev(), nil, nil},
+		"new":                   {inDev(), []store.ConnectorFile{askOf(askFile)}, []string{"ask created"}},
+		"as it is":              {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf(askFile)}, []string{"ask unchanged"}},
+		"another time-out":      {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf(askFile + "config: {timeout_seconds: 5}\n")}, []string{"ask updated"}},
+		"paused by a person":    {inDev(disabled), []store.ConnectorFile{askOf(askFile)}, []string{"ask updated"}},
+		"rotated by a person":   {inDev(rotated), []store.ConnectorFile{askOf(askFile)}, []string{"ask unchanged"}},
+		"a link is gone":        {inDev(unlinked), []store.ConnectorFile{askOf(askFile)}, []string{"ask updated"}},
+		"a link that asks more": {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf("type: webhook\nmode: sync\nlinks: [{agent: hello, files_required: true}]\n")}, []string{"ask updated"}},
+		"gone":                  {inDev(mirrorOf(t, "ask", askFile)), nil, []string{"ask retired"}},
+		"gone before":           {inDev(retired), nil, nil},
+		"back":                  {inDev(retired), []store.ConnectorFile{askOf(askFile)}, []string{"ask created"}},
+		"a name that waits":     {inDev(mirrorOf(t, "ask", askFile)).with(stalled), []store.ConnectorFile{askOf(askFile)}, []string{"ask unchanged"}},
+	})
+}
+
+func TestWhatKeepsConnectorsFromBeing(t *testing.T) {
+	t.Parallel()
 	chosen := mirrorOf(t, "ask", askFile)
 	chosen.Connector.Spec.ID = "7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"
-	stalled := someConnector("late", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "dev.ask"; c.MarkNameTaken("x") })
 	theirs := inDev(mirrorOf(t, "ask", askFile))
 	theirs.links["dev.ask"] = append(theirs.links["dev.ask"], &v1alpha1.ConnectorLink{
 		ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: v1alpha1.ConnectorLinkSpec{Connector: "dev.ask", Agent: "hello"},
@@ -97,40 +137,32 @@ func TestWhatBecomesOfConnectors(t *testing.T) {
 	squatted := inDev()
 	squatted.links["dev.ask"] = []*v1alpha1.ConnectorLink{{ObjectMeta: metav1.ObjectMeta{Name: "dev.ask.hello"},
 		Spec: v1alpha1.ConnectorLinkSpec{Connector: "dev.ask", Agent: "else"}}}
+	tryChanges(t, map[string]changed{
+		"another mode":          {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf("type: webhook\nmode: inbound\n")}, []string{"ask failed: it was sync webhook and would be inbound webhook: type and mode of a connector never change, for callers rely on them; rename the file"}},
+		"another type":          {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{cronOf("@daily")}, []string{"ask failed: it was sync webhook and would be inbound cron: type and mode of a connector never change, for callers rely on them; rename the file"}},
+		"no YAML":               {inDev(), []store.ConnectorFile{askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:1: "type" must be webhook or cron, not "mail"`}},
+		"an agent that is none": {inDev(), []store.ConnectorFile{askOf("type: webhook\nmode: sync\nagents: [who]\n")}, []string{`ask failed: connectors/ask.yaml:3:1: no agent is named "who"; write it or correct the name`}},
+		"another mode, not mirrored yet": {
+			situation{namespace: "team", environment: "dev", agents: []string{"hello"}, brought: map[string]store.Connector{"dev.ask": {Type: "webhook", Mode: "inbound"}}},
+			[]store.ConnectorFile{askOf(askFile)},
+			[]string{"ask failed: it was inbound webhook and would be sync webhook: type and mode of a connector never change, for callers rely on them; rename the file"},
+		},
+		"a person's object":  {inDev().with(someConnector("dev.ask", func(*v1alpha1.Connector) {})), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: Connector "dev.ask" is there, and the platform has not made it: delete it, or rename the file`}},
+		"a person's id":      {inDev(chosen), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: Connector "dev.ask" is there, and the platform has not made it: delete it, or rename the file`}},
+		"a person's name":    {inDev().with(someConnector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "dev.ask" })), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: the name "dev.ask" is that of Connector "mine" in the same environment: choose another name`}},
+		"a person's link":    {theirs, []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: ConnectorLink "mine" links agent "hello" to it already: delete it, or take the agent out of the file`}},
+		"the name of a link": {squatted, []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: ConnectorLink "dev.ask.hello" is there, and the platform has not made it: delete it`}},
+		"too many links":     {many, []store.ConnectorFile{askOf(askFile)}, []string{"ask failed: it would have 101 links, with those that the platform has not made; at most 100 are allowed"}},
+	})
+}
+
+func TestVariablesOfConnectors(t *testing.T) {
+	t.Parallel()
 	variables := inDev()
 	variables.variables = runnerconfig.Sorted([]runnerconfig.Variable{{Name: "WHEN", Value: "@daily"}, {Name: "BAD", Value: "never"}, {Name: "KEY", Value: "k", Sensitive: true}})
 	unread := inDev()
 	unread.noVariables = `Secret "x" does not exist`
-	cronOf := func(schedule string) store.ConnectorFile {
-		return ask("type: cron\nconfig: {schedule: '" + schedule + "'}\n")
-	}
-	for name, c := range map[string]struct {
-		in    situation
-		files []store.ConnectorFile
-		want  []string
-	}{
-		"nothing":                {inDev(), nil, nil},
-		"new":                    {inDev(), []store.ConnectorFile{ask(askFile)}, []string{"ask created"}},
-		"as it is":               {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{ask(askFile)}, []string{"ask unchanged"}},
-		"another time-out":       {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{ask(askFile + "config: {timeout_seconds: 5}\n")}, []string{"ask updated"}},
-		"paused by a person":     {inDev(disabled), []store.ConnectorFile{ask(askFile)}, []string{"ask updated"}},
-		"rotated by a person":    {inDev(rotated), []store.ConnectorFile{ask(askFile)}, []string{"ask unchanged"}},
-		"a link is gone":         {inDev(unlinked), []store.ConnectorFile{ask(askFile)}, []string{"ask updated"}},
-		"a link that asks more":  {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{ask("type: webhook\nmode: sync\nlinks: [{agent: hello, files_required: true}]\n")}, []string{"ask updated"}},
-		"gone":                   {inDev(mirrorOf(t, "ask", askFile)), nil, []string{"ask retired"}},
-		"gone before":            {inDev(retired), nil, nil},
-		"back":                   {inDev(retired), []store.ConnectorFile{ask(askFile)}, []string{"ask created"}},
-		"another mode":           {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{ask("type: webhook\nmode: inbound\n")}, []string{"ask failed: it was sync webhook and would be inbound webhook: type and mode of a connector never change, for callers rely on them; rename the file"}},
-		"another type":           {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{cronOf("@daily")}, []string{"ask failed: it was sync webhook and would be inbound cron: type and mode of a connector never change, for callers rely on them; rename the file"}},
-		"no YAML":                {inDev(), []store.ConnectorFile{ask("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:1: "type" must be webhook or cron, not "mail"`}},
-		"an agent that is none":  {inDev(), []store.ConnectorFile{ask("type: webhook\nmode: sync\nagents: [who]\n")}, []string{`ask failed: connectors/ask.yaml:3:1: no agent is named "who"; write it or correct the name`}},
-		"a person's object":      {inDev().with(someConnector("dev.ask", func(*v1alpha1.Connector) {})), []store.ConnectorFile{ask(askFile)}, []string{`ask failed: Connector "dev.ask" is there, and the platform has not made it: delete it, or rename the file`}},
-		"a person's id":          {inDev(chosen), []store.ConnectorFile{ask(askFile)}, []string{`ask failed: Connector "dev.ask" is there, and the platform has not made it: delete it, or rename the file`}},
-		"a person's name":        {inDev().with(someConnector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "dev.ask" })), []store.ConnectorFile{ask(askFile)}, []string{`ask failed: the name "dev.ask" is that of Connector "mine" in the same environment: choose another name`}},
-		"a name that waits":      {inDev(mirrorOf(t, "ask", askFile)).with(stalled), []store.ConnectorFile{ask(askFile)}, []string{"ask unchanged"}},
-		"a person's link":        {theirs, []store.ConnectorFile{ask(askFile)}, []string{`ask failed: ConnectorLink "mine" links agent "hello" to it already: delete it, or take the agent out of the file`}},
-		"the name of a link":     {squatted, []store.ConnectorFile{ask(askFile)}, []string{`ask failed: ConnectorLink "dev.ask.hello" is there, and the platform has not made it: delete it`}},
-		"too many links":         {many, []store.ConnectorFile{ask(askFile)}, []string{"ask failed: it would have 101 links, with those that the platform has not made; at most 100 are allowed"}},
+	tryChanges(t, map[string]changed{
 		"a variable":             {variables, []store.ConnectorFile{cronOf("${WHEN}")}, []string{"ask created"}},
 		"a variable that is not": {variables, []store.ConnectorFile{cronOf("${WHO} ${WHAT}")}, []string{`ask failed: Environment "dev" has no variable WHAT, WHO: add it to spec.variables there`}},
 		"a variable that fits not": {variables, []store.ConnectorFile{cronOf("${BAD}")},
@@ -139,9 +171,7 @@ func TestWhatBecomesOfConnectors(t *testing.T) {
 			[]string{"ask failed: the variable KEY is sensitive, and the configuration of a cron connector is stored and shown to models as it is: name another variable, or one that is not sensitive"}},
 		"unreadable variables": {unread, []store.ConnectorFile{cronOf("${WHEN}"), {Key: "b", Content: askFile}},
 			[]string{`ask failed: the variables of Environment "dev" cannot be read: Secret "x" does not exist`, "b created"}},
-	} {
-		require.Equal(t, c.want, said(c.in.changes(c.files)), name)
-	}
+	})
 }
 
 // One that fails keeps its name, and so may fail others in turn.

@@ -40,9 +40,8 @@ func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Act
 	for _, c := range changes {
 		switch {
 		case c.action == actionFailed:
-			kept := projection.Mirror{Connector: &v1alpha1.Connector{}}
-			kept.Connector.Name = v1alpha1.CodeConnectorName(v.Spec.Environment, c.key)
-			a.Kept = append(a.Kept, kept.Identity(v.environmentKey).Connector)
+			name := v1alpha1.CodeConnectorName(v.Spec.Environment, c.key)
+			a.Kept = append(a.Kept, v1alpha1.ProjectObjectID(v.key.ProjectID, store.KindConnector, name))
 		case c.mirror != nil:
 			if err := r.addConnector(ctx, v, a, c); err != nil {
 				return err
@@ -78,7 +77,7 @@ func (r *Reconciler) addConnector(ctx context.Context, v *version, a *store.Acti
 func (r *Reconciler) situation(ctx context.Context, v *version, files []store.ConnectorFile) (situation, error) {
 	s := situation{
 		namespace: v.Namespace, environment: v.Spec.Environment,
-		connectors: map[string]*v1alpha1.Connector{}, links: map[string][]*v1alpha1.ConnectorLink{},
+		connectors: map[string]*v1alpha1.Connector{}, links: map[string][]*v1alpha1.ConnectorLink{}, brought: map[string]store.Connector{},
 	}
 	for _, a := range v.outcome.Agents {
 		s.agents = append(s.agents, a.Name)
@@ -109,7 +108,8 @@ func (r *Reconciler) situation(ctx context.Context, v *version, files []store.Co
 }
 
 // foreign adds connectors of other environments that have the name of one of the files: that is
-// where a label and a spec contradict each other.
+// where a label and a spec contradict each other. Where there is none, an activation before may
+// have brought one that is not mirrored yet.
 func (r *Reconciler) foreign(ctx context.Context, v *version, s *situation, files []store.ConnectorFile) error {
 	for _, file := range files {
 		name := v1alpha1.CodeConnectorName(v.Spec.Environment, file.Key)
@@ -124,6 +124,14 @@ func (r *Reconciler) foreign(ctx context.Context, v *version, s *situation, file
 		if err == nil {
 			other.Labels = nil // whatever they say: it is not of this environment
 			s.connectors[name] = other
+			continue
+		}
+		key := store.Key{ProjectID: v.key.ProjectID, ID: v1alpha1.ProjectObjectID(v.key.ProjectID, store.KindConnector, name)}
+		switch row, err := r.Base.Store.Connector(ctx, key); {
+		case err == nil && row.DefinedInCode:
+			s.brought[name] = row
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return object.FromStore(err)
 		}
 	}
 	return nil
