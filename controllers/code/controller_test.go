@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package code
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+)
+
+// TestWhichEnvironmentIsLookedAt: that of a deployment, and of what mirrors its code.
+func TestWhichEnvironmentIsLookedAt(t *testing.T) {
+	t.Parallel()
+	labels := map[string]string{v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelEnvironment: "dev"}
+	at := func(labels map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "team", Name: "a", Labels: labels}
+	}
+	for name, c := range map[string]struct {
+		object client.Object
+		want   string
+	}{
+		"a deployment":         {&v1alpha1.Deployment{ObjectMeta: at(nil), Spec: v1alpha1.DeploymentSpec{Environment: "prod"}}, "prod"},
+		"a mirror":             {&v1alpha1.Connector{ObjectMeta: at(labels), Spec: v1alpha1.ConnectorSpec{Environment: "dev"}}, "dev"},
+		"its link":             {&v1alpha1.ConnectorLink{ObjectMeta: at(labels)}, "dev"},
+		"somebody's connector": {&v1alpha1.Connector{ObjectMeta: at(nil), Spec: v1alpha1.ConnectorSpec{Environment: "dev"}}, ""},
+		"somebody's link":      {&v1alpha1.ConnectorLink{ObjectMeta: at(nil)}, ""},
+	} {
+		var want []ctrl.Request
+		if c.want != "" {
+			want = []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: "team", Name: c.want}}}
+		}
+		require.Equal(t, want, environmentOf(t.Context(), c.object), name)
+	}
+}
+
+// TestWhichChangesAreLookedAt: of what is live, and of what a mirror says.
+func TestWhichChangesAreLookedAt(t *testing.T) {
+	t.Parallel()
+	changed := func(of func(v1alpha1.ConditionedObject) any, before, after client.Object) bool {
+		return object.Changed(of).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
+	}
+	mirror := func(change func(*v1alpha1.Connector)) *v1alpha1.Connector {
+		c := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Generation: 1, Labels: map[string]string{v1alpha1.LabelDefinedInCode: "true"}}}
+		change(c)
+		return c
+	}
+	asIs := mirror(func(*v1alpha1.Connector) {})
+	require.True(t, changed(said, asIs, mirror(func(c *v1alpha1.Connector) { c.Generation++ })))
+	require.True(t, changed(said, asIs, mirror(func(c *v1alpha1.Connector) { c.Labels = nil })))
+	require.False(t, changed(said, asIs, mirror(func(c *v1alpha1.Connector) { v1alpha1.MarkReady(c, "") })))
+
+	e := &v1alpha1.Environment{}
+	live := e.DeepCopy()
+	live.Status.LiveDeploymentID = "a"
+	require.True(t, changed(whatIsLive, e, live))
+	require.False(t, changed(whatIsLive, live, live.DeepCopy()))
+
+	d := &v1alpha1.Deployment{}
+	activated := d.DeepCopy()
+	activated.MarkLive(metav1.NewTime(time.Unix(1, 0)))
+	again := activated.DeepCopy()
+	again.MarkLive(metav1.NewTime(time.Unix(2, 0)))
+	require.True(t, changed(whenLive, d, activated))
+	require.True(t, changed(whenLive, activated, again), "the same, by another activation")
+	require.False(t, changed(whenLive, d, d.DeepCopy()))
+	require.Nil(t, whenLive(e))
+	require.Nil(t, whatIsLive(d))
+}
+
+func TestWhichConnectorsWereLeft(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, map[string]bool{"a": true, "b": true, "c": false},
+		leftAsTheyAre(json.RawMessage(`[{"connector":"a","action":"skipped"},{"connector":"b","action":"failed"},{"connector":"c","action":"created"}]`)))
+	require.Empty(t, leftAsTheyAre(nil))
+	require.Empty(t, leftAsTheyAre(json.RawMessage(`{`)))
+}
