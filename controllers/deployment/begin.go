@@ -132,11 +132,7 @@ func (r *Reconciler) spec(v *version) (store.DeploymentSpec, error) {
 
 // fingerprint is a digest of what is deployed where.
 func fingerprint(spec v1alpha1.DeploymentSpec) (string, error) {
-	what := map[string]any{"environment": spec.Environment, "source": spec.Source}
-	if spec.SkipFailedConnectors { // its outcome is another one
-		what["skipFailedConnectors"] = true
-	}
-	text, err := json.Marshal(what)
+	text, err := json.Marshal(map[string]any{"environment": spec.Environment, "source": spec.Source})
 	if err != nil {
 		return "", fmt.Errorf("taking the fingerprint: %w", err)
 	}
