@@ -20,6 +20,9 @@ const (
 	LabelProject = "agentplatform.dev/project-id"
 	// LabelEnvironment holds the name of the Environment that a child belongs to.
 	LabelEnvironment = "agentplatform.dev/environment"
+	// LabelManagedBy, with the value ManagedBy, marks what the platform made.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	ManagedBy      = "agentplatform"
 	// LabelDeployment holds the name of the Deployment that a child belongs to.
 	LabelDeployment = "agentplatform.dev/deployment"
 	// LabelConnector holds the name of the Connector that a child belongs to,

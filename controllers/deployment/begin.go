@@ -5,9 +5,6 @@ package deployment
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -113,7 +110,7 @@ func oldestFirst(a, b *v1alpha1.Deployment) int {
 
 // spec is the Deployment as the store records it.
 func (r *Reconciler) spec(v *version) (store.DeploymentSpec, error) {
-	digest, err := fingerprint(v.Spec)
+	digest, err := v.Spec.Fingerprint()
 	if err != nil {
 		return store.DeploymentSpec{}, err
 	}
@@ -128,16 +125,6 @@ func (r *Reconciler) spec(v *version) (store.DeploymentSpec, error) {
 		spec.RedeployOf = &of
 	}
 	return spec, nil
-}
-
-// fingerprint is a digest of what is deployed where.
-func fingerprint(spec v1alpha1.DeploymentSpec) (string, error) {
-	text, err := json.Marshal(map[string]any{"environment": spec.Environment, "source": spec.Source})
-	if err != nil {
-		return "", fmt.Errorf("taking the fingerprint: %w", err)
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
 }
 
 // branch is what is asked for, else the environment's, else the project's.

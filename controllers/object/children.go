@@ -26,12 +26,12 @@ import (
 
 // Labels that children have; the first one also decides what is cached.
 const (
-	LabelManagedBy = "app.kubernetes.io/managed-by"
+	LabelManagedBy = v1alpha1.LabelManagedBy
 	LabelName      = "app.kubernetes.io/name"
 	LabelComponent = "app.kubernetes.io/component"
 	LabelInstance  = "app.kubernetes.io/instance"
 	// ManagedBy is the value of LabelManagedBy.
-	ManagedBy = "agentplatform"
+	ManagedBy = v1alpha1.ManagedBy
 	// TokenKey is the key of a token Secret.
 	TokenKey = "token"
 )
