@@ -10,9 +10,14 @@ import (
 )
 
 // Fingerprint is a digest of what is deployed where: under one id the store keeps the
-// outcome of one of them.
+// outcome of one of them. One that may leave out connectors is another deployment: the
+// outcome of one that failed for them says nothing of it.
 func (s DeploymentSpec) Fingerprint() (string, error) {
-	text, err := json.Marshal(map[string]any{"environment": s.Environment, "source": s.Source})
+	of := map[string]any{"environment": s.Environment, "source": s.Source}
+	if s.SkipFailedConnectors {
+		of["skipFailedConnectors"] = true
+	}
+	text, err := json.Marshal(of)
 	if err != nil {
 		return "", fmt.Errorf("taking the fingerprint: %w", err)
 	}

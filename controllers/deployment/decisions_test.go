@@ -63,6 +63,7 @@ func TestFingerprint(t *testing.T) {
 		"redeploy of": {func(s *v1alpha1.DeploymentSpec) { s.RedeployOf = "a" }, true},
 		"environment": {func(s *v1alpha1.DeploymentSpec) { s.Environment = "prod" }, false},
 		"branch":      {func(s *v1alpha1.DeploymentSpec) { s.Source.Git.Branch = "main" }, false},
+		"connectors":  {func(s *v1alpha1.DeploymentSpec) { s.SkipFailedConnectors = true }, false},
 		"commit":      {func(s *v1alpha1.DeploymentSpec) { s.Source.Git.Commit = "main" }, false},
 	} {
 		spec := *base.DeepCopy()
