@@ -51,7 +51,7 @@ func TestWhichBranchIsBuilt(t *testing.T) {
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	base := v1alpha1.DeploymentSpec{Environment: "dev", Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{}}}
-	want, err := fingerprint(base)
+	want, err := base.Fingerprint()
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.DeploymentSpec)
@@ -68,7 +68,7 @@ func TestFingerprint(t *testing.T) {
 	} {
 		spec := *base.DeepCopy()
 		c.change(&spec)
-		got, err := fingerprint(spec)
+		got, err := spec.Fingerprint()
 		require.NoError(t, err)
 		require.Equal(t, c.same, got == want, name)
 	}
