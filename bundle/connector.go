@@ -210,6 +210,9 @@ func (p *parsing) checkConnector(c *Connector) {
 	if len(c.AllLinks()) > MaxConnectorLinks {
 		p.problems.add(c.At("links"), "the connector has more than %d links, which is as many runs as one event may start", MaxConnectorLinks)
 	}
+	if p.links += len(c.AllLinks()); p.links > MaxAllLinks {
+		p.problems.add(Position{File: "connectors"}, "the connectors have more than %d links together", MaxAllLinks)
+	}
 	seen := map[string]bool{}
 	for _, l := range c.AllLinks() {
 		if seen[l.Agent] {

@@ -18,10 +18,11 @@ const (
 	// MaxAgents is the most agents of a repository.
 	MaxAgents = 1000
 	// MaxConnectors is the most connectors of a repository, MaxConnectorsSize the most
-	// bytes of their files, MaxConnectorLinks the most links of one.
+	// bytes of their files, MaxConnectorLinks the most links of one, MaxAllLinks of all.
 	MaxConnectors     = 100
 	MaxConnectorsSize = 1 << 20
 	MaxConnectorLinks = 100
+	MaxAllLinks       = 500
 	// MaxSteps is the most agents that a sequential agent runs, nested ones counted.
 	MaxSteps = 100
 

@@ -63,8 +63,8 @@ type parsing struct {
 	problems Problems
 	weight   int
 	configs  int // bytes of all agents
-	// connectors are the bytes of their files.
-	connectors int
+	// connectors are the bytes of their files, links those of all.
+	connectors, links int
 }
 
 // file dispatches on the folder and the name of a file.

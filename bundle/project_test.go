@@ -316,6 +316,22 @@ func TestConnectorsAreBounded(t *testing.T) {
 	delete(many, "connectors/c0.yaml")
 	_, err = bundle.Parse(many)
 	require.NoError(t, err)
+	linked := bundle.Files{}
+	for i := range bundle.MaxAllLinks/50 + 1 {
+		links := "type: cron\nconfig: {schedule: '@daily'}\nagents: [a0"
+		for j := range 50 {
+			linked[fmt.Sprintf("agents/a%d.yaml", j)] = []byte(strings.Replace(okAgent, "ok", fmt.Sprint("a", j), 1))
+			if j > 0 {
+				links += fmt.Sprint(", a", j)
+			}
+		}
+		linked[fmt.Sprintf("connectors/c%d.yaml", i)] = []byte(links + "]\n")
+	}
+	_, err = bundle.Parse(linked)
+	require.EqualError(t, err, "connectors: the connectors have more than 500 links together")
+	delete(linked, "connectors/c0.yaml")
+	_, err = bundle.Parse(linked)
+	require.NoError(t, err)
 	for name := range many {
 		if name != "agents/ok.yaml" {
 			many[name] = append(many[name], "# "+strings.Repeat("x", 20<<10)...)

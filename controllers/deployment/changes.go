@@ -66,9 +66,15 @@ type change struct {
 // changes are those that a deployment with these files would make, by key.
 func (s situation) changes(files []store.ConnectorFile) []change {
 	out := make([]change, 0, len(files))
-	named := map[string]bool{}
+	named, links := map[string]bool{}, 0
 	for _, file := range files {
-		out = append(out, s.change(file))
+		c := s.change(file)
+		if c.mirror != nil {
+			if links += len(c.mirror.Links); links > bundle.MaxAllLinks {
+				c = change{key: file.Key, action: actionFailed, problem: fmt.Sprintf("with it the connectors have more than %d links together", bundle.MaxAllLinks)}
+			}
+		}
+		out = append(out, c)
 		named[v1alpha1.CodeConnectorName(s.environment, file.Key)] = true
 	}
 	s.failNamesakes(out)

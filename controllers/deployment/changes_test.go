@@ -191,6 +191,26 @@ func TestNamesOfConnectors(t *testing.T) {
 	require.Equal(t, `c failed: the name "Two" is that of Connector "dev.b" in the same environment: choose another name`, got[2])
 }
 
+// What a build says is a tenant's word, also of how many links there are.
+func TestLinksAreBoundedInAll(t *testing.T) {
+	t.Parallel()
+	s := inDev()
+	content := "type: webhook\nmode: sync\nagents: [a0"
+	for i := range 100 {
+		s.agents = append(s.agents, fmt.Sprint("a", i))
+		if i > 0 {
+			content += fmt.Sprint(", a", i)
+		}
+	}
+	var files []store.ConnectorFile
+	for i := range 6 {
+		files = append(files, store.ConnectorFile{Key: fmt.Sprint("c", i), Content: content + "]\n"})
+	}
+	got := said(s.changes(files))
+	require.Equal(t, "c4 created", got[4])
+	require.Equal(t, "c5 failed: with it the connectors have more than 500 links together", got[5])
+}
+
 func TestResultsOfConnectors(t *testing.T) {
 	t.Parallel()
 	changes := []change{{key: "a", action: actionCreated}, {key: "b", action: actionFailed, problem: "no"}}
