@@ -113,6 +113,17 @@ type BuildResult struct {
 	Message       string
 }
 
+// BuildLogPart is what was written of a build's log from some chunk on.
+type BuildLogPart struct {
+	// Text is that of the chunks together, Next the number that follows theirs: of the
+	// chunk that was asked from, where there is none.
+	Text string
+	Next int64
+	// Status is the deployment's before the chunks were read: of one that had ended
+	// nothing more comes.
+	Status DeploymentStatus
+}
+
 // Activation makes a deployed (or built) deployment the live one.
 type Activation struct {
 	Deployment Key
@@ -178,6 +189,9 @@ type Builds interface {
 	AppendBuildLog(ctx context.Context, key Key, number int64, chunk string) error
 	// BuildLog returns the whole log.
 	BuildLog(ctx context.Context, key Key) (string, error)
+	// BuildLogFrom returns the log from a chunk on; ErrNotFound without the deployment.
+	// Whatever is appended, and every change of the status, is hinted as TopicDeployment.
+	BuildLogFrom(ctx context.Context, key Key, number int64) (BuildLogPart, error)
 	// FinishBuild records a build's result: with a bundle, Built is set and the
 	// deployment stays building, phase connecting; without one it becomes
 	// failed. Repeating it is no error. ErrConflict when the deployment is not

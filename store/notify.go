@@ -19,7 +19,7 @@ const (
 	TopicDone Topic = "done"
 	// TopicRoute: a connector or its links changed.
 	TopicRoute Topic = "route"
-	// TopicDeployment: a deployment changed.
+	// TopicDeployment: a deployment changed, or its build wrote.
 	TopicDeployment Topic = "deployment"
 )
 

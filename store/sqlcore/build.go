@@ -59,6 +59,7 @@ func (c *Core) AppendBuildLog(ctx context.Context, key store.Key, number int64, 
 		if err != nil || stored == 0 {
 			return err
 		}
+		tx.Hint(store.TopicDeployment, key)
 		_, err = tx.exec(ctx, `UPDATE deployments SET log_size = $3 WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, used)
 		return err
 	})
@@ -72,6 +73,27 @@ func (c *Core) BuildLog(ctx context.Context, key store.Key) (string, error) {
 		return s, err
 	}, `SELECT chunk FROM build_log WHERE project_id = $1 AND deployment_id = $2 ORDER BY number`, key.ProjectID, key.ID)
 	return strings.Join(chunks, ""), wrap(err, "reading the log of deployment %s", key)
+}
+
+// BuildLogFrom implements store.Builds. The status is read first, so that nothing is missed
+// of one that has ended.
+func (c *Core) BuildLogFrom(ctx context.Context, key store.Key, number int64) (store.BuildLogPart, error) {
+	part := store.BuildLogPart{Next: number}
+	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT status FROM deployments WHERE project_id = $1 AND id = $2`,
+		key.ProjectID, key.ID).Scan(&part.Status))
+	if err != nil {
+		return part, wrap(err, "reading deployment %s", key)
+	}
+	chunks, err := collect(ctx, c.engine.Reader(), func(row scanner) (s string, err error) {
+		err = row.Scan(&part.Next, &s)
+		return s, err
+	}, `SELECT number, chunk FROM build_log WHERE project_id = $1 AND deployment_id = $2 AND number >= $3 ORDER BY number`,
+		key.ProjectID, key.ID, number)
+	if len(chunks) > 0 {
+		part.Next++
+	}
+	part.Text = strings.Join(chunks, "")
+	return part, wrap(err, "reading the log of deployment %s", key)
 }
 
 // FinishBuild implements store.Builds.

@@ -180,6 +180,31 @@ var buildPromises = []promise{
 		w.Equal("a\nb\nc\n", log)
 		w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 3, "\xff\x00bytes that are no text"))
 	}},
+	{"a log is read from where a reader was, while it is written and after", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BuildLogFrom(w.ctx, spec.Key(), 0)
+		w.ErrorIs(err, store.ErrNotFound)
+		_, err = w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		part := func(from int64) store.BuildLogPart {
+			part, err := w.s.BuildLogFrom(w.ctx, spec.Key(), from)
+			w.NoError(err)
+			return part
+		}
+		w.Equal(store.BuildLogPart{Status: store.DeploymentPending}, part(0))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		for i, chunk := range []string{"a\n", "b", "c\n"} {
+			w.hinted(store.TopicDeployment, spec.ID, func() { w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), int64(i), chunk)) })
+		}
+		w.Equal(store.BuildLogPart{Text: "a\nbc\n", Next: 3, Status: store.DeploymentBuilding}, part(0))
+		w.Equal(store.BuildLogPart{Text: "c\n", Next: 3, Status: store.DeploymentBuilding}, part(2))
+		w.Equal(store.BuildLogPart{Next: 3, Status: store.DeploymentBuilding}, part(3))
+		w.hinted(store.TopicDeployment, spec.ID, func() {
+			w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentCancelled, "", "enough"))
+		})
+		w.Equal(store.BuildLogPart{Text: "bc\n", Next: 3, Status: store.DeploymentCancelled}, part(1))
+		w.Equal(store.BuildLogPart{Next: 9, Status: store.DeploymentCancelled}, part(9), "beyond what there is")
+	}},
 	{"a build ends with a stored bundle", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)

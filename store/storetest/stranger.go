@@ -262,6 +262,10 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Empty(log)
 	},
+	"BuildLogFrom": func(s *stranger) {
+		_, err := s.s.BuildLogFrom(s.ctx, s.key(s.building.ID), 0)
+		s.none(err)
+	},
 	"FinishBuild": func(s *stranger) {
 		s.none(s.s.FinishBuild(s.ctx, s.key(s.building.ID), store.BuildResult{BundleDigest: s.digest}))
 	},

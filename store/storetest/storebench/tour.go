@@ -357,6 +357,8 @@ func (t *tour) build(environment uuid.UUID, agents ...store.Agent) {
 	t.NoError(t.Store.StartBuild(t.ctx, spec.Key()))
 	t.NoError(t.Store.ReportBuild(t.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseTesting}))
 	t.NoError(t.Store.AppendBuildLog(t.ctx, spec.Key(), 0, "building"))
+	_, err = t.Store.BuildLogFrom(t.ctx, spec.Key(), 1)
+	t.NoError(err)
 	t.NoError(t.Store.FinishBuild(t.ctx, spec.Key(), store.BuildResult{BundleDigest: before.BundleDigest, Agents: agents,
 		Connectors: []store.ConnectorFile{{Key: "orders", Content: "type: cron"}}}))
 	files, err := t.Store.ConnectorFiles(t.ctx, spec.Key())
