@@ -280,6 +280,9 @@ var effects = map[string]effect{
 		Expect(err).NotTo(HaveOccurred())
 		return row.RedeployOf != nil && row.RedeployOf.String() == string(id)
 	}, BeTrue()},
+	"Deployment.skipTests": {func(ctx context.Context, s *stage) any {
+		return s.build(ctx, s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.SkipTests = true }))
+	}, ContainSubstring("--skip-tests")},
 	"Deployment.cancel": {func(ctx context.Context, s *stage) any {
 		d := s.Deployment(s.name())
 		s.brought(ctx, d)

@@ -10,10 +10,13 @@ import (
 )
 
 // Fingerprint is a digest of what is deployed where: under one id the store keeps the
-// outcome of one of them. One that may leave out connectors is another deployment: the
-// outcome of one that failed for them says nothing of it.
+// outcome of one of them. One that leaves out its tests, or connectors, is another
+// deployment: the outcome of one that failed for them says nothing of it.
 func (s DeploymentSpec) Fingerprint() (string, error) {
 	of := map[string]any{"environment": s.Environment, "source": s.Source}
+	if s.SkipTests {
+		of["skipTests"] = true
+	}
 	if s.SkipFailedConnectors {
 		of["skipFailedConnectors"] = true
 	}

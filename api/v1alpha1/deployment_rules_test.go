@@ -57,6 +57,13 @@ var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 		before: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = v1alpha1.DeploymentID(someID) },
 		change: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = v1alpha1.DeploymentID(anotherID) },
 	}, {
+		name: "tests skipped later", path: ".spec", update: true, message: "skipTests is immutable: create another Deployment",
+		change: func(d *v1alpha1.Deployment) { d.Spec.SkipTests = true },
+	}, {
+		name: "tests not skipped any more", path: ".spec", message: "skipTests is immutable: create another Deployment",
+		before: func(d *v1alpha1.Deployment) { d.Spec.SkipTests = true },
+		change: func(d *v1alpha1.Deployment) { d.Spec.SkipTests = false },
+	}, {
 		name: "activation at no time", path: ".spec.activation.requestedAt", message: timeMessage,
 		change: func(d *v1alpha1.Deployment) { d.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: noTime} },
 	}, {

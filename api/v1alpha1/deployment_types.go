@@ -54,6 +54,7 @@ type Deployment struct {
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable: a Deployment is one version; create another Deployment"
 // +kubebuilder:validation:XValidation:rule="has(self.redeployOf) == has(oldSelf.redeployOf) && (!has(self.redeployOf) || self.redeployOf == oldSelf.redeployOf)",message="redeployOf is immutable: create another Deployment"
 // +kubebuilder:validation:XValidation:rule="self.?skipFailedConnectors.orValue(false) == oldSelf.?skipFailedConnectors.orValue(false)",message="skipFailedConnectors is immutable: create another Deployment"
+// +kubebuilder:validation:XValidation:rule="self.?skipTests.orValue(false) == oldSelf.?skipTests.orValue(false)",message="skipTests is immutable: create another Deployment"
 // +kubebuilder:validation:XValidation:rule="!oldSelf.?cancel.orValue(false) || self.?cancel.orValue(false)",message="cancel cannot be taken back: create another Deployment"
 type DeploymentSpec struct {
 	// ID is the deployment's id in the REST API. Without it the id derives from
@@ -83,6 +84,12 @@ type DeploymentSpec struct {
 	//
 	// +optional
 	SkipFailedConnectors bool `json:"skipFailedConnectors,omitempty"`
+
+	// SkipTests leaves the test phase out: the repository's tests are read and
+	// checked, and not run.
+	//
+	// +optional
+	SkipTests bool `json:"skipTests,omitempty"`
 
 	// Cancel stops a deployment that is pending or building. It cannot be taken
 	// back, and does nothing to a deployment that has ended.

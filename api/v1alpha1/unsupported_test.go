@@ -69,6 +69,7 @@ var readers = map[string]string{
 	"Deployment.source.git.branch":      "controllers/deployment/begin.go: git.Branch",
 	"Deployment.source.git.commit":      "controllers/deployment/begin.go: git.Commit",
 	"Deployment.redeployOf":             "controllers/deployment/begin.go: v.Spec.RedeployOf",
+	"Deployment.skipTests":              "controllers/deployment/begin.go: v.Spec.SkipTests",
 	"Deployment.cancel":                 "controllers/deployment/build.go: v.Spec.Cancel",
 	"Deployment.skipFailedConnectors":   "controllers/deployment/begin.go: v.Spec.SkipFailedConnectors",
 	"Deployment.activation.force":       "controllers/deployment/activate.go: Activation.Force",

@@ -118,8 +118,8 @@ func (r *Reconciler) spec(v *version) (store.DeploymentSpec, error) {
 		Ref: r.Ref(v.Deployment), ID: v.key.ID, ProjectID: v.key.ProjectID, EnvironmentID: v.environmentKey.ID,
 		Fingerprint: digest, SourceType: "git", Branch: v.branch(), Commit: v.commit(),
 		// Of what was once deployed, only the one that is live is built again.
-		Lost:                 v.Status.Phase.Terminal() && !v.Status.Live,
-		SkipFailedConnectors: v.Spec.SkipFailedConnectors,
+		Lost:      v.Status.Phase.Terminal() && !v.Status.Live,
+		SkipTests: v.Spec.SkipTests, SkipFailedConnectors: v.Spec.SkipFailedConnectors,
 	}
 	if of, err := uuid.Parse(string(v.Spec.RedeployOf)); err == nil {
 		spec.RedeployOf = &of

@@ -64,6 +64,7 @@ func TestFingerprint(t *testing.T) {
 		"environment": {func(s *v1alpha1.DeploymentSpec) { s.Environment = "prod" }, false},
 		"branch":      {func(s *v1alpha1.DeploymentSpec) { s.Source.Git.Branch = "main" }, false},
 		"connectors":  {func(s *v1alpha1.DeploymentSpec) { s.SkipFailedConnectors = true }, false},
+		"tests":       {func(s *v1alpha1.DeploymentSpec) { s.SkipTests = true }, false},
 		"commit":      {func(s *v1alpha1.DeploymentSpec) { s.Source.Git.Commit = "main" }, false},
 	} {
 		spec := *base.DeepCopy()

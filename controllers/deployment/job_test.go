@@ -69,6 +69,10 @@ func TestWhoSeesWhatInABuild(t *testing.T) {
 	}
 	require.Equal(t, map[string]string{"token": "v1-build-token", "git": "git"}, secrets)
 
+	require.NotContains(t, pack.Args, "--skip-tests")
+	d := &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{SkipTests: true}}
+	require.Contains(t, packContainer(d, object.PodOptions{}).Args, "--skip-tests")
+
 	plain := job(source{URL: "https://a"}, room{})
 	require.Equal(t, []string{"build", "fetch", "--dir=/workspace", "--url=https://a", "--allow-egress=", "--deny-egress="}, plain.InitContainers[0].Args)
 	require.Len(t, plain.Volumes, 3)

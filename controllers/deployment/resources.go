@@ -89,7 +89,7 @@ func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptio
 	spec := corev1.PodSpec{
 		RestartPolicy:  corev1.RestartPolicyNever,
 		InitContainers: []corev1.Container{fetchContainer(from, opts)},
-		Containers:     []corev1.Container{packContainer(opts)},
+		Containers:     []corev1.Container{packContainer(d, opts)},
 		Volumes: []corev1.Volume{
 			{Name: "workspace", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}},
 			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}},
@@ -137,12 +137,13 @@ func fetchContainer(from source, opts object.PodOptions) corev1.Container {
 	}
 }
 
-func packContainer(opts object.PodOptions) corev1.Container {
+func packContainer(d *v1alpha1.Deployment, opts object.PodOptions) corev1.Container {
+	args := []string{"build", "pack", "--dir=" + workspace, "--token-file=" + tokenFolder + "/" + object.TokenKey}
+	if d.Spec.SkipTests {
+		args = append(args, "--skip-tests")
+	}
 	return corev1.Container{
-		Name: "pack", Image: opts.Image, Command: []string{"/usr/local/bin/runner"},
-		Args: []string{
-			"build", "pack", "--dir=" + workspace, "--token-file=" + tokenFolder + "/" + object.TokenKey,
-		},
+		Name: "pack", Image: opts.Image, Command: []string{"/usr/local/bin/runner"}, Args: args,
 		VolumeMounts: append(workMounts(), corev1.VolumeMount{Name: "token", MountPath: tokenFolder, ReadOnly: true}),
 	}
 }

@@ -40,6 +40,8 @@ type PackOptions struct {
 	Dispatch Dispatch
 	// Check finds what the engine cannot run; nil means nothing.
 	Check func(*bundle.Project) bundle.Problems
+	// SkipTests leaves the test phase out.
+	SkipTests bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
@@ -103,6 +105,9 @@ func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatchapi.Bui
 		return none, err
 	}
 	log.say("valid: %d agents, %d connectors", len(project.Agents), len(project.Connectors))
+	if opts.SkipTests {
+		log.say("the test phase is left out, as the deployment asks")
+	}
 	return upload(ctx, opts, log, project)
 }
 

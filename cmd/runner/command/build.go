@@ -50,6 +50,7 @@ func fetchCommand() *cobra.Command {
 func packCommand(tools []engine.Tool) *cobra.Command {
 	var target dispatchFlags
 	var dir string
+	var skipTests bool
 	cmd := &cobra.Command{
 		Use:   "pack",
 		Short: "Validate and pack what was fetched, and report the outcome",
@@ -62,11 +63,12 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 				return err
 			}
 			return build.Pack(cmd.Context(), build.PackOptions{
-				Dir: dir, Dispatch: client, Check: engine.New(engine.Config{Tools: tools}).Check,
+				Dir: dir, Dispatch: client, SkipTests: skipTests, Check: engine.New(engine.Config{Tools: tools}).Check,
 			})
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "/workspace", "folder that `fetch` wrote to")
+	cmd.Flags().BoolVar(&skipTests, "skip-tests", false, "leave the test phase out")
 	target.add(cmd.Flags())
 	return cmd
 }
