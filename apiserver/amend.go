@@ -35,6 +35,8 @@ func nounOf(o v1alpha1.ConditionedObject) string {
 	switch o.ObjectKind() {
 	case store.KindEnvironment:
 		return "environment"
+	case store.KindDeployment:
+		return "deployment"
 	case store.KindConnectorLink:
 		return "link"
 	}

@@ -84,7 +84,7 @@ func newWorld(t testing.TB) *world {
 	require.NoError(t, err)
 	w.server.patience = 0 // there are no controllers
 	w.contract = newContract(t, w.server)
-	w.create(t, &v1alpha1.Project{ObjectMeta: w.meta(v1alpha1.ProjectName)})
+	w.create(t, &v1alpha1.Project{ObjectMeta: w.meta(v1alpha1.ProjectName), Spec: v1alpha1.ProjectSpec{Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/shop.git"}}})
 	for _, name := range []string{"production", "staging"} {
 		w.create(t, &v1alpha1.Environment{ObjectMeta: w.meta(name)})
 	}
@@ -106,6 +106,11 @@ func (w *world) controlling(inner client.WithWatch) client.WithWatch {
 				return nil // nobody has mended that
 			}
 			v1alpha1.MarkReady(object, "")
+			if d, ok := o.(*v1alpha1.Deployment); ok {
+				if err := w.bringOn(ctx, d); err != nil {
+					return err
+				}
+			}
 			if conn, ok := o.(*v1alpha1.Connector); ok {
 				conn.Status.SecretVersion = conn.SecretVersion()
 				if conn.MarkRoutesReady(); !conn.IsEnabled() {

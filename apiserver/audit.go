@@ -37,6 +37,8 @@ type trail struct {
 	entry   store.AuditEntry // its id is nil until the first step
 	outcome store.AuditOutcome
 
+	// gone is closed when the client has gone, or the server breaks the request off.
+	gone <-chan struct{}
 	// header is that of the answer.
 	header http.Header
 	// path and query are the request's, in one form, and body is the digest of what
@@ -66,6 +68,7 @@ func (s *Server) follow(next http.Handler) http.Handler {
 		t := &trail{
 			address: s.proxies.Client(r), requestID: uuid.NewString(), changes: changes(r.Method), header: w.Header(),
 			path: strings.ToLower(r.URL.Path), query: r.URL.Query().Encode(), body: sha256.New(),
+			gone: r.Context().Done(),
 		}
 		w.Header().Set("X-Request-Id", t.requestID)
 		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), trailKey{}, t), s.deadline)

@@ -44,8 +44,8 @@ type caller struct {
 	// proof follows from the text of the key, which only its owner has.
 	proof [sha256.Size]byte
 
-	// route is the one that is called, if it changes something; the headers are
-	// those of the request.
+	// route is the one that is called; the headers are those of the request, if it
+	// changes something.
 	route                   *route
 	idempotencyKey, ifMatch string
 }

@@ -129,12 +129,7 @@ func (s *Server) showPresent(ctx context.Context, c *caller, conns []v1alpha1.Co
 
 // environmentOf is the environment of a connector; nil when it is gone.
 func (s *Server) environmentOf(ctx context.Context, c *caller, conn *v1alpha1.Connector) (*v1alpha1.Environment, error) {
-	var list v1alpha1.EnvironmentList
-	name := client.MatchingFields{"metadata.name": string(conn.Spec.Environment)}
-	if err := s.list(ctx, c, store.KindEnvironment, &list, name); err != nil || len(list.Items) == 0 {
-		return nil, err
-	}
-	return &list.Items[0], nil
+	return s.environmentNamed(ctx, c, conn.Spec.Environment)
 }
 
 // connectorsOf lists the connectors of an environment.

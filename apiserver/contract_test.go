@@ -49,7 +49,7 @@ func (c *contract) requireDescribed(t testing.TB, request *http.Request, answer 
 			"#", "paths", escaped(projectPath + r.path), strings.ToLower(r.method), "responses", strconv.Itoa(answer.Code),
 			"content", escaped(media), "schema",
 		}, "/")
-		if r.file && answer.Code == r.status {
+		if (r.file || r.stream) && answer.Code == r.status {
 			c.requireHeaders(t, r, answer)
 			return
 		}

@@ -3,10 +3,13 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -84,6 +87,10 @@ type ConnectorResult struct {
 	Error     *string         `json:"error" doc:"Why it failed; else null."`
 }
 
+func (d Deployment) audited() store.AuditObject {
+	return store.AuditObject{Kind: "deployment", ID: d.ID}
+}
+
 // DeploymentPath names a deployment.
 type DeploymentPath struct {
 	ProjectPath
@@ -95,9 +102,9 @@ func (s *Server) listDeployments(ctx context.Context, c *caller, in *Environment
 	if err != nil {
 		return answer[[]DeploymentItem]{}, err
 	}
-	list, err := s.store.ListDeployments(ctx, c.keyOf(environment))
+	list, err := s.deploymentsOf(ctx, c, environment)
 	if err != nil {
-		return answer[[]DeploymentItem]{}, fmt.Errorf("listing the deployments of environment %q: %w", environment.Name, err)
+		return answer[[]DeploymentItem]{}, err
 	}
 	live, err := s.live(ctx, c.keyOf(environment))
 	if err != nil {
@@ -113,27 +120,38 @@ func (s *Server) listDeployments(ctx context.Context, c *caller, in *Environment
 }
 
 func (s *Server) getDeployment(ctx context.Context, c *caller, in *DeploymentPath) (answer[Deployment], error) {
-	d, err := s.store.Deployment(ctx, c.row(in.DeploymentID))
-	if errors.Is(err, store.ErrNotFound) {
-		return answer[Deployment]{}, notFound("deployment")
-	}
+	d, err := s.deployment(ctx, c, in.DeploymentID)
 	if err != nil {
-		return answer[Deployment]{}, fmt.Errorf("reading deployment %s: %w", in.DeploymentID, err)
-	}
-	if err := s.mustReachID(ctx, c, d.EnvironmentID); err != nil {
 		return answer[Deployment]{}, err
 	}
+	return plainly(s.wholeDeployment(ctx, c, d))
+}
+
+// listTestRuns lists what became of the test cases, by agent and test.
+func (s *Server) listTestRuns(ctx context.Context, c *caller, in *DeploymentPath) (answer[[]TestResult], error) {
+	d, err := s.deployment(ctx, c, in.DeploymentID)
+	if err != nil {
+		return answer[[]TestResult]{}, err
+	}
+	return plainly(sortedResults(recorded[TestResult](d.TestResults)), nil)
+}
+
+// wholeDeployment shows a deployment with its log, and what keeps one that is open.
+func (s *Server) wholeDeployment(ctx context.Context, c *caller, d store.Deployment) (Deployment, error) {
 	live, err := s.live(ctx, d.Environment())
 	if err != nil {
-		return answer[Deployment]{}, err
+		return Deployment{}, err
 	}
 	shown := showDeployment(d, live)
 	logs, err := s.store.BuildLog(ctx, d.Key())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return answer[Deployment]{}, fmt.Errorf("reading the log of deployment %s: %w", in.DeploymentID, err)
+		return Deployment{}, fmt.Errorf("reading the log of deployment %s: %w", d.ID, err)
 	}
 	shown.BuildLogs = &logs
-	return plainly(shown, nil)
+	if shown.Message == nil && !d.Status.Terminal() {
+		shown.Message = s.underWay(ctx, c, d)
+	}
+	return shown, nil
 }
 
 // live is the live deployment of an environment, or nil.
@@ -162,7 +180,7 @@ func showDeployment(d store.Deployment, live *uuid.UUID) Deployment {
 			CommitMessage: opt(d.CommitMessage), Author: opt(d.Author),
 		},
 		SkipTests: d.SkipTests, SkipFailedConnectors: d.SkipFailedConnectors, RedeployOf: optID(d.RedeployOf),
-		TestResults: recorded[TestResult](d.TestResults), ConnectorResults: recorded[ConnectorResult](d.ConnectorResults),
+		TestResults: sortedResults(recorded[TestResult](d.TestResults)), ConnectorResults: recorded[ConnectorResult](d.ConnectorResults),
 		Agents: make([]DeploymentAgent, 0, len(d.Agents)), CreatedAt: d.CreatedAt.UTC(),
 		StartedAt: optTime(d.StartedAt), EndedAt: optTime(d.EndedAt), ActivatedAt: optTime(d.ActivatedAt),
 	}
@@ -172,6 +190,14 @@ func showDeployment(d store.Deployment, live *uuid.UUID) Deployment {
 		})
 	}
 	return out
+}
+
+// sortedResults orders test results by agent and test.
+func sortedResults(results []TestResult) []TestResult {
+	slices.SortStableFunc(results, func(a, b TestResult) int {
+		return cmp.Or(strings.Compare(a.AgentName, b.AgentName), strings.Compare(a.TestName, b.TestName))
+	})
+	return results
 }
 
 // recorded is a list as it was recorded, in its REST shape; [] where there is none.

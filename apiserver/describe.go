@@ -20,8 +20,23 @@ const (
 	aboutGetAgent              = "The agent's configuration in the live deployment of the environment, and the connectors that are linked to it. " +
 		"An agent that is in another environment of the project only is shown without them. Statistics are not in this release: " +
 		"the parameters that narrow them are answered 422."
-	aboutListDeployments = "Newest first, at most 500. Items have neither build logs nor test results."
-	aboutGetDeployment   = "The deployment with its build log and all results."
+	aboutListDeployments  = "Newest first, at most 500. Items have neither build logs nor test results."
+	aboutGetDeployment    = "The deployment with its build log and all results. While it is open, message says what it waits for or is at."
+	aboutCreateDeployment = "Builds a commit and makes it live: the one of the body, else the latest of the environment's git_branch, or of the repository's default branch. " +
+		"Deployments of the environment that are pending or building are cancelled. Answers once the platform has begun it, or after two seconds; read it, or follow its log, to see what becomes of it: a branch that is not there makes it fail, " +
+		"and in an environment that is suspended it stays pending until that is over. A project without a git repository is answered 400; an environment that is not in effect, 409. skip_tests is for uploads, which are not in this release."
+	aboutListTestRuns         = "The results of the deployment's test phase, by agent and test name; none where it has not run. Costs are not converted in this release: convert_costs_to is answered 422."
+	aboutStreamDeploymentLogs = "The log as a stream of server-sent events, from its beginning, while it is written. Each event log has data {\"text\": \"…\"}; the last event, end, has {\"status\": \"deployed\"} or what else has become of it, and ends the stream. " +
+		"With Last-Event-ID, the id of the last event that was read, it goes on from there. Without news a comment comes every fifteen seconds. A stream lasts fifteen minutes at most, and ends when the service stops or the key is revoked or changed: whoever gets no end connects again. " +
+		"Beyond as many streams as a project may have it is answered 429."
+	aboutCancelDeployment = "Stops a deployment that is building: ok says whether it was cancelled, or will be. Any other stays as it is, and ok is false. A deployment that is pending is waited for, for two seconds, to begin; one that is pending then, as in a suspended environment, stays so: " +
+		"another deployment takes its place. A repetition under the same Idempotency-Key is answered as the first call."
+	aboutActivateDeployment = "Makes a deployment that was deployed before the live one of its environment again: a roll back, or forward. Connectors that its code defines become as its files say; where one cannot, nothing changes and it is answered 409, connectors_failed, unless force is true: those stay as they are. " +
+		"Answers once it is live. One that is not deployed is answered 409, not_deployed; one whose bundle is not stored any more, bundle_gone; where another deployment was activated later meanwhile, superseded. " +
+		"Where the platform has not done it after two seconds the answer is 503, not_in_effect, and it is done as soon as it can be: send the same request again. A repetition under the same Idempotency-Key does nothing once that was answered with 200."
+	aboutRedeploy     = "A new deployment, to the same environment, of the commit that this one was built from, or of what it was asked to build where it never came to that. It names this one in redeploy_of. Otherwise as a deployment is created."
+	aboutDeployAnyway = "For a deployment that failed its tests (tests_failed), or whose connectors could not be applied (connectors_failed); any other is answered 400. A new deployment of the same code, which leaves the test phase out, or lets connectors that fail be as they are. " +
+		"What was overridden for this one is for the new one too. It names this one in redeploy_of."
 	aboutCreateConnector = "Answers once the platform has taken up the connector, and the link where agent_name asks for one, or after two seconds. " +
 		"Where not all of it can be created nothing is. A name that another connector of the environment has is answered 409."
 	aboutListConnectors  = "By name of their objects. Generated secrets are shown, credentials of the project's own are ********."
@@ -128,6 +143,7 @@ var aboutSchemas = map[string]string{
 	"Cost":                     "An amount of money.",
 	"Deployment":               "A commit that was built for an environment, and what became of it.",
 	"DeploymentAgent":          "An agent that a deployment contains.",
+	"DeploymentCreate":         "Which version is deployed.",
 	"DeploymentItem":           "A deployment in a list.",
 	"DeploymentSource":         "Where the code of a deployment came from.",
 	"Done":                     "The answer of calls that leave nothing to show.",

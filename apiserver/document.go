@@ -202,7 +202,7 @@ func describeResponse(r *route, status string, response node) {
 	if code == r.status && r.file {
 		names = append(names, "Content-Disposition", "Content-Length", "X-Content-Type-Options")
 	}
-	if code == http.StatusCreated {
+	if code == http.StatusCreated || code == r.status && r.does == creates {
 		names = append(names, "Location")
 	}
 	shown := node{}
@@ -220,7 +220,7 @@ func describeResponse(r *route, status string, response node) {
 
 // meanings say when a call is answered with an error.
 var meanings = map[int]string{
-	400: "The body is not JSON.",
+	400: "The body is not JSON, or what is asked for cannot be, as detail says.",
 	401: "The API key is missing, unknown or no longer in force.",
 	403: "The key is of another project, or it or its owner lacks the permission, or it does not reach the environment; or Kubernetes or a quota of the namespace refuses the change.",
 	404: "The project has no such thing.",

@@ -128,6 +128,21 @@ func (x *Index) known(key keys.Key) (found []*v1alpha1.APIKey) {
 	return found
 }
 
+// again is a key's object as it is now, which must not be changed; nil where it is gone.
+func (x *Index) again(ctx context.Context, key *v1alpha1.APIKey) (*v1alpha1.APIKey, error) {
+	for _, o := range x.keys.by(indexKeyID, key.Spec.KeyID) {
+		if k, ok := o.(*v1alpha1.APIKey); ok && k.UID == key.UID {
+			return k, nil
+		}
+	}
+	now := &v1alpha1.APIKey{} // which the informers have not heard of yet, or no more
+	err := x.client.Get(ctx, client.ObjectKeyFromObject(key), now)
+	if err != nil || now.UID != key.UID {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return now, nil
+}
+
 // lookUp asks Kubernetes, in its turn.
 func (x *Index) lookUp(ctx context.Context, key keys.Key) (found []*v1alpha1.APIKey, err error) {
 	turn, cancel := context.WithTimeout(ctx, lookupPatience)

@@ -141,6 +141,16 @@ func (s *Server) environments(ctx context.Context, c *caller) ([]v1alpha1.Enviro
 	return reached, nil
 }
 
+// environmentNamed is the environment of a name; nil when it is gone.
+func (s *Server) environmentNamed(ctx context.Context, c *caller, name v1alpha1.EnvironmentName) (*v1alpha1.Environment, error) {
+	var list v1alpha1.EnvironmentList
+	err := s.list(ctx, c, store.KindEnvironment, &list, client.MatchingFields{"metadata.name": string(name)})
+	if err != nil || len(list.Items) == 0 {
+		return nil, err
+	}
+	return &list.Items[0], nil
+}
+
 // mustReachID is mustReach for an environment of which only the id is known:
 // one that is gone is reached by keys that reach all.
 func (s *Server) mustReachID(ctx context.Context, c *caller, id uuid.UUID) error {

@@ -103,21 +103,15 @@ func (p *past) project(t testing.TB) {
 // deploy makes a deployment live that has the agent hello and a variant of it.
 func (p *past) deploy(t testing.TB) uuid.UUID {
 	t.Helper()
-	ctx, id := t.Context(), uuid.New()
-	key := store.Key{ProjectID: p.projectID, ID: id}
-	_, err := p.db.BeginDeployment(ctx, store.DeploymentSpec{
-		Ref: p.refOf(t, store.KindDeployment, "production-1"), ID: id, ProjectID: p.projectID, EnvironmentID: p.id(t, "environment"),
-		Fingerprint: "one", SourceType: "git", Branch: "main",
-	})
-	require.NoError(t, err)
-	require.NoError(t, p.db.StartBuild(ctx, key))
+	ctx := t.Context()
+	key := p.start(t, "production-1")
 	require.NoError(t, p.db.ReportBuild(ctx, key, store.BuildReport{
 		Phase: store.PhaseTesting, Commit: strings.Repeat("a", 40), CommitMessage: "Say hello", Author: "Ada",
 	}))
 	require.NoError(t, p.db.AppendBuildLog(ctx, key, 0, "packed 1 agent\n"))
 	sum := sha256.Sum256([]byte("bundle"))
 	digest := "sha256:" + hex.EncodeToString(sum[:])
-	_, err = p.db.PutBundle(ctx, p.projectID, digest, strings.NewReader("bundle"), 1<<20)
+	_, err := p.db.PutBundle(ctx, p.projectID, digest, strings.NewReader("bundle"), 1<<20)
 	require.NoError(t, err)
 	require.NoError(t, p.db.FinishBuild(ctx, key, store.BuildResult{
 		BundleDigest: digest, TestResults: json.RawMessage(`[{"id":"` + uuid.NewString() + `","test_name":"greets","passed":true},
@@ -131,7 +125,7 @@ func (p *past) deploy(t testing.TB) uuid.UUID {
 		Deployment: key, ConnectorResults: json.RawMessage(`[{"connector":"crm","action":"created"}]`),
 	})
 	require.NoError(t, err)
-	return id
+	return key.ID
 }
 
 // event accepts an event that starts a run of an agent.

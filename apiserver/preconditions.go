@@ -29,6 +29,7 @@ var entityTags = regexp.MustCompile(`^(\*|(W/)?"[^"]*"(\s*,\s*(W/)?"[^"]*")*)$`)
 
 // readHeaders takes in what the request says of repetition and preconditions.
 func (c *caller) readHeaders(ctx huma.Context, r *route) error {
+	c.route = r
 	if r.does == reads {
 		return nil
 	}
@@ -38,7 +39,7 @@ func (c *caller) readHeaders(ctx huma.Context, r *route) error {
 			sent++
 		}
 	})
-	c.route, c.idempotencyKey, c.ifMatch = r, ctx.Header("Idempotency-Key"), strings.TrimSpace(ctx.Header("If-Match"))
+	c.idempotencyKey, c.ifMatch = ctx.Header("Idempotency-Key"), strings.TrimSpace(ctx.Header("If-Match"))
 	switch {
 	case sent > 1, sent == 1 && c.idempotencyKey == "":
 		return wrong("header.Idempotency-Key", "must be sent once and not be empty")

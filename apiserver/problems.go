@@ -148,6 +148,13 @@ var requestFields = map[string]map[string]string{
 		"spec.runner.resources.requests": "body.settings.runner.requests",
 		"spec.runner.resources.limits":   "body.settings.runner.limits",
 	},
+	store.KindDeployment: {
+		"spec":                   "body",
+		"spec.environment":       "query.environment_id",
+		"spec.source.git.branch": "body.branch",
+		"spec.source.git.commit": "body.commit",
+		"spec.activation":        "query.force",
+	},
 	store.KindConnectorLink: {
 		"spec":           "body",
 		"spec.connector": "path.connector_id",

@@ -37,6 +37,8 @@ type route struct {
 	tagged bool
 	// file says that success answers the bytes of a file, of whatever type.
 	file bool
+	// stream says that success answers events, as they come.
+	stream bool
 	// later are query parameters of the contract that have no effect yet.
 	later []string
 	// mount registers the handler; nil: the route is not in this release.
@@ -142,6 +144,11 @@ func (s *Server) register(r *route) {
 	if r.file {
 		op.Responses = map[string]*huma.Response{strconv.Itoa(r.status): {
 			Description: "The file, of the type in Content-Type.", Content: map[string]*huma.MediaType{anyMedia: {}},
+		}}
+	}
+	if r.stream {
+		op.Responses = map[string]*huma.Response{strconv.Itoa(r.status): {
+			Description: "Events, as they come.", Content: map[string]*huma.MediaType{eventsType: {Schema: &huma.Schema{Type: huma.TypeString}}},
 		}}
 	}
 	if r.mount == nil {

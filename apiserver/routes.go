@@ -9,15 +9,17 @@ import (
 
 // Statuses that routes may answer besides success: every one, those that name
 // something, those that create, those that delete an object, those that delete one which
-// may have to stay, those that change one, and those that change what is none.
+// may have to stay, those that change one, those that change what is none, and those that
+// do so by creating, without a body.
 var (
-	always   = []int{401, 403, 422, 429, 500, 503}
-	naming   = append(slices.Clone(always), 404)
-	creating = append(slices.Clone(naming), 400, 408, 409, 413, 415)
-	deleting = append(slices.Clone(naming), 409, 412)
-	removing = append(slices.Clone(deleting), 400)
-	changing = append(slices.Clone(creating), 412)
-	acting   = append(slices.Clone(naming), 409)
+	always    = []int{401, 403, 422, 429, 500, 503}
+	naming    = append(slices.Clone(always), 404)
+	creating  = append(slices.Clone(naming), 400, 408, 409, 413, 415)
+	deleting  = append(slices.Clone(naming), 409, 412)
+	removing  = append(slices.Clone(deleting), 400)
+	changing  = append(slices.Clone(creating), 412)
+	acting    = append(slices.Clone(naming), 409)
+	launching = append(slices.Clone(acting), 400)
 )
 
 // Sections of the API; describe.go says what each is about.
@@ -66,6 +68,20 @@ var routes = []route{
 		summary: "List deployments", description: aboutListDeployments, mount: handle((*Server).listDeployments)},
 	{method: get, path: "/deployments/{deployment_id}", id: "getDeployment", tag: tagDeployments, needs: needs("deployments.view"), status: 200, errors: naming,
 		summary: "Read a deployment", description: aboutGetDeployment, mount: handle((*Server).getDeployment)},
+	{method: post, path: "/deployments", id: "createDeployment", tag: tagDeployments, does: creates, needs: needs("deployments.create"), status: 201, errors: creating,
+		summary: "Deploy a commit", description: aboutCreateDeployment, mount: handle((*Server).createDeployment)},
+	{method: get, path: "/deployments/{deployment_id}/test-runs", id: "listTestRuns", tag: tagDeployments, needs: needs("deployments.test"), status: 200, errors: naming,
+		summary: "List the test results of a deployment", description: aboutListTestRuns, later: []string{"convert_costs_to"}, mount: handle((*Server).listTestRuns)},
+	{method: get, path: "/deployments/{deployment_id}/logs", id: "streamDeploymentLogs", tag: tagDeployments, needs: needs("deployments.view"), status: 200, errors: naming,
+		summary: "Follow the log of a build", description: aboutStreamDeploymentLogs, stream: true, mount: handle((*Server).streamDeploymentLog)},
+	{method: post, path: "/deployments/{deployment_id}/cancel", id: "cancelDeployment", tag: tagDeployments, does: acts, needs: needs("deployments.cancel"), status: 200, errors: acting,
+		summary: "Cancel a deployment", description: aboutCancelDeployment, mount: handle((*Server).cancelDeployment)},
+	{method: post, path: "/deployments/{deployment_id}/activate", id: "activateDeployment", tag: tagDeployments, does: acts, needs: needs("deployments.activate"), status: 200, errors: acting,
+		summary: "Make a deployment live", description: aboutActivateDeployment, mount: handle((*Server).activateDeployment)},
+	{method: post, path: "/deployments/{deployment_id}/redeploy", id: "redeploy", tag: tagDeployments, does: creates, needs: needs("deployments.redeploy"), status: 200, errors: launching,
+		summary: "Deploy the same code again", description: aboutRedeploy, mount: handle((*Server).redeploy)},
+	{method: post, path: "/deployments/{deployment_id}/deploy-anyway", id: "deployAnyway", tag: tagDeployments, does: creates, needs: needs("deployments.override"), status: 200, errors: launching,
+		summary: "Deploy in spite of failed tests or connectors", description: aboutDeployAnyway, mount: handle((*Server).deployAnyway)},
 
 	{method: post, path: "/connectors", id: "createConnector", tag: tagConnectors, does: creates, status: 201, errors: creating,
 		needs:   []grant{{permission: "connectors.create"}, {permission: "connectors.link", with: "agent_name"}},
@@ -125,21 +141,8 @@ var routes = []route{
 	{method: get, path: "/environments/{environment_id}/variables", id: "listVariables", tag: tagEnvironments, needs: needs("variables.view")},
 	{method: put, path: "/environments/{environment_id}/variables", id: "replaceVariables", tag: tagEnvironments, needs: needs("variables.update")},
 
-	{method: post, path: "/deployments", id: "createDeployment", tag: tagDeployments, needs: needs("deployments.create"),
-		instead: "create a Deployment object (deployments.agentplatform.dev) with kubectl"},
 	{method: post, path: "/deployments/upload", id: "uploadDeployment", tag: tagDeployments, needs: needs("deployments.create"),
 		instead: "push the code to the project's git repository and deploy that"},
-	{method: get, path: "/deployments/{deployment_id}/test-runs", id: "listTestRuns", tag: tagDeployments, needs: needs("deployments.test")},
-	{method: get, path: "/deployments/{deployment_id}/logs", id: "streamDeploymentLogs", tag: tagDeployments, needs: needs("deployments.view"),
-		instead: "read build_logs of the deployment"},
-	{method: post, path: "/deployments/{deployment_id}/cancel", id: "cancelDeployment", tag: tagDeployments, needs: needs("deployments.cancel"),
-		instead: "set spec.cancel of the Deployment object with kubectl"},
-	{method: post, path: "/deployments/{deployment_id}/activate", id: "activateDeployment", tag: tagDeployments, needs: needs("deployments.activate"),
-		instead: "set spec.activation of the Deployment object with kubectl"},
-	{method: post, path: "/deployments/{deployment_id}/redeploy", id: "redeploy", tag: tagDeployments, needs: needs("deployments.redeploy"),
-		instead: "create a Deployment object with the same source with kubectl"},
-	{method: post, path: "/deployments/{deployment_id}/deploy-anyway", id: "deployAnyway", tag: tagDeployments, needs: needs("deployments.override")},
-
 	{method: get, path: "/connectors/{connector_id}/stats", id: "getConnectorStats", tag: tagConnectors, needs: needs("connectors.view"),
 		instead: "count the runs of the connector, which can be listed"},
 

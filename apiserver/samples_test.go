@@ -34,6 +34,13 @@ var samples = map[string]sample{
 	"getAgent":              {"/agents/hello?environment_id={environment}", ""},
 	"listDeployments":       {"/deployments?environment_id={environment}", ""},
 	"getDeployment":         {"/deployments/{deployment}", ""},
+	"createDeployment":      {"/deployments?environment_id={environment}", `{"branch":"main"}`},
+	"listTestRuns":          {"/deployments/{deployment}/test-runs", ""},
+	"streamDeploymentLogs":  {"/deployments/{deployment}/logs", ""},
+	"cancelDeployment":      {"/deployments/{open_deployment}/cancel", ""},
+	"activateDeployment":    {"/deployments/{deployment}/activate", ""},
+	"redeploy":              {"/deployments/{deployment}/redeploy", ""},
+	"deployAnyway":          {"/deployments/{failed_deployment}/deploy-anyway", ""},
 	"createConnector":       {"/connectors?environment_id={environment}", `{"name":"CRM","type":"webhook","mode":"sync","config":{"timeout_seconds":30}}`},
 	"listConnectors":        {"/connectors?environment_id={environment}", ""},
 	"getConnector":          {"/connectors/{connector}", ""},
@@ -126,6 +133,8 @@ func (p *past) fresh(t testing.TB) map[string]string {
 	spare := &v1alpha1.Environment{ObjectMeta: p.meta(name)}
 	p.create(t, spare)
 	ids["spare_environment"] = spare.Status.ID
+	ids["failed_deployment"] = p.failTests(t).String()
+	ids["open_deployment"] = p.building(t).String()
 	open, _ := p.event(t, "hello")
 	ids["open_run"], ids["replay"] = open.String(), p.replay(t)
 	return ids

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -41,6 +42,10 @@ type Store interface {
 	store.Files
 	store.Deployments
 	store.Builds
+	// OpenBundle is store.Bundles'.
+	OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error)
+	// Subscribe is store.Notifier's.
+	Subscribe(topic store.Topic) (hints <-chan store.Hint, stop func())
 	store.Audit
 	store.RateLimiter
 	// Rejections is store.Rejections'.
@@ -97,6 +102,9 @@ type Options struct {
 	// GitOpsManagers are field managers over whose fields nothing is written; nil means
 	// DefaultGitOpsManagers.
 	GitOpsManagers []string
+	// Stopping is closed when the facade is to stop: streams end then, whose readers come
+	// again elsewhere. nil: never.
+	Stopping <-chan struct{}
 	// Logger takes what callers only see as 500; nil means slog's default.
 	Logger *slog.Logger
 }
@@ -118,6 +126,8 @@ type Server struct {
 	reviews  *cache.Cache[review, bool]
 	index    *Index
 	files    *quota.Places // for those that are being sent
+	streams  *quota.Places // for those that are open
+	stopping <-chan struct{}
 	api      huma.API
 	handler  http.Handler
 
@@ -153,6 +163,7 @@ func New(opts Options) (*Server, error) {
 	s.keys = cache.New[askedKey, credential](cacheSize, keyCacheTime, clock)
 	s.reviews = cache.New[review, bool](cacheSize, reviewCacheTime, clock)
 	s.index, s.files = opts.Index, quota.NewPlaces(maxFileStreams, fileShare)
+	s.streams, s.stopping = quota.NewPlaces(maxStreams, streamShare), opts.Stopping
 	s.mount()
 	return s, s.documentErr
 }

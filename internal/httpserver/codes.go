@@ -11,6 +11,8 @@ const (
 	CodeSlugTaken          Code = "slug_taken"             // 400: another environment of the project has the slug
 	CodeDefaultEnvironment Code = "default_environment"    // 400: the environment is the project's default
 	CodeLastEnvironment    Code = "last_environment"       // 400: the project has no other standard environment
+	CodeNoGit              Code = "no_git_repository"      // 400: the project has no repository to deploy from
+	CodeNothingToOverride  Code = "nothing_to_override"    // 400: neither tests nor connectors of the deployment failed
 	CodeUnauthorized       Code = "unauthorized"           // 401: the API key is missing, unknown or no longer in force
 	CodeForbidden          Code = "forbidden"              // 403: the key or its owner may not do this
 	CodeNotPublic          Code = "not_public"             // 403: the path is not an endpoint
@@ -30,6 +32,10 @@ const (
 	CodeInProgress         Code = "in_progress"            // 409: what is to be repeated has not ended
 	CodeConnectorPaused    Code = "connector_paused"       // 409: the connector sends nothing for the time being
 	CodeNotOutbound        Code = "not_outbound"           // 409: the connector sends nothing
+	CodeNotDeployed        Code = "not_deployed"           // 409: only a deployed deployment can be live
+	CodeBundleGone         Code = "bundle_gone"            // 409: what the deployment's build made is not stored any more
+	CodeConnectorsFailed   Code = "connectors_failed"      // 409: connectors of the deployment's code cannot be applied
+	CodeSuperseded         Code = "superseded"             // 409: another deployment was activated later
 	CodeTerminating        Code = "namespace_terminating"  // 409: the project's namespace is being deleted
 	CodePrecondition       Code = "precondition_failed"    // 412: it is not what If-Match names
 	CodeRequestTooLarge    Code = "request_too_large"      // 413: the body is larger than the limit

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// ActivateInput is the request that makes a deployment live.
+type ActivateInput struct {
+	DeploymentPath
+	Force bool `query:"force" default:"false" doc:"Whether it goes live although connectors of its code cannot be applied; those stay as they are."`
+}
+
+// activateDeployment makes a deployment live, as in a rollback, and answers once it is.
+func (s *Server) activateDeployment(ctx context.Context, c *caller, in *ActivateInput) (answer[Done], error) {
+	d, err := s.deployment(ctx, c, in.DeploymentID)
+	if err != nil {
+		return answer[Done]{}, err
+	}
+	o, err := s.object(ctx, c, d)
+	if err != nil {
+		return answer[Done]{}, err
+	}
+	if o != nil {
+		if _, err := s.repeats(ctx, c, o); err != nil {
+			return answer[Done]{}, err
+		}
+	}
+	if before, err := s.answeredBefore(ctx, c, in.DeploymentID); before || err != nil {
+		return answer[Done]{Body: Done{OK: true}}, err // whatever is live since
+	}
+	if o, err = s.activatable(ctx, c, d, o); err != nil {
+		return answer[Done]{}, err
+	}
+	live, err := s.lastDecision(ctx, d)
+	if err != nil {
+		return answer[Done]{}, err
+	}
+	_, err = s.amend(ctx, c, o, func() error {
+		var own *time.Time
+		if o.Spec.Activation != nil {
+			own = &o.Spec.Activation.RequestedAt.Time
+		}
+		o.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(decisionTime(s.now(), own, live)), Force: in.Force}
+		return nil
+	})
+	if err != nil {
+		return answer[Done]{}, err
+	}
+	if err := s.awaitActivation(ctx, o); err != nil {
+		return answer[Done]{}, err
+	}
+	after, err := s.deployment(ctx, c, in.DeploymentID)
+	if err != nil {
+		return answer[Done]{}, err
+	}
+	shown := showDeployment(after, nil)
+	changed(ctx, shown.audited(), showDeployment(d, nil), shown)
+	return answer[Done]{Body: Done{OK: true}}, nil
+}
+
+// activatable is the object of a deployment that can be live, made again where it is gone.
+func (s *Server) activatable(ctx context.Context, c *caller, d store.Deployment, o *v1alpha1.Deployment) (*v1alpha1.Deployment, error) {
+	if d.Status != store.DeploymentDeployed {
+		return nil, problem(http.StatusConflict, httpserver.CodeNotDeployed, "only a deployed deployment can be live: this one is "+standing(d))
+	}
+	environment, err := s.environment(ctx, c, ID(d.EnvironmentID))
+	switch {
+	case isNotFound(err):
+		return nil, environmentGone
+	case err != nil:
+		return nil, err
+	}
+	bundle, err := s.store.OpenBundle(ctx, d.ProjectID, d.BundleDigest)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, problem(http.StatusConflict, httpserver.CodeBundleGone,
+			"what was built is not stored any more; redeploy the deployment, which builds it again")
+	case err != nil:
+		return nil, fmt.Errorf("looking for the bundle of deployment %s: %w", d.ID, err)
+	}
+	_ = bundle.Close() // nothing was read
+	if o != nil {
+		return o, nil
+	}
+	return s.makeAgain(ctx, c, d, environment.Name)
+}
+
+// makeAgain makes the object of a deployment anew, of which the store has kept the outcome.
+func (s *Server) makeAgain(ctx context.Context, c *caller, d store.Deployment, environment string) (*v1alpha1.Deployment, error) {
+	spec, err := specBefore(d, environment)
+	if err != nil {
+		return nil, err
+	}
+	o := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: c.namespace, Name: d.Ref.Name, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
+	}, Spec: spec}
+	if v1alpha1.ProjectObjectID(c.projectID, store.KindDeployment, o.Name) != d.ID {
+		o.Spec.ID = v1alpha1.UUID(d.ID.String())
+	}
+	made := creation{Server: s, caller: c}
+	if err := made.create(ctx, o); err != nil {
+		made.takeBack(ctx, err)
+		return nil, err
+	}
+	return o, nil
+}
+
+// specBefore is the spec that a deployment was made of. The store knows branch and commit in
+// effect, whoever named them; of those that may have stood in the spec the fingerprint tells.
+func specBefore(d store.Deployment, environment string) (v1alpha1.DeploymentSpec, error) {
+	branch, commit := v1alpha1.GitBranch(d.Branch), v1alpha1.GitCommit(d.Commit)
+	for _, git := range []v1alpha1.DeploymentGitSource{{}, {Branch: branch}, {Commit: commit}, {Branch: branch, Commit: commit}} {
+		spec := v1alpha1.DeploymentSpec{
+			Environment: v1alpha1.EnvironmentName(environment), Source: v1alpha1.DeploymentSource{Git: &git},
+			SkipTests: d.SkipTests, SkipFailedConnectors: d.SkipFailedConnectors,
+		}
+		if d.RedeployOf != nil {
+			spec.RedeployOf = v1alpha1.DeploymentID(d.RedeployOf.String())
+		}
+		if digest, err := spec.Fingerprint(); digest == d.Fingerprint || err != nil {
+			return spec, err
+		}
+	}
+	return v1alpha1.DeploymentSpec{}, problem(http.StatusConflict, httpserver.CodeGone,
+		"the Deployment is deleted, and what its spec was is not known; redeploy the deployment")
+}
+
+// lastDecision is when somebody asked for what is live now; nil where it activated itself.
+func (s *Server) lastDecision(ctx context.Context, d store.Deployment) (*time.Time, error) {
+	id, err := s.live(ctx, d.Environment())
+	if id == nil || err != nil {
+		return nil, err
+	}
+	live, err := s.store.Deployment(ctx, store.Key{ProjectID: d.ProjectID, ID: *id})
+	if err != nil {
+		return nil, fmt.Errorf("reading deployment %s: %w", *id, err)
+	}
+	return live.ActivationRequestedAt, nil
+}
+
+// clockSkew is how far ahead of this process' clock a decision may have been made that
+// the next one comes after.
+const clockSkew = time.Minute
+
+// decisionTime is when an activation is asked for, in the whole seconds that an object keeps: a
+// second after the same deployment's last, for that asks once more, and not before that of what is
+// live, which would supersede it. One of a clock that is far ahead is nobody's measure.
+func decisionTime(now time.Time, own, live *time.Time) time.Time {
+	at := now.Truncate(time.Second)
+	if live != nil && live.After(at) && live.Sub(at) < clockSkew {
+		at = live.Truncate(time.Second)
+	}
+	if own != nil && !at.After(*own) {
+		at = own.Truncate(time.Second).Add(time.Second)
+	}
+	return at
+}
+
+// awaitActivation waits for the answer to what an object asks for; an error says why it is
+// not live.
+func (s *Server) awaitActivation(ctx context.Context, o *v1alpha1.Deployment) error {
+	var err error
+	s.await(ctx, func() bool {
+		if o.ActivationPending() {
+			err = s.reread(ctx, o)
+		}
+		return err != nil || !o.ActivationPending() || v1alpha1.IsStalled(o)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the activation of Deployment %q: %w", o.Name, err)
+	}
+	if o.ActivationPending() {
+		return problem(http.StatusServiceUnavailable, httpserver.CodeNotInEffect,
+			"the activation is asked for, and not carried out yet ("+whyWaiting(o)+"); send the same request again to learn of it")
+	}
+	outcome := o.Status.Activation
+	code, refused := activationCodes[outcome.Result]
+	if !refused {
+		return nil
+	}
+	return problem(http.StatusConflict, code, "the deployment is not live: "+outcome.Message)
+}
+
+// whyWaiting says what keeps an activation.
+func whyWaiting(o v1alpha1.ConditionedObject) string {
+	if v1alpha1.IsStalled(o) || !v1alpha1.IsReady(o) {
+		return whyNotReady(o)
+	}
+	return "the platform has not seen it yet"
+}
+
+// activationCodes are those of activations that did not come about.
+var activationCodes = map[v1alpha1.ActivationResult]httpserver.Code{
+	v1alpha1.ActivationSuperseded:       httpserver.CodeSuperseded,
+	v1alpha1.ActivationConnectorsFailed: httpserver.CodeConnectorsFailed,
+	v1alpha1.ActivationNotDeployed:      httpserver.CodeNotDeployed,
+	v1alpha1.ActivationFailed:           httpserver.CodeConflict,
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// DeploymentCreate says which version is deployed.
+type DeploymentCreate struct {
+	Commit Change[string] `json:"commit,omitempty" minLength:"1" maxLength:"64" doc:"The full hash of the commit; without it the branch's latest." example:"4b825dc642cb6eb9a060e54bf8d69288fbee4904"`
+	Branch Change[string] `json:"branch,omitempty" minLength:"1" maxLength:"255" doc:"The branch; without it the environment's, else the repository's default branch." example:"main"`
+}
+
+// DeploymentCreateInput is the request that creates a deployment.
+type DeploymentCreateInput struct {
+	EnvironmentQuery
+	Body *DeploymentCreate
+}
+
+func (s *Server) createDeployment(ctx context.Context, c *caller, in *DeploymentCreateInput) (answer[Deployment], error) {
+	environment, err := s.environment(ctx, c, in.EnvironmentID)
+	if err != nil {
+		return answer[Deployment]{}, err
+	}
+	git := &v1alpha1.DeploymentGitSource{}
+	if in.Body != nil {
+		in.Body.Commit.applyTo(func(commit string) { git.Commit = v1alpha1.GitCommit(commit) })
+		in.Body.Branch.applyTo(func(branch string) { git.Branch = v1alpha1.GitBranch(branch) })
+	}
+	return s.launch(ctx, c, environment, v1alpha1.DeploymentSpec{Source: v1alpha1.DeploymentSource{Git: git}})
+}
+
+// redeploy deploys what a deployment was built from once more. Of the head of a branch that
+// is the commit that was the head then: who wants the new one creates a deployment.
+func (s *Server) redeploy(ctx context.Context, c *caller, in *DeploymentPath) (answer[Deployment], error) {
+	d, err := s.deployment(ctx, c, in.DeploymentID)
+	if err != nil {
+		return answer[Deployment]{}, err
+	}
+	return s.launchAgain(ctx, c, d, sameSource(d))
+}
+
+// deployAnyway deploys what failed its tests, or the check of its connectors, without that.
+func (s *Server) deployAnyway(ctx context.Context, c *caller, in *DeploymentPath) (answer[Deployment], error) {
+	d, err := s.deployment(ctx, c, in.DeploymentID)
+	if err != nil {
+		return answer[Deployment]{}, err
+	}
+	tests, connectors := d.FailureReason == store.FailureTests, d.FailureReason == store.FailureConnectors
+	if !tests && !connectors {
+		return answer[Deployment]{}, problem(http.StatusBadRequest, httpserver.CodeNothingToOverride,
+			"neither the tests nor the connectors of the deployment failed: it is "+standing(d))
+	}
+	spec := sameSource(d)
+	// What was overridden before would fail again.
+	spec.SkipTests, spec.SkipFailedConnectors = tests || d.SkipTests, connectors || d.SkipFailedConnectors
+	return s.launchAgain(ctx, c, d, spec)
+}
+
+// sameSource is the spec of a deployment of the same code.
+func sameSource(d store.Deployment) v1alpha1.DeploymentSpec {
+	return v1alpha1.DeploymentSpec{RedeployOf: v1alpha1.DeploymentID(d.ID.String()), Source: v1alpha1.DeploymentSource{
+		Git: &v1alpha1.DeploymentGitSource{
+			Branch: v1alpha1.GitBranch(d.Branch), Commit: v1alpha1.GitCommit(cmp.Or(d.ResolvedCommit, d.Commit)),
+		},
+	}}
+}
+
+// standing says of a deployment where it stands.
+func standing(d store.Deployment) string {
+	if d.FailureReason != "" {
+		return fmt.Sprintf("%s (%s)", d.Status, d.FailureReason)
+	}
+	return string(d.Status)
+}
+
+// launchAgain launches a deployment into the environment of another one.
+func (s *Server) launchAgain(ctx context.Context, c *caller, d store.Deployment, spec v1alpha1.DeploymentSpec) (answer[Deployment], error) {
+	environment, err := s.environment(ctx, c, ID(d.EnvironmentID))
+	if isNotFound(err) {
+		return answer[Deployment]{}, environmentGone
+	}
+	if err != nil {
+		return answer[Deployment]{}, err
+	}
+	return s.launch(ctx, c, environment, spec)
+}
+
+var environmentGone = problem(http.StatusConflict, httpserver.CodeGone, "the environment of the deployment is deleted")
+
+// launch creates a deployment to an environment, and answers with it once the platform has
+// begun it, or after readyTimeout.
+func (s *Server) launch(ctx context.Context, c *caller, environment *v1alpha1.Environment, spec v1alpha1.DeploymentSpec) (answer[Deployment], error) {
+	project, err := s.project(ctx, c)
+	if err != nil {
+		return answer[Deployment]{}, err
+	}
+	if project.Spec.Git == nil {
+		return answer[Deployment]{}, problem(http.StatusBadRequest, httpserver.CodeNoGit,
+			"the project has no git repository to deploy from; name one in spec.git of the Project")
+	}
+	if notTakenUp(environment) != nil {
+		return answer[Deployment]{}, problem(http.StatusConflict, httpserver.CodeConflict,
+			"the environment is not in effect: "+whyNotReady(environment))
+	}
+	meta, id := c.meta(ctx, "deployment", environment.Name)
+	meta.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}
+	spec.ID, spec.Environment = id, v1alpha1.EnvironmentName(environment.Name)
+	o := &v1alpha1.Deployment{ObjectMeta: meta, Spec: spec}
+	made := creation{Server: s, caller: c}
+	shown, err := made.deployment(ctx, o, environment)
+	if err != nil {
+		made.takeBack(ctx, err)
+		return answer[Deployment]{}, err
+	}
+	changed(ctx, shown.audited(), nil, shown)
+	return answer[Deployment]{Location: "/deployments/" + shown.ID, Body: shown}, nil
+}
+
+// deployment creates a deployment, and waits for its beginning.
+func (n *creation) deployment(ctx context.Context, o *v1alpha1.Deployment, environment *v1alpha1.Environment) (Deployment, error) {
+	if err := n.create(ctx, o); err != nil {
+		return Deployment{}, err
+	}
+	d := asPending(n.caller, o, environment)
+	err := store.ErrNotFound
+	n.await(ctx, func() bool {
+		var begun store.Deployment
+		if begun, err = n.store.Deployment(ctx, d.Key()); err == nil {
+			d = begun
+		}
+		return !errors.Is(err, store.ErrNotFound)
+	})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return Deployment{}, fmt.Errorf("reading deployment %s: %w", d.ID, err)
+	}
+	return n.wholeDeployment(ctx, n.caller, d)
+}

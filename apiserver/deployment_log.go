@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/quota"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// LogStreamInput is the request to follow a build's log.
+type LogStreamInput struct {
+	DeploymentPath
+	LastEventID int64 `header:"Last-Event-ID" minimum:"0" maximum:"1000000000" doc:"The id of the last event that was read: what comes after it is sent." example:"3"`
+}
+
+// LogText is the data of an event log.
+type LogText struct {
+	Text string `json:"text" doc:"What the build has written: a part of a line, or many."`
+}
+
+// LogEnd is the data of the event end.
+type LogEnd struct {
+	Status DeploymentStatus `json:"status" doc:"What the deployment has become."`
+}
+
+// streamDeploymentLog sends the log of a build while it is written.
+func (s *Server) streamDeploymentLog(ctx context.Context, c *caller, in *LogStreamInput) (answer[func(huma.Context)], error) {
+	d, err := s.deployment(ctx, c, in.DeploymentID)
+	if err != nil {
+		return answer[func(huma.Context)]{}, err
+	}
+	if err := quota.Refusal(s.streams.Take(c.projectID, 1), errManyStreams(http.StatusTooManyRequests), errManyStreams(http.StatusServiceUnavailable)); err != nil {
+		return answer[func(huma.Context)]{}, err
+	}
+	gone := trailOf(ctx).gone
+	return answer[func(huma.Context)]{Body: func(ctx huma.Context) {
+		defer s.streams.Give(c.projectID, 1)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx.Context()), streamTime)
+		defer cancel()
+		_, w := humachi.Unwrap(ctx)
+		follow := logStream{events: newEvents(w), server: s, caller: c, key: d.Key(), next: in.LastEventID, gone: gone}
+		if err := follow.run(within); err != nil { // the reader comes again, from where it was
+			s.logger.WarnContext(within, "following the log of a deployment", "deployment", d.ID, "error", err)
+		}
+	}}, nil
+}
+
+func errManyStreams(status int) Problem {
+	code := httpserver.CodeBusy
+	if status == http.StatusTooManyRequests {
+		code = httpserver.CodeRateLimited
+	}
+	p := problem(status, code, "as many streams as may are open at the moment; try again")
+	p.RetryAfter = streamRetry
+	return p
+}
+
+// logStream is a log on its way to one who reads it.
+type logStream struct {
+	*events
+	server *Server
+	caller *caller
+	key    store.Key
+	next   int64 // the first chunk that was not sent
+	// gone is closed when there is nobody to read any more.
+	gone <-chan struct{}
+}
+
+// run sends what there is, and what is written, until the deployment has ended, the reader is
+// gone or may read no more, the facade stops, or ctx ends. While nothing is written the store
+// is asked every streamPoll alone.
+func (l *logStream) run(ctx context.Context) error {
+	hints, stop := l.server.store.Subscribe(store.TopicDeployment)
+	defer stop()
+	check, poll := time.NewTicker(streamCheck), time.NewTicker(streamPoll)
+	defer check.Stop()
+	defer poll.Stop()
+	for {
+		if ended, err := l.send(ctx); ended || err != nil {
+			return err
+		}
+		if !l.wait(ctx, hints, check.C, poll.C) || pause.For(ctx, streamPace) != nil {
+			return nil
+		}
+	}
+}
+
+// wait returns when it is time to look, and whether to go on.
+func (l *logStream) wait(ctx context.Context, hints <-chan store.Hint, check, poll <-chan time.Time) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-l.gone:
+			return false
+		case <-l.server.stopping:
+			return false
+		case hint, open := <-hints:
+			if !open {
+				return false // the store is closed
+			}
+			if hint.Key == l.key || hint.Key == (store.Key{}) {
+				return true
+			}
+		case <-poll:
+			return l.beat() == nil
+		case <-check:
+			if !l.server.stillMay(ctx, l.caller) {
+				return false
+			}
+		}
+	}
+}
+
+// send sends what was written since, and says whether that was all.
+func (l *logStream) send(ctx context.Context) (ended bool, err error) {
+	part, err := l.server.store.BuildLogFrom(ctx, l.key, l.next)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return false, nil // it is an object alone, or the project is gone, and its keys with it
+	case err != nil:
+		return false, fmt.Errorf("reading the log: %w", err)
+	}
+	if part.Text != "" {
+		l.next = part.Next
+		if l.event("log", l.next, LogText{part.Text}) != nil {
+			return true, nil // the client has gone
+		}
+	}
+	if !part.Status.Terminal() {
+		return false, nil
+	}
+	_ = l.event("end", l.next, LogEnd{DeploymentStatus(part.Status)}) // the client may be gone
+	return true, nil
+}
+
+// stillMay says whether a caller's key is in force and says what it said when the stream
+// began; of one that was changed the next request is judged anew. Informers know it.
+func (s *Server) stillMay(ctx context.Context, c *caller) bool {
+	now, err := s.index.again(ctx, c.key)
+	if err != nil || now == nil || !s.inForce(now) || now.Generation != c.key.Generation {
+		return false
+	}
+	return s.require(ctx, c, c.route.needs[0].permission) == nil
+}

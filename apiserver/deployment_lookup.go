@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// The store is the truth for a deployment. One that was created a moment ago, or while no
+// manager was there, may be an object alone: it is pending then.
+
+// deployment finds a deployment by id: 404 outside the project, 403 where the key does not
+// reach its environment.
+func (s *Server) deployment(ctx context.Context, c *caller, id ID) (store.Deployment, error) {
+	d, err := s.store.Deployment(ctx, c.row(id))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return s.notBegun(ctx, c, id)
+	case err != nil:
+		return store.Deployment{}, fmt.Errorf("reading deployment %s: %w", id, err)
+	}
+	return d, s.mustReachID(ctx, c, d.EnvironmentID)
+}
+
+// notBegun finds a deployment of which there is only the object.
+func (s *Server) notBegun(ctx context.Context, c *caller, id ID) (store.Deployment, error) {
+	o := &v1alpha1.Deployment{}
+	if err := s.byID(ctx, c, "deployment", id, o); err != nil {
+		return store.Deployment{}, err
+	}
+	if err := c.mustReach(string(o.Spec.Environment)); err != nil {
+		return store.Deployment{}, err
+	}
+	environment, err := s.environmentNamed(ctx, c, o.Spec.Environment)
+	if err != nil {
+		return store.Deployment{}, err
+	}
+	if environment == nil {
+		return store.Deployment{}, notFound("deployment")
+	}
+	return asPending(c, o, environment), nil
+}
+
+// asPending is what the store will say of an object once it knows it.
+func asPending(c *caller, o *v1alpha1.Deployment, environment *v1alpha1.Environment) store.Deployment {
+	out := store.Deployment{Status: store.DeploymentPending, CreatedAt: o.CreationTimestamp.Time, DeploymentSpec: store.DeploymentSpec{
+		ID: c.keyOf(o).ID, ProjectID: c.projectID, EnvironmentID: c.keyOf(environment).ID, SourceType: "git",
+		SkipTests: o.Spec.SkipTests, SkipFailedConnectors: o.Spec.SkipFailedConnectors,
+	}}
+	if git := o.Spec.Source.Git; git != nil {
+		out.Branch, out.Commit = string(git.Branch), string(git.Commit)
+	}
+	if of, err := uuid.Parse(string(o.Spec.RedeployOf)); err == nil {
+		out.RedeployOf = &of
+	}
+	return out
+}
+
+// deploymentsOf lists the deployments of an environment, newest first: those that only
+// Kubernetes knows, of which there are few and for a moment, and those of the store.
+func (s *Server) deploymentsOf(ctx context.Context, c *caller, environment *v1alpha1.Environment) ([]store.Deployment, error) {
+	// Kubernetes is asked first: what is begun meanwhile is in both, and not in none.
+	var objects v1alpha1.DeploymentList
+	err := s.list(ctx, c, store.KindDeployment, &objects, client.Limit(store.MaxDeployments),
+		client.MatchingFields{"spec.environment": environment.Name, "status.phase": ""})
+	if err != nil {
+		return nil, err
+	}
+	known, err := s.store.ListDeployments(ctx, c.keyOf(environment))
+	if err != nil {
+		return nil, fmt.Errorf("listing the deployments of environment %q: %w", environment.Name, err)
+	}
+	var waiting []store.Deployment
+	for i := range objects.Items {
+		o := asPending(c, &objects.Items[i], environment)
+		isKnown := slices.ContainsFunc(known, func(d store.Deployment) bool { return d.ID == o.ID })
+		if !isKnown && !v1alpha1.IsStalled(&objects.Items[i]) { // that one is refused, and will not begin
+			waiting = append(waiting, o)
+		}
+	}
+	slices.SortStableFunc(waiting, func(a, b store.Deployment) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	all := append(waiting, known...)
+	return all[:min(len(all), store.MaxDeployments)], nil
+}
+
+// object reads the object of a deployment; nil where it is gone.
+func (s *Server) object(ctx context.Context, c *caller, d store.Deployment) (*v1alpha1.Deployment, error) {
+	o := &v1alpha1.Deployment{}
+	switch err := s.byID(ctx, c, "deployment", ID(d.ID), o); {
+	case isNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return o, nil
+}
+
+// underWay is what a controller says of a deployment that is open, such as why its build
+// does not run; nil where nobody says anything. What the store knows is answered while
+// Kubernetes is away, too.
+func (s *Server) underWay(ctx context.Context, c *caller, d store.Deployment) *string {
+	o, err := s.object(ctx, c, d)
+	if err != nil || o == nil {
+		return nil
+	}
+	return opt(whyNotReady(o))
+}
