@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
@@ -18,6 +20,12 @@ import (
 type DeploymentCreate struct {
 	Commit Change[string] `json:"commit,omitempty" minLength:"1" maxLength:"64" doc:"The full hash of the commit; without it the branch's latest." example:"4b825dc642cb6eb9a060e54bf8d69288fbee4904"`
 	Branch Change[string] `json:"branch,omitempty" minLength:"1" maxLength:"255" doc:"The branch; without it the environment's, else the repository's default branch." example:"main"`
+}
+
+// TransformSchema implements huma.SchemaTransformer: the body may be null, which is none.
+func (DeploymentCreate) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Nullable = true
+	return s
 }
 
 // DeploymentCreateInput is the request that creates a deployment.

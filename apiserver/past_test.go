@@ -46,6 +46,7 @@ func newPast(t testing.TB) *past {
 	p.ids["spare_environment"] = spare.Status.ID
 	p.project(t)
 	p.ids["deployment"] = p.deploy(t).String()
+	p.ids["open_deployment"], p.ids["failed_deployment"] = p.ids["deployment"], p.ids["deployment"] // fresh has such
 	p.completed, p.ids["event"] = p.event(t, "hello")
 	p.failed, _ = p.eventWith(t, "gone", []store.File{p.stored(t, store.File{Name: "../Überblick.txt", FieldName: "f", MIMEType: "text/plain"}, "hello")})
 	p.finish(t)
