@@ -169,7 +169,7 @@ func runAPIServer(ctx context.Context, p *process) error {
 	index := apiserver.NewIndex(countLookups(c, p.facade), p.within, p.logger)
 	facade, err := apiserver.New(apiserver.Options{
 		Client: p.within.Client(c), Index: index, Store: p.store, Claims: p.store.ForCluster(uid), PlatformID: lease.PlatformID,
-		Keys: follower.Keys, GatewayURL: p.gatewayURL, TrustedProxies: p.proxies, GitOpsManagers: p.gitOpsManagers, Logger: p.logger,
+		Keys: follower.Keys, GatewayURL: p.gatewayURL, TrustedProxies: p.proxies, GitOpsManagers: p.gitOpsManagers, Stopping: ctx.Done(), Logger: p.logger,
 	})
 	if err != nil {
 		return err
