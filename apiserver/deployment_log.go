@@ -86,6 +86,9 @@ func (l *logStream) run(ctx context.Context) error {
 	check, poll := time.NewTicker(streamCheck), time.NewTicker(streamPoll)
 	defer check.Stop()
 	defer poll.Stop()
+	if l.beat() != nil { // the reader learns at once that there is a stream
+		return nil
+	}
 	for {
 		if ended, err := l.send(ctx); ended || err != nil {
 			return err
