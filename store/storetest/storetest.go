@@ -96,6 +96,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Rates", ratePromises},
 		{"Rejections", rejectionPromises},
 		{"Model", modelPromises},
+		{"DeploymentModel", deploymentModelPromises},
 	}
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) { check(t, group.promises, open) })

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// deploymentModelPromises compare an engine with a model of what deployments of an
+// environment come to, over histories that nobody thought of.
+var deploymentModelPromises = []promise{
+	{"deployments live as in the model, whatever is asked in whatever order", func(w *world) {
+		rapid.Check(w.t, func(rt *rapid.T) {
+			m := newDeploymentModel(rt, w)
+			rt.Repeat(map[string]func(*rapid.T){
+				"begin": m.begin, "begin again": m.beginAgain, "start": m.start, "succeed": m.succeed, "fail": m.fail,
+				"end": m.end, "delete": m.delete, "activate": m.activate, "decide": m.decide, "restore": m.restore,
+				"delete the environment": m.deleteEnvironment, "": m.compare,
+			})
+		})
+	}},
+}
+
+// modelDeployment is what there is to know of a deployment.
+type modelDeployment struct {
+	spec   store.DeploymentSpec
+	status store.DeploymentStatus
+	built  bool
+	// begun orders deployments and decisions by when they came; rank is that of the
+	// activation that counts, 0 before the first.
+	begun, rank int
+	decided     time.Time // when the last decision was asked for
+	deleted     bool      // that ended it
+}
+
+// deploymentModel is the deployments of one environment.
+type deploymentModel struct {
+	*world
+	all   []*modelDeployment
+	clock int
+	// there says whether the environment is; live is what runs in it, nil for nothing,
+	// and wasLive that something did since it is there.
+	there, wasLive bool
+	live           *modelDeployment
+	digest         string
+	seen           map[uuid.UUID]store.DeploymentStatus
+}
+
+func newDeploymentModel(rt *rapid.T, of *world) *deploymentModel {
+	w := *of
+	w.Assertions = require.New(rt)
+	w.environment = w.newEnvironment("e-"+uuid.NewString(), origin)
+	w.NoError(w.s.PutEnvironment(w.ctx, w.environment))
+	return &deploymentModel{world: &w, there: true, digest: w.putBundle("bundle"), seen: map[uuid.UUID]store.DeploymentStatus{}}
+}
+
+// tick is the next place in the order of what comes.
+func (m *deploymentModel) tick() int {
+	m.clock++
+	return m.clock
+}
+
+func (m *deploymentModel) begin(rt *rapid.T) {
+	if !m.there {
+		rt.Skip("there is no environment")
+	}
+	d := &modelDeployment{spec: m.newDeployment("d-" + uuid.NewString()), status: store.DeploymentPending, begun: m.tick()}
+	begun, err := m.s.BeginDeployment(m.ctx, d.spec)
+	m.NoError(err)
+	m.Equal(store.DeploymentPending, begun.Status)
+	m.cancelOpen()
+	m.all = append(m.all, d)
+}
+
+// cancelOpen is what a newer deployment, and the end of the environment, do to those that
+// are open.
+func (m *deploymentModel) cancelOpen() {
+	for _, d := range m.all {
+		if !d.status.Terminal() {
+			d.status = store.DeploymentCancelled
+		}
+	}
+}
+
+func (m *deploymentModel) draw(rt *rapid.T) *modelDeployment {
+	if len(m.all) == 0 {
+		rt.Skip("no deployment yet")
+	}
+	return rapid.SampledFrom(m.all).Draw(rt, "deployment")
+}
+
+// beginAgain is a reconciliation, or the object applied anew: only one that was deleted before
+// its end, and not by somebody else's will, begins anew.
+func (m *deploymentModel) beginAgain(rt *rapid.T) {
+	d := m.draw(rt)
+	if d.deleted && d.status == store.DeploymentCancelled {
+		if !m.there {
+			rt.Skip("there is no environment")
+		}
+		delete(m.seen, d.spec.ID) // it is another one
+		m.cancelOpen()
+		*d = modelDeployment{spec: d.spec, status: store.DeploymentPending, begun: m.tick()}
+		d.spec.Ref.ObjectUID = uuid.NewString()
+	}
+	begun, err := m.s.BeginDeployment(m.ctx, d.spec)
+	m.NoError(err)
+	m.Equal(d.status, begun.Status)
+}
+
+// does asks for a move, and makes it where the model allows it.
+func (m *deploymentModel) does(err error, allowed bool, move func()) {
+	if !allowed {
+		m.ErrorIs(err, store.ErrConflict)
+		return
+	}
+	m.NoError(err)
+	move()
+}
+
+func (m *deploymentModel) start(rt *rapid.T) {
+	d := m.draw(rt)
+	m.does(m.s.StartBuild(m.ctx, d.spec.Key()), !d.status.Terminal(), func() { d.status = store.DeploymentBuilding })
+}
+
+func (m *deploymentModel) succeed(rt *rapid.T) {
+	d := m.draw(rt)
+	err := m.s.FinishBuild(m.ctx, d.spec.Key(), store.BuildResult{BundleDigest: m.digest})
+	m.does(err, d.built || d.status == store.DeploymentBuilding, func() { d.built = true })
+}
+
+func (m *deploymentModel) fail(rt *rapid.T) {
+	d := m.draw(rt)
+	reason := rapid.SampledFrom([]store.FailureReason{store.FailureBuild, store.FailureTests}).Draw(rt, "reason")
+	before := m.deployment(d.spec.ID)
+	repeated := before.Status == store.DeploymentFailed && before.FailureReason == reason
+	err := m.s.FinishBuild(m.ctx, d.spec.Key(), store.BuildResult{FailureReason: reason, Message: "no"})
+	m.does(err, repeated || d.status == store.DeploymentBuilding && !d.built, func() { d.status = store.DeploymentFailed })
+}
+
+func (m *deploymentModel) end(rt *rapid.T) {
+	d := m.draw(rt)
+	as := rapid.SampledFrom([]store.DeploymentStatus{store.DeploymentCancelled, store.DeploymentFailed}).Draw(rt, "as")
+	m.does(m.s.EndDeployment(m.ctx, d.spec.Key(), as, store.FailureDeadline, "enough"), !d.status.Terminal(), func() { d.status = as })
+}
+
+// delete is that of the object: what has ended stays as it is, and so does what is live.
+func (m *deploymentModel) delete(rt *rapid.T) {
+	d := m.draw(rt)
+	m.NoError(m.s.Remove(m.ctx, m.project.ID, d.spec.Ref))
+	if !d.status.Terminal() {
+		d.status, d.deleted = store.DeploymentCancelled, true
+	}
+}
+
+// activate is a deployment's own activation, or what restores it.
+func (m *deploymentModel) activate(rt *rapid.T) { m.goLive(m.draw(rt), nil) }
+
+// decide is a person's: again by the same instant it is a repetition.
+func (m *deploymentModel) decide(rt *rapid.T) {
+	at := time.Unix(int64(1_700_000_000+rapid.IntRange(0, 3).Draw(rt, "at")), 0).UTC()
+	m.goLive(m.draw(rt), &at)
+}
+
+func (m *deploymentModel) goLive(d *modelDeployment, at *time.Time) {
+	result, err := m.s.Activate(m.ctx, store.Activation{Deployment: d.spec.Key(), RequestedAt: at})
+	possible := d.status == store.DeploymentDeployed || d.status == store.DeploymentBuilding && d.built
+	if possible && !m.there {
+		m.ErrorIs(err, store.ErrNotFound)
+		return
+	}
+	m.does(err, possible, func() {
+		rank := d.begun
+		if at != nil && !at.Equal(d.decided) {
+			rank, d.decided = m.tick(), *at
+		}
+		d.status, d.rank = store.DeploymentDeployed, max(d.rank, rank)
+		if m.live == nil || d.rank > m.live.rank {
+			m.live, m.wasLive = d, true
+		}
+		m.Equal(m.live == d, result.Live)
+	})
+}
+
+func (m *deploymentModel) deleteEnvironment(*rapid.T) {
+	m.NoError(m.s.Remove(m.ctx, m.project.ID, m.environment.Ref))
+	if m.there {
+		m.cancelOpen()
+	}
+	m.there, m.wasLive, m.live = false, false, nil
+}
+
+// restore brings the environment back, and then what was deployed, in any order: live is again
+// what was so last.
+func (m *deploymentModel) restore(rt *rapid.T) {
+	if m.there {
+		rt.Skip("the environment is there")
+	}
+	m.environment.Ref.ObjectUID = uuid.NewString()
+	m.NoError(m.s.PutEnvironment(m.ctx, m.environment))
+	m.there = true
+	order := slices.Clone(m.all)
+	for i := range order {
+		j := rapid.IntRange(i, len(order)-1).Draw(rt, "next")
+		order[i], order[j] = order[j], order[i]
+		if order[i].status == store.DeploymentDeployed {
+			m.goLive(order[i], nil)
+		}
+	}
+}
+
+// compare holds the store against the model, and each move against those that there are.
+func (m *deploymentModel) compare(*rapid.T) {
+	for _, d := range m.all {
+		is := m.deployment(d.spec.ID)
+		m.Equal(d.status, is.Status)
+		m.Equal(d.built, is.Built)
+		m.Equal(is.Status.Terminal(), is.EndedAt != nil)
+		before, known := m.seen[d.spec.ID]
+		m.True(!known || before == is.Status || before.CanBecome(is.Status), "%s became %s", before, is.Status)
+		m.seen[d.spec.ID] = is.Status
+	}
+	if !m.there {
+		_, err := m.s.Environment(m.ctx, m.environment.Key())
+		m.ErrorIs(err, store.ErrNotFound)
+		return
+	}
+	e, err := m.s.Environment(m.ctx, m.environment.Key())
+	m.NoError(err)
+	m.Equal(m.wasLive, e.LiveDeploymentID != nil, "something is live since the first was")
+	if m.live != nil {
+		m.Equal(m.live.spec.ID, *e.LiveDeploymentID, "what was activated last is live, and nothing else")
+	}
+}
