@@ -67,6 +67,8 @@ var (
 		"* agentplatform.dev/apikeys get,list,watch",
 		"* agentplatform.dev/connectorlinks create,delete,get,list,patch",
 		"* agentplatform.dev/connectors create,delete,get,list,patch",
+		// Delete is of what was created for a request that then failed.
+		"* agentplatform.dev/deployments create,delete,get,list,patch",
 		"* agentplatform.dev/environments create,delete,get,list,patch",
 		"* agentplatform.dev/projects get,list,patch,watch",
 		"* authorization.k8s.io/localsubjectaccessreviews create",

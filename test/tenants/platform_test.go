@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +29,9 @@ import (
 
 // patience is how long the controllers may take.
 const patience = 30 * time.Second
+
+// followed is how long a stream is read.
+const followed = time.Second
 
 // platform is all of the platform in one process. It may be stopped and started
 // on another store.
@@ -135,7 +139,13 @@ func (a answer) ok() bool { return a.status < http.StatusMultipleChoices }
 // rest calls the facade.
 func (p *platform) rest(key, method, path, body string) answer {
 	p.t.Helper()
-	request := httptest.NewRequestWithContext(p.t.Context(), method, path, bytes.NewBufferString(body))
+	ctx := p.t.Context()
+	if strings.Contains(path, "/logs") { // which lasts as long as the deployment is open
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, followed)
+		defer cancel()
+	}
+	request := httptest.NewRequestWithContext(ctx, method, path, bytes.NewBufferString(body))
 	request.Header.Set("Authorization", "Bearer "+key)
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")

@@ -45,6 +45,7 @@ var names = map[string]string{"agent_name": "hello", "number": "0"}
 // those of bodyIDs.
 var bodies = map[string]string{
 	"createEnvironment": `{"name":"NAME"}`,
+	"createDeployment":  `{"branch":"main"}`,
 	"updateEnvironment": `{"settings":{"runner":{"concurrency":10}}}`,
 	"createConnector":   `{"name":"NAME","type":"webhook","config":{}}`,
 	"createLink":        `{"agent_name":"spare"}`,
@@ -259,12 +260,26 @@ func (t *tenant) receiver() string {
 	return id
 }
 
+// failedDeployment is the id of a deployment whose tests failed.
+func (t *tenant) failedDeployment() string {
+	t.t.Helper()
+	got := t.rest(t.key.String(), http.MethodPost, "/v1/projects/"+t.project.String()+"/deployments?environment_id="+t.ids[store.KindEnvironment], "")
+	require.True(t.t, got.ok(), got.body)
+	id := regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(got.body)[1]
+	t.eventually(func() bool {
+		return t.store.EndDeployment(t.t.Context(), t.row(id), store.DeploymentFailed, store.FailureTests, "no") == nil
+	}, "the deployment does not begin")
+	return id
+}
+
 // spare are ids of what an operation may delete or end: made for it alone.
 func (t *tenant) spare(o operation) map[string]string {
 	t.t.Helper()
 	switch {
 	case o.OperationID == "cancelRun":
 		return map[string]string{"run_id": t.openRun()}
+	case o.OperationID == "deployAnyway":
+		return map[string]string{"deployment_id": t.failedDeployment()}
 	case o.OperationID == "cancelReplay":
 		return map[string]string{"replay_id": t.waitingReplay()}
 	case o.OperationID == "testConnector":
