@@ -110,11 +110,7 @@ func (s *Server) makeAgain(ctx context.Context, c *caller, d store.Deployment, e
 		o.Spec.ID = v1alpha1.UUID(d.ID.String())
 	}
 	made := creation{Server: s, caller: c}
-	if err := made.create(ctx, o); err != nil {
-		made.takeBack(ctx, err)
-		return nil, err
-	}
-	return o, nil
+	return o, made.create(ctx, o)
 }
 
 // specBefore is the spec that a deployment was made of. The store knows branch and commit in

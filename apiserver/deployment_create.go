@@ -124,10 +124,9 @@ func (s *Server) launch(ctx context.Context, c *caller, environment *v1alpha1.En
 	meta.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}
 	spec.ID, spec.Environment = id, v1alpha1.EnvironmentName(environment.Name)
 	o := &v1alpha1.Deployment{ObjectMeta: meta, Spec: spec}
-	made := creation{Server: s, caller: c}
+	made := creation{Server: s, caller: c} // whole with its one object, so nothing is taken back
 	shown, err := made.deployment(ctx, o, environment)
 	if err != nil {
-		made.takeBack(ctx, err)
 		return answer[Deployment]{}, err
 	}
 	changed(ctx, shown.audited(), nil, shown)

@@ -67,8 +67,7 @@ var (
 		"* agentplatform.dev/apikeys get,list,watch",
 		"* agentplatform.dev/connectorlinks create,delete,get,list,patch",
 		"* agentplatform.dev/connectors create,delete,get,list,patch",
-		// Delete is of what was created for a request that then failed.
-		"* agentplatform.dev/deployments create,delete,get,list,patch",
+		"* agentplatform.dev/deployments create,get,list,patch",
 		"* agentplatform.dev/environments create,delete,get,list,patch",
 		"* agentplatform.dev/projects get,list,patch,watch",
 		"* authorization.k8s.io/localsubjectaccessreviews create",
