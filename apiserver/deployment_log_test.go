@@ -40,7 +40,7 @@ func (w *world) follow(t testing.TB, key, id string, from int) *follower {
 	if from > 0 {
 		request.Header.Set("Last-Event-ID", strconv.Itoa(from))
 	}
-	answer, err := server.Client().Do(request) //nolint:bodyclose // the server's end closes it
+	answer, err := server.Client().Do(request)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.Equal(t, "text/event-stream", answer.Header.Get("Content-Type"))
