@@ -6,9 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/outbound"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 	MaxSent = 16 << 20
 	// MaxActionName is how many bytes the name of such a tool has at most: model services
 	// take no longer ones.
-	MaxActionName = 64
+	MaxActionName = outbound.MaxActionName
 )
 
 // DeliveryKind says what a delivery carries, in the word that its receivers see too.
@@ -81,13 +82,7 @@ func (e *ActionTakenError) Error() string {
 // its link does not say: of lower-case letters, digits and underscores, at most
 // MaxActionName bytes.
 func DefaultActionName(connector string) string {
-	const prefix = "send_to_"
-	words := strings.FieldsFunc(strings.ToLower(connector), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
-	if len(words) == 0 {
-		words = []string{"connector"}
-	}
-	name := prefix + strings.Join(words, "_")
-	return strings.TrimRight(name[:min(len(name), MaxActionName)], "_")
+	return outbound.DefaultActionName(connector)
 }
 
 // Action is a tool by which an agent sends to an outbound connector.

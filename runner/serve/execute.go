@@ -13,6 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/input"
 )
 
 // Codes of runs that fail before their agent begins.
@@ -160,9 +161,9 @@ func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error
 			return engine.Input{}, faultOf(ctx, codeInput, "the run's input could not be read", err)
 		}
 	}
-	message, values, err := readInput(c.run.ContentType, raw, c.run.Files, files)
+	message, values, err := input.Read(c.run.ContentType, raw, c.run.Files, files)
 	switch {
-	case errors.Is(err, errTooComplex):
+	case errors.Is(err, input.ErrTooComplex):
 		return engine.Input{}, &fault{codeTooComplex, err.Error(), err}
 	case err != nil:
 		return engine.Input{}, &fault{codeInput, err.Error(), err}
@@ -171,7 +172,7 @@ func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error
 	if err != nil {
 		return engine.Input{}, err
 	}
-	values["run_id"], values["agent_name"], values["headers"] = c.run.ID.String(), c.run.AgentName, headersOf(c.run)
+	input.About(values, c.run.ID.String(), c.run.AgentName, c.run.Headers)
 	return engine.Input{
 		RunID: c.run.ID.String(), AgentName: c.run.AgentName, Project: project,
 		Message: message, Files: attached, Omitted: len(files.Issues), Context: values, Prior: prior,

@@ -8,11 +8,8 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// ReadInput and ErrUnopened are exported to the tests.
-var (
-	ReadInput   = readInput
-	ErrUnopened = errUnopened
-)
+// ErrUnopened is exported to the tests.
+var ErrUnopened = errUnopened
 
 // BundleCache is a bundleCache for the tests.
 type BundleCache struct{ *bundleCache }

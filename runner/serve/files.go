@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
-	"github.com/agentplatform/agentplatform/internal/fields"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -57,19 +56,6 @@ func (s *Server) fetchFiles(ctx context.Context, c *claim, files []dispatchapi.F
 			return nil, faultOf(ctx, codeInput, "a file of the run could not be read", err)
 		}
 		out = append(out, engine.File{Name: f.Name, MIMEType: f.MIMEType, Data: data})
-	}
-	return out, nil
-}
-
-// withFiles puts what is known of attachments into an input.
-func withFiles(raw []byte, files dispatchapi.Files) ([]byte, error) {
-	about := fields.About{Files: files.Files}
-	if len(files.Issues) > 0 {
-		about.Issues = files.Issues
-	}
-	out, err := about.In(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errInput, err)
 	}
 	return out, nil
 }

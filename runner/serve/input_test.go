@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/runner/input"
 	"github.com/agentplatform/agentplatform/runner/serve"
 )
 
@@ -58,7 +59,7 @@ func TestInputsTakeBoundedMemory(t *testing.T) { // not beside others, whose mem
 			raw := []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat(element+",", elements), ",") + `]}`)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, _, err := serve.ReadInput("application/json", raw, false, dispatchapi.Files{})
+			_, _, err := input.Read("application/json", raw, false, dispatchapi.Files{})
 			runtime.ReadMemStats(&after)
 			took := after.TotalAlloc - before.TotalAlloc
 			if elements*each+2 > dispatchapi.MaxInputValues {

@@ -18,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/fields"
 	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/input"
 	"github.com/agentplatform/agentplatform/runner/model"
 	"github.com/agentplatform/agentplatform/runner/serve"
 )
@@ -226,7 +227,7 @@ func TestOptions(t *testing.T) {
 
 func TestPairsAreReadAsAnObject(t *testing.T) {
 	t.Parallel()
-	message, values, err := serve.ReadInput(fields.ContentType, []byte(`[["name","Ada"],["a","1"],["a","2"]]`), false, dispatchapi.Files{})
+	message, values, err := input.Read(fields.ContentType, []byte(`[["name","Ada"],["a","1"],["a","2"]]`), false, dispatchapi.Files{})
 	require.NoError(t, err)
 	require.Equal(t, `{"name":"Ada","a":["1","2"]}`, message)
 	require.Equal(t, "Ada", values["name"])
@@ -239,7 +240,7 @@ func FuzzInput(f *testing.F) {
 	f.Add("text/plain", []byte{0xff})
 	f.Add(fields.ContentType, []byte(`[["a","1"],["a","2"]]`))
 	f.Fuzz(func(t *testing.T, contentType string, raw []byte) {
-		message, values, err := serve.ReadInput(contentType, raw, false, dispatchapi.Files{})
+		message, values, err := input.Read(contentType, raw, false, dispatchapi.Files{})
 		if err != nil {
 			return
 		}

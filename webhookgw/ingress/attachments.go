@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/filetype"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -93,11 +94,11 @@ func (a *attachments) omit(number int, reason store.FileReason) {
 
 // store stores a file, or says why it is omitted.
 func (a *attachments) store(f *store.File, data io.Reader) (store.FileReason, error) {
-	sniffed, body, err := sniff(data)
+	sniffed, body, err := filetype.Sniff(data)
 	switch {
 	case err != nil:
 		return "", err
-	case !sniffed.mayBeTaken():
+	case !sniffed.MayBeTaken():
 		return store.FileUnsupported, nil
 	}
 	blob, err := uuid.NewV7()
@@ -108,7 +109,7 @@ func (a *attachments) store(f *store.File, data io.Reader) (store.FileReason, er
 	f.Blob = &blob
 	a.accepted++
 	err = a.put(blob, limited)
-	f.Size, f.MIMEType = limited.read, sniffed.kind()
+	f.Size, f.MIMEType = limited.read, sniffed.Kind()
 	a.total += f.Size
 	switch {
 	case errors.Is(err, errOverflow):
@@ -145,7 +146,7 @@ func (a *attachments) describe(number int, name, declared string) {
 	f := &a.files[number]
 	f.Name = label(name)
 	if f.MIMEType != "" {
-		f.MIMEType = narrowed(f.MIMEType, declared, f.Name)
+		f.MIMEType = filetype.Narrowed(f.MIMEType, declared, f.Name)
 	}
 }
 

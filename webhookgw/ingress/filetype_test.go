@@ -33,7 +33,7 @@ func zipped(t *testing.T, files ...string) string {
 // streams.
 func compound(sector uint32, streams ...string) string {
 	data := make([]byte, 512*(int(sector)+1))
-	copy(data, oleMagic)
+	copy(data, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 	binary.LittleEndian.PutUint16(data[26:], 3)
 	binary.LittleEndian.PutUint16(data[28:], 0xfffe)
 	binary.LittleEndian.PutUint16(data[30:], 9)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ingress
+// Package filetype decides the types of files by their content, as attachments of events and
+// of test cases are judged alike.
+package filetype
 
 import (
 	"bytes"
@@ -56,21 +58,21 @@ var declaredAs = map[string]string{
 	".md": "text/markdown", ".markdown": "text/markdown", ".csv": "text/csv", ".tsv": "text/tab-separated-values",
 }
 
-// contentType decides the type of a file by its content while it is read.
-type contentType struct {
+// Type decides the type of a file by its content while it is read.
+type Type struct {
 	found string // "" of one that is not taken
 	ole   *oleDirectory
 }
 
-// sniff looks at the beginning of a file; the reader has all of it.
-func sniff(data io.Reader) (*contentType, io.Reader, error) {
+// Sniff looks at the beginning of a file; the reader has all of it.
+func Sniff(data io.Reader) (*Type, io.Reader, error) {
 	head := make([]byte, sniffedBytes)
 	n, err := io.ReadFull(data, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, nil, err
 	}
 	head = head[:n]
-	t := &contentType{}
+	t := &Type{}
 	found := mimetype.Detect(head)
 	if bytes.HasPrefix(head, oleMagic) {
 		t.ole = newOLEDirectory(head)
@@ -84,27 +86,27 @@ func sniff(data io.Reader) (*contentType, io.Reader, error) {
 }
 
 // Write takes the next bytes of the file.
-func (t *contentType) Write(p []byte) (int, error) {
+func (t *Type) Write(p []byte) (int, error) {
 	if t.ole != nil {
 		t.ole.take(p)
 	}
 	return len(p), nil
 }
 
-// mayBeTaken says whether the file is of a type that is taken, as far as its beginning tells.
-func (t *contentType) mayBeTaken() bool { return t.ole != nil || t.found != "" }
+// MayBeTaken says whether the file is of a type that is taken, as far as its beginning tells.
+func (t *Type) MayBeTaken() bool { return t.ole != nil || t.found != "" }
 
-// kind is the type at the end of the file, "" of one that is not taken.
-func (t *contentType) kind() string {
+// Kind is the type at the end of the file, "" of one that is not taken.
+func (t *Type) Kind() string {
 	if t.ole == nil {
 		return t.found
 	}
 	return t.ole.kind()
 }
 
-// narrowed is a file's type where it is declared as a narrower one, or has such an ending: a
+// Narrowed is a file's type where it is declared as a narrower one, or has such an ending: a
 // text may be Markdown, and nothing else may be what it is not.
-func narrowed(found, declared, name string) string {
+func Narrowed(found, declared, name string) string {
 	if found != typePlain {
 		return found
 	}
@@ -169,6 +171,20 @@ func (d *oleDirectory) kind() string {
 		if kind, ok := oleStreams[name.String()]; ok {
 			return kind
 		}
+	}
+	return ""
+}
+
+// Of is the type of a file that is held whole, narrowed by the ending of its name; "" of one
+// that is not taken.
+func Of(name string, data []byte) string {
+	t, _, err := Sniff(bytes.NewReader(data))
+	if err != nil || !t.MayBeTaken() {
+		return ""
+	}
+	_, _ = t.Write(data)
+	if kind := t.Kind(); kind != "" {
+		return Narrowed(kind, "", name)
 	}
 	return ""
 }

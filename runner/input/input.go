@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package input turns what came in for a run into what its agent is given, for the runs of
+// connectors and of tests alike.
+package input
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/fields"
+	"github.com/agentplatform/agentplatform/internal/jsonscan"
+)
+
+var (
+	// ErrInvalid: it is not what it says it is.
+	ErrInvalid = errors.New("the input is not what its content type says")
+	// ErrTooComplex: decoded it would take too much memory.
+	ErrTooComplex = errors.New("the input is larger than a runner can decode")
+)
+
+// Read turns a raw input into what the agent is asked and the values of
+// its context: the fields of a JSON object, also as "input". Of an input with attachments these
+// say what is known of them. The error is
+// ErrInvalid or ErrTooComplex.
+func Read(contentType string, raw []byte, hasFiles bool, files dispatchapi.Files) (message string, values map[string]any, err error) {
+	values = map[string]any{}
+	media, _, err := mime.ParseMediaType(contentType)
+	if err == nil && media == fields.ContentType {
+		if raw, err = fields.Object(raw); err != nil {
+			return "", nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		media = "application/json"
+	}
+	if err != nil || media != "application/json" {
+		values["input"] = string(raw)
+		return string(raw), values, nil
+	}
+	if err := checkSize(raw); err != nil {
+		return "", nil, err
+	}
+	if hasFiles {
+		if raw, err = withFiles(raw, files); err != nil {
+			return "", nil, err
+		}
+	}
+	var parsed any
+	if err := json.Unmarshal(raw, &parsed); err != nil {
+		return "", nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	values["input"] = parsed
+	switch v := parsed.(type) {
+	case string:
+		return v, values, nil
+	case map[string]any:
+		for key, value := range v {
+			if key != "input" {
+				values[key] = value
+			}
+		}
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return "", nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return compact.String(), values, nil
+}
+
+// About puts what is known of a run beside its input into the values of its context: the
+// headers of its event also where there are none, for a field of the input is not taken for
+// them.
+func About(values map[string]any, runID, agent string, headers map[string]string) {
+	shown := make(map[string]any, len(headers))
+	for name, value := range headers {
+		shown[name] = value
+	}
+	values["run_id"], values["agent_name"], values["headers"] = runID, agent, shown
+}
+
+// withFiles puts what is known of attachments into an input.
+func withFiles(raw []byte, files dispatchapi.Files) ([]byte, error) {
+	about := fields.About{Files: files.Files}
+	if len(files.Issues) > 0 {
+		about.Issues = files.Issues
+	}
+	out, err := about.In(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return out, nil
+}
+
+// checkSize refuses JSON that would take the memory of all runs once decoded.
+func checkSize(raw []byte) error {
+	if !json.Valid(raw) {
+		return nil // decoding it says what is wrong, before it takes memory
+	}
+	switch size := jsonscan.Measure(raw); {
+	case size.Values > dispatchapi.MaxInputValues:
+		return fmt.Errorf("%w: it has %d JSON values, at most %d are taken; send fewer, or send them as one text",
+			ErrTooComplex, size.Values, dispatchapi.MaxInputValues)
+	case size.Depth > dispatchapi.MaxInputDepth:
+		return fmt.Errorf("%w: its JSON is nested %d deep, at most %d are taken", ErrTooComplex, size.Depth, dispatchapi.MaxInputDepth)
+	}
+	return nil
+}
