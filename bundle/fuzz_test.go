@@ -59,6 +59,16 @@ func FuzzScript(f *testing.F) {
 	})
 }
 
+func FuzzSuite(f *testing.F) {
+	f.Add("agent: ok\ncases: [{name: a, payload: {x: 1}, runs: 2, success_threshold: 0.5, expected_result: 'true'}]\n")
+	f.Add("agent: ok\nmocks: {models: {scripted/m: {steps: [{text: hi}]}}}\ncases:\n- name: b\n  files: [files/a.txt]\n  context: {headers: {a: b}}\n")
+	f.Add("agent: x\ncases: [null, 1, {mocks: {models: {a: b, c: [], d: {}}, tools: {t: {result: {}, error: e}}}, expected_tool_calls: [{}, {times: 0}]}]")
+	f.Add("cases: &a [{name: a, expected_no_tool_calls: [y], approval_decisions: [*a]}]")
+	f.Fuzz(func(t *testing.T, suite string) {
+		parsesOrExplains(t, files("agents/ok.yaml", okAgent, "tests/a/t.yaml", suite, "tests/files/a.txt", "hello"))
+	})
+}
+
 func FuzzUnpack(f *testing.F) {
 	var b bytes.Buffer
 	_, _, err := bundle.Pack(files("agents/ok.yaml", okAgent), &b)

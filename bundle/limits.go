@@ -26,6 +26,16 @@ const (
 	// MaxSteps is the most agents that a sequential agent runs, nested ones counted.
 	MaxSteps = 100
 
+	// MaxTestCases is the most cases of all suites together, MaxTestRuns of their runs.
+	MaxTestCases = 1000
+	MaxTestRuns  = 5000
+	// MaxAttachments is the most files of one case, MaxAttachmentsSize of their bytes
+	// together: what an event may have.
+	MaxAttachments     = 10
+	MaxAttachmentsSize = 10 << 20
+
+	// maxTestName is the most bytes of the name of a case.
+	maxTestName = 63
 	// maxDepth is how deep YAML may nest.
 	maxDepth = 64
 	// maxNodes is the most values of one YAML file or folded defaults, aliases

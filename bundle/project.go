@@ -14,6 +14,8 @@ type Project struct {
 	Agents []*Agent
 	// Connectors by their files' paths, in order.
 	Connectors []*Connector
+	// Suites are the tests by their files' paths, in order.
+	Suites []*Suite
 	// Scripts are the scripted models, by stem.
 	Scripts map[string]*Script
 	// Files are all files of the layout.
@@ -65,6 +67,7 @@ type parsing struct {
 	configs  int // bytes of all agents
 	// connectors are the bytes of their files, links those of all.
 	connectors, links int
+	tests             int // weight of all suites
 }
 
 // file dispatches on the folder and the name of a file.
@@ -72,6 +75,7 @@ func (p *parsing) file(file string) {
 	folder, _, _ := strings.Cut(file, "/")
 	ext := path.Ext(file)
 	switch {
+	case strings.HasPrefix(file, testFiles): // attachments, whatever they are
 	case ext == ".yml" && (folder == "agents" || folder == "connectors" || folder == "models" || folder == "tests"):
 		p.problems.add(Position{File: file}, "would be ignored; rename it to end in .yaml")
 	case ext != ".yaml":
@@ -83,6 +87,8 @@ func (p *parsing) file(file string) {
 		p.connector(file)
 	case folder == "models":
 		p.script(file)
+	case folder == "tests":
+		p.suite(file)
 	}
 }
 
@@ -135,6 +141,7 @@ func (p *parsing) link() {
 	for _, c := range p.project.Connectors {
 		p.linkConnector(c)
 	}
+	p.linkSuites()
 	p.linkDefaults()
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/runner/input"
-	"github.com/agentplatform/agentplatform/runner/serve"
 )
 
 // list is a JSON object with so many values in all.
