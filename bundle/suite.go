@@ -19,9 +19,6 @@ type Suite struct {
 	Mocks Mocks   `yaml:"mocks"`
 	Cases []*Case `yaml:"cases"`
 
-	// SourcePath is the file.
-	SourcePath string
-
 	source *node
 }
 
@@ -49,9 +46,6 @@ type Case struct {
 	// ApprovalDecisions are what people say when the agent asks them; the engine
 	// refuses them as long as it has no approvals.
 	ApprovalDecisions any `yaml:"approval_decisions"`
-
-	// Agent is the name of the suite's agent.
-	Agent string
 
 	source *node
 }
@@ -127,22 +121,6 @@ func (c *Case) At(keys ...string) Position {
 		at, within = e.pos, e.value
 	}
 	return at
-}
-
-// MocksOf are the mocks of a case with those of its suite.
-func (s *Suite) MocksOf(c *Case) Mocks {
-	return Mocks{Models: over(s.Mocks.Models, c.Mocks.Models), Tools: over(s.Mocks.Tools, c.Mocks.Tools)}
-}
-
-// over is base with what own has in place of it.
-func over[T any](base, own map[string]T) map[string]T {
-	out := make(map[string]T, len(base)+len(own))
-	for _, from := range []map[string]T{base, own} {
-		for key, value := range from {
-			out[key] = value
-		}
-	}
-	return out
 }
 
 // TestFile is the path in the repository of an attachment, which cases name below tests/.

@@ -20,7 +20,7 @@ func (p *parsing) suite(file string) {
 		p.problems.add(Position{File: file}, "the tests up to this file are too large together; put what is long into %s", testFiles)
 		return
 	}
-	s := &Suite{SourcePath: file, source: source}
+	s := &Suite{source: source}
 	(&decoder{problems: &p.problems}).decode(source, s, "")
 	if source.kind != kindMap {
 		return
@@ -34,7 +34,6 @@ func (p *parsing) suite(file string) {
 	p.checkScripts(source.path("mocks", "models"), s.Mocks.Models)
 	s.Cases = slices.DeleteFunc(s.Cases, func(c *Case) bool { return c == nil || c.source == nil || c.source.kind != kindMap })
 	for _, c := range s.Cases {
-		c.Agent = s.Agent
 		p.checkCase(c)
 	}
 	p.project.Suites = append(p.project.Suites, s)
@@ -120,7 +119,7 @@ func (p *parsing) linkSuites() {
 			}
 			named[[2]string{s.Agent, c.Name}] = c.At("name")
 			p.linkMocks(c.source, c.Mocks, s.Agent, known)
-			p.linkCalls(c, known)
+			p.linkCalls(c, s.Agent, known)
 			cases++
 			if runs += c.Runs; cases == MaxTestCases+1 || runs > MaxTestRuns && runs-c.Runs <= MaxTestRuns {
 				p.problems.add(c.source.pos, "a repository has at most %d cases with %d runs together", MaxTestCases, MaxTestRuns)
@@ -130,7 +129,11 @@ func (p *parsing) linkSuites() {
 }
 
 // reached are the models and tools that an agent may ask, and those that it runs.
-type reached struct{ models, tools []string }
+type reached struct {
+	models, tools []string
+	// sends are tools that send: what they answer cannot be another.
+	sends []string
+}
 
 func (p *parsing) reach(agent string) (out reached) {
 	for _, a := range p.project.Steps(agent) {
@@ -147,7 +150,7 @@ func (p *parsing) reach(agent string) (out reached) {
 		}
 	}
 	for _, action := range p.project.Actions(agent) {
-		out.tools = append(out.tools, action.Name)
+		out.sends = append(out.sends, action.Name)
 	}
 	return out
 }
@@ -175,15 +178,16 @@ func (p *parsing) linkMocks(source *node, mocks Mocks, agent string, known reach
 }
 
 // linkCalls reports tools that no run can call: nothing would be expected of them.
-func (p *parsing) linkCalls(c *Case, known reached) {
+func (p *parsing) linkCalls(c *Case, agent string, known reached) {
+	tools := slices.Concat(known.tools, known.sends)
 	for _, call := range c.ExpectedToolCalls {
-		if call.Tool != "" && !slices.Contains(known.tools, call.Tool) {
-			p.problems.add(c.At("expected_tool_calls"), "agent %q has no tool %q; there is %s", c.Agent, call.Tool, listed(known.tools))
+		if call.Tool != "" && !slices.Contains(tools, call.Tool) {
+			p.problems.add(c.At("expected_tool_calls"), "agent %q has no tool %q; there is %s", agent, call.Tool, listed(tools))
 		}
 	}
 	for _, tool := range c.ExpectedNoToolCalls {
-		if !slices.Contains(known.tools, tool) {
-			p.problems.add(c.At("expected_no_tool_calls"), "agent %q has no tool %q; there is %s", c.Agent, tool, listed(known.tools))
+		if !slices.Contains(tools, tool) {
+			p.problems.add(c.At("expected_no_tool_calls"), "agent %q has no tool %q; there is %s", agent, tool, listed(tools))
 		}
 	}
 }

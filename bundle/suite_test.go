@@ -53,7 +53,7 @@ cases:
 	require.NoError(t, err)
 	require.Len(t, p.Suites, 1)
 	s := p.Suites[0]
-	require.Equal(t, "tests/t.yaml", s.SourcePath)
+	require.Equal(t, "flow", s.Agent)
 	full, bare := s.Cases[0], s.Cases[1]
 	require.Equal(t, map[string]any{"a": []any{int64(1), "x"}}, full.Payload)
 	require.Equal(t, []string{"files/a.txt"}, full.Files)
@@ -66,15 +66,14 @@ cases:
 	require.Equal(t, []string{"current_time"}, full.ExpectedNoToolCalls)
 	require.NotNil(t, full.ApprovalDecisions)
 	require.Equal(t, "tests/t.yaml:17:5", full.At("expected_result").String())
-	require.Equal(t, "own", s.MocksOf(full).Models["openai/gpt-5"].Script.Steps[0].Text)
-	require.Equal(t, map[string]any{"time": "now"}, s.MocksOf(full).Tools["current_time"].Result)
+	require.Equal(t, "own", full.Mocks.Models["openai/gpt-5"].Script.Steps[0].Text)
+	require.Equal(t, map[string]any{"time": "now"}, full.Mocks.Tools["current_time"].Result)
 
-	require.Equal(t, "flow", bare.Agent)
 	require.Equal(t, 1, bare.Runs)
 	require.InDelta(t, 1, bare.SuccessThreshold, 0)
 	require.Equal(t, 60, bare.TimeoutSeconds)
-	require.Equal(t, "scripted/m", s.MocksOf(bare).Models["openai/gpt-5"].Reference)
-	require.Equal(t, "no clock", s.MocksOf(bare).Tools["current_time"].Error)
+	require.Equal(t, "scripted/m", s.Mocks.Models["openai/gpt-5"].Reference)
+	require.Equal(t, "no clock", s.Mocks.Tools["current_time"].Error)
 }
 
 func TestProblemsOfSuites(t *testing.T) {

@@ -43,10 +43,17 @@ func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 	for _, c := range p.Connectors {
 		problems = append(problems, c.Unsupported()...)
 	}
+	for _, s := range p.Suites {
+		for _, c := range s.Cases {
+			if c.ApprovalDecisions != nil {
+				add(c.At("approval_decisions"), `"approval_decisions"`)
+			}
+		}
+	}
 	for _, file := range p.Files.Paths() {
 		folder, _, _ := strings.Cut(file, "/")
 		switch folder {
-		case "middleware", "hooks", "tests":
+		case "middleware", "hooks":
 			add(bundle.Position{File: file}, "the folder "+folder)
 		}
 	}

@@ -53,7 +53,7 @@ var undone = []notDone{
 	key("mcp_servers", "Agent.MCPServers", "[{name: a, url: 'https://mcp.example.com'}]"),
 	folder("middleware", "a.star", ""),
 	folder("hooks", "a.star", ""),
-	folder("tests", "files/a.txt", ""),
+	{"`approval_decisions` of tests", "Case.ApprovalDecisions", "tests/a.yaml", "agent: main\ncases: [{name: a, payload: x, approval_decisions: [approve]}]\n", `tests/a.yaml:2:31: "approval_decisions"` + unsupported},
 }
 
 type notDone struct{ words, field, file, text, problem string }
@@ -191,6 +191,7 @@ func TestEveryKeyHasAReader(t *testing.T) {
 	}
 	fieldsOf(reflect.TypeFor[bundle.Agent](), checked)
 	fieldsOf(reflect.TypeFor[bundle.Script](), checked)
+	fieldsOf(reflect.TypeFor[bundle.Suite](), checked)
 	for name, seen := range exceptions {
 		require.True(t, seen, "%s is not in an agent", name)
 	}
@@ -212,8 +213,8 @@ func TestWhatIsNotDoneIsRefused(t *testing.T) {
 	for _, one := range undone {
 		require.EqualError(t, e.Check(repository(one.file, one.text)), one.problem)
 	}
-	for _, file := range []string{"agents/a.yaml", "guardrails/a.star", "models/a.yaml", "schemas/a.json", "tools/a.star"} {
-		text := map[string]string{"agents/a.yaml": llm + "max_concurrent_runs: 1\nconcurrency: {key: input.id}\n", "models/a.yaml": "steps: [{text: x}]\n"}[file]
+	for _, file := range []string{"agents/a.yaml", "guardrails/a.star", "models/a.yaml", "schemas/a.json", "tools/a.star", "tests/a.yaml", "tests/files/a.txt"} {
+		text := map[string]string{"agents/a.yaml": llm + "max_concurrent_runs: 1\nconcurrency: {key: input.id}\n", "models/a.yaml": "steps: [{text: x}]\n", "tests/a.yaml": "agent: main\ncases: [{name: a, payload: x}]\n"}[file]
 		require.Empty(t, e.Check(repository(file, text)), file)
 	}
 }

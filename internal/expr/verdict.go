@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/ext"
+
+	"github.com/agentplatform/agentplatform/internal/jsonscan"
+)
+
+const (
+	// maxVerdictCost bounds the evaluation of one verdict: to search some MiB of text.
+	maxVerdictCost = 2_000_000
+	// maxDecoded is the most values of JSON that an expression decodes.
+	maxDecoded = 100_000
+)
+
+// Ended is how a run ended, as a verdict sees it.
+type Ended struct {
+	Output, Error, Status string
+	// Context is what the run knew, of values as encoding/json makes them.
+	Context map[string]any
+}
+
+// verdicts is what an expression on the end of a run may name.
+var verdicts = func() *cel.Env {
+	env, err := cel.NewEnv(
+		cel.Variable("output", cel.StringType), cel.Variable("error", cel.StringType), cel.Variable("status", cel.StringType),
+		cel.Variable("context", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Function("json", cel.Overload("json_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(decoded()))),
+		ext.Strings(ext.StringsVersion(4)),
+		cel.CrossTypeNumericComparisons(true),
+	)
+	if err != nil {
+		panic("making the environment of verdicts: " + err.Error()) // it depends on nothing
+	}
+	return env
+}()
+
+// decoded is the function json: the value that a text is.
+func decoded() functions.UnaryOp {
+	return func(text ref.Val) ref.Val {
+		raw := []byte(text.(types.String))
+		if size := jsonscan.Measure(raw); size.Values > maxDecoded {
+			return types.NewErr("json: the text has more than %d values", maxDecoded)
+		}
+		value, err := read(raw)
+		if err != nil {
+			return types.NewErr("json: the text is no JSON")
+		}
+		return types.DefaultTypeAdapter.NativeToValue(value)
+	}
+}
+
+// Verdict is an expression that says whether a run ended as expected.
+type Verdict struct {
+	program cel.Program
+	names   []string
+}
+
+// NewVerdict compiles an expression over output, error, status and context that yields a
+// bool.
+func NewVerdict(expression string) (*Verdict, error) {
+	if len(expression) > MaxSize {
+		return nil, fmt.Errorf("the expression has more than %d bytes", MaxSize)
+	}
+	ast, issues := verdicts.Compile(expression)
+	if issues.Err() != nil {
+		return nil, firstOf(issues)
+	}
+	if kind := ast.OutputType(); kind.Kind() != types.BoolKind && kind.Kind() != types.DynKind {
+		return nil, fmt.Errorf("it yields a %s; write a condition, which is true or false", kind)
+	}
+	program, err := verdicts.Program(ast, cel.CostLimit(maxVerdictCost), cel.CostTracking(nil))
+	if err != nil {
+		return nil, err
+	}
+	v := &Verdict{program: program}
+	for _, reference := range ast.NativeRep().ReferenceMap() {
+		v.names = append(v.names, reference.Name)
+	}
+	return v, nil
+}
+
+// LooksAt says whether the expression names a variable.
+func (v *Verdict) LooksAt(name string) bool { return slices.Contains(v.names, name) }
+
+// Holds says whether the expression is true of a run.
+func (v *Verdict) Holds(run Ended) (bool, error) {
+	context := run.Context
+	if context == nil {
+		context = map[string]any{}
+	}
+	value, _, err := v.program.Eval(map[string]any{"output": run.Output, "error": run.Error, "status": run.Status, "context": context})
+	if err != nil {
+		return false, err
+	}
+	holds, isBool := value.Value().(bool)
+	if !isBool {
+		return false, errors.New("it yields no true or false but a " + value.Type().TypeName())
+	}
+	return holds, nil
+}

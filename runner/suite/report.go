@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/expr"
+	"github.com/agentplatform/agentplatform/internal/filetype"
+)
+
+// Check finds what cannot be run: expressions that are none, and attachments that no event
+// could have.
+func Check(project *bundle.Project) (problems bundle.Problems) {
+	add := func(at bundle.Position, format string, args ...any) {
+		problems = append(problems, bundle.Problem{Position: at, Message: fmt.Sprintf(format, args...)})
+	}
+	for _, s := range project.Suites {
+		for _, c := range s.Cases {
+			if c.ExpectedResult != "" {
+				if _, err := expr.NewVerdict(c.ExpectedResult); err != nil {
+					add(c.At("expected_result"), `"expected_result" is not a CEL expression over output, error, status and context: %v`, err)
+				}
+			}
+			for _, name := range c.Files {
+				if filetype.Of(name, project.Files[bundle.TestFile(name)]) == "" {
+					add(c.At("files"), "%s is of a type that agents are not given; an event with it would leave it out", bundle.TestFile(name))
+				}
+			}
+		}
+	}
+	return problems
+}
+
+// String is one line about the case that ended and how far all are.
+func (p Progress) String() string {
+	verdict := "passed"
+	if !p.Passed {
+		verdict = "FAILED"
+	}
+	return fmt.Sprintf("test %d of %d, %d failed: %s/%s %s, %d of %d runs as expected, %s, %d tokens",
+		p.Done, p.Total, p.Failed, p.Agent, p.Case.Name, verdict, p.Successes, p.Case.Runs, p.Duration.Round(time.Millisecond), p.Usage.TotalTokens)
+}
+
+// Explain says of a case that was not always as expected what was not: where the
+// repository says so, what it expects and what came. It is "" of any other.
+func (r Result) Explain() string {
+	if len(r.Findings) == 0 {
+		return ""
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s: %s/%s, run %d of %d:", r.Case.At("name"), r.Agent, r.Case.Name, r.Run, r.Case.Runs)
+	for _, f := range r.Findings {
+		fmt.Fprintf(&out, "\n  %s\n    expected: %s\n    got:      %s", f.At, f.Expected, f.Got)
+	}
+	return out.String()
+}
+
+// Reason is Explain in one line; "" of a case that passed.
+func (r Result) Reason() string {
+	if r.Passed || len(r.Findings) == 0 {
+		return ""
+	}
+	f := r.Findings[0]
+	out := fmt.Sprintf("%d of %d runs were as expected, %.4g of them must be; run %d at %s: expected %s; got %s",
+		r.Successes, r.Case.Runs, r.Case.SuccessThreshold, r.Run, f.At, f.Expected, f.Got)
+	if more := len(r.Findings) - 1; more > 0 {
+		out += fmt.Sprintf("; and %d more, see the log", more)
+	}
+	return strings.ReplaceAll(out, "\n", " ")
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/runner/model"
+	"github.com/agentplatform/agentplatform/runner/suite"
+)
+
+const (
+	agentHelper = "name: helper\nmodel: openai/gpt-5\nsystem_prompt: Be kind.\ntools: [current_time]\n"
+	agentFlow   = "name: flow\ntype: sequential\nagents: [helper]\n"
+	// script asks for the time and tells it.
+	script = `steps:
+  - turn: 1
+    tool_calls: [{name: current_time, arguments: {timezone: UTC}}]
+    tokens: {input: 10, output: 2}
+  - match: 'tool current_time: (.*)'
+    text: 'It is ${1}'
+    tokens: {input: 20, output: 3}
+`
+)
+
+// project is a repository with an agent on a model service, a script and one suite.
+func project(t *testing.T, text string, more ...string) *bundle.Project {
+	t.Helper()
+	files := bundle.Files{
+		"agents/helper.yaml": []byte(agentHelper), "agents/flow.yaml": []byte(agentFlow), "models/clock.yaml": []byte(script),
+		"tests/t.yaml": []byte(text),
+	}
+	for i := 0; i < len(more); i += 2 {
+		files[more[i]] = []byte(more[i+1])
+	}
+	p, err := bundle.Parse(files)
+	require.NoError(t, err)
+	require.Empty(t, suite.Check(p))
+	return p
+}
+
+// ran runs the only case of a suite.
+func ran(t *testing.T, text string, more ...string) suite.Result {
+	t.Helper()
+	results, err := suite.Run(t.Context(), suite.Options{Project: project(t, text, more...), Models: &model.Registry{}})
+	require.NoError(t, err)
+	require.Len(t, results, 1)
+	return results[0]
+}
+
+// helper is a suite of one case with the model mocked by the script.
+func helper(keys string) string {
+	return "agent: helper\ncases:\n  - name: a\n    payload: {question: what time}\n    mocks: {models: {openai/gpt-5: scripted/clock}, tools: {current_time: {result: {time: noon}}}}\n    " +
+		strings.ReplaceAll(keys, "\n", "\n    ") + "\n"
+}
+
+func TestACaseThatPasses(t *testing.T) {
+	t.Parallel()
+	r := ran(t, helper(`runs: 3
+expected_result: output.contains("noon") && status == "completed" && error == "" && context.question == "what time"
+expected_tool_calls: [{tool: current_time, arguments: {timezone: UTC}, times: 1}]`))
+	require.True(t, r.Passed, r.Explain())
+	require.Equal(t, 3, r.Successes)
+	require.EqualValues(t, 90, r.Usage.InputTokens)
+	require.EqualValues(t, 15, r.Usage.OutputTokens)
+	require.EqualValues(t, 105, r.Usage.TotalTokens)
+	require.Empty(t, r.Explain())
+	require.Empty(t, r.Reason())
+}
+
+// TestWhatIsNotAsExpected: each with where it is expected, what is and what came.
+func TestWhatIsNotAsExpected(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ keys, at, expected, got string }{
+		"the output":           {`expected_result: output == "hello"`, "tests/t.yaml:6:5", `output == "hello"`, `status "completed", output "It is {\"time\":\"noon\"}"`},
+		"a call":               {"expected_tool_calls: [{tool: current_time, arguments: {timezone: Europe/Paris}}]", "tests/t.yaml:6:5", `at least one call of tool "current_time" with {"timezone":"Europe/Paris"} (expected_tool_calls[0])`, `calls of current_time {"timezone":"UTC"}`},
+		"the number of calls":  {"expected_tool_calls: [{tool: current_time, times: 2}]", "tests/t.yaml:6:5", `2 calls of tool "current_time" (expected_tool_calls[0])`, `calls of current_time {"timezone":"UTC"}`},
+		"a call that is not":   {"expected_no_tool_calls: [current_time]", "tests/t.yaml:6:5", `no call of tool "current_time"`, `calls of current_time {"timezone":"UTC"}`},
+		"an output of no JSON": {`expected_result: json(output).a == 1`, "tests/t.yaml:6:5", `json(output).a == 1`, "of which it cannot be said: json: the text is no JSON"},
+	} {
+		r := ran(t, helper(c.keys))
+		require.False(t, r.Passed, name)
+		require.Zero(t, r.Successes, name)
+		require.Equal(t, 1, r.Run, name)
+		require.Len(t, r.Findings, 1, name)
+		require.Equal(t, c.at, r.Findings[0].At.String(), name)
+		require.Equal(t, c.expected, r.Findings[0].Expected, name)
+		require.Contains(t, r.Findings[0].Got, c.got, name)
+		require.Contains(t, r.Explain(), "tests/t.yaml:3:5: helper/a, run 1 of 1:\n  "+c.at+"\n    expected: "+c.expected+"\n    got:      ", name)
+		require.Contains(t, r.Reason(), "0 of 1 runs were as expected", name)
+	}
+}
+
+// TestARunThatFailed: is as expected only where the expression looks at status or error.
+func TestARunThatFailed(t *testing.T) {
+	t.Parallel()
+	failing := func(expected string) string {
+		return "agent: flow\nmocks: {models: {openai/gpt-5: {steps: [{error: {status: 400, message: broken}}]}}}\ncases:\n  - name: a\n    payload: hi\n" + expected
+	}
+	for expected, passes := range map[string]bool{
+		"": false,
+		"    expected_result: '!output.contains(\"x\")'\n":                false,
+		"    expected_result: status == \"failed\"\n":                     true,
+		"    expected_result: error.contains(\"broken\")\n":               true,
+		"    expected_result: status == \"completed\" || error == \"\"\n": false,
+	} {
+		r := ran(t, failing(expected))
+		require.Equal(t, passes, r.Passed, expected)
+		if !passes {
+			require.Contains(t, r.Explain(), "model_request_rejected: the model answered 400: broken", expected)
+		}
+	}
+}
+
+// TestToolsOfTests: a mock's error is what the model sees; and without a mock the tool
+// itself is called.
+func TestToolsOfTests(t *testing.T) {
+	t.Parallel()
+	r := ran(t, strings.Replace(helper(`expected_result: output.contains("no clock")`), "result: {time: noon}", "error: no clock", 1))
+	require.True(t, r.Passed, r.Explain())
+	r = ran(t, strings.Replace(helper(`expected_result: output.contains("weekday")`), ", tools: {current_time: {result: {time: noon}}}", "", 1))
+	require.True(t, r.Passed, r.Explain())
+}
+
+// TestTheMocksOfASuite: stand behind those of a case.
+func TestTheMocksOfASuite(t *testing.T) {
+	t.Parallel()
+	p := project(t, `agent: helper
+mocks:
+  models: {openai/gpt-5: {steps: [{text: of the suite}]}}
+cases:
+  - {name: b, payload: x, expected_result: output == "of the suite"}
+  - {name: a, payload: x, expected_result: output == "of the case", mocks: {models: {openai/gpt-5: {steps: [{text: of the case}]}}}}
+`)
+	results, err := suite.Run(t.Context(), suite.Options{Project: p, Models: &model.Registry{}})
+	require.NoError(t, err)
+	for i, name := range []string{"a", "b"} {
+		require.Equal(t, name, results[i].Case.Name)
+		require.True(t, results[i].Passed, results[i].Explain())
+	}
+}
+
+// TestAModelThatNothingMocks: is asked, and where there is none the case says so.
+func TestAModelThatNothingMocks(t *testing.T) {
+	t.Parallel()
+	r := ran(t, "agent: helper\ncases: [{name: a, payload: x}]\n")
+	require.False(t, r.Passed)
+	require.Contains(t, r.Reason(), `no model provider has the prefix "openai"; add it to modelProviders of the Project`)
+}
+
+// TestWhatATestedRunIsGiven: files, headers and payload as a run of a connector's.
+func TestWhatATestedRunIsGiven(t *testing.T) {
+	t.Parallel()
+	r := ran(t, `agent: flow
+cases:
+  - name: a
+    payload: {subject: Invoice}
+    files: [files/in/bill.pdf, files/notes.md]
+    context: {headers: {X-GitHub-Event: push}}
+    mocks: {models: {openai/gpt-5: {steps: [{match: '(?s).*', text: '${0}'}]}}}
+    expected_result: >-
+      output.contains("file \"bill.pdf\": application/pdf, 8 bytes") && output.contains("file \"notes.md\": text/markdown")
+      && output.contains("\"subject\":\"Invoice\"")
+      && context.files[0].name == "bill.pdf" && context.headers["x-github-event"] == "push" && context.agent_name == "flow"
+      && context.subject == "Invoice" && context.run_id != ""
+`, "tests/files/in/bill.pdf", "%PDF-1.7", "tests/files/notes.md", "# Notes")
+	require.True(t, r.Passed, r.Explain())
+}
+
+// TestWhatATestSendsIsKept: and goes nowhere; the call can be expected.
+func TestWhatATestSendsIsKept(t *testing.T) {
+	t.Parallel()
+	r := ran(t, `agent: helper
+cases:
+  - name: a
+    payload: x
+    mocks:
+      models:
+        openai/gpt-5:
+          steps:
+            - turn: 1
+              tool_calls: [{name: send_to_crm, arguments: {payload: {id: 7, tags: [a, b]}}}]
+            - match: 'tool send_to_crm: (.*)'
+              text: '${1}'
+    expected_result: json(output).status == "queued"
+    expected_tool_calls:
+      - {tool: send_to_crm, arguments: {payload: {tags: [a, b]}}, times: 1}
+`, "connectors/crm.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://crm.example.com'}\nlinks: [{agent: helper, outbound: {mode: agent_tool}}]\n")
+	require.True(t, r.Passed, r.Explain())
+}
+
+// TestHowManyRunsAreEnough: a share of them. The id of a run tells the first one.
+func TestHowManyRunsAreEnough(t *testing.T) {
+	t.Parallel()
+	first := uuid.NewSHA1(uuid.NameSpaceURL, []byte("test:helper/a/1")).String()
+	for threshold, passes := range map[string]bool{"0.5": true, "0.51": false, "1": false} {
+		r := ran(t, "agent: helper\ncases: [{name: a, payload: x, runs: 2, success_threshold: "+threshold+
+			", mocks: {models: {openai/gpt-5: {steps: [{text: x}]}}}, expected_result: 'context.run_id == \""+first+"\"'}]\n")
+		require.Equal(t, passes, r.Passed, threshold)
+		require.Equal(t, 1, r.Successes, threshold)
+		require.Equal(t, 2, r.Run, "the first that was not as expected")
+	}
+}
+
+// TestTestsEnd: each at its own time, all at theirs, and what was not run says so.
+func TestTestsEnd(t *testing.T) {
+	t.Parallel()
+	hang := "mocks: {models: {openai/gpt-5: {steps: [{delay: 900, text: x}]}}}"
+	r := ran(t, "agent: helper\ncases: [{name: a, payload: x, timeout_s: 1, "+hang+"}]\n")
+	require.Contains(t, r.Reason(), "the run took longer than 1s, the timeout_s of the case")
+
+	p := project(t, "agent: helper\ncases: [{name: a, payload: x, runs: 9, "+hang+"}]\n")
+	results, err := suite.Run(t.Context(), suite.Options{Project: p, Models: &model.Registry{}, Timeout: time.Millisecond})
+	require.NoError(t, err)
+	require.Contains(t, results[0].Explain(), "the 1ms that all tests together may take were over")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = suite.Run(ctx, suite.Options{Project: p, Models: &model.Registry{}})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestProgress: each case once, with how far all are.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	p := project(t, `agent: helper
+mocks: {models: {openai/gpt-5: {steps: [{text: x}]}}}
+cases: [{name: a, payload: x, runs: 5}, {name: b, payload: x, expected_result: 'false'}, {name: c, payload: x}]
+`)
+	var told []suite.Progress
+	_, err := suite.Run(t.Context(), suite.Options{Project: p, Models: &model.Registry{}, Ended: func(p suite.Progress) { told = append(told, p) }})
+	require.NoError(t, err)
+	require.Len(t, told, 3)
+	for i, one := range told {
+		require.Equal(t, i+1, one.Done)
+		require.Equal(t, 3, one.Total)
+	}
+	require.Equal(t, 1, told[2].Failed)
+	require.Contains(t, told[2].String(), "test 3 of 3, 1 failed: helper/")
+}
+
+// TestWhatCannotBeTested: with its place.
+func TestWhatCannotBeTested(t *testing.T) {
+	t.Parallel()
+	p, err := bundle.Parse(bundle.Files{
+		"agents/helper.yaml": []byte(agentHelper), "tests/files/a.exe": []byte("MZ\x90\x00\x03\x00"),
+		"tests/t.yaml": []byte("agent: helper\ncases:\n  - name: a\n    files: [files/a.exe]\n    expected_result: outptu == 1\n"),
+	})
+	require.NoError(t, err)
+	problems := suite.Check(p)
+	require.Len(t, problems, 2)
+	require.Contains(t, problems.Error(), `tests/t.yaml:5:5: "expected_result" is not a CEL expression over output, error, status and context: at its line 1, column 1: undeclared reference to 'outptu'`)
+	require.Contains(t, problems.Error(), "tests/t.yaml:4:5: tests/files/a.exe is of a type that agents are not given")
+	_, err = suite.Run(t.Context(), suite.Options{Project: p, Models: &model.Registry{}})
+	require.ErrorContains(t, err, "tests/t.yaml:3:5: reading expected_result")
+}
