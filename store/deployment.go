@@ -103,7 +103,7 @@ type BuildReport struct {
 }
 
 // BuildResult ends a build. Either BundleDigest names a stored bundle, or
-// FailureReason and Message say why there is none.
+// FailureReason and Message say why there is none; where tests failed there are both.
 type BuildResult struct {
 	BundleDigest  string
 	Agents        []Agent

@@ -42,7 +42,11 @@ const (
 	MaxAgents = 1000
 	// MaxConnectors bounds the files of connectors/ of a build's result.
 	MaxConnectors = 100
-	MaxEntries    = 1000
+	// MaxTests bounds the test cases of a build's result, MaxTestResults their bytes of
+	// JSON together.
+	MaxTests       = 1000
+	MaxTestResults = 3 << 18
+	MaxEntries     = 1000
 	// MaxActions bounds the tools of an agent that send.
 	MaxActions = 32
 	// MaxLeases bounds the claims that a heartbeat or a claim names, MaxDigests the

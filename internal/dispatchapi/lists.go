@@ -18,6 +18,7 @@ type (
 	Leases  []Lease
 	Entries []JournalEntry
 	Agents  []Agent
+	Tests   []TestResult
 
 	Connectors []ConnectorFile
 )
@@ -40,6 +41,9 @@ func (l *Agents) UnmarshalJSON(data []byte) error { return list(data, (*[]Agent)
 func (l *Connectors) UnmarshalJSON(data []byte) error {
 	return list(data, (*[]ConnectorFile)(l), MaxConnectors)
 }
+
+// UnmarshalJSON takes at most MaxTests; ErrTooMany.
+func (l *Tests) UnmarshalJSON(data []byte) error { return list(data, (*[]TestResult)(l), MaxTests) }
 
 func list[T any](data []byte, into *[]T, most int) error {
 	if commas(data) >= most {

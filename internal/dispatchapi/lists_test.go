@@ -24,6 +24,7 @@ func TestListsAreCountedBeforeTheyAreDecoded(t *testing.T) {
 		"entries":    {new(Entries), `{"data":[1,2,{"a":",]\\\\"}],"kind":"x"}`, MaxEntries},
 		"agents":     {new(Agents), `{"config":{"a":[1,2]},"name":"a"}`, MaxAgents},
 		"connectors": {new(Connectors), `{"key":"a","content":"type: cron, [x,y]"}`, MaxConnectors},
+		"tests":      {new(Tests), `{"agent_name":"a","token_usage":{"input_tokens":1}}`, MaxTests},
 		"no agent":   {new(Agents), `null`, MaxAgents},
 	} {
 		whole := strings.TrimSuffix(strings.Repeat(c.element+",", c.most), ",")

@@ -270,14 +270,30 @@ const (
 )
 
 // BuildResult ends a build: BundleDigest, Agents and Connectors when it succeeded,
-// FailureReason and Message when not.
+// FailureReason and Message when not; BundleDigest also when its tests failed.
 type BuildResult struct {
-	BundleDigest  string          `json:"bundle_digest,omitempty"`
-	Agents        Agents          `json:"agents,omitempty"`
-	Connectors    Connectors      `json:"connectors,omitempty"`
-	TestResults   json.RawMessage `json:"test_results,omitempty"`
-	FailureReason string          `json:"failure_reason,omitempty"`
-	Message       string          `json:"message,omitempty"`
+	BundleDigest string     `json:"bundle_digest,omitempty"`
+	Agents       Agents     `json:"agents,omitempty"`
+	Connectors   Connectors `json:"connectors,omitempty"`
+	// TestResults are by agent and name; nil where no tests were run.
+	TestResults   Tests  `json:"test_results,omitempty"`
+	FailureReason string `json:"failure_reason,omitempty"`
+	Message       string `json:"message,omitempty"`
+}
+
+// TestResult is what became of a test case.
+type TestResult struct {
+	AgentName        string  `json:"agent_name"`
+	TestName         string  `json:"test_name"`
+	Passed           bool    `json:"passed"`
+	Successes        int     `json:"successes"`
+	Runs             int     `json:"runs"`
+	SuccessThreshold float64 `json:"success_threshold"`
+	// FailureReason is nil of a case that passed.
+	FailureReason *string `json:"failure_reason"`
+	// DurationMS and TokenUsage are of all its runs together.
+	DurationMS int64      `json:"duration_ms"`
+	TokenUsage TokenUsage `json:"token_usage"`
 }
 
 // ConnectorFile is a file of connectors/: its stem, and its YAML.

@@ -16,6 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/gitremote"
+	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/suite"
 )
 
 // phasePacking is the phase that Pack reports.
@@ -42,6 +44,12 @@ type PackOptions struct {
 	Check func(*bundle.Project) bundle.Problems
 	// SkipTests leaves the test phase out.
 	SkipTests bool
+	// Models are asked by tests where no mock stands in for them, Tools are the
+	// built-in tools; nil means those of the engine.
+	Models engine.Models
+	Tools  []engine.Tool
+	// TestTimeout is of all tests together; 0 for none.
+	TestTimeout time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
@@ -104,11 +112,12 @@ func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatchapi.Bui
 	if err != nil {
 		return none, err
 	}
-	log.say("valid: %d agents, %d connectors", len(project.Agents), len(project.Connectors))
-	if opts.SkipTests {
-		log.say("the test phase is left out, as the deployment asks")
+	log.say("valid: %d agents, %d connectors, %d test cases", len(project.Agents), len(project.Connectors), cases(project))
+	built, err := upload(ctx, opts, log, project)
+	if err != nil {
+		return none, err
 	}
-	return upload(ctx, opts, log, project)
+	return test(ctx, opts, log, project, built)
 }
 
 // load reads and validates the files.
@@ -126,7 +135,7 @@ func load(dir string, check func(*bundle.Project) bundle.Problems) (*bundle.Proj
 	case err != nil:
 		return nil, fmt.Errorf("reading the fetched files: %w", err)
 	}
-	problems = checkKeys(project)
+	problems = append(checkKeys(project), suite.Check(project)...)
 	if check != nil {
 		problems = append(problems, check(project)...)
 	}

@@ -100,7 +100,7 @@ func TestPackUploadsTheBundle(t *testing.T) {
 	everything := func(*bundle.Project) bundle.Problems { return nil }
 	require.NoError(t, packChecked(t, fetched(t,
 		build.Result{Commit: "abc", Message: "Change", Author: "Ada", Log: []string{"10:00:00 fetching\n"}},
-		"agents/ok.yaml", okAgent+"max_concurrent_runs: 2\ndescription: Fine\n", "tests/a.yaml", "x: 1\n"), d, everything))
+		"agents/ok.yaml", okAgent+"max_concurrent_runs: 2\ndescription: Fine\n", "tests/files/a.yaml", "x: 1\n"), d, everything))
 	require.Equal(t, []dispatchapi.BuildReport{{Phase: "packing", Commit: "abc", CommitMessage: "Change", Author: "Ada"}}, d.reports)
 	require.Len(t, d.results, 1)
 	result := d.results[0]
@@ -111,7 +111,7 @@ func TestPackUploadsTheBundle(t *testing.T) {
 	p, err := bundle.Open(bytes.NewReader(d.bundles[result.BundleDigest]), result.BundleDigest)
 	require.NoError(t, err)
 	require.NotNil(t, p.Agent("ok"))
-	require.Contains(t, d.text(), "10:00:00 fetching\n10:00:00 valid: 1 agents, 0 connectors\n")
+	require.Contains(t, d.text(), "10:00:00 fetching\n10:00:00 valid: 1 agents, 0 connectors, 0 test cases\n")
 	for i, chunk := range d.log {
 		require.EqualValues(t, i, chunk.Number)
 	}

@@ -65,8 +65,8 @@ func (r Result) Reason() string {
 		return ""
 	}
 	f := r.Findings[0]
-	out := fmt.Sprintf("%d of %d runs were as expected, %.4g of them must be; run %d at %s: expected %s; got %s",
-		r.Successes, r.Case.Runs, r.Case.SuccessThreshold, r.Run, f.At, f.Expected, f.Got)
+	out := fmt.Sprintf("%d of %d runs were as expected, at least %d must be; run %d at %s: expected %s; got %s",
+		r.Successes, r.Case.Runs, enough(r.Case.Runs, r.Case.SuccessThreshold), r.Run, f.At, f.Expected, f.Got)
 	if more := len(r.Findings) - 1; more > 0 {
 		out += fmt.Sprintf("; and %d more, see the log", more)
 	}

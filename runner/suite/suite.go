@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -148,12 +149,12 @@ func (t *trial) result() Result {
 			r.Run, r.Findings = i+1, o.findings
 		}
 	}
-	r.Passed = enough(r.Successes, t.Runs, t.SuccessThreshold)
+	r.Passed = r.Successes >= enough(t.Runs, t.SuccessThreshold)
 	return r
 }
 
-// enough says whether so many successes are the share of the runs that is wanted.
-func enough(successes, runs int, threshold float64) bool {
+// enough is how many of the runs must be as expected.
+func enough(runs int, threshold float64) int {
 	const rounding = 1e-9
-	return float64(successes) >= threshold*float64(runs)-rounding
+	return int(math.Ceil(threshold*float64(runs) - rounding))
 }

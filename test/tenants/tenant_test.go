@@ -231,7 +231,7 @@ func (t *tenant) build() {
 	t.told(t.buildToken, http.MethodPost, "/v1/build/log", dispatchapi.BuildLog{Chunk: t.canary + " in the log\n"})
 	require.True(t.t, t.dispatch(t.buildToken, http.MethodPut, "/v1/build/bundle/"+t.digest, bundle).ok())
 	t.told(t.buildToken, http.MethodPost, "/v1/build/result", dispatchapi.BuildResult{
-		BundleDigest: t.digest, TestResults: json.RawMessage(`[]`), Agents: []dispatchapi.Agent{{
+		BundleDigest: t.digest, Agents: []dispatchapi.Agent{{
 			Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml", Description: t.canary,
 			Config: json.RawMessage(`{"prompt":"` + t.canary + `"}`),
 		}, {Name: "spare", Type: "llm", SourcePath: "agents/spare.yaml"}},

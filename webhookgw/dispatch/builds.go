@@ -4,10 +4,13 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
@@ -54,8 +57,12 @@ func (h *Handler) result(w http.ResponseWriter, r *http.Request, token store.Tok
 		return err
 	}
 	result := store.BuildResult{
-		BundleDigest: req.BundleDigest, TestResults: req.TestResults,
+		BundleDigest: req.BundleDigest,
 		FailureReason: store.FailureReason(req.FailureReason), Message: req.Message,
+	}
+	var err error
+	if result.TestResults, err = recordedTests(*token.DeploymentID, req.TestResults); err != nil {
+		return err
 	}
 	for _, a := range req.Agents {
 		result.Agents = append(result.Agents, store.Agent(a))
@@ -66,4 +73,31 @@ func (h *Handler) result(w http.ResponseWriter, r *http.Request, token store.Tok
 	return done(w, h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
 		return h.opts.Store.FinishBuild(ctx, token.Deployment(), result)
 	}))
+}
+
+// recordedTest is a result of a test as it is recorded, in its REST shape.
+type recordedTest struct {
+	ID uuid.UUID `json:"id"`
+	dispatchapi.TestResult
+	// AgentRunIDs are none: what a test runs is kept in the build alone.
+	AgentRunIDs []uuid.UUID `json:"agent_run_ids"`
+	// Cost is null: no price of a model is known.
+	Cost *struct{} `json:"cost"`
+}
+
+// recordedTests gives each result of a deployment's tests an id; nil where there are none.
+func recordedTests(deployment uuid.UUID, results dispatchapi.Tests) (json.RawMessage, error) {
+	if len(results) == 0 {
+		return nil, nil
+	}
+	list := make([]recordedTest, len(results))
+	for i, r := range results {
+		id := uuid.NewSHA1(deployment, fmt.Appendf(nil, "%s/%s", r.AgentName, r.TestName))
+		list[i] = recordedTest{ID: id, TestResult: r, AgentRunIDs: []uuid.UUID{}}
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		return nil, fmt.Errorf("writing the results of tests: %w", err)
+	}
+	return data, nil
 }

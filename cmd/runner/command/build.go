@@ -49,12 +49,13 @@ func fetchCommand() *cobra.Command {
 
 func packCommand(tools []engine.Tool) *cobra.Command {
 	var target dispatchFlags
-	var dir string
-	var skipTests bool
+	var out egress.Flags
+	var opts build.PackOptions
+	var providers string
 	cmd := &cobra.Command{
 		Use:   "pack",
-		Short: "Validate and pack what was fetched, and report the outcome",
-		Long: "Validate and pack what was fetched, and report the outcome.\n\n" +
+		Short: "Validate, pack and test what was fetched, and report the outcome",
+		Long: "Validate, pack and test what was fetched, and report the outcome.\n\n" +
 			"The exit code says whether the outcome was reported, not whether the build succeeded.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,13 +63,21 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return build.Pack(cmd.Context(), build.PackOptions{
-				Dir: dir, Dispatch: client, SkipTests: skipTests, Check: engine.New(engine.Config{Tools: tools}).Check,
-			})
+			guard, err := guardOf(out)
+			if err != nil {
+				return err
+			}
+			opts.Dispatch, opts.Tools, opts.Models = client, tools, modelsOf(guard, providers, nil)
+			opts.Check = engine.New(engine.Config{Tools: tools}).Check
+			return build.Pack(cmd.Context(), opts)
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "/workspace", "folder that `fetch` wrote to")
-	cmd.Flags().BoolVar(&skipTests, "skip-tests", false, "leave the test phase out")
-	target.add(cmd.Flags())
+	flags := cmd.Flags()
+	flags.StringVar(&opts.Dir, "dir", "/workspace", "folder that `fetch` wrote to")
+	flags.BoolVar(&opts.SkipTests, "skip-tests", false, "leave the test phase out")
+	flags.DurationVar(&opts.TestTimeout, "test-timeout", 10*time.Minute, "time that all tests together have")
+	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON) that tests ask where they mock nothing; none when there is no such file")
+	target.add(flags)
+	out.Bind(flags)
 	return cmd
 }

@@ -50,11 +50,7 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 			metrics.Build(registry, metrics.ProcessRunner)
 			opts.Metrics = metrics.NewRunner(registry, model.ProviderTypes, model.Codes)
 			opts.Dispatch = client
-			opts.Engine = engine.New(engine.Config{Tools: tools, Metrics: opts.Metrics, Models: &model.Registry{
-				HTTP:      guard.Client(egress.Model, egress.ClientOptions{MaxResponse: maxModelAnswer}),
-				Providers: func() (runnerconfig.Providers, error) { return readProviders(providers) },
-				Metrics:   opts.Metrics,
-			}})
+			opts.Engine = engine.New(engine.Config{Tools: tools, Metrics: opts.Metrics, Models: modelsOf(guard, providers, opts.Metrics)})
 			server, err := serve.New(opts)
 			if err != nil {
 				return err
@@ -72,6 +68,15 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 	asked.Bind(flags)
 	out.Bind(flags)
 	return cmd
+}
+
+// modelsOf are the models of the providers in a file, asked through the guard.
+func modelsOf(guard *egress.Guard, providers string, counted *metrics.Runner) *model.Registry {
+	return &model.Registry{
+		HTTP:      guard.Client(egress.Model, egress.ClientOptions{MaxResponse: maxModelAnswer}),
+		Providers: func() (runnerconfig.Providers, error) { return readProviders(providers) },
+		Metrics:   counted,
+	}
 }
 
 // readProviders reads the file of model providers; none when there is no file.
