@@ -219,6 +219,14 @@ var effects = map[string]effect{
 	}, ContainSubstring("--commit=abababab")},
 	"Environment.git.autoDeploy":      followed(nil, time.Minute),
 	"Environment.git.intervalSeconds": followed(ptr.To(int32(600)), 10*time.Minute),
+	"Environment.testEnvironment": {func(ctx context.Context, s *stage) any {
+		lab := s.Environment(s.name())
+		s.brought(ctx, lab)
+		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.TestEnvironment = v1alpha1.EnvironmentName(lab.Name) })
+		s.brought(ctx, e)
+		built := s.build(ctx, s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.Environment = v1alpha1.EnvironmentName(e.Name) }))
+		return strings.ReplaceAll(built, lab.Name+"-runner-config", "that of the test environment")
+	}, ContainSubstring("that of the test environment")},
 	"Environment.suspend": {func(ctx context.Context, s *stage) any {
 		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Suspend = true })
 		s.brought(ctx, e)

@@ -343,22 +343,27 @@ func LogChunk(used int64, chunk string) (string, int64) {
 	}
 }
 
-// FailedTests counts the test results that did not pass; results are in their
-// REST shape.
+// FailedTests counts the test results that did not pass.
 func FailedTests(results json.RawMessage) int {
+	_, failed := CountTests(results)
+	return failed
+}
+
+// CountTests counts test results, and those of them that did not pass; results are
+// in their REST shape.
+func CountTests(results json.RawMessage) (total, failed int) {
 	var list []struct {
 		Passed bool `json:"passed"`
 	}
 	if len(results) == 0 || json.Unmarshal(results, &list) != nil {
-		return 0
+		return 0, 0
 	}
-	failed := 0
 	for _, r := range list {
 		if !r.Passed {
 			failed++
 		}
 	}
-	return failed
+	return len(list), failed
 }
 
 // Cut shortens text to at most so many bytes, whole characters and a mark.

@@ -53,14 +53,26 @@ func (d *Deployment) passBefore(condition string) {
 			return
 		}
 		if !d.Status.IsTrue(s.condition) {
-			set(d, s.condition, metav1.ConditionTrue, s.reason, s.done)
+			d.pass(s.condition, s.reason, s.done)
 		}
 	}
 }
 
+// pass makes the condition of a step True; that of the tests says what was tested.
+func (d *Deployment) pass(condition, reason, message string) {
+	switch tests := d.Status.Tests; {
+	case condition != ConditionTestsPassed:
+	case tests != nil:
+		reason, message = ReasonSucceeded, fmt.Sprintf("all test cases passed: %d", tests.Total)
+	case d.Spec.SkipTests:
+		message = "the test phase was left out, as spec.skipTests asks"
+	}
+	set(d, condition, metav1.ConditionTrue, reason, message)
+}
+
 // deploymentSteps are the steps in their order with their conditions. A build
-// refuses a repository that has tests or connectors: in this release those two
-// steps have nothing to look at.
+// refuses a repository that has connectors: in this release that step has nothing
+// to look at.
 var deploymentSteps = []struct {
 	step      DeploymentStep
 	condition string
@@ -70,7 +82,7 @@ var deploymentSteps = []struct {
 }{
 	{StepFetching, ConditionSourceFetched, "fetching the source", ReasonSucceeded, "the source is there"},
 	{StepPacking, ConditionBuilt, "validating and packing the repository", ReasonSucceeded, "the bundle is stored"},
-	{StepTesting, ConditionTestsPassed, "looking for tests", ReasonSkipped, "nothing to do: the repository has no tests"},
+	{StepTesting, ConditionTestsPassed, "running the tests", ReasonSkipped, "nothing to do: the repository has no tests"},
 	{StepConnecting, ConditionConnectorsApplied, "going live", ReasonSkipped, "no connectors were to be applied"},
 }
 
@@ -79,7 +91,7 @@ var deploymentSteps = []struct {
 func (d *Deployment) MarkDeployed() {
 	d.Status.Phase, d.Status.Step, d.Status.FailureReason = DeploymentDeployed, "", ""
 	for _, s := range deploymentSteps {
-		set(d, s.condition, metav1.ConditionTrue, s.reason, s.done)
+		d.pass(s.condition, s.reason, s.done)
 	}
 	MarkReady(d, "deployed")
 }

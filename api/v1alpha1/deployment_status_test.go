@@ -61,6 +61,31 @@ func TestADeploymentsWay(t *testing.T) {
 	require.True(t, v1alpha1.IsReady(d), "it can be activated again")
 }
 
+// TestWhatWasTestedIsShown: how many cases, or why none.
+func TestWhatWasTestedIsShown(t *testing.T) {
+	t.Parallel()
+	message := func(d *v1alpha1.Deployment) string { return d.Status.Condition(v1alpha1.ConditionTestsPassed).Message }
+	d := newDeployment()
+	d.MarkBuilding(v1alpha1.StepTesting)
+	require.Equal(t, "Unknown Testing", condition(d, v1alpha1.ConditionTestsPassed))
+	d.Status.Tests = &v1alpha1.DeploymentTests{Total: 3}
+	d.MarkBuilding(v1alpha1.StepConnecting)
+	require.Equal(t, "True Succeeded", condition(d, v1alpha1.ConditionTestsPassed))
+	require.Equal(t, "all test cases passed: 3", message(d))
+	d.MarkDeployed()
+	require.Equal(t, "True Succeeded", condition(d, v1alpha1.ConditionTestsPassed))
+
+	d = newDeployment()
+	d.MarkDeployed()
+	require.Equal(t, "True Skipped", condition(d, v1alpha1.ConditionTestsPassed))
+	require.Contains(t, message(d), "the repository has no tests")
+	d = newDeployment()
+	d.Spec.SkipTests = true
+	d.MarkDeployed()
+	require.Equal(t, "True Skipped", condition(d, v1alpha1.ConditionTestsPassed))
+	require.Contains(t, message(d), "spec.skipTests")
+}
+
 func TestAFailureShowsAtItsStep(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

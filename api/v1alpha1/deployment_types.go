@@ -272,6 +272,11 @@ type DeploymentStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Agents []DeploymentAgent `json:"agents,omitempty"`
 
+	// Tests says how many test cases were run; without it none were, or not yet all.
+	//
+	// +optional
+	Tests *DeploymentTests `json:"tests,omitempty"`
+
 	// Activation is what became of the last request in spec.activation.
 	//
 	// +optional
@@ -326,6 +331,21 @@ type DeploymentAgent struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	VariantOf string `json:"variantOf,omitempty"`
+}
+
+// DeploymentTests sums the test phase up.
+type DeploymentTests struct {
+	// Total is how many test cases were run.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Total int32 `json:"total"`
+
+	// Failed is how many of them failed.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Failed int32 `json:"failed"`
 }
 
 // DeploymentActivationStatus is what became of a request to activate.

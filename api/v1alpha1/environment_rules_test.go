@@ -77,6 +77,9 @@ var environmentBreaches = []breach[*v1alpha1.Environment]{
 		name: "an id that another object may derive", path: ".spec.id", message: uuidMessage,
 		change: func(e *v1alpha1.Environment) { e.Spec.ID = derivedID },
 	}, {
+		name: "test environment that cannot be", path: ".spec.testEnvironment", message: environmentMessage,
+		change: func(e *v1alpha1.Environment) { e.Spec.TestEnvironment = "a.b" },
+	}, {
 		name: "id set later", path: ".spec", update: true,
 		message: "id is immutable: it can be given when the Environment is created, and neither set, changed nor removed later",
 		change:  func(e *v1alpha1.Environment) { e.Spec.ID = someID },

@@ -85,6 +85,13 @@ type EnvironmentSpec struct {
 	// +kubebuilder:default=Standard
 	Kind EnvironmentKind `json:"kind,omitempty"`
 
+	// TestEnvironment names another Environment of the project, whose configuration the
+	// tests of deployments to this one are run with. Without it they are run with that
+	// of this one.
+	//
+	// +optional
+	TestEnvironment EnvironmentName `json:"testEnvironment,omitempty"`
+
 	// Git says which branch of the project's repository is built for this
 	// environment.
 	//

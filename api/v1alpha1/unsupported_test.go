@@ -41,6 +41,7 @@ var readers = map[string]string{
 	"Environment.id":                             "api/v1alpha1/environment_status.go: e.Spec.ID",
 	"Environment.displayName":                    "api/v1alpha1/environment_status.go: e.Spec.DisplayName",
 	"Environment.kind":                           "controllers/environment/project.go: e.Spec.Kind",
+	"Environment.testEnvironment":                "controllers/deployment/tests.go: Spec.TestEnvironment",
 	"Environment.git.branch":                     "controllers/deployment/begin.go: environment.Spec.Git.Branch",
 	"Environment.git.commit":                     "controllers/environment/follow.go: git.Commit",
 	"Environment.git.autoDeploy":                 "api/v1alpha1/environment_status.go: g.AutoDeploy",

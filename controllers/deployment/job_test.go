@@ -43,7 +43,7 @@ func TestABuildJob(t *testing.T) {
 // one that packs; neither is in the other.
 func TestWhoSeesWhatInABuild(t *testing.T) {
 	t.Parallel()
-	spec := job(source{URL: "https://a", Branch: "main", Commit: "c", Path: "p", Secret: "git"}, room{})
+	spec := job(source{URL: "https://a", Branch: "main", Commit: "c", Path: "p", Secret: "git"}, room{Tests: "dev", Build: plan.Build{TimeoutSeconds: 900}})
 	mounts := func(c corev1.Container) (names []string) {
 		for _, m := range c.VolumeMounts {
 			names = append(names, m.Name)
@@ -52,7 +52,7 @@ func TestWhoSeesWhatInABuild(t *testing.T) {
 	}
 	fetch, pack := spec.InitContainers[0], spec.Containers[0]
 	require.Equal(t, []string{"workspace", "tmp", "git"}, mounts(fetch))
-	require.Equal(t, []string{"workspace", "tmp", "token"}, mounts(pack))
+	require.Equal(t, []string{"workspace", "tmp", "token", "config"}, mounts(pack))
 	require.Equal(t, []string{
 		"build", "fetch", "--dir=/workspace", "--url=https://a", "--allow-egress=", "--deny-egress=", "--branch=main", "--commit=c", "--path=p", "--credentials=" + credentialsFolder,
 	}, fetch.Args)
@@ -67,13 +67,15 @@ func TestWhoSeesWhatInABuild(t *testing.T) {
 			require.Equal(t, resource.MustParse("1Gi"), *v.EmptyDir.SizeLimit, v.Name)
 		}
 	}
-	require.Equal(t, map[string]string{"token": "v1-build-token", "git": "git"}, secrets)
+	require.Equal(t, map[string]string{"token": "v1-build-token", "git": "git", "config": "dev-runner-config"}, secrets)
+	require.True(t, *configVolume("dev").Secret.Optional, "who mocks all models needs none")
+	require.Subset(t, pack.Args, []string{"--providers=/etc/agentplatform/config/providers.json", "--test-timeout=600s", "--allow-egress=", "--deny-egress="})
 
 	require.NotContains(t, pack.Args, "--skip-tests")
-	d := &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{SkipTests: true}}
-	require.Contains(t, packContainer(d, object.PodOptions{}).Args, "--skip-tests")
 
 	plain := job(source{URL: "https://a"}, room{})
+	require.Contains(t, plain.Containers[0].Args, "--skip-tests")
+	require.Equal(t, []string{"workspace", "tmp", "token"}, mounts(plain.Containers[0]), "without tests no key of a model")
 	require.Equal(t, []string{"build", "fetch", "--dir=/workspace", "--url=https://a", "--allow-egress=", "--deny-egress="}, plain.InitContainers[0].Args)
 	require.Len(t, plain.Volumes, 3)
 }

@@ -27,6 +27,9 @@ func (r *Reconciler) mirror(ctx context.Context, v *version) error {
 	if out.BundleDigest != "" {
 		status.Bundle = &v1alpha1.DeploymentBundle{Digest: out.BundleDigest, Size: out.BundleSize}
 	}
+	if err := r.mirrorTests(ctx, v); err != nil {
+		return err
+	}
 	status.Agents, status.AgentCount = shownAgents(out.Agents), int32(len(out.Agents)) //nolint:gosec // a build has at most 1,000
 	switch out.Status {
 	case store.DeploymentPending:

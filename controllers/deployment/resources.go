@@ -21,6 +21,7 @@ const (
 	workspace         = "/workspace"
 	credentialsFolder = "/etc/agentplatform/git"   //nolint:gosec // a folder
 	tokenFolder       = "/etc/agentplatform/token" //nolint:gosec // a folder
+	configFolder      = "/etc/agentplatform/config"
 	// jobSeconds is how long a Job and its pods stay once they ended, for whoever
 	// wants to look at them; the store has the log. The build's token goes with them.
 	jobSeconds int32 = 3600
@@ -59,6 +60,9 @@ func (v *version) source() source {
 type room struct {
 	Runner v1alpha1.RunnerPool
 	Build  plan.Build
+	// Tests is the environment whose configuration tests are run with; empty where the
+	// test phase is left out.
+	Tests string
 }
 
 // room is the environment's place and the plan's resources; *object.MissingError
@@ -75,11 +79,13 @@ func (r *Reconciler) room(ctx context.Context, v *version) (room, error) {
 	if v.environment.IsBeyondLimit() || allowed.Runner.Check(runner) != nil {
 		return room{}, &object.MissingError{Kind: v.environment.ObjectKind(), Name: v.environment.Name, Unready: true}
 	}
-	return room{Runner: runner, Build: allowed.Build}, nil
+	tests, err := r.testEnvironment(ctx, v)
+	return room{Runner: runner, Build: allowed.Build, Tests: tests}, err
 }
 
 // buildJob fetches in an init container, which alone sees the Git credentials,
-// and packs in the main one, which alone sees the dispatch token.
+// and packs and tests in the main one, which alone sees the dispatch token and
+// the configuration of runners.
 func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptions) *batchv1.Job {
 	labels := object.Labels(component, d.Name)
 	labels[v1alpha1.LabelDeployment] = d.Name
@@ -89,7 +95,7 @@ func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptio
 	spec := corev1.PodSpec{
 		RestartPolicy:  corev1.RestartPolicyNever,
 		InitContainers: []corev1.Container{fetchContainer(from, opts)},
-		Containers:     []corev1.Container{packContainer(d, opts)},
+		Containers:     []corev1.Container{packContainer(in, opts)},
 		Volumes: []corev1.Volume{
 			{Name: "workspace", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}},
 			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}},
@@ -98,6 +104,9 @@ func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptio
 	}
 	if from.Secret != "" {
 		spec.Volumes = append(spec.Volumes, object.SecretVolume("git", from.Secret))
+	}
+	if in.Tests != "" {
+		spec.Volumes = append(spec.Volumes, configVolume(in.Tests))
 	}
 	opts.ConnectDispatch(&spec, &spec.Containers[0])
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
@@ -137,14 +146,17 @@ func fetchContainer(from source, opts object.PodOptions) corev1.Container {
 	}
 }
 
-func packContainer(d *v1alpha1.Deployment, opts object.PodOptions) corev1.Container {
+func packContainer(in room, opts object.PodOptions) corev1.Container {
 	args := []string{"build", "pack", "--dir=" + workspace, "--token-file=" + tokenFolder + "/" + object.TokenKey}
-	if d.Spec.SkipTests {
+	mounts := append(workMounts(), corev1.VolumeMount{Name: "token", MountPath: tokenFolder, ReadOnly: true})
+	if in.Tests == "" {
 		args = append(args, "--skip-tests")
+	} else {
+		args = append(append(args, testArgs(in.Build)...), opts.Egress.Args()...)
+		mounts = append(mounts, corev1.VolumeMount{Name: "config", MountPath: configFolder, ReadOnly: true})
 	}
 	return corev1.Container{
-		Name: "pack", Image: opts.Image, Command: []string{"/usr/local/bin/runner"}, Args: args,
-		VolumeMounts: append(workMounts(), corev1.VolumeMount{Name: "token", MountPath: tokenFolder, ReadOnly: true}),
+		Name: "pack", Image: opts.Image, Command: []string{"/usr/local/bin/runner"}, Args: args, VolumeMounts: mounts,
 	}
 }
 

@@ -36,7 +36,7 @@ const (
 )
 
 func tokenName(e *v1alpha1.Environment) string  { return object.ChildName(e.Name, "runner-token") }
-func configName(e *v1alpha1.Environment) string { return object.ChildName(e.Name, "runner-config") }
+func configName(e *v1alpha1.Environment) string { return object.RunnerConfig(e.Name) }
 func poolName(e *v1alpha1.Environment) string   { return object.ChildName(e.Name, "runner") }
 
 // matchLabels select the pool's pods; they cannot be changed later.

@@ -64,6 +64,9 @@ func SecretVolume(name, secret string) corev1.Volume {
 	}}
 }
 
+// RunnerConfig is the Secret with which the runners of an environment are configured.
+func RunnerConfig(environment string) string { return ChildName(environment, "runner-config") }
+
 // waitingProblems are the reasons for which a container waits that do not pass by
 // themselves within seconds.
 var waitingProblems = sets.New(

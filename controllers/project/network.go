@@ -48,13 +48,17 @@ const (
 type podKind struct {
 	// name is the value of their label component.
 	name string
-	// purpose says what they reach beside DNS and dispatch.
-	purpose egress.Purpose
+	// purposes say what they reach beside DNS and dispatch.
+	purposes []egress.Purpose
 	// monitored: whoever reads metrics reaches them.
 	monitored bool
 }
 
-var podKinds = []podKind{{name: "build", purpose: egress.Git}, {name: "runner", purpose: egress.Model, monitored: true}}
+// A build asks models in its tests.
+var podKinds = []podKind{
+	{name: "build", purposes: []egress.Purpose{egress.Git, egress.Model}},
+	{name: "runner", purposes: []egress.Purpose{egress.Model}, monitored: true},
+}
 
 // everywhere queues all projects.
 func (r *Reconciler) everywhere() handler.EventHandler {
@@ -133,7 +137,7 @@ func (n Network) policy(namespace string, pods podKind) *networkingv1.NetworkPol
 		{Ports: slices.Concat(ports(corev1.ProtocolUDP, 53, 5353), ports(corev1.ProtocolTCP, 53, 5353))},
 		n.toDispatch(),
 	}
-	if to := peers(n.Egress.Blocks(pods.purpose)); len(to) > 0 { // a rule to nobody would be one to everybody
+	if to := peers(n.Egress.Blocks(pods.purposes...)); len(to) > 0 { // a rule to nobody would be one to everybody
 		rules = append(rules, networkingv1.NetworkPolicyEgressRule{To: to})
 	}
 	var ingress []networkingv1.NetworkPolicyIngressRule

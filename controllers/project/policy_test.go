@@ -51,12 +51,14 @@ func TestAPolicy(t *testing.T) {
 		require.Equal(t, map[string]string{corev1.LabelMetadataName: "system"}, dispatch.To[0].NamespaceSelector.MatchLabels)
 		require.Equal(t, map[string]string{labelGateway: "true"}, dispatch.To[0].PodSelector.MatchLabels)
 	}
-	blocks := func(purpose egress.Purpose) (cidrs []string) {
-		for _, peer := range peers(rules.Blocks(purpose)) {
+	blocks := func(purposes ...egress.Purpose) (cidrs []string) {
+		for _, peer := range peers(rules.Blocks(purposes...)) {
 			cidrs = append(cidrs, peer.IPBlock.CIDR)
 		}
 		return cidrs
 	}
+	require.Subset(t, blocks(podKinds[0].purposes...), []string{"10.20.0.0/16", "10.30.0.0/16"}, "a build fetches and tests")
+	require.NotContains(t, blocks(podKinds[1].purposes...), "10.20.0.0/16", "a runner fetches nothing")
 	require.Contains(t, blocks(egress.Git), "10.20.0.0/16")
 	require.NotContains(t, blocks(egress.Git), "10.30.0.0/16")
 	require.Contains(t, blocks(egress.Model), "10.30.0.0/16")

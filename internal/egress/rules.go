@@ -113,11 +113,14 @@ func (b Block) Contains(addr netip.Addr) bool {
 	return b.CIDR.Contains(addr) && !contains(b.Except, addr)
 }
 
-// Blocks are all that may be reached for a purpose.
-func (r Rules) Blocks(purpose Purpose) []Block {
+// Blocks are all that may be reached for a purpose, or for one of several.
+func (r Rules) Blocks(purposes ...Purpose) []Block {
 	public := r.blocks(slices.Concat(ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes, metadata),
 		netip.PrefixFrom(netip.IPv4Unspecified(), 0), ssrf.IPv6GlobalUnicast)
-	return append(public, r.opened(purpose)...)
+	for _, purpose := range purposes {
+		public = append(public, r.opened(purpose)...)
+	}
+	return public
 }
 
 // opened are the ranges that the operator allowed for a purpose.

@@ -102,6 +102,10 @@ func TestBlocks(t *testing.T) {
 		require.Equal(t, want.git, reachable(rules.Blocks(egress.Git), address), "git %s", address)
 		require.Equal(t, want.model, reachable(rules.Blocks(egress.Model), address), "model %s", address)
 	}
+	for _, address := range []string{"10.1.2.3", "172.16.0.1", "8.8.8.8", "127.0.0.1"} {
+		require.Equal(t, reachable(rules.Blocks(egress.Git), address) || reachable(rules.Blocks(egress.Model), address),
+			reachable(rules.Blocks(egress.Git, egress.Model), address), address)
+	}
 	for _, purpose := range []egress.Purpose{egress.Git, egress.Model, egress.MCP, egress.Webhook} {
 		for _, block := range rules.Blocks(purpose) {
 			for _, except := range block.Except {

@@ -71,7 +71,7 @@ func TestOneCaseThatFails(t *testing.T) {
 	require.False(t, result.TestResults[0].Passed)
 	require.Contains(t, *result.TestResults[0].FailureReason, "run 1 at tests/t.yaml:4:40: expected output == 'bye'; got status \"completed\", output \"hello\"")
 	require.Nil(t, result.TestResults[1].FailureReason)
-	require.Contains(t, d.text(), "tests/t.yaml:4:6: ok/bids-farewell, run 1 of 1:\n  tests/t.yaml:4:40\n    expected: output == 'bye'\n    got:      status \"completed\", output \"hello\"\n")
+	require.Contains(t, d.text(), "tests/t.yaml:4:6: ok/bids-farewell, run 1 of 1:\n    tests/t.yaml:4:40\n      expected: output == 'bye'\n      got:      status \"completed\", output \"hello\"\n")
 }
 
 func TestTestsThatAreLeftOut(t *testing.T) {

@@ -61,7 +61,7 @@ func (h *Handler) result(w http.ResponseWriter, r *http.Request, token store.Tok
 		FailureReason: store.FailureReason(req.FailureReason), Message: req.Message,
 	}
 	var err error
-	if result.TestResults, err = recordedTests(*token.DeploymentID, req.TestResults); err != nil {
+	if result.TestResults, err = recordedTests(token.Deployment().ID, req.TestResults); err != nil {
 		return err
 	}
 	for _, a := range req.Agents {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestResultsOfTestsAreRecorded: in their REST shape, each with an id that derives from the
+// deployment.
+func TestResultsOfTestsAreRecorded(t *testing.T) {
+	t.Parallel()
+	deployment := uuid.MustParse("7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10")
+	none, err := recordedTests(deployment, nil)
+	require.NoError(t, err)
+	require.Nil(t, none)
+
+	reason := "expected a, got b"
+	data, err := recordedTests(deployment, dispatchapi.Tests{
+		{AgentName: "a", TestName: "x", Successes: 1, Runs: 2, SuccessThreshold: 0.75, FailureReason: &reason, DurationMS: 12, TokenUsage: dispatchapi.TokenUsage{InputTokens: 3, TotalTokens: 3}},
+		{AgentName: "a", TestName: "y", Passed: true, Successes: 1, Runs: 1, SuccessThreshold: 1},
+	})
+	require.NoError(t, err)
+	require.Equal(t, 1, store.FailedTests(data))
+	var list []map[string]any
+	require.NoError(t, json.Unmarshal(data, &list))
+	require.Equal(t, map[string]any{
+		"id": uuid.NewSHA1(deployment, []byte("a/x")).String(), "agent_name": "a", "test_name": "x", "passed": false, "successes": 1.0, "runs": 2.0,
+		"success_threshold": 0.75, "failure_reason": reason, "agent_run_ids": []any{}, "duration_ms": 12.0, "cost": nil,
+		"token_usage": map[string]any{"input_tokens": 3.0, "output_tokens": 0.0, "thinking_tokens": 0.0, "cached_input_tokens": 0.0, "total_tokens": 3.0},
+	}, list[0])
+	require.Nil(t, list[1]["failure_reason"])
+	require.NotEqual(t, list[0]["id"], list[1]["id"])
+}
