@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -164,7 +165,7 @@ func showOutboundLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, fr
 		}
 	}
 	if out.Mode == OutboundMode(v1alpha1.LinkAgentTool.Word()) {
-		out.ActionName = opt(cmp.Or(string(link.Spec.Outbound.ActionName), store.DefaultActionName(conn.Title())))
+		out.ActionName = opt(cmp.Or(string(link.Spec.Outbound.ActionName), outbound.DefaultActionName(conn.Title())))
 		return out
 	}
 	if len(out.Statuses) == 0 {

@@ -361,3 +361,26 @@ func (p *parsing) linkConnector(c *Connector) {
 		}
 	}
 }
+
+// Action is a tool by which an agent sends to an outbound connector of the repository.
+type Action struct{ Name, Connector string }
+
+// Actions are the tools that links of the repository give an agent.
+func (p *Project) Actions(agent string) (out []Action) {
+	for _, c := range p.Connectors {
+		for _, l := range c.AllLinks() {
+			if l.Agent != agent || c.Mode != ModeOutbound || l.Outbound == nil || l.Outbound.Mode != "agent_tool" {
+				continue
+			}
+			action := Action{Name: l.Outbound.ActionName, Connector: c.Key}
+			if c.DisplayName != "" {
+				action.Connector = c.DisplayName
+			}
+			if action.Name == "" {
+				action.Name = outbound.DefaultActionName(action.Connector)
+			}
+			out = append(out, action)
+		}
+	}
+	return out
+}

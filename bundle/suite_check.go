@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/agentplatform/agentplatform/internal/contextheader"
-	"github.com/agentplatform/agentplatform/internal/outbound"
 )
 
 func (p *parsing) suite(file string) {
@@ -197,27 +196,4 @@ func listed(names []string) string {
 		return "none"
 	}
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ", ")
-}
-
-// Action is a tool by which an agent sends to an outbound connector of the repository.
-type Action struct{ Name, Connector string }
-
-// Actions are the tools that links of the repository give an agent.
-func (p *Project) Actions(agent string) (out []Action) {
-	for _, c := range p.Connectors {
-		for _, l := range c.AllLinks() {
-			if l.Agent != agent || c.Mode != ModeOutbound || l.Outbound == nil || l.Outbound.Mode != "agent_tool" {
-				continue
-			}
-			action := Action{Name: l.Outbound.ActionName, Connector: c.Key}
-			if c.DisplayName != "" {
-				action.Connector = c.DisplayName
-			}
-			if action.Name == "" {
-				action.Name = outbound.DefaultActionName(action.Connector)
-			}
-			out = append(out, action)
-		}
-	}
-	return out
 }

@@ -92,7 +92,7 @@ func (s *stage) build(ctx context.Context, d *v1alpha1.Deployment) string {
 	job := &batchv1.Job{ObjectMeta: s.At(d.Name + "-build")}
 	s.ExpectExists(ctx, job)
 	spec := job.Spec.Template.Spec
-	asked := strings.Join(append(spec.InitContainers[0].Args, spec.Containers[0].Args...), " ")
+	asked := strings.Join(slices.Concat(spec.Containers[0].Args, spec.InitContainers[0].Args), " ")
 	for _, v := range spec.Volumes {
 		if v.Name == "git" || v.Name == "config" {
 			asked += " from Secret " + v.Secret.SecretName

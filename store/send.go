@@ -8,8 +8,6 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-
-	"github.com/agentplatform/agentplatform/internal/outbound"
 )
 
 const (
@@ -19,9 +17,6 @@ const (
 	MaxSends = 1000
 	// MaxSent is how many bytes of JSON it sends at most in all.
 	MaxSent = 16 << 20
-	// MaxActionName is how many bytes the name of such a tool has at most: model services
-	// take no longer ones.
-	MaxActionName = outbound.MaxActionName
 )
 
 // DeliveryKind says what a delivery carries, in the word that its receivers see too.
@@ -76,13 +71,6 @@ type ActionTakenError struct {
 // Error names both.
 func (e *ActionTakenError) Error() string {
 	return fmt.Sprintf("the agent has a tool %q by %s already", e.Name, e.Holder)
-}
-
-// DefaultActionName is what the tool is called that sends to a connector of a name, where
-// its link does not say: of lower-case letters, digits and underscores, at most
-// MaxActionName bytes.
-func DefaultActionName(connector string) string {
-	return outbound.DefaultActionName(connector)
 }
 
 // Action is a tool by which an agent sends to an outbound connector.

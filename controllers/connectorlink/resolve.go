@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -45,7 +46,7 @@ func (r *Reconciler) policy(
 		out.Mode = store.LinkMode(spec.Mode.Word())
 	}
 	if out.Mode == store.LinkAgentTool {
-		out.ActionName = cmp.Or(string(spec.ActionName), store.DefaultActionName(connector.Title()))
+		out.ActionName = cmp.Or(string(spec.ActionName), outbound.DefaultActionName(connector.Title()))
 	}
 	for _, status := range spec.Statuses {
 		out.Statuses = append(out.Statuses, store.RunStatus(status.Word()))
