@@ -60,6 +60,9 @@ func TestFailedTestsAreCounted(t *testing.T) {
 	} {
 		require.Equal(t, want, store.FailedTests(json.RawMessage(results)), results)
 	}
+	total, failed := store.CountTests(json.RawMessage(`[{"passed":true},{"passed":false},{"passed":true}]`))
+	require.Equal(t, 3, total)
+	require.Equal(t, 1, failed)
 }
 
 // TestCodesAndKindsAreNames: what is none is refused, and were it reported all

@@ -57,7 +57,7 @@ func (h *Handler) result(w http.ResponseWriter, r *http.Request, token store.Tok
 		return err
 	}
 	result := store.BuildResult{
-		BundleDigest: req.BundleDigest,
+		BundleDigest:  req.BundleDigest,
 		FailureReason: store.FailureReason(req.FailureReason), Message: req.Message,
 	}
 	var err error
