@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/gitremote"
 	"github.com/agentplatform/agentplatform/runner/suite"
 )
 
@@ -93,7 +94,7 @@ func reported(results []suite.Result) dispatchapi.Tests {
 				AgentName: r.Agent, TestName: r.Case.Name, Passed: r.Passed, Successes: r.Successes, Runs: r.Case.Runs,
 				SuccessThreshold: r.Case.SuccessThreshold, DurationMS: r.Duration.Milliseconds(), TokenUsage: r.Usage,
 			}
-			if reason := clip(r.Reason(), most); !r.Passed {
+			if reason := gitremote.Clip(r.Reason(), most); !r.Passed {
 				out[i].FailureReason = &reason
 			}
 		}
