@@ -51,7 +51,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 			SystemNamespace: opts.SystemNamespace, DispatchTLSSecret: opts.DispatchTLSSecret, Egress: rules,
 		}, TrustChanged: trust}},
 		{"environment", &environment.Reconciler{
-			Base: base(mgr, opts, "environment"), Store: opts.Store, Pods: pods, Heads: heads,
+			Base: base(mgr, opts, "environment"), Store: opts.Store, Keys: opts.Keys, Pods: pods, Heads: heads,
 		}},
 		{"branches", &environment.Branches{Base: base(mgr, opts, "environment"), Guard: egress.New(rules), Heads: heads}},
 		{"deployment", &deployment.Reconciler{

@@ -3,6 +3,7 @@
 package controllers_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/environment"
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -62,6 +64,29 @@ func inProviders(change func(*v1alpha1.ModelProvider), want string) effect {
 		change(&p)
 		return s.providers(ctx, p)
 	}, ContainSubstring(want)}
+}
+
+// inVariables is seen in the variables that the runners of an environment have; value is that of REGION.
+func inVariables(value func(s *stage, e *v1alpha1.Environment) v1alpha1.EnvironmentVariable, want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.ID = s.id() })
+		s.ExpectApplied(ctx, s.Secret(e.Name, map[string]string{"one": "value-of-one", "two": "value-of-two"}))
+		e.Spec.Variables = []v1alpha1.EnvironmentVariable{value(s, e)}
+		e.Spec.Variables[0].Name = cmp.Or(e.Spec.Variables[0].Name, "REGION")
+		return s.runnerConfig(ctx, e, runnerconfig.VariablesFile)
+	}, Equal(`{"variables":[` + want + `]}`)}
+}
+
+// plainly is a variable that stands in the object, secretly one of a Secret.
+func plainly(v v1alpha1.EnvironmentVariable) func(*stage, *v1alpha1.Environment) v1alpha1.EnvironmentVariable {
+	return func(*stage, *v1alpha1.Environment) v1alpha1.EnvironmentVariable { v.Value = ptr.To("eu"); return v }
+}
+
+func secretly(key string) func(*stage, *v1alpha1.Environment) v1alpha1.EnvironmentVariable {
+	return func(_ *stage, e *v1alpha1.Environment) v1alpha1.EnvironmentVariable {
+		return v1alpha1.EnvironmentVariable{SecretKeyRef: &v1alpha1.SecretKeyReference{Name: v1alpha1.Name(e.Name), Key: key}}
+	}
 }
 
 // inRow is seen in the row of a connector.
@@ -232,6 +257,16 @@ var effects = map[string]effect{
 		s.brought(ctx, e)
 		return State(e)
 	}, ContainSubstring("Suspended")},
+	"Environment.variables[].name":              inVariables(plainly(v1alpha1.EnvironmentVariable{Name: "ZONE"}), `{"name":"ZONE","value":"eu"}`),
+	"Environment.variables[].value":             inVariables(plainly(v1alpha1.EnvironmentVariable{}), `{"name":"REGION","value":"eu"}`),
+	"Environment.variables[].sensitive":         inVariables(plainly(v1alpha1.EnvironmentVariable{Sensitive: true}), `{"name":"REGION","value":"eu","sensitive":true}`),
+	"Environment.variables[].secretKeyRef.name": inVariables(secretly("one"), `{"name":"REGION","value":"value-of-one","sensitive":true}`),
+	"Environment.variables[].secretKeyRef.key":  inVariables(secretly("two"), `{"name":"REGION","value":"value-of-two","sensitive":true}`),
+	"Environment.variables[].sealedValue": inVariables(func(s *stage, e *v1alpha1.Environment) v1alpha1.EnvironmentVariable {
+		sealed, _, err := s.Keys.Seal(seal.VariableField(s.ProjectID(s.Namespace), uuid.MustParse(string(e.Spec.ID)), "REGION"), []byte("mine"))
+		Expect(err).NotTo(HaveOccurred())
+		return v1alpha1.EnvironmentVariable{SealedValue: base64.StdEncoding.EncodeToString(sealed)}
+	}, `{"name":"REGION","value":"mine","sensitive":true}`),
 	"Environment.runner.minReplicas": {func(ctx context.Context, s *stage) any {
 		return s.pool(ctx, func(r *v1alpha1.RunnerPool) { r.MinReplicas = ptr.To(int32(3)) }).Spec.Replicas
 	}, HaveValue(BeEquivalentTo(3))},

@@ -30,6 +30,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/environment"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/project"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -54,7 +55,7 @@ func newStage(ctx context.Context) *stage {
 	pods := object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"}
 	s := &stage{Fixture: f, by: map[string]reconcile.Reconciler{
 		"Project":       &project.Reconciler{Base: f.Base, Store: f.Store, Network: project.Network{SystemNamespace: f.Namespace}},
-		"Environment":   &environment.Reconciler{Base: f.Base, Store: f.Store, Pods: pods, Heads: environment.NewHeads()},
+		"Environment":   &environment.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: pods, Heads: environment.NewHeads()},
 		"Deployment":    &deployment.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: pods},
 		"Connector":     &connector.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"},
 		"ConnectorLink": &connectorlink.Reconciler{Base: f.Base, Store: f.Store},
@@ -125,11 +126,16 @@ func (s *stage) limits(ctx context.Context, change func(*v1alpha1.ProjectLimits)
 func (s *stage) providers(ctx context.Context, p v1alpha1.ModelProvider) string {
 	GinkgoHelper()
 	s.changed(ctx, func(spec *v1alpha1.ProjectSpec) { spec.ModelProviders = []v1alpha1.ModelProvider{p} })
-	e := s.Environment(s.name())
+	return s.runnerConfig(ctx, s.Environment(s.name()), runnerconfig.ProvidersFile)
+}
+
+// runnerConfig is a file that the runners of a new environment have.
+func (s *stage) runnerConfig(ctx context.Context, e *v1alpha1.Environment, file string) string {
+	GinkgoHelper()
 	s.brought(ctx, e)
 	config := &corev1.Secret{ObjectMeta: s.At(e.Name + "-runner-config")}
 	s.ExpectExists(ctx, config)
-	return string(config.Data["providers.json"])
+	return string(config.Data[file])
 }
 
 // pool is the pool of a new environment with runners that ask for something.

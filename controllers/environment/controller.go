@@ -48,6 +48,8 @@ type Store interface {
 type Reconciler struct {
 	*object.Base
 	Store Store
+	// Keys open what the facade has sealed in an Environment.
+	Keys object.Opener
 	// Pods is the operator's part of runner pods.
 	Pods object.PodOptions
 	// Heads are where branches stand.
@@ -204,7 +206,7 @@ func liveState(o v1alpha1.ConditionedObject) any {
 func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) []ctrl.Request {
 	project := &v1alpha1.Project{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: secret.GetNamespace(), Name: v1alpha1.ProjectName}, project)
-	if apierrors.IsNotFound(err) || err == nil && !names(project, secret.GetName()) {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	list := &v1alpha1.EnvironmentList{}
@@ -215,8 +217,11 @@ func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) []ctrl.R
 		ctrl.LoggerFrom(ctx).Error(err, "looking for the environments that a Secret concerns")
 	}
 	var out []ctrl.Request
+	ofAll := names(project, secret.GetName())
 	for i := range list.Items {
-		out = append(out, object.Request(&list.Items[i]))
+		if e := &list.Items[i]; ofAll || hasVariableOf(e, secret.GetName()) {
+			out = append(out, object.Request(e))
+		}
 	}
 	return out
 }
@@ -225,5 +230,12 @@ func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) []ctrl.R
 func names(project *v1alpha1.Project, secret string) bool {
 	return slices.ContainsFunc(project.Spec.ModelProviders, func(p v1alpha1.ModelProvider) bool {
 		return p.APIKeySecretRef != nil && string(p.APIKeySecretRef.Name) == secret
+	})
+}
+
+// hasVariableOf says whether a variable's value is in a Secret.
+func hasVariableOf(e *v1alpha1.Environment, secret string) bool {
+	return slices.ContainsFunc(e.Spec.Variables, func(v v1alpha1.EnvironmentVariable) bool {
+		return v.SecretKeyRef != nil && string(v.SecretKeyRef.Name) == secret
 	})
 }

@@ -60,7 +60,7 @@ func (r *Reconciler) keepPool(
 	if err != nil {
 		return kept{}, err
 	}
-	config, err := r.config(ctx, e, project)
+	config, err := r.config(ctx, e, project, key)
 	if err != nil {
 		return kept{}, err
 	}
@@ -145,7 +145,9 @@ func (r *Reconciler) admit(ctx context.Context, e *v1alpha1.Environment, token s
 }
 
 // config is the content of the pool's configuration Secret.
-func (r *Reconciler) config(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project) (map[string][]byte, error) {
+func (r *Reconciler) config(
+	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, key store.Key,
+) (map[string][]byte, error) {
 	var providers runnerconfig.Providers
 	for _, p := range project.Spec.ModelProviders {
 		provider := runnerconfig.Provider{Prefix: p.Prefix, Type: p.Type.Word(), BaseURL: p.BaseURL}
@@ -158,11 +160,17 @@ func (r *Reconciler) config(ctx context.Context, e *v1alpha1.Environment, projec
 		}
 		providers.Providers = append(providers.Providers, provider)
 	}
-	data, err := json.Marshal(providers)
+	variables, err := r.Variables(ctx, e, key, r.Keys)
 	if err != nil {
-		return nil, fmt.Errorf("writing the model providers: %w", err)
+		return nil, err
 	}
-	return map[string][]byte{runnerconfig.ProvidersFile: data}, nil
+	files := map[string][]byte{}
+	for name, content := range map[string]any{runnerconfig.ProvidersFile: providers, runnerconfig.VariablesFile: variables} {
+		if files[name], err = json.Marshal(content); err != nil {
+			return nil, fmt.Errorf("writing %s: %w", name, err)
+		}
+	}
+	return files, nil
 }
 
 // showPool shows how the pool is doing, and whether the environment is in effect;

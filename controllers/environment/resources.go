@@ -24,7 +24,7 @@ import (
 
 const (
 	component = "runner"
-	// annotationConfig makes new pods of changed model providers.
+	// annotationConfig makes new pods of changed model providers and variables.
 	annotationConfig = "agentplatform.dev/config"
 	configFolder     = "/etc/agentplatform/config"
 	portHealth       = "health"
@@ -53,7 +53,7 @@ func poolLabels(e *v1alpha1.Environment) map[string]string {
 	return out
 }
 
-// configSecret holds the model providers.
+// configSecret holds the model providers and the variables.
 func configSecret(e *v1alpha1.Environment, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: configName(e), Namespace: e.Namespace, Labels: poolLabels(e)},
@@ -125,6 +125,7 @@ func container(runner v1alpha1.RunnerPool, opts poolOptions) corev1.Container {
 		"serve",
 		"--token-file=" + tokenFolder + "/" + object.TokenKey,
 		"--providers=" + configFolder + "/" + runnerconfig.ProvidersFile,
+		"--variables=" + configFolder + "/" + runnerconfig.VariablesFile,
 		"--concurrency=" + strconv.Itoa(int(max(runner.Concurrency, 1))),
 		"--grace=" + strconv.Itoa(drainSeconds) + "s",
 		"--health-addr=:" + strconv.Itoa(healthPort), "--metrics-addr=:" + strconv.Itoa(metricsPort),

@@ -39,8 +39,8 @@ func TestEachWishOfARunnerIsInItsPods(t *testing.T) {
 		seen   func(pod corev1.PodTemplateSpec) any
 		want   any
 	}{
-		"nothing: concurrency": {v1alpha1.RunnerPool{}, func(p corev1.PodTemplateSpec) any { return p.Spec.Containers[0].Args[3] }, "--concurrency=1"},
-		"concurrency":          {v1alpha1.RunnerPool{Concurrency: 7}, func(p corev1.PodTemplateSpec) any { return p.Spec.Containers[0].Args[3] }, "--concurrency=7"},
+		"nothing: concurrency": {v1alpha1.RunnerPool{}, func(p corev1.PodTemplateSpec) any { return p.Spec.Containers[0].Args[4] }, "--concurrency=1"},
+		"concurrency":          {v1alpha1.RunnerPool{Concurrency: 7}, func(p corev1.PodTemplateSpec) any { return p.Spec.Containers[0].Args[4] }, "--concurrency=7"},
 		"node selector":        {v1alpha1.RunnerPool{NodeSelector: map[string]string{"a": "b"}}, func(p corev1.PodTemplateSpec) any { return p.Spec.NodeSelector["a"] }, "b"},
 		"tolerations":          {v1alpha1.RunnerPool{Tolerations: []corev1.Toleration{{Key: "a"}}}, func(p corev1.PodTemplateSpec) any { return p.Spec.Tolerations[0].Key }, "a"},
 		"affinity":             {v1alpha1.RunnerPool{Affinity: affinity}, func(p corev1.PodTemplateSpec) any { return p.Spec.Affinity }, affinity},
@@ -148,7 +148,7 @@ func TestWhichChangesEnvironmentsAreToldOf(t *testing.T) {
 }
 
 // TestWhomASecretConcerns: all environments of a namespace whose project names it
-// for a model provider.
+// for a model provider, and those that have a variable of it.
 func TestWhomASecretConcerns(t *testing.T) {
 	t.Parallel()
 	at := func(namespace, name string) metav1.ObjectMeta {
@@ -157,8 +157,12 @@ func TestWhomASecretConcerns(t *testing.T) {
 	project := &v1alpha1.Project{ObjectMeta: at("team", "project"), Spec: v1alpha1.ProjectSpec{ModelProviders: []v1alpha1.ModelProvider{
 		{Prefix: "a"}, {Prefix: "b", APIKeySecretRef: &v1alpha1.SecretKeyReference{Name: "llm", Key: "key"}},
 	}}}
+	value := "key"
+	withVariables := v1alpha1.EnvironmentSpec{Variables: []v1alpha1.EnvironmentVariable{
+		{Name: "A", Value: &value}, {Name: "B", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "crm", Key: "token"}},
+	}}
 	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t, project,
-		&v1alpha1.Environment{ObjectMeta: at("team", "dev")}, &v1alpha1.Environment{ObjectMeta: at("team", "prod")},
+		&v1alpha1.Environment{ObjectMeta: at("team", "dev")}, &v1alpha1.Environment{ObjectMeta: at("team", "prod"), Spec: withVariables},
 		&v1alpha1.Environment{ObjectMeta: at("other", "dev")},
 	)}}
 	for _, c := range []struct {
@@ -166,6 +170,7 @@ func TestWhomASecretConcerns(t *testing.T) {
 		want   []string
 	}{
 		{at("team", "llm"), []string{"dev", "prod"}}, {at("team", "key"), nil}, {at("other", "llm"), nil},
+		{at("team", "crm"), []string{"prod"}}, {at("other", "crm"), nil},
 	} {
 		require.Equal(t, c.want, controllertest.Names(r.usersOf(t.Context(), &corev1.Secret{ObjectMeta: c.secret})), "%s/%s", c.secret.Namespace, c.secret.Name)
 	}

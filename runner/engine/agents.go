@@ -81,6 +81,10 @@ func (b *builder) llm(agent *bundle.Agent, path string, at *stage) (adkagent.Age
 	if err != nil {
 		return nil, err
 	}
+	prompt, err := b.prompt(agent)
+	if err != nil {
+		return nil, err
+	}
 	scope := &scope{attempt: b.attempt, agent: agent, path: path, stage: at}
 	tools := make([]adktool.Tool, 0, len(agent.Tools))
 	for _, t := range agent.Tools {
@@ -104,7 +108,7 @@ func (b *builder) llm(agent *bundle.Agent, path string, at *stage) (adkagent.Age
 	}
 	made, err := llmagent.New(llmagent.Config{
 		Name: b.unique(agent.Name), Description: agent.Description,
-		Model: &journaledModel{scope: scope, llm: llm, prompt: expandPrompt(agent.SystemPrompt, b.in.Context)},
+		Model: &journaledModel{scope: scope, llm: llm, prompt: prompt},
 		Tools: append(tools, sends...), GenerateContentConfig: config,
 		// Agents are composed by the repository, not by the model.
 		DisallowTransferToParent: true, DisallowTransferToPeers: true,

@@ -18,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
@@ -29,6 +30,7 @@ const (
 	CodeTimeout         = "timeout"
 	CodeFilesRequired   = "files_required"
 	CodeUnsupported     = "not_supported"
+	CodeVariable        = "variable_unavailable"
 	CodeInternal        = "internal_error"
 	CodeOutputTooLarge  = dispatchapi.CodeOutputTooLarge
 	CodeAnswerTooLarge  = dispatchapi.CodeAnswerTooLarge
@@ -47,6 +49,9 @@ type Config struct {
 	Models Models
 	// Tools are the built-in tools; nil means Builtin(time.Now).
 	Tools []Tool
+	// Variables returns the environment's variables of now, for {env.NAME} in prompts; nil means that there
+	// are none. It is called for each, so that values may be replaced.
+	Variables func() (runnerconfig.Variables, error)
 	// Sleep waits between attempts of a model request; nil means real time.
 	Sleep func(ctx context.Context, d time.Duration) error
 	// Metrics count the calls of tools; nil counts nowhere.

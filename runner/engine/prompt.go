@@ -4,33 +4,75 @@ package engine
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/agentplatform/agentplatform/bundle"
 )
 
-var variable = regexp.MustCompile(`\{[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_-]*)*\}`)
+// variablePrefix begins what stands for a variable of the environment, whatever the run's context has.
+const variablePrefix = "env."
 
-// expandPrompt replaces {var} and {var.field}, of which a field may have hyphens, by values of the run's context.
-// What the context lacks stays as it is, so that braces can be written.
-func expandPrompt(prompt string, values map[string]any) string {
-	return variable.ReplaceAllStringFunc(prompt, func(name string) string {
-		var value any = values
-		for field := range strings.SplitSeq(name[1:len(name)-1], ".") {
-			fields, ok := value.(map[string]any)
-			if !ok {
-				return name
-			}
-			if value, ok = fields[field]; !ok {
-				return name
-			}
+var placeholder = regexp.MustCompile(`\{[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_-]*)*\}`)
+
+// prompt is the agent's system prompt with values in place of what stands for them: {env.NAME} for a
+// variable of the environment, {var} and {var.field} for a value of the run's context.
+func (a *attempt) prompt(agent *bundle.Agent) (text string, err error) {
+	text = placeholder.ReplaceAllStringFunc(agent.SystemPrompt, func(written string) string {
+		path := written[1 : len(written)-1]
+		name, isVariable := strings.CutPrefix(path, variablePrefix)
+		if !isVariable {
+			return inContext(written, path, a.in.Context)
 		}
-		if text, ok := value.(string); ok {
-			return text
+		value, problem := a.variable(name)
+		if problem != nil && err == nil {
+			problem.message = fmt.Sprintf("the system prompt of agent %q has %s: %s", agent.Name, written, problem.message)
+			err = problem
 		}
-		data, err := json.Marshal(value)
-		if err != nil {
-			return name
-		}
-		return string(data)
+		return value
 	})
+	return text, err
+}
+
+// variable is the value of a variable of the environment that a model may be told.
+func (a *attempt) variable(name string) (string, *failure) {
+	if a.engine.cfg.Variables == nil {
+		return "", &failure{code: CodeVariable, message: "there are no variables here"}
+	}
+	variables, err := a.engine.cfg.Variables()
+	if err != nil {
+		return "", &failure{code: CodeVariable, message: "the variables of the environment could not be read", cause: err}
+	}
+	found, there := variables.Find(name)
+	switch {
+	case !there:
+		return "", &failure{code: CodeVariable, message: fmt.Sprintf("the environment has no variable %q; add it", name)}
+	case found.Sensitive:
+		return "", &failure{code: CodeVariable, message: fmt.Sprintf("the variable %q is sensitive, and no model is told such a value; name another one", name)}
+	}
+	return found.Value, nil
+}
+
+// inContext is the value at a path of the run's context, of which a field may have hyphens. What the context
+// lacks stays as it was written, so that braces can be.
+func inContext(written, path string, values map[string]any) string {
+	var value any = values
+	for field := range strings.SplitSeq(path, ".") {
+		fields, ok := value.(map[string]any)
+		if !ok {
+			return written
+		}
+		if value, ok = fields[field]; !ok {
+			return written
+		}
+	}
+	if text, ok := value.(string); ok {
+		return text
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return written
+	}
+	return string(data)
 }

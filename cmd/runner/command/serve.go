@@ -26,7 +26,7 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 	var target dispatchFlags
 	var out egress.Flags
 	var opts serve.Options
-	var providers string
+	var providers, variables string
 	var asked observe.Flags
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -50,7 +50,10 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 			metrics.Build(registry, metrics.ProcessRunner)
 			opts.Metrics = metrics.NewRunner(registry, model.ProviderTypes, model.Codes)
 			opts.Dispatch = client
-			opts.Engine = engine.New(engine.Config{Tools: tools, Metrics: opts.Metrics, Models: modelsOf(guard, providers, opts.Metrics)})
+			opts.Engine = engine.New(engine.Config{
+				Tools: tools, Metrics: opts.Metrics, Models: modelsOf(guard, providers, opts.Metrics),
+				Variables: func() (runnerconfig.Variables, error) { return readVariables(variables) },
+			})
 			server, err := serve.New(opts)
 			if err != nil {
 				return err
@@ -60,6 +63,7 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON); read anew for every run")
+	flags.StringVar(&variables, "variables", "", "file with the environment's variables (JSON); read anew where a prompt names one")
 	flags.StringVar(&opts.RunnerID, "runner-id", "", "name of this process; the host name when empty")
 	flags.IntVar(&opts.Concurrency, "concurrency", 10, "most runs at a time")
 	flags.DurationVar(&opts.Grace, "grace", 30*time.Second, "time that runs have after SIGTERM; less than the pod's grace period")
@@ -81,15 +85,25 @@ func modelsOf(guard *egress.Guard, providers string, counted *metrics.Runner) *m
 
 // readProviders reads the file of model providers; none when there is no file.
 func readProviders(path string) (runnerconfig.Providers, error) {
+	return readConfig(path, "the model providers", runnerconfig.ParseProviders)
+}
+
+// readVariables reads the file of the environment's variables; none when there is no file.
+func readVariables(path string) (runnerconfig.Variables, error) {
+	return readConfig(path, "the variables", runnerconfig.ParseVariables)
+}
+
+// readConfig reads a file as parse does; nothing when there is no file.
+func readConfig[T any](path, what string, parse func([]byte) (T, error)) (none T, err error) {
 	if path == "" {
-		return runnerconfig.Providers{}, nil
+		return none, nil
 	}
 	data, err := os.ReadFile(path) //nolint:gosec // the operator's flag
 	if errors.Is(err, os.ErrNotExist) {
-		return runnerconfig.Providers{}, nil
+		return none, nil
 	}
 	if err != nil {
-		return runnerconfig.Providers{}, fmt.Errorf("reading the model providers: %w", err)
+		return none, fmt.Errorf("reading %s: %w", what, err)
 	}
-	return runnerconfig.ParseProviders(data)
+	return parse(data)
 }
