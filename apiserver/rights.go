@@ -16,6 +16,7 @@ package apiserver
 //
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=environments,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments,verbs=get;list;create;patch
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=environments/status,verbs=patch
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectorlinks,verbs=get;list;create;patch;delete
 //

@@ -227,8 +227,10 @@ var effects = map[string]effect{
 	"Environment.kind": {func(ctx context.Context, s *stage) any {
 		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Kind = v1alpha1.EnvironmentTest })
 		s.brought(ctx, e)
-		return State(e)
-	}, ContainSubstring("NotSupported")},
+		row, err := s.Store.Environment(ctx, s.Key(e))
+		Expect(err).NotTo(HaveOccurred())
+		return row.Kind
+	}, Equal("test")},
 	"Environment.git.branch": {func(ctx context.Context, s *stage) any {
 		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Git.Branch = "release" })
 		s.brought(ctx, e)

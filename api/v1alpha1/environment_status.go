@@ -121,6 +121,19 @@ func (e *Environment) Title() string { return cmp.Or(string(e.Spec.DisplayName),
 // the title holds no letter or digit that a slug can have.
 func (e *Environment) WantedSlug() string { return cmp.Or(Slug(e.Title()), e.Name) }
 
+// IsTest says whether the environment is one for tests.
+func (e *Environment) IsTest() bool { return e.Spec.Kind == EnvironmentTest }
+
+// ActiveTestSession is who tests in the environment at a time; nil where nobody
+// does, or where it is none for tests.
+func (e *Environment) ActiveTestSession(now time.Time) *TestSession {
+	session := e.Status.TestSession
+	if session == nil || !e.IsTest() || !now.Before(session.ExpiresAt.Time) {
+		return nil
+	}
+	return session
+}
+
 // IsSensitive says whether nobody is shown the value, and no model is told it.
 func (v *EnvironmentVariable) IsSensitive() bool { return v.Sensitive || v.Value == nil }
 

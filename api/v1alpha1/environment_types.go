@@ -78,8 +78,8 @@ type EnvironmentSpec struct {
 	// +optional
 	DisplayName DisplayName `json:"displayName,omitempty"`
 
-	// Kind is Standard or Test. Test environments are not supported in this
-	// release.
+	// Kind is Standard or Test. A test environment never becomes the default by
+	// itself, and is not deleted by the REST API while somebody tests in it.
 	//
 	// +optional
 	// +kubebuilder:default=Standard
@@ -330,6 +330,26 @@ type EnvironmentStatus struct {
 	//
 	// +optional
 	Runner RunnerPoolStatus `json:"runner,omitempty"`
+
+	// TestSession is who tests in a test environment, as the REST API was told.
+	//
+	// +optional
+	TestSession *TestSession `json:"testSession,omitempty"`
+}
+
+// TestSession says that somebody tests in an environment. It ends by itself.
+type TestSession struct {
+	// Holder is who tests, in their own words.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Holder string `json:"holder"`
+
+	// ExpiresAt is when the session ends, unless it is renewed.
+	//
+	// +required
+	ExpiresAt metav1.Time `json:"expiresAt"`
 }
 
 // EnvironmentGitStatus is what spec.git has led to.

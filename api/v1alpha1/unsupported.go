@@ -18,13 +18,8 @@ func (p *Project) Unsupported() []string {
 	return out
 }
 
-// Unsupported: nothing runs tests yet.
-func (e *Environment) Unsupported() []string {
-	if e.Spec.Kind == EnvironmentTest {
-		return []string{"spec.kind: " + string(EnvironmentTest)}
-	}
-	return nil
-}
+// Unsupported: all of an Environment is supported.
+func (e *Environment) Unsupported() []string { return nil }
 
 // Unsupported: all of a Deployment is supported.
 func (d *Deployment) Unsupported() []string { return nil }

@@ -156,7 +156,7 @@ func TestEveryFieldHasAReader(t *testing.T) {
 
 // unsupportedValues are the values of enumerations that this release does not do.
 var unsupportedValues = []string{
-	"ConnectorLink.outbound.mode: Middleware", "Environment.kind: Test", "Project.modelProviders[].type: Anthropic", "Project.modelProviders[].type: Gemini",
+	"ConnectorLink.outbound.mode: Middleware", "Project.modelProviders[].type: Anthropic", "Project.modelProviders[].type: Gemini",
 }
 
 // Each value of an enumeration is tried in an object of its kind.

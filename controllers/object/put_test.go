@@ -52,22 +52,24 @@ func TestAnIDThatNobodyHoldsIsClaimedOnce(t *testing.T) {
 		"known":                {held: true, want: 1, put: true},
 		"not supported":        {unsupported: true, want: 1},
 	} {
-		environment, claims, put := dev("u", 1), &countedClaims{held: c.held}, false
+		claims, put := &countedClaims{held: c.held}, false
+		var o, found v1alpha1.ConditionedObject = dev("u", 1), &v1alpha1.Environment{}
 		if c.unsupported {
-			environment.Spec.Kind = v1alpha1.EnvironmentTest
+			o, found = &v1alpha1.ConnectorLink{ObjectMeta: dev("u", 1).ObjectMeta, Spec: v1alpha1.ConnectorLinkSpec{
+				Outbound: &v1alpha1.OutboundLink{Mode: v1alpha1.LinkMiddleware},
+			}}, &v1alpha1.ConnectorLink{}
 		}
-		cluster := cached(t, environment)
+		cluster := cached(t, o.(client.Object))
 		base := &object.Base{Client: cluster, Reader: cluster, Store: claims}
-		found := &v1alpha1.Environment{}
-		_, err := base.ReconcilePut(t.Context(), request(environment), found, func(context.Context, store.Key) (time.Duration, error) {
+		_, err := base.ReconcilePut(t.Context(), request(o.(client.Object)), found, func(context.Context, store.Key) (time.Duration, error) {
 			put = true
 			return 0, c.err
 		})
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, claims.claims, name)
 		require.Equal(t, c.put, put, name)
-		require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(environment), found))
-		require.NotEmpty(t, found.Status.ID, name)
+		require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(o.(client.Object)), found.(client.Object)))
+		require.NotEmpty(t, found.CommonStatus().ID, name)
 	}
 
 	environment := dev("u", 1)

@@ -31,7 +31,7 @@ func TestWhatIsNotSupportedIsNotBegun(t *testing.T) {
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	at := metav1.ObjectMeta{Namespace: "support", Name: "project", Generation: 2}
 	for _, o := range []v1alpha1.ConditionedObject{
-		&v1alpha1.Environment{ObjectMeta: at, Spec: v1alpha1.EnvironmentSpec{Kind: v1alpha1.EnvironmentTest}},
+		&v1alpha1.ConnectorLink{ObjectMeta: at, Spec: v1alpha1.ConnectorLinkSpec{Outbound: &v1alpha1.OutboundLink{Mode: v1alpha1.LinkMiddleware}}},
 		&v1alpha1.Project{ObjectMeta: at, Spec: v1alpha1.ProjectSpec{
 			ModelProviders: []v1alpha1.ModelProvider{{Prefix: "claude", Type: v1alpha1.ModelProviderAnthropic}},
 		}},

@@ -104,6 +104,28 @@ var projectionPromises = []promise{
 		_, err = w.s.DefaultEnvironment(w.ctx, uuid.New())
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
+	{"a test environment never becomes the default, and stays it", func(w *world) {
+		test, last := w.newEnvironment("test", origin.Add(-time.Hour)), w.newEnvironment("last", origin.Add(time.Hour))
+		test.Kind = "test"
+		for _, e := range []store.Environment{test, last} {
+			w.NoError(w.s.PutEnvironment(w.ctx, e))
+		}
+		isDefault := func(e store.Environment) {
+			id, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
+			w.NoError(err)
+			w.Equal(e.ID, id)
+		}
+		isDefault(w.environment)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
+		isDefault(last)
+		last.Kind = "test" // as somebody has said of the default
+		last.Ref.Generation++
+		w.NoError(w.s.PutEnvironment(w.ctx, last))
+		isDefault(last)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, last.Ref))
+		_, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
 	{"an older environment that comes late is no default", func(w *world) {
 		_, err := w.db.ExecContext(w.ctx, `UPDATE environments SET created_at = created_at - 7200000000`)
 		w.NoError(err)
