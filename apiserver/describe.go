@@ -10,11 +10,19 @@ import (
 const (
 	aboutListEnvironments  = "The default environment first, then by name. A key that is limited to some environments sees only those."
 	aboutGetEnvironment    = "The environment with its settings, and what the caller may do in it."
-	aboutCreateEnvironment = "The first environment of a project becomes its default. Beyond the plan's number of environments, or with resources beyond the plan, it is answered 403; " +
-		"resources that Kubernetes refuses, 422; a name whose slug another environment has, 400. copy_from_environment_id is not in this release, which keeps no variables. Answers once the platform has taken the environment up, or after two seconds."
-	aboutUpdateEnvironment = "What is left out stays as it is; requests and limits are each replaced whole. With another name the slug changes: 400 where another environment has it."
+	aboutCreateEnvironment = "The first standard environment of a project becomes its default. Beyond the plan's number of environments, or with resources beyond the plan, it is answered 403; " +
+		"resources that Kubernetes refuses, 422; a name whose slug another environment has, 400. With copy_from_environment_id it gets the variables of that environment, those that are sealed too. Answers once the platform has taken the environment up, or after two seconds."
+	aboutUpdateEnvironment = "What is left out stays as it is; requests and limits are each replaced whole. With another name the slug changes: 400 where another environment has it. " +
+		"The default environment, and the last standard one, are answered 400 where kind asks for one for tests; one in which somebody tests, 409."
 	aboutDeleteEnvironment = "As soon as the platform sees that, which the call waits two seconds for, its open runs are cancelled, its deployment is no longer live, and its connectors are disabled; what is past stays until its retention ends. " +
-		"The default environment, and the last standard one, are answered 400."
+		"The default environment, and the last standard one, are answered 400; a test environment in which somebody tests, 409."
+	aboutListVariables    = "By name. The value of a sensitive one, which is sealed or in a Secret, is ********."
+	aboutReplaceVariables = "The environment has these variables from then on, and no others. A value that is left out or ******** stays as it is, as does that of a sensitive one where it is empty; where none is stored it is answered 422. " +
+		"What was sensitive becomes readable with a new value alone. All values together have at most 256 KiB. They reach the agents with new runner pods, which take the place of those of before one by one; runs go on there. " +
+		"Variables that a GitOps controller owns are answered 409. The audit log has names alone."
+	aboutHoldTestSession = "Says that somebody tests in a test environment, which is not deleted by this API meanwhile; its holder renews it by the same call before it ends. " +
+		"It is answered 409 where somebody else tests there, or where the environment is a standard one."
+	aboutEndTestSession        = "Ends the session of that holder before its time; where nobody tests nothing is left to do. That of somebody else is answered 409."
 	aboutSetDefaultEnvironment = "The environment that was the default before is it no more."
 	aboutListAgents            = "Agents of the live deployment, and names that have had runs in the environment."
 	aboutGetAgent              = "The agent's configuration in the live deployment of the environment, and the connectors that are linked to it. " +
@@ -128,6 +136,11 @@ var aboutSchemas = map[string]string{
 	"AuditObject":              "What was acted on.",
 	"Connector":                "A connector ties agents to the outside world.",
 	"EnvironmentCreate":        "What an environment is made of.",
+	"KeyOf":                    "A key of a Secret.",
+	"TestSession":              "Who tests in an environment.",
+	"TestSessionRequest":       "A test session that is asked for.",
+	"Variable":                 "A value that differs between environments.",
+	"VariableInput":            "A variable that an environment is to have.",
 	"EnvironmentUpdate":        "What is changed of an environment.",
 	"EnvironmentSettingsInput": "Settings of an environment that are asked for.",
 	"RunnerSettingsInput":      "How the pool of runner pods of an environment is to look.",

@@ -18,9 +18,10 @@ import (
 // EnvironmentCreate is what an environment is made of.
 type EnvironmentCreate struct {
 	Name      string                   `json:"name" minLength:"1" maxLength:"63" doc:"Its name for people, from which its slug is made." example:"Staging"`
-	Kind      EnvironmentKind          `json:"kind,omitempty" default:"standard" doc:"What it is for. Test environments are not in this release."`
+	Kind      EnvironmentKind          `json:"kind,omitempty" default:"standard" doc:"What it is for."`
 	GitBranch Change[string]           `json:"git_branch,omitempty" minLength:"1" maxLength:"255" doc:"The branch that is built; null: the repository's default branch."`
 	Settings  EnvironmentSettingsInput `json:"settings,omitempty" doc:"How its agents run; what is left out gets its default."`
+	CopyFrom  *ID                      `json:"copy_from_environment_id,omitempty" doc:"The environment whose variables it gets."`
 }
 
 // EnvironmentSettingsInput are settings of an environment that are asked for.
@@ -52,6 +53,9 @@ func (c *caller) mustReachAll() error {
 }
 
 func (s *Server) createEnvironment(ctx context.Context, c *caller, in *EnvironmentCreateInput) (answer[Environment], error) {
+	if err := s.mayCopyFrom(ctx, c, in.Body.CopyFrom); err != nil {
+		return answer[Environment]{}, err
+	}
 	if err := c.mustReachAll(); err != nil {
 		return answer[Environment]{}, err
 	}
@@ -59,22 +63,26 @@ func (s *Server) createEnvironment(ctx context.Context, c *caller, in *Environme
 	e := &v1alpha1.Environment{ObjectMeta: meta, Spec: v1alpha1.EnvironmentSpec{
 		ID: id, DisplayName: v1alpha1.DisplayName(in.Body.Name), Kind: v1alpha1.EnvironmentKindOf(string(in.Body.Kind)),
 	}}
-	if err := refuseUnsupported(e); err != nil {
-		return answer[Environment]{}, err
-	}
 	in.Body.GitBranch.applyTo(func(branch string) { e.Spec.Git.Branch = v1alpha1.GitBranch(branch) })
 	if err := in.Body.Settings.applyTo(&e.Spec.Runner); err != nil {
 		return answer[Environment]{}, err
 	}
-	others, err := s.slugIsFree(ctx, c, e)
+	var others others
+	var err error
+	if in.Body.CopyFrom != nil {
+		e.Spec.Variables, err = s.copyVariables(ctx, c, *in.Body.CopyFrom, id)
+	}
 	if err == nil {
-		err = s.mustHaveRoom(ctx, c, others)
+		others, err = s.slugIsFree(ctx, c, e)
+	}
+	if err == nil {
+		err = s.mustHaveRoom(ctx, c, others.all)
 	}
 	if err != nil {
 		return answer[Environment]{}, err
 	}
 	made := creation{Server: s, caller: c}
-	shown, err := made.environment(ctx, e, others)
+	shown, err := made.environment(ctx, e, others.standard == 0 && !e.IsTest())
 	if err != nil {
 		made.takeBack(ctx, err)
 		return answer[Environment]{}, err
@@ -82,8 +90,21 @@ func (s *Server) createEnvironment(ctx context.Context, c *caller, in *Environme
 	return created(ctx, shown, e, "/environments/"+shown.ID), nil
 }
 
-// environment creates an environment; the first one becomes the default.
-func (n *creation) environment(ctx context.Context, e *v1alpha1.Environment, others int) (Environment, error) {
+// mayCopyFrom answers 403 to who may not copy variables, before anything is looked for.
+func (s *Server) mayCopyFrom(ctx context.Context, c *caller, source *ID) error {
+	for _, g := range c.route.needs {
+		if !g.inBody || source == nil {
+			continue
+		}
+		if err := s.require(ctx, c, g.permission); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// environment creates an environment; the first standard one becomes the default.
+func (n *creation) environment(ctx context.Context, e *v1alpha1.Environment, first bool) (Environment, error) {
 	if err := n.create(ctx, e); err != nil {
 		return Environment{}, err
 	}
@@ -91,7 +112,7 @@ func (n *creation) environment(ctx context.Context, e *v1alpha1.Environment, oth
 	if err := notTakenUp(e); err != nil {
 		return Environment{}, err
 	}
-	if others == 0 {
+	if first {
 		if err := n.setDefault(ctx, n.caller, e, true); err != nil {
 			return Environment{}, err
 		}
@@ -117,24 +138,29 @@ func notTakenUp(e *v1alpha1.Environment) error {
 	return nil
 }
 
+// others is how many other environments a project has, and how many of them are standard ones.
+type others struct{ all, standard int }
+
 // slugIsFree answers 400 for a name whose slug another environment has, or gets once the
 // platform takes it up, and says how many others there are.
-func (s *Server) slugIsFree(ctx context.Context, c *caller, e *v1alpha1.Environment) (others int, err error) {
+func (s *Server) slugIsFree(ctx context.Context, c *caller, e *v1alpha1.Environment) (found others, err error) {
 	var list v1alpha1.EnvironmentList
 	if err := s.list(ctx, c, e.ObjectKind(), &list); err != nil {
-		return 0, err
+		return others{}, err
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
 		if other.Name == e.Name {
 			continue
 		}
-		others++
+		if found.all++; !other.IsTest() {
+			found.standard++
+		}
 		if cmp.Or(other.Status.Slug, other.WantedSlug()) == e.WantedSlug() {
-			return 0, slugTaken(e)
+			return others{}, slugTaken(e)
 		}
 	}
-	return others, nil
+	return found, nil
 }
 
 // mustHaveRoom answers 403 where a project has as many environments as its plan allows, as

@@ -10,14 +10,6 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// Answers for environments that a project cannot do without.
-var (
-	errDefaultEnvironment = problem(http.StatusBadRequest, httpserver.CodeDefaultEnvironment,
-		"the default environment cannot be deleted; make another one the default before")
-	errLastEnvironment = problem(http.StatusBadRequest, httpserver.CodeLastEnvironment,
-		"the last standard environment of a project cannot be deleted")
-)
-
 // deleteEnvironment deletes the object; that its runs are cancelled, its deployment is no
 // longer live and its connectors are disabled is done when its row goes.
 func (s *Server) deleteEnvironment(ctx context.Context, c *caller, in *EnvironmentPath) (answer[Done], error) {
@@ -32,7 +24,10 @@ func (s *Server) deleteEnvironment(ctx context.Context, c *caller, in *Environme
 		if err := c.mustMatch(e); err != nil {
 			return err
 		}
-		if err := s.mustBeSpare(ctx, c, e); err != nil {
+		if err := s.mustBeUnused(e); err != nil {
+			return err
+		}
+		if err := s.mustBeSpare(ctx, c, e, "be deleted"); err != nil {
 			return err
 		}
 		return s.mustOwn(e, nil)
@@ -55,23 +50,28 @@ func (s *Server) deleteEnvironment(ctx context.Context, c *caller, in *Environme
 	return deleted(ctx, before), nil
 }
 
-// mustBeSpare answers 400 for the default environment and for the last standard one.
-func (s *Server) mustBeSpare(ctx context.Context, c *caller, e *v1alpha1.Environment) error {
+// mustBeSpare answers 400 for the default environment and for the last standard one, of which it says what
+// they cannot.
+func (s *Server) mustBeSpare(ctx context.Context, c *caller, e *v1alpha1.Environment, what string) error {
 	project, err := s.project(ctx, c)
 	if err != nil {
 		return err
 	}
 	if isDefault(project, e) {
-		return errDefaultEnvironment
+		return problem(http.StatusBadRequest, httpserver.CodeDefaultEnvironment,
+			"the default environment cannot "+what+"; make another one the default before")
+	}
+	if e.IsTest() {
+		return nil
 	}
 	var list v1alpha1.EnvironmentList
 	if err := s.list(ctx, c, e.ObjectKind(), &list); err != nil {
 		return err
 	}
 	for i := range list.Items {
-		if other := &list.Items[i]; other.Name != e.Name && other.Spec.Kind != v1alpha1.EnvironmentTest && other.Status.Slug != "" {
+		if other := &list.Items[i]; other.Name != e.Name && !other.IsTest() && other.Status.Slug != "" {
 			return nil
 		}
 	}
-	return errLastEnvironment
+	return problem(http.StatusBadRequest, httpserver.CodeLastEnvironment, "the last standard environment of a project cannot "+what)
 }

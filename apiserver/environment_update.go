@@ -11,7 +11,7 @@ import (
 // EnvironmentUpdate is what is changed of an environment.
 type EnvironmentUpdate struct {
 	Name      *string                  `json:"name,omitempty" minLength:"1" maxLength:"63" doc:"Its name for people; with another one the slug changes." example:"Staging"`
-	Kind      EnvironmentKind          `json:"kind,omitempty" doc:"What it is for. Test environments are not in this release."`
+	Kind      EnvironmentKind          `json:"kind,omitempty" doc:"What it is for."`
 	GitBranch Change[string]           `json:"git_branch,omitempty" minLength:"1" maxLength:"255" doc:"The branch that is built; null: the repository's default branch."`
 	Settings  EnvironmentSettingsInput `json:"settings,omitempty" doc:"How its agents run; what is left out stays as it is."`
 }
@@ -52,10 +52,7 @@ func (s *Server) updateEnvironment(ctx context.Context, c *caller, in *Environme
 
 // editEnvironment writes into an environment what a request asks for.
 func (s *Server) editEnvironment(ctx context.Context, c *caller, e *v1alpha1.Environment, in *EnvironmentUpdate) error {
-	if in.Kind != "" {
-		e.Spec.Kind = v1alpha1.EnvironmentKindOf(string(in.Kind))
-	}
-	if err := refuseUnsupported(e); err != nil {
+	if err := s.changeKind(ctx, c, e, in.Kind); err != nil {
 		return err
 	}
 	in.GitBranch.applyTo(func(branch string) { e.Spec.Git.Branch = v1alpha1.GitBranch(branch) })
@@ -68,4 +65,23 @@ func (s *Server) editEnvironment(ctx context.Context, c *caller, e *v1alpha1.Env
 	e.Spec.DisplayName = v1alpha1.DisplayName(*in.Name)
 	_, err := s.slugIsFree(ctx, c, e)
 	return err
+}
+
+// changeKind makes an environment a standard one, or one for tests where the project can do without it,
+// while nobody tests in it.
+func (s *Server) changeKind(ctx context.Context, c *caller, e *v1alpha1.Environment, kind EnvironmentKind) error {
+	to := v1alpha1.EnvironmentKindOf(string(kind))
+	if kind == "" || (to == v1alpha1.EnvironmentTest) == e.IsTest() {
+		return nil
+	}
+	if err := s.mustBeUnused(e); err != nil {
+		return err
+	}
+	if !e.IsTest() {
+		if err := s.mustBeSpare(ctx, c, e, "become one for tests"); err != nil {
+			return err
+		}
+	}
+	e.Spec.Kind = to
+	return nil
 }

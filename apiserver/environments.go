@@ -26,6 +26,7 @@ type Environment struct {
 	GitBranch        *string             `json:"git_branch" doc:"The branch that is built; null: the repository's default branch."`
 	Settings         EnvironmentSettings `json:"settings" doc:"How its agents run."`
 	LiveDeploymentID *string             `json:"live_deployment_id" format:"uuid" doc:"The deployment that runs there; null before the first."`
+	TestSession      Null[TestSession]   `json:"test_session" doc:"Who tests in a test environment; null while nobody does."`
 	Permissions      []Permission        `json:"permissions" doc:"What the caller may do in it."`
 	CreatedAt        time.Time           `json:"created_at" doc:"When it was created."`
 	UpdatedAt        time.Time           `json:"updated_at" doc:"When it was last changed."`
@@ -33,6 +34,11 @@ type Environment struct {
 
 func (e Environment) audited() store.AuditObject {
 	return store.AuditObject{Kind: "environment", ID: e.ID, Name: e.Name}
+}
+
+// auditedEnvironment is what the audit log calls an environment.
+func auditedEnvironment(e *v1alpha1.Environment) store.AuditObject {
+	return Environment{ID: idOf(e), Name: e.Title()}.audited()
 }
 
 // EnvironmentSettings are the settings of an environment.
@@ -119,7 +125,8 @@ func (s *Server) environmentShower(ctx context.Context, c *caller) (func(*v1alph
 				Requests: quantities(e.Spec.Runner.Resources.Requests), Limits: quantities(e.Spec.Runner.Resources.Limits),
 			}},
 			LiveDeploymentID: opt(e.Status.LiveDeploymentID), Permissions: may,
-			CreatedAt: e.CreationTimestamp.UTC(), UpdatedAt: updatedAt(e),
+			TestSession: Null[TestSession]{Value: showTestSession(e.ActiveTestSession(s.now()))},
+			CreatedAt:   e.CreationTimestamp.UTC(), UpdatedAt: updatedAt(e),
 		}
 	}, nil
 }

@@ -85,15 +85,15 @@ func TestEnvironmentsThatAreRefused(t *testing.T) {
 	for body, location := range map[string]string{
 		`{}`:                               "body.name",
 		`{"name":""}`:                      "body.name",
-		`{"name":"a","kind":"test"}`:       "body.kind",
+		`{"name":"a","kind":"quiet"}`:      "body.kind",
 		`{"name":"a","git_branch":""}`:     "body.git_branch",
 		`{"name":"a","git_branch":"a..b"}`: "body.git_branch",
-		`{"name":"a","copy_from_environment_id":"` + w.environmentID("staging") + `"}`: "body.copy_from_environment_id",
-		`{"name":"a","settings":{"runner":{"min_replicas":0}}}`:                        "body.settings.runner.min_replicas",
-		`{"name":"a","settings":{"runner":{"limits":{"memory":"much"}}}}`:              "body.settings.runner.limits.memory",
-		`{"name":"a","settings":{"runner":{"limits":{"cpu":"1e-999999999"}}}}`:         "body.settings.runner.limits.cpu", // over which its parser broods
-		`{"name":"a","settings":{"runner":{"requests":{"cpu":"1e999999999"}}}}`:        "body.settings.runner.requests.cpu",
-		`{"name":"a","settings":{"runner":{"limits":{"memories":"1Gi"}}}}`:             "body.settings.runner.limits",
+		`{"name":"a","copy_from_environment_id":"staging"}`:                     "body.copy_from_environment_id",
+		`{"name":"a","settings":{"runner":{"min_replicas":0}}}`:                 "body.settings.runner.min_replicas",
+		`{"name":"a","settings":{"runner":{"limits":{"memory":"much"}}}}`:       "body.settings.runner.limits.memory",
+		`{"name":"a","settings":{"runner":{"limits":{"cpu":"1e-999999999"}}}}`:  "body.settings.runner.limits.cpu", // over which its parser broods
+		`{"name":"a","settings":{"runner":{"requests":{"cpu":"1e999999999"}}}}`: "body.settings.runner.requests.cpu",
+		`{"name":"a","settings":{"runner":{"limits":{"memories":"1Gi"}}}}`:      "body.settings.runner.limits",
 	} {
 		got := w.ask(t, key, http.MethodPost, "/environments", body)
 		requireField(t, got.Code, got.Body.Bytes(), location)

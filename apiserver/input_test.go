@@ -84,7 +84,11 @@ func TestNoRouteIgnoresAField(t *testing.T) {
 		tried++
 		path := s.fill(t, w.ids)
 		status, answer := w.call(t, key, r.method, path, strings.Replace(s.body, "{", `{"nonsense":"CANARY",`, 1))
-		requireField(t, status, answer, "body.nonsense")
+		within := "body"
+		if strings.HasPrefix(s.body, "[") {
+			within = "body[0]"
+		}
+		requireField(t, status, answer, within+".nonsense")
 		require.NotContains(t, string(answer), "CANARY")
 		for _, name := range fieldNames.FindAllString(s.body, -1) {
 			status, answer = w.call(t, key, r.method, path, strings.Replace(s.body, name, strings.ToUpper(name), 1))
@@ -142,6 +146,9 @@ func TestWhatIsNotAnIDIsRefused(t *testing.T) {
 					path = strings.ReplaceAll(r.path, "{"+p.Name+"}", bad)
 					path = strings.ReplaceAll(path, "{number}", "0")
 					path = placeholder.ReplaceAllString(path, w.ids["connector"])
+					if _, query, ok := strings.Cut(samples[r.id].fill(t, w.ids), "?"); ok {
+						path += "?" + query
+					}
 				} else {
 					path = with(samples[r.id].without(p.Name).fill(t, w.ids), p.Name+"="+bad)
 				}

@@ -126,13 +126,15 @@ func TestEnumerationsAreNamed(t *testing.T) {
 	require.Empty(t, inline)
 }
 
-// TestEveryPermissionOfARouteIsDescribed: also the one that a parameter asks for.
+// TestEveryPermissionOfARouteIsDescribed: also those that a parameter or a field asks for.
 func TestEveryPermissionOfARouteIsDescribed(t *testing.T) {
 	t.Parallel()
 	document, _ := described(t)
 	op := document["paths"].(node)[projectPath+"/connectors"].(node)["post"].(node)
 	require.Equal(t, "connectors.create", op["x-permission"])
-	require.Equal(t, "connectors.link", op["x-permission-with-agent_name"])
+	require.Equal(t, []any{"connectors.link"}, op["x-permission-with-agent_name"])
+	op = document["paths"].(node)[projectPath+"/environments"].(node)["post"].(node)
+	require.Equal(t, []any{"variables.view", "variables.create"}, op["x-permission-with-copy_from_environment_id"])
 }
 
 // TestTheDescriptionOfWebhooksIsThatOfTheRepository: but for the URL of the gateway, which is

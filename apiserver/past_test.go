@@ -43,7 +43,7 @@ func newPast(t testing.TB) *past {
 	}
 	spare := &v1alpha1.Environment{ObjectMeta: p.meta("spare")}
 	p.create(t, spare)
-	p.ids["spare_environment"] = spare.Status.ID
+	p.ids["spare_environment"], p.ids["test_environment"] = spare.Status.ID, spare.Status.ID
 	p.project(t)
 	p.ids["deployment"] = p.deploy(t).String()
 	p.ids["open_deployment"], p.ids["failed_deployment"] = p.ids["deployment"], p.ids["deployment"] // fresh has such

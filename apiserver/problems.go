@@ -143,6 +143,7 @@ var requestFields = map[string]map[string]string{
 		"spec.displayName":               "body.name",
 		"spec.kind":                      "body.kind",
 		"spec.git.branch":                "body.git_branch",
+		"spec.variables":                 "body",
 		"spec.runner":                    "body.settings.runner",
 		"spec.runner.minReplicas":        "body.settings.runner.min_replicas",
 		"spec.runner.resources.requests": "body.settings.runner.requests",

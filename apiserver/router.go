@@ -53,8 +53,10 @@ const anyMedia = "*/*"
 // grant is a permission that a route asks for.
 type grant struct {
 	permission string
-	// with is the query parameter without which it is not needed; "" always.
-	with string
+	// with is the query parameter, or inBody the field of the body, without which it is
+	// not needed; "" always. A handler asks for what a field of the body needs.
+	with   string
+	inBody bool
 }
 
 // effect is what a call does to objects.
@@ -139,7 +141,9 @@ func (s *Server) register(r *route) {
 		Extensions:  map[string]any{"x-permission": r.needs[0].permission},
 	}
 	for _, g := range r.needs[1:] {
-		op.Extensions["x-permission-with-"+g.with] = g.permission
+		name := "x-permission-with-" + g.with
+		so, _ := op.Extensions[name].([]string)
+		op.Extensions[name] = append(so, g.permission)
 	}
 	if r.file {
 		op.Responses = map[string]*huma.Response{strconv.Itoa(r.status): {
@@ -165,7 +169,7 @@ func (s *Server) admit(r *route) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		c, err := s.identify(ctx.Context(), ctx.Header("Authorization"), ctx.Param("project_id"), act(ctx))
 		for _, g := range r.needs {
-			if err == nil && (g.with == "" || ctx.Query(g.with) != "") {
+			if err == nil && !g.inBody && (g.with == "" || ctx.Query(g.with) != "") {
 				err = s.require(ctx.Context(), c, g.permission)
 			}
 		}

@@ -50,7 +50,11 @@ var routes = []route{
 		summary: "List environments", description: aboutListEnvironments, mount: handle((*Server).listEnvironments)},
 	{method: get, path: "/environments/{environment_id}", id: "getEnvironment", tag: tagEnvironments, needs: needs("environments.view"), status: 200, errors: naming,
 		summary: "Read an environment", description: aboutGetEnvironment, tagged: true, mount: handle((*Server).getEnvironment)},
-	{method: post, path: "/environments", id: "createEnvironment", tag: tagEnvironments, does: creates, needs: needs("environments.create"), status: 201, errors: creating,
+	{method: post, path: "/environments", id: "createEnvironment", tag: tagEnvironments, does: creates, status: 201, errors: creating,
+		needs: []grant{
+			{permission: "environments.create"},
+			{permission: "variables.view", with: "copy_from_environment_id", inBody: true}, {permission: "variables.create", with: "copy_from_environment_id", inBody: true},
+		},
 		summary: "Create an environment", description: aboutCreateEnvironment, tagged: true, mount: handle((*Server).createEnvironment)},
 	{method: patch, path: "/environments/{environment_id}", id: "updateEnvironment", tag: tagEnvironments, does: alters, needs: needs("environments.update"), status: 200, errors: changing,
 		summary: "Change an environment", description: aboutUpdateEnvironment, tagged: true, mount: handle((*Server).updateEnvironment)},
@@ -58,6 +62,14 @@ var routes = []route{
 		summary: "Delete an environment", description: aboutDeleteEnvironment, mount: handle((*Server).deleteEnvironment)},
 	{method: post, path: "/environments/{environment_id}/set-default", id: "setDefaultEnvironment", tag: tagEnvironments, does: acts, needs: needs("environments.update"), status: 200, errors: acting,
 		summary: "Make an environment the default", description: aboutSetDefaultEnvironment, mount: handle((*Server).setDefaultEnvironment)},
+	{method: get, path: "/environments/{environment_id}/variables", id: "listVariables", tag: tagEnvironments, needs: needs("variables.view"), status: 200, errors: naming,
+		summary: "List the variables of an environment", description: aboutListVariables, tagged: true, mount: handle((*Server).listVariables)},
+	{method: put, path: "/environments/{environment_id}/variables", id: "replaceVariables", tag: tagEnvironments, does: alters, needs: needs("variables.update"), status: 200, errors: changing,
+		summary: "Replace the variables of an environment", description: aboutReplaceVariables, tagged: true, mount: handle((*Server).replaceVariables)},
+	{method: put, path: "/environments/{environment_id}/session", id: "holdTestSession", tag: tagEnvironments, does: acts, needs: needs("environments.update"), status: 200, errors: creating,
+		summary: "Begin or renew a test session", description: aboutHoldTestSession, mount: handle((*Server).holdTestSession)},
+	{method: del, path: "/environments/{environment_id}/session", id: "endTestSession", tag: tagEnvironments, does: acts, needs: needs("environments.update"), status: 200, errors: acting,
+		summary: "End a test session", description: aboutEndTestSession, mount: handle((*Server).endTestSession)},
 
 	{method: get, path: "/agents", id: "listAgents", tag: tagAgents, needs: needs("agents.view"), status: 200, errors: naming,
 		summary: "List agents", description: aboutListAgents, mount: handle((*Server).listAgents)},
@@ -138,9 +150,6 @@ var routes = []route{
 		summary: "List who changed what", description: aboutListAuditLog, mount: handle((*Server).listAuditLog)},
 
 	// What the contract has and this release has not.
-	{method: get, path: "/environments/{environment_id}/variables", id: "listVariables", tag: tagEnvironments, needs: needs("variables.view")},
-	{method: put, path: "/environments/{environment_id}/variables", id: "replaceVariables", tag: tagEnvironments, needs: needs("variables.update")},
-
 	{method: post, path: "/deployments/upload", id: "uploadDeployment", tag: tagDeployments, needs: needs("deployments.create"),
 		instead: "push the code to the project's git repository and deploy that"},
 	{method: get, path: "/connectors/{connector_id}/stats", id: "getConnectorStats", tag: tagConnectors, needs: needs("connectors.view"),

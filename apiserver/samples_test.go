@@ -30,6 +30,10 @@ var samples = map[string]sample{
 	"updateEnvironment":     {"/environments/{spare_environment}", `{"name":"CRM","git_branch":null}`},
 	"deleteEnvironment":     {"/environments/{spare_environment}", ""},
 	"setDefaultEnvironment": {"/environments/{spare_environment}/set-default", ""},
+	"listVariables":         {"/environments/{environment}/variables", ""},
+	"replaceVariables":      {"/environments/{spare_environment}/variables", `[{"name":"REGION","value":"eu","sensitive":false},{"name":"TOKEN","value":"hush","sensitive":true}]`},
+	"holdTestSession":       {"/environments/{test_environment}/session", `{"holder":"anna","ttl_seconds":60}`},
+	"endTestSession":        {"/environments/{test_environment}/session?holder=anna", ""},
 	"listAgents":            {"/agents?environment_id={environment}", ""},
 	"getAgent":              {"/agents/hello?environment_id={environment}", ""},
 	"listDeployments":       {"/deployments?environment_id={environment}", ""},
@@ -135,6 +139,9 @@ func (p *past) fresh(t testing.TB) map[string]string {
 	ids["spare_environment"] = spare.Status.ID
 	ids["failed_deployment"] = p.failTests(t).String()
 	ids["open_deployment"] = p.building(t).String()
+	tested := &v1alpha1.Environment{ObjectMeta: p.meta(name + "-test"), Spec: v1alpha1.EnvironmentSpec{Kind: v1alpha1.EnvironmentTest}}
+	p.create(t, tested)
+	ids["test_environment"] = tested.Status.ID
 	open, _ := p.event(t, "hello")
 	ids["open_run"], ids["replay"] = open.String(), p.replay(t)
 	return ids

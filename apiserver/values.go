@@ -64,7 +64,7 @@ func (c *Change[T]) UnmarshalJSON(data []byte) error {
 // Schema says so to OpenAPI.
 func (Change[T]) Schema(r huma.Registry) *huma.Schema {
 	t := reflect.TypeFor[T]()
-	s := *r.Schema(t, true, t.Name())
+	s := *r.Schema(t, false, t.Name()) // what is nullable has a schema of its own
 	s.Nullable = true
 	return &s
 }

@@ -30,6 +30,7 @@ const (
 	CodeNoSecret           Code = "no_generated_secret"    // 409: the connector has no secret that the platform generates
 	CodeGone               Code = "gone"                   // 409: what it is about is not stored any more
 	CodeInProgress         Code = "in_progress"            // 409: what is to be repeated has not ended
+	CodeTestSession        Code = "test_session_active"    // 409: somebody tests in the environment
 	CodeConnectorPaused    Code = "connector_paused"       // 409: the connector sends nothing for the time being
 	CodeNotOutbound        Code = "not_outbound"           // 409: the connector sends nothing
 	CodeNotDeployed        Code = "not_deployed"           // 409: only a deployed deployment can be live

@@ -69,6 +69,8 @@ var (
 		"* agentplatform.dev/connectors create,delete,get,list,patch",
 		"* agentplatform.dev/deployments create,get,list,patch",
 		"* agentplatform.dev/environments create,delete,get,list,patch",
+		// Who tests in an environment stands in its status.
+		"* agentplatform.dev/environments/status patch",
 		"* agentplatform.dev/projects get,list,patch,watch",
 		"* authorization.k8s.io/localsubjectaccessreviews create",
 		// The uid that names the cluster.

@@ -39,7 +39,7 @@ var otherPlaces = map[string]func(*tenant) string{
 }
 
 // names are the parameters that take no id, but must be given.
-var names = map[string]string{"agent_name": "hello", "number": "0"}
+var names = map[string]string{"agent_name": "hello", "number": "0", "holder": "anna"}
 
 // bodies are what an operation creates or changes. There is no id in any of them but
 // those of bodyIDs.
@@ -47,6 +47,8 @@ var bodies = map[string]string{
 	"createEnvironment": `{"name":"NAME"}`,
 	"createDeployment":  `{"branch":"main"}`,
 	"updateEnvironment": `{"settings":{"runner":{"concurrency":10}}}`,
+	"replaceVariables":  `[{"name":"REGION","value":"eu","sensitive":false}]`,
+	"holdTestSession":   `{"holder":"anna"}`,
 	"createConnector":   `{"name":"NAME","type":"webhook","config":{}}`,
 	"createLink":        `{"agent_name":"spare"}`,
 	"updateConnector":   `{"enabled":true}`,
@@ -272,6 +274,14 @@ func (t *tenant) failedDeployment() string {
 	return id
 }
 
+// environment is the id of one that is made of a body.
+func (t *tenant) environment(body string) string {
+	t.t.Helper()
+	got := t.rest(t.key.String(), http.MethodPost, "/v1/projects/"+t.project.String()+"/environments", strings.ReplaceAll(body, "NAME", "n-"+uuid.NewString()[:8]))
+	require.True(t.t, got.ok(), got.body)
+	return regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(got.body)[1]
+}
+
 // spare are ids of what an operation may delete or end: made for it alone.
 func (t *tenant) spare(o operation) map[string]string {
 	t.t.Helper()
@@ -284,6 +294,8 @@ func (t *tenant) spare(o operation) map[string]string {
 		return map[string]string{"replay_id": t.waitingReplay()}
 	case o.OperationID == "testConnector":
 		return map[string]string{"connector_id": t.receiver()}
+	case strings.HasSuffix(o.OperationID, "TestSession"):
+		return map[string]string{"environment_id": t.environment(`{"name":"NAME","kind":"test"}`)}
 	case o.Method != http.MethodDelete:
 		return nil
 	}
@@ -294,8 +306,7 @@ func (t *tenant) spare(o operation) map[string]string {
 		return regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(got.body)[1]
 	}
 	if o.OperationID == "deleteEnvironment" {
-		body := strings.ReplaceAll(bodies["createEnvironment"], "NAME", "n-"+uuid.NewString()[:8])
-		return map[string]string{"environment_id": first(http.MethodPost, project+"/environments", body)}
+		return map[string]string{"environment_id": t.environment(bodies["createEnvironment"])}
 	}
 	connector := first(http.MethodPost, project+"/connectors?agent_name=hello&environment_id="+t.ids[store.KindEnvironment],
 		strings.ReplaceAll(bodies["createConnector"], "NAME", "n-"+uuid.NewString()[:8]))

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/seal"
+)
+
+// opened is the value of a sealed variable, as its controller opens it.
+func (w *world) opened(t testing.TB, environment string, v *v1alpha1.EnvironmentVariable) string {
+	t.Helper()
+	raw, err := base64.StdEncoding.DecodeString(v.SealedValue)
+	require.NoError(t, err)
+	plain, err := w.platform.Open(seal.VariableField(w.projectID, uuid.MustParse(environment), string(v.Name)), raw)
+	require.NoError(t, err)
+	return string(plain)
+}
+
+// varied is the environment "staging" with a variable of each sort, by its id.
+func (w *world) varied(t testing.TB, key string) string {
+	t.Helper()
+	id := w.environmentID("staging")
+	e := w.stored(t, id)
+	e.Spec.Variables = []v1alpha1.EnvironmentVariable{
+		{Name: "TOKEN", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "crm", Key: "token"}},
+		{Name: "HIDDEN", Value: ptr.To("plain in the object"), Sensitive: true},
+	}
+	require.NoError(t, w.client.Update(t.Context(), e))
+	got := w.ask(t, key, http.MethodPut, "/environments/"+id+"/variables", `[
+		{"name":"REGION","value":"eu","sensitive":false}, {"name":"PASSWORD","value":"hush","sensitive":true},
+		{"name":"HIDDEN","sensitive":true}, {"name":"TOKEN","value":"********","sensitive":true,"secret_ref":{"name":"crm","key":"token"}}]`)
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+	return id
+}
+
+func TestVariablesAreReplacedAndShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	id := w.varied(t, key)
+	path := "/environments/" + id + "/variables"
+	got := w.ask(t, key, http.MethodGet, path, "")
+	require.JSONEq(t, `[
+		{"name":"HIDDEN","value":"********","sensitive":true,"secret_ref":null},
+		{"name":"PASSWORD","value":"********","sensitive":true,"secret_ref":null},
+		{"name":"REGION","value":"eu","sensitive":false,"secret_ref":null},
+		{"name":"TOKEN","value":"********","sensitive":true,"secret_ref":{"name":"crm","key":"token"}}]`, got.Body.String())
+	e := w.stored(t, id)
+	require.Equal(t, []string{"TOKEN", "HIDDEN", "REGION", "PASSWORD"}, []string{
+		string(e.Spec.Variables[0].Name), string(e.Spec.Variables[1].Name), string(e.Spec.Variables[2].Name), string(e.Spec.Variables[3].Name),
+	}, "those that were there stay where they were")
+	require.Equal(t, "hush", w.opened(t, id, e.Variable("PASSWORD")))
+	require.Equal(t, "token", e.Variable("TOKEN").SecretKeyRef.Key)
+	require.Equal(t, "plain in the object", *e.Variable("HIDDEN").Value)
+
+	again := w.ask(t, key, http.MethodPut, path, got.Body.String(), "If-Match", got.Header().Get("ETag"))
+	require.Equal(t, http.StatusOK, again.Code, again.Body)
+	require.Equal(t, got.Header().Get("ETag"), again.Header().Get("ETag"), "what was answered and is sent back changes nothing")
+	require.Equal(t, e.Spec.Variables, w.stored(t, id).Spec.Variables)
+
+	change := func(body string) *v1alpha1.Environment {
+		got := w.ask(t, key, http.MethodPut, path, body)
+		require.Equal(t, http.StatusOK, got.Code, got.Body)
+		return w.stored(t, id)
+	}
+	e = change(`[{"name":"REGION","value":"","sensitive":false},{"name":"PASSWORD","value":"","sensitive":true},{"name":"TOKEN","value":"mine","sensitive":true}]`)
+	require.Empty(t, *e.Variable("REGION").Value, "an empty value is one")
+	require.Equal(t, "hush", w.opened(t, id, e.Variable("PASSWORD")), "of a sensitive one it stands for the stored one")
+	require.Nil(t, e.Variable("TOKEN").SecretKeyRef)
+	require.Equal(t, "mine", w.opened(t, id, e.Variable("TOKEN")))
+	require.Nil(t, e.Variable("HIDDEN"), "what is not sent goes")
+	e = change(`[{"name":"REGION","value":"us","sensitive":false}]`)
+	e = change(`[{"name":"REGION","value":"********","sensitive":true}]`)
+	require.Equal(t, "us", w.opened(t, id, e.Variable("REGION")), "what becomes sensitive is sealed")
+	e = change(`[{"name":"REGION","value":"open","sensitive":false}]`)
+	require.Equal(t, "open", *e.Variable("REGION").Value)
+	require.Empty(t, e.Variable("REGION").SealedValue)
+	require.Empty(t, change(`[]`).Spec.Variables)
+	require.JSONEq(t, `[]`, w.ask(t, key, http.MethodGet, path, "").Body.String())
+}
+
+func TestVariablesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	id := w.varied(t, key)
+	path, before := "/environments/"+id+"/variables", w.stored(t, id).Spec.Variables
+	long := strings.Repeat("ä", 8192)
+	for body, location := range map[string]string{
+		`[{"name":"region","value":"CANARY","sensitive":false}]`:                                                     "body[0].name",
+		`[{"name":"REGION","value":"CANARY"}]`:                                                                       "body[0].sensitive",
+		`[{"name":"REGION","value":"CANARY","sensitive":false},{"name":"REGION","value":"a","sensitive":false}]`:     "body[1].name",
+		`[{"name":"NEW","sensitive":false}]`:                                                                         "body[0].value",
+		`[{"name":"NEW","value":"********","sensitive":true}]`:                                                       "body[0].value",
+		`[{"name":"NEW","value":"","sensitive":true}]`:                                                               "body[0].value",
+		`[{"name":"PASSWORD","sensitive":false}]`:                                                                    "body[0].sensitive",
+		`[{"name":"TOKEN","value":"********","sensitive":false}]`:                                                    "body[0].sensitive",
+		`[{"name":"HIDDEN","value":"********","sensitive":false}]`:                                                   "body[0].sensitive",
+		`[{"name":"NEW","sensitive":true,"secret_ref":{"name":"crm","key":"token"}}]`:                                "body[0].secret_ref",
+		`[{"name":"TOKEN","sensitive":true,"secret_ref":{"name":"other","key":"token"}}]`:                            "body[0].secret_ref",
+		`[{"name":"TOKEN","value":"CANARY","sensitive":true,"secret_ref":{"name":"crm","key":"token"}}]`:             "body[0].value",
+		`[{"name":"NEW","value":"` + long + `","sensitive":true}]`:                                                   "body[0].value",
+		`[` + strings.TrimSuffix(strings.Repeat(`{"name":"A","value":"CANARY","sensitive":false},`, 101), ",") + `]`: "body",
+		`[` + strings.TrimSuffix(many(40, `{"name":"NAME","value":"`+long[:8192]+`","sensitive":true},`), ",") + `]`: "body",
+	} {
+		got := w.ask(t, key, http.MethodPut, path, body)
+		requireField(t, got.Code, got.Body.Bytes(), location)
+		require.NotContains(t, got.Body.String(), "CANARY")
+	}
+	require.Equal(t, before, w.stored(t, id).Spec.Variables)
+	stale := w.ask(t, key, http.MethodPut, path, `[]`, "If-Match", `"nothing.1"`)
+	require.Equal(t, http.StatusPreconditionFailed, stale.Code, stale.Body)
+}
+
+// many repeats an item under other names.
+func many(times int, item string) (out string) {
+	for i := range times {
+		out += strings.Replace(item, "NAME", "N"+strings.Repeat("X", i), 1)
+	}
+	return out
+}
+
+// TestTheAuditLogHasNamesOfVariables, and no value.
+func TestTheAuditLogHasNamesOfVariables(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.varied(t, w.key(t, nil))
+	entry := w.newest(t)
+	require.Equal(t, "replaceVariables", entry.Operation)
+	require.Equal(t, id, entry.Object.ID)
+	require.JSONEq(t, `{"variables":["HIDDEN","TOKEN"]}`, string(entry.Outcome.Before))
+	require.JSONEq(t, `{"variables":["HIDDEN","PASSWORD","REGION","TOKEN"],"changed":["PASSWORD","REGION"]}`, string(entry.Outcome.After))
+}
+
+// TestVariablesThatGitHasStayGits: all of them, for Git would bring them back.
+func TestVariablesThatGitHasStayGits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e := &v1alpha1.Environment{ObjectMeta: w.meta("staging")}
+	require.NoError(t, w.client.Patch(t.Context(), e, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"variables":[{"name":"REGION","value":"eu"}]}}`)),
+		client.FieldOwner("argocd-controller")))
+	path := "/environments/" + w.environmentID("staging") + "/variables"
+	got := w.ask(t, w.key(t, nil), http.MethodPut, path, `[{"name":"REGION","value":"us","sensitive":false}]`)
+	require.Equal(t, http.StatusConflict, got.Code, got.Body)
+	require.Equal(t, httpserver.CodeGitOps, decode[Problem](t, got.Body.Bytes()).Code)
+	got = w.ask(t, w.key(t, nil), http.MethodPut, path, `[{"name":"REGION","value":"eu","sensitive":false}]`)
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+}
+
+func TestVariablesAreCopied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	id := w.varied(t, key)
+	create := func(key, source string) (int, string) {
+		got := w.ask(t, key, http.MethodPost, "/environments", `{"name":"copy `+uuid.NewString()[:8]+`","copy_from_environment_id":"`+source+`"}`)
+		return got.Code, got.Body.String()
+	}
+	status, body := create(key, id)
+	require.Equal(t, http.StatusCreated, status, body)
+	made := decode[Environment](t, []byte(body))
+	copied := w.stored(t, made.ID)
+	require.Len(t, copied.Spec.Variables, 4)
+	require.Equal(t, "eu", *copied.Variable("REGION").Value)
+	require.Equal(t, "crm", string(copied.Variable("TOKEN").SecretKeyRef.Name))
+	require.True(t, copied.Variable("HIDDEN").Sensitive)
+	require.Equal(t, "hush", w.opened(t, made.ID, copied.Variable("PASSWORD")), "sealed for the new one")
+
+	for _, lacking := range []v1alpha1.Permission{"variables.view", "variables.create"} {
+		some := w.key(t, func(k *v1alpha1.APIKeySpec) {
+			k.Access = v1alpha1.AccessSelected
+			for _, p := range v1alpha1.Permissions() {
+				if p != lacking {
+					k.Permissions = append(k.Permissions, p)
+				}
+			}
+		})
+		for _, source := range []string{id, uuid.NewString()} {
+			status, body = create(some, source)
+			require.Equal(t, http.StatusForbidden, status, body)
+			require.Contains(t, body, string(lacking), "before anything is looked up")
+		}
+		status = w.ask(t, some, http.MethodPost, "/environments", `{"name":"without `+string(lacking)+`"}`).Code
+		require.Equal(t, http.StatusCreated, status)
+	}
+	status, body = create(key, uuid.NewString())
+	require.Equal(t, http.StatusNotFound, status, body)
+	status, body = create(key, uuid.Nil.String())
+	require.Equal(t, http.StatusNotFound, status, body)
+
+	e := w.stored(t, id)
+	e.Variable("PASSWORD").SealedValue = copied.Variable("PASSWORD").SealedValue
+	require.NoError(t, w.client.Update(t.Context(), e))
+	status, body = create(key, id)
+	require.Equal(t, http.StatusConflict, status, body)
+	require.Contains(t, body, `\"PASSWORD\" of that environment cannot be opened`)
+}
+
+// TestVariablesHangOnNoKeyOfBefore: sent back, they are sealed with the key that serves now.
+func TestVariablesHangOnNoKeyOfBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	id := w.varied(t, key)
+	before := w.stored(t, id).Variable("PASSWORD").SealedValue
+	ring, err := w.platform.Ring()
+	require.NoError(t, err)
+	ring, added, err := ring.WithNewKey(keyring.Sealing)
+	require.NoError(t, err)
+	require.NoError(t, w.platform.Set(ring, append(ring.IDs(keyring.Derivation), added)))
+	got := w.ask(t, key, http.MethodPut, "/environments/"+id+"/variables", `[{"name":"PASSWORD","sensitive":true}]`)
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+	after := w.stored(t, id).Variable("PASSWORD")
+	require.NotEqual(t, before, after.SealedValue)
+	require.Equal(t, "hush", w.opened(t, id, after))
+}
