@@ -21,7 +21,7 @@ import (
 // modelServer speaks OpenAI's Chat Completions, counts what it is asked, and
 // holds answers back, so that a test decides in which moment a runner is lost.
 // The model's name is the play: "resume" calls current_time twice and answers,
-// "book" calls the slow tool and answers.
+// "book" calls the slow tool and answers, "echo" answers its system prompt at once.
 type modelServer struct {
 	url    string
 	server *httptest.Server
@@ -111,7 +111,8 @@ func (m *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		Model    string `json:"model"`
 		Messages []struct {
-			Role string `json:"role"`
+			Role    string          `json:"role"`
+			Content json.RawMessage `json:"content"`
 		} `json:"messages"`
 	}
 	if err := json.Unmarshal(body, &request); err != nil || r.Header.Get("Authorization") != "Bearer e2e-key" {
@@ -132,6 +133,8 @@ func (m *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		message, finish = toolCall(key, turn, "current_time", `{}`), "tool_calls"
 	case request.Model == "book" && turn == 1:
 		message, finish = toolCall(key, turn, "book", fmt.Sprintf(`{"url":%q}`, m.url+"/book/"+key)), "tool_calls"
+	case request.Model == "echo" && len(request.Messages) > 0:
+		message["content"] = string(request.Messages[0].Content)
 	default:
 		select {
 		case <-held:

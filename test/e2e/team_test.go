@@ -141,6 +141,7 @@ func agents(version string) map[string]*string {
 		"agents/hello.yaml":  llm("hello", "scripted/hello", ""),
 		"agents/resume.yaml": llm("resume", "fake/resume", "tools: [current_time]\n"),
 		"agents/book.yaml":   llm("book", "fake/book", "tools: [book]\n"),
+		"agents/where.yaml":  ptr.To("name: where\nmodel: fake/echo\nsystem_prompt: Somewhere in {env.REGION}.\n"),
 		"models/hello.yaml":  ptr.To("steps:\n  - text: hello from " + version + "\n"),
 	}
 	for i := 1; i < maxLinks; i++ {

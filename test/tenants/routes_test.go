@@ -57,11 +57,27 @@ var bodies = map[string]string{
 	"rotateSecret":      `{"grace_seconds":86400}`,
 }
 
-// bodyIDs are the bodies of operations with an id, by the field that takes it: askBodies
-// sends ids of others there, to an own outbound connector, which alone takes them.
-var bodyIDs = map[string]string{
-	"createLink.outbound.source_connector_ids": `{"agent_name":"NAME","outbound":{"source_connector_ids":["ID"]}}`,
-	"updateLink.outbound.source_connector_ids": `{"outbound":{"source_connector_ids":["ID"]}}`,
+// bodyID is the body of an operation with an id, where it is sent (LINKS are the links of an own
+// outbound connector, LINK is one of them), how an id that nobody has is answered there, and whose
+// own id is taken.
+type bodyID struct {
+	method, path, body string
+	unknown            int
+	kind               string
+}
+
+// bodyIDs are the operations with an id in their body, by the field that takes it: askBodies
+// sends ids of others there.
+var bodyIDs = map[string]bodyID{
+	"createLink.outbound.source_connector_ids": {
+		http.MethodPost, "LINKS", `{"agent_name":"NAME","outbound":{"source_connector_ids":["ID"]}}`, http.StatusUnprocessableEntity, store.KindConnector,
+	},
+	"updateLink.outbound.source_connector_ids": {
+		http.MethodPatch, "LINKS/LINK", `{"outbound":{"source_connector_ids":["ID"]}}`, http.StatusUnprocessableEntity, store.KindConnector,
+	},
+	"createEnvironment.copy_from_environment_id": {
+		http.MethodPost, "/environments", `{"name":"NAME","copy_from_environment_id":"ID"}`, http.StatusNotFound, store.KindEnvironment,
+	},
 }
 
 // askBodies sends each id of the victim in the body of every operation that takes one
@@ -78,18 +94,20 @@ func (attacker *tenant) askBodies(victim *tenant, ids map[string]string) {
 	connector := made("/connectors?environment_id="+attacker.ids[store.KindEnvironment], `{"name":"NAME","type":"webhook","mode":"outbound","config":{"url":"https://example.com"}}`)
 	links := "/connectors/" + connector + "/links"
 	link := made(links, `{"agent_name":"NAME"}`)
-	for field, body := range bodyIDs {
-		method, path := http.MethodPost, project+links
-		if strings.HasPrefix(field, "update") {
-			method, path = http.MethodPatch, project+links+"/"+link
-		}
+	for field, place := range bodyIDs {
 		send := func(id string) answer {
-			return attacker.rest(attacker.key.String(), method, path, strings.NewReplacer("ID", id, "NAME", "n-"+uuid.NewString()[:8]).Replace(body))
+			path := project + strings.NewReplacer("LINKS", links, "LINK", link).Replace(place.path)
+			return attacker.rest(attacker.key.String(), place.method, path, strings.NewReplacer("ID", id, "NAME", "n-"+uuid.NewString()[:8]).Replace(place.body))
 		}
 		unknown := send(uuid.NewString())
-		require.Equal(attacker.t, http.StatusUnprocessableEntity, unknown.status, "%s: %s", field, unknown.body)
-		own := send(attacker.ids[store.KindConnector])
+		require.Equal(attacker.t, place.unknown, unknown.status, "%s: %s", field, unknown.body)
+		own := send(attacker.ids[place.kind])
 		require.True(attacker.t, own.ok(), "%s: %s", field, own.body)
+		if place.path == "/environments" { // of which there may be few
+			made := regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(own.body)[1]
+			got := attacker.rest(attacker.key.String(), http.MethodDelete, project+place.path+"/"+made, "")
+			require.True(attacker.t, got.ok(), got.body)
+		}
 		for what, id := range ids {
 			if attacker.has(id) {
 				continue
