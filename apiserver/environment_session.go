@@ -72,36 +72,52 @@ func (s *Server) changeTestSession(
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.repeats(ctx, c, e); err != nil { // of itself a repetition renews
+	repeated, err := s.repeats(ctx, c, e)
+	if err != nil {
 		return nil, err
 	}
+	if active := e.ActiveTestSession(s.now()); repeated && (to() == nil || active != nil && active.Holder == holder) {
+		return e, nil
+	}
+	if err := s.writeTestSession(ctx, c, e, holder, to); err != nil {
+		return nil, err
+	}
+	_, err = s.amend(ctx, c, e, func() error { return nil }) // which notes an Idempotency-Key
+	return e, err
+}
+
+// writeTestSession writes the status once nobody else tests there, as it is when it is written.
+func (s *Server) writeTestSession(
+	ctx context.Context, c *caller, e *v1alpha1.Environment, holder string, to func() *v1alpha1.TestSession,
+) (err error) {
+	id := idOf(e)
 	for range changeAttempts {
 		active := e.ActiveTestSession(s.now())
 		switch {
 		case !e.IsTest():
-			return nil, problem(http.StatusConflict, httpserver.CodeConflict, "the environment is none for tests: its kind is standard")
+			return problem(http.StatusConflict, httpserver.CodeConflict, "the environment is none for tests: its kind is standard")
 		case active != nil && active.Holder != holder:
-			return nil, problem(http.StatusConflict, httpserver.CodeTestSession, "somebody else tests in the environment: "+heldBy(active))
+			return problem(http.StatusConflict, httpserver.CodeTestSession, "somebody else tests in the environment: "+heldBy(active))
 		}
 		before := e.DeepCopy()
 		e.Status.TestSession = to()
 		err = s.client.Status().Patch(ctx, e, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))
-		e.Status.ID = id.String()
+		e.Status.ID = id
 		if err == nil {
 			changed(ctx, auditedEnvironment(e), sessionAudited{showTestSession(active)}, sessionAudited{showTestSession(e.Status.TestSession)})
-			return e, nil
+			return nil
 		}
 		if !apierrors.IsConflict(err) {
 			break
 		}
 		if err := s.reread(ctx, e); err != nil {
-			return nil, err
+			return err
 		}
 		if e.UID != before.UID {
-			return nil, notFound("environment") // another object has its name
+			return notFound("environment") // another object has its name
 		}
 	}
-	return nil, fmt.Errorf("writing the test session of environment %q: %w", e.Name, err)
+	return fmt.Errorf("writing the test session of environment %q: %w", e.Name, err)
 }
 
 // mustBeUnused answers 409 while somebody tests in an environment.

@@ -30,7 +30,7 @@ var samples = map[string]sample{
 	"updateEnvironment":     {"/environments/{spare_environment}", `{"name":"CRM","git_branch":null}`},
 	"deleteEnvironment":     {"/environments/{spare_environment}", ""},
 	"setDefaultEnvironment": {"/environments/{spare_environment}/set-default", ""},
-	"listVariables":         {"/environments/{environment}/variables", ""},
+	"getVariables":          {"/environments/{environment}/variables", ""},
 	"replaceVariables":      {"/environments/{spare_environment}/variables", `[{"name":"REGION","value":"eu","sensitive":false},{"name":"TOKEN","value":"hush","sensitive":true}]`},
 	"holdTestSession":       {"/environments/{test_environment}/session", `{"holder":"anna","ttl_seconds":60}`},
 	"endTestSession":        {"/environments/{test_environment}/session?holder=anna", ""},

@@ -47,7 +47,7 @@ type VariablesInput struct {
 	Body []VariableInput `maxItems:"100"`
 }
 
-func (s *Server) listVariables(ctx context.Context, c *caller, in *EnvironmentPath) (answer[[]Variable], error) {
+func (s *Server) getVariables(ctx context.Context, c *caller, in *EnvironmentPath) (answer[[]Variable], error) {
 	e, err := s.environment(ctx, c, in.EnvironmentID)
 	if err != nil {
 		return answer[[]Variable]{}, err

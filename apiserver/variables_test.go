@@ -82,7 +82,7 @@ func TestVariablesAreReplacedAndShown(t *testing.T) {
 	require.Nil(t, e.Variable("TOKEN").SecretKeyRef)
 	require.Equal(t, "mine", w.opened(t, id, e.Variable("TOKEN")))
 	require.Nil(t, e.Variable("HIDDEN"), "what is not sent goes")
-	e = change(`[{"name":"REGION","value":"us","sensitive":false}]`)
+	change(`[{"name":"REGION","value":"us","sensitive":false}]`)
 	e = change(`[{"name":"REGION","value":"********","sensitive":true}]`)
 	require.Equal(t, "us", w.opened(t, id, e.Variable("REGION")), "what becomes sensitive is sealed")
 	e = change(`[{"name":"REGION","value":"open","sensitive":false}]`)
