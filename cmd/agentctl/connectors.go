@@ -5,17 +5,14 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 )
 
@@ -37,7 +34,7 @@ func newConnectorsCommand() *cobra.Command {
 		Long: `List connectors of a project: their environment, what they are, whether they work,
 and of cron connectors the last and the next tick, in UTC.`,
 		Example: `  agentctl connectors
-  agentctl connectors --environment 9a1c5d7e-... --json`,
+  agentctl connectors --environment production --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.api, err = o.client(); err != nil {
@@ -48,7 +45,7 @@ and of cron connectors the last and the next tick, in UTC.`,
 	}
 	flags := cmd.Flags()
 	o.bind(flags)
-	flags.StringVar(&o.environment, "environment", "", "id of an environment; without it all that the key may see")
+	flags.StringVar(&o.environment, "environment", "", "id or slug of an environment; without it all that the key may see")
 	flags.BoolVar(&o.json, "json", false, "write a line of JSON for each, as the REST API shows it")
 	cmd.AddCommand(newConnectorsTestCommand())
 	return cmd
@@ -80,25 +77,14 @@ func (c listedConnector) works() string {
 	return "yes"
 }
 
-// namedEnvironment is what is needed of an environment.
-type namedEnvironment struct {
-	ID   string `json:"id"`
-	Slug string `json:"slug"`
-}
-
 func (o *connectorsOptions) run(ctx context.Context, out io.Writer) error {
-	if _, err := uuid.Parse(o.environment); o.environment != "" && err != nil {
-		return errors.New("--environment: must be the id of an environment")
-	}
-	var environments []namedEnvironment
-	if err := o.api.call(ctx, http.MethodGet, "/environments", "", nil, &environments); err != nil {
-		return fmt.Errorf("listing environments: %w", err)
-	}
+	environments, err := o.api.environments(ctx)
 	if o.environment != "" {
-		environments = slices.DeleteFunc(environments, func(e namedEnvironment) bool { return !strings.EqualFold(e.ID, o.environment) })
-		if len(environments) == 0 {
-			return errors.New("--environment: the project has no such environment, or the key does not reach it")
-		}
+		environments = make([]environment, 1)
+		environments[0], err = o.api.environment(ctx, o.environment)
+	}
+	if err != nil {
+		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if !o.json {
@@ -113,7 +99,7 @@ func (o *connectorsOptions) run(ctx context.Context, out io.Writer) error {
 }
 
 // list writes the connectors of an environment.
-func (o *connectorsOptions) list(ctx context.Context, e namedEnvironment, table, out io.Writer) error {
+func (o *connectorsOptions) list(ctx context.Context, e environment, table, out io.Writer) error {
 	var shown []json.RawMessage
 	if err := o.api.call(ctx, http.MethodGet, "/connectors?environment_id="+url.QueryEscape(e.ID), "", nil, &shown); err != nil {
 		return fmt.Errorf("listing the connectors of environment %s: %w", e.Slug, err)

@@ -57,7 +57,7 @@ func TestConnectorsAreListed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, strings.Count(out, `"id"`))
 	require.Contains(t, out, `"410 Gone"`)
-	for _, environment := range []string{"staging", uuid.NewString()} {
+	for _, environment := range []string{"nothing", uuid.NewString()} {
 		_, err = list("--environment", environment)
 		require.ErrorContains(t, err, "--environment")
 	}

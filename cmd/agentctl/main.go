@@ -27,7 +27,7 @@ func main() {
 	}
 	if err := newRootCommand(name).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, name+":", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
 }
 
@@ -43,7 +43,8 @@ func newRootCommand(name string) *cobra.Command {
 	keys.AddCommand(newAPIKeyCreateCommand())
 	store := &cobra.Command{Use: "store", Short: "The data store"}
 	store.AddCommand(newStoreAdoptCommand())
-	root.AddCommand(keys, store, newKeysCommand(), newReplayCommand(), newTriggerCommand(), newListenCommand(), newConnectorsCommand())
+	root.AddCommand(keys, store, newKeysCommand(), newReplayCommand(), newTriggerCommand(), newListenCommand(), newConnectorsCommand(),
+		newStatusCommand(), newDeployCommand(), newActivateCommand(), newRollbackCommand(), newLogsCommand(), newRunsCommand())
 	flagenv.Bind(root)
 	return root
 }

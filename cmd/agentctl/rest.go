@@ -148,23 +148,32 @@ func (r *rest) once(ctx context.Context, method, path, idempotencyKey string, te
 		return fmt.Errorf("calling the REST API: %w", err)
 	}
 	defer response.Body.Close()
+	if response.StatusCode/100 != 2 {
+		return problemOf(response)
+	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxRESTAnswer))
 	if err != nil {
 		return fmt.Errorf("reading the answer of the REST API: %w", err)
-	}
-	if response.StatusCode/100 != 2 {
-		problem := &restError{}
-		if json.Unmarshal(body, problem) != nil || problem.Detail == "" {
-			problem.Detail = "this is no answer of the REST API; is --server right?"
-		}
-		problem.Status = response.StatusCode
-		if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
-			problem.after = time.Duration(seconds) * time.Second
-		}
-		return problem
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return &restError{Status: response.StatusCode, Detail: "this is no answer of the REST API; is --server right?"}
 	}
 	return nil
+}
+
+// problemOf is what an answer says that is none of success.
+func problemOf(response *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxRESTAnswer))
+	if err != nil {
+		return fmt.Errorf("reading the answer of the REST API: %w", err)
+	}
+	problem := &restError{}
+	if json.Unmarshal(body, problem) != nil || problem.Detail == "" {
+		problem.Detail = "this is no answer of the REST API; is --server right?"
+	}
+	problem.Status = response.StatusCode
+	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
+		problem.after = time.Duration(seconds) * time.Second
+	}
+	return problem
 }

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+)
+
+// deployOptions are the flags of `deploy`, `activate` and `rollback`.
+type deployOptions struct {
+	restOptions
+	output
+
+	wanted, commit, branch string
+	detach, force          bool
+
+	api           *rest
+	out, messages io.Writer
+}
+
+// command is one that calls the REST API.
+func (o *deployOptions) command(cmd *cobra.Command, do func(ctx context.Context, args []string) error) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if o.api, err = o.client(); err != nil {
+			return err
+		}
+		o.out, o.messages = cmd.OutOrStdout(), cmd.ErrOrStderr()
+		return do(cmd.Context(), args)
+	}
+	o.restOptions.bind(cmd.Flags())
+	o.output.bind(cmd.Flags())
+	return cmd
+}
+
+func newDeployCommand() *cobra.Command {
+	o := &deployOptions{}
+	cmd := o.command(&cobra.Command{
+		Use:   "deploy",
+		Short: "Deploy a commit of the project's repository, and follow it",
+		Long: `Deploy a commit of the project's repository to an environment, show the log of its
+build while it is written, and say whether it is live in the end. When the command is
+broken off, the deployment goes on: follow it with logs -f.
+
+It ends with 2 when the deployment failed or was cancelled, with 1 when there was none.`,
+		Example: `  agentctl deploy
+  agentctl deploy --environment staging --branch release
+  agentctl deploy --environment production --commit 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12`,
+		Args: cobra.NoArgs,
+	}, func(ctx context.Context, _ []string) error { return o.deploy(ctx) })
+	flags := cmd.Flags()
+	flags.StringVar(&o.wanted, "environment", "", "id or slug of the environment; without it the default one")
+	flags.StringVar(&o.commit, "commit", "", "full hash of the commit; without it the latest of the branch")
+	flags.StringVar(&o.branch, "branch", "", "the branch; without it the environment's, else the repository's default branch")
+	flags.BoolVar(&o.detach, "detach", false, "print the id of the deployment and do not wait for it")
+	return cmd
+}
+
+func (o *deployOptions) deploy(ctx context.Context) error {
+	e, err := o.api.environment(ctx, o.wanted)
+	if err != nil {
+		return err
+	}
+	body := map[string]string{}
+	for field, value := range map[string]string{"commit": o.commit, "branch": o.branch} {
+		if value != "" {
+			body[field] = value
+		}
+	}
+	var d deployment
+	err = o.api.call(ctx, http.MethodPost, "/deployments?environment_id="+url.QueryEscape(e.ID), rand.Text(), body, &d)
+	if err != nil {
+		return fmt.Errorf("deploying to %s: %w", e.Slug, err)
+	}
+	fmt.Fprintf(o.messages, "deploying to %s: %s\n", e.Slug, d.ID)
+	if o.detach {
+		return o.show(d)
+	}
+	if err := follow(ctx, o.api, d.ID, o.messages); err != nil {
+		return err
+	}
+	if d, err = o.api.deployment(ctx, d.ID); err != nil {
+		return err
+	}
+	if err := o.show(d); err != nil {
+		return err
+	}
+	switch {
+	case d.Status != "deployed":
+		return &outcomeError{"the deployment " + ended(d)}
+	case !d.IsLive:
+		fmt.Fprintf(o.messages, "deployed, and not live: another deployment of %s was activated meanwhile\n", e.Slug)
+	default:
+		fmt.Fprintf(o.messages, "%s in %s\n", paint(o.messages, "live"), e.Slug)
+	}
+	return nil
+}
+
+// ended says how a deployment has ended that is not deployed.
+func ended(d deployment) string {
+	text := "was cancelled"
+	if d.Status == "failed" {
+		text = "failed (" + d.FailureReason + ")"
+	}
+	if d.Message != "" {
+		text += ": " + printableLines(d.Message)
+	}
+	return text
+}
+
+// show writes a deployment: its id alone, for other programs, unless more is asked for.
+func (o *deployOptions) show(d deployment) error {
+	if o.output != outputText {
+		return o.write(o.out, d)
+	}
+	fmt.Fprintln(o.out, d.ID)
+	return nil
+}
+
+func newActivateCommand() *cobra.Command {
+	o := &deployOptions{}
+	cmd := o.command(&cobra.Command{
+		Use:   "activate DEPLOYMENT",
+		Short: "Make a deployment live that was deployed before",
+		Long: `Make a deployment live that was deployed before: from the next run on its environment
+executes it, and the connectors of its code are as that code has them.`,
+		Example: "  agentctl activate 5c1e09aa-...",
+		Args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, args []string) error { return o.activate(ctx, args[0]) })
+	cmd.Flags().BoolVar(&o.force, "force", false, "also where connectors of its code cannot be applied; those stay as they are")
+	return cmd
+}
+
+func (o *deployOptions) activate(ctx context.Context, id string) error {
+	if _, err := uuid.Parse(id); err != nil {
+		return errors.New("DEPLOYMENT: must be the id of a deployment, as status shows it")
+	}
+	var done struct {
+		OK bool `json:"ok"`
+	}
+	path := "/deployments/" + id + "/activate"
+	if o.force {
+		path += "?force=true"
+	}
+	if err := o.api.call(ctx, http.MethodPost, path, rand.Text(), nil, &done); err != nil {
+		return fmt.Errorf("activating deployment %s: %w", id, err)
+	}
+	d, err := o.api.deployment(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !d.IsLive {
+		fmt.Fprintln(o.messages, "activated, and not live any more: another deployment was activated since")
+	}
+	return o.show(d)
+}
+
+func newRollbackCommand() *cobra.Command {
+	o := &deployOptions{}
+	cmd := o.command(&cobra.Command{
+		Use:   "rollback",
+		Short: "Make the deployment live that was live before",
+		Long: `Make the deployment live that was live in an environment before the one that is.
+Nothing is built. Done twice, it leads further back.`,
+		Example: "  agentctl rollback --environment production",
+		Args:    cobra.NoArgs,
+	}, func(ctx context.Context, _ []string) error { return o.rollback(ctx) })
+	cmd.Flags().StringVar(&o.wanted, "environment", "", "id or slug of the environment; without it the default one")
+	cmd.Flags().BoolVar(&o.force, "force", false, "also where connectors of its code cannot be applied; those stay as they are")
+	return cmd
+}
+
+func (o *deployOptions) rollback(ctx context.Context) error {
+	e, err := o.api.environment(ctx, o.wanted)
+	if err != nil {
+		return err
+	}
+	list, err := o.api.deployments(ctx, e)
+	if err != nil {
+		return err
+	}
+	live, before, err := previous(list)
+	if err != nil {
+		return fmt.Errorf("environment %s: %w", e.Slug, err)
+	}
+	fmt.Fprintf(o.messages, "%s: from %s to %s\n", e.Slug, strings.TrimSpace(live.ID+" "+live.commit()), strings.TrimSpace(before.ID+" "+before.commit()))
+	return o.activate(ctx, before.ID)
+}
+
+// previous are the deployment that is live and the one to go back to: of those that came
+// before the one that is live, and were live themselves, the newest. So the same list leads
+// back to the same one, however often somebody went there and back.
+func previous(newestFirst []deployment) (live, before deployment, err error) {
+	for _, d := range newestFirst {
+		switch {
+		case d.IsLive:
+			live = d
+		case live.ID != "" && d.Status == "deployed" && d.ActivatedAt != nil:
+			return live, d, nil
+		}
+	}
+	if live.ID == "" {
+		return live, before, errors.New("nothing is live")
+	}
+	return live, before, errors.New("nothing was live before what is")
+}

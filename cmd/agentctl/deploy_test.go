@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/keys"
+)
+
+// project is a project's REST API as far as deployments go.
+type project struct {
+	t          *testing.T
+	url        string
+	key, id    string
+	production string
+
+	mu          sync.Mutex
+	deployments map[string]string // by id, newest first in list
+	list        []string
+	runs        []string
+	called      []string
+	// streams are the answers to those who follow a log, one after the other; the
+	// last one goes on being given.
+	streams []func(w http.ResponseWriter, lastEventID string)
+}
+
+func newProject(t *testing.T) *project {
+	t.Helper()
+	p := &project{t: t, key: keys.Generate().String(), id: uuid.NewString(), production: uuid.NewString(), deployments: map[string]string{}}
+	server := httptest.NewServer(p)
+	t.Cleanup(server.Close)
+	p.url = server.URL
+	return p
+}
+
+// has adds a deployment, older than those before.
+func (p *project) has(fields string) (id string) {
+	id = uuid.NewString()
+	p.list = append(p.list, id)
+	p.deployments[id] = fmt.Sprintf(`{"id":%q,"source":{"commit":"2fd4e1c67a2d28fced849ee1bb76e7391b93eb12","commit_message":"Be\u001b kind\n\nVery."},"created_at":"2026-07-02T10:00:00Z",%s}`, id, fields)
+	return id
+}
+
+func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	path, ours := strings.CutPrefix(r.URL.Path, "/v1/projects/"+p.id)
+	if !ours || r.Header.Get("Authorization") != "Bearer "+p.key {
+		problemAnswer(http.StatusForbidden, "forbidden")(w)
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	if r.Method != http.MethodGet {
+		if r.Header.Get("Idempotency-Key") == "" {
+			p.t.Errorf("%s %s without an idempotency key", r.Method, path)
+		}
+		p.called = append(p.called, strings.TrimSpace(path+" "+r.URL.RawQuery+" "+string(body)))
+	}
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case path == "/environments":
+		fmt.Fprintf(w, `[{"id":%q,"slug":"production","is_default":true},{"id":%q,"slug":"staging"}]`, p.production, uuid.NewString())
+	case path == "/deployments" && r.Method == http.MethodPost:
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, p.deployments[p.list[0]])
+	case path == "/deployments" && r.URL.Query().Get("environment_id") == p.production:
+		var all []string
+		for _, id := range p.list {
+			all = append(all, p.deployments[id])
+		}
+		fmt.Fprintf(w, "[%s]", strings.Join(all, ","))
+	case path == "/deployments":
+		_, _ = io.WriteString(w, "[]")
+	case path == "/runs":
+		from := len(r.URL.Query().Get("cursor"))
+		to := min(from+2, len(p.runs))
+		fmt.Fprintf(w, `{"items":[%s],"next_cursor":%q}`, strings.Join(p.runs[from:to], ","), strings.Repeat("x", to%len(p.runs)))
+	case strings.HasPrefix(path, "/runs/"):
+		_, _ = io.WriteString(w, p.runs[0])
+	case len(parts) == 2:
+		_, _ = io.WriteString(w, p.deployments[parts[1]])
+	case parts[2] == "activate":
+		_, _ = io.WriteString(w, `{"ok":true}`)
+	case parts[2] == "logs":
+		w.Header().Set("Content-Type", "text/event-stream")
+		p.streams[0](w, r.Header.Get("Last-Event-ID"))
+		if len(p.streams) > 1 {
+			p.streams = p.streams[1:]
+		}
+	}
+}
+
+// agentctl runs a command on the project.
+func (p *project) agentctl(args ...string) (out, messages string, err error) {
+	p.t.Helper()
+	return run(p.t, append(args, "--server", p.url, "--project", p.id, "--api-key", p.key)...)
+}
+
+// event writes an event of a log.
+func event(w io.Writer, id int, text string) {
+	data, _ := json.Marshal(map[string]string{"text": text})
+	fmt.Fprintf(w, "id: %d\nevent: log\ndata: %s\n\n", id, data)
+}
+
+const end = "id: 9\nevent: end\ndata: {\"status\":\"deployed\"}\n\n"
+
+func TestDeployFollowsWhatItBegan(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	id := p.has(`"status":"deployed","is_live":true`)
+	p.streams = []func(http.ResponseWriter, string){
+		func(w http.ResponseWriter, last string) {
+			require.Empty(t, last)
+			fmt.Fprint(w, ": heartbeat\n\n")
+			event(w, 1, "fetching\n")
+			event(w, 2, "one \x1b[31mline\n  and half")
+		},
+		func(w http.ResponseWriter, last string) { // the connection broke off
+			require.Equal(t, "2", last)
+			event(w, 3, " of one\n")
+			fmt.Fprint(w, end)
+		},
+	}
+	out, messages, err := p.agentctl("deploy", "--commit", strings.Repeat("a", 40))
+	require.NoError(t, err)
+	require.Equal(t, id+"\n", out, "for other programs")
+	require.Equal(t, "deploying to production: "+id+"\nfetching\none  [31mline\n  and half of one\nlive in production\n", messages)
+	require.Equal(t, []string{"/deployments environment_id=" + p.production + ` {"commit":"` + strings.Repeat("a", 40) + `"}`}, p.called)
+
+	out, _, err = p.agentctl("deploy", "--detach", "-o", "yaml")
+	require.NoError(t, err)
+	require.Contains(t, out, "is_live: true\n")
+	_, _, err = p.agentctl("deploy", "--environment", "nowhere")
+	require.ErrorContains(t, err, `the project has no "nowhere", or the key does not reach it; there is production, staging`)
+}
+
+func TestDeployTellsHowItEnded(t *testing.T) {
+	t.Parallel()
+	for fields, want := range map[string]string{
+		`"status":"failed","failure_reason":"tests_failed","message":"2 of 3 cases failed"`: "the deployment failed (tests_failed): 2 of 3 cases failed",
+		`"status":"cancelled","message":"superseded"`:                                       "the deployment was cancelled: superseded",
+		`"status":"deployed","is_live":false`:                                               "",
+	} {
+		p := newProject(t)
+		p.has(fields)
+		p.streams = []func(http.ResponseWriter, string){func(w http.ResponseWriter, _ string) { fmt.Fprint(w, end) }}
+		_, messages, err := p.agentctl("deploy")
+		if want == "" {
+			require.NoError(t, err)
+			require.Contains(t, messages, "deployed, and not live")
+			continue
+		}
+		require.EqualError(t, err, want)
+		require.Equal(t, 2, exitCode(err))
+	}
+	require.Equal(t, 1, exitCode(errors.New("any other")))
+}
+
+func TestFollowEndsWhereNothingCanBeFollowed(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	id := p.has(`"status":"building"`)
+	p.streams = []func(http.ResponseWriter, string){func(w http.ResponseWriter, _ string) { problemAnswer(http.StatusNotFound, "not_found")(w) }}
+	_, _, err := p.agentctl("logs", "-f", id)
+	require.ErrorContains(t, err, "404 not_found: not now")
+	_, _, err = p.agentctl("logs", "production")
+	require.ErrorContains(t, err, "must be the id of a deployment")
+}
+
+func TestLogsShowWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	out, _, err := p.agentctl("logs", p.has(`"status":"failed","build_logs":"one\n\u001btwo\n"`))
+	require.NoError(t, err)
+	require.Equal(t, "one\n two\n", out)
+}
+
+func TestRollbackGoesBackOneFurther(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.has(`"status":"building"`)
+	p.has(`"status":"deployed","activated_at":"2026-07-02T11:00:00Z"`) // from which somebody went back
+	live := p.has(`"status":"deployed","is_live":true,"activated_at":"2026-07-02T11:30:00Z"`)
+	p.has(`"status":"failed"`)
+	p.has(`"status":"deployed","activated_at":null`)
+	before := p.has(`"status":"deployed","activated_at":"2026-07-01T00:00:00Z"`)
+	p.has(`"status":"deployed","activated_at":"2026-07-02T00:00:00Z"`)
+	out, messages, err := p.agentctl("rollback", "--environment", "production", "--force")
+	require.NoError(t, err)
+	require.Equal(t, before+"\n", out)
+	require.Contains(t, messages, "production: from "+live+" 2fd4e1c6 Be  kind to "+before+" 2fd4e1c6 Be  kind\n")
+	require.Equal(t, []string{"/deployments/" + before + "/activate force=true"}, p.called)
+
+	_, _, err = p.agentctl("rollback", "--environment", "staging")
+	require.EqualError(t, err, "environment staging: nothing is live")
+	p.list = p.list[:5]
+	_, _, err = p.agentctl("rollback")
+	require.EqualError(t, err, "environment production: nothing was live before what is")
+	_, _, err = p.agentctl("activate", "first")
+	require.ErrorContains(t, err, "must be the id of a deployment")
+}
+
+func TestStatusShowsWhatIsLive(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	newest := p.has(`"status":"failed","failure_reason":"build_failed"`)
+	live := p.has(`"status":"deployed","is_live":true,"activated_at":"2026-07-02T11:00:00Z"`)
+	out, _, err := p.agentctl("status")
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 3)
+	require.Regexp(t, `^production \(default\) +`+live+` +\S+ +2fd4e1c6 Be  kind +failed `+newest+` +`+p.production+`$`, lines[1])
+	require.Regexp(t, `^staging +- +- +- +- +\S+$`, lines[2])
+
+	out, _, err = p.agentctl("status", "--environment", p.production)
+	require.NoError(t, err)
+	lines = strings.Split(strings.TrimSpace(out), "\n")
+	require.Regexp(t, `^`+newest+` .* failed \(build_failed\)$`, lines[1])
+	require.Regexp(t, `^`+live+` .* live$`, lines[2])
+
+	out, _, err = p.agentctl("status", "-o", "json")
+	require.NoError(t, err)
+	var shown []struct{ Live, Newest struct{ ID string } }
+	require.NoError(t, json.Unmarshal([]byte(out), &shown))
+	require.Equal(t, live, shown[0].Live.ID)
+	require.Equal(t, newest, shown[0].Newest.ID)
+	_, _, err = p.agentctl("status", "-o", "xml")
+	require.ErrorContains(t, err, "must be json or yaml")
+}
+
+func TestRunsAreListedByPages(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	for _, status := range []string{`"failed","error_code":"timeout","error":"took 15 min"`, `"completed","duration_ms":1250`, `"queued"`} {
+		p.runs = append(p.runs, fmt.Sprintf(`{"id":%q,"agent_name":"support","queued_at":"2026-07-02T11:00:00Z","status":%s}`, uuid.NewString(), status))
+	}
+	out, _, err := p.agentctl("runs", "--environment", "production", "--agent", "support")
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 4)
+	require.Regexp(t, `^\S+ +support +\S+ +- +failed \(timeout\)$`, lines[1])
+	require.Regexp(t, `^\S+ +support +\S+ +1.25s +completed$`, lines[2])
+	out, _, err = p.agentctl("runs", "--limit", "2", "-o", "json")
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(out, `"agent_name"`))
+	_, _, err = p.agentctl("runs", "--limit", "0")
+	require.ErrorContains(t, err, "--limit")
+
+	_, _, err = p.agentctl("runs", uuid.NewString())
+	require.EqualError(t, err, "the run is failed timeout: took 15 min")
+	require.Equal(t, 2, exitCode(err))
+	p.runs[0] = `{"status":"completed","output":"Hello.\nBye."}`
+	out, _, err = p.agentctl("runs", uuid.NewString())
+	require.NoError(t, err)
+	require.Equal(t, "Hello.\nBye.\n", out)
+}
+
+func TestAgesAreShort(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 7, 2, 12, 0, 0, 0, time.UTC)
+	for since, want := range map[time.Duration]string{
+		-time.Second: "0s", 59 * time.Second: "59s", time.Hour: "1h0m", 90 * time.Minute: "1h30m", 72 * time.Hour: "3d", 5 * time.Minute: "5m",
+	} {
+		at := now.Add(-since)
+		require.Equal(t, want, age(now, &at))
+	}
+	require.Equal(t, "-", age(now, nil))
+	require.Equal(t, "failed", paint(os.Stdin, "failed"), "no terminal")
+}

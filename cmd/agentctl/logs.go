@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+)
+
+// maxEvent is the most bytes of a line of a stream.
+const maxEvent = 2 << 20
+
+func newLogsCommand() *cobra.Command {
+	o := &deployOptions{}
+	following := false
+	cmd := o.command(&cobra.Command{
+		Use:   "logs DEPLOYMENT",
+		Short: "Show the log of a deployment's build",
+		Example: `  agentctl logs 5c1e09aa-...
+  agentctl logs -f 5c1e09aa-...`,
+		Args: cobra.ExactArgs(1),
+	}, func(ctx context.Context, args []string) error {
+		if _, err := uuid.Parse(args[0]); err != nil {
+			return errors.New("DEPLOYMENT: must be the id of a deployment, as status shows it")
+		}
+		if following {
+			return follow(ctx, o.api, args[0], o.out)
+		}
+		d, err := o.api.deployment(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if o.output != outputText {
+			return o.write(o.out, map[string]string{"build_logs": d.BuildLogs})
+		}
+		_, err = io.WriteString(o.out, printableLines(d.BuildLogs))
+		return err
+	})
+	cmd.Flags().BoolVarP(&following, "follow", "f", false, "go on with what is written, until the deployment has ended")
+	return cmd
+}
+
+// follow writes the log of a build until the deployment has ended. A stream that breaks off
+// is taken up again where it was.
+func follow(ctx context.Context, api *rest, id string, out io.Writer) error {
+	last := ""
+	for try := 1; ; try++ {
+		before := last
+		ended, err := api.stream(ctx, "/deployments/"+url.PathEscape(id)+"/logs", &last, func(event string, data []byte) error {
+			if event != "log" {
+				return nil
+			}
+			var part struct {
+				Text string `json:"text"`
+			}
+			if err := json.Unmarshal(data, &part); err != nil {
+				return fmt.Errorf("reading the log: %w", err)
+			}
+			_, err := io.WriteString(out, printableLines(part.Text))
+			return err
+		})
+		if ended {
+			return nil
+		}
+		if last != before {
+			try = 0 // it has come further
+		}
+		var problem *restError
+		answered := errors.As(err, &problem)
+		if ctx.Err() != nil || answered && !problem.later() || try == restTries {
+			return fmt.Errorf("following the log of deployment %s: %w", id, errors.Join(err, ctx.Err()))
+		}
+		after := restPause
+		if answered {
+			after = min(max(problem.after, restPause), restLongest)
+		}
+		if err := api.wait(ctx, after); err != nil {
+			return err
+		}
+	}
+}
+
+// stream reads server-sent events until the event end, or until it breaks off. last is the
+// id of the last event that was read, after which it goes on.
+func (r *rest) stream(ctx context.Context, path string, last *string, each func(event string, data []byte) error) (ended bool, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, nil)
+	if err != nil {
+		return false, fmt.Errorf("making a request: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+r.key)
+	request.Header.Set("Accept", "text/event-stream")
+	if *last != "" {
+		request.Header.Set("Last-Event-ID", *last)
+	}
+	endless := *r.http
+	endless.Timeout = 0 // ctx ends it
+	response, err := endless.Do(request)
+	if err != nil {
+		return false, fmt.Errorf("calling the REST API: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return false, problemOf(response)
+	}
+	var event, id string
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, maxEvent)
+	for lines.Scan() {
+		field, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch field {
+		case "event":
+			event = value
+		case "id":
+			id = value
+		case "data":
+			if err := each(event, []byte(value)); err != nil {
+				return false, err
+			}
+			if *last = id; event == "end" {
+				return true, nil
+			}
+		}
+	}
+	return false, lines.Err()
+}
+
+// printableLines is text for a terminal, with its lines.
+func printableLines(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	for i, line := range lines {
+		content, broken := strings.CutSuffix(line, "\n")
+		if lines[i] = printable(content); broken {
+			lines[i] += "\n"
+		}
+	}
+	return strings.Join(lines, "")
+}
