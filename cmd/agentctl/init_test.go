@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/examples"
+)
+
+// TestInitBeginsARepository: of each example, valid, and never over what is there.
+func TestInitBeginsARepository(t *testing.T) {
+	t.Parallel()
+	for _, example := range examples.Names() {
+		folder := filepath.Join(t.TempDir(), "new", "agents")
+		out, messages, err := run(t, "init", folder, "--example", example)
+		require.NoError(t, err)
+		require.Contains(t, messages, example)
+		project, err := bundle.Load(os.DirFS(folder))
+		require.NoError(t, err)
+		require.NotEmpty(t, project.Agents)
+		for _, path := range strings.Fields(out) {
+			require.FileExists(t, path)
+		}
+		_, _, err = run(t, "init", folder, "--example", example)
+		require.ErrorContains(t, err, "README.md")
+		require.ErrorContains(t, err, "already; nothing was written")
+	}
+
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "README.md"), []byte("mine"), 0o600))
+	_, _, err := run(t, "init", folder)
+	require.ErrorContains(t, err, "has README.md already")
+	require.NoDirExists(t, filepath.Join(folder, "agents"))
+	_, _, err = run(t, "init", folder, "--example", "nothing")
+	require.ErrorContains(t, err, "--example: there is no example")
+	outside := filepath.Join(t.TempDir(), "elsewhere")
+	require.NoError(t, os.Mkdir(outside, 0o755))
+	folder = t.TempDir()
+	require.NoError(t, os.Symlink(outside, filepath.Join(folder, "agents")))
+	_, _, err = run(t, "init", folder)
+	require.Error(t, err)
+	entries, err := os.ReadDir(outside)
+	require.NoError(t, err)
+	require.Empty(t, entries, "a link leads nowhere")
+}
