@@ -125,14 +125,14 @@ func TestDeployFollowsWhatItBegan(t *testing.T) {
 	p.streams = []func(http.ResponseWriter, string){
 		func(w http.ResponseWriter, last string) {
 			require.Empty(t, last)
-			fmt.Fprint(w, ": heartbeat\n\n")
+			_, _ = io.WriteString(w, ": heartbeat\n\n")
 			event(w, 1, "fetching\n")
 			event(w, 2, "one \x1b[31mline\n  and half")
 		},
 		func(w http.ResponseWriter, last string) { // the connection broke off
 			require.Equal(t, "2", last)
 			event(w, 3, " of one\n")
-			fmt.Fprint(w, end)
+			_, _ = io.WriteString(w, end)
 		},
 	}
 	out, messages, err := p.agentctl("deploy", "--commit", strings.Repeat("a", 40))
@@ -157,7 +157,7 @@ func TestDeployTellsHowItEnded(t *testing.T) {
 	} {
 		p := newProject(t)
 		p.has(fields)
-		p.streams = []func(http.ResponseWriter, string){func(w http.ResponseWriter, _ string) { fmt.Fprint(w, end) }}
+		p.streams = []func(http.ResponseWriter, string){func(w http.ResponseWriter, _ string) { _, _ = io.WriteString(w, end) }}
 		_, messages, err := p.agentctl("deploy")
 		if want == "" {
 			require.NoError(t, err)

@@ -77,7 +77,7 @@ func paint(out io.Writer, word string) string {
 
 func isTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // age is how long ago something was, in its two largest units at most; "-" of what
