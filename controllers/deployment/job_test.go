@@ -69,7 +69,7 @@ func TestWhoSeesWhatInABuild(t *testing.T) {
 	}
 	require.Equal(t, map[string]string{"token": "v1-build-token", "git": "git", "config": "dev-runner-config"}, secrets)
 	require.True(t, *configVolume("dev").Secret.Optional, "who mocks all models needs none")
-	require.Subset(t, pack.Args, []string{"--providers=/etc/agentplatform/config/providers.json", "--test-timeout=600s", "--allow-egress=", "--deny-egress="})
+	require.Subset(t, pack.Args, []string{"--providers=/etc/agentplatform/config/providers.json", "--variables=/etc/agentplatform/config/variables.json", "--test-timeout=600s", "--allow-egress=", "--deny-egress="})
 
 	require.NotContains(t, pack.Args, "--skip-tests")
 

@@ -22,18 +22,21 @@ import (
 
 // testEnvironment names the environment whose configuration the tests are run with;
 // "" where the test phase is left out. It waits for the configuration where the project
-// has model providers: without it, tests that ask them would fail.
+// has model providers, or the environment variables: without it, tests that need them
+// would fail.
 func (r *Reconciler) testEnvironment(ctx context.Context, v *version) (string, error) {
 	if v.Spec.SkipTests {
 		return "", nil
 	}
 	name := cmp.Or(v.environment.Spec.TestEnvironment, v.Spec.Environment)
+	of := v.environment
 	if name != v.Spec.Environment {
-		if _, _, err := r.Environment(ctx, v.Namespace, name); err != nil {
+		var err error
+		if of, _, err = r.Environment(ctx, v.Namespace, name); err != nil {
 			return "", err
 		}
 	}
-	if len(v.project.Spec.ModelProviders) == 0 {
+	if len(v.project.Spec.ModelProviders) == 0 && len(of.Spec.Variables) == 0 {
 		return string(name), nil
 	}
 	config := &metav1.PartialObjectMetadata{}
@@ -41,7 +44,7 @@ func (r *Reconciler) testEnvironment(ctx context.Context, v *version) (string, e
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: object.RunnerConfig(string(name))}, config)
 	if apierrors.IsNotFound(err) {
 		return "", &object.WaitingError{Message: fmt.Sprintf(
-			"the tests need the model providers, which Environment %q does not have yet; see what it says, or set spec.skipTests", name)}
+			"the tests need the model providers and variables of Environment %q, whose runners do not have them yet; see what it says, or set spec.skipTests", name)}
 	}
 	if err != nil {
 		return "", fmt.Errorf("looking for the configuration of the runners of Environment %q: %w", name, err)
@@ -71,6 +74,7 @@ func (r *Reconciler) mirrorTests(ctx context.Context, v *version) error {
 func testArgs(build plan.Build) []string {
 	return []string{
 		"--providers=" + configFolder + "/" + runnerconfig.ProvidersFile,
+		"--variables=" + configFolder + "/" + runnerconfig.VariablesFile,
 		fmt.Sprintf("--test-timeout=%ds", build.TimeoutSeconds*2/3),
 	}
 }

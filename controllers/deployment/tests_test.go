@@ -3,6 +3,8 @@
 package deployment_test
 
 import (
+	"context"
+
 	"encoding/json"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,6 +16,14 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
+
+// configured makes the configuration of the environment's runners, as its controller does.
+func (s *scene) configured(ctx context.Context) {
+	GinkgoHelper()
+	config := s.Secret(object.RunnerConfig("dev"), map[string]string{"providers.json": "{}"})
+	config.Labels = map[string]string{object.LabelManagedBy: object.ManagedBy}
+	s.ExpectApplied(ctx, config)
+}
 
 var _ = Describe("The test phase", func() {
 	// configured are the Secrets that the container with the tests is configured by.
@@ -49,16 +59,14 @@ var _ = Describe("The test phase", func() {
 		s.ExpectApplied(ctx, s.project)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		Expect(State(d)).To(Equal("Ready=False/Progressing Reconciling"))
-		Expect(Message(d)).To(ContainSubstring(`the tests need the model providers, which Environment "dev" does not have yet`))
+		Expect(Message(d)).To(ContainSubstring(`the tests need the model providers and variables of Environment "dev", whose runners do not have them yet`))
 		Expect(s.Children(ctx, d.UID)).To(BeEmpty())
 
 		untested := s.reconciled(ctx, s.Deployment("v2", func(d *v1alpha1.Deployment) { d.Spec.SkipTests = true }))
 		Expect(configured(s.job(ctx, untested).Spec.Template.Spec)).To(BeEmpty())
 		Expect(s.outcome(ctx, untested).SkipTests).To(BeTrue())
 
-		config := s.Secret(object.RunnerConfig("dev"), map[string]string{"providers.json": "{}"})
-		config.Labels = map[string]string{object.LabelManagedBy: object.ManagedBy}
-		s.ExpectApplied(ctx, config)
+		s.configured(ctx)
 		third := s.reconciled(ctx, s.Deployment("v3"))
 		Expect(configured(s.job(ctx, third).Spec.Template.Spec)).To(ConsistOf("dev-runner-config"))
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/gitremote"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/suite"
 )
@@ -47,7 +48,9 @@ type PackOptions struct {
 	// Models are asked by tests where no mock stands in for them, Tools are the
 	// built-in tools; nil means those of the engine.
 	Models engine.Models
-	Tools  []engine.Tool
+	// Variables are engine.Config's, for the prompts of tests.
+	Variables func() (runnerconfig.Variables, error)
+	Tools     []engine.Tool
 	// TestTimeout is of all tests together; 0 for none.
 	TestTimeout time.Duration
 	// Now is the clock; nil means time.Now.

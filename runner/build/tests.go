@@ -43,7 +43,7 @@ func test(
 		return dispatchapi.BuildResult{}, err
 	}
 	results, err := suite.Run(ctx, suite.Options{
-		Project: project, Models: opts.Models, Tools: opts.Tools, Timeout: opts.TestTimeout, Now: opts.Now,
+		Project: project, Models: opts.Models, Variables: opts.Variables, Tools: opts.Tools, Timeout: opts.TestTimeout, Now: opts.Now,
 		Ended: func(p suite.Progress) {
 			log.say("%s", p)
 			if text := p.Explain(); text != "" {

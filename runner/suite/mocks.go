@@ -38,7 +38,7 @@ func engineOf(opts Options, s *bundle.Suite, c *bundle.Case) *engine.Engine {
 	if tools == nil {
 		tools = engine.Builtin(time.Now)
 	}
-	config := engine.Config{Models: mockedModels{opts.Models, mocks.Models}}
+	config := engine.Config{Models: mockedModels{opts.Models, mocks.Models}, Variables: opts.Variables}
 	for _, tool := range tools {
 		if mock, ok := mocks.Tools[tool.Name]; ok {
 			tool.Run = func(context.Context, map[string]any) (map[string]any, error) {

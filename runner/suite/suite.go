@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -27,6 +28,8 @@ type Options struct {
 	Project *bundle.Project
 	// Models are asked where no mock stands in for them.
 	Models engine.Models
+	// Variables are engine.Config's.
+	Variables func() (runnerconfig.Variables, error)
 	// Tools are the built-in tools; nil means those of the engine.
 	Tools []engine.Tool
 	// Timeout is of all runs together; 0 for none.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/model"
 	"github.com/agentplatform/agentplatform/runner/suite"
 )
@@ -172,6 +173,24 @@ cases:
       && context.subject == "Invoice" && context.run_id != ""
 `, "tests/files/in/bill.pdf", "%PDF-1.7", "tests/files/notes.md", "# Notes")
 	require.True(t, r.Passed, r.Explain())
+}
+
+// TestPromptsOfTestsKnowVariables: those of the environment that the build names.
+func TestPromptsOfTestsKnowVariables(t *testing.T) {
+	t.Parallel()
+	opts := suite.Options{Models: &model.Registry{}, Project: project(t,
+		"agent: local\ncases: [{name: a, payload: x, mocks: {models: {openai/gpt-5: {steps: [{text: ok}]}}}}]\n",
+		"agents/local.yaml", "name: local\nmodel: openai/gpt-5\nsystem_prompt: You work in {env.REGION}.\n")}
+	results, err := suite.Run(t.Context(), opts)
+	require.NoError(t, err)
+	require.False(t, results[0].Passed)
+	require.Contains(t, results[0].Reason(), "REGION")
+	opts.Variables = func() (runnerconfig.Variables, error) {
+		return runnerconfig.Sorted([]runnerconfig.Variable{{Name: "REGION", Value: "eu"}}), nil
+	}
+	results, err = suite.Run(t.Context(), opts)
+	require.NoError(t, err)
+	require.True(t, results[0].Passed, results[0].Reason())
 }
 
 // TestWhatATestSendsIsKept: and goes nowhere; the call can be expected.

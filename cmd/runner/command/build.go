@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/build"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
@@ -51,7 +52,7 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 	var target dispatchFlags
 	var out egress.Flags
 	var opts build.PackOptions
-	var providers string
+	var providers, variables string
 	cmd := &cobra.Command{
 		Use:   "pack",
 		Short: "Validate, pack and test what was fetched, and report the outcome",
@@ -68,6 +69,7 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 				return err
 			}
 			opts.Dispatch, opts.Tools, opts.Models = client, tools, modelsOf(guard, providers, nil)
+			opts.Variables = func() (runnerconfig.Variables, error) { return readVariables(variables) }
 			opts.Check = engine.New(engine.Config{Tools: tools}).Check
 			return build.Pack(cmd.Context(), opts)
 		},
@@ -77,6 +79,7 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 	flags.BoolVar(&opts.SkipTests, "skip-tests", false, "leave the test phase out")
 	flags.DurationVar(&opts.TestTimeout, "test-timeout", 10*time.Minute, "time that all tests together have")
 	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON) that tests ask where they mock nothing; none when there is no such file")
+	flags.StringVar(&variables, "variables", "", "file with the environment's variables (JSON) that prompts of tests may name; none when there is no such file")
 	target.add(flags)
 	out.Bind(flags)
 	return cmd
