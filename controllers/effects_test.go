@@ -20,8 +20,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/environment"
-	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
@@ -152,20 +150,6 @@ func inState(change func(s *stage, spec *v1alpha1.APIKeySpec), want string) effe
 		k, _ := s.key(ctx, func(spec *v1alpha1.APIKeySpec) { change(s, spec) })
 		return State(k) + ": " + Message(k)
 	}, ContainSubstring(want)}
-}
-
-// followed is seen in when the repository is asked again whose branch an environment
-// follows.
-func followed(seconds *int32, want time.Duration) effect {
-	return effect{func(ctx context.Context, s *stage) any {
-		GinkgoHelper()
-		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Git.AutoDeploy, e.Spec.Git.IntervalSeconds = true, seconds })
-		s.ExpectApplied(ctx, e)
-		defer s.ExpectGone(ctx, e)
-		branches := &environment.Branches{Base: s.Base, Guard: egress.New(egress.Rules{}), Heads: environment.NewHeads()}
-		project := s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Git = &v1alpha1.ProjectGit{URL: "https://127.0.0.1/x.git"} }) // forbidden
-		return s.ExpectReconciled(ctx, branches, project).RequeueAfter.Truncate(want)
-	}, Equal(want)}
 }
 
 // effects are what is seen of each field.
