@@ -65,8 +65,12 @@ func TestWhatIsPrunedIsActivatedToo(t *testing.T) {
 	t.Parallel()
 	w := newPast(t)
 	key, first := w.key(t, nil), w.ids["deployment"]
+	now := time.Now()
+	w.server.now = func() time.Time { return now } // all within one second
+	second := w.second(t)
+	require.True(t, w.ok(t, key, "/deployments/"+first+"/activate"))
+	require.True(t, w.ok(t, key, "/deployments/"+second+"/activate"))
 	was := w.deploymentObject(t, first)
-	w.second(t)
 	require.NoError(t, w.client.Delete(t.Context(), was))
 	require.NoError(t, w.db.Remove(t.Context(), w.projectID, w.ref(was)))
 	require.Equal(t, first, w.shownDeployment(t, key, first).ID, "the store knows it")

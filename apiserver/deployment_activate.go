@@ -48,8 +48,8 @@ func (s *Server) activateDeployment(ctx context.Context, c *caller, in *Activate
 		return answer[Done]{}, err
 	}
 	_, err = s.amend(ctx, c, o, func() error {
-		var own *time.Time
-		if o.Spec.Activation != nil {
+		own := d.ActivationRequestedAt // which an object that was made again does not have
+		if o.Spec.Activation != nil && (own == nil || o.Spec.Activation.RequestedAt.After(*own)) {
 			own = &o.Spec.Activation.RequestedAt.Time
 		}
 		o.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(decisionTime(s.now(), own, live)), Force: in.Force}
