@@ -40,8 +40,9 @@ func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Act
 	for _, c := range changes {
 		switch {
 		case c.action == actionFailed:
-			name := v1alpha1.CodeConnectorName(v.Spec.Environment, c.key)
-			a.Kept = append(a.Kept, v1alpha1.ProjectObjectID(v.key.ProjectID, store.KindConnector, name))
+			if err := r.keep(ctx, v, a, found, c.key); err != nil {
+				return err
+			}
 		case c.mirror != nil:
 			if err := r.addConnector(ctx, v, a, c); err != nil {
 				return err
@@ -50,6 +51,41 @@ func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Act
 	}
 	a.ConnectorResults, err = results(changes, true)
 	return err
+}
+
+// keep lets a connector stay as it is. What it is stands in the store; its mirror goes on as it is
+// too, so that one which is behind, as after a crash, would bring back what was before: such an
+// activation waits for the mirror.
+func (r *Reconciler) keep(ctx context.Context, v *version, a *store.Activation, found situation, key string) error {
+	name := v1alpha1.CodeConnectorName(v.Spec.Environment, key)
+	id := v1alpha1.ProjectObjectID(v.key.ProjectID, store.KindConnector, name)
+	environment, err := r.Store.Environment(ctx, v.environmentKey)
+	if err != nil {
+		return object.FromStore(err)
+	}
+	row, err := r.Base.Store.Connector(ctx, store.Key{ProjectID: v.key.ProjectID, ID: id})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return object.FromStore(err)
+	}
+	if mirror := found.connectors[name]; row.DefinedInCode && isBehind(mirror, row, v.Spec.Environment, environment.LiveRank) {
+		return &object.WaitingError{Message: fmt.Sprintf("connector %s stays as it is, and Connector %q does not show yet what that is; the deployment goes live when it does", key, name)}
+	}
+	a.Kept = append(a.Kept, id)
+	return nil
+}
+
+// isBehind says whether the mirror of a row is that of another activation than the one of what is
+// live. A retired connector needs none, and an object that the platform has not made is none.
+func isBehind(mirror *v1alpha1.Connector, row store.Connector, environment v1alpha1.EnvironmentName, live int64) bool {
+	switch {
+	case mirror == nil:
+		return !row.Retired
+	case !projection.IsOurs(mirror, environment):
+		return false
+	case row.Retired:
+		return !mirror.Retired()
+	}
+	return mirror.Retired() || mirror.Activation() != live
 }
 
 // addConnector adds a connector with its links.

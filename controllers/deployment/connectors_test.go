@@ -223,6 +223,28 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue(), "it stays as it was")
 	})
 
+	It("stay as they are once their mirrors show what that is", func(ctx SpecContext) {
+		s := newScene(ctx)
+		first := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		s.mirrored(ctx)
+		s.brought(ctx, s.Deployment("v2"))
+		s.mirrored(ctx)
+		s.activate(ctx, first, 0) // it is live again, and nobody has mirrored that yet
+		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeFalse())
+		Expect(s.object(ctx, "dev.orders").Retired()).To(BeTrue())
+		inbound := file("orders", "type: webhook\nmode: inbound\nagents: [hello]\n")
+		d := s.brought(ctx, s.Deployment("v3", func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }), inbound)
+		Expect(Message(d)).To(ContainSubstring(`Connector "dev.orders" does not show yet what that is`))
+		Expect(s.live(ctx)).To(Equal("v1"))
+		s.mirrored(ctx)
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(s.live(ctx)).To(Equal("v3"))
+		s.mirrored(ctx)
+		Expect(s.object(ctx, "dev.orders").Retired()).To(BeFalse())
+		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeTrue())
+		Expect(s.route(ctx, "dev.orders").Connector.Mode).To(Equal("sync"))
+	})
+
 	It("are put by no mirror of an activation that is over", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
