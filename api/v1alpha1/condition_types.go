@@ -74,8 +74,7 @@ const (
 	// Positive.
 	ConditionRunnersReady = "RunnersReady"
 	// ConditionSourceFollowed: the commit that spec.git asks for is known, and is
-	// deployed, on its way, or has had its Deployment. Positive; absent where
-	// spec.git follows nothing.
+	// deployed or on its way. Positive; absent where spec.git follows nothing.
 	ConditionSourceFollowed = "SourceFollowed"
 )
 
@@ -177,6 +176,9 @@ const (
 	ReasonSkipped = "Skipped"
 	// ReasonNameReused: the store knows this deployment's id with another source.
 	ReasonNameReused = "NameReused"
+	// ReasonDeploymentFailed: the Deployment of the commit that spec.git asks for
+	// failed, or was cancelled.
+	ReasonDeploymentFailed = "DeploymentFailed"
 	// ReasonGitMissing: the project has no git repository to build from.
 	ReasonGitMissing = "GitMissing"
 	// ReasonActivated: the deployment is live.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -95,11 +94,16 @@ func (g *EnvironmentGit) Interval() time.Duration {
 	return time.Duration(*g.IntervalSeconds) * time.Second
 }
 
-// MarkSourceFollowed: the environment is to be at a commit, for which there was a
-// Deployment.
-func (e *Environment) MarkSourceFollowed(git EnvironmentGitStatus) {
+// MarkSourceFollowed: a Deployment, now in that phase ("" where it is gone), was asked to
+// bring the environment to a commit.
+func (e *Environment) MarkSourceFollowed(git EnvironmentGitStatus, phase DeploymentPhase) {
 	e.Status.Git = &git
-	message := fmt.Sprintf("at commit %s, by Deployment %q", git.Commit, git.Deployment)
+	message := fmt.Sprintf("commit %s was asked for by Deployment %q", git.Commit, git.Deployment)
+	if (phase == DeploymentFailed || phase == DeploymentCancelled) && e.Status.LiveCommit != git.Commit {
+		message += fmt.Sprintf(", which is %s: its conditions say why. Push another commit, or make a Deployment of this one", phase)
+		set(e, ConditionSourceFollowed, metav1.ConditionFalse, ReasonDeploymentFailed, message)
+		return
+	}
 	set(e, ConditionSourceFollowed, metav1.ConditionTrue, ReasonSucceeded, message)
 }
 
@@ -108,10 +112,17 @@ func (e *Environment) MarkSourceUnknown(reason, message string) {
 	set(e, ConditionSourceFollowed, metav1.ConditionFalse, reason, message)
 }
 
+// ForgetSourceOfBefore leaves out what was said before spec changed.
+func (e *Environment) ForgetSourceOfBefore() {
+	if said := e.Status.Condition(ConditionSourceFollowed); said != nil && said.ObservedGeneration != e.Generation {
+		remove(e, ConditionSourceFollowed)
+	}
+}
+
 // MarkSourceUnfollowed: spec.git follows nothing.
 func (e *Environment) MarkSourceUnfollowed() {
 	e.Status.Git = nil
-	meta.RemoveStatusCondition(&e.Status.Conditions, ConditionSourceFollowed)
+	remove(e, ConditionSourceFollowed)
 }
 
 // Title is the environment's name for people: spec.displayName, else its name.

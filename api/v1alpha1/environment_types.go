@@ -373,6 +373,12 @@ type EnvironmentGitStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Deployment string `json:"deployment,omitempty"`
+
+	// Revision counts what was decided so far. It is part of the names of the
+	// Deployments, so that each decision has its own.
+	//
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
 }
 
 // RunnerPoolStatus is the state of a pool of runner pods.

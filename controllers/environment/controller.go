@@ -25,6 +25,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -113,10 +114,20 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 		v1alpha1.MarkStalled(e, v1alpha1.ReasonNotAllowed, notAllowed.Error())
 		return r.PlanInterval(), false, nil
 	}
-	if err := r.follow(ctx, e, project); err != nil {
-		return 0, false, err
+	after, rolling, err = r.bringPool(ctx, e, project, allowed.Runner, key)
+	// Neither of the two holds the other up.
+	again, unfollowed := r.follow(ctx, e, project, key)
+	if again > 0 && (after == 0 || again < after) {
+		after = again
 	}
-	wrote, err := r.keepPool(ctx, e, project, allowed.Runner, key)
+	return after, rolling, errors.Join(err, unfollowed)
+}
+
+// bringPool keeps the pool and shows it; it returns what reconcile does.
+func (r *Reconciler) bringPool(
+	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, allowed plan.Runner, key store.Key,
+) (after time.Duration, rolling bool, err error) {
+	wrote, err := r.keepPool(ctx, e, project, allowed, key)
 	if err != nil {
 		return 0, false, err
 	}

@@ -4,54 +4,90 @@ package environment
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
 )
 
-// +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments,verbs=create;patch
-
-// follow brings the environment to the commit that spec.git asks for.
-func (r *Reconciler) follow(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project) error {
+// follow brings the environment to the commit that spec.git asks for, and says so. It
+// returns when to look again, where nothing else wakes the environment.
+func (r *Reconciler) follow(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, key store.Key) (time.Duration, error) {
 	head, ok := r.wanted(e, project)
 	if !ok {
-		return nil
-	}
-	if was := e.Status.Git; was != nil && (was.Commit == head.Commit || head.Tree != "" && was.Tree == head.Tree) {
-		e.MarkSourceFollowed(*was)
-		return nil
+		return 0, nil
 	}
 	list := &v1alpha1.DeploymentList{}
 	err := r.Client.List(ctx, list, client.InNamespace(e.Namespace), client.MatchingFields{object.ByEnvironment: e.Name})
 	if err != nil {
-		return fmt.Errorf("listing the deployments: %w", err)
+		return 0, fmt.Errorf("listing the deployments: %w", err)
 	}
-	there, activate := deploymentOf(head.Commit, list.Items)
-	switch {
-	case there == nil:
-		there = commitDeployment(e, branchOf(e, project), head.Commit)
-		err = r.deploy(ctx, e, there)
-	case activate:
-		err = r.activate(ctx, there)
+	if was := e.Status.Git; was != nil && stays(*was, head, e.Spec.Git.AutoDeploy, list.Items) {
+		e.MarkSourceFollowed(*was, phaseOf(was.Deployment, list.Items))
+		return 0, nil
 	}
+	asked, err := r.ask(ctx, e, branchOf(e, project), head, list.Items, key)
 	var collision *object.StalledError
-	switch {
-	case errors.As(err, &collision):
+	if errors.As(err, &collision) {
 		e.MarkSourceUnknown(collision.Reason, collision.Message)
-		return nil
-	case err != nil:
-		return err
+		return object.Later, nil
 	}
-	e.MarkSourceFollowed(v1alpha1.EnvironmentGitStatus{Commit: head.Commit, Tree: head.Tree, Deployment: there.Name})
-	return nil
+	if words := object.Refusal(err); words != "" {
+		e.MarkSourceUnknown(v1alpha1.ReasonRefused, words)
+		return object.Later, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	e.MarkSourceFollowed(*asked, phaseOf(asked.Deployment, list.Items))
+	return 0, nil
+}
+
+// stays says whether nothing is to be decided: the environment was brought to this head,
+// or to files that are the same. One that follows a branch has one build at a time: the
+// end of what was decided last is waited for, and then the newest head counts.
+func stays(was v1alpha1.EnvironmentGitStatus, head Head, following bool, all []v1alpha1.Deployment) bool {
+	if was.Commit == head.Commit || head.Tree != "" && was.Tree == head.Tree {
+		return true
+	}
+	return following && slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment && isOpen(&d) })
+}
+
+// phaseOf is the phase of one of the deployments, "" where it is not there.
+func phaseOf(name string, all []v1alpha1.Deployment) v1alpha1.DeploymentPhase {
+	for i := range all {
+		if all[i].Name == name {
+			return all[i].Status.Phase
+		}
+	}
+	return ""
+}
+
+// ask decides on the Deployment that brings the environment to a head.
+func (r *Reconciler) ask(
+	ctx context.Context, e *v1alpha1.Environment, branch string, head Head, all []v1alpha1.Deployment, key store.Key,
+) (*v1alpha1.EnvironmentGitStatus, error) {
+	asked := &v1alpha1.EnvironmentGitStatus{Commit: head.Commit, Tree: head.Tree}
+	if e.Status.Git != nil {
+		asked.Revision = e.Status.Git.Revision
+	}
+	there, activate := deploymentOf(head.Commit, all)
+	if there == nil {
+		return asked, r.deploy(ctx, e, branch, asked, key)
+	}
+	asked.Deployment = there.Name
+	asked.Revision++
+	if activate {
+		return asked, r.activate(ctx, there)
+	}
+	return asked, nil
 }
 
 // wanted is the commit that the environment is to be at; ok is false where there is
@@ -71,6 +107,7 @@ func (r *Reconciler) wanted(e *v1alpha1.Environment, project *v1alpha1.Project) 
 	head, seen := r.Heads.get(e.Namespace, branchOf(e, project))
 	switch {
 	case !seen: // it is looked at now, and this environment woken
+		e.ForgetSourceOfBefore()
 	case head.Problem != "":
 		e.MarkSourceUnknown(v1alpha1.ReasonFetchFailed, head.Problem)
 	default:
@@ -81,26 +118,20 @@ func (r *Reconciler) wanted(e *v1alpha1.Environment, project *v1alpha1.Project) 
 
 // deploymentOf is the Deployment that brings an environment to a commit without another
 // build, nil where there is none: one that is on its way there, is live, or, with
-// activate, was live before and can be so again. What is on its way to another commit
-// would go live after one that only is live, and not after one that is activated.
+// activate, was live before and can be so again. Of those on their way the newest goes
+// live last, so no other counts; it would go live after one that only is live, and not
+// after one that is activated.
 func deploymentOf(commit string, all []v1alpha1.Deployment) (there *v1alpha1.Deployment, activate bool) {
-	elsewhere := false
-	for i := range all {
-		d := &all[i]
-		if d.Status.Phase.Terminal() || d.DeletionTimestamp != nil || d.Spec.Cancel || v1alpha1.IsStalled(d) {
-			continue
-		}
-		if isOf(d, commit) {
-			return d, false
-		}
-		elsewhere = true
+	next := newestOpen(commit, all)
+	if next != nil && isOf(next, commit) {
+		return next, false
 	}
 	for i := range all {
 		d := &all[i]
 		if d.Status.Phase != v1alpha1.DeploymentDeployed || d.DeletionTimestamp != nil || !isOf(d, commit) {
 			continue
 		}
-		if d.Status.Live && !elsewhere {
+		if d.Status.Live && next == nil {
 			return d, false
 		}
 		// What a user made is the user's to activate.
@@ -109,6 +140,26 @@ func deploymentOf(commit string, all []v1alpha1.Deployment) (there *v1alpha1.Dep
 		}
 	}
 	return there, activate
+}
+
+// newestOpen is what goes live last of the deployments that are on their way, nil where
+// none is. Of two made in the same second it is not known; one of another commit counts.
+func newestOpen(commit string, all []v1alpha1.Deployment) (newest *v1alpha1.Deployment) {
+	for i := range all {
+		d := &all[i]
+		if !isOpen(d) {
+			continue
+		}
+		if newest == nil || oldestFirst(newest, d) < 0 || oldestFirst(newest, d) == 0 && isOf(newest, commit) {
+			newest = d
+		}
+	}
+	return newest
+}
+
+// isOpen says whether a deployment is on its way.
+func isOpen(d *v1alpha1.Deployment) bool {
+	return !d.Status.Phase.Terminal() && d.DeletionTimestamp == nil && !d.Spec.Cancel && !v1alpha1.IsStalled(d)
 }
 
 // oldestFirst orders deployments by their creation.
@@ -120,48 +171,6 @@ func oldestFirst(a, b *v1alpha1.Deployment) int {
 func isOf(d *v1alpha1.Deployment, commit string) bool {
 	git := d.Spec.Source.Git
 	return d.Status.Commit == commit || d.Status.Commit == "" && git != nil && string(git.Commit) == commit
-}
-
-// commitDeployment deploys a commit to an environment. Its name is the same until the
-// environment was at another commit, so that it is made once.
-func commitDeployment(e *v1alpha1.Environment, branch, commit string) *v1alpha1.Deployment {
-	before := ""
-	if e.Status.Git != nil {
-		before = e.Status.Git.Commit
-	}
-	sum := sha256.Sum256([]byte(string(e.UID) + " " + before))
-	return &v1alpha1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: e.Namespace, Name: fmt.Sprintf("%s-%.8s-%s", e.Name, commit, hex.EncodeToString(sum[:4])),
-			Labels: map[string]string{object.LabelManagedBy: object.ManagedBy},
-		},
-		Spec: v1alpha1.DeploymentSpec{
-			Environment: v1alpha1.EnvironmentName(e.Name),
-			Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{
-				Branch: v1alpha1.GitBranch(branch), Commit: v1alpha1.GitCommit(commit),
-			}},
-		},
-	}
-}
-
-// deploy makes a deployment, once.
-func (r *Reconciler) deploy(ctx context.Context, e *v1alpha1.Environment, d *v1alpha1.Deployment) error {
-	err := r.Client.Create(ctx, d.DeepCopy(), client.FieldOwner(object.FieldManager))
-	if !apierrors.IsAlreadyExists(err) {
-		if err != nil {
-			return fmt.Errorf("creating Deployment %q: %w", d.Name, err)
-		}
-		return nil
-	}
-	found := &v1alpha1.Deployment{}
-	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(d), found); err != nil {
-		return fmt.Errorf("reading Deployment %q: %w", d.Name, err)
-	}
-	if string(found.Spec.Environment) != e.Name || !isOf(found, string(d.Spec.Source.Git.Commit)) {
-		return &object.StalledError{Reason: v1alpha1.ReasonNameCollision, Message: fmt.Sprintf(
-			"Deployment %q is another one than spec.git asks for; delete it", d.Name)}
-	}
-	return nil
 }
 
 // activate asks for a deployment to be live again.

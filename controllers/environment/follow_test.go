@@ -9,6 +9,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/environment"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/testenv/gittest"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // follower is a scene with a repository that its project has.
@@ -88,6 +91,15 @@ func (f *follower) deployed(ctx context.Context, commit string, live bool) *v1al
 	return nil
 }
 
+// ended gives a deployment the status of one that has ended.
+func (f *follower) ended(ctx context.Context, name string, phase v1alpha1.DeploymentPhase) {
+	GinkgoHelper()
+	d := &v1alpha1.Deployment{ObjectMeta: f.At(name)}
+	f.ExpectExists(ctx, d)
+	d.Status.Phase = phase
+	f.ExpectStatus(ctx, d)
+}
+
 func following(e *v1alpha1.Environment) { e.Spec.Git.AutoDeploy = true }
 
 var _ = Describe("An Environment that follows a branch", func() {
@@ -105,7 +117,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.ExpectReconciled(ctx, f.r, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first))
 		d := f.deployments(ctx).Items[0]
-		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: first, Deployment: d.Name}))
+		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: first, Deployment: d.Name, Revision: 1}))
 		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeTrue())
 		Expect(d.Labels).To(HaveKeyWithValue("app.kubernetes.io/managed-by", "agentplatform"))
 
@@ -119,7 +131,13 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(f.commits(ctx)).To(ConsistOf(first))
 		Expect(e.Status.Git.Deployment).To(Equal(d.Name))
 
-		By("another head")
+		By("another head, which waits for the end of the build before it")
+		f.repository.Commit("main", "agents/c.yaml", "name: c")
+		f.look(ctx)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(ConsistOf(first))
+		Expect(e.Status.Git.Commit).To(Equal(first))
+		f.deployed(ctx, first, true)
 		second := f.repository.Commit("main", "agents/b.yaml", "name: b")
 		woken, _ = f.look(ctx)
 		Expect(woken).To(ConsistOf("dev"))
@@ -134,6 +152,16 @@ var _ = Describe("An Environment that follows a branch", func() {
 		}
 		f.ExpectReconciled(ctx, f.r, e)
 		Expect(f.commits(ctx)).To(HaveLen(2))
+		condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
+		Expect(condition.Status).To(Equal(metav1.ConditionFalse))
+		Expect(condition.Reason).To(Equal(v1alpha1.ReasonDeploymentFailed))
+		Expect(condition.Message).To(HavePrefix("commit " + second + ` was asked for by Deployment "` + e.Status.Git.Deployment + `", which is Failed`))
+
+		By("another branch, at which nobody has looked yet")
+		e.Spec.Git.Branch = "other"
+		f.reconciled(ctx, e)
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
+		Expect(e.Status.Git).NotTo(BeNil())
 
 		By("no longer following")
 		e.Spec.Git.AutoDeploy = false
@@ -156,6 +184,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 			GinkgoHelper()
 			f.look(ctx)
 			f.ExpectReconciled(ctx, f.r, e)
+			f.deployed(ctx, e.Status.Git.Commit, false)
 			return f.commits(ctx)
 		}
 		Expect(moves()).To(ConsistOf(first))
@@ -238,7 +267,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		back := f.deployed(ctx, one, true)
 		Expect(back.Spec.Activation).NotTo(BeNil())
 		Expect(back.Spec.Activation.RequestedAt.Time).To(BeTemporally("~", f.Clock.Now(), time.Second))
-		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: one, Deployment: back.Name}))
+		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: one, Deployment: back.Name, Revision: 3}))
 		f.ExpectAtRest(ctx, f.r, e)
 	})
 
@@ -277,6 +306,84 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(f.deployed(ctx, one, true).Spec.Activation).NotTo(BeNil(), "else the other one would go live when it is built")
 	})
 
+	It("is brought there, back and there again, each time anew where that failed", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		f.deployed(ctx, one, true)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		there := e.Status.Git.Deployment
+		f.ended(ctx, there, v1alpha1.DeploymentCancelled)
+		at(one)(e)
+		f.reconciled(ctx, e)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		again := e.Status.Git.Deployment
+		Expect(again).NotTo(Equal(there))
+		Expect(f.commits(ctx)).To(ConsistOf(one, two, two))
+
+		By("its status was lost, and what ended is not taken for it")
+		f.ended(ctx, again, v1alpha1.DeploymentFailed)
+		e.Status.Git = nil
+		f.ExpectStatus(ctx, e)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(e.Status.Git.Deployment).NotTo(BeElementOf(there, again))
+
+		By("nor what the store knows from a Deployment that was deleted")
+		third := f.Deployment(e.Status.Git.Deployment)
+		_, err := f.Store.BeginDeployment(ctx, store.DeploymentSpec{
+			Ref: f.Ref(third), ID: f.Key(third).ID, ProjectID: f.Key(third).ProjectID, EnvironmentID: f.Key(e).ID, Fingerprint: "a", SourceType: "git",
+		})
+		Expect(err).NotTo(HaveOccurred())
+		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(third.Name)})
+		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(again)})
+		e.Status.Git = nil
+		f.ExpectStatus(ctx, e)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(e.Status.Git.Deployment).NotTo(BeElementOf(there, third.Name))
+		Expect(f.commits(ctx)).To(ConsistOf(one, two, two))
+	})
+
+	It("is not taken to be on its way where something newer is", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		at(one)(e)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, two, one))
+		Expect(e.Status.Git.Revision).To(Equal(int64(3)))
+
+		By("the status is lost on its way, and the same Deployment is it")
+		asked := *e.Status.Git
+		e.Status.Git.Commit, e.Status.Git.Revision = two, 2
+		f.ExpectStatus(ctx, e)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(HaveLen(3))
+		Expect(*e.Status.Git).To(Equal(asked))
+	})
+
+	It("has its runners although Kubernetes refuses the Deployment", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		quota := &corev1.ResourceQuota{ObjectMeta: f.At("none"), Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{"count/deployments.agentplatform.dev": resource.MustParse("0")},
+		}}
+		f.ExpectApplied(ctx, quota)
+		quota.Status.Hard = quota.Spec.Hard
+		f.ExpectStatus(ctx, quota)
+		e := f.Environment("dev", at(one))
+		after := f.reconciled(ctx, e)
+		Expect(after).To(And(BeNumerically(">", 0), BeNumerically("<=", 30*time.Second)))
+		f.pool(ctx, e)
+		condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
+		Expect(condition.Status).To(Equal(metav1.ConditionFalse))
+		Expect(condition.Reason).To(Equal(v1alpha1.ReasonRefused))
+		Expect(condition.Message).To(ContainSubstring("quota"))
+		Expect(v1alpha1.IsStalled(e)).To(BeFalse())
+	})
+
 	It("does not take somebody else's Deployment for its own", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
@@ -289,9 +396,8 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		e.Status.Git = nil
 		f.ExpectStatus(ctx, e)
 		f.ExpectReconciled(ctx, f.r, e)
-		condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
-		Expect(condition.Status).To(Equal(metav1.ConditionFalse))
-		Expect(condition.Reason).To(Equal(v1alpha1.ReasonNameCollision))
-		Expect(condition.Message).To(ContainSubstring(name))
+		Expect(e.Status.Git.Deployment).NotTo(Equal(name))
+		Expect(e.Status.Git.Revision).To(Equal(int64(2)))
+		Expect(f.commits(ctx)).To(ConsistOf(one, two))
 	})
 })

@@ -144,12 +144,22 @@ func (b *Base) Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, 
 	case errors.As(err, &broken):
 		v1alpha1.MarkStoreUnavailable(o)
 		return 0, err
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-		v1alpha1.MarkStalled(o, v1alpha1.ReasonRefused, "Kubernetes refuses what this needs: "+inPublic(err))
+	case Refusal(err) != "":
+		v1alpha1.MarkStalled(o, v1alpha1.ReasonRefused, Refusal(err))
 		return Later, nil
 	}
 	v1alpha1.MarkRetrying(o, inPublic(err))
 	return 0, err
+}
+
+// Refusal says that Kubernetes refuses an object, as a quota or a policy does; "" for
+// any other error, and where the namespace is going.
+func Refusal(err error) string {
+	refused := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
+	if !refused || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return ""
+	}
+	return "Kubernetes refuses what this needs: " + inPublic(err)
 }
 
 // patience is how long to wait for what has been under way for a while: as long

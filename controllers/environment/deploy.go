@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments,verbs=get;create;patch
+
+// mostRevisions is how many names in a row may be taken.
+const mostRevisions = 50
+
+// deploy makes the Deployment of asked.Commit, once, and sets asked.Revision and
+// asked.Deployment. Until the status has that revision, it is the same one again; one
+// that ended is never taken for it, nor a name that the store knows from before.
+func (r *Reconciler) deploy(ctx context.Context, e *v1alpha1.Environment, branch string, asked *v1alpha1.EnvironmentGitStatus, key store.Key) error {
+	for range mostRevisions {
+		asked.Revision++
+		d := commitDeployment(e, branch, asked.Commit, asked.Revision)
+		made, err := r.deployAs(ctx, d, key)
+		if err != nil {
+			return err
+		}
+		if made {
+			asked.Deployment = d.Name
+			return nil
+		}
+	}
+	return &object.StalledError{Reason: v1alpha1.ReasonNameCollision, Message: fmt.Sprintf(
+		"the names of the next %d Deployments of commit %s are taken; delete those of this commit that have ended", mostRevisions, asked.Commit)}
+}
+
+// commitDeployment deploys a commit to an environment, by the decision of that number.
+func commitDeployment(e *v1alpha1.Environment, branch, commit string, revision int64) *v1alpha1.Deployment {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", e.UID, commit, revision))
+	return &v1alpha1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: e.Namespace, Name: fmt.Sprintf("%s-%.8s-%s", e.Name, commit, hex.EncodeToString(sum[:4])),
+			Labels: map[string]string{object.LabelManagedBy: object.ManagedBy},
+		},
+		Spec: v1alpha1.DeploymentSpec{
+			Environment: v1alpha1.EnvironmentName(e.Name),
+			Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{
+				Branch: v1alpha1.GitBranch(branch), Commit: v1alpha1.GitCommit(commit),
+			}},
+		},
+	}
+}
+
+// deployAs makes a deployment; made is false where its name is taken by another one, or
+// by one that has ended. It reads past the cache, for what was just made may be missing
+// there.
+func (r *Reconciler) deployAs(ctx context.Context, d *v1alpha1.Deployment, key store.Key) (made bool, err error) {
+	found := &v1alpha1.Deployment{}
+	err = r.Reader.Get(ctx, client.ObjectKeyFromObject(d), found)
+	if err == nil {
+		return isOpen(found) && found.Spec.Environment == d.Spec.Environment && isOf(found, string(d.Spec.Source.Git.Commit)), nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("reading Deployment %q: %w", d.Name, err)
+	}
+	id := v1alpha1.ProjectObjectID(key.ProjectID, d.ObjectKind(), d.Name)
+	_, err = r.Store.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: id})
+	if !errors.Is(err, store.ErrNotFound) {
+		return false, object.FromStore(err)
+	}
+	if err := r.Client.Create(ctx, d, client.FieldOwner(object.FieldManager)); err != nil {
+		return false, fmt.Errorf("creating Deployment %q: %w", d.Name, err)
+	}
+	return true, nil
+}
