@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
+	"unicode"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/transport"
@@ -30,10 +32,24 @@ func (e RemedyError) Error() string { return string(e) }
 // Remedy makes a RemedyError.
 func Remedy(format string, args ...any) error { return RemedyError(fmt.Sprintf(format, args...)) }
 
-// Explain turns an error of a fetch from a URL into a sentence with cause and remedy;
-// credentials says whether any were given. Nothing secret is in it: URLs hold no
-// credentials, see New.
+// Explain turns an error of a fetch from a URL into a sentence with cause and remedy, the
+// same for the same cause; credentials says whether any were given. Nothing secret is in
+// it: URLs hold no credentials, see New, and addresses of this machine are left out.
 func Explain(url string, credentials bool, err error) string {
+	return printable(explain(url, credentials, err))
+}
+
+// printable leaves out what moves a terminal's cursor, or breaks a line.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+}
+
+func explain(url string, credentials bool, err error) string {
 	var known RemedyError
 	var dns *net.DNSError
 	var server *serverError
@@ -72,12 +88,34 @@ func Explain(url string, credentials bool, err error) string {
 		return fmt.Sprintf("cannot fetch %s: the server answered %d %s", url, status, http.StatusText(status))
 	}
 	if BrokeOff(err) {
-		return fmt.Sprintf("the connection to %s broke off: %v", url, err)
+		return fmt.Sprintf("the connection to %s broke off: %s", url, cause(err))
 	}
 	if Unreachable(err) {
-		return fmt.Sprintf("cannot reach %s: %v", url, err)
+		return fmt.Sprintf("cannot reach %s: %s", url, cause(err))
 	}
-	return fmt.Sprintf("cannot fetch %s: %v", url, err)
+	return fmt.Sprintf("cannot fetch %s: %s", url, cause(err))
+}
+
+// cause is an error without the addresses and ports between which it came about: they
+// are the cluster's own, and others each time.
+func cause(err error) string {
+	var unexpected *plumbing.UnexpectedError
+	if errors.As(err, &unexpected) {
+		err = unexpected.Err
+	}
+	var operation *net.OpError
+	var system syscall.Errno
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return "it ended before its time"
+	case !errors.As(err, &operation):
+		return Clip(err.Error(), 300)
+	case errors.As(err, &system):
+		return operation.Op + ": " + system.Error()
+	case operation.Timeout():
+		return operation.Op + ": it took too long"
+	}
+	return operation.Op + " failed"
 }
 
 // innermost is the error that wraps the sentinel itself, without what the

@@ -49,5 +49,7 @@ func (b *Bounded) Read(p []byte) (int, error) {
 var (
 	errRefs     = Remedy("the repository's list of branches and tags is larger than %d MiB; remove some", MaxRefs>>20)
 	errPreamble = Remedy("the server sends more than %d MiB before the objects; check git.url of the Project", maxPreamble>>20)
+	errTrees    = Remedy("the repository's lists of folders are larger than %d MiB", maxTrees>>20)
+	errTips     = Remedy("the server's list of branches and tags cannot be read; check git.url of the Project")
 	ErrPack     = Remedy("the repository is larger than %d MiB; move large files elsewhere", MaxPack>>20)
 )

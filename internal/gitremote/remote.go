@@ -31,6 +31,9 @@ const headerTimeout = 2 * time.Minute
 type Session interface {
 	// Refs are branches and tags, at most MaxRefs bytes of them.
 	Refs(ctx context.Context) (*packp.AdvRefs, error)
+	// Tips is Refs of these names alone, as Resolve knows them, of at most MaxRefs
+	// bytes of which nothing else is held. answered is called when the first came.
+	Tips(ctx context.Context, names []string, answered func()) (*packp.AdvRefs, error)
 	// Pack asks for objects; the stream has at most MaxPack bytes of them.
 	Pack(ctx context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error)
 	io.Closer
@@ -83,6 +86,9 @@ func New(address string, secret Secret, guard *egress.Guard) (*Remote, error) {
 	if err != nil || ep.Host == "" || helper.MatchString(address) {
 		return nil, Remedy("git URL %q is not of the form https://host/path, ssh://user@host/path or user@host:path", shownURL(address))
 	}
+	if err := checkHost(ep.Host); err != nil {
+		return nil, err
+	}
 	switch ep.Protocol {
 	case "https", "http":
 		if ep.User != "" || ep.Password != "" {
@@ -107,6 +113,12 @@ func shownURL(address string) string {
 	return Clip(address, 200)
 }
 
+// maxSecrets are the most bytes of the values of the git Secret, before anything reads them.
+var maxSecrets = map[string]int{
+	runnerconfig.GitUsername: 16 << 10, runnerconfig.GitPassword: 16 << 10, runnerconfig.GitBearerToken: 16 << 10,
+	runnerconfig.GitIdentity: 16 << 10, runnerconfig.GitKnownHosts: 64 << 10, runnerconfig.GitCA: 64 << 10,
+}
+
 func readSecrets(secret Secret, names ...string) (map[string]string, error) {
 	values := make(map[string]string, len(names))
 	for _, name := range names {
@@ -114,9 +126,22 @@ func readSecrets(secret Secret, names ...string) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		if most := maxSecrets[name]; len(value) > most {
+			return nil, Remedy("%s of the git Secret has %d bytes, at most %d KiB are taken; leave in it what the repository needs", name, len(value), most>>10)
+		}
 		values[name] = value
 	}
 	return values, nil
+}
+
+// checkHost refuses host names that no DNS has.
+func checkHost(host string) error {
+	for label := range strings.SplitSeq(host, ".") {
+		if len(label) > 63 || len(host) > 253 {
+			return Remedy("the git URL names a host that cannot be: at most 253 bytes, and 63 between dots; correct git.url of the Project")
+		}
+	}
+	return nil
 }
 
 func httpRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Remote, error) {
@@ -131,7 +156,7 @@ func httpRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Re
 			return nil, Remedy("ca.crt of the git Secret holds no PEM certificate")
 		}
 	}
-	var auth transport.AuthMethod
+	var auth githttp.AuthMethod
 	switch username, token := strings.TrimSpace(s[runnerconfig.GitUsername]), strings.TrimSpace(s[runnerconfig.GitBearerToken]); {
 	case username != "":
 		auth = &githttp.BasicAuth{Username: username, Password: strings.TrimRight(s[runnerconfig.GitPassword], "\r\n")}
@@ -143,20 +168,30 @@ func httpRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Re
 	guarded := guard.Client(egress.Git, egress.ClientOptions{MaxResponse: MaxPack + 2*maxPreamble, HeaderTimeout: headerTimeout, TLS: config})
 	return &Remote{Shown: ep.String(), connect: func(context.Context) (Session, error) {
 		wire := &meter{next: guarded.Transport}
-		client := githttp.NewClientWithOptions(&http.Client{Transport: wire, CheckRedirect: guarded.CheckRedirect},
-			&githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
+		asking := &http.Client{Transport: wire, CheckRedirect: guarded.CheckRedirect}
+		client := githttp.NewClientWithOptions(asking, &githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
 		s, err := client.NewUploadPackSession(ep, auth)
 		if err != nil {
 			return nil, fmt.Errorf("opening %s: %w", ep.String(), err)
 		}
-		return &httpSession{UploadPackSession: s, wire: wire}, nil
+		return &httpSession{UploadPackSession: s, wire: wire, client: asking, url: ep.String(), auth: auth, idle: guarded.CloseIdleConnections}, nil
 	}}, nil
 }
 
 // httpSession asks in two requests, whose answers are bounded each for itself.
 type httpSession struct {
 	transport.UploadPackSession
-	wire *meter
+	wire   *meter
+	client *http.Client
+	url    string
+	auth   githttp.AuthMethod
+	idle   func()
+}
+
+// Close ends the connections: nobody asks again soon.
+func (s *httpSession) Close() error {
+	s.idle()
+	return nil
 }
 
 // Refs implements Session.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/transport"
-	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
@@ -82,24 +80,6 @@ func parseIdentity(key, passphrase string) (ssh.Signer, error) {
 		return nil, Remedy("identity of the git Secret is not a private key in PEM, or its passphrase (password) is wrong")
 	}
 	return signer, nil
-}
-
-// parseKnownHosts goes through a file: the library reads nothing else.
-func parseKnownHosts(text string) (*knownhosts.HostKeyDB, error) {
-	file, err := os.CreateTemp("", "known_hosts")
-	if err != nil {
-		return nil, fmt.Errorf("writing known_hosts: %w", err)
-	}
-	defer os.Remove(file.Name())
-	_, err = file.WriteString(text)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("writing known_hosts: %w", err)
-	}
-	db, err := knownhosts.NewDB(file.Name())
-	if err != nil {
-		return nil, Remedy("known_hosts of the git Secret cannot be read; it is of the form that ssh-keyscan prints")
-	}
-	return db, nil
 }
 
 // sshSession runs git-upload-pack on the server.

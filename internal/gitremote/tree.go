@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
@@ -20,15 +23,26 @@ import (
 // maxTrees is the most bytes of the answer to Trees.
 const maxTrees = 8 << 20
 
+// treesPatience bounds one answer: others wait for it.
+const treesPatience = 10 * time.Second
+
 // treeBounds bound what is read of that answer: folders alone.
-var treeBounds = Bounds{Objects: 20_000, Object: 4 << 20, Folder: 4 << 20, Inflated: 64 << 20, Work: 128 << 20, Cache: 8 << 20}
+var treeBounds = Bounds{Objects: 20_000, Object: 2 << 20, Folder: 2 << 20, Inflated: 16 << 20, Work: 64 << 20, Cache: 2 << 20}
+
+// reading has a place for the one answer that is held at a time: the process may have
+// little memory, and much else to do.
+var reading = make(chan struct{}, 1)
+
+// ErrBusy says that it was never this one's turn.
+var ErrBusy = errors.New("folders of other repositories are being read")
 
 // ErrFilter says that a server has no filters: it would send whole commits.
 var ErrFilter = errors.New("the server does not filter what it sends")
 
 // Trees names what a folder of each commit holds: the same name is the same files.
 // It takes the lists of the folders above alone. A commit without the folder has no
-// name. The session must have been asked for refs, and is used up.
+// name. The session must have been asked for refs, and is used
+// up. One answer is held at a time: ErrBusy where the others took all of ctx.
 func Trees(ctx context.Context, s Session, refs *packp.AdvRefs, folder string, commits ...plumbing.Hash) (map[plumbing.Hash]string, error) {
 	if !refs.Capabilities.Supports(capability.Filter) || !refs.Capabilities.Supports(capability.Shallow) {
 		return nil, ErrFilter
@@ -39,16 +53,20 @@ func Trees(ctx context.Context, s Session, refs *packp.AdvRefs, folder string, c
 	if err := errors.Join(req.Capabilities.Set(capability.Shallow), req.Capabilities.Set(capability.Filter)); err != nil {
 		return nil, fmt.Errorf("asking for folders: %w", err)
 	}
-	answer, err := s.Pack(ctx, req)
+	select {
+	case reading <- struct{}{}:
+		defer func() { <-reading }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+	}
+	ctx, cancel := context.WithTimeout(ctx, treesPatience)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })() // SSH knows no contexts
+	pack, err := receive(ctx, s, req)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, ctx.Err())
 	}
-	defer answer.Close()
-	var pack bytes.Buffer
-	if _, err := io.Copy(&pack, &Bounded{R: Demultiplexed(req, answer), Left: maxTrees, Over: ErrPack}); err != nil {
-		return nil, fmt.Errorf("receiving folders: %w", err)
-	}
-	objects, err := OpenObjects(ctx, held{bytes.NewReader(pack.Bytes())}, treeBounds)
+	objects, err := OpenObjects(ctx, held{bytes.NewReader(pack)}, treeBounds)
 	if err != nil {
 		return nil, err
 	}
@@ -61,27 +79,46 @@ func Trees(ctx context.Context, s Session, refs *packp.AdvRefs, folder string, c
 	return names, nil
 }
 
+// receive is the pack of an answer.
+func receive(ctx context.Context, s Session, req *packp.UploadPackRequest) ([]byte, error) {
+	answer, err := s.Pack(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Close()
+	var pack bytes.Buffer
+	bounded := &Bounded{R: Demultiplexed(req, answer), Left: maxTrees, Over: errTrees}
+	if _, err := io.Copy(&pack, bounded); err != nil {
+		return nil, fmt.Errorf("receiving folders: %w", err)
+	}
+	return pack.Bytes(), nil
+}
+
 // treeOf is the name of a folder of a commit, "" where it has none.
 func treeOf(objects *Objects, hash plumbing.Hash, folder string) (string, error) {
 	commit, err := object.GetCommit(objects, hash)
 	if err != nil {
 		return "", fmt.Errorf("reading commit %s: %w", hash, err)
 	}
-	tree, err := commit.Tree()
-	if err != nil {
-		return "", fmt.Errorf("reading the folders of commit %s: %w", hash, err)
+	at := object.TreeEntry{Hash: commit.TreeHash, Mode: filemode.Dir}
+	for name := range strings.SplitSeq(folder, "/") {
+		if folder == "" {
+			break
+		}
+		if at.Mode != filemode.Dir {
+			return "", nil
+		}
+		tree, err := object.GetTree(objects, at.Hash)
+		if err != nil {
+			return "", fmt.Errorf("reading the folders of commit %s: %w", hash, err)
+		}
+		i := slices.IndexFunc(tree.Entries, func(e object.TreeEntry) bool { return e.Name == name })
+		if i < 0 {
+			return "", nil
+		}
+		at = tree.Entries[i]
 	}
-	if folder == "" {
-		return tree.Hash.String(), nil
-	}
-	entry, err := tree.FindEntry(folder)
-	if errors.Is(err, object.ErrEntryNotFound) || errors.Is(err, object.ErrDirectoryNotFound) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("looking for folder %q of commit %s: %w", Clip(folder, 200), hash, err)
-	}
-	return entry.Hash.String(), nil
+	return at.Hash.String(), nil
 }
 
 // held is a pack in memory.

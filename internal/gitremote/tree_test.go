@@ -37,7 +37,7 @@ func TestTreesNameWhatAFolderHolds(t *testing.T) {
 			require.NoError(t, err)
 			session, err := remote.Connect(t.Context())
 			require.NoError(t, err)
-			refs, err := session.Refs(t.Context())
+			refs, err := session.Tips(t.Context(), []string{"main"}, func() {})
 			require.NoError(t, err)
 			first, second := plumbing.NewHash(one), plumbing.NewHash(two)
 			trees, err := gitremote.Trees(t.Context(), session, refs, folder, first, second)

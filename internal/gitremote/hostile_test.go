@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gitremote
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/testenv/gittest"
+)
+
+// TestSecretsAreBounded: before anything is parsed, with the key in the error.
+func TestSecretsAreBounded(t *testing.T) {
+	t.Parallel()
+	identity, public := gittest.NewKey(t)
+	key := fmt.Sprintf("%s %s", public.Type(), strings.Repeat("A", 40))
+	label := strings.Repeat("a", 64)
+	for name, tt := range map[string]struct {
+		url, key, value, want string
+	}{
+		"known_hosts too long": {"git@host:x.git", "known_hosts", strings.Repeat("x", 64<<10+1), "known_hosts of the git Secret has 65537 bytes"},
+		"identity too long":    {"git@host:x.git", "identity", strings.Repeat("x", 16<<10+1), "identity of the git Secret has 16385 bytes"},
+		"ca.crt too long":      {"https://host/x.git", "ca.crt", strings.Repeat("x", 64<<10+1), "ca.crt of the git Secret has 65537 bytes"},
+		"password too long":    {"https://host/x.git", "password", strings.Repeat("x", 16<<10+1), "password of the git Secret has 16385 bytes"},
+		"two stars":            {"git@host:x.git", "known_hosts", "*a*b " + key, `the pattern "*a*b", at most one *`},
+		"two stars, later":     {"git@host:x.git", "known_hosts", "# *a*\na,!*a*\t" + key, `the pattern "!*a*", at most one *`},
+		"of an authority":      {"git@host:x.git", "known_hosts", "@cert-authority \t*a*b " + key, `the pattern "*a*b", at most one *`},
+		"revoked":              {"git@host:x.git", "known_hosts", "  @revoked *a*b " + key, `the pattern "*a*b", at most one *`},
+		"long label":           {"https://" + label + ".org/x.git", "", "", "a host that cannot be"},
+		"long name, over SSH":  {"git@" + strings.Repeat("a.", 127) + ":x.git", "", "", "a host that cannot be"},
+	} {
+		data := map[string][]byte{"identity": []byte(identity), "known_hosts": []byte("host " + key)}
+		data[tt.key] = []byte(tt.value)
+		_, err := New(tt.url, Values(data), egress.New(egress.Rules{}))
+		require.ErrorContains(t, err, tt.want, name)
+		require.ErrorAs(t, err, new(RemedyError), name)
+	}
+	require.NoError(t, checkPatterns("*.example.com,10.0.0.? "+key+" a ** comment\n"))
+}
+
+// TestAListOfTipsIsScanned: what is no list is refused at its first line, and of what is
+// one little is kept.
+func TestAListOfTipsIsScanned(t *testing.T) {
+	t.Parallel()
+	head := packet(anyHash + " HEAD\x00symref=HEAD:refs/heads/main symref=HEAD:refs/heads/other multi_ack agent=x filter shallow\n")
+	main, end := packet(anyHash+" refs/heads/main\n"), "0000"
+	for name, tt := range map[string]struct {
+		said string
+		err  error
+	}{
+		"tiny lines":         {head + strings.Repeat("0009 abcd", 1000), errTips},
+		"hash too long":      {head + packet(strings.Repeat("1", 64)+" refs/heads/main"), errTips},
+		"no hexadecimals":    {head + packet(strings.Repeat("x", 40)+" refs/heads/main"), errTips},
+		"a page":             {"<html>", errTips},
+		"no end":             {head + main, io.ErrUnexpectedEOF},
+		"nothing":            {"", io.ErrUnexpectedEOF},
+		"empty":              {end, transport.ErrEmptyRemoteRepository},
+		"empty, over HTTP":   {packet("# service=git-upload-pack\n") + end + end, transport.ErrEmptyRemoteRepository},
+		"empty, of new Git":  {packet(strings.Repeat("0", 40)+" capabilities^{}\x00agent=x") + end, transport.ErrEmptyRemoteRepository},
+		"sha256":             {packet(anyHash+" HEAD\x00object-format=sha256") + end, Remedy(`the repository names its objects by "sha256", only sha1 is supported; use a repository with that format`)},
+		"as it should":       {head + strings.Repeat(packet(anyHash+" refs/heads/some"), 100) + main + packet("shallow "+anyHash) + end, nil},
+		"as it is over HTTP": {packet("# service=git-upload-pack\n") + end + head + main + end, nil},
+	} {
+		answered := 0
+		tips, err := scanTips(strings.NewReader(tt.said), []string{"", "release"}, func() { answered++ })
+		require.Equal(t, 1, answered, name)
+		require.ErrorIs(t, err, tt.err, name)
+		if err != nil {
+			continue
+		}
+		require.Len(t, tips.References, 1, name)
+		commit, branch, err := Resolve(tips, "")
+		require.NoError(t, err, name)
+		require.Equal(t, anyHash+" main", commit.String()+" "+branch, name)
+		_, _, err = Resolve(tips, "release")
+		require.ErrorContains(t, err, `no branch or tag "release"`, name)
+	}
+
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/endless/info/refs":
+			_, _ = io.Copy(w, endless(packet("# service=git-upload-pack\n")+"0000"+head, main))
+		default:
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	t.Cleanup(server.Close)
+	rules, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
+	require.NoError(t, err)
+	for path, want := range map[string]string{
+		"/endless": "list of branches and tags is larger than 10 MiB", "/forbidden": "does not exist or needs credentials",
+	} {
+		remote, err := New(server.URL+path, Values(nil), egress.New(rules))
+		require.NoError(t, err)
+		session, err := remote.Connect(t.Context())
+		require.NoError(t, err)
+		_, err = session.Tips(t.Context(), []string{"main"}, func() {})
+		require.Error(t, err)
+		require.Contains(t, Explain("u", false, err), want)
+		require.NoError(t, session.Close())
+	}
+}
+
+// TestExplanationsTellNothingOfThisMachine: the same text for the same cause.
+func TestExplanationsTellNothingOfThisMachine(t *testing.T) {
+	t.Parallel()
+	from, to := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 41234}, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: 443}
+	broken := func(op string, err error) error {
+		return fmt.Errorf("handshake: %w", &net.OpError{Op: op, Net: "tcp", Source: from, Addr: to, Err: err})
+	}
+	for want, err := range map[string]error{
+		"cannot reach u: dial: connection refused":                broken("dial", os.NewSyscallError("connect", syscall.ECONNREFUSED)),
+		"cannot reach u: read: connection reset by peer":          broken("read", os.NewSyscallError("read", syscall.ECONNRESET)),
+		"cannot reach u: read: it took too long":                  broken("read", os.ErrDeadlineExceeded),
+		"cannot reach u: remote error failed":                     broken("remote error", errors.New("tls: x")),
+		"the connection to u broke off: it ended before its time": broken("read", io.EOF),
+		"cannot fetch u: the server said: a [31m b":               &serverError{said: "a\x1b[31m\u202eb", err: io.EOF},
+	} {
+		require.Equal(t, want, Explain("u", false, err))
+	}
+}
