@@ -7,10 +7,8 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
-	"slices"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -21,15 +19,14 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/egress"
-	"github.com/agentplatform/agentplatform/internal/gitremote"
 )
 
 const (
-	// looksAtOnce is how many repositories are asked at a time. An answer may have
-	// gitremote.MaxRefs bytes, so it bounds memory too.
-	looksAtOnce = 4
-	// lookPatience is how long a repository may take to answer.
-	lookPatience = 30 * time.Second
+	// looksAtOnce is how many repositories are asked at a time.
+	looksAtOnce = 16
+	// lookPatience is how long a repository may take to answer, and answerPatience to
+	// begin with it.
+	lookPatience, answerPatience = 30 * time.Second, 8 * time.Second
 )
 
 // Branches asks the repositories of projects where the branches stand that
@@ -40,6 +37,8 @@ type Branches struct {
 	Guard *egress.Guard
 	// Heads take what is seen.
 	Heads *Heads
+
+	looks looks
 }
 
 // Reconcile looks at the repository of one project and wakes the environments whose
@@ -56,12 +55,17 @@ func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	following, interval := followers(list.Items)
 	if project.Spec.Git == nil || len(following) == 0 {
 		b.Heads.put(req.Namespace, nil)
+		b.looks.forget(req.Namespace, b.Now())
 		return ctrl.Result{}, nil
 	}
-	seen := b.look(ctx, project, following)
+	if rest := b.looks.rest(req.Namespace, b.Now()); rest > 0 {
+		return ctrl.Result{RequeueAfter: rest}, nil
+	}
+	seen, late := b.look(ctx, project, following)
 	if err := ctx.Err(); err != nil { // whatever it saw
 		return ctrl.Result{}, err
 	}
+	b.looks.took(req.Namespace, b.Now(), interval, late)
 	changed := b.Heads.put(req.Namespace, seen)
 	for _, e := range following {
 		if !changed[branchOf(e, project)] {
@@ -73,7 +77,7 @@ func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 			return ctrl.Result{}, ctx.Err()
 		}
 	}
-	return ctrl.Result{RequeueAfter: spread(req.Namespace, interval)}, nil
+	return ctrl.Result{RequeueAfter: max(spread(req.Namespace, interval), b.looks.rest(req.Namespace, b.Now()))}, nil
 }
 
 // followers are the environments that follow a branch, and the shortest of their
@@ -103,74 +107,6 @@ func branchOf(e *v1alpha1.Environment, project *v1alpha1.Project) string {
 // up to a tenth of its interval more, the same each time.
 func spread(namespace string, interval time.Duration) time.Duration {
 	return interval + interval/10*time.Duration(crc32.ChecksumIEEE([]byte(namespace))%1000)/1000
-}
-
-// look is where the branches stand that the environments follow.
-func (b *Branches) look(ctx context.Context, project *v1alpha1.Project, following []*v1alpha1.Environment) map[string]Head {
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
-	defer cancel()
-	names, seen := map[string]bool{}, map[string]Head{}
-	for _, e := range following {
-		names[branchOf(e, project)] = true
-	}
-	if err := b.ask(ctx, project, names, seen); err != nil {
-		for name := range names {
-			seen[name] = Head{Problem: gitremote.Explain(project.Spec.Git.URL, project.Spec.Git.SecretRef != nil, err)}
-		}
-	}
-	return seen
-}
-
-// ask asks the repository where branches of these names stand.
-func (b *Branches) ask(ctx context.Context, project *v1alpha1.Project, names map[string]bool, seen map[string]Head) error {
-	var credentials map[string][]byte
-	if ref := project.Spec.Git.SecretRef; ref != nil {
-		var err error
-		if credentials, err = b.Secret(ctx, project.Namespace, string(ref.Name)); err != nil {
-			return gitremote.Remedy("%v", err)
-		}
-	}
-	remote, err := gitremote.New(project.Spec.Git.URL, gitremote.Values(credentials), b.Guard)
-	if err != nil {
-		return err
-	}
-	session, err := remote.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer session.Close()
-	refs, err := session.Refs(ctx)
-	if err != nil {
-		return err
-	}
-	var moved []plumbing.Hash
-	for name := range names {
-		commit, _, err := gitremote.Resolve(refs, name)
-		if err != nil {
-			seen[name] = Head{Problem: err.Error()}
-			continue
-		}
-		seen[name] = Head{Commit: commit.String()}
-		if known, _ := b.Heads.get(project.Namespace, name); known.Commit == seen[name].Commit {
-			seen[name] = known
-		} else if !slices.Contains(moved, commit) {
-			moved = append(moved, commit)
-		}
-	}
-	if project.Spec.Git.Path == "" || len(moved) == 0 {
-		return nil
-	}
-	trees, err := gitremote.Trees(ctx, session, refs, project.Spec.Git.Path, moved...)
-	if err != nil { // then it is as if there were no path: each commit counts
-		ctrl.LoggerFrom(ctx).V(1).Info("cannot see which commits touch git.path", "reason", err.Error())
-	}
-	for name, head := range seen {
-		if tree, ok := trees[plumbing.NewHash(head.Commit)]; ok && head.Problem == "" {
-			head.Tree = tree
-			seen[name] = head
-		}
-	}
-	return nil
 }
 
 // SetupWithManager registers the controller.

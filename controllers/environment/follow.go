@@ -30,6 +30,9 @@ func (r *Reconciler) follow(ctx context.Context, e *v1alpha1.Environment, projec
 		return 0, fmt.Errorf("listing the deployments: %w", err)
 	}
 	if was := e.Status.Git; was != nil && stays(*was, head, e.Spec.Git.AutoDeploy, list.Items) {
+		if was.Commit == head.Commit && head.Tree != "" { // which was not seen before, or of another path
+			was.Tree = head.Tree
+		}
 		e.MarkSourceFollowed(*was, phaseOf(was.Deployment, list.Items))
 		return 0, nil
 	}

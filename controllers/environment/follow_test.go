@@ -4,7 +4,9 @@ package environment_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -27,12 +29,21 @@ type follower struct {
 	repository *gittest.Repository
 	branches   *environment.Branches
 	project    *v1alpha1.Project
+	// requests counts what the repository was asked, and refused are the methods that it
+	// answers by an error.
+	requests atomic.Int32
+	refused  atomic.Value
 }
 
 func newFollower(ctx context.Context) *follower {
 	GinkgoHelper()
 	f := &follower{repository: gittest.New(GinkgoTB())}
-	url, ca := f.repository.HTTPS(GinkgoTB(), nil)
+	url, ca := f.repository.HTTPS(GinkgoTB(), func(_ http.ResponseWriter, req *http.Request) int {
+		if f.requests.Add(1); f.refused.Load() == req.Method {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	})
 	f.scene = bare()
 	f.ExpectApplied(ctx, f.Secret("git", map[string]string{"ca.crt": ca}))
 	f.project = f.ExpectProject(ctx, func(p *v1alpha1.Project) {
@@ -47,6 +58,7 @@ func newFollower(ctx context.Context) *follower {
 // look asks the repository and returns who is woken by what it says.
 func (f *follower) look(ctx context.Context) (woken []string, after time.Duration) {
 	GinkgoHelper()
+	f.Clock.Step(10 * time.Minute)
 	after = f.ExpectReconciled(ctx, f.branches, f.project).RequeueAfter
 	for {
 		select {
@@ -203,6 +215,56 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "false")
 		fifth := f.repository.Commit("main", "README.md", "three")
 		Expect(moves()).To(ConsistOf(first, third, fourth, fifth))
+	})
+
+	It("waits for a server that cannot say now what a commit touches, and not for ever", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
+		first := f.repository.Commit("main", "agents/a.yaml", "name: a", "README.md", "one")
+		e := f.Environment("dev", following)
+		f.reconciled(ctx, e)
+		f.look(ctx)
+		f.ExpectReconciled(ctx, f.r, e)
+		f.deployed(ctx, first, true)
+		Expect(e.Status.Git.Tree).To(BeEmpty())
+
+		By("the project has a path now, and the same commit")
+		f.project.Spec.Git.Path = "agents"
+		f.ExpectApplied(ctx, f.project)
+		woken, _ := f.look(ctx)
+		Expect(woken).To(ConsistOf("dev"))
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(e.Status.Git.Tree).To(Equal(f.repository.Git(f.repository.Work, "rev-parse", "main:agents")))
+		Expect(f.commits(ctx)).To(ConsistOf(first))
+
+		By("the server fails for a while")
+		second := f.repository.Commit("main", "README.md", "two")
+		f.refused.Store(http.MethodPost)
+		for range 4 {
+			woken, _ := f.look(ctx)
+			Expect(woken).To(BeEmpty())
+			f.ExpectReconciled(ctx, f.r, e)
+			Expect(f.commits(ctx)).To(ConsistOf(first))
+		}
+		woken, _ = f.look(ctx)
+		Expect(woken).To(ConsistOf("dev"))
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(ConsistOf(first, second))
+	})
+
+	It("leaves the repository alone for ten seconds, whatever wakes the next look", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		f.repository.Commit("main", "agents/a.yaml", "name: a")
+		e := f.Environment("dev", following)
+		f.reconciled(ctx, e)
+		f.look(ctx)
+		asked := f.requests.Load()
+		f.Clock.Step(4 * time.Second)
+		Expect(f.ExpectReconciled(ctx, f.branches, f.project).RequeueAfter).To(Equal(6 * time.Second))
+		Expect(f.requests.Load()).To(Equal(asked))
+		f.Clock.Step(6 * time.Second)
+		Expect(f.ExpectReconciled(ctx, f.branches, f.project).RequeueAfter).To(BeNumerically(">=", time.Minute))
+		Expect(f.requests.Load()).To(BeNumerically(">", asked))
 	})
 
 	It("says why a head is not known, and waits", func(ctx SpecContext) {

@@ -15,6 +15,8 @@ type Head struct {
 	// Tree names what git.path of the Project holds there: the same name is the same
 	// files. It is "" where there is no path, or the server does not tell.
 	Tree string
+	// Path is the git.path that Tree is of.
+	Path string
 	// Problem says why the commit is not known; "" where it is.
 	Problem string
 }

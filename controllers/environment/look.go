@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/gitremote"
+)
+
+// look is where the branches stand that the environments follow. late says that the
+// repository did not answer in time.
+func (b *Branches) look(ctx context.Context, project *v1alpha1.Project, following []*v1alpha1.Environment) (seen map[string]Head, late bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	names := map[string]bool{}
+	for _, e := range following {
+		names[branchOf(e, project)] = true
+	}
+	seen = map[string]Head{}
+	late, err := b.ask(ctx, project, slices.Sorted(maps.Keys(names)), seen)
+	if err != nil {
+		for name := range names {
+			seen[name] = Head{Problem: gitremote.Explain(project.Spec.Git.URL, project.Spec.Git.SecretRef != nil, err)}
+		}
+	}
+	return seen, late
+}
+
+// unlessAnswered is a context that ends after patience, unless answered is called before.
+func unlessAnswered(ctx context.Context, patience time.Duration) (_ context.Context, answered func(), cancel func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(patience, func() { end(context.DeadlineExceeded) })
+	return ctx, func() { timer.Stop() }, func() { timer.Stop(); end(nil) }
+}
+
+// ask asks the repository where branches of these names stand.
+func (b *Branches) ask(ctx context.Context, project *v1alpha1.Project, names []string, seen map[string]Head) (late bool, err error) {
+	var credentials map[string][]byte
+	if ref := project.Spec.Git.SecretRef; ref != nil {
+		if credentials, err = b.Secret(ctx, project.Namespace, string(ref.Name)); err != nil {
+			return false, gitremote.Remedy("%v", err)
+		}
+	}
+	remote, err := gitremote.New(project.Spec.Git.URL, gitremote.Values(credentials), b.Guard)
+	if err != nil {
+		return false, err
+	}
+	ctx, answered, cancel := unlessAnswered(ctx, answerPatience)
+	defer cancel()
+	// What ends with the context has as many errors as there are layers.
+	defer func() {
+		if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			late, err = true, context.DeadlineExceeded
+		}
+	}()
+	session, err := remote.Connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer session.Close()
+	tips, err := session.Tips(ctx, names, answered)
+	if err != nil {
+		return false, err
+	}
+	path, moved := project.Spec.Git.Path, map[string]plumbing.Hash{}
+	for _, name := range names {
+		commit, _, err := gitremote.Resolve(tips, name)
+		if err != nil {
+			seen[name] = Head{Problem: err.Error()}
+			continue
+		}
+		seen[name] = Head{Commit: commit.String(), Path: path}
+		if known, _ := b.Heads.get(project.Namespace, name); known.Commit == seen[name].Commit && known.Path == path {
+			seen[name] = known
+		} else {
+			moved[name] = commit
+		}
+	}
+	if path == "" || len(moved) == 0 {
+		return false, nil
+	}
+	return b.askForFolders(ctx, session, tips, project, moved, seen), nil
+}
+
+// askForFolders completes the heads that moved by what git.path names there. Where that
+// cannot be seen, it is as if there were no path; where it may be seen the next time, the
+// heads stay where they were.
+func (b *Branches) askForFolders(
+	ctx context.Context, session gitremote.Session, tips *packp.AdvRefs, project *v1alpha1.Project, moved map[string]plumbing.Hash, seen map[string]Head,
+) (late bool) {
+	commits := slices.Compact(slices.SortedFunc(maps.Values(moved), func(a, b plumbing.Hash) int { return slices.Compare(a[:], b[:]) }))
+	trees, err := gitremote.Trees(ctx, session, tips, project.Spec.Git.Path, commits...)
+	busy := errors.Is(err, gitremote.ErrBusy)
+	switch {
+	case err == nil:
+		b.looks.seen(project.Namespace)
+		for name, commit := range moved {
+			head := seen[name]
+			head.Tree = trees[commit]
+			seen[name] = head
+		}
+		return false
+	case errors.Is(err, gitremote.ErrFilter), errors.As(err, new(gitremote.RemedyError)):
+		b.looks.seen(project.Namespace)
+		ctrl.LoggerFrom(ctx).V(1).Info("cannot see which commits touch git.path", "reason", err.Error())
+		return false
+	case !busy && !b.looks.unseen(project.Namespace):
+		return errors.Is(err, context.DeadlineExceeded)
+	}
+	for name := range moved {
+		known, _ := b.Heads.get(project.Namespace, name)
+		if seen[name] = known; known.Commit == "" || known.Path != project.Spec.Git.Path {
+			delete(seen, name)
+		}
+	}
+	return !busy && errors.Is(err, context.DeadlineExceeded)
+}

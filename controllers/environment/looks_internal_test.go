@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLooksAreApart: by ten seconds, or by more each time where there is no answer.
+func TestLooksAreApart(t *testing.T) {
+	t.Parallel()
+	var l looks
+	now := time.Unix(1, 0)
+	require.Zero(t, l.rest("a", now))
+	l.took("a", now, time.Minute, false)
+	require.Equal(t, 10*time.Second, l.rest("a", now))
+	require.Equal(t, time.Second, l.rest("a", now.Add(9*time.Second)))
+	require.Zero(t, l.rest("a", now.Add(time.Hour)))
+	require.Zero(t, l.rest("b", now))
+	for _, want := range []time.Duration{2, 4, 8, 10, 10} {
+		l.took("a", now, time.Minute, true)
+		require.Equal(t, want*time.Minute, l.rest("a", now))
+	}
+	l.forget("a", now)
+	require.Equal(t, 10*time.Minute, l.rest("a", now), "no way to be asked sooner")
+	l.took("a", now, time.Minute, false)
+	require.Equal(t, 10*time.Second, l.rest("a", now))
+	l.forget("a", now.Add(10*time.Second))
+	require.Empty(t, l.of)
+}
+
+// TestFoldersAreWaitedFor: four times; then every commit counts.
+func TestFoldersAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	var l looks
+	for _, want := range []bool{true, true, true, true, false, true} {
+		require.Equal(t, want, l.unseen("a"))
+	}
+	l.seen("a")
+	for range foldersPatience - 1 {
+		require.True(t, l.unseen("a"))
+	}
+}
+
+// TestAnAnswerBeginsInTime: or what asks for it ends, and says so.
+func TestAnAnswerBeginsInTime(t *testing.T) {
+	t.Parallel()
+	ctx, _, cancel := unlessAnswered(t.Context(), 0)
+	defer cancel()
+	<-ctx.Done()
+	require.ErrorIs(t, context.Cause(ctx), context.DeadlineExceeded)
+
+	ctx, answered, cancel := unlessAnswered(t.Context(), time.Hour)
+	answered()
+	require.NoError(t, ctx.Err())
+	cancel()
+	require.ErrorIs(t, context.Cause(ctx), context.Canceled)
+}
