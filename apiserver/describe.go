@@ -13,6 +13,7 @@ const (
 	aboutCreateEnvironment = "The first standard environment of a project becomes its default. Beyond the plan's number of environments, or with resources beyond the plan, it is answered 403; " +
 		"resources that Kubernetes refuses, 422; a name whose slug another environment has, 400. With copy_from_environment_id it gets the variables of that environment, those that are sealed too. Answers once the platform has taken the environment up, or after two seconds."
 	aboutUpdateEnvironment = "What is left out stays as it is; requests and limits are each replaced whole. With another name the slug changes: 400 where another environment has it. " +
+		"Where every head of the branch is deployed by itself, another git_branch needs deployments.create too. " +
 		"The default environment, and the last standard one, are answered 400 where kind asks for one for tests; one in which somebody tests, 409."
 	aboutDeleteEnvironment = "As soon as the platform sees that, which the call waits two seconds for, its open runs are cancelled, its deployment is no longer live, and its connectors are disabled; what is past stays until its retention ends. " +
 		"The default environment, and the last standard one, are answered 400; a test environment in which somebody tests, 409."

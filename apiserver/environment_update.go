@@ -55,7 +55,14 @@ func (s *Server) editEnvironment(ctx context.Context, c *caller, e *v1alpha1.Env
 	if err := s.changeKind(ctx, c, e, in.Kind); err != nil {
 		return err
 	}
-	in.GitBranch.applyTo(func(branch string) { e.Spec.Git.Branch = v1alpha1.GitBranch(branch) })
+	branch := e.Spec.Git.Branch
+	in.GitBranch.applyTo(func(name string) { branch = v1alpha1.GitBranch(name) })
+	if branch != e.Spec.Git.Branch && e.Spec.Git.AutoDeploy { // its head is deployed next
+		if err := s.require(ctx, c, "deployments.create"); err != nil {
+			return err
+		}
+	}
+	e.Spec.Git.Branch = branch
 	if err := in.Settings.applyTo(&e.Spec.Runner); err != nil {
 		return err
 	}

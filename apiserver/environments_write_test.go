@@ -78,6 +78,32 @@ func TestAnEnvironmentIsCreatedAndChanged(t *testing.T) {
 	require.Equal(t, "Bonn", change(`{}`).Name)
 }
 
+// TestAnotherBranchThatIsFollowedDeploys: so it takes the right to deploy.
+func TestAnotherBranchThatIsFollowedDeploys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	all := w.key(t, nil)
+	editor := w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.Access, k.Permissions = v1alpha1.AccessSelected, []v1alpha1.Permission{"environments.update"}
+	})
+	got := w.ask(t, all, http.MethodPost, "/environments", `{"name":"Followed","git_branch":"main"}`)
+	require.Equal(t, http.StatusCreated, got.Code, got.Body)
+	id := decode[Environment](t, got.Body.Bytes()).ID
+	patch := func(key, body string) int {
+		status, _ := w.call(t, key, http.MethodPatch, "/environments/"+id, body)
+		return status
+	}
+	require.Equal(t, http.StatusOK, patch(editor, `{"git_branch":"next"}`))
+	e := w.stored(t, id)
+	e.Spec.Git.AutoDeploy = true
+	require.NoError(t, w.client.Update(t.Context(), e))
+	require.Equal(t, http.StatusForbidden, patch(editor, `{"git_branch":"other"}`))
+	require.Equal(t, http.StatusForbidden, patch(editor, `{"git_branch":null}`))
+	require.EqualValues(t, "next", w.stored(t, id).Spec.Git.Branch)
+	require.Equal(t, http.StatusOK, patch(editor, `{"git_branch":"next","name":"Renamed"}`))
+	require.Equal(t, http.StatusOK, patch(all, `{"git_branch":"other"}`))
+}
+
 func TestEnvironmentsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
