@@ -6,14 +6,11 @@
 package code
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -46,7 +43,7 @@ type Reconciler struct {
 // is gone, objects stay as they are.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	name := v1alpha1.EnvironmentName(req.Name)
-	of, environment, err := r.Environment(ctx, req.Namespace, name)
+	_, environment, err := r.Environment(ctx, req.Namespace, name)
 	var missing *object.MissingError
 	if errors.As(err, &missing) {
 		return ctrl.Result{}, nil // it is looked at again when it has come
@@ -58,48 +55,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil {
 		err = r.write(ctx, m)
 	}
-	return r.explain(of, err)
-}
-
-// explain tells a person of objects that are in the way of mirrors, and looks again when the cache
-// is behind.
-func (r *Reconciler) explain(of *v1alpha1.Environment, failed error) (ctrl.Result, error) {
-	var result ctrl.Result
-	var other []error
-	for _, err := range flat(failed) {
-		var foreign *inTheWayError
-		switch {
-		case errors.As(err, &foreign):
-			r.Event(of, corev1.EventTypeWarning, v1alpha1.ReasonNameCollision, foreign.Error())
-			result.RequeueAfter = cmp.Or(result.RequeueAfter, foreignInterval)
-		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-			result.RequeueAfter = object.Later // of which the cache tells before
-		default:
-			other = append(other, err)
-		}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{RequeueAfter: object.Later}, nil // of which the cache tells before, unless it is somebody's own
 	}
-	if len(other) > 0 {
-		return ctrl.Result{}, errors.Join(other...)
-	}
-	return result, nil
-}
-
-// foreignInterval is how often it is looked whether what is in the way of a mirror has gone.
-const foreignInterval = 5 * time.Minute
-
-// flat are the errors that were joined.
-func flat(err error) (all []error) {
-	var joined interface{ Unwrap() []error }
-	if !errors.As(err, &joined) {
-		if err != nil {
-			all = append(all, err)
-		}
-		return all
-	}
-	for _, one := range joined.Unwrap() {
-		all = append(all, flat(one)...)
-	}
-	return all
+	return ctrl.Result{}, err
 }
 
 // mirrors are the objects that the code of what is live asks for, and those that there are.

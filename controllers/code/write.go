@@ -4,16 +4,12 @@ package code
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,95 +18,39 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/projection"
 )
 
-// write brings the objects to what is wanted: connectors first, for links name them. One that
-// cannot be written keeps none of the others from it.
-func (r *Reconciler) write(ctx context.Context, m *mirrors) (failed error) {
+// write brings the objects to what is wanted: connectors first, for links name them.
+func (r *Reconciler) write(ctx context.Context, m *mirrors) error {
 	wanted := map[string]bool{}
 	for i := range m.wanted {
 		mirror := &m.wanted[i]
+		existing := m.connectors[mirror.Connector.Name]
+		mirror.Onto(existing, m.rank)
 		wanted[mirror.Connector.Name] = true
+		if err := r.putConnector(ctx, existing, mirror.Connector); err != nil {
+			return err
+		}
 		for _, link := range mirror.Links {
 			wanted[link.Name] = true
+			if err := r.putLink(ctx, m.links[link.Name], link); err != nil {
+				return err
+			}
 		}
-		failed = errors.Join(failed, r.putMirror(ctx, m, mirror))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.connectors)) {
 		c := m.connectors[name]
 		switch {
 		case wanted[name]:
 		case m.kept[name]:
-			failed = errors.Join(failed, r.carry(ctx, c, m.rank))
+			if err := r.carry(ctx, c, m.rank); err != nil {
+				return err
+			}
 		default:
-			failed = errors.Join(failed, r.retire(ctx, c, m.rank))
-		}
-	}
-	return errors.Join(failed, r.settleLinks(ctx, m, wanted))
-}
-
-// putMirror writes a connector and its links.
-func (r *Reconciler) putMirror(ctx context.Context, m *mirrors, mirror *projection.Mirror) error {
-	existing := m.connectors[mirror.Connector.Name]
-	if existing == nil {
-		found := &v1alpha1.Connector{}
-		if there, err := r.stripped(ctx, mirror.Connector, found); err != nil {
-			return err
-		} else if there && found.Spec.Environment == m.environment {
-			existing = found
-		}
-	}
-	mirror.Onto(existing, m.rank)
-	if err := r.putConnector(ctx, existing, mirror.Connector); err != nil {
-		return err
-	}
-	var failed error
-	for _, link := range mirror.Links {
-		existing := m.links[link.Name]
-		if existing == nil {
-			found := &v1alpha1.ConnectorLink{}
-			there, err := r.stripped(ctx, link, found)
-			if err != nil {
-				failed = errors.Join(failed, err)
-				continue
-			}
-			if there {
-				existing = found
+			if err := r.retire(ctx, c, m.rank); err != nil {
+				return err
 			}
 		}
-		failed = errors.Join(failed, r.putLink(ctx, existing, link))
 	}
-	return failed
-}
-
-// inTheWayError says that somebody's own object has the name of a mirror.
-type inTheWayError struct{ kind, name string }
-
-// Error names it, and the remedy.
-func (e *inTheWayError) Error() string {
-	return fmt.Sprintf("%s %q is there, and the platform has not made it: delete it, and the one that the code defines is made", e.kind, e.name)
-}
-
-// stripped reads into found what has the name of a mirror without being marked as one. One that
-// the platform has made, and whose labels somebody has taken away, is healed; anybody else's is an
-// *inTheWayError. It is looked for past the cache only where there is one.
-func (r *Reconciler) stripped(ctx context.Context, mirror v1alpha1.ConditionedObject, found client.Object) (bool, error) {
-	key := client.ObjectKeyFromObject(mirror.(client.Object))
-	err := r.Client.Get(ctx, key, found)
-	if err == nil {
-		err = r.Reader.Get(ctx, key, found) // the cache keeps nothing of who wrote what
-	}
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("looking for %s %q: %w", mirror.ObjectKind(), key.Name, err)
-	}
-	made := slices.ContainsFunc(found.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager == object.FieldManager && f.Subresource == ""
-	})
-	if !made {
-		return false, &inTheWayError{mirror.ObjectKind(), key.Name}
-	}
-	return true, nil
+	return r.settleLinks(ctx, m, wanted)
 }
 
 // settleLinks deletes the links that the code has no more. Those of a connector that was left as
@@ -149,7 +89,7 @@ func (r *Reconciler) putConnector(ctx context.Context, existing, wanted *v1alpha
 		changed.Spec = wanted.Spec
 	}
 	delete(changed.Labels, v1alpha1.LabelRetired)
-	changed.Labels = labels.Merge(changed.Labels, wanted.Labels)
+	maps.Copy(changed.Labels, wanted.Labels)
 	return r.patch(ctx, existing, changed)
 }
 
@@ -163,7 +103,7 @@ func (r *Reconciler) putLink(ctx context.Context, existing, wanted *v1alpha1.Con
 	}
 	changed := existing.DeepCopy()
 	changed.Spec = wanted.Spec
-	changed.Labels = labels.Merge(changed.Labels, wanted.Labels)
+	maps.Copy(changed.Labels, wanted.Labels)
 	return r.patch(ctx, existing, changed)
 }
 

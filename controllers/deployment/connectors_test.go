@@ -223,28 +223,6 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue(), "it stays as it was")
 	})
 
-	It("are mirrored although somebody's own object is in the way of one, and healed where labels are gone", func(ctx SpecContext) {
-		s := newScene(ctx)
-		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile), file("nightly", cronFile))
-		s.mirrored(ctx)
-		url := s.route(ctx, "dev.orders").Connector.SecretDigest
-		stripped := s.object(ctx, "dev.orders")
-		stripped.Labels = nil
-		Expect(s.Admin.Update(ctx, stripped)).To(Succeed())
-		s.mirrored(ctx)
-		Expect(s.object(ctx, "dev.orders").DefinedInCode()).To(BeTrue())
-		Expect(s.object(ctx, "dev.orders").UID).To(Equal(stripped.UID))
-		Expect(s.route(ctx, "dev.orders").Connector.SecretDigest).To(Equal(url))
-
-		s.ExpectGone(ctx, s.object(ctx, "dev.nightly"))
-		s.ExpectApplied(ctx, s.Connector("dev.nightly"))
-		s.brought(ctx, s.Deployment("v2", func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }),
-			file("nightly", cronFile), file("orders", ordersFile), file("zebra", cronFile))
-		s.mirrored(ctx)
-		Expect(s.object(ctx, "dev.zebra").DefinedInCode()).To(BeTrue())
-		Expect(s.object(ctx, "dev.nightly").DefinedInCode()).To(BeFalse(), "it is left alone")
-	})
-
 	It("stay as they are once their mirrors show what that is", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
