@@ -10,8 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,7 +43,7 @@ type Reconciler struct {
 // is gone, objects stay as they are.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	name := v1alpha1.EnvironmentName(req.Name)
-	_, environment, err := r.Environment(ctx, req.Namespace, name)
+	of, environment, err := r.Environment(ctx, req.Namespace, name)
 	var missing *object.MissingError
 	if errors.As(err, &missing) {
 		return ctrl.Result{}, nil // it is looked at again when it has come
@@ -55,10 +55,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil {
 		err = r.write(ctx, m)
 	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return ctrl.Result{RequeueAfter: object.Later}, nil // of which the cache tells before, unless it is somebody's own
+	if m != nil {
+		r.tell(ctx, of, m)
 	}
-	return ctrl.Result{}, err
+	if err != nil || m.behind {
+		return ctrl.Result{RequeueAfter: object.Later}, err
+	}
+	return ctrl.Result{}, nil
 }
 
 // mirrors are the objects that the code of what is live asks for, and those that there are.
@@ -70,6 +73,13 @@ type mirrors struct {
 	kept       map[string]bool
 	connectors map[string]*v1alpha1.Connector
 	links      map[string]*v1alpha1.ConnectorLink
+	// deployment is the name of what is live.
+	deployment string
+	// taken are the objects that are in the way of those that are wanted, such as
+	// `Connector "dev.orders"`: somebody else's, which are neither used nor changed.
+	taken []string
+	// behind says that the cache has not shown yet what is there.
+	behind bool
 }
 
 // read finds what is to be mirrored, and what is there.
@@ -86,7 +96,7 @@ func (r *Reconciler) read(
 		return nil, object.FromStore(err)
 	}
 	m := &mirrors{
-		environment: name, rank: environment.LiveRank, kept: map[string]bool{},
+		environment: name, rank: environment.LiveRank, deployment: d.Ref.Name, kept: map[string]bool{},
 		connectors: map[string]*v1alpha1.Connector{}, links: map[string]*v1alpha1.ConnectorLink{},
 	}
 	left := leftAsTheyAre(d.ConnectorResults)
@@ -122,26 +132,35 @@ func leftAsTheyAre(results json.RawMessage) map[string]bool {
 	return left
 }
 
-// list finds the objects of the environment that the platform has made.
+// list finds the objects of the environment that the platform has made, and gives those their
+// labels back that have lost them.
 func (r *Reconciler) list(ctx context.Context, namespace string, m *mirrors) error {
-	ours := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{
-		object.LabelManagedBy: object.ManagedBy, v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelEnvironment: string(m.environment),
-	}}
 	connectors, links := &v1alpha1.ConnectorList{}, &v1alpha1.ConnectorLinkList{}
-	if err := errors.Join(r.Client.List(ctx, connectors, ours...), r.Client.List(ctx, links, ours...)); err != nil {
+	at := client.InNamespace(namespace)
+	if err := errors.Join(r.Client.List(ctx, connectors, at), r.Client.List(ctx, links, at)); err != nil {
 		return fmt.Errorf("listing what mirrors the code: %w", err)
 	}
+	var failed []error
 	for i := range connectors.Items {
-		if c := &connectors.Items[i]; projection.IsOurs(c, m.environment) && c.Spec.Environment == m.environment {
+		c := &connectors.Items[i]
+		if c.Spec.Environment != m.environment {
+			continue
+		}
+		ours, err := r.ours(ctx, c, m)
+		if ours {
 			m.connectors[c.Name] = c
 		}
+		failed = append(failed, err)
 	}
 	for i := range links.Items {
-		if l := &links.Items[i]; projection.IsOurs(l, m.environment) {
+		l := &links.Items[i]
+		ours, err := r.ours(ctx, l, m)
+		if ours {
 			m.links[l.Name] = l
 		}
+		failed = append(failed, err)
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // SetupWithManager registers the controller.
@@ -191,8 +210,11 @@ func environmentOf(_ context.Context, o client.Object) []ctrl.Request {
 			name = string(of.Spec.Environment)
 		}
 	}
-	if name == "" {
-		return nil
+	if name == "" { // one that has lost its labels, or is in the way of another
+		name, _, _ = strings.Cut(o.GetName(), ".")
+		if name == o.GetName() {
+			return nil
+		}
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
 }

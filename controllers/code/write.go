@@ -4,6 +4,7 @@ package code
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,45 +19,51 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/projection"
 )
 
-// write brings the objects to what is wanted: connectors first, for links name them.
+// write brings the objects to what is wanted: connectors first, for links name them. What fails
+// for one object is told when the others are done.
 func (r *Reconciler) write(ctx context.Context, m *mirrors) error {
+	var failed []error
 	wanted := map[string]bool{}
 	for i := range m.wanted {
 		mirror := &m.wanted[i]
-		existing := m.connectors[mirror.Connector.Name]
-		mirror.Onto(existing, m.rank)
 		wanted[mirror.Connector.Name] = true
-		if err := r.putConnector(ctx, existing, mirror.Connector); err != nil {
-			return err
-		}
 		for _, link := range mirror.Links {
 			wanted[link.Name] = true
-			if err := r.putLink(ctx, m.links[link.Name], link); err != nil {
-				return err
-			}
 		}
+		failed = append(failed, r.put(ctx, m, mirror))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.connectors)) {
 		c := m.connectors[name]
 		switch {
 		case wanted[name]:
 		case m.kept[name]:
-			if err := r.carry(ctx, c, m.rank); err != nil {
-				return err
-			}
+			failed = append(failed, r.settle(m, r.carry(ctx, c, m.rank)))
 		default:
-			if err := r.retire(ctx, c, m.rank); err != nil {
-				return err
-			}
+			failed = append(failed, r.settle(m, r.retire(ctx, c, m.rank)))
 		}
 	}
-	return r.settleLinks(ctx, m, wanted)
+	return errors.Join(append(failed, r.settleLinks(ctx, m, wanted))...)
+}
+
+// put makes the objects of one file. Links wait for their connector: they are to name no other.
+func (r *Reconciler) put(ctx context.Context, m *mirrors, mirror *projection.Mirror) error {
+	existing, taken := m.connectors[mirror.Connector.Name], len(m.taken)
+	mirror.Onto(existing, m.rank)
+	if err := r.settle(m, r.putConnector(ctx, m, existing, mirror.Connector)); err != nil || len(m.taken) > taken {
+		return err
+	}
+	failed := make([]error, len(mirror.Links))
+	for i, link := range mirror.Links {
+		failed[i] = r.settle(m, r.putLink(ctx, m, m.links[link.Name], link))
+	}
+	return errors.Join(failed...)
 }
 
 // settleLinks deletes the links that the code has no more. Those of a connector that was left as
 // it was stay with it, and those of a retired one, which takes no events, stay too: its file may
 // come back.
 func (r *Reconciler) settleLinks(ctx context.Context, m *mirrors, wanted map[string]bool) error {
+	var failed []error
 	for _, name := range slices.Sorted(maps.Keys(m.links)) {
 		link := m.links[name]
 		of := m.connectors[string(link.Spec.Connector)]
@@ -65,24 +72,22 @@ func (r *Reconciler) settleLinks(ctx context.Context, m *mirrors, wanted map[str
 		case of != nil && !wanted[of.Name]:
 			changed := link.DeepCopy()
 			changed.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(m.rank, 10)
-			if err := r.patch(ctx, link, changed); err != nil {
-				return err
-			}
+			failed = append(failed, r.settle(m, r.patch(ctx, link, changed)))
 		default:
 			err := r.Client.Delete(ctx, link, client.Preconditions{UID: &link.UID})
 			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("deleting ConnectorLink %q, which the code has no more: %w", name, err)
+				failed = append(failed, r.settle(m, fmt.Errorf("deleting ConnectorLink %q, which the code has no more: %w", name, err)))
 			}
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // putConnector makes a connector that mirrors a file, or makes it say what it is to say. It is
 // not applied: what somebody has added to its spec is to go too.
-func (r *Reconciler) putConnector(ctx context.Context, existing, wanted *v1alpha1.Connector) error {
+func (r *Reconciler) putConnector(ctx context.Context, m *mirrors, existing, wanted *v1alpha1.Connector) error {
 	if existing == nil {
-		return r.create(ctx, wanted)
+		return r.create(ctx, m, wanted)
 	}
 	changed := existing.DeepCopy()
 	if !projection.SameConnector(existing, wanted) {
@@ -93,9 +98,9 @@ func (r *Reconciler) putConnector(ctx context.Context, existing, wanted *v1alpha
 	return r.patch(ctx, existing, changed)
 }
 
-func (r *Reconciler) putLink(ctx context.Context, existing, wanted *v1alpha1.ConnectorLink) error {
+func (r *Reconciler) putLink(ctx context.Context, m *mirrors, existing, wanted *v1alpha1.ConnectorLink) error {
 	if existing == nil {
-		return r.create(ctx, wanted)
+		return r.create(ctx, m, wanted)
 	}
 	if existing.Spec.Connector != wanted.Spec.Connector || existing.Spec.Agent != wanted.Spec.Agent {
 		err := r.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID}) // neither can be changed
@@ -121,15 +126,6 @@ func (r *Reconciler) carry(ctx context.Context, c *v1alpha1.Connector, rank int6
 	changed := c.DeepCopy()
 	changed.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(rank, 10)
 	return r.patch(ctx, c, changed)
-}
-
-// create makes an object. Another one that has its name since is none of the platform's: the
-// next look finds it in the way.
-func (r *Reconciler) create(ctx context.Context, o client.Object) error {
-	if err := r.Client.Create(ctx, o, client.FieldOwner(object.FieldManager)); err != nil {
-		return fmt.Errorf("making %T %q of the code: %w", o, o.GetName(), err)
-	}
-	return nil
 }
 
 // patch writes what has changed of an object, unless somebody has written it since it was read.

@@ -61,6 +61,11 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &v1alpha1.Connector{}
 	return r.Base.Reconcile(ctx, req, c, func(ctx context.Context, key store.Key) (time.Duration, error) {
+		if !c.DefinedInCode() {
+			if err := r.ownName(ctx, c, key); err != nil {
+				return 0, err
+			}
+		}
 		if err := r.disable(ctx, c, key); err != nil {
 			return 0, err
 		}

@@ -48,8 +48,6 @@ type situation struct {
 	// brought are those that the store has of the code and no object mirrors yet.
 	brought   map[string]store.Connector
 	variables runnerconfig.Variables
-	// noVariables says why variables cannot be read; "" where they can.
-	noVariables string
 }
 
 // change is what an activation would do with one connector.
@@ -108,9 +106,6 @@ func (s situation) change(file store.ConnectorFile) change {
 	existing := s.connectors[mirror.Connector.Name]
 	if problem := s.inTheWay(&mirror, existing); problem != "" {
 		return failed("%s", problem)
-	}
-	if projection.NamesVariables(mirror.Connector) && s.noVariables != "" {
-		return failed("the variables of Environment %q cannot be read: %s", s.environment, s.noVariables)
 	}
 	mirror.Onto(existing, 0)
 	expanded, err := projection.Expanded(mirror.Connector, s.variables)

@@ -160,8 +160,6 @@ func TestVariablesOfConnectors(t *testing.T) {
 	t.Parallel()
 	variables := inDev()
 	variables.variables = runnerconfig.Sorted([]runnerconfig.Variable{{Name: "WHEN", Value: "@daily"}, {Name: "BAD", Value: "never"}, {Name: "KEY", Value: "k", Sensitive: true}})
-	unread := inDev()
-	unread.noVariables = `Secret "x" does not exist`
 	tryChanges(t, map[string]changed{
 		"a variable":             {variables, []store.ConnectorFile{cronOf("${WHEN}")}, []string{"ask created"}},
 		"a variable that is not": {variables, []store.ConnectorFile{cronOf("${WHO} ${WHAT}")}, []string{`ask failed: Environment "dev" has no variable WHAT, WHO: add it to spec.variables there`}},
@@ -169,8 +167,6 @@ func TestVariablesOfConnectors(t *testing.T) {
 			[]string{`ask failed: "schedule" must have five fields, such as "0 6 * * 1-5", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly`}},
 		"a secret variable": {variables, []store.ConnectorFile{cronOf("${KEY}")},
 			[]string{"ask failed: the variable KEY is sensitive, and the configuration of a cron connector is stored and shown to models as it is: name another variable, or one that is not sensitive"}},
-		"unreadable variables": {unread, []store.ConnectorFile{cronOf("${WHEN}"), {Key: "b", Content: askFile}},
-			[]string{`ask failed: the variables of Environment "dev" cannot be read: Secret "x" does not exist`, "b created"}},
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -140,7 +139,8 @@ func (r *Reconciler) situation(ctx context.Context, v *version, files []store.Co
 		of := string(links.Items[i].Spec.Connector)
 		s.links[of] = append(s.links[of], &links.Items[i])
 	}
-	return s, r.readVariables(ctx, v, &s, files)
+	s.variables = projection.VariablesOf(v.environment)
+	return s, nil
 }
 
 // foreign adds connectors of other environments that have the name of one of the files: that is
@@ -171,27 +171,6 @@ func (r *Reconciler) foreign(ctx context.Context, v *version, s *situation, file
 		}
 	}
 	return nil
-}
-
-// readVariables reads the environment's where a file may name any. What a person has to mend of
-// them is no error: it fails the connectors that name some.
-func (r *Reconciler) readVariables(ctx context.Context, v *version, s *situation, files []store.ConnectorFile) (err error) {
-	named := false
-	for _, file := range files {
-		named = named || strings.Contains(file.Content, "$")
-	}
-	if !named {
-		return nil
-	}
-	s.variables, err = r.Variables(ctx, v.environment, v.environmentKey, r.Keys)
-	var (
-		secret  *object.SecretError
-		stalled *object.StalledError
-	)
-	if errors.As(err, &secret) || errors.As(err, &stalled) {
-		s.noVariables, err = err.Error(), nil
-	}
-	return err
 }
 
 // failConnectors ends a new deployment whose connectors cannot be applied.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/expand"
@@ -31,6 +32,18 @@ func NamesVariables(c *v1alpha1.Connector) bool {
 		payload = string(canonical(c.Spec.Cron.Payload.Raw))
 	}
 	return slices.ContainsFunc([]string{c.Spec.Cron.Schedule, c.Spec.Cron.TimeZone, c.Spec.Cron.Prompt, payload}, expand.Names)
+}
+
+// VariablesOf are the variables of an environment that texts of its connectors may name. Values
+// in Secrets and sealed ones are not among them: they are sensitive, and so refused there, and
+// what is wrong with one concerns no connector.
+func VariablesOf(e *v1alpha1.Environment) runnerconfig.Variables {
+	out := make([]runnerconfig.Variable, len(e.Spec.Variables))
+	for i := range e.Spec.Variables {
+		v := &e.Spec.Variables[i]
+		out[i] = runnerconfig.Variable{Name: string(v.Name), Value: ptr.Deref(v.Value, ""), Sensitive: v.IsSensitive()}
+	}
+	return runnerconfig.Sorted(out)
 }
 
 // Expanded is a connector of the code with the values of variables in its texts; any other one

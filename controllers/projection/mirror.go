@@ -32,9 +32,7 @@ type Mirror struct {
 // MirrorOf makes the objects that mirror a file in an environment. They have no owner: a
 // connector outlives the deployment that brought it.
 func MirrorOf(namespace string, environment v1alpha1.EnvironmentName, c *bundle.Connector) (Mirror, error) {
-	labels := map[string]string{
-		object.LabelManagedBy: object.ManagedBy, v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelEnvironment: string(environment),
-	}
+	labels := MirrorLabels(environment)
 	spec, err := connectorSpec(c)
 	if err != nil {
 		return Mirror{}, err
@@ -55,6 +53,13 @@ func MirrorOf(namespace string, environment v1alpha1.EnvironmentName, c *bundle.
 		})
 	}
 	return m, nil
+}
+
+// MirrorLabels are those by which the mirrors of an environment are known.
+func MirrorLabels(environment v1alpha1.EnvironmentName) map[string]string {
+	return map[string]string{
+		object.LabelManagedBy: object.ManagedBy, v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelEnvironment: string(environment),
+	}
 }
 
 // connectorSpec is the spec that says what a file says, defaults filled in as the API server

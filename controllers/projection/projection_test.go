@@ -182,3 +182,16 @@ func TestVariablesInTexts(t *testing.T) {
 		require.NotContains(t, problem, `"s"`)
 	}
 }
+
+// What is kept in a Secret, or sealed, is known to be sensitive; its value is not needed.
+func TestVariablesOfTexts(t *testing.T) {
+	t.Parallel()
+	e := &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{Variables: []v1alpha1.EnvironmentVariable{
+		{Name: "WHEN", Value: ptr.To("@daily")}, {Name: "SEALED", SealedValue: "no base64"},
+		{Name: "GONE", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "gone", Key: "a"}},
+		{Name: "HIDDEN", Value: ptr.To("a"), Sensitive: true},
+	}}}
+	require.Equal(t, []runnerconfig.Variable{
+		{Name: "GONE", Sensitive: true}, {Name: "HIDDEN", Value: "a", Sensitive: true}, {Name: "SEALED", Sensitive: true}, {Name: "WHEN", Value: "@daily"},
+	}, projection.VariablesOf(e).Variables)
+}

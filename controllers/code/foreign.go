@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package code
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
+)
+
+// ours says whether the platform has made an object to mirror the code of the environment. One
+// that has lost its labels gets them back.
+func (r *Reconciler) ours(ctx context.Context, o v1alpha1.ConditionedObject, m *mirrors) (bool, error) {
+	if projection.IsOurs(o, m.environment) {
+		return true, nil
+	}
+	if !strings.HasPrefix(o.GetName(), string(m.environment)+".") || !made(o) {
+		return false, nil
+	}
+	before := o.DeepCopyObject().(client.Object)
+	labels := maps.Clone(o.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, projection.MirrorLabels(m.environment))
+	o.SetLabels(labels)
+	return true, r.settle(m, r.patch(ctx, before, o))
+}
+
+// made says whether the platform has made an object as a mirror: it alone writes specs by this
+// name, and no label tells as much.
+func made(o v1alpha1.ConditionedObject) bool {
+	return o.SpecID() == "" && slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == object.FieldManager && f.Subresource == "" && f.Operation == metav1.ManagedFieldsOperationUpdate
+	})
+}
+
+// create makes an object, unless there is one of its name: the cache is behind, or it is
+// somebody else's.
+func (r *Reconciler) create(ctx context.Context, m *mirrors, wanted v1alpha1.ConditionedObject) error {
+	there := wanted.DeepCopyObject().(v1alpha1.ConditionedObject)
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), there)
+	if apierrors.IsNotFound(err) {
+		err = r.Client.Create(ctx, wanted, client.FieldOwner(object.FieldManager))
+		if !apierrors.IsAlreadyExists(err) {
+			return wrapped(err, wanted)
+		}
+		err = r.Reader.Get(ctx, client.ObjectKeyFromObject(wanted), there)
+	}
+	switch {
+	case apierrors.IsNotFound(err), err == nil && (projection.IsOurs(there, m.environment) || made(there)) && sameEnvironment(there, m.environment):
+		m.behind = true
+		return nil
+	case err == nil:
+		m.taken = append(m.taken, fmt.Sprintf("%s %q", wanted.ObjectKind(), wanted.GetName()))
+		return nil
+	}
+	return wrapped(err, wanted)
+}
+
+func sameEnvironment(o v1alpha1.ConditionedObject, environment v1alpha1.EnvironmentName) bool {
+	c, is := o.(*v1alpha1.Connector)
+	return !is || c.Spec.Environment == environment
+}
+
+func wrapped(err error, o client.Object) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("making %T %q of the code: %w", o, o.GetName(), err)
+}
+
+// settle takes it for no error that somebody has written an object since it was read: the cache
+// tells of that.
+func (r *Reconciler) settle(m *mirrors, err error) error {
+	if apierrors.IsConflict(err) {
+		m.behind = true
+		return nil
+	}
+	return err
+}
+
+// tell warns of what is in the way, at the deployment that is live and at its environment.
+func (r *Reconciler) tell(ctx context.Context, environment *v1alpha1.Environment, m *mirrors) {
+	if len(m.taken) == 0 {
+		return
+	}
+	note := "somebody else's objects have the names of connectors of the code, and are neither used nor changed: delete them, " +
+		"or make them with other names: " + strings.Join(m.taken, ", ")
+	r.Event(environment, corev1.EventTypeWarning, v1alpha1.ReasonNameCollision, note)
+	live := &v1alpha1.Deployment{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: environment.Namespace, Name: m.deployment}, live); err != nil {
+		if !apierrors.IsNotFound(err) {
+			ctrl.LoggerFrom(ctx).Error(err, "reading what is live, to warn there")
+		}
+		return
+	}
+	r.Event(live, corev1.EventTypeWarning, v1alpha1.ReasonNameCollision, note)
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/connector"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+)
+
+var _ = Describe("Mirrors of a Deployment's code", func() {
+	It("get the labels back that somebody removes, and their rows stay", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		s.mirrored(ctx)
+		was := s.route(ctx, "dev.orders")
+		c := s.object(ctx, "dev.orders")
+		delete(c.Labels, v1alpha1.LabelDefinedInCode)
+		Expect(s.Admin.Update(ctx, c)).To(Succeed())
+		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"}
+		s.ExpectReconciled(ctx, of, c)
+		Expect(State(c)).To(ContainSubstring("NameCollision"))
+		Expect(s.route(ctx, "dev.orders").Connector.DefinedInCode).To(BeTrue(), "no ordinary connector takes it over")
+		s.mirrored(ctx)
+		Expect(s.object(ctx, "dev.orders").DefinedInCode()).To(BeTrue())
+		Expect(State(s.object(ctx, "dev.orders"))).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.route(ctx, "dev.orders").Connector.SecretDigest).To(Equal(was.Connector.SecretDigest))
+	})
+
+	It("are made beside somebody's own object, which a person is told of", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.brought(ctx, s.Deployment("v1"), file("alpha", ordersFile), file("nightly", cronFile))
+		mine := s.Connector("dev.alpha", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Mine" })
+		s.ExpectApplied(ctx, mine)
+		s.Events.Sent()
+		s.mirrored(ctx)
+		Expect(State(s.object(ctx, "dev.nightly"))).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.Events.Sent()).To(ContainElement(And(HavePrefix("Warning NameCollision"), ContainSubstring(`Connector "dev.alpha"`))))
+		Expect(s.object(ctx, "dev.alpha").Spec.DisplayName).To(BeEquivalentTo("Mine"))
+		Expect(s.object(ctx, "dev.alpha").Labels).To(BeEmpty())
+		Expect(State(s.object(ctx, "dev.alpha"))).To(ContainSubstring("NameCollision"))
+		Expect(s.route(ctx, "dev.alpha").Connector.Name).To(Equal("Orders"))
+		s.Cluster.Writes() // up to here
+		s.mirrored(ctx)
+		Expect(s.Cluster.Writes()).To(BeEmpty(), "nothing is tried against it")
+	})
+
+	It("are retired only where the store says so", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.brought(ctx, s.Deployment("v1"))
+		forged := s.Connector("forged", func(c *v1alpha1.Connector) {
+			c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelRetired: "true", v1alpha1.LabelActivation: "1"}
+		})
+		s.ExpectApplied(ctx, forged)
+		s.ExpectReconciled(ctx, &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}, forged)
+		Expect(State(forged)).To(ContainSubstring("Ready=False/Progressing"))
+		Expect(forged.Status.Retired).To(BeFalse())
+	})
+})
