@@ -64,7 +64,11 @@ func (r *Reconciler) keepPool(
 	if err != nil {
 		return kept{}, err
 	}
-	if err := r.Apply(ctx, e, configSecret(e, config)); err != nil {
+	asked, err := object.ConfigOf(project, e)
+	if err != nil {
+		return kept{}, err
+	}
+	if err := r.Apply(ctx, e, configSecret(e, asked, config)); err != nil {
 		return kept{}, err
 	}
 	wanted := pool(e, poolOptions{
