@@ -270,9 +270,9 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		d := s.brought(ctx, s.Deployment("v1"), named)
 		Expect(d.Status.Message).To(ContainSubstring(`Environment "dev" has no variable WHEN, WHO`))
 		s.ExpectExists(ctx, s.environment)
+		s.configured(ctx)
 		s.environment.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "WHEN", Value: ptr.To("@hourly")}, {Name: "WHO", Value: ptr.To("all")}}
 		s.ExpectApplied(ctx, s.environment)
-		s.configured(ctx)
 		d = s.brought(ctx, s.Deployment("v2"), named)
 		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), Message(d))
 		s.mirrored(ctx)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +21,9 @@ import (
 )
 
 // testEnvironment names the environment whose configuration the tests are run with;
-// "" where the test phase is left out.
+// "" where the test phase is left out. It waits for the configuration where the project
+// has model providers, or the environment variables: without it, tests that need them
+// would fail.
 func (r *Reconciler) testEnvironment(ctx context.Context, v *version) (string, error) {
 	if v.Spec.SkipTests {
 		return "", nil
@@ -33,29 +36,20 @@ func (r *Reconciler) testEnvironment(ctx context.Context, v *version) (string, e
 			return "", err
 		}
 	}
-	return string(name), r.configured(ctx, v, of)
-}
-
-// configured waits until the runners of an environment have the configuration that the specs of
-// now ask for: tests are to be run with no other.
-func (r *Reconciler) configured(ctx context.Context, v *version, e *v1alpha1.Environment) error {
-	asked, err := object.ConfigOf(v.project, e)
-	if err != nil {
-		return err
+	if len(v.project.Spec.ModelProviders) == 0 && len(of.Spec.Variables) == 0 {
+		return string(name), nil
 	}
 	config := &metav1.PartialObjectMetadata{}
 	config.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: object.RunnerConfig(e.Name)}, config)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return fmt.Errorf("looking for the configuration of the runners of Environment %q: %w", e.Name, err)
-	case err == nil && config.Annotations[object.AnnotationConfigOf] == asked:
-		return nil
-	case err != nil && len(v.project.Spec.ModelProviders) == 0 && len(e.Spec.Variables) == 0:
-		return nil
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: object.RunnerConfig(string(name))}, config)
+	if apierrors.IsNotFound(err) {
+		return "", &object.WaitingError{Message: fmt.Sprintf(
+			"the tests need the model providers and variables of Environment %q, whose runners do not have them yet; see what it says, or set spec.skipTests", name)}
 	}
-	return &object.WaitingError{Message: fmt.Sprintf(
-		"the tests need the model providers and variables of Environment %q, whose runners do not have them yet; see what it says, or set spec.skipTests", e.Name)}
+	if err != nil {
+		return "", fmt.Errorf("looking for the configuration of the runners of Environment %q: %w", name, err)
+	}
+	return string(name), nil
 }
 
 // mirrorTests shows how many tests there were, once the build has told. A claim's answer

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
@@ -18,19 +17,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// configured makes the configuration of the environment's runners, or brings it to what the specs
-// ask for, as its controller does.
+// configured makes the configuration of the environment's runners, as its controller does.
 func (s *scene) configured(ctx context.Context) {
 	GinkgoHelper()
 	config := s.Secret(object.RunnerConfig("dev"), map[string]string{"providers.json": "{}"})
 	config.Labels = map[string]string{object.LabelManagedBy: object.ManagedBy}
-	asked, err := object.ConfigOf(s.project, s.environment)
-	Expect(err).NotTo(HaveOccurred())
-	config.Annotations = map[string]string{object.AnnotationConfigOf: asked}
-	there := config.DeepCopy()
-	if s.Admin.Get(ctx, client.ObjectKeyFromObject(config), there) == nil {
-		config.UID = there.UID
-	}
 	s.ExpectApplied(ctx, config)
 }
 
@@ -78,16 +69,6 @@ var _ = Describe("The test phase", func() {
 		s.configured(ctx)
 		third := s.reconciled(ctx, s.Deployment("v3"))
 		Expect(configured(s.job(ctx, third).Spec.Template.Spec)).To(ConsistOf("dev-runner-config"))
-
-		By("and for those that it names from now on")
-		s.project.Spec.ModelProviders[0].BaseURL = "https://other.example.com/v1"
-		s.ExpectApplied(ctx, s.project)
-		fourth := s.reconciled(ctx, s.Deployment("v4"))
-		Expect(State(fourth)).To(Equal("Ready=False/Progressing Reconciling"))
-		Expect(s.Children(ctx, fourth.UID)).To(BeEmpty())
-		s.configured(ctx)
-		s.ExpectReconciled(ctx, s.r, fourth)
-		Expect(configured(s.job(ctx, fourth).Spec.Template.Spec)).To(ConsistOf("dev-runner-config"))
 	})
 
 	It("fails the deployment with a case that fails, and says how many did", func(ctx SpecContext) {

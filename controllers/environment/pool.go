@@ -64,11 +64,7 @@ func (r *Reconciler) keepPool(
 	if err != nil {
 		return kept{}, err
 	}
-	asked, err := object.ConfigOf(project, e)
-	if err != nil {
-		return kept{}, err
-	}
-	if err := r.Apply(ctx, e, configSecret(e, asked, config)); err != nil {
+	if err := r.Apply(ctx, e, configSecret(e, config)); err != nil {
 		return kept{}, err
 	}
 	wanted := pool(e, poolOptions{

@@ -53,13 +53,11 @@ func poolLabels(e *v1alpha1.Environment) map[string]string {
 	return out
 }
 
-// configSecret holds the model providers and the variables, and says of which specs.
-func configSecret(e *v1alpha1.Environment, asked string, data map[string][]byte) *corev1.Secret {
+// configSecret holds the model providers and the variables.
+func configSecret(e *v1alpha1.Environment, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: configName(e), Namespace: e.Namespace, Labels: poolLabels(e), Annotations: map[string]string{object.AnnotationConfigOf: asked},
-		},
-		Data: data,
+		ObjectMeta: metav1.ObjectMeta{Name: configName(e), Namespace: e.Namespace, Labels: poolLabels(e)},
+		Data:       data,
 	}
 }
 

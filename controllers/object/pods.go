@@ -4,9 +4,6 @@ package object
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,20 +62,6 @@ func SecretVolume(name, secret string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: &mode},
 	}}
-}
-
-// AnnotationConfigOf says of which model providers and variables the Secret RunnerConfig is.
-const AnnotationConfigOf = "agentplatform.dev/config-of"
-
-// ConfigOf names what the specs ask to be in RunnerConfig. It is told without the Secrets that
-// they name.
-func ConfigOf(project *v1alpha1.Project, e *v1alpha1.Environment) (string, error) {
-	asked, err := json.Marshal([]any{project.Spec.ModelProviders, e.Spec.Variables})
-	if err != nil {
-		return "", fmt.Errorf("naming the configuration of runners: %w", err)
-	}
-	digest := sha256.Sum256(asked)
-	return hex.EncodeToString(digest[:]), nil
 }
 
 // RunnerConfig is the Secret with which the runners of an environment are configured.
