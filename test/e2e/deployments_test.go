@@ -106,6 +106,11 @@ var _ = Describe("Deployments by the REST API", func() {
 		t.rest(ctx, http.MethodPost, "/deployments/"+third.ID+"/deploy-anyway", "", http.StatusBadRequest)
 		t.rest(ctx, http.MethodGet, "/deployments/"+third.ID+"/test-runs", "", http.StatusOK)
 
+		var all []struct{ ID string }
+		Expect(json.Unmarshal(t.rest(ctx, http.MethodGet, create, "", http.StatusOK), &all)).To(Succeed())
+		Expect(all).To(HaveLen(3))
+		Expect(all[0].ID).To(Equal(third.ID), "the newest comes first")
+
 		By("cancelling")
 		Expect(t.ok(ctx, "/deployments/"+third.ID+"/cancel")).To(BeFalse(), "it is deployed")
 		fourth := t.asks(ctx, create, "", http.StatusCreated)
