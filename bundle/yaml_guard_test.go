@@ -4,11 +4,12 @@ package bundle
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/testenv/memtest"
 )
 
 // bombs are files of n bytes that repeat one thing.
@@ -54,14 +55,16 @@ func bombs(n int) map[string]string {
 	}
 }
 
-// costOf is how many bytes parsing allocates.
-func costOf(text string) (uint64, Problems) {
-	var before, after runtime.MemStats
+// parseWithin is what is wrong with a text, whose parsing must allocate no more than
+// so many bytes.
+func parseWithin(t *testing.T, most uint64, text, name string) Problems {
+	t.Helper()
 	var problems Problems
-	runtime.ReadMemStats(&before)
-	parseYAML("f.yaml", []byte(text), &problems)
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc, problems
+	memtest.AtMost(t, most, func() {
+		problems = nil
+		parseYAML("f.yaml", []byte(text), &problems)
+	}, name)
+	return problems
 }
 
 // bearable is the most bytes that a file may cost: 1 KiB for each of its own.
@@ -71,12 +74,10 @@ func bearable(text string) uint64 { return 1<<20 + 1<<10*uint64(len(text)) }
 // what it holds. Not parallel: it counts what the process allocates.
 func TestYAMLCostsWhatItWeighs(t *testing.T) {
 	for name, text := range bombs(MaxYAMLSize) {
-		cost, _ := costOf(text[:min(len(text), MaxYAMLSize)])
-		require.LessOrEqual(t, cost, bearable(text), name)
+		parseWithin(t, bearable(text), text[:min(len(text), MaxYAMLSize)], name)
 	}
 	for name, text := range bombs(4 * MaxYAMLSize) {
-		cost, problems := costOf(text)
-		require.Less(t, cost, uint64(1<<20), name)
+		problems := parseWithin(t, 1<<20, text, name)
 		require.Contains(t, problems.Error(), "at most 65536 are allowed", name)
 	}
 }
@@ -134,9 +135,7 @@ func FuzzYAML(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		cost, problems := costOf(text)
-		require.LessOrEqual(t, cost, bearable(text))
-		for _, p := range problems {
+		for _, p := range parseWithin(t, bearable(text), text, "fuzzed") {
 			require.NotEmpty(t, p.Message)
 			require.Positive(t, p.Line)
 		}
