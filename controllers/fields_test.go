@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/controllers/apikey"
 	"github.com/agentplatform/agentplatform/controllers/connector"
 	"github.com/agentplatform/agentplatform/controllers/connectorlink"
@@ -47,7 +46,6 @@ type stage struct {
 func newStage(ctx context.Context) *stage {
 	GinkgoHelper()
 	f := controllertest.New()
-	f.Client = controllertest.AsCache(f.Cluster, controllers.CacheOptions())
 	f.PlatformPlan.Environments = 100
 	f.PlatformPlan.Runner.Labels, f.PlatformPlan.Runner.Annotations = []string{"*"}, []string{"*"}
 	f.PlatformPlan.Runner.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}

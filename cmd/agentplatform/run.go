@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/apiserver"
 	"github.com/agentplatform/agentplatform/controllers"
+	"github.com/agentplatform/agentplatform/controllers/cached"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
@@ -132,7 +133,7 @@ func (p *process) newManager(within namespaces.Set) (ctrl.Manager, error) {
 // readable are the namespaces of --watch-namespaces in which the manager has its
 // rights; none stands for all where none is named.
 func (p *process) readable(ctx context.Context, r client.Reader) (namespaces.Set, error) {
-	within, forbidden, err := p.within.Readable(ctx, r, controllers.CachedKinds()...)
+	within, forbidden, err := p.within.Readable(ctx, r, cached.Kinds()...)
 	switch {
 	case err != nil:
 		return nil, err

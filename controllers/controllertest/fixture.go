@@ -10,9 +10,11 @@
 //	f.Clock.Step(time.Minute)
 //	f.ExpectDeleted(ctx, reconciler, project)
 //
-// The client reads without a cache: what Reconcile lists by a field can be
-// selected at kube-apiserver too. What needs the cache's own indexes are the map
-// functions of watches, which are tested with a fake client; see [Cached].
+// The reconcilers' client reads without a cache, for nothing has to be waited for
+// then, but it has only what a manager's cache would have of an object; see [AsCache].
+// What Reconcile lists by a field can be selected at kube-apiserver too. What needs the
+// cache's own indexes are the map functions of watches, which are tested with a fake
+// client; see [Cached].
 package controllertest
 
 import (
@@ -29,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/cached"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/plan"
@@ -40,7 +43,8 @@ import (
 // Fixture is a namespace of a cluster with a store, and the base of reconcilers
 // that work on both.
 type Fixture struct {
-	// Base is for reconcilers. Its client is Cluster, its store Store, its clock Clock.
+	// Base is for reconcilers. Its client is Cluster as a cache has it, its reader
+	// Cluster, its store Store, its clock Clock.
 	*object.Base
 	// Admin is the administrator's client, of which nothing is recorded.
 	Admin client.Client
@@ -68,7 +72,7 @@ func New() *Fixture {
 		Events: &Events{}, Keys: &keyring.Keys{}, Namespace: plane.Namespace(GinkgoTB()),
 	}
 	f.Base = &object.Base{
-		Client: f.Cluster, Reader: f.Cluster, Store: f.Store, Events: f.Events, PlatformID: uuid.New(),
+		Client: AsCache(f.Cluster, cached.Options()), Reader: f.Cluster, Store: f.Store, Events: f.Events, PlatformID: uuid.New(),
 		PlatformPlan: plan.Default(), Clock: f.Clock,
 	}
 	ring, err := keyring.New()

@@ -4,6 +4,7 @@ package deployment_test
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -96,6 +97,7 @@ func (s *scene) pod(ctx context.Context, job *batchv1.Job, status corev1.PodStat
 	GinkgoHelper()
 	pod := &corev1.Pod{ObjectMeta: s.At(job.Name + "-pod"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "pack", Image: "a"}}}}
 	pod.Labels = map[string]string{batchv1.JobNameLabel: job.Name}
+	maps.Copy(pod.Labels, job.Spec.Template.Labels) // by which the cache has it
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
 	s.ExpectApplied(ctx, pod)
 	pod.Status = status
