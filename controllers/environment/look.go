@@ -74,7 +74,7 @@ func (b *Branches) ask(ctx context.Context, project *v1alpha1.Project, names []s
 	}
 	path, moved := project.Spec.Git.Path, map[string]plumbing.Hash{}
 	for _, name := range names {
-		commit, _, err := gitremote.Resolve(tips, name)
+		commit, _, err := gitremote.Branch(tips, name)
 		if err != nil {
 			seen[name] = Head{Problem: err.Error()}
 			continue

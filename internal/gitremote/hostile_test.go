@@ -3,6 +3,11 @@
 package gitremote
 
 import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +19,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/testenv/gittest"
@@ -38,6 +46,8 @@ func TestSecretsAreBounded(t *testing.T) {
 		"two stars, later":     {"git@host:x.git", "known_hosts", "# *a*\na,!*a*\t" + key, `the pattern "!*a*", at most one *`},
 		"of an authority":      {"git@host:x.git", "known_hosts", "@cert-authority \t*a*b " + key, `the pattern "*a*b", at most one *`},
 		"revoked":              {"git@host:x.git", "known_hosts", "  @revoked *a*b " + key, `the pattern "*a*b", at most one *`},
+		"after no comment":     {"git@host:x.git", "known_hosts", "@cert-authority #x,*a*b " + key, `the pattern "*a*b", at most one *`},
+		"dear passphrase":      {"git@host:x.git", "identity", withRounds(t, maxRounds+1), "65 rounds of key derivation, at most 64"},
 		"long label":           {"https://" + label + ".org/x.git", "", "", "a host that cannot be"},
 		"long name, over SSH":  {"git@" + strings.Repeat("a.", 127) + ":x.git", "", "", "a host that cannot be"},
 	} {
@@ -48,6 +58,34 @@ func TestSecretsAreBounded(t *testing.T) {
 		require.ErrorAs(t, err, new(RemedyError), name)
 	}
 	require.NoError(t, checkPatterns("*.example.com,10.0.0.? "+key+" a ** comment\n"))
+}
+
+// withRounds is a private key whose passphrase is hashed so often.
+func withRounds(t *testing.T, rounds uint32) string {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("x"))
+	require.NoError(t, err)
+	// The options of the derivation are a salt and, at their end, the rounds.
+	name := []byte("\x00\x00\x00\x06bcrypt")
+	options := block.Bytes[bytes.Index(block.Bytes, name)+len(name):]
+	size := binary.BigEndian.Uint32(options)
+	binary.BigEndian.PutUint32(options[size:], rounds)
+	require.Equal(t, rounds, derivationRounds(string(pem.EncodeToMemory(block))))
+	return string(pem.EncodeToMemory(block))
+}
+
+// TestABranchIsNoTag: what is followed is a branch, whatever tags are called.
+func TestABranchIsNoTag(t *testing.T) {
+	t.Parallel()
+	refs := packp.NewAdvRefs()
+	refs.References["refs/tags/main"] = plumbing.NewHash(anyHash)
+	_, _, err := Branch(refs, "main")
+	require.ErrorContains(t, err, `no branch "main"`)
+	hash, name, err := Resolve(refs, "main")
+	require.NoError(t, err)
+	require.Equal(t, []string{anyHash, "main"}, []string{hash.String(), name})
 }
 
 // TestAListOfTipsIsScanned: what is no list is refused at its first line, and of what is

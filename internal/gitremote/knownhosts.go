@@ -37,11 +37,11 @@ func parseKnownHosts(text string) (*knownhosts.HostKeyDB, error) {
 func checkPatterns(text string) error {
 	for line := range strings.Lines(text) {
 		words := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
+		if len(words) == 0 || strings.HasPrefix(strings.TrimSpace(line), "#") { // the one place where # begins a comment
+			continue
+		}
 		if len(words) > 1 && strings.HasPrefix(words[0], "@") { // @cert-authority, @revoked
 			words = words[1:]
-		}
-		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
-			continue
 		}
 		for pattern := range strings.SplitSeq(words[0], ",") {
 			if strings.Count(pattern, "*") > 1 {

@@ -12,8 +12,9 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 )
 
-// Resolve finds the commit of a branch or tag, or of the default branch.
-func Resolve(refs *packp.AdvRefs, name string) (plumbing.Hash, string, error) {
+// Branch finds the commit of a branch, or of the default branch: what is followed. A tag of
+// that name is not: other people may push it than those who may push the branch.
+func Branch(refs *packp.AdvRefs, name string) (plumbing.Hash, string, error) {
 	if name == "" {
 		if target := defaultBranch(refs); target != "" {
 			return refs.References["refs/heads/"+target], target, nil
@@ -25,6 +26,15 @@ func Resolve(refs *packp.AdvRefs, name string) (plumbing.Hash, string, error) {
 	}
 	if hash, ok := refs.References["refs/heads/"+name]; ok {
 		return hash, name, nil
+	}
+	return plumbing.ZeroHash, name, Remedy("the repository has no branch %q; push it or correct the name", name)
+}
+
+// Resolve finds the commit of a branch or tag, or of the default branch.
+func Resolve(refs *packp.AdvRefs, name string) (plumbing.Hash, string, error) {
+	hash, branch, err := Branch(refs, name)
+	if err == nil || name == "" {
+		return hash, branch, err
 	}
 	if hash, ok := refs.Peeled["refs/tags/"+name]; ok {
 		return hash, name, nil

@@ -5,6 +5,7 @@ package gitremote
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,9 @@ import (
 
 // sshHandshakeTimeout bounds connecting and authenticating.
 const sshHandshakeTimeout = 30 * time.Second
+
+// maxRounds is the most rounds of key derivation of a private key: ssh-keygen makes 24.
+const maxRounds = 64
 
 // sshRemote speaks Git over a connection of the guarded dialer, which go-git's
 // own SSH transport has no place for.
@@ -65,6 +69,10 @@ func sshRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Rem
 }
 
 func parseIdentity(key, passphrase string) (ssh.Signer, error) {
+	if rounds := derivationRounds(key); rounds > maxRounds {
+		return nil, Remedy("identity of the git Secret is protected by %d rounds of key derivation, at most %d are taken: write it anew with `ssh-keygen -p -a 16`",
+			rounds, maxRounds)
+	}
 	var signer ssh.Signer
 	var err error
 	if passphrase = strings.TrimRight(passphrase, "\r\n"); passphrase != "" {
@@ -80,6 +88,28 @@ func parseIdentity(key, passphrase string) (ssh.Signer, error) {
 		return nil, Remedy("identity of the git Secret is not a private key in PEM, or its passphrase (password) is wrong")
 	}
 	return signer, nil
+}
+
+// derivationRounds is how often a key's passphrase is hashed to open it, which nothing
+// interrupts; 0 of a key that is open, or is none.
+func derivationRounds(key string) uint32 {
+	const magic = "openssh-key-v1\x00"
+	block, _ := pem.Decode([]byte(key))
+	if block == nil || !bytes.HasPrefix(block.Bytes, []byte(magic)) {
+		return 0
+	}
+	var file struct {
+		Cipher, KDF, Options string
+		Rest                 []byte `ssh:"rest"`
+	}
+	var options struct {
+		Salt   string
+		Rounds uint32
+	}
+	if ssh.Unmarshal(block.Bytes[len(magic):], &file) != nil || ssh.Unmarshal([]byte(file.Options), &options) != nil {
+		return 0
+	}
+	return options.Rounds
 }
 
 // sshSession runs git-upload-pack on the server.
