@@ -184,8 +184,8 @@ type Builds interface {
 	// building, ErrInvalid as BuildReport.Bounded says.
 	ReportBuild(ctx context.Context, key Key, report BuildReport) error
 	// AppendBuildLog appends a chunk of the build's log. Chunks are numbered from
-	// 0; one that is stored already is ignored, and so is what comes after
-	// MaxBuildLog, where the log ends with a mark.
+	// 0, ErrInvalid beyond MaxLogNumber; one that is stored already is ignored, and so is
+	// what comes after MaxBuildLog, where the log ends with a mark.
 	AppendBuildLog(ctx context.Context, key Key, number int64, chunk string) error
 	// BuildLog returns the whole log.
 	BuildLog(ctx context.Context, key Key) (string, error)

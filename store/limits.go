@@ -32,6 +32,8 @@ const (
 	// a mark. So that their number is bounded too, one of less than 64 bytes
 	// counts as 64.
 	MaxBuildLog = 1 << 20
+	// MaxLogNumber is the highest number of a chunk: readers go on after it.
+	MaxLogNumber = 1 << 30
 	// MaxAgentConfig is of one agent's configuration.
 	MaxAgentConfig = 64 << 10
 	// MaxAgentConfigs is of the configurations of all agents of a build, and also

@@ -61,12 +61,11 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &v1alpha1.Connector{}
 	return r.Base.Reconcile(ctx, req, c, func(ctx context.Context, key store.Key) (time.Duration, error) {
-		if !c.DefinedInCode() {
-			if err := r.ownName(ctx, c, key); err != nil {
-				return 0, err
-			}
+		code, err := r.ofCode(ctx, c, key)
+		if err != nil {
+			return 0, err
 		}
-		if err := r.disable(ctx, c, key); err != nil {
+		if err := r.disable(ctx, c, key, code); err != nil {
 			return 0, err
 		}
 		if _, err := r.Project(ctx, c.Namespace); err != nil {
@@ -76,10 +75,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err != nil {
 			return 0, err
 		}
-		if c.DefinedInCode() {
-			return r.mirrored(ctx, c, within, environment, key)
+		ids := projection.Identity{Project: key.ProjectID, Environment: environment.ID, Connector: key.ID}
+		switch {
+		case code:
+			return r.mirrored(ctx, c, within, ids)
+		case c.DefinedInCode():
+			return r.mislabelled(ctx, c, ids)
 		}
-		return r.project(ctx, c, projection.Identity{Project: key.ProjectID, Environment: environment.ID, Connector: key.ID})
+		return r.project(ctx, c, ids)
 	})
 }
 
@@ -126,8 +129,8 @@ func (r *Reconciler) called(ctx context.Context, c *v1alpha1.Connector, ids proj
 
 // disable closes a connector that is to be disabled before anything else is looked
 // at: nothing that is wrong with its secret or its project keeps it open.
-func (r *Reconciler) disable(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
-	if c.IsEnabled() || c.DefinedInCode() { // a mirror may be of an activation that is over
+func (r *Reconciler) disable(ctx context.Context, c *v1alpha1.Connector, key store.Key, code bool) error {
+	if c.IsEnabled() || code { // a mirror may be of an activation that is over
 		return nil
 	}
 	if err := r.Store.DisableConnector(ctx, key, r.Ref(c)); err != nil {

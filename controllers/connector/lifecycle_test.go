@@ -168,6 +168,28 @@ var _ = Describe("A Connector", func() {
 		}
 	})
 
+	It("does as it is told, whatever its labels say of it", func(ctx SpecContext) {
+		s := newScene(ctx)
+		c := s.reconciled(ctx, s.Connector("ask"))
+		for _, labels := range []map[string]string{
+			{v1alpha1.LabelDefinedInCode: "true"},
+			{v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelRetired: "true", v1alpha1.LabelActivation: "7"},
+		} {
+			c.Labels = labels
+			c.Spec.Enabled = ptr.To(true)
+			c.Spec.SecretVersion++
+			s.reconciled(ctx, c)
+			Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
+			Expect(s.row(ctx, c).SecretVersion).To(BeEquivalentTo(c.Spec.SecretVersion))
+			Expect(s.row(ctx, c).DefinedInCode).To(BeFalse())
+			Expect(c.Status.DefinedInCode).To(BeFalse())
+			s.ExpectAtRest(ctx, s.r, c)
+			c.Spec.Enabled = ptr.To(false)
+			s.reconciled(ctx, c)
+			Expect(s.row(ctx, c).Enabled).To(BeFalse())
+		}
+	})
+
 	It("takes the secret that its user brought, and each that follows", func(ctx SpecContext) {
 		s := newScene(ctx)
 		c := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "own"} }))

@@ -5,6 +5,8 @@ package deployment_test
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/connector"
@@ -28,6 +30,19 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		Expect(s.object(ctx, "dev.orders").DefinedInCode()).To(BeTrue())
 		Expect(State(s.object(ctx, "dev.orders"))).To(Equal("Ready=True/Succeeded observed"))
 		Expect(s.route(ctx, "dev.orders").Connector.SecretDigest).To(Equal(was.Connector.SecretDigest))
+	})
+
+	It("are disabled also where nothing shows any more who made them", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		s.mirrored(ctx)
+		c := s.object(ctx, "dev.orders")
+		patch := `[{"op":"remove","path":"/metadata/labels"},{"op":"replace","path":"/metadata/managedFields","value":[{}]},{"op":"replace","path":"/spec/enabled","value":false}]`
+		Expect(s.Admin.Patch(ctx, c, client.RawPatch(types.JSONPatchType, []byte(patch)))).To(Succeed())
+		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"}
+		s.ExpectReconciled(ctx, of, c)
+		Expect(State(c)).To(ContainSubstring("NameCollision"))
+		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeFalse())
 	})
 
 	It("are made beside somebody's own object, which a person is told of", func(ctx SpecContext) {

@@ -276,7 +276,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.ExpectReconciled(ctx, f.r, e)
 		condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
 		Expect(condition.Reason).To(Equal(v1alpha1.ReasonFetchFailed))
-		Expect(condition.Message).To(Equal(`the repository has no branch or tag "release"; push it or correct the name`))
+		Expect(condition.Message).To(Equal(`the repository has no branch "release"; push it or correct the name`))
 		Expect(f.commits(ctx)).To(BeEmpty())
 
 		By("the credentials are gone")

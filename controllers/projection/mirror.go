@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -150,10 +151,11 @@ func mirrored(o v1alpha1.ConditionedObject) store.ObjectRef {
 }
 
 // IsOurs says whether an object is one that the platform made to mirror code in the
-// environment: another one of its name is neither used nor changed.
+// environment: another one of its name is neither used nor changed. Labels alone say nothing of
+// an object of another name, which anybody may have written.
 func IsOurs(o v1alpha1.ConditionedObject, environment v1alpha1.EnvironmentName) bool {
 	labels := o.GetLabels()
-	return labels[v1alpha1.LabelDefinedInCode] == "true" && labels[object.LabelManagedBy] == object.ManagedBy &&
+	return strings.HasPrefix(o.GetName(), string(environment)+".") && labels[v1alpha1.LabelDefinedInCode] == "true" && labels[object.LabelManagedBy] == object.ManagedBy &&
 		labels[v1alpha1.LabelEnvironment] == string(environment) && o.SpecID() == ""
 }
 

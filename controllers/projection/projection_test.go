@@ -135,6 +135,7 @@ func TestWhoseObjectsAreOurs(t *testing.T) {
 		"of another environment": ours(func(c *v1alpha1.Connector) { c.Labels[v1alpha1.LabelEnvironment] = "prod" }),
 		"of somebody":            ours(func(c *v1alpha1.Connector) { delete(c.Labels, v1alpha1.LabelDefinedInCode) }),
 		"by somebody":            ours(func(c *v1alpha1.Connector) { delete(c.Labels, "app.kubernetes.io/managed-by") }),
+		"of another name":        ours(func(c *v1alpha1.Connector) { c.Name = "prod.orders" }),
 		"with a chosen id":       ours(func(c *v1alpha1.Connector) { c.Spec.ID = "7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10" }),
 	} {
 		require.False(t, projection.IsOurs(c, "dev"), name)

@@ -43,6 +43,10 @@ func (c *Core) ReportBuild(ctx context.Context, key store.Key, r store.BuildRepo
 
 // AppendBuildLog implements store.Builds.
 func (c *Core) AppendBuildLog(ctx context.Context, key store.Key, number int64, chunk string) error {
+	if number < 0 || number > store.MaxLogNumber {
+		return wrap(fmt.Errorf("a chunk is numbered %d, from 0 to %d are stored: %w", number, store.MaxLogNumber, store.ErrInvalid),
+			"appending to the log of deployment %s", key)
+	}
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		var used int64
 		// Not a change: it locks the row, so that chunks are counted one by one.

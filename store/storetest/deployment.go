@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"time"
 
@@ -179,6 +180,9 @@ var buildPromises = []promise{
 		w.NoError(err)
 		w.Equal("a\nb\nc\n", log)
 		w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 3, "\xff\x00bytes that are no text"))
+		for _, number := range []int64{-1, store.MaxLogNumber + 1, math.MaxInt64} {
+			w.ErrorIs(w.s.AppendBuildLog(w.ctx, spec.Key(), number, "x"), store.ErrInvalid, "nobody could go on after it")
+		}
 	}},
 	{"a log is read from where a reader was, while it is written and after", func(w *world) {
 		spec := w.newDeployment("one")
