@@ -18,7 +18,7 @@ const (
 	aboutDeleteEnvironment = "As soon as the platform sees that, which the call waits two seconds for, its open runs are cancelled, its deployment is no longer live, and its connectors are disabled; what is past stays until its retention ends. " +
 		"The default environment, and the last standard one, are answered 400; a test environment in which somebody tests, 409."
 	aboutGetVariables     = "By name. The value of a sensitive one, which is sealed or in a Secret, is ********."
-	aboutReplaceVariables = "The environment has these variables from then on, and no others. A value that is left out or ******** stays as it is, as does that of a sensitive one where it is empty; where none is stored it is answered 422. " +
+	aboutReplaceVariables = "The environment has these variables from then on, and no others. Names that are new need variables.create, too, and names that are left out variables.delete; without variables.view the answer shows no value. A value that is left out or ******** stays as it is, as does that of a sensitive one where it is empty; where none is stored it is answered 422. " +
 		"What was sensitive becomes readable with a new value alone. All values together have at most 256 KiB. They reach the agents with new runner pods, which take the place of those of before one by one; runs go on there. " +
 		"Variables that a GitOps controller owns are answered 409. The audit log has names alone."
 	aboutHoldTestSession = "Says that somebody tests in a test environment, which is not deleted by this API meanwhile; its holder renews it by the same call before it ends. " +

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
@@ -22,7 +23,7 @@ import (
 // Variable is the REST shape of a variable.
 type Variable struct {
 	Name      string      `json:"name" doc:"What prompts and connectors call it by." example:"REGION"`
-	Value     string      `json:"value" doc:"Its value; ******** of a sensitive one."`
+	Value     string      `json:"value" doc:"Its value; ******** of a sensitive one, and of each where variables.view is missing."`
 	Sensitive bool        `json:"sensitive" doc:"Whether nobody is shown the value, and no model is told it."`
 	SecretRef Null[KeyOf] `json:"secret_ref" doc:"The key of a Secret that has the value, as secretKeyRef of the Environment object says; null where none does."`
 }
@@ -89,6 +90,9 @@ func (s *Server) replaceVariables(ctx context.Context, c *caller, in *VariablesI
 	if _, err := s.amend(ctx, c, e, func() error {
 		was = e.Spec.Variables
 		variables, err := s.editVariables(c, e, in.Body)
+		if err == nil {
+			err = s.mayReplace(ctx, c, namesOf(was), namesOf(variables))
+		}
 		e.Spec.Variables = variables
 		return err
 	}); err != nil {
@@ -96,7 +100,29 @@ func (s *Server) replaceVariables(ctx context.Context, c *caller, in *VariablesI
 	}
 	before, after := variablesAudited{Variables: namesOf(was)}, variablesAudited{Variables: namesOf(e.Spec.Variables), Changed: changedVariables(was, e.Spec.Variables)}
 	changed(ctx, auditedEnvironment(e), before, after)
-	return answer[[]Variable]{Body: showVariables(e), ETag: etag(e)}, nil
+	out := answer[[]Variable]{Body: showVariables(e), ETag: etag(e)}
+	view, err := s.may(ctx, c, "variables.view")
+	for i := range out.Body {
+		if !view {
+			out.Body[i].Value = masked
+		}
+	}
+	return out, err
+}
+
+// mayReplace asks for the permissions beside variables.update that a new list needs: to create
+// names that it adds, and to delete those that it leaves out.
+func (s *Server) mayReplace(ctx context.Context, c *caller, was, is []string) error {
+	before, after := sets.New(was...), sets.New(is...)
+	if !before.IsSuperset(after) {
+		if err := s.require(ctx, c, "variables.create"); err != nil {
+			return err
+		}
+	}
+	if !after.IsSuperset(before) {
+		return s.require(ctx, c, "variables.delete")
+	}
+	return nil
 }
 
 func namesOf(variables []v1alpha1.EnvironmentVariable) []string {

@@ -125,6 +125,35 @@ func TestVariablesThatAreRefused(t *testing.T) {
 	require.Equal(t, http.StatusPreconditionFailed, stale.Code, stale.Body)
 }
 
+// TestReplacingVariablesNeedsWhatItDoes: a key that may change values adds and removes no
+// names, and learns no value.
+func TestReplacingVariablesNeedsWhatItDoes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.varied(t, w.key(t, nil))
+	path := "/environments/" + id + "/variables"
+	as := func(permissions ...v1alpha1.Permission) string {
+		return w.key(t, func(k *v1alpha1.APIKeySpec) { k.Access, k.Permissions = v1alpha1.AccessSelected, permissions })
+	}
+	const kept = `{"name":"REGION","sensitive":false},{"name":"PASSWORD","sensitive":true},{"name":"HIDDEN","sensitive":true},{"name":"TOKEN","sensitive":true}`
+	const added = `[` + kept + `,{"name":"NEW","value":"x","sensitive":false}]`
+	update := as("variables.update")
+	for body, lacks := range map[string]string{added: "variables.create", `[]`: "variables.delete"} {
+		got := w.ask(t, update, http.MethodPut, path, body)
+		require.Equal(t, http.StatusForbidden, got.Code, got.Body)
+		require.Contains(t, got.Body.String(), lacks)
+	}
+	got := w.ask(t, update, http.MethodPut, path, `[`+kept+`]`)
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+	for _, v := range decode[[]Variable](t, got.Body.Bytes()) {
+		require.Equal(t, masked, v.Value, v.Name)
+	}
+	got = w.ask(t, as("variables.update", "variables.create", "variables.view"), http.MethodPut, path, added)
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+	require.Contains(t, got.Body.String(), `"eu"`)
+	require.Equal(t, http.StatusOK, w.ask(t, as("variables.update", "variables.delete"), http.MethodPut, path, `[]`).Code)
+}
+
 // many repeats an item under other names.
 func many(times int, item string) (out string) {
 	for i := range times {
