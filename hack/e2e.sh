@@ -53,7 +53,8 @@ kubectl delete namespace agentplatform-system --ignore-not-found --timeout=120s 
 [ "$install" = embedded ] || postgres
 
 E2E_TRAEFIK=$(hack/traefik.sh)
-export E2E_TRAEFIK
+E2E_GITOPS=$(hack/gitops.sh)
+export E2E_TRAEFIK E2E_GITOPS
 go build -ldflags "-s -w" -o bin/e2e-runner ./test/e2e/runner
 hack/platform.sh up "$install" "$PWD/bin/e2e-runner"
 go test -count=1 -timeout 60m -v ./test/e2e -ginkgo.timeout=60m "$@"

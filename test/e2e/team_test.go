@@ -137,7 +137,8 @@ func agents(version string) map[string]*string {
 	}
 	files := map[string]*string{
 		"agents/_defaults.yaml": nil, "agents/draft.yaml": nil, "agents/polish.yaml": nil, "agents/welcome.yaml": nil,
-		"models/draft.yaml": nil, "models/polish.yaml": nil, "tests/hello.yaml": nil, "tests/welcome.yaml": nil, ordersPath: nil,
+		"models/draft.yaml": nil, "models/polish.yaml": nil, "tests/hello.yaml": nil, "tests/welcome.yaml": nil,
+		ordersPath: nil, ticketsPath: nil,
 		"agents/hello.yaml":  llm("hello", "scripted/hello", ""),
 		"agents/resume.yaml": llm("resume", "fake/resume", "tools: [current_time]\n"),
 		"agents/book.yaml":   llm("book", "fake/book", "tools: [book]\n"),
