@@ -48,7 +48,8 @@ patches:
       - {op: replace, path: /spec/git/url, value: "http://gitserver.demo-git.svc/agents.git"}
       - {op: remove, path: /spec/git/secretRef}
   - target: {kind: Deployment, group: agentplatform.dev}
-    patch: '[{op: replace, path: /spec/source/git, value: {commit: "`+production+`"}}]'
+    patch: |
+      - {op: replace, path: /spec/source/git, value: {commit: "`+production+`"}}
 `)
 	return r
 }
