@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/argoproj/gitops-engine/pkg/utils/kube"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -65,6 +66,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if err != nil {
 		return fmt.Errorf("reading KUBECONFIG: %w", err)
 	}
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	if err := a.connect(config); err != nil {
 		return err
 	}

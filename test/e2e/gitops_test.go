@@ -83,7 +83,8 @@ func (r *repository) argo(ctx context.Context, command string) (string, error) {
 	Expect(err).NotTo(HaveOccurred())
 	c := exec.CommandContext(ctx, program, fmt.Sprintf("--server-side=%t", r.serverSide), "--namespace", r.team.namespace, command)
 	c.Stdin = bytes.NewReader(manifests)
-	out, err := c.CombinedOutput()
+	c.Stderr = GinkgoWriter // client-go writes of its own there
+	out, err := c.Output()
 	return string(out), err
 }
 
