@@ -143,12 +143,11 @@ func (a *application) comparison() (options []diff.Option, done func(), err erro
 	if !a.serverSide {
 		return options, func() {}, nil
 	}
-	kubectl := &kube.KubectlCmd{Log: logr.Discard(), Tracer: tracing.NopTracer{}}
-	operations, done, err := kubectl.ManageResources(a.config, a.cluster.GetOpenAPISchema())
+	applier, done, err := kube.ManageServerSideDiffDryRuns(a.config, a.cluster.GetOpenAPISchema(), tracing.NopTracer{}, logr.Discard(), nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("preparing dry runs: %w", err)
 	}
-	return append(options, diff.WithServerSideDiff(true), diff.WithServerSideDryRunner(diff.NewK8sServerSideDryRunner(operations))), done, nil
+	return append(options, diff.WithServerSideDiff(true), diff.WithServerSideDryRunner(diff.NewK8sServerSideDryRunner(applier))), done, nil
 }
 
 func name(objects ...*unstructured.Unstructured) string {
