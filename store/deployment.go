@@ -210,9 +210,10 @@ type Activations interface {
 	// Activate flips the live pointer and the connector revisions, and makes a
 	// built deployment deployed, in one transaction. Repeating it is no
 	// error. ErrConflict when the deployment is neither built nor deployed;
-	// *IDTakenError or *DuplicateError, with nothing changed, when a connector or
-	// link of the activation cannot be projected. A connector with a SecretVersion
-	// below the stored one keeps its secrets, and is no error.
+	// *ConnectorRefusedError, with nothing changed, when a connector of the activation
+	// or a link of one cannot be projected: its id is another object's, or it is what
+	// PutConnector or PutLink refuse. A connector with a SecretVersion below the stored
+	// one keeps its secrets, and is no error.
 	Activate(ctx context.Context, a Activation) (ActivationResult, error)
 }
 

@@ -5,6 +5,8 @@ package store
 import (
 	"errors"
 	"fmt"
+
+	"github.com/google/uuid"
 )
 
 // Sentinels that the engines answer, by errors.Is. Any other error means that
@@ -53,6 +55,19 @@ type IDTakenError struct {
 func (e *IDTakenError) Error() string {
 	return fmt.Sprintf("id is taken by %s", e.Holder)
 }
+
+// ConnectorRefusedError says which connector of an activation cannot be projected, with its links.
+type ConnectorRefusedError struct {
+	Connector uuid.UUID
+	// Cause is what PutConnector or PutLink would say.
+	Cause error
+}
+
+// Error is the cause.
+func (e *ConnectorRefusedError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the cause.
+func (e *ConnectorRefusedError) Unwrap() error { return e.Cause }
 
 // LimitReachedError says that a project has as many environments as it may have.
 type LimitReachedError struct {

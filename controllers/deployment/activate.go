@@ -71,17 +71,59 @@ func (v *version) waited(now time.Time) time.Duration {
 // are where that is tolerated; else nothing is done, and they are a *connectorsError.
 func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activation, tolerated bool) (live bool, err error) {
 	a.Deployment = v.key
-	if err := r.addConnectors(ctx, v, &a, tolerated); err != nil {
-		return false, err
-	}
-	result, err := r.Store.Activate(ctx, a)
+	result, err := r.flip(ctx, v, a, tolerated)
 	if err != nil && (a.RequestedAt != nil || !errors.Is(err, store.ErrConflict)) {
-		return false, object.FromStore(fmt.Errorf("activating: %w", err))
+		return false, err
 	}
 	if v.outcome, err = r.Store.Deployment(ctx, v.key); err != nil {
 		return false, object.FromStore(err)
 	}
 	return result.Live, nil
+}
+
+// flip is the transaction. Rows may say something else than the objects from which they come, so
+// that it may refuse a connector that nothing seemed to be in the way of: then that one cannot be
+// applied either.
+func (r *Reconciler) flip(ctx context.Context, v *version, a store.Activation, tolerated bool) (store.ActivationResult, error) {
+	refused := map[string]string{}
+	for {
+		with := a
+		if err := r.addConnectors(ctx, v, &with, tolerated, refused); err != nil {
+			return store.ActivationResult{}, err
+		}
+		result, err := r.Store.Activate(ctx, with)
+		if err == nil {
+			return result, nil
+		}
+		name, problem := refusalOf(with.Connectors, err)
+		if name == "" {
+			return result, object.FromStore(fmt.Errorf("activating: %w", err))
+		}
+		refused[name] = problem
+	}
+}
+
+// refusalOf is the name of the one of these connectors that an activation failed for, and why;
+// "" where it failed for anything else.
+func refusalOf(connectors []store.Connector, err error) (name, problem string) {
+	var (
+		refused *store.ConnectorRefusedError
+		held    *store.DuplicateError
+	)
+	if !errors.As(err, &refused) {
+		return "", ""
+	}
+	for _, c := range connectors {
+		switch {
+		case c.ID != refused.Connector:
+		case errors.As(refused.Cause, &held) && held.Holder.Kind == store.KindConnector:
+			return c.Ref.Name, fmt.Sprintf("the name %q is still that of Connector %q in the same environment, until what that one's spec says "+
+				"is in effect: see its conditions, or choose another name", c.Name, held.Holder.Name)
+		default:
+			return c.Ref.Name, refused.Error()
+		}
+	}
+	return "", ""
 }
 
 // restore makes a deployment live that was so when its environment went, once

@@ -46,7 +46,9 @@ type situation struct {
 	connectors map[string]*v1alpha1.Connector
 	links      map[string][]*v1alpha1.ConnectorLink
 	// brought are those that the store has of the code and no object mirrors yet.
-	brought   map[string]store.Connector
+	brought map[string]store.Connector
+	// refused are those that the store has refused, by name with the reason.
+	refused   map[string]string
 	variables runnerconfig.Variables
 }
 
@@ -124,6 +126,9 @@ func (s situation) change(file store.ConnectorFile) change {
 // inTheWay says what keeps a connector of the code from what is there already.
 func (s situation) inTheWay(m *projection.Mirror, existing *v1alpha1.Connector) string {
 	name := m.Connector.Name
+	if problem := s.refused[name]; problem != "" {
+		return problem
+	}
 	is := kindOf(m.Connector.Spec.Mode.Word(), m.Connector.Type())
 	was := is
 	if row, brought := s.brought[name]; brought {

@@ -3,8 +3,11 @@
 package deployment_test
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -73,5 +76,47 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		s.ExpectReconciled(ctx, &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}, forged)
 		Expect(State(forged)).To(ContainSubstring("Ready=False/Progressing"))
 		Expect(forged.Status.Retired).To(BeFalse())
+	})
+
+	It("cannot have a name that a row still has", func(ctx SpecContext) {
+		s := newScene(ctx)
+		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}
+		first := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		s.mirrored(ctx)
+		s.brought(ctx, s.Deployment("v2"))
+		s.mirrored(ctx)
+		mine := s.Connector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Orders" })
+		s.ExpectApplied(ctx, mine)
+		s.ExpectReconciled(ctx, of, mine)
+		mine.Spec.DisplayName, mine.Spec.SecretRef = "Old orders", &v1alpha1.SecretReference{Name: "not-there-yet"}
+		s.ExpectApplied(ctx, mine)
+		s.ExpectReconciled(ctx, of, mine)
+		Expect(State(mine)).To(ContainSubstring("SecretMissing"))
+		const problem = `the name "Orders" is still that of Connector "mine"`
+
+		By("a new deployment")
+		d := s.brought(ctx, s.Deployment("v3"), file("orders", ordersFile), file("nightly", cronFile))
+		Expect(d.Status.FailureReason).To(Equal(v1alpha1.FailureConnectors), Message(d))
+		Expect(d.Status.Message).To(ContainSubstring(problem))
+		Expect(s.live(ctx)).To(Equal("v2"))
+
+		By("one that may skip it")
+		d = s.brought(ctx, s.Deployment("v4", func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }),
+			file("orders", ordersFile), file("nightly", cronFile))
+		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), Message(d))
+		Expect(s.actions(ctx, d)).To(And(ContainSubstring(`{"connector":"orders","action":"skipped"`), ContainSubstring(`{"connector":"nightly","action":"created"`)))
+		Expect(s.live(ctx)).To(Equal("v4"))
+		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue(), "it stays as it was")
+		Expect(s.route(ctx, "mine").Connector.Name).To(Equal("Orders"))
+		s.mirrored(ctx)
+
+		By("a rollback")
+		Expect(s.activate(ctx, first, 0)).To(Equal(v1alpha1.ActivationConnectorsFailed))
+		Expect(first.Status.Activation.Message).To(ContainSubstring(problem))
+		Expect(s.live(ctx)).To(Equal("v4"))
+		first.Spec.Activation = &v1alpha1.DeploymentActivation{Force: true, RequestedAt: metav1.NewTime(s.Clock.Now().Add(time.Minute).Truncate(time.Second))}
+		s.reconciled(ctx, first)
+		Expect(first.Status.Activation.Result).To(Equal(v1alpha1.ActivationActivated))
+		Expect(s.live(ctx)).To(Equal("v1"))
 	})
 })

@@ -23,7 +23,8 @@ func (e *connectorsError) Error() string { return store.Cut(failures(e.changes),
 
 // addConnectors adds to an activation what the deployment's code says of connectors. Those that
 // cannot be applied stay as they are where that is tolerated; else they are a *connectorsError.
-func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Activation, tolerated bool) error {
+// Those that the store has refused are among them, with the reason by the name of their object.
+func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Activation, tolerated bool, refused map[string]string) error {
 	files, err := r.Store.ConnectorFiles(ctx, v.key)
 	if err != nil {
 		return object.FromStore(err)
@@ -32,6 +33,7 @@ func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Act
 	if err != nil {
 		return err
 	}
+	found.refused = refused
 	changes := found.changes(files)
 	if failures(changes) != "" && !tolerated {
 		return &connectorsError{changes}

@@ -122,13 +122,13 @@ func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, environment store.K
 		}
 	}
 	for _, connector := range a.Connectors {
-		var duplicate *store.DuplicateError
+		var behind *store.SecretVersionError
 		partly, err := c.putConnector(ctx, tx, connector)
-		switch {
-		case err != nil:
+		if errors.As(partly, &behind) {
+			partly = nil // its secrets stay
+		}
+		if err := refusal(connector.ID, partly, err); err != nil {
 			return err
-		case errors.As(partly, &duplicate):
-			return wrap(partly, "projecting %s", connector.Ref)
 		}
 	}
 	return c.reviseLinks(ctx, tx, environment.ProjectID, connectors, a.Links)
@@ -165,14 +165,27 @@ func (c *Core) reviseLinks(ctx context.Context, tx *Tx, project uuid.UUID, conne
 		return err
 	}
 	for _, l := range links {
-		switch duplicate, err := c.putLink(ctx, tx, l, true); {
-		case err != nil:
+		refused, err := c.putLink(ctx, tx, l, true)
+		if err := refusal(l.ConnectorID, refused, err); err != nil {
 			return err
-		case duplicate != nil:
-			return wrap(duplicate, "projecting %s", l.Ref)
 		}
 	}
 	return nil
+}
+
+// refusal is a *store.ConnectorRefusedError where it is for a connector, or for a link of one,
+// that an activation fails; any other error is itself.
+func refusal(connector uuid.UUID, refused, err error) error {
+	var taken *store.IDTakenError
+	switch {
+	case errors.As(err, &taken):
+		refused = taken
+	case err != nil:
+		return err
+	case refused == nil:
+		return nil
+	}
+	return &store.ConnectorRefusedError{Connector: connector, Cause: refused}
 }
 
 // dropLinks removes the code-defined links of connectors but for those to keep.

@@ -303,6 +303,9 @@ var duplicatePromises = []promise{
 		before := w.rows(w.project.ID)
 		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), Connectors: []store.Connector{connector}})
 		w.duplicate(err, w.connector.Ref)
+		var refused *store.ConnectorRefusedError
+		w.ErrorAs(err, &refused)
+		w.Equal(connector.ID, refused.Connector)
 		connector.Name = "from-code"
 		link := w.newLink("from-code", w.connector.ID, "first", origin)
 		link.Ref.ObjectUID = ""
@@ -310,6 +313,14 @@ var duplicatePromises = []promise{
 			Deployment: spec.Key(), Connectors: []store.Connector{connector}, Links: []store.Link{link},
 		})
 		w.duplicate(err, w.links[0].Ref)
+		w.ErrorAs(err, &refused)
+		w.Equal(w.connector.ID, refused.Connector, "that of the link")
+		connector.Ref.Name = "another"
+		connector.ID = w.connector.ID
+		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), Connectors: []store.Connector{connector}})
+		w.ErrorAs(err, new(*store.IDTakenError))
+		w.ErrorAs(err, &refused)
+		w.Equal(connector.ID, refused.Connector)
 		w.Equal(before, w.rows(w.project.ID))
 	}},
 	{"names move between the connectors of code in one activation", func(w *world) {
