@@ -74,7 +74,7 @@ const (
 	// Positive.
 	ConditionRunnersReady = "RunnersReady"
 	// ConditionSourceFollowed: the commit that spec.git asks for is known, and is
-	// deployed or on its way. Positive; absent where spec.git follows nothing.
+	// live or on its way. Positive; absent where spec.git follows nothing.
 	ConditionSourceFollowed = "SourceFollowed"
 )
 

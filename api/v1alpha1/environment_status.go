@@ -94,13 +94,13 @@ func (g *EnvironmentGit) Interval() time.Duration {
 	return time.Duration(*g.IntervalSeconds) * time.Second
 }
 
-// MarkSourceFollowed: a Deployment, now in that phase ("" where it is gone), was asked to
-// bring the environment to a commit.
-func (e *Environment) MarkSourceFollowed(git EnvironmentGitStatus, phase DeploymentPhase) {
+// MarkSourceFollowed: a Deployment was asked to bring the environment to a commit. ended is what
+// became of it, "" where the commit is live or on its way.
+func (e *Environment) MarkSourceFollowed(git EnvironmentGitStatus, ended string) {
 	e.Status.Git = &git
 	message := fmt.Sprintf("commit %s was asked for by Deployment %q", git.Commit, git.Deployment)
-	if (phase == DeploymentFailed || phase == DeploymentCancelled) && e.Status.LiveCommit != git.Commit {
-		message += fmt.Sprintf(", which is %s: its conditions say why. Push another commit, or make a Deployment of this one", phase)
+	if ended != "" {
+		message += fmt.Sprintf(", which is %s. Push another commit, or make a Deployment of this one", ended)
 		set(e, ConditionSourceFollowed, metav1.ConditionFalse, ReasonDeploymentFailed, message)
 		return
 	}

@@ -204,13 +204,14 @@ func projectState(o v1alpha1.ConditionedObject) any {
 	return [4]any{p.Generation, p.Status.ID, p.Status.DefaultEnvironment, p.Status.IsTrue(v1alpha1.ConditionNetworkReady)}
 }
 
-// liveState is what an environment shows of its deployments.
+// liveState is what an environment shows of its deployments, and what it says of the one that it
+// asked for.
 func liveState(o v1alpha1.ConditionedObject) any {
 	d, ok := o.(*v1alpha1.Deployment)
 	if !ok {
 		return nil
 	}
-	return [2]any{d.Status.Phase, d.Status.Live}
+	return [4]any{d.Status.Phase, d.Status.Live, d.ActivationPending(), v1alpha1.IsStalled(d)}
 }
 
 // usersOf are the environments whose runners have a value of a Secret.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,7 +34,11 @@ func (r *Reconciler) follow(ctx context.Context, e *v1alpha1.Environment, projec
 		if was.Commit == head.Commit && head.Tree != "" { // which was not seen before, or of another path
 			was.Tree = head.Tree
 		}
-		e.MarkSourceFollowed(*was, phaseOf(was.Deployment, list.Items))
+		ended, err := r.endOf(ctx, e, was, list.Items)
+		if err != nil {
+			return 0, err
+		}
+		e.MarkSourceFollowed(*was, ended)
 		return 0, nil
 	}
 	asked, err := r.ask(ctx, e, branchOf(e, project), head, list.Items, key)
@@ -49,7 +54,7 @@ func (r *Reconciler) follow(ctx context.Context, e *v1alpha1.Environment, projec
 	if err != nil {
 		return 0, err
 	}
-	e.MarkSourceFollowed(*asked, phaseOf(asked.Deployment, list.Items))
+	e.MarkSourceFollowed(*asked, "")
 	return 0, nil
 }
 
@@ -63,14 +68,40 @@ func stays(was v1alpha1.EnvironmentGitStatus, head Head, following bool, all []v
 	return following && slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment && isOpen(&d) })
 }
 
-// phaseOf is the phase of one of the deployments, "" where it is not there.
-func phaseOf(name string, all []v1alpha1.Deployment) v1alpha1.DeploymentPhase {
-	for i := range all {
-		if all[i].Name == name {
-			return all[i].Status.Phase
-		}
+// endOf is what became of the Deployment that was asked to bring the environment to a commit,
+// "" where that is live or on its way. One that the cache has not is looked for past it: it may
+// have been made a moment ago.
+func (r *Reconciler) endOf(ctx context.Context, e *v1alpha1.Environment, was *v1alpha1.EnvironmentGitStatus, all []v1alpha1.Deployment) (string, error) {
+	if e.Status.LiveCommit == was.Commit {
+		return "", nil
 	}
-	return ""
+	if i := slices.IndexFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment }); i >= 0 {
+		return ended(&all[i]), nil
+	}
+	d := &v1alpha1.Deployment{}
+	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: was.Deployment}, d)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "gone", nil
+	case err != nil:
+		return "", fmt.Errorf("reading Deployment %q: %w", was.Deployment, err)
+	}
+	return ended(d), nil
+}
+
+// ended says what became of a deployment, "" of one that is live or on its way.
+func ended(d *v1alpha1.Deployment) string {
+	switch {
+	case v1alpha1.IsStalled(d):
+		return "stalled: its conditions say why"
+	case !d.Status.Phase.Terminal(), d.Status.Live:
+		return ""
+	case d.Status.Phase != v1alpha1.DeploymentDeployed:
+		return string(d.Status.Phase) + ": its conditions say why"
+	case d.ActivationPending():
+		return ""
+	}
+	return "not live, for another one is"
 }
 
 // ask decides on the Deployment that brings the environment to a head.

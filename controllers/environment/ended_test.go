@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment_test
+
+import (
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+var _ = Describe("An Environment that was brought to a commit", func() {
+	one, two := strings.Repeat("1", 40), strings.Repeat("2", 40)
+	at := func(commit string) func(*v1alpha1.Environment) {
+		return func(e *v1alpha1.Environment) { e.Spec.Git.Commit = v1alpha1.GitCommit(commit) }
+	}
+
+	It("is told to be there only while the commit is live or on its way", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		said := func() string {
+			GinkgoHelper()
+			f.ExpectReconciled(ctx, f.r, e)
+			condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
+			_, ended, _ := strings.Cut(condition.Message, `"`+e.Status.Git.Deployment+`"`)
+			return string(condition.Status) + condition.Reason + ended
+		}
+		const remedy = ". Push another commit, or make a Deployment of this one"
+		Expect(said()).To(Equal("TrueSucceeded"))
+
+		By("deployed, and another one made live")
+		d := f.deployed(ctx, one, true)
+		Expect(said()).To(Equal("TrueSucceeded"))
+		f.deployed(ctx, one, false)
+		Expect(said()).To(Equal("FalseDeploymentFailed, which is not live, for another one is" + remedy))
+		f.ExpectAtRest(ctx, f.r, e)
+		f.ExpectExists(ctx, d)
+		d.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(f.Clock.Now().Truncate(time.Second))}
+		f.ExpectApplied(ctx, d)
+		Expect(said()).To(Equal("TrueSucceeded"))
+
+		By("failed, and gone with what it said")
+		f.ended(ctx, d.Name, v1alpha1.DeploymentFailed)
+		Expect(said()).To(Equal("FalseDeploymentFailed, which is Failed: its conditions say why" + remedy))
+		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(d.Name)})
+		Expect(said()).To(Equal("FalseDeploymentFailed, which is gone" + remedy))
+		Expect(f.commits(ctx)).To(BeEmpty())
+
+		By("gone while it is on its way")
+		at(two)(e)
+		f.reconciled(ctx, e)
+		Expect(said()).To(Equal("TrueSucceeded"))
+		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(e.Status.Git.Deployment)})
+		Expect(said()).To(Equal("FalseDeploymentFailed, which is gone" + remedy))
+	})
+})
