@@ -290,9 +290,10 @@ type Projector interface {
 	// Remove applies the deletion of the object that claims ref's kind and name
 	// in the project: an environment's open runs are cancelled, its deployments
 	// deactivated and its connectors disabled; a project's connectors are disabled
-	// and what was accepted is worked off; a connector goes with its links;
-	// history stays. Removing what is not there, or is another incarnation, is
-	// no error. An empty ref.ObjectUID means a claim that no object has taken over.
+	// and what was accepted is worked off; a connector goes with its links, but one
+	// of the code that is live, which waits for another mirror as it is; history stays.
+	// Removing what is not there, or is another incarnation, is no error. An empty
+	// ref.ObjectUID means a claim that no object has taken over.
 	Remove(ctx context.Context, projectID uuid.UUID, ref ObjectRef) error
 }
 

@@ -31,6 +31,7 @@ import (
 type Store interface {
 	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
 	ConnectorFiles(ctx context.Context, key store.Key) ([]store.ConnectorFile, error)
+	Connector(ctx context.Context, key store.Key) (store.Connector, error)
 }
 
 // Reconciler mirrors the connectors of what is live in an Environment.
@@ -67,6 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // mirrors are the objects that the code of what is live asks for, and those that there are.
 type mirrors struct {
 	environment v1alpha1.EnvironmentName
+	key         store.Key
 	rank        int64
 	wanted      []projection.Mirror
 	// kept are the names of connectors that the activation has left as they were.
@@ -96,7 +98,7 @@ func (r *Reconciler) read(
 		return nil, object.FromStore(err)
 	}
 	m := &mirrors{
-		environment: name, rank: environment.LiveRank, deployment: d.Ref.Name, kept: map[string]bool{},
+		environment: name, key: environment.Key(), rank: environment.LiveRank, deployment: d.Ref.Name, kept: map[string]bool{},
 		connectors: map[string]*v1alpha1.Connector{}, links: map[string]*v1alpha1.ConnectorLink{},
 	}
 	left := leftAsTheyAre(d.ConnectorResults)

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
@@ -17,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // write brings the objects to what is wanted: connectors first, for links name them. What fails
@@ -49,6 +51,11 @@ func (r *Reconciler) write(ctx context.Context, m *mirrors) error {
 func (r *Reconciler) put(ctx context.Context, m *mirrors, mirror *projection.Mirror) error {
 	existing, taken := m.connectors[mirror.Connector.Name], len(m.taken)
 	mirror.Onto(existing, m.rank)
+	if existing == nil {
+		if err := r.recall(ctx, m, mirror); err != nil {
+			return err
+		}
+	}
 	if err := r.settle(m, r.putConnector(ctx, m, existing, mirror.Connector)); err != nil || len(m.taken) > taken {
 		return err
 	}
@@ -57,6 +64,22 @@ func (r *Reconciler) put(ctx context.Context, m *mirrors, mirror *projection.Mir
 		failed[i] = r.settle(m, r.putLink(ctx, m, m.links[link.Name], link))
 	}
 	return errors.Join(failed...)
+}
+
+// recall lets a mirror that is made anew have the secret that is in effect: the store knows of
+// which version it is.
+func (r *Reconciler) recall(ctx context.Context, m *mirrors, mirror *projection.Mirror) error {
+	row, err := r.Store.Connector(ctx, mirror.Identity(m.key).Key())
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && !row.DefinedInCode:
+		return nil
+	case err != nil:
+		return object.FromStore(err)
+	}
+	spec := &mirror.Connector.Spec
+	spec.SecretVersion = max(spec.SecretVersion, int32(row.SecretVersion))             //nolint:gosec // it was that of a spec
+	spec.SecretGracePeriodSeconds = ptr.To(int32(row.SecretGracePeriod / time.Second)) //nolint:gosec // as that was
+	return nil
 }
 
 // settleLinks deletes the links that the code has no more. Those of a connector that was left as

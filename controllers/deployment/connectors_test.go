@@ -173,10 +173,37 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
 		s.mirrored(ctx)
+		c := s.object(ctx, "dev.orders")
+		leaked := s.route(ctx, "dev.orders").Connector.SecretDigest
+		c.Spec.SecretVersion, c.Spec.SecretGracePeriodSeconds = 3, ptr.To(int32(0))
+		s.ExpectApplied(ctx, c)
+		s.mirrored(ctx)
 		was := s.route(ctx, "dev.orders")
+		Expect(was.Connector.SecretDigest).NotTo(Equal(leaked))
+
+		By("serving it all the time, with the secret that is in effect")
 		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}
 		s.ExpectDeleted(ctx, of, s.object(ctx, "dev.orders"))
+		gone := s.route(ctx, "dev.orders")
+		Expect(gone.Connector.Version).To(Equal(was.Connector.Version))
+		Expect(gone.Links).To(HaveLen(1))
+		collected := func() { s.ExpectGone(ctx, s.Secret("dev.orders-connector", nil)) } // nobody does it here
+		collected()
 		s.mirrored(ctx)
+		Expect(s.route(ctx, "dev.orders").Connector.Version).To(Equal(was.Connector.Version))
+		again := s.object(ctx, "dev.orders")
+		Expect(State(again)).To(Equal("Ready=True/Succeeded observed"), Message(again))
+		Expect(again.SecretVersion()).To(BeEquivalentTo(3))
+		Expect(again.SecretGracePeriod()).To(BeZero())
+
+		By("in another cluster, too, whose store was adopted")
+		Expect(s.Admin.Delete(ctx, again)).To(Succeed())
+		collected()
+		_, err := s.Store.Database.ExecContext(ctx, `UPDATE object_ids SET object_uid = '', adopted = TRUE WHERE name = 'dev.orders'`)
+		Expect(err).NotTo(HaveOccurred())
+		s.mirrored(ctx)
+		again = s.object(ctx, "dev.orders")
+		Expect(State(again)).To(Equal("Ready=True/Succeeded observed"), Message(again))
 		Expect(s.route(ctx, "dev.orders").Connector.SecretDigest).To(Equal(was.Connector.SecretDigest))
 	})
 

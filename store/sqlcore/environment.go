@@ -184,10 +184,7 @@ func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) err
 	if err := cancelDeployments(ctx, tx, project, "the environment was deleted", `environment_id = $2`, id); err != nil {
 		return err
 	}
-	// A code-defined connector belongs to what was live; the next activation
-	// brings it back.
-	if _, err := tx.exec(ctx, `UPDATE connectors SET retired = TRUE
-		WHERE project_id = $1 AND environment_id = $2 AND defined_in_code`, project, id); err != nil {
+	if err := endCode(ctx, tx, key); err != nil {
 		return err
 	}
 	if err := bumpConnectors(ctx, tx, project, `environment_id = $2`, id); err != nil {
@@ -206,6 +203,32 @@ func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) err
 		return err
 	}
 	return settleSlug(ctx, tx, project, slug)
+}
+
+// endCode retires the connectors of the code of an environment that goes: they belong to what was
+// live, and the next activation brings them back. One that no object mirrors goes too, for there
+// is none that it could go with later.
+func endCode(ctx context.Context, tx *Tx, environment store.Key) error {
+	if _, err := tx.exec(ctx, `UPDATE connectors SET retired = TRUE
+		WHERE project_id = $1 AND environment_id = $2 AND defined_in_code`, environment.ProjectID, environment.ID); err != nil {
+		return err
+	}
+	alone, err := collect(ctx, tx, scanKey, `SELECT c.project_id, c.id
+		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
+		WHERE c.project_id = $1 AND c.environment_id = $2 AND c.defined_in_code AND k.object_uid = '' AND NOT k.adopted`,
+		environment.ProjectID, environment.ID)
+	if err != nil {
+		return err
+	}
+	for _, key := range alone {
+		if err := removeConnector(ctx, tx, key); err != nil {
+			return err
+		}
+		if err := freeID(ctx, tx, key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Environment implements store.Catalog.

@@ -88,10 +88,15 @@ func (c *Core) claimID(ctx context.Context, tx *Tx, key store.Key, ref store.Obj
 				return err
 			}
 		}
-		if departed {
-			if err := c.removeObject(ctx, tx, row); err != nil {
-				return err
-			}
+		if !departed {
+			continue
+		}
+		stays, err := c.depart(ctx, tx, row)
+		if err != nil {
+			return err
+		}
+		if stays && row.key.ID != key.ID {
+			return &store.IDTakenError{Holder: row.ref}
 		}
 	}
 	return writeIdentity(ctx, tx, next)
@@ -139,8 +144,23 @@ func (c *Core) Remove(ctx context.Context, projectID uuid.UUID, ref store.Object
 		case !held.ref.SameObject(ref), held.ref.ObjectUID != "" && ref.ObjectUID != held.ref.ObjectUID:
 			return nil
 		}
-		return c.removeObject(ctx, tx, held)
+		_, err = c.depart(ctx, tx, held)
+		return err
 	})
+}
+
+// depart applies the deletion of an object. A connector of the code that is live stays, with all
+// that it has, and waits for the mirror that is made anew: its secrets are in effect.
+func (c *Core) depart(ctx context.Context, tx *Tx, held identity) (stays bool, err error) {
+	if held.ref.Kind == store.KindConnector {
+		n, err := tx.exec(ctx, `UPDATE object_ids SET object_uid = '', generation = 0, adopted = FALSE, writes = writes + 1
+			WHERE project_id = $1 AND id = $2 AND EXISTS (SELECT 1 FROM connectors c
+				WHERE c.project_id = $1 AND c.id = $2 AND c.defined_in_code AND NOT c.retired)`, held.key.ProjectID, held.key.ID)
+		if err != nil || n > 0 {
+			return n > 0, wrap(err, "taking %s off its connector", held.ref)
+		}
+	}
+	return false, c.removeObject(ctx, tx, held)
 }
 
 // removeObject applies the effects of an object's deletion and frees its id.

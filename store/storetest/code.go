@@ -4,7 +4,9 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -135,6 +137,68 @@ var codePromises = []promise{
 		w.ErrorIs(w.s.PutConnector(w.ctx, mirrored), store.ErrNotLive, "the same deployment, another activation")
 		mirrored.Activation = w.liveRank()
 		w.NoError(w.s.PutConnector(w.ctx, mirrored))
+	}},
+	{"a connector that is live stays when its mirror is deleted, and waits for another", func(w *world) {
+		connector := w.codeConnector("orders")
+		connector.SecretVersion, connector.SecretDigest = 3, []byte("secret three")
+		link := w.newLink("orders-first", connector.ID, "first", origin)
+		link.Ref.ObjectUID = ""
+		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{connector}, Links: []store.Link{link}})
+		w.NoError(err)
+		mirrored := connector
+		mirrored.Ref.ObjectUID, mirrored.Ref.Generation, mirrored.Activation = "mirror", 7, w.liveRank()
+		w.NoError(w.s.PutConnector(w.ctx, mirrored))
+		before, err := w.s.Route(w.ctx, connector.Key())
+		w.NoError(err)
+		stays := func(uid string, generation int64) {
+			now, err := w.s.Route(w.ctx, connector.Key())
+			w.NoError(err)
+			w.Equal(uid, now.Connector.Ref.ObjectUID)
+			w.Equal(generation, now.Connector.Ref.Generation)
+			now.Connector.Ref = before.Connector.Ref
+			w.Equal(before, now)
+		}
+		for range 2 {
+			w.NoError(w.s.Remove(w.ctx, w.project.ID, mirrored.Ref))
+			stays("", 0)
+		}
+		objects, err := w.s.ListProjected(w.ctx)
+		w.NoError(err)
+		w.False(slices.ContainsFunc(objects, func(o store.ProjectedObject) bool { return o.Key == connector.Key() }), "it is no object's that is gone")
+		other := mirrored
+		other.ID, other.Ref.ObjectUID = uuid.New(), "of the same name with another id"
+		w.ErrorAs(w.s.ClaimID(w.ctx, other.Key(), other.Ref), new(*store.IDTakenError))
+		stays("", 0)
+
+		again := mirrored
+		again.Ref.ObjectUID, again.Ref.Generation = "again", 1
+		w.NoError(w.s.PutConnector(w.ctx, again))
+		stays("again", 1)
+		again.Ref.ObjectUID = "another, and nobody saw that one go"
+		w.NoError(w.s.ClaimID(w.ctx, again.Key(), again.Ref))
+		stays(again.Ref.ObjectUID, 1)
+
+		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: w.build("two", "first").Key()})
+		w.NoError(err)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, again.Ref))
+		_, err = w.s.Connector(w.ctx, connector.Key())
+		w.ErrorIs(err, store.ErrNotFound, "a retired one goes")
+		w.ErrorIs(second(w.s.Holder(w.ctx, connector.Key())), store.ErrNotFound)
+	}},
+	{"the connectors of an environment that goes, go with their mirrors, and those that have none at once", func(w *world) {
+		with, without := w.codeConnector("with"), w.codeConnector("without")
+		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{with, without}})
+		w.NoError(err)
+		with.Ref.ObjectUID, with.Activation = "mirror", w.liveRank()
+		w.NoError(w.s.PutConnector(w.ctx, with))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
+		for _, key := range []store.Key{without.Key(), with.Key()} {
+			_, err = w.s.Connector(w.ctx, key)
+			w.Equal(key == without.Key(), errors.Is(err, store.ErrNotFound))
+		}
+		w.ErrorIs(second(w.s.Holder(w.ctx, without.Key())), store.ErrNotFound)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, with.Ref))
+		w.ErrorIs(second(w.s.Connector(w.ctx, with.Key())), store.ErrNotFound)
 	}},
 	{"a mirrored link that was forgotten is one of code again", func(w *world) {
 		connector := w.codeConnector("orders")
