@@ -70,9 +70,7 @@ func (d *Deployment) pass(condition, reason, message string) {
 	set(d, condition, metav1.ConditionTrue, reason, message)
 }
 
-// deploymentSteps are the steps in their order with their conditions. A build
-// refuses a repository that has connectors: in this release that step has nothing
-// to look at.
+// deploymentSteps are the steps in their order with their conditions.
 var deploymentSteps = []struct {
 	step      DeploymentStep
 	condition string
@@ -83,21 +81,23 @@ var deploymentSteps = []struct {
 	{StepFetching, ConditionSourceFetched, "fetching the source", ReasonSucceeded, "the source is there"},
 	{StepPacking, ConditionBuilt, "validating and packing the repository", ReasonSucceeded, "the bundle is stored"},
 	{StepTesting, ConditionTestsPassed, "running the tests", ReasonSkipped, "nothing to do: the repository has no tests"},
-	{StepConnecting, ConditionConnectorsApplied, "going live", ReasonSkipped, "no connectors were to be applied"},
+	{StepConnecting, ConditionConnectorsApplied, "going live", "", ""}, // see MarkConnectors
 }
 
 // MarkDeployed: the build came to a good end, and the bundle can be live. Call
-// it with status.bundle and status.tests filled.
+// it with status.bundle and status.tests filled, and MarkConnectors with it.
 func (d *Deployment) MarkDeployed() {
 	d.Status.Phase, d.Status.Step, d.Status.FailureReason = DeploymentDeployed, "", ""
 	for _, s := range deploymentSteps {
-		d.pass(s.condition, s.reason, s.done)
+		if s.step != StepConnecting {
+			d.pass(s.condition, s.reason, s.done)
+		}
 	}
 	MarkReady(d, "deployed")
 }
 
 // MarkConnectors: the deployment went live with so many connectors as its code has them,
-// while left stay as they were, for they cannot be applied. Call it after MarkDeployed.
+// while left stay as they were, for they cannot be applied.
 func (d *Deployment) MarkConnectors(applied int, left []string) {
 	switch {
 	case len(left) > 0:
@@ -105,6 +105,8 @@ func (d *Deployment) MarkConnectors(applied int, left []string) {
 			"%d connectors are as the code has them; left as they are, for they cannot be applied: %s", applied, strings.Join(left, "; "))))
 	case applied > 0:
 		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("%d connectors are as the code has them", applied))
+	default:
+		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSkipped, "no connectors were to be applied")
 	}
 }
 

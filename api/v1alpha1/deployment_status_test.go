@@ -47,6 +47,7 @@ func TestADeploymentsWay(t *testing.T) {
 	}
 
 	d.MarkDeployed()
+	d.MarkConnectors(0, nil)
 	require.Equal(t, [4]string{done, done, skipped, skipped}, steps(d), "nothing was tested, no connector was applied")
 	require.Equal(t, v1alpha1.DeploymentDeployed, d.Status.Phase)
 	require.True(t, d.Status.Phase.Terminal())
@@ -59,6 +60,25 @@ func TestADeploymentsWay(t *testing.T) {
 	require.Equal(t, "False NotLive", condition(d, v1alpha1.ConditionLive))
 	require.False(t, d.Status.Live)
 	require.True(t, v1alpha1.IsReady(d), "it can be activated again")
+}
+
+// TestWhatIsMarkedAgainStaysAsItWas: a status that says nothing new is not written.
+func TestWhatIsMarkedAgainStaysAsItWas(t *testing.T) {
+	t.Parallel()
+	for _, left := range [][]string{nil, {"orders: the name is taken"}} {
+		d := newDeployment()
+		mark := func() {
+			d.MarkDeployed()
+			d.MarkConnectors(1, left)
+		}
+		mark()
+		for i := range d.Status.Conditions {
+			d.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC))
+		}
+		before := d.DeepCopy()
+		mark()
+		require.Equal(t, before, d)
+	}
 }
 
 // TestWhatWasTestedIsShown: how many cases, or why none.

@@ -226,6 +226,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(anyway.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), Message(anyway))
 		Expect(anyway.Status.Condition(v1alpha1.ConditionConnectorsApplied).Status).To(Equal(metav1.ConditionFalse))
 		Expect(s.live(ctx)).To(Equal("v3"))
+		s.ExpectAtRest(ctx, s.r, anyway)
 		Expect(s.route(ctx, "dev.orders").Connector.Version).To(Equal(was.Connector.Version), "it stays as it was")
 		Expect(s.route(ctx, "dev.more").Connector.Enabled).To(BeTrue())
 		s.mirrored(ctx)
