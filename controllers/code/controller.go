@@ -57,7 +57,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		err = r.write(ctx, m)
 	}
 	if m != nil {
-		r.tell(ctx, of, m)
+		r.tell(ctx, of, m, err)
 	}
 	if err != nil || m.behind {
 		return ctrl.Result{RequeueAfter: object.Later}, err

@@ -92,20 +92,31 @@ func (r *Reconciler) settle(m *mirrors, err error) error {
 	return err
 }
 
-// tell warns of what is in the way, at the deployment that is live and at its environment.
-func (r *Reconciler) tell(ctx context.Context, environment *v1alpha1.Environment, m *mirrors) {
-	if len(m.taken) == 0 {
+// tell warns of what is in the way, at the deployment that is live and at its environment: of
+// objects of somebody else's, and of what Kubernetes refuses, as a quota or a policy does.
+func (r *Reconciler) tell(ctx context.Context, environment *v1alpha1.Environment, m *mirrors, failed error) {
+	notes := map[string]string{}
+	if len(m.taken) > 0 {
+		notes[v1alpha1.ReasonNameCollision] = "somebody else's objects have the names of connectors of the code, and are neither used nor changed: delete them, " +
+			"or make them with other names: " + strings.Join(m.taken, ", ")
+	}
+	if words := object.Refusal(failed); words != "" {
+		notes[v1alpha1.ReasonRefused] = "connectors of the code are served, and not all of them can be shown as objects. " + words
+	}
+	if len(notes) == 0 {
 		return
 	}
-	note := "somebody else's objects have the names of connectors of the code, and are neither used nor changed: delete them, " +
-		"or make them with other names: " + strings.Join(m.taken, ", ")
-	r.Event(environment, corev1.EventTypeWarning, v1alpha1.ReasonNameCollision, note)
+	at := []v1alpha1.ConditionedObject{environment}
 	live := &v1alpha1.Deployment{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: environment.Namespace, Name: m.deployment}, live); err != nil {
-		if !apierrors.IsNotFound(err) {
-			ctrl.LoggerFrom(ctx).Error(err, "reading what is live, to warn there")
-		}
-		return
+	switch err := r.Client.Get(ctx, client.ObjectKey{Namespace: environment.Namespace, Name: m.deployment}, live); {
+	case err == nil:
+		at = append(at, live)
+	case !apierrors.IsNotFound(err):
+		ctrl.LoggerFrom(ctx).Error(err, "reading what is live, to warn there")
 	}
-	r.Event(live, corev1.EventTypeWarning, v1alpha1.ReasonNameCollision, note)
+	for reason, note := range notes {
+		for _, o := range at {
+			r.Event(o, corev1.EventTypeWarning, reason, note)
+		}
+	}
 }

@@ -3,15 +3,19 @@
 package deployment_test
 
 import (
+	"errors"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/code"
 	"github.com/agentplatform/agentplatform/controllers/connector"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 )
@@ -64,6 +68,27 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		s.Cluster.Writes() // up to here
 		s.mirrored(ctx)
 		Expect(s.Cluster.Writes()).To(BeEmpty(), "nothing is tried against it")
+	})
+
+	It("are missed where Kubernetes refuses them, in its words", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.brought(ctx, s.Deployment("v1"), file("nightly", cronFile), file("orders", ordersFile))
+		s.Events.Sent()
+		s.Cluster.Fail(func(c Call) error {
+			if c.Verb == "create" && c.Kind == "Connector" && c.Name == "dev.nightly" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "connectors"}, c.Name, errors.New("exceeded quota"))
+			}
+			return nil
+		})
+		mirror := &code.Reconciler{Base: s.Base, Store: s.Store}
+		_, err := mirror.Reconcile(ctx, s.Request(s.environment))
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "it is tried again")
+		Expect(s.Events.Sent()).To(HaveExactElements(
+			And(HavePrefix("Warning Refused"), ContainSubstring(`connectors "dev.nightly" is forbidden: exceeded quota`)),
+			And(HavePrefix("Warning Refused"), ContainSubstring(`connectors "dev.nightly" is forbidden: exceeded quota`)),
+		), "at %s and its environment", d.Name)
+		s.ExpectExists(ctx, s.Connector("dev.orders"))
+		Expect(s.route(ctx, "dev.nightly").Connector.Enabled).To(BeTrue())
 	})
 
 	It("are retired only where the store says so", func(ctx SpecContext) {
