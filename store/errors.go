@@ -21,6 +21,8 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrNotLive says that what is put mirrors an activation that another one has followed.
 	ErrNotLive = errors.New("another activation is in effect in the environment")
+	// ErrNothingLive says that what is put mirrors an activation, and none is in effect.
+	ErrNothingLive = errors.New("nothing is live in the environment")
 	// ErrLeaving says that an environment of that id was deleted and its runs are being
 	// cancelled; what was asked is to be tried again in a moment.
 	ErrLeaving = errors.New("runs of the environment that had this id before are still being cancelled; this is tried again")

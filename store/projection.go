@@ -115,7 +115,8 @@ type Connector struct {
 	Retired       bool
 	DefinedInCode bool
 	// Activation is the rank of the activation that a code-defined connector mirrors, 0
-	// for any: it is put only while that is the environment's LiveRank, else ErrNotLive.
+	// for any: it is put only while that is the environment's LiveRank, else ErrNotLive,
+	// or ErrNothingLive.
 	// It is heeded on Put and not kept.
 	Activation int64
 	// Config is the connector's configuration in its REST shape, without credentials.

@@ -183,7 +183,8 @@ const (
 	ReasonGitMissing = "GitMissing"
 	// ReasonActivated: the deployment is live.
 	ReasonActivated = "Activated"
-	// ReasonNotLive: another deployment is live.
+	// ReasonNotLive: another deployment is live, or none is; a connector of the code
+	// has it while none is.
 	ReasonNotLive = "NotLive"
 )
 

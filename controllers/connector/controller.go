@@ -155,6 +155,9 @@ func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, ids project
 	case errors.As(err, &back):
 		c.MarkSecretVersionWentBack(back.Stored)
 		return false, r.keepVersion(ctx, c, ids, row, back.Stored)
+	case errors.Is(err, store.ErrNothingLive):
+		return false, &object.WaitingError{Reason: v1alpha1.ReasonNotLive, Message: fmt.Sprintf(
+			"nothing is live in Environment %q; a deployment whose code has the connector brings it back", c.Spec.Environment)}
 	case errors.Is(err, store.ErrNotLive):
 		return false, &object.WaitingError{Message: "another activation is in effect in the environment; the mirror of that comes"}
 	case err != nil:

@@ -99,6 +99,8 @@ func (r *Reconciler) put(ctx context.Context, link *v1alpha1.ConnectorLink, writ
 	case errors.As(err, &sends):
 		link.MarkTooManyOutbound(store.MaxOutboundLinks)
 		return false, nil
+	case errors.Is(err, store.ErrNothingLive):
+		return false, &object.WaitingError{Reason: v1alpha1.ReasonNotLive, Message: "nothing is live in the connector's environment; a deployment whose code has the link brings it back"}
 	case errors.Is(err, store.ErrNotLive):
 		return false, &object.WaitingError{Message: "another activation is in effect in the environment; the mirror of that comes"}
 	case err != nil:

@@ -322,7 +322,14 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.Store.Remove(ctx, s.Key(d).ProjectID, ref)).To(Succeed())
 		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue())
 		s.ExpectGone(ctx, s.environment)
+		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}
+		c := s.object(ctx, "dev.orders")
+		s.ExpectReconciled(ctx, of, c)
+		Expect(State(c)).To(ContainSubstring("ReferenceMissing"))
 		s.environment = s.ExpectEnvironment(ctx, "dev")
+		s.ExpectReconciled(ctx, of, c)
+		Expect(State(c)).To(ContainSubstring("Ready=False/NotLive"))
+		Expect(c.Status.Condition(v1alpha1.ConditionRoutesReady).Message).To(HavePrefix(`webhooks are refused: nothing is live in Environment "dev"`))
 		s.ExpectReconciled(ctx, s.r, d)
 		s.mirrored(ctx)
 		now := s.route(ctx, "dev.orders").Connector

@@ -140,8 +140,8 @@ func (c *Core) putConnector(ctx context.Context, tx *Tx, connector store.Connect
 }
 
 // mustBeLive says store.ErrNotLive where the environment that a condition names has
-// another activation than the one of that rank; any will do for rank 0. The condition's
-// argument is $2.
+// another activation than the one of that rank, store.ErrNothingLive where it has none;
+// any will do for rank 0. The condition's argument is $2.
 func mustBeLive(ctx context.Context, tx *Tx, rank int64, condition string, project uuid.UUID, of uuid.UUID) error {
 	if rank == 0 {
 		return nil
@@ -150,6 +150,9 @@ func mustBeLive(ctx context.Context, tx *Tx, rank int64, condition string, proje
 	switch err := found(tx.QueryRowContext(ctx, `SELECT live_rank FROM environments
 		WHERE project_id = $1 AND `+condition, project, of).Scan(&live)); {
 	case errors.Is(err, store.ErrNotFound), err == nil && live != rank:
+		if err == nil && live == 0 {
+			return store.ErrNothingLive
+		}
 		return store.ErrNotLive
 	default:
 		return wrap(err, "reading what is live")

@@ -197,6 +197,10 @@ var codePromises = []promise{
 			w.Equal(key == without.Key(), errors.Is(err, store.ErrNotFound))
 		}
 		w.ErrorIs(second(w.s.Holder(w.ctx, without.Key())), store.ErrNotFound)
+		back := w.environment
+		back.Ref.ObjectUID = "back"
+		w.NoError(w.s.PutEnvironment(w.ctx, back))
+		w.ErrorIs(w.s.PutConnector(w.ctx, with), store.ErrNothingLive)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, with.Ref))
 		w.ErrorIs(second(w.s.Connector(w.ctx, with.Key())), store.ErrNotFound)
 	}},
