@@ -96,15 +96,17 @@ func (d *Deployment) MarkDeployed() {
 	MarkReady(d, "deployed")
 }
 
-// MarkConnectors: the deployment went live with so many connectors as its code has them,
-// while left stay as they were, for they cannot be applied.
-func (d *Deployment) MarkConnectors(applied int, left []string) {
+// MarkConnectors: the deployment went live, if it ever did, with so many connectors as its
+// code has them, while left stayed as they were, for they could not be applied.
+func (d *Deployment) MarkConnectors(live bool, applied int, left []string) {
 	switch {
 	case len(left) > 0:
 		set(d, ConditionConnectorsApplied, metav1.ConditionFalse, ReasonConnectorsFailed, clip(fmt.Sprintf(
-			"%d connectors are as the code has them; left as they are, for they cannot be applied: %s", applied, strings.Join(left, "; "))))
+			"it went live with %d connectors as the code has them; left as they were, for they could not be applied: %s", applied, strings.Join(left, "; "))))
 	case applied > 0:
-		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("%d connectors are as the code has them", applied))
+		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("it went live with %d connectors as the code has them", applied))
+	case !live:
+		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSkipped, "it has not been live, so that no connectors were applied")
 	default:
 		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSkipped, "no connectors were to be applied")
 	}

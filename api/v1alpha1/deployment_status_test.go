@@ -47,7 +47,7 @@ func TestADeploymentsWay(t *testing.T) {
 	}
 
 	d.MarkDeployed()
-	d.MarkConnectors(0, nil)
+	d.MarkConnectors(true, 0, nil)
 	require.Equal(t, [4]string{done, done, skipped, skipped}, steps(d), "nothing was tested, no connector was applied")
 	require.Equal(t, v1alpha1.DeploymentDeployed, d.Status.Phase)
 	require.True(t, d.Status.Phase.Terminal())
@@ -62,6 +62,25 @@ func TestADeploymentsWay(t *testing.T) {
 	require.True(t, v1alpha1.IsReady(d), "it can be activated again")
 }
 
+// TestWhatBecameOfConnectorsIsTrueForEver: another deployment may be live since, or all along.
+func TestWhatBecameOfConnectorsIsTrueForEver(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		live    bool
+		applied int
+		want    string
+	}{
+		{false, 0, "it has not been live, so that no connectors were applied"},
+		{true, 0, "no connectors were to be applied"},
+		{true, 2, "it went live with 2 connectors as the code has them"},
+	} {
+		d := newDeployment()
+		d.MarkDeployed()
+		d.MarkConnectors(c.live, c.applied, nil)
+		require.Equal(t, c.want, d.Status.Condition(v1alpha1.ConditionConnectorsApplied).Message)
+	}
+}
+
 // TestWhatIsMarkedAgainStaysAsItWas: a status that says nothing new is not written.
 func TestWhatIsMarkedAgainStaysAsItWas(t *testing.T) {
 	t.Parallel()
@@ -69,7 +88,7 @@ func TestWhatIsMarkedAgainStaysAsItWas(t *testing.T) {
 		d := newDeployment()
 		mark := func() {
 			d.MarkDeployed()
-			d.MarkConnectors(1, left)
+			d.MarkConnectors(true, 1, left)
 		}
 		mark()
 		for i := range d.Status.Conditions {

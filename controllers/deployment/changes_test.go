@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -220,7 +221,10 @@ func TestResultsOfConnectors(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, none)
 	require.Equal(t, "connector b: no", failures(changes))
-	count, left := connectorsOf(store.Deployment{ConnectorResults: applied})
+	live, count, left := connectorsOf(store.Deployment{})
+	require.False(t, live || count > 0 || left != nil)
+	live, count, left = connectorsOf(store.Deployment{ConnectorResults: applied, ActivatedAt: &time.Time{}})
+	require.True(t, live)
 	require.Equal(t, 1, count)
 	require.Equal(t, []string{"b: no"}, left)
 }

@@ -85,7 +85,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		s := newScene(ctx)
 		d := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile), file("nightly", cronFile))
 		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), Message(d))
-		Expect(d.Status.Condition(v1alpha1.ConditionConnectorsApplied).Message).To(Equal("2 connectors are as the code has them"))
+		Expect(d.Status.Condition(v1alpha1.ConditionConnectorsApplied).Message).To(Equal("it went live with 2 connectors as the code has them"))
 		Expect(s.actions(ctx, d)).To(MatchJSON(`[{"connector":"nightly","action":"created","error":null},{"connector":"orders","action":"created","error":null}]`))
 		before := map[string]store.Route{}
 		for _, name := range []string{"dev.orders", "dev.nightly"} {

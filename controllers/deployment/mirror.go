@@ -53,12 +53,13 @@ func (r *Reconciler) mirror(ctx context.Context, v *version) error {
 	return nil
 }
 
-// connectorsOf is how many connectors an activation has brought, and which it has left, with
-// the reason.
-func connectorsOf(d store.Deployment) (applied int, left []string) {
+// connectorsOf is whether there was an activation, how many connectors it has brought, and
+// which it has left, with the reason.
+func connectorsOf(d store.Deployment) (live bool, applied int, left []string) {
+	live = d.ActivatedAt != nil
 	var list []connectorResult
 	if len(d.ConnectorResults) == 0 || json.Unmarshal(d.ConnectorResults, &list) != nil {
-		return 0, nil
+		return live, 0, nil
 	}
 	for _, r := range list {
 		if r.Action == actionSkipped || r.Action == actionFailed {
@@ -67,7 +68,7 @@ func connectorsOf(d store.Deployment) (applied int, left []string) {
 		}
 		applied++
 	}
-	return applied, left
+	return live, applied, left
 }
 
 // endAtStep makes the step that the deployment ended at that of the status, which
