@@ -29,6 +29,8 @@ func TestARunIsShown(t *testing.T) {
 	require.Equal(t, "Hello, Ada", *run.Output)
 	require.Equal(t, map[string]any{"name": "Ada"}, run.Input)
 	require.Equal(t, TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}, run.TokenUsage)
+	require.Equal(t, "hello", run.AgentName)
+	require.Equal(t, "b", *run.TestName)
 	require.Equal(t, w.ids["deployment"], *run.DeploymentID)
 	require.Equal(t, w.ids["connector"], *run.ConnectorID)
 	require.Equal(t, w.ids["event"], *run.ConnectorRunID)
@@ -44,6 +46,7 @@ func TestARunIsShown(t *testing.T) {
 	queued := decode[Run](t, body)
 	require.Equal(t, RunStatus("queued"), queued.Status)
 	require.Nil(t, queued.Output)
+	require.Nil(t, queued.TestName)
 	require.Nil(t, queued.DurationMS)
 }
 
@@ -73,6 +76,9 @@ func TestRunsAreNarrowedByEveryFilter(t *testing.T) {
 		"status_filter=queued":     {queued},
 		"status_filter=cancelled":  nil,
 		"agent_name=gone&limit=1":  {failed},
+		"test_name=b":              {completed},
+		"test_name=__base__":       {queued, failed},
+		"test_name=short":          nil,
 		"limit=2":                  {queued, failed},
 		"environment_id={here}":    {queued, failed, completed},
 		"environment_id={staging}": nil,
@@ -301,7 +307,11 @@ func TestAgentsAreShown(t *testing.T) {
 	require.Equal(t, AgentDeployment("not_deployed"), list["gone"].DeploymentStatus)
 	require.Nil(t, list["gone"].Type)
 	_, body = w.call(t, key, http.MethodGet, "/agents"+query+"&include_variants=true", "")
-	require.Len(t, decode[[]Agent](t, body), 3)
+	all := decode[[]Agent](t, body)
+	require.Len(t, all, 3)
+	require.Equal(t, "hello-b", all[2].Name)
+	require.Equal(t, "hello", *all[2].VariantOf)
+	require.Zero(t, all[2].RunCount, "its runs are those of the agent")
 
 	_, body = w.call(t, key, http.MethodGet, "/agents/hello"+query, "")
 	agent := decode[AgentDetails](t, body)

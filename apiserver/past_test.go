@@ -172,7 +172,7 @@ func (p *past) claim(t testing.TB) store.Lease {
 func (p *past) finish(t testing.TB) {
 	t.Helper()
 	ends, err := p.db.Complete(t.Context(), []store.Completion{{
-		Lease: p.claim(t), Status: store.RunCompleted, Output: "Hello, Ada", Usage: store.TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7},
+		Lease: p.claim(t), TestName: "b", Status: store.RunCompleted, Output: "Hello, Ada", Usage: store.TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7},
 	}})
 	require.NoError(t, err)
 	require.Equal(t, []error{nil}, ends)

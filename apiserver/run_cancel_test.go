@@ -52,7 +52,7 @@ func TestARunThatIsUnderWayIsCancelled(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, "%s", answered)
 	require.Equal(t, RunStatus("cancelled"), decode[Run](t, answered).Status)
 	require.Contains(t, string(w.newest(t).Outcome.Before), `"status":"running"`)
-	lost, err := w.db.Heartbeat(t.Context(), store.Key{ProjectID: w.projectID, ID: w.id(t, "environment")}, []store.Lease{claimed}, store.LeaseDuration)
+	lost, err := w.db.Heartbeat(t.Context(), store.Key{ProjectID: w.projectID, ID: w.id(t, "environment")}, []store.Held{{Lease: claimed}}, store.LeaseDuration)
 	require.NoError(t, err)
 	require.Equal(t, []store.Lease{claimed}, lost)
 }

@@ -34,7 +34,7 @@ type Run struct {
 	Error            *string    `json:"error" doc:"Why it failed, for people."`
 	ErrorCode        *string    `json:"error_code" doc:"Why it failed, for programs." example:"agent_not_found"`
 	Context          Object     `json:"context" doc:"What the run sees beside its input: headers, those of the webhook's request that the connector names. Null in lists and without any."`
-	TestName         *string    `json:"test_name" doc:"The A/B variant that ran; null in this release."`
+	TestName         *string    `json:"test_name" doc:"The A/B variant of the agent that executes it; null where the agent itself does, and until a runner has said which." example:"short"`
 	GuardrailOutcome *string    `json:"guardrail_outcome" doc:"What guardrails did; null in this release."`
 	Attempt          int        `json:"attempt" doc:"How often a runner took it."`
 	QueuedAt         time.Time  `json:"queued_at" doc:"When its event was accepted."`
@@ -91,6 +91,7 @@ type RunsQuery struct {
 	EnvironmentID ID        `query:"environment_id" doc:"Only runs in this environment; without it those in all that the key reaches."`
 	AgentName     string    `query:"agent_name" doc:"Only runs of this agent." example:"support"`
 	Status        RunStatus `query:"status_filter" doc:"Only runs with this status."`
+	TestName      string    `query:"test_name" doc:"Only runs that this A/B variant executes; __base__ for those of no variant." example:"short"`
 	Limit         int       `query:"limit" default:"25" minimum:"1" maximum:"100" doc:"The most items of a page."`
 	Cursor        string    `query:"cursor" doc:"The next_cursor of the page before."`
 }
@@ -104,7 +105,7 @@ type RunList struct {
 func (s *Server) listRuns(ctx context.Context, c *caller, in *RunsQuery) (answer[RunList], error) {
 	page := RunList{Items: []Run{}}
 	q := store.RunQuery{
-		ProjectID: c.projectID, AgentName: in.AgentName, Status: store.RunStatus(in.Status), Limit: in.Limit + 1,
+		ProjectID: c.projectID, AgentName: in.AgentName, Status: store.RunStatus(in.Status), TestName: in.TestName, Limit: in.Limit + 1,
 	}
 	var err error
 	if in.Cursor != "" {
@@ -251,7 +252,7 @@ func showRun(r store.Run) Run {
 	out := Run{
 		ID: r.ID.String(), AgentName: r.AgentName, EnvironmentID: r.EnvironmentID.String(),
 		DeploymentID: optID(r.DeploymentID), ConnectorID: optID(r.ConnectorID), ConnectorRunID: optID(r.ConnectorRunID),
-		Status: RunStatus(r.Status), Output: opt(r.Output), Error: opt(r.Error), Attempt: r.Attempt,
+		TestName: opt(r.TestName), Status: RunStatus(r.Status), Output: opt(r.Output), Error: opt(r.Error), Attempt: r.Attempt,
 		QueuedAt: r.QueuedAt.UTC(), StartedAt: optTime(r.StartedAt), EndedAt: optTime(r.EndedAt),
 		DurationMS: elapsed(r.StartedAt, r.EndedAt), TokenUsage: TokenUsage(r.Usage),
 		Traces: []Span{}, Logs: []LogLine{},

@@ -69,11 +69,15 @@ type Agent struct {
 	Approval      *Approval    `yaml:"approval"`
 	MCPServers    []MCPServer  `yaml:"mcp_servers"`
 	FilesRequired bool         `yaml:"files_required"`
+	// Variants are the percentages of the agent's runs that its A/B variants execute, by
+	// the variants' names; the agent itself executes what they leave.
+	Variants map[string]int `yaml:"variants"`
 
 	// SourcePath is the agent's file.
 	SourcePath string
-	// VariantOf is the name of the agent of which this is an A/B variant, or "".
-	VariantOf string
+	// VariantOf is the name of the agent of which this is an A/B variant, or "", and
+	// TestName the variant's name.
+	VariantOf, TestName string
 
 	source *node
 }
@@ -103,8 +107,8 @@ type Concurrency struct {
 	OnConflict string `yaml:"on_conflict"`
 }
 
-// Drops says that a run whose key another one has is cancelled.
-func (c *Concurrency) Drops() bool { return c.OnConflict == "drop" }
+// OnConflictDrop is the OnConflict by which a run whose key another one has is cancelled.
+const OnConflictDrop = "drop"
 
 // Session keeps a conversation over runs of the same key.
 type Session struct {

@@ -108,7 +108,7 @@ func (p *parsing) checkGuardrails(a *Agent, list []Guardrail) {
 // linkAgent checks what an agent refers to.
 func (p *parsing) linkAgent(a *Agent) {
 	for _, name := range a.Agents {
-		if p.project.byName[name] == nil {
+		if !p.refusesVariant(a.At("agents"), name) && p.project.byName[name] == nil {
 			p.problems.add(a.At("agents"), "no agent is named %q; write it or correct the name", name)
 		}
 	}

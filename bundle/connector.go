@@ -351,12 +351,12 @@ func (p *parsing) checkLink(c *Connector, l Link) {
 // linkConnector checks what a connector refers to.
 func (p *parsing) linkConnector(c *Connector) {
 	for _, name := range c.Agents {
-		if p.project.byName[name] == nil {
+		if !p.refusesVariant(c.At("agents"), name) && p.project.byName[name] == nil {
 			p.problems.add(c.At("agents"), "no agent is named %q; write it or correct the name", name)
 		}
 	}
 	for _, l := range c.Links {
-		if l.Agent != "" && p.project.byName[l.Agent] == nil {
+		if !p.refusesVariant(c.At("links"), l.Agent) && l.Agent != "" && p.project.byName[l.Agent] == nil {
 			p.problems.add(c.At("links"), "no agent is named %q; write it or correct the name", l.Agent)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 )
 
 // defaultsFile folds into every agent at and below its folder.
@@ -103,6 +104,10 @@ func (p *parsing) checkDefaults(file string, data []byte) *node {
 	d.decode(n, &scratch, "")
 	if e := n.get("name"); e != nil {
 		p.problems.add(e.pos, "defaults cannot hold a name; each agent has its own")
+	}
+	if e := n.get("variants"); e != nil {
+		p.problems.add(e.pos, "defaults cannot hold variants; each agent has its own")
+		n.entries = slices.DeleteFunc(n.entries, func(e entry) bool { return e.key == "variants" })
 	}
 	// A number beyond its bounds is still a default: no agent lacks the others.
 	broken := len(p.problems)-before > d.outside

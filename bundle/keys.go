@@ -42,6 +42,7 @@ var typesOf = map[string][]AgentType{
 	"approval":            everyType,
 	"mcp_servers":         everyType,
 	"files_required":      everyType,
+	"variants":            everyType,
 }
 
 var agentKeys = fieldsOf(reflect.TypeFor[Agent]())
@@ -93,10 +94,15 @@ func (p *parsing) checkType(a *Agent) {
 }
 
 // withDefaults folds defaults into an agent, without the keys that have no effect
-// for its type: one file of defaults serves agents of several types. For a type
-// that is none it keeps them all: it is the type that is reported then.
+// for its type, or in the file of a variant: one file of defaults serves agents of several
+// types. For a type that is none it keeps them all: it is the type that is reported then.
 func withDefaults(base, own *node) *node {
 	out := fold(base, own)
+	if _, _, isVariant := variantFile(own.pos.File); isVariant {
+		out.entries = slices.DeleteFunc(out.entries, func(e entry) bool {
+			return own.get(e.key) == nil && slices.Contains(ofBase, e.key)
+		})
+	}
 	agentType := AgentLLM
 	if written := out.path("type"); written != nil {
 		if text, _ := written.scalar.(string); text != "" {

@@ -34,8 +34,10 @@ const (
 	MaxAttachments     = 10
 	MaxAttachmentsSize = 10 << 20
 
-	// maxTestName is the most bytes of the name of a case.
+	// maxTestName is the most bytes of the name of a case, and of a variant.
 	maxTestName = 63
+	// maxVariants is the most variants of an agent.
+	maxVariants = 20
 	// maxDepth is how deep YAML may nest.
 	maxDepth = 64
 	// maxNodes is the most values of one YAML file or folded defaults, aliases

@@ -110,17 +110,6 @@ func TestDefaultsFold(t *testing.T) {
 	require.JSONEq(t, `{"name":"two","model":"openai/outer","temperature":1,"tools":["current_time"],"retry_options":{"attempts":5,"max_delay":60}}`, string(p.Agent("two").Config()))
 }
 
-func TestVariants(t *testing.T) {
-	t.Parallel()
-	p, err := bundle.Parse(files(
-		"agents/greet.yaml", "name: greeter\nmodel: openai/a\n",
-		"agents/greet-test-short.yaml", "name: greeter-short\nmodel: openai/a\n",
-	))
-	require.NoError(t, err)
-	require.Equal(t, "greeter", p.Agent("greeter-short").VariantOf)
-	require.Empty(t, p.Agent("greeter").VariantOf)
-}
-
 // problemCases are repositories at fault with all that is said of them.
 var problemCases = map[string]struct {
 	files bundle.Files
@@ -193,10 +182,6 @@ var problemCases = map[string]struct {
 	"key twice": {
 		files("agents/a.yaml", "name: a\nname: b\n"),
 		[]string{`agents/a.yaml:2:1: mapping key "name" already defined at [1:1]`},
-	},
-	"variant without base": {
-		files("agents/load-test-it.yaml", okAgent),
-		[]string{`agents/load-test-it.yaml: is named like a variant of agents/load.yaml, which is not there; rename it if it is not a variant`},
 	},
 	"yml": {
 		files("agents/a.yml", okAgent),

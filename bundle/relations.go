@@ -3,34 +3,9 @@
 package bundle
 
 import (
-	"path"
 	"slices"
 	"strings"
 )
-
-// variantMark stands between base and variant in a file's stem.
-const variantMark = "-test-"
-
-// linkVariants finds the base of each A/B variant: the agent beside it whose
-// file is named like the part before the mark.
-func (p *parsing) linkVariants() {
-	byFile := make(map[string]*Agent, len(p.project.Agents))
-	for _, a := range p.project.Agents {
-		byFile[a.SourcePath] = a
-	}
-	for _, a := range p.project.Agents {
-		base, variant, ok := strings.Cut(stem(a.SourcePath), variantMark)
-		if !ok || base == "" || variant == "" {
-			continue
-		}
-		file := path.Join(path.Dir(a.SourcePath), base+".yaml")
-		if found := byFile[file]; found != nil {
-			a.VariantOf = found.Name
-			continue
-		}
-		p.problems.add(Position{File: a.SourcePath}, "is named like a variant of %s, which is not there; rename it if it is not a variant", file)
-	}
-}
 
 // findCycles reports sequential agents that come to run themselves, and those
 // that take too many steps.

@@ -148,7 +148,7 @@ func (p *parsing) reach(agent string) (out reached) {
 			out.tools = append(out.tools, a.ToolName)
 		}
 	}
-	for _, action := range p.project.Actions(agent) {
+	for _, action := range p.project.Actions(p.project.RunsOf(agent)) {
 		out.sends = append(out.sends, action.Name)
 	}
 	return out

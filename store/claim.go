@@ -98,3 +98,11 @@ type Lease struct {
 	Run   Key
 	Token int64
 }
+
+// Held is a claim that a runner works on, and what it says of the run.
+type Held struct {
+	Lease
+	// TestName is the A/B variant that executes the run; "" of the agent itself, and while
+	// none is chosen.
+	TestName string
+}

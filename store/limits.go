@@ -40,7 +40,9 @@ const (
 	// of all else that it says of them.
 	MaxAgentConfigs = 8 << 20
 	// MaxAgentName is of an agent's name, MaxAgentDescription of what it is for.
-	MaxAgentName        = 63
+	MaxAgentName = 63
+	// MaxTestName is of the name of an A/B variant.
+	MaxTestName         = 63
 	MaxAgentDescription = MaxAgentConfig
 	// MaxAgentPath is of the path of an agent's file.
 	MaxAgentPath = 255
@@ -195,7 +197,7 @@ func (c Completion) Check() error {
 // Bounded is the completion that is recorded for c: c itself, or a failed one
 // where c is beyond a limit or fails Check, so that such a run ends all the same.
 func (c Completion) Bounded() Completion {
-	c.Error = Cut(c.Error, MaxError)
+	c.Error, c.TestName = Cut(c.Error, MaxError), Cut(c.TestName, MaxTestName)
 	if err := c.Check(); err != nil {
 		return c.failed(RunErrorReportInvalid, err.Error())
 	}
@@ -210,7 +212,7 @@ func (c Completion) Bounded() Completion {
 
 // failed keeps what is known to be small: the claim and the tokens spent.
 func (c Completion) failed(code RunErrorCode, message string) Completion {
-	return Completion{Lease: c.Lease, Status: RunFailed, ErrorCode: code, Error: message, Usage: c.Usage}
+	return Completion{Lease: c.Lease, TestName: c.TestName, Status: RunFailed, ErrorCode: code, Error: message, Usage: c.Usage}
 }
 
 // Bounded cuts texts that are longer than their limit and drops a commit that is

@@ -377,12 +377,14 @@ type Catalog interface {
 	DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error)
 	// Connector returns one connector, ErrNotFound when there is none.
 	Connector(ctx context.Context, key Key) (Connector, error)
-	// HasAgent says whether a deployment has an agent.
+	// HasAgent says whether a deployment has an agent; A/B variants are none, for runs are of
+	// their bases.
 	HasAgent(ctx context.Context, deployment Key, name string) (bool, error)
-	// AgentNames lists agents of a deployment by name, at most limit.
+	// AgentNames lists agents of a deployment but for variants by name, at most limit.
 	AgentNames(ctx context.Context, deployment Key, limit int) ([]string, error)
 	// Agents lists the agents of an environment: those of the live deployment and
-	// of the last 20 deployed before, and names with runs in the past, by name.
+	// of the last 20 deployed before, the variants of these left out, and names with runs in
+	// the past, by name.
 	Agents(ctx context.Context, environment Key) ([]AgentSummary, error)
 	// AgentConfig returns the live deployment of an environment and the
 	// configuration of an agent in it, nil without one; ErrNotFound when it does not

@@ -32,7 +32,10 @@ type Run struct {
 	// DeploymentID is the deployment that executes the run: the live one at its
 	// first start, nil before.
 	DeploymentID *uuid.UUID
-	Status       RunStatus
+	// TestName is the A/B variant of the agent that executes it, as its runner says; "" of
+	// the agent itself.
+	TestName string
+	Status   RunStatus
 	// ErrorCode and Error say why a run failed.
 	ErrorCode RunErrorCode
 	Error     string
@@ -122,6 +125,9 @@ type ModelUsage struct {
 // Completion ends a run.
 type Completion struct {
 	Lease
+	// TestName is the A/B variant that executed the run; "" of the agent itself, and where
+	// none was chosen.
+	TestName string
 	// Status is completed, failed or cancelled.
 	Status    RunStatus
 	ErrorCode RunErrorCode
@@ -151,8 +157,8 @@ type Dispatch interface {
 	// Heartbeat renews claims on runs of an environment by lease and returns those that
 	// are not current, or of other runs. A late one with the current token revives its
 	// claim, also when it was swept and nobody has claimed the run since: then the run has
-	// not lost its runner.
-	Heartbeat(ctx context.Context, environment Key, leases []Lease, lease time.Duration) (lost []Lease, err error)
+	// not lost its runner. What it says of the runs is recorded, the first time.
+	Heartbeat(ctx context.Context, environment Key, held []Held, lease time.Duration) (lost []Lease, err error)
 	// AppendJournal appends entries in order. Repeating entries under the same
 	// token is no error. ErrTooLarge and ErrInvalid as CheckJournal says, ErrTooLarge
 	// also beyond MaxJournal.
@@ -265,14 +271,19 @@ type History interface {
 // MaxCandidates is how many runs a list looks at for a page.
 const MaxCandidates = 20_000
 
+// BaseRuns stands for the runs that the agent itself executes where A/B variants are named.
+const BaseRuns = "__base__"
+
 // RunQuery selects runs of a project, newest first.
 type RunQuery struct {
 	ProjectID uuid.UUID
 	// EnvironmentIDs narrows to these; nil means all.
 	EnvironmentIDs []uuid.UUID
-	// AgentName and Status narrow when not empty.
+	// AgentName, Status and TestName narrow when not empty; BaseRuns as the TestName to those
+	// that no variant executes.
 	AgentName string
 	Status    RunStatus
+	TestName  string
 	// Before is the id of the last run of the page before, or nil.
 	Before *uuid.UUID
 	Limit  int

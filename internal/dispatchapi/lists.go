@@ -14,11 +14,12 @@ var ErrTooMany = errors.New("too many elements")
 // Lists of requests, counted before memory is set aside for their elements: an
 // element of two bytes may take a hundred.
 type (
-	Digests []string
-	Leases  []Lease
-	Entries []JournalEntry
-	Agents  []Agent
-	Tests   []TestResult
+	Digests    []string
+	Leases     []Lease
+	HeldLeases []Held
+	Entries    []JournalEntry
+	Agents     []Agent
+	Tests      []TestResult
 
 	Connectors []ConnectorFile
 )
@@ -28,6 +29,11 @@ func (l *Digests) UnmarshalJSON(data []byte) error { return list(data, (*[]strin
 
 // UnmarshalJSON takes at most MaxLeases; ErrTooMany.
 func (l *Leases) UnmarshalJSON(data []byte) error { return list(data, (*[]Lease)(l), MaxLeases) }
+
+// UnmarshalJSON takes at most MaxLeases; ErrTooMany.
+func (l *HeldLeases) UnmarshalJSON(data []byte) error {
+	return list(data, (*[]Held)(l), MaxLeases)
+}
 
 // UnmarshalJSON takes at most MaxEntries; ErrTooMany.
 func (l *Entries) UnmarshalJSON(data []byte) error {

@@ -20,6 +20,7 @@ func TestListsAreCountedBeforeTheyAreDecoded(t *testing.T) {
 		most    int
 	}{
 		"digests":    {new(Digests), `"a,\\\",b"`, MaxDigests},
+		"held":       {new(HeldLeases), `{"token":1,"run_id":"00000000-0000-0000-0000-000000000000"}`, MaxLeases},
 		"leases":     {new(Leases), `{"token":1,"run_id":"00000000-0000-0000-0000-000000000000"}`, MaxLeases},
 		"entries":    {new(Entries), `{"data":[1,2,{"a":",]\\\\"}],"kind":"x"}`, MaxEntries},
 		"agents":     {new(Agents), `{"config":{"a":[1,2]},"name":"a"}`, MaxAgents},

@@ -52,8 +52,10 @@ type Run struct {
 	Token int64     `json:"token"`
 	// LeaseSeconds, from the answer's arrival, is short: a heartbeat confirms the
 	// claim and prolongs it.
-	LeaseSeconds float64   `json:"lease_seconds"`
-	AgentName    string    `json:"agent_name"`
+	LeaseSeconds float64 `json:"lease_seconds"`
+	AgentName    string  `json:"agent_name"`
+	// TestName is the A/B variant that executed it in an attempt before, which goes on.
+	TestName     string    `json:"test_name,omitempty"`
 	DeploymentID uuid.UUID `json:"deployment_id"`
 	BundleDigest string    `json:"bundle_digest"`
 	ConnectorID  uuid.UUID `json:"connector_id"`
@@ -155,9 +157,17 @@ type Lease struct {
 	Token int64     `json:"token"`
 }
 
+// Held is a claim that the runner works on, and what it says of the run.
+type Held struct {
+	Lease
+	// TestName is the A/B variant that executes the run: empty of the agent itself, and while
+	// none is chosen.
+	TestName string `json:"test_name,omitempty"`
+}
+
 // HeartbeatRequest renews claims.
 type HeartbeatRequest struct {
-	Leases Leases `json:"leases"`
+	Leases HeldLeases `json:"leases"`
 }
 
 // HeartbeatResponse names the claims that are lost; all others hold for
@@ -229,8 +239,10 @@ type TokenUsage struct {
 
 // CompleteRequest ends a run.
 type CompleteRequest struct {
-	Token  int64  `json:"token"`
-	Status string `json:"status"`
+	Token int64 `json:"token"`
+	// TestName is the A/B variant that executed the run; empty of the agent itself.
+	TestName string `json:"test_name,omitempty"`
+	Status   string `json:"status"`
 	// ErrorCode and Error are set when the run failed; a code has at most 64
 	// lower-case letters, digits and underscores.
 	ErrorCode string     `json:"error_code,omitempty"`

@@ -188,7 +188,7 @@ func upload(ctx context.Context, opts PackOptions, log *buildLog, project *bundl
 			VariantOf: a.VariantOf, MaxConcurrentRuns: a.MaxConcurrentRuns, Config: a.Config(),
 		}
 		if c := a.Concurrency; c != nil {
-			agent.ConcurrencyKey, agent.ConcurrencyDrop = c.Key, c.Drops()
+			agent.ConcurrencyKey, agent.ConcurrencyDrop = c.Key, c.OnConflict == bundle.OnConflictDrop
 		}
 		result.Agents = append(result.Agents, agent)
 	}

@@ -19,9 +19,9 @@ import (
 // tree builds the framework's agents. The root is always a sequence, so that
 // one agent and many take the same way through the framework.
 func (a *attempt) tree() (adkagent.Agent, error) {
-	root := a.in.Project.Agent(a.in.AgentName)
-	if root == nil {
-		return nil, &failure{code: CodeAgentNotFound, message: fmt.Sprintf("the deployment has no agent %q", a.in.AgentName)}
+	root, err := a.in.agent()
+	if err != nil {
+		return nil, err
 	}
 	if root.FilesRequired && (len(a.in.Files) == 0 || a.in.Omitted > 0) {
 		return nil, &failure{code: CodeFilesRequired, message: fmt.Sprintf("agent %q requires files: %d came, and %d were omitted",

@@ -17,10 +17,6 @@ func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 		problems = append(problems, bundle.Problem{Position: at, Message: message + " is not supported by this release; remove it"})
 	}
 	for _, a := range p.Agents {
-		if a.VariantOf != "" {
-			problems = append(problems, bundle.Problem{Position: bundle.Position{File: a.SourcePath},
-				Message: "an A/B variant of agent " + a.VariantOf + " is not supported by this release; remove it, or rename it if it is not a variant"})
-		}
 		if a.Type != bundle.AgentLLM && a.Type != bundle.AgentSequential {
 			add(a.At("type"), "type "+string(a.Type))
 		}

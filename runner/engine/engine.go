@@ -96,7 +96,9 @@ type File struct {
 type Input struct {
 	RunID     string
 	AgentName string
-	Project   *bundle.Project
+	// TestName is the A/B variant of the agent that executes the run; "" for the agent itself.
+	TestName string
+	Project  *bundle.Project
 	// Message is what the agent is asked.
 	Message string
 	// Files are attachments, which stand beside the message.

@@ -367,8 +367,8 @@ func TestCheckNamesWhatIsNotSupported(t *testing.T) {
 	p := project(t,
 		"agents/a.yaml", "name: a\nmodel: openai/x\ntools: [current_time, magic, {current_time: x > 1}]\nguardrails: {input: [{type: pii}]}\n",
 		"agents/b.yaml", "name: b\ntype: tool\ntool_name: current_time\n",
-		"agents/c-test-short.yaml", "name: brief\nmodel: openai/x\n",
-		"agents/c.yaml", "name: long\nmodel: openai/x\n",
+		"agents/c-test-short.yaml", "name: brief\ntool_name: current_time\ntype: tool\n",
+		"agents/c.yaml", "name: long\nmodel: openai/x\nvariants: {short: 10}\n",
 		"hooks/a.star", "x",
 	)
 	require.EqualError(t, engine.New(engine.Config{}).Check(p), fmt.Sprint(
@@ -376,7 +376,7 @@ func TestCheckNamesWhatIsNotSupported(t *testing.T) {
 		"agents/a.yaml:3:1: tool magic is unknown; there is current_time\n",
 		`agents/a.yaml:4:1: "guardrails" is not supported by this release; remove it`, "\n",
 		"agents/b.yaml:2:1: type tool is not supported by this release; remove it\n",
-		"agents/c-test-short.yaml: an A/B variant of agent long is not supported by this release; remove it, or rename it if it is not a variant\n",
+		"agents/c-test-short.yaml:3:1: type tool is not supported by this release; remove it\n",
 		"hooks/a.star: the folder hooks is not supported by this release; remove it"))
 	require.Empty(t, engine.New(engine.Config{}).Check(project(t, "agents/a.yaml", "name: a\nmodel: openai/x\ntools: [current_time]\n")))
 }

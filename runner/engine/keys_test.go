@@ -27,9 +27,9 @@ const (
 	version = "Agent.Version"
 	// shown is no key: a build passes it on, for people.
 	shown = "Agent.SourcePath"
-	// claimedBy and keyedBy are passed on for those who accept and claim runs.
+	// claimedBy and droppedBy are passed on for those who accept and claim runs.
 	claimedBy = "Agent.MaxConcurrentRuns"
-	keyedBy   = "Agent.Concurrency"
+	droppedBy = "Concurrency.OnConflict"
 )
 
 const (
@@ -45,7 +45,6 @@ var undone = []notDone{
 	{"other types", "Agent.URL", "agents/a.yaml", "name: a\ntype: remote\nurl: https://agents.example.com/a\n", "agents/a.yaml:2:1: type remote" + unsupported},
 	{"other tools", "", "agents/a.yaml", llm + "tools: [magic]\n", "agents/a.yaml:3:1: tool magic is unknown; there is broken, charge, huge, look, refuses"},
 	{"conditions of tools", "Tool.Condition", "agents/a.yaml", llm + "tools: [{look: x > 1}]\n", "agents/a.yaml:3:1: the condition of tool look" + unsupported},
-	{"A/B variants", "Agent.VariantOf", "agents/main-test-b.yaml", llm, "agents/main-test-b.yaml: an A/B variant of agent main is not supported by this release; remove it, or rename it if it is not a variant"},
 	key("output_schema", "Agent.OutputSchema", "answer"),
 	key("session", "Agent.Session", "{key: input.id}"),
 	key("guardrails", "Agent.Guardrails", "{}"),
@@ -170,7 +169,7 @@ func TestEveryKeyHasAReader(t *testing.T) {
 	t.Parallel()
 	read, passedOn := fieldsRead(t)
 	exceptions := map[string]bool{version: false} // and whether they were seen
-	for _, name := range []string{shown, claimedBy, keyedBy} {
+	for _, name := range []string{shown, claimedBy, droppedBy} {
 		require.True(t, passedOn[name], "a build passes %s on to nobody", name)
 		exceptions[name] = false
 	}
@@ -213,6 +212,7 @@ func TestWhatIsNotDoneIsRefused(t *testing.T) {
 	for _, one := range undone {
 		require.EqualError(t, e.Check(repository(one.file, one.text)), one.problem)
 	}
+	require.Empty(t, e.Check(project(t, "agents/a.yaml", llm+"variants: {b: 10}\n", "agents/a-test-b.yaml", "name: b\nmodel: openai/x\n")))
 	for _, file := range []string{"agents/a.yaml", "guardrails/a.star", "models/a.yaml", "schemas/a.json", "tools/a.star", "tests/a.yaml", "tests/files/a.txt"} {
 		text := map[string]string{"agents/a.yaml": llm + "max_concurrent_runs: 1\nconcurrency: {key: input.id}\n", "models/a.yaml": "steps: [{text: x}]\n", "tests/a.yaml": "agent: main\ncases: [{name: a, payload: x}]\n"}[file]
 		require.Empty(t, e.Check(repository(file, text)), file)

@@ -19,11 +19,11 @@ type deadline struct {
 	late *failure
 }
 
-// endOf is the end of a run: the timeout of the agent that it is of, less what the
+// endOf is the end of a run: the timeout of the agent that executes it, less what the
 // attempts before took and the time between them.
 func endOf(in Input) deadline {
-	agent := in.Project.Agent(in.AgentName)
-	if agent == nil {
+	agent, err := in.agent()
+	if err != nil {
 		return deadline{}
 	}
 	timeout := agent.RunTimeout()

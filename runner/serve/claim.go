@@ -24,6 +24,7 @@ type claim struct {
 	arrived time.Time
 
 	mu        sync.Mutex
+	test      string        // the A/B variant that executes the run
 	until     time.Time     // the lease, by this process's clock
 	known     bool          // it was confirmed once
 	confirmed chan struct{} // closed and replaced by each confirmation
@@ -32,7 +33,7 @@ type claim struct {
 
 func newClaim(ctx context.Context, run dispatchapi.Run, askHeartbeat func()) *claim {
 	now := time.Now()
-	c := &claim{run: run, ask: askHeartbeat, arrived: now, confirmed: make(chan struct{}), until: now.Add(seconds(run.LeaseSeconds))}
+	c := &claim{run: run, test: run.TestName, ask: askHeartbeat, arrived: now, confirmed: make(chan struct{}), until: now.Add(seconds(run.LeaseSeconds))}
 	c.ctx, c.end = context.WithCancelCause(ctx)
 	return c
 }
@@ -41,6 +42,25 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 func (c *claim) lease() dispatchapi.Lease {
 	return dispatchapi.Lease{RunID: c.run.ID, Token: c.run.Token}
+}
+
+// held is the claim as a heartbeat names it.
+func (c *claim) held() dispatchapi.Held {
+	return dispatchapi.Held{Lease: c.lease(), TestName: c.testName()}
+}
+
+// executedBy notes which A/B variant executes the run.
+func (c *claim) executedBy(test string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.test = test
+}
+
+// testName is the A/B variant that executes the run, "" while none is chosen.
+func (c *claim) testName() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.test
 }
 
 // lost says that the claim is another's by now.

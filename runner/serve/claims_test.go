@@ -120,7 +120,9 @@ func TestFreshClaimsAreConfirmedSoon(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		require.Len(t, beats(), 1)
-		require.ElementsMatch(t, dispatchapi.Leases{{RunID: first, Token: 1}, {RunID: second, Token: 1}}, beats()[0].Leases)
+		require.ElementsMatch(t, dispatchapi.HeldLeases{
+			{Lease: dispatchapi.Lease{RunID: first, Token: 1}}, {Lease: dispatchapi.Lease{RunID: second, Token: 1}},
+		}, beats()[0].Leases)
 		time.Sleep(9999 * time.Millisecond)
 		synctest.Wait()
 		require.Len(t, beats(), 1)

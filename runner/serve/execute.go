@@ -59,7 +59,7 @@ func (s *Server) execute(l life, c *claim) (status string) {
 		return s.release(l, c, log, releaseDelay(out.Cause))
 	}
 	err := s.opts.Dispatch.Complete(l.reporting, c.run.ID, dispatchapi.CompleteRequest{
-		Token: c.run.Token, Status: string(out.Status), ErrorCode: out.ErrorCode, Error: out.Error,
+		Token: c.run.Token, TestName: c.testName(), Status: string(out.Status), ErrorCode: out.ErrorCode, Error: out.Error,
 		Output: out.Output, Usage: out.Usage, Journal: out.Trailing,
 	})
 	switch {
@@ -83,7 +83,7 @@ const notStored = "what the run did could not be stored"
 func (s *Server) fallback(l life, c *claim, log *slog.Logger, cause error, message string) (status string) {
 	log.Error(message, "error", cause)
 	err := s.opts.Dispatch.Complete(l.reporting, c.run.ID, dispatchapi.CompleteRequest{
-		Token: c.run.Token, Status: dispatchapi.StatusFailed, ErrorCode: engine.CodeInternal,
+		Token: c.run.Token, TestName: c.testName(), Status: dispatchapi.StatusFailed, ErrorCode: engine.CodeInternal,
 		Error: message,
 	})
 	if err != nil {
@@ -161,6 +161,9 @@ func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error
 			return engine.Input{}, faultOf(ctx, codeInput, "the run's input could not be read", err)
 		}
 	}
+	if c.testName() == "" {
+		c.executedBy(engine.Choose(project, c.run.AgentName, raw))
+	}
 	message, values, err := input.Read(c.run.ContentType, raw, c.run.Files, files)
 	switch {
 	case errors.Is(err, input.ErrTooComplex):
@@ -174,7 +177,7 @@ func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error
 	}
 	input.About(values, c.run.ID.String(), c.run.AgentName, c.run.Headers)
 	return engine.Input{
-		RunID: c.run.ID.String(), AgentName: c.run.AgentName, Project: project,
+		RunID: c.run.ID.String(), AgentName: c.run.AgentName, TestName: c.testName(), Project: project,
 		Message: message, Files: attached, Omitted: len(files.Issues), Context: values, Prior: prior,
 	}, nil
 }

@@ -77,9 +77,9 @@ func (s *Server) heartbeat(ctx context.Context) error {
 	if len(held) == 0 {
 		return nil
 	}
-	req := dispatchapi.HeartbeatRequest{Leases: make([]dispatchapi.Lease, 0, len(held))}
+	req := dispatchapi.HeartbeatRequest{Leases: make([]dispatchapi.Held, 0, len(held))}
 	for _, c := range held {
-		req.Leases = append(req.Leases, c.lease())
+		req.Leases = append(req.Leases, c.held())
 	}
 	try, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()

@@ -259,7 +259,7 @@ func (r *runnerPort) Heartbeat(_ context.Context, req dispatchapi.HeartbeatReque
 		resp.LeaseSeconds = r.lease
 		for _, l := range req.Leases {
 			if run := r.runs[l.RunID]; run.run.Token != l.Token || run.status != "running" {
-				resp.Lost = append(resp.Lost, l)
+				resp.Lost = append(resp.Lost, l.Lease)
 			}
 		}
 	})

@@ -76,6 +76,23 @@ expected_tool_calls: [{tool: current_time, arguments: {timezone: UTC}, times: 1}
 	require.Empty(t, r.Reason())
 }
 
+// TestAVariantIsTested: by its name, whatever its share is, as a run of its base; cases of
+// the base test the base.
+func TestAVariantIsTested(t *testing.T) {
+	t.Parallel()
+	more := []string{
+		"agents/hello.yaml", "name: hello\nmodel: scripted/base\nvariants: {short: 0, long: 100}\n",
+		"agents/hello-test-short.yaml", "name: hello-short\nmodel: scripted/short\n",
+		"agents/hello-test-long.yaml", "name: hello-long\nmodel: scripted/short\n",
+		"models/base.yaml", "steps: [{text: base}]\n", "models/short.yaml", "steps: [{text: short}]\n",
+	}
+	for agent, want := range map[string]string{"hello": "base", "hello-short": "short"} {
+		r := ran(t, "agent: "+agent+"\ncases: [{name: a, payload: x, expected_result: 'output == \""+want+"\" && context.agent_name == \"hello\"'}]\n", more...)
+		require.True(t, r.Passed, r.Explain())
+		require.Equal(t, agent, r.Agent)
+	}
+}
+
 // TestWhatIsNotAsExpected: each with where it is expected, what is and what came.
 func TestWhatIsNotAsExpected(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,7 @@ func prepare(opts Options, s *bundle.Suite, c *bundle.Case) (*trial, error) {
 		}
 		t.verdict = verdict
 	}
-	for _, a := range opts.Project.Actions(s.Agent) {
+	for _, a := range opts.Project.Actions(opts.Project.RunsOf(s.Agent)) {
 		t.actions = append(t.actions, dispatchapi.Action{Name: a.Name, Connector: a.Connector})
 	}
 	var about dispatchapi.Files
@@ -122,11 +122,12 @@ func (t *trial) try(ctx context.Context, number int) (out outcome) {
 	for name, value := range t.Context.Headers {
 		headers[strings.ToLower(name)] = value
 	}
-	input.About(values, id, t.agent, headers)
+	of := t.opts.Project.RunsOf(t.agent)
+	input.About(values, id, of, headers)
 	journal := &memory{}
 	begin := t.opts.Now()
 	ended := t.engine.Execute(own, engine.Input{
-		RunID: id, AgentName: t.agent, Project: t.opts.Project, Message: t.message, Files: t.files, Context: values,
+		RunID: id, AgentName: of, TestName: t.opts.Project.Agent(t.agent).TestName, Project: t.opts.Project, Message: t.message, Files: t.files, Context: values,
 		Actions: t.actions, Outbound: nowhere{}, Journal: journal,
 	})
 	out.took, out.usage = t.opts.Now().Sub(begin), ended.Usage

@@ -22,9 +22,9 @@ import (
 var endStatement = `WITH given AS MATERIALIZED (
 	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
 		$8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $31::text[],
-		$33::uuid[], $34::bigint[])
+		$33::uuid[], $34::bigint[], $36::text[])
 		AS g (project_id, id, token, ended, error_code, error, output, input_tokens, output_tokens, thinking_tokens,
-			cached_input_tokens, total_tokens, first, size, only_if, output_blob, texts)
+			cached_input_tokens, total_tokens, first, size, only_if, output_blob, texts, test_name)
 ), gone AS (
 	DELETE FROM open_runs r USING given g
 	WHERE r.project_id = g.project_id AND r.id = g.id
@@ -34,14 +34,15 @@ var endStatement = `WITH given AS MATERIALIZED (
 	RETURNING r.project_id, r.id, r.environment_id, r.connector_id, r.connector_run_id, r.link_id, r.agent_name, r.input_id,
 		r.deployment_id, r.attempt, r.runner_id, r.concurrency_key, r.queued_at, r.started_at, r.journal_size + g.size AS journal_size,
 		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.output_blob, g.texts, g.input_tokens,
-		g.output_tokens, g.thinking_tokens, g.cached_input_tokens, g.total_tokens
+		g.output_tokens, g.thinking_tokens, g.cached_input_tokens, g.total_tokens,
+		CASE WHEN r.test_name = '' THEN g.test_name ELSE r.test_name END AS test_name
 ), history AS (
 	INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
 		status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, input_tokens,
-		output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, started_at, ended_at)
+		output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name, queued_at, started_at, ended_at)
 	SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
 		ended, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob, input_tokens,
-		output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, started_at, now_us()
+		output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name, queued_at, started_at, now_us()
 	FROM gone
 ), entries AS (
 	INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
@@ -139,7 +140,7 @@ type endColumns struct {
 	status, code, message, output            []string
 	input, produced, thinking, cached, total []int64
 	first, size                              []int64
-	onlyIf                                   []string
+	onlyIf, testName                         []string
 	outputBlob                               []pgtype.UUID
 	texts                                    []int64
 	journal                                  entryColumns
@@ -163,7 +164,7 @@ func (c *endColumns) add(e sqlcore.Ending) {
 		first = e.Journal[0].Sequence
 	}
 	c.first, c.size = append(c.first, first), append(c.size, sqlcore.SizeOf(e.Journal))
-	c.onlyIf = append(c.onlyIf, string(e.Only))
+	c.onlyIf, c.testName = append(c.onlyIf, string(e.Only)), append(c.testName, e.TestName)
 	var token int64
 	if e.Token != nil {
 		token = *e.Token
@@ -179,7 +180,7 @@ func (c *endColumns) args(keyed bool) []any {
 		c.project, c.run, c.token, c.status, c.code, c.message, c.output, c.input, c.produced, c.thinking, c.cached, c.total,
 		c.first, c.size,
 	}
-	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob)
+	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob, c.testName)
 }
 
 // entryColumns are journal entries as arrays.
@@ -267,22 +268,25 @@ func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, en
 
 // renewStatement also revives claims that were swept and that nobody has taken since.
 const renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $4::bigint, status = 'running',
-		losses = u.losses - CASE WHEN u.status = 'running' THEN 0 ELSE 1 END
-	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS l (project_id, id, token)
+		losses = u.losses - CASE WHEN u.status = 'running' THEN 0 ELSE 1 END,
+		test_name = CASE WHEN u.test_name = '' THEN l.test_name ELSE u.test_name END
+	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $7::text[]) AS l (project_id, id, token, test_name)
 	WHERE u.project_id = l.project_id AND u.id = l.id AND u.token = l.token AND u.project_id = $5 AND u.environment_id = $6
 		AND (u.status = 'running' OR u.status = 'queued' AND u.runner_id <> '')
 	RETURNING u.project_id, u.id, u.token`
 
 // Renew implements sqlcore.Engine.
-func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.Key, leases []store.Lease, lease time.Duration) (renewed []store.Lease, err error) {
+func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.Key, held []store.Held, lease time.Duration) (renewed []store.Lease, err error) {
 	var (
 		project, run []pgtype.UUID
 		token        []int64
+		test         []string
 	)
-	for _, l := range leases {
-		project, run, token = append(project, known(l.Run.ProjectID)), append(run, known(l.Run.ID)), append(token, l.Token)
+	for _, h := range held {
+		project, run = append(project, known(h.Run.ProjectID)), append(run, known(h.Run.ID))
+		token, test = append(token, h.Token), append(test, h.TestName)
 	}
-	rows, err := q.QueryContext(ctx, renewStatement, project, run, token, lease.Microseconds(), environment.ProjectID, environment.ID)
+	rows, err := q.QueryContext(ctx, renewStatement, project, run, token, lease.Microseconds(), environment.ProjectID, environment.ID, test)
 	if err != nil {
 		return nil, err
 	}

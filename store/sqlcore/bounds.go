@@ -11,7 +11,7 @@ import (
 // Bounded is a completion as it is stored; see store.Completion.Bounded. Text
 // is made storable first, which may make it longer.
 func Bounded(c store.Completion) store.Completion {
-	c.Output, c.Error, c.Journal = Text(c.Output), Text(c.Error), storable(c.Journal)
+	c.Output, c.Error, c.TestName, c.Journal = Text(c.Output), Text(c.Error), Text(c.TestName), storable(c.Journal)
 	return c.Bounded()
 }
 

@@ -58,7 +58,7 @@ type Engine interface {
 	// large of them is in blobs, which it does not mark.
 	Append(ctx context.Context, q Queryer, l store.Lease, entries []store.JournalEntry, large Large) (bool, error)
 	// Renew renews claims, and revives those that were swept; it returns these.
-	Renew(ctx context.Context, q Queryer, environment store.Key, leases []store.Lease, lease time.Duration) ([]store.Lease, error)
+	Renew(ctx context.Context, q Queryer, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error)
 	// TakeDue begins attempts of deliveries that are due, of each destination up to its
 	// share, oldest first.
 	TakeDue(ctx context.Context, q Queryer, shares []Share, lease time.Duration) ([]store.Delivery, error)

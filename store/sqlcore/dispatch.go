@@ -20,15 +20,18 @@ const chunk = 500
 // Heartbeat implements store.Dispatch. A claim that was swept is revived while the
 // run is queued under its token: nobody has claimed it since. Runs are locked in the order
 // of their ids, as where they end.
-func (c *Core) Heartbeat(ctx context.Context, environment store.Key, leases []store.Lease, lease time.Duration) ([]store.Lease, error) {
-	leases, held := slices.Clone(leases), map[store.Lease]bool{}
-	slices.SortFunc(leases, func(a, b store.Lease) int { return CompareKeys(a.Run, b.Run) })
-	if len(leases) > 0 {
+func (c *Core) Heartbeat(ctx context.Context, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error) {
+	held, current := slices.Clone(held), map[store.Lease]bool{}
+	slices.SortFunc(held, func(a, b store.Held) int { return CompareKeys(a.Run, b.Run) })
+	for i := range held {
+		held[i].TestName = store.Cut(Text(held[i].TestName), store.MaxTestName)
+	}
+	if len(held) > 0 {
 		err := c.single(ctx, func(ctx context.Context, tx *Tx) error {
-			clear(held)
-			renewed, err := c.engine.Renew(ctx, tx, environment, leases, lease)
+			clear(current)
+			renewed, err := c.engine.Renew(ctx, tx, environment, held, lease)
 			for _, l := range renewed {
-				held[l] = true
+				current[l] = true
 			}
 			return err
 		})
@@ -37,9 +40,9 @@ func (c *Core) Heartbeat(ctx context.Context, environment store.Key, leases []st
 		}
 	}
 	var lost []store.Lease
-	for _, l := range leases {
-		if !held[l] {
-			lost = append(lost, l)
+	for _, h := range held {
+		if !current[h.Lease] {
+			lost = append(lost, h.Lease)
 		}
 	}
 	return lost, nil

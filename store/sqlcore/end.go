@@ -21,10 +21,12 @@ type Ending struct {
 	Run store.Key
 	// Token, unless nil, is of the claim that must be current, Only, unless empty, the
 	// status that the run must have; without either it ends whoever works on it.
-	Token  *int64
-	Only   store.RunStatus
-	Status store.RunStatus
-	Code   store.RunErrorCode
+	Token *int64
+	Only  store.RunStatus
+	// TestName is what the runner says; "" leaves what is known.
+	TestName string
+	Status   store.RunStatus
+	Code     store.RunErrorCode
 	// Error and Output are storable, see Text.
 	Error, Output string
 	Usage         store.TokenUsage
@@ -203,7 +205,7 @@ func (c *Core) endSplit(ctx context.Context, transaction func(context.Context, f
 func endingOf(completion store.Completion) Ending {
 	completion = Bounded(completion)
 	return Ending{
-		Run: completion.Run, Token: &completion.Token, Status: completion.Status, Code: completion.ErrorCode,
+		Run: completion.Run, Token: &completion.Token, TestName: completion.TestName, Status: completion.Status, Code: completion.ErrorCode,
 		Error: Text(completion.Error), Output: Text(completion.Output), Usage: completion.Usage, Journal: completion.Journal,
 	}
 }
@@ -231,7 +233,7 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 			return err
 		case held.size+SizeOf(ending.Journal) > store.MaxJournal:
 			ending = Ending{
-				Run: ending.Run, Token: ending.Token, Status: store.RunFailed, Code: store.RunErrorJournalTooLarge,
+				Run: ending.Run, Token: ending.Token, TestName: ending.TestName, Status: store.RunFailed, Code: store.RunErrorJournalTooLarge,
 				Error: fmt.Sprintf("the journal has more than %d bytes", store.MaxJournal), Usage: ending.Usage,
 			}
 		case !large.has(ending.Output, ending.Journal): // its journal did not continue a moment ago

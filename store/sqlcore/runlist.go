@@ -56,6 +56,13 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) ([]store.Run, *uu
 	if q.Status != "" {
 		narrow += ` AND x.status = ` + l.add(string(q.Status))
 	}
+	switch q.TestName {
+	case "":
+	case store.BaseRuns:
+		narrow += ` AND x.test_name = ''`
+	default:
+		narrow += ` AND x.test_name = ` + l.add(q.TestName)
+	}
 	reader := c.engine.Lists()
 	runs, err := collect(ctx, reader, scanRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
 		` ORDER BY x.id DESC LIMIT `+l.add(q.Limit), l.args...)

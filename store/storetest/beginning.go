@@ -58,7 +58,7 @@ var beginningPromises = []promise{
 		w.Len(again, 1, "its answer may have been lost")
 		again[0].Now = c.Now
 		w.Equal(again[0], c)
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Lease{leaseOf(c)}, lease)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), lease)
 		w.NoError(err)
 		w.Empty(lost)
 		w.NoError(w.complete(completed(c)))

@@ -154,10 +154,10 @@ var claimPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		stale, unknown := store.Lease{Run: c.Run.Key(), Token: c.Token - 1}, store.Lease{Run: w.key(uuid.New()), Token: 1}
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Lease{leaseOf(c), stale, unknown}, lease)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c), stale, unknown), lease)
 		w.NoError(err)
 		w.ElementsMatch([]store.Lease{stale, unknown}, lost)
-		lost, err = w.s.Heartbeat(w.ctx, w.key(uuid.New()), []store.Lease{leaseOf(c)}, lease)
+		lost, err = w.s.Heartbeat(w.ctx, w.key(uuid.New()), beats(leaseOf(c)), lease)
 		w.NoError(err)
 		w.Equal([]store.Lease{leaseOf(c)}, lost, "another environment's")
 		lost, err = w.s.Heartbeat(w.ctx, w.environment.Key(), nil, lease)
@@ -183,7 +183,7 @@ var claimPromises = []promise{
 	{"a late heartbeat revives its claim", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(expired)
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Lease{leaseOf(c)}, lease)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), lease)
 		w.NoError(err)
 		w.Empty(lost)
 		n := w.sweep(10)

@@ -166,7 +166,7 @@ var concurrencyPromises = []promise{
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
 		w.Empty(w.claim(10, lease), "it cannot be claimed, and nor can the next")
 		w.set(`UPDATE open_runs SET not_before = 0`)
-		_, err := w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Lease{leaseOf(w.underWay(r[0])[0])}, expired)
+		_, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(w.underWay(r[0])[0])), expired)
 		w.NoError(err)
 		w.Equal(1, w.sweep(10))
 		w.finish(w.underWay(r[0])...)

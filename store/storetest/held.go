@@ -193,7 +193,7 @@ var heldPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(expired)
 		revived := func(hold time.Duration) bool {
-			lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Lease{leaseOf(c)}, hold)
+			lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), hold)
 			w.NoError(err)
 			return len(lost) == 0
 		}
@@ -216,7 +216,7 @@ var heldPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Lease{leaseOf(c)}, lease)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), lease)
 		w.NoError(err)
 		w.Equal([]store.Lease{leaseOf(c)}, lost)
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)

@@ -250,7 +250,7 @@ var largeFailures = []promise{
 		w.ErrorIs(w.complete(large(c)), store.ErrFenced)
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), large(c).Journal), store.ErrFenced)
 		w.keptBlobs(0)
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Lease{leaseOf(c)}, lease)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), lease)
 		w.NoError(err)
 		w.Empty(lost)
 		w.NoError(w.complete(large(c)))

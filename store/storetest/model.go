@@ -109,7 +109,7 @@ func (m *model) accept(rt *rapid.T) {
 // begin accepts an event whose run begins at its runner, which may not hear of it.
 func (m *model) begin(rt *rapid.T, e store.Event) {
 	c, hold, lost := m.begins(&e), holding(rt), rapid.Bool().Draw(rt, "answer lost")
-	rest, err := m.s.Heartbeat(m.ctx, m.environment.Key(), []store.Lease{leaseOf(c)}, hold) // or it lasts for a few seconds of the test
+	rest, err := m.s.Heartbeat(m.ctx, m.environment.Key(), beats(leaseOf(c)), hold) // or it lasts for a few seconds of the test
 	m.NoError(err)
 	m.Empty(rest)
 	m.runs = append(m.runs, &modelRun{

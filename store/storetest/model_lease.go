@@ -13,7 +13,7 @@ import (
 func (m *model) heartbeat(rt *rapid.T) {
 	run, l := m.lease(rt)
 	hold := holding(rt)
-	lost, err := m.s.Heartbeat(m.ctx, m.environment.Key(), []store.Lease{l}, hold)
+	lost, err := m.s.Heartbeat(m.ctx, m.environment.Key(), beats(l), hold)
 	m.NoError(err)
 	revived := run.status == store.RunQueued && run.token == l.Token && run.runner != ""
 	switch {

@@ -75,6 +75,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"ReplayJobs", replaysPromises},
 		{"Held", heldPromises},
 		{"Suspensions", suspensionPromises},
+		{"Variants", variantPromises},
 		{"Journal", journalPromises},
 		{"Endings", endingPromises},
 		{"Large", largePromises},
@@ -382,6 +383,15 @@ func (w *world) readAll(r io.ReadCloser, err error) []byte {
 }
 
 func leaseOf(c store.Claimed) store.Lease { return store.Lease{Run: c.Run.Key(), Token: c.Token} }
+
+// beats are claims as a heartbeat names them that says nothing of their runs.
+func beats(leases ...store.Lease) []store.Held {
+	held := make([]store.Held, len(leases))
+	for i, l := range leases {
+		held[i].Lease = l
+	}
+	return held
+}
 
 func completed(c store.Claimed) store.Completion {
 	return store.Completion{Lease: leaseOf(c), Status: store.RunCompleted, Output: "done"}

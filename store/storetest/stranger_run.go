@@ -47,7 +47,7 @@ var runStrangers = map[string]func(s *stranger){
 		s.Equal([]store.Lease{held}, got.Lost)
 	},
 	"Heartbeat": func(s *stranger) {
-		lost, err := s.s.Heartbeat(s.ctx, s.key(s.environment.ID), []store.Lease{s.lease()}, lease)
+		lost, err := s.s.Heartbeat(s.ctx, s.key(s.environment.ID), beats(s.lease()), lease)
 		s.NoError(err)
 		s.Equal([]store.Lease{s.lease()}, lost)
 	},

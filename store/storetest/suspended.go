@@ -24,7 +24,7 @@ var suspensionPromises = []promise{
 		w.Equal(store.RunAwaitingApproval, w.run(c.Run.ID).Status)
 		w.Zero(w.sweep(10))
 		w.Empty(w.claim(5, lease))
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Lease{leaseOf(c)}, lease)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), lease)
 		w.NoError(err)
 		w.Len(lost, 1)
 		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)

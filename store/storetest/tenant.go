@@ -56,7 +56,7 @@ var tenantPromises = []promise{
 			world       *world
 			own, others store.Lease
 		}{{w, leaseOf(mine[0]), leaseOf(other[0])}, {twin, leaseOf(other[0]), leaseOf(mine[0])}} {
-			lost, err := w.s.Heartbeat(w.ctx, of.world.environment.Key(), []store.Lease{of.own, of.others}, expired)
+			lost, err := w.s.Heartbeat(w.ctx, of.world.environment.Key(), beats(of.own, of.others), expired)
 			w.NoError(err)
 			w.Equal([]store.Lease{of.others}, lost)
 		}

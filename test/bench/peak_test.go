@@ -201,14 +201,16 @@ func readJournals(b *testing.B, addr string, runs int) {
 	require.NoError(b, err)
 	var claimed []dispatchapi.Run
 	var held dispatchapi.Leases
+	var beat dispatchapi.HeartbeatRequest
 	for len(claimed) < runs {
 		resp, err := client.Claim(ctx, dispatchapi.ClaimRequest{RunnerID: "after", Places: 2 * runs, Limit: runs - len(claimed), Holding: held, WaitSeconds: 1})
 		require.NoError(b, err)
 		for _, run := range resp.Runs {
-			held = append(held, dispatchapi.Lease{RunID: run.ID, Token: run.Token})
+			lease := dispatchapi.Lease{RunID: run.ID, Token: run.Token}
+			held, beat.Leases = append(held, lease), append(beat.Leases, dispatchapi.Held{Lease: lease})
 		}
 		claimed = append(claimed, resp.Runs...)
-		_, err = client.Heartbeat(ctx, dispatchapi.HeartbeatRequest{Leases: held})
+		_, err = client.Heartbeat(ctx, beat)
 		require.NoError(b, err)
 	}
 	var reads errgroup.Group

@@ -51,7 +51,7 @@ func (s *hanging) Claim(ctx context.Context, _ store.Claim) (store.ClaimResult, 
 	return store.ClaimResult{}, s.hang(ctx)
 }
 
-func (s *hanging) Heartbeat(ctx context.Context, _ store.Key, _ []store.Lease, _ time.Duration) ([]store.Lease, error) {
+func (s *hanging) Heartbeat(ctx context.Context, _ store.Key, _ []store.Held, _ time.Duration) ([]store.Lease, error) {
 	return nil, s.hang(ctx)
 }
 

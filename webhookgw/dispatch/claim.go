@@ -136,6 +136,14 @@ func leasesOf(token store.Token, leases []dispatchapi.Lease) []store.Lease {
 	return out
 }
 
+func heldOf(token store.Token, held []dispatchapi.Held) []store.Held {
+	out := make([]store.Held, len(held))
+	for i, h := range held {
+		out[i] = store.Held{Lease: store.Lease{Run: token.Run(h.RunID), Token: h.Token}, TestName: h.TestName}
+	}
+	return out
+}
+
 func wireLeases(leases []store.Lease) []dispatchapi.Lease {
 	out := make([]dispatchapi.Lease, len(leases))
 	for i, l := range leases {
@@ -316,6 +324,7 @@ func (h *Handler) releaseAll(ctx context.Context, leases []store.Lease) (err err
 func wireRun(c store.Claimed) dispatchapi.Run {
 	run := dispatchapi.Run{
 		ID: c.Run.ID, Token: c.Token, LeaseSeconds: max(c.LeaseUntil.Sub(c.Now), 0).Seconds(), AgentName: c.Run.AgentName,
+		TestName:     c.Run.TestName,
 		BundleDigest: c.BundleDigest, ContentType: c.ContentType, Input: c.Input, InputElsewhere: c.InputBlob != nil, Files: c.Files,
 		Headers: c.Headers,
 		Attempt: c.Run.Attempt, QueuedAt: c.Run.QueuedAt, Now: c.Now,

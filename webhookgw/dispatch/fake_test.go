@@ -49,7 +49,7 @@ type fake struct {
 	mutex    sync.Mutex
 	sends    []store.Send
 	counted  map[string]int
-	renewed  []store.Lease
+	renewed  []store.Held
 	beating  store.Key
 	released []store.Lease
 	written  []store.JournalEntry
@@ -181,10 +181,10 @@ func (f *fake) AppendJournal(_ context.Context, l store.Lease, entries []store.J
 	return nil
 }
 
-func (f *fake) Heartbeat(_ context.Context, environment store.Key, leases []store.Lease, _ time.Duration) (lost []store.Lease, err error) {
+func (f *fake) Heartbeat(_ context.Context, environment store.Key, held []store.Held, _ time.Duration) (lost []store.Lease, err error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.beating, f.renewed = environment, append(f.renewed, leases...)
+	f.beating, f.renewed = environment, append(f.renewed, held...)
 	return nil, nil
 }
 

@@ -26,7 +26,7 @@ func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.
 	}
 	var lost []store.Lease
 	err := inLine(r.Context(), h.beats, token.ProjectID, func(ctx context.Context) (err error) {
-		lost, err = h.opts.Store.Heartbeat(ctx, token.Environment(), leasesOf(token, req.Leases), store.LeaseDuration)
+		lost, err = h.opts.Store.Heartbeat(ctx, token.Environment(), heldOf(token, req.Leases), store.LeaseDuration)
 		return err
 	})
 	if err != nil {
@@ -53,7 +53,7 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.T
 		return err
 	}
 	completion := store.Completion{
-		Lease: lease, Status: status, ErrorCode: store.RunErrorCode(req.ErrorCode), Error: req.Error, Output: req.Output,
+		Lease: lease, TestName: req.TestName, Status: status, ErrorCode: store.RunErrorCode(req.ErrorCode), Error: req.Error, Output: req.Output,
 		Usage: store.TokenUsage(req.Usage), Journal: journal,
 	}
 	if err := completion.Check(); err != nil {

@@ -26,7 +26,7 @@ func TestAHeartbeatReadsNoRuns(t *testing.T) {
 	h := handlerOf(f)
 	var req dispatchapi.HeartbeatRequest
 	for range dispatchapi.MaxLeases {
-		req.Leases = append(req.Leases, dispatchapi.Lease{RunID: uuid.New(), Token: 1})
+		req.Leases = append(req.Leases, dispatchapi.Held{Lease: dispatchapi.Lease{RunID: uuid.New(), Token: 1}, TestName: "short"})
 	}
 	body, err := json.Marshal(req)
 	require.NoError(t, err)
@@ -35,6 +35,7 @@ func TestAHeartbeatReadsNoRuns(t *testing.T) {
 	require.Zero(t, f.calls("Run"))
 	require.Equal(t, store.Key{ProjectID: named("a"), ID: named("a")}, f.beating)
 	require.Len(t, f.renewed, dispatchapi.MaxLeases)
+	require.Equal(t, "short", f.renewed[0].TestName)
 }
 
 // TestARunThatIsNotThereIsReadOnceInAWhile: by whatever call.

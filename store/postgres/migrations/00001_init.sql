@@ -300,6 +300,8 @@ CREATE TABLE deployment_agents (
     -- '' where its runs have no concurrency key.
     concurrency_expression text NOT NULL,
     concurrency_drop boolean NOT NULL,
+    -- Of another agent: no run is its own.
+    variant boolean NOT NULL,
     PRIMARY KEY (project_id, deployment_id, name),
     FOREIGN KEY (project_id, deployment_id) REFERENCES deployments (project_id, id) ON DELETE CASCADE
 );
@@ -438,6 +440,8 @@ CREATE TABLE open_runs (
     -- '' without one, NULL while nobody knows it. blocked: another open run has it.
     concurrency_key text COLLATE "C" DEFAULT '' CHECK (octet_length(concurrency_key) <= 256),
     blocked boolean NOT NULL DEFAULT FALSE,
+    -- The A/B variant that executes it; '' of the agent itself, and while that is not known.
+    test_name text NOT NULL DEFAULT '' CHECK (octet_length(test_name) <= 63),
     queued_at bigint NOT NULL,
     started_at bigint,
     PRIMARY KEY (project_id, id),
@@ -663,6 +667,7 @@ CREATE TABLE ended_runs (
     thinking_tokens bigint NOT NULL,
     cached_input_tokens bigint NOT NULL,
     total_tokens bigint NOT NULL,
+    test_name text NOT NULL DEFAULT '',
     queued_at bigint NOT NULL,
     started_at bigint,
     ended_at bigint NOT NULL,

@@ -269,6 +269,8 @@ CREATE TABLE deployment_agents (
     -- '' where its runs have no concurrency key.
     concurrency_expression TEXT NOT NULL,
     concurrency_drop BOOLEAN NOT NULL,
+    -- Of another agent: no run is its own.
+    variant BOOLEAN NOT NULL,
     PRIMARY KEY (project_id, deployment_id, name),
     FOREIGN KEY (project_id, deployment_id) REFERENCES deployments (project_id, id) ON DELETE CASCADE
 );
@@ -404,6 +406,8 @@ CREATE TABLE open_runs (
     -- '' without one, NULL while nobody knows it. blocked: another open run has it.
     concurrency_key TEXT DEFAULT '' CHECK (octet_length(concurrency_key) <= 256),
     blocked BOOLEAN NOT NULL DEFAULT FALSE,
+    -- The A/B variant that executes it; '' of the agent itself, and while that is not known.
+    test_name TEXT NOT NULL DEFAULT '' CHECK (octet_length(test_name) <= 63),
     queued_at INTEGER NOT NULL,
     started_at INTEGER,
     PRIMARY KEY (project_id, id),
@@ -602,6 +606,7 @@ CREATE TABLE ended_runs (
     thinking_tokens INTEGER NOT NULL,
     cached_input_tokens INTEGER NOT NULL,
     total_tokens INTEGER NOT NULL,
+    test_name TEXT NOT NULL DEFAULT '',
     queued_at INTEGER NOT NULL,
     started_at INTEGER,
     ended_at INTEGER NOT NULL,

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// says is a heartbeat of one claim that names the variant which executes its run.
+func (w *world) says(c store.Claimed, test string) {
+	lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Held{{Lease: leaseOf(c), TestName: test}}, lease)
+	w.NoError(err)
+	w.Empty(lost)
+}
+
+// executedBy are the runs that a list narrowed to a variant has.
+func (w *world) executedBy(test string) (ids []uuid.UUID) {
+	runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, TestName: test, Limit: 100})
+	w.NoError(err)
+	for _, run := range runs {
+		ids = append(ids, run.ID)
+	}
+	return ids
+}
+
+var variantPromises = []promise{
+	{"a heartbeat says which variant executes a run, once", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.Empty(c.Run.TestName)
+		w.says(c, "")
+		w.Empty(w.run(c.Run.ID).TestName)
+		w.says(c, "short")
+		w.Equal("short", w.run(c.Run.ID).TestName)
+		w.says(c, "long")
+		w.says(c, "")
+		w.Equal("short", w.run(c.Run.ID).TestName)
+	}},
+	{"who goes on with a run is told its variant, and its end keeps it", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.says(c, "short")
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
+		w.Equal("short", w.run(c.Run.ID).TestName)
+		again := w.claimAs("runner", 1, lease)
+		w.Len(again, 1)
+		w.Equal("short", again[0].Run.TestName)
+		again = w.claimAs("runner", 1, lease)
+		w.Len(again, 1, "the answer was lost")
+		w.Equal("short", again[0].Run.TestName)
+		w.NoError(w.complete(completed(again[0])))
+		w.Equal("short", w.run(c.Run.ID).TestName)
+	}},
+	{"a run that ends before a heartbeat has the variant that its completion names", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		done := completed(c)
+		done.TestName = "short"
+		w.NoError(w.complete(done))
+		run := w.run(c.Run.ID)
+		w.Equal("short", run.TestName)
+		w.Equal("first", run.AgentName, "it is a run of the agent")
+		_, base := w.running(lease)
+		w.NoError(w.complete(completed(base)))
+		w.Empty(w.run(base.Run.ID).TestName)
+		_, open := w.running(lease)
+		w.says(open, "short")
+		w.Equal([]uuid.UUID{open.Run.ID, c.Run.ID}, w.executedBy("short"))
+		w.Equal([]uuid.UUID{base.Run.ID}, w.executedBy(store.BaseRuns))
+		w.Empty(w.executedBy("long"))
+	}},
+	{"a run that the platform ends keeps its variant", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.says(c, "short")
+		w.NoError(w.s.Cancel(w.ctx, c.Run.Key(), store.RunErrorCancelled, "enough"))
+		run := w.run(c.Run.ID)
+		w.Equal(store.RunCancelled, run.Status)
+		w.Equal("short", run.TestName)
+	}},
+	{"a variant's name has a bound, and is text", func(w *world) {
+		w.deploy("one", "first")
+		long := strings.Repeat("é\x00", store.MaxTestName)
+		_, c := w.running(lease)
+		w.says(c, long)
+		w.NotEmpty(w.run(c.Run.ID).TestName)
+		w.LessOrEqual(len(w.run(c.Run.ID).TestName), store.MaxTestName)
+		_, c = w.running(lease)
+		done := completed(c)
+		done.TestName = long
+		w.NoError(w.complete(done))
+		w.Equal(store.RunCompleted, w.run(c.Run.ID).Status)
+		w.NotEmpty(w.run(c.Run.ID).TestName)
+		w.LessOrEqual(len(w.run(c.Run.ID).TestName), store.MaxTestName)
+	}},
+	{"a variant is no agent that a link could name", func(w *world) {
+		spec := w.newDeployment("one")
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		result := w.result("bundle of one", "first", "second")
+		result.Agents[0].VariantOf = "second"
+		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
+		w.True(w.activate(spec.ID).Live)
+		names, err := w.s.AgentNames(w.ctx, spec.Key(), 10)
+		w.NoError(err)
+		w.Equal([]string{"second"}, names)
+		has, err := w.s.HasAgent(w.ctx, spec.Key(), "first")
+		w.NoError(err)
+		w.False(has)
+		agents, err := w.s.Agents(w.ctx, w.environment.Key())
+		w.NoError(err)
+		w.Len(agents, 2)
+		w.Equal("second", agents[0].Agent.VariantOf, "it is shown all the same")
+
+		e := w.event()
+		w.accept(&e)
+		claimed := w.claim(10, lease)
+		w.Len(claimed, 1)
+		w.Equal("second", claimed[0].Run.AgentName)
+		w.Equal(store.RunErrorAgentNotFound, w.run(e.Runs[0].ID).ErrorCode)
+		begin := w.single()
+		begin.RunnerID = "runner"
+		w.accept(&begin)
+		w.Equal(store.RunQueued, w.run(begin.Runs[0].ID).Status, "nor does a run of it begin")
+
+		w.deploy("two", "second")
+		agents, err = w.s.Agents(w.ctx, w.environment.Key())
+		w.NoError(err)
+		for _, a := range agents {
+			w.True(a.Name != "first" || a.RunCount > 0, "of the past there are its runs alone")
+		}
+	}},
+}
