@@ -245,7 +245,7 @@ func TestStatusShowsWhatIsLive(t *testing.T) {
 func TestRunsAreListedByPages(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	for _, status := range []string{`"failed","error_code":"timeout","error":"took 15 min"`, `"completed","duration_ms":1250`, `"queued"`} {
+	for _, status := range []string{`"failed","error_code":"timeout","error":"took 15 min"`, `"completed","duration_ms":1250,"test_name":"short"`, `"queued","test_name":null`} {
 		p.runs = append(p.runs, fmt.Sprintf(`{"id":%q,"agent_name":"support","queued_at":"2026-07-02T11:00:00Z","status":%s}`, uuid.NewString(), status))
 	}
 	out, _, err := p.agentctl("runs", "--environment", "production", "--agent", "support")
@@ -253,7 +253,7 @@ func TestRunsAreListedByPages(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 4)
 	require.Regexp(t, `^\S+ +support +\S+ +- +failed \(timeout\)$`, lines[1])
-	require.Regexp(t, `^\S+ +support +\S+ +1.25s +completed$`, lines[2])
+	require.Regexp(t, `^\S+ +support \(short\) +\S+ +1.25s +completed$`, lines[2])
 	out, _, err = p.agentctl("runs", "--limit", "2", "-o", "json")
 	require.NoError(t, err)
 	require.Equal(t, 2, strings.Count(out, `"agent_name"`))

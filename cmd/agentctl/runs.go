@@ -73,6 +73,7 @@ It ends with 2 when the run that is named has failed or was cancelled.`,
 type agentRun struct {
 	ID         string    `json:"id"`
 	AgentName  string    `json:"agent_name"`
+	TestName   string    `json:"test_name"`
 	Status     string    `json:"status"`
 	Output     string    `json:"output"`
 	Error      string    `json:"error"`
@@ -106,7 +107,11 @@ func (o *runsOptions) list(ctx context.Context, out io.Writer) error {
 		if r.ErrorCode != "" {
 			status += " (" + printable(r.ErrorCode) + ")"
 		}
-		fmt.Fprintln(table, strings.Join([]string{r.ID, printable(r.AgentName), age(o.now(), &r.QueuedAt), duration, status}, "\t"))
+		agent := printable(r.AgentName)
+		if r.TestName != "" {
+			agent += " (" + printable(r.TestName) + ")"
+		}
+		fmt.Fprintln(table, strings.Join([]string{r.ID, agent, age(o.now(), &r.QueuedAt), duration, status}, "\t"))
 	}
 	return table.Flush()
 }
