@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,9 +18,16 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// permissionOf is what the contract asks for each route of connectors; who adds one
-// says here which.
+// permissionOf is what the contract asks for each route; who adds one says here which.
 var permissionOf = map[string]v1alpha1.Permission{
+	"listEnvironments": "environments.view", "getEnvironment": "environments.view", "createEnvironment": "environments.create",
+	"updateEnvironment": "environments.update", "deleteEnvironment": "environments.delete", "setDefaultEnvironment": "environments.update",
+	"getVariables": "variables.view", "replaceVariables": "variables.update", "holdTestSession": "environments.update", "endTestSession": "environments.update",
+	"listAgents": "agents.view", "getAgent": "agents.view",
+	"listDeployments": "deployments.view", "getDeployment": "deployments.view", "createDeployment": "deployments.create", "listTestRuns": "deployments.test",
+	"streamDeploymentLogs": "deployments.view", "cancelDeployment": "deployments.cancel", "activateDeployment": "deployments.activate",
+	"redeploy": "deployments.redeploy", "deployAnyway": "deployments.override",
+	"listRuns": "runs.view", "getRun": "runs.view", "readRunFile": "runs.view", "cancelRun": "runs.cancel", "listAuditLog": "audit_logs.view",
 	"createConnector": "connectors.create", "listConnectors": "connectors.view", "getConnector": "connectors.view",
 	"updateConnector": "connectors.update", "rotateSecret": "connectors.update", "testConnector": "connectors.update", "deleteConnector": "connectors.delete",
 	"createLink": "connectors.link", "listLinks": "connectors.view", "getLink": "connectors.view",
@@ -55,21 +63,33 @@ func (w *world) keysAround(t testing.TB, needed v1alpha1.Permission) around {
 	but := func(all []v1alpha1.Permission) []v1alpha1.Permission {
 		return slices.DeleteFunc(all, func(p v1alpha1.Permission) bool { return p == needed })
 	}
-	ofConnectors := slices.DeleteFunc(v1alpha1.Permissions(), func(p v1alpha1.Permission) bool { return !strings.HasPrefix(string(p), "connectors.") })
-	action := strings.TrimPrefix(string(needed), "connectors.")
+	section, _, _ := strings.Cut(string(needed), ".")
+	alike := slices.DeleteFunc(v1alpha1.Permissions(), func(p v1alpha1.Permission) bool { return !strings.HasPrefix(string(p), section+".") })
+	name := strings.NewReplacer(".", "-", "_", "-").Replace(string(needed))
 	return around{
-		least: w.key(t, selected(needed)), leastOwner: w.key(t, w.ownerOf(t, "may-"+action, needed)),
-		lacking: w.key(t, selected(but(v1alpha1.Permissions())...)), lackingOwner: w.key(t, w.ownerOf(t, "may-not-"+action, but(ofConnectors)...)),
+		least: w.key(t, selected(needed)), leastOwner: w.key(t, w.ownerOf(t, "may-"+name, needed)),
+		lacking: w.key(t, selected(but(v1alpha1.Permissions())...)), lackingOwner: w.key(t, w.ownerOf(t, "may-not-"+name, but(alike)...)),
 	}
 }
 
-// TestWhoMayCallTheRoutesOfConnectors: with ids of what there is, so that nothing but
-// the key decides; one permission is enough, of the key and of its owner.
-func TestWhoMayCallTheRoutesOfConnectors(t *testing.T) {
+// acrossEnvironments are the routes that a key of another environment may call all the same,
+// with what they answer: lists, which leave out what it does not reach.
+var acrossEnvironments = map[string]int{"listEnvironments": http.StatusOK, "listRuns": http.StatusOK}
+
+// leastBodies are bodies that ask for no other permission than the route does, where those of
+// the samples do.
+var leastBodies = map[string]string{"replaceVariables": `[]`}
+
+// TestWhoMayCallEachRoute: with ids of what there is, so that nothing but the key decides;
+// one permission is enough, of the key and of its owner.
+func TestWhoMayCallEachRoute(t *testing.T) {
 	t.Parallel()
 	w := newPast(t)
 	past := metav1.NewTime(time.Now().Add(-time.Hour))
 	all := w.key(t, nil)
+	elsewhere := w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
+	})
 	anyway := map[string]struct {
 		key    string
 		status int
@@ -81,17 +101,9 @@ func TestWhoMayCallTheRoutesOfConnectors(t *testing.T) {
 		"expired":     {w.key(t, func(k *v1alpha1.APIKeySpec) { k.ExpiresAt = &past }), http.StatusUnauthorized},
 		"no rights":   {w.key(t, selected()), http.StatusForbidden},
 		"owner is no": {w.key(t, func(k *v1alpha1.APIKeySpec) { k.Owner.Name = "nobody" }), http.StatusForbidden},
-		"other environment": {w.key(t, func(k *v1alpha1.APIKeySpec) {
-			k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
-		}), http.StatusForbidden},
 	}
 	byPermission := map[v1alpha1.Permission]around{}
-	tried := 0
 	for _, r := range served(t) {
-		if r.tag != tagConnectors {
-			continue
-		}
-		tried++
 		needed := permissionOf[r.id]
 		require.NotEmpty(t, needed, r.id)
 		k, known := byPermission[needed]
@@ -99,8 +111,9 @@ func TestWhoMayCallTheRoutesOfConnectors(t *testing.T) {
 			k = w.keysAround(t, needed)
 			byPermission[needed] = k
 		}
+		ids := w.idsFor(t, r) // refused calls change nothing of them
 		call := func(key, project string) (int, string) {
-			answer := w.send(t, key, r.method, "/v1/projects/"+project+samples[r.id].fill(t, w.idsFor(t, r)), bodyFor(r))
+			answer := w.send(t, key, r.method, "/v1/projects/"+project+samples[r.id].fill(t, ids), cmp.Or(leastBodies[r.id], bodyFor(r)))
 			return answer.Code, answer.Body.String()
 		}
 		for name, c := range anyway {
@@ -109,6 +122,8 @@ func TestWhoMayCallTheRoutesOfConnectors(t *testing.T) {
 		}
 		status, body := call(all, uuid.NewString())
 		require.Equal(t, http.StatusForbidden, status, "%s of another project: %s", r.id, body)
+		status, body = call(elsewhere, w.projectID.String())
+		require.Equal(t, cmp.Or(acrossEnvironments[r.id], http.StatusForbidden), status, "%s by a key of another environment: %s", r.id, body)
 		for name, key := range map[string]string{"a key without it": k.lacking, "an owner without it": k.lackingOwner} {
 			status, body := call(key, w.projectID.String())
 			require.Equal(t, http.StatusForbidden, status, "%s by %s: %s", r.id, name, body)
@@ -117,8 +132,8 @@ func TestWhoMayCallTheRoutesOfConnectors(t *testing.T) {
 		for name, key := range map[string]string{"everything": all, "its permission alone": k.least, "its owner's verb alone": k.leastOwner} {
 			status, body := call(key, w.projectID.String())
 			require.Equal(t, r.status, status, "%s by %s: %s", r.id, name, body)
+			ids = w.idsFor(t, r)
 		}
 	}
-	require.Len(t, permissionOf, tried)
-	require.Len(t, byPermission, 5)
+	require.Len(t, permissionOf, len(samples))
 }
