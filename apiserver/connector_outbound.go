@@ -184,8 +184,10 @@ func showOutbound(conn *v1alpha1.Connector) OutboundConfig {
 	var config outbound.Config
 	if w := conn.Spec.Webhook; w != nil {
 		out.URL = w.URL
-		for name := range w.SealedHeaders {
-			out.Headers[name] = masked
+		for _, headers := range []map[string]string{w.SealedHeaders, w.Headers} {
+			for name := range headers {
+				out.Headers[name] = masked
+			}
 		}
 		if w.Retry != nil {
 			in := OutboundConfigInput{Retry: &DeliveryRetryInput{MaxAttempts: w.Retry.MaxAttempts, ScheduleSeconds: w.Retry.ScheduleSeconds}}

@@ -115,14 +115,16 @@ func (in OutboundLinkInput) policy(from sources) (*v1alpha1.OutboundLink, error)
 
 // fits says 422 of settings that have no effect in a mode.
 func (in OutboundLinkInput) fits(mode v1alpha1.LinkMode) error {
-	automatic := mode == v1alpha1.LinkAutomatic
-	switch {
-	case in.ActionName != nil && mode != v1alpha1.LinkAgentTool:
-		return wrong("body.outbound.action_name", "is for the mode agent_tool")
-	case len(in.SourceConnectorIDs) > 0 && !automatic:
-		return wrong("body.outbound.source_connector_ids", "is for the mode automatic")
-	case len(in.Statuses) > 0 && !automatic:
-		return wrong("body.outbound.statuses", "is for the mode automatic")
+	link := outbound.Link{Mode: mode.Word(), Sources: make([]string, len(in.SourceConnectorIDs)), Statuses: make([]string, len(in.Statuses))}
+	if in.ActionName != nil {
+		link.ActionName = *in.ActionName
+	}
+	for _, w := range link.CheckMode() {
+		field := string(w.Field)
+		if w.Field == outbound.FieldSources {
+			field = "source_connector_ids"
+		}
+		return wrong("body.outbound."+field, w.Problem)
 	}
 	return nil
 }

@@ -117,6 +117,23 @@ func TestHeadersAreCredentials(t *testing.T) {
 	require.Equal(t, "Bearer CANARY", w.header(t, made.ID, "Authorization"))
 }
 
+// TestHeadersOfTheCodeAreMasked: those that a file has as they are, and those that name variables.
+func TestHeadersOfTheCodeAreMasked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	conn := w.connectorNamed(t, "production.erp", func(c *v1alpha1.Connector) {
+		c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true"}
+		c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://${HOST}/invoices"
+		c.Spec.Webhook.Headers = map[string]string{"Authorization": "Bearer CANARY", "X-Key": "${KEY}"}
+	})
+	status, body := w.call(t, w.key(t, nil), http.MethodGet, "/connectors/"+conn.Status.ID, "")
+	require.Equal(t, http.StatusOK, status, string(body))
+	require.NotContains(t, string(body), "CANARY")
+	config := decode[Connector](t, body).Config.Value.(map[string]any)
+	require.Equal(t, "https://${HOST}/invoices", config["url"])
+	require.Equal(t, map[string]any{"Authorization": masked, "X-Key": masked}, config["headers"])
+}
+
 func seconds(schedule []time.Duration) (all []any) {
 	for _, d := range schedule {
 		all = append(all, d.Seconds())

@@ -93,7 +93,7 @@ type Link struct {
 type LinkOutbound struct {
 	Mode       string `yaml:"mode"` // automatic, agent_tool or middleware
 	ActionName string `yaml:"action_name"`
-	// SourceConnectors are keys of connectors; empty means all.
+	// SourceConnectors are keys of connectors of the repository; empty means all.
 	SourceConnectors []string `yaml:"source_connectors"`
 	Statuses         []string `yaml:"statuses"`
 }
@@ -145,8 +145,10 @@ func ParseConnector(key string, content []byte, agents []string) (*Connector, er
 // Unsupported says what the connector asks for that this release does not do, or that a file
 // cannot ask for.
 func (c *Connector) Unsupported() (problems Problems) {
-	if c.Mode == ModeOutbound {
-		problems.add(c.At("mode"), "the mode outbound of a connector in code is not supported by this release; remove the file, and create the connector by the REST API or kubectl")
+	for _, l := range c.Links {
+		if l.Outbound != nil && l.Outbound.Mode == outbound.Middleware {
+			problems.add(c.At("links"), `the mode middleware of a link is not supported by this release; choose automatic or agent_tool`)
+		}
 	}
 	if required := c.Config.RequireAuthentication; c.Config.Authentication == "none" || required != nil && !*required {
 		problems.add(c.At("config"), "a webhook without authentication has its URL as its only secret, and that of a connector in code follows from its names: "+
@@ -307,30 +309,12 @@ func (p *parsing) checkVariables(c *Connector, payload []byte) {
 	}
 }
 
-// checkOutbound leaves to the deployment what holds a ${VAR}.
-func (p *parsing) checkOutbound(c *Connector) {
-	config := outbound.Config{URL: c.Config.URL}
-	if expand.Names(config.URL) {
-		config.URL = "https://example.com"
-	}
-	if t := c.Config.TimeoutSeconds; t != nil {
-		config.TimeoutSeconds = *t
-	}
-	if r := c.Config.Retry; r != nil {
-		config.Retry.ScheduleSeconds = r.ScheduleSeconds
-	}
-	for _, wrong := range append(config.Check(), outbound.CheckHeaders(c.Config.Headers)...) {
-		at := c.atConfig(string(wrong.Field))
-		if config.URL == "" && wrong.Field == outbound.FieldURL {
-			at = c.At("config")
-		}
-		p.problems.add(at, "%q %s", wrong.Field, wrong.Problem)
-	}
-}
-
 func (p *parsing) checkLink(c *Connector, l Link) {
 	if l.Agent == "" {
 		p.problems.add(c.At("links"), `a link needs "agent"`)
+	}
+	if l.FilesRequired && c.Mode == ModeOutbound {
+		p.problems.add(c.At("links"), `"files_required" is for links of connectors that start runs; remove it`)
 	}
 	if l.Outbound == nil {
 		return
@@ -338,13 +322,8 @@ func (p *parsing) checkLink(c *Connector, l Link) {
 	if c.Mode != ModeOutbound {
 		p.problems.add(c.At("links"), `"outbound" is for links of outbound connectors; remove it`)
 	}
-	if m := l.Outbound.Mode; m != "" && !slices.Contains([]string{"automatic", "agent_tool", "middleware"}, m) {
-		p.problems.add(c.At("links"), `"outbound.mode" must be automatic, agent_tool or middleware, not %q`, m)
-	}
-	for _, s := range l.Outbound.Statuses {
-		if !slices.Contains([]string{"completed", "failed", "cancelled"}, s) {
-			p.problems.add(c.At("links"), `"outbound.statuses" may hold completed, failed and cancelled, not %q`, s)
-		}
+	for _, wrong := range l.Outbound.rules().Check() {
+		p.problems.add(c.At("links"), `"outbound.%s" %s`, wrong.Field, wrong.Problem)
 	}
 }
 
@@ -360,27 +339,4 @@ func (p *parsing) linkConnector(c *Connector) {
 			p.problems.add(c.At("links"), "no agent is named %q; write it or correct the name", l.Agent)
 		}
 	}
-}
-
-// Action is a tool by which an agent sends to an outbound connector of the repository.
-type Action struct{ Name, Connector string }
-
-// Actions are the tools that links of the repository give an agent.
-func (p *Project) Actions(agent string) (out []Action) {
-	for _, c := range p.Connectors {
-		for _, l := range c.AllLinks() {
-			if l.Agent != agent || c.Mode != ModeOutbound || l.Outbound == nil || l.Outbound.Mode != "agent_tool" {
-				continue
-			}
-			action := Action{Name: l.Outbound.ActionName, Connector: c.Key}
-			if c.DisplayName != "" {
-				action.Connector = c.DisplayName
-			}
-			if action.Name == "" {
-				action.Name = outbound.DefaultActionName(action.Connector)
-			}
-			out = append(out, action)
-		}
-	}
-	return out
 }

@@ -17,7 +17,7 @@ import (
 const (
 	aCron    = "type: cron\nconfig: {schedule: '@daily'}\n"
 	aSync    = "type: webhook\nmode: sync\nconfig: {timeout_seconds: #}\n"
-	outbound = "type: webhook\nmode: outbound\nconfig: {url: 'https://x.example.com', retry: {max_attempts: #}}\n"
+	aSending = "type: webhook\nmode: outbound\nconfig: {url: 'https://x.example.com', retry: {max_attempts: #}}\n"
 	failing  = "steps: [{error: {status: 503, times: #}}]\n"
 )
 
@@ -39,7 +39,7 @@ var numberCases = map[string]struct {
 	"Guardrail.Threshold":            {"agents/a.yaml", okAgent + "guardrails: {input: [{type: moderation, threshold: #}]}\n", "0 1", "-0.1 2", `"guardrails.input[0].threshold" must be between 0 and 1`},
 	"Approval.Timeout":               {"agents/a.yaml", okAgent + "approval: {timeout: #}\n", "1", "0 0s", `"approval.timeout" must be more than 0; leave it out for no limit`},
 	"ConnectorConfig.TimeoutSeconds": {"connectors/c.yaml", aSync, "1 900", "0 -1 901", `"config.timeout_seconds" must be between 1 and 900`},
-	"DeliveryRetry.MaxAttempts":      {"connectors/c.yaml", outbound, "1 20", "0 -1 21", `"config.retry.max_attempts" must be between 1 and 20`},
+	"DeliveryRetry.MaxAttempts":      {"connectors/c.yaml", aSending, "1 20", "0 -1 21", `"config.retry.max_attempts" must be between 1 and 20`},
 	"Step.Turn":                      {"models/m.yaml", "steps: [{text: x, turn: #}]\n", "1 9", "0 -1", `"steps[0].turn" must be at least 1; leave it out for every turn`},
 	"Step.Delay":                     {"models/m.yaml", "steps: [{text: x, delay: #}]\n", "0 1", "-1", `"steps[0].delay" must be between 0 and 30 days`},
 	"StepError.Status":               {"models/m.yaml", "steps: [{error: {status: #}}]\n", "400 599", "0 399 600", `"steps[0].error.status" must be between 400 and 599`},

@@ -141,6 +141,7 @@ func (p *parsing) link() {
 	for _, c := range p.project.Connectors {
 		p.linkConnector(c)
 	}
+	p.linkOutbound()
 	p.linkSuites()
 	p.linkDefaults()
 }

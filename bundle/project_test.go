@@ -274,13 +274,14 @@ func TestOneConnectorIsValidatedAsAllAre(t *testing.T) {
 func TestConnectorsThatAreNotSupported(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
-		"type: webhook\nmode: outbound\nconfig: {url: 'https://example.com'}\n":             "the mode outbound",
-		"type: webhook\nmode: inbound\nconfig: {authentication: none}\n":                    "a webhook without authentication",
-		"type: webhook\nmode: inbound\nconfig: {require_authentication: false}\n":           "a webhook without authentication",
-		"type: webhook\nmode: inbound\nconfig: {require_authentication: true}\n":            "",
-		"type: cron\nconfig: {schedule: '${WHEN}', timezone: '${ZONE}', prompt: '$${x}'}\n": "",
+		"type: webhook\nmode: outbound\nconfig: {url: 'https://example.com'}\n":                                      "",
+		"type: webhook\nmode: outbound\nconfig: {url: '${A}'}\nlinks: [{agent: ok, outbound: {mode: middleware}}]\n": "connectors/c.yaml:4:1: the mode middleware of a link",
+		"type: webhook\nmode: inbound\nconfig: {authentication: none}\n":                                             "a webhook without authentication",
+		"type: webhook\nmode: inbound\nconfig: {require_authentication: false}\n":                                    "a webhook without authentication",
+		"type: webhook\nmode: inbound\nconfig: {require_authentication: true}\n":                                     "",
+		"type: cron\nconfig: {schedule: '${WHEN}', timezone: '${ZONE}', prompt: '$${x}'}\n":                          "",
 	} {
-		c, err := bundle.ParseConnector("c", []byte(content), nil)
+		c, err := bundle.ParseConnector("c", []byte(content), []string{"ok"})
 		require.NoError(t, err)
 		if want == "" {
 			require.Empty(t, c.Unsupported(), content)

@@ -381,6 +381,12 @@ var effects = map[string]effect{
 			c.Spec.Webhook.SealedHeaders = map[string]string{"X-Team": base64.StdEncoding.EncodeToString(sealed)}
 		})
 	}, Equal(`{"headers":{"X-Team":"payments"}}`)},
+	"Connector.webhook.headers": {func(ctx context.Context, s *stage) any {
+		return s.message(ctx, func(c *v1alpha1.Connector) {
+			makeOutbound(c)
+			c.Spec.Webhook.Headers = map[string]string{"X-Team": "payments"}
+		})
+	}, ContainSubstring("spec.webhook.headers are for connectors of the project's code")},
 	"Connector.webhook.sealedSecret": {func(ctx context.Context, s *stage) any {
 		return s.credentials(ctx, func(c *v1alpha1.Connector) {
 			c.Spec.ID = s.id()

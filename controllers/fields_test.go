@@ -159,6 +159,15 @@ func (s *stage) row(ctx context.Context, change func(*v1alpha1.Connector)) store
 	return row
 }
 
+// message is what is said of a connector to which a change was made.
+func (s *stage) message(ctx context.Context, change func(*v1alpha1.Connector)) string {
+	GinkgoHelper()
+	c := s.Connector(s.name())
+	change(c)
+	s.brought(ctx, c)
+	return controllertest.Message(c)
+}
+
 // credentials are what is sealed of a new outbound connector to which a change was made.
 func (s *stage) credentials(ctx context.Context, change func(*v1alpha1.Connector)) string {
 	GinkgoHelper()

@@ -88,6 +88,15 @@ type Deployment struct {
 	ActivationRequestedAt *time.Time
 }
 
+// AgentNames are the names of the deployment's agents.
+func (d Deployment) AgentNames() []string {
+	names := make([]string, len(d.Agents))
+	for i, a := range d.Agents {
+		names[i] = a.Name
+	}
+	return names
+}
+
 // ConnectorFile is a file of connectors/, as a build found it in the repository.
 type ConnectorFile struct {
 	// Key is the stem of its name, by which the connector is known.

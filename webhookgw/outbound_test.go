@@ -53,10 +53,10 @@ func sending(t *testing.T) (b *bundle, out store.Connector, arrived <-chan arriv
 		o.Guard = egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}})
 	})
 	out = b.connector("outbound", func(c *store.Connector) {
-		c.Config = json.RawMessage(fmt.Sprintf(`{"url":%q}`, receiver.URL))
+		c.Config = json.RawMessage(`{"url":"${URL}"}`) // as of one of the code: what it means is sealed
 		c.SecretKey, c.SecretVersion = derivation, 2
 		var err error
-		c.Sealed, c.SealedKey, err = keys.Seal(seal.CredentialsField(c.ProjectID, c.ID), []byte(`{"headers":{"X-Team":"payments"}}`))
+		c.Sealed, c.SealedKey, err = keys.Seal(seal.CredentialsField(c.ProjectID, c.ID), fmt.Appendf(nil, `{"headers":{"X-Team":"payments"},"url":%q}`, receiver.URL))
 		require.NoError(t, err)
 	})
 	secret, err := keys.SigningSecret(derivation, seal.Generated{ProjectID: b.project, ConnectorID: out.ID, Version: 2})

@@ -157,7 +157,7 @@ func newOutboundConnector() *v1alpha1.Connector {
 const (
 	outboundURLMessage  = "an outbound webhook, and no other, must have webhook.url"
 	urlMessage          = "must be an http or https URL without credentials and fragment, such as https://example.com/results"
-	onlyOutboundMessage = "headersSecretRef, webhook.sealedHeaders and webhook.retry are for outbound webhooks"
+	onlyOutboundMessage = "headersSecretRef, webhook.headers, webhook.sealedHeaders and webhook.retry are for outbound webhooks"
 )
 
 // inboundBreaches are what only outbound webhooks may ask for.
@@ -172,12 +172,17 @@ var inboundBreaches = []breach[*v1alpha1.Connector]{
 		name: "sealed headers", path: ".spec", message: onlyOutboundMessage,
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.SealedHeaders = map[string]string{"X-Key": "c2VhbGVk"} },
 	}, {
+		name: "headers of the code", path: ".spec", message: onlyOutboundMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.Headers = map[string]string{"X-Key": "a"} },
+	}, {
 		name: "a retry", path: ".spec", message: onlyOutboundMessage,
 		change: func(c *v1alpha1.Connector) {
 			c.Spec.Webhook.Retry = &v1alpha1.DeliveryRetry{MaxAttempts: ptr.To(int32(1))}
 		},
 	},
 }
+
+const oneKindOfHeadersMessage = "set one of headersSecretRef, webhook.headers and webhook.sealedHeaders"
 
 var outboundBreaches = []breach[*v1alpha1.Connector]{
 	{
@@ -215,9 +220,24 @@ var outboundBreaches = []breach[*v1alpha1.Connector]{
 		name: "context headers", path: ".spec", message: "authentication, filesRequired and contextHeaders are for webhooks that are called: an outbound one calls",
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"X-GitHub-Event"} },
 	}, {
-		name: "headers of two kinds", path: ".spec", message: "set either headersSecretRef or webhook.sealedHeaders, not both",
+		name: "headers of two kinds", path: ".spec", message: oneKindOfHeadersMessage,
 		change: func(c *v1alpha1.Connector) {
 			c.Spec.HeadersSecretRef, c.Spec.Webhook.SealedHeaders = &v1alpha1.SecretReference{Name: "headers"}, map[string]string{"X-Key": "c2VhbGVk"}
+		},
+	}, {
+		name: "headers of the code and of a Secret", path: ".spec", message: oneKindOfHeadersMessage,
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.HeadersSecretRef, c.Spec.Webhook.Headers = &v1alpha1.SecretReference{Name: "headers"}, map[string]string{"X-Key": "${KEY}"}
+		},
+	}, {
+		name: "headers of the code and of the REST API", path: ".spec", message: oneKindOfHeadersMessage,
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.Webhook.SealedHeaders, c.Spec.Webhook.Headers = map[string]string{"X-Key": "c2VhbGVk"}, map[string]string{"X-Key": "${KEY}"}
+		},
+	}, {
+		name: "a header of the code that is too long", path: ".spec.webhook.headers", message: "a header's name has at most 128 characters, its value 8192",
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.Webhook.Headers = map[string]string{"X-Key": strings.Repeat("a", 8193)}
 		},
 	}, {
 		name: "a header of a long name", path: ".spec.webhook.sealedHeaders", message: "a header's name has at most 128 characters",
@@ -237,6 +257,9 @@ func TestOutboundConnectorsThatAreFine(t *testing.T) {
 				Retry: &v1alpha1.DeliveryRetry{MaxAttempts: ptr.To(int32(20)), ScheduleSeconds: []int32{0, 86400}},
 			}
 			c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "own"}
+		}},
+		{name: "of the code", change: func(c *v1alpha1.Connector) {
+			c.Spec.Webhook.URL, c.Spec.Webhook.Headers = "${ERP_URL}", map[string]string{"Authorization": "Bearer ${ERP_TOKEN}"}
 		}},
 		{name: "headers of a Secret", change: func(c *v1alpha1.Connector) {
 			c.Spec.HeadersSecretRef = &v1alpha1.SecretReference{Name: "headers"}

@@ -106,9 +106,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Inbound' || !has(self.webhook) || !has(self.webhook.timeoutSeconds)",message="timeoutSeconds is for sync and outbound webhooks: an inbound one answers at once"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?timeoutSeconds.orValue(15) <= 60",message="timeoutSeconds of an outbound webhook must be at most 60"
 // +kubebuilder:validation:XValidation:rule="(self.mode == 'Outbound') == (has(self.webhook) && has(self.webhook.url))",message="an outbound webhook, and no other, must have webhook.url"
-// +kubebuilder:validation:XValidation:rule="self.mode == 'Outbound' || !has(self.headersSecretRef) && (!has(self.webhook) || !has(self.webhook.sealedHeaders) && !has(self.webhook.retry))",message="headersSecretRef, webhook.sealedHeaders and webhook.retry are for outbound webhooks"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'Outbound' || !has(self.headersSecretRef) && (!has(self.webhook) || !has(self.webhook.headers) && !has(self.webhook.sealedHeaders) && !has(self.webhook.retry))",message="headersSecretRef, webhook.headers, webhook.sealedHeaders and webhook.retry are for outbound webhooks"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?authentication.orValue('Secret') == 'Secret' && !self.?webhook.?filesRequired.orValue(false) && !self.?webhook.?contextHeaders.hasValue()",message="authentication, filesRequired and contextHeaders are for webhooks that are called: an outbound one calls"
-// +kubebuilder:validation:XValidation:rule="!has(self.headersSecretRef) || !has(self.webhook) || !has(self.webhook.sealedHeaders)",message="set either headersSecretRef or webhook.sealedHeaders, not both"
+// +kubebuilder:validation:XValidation:rule="(has(self.headersSecretRef) ? 1 : 0) + (self.?webhook.?headers.hasValue() ? 1 : 0) + (self.?webhook.?sealedHeaders.hasValue() ? 1 : 0) <= 1",message="set one of headersSecretRef, webhook.headers and webhook.sealedHeaders"
 // +kubebuilder:validation:XValidation:rule="!self.?webhook.?sealedSecret.hasValue() || self.mode != 'Outbound' && !has(self.secretRef) && self.?webhook.?authentication.orValue('Secret') != 'None'",message="webhook.sealedSecret is for webhooks that are called with authentication; set either it or secretRef"
 type ConnectorSpec struct {
 	// ID is the connector's id in the REST API and in its webhook URL. Without it
@@ -261,13 +261,23 @@ type WebhookConnector struct {
 	SealedSecret string `json:"sealedSecret,omitempty"`
 
 	// URL is where a webhook of mode Outbound sends: https, or plain http in ranges
-	// that the operator has opened. Credentials belong in headers.
+	// that the operator has opened. Credentials belong in headers. That of a Connector of
+	// the project's code may name variables of the environment, ${NAME}.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^[:space:]#]*)?$')",message="must be an http or https URL without credentials and fragment, such as https://example.com/results"
+	// +kubebuilder:validation:XValidation:rule="self.contains('${') || self.matches('^https?://[^/?#@[:space:]]+([/?][^[:space:]#]*)?$')",message="must be an http or https URL without credentials and fragment, such as https://example.com/results"
 	URL string `json:"url,omitempty"`
+
+	// Headers are those that a webhook of the project's code sends, as its file has them:
+	// values may name variables of the environment, ${NAME}. They can be read here, so
+	// that other Connectors have theirs by headersSecretRef.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 128 && size(self[name]) <= 8192)",message="a header's name has at most 128 characters, its value 8192"
+	Headers map[string]string `json:"headers,omitempty"`
 
 	// SealedHeaders are headers whose values the REST API has sealed; nobody else
 	// can write them.

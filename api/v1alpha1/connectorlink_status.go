@@ -26,6 +26,14 @@ func (l *ConnectorLink) DefinedInCode() bool { return l.Labels[LabelDefinedInCod
 // Activation is the rank of the activation that a link of the code mirrors; 0 of others.
 func (l *ConnectorLink) Activation() int64 { return activationOf(l.Labels) }
 
+// SourceConnectors are the names of the connectors of whose runs alone it sends the results.
+func (l *ConnectorLink) SourceConnectors() []ConnectorName {
+	if l.Spec.Outbound == nil {
+		return nil
+	}
+	return l.Spec.Outbound.SourceConnectors
+}
+
 // readyWas: ReferencesResolved names what is missing.
 func (l *ConnectorLink) readyWas(reason, message string) {
 	if reason == ReasonReferenceMissing || reason == ReasonAgentUnknown {

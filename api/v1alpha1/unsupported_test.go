@@ -84,6 +84,7 @@ var readers = map[string]string{
 	"Connector.webhook.authentication":        "controllers/projection/connector.go: c.RequiresAuthentication()",
 	"Connector.webhook.timeoutSeconds":        "controllers/projection/connector.go: c.Timeout()",
 	"Connector.webhook.url":                   "controllers/projection/connector.go: w.URL",
+	"Connector.webhook.headers":               "controllers/projection/sealed.go: w.Headers",
 	"Connector.webhook.sealedHeaders":         "controllers/connector/outbound.go: c.Spec.Webhook.SealedHeaders",
 	"Connector.webhook.retry.maxAttempts":     "controllers/projection/connector.go: w.Retry.MaxAttempts",
 	"Connector.webhook.retry.scheduleSeconds": "controllers/projection/connector.go: w.Retry.ScheduleSeconds",
@@ -105,10 +106,10 @@ var readers = map[string]string{
 	"ConnectorLink.agent":              "controllers/projection/link.go: link.Spec.Agent",
 	"ConnectorLink.filesRequired":      "controllers/projection/link.go: link.Spec.FilesRequired",
 
-	"ConnectorLink.outbound.mode":             "controllers/connectorlink/resolve.go: spec.Mode",
-	"ConnectorLink.outbound.actionName":       "controllers/connectorlink/resolve.go: spec.ActionName",
-	"ConnectorLink.outbound.sourceConnectors": "controllers/connectorlink/resolve.go: spec.SourceConnectors",
-	"ConnectorLink.outbound.statuses":         "controllers/connectorlink/resolve.go: spec.Statuses",
+	"ConnectorLink.outbound.mode":             "controllers/projection/link.go: spec.Mode",
+	"ConnectorLink.outbound.actionName":       "controllers/projection/link.go: spec.ActionName",
+	"ConnectorLink.outbound.sourceConnectors": "controllers/connectorlink/resolve.go: link.SourceConnectors()",
+	"ConnectorLink.outbound.statuses":         "controllers/projection/link.go: spec.Statuses",
 
 	"APIKey.id":                "api/v1alpha1/apikey_status.go: k.Spec.ID",
 	"APIKey.displayName":       "api/v1alpha1/apikey_types.go: JSONPath=`.spec.displayName`",

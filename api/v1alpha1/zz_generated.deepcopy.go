@@ -1195,6 +1195,13 @@ func (in *WebhookConnector) DeepCopyInto(out *WebhookConnector) {
 		*out = make([]HeaderName, len(*in))
 		copy(*out, *in)
 	}
+	if in.Headers != nil {
+		in, out := &in.Headers, &out.Headers
+		*out = make(map[string]string, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	if in.SealedHeaders != nil {
 		in, out := &in.SealedHeaders, &out.SealedHeaders
 		*out = make(map[string]string, len(*in))

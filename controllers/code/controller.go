@@ -102,10 +102,7 @@ func (r *Reconciler) read(
 		connectors: map[string]*v1alpha1.Connector{}, links: map[string]*v1alpha1.ConnectorLink{},
 	}
 	left := leftAsTheyAre(d.ConnectorResults)
-	agents := make([]string, len(d.Agents))
-	for i, a := range d.Agents {
-		agents[i] = a.Name
-	}
+	agents := d.AgentNames()
 	for _, file := range files {
 		c, err := bundle.ParseConnector(file.Key, []byte(file.Content), agents)
 		if err != nil || left[file.Key] || len(c.Unsupported()) > 0 {

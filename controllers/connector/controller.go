@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +38,9 @@ type Store interface {
 	DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error
 	Connector(ctx context.Context, key store.Key) (store.Connector, error)
 	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
+	// Deployment and ConnectorFiles say what the code of what is live says.
+	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
+	ConnectorFiles(ctx context.Context, key store.Key) ([]store.ConnectorFile, error)
 	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error)
 }
 
@@ -82,17 +86,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		case c.DefinedInCode():
 			return r.mislabelled(ctx, c, ids)
 		}
-		return r.project(ctx, c, ids)
+		return r.project(ctx, c, ids, seal.Credentials{})
 	})
 }
 
-// project brings a connector into the store, each type and mode in its way.
-func (r *Reconciler) project(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
+// project brings a connector into the store, each type and mode in its way. The credentials are
+// those that texts of the code have become.
+func (r *Reconciler) project(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials) (time.Duration, error) {
 	switch {
 	case c.Type() == v1alpha1.ConnectorCron:
 		return r.cron(ctx, c, ids)
 	case c.Sends():
-		return r.outbound(ctx, c, ids)
+		return r.outbound(ctx, c, ids, ofCode)
 	}
 	return r.called(ctx, c, ids)
 }
@@ -222,7 +227,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Project{}, r.Enqueue(connectors, nil), object.ComesOrGoes).
 		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, nil), object.ComesOrGoes).
 		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, namesVariables), builder.WithPredicates(object.Changed(asked)))
-	return object.WatchSecrets(b, r.EnqueueBy(object.BySecret, connectors, nil)).Complete(r)
+	return object.WatchSecrets(b, r.EnqueueBy(object.BySecret, connectors, nil)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.sentWith), builder.OnlyMetadata).Complete(r)
 }
 
 // title is what other connectors of the environment cannot be called.

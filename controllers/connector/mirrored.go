@@ -6,11 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
+	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -26,7 +32,7 @@ func (r *Reconciler) mirrored(
 	if c.Retired() {
 		return 0, r.retired(ctx, c, ids.Key())
 	}
-	expanded, err := projection.Expanded(c, projection.VariablesOf(environment))
+	expanded, credentials, err := r.expanded(ctx, c, environment, ids)
 	if problem, is := projection.IsTextError(err); is {
 		c.MarkUnexpanded(problem)
 		return 0, nil
@@ -34,9 +40,103 @@ func (r *Reconciler) mirrored(
 	if err != nil {
 		return 0, err
 	}
-	after, err := r.project(ctx, expanded, ids)
+	after, err := r.project(ctx, expanded, ids, credentials)
 	c.Status = expanded.Status
 	return after, err
+}
+
+// expanded is a connector of the code with the values of variables: what of it can be read, and
+// what is sealed.
+func (r *Reconciler) expanded(
+	ctx context.Context, c *v1alpha1.Connector, environment *v1alpha1.Environment, ids projection.Identity,
+) (*v1alpha1.Connector, seal.Credentials, error) {
+	variables, err := projection.VariablesOf(ctx, r.Base, environment, store.Key{ProjectID: ids.Project, ID: ids.Environment}, r.Keys, projection.Texts(c))
+	if err != nil {
+		return nil, seal.Credentials{}, err
+	}
+	expanded, err := projection.Expanded(c, variables)
+	if err != nil {
+		return nil, seal.Credentials{}, err
+	}
+	credentials, err := projection.Credentials(c, variables)
+	if err != nil || credentials.Said == "" {
+		return expanded, credentials, err
+	}
+	return expanded, credentials, r.saidByCode(ctx, c, ids, credentials.Said)
+}
+
+// saidByCode holds back a connector whose URL and headers name variables, unless the code says
+// the same: as an activation has brought it, or as the file of what is live has it. Who may
+// write the object alone is not to learn the values, by sending them elsewhere.
+func (r *Reconciler) saidByCode(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, said string) error {
+	stored, err := r.Store.Connector(ctx, ids.Key())
+	if err == nil && projection.Opened(r.Keys, stored).Said == said {
+		return nil
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return object.FromStore(fmt.Errorf("reading what the activation has brought: %w", err))
+	}
+	elsewhere := &object.WaitingError{Message: "its URL and headers name variables, and are not those of the project's code, which alone says where the values go"}
+	environment, err := r.Base.Store.Environment(ctx, store.Key{ProjectID: ids.Project, ID: ids.Environment})
+	if err != nil {
+		return object.FromStore(err)
+	}
+	if environment.LiveDeploymentID == nil {
+		return elsewhere
+	}
+	live := store.Key{ProjectID: environment.ProjectID, ID: *environment.LiveDeploymentID}
+	d, err := r.Store.Deployment(ctx, live)
+	if err != nil {
+		return object.FromStore(err)
+	}
+	files, err := r.Store.ConnectorFiles(ctx, live)
+	if err != nil {
+		return object.FromStore(err)
+	}
+	for _, file := range files {
+		if v1alpha1.CodeConnectorName(c.Spec.Environment, file.Key) != c.Name {
+			continue
+		}
+		parsed, err := bundle.ParseConnector(file.Key, []byte(file.Content), d.AgentNames())
+		if err != nil {
+			return elsewhere
+		}
+		mirror, err := projection.MirrorOf(c.Namespace, c.Spec.Environment, parsed)
+		if err != nil {
+			return err
+		}
+		if projection.Said(mirror.Connector) == said {
+			return nil
+		}
+	}
+	return elsewhere
+}
+
+// sentWith are the connectors of the code whose URL or headers name a variable of which a Secret
+// has the value.
+func (r *Reconciler) sentWith(ctx context.Context, secret client.Object) (out []ctrl.Request) {
+	environments, connectors := &v1alpha1.EnvironmentList{}, &v1alpha1.ConnectorList{}
+	at := client.InNamespace(secret.GetNamespace())
+	if err := r.Client.List(ctx, environments, at); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "listing the environments whose variables a Secret has")
+	}
+	for i := range environments.Items {
+		e := &environments.Items[i]
+		if !slices.ContainsFunc(e.Spec.Variables, func(v v1alpha1.EnvironmentVariable) bool {
+			return v.SecretKeyRef != nil && string(v.SecretKeyRef.Name) == secret.GetName()
+		}) {
+			continue
+		}
+		if err := r.Client.List(ctx, connectors, at, client.MatchingFields{object.ByEnvironment: e.Name}); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "listing the connectors that send what a Secret has")
+		}
+		for i := range connectors.Items {
+			if c := &connectors.Items[i]; c.Sends() && projection.NamesVariables(c) {
+				out = append(out, object.Request(c))
+			}
+		}
+	}
+	return out
 }
 
 // retired shows a connector that an activation has retired, once the store says so too: anybody
@@ -84,7 +184,7 @@ func (r *Reconciler) ofCode(ctx context.Context, c *v1alpha1.Connector, key stor
 func (r *Reconciler) mislabelled(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
 	own := c.DeepCopy()
 	delete(own.Labels, v1alpha1.LabelDefinedInCode)
-	after, err := r.project(ctx, own, ids)
+	after, err := r.project(ctx, own, ids, seal.Credentials{})
 	c.Status = own.Status
 	if v1alpha1.IsReady(c) {
 		v1alpha1.MarkReady(c, fmt.Sprintf("in effect as your own; remove the label %s, which is the platform's", v1alpha1.LabelDefinedInCode))

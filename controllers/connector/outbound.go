@@ -3,7 +3,7 @@
 package connector
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -27,16 +27,21 @@ import (
 // outboundFields are the fields of spec.webhook by the names that they have elsewhere.
 var outboundFields = map[outbound.Field]string{
 	outbound.FieldURL: "url", outbound.FieldTimeout: "timeoutSeconds", outbound.FieldRetry: "retry", outbound.FieldHeaders: "sealedHeaders",
+	fieldPlainHeaders: "headers",
 }
+
+// fieldPlainHeaders are headers that stand in the object as they are.
+const fieldPlainHeaders outbound.Field = "plain headers"
 
 // invalidError says what is wrong with the spec of an outbound connector.
 type invalidError struct{ wrong outbound.Wrong }
 
 func (e *invalidError) Error() string { return string(e.wrong.Field) + " " + e.wrong.Problem }
 
-// outbound brings an outbound connector into the store; it has no URL of its own.
-func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
-	row, secret, err := r.outboundRow(ctx, c, ids)
+// outbound brings an outbound connector into the store; it has no URL of its own. One of the
+// code sends with credentials that its texts have become.
+func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials) (time.Duration, error) {
+	row, secret, err := r.outboundRow(ctx, c, ids, ofCode)
 	var invalid *invalidError
 	if errors.As(err, &invalid) {
 		c.MarkInvalidWebhook(outboundFields[invalid.wrong.Field], invalid.wrong.Problem)
@@ -68,8 +73,12 @@ func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids pr
 
 // outboundRow is the connector as the store keeps it, and what signs; *invalidError for a
 // spec that cannot be.
-func (r *Reconciler) outboundRow(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (row store.Connector, secret string, err error) {
-	if wrong := projection.OutboundConfig(c).Check(); len(wrong) > 0 {
+func (r *Reconciler) outboundRow(
+	ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials,
+) (row store.Connector, secret string, err error) {
+	config := projection.OutboundConfig(c)
+	config.URL = cmp.Or(ofCode.URL, config.URL)
+	if wrong := config.Check(); len(wrong) > 0 {
 		return row, "", &invalidError{wrong[0]}
 	}
 	secret, keyID, err := r.secret(ctx, c, ids)
@@ -80,7 +89,9 @@ func (r *Reconciler) outboundRow(ctx context.Context, c *v1alpha1.Connector, ids
 	if err != nil {
 		return row, "", err
 	}
-	if credentials.Headers, err = r.headers(ctx, c, ids); err != nil {
+	if c.DefinedInCode() {
+		credentials.URL, credentials.Headers, credentials.Said = ofCode.URL, ofCode.Headers, ofCode.Said
+	} else if credentials.Headers, err = r.headers(ctx, c, ids); err != nil {
 		return row, "", err
 	}
 	if c.Spec.SecretRef != nil {
@@ -89,7 +100,7 @@ func (r *Reconciler) outboundRow(ctx context.Context, c *v1alpha1.Connector, ids
 	if row, err = r.row(c, ids, secret, keyID); err != nil {
 		return row, "", err
 	}
-	row.Sealed, row.SealedKey, err = r.sealed(ctx, ids, credentials)
+	row.Sealed, row.SealedKey, err = projection.Seal(ctx, r.Store, r.Keys, ids, credentials)
 	return row, secret, err
 }
 
@@ -109,6 +120,10 @@ func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids pro
 			return nil, &object.SecretError{Name: string(ref.Name), Problem: "it " + wrong[0].Problem}
 		}
 		return headers, nil
+	}
+	if len(c.Spec.Webhook.Headers) > 0 {
+		return nil, &invalidError{outbound.Wrong{Field: fieldPlainHeaders, Problem: "are for connectors of the project's code, for they can be read in the object: " +
+			"keep them in a Secret that headersSecretRef names"}}
 	}
 	headers := map[string]string{}
 	sealed := c.Spec.Webhook.SealedHeaders
@@ -147,33 +162,6 @@ func (r *Reconciler) unsealed(field seal.Field, sealed string) (string, error) {
 		return "", fmt.Errorf("opening what is sealed in the object: %w", err)
 	}
 	return string(plain), nil
-}
-
-// sealed are credentials as the row has them: those that are stored, where they are the same,
-// for nothing is sealed twice alike.
-func (r *Reconciler) sealed(ctx context.Context, ids projection.Identity, credentials seal.Credentials) (sealed []byte, keyID string, err error) {
-	if credentials.IsEmpty() {
-		return nil, "", nil
-	}
-	plain, err := credentials.JSON()
-	if err != nil {
-		return nil, "", err
-	}
-	field := seal.CredentialsField(ids.Project, ids.Connector)
-	stored, err := r.Store.Connector(ctx, ids.Key())
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, "", object.FromStore(fmt.Errorf("reading what is sealed: %w", err))
-	}
-	if len(stored.Sealed) > 0 {
-		if was, err := r.Keys.Open(field, stored.Sealed); err == nil && bytes.Equal(was, plain) {
-			return stored.Sealed, stored.SealedKey, nil
-		}
-	}
-	sealed, keyID, err = r.Keys.Seal(field, plain)
-	if err != nil {
-		return nil, "", fmt.Errorf("sealing the connector's credentials: %w", err)
-	}
-	return sealed, keyID, nil
 }
 
 // delivering says whether what there is to send is sent, as it was last seen.

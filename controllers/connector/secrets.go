@@ -5,7 +5,6 @@ package connector
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,7 +58,7 @@ func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids 
 	if err != nil {
 		return row, "", err
 	}
-	row.Sealed, row.SealedKey, err = r.sealed(ctx, ids, credentials)
+	row.Sealed, row.SealedKey, err = projection.Seal(ctx, r.Store, r.Keys, ids, credentials)
 	return row, secret, err
 }
 
@@ -83,12 +82,7 @@ func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids pro
 	case len(stored.Sealed) == 0 || c.SecretGracePeriod() == 0:
 		return out, nil
 	}
-	var before seal.Credentials
-	plain, err := r.Keys.Open(seal.CredentialsField(ids.Project, ids.Connector), stored.Sealed)
-	if err != nil || json.Unmarshal(plain, &before) != nil {
-		return out, nil //nolint:nilerr // what cannot be opened any more signs nothing any more
-	}
-	for _, s := range before.Secrets {
+	for _, s := range projection.Opened(r.Keys, stored).Secrets { // what cannot be opened any more signs nothing any more
 		accepted := slices.ContainsFunc(stored.Secrets, func(a store.AcceptedSecret) bool { return bytes.Equal(a.SHA256, seal.Digest(s)) })
 		if accepted && !slices.Contains(out.Secrets, s) && len(out.Secrets) < store.MaxAcceptedSecrets {
 			out.Secrets = append(out.Secrets, s)

@@ -3,7 +3,6 @@
 package connectorlink
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -34,24 +33,8 @@ func wrongMode(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector) stri
 func (r *Reconciler) policy(
 	ctx context.Context, link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector,
 ) (out *store.OutboundPolicy, problem string, err error) {
-	if !connector.Sends() {
-		return nil, "", nil
-	}
-	out = &store.OutboundPolicy{Mode: store.LinkAutomatic}
-	spec := link.Spec.Outbound
-	if spec == nil {
-		return out, "", nil
-	}
-	if spec.Mode != "" {
-		out.Mode = store.LinkMode(spec.Mode.Word())
-	}
-	if out.Mode == store.LinkAgentTool {
-		out.ActionName = cmp.Or(string(spec.ActionName), outbound.DefaultActionName(connector.Title()))
-	}
-	for _, status := range spec.Statuses {
-		out.Statuses = append(out.Statuses, store.RunStatus(status.Word()))
-	}
-	for _, name := range spec.SourceConnectors {
+	var sources []uuid.UUID
+	for _, name := range link.SourceConnectors() {
 		source, id, _, err := r.holder(ctx, link.Namespace, name) // in effect or not: runs that it has started are its
 		switch {
 		case err != nil:
@@ -59,9 +42,9 @@ func (r *Reconciler) policy(
 		case source.Spec.Environment != connector.Spec.Environment, source.Sends():
 			return nil, fmt.Sprintf("spec.outbound.sourceConnectors names %q: runs come from inbound, sync and cron connectors of the same environment", name), nil
 		}
-		out.SourceConnectorIDs = append(out.SourceConnectorIDs, id)
+		sources = append(sources, id)
 	}
-	return out, "", nil
+	return projection.Policy(link, connector, sources), "", nil
 }
 
 // holder is the connector of a name, with its id. Where it holds that id and is not in

@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/cron"
-	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -49,7 +51,7 @@ type situation struct {
 	brought map[string]store.Connector
 	// refused are those that the store has refused, by name with the reason.
 	refused   map[string]string
-	variables runnerconfig.Variables
+	variables projection.Variables
 }
 
 // change is what an activation would do with one connector.
@@ -58,9 +60,10 @@ type change struct {
 	// problem says to a person why it failed; else it is "".
 	problem string
 	// mirror is what the code says, and expanded its connector with the values of variables;
-	// nil where it failed or is to be retired.
-	mirror   *projection.Mirror
-	expanded *v1alpha1.Connector
+	// nil where it failed or is to be retired. The credentials are what is sealed of it.
+	mirror      *projection.Mirror
+	expanded    *v1alpha1.Connector
+	credentials seal.Credentials
 }
 
 // changes are those that a deployment with these files would make, by key.
@@ -77,7 +80,7 @@ func (s situation) changes(files []store.ConnectorFile) []change {
 		out = append(out, c)
 		named[v1alpha1.CodeConnectorName(s.environment, file.Key)] = true
 	}
-	s.failNamesakes(out)
+	s.failTaken(out)
 	for _, name := range slices.Sorted(maps.Keys(s.connectors)) {
 		c := s.connectors[name]
 		stem, ofCode := strings.CutPrefix(name, string(s.environment)+".")
@@ -89,7 +92,7 @@ func (s situation) changes(files []store.ConnectorFile) []change {
 	return out
 }
 
-// change is what would become of one file, but for its name for people.
+// change is what would become of one file, but for what others have or do not have.
 func (s situation) change(file store.ConnectorFile) change {
 	failed := func(format string, args ...any) change {
 		return change{key: file.Key, action: actionFailed, problem: store.Cut(fmt.Sprintf(format, args...), maxChangeError)}
@@ -120,7 +123,11 @@ func (s situation) change(file store.ConnectorFile) change {
 			return failed("%q %s", wrong[0].Field, wrong[0].Problem)
 		}
 	}
-	return change{key: file.Key, action: s.action(&mirror, existing), mirror: &mirror, expanded: expanded}
+	credentials, err := projection.Credentials(mirror.Connector, s.variables)
+	if err != nil {
+		return failed("%v", err)
+	}
+	return change{key: file.Key, action: s.action(&mirror, existing), mirror: &mirror, expanded: expanded, credentials: credentials}
 }
 
 // inTheWay says what keeps a connector of the code from what is there already.
@@ -198,28 +205,30 @@ func (s situation) sameLinks(m *projection.Mirror) bool {
 	}
 	return !slices.ContainsFunc(m.Links, func(l *v1alpha1.ConnectorLink) bool {
 		other := there[l.Name]
-		return other == nil || other.Spec.FilesRequired != l.Spec.FilesRequired ||
+		return other == nil || !equality.Semantic.DeepEqual(other.Spec, l.Spec) ||
 			other.Labels[v1alpha1.LabelPosition] != l.Labels[v1alpha1.LabelPosition]
 	})
 }
 
-// failNamesakes fails what would be called like another connector of the environment: of the
-// code, of somebody's, or one that fails and stays as it is. One that fails may be in the way of
-// one that did not, so that it is looked again until no more fail.
-func (s situation) failNamesakes(changes []change) {
+// failTaken fails what would be called like another connector of the environment: of the code,
+// of somebody's, or one that fails and stays as it is; what would send as another one does; and
+// what would send the results of one that is not there. One that fails may be in the way of one
+// that did not, so that it is looked again until no more fail.
+func (s situation) failTaken(changes []change) {
 	for {
-		holders := s.titles(changes)
-		failed := false
+		titles, sends, failed := s.titles(changes), s.sends(changes), false
 		for i := range changes {
 			c := &changes[i]
 			if c.mirror == nil {
 				continue
 			}
 			title, name := c.mirror.Connector.Title(), c.mirror.Connector.Name
-			if holder := holders[title]; holder != name {
-				*c = change{key: c.key, action: actionFailed, problem: fmt.Sprintf(
-					"the name %q is that of Connector %q in the same environment: choose another name", title, holder)}
-				failed = true
+			problem := sends.problem(c.mirror)
+			if holder := titles[title]; holder != name {
+				problem = fmt.Sprintf("the name %q is that of Connector %q in the same environment: choose another name", title, holder)
+			}
+			if problem != "" {
+				*c, failed = change{key: c.key, action: actionFailed, problem: problem}, true
 			}
 		}
 		if !failed {

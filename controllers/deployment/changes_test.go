@@ -160,7 +160,7 @@ func TestWhatKeepsConnectorsFromBeing(t *testing.T) {
 func TestVariablesOfConnectors(t *testing.T) {
 	t.Parallel()
 	variables := inDev()
-	variables.variables = runnerconfig.Sorted([]runnerconfig.Variable{{Name: "WHEN", Value: "@daily"}, {Name: "BAD", Value: "never"}, {Name: "KEY", Value: "k", Sensitive: true}})
+	variables.variables.Variables = runnerconfig.Sorted([]runnerconfig.Variable{{Name: "WHEN", Value: "@daily"}, {Name: "BAD", Value: "never"}, {Name: "KEY", Value: "k", Sensitive: true}})
 	tryChanges(t, map[string]changed{
 		"a variable":             {variables, []store.ConnectorFile{cronOf("${WHEN}")}, []string{"ask created"}},
 		"a variable that is not": {variables, []store.ConnectorFile{cronOf("${WHO} ${WHAT}")}, []string{`ask failed: Environment "dev" has no variable WHAT, WHO: add it to spec.variables there`}},
@@ -240,4 +240,83 @@ func TestProblemsAreBounded(t *testing.T) {
 	list, err := results(changes, false)
 	require.NoError(t, err)
 	require.Less(t, len(list), 200<<10)
+}
+
+// sendFile is one that sends what hello says: by itself, or by a tool.
+func sendFile(key, link string) store.ConnectorFile {
+	return store.ConnectorFile{Key: key, Content: "type: webhook\nmode: outbound\nconfig: {url: 'https://${HOST}/', headers: {Authorization: '${KEY}'}}\nlinks: [{agent: hello" + link + "}]\n"}
+}
+
+const byTell = ", outbound: {mode: agent_tool, action_name: tell}"
+
+// sending is an environment with what mirrors these files, and the variables that they name.
+func sending(t *testing.T, files ...store.ConnectorFile) situation {
+	t.Helper()
+	var mirrors []projection.Mirror
+	for _, f := range files {
+		mirrors = append(mirrors, mirrorOf(t, f.Key, f.Content))
+	}
+	s := inDev(mirrors...)
+	s.variables.Variables = runnerconfig.Sorted([]runnerconfig.Variable{{Name: "HOST", Value: "a.example.com"}, {Name: "KEY", Value: "CANARY", Sensitive: true}})
+	return s
+}
+
+// tellsToo is a person's connector with a link that gives hello a tool.
+func tellsToo(s situation, name string, change func(*v1alpha1.ConnectorLink)) situation {
+	c := someConnector(name, func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeOutbound })
+	link := &v1alpha1.ConnectorLink{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ConnectorLinkSpec{
+		Connector: v1alpha1.ConnectorName(name), Agent: "hello", Outbound: &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool, ActionName: "tell"},
+	}}
+	change(link)
+	s.links[name] = append(s.links[name], link)
+	return s.with(c)
+}
+
+func TestWhatBecomesOfConnectorsThatSend(t *testing.T) {
+	t.Parallel()
+	asIs := func(*v1alpha1.ConnectorLink) {}
+	crm := sendFile("crm", byTell)
+	tellsAlready := func(of string) string {
+		return `crm failed: agent "hello" has a tool "tell" by Connector "` + of + `" already: give the link another outbound.action_name`
+	}
+	elsewhere := tellsToo(sending(t), "theirs", asIs)
+	elsewhere.connectors["theirs"].Spec.Environment = "prod"
+	retired := sending(t, sendFile("old", byTell))
+	retired.connectors["dev.old"].Labels[v1alpha1.LabelRetired] = "true"
+	lacking := sending(t)
+	lacking.variables.Problems = map[string]string{"KEY": `Secret "keys" does not exist`}
+	full := sending(t)
+	for i := range store.MaxOutboundLinks {
+		full = tellsToo(full, fmt.Sprint("c", i), func(l *v1alpha1.ConnectorLink) { l.Spec.Outbound.ActionName = v1alpha1.ActionName(fmt.Sprint("t", i)) })
+	}
+	from := func(source string) store.ConnectorFile {
+		return sendFile("crm", ", outbound: {source_connectors: ["+source+"]}")
+	}
+	noSource := `crm failed: outbound.source_connectors names what is to be Connector "dev.ask", and there is none that starts runs: name the stem of a file in connectors/`
+	tryChanges(t, map[string]changed{
+		"new":                       {sending(t), []store.ConnectorFile{crm}, []string{"crm created"}},
+		"as it is":                  {sending(t, crm), []store.ConnectorFile{crm}, []string{"crm unchanged"}},
+		"another tool":              {sending(t, crm), []store.ConnectorFile{sendFile("crm", strings.Replace(byTell, "tell", "say", 1))}, []string{"crm updated"}},
+		"a variable that is not":    {inDev(), []store.ConnectorFile{crm}, []string{`crm failed: Environment "dev" has no variable HOST, KEY: add it to spec.variables there`}},
+		"a variable without value":  {lacking, []store.ConnectorFile{crm}, []string{`crm failed: the variable KEY has no value: Secret "keys" does not exist`}},
+		"middleware":                {sending(t), []store.ConnectorFile{sendFile("crm", ", outbound: {mode: middleware}")}, []string{"crm failed: connectors/crm.yaml:4:1: the mode middleware of a link is not supported by this release; choose automatic or agent_tool"}},
+		"a person's tool":           {tellsToo(sending(t), "theirs", asIs), []store.ConnectorFile{crm}, []string{tellsAlready("theirs")}},
+		"a person's tool, stalled":  {tellsToo(sending(t), "theirs", func(l *v1alpha1.ConnectorLink) { l.MarkActionTaken("tell", "x") }), []store.ConnectorFile{crm}, []string{"crm created"}},
+		"a person's tool elsewhere": {elsewhere, []store.ConnectorFile{crm}, []string{"crm created"}},
+		"a tool of what goes":       {sending(t, sendFile("old", byTell)), []store.ConnectorFile{crm}, []string{"crm created", "old retired"}},
+		"a tool of what went":       {retired, []store.ConnectorFile{crm}, []string{"crm created"}},
+		"a tool of what fails":      {sending(t, sendFile("old", byTell)), []store.ConnectorFile{crm, {Key: "old", Content: askFile}}, []string{tellsAlready("dev.old"), "old failed: it was outbound webhook and would be sync webhook: type and mode of a connector never change, for callers rely on them; rename the file"}},
+		"a tool twice":              {sending(t), []store.ConnectorFile{crm, sendFile("other", byTell)}, []string{"crm created", `other failed: agent "hello" has a tool "tell" by Connector "dev.crm" already: give the link another outbound.action_name`}},
+		"tools that are exchanged": {
+			sending(t, crm, sendFile("other", ", outbound: {mode: agent_tool}")),
+			[]store.ConnectorFile{sendFile("crm", ", outbound: {mode: agent_tool, action_name: send_to_other}"), sendFile("other", byTell)}, []string{"crm updated", "other updated"},
+		},
+		"too many":              {full, []store.ConnectorFile{sendFile("crm", "")}, []string{`crm failed: agent "hello" would have more than 32 links to outbound connectors in the environment: take it out of the file, or delete another link`}},
+		"a source":              {sending(t), []store.ConnectorFile{from("ask"), askOf(askFile)}, []string{"ask created", "crm created"}},
+		"a source that is none": {sending(t), []store.ConnectorFile{from("ask")}, []string{noSource}},
+		"a source that goes":    {sending(t, askOf(askFile)), []store.ConnectorFile{from("ask")}, []string{"ask retired", noSource}},
+		"a source that fails":   {sending(t), []store.ConnectorFile{from("ask"), askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:1: "type" must be webhook or cron, not "mail"`, noSource}},
+		"a source that stays":   {sending(t, askOf(askFile)), []store.ConnectorFile{from("ask"), askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:1: "type" must be webhook or cron, not "mail"`, "crm created"}},
+		"a source of who sends": {sending(t), []store.ConnectorFile{from("other"), sendFile("other", "")}, []string{strings.ReplaceAll(noSource, "dev.ask", "dev.other"), "other created"}},
+	})
 }

@@ -105,6 +105,9 @@ func (r *Reconciler) addConnector(ctx context.Context, v *version, a *store.Acti
 	if err != nil {
 		return err
 	}
+	if row.Sealed, row.SealedKey, err = projection.Seal(ctx, r.Base.Store, r.Keys, ids, c.credentials); err != nil {
+		return err
+	}
 	a.Connectors = append(a.Connectors, row)
 	a.Links = append(a.Links, c.mirror.Rows(ids.Project)...)
 	return nil
@@ -115,9 +118,7 @@ func (r *Reconciler) situation(ctx context.Context, v *version, files []store.Co
 	s := situation{
 		namespace: v.Namespace, environment: v.Spec.Environment,
 		connectors: map[string]*v1alpha1.Connector{}, links: map[string][]*v1alpha1.ConnectorLink{}, brought: map[string]store.Connector{},
-	}
-	for _, a := range v.outcome.Agents {
-		s.agents = append(s.agents, a.Name)
+		agents: v.outcome.AgentNames(),
 	}
 	connectors := &v1alpha1.ConnectorList{}
 	err := r.Client.List(ctx, connectors, client.InNamespace(v.Namespace), client.MatchingFields{object.ByEnvironment: string(v.Spec.Environment)})
@@ -141,8 +142,12 @@ func (r *Reconciler) situation(ctx context.Context, v *version, files []store.Co
 		of := string(links.Items[i].Spec.Connector)
 		s.links[of] = append(s.links[of], &links.Items[i])
 	}
-	s.variables = projection.VariablesOf(v.environment)
-	return s, nil
+	texts := make([]string, len(files))
+	for i, file := range files {
+		texts[i] = file.Content
+	}
+	s.variables, err = projection.VariablesOf(ctx, r.Base, v.environment, v.environmentKey, r.Keys, texts)
+	return s, err
 }
 
 // foreign adds connectors of other environments that have the name of one of the files: that is

@@ -50,13 +50,26 @@ func (s *scene) mirrored(ctx context.Context) {
 	connectors, links := &v1alpha1.ConnectorList{}, &v1alpha1.ConnectorLinkList{}
 	Expect(s.Admin.List(ctx, connectors, client.InNamespace(s.Namespace))).To(Succeed())
 	Expect(s.Admin.List(ctx, links, client.InNamespace(s.Namespace))).To(Succeed())
-	of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"}
+	of := s.connectors()
 	for i := range connectors.Items {
 		s.ExpectReconciled(ctx, of, &connectors.Items[i])
 	}
 	for i := range links.Items {
 		s.ExpectReconciled(ctx, &connectorlink.Reconciler{Base: s.Base, Store: s.Store}, &links.Items[i])
 	}
+}
+
+// connectors is the controller of their kind.
+func (s *scene) connectors() *connector.Reconciler {
+	return &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"}
+}
+
+// environmentRow is what the store has of "dev".
+func (s *scene) environmentRow(ctx context.Context) store.Environment {
+	GinkgoHelper()
+	row, err := s.Store.Environment(ctx, s.Key(s.environment))
+	Expect(err).NotTo(HaveOccurred())
+	return row
 }
 
 // route is what the gateway reads of a connector by the name of its object.

@@ -42,6 +42,43 @@ func (b *Base) Variables(ctx context.Context, e *v1alpha1.Environment, key store
 	return runnerconfig.Sorted(out), nil
 }
 
+// VariablesNamed are those of an environment that stand in the object, and those of others that
+// named picks, with their values. Of one that has none, problems say why, by its name: it is of
+// concern to those alone that name it.
+func (b *Base) VariablesNamed(
+	ctx context.Context, e *v1alpha1.Environment, key store.Key, keys Opener, named func(name string) bool,
+) (out runnerconfig.Variables, problems map[string]string, err error) {
+	var variables []runnerconfig.Variable
+	problems = map[string]string{}
+	secrets := map[v1alpha1.Name]map[string][]byte{}
+	for i := range e.Spec.Variables {
+		v := &e.Spec.Variables[i]
+		one := runnerconfig.Variable{Name: string(v.Name), Sensitive: v.IsSensitive()}
+		if v.Value != nil || named(one.Name) {
+			if one.Value, err = b.variable(ctx, e.Namespace, v, key, keys, secrets); err != nil {
+				problem, lacking := lacks(err)
+				if !lacking {
+					return out, nil, err
+				}
+				problems[one.Name] = problem
+			} else if _, problem := runnerconfig.CheckVariables([]runnerconfig.Variable{one}); problem != "" {
+				problems[one.Name] = fmt.Sprintf("the variable %q %s", one.Name, problem)
+			}
+		}
+		variables = append(variables, one)
+	}
+	return runnerconfig.Sorted(variables), problems, nil
+}
+
+// lacks says whether a variable has no value for what somebody can mend.
+func lacks(err error) (problem string, is bool) {
+	var (
+		secret  *SecretError
+		stalled *StalledError
+	)
+	return err.Error(), errors.As(err, &secret) || errors.As(err, &stalled)
+}
+
 // variable is the value of one.
 func (b *Base) variable(
 	ctx context.Context, namespace string, v *v1alpha1.EnvironmentVariable, key store.Key, keys Opener, secrets map[v1alpha1.Name]map[string][]byte,

@@ -3,17 +3,19 @@
 package projection
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/expand"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // TextError says which text of a connector cannot be expanded, and why.
@@ -24,8 +26,11 @@ func (e *TextError) Error() string { return e.Problem }
 
 // NamesVariables says whether a text of a connector of the code has something to expand.
 func NamesVariables(c *v1alpha1.Connector) bool {
-	if c.Spec.Cron == nil || !c.DefinedInCode() {
+	if !c.DefinedInCode() {
 		return false
+	}
+	if c.Spec.Cron == nil {
+		return slices.ContainsFunc(sentBy(c), expand.Names)
 	}
 	payload := ""
 	if c.Spec.Cron.Payload != nil {
@@ -34,23 +39,29 @@ func NamesVariables(c *v1alpha1.Connector) bool {
 	return slices.ContainsFunc([]string{c.Spec.Cron.Schedule, c.Spec.Cron.TimeZone, c.Spec.Cron.Prompt, payload}, expand.Names)
 }
 
-// VariablesOf are the variables of an environment that texts of its connectors may name. Values
-// in Secrets and sealed ones are not among them: they are sensitive, and so refused there, and
-// what is wrong with one concerns no connector.
-func VariablesOf(e *v1alpha1.Environment) runnerconfig.Variables {
-	out := make([]runnerconfig.Variable, len(e.Spec.Variables))
-	for i := range e.Spec.Variables {
-		v := &e.Spec.Variables[i]
-		out[i] = runnerconfig.Variable{Name: string(v.Name), Value: ptr.Deref(v.Value, ""), Sensitive: v.IsSensitive()}
-	}
-	return runnerconfig.Sorted(out)
+// Variables are those of an environment that texts of its connectors may name.
+type Variables struct {
+	runnerconfig.Variables
+	// Problems say of those that have no value why, by their names.
+	Problems map[string]string
 }
 
-// Expanded is a connector of the code with the values of variables in its texts; any other one
-// is itself. Where a text cannot be expanded it is a *TextError. What is expanded is stored
+// VariablesOf reads the variables of an environment, which holds the id in key: the values that
+// are in Secrets, or sealed, of those alone that one of the texts may name.
+func VariablesOf(
+	ctx context.Context, from *object.Base, e *v1alpha1.Environment, key store.Key, keys object.Opener, texts []string,
+) (out Variables, err error) {
+	out.Variables, out.Problems, err = from.VariablesNamed(ctx, e, key, keys, func(name string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "${"+name+"}") })
+	})
+	return out, err
+}
+
+// Expanded is a cron connector of the code with the values of variables in its texts; any other
+// one is itself. Where a text cannot be expanded it is a *TextError. What is expanded is stored
 // readable, so that sensitive values may not stand there.
-func Expanded(c *v1alpha1.Connector, variables runnerconfig.Variables) (*v1alpha1.Connector, error) {
-	if !NamesVariables(c) {
+func Expanded(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connector, error) {
+	if c.Spec.Cron == nil || !NamesVariables(c) {
 		return c, nil
 	}
 	var sensitive []string
@@ -82,12 +93,17 @@ func Expanded(c *v1alpha1.Connector, variables runnerconfig.Variables) (*v1alpha
 	}
 	switch missing := e.Missing(); {
 	case len(missing) > 0:
-		return nil, &TextError{fmt.Sprintf("Environment %q has no variable %s: add it to spec.variables there", c.Spec.Environment, strings.Join(missing, ", "))}
+		return nil, noVariable(c, missing)
 	case len(sensitive) > 0:
 		return nil, &TextError{fmt.Sprintf("the variable %s is sensitive, and the configuration of a cron connector is stored and shown to models as it is: "+
 			"name another variable, or one that is not sensitive", sensitive[0])}
 	}
 	return out, nil
+}
+
+// noVariable says that an environment lacks variables.
+func noVariable(c *v1alpha1.Connector, missing []string) error {
+	return &TextError{fmt.Sprintf("Environment %q has no variable %s: add it to spec.variables there", c.Spec.Environment, strings.Join(missing, ", "))}
 }
 
 // IsTextError says whether an expansion failed for what a person can mend.

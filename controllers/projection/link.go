@@ -3,12 +3,14 @@
 package projection
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -18,6 +20,30 @@ func LinkRow(ref store.ObjectRef, link *v1alpha1.ConnectorLink, id, connector st
 		Ref: ref, ID: id.ID, ProjectID: id.ProjectID, ConnectorID: connector.ID, AgentName: string(link.Spec.Agent),
 		FilesRequired: link.Spec.FilesRequired, Activation: link.Activation(), ObjectCreatedAt: linkAge(link),
 	}
+}
+
+// Policy is which results go out over a link; nil for one to a connector that sends none. The
+// sources are the ids of the connectors that the link names.
+func Policy(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector, sources []uuid.UUID) *store.OutboundPolicy {
+	if !connector.Sends() {
+		return nil
+	}
+	out := &store.OutboundPolicy{Mode: store.LinkAutomatic}
+	spec := link.Spec.Outbound
+	if spec == nil {
+		return out
+	}
+	if spec.Mode != "" {
+		out.Mode = store.LinkMode(spec.Mode.Word())
+	}
+	if out.Mode == store.LinkAgentTool {
+		out.ActionName = cmp.Or(string(spec.ActionName), outbound.DefaultActionName(connector.Title()))
+	}
+	for _, status := range spec.Statuses {
+		out.Statuses = append(out.Statuses, store.RunStatus(status.Word()))
+	}
+	out.SourceConnectorIDs = sources
+	return out
 }
 
 // linkAge orders the links of a connector. Those of the code come first, as their file has

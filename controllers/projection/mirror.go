@@ -50,10 +50,30 @@ func MirrorOf(namespace string, environment v1alpha1.EnvironmentName, c *bundle.
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.CodeLinkName(name, link.Agent), Labels: at},
 			Spec: v1alpha1.ConnectorLinkSpec{
 				Connector: v1alpha1.ConnectorName(name), Agent: v1alpha1.AgentName(link.Agent), FilesRequired: link.FilesRequired,
+				Outbound: outboundLink(environment, c, link),
 			},
 		})
 	}
 	return m, nil
+}
+
+// outboundLink is what a link of a file says of what goes out; nil where it says nothing.
+func outboundLink(environment v1alpha1.EnvironmentName, c *bundle.Connector, link bundle.Link) *v1alpha1.OutboundLink {
+	policy := link.Outbound
+	if policy == nil {
+		return nil
+	}
+	out := &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAutomatic, ActionName: v1alpha1.ActionName(c.ActionName(link))}
+	if policy.Mode != "" {
+		out.Mode = v1alpha1.LinkModeOf(policy.Mode)
+	}
+	for _, key := range policy.SourceConnectors {
+		out.SourceConnectors = append(out.SourceConnectors, v1alpha1.ConnectorName(v1alpha1.CodeConnectorName(environment, key)))
+	}
+	for _, status := range policy.Statuses {
+		out.Statuses = append(out.Statuses, v1alpha1.LinkStatusOf(status))
+	}
+	return out
 }
 
 // MirrorLabels are those by which the mirrors of an environment are known.
@@ -89,7 +109,16 @@ func connectorSpec(c *bundle.Connector) (v1alpha1.ConnectorSpec, error) {
 		}
 		return spec, nil
 	}
-	w := &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationSecret}
+	w := &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationSecret, URL: config.URL, Headers: maps.Clone(config.Headers)}
+	if r := config.Retry; r != nil {
+		w.Retry = &v1alpha1.DeliveryRetry{}
+		if r.MaxAttempts > 0 {
+			w.Retry.MaxAttempts = ptr.To(int32(r.MaxAttempts)) //nolint:gosec // 1 to 20
+		}
+		for _, seconds := range r.ScheduleSeconds {
+			w.Retry.ScheduleSeconds = append(w.Retry.ScheduleSeconds, int32(seconds)) //nolint:gosec // at most a day
+		}
+	}
 	if config.Authentication != "" {
 		w.Authentication = v1alpha1.WebhookAuthenticationOf(config.Authentication)
 	}
@@ -129,7 +158,12 @@ func (m *Mirror) Rows(project uuid.UUID) []store.Link {
 	connector := objectKey(project, store.KindConnector, m.Connector.Name)
 	out := make([]store.Link, len(m.Links))
 	for i, link := range m.Links {
+		var sources []uuid.UUID
+		for _, name := range link.SourceConnectors() {
+			sources = append(sources, objectKey(project, store.KindConnector, string(name)).ID)
+		}
 		out[i] = LinkRow(mirrored(link), link, objectKey(project, store.KindConnectorLink, link.Name), connector)
+		out[i].Outbound = Policy(link, m.Connector, sources)
 	}
 	return out
 }

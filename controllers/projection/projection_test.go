@@ -9,14 +9,18 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -144,7 +148,7 @@ func TestWhoseObjectsAreOurs(t *testing.T) {
 
 func TestVariablesInTexts(t *testing.T) {
 	t.Parallel()
-	variables := runnerconfig.Sorted([]runnerconfig.Variable{{Name: "A", Value: "a"}, {Name: "SECRET", Value: "s", Sensitive: true}})
+	variables := projection.Variables{Variables: runnerconfig.Sorted([]runnerconfig.Variable{{Name: "A", Value: "a"}, {Name: "SECRET", Value: "s", Sensitive: true}})}
 	cron := func(change func(*v1alpha1.CronConnector)) *v1alpha1.Connector {
 		c := mirror(t, "type: cron\nconfig: {schedule: '@daily'}\n").Connector
 		change(c.Spec.Cron)
@@ -184,15 +188,116 @@ func TestVariablesInTexts(t *testing.T) {
 	}
 }
 
-// What is kept in a Secret, or sealed, is known to be sensitive; its value is not needed.
+// What is kept in a Secret, or sealed, is known to be sensitive; its value is read where a text
+// names it, and what is wrong with it concerns no other.
 func TestVariablesOfTexts(t *testing.T) {
 	t.Parallel()
-	e := &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{Variables: []v1alpha1.EnvironmentVariable{
+	e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "team"}, Spec: v1alpha1.EnvironmentSpec{Variables: []v1alpha1.EnvironmentVariable{
 		{Name: "WHEN", Value: ptr.To("@daily")}, {Name: "SEALED", SealedValue: "no base64"},
 		{Name: "GONE", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "gone", Key: "a"}},
+		{Name: "THERE", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "there", Key: "a"}},
+		{Name: "LONG", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "there", Key: "long"}},
 		{Name: "HIDDEN", Value: ptr.To("a"), Sensitive: true},
 	}}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "there"}, Data: map[string][]byte{
+		"a": []byte("value"), "long": []byte(strings.Repeat("x", runnerconfig.MaxVariable+1)),
+	}}
+	from := &object.Base{Reader: fake.NewClientBuilder().WithObjects(secret).Build()}
+	read := func(texts ...string) projection.Variables {
+		got, err := projection.VariablesOf(t.Context(), from, e, store.Key{}, nil, texts)
+		require.NoError(t, err)
+		return got
+	}
+	got := read("GONE", "${GON}", "$GONE")
 	require.Equal(t, []runnerconfig.Variable{
-		{Name: "GONE", Sensitive: true}, {Name: "HIDDEN", Value: "a", Sensitive: true}, {Name: "SEALED", Sensitive: true}, {Name: "WHEN", Value: "@daily"},
-	}, projection.VariablesOf(e).Variables)
+		{Name: "GONE", Sensitive: true}, {Name: "HIDDEN", Value: "a", Sensitive: true}, {Name: "LONG", Sensitive: true},
+		{Name: "SEALED", Sensitive: true}, {Name: "THERE", Sensitive: true}, {Name: "WHEN", Value: "@daily"},
+	}, got.Variables.Variables)
+	require.Empty(t, got.Problems)
+	got = read("a ${GONE}", "${THERE}${SEALED}${LONG}")
+	there, _ := got.Find("THERE")
+	require.Equal(t, runnerconfig.Variable{Name: "THERE", Value: "value", Sensitive: true}, there)
+	require.Equal(t, `Secret "gone" does not exist`, got.Problems["GONE"])
+	require.Contains(t, got.Problems["SEALED"], "cannot be opened")
+	require.Contains(t, got.Problems["LONG"], "more than the 8192 bytes")
+	require.Len(t, got.Problems, 3)
+}
+
+func sendsTo(t *testing.T, url string, headers string) *v1alpha1.Connector {
+	t.Helper()
+	return mirror(t, "type: webhook\nmode: outbound\nconfig: {url: '"+url+"', headers: "+headers+"}\n").Connector
+}
+
+// What an outbound connector sends with may be sensitive, for it is sealed alone.
+func TestWhatIsSealedOfAConnectorThatSends(t *testing.T) {
+	t.Parallel()
+	variables := projection.Variables{
+		Variables: runnerconfig.Sorted([]runnerconfig.Variable{
+			{Name: "HOST", Value: "erp.example.com"}, {Name: "TOKEN", Value: "CANARY", Sensitive: true}, {Name: "BAD", Value: "CANARY\n"}, {Name: "GONE", Sensitive: true},
+		}),
+		Problems: map[string]string{"GONE": `Secret "gone" does not exist`},
+	}
+	c := sendsTo(t, "https://${HOST}/x", "{Authorization: 'Bearer ${TOKEN}', X-Team: 'a $${b'}")
+	require.True(t, projection.NamesVariables(c))
+	require.Equal(t, []string{"https://${HOST}/x", "Bearer ${TOKEN}", "a $${b"}, projection.Texts(c))
+	before := c.DeepCopy()
+	got, err := projection.Credentials(c, variables)
+	require.NoError(t, err)
+	require.Equal(t, "https://erp.example.com/x", got.URL)
+	require.Equal(t, map[string]string{"Authorization": "Bearer CANARY", "X-Team": "a ${b"}, got.Headers)
+	require.Equal(t, projection.Said(c), got.Said)
+	require.Equal(t, before, c, "the object keeps the names")
+	expanded, err := projection.Expanded(c, variables)
+	require.NoError(t, err)
+	row, err := projection.Row(store.ObjectRef{}, expanded, projection.Identity{}, "", "")
+	require.NoError(t, err)
+	require.Equal(t, `{"url":"https://${HOST}/x","timeout_seconds":15}`, string(row.Config), "what can be read keeps the names too")
+
+	plain := sendsTo(t, "https://a.example.com", "{X-A: b}")
+	got, err = projection.Credentials(plain, variables)
+	require.NoError(t, err)
+	require.Equal(t, seal.Credentials{Headers: map[string]string{"X-A": "b"}}, got)
+	require.NotEqual(t, projection.Said(c), projection.Said(sendsTo(t, "https://${HOST}/y", "{Authorization: 'Bearer ${TOKEN}', X-Team: 'a $${b'}")))
+	require.NotEqual(t, projection.Said(c), projection.Said(sendsTo(t, "https://${HOST}/x", "{Authorization: 'Bearer ${TOKEN}'}")))
+	c.Labels = nil
+	got, err = projection.Credentials(c, variables)
+	require.NoError(t, err)
+	require.True(t, got.IsEmpty(), "what people write is as they write it")
+	for name, c := range map[string]struct{ url, headers, want string }{
+		"a variable that is not": {"https://${NONE}/${NO}", "{}", `Environment "dev" has no variable NO, NONE: add it to spec.variables there`},
+		"one without a value":    {"https://${HOST}", "{X-A: '${GONE}'}", `the variable GONE has no value: Secret "gone" does not exist`},
+		"a value that is no URL": {"${TOKEN}", "{}", `"url" must be an http or https URL, such as https://example.com/results`},
+		"a line break":           {"https://${HOST}", "{X-A: '${BAD}'}", `"headers" has a control character, such as a line break, in the value of "X-A": remove it`},
+	} {
+		_, err := projection.Credentials(sendsTo(t, c.url, c.headers), variables)
+		problem, is := projection.IsTextError(err)
+		require.True(t, is, name)
+		require.Equal(t, c.want, problem, name)
+	}
+}
+
+func TestWhatMirrorsAFileThatSends(t *testing.T) {
+	t.Parallel()
+	m := mirror(t, "type: webhook\nmode: outbound\nname: The CRM\nconfig: {url: '${URL}', headers: {X-A: b}, timeout_seconds: 9, retry: {max_attempts: 3, schedule_seconds: [0, 7]}}\n"+
+		"agents: [two]\nlinks: [{agent: one, outbound: {source_connectors: [ask], statuses: [failed, delivery_failed]}}]\n")
+	require.Equal(t, v1alpha1.WebhookConnector{
+		Authentication: v1alpha1.AuthenticationSecret, URL: "${URL}", Headers: map[string]string{"X-A": "b"}, TimeoutSeconds: ptr.To(int32(9)),
+		Retry: &v1alpha1.DeliveryRetry{MaxAttempts: ptr.To(int32(3)), ScheduleSeconds: []int32{0, 7}},
+	}, *m.Connector.Spec.Webhook)
+	require.Nil(t, m.Links[0].Spec.Outbound)
+	require.Equal(t, &v1alpha1.OutboundLink{
+		Mode: v1alpha1.LinkAutomatic, SourceConnectors: []v1alpha1.ConnectorName{"dev.ask"}, Statuses: []v1alpha1.LinkStatus{v1alpha1.LinkFailed, v1alpha1.LinkDeliveryFailed},
+	}, m.Links[1].Spec.Outbound)
+	project := uuid.New()
+	rows := m.Rows(project)
+	require.Equal(t, &store.OutboundPolicy{Mode: store.LinkAutomatic}, rows[0].Outbound)
+	require.Equal(t, &store.OutboundPolicy{
+		Mode: store.LinkAutomatic, Statuses: []store.RunStatus{store.RunFailed, store.StatusDeliveryFailed},
+		SourceConnectorIDs: []uuid.UUID{v1alpha1.ProjectObjectID(project, store.KindConnector, "dev.ask")},
+	}, rows[1].Outbound)
+
+	tool := mirror(t, "type: webhook\nmode: outbound\nconfig: {url: '${URL}'}\nlinks: [{agent: one, outbound: {mode: agent_tool}}]\n")
+	require.Equal(t, &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool, ActionName: "send_to_orders"}, tool.Links[0].Spec.Outbound,
+		"the same in every environment, as in tests")
+	require.Equal(t, &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "send_to_orders"}, tool.Rows(project)[0].Outbound)
 }

@@ -29,9 +29,10 @@ const (
 	// MaxURL is the most bytes of a URL.
 	MaxURL = 2048
 	// MaxHeaders is the most headers of a connector, MaxHeader the most bytes of one's name
-	// and value.
-	MaxHeaders = 32
-	MaxHeader  = 8 << 10
+	// and value, MaxHeaderName of its name alone.
+	MaxHeaders    = 32
+	MaxHeader     = 8 << 10
+	MaxHeaderName = 128
 )
 
 // DefaultSchedule is how long each attempt waits after the one before.
@@ -143,6 +144,8 @@ func CheckHeaders(headers map[string]string) (wrong []Wrong) {
 			problem = fmt.Sprintf("has the header %q twice: the case of letters makes no difference", canonical)
 		case !httpguts.ValidHeaderFieldValue(headers[name]):
 			problem = fmt.Sprintf("has a control character, such as a line break, in the value of %q: remove it", name)
+		case len(name) > MaxHeaderName:
+			problem = fmt.Sprintf("has %.20q…, which is longer than the %d bytes of a header's name", name, MaxHeaderName)
 		case len(name)+len(headers[name]) > MaxHeader:
 			problem = fmt.Sprintf("has at most %d bytes in a header: %q is longer", MaxHeader, name)
 		default:

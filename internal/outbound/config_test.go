@@ -97,6 +97,7 @@ func TestHeadersThatNobodyMaySet(t *testing.T) {
 		"twice":             {map[string]string{"X-A": "CANARY", "x-a": "CANARY"}, "twice"},
 		"a line break":      {map[string]string{"X-A": "CANARY\r\nX-B: c"}, "control character"},
 		"long":              {map[string]string{"X-A": strings.Repeat("CANARY", outbound.MaxHeader)}, "longer"},
+		"a long name":       {map[string]string{strings.Repeat("X", outbound.MaxHeaderName+1): "CANARY"}, "of a header's name"},
 		"many":              {many, "at most 32"},
 	} {
 		wrong := outbound.CheckHeaders(c.headers)

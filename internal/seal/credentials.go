@@ -17,6 +17,11 @@ type Credentials struct {
 	// SigningSecret signs the deliveries of an outbound webhook, where the user has
 	// brought one; "" where it derives.
 	SigningSecret string `json:"signing_secret,omitempty"`
+	// URL is where an outbound webhook of a project's code sends, if its file names
+	// variables there; "" where the configuration says it.
+	URL string `json:"url,omitempty"`
+	// Said tells what that file says of URL and headers, before its variables have values.
+	Said string `json:"said,omitempty"`
 	// Secrets are those that callers of a webhook sign with, or that sign its deliveries,
 	// where the user has brought them: the current one, and those before that may still be valid, newest first.
 	Secrets []string `json:"secrets,omitempty"`
@@ -24,7 +29,7 @@ type Credentials struct {
 
 // IsEmpty says whether there is nothing to seal.
 func (c Credentials) IsEmpty() bool {
-	return len(c.Headers) == 0 && c.SigningSecret == "" && len(c.Secrets) == 0
+	return len(c.Headers) == 0 && c.SigningSecret == "" && c.URL == "" && c.Said == "" && len(c.Secrets) == 0
 }
 
 // JSON is what is sealed: the same for the same credentials.

@@ -172,8 +172,8 @@ func TestPackReportsConnectors(t *testing.T) {
 	}, d.results[0].Connectors)
 	d = &desk{}
 	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent,
-		"connectors/out.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://example.com'}\n"), d))
-	require.Contains(t, d.results[0].Message, "connectors/out.yaml:2:1: the mode outbound of a connector in code is not supported by this release")
+		"connectors/out.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://example.com'}\nlinks: [{agent: ok, outbound: {mode: middleware}}]\n"), d))
+	require.Contains(t, d.results[0].Message, "connectors/out.yaml:4:1: the mode middleware of a link is not supported by this release")
 }
 
 func TestPackNamesLinks(t *testing.T) {

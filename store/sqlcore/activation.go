@@ -164,6 +164,9 @@ func (c *Core) reviseLinks(ctx context.Context, tx *Tx, project uuid.UUID, conne
 	if err := dropLinks(ctx, tx, project, connectors, keep); err != nil {
 		return err
 	}
+	if err := silenceLinks(ctx, tx, links); err != nil {
+		return err
+	}
 	for _, l := range links {
 		refused, err := c.putLink(ctx, tx, l, true)
 		if err := refusal(l.ConnectorID, refused, err); err != nil {
@@ -186,6 +189,24 @@ func refusal(connector uuid.UUID, refused, err error) error {
 		return nil
 	}
 	return &store.ConnectorRefusedError{Connector: connector, Cause: refused}
+}
+
+// silenceLinks takes the policies of links out of effect that are to have others, so that what
+// one has been is free for another.
+func silenceLinks(ctx context.Context, tx *Tx, links []store.Link) error {
+	for _, l := range links {
+		policy, err := policyOf(l)
+		if err != nil {
+			return err
+		}
+		if policy == nil {
+			continue
+		}
+		if _, err := tx.exec(ctx, `UPDATE links SET outbound = NULL WHERE project_id = $1 AND id = $2 AND outbound <> $3`, l.ProjectID, l.ID, policy); err != nil {
+			return wrap(err, "taking the policy of %s out of effect", l.Ref)
+		}
+	}
+	return nil
 }
 
 // dropLinks removes the code-defined links of connectors but for those to keep.

@@ -219,7 +219,7 @@ func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) (beh
 	if known && !shadowed && sameConnector(stored, connector) {
 		return behind, nil
 	}
-	inEffect := known && !shadowed && stored.Mode == connector.Mode && stored.EnvironmentID == connector.EnvironmentID
+	inEffect := known && !shadowed && !stored.Retired && stored.Mode == connector.Mode && stored.EnvironmentID == connector.EnvironmentID
 	if err := upsertConnector(ctx, tx, connector); err != nil || connector.Mode != "outbound" || inEffect {
 		return behind, err
 	}

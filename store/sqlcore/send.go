@@ -213,11 +213,12 @@ type sendingLink struct {
 	connectorName string
 	ref           store.ObjectRef
 	// effective says that its connector has its name, and is not retired.
-	effective bool
+	effective, retired bool
 }
 
-// sendingLinks are those of agents, those first that are effective, of these the oldest. The
-// others count too for what an agent may have: they may be effective at any time.
+// sendingLinks are those of agents, those first that are effective, of these the oldest. Of the
+// others those count too for what an agent may have whose connector waits for its name: they may
+// be effective at any time.
 func sendingLinks(ctx context.Context, q Queryer, project, environment uuid.UUID, agents ...string) ([]sendingLink, error) {
 	l := list{args: []any{project, environment}}
 	names := make([]string, len(agents))
@@ -225,9 +226,9 @@ func sendingLinks(ctx context.Context, q Queryer, project, environment uuid.UUID
 		names[i] = l.add(agent)
 	}
 	return collect(ctx, q, func(row scanner) (l sendingLink, err error) {
-		err = row.Scan(append([]any{&l.id, &l.connector, &l.agent, document{&l.policy}, &l.connectorName, &l.effective}, refFields(&l.ref)...)...)
+		err = row.Scan(append([]any{&l.id, &l.connector, &l.agent, document{&l.policy}, &l.connectorName, &l.effective, &l.retired}, refFields(&l.ref)...)...)
 		return l, err
-	}, `SELECT l.id, l.connector_id, l.agent_name, l.outbound, c.name, NOT c.shadowed AND NOT c.retired, `+refColumns+`
+	}, `SELECT l.id, l.connector_id, l.agent_name, l.outbound, c.name, NOT c.shadowed AND NOT c.retired, c.retired, `+refColumns+`
 		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 		JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id
 		WHERE l.project_id = $1 AND c.environment_id = $2 AND l.agent_name IN (`+strings.Join(names, ", ")+`) AND l.outbound IS NOT NULL AND c.mode = 'outbound'
@@ -280,7 +281,7 @@ func checkOutbound(ctx context.Context, tx *Tx, l store.Link) (refused, err erro
 		return nil, nil
 	}
 	var environment uuid.UUID
-	err = found(tx.QueryRowContext(ctx, `SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2`, l.ProjectID, l.ConnectorID).Scan(&environment))
+	err = found(tx.QueryRowContext(ctx, `SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2 AND NOT retired`, l.ProjectID, l.ConnectorID).Scan(&environment))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil // it sends nothing; dropSurplus judges it when it does
 	}
@@ -296,6 +297,7 @@ func checkOutbound(ctx context.Context, tx *Tx, l store.Link) (refused, err erro
 		switch {
 		case other.id == l.ID:
 			there = true // and takes no place from another
+		case other.retired:
 		case l.Outbound.Mode == store.LinkAgentTool && other.policy.Mode == store.LinkAgentTool && other.policy.ActionName == l.Outbound.ActionName:
 			return &store.ActionTakenError{Name: l.Outbound.ActionName, Holder: other.ref}, nil
 		default:
@@ -328,6 +330,9 @@ func dropSurplus(ctx context.Context, tx *Tx, connector store.Connector) error {
 	type tool struct{ agent, name string }
 	of, tools := map[string]int{}, map[tool]int{}
 	for _, l := range all {
+		if l.retired {
+			continue
+		}
 		of[l.agent]++
 		if l.policy.Mode == store.LinkAgentTool {
 			tools[tool{l.agent, l.policy.ActionName}]++

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -217,6 +218,60 @@ var codePromises = []promise{
 		w.NoError(err)
 		w.Empty(route.Links)
 	}},
+	{"what agents send by comes and goes with activations, and a name is free for the next", func(w *world) {
+		old, oldLink := w.codeTool("crm", "tell")
+		young, youngLink := w.codeTool("crm2", "tell")
+		one := w.build("one", "first")
+		decided := origin
+		activate := func(d store.DeploymentSpec, c store.Connector, l store.Link) {
+			decided = decided.Add(time.Second)
+			_, err := w.s.Activate(w.ctx, store.Activation{
+				Deployment: d.Key(), RequestedAt: &decided, Connectors: []store.Connector{c}, Links: []store.Link{l},
+			})
+			w.NoError(err)
+		}
+		activate(one, old, oldLink)
+		w.Equal([]string{"first tell crm"}, w.actions("first"))
+		activate(w.build("two", "first"), young, youngLink)
+		w.Equal([]string{"first tell crm2"}, w.actions("first"))
+		mirrored := oldLink
+		mirrored.Ref.ObjectUID, mirrored.Activation, mirrored.Outbound = "uid", w.liveRank(), &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "tell", Statuses: []store.RunStatus{}}
+		w.NoError(w.s.PutLink(w.ctx, mirrored), "the link of one that is retired stays")
+		w.Equal([]string{"first tell crm2"}, w.actions("first"))
+
+		own := w.newLink("own", old.ID, "second", origin)
+		own.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "say"}
+		w.NoError(w.s.PutLink(w.ctx, own), "a person's, to one that is retired")
+		w.outboundFrom("second", "other", tool("say"))
+		activate(one, old, oldLink)
+		w.Equal([]string{"first tell crm"}, w.actions("first"))
+		w.Equal([]string{"second say other"}, w.actions("second"), "who was there first, while the other was retired")
+	}},
+	{"links of code exchange the names of their tools in one activation", func(w *world) {
+		a, aLink := w.codeTool("a", "tell")
+		b, bLink := w.codeTool("b", "say")
+		for i, names := range [][2]string{{"tell", "say"}, {"say", "tell"}, {"say", "tell"}} {
+			aLink.Outbound, bLink.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: names[0]}, &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: names[1]}
+			before, _ := w.s.Connector(w.ctx, a.Key())
+			_, err := w.s.Activate(w.ctx, store.Activation{
+				Deployment: w.build(fmt.Sprint("d", i), "first").Key(), Connectors: []store.Connector{a, b}, Links: []store.Link{aLink, bLink},
+			})
+			w.NoError(err)
+			w.ElementsMatch([]string{"first " + names[0] + " a", "first " + names[1] + " b"}, w.actions("first"))
+			after, err := w.s.Connector(w.ctx, a.Key())
+			w.NoError(err)
+			w.Equal(i == 2, before.Version == after.Version, "%d: a route that changed is known to have", i)
+		}
+	}},
+}
+
+// codeTool is a connector that code defines, with a link that gives the agent first a tool.
+func (w *world) codeTool(name, tool string) (store.Connector, store.Link) {
+	c := w.codeConnector(name)
+	c.Mode = "outbound"
+	l := w.newLink(name+"-first", c.ID, "first", origin)
+	l.Ref.ObjectUID, l.Outbound = "", &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: tool}
+	return c, l
 }
 
 // codeConnector is one that code defines and that no object mirrors yet.

@@ -23,17 +23,17 @@ import (
 
 // crdFields are the fields of a webhook in the CRD by their names in the REST API,
 // which has more than one name for some.
-var crdFields = map[string]string{
-	"authentication":         "authentication",
-	"require_authentication": "authentication",
-	"timeout_seconds":        "timeoutSeconds",
-	"files_required":         "filesRequired",
-	"context_headers":        "contextHeaders",
-	"secret":                 "sealedSecret",
-	"url":                    "url",
-	"headers":                "sealedHeaders",
-	"headers_secret":         "", // spec.headersSecretRef beside it
-	"retry":                  "retry",
+var crdFields = map[string][]string{
+	"authentication":         {"authentication"},
+	"require_authentication": {"authentication"},
+	"timeout_seconds":        {"timeoutSeconds"},
+	"files_required":         {"filesRequired"},
+	"context_headers":        {"contextHeaders"},
+	"secret":                 {"sealedSecret"},
+	"url":                    {"url"},
+	"headers":                {"sealedHeaders", "headers"}, // of the REST API, and of files
+	"headers_secret":         {},                           // spec.headersSecretRef beside it
+	"retry":                  {"retry"},
 }
 
 // notInRepository are the fields of the REST API, by mode, that files of a repository do
@@ -53,8 +53,8 @@ func TestAConnectorsConfigurationIsTheSameEverywhere(t *testing.T) {
 		require.ElementsMatch(t, fields, slices.Collect(maps.Keys(restConfig(t, input.Name()).Properties)), "%s: what is described", mode)
 		for _, field := range fields {
 			require.Contains(t, crdFields, field, "%s: how does the CRD name it?", mode)
-			if crdFields[field] != "" {
-				named[crdFields[field]] = true
+			for _, name := range crdFields[field] {
+				named[name] = true
 			}
 		}
 		var inFiles []string

@@ -4,6 +4,7 @@ package delivery
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -46,9 +47,6 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 	if err := json.Unmarshal(c.Config, &conf); err != nil {
 		return to, fmt.Errorf("reading the connector's configuration: %w", err)
 	}
-	if to.url, err = url.Parse(conf.URL); err != nil || to.url.Host == "" {
-		return to, fmt.Errorf("the connector's url is not one that can be called")
-	}
 	if len(c.Sealed) > 0 {
 		plain, err := keys.Open(seal.CredentialsField(c.ProjectID, c.ID), c.Sealed)
 		if err != nil {
@@ -57,6 +55,9 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 		if err := json.Unmarshal(plain, &sealed); err != nil {
 			return to, fmt.Errorf("the connector's credentials cannot be read")
 		}
+	}
+	if to.url, err = url.Parse(cmp.Or(sealed.URL, conf.URL)); err != nil || to.url.Host == "" {
+		return to, fmt.Errorf("the connector's url is not one that can be called")
 	}
 	if to.secret = sealed.SigningSecret; to.secret == "" {
 		if to.secret, err = signingSecret(c, keys, c.SecretKey, c.SecretVersion); err != nil {

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/agentplatform/agentplatform/internal/expand"
+	"github.com/agentplatform/agentplatform/internal/outbound"
+)
+
+// checkOutbound leaves to the deployment what holds a ${VAR}.
+func (p *parsing) checkOutbound(c *Connector) {
+	config := outbound.Config{URL: c.Config.URL}
+	if expand.Names(config.URL) {
+		config.URL = "https://example.com"
+	}
+	if t := c.Config.TimeoutSeconds; t != nil {
+		config.TimeoutSeconds = *t
+	}
+	if r := c.Config.Retry; r != nil {
+		config.Retry.ScheduleSeconds = r.ScheduleSeconds
+	}
+	if err := expand.Check(c.Config.URL); err != nil {
+		p.problems.add(c.atConfig("url"), `"url" %v`, err)
+	}
+	headers := maps.Clone(c.Config.Headers)
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		if err := expand.Check(headers[name]); err != nil {
+			p.problems.add(c.atConfig("headers"), `"headers" %v, in the value of %q`, err, name)
+		}
+		if expand.Names(headers[name]) {
+			headers[name] = ""
+		}
+	}
+	for _, wrong := range append(config.Check(), outbound.CheckHeaders(headers)...) {
+		at := c.atConfig(string(wrong.Field))
+		if config.URL == "" && wrong.Field == outbound.FieldURL {
+			at = c.At("config")
+		}
+		p.problems.add(at, "%q %s", wrong.Field, wrong.Problem)
+	}
+}
+
+// rules are what a link says as the rules know it.
+func (l LinkOutbound) rules() outbound.Link {
+	return outbound.Link{Mode: l.Mode, ActionName: l.ActionName, Sources: l.SourceConnectors, Statuses: l.Statuses}
+}
+
+// linkOutbound checks what outbound connectors say of others, and what they are to an agent
+// together.
+func (p *parsing) linkOutbound() {
+	type tool struct{ agent, name string }
+	starts, sends, tools := map[string]bool{}, map[string]int{}, map[tool]string{}
+	for _, c := range p.project.Connectors {
+		starts[c.Key] = c.Mode != ModeOutbound
+	}
+	for _, c := range p.project.Connectors {
+		if c.Mode != ModeOutbound {
+			continue
+		}
+		for _, l := range c.AllLinks() {
+			if sends[l.Agent]++; sends[l.Agent] == outbound.MaxLinks+1 {
+				p.problems.add(c.At("links"), "agent %q is linked to more than %d outbound connectors", l.Agent, outbound.MaxLinks)
+			}
+			if l.Outbound == nil {
+				continue
+			}
+			for _, source := range l.Outbound.SourceConnectors {
+				if !starts[source] {
+					p.problems.add(c.At("links"), `"outbound.source_connectors" names %q: it names connectors that start runs, by the stems of their files in connectors/`, source)
+				}
+			}
+			of := tool{l.Agent, c.ActionName(l)}
+			if other := tools[of]; other != "" && of.name != "" {
+				p.problems.add(c.At("links"), "agent %q has a tool %q by %s already; give one of the two another \"outbound.action_name\"", l.Agent, of.name, other)
+			}
+			tools[of] = c.SourcePath
+		}
+	}
+}
+
+// Title is the connector's name for people: the key where the file gives none.
+func (c *Connector) Title() string { return cmp.Or(c.DisplayName, c.Key) }
+
+// ActionName is the name of the tool that a link gives its agent; "" where it gives none. It is
+// the same in every environment, as it is in tests.
+func (c *Connector) ActionName(l Link) string {
+	if c.Mode != ModeOutbound || l.Outbound == nil || l.Outbound.Mode != outbound.AgentTool {
+		return ""
+	}
+	return cmp.Or(l.Outbound.ActionName, outbound.DefaultActionName(c.Title()))
+}
+
+// Action is a tool by which an agent sends to an outbound connector of the repository.
+type Action struct{ Name, Connector string }
+
+// Actions are the tools that links of the repository give an agent.
+func (p *Project) Actions(agent string) (out []Action) {
+	for _, c := range p.Connectors {
+		for _, l := range c.AllLinks() {
+			if name := c.ActionName(l); name != "" && l.Agent == agent {
+				out = append(out, Action{Name: name, Connector: c.Title()})
+			}
+		}
+	}
+	return out
+}

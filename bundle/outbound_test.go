@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/outbound"
+)
+
+const (
+	sending    = "type: webhook\nmode: outbound\nconfig: {url: 'https://${HOST}/x'}\n"
+	askingFile = "type: webhook\nmode: sync\nagents: [ok]\n"
+)
+
+func TestConnectorsThatSend(t *testing.T) {
+	t.Parallel()
+	p, err := bundle.Parse(files("agents/ok.yaml", okAgent, "connectors/ask.yaml", askingFile,
+		"connectors/crm.yaml", sending+"name: The CRM\nlinks: [{agent: ok, outbound: {mode: agent_tool}}]\n",
+		"connectors/ops.yaml", sending+"links: [{agent: ok, outbound: {mode: agent_tool, action_name: tell}}]\n",
+		"connectors/results.yaml", sending+"links: [{agent: ok, outbound: {source_connectors: [ask], statuses: [completed, delivery_failed]}}]\n"))
+	require.NoError(t, err)
+	require.Equal(t, []bundle.Action{{Name: "send_to_the_crm", Connector: "The CRM"}, {Name: "tell", Connector: "ops"}}, p.Actions("ok"))
+	require.Empty(t, p.Actions("other"))
+	for _, c := range p.Connectors {
+		require.Empty(t, c.Unsupported())
+	}
+}
+
+func TestProblemsOfConnectorsThatSend(t *testing.T) {
+	t.Parallel()
+	many := []string{"agents/ok.yaml", okAgent}
+	for i := range outbound.MaxLinks + 1 {
+		many = append(many, fmt.Sprintf("connectors/c%02d.yaml", i), sending+"agents: [ok]\n")
+	}
+	for name, c := range map[string]struct {
+		files []string
+		want  string
+	}{
+		"a URL": {
+			[]string{"connectors/a.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://a/${'}\n"},
+			`connectors/a.yaml:3:10: "url" has ${ without the name of a variable`,
+		},
+		"a header": {
+			[]string{"connectors/a.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://a', headers: {X-A: 'CANARY${'}}\n"},
+			`connectors/a.yaml:3:28: "headers" has ${ without the name of a variable and } after it; write $${ where it is meant as it is, in the value of "X-A"`,
+		},
+		"a variable in a name": {
+			[]string{"connectors/a.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://a', headers: {'${A}': b}}\n"},
+			`"headers" has "${A}", which is not the name of a header`,
+		},
+		"a source that is none":     {[]string{"connectors/a.yaml", sending + "links: [{agent: ok, outbound: {source_connectors: [ask]}}]\n"}, `connectors/a.yaml:4:1: "outbound.source_connectors" names "ask"`},
+		"a source that sends":       {[]string{"connectors/a.yaml", sending + "links: [{agent: ok, outbound: {source_connectors: [a]}}]\n"}, `"outbound.source_connectors" names "a": it names connectors that start runs`},
+		"a status that is none":     {[]string{"connectors/a.yaml", sending + "links: [{agent: ok, outbound: {statuses: [done]}}]\n"}, `"outbound.statuses" may hold completed, failed, cancelled, delivery_failed, not "done"`},
+		"a tool's name without one": {[]string{"connectors/a.yaml", sending + "links: [{agent: ok, outbound: {action_name: tell}}]\n"}, `"outbound.action_name" is for the mode agent_tool`},
+		"files of who sends":        {[]string{"connectors/a.yaml", sending + "links: [{agent: ok, files_required: true}]\n"}, `"files_required" is for links of connectors that start runs`},
+		"a policy of who starts":    {[]string{"connectors/a.yaml", "type: webhook\nmode: sync\nlinks: [{agent: ok, outbound: {}}]\n"}, `"outbound" is for links of outbound connectors`},
+		"a tool twice": {
+			[]string{"connectors/a.yaml", sending + "name: B\nlinks: [{agent: ok, outbound: {mode: agent_tool}}]\n", "connectors/b.yaml", sending + "links: [{agent: ok, outbound: {mode: agent_tool}}]\n"},
+			`connectors/b.yaml:4:1: agent "ok" has a tool "send_to_b" by connectors/a.yaml already`,
+		},
+		"too many": {many[2:], `connectors/c32.yaml:1:1: agent "ok" is linked to more than 32 outbound connectors`},
+	} {
+		_, err := bundle.Parse(files(append([]string{"agents/ok.yaml", okAgent}, c.files...)...))
+		require.ErrorContains(t, err, c.want, name)
+		require.NotContains(t, err.Error(), "CANARY", name)
+	}
+}

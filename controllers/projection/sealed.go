@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/expand"
+	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// sentBy are the texts of an outbound connector that may name variables: its URL, and the values
+// of its headers by their names.
+func sentBy(c *v1alpha1.Connector) []string {
+	w := c.Spec.Webhook
+	if w == nil || !c.Sends() {
+		return nil
+	}
+	texts := []string{w.URL}
+	for _, name := range slices.Sorted(maps.Keys(w.Headers)) {
+		texts = append(texts, w.Headers[name])
+	}
+	return texts
+}
+
+// Texts are those of a connector of the code that may name sensitive variables: what they become
+// is sealed.
+func Texts(c *v1alpha1.Connector) []string {
+	if !c.DefinedInCode() {
+		return nil
+	}
+	return sentBy(c)
+}
+
+// Credentials are what an outbound connector of the code sends with, with the values of variables:
+// its headers, and its URL where that names some; none of any other connector. They are nowhere
+// but in what is sealed. Where a text cannot be expanded, or is then not what it must be, it is a
+// *TextError, which says no value.
+func Credentials(c *v1alpha1.Connector, variables Variables) (out seal.Credentials, err error) {
+	if !c.DefinedInCode() || !c.Sends() {
+		return out, nil
+	}
+	problem := ""
+	e := expand.Expansion{Lookup: func(name string) (string, bool) {
+		if wrong := variables.Problems[name]; wrong != "" && problem == "" {
+			problem = fmt.Sprintf("the variable %s has no value: %s", name, wrong)
+		}
+		variable, known := variables.Find(name)
+		return variable.Value, known
+	}}
+	config := OutboundConfig(c)
+	if config.URL, err = e.Text(config.URL); err != nil {
+		return out, &TextError{fmt.Sprintf("%q %v", outbound.FieldURL, err)}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Spec.Webhook.Headers)) {
+		value, err := e.Text(c.Spec.Webhook.Headers[name])
+		if err != nil {
+			return out, &TextError{fmt.Sprintf("%q %v, in the value of %q", outbound.FieldHeaders, err, name)}
+		}
+		if out.Headers == nil {
+			out.Headers = map[string]string{}
+		}
+		out.Headers[name] = value
+	}
+	if missing := e.Missing(); len(missing) > 0 {
+		return seal.Credentials{}, noVariable(c, missing)
+	}
+	if problem != "" {
+		return seal.Credentials{}, &TextError{problem}
+	}
+	if wrong := append(config.Check(), outbound.CheckHeaders(out.Headers)...); len(wrong) > 0 {
+		return seal.Credentials{}, &TextError{fmt.Sprintf("%q %s", wrong[0].Field, wrong[0].Problem)}
+	}
+	if NamesVariables(c) {
+		out.URL, out.Said = config.URL, Said(c)
+	}
+	return out, nil
+}
+
+// Said tells one from another what outbound connectors say of URL and headers, and nothing of
+// what that is; "" of any other connector.
+func Said(c *v1alpha1.Connector) string {
+	if c.Spec.Webhook == nil || !c.Sends() {
+		return ""
+	}
+	hash := sha256.New()
+	// Maps are written in the order of their keys.
+	_ = json.NewEncoder(hash).Encode([]any{c.Spec.Webhook.URL, c.Spec.Webhook.Headers}) // which cannot fail: it is text
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// Stored reads connectors as the store has them.
+type Stored interface {
+	Connector(ctx context.Context, key store.Key) (store.Connector, error)
+}
+
+// Seal seals the credentials of a connector as its row has them: those that are stored, where
+// they are the same, for nothing is sealed twice alike.
+func Seal(ctx context.Context, in Stored, keys *keyring.Keys, ids Identity, credentials seal.Credentials) (sealed []byte, keyID string, err error) {
+	if credentials.IsEmpty() {
+		return nil, "", nil
+	}
+	plain, err := credentials.JSON()
+	if err != nil {
+		return nil, "", err
+	}
+	field := seal.CredentialsField(ids.Project, ids.Connector)
+	stored, err := in.Connector(ctx, ids.Key())
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, "", object.FromStore(fmt.Errorf("reading what is sealed: %w", err))
+	}
+	if len(stored.Sealed) > 0 {
+		if was, err := keys.Open(field, stored.Sealed); err == nil && bytes.Equal(was, plain) {
+			return stored.Sealed, stored.SealedKey, nil
+		}
+	}
+	sealed, keyID, err = keys.Seal(field, plain)
+	if err != nil {
+		return nil, "", fmt.Errorf("sealing the connector's credentials: %w", err)
+	}
+	return sealed, keyID, nil
+}
+
+// Opened are the credentials that a row has sealed; none where they cannot be opened any more.
+func Opened(keys *keyring.Keys, row store.Connector) (out seal.Credentials) {
+	plain, err := keys.Open(seal.CredentialsField(row.ProjectID, row.ID), row.Sealed)
+	if err != nil || json.Unmarshal(plain, &out) != nil {
+		return seal.Credentials{}
+	}
+	return out
+}
