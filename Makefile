@@ -57,9 +57,11 @@ $(COMMANDS:%=bin/%):
 image: build ## Write the image archive bin/image.tar; no container engine is needed.
 	hack/image.sh $(IMAGE) bin/image.tar
 
+EXAMPLE ?= hello
+
 .PHONY: demo
-demo: ## Bring up a cluster with the platform and an agent, and call its webhooks.
-	hack/demo.sh up
+demo: ## Bring up a cluster with the platform and the agents of an example (EXAMPLE=hello), and call their webhooks.
+	EXAMPLE=$(EXAMPLE) hack/demo.sh up
 
 .PHONY: demo-down
 demo-down: ## Remove the demo's cluster and all in it.

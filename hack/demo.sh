@@ -3,8 +3,10 @@
 #
 # hack/demo.sh up | down
 #
-# up: a cluster, the platform in it, a Git server with examples/hello, and one
-# inbound and one sync webhook. May be run again. down: removes all of it.
+# up: a cluster, the platform in it, a Git server with the folder of examples/
+# that EXAMPLE names, and its webhooks, which are called; of hello, which is the
+# default, one inbound and one sync webhook. May be run again. down: removes all
+# of it.
 #
 # With OPENAI_API_KEY set (and OPENAI_BASE_URL, OPENAI_MODEL) the agents use
 # that model, else the scripted one of the repository.
@@ -16,6 +18,13 @@ devcluster() { go -C hack/devcluster run . "$@"; }
 
 if [ "${1:-up}" = down ]; then
   exec go -C hack/devcluster run . down
+fi
+
+EXAMPLE=${EXAMPLE:-hello}
+export EXAMPLE
+if [ ! -d "examples/$EXAMPLE" ]; then
+  echo "demo: there is no example \"$EXAMPLE\"; there is $(cd examples && echo */ | tr -d /)" >&2
+  exit 2
 fi
 
 bold= plain=
@@ -32,6 +41,31 @@ last=$SECONDS
 KUBECONFIG=$(devcluster kubeconfig --path)
 export KUBECONFIG
 kubectl() { devcluster kubectl "$@"; }
+
+# reach NAMESPACE SERVICE PORT PATH sets url to one at which this machine reaches a
+# Service, which answers PATH: its own address where the cluster's network is this
+# machine's, else a forwarded port.
+forwards=()
+trap 'for group in "${forwards[@]}"; do kill -- "-$group" 2>/dev/null || true; done' EXIT
+reach() {
+  url=$(kubectl -n "$1" get service "$2" -o jsonpath='http://{.spec.clusterIP}')
+  if curl -sf -o /dev/null --noproxy '*' --connect-timeout 2 "$url$4"; then return; fi
+  set -m # a process group of its own, to be ended as one
+  kubectl -n "$1" port-forward "service/$2" "$3:80" >/dev/null &
+  set +m
+  forwards+=($!)
+  forward="$forward    kubectl -n $1 port-forward service/$2 $3:80 &
+"
+  url=http://127.0.0.1:$3
+  curl -sf -o /dev/null --noproxy '*' --retry 20 --retry-connrefused --retry-delay 1 "$url$4"
+  kill -0 "${forwards[-1]}" # else another server answered at that port
+}
+forward=
+
+if [ "$EXAMPLE" != hello ]; then
+  . hack/demo/example.sh
+  exit
+fi
 
 # A model is another version of the agents, so another Deployment.
 deployment=v1
@@ -59,28 +93,9 @@ kubectl -n demo wait --for=condition=Live --timeout=60s "deployment.agentplatfor
 kubectl -n demo wait --for=condition=Ready --timeout=60s connector/ask connector/events clink/ask-hello clink/events-welcome
 kubectl -n demo rollout status deployment.apps --timeout=120s >/dev/null # runners with another model's configuration are new ones
 
-# reach SERVICE PORT PATH sets url to one at which this machine reaches a Service,
-# which answers PATH: its own address where the cluster's network is this machine's,
-# else a forwarded port.
-forwards=()
-trap 'for group in "${forwards[@]}"; do kill -- "-$group" 2>/dev/null || true; done' EXIT
-reach() {
-  url=$(kubectl -n agentplatform-system get service "$1" -o jsonpath='http://{.spec.clusterIP}')
-  if curl -sf -o /dev/null --noproxy '*' --connect-timeout 2 "$url$3"; then return; fi
-  set -m # a process group of its own, to be ended as one
-  kubectl -n agentplatform-system port-forward "service/$1" "$2:80" >/dev/null &
-  set +m
-  forwards+=($!)
-  forward="$forward    kubectl -n agentplatform-system port-forward service/$1 $2:80 &
-"
-  url=http://127.0.0.1:$2
-  curl -sf -o /dev/null --noproxy '*' --retry 20 --retry-connrefused --retry-delay 1 "$url$3"
-  kill -0 "${forwards[-1]}" # else another server answered at that port
-}
-forward=
-reach agentplatform-gateway 18080 /healthz
+reach agentplatform-system agentplatform-gateway 18080 /healthz
 gateway=$url
-reach agentplatform-api 18082 /v1/openapi.json
+reach agentplatform-system agentplatform-api 18082 /v1/openapi.json
 api=$url
 secret() { kubectl -n demo get secret "$(kubectl -n demo get conn "$1" -o jsonpath='{.status.secretName}')" -o jsonpath='{.data.secret}' | base64 -d; }
 hook() { echo "$gateway/hooks/$(kubectl -n demo get project project -o jsonpath='{.status.id}')/$(kubectl -n demo get conn "$1" -o jsonpath='{.status.id}')"; }

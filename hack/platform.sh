@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # hack/platform.sh up embedded|default [RUNNER]
-#     a cluster, the image in it, the platform, and a Git server with
-#     examples/hello. RUNNER is another binary for the image's runner.
+#     a cluster, the image in it, the platform, and a Git server with the
+#     folder of examples/ that EXAMPLE names (hello). RUNNER is another binary
+#     for the image's runner.
 # hack/platform.sh install embedded|default
 #     the platform alone, again: the image and the Git server are there
 #
@@ -14,6 +15,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
+example=${EXAMPLE:-hello}
 devcluster() { go -C hack/devcluster run . "$@"; }
 kubectl() { devcluster kubectl "$@"; }
 
@@ -92,10 +94,10 @@ why() {
 } >&2
 
 gitserver() {
-  step "starting a Git server in the cluster with examples/hello"
+  step "starting a Git server in the cluster with examples/$example"
   local sources
   sources=$(mktemp -d)
-  (cd examples/hello && find . -type f | while read -r file; do
+  (cd "examples/$example" && find . -type f | while read -r file; do
     cp "$file" "$sources/$(echo "${file#./}" | sed 's,/,__,g')"
   done)
   if [ -n "${OPENAI_API_KEY:-}" ]; then
@@ -115,5 +117,5 @@ case "${1:-} ${2:-}" in
   "up default") cluster "${3:-}"; gitserver; install_default ;;
   "install embedded") install_embedded ;;
   "install default") install_default ;;
-  *) sed -n '4,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '4,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -8,6 +8,8 @@
 //	POST /<any>.git/git-upload-pack
 //	POST /commit   {"message": "…", "files": {"agents/a.yaml": "…"}} → the commit's hash;
 //	               a null removes the file
+//	POST /received/<any>   a destination, for what the examples send; GET /received shows it,
+//	               DELETE forgets it
 package main
 
 import (
@@ -70,7 +72,12 @@ func run(addr, source string) error {
 	if _, err := repo.commit("Add the agents", files); err != nil {
 		return err
 	}
-	srv := &http.Server{Addr: addr, Handler: repo, ReadHeaderTimeout: 5 * time.Second}
+	routes := http.NewServeMux()
+	sent := &destination{}
+	routes.Handle("/", repo)
+	routes.Handle("/received", sent)
+	routes.Handle("/received/", sent)
+	srv := &http.Server{Addr: addr, Handler: routes, ReadHeaderTimeout: 5 * time.Second}
 	slog.Info("serving the repository", "addr", addr, "files", len(files))
 	return srv.ListenAndServe()
 }

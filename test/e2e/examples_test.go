@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/examples"
+)
+
+// exampleFiles are those of an example, by their paths.
+func exampleFiles(name string) map[string]*string {
+	GinkgoHelper()
+	folder, err := examples.Open(name)
+	Expect(err).NotTo(HaveOccurred())
+	files := map[string]*string{}
+	Expect(fs.WalkDir(folder, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(folder, path)
+		files[path] = ptr.To(string(content))
+		return err
+	})).To(Succeed())
+	return files
+}
+
+// example brings an example up in a project of its own: nothing else is in the repository meanwhile,
+// and nothing of it afterwards.
+func (t *team) example(ctx context.Context, name string, variables ...v1alpha1.EnvironmentVariable) {
+	GinkgoHelper()
+	if len(variables) > 0 {
+		dev := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
+		eventually(ctx, dev, ready(dev))
+		before := dev.DeepCopy()
+		dev.Spec.Variables = variables
+		Expect(cluster.Patch(ctx, dev, client.MergeFrom(before))).To(Succeed())
+	}
+	files := agents("nothing")
+	for path := range files {
+		files[path] = nil
+	}
+	gone := map[string]*string{}
+	for path, content := range exampleFiles(name) {
+		files[path], gone[path] = content, nil
+	}
+	DeferCleanup(func(ctx SpecContext) { commit(ctx, "Remove "+name, gone) })
+	d := t.deploy(ctx, "v1", commit(ctx, name, files))
+	eventually(ctx, d, func() bool { return d.Status.Phase.Terminal() })
+	Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), d.Status.Message)
+	eventually(ctx, d, func() bool { return d.Status.Live })
+	connectors := &v1alpha1.ConnectorList{}
+	count := 0
+	for path := range gone {
+		if strings.HasPrefix(path, "connectors/") {
+			count++
+		}
+	}
+	Eventually(ctx, func() int {
+		Expect(cluster.List(ctx, connectors, client.InNamespace(t.namespace))).To(Succeed())
+		is := 0
+		for i := range connectors.Items {
+			if v1alpha1.IsReady(&connectors.Items[i]) {
+				is++
+			}
+		}
+		return is
+	}).WithTimeout(patience).WithPolling(interval).Should(Equal(count), "connectors that are ready")
+}
+
+// connector is the mirror of a file of the example.
+func (t *team) connector(ctx context.Context, key string) *v1alpha1.Connector {
+	GinkgoHelper()
+	c := &v1alpha1.Connector{ObjectMeta: t.at("dev." + key)}
+	eventually(ctx, c, ready(c))
+	return c
+}
+
+// secretly is a variable whose value is in a Secret, which is made.
+func (t *team) secretly(ctx context.Context, name v1alpha1.VariableName, value string) v1alpha1.EnvironmentVariable {
+	GinkgoHelper()
+	t.create(ctx, &corev1.Secret{ObjectMeta: t.at("credentials"), StringData: map[string]string{"value": value}})
+	return v1alpha1.EnvironmentVariable{Name: name, SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "credentials", Key: "value"}}
+}
+
+// form posts fields and the files of an example, which lie below its folder.
+func (h *hook) form(ctx context.Context, example string, fields, files map[string]string) reply {
+	GinkgoHelper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	for name, value := range fields {
+		Expect(form.WriteField(name, value)).To(Succeed())
+	}
+	for name, path := range files {
+		part, err := form.CreateFormFile(name, path[strings.LastIndex(path, "/")+1:])
+		Expect(err).NotTo(HaveOccurred())
+		_, err = part.Write([]byte(*exampleFiles(example)[path]))
+		Expect(err).NotTo(HaveOccurred())
+	}
+	Expect(form.Close()).To(Succeed())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, cluster.gateway+h.path(), &body)
+	Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Content-Type", form.FormDataContentType())
+	request.Header.Set("X-Service-Secret", h.secret)
+	answer, err := httpClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer answer.Body.Close()
+	r := reply{}
+	Expect(json.NewDecoder(answer.Body).Decode(&r)).To(Succeed())
+	r.Status = answer.StatusCode
+	return r
+}
+
+// arrived waits for the first request that a receiver has, and sees that the connector signed it.
+func (t *team) arrived(ctx context.Context, r *receiver, by *v1alpha1.Connector) delivered {
+	GinkgoHelper()
+	Eventually(ctx, func() int { return len(r.came()) }).WithTimeout(patience).WithPolling(interval).ShouldNot(BeZero())
+	got := r.came()[0]
+	secret := &corev1.Secret{}
+	Expect(cluster.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: by.Status.SecretName}, secret)).To(Succeed())
+	verifier, err := standardwebhooks.NewWebhook(string(secret.Data["signing_secret"]))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(verifier.Verify(got.body, got.headers)).To(Succeed())
+	return got
+}
+
+var _ = Describe("The example", func() {
+	It("support-triage answers a ticket, and one with a log file", func(ctx SpecContext) {
+		t := newTeam(ctx, 1)
+		t.example(ctx, "support-triage")
+		tickets := t.known(ctx, t.connector(ctx, "tickets"))
+		answer := tickets.post(ctx, cluster.gateway, `{"customer": "Ada", "subject": "Refund", "body": "I was charged twice for order 4711."}`)
+		Expect(answer.Status).To(Equal(http.StatusOK), string(answer.Body))
+		Expect(answer.Result.Output).To(ContainSubstring(`"category":"billing"`))
+		say("%s", answer.Result.Output)
+		answer = tickets.form(ctx, "support-triage", map[string]string{"customer": "Grace", "subject": "Checkout", "body": "The last page stays blank."},
+			map[string]string{"log": "tests/files/app.log"})
+		Expect(answer.Status).To(Equal(http.StatusOK))
+		Expect(answer.Result.Output).To(And(ContainSubstring(`"priority":"high"`), ContainSubstring("app.log")))
+		say("%s", answer.Result.Output)
+	}, SpecTimeout(5*time.Minute))
+
+	It("invoice-reader sends what it has read to the ERP, with the token of a sensitive variable", func(ctx SpecContext) {
+		t, erp := newTeam(ctx, 1), startReceiver(http.StatusOK)
+		token := t.secretly(ctx, "ERP_TOKEN", "CANARY")
+		t.example(ctx, "invoice-reader", v1alpha1.EnvironmentVariable{Name: "ERP_URL", Value: ptr.To(erp.url)}, token)
+		invoices, to := t.known(ctx, t.connector(ctx, "invoices")), t.connector(ctx, "erp")
+		answer := invoices.form(ctx, "invoice-reader", map[string]string{"from": "billing@acme.example"}, map[string]string{"invoice": "tests/files/invoice-4711.pdf"})
+		Expect(answer.RunIDs).To(HaveLen(1), "%+v", answer)
+		got := t.arrived(ctx, erp, to)
+		Expect(got.headers.Get("Authorization")).To(Equal("Bearer CANARY"))
+		Expect(string(got.body)).To(And(ContainSubstring(answer.RunIDs[0]), ContainSubstring("4711"), ContainSubstring("1200.00")))
+		say("%s", got.body)
+		Expect(invoices.post(ctx, cluster.gateway, `{"from":"nobody"}`).Status).To(Equal(http.StatusOK), "a run that fails, for it has no file")
+		Eventually(ctx, func() string {
+			var last delivered
+			if came := erp.came(); len(came) > 1 {
+				last = came[len(came)-1]
+			}
+			return string(last.body)
+		}).WithTimeout(patience).WithPolling(interval).Should(ContainSubstring(`"status":"failed"`))
+		shown := t.rest(ctx, http.MethodGet, "/connectors/"+to.Status.ID, "", http.StatusOK)
+		Expect(string(shown)).NotTo(ContainSubstring("CANARY"))
+		Expect(fmt.Sprint(to.Spec, to.Status)).NotTo(ContainSubstring("CANARY"))
+
+		By("rotating the token")
+		secret := &corev1.Secret{ObjectMeta: t.at("credentials")}
+		Expect(cluster.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+		secret.Data["value"] = []byte("CANARY2")
+		Expect(cluster.Update(ctx, secret)).To(Succeed())
+		Eventually(ctx, func() string {
+			status, _ := call(ctx, http.MethodPost, cluster.api+"/v1/projects/"+t.project.String()+"/connectors/"+to.Status.ID+"/test",
+				http.Header{"Authorization": {"Bearer " + t.key}}, nil)
+			Expect(status).To(BeElementOf(http.StatusCreated, http.StatusTooManyRequests))
+			came := erp.came()
+			return came[len(came)-1].headers.Get("Authorization")
+		}).WithTimeout(patience).WithPolling(2*time.Second).Should(Equal("Bearer CANARY2"))
+	}, SpecTimeout(6*time.Minute))
+
+	It("nightly-report tells the chat by its schedule", func(ctx SpecContext) {
+		t, chat := newTeam(ctx, 1), startReceiver(http.StatusOK)
+		url := t.secretly(ctx, "CHAT_WEBHOOK_URL", chat.url+"/CANARY")
+		t.example(ctx, "nightly-report",
+			v1alpha1.EnvironmentVariable{Name: "REPORT_SCHEDULE", Value: ptr.To("* * * * *")},
+			v1alpha1.EnvironmentVariable{Name: "REPORT_TIMEZONE", Value: ptr.To("Europe/Berlin")},
+			v1alpha1.EnvironmentVariable{Name: "TEAM", Value: ptr.To("the platform team")}, url)
+		to := t.connector(ctx, "chat")
+		got := t.arrived(ctx, chat, to)
+		Expect(string(got.body)).To(MatchRegexp(`"text":"[A-Z][a-z]+day: [A-Z][a-z]+ is on call\."`))
+		say("%s", got.body)
+		Expect(to.Spec.Webhook.URL).To(Equal("${CHAT_WEBHOOK_URL}"))
+		runs := t.rest(ctx, http.MethodGet, "/connectors/"+to.Status.ID+"/runs", "", http.StatusOK)
+		Expect(string(runs)).NotTo(ContainSubstring("CANARY"))
+	}, SpecTimeout(6*time.Minute))
+
+	It("release-notes publishes what GitHub tells of, and ignores what it need not", func(ctx SpecContext) {
+		t, changelog := newTeam(ctx, 1), startReceiver(http.StatusOK)
+		key := t.secretly(ctx, "CHANGELOG_KEY", "CANARY")
+		t.example(ctx, "release-notes", v1alpha1.EnvironmentVariable{Name: "CHANGELOG_URL", Value: ptr.To(changelog.url)}, key)
+		github, to := t.known(ctx, t.connector(ctx, "github")), t.connector(ctx, "changelog")
+		tell := func(event, body string) reply {
+			mac := hmac.New(sha256.New, []byte(github.secret))
+			mac.Write([]byte(body))
+			status, answer := call(ctx, http.MethodPost, cluster.gateway+github.path(), http.Header{
+				"X-GitHub-Event": {event}, "X-Hub-Signature-256": {"sha256=" + hex.EncodeToString(mac.Sum(nil))},
+			}, []byte(body))
+			r := reply{Status: status}
+			Expect(json.Unmarshal(answer, &r)).To(Succeed(), "%s", answer)
+			r.Status = status
+			return r
+		}
+		ping := tell("ping", `{"zen": "Keep it logically awesome.", "repository": {"full_name": "acme/shop"}}`)
+		Expect(ping.RunIDs).To(HaveLen(1))
+		Expect(*t.ends(ctx, ping.RunIDs[0]).Output).To(Equal("ignored"))
+		Expect(changelog.came()).To(BeEmpty())
+		release := tell("release", `{"action": "published", "release": {"tag_name": "v1.4.0"}, "repository": {"full_name": "acme/shop"}}`)
+		Expect(*t.ends(ctx, release.RunIDs[0]).Output).To(Equal("v1.4.0"))
+		got := t.arrived(ctx, changelog, to)
+		Expect(got.headers.Get("X-Api-Key")).To(Equal("CANARY"))
+		Expect(string(got.body)).To(ContainSubstring(`"repository":"acme/shop"`))
+		say("%s", got.body)
+		Expect(github.post(ctx, cluster.gateway, `{}`).Status).To(Equal(http.StatusUnauthorized), "nobody but GitHub")
+	}, SpecTimeout(5*time.Minute))
+})
