@@ -139,7 +139,9 @@ func TestCommandsOfREADMEsSendWhatAgentsTake(t *testing.T) {
 				require.True(t, known[found[1]], "%s sends %q, of which its tests know nothing", name, found[1])
 			}
 		}
-		if slices.ContainsFunc(project.Connectors, func(c *bundle.Connector) bool { return c.Type == bundle.ConnectorWebhook && c.Mode != bundle.ModeOutbound }) {
+		if slices.ContainsFunc(project.Connectors, func(c *bundle.Connector) bool {
+			return c.Type == bundle.ConnectorWebhook && c.Mode != bundle.ModeOutbound
+		}) {
 			require.NotZero(t, calls, "%s has a webhook that nobody calls", name)
 		}
 	}

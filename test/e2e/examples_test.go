@@ -193,7 +193,7 @@ var _ = Describe("The example", func() {
 			Expect(status).To(BeElementOf(http.StatusCreated, http.StatusTooManyRequests))
 			came := erp.came()
 			return came[len(came)-1].headers.Get("Authorization")
-		}).WithTimeout(patience).WithPolling(2*time.Second).Should(Equal("Bearer CANARY2"))
+		}).WithTimeout(patience).WithPolling(2 * time.Second).Should(Equal("Bearer CANARY2"))
 	}, SpecTimeout(6*time.Minute))
 
 	It("nightly-report tells the chat by its schedule", func(ctx SpecContext) {
