@@ -56,13 +56,35 @@ func (ps *Problems) add(at Position, format string, args ...any) {
 	}
 }
 
+// With are the problems with more, in order. Of a place that something is wrong with already,
+// what else is wrong there is said when that is mended: mostly it is the same mistake.
+func (ps Problems) With(more Problems) Problems {
+	known := make(map[Position]bool, len(ps))
+	for _, p := range ps {
+		known[p.Position] = true
+	}
+	out := slices.Clone(ps)
+	for _, p := range more {
+		if !known[p.Position] {
+			out = append(out, p)
+		}
+	}
+	out.sort()
+	return out
+}
+
 // err returns the problems in order, or nil without any.
 func (ps Problems) err() error {
 	if len(ps) == 0 {
 		return nil
 	}
+	ps.sort()
+	return ps
+}
+
+// sort puts problems in the order of files and lines.
+func (ps Problems) sort() {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return ps
 }

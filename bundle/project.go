@@ -39,6 +39,17 @@ func Load(root fs.FS) (*Project, error) {
 
 // Parse validates the files of a repository. The error is Problems, all of them.
 func Parse(files Files) (*Project, error) {
+	project, problems := Examine(files)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return project, nil
+}
+
+// Examine reads the files of a repository as far as they can be read, and says what is wrong
+// with them: nothing of a project that is valid. Who looks for more that is wrong may look at
+// what could be read; nobody else may use it.
+func Examine(files Files) (*Project, Problems) {
 	p := &parsing{
 		files:    files,
 		defaults: map[string]*node{},
@@ -51,10 +62,8 @@ func Parse(files Files) (*Project, error) {
 		p.problems.add(Position{File: "agents"}, "no agent found; write one as agents/<name>.yaml")
 	}
 	p.link()
-	if err := p.problems.err(); err != nil {
-		return nil, err
-	}
-	return p.project, nil
+	p.problems.sort()
+	return p.project, p.problems
 }
 
 // parsing is the state of one Parse.

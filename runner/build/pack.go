@@ -9,16 +9,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
-	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/gitremote"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
-	"github.com/agentplatform/agentplatform/runner/suite"
 )
 
 // phasePacking is the phase that Pack reports.
@@ -130,38 +127,14 @@ func load(dir string, check func(*bundle.Project) bundle.Problems) (*bundle.Proj
 		return nil, fmt.Errorf("opening the fetched files: %w", err)
 	}
 	defer root.Close()
-	project, err := bundle.Load(root.FS())
-	var problems bundle.Problems
+	project, problems, err := Check(root.FS(), check)
 	switch {
-	case errors.As(err, &problems):
-		return nil, &buildError{problems}
 	case err != nil:
-		return nil, fmt.Errorf("reading the fetched files: %w", err)
-	}
-	problems = append(checkKeys(project), suite.Check(project)...)
-	if check != nil {
-		problems = append(problems, check(project)...)
-	}
-	if len(problems) > 0 {
+		return nil, err
+	case len(problems) > 0:
 		return nil, &buildError{problems}
 	}
 	return project, nil
-}
-
-// checkKeys finds the expressions of agents that are none.
-func checkKeys(project *bundle.Project) (problems bundle.Problems) {
-	for _, a := range project.Agents {
-		if a.Concurrency == nil {
-			continue
-		}
-		if err := expr.CheckKey(a.Concurrency.Key); err != nil {
-			problem := bundle.Problem{Position: a.At("concurrency", "key"), Message: fmt.Sprintf(`"concurrency.key" is not the CEL expression of a key: %v`, err)}
-			if !slices.Contains(problems, problem) { // a default of many agents
-				problems = append(problems, problem)
-			}
-		}
-	}
-	return problems
 }
 
 // upload packs and stores the bundle.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/agentplatform/agentplatform/bundle"
@@ -15,6 +16,16 @@ import (
 const variablePrefix = "env."
 
 var placeholder = regexp.MustCompile(`\{[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_-]*)*\}`)
+
+// PromptVariables are the names of the environment's variables that a system prompt has, in order.
+func PromptVariables(prompt string) (names []string) {
+	for _, written := range placeholder.FindAllString(prompt, -1) {
+		if name, isVariable := strings.CutPrefix(written[1:len(written)-1], variablePrefix); isVariable && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // prompt is the agent's system prompt with values in place of what stands for them: {env.NAME} for a
 // variable of the environment, {var} and {var.field} for a value of the run's context.

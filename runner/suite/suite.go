@@ -26,6 +26,8 @@ const maxAtOnce = 4
 type Options struct {
 	// Project has the suites; Check found nothing in it.
 	Project *bundle.Project
+	// Only says which cases of an agent are run; nil means all.
+	Only func(agent string, c *bundle.Case) bool
 	// Models are asked where no mock stands in for them.
 	Models engine.Models
 	// Variables are engine.Config's.

@@ -56,6 +56,9 @@ func (e *lateError) Error() string { return e.message }
 func prepareAll(opts Options) (trials []*trial, err error) {
 	for _, s := range opts.Project.Suites {
 		for _, c := range s.Cases {
+			if opts.Only != nil && !opts.Only(s.Agent, c) {
+				continue
+			}
 			t, err := prepare(opts, s, c)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.At(), err)
