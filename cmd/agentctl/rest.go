@@ -107,58 +107,67 @@ func (e *restError) later() bool {
 // call makes a call until it is answered, and decodes the answer. One that changes something
 // needs an idempotency key, under which it may be made again. body is sent as JSON; nil is none.
 func (r *rest) call(ctx context.Context, method, path, idempotencyKey string, body, into any) error {
+	_, err := r.tagged(ctx, method, path, idempotencyKey, "", body, into)
+	return err
+}
+
+// tagged is call for what has an ETag: that of the answer, and with ifMatch the one of the
+// answer that a change is based on.
+func (r *rest) tagged(ctx context.Context, method, path, idempotencyKey, ifMatch string, body, into any) (etag string, err error) {
 	var text []byte
 	if body != nil {
-		var err error
 		if text, err = json.Marshal(body); err != nil {
-			return fmt.Errorf("making a request: %w", err)
+			return "", fmt.Errorf("making a request: %w", err)
 		}
 	}
+	headers := map[string]string{"Idempotency-Key": idempotencyKey, "If-Match": ifMatch}
 	for try := 1; ; try++ {
-		err := r.once(ctx, method, path, idempotencyKey, text, into)
+		etag, err := r.once(ctx, method, path, headers, text, into)
 		var problem *restError
 		answered := errors.As(err, &problem)
 		if err == nil || answered && !problem.later() || try == restTries || ctx.Err() != nil {
-			return err
+			return etag, err
 		}
 		after := restPause
 		if answered {
 			after = min(max(problem.after, restPause), restLongest)
 		}
 		if err := r.wait(ctx, after); err != nil {
-			return err
+			return "", err
 		}
 	}
 }
 
-func (r *rest) once(ctx context.Context, method, path, idempotencyKey string, text []byte, into any) error {
+func (r *rest) once(ctx context.Context, method, path string, headers map[string]string, text []byte, into any) (etag string, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, r.base+path, bytes.NewReader(text))
 	if err != nil {
-		return fmt.Errorf("making a request: %w", err)
+		return "", fmt.Errorf("making a request: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+r.key)
 	if len(text) > 0 {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	if idempotencyKey != "" {
-		request.Header.Set("Idempotency-Key", idempotencyKey)
+	for name, value := range headers {
+		if value != "" {
+			request.Header.Set(name, value)
+		}
 	}
 	response, err := r.http.Do(request)
 	if err != nil {
-		return fmt.Errorf("calling the REST API: %w", err)
+		return "", fmt.Errorf("calling the REST API: %w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
-		return problemOf(response)
+		return "", problemOf(response)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxRESTAnswer))
 	if err != nil {
-		return fmt.Errorf("reading the answer of the REST API: %w", err)
+		return "", fmt.Errorf("reading the answer of the REST API: %w", err)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return &restError{Status: response.StatusCode, Detail: "this is no answer of the REST API; is --server right?"}
+		return "", &restError{Status: response.StatusCode, Detail: "this is no answer of the REST API; is --server right?"}
 	}
-	return nil
+	return response.Header.Get("ETag"), nil
 }
 
 // problemOf is what an answer says that is none of success.

@@ -28,12 +28,13 @@ func Bind(root *cobra.Command) {
 		root.Long = root.Short + "."
 	}
 	root.Long += "\n\nEvery flag may also be given by the environment: --some-flag is " + Name("some-flag") + "."
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return read(cmd.Flags()) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return Read(cmd.Flags()) }
 }
 
-// read sets the flags that were not given to the values of their variables. An
-// error names the variable whose value the flag does not take.
-func read(flags *pflag.FlagSet) error {
+// Read sets the flags that were not given to the values of their variables. An
+// error names the variable whose value the flag does not take. Commands need not call
+// it: Bind lets them be read before each.
+func Read(flags *pflag.FlagSet) error {
 	var failed error
 	flags.VisitAll(func(f *pflag.Flag) {
 		value, ok := os.LookupEnv(Name(f.Name))

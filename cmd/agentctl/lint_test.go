@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/agentplatform/agentplatform/bundle"
+)
+
+// repository writes files, of alternating paths and contents, into a folder.
+func repository(t *testing.T, pairs ...string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for i := 0; i < len(pairs); i += 2 {
+		path := filepath.Join(dir, pairs[i])
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(pairs[i+1]), 0o600))
+	}
+	return dir
+}
+
+const helper = "name: helper\nmodel: openai/gpt-5\n"
+
+// TestLintFindsAllThatABuildRefuses: of the files, of the engine, of expressions and of tests,
+// all at once, in the order of places.
+func TestLintFindsAllThatABuildRefuses(t *testing.T) {
+	t.Parallel()
+	dir := repository(t,
+		"agents/helper.yaml", helper+"guardrails: {}\nmodle: x\nconcurrency: {key: 'input.id +'}\n",
+		"connectors/out.yaml", "type: webhook\nmode: sync\nconfig: {authentication: none}\nagents: [nobody]\n",
+		"tests/t.yaml", "agent: helper\ncases:\n  - {name: a, payload: x, expected_result: outptu}\n",
+	)
+	out, messages, err := run(t, "lint", dir)
+	require.EqualError(t, err, "6 problems in 3 files")
+	require.Equal(t, exitOutcome, exitCode(err))
+	require.Empty(t, messages)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 6)
+	for i, want := range []string{
+		`agents/helper.yaml:3:1: "guardrails" is not supported by this release; remove it`,
+		`agents/helper.yaml:4:1: unknown key "modle"; did you mean "model"?`,
+		`agents/helper.yaml:5:15: "concurrency.key" is not the CEL expression of a key: `,
+		`connectors/out.yaml:3:1: a webhook without authentication`,
+		`connectors/out.yaml:4:1: no agent is named "nobody"; write it or correct the name`,
+		`tests/t.yaml:3:27: "expected_result" is not a CEL expression`,
+	} {
+		require.True(t, strings.HasPrefix(lines[i], filepath.Join(dir, want)), "%s\n%s", lines[i], want)
+	}
+	require.NotContains(t, out, "\x1b", "colours are for terminals")
+
+	for format, read := range map[string]func([]byte, any) error{
+		"json": json.Unmarshal, "yaml": func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
+	} {
+		out, _, err := run(t, "lint", dir, "-o", format)
+		require.Equal(t, exitOutcome, exitCode(err))
+		var problems []bundle.Problem
+		require.NoError(t, read([]byte(out), &problems))
+		require.Len(t, problems, 6)
+		require.Equal(t, bundle.Position{File: filepath.Join(dir, "agents/helper.yaml"), Line: 4, Column: 1}, problems[1].Position)
+		require.Equal(t, `unknown key "modle"; did you mean "model"?`, problems[1].Message)
+	}
+}
+
+func TestLintOfWhatIsRightAndOfWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	dir := repository(t, "agents/helper.yaml", helper)
+	out, messages, err := run(t, "lint", dir)
+	require.NoError(t, err)
+	require.Empty(t, out)
+	require.Equal(t, "ok: nothing is wrong with 1 agent, 0 connectors and 0 test cases\n", messages)
+	out, _, err = run(t, "lint", dir, "-o", "json")
+	require.NoError(t, err)
+	require.JSONEq(t, "[]", out)
+
+	_, _, err = run(t, "lint", filepath.Join(dir, "nowhere"))
+	require.ErrorContains(t, err, "opening the repository")
+	require.Equal(t, exitFailed, exitCode(err))
+	_, _, err = run(t, "lint", t.TempDir())
+	require.Equal(t, exitOutcome, exitCode(err), "an empty folder has no agent")
+}
+
+// TestLintSaysWhatItDidNotCheck: which variables an environment has, and checks them where it is told
+// which one.
+func TestLintSaysWhatItDidNotCheck(t *testing.T) {
+	t.Parallel()
+	dir := repository(t,
+		"agents/helper.yaml", helper+"system_prompt: You work in {env.REGION} for {env.TOKEN} as {input}.\n",
+		"connectors/c.yaml", "type: cron\nconfig: {schedule: '${WHEN}', payload: {of: ['${REGION}', '$${NONE}']}}\n",
+	)
+	_, messages, err := run(t, "lint", dir)
+	require.NoError(t, err)
+	require.Contains(t, messages, "not checked: whether an environment has the variables REGION, TOKEN, WHEN; --environment asks one\n")
+
+	s := newShop(t, `{"name":"REGION","value":"eu","sensitive":false},{"name":"TOKEN","value":"********","sensitive":true}`)
+	out, messages, err := s.agentctl("lint", dir, "--environment", "production")
+	require.EqualError(t, err, "2 problems in 2 files")
+	require.NotContains(t, messages, "not checked")
+	require.Equal(t, dir+"/agents/helper.yaml:3:1: the variable TOKEN of environment production is sensitive, and cannot be named here\n"+
+		dir+"/connectors/c.yaml:2:1: environment production has no variable WHEN; add it, or correct the name\n", out)
+	_, _, err = run(t, "lint", dir, "--environment", "production")
+	require.ErrorContains(t, err, "--server")
+	require.Equal(t, exitFailed, exitCode(err))
+}
