@@ -27,25 +27,25 @@ func (p *parsing) checkAgent(a *Agent) {
 	switch {
 	case a.source.get("name") == nil:
 		p.problems.add(Position{File: a.SourcePath, Line: 1, Column: 1}, `missing key "name"; add name: %s`, suggestName(a.SourcePath))
-	case !agentName.MatchString(a.Name) || len(a.Name) > 63:
+	case !agentName.MatchString(a.Name) || len(a.Name) > maxName:
 		p.problems.add(a.At("name"), `"name" must be at most 63 lower-case letters, digits and inner dashes, not %q`, a.Name)
 	}
-	if a.Version != "" && a.Version != "1.0" {
+	if a.Version != "" && !slices.Contains(allowed[Agent]("version"), a.Version) {
 		p.problems.add(a.At("version"), `"version" must be "1.0", not %q`, a.Version)
 	}
 	p.checkType(a)
 	p.checkModels(a)
 	p.checkDelays(a)
-	p.oneOf(a, "reasoning_effort", a.ReasoningEffort, "minimal", "low", "medium", "high")
+	p.oneOf(a, "reasoning_effort", a.ReasoningEffort, allowed[Agent]("reasoning_effort")...)
 	if a.Concurrency != nil {
 		p.required(a, "concurrency", "key", a.Concurrency.Key)
-		p.oneOf(a, "concurrency", a.Concurrency.OnConflict, "queue", "drop")
+		p.oneOf(a, "concurrency", a.Concurrency.OnConflict, allowed[Concurrency]("on_conflict")...)
 	}
 	if a.Session != nil {
 		p.required(a, "session", "key", a.Session.Key)
 	}
 	if a.Approval != nil {
-		p.oneOf(a, "approval", a.Approval.OnRejection, "fail", "continue")
+		p.oneOf(a, "approval", a.Approval.OnRejection, allowed[Approval]("on_rejection")...)
 	}
 	for _, server := range a.MCPServers {
 		p.required(a, "mcp_servers", "name", server.Name)
@@ -86,8 +86,8 @@ func (p *parsing) checkDelays(a *Agent) {
 func (p *parsing) checkGuardrails(a *Agent, list []Guardrail) {
 	for _, g := range list {
 		p.required(a, "guardrails", "type", g.Type)
-		p.oneOf(a, "guardrails", g.Type, "regex", "pii", "prompt_injection", "moderation", "topic", "custom")
-		p.oneOf(a, "guardrails", g.Mode, "block", "warn", "redact")
+		p.oneOf(a, "guardrails", g.Type, allowed[Guardrail]("type")...)
+		p.oneOf(a, "guardrails", g.Mode, allowed[Guardrail]("mode")...)
 		switch g.Type {
 		case "regex":
 			p.required(a, "guardrails", "pattern", g.Pattern)

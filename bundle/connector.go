@@ -28,20 +28,18 @@ const (
 // Connector is a connector that the repository defines. Text of the configuration may
 // hold ${VAR}, which stays as it is here and is resolved from the environment's variables.
 type Connector struct {
-	// Type is webhook or cron.
-	Type string `yaml:"type"`
-	// Mode is inbound, sync or outbound; a cron connector is inbound.
-	Mode string `yaml:"mode"`
-	// DisplayName is for people; the key without it.
-	DisplayName string `yaml:"name"`
+	Type string `yaml:"type" required:"true" enum:"webhook,cron" doc:"Where events come from: requests to a URL, or a schedule."`
+	// Mode is inbound of a cron connector.
+	Mode string `yaml:"mode" enum:"inbound,sync,outbound" doc:"Of a webhook: inbound answers with the ids of the runs at once, sync with what the agent answers, outbound sends results. A cron connector is inbound."`
+	// DisplayName is Key without the key.
+	DisplayName string `yaml:"name" doc:"Name for people, at most 63 characters; without it the file's name."`
 	// Enabled is true without the key.
-	Enabled bool `yaml:"enabled"`
+	Enabled bool `yaml:"enabled" doc:"Whether events are taken."`
 	// Config depends on type and mode; the other keys are empty.
-	Config ConnectorConfig `yaml:"config"`
+	Config ConnectorConfig `yaml:"config" doc:"What depends on type and mode."`
 	// Agents are linked with default settings; see AllLinks.
-	Agents []string `yaml:"agents"`
-	// Links are linked with settings of their own.
-	Links []Link `yaml:"links"`
+	Agents []string `yaml:"agents" doc:"Names of the agents that are linked with nothing else to say."`
+	Links  []Link   `yaml:"links" doc:"Agents that are linked with settings of their own."`
 
 	// Key is the stem of the file and the identity of the connector.
 	Key string
@@ -54,48 +52,47 @@ type Connector struct {
 // ConnectorConfig holds the keys of all types and modes.
 type ConnectorConfig struct {
 	// For webhooks, inbound and sync.
-	RequireAuthentication *bool    `yaml:"require_authentication"`
-	Authentication        string   `yaml:"authentication"`
-	ContextHeaders        []string `yaml:"context_headers"`
-	FilesRequired         *bool    `yaml:"files_required"`
+	RequireAuthentication *bool    `yaml:"require_authentication" doc:"Whether callers must prove themselves; authentication says how."`
+	Authentication        string   `yaml:"authentication" enum:"secret,none,github,gitlab,stripe,slack,standard_webhooks" doc:"How callers prove themselves: by the connector's secret, or by the signature of a provider."`
+	ContextHeaders        []string `yaml:"context_headers" doc:"Names of up to 16 headers of a request that runs see."`
+	FilesRequired         *bool    `yaml:"files_required" doc:"Whether runs of an event without an attachment, or with one that was omitted, fail before they begin."`
 	// TimeoutSeconds is for sync (1 to 900) and outbound.
-	TimeoutSeconds *int `yaml:"timeout_seconds" min:"1" max:"900"`
+	TimeoutSeconds *int `yaml:"timeout_seconds" min:"1" max:"900" doc:"How long a sync webhook waits for the answer, or an attempt of an outbound one may take, in seconds."`
 
 	// For webhooks, outbound.
-	URL     string            `yaml:"url"`
-	Headers map[string]string `yaml:"headers"`
-	Retry   *DeliveryRetry    `yaml:"retry"`
+	URL     string            `yaml:"url" doc:"Where an outbound webhook sends results."`
+	Headers map[string]string `yaml:"headers" doc:"Headers that are sent with results."`
+	Retry   *DeliveryRetry    `yaml:"retry" doc:"How a delivery that failed is repeated."`
 
 	// For cron.
-	Schedule    string `yaml:"schedule"`
-	Timezone    string `yaml:"timezone"`
-	MissedTicks string `yaml:"missed_ticks"`
-	Prompt      string `yaml:"prompt"`
-	Payload     any    `yaml:"payload"`
+	Schedule    string `yaml:"schedule" doc:"When, as five fields of cron or a word such as @hourly."`
+	Timezone    string `yaml:"timezone" doc:"IANA name of the time zone of the schedule; UTC without it."`
+	MissedTicks string `yaml:"missed_ticks" enum:"skip,latest" doc:"What becomes of ticks that came while nobody could run them: skip leaves them out, latest runs the newest, once."`
+	Prompt      string `yaml:"prompt" doc:"What the agents are asked."`
+	Payload     any    `yaml:"payload" doc:"What they are given beside it, as keys and values."`
 }
 
 // DeliveryRetry says how a delivery is repeated.
 type DeliveryRetry struct {
-	MaxAttempts     int   `yaml:"max_attempts" min:"1" max:"20"`
-	ScheduleSeconds []int `yaml:"schedule_seconds"`
+	MaxAttempts     int   `yaml:"max_attempts" min:"1" max:"20" doc:"How many attempts there are."`
+	ScheduleSeconds []int `yaml:"schedule_seconds" doc:"How long each attempt waits after the one before, in seconds; the first is 0."`
 }
 
 var configType = reflect.TypeFor[ConnectorConfig]()
 
 // Link connects an agent.
 type Link struct {
-	Agent         string        `yaml:"agent"`
-	FilesRequired bool          `yaml:"files_required"`
-	Outbound      *LinkOutbound `yaml:"outbound"`
+	Agent         string        `yaml:"agent" required:"true" doc:"Name of the agent."`
+	FilesRequired bool          `yaml:"files_required" doc:"Whether its runs of an event without an attachment, or with one that was omitted, fail before they begin."`
+	Outbound      *LinkOutbound `yaml:"outbound" doc:"Which results of the agent an outbound connector sends."`
 }
 
 // LinkOutbound is the policy of a link of an outbound connector.
 type LinkOutbound struct {
-	Mode       string `yaml:"mode"` // automatic, agent_tool or middleware
-	ActionName string `yaml:"action_name"`
-	// SourceConnectors are keys of connectors of the repository; empty means all.
-	SourceConnectors []string `yaml:"source_connectors"`
-	Statuses         []string `yaml:"statuses"`
+	Mode             string   `yaml:"mode" enum:"automatic,agent_tool,middleware" doc:"What sends: the end of a run, a tool of the agent, or middleware."`
+	ActionName       string   `yaml:"action_name" doc:"Name of the tool; without it send_to_<connector>."`
+	SourceConnectors []string `yaml:"source_connectors" doc:"Connectors whose runs are sent, by their files' names; all without them."`
+	Statuses         []string `yaml:"statuses" enum:"completed,failed,cancelled" doc:"How runs that are sent have ended."`
 }
 
 // AllLinks are the links of both ways to write them, in order.
@@ -184,8 +181,8 @@ func (p *parsing) connector(file string) {
 func (p *parsing) checkConnector(c *Connector) {
 	switch c.Type {
 	case ConnectorWebhook:
-		if !slices.Contains([]string{ModeInbound, ModeSync, ModeOutbound}, c.Mode) {
-			p.problems.add(c.At("mode"), `"mode" must be one of inbound, sync, outbound, not %q`, c.Mode)
+		if modes := allowed[Connector]("mode"); !slices.Contains(modes, c.Mode) {
+			p.problems.add(c.At("mode"), `"mode" must be one of %s, not %q`, strings.Join(modes, ", "), c.Mode)
 			return
 		}
 	case ConnectorCron:
@@ -225,16 +222,22 @@ func (p *parsing) checkConnector(c *Connector) {
 	}
 }
 
-// checkConfigKeys reports keys of config that belong to another type or mode.
-func (p *parsing) checkConfigKeys(c *Connector) {
-	allowed := map[string][]string{
+var (
+	// webhookKeys are the keys of a webhook's config, by its mode.
+	webhookKeys = map[string][]string{
 		ModeInbound:  {"authentication", "require_authentication", "context_headers", "files_required"},
 		ModeSync:     {"authentication", "require_authentication", "context_headers", "files_required", "timeout_seconds"},
 		ModeOutbound: {"url", "headers", "timeout_seconds", "retry"},
-	}[c.Mode]
-	kind := c.Mode + " webhook"
+	}
+	// cronKeys are those of a cron connector's.
+	cronKeys = []string{"schedule", "timezone", "missed_ticks", "prompt", "payload"}
+)
+
+// checkConfigKeys reports keys of config that belong to another type or mode.
+func (p *parsing) checkConfigKeys(c *Connector) {
+	allowed, kind := webhookKeys[c.Mode], c.Mode+" webhook"
 	if c.Type == ConnectorCron {
-		allowed, kind = []string{"schedule", "timezone", "missed_ticks", "prompt", "payload"}, "cron"
+		allowed, kind = cronKeys, "cron"
 	}
 	config := c.source.path("config")
 	if config == nil {
@@ -248,7 +251,7 @@ func (p *parsing) checkConfigKeys(c *Connector) {
 }
 
 // authentications are the ways in which callers of a webhook prove themselves.
-var authentications = []string{"secret", "none", "github", "gitlab", "stripe", "slack", "standard_webhooks"}
+var authentications = allowed[ConnectorConfig]("authentication")
 
 // checkCalled checks what inbound and sync webhooks have in common.
 func (p *parsing) checkCalled(c *Connector) {

@@ -234,6 +234,9 @@ func join(path, key string) string {
 
 func reflectString(s *string) reflect.Value { return reflect.ValueOf(s).Elem() }
 
+// maxDurationSeconds is the longest Duration.
+const maxDurationSeconds = 30 * 24 * 3600
+
 // Duration is written as seconds (90, 0.5) or as text ("1m30s").
 type Duration time.Duration
 
@@ -264,8 +267,7 @@ func (t *Duration) unmarshalNode(d *decoder, n *node, path string) {
 		d.mismatch(n, path, `seconds or a duration such as "1m30s"`)
 		return
 	}
-	const most = 30 * 24 * 3600
-	if !(seconds >= 0 && seconds <= most) {
+	if !(seconds >= 0 && seconds <= maxDurationSeconds) {
 		d.problems.add(n.pos, "%q must be between 0 and 30 days", path)
 		return
 	}

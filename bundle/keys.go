@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	everyType = []AgentType{AgentLLM, AgentSequential, AgentTool, AgentRemote}
+	everyType = agentTypes(allowed[Agent]("type"))
 	onlyLLM   = []AgentType{AgentLLM}
 )
 
@@ -46,6 +46,15 @@ var typesOf = map[string][]AgentType{
 }
 
 var agentKeys = fieldsOf(reflect.TypeFor[Agent]())
+
+// agentTypes are types by their names.
+func agentTypes(names []string) []AgentType {
+	types := make([]AgentType, len(names))
+	for i, name := range names {
+		types[i] = AgentType(name)
+	}
+	return types
+}
 
 // typeNames lists types for messages.
 func typeNames(types []AgentType) string {

@@ -34,8 +34,8 @@ const (
 	MaxAttachments     = 10
 	MaxAttachmentsSize = 10 << 20
 
-	// maxTestName is the most bytes of the name of a case, and of a variant.
-	maxTestName = 63
+	// maxName is the most bytes of the name of an agent, a case or a variant.
+	maxName = 63
 	// maxVariants is the most variants of an agent.
 	maxVariants = 20
 	// maxDepth is how deep YAML may nest.

@@ -10,7 +10,7 @@ import (
 // Script is what a scripted model answers: the first step that fits the turn
 // and the conversation. See docs/spec/scripted-model.md.
 type Script struct {
-	Steps []Step `yaml:"steps"`
+	Steps []Step `yaml:"steps" required:"true" doc:"Answers: the first one that fits the turn and the conversation is given."`
 
 	// SourcePath is the file.
 	SourcePath string
@@ -18,44 +18,38 @@ type Script struct {
 
 // Step is one answer of a scripted model.
 type Step struct {
-	// Turn counts the model's answers to one agent from 1; 0 fits every turn.
-	Turn int `yaml:"turn" min:"1" without:"every turn"`
-	// Match is a regular expression (RE2) on the conversation; nil fits all.
-	Match *Pattern `yaml:"match"`
-	// Text is the answer; ${name} and ${1} stand for groups of Match, ${0} for
-	// all that it matched.
-	Text string `yaml:"text"`
-	// ToolCalls are the tools to call; text in arguments is expanded like Text.
-	ToolCalls []ToolCall `yaml:"tool_calls"`
-	// Delay is waited before the answer.
-	Delay Duration `yaml:"delay"`
-	// Error is given instead of an answer.
-	Error *StepError `yaml:"error"`
-	// Tokens are reported as used; counted as words when nil.
-	Tokens *Tokens `yaml:"tokens"`
+	// Turn is 0 where every turn fits.
+	Turn int `yaml:"turn" min:"1" without:"every turn" doc:"Which answer to the agent this is, counted from 1."`
+	// Match is nil where all fits.
+	Match     *Pattern   `yaml:"match" doc:"Regular expression (RE2) that must be found in the conversation."`
+	Text      string     `yaml:"text" doc:"The answer; ${1} and ${name} stand for groups of match, ${0} for all that it matched, $$ for a dollar sign."`
+	ToolCalls []ToolCall `yaml:"tool_calls" doc:"Tools to call; text in arguments is expanded like text."`
+	Delay     Duration   `yaml:"delay" doc:"Wait before the answer."`
+	Error     *StepError `yaml:"error" doc:"An error in place of an answer, as a provider's."`
+	// Tokens are counted as words where it is nil.
+	Tokens *Tokens `yaml:"tokens" doc:"Usage to report; without it words are counted."`
 }
 
 // ToolCall asks for a tool.
 type ToolCall struct {
-	Name      string         `yaml:"name"`
-	Arguments map[string]any `yaml:"arguments"`
+	Name      string         `yaml:"name" required:"true" doc:"Name of the tool."`
+	Arguments map[string]any `yaml:"arguments" doc:"Arguments of the call."`
 }
 
 // StepError makes a request fail as a provider's would.
 type StepError struct {
-	// Status is the HTTP status; 408, 409, 429 and 5xx are tried again.
-	Status  int    `yaml:"status" min:"400" max:"599"`
-	Message string `yaml:"message"`
-	// Times is how many attempts fail before the step answers; 0 means all.
-	Times int `yaml:"times" min:"0"`
+	Status  int    `yaml:"status" required:"true" min:"400" max:"599" doc:"HTTP status; 408, 409, 429 and 5xx are tried again."`
+	Message string `yaml:"message" doc:"What the provider says."`
+	// Times is 0 for all.
+	Times int `yaml:"times" min:"0" doc:"How many attempts fail before the step answers; 0 means all."`
 }
 
 // Tokens are a model's usage of one answer.
 type Tokens struct {
-	Input       int64 `yaml:"input" min:"0"`
-	Output      int64 `yaml:"output" min:"0"`
-	Thinking    int64 `yaml:"thinking" min:"0"`
-	CachedInput int64 `yaml:"cached_input" min:"0"`
+	Input       int64 `yaml:"input" min:"0" doc:"Tokens of the request."`
+	Output      int64 `yaml:"output" min:"0" doc:"Tokens of the answer."`
+	Thinking    int64 `yaml:"thinking" min:"0" doc:"Tokens of what the model thought."`
+	CachedInput int64 `yaml:"cached_input" min:"0" doc:"Tokens of the request that the provider had already."`
 }
 
 // Pattern is a regular expression in RE2's syntax.

@@ -40,8 +40,8 @@ func (p *parsing) suite(file string) {
 
 // checkCase checks what one case says, without looking at other files but its attachments.
 func (p *parsing) checkCase(c *Case) {
-	if !agentName.MatchString(c.Name) || len(c.Name) > maxTestName {
-		p.problems.add(c.At("name"), `a case needs a "name" of at most %d lower-case letters, digits and inner dashes`, maxTestName)
+	if !agentName.MatchString(c.Name) || len(c.Name) > maxName {
+		p.problems.add(c.At("name"), `a case needs a "name" of at most %d lower-case letters, digits and inner dashes`, maxName)
 	}
 	_, isMap := c.Payload.(map[string]any)
 	switch {

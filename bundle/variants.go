@@ -72,9 +72,9 @@ func (p *parsing) linkVariant(a, base *Agent, file, variant string) {
 		return
 	}
 	a.VariantOf, a.TestName = base.Name, variant
-	if !agentName.MatchString(variant) || len(variant) > maxTestName {
+	if !agentName.MatchString(variant) || len(variant) > maxName {
 		p.problems.add(at, "a variant's name, what follows %q, is at most %d lower-case letters, digits and inner dashes, not %q",
-			variantMark, maxTestName, variant)
+			variantMark, maxName, variant)
 	} else if _, named := base.Variants[variant]; !named {
 		p.problems.add(at, `is a variant that the "variants" of %s do not name, so that it would never run; write variants: {%s: 10} there, or remove this file`,
 			file, variant)

@@ -32,3 +32,14 @@ func Open(name string) (fs.FS, error) {
 	}
 	return nil, fmt.Errorf("there is no example %q; there is %s", name, strings.Join(Names(), ", "))
 }
+
+// About is what one is, as its README says first: the first line after the heading.
+func About(name string) string {
+	readme, _ := fs.ReadFile(files, name+"/README.md") // whose README is missing says nothing; a test holds that none is
+	for line := range strings.Lines(string(readme)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return line
+		}
+	}
+	return ""
+}

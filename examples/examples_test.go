@@ -48,6 +48,8 @@ func TestEveryExampleIsAValidRepository(t *testing.T) {
 		require.Empty(t, engine.New(engine.Config{}).Check(project), name)
 		require.Empty(t, suite.Check(project), name)
 		require.NotEmpty(t, project.Suites, name)
+		require.NotEmpty(t, examples.About(name), "%s: its README begins with what it is, in a line", name)
+		require.NotContains(t, examples.About(name), "](", "it is shown as it is")
 	}
 	_, err := examples.Open("nothing")
 	require.ErrorContains(t, err, `there is no example "nothing"; there is hello`)

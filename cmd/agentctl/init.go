@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -25,36 +27,74 @@ func newInitCommand() *cobra.Command {
 		Long: `Begin a project repository: writes the files of an example into a folder, which is made
 where it is not there. Files that are there already are never written over.
 
-Examples: ` + strings.Join(examples.Names(), ", ") + `.`,
-		Example: "  agentctl init my-agents\n  cd my-agents && git init && git add . && git commit -m 'First agents'",
+Beside them it writes the JSON Schemas of the files into .schemas, and into each file the line
+by which an editor finds its own.
+
+Templates:
+` + templates(),
+		Example: "  agentctl init my-agents\n  cd my-agents && agentctl lint && agentctl test\n  git init && git add . && git commit -m 'First agents'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return begin(args[0], example, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&example, "example", "hello", "the example to begin with")
+	cmd.Flags().StringVar(&example, "template", "hello", "the example to begin with")
+	_ = cmd.RegisterFlagCompletionFunc("template", func(*cobra.Command, []string, string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
+		for _, name := range examples.Names() {
+			out = append(out, cobra.CompletionWithDesc(name, examples.About(name)))
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}) // fails of a flag that is not there
 	return cmd
+}
+
+// templates are the examples, a line for each.
+func templates() string {
+	var out strings.Builder
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	for _, name := range examples.Names() {
+		fmt.Fprintf(table, "  %s\t%s\n", name, examples.About(name))
+	}
+	_ = table.Flush() // into memory
+	return strings.TrimRight(out.String(), "\n")
+}
+
+// contents are the files of an example with the schemas of their kinds.
+func contents(source fs.FS) (map[string][]byte, error) {
+	files, err := schemaFiles()
+	if err != nil {
+		return nil, err
+	}
+	err = fs.WalkDir(source, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(source, name)
+		files[name] = append([]byte(modeline(name)), text...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the example: %w", err)
+	}
+	return files, nil
 }
 
 // begin writes the files of an example into a folder: all of them, or none.
 func begin(folder, example string, out, messages io.Writer) error {
 	source, err := examples.Open(example)
 	if err != nil {
-		return fmt.Errorf("--example: %w", err)
+		return fmt.Errorf("--template: %w", err)
 	}
-	var names, there []string
-	err = fs.WalkDir(source, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		names = append(names, name)
+	files, err := contents(source)
+	if err != nil {
+		return err
+	}
+	var there []string
+	names := slices.Sorted(maps.Keys(files))
+	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(folder, filepath.FromSlash(name))); !errors.Is(err, fs.ErrNotExist) {
 			there = append(there, name)
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("reading the example: %w", err)
 	}
 	if len(there) > 0 {
 		return fmt.Errorf("%s has %s already; nothing was written", folder, strings.Join(there, ", "))
@@ -67,8 +107,8 @@ func begin(folder, example string, out, messages io.Writer) error {
 		return fmt.Errorf("opening the folder: %w", err)
 	}
 	defer root.Close()
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		if err := write(root, source, name); err != nil {
+	for _, name := range names {
+		if err := write(root, name, files[name]); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, filepath.Join(folder, filepath.FromSlash(name)))
@@ -77,11 +117,8 @@ func begin(folder, example string, out, messages io.Writer) error {
 	return nil
 }
 
-func write(root *os.Root, source fs.FS, name string) error {
-	text, err := fs.ReadFile(source, name)
-	if err == nil {
-		err = root.MkdirAll(filepath.Dir(filepath.FromSlash(name)), 0o755)
-	}
+func write(root *os.Root, name string, text []byte) error {
+	err := root.MkdirAll(filepath.Dir(filepath.FromSlash(name)), 0o755)
 	if err == nil {
 		err = root.WriteFile(filepath.FromSlash(name), text, 0o644)
 	}

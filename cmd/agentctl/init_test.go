@@ -19,16 +19,33 @@ func TestInitBeginsARepository(t *testing.T) {
 	t.Parallel()
 	for _, example := range examples.Names() {
 		folder := filepath.Join(t.TempDir(), "new", "agents")
-		out, messages, err := run(t, "init", folder, "--example", example)
+		out, messages, err := run(t, "init", folder, "--template", example)
 		require.NoError(t, err)
 		require.Contains(t, messages, example)
 		project, err := bundle.Load(os.DirFS(folder))
 		require.NoError(t, err)
 		require.NotEmpty(t, project.Agents)
+		for file, text := range project.Files {
+			kind := bundle.KindOf(file)
+			if kind == "" {
+				continue
+			}
+			line, _, _ := strings.Cut(string(text), "\n")
+			schema, found := strings.CutPrefix(line, "# yaml-language-server: $schema=")
+			require.True(t, found, file)
+			own, err := os.ReadFile(filepath.Join(folder, filepath.Dir(file), schema))
+			require.NoError(t, err, file)
+			want, err := bundle.Schema(kind)
+			require.NoError(t, err)
+			require.Equal(t, string(want), string(own), file)
+		}
+		help, _, err := run(t, "init", "--help")
+		require.NoError(t, err)
+		require.Contains(t, help, examples.About(example))
 		for _, path := range strings.Fields(out) {
 			require.FileExists(t, path)
 		}
-		_, _, err = run(t, "init", folder, "--example", example)
+		_, _, err = run(t, "init", folder, "--template", example)
 		require.ErrorContains(t, err, "README.md")
 		require.ErrorContains(t, err, "already; nothing was written")
 	}
@@ -38,8 +55,8 @@ func TestInitBeginsARepository(t *testing.T) {
 	_, _, err := run(t, "init", folder)
 	require.ErrorContains(t, err, "has README.md already")
 	require.NoDirExists(t, filepath.Join(folder, "agents"))
-	_, _, err = run(t, "init", folder, "--example", "nothing")
-	require.ErrorContains(t, err, "--example: there is no example")
+	_, _, err = run(t, "init", folder, "--template", "nothing")
+	require.ErrorContains(t, err, "--template: there is no example")
 	outside := filepath.Join(t.TempDir(), "elsewhere")
 	require.NoError(t, os.Mkdir(outside, 0o755))
 	folder = t.TempDir()

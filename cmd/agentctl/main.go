@@ -47,7 +47,8 @@ func newRootCommand(name string) *cobra.Command {
 		newStatusCommand(), newDeployCommand(), newActivateCommand(), newRollbackCommand(), newLogsCommand(), newRunsCommand(), newInitCommand(),
 		newLintCommand(),
 		newTestCommand(),
-		newEnvCommand())
+		newEnvCommand(),
+		newSchemaCommand())
 	completeByServer(root)
 	showAs(root, name)
 	flagenv.Bind(root)

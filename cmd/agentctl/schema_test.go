@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+)
+
+func TestSchemasAreWritten(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "repository", ".schemas")
+	_, _, err := run(t, "schema", "--out", folder)
+	require.NoError(t, err)
+	_, _, err = run(t, "schema", "--out", folder)
+	require.NoError(t, err, "those of another release are written over")
+	list, _, err := run(t, "schema")
+	require.NoError(t, err)
+	for _, k := range bundle.Kinds {
+		require.Contains(t, list, k.Files)
+		out, _, err := run(t, "schema", string(k.Kind))
+		require.NoError(t, err)
+		require.True(t, json.Valid([]byte(out)))
+		written, err := os.ReadFile(filepath.Join(folder, string(k.Kind)+".json"))
+		require.NoError(t, err)
+		require.Equal(t, out, string(written))
+	}
+	_, _, err = run(t, "schema", "nothing")
+	require.ErrorContains(t, err, `there is no kind of file "nothing"`)
+	_, _, err = run(t, "schema", "agent", "--out", folder)
+	require.ErrorContains(t, err, "--out")
+}
