@@ -23,11 +23,8 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// everyKey is a valid repository that has each key at least once.
-func everyKey() bundle.Files {
-	return files(
-		"agents/_defaults.yaml", "retry_options: {attempts: 2}\n",
-		"agents/full.yaml", `version: "1.0"
+const (
+	everyKeyOfAgents = `version: "1.0"
 name: full
 description: All keys
 type: llm
@@ -56,7 +53,30 @@ approval: {tools: [current_time], timeout: 60, message: Really?, on_rejection: c
 mcp_servers:
   - {name: files, url: "https://mcp.example.com", tools: [read], headers: {Authorization: "Bearer ${TOKEN}"}}
 files_required: true
-`,
+`
+	everyKeyOfSuites = `agent: full
+mocks: {tools: {current_time: {result: {time: noon}}}}
+cases:
+  - name: one
+    payload: {a: 1}
+    files: [files/a.txt]
+    context: {headers: {x-event: push}}
+    runs: 2
+    success_threshold: 0.5
+    timeout_s: 30
+    mocks: {models: {openai/gpt-5: scripted/spare, scripted/spare: {steps: [{text: x}]}}, tools: {current_time: {error: broken}}}
+    expected_result: output == "x"
+    expected_tool_calls: [{tool: current_time, arguments: {timezone: UTC}, times: 1}]
+    expected_no_tool_calls: [current_time]
+    approval_decisions: [approve]
+`
+)
+
+// everyKey is a valid repository that has each key at least once.
+func everyKey() bundle.Files {
+	return files(
+		"agents/_defaults.yaml", "retry_options: {attempts: 2}\n",
+		"agents/full.yaml", everyKeyOfAgents,
 		"agents/steps.yaml", "name: steps\ntype: sequential\nagents: [full, full]\n",
 		"agents/call.yaml", "name: call\ntype: tool\ntool_name: current_time\n",
 		"agents/away.yaml", "name: away\ntype: remote\nurl: https://agents.example.com/a\n",
@@ -75,22 +95,7 @@ links:
   - {error: {status: 503, message: away, times: 1}, tokens: {input: 1, output: 1, thinking: 1, cached_input: 1}}
   - {text: hi}
 `,
-		"tests/full.yaml", `agent: full
-mocks: {tools: {current_time: {result: {time: noon}}}}
-cases:
-  - name: one
-    payload: {a: 1}
-    files: [files/a.txt]
-    context: {headers: {x-event: push}}
-    runs: 2
-    success_threshold: 0.5
-    timeout_s: 30
-    mocks: {models: {openai/gpt-5: scripted/spare, scripted/spare: {steps: [{text: x}]}}, tools: {current_time: {error: broken}}}
-    expected_result: output == "x"
-    expected_tool_calls: [{tool: current_time, arguments: {timezone: UTC}, times: 1}]
-    expected_no_tool_calls: [current_time]
-    approval_decisions: [approve]
-`,
+		"tests/full.yaml", everyKeyOfSuites,
 		"tests/files/a.txt", "a", "guardrails/polite.star", "", "schemas/answer.json", "{}",
 	)
 }

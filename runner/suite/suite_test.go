@@ -297,3 +297,18 @@ func TestWhatCannotBeTested(t *testing.T) {
 	_, err = suite.Run(t.Context(), suite.Options{Project: p, Models: &model.Registry{}})
 	require.ErrorContains(t, err, "tests/t.yaml:3:5: reading expected_result")
 }
+
+// TestSomeCasesAlone: those that are asked for, and no others count.
+func TestSomeCasesAlone(t *testing.T) {
+	t.Parallel()
+	p := project(t, `agent: helper
+mocks: {models: {openai/gpt-5: {steps: [{text: x}]}}}
+cases: [{name: a, payload: x}, {name: b, payload: x, expected_result: 'false'}]
+`)
+	results, err := suite.Run(t.Context(), suite.Options{Project: p, Models: &model.Registry{}, Only: func(agent string, c *bundle.Case) bool {
+		return agent == "helper" && c.Name == "a"
+	}, Ended: func(p suite.Progress) { require.Equal(t, 1, p.Total) }})
+	require.NoError(t, err)
+	require.Len(t, results, 1)
+	require.True(t, results[0].Passed)
+}
