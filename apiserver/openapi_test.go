@@ -161,4 +161,8 @@ func TestTheDescriptionOfWebhooksIsThatOfTheRepository(t *testing.T) {
 		require.NotEmpty(t, aboutWebhookProblems[status], status)
 	}
 	require.Len(t, aboutWebhookProblems, len(webhookapi.Problems))
+	for status := range webhookapi.PushProblems {
+		require.NotEmpty(t, aboutPushProblems[status], status)
+	}
+	require.Len(t, aboutPushProblems, len(webhookapi.PushProblems))
 }

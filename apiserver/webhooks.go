@@ -39,14 +39,20 @@ func Webhooks(gatewayURL string) ([]byte, error) {
 		},
 		"servers": []any{node{"url": strings.TrimSuffix(cmp.Or(gatewayURL, exampleGateway), "/"), "description": "The gateway's public URL."}},
 		"tags":    []any{node{"name": "webhooks", "description": "Events that start agents, and results that are sent."}},
-		"paths": node{webhookapi.Path: node{
-			"parameters": []any{
-				parameter("project_id", "path", "The project.", node{"type": "string", "format": "uuid"}),
-				parameter("connector_id", "path", "The connector.", node{"type": "string", "format": "uuid"}),
+		"paths": node{
+			webhookapi.Path: node{
+				"parameters": []any{
+					parameter("project_id", "path", "The project.", node{"type": "string", "format": "uuid"}),
+					parameter("connector_id", "path", "The connector.", node{"type": "string", "format": "uuid"}),
+				},
+				"get":  incoming("getWebhook", "Send an event in a query", aboutGetWebhook, nil),
+				"post": incoming("postWebhook", "Send an event", aboutPostWebhook, incomingBody()),
 			},
-			"get":  incoming("getWebhook", "Send an event in a query", aboutGetWebhook, nil),
-			"post": incoming("postWebhook", "Send an event", aboutPostWebhook, incomingBody()),
-		}},
+			webhookapi.PushPath: node{
+				"parameters": []any{parameter("project_id", "path", "The project.", node{"type": "string", "format": "uuid"})},
+				"post":       pushed(),
+			},
+		},
 		"webhooks": node{
 			"result":         node{"post": outgoing("result", "result", "A run has ended", aboutResult, ref("schemas", "Envelope"))},
 			"payload":        node{"post": outgoing("payload", "payload", "An agent sends something", aboutPayload, node{"description": "Any JSON of at most 256 KiB."})},
@@ -77,7 +83,7 @@ func webhookSchemas() (node, error) {
 	for _, t := range []reflect.Type{
 		reflect.TypeFor[webhookapi.Accepted](), reflect.TypeFor[webhookapi.Results](), reflect.TypeFor[webhookapi.Progress](),
 		reflect.TypeFor[webhookapi.Envelope](), reflect.TypeFor[webhookapi.Handshake](), reflect.TypeFor[Problem](),
-		reflect.TypeFor[store.FailedDelivery](), reflect.TypeFor[webhookapi.TestEnvelope](),
+		reflect.TypeFor[store.FailedDelivery](), reflect.TypeFor[webhookapi.TestEnvelope](), reflect.TypeFor[webhookapi.Pushed](),
 	} {
 		registry.Schema(t, true, t.Name())
 	}
@@ -152,11 +158,36 @@ func incomingResponses() node {
 			"headers": node{"Preference-Applied": ref("headers", "Preference-Applied"), "Idempotent-Replayed": ref("headers", "Idempotent-Replayed")},
 		},
 	}
-	for _, status := range slices.Sorted(maps.Keys(webhookapi.Problems)) {
-		codes := webhookapi.Problems[status]
-		response := node{"description": aboutWebhookProblems[status], "content": node{httpserver.ProblemType: node{"schema": node{"allOf": []any{
+	refusals(out, webhookapi.Problems, aboutWebhookProblems)
+	out["504"].(node)["headers"] = replayed
+	return out
+}
+
+// pushed is the operation that Git providers call.
+func pushed() node {
+	parameters, of := []any{}, node{"type": "string"}
+	for _, header := range []string{"X-GitHub-Event", "X-Gitlab-Event", "X-Gitea-Event", "X-Forgejo-Event"} {
+		parameters = append(parameters, parameter(header, "header", "What has happened, by the provider's word.", of))
+	}
+	answer := node{"application/json": node{"schema": ref("schemas", "Pushed")}}
+	out := node{
+		"200": node{"description": "The event is no push, and is ignored.", "content": answer},
+		"202": node{"description": "A look at the repository is asked for, which is stored.", "content": answer},
+	}
+	refusals(out, webhookapi.PushProblems, aboutPushProblems)
+	return node{
+		"operationId": "postPush", "tags": []any{"webhooks"}, "summary": "Tell of a push", "description": aboutPush, "parameters": parameters,
+		"security": []any{}, "responses": out,
+		"requestBody": node{"description": "Anything of at most 16 MiB. It is read, and nothing in it counts.", "content": node{"*/*": node{"schema": node{}}}},
+	}
+}
+
+// refusals adds the answers that are no success, of these codes by their status.
+func refusals(out node, problems map[int][]httpserver.Code, about map[int]string) {
+	for _, status := range slices.Sorted(maps.Keys(problems)) {
+		response := node{"description": about[status], "content": node{httpserver.ProblemType: node{"schema": node{"allOf": []any{
 			ref("schemas", "Problem"),
-			node{"properties": node{"code": node{"enum": codes}, "status": node{"const": status}}},
+			node{"properties": node{"code": node{"enum": problems[status]}, "status": node{"const": status}}},
 		}}}}}
 		switch status {
 		case http.StatusUnauthorized:
@@ -165,12 +196,9 @@ func incomingResponses() node {
 			response["headers"] = node{"Allow": ref("headers", "Allow")}
 		case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 			response["headers"] = node{"Retry-After": ref("headers", "Retry-After")}
-		case http.StatusGatewayTimeout:
-			response["headers"] = replayed
 		}
 		out[strconv.Itoa(status)] = response
 	}
-	return out
 }
 
 // outgoing is what is sent to the destination of an outbound webhook, with a body like that.

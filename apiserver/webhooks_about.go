@@ -11,6 +11,8 @@ const (
 	aboutPostWebhook = "The body is the agents' input. Parameters of the query are no input. " + aboutSync
 	aboutSync        = "A sync webhook answers when its agents have finished, and with status 200 also where they failed; with Accept: text/event-stream it answers at once, with a stream of events. " +
 		"2xx means that the event is stored."
+	aboutPush = "The push webhook of a project, for GitHub, GitLab, Gitea, Forgejo, or a hook of a Git server. It has no secret: a call can ask for nothing " +
+		"but a look at the branches that the project's environments follow, and of a project one is asked for at a time. Which event it is, the header of the provider says; a request without any is a push."
 	aboutResult         = "The result of a run of a linked agent."
 	aboutPayload        = "What an agent sends by a tool while it runs: the body is the JSON that it has made."
 	aboutDeliveryFailed = "Word of a delivery of another outbound connector of the environment that has failed, for links whose statuses have delivery_failed: of a connector once a minute at most, with how many have failed since."
@@ -28,6 +30,7 @@ var aboutWebhookSchemas = map[string]string{ //nolint:gosec // TokenUsage is no 
 	"Handshake":      "The answer to a handshake.",
 	"Problem":        "What is wrong (RFC 9457).",
 	"Progress":       "Where a run stands.",
+	"Pushed":         "What becomes of a call of a push webhook.",
 	"Result":         "How a run has ended.",
 	"Results":        "What came of an event.",
 	"TestEnvelope":   "What a test delivery carries: the envelope of a run that there never was.",
@@ -48,4 +51,15 @@ var aboutWebhookProblems = map[int]string{
 	429: "The project has as much under way, waiting or stored as it may.",
 	503: "It is not known that the event is stored: send it again, with the same Idempotency-Key if it had one.",
 	504: "The event is stored and its run goes on: the agent has not finished in time, or the gateway stops. Do not send the event again without its key.",
+}
+
+// aboutPushProblems say when the call of a push webhook is answered with a status.
+var aboutPushProblems = map[int]string{
+	400: "The body could not be read whole.",
+	404: "No project has this URL.",
+	405: "Another method than POST.",
+	408: "The body did not come in time.",
+	413: "The request is larger than 16 MiB.",
+	429: "As many calls for the project are under way as may be.",
+	503: "It is not known that the look is asked for: send it again.",
 }

@@ -39,7 +39,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	trust, anew, told := make(chan event.GenericEvent), make(chan event.GenericEvent), &connector.Calm{}
-	heads := environment.NewHeads()
+	heads, pushes := environment.NewHeads(), environment.NewPushes(opts.Store, opts.Hints, opts.Namespaces)
 	pods := object.PodOptions{
 		Image: opts.Image, DispatchURL: opts.DispatchURL, TrustDispatchCA: opts.DispatchTLSSecret != "", Egress: opts.Egress,
 	}
@@ -49,11 +49,11 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	}{
 		{"project", &project.Reconciler{Base: base(mgr, opts, "project"), Store: opts.Store, Network: project.Network{
 			SystemNamespace: opts.SystemNamespace, DispatchTLSSecret: opts.DispatchTLSSecret, Egress: rules,
-		}, TrustChanged: trust}},
+		}, TrustChanged: trust, GatewayURL: opts.GatewayURL}},
 		{"environment", &environment.Reconciler{
 			Base: base(mgr, opts, "environment"), Store: opts.Store, Keys: opts.Keys, Pods: pods, Heads: heads,
 		}},
-		{"branches", &environment.Branches{Base: base(mgr, opts, "environment"), Guard: egress.New(rules), Heads: heads}},
+		{"branches", &environment.Branches{Base: base(mgr, opts, "environment"), Guard: egress.New(rules), Heads: heads, Pushes: pushes}},
 		{"deployment", &deployment.Reconciler{
 			Base: base(mgr, opts, "deployment"), Store: opts.Store, Keys: opts.Keys, Pods: pods,
 		}},
@@ -69,6 +69,9 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		if err := c.controller.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("registering controller %q: %w", c.name, err)
 		}
+	}
+	if err := mgr.Add(pushes); err != nil {
+		return fmt.Errorf("registering what hears of pushes: %w", err)
 	}
 	return addLoops(mgr, opts, anew, told)
 }

@@ -23,6 +23,8 @@ import (
 type Options struct {
 	// Store is the store as this cluster's manager may write it.
 	Store store.Control
+	// Hints are the store's, by which the manager hears what is asked of it.
+	Hints store.Notifier
 	// Lease keeps the store this cluster's while the controllers run; nil keeps nothing.
 	Lease *Lease
 	// Keys derive connectors' secrets and seal credentials.
@@ -66,6 +68,8 @@ func (o Options) validate() error {
 	switch {
 	case o.Store == nil:
 		return errors.New("controllers need a store")
+	case o.Hints == nil:
+		return errors.New("controllers need the store's hints")
 	case o.Keys == nil:
 		return errors.New("controllers need the platform's keys")
 	case o.Image == "":

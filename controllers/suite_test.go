@@ -81,7 +81,7 @@ func startAs(
 	Expect(keys.Begin(ctx)).To(Succeed())
 	prepare(ctx, db, platformID)
 	Expect(controllers.Register(ctx, mgr, controllers.Options{
-		Store: db.ForCluster(uid), Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: "agentplatform:dev",
+		Store: db.ForCluster(uid), Hints: db, Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: "agentplatform:dev",
 		DispatchURL: "https://dispatch.example.svc:8081", GatewayURL: "https://hooks.example.com/", Namespaces: opts.Namespaces,
 		SystemNamespace: opts.SystemNamespace, DispatchTLSSecret: "agentplatform-dispatch-tls", APITLSSecret: "agentplatform-api-tls",
 		Egress: egress.Flags{Allow: "git=10.20.0.0/16,model=10.0.0.0/8", Deny: "10.96.0.0/12"},

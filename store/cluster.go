@@ -68,6 +68,7 @@ type Control interface {
 	Audit
 	Destinations
 	RejectionTeller
+	LookTaker
 }
 
 // ForeignClusterError says that the store serves another cluster.

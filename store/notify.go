@@ -21,6 +21,9 @@ const (
 	TopicRoute Topic = "route"
 	// TopicDeployment: a deployment changed, or its build wrote.
 	TopicDeployment Topic = "deployment"
+	// TopicLook: a look at the repository of a project is asked for; the key is the
+	// project's.
+	TopicLook Topic = "look"
 )
 
 // Hint says that something may have changed. Hints are sent after the commit,

@@ -34,6 +34,8 @@ type Store interface {
 	Audit
 	Rejections
 	RejectionTeller
+	Looks
+	LookTaker
 	RateLimiter
 	Notifier
 

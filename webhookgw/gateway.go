@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/dispatch"
 	"github.com/agentplatform/agentplatform/webhookgw/handoff"
 	"github.com/agentplatform/agentplatform/webhookgw/ingress"
+	"github.com/agentplatform/agentplatform/webhookgw/push"
 	"github.com/agentplatform/agentplatform/webhookgw/schedule"
 )
 
@@ -82,6 +84,7 @@ type Keys interface {
 type Gateway struct {
 	public, internal *httpserver.Server
 	ingress          *ingress.Handler
+	push             *push.Handler
 	dispatch         *dispatch.Handler
 	sweeper          *schedule.Sweeper
 	sender           *delivery.Sender // nil without keys
@@ -105,6 +108,9 @@ func New(opts Options) (*Gateway, error) {
 			Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger, WithTimeout: opts.WithTimeout,
 			Runners: runners, Keys: opts.Keys, Now: opts.Now, ReviewBudget: opts.ReviewBudget,
 		}),
+		push: push.New(push.Options{
+			Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger, Now: opts.Now,
+		}),
 		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger, Runners: runners}),
 		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 		replayer: schedule.NewReplayer(schedule.ReplayerOptions{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
@@ -120,7 +126,7 @@ func New(opts Options) (*Gateway, error) {
 	}
 	var err error
 	g.public, err = httpserver.New(httpserver.Options{
-		Name: "webhooks", Addr: opts.PublicAddr, TLS: opts.PublicTLS, Handler: withHealth(g.ingress, g.Ready),
+		Name: "webhooks", Addr: opts.PublicAddr, TLS: opts.PublicTLS, Handler: withHealth(g.webhooks(), g.Ready),
 		Grace: opts.Grace, Farewell: opts.Farewell, MaxConnections: opts.MaxConnections, TrustedProxies: opts.TrustedProxies,
 		Logger: opts.Logger,
 	})
@@ -135,6 +141,14 @@ func New(opts Options) (*Gateway, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// webhooks serves what the public port takes: those of connectors, and of Git providers.
+func (g *Gateway) webhooks() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", g.ingress)
+	mux.Handle("/git/", g.push)
+	return mux
 }
 
 func withDefaults(opts Options) Options {
@@ -169,6 +183,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer stopBackground()
 	group, failed := errgroup.WithContext(ctx)
 	group.Go(func() error { return g.ingress.Run(background) })
+	group.Go(func() error { return g.push.Run(background) })
 	group.Go(func() error { return g.dispatch.Run(background) })
 	group.Go(func() error { return g.sweeper.Run(failed) })
 	if g.sender != nil {

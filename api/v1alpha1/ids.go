@@ -50,3 +50,10 @@ func ObjectID(projectID uuid.UUID, object ConditionedObject) (uuid.UUID, error) 
 func WebhookURL(gatewayURL string, projectID, connectorID uuid.UUID) string {
 	return strings.TrimRight(gatewayURL, "/") + "/hooks/" + projectID.String() + "/" + connectorID.String()
 }
+
+// GitWebhookURL is the address of a project's push webhook at a gateway whose URL may end
+// with a slash. The gateway serves it as /git/{project_id}, and Git providers keep it: it
+// never changes.
+func GitWebhookURL(gatewayURL string, projectID uuid.UUID) string {
+	return strings.TrimRight(gatewayURL, "/") + "/git/" + projectID.String()
+}

@@ -73,5 +73,6 @@ func TestWebhookURLNeverChanges(t *testing.T) {
 	for _, gateway := range []string{"https://hooks.example.com/base", "https://hooks.example.com/base/"} {
 		require.Equal(t, "https://hooks.example.com/base/hooks/7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10/b47f6196-0cbb-5f60-9c40-f6e3b25c8123",
 			v1alpha1.WebhookURL(gateway, project, connector))
+		require.Equal(t, "https://hooks.example.com/base/git/7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10", v1alpha1.GitWebhookURL(gateway, project))
 	}
 }

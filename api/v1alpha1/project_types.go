@@ -212,6 +212,13 @@ type ProjectStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	DefaultEnvironment string `json:"defaultEnvironment,omitempty"`
 
+	// GitWebhookURL is the URL of the push webhook, to be entered at the repository's
+	// Git provider; empty while spec.git names no repository.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	GitWebhookURL string `json:"gitWebhookURL,omitempty"`
+
 	// Limits are those in effect: what the operator's plan allows, lowered by
 	// spec.limits.
 	//

@@ -108,7 +108,7 @@ func (p *process) controllers(ctx context.Context) error {
 		return fmt.Errorf("taking up the platform's keys: %w", err)
 	}
 	err = controllers.Register(ctx, mgr, controllers.Options{
-		Store: control, Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: image,
+		Store: control, Hints: p.store, Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: image,
 		DispatchURL: p.dispatchURL, GatewayURL: p.gatewayURL, Egress: p.egress, SystemNamespace: p.namespace,
 		DispatchTLSSecret: p.dispatchTLSSecret, APITLSSecret: p.apiTLSSecret, Namespaces: within,
 		Plan: &projects, SweepLimit: p.sweepLimit, Workers: p.workers, Metrics: p.manager,

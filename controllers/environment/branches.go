@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
@@ -37,6 +38,8 @@ type Branches struct {
 	Guard *egress.Guard
 	// Heads take what is seen.
 	Heads *Heads
+	// Pushes are those that Git providers tell of; nil hears of none.
+	Pushes *Pushes
 
 	looks looks
 }
@@ -53,12 +56,19 @@ func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, fmt.Errorf("listing the environments that follow branches: %w", err)
 	}
 	following, interval := followers(list.Items)
-	if project.Spec.Git == nil || len(following) == 0 {
+	nobody := project.Spec.Git == nil || len(following) == 0
+	rest := b.looks.rest(req.Namespace, b.Now())
+	if nobody || rest == 0 {
+		if err := b.Pushes.take(ctx, req.Namespace); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if nobody {
 		b.Heads.put(req.Namespace, nil)
 		b.looks.forget(req.Namespace, b.Now())
 		return ctrl.Result{}, nil
 	}
-	if rest := b.looks.rest(req.Namespace, b.Now()); rest > 0 {
+	if rest > 0 {
 		return ctrl.Result{RequeueAfter: rest}, nil
 	}
 	seen, late := b.look(ctx, project, following)
@@ -113,13 +123,16 @@ func spread(namespace string, interval time.Duration) time.Duration {
 func (b *Branches) SetupWithManager(mgr ctrl.Manager) error {
 	options := b.ControllerOptions()
 	options.MaxConcurrentReconciles = looksAtOnce
-	return ctrl.NewControllerManagedBy(mgr).
+	build := ctrl.NewControllerManagedBy(mgr).
 		Named("branches").
 		WithOptions(options).
 		For(&v1alpha1.Project{}, builder.WithPredicates(object.Changed(repository))).
 		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(projectOf), builder.WithPredicates(object.Changed(followed))).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(b.fetchedWith), builder.OnlyMetadata).
-		Complete(b)
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(b.fetchedWith), builder.OnlyMetadata)
+	if b.Pushes != nil {
+		build = build.WatchesRawSource(source.Channel(b.Pushes.told, &handler.EnqueueRequestForObject{}))
+	}
+	return build.Complete(b)
 }
 
 // repository is what of a project says which repository is asked.

@@ -19,6 +19,11 @@ func (h *Heads) Moved() <-chan event.GenericEvent {
 	return h.changed
 }
 
+// Told are the projects of which a push was told.
+func (p *Pushes) Told() <-chan event.GenericEvent {
+	return p.told
+}
+
 // PoolsAtOnce and TurnTime are the bounds of turns.
 const (
 	PoolsAtOnce = poolsAtOnce

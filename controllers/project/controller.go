@@ -46,6 +46,8 @@ type Reconciler struct {
 	// when they have to trust another certificate of the dispatch port.
 	Network      Network
 	TrustChanged <-chan event.GenericEvent
+	// GatewayURL is the public start of webhook URLs.
+	GatewayURL string
 }
 
 // Reconcile brings one Project into the store.
@@ -58,6 +60,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		if err := r.Store.PutProject(ctx, projection(r.Ref(project), key.ID, project, effective)); err != nil {
 			return 0, object.FromStore(err)
+		}
+		project.Status.GitWebhookURL = ""
+		if project.Spec.Git != nil {
+			project.Status.GitWebhookURL = v1alpha1.GitWebhookURL(r.GatewayURL, key.ID)
 		}
 		after, err := r.showDefault(ctx, project, key.ID)
 		if err != nil {

@@ -119,6 +119,18 @@ var _ = Describe("A Project", func() {
 		Expect(again.Status.ID).To(Equal(p.Status.ID))
 	})
 
+	It("shows the URL of its push webhook for as long as it has a repository", func(ctx SpecContext) {
+		s := newScene()
+		p := s.Project()
+		s.ExpectApplied(ctx, p)
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(p.Status.GitWebhookURL).To(Equal("https://hooks.example.com/git/" + p.Status.ID))
+		p.Spec.Git = nil
+		Expect(s.Admin.Update(ctx, p)).To(Succeed())
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(p.Status.GitWebhookURL).To(BeEmpty())
+	})
+
 	It("shows the plan in effect, and says once what is wrong with it", func(ctx SpecContext) {
 		s := newScene()
 		p := s.ready(ctx)

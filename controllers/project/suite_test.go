@@ -32,7 +32,7 @@ func newScene() *scene {
 	f := controllertest.New()
 	rules, err := egress.Flags{Allow: "git=10.20.0.0/16,model=10.0.0.0/8"}.Rules()
 	Expect(err).NotTo(HaveOccurred())
-	return &scene{Fixture: f, r: &project.Reconciler{Base: f.Base, Store: f.Store, Network: project.Network{
+	return &scene{Fixture: f, r: &project.Reconciler{Base: f.Base, Store: f.Store, GatewayURL: "https://hooks.example.com/", Network: project.Network{
 		SystemNamespace: f.Namespace, DispatchTLSSecret: certificate, Egress: rules,
 	}}}
 }

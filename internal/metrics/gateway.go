@@ -63,6 +63,7 @@ type Gateway struct {
 	partitions     prometheus.Gauge
 	ticks          counters
 	replayed       counters
+	pushed         counters
 
 	attempts        counters
 	attemptDuration prometheus.Histogram
@@ -82,6 +83,13 @@ const (
 const (
 	ReplayDone    = "replayed"
 	ReplayRefused = "refused"
+)
+
+// What becomes of the call of a push webhook.
+const (
+	PushAccepted = "accepted"
+	PushIgnored  = "ignored"
+	PushRefused  = "refused"
 )
 
 // modes of connectors that take requests.
@@ -142,6 +150,9 @@ func (g *Gateway) runs(registry prometheus.Registerer) {
 	g.replayed = newCounters(registry, "agentplatform_replayed_total",
 		"Connector runs that this gateway took on in replays of many, by what became of them: replayed, or refused, for they cannot be.",
 		"outcome", ReplayDone, ReplayRefused)
+	g.pushed = newCounters(registry, "agentplatform_git_pushes_total",
+		"Calls of projects' push webhooks, by what became of them: accepted, a look at the repository is asked for; ignored, for the event is no push; or refused.",
+		"outcome", PushAccepted, PushIgnored, PushRefused)
 	g.storeAnswered = newGauge(registry, "agentplatform_store_reachable",
 		"Whether the store answered when this gateway last asked, which it does every 5 s: 1 or 0.")
 	g.partitions = newGauge(registry, "agentplatform_partitions_ahead",
@@ -234,6 +245,9 @@ func (g *Gateway) LeasesLost(outcome string, claims int) { g.leases.of(outcome).
 
 // Replayed counts connector runs of replays of many.
 func (g *Gateway) Replayed(outcome string) { g.replayed.of(outcome).Inc() }
+
+// Pushed counts a call of a push webhook.
+func (g *Gateway) Pushed(outcome string) { g.pushed.of(outcome).Inc() }
 
 // Ticked counts ticks of cron connectors.
 func (g *Gateway) Ticked(outcome string, ticks int) { g.ticks.of(outcome).Add(float64(ticks)) }

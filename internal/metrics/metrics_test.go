@@ -155,6 +155,7 @@ var atGateways = map[string]does{
 	}),
 	"claimed again": ofGateway(func(g *metrics.Gateway) { g.ClaimedAgain() }, map[string]float64{`agentplatform_claimed_runs_total{attempt="again"}`: 1}),
 	"ended":         ofGateway(func(g *metrics.Gateway) { g.Ended("failed", 2) }, map[string]float64{`agentplatform_ended_runs_total{status="failed"}`: 2}),
+	"pushed":        ofGateway(func(g *metrics.Gateway) { g.Pushed(metrics.PushIgnored) }, map[string]float64{`agentplatform_git_pushes_total{outcome="ignored"}`: 1}),
 	"lost":          ofGateway(func(g *metrics.Gateway) { g.LeasesLost("given_back", 2) }, map[string]float64{`agentplatform_lost_leases_total{outcome="given_back"}`: 2}),
 	"reachable":     ofGateway(func(g *metrics.Gateway) { g.StoreReachable(true) }, map[string]float64{`agentplatform_store_reachable`: 1}),
 	"away":          ofGateway(func(g *metrics.Gateway) { g.StoreReachable(true); g.StoreReachable(false) }, map[string]float64{}),

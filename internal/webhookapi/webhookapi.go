@@ -17,6 +17,20 @@ import (
 // Path is that of a connector's webhook, below the gateway's public URL.
 const Path = "/hooks/{project_id}/{connector_id}"
 
+// PushPath is that of a project's push webhook, which Git providers call.
+const PushPath = "/git/{project_id}"
+
+// What becomes of the call of a push webhook.
+const (
+	PushAccepted = "accepted"
+	PushIgnored  = "ignored"
+)
+
+// Pushed is the answer to a push webhook.
+type Pushed struct {
+	Status string `json:"status" enum:"accepted,ignored" doc:"accepted: the branches that the project's environments follow are looked at soon, where any do; ignored: the event is no push."`
+}
+
 // Accepted is the answer to an inbound webhook, and the first event of a stream.
 type Accepted struct {
 	Status       string      `json:"status" doc:"ok." example:"ok"`
@@ -145,4 +159,16 @@ var Problems = map[int][]httpserver.Code{
 		httpserver.CodeKeyring,
 	},
 	504: {httpserver.CodeSyncTimeout, httpserver.CodeGatewayStopping},
+}
+
+// PushProblems are the codes of the answers to push webhooks that are no success, by their HTTP
+// status.
+var PushProblems = map[int][]httpserver.Code{
+	400: {httpserver.CodeBodyUnreadable},
+	404: {httpserver.CodeWebhookNotFound},
+	405: {httpserver.CodeMethodNotAllowed},
+	408: {httpserver.CodeTimeout},
+	413: {httpserver.CodeRequestTooLarge},
+	429: {httpserver.CodeTooManyWaiting},
+	503: {httpserver.CodeStoreUnavailable, httpserver.CodeBusy, httpserver.CodeTooManyUnknown},
 }

@@ -139,6 +139,7 @@ func (s *subscriber) hand() {
 func (h *Hub) Lost() {
 	h.Publish([]store.Hint{
 		{Topic: store.TopicQueued}, {Topic: store.TopicFreed}, {Topic: store.TopicDone}, {Topic: store.TopicRoute}, {Topic: store.TopicDeployment},
+		{Topic: store.TopicLook},
 	})
 }
 

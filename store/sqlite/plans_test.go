@@ -106,7 +106,7 @@ func recorded(t *testing.T) (*Store, *statementsSeen) {
 
 // growing are the tables of what is open, is to be counted, or has ended, and of tokens, of
 // which each build has one.
-var growing = slices.Concat([]string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "blobs", "blob_chunks", "concurrency_slots", "tokens", "deliveries", "destinations", "sends", "cron_ticks", "rejections", "replays"},
+var growing = slices.Concat([]string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "blobs", "blob_chunks", "concurrency_slots", "tokens", "deliveries", "destinations", "sends", "cron_ticks", "rejections", "replays", "looks"},
 	slices.Sorted(maps.Keys(sqlcore.HistoryTables)))
 
 var (

@@ -45,6 +45,7 @@ func (w *world) foreign(err error, lease string) {
 var controlReads = []string{
 	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "HasAgent", "AgentNames", "Agents",
 	"AgentConfig", "Deployment", "ListDeployments", "ConnectorFiles", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore", "DestinationsOf", "TroubledDestinations",
+	"AskedLooks",
 }
 
 // controlWrites are the others, each so that it would have an effect.
@@ -53,6 +54,7 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 		_, err := c.TakeRejectionNews(v.ctx, 10)
 		return err
 	},
+	"TakeLook": func(v *victim, c store.Control) error { return c.TakeLook(v.ctx, v.project.ID) },
 	"ClaimID": func(v *victim, c store.Control) error {
 		return c.ClaimID(v.ctx, v.key(uuid.New()), ref(store.KindConnector, "new"))
 	},

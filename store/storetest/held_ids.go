@@ -52,6 +52,7 @@ var keyedIDs = map[string]map[string]string{
 	"key_holders(process)":                                        nil,
 	"links(project_id,connector_id,agent_name)":                   {"connector_id": "connector"},
 	"links(project_id,id)":                                        {"id": "link"},
+	"looks(project_id)":                                           nil,
 	"model_calls(project_id,run_id,sequence)":                     {"run_id": "run"},
 	"object_ids(project_id,id)":                                   {"id": "API key connector deployment environment link project"},
 	"object_ids(project_id,kind,name)":                            nil,

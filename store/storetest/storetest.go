@@ -96,6 +96,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Hints", hintPromises},
 		{"Rates", ratePromises},
 		{"Rejections", rejectionPromises},
+		{"Looks", lookPromises},
 		{"Model", modelPromises},
 		{"DeploymentModel", deploymentModelPromises},
 	}

@@ -69,6 +69,7 @@ var ofThePlatform = map[string]string{
 	"NextReplay":           "replays go on in all projects",
 	"TakeReplays":          "replays go on in all projects",
 	"TakeRejectionNews":    "connectors of all projects refuse requests",
+	"AskedLooks":           "repositories of all projects change",
 	"ExpireDeliveries":     "deliveries wait for too long in all projects",
 	"ExpireRuns":           "runs are open for too long in all projects",
 	"SweepExpired":         "keys, runners and blobs expire in all projects",
@@ -200,6 +201,13 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Empty(list)
 	},
+	"LookedFor": func(s *stranger) {
+		asked, err := s.s.LookedFor(s.ctx, []uuid.UUID{s.project})
+		s.NoError(err)
+		s.Empty(asked)
+	},
+	"AskLooks":         func(s *stranger) { s.NoError(s.s.AskLooks(s.ctx, []uuid.UUID{s.project})) },
+	"TakeLook":         func(s *stranger) { s.NoError(s.s.TakeLook(s.ctx, s.project)) },
 	"RecordRejections": func(s *stranger) { s.refused(s.key(s.connector.ID), "theirs", 1) },
 	"Rejections": func(s *stranger) {
 		report, err := s.s.Rejections(s.ctx, s.key(s.connector.ID))

@@ -169,6 +169,7 @@ func (w *world) newVictim() *victim {
 	w.derivationKey(w.connector.ID, 1)
 	w.take(w.project.ID, perHour)
 	w.refused(w.connector.Key(), "invalid_secret", 1)
+	w.NoError(w.s.AskLooks(w.ctx, []uuid.UUID{w.project.ID}))
 	v.deploy("one", "first", "second")
 	v.delivery = w.underWayTo(w.outboundTo("results", automatic))
 	v.building = v.newDeployment("two")

@@ -68,9 +68,11 @@ func backends(t *testing.T, objects []*unstructured.Unstructured) (out []backend
 		var route httpRoute
 		require.NoError(t, json.Unmarshal(text, &route))
 		for _, rule := range route.Spec.Rules {
-			require.Equal(t, "PathPrefix", rule.Matches[0].Path.Type)
 			ref := rule.BackendRefs[0]
-			out = append(out, backend{rule.Matches[0].Path.Value, ref.Name, "#" + strconv.Itoa(ref.Port)})
+			for _, match := range rule.Matches {
+				require.Equal(t, "PathPrefix", match.Path.Type)
+				out = append(out, backend{match.Path.Value, ref.Name, "#" + strconv.Itoa(ref.Port)})
+			}
 		}
 	}
 	return out
@@ -93,7 +95,7 @@ func TestIngressesLeadToThePublicPorts(t *testing.T) {
 		for _, b := range backends(t, objects) {
 			reached[b.path] = ports[backend{service: b.service, port: b.port}]
 		}
-		require.Equal(t, map[string]string{"/hooks": "public", "/v1": "api"}, reached, sample)
+		require.Equal(t, map[string]string{"/hooks": "public", "/git": "public", "/v1": "api"}, reached, sample)
 	}
 }
 

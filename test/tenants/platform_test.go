@@ -119,7 +119,7 @@ func (p *platform) manage(ctx context.Context, db *sqlite.Store, keys *platformk
 	require.NoError(p.t, lease.Await(ctx))
 	require.NoError(p.t, keys.Begin(ctx))
 	require.NoError(p.t, controllers.Register(ctx, mgr, controllers.Options{
-		Store: db.ForCluster(uid), Lease: lease, PlatformID: p.platformID, Keys: keys.Follower.Keys, KeyKeeper: keys,
+		Store: db.ForCluster(uid), Hints: db, Lease: lease, PlatformID: p.platformID, Keys: keys.Follower.Keys, KeyKeeper: keys,
 		Image: "agentplatform:dev", DispatchURL: "http://dispatch.example.svc:8081", GatewayURL: "https://hooks.example.com",
 		SystemNamespace: kube.SystemNamespace,
 	}))

@@ -142,7 +142,7 @@ var bounds = map[string]*regexp.Regexp{
 	"kind":      regexp.MustCompile(`^(input|output|thinking|cached_input)$`),
 	"method":    regexp.MustCompile(`^(GET|POST|PUT|PATCH|DELETE|other)$`),
 	"mode":      regexp.MustCompile(`^(inbound|sync|other)$`),
-	"outcome":   regexp.MustCompile(`^(ok|error|cancelled|given_back|failed|answered|run|skipped|delivered|retry|gone|replayed|refused|other|model_[a-z_]+)$`),
+	"outcome":   regexp.MustCompile(`^(ok|error|cancelled|given_back|failed|answered|run|skipped|delivered|retry|gone|replayed|refused|accepted|ignored|other|model_[a-z_]+)$`),
 	"cause":     regexp.MustCompile(`^(ok|dns|refused|reset|timeout|tls|forbidden_address|network|redirect|http_status|connector|platform|erased|other)$`),
 	"process":   regexp.MustCompile(`^(webhookgw|manager|apiserver|all|runner)$`),
 	"provider":  regexp.MustCompile(`^(scripted|openai|other)$`),

@@ -162,6 +162,12 @@ CREATE TABLE rejections (
 CREATE INDEX rejections_last ON rejections (last_at);
 CREATE INDEX rejections_news ON rejections (news_at) WHERE news_at IS NOT NULL;
 
+-- The projects whose repositories are to be looked at, as their Git providers say.
+CREATE TABLE looks (
+    project_id uuid PRIMARY KEY,
+    asked_at bigint NOT NULL
+) WITH (fillfactor = 50);
+
 -- Replays of many connector runs at once, and how far each has come.
 CREATE TABLE replays (
     project_id uuid NOT NULL,

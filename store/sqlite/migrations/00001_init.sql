@@ -135,6 +135,12 @@ CREATE TABLE rejections (
 CREATE INDEX rejections_last ON rejections (last_at);
 CREATE INDEX rejections_news ON rejections (news_at) WHERE news_at IS NOT NULL;
 
+-- The projects whose repositories are to be looked at, as their Git providers say.
+CREATE TABLE looks (
+    project_id TEXT PRIMARY KEY,
+    asked_at INTEGER NOT NULL
+);
+
 -- Replays of many connector runs at once, and how far each has come.
 CREATE TABLE replays (
     project_id TEXT NOT NULL,

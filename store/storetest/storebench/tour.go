@@ -45,6 +45,7 @@ func (c *Scene) Tour(tb testing.TB) {
 	t.list()
 	t.audit()
 	t.refuse()
+	t.look()
 	t.replays()
 	t.takeTurns()
 	t.deploy()
@@ -317,6 +318,17 @@ func (t *tour) replays() {
 	_, err = t.Store.ListReplays(t.ctx, n.Connector)
 	t.NoError(err)
 	t.NoError(t.Store.CancelReplay(t.ctx, taken[0].Key()))
+}
+
+// look asks for a look at the project's repository, and takes it.
+func (t *tour) look() {
+	projects := []uuid.UUID{t.Project}
+	_, err := t.Store.LookedFor(t.ctx, projects)
+	t.NoError(err)
+	t.NoError(t.Store.AskLooks(t.ctx, projects))
+	_, err = t.Store.AskedLooks(t.ctx, uuid.Nil, 10)
+	t.NoError(err)
+	t.NoError(t.Store.TakeLook(t.ctx, t.Project))
 }
 
 // refuse records refused requests and tells of them.

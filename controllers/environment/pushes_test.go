@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/agentplatform/agentplatform/controllers/environment"
+	"github.com/agentplatform/agentplatform/internal/namespaces"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// pushed is a follower that hears of pushes, and whose only environment is at the head of
+// its branch.
+func pushed(ctx SpecContext) (f *follower, told <-chan event.GenericEvent) {
+	GinkgoHelper()
+	f = newFollower(ctx)
+	f.repository.Commit("main", "agents/a.yaml", "name: a")
+	f.branches.Pushes = environment.NewPushes(f.Store, f.Store, namespaces.Set{})
+	f.ExpectApplied(ctx, f.Environment("dev", following))
+	f.look(ctx)
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- f.branches.Pushes.Start(running) }()
+	DeferCleanup(func() {
+		stop()
+		Expect(<-ended).To(Succeed())
+	})
+	return f, f.branches.Pushes.Told()
+}
+
+// push is what the gateway does where a provider tells of one.
+func (f *follower) push(ctx context.Context) {
+	GinkgoHelper()
+	Expect(f.Store.AskLooks(ctx, []uuid.UUID{f.ProjectID(f.Namespace)})).To(Succeed())
+}
+
+// asked are the looks that the store asks for.
+func (f *follower) asked(ctx context.Context) []store.Look {
+	GinkgoHelper()
+	looks, err := f.Store.AskedLooks(ctx, uuid.Nil, 10)
+	Expect(err).NotTo(HaveOccurred())
+	return looks
+}
+
+var _ = Describe("A push of which the gateway is told", func() {
+	It("lets the repository be looked at before its interval is over", func(ctx SpecContext) {
+		f, told := pushed(ctx)
+		second := f.repository.Commit("main", "agents/a.yaml", "name: b")
+		f.Clock.Step(11 * time.Second)
+		f.push(ctx)
+		var e event.GenericEvent
+		Eventually(ctx, told).Should(Receive(&e))
+		Expect(e.Object.GetNamespace()).To(Equal(f.Namespace))
+		Expect(e.Object.GetName()).To(Equal(f.project.Name))
+		f.ExpectReconciled(ctx, f.branches, f.project)
+		Expect(f.r.Heads.Moved()).To(Receive())
+		Expect(f.asked(ctx)).To(BeEmpty(), "it is looked at")
+		environment := f.Environment("dev", following)
+		f.ExpectExists(ctx, environment)
+		f.ExpectReconciled(ctx, f.r, environment)
+		Expect(f.commits(ctx)).To(ConsistOf(second))
+	})
+
+	It("asks a repository no more often than it may be asked", func(ctx SpecContext) {
+		f, told := pushed(ctx)
+		f.Clock.Step(9 * time.Second)
+		before := f.requests.Load()
+		f.push(ctx)
+		Eventually(ctx, told).Should(Receive())
+		Expect(f.ExpectReconciled(ctx, f.branches, f.project).RequeueAfter).To(Equal(time.Second))
+		Expect(f.requests.Load()).To(Equal(before))
+		Expect(f.asked(ctx)).To(HaveLen(1), "it is not looked at yet")
+		f.Clock.Step(time.Second)
+		f.ExpectReconciled(ctx, f.branches, f.project)
+		Expect(f.requests.Load()).To(BeNumerically(">", before))
+		Expect(f.asked(ctx)).To(BeEmpty())
+	})
+
+	It("is forgotten where nothing follows a branch", func(ctx SpecContext) {
+		f, told := pushed(ctx)
+		f.ExpectGone(ctx, f.Environment("dev"))
+		f.push(ctx)
+		Eventually(ctx, told).Should(Receive())
+		before := f.requests.Load()
+		f.ExpectReconciled(ctx, f.branches, f.project)
+		Expect(f.requests.Load()).To(Equal(before))
+		Expect(f.asked(ctx)).To(BeEmpty())
+	})
+
+	It("is there still when the store was away in that moment", func(ctx SpecContext) {
+		f, told := pushed(ctx)
+		f.Clock.Step(time.Minute)
+		f.push(ctx)
+		Eventually(ctx, told).Should(Receive())
+		f.Store.GoAway()
+		_, err := f.branches.Reconcile(ctx, f.Request(f.project))
+		Expect(err).To(HaveOccurred())
+		f.Store.ComeBack()
+		Expect(f.asked(ctx)).To(HaveLen(1))
+		f.ExpectReconciled(ctx, f.branches, f.project)
+		Expect(f.asked(ctx)).To(BeEmpty())
+	})
+
+	It("is another manager's in a namespace of its own", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		f.push(ctx)
+		looks := &seen{LookTaker: f.Store, read: make(chan struct{}, 1)}
+		pushes := environment.NewPushes(looks, f.Store, namespaces.Set{"elsewhere"})
+		running, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- pushes.Start(running) }()
+		Eventually(ctx, looks.read).Should(Receive())
+		stop()
+		Expect(<-ended).To(Succeed(), "nobody took what it handed over, if anything")
+		Expect(pushes.Told()).NotTo(Receive())
+		Expect(f.asked(ctx)).To(HaveLen(1))
+	})
+})
+
+// seen tells when it was read.
+type seen struct {
+	store.LookTaker
+	read chan struct{}
+}
+
+func (s *seen) AskedLooks(ctx context.Context, after uuid.UUID, limit int) ([]store.Look, error) {
+	looks, err := s.LookTaker.AskedLooks(ctx, after, limit)
+	select {
+	case s.read <- struct{}{}:
+	default: // it was told
+	}
+	return looks, err
+}

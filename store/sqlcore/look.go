@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// projectKeys are the keys of projects, each once and in one order.
+func projectKeys(projects []uuid.UUID) ([]store.Key, error) {
+	if len(projects) > store.MaxLooks {
+		return nil, fmt.Errorf("asking for looks at %d projects, more than %d", len(projects), store.MaxLooks)
+	}
+	var keys []store.Key
+	for _, id := range slices.SortedFunc(slices.Values(projects), compareIDs) {
+		if key := (store.Project{ID: id}).Key(); len(keys) == 0 || keys[len(keys)-1] != key {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// LookedFor implements store.Looks.
+func (c *Core) LookedFor(ctx context.Context, projects []uuid.UUID) (map[uuid.UUID]bool, error) {
+	keys, err := projectKeys(projects)
+	if err != nil {
+		return nil, err
+	}
+	asked, l := map[uuid.UUID]bool{}, list{}
+	_, err = collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+		var (
+			id uuid.UUID
+			is bool
+		)
+		err = row.Scan(&id, &is)
+		asked[id] = is
+		return none, err
+	}, `SELECT p.project_id, l.project_id IS NOT NULL FROM projects p LEFT JOIN looks l ON l.project_id = p.project_id
+		WHERE `+c.keys(&l, "p.project_id", keys), l.args...)
+	return asked, wrap(err, "looking which of %d projects there are", len(keys))
+}
+
+// AskLooks implements store.Looks.
+func (c *Core) AskLooks(ctx context.Context, projects []uuid.UUID) error {
+	keys, err := projectKeys(projects)
+	if err != nil {
+		return err
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		var l list
+		made, err := collect(ctx, tx, scanID, `INSERT INTO looks (project_id, asked_at)
+			SELECT project_id, now_us() FROM projects WHERE `+c.keys(&l, "project_id", keys)+`
+			ORDER BY project_id ON CONFLICT (project_id) DO NOTHING RETURNING project_id`, l.args...)
+		for _, id := range made {
+			tx.Hint(store.TopicLook, store.Project{ID: id}.Key())
+		}
+		return err
+	})
+	return wrap(err, "asking for looks at %d projects", len(keys))
+}
+
+// AskedLooks implements store.LookTaker.
+func (c *Core) AskedLooks(ctx context.Context, after uuid.UUID, limit int) ([]store.Look, error) {
+	looks, err := collect(ctx, c.engine.Reader(), func(row scanner) (look store.Look, err error) {
+		err = row.Scan(&look.ProjectID, &look.Namespace)
+		return look, err
+	}, `SELECT l.project_id, o.namespace FROM looks l JOIN object_ids o ON o.project_id = l.project_id AND o.id = l.project_id
+		WHERE l.project_id > $1 ORDER BY l.project_id LIMIT $2`, after, limit)
+	return looks, wrap(err, "reading which looks are asked for")
+}
+
+// TakeLook implements store.LookTaker.
+func (c *Core) TakeLook(ctx context.Context, project uuid.UUID) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		_, err := tx.exec(ctx, `DELETE FROM looks WHERE project_id = $1`, project)
+		return err
+	})
+	return wrap(err, "taking the look at project %s", project)
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// askLook asks for a look at the project's repository.
+func (w *world) askLook() { w.NoError(w.s.AskLooks(w.ctx, []uuid.UUID{w.project.ID})) }
+
+// looks are those that are asked for.
+func (w *world) looks() []store.Look {
+	looks, err := w.s.AskedLooks(w.ctx, uuid.Nil, 10)
+	w.NoError(err)
+	return looks
+}
+
+// lookedFor says of these projects, where there are, whether a look is asked for.
+func (w *world) lookedFor(projects ...uuid.UUID) map[uuid.UUID]bool {
+	asked, err := w.s.LookedFor(w.ctx, projects)
+	w.NoError(err)
+	return asked
+}
+
+var lookPromises = []promise{
+	{"a look that is asked for is there until it is taken, and asked for anew from then on", func(w *world) {
+		w.Empty(w.looks())
+		w.Equal(map[uuid.UUID]bool{w.project.ID: false}, w.lookedFor(w.project.ID))
+		for range 2 {
+			w.askLook()
+			w.Equal([]store.Look{{ProjectID: w.project.ID, Namespace: w.project.Ref.Namespace}}, w.looks())
+			w.Equal(map[uuid.UUID]bool{w.project.ID: true}, w.lookedFor(w.project.ID))
+			w.NoError(w.s.TakeLook(w.ctx, w.project.ID))
+			w.Empty(w.looks())
+		}
+		w.NoError(w.s.TakeLook(w.ctx, w.project.ID), "what is not asked for is taken too")
+	}},
+	{"however often it is asked for, and by how many at once, it is one row", func(w *world) {
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				for range 5 {
+					if err := w.s.AskLooks(w.ctx, []uuid.UUID{w.project.ID, w.project.ID}); err != nil {
+						w.t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		w.Len(w.texts(`SELECT CAST(project_id AS text) FROM looks WHERE project_id = $1`), 1)
+	}},
+	{"what is no project is neither known nor asked for", func(w *world) {
+		strange := uuid.New()
+		w.NoError(w.s.AskLooks(w.ctx, []uuid.UUID{strange, w.project.ID}))
+		w.Equal(map[uuid.UUID]bool{w.project.ID: true}, w.lookedFor(strange, w.project.ID))
+		w.Len(w.looks(), 1)
+		w.Empty(w.lookedFor())
+		w.NoError(w.s.AskLooks(w.ctx, nil))
+		w.Error(w.s.AskLooks(w.ctx, make([]uuid.UUID, store.MaxLooks+1)))
+		_, err := w.s.LookedFor(w.ctx, make([]uuid.UUID, store.MaxLooks+1))
+		w.Error(err)
+	}},
+	{"a look goes with its project", func(w *world) {
+		other := w.twin()
+		w.askLook()
+		other.askLook()
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.project.Ref))
+		w.Equal(map[uuid.UUID]bool{other.project.ID: true}, w.lookedFor(w.project.ID, other.project.ID))
+		w.Len(w.looks(), 1)
+		w.Empty(w.texts(`SELECT CAST(project_id AS text) FROM looks WHERE project_id = $1`))
+	}},
+	{"what is asked for is told by pages", func(w *world) {
+		var all []uuid.UUID
+		for range 5 {
+			all = append(all, w.twin().project.ID)
+		}
+		w.NoError(w.s.AskLooks(w.ctx, all))
+		slices.SortFunc(all, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+		var seen []uuid.UUID
+		for after := uuid.Nil; ; {
+			page, err := w.s.AskedLooks(w.ctx, after, 2)
+			w.NoError(err)
+			for _, look := range page {
+				seen = append(seen, look.ProjectID)
+			}
+			if len(page) < 2 {
+				break
+			}
+			after = page[1].ProjectID
+		}
+		w.Equal(all, seen)
+	}},
+	{"a look that was not asked for yet is hinted, after its commit, and no other", func(w *world) {
+		w.hinted(store.TopicLook, w.project.ID, w.askLook)
+		hints, stop := w.s.Subscribe(store.TopicLook)
+		defer stop()
+		w.askLook()
+		other := w.twin()
+		other.hinted(store.TopicLook, other.project.ID, other.askLook)
+		for hint := range hints {
+			w.NotEqual(w.project.ID, hint.Key.ProjectID, "it was asked for already")
+			if hint.Key.ProjectID == other.project.ID {
+				break
+			}
+		}
+	}},
+}

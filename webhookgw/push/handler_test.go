@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package push
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
+)
+
+// projects is a store that counts what it is asked.
+type projects struct {
+	mutex sync.Mutex
+	there map[uuid.UUID]bool // and whether a look is asked for
+	away  error
+	hold  chan struct{} // nil holds nothing
+	reads int
+	asked [][]uuid.UUID
+}
+
+func (p *projects) LookedFor(_ context.Context, of []uuid.UUID) (map[uuid.UUID]bool, error) {
+	if p.hold != nil {
+		<-p.hold
+	}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.reads++
+	out := map[uuid.UUID]bool{}
+	for _, id := range of {
+		if asked, there := p.there[id]; there {
+			out[id] = asked
+		}
+	}
+	return out, p.away
+}
+
+func (p *projects) AskLooks(_ context.Context, of []uuid.UUID) error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.asked = append(p.asked, of)
+	for _, id := range of {
+		p.there[id] = true
+	}
+	return p.away
+}
+
+// serve runs a handler over a store while check runs, in time that passes at once.
+func serve(t *testing.T, p *projects, check func(t *testing.T, h *Handler)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := New(Options{Store: p, Logger: slog.New(slog.DiscardHandler)})
+		ctx, stop := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { _ = h.Run(ctx) })
+		check(t, h)
+		stop()
+		group.Wait()
+	})
+}
+
+// call is what a POST for a project is answered.
+func call(h http.Handler, project string, header ...string) *httptest.ResponseRecorder {
+	return send(h, http.MethodPost, "/git/"+project, strings.NewReader(`{"ref":"refs/heads/main"}`), header...)
+}
+
+func send(h http.Handler, method, path string, body io.Reader, header ...string) *httptest.ResponseRecorder {
+	r, w := httptest.NewRequest(method, path, body), httptest.NewRecorder()
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestPushesAskForALookAndOtherEventsDoNot(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		header []string
+		push   bool
+	}{
+		{"GitHub, push", []string{"X-GitHub-Event", "push"}, true},
+		{"GitHub, ping", []string{"X-GitHub-Event", "ping"}, false},
+		{"GitHub, pull request", []string{"X-GitHub-Event", "pull_request"}, false},
+		{"GitLab, push", []string{"X-Gitlab-Event", "Push Hook"}, true},
+		{"GitLab, tag", []string{"X-Gitlab-Event", "Tag Push Hook"}, false},
+		{"GitLab, of the whole server", []string{"X-Gitlab-Event", "System Hook"}, false},
+		{"Gitea, push", []string{"X-Gitea-Event", "push", "X-GitHub-Event", "push"}, true},
+		{"Gitea, release", []string{"X-Gitea-Event", "release", "X-GitHub-Event", "release"}, false},
+		{"Forgejo, push", []string{"X-Forgejo-Event", "push", "X-Gitea-Event", "push", "X-GitHub-Event", "push"}, true},
+		{"Forgejo, issue", []string{"X-Forgejo-Event", "issues", "X-Gitea-Event", "issues"}, false},
+		{"an empty event", []string{"X-GitHub-Event", ""}, false},
+		{"a hook of a Git server", nil, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			project := uuid.New()
+			p := &projects{there: map[uuid.UUID]bool{project: false}}
+			serve(t, p, func(t *testing.T, h *Handler) {
+				w := call(h, project.String(), c.header...)
+				var got webhookapi.Pushed
+				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+				if c.push {
+					require.Equal(t, http.StatusAccepted, w.Code)
+					require.Equal(t, webhookapi.PushAccepted, got.Status)
+					require.Equal(t, [][]uuid.UUID{{project}}, p.asked)
+					return
+				}
+				require.Equal(t, http.StatusOK, w.Code)
+				require.Equal(t, webhookapi.PushIgnored, got.Status)
+				require.Empty(t, p.asked)
+			})
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	project := uuid.New()
+	path := "/git/" + project.String()
+	for _, c := range []struct {
+		name, method, path string
+		body               io.Reader
+		away               error
+		header             []string
+		status             int
+		code               httpserver.Code
+		retry, allow       string
+	}{
+		{name: "GET", method: http.MethodGet, path: path, status: 405, code: "method_not_allowed", allow: "POST"},
+		{name: "HEAD", method: http.MethodHead, path: path, status: 405, code: "method_not_allowed", allow: "POST"},
+		{name: "no method", method: "BREW", path: path, status: 405, code: "method_not_allowed", allow: "POST"},
+		{name: "no id", method: http.MethodPost, path: "/git/shop", status: 404, code: "webhook_not_found"},
+		{name: "no project", method: http.MethodPost, path: "/git/" + uuid.NewString(), status: 404, code: "webhook_not_found"},
+		{
+			name: "ping of no project", method: http.MethodPost, path: "/git/" + uuid.NewString(), header: []string{"X-GitHub-Event", "ping"},
+			status: 404, code: "webhook_not_found",
+		},
+		{name: "another path", method: http.MethodPost, path: path + "/more", status: 404, code: "webhook_not_found"},
+		{name: "store away", method: http.MethodPost, path: path, away: errors.New("away"), status: 503, code: "store_unavailable", retry: "2"},
+		{name: "large", method: http.MethodPost, path: path, body: io.LimitReader(zeros{}, maxBody+1), status: 413, code: "request_too_large"},
+		{name: "broken off", method: http.MethodPost, path: path, body: iotest.ErrReader(io.ErrUnexpectedEOF), status: 400, code: "body_unreadable"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := &projects{there: map[uuid.UUID]bool{project: false}, away: c.away}
+			serve(t, p, func(t *testing.T, h *Handler) {
+				w := send(h, c.method, c.path, c.body, c.header...)
+				require.Equal(t, c.status, w.Code)
+				require.Equal(t, httpserver.ProblemType, w.Header().Get("Content-Type"))
+				var problem httpserver.Problem
+				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &problem))
+				require.Equal(t, c.code, problem.Code)
+				require.Contains(t, webhookapi.PushProblems[c.status], c.code)
+				require.Equal(t, c.retry, w.Header().Get("Retry-After"))
+				require.Equal(t, c.allow, w.Header().Get("Allow"))
+			})
+		})
+	}
+}
+
+// zeros has no end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestABodyOfTheMostBytesIsRead(t *testing.T) {
+	t.Parallel()
+	project := uuid.New()
+	serve(t, &projects{there: map[uuid.UUID]bool{project: false}}, func(t *testing.T, h *Handler) {
+		body := &io.LimitedReader{R: zeros{}, N: maxBody}
+		require.Equal(t, http.StatusAccepted, send(h, http.MethodPost, "/git/"+project.String(), body).Code)
+		require.Zero(t, body.N, "its sender expects that it is read")
+	})
+}
+
+// TestManyCallsAreOneRow: what is asked of the store depends on time alone.
+func TestManyCallsAreOneRow(t *testing.T) {
+	t.Parallel()
+	project := uuid.New()
+	p := &projects{there: map[uuid.UUID]bool{project: false}}
+	serve(t, p, func(t *testing.T, h *Handler) {
+		for range 20 {
+			var group sync.WaitGroup
+			for range 50 {
+				group.Go(func() {
+					if code := call(h, project.String()).Code; code != http.StatusAccepted && code != http.StatusTooManyRequests {
+						t.Errorf("status %d", code)
+					}
+				})
+			}
+			group.Wait()
+		}
+		require.Len(t, p.asked, 1, "it is asked for already")
+		require.LessOrEqual(t, p.reads, 40)
+	})
+}
+
+// TestForgedProjectsHaveTheirShare: those who make up ids are refused without the store, and
+// keep nobody out whose project is known.
+func TestForgedProjectsHaveTheirShare(t *testing.T) {
+	t.Parallel()
+	project := uuid.New()
+	p := &projects{there: map[uuid.UUID]bool{project: false}}
+	serve(t, p, func(t *testing.T, h *Handler) {
+		require.Equal(t, http.StatusAccepted, call(h, project.String()).Code) // it is known from now on
+		var group sync.WaitGroup                                              // of those who wait until the store is asked again
+		codes := make(chan int, maxStrangers)
+		for range maxStrangers {
+			group.Go(func() { codes <- call(h, uuid.NewString()).Code })
+		}
+		synctest.Wait()
+		w := call(h, uuid.NewString())
+		require.Equal(t, http.StatusServiceUnavailable, w.Code)
+		require.Contains(t, w.Body.String(), httpserver.CodeTooManyUnknown)
+		require.Equal(t, "2", w.Header().Get("Retry-After"))
+		group.Go(func() {
+			if code := call(h, project.String()).Code; code != http.StatusAccepted {
+				t.Errorf("status %d for a project that is known", code)
+			}
+		})
+		group.Wait()
+		for range maxStrangers {
+			require.Equal(t, http.StatusNotFound, <-codes)
+		}
+		require.Equal(t, 2, p.reads, "one for all of them")
+	})
+}
+
+// TestAProjectThatIsGoneIsNoLongerKnown: it counts as made up from then on.
+func TestAProjectThatIsGoneIsNoLongerKnown(t *testing.T) {
+	t.Parallel()
+	project := uuid.New()
+	p := &projects{there: map[uuid.UUID]bool{project: false}}
+	serve(t, p, func(t *testing.T, h *Handler) {
+		require.Equal(t, http.StatusAccepted, call(h, project.String()).Code)
+		require.True(t, h.asker.known.Contains(project))
+		delete(p.there, project)
+		require.Equal(t, http.StatusNotFound, call(h, project.String()).Code)
+		require.False(t, h.asker.known.Contains(project))
+	})
+}
+
+// TestAProjectTakesNothingOfTheOthers: of what is under way it has its part.
+func TestAProjectTakesNothingOfTheOthers(t *testing.T) {
+	t.Parallel()
+	one, other := uuid.New(), uuid.New()
+	p := &projects{there: map[uuid.UUID]bool{one: false, other: false}}
+	serve(t, p, func(t *testing.T, h *Handler) {
+		p.hold = make(chan struct{})
+		var group sync.WaitGroup
+		for range maxCalls / projectShare {
+			group.Go(func() { call(h, one.String()) })
+		}
+		synctest.Wait()
+		w := call(h, one.String())
+		require.Equal(t, http.StatusTooManyRequests, w.Code)
+		require.Equal(t, "2", w.Header().Get("Retry-After"))
+		group.Go(func() {
+			if code := call(h, other.String()).Code; code != http.StatusAccepted {
+				t.Errorf("status %d for another project", code)
+			}
+		})
+		synctest.Wait()
+		close(p.hold)
+		group.Wait()
+	})
+}
+
+// TestACallThatEndsIsNotWaitedFor: the store may take its time.
+func TestACallThatEndsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	project := uuid.New()
+	p := &projects{there: map[uuid.UUID]bool{project: false}}
+	serve(t, p, func(t *testing.T, h *Handler) {
+		p.hold = make(chan struct{})
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan int)
+		go func() {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/git/"+project.String(), nil))
+			ended <- w.Code
+		}()
+		synctest.Wait()
+		end()
+		require.Equal(t, http.StatusServiceUnavailable, <-ended)
+		close(p.hold)
+	})
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package push
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+)
+
+const (
+	// maxBody is the most bytes of a body, as of all webhooks.
+	maxBody = 16 << 20
+	// maxCalls is how many calls are under way at once, of which a project has one part in
+	// projectShare.
+	maxCalls, projectShare = 256, 4
+	// maxStrangers is for how many projects calls may wait of which it is not known whether
+	// there are; maxKnown is of how many it is remembered that there were.
+	maxStrangers, maxKnown = 64, 50_000
+	// batchesApart is how long the store is left alone after each batch of calls.
+	batchesApart = 100 * time.Millisecond
+	// storeTimeout bounds what is asked of the store for a batch.
+	storeTimeout = 5 * time.Second
+	// retryAfter is what callers are told that may come again.
+	retryAfter = 2 * time.Second
+)
+
+// pace is that of bodies.
+var pace = httpserver.Pace{BytesPerSecond: 64 << 10, Grace: 5 * time.Second}
+
+// later is a problem that goes by without anybody's doing.
+func later(status int, code httpserver.Code, detail string) httpserver.Problem {
+	p := httpserver.NewProblem(status, code, detail)
+	p.RetryAfter = retryAfter
+	return p
+}
+
+var (
+	errMethod = func() httpserver.Problem {
+		p := httpserver.NewProblem(http.StatusMethodNotAllowed, httpserver.CodeMethodNotAllowed, "A push webhook takes POST.")
+		p.Allow = http.MethodPost
+		return p
+	}()
+	errUnknown = httpserver.NewProblem(http.StatusNotFound, httpserver.CodeWebhookNotFound,
+		"No project has this URL. Compare it with status.gitWebhookURL of the project.")
+	errLarge      = httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, "The request is larger than 16 MiB.")
+	errSlow       = httpserver.NewProblem(http.StatusRequestTimeout, httpserver.CodeTimeout, "The body did not come in time: send at least 64 KiB a second.")
+	errUnreadable = httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeBodyUnreadable, "The body could not be read whole; send the request again.")
+	errManyCalls  = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
+		"As many push webhooks of the project are under way as may be. Send the request again.")
+	errBusy = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
+		"As many push webhooks are under way as may be. Send the request again.")
+	errStrangers = later(http.StatusServiceUnavailable, httpserver.CodeTooManyUnknown,
+		"Too many requests for URLs that nobody knows are under way. If this one is right, send the request again.")
+	errStore = later(http.StatusServiceUnavailable, httpserver.CodeStoreUnavailable,
+		"It is not known whether the push was noted. Send the request again; without it the repository is looked at when its interval is over.")
+)
