@@ -57,6 +57,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		{"deployment", &deployment.Reconciler{
 			Base: base(mgr, opts, "deployment"), Store: opts.Store, Keys: opts.Keys, Pods: pods,
 		}},
+		{"commitstatus", &deployment.Reporter{Base: base(mgr, opts, "deployment"), Guard: egress.New(rules)}},
 		{"connector", &connector.Reconciler{
 			Base: base(mgr, opts, "connector"), Store: opts.Store,
 			Keys: opts.Keys, Anew: anew, Calm: told, GatewayURL: opts.GatewayURL, Metrics: opts.Metrics,

@@ -277,6 +277,11 @@ type DeploymentStatus struct {
 	// +optional
 	Tests *DeploymentTests `json:"tests,omitempty"`
 
+	// CommitStatus is what the repository's provider was told of the commit.
+	//
+	// +optional
+	CommitStatus *DeploymentCommitStatus `json:"commitStatus,omitempty"`
+
 	// Activation is what became of the last request in spec.activation.
 	//
 	// +optional
@@ -346,6 +351,48 @@ type DeploymentTests struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Failed int32 `json:"failed"`
+}
+
+// CommitStatusReason says whether a provider was told of a commit.
+//
+// +kubebuilder:validation:Enum=Reported;ProviderUnknown;CredentialsMissing;Refused;Unreachable
+type CommitStatusReason string
+
+// Reasons of a commit's status.
+const (
+	// CommitStatusReported: the provider has taken state.
+	CommitStatusReported CommitStatusReason = "Reported"
+	// CommitStatusProviderUnknown: spec.git.provider of the Project names none, and
+	// the host is nobody's who is known.
+	CommitStatusProviderUnknown CommitStatusReason = "ProviderUnknown"
+	// CommitStatusCredentialsMissing: the Secret of spec.git has no token.
+	CommitStatusCredentialsMissing CommitStatusReason = "CredentialsMissing"
+	// CommitStatusRefused: the provider has not taken it; the message has its answer.
+	CommitStatusRefused CommitStatusReason = "Refused"
+	// CommitStatusUnreachable: the provider gave no answer.
+	CommitStatusUnreachable CommitStatusReason = "Unreachable"
+)
+
+// DeploymentCommitStatus is what the repository's provider was told of a commit.
+type DeploymentCommitStatus struct {
+	// State is the last one that the provider has taken: Pending, Success, Failure or
+	// Error; empty for none.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	State string `json:"state,omitempty"`
+
+	// Reason is Reported where that is the deployment's state of now, else why the
+	// provider was not told of it.
+	//
+	// +required
+	Reason CommitStatusReason `json:"reason"`
+
+	// Message explains the reason to a person.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
 }
 
 // DeploymentActivationStatus is what became of a request to activate.

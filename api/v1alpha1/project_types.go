@@ -100,6 +100,14 @@ type ProjectGit struct {
 	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 
+	// Provider is the service that hosts the repository, which is told what becomes
+	// of its commits by the token in the Secret (`bearerToken`, else `password`).
+	// Without it, it is known of github.com, gitlab.com, gitea.com and codeberg.org;
+	// elsewhere nothing is told.
+	//
+	// +optional
+	Provider GitProvider `json:"provider,omitempty"`
+
 	// DefaultBranch is built where an environment names no branch. Without it
 	// the branch that the repository's HEAD names is built.
 	//
@@ -114,6 +122,11 @@ type ProjectGit struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[^/\\\\s]+(/[^/\\\\s]+)*/?$') && !self.matches('(^|/)[.][.]?(/|$)')",message="must be a folder relative to the repository's root, such as services/support, without . and .."
 	Path string `json:"path,omitempty"`
 }
+
+// GitProvider is a service that hosts repositories.
+//
+// +kubebuilder:validation:Enum=GitHub;GitLab;Gitea;Forgejo
+type GitProvider string
 
 // ProjectLimits lower what the operator's plan allows the project; they never
 // raise it.

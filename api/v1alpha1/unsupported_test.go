@@ -25,6 +25,7 @@ var readers = map[string]string{
 	"Project.displayName":                           "controllers/project/controller.go: project.Spec.DisplayName",
 	"Project.git.url":                               "controllers/deployment/resources.go: git.URL",
 	"Project.git.secretRef.name":                    "controllers/deployment/resources.go: git.SecretRef.Name",
+	"Project.git.provider":                          "controllers/deployment/report.go: git.Provider",
 	"Project.git.defaultBranch":                     "controllers/deployment/begin.go: Git.DefaultBranch",
 	"Project.git.path":                              "controllers/deployment/resources.go: git.Path",
 	"Project.defaultEnvironment":                    "controllers/project/controller.go: Spec.DefaultEnvironment",

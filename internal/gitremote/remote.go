@@ -119,7 +119,8 @@ var maxSecrets = map[string]int{
 	runnerconfig.GitIdentity: 16 << 10, runnerconfig.GitKnownHosts: 64 << 10, runnerconfig.GitCA: 64 << 10,
 }
 
-func readSecrets(secret Secret, names ...string) (map[string]string, error) {
+// ReadSecrets reads values of the git Secret by their keys, of which none is larger than it may be.
+func ReadSecrets(secret Secret, names ...string) (map[string]string, error) {
 	values := make(map[string]string, len(names))
 	for _, name := range names {
 		value, err := secret(name)
@@ -144,17 +145,26 @@ func checkHost(host string) error {
 	return nil
 }
 
+// Trust is whom HTTPS trusts: the authorities in ca, or those of the system where it is "".
+func Trust(ca string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca == "" {
+		return config, nil
+	}
+	if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM([]byte(ca)) {
+		return nil, Remedy("ca.crt of the git Secret holds no PEM certificate")
+	}
+	return config, nil
+}
+
 func httpRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Remote, error) {
-	s, err := readSecrets(secret, runnerconfig.GitUsername, runnerconfig.GitPassword, runnerconfig.GitBearerToken, runnerconfig.GitCA)
+	s, err := ReadSecrets(secret, runnerconfig.GitUsername, runnerconfig.GitPassword, runnerconfig.GitBearerToken, runnerconfig.GitCA)
 	if err != nil {
 		return nil, err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca := s[runnerconfig.GitCA]; ca != "" {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM([]byte(ca)) {
-			return nil, Remedy("ca.crt of the git Secret holds no PEM certificate")
-		}
+	config, err := Trust(s[runnerconfig.GitCA])
+	if err != nil {
+		return nil, err
 	}
 	var auth githttp.AuthMethod
 	switch username, token := strings.TrimSpace(s[runnerconfig.GitUsername]), strings.TrimSpace(s[runnerconfig.GitBearerToken]); {

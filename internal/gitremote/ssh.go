@@ -32,7 +32,7 @@ const maxRounds = 64
 // sshRemote speaks Git over a connection of the guarded dialer, which go-git's
 // own SSH transport has no place for.
 func sshRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Remote, error) {
-	s, err := readSecrets(secret, runnerconfig.GitIdentity, runnerconfig.GitKnownHosts, runnerconfig.GitPassword)
+	s, err := ReadSecrets(secret, runnerconfig.GitIdentity, runnerconfig.GitKnownHosts, runnerconfig.GitPassword)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,10 @@
 package e2e
 
 import (
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/ptr"
@@ -40,5 +44,28 @@ var _ = Describe("An environment whose commits come from Git", func() {
 		change(production, v1alpha1.EnvironmentGit{Commit: v1alpha1.GitCommit(one)})
 		eventually(ctx, production, func() bool { return production.Status.LiveCommit == one })
 		Expect(production.Status.LiveDeployment).To(Equal(first), "it was not built again")
+	})
+
+	It("is brought to a push of which the gateway is told, long before its interval is over", func(ctx SpecContext) {
+		t := newTeam(ctx, 1)
+		dev := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
+		eventually(ctx, dev, ready(dev))
+		one, before := push(ctx, "one"), dev.DeepCopy()
+		dev.Spec.Git = v1alpha1.EnvironmentGit{AutoDeploy: true, IntervalSeconds: ptr.To(int32(3600))}
+		Expect(cluster.Patch(ctx, dev, client.MergeFrom(before))).To(Succeed())
+		eventually(ctx, dev, func() bool { return dev.Status.LiveCommit == one })
+
+		two := push(ctx, "two")
+		project := &v1alpha1.Project{ObjectMeta: t.at(v1alpha1.ProjectName)}
+		eventually(ctx, project, func() bool { return strings.HasSuffix(project.Status.GitWebhookURL, "/git/"+t.project.String()) })
+		url := cluster.gateway + "/git/" + t.project.String()
+		status, answer := call(ctx, http.MethodPost, url, http.Header{"X-Gitea-Event": {"push"}}, []byte(`{"ref":"refs/heads/main"}`))
+		Expect(status).To(Equal(http.StatusAccepted), string(answer))
+		eventually(ctx, dev, func() bool { return dev.Status.LiveCommit == two })
+
+		status, answer = call(ctx, http.MethodPost, url, http.Header{"X-Gitea-Event": {"release"}}, []byte(`{}`))
+		Expect(status).To(Equal(http.StatusOK), string(answer))
+		status, _ = call(ctx, http.MethodPost, cluster.gateway+"/git/"+uuid.NewString(), http.Header{}, []byte(`{}`))
+		Expect(status).To(Equal(http.StatusNotFound))
 	})
 })

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/commitstatus"
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/gitremote"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+)
+
+const (
+	// reportsFor is how long after a deployment came to where it is its provider is told
+	// of that: what is older, nobody waits for.
+	reportsFor = time.Hour
+	// soonest is the shortest pause between two attempts; each is half as long as it was
+	// tried already.
+	soonest = 10 * time.Second
+	// reportsAtOnce is how many providers are told at a time.
+	reportsAtOnce = 16
+)
+
+// Reporter tells the repository's provider what becomes of the commits of deployments. It is
+// a controller of its own, so that a provider that hangs holds no deployment up, and writes
+// status.commitStatus alone, which nobody else does.
+type Reporter struct {
+	*object.Base
+	// Guard decides which addresses may be reached.
+	Guard *egress.Guard
+
+	// busy are the namespaces whose provider is being told something: each has one
+	// place, so that one that hangs holds up its own.
+	busy sync.Map
+}
+
+// Reconcile tells the provider of one Deployment's commit, where it does not know yet.
+func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	d := &v1alpha1.Deployment{}
+	if err := r.Client.Get(ctx, req.NamespacedName, d); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	state, since := wantedState(d)
+	age := r.Now().Sub(since)
+	if told := d.Status.CommitStatus; state == "" || age > reportsFor || told != nil && told.Reason == v1alpha1.CommitStatusReported && told.State == string(state) {
+		return ctrl.Result{}, nil
+	}
+	again := ctrl.Result{RequeueAfter: max(soonest, age/2)}
+	if _, busy := r.busy.LoadOrStore(d.Namespace, true); busy {
+		return ctrl.Result{RequeueAfter: time.Second}, nil
+	}
+	defer r.busy.Delete(d.Namespace)
+	status, ok, err := r.statusOf(ctx, d, state)
+	if err != nil || !ok {
+		return again, err
+	}
+	became, err := r.report(ctx, d, status)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if became.Reason == v1alpha1.CommitStatusReported {
+		again = ctrl.Result{}
+	}
+	return again, r.show(ctx, d, became)
+}
+
+// wantedState is what the provider is to know of a deployment's commit, "" for nothing yet,
+// and since when it is so.
+func wantedState(d *v1alpha1.Deployment) (state commitstatus.State, since time.Time) {
+	at := d.Status.EndedAt
+	switch d.Status.Phase {
+	case v1alpha1.DeploymentBuilding:
+		state, at = commitstatus.Pending, d.Status.StartedAt
+	case v1alpha1.DeploymentDeployed:
+		state = commitstatus.Success
+	case v1alpha1.DeploymentFailed:
+		state = commitstatus.Failure
+	case v1alpha1.DeploymentCancelled:
+		state = commitstatus.Error
+	}
+	if at == nil || !isCommit(d.Status.Commit) || d.DeletionTimestamp != nil {
+		return "", time.Time{}
+	}
+	return state, at.Time
+}
+
+// isCommit says whether a text is a whole hash, and so nothing else in a URL.
+func isCommit(text string) bool {
+	return (len(text) == 40 || len(text) == 64) && strings.Trim(text, "0123456789abcdef") == ""
+}
+
+// descriptions say the states to a person.
+var descriptions = map[commitstatus.State]string{
+	commitstatus.Pending: "is being built and tested", commitstatus.Success: "deployed",
+	commitstatus.Failure: "failed", commitstatus.Error: "cancelled",
+}
+
+// statusOf is what the provider is told; ok is false where nobody knows of which environment,
+// or a newer deployment of the commit speaks for it.
+func (r *Reporter) statusOf(ctx context.Context, d *v1alpha1.Deployment, state commitstatus.State) (s commitstatus.Status, ok bool, err error) {
+	e := &v1alpha1.Environment{}
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: string(d.Spec.Environment)}, e)
+	if apierrors.IsNotFound(err) || err == nil && e.Status.Slug == "" {
+		return s, false, nil
+	}
+	list := &v1alpha1.DeploymentList{}
+	if err == nil {
+		err = r.Client.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{object.ByEnvironment: e.Name})
+	}
+	if err != nil {
+		return s, false, fmt.Errorf("reading what a commit is deployed to: %w", err)
+	}
+	for i := range list.Items {
+		if other := &list.Items[i]; other.Status.Commit == d.Status.Commit && oldestFirst(d, other) < 0 {
+			return s, false, nil
+		}
+	}
+	description := descriptions[state]
+	if d.Status.FailureReason != "" {
+		description += ": " + string(d.Status.FailureReason)
+	}
+	return commitstatus.Status{Commit: d.Status.Commit, State: state, Context: "agentplatform/" + e.Status.Slug, Description: description}, true, nil
+}
+
+// report tells the provider and returns what became of that. An error is one of ours.
+func (r *Reporter) report(ctx context.Context, d *v1alpha1.Deployment, s commitstatus.Status) (became v1alpha1.DeploymentCommitStatus, err error) {
+	if told := d.Status.CommitStatus; told != nil {
+		became.State = told.State
+	}
+	not := func(reason v1alpha1.CommitStatusReason, message string) (v1alpha1.DeploymentCommitStatus, error) {
+		became.Reason, became.Message = reason, gitremote.Clip(message, 1000)
+		return became, nil
+	}
+	project, err := r.Project(ctx, d.Namespace)
+	if err != nil {
+		return became, err
+	}
+	git := project.Spec.Git
+	if git == nil {
+		return not(v1alpha1.CommitStatusProviderUnknown, "the project has no git repository")
+	}
+	repository, known, err := commitstatus.Find(git.URL, commitstatus.Provider(git.Provider))
+	switch {
+	case err != nil:
+		return not(v1alpha1.CommitStatusProviderUnknown, err.Error())
+	case !known:
+		return not(v1alpha1.CommitStatusProviderUnknown,
+			"nothing is reported: whose the host of git.url is, is not known; set git.provider of the Project to GitHub, GitLab, Gitea or Forgejo")
+	case git.SecretRef == nil:
+		return not(v1alpha1.CommitStatusCredentialsMissing, "nothing is reported: git.secretRef of the Project names no Secret with a token")
+	}
+	values, err := r.Secret(ctx, d.Namespace, string(git.SecretRef.Name))
+	if missing := (*object.SecretError)(nil); errors.As(err, &missing) {
+		return not(v1alpha1.CommitStatusCredentialsMissing, missing.Error())
+	}
+	if err != nil {
+		return became, err
+	}
+	bounded, err := gitremote.ReadSecrets(gitremote.Values(values), runnerconfig.GitBearerToken, runnerconfig.GitPassword, runnerconfig.GitCA)
+	if err != nil {
+		return not(v1alpha1.CommitStatusCredentialsMissing, err.Error())
+	}
+	token := cmp.Or(strings.TrimSpace(bounded[runnerconfig.GitBearerToken]), strings.TrimSpace(bounded[runnerconfig.GitPassword]))
+	if token == "" {
+		return not(v1alpha1.CommitStatusCredentialsMissing, fmt.Sprintf("nothing is reported: Secret %q has no %s and no %s",
+			git.SecretRef.Name, runnerconfig.GitBearerToken, runnerconfig.GitPassword))
+	}
+	err = repository.Report(ctx, r.Guard, s, token, bounded[runnerconfig.GitCA])
+	refused := (*commitstatus.RefusedError)(nil)
+	switch {
+	case ctx.Err() != nil: // whatever it answered
+		return became, ctx.Err()
+	case errors.As(err, &refused):
+		return not(v1alpha1.CommitStatusRefused, refused.Error())
+	case err != nil:
+		return not(v1alpha1.CommitStatusUnreachable, gitremote.Explain(repository.Shown(), true, err))
+	}
+	return v1alpha1.DeploymentCommitStatus{
+		State: string(s.State), Reason: v1alpha1.CommitStatusReported, Message: fmt.Sprintf("%s knows it as %s", repository.Provider, s.Context),
+	}, nil
+}
+
+// show writes status.commitStatus where it changed, and nothing else.
+func (r *Reporter) show(ctx context.Context, d *v1alpha1.Deployment, became v1alpha1.DeploymentCommitStatus) error {
+	before := d.DeepCopy()
+	d.Status.CommitStatus = &became
+	if equality.Semantic.DeepEqual(before.Status, d.Status) {
+		return nil
+	}
+	err := r.Client.Status().Patch(ctx, d, client.MergeFrom(before), client.FieldOwner(object.FieldManager))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing what the provider of Deployment %q was told: %w", d.Name, err)
+	}
+	return nil
+}
+
+// SetupWithManager registers the controller.
+func (r *Reporter) SetupWithManager(mgr ctrl.Manager) error {
+	options := r.ControllerOptions()
+	options.MaxConcurrentReconciles = reportsAtOnce
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("commitstatus").
+		WithOptions(options).
+		For(&v1alpha1.Deployment{}, builder.WithPredicates(object.Changed(reported))).
+		Complete(r)
+}
+
+// reported is what of a deployment says what its provider is to know.
+func reported(o v1alpha1.ConditionedObject) any {
+	d, ok := o.(*v1alpha1.Deployment)
+	if !ok {
+		return nil
+	}
+	return [2]string{string(d.Status.Phase), d.Status.Commit}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/deployment"
+	"github.com/agentplatform/agentplatform/internal/egress"
+)
+
+const (
+	reportToken  = "t0ken-of-the-tenant"
+	reportCommit = "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12"
+)
+
+// provider is a Gitea that a project has, with a reporter.
+type provider struct {
+	*scene
+	reporter *deployment.Reporter
+	log      bytes.Buffer
+
+	mu     sync.Mutex
+	told   []string // states, with their contexts
+	answer int
+}
+
+func newProvider(ctx context.Context, secret map[string]string) *provider {
+	GinkgoHelper()
+	p := &provider{answer: http.StatusCreated}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var status struct{ State, Context string }
+		_ = json.NewDecoder(r.Body).Decode(&status)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.told = append(p.told, status.State+" "+status.Context)
+		w.WriteHeader(p.answer)
+		_, _ = io.WriteString(w, r.Header.Get("Authorization"))
+	}))
+	DeferCleanup(server.Close)
+	p.scene = bare()
+	secret["ca.crt"] = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	p.ExpectApplied(ctx, p.Secret("git", secret))
+	p.project = p.ExpectProject(ctx, func(project *v1alpha1.Project) {
+		project.Spec.Git = &v1alpha1.ProjectGit{URL: server.URL + "/team/agents", Provider: "Gitea", SecretRef: &v1alpha1.SecretReference{Name: "git"}}
+	})
+	p.environment = p.ExpectEnvironment(ctx, "dev")
+	p.environment.Status.Slug = "the-dev"
+	p.ExpectStatus(ctx, p.environment)
+	rules, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
+	Expect(err).NotTo(HaveOccurred())
+	p.reporter = &deployment.Reporter{Base: p.Base, Guard: egress.New(rules)}
+	return p
+}
+
+// at gives a deployment a phase that began now, and returns when it is told again.
+func (p *provider) at(ctx context.Context, d *v1alpha1.Deployment, phase v1alpha1.DeploymentPhase) time.Duration {
+	GinkgoHelper()
+	if d.UID == "" {
+		p.ExpectApplied(ctx, d)
+	}
+	now := metav1.NewTime(p.Clock.Now().Truncate(time.Second))
+	d.Status.Phase, d.Status.Commit, d.Status.StartedAt = phase, reportCommit, &now
+	if phase.Terminal() {
+		d.Status.EndedAt = &now
+	}
+	p.ExpectStatus(ctx, d)
+	return p.again(ctx, d)
+}
+
+// again reconciles a deployment once more, with a log that is kept.
+func (p *provider) again(ctx context.Context, d *v1alpha1.Deployment) time.Duration {
+	GinkgoHelper()
+	log := funcr.New(func(prefix, args string) { p.log.WriteString(prefix + args) }, funcr.Options{Verbosity: 9})
+	return p.ExpectReconciled(ctrl.LoggerInto(ctx, log), p.reporter, d).RequeueAfter
+}
+
+// states are what the provider was told since it was asked for last.
+func (p *provider) states() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	told := p.told
+	p.told = nil
+	return told
+}
+
+func (p *provider) answers(status int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = status
+}
+
+var _ = Describe("The status of a Deployment's commit", func() {
+	It("is told to the repository's provider, each state once", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"username": "u", "password": reportToken})
+		d := p.Deployment("one")
+		p.ExpectApplied(ctx, d)
+		Expect(p.at(ctx, d, v1alpha1.DeploymentPending)).To(BeZero())
+		Expect(p.states()).To(BeEmpty(), "nothing is built yet")
+		Expect(p.at(ctx, d, v1alpha1.DeploymentBuilding)).To(BeZero())
+		Expect(p.states()).To(Equal([]string{"pending agentplatform/the-dev"}))
+		Expect(d.Status.CommitStatus).To(Equal(&v1alpha1.DeploymentCommitStatus{State: "Pending", Reason: "Reported", Message: "Gitea knows it as agentplatform/the-dev"}))
+		Expect(p.at(ctx, d, v1alpha1.DeploymentDeployed)).To(BeZero())
+		Expect(p.states()).To(Equal([]string{"success agentplatform/the-dev"}))
+		Expect(d.Status.CommitStatus.State).To(Equal("Success"))
+
+		By("a manager that was started since")
+		p.reporter = &deployment.Reporter{Base: p.Base, Guard: p.reporter.Guard}
+		version := d.ResourceVersion
+		Expect(p.again(ctx, d)).To(BeZero())
+		Expect(p.states()).To(BeEmpty())
+		Expect(d.ResourceVersion).To(Equal(version), "it is at rest")
+	})
+
+	DescribeTable("says how it ended", func(ctx SpecContext, phase v1alpha1.DeploymentPhase, state string) {
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		p.at(ctx, p.Deployment("one"), phase)
+		Expect(p.states()).To(Equal([]string{state + " agentplatform/the-dev"}))
+	},
+		Entry("deployed", v1alpha1.DeploymentDeployed, "success"),
+		Entry("failed", v1alpha1.DeploymentFailed, "failure"),
+		Entry("cancelled", v1alpha1.DeploymentCancelled, "error"),
+	)
+
+	It("is told again, less and less often and for an hour, until the provider takes it", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		p.answers(http.StatusForbidden)
+		d := p.Deployment("one")
+		Expect(p.at(ctx, d, v1alpha1.DeploymentDeployed)).To(Equal(10 * time.Second))
+		Expect(d.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusRefused))
+		Expect(d.Status.CommitStatus.State).To(BeEmpty())
+		Expect(d.Status.CommitStatus.Message).To(And(ContainSubstring("Gitea answered 403 Forbidden"), ContainSubstring("the right to write commit statuses")))
+		version := d.ResourceVersion
+		p.Clock.Step(10 * time.Minute)
+		Expect(p.again(ctx, d)).To(BeNumerically("~", 5*time.Minute, time.Second))
+		Expect(p.states()).To(HaveLen(2))
+		Expect(d.ResourceVersion).To(Equal(version), "nothing is new")
+
+		p.answers(http.StatusOK)
+		Expect(p.again(ctx, d)).To(BeZero())
+		Expect(d.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusReported))
+		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed))
+
+		By("one that ended long ago")
+		p.states()
+		old := p.Deployment("old")
+		p.ExpectApplied(ctx, old)
+		then := metav1.NewTime(p.Clock.Now().Add(-61 * time.Minute).Truncate(time.Second))
+		old.Status.Phase, old.Status.Commit, old.Status.EndedAt = v1alpha1.DeploymentFailed, strings.Repeat("a", 40), &then
+		p.ExpectStatus(ctx, old)
+		Expect(p.again(ctx, old)).To(BeZero())
+		Expect(p.states()).To(BeEmpty())
+		Expect(old.Status.CommitStatus).To(BeNil())
+
+		By("the token is nowhere")
+		shown, err := json.Marshal(d)
+		Expect(err).NotTo(HaveOccurred())
+		for _, text := range append(p.Events.Sent(), string(shown), p.log.String()) {
+			Expect(text).NotTo(ContainSubstring(reportToken))
+		}
+	})
+
+	It("says why nothing is told", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"identity": "a key", "known_hosts": "a host"})
+		d := p.Deployment("one")
+		Expect(p.at(ctx, d, v1alpha1.DeploymentDeployed)).To(Equal(10 * time.Second))
+		Expect(d.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusCredentialsMissing))
+		Expect(d.Status.CommitStatus.Message).To(ContainSubstring(`Secret "git" has no bearerToken and no password`))
+
+		for _, c := range []struct {
+			change  func(*v1alpha1.ProjectGit)
+			reason  v1alpha1.CommitStatusReason
+			message string
+		}{
+			{func(git *v1alpha1.ProjectGit) { git.SecretRef.Name = "none" }, v1alpha1.CommitStatusCredentialsMissing, `Secret "none" does not exist`},
+			{func(git *v1alpha1.ProjectGit) { git.SecretRef = nil }, v1alpha1.CommitStatusCredentialsMissing, "git.secretRef"},
+			{func(git *v1alpha1.ProjectGit) { git.Provider = "" }, v1alpha1.CommitStatusProviderUnknown, "set git.provider"},
+		} {
+			c.change(p.project.Spec.Git)
+			Expect(p.Admin.Update(ctx, p.project)).To(Succeed())
+			p.again(ctx, d)
+			Expect(d.Status.CommitStatus.Reason).To(Equal(c.reason))
+			Expect(d.Status.CommitStatus.Message).To(ContainSubstring(c.message))
+		}
+		Expect(p.states()).To(BeEmpty())
+	})
+
+	It("is that of the newest deployment of the commit, and of no other kind of source", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		older, newer := p.Deployment("a"), p.Deployment("b")
+		p.ExpectApplied(ctx, older, newer)
+		p.at(ctx, newer, v1alpha1.DeploymentBuilding)
+		p.at(ctx, older, v1alpha1.DeploymentCancelled)
+		Expect(p.states()).To(Equal([]string{"pending agentplatform/the-dev"}))
+
+		uploaded := p.Deployment("uploaded")
+		p.ExpectApplied(ctx, uploaded)
+		now := metav1.NewTime(p.Clock.Now().Truncate(time.Second))
+		uploaded.Status.Phase, uploaded.Status.EndedAt = v1alpha1.DeploymentDeployed, &now
+		p.ExpectStatus(ctx, uploaded)
+		Expect(p.again(ctx, uploaded)).To(BeZero())
+		Expect(p.states()).To(BeEmpty())
+	})
+})

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package commitstatus
+
+import (
+	"context"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/gitremote"
+)
+
+const (
+	token  = "t0ken-of-the-tenant"
+	commit = "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12"
+)
+
+func guard(t *testing.T, allow string) *egress.Guard {
+	t.Helper()
+	rules, err := egress.Flags{Allow: allow}.Rules()
+	require.NoError(t, err)
+	return egress.New(rules)
+}
+
+// server is a provider with a certificate of its own, and that as ca.crt.
+func server(t *testing.T, answer http.HandlerFunc) (url, ca string) {
+	t.Helper()
+	s := httptest.NewTLSServer(answer)
+	t.Cleanup(s.Close)
+	return s.URL, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+}
+
+func TestEachProviderIsToldInItsOwnWords(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		provider           Provider
+		path               string
+		state              State
+		uri, authorization string
+		body               string
+	}{
+		{GitHub, "/team/agents.git", Pending, "/api/v3/repos/team/agents/statuses/" + commit, "Bearer " + token, `{"state":"pending","context":"agentplatform/dev","description":"d"}`},
+		{GitHub, "/team/agents", Success, "/api/v3/repos/team/agents/statuses/" + commit, "Bearer " + token, `{"state":"success","context":"agentplatform/dev","description":"d"}`},
+		{GitHub, "/team/agents", Failure, "/api/v3/repos/team/agents/statuses/" + commit, "Bearer " + token, `{"state":"failure","context":"agentplatform/dev","description":"d"}`},
+		{GitHub, "/team/agents", Error, "/api/v3/repos/team/agents/statuses/" + commit, "Bearer " + token, `{"state":"error","context":"agentplatform/dev","description":"d"}`},
+		{GitLab, "/group/sub/agents.git", Pending, "/api/v4/projects/group%2Fsub%2Fagents/statuses/" + commit, "Bearer " + token, `{"state":"pending","name":"agentplatform/dev","description":"d"}`},
+		{GitLab, "/team/agents", Success, "/api/v4/projects/team%2Fagents/statuses/" + commit, "Bearer " + token, `{"state":"success","name":"agentplatform/dev","description":"d"}`},
+		{GitLab, "/team/agents", Failure, "/api/v4/projects/team%2Fagents/statuses/" + commit, "Bearer " + token, `{"state":"failed","name":"agentplatform/dev","description":"d"}`},
+		{GitLab, "/team/agents", Error, "/api/v4/projects/team%2Fagents/statuses/" + commit, "Bearer " + token, `{"state":"canceled","name":"agentplatform/dev","description":"d"}`},
+		{Gitea, "/team/agents.git", Pending, "/api/v1/repos/team/agents/statuses/" + commit, "token " + token, `{"state":"pending","context":"agentplatform/dev","description":"d"}`},
+		{Gitea, "/team/agents", Error, "/api/v1/repos/team/agents/statuses/" + commit, "token " + token, `{"state":"error","context":"agentplatform/dev","description":"d"}`},
+		{Forgejo, "/team/agents", Success, "/api/v1/repos/team/agents/statuses/" + commit, "token " + token, `{"state":"success","context":"agentplatform/dev","description":"d"}`},
+		{Forgejo, "/team/agents", Failure, "/api/v1/repos/team/agents/statuses/" + commit, "token " + token, `{"state":"failure","context":"agentplatform/dev","description":"d"}`},
+	} {
+		t.Run(string(c.provider)+" "+string(c.state), func(t *testing.T) {
+			t.Parallel()
+			var method, uri, authorization, body string
+			address, ca := server(t, func(w http.ResponseWriter, r *http.Request) {
+				text, _ := io.ReadAll(r.Body)
+				method, uri, authorization, body = r.Method, r.RequestURI, r.Header.Get("Authorization"), string(text)
+				w.WriteHeader(http.StatusCreated)
+			})
+			r, ok, err := Find(address+c.path, c.provider)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.NoError(t, r.Report(t.Context(), guard(t, "git=127.0.0.0/8"), Status{Commit: commit, State: c.state, Context: "agentplatform/dev", Description: "d"}, token, ca))
+			require.Equal(t, http.MethodPost, method)
+			require.Equal(t, c.uri, uri)
+			require.Equal(t, c.authorization, authorization)
+			require.JSONEq(t, c.body, body)
+		})
+	}
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		address  string
+		provider Provider
+		url      string // "" where nobody is told
+		problem  string
+	}{
+		{"https://github.com/team/agents.git", "", "https://api.github.com/repos/team/agents/statuses/", ""},
+		{"git@github.com:team/agents.git", "", "https://api.github.com/repos/team/agents/statuses/", ""},
+		{"ssh://git@github.com:22/team/agents", "", "https://api.github.com/repos/team/agents/statuses/", ""},
+		{"https://gitlab.com/team/agents", "", "https://gitlab.com/api/v4/projects/team%2Fagents/statuses/", ""},
+		{"https://gitea.com/team/agents", "", "https://gitea.com/api/v1/repos/team/agents/statuses/", ""},
+		{"https://codeberg.org/team/agents", "", "https://codeberg.org/api/v1/repos/team/agents/statuses/", ""},
+		{"https://git.example.com/team/agents", "", "", ""},
+		{"https://github.com.example.com/team/agents", "", "", ""},
+		{"https://git.example.com/team/agents", GitHub, "https://git.example.com/api/v3/repos/team/agents/statuses/", ""},
+		{"https://git.example.com:8443/team/agents", Gitea, "https://git.example.com:8443/api/v1/repos/team/agents/statuses/", ""},
+		{"ssh://git@git.example.com:2222/team/agents", Forgejo, "https://git.example.com/api/v1/repos/team/agents/statuses/", ""},
+		{"http://[::1]:3000/team/agents", Gitea, "http://[::1]:3000/api/v1/repos/team/agents/statuses/", ""},
+		{"https://git.example.com/a b/c?d", Gitea, "https://git.example.com/api/v1/repos/a%20b/c%3Fd/statuses/", ""},
+		{"https://git.example.com/agents", Gitea, "", "owner/repository"},
+		{"https://github.com/team/more/agents", "", "", "owner/repository"},
+		{"https://git.example.com/../agents", GitLab, "", "names no repository"},
+		{"https://git.example.com/", GitLab, "", "names no repository"},
+		{"agents", GitLab, "", "names no host"},
+	} {
+		t.Run(c.address, func(t *testing.T) {
+			t.Parallel()
+			r, ok, err := Find(c.address, c.provider)
+			if c.problem != "" {
+				require.ErrorContains(t, err, c.problem)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.url != "", ok)
+			if ok {
+				require.True(t, strings.HasPrefix(r.callOf(Status{}, "").url, c.url), r.callOf(Status{}, "").url)
+			}
+		})
+	}
+}
+
+// TestWhatIsNotTaken: with the provider's code and what to do, never with the token.
+func TestWhatIsNotTaken(t *testing.T) {
+	t.Parallel()
+	for status, remedy := range map[int]string{
+		301: "redirects are not followed", 307: "redirects are not followed", 401: "the right to write commit statuses", 403: "the right to write commit statuses",
+		404: "correct git.url or git.provider", 422: "the commit is in the repository", 429: "tried again", 500: "tried again", 503: "tried again",
+	} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			asked := 0
+			address, ca := server(t, func(w http.ResponseWriter, r *http.Request) {
+				asked++
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, r.Header.Get("Authorization")) // it says what it was told
+			})
+			r, _, err := Find(address+"/team/agents", Gitea)
+			require.NoError(t, err)
+			err = r.Report(t.Context(), guard(t, "git=127.0.0.0/8"), Status{Commit: commit}, token, ca)
+			var refused *RefusedError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, status, refused.Code)
+			require.ErrorContains(t, err, remedy)
+			require.ErrorContains(t, err, http.StatusText(status))
+			require.NotContains(t, err.Error(), token)
+			require.Equal(t, 1, asked)
+		})
+	}
+}
+
+func TestWhatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	hangs, end := make(chan struct{}), make(chan struct{})
+	address, ca := server(t, func(http.ResponseWriter, *http.Request) {
+		close(hangs)
+		<-end
+	})
+	t.Cleanup(func() { close(end) })
+	r, _, err := Find(address+"/team/agents", GitHub)
+	require.NoError(t, err)
+	explained := func(ctx context.Context, g *egress.Guard, token, ca string) string {
+		err := r.Report(ctx, g, Status{Commit: commit}, token, ca)
+		require.Error(t, err)
+		require.NotErrorAs(t, err, new(*RefusedError))
+		require.NotContains(t, err.Error(), token)
+		return gitremote.Explain(r.Shown(), true, err)
+	}
+	require.Contains(t, explained(t.Context(), guard(t, ""), token, ca), "is not a public address", "the operator has not allowed it")
+	require.Contains(t, explained(t.Context(), guard(t, "model=127.0.0.0/8"), token, ca), "is not a public address", "nor for Git")
+	require.Contains(t, explained(t.Context(), guard(t, "git=127.0.0.0/8"), token, ""), "is not trusted")
+	require.Contains(t, explained(t.Context(), guard(t, "git=127.0.0.0/8"), token, "none"), "holds no PEM certificate")
+	explained(t.Context(), guard(t, "git=127.0.0.0/8"), token+"\nHost: elsewhere", ca)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-hangs
+		cancel()
+	}()
+	explained(ctx, guard(t, "git=127.0.0.0/8"), token, ca)
+}
+
+func TestLongDescriptionsAreCut(t *testing.T) {
+	t.Parallel()
+	r, _, err := Find("https://github.com/team/agents", "")
+	require.NoError(t, err)
+	body := r.callOf(Status{Description: strings.Repeat("ä", 200)}, "").body.(gitHubStatus)
+	require.Equal(t, strings.Repeat("ä", maxDescription), body.Description)
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package commitstatus
+
+import "net/url"
+
+// gitLabStatus is the body of GitLab's "set commit pipeline status".
+type gitLabStatus struct {
+	State       string `json:"state"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+var gitLabStates = map[State]string{Pending: "pending", Success: "success", Failure: "failed", Error: "canceled"}
+
+// gitLab names the repository by its whole path, groups and all, as one part of the URL.
+func (r Repository) gitLab(s Status, token string) call {
+	return call{
+		url:           r.base.String() + "/api/v4/projects/" + url.PathEscape(r.path) + "/statuses/" + s.Commit,
+		authorization: "Bearer " + token,
+		body:          gitLabStatus{State: gitLabStates[s.State], Name: s.Context, Description: s.Description},
+	}
+}
