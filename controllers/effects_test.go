@@ -166,10 +166,9 @@ var effects = map[string]effect{
 	"Project.git.url": inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.URL = "https://other.example.com" }, "--url=https://other.example.com "),
 	"Project.git.provider": {func(ctx context.Context, s *stage) any {
 		s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Git.Provider = "GitLab" })
-		environment, d, now := s.ExpectEnvironment(ctx, s.name()), s.Deployment(s.name()), metav1.NewTime(s.Clock.Now().Truncate(time.Second))
-		environment.Status.Slug = "told"
-		s.ExpectStatus(ctx, environment)
-		d.Spec.Environment = v1alpha1.EnvironmentName(environment.Name)
+		e, d, now := s.ExpectEnvironment(ctx, s.name()), s.Deployment(s.name()), metav1.NewTime(s.Clock.Now().Truncate(time.Second))
+		e.Status.Slug, d.Spec.Environment = "told", v1alpha1.EnvironmentName(e.Name)
+		s.ExpectStatus(ctx, e)
 		s.ExpectApplied(ctx, d)
 		d.Status.Phase, d.Status.Commit, d.Status.EndedAt = v1alpha1.DeploymentDeployed, strings.Repeat("a", 40), &now
 		s.ExpectStatus(ctx, d)
