@@ -165,7 +165,7 @@ var effects = map[string]effect{
 	}, Equal("The Team")},
 	"Project.git.url": inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.URL = "https://other.example.com" }, "--url=https://other.example.com "),
 	"Project.git.provider": {func(ctx context.Context, s *stage) any {
-		s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Git.Provider = "GitLab" })
+		s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Git.URL, p.Git.Provider = "https://git.example.com/team/agents", "GitLab" })
 		e, d, now := s.ExpectEnvironment(ctx, s.name()), s.Deployment(s.name()), metav1.NewTime(s.Clock.Now().Truncate(time.Second))
 		e.Status.Slug, d.Spec.Environment = "told", v1alpha1.EnvironmentName(e.Name)
 		s.ExpectStatus(ctx, e)
