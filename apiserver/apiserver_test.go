@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -257,6 +258,9 @@ func (w *world) sendTo(t testing.TB, to *Server, key, method, path, body string,
 	}
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
+	}
+	if strings.HasPrefix(body, anUpload[:2]) {
+		request.Header.Set("Content-Type", "application/gzip")
 	}
 	for i := 0; i < len(headers); i += 2 {
 		if !slices.Contains(headers[:i], headers[i]) {

@@ -117,9 +117,13 @@ func (s *Server) makeAgain(ctx context.Context, c *caller, d store.Deployment, e
 // effect, whoever named them; of those that may have stood in the spec the fingerprint tells.
 func specBefore(d store.Deployment, environment string) (v1alpha1.DeploymentSpec, error) {
 	branch, commit := v1alpha1.GitBranch(d.Branch), v1alpha1.GitCommit(d.Commit)
+	sources := []v1alpha1.DeploymentSource{uploadedSource(d.UploadDigest)}
 	for _, git := range []v1alpha1.DeploymentGitSource{{}, {Branch: branch}, {Commit: commit}, {Branch: branch, Commit: commit}} {
+		sources = append(sources, v1alpha1.DeploymentSource{Git: &git})
+	}
+	for _, source := range sources {
 		spec := v1alpha1.DeploymentSpec{
-			Environment: v1alpha1.EnvironmentName(environment), Source: v1alpha1.DeploymentSource{Git: &git},
+			Environment: v1alpha1.EnvironmentName(environment), Source: source,
 			SkipTests: d.SkipTests, SkipFailedConnectors: d.SkipFailedConnectors,
 		}
 		if d.RedeployOf != nil {

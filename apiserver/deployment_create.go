@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -54,7 +55,11 @@ func (s *Server) redeploy(ctx context.Context, c *caller, in *DeploymentPath) (a
 	if err != nil {
 		return answer[Deployment]{}, err
 	}
-	return s.launchAgain(ctx, c, d, sameSource(d))
+	spec, err := s.sameSource(ctx, d)
+	if err != nil {
+		return answer[Deployment]{}, err
+	}
+	return s.launchAgain(ctx, c, d, spec)
 }
 
 // deployAnyway deploys what failed its tests, or the check of its connectors, without that.
@@ -68,19 +73,35 @@ func (s *Server) deployAnyway(ctx context.Context, c *caller, in *DeploymentPath
 		return answer[Deployment]{}, problem(http.StatusBadRequest, httpserver.CodeNothingToOverride,
 			"neither the tests nor the connectors of the deployment failed: it is "+standing(d))
 	}
-	spec := sameSource(d)
+	spec, err := s.sameSource(ctx, d)
+	if err != nil {
+		return answer[Deployment]{}, err
+	}
 	// What was overridden before would fail again.
 	spec.SkipTests, spec.SkipFailedConnectors = tests || d.SkipTests, connectors || d.SkipFailedConnectors
 	return s.launchAgain(ctx, c, d, spec)
 }
 
-// sameSource is the spec of a deployment of the same code.
-func sameSource(d store.Deployment) v1alpha1.DeploymentSpec {
-	return v1alpha1.DeploymentSpec{RedeployOf: v1alpha1.DeploymentID(d.ID.String()), Source: v1alpha1.DeploymentSource{
-		Git: &v1alpha1.DeploymentGitSource{
+// sameSource is the spec of a deployment of the same code; 409 where that was uploaded and is
+// not kept any more.
+func (s *Server) sameSource(ctx context.Context, d store.Deployment) (v1alpha1.DeploymentSpec, error) {
+	spec := v1alpha1.DeploymentSpec{RedeployOf: v1alpha1.DeploymentID(d.ID.String())}
+	if d.UploadDigest == "" {
+		spec.Source.Git = &v1alpha1.DeploymentGitSource{
 			Branch: v1alpha1.GitBranch(d.Branch), Commit: v1alpha1.GitCommit(cmp.Or(d.ResolvedCommit, d.Commit)),
-		},
-	}}
+		}
+		return spec, nil
+	}
+	spec.Source = uploadedSource(d.UploadDigest)
+	err := s.store.HasUpload(ctx, d.ProjectID, d.UploadDigest)
+	if errors.Is(err, store.ErrNotFound) {
+		return spec, problem(http.StatusConflict, httpserver.CodeUploadGone, fmt.Sprintf(
+			"what was uploaded is not stored any more: it is kept for %d days after a deployment of it last began; upload the folder again", store.UploadKept/(24*time.Hour)))
+	}
+	if err != nil {
+		return spec, fmt.Errorf("looking for the upload of deployment %s: %w", d.ID, err)
+	}
+	return spec, nil
 }
 
 // standing says of a deployment where it stands.
@@ -105,6 +126,14 @@ func (s *Server) launchAgain(ctx context.Context, c *caller, d store.Deployment,
 
 var environmentGone = problem(http.StatusConflict, httpserver.CodeGone, "the environment of the deployment is deleted")
 
+// mayDeployTo says 409 of an environment that is not in effect.
+func mayDeployTo(environment *v1alpha1.Environment) error {
+	if notTakenUp(environment) == nil {
+		return nil
+	}
+	return problem(http.StatusConflict, httpserver.CodeConflict, "the environment is not in effect: "+whyNotReady(environment))
+}
+
 // launch creates a deployment to an environment, and answers with it once the platform has
 // begun it, or after readyTimeout.
 func (s *Server) launch(ctx context.Context, c *caller, environment *v1alpha1.Environment, spec v1alpha1.DeploymentSpec) (answer[Deployment], error) {
@@ -112,13 +141,12 @@ func (s *Server) launch(ctx context.Context, c *caller, environment *v1alpha1.En
 	if err != nil {
 		return answer[Deployment]{}, err
 	}
-	if project.Spec.Git == nil {
+	if project.Spec.Git == nil && spec.Source.Git != nil {
 		return answer[Deployment]{}, problem(http.StatusBadRequest, httpserver.CodeNoGit,
-			"the project has no git repository to deploy from; name one in spec.git of the Project")
+			"the project has no git repository to deploy from; upload its folder (POST /deployments/upload, agentctl deploy --upload), or name a repository in spec.git of the Project")
 	}
-	if notTakenUp(environment) != nil {
-		return answer[Deployment]{}, problem(http.StatusConflict, httpserver.CodeConflict,
-			"the environment is not in effect: "+whyNotReady(environment))
+	if err := mayDeployTo(environment); err != nil {
+		return answer[Deployment]{}, err
 	}
 	meta, id := c.meta(ctx, "deployment", environment.Name)
 	meta.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}

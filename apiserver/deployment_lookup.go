@@ -59,6 +59,9 @@ func asPending(c *caller, o *v1alpha1.Deployment, environment *v1alpha1.Environm
 	if git := o.Spec.Source.Git; git != nil {
 		out.Branch, out.Commit = string(git.Branch), string(git.Commit)
 	}
+	if bundle := o.Spec.Source.Bundle; bundle != nil {
+		out.SourceType, out.UploadDigest = "upload", string(bundle.Digest)
+	}
 	if of, err := uuid.Parse(string(o.Spec.RedeployOf)); err == nil {
 		out.RedeployOf = &of
 	}

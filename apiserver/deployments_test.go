@@ -28,8 +28,12 @@ func (w *world) begin(ctx context.Context, o *v1alpha1.Deployment) (store.Key, e
 	spec := store.DeploymentSpec{
 		Ref: w.ref(o), ID: id, ProjectID: w.projectID, Fingerprint: digest, SourceType: "git",
 		EnvironmentID: v1alpha1.ProjectObjectID(w.projectID, store.KindEnvironment, string(o.Spec.Environment)),
-		Branch:        string(o.Spec.Source.Git.Branch), Commit: string(o.Spec.Source.Git.Commit),
-		SkipTests: o.Spec.SkipTests, SkipFailedConnectors: o.Spec.SkipFailedConnectors,
+		SkipTests:     o.Spec.SkipTests, SkipFailedConnectors: o.Spec.SkipFailedConnectors,
+	}
+	if git := o.Spec.Source.Git; git != nil {
+		spec.Branch, spec.Commit = string(git.Branch), string(git.Commit)
+	} else {
+		spec.SourceType, spec.UploadDigest = "upload", string(o.Spec.Source.Bundle.Digest)
 	}
 	if of, err := uuid.Parse(string(o.Spec.RedeployOf)); err == nil {
 		spec.RedeployOf = &of

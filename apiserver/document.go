@@ -215,6 +215,12 @@ func describeResponse(r *route, status string, response node) {
 		return
 	}
 	response["description"] = meanings[code]
+	if r.takes != nil && code == http.StatusRequestEntityTooLarge {
+		response["description"] = r.takes.tooLarge
+	}
+	if r.takes != nil && code == http.StatusUnsupportedMediaType {
+		response["description"] = r.takes.unsupported
+	}
 	response["content"].(node)[httpserver.ProblemType].(node)["example"] = errorExamples[i]
 }
 

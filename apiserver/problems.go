@@ -154,6 +154,7 @@ var requestFields = map[string]map[string]string{
 		"spec.environment":       "query.environment_id",
 		"spec.source.git.branch": "body.branch",
 		"spec.source.git.commit": "body.commit",
+		"spec.skipTests":         "query.skip_tests",
 		"spec.activation":        "query.force",
 	},
 	store.KindConnectorLink: {

@@ -37,6 +37,8 @@ type route struct {
 	tagged bool
 	// file says that success answers the bytes of a file, of whatever type.
 	file bool
+	// takes is a body that is streamed, of whatever is no JSON; nil without one.
+	takes *rawBody
 	// stream says that success answers events, as they come.
 	stream bool
 	// later are query parameters of the contract that have no effect yet.
@@ -49,6 +51,22 @@ type route struct {
 
 // anyMedia stands for every type in the description of an answer.
 const anyMedia = "*/*"
+
+// rawBody is a body that is no JSON.
+type rawBody struct {
+	about string
+	types []string
+	// tooLarge and unsupported say what 413 and 415 mean.
+	tooLarge, unsupported string
+}
+
+func (b *rawBody) describe() *huma.RequestBody {
+	out := &huma.RequestBody{Description: b.about, Required: true, Content: map[string]*huma.MediaType{}}
+	for _, media := range b.types {
+		out.Content[media] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+	}
+	return out
+}
 
 // grant is a permission that a route asks for.
 type grant struct {
@@ -144,6 +162,9 @@ func (s *Server) register(r *route) {
 		name := "x-permission-with-" + g.with
 		so, _ := op.Extensions[name].([]string)
 		op.Extensions[name] = append(so, g.permission)
+	}
+	if r.takes != nil {
+		op.RequestBody = r.takes.describe()
 	}
 	if r.file {
 		op.Responses = map[string]*huma.Response{strconv.Itoa(r.status): {

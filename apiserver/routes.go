@@ -82,6 +82,8 @@ var routes = []route{
 		summary: "Read a deployment", description: aboutGetDeployment, mount: handle((*Server).getDeployment)},
 	{method: post, path: "/deployments", id: "createDeployment", tag: tagDeployments, does: creates, needs: needs("deployments.create"), status: 201, errors: creating,
 		summary: "Deploy a commit", description: aboutCreateDeployment, mount: handle((*Server).createDeployment)},
+	{method: post, path: "/deployments/upload", id: "uploadDeployment", tag: tagDeployments, does: creates, needs: needs("deployments.create"), status: 201, errors: creating,
+		summary: "Deploy a folder", description: aboutUploadDeployment, takes: archive, mount: handle((*Server).uploadDeployment)},
 	{method: get, path: "/deployments/{deployment_id}/test-runs", id: "listTestRuns", tag: tagDeployments, needs: needs("deployments.test"), status: 200, errors: naming,
 		summary: "List the test results of a deployment", description: aboutListTestRuns, later: []string{"convert_costs_to"}, mount: handle((*Server).listTestRuns)},
 	{method: get, path: "/deployments/{deployment_id}/logs", id: "streamDeploymentLogs", tag: tagDeployments, needs: needs("deployments.view"), status: 200, errors: naming,
@@ -150,8 +152,6 @@ var routes = []route{
 		summary: "List who changed what", description: aboutListAuditLog, mount: handle((*Server).listAuditLog)},
 
 	// What the contract has and this release has not.
-	{method: post, path: "/deployments/upload", id: "uploadDeployment", tag: tagDeployments, needs: needs("deployments.create"),
-		instead: "push the code to the project's git repository and deploy that"},
 	{method: get, path: "/connectors/{connector_id}/stats", id: "getConnectorStats", tag: tagConnectors, needs: needs("connectors.view"),
 		instead: "count the runs of the connector, which can be listed"},
 

@@ -39,6 +39,7 @@ var samples = map[string]sample{
 	"listDeployments":       {"/deployments?environment_id={environment}", ""},
 	"getDeployment":         {"/deployments/{deployment}", ""},
 	"createDeployment":      {"/deployments?environment_id={environment}", `{"branch":"main"}`},
+	"uploadDeployment":      {"/deployments/upload?environment_id={environment}&skip_tests=true", anUpload},
 	"listTestRuns":          {"/deployments/{deployment}/test-runs", ""},
 	"streamDeploymentLogs":  {"/deployments/{deployment}/logs", ""},
 	"cancelDeployment":      {"/deployments/{open_deployment}/cancel", ""},

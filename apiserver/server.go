@@ -44,6 +44,9 @@ type Store interface {
 	store.Builds
 	// OpenBundle is store.Bundles'.
 	OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error)
+	// PutUpload and HasUpload are store.Uploads'.
+	PutUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (store.Upload, error)
+	HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error
 	// Subscribe is store.Notifier's.
 	Subscribe(topic store.Topic) (hints <-chan store.Hint, stop func())
 	store.Audit
@@ -126,6 +129,7 @@ type Server struct {
 	reviews  *cache.Cache[review, bool]
 	index    *Index
 	files    *quota.Places // for those that are being sent
+	uploads  *quota.Places // for those that come in
 	streams  *quota.Places // for those that are open
 	stopping <-chan struct{}
 	api      huma.API
@@ -163,6 +167,7 @@ func New(opts Options) (*Server, error) {
 	s.keys = cache.New[askedKey, credential](cacheSize, keyCacheTime, clock)
 	s.reviews = cache.New[review, bool](cacheSize, reviewCacheTime, clock)
 	s.index, s.files = opts.Index, quota.NewPlaces(maxFileStreams, fileShare)
+	s.uploads = quota.NewPlaces(maxUploads, uploadShare)
 	s.streams, s.stopping = quota.NewPlaces(maxStreams, streamShare), opts.Stopping
 	s.mount()
 	return s, s.documentErr

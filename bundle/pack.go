@@ -21,6 +21,9 @@ const digestPrefix = "sha256:"
 // each file, extended headers of long paths, the end.
 const maxFraming = MaxFiles*4096 + 4096
 
+// maxEntries is the most entries of an archive: files, folders, and what is passed over.
+const maxEntries = 4 * MaxFiles
+
 var (
 	// ErrDigest says that bytes do not have the digest that names them.
 	ErrDigest = errors.New("bundle has another digest")
@@ -82,23 +85,53 @@ func Unpack(r io.Reader, digest string) (Files, error) {
 	if len(packed) > MaxSize {
 		return nil, ErrTooLarge
 	}
+	if err := checkDigest(packed, digest); err != nil {
+		return nil, err
+	}
+	z, err := unzstd(packed)
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	return unpackTar(io.LimitReader(z, MaxSize+maxFraming), packedByUs)
+}
+
+func checkDigest(packed []byte, digest string) error {
 	sum := sha256.Sum256(packed)
 	if got := digestPrefix + hex.EncodeToString(sum[:]); got != digest {
-		return nil, fmt.Errorf("%w: want %s, got %s", ErrDigest, digest, got)
+		return fmt.Errorf("%w: want %s, got %s", ErrDigest, digest, got)
 	}
+	return nil
+}
+
+func unzstd(packed []byte) (io.ReadCloser, error) {
 	z, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20), zstd.WithDecoderMaxWindow(32<<20))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	defer z.Close()
-	return unpackTar(io.LimitReader(z, MaxSize+maxFraming))
+	return z.IOReadCloser(), nil
 }
 
-func unpackTar(r io.Reader) (Files, error) {
+// admission says which path an entry of an archive has, "" of one that is passed over, and
+// what is wrong with it.
+type admission func(header *tar.Header) (name string, err error)
+
+// packedByUs admits what Pack writes, and nothing else.
+func packedByUs(header *tar.Header) (string, error) {
+	if header.Typeflag != tar.TypeReg {
+		return "", fmt.Errorf("%w: %q is not a regular file", ErrInvalid, printable(header.Name))
+	}
+	if msg := checkPath(header.Name); msg != "" {
+		return "", fmt.Errorf("%w: %q %s", ErrInvalid, printable(header.Name), msg)
+	}
+	return header.Name, nil
+}
+
+func unpackTar(r io.Reader, admit admission) (Files, error) {
 	files := Files{}
 	archive := tar.NewReader(r)
 	var total int64
-	for {
+	for entries := 0; ; entries++ {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -106,23 +139,27 @@ func unpackTar(r io.Reader) (Files, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
-		if header.Typeflag != tar.TypeReg {
-			return nil, fmt.Errorf("%w: %q is not a regular file", ErrInvalid, header.Name)
+		if entries >= maxEntries {
+			return nil, fmt.Errorf("%w: more than %d files and folders", ErrTooLarge, maxEntries)
 		}
-		if msg := checkPath(header.Name); msg != "" {
-			return nil, fmt.Errorf("%w: %q %s", ErrInvalid, header.Name, msg)
+		name, err := admit(header)
+		if err != nil {
+			return nil, err
 		}
-		if _, double := files[header.Name]; double {
-			return nil, fmt.Errorf("%w: %q appears twice", ErrInvalid, header.Name)
+		if name == "" {
+			continue
+		}
+		if _, double := files[name]; double {
+			return nil, fmt.Errorf("%w: %q appears twice", ErrInvalid, name)
 		}
 		if total += header.Size; total > MaxSize || len(files) >= MaxFiles {
 			return nil, ErrTooLarge
 		}
 		data, err := io.ReadAll(archive)
 		if err != nil {
-			return nil, fmt.Errorf("%w: reading %q: %w", ErrInvalid, header.Name, err)
+			return nil, fmt.Errorf("%w: reading %q: %w", ErrInvalid, name, err)
 		}
-		files[header.Name] = data
+		files[name] = data
 	}
 	var problems Problems
 	if files.checkSizes(&problems); len(problems) > 0 {

@@ -315,6 +315,14 @@ var effects = map[string]effect{
 	"Deployment.source.git.commit": {func(ctx context.Context, s *stage) any {
 		return s.build(ctx, s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Commit = "0123456789abcdef0123456789abcdef01234567" }))
 	}, ContainSubstring("--commit=0123456789abcdef0123456789abcdef01234567")},
+	"Deployment.source.bundle.digest": {func(ctx context.Context, s *stage) any {
+		u, err := s.Store.PutUpload(ctx, s.ProjectID(s.Namespace), strings.NewReader("an upload"), store.MaxUpload)
+		Expect(err).NotTo(HaveOccurred())
+		d := s.Deployment(s.name(), func(d *v1alpha1.Deployment) {
+			d.Spec.Source = v1alpha1.DeploymentSource{Bundle: &v1alpha1.DeploymentBundleSource{Digest: v1alpha1.UploadDigest(u.Digest)}}
+		})
+		return s.build(ctx, d)
+	}, ContainSubstring("--upload=sha256:")},
 	"Deployment.redeployOf": {func(ctx context.Context, s *stage) any {
 		id := s.id()
 		d := s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = v1alpha1.DeploymentID(id) })

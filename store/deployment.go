@@ -40,6 +40,8 @@ type DeploymentSpec struct {
 	SourceType string
 	// Branch and Commit are as asked for; both may be empty.
 	Branch, Commit string
+	// UploadDigest names what was uploaded; "" of a deployment from git.
+	UploadDigest string
 	// Lost says that the object shows an end which the store does not know, as
 	// after an older store was restored: what is not recorded is then recorded
 	// as failed (store_restored), and supersedes nothing.
@@ -163,7 +165,8 @@ type ActivationResult struct {
 
 // Deployments keeps deployments and their outcomes.
 type Deployments interface {
-	// BeginDeployment claims the id and records a pending deployment; what is
+	// BeginDeployment claims the id and records a pending deployment, and keeps its upload
+	// for UploadKept from now, if it is of one that is there; what is
 	// recorded under the id with the same fingerprint is returned as it is.
 	// What was cancelled because its object was deleted begins anew for another
 	// object. Pending and building deployments of the environment that began before

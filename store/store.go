@@ -18,6 +18,7 @@ type Store interface {
 	Activations
 	Blobs
 	Bundles
+	Uploads
 	Ingest
 	Files
 	Dispatch

@@ -28,6 +28,11 @@ func activation(hour int) *v1alpha1.DeploymentActivation {
 
 const deploymentIDMessage = "id is immutable: it can be given when the Deployment is created, and neither set, changed nor removed later"
 
+const (
+	sourceMessage = "give one of git and bundle: a commit of the project's repository, or what was uploaded"
+	someDigest    = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+)
+
 var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 	{
 		name:    "long name",
@@ -91,6 +96,19 @@ var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 		name: "branch that cannot be", path: ".spec.source.git.branch", message: branchMessage,
 		change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Branch = "-x" },
 	}, {
+		name: "no source", path: ".spec.source", message: sourceMessage,
+		change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git = nil },
+	}, {
+		name: "two sources", path: ".spec.source", message: sourceMessage,
+		change: func(d *v1alpha1.Deployment) {
+			d.Spec.Source.Bundle = &v1alpha1.DeploymentBundleSource{Digest: someDigest}
+		},
+	}, {
+		name: "no digest", path: ".spec.source.bundle.digest", message: "must be sha256: and 64 hexadecimal digits in lower case",
+		change: func(d *v1alpha1.Deployment) {
+			d.Spec.Source = v1alpha1.DeploymentSource{Bundle: &v1alpha1.DeploymentBundleSource{Digest: "sha256:ABC"}}
+		},
+	}, {
 		name: "short commit", path: ".spec.source.git.commit", message: commitMessage,
 		change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Commit = "HEAD" },
 	},
@@ -107,6 +125,9 @@ func TestDeploymentsThatAreFine(t *testing.T) {
 		{name: "as it is", change: func(*v1alpha1.Deployment) {}},
 		{name: "redeploy of a derived id", change: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = v1alpha1.DeploymentID(derivedID) }},
 		{name: "head of the branch", change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git = &v1alpha1.DeploymentGitSource{} }},
+		{name: "what was uploaded", change: func(d *v1alpha1.Deployment) {
+			d.Spec.Source = v1alpha1.DeploymentSource{Bundle: &v1alpha1.DeploymentBundleSource{Digest: someDigest}}
+		}},
 		{name: "longest name", change: func(d *v1alpha1.Deployment) { d.Name = strings.Repeat("a", 63) }},
 		{name: "commit of SHA-256", change: func(d *v1alpha1.Deployment) {
 			d.Spec.Source.Git.Commit = v1alpha1.GitCommit(strings.Repeat("0a", 32))

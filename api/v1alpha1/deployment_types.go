@@ -105,13 +105,34 @@ type DeploymentSpec struct {
 }
 
 // DeploymentSource says what is deployed.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.bundle)",message="give one of git and bundle: a commit of the project's repository, or what was uploaded"
 type DeploymentSource struct {
 	// Git deploys a commit of the project's repository; `git: {}` is the head of
 	// the environment's branch.
 	//
-	// +required
+	// +optional
 	Git *DeploymentGitSource `json:"git,omitempty"`
+
+	// Bundle deploys a folder that was uploaded to the project by the REST API.
+	//
+	// +optional
+	Bundle *DeploymentBundleSource `json:"bundle,omitempty"`
 }
+
+// DeploymentBundleSource names what was uploaded to the project.
+type DeploymentBundleSource struct {
+	// Digest is the SHA-256 of the bytes that were uploaded.
+	//
+	// +required
+	Digest UploadDigest `json:"digest"`
+}
+
+// UploadDigest names bytes by their SHA-256.
+//
+// +kubebuilder:validation:MaxLength=71
+// +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[0-9a-f]{64}$')",message="must be sha256: and 64 hexadecimal digits in lower case"
+type UploadDigest string
 
 // DeploymentGitSource names a commit of the project's repository.
 type DeploymentGitSource struct {

@@ -116,39 +116,16 @@ func (r *Reconciler) spec(v *version) (store.DeploymentSpec, error) {
 	}
 	spec := store.DeploymentSpec{
 		Ref: r.Ref(v.Deployment), ID: v.key.ID, ProjectID: v.key.ProjectID, EnvironmentID: v.environmentKey.ID,
-		Fingerprint: digest, SourceType: "git", Branch: v.branch(), Commit: v.commit(),
+		Fingerprint: digest, SourceType: "git", Branch: v.branch(), Commit: v.commit(), UploadDigest: v.upload(),
 		// Of what was once deployed, only the one that is live is built again.
 		Lost:      v.Status.Phase.Terminal() && !v.Status.Live,
 		SkipTests: v.Spec.SkipTests, SkipFailedConnectors: v.Spec.SkipFailedConnectors,
+	}
+	if spec.UploadDigest != "" {
+		spec.SourceType = "upload"
 	}
 	if of, err := uuid.Parse(string(v.Spec.RedeployOf)); err == nil {
 		spec.RedeployOf = &of
 	}
 	return spec, nil
-}
-
-// branch is what is asked for, else the environment's, else the project's.
-func (v *version) branch() string {
-	if git := v.Spec.Source.Git; git != nil && git.Branch != "" {
-		return string(git.Branch)
-	}
-	if v.environment.Spec.Git.Branch != "" {
-		return string(v.environment.Spec.Git.Branch)
-	}
-	if v.project.Spec.Git != nil {
-		return string(v.project.Spec.Git.DefaultBranch)
-	}
-	return ""
-}
-
-// commit is what is asked for; what was live is built again from the commit that
-// was, whatever the branch has become.
-func (v *version) commit() string {
-	if git := v.Spec.Source.Git; git != nil && git.Commit != "" {
-		return string(git.Commit)
-	}
-	if v.Status.Live {
-		return v.Status.Commit
-	}
-	return ""
 }

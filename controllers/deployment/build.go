@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
@@ -35,9 +34,8 @@ func (r *Reconciler) advance(ctx context.Context, v *version) error {
 	if v.held() {
 		return nil
 	}
-	if v.project.Spec.Git == nil {
-		return &object.WaitingError{Reason: v1alpha1.ReasonGitMissing, Message: fmt.Sprintf(
-			"the project has no git repository: set spec.git of Project %q", v1alpha1.ProjectName)}
+	if ended, err := r.checkSource(ctx, v); ended || err != nil {
+		return err
 	}
 	job, err := r.startBuild(ctx, v)
 	if err != nil || job == nil {
@@ -72,15 +70,16 @@ func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, 
 	if err != nil {
 		return nil, err
 	}
-	if ref := v.project.Spec.Git.SecretRef; ref != nil {
-		if _, err := r.Secret(ctx, v.Namespace, string(ref.Name)); err != nil {
+	from := v.source()
+	if from.Secret != "" {
+		if _, err := r.Secret(ctx, v.Namespace, from.Secret); err != nil {
 			return nil, err
 		}
 	}
 	if err := r.Store.StartBuild(ctx, v.key); err != nil && !errors.Is(err, store.ErrConflict) {
 		return nil, object.FromStore(fmt.Errorf("starting the build: %w", err))
 	}
-	job = buildJob(v.Deployment, v.source(), in, r.Pods)
+	job = buildJob(v.Deployment, from, in, r.Pods)
 	owner, err := r.OwnerReference(v.Deployment)
 	if err != nil {
 		return nil, err

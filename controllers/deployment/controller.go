@@ -9,6 +9,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +39,8 @@ type Store interface {
 	store.Deployments
 	store.Activations
 	Environment(ctx context.Context, key store.Key) (store.Environment, error)
+	// HasUpload is store.Uploads'.
+	HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error
 	PutToken(ctx context.Context, t store.Token) error
 	projection.Derivations
 }

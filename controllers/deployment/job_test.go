@@ -80,6 +80,20 @@ func TestWhoSeesWhatInABuild(t *testing.T) {
 	require.Len(t, plain.Volumes, 3)
 }
 
+// TestABuildOfAnUpload: one container, which fetches by its token what was uploaded. There is
+// no credential of git in it.
+func TestABuildOfAnUpload(t *testing.T) {
+	t.Parallel()
+	spec := job(source{Upload: "sha256:abc"}, room{})
+	require.Empty(t, spec.InitContainers)
+	require.Len(t, spec.Containers, 1)
+	require.Subset(t, spec.Containers[0].Args, []string{"pack", "--upload=sha256:abc", "--dispatch-url=http://dispatch"})
+	require.Len(t, spec.Volumes, 3)
+	for _, arg := range job(source{URL: "u"}, room{}).Containers[0].Args {
+		require.NotContains(t, arg, "--upload")
+	}
+}
+
 // TestWhereABuildRuns: where runners do, with the resources of the plan in each
 // container, and as little else as they.
 func TestWhereABuildRuns(t *testing.T) {

@@ -40,22 +40,6 @@ func namedJob(d *v1alpha1.Deployment) *batchv1.Job {
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: jobName(d)}}
 }
 
-// source is what a build fetches.
-type source struct {
-	URL, Branch, Commit, Path string
-	// Secret names the Secret with the Git credentials, or is empty.
-	Secret string
-}
-
-func (v *version) source() source {
-	git := v.project.Spec.Git
-	s := source{URL: git.URL, Branch: v.branch(), Commit: v.commit(), Path: git.Path}
-	if git.SecretRef != nil {
-		s.Secret = string(git.SecretRef.Name)
-	}
-	return s
-}
-
 // room is where a build runs, and how much of the node it may have.
 type room struct {
 	Runner v1alpha1.RunnerPool
@@ -83,9 +67,9 @@ func (r *Reconciler) room(ctx context.Context, v *version) (room, error) {
 	return room{Runner: runner, Build: allowed.Build, Tests: tests}, err
 }
 
-// buildJob fetches in an init container, which alone sees the Git credentials,
+// buildJob fetches a commit in an init container, which alone sees the Git credentials,
 // and packs and tests in the main one, which alone sees the dispatch token and
-// the configuration of runners.
+// the configuration of runners. By that token it fetches what was uploaded, itself.
 func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptions) *batchv1.Job {
 	labels := object.Labels(component, d.Name)
 	labels[v1alpha1.LabelDeployment] = d.Name
@@ -93,14 +77,16 @@ func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptio
 	deadline, backoff, keep := in.Build.TimeoutSeconds, retries, jobSeconds
 	size := resource.MustParse("1Gi")
 	spec := corev1.PodSpec{
-		RestartPolicy:  corev1.RestartPolicyNever,
-		InitContainers: []corev1.Container{fetchContainer(from, opts)},
-		Containers:     []corev1.Container{packContainer(in, opts)},
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{packContainer(from, in, opts)},
 		Volumes: []corev1.Volume{
 			{Name: "workspace", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}},
 			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}},
 			object.SecretVolume("token", tokenName(d)),
 		},
+	}
+	if from.Upload == "" {
+		spec.InitContainers = []corev1.Container{fetchContainer(from, opts)}
 	}
 	if from.Secret != "" {
 		spec.Volumes = append(spec.Volumes, object.SecretVolume("git", from.Secret))
@@ -146,8 +132,11 @@ func fetchContainer(from source, opts object.PodOptions) corev1.Container {
 	}
 }
 
-func packContainer(in room, opts object.PodOptions) corev1.Container {
+func packContainer(from source, in room, opts object.PodOptions) corev1.Container {
 	args := []string{"build", "pack", "--dir=" + workspace, "--token-file=" + tokenFolder + "/" + object.TokenKey}
+	if from.Upload != "" {
+		args = append(args, "--upload="+from.Upload)
+	}
 	mounts := append(workMounts(), corev1.VolumeMount{Name: "token", MountPath: tokenFolder, ReadOnly: true})
 	if in.Tests == "" {
 		args = append(args, "--skip-tests")

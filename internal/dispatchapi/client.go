@@ -159,6 +159,12 @@ func (c *Client) PutBundle(ctx context.Context, digest string, data []byte) erro
 	})
 }
 
+// Upload fetches what was uploaded to be deployed, of at most limit bytes. The caller verifies
+// the digest.
+func (c *Client) Upload(ctx context.Context, limit int64) ([]byte, error) {
+	return c.fetch(ctx, "/v1/build/upload", limit)
+}
+
 // ReadJournal fetches the journal of a run that was too large for its claim.
 func (c *Client) ReadJournal(ctx context.Context, runID uuid.UUID, token int64) ([]JournalEntry, error) {
 	var entries []JournalEntry

@@ -21,6 +21,7 @@
 //	GET  /v1/bundles/{digest}      → the bundle's bytes
 //	POST /v1/build/report          BuildReport → 204
 //	POST /v1/build/log             BuildLog → 204
+//	GET  /v1/build/upload          → the bytes that were uploaded to be deployed; 404 of a commit, or gone
 //	PUT  /v1/build/bundle/{digest} the bundle's bytes → 204, 422 wrong digest, 413 too large
 //	POST /v1/build/result          BuildResult → 204
 //

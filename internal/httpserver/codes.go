@@ -35,6 +35,7 @@ const (
 	CodeNotOutbound        Code = "not_outbound"           // 409: the connector sends nothing
 	CodeNotDeployed        Code = "not_deployed"           // 409: only a deployed deployment can be live
 	CodeBundleGone         Code = "bundle_gone"            // 409: what the deployment's build made is not stored any more
+	CodeUploadGone         Code = "upload_gone"            // 409: what was uploaded is not stored any more
 	CodeConnectorsFailed   Code = "connectors_failed"      // 409: connectors of the deployment's code cannot be applied
 	CodeSuperseded         Code = "superseded"             // 409: another deployment was activated later
 	CodeTerminating        Code = "namespace_terminating"  // 409: the project's namespace is being deleted

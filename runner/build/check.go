@@ -25,12 +25,18 @@ func Check(root fs.FS, check func(*bundle.Project) bundle.Problems) (*bundle.Pro
 	case err != nil:
 		return nil, nil, fmt.Errorf("reading the files: %w", err)
 	}
+	project, problems := checkFiles(files, check)
+	return project, problems, nil
+}
+
+// checkFiles is Check of files that are read.
+func checkFiles(files bundle.Files, check func(*bundle.Project) bundle.Problems) (*bundle.Project, bundle.Problems) {
 	project, problems := bundle.Examine(files)
 	more := append(checkKeys(project), suite.Check(project)...)
 	if check != nil {
 		more = append(more, check(project)...)
 	}
-	return project, problems.With(more), nil
+	return project, problems.With(more)
 }
 
 // checkKeys finds the expressions of agents that are none.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package build turns a commit into a bundle, in two steps that share a folder.
+// Package build turns a commit, or a folder that was uploaded, into a bundle. A commit takes
+// two steps that share a folder; of an upload there is the second alone, which fetches it.
 //
 // Fetch runs in the init container, the only place with Git credentials: it
 // takes the commit's files of a repository's layout and writes them with a

@@ -27,6 +27,7 @@ const maxMessage = 4000
 // Dispatch is what Pack tells. *dispatchapi.Client is one.
 type Dispatch interface {
 	logSink
+	Upload(ctx context.Context, limit int64) ([]byte, error)
 	ReportBuild(ctx context.Context, req dispatchapi.BuildReport) error
 	PutBundle(ctx context.Context, digest string, data []byte) error
 	FinishBuild(ctx context.Context, req dispatchapi.BuildResult) error
@@ -34,8 +35,10 @@ type Dispatch interface {
 
 // PackOptions say what to pack.
 type PackOptions struct {
-	// Dir is the folder that Fetch wrote to.
+	// Dir is the folder that Fetch wrote to, unless Upload is given.
 	Dir string
+	// Upload is the digest of what was uploaded, which dispatch has; "" for a commit.
+	Upload string
 	// Dispatch takes reports, log and bundle; required.
 	Dispatch Dispatch
 	// Check finds what the engine cannot run; nil means nothing.
@@ -91,24 +94,15 @@ func (e *buildError) Unwrap() error { return e.err }
 
 func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatchapi.BuildResult, error) {
 	var none dispatchapi.BuildResult
-	fetched, err := readResult(opts.Dir)
+	read := readCommit
+	if opts.Upload != "" {
+		read = readUpload
+	}
+	files, err := read(ctx, opts, log)
 	if err != nil {
 		return none, err
 	}
-	for _, line := range fetched.Log {
-		log.add(line)
-	}
-	report := dispatchapi.BuildReport{Commit: fetched.Commit, CommitMessage: fetched.Message, Author: fetched.Author}
-	if fetched.Error == "" {
-		report.Phase = phasePacking
-	}
-	if err := opts.Dispatch.ReportBuild(ctx, report); err != nil {
-		return none, err
-	}
-	if fetched.Error != "" {
-		return none, &buildError{errors.New(fetched.Error)}
-	}
-	project, err := load(filepath.Join(opts.Dir, sourceFolder), opts.Check)
+	project, err := load(files, opts.Check)
 	if err != nil {
 		return none, err
 	}
@@ -120,18 +114,76 @@ func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatchapi.Bui
 	return test(ctx, opts, log, project, built)
 }
 
-// load reads and validates the files.
-func load(dir string, check func(*bundle.Project) bundle.Problems) (*bundle.Project, error) {
-	root, err := os.OpenRoot(dir)
+// readCommit tells dispatch what was fetched, and reads the files.
+func readCommit(ctx context.Context, opts PackOptions, log *buildLog) (bundle.Files, error) {
+	fetched, err := readResult(opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range fetched.Log {
+		log.add(line)
+	}
+	report := dispatchapi.BuildReport{Commit: fetched.Commit, CommitMessage: fetched.Message, Author: fetched.Author}
+	if fetched.Error == "" {
+		report.Phase = phasePacking
+	}
+	if err := opts.Dispatch.ReportBuild(ctx, report); err != nil {
+		return nil, err
+	}
+	if fetched.Error != "" {
+		return nil, &buildError{errors.New(fetched.Error)}
+	}
+	root, err := os.OpenRoot(filepath.Join(opts.Dir, sourceFolder))
 	if err != nil {
 		return nil, fmt.Errorf("opening the fetched files: %w", err)
 	}
 	defer root.Close()
-	project, problems, err := Check(root.FS(), check)
-	switch {
-	case err != nil:
+	files, err := bundle.ReadFiles(root.FS())
+	return files, ofRepository(err)
+}
+
+// readUpload fetches what was uploaded, and reads the files.
+func readUpload(ctx context.Context, opts PackOptions, log *buildLog) (bundle.Files, error) {
+	log.say("fetching what was uploaded, %s", opts.Upload)
+	packed, err := opts.Dispatch.Upload(ctx, bundle.MaxSize)
+	if errors.Is(err, dispatchapi.ErrRejected) {
+		return nil, &buildError{fmt.Errorf("what was uploaded is not there any more (%w); upload the folder again", err)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fetching what was uploaded: %w", err)
+	}
+	if err := opts.Dispatch.ReportBuild(ctx, dispatchapi.BuildReport{Phase: phasePacking}); err != nil {
 		return nil, err
-	case len(problems) > 0:
+	}
+	files, err := bundle.UnpackUpload(packed, opts.Upload)
+	switch {
+	case errors.Is(err, bundle.ErrDigest):
+		return nil, fmt.Errorf("fetching what was uploaded: %w", err)
+	case errors.Is(err, bundle.ErrInvalid), errors.Is(err, bundle.ErrTooLarge):
+		return nil, &buildError{err}
+	case err != nil:
+		return nil, ofRepository(err)
+	}
+	log.say("%d files", len(files))
+	return files, nil
+}
+
+// ofRepository is the error of reading files: problems of the repository are its owner's to mend.
+func ofRepository(err error) error {
+	var problems bundle.Problems
+	switch {
+	case errors.As(err, &problems):
+		return &buildError{problems}
+	case err != nil:
+		return fmt.Errorf("reading the files: %w", err)
+	}
+	return nil
+}
+
+// load validates the files.
+func load(files bundle.Files, check func(*bundle.Project) bundle.Problems) (*bundle.Project, error) {
+	project, problems := checkFiles(files, check)
+	if len(problems) > 0 {
 		return nil, &buildError{problems}
 	}
 	return project, nil

@@ -14,7 +14,7 @@ import (
 
 // deploymentColumns are all but the test results, which are read only where they are shown.
 const deploymentColumns = `id, project_id, environment_id, namespace, name, object_uid, generation,
-	fingerprint, source_type, branch, commit_wanted, skip_tests, skip_failed_connectors, redeploy_of,
+	fingerprint, source_type, branch, commit_wanted, upload_digest, skip_tests, skip_failed_connectors, redeploy_of,
 	sequence, status, phase, end_phase, failure_reason, message, built, resolved_commit, commit_message, author,
 	bundle_digest, bundle_size, agents, failed_test_count, connector_results, created_at, started_at, ended_at, activated_at,
 	activation_rank, activation_requested_at`
@@ -24,7 +24,7 @@ func deploymentFields(d *store.Deployment) []any {
 	d.Ref.Kind = store.KindDeployment
 	return []any{
 		&d.ID, &d.ProjectID, &d.EnvironmentID, &d.Ref.Namespace, &d.Ref.Name,
-		&d.Ref.ObjectUID, &d.Ref.Generation, &d.Fingerprint, &d.SourceType, &d.Branch, &d.Commit, &d.SkipTests,
+		&d.Ref.ObjectUID, &d.Ref.Generation, &d.Fingerprint, &d.SourceType, &d.Branch, &d.Commit, &d.UploadDigest, &d.SkipTests,
 		&d.SkipFailedConnectors, &d.RedeployOf, &d.Sequence, &d.Status, &d.Phase, &d.EndPhase, &d.FailureReason,
 		&d.Message, &d.Built, &d.ResolvedCommit, &d.CommitMessage, &d.Author, &d.BundleDigest, &d.BundleSize, document{&d.Agents},
 		&d.FailedTestCount, document{&d.ConnectorResults}, at(&d.CreatedAt), maybeAt(&d.StartedAt),
@@ -128,6 +128,11 @@ func recordDeployment(ctx context.Context, tx *Tx, s store.DeploymentSpec) error
 	if err := insertDeployment(ctx, tx, s); err != nil {
 		return err
 	}
+	if s.UploadDigest != "" && !s.Lost {
+		if _, err := keepUpload(ctx, tx, s.ProjectID, s.UploadDigest, store.UploadKept); err != nil {
+			return err
+		}
+	}
 	if !s.Lost {
 		return cancelDeployments(ctx, tx, s.ProjectID, "superseded", `environment_id = $2 AND id <> $3`, s.EnvironmentID, s.ID)
 	}
@@ -143,11 +148,11 @@ func insertDeployment(ctx context.Context, tx *Tx, s store.DeploymentSpec) error
 	}
 	_, err = tx.exec(ctx, `INSERT INTO deployments (project_id, id, environment_id, namespace, name, object_uid,
 			generation, fingerprint, source_type, branch, commit_wanted, skip_tests, skip_failed_connectors,
-			redeploy_of, sequence, status, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 'pending', now_us())`,
+			redeploy_of, sequence, upload_digest, status, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 'pending', now_us())`,
 		s.ProjectID, s.ID, s.EnvironmentID, s.Ref.Namespace, s.Ref.Name, s.Ref.ObjectUID, s.Ref.Generation,
 		s.Fingerprint, s.SourceType, Text(s.Branch), Text(s.Commit), s.SkipTests, s.SkipFailedConnectors,
-		s.RedeployOf, sequence)
+		s.RedeployOf, sequence, s.UploadDigest)
 	return wrap(err, "recording the deployment")
 }
 

@@ -5,7 +5,6 @@ package sqlcore
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -251,6 +250,7 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 					WHERE ended_at < now_us() - $1 ORDER BY ended_at LIMIT $2 `+c.skipLocked+`)`,
 				store.ReplayAge.Microseconds(), min(limit, chunk))
 		}},
+		{"uploads", func(ctx context.Context, tx *Tx) (int64, error) { return c.dropUploads(ctx, tx, min(limit, chunk)) }},
 		{"blobs that nothing keeps", func(ctx context.Context, tx *Tx) (int64, error) {
 			loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs
 				WHERE mark = '' AND created_at < now_us() - $1 ORDER BY created_at LIMIT $2 `+c.skipLocked,
@@ -308,13 +308,7 @@ func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
 		if err != nil {
 			return err
 		}
-		for _, project := range slices.SortedFunc(maps.Keys(bytes), compareIDs) {
-			if _, err := tx.exec(ctx, `INSERT INTO stored_bytes AS s (project_id, bytes) VALUES ($1, $2)
-				ON CONFLICT (project_id) DO UPDATE SET bytes = s.bytes + excluded.bytes`, project, bytes[project]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return addStored(ctx, tx, bytes)
 	})
 	if err != nil {
 		return 0, wrap(err, "counting what is stored") // nothing was counted

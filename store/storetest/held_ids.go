@@ -74,6 +74,7 @@ var keyedIDs = map[string]map[string]string{
 	"sends(project_id,run_id,position)":                           {"run_id": "run"},
 	"stored_bytes(project_id)":                                    nil,
 	"tokens(sha256)":                                              nil,
+	"uploads(project_id,digest)":                                  nil,
 }
 
 // claims is the one key whose purpose it is that an id has one holder, whatever its kind.

@@ -79,6 +79,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Journal", journalPromises},
 		{"Endings", endingPromises},
 		{"Large", largePromises},
+		{"Uploads", uploadPromises},
 		{"LargeFailures", largeFailures},
 		{"Sweeps", sweepPromises},
 		{"Queue", queuePromises},

@@ -309,6 +309,16 @@ var projectionStrangers = map[string]func(s *stranger){
 		_, err := s.s.OpenBundle(s.ctx, s.project, s.digest)
 		s.none(err)
 	},
+	"PutUpload": func(s *stranger) {
+		u, err := s.s.PutUpload(s.ctx, s.project, strings.NewReader("an upload of theirs"), 1<<20)
+		s.NoError(err)
+		s.Equal(s.uploaded, u.Digest)
+	},
+	"HasUpload": func(s *stranger) { s.none(s.s.HasUpload(s.ctx, s.project, s.uploaded)) },
+	"OpenUpload": func(s *stranger) {
+		_, err := s.s.OpenUpload(s.ctx, s.key(s.building.ID))
+		s.none(err)
+	},
 	"PutToken": func(s *stranger) {
 		token := s.token
 		token.SHA256, token.ProjectID = []byte(s.project.String()), s.project

@@ -150,6 +150,7 @@ func methodsOf(t reflect.Type) (names []string) {
 type victim struct {
 	*world
 	building store.DeploymentSpec
+	uploaded string
 	event    store.Event
 	running  store.Claimed
 	digest   string
@@ -172,7 +173,8 @@ func (w *world) newVictim() *victim {
 	w.NoError(w.s.AskLooks(w.ctx, []uuid.UUID{w.project.ID}))
 	v.deploy("one", "first", "second")
 	v.delivery = w.underWayTo(w.outboundTo("results", automatic))
-	v.building = v.newDeployment("two")
+	v.uploaded = w.upload("an upload of theirs")
+	v.building = v.newUploaded("two", v.uploaded)
 	_, err := w.s.BeginDeployment(w.ctx, v.building)
 	w.NoError(err)
 	w.NoError(w.s.StartBuild(w.ctx, v.building.Key()))

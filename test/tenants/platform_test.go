@@ -150,6 +150,9 @@ func (p *platform) rest(key, method, path, body string) answer {
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
+	if strings.HasPrefix(body, anUpload[:2]) {
+		request.Header.Set("Content-Type", "application/gzip")
+	}
 	recorder := httptest.NewRecorder()
 	p.facade.Handler().ServeHTTP(recorder, request)
 	return answer{recorder.Code, recorder.Body.String()}

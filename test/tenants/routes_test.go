@@ -41,11 +41,15 @@ var otherPlaces = map[string]func(*tenant) string{
 // names are the parameters that take no id, but must be given.
 var names = map[string]string{"agent_name": "hello", "number": "0", "holder": "anna"}
 
+// anUpload begins as an archive of type application/gzip does.
+const anUpload = "\x1f\x8b an archive"
+
 // bodies are what an operation creates or changes. There is no id in any of them but
 // those of bodyIDs.
 var bodies = map[string]string{
 	"createEnvironment": `{"name":"NAME"}`,
 	"createDeployment":  `{"branch":"main"}`,
+	"uploadDeployment":  anUpload,
 	"updateEnvironment": `{"settings":{"runner":{"concurrency":10}}}`,
 	"replaceVariables":  `[{"name":"REGION","value":"eu","sensitive":false}]`,
 	"holdTestSession":   `{"holder":"anna"}`,
@@ -374,6 +378,7 @@ var dispatchBodies = map[string]string{
 	"GET /v1/bundles/{digest}":         ``,
 	"POST /v1/build/report":            `{"phase":"testing","commit_message":"x"}`,
 	"POST /v1/build/log":               `{"number":7,"chunk":"x"}`,
+	"GET /v1/build/upload":             ``,
 	"PUT /v1/build/bundle/{digest}":    `x`,
 	"POST /v1/build/result":            `{"bundle_digest":"DIGEST"}`,
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
@@ -38,6 +39,22 @@ func (h *Handler) log(w http.ResponseWriter, r *http.Request, token store.Token)
 	return done(w, h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
 		return h.opts.Store.AppendBuildLog(ctx, token.Deployment(), req.Number, req.Chunk)
 	}))
+}
+
+// upload streams what the deployment of the token is of.
+func (h *Handler) upload(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	var body io.ReadCloser
+	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the turn
+	defer cancel()
+	if err := h.call(ctx, token.ProjectID, func(turn context.Context) (err error) {
+		defer context.AfterFunc(turn, cancel)()
+		body, err = h.opts.Store.OpenUpload(ctx, token.Deployment())
+		return err
+	}); err != nil {
+		return err
+	}
+	defer body.Close()
+	return stream(w, "application/octet-stream", h.inTurn(ctx, cancel, token.ProjectID, body))
 }
 
 func (h *Handler) putBundle(w http.ResponseWriter, r *http.Request, token store.Token) error {

@@ -3,7 +3,12 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -12,6 +17,33 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/store"
 )
+
+// ofUpload is a store in which a deployment is of an upload.
+type ofUpload struct {
+	hanging
+	deployment store.Key
+}
+
+func (s *ofUpload) OpenUpload(_ context.Context, deployment store.Key) (io.ReadCloser, error) {
+	if deployment != s.deployment {
+		return nil, store.ErrNotFound
+	}
+	return io.NopCloser(strings.NewReader("an upload")), nil
+}
+
+// TestABuildFetchesWhatItsDeploymentIsOf: by its token alone, and nobody else does.
+func TestABuildFetchesWhatItsDeploymentIsOf(t *testing.T) {
+	t.Parallel()
+	st := &ofUpload{hanging: hanging{kind: store.TokenBuild}, deployment: store.Key{ProjectID: named("greedy"), ID: known}}
+	h := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
+	got := ask(t, h, "greedy", http.MethodGet, "/v1/build/upload", "")
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+	require.Equal(t, "an upload", got.Body.String())
+	require.Equal(t, http.StatusNotFound, ask(t, h, "modest", http.MethodGet, "/v1/build/upload", "").Code)
+	st.kind = store.TokenRunner
+	h = New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
+	require.Equal(t, http.StatusForbidden, ask(t, h, "greedy", http.MethodGet, "/v1/build/upload", "").Code)
+}
 
 // TestResultsOfTestsAreRecorded: in their REST shape, each with an id that derives from the
 // deployment.

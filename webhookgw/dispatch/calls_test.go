@@ -85,6 +85,10 @@ func (s *hanging) OpenRunFile(ctx context.Context, _ store.Key, _ int) (store.Fi
 
 func (s *hanging) NamesBundle(ctx context.Context, _ store.Key, _ string) error { return s.hang(ctx) }
 
+func (s *hanging) OpenUpload(ctx context.Context, _ store.Key) (io.ReadCloser, error) {
+	return nil, s.hang(ctx)
+}
+
 func (s *hanging) ReportBuild(ctx context.Context, _ store.Key, _ store.BuildReport) error {
 	return s.hang(ctx)
 }
@@ -115,6 +119,7 @@ var asking = map[string][]struct{ path, body string }{
 	"POST /v1/build/report":            {{"/v1/build/report", `{}`}},
 	"POST /v1/build/log":               {{"/v1/build/log", `{}`}},
 	"POST /v1/build/result":            {{"/v1/build/result", `{}`}},
+	"GET /v1/build/upload":             {{"/v1/build/upload", ""}},
 	"POST /v1/runs/{id}/complete":      nil, // ends share transactions, one at a time
 	"PUT /v1/build/bundle/{digest}":    nil, // stored while it comes in: bounded as a stream
 }

@@ -55,6 +55,8 @@ type Store interface {
 	store.Sends
 	store.Builds
 	store.Bundles
+	// OpenUpload is store.Uploads'.
+	OpenUpload(ctx context.Context, deployment store.Key) (io.ReadCloser, error)
 	store.Tokens
 	store.Notifier
 	Connections() int
@@ -155,6 +157,7 @@ func New(opts Options) *Handler {
 		r.Get("/bundles/{digest}", h.as(store.TokenRunner, h.streamed(blobStream, h.bundle)))
 		r.Post("/build/report", h.as(store.TokenBuild, h.report))
 		r.Post("/build/log", h.as(store.TokenBuild, h.log))
+		r.Get("/build/upload", h.as(store.TokenBuild, h.streamed(blobStream, h.upload)))
 		r.Put("/build/bundle/{digest}", h.as(store.TokenBuild, h.streamed(blobStream, h.putBundle)))
 		r.Post("/build/result", h.as(store.TokenBuild, h.result))
 	})

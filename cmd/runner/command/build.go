@@ -76,6 +76,7 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&opts.Dir, "dir", "/workspace", "folder that `fetch` wrote to")
+	flags.StringVar(&opts.Upload, "upload", "", "digest of what was uploaded, which is fetched from dispatch instead of read from the folder")
 	flags.BoolVar(&opts.SkipTests, "skip-tests", false, "leave the test phase out")
 	flags.DurationVar(&opts.TestTimeout, "test-timeout", 10*time.Minute, "time that all tests together have")
 	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON) that tests ask where they mock nothing; none when there is no such file")

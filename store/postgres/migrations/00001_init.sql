@@ -262,6 +262,8 @@ CREATE TABLE deployments (
     skip_tests boolean NOT NULL,
     skip_failed_connectors boolean NOT NULL,
     redeploy_of uuid,
+    -- Of what source_type says was uploaded, else ''.
+    upload_digest text NOT NULL,
     sequence bigint NOT NULL UNIQUE,
     status text NOT NULL CHECK (status IN ('pending', 'building', 'deployed', 'failed', 'cancelled')),
     phase text NOT NULL DEFAULT '',
@@ -350,7 +352,7 @@ CREATE TABLE blobs (
     size bigint NOT NULL,
     complete boolean NOT NULL,
     -- What it is kept for; '' is swept after a day.
-    mark text NOT NULL CHECK (mark IN ('', 'history', 'bundle')),
+    mark text NOT NULL CHECK (mark IN ('', 'history', 'bundle', 'upload')),
     created_at bigint NOT NULL,
     PRIMARY KEY (project_id, id)
 ) WITH (fillfactor = 80,
@@ -378,6 +380,18 @@ CREATE TABLE bundles (
     PRIMARY KEY (project_id, digest),
     FOREIGN KEY (project_id, blob_id) REFERENCES blobs (project_id, id)
 );
+
+-- What was uploaded to be deployed. kept_until is moved on by each deployment of it that begins.
+CREATE TABLE uploads (
+    project_id uuid NOT NULL,
+    digest text NOT NULL,
+    size bigint NOT NULL,
+    blob_id uuid NOT NULL,
+    created_at bigint NOT NULL,
+    kept_until bigint NOT NULL,
+    PRIMARY KEY (project_id, digest)
+);
+CREATE INDEX uploads_kept ON uploads (kept_until);
 
 -- What is open lives whole in small hot tables: no foreign keys, no index that
 -- nothing needs, and room on the page for the updates that touch no index

@@ -231,6 +231,8 @@ CREATE TABLE deployments (
     skip_tests BOOLEAN NOT NULL,
     skip_failed_connectors BOOLEAN NOT NULL,
     redeploy_of TEXT,
+    -- Of what source_type says was uploaded, else ''.
+    upload_digest TEXT NOT NULL,
     sequence INTEGER NOT NULL UNIQUE,
     status TEXT NOT NULL CHECK (status IN ('pending', 'building', 'deployed', 'failed', 'cancelled')),
     phase TEXT NOT NULL DEFAULT '',
@@ -319,7 +321,7 @@ CREATE TABLE blobs (
     size INTEGER NOT NULL,
     complete BOOLEAN NOT NULL,
     -- What it is kept for; '' is swept after a day.
-    mark TEXT NOT NULL CHECK (mark IN ('', 'history', 'bundle')),
+    mark TEXT NOT NULL CHECK (mark IN ('', 'history', 'bundle', 'upload')),
     created_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, id)
 );
@@ -344,6 +346,18 @@ CREATE TABLE bundles (
     PRIMARY KEY (project_id, digest),
     FOREIGN KEY (project_id, blob_id) REFERENCES blobs (project_id, id)
 );
+
+-- What was uploaded to be deployed. kept_until is moved on by each deployment of it that begins.
+CREATE TABLE uploads (
+    project_id TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    blob_id TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    kept_until INTEGER NOT NULL,
+    PRIMARY KEY (project_id, digest)
+);
+CREATE INDEX uploads_kept ON uploads (kept_until);
 
 -- What is open lives whole in small hot tables: no foreign keys, no index that
 -- nothing needs, and room on the page for the updates that touch no index

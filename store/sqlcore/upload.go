@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// dropTime bounds taking back what was written of an upload that failed.
+const dropTime = 5 * time.Second
+
+// PutUpload implements store.Uploads.
+func (c *Core) PutUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (store.Upload, error) {
+	full, err := c.storageFull(ctx, projectID)
+	if full != nil {
+		return store.Upload{}, full
+	}
+	var upload store.Upload
+	if err == nil {
+		upload, err = c.putUpload(ctx, projectID, r, limit)
+	}
+	return upload, wrap(err, "storing an upload of project %s", projectID)
+}
+
+// putUpload writes the bytes to a blob and names it once its digest is known.
+func (c *Core) putUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (u store.Upload, err error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return u, fmt.Errorf("making an id: %w", err)
+	}
+	blob, hash := store.Key{ProjectID: projectID, ID: id}, sha256.New()
+	u.Size, err = c.putBlob(ctx, blob, io.TeeReader(io.LimitReader(r, limit+1), hash))
+	if err == nil && u.Size > limit {
+		err = fmt.Errorf("more than %d bytes: %w", limit, store.ErrTooLarge)
+	}
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime) // its reader may be who has gone
+		defer cancel()
+		return store.Upload{}, errors.Join(err, c.DropBlob(ctx, blob))
+	}
+	u.Digest = "sha256:" + hex.EncodeToString(hash.Sum(nil))
+	return u, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		n, err := tx.exec(ctx, `INSERT INTO uploads (project_id, digest, size, blob_id, created_at, kept_until)
+			VALUES ($1, $2, $3, $4, now_us(), now_us() + $5) ON CONFLICT (project_id, digest) DO NOTHING`,
+			projectID, u.Digest, u.Size, id, store.UploadAge.Microseconds())
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			if _, err := keepUpload(ctx, tx, projectID, u.Digest, store.UploadAge); err != nil {
+				return err
+			}
+			return c.dropBlobs(ctx, tx, []store.Key{blob})
+		}
+		if _, err := tx.exec(ctx, `UPDATE blobs SET mark = 'upload' WHERE project_id = $1 AND id = $2`, projectID, id); err != nil {
+			return err
+		}
+		return addStored(ctx, tx, map[uuid.UUID]int64{projectID: u.Size})
+	})
+}
+
+// keepUpload keeps an upload for so long from now at least, if it is there.
+func keepUpload(ctx context.Context, tx *Tx, projectID uuid.UUID, digest string, age time.Duration) (int64, error) {
+	n, err := tx.exec(ctx, `UPDATE uploads SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
+		WHERE project_id = $1 AND digest = $2`, projectID, digest, age.Microseconds())
+	return n, wrap(err, "keeping upload %s", digest)
+}
+
+// HasUpload implements store.Uploads.
+func (c *Core) HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error {
+	var one int
+	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM uploads WHERE project_id = $1 AND digest = $2`, projectID, digest).Scan(&one))
+	return wrap(err, "looking for upload %s", digest)
+}
+
+// OpenUpload implements store.Uploads.
+func (c *Core) OpenUpload(ctx context.Context, deployment store.Key) (io.ReadCloser, error) {
+	id, err := scanID(c.engine.Reader().QueryRowContext(ctx, `SELECT u.blob_id FROM deployments d
+		JOIN uploads u ON u.project_id = d.project_id AND u.digest = d.upload_digest
+		WHERE d.project_id = $1 AND d.id = $2`, deployment.ProjectID, deployment.ID))
+	if err != nil {
+		return nil, wrap(found(err), "opening the upload of deployment %s", deployment)
+	}
+	return c.OpenBlob(ctx, store.Key{ProjectID: deployment.ProjectID, ID: id})
+}
+
+// oldUpload is one whose time is over.
+type oldUpload struct {
+	blob store.Key
+	size int64
+}
+
+// dropUploads forgets uploads whose time is over. Nothing keeps their blobs then: the sweep
+// of those takes them.
+func (c *Core) dropUploads(ctx context.Context, tx *Tx, limit int) (int64, error) {
+	old, err := collect(ctx, tx, func(row scanner) (u oldUpload, err error) {
+		err = row.Scan(&u.blob.ProjectID, &u.blob.ID, &u.size)
+		return u, err
+	}, `DELETE FROM uploads WHERE (project_id, digest) IN (SELECT project_id, digest FROM uploads
+		WHERE kept_until <= now_us() ORDER BY kept_until LIMIT $1 `+c.skipLocked+`) RETURNING project_id, blob_id, size`, limit)
+	if err != nil || len(old) == 0 {
+		return 0, err
+	}
+	var l list
+	blobs, less := make([]store.Key, len(old)), map[uuid.UUID]int64{}
+	for i, u := range old {
+		blobs[i] = u.blob
+		less[u.blob.ProjectID] -= u.size
+	}
+	if _, err := tx.exec(ctx, `UPDATE blobs SET mark = '' WHERE `+c.keys(&l, "id", blobs), l.args...); err != nil {
+		return 0, err
+	}
+	return int64(len(old)), addStored(ctx, tx, less)
+}
+
+// addStored adds to what projects have stored.
+func addStored(ctx context.Context, tx *Tx, bytes map[uuid.UUID]int64) error {
+	for _, project := range slices.SortedFunc(maps.Keys(bytes), compareIDs) {
+		if _, err := tx.exec(ctx, `INSERT INTO stored_bytes AS s (project_id, bytes) VALUES ($1, $2)
+			ON CONFLICT (project_id) DO UPDATE SET bytes = s.bytes + excluded.bytes`, project, bytes[project]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// upload stores an upload with this content and returns its digest.
+func (w *world) upload(content string) string {
+	u, err := w.s.PutUpload(w.ctx, w.project.ID, strings.NewReader(content), 1<<20)
+	w.NoError(err)
+	sum := sha256.Sum256([]byte(content))
+	w.Equal(store.Upload{Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: int64(len(content))}, u)
+	return u.Digest
+}
+
+// newUploaded is a deployment of an upload.
+func (w *world) newUploaded(name, digest string) store.DeploymentSpec {
+	spec := w.newDeployment(name)
+	spec.SourceType, spec.UploadDigest, spec.Branch, spec.Commit = "upload", digest, "", ""
+	return spec
+}
+
+// beginUploaded begins a deployment of an upload.
+func (w *world) beginUploaded(name, digest string) store.Key {
+	d, err := w.s.BeginDeployment(w.ctx, w.newUploaded(name, digest))
+	w.NoError(err)
+	w.Equal("upload", d.SourceType)
+	w.Equal(digest, d.UploadDigest)
+	return d.Key()
+}
+
+// uploadsAge lets time pass for uploads and their blobs.
+func (w *world) uploadsAge(by int64) {
+	w.set(`UPDATE uploads SET kept_until = kept_until - $2`, by)
+	w.set(`UPDATE blobs SET created_at = created_at - $2`, by)
+}
+
+// sweepUploads sweeps until nothing is left to be swept, and checks that nothing half is.
+func (w *world) sweepUploads() {
+	for n := 1; n > 0; {
+		var err error
+		n, err = w.s.SweepExpired(w.ctx, 10)
+		w.NoError(err)
+	}
+	w.Zero(w.ones(`SELECT count(*) FROM blobs b WHERE project_id = $1 AND mark = 'upload'
+		AND NOT EXISTS (SELECT 1 FROM uploads u WHERE u.project_id = b.project_id AND u.blob_id = b.id)`))
+	w.Zero(w.ones(`SELECT count(*) FROM uploads u WHERE project_id = $1
+		AND NOT EXISTS (SELECT 1 FROM blobs b WHERE u.project_id = b.project_id AND u.blob_id = b.id AND mark = 'upload')`))
+}
+
+// brokenOff reads some bytes and then fails.
+type brokenOff struct {
+	io.Reader
+	err error
+}
+
+func (b brokenOff) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if errors.Is(err, io.EOF) {
+		err = b.err
+	}
+	return n, err
+}
+
+var uploadPromises = []promise{
+	{"an upload is read as the deployment's that is of it", func(w *world) {
+		content := varied(2*store.BlobChunk + 1)
+		digest := w.upload(content)
+		w.NoError(w.s.HasUpload(w.ctx, w.project.ID, digest))
+		w.ErrorIs(w.s.HasUpload(w.ctx, uuid.New(), digest), store.ErrNotFound)
+		w.ErrorIs(w.s.HasUpload(w.ctx, w.project.ID, "sha256:none"), store.ErrNotFound)
+		mine := w.beginUploaded("one", digest)
+		r, err := w.s.OpenUpload(w.ctx, mine)
+		w.Equal(content, string(w.readAll(r, err)))
+		d := w.deployment(mine.ID)
+		w.Equal(digest, d.UploadDigest)
+		w.Equal("upload", d.SourceType)
+
+		git := w.newDeployment("two")
+		_, err = w.s.BeginDeployment(w.ctx, git)
+		w.NoError(err)
+		for _, key := range []store.Key{git.Key(), w.beginUploaded("three", "sha256:none"), w.key(uuid.New()), {ProjectID: uuid.New(), ID: mine.ID}} {
+			_, err = w.s.OpenUpload(w.ctx, key)
+			w.ErrorIs(err, store.ErrNotFound)
+		}
+	}},
+	{"an upload that was never whole leaves nothing", func(w *world) {
+		gone := errors.New("the client has gone")
+		for _, content := range []string{"", "some", varied(store.BlobChunk + 1)} {
+			_, err := w.s.PutUpload(w.ctx, w.project.ID, brokenOff{strings.NewReader(content), gone}, 1<<20)
+			w.ErrorIs(err, gone)
+			_, err = w.s.PutUpload(w.ctx, w.project.ID, strings.NewReader(content+"more"), int64(len(content)))
+			w.ErrorIs(err, store.ErrTooLarge)
+		}
+		w.Zero(w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
+		w.Zero(w.ones(`SELECT count(*) FROM uploads WHERE project_id = $1`))
+		w.Zero(w.storedBytes())
+	}},
+	{"an upload is stored and counted once, and not any more once it is gone", func(w *world) {
+		before := w.storedBytes()
+		w.Equal(w.upload("content"), w.upload("content"))
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
+		w.Equal(before+int64(len("content")), w.storedBytes())
+		w.uploadsAge(store.UploadAge.Microseconds() + 1)
+		w.sweepUploads()
+		w.Equal(before, w.storedBytes())
+		w.Zero(w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
+	}},
+	{"a project that has stored what it may uploads nothing", func(w *world) {
+		w.upload("content")
+		p := w.project
+		p.Limits.Storage = int64(len("content"))
+		p.Ref.Generation++
+		w.NoError(w.s.PutProject(w.ctx, p))
+		_, err := w.s.PutUpload(w.ctx, w.project.ID, strings.NewReader("more"), 1<<20)
+		var full *store.StorageFullError
+		w.ErrorAs(err, &full)
+		w.Equal(store.StorageFullError{Stored: p.Limits.Storage, Limit: p.Limits.Storage}, *full)
+	}},
+	{"an upload that no deployment named goes after a day", func(w *world) {
+		named, unnamed := w.upload("named"), w.upload("unnamed")
+		deployment := w.beginUploaded("one", named)
+		w.uploadsAge(store.UploadAge.Microseconds() - 60e6)
+		w.sweepUploads()
+		w.NoError(w.s.HasUpload(w.ctx, w.project.ID, unnamed))
+		w.uploadsAge(61e6)
+		w.sweepUploads()
+		w.ErrorIs(w.s.HasUpload(w.ctx, w.project.ID, unnamed), store.ErrNotFound)
+		r, err := w.s.OpenUpload(w.ctx, deployment)
+		w.Equal("named", string(w.readAll(r, err)))
+	}},
+	{"an upload is kept from the last beginning of a deployment of it on", func(w *world) {
+		digest := w.upload("content")
+		w.beginUploaded("one", digest)
+		w.uploadsAge(store.UploadKept.Microseconds() - 60e6)
+		last := w.beginUploaded("two", digest)
+		w.upload("content") // a day is less, and takes nothing away
+		w.uploadsAge(store.UploadKept.Microseconds() - 60e6)
+		w.sweepUploads()
+		w.NoError(w.s.HasUpload(w.ctx, w.project.ID, digest))
+		_, err := w.s.BeginDeployment(w.ctx, func() store.DeploymentSpec { // what is begun already keeps nothing
+			spec := w.newUploaded("two", digest)
+			spec.ID = last.ID
+			return spec
+		}())
+		w.NoError(err)
+		w.uploadsAge(61e6)
+		w.sweepUploads()
+		_, err = w.s.OpenUpload(w.ctx, last)
+		w.ErrorIs(err, store.ErrNotFound)
+		w.Zero(w.ones(`SELECT count(*) FROM blob_chunks WHERE project_id = $1`))
+	}},
+}
