@@ -53,6 +53,7 @@ approval: {tools: [current_time], timeout: 60, message: Really?, on_rejection: c
 mcp_servers:
   - {name: files, url: "https://mcp.example.com", tools: [read], headers: {Authorization: "Bearer ${TOKEN}"}}
 files_required: true
+variants: {short: 10}
 `
 	everyKeyOfSuites = `agent: full
 mocks: {tools: {current_time: {result: {time: noon}}}}
@@ -77,6 +78,7 @@ func everyKey() bundle.Files {
 	return files(
 		"agents/_defaults.yaml", "retry_options: {attempts: 2}\n",
 		"agents/full.yaml", everyKeyOfAgents,
+		"agents/full-test-short.yaml", "name: full-short\nmodel: openai/gpt-5\n",
 		"agents/steps.yaml", "name: steps\ntype: sequential\nagents: [full, full]\n",
 		"agents/call.yaml", "name: call\ntype: tool\ntool_name: current_time\n",
 		"agents/away.yaml", "name: away\ntype: remote\nurl: https://agents.example.com/a\n",

@@ -64,6 +64,8 @@ type Control interface {
 	Catalog
 	Deployments
 	Activations
+	// HasUpload is Uploads'.
+	HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error
 	Tokens
 	Audit
 	Destinations

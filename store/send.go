@@ -58,7 +58,7 @@ type StorageFullError struct {
 
 // Error names both.
 func (e *StorageFullError) Error() string {
-	return fmt.Sprintf("the project has stored %d bytes of ended runs and may have %d", e.Stored, e.Limit)
+	return fmt.Sprintf("the project has stored %d bytes and may have %d", e.Stored, e.Limit)
 }
 
 // ActionTakenError says that the agent of a link has a tool of that name already, by a link

@@ -21,8 +21,8 @@ type deployOptions struct {
 	restOptions
 	output
 
-	wanted, commit, branch string
-	detach, force          bool
+	wanted, commit, branch, folder string
+	detach, force, skipTests       bool
 
 	api           *rest
 	out, messages io.Writer
@@ -46,38 +46,57 @@ func newDeployCommand() *cobra.Command {
 	o := &deployOptions{}
 	cmd := o.command(&cobra.Command{
 		Use:   "deploy",
-		Short: "Deploy a commit of the project's repository, and follow it",
-		Long: `Deploy a commit of the project's repository to an environment, show the log of its
-build while it is written, and say whether it is live in the end. When the command is
-broken off, the deployment goes on: follow it with logs -f.
+		Short: "Deploy a commit of the project's repository, or a folder, and follow it",
+		Long: `Deploy a commit of the project's repository to an environment, or with --upload what is
+in a folder of this machine, which needs no repository. Show the log of the build while it
+is written, and say whether it is live in the end. When the command is broken off, the
+deployment goes on: follow it with logs -f.
+
+Of a folder what agents are made of is uploaded, and nothing else: agents, connectors,
+guardrails, hooks, middleware, models, schemas, tests and tools.
 
 It ends with 2 when the deployment failed or was cancelled, with 1 when there was none.`,
 		Example: `  agentctl deploy
   agentctl deploy --environment staging --branch release
-  agentctl deploy --environment production --commit 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12`,
+  agentctl deploy --environment production --commit 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12
+  agentctl deploy --environment staging --upload .`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, _ []string) error { return o.deploy(ctx) })
 	flags := cmd.Flags()
 	flags.StringVar(&o.wanted, "environment", "", "id or slug of the environment; without it the default one")
 	flags.StringVar(&o.commit, "commit", "", "full hash of the commit; without it the latest of the branch")
 	flags.StringVar(&o.branch, "branch", "", "the branch; without it the environment's, else the repository's default branch")
+	flags.StringVar(&o.folder, "upload", "", "folder of the project on this machine, which is uploaded and deployed in place of a commit")
+	flags.BoolVar(&o.skipTests, "skip-tests", false, "of an upload: do not run its tests")
+	cmd.MarkFlagsMutuallyExclusive("upload", "commit")
+	cmd.MarkFlagsMutuallyExclusive("upload", "branch")
 	flags.BoolVar(&o.detach, "detach", false, "print the id of the deployment and do not wait for it")
 	return cmd
 }
 
 func (o *deployOptions) deploy(ctx context.Context) error {
+	if o.skipTests && o.folder == "" {
+		return errors.New("--skip-tests: is for --upload; a commit is deployed as its tests say")
+	}
+	begin := o.begin
+	if o.folder != "" {
+		files, err := readFolder(o.folder)
+		if err != nil {
+			return err
+		}
+		packed, err := packFolder(files)
+		if err != nil {
+			return err
+		}
+		begin = func(ctx context.Context, e environment) (deployment, error) {
+			return o.api.upload(ctx, e, packed, o.skipTests, o.messages)
+		}
+	}
 	e, err := o.api.environment(ctx, o.wanted)
 	if err != nil {
 		return err
 	}
-	body := map[string]string{}
-	for field, value := range map[string]string{"commit": o.commit, "branch": o.branch} {
-		if value != "" {
-			body[field] = value
-		}
-	}
-	var d deployment
-	err = o.api.call(ctx, http.MethodPost, "/deployments?environment_id="+url.QueryEscape(e.ID), rand.Text(), body, &d)
+	d, err := begin(ctx, e)
 	if err != nil {
 		return fmt.Errorf("deploying to %s: %w", e.Slug, err)
 	}
@@ -85,22 +104,44 @@ func (o *deployOptions) deploy(ctx context.Context) error {
 	if o.detach {
 		return o.show(d)
 	}
-	if err := follow(ctx, o.api, d.ID, o.messages); err != nil {
-		return err
-	}
-	if d, err = o.api.deployment(ctx, d.ID); err != nil {
+	if d, err = ending(ctx, o.api, d, o.messages); err != nil {
 		return err
 	}
 	if err := o.show(d); err != nil {
 		return err
 	}
+	return told(d, e, o.messages)
+}
+
+// begin deploys a commit.
+func (o *deployOptions) begin(ctx context.Context, e environment) (d deployment, err error) {
+	body := map[string]string{}
+	for field, value := range map[string]string{"commit": o.commit, "branch": o.branch} {
+		if value != "" {
+			body[field] = value
+		}
+	}
+	err = o.api.call(ctx, http.MethodPost, "/deployments?environment_id="+url.QueryEscape(e.ID), rand.Text(), body, &d)
+	return d, err
+}
+
+// ending follows a deployment to its end.
+func ending(ctx context.Context, api *rest, d deployment, messages io.Writer) (deployment, error) {
+	if err := follow(ctx, api, d.ID, messages); err != nil {
+		return d, err
+	}
+	return api.deployment(ctx, d.ID)
+}
+
+// told tells how a deployment has ended; an error where it is not deployed.
+func told(d deployment, e environment, messages io.Writer) error {
 	switch {
 	case d.Status != "deployed":
 		return &outcomeError{"the deployment " + ended(d)}
 	case !d.IsLive:
-		fmt.Fprintf(o.messages, "deployed, and not live: another deployment of %s was activated meanwhile\n", e.Slug)
+		fmt.Fprintf(messages, "deployed, and not live: another deployment of %s was activated meanwhile\n", e.Slug)
 	default:
-		fmt.Fprintf(o.messages, "%s in %s\n", paint(o.messages, "live"), e.Slug)
+		fmt.Fprintf(messages, "%s in %s\n", paint(messages, "live"), e.Slug)
 	}
 	return nil
 }

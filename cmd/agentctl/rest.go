@@ -121,38 +121,58 @@ func (r *rest) tagged(ctx context.Context, method, path, idempotencyKey, ifMatch
 		}
 	}
 	headers := map[string]string{"Idempotency-Key": idempotencyKey, "If-Match": ifMatch}
+	err = r.repeated(ctx, func() (err error) {
+		etag, err = r.once(ctx, r.http, restRequest{method, path, headers, "application/json", bytes.NewReader(text), len(text)}, into)
+		return err
+	})
+	return etag, err
+}
+
+// repeated makes a call until it is answered, unless the answer is to come later.
+func (r *rest) repeated(ctx context.Context, call func() error) error {
 	for try := 1; ; try++ {
-		etag, err := r.once(ctx, method, path, headers, text, into)
+		err := call()
 		var problem *restError
 		answered := errors.As(err, &problem)
 		if err == nil || answered && !problem.later() || try == restTries || ctx.Err() != nil {
-			return etag, err
+			return err
 		}
 		after := restPause
 		if answered {
 			after = min(max(problem.after, restPause), restLongest)
 		}
 		if err := r.wait(ctx, after); err != nil {
-			return "", err
+			return err
 		}
 	}
 }
 
-func (r *rest) once(ctx context.Context, method, path string, headers map[string]string, text []byte, into any) (etag string, err error) {
-	request, err := http.NewRequestWithContext(ctx, method, r.base+path, bytes.NewReader(text))
+// restRequest is a request; one whose size is 0 has no body, and an empty header is none.
+type restRequest struct {
+	method, path string
+	headers      map[string]string
+	media        string
+
+	body io.Reader
+	size int
+}
+
+func (r *rest) once(ctx context.Context, client *http.Client, q restRequest, into any) (etag string, err error) {
+	request, err := http.NewRequestWithContext(ctx, q.method, r.base+q.path, q.body)
 	if err != nil {
 		return "", fmt.Errorf("making a request: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+r.key)
-	if len(text) > 0 {
-		request.Header.Set("Content-Type", "application/json")
+	if q.size > 0 {
+		request.Header.Set("Content-Type", q.media)
+		request.ContentLength = int64(q.size)
 	}
-	for name, value := range headers {
+	for name, value := range q.headers {
 		if value != "" {
 			request.Header.Set(name, value)
 		}
 	}
-	response, err := r.http.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return "", fmt.Errorf("calling the REST API: %w", err)
 	}
