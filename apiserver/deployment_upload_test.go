@@ -18,7 +18,7 @@ import (
 )
 
 // anUpload begins as an archive of type application/gzip does. The facade reads no further.
-const anUpload = "\x1f\x8b an archive"
+const anUpload = "\x1f\x8b {an archive}"
 
 // uploaded uploads something that is answered with a deployment.
 func (p *past) uploaded(t testing.TB, key, query, body string, headers ...string) Deployment {

@@ -78,7 +78,7 @@ func TestNoRouteIgnoresAField(t *testing.T) {
 	tried := 0
 	for _, r := range served(t) {
 		s := samples[r.id]
-		if s.body == "" {
+		if s.body == "" || r.takes != nil {
 			continue
 		}
 		tried++
@@ -181,7 +181,7 @@ func TestABodyThatIsNotJSONSaysWhere(t *testing.T) {
 		`{"a":[{"b":1},{"b":1,"b"` + `:2}]}`: `the body has the field "a[1].b" twice`,
 	} {
 		for _, r := range served(t) {
-			if samples[r.id].body == "" {
+			if samples[r.id].body == "" || r.takes != nil {
 				continue
 			}
 			answer := w.ask(t, key, r.method, samples[r.id].fill(t, w.ids), body)

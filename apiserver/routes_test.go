@@ -91,7 +91,7 @@ func TestWhatIsNotInThisReleaseSaysSo(t *testing.T) {
 		}
 	}
 	require.NotZero(t, planned)
-	require.NotContains(t, w.send(t, "", http.MethodGet, "/v1/openapi.json", "").Body.String(), "deployments/upload")
+	require.NotContains(t, w.send(t, "", http.MethodGet, "/v1/openapi.json", "").Body.String(), "retrieval/text")
 }
 
 // TestAPermissionThatAParameterAsksFor: with it, and without.

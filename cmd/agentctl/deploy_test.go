@@ -33,6 +33,11 @@ type project struct {
 	list        []string
 	runs        []string
 	called      []string
+	// uploads are what was uploaded, kind is that of staging.
+	uploads [][]byte
+	kind    string
+	// onCall hears of each call that changes something.
+	onCall func(method, path string)
 	// streams are the answers to those who follow a log, one after the other; the
 	// last one goes on being given.
 	streams []func(w http.ResponseWriter, lastEventID string)
@@ -68,13 +73,24 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Idempotency-Key") == "" {
 			p.t.Errorf("%s %s without an idempotency key", r.Method, path)
 		}
+		if path == "/deployments/upload" {
+			p.uploads = append(p.uploads, body)
+			body = []byte(r.Header.Get("Content-Type"))
+		}
 		p.called = append(p.called, strings.TrimSpace(path+" "+r.URL.RawQuery+" "+string(body)))
+		if p.onCall != nil {
+			p.onCall(r.Method, path)
+		}
 	}
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
 	case path == "/environments":
-		fmt.Fprintf(w, `[{"id":%q,"slug":"production","is_default":true},{"id":%q,"slug":"staging"}]`, p.production, uuid.NewString())
-	case path == "/deployments" && r.Method == http.MethodPost:
+		fmt.Fprintf(w, `[{"id":%q,"slug":"production","is_default":true},{"id":%q,"slug":"staging","kind":%q}]`, p.production, uuid.NewString(), p.kind)
+	case strings.HasSuffix(path, "/session"):
+		_, _ = io.WriteString(w, `{"ok":true}`)
+	case path == "/connectors":
+		_, _ = io.WriteString(w, `[{"name":"orders","mode":"inbound","webhook_url":"https://hooks/1"},{"name":"old","webhook_url":"https://hooks/2","retired":true},{"name":"out","mode":"outbound","webhook_url":null}]`)
+	case strings.HasPrefix(path, "/deployments") && r.Method == http.MethodPost && len(parts) < 3:
 		w.WriteHeader(http.StatusCreated)
 		_, _ = io.WriteString(w, p.deployments[p.list[0]])
 	case path == "/deployments" && r.URL.Query().Get("environment_id") == p.production:
