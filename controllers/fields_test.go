@@ -91,7 +91,11 @@ func (s *stage) build(ctx context.Context, d *v1alpha1.Deployment) string {
 	job := &batchv1.Job{ObjectMeta: s.At(d.Name + "-build")}
 	s.ExpectExists(ctx, job)
 	spec := job.Spec.Template.Spec
-	asked := strings.Join(slices.Concat(spec.Containers[0].Args, spec.InitContainers[0].Args), " ")
+	var args []string
+	for _, c := range slices.Concat(spec.Containers, spec.InitContainers) {
+		args = append(args, c.Args...)
+	}
+	asked := strings.Join(args, " ")
 	for _, v := range spec.Volumes {
 		if v.Name == "git" || v.Name == "config" {
 			asked += " from Secret " + v.Secret.SecretName

@@ -233,7 +233,7 @@ func (h *hook) post(ctx context.Context, gateway, body string) reply {
 	return r
 }
 
-// call sends JSON; status 0 means that there was no answer, and why.
+// call sends JSON, unless a header says that it is something else; status 0 means that there was no answer, and why.
 func call(ctx context.Context, method, url string, header http.Header, body []byte) (int, []byte) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
@@ -243,7 +243,9 @@ func call(ctx context.Context, method, url string, header http.Header, body []by
 	if req.Header == nil {
 		req.Header = http.Header{}
 	}
-	req.Header.Set("Content-Type", "application/json")
+	if req.Header.Get("Content-Type") == "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	resp, err := httpClient.Do(req)
 	if err != nil {
 		return 0, []byte(err.Error())
