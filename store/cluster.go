@@ -71,6 +71,7 @@ type Control interface {
 	Destinations
 	RejectionTeller
 	LookTaker
+	Demands
 }
 
 // ForeignClusterError says that the store serves another cluster.

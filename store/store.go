@@ -29,6 +29,7 @@ type Store interface {
 	Housekeeping
 	Loads
 	Queue
+	Demands
 	Ticks
 	History
 	Tokens

@@ -314,6 +314,9 @@ const (
 	QueuedHere = ` AND n.project_id = $1 AND n.environment_id = $2`
 	// QueuedAnywhere is all projects.
 	QueuedAnywhere = ``
+	// QueuedInEach is one environment after the other of those that a common table
+	// expression e has.
+	QueuedInEach = ` AND n.project_id = e.project_id AND n.environment_id = e.id`
 )
 
 // lineColumns are those by which queued runs of different lines differ, in the order of the index.
@@ -337,21 +340,23 @@ func HeadsOf(limit, lines string) string {
 // of which the scope says something it would begin at the scope's first run each time.
 func QueuedLines(address, scope string) string {
 	first := func(where string) string {
-		return `(SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked` + scope + where + queuedOrder + `)`
+		return `(SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked` + where + queuedOrder + `)`
 	}
-	columns := lineColumns
-	if scope == QueuedHere {
+	from, columns, same := "", lineColumns, scope
+	switch scope {
+	case QueuedHere:
 		columns = columns[2:]
+	case QueuedInEach:
+		from, columns, same = " FROM e", columns[2:], ` AND n.project_id = c.project_id AND n.environment_id = c.environment_id`
 	}
 	var next []string
-	same := ""
 	for _, column := range columns {
 		next = append(next, first(same+` AND n.`+column+` > c.`+column))
 		same += ` AND n.` + column + ` = c.` + column
 	}
 	slices.Reverse(next)
 	return `q (address) AS (
-		SELECT ` + first("") + `
+		SELECT ` + first(scope) + from + `
 		UNION ALL
 		SELECT COALESCE(` + strings.Join(next, `, `) + `) FROM q JOIN open_runs c ON c.` + address + ` = q.address
 	) `

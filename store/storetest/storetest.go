@@ -83,6 +83,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"LargeFailures", largeFailures},
 		{"Sweeps", sweepPromises},
 		{"Queue", queuePromises},
+		{"Demands", demandPromises},
 		{"Contention", contentionPromises},
 		{"Concurrency", concurrencyPromises},
 		{"UnknownKeys", unknownKeyPromises},

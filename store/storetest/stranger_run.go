@@ -233,6 +233,14 @@ var runStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Equal([]store.Key{s.key(s.event.ConnectorRunID)}, ended, "not known there")
 	},
+	"Demands": func(s *stranger) {
+		demands, err := s.s.Demands(s.ctx, []store.Key{s.key(s.environment.ID)})
+		s.NoError(err)
+		s.Empty(demands)
+		demands, err = s.s.Demands(s.ctx, []store.Key{s.environment.Key()})
+		s.NoError(err)
+		s.NotEmpty(demands)
+	},
 	"ProjectLoad": func(s *stranger) {
 		_, err := s.s.ProjectLoad(s.ctx, s.project)
 		s.none(err)

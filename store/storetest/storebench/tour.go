@@ -266,6 +266,8 @@ func (t *tour) list() {
 	t.NoError(err)
 	_, err = t.Store.QueueFigures(t.ctx)
 	t.NoError(err)
+	_, err = t.Store.Demands(t.ctx, []store.Key{t.key(t.Environment), t.key(uuid.New())})
+	t.NoError(err)
 	t.NoError(t.Store.DropBlob(t.ctx, t.key(uuid.New())))
 	_, err = t.Store.ProjectLoad(t.ctx, t.Project)
 	t.NoError(err)
