@@ -31,7 +31,8 @@ type EnvironmentSettingsInput struct {
 
 // RunnerSettingsInput say how the pool of runner pods is to look.
 type RunnerSettingsInput struct {
-	MinReplicas *int32              `json:"min_replicas,omitempty" minimum:"1" maximum:"1000" doc:"How many pods there are; 1 where nobody has said."`
+	MinReplicas *int32              `json:"min_replicas,omitempty" minimum:"0" maximum:"1000" doc:"How many pods there are, at least where there is a max_replicas; 1 where nobody has said."`
+	MaxReplicas Change[int32]       `json:"max_replicas,omitempty" minimum:"1" maximum:"1000" doc:"How many pods there are at most: the pool scales by its runs, from min_replicas up to this. null: it does not scale." example:"5"`
 	Concurrency *int32              `json:"concurrency,omitempty" minimum:"1" maximum:"1000" doc:"How many runs one pod executes at once; 10 where nobody has said."`
 	Requests    map[string]Quantity `json:"requests,omitempty" maxProperties:"8" doc:"Compute resources that a pod asks for, all of them, as Kubernetes writes them; what the plan says where nobody has said." example:"{\"cpu\":\"500m\",\"memory\":\"512Mi\"}"`
 	Limits      map[string]Quantity `json:"limits,omitempty" maxProperties:"8" doc:"Compute resources that a pod may use, all of them, as Kubernetes writes them, at most what the plan allows; what the plan says where nobody has said." example:"{\"memory\":\"1Gi\"}"`
@@ -189,6 +190,9 @@ func (in EnvironmentSettingsInput) applyTo(pool *v1alpha1.RunnerPool) error {
 	runner := in.Runner
 	if runner.MinReplicas != nil {
 		pool.MinReplicas = runner.MinReplicas
+	}
+	if runner.MaxReplicas.Given {
+		pool.MaxReplicas = runner.MaxReplicas.To.Value
 	}
 	if runner.Concurrency != nil {
 		pool.Concurrency = *runner.Concurrency

@@ -48,7 +48,8 @@ type EnvironmentSettings struct {
 
 // RunnerSettings say how the pool of runner pods looks.
 type RunnerSettings struct {
-	MinReplicas int32             `json:"min_replicas" doc:"How many pods there are."`
+	MinReplicas int32             `json:"min_replicas" doc:"How many pods there are, at least where the pool scales."`
+	MaxReplicas Null[int32]       `json:"max_replicas" doc:"How many pods there are at most; null where the pool does not scale."`
 	Concurrency int32             `json:"concurrency" doc:"How many runs one pod executes at once."`
 	Requests    map[string]string `json:"requests" doc:"Compute resources that a pod asks for, as Kubernetes writes them."`
 	Limits      map[string]string `json:"limits" doc:"Compute resources that a pod may use, as Kubernetes writes them."`
@@ -121,7 +122,7 @@ func (s *Server) environmentShower(ctx context.Context, c *caller) (func(*v1alph
 			Kind:      EnvironmentKind(cmp.Or(e.Spec.Kind, v1alpha1.EnvironmentStandard).Word()),
 			GitBranch: opt(e.Spec.Git.Branch),
 			Settings: EnvironmentSettings{Runner: RunnerSettings{
-				MinReplicas: e.Spec.Runner.Replicas(), Concurrency: e.Spec.Runner.Concurrency,
+				MinReplicas: e.Spec.Runner.Replicas(), MaxReplicas: Null[int32]{Value: e.Spec.Runner.MaxReplicas}, Concurrency: e.Spec.Runner.Concurrency,
 				Requests: quantities(e.Spec.Runner.Resources.Requests), Limits: quantities(e.Spec.Runner.Resources.Limits),
 			}},
 			LiveDeploymentID: opt(e.Status.LiveDeploymentID), Permissions: may,

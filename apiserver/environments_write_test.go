@@ -62,7 +62,7 @@ func TestAnEnvironmentIsCreatedAndChanged(t *testing.T) {
 	require.Regexp(t, `^koln-2-[a-z0-9]{5}$`, object.Name)
 	require.EqualValues(t, 2, object.Spec.Runner.Replicas())
 	require.EqualValues(t, 3, object.Spec.Runner.Concurrency)
-	require.Equal(t, RunnerSettings{2, 3, map[string]string{"cpu": "250m"}, map[string]string{"memory": "1Gi"}}, made.Settings.Runner)
+	require.Equal(t, RunnerSettings{2, Null[int32]{}, 3, map[string]string{"cpu": "250m"}, map[string]string{"memory": "1Gi"}}, made.Settings.Runner)
 
 	change := func(body string) Environment {
 		got := w.ask(t, key, http.MethodPatch, "/environments/"+made.ID, body)
@@ -70,8 +70,14 @@ func TestAnEnvironmentIsCreatedAndChanged(t *testing.T) {
 		return decode[Environment](t, got.Body.Bytes())
 	}
 	now := change(`{"settings":{"runner":{"concurrency":4,"requests":{}}}}`)
-	require.Equal(t, RunnerSettings{2, 4, map[string]string{}, map[string]string{"memory": "1Gi"}}, now.Settings.Runner, "what is left out stays")
+	require.Equal(t, RunnerSettings{2, Null[int32]{}, 4, map[string]string{}, map[string]string{"memory": "1Gi"}}, now.Settings.Runner, "what is left out stays")
 	require.Equal(t, "main", *now.GitBranch)
+	now = change(`{"settings":{"runner":{"min_replicas":0,"max_replicas":5}}}`)
+	require.Equal(t, RunnerSettings{0, Null[int32]{Value: ptr.To(int32(5))}, 4, map[string]string{}, map[string]string{"memory": "1Gi"}}, now.Settings.Runner)
+	require.Zero(t, w.stored(t, made.ID).Spec.Runner.Replicas())
+	require.EqualValues(t, 5, *change(`{"settings":{"runner":{"min_replicas":1}}}`).Settings.Runner.MaxReplicas.Value)
+	require.Nil(t, change(`{"settings":{"runner":{"max_replicas":null}}}`).Settings.Runner.MaxReplicas.Value)
+	require.Nil(t, w.stored(t, made.ID).Spec.Runner.MaxReplicas)
 	require.Nil(t, change(`{"git_branch":null}`).GitBranch)
 	require.Equal(t, "release/1", *change(`{"git_branch":"release/1"}`).GitBranch)
 	require.Equal(t, "Bonn", change(`{"name":"Bonn"}`).Name)
@@ -114,12 +120,14 @@ func TestEnvironmentsThatAreRefused(t *testing.T) {
 		`{"name":"a","kind":"quiet"}`:      "body.kind",
 		`{"name":"a","git_branch":""}`:     "body.git_branch",
 		`{"name":"a","git_branch":"a..b"}`: "body.git_branch",
-		`{"name":"a","copy_from_environment_id":"staging"}`:                     "body.copy_from_environment_id",
-		`{"name":"a","settings":{"runner":{"min_replicas":0}}}`:                 "body.settings.runner.min_replicas",
-		`{"name":"a","settings":{"runner":{"limits":{"memory":"much"}}}}`:       "body.settings.runner.limits.memory",
-		`{"name":"a","settings":{"runner":{"limits":{"cpu":"1e-999999999"}}}}`:  "body.settings.runner.limits.cpu", // over which its parser broods
-		`{"name":"a","settings":{"runner":{"requests":{"cpu":"1e999999999"}}}}`: "body.settings.runner.requests.cpu",
-		`{"name":"a","settings":{"runner":{"limits":{"memories":"1Gi"}}}}`:      "body.settings.runner.limits",
+		`{"name":"a","copy_from_environment_id":"staging"}`:                      "body.copy_from_environment_id",
+		`{"name":"a","settings":{"runner":{"min_replicas":-1}}}`:                 "body.settings.runner.min_replicas",
+		`{"name":"a","settings":{"runner":{"max_replicas":0}}}`:                  "body.settings.runner.max_replicas",
+		`{"name":"a","settings":{"runner":{"min_replicas":3,"max_replicas":2}}}`: "body.settings.runner.max_replicas",
+		`{"name":"a","settings":{"runner":{"limits":{"memory":"much"}}}}`:        "body.settings.runner.limits.memory",
+		`{"name":"a","settings":{"runner":{"limits":{"cpu":"1e-999999999"}}}}`:   "body.settings.runner.limits.cpu", // over which its parser broods
+		`{"name":"a","settings":{"runner":{"requests":{"cpu":"1e999999999"}}}}`:  "body.settings.runner.requests.cpu",
+		`{"name":"a","settings":{"runner":{"limits":{"memories":"1Gi"}}}}`:       "body.settings.runner.limits",
 	} {
 		got := w.ask(t, key, http.MethodPost, "/environments", body)
 		requireField(t, got.Code, got.Body.Bytes(), location)

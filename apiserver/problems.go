@@ -146,6 +146,7 @@ var requestFields = map[string]map[string]string{
 		"spec.variables":                 "body",
 		"spec.runner":                    "body.settings.runner",
 		"spec.runner.minReplicas":        "body.settings.runner.min_replicas",
+		"spec.runner.maxReplicas":        "body.settings.runner.max_replicas",
 		"spec.runner.resources.requests": "body.settings.runner.requests",
 		"spec.runner.resources.limits":   "body.settings.runner.limits",
 	},

@@ -26,7 +26,7 @@ type sample struct{ path, body string }
 var samples = map[string]sample{
 	"listEnvironments":      {"/environments", ""},
 	"getEnvironment":        {"/environments/{environment}", ""},
-	"createEnvironment":     {"/environments", `{"name":"CRM","git_branch":"main","settings":{"runner":{"min_replicas":2,"limits":{"memory":"1Gi"}}}}`},
+	"createEnvironment":     {"/environments", `{"name":"CRM","git_branch":"main","settings":{"runner":{"min_replicas":2,"max_replicas":5,"limits":{"memory":"1Gi"}}}}`},
 	"updateEnvironment":     {"/environments/{spare_environment}", `{"name":"CRM","git_branch":null}`},
 	"deleteEnvironment":     {"/environments/{spare_environment}", ""},
 	"setDefaultEnvironment": {"/environments/{spare_environment}/set-default", ""},

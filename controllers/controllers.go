@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -40,6 +41,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	}
 	trust, anew, told := make(chan event.GenericEvent), make(chan event.GenericEvent), &connector.Calm{}
 	heads, pushes := environment.NewHeads(), environment.NewPushes(opts.Store, opts.Hints, opts.Namespaces)
+	pools := environment.NewPools()
 	pods := object.PodOptions{
 		Image: opts.Image, DispatchURL: opts.DispatchURL, TrustDispatchCA: opts.DispatchTLSSecret != "", Egress: opts.Egress,
 	}
@@ -51,7 +53,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 			SystemNamespace: opts.SystemNamespace, DispatchTLSSecret: opts.DispatchTLSSecret, Egress: rules,
 		}, TrustChanged: trust, GatewayURL: opts.GatewayURL}},
 		{"environment", &environment.Reconciler{
-			Base: base(mgr, opts, "environment"), Store: opts.Store, Keys: opts.Keys, Pods: pods, Heads: heads,
+			Base: base(mgr, opts, "environment"), Store: opts.Store, Keys: opts.Keys, Pods: pods, Heads: heads, Pools: pools,
 		}},
 		{"branches", &environment.Branches{Base: base(mgr, opts, "environment"), Guard: egress.New(rules), Heads: heads, Pushes: pushes}},
 		{"deployment", &deployment.Reconciler{
@@ -74,12 +76,12 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	if err := mgr.Add(pushes); err != nil {
 		return fmt.Errorf("registering what hears of pushes: %w", err)
 	}
-	return addLoops(mgr, opts, anew, told)
+	return addLoops(mgr, opts, anew, told, pools)
 }
 
 // addLoops adds what runs beside the controllers; anew takes connectors to look at, told knows
-// what they tell.
-func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, told *connector.Calm) error {
+// what they tell, pools are those that scale.
+func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, told *connector.Calm, pools *environment.Pools) error {
 	if err := mgr.Add(newSweep(mgr.GetAPIReader(), mgr.GetClient(), opts)); err != nil {
 		return fmt.Errorf("registering the sweep: %w", err)
 	}
@@ -87,6 +89,11 @@ func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, told
 		Store: opts.Store, Changed: anew, Namespaces: opts.Namespaces, Logger: slog.Default(), Calm: told,
 	}); err != nil {
 		return fmt.Errorf("registering the look at destinations: %w", err)
+	}
+	if err := mgr.Add(&environment.Scaler{
+		Store: opts.Store, Hints: opts.Hints, Pools: pools, Clock: clock.RealClock{}, Metrics: opts.Metrics, Logger: slog.Default(),
+	}); err != nil {
+		return fmt.Errorf("registering what scales runner pools: %w", err)
 	}
 	if err := mgr.Add(newRejections(base(mgr, opts, "connector"), opts.Store)); err != nil {
 		return fmt.Errorf("registering what tells of refused webhooks: %w", err)

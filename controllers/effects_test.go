@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,7 +166,9 @@ var effects = map[string]effect{
 	}, Equal("The Team")},
 	"Project.git.url": inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.URL = "https://other.example.com" }, "--url=https://other.example.com "),
 	"Project.git.provider": {func(ctx context.Context, s *stage) any {
-		s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Git.URL, p.Git.Provider = "https://git.example.com/team/agents", "GitLab" })
+		s.changed(ctx, func(p *v1alpha1.ProjectSpec) {
+			p.Git.URL, p.Git.Provider = "https://git.example.com/team/agents", "GitLab"
+		})
 		e, d, now := s.ExpectEnvironment(ctx, s.name()), s.Deployment(s.name()), metav1.NewTime(s.Clock.Now().Truncate(time.Second))
 		e.Status.Slug, d.Spec.Environment = "told", v1alpha1.EnvironmentName(e.Name)
 		s.ExpectStatus(ctx, e)
@@ -270,6 +273,17 @@ var effects = map[string]effect{
 	"Environment.runner.minReplicas": {func(ctx context.Context, s *stage) any {
 		return s.pool(ctx, func(r *v1alpha1.RunnerPool) { r.MinReplicas = ptr.To(int32(3)) }).Spec.Replicas
 	}, HaveValue(BeEquivalentTo(3))},
+	"Environment.runner.maxReplicas": {func(ctx context.Context, s *stage) any {
+		// Of the three that were there it keeps, for a while, as many as it may have. How pools grow is
+		// tested beside their controller.
+		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Runner.MinReplicas = ptr.To(int32(3)) })
+		s.brought(ctx, e)
+		e.Spec.Runner.MinReplicas, e.Spec.Runner.MaxReplicas = ptr.To(int32(0)), ptr.To(int32(2))
+		s.brought(ctx, e)
+		pool := &appsv1.Deployment{ObjectMeta: s.At(e.Name + "-runner")}
+		s.ExpectExists(ctx, pool)
+		return pool.Spec.Replicas
+	}, HaveValue(BeEquivalentTo(2))},
 	"Environment.runner.concurrency": inPool(func(r *v1alpha1.RunnerPool) { r.Concurrency = 7 },
 		func(p corev1.PodTemplateSpec) any { return p.Spec.Containers[0].Args }, ContainElement("--concurrency=7")),
 	"Environment.runner.resources.requests": inPool(func(r *v1alpha1.RunnerPool) { r.Resources.Requests = cpu("77m") },

@@ -23,7 +23,7 @@ import (
 type Options struct {
 	// Store is the store as this cluster's manager may write it.
 	Store store.Control
-	// Hints are the store's, by which the manager hears what is asked of it.
+	// Hints are the store's, by which the manager hears of runs and of what is asked of it.
 	Hints store.Notifier
 	// Lease keeps the store this cluster's while the controllers run; nil keeps nothing.
 	Lease *Lease

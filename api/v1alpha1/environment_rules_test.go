@@ -105,6 +105,17 @@ var environmentBreaches = []breach[*v1alpha1.Environment]{
 			e.Spec.Runner.ImagePullSecrets = []v1alpha1.SecretReference{{Name: "a/b"}}
 		},
 	}, {
+		name: "at most fewer runners than at least", path: ".spec.runner", message: "maxReplicas must be at least minReplicas",
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.Runner.MinReplicas, e.Spec.Runner.MaxReplicas = ptr.To(int32(3)), ptr.To(int32(2))
+		},
+	}, {
+		name: "at least more runners than at most", path: ".spec.runner", message: "maxReplicas must be at least minReplicas",
+		before: func(e *v1alpha1.Environment) {
+			e.Spec.Runner.MinReplicas, e.Spec.Runner.MaxReplicas = ptr.To(int32(1)), ptr.To(int32(2))
+		},
+		change: func(e *v1alpha1.Environment) { e.Spec.Runner.MinReplicas = ptr.To(int32(3)) },
+	}, {
 		name: "variable without a value", path: ".spec.variables[]",
 		message: "a variable has exactly one of value, secretKeyRef and sealedValue",
 		change:  func(e *v1alpha1.Environment) { e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "REGION"}} },
@@ -162,6 +173,13 @@ func TestEnvironmentsThatAreFine(t *testing.T) {
 		{name: "longest name", change: func(e *v1alpha1.Environment) { e.Name = strings.Repeat("a", 40) }},
 		{name: "many runners", change: func(e *v1alpha1.Environment) {
 			e.Spec.Runner.MinReplicas = ptr.To(int32(50))
+		}},
+		{name: "no runners", change: func(e *v1alpha1.Environment) { e.Spec.Runner.MinReplicas = ptr.To(int32(0)) }},
+		{name: "a pool that scales, from the default", change: func(e *v1alpha1.Environment) {
+			e.Spec.Runner.MinReplicas, e.Spec.Runner.MaxReplicas = nil, ptr.To(int32(1))
+		}},
+		{name: "a pool that scales from zero", change: func(e *v1alpha1.Environment) {
+			e.Spec.Runner.MinReplicas, e.Spec.Runner.MaxReplicas = ptr.To(int32(0)), ptr.To(int32(1000))
 		}},
 	})
 }

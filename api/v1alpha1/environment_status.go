@@ -75,8 +75,13 @@ func (e *Environment) MarkRunnersStarting(ready, want int32) {
 
 // MarkRunnersFailing: runner pods cannot be started, because of problem.
 func (e *Environment) MarkRunnersFailing(problem string) {
-	set(e, ConditionRunnersReady, metav1.ConditionFalse, ReasonRunnersFailing, problem)
+	e.ShowRunnersFailing(problem)
 	MarkWaiting(e, ReasonRunnersFailing, problem)
+}
+
+// ShowRunnersFailing is MarkRunnersFailing of a pool that has runners enough.
+func (e *Environment) ShowRunnersFailing(problem string) {
+	set(e, ConditionRunnersReady, metav1.ConditionFalse, ReasonRunnersFailing, problem)
 }
 
 // DefaultGitInterval is how often a repository is asked for the head of a branch.

@@ -199,14 +199,26 @@ type EnvironmentGit struct {
 }
 
 // RunnerPool says how the runner pods of an environment look.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.maxReplicas) || self.maxReplicas >= (has(self.minReplicas) ? self.minReplicas : 1)",message="maxReplicas must be at least minReplicas",fieldPath=".maxReplicas"
 type RunnerPool struct {
-	// MinReplicas is how many runner pods there are.
+	// MinReplicas is how many runner pods there are; with maxReplicas, how many there are
+	// at least. Without any pod runs wait.
 	//
 	// +optional
 	// +kubebuilder:default=1
-	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
+
+	// MaxReplicas lets the pool scale by the runs that wait and those that are under way,
+	// from minReplicas up to so many runner pods: up at once, down after five minutes in
+	// which fewer would have done. Without it: the pool does not scale.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 
 	// Concurrency is how many runs one pod executes at once.
 	//

@@ -141,6 +141,9 @@ func TestEnvironmentMarks(t *testing.T) {
 	e.MarkRunnersStarting(1, 3)
 	require.Equal(t, "False RunnersStarting", condition(e, v1alpha1.ConditionRunnersReady))
 	require.Equal(t, "True RunnersStarting", condition(e, v1alpha1.ConditionReconciling))
+	e.ShowRunnersFailing("no image")
+	require.Equal(t, "False RunnersFailing", condition(e, v1alpha1.ConditionRunnersReady))
+	require.Equal(t, "True RunnersStarting", condition(e, v1alpha1.ConditionReconciling), "as it was")
 	e.MarkRunnersReady(3)
 	require.Equal(t, "True Succeeded", condition(e, v1alpha1.ConditionRunnersReady))
 

@@ -1081,6 +1081,11 @@ func (in *RunnerPool) DeepCopyInto(out *RunnerPool) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.MaxReplicas != nil {
+		in, out := &in.MaxReplicas, &out.MaxReplicas
+		*out = new(int32)
+		**out = **in
+	}
 	in.Resources.DeepCopyInto(&out.Resources)
 	if in.NodeSelector != nil {
 		in, out := &in.NodeSelector, &out.NodeSelector

@@ -92,13 +92,13 @@ func stripJob(in any) (any, error) {
 	return stripMeta(in)
 }
 
-// stripPool leaves a pool's status and what of the platform it has.
+// stripPool leaves a pool's status, how many replicas it has and what of the platform.
 func stripPool(in any) (any, error) {
 	pool, ok := in.(*appsv1.Deployment)
 	if !ok {
 		return in, nil
 	}
-	pool.Spec = appsv1.DeploymentSpec{}
+	pool.Spec = appsv1.DeploymentSpec{Replicas: pool.Spec.Replicas}
 	release, has := pool.Annotations[object.AnnotationPlatform]
 	if _, err := stripMeta(in); err != nil || !has {
 		return in, err

@@ -55,6 +55,8 @@ type Reconciler struct {
 	Pods object.PodOptions
 	// Heads are where branches stand.
 	Heads *Heads
+	// Pools are those that scale.
+	Pools *Pools
 
 	// wakeUp queues environments that wait for what another one had.
 	wakeUp chan event.GenericEvent
@@ -73,6 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		err = errors.Join(err, r.endTurn(ctx, req.NamespacedName))
 	}
 	if err == nil && environment.UID == "" {
+		r.Pools.forget(req.NamespacedName)
 		err = r.wakeStalled(ctx, req.Namespace)
 	}
 	return result, err
@@ -98,11 +101,9 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	}
 	notAllowed := allowed.Runner.Check(e.Spec.Runner)
 	if !held || e.Spec.Suspend || notAllowed != nil { // the pool stays as it is
-		ready, _, err := r.showRunners(ctx, e, kept{})
-		if err != nil {
+		if err := r.leavePool(ctx, e); err != nil {
 			return 0, false, err
 		}
-		e.ShowRunners(max(ready, 0), e.Spec.Runner.Replicas())
 	}
 	switch {
 	case !held:
@@ -121,6 +122,21 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 		after = again
 	}
 	return after, rolling, errors.Join(err, unfollowed)
+}
+
+// leavePool shows the pool, which stays as it is.
+func (r *Reconciler) leavePool(ctx context.Context, e *v1alpha1.Environment) error {
+	r.Pools.forget(client.ObjectKeyFromObject(e))
+	seen, err := r.showRunners(ctx, e, kept{})
+	if err != nil {
+		return err
+	}
+	want := e.Spec.Runner.Replicas()
+	if _, scales := boundsOf(&e.Spec.Runner); scales {
+		want = seen.replicas
+	}
+	e.ShowRunners(max(seen.ready, 0), want)
+	return nil
 }
 
 // bringPool keeps the pool and shows it; it returns what reconcile does.
@@ -188,7 +204,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Project{}, all, builder.WithPredicates(object.Changed(projectState))).
 		Watches(&v1alpha1.Deployment{}, deployedTo, builder.WithPredicates(object.Changed(liveState))).
 		WatchesRawSource(source.Channel(r.wakeUp, &handler.EnqueueRequestForObject{})).
-		WatchesRawSource(source.Channel(r.Heads.changed, &handler.EnqueueRequestForObject{}))
+		WatchesRawSource(source.Channel(r.Heads.changed, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.Pools.changed, &handler.EnqueueRequestForObject{}))
 	b = object.WatchSecrets(b, handler.EnqueueRequestsFromMapFunc(r.usersOf))
 	b = object.WatchPods(b, component, v1alpha1.LabelEnvironment)
 	return r.WatchPlans(b, all).Complete(r)

@@ -2,7 +2,13 @@
 
 package environment
 
-import "sigs.k8s.io/controller-runtime/pkg/event"
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/agentplatform/agentplatform/store"
+)
 
 // mostWakes is more than a spec wakes.
 const mostWakes = 100
@@ -23,6 +29,24 @@ func (h *Heads) Moved() <-chan event.GenericEvent {
 func (p *Pushes) Told() <-chan event.GenericEvent {
 	return p.told
 }
+
+// LookAtHinted looks at all pools, as after a hint that hints were lost.
+func (s *Scaler) LookAtHinted(ctx context.Context) error {
+	s.Pools.hinted(store.Hint{Topic: store.TopicQueued})
+	return s.Look(ctx, s.Pools.take())
+}
+
+// Changed are the environments whose pools are to have other replicas.
+func (p *Pools) Changed() <-chan event.GenericEvent { return p.changed }
+
+// Scale says how many pools scale.
+func (p *Pools) Scale() int { return len(p.of) }
+
+// PollingInterval and StabilizationWindow are the times of scaling.
+const (
+	PollingInterval     = pollingInterval
+	StabilizationWindow = stabilizationWindow
+)
 
 // PoolsAtOnce and TurnTime are the bounds of turns.
 const (

@@ -9,11 +9,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -28,8 +30,7 @@ import (
 type kept struct {
 	// generation is that of the pool; what is seen of an earlier one is not its state.
 	generation int64
-	// replicas is how many runners the pool is to have.
-	replicas int32
+	number
 	// changed: the pool was another one before.
 	changed bool
 	// waits: the pool is as it was, for a new release of the platform reaches others
@@ -50,9 +51,9 @@ func (r *Reconciler) keepPool(
 		return kept{}, err
 	}
 	release := platformDigest(r.Pods)
-	if metav1.IsControlledBy(found, e) && found.Annotations[object.AnnotationPlatform] != release &&
+	if metav1.IsControlledBy(found, e) && found.Annotations[object.AnnotationPlatform] != release && hasRunners(found) &&
 		!r.turns.take(client.ObjectKeyFromObject(e), r.Now()) {
-		return kept{generation: found.Generation, replicas: e.Spec.Runner.Replicas(), waits: true}, nil
+		return r.scaleWaiting(ctx, e, found, key)
 	}
 	token, err := r.Token(ctx, e, tokenName(e), object.Labels(component, e.Name), func(token string) error {
 		return r.admit(ctx, e, token, key)
@@ -72,24 +73,27 @@ func (r *Reconciler) keepPool(
 		Resources: allowed.Fill(e.Spec.Runner.Resources.Requirements()),
 	})
 	wanted.Annotations = map[string]string{object.AnnotationPlatform: release}
-	wrote, err := r.applyPool(ctx, e, wanted)
+	wrote, err := r.applyPool(ctx, e, found, wanted, key)
 	wrote.changed = wrote.generation != found.Generation
 	return wrote, err
 }
 
 // applyPool writes the pool, but for the number of runners where somebody else sets
 // it.
-func (r *Reconciler) applyPool(ctx context.Context, e *v1alpha1.Environment, wanted *appsv1.Deployment) (kept, error) {
-	scaled, err := r.scaledByOther(ctx, e, wanted)
+func (r *Reconciler) applyPool(ctx context.Context, e *v1alpha1.Environment, found, wanted *appsv1.Deployment, key store.Key) (kept, error) {
+	others, err := r.scaledByOther(ctx, e, wanted)
 	if err != nil {
 		return kept{}, err
 	}
-	replicas := *wanted.Spec.Replicas
-	if scaled != nil {
-		wanted.Spec.Replicas, replicas = nil, *scaled
+	to := r.number(e, found, others, key)
+	if wanted.Spec.Replicas = &to.replicas; others != nil {
+		wanted.Spec.Replicas = nil
 	}
-	err = r.Apply(ctx, e, wanted)
-	return kept{generation: wanted.Generation, replicas: replicas}, err
+	if err := r.Apply(ctx, e, wanted); err != nil {
+		return kept{}, err
+	}
+	to.announce()
+	return kept{number: to, generation: wanted.Generation}, nil
 }
 
 // platformDigest names what the platform itself says of runner pods, whatever the
@@ -176,43 +180,63 @@ func (r *Reconciler) config(
 // showPool shows how the pool is doing, and whether the environment is in effect;
 // done says that all runners are of now.
 func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment, wrote kept) (done bool, err error) {
-	ready, problem, err := r.showRunners(ctx, e, wrote)
+	seen, err := r.showRunners(ctx, e, wrote)
+	// A pool that scales has as many as are enough before it has all, unless some of before
+	// are to go.
+	enough := wrote.scales && seen.before == 0 && seen.ready >= wrote.enough
 	switch {
 	case err != nil:
 		return false, err
-	case problem != "":
-		e.MarkRunnersFailing(problem)
+	case seen.problem != "" && enough && seen.ready > 0:
+		e.ShowRunnersFailing(seen.problem)
+		v1alpha1.MarkReady(e, "in effect, but "+strconv.Itoa(int(seen.ready))+" of "+strconv.Itoa(int(wrote.replicas))+" runners are all that there are: "+seen.problem)
 		return false, nil
-	case ready < 0 && !wrote.changed && v1alpha1.IsReady(e):
-		return false, nil // somebody else changed the pool: what comes of it is told next
-	case ready < wrote.replicas:
-		e.MarkRunnersStarting(max(ready, 0), wrote.replicas)
+	case seen.problem != "":
+		e.MarkRunnersFailing(seen.problem)
 		return false, nil
+	case seen.ready < 0 && (!wrote.changed || wrote.scaled) && v1alpha1.IsReady(e):
+		return false, nil // somebody else changed the pool, or its number: what comes of it is told next
+	case seen.ready < wrote.replicas && enough:
+		e.ShowRunners(seen.ready, wrote.replicas)
+	case seen.ready < wrote.replicas:
+		e.MarkRunnersStarting(max(seen.ready, 0), wrote.replicas)
+		return false, nil
+	default:
+		e.MarkRunnersReady(seen.ready)
 	}
-	e.MarkRunnersReady(ready)
 	if wrote.waits {
 		v1alpha1.MarkReady(e, "in effect; its runners get the platform's new release in turn with those of other environments")
 		return false, nil
 	}
 	v1alpha1.MarkReady(e, "")
-	return true, nil
+	return seen.ready >= wrote.replicas, nil
 }
 
-// showRunners shows how many runners there are. It returns how many of those of now
-// are ready, -1 where that cannot be said yet, and what keeps more from coming.
-func (r *Reconciler) showRunners(ctx context.Context, e *v1alpha1.Environment, wrote kept) (ready int32, problem string, err error) {
+// runners are what is seen of a pool.
+type runners struct {
+	// replicas are those that it is to have.
+	replicas int32
+	// ready are those of now that take runs, -1 where that cannot be said yet, before are
+	// those of an earlier configuration.
+	ready, before int32
+	// problem is what keeps more from coming.
+	problem string
+}
+
+// showRunners shows how many runners there are.
+func (r *Reconciler) showRunners(ctx context.Context, e *v1alpha1.Environment, wrote kept) (runners, error) {
 	found, err := r.pool(ctx, e)
 	if err != nil {
-		return 0, "", err
+		return runners{}, err
 	}
 	e.Status.Runner = v1alpha1.RunnerPoolStatus{
 		Replicas: found.Status.Replicas, ReadyReplicas: found.Status.ReadyReplicas, Selector: selector(e),
 	}
-	ready, problem = rollout(found, wrote.generation)
-	if problem == "" && ready < wrote.replicas {
-		problem, err = r.podProblem(ctx, e)
+	seen := rollout(found, wrote.generation)
+	if seen.problem == "" && seen.ready < wrote.replicas {
+		seen.problem, err = r.podProblem(ctx, e)
 	}
-	return ready, problem, err
+	return seen, err
 }
 
 // podProblem is what keeps a runner pod from running; "" where nothing is known to.
@@ -232,18 +256,19 @@ func (r *Reconciler) podProblem(ctx context.Context, e *v1alpha1.Environment) (s
 // rollout is how many pods of the configuration of now are ready at least, and
 // what keeps more from coming; -1 before Kubernetes has looked at it. Pods of before
 // say nothing of it: they stay until the new ones are ready.
-func rollout(pool *appsv1.Deployment, generation int64) (ready int32, problem string) {
-	s := pool.Status
+func rollout(pool *appsv1.Deployment, generation int64) runners {
+	s, seen := pool.Status, runners{replicas: ptr.Deref(pool.Spec.Replicas, 0), ready: -1}
 	if s.ObservedGeneration < max(pool.Generation, generation) {
-		return -1, ""
+		return seen
 	}
 	for _, c := range s.Conditions {
 		failed := c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
 		stuck := c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse
 		if failed || stuck {
-			problem = c.Message
+			seen.problem = c.Message
 		}
 	}
-	before := s.Replicas - s.UpdatedReplicas
-	return max(s.AvailableReplicas-before, 0), problem
+	seen.before = s.Replicas - s.UpdatedReplicas
+	seen.ready = max(s.AvailableReplicas-seen.before, 0)
+	return seen
 }

@@ -91,8 +91,8 @@ func TestPodsOfBeforeSayNothingOfARollout(t *testing.T) {
 			ObservedGeneration: 2, Conditions: condition(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue),
 		}, 0, "because"},
 	} {
-		ready, problem := rollout(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Status: c.status}, 2)
-		require.Equal(t, c.ready, ready, name)
-		require.Equal(t, c.problem, problem, name)
+		seen := rollout(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Status: c.status}, 2)
+		require.Equal(t, c.ready, seen.ready, name)
+		require.Equal(t, c.problem, seen.problem, name)
 	}
 }

@@ -14,6 +14,8 @@ type Manager struct {
 	failures counters
 	// destinations are changes of how deliveries of connectors go.
 	destinations counters
+	// desired and limited are of the runner pools that scale.
+	desired, limited prometheus.Gauge
 }
 
 // Ways in which the deliveries of a connector go from now on.
@@ -40,6 +42,10 @@ func NewManager(registry prometheus.Registerer) *Manager {
 		destinations: newCounters(registry, "agentplatform_connector_destination_changes_total",
 			"Connectors whose deliveries go another way from then on: they fail, are paused (410), or go out again (resumed).",
 			"to", DestinationPaused, DestinationFailing, DestinationResumed),
+		desired: newGauge(registry, "agentplatform_runner_pools_desired_replicas",
+			"Runner pods that the pools with a maxReplicas are to have, all of them together."),
+		limited: newGauge(registry, "agentplatform_runner_pools_limited",
+			"Runner pools that have maxReplicas of pods, and more runs than these have places for."),
 	}
 }
 
@@ -51,3 +57,10 @@ func (m *Manager) LeaseFailed(reason string) { m.failures.of(reason).Inc() }
 
 // DestinationChanged counts a connector whose deliveries go another way from now on.
 func (m *Manager) DestinationChanged(to string) { m.destinations.of(to).Inc() }
+
+// PoolsScaled notes how many replicas the pools that scale are to have, and how many of these
+// pools would have more than they may.
+func (m *Manager) PoolsScaled(desired, limited int) {
+	m.desired.Set(float64(desired))
+	m.limited.Set(float64(limited))
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Pools are those that scale, and how many replicas each is to have. What they know is
+// what was seen since the process began. Its methods are safe for concurrent use.
+type Pools struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]*scaledPool
+	// names are the environments by their keys.
+	names map[store.Key]types.NamespacedName
+	// due are those that are to be looked at; fresh holds one value where a new one is.
+	due   map[store.Key]bool
+	fresh chan struct{}
+	// changed names the environments whose pools are to have other replicas.
+	changed chan event.GenericEvent
+}
+
+// scaledPool is one pool that scales.
+type scaledPool struct {
+	scaling
+	key store.Key
+	// told are the replicas that the reconciler was told last.
+	told int32
+}
+
+// NewPools knows of none.
+func NewPools() *Pools {
+	return &Pools{
+		of: map[types.NamespacedName]*scaledPool{}, names: map[store.Key]types.NamespacedName{}, due: map[store.Key]bool{},
+		fresh: make(chan struct{}, 1), changed: make(chan event.GenericEvent, waitingHeads),
+	}
+}
+
+// replicas are how many a pool is to have that scales and has current ones.
+func (p *Pools) replicas(name types.NamespacedName, key store.Key, b bounds, current int32, now time.Time) scaling {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pool, known := p.of[name]
+	switch {
+	case known && pool.key == key:
+		if pool.bounds != b {
+			p.look(key)
+		}
+		pool.scaling = pool.within(b)
+	default:
+		p.drop(name)
+		pool = &scaledPool{scaling: newScaling(b, current, now), key: key}
+		p.of[name], p.names[key] = pool, name
+		p.look(key)
+	}
+	pool.told = pool.scaling.replicas
+	return pool.scaling
+}
+
+func (p *Pools) look(key store.Key) {
+	p.due[key] = true
+	select {
+	case p.fresh <- struct{}{}:
+	default:
+	}
+}
+
+// forget is for pools that do not scale any more, as long as it takes.
+func (p *Pools) forget(name types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(name)
+}
+
+func (p *Pools) drop(name types.NamespacedName) {
+	if pool, known := p.of[name]; known {
+		delete(p.names, pool.key)
+		delete(p.due, pool.key)
+		delete(p.of, name)
+	}
+}
+
+// hinted notes that runs were queued in an environment, or have ended there; the zero key
+// stands for all. Most environments do not scale.
+func (p *Pools) hinted(hint store.Hint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if name, known := p.names[hint.Key]; known {
+		p.note(hint.Topic, hint.Key, p.of[name])
+	}
+	if hint.Key == (store.Key{}) {
+		for key, name := range p.names {
+			p.note(hint.Topic, key, p.of[name])
+		}
+	}
+}
+
+func (p *Pools) note(topic store.Topic, key store.Key, pool *scaledPool) {
+	switch topic {
+	case store.TopicQueued:
+		p.due[key] = true
+	case store.TopicFreed:
+		pool.used = true
+	}
+}
+
+// take are the keys of those that are due to be looked at.
+func (p *Pools) take() []store.Key {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keys := slices.Collect(maps.Keys(p.due))
+	clear(p.due)
+	return keys
+}
+
+// again puts back those that could not be looked at.
+func (p *Pools) again(keys []store.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range keys {
+		if _, known := p.names[key]; known {
+			p.due[key] = true
+		}
+	}
+}
+
+// looked notes what was seen of these, and returns the environments whose reconciler
+// is to be told.
+func (p *Pools) looked(now time.Time, keys []store.Key, demands map[store.Key]store.Demand) (changed []types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range keys {
+		pool, known := p.of[p.names[key]]
+		if !known {
+			continue
+		}
+		pool.scaling = pool.scaling.looked(now, demands[key])
+		if pool.scaling.replicas != pool.told {
+			changed = append(changed, p.names[key])
+		}
+	}
+	return changed
+}
+
+// figures are over all pools: how many replicas they are to have, and how many of them
+// have as many as they may and would have more.
+func (p *Pools) figures() (replicas, limited int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pool := range p.of {
+		replicas += int(pool.scaling.replicas)
+		if pool.limited() {
+			limited++
+		}
+	}
+	return replicas, limited
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/environment"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// queue is what the runs of an environment ask of its pool; nil: the store is away.
+type queue struct {
+	key    store.Key
+	demand *store.Demand
+	asked  chan struct{}
+}
+
+// Demands implements what the Scaler asks for.
+func (q *queue) Demands(_ context.Context, environments []store.Key) (map[store.Key]store.Demand, error) {
+	select {
+	case q.asked <- struct{}{}:
+	default:
+	}
+	if q.demand == nil {
+		return nil, errors.New("the store is away")
+	}
+	out := map[store.Key]store.Demand{}
+	for _, key := range environments {
+		if key == q.key {
+			out[key] = *q.demand
+		}
+	}
+	return out, nil
+}
+
+// scaled is a scene with the environment "dev", whose pool scales.
+type scaled struct {
+	*scene
+	e      *v1alpha1.Environment
+	queue  *queue
+	scaler *environment.Scaler
+}
+
+func newScaled(ctx context.Context, least, most int32) *scaled {
+	GinkgoHelper()
+	s := &scaled{scene: newScene(ctx), queue: &queue{demand: &store.Demand{}, asked: make(chan struct{}, 1)}}
+	s.scaler = &environment.Scaler{
+		Store: s.queue, Hints: s.Store, Pools: s.r.Pools, Clock: s.Clock, Logger: slog.New(slog.DiscardHandler),
+	}
+	s.e = s.Environment("dev", func(e *v1alpha1.Environment) {
+		e.Spec.Runner.MinReplicas, e.Spec.Runner.MaxReplicas = ptr.To(least), ptr.To(most)
+	})
+	s.ready(ctx, s.e)
+	s.queue.key = s.Key(s.e)
+	return s
+}
+
+// restart is what a manager that was started again knows: nothing.
+func (s *scaled) restart() {
+	s.r.Pools = environment.NewPools()
+	s.scaler.Pools = s.r.Pools
+}
+
+// look looks at the queue, in which so many runs wait and are under way, and reconciles the
+// environment where that is asked for. It returns how many runners the pool is to have then.
+func (s *scaled) look(ctx context.Context, waiting, running int) int32 {
+	GinkgoHelper()
+	s.queue.demand = &store.Demand{Waiting: store.Runs{All: waiting}, Running: store.Runs{All: running}}
+	Expect(s.scaler.LookAtHinted(ctx)).To(Succeed())
+	select {
+	case woken := <-s.r.Pools.Changed():
+		Expect(client.ObjectKeyFromObject(woken.Object)).To(Equal(client.ObjectKeyFromObject(s.e)))
+		s.ExpectReconciled(ctx, s.r, s.e)
+	default:
+	}
+	return s.replicas(ctx)
+}
+
+// during is look for some time, and what it comes to.
+func (s *scaled) during(ctx context.Context, d time.Duration, waiting, running int) (replicas int32) {
+	GinkgoHelper()
+	for ; d > 0; d -= environment.PollingInterval {
+		s.Clock.Step(min(d, environment.PollingInterval))
+		replicas = s.look(ctx, waiting, running)
+	}
+	return replicas
+}
+
+func (s *scaled) replicas(ctx context.Context) int32 {
+	GinkgoHelper()
+	return *s.pool(ctx, s.e).Spec.Replicas
+}
+
+// settled starts all runners that are asked for.
+func (s *scaled) settled(ctx context.Context) {
+	GinkgoHelper()
+	s.started(ctx, s.e, s.replicas(ctx))
+	s.ExpectReconciled(ctx, s.r, s.e)
+}
+
+func (s *scaled) runnersReady() string {
+	c := s.e.Status.Condition(v1alpha1.ConditionRunnersReady)
+	return string(c.Status) + " " + c.Reason + ": " + c.Message
+}
+
+var _ = Describe("A pool that scales", func() {
+	It("has runners for the runs that there are, none without any, and is ready all the time", func(ctx SpecContext) {
+		s := newScaled(ctx, 0, 3)
+		Expect(s.replicas(ctx)).To(BeZero())
+		Expect(s.runnersReady()).To(Equal("True Succeeded: runners ready: 0"))
+		Expect(s.look(ctx, 0, 0)).To(BeZero())
+		s.ExpectAtRest(ctx, s.r, s.e)
+
+		By("a run that waits")
+		Expect(s.look(ctx, 1, 0)).To(BeEquivalentTo(1))
+		Expect(s.Events.Sent()).To(ContainElement(HavePrefix("Normal ScaledUp: scaled from 0 to 1 runners: 1 or more runs wait")))
+		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
+		s.started(ctx, s.e, 0)
+		Expect(s.ExpectReconciled(ctx, s.r, s.e).RequeueAfter).To(BeNumerically(">", 0))
+		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.runnersReady()).To(Equal("False RunnersStarting: 0 of 1 runners ready"))
+		s.settled(ctx)
+		Expect(s.runnersReady()).To(Equal("True Succeeded: runners ready: 1"))
+		Expect(s.e.Status.Runner.Replicas).To(BeEquivalentTo(1))
+
+		By("more than there may be runners for")
+		Expect(s.look(ctx, 90, 10)).To(BeEquivalentTo(3))
+		s.settled(ctx)
+		s.ExpectAtRest(ctx, s.r, s.e)
+
+		By("fewer, and a while later none")
+		Expect(s.during(ctx, environment.StabilizationWindow-time.Second, 0, 12)).To(BeEquivalentTo(3))
+		Expect(s.during(ctx, time.Second, 0, 12)).To(BeEquivalentTo(2))
+		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
+		s.settled(ctx)
+		Expect(s.during(ctx, environment.StabilizationWindow, 0, 0)).To(BeZero())
+		Expect(s.Events.Sent()).To(ContainElement("Normal ScaledDown: scaled from 2 to 0 runners: no run for 5m0s"))
+		s.settled(ctx)
+		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.runnersReady()).To(Equal("True Succeeded: runners ready: 0"))
+		Expect(s.e.Status.Runner.Replicas).To(BeZero())
+		s.ExpectAtRest(ctx, s.r, s.e)
+	})
+
+	It("is ready with as many runners as it has at least, and not before", func(ctx SpecContext) {
+		s := newScaled(ctx, 2, 4)
+		Expect(s.replicas(ctx)).To(BeEquivalentTo(2))
+		Expect(s.look(ctx, 40, 0)).To(BeEquivalentTo(4))
+		s.started(ctx, s.e, 2)
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.runnersReady()).To(Equal("False RunnersStarting: 2 of 4 runners ready"))
+		s.started(ctx, s.e, 1)
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(State(s.e)).To(Equal("Ready=False/RunnersStarting Reconciling observed"))
+	})
+
+	It("says why no more runners come, and is ready with those that there are", func(ctx SpecContext) {
+		s := newScaled(ctx, 0, 4)
+		s.look(ctx, 40, 0)
+		s.pod(ctx, s.e, corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "runner", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
+		}}})
+		s.started(ctx, s.e, 0)
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(State(s.e)).To(Equal("Ready=False/RunnersFailing Reconciling observed"))
+		s.started(ctx, s.e, 1)
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.runnersReady()).To(ContainSubstring("False RunnersFailing"))
+		Expect(Message(s.e)).To(ContainSubstring("1 of 4 runners"))
+	})
+
+	It("keeps the runners that a manager finds which was started anew, until it knows better", func(ctx SpecContext) {
+		s := newScaled(ctx, 0, 3)
+		Expect(s.look(ctx, 0, 30)).To(BeEquivalentTo(3))
+		s.settled(ctx)
+		s.restart()
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(s.replicas(ctx)).To(BeEquivalentTo(3), "it has looked at nothing yet")
+		s.queue.demand = nil
+		Expect(s.scaler.LookAtHinted(ctx)).To(MatchError(ContainSubstring("away")))
+		s.Clock.Step(time.Hour)
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(s.replicas(ctx)).To(BeEquivalentTo(3), "nor can it")
+		Expect(s.look(ctx, 0, 1)).To(BeEquivalentTo(3))
+		Expect(s.during(ctx, environment.StabilizationWindow, 0, 1)).To(BeEquivalentTo(1))
+	})
+
+	It("stays as it is while the environment is suspended", func(ctx SpecContext) {
+		s := newScaled(ctx, 0, 3)
+		Expect(s.look(ctx, 15, 0)).To(BeEquivalentTo(2))
+		s.settled(ctx)
+		s.e.Spec.Suspend = true
+		s.ExpectApplied(ctx, s.e)
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(State(s.e)).To(Equal("Ready=True/Suspended observed"))
+		Expect(s.runnersReady()).To(Equal("True Succeeded: runners ready: 2"))
+		Expect(s.look(ctx, 30, 0)).To(BeEquivalentTo(2))
+		Expect(s.during(ctx, environment.StabilizationWindow, 0, 0)).To(BeEquivalentTo(2))
+		s.ExpectAtRest(ctx, s.r, s.e)
+
+		By("going on")
+		s.e.Spec.Suspend = false
+		s.ExpectApplied(ctx, s.e)
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(s.look(ctx, 30, 0)).To(BeEquivalentTo(3))
+	})
+
+	It("is left to whoever has set its number", func(ctx SpecContext) {
+		s := newScaled(ctx, 0, 3)
+		scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
+		Expect(s.Admin.SubResource("scale").Update(ctx, s.pool(ctx, s.e), client.WithSubResourceBody(scale))).To(Succeed())
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(s.look(ctx, 1, 0)).To(BeEquivalentTo(5))
+		Expect(s.r.Pools.Scale()).To(BeZero())
+		s.settled(ctx)
+		s.ExpectAtRest(ctx, s.r, s.e)
+	})
+
+	It("scales while it waits for its turn to get the platform's new release, and at zero gets it at once", func(ctx SpecContext) {
+		s := newScaled(ctx, 0, 3)
+		Expect(s.look(ctx, 1, 0)).To(BeEquivalentTo(1))
+		s.settled(ctx)
+		for i := range environment.PoolsAtOnce {
+			s.ready(ctx, s.Environment(string(rune('a'+i))+"-other"))
+		}
+		s.r.Pods.Image = "platform:2"
+		for i := range environment.PoolsAtOnce {
+			e := s.Environment(string(rune('a'+i)) + "-other")
+			s.ExpectExists(ctx, e)
+			s.ExpectReconciled(ctx, s.r, e)
+		}
+		image := func() string { return s.pool(ctx, s.e).Spec.Template.Spec.Containers[0].Image }
+		Expect(s.look(ctx, 20, 10)).To(BeEquivalentTo(3))
+		Expect(image()).To(Equal("platform:1"))
+		s.settled(ctx)
+		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(Message(s.e)).To(ContainSubstring("in turn"))
+		Expect(s.during(ctx, environment.TurnTime-environment.PollingInterval, 0, 0)).To(BeEquivalentTo(3))
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(image()).To(Equal("platform:1"))
+
+		By("its turn")
+		s.Clock.Step(environment.PollingInterval)
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(image()).To(Equal("platform:2"))
+
+		By("another release, at zero")
+		s.settled(ctx)
+		Expect(s.during(ctx, environment.StabilizationWindow, 0, 0)).To(BeZero())
+		s.settled(ctx)
+		s.r.Pods.Image = "platform:3"
+		for i := range environment.PoolsAtOnce {
+			e := s.Environment(string(rune('a'+i)) + "-other")
+			s.ExpectExists(ctx, e)
+			s.ExpectReconciled(ctx, s.r, e)
+		}
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(image()).To(Equal("platform:3"))
+	})
+
+	It("is forgotten with its environment, and where it does not scale any more", func(ctx SpecContext) {
+		s := newScaled(ctx, 0, 3)
+		Expect(s.look(ctx, 25, 0)).To(BeEquivalentTo(3))
+		s.e.Spec.Runner.MaxReplicas, s.e.Spec.Runner.MinReplicas = nil, ptr.To(int32(1))
+		s.ExpectApplied(ctx, s.e)
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(s.replicas(ctx)).To(BeEquivalentTo(1))
+		Expect(s.r.Pools.Scale()).To(BeZero())
+		s.e.Spec.Runner.MaxReplicas = ptr.To(int32(2))
+		s.ExpectApplied(ctx, s.e)
+		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(s.r.Pools.Scale()).To(Equal(1))
+		s.ExpectDeleted(ctx, s.r, s.e)
+		Expect(s.r.Pools.Scale()).To(BeZero())
+	})
+
+	It("is looked at as soon as the store hints at a run", func(ctx SpecContext) {
+		s := newScaled(ctx, 0, 3)
+		Expect(s.look(ctx, 0, 0)).To(BeZero())
+		s.queue.demand = &store.Demand{Waiting: store.Runs{All: 1}}
+		<-s.queue.asked
+		s.scaler.Clock = clock.RealClock{}
+		running, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- s.scaler.Start(running) }()
+		Eventually(func(g Gomega) {
+			// A token is one of the things that are hinted at, as runs are.
+			g.Expect(s.Store.PutToken(ctx, store.Token{
+				SHA256: []byte("another"), Kind: store.TokenRunner, ProjectID: s.queue.key.ProjectID, EnvironmentID: s.queue.key.ID,
+			})).To(Succeed())
+			g.Expect(s.queue.asked).To(Receive())
+		}).WithTimeout(10 * time.Second).Should(Succeed())
+		Eventually(s.r.Pools.Changed()).WithTimeout(10 * time.Second).Should(Receive())
+		stop()
+		Eventually(ended).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
+	})
+})

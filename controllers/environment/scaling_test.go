@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var atFirst = time.Unix(1_800_000_000, 0)
+
+func waiting(all, lower int) store.Demand {
+	return store.Demand{Waiting: store.Runs{All: all, Lower: lower}}
+}
+
+func underWay(all, lower int) store.Demand {
+	return store.Demand{Running: store.Runs{All: all, Lower: lower}}
+}
+
+func TestDesiredReplicas(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		bounds
+		demand store.Demand
+		want   int32
+	}{
+		"nothing is open":                          {bounds{0, 5, 10}, store.Demand{}, 0},
+		"nothing is open, and there is a minimum":  {bounds{2, 5, 10}, store.Demand{}, 2},
+		"one waits":                                {bounds{0, 5, 10}, waiting(1, 1), 1},
+		"a sync one waits":                         {bounds{0, 5, 10}, waiting(1, 0), 1},
+		"one is under way":                         {bounds{0, 5, 10}, underWay(1, 1), 1},
+		"all places are taken":                     {bounds{0, 5, 10}, underWay(10, 0), 1},
+		"one waits beyond the places":              {bounds{0, 5, 10}, store.Demand{Running: store.Runs{All: 10}, Waiting: store.Runs{All: 1}}, 2},
+		"as many as leave the kept places free":    {bounds{0, 5, 10}, waiting(8, 8), 1},
+		"one more than leaves them free":           {bounds{0, 5, 10}, waiting(9, 9), 2},
+		"a pod of one place keeps none":            {bounds{0, 5, 1}, waiting(1, 1), 1},
+		"two pods of one place keep one of them":   {bounds{0, 5, 1}, waiting(2, 2), 3},
+		"more than the most has places for":        {bounds{0, 5, 10}, waiting(1000, 1000), 5},
+		"more than the minimum has places for":     {bounds{2, 5, 10}, waiting(30, 0), 3},
+		"a pool that may have as many as it must":  {bounds{3, 3, 10}, waiting(1000, 0), 3},
+		"under way and waiting are taken together": {bounds{0, 9, 10}, store.Demand{Running: store.Runs{All: 15, Lower: 5}, Waiting: store.Runs{All: 6, Lower: 6}}, 3},
+	} {
+		require.Equal(t, c.want, c.desiredReplicas(c.demand.Open()), name)
+	}
+}
+
+// TestAPoolScales follows pools, which are looked at every 30 seconds and when something is
+// told of them.
+func TestAPoolScales(t *testing.T) {
+	t.Parallel()
+	type look struct {
+		after  time.Duration
+		demand store.Demand
+		used   bool
+		want   int32
+		// blind: nobody has looked before.
+		blind bool
+	}
+	busy, idle := waiting(25, 0), store.Demand{}
+	for name, c := range map[string]struct {
+		bounds
+		begins int32
+		looks  []look
+	}{
+		"up at once, down to the most of the window": {bounds{0, 5, 10}, 0, []look{
+			{0, waiting(1, 1), false, 1, false}, {time.Second, busy, false, 3, false}, {time.Minute, underWay(15, 0), false, 3, false},
+			{4*time.Minute - time.Second, underWay(1, 0), false, 3, false}, {time.Second, idle, false, 2, false}, {time.Minute, idle, false, 1, false},
+			{4*time.Minute - 2*time.Second, idle, false, 1, false}, {time.Second, idle, false, 0, false},
+		}},
+		"to zero after a window without a run": {bounds{0, 5, 10}, 1, []look{
+			{0, underWay(1, 1), false, 1, false}, {5*time.Minute - 1, idle, false, 1, false}, {1, idle, false, 0, false},
+			{time.Hour, idle, false, 0, false}, {1, waiting(1, 1), false, 1, false},
+		}},
+		"who comes anew keeps what is there for a window": {bounds{0, 5, 10}, 4, []look{
+			{5*time.Minute - 1, underWay(1, 1), false, 4, false}, {1, underWay(1, 1), false, 1, false},
+		}},
+		"what nobody looked at counts as busy": {bounds{0, 5, 10}, 2, []look{
+			{0, idle, false, 2, false}, {time.Hour, idle, false, 2, true}, {5*time.Minute - 1, idle, false, 2, false}, {1, idle, false, 0, false},
+		}},
+		"runs that end between two looks keep a runner": {bounds{0, 5, 10}, 1, []look{
+			{4 * time.Minute, idle, true, 1, false}, {4 * time.Minute, idle, true, 1, false}, {5*time.Minute - 1, idle, false, 1, false}, {1, idle, false, 0, false},
+		}},
+		"the most is kept, whatever is there": {bounds{1, 2, 10}, 7, []look{{0, busy, false, 2, false}, {time.Second, idle, false, 2, false}}},
+		"so is the least":                     {bounds{2, 4, 10}, 0, []look{{0, idle, false, 2, false}}},
+	} {
+		now, s := atFirst, newScaling(c.bounds, c.begins, atFirst)
+		for i, l := range c.looks {
+			at := now.Add(l.after)
+			for now = now.Add(pollingInterval); now.Before(at) && !l.blind; now = now.Add(pollingInterval) {
+				s = s.looked(now, l.demand)
+			}
+			now, s.used = at, l.used
+			s = s.looked(now, l.demand)
+			require.Equal(t, l.want, s.replicas, "%s: look %d", name, i)
+		}
+	}
+}
+
+func TestBoundsThatChangeHoldAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newScaling(bounds{0, 9, 10}, 0, atFirst).looked(atFirst, waiting(50, 0))
+	require.EqualValues(t, 5, s.replicas)
+	require.EqualValues(t, 2, s.within(bounds{0, 2, 10}).replicas)
+	require.EqualValues(t, 7, s.within(bounds{7, 9, 10}).replicas)
+	require.False(t, s.limited())
+	require.True(t, s.within(bounds{0, 2, 10}).limited())
+}
+
+// TestPoolsScaleWithinTheirBounds: whatever is asked of a pool and whenever somebody looks, it
+// keeps to its bounds, has places for what is open, is at zero only where nothing was open for
+// a window, and never has fewer than were needed in the window, so it does not flap.
+func TestPoolsScaleWithinTheirBounds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := bounds{min: rapid.Int32Range(0, 4).Draw(t, "min"), concurrency: rapid.Int32Range(1, 12).Draw(t, "concurrency")}
+		b.max = max(b.min, rapid.Int32Range(1, 8).Draw(t, "max"))
+		now := atFirst
+		s := newScaling(b, rapid.Int32Range(0, 10).Draw(t, "replicas"), now)
+		type seen struct {
+			at     time.Time
+			needed int32
+		}
+		needed := []seen{{now, s.replicas}}
+		for range rapid.IntRange(1, 60).Draw(t, "looks") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "seconds")) * time.Second)
+			all := rapid.SampledFrom([]int{0, 0, 0, 1, 5, 20, 200}).Draw(t, "open")
+			lower := rapid.IntRange(0, all).Draw(t, "lower")
+			running := rapid.IntRange(0, all).Draw(t, "running")
+			d := store.Demand{Running: store.Runs{All: running, Lower: min(lower, running)}}
+			d.Waiting = store.Runs{All: all - running, Lower: lower - d.Running.Lower}
+			s.used = rapid.Bool().Draw(t, "used")
+			was, used := s.replicas, s.used
+			s = s.looked(now, d)
+
+			require.GreaterOrEqual(t, s.replicas, b.min)
+			require.LessOrEqual(t, s.replicas, b.max)
+			if all > 0 || used {
+				require.Positive(t, s.replicas, "something is open")
+			}
+			places := int(s.replicas * b.concurrency)
+			require.True(t, places >= all || s.replicas == b.max, "there are places for what is open")
+			require.GreaterOrEqual(t, places, min(running, int(b.max*b.concurrency)), "no run under way loses its place")
+			one := int32(0)
+			if all > 0 || used {
+				one = 1
+			}
+			needed = append(needed, seen{now, max(one, min(b.max, int32((all+int(b.concurrency)-1)/int(b.concurrency))))})
+			for _, n := range needed {
+				if now.Sub(n.at) < stabilizationWindow {
+					require.GreaterOrEqual(t, s.replicas, min(n.needed, b.max), "as many were needed a moment ago")
+				}
+			}
+			if s.replicas > was {
+				require.Positive(t, all+int(b.min)+int(one), "it grows for a reason")
+			}
+		}
+	})
+}
+
+func TestPoolsAreLookedAtAsHintsSay(t *testing.T) {
+	t.Parallel()
+	p, key := NewPools(), store.Key{ProjectID: uuid.New(), ID: uuid.New()}
+	name, other := types.NamespacedName{Namespace: "support", Name: "dev"}, store.Key{ProjectID: key.ProjectID, ID: uuid.New()}
+	b := bounds{0, 3, 10}
+	require.Zero(t, p.replicas(name, key, b, 0, atFirst).replicas)
+	require.Len(t, p.fresh, 1)
+	require.Equal(t, []store.Key{key}, p.take(), "a new one is looked at")
+	require.Empty(t, p.take())
+	p.hinted(store.Hint{Topic: store.TopicQueued, Key: other})
+	require.Empty(t, p.take(), "it does not scale")
+	p.hinted(store.Hint{Topic: store.TopicFreed, Key: key})
+	require.Empty(t, p.take(), "a run that ends asks for nothing")
+	require.True(t, p.of[name].used)
+	p.hinted(store.Hint{Topic: store.TopicQueued, Key: key})
+	require.Equal(t, []store.Key{key}, p.take())
+	p.again([]store.Key{key, other})
+	require.Equal(t, []store.Key{key}, p.take(), "it could not be looked at")
+	p.hinted(store.Hint{Topic: store.TopicQueued})
+	require.Equal(t, []store.Key{key}, p.take(), "hints may have been lost")
+
+	require.Equal(t, []types.NamespacedName{name}, p.looked(atFirst, []store.Key{key, other}, map[store.Key]store.Demand{key: waiting(99, 99), other: waiting(9, 9)}))
+	require.EqualValues(t, 3, p.replicas(name, key, b, 0, atFirst).replicas)
+	require.Empty(t, p.looked(atFirst, []store.Key{key}, map[store.Key]store.Demand{key: waiting(99, 99)}), "the reconciler knows")
+	replicas, limited := p.figures()
+	require.Equal(t, [2]int{3, 1}, [2]int{replicas, limited})
+	require.EqualValues(t, 2, p.replicas(name, key, bounds{0, 2, 10}, 3, atFirst).replicas)
+	require.Equal(t, []store.Key{key}, p.take(), "its bounds have changed")
+
+	p.forget(name)
+	require.Empty(t, p.looked(atFirst, []store.Key{key}, nil))
+	require.Equal(t, [3]int{}, [3]int{len(p.of), len(p.names), len(p.due)})
+	require.Zero(t, p.replicas(name, other, b, 0, atFirst).replicas, "another object of the name")
+	p.replicas(name, key, b, 0, atFirst)
+	require.Len(t, p.names, 1)
+}
+
+func TestWhatEventsSayOfScaling(t *testing.T) {
+	t.Parallel()
+	of := func(replicas int32, d store.Demand) scaling { return scaling{replicas: replicas, demand: d} }
+	d := store.Demand{Running: store.Runs{All: 10}, Waiting: store.Runs{All: 3}, Oldest: 2100 * time.Millisecond}
+	for _, c := range []struct {
+		from   int32
+		to     scaling
+		reason string
+		note   string
+	}{
+		{1, of(2, d), "ScaledUp", "scaled from 1 to 2 runners: 3 or more runs wait for a free place, the first for 2s; 10 are under way"},
+		{0, of(2, store.Demand{}), "ScaledUp", "scaled from 0 to 2 runners: as spec.runner says"},
+		{2, of(1, underWay(3, 0)), "ScaledDown", "scaled from 2 to 1 runners: no more were needed for 5m0s"},
+		{5, scaling{bounds: bounds{0, 2, 10}, recommended: recommendations{{atFirst, 5}}, replicas: 2}, "ScaledDown", "scaled from 5 to 2 runners: spec.runner allows no more"},
+		{1, of(0, store.Demand{}), "ScaledDown", "scaled from 1 to 0 runners: no run for 5m0s"},
+	} {
+		reason, note := scaledEvent(c.from, c.to)
+		require.Equal(t, [2]string{c.reason, c.note}, [2]string{reason, note})
+	}
+}
