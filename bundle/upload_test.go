@@ -40,7 +40,9 @@ func digestOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func unpackUpload(data []byte) (bundle.Files, error) { return bundle.UnpackUpload(data, digestOf(data)) }
+func unpackUpload(data []byte) (bundle.Files, error) {
+	return bundle.UnpackUpload(data, digestOf(data))
+}
 
 func entry(kind byte, name string, size int64) tar.Header {
 	return tar.Header{Typeflag: kind, Name: name, Size: size}

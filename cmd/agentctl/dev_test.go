@@ -81,7 +81,7 @@ func TestDevDeploysEachGoodChange(t *testing.T) {
 	p.kind = "test"
 	p.has(`"status":"deployed","is_live":true`)
 	p.streams = []func(http.ResponseWriter, string){endedAtOnce}
-	dir := folderOf(t, map[string]string{"agents/hello.yaml": helloAgent})
+	dir := folderWith(t, map[string]string{"agents/hello.yaml": helloAgent})
 	says, changed, stop := p.dev(dir, plainly)
 	says.until(t, "live in staging\n  orders (inbound) https://hooks/1\n")
 	require.NotContains(t, says.all(), "hooks/2", "it is retired")
@@ -121,7 +121,7 @@ func TestDevTakesTheNextChangeWhileItBuilds(t *testing.T) {
 		p.mu.Lock()
 	}, endedAtOnce}
 	p.streams = append(p.streams, endedAtOnce)
-	dir := folderOf(t, map[string]string{"agents/hello.yaml": helloAgent})
+	dir := folderWith(t, map[string]string{"agents/hello.yaml": helloAgent})
 	says, changed, stop := p.dev(dir, plainly)
 	says.until(t, "building for long")
 	p.mu.Lock()
@@ -141,7 +141,7 @@ func TestDevIsForTests(t *testing.T) {
 	p.kind = "standard"
 	p.has(`"status":"deployed","is_live":true`)
 	p.streams = []func(http.ResponseWriter, string){endedAtOnce}
-	dir := folderOf(t, map[string]string{"agents/hello.yaml": helloAgent})
+	dir := folderWith(t, map[string]string{"agents/hello.yaml": helloAgent})
 	_, _, err := p.agentctl("dev", dir, "--environment", "staging")
 	require.ErrorContains(t, err, "would go live where real events come in")
 	require.Empty(t, p.called)
@@ -160,7 +160,7 @@ func TestDevEndsWhereItsSessionIsLost(t *testing.T) {
 	p.streams = []func(http.ResponseWriter, string){endedAtOnce}
 	renew := make(chan struct{})
 	lost := make(chan struct{})
-	says, _, stop := p.dev(folderOf(t, map[string]string{"agents/hello.yaml": helloAgent}), func(o *devOptions) {
+	says, _, stop := p.dev(folderWith(t, map[string]string{"agents/hello.yaml": helloAgent}), func(o *devOptions) {
 		o.api.wait = func(ctx context.Context, _ time.Duration) error {
 			select {
 			case <-renew:
@@ -220,7 +220,7 @@ func TestChangesAreToldOnceTheySettle(t *testing.T) {
 // TestWatchSeesWhatAgentsAreMadeOf: also in folders that come later, and nothing else.
 func TestWatchSeesWhatAgentsAreMadeOf(t *testing.T) {
 	t.Parallel()
-	dir := folderOf(t, map[string]string{"agents/hello.yaml": helloAgent, "node_modules/x/y": "z"})
+	dir := folderWith(t, map[string]string{"agents/hello.yaml": helloAgent, "node_modules/x/y": "z"})
 	changes, err := watch(t.Context(), dir)
 	require.NoError(t, err)
 	for _, name := range []string{"agents/hello.yaml", "tools/deep/down/new.star", "tools/deep/down/newer.star"} {

@@ -16,8 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// folderOf makes a folder with files by their paths.
-func folderOf(t *testing.T, files map[string]string) string {
+// folderWith makes a folder with files by their paths.
+func folderWith(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
@@ -42,7 +42,7 @@ func TestDeployUploadsAFolder(t *testing.T) {
 	p := newProject(t)
 	id := p.has(`"status":"deployed","is_live":true`)
 	p.streams = []func(http.ResponseWriter, string){endedAtOnce}
-	dir := folderOf(t, map[string]string{"agents/hello.yaml": helloAgent, "tests/files/a": "x", "README.md": "no", ".git/config": "no"})
+	dir := folderWith(t, map[string]string{"agents/hello.yaml": helloAgent, "tests/files/a": "x", "README.md": "no", ".git/config": "no"})
 	out, messages, err := p.agentctl("deploy", "--upload", dir, "--skip-tests")
 	require.NoError(t, err)
 	require.Equal(t, id+"\n", out)
@@ -53,7 +53,7 @@ func TestDeployUploadsAFolder(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"agents/hello.yaml", "tests/files/a"}, files.Paths(), "and nothing else")
 
-	_, _, err = p.agentctl("deploy", "--upload", folderOf(t, map[string]string{"tests/files/a": "x", "agents/hello.yaml": helloAgent}))
+	_, _, err = p.agentctl("deploy", "--upload", folderWith(t, map[string]string{"tests/files/a": "x", "agents/hello.yaml": helloAgent}))
 	require.NoError(t, err)
 	require.Equal(t, p.uploads[0], p.uploads[1], "equal files are one upload")
 }
@@ -61,7 +61,7 @@ func TestDeployUploadsAFolder(t *testing.T) {
 func TestFoldersThatAreNotUploaded(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	linked := folderOf(t, map[string]string{"agents/hello.yaml": helloAgent})
+	linked := folderWith(t, map[string]string{"agents/hello.yaml": helloAgent})
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(linked, "agents/link.yaml")))
 	for want, args := range map[string][]string{
 		"agents/link.yaml: is a link": {"--upload", linked},

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"cmp"
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+)
+
+// inBuild is seen in the Job of a deployment whose project asks for something.
+func inBuild(change func(*v1alpha1.ProjectSpec), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		s.changed(ctx, change)
+		return s.build(ctx, s.Deployment(s.name()))
+	}, ContainSubstring(want)}
+}
+
+// inPool is seen in the pool of an environment whose runners ask for something.
+func inPool(change func(*v1alpha1.RunnerPool), seen func(pods corev1.PodTemplateSpec) any, want types.GomegaMatcher) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		return seen(s.pool(ctx, change).Spec.Template)
+	}, want}
+}
+
+// inProviders is seen in the configuration of runners.
+func inProviders(change func(*v1alpha1.ModelProvider), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		name := s.name()
+		s.ExpectApplied(ctx, s.Secret(name, map[string]string{"one": "value-of-one", "two": "value-of-two"}))
+		p := v1alpha1.ModelProvider{
+			Prefix: "llm", Type: v1alpha1.ModelProviderOpenAI,
+			APIKeySecretRef: &v1alpha1.SecretKeyReference{Name: v1alpha1.Name(name), Key: "one"},
+		}
+		change(&p)
+		return s.providers(ctx, p)
+	}, ContainSubstring(want)}
+}
+
+// inVariables is seen in the variables that the runners of an environment have; value is that of REGION.
+func inVariables(value func(s *stage, e *v1alpha1.Environment) v1alpha1.EnvironmentVariable, want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.ID = s.id() })
+		s.ExpectApplied(ctx, s.Secret(e.Name, map[string]string{"one": "value-of-one", "two": "value-of-two"}))
+		e.Spec.Variables = []v1alpha1.EnvironmentVariable{value(s, e)}
+		e.Spec.Variables[0].Name = cmp.Or(e.Spec.Variables[0].Name, "REGION")
+		return s.runnerConfig(ctx, e, runnerconfig.VariablesFile)
+	}, Equal(`{"variables":[` + want + `]}`)}
+}
+
+// plainly is a variable that stands in the object, secretly one of a Secret.
+func plainly(v v1alpha1.EnvironmentVariable) func(*stage, *v1alpha1.Environment) v1alpha1.EnvironmentVariable {
+	return func(*stage, *v1alpha1.Environment) v1alpha1.EnvironmentVariable { v.Value = ptr.To("eu"); return v }
+}
+
+func secretly(key string) func(*stage, *v1alpha1.Environment) v1alpha1.EnvironmentVariable {
+	return func(_ *stage, e *v1alpha1.Environment) v1alpha1.EnvironmentVariable {
+		return v1alpha1.EnvironmentVariable{SecretKeyRef: &v1alpha1.SecretKeyReference{Name: v1alpha1.Name(e.Name), Key: key}}
+	}
+}
+
+// inRow is seen in the row of a connector.
+func inRow(change func(*v1alpha1.Connector), field string, want any) effect {
+	return effect{func(ctx context.Context, s *stage) any { GinkgoHelper(); return s.row(ctx, change) }, HaveField(field, want)}
+}
+
+// inCron is seen in the configuration of a cron connector.
+func inCron(change func(*v1alpha1.CronConnector), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		return string(s.row(ctx, func(c *v1alpha1.Connector) {
+			c.Spec.Webhook, c.Spec.Cron = nil, &v1alpha1.CronConnector{Schedule: "@daily"}
+			change(c.Spec.Cron)
+		}).Config)
+	}, ContainSubstring(want)}
+}
+
+// inOutbound is seen in the configuration of an outbound connector.
+func inOutbound(change func(*v1alpha1.Connector), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		return string(s.row(ctx, func(c *v1alpha1.Connector) { makeOutbound(c); change(c) }).Config)
+	}, ContainSubstring(want)}
+}
+
+func makeOutbound(c *v1alpha1.Connector) {
+	c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com/results"
+}
+
+// inPolicy is seen in what the store has of a link to an outbound connector.
+func inPolicy(change func(context.Context, *stage, *v1alpha1.OutboundLink), want types.GomegaMatcher) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		connector := s.Connector(s.name())
+		makeOutbound(connector)
+		s.brought(ctx, connector)
+		link := s.Link(s.name(), connector.Name, "hello", func(l *v1alpha1.ConnectorLink) {
+			l.Spec.Outbound = &v1alpha1.OutboundLink{}
+			change(ctx, s, l.Spec.Outbound)
+		})
+		s.brought(ctx, link)
+		route, err := s.Store.Route(ctx, s.Key(connector))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(route.Links).To(HaveLen(1))
+		return *route.Links[0].Outbound
+	}, want}
+}
+
+// inAudit is seen in what the audit log tells of a key; the facade reads the object.
+func inAudit(change func(*v1alpha1.APIKeySpec), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		_, told := s.key(ctx, change)
+		return told
+	}, ContainSubstring(want)}
+}
+
+// inState is seen in the state of a key.
+func inState(change func(s *stage, spec *v1alpha1.APIKeySpec), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		k, _ := s.key(ctx, func(spec *v1alpha1.APIKeySpec) { change(s, spec) })
+		return State(k) + ": " + Message(k)
+	}, ContainSubstring(want)}
+}
+
+func cpu(quantity string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
+}
+
+// inGrace is seen in how long the secret before stays valid.
+func inGrace() effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		c := s.Connector(s.name(), func(c *v1alpha1.Connector) { c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0)) })
+		s.brought(ctx, c)
+		c.Spec.SecretVersion = 2
+		s.brought(ctx, c)
+		row, err := s.Store.Connector(ctx, s.Key(c))
+		Expect(err).NotTo(HaveOccurred())
+		return row.Secrets
+	}, HaveLen(1)}
+}
+
+// inRoute is seen in what the gateway starts.
+func inRoute(agent string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		connector := s.Connector(s.name())
+		s.brought(ctx, connector)
+		s.brought(ctx, s.Link(s.name(), connector.Name, agent))
+		route, err := s.Store.Route(ctx, s.Key(connector))
+		Expect(err).NotTo(HaveOccurred())
+		return route.Links
+	}, ConsistOf(HaveField("AgentName", agent))}
+}
