@@ -209,7 +209,7 @@ func (t *team) known(ctx context.Context, c *v1alpha1.Connector) *hook {
 
 // reply is a webhook's answer.
 type reply struct {
-	Status  int
+	Status  int `json:"-"` // of HTTP, and not what the body calls so
 	Body    []byte
 	Detail  string   `json:"detail"`
 	RunIDs  []string `json:"run_ids"`
