@@ -121,7 +121,7 @@ func schemas(t *testing.T) map[bundle.Kind]*jsonschema.Schema {
 }
 
 // fits says what the schema of a file says of its text; readable is false of what is no YAML.
-func fits(t *testing.T, all map[bundle.Kind]*jsonschema.Schema, file string, text []byte) (err error, readable bool) { //nolint:staticcheck // the error is the answer
+func fits(t *testing.T, all map[bundle.Kind]*jsonschema.Schema, file string, text []byte) (err error, readable bool) {
 	t.Helper()
 	data, err := yaml.YAMLToJSON(text)
 	if err != nil {
