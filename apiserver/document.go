@@ -155,7 +155,9 @@ func reachable(part any, all node, seen map[string]bool) {
 func plainSchemas(part any) {
 	switch part := part.(type) {
 	case node:
-		delete(part, "patternDescription")
+		if _, there := part["patternDescription"]; there { // what all documents share, such as headers, is only read
+			delete(part, "patternDescription")
+		}
 		for _, inner := range part {
 			plainSchemas(inner)
 		}
