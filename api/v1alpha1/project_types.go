@@ -100,8 +100,9 @@ type ProjectGit struct {
 	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 
-	// Provider is the service that hosts the repository, which is told what becomes
-	// of its commits by the token in the Secret (`bearerToken`, else `password`).
+	// Provider is the service that hosts the repository (`GitHub`, `GitLab`, `Gitea`
+	// or `Forgejo`), which is told what becomes of its commits by the token in the
+	// Secret (`bearerToken`, else `password`).
 	// Without it, it is known of github.com, gitlab.com, gitea.com and codeberg.org;
 	// elsewhere nothing is told.
 	//

@@ -118,8 +118,8 @@ var _ = Describe("Outbound connectors of a Deployment's code", func() {
 		forged.Spec.Webhook.Headers["X-Copy"] = "${TOKEN}"
 		s.ExpectApplied(ctx, forged)
 		s.ExpectReconciled(ctx, of, forged)
-		_, err := s.Store.Connector(ctx, s.Key(forged))
-		Expect(err).To(MatchError(store.ErrNotFound))
+		Expect(Message(forged)).To(ContainSubstring("are not those of the project's code"))
+		Expect(s.sends(ctx, "dev.erp").Headers).To(Equal(map[string]string{"Authorization": "Bearer CANARY"}))
 		s.mirrored(ctx)
 		Expect(s.sends(ctx, "dev.erp").Headers).To(Equal(map[string]string{"Authorization": "Bearer CANARY"}), "it is back as the code has it")
 	})

@@ -49,6 +49,7 @@ var (
 	}
 	free = map[string]v1alpha1.RunnerPool{
 		"minReplicas":      {MinReplicas: ptr.To(int32(3))},
+		"maxReplicas":      {MaxReplicas: ptr.To(int32(3))},
 		"concurrency":      {Concurrency: 3},
 		"nodeSelector":     {NodeSelector: map[string]string{"kubernetes.io/arch": "arm64"}},
 		"imagePullSecrets": {ImagePullSecrets: []v1alpha1.SecretReference{{Name: "registry"}}},

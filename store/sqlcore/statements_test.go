@@ -39,6 +39,7 @@ var ofAll = map[string]string{
 	"ConnectorIDs":    "which ids there are at all",
 
 	"TakeRejectionNews": "connectors of all projects refuse requests",
+	"dropUploads":       "uploads are forgotten in all projects",
 	"AskedLooks":        "repositories of all projects change",
 	"NextReplay":        "replays go on in all projects",
 	"TakeReplays":       "replays go on in all projects",
