@@ -94,6 +94,8 @@ func TestLintSaysWhatItDidNotCheck(t *testing.T) {
 	dir := repository(t,
 		"agents/helper.yaml", helper+"system_prompt: You work in {env.REGION} for {env.TOKEN} as {input}.\n",
 		"connectors/c.yaml", "type: cron\nconfig: {schedule: '${WHEN}', payload: {of: ['${REGION}', '$${NONE}']}}\n",
+		// Sensitive ones may stand in what is sent.
+		"connectors/out.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://crm.example.com/${TOKEN}', headers: {X-Key: '${TOKEN}'}}\nagents: [helper]\n",
 	)
 	_, messages, err := run(t, "lint", dir)
 	require.NoError(t, err)

@@ -36,10 +36,10 @@ func variablesUsed(project *bundle.Project) (uses []variableUse) {
 		if err != nil {
 			continue // It is among the problems.
 		}
-		for _, name := range expandedNames([]string{config.Schedule, config.Timezone, config.Prompt, config.URL}, payload) {
+		for _, name := range expandedNames([]string{config.Schedule, config.Timezone, config.Prompt}, payload) {
 			uses = append(uses, variableUse{name: name, at: c.At("config")})
 		}
-		for _, name := range expandedNames(slices.Sorted(maps.Values(config.Headers)), nil) {
+		for _, name := range expandedNames(append(slices.Sorted(maps.Values(config.Headers)), config.URL), nil) {
 			uses = append(uses, variableUse{name: name, at: c.At("config"), secret: true})
 		}
 	}
