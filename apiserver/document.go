@@ -71,7 +71,7 @@ func describe(api *huma.OpenAPI) ([]byte, error) {
 		return nil, err
 	}
 	components := d["components"].(node)
-	components["headers"], components["schemas"] = headers, all
+	components["schemas"] = all
 	describeConfigs(all)
 	inRequests := map[string]bool{}
 	for i := range routes {
@@ -98,6 +98,7 @@ func describe(api *huma.OpenAPI) ([]byte, error) {
 		}
 	}
 	plainSchemas(d)
+	components["headers"] = headers // which all descriptions share: nothing is written into them
 	text, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("writing the description: %w", err)
@@ -155,9 +156,7 @@ func reachable(part any, all node, seen map[string]bool) {
 func plainSchemas(part any) {
 	switch part := part.(type) {
 	case node:
-		if _, there := part["patternDescription"]; there { // what all documents share, such as headers, is only read
-			delete(part, "patternDescription")
-		}
+		delete(part, "patternDescription")
 		for _, inner := range part {
 			plainSchemas(inner)
 		}

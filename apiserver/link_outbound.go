@@ -119,14 +119,15 @@ func (in OutboundLinkInput) fits(mode v1alpha1.LinkMode) error {
 	if in.ActionName != nil {
 		link.ActionName = *in.ActionName
 	}
-	for _, w := range link.CheckMode() {
-		field := string(w.Field)
-		if w.Field == outbound.FieldSources {
-			field = "source_connector_ids"
-		}
-		return wrong("body.outbound."+field, w.Problem)
+	problems := link.CheckMode()
+	if len(problems) == 0 {
+		return nil
 	}
-	return nil
+	field := string(problems[0].Field)
+	if problems[0].Field == outbound.FieldSources {
+		field = "source_connector_ids"
+	}
+	return wrong("body.outbound."+field, problems[0].Problem)
 }
 
 // named is the connector with an id.

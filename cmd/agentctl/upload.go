@@ -68,7 +68,7 @@ func (r *rest) upload(ctx context.Context, to environment, p packed, skipTests b
 		}
 		_, err := r.once(ctx, &patient, restRequest{http.MethodPost, path, map[string]string{"Idempotency-Key": key}, "application/zstd", body, len(p.bytes)}, &d)
 		if isTerminal(messages) {
-			fmt.Fprint(messages, clearLine)
+			fmt.Fprintf(messages, "%s", clearLine)
 		}
 		return err
 	})
