@@ -102,7 +102,7 @@ type ProjectGit struct {
 
 	// Provider is the service that hosts the repository (`GitHub`, `GitLab`, `Gitea`
 	// or `Forgejo`), which is told what becomes of its commits by the token in the
-	// Secret (`bearerToken`, else `password`).
+	// Secret (`bearerToken`, else for HTTPS `password`).
 	// Without it, it is known of github.com, gitlab.com, gitea.com and codeberg.org;
 	// elsewhere nothing is told.
 	//

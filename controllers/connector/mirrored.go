@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -70,7 +71,9 @@ func (r *Reconciler) expanded(
 // write the object alone is not to learn the values, by sending them elsewhere.
 func (r *Reconciler) saidByCode(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, said string) error {
 	stored, err := r.Store.Connector(ctx, ids.Key())
-	if err == nil && projection.Opened(r.Keys, stored).Said == said {
+	// Of another environment the same words have other values; of a retired connector none any more.
+	same := err == nil && stored.DefinedInCode && !stored.Retired && stored.EnvironmentID == ids.Environment
+	if same && projection.Opened(r.Keys, stored).Said == said {
 		return nil
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -158,7 +161,7 @@ func (r *Reconciler) retired(ctx context.Context, c *v1alpha1.Connector, key sto
 
 // ofCode says whether a connector mirrors the code, which the store knows: anybody can write
 // labels. One that is not marked as such, but has the id of one, is held back: a mirror that has
-// lost its labels, or somebody's own of its name. Where it is the object that the gateway serves
+// lost its labels, or somebody's own of its name, such as one in another environment. Where it is the object that the gateway serves
 // by, it can be disabled all the same.
 func (r *Reconciler) ofCode(ctx context.Context, c *v1alpha1.Connector, key store.Key) (bool, error) {
 	row, err := r.Store.Connector(ctx, key)
@@ -167,8 +170,10 @@ func (r *Reconciler) ofCode(ctx context.Context, c *v1alpha1.Connector, key stor
 		return c.DefinedInCode(), nil // one that an activation has yet to bring
 	case err != nil:
 		return false, object.FromStore(fmt.Errorf("reading whose connector has the id: %w", err))
-	case c.DefinedInCode() || !row.DefinedInCode:
-		return row.DefinedInCode, nil
+	case !row.DefinedInCode:
+		return false, nil
+	case c.DefinedInCode() && strings.HasPrefix(c.Name, string(c.Spec.Environment)+"."):
+		return true, nil
 	}
 	if row.Ref.ObjectUID == string(c.UID) {
 		if err := r.disable(ctx, c, key, false); err != nil {

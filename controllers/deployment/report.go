@@ -3,7 +3,6 @@
 package deployment
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -175,9 +174,9 @@ func (r *Reporter) report(ctx context.Context, d *v1alpha1.Deployment, s commits
 	if err != nil {
 		return not(v1alpha1.CommitStatusCredentialsMissing, err.Error())
 	}
-	token := cmp.Or(strings.TrimSpace(bounded[runnerconfig.GitBearerToken]), strings.TrimSpace(bounded[runnerconfig.GitPassword]))
+	token := reportingToken(git.URL, bounded)
 	if token == "" {
-		return not(v1alpha1.CommitStatusCredentialsMissing, fmt.Sprintf("nothing is reported: Secret %q has no %s and no %s",
+		return not(v1alpha1.CommitStatusCredentialsMissing, fmt.Sprintf("nothing is reported: Secret %q has no %s, and for HTTPS no %s",
 			git.SecretRef.Name, runnerconfig.GitBearerToken, runnerconfig.GitPassword))
 	}
 	err = repository.Report(ctx, r.Guard, s, token, bounded[runnerconfig.GitCA])
@@ -193,6 +192,16 @@ func (r *Reporter) report(ctx context.Context, d *v1alpha1.Deployment, s commits
 	return v1alpha1.DeploymentCommitStatus{
 		State: string(s.State), Reason: v1alpha1.CommitStatusReported, Message: fmt.Sprintf("%s knows it as %s", repository.Provider, s.Context),
 	}, nil
+}
+
+// reportingToken is what a Secret has to show to the provider's API; "" without any. Where the
+// repository is fetched over SSH its password is the passphrase of a key, which is no server's.
+func reportingToken(url string, secret map[string]string) string {
+	token := strings.TrimSpace(secret[runnerconfig.GitBearerToken])
+	if token == "" && (strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://")) {
+		token = strings.TrimSpace(secret[runnerconfig.GitPassword])
+	}
+	return token
 }
 
 // show writes status.commitStatus where it changed, and nothing else.

@@ -128,6 +128,15 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(d.ResourceVersion).To(Equal(version), "it is at rest")
 	})
 
+	It("sends nobody the passphrase of a key", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"identity": "a key", "password": "of the key"})
+		p.project.Spec.Git.URL = "ssh://git@127.0.0.1/team/agents"
+		p.ExpectApplied(ctx, p.project)
+		d := p.Deployment("one")
+		p.at(ctx, d, v1alpha1.DeploymentBuilding)
+		Expect(d.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusCredentialsMissing))
+	})
+
 	DescribeTable("says how it ended", func(ctx SpecContext, phase v1alpha1.DeploymentPhase, state string) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		p.at(ctx, p.Deployment("one"), phase)
@@ -181,7 +190,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		d := p.Deployment("one")
 		Expect(p.at(ctx, d, v1alpha1.DeploymentDeployed)).To(Equal(10 * time.Second))
 		Expect(d.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusCredentialsMissing))
-		Expect(d.Status.CommitStatus.Message).To(ContainSubstring(`Secret "git" has no bearerToken and no password`))
+		Expect(d.Status.CommitStatus.Message).To(ContainSubstring(`Secret "git" has no bearerToken, and for HTTPS no password`))
 
 		for _, c := range []struct {
 			change  func(*v1alpha1.ProjectGit)

@@ -122,6 +122,17 @@ var _ = Describe("Outbound connectors of a Deployment's code", func() {
 		Expect(s.sends(ctx, "dev.erp").Headers).To(Equal(map[string]string{"Authorization": "Bearer CANARY"}))
 		s.mirrored(ctx)
 		Expect(s.sends(ctx, "dev.erp").Headers).To(Equal(map[string]string{"Authorization": "Bearer CANARY"}), "it is back as the code has it")
+
+		By("making one that says the same in another environment, where the words have other values")
+		was := s.object(ctx, "dev.erp")
+		s.ExpectDeleted(ctx, of, was)
+		s.ExpectEnvironment(ctx, "prod")
+		moved := &v1alpha1.Connector{ObjectMeta: s.At("dev.erp"), Spec: was.Spec}
+		moved.Labels, moved.Spec.Environment = was.Labels, "prod"
+		s.ExpectApplied(ctx, moved)
+		s.ExpectReconciled(ctx, of, moved)
+		Expect(State(moved)).To(ContainSubstring("NameCollision"))
+		Expect(s.route(ctx, "dev.erp").Connector.EnvironmentID).To(Equal(s.environmentRow(ctx).ID))
 	})
 
 	It("are retired, paused and restored as others are, and what signs their deliveries stays", func(ctx SpecContext) {
