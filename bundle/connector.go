@@ -92,7 +92,7 @@ type LinkOutbound struct {
 	Mode             string   `yaml:"mode" enum:"automatic,agent_tool,middleware" doc:"What sends: the end of a run, a tool of the agent, or middleware."`
 	ActionName       string   `yaml:"action_name" doc:"Name of the tool; without it send_to_<connector>."`
 	SourceConnectors []string `yaml:"source_connectors" doc:"Connectors whose runs are sent, by their files' names; all without them."`
-	Statuses         []string `yaml:"statuses" enum:"completed,failed,cancelled" doc:"How runs that are sent have ended."`
+	Statuses         []string `yaml:"statuses" enum:"completed,failed,cancelled,delivery_failed" doc:"How runs that are sent have ended; delivery_failed sends word of deliveries that fail."`
 }
 
 // AllLinks are the links of both ways to write them, in order.

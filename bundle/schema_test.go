@@ -89,7 +89,7 @@ func everyKey() bundle.Files {
 mode: outbound
 config: {url: 'https://a.example.com', headers: {X-Key: k}, timeout_seconds: 5, retry: {max_attempts: 3, schedule_seconds: [0, 5]}}
 links:
-  - {agent: full, outbound: {mode: automatic, source_connectors: [sync], statuses: [completed]}}
+  - {agent: full, outbound: {mode: automatic, source_connectors: [sync], statuses: [completed, failed, cancelled, delivery_failed]}}
   - {agent: steps, outbound: {mode: agent_tool, action_name: send_it}}
 `,
 		"models/spare.yaml", `steps:
