@@ -137,7 +137,8 @@ func TestNamedFilesAreThere(t *testing.T) {
 		for _, found := range codePattern.FindAllStringSubmatch(fencePattern.ReplaceAllString(text, ""), -1) {
 			name := strings.TrimRight(found[1], "/")
 			first, _, below := strings.Cut(name, "/")
-			ours := slices.ContainsFunc(folders, func(f fs.DirEntry) bool { return f.IsDir() && f.Name() == first })
+			// bin holds what was built, which may be none of it.
+			ours := first != "bin" && slices.ContainsFunc(folders, func(f fs.DirEntry) bool { return f.IsDir() && f.Name() == first })
 			if !below || !ours || strings.ContainsAny(name, "<>*{} …$:") || ofProject(page, first) {
 				continue
 			}
