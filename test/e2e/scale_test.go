@@ -50,6 +50,11 @@ var _ = Describe("A pool that scales", func() {
 		Expect(answer.Result.Output).To(Equal("hello from v1"))
 		took := time.Since(begin)
 
+		// Two runs hold a place each until they are let go, so that one pod cannot be through
+		// with the burst before anybody has seen it.
+		slow := t.hook(ctx, "slow", v1alpha1.ModeInbound, "resume")
+		first, firstRun := slow.start(ctx)
+		second, secondRun := slow.start(ctx)
 		var (
 			all   sync.WaitGroup
 			mutex sync.Mutex
@@ -66,7 +71,9 @@ var _ = Describe("A pool that scales", func() {
 		all.Wait()
 		Expect(runs).To(HaveLen(60))
 		eventually(ctx, environment, func() bool { return environment.Status.Runner.ReadyReplicas == 2 })
-		t.complete(ctx, runs)
+		cluster.model.release(first)
+		cluster.model.release(second)
+		t.complete(ctx, append(runs, firstRun, secondRun))
 		Expect(v1alpha1.IsReady(environment)).To(BeTrue())
 
 		if cluster.split { // the stabilization window is waited for once: five minutes
