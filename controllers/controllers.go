@@ -41,7 +41,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	}
 	trust, anew, told := make(chan event.GenericEvent), make(chan event.GenericEvent), &connector.Calm{}
 	heads, pushes := environment.NewHeads(), environment.NewPushes(opts.Store, opts.Hints, opts.Namespaces)
-	pools := environment.NewPools()
+	pools := environment.NewPools(opts.StabilizationWindow)
 	pods := object.PodOptions{
 		Image: opts.Image, DispatchURL: opts.DispatchURL, TrustDispatchCA: opts.DispatchTLSSecret != "", Egress: opts.Egress,
 	}

@@ -6,7 +6,9 @@ package controllers
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -54,6 +56,9 @@ type Options struct {
 	// SweepLimit is how many objects of a kind a sweep may remove from the store
 	// that are most of that kind; 0: DefaultSweepLimit.
 	SweepLimit int
+	// StabilizationWindow is how long pools that scale keep runners that they needed; 0:
+	// environment.DefaultStabilizationWindow.
+	StabilizationWindow time.Duration
 	// Metrics count what controllers see; nil counts nowhere.
 	Metrics *metrics.Manager
 	// Workers is how many objects of a kind are reconciled at once; 0:
@@ -82,6 +87,8 @@ func (o Options) validate() error {
 		return errors.New("a certificate of the dispatch port (--dispatch-tls-secret) needs an https --dispatch-url")
 	case o.GatewayURL == "":
 		return errors.New("controllers need the public address of the gateway (--gateway-url)")
+	case o.StabilizationWindow != 0 && (o.StabilizationWindow < 10*time.Second || o.StabilizationWindow > 24*time.Hour):
+		return fmt.Errorf("the window of pools that scale (--scale-down-window) is 10s to 24h, not %s", o.StabilizationWindow)
 	case o.PlatformID == uuid.Nil:
 		return errors.New("controllers need the platform's id")
 	}

@@ -212,8 +212,8 @@ type RunnerPool struct {
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
 	// MaxReplicas lets the pool scale by the runs that wait and those that are under way,
-	// from minReplicas up to so many runner pods: up at once, down after five minutes in
-	// which fewer would have done. Without it: the pool does not scale.
+	// from minReplicas up to so many runner pods: up at once, down after five minutes (or as
+	// long as the operator says) in which fewer would have done. Without it: the pool does not scale.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

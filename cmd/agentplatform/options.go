@@ -11,6 +11,7 @@ import (
 	"github.com/agentplatform/agentplatform/cmd/internal/observe"
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
 	"github.com/agentplatform/agentplatform/controllers"
+	"github.com/agentplatform/agentplatform/controllers/environment"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
@@ -30,7 +31,7 @@ type options struct {
 	publicAddr, internalAddr, apiAddr                     string
 	podName, containerName                                string
 	observe                                               observe.Flags
-	drain                                                 time.Duration
+	drain, stabilization                                  time.Duration
 	leaderElect                                           bool
 	watchNamespaces, gitOpsManagers                       []string
 	sweepLimit, workers, connections                      int
@@ -66,6 +67,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.gitOpsManagers, "gitops-managers", apiserver.DefaultGitOpsManagers, "field managers of GitOps controllers: the facade writes over none of their fields, and deletes nothing of theirs; an empty one for none")
 	flags.IntVar(&o.sweepLimit, "sweep-limit", controllers.DefaultSweepLimit, "how many objects of a kind that Kubernetes does not have a sweep may remove from the store where they are most of that kind; raise it for one start after a deletion on purpose")
 	flags.IntVar(&o.workers, "workers", object.DefaultWorkers, "how many objects of a kind the manager reconciles at once; projects take turns")
+	flags.DurationVar(&o.stabilization, "scale-down-window", environment.DefaultStabilizationWindow, "how long a pool that scales keeps the runners that it needed, and goes to zero after its last run; 10s to 24h")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader among managers")
 }
 

@@ -37,9 +37,9 @@ func scaledEvent(from int32, to scaling) (reason, note string) {
 	case to.replicas < from && to.bounded():
 		return reason, note + "spec.runner allows no more"
 	case to.replicas == 0:
-		return reason, note + fmt.Sprintf("no run for %s", stabilizationWindow)
+		return reason, note + fmt.Sprintf("no run for %s", to.window)
 	case to.replicas < from:
-		return reason, note + fmt.Sprintf("no more were needed for %s", stabilizationWindow)
+		return reason, note + fmt.Sprintf("no more were needed for %s", to.window)
 	case d.Waiting.All == 0:
 		return reason, note + "as spec.runner says"
 	}

@@ -42,11 +42,8 @@ func (p *Pools) Changed() <-chan event.GenericEvent { return p.changed }
 // Scale says how many pools scale.
 func (p *Pools) Scale() int { return len(p.of) }
 
-// PollingInterval and StabilizationWindow are the times of scaling.
-const (
-	PollingInterval     = pollingInterval
-	StabilizationWindow = stabilizationWindow
-)
+// PollingInterval is a time of scaling.
+const PollingInterval = pollingInterval
 
 // PoolsAtOnce and TurnTime are the bounds of turns.
 const (

@@ -3,6 +3,7 @@
 package environment
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -17,6 +18,9 @@ import (
 // Pools are those that scale, and how many replicas each is to have. What they know is
 // what was seen since the process began. Its methods are safe for concurrent use.
 type Pools struct {
+	// window is how long a pool keeps replicas that it needed.
+	window time.Duration
+
 	mu sync.Mutex
 	of map[types.NamespacedName]*scaledPool
 	// names are the environments by their keys.
@@ -36,10 +40,12 @@ type scaledPool struct {
 	told int32
 }
 
-// NewPools knows of none.
-func NewPools() *Pools {
+// NewPools knows of none. Each keeps replicas that it needed for as long as the window, or
+// for DefaultStabilizationWindow where that is 0.
+func NewPools(window time.Duration) *Pools {
 	return &Pools{
-		of: map[types.NamespacedName]*scaledPool{}, names: map[store.Key]types.NamespacedName{}, due: map[store.Key]bool{},
+		window: cmp.Or(window, DefaultStabilizationWindow),
+		of:     map[types.NamespacedName]*scaledPool{}, names: map[store.Key]types.NamespacedName{}, due: map[store.Key]bool{},
 		fresh: make(chan struct{}, 1), changed: make(chan event.GenericEvent, waitingHeads),
 	}
 }
@@ -57,7 +63,7 @@ func (p *Pools) replicas(name types.NamespacedName, key store.Key, b bounds, cur
 		pool.scaling = pool.within(b)
 	default:
 		p.drop(name)
-		pool = &scaledPool{scaling: newScaling(b, current, now), key: key}
+		pool = &scaledPool{scaling: newScaling(b, p.window, current, now), key: key}
 		p.of[name], p.names[key] = pool, name
 		p.look(key)
 	}

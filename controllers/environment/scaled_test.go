@@ -71,7 +71,7 @@ func newScaled(ctx context.Context, least, most int32) *scaled {
 
 // restart is what a manager that was started again knows: nothing.
 func (s *scaled) restart() {
-	s.r.Pools = environment.NewPools()
+	s.r.Pools = environment.NewPools(0)
 	s.scaler.Pools = s.r.Pools
 }
 
@@ -143,11 +143,11 @@ var _ = Describe("A pool that scales", func() {
 		s.ExpectAtRest(ctx, s.r, s.e)
 
 		By("fewer, and a while later none")
-		Expect(s.during(ctx, environment.StabilizationWindow-time.Second, 0, 12)).To(BeEquivalentTo(3))
+		Expect(s.during(ctx, environment.DefaultStabilizationWindow-time.Second, 0, 12)).To(BeEquivalentTo(3))
 		Expect(s.during(ctx, time.Second, 0, 12)).To(BeEquivalentTo(2))
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
 		s.settled(ctx)
-		Expect(s.during(ctx, environment.StabilizationWindow, 0, 0)).To(BeZero())
+		Expect(s.during(ctx, environment.DefaultStabilizationWindow, 0, 0)).To(BeZero())
 		Expect(s.Events.Sent()).To(ContainElement("Normal ScaledDown: scaled from 2 to 0 runners: no run for 5m0s"))
 		s.settled(ctx)
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
@@ -198,7 +198,7 @@ var _ = Describe("A pool that scales", func() {
 		s.ExpectReconciled(ctx, s.r, s.e)
 		Expect(s.replicas(ctx)).To(BeEquivalentTo(3), "nor can it")
 		Expect(s.look(ctx, 0, 1)).To(BeEquivalentTo(3))
-		Expect(s.during(ctx, environment.StabilizationWindow, 0, 1)).To(BeEquivalentTo(1))
+		Expect(s.during(ctx, environment.DefaultStabilizationWindow, 0, 1)).To(BeEquivalentTo(1))
 	})
 
 	It("stays as it is while the environment is suspended", func(ctx SpecContext) {
@@ -211,7 +211,7 @@ var _ = Describe("A pool that scales", func() {
 		Expect(State(s.e)).To(Equal("Ready=True/Suspended observed"))
 		Expect(s.runnersReady()).To(Equal("True Succeeded: runners ready: 2"))
 		Expect(s.look(ctx, 30, 0)).To(BeEquivalentTo(2))
-		Expect(s.during(ctx, environment.StabilizationWindow, 0, 0)).To(BeEquivalentTo(2))
+		Expect(s.during(ctx, environment.DefaultStabilizationWindow, 0, 0)).To(BeEquivalentTo(2))
 		s.ExpectAtRest(ctx, s.r, s.e)
 
 		By("going on")
@@ -262,7 +262,7 @@ var _ = Describe("A pool that scales", func() {
 
 		By("another release, at zero")
 		s.settled(ctx)
-		Expect(s.during(ctx, environment.StabilizationWindow, 0, 0)).To(BeZero())
+		Expect(s.during(ctx, environment.DefaultStabilizationWindow, 0, 0)).To(BeZero())
 		s.settled(ctx)
 		s.r.Pods.Image = "platform:3"
 		for i := range environment.PoolsAtOnce {

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// stabilizationWindow is how long a pool keeps the replicas that it once needed: it
+	// DefaultStabilizationWindow is how long a pool keeps the replicas that it once needed: it
 	// scales up at once, and down to the most that was desired in the window, as a
 	// HorizontalPodAutoscaler does. So a pool goes to zero only after as long without a run.
-	stabilizationWindow = 5 * time.Minute
+	DefaultStabilizationWindow = 5 * time.Minute
 	// pollingInterval is how often all pools that scale are looked at, hints or not.
 	pollingInterval = 30 * time.Second
 	// blindAfter is how long nobody may look at a pool before it counts as busy for
@@ -60,8 +60,8 @@ type recommendation struct {
 type recommendations []recommendation
 
 // with adds one, and forgets those that left the window.
-func (r recommendations) with(now time.Time, replicas int32) recommendations {
-	for len(r) > 0 && now.Sub(r[0].at) >= stabilizationWindow {
+func (r recommendations) with(now time.Time, window time.Duration, replicas int32) recommendations {
+	for len(r) > 0 && now.Sub(r[0].at) >= window {
 		r = r[1:]
 	}
 	for len(r) > 0 && r[len(r)-1].replicas <= replicas {
@@ -73,6 +73,8 @@ func (r recommendations) with(now time.Time, replicas int32) recommendations {
 // scaling is how a pool stands that scales.
 type scaling struct {
 	bounds
+	// window is how long replicas stay that were needed.
+	window      time.Duration
 	recommended recommendations
 	// lookedAt is when somebody last looked at what it is asked for.
 	lookedAt time.Time
@@ -85,8 +87,8 @@ type scaling struct {
 
 // newScaling begins with the replicas that the pool has: whoever was not there before does
 // not know what these are needed for.
-func newScaling(b bounds, replicas int32, now time.Time) scaling {
-	return scaling{bounds: b, recommended: recommendations{{now, replicas}}, lookedAt: now, replicas: b.clamp(replicas)}
+func newScaling(b bounds, window time.Duration, replicas int32, now time.Time) scaling {
+	return scaling{bounds: b, window: window, recommended: recommendations{{now, replicas}}, lookedAt: now, replicas: b.clamp(replicas)}
 }
 
 // within is the same between other bounds.
@@ -98,13 +100,13 @@ func (s scaling) within(b bounds) scaling {
 // looked is what becomes of it when it is seen what it is asked for.
 func (s scaling) looked(now time.Time, d store.Demand) scaling {
 	if now.Sub(s.lookedAt) >= blindAfter {
-		s.recommended = s.recommended.with(now, s.replicas)
+		s.recommended = s.recommended.with(now, s.window, s.replicas)
 	}
 	desired := s.desiredReplicas(d.Open())
 	if s.used {
 		desired = max(desired, s.clamp(1))
 	}
-	s.recommended = s.recommended.with(now, desired)
+	s.recommended = s.recommended.with(now, s.window, desired)
 	s.replicas = s.clamp(s.recommended[0].replicas)
 	s.lookedAt, s.used, s.demand = now, false, d
 	return s

@@ -90,7 +90,7 @@ func TestAPoolScales(t *testing.T) {
 		"the most is kept, whatever is there": {bounds{1, 2, 10}, 7, []look{{0, busy, false, 2, false}, {time.Second, idle, false, 2, false}}},
 		"so is the least":                     {bounds{2, 4, 10}, 0, []look{{0, idle, false, 2, false}}},
 	} {
-		now, s := atFirst, newScaling(c.bounds, c.begins, atFirst)
+		now, s := atFirst, newScaling(c.bounds, DefaultStabilizationWindow, c.begins, atFirst)
 		for i, l := range c.looks {
 			at := now.Add(l.after)
 			for now = now.Add(pollingInterval); now.Before(at) && !l.blind; now = now.Add(pollingInterval) {
@@ -105,7 +105,7 @@ func TestAPoolScales(t *testing.T) {
 
 func TestBoundsThatChangeHoldAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newScaling(bounds{0, 9, 10}, 0, atFirst).looked(atFirst, waiting(50, 0))
+	s := newScaling(bounds{0, 9, 10}, DefaultStabilizationWindow, 0, atFirst).looked(atFirst, waiting(50, 0))
 	require.EqualValues(t, 5, s.replicas)
 	require.EqualValues(t, 2, s.within(bounds{0, 2, 10}).replicas)
 	require.EqualValues(t, 7, s.within(bounds{7, 9, 10}).replicas)
@@ -122,7 +122,7 @@ func TestPoolsScaleWithinTheirBounds(t *testing.T) {
 		b := bounds{min: rapid.Int32Range(0, 4).Draw(t, "min"), concurrency: rapid.Int32Range(1, 12).Draw(t, "concurrency")}
 		b.max = max(b.min, rapid.Int32Range(1, 8).Draw(t, "max"))
 		now := atFirst
-		s := newScaling(b, rapid.Int32Range(0, 10).Draw(t, "replicas"), now)
+		s := newScaling(b, DefaultStabilizationWindow, rapid.Int32Range(0, 10).Draw(t, "replicas"), now)
 		type seen struct {
 			at     time.Time
 			needed int32
@@ -153,7 +153,7 @@ func TestPoolsScaleWithinTheirBounds(t *testing.T) {
 			}
 			needed = append(needed, seen{now, max(one, min(b.max, int32((all+int(b.concurrency)-1)/int(b.concurrency))))})
 			for _, n := range needed {
-				if now.Sub(n.at) < stabilizationWindow {
+				if now.Sub(n.at) < DefaultStabilizationWindow {
 					require.GreaterOrEqual(t, s.replicas, min(n.needed, b.max), "as many were needed a moment ago")
 				}
 			}
@@ -166,7 +166,7 @@ func TestPoolsScaleWithinTheirBounds(t *testing.T) {
 
 func TestPoolsAreLookedAtAsHintsSay(t *testing.T) {
 	t.Parallel()
-	p, key := NewPools(), store.Key{ProjectID: uuid.New(), ID: uuid.New()}
+	p, key := NewPools(0), store.Key{ProjectID: uuid.New(), ID: uuid.New()}
 	name, other := types.NamespacedName{Namespace: "support", Name: "dev"}, store.Key{ProjectID: key.ProjectID, ID: uuid.New()}
 	b := bounds{0, 3, 10}
 	require.Zero(t, p.replicas(name, key, b, 0, atFirst).replicas)
@@ -203,7 +203,7 @@ func TestPoolsAreLookedAtAsHintsSay(t *testing.T) {
 
 func TestWhatEventsSayOfScaling(t *testing.T) {
 	t.Parallel()
-	of := func(replicas int32, d store.Demand) scaling { return scaling{replicas: replicas, demand: d} }
+	of := func(replicas int32, d store.Demand) scaling { return scaling{window: 30 * time.Second, replicas: replicas, demand: d} }
 	d := store.Demand{Running: store.Runs{All: 10}, Waiting: store.Runs{All: 3}, Oldest: 2100 * time.Millisecond}
 	for _, c := range []struct {
 		from   int32
@@ -213,9 +213,9 @@ func TestWhatEventsSayOfScaling(t *testing.T) {
 	}{
 		{1, of(2, d), "ScaledUp", "scaled from 1 to 2 runners: 3 or more runs wait for a free place, the first for 2s; 10 are under way"},
 		{0, of(2, store.Demand{}), "ScaledUp", "scaled from 0 to 2 runners: as spec.runner says"},
-		{2, of(1, underWay(3, 0)), "ScaledDown", "scaled from 2 to 1 runners: no more were needed for 5m0s"},
+		{2, of(1, underWay(3, 0)), "ScaledDown", "scaled from 2 to 1 runners: no more were needed for 30s"},
 		{5, scaling{bounds: bounds{0, 2, 10}, recommended: recommendations{{atFirst, 5}}, replicas: 2}, "ScaledDown", "scaled from 5 to 2 runners: spec.runner allows no more"},
-		{1, of(0, store.Demand{}), "ScaledDown", "scaled from 1 to 0 runners: no run for 5m0s"},
+		{1, of(0, store.Demand{}), "ScaledDown", "scaled from 1 to 0 runners: no run for 30s"},
 	} {
 		reason, note := scaledEvent(c.from, c.to)
 		require.Equal(t, [2]string{c.reason, c.note}, [2]string{reason, note})

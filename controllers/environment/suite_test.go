@@ -37,7 +37,7 @@ type scene struct {
 func bare() *scene {
 	GinkgoHelper()
 	f := New()
-	r := &environment.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"}, Heads: environment.NewHeads(), Pools: environment.NewPools()}
+	r := &environment.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"}, Heads: environment.NewHeads(), Pools: environment.NewPools(0)}
 	return &scene{Fixture: f, r: r, wakes: r.Wakes()}
 }
 

@@ -36,7 +36,7 @@ var _ = Describe("A pool that scales", func() {
 				g.Expect(environment.Status.Runner.Replicas).To(BeZero())
 				g.Expect(v1alpha1.IsReady(environment)).To(BeTrue())
 				g.Expect(environment.Status.IsTrue(v1alpha1.ConditionRunnersReady)).To(BeTrue())
-			}).WithTimeout(8 * time.Minute).WithPolling(5 * interval).Should(Succeed())
+			}).WithTimeout(patience).WithPolling(5 * interval).Should(Succeed())
 		}
 		t.live(ctx, "v1")
 		question, events := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello"), t.hook(ctx, "events", v1alpha1.ModeInbound, "hello")
@@ -76,10 +76,8 @@ var _ = Describe("A pool that scales", func() {
 		t.complete(ctx, append(runs, firstRun, secondRun))
 		Expect(v1alpha1.IsReady(environment)).To(BeTrue())
 
-		if cluster.split { // the stabilization window is waited for once: five minutes
-			toZero()
-			Expect(question.post(ctx, cluster.gateway, `{}`).Result.Output).To(Equal("hello from v1"), "and back")
-		}
+		toZero()
+		Expect(question.post(ctx, cluster.gateway, `{}`).Result.Output).To(Equal("hello from v1"), "and back")
 		say("the first answer from zero took %.1f s", took.Seconds())
 	}, SpecTimeout(20*time.Minute))
 })
