@@ -3,11 +3,16 @@
 package bundle_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"io"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
@@ -84,4 +89,45 @@ func FuzzUnpack(f *testing.F) {
 		_, _, err = bundle.Pack(out, &bytes.Buffer{})
 		require.NoError(t, err)
 	})
+}
+
+// What an archive is read from is what Parse may be given, or the error says that the archive
+// is at fault.
+func FuzzUpload(f *testing.F) {
+	tarOf := func(name, content string) []byte {
+		var b bytes.Buffer
+		archive := tar.NewWriter(&b)
+		require.NoError(f, archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content)), Mode: 0o644}))
+		_, err := archive.Write([]byte(content))
+		require.NoError(f, err)
+		require.NoError(f, archive.Close())
+		return b.Bytes()
+	}
+	f.Add(tarOf("./agents/ok.yaml", okAgent), false)
+	f.Add(tarOf("../agents/ok.yaml", okAgent), true)
+	f.Add(tarOf("agents//x/../ok.yaml", okAgent), true)
+	f.Fuzz(func(t *testing.T, archive []byte, zstandard bool) {
+		files, err := unpackUpload(packedAs(t, archive, zstandard))
+		if err == nil {
+			parsesOrExplains(t, files)
+			return
+		}
+		require.True(t, errors.Is(err, bundle.ErrInvalid) || errors.Is(err, bundle.ErrTooLarge), "%v", err)
+	})
+}
+
+// packedAs packs bytes by zstd or gzip.
+func packedAs(t *testing.T, data []byte, zstandard bool) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	var w io.WriteCloser = gzip.NewWriter(&b)
+	if zstandard {
+		z, err := zstd.NewWriter(&b, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(zstd.MinWindowSize))
+		require.NoError(t, err)
+		w = z
+	}
+	_, err := w.Write(data)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return b.Bytes()
 }
