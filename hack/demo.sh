@@ -62,6 +62,13 @@ reach() {
 }
 forward=
 
+# at_hand is what makes kubectl and agentctl those of the demo.
+at_hand() {
+  local programs=$PWD/bin
+  [ ! -x "$(dirname "$KUBECONFIG")/bin/kubectl" ] || programs=$programs:$(dirname "$KUBECONFIG")/bin
+  echo "    export KUBECONFIG=$KUBECONFIG PATH=$programs:\$PATH   # agentctl, kubectl"
+}
+
 if [ "$EXAMPLE" != hello ]; then
   . hack/demo/example.sh
   exit
@@ -119,14 +126,26 @@ key=$(bin/agentctl apikey create demo -n demo --owner-user demo --quiet)
 curl -sS --noproxy '*' --fail-with-body -H "Authorization: Bearer $key" "$api/v1/projects/$project/runs/$run"
 echo
 
+reach demo-git gitserver 18083 /received
+git=$url
+
 step "kubectl get agents -A"
 kubectl get agents -A
 
 step "done in $((SECONDS - begin)) s. Go on playing:"
 cat <<TEXT
-    export KUBECONFIG=$KUBECONFIG
+$(at_hand)
 $forward    curl -X POST $(hook ask) -H "X-Service-Secret: $(secret ask)" -H 'Content-Type: application/json' -d '{"name": "you"}'
     curl -H "Authorization: Bearer $key" "$api/v1/projects/$project/agents?environment_id=$(kubectl -n demo get aenv dev -o jsonpath='{.status.id}')"
-    go -C hack/devcluster run . kubectl -n demo describe adep $deployment
+    kubectl -n demo describe adep $deployment
+
+    # agentctl speaks to the platform by a forwarded port; the key stays on this machine
+    kubectl -n agentplatform-system port-forward service/agentplatform-api 18082:80 >/dev/null &
+    export AGENTPLATFORM_SERVER=http://127.0.0.1:18082 AGENTPLATFORM_PROJECT=$project AGENTPLATFORM_API_KEY=$key
+    agentctl status
+
+    # an agent of your own: docs/first-agent.md. This server takes what you push, under any name:
+    git push $git/mine.git main     # and spec.git.url: http://gitserver.demo-git.svc/mine.git
+
     make demo-down        # removes the cluster and all in it
 TEXT

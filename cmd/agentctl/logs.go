@@ -28,7 +28,12 @@ func newLogsCommand() *cobra.Command {
 		Short: "Show the log of a deployment's build",
 		Example: `  agentctl logs 5c1e09aa-...
   agentctl logs -f 5c1e09aa-...`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("name one deployment by its id, as `agentctl status --environment ENVIRONMENT` shows it")
+			}
+			return nil
+		},
 	}, func(ctx context.Context, args []string) error {
 		if _, err := uuid.Parse(args[0]); err != nil {
 			return errors.New("DEPLOYMENT: must be the id of a deployment, as status shows it")

@@ -62,7 +62,8 @@ func (o *restOptions) client() (*rest, error) {
 	case err != nil || server.Host == "" || server.Scheme != "https" && server.Scheme != "http":
 		return nil, errors.New("--server: must be a URL such as https://agents.example")
 	case server.Scheme == "http" && !isLoopback(server.Hostname()):
-		return nil, errors.New("--server: the API key would cross the network in clear; use https")
+		return nil, errors.New("--server: the API key would cross the network in clear; use https, or forward a port and use http to 127.0.0.1: " +
+			"kubectl -n agentplatform-system port-forward service/agentplatform-api 18082:80")
 	}
 	project, err := uuid.Parse(o.project)
 	if err != nil {

@@ -204,7 +204,8 @@ func (o *triggerOptions) target(ctx context.Context) (api *rest, secret string, 
 	case err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http":
 		return nil, "", errors.New("--url: must be the URL of a webhook")
 	case to.Scheme == "http" && secret != "" && !isLoopback(to.Hostname()):
-		return nil, "", errors.New("the secret of the webhook would cross the network in clear; use https")
+		return nil, "", fmt.Errorf("the secret of the webhook would cross the network in clear to %s; use https, or forward a port and give the URL by --url "+
+			"with http to 127.0.0.1: kubectl -n agentplatform-system port-forward service/agentplatform-gateway 18080:80", to.Host)
 	}
 	return api, secret, nil
 }

@@ -132,8 +132,8 @@ k get agents
 
 step "done in $((SECONDS - begin)) s. Go on playing:"
 cat <<TEXT
-    export KUBECONFIG=$KUBECONFIG
+$(at_hand)
 $forward    $again
-    go -C hack/devcluster run . kubectl -n $namespace describe adep $deployment
+    kubectl -n $namespace describe adep $deployment
     make demo-down        # removes the cluster and all in it
 TEXT

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gitserver serves one Git repository over HTTP, made of a folder's
-// files: what the demo and the e2e tests clone from inside the cluster. It is
-// no server for production: anybody who reaches it may read and commit.
+// Command gitserver serves Git repositories over HTTP: one that is made of a
+// folder's files, which the demo and the e2e tests clone from inside the cluster,
+// and those that are pushed to it, which are gone when it ends. It is no server for
+// production: anybody who reaches it may read, push and commit.
 //
-//	GET  /<any>.git/info/refs?service=git-upload-pack   as Git's smart protocol has it
-//	POST /<any>.git/git-upload-pack
+//	GET  /<name>.git/info/refs?service=…   as Git's smart protocol has it; every name that
+//	POST /<name>.git/git-upload-pack       nobody has pushed to is the folder's repository
+//	POST /<name>.git/git-receive-pack
 //	POST /commit   {"message": "…", "files": {"agents/a.yaml": "…"}} → the commit's hash;
 //	               a null removes the file
 //	POST /received/<any>   a destination, for what the examples send; GET /received shows it,
@@ -31,11 +33,7 @@ import (
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/index"
-	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/object"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
-	"github.com/go-git/go-git/v5/plumbing/transport"
-	"github.com/go-git/go-git/v5/plumbing/transport/server"
 	"github.com/go-git/go-git/v5/storage/memory"
 )
 
@@ -74,7 +72,7 @@ func run(addr, source string) error {
 	}
 	routes := http.NewServeMux()
 	sent := &destination{}
-	routes.Handle("/", repo)
+	routes.Handle("/", &repositories{folder: repo, pushed: map[string]*repository{}})
 	routes.Handle("/received", sent)
 	routes.Handle("/received/", sent)
 	srv := &http.Server{Addr: addr, Handler: routes, ReadHeaderTimeout: 5 * time.Second}
@@ -151,25 +149,6 @@ func (r *repository) commit(message string, files map[string]*string) (string, e
 	return hash.String(), nil
 }
 
-// ServeHTTP answers the routes of the package's comment.
-func (r *repository) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	var err error
-	switch {
-	case req.Method == http.MethodPost && req.URL.Path == "/commit":
-		err = r.serveCommit(w, req)
-	case strings.HasSuffix(req.URL.Path, "/info/refs"):
-		err = r.serveRefs(w, req)
-	case req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/git-upload-pack"):
-		err = r.servePack(w, req)
-	default:
-		http.NotFound(w, req)
-	}
-	if err != nil {
-		slog.Error("answering", "path", req.URL.Path, "error", err)
-		http.Error(w, err.Error(), http.StatusBadRequest)
-	}
-}
-
 func (r *repository) serveCommit(w http.ResponseWriter, req *http.Request) error {
 	var body struct {
 		Message string             `json:"message"`
@@ -183,55 +162,4 @@ func (r *repository) serveCommit(w http.ResponseWriter, req *http.Request) error
 		_, err = fmt.Fprintln(w, hash)
 	}
 	return err
-}
-
-// session opens upload-pack on the one repository, whatever the URL names.
-func (r *repository) session() (transport.UploadPackSession, error) {
-	endpoint, err := transport.NewEndpoint("/repository")
-	if err != nil {
-		return nil, err
-	}
-	loader := server.MapLoader{endpoint.String(): r.store}
-	return server.NewServer(loader).NewUploadPackSession(endpoint, nil)
-}
-
-func (r *repository) serveRefs(w http.ResponseWriter, req *http.Request) error {
-	if req.URL.Query().Get("service") != "git-upload-pack" {
-		return errors.New("only git-upload-pack is served")
-	}
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	session, err := r.session()
-	if err != nil {
-		return err
-	}
-	refs, err := session.AdvertisedReferencesContext(req.Context())
-	if err != nil {
-		return fmt.Errorf("listing references: %w", err)
-	}
-	refs.Prefix = [][]byte{[]byte("# service=git-upload-pack"), pktline.Flush}
-	w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-	w.Header().Set("Cache-Control", "no-cache")
-	return refs.Encode(w)
-}
-
-func (r *repository) servePack(w http.ResponseWriter, req *http.Request) error {
-	request := packp.NewUploadPackRequest()
-	if err := request.Decode(req.Body); err != nil {
-		return fmt.Errorf("reading the request: %w", err)
-	}
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	session, err := r.session()
-	if err != nil {
-		return err
-	}
-	answer, err := session.UploadPack(req.Context(), request)
-	if err != nil {
-		return fmt.Errorf("packing: %w", err)
-	}
-	defer answer.Close()
-	w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
-	w.Header().Set("Cache-Control", "no-cache")
-	return answer.Encode(w)
 }

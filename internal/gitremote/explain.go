@@ -70,7 +70,7 @@ func explain(url string, credentials bool, err error) string {
 	case errors.Is(err, transport.ErrRepositoryNotFound):
 		return fmt.Sprintf("repository %s does not exist; correct git.url of the Project", url)
 	case errors.As(err, &dns):
-		return fmt.Sprintf("host %s of the git URL cannot be found; correct git.url of the Project", dns.Name)
+		return fmt.Sprintf("host %s of the git URL cannot be found; correct git.url of the Project", strings.TrimSuffix(dns.Name, "."))
 	case isCertificate(err):
 		return fmt.Sprintf("the certificate of %s is not trusted; put the authority that signed it into the git Secret as ca.crt", url)
 	case knownhosts.IsHostKeyChanged(err):

@@ -233,7 +233,7 @@ func TestFetchErrorsNameCauseAndRemedy(t *testing.T) {
 		"busy":          {build.FetchOptions{URL: busy, Credentials: secret(t, "ca.crt", busyCA)}, "the server answered 502 Bad Gateway"},
 		"empty":         {build.FetchOptions{URL: emptyURL, Credentials: secret(t, "ca.crt", emptyCA)}, "is empty; push a commit"},
 		"redirect":      {build.FetchOptions{URL: movedURL, Credentials: secret(t, "ca.crt", movedCA)}, "redirect"},
-		"no host":       {build.FetchOptions{URL: "https://nowhere.invalid/x.git"}, "cannot be found; correct git.url"},
+		"no host":       {build.FetchOptions{URL: "https://nowhere.invalid/x.git"}, "host nowhere.invalid of the git URL cannot be found; correct git.url"},
 		"closed port":   {build.FetchOptions{URL: "https://127.0.0.1:1/x.git"}, "cannot reach https://127.0.0.1:1/x.git"},
 		"scheme":        {build.FetchOptions{URL: "git://127.0.0.1/x.git"}, `scheme "git" is not supported; use https or ssh`},
 		"file":          {build.FetchOptions{URL: "file:///etc"}, "is not of the form"},

@@ -106,7 +106,7 @@ func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatchapi.Bui
 	if err != nil {
 		return none, err
 	}
-	log.say("valid: %d agents, %d connectors, %d test cases", len(project.Agents), len(project.Connectors), cases(project))
+	log.say("valid; agents: %d, connectors: %d, test cases: %d", len(project.Agents), len(project.Connectors), cases(project))
 	built, err := upload(ctx, opts, log, project)
 	if err != nil {
 		return none, err

@@ -116,7 +116,7 @@ func TestPackUploadsTheBundle(t *testing.T) {
 	p, err := bundle.Open(bytes.NewReader(d.bundles[result.BundleDigest]), result.BundleDigest)
 	require.NoError(t, err)
 	require.NotNil(t, p.Agent("ok"))
-	require.Contains(t, d.text(), "10:00:00 fetching\n10:00:00 valid: 1 agents, 0 connectors, 0 test cases\n")
+	require.Contains(t, d.text(), "10:00:00 fetching\n10:00:00 valid; agents: 1, connectors: 0, test cases: 0\n")
 	for i, chunk := range d.log {
 		require.EqualValues(t, i, chunk.Number)
 	}

@@ -35,7 +35,7 @@ func TestPackOfAnUpload(t *testing.T) {
 	require.Equal(t, "ok", d.results[0].Agents[0].Name)
 	require.Contains(t, d.bundles, d.results[0].BundleDigest)
 	require.Contains(t, d.text(), "fetching what was uploaded, "+digest)
-	require.Contains(t, d.text(), "valid: 1 agents")
+	require.Contains(t, d.text(), "valid; agents: 1")
 }
 
 func TestUploadsThatCannotBeBuilt(t *testing.T) {

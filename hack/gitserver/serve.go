@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/plumbing/transport/server"
+)
+
+const (
+	uploadPack  = "git-upload-pack"
+	receivePack = "git-receive-pack"
+	// maxPushed is how many repositories may be pushed, maxPush the most bytes of a push.
+	maxPushed = 100
+	maxPush   = 64 << 20
+)
+
+// repositories are that of the folder, and those that somebody has pushed.
+type repositories struct {
+	folder *repository
+	mutex  sync.Mutex
+	pushed map[string]*repository
+}
+
+// ServeHTTP answers the routes of the package's comment.
+func (r *repositories) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var err error
+	name, service, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), ".git/")
+	switch {
+	case req.Method == http.MethodPost && req.URL.Path == "/commit":
+		err = r.folder.serveCommit(w, req)
+	case req.Method == http.MethodGet && service == "info/refs":
+		err = r.serveRefs(w, req, name)
+	case req.Method == http.MethodPost && service == uploadPack:
+		err = r.read(name).serveUploadPack(w, req)
+	case req.Method == http.MethodPost && service == receivePack:
+		err = r.serveReceivePack(w, req, name)
+	default:
+		http.NotFound(w, req)
+	}
+	if err != nil {
+		slog.Error("answering", "path", req.URL.Path, "error", err)
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+}
+
+// read is the repository that is read under a name.
+func (r *repositories) read(name string) *repository {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if pushed, ok := r.pushed[name]; ok {
+		return pushed
+	}
+	return r.folder
+}
+
+// write is the repository that is pushed to under a name; keep has one that is new stay.
+func (r *repositories) write(name string, keep bool) (*repository, error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if pushed, ok := r.pushed[name]; ok {
+		return pushed, nil
+	}
+	if len(r.pushed) >= maxPushed {
+		return nil, fmt.Errorf("there are %d repositories already; push to one of them", maxPushed)
+	}
+	fresh, err := newRepository()
+	if err == nil && keep {
+		r.pushed[name] = fresh
+	}
+	return fresh, err
+}
+
+func (r *repositories) serveRefs(w http.ResponseWriter, req *http.Request, name string) error {
+	service := req.URL.Query().Get("service")
+	repo := r.read(name)
+	if service == receivePack {
+		var err error
+		if repo, err = r.write(name, false); err != nil {
+			return err
+		}
+	}
+	repo.mutex.Lock()
+	defer repo.mutex.Unlock()
+	session, err := repo.session(service)
+	if err != nil {
+		return err
+	}
+	refs, err := session.AdvertisedReferencesContext(req.Context())
+	if err != nil && !(service == receivePack && errors.Is(err, transport.ErrEmptyRemoteRepository)) {
+		return fmt.Errorf("listing references: %w", err)
+	}
+	refs.Prefix = [][]byte{[]byte("# service=" + service), pktline.Flush}
+	answers(w, service, "advertisement")
+	return refs.Encode(w)
+}
+
+// session speaks a service of Git with the repository.
+func (r *repository) session(service string) (transport.Session, error) {
+	transports, endpoint, err := r.transport()
+	switch {
+	case err != nil:
+		return nil, err
+	case service == uploadPack:
+		return transports.NewUploadPackSession(endpoint, nil)
+	case service == receivePack:
+		return transports.NewReceivePackSession(endpoint, nil)
+	}
+	return nil, fmt.Errorf("only %s and %s are served: clone and push by a Git of this decade", uploadPack, receivePack)
+}
+
+func (r *repository) transport() (transport.Transport, *transport.Endpoint, error) {
+	endpoint, err := transport.NewEndpoint("/repository")
+	if err != nil {
+		return nil, nil, err
+	}
+	return server.NewServer(server.MapLoader{endpoint.String(): r.store}), endpoint, nil
+}
+
+func (r *repository) serveUploadPack(w http.ResponseWriter, req *http.Request) error {
+	request := packp.NewUploadPackRequest()
+	if err := request.Decode(req.Body); err != nil {
+		return fmt.Errorf("reading the request: %w", err)
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	transports, endpoint, err := r.transport()
+	if err != nil {
+		return err
+	}
+	session, err := transports.NewUploadPackSession(endpoint, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := session.UploadPack(req.Context(), request)
+	if err != nil {
+		return fmt.Errorf("packing: %w", err)
+	}
+	defer answer.Close()
+	answers(w, uploadPack, "result")
+	return answer.Encode(w)
+}
+
+func (r *repositories) serveReceivePack(w http.ResponseWriter, req *http.Request, name string) error {
+	request := packp.NewReferenceUpdateRequest()
+	if err := request.Decode(http.MaxBytesReader(w, req.Body, maxPush)); err != nil {
+		return fmt.Errorf("reading the push: %w", err)
+	}
+	repo, err := r.write(name, true)
+	if err != nil {
+		return err
+	}
+	repo.mutex.Lock()
+	defer repo.mutex.Unlock()
+	transports, endpoint, err := repo.transport()
+	if err != nil {
+		return err
+	}
+	session, err := transports.NewReceivePackSession(endpoint, nil)
+	if err != nil {
+		return err
+	}
+	report, err := session.ReceivePack(req.Context(), request)
+	if report == nil {
+		return err
+	}
+	answers(w, receivePack, "result")
+	return report.Encode(w)
+}
+
+func answers(w http.ResponseWriter, service, what string) {
+	w.Header().Set("Content-Type", "application/x-"+service+"-"+what)
+	w.Header().Set("Cache-Control", "no-cache")
+}
