@@ -43,10 +43,10 @@ type DisplayName string
 // +kubebuilder:validation:XValidation:rule="self.matches('^[^-/.~^:?*\\\\[\\\\\\\\\\\\s][^~^:?*\\\\[\\\\\\\\\\\\s]*$') && !self.contains('..')",message="must be the name of a git branch, such as main or release/1.2"
 type GitBranch string
 
-// GitCommit is the full hash of a commit.
+// GitCommit is the full hash of a commit, of a repository that names its objects by SHA-1.
 //
-// +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9a-f]{40}|[0-9a-f]{64})$')",message="must be the full hash of a commit: 40 (SHA-1) or 64 (SHA-256) hexadecimal digits in lower case"
+// +kubebuilder:validation:MaxLength=40
+// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{40}$')",message="must be the full hash of a commit: 40 hexadecimal digits in lower case"
 type GitCommit string
 
 // AgentName is the name of an agent, as its YAML file gives it.

@@ -96,16 +96,35 @@ func (d *Deployment) MarkDeployed() {
 	MarkReady(d, "deployed")
 }
 
-// MarkConnectors: the deployment went live, if it ever did, with so many connectors as its
-// code has them, while left stayed as they were, for they could not be applied.
-func (d *Deployment) MarkConnectors(live bool, applied int, left []string) {
+// AppliedConnectors are what became of connectors when a deployment went live.
+type AppliedConnectors struct {
+	// Live: it has been.
+	Live bool
+	// Applied are how many are as its code has them, Retired how many its code has no more.
+	Applied, Retired int
+	// Left are those that could not be applied and stayed as they were, each with the reason.
+	Left []string
+}
+
+func (c AppliedConnectors) String() string {
+	said := fmt.Sprintf("it went live with %d connectors as the code has them", c.Applied)
+	if c.Retired > 0 {
+		said += fmt.Sprintf(", and retired %d that it does not have", c.Retired)
+	}
+	if len(c.Left) > 0 {
+		said += "; left as they were, for they could not be applied: " + strings.Join(c.Left, "; ")
+	}
+	return said
+}
+
+// MarkConnectors tells what became of connectors.
+func (d *Deployment) MarkConnectors(c AppliedConnectors) {
 	switch {
-	case len(left) > 0:
-		set(d, ConditionConnectorsApplied, metav1.ConditionFalse, ReasonConnectorsFailed, clip(fmt.Sprintf(
-			"it went live with %d connectors as the code has them; left as they were, for they could not be applied: %s", applied, strings.Join(left, "; "))))
-	case applied > 0:
-		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("it went live with %d connectors as the code has them", applied))
-	case !live:
+	case len(c.Left) > 0:
+		set(d, ConditionConnectorsApplied, metav1.ConditionFalse, ReasonConnectorsFailed, clip(c.String()))
+	case c.Applied+c.Retired > 0:
+		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSucceeded, c.String())
+	case !c.Live:
 		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSkipped, "it has not been live, so that no connectors were applied")
 	default:
 		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSkipped, "no connectors were to be applied")

@@ -47,7 +47,7 @@ func TestADeploymentsWay(t *testing.T) {
 	}
 
 	d.MarkDeployed()
-	d.MarkConnectors(true, 0, nil)
+	d.MarkConnectors(v1alpha1.AppliedConnectors{Live: true})
 	require.Equal(t, [4]string{done, done, skipped, skipped}, steps(d), "nothing was tested, no connector was applied")
 	require.Equal(t, v1alpha1.DeploymentDeployed, d.Status.Phase)
 	require.True(t, d.Status.Phase.Terminal())
@@ -66,17 +66,21 @@ func TestADeploymentsWay(t *testing.T) {
 func TestWhatBecameOfConnectorsIsTrueForEver(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		live    bool
-		applied int
-		want    string
+		became v1alpha1.AppliedConnectors
+		want   string
 	}{
-		{false, 0, "it has not been live, so that no connectors were applied"},
-		{true, 0, "no connectors were to be applied"},
-		{true, 2, "it went live with 2 connectors as the code has them"},
+		{v1alpha1.AppliedConnectors{}, "it has not been live, so that no connectors were applied"},
+		{v1alpha1.AppliedConnectors{Live: true}, "no connectors were to be applied"},
+		{v1alpha1.AppliedConnectors{Live: true, Applied: 2}, "it went live with 2 connectors as the code has them"},
+		{v1alpha1.AppliedConnectors{Live: true, Retired: 1}, "it went live with 0 connectors as the code has them, and retired 1 that it does not have"},
+		{
+			v1alpha1.AppliedConnectors{Live: true, Applied: 2, Retired: 1, Left: []string{"a: taken"}},
+			"it went live with 2 connectors as the code has them, and retired 1 that it does not have; left as they were, for they could not be applied: a: taken",
+		},
 	} {
 		d := newDeployment()
 		d.MarkDeployed()
-		d.MarkConnectors(c.live, c.applied, nil)
+		d.MarkConnectors(c.became)
 		require.Equal(t, c.want, d.Status.Condition(v1alpha1.ConditionConnectorsApplied).Message)
 	}
 }
@@ -88,7 +92,7 @@ func TestWhatIsMarkedAgainStaysAsItWas(t *testing.T) {
 		d := newDeployment()
 		mark := func() {
 			d.MarkDeployed()
-			d.MarkConnectors(true, 1, left)
+			d.MarkConnectors(v1alpha1.AppliedConnectors{Live: true, Applied: 1, Left: left})
 		}
 		mark()
 		for i := range d.Status.Conditions {

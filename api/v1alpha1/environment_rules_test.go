@@ -64,7 +64,7 @@ var environmentBreaches = []breach[*v1alpha1.Environment]{
 		},
 	}, {
 		name: "a short commit", path: ".spec.git.commit",
-		message: "must be the full hash of a commit: 40 (SHA-1) or 64 (SHA-256) hexadecimal digits in lower case",
+		message: "must be the full hash of a commit: 40 hexadecimal digits in lower case",
 		change:  func(e *v1alpha1.Environment) { e.Spec.Git.Commit = "4b825dc" },
 	}, {
 		name: "an interval without a branch to follow", path: ".spec.git",

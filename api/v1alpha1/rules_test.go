@@ -33,7 +33,7 @@ const (
 	connectorMessage   = "must be the name of a Connector, such as orders or production.orders"
 	agentMessage       = "must be the name of an agent: lower-case letters, digits and '-'"
 	branchMessage      = "must be the name of a git branch, such as main or release/1.2"
-	commitMessage      = "must be the full hash of a commit: 40 (SHA-1) or 64 (SHA-256) hexadecimal digits in lower case"
+	commitMessage      = "must be the full hash of a commit: 40 hexadecimal digits in lower case"
 	keyMessage         = "must be a key of a Secret: letters, digits, '-', '_' and '.'"
 )
 

@@ -221,12 +221,11 @@ func TestResultsOfConnectors(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, none)
 	require.Equal(t, "connector b: no", failures(changes))
-	live, count, left := connectorsOf(store.Deployment{})
-	require.False(t, live || count > 0 || left != nil)
-	live, count, left = connectorsOf(store.Deployment{ConnectorResults: applied, ActivatedAt: &time.Time{}})
-	require.True(t, live)
-	require.Equal(t, 1, count)
-	require.Equal(t, []string{"b: no"}, left)
+	require.Zero(t, connectorsOf(store.Deployment{}))
+	applied, err = results(append(changes, change{key: "c", action: actionRetired}), true)
+	require.NoError(t, err)
+	require.Equal(t, v1alpha1.AppliedConnectors{Live: true, Applied: 1, Retired: 1, Left: []string{"b: no"}},
+		connectorsOf(store.Deployment{ConnectorResults: applied, ActivatedAt: &time.Time{}}))
 }
 
 // A build may say anything: what would be large stays small.

@@ -69,7 +69,8 @@ func (r *Reconciler) keep(ctx context.Context, v *version, a *store.Activation, 
 		return object.FromStore(err)
 	}
 	if mirror := found.connectors[name]; row.DefinedInCode && isBehind(mirror, row, v.Spec.Environment, environment.LiveRank) {
-		return &object.WaitingError{Message: fmt.Sprintf("connector %s stays as it is, and Connector %q does not show yet what that is; the deployment goes live when it does", key, name)}
+		return &object.WaitingError{Message: fmt.Sprintf("connector %s stays as it is, and Connector %q does not show yet what that is; the deployment goes live when it does. "+
+			"Where it never does, a quota or a policy may be in its way: the events of Environment %q say so", key, name, v.Spec.Environment)}
 	}
 	a.Kept = append(a.Kept, id)
 	return nil

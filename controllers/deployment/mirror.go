@@ -53,22 +53,24 @@ func (r *Reconciler) mirror(ctx context.Context, v *version) error {
 	return nil
 }
 
-// connectorsOf is whether there was an activation, how many connectors it has brought, and
-// which it has left, with the reason.
-func connectorsOf(d store.Deployment) (live bool, applied int, left []string) {
-	live = d.ActivatedAt != nil
+// connectorsOf is what an activation did to connectors, if there was one.
+func connectorsOf(d store.Deployment) (c v1alpha1.AppliedConnectors) {
+	c.Live = d.ActivatedAt != nil
 	var list []connectorResult
 	if len(d.ConnectorResults) == 0 || json.Unmarshal(d.ConnectorResults, &list) != nil {
-		return live, 0, nil
+		return c
 	}
 	for _, r := range list {
-		if r.Action == actionSkipped || r.Action == actionFailed {
-			left = append(left, r.Connector+": "+ptr.Deref(r.Error, ""))
-			continue
+		switch r.Action {
+		case actionSkipped, actionFailed:
+			c.Left = append(c.Left, r.Connector+": "+ptr.Deref(r.Error, ""))
+		case actionRetired:
+			c.Retired++
+		default:
+			c.Applied++
 		}
-		applied++
 	}
-	return live, applied, left
+	return c
 }
 
 // endAtStep makes the step that the deployment ended at that of the status, which
