@@ -34,6 +34,11 @@ func TestKeys(t *testing.T) {
 		{`input.id`, `not JSON`, "", "the input is no JSON"},
 		{`input.id`, `{"id":1} {}`, "", "the input is no JSON: there is more behind its end"},
 		{`input.id`, ``, "", "the input is no JSON"},
+		{`input.id.matches("^a+$")`, `{"id":"aaa"}`, "true", ""},
+		{`matches(input.id, "^a+$")`, `{"id":"b"}`, "false", ""},
+		{`matches(input.id, "^a+$")`, `{"id":1}`, "", "no such overload"},
+		{`input.id.matches("(?:ab){450}c")`, `{"id":"` + strings.Repeat("ab", 400) + `"}`, "", "cost limit"}, // the pattern has 12 bytes
+		{`input.list.filter(a, input.id.matches("(?:ab){450}c")).size()`, `{"id":"ab","list":[` + strings.Repeat("1,", 200) + `1]}`, "", "cost limit"},
 		{`input.list.map(a, input.list.map(b, a)).size()`, `{"list":[` + strings.Repeat("1,", 200) + `1]}`, "", "cost limit"},
 	} {
 		key, err := expr.On([]byte(c.input))(c.expression)
@@ -65,15 +70,22 @@ func TestExpressionsOnOneInputCostTogether(t *testing.T) {
 func TestCheckKey(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{
-		`input.id`:             "",
-		`string(input.id)`:     "",
-		`size(input.id)`:       "",
-		`input.id ==`:          "at its line 1, column 12: Syntax error",
-		`output.id`:            "at its line 1, column 1: undeclared reference to 'output'",
-		"input.id +\n\n now()": "at its line 3, column 5: undeclared reference to 'now'",
-		`[input.id]`:           "it yields a list",
-		`timestamp(input.at)`:  "it yields a google.protobuf.Timestamp",
-		strings.Repeat(" ", expr.MaxSize) + `"a"`:                 "more than 1024 bytes",
+		`input.id`:                                 "",
+		`string(input.id)`:                         "",
+		`size(input.id)`:                           "",
+		`input.id ==`:                              "at its line 1, column 12: Syntax error",
+		`output.id`:                                "at its line 1, column 1: undeclared reference to 'output'",
+		"input.id +\n\n now()":                     "at its line 3, column 5: undeclared reference to 'now'",
+		`[input.id]`:                               "it yields a list",
+		`timestamp(input.at)`:                      "it yields a google.protobuf.Timestamp",
+		`input.id.matches("^a+$")`:                 "",
+		`string("".matches(input.p))`:              "at its line 1, column 24: the pattern of matches must be a text in quotes",
+		`matches("", input.p)`:                     "at its line 1, column 18: the pattern of matches must be a text in quotes",
+		`[1].exists(e, "".matches("a" + input.p))`: "must be a text in quotes",
+		`matches("", "a{1000}a")`:                  "at its line 1, column 13: the pattern of matches: it is compiled to more than 1000 instructions",
+		`input.id.matches("a{1000}a{1000}")`:       "more than 1000 instructions",
+		`input.id.matches("(")`:                    "missing closing )",
+		strings.Repeat(" ", expr.MaxSize) + `"a"`:  "more than 1024 bytes",
 		strings.Repeat("(", 500) + "1" + strings.Repeat(")", 500): "recursion",
 	} {
 		err := expr.CheckKey(expression)

@@ -38,6 +38,7 @@ var verdicts = func() *cel.Env {
 		cel.Function("json", cel.Overload("json_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(decoded()))),
 		ext.Strings(ext.StringsVersion(4)),
 		cel.CrossTypeNumericComparisons(true),
+		cel.ASTValidators(written{}),
 	)
 	if err != nil {
 		panic("making the environment of verdicts: " + err.Error()) // it depends on nothing
@@ -79,7 +80,7 @@ func NewVerdict(expression string) (*Verdict, error) {
 	if kind := ast.OutputType(); kind.Kind() != types.BoolKind && kind.Kind() != types.DynKind {
 		return nil, fmt.Errorf("it yields a %s; write a condition, which is true or false", kind)
 	}
-	program, err := verdicts.Program(ast, cel.CostLimit(maxVerdictCost), cel.CostTracking(nil))
+	program, err := planned(verdicts, ast, maxVerdictCost)
 	if err != nil {
 		return nil, err
 	}
