@@ -3,12 +3,13 @@
 package expr
 
 import (
-	"math"
+	"maps"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/env"
+	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
@@ -18,6 +19,9 @@ import (
 
 // matches is the function of CEL that takes a regular expression.
 const matches = "matches"
+
+// everyFew is after how many steps of a loop it is looked whether the context has ended.
+const everyFew = 100
 
 // written refuses patterns that an expression computes: what one costs is known of a
 // constant alone, before it is compiled.
@@ -47,47 +51,120 @@ func (written) Validate(_ *cel.Env, _ cel.ValidatorConfig, a *ast.AST, issues *c
 }
 
 // planned makes a program of a checked expression, of which one evaluation costs at most
-// limit.
+// limit. CEL counts what a call cost when it is over; what may be dear in a single call is
+// priced before it.
 func planned(environment *cel.Env, checked *cel.Ast, limit uint64) (cel.Program, error) {
-	known := prices{}
-	regexes := &interpreter.RegexOptimization{Function: matches, RegexIndex: 1,
-		Factory: func(call interpreter.InterpretableCall, text string) (interpreter.InterpretableCall, error) {
-			compiled, size, err := pattern.Compile(text)
-			if err != nil {
-				return nil, err
-			}
-			known[text] = size
-			return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
-				in, isText := args[0].(types.String)
-				switch {
-				case !isText:
-					return types.NoSuchOverloadErr()
-				case matching(len(in), size) > limit: // units are counted when it is over
-					return types.NewErr("matches: the text is too long for this pattern: cost limit exceeded")
-				}
-				return types.Bool(compiled.MatchString(string(in)))
-			}), nil
-		}}
-	return environment.Program(checked, cel.CostLimit(limit), cel.CostTracking(known), cel.OptimizeRegex(regexes))
+	p := &plan{limit: limit, prices: maps.Clone(priced), sizes: map[string]int{}}
+	p.prices[matches] = p.matching
+	var err error
+	if p.bindings, err = bindingsOf(environment); err != nil {
+		return nil, err
+	}
+	return environment.Program(checked, cel.CostLimit(limit), cel.CostTracking(p), cel.CustomDecoratorV2(p.decorate), cel.InterruptCheckFrequency(everyFew))
 }
 
-// prices are the sizes of the patterns of an expression. They implement
-// interpreter.ActualCostEstimator.
-type prices map[string]int
+// bindingsOf are the implementations of the functions that have a price.
+func bindingsOf(environment *cel.Env) (map[string]*functions.Overload, error) {
+	out := map[string]*functions.Overload{}
+	for name, function := range environment.Functions() {
+		if priced[name] == nil {
+			continue
+		}
+		all, err := function.Bindings()
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range all {
+			out[b.Operator] = b
+		}
+	}
+	return out, nil
+}
 
-// CallCost is what a call cost, nil where CEL's own price is right.
-func (p prices) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
-	if function != matches {
+// plan is what an expression becomes a program by.
+type plan struct {
+	limit    uint64
+	prices   map[string]price
+	bindings map[string]*functions.Overload
+	sizes    map[string]int // of patterns
+}
+
+// decorate puts the price of a call before it.
+func (p *plan) decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	call, isCall := i.(interpreter.InterpretableCall)
+	if !isCall || p.prices[call.Function()] == nil {
+		return i, nil
+	}
+	implementation, err := p.implementation(call)
+	if implementation == nil {
+		return i, err
+	}
+	cost := p.prices[call.Function()]
+	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
+		if cost(args, p.limit) > p.limit {
+			return types.NewErr("%s: cost limit exceeded", call.Function())
+		}
+		return implementation(args...)
+	}), nil
+}
+
+// implementation is what a call comes to.
+func (p *plan) implementation(call interpreter.InterpretableCall) (functions.FunctionOp, error) {
+	switch call.Function() {
+	case operators.Equals:
+		return func(args ...ref.Val) ref.Val { return types.Equal(args[0], args[1]) }, nil
+	case operators.NotEquals:
+		return func(args ...ref.Val) ref.Val { return types.Bool(types.Equal(args[0], args[1]) != types.True) }, nil
+	case matches:
+		return p.matcher(string(call.Args()[1].(interpreter.InterpretableConst).Value().(types.String))) // written sees to that
+	}
+	for _, name := range []string{call.OverloadID(), call.Function()} {
+		if b := p.bindings[name]; b != nil {
+			return called(b), nil
+		}
+	}
+	return nil, nil
+}
+
+// matcher matches a pattern, which is compiled once.
+func (p *plan) matcher(text string) (functions.FunctionOp, error) {
+	compiled, size, err := pattern.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	p.sizes[text] = size
+	return func(args ...ref.Val) ref.Val {
+		if in, isText := args[0].(types.String); isText {
+			return types.Bool(compiled.MatchString(string(in)))
+		}
+		return types.NoSuchOverloadErr()
+	}, nil
+}
+
+// called calls an implementation as CEL does.
+func called(b *functions.Overload) functions.FunctionOp {
+	return func(args ...ref.Val) ref.Val {
+		switch {
+		case b.OperandTrait != 0 && !args[0].Type().HasTrait(b.OperandTrait):
+			return types.NoSuchOverloadErr()
+		case len(args) == 1 && b.Unary != nil:
+			return b.Unary(args[0])
+		case len(args) == 2 && b.Binary != nil:
+			return b.Binary(args[0], args[1])
+		case b.Function != nil:
+			return b.Function(args...)
+		}
+		return types.NoSuchOverloadErr()
+	}
+}
+
+// CallCost implements interpreter.ActualCostEstimator: what a call cost, nil where CEL's
+// own price is right.
+func (p *plan) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
+	cost := p.prices[function]
+	if cost == nil {
 		return nil
 	}
-	in, _ := args[0].(types.String)
-	text, _ := args[1].(types.String)
-	cost := matching(len(in), p[string(text)])
-	return &cost
-}
-
-// matching is what CEL takes for a match, with the instructions of the pattern in the place
-// of its bytes.
-func matching(text, size int) uint64 {
-	return uint64(math.Ceil(float64(1+text)*common.StringTraversalCostFactor) * math.Ceil(float64(size)*common.RegexStringLengthCostFactor))
+	paid := cost(args, p.limit)
+	return &paid
 }

@@ -23,8 +23,8 @@ const (
 	// MaxSize is the most bytes of an expression.
 	MaxSize = 1 << 10
 	// maxCost bounds one evaluation, maxCosts those on one input together, in CEL's
-	// own units and those of prices: measured, a second is 30,000 of the dearest,
-	// which are matches of patterns with many branches, to 10 million of the cheapest.
+	// own units and those of prices: measured, a second is 200,000 of the dearest, which
+	// are steps of loops, and of what reads texts or values a million at least.
 	maxCost  = 10_000
 	maxCosts = 100_000
 	// maxCompiled is how many compiled expressions are remembered.

@@ -13,6 +13,7 @@ import (
 
 func TestKeys(t *testing.T) {
 	t.Parallel()
+	deep := `{"n":[[` + strings.Repeat("1,", 20_000) + `1]]}`
 	for _, c := range []struct{ expression, input, key, err string }{
 		{`input.id`, `{"id":"a b"}`, "a b", ""},
 		{`input.id`, `{"id":""}`, "", ""},
@@ -39,14 +40,23 @@ func TestKeys(t *testing.T) {
 		{`matches(input.id, "^a+$")`, `{"id":1}`, "", "no such overload"},
 		{`input.id.matches("(?:ab){450}c")`, `{"id":"` + strings.Repeat("ab", 400) + `"}`, "", "cost limit"}, // the pattern has 12 bytes
 		{`input.list.filter(a, input.id.matches("(?:ab){450}c")).size()`, `{"id":"ab","list":[` + strings.Repeat("1,", 200) + `1]}`, "", "cost limit"},
+		{`input.n == input.n && input.n != input.m && input.n in [input.n] && input.n.n == 1 && "n" in input.n`, `{"n":{"n":1},"m":{"n":2}}`, "true", ""},
+		{`[1] == [1, 2] || [input.n] == [2] || {"a": 1} == {"b": 1} || 3 in [1, 2]`, `{"n":1}`, "false", ""},
+		{`input.n == input.n`, deep, "", "cost limit"}, // in whose list of one value all others are
+		{`input.n != input.n`, deep, "", "cost limit"},
+		{`input.n in [input.n]`, deep, "", "cost limit"},
+		{`input.n.map(a, input.n) == input.n.map(a, input.n)`, deep, "", "cost limit"},
+		{`input.n == []`, deep, "false", ""},
+		{`[` + strings.Repeat("1,", 40) + `1].all(a, [` + strings.Repeat("1,", 20) + `1].all(b, double(input.t) == 1.0))`, `{"t":"` + strings.Repeat("0", 60_000) + `1"}`, "", "cost limit"},
+		{`[` + strings.Repeat("1,", 40) + `1].all(a, size(input.t) > 0)`, `{"t":"` + strings.Repeat("0", 60_000) + `1"}`, "", "cost limit"},
 		{`input.list.map(a, input.list.map(b, a)).size()`, `{"list":[` + strings.Repeat("1,", 200) + `1]}`, "", "cost limit"},
 	} {
 		key, err := expr.On([]byte(c.input))(c.expression)
-		require.Equal(t, c.key, key, c)
+		require.Equal(t, c.key, key, c.expression)
 		if c.err == "" {
-			require.NoError(t, err, c)
+			require.NoError(t, err, c.expression)
 		} else {
-			require.ErrorContains(t, err, c.err, c)
+			require.ErrorContains(t, err, c.err, c.expression)
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package expr
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -36,7 +37,7 @@ var verdicts = func() *cel.Env {
 		cel.Variable("output", cel.StringType), cel.Variable("error", cel.StringType), cel.Variable("status", cel.StringType),
 		cel.Variable("context", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Function("json", cel.Overload("json_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(decoded()))),
-		ext.Strings(ext.StringsVersion(4)),
+		ext.Strings(ext.StringsVersion(5)),
 		cel.CrossTypeNumericComparisons(true),
 		cel.ASTValidators(written{}),
 	)
@@ -94,13 +95,13 @@ func NewVerdict(expression string) (*Verdict, error) {
 // LooksAt says whether the expression names a variable.
 func (v *Verdict) LooksAt(name string) bool { return slices.Contains(v.names, name) }
 
-// Holds says whether the expression is true of a run.
-func (v *Verdict) Holds(run Ended) (bool, error) {
-	context := run.Context
-	if context == nil {
-		context = map[string]any{}
+// Holds says whether the expression is true of a run, unless the context ends before.
+func (v *Verdict) Holds(ctx context.Context, run Ended) (bool, error) {
+	known := run.Context
+	if known == nil {
+		known = map[string]any{}
 	}
-	value, _, err := v.program.Eval(map[string]any{"output": run.Output, "error": run.Error, "status": run.Status, "context": context})
+	value, _, err := v.program.ContextEval(ctx, map[string]any{"output": run.Output, "error": run.Error, "status": run.Status, "context": known})
 	if err != nil {
 		return false, err
 	}

@@ -3,6 +3,8 @@
 package expr_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -28,10 +30,14 @@ func TestVerdicts(t *testing.T) {
 		`context.input.id == 7`:                          true,
 		`context.headers["x-github-event"] == "push"`:    true,
 		`output.matches("total.*3")`:                     true,
+		`output.replace("Ada", "Bob").contains("Bob")`:   true,
+		`output.replace("a", "b", 1).indexOf("b") == 5`:  true,
+		`"%d, %s".format([3, "a"]) == "3, a" && ["a", "b"].join("-") == "a-b" && ["a", "b"].join() == "ab"`: true,
+		`"abab".lastIndexOf("b") == 3 && "abab".indexOf("b", 2) == 3`:                                       true,
 	} {
 		v, err := expr.NewVerdict(expression)
 		require.NoError(t, err, expression)
-		holds, err := v.Holds(run)
+		holds, err := v.Holds(t.Context(), run)
 		require.NoError(t, err, expression)
 		require.Equal(t, want, holds, expression)
 	}
@@ -58,11 +64,19 @@ func TestVerdictsThatCannotBeGiven(t *testing.T) {
 		"no condition":  {`json(output).a`, `{"a":1}`, "it yields no true or false but a double"},
 		"too many":      {`size(json(output)) > 0`, "[0" + strings.Repeat(",0", 200_000) + "]", "more than 100000 values"},
 		"too dear":      {strings.Repeat(`output.contains("b") || `, 30) + `false`, strings.Repeat("a", 1<<20), "cost limit exceeded"},
+		"json costs":    {strings.Repeat(`size(json(output)) == 1 || `, 30) + `false`, `["` + strings.Repeat("a", 1<<20) + `", 1]`, "cost limit exceeded"},
+		"replace grows": {`size("aaaaaaaaaa"` + strings.Repeat(`.replace("a", "aaaaaaaaaa")`, 8) + `) > 0`, "", "replace: cost limit exceeded"},
+		"in one step":   {`output.replace("a", output) == ""`, strings.Repeat("a", 1<<20), "replace: cost limit exceeded"},
+		"between":       {`output.split("").join(output) == ""`, strings.Repeat("a", 10<<10), "join: cost limit exceeded"},
+		"parts":         {`[` + strings.Repeat("output, ", 30) + `output].join() == ""`, strings.Repeat("a", 1<<20), "join: cost limit exceeded"},
+		"format":        {`"` + strings.Repeat("%s", 30) + `".format([` + strings.Repeat("output, ", 29) + `output]) == ""`, strings.Repeat("a", 1<<20), "cost limit exceeded"},
+		"search":        {`output.indexOf(output) == 1`, strings.Repeat("a", 1<<20), "cost limit exceeded"},
+		"from the end":  {`output.lastIndexOf(output) == 1`, strings.Repeat("a", 1<<20), "cost limit exceeded"},
 		"matches costs": {strings.Repeat(`output.matches("(a|b)*c") || `, 30) + `false`, strings.Repeat("a", 1<<20), "cost limit exceeded"},
 	} {
 		v, err := expr.NewVerdict(c.expression)
 		require.NoError(t, err, name)
-		_, err = v.Holds(expr.Ended{Output: c.output})
+		_, err = v.Holds(t.Context(), expr.Ended{Output: c.output})
 		require.ErrorContains(t, err, c.want, name)
 	}
 }
@@ -74,4 +88,14 @@ func TestWhatAVerdictLooksAt(t *testing.T) {
 	require.True(t, v.LooksAt("output"))
 	require.True(t, v.LooksAt("status"))
 	require.False(t, v.LooksAt("error"))
+}
+
+func TestVerdictsEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	v, err := expr.NewVerdict(`json(output).all(a, a == 1)`)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("it is late"))
+	_, err = v.Holds(ctx, expr.Ended{Output: "[1" + strings.Repeat(",1", 10_000) + "]"})
+	require.ErrorContains(t, err, "it is late")
 }

@@ -3,6 +3,7 @@
 package suite
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -25,8 +26,8 @@ type run struct {
 }
 
 // judge finds what is not as the case expects.
-func (t *trial) judge(r run) (findings []Finding) {
-	if f := t.judgeResult(r); f != nil {
+func (t *trial) judge(ctx context.Context, r run) (findings []Finding) {
+	if f := t.judgeResult(ctx, r); f != nil {
 		findings = append(findings, *f)
 	}
 	for i, call := range t.ExpectedToolCalls {
@@ -52,7 +53,7 @@ func (t *trial) judge(r run) (findings []Finding) {
 // judgeResult judges how the run ended. A run that did not complete is as expected only
 // where the expression looks at status or error: what is true of an empty output is no
 // success.
-func (t *trial) judgeResult(r run) *Finding {
+func (t *trial) judgeResult(ctx context.Context, r run) *Finding {
 	completed := r.Status == string(engine.Completed)
 	if t.verdict == nil || !completed && !t.verdict.LooksAt("status") && !t.verdict.LooksAt("error") {
 		if completed {
@@ -60,7 +61,7 @@ func (t *trial) judgeResult(r run) *Finding {
 		}
 		return &Finding{At: t.At("expected_result"), Expected: "the run completes", Got: shownEnd(r)}
 	}
-	holds, err := t.verdict.Holds(r.Ended)
+	holds, err := t.verdict.Holds(ctx, r.Ended)
 	switch {
 	case err != nil:
 		return &Finding{At: t.At("expected_result"), Expected: t.ExpectedResult, Got: fmt.Sprintf("%s, of which it cannot be said: %v", shownEnd(r), err)}

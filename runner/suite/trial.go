@@ -139,7 +139,9 @@ func (t *trial) try(ctx context.Context, number int) (out outcome) {
 		out.findings = []Finding{{At: t.At(), Expected: "the run can be judged", Got: err.Error()}}
 		return out
 	}
-	out.findings = t.judge(run{Ended: endOf(own, ended, values), code: ended.ErrorCode, calls: calls})
+	judging, done := context.WithTimeoutCause(ctx, limit, &lateError{fmt.Sprintf("the verdict took longer than %s", limit)})
+	defer done()
+	out.findings = t.judge(judging, run{Ended: endOf(own, ended, values), code: ended.ErrorCode, calls: calls})
 	return out
 }
 
