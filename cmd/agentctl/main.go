@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,8 +20,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
+	ctx := untilSignal(context.Background())
 	name := "agentctl"
 	if plugin, ok := strings.CutPrefix(filepath.Base(os.Args[0]), "kubectl-"); ok {
 		name = "kubectl " + plugin
@@ -29,6 +29,20 @@ func main() {
 		fmt.Fprintln(os.Stderr, name+":", err)
 		os.Exit(exitCode(err))
 	}
+}
+
+// untilSignal is a context that the first signal ends; the second one ends the process,
+// whatever it is at.
+func untilSignal(parent context.Context) context.Context {
+	ctx, end := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		first := <-signals
+		signal.Stop(signals)
+		end(errors.New("stopped by the signal " + first.String()))
+	}()
+	return ctx
 }
 
 func newRootCommand(name string) *cobra.Command {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTheSecondSignalEndsTheProcess: of one that does not heed the first. It is this test
+// in a process of its own.
+func TestTheSecondSignalEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	const child = "AGENTCTL_TEST_SIGNALS"
+	if os.Getenv(child) != "" {
+		ctx := untilSignal(t.Context())
+		fmt.Println("ready")
+		<-ctx.Done()
+		fmt.Println("ended")
+		<-make(chan struct{})
+	}
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=20s")
+	command.Env = append(os.Environ(), child+"=1")
+	out, err := command.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	lines := bufio.NewScanner(out)
+	for _, want := range []string{"ready", "ended"} {
+		require.True(t, lines.Scan())
+		require.Equal(t, want, lines.Text())
+		require.NoError(t, command.Process.Signal(syscall.SIGINT))
+	}
+	err = command.Wait()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, syscall.SIGINT, exit.Sys().(syscall.WaitStatus).Signal())
+}
