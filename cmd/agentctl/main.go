@@ -26,7 +26,7 @@ func main() {
 		name = "kubectl " + plugin
 	}
 	if err := newRootCommand(name).ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, name+":", err)
+		fmt.Fprintln(os.Stderr, name+":", printableLines(err.Error()))
 		os.Exit(exitCode(err))
 	}
 }

@@ -5,8 +5,11 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -40,4 +43,12 @@ func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
 	require.Equal(t, syscall.SIGINT, exit.Sys().(syscall.WaitStatus).Signal())
+}
+
+// TestProblemsDoNotSteerTheTerminal: they say what others wrote.
+func TestProblemsDoNotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	err := problemOf(&http.Response{StatusCode: http.StatusConflict, Body: io.NopCloser(strings.NewReader(
+		`{"code":"con\u001bflict","detail":"the agent \u001b[2J is\nnot \u009bthere"}`))})
+	require.EqualError(t, err, "409 con flict: the agent  [2J is\nnot  there")
 }

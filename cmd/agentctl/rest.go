@@ -201,7 +201,7 @@ func problemOf(response *http.Response) error {
 	if json.Unmarshal(body, problem) != nil || problem.Detail == "" {
 		problem.Detail = "this is no answer of the REST API; is --server right?"
 	}
-	problem.Status = response.StatusCode
+	problem.Status, problem.Code, problem.Detail = response.StatusCode, httpserver.Code(printable(string(problem.Code))), printableLines(problem.Detail)
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
 		problem.after = time.Duration(seconds) * time.Second
 	}

@@ -242,7 +242,7 @@ func (o *triggerOptions) send(ctx context.Context, secret, contentType string, b
 		return answer, fmt.Errorf("%d: this is no answer of a webhook of the platform", response.StatusCode)
 	}
 	if response.StatusCode/100 != 2 {
-		return answer, fmt.Errorf("%d %s: %s", response.StatusCode, answer.Code, answer.Detail)
+		return answer, fmt.Errorf("%d %s: %s", response.StatusCode, printable(answer.Code), printableLines(answer.Detail))
 	}
 	return answer, nil
 }
