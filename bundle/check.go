@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/agentplatform/agentplatform/internal/pattern"
 )
 
 var (
@@ -91,8 +93,8 @@ func (p *parsing) checkGuardrails(a *Agent, list []Guardrail) {
 		switch g.Type {
 		case "regex":
 			p.required(a, "guardrails", "pattern", g.Pattern)
-			if _, err := regexp.Compile(g.Pattern); err != nil {
-				p.problems.add(a.At("guardrails"), "guardrail pattern %q is not a regular expression (RE2): %v", g.Pattern, err)
+			if _, _, err := pattern.Compile(g.Pattern); err != nil {
+				p.problems.add(a.At("guardrails"), "guardrail pattern %q is not a regular expression (RE2) that can be used: %v", g.Pattern, err)
 			}
 		case "topic":
 			if len(g.Topics) == 0 {

@@ -164,7 +164,7 @@ func (p *parsing) connector(file string) {
 		return
 	}
 	c := &Connector{Key: stem(file), SourcePath: file, Enabled: true, source: source}
-	(&decoder{problems: &p.problems}).decode(source, c, "")
+	p.decoder().decode(source, c, "")
 	if source.kind != kindMap {
 		return
 	}

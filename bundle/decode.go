@@ -16,6 +16,8 @@ type decoder struct {
 	problems *Problems
 	// outside counts the problems that are numbers beyond their bounds.
 	outside int
+	// patterns counts the instructions of regular expressions.
+	patterns *int
 }
 
 // nodeUnmarshaler is a type with more than one way to write it.

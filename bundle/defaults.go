@@ -100,7 +100,7 @@ func (p *parsing) checkDefaults(file string, data []byte) *node {
 	}
 	var scratch Agent
 	before := len(p.problems)
-	d := &decoder{problems: &p.problems}
+	d := p.decoder()
 	d.decode(n, &scratch, "")
 	if e := n.get("name"); e != nil {
 		p.problems.add(e.pos, "defaults cannot hold a name; each agent has its own")

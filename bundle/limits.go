@@ -45,6 +45,9 @@ const (
 	maxNodes = 50_000
 	// maxAllNodes is the same over all agents together.
 	maxAllNodes = 250_000
+	// maxPatterns is the most instructions that the regular expressions of all scripts and
+	// mocks are compiled to, together: some 10 MB.
+	maxPatterns = 100_000
 	// maxProblems is the most problems that are reported.
 	maxProblems = 200
 	// maxDisplayName is the most characters of a connector's name for people.

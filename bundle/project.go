@@ -77,7 +77,10 @@ type parsing struct {
 	// connectors are the bytes of their files, links those of all.
 	connectors, links int
 	tests             int // weight of all suites
+	patterns          int // instructions of all regular expressions
 }
+
+func (p *parsing) decoder() *decoder { return &decoder{problems: &p.problems, patterns: &p.patterns} }
 
 // file dispatches on the folder and the name of a file.
 func (p *parsing) file(file string) {
@@ -114,7 +117,7 @@ func (p *parsing) agent(file string) {
 		p.problems.add(Position{File: "agents"}, "more than %d agents, or agents that are too large together", MaxAgents)
 		return
 	}
-	(&decoder{problems: &p.problems}).decode(a.source, a, "")
+	p.decoder().decode(a.source, a, "")
 	if own.kind != kindMap {
 		return
 	}

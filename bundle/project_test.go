@@ -200,10 +200,22 @@ var problemCases = map[string]struct {
 		files("agents/a.yaml", okAgent+"---\nname: b\n"),
 		[]string{`agents/a.yaml:4:5: second document; a file holds one`},
 	},
+	"patterns": {
+		files("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n  - match: 'a{1000}a{1000}'\n    text: x\n"),
+		[]string{
+			"models/m.yaml:2:12: \"steps[0].match\" is not a regular expression (RE2) that can be used: it is compiled to more than 1000 instructions; repeat less",
+		},
+	},
+	"many patterns": {
+		files("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n"+strings.Repeat("  - {match: 'a{1000}', text: x}\n", 60), "models/n.yaml", "steps:\n"+strings.Repeat("  - {match: 'a{1000}', text: x}\n", 41)),
+		[]string{
+			"models/n.yaml:42:13: \"steps[40].match\": the regular expressions of the repository are compiled to more than 100000 instructions together",
+		},
+	},
 	"script": {
 		files("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n  - match: '('\n    text: x\n  - turn: 1\n  - error: {status: 200}\n"),
 		[]string{
-			"models/m.yaml:2:12: \"steps[0].match\" is not a regular expression (RE2): error parsing regexp: missing closing ): `(`",
+			"models/m.yaml:2:12: \"steps[0].match\" is not a regular expression (RE2) that can be used: error parsing regexp: missing closing ): `(`",
 			`models/m.yaml:4:5: a step needs "text", "tool_calls" or "error"`,
 			`models/m.yaml:5:21: "steps[2].error.status" must be between 400 and 599`,
 		},

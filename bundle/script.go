@@ -5,6 +5,8 @@ package bundle
 import (
 	"regexp"
 	"strings"
+
+	"github.com/agentplatform/agentplatform/internal/pattern"
 )
 
 // Script is what a scripted model answers: the first step that fits the turn
@@ -61,9 +63,13 @@ func (m *Pattern) unmarshalNode(d *decoder, n *node, path string) {
 		d.mismatch(n, path, "a regular expression in quotes")
 		return
 	}
-	compiled, err := regexp.Compile(text)
+	compiled, size, err := pattern.Compile(text)
 	if err != nil {
-		d.problems.add(n.pos, "%q is not a regular expression (RE2): %v", path, err)
+		d.problems.add(n.pos, "%q is not a regular expression (RE2) that can be used: %v", path, err)
+		return
+	}
+	if *d.patterns += size; *d.patterns > maxPatterns {
+		d.problems.add(n.pos, "%q: the regular expressions of the repository are compiled to more than %d instructions together", path, maxPatterns)
 		return
 	}
 	m.Regexp = compiled
@@ -76,7 +82,7 @@ func (p *parsing) script(file string) {
 	}
 	name := strings.TrimSuffix(strings.TrimPrefix(file, "models/"), ".yaml")
 	s := &Script{SourcePath: file}
-	(&decoder{problems: &p.problems}).decode(source, s, "")
+	p.decoder().decode(source, s, "")
 	p.project.Scripts[name] = s
 	if len(s.Steps) == 0 {
 		p.problems.add(source.pos, `a script needs "steps"`)

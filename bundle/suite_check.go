@@ -20,7 +20,7 @@ func (p *parsing) suite(file string) {
 		return
 	}
 	s := &Suite{source: source}
-	(&decoder{problems: &p.problems}).decode(source, s, "")
+	p.decoder().decode(source, s, "")
 	if source.kind != kindMap {
 		return
 	}
