@@ -14,7 +14,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/bundle"
-
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
@@ -24,6 +24,9 @@ type scriptedModel struct {
 	name   string
 	script *bundle.Script
 }
+
+// maxExpanded is the most bytes of all text of an answer, expanded: what is stored of one.
+const maxExpanded = dispatchapi.MaxModelAnswer
 
 // all matches any conversation.
 var all = regexp.MustCompile(`(?s).*`)
@@ -50,9 +53,12 @@ func (m *scriptedModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*
 		if match == nil {
 			continue
 		}
-		return m.play(ctx, step, turn, func(template string) string {
-			return string(pattern.ExpandString(nil, template, conversation, match))
-		}, conversation)
+		answer := &expansion{pattern: pattern, conversation: conversation, match: match, left: maxExpanded}
+		response, err := m.play(ctx, step, turn, answer.expand, conversation)
+		if err == nil && answer.left < 0 {
+			return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("%s: the answer has more than %d bytes when it is expanded; match less", m.script.SourcePath, maxExpanded)}
+		}
+		return response, err
 	}
 	return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("%s has no step for turn %d and this conversation; add one without turn and match", m.script.SourcePath, turn)}
 }
@@ -84,6 +90,40 @@ func (m *scriptedModel) play(ctx context.Context, step bundle.Step, turn int, ex
 		Content: content, TurnComplete: true, FinishReason: genai.FinishReasonStop,
 		UsageMetadata: usage(step.Tokens, conversation, content),
 	}, nil
+}
+
+// expansion puts what a step matched into its texts, as long as these are not too large
+// together.
+type expansion struct {
+	pattern      *regexp.Regexp
+	conversation string
+	match        []int
+	left         int // bytes that may still be made, negative where it was too much
+}
+
+// expand expands a reference at a time: of a text that becomes too large no more is made.
+func (e *expansion) expand(template string) string {
+	var out []byte
+	for template != "" && e.left >= 0 {
+		piece := template[:untilReference(template)]
+		template = template[len(piece):]
+		before := len(out)
+		out = e.pattern.ExpandString(out, piece, e.conversation, e.match)
+		e.left -= len(out) - before
+	}
+	return string(out)
+}
+
+// untilReference is where the second reference of a template begins, or the first one where
+// it does not begin with one.
+func untilReference(template string) int {
+	if strings.HasPrefix(template, "$$") {
+		return 2
+	}
+	if i := strings.IndexByte(template[1:], '$'); i >= 0 {
+		return 1 + i
+	}
+	return len(template)
 }
 
 func expandValue(v any, expand func(string) string) any {

@@ -4,6 +4,8 @@ package model_test
 
 import (
 	"context"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,4 +144,27 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 	}}
 	_, err := ask(ctx, model.WithRetry(policy, scripted(t, "steps: [{error: {status: 500}}]"), scripted(t, "steps: [{text: spare}]")), user("hi"))
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestScriptedTextIsBounded: however often it names what a step matched, in the text and in
+// arguments together.
+func TestScriptedTextIsBounded(t *testing.T) {
+	t.Parallel()
+	said := user(strings.Repeat("x", 60_000))
+	for name, script := range map[string]string{
+		"text":      "steps: [{text: '" + strings.Repeat("${0}", 15_000) + "'}]",
+		"arguments": "steps: [{tool_calls: [" + strings.Repeat("{name: n, arguments: {a: '$0$0$0$0'}}, ", 5) + "]}]",
+	} {
+		_, err := ask(t.Context(), scripted(t, script), said)
+		var refused *model.Error
+		require.ErrorAs(t, err, &refused, name)
+		require.Equal(t, model.CodeRejected, refused.Code, name)
+		require.ErrorContains(t, err, "models/s.yaml: the answer has more than 1048576 bytes when it is expanded", name)
+	}
+	pattern := regexp.MustCompile("a(b)c")
+	for _, template := range []string{"$$${1}$$1 $ ${a$1} $2 ${x}$0", "$", "plain", "$$", "$1x $1", "$$$", "a$$b$1$", "${1", "${", "$1$1$$$1é$0"} {
+		response, err := ask(t.Context(), scripted(t, "steps: [{match: 'a(b)c', text: '"+template+"'}]"), user("abc"))
+		require.NoError(t, err, template)
+		require.Equal(t, pattern.ReplaceAllString("abc", template), response.Content.Parts[0].Text, template)
+	}
 }
