@@ -89,16 +89,6 @@ func begin(folder, example string, out, messages io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var there []string
-	names := slices.Sorted(maps.Keys(files))
-	for _, name := range names {
-		if _, err := os.Lstat(filepath.Join(folder, filepath.FromSlash(name))); !errors.Is(err, fs.ErrNotExist) {
-			there = append(there, name)
-		}
-	}
-	if len(there) > 0 {
-		return fmt.Errorf("%s has %s already; nothing was written", folder, strings.Join(there, ", "))
-	}
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // a working copy, as git makes it
 		return fmt.Errorf("making the folder: %w", err)
 	}
@@ -107,6 +97,10 @@ func begin(folder, example string, out, messages io.Writer) error {
 		return fmt.Errorf("opening the folder: %w", err)
 	}
 	defer root.Close()
+	names := slices.Sorted(maps.Keys(files))
+	if err := room(root, names); err != nil {
+		return fmt.Errorf("%s %w; nothing was written", folder, err)
+	}
 	for _, name := range names {
 		if err := write(root, name, files[name]); err != nil {
 			return err
@@ -114,6 +108,33 @@ func begin(folder, example string, out, messages io.Writer) error {
 		fmt.Fprintln(out, filepath.Join(folder, filepath.FromSlash(name)))
 	}
 	fmt.Fprintf(messages, "begun from the example %s; %s says what it does\n", example, filepath.Join(folder, "README.md"))
+	return nil
+}
+
+// room says why files cannot be written into a folder: some are there already, or what
+// leads to them is no folder in it.
+func room(root *os.Root, names []string) error {
+	var there []string
+	for _, name := range names {
+		path := filepath.FromSlash(name)
+		for parent := filepath.Dir(path); parent != "."; parent = filepath.Dir(parent) {
+			info, err := root.Stat(parent)
+			if _, missing := root.Lstat(parent); errors.Is(err, fs.ErrNotExist) && errors.Is(missing, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil || !info.IsDir() {
+				return fmt.Errorf("has %s, which is no folder in it", parent)
+			}
+		}
+		if _, err := root.Lstat(path); err == nil {
+			there = append(there, name)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("has no room for %s: %w", name, err)
+		}
+	}
+	if len(there) > 0 {
+		return fmt.Errorf("has %s already", strings.Join(there, ", "))
+	}
 	return nil
 }
 

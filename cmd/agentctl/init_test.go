@@ -57,12 +57,28 @@ func TestInitBeginsARepository(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(folder, "agents"))
 	_, _, err = run(t, "init", folder, "--template", "nothing")
 	require.ErrorContains(t, err, "--template: there is no example")
+}
+
+// TestInitWritesAllOrNothing: where something stands in the way of its last file, too.
+func TestInitWritesAllOrNothing(t *testing.T) {
+	t.Parallel()
 	outside := filepath.Join(t.TempDir(), "elsewhere")
 	require.NoError(t, os.Mkdir(outside, 0o755))
-	folder = t.TempDir()
-	require.NoError(t, os.Symlink(outside, filepath.Join(folder, "agents")))
-	_, _, err = run(t, "init", folder)
-	require.Error(t, err)
+	for name, stands := range map[string]func(path string) error{
+		"a link to elsewhere": func(path string) error { return os.Symlink(outside, path) },
+		"a link to nothing":   func(path string) error { return os.Symlink("nothing", path) },
+		"a file":              func(path string) error { return os.WriteFile(path, nil, 0o600) },
+	} {
+		for _, of := range []string{"agents", "tests", ".schemas"} {
+			folder := t.TempDir()
+			require.NoError(t, stands(filepath.Join(folder, of)))
+			_, _, err := run(t, "init", folder)
+			require.ErrorContains(t, err, "has "+of+", which is no folder in it; nothing was written", name)
+			entries, err := os.ReadDir(folder)
+			require.NoError(t, err)
+			require.Len(t, entries, 1, name)
+		}
+	}
 	entries, err := os.ReadDir(outside)
 	require.NoError(t, err)
 	require.Empty(t, entries, "a link leads nowhere")
