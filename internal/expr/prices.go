@@ -31,15 +31,21 @@ func (p *plan) matching(args []ref.Val, _ uint64) uint64 {
 }
 
 // units are the price of some bytes that are read once.
-func units(bytes int) uint64 {
+func units(bytes uint64) uint64 {
 	return uint64(math.Ceil(float64(bytes) * common.StringTraversalCostFactor))
 }
 
 // textOf is how many bytes a text has, 0 of what is none.
-func textOf(v ref.Val) int {
+func textOf(v ref.Val) uint64 {
 	text, _ := v.(types.String)
-	return len(text)
+	return count(len(text))
 }
+
+// lengthOf is how many values a list has.
+func lengthOf(list traits.Lister) uint64 { return count(int(list.Size().(types.Int))) }
+
+// count is a number of things, which is never negative.
+func count(n int) uint64 { return uint64(max(n, 0)) }
 
 func reading(args []ref.Val, _ uint64) uint64 { return 1 + units(textOf(args[0])) }
 
@@ -62,12 +68,12 @@ func finding(args []ref.Val, limit uint64) uint64 {
 	if _, sized := args[0].(traits.Sizer); sized {
 		return weight(list, limit)
 	}
-	return 1 + uint64(list.Size().(types.Int))
+	return 1 + lengthOf(list)
 }
 
 // searching is the price of a search that begins anew at each place.
 func searching(args []ref.Val, _ uint64) uint64 {
-	return units(1+textOf(args[0])) * uint64(1+textOf(args[1]))
+	return units(1+textOf(args[0])) * (1 + textOf(args[1]))
 }
 
 // replacing is a price for each byte of what it makes.
@@ -77,7 +83,7 @@ func replacing(args []ref.Val, _ uint64) uint64 {
 	if !isText || !isToo {
 		return 1
 	}
-	return units(len(in)) + uint64(len(in)) + uint64(strings.Count(string(in), string(before)))*uint64(textOf(args[2]))
+	return units(textOf(in)) + textOf(in) + count(strings.Count(string(in), string(before)))*textOf(args[2])
 }
 
 // joining is a price for each byte of what it makes.
@@ -86,16 +92,16 @@ func joining(args []ref.Val, limit uint64) uint64 {
 	if !isList {
 		return 1
 	}
-	between := 0
+	between := uint64(0)
 	if len(args) > 1 {
 		between = textOf(args[1])
 	}
-	return weight(list, limit)*10 + uint64(list.Size().(types.Int))*uint64(between)
+	return weight(list, limit)*10 + lengthOf(list)*between
 }
 
 // formatting is a price for each byte of what it makes, about.
 func formatting(args []ref.Val, limit uint64) uint64 {
-	return uint64(textOf(args[0])) + weight(args[1], limit)*10
+	return textOf(args[0]) + weight(args[1], limit)*10
 }
 
 // weight is the price of looking at all that a value has in it, or more than limit.
@@ -103,16 +109,16 @@ func weight(value any, limit uint64) uint64 {
 	sum := uint64(1)
 	switch v := value.(type) {
 	case string:
-		return sum + units(len(v))
+		return sum + units(count(len(v)))
 	case types.String:
-		return sum + units(len(v))
+		return sum + units(count(len(v)))
 	case []any:
 		for i := 0; i < len(v) && sum <= limit; i++ {
 			sum += weight(v[i], limit-sum)
 		}
 	case map[string]any:
 		for key, of := range v {
-			if sum += units(len(key)); sum > limit {
+			if sum += units(count(len(key))); sum > limit {
 				break
 			}
 			sum += weight(of, limit-sum)
