@@ -7,14 +7,11 @@ import (
 	"time"
 )
 
-// MaxDemandCount is how many queued runs of a line (an agent's in a class) a Demand counts:
-// a pool for which that is too few grows by these, and then counts on.
-const MaxDemandCount = 1000
-
 // Demand is what the open runs of an environment ask of its pool of runners.
 type Demand struct {
 	// Running are the runs under way, Waiting those that a free place would take: a
-	// deployment is live, and neither the agent's limit nor a concurrency key is in the way.
+	// deployment is live, their time has come, and neither the agent's limit nor a
+	// concurrency key is in the way.
 	Running, Waiting Runs
 	// Oldest is how long the first of those that wait does; 0 without any.
 	Oldest time.Duration
@@ -35,7 +32,9 @@ func (d Demand) Open() Runs {
 
 // Demands tells what environments ask of their pools.
 type Demands interface {
-	// Demands costs what of these environments is open, up to MaxDemandCount of a line. It
-	// has those of which something is.
-	Demands(ctx context.Context, environments []Key) (map[Key]Demand, error)
+	// Demand is what is open of an environment: of each line (an agent's runs in a class) as many
+	// as are enough to decide by, which is more than the pool can have places for, and fewer
+	// where there are very many lines. A pool for which that is too few grows by these, and then
+	// counts on. So it costs what a claim does, and not what is queued.
+	Demand(ctx context.Context, environment Key, enough int) (Demand, error)
 }

@@ -4,6 +4,7 @@ package environment
 
 import (
 	"context"
+	"errors"
 
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -33,7 +34,11 @@ func (p *Pushes) Told() <-chan event.GenericEvent {
 // LookAtHinted looks at all pools, as after a hint that hints were lost.
 func (s *Scaler) LookAtHinted(ctx context.Context) error {
 	s.Pools.hinted(store.Hint{Topic: store.TopicQueued})
-	return s.Look(ctx, s.Pools.take())
+	var problems []error
+	for _, key := range s.Pools.take(s.Clock.Now()) {
+		problems = append(problems, s.Look(ctx, key))
+	}
+	return errors.Join(problems...)
 }
 
 // Changed are the environments whose pools are to have other replicas.

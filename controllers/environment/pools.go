@@ -4,8 +4,6 @@ package environment
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +36,9 @@ type scaledPool struct {
 	key store.Key
 	// told are the replicas that the reconciler was told last.
 	told int32
+	// looking: somebody is looking at it. Nobody looks before rested, after a look that failed.
+	looking bool
+	rested  time.Time
 }
 
 // NewPools knows of none. Each keeps replicas that it needed for as long as the window, or
@@ -118,42 +119,60 @@ func (p *Pools) note(topic store.Topic, key store.Key, pool *scaledPool) {
 	}
 }
 
-// take are the keys of those that are due to be looked at.
-func (p *Pools) take() []store.Key {
+// waits says that some are due to be looked at, now or later.
+func (p *Pools) waits() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	keys := slices.Collect(maps.Keys(p.due))
-	clear(p.due)
+	return len(p.due) > 0
+}
+
+// take are the keys of those that are due to be looked at now, by who takes them; what becomes due
+// meanwhile is so again after it.
+func (p *Pools) take(now time.Time) (keys []store.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key := range p.due {
+		if pool := p.of[p.names[key]]; !pool.looking && !now.Before(pool.rested) {
+			pool.looking = true
+			delete(p.due, key)
+			keys = append(keys, key)
+		}
+	}
 	return keys
 }
 
-// again puts back those that could not be looked at.
-func (p *Pools) again(keys []store.Key) {
+// enough is how many open runs say all that there is to know of a pool: one more than it has
+// places for at most.
+func (p *Pools) enough(key store.Key) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, key := range keys {
-		if _, known := p.names[key]; known {
-			p.due[key] = true
-		}
+	if pool, known := p.of[p.names[key]]; known {
+		return int(pool.max)*int(pool.concurrency) + 1
+	}
+	return 0
+}
+
+// again puts back one that could not be looked at.
+func (p *Pools) again(key store.Key, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pool, known := p.of[p.names[key]]; known {
+		pool.looking, pool.rested = false, now.Add(looksAgain)
+		p.due[key] = true
 	}
 }
 
-// looked notes what was seen of these, and returns the environments whose reconciler
-// is to be told.
-func (p *Pools) looked(now time.Time, keys []store.Key, demands map[store.Key]store.Demand) (changed []types.NamespacedName) {
+// looked notes what was seen of one, and says whether its reconciler is to be told.
+func (p *Pools) looked(now time.Time, key store.Key, demand store.Demand) (name types.NamespacedName, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, key := range keys {
-		pool, known := p.of[p.names[key]]
-		if !known {
-			continue
-		}
-		pool.scaling = pool.scaling.looked(now, demands[key])
-		if pool.scaling.replicas != pool.told {
-			changed = append(changed, p.names[key])
-		}
+	name = p.names[key]
+	pool, known := p.of[name]
+	if !known {
+		return name, false
 	}
-	return changed
+	pool.scaling, pool.looking = pool.scaling.looked(now, demand), false
+	return name, pool.scaling.replicas != pool.told
 }
 
 // figures are over all pools: how many replicas they are to have, and how many of them

@@ -29,22 +29,19 @@ type queue struct {
 	asked  chan struct{}
 }
 
-// Demands implements what the Scaler asks for.
-func (q *queue) Demands(_ context.Context, environments []store.Key) (map[store.Key]store.Demand, error) {
+// Demand implements what the Scaler asks for.
+func (q *queue) Demand(_ context.Context, environment store.Key, _ int) (store.Demand, error) {
 	select {
 	case q.asked <- struct{}{}:
 	default:
 	}
-	if q.demand == nil {
-		return nil, errors.New("the store is away")
+	switch {
+	case q.demand == nil:
+		return store.Demand{}, errors.New("the store is away")
+	case environment != q.key:
+		return store.Demand{}, nil
 	}
-	out := map[store.Key]store.Demand{}
-	for _, key := range environments {
-		if key == q.key {
-			out[key] = *q.demand
-		}
-	}
-	return out, nil
+	return *q.demand, nil
 }
 
 // scaled is a scene with the environment "dev", whose pool scales.

@@ -5,6 +5,8 @@ package environment
 import (
 	"context"
 	"log/slog"
+	"math"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,23 +15,27 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 const (
-	// looksEvery is the least time between two looks at the queues of hinted pools, however
-	// many hints come: of all of them, not of each.
+	// looksEvery is the least time between two looks at a hinted pool, however many hints
+	// come.
 	looksEvery = 200 * time.Millisecond
 	// looksAgain is when a look that failed is repeated.
 	looksAgain = 2 * time.Second
+	// queuesAtOnce is how many pools are looked at at a time, and queuesParts how many parts of
+	// that there are, of which a project has one: who has much to count waits for itself.
+	queuesAtOnce, queuesParts = 8, 4
+	// lookTime bounds one look.
+	lookTime = 5 * time.Second
 )
 
 // Scaler looks at what pools are asked for, as hints say, and hands environments to their
-// reconciler whose pools are to have other replicas. All pools together cost a statement a look.
+// reconciler whose pools are to have other replicas. Each is looked at by itself.
 type Scaler struct {
-	Store interface {
-		Demands(ctx context.Context, environments []store.Key) (map[store.Key]store.Demand, error)
-	}
+	Store store.Demands
 	Hints store.Notifier
 	Pools *Pools
 	Clock clock.Clock
@@ -51,13 +57,17 @@ func (s *Scaler) Start(ctx context.Context) error {
 	defer polled.Stop()
 	rested := s.Clock.NewTimer(0)
 	defer rested.Stop()
+	var looks sync.WaitGroup
+	defer looks.Wait()
+	places := quota.NewBudget(queuesAtOnce, queuesParts, math.MaxInt, 0)
 	resting := true
 	for ctx.Err() == nil {
-		if !resting {
-			if keys := s.Pools.take(); len(keys) > 0 {
-				rested.Reset(s.look(ctx, keys))
-				resting = true
+		if !resting && s.Pools.waits() {
+			for _, key := range s.Pools.take(s.Clock.Now()) {
+				looks.Go(func() { s.lookInTurn(ctx, places, key) })
 			}
+			rested.Reset(looksEvery)
+			resting = true
 		}
 		select {
 		case <-ctx.Done():
@@ -82,36 +92,39 @@ func (s *Scaler) Start(ctx context.Context) error {
 	return nil
 }
 
-// look looks at the pools of these environments, and returns how long none is looked at
-// after it.
-func (s *Scaler) look(ctx context.Context, keys []store.Key) time.Duration {
-	if err := s.Look(ctx, keys); err != nil {
-		if ctx.Err() == nil {
-			s.Logger.ErrorContext(ctx, "looking at the queues of runner pools; they stay as they are", "error", err)
-		}
-		s.Pools.again(keys)
-		return looksAgain
+// lookInTurn looks at a pool when there is a place for its project.
+func (s *Scaler) lookInTurn(ctx context.Context, places *quota.Budget, key store.Key) {
+	place, err := places.Wait(ctx, key.ProjectID, 1)
+	if err != nil {
+		return // the process ends
 	}
-	return looksEvery
+	defer place.End()
+	if err := s.Look(ctx, key); err != nil && ctx.Err() == nil {
+		s.Logger.ErrorContext(ctx, "looking at the queue of a runner pool; it stays as it is", "environment", key, "error", err)
+	}
 }
 
-// Look looks at the pools of these environments.
-func (s *Scaler) Look(ctx context.Context, keys []store.Key) error {
-	demands, err := s.Store.Demands(ctx, keys)
+// Look looks at the pool of an environment that was taken.
+func (s *Scaler) Look(ctx context.Context, key store.Key) error {
+	within, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	demand, err := s.Store.Demand(within, key, s.Pools.enough(key))
 	if err != nil {
+		s.Pools.again(key, s.Clock.Now())
 		return err
 	}
-	changed := s.Pools.looked(s.Clock.Now(), keys, demands)
+	name, changed := s.Pools.looked(s.Clock.Now(), key, demand)
 	if s.Metrics != nil {
 		s.Metrics.PoolsScaled(s.Pools.figures())
 	}
-	for _, name := range changed {
-		e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
-		select {
-		case s.Pools.changed <- event.GenericEvent{Object: e}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	if !changed {
+		return nil
 	}
-	return nil
+	e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	select {
+	case s.Pools.changed <- event.GenericEvent{Object: e}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -3,12 +3,19 @@
 package environment
 
 import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 
 	"github.com/agentplatform/agentplatform/store"
@@ -171,34 +178,123 @@ func TestPoolsAreLookedAtAsHintsSay(t *testing.T) {
 	b := bounds{0, 3, 10}
 	require.Zero(t, p.replicas(name, key, b, 0, atFirst).replicas)
 	require.Len(t, p.fresh, 1)
-	require.Equal(t, []store.Key{key}, p.take(), "a new one is looked at")
-	require.Empty(t, p.take())
-	p.hinted(store.Hint{Topic: store.TopicQueued, Key: other})
-	require.Empty(t, p.take(), "it does not scale")
-	p.hinted(store.Hint{Topic: store.TopicFreed, Key: key})
-	require.Empty(t, p.take(), "a run that ends asks for nothing")
-	require.True(t, p.of[name].used)
+	require.Equal(t, []store.Key{key}, p.take(atFirst), "a new one is looked at")
+	require.Equal(t, 31, p.enough(key), "one more than it can have places for")
+	require.False(t, p.waits())
 	p.hinted(store.Hint{Topic: store.TopicQueued, Key: key})
-	require.Equal(t, []store.Key{key}, p.take())
-	p.again([]store.Key{key, other})
-	require.Equal(t, []store.Key{key}, p.take(), "it could not be looked at")
-	p.hinted(store.Hint{Topic: store.TopicQueued})
-	require.Equal(t, []store.Key{key}, p.take(), "hints may have been lost")
+	require.True(t, p.waits())
+	require.Empty(t, p.take(atFirst), "somebody looks at it already")
+	_, changed := p.looked(atFirst, key, store.Demand{})
+	require.False(t, changed)
+	require.Equal(t, []store.Key{key}, p.take(atFirst), "something was queued meanwhile")
+	_, _ = p.looked(atFirst, key, store.Demand{})
 
-	require.Equal(t, []types.NamespacedName{name}, p.looked(atFirst, []store.Key{key, other}, map[store.Key]store.Demand{key: waiting(99, 99), other: waiting(9, 9)}))
-	require.EqualValues(t, 3, p.replicas(name, key, b, 0, atFirst).replicas)
-	require.Empty(t, p.looked(atFirst, []store.Key{key}, map[store.Key]store.Demand{key: waiting(99, 99)}), "the reconciler knows")
+	p.hinted(store.Hint{Topic: store.TopicQueued, Key: other})
+	require.False(t, p.waits(), "it does not scale")
+	p.hinted(store.Hint{Topic: store.TopicFreed, Key: key})
+	require.False(t, p.waits(), "a run that ends asks for nothing")
+	require.True(t, p.of[name].used)
+	p.hinted(store.Hint{Topic: store.TopicQueued})
+	require.Equal(t, []store.Key{key}, p.take(atFirst), "hints may have been lost")
+	p.again(other, atFirst)
+	p.again(key, atFirst)
+	require.Empty(t, p.take(atFirst.Add(looksAgain-1)), "it could not be looked at a moment ago")
+	later := atFirst.Add(looksAgain)
+	require.Equal(t, []store.Key{key}, p.take(later))
+
+	told, changed := p.looked(later, key, waiting(99, 99))
+	require.True(t, changed)
+	require.Equal(t, name, told)
+	_, changed = p.looked(later, other, waiting(9, 9))
+	require.False(t, changed)
+	require.EqualValues(t, 3, p.replicas(name, key, b, 0, later).replicas)
+	_, changed = p.looked(later, key, waiting(99, 99))
+	require.False(t, changed, "the reconciler knows")
 	replicas, limited := p.figures()
 	require.Equal(t, [2]int{3, 1}, [2]int{replicas, limited})
-	require.EqualValues(t, 2, p.replicas(name, key, bounds{0, 2, 10}, 3, atFirst).replicas)
-	require.Equal(t, []store.Key{key}, p.take(), "its bounds have changed")
+	require.EqualValues(t, 2, p.replicas(name, key, bounds{0, 2, 10}, 3, later).replicas)
+	require.Equal(t, []store.Key{key}, p.take(later), "its bounds have changed")
 
 	p.forget(name)
-	require.Empty(t, p.looked(atFirst, []store.Key{key}, nil))
+	_, changed = p.looked(later, key, store.Demand{})
+	require.False(t, changed)
+	require.Zero(t, p.enough(key))
 	require.Equal(t, [3]int{}, [3]int{len(p.of), len(p.names), len(p.due)})
-	require.Zero(t, p.replicas(name, other, b, 0, atFirst).replicas, "another object of the name")
-	p.replicas(name, key, b, 0, atFirst)
+	require.Zero(t, p.replicas(name, other, b, 0, later).replicas, "another object of the name")
+	p.replicas(name, key, b, 0, later)
 	require.Len(t, p.names, 1)
+}
+
+// slowStore answers to a look at some environments when it is told to.
+type slowStore struct {
+	slow    map[store.Key]bool
+	looked  chan store.Key
+	answers chan struct{}
+}
+
+// Demand implements store.Demands.
+func (s *slowStore) Demand(ctx context.Context, environment store.Key, _ int) (store.Demand, error) {
+	if s.slow[environment] {
+		select {
+		case <-s.answers:
+		case <-ctx.Done():
+			return store.Demand{}, context.Cause(ctx)
+		}
+	}
+	s.looked <- environment
+	return store.Demand{}, nil
+}
+
+// noHints are a store's that has none.
+type noHints struct{}
+
+// Subscribe implements store.Notifier.
+func (noHints) Subscribe(store.Topic) (<-chan store.Hint, func()) {
+	return make(chan store.Hint), func() {}
+}
+
+// TestWhoseQueueIsSlowWaitsAlone: the environments of a project whose queues nobody comes to the
+// end of are looked at when they are, and all others at once.
+func TestWhoseQueueIsSlowWaitsAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{slow: map[store.Key]bool{}, looked: make(chan store.Key, 100), answers: make(chan struct{})}
+		scaler := &Scaler{Store: s, Hints: noHints{}, Pools: NewPools(0), Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler)}
+		add := func(project uuid.UUID, name string) store.Key {
+			key := store.Key{ProjectID: project, ID: uuid.New()}
+			scaler.Pools.replicas(types.NamespacedName{Namespace: project.String(), Name: name}, key, bounds{0, 3, 10}, 0, time.Now())
+			return key
+		}
+		slow := uuid.New()
+		for i := range 2 * queuesAtOnce {
+			s.slow[add(slow, strconv.Itoa(i))] = true
+		}
+		var others []store.Key
+		for range 10 {
+			others = append(others, add(uuid.New(), "production"))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- scaler.Start(ctx) }()
+		seen := func() (keys []store.Key) {
+			for len(s.looked) > 0 {
+				keys = append(keys, <-s.looked)
+			}
+			return keys
+		}
+		time.Sleep(looksEvery)
+		synctest.Wait()
+		require.ElementsMatch(t, others, seen())
+		time.Sleep(pollingInterval)
+		synctest.Wait()
+		require.ElementsMatch(t, others, seen(), "and again, while no look at the others has come to an end in time")
+		close(s.answers)
+		time.Sleep(pollingInterval)
+		synctest.Wait()
+		require.Subset(t, seen(), slices.Collect(maps.Keys(s.slow)), "they are, when they can be")
+		stop()
+		require.NoError(t, <-ended)
+	})
 }
 
 func TestWhatEventsSayOfScaling(t *testing.T) {

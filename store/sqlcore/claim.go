@@ -314,9 +314,6 @@ const (
 	QueuedHere = ` AND n.project_id = $1 AND n.environment_id = $2`
 	// QueuedAnywhere is all projects.
 	QueuedAnywhere = ``
-	// QueuedInEach is one environment after the other of those that a common table
-	// expression e has.
-	QueuedInEach = ` AND n.project_id = e.project_id AND n.environment_id = e.id`
 )
 
 // lineColumns are those by which queued runs of different lines differ, in the order of the index.
@@ -342,12 +339,9 @@ func QueuedLines(address, scope string) string {
 	first := func(where string) string {
 		return `(SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked` + where + queuedOrder + `)`
 	}
-	from, columns, same := "", lineColumns, scope
-	switch scope {
-	case QueuedHere:
+	columns, same := lineColumns, scope
+	if scope == QueuedHere {
 		columns = columns[2:]
-	case QueuedInEach:
-		from, columns, same = " FROM e", columns[2:], ` AND n.project_id = c.project_id AND n.environment_id = c.environment_id`
 	}
 	var next []string
 	for _, column := range columns {
@@ -356,7 +350,7 @@ func QueuedLines(address, scope string) string {
 	}
 	slices.Reverse(next)
 	return `q (address) AS (
-		SELECT ` + first(scope) + from + `
+		SELECT ` + first(scope) + `
 		UNION ALL
 		SELECT COALESCE(` + strings.Join(next, `, `) + `) FROM q JOIN open_runs c ON c.` + address + ` = q.address
 	) `

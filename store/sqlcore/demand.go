@@ -4,30 +4,32 @@ package sqlcore
 
 import (
 	"context"
-	"slices"
+	"strconv"
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// demandStatement has a row for each line of queued runs of some environments, and for what
-// runs of each agent: where is the condition on the environments e, address the engine's of
-// a row, most the SQL of how many of a line are counted.
-func demandStatement(address, where, most string) string {
-	return `WITH RECURSIVE e AS (SELECT e.project_id, e.id, e.live_deployment_id FROM environments e WHERE ` + where + `),
-		` + QueuedLines(address, QueuedInEach) + `
-		SELECT r.project_id, r.environment_id, r.agent_name, FALSE, r.class > 0 AND r.fresh, COALESCE(a.max_concurrent_runs, 0),
-			(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = r.project_id
-				AND n.environment_id = r.environment_id AND n.class = r.class AND n.agent_name = r.agent_name AND n.fresh = r.fresh LIMIT ` + most + `) counted),
+// demandStatement has a row for each line of queued runs of the environment $2 of the project
+// $1, and for what runs of each agent: $3 is how many of a line are enough, $4 how many of
+// those that run; address is the engine's of a row.
+func demandStatement(address string) string {
+	return `WITH RECURSIVE ` + QueuedLines(address, QueuedHere) + `,
+		l AS (SELECT q.address FROM q WHERE q.address IS NOT NULL LIMIT ` + strconv.Itoa(MaxLines) + `)
+		SELECT r.agent_name, FALSE, r.class > 0 AND r.fresh, COALESCE(a.max_concurrent_runs, 0),
+			(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = $1
+				AND n.environment_id = $2 AND n.class = r.class AND n.agent_name = r.agent_name AND n.fresh = r.fresh AND n.not_before <= now_us()
+				LIMIT ` + HeadsOf("$3", "(SELECT count(*) FROM l)") + `) counted),
 			now_us() - r.queued_at
-		FROM q JOIN open_runs r ON r.` + address + ` = q.address
-		JOIN e ON e.project_id = r.project_id AND e.id = r.environment_id AND e.live_deployment_id IS NOT NULL
-		LEFT JOIN deployment_agents a ON a.project_id = r.project_id AND a.name = r.agent_name
+		FROM l JOIN open_runs r ON r.` + address + ` = l.address
+		JOIN environments e ON e.project_id = $1 AND e.id = $2 AND e.live_deployment_id IS NOT NULL
+		LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.name = r.agent_name
 			AND a.deployment_id = COALESCE(r.deployment_id, e.live_deployment_id)
 		UNION ALL
-		SELECT r.project_id, r.environment_id, r.agent_name, TRUE, r.class > 0 AND r.fresh, 0, count(*), 0
-		FROM e JOIN open_runs r ON r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'running'
-		GROUP BY r.project_id, r.environment_id, r.agent_name, r.class > 0 AND r.fresh`
+		SELECT r.agent_name, TRUE, r.lower, 0, count(*), 0
+		FROM (SELECT n.agent_name, n.class > 0 AND n.fresh AS lower FROM open_runs n
+			WHERE n.project_id = $1 AND n.environment_id = $2 AND n.status = 'running' LIMIT $4) r
+		GROUP BY r.agent_name, r.lower`
 }
 
 // asked is what the runs of an agent in an environment ask for.
@@ -39,48 +41,32 @@ type asked struct {
 	oldest time.Duration
 }
 
-// asking are the runs of an agent in an environment.
-type asking struct {
-	environment store.Key
-	agent       string
-}
-
-// Demands implements store.Demands.
-func (c *Core) Demands(ctx context.Context, environments []store.Key) (map[store.Key]store.Demand, error) {
-	of := map[asking]asked{}
-	for some := range slices.Chunk(environments, chunk) {
-		if err := c.readDemands(ctx, some, of); err != nil {
-			return nil, wrap(err, "measuring what is asked of pools")
-		}
-	}
-	out := map[store.Key]store.Demand{}
-	for who, a := range of {
-		out[who.environment] = a.addTo(out[who.environment])
-	}
-	return out, nil
-}
-
-func (c *Core) readDemands(ctx context.Context, environments []store.Key, of map[asking]asked) error {
-	var l list
-	statement := demandStatement(c.address, c.keys(&l, "e.id", environments), l.add(store.MaxDemandCount))
-	_, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+// Demand implements store.Demands.
+func (c *Core) Demand(ctx context.Context, environment store.Key, enough int) (d store.Demand, err error) {
+	of := map[string]asked{}
+	_, err = collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
 		var (
-			who            asking
+			agent          string
 			running, lower bool
 			most, runs     int
 			age            int64
 		)
-		if err := row.Scan(&who.environment.ProjectID, &who.environment.ID, &who.agent, &running, &lower, &most, &runs, &age); err != nil {
+		if err := row.Scan(&agent, &running, &lower, &most, &runs, &age); err != nil {
 			return none, err
 		}
-		a := of[who]
+		a := of[agent]
 		a.add(running, lower, runs)
 		a.most = max(a.most, most)
-		a.oldest = max(a.oldest, time.Duration(age)*time.Microsecond)
-		of[who] = a
+		if runs > 0 {
+			a.oldest = max(a.oldest, time.Duration(age)*time.Microsecond)
+		}
+		of[agent] = a
 		return none, nil
-	}, statement, l.args...)
-	return err
+	}, demandStatement(c.address), environment.ProjectID, environment.ID, min(enough, maxHeads), enough)
+	for _, a := range of {
+		d = a.addTo(d)
+	}
+	return d, wrap(err, "measuring what is asked of the pool of environment %s", environment)
 }
 
 func (a *asked) add(running, lower bool, runs int) {

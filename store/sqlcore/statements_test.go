@@ -34,7 +34,7 @@ var ofAll = map[string]string{
 	"lookAtQueue":     "its rows are those of the walk in one environment",
 	"QueueStatement":  "how much is open, over all projects",
 	"QueueFigures":    "how much is open, over all projects",
-	"demandStatement": "its environments are named by their whole keys, and its rows are theirs",
+	"demandStatement": "its rows are those of the walk in one environment",
 	"CountStored":     "ended runs of all projects are counted",
 	"ConnectorIDs":    "which ids there are at all",
 

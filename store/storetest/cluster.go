@@ -46,7 +46,7 @@ var controlReads = []string{
 	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "HasAgent", "AgentNames", "Agents",
 	"AgentConfig", "Deployment", "ListDeployments", "ConnectorFiles", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore", "DestinationsOf", "TroubledDestinations",
 	"AskedLooks", "HasUpload",
-	"Demands",
+	"Demand",
 }
 
 // controlWrites are the others, each so that it would have an effect.

@@ -11,16 +11,19 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// demands measures what environments ask of their pools.
-func (w *world) demands(environments ...store.Key) map[store.Key]store.Demand {
-	demands, err := w.s.Demands(w.ctx, environments)
+// enough is more than what a promise queues.
+const enough = 100
+
+// asks measures what the environment asks of its pool.
+func (w *world) asks(enough int) store.Demand {
+	d, err := w.s.Demand(w.ctx, w.environment.Key(), enough)
 	w.NoError(err)
-	return demands
+	return d
 }
 
 // demand is what the environment asks of its pool, without how long it waits.
 func (w *world) demand() store.Demand {
-	d := w.demands(w.environment.Key())[w.environment.Key()]
+	d := w.asks(enough)
 	d.Oldest = 0
 	return d
 }
@@ -36,10 +39,12 @@ func (w *world) acceptIn(class store.Class, n int) {
 
 var demandPromises = []promise{
 	{"nothing is asked of a pool where nothing is open", func(w *world) {
-		w.Empty(w.demands())
-		w.Empty(w.demands(w.environment.Key(), store.Key{ProjectID: uuid.New(), ID: uuid.New()}))
+		w.Empty(w.asks(enough))
+		d, err := w.s.Demand(w.ctx, store.Key{ProjectID: uuid.New(), ID: uuid.New()}, enough)
+		w.NoError(err)
+		w.Empty(d)
 	}},
-	{"what waits and what is under way is told, of the environments that are asked for", func(w *world) {
+	{"what waits and what is under way is told, of the environment that is asked for", func(w *world) {
 		w.deploy("one", "first", "second")
 		twin := w.twin()
 		twin.deploy("one", "first")
@@ -48,7 +53,6 @@ var demandPromises = []promise{
 		twin.acceptIn(store.ClassDeferred, 1)
 		w.Equal(store.Demand{Waiting: store.Runs{All: 5, Lower: 3}}, w.demand())
 		w.Equal(store.Demand{Waiting: store.Runs{All: 1, Lower: 1}}, twin.demand())
-		w.Len(w.demands(w.environment.Key(), twin.environment.Key()), 2)
 
 		claimed := w.claim(3, lease)
 		w.Len(claimed, 3, "both sync ones, and an inbound one")
@@ -57,7 +61,7 @@ var demandPromises = []promise{
 		w.Equal(store.Demand{Running: store.Runs{All: 2}, Waiting: store.Runs{All: 3, Lower: 2}}, w.demand(), "one was handed back")
 		w.finish(claimed[:2]...)
 		w.finish(w.claim(9, lease)...)
-		w.Empty(w.demands(w.environment.Key()))
+		w.Empty(w.asks(enough))
 	}},
 	{"the first that waits says how long", func(w *world) {
 		w.deploy("one", "first")
@@ -66,13 +70,13 @@ var demandPromises = []promise{
 		w.set(`UPDATE open_runs SET queued_at = queued_at - $2`, (10 * time.Minute).Microseconds())
 		third := w.single()
 		w.accept(&third)
-		w.Equal(10, int(w.demands(w.environment.Key())[w.environment.Key()].Oldest.Minutes()))
+		w.Equal(10, int(w.asks(enough).Oldest.Minutes()))
 		w.claim(3, lease)
-		w.Zero(w.demands(w.environment.Key())[w.environment.Key()].Oldest, "nothing waits")
+		w.Zero(w.asks(enough).Oldest, "nothing waits")
 	}},
 	{"what waits for a deployment asks for no runner", func(w *world) {
 		w.singles(2)
-		w.Empty(w.demands(w.environment.Key()))
+		w.Empty(w.asks(enough))
 		w.deploy("one", "first")
 		w.Equal(2, w.demand().Waiting.All)
 	}},
@@ -99,16 +103,29 @@ var demandPromises = []promise{
 		for _, c := range claimed {
 			w.suspend(c, time.Hour)
 		}
-		w.Empty(w.demands(w.environment.Key()))
+		w.Empty(w.asks(enough))
 		w.NoError(w.s.Resume(w.ctx, claimed[0].Run.Key(), json.RawMessage(`{}`)))
 		w.Equal(store.Demand{Waiting: store.Runs{All: 1}}, w.demand())
 	}},
-	{"of a deep queue as many are counted as the limit says, and those of other agents", func(w *world) {
+	{"what was handed back for a while asks for no runner until it is over", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(2)
+		claimed := w.claim(1, lease)
+		w.NoError(w.s.Release(w.ctx, leaseOf(claimed[0]), time.Hour))
+		w.set(`UPDATE open_runs SET queued_at = CASE WHEN not_before > 0 THEN queued_at - $2 ELSE queued_at END`, time.Hour.Microseconds())
+		w.Equal(store.Demand{Waiting: store.Runs{All: 1}}, w.demand())
+		w.Less(w.asks(enough).Oldest, time.Hour, "what waits for its time is not the first that waits for a place")
+		w.set(`UPDATE open_runs SET not_before = 0`)
+		w.Equal(store.Demand{Waiting: store.Runs{All: 2}}, w.demand())
+	}},
+	{"of deep queues as many are counted as are enough, and those of other agents", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.singles(store.MaxDemandCount + 5)
+		w.singles(9)
 		e := w.event()
 		e.Runs = e.Runs[1:]
 		w.accept(&e)
-		w.Equal(store.MaxDemandCount+1, w.demand().Waiting.All)
+		w.Equal(store.Runs{All: 4 + 1}, w.asks(4).Waiting)
+		w.claim(6, lease)
+		w.Equal(4, w.asks(4).Running.All)
 	}},
 }

@@ -233,13 +233,13 @@ var runStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Equal([]store.Key{s.key(s.event.ConnectorRunID)}, ended, "not known there")
 	},
-	"Demands": func(s *stranger) {
-		demands, err := s.s.Demands(s.ctx, []store.Key{s.key(s.environment.ID)})
+	"Demand": func(s *stranger) {
+		demand, err := s.s.Demand(s.ctx, s.key(s.environment.ID), 10)
 		s.NoError(err)
-		s.Empty(demands)
-		demands, err = s.s.Demands(s.ctx, []store.Key{s.environment.Key()})
+		s.Empty(demand)
+		demand, err = s.s.Demand(s.ctx, s.environment.Key(), 10)
 		s.NoError(err)
-		s.NotEmpty(demands)
+		s.NotEmpty(demand)
 	},
 	"ProjectLoad": func(s *stranger) {
 		_, err := s.s.ProjectLoad(s.ctx, s.project)

@@ -266,7 +266,7 @@ func (t *tour) list() {
 	t.NoError(err)
 	_, err = t.Store.QueueFigures(t.ctx)
 	t.NoError(err)
-	_, err = t.Store.Demands(t.ctx, []store.Key{t.key(t.Environment), t.key(uuid.New())})
+	_, err = t.Store.Demand(t.ctx, t.key(t.Environment), 100)
 	t.NoError(err)
 	t.NoError(t.Store.DropBlob(t.ctx, t.key(uuid.New())))
 	_, err = t.Store.ProjectLoad(t.ctx, t.Project)
