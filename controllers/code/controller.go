@@ -24,7 +24,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectorlinks,verbs=get;list;watch;create;patch;delete
 
 // Store is what the controller needs of the store.

@@ -3,6 +3,7 @@
 package code
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
@@ -34,6 +36,7 @@ func (r *Reconciler) write(ctx context.Context, m *mirrors) error {
 		}
 		failed = append(failed, r.put(ctx, m, mirror))
 	}
+	var retired []*v1alpha1.Connector
 	for _, name := range slices.Sorted(maps.Keys(m.connectors)) {
 		c := m.connectors[name]
 		switch {
@@ -42,7 +45,11 @@ func (r *Reconciler) write(ctx context.Context, m *mirrors) error {
 			failed = append(failed, r.settle(m, r.carry(ctx, c, m.rank)))
 		default:
 			failed = append(failed, r.settle(m, r.retire(ctx, c, m.rank)))
+			retired = append(retired, c)
 		}
+	}
+	for _, c := range surplus(retired) {
+		failed = append(failed, r.settle(m, r.drop(ctx, m, c)))
 	}
 	return errors.Join(append(failed, r.settleLinks(ctx, m, wanted))...)
 }
@@ -135,12 +142,47 @@ func (r *Reconciler) putLink(ctx context.Context, m *mirrors, existing, wanted *
 	return r.patch(ctx, existing, changed)
 }
 
-// retire marks a connector that the code has no more.
+// retire marks a connector that the code has no more, with the activation that had it first no more.
 func (r *Reconciler) retire(ctx context.Context, c *v1alpha1.Connector, rank int64) error {
 	changed := c.DeepCopy()
-	changed.Labels[v1alpha1.LabelRetired], changed.Spec.Enabled = "true", ptr.To(false)
-	changed.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(rank, 10)
+	changed.Spec.Enabled = ptr.To(false)
+	if !c.Retired() || c.Activation() == 0 {
+		changed.Labels[v1alpha1.LabelRetired] = "true"
+		changed.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(rank, 10)
+	}
 	return r.patch(ctx, c, changed)
+}
+
+// keptRetired is how many retired connectors an environment keeps as objects: as many as a
+// repository can have.
+const keptRetired = bundle.MaxConnectors
+
+// surplus are the retired connectors beyond keptRetired, those that were retired first, but for those
+// whose secret somebody has rotated: of all others a file that comes back brings the same id, URL and secret.
+func surplus(retired []*v1alpha1.Connector) (out []*v1alpha1.Connector) {
+	byAge := slices.SortedStableFunc(slices.Values(retired), func(a, b *v1alpha1.Connector) int { return cmp.Compare(b.Activation(), a.Activation()) })
+	for i, c := range byAge {
+		if i >= keptRetired && c.Retired() && c.SecretVersion() == 1 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// drop deletes a retired connector, where the store says the same of it: anybody can write labels.
+func (r *Reconciler) drop(ctx context.Context, m *mirrors, c *v1alpha1.Connector) error {
+	row, err := r.Store.Connector(ctx, (&projection.Mirror{Connector: c}).Identity(m.key).Key())
+	switch {
+	case err != nil && !errors.Is(err, store.ErrNotFound):
+		return object.FromStore(err)
+	case err != nil, !row.DefinedInCode, !row.Retired, row.SecretVersion > 1:
+		return nil
+	}
+	err = r.Client.Delete(ctx, c, client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Connector %q, which the code has had no more for long: %w", c.Name, err)
+	}
+	return nil
 }
 
 // carry lets a connector that was left as it was go on under another activation. One that was

@@ -4,6 +4,7 @@ package deployment_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -15,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/controllers/code"
 	"github.com/agentplatform/agentplatform/controllers/connector"
 	"github.com/agentplatform/agentplatform/controllers/connectorlink"
@@ -157,6 +159,45 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(now.Links).To(HaveLen(1))
 		Expect(s.object(ctx, "dev.orders").Status.URL).To(Equal(url))
 		Expect(s.object(ctx, "dev.orders").Status.Retired).To(BeFalse())
+	})
+
+	It("are kept in a bounded number once they are retired, but for those that nothing would bring back as they were", func(ctx SpecContext) {
+		s := newScene(ctx)
+		const each = bundle.MaxConnectors/2 + 5
+		mirror := func() (names []string) {
+			GinkgoHelper()
+			for range 2 { // what is marked as retired is seen by the next
+				_, err := (&code.Reconciler{Base: s.Base, Store: s.Store}).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.environment)})
+				Expect(err).NotTo(HaveOccurred())
+			}
+			list := &v1alpha1.ConnectorList{}
+			Expect(s.Admin.List(ctx, list, client.InNamespace(s.Namespace))).To(Succeed())
+			for _, c := range list.Items {
+				names = append(names, c.Name)
+			}
+			return names
+		}
+		batch := func(prefix string) (files []store.ConnectorFile) {
+			for i := range each {
+				files = append(files, file(fmt.Sprintf("%s%02d", prefix, i), fmt.Sprintf("type: webhook\nmode: sync\nname: %s %d\nagents: [hello]\n", prefix, i)))
+			}
+			return files
+		}
+		s.brought(ctx, s.Deployment("v1"), batch("a")...)
+		mirror()
+		rotated := s.object(ctx, "dev.a00")
+		rotated.Spec.SecretVersion = 2
+		s.ExpectApplied(ctx, rotated)
+		s.ExpectReconciled(ctx, s.connectors(), rotated)
+		s.brought(ctx, s.Deployment("v2"), batch("b")...)
+		Expect(mirror()).To(HaveLen(2*each), "as many as a repository can have")
+		s.brought(ctx, s.Deployment("v3"))
+		names := mirror()
+		Expect(names).To(HaveLen(bundle.MaxConnectors))
+		Expect(names).To(ContainElement("dev.a00"))
+		for i := range each {
+			Expect(names).To(ContainElement(fmt.Sprintf("dev.b%02d", i)), "those that were retired last")
+		}
 	})
 
 	It("keep what people may change until the next activation, and nothing else", func(ctx SpecContext) {

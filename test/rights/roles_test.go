@@ -24,10 +24,10 @@ var (
 		// Objects of the projects, and their status; get confirms what a restored etcd says.
 		"* agentplatform.dev/apikeys get,list,watch",
 		"* agentplatform.dev/apikeys/status patch",
-		// Those that mirror a repository's connectors/ are made, healed, and their links deleted.
+		// Those that mirror a repository's connectors/ are made, healed, and deleted: links that it has no more, and connectors that it has had no more for long.
 		"* agentplatform.dev/connectorlinks create,delete,get,list,patch,watch",
 		"* agentplatform.dev/connectorlinks/status patch",
-		"* agentplatform.dev/connectors create,get,list,patch,watch",
+		"* agentplatform.dev/connectors create,delete,get,list,patch,watch",
 		"* agentplatform.dev/connectors/status patch",
 		// Those that the platform made are pruned, and activated again; spec.git of an
 		// Environment has one made.
