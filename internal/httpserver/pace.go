@@ -18,11 +18,17 @@ type Pace struct {
 	BytesPerSecond int64
 	// Grace is how far it may be behind.
 	Grace time.Duration
+	// Most is how long may be waited for all of it; 0 is as long as it keeps the pace.
+	Most time.Duration
 }
 
 // allows is how long may be waited, all in all, for the byte after so many.
 func (p Pace) allows(received int64) time.Duration {
-	return p.Grace + time.Duration(float64(received)/float64(p.BytesPerSecond)*float64(time.Second))
+	most := p.Grace + time.Duration(float64(received)/float64(p.BytesPerSecond)*float64(time.Second))
+	if p.Most > 0 {
+		return min(most, p.Most)
+	}
+	return most
 }
 
 // Paced reads a request's body for as long as it keeps the pace from now on, and no

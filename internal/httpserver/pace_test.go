@@ -73,6 +73,19 @@ func TestABodyKeepsItsPace(t *testing.T) {
 	}
 }
 
+// TestABodyMayHaveAnEnd: however well it keeps its pace.
+func TestABodyMayHaveAnEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		body := trickle{pieces: 100, size: 1000, every: time.Second}
+		begin := time.Now()
+		r := &paced{body: &body, pace: Pace{BytesPerSecond: 1000, Grace: 5 * time.Second, Most: 20 * time.Second}, now: time.Now, until: func(at time.Time) { body.until = at }}
+		_, err := io.Copy(io.Discard, r)
+		require.True(t, TooSlow(err), err)
+		require.Equal(t, 20*time.Second, time.Since(begin))
+	})
+}
+
 // reader takes a piece after each while, unless the deadline is reached before.
 type reader struct {
 	every time.Duration

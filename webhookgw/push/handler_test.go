@@ -10,11 +10,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -186,6 +188,45 @@ func TestABodyOfTheMostBytesIsRead(t *testing.T) {
 		body := &io.LimitedReader{R: zeros{}, N: maxBody}
 		require.Equal(t, http.StatusAccepted, send(h, http.MethodPost, "/git/"+project.String(), body).Code)
 		require.Zero(t, body.N, "its sender expects that it is read")
+	})
+}
+
+// slowBody comes by 64 KiB a second, for as long as the connection may be read.
+type slowBody struct{ until time.Time }
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	takes := time.Duration(len(p)) * time.Second / (64 << 10)
+	if left := time.Until(b.until); left < takes {
+		time.Sleep(left)
+		return 0, os.ErrDeadlineExceeded
+	}
+	time.Sleep(takes)
+	return len(p), nil
+}
+
+// slowCall is the answer to a body that comes so.
+type slowCall struct {
+	*httptest.ResponseRecorder
+	body *slowBody
+}
+
+// SetReadDeadline is what http.ResponseController asks for.
+func (c slowCall) SetReadDeadline(at time.Time) error {
+	c.body.until = at
+	return nil
+}
+
+// TestAPlaceIsHeldForABoundedTime: by bodies that nobody needs, of any length and pace.
+func TestAPlaceIsHeldForABoundedTime(t *testing.T) {
+	t.Parallel()
+	project := uuid.New()
+	serve(t, &projects{there: map[uuid.UUID]bool{project: false}}, func(t *testing.T, h *Handler) {
+		begin := time.Now()
+		w := slowCall{httptest.NewRecorder(), &slowBody{}}
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/git/"+project.String(), w.body))
+		require.Equal(t, http.StatusRequestTimeout, w.Code)
+		require.Less(t, time.Since(begin), 30*time.Second)
+		require.Zero(t, h.places.Taken())
 	})
 }
 

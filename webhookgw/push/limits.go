@@ -26,8 +26,8 @@ const (
 	retryAfter = 2 * time.Second
 )
 
-// pace is that of bodies.
-var pace = httpserver.Pace{BytesPerSecond: 64 << 10, Grace: 5 * time.Second}
+// pace is that of bodies, of which nothing is kept: a place is held for no longer than that.
+var pace = httpserver.Pace{BytesPerSecond: 64 << 10, Grace: 5 * time.Second, Most: 20 * time.Second}
 
 // later is a problem that goes by without anybody's doing.
 func later(status int, code httpserver.Code, detail string) httpserver.Problem {
@@ -45,7 +45,7 @@ var (
 	errUnknown = httpserver.NewProblem(http.StatusNotFound, httpserver.CodeWebhookNotFound,
 		"No project has this URL. Compare it with status.gitWebhookURL of the project.")
 	errLarge      = httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, "The request is larger than 16 MiB.")
-	errSlow       = httpserver.NewProblem(http.StatusRequestTimeout, httpserver.CodeTimeout, "The body did not come in time: send at least 64 KiB a second.")
+	errSlow       = httpserver.NewProblem(http.StatusRequestTimeout, httpserver.CodeTimeout, "The body did not come in time: send at least 64 KiB a second, and all of it in 20 seconds.")
 	errUnreadable = httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeBodyUnreadable, "The body could not be read whole; send the request again.")
 	errManyCalls  = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
 		"As many push webhooks of the project are under way as may be. Send the request again.")
