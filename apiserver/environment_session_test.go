@@ -84,6 +84,9 @@ func TestTestSessionsThatAreRefused(t *testing.T) {
 	}
 	standard := w.ask(t, key, http.MethodPut, "/environments/"+w.environmentID("staging")+"/session", `{"holder":"anna"}`)
 	require.Equal(t, http.StatusConflict, standard.Code, standard.Body)
+	stale := w.ask(t, key, http.MethodPut, path+"/session", `{"holder":"anna"}`, "If-Match", `"another"`)
+	requireField(t, stale.Code, stale.Body.Bytes(), "header.If-Match")
+	require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodPut, path+"/session", `{"holder":"berta"}`).Code, "nobody has begun one")
 	limited := w.key(t, func(k *v1alpha1.APIKeySpec) {
 		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
 	})
