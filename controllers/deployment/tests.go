@@ -49,6 +49,10 @@ func (r *Reconciler) testEnvironment(ctx context.Context, v *version) (string, e
 	if err != nil {
 		return "", fmt.Errorf("looking for the configuration of the runners of Environment %q: %w", name, err)
 	}
+	if !metav1.IsControlledBy(config, of) {
+		return "", &object.WaitingError{Message: fmt.Sprintf(
+			"the tests need the model providers and variables of Environment %q, and Secret %q, which is to have them, is somebody else's: delete or rename it, or set spec.skipTests", name, config.Name)}
+	}
 	return string(name), nil
 }
 

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
@@ -22,6 +23,7 @@ func (s *scene) configured(ctx context.Context) {
 	GinkgoHelper()
 	config := s.Secret(object.RunnerConfig("dev"), map[string]string{"providers.json": "{}"})
 	config.Labels = map[string]string{object.LabelManagedBy: object.ManagedBy}
+	Expect(controllerutil.SetControllerReference(s.environment, config, s.Admin.Scheme())).To(Succeed())
 	s.ExpectApplied(ctx, config)
 }
 
@@ -66,8 +68,16 @@ var _ = Describe("The test phase", func() {
 		Expect(configured(s.job(ctx, untested).Spec.Template.Spec)).To(BeEmpty())
 		Expect(s.outcome(ctx, untested).SkipTests).To(BeTrue())
 
-		s.configured(ctx)
+		By("which are not in any Secret of that name")
+		foreign := s.Secret(object.RunnerConfig("dev"), map[string]string{"providers.json": "{}"})
+		s.ExpectApplied(ctx, foreign)
 		third := s.reconciled(ctx, s.Deployment("v3"))
+		Expect(Message(third)).To(ContainSubstring(`Secret "dev-runner-config", which is to have them, is somebody else's`))
+		Expect(s.Children(ctx, third.UID)).To(BeEmpty())
+		s.ExpectGone(ctx, foreign)
+
+		s.configured(ctx)
+		s.ExpectReconciled(ctx, s.r, third)
 		Expect(configured(s.job(ctx, third).Spec.Template.Spec)).To(ConsistOf("dev-runner-config"))
 	})
 
