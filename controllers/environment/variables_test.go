@@ -99,6 +99,7 @@ var _ = Describe("The variables of an Environment", func() {
 			{ref("nobody", "token"), "Ready=False/SecretMissing Reconciling", `"nobody"`},
 			{ref("crm", "token"), "Ready=False/SecretInvalid Reconciling", `it has no key "token"`},
 			{ref("crm", "binary"), "Ready=False/SecretInvalid Reconciling", "is no text"},
+			{ref("dev-runner-config", "variables.json"), "Ready=False/InvalidSpec Stalled observed", `is to come from Secret "dev-runner-config", which the platform makes`},
 			{ref("crm", "long"), "Ready=False/InvalidSpec Stalled observed", `"TOKEN" has a value of more than the 8192 bytes`},
 			{v1alpha1.EnvironmentVariable{Name: "TOKEN", SealedValue: "nonsense!"}, "Ready=False/InvalidSpec Stalled observed", "cannot be opened"},
 			{v1alpha1.EnvironmentVariable{Name: "TOKEN", SealedValue: s.sealed(other, "TOKEN", "x")}, "Ready=False/InvalidSpec Stalled observed", "cannot be opened"},

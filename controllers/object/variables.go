@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/seal"
@@ -91,11 +93,15 @@ func (b *Base) variable(
 	}
 	ref := v.SecretKeyRef
 	if _, read := secrets[ref.Name]; !read {
-		data, err := b.Secret(ctx, namespace, string(ref.Name))
+		secret, err := b.WholeSecret(ctx, namespace, string(ref.Name))
 		if err != nil {
 			return "", err
 		}
-		secrets[ref.Name] = data
+		if of := metav1.GetControllerOf(secret); of != nil && of.Kind == "Environment" && of.APIVersion == v1alpha1.GroupVersion.String() {
+			return "", invalidVariable(string(v.Name), fmt.Sprintf(
+				"is to come from Secret %q, which the platform makes of an Environment for its runners: name a Secret of your own", ref.Name))
+		}
+		secrets[ref.Name] = secret.Data
 	}
 	value, err := valueIn(secrets[ref.Name], *ref)
 	if err == nil && !utf8.ValidString(value) {
