@@ -28,6 +28,9 @@ const (
 	// reportsFor is how long after a deployment came to where it is its provider is told
 	// of that: what is older, nobody waits for.
 	reportsFor = time.Hour
+	// aheadAtMost is how far another clock may be ahead of this one: what is to happen later than
+	// that has not, and status is written by whoever may.
+	aheadAtMost = 5 * time.Minute
 	// soonest is the shortest pause between two attempts; each is half as long as it was
 	// tried already.
 	soonest = 10 * time.Second
@@ -56,7 +59,7 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	state, since := wantedState(d)
 	age := r.Now().Sub(since)
-	if told := d.Status.CommitStatus; state == "" || age > reportsFor || told != nil && told.Reason == v1alpha1.CommitStatusReported && told.State == string(state) {
+	if told := d.Status.CommitStatus; state == "" || age > reportsFor || age < -aheadAtMost || told != nil && told.Reason == v1alpha1.CommitStatusReported && told.State == string(state) {
 		return ctrl.Result{}, nil
 	}
 	again := ctrl.Result{RequeueAfter: max(soonest, age/2)}

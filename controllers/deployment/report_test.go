@@ -177,6 +177,13 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.states()).To(BeEmpty())
 		Expect(old.Status.CommitStatus).To(BeNil())
 
+		By("one that is said to have ended in years to come")
+		then = metav1.NewTime(p.Clock.Now().AddDate(1000, 0, 0).Truncate(time.Second))
+		old.Status.EndedAt = &then
+		p.ExpectStatus(ctx, old)
+		Expect(p.again(ctx, old)).To(BeZero())
+		Expect(p.states()).To(BeEmpty())
+
 		By("the token is nowhere")
 		shown, err := json.Marshal(d)
 		Expect(err).NotTo(HaveOccurred())
