@@ -136,7 +136,7 @@ func (r *Reporter) statusOf(ctx context.Context, d *v1alpha1.Deployment, state c
 	if d.Status.FailureReason != "" {
 		description += ": " + string(d.Status.FailureReason)
 	}
-	return commitstatus.Status{Commit: d.Status.Commit, State: state, Context: "agentplatform/" + e.Status.Slug, Description: description}, true, nil
+	return commitstatus.Status{Commit: d.Status.Commit, State: state, Context: "agentplatform/" + d.Namespace + "/" + e.Status.Slug, Description: description}, true, nil
 }
 
 // report tells the provider and returns what became of that. An error is one of ours.

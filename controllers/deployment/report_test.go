@@ -114,10 +114,10 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.at(ctx, d, v1alpha1.DeploymentPending)).To(BeZero())
 		Expect(p.states()).To(BeEmpty(), "nothing is built yet")
 		Expect(p.at(ctx, d, v1alpha1.DeploymentBuilding)).To(BeZero())
-		Expect(p.states()).To(Equal([]string{"pending agentplatform/the-dev"}))
-		Expect(d.Status.CommitStatus).To(Equal(&v1alpha1.DeploymentCommitStatus{State: "Pending", Reason: "Reported", Message: "Gitea knows it as agentplatform/the-dev"}))
+		Expect(p.states()).To(Equal([]string{"pending agentplatform/" + p.Namespace + "/the-dev"}))
+		Expect(d.Status.CommitStatus).To(Equal(&v1alpha1.DeploymentCommitStatus{State: "Pending", Reason: "Reported", Message: "Gitea knows it as agentplatform/" + p.Namespace + "/the-dev"}))
 		Expect(p.at(ctx, d, v1alpha1.DeploymentDeployed)).To(BeZero())
-		Expect(p.states()).To(Equal([]string{"success agentplatform/the-dev"}))
+		Expect(p.states()).To(Equal([]string{"success agentplatform/" + p.Namespace + "/the-dev"}))
 		Expect(d.Status.CommitStatus.State).To(Equal("Success"))
 
 		By("a manager that was started since")
@@ -140,7 +140,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 	DescribeTable("says how it ended", func(ctx SpecContext, phase v1alpha1.DeploymentPhase, state string) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		p.at(ctx, p.Deployment("one"), phase)
-		Expect(p.states()).To(Equal([]string{state + " agentplatform/the-dev"}))
+		Expect(p.states()).To(Equal([]string{state + " agentplatform/" + p.Namespace + "/the-dev"}))
 	},
 		Entry("deployed", v1alpha1.DeploymentDeployed, "success"),
 		Entry("failed", v1alpha1.DeploymentFailed, "failure"),
@@ -223,7 +223,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		p.ExpectApplied(ctx, older, newer)
 		p.at(ctx, newer, v1alpha1.DeploymentBuilding)
 		p.at(ctx, older, v1alpha1.DeploymentCancelled)
-		Expect(p.states()).To(Equal([]string{"pending agentplatform/the-dev"}))
+		Expect(p.states()).To(Equal([]string{"pending agentplatform/" + p.Namespace + "/the-dev"}))
 
 		uploaded := p.Deployment("uploaded")
 		p.ExpectApplied(ctx, uploaded)
