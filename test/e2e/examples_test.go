@@ -46,14 +46,10 @@ func exampleFiles(name string) map[string]*string {
 
 // example brings an example up in a project of its own: nothing else is in the repository meanwhile,
 // and nothing of it afterwards.
-func (t *team) example(ctx context.Context, name string, variables ...v1alpha1.EnvironmentVariable) {
+func (w way) example(ctx context.Context, t *team, name string, variables ...setting) {
 	GinkgoHelper()
 	if len(variables) > 0 {
-		dev := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
-		eventually(ctx, dev, ready(dev))
-		before := dev.DeepCopy()
-		dev.Spec.Variables = variables
-		Expect(cluster.Patch(ctx, dev, client.MergeFrom(before))).To(Succeed())
+		w.set(ctx, t, variables...)
 	}
 	files := agents("nothing")
 	for path := range files {
@@ -63,11 +59,9 @@ func (t *team) example(ctx context.Context, name string, variables ...v1alpha1.E
 	for path, content := range exampleFiles(name) {
 		files[path], gone[path] = content, nil
 	}
+	head := commit(ctx, name, files)
 	DeferCleanup(func(ctx SpecContext) { commit(ctx, "Remove "+name, gone) })
-	d := t.deploy(ctx, "v1", commit(ctx, name, files))
-	eventually(ctx, d, func() bool { return d.Status.Phase.Terminal() })
-	Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), d.Status.Message)
-	eventually(ctx, d, func() bool { return d.Status.Live })
+	w.deploy(ctx, t, name, head)
 	connectors := &v1alpha1.ConnectorList{}
 	count := 0
 	for path := range gone {
@@ -93,13 +87,6 @@ func (t *team) connector(ctx context.Context, key string) *v1alpha1.Connector {
 	c := &v1alpha1.Connector{ObjectMeta: t.at("dev." + key)}
 	eventually(ctx, c, ready(c))
 	return c
-}
-
-// secretly is a variable whose value is in a Secret, which is made.
-func (t *team) secretly(ctx context.Context, name v1alpha1.VariableName, value string) v1alpha1.EnvironmentVariable {
-	GinkgoHelper()
-	t.create(ctx, &corev1.Secret{ObjectMeta: t.at("credentials"), StringData: map[string]string{"value": value}})
-	return v1alpha1.EnvironmentVariable{Name: name, SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "credentials", Key: "value"}}
 }
 
 // form posts fields and the files of an example, which lie below its folder.
@@ -144,9 +131,36 @@ func (t *team) arrived(ctx context.Context, r *receiver, by *v1alpha1.Connector)
 }
 
 var _ = Describe("The example", func() {
+	for _, w := range ways {
+		Context(w.name, func() { eachExample(w) })
+	}
+
+	It("nightly-report tells the chat by its schedule", func(ctx SpecContext) {
+		teams, chats := make([]*team, len(ways)), make([]*receiver, len(ways))
+		for i, w := range ways { // they wait for the same minute
+			teams[i], chats[i] = newTeam(ctx, 1), startReceiver(http.StatusOK)
+			w.example(ctx, teams[i], "nightly-report",
+				setting{name: "REPORT_SCHEDULE", value: "* * * * *"}, setting{name: "REPORT_TIMEZONE", value: "Europe/Berlin"},
+				setting{name: "TEAM", value: "the platform team"}, setting{"CHAT_WEBHOOK_URL", chats[i].url + "/CANARY", true})
+		}
+		for i, w := range ways {
+			t := teams[i]
+			to := t.connector(ctx, "chat")
+			got := t.arrived(ctx, chats[i], to)
+			Expect(string(got.body)).To(MatchRegexp(`"text":"[A-Z][a-z]+day: [A-Z][a-z]+ is on call\."`))
+			say("%s: %s", w.name, got.body)
+			Expect(to.Spec.Webhook.URL).To(Equal("${CHAT_WEBHOOK_URL}"))
+			runs := t.rest(ctx, http.MethodGet, "/connectors/"+to.Status.ID+"/runs", "", http.StatusOK)
+			Expect(string(runs)).NotTo(ContainSubstring("CANARY"))
+		}
+	}, SpecTimeout(8*time.Minute))
+})
+
+// eachExample is what examples do, whichever way they are brought up.
+func eachExample(w way) {
 	It("support-triage answers a ticket, and one with a log file", func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
-		t.example(ctx, "support-triage")
+		w.example(ctx, t, "support-triage")
 		tickets := t.known(ctx, t.connector(ctx, "tickets"))
 		answer := tickets.post(ctx, cluster.gateway, `{"customer": "Ada", "subject": "Refund", "body": "I was charged twice for order 4711."}`)
 		Expect(answer.Status).To(Equal(http.StatusOK), string(answer.Body))
@@ -161,8 +175,7 @@ var _ = Describe("The example", func() {
 
 	It("invoice-reader sends what it has read to the ERP, with the token of a sensitive variable", func(ctx SpecContext) {
 		t, erp := newTeam(ctx, 1), startReceiver(http.StatusOK)
-		token := t.secretly(ctx, "ERP_TOKEN", "CANARY")
-		t.example(ctx, "invoice-reader", v1alpha1.EnvironmentVariable{Name: "ERP_URL", Value: ptr.To(erp.url)}, token)
+		w.example(ctx, t, "invoice-reader", setting{name: "ERP_URL", value: erp.url}, setting{"ERP_TOKEN", "CANARY", true})
 		invoices, to := t.known(ctx, t.connector(ctx, "invoices")), t.connector(ctx, "erp")
 		answer := invoices.form(ctx, "invoice-reader", map[string]string{"from": "billing@acme.example"}, map[string]string{"invoice": "tests/files/invoice-4711.pdf"})
 		Expect(answer.RunIDs).To(HaveLen(1), "%+v", answer)
@@ -183,10 +196,7 @@ var _ = Describe("The example", func() {
 		Expect(fmt.Sprint(to.Spec, to.Status)).NotTo(ContainSubstring("CANARY"))
 
 		By("rotating the token")
-		secret := &corev1.Secret{ObjectMeta: t.at("credentials")}
-		Expect(cluster.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
-		secret.Data["value"] = []byte("CANARY2")
-		Expect(cluster.Update(ctx, secret)).To(Succeed())
+		w.set(ctx, t, setting{"ERP_TOKEN", "CANARY2", true})
 		Eventually(ctx, func() string {
 			status, _ := call(ctx, http.MethodPost, cluster.api+"/v1/projects/"+t.project.String()+"/connectors/"+to.Status.ID+"/test",
 				http.Header{"Authorization": {"Bearer " + t.key}}, nil)
@@ -196,26 +206,9 @@ var _ = Describe("The example", func() {
 		}).WithTimeout(patience).WithPolling(2 * time.Second).Should(Equal("Bearer CANARY2"))
 	}, SpecTimeout(6*time.Minute))
 
-	It("nightly-report tells the chat by its schedule", func(ctx SpecContext) {
-		t, chat := newTeam(ctx, 1), startReceiver(http.StatusOK)
-		url := t.secretly(ctx, "CHAT_WEBHOOK_URL", chat.url+"/CANARY")
-		t.example(ctx, "nightly-report",
-			v1alpha1.EnvironmentVariable{Name: "REPORT_SCHEDULE", Value: ptr.To("* * * * *")},
-			v1alpha1.EnvironmentVariable{Name: "REPORT_TIMEZONE", Value: ptr.To("Europe/Berlin")},
-			v1alpha1.EnvironmentVariable{Name: "TEAM", Value: ptr.To("the platform team")}, url)
-		to := t.connector(ctx, "chat")
-		got := t.arrived(ctx, chat, to)
-		Expect(string(got.body)).To(MatchRegexp(`"text":"[A-Z][a-z]+day: [A-Z][a-z]+ is on call\."`))
-		say("%s", got.body)
-		Expect(to.Spec.Webhook.URL).To(Equal("${CHAT_WEBHOOK_URL}"))
-		runs := t.rest(ctx, http.MethodGet, "/connectors/"+to.Status.ID+"/runs", "", http.StatusOK)
-		Expect(string(runs)).NotTo(ContainSubstring("CANARY"))
-	}, SpecTimeout(6*time.Minute))
-
 	It("release-notes publishes what GitHub tells of, and ignores what it need not", func(ctx SpecContext) {
 		t, changelog := newTeam(ctx, 1), startReceiver(http.StatusOK)
-		key := t.secretly(ctx, "CHANGELOG_KEY", "CANARY")
-		t.example(ctx, "release-notes", v1alpha1.EnvironmentVariable{Name: "CHANGELOG_URL", Value: ptr.To(changelog.url)}, key)
+		w.example(ctx, t, "release-notes", setting{name: "CHANGELOG_URL", value: changelog.url}, setting{"CHANGELOG_KEY", "CANARY", true})
 		github, to := t.known(ctx, t.connector(ctx, "github")), t.connector(ctx, "changelog")
 		tell := func(event, body string) reply {
 			mac := hmac.New(sha256.New, []byte(github.secret))
@@ -240,4 +233,4 @@ var _ = Describe("The example", func() {
 		say("%s", got.body)
 		Expect(github.post(ctx, cluster.gateway, `{}`).Status).To(Equal(http.StatusUnauthorized), "nobody but GitHub")
 	}, SpecTimeout(5*time.Minute))
-})
+}

@@ -36,6 +36,7 @@ type team struct {
 	namespace string
 	project   uuid.UUID
 	key       string // of the REST API
+	forwarded string // where the command line finds that, once it was run
 }
 
 func newTeam(ctx context.Context, runners int32) *team {
