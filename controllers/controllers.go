@@ -55,7 +55,9 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		{"environment", &environment.Reconciler{
 			Base: base(mgr, opts, "environment"), Store: opts.Store, Keys: opts.Keys, Pods: pods, Heads: heads, Pools: pools,
 		}},
-		{"branches", &environment.Branches{Base: base(mgr, opts, "environment"), Guard: egress.New(rules), Heads: heads, Pushes: pushes}},
+		{"branches", &environment.Branches{
+			Base: base(mgr, opts, "environment"), Guard: egress.New(rules), Heads: heads, Pushes: pushes, Metrics: opts.Metrics,
+		}},
 		{"deployment", &deployment.Reconciler{
 			Base: base(mgr, opts, "deployment"), Store: opts.Store, Keys: opts.Keys, Pods: pods,
 		}},

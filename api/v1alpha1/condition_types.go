@@ -76,6 +76,9 @@ const (
 	// ConditionSourceFollowed: the commit that spec.git asks for is known, and is
 	// live or on its way. Positive; absent where spec.git follows nothing.
 	ConditionSourceFollowed = "SourceFollowed"
+	// ConditionSourceFetched is of an Environment too: at the last look it was seen
+	// where the branch stands that spec.git follows. Positive; absent where it
+	// follows none, and until somebody has looked.
 )
 
 // Reasons that several kinds use.
@@ -157,6 +160,9 @@ const (
 	ReasonConnecting = "Connecting"
 	// ReasonFetchFailed: the source could not be fetched.
 	ReasonFetchFailed = "FetchFailed"
+	// ReasonFolderUnseen: the branch was seen at a commit, and not what git.path of the
+	// Project holds there.
+	ReasonFolderUnseen = "FolderUnseen"
 	// ReasonBuildFailed: the repository is invalid, or its build broke.
 	ReasonBuildFailed = "BuildFailed"
 	// ReasonTestsFailed: at least one test case failed.

@@ -124,6 +124,40 @@ func (e *Environment) ForgetSourceOfBefore() {
 	}
 }
 
+// MarkSourceSeen: the branch stands at a commit, "" is the repository's own branch. unseen says why
+// it is not known what git.path of the Project holds there, "" where it is, or need not be.
+func (e *Environment) MarkSourceSeen(branch, commit, unseen string) {
+	e.Status.SeenCommit = commit
+	message := fmt.Sprintf("branch %q is at commit %s", branch, commit)
+	if branch == "" {
+		message = "the repository's default branch is at commit " + commit
+	}
+	if unseen != "" {
+		set(e, ConditionSourceFetched, metav1.ConditionFalse, ReasonFolderUnseen, message+"; "+unseen)
+		return
+	}
+	set(e, ConditionSourceFetched, metav1.ConditionTrue, ReasonSucceeded, message)
+}
+
+// MarkSourceUnfetched: it could not be seen where the branch stands. SeenCommit is where it stood.
+func (e *Environment) MarkSourceUnfetched(reason, message string) {
+	e.ForgetSeenBefore()
+	set(e, ConditionSourceFetched, metav1.ConditionFalse, reason, message)
+}
+
+// ForgetSeenBefore leaves out what was seen before spec changed.
+func (e *Environment) ForgetSeenBefore() {
+	if said := e.Status.Condition(ConditionSourceFetched); said == nil || said.ObservedGeneration != e.Generation {
+		e.ForgetSeen()
+	}
+}
+
+// ForgetSeen: nobody looks at a branch.
+func (e *Environment) ForgetSeen() {
+	e.Status.SeenCommit = ""
+	remove(e, ConditionSourceFetched)
+}
+
 // MarkSourceUnfollowed: spec.git follows nothing.
 func (e *Environment) MarkSourceUnfollowed() {
 	e.Status.Git = nil

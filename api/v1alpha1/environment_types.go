@@ -29,10 +29,13 @@ type EnvironmentName string
 // +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.status.default`
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.kind`
 // +kubebuilder:printcolumn:name="Live",type=string,JSONPath=`.status.liveDeployment`,description="The deployment that is live"
+// +kubebuilder:printcolumn:name="Followed",type=string,JSONPath=`.status.conditions[?(@.type=="SourceFollowed")].status`,description="Whether the commit that spec.git asks for is live or on its way"
 // +kubebuilder:printcolumn:name="Runners",type=integer,JSONPath=`.status.runner.readyReplicas`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Commit",type=string,JSONPath=`.status.liveCommit`,priority=1,description="The commit that is live"
+// +kubebuilder:printcolumn:name="Seen",type=string,JSONPath=`.status.seenCommit`,priority=1,description="The newest commit of the branch that is followed"
 // +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.status.id`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="the name of an Environment must be at most 40 lower-case letters, digits and '-'; spec.displayName takes any name"
 type Environment struct {
@@ -332,6 +335,13 @@ type EnvironmentStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	LiveCommit string `json:"liveCommit,omitempty"`
+
+	// SeenCommit is the newest commit of the branch that spec.git follows, as it was
+	// last seen; empty where it follows none.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	SeenCommit string `json:"seenCommit,omitempty"`
 
 	// Git is what spec.git has led to.
 	//

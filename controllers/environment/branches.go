@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
 const (
@@ -40,6 +41,8 @@ type Branches struct {
 	Heads *Heads
 	// Pushes are those that Git providers tell of; nil hears of none.
 	Pushes *Pushes
+	// Metrics count the looks.
+	Metrics *metrics.Manager
 
 	looks looks
 }
@@ -71,10 +74,11 @@ func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if rest > 0 {
 		return ctrl.Result{RequeueAfter: rest}, nil
 	}
-	seen, late := b.look(ctx, project, following)
+	seen, result, late := b.look(ctx, project, following)
 	if err := ctx.Err(); err != nil { // whatever it saw
 		return ctrl.Result{}, err
 	}
+	b.Metrics.Looked(result)
 	b.looks.took(req.Namespace, b.Now(), interval, late)
 	changed := b.Heads.put(req.Namespace, seen)
 	for _, e := range following {

@@ -68,7 +68,9 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	environment, rolling := &v1alpha1.Environment{}, false
 	result, err := r.Base.Reconcile(ctx, req, environment, func(ctx context.Context, key store.Key) (after time.Duration, err error) {
+		was := seenBy(environment)
 		after, rolling, err = r.reconcile(ctx, environment, key)
+		r.announceSeen(environment, was)
 		return after, err
 	})
 	if !rolling { // however it ended: nobody waits for what does not go on
@@ -99,6 +101,7 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	if err := r.showState(ctx, e, project, key); err != nil {
 		return 0, false, err
 	}
+	r.showHead(e, project)
 	notAllowed := allowed.Runner.Check(e.Spec.Runner)
 	if !held || e.Spec.Suspend || notAllowed != nil { // the pool stays as it is
 		if err := r.leavePool(ctx, e); err != nil {

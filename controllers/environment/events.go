@@ -7,15 +7,45 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// Reasons of the events of a pool that scales.
+// Reasons of the events of a pool that scales, and of a branch that is followed. That one cannot
+// be seen has the condition's reason.
 const (
-	reasonScaledUp   = "ScaledUp"
-	reasonScaledDown = "ScaledDown"
+	reasonScaledUp     = "ScaledUp"
+	reasonScaledDown   = "ScaledDown"
+	reasonCommitSeen   = "CommitSeen"
+	reasonFetchedAgain = "FetchedAgain"
 )
+
+// seen is what an environment shows of the branch that it follows.
+type seen struct {
+	commit  string
+	fetched metav1.Condition
+}
+
+func seenBy(e *v1alpha1.Environment) seen {
+	return seen{e.Status.SeenCommit, ptr.Deref(e.Status.Condition(v1alpha1.ConditionSourceFetched), metav1.Condition{})}
+}
+
+// announceSeen sends an event where the branch was seen at another commit, cannot be seen for
+// another reason, or is seen again.
+func (r *Reconciler) announceSeen(e *v1alpha1.Environment, was seen) {
+	is := seenBy(e)
+	if is.commit != "" && is.commit != was.commit {
+		r.Event(e, corev1.EventTypeNormal, reasonCommitSeen, is.fetched.Message)
+	}
+	switch {
+	case is.fetched.Status == metav1.ConditionFalse && is.fetched.Reason != was.fetched.Reason:
+		r.Event(e, corev1.EventTypeWarning, is.fetched.Reason, is.fetched.Message)
+	case is.fetched.Status == metav1.ConditionTrue && was.fetched.Status == metav1.ConditionFalse:
+		r.Event(e, corev1.EventTypeNormal, reasonFetchedAgain, is.fetched.Message)
+	}
+}
 
 // announceScaled sends an event where a pool got another number of replicas.
 func (r *Reconciler) announceScaled(e *v1alpha1.Environment, from int32, to scaling) {

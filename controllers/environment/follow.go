@@ -112,7 +112,7 @@ func (r *Reconciler) ask(
 	if e.Status.Git != nil {
 		asked.Revision = e.Status.Git.Revision
 	}
-	there, activate := deploymentOf(head.Commit, all)
+	there, activate := deploymentOf(head.Commit, e.Status.LiveDeployment, all)
 	if there == nil {
 		return asked, r.deploy(ctx, e, branch, asked, key)
 	}
@@ -144,18 +144,40 @@ func (r *Reconciler) wanted(e *v1alpha1.Environment, project *v1alpha1.Project) 
 		e.ForgetSourceOfBefore()
 	case head.Problem != "":
 		e.MarkSourceUnknown(v1alpha1.ReasonFetchFailed, head.Problem)
+	case head.Commit == "":
+		e.MarkSourceUnknown(v1alpha1.ReasonFolderUnseen, head.Unseen)
 	default:
 		return head, true
 	}
 	return head, false
 }
 
+// showHead shows where the branch stands that the environment follows, whether it can be
+// brought there or not.
+func (r *Reconciler) showHead(e *v1alpha1.Environment, project *v1alpha1.Project) {
+	if e.Spec.Git.Interval() == 0 || e.Spec.Suspend || project.Spec.Git == nil { // nobody looks
+		e.ForgetSeen()
+		return
+	}
+	branch := branchOf(e, project)
+	head, seen := r.Heads.get(e.Namespace, branch)
+	switch {
+	case !seen:
+		e.ForgetSeenBefore()
+	case head.Problem != "":
+		e.MarkSourceUnfetched(v1alpha1.ReasonFetchFailed, head.Problem)
+	default:
+		e.MarkSourceSeen(branch, head.Seen, head.Unseen)
+	}
+}
+
 // deploymentOf is the Deployment that brings an environment to a commit without another
 // build, nil where there is none: one that is on its way there, is live, or, with
 // activate, was live before and can be so again. Of those on their way the newest goes
 // live last, so no other counts; it would go live after one that only is live, and not
-// after one that is activated.
-func deploymentOf(commit string, all []v1alpha1.Deployment) (there *v1alpha1.Deployment, activate bool) {
+// after one that is activated. live is what the store knows to be live, "" where it knows
+// of none; the statuses are behind it.
+func deploymentOf(commit, live string, all []v1alpha1.Deployment) (there *v1alpha1.Deployment, activate bool) {
 	next := newestOpen(commit, all)
 	if next != nil && isOf(next, commit) {
 		return next, false
@@ -165,7 +187,7 @@ func deploymentOf(commit string, all []v1alpha1.Deployment) (there *v1alpha1.Dep
 		if d.Status.Phase != v1alpha1.DeploymentDeployed || d.DeletionTimestamp != nil || !isOf(d, commit) {
 			continue
 		}
-		if d.Status.Live && next == nil {
+		if d.Status.Live && (live == "" || live == d.Name) && next == nil {
 			return d, false
 		}
 		// What a user made is the user's to activate.

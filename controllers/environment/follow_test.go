@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +20,9 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/environment"
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv/gittest"
+	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -29,6 +32,7 @@ type follower struct {
 	repository *gittest.Repository
 	branches   *environment.Branches
 	project    *v1alpha1.Project
+	metrics    *prometheus.Registry
 	// requests counts what the repository was asked, and refused are the methods that it
 	// answers by an error.
 	requests atomic.Int32
@@ -37,7 +41,7 @@ type follower struct {
 
 func newFollower(ctx context.Context) *follower {
 	GinkgoHelper()
-	f := &follower{repository: gittest.New(GinkgoTB())}
+	f := &follower{repository: gittest.New(GinkgoTB()), metrics: prometheus.NewRegistry()}
 	url, ca := f.repository.HTTPS(GinkgoTB(), func(_ http.ResponseWriter, req *http.Request) int {
 		if f.requests.Add(1); f.refused.Load() == req.Method {
 			return http.StatusServiceUnavailable
@@ -51,8 +55,14 @@ func newFollower(ctx context.Context) *follower {
 	})
 	rules, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
 	Expect(err).NotTo(HaveOccurred())
-	f.branches = &environment.Branches{Base: f.Base, Guard: egress.New(rules), Heads: f.r.Heads}
+	f.branches = &environment.Branches{Base: f.Base, Guard: egress.New(rules), Heads: f.r.Heads, Metrics: metrics.NewManager(f.metrics)}
 	return f
+}
+
+// looks is how many looks at the repository had a result.
+func (f *follower) looks(result string) float64 {
+	GinkgoHelper()
+	return metrictest.Of(GinkgoTB(), f.metrics).Value(GinkgoTB(), "agentplatform_git_looks_total", "result", result)
 }
 
 // look asks the repository and returns who is woken by what it says.
@@ -123,12 +133,17 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(f.commits(ctx)).To(BeEmpty(), "nobody has looked yet")
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
 
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched)).To(BeNil())
+		f.Events.Sent()
 		woken, after := f.look(ctx)
 		Expect(woken).To(ConsistOf("dev"))
 		Expect(after).To(And(BeNumerically(">=", time.Minute), BeNumerically("<=", 66*time.Second)))
 		f.ExpectReconciled(ctx, f.r, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first))
 		d := f.deployments(ctx).Items[0]
+		Expect(f.Events.Sent()).To(ConsistOf("Normal CommitSeen: the repository's default branch is at commit " + first))
+		Expect(e.Status.SeenCommit).To(Equal(first))
+		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFetched)).To(BeTrue())
 		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: first, Deployment: d.Name, Revision: 1}))
 		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeTrue())
 		Expect(d.Labels).To(HaveKeyWithValue("app.kubernetes.io/managed-by", "agentplatform"))
@@ -144,10 +159,12 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(e.Status.Git.Deployment).To(Equal(d.Name))
 
 		By("another head, which waits for the end of the build before it")
-		f.repository.Commit("main", "agents/c.yaml", "name: c")
+		between := f.repository.Commit("main", "agents/c.yaml", "name: c")
 		f.look(ctx)
 		f.ExpectReconciled(ctx, f.r, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first))
+		Expect(e.Status.SeenCommit).To(Equal(between), "it is seen all the same")
+		Expect(f.Events.Sent()).To(ContainElement(HaveSuffix(between)))
 		Expect(e.Status.Git.Commit).To(Equal(first))
 		f.deployed(ctx, first, true)
 		second := f.repository.Commit("main", "agents/b.yaml", "name: b")
@@ -173,6 +190,8 @@ var _ = Describe("An Environment that follows a branch", func() {
 		e.Spec.Git.Branch = "other"
 		f.reconciled(ctx, e)
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched)).To(BeNil())
+		Expect(e.Status.SeenCommit).To(BeEmpty())
 		Expect(e.Status.Git).NotTo(BeNil())
 
 		By("no longer following")
@@ -180,6 +199,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.reconciled(ctx, e)
 		Expect(e.Status.Git).To(BeNil())
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched)).To(BeNil())
 		_, after = f.look(ctx)
 		Expect(after).To(BeZero())
 	})
@@ -240,16 +260,66 @@ var _ = Describe("An Environment that follows a branch", func() {
 		By("the server fails for a while")
 		second := f.repository.Commit("main", "README.md", "two")
 		f.refused.Store(http.MethodPost)
-		for range 4 {
+		for i := range 4 {
 			woken, _ := f.look(ctx)
-			Expect(woken).To(BeEmpty())
+			Expect(woken).To(HaveLen(max(0, 1-i)), "of what is told once")
 			f.ExpectReconciled(ctx, f.r, e)
 			Expect(f.commits(ctx)).To(ConsistOf(first))
+			Expect(e.Status.SeenCommit).To(Equal(second))
+			Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched).Reason).To(Equal(v1alpha1.ReasonFolderUnseen))
+			Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeTrue(), "the commit of before is live")
 		}
+		Expect(f.looks("folder_unseen")).To(Equal(4.0))
 		woken, _ = f.look(ctx)
 		Expect(woken).To(ConsistOf("dev"))
 		f.ExpectReconciled(ctx, f.r, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first, second))
+		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFetched)).To(BeTrue())
+	})
+
+	It("says that the branch can be fetched again, also while its folder cannot be seen", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
+		f.project.Spec.Git.Path = "agents"
+		f.ExpectApplied(ctx, f.project)
+		first := f.repository.Commit("main", "agents/a.yaml", "name: a")
+		e := f.Environment("dev", following)
+		f.reconciled(ctx, e)
+		says := func(fetched, followed string) {
+			GinkgoHelper()
+			f.look(ctx)
+			f.ExpectReconciled(ctx, f.r, e)
+			for condition, want := range map[string]string{v1alpha1.ConditionSourceFetched: fetched, v1alpha1.ConditionSourceFollowed: followed} {
+				is := e.Status.Condition(condition)
+				Expect(string(is.Status)+"/"+is.Reason).To(Equal(want), is.Message)
+			}
+		}
+		f.Events.Sent()
+		f.refused.Store(http.MethodGet)
+		says("False/FetchFailed", "False/FetchFailed")
+		says("False/FetchFailed", "False/FetchFailed")
+		Expect(f.Events.Sent()).To(ConsistOf(HavePrefix("Warning FetchFailed: cannot fetch")), "once")
+		Expect(e.Status.SeenCommit).To(BeEmpty())
+
+		f.refused.Store(http.MethodPost)
+		says("False/FolderUnseen", "False/FolderUnseen")
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched).Message).To(
+			HavePrefix("the repository's default branch is at commit " + first + `; what "agents" holds there cannot be seen now`))
+		Expect(f.Events.Sent()).To(ConsistOf(HavePrefix("Normal CommitSeen"), HavePrefix("Warning FolderUnseen")))
+		Expect(f.commits(ctx)).To(BeEmpty())
+
+		f.refused.Store("")
+		says("True/Succeeded", "True/Succeeded")
+		Expect(f.Events.Sent()).To(ConsistOf("Normal FetchedAgain: the repository's default branch is at commit " + first))
+		Expect(f.commits(ctx)).To(ConsistOf(first))
+		for result, count := range map[string]float64{"answered": 1, "failed": 2, "folder_unseen": 1, "late": 0} {
+			Expect(f.looks(result)).To(Equal(count), result)
+		}
+
+		By("being suspended, when nobody looks")
+		e.Spec.Suspend = true
+		f.reconciled(ctx, e)
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched)).To(BeNil())
 	})
 
 	It("leaves the repository alone for ten seconds, whatever wakes the next look", func(ctx SpecContext) {
@@ -353,6 +423,25 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		at(one)(e)
 		f.reconciled(ctx, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one, two, one))
+	})
+
+	It("is brought back although what was live before still says that it is", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		f.deployed(ctx, one, true)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		second := f.deployed(ctx, two, true)
+		_, err := f.Store.BeginDeployment(ctx, store.DeploymentSpec{
+			Ref: f.Ref(second), ID: f.Key(second).ID, ProjectID: f.Key(second).ProjectID, EnvironmentID: f.Key(e).ID, Fingerprint: "a", SourceType: "git",
+		})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = f.Store.Database.ExecContext(ctx, `UPDATE environments SET live_deployment_id = ?, live_activated_at = 1`, f.Key(second).ID.String())
+		Expect(err).NotTo(HaveOccurred())
+		at(one)(e)
+		f.reconciled(ctx, e)
+		Expect(f.deployed(ctx, one, true).Spec.Activation).NotTo(BeNil())
 	})
 
 	It("is brought there although a build of another commit is under way", func(ctx SpecContext) {

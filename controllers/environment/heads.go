@@ -10,15 +10,21 @@ import (
 
 // Head is where a branch stands.
 type Head struct {
-	// Commit is the branch's newest commit.
+	// Seen is the branch's newest commit.
+	Seen string
+	// Commit is the one that counts: Seen, or while Unseen the last of which Tree is known,
+	// "" where there is none.
 	Commit string
 	// Tree names what git.path of the Project holds there: the same name is the same
 	// files. It is "" where there is no path, or the server does not tell.
 	Tree string
 	// Path is the git.path that Tree is of.
 	Path string
-	// Problem says why the commit is not known; "" where it is.
+	// Problem says why no commit is known; "" where one is.
 	Problem string
+	// Unseen says why it is not known yet what git.path holds at Seen; "" where it is, or
+	// need not be.
+	Unseen string
 }
 
 // Heads are where the branches stand that environments follow, as they were last

@@ -5,6 +5,7 @@ package environment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -15,11 +16,12 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/gitremote"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
-// look is where the branches stand that the environments follow. late says that the
-// repository did not answer in time.
-func (b *Branches) look(ctx context.Context, project *v1alpha1.Project, following []*v1alpha1.Environment) (seen map[string]Head, late bool) {
+// look is where the branches stand that the environments follow, and how it went, in the
+// words of the metric. late says that the repository did not answer in time.
+func (b *Branches) look(ctx context.Context, project *v1alpha1.Project, following []*v1alpha1.Environment) (seen map[string]Head, result string, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	names := map[string]bool{}
@@ -30,10 +32,31 @@ func (b *Branches) look(ctx context.Context, project *v1alpha1.Project, followin
 	late, err := b.ask(ctx, project, slices.Sorted(maps.Keys(names)), seen)
 	if err != nil {
 		for name := range names {
-			seen[name] = Head{Problem: gitremote.Explain(project.Spec.Git.URL, project.Spec.Git.SecretRef != nil, err)}
+			seen[name] = Head{Problem: explained(project, err)}
 		}
 	}
-	return seen, late
+	return seen, resultOf(seen, late, err), late
+}
+
+// explained is an error of the project's repository for people.
+func explained(project *v1alpha1.Project, err error) string {
+	return gitremote.Explain(project.Spec.Git.URL, project.Spec.Git.SecretRef != nil, err)
+}
+
+// resultOf is how a look went. A repository without the branch has answered.
+func resultOf(seen map[string]Head, late bool, err error) string {
+	switch {
+	case late:
+		return metrics.LookLate
+	case err != nil:
+		return metrics.LookFailed
+	}
+	for _, head := range seen {
+		if head.Unseen != "" {
+			return metrics.LookUnseen
+		}
+	}
+	return metrics.LookAnswered
 }
 
 // unlessAnswered is a context that ends after patience, unless answered is called before.
@@ -79,9 +102,9 @@ func (b *Branches) ask(ctx context.Context, project *v1alpha1.Project, names []s
 			seen[name] = Head{Problem: err.Error()}
 			continue
 		}
-		seen[name] = Head{Commit: commit.String(), Path: path}
-		if known, _ := b.Heads.get(project.Namespace, name); known.Commit == seen[name].Commit && known.Path == path {
-			seen[name] = known
+		seen[name] = Head{Seen: commit.String(), Commit: commit.String(), Path: path}
+		if known, _ := b.Heads.get(project.Namespace, name); known.Commit == commit.String() && known.Path == path {
+			seen[name] = Head{Seen: known.Commit, Commit: known.Commit, Path: path, Tree: known.Tree}
 		} else {
 			moved[name] = commit
 		}
@@ -94,7 +117,7 @@ func (b *Branches) ask(ctx context.Context, project *v1alpha1.Project, names []s
 
 // askForFolders completes the heads that moved by what git.path names there. Where that
 // cannot be seen, it is as if there were no path; where it may be seen the next time, the
-// heads stay where they were.
+// heads that count stay where they were.
 func (b *Branches) askForFolders(
 	ctx context.Context, session gitremote.Session, tips *packp.AdvRefs, project *v1alpha1.Project, moved map[string]plumbing.Hash, seen map[string]Head,
 ) (late bool) {
@@ -118,10 +141,20 @@ func (b *Branches) askForFolders(
 		return errors.Is(err, context.DeadlineExceeded)
 	}
 	for name := range moved {
-		known, _ := b.Heads.get(project.Namespace, name)
-		if seen[name] = known; known.Commit == "" || known.Path != project.Spec.Git.Path {
-			delete(seen, name)
+		head := Head{Seen: seen[name].Seen, Path: project.Spec.Git.Path, Unseen: unseen(project, err)}
+		if known, _ := b.Heads.get(project.Namespace, name); known.Path == head.Path {
+			head.Commit, head.Tree = known.Commit, known.Tree
 		}
+		seen[name] = head
 	}
 	return !busy && errors.Is(err, context.DeadlineExceeded)
+}
+
+// unseen says why it cannot be seen what git.path holds.
+func unseen(project *v1alpha1.Project, err error) string {
+	why := "folders of other repositories are being read"
+	if !errors.Is(err, gitremote.ErrBusy) {
+		why = explained(project, err)
+	}
+	return fmt.Sprintf("what %q holds there cannot be seen now, and is looked at again: %s", project.Spec.Git.Path, why)
 }

@@ -16,6 +16,8 @@ type Manager struct {
 	destinations counters
 	// desired and limited are of the runner pools that scale.
 	desired, limited prometheus.Gauge
+	// looks are those at repositories whose branches are followed.
+	looks counters
 }
 
 // Ways in which the deliveries of a connector go from now on.
@@ -23,6 +25,14 @@ const (
 	DestinationPaused  = "paused"
 	DestinationFailing = "failing"
 	DestinationResumed = "resumed"
+)
+
+// Results of a look at the repository of a project, in which environments follow branches.
+const (
+	LookAnswered = "answered"
+	LookUnseen   = "folder_unseen"
+	LookFailed   = "failed"
+	LookLate     = "late"
 )
 
 // Reasons why the lease on the store was not renewed.
@@ -46,6 +56,10 @@ func NewManager(registry prometheus.Registerer) *Manager {
 			"Runner pods that the pools with a maxReplicas are to have, all of them together."),
 		limited: newGauge(registry, "agentplatform_runner_pools_limited",
 			"Runner pools that have maxReplicas of pods, and more runs than these have places for."),
+		looks: newCounters(registry, "agentplatform_git_looks_total",
+			"Looks at repositories whose branches are followed, by result: answered; folder_unseen, the branch was told and not what git.path holds there; "+
+				"failed, refused or not reached; late, no answer in time.",
+			"result", LookAnswered, LookUnseen, LookFailed, LookLate),
 	}
 }
 
@@ -57,6 +71,9 @@ func (m *Manager) LeaseFailed(reason string) { m.failures.of(reason).Inc() }
 
 // DestinationChanged counts a connector whose deliveries go another way from now on.
 func (m *Manager) DestinationChanged(to string) { m.destinations.of(to).Inc() }
+
+// Looked counts a look at a repository.
+func (m *Manager) Looked(result string) { m.looks.of(result).Inc() }
 
 // PoolsScaled notes how many replicas the pools that scale are to have, and how many of these
 // pools would have more than they may.
