@@ -119,7 +119,7 @@ func (p *past) deploy(t testing.TB) uuid.UUID {
 			{"id":"` + uuid.NewString() + `","test_name":"counts","passed":false,"agent_run_ids":["` + uuid.NewString() + `"]}]`),
 		Agents: []store.Agent{
 			{Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml", Description: "greets", Config: json.RawMessage(`{"name":"hello"}`)},
-			{Name: "hello-b", Type: "llm", SourcePath: "agents/hello-test-b.yaml", VariantOf: "hello", Config: json.RawMessage(`{}`)},
+			{Name: "hello-b", Type: "llm", SourcePath: "agents/hello-test-b.yaml", VariantOf: "hello", TestName: "b", Config: json.RawMessage(`{}`)},
 		},
 	}))
 	_, err = p.db.Activate(ctx, store.Activation{

@@ -17,6 +17,8 @@ type Agent struct {
 	Type        string `json:"type"`
 	SourcePath  string `json:"source_path"`
 	VariantOf   string `json:"variant_of,omitempty"`
+	// TestName is the name of the variant; "" of an agent that is none.
+	TestName string `json:"test_name,omitempty"`
 	// MaxConcurrentRuns is 0 without a limit.
 	MaxConcurrentRuns int `json:"max_concurrent_runs,omitempty"`
 	// ConcurrencyKey and ConcurrencyDrop are Concurrency's Expression and Drop.

@@ -306,6 +306,7 @@ func (a Agent) check() error {
 		{"type", len(a.Type), MaxAgentName},
 		{"source_path", len(a.SourcePath), MaxAgentPath},
 		{"variant_of", len(a.VariantOf), MaxAgentName},
+		{"test_name", len(a.TestName), MaxTestName},
 		{"config", len(a.Config), MaxAgentConfig},
 		{"concurrency_key", len(a.ConcurrencyKey), MaxConcurrencyExpression},
 	} {

@@ -321,6 +321,7 @@ type Agent struct {
 	Type              string `json:"type"`
 	SourcePath        string `json:"source_path"`
 	VariantOf         string `json:"variant_of,omitempty"`
+	TestName          string `json:"test_name,omitempty"`
 	MaxConcurrentRuns int    `json:"max_concurrent_runs,omitempty"`
 	// ConcurrencyKey is the expression of its runs' key, "" without one; with
 	// ConcurrencyDrop a run whose key another one has is cancelled.

@@ -210,7 +210,7 @@ func upload(ctx context.Context, opts PackOptions, log *buildLog, project *bundl
 	for _, a := range project.Agents {
 		agent := dispatchapi.Agent{
 			Name: a.Name, Description: a.Description, Type: string(a.Type), SourcePath: a.SourcePath,
-			VariantOf: a.VariantOf, MaxConcurrentRuns: a.MaxConcurrentRuns, Config: a.Config(),
+			VariantOf: a.VariantOf, TestName: a.TestName, MaxConcurrentRuns: a.MaxConcurrentRuns, Config: a.Config(),
 		}
 		if c := a.Concurrency; c != nil {
 			agent.ConcurrencyKey, agent.ConcurrencyDrop = c.Key, c.OnConflict == bundle.OnConflictDrop

@@ -49,7 +49,7 @@ var waitingStatement = `WITH RECURSIVE ` + sqlcore.QueuedLines("ctid", sqlcore.Q
 			AND n.fresh = c.fresh AND n.id >= c.id AND n.not_before <= now_us() ORDER BY n.id
 		LIMIT ` + sqlcore.HeadsOf("$3::bigint", "(SELECT count(*) FROM l)") + `) h
 	LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
-	LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = c.agent_name AND NOT a.variant`
+	LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = c.agent_name AND a.variant_of = ''`
 
 // Look implements sqlcore.Engine, in one round trip.
 func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err error) {

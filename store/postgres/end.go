@@ -35,7 +35,7 @@ var endStatement = `WITH given AS MATERIALIZED (
 		r.deployment_id, r.attempt, r.runner_id, r.concurrency_key, r.queued_at, r.started_at, r.journal_size + g.size AS journal_size,
 		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.output_blob, g.texts, g.input_tokens,
 		g.output_tokens, g.thinking_tokens, g.cached_input_tokens, g.total_tokens,
-		CASE WHEN r.test_name = '' THEN g.test_name ELSE r.test_name END AS test_name
+		` + sqlcore.SaidVariant("r", "g.test_name") + ` AS test_name
 ), history AS (
 	INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
 		status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, input_tokens,
@@ -267,9 +267,9 @@ func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, en
 }
 
 // renewStatement also revives claims that were swept and that nobody has taken since.
-const renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $4::bigint, status = 'running',
+var renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $4::bigint, status = 'running',
 		losses = u.losses - CASE WHEN u.status = 'running' THEN 0 ELSE 1 END,
-		test_name = CASE WHEN u.test_name = '' THEN l.test_name ELSE u.test_name END
+		test_name = ` + sqlcore.SaidVariant("u", "l.test_name") + `
 	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $7::text[]) AS l (project_id, id, token, test_name)
 	WHERE u.project_id = l.project_id AND u.id = l.id AND u.token = l.token AND u.project_id = $5 AND u.environment_id = $6
 		AND (u.status = 'running' OR u.status = 'queued' AND u.runner_id <> '')

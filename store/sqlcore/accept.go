@@ -102,7 +102,7 @@ func BeginningOf(e store.Event) *Beginning {
 // bundle, where it has the agent without limits: so whether a run of it may begin depends
 // on no other run. NULL where it has not.
 const LiveAgent = `(SELECT CAST(d.id AS text) || d.bundle_digest FROM environments v
-	JOIN deployment_agents a ON a.project_id = v.project_id AND a.deployment_id = v.live_deployment_id AND a.name = e.agent AND NOT a.variant
+	JOIN deployment_agents a ON a.project_id = v.project_id AND a.deployment_id = v.live_deployment_id AND a.name = e.agent AND a.variant_of = ''
 	JOIN deployments d ON d.project_id = v.project_id AND d.id = v.live_deployment_id
 	WHERE v.project_id = e.project_id AND v.id = e.environment_id AND a.max_concurrent_runs = 0 AND a.concurrency_expression = '')`
 

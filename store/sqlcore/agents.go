@@ -26,14 +26,14 @@ func scanName(row scanner) (name string, err error) {
 // HasAgent implements store.Catalog.
 func (c *Core) HasAgent(ctx context.Context, deployment store.Key, name string) (has bool, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
-		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND NOT variant)`, deployment.ProjectID, deployment.ID, name).Scan(&has)
+		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND variant_of = '')`, deployment.ProjectID, deployment.ID, name).Scan(&has)
 	return has, wrap(err, "looking for agent %q of deployment %s", name, deployment)
 }
 
 // AgentNames implements store.Catalog.
 func (c *Core) AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error) {
 	names, err := collect(ctx, c.engine.Reader(), scanName, `SELECT name FROM deployment_agents
-		WHERE project_id = $1 AND deployment_id = $2 AND NOT variant ORDER BY name LIMIT $3`, deployment.ProjectID, deployment.ID, limit)
+		WHERE project_id = $1 AND deployment_id = $2 AND variant_of = '' ORDER BY name LIMIT $3`, deployment.ProjectID, deployment.ID, limit)
 	return names, wrap(err, "listing the agents of deployment %s", deployment)
 }
 
@@ -55,7 +55,7 @@ func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.Agent
 		former, err := collect(ctx, q, scanName, `SELECT DISTINCT a.name
 			FROM (SELECT id FROM deployments WHERE project_id = $1 AND environment_id = $2 AND status = 'deployed'
 				ORDER BY sequence DESC LIMIT `+formerDeployments+`) d
-			JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = d.id AND NOT a.variant`, environment.ProjectID, environment.ID)
+			JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = d.id AND a.variant_of = ''`, environment.ProjectID, environment.ID)
 		if err != nil {
 			return wrap(err, "reading the agents of deployments before")
 		}

@@ -70,7 +70,7 @@ func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool
 			link_id, agent_name, input_id, status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id,
 			input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name, queued_at, started_at, ended_at)
 		SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id, $4, deployment_id,
-			$3, attempt, runner_id, $5, $6, $7, $19, $8, $9, $10, $11, $12, CASE WHEN test_name = '' THEN $20 ELSE test_name END, queued_at, started_at, now_us()
+			$3, attempt, runner_id, $5, $6, $7, $19, $8, $9, $10, $11, $12, `+sqlcore.SaidVariant("open_runs", "$20")+`, queued_at, started_at, now_us()
 		FROM open_runs WHERE project_id = $1 AND id = $2 AND ($13 OR token = $3 AND status = 'running')
 			AND ($17 = '' OR status = $17) AND ($18 OR COALESCE(concurrency_key, '') = '') AND ($14 = 0 OR journal_length = $14 - 1 AND journal_size + $15 <= $16)
 		RETURNING environment_id, connector_run_id, agent_name`,
@@ -182,7 +182,7 @@ func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.
 	for _, h := range held {
 		l := h.Lease
 		result, err := q.ExecContext(ctx, `UPDATE open_runs SET lease_until = now_us() + $4, status = 'running',
-				losses = losses - CASE WHEN status = 'running' THEN 0 ELSE 1 END, test_name = CASE WHEN test_name = '' THEN $7 ELSE test_name END
+				losses = losses - CASE WHEN status = 'running' THEN 0 ELSE 1 END, test_name = `+sqlcore.SaidVariant("open_runs", "$7")+`
 			WHERE project_id = $1 AND id = $2 AND token = $3 AND $1 = $5 AND environment_id = $6
 				AND (status = 'running' OR status = 'queued' AND runner_id <> '')`,
 			l.Run.ProjectID, l.Run.ID, l.Token, lease.Microseconds(), environment.ProjectID, environment.ID, h.TestName)
@@ -317,7 +317,7 @@ func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sq
 				FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = $1 AND n.environment_id = $2 AND n.class = $3 AND n.agent_name = $4
 					AND n.fresh = $6 AND n.not_before <= now_us() ORDER BY n.id LIMIT `+sqlcore.HeadsOf("$7", "$8")+`) h
 			LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
-			LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = $4 AND NOT a.variant`,
+			LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = $4 AND a.variant_of = ''`,
 			c.Environment.ProjectID, c.Environment.ID, int64(l.class), l.agent, *look.Live, l.fresh, c.Limit, len(lines)); err != nil {
 			return err
 		}

@@ -57,6 +57,7 @@ func badAgents() map[string]struct {
 		"long type":        {[]store.Agent{{Name: "a", Type: text(store.MaxAgentName + 1)}}, store.ErrTooLarge},
 		"long path":        {[]store.Agent{{Name: "a", SourcePath: text(store.MaxAgentPath + 1)}}, store.ErrTooLarge},
 		"long expression":  {[]store.Agent{{Name: "a", ConcurrencyKey: text(store.MaxConcurrencyExpression + 1)}}, store.ErrTooLarge},
+		"long test name":   {[]store.Agent{{Name: "a", TestName: text(store.MaxTestName + 1)}}, store.ErrTooLarge},
 		"long variant":     {[]store.Agent{{Name: "a", VariantOf: text(store.MaxAgentName + 1)}}, store.ErrTooLarge},
 	}
 }

@@ -17,6 +17,33 @@ func (w *world) says(c store.Claimed, test string) {
 	w.Empty(lost)
 }
 
+// variants are an agent and its variants of these names.
+func (w *world) variants(agent string, names ...string) []store.Agent {
+	all := []store.Agent{{Name: agent, Type: "llm", SourcePath: "agents/" + agent + ".yaml"}}
+	for _, name := range names {
+		all = append(all, store.Agent{
+			Name: agent + "-" + name, Type: "llm", SourcePath: "agents/" + agent + "-test-" + name + ".yaml", VariantOf: agent, TestName: name,
+		})
+	}
+	return all
+}
+
+// deployResult is deploy of another result than that of agents alone.
+func (w *world) deployResult(spec store.DeploymentSpec, change func(*store.BuildResult)) {
+	_, err := w.s.BeginDeployment(w.ctx, spec)
+	w.NoError(err)
+	w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+	result := w.result("bundle of " + spec.Ref.Name)
+	change(&result)
+	w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
+	w.True(w.activate(spec.ID).Live)
+}
+
+// deployVariants makes an agent with variants of these names live.
+func (w *world) deployVariants(name, agent string, variants ...string) {
+	w.deployResult(w.newDeployment(name), func(result *store.BuildResult) { result.Agents = w.variants(agent, variants...) })
+}
+
 // executedBy are the runs that a list narrowed to a variant has.
 func (w *world) executedBy(test string) (ids []uuid.UUID) {
 	runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, TestName: test, Limit: 100})
@@ -29,7 +56,7 @@ func (w *world) executedBy(test string) (ids []uuid.UUID) {
 
 var variantPromises = []promise{
 	{"a heartbeat says which variant executes a run, once", func(w *world) {
-		w.deploy("one", "first")
+		w.deployVariants("one", "first", "short", "long")
 		_, c := w.running(lease)
 		w.Empty(c.Run.TestName)
 		w.says(c, "")
@@ -41,7 +68,7 @@ var variantPromises = []promise{
 		w.Equal("short", w.run(c.Run.ID).TestName)
 	}},
 	{"who goes on with a run is told its variant, and its end keeps it", func(w *world) {
-		w.deploy("one", "first")
+		w.deployVariants("one", "first", "short", "long")
 		_, c := w.running(lease)
 		w.says(c, "short")
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
@@ -56,7 +83,7 @@ var variantPromises = []promise{
 		w.Equal("short", w.run(c.Run.ID).TestName)
 	}},
 	{"a run that ends before a heartbeat has the variant that its completion names", func(w *world) {
-		w.deploy("one", "first")
+		w.deployVariants("one", "first", "short", "long")
 		_, c := w.running(lease)
 		done := completed(c)
 		done.TestName = "short"
@@ -74,7 +101,7 @@ var variantPromises = []promise{
 		w.Empty(w.executedBy("long"))
 	}},
 	{"a run that the platform ends keeps its variant", func(w *world) {
-		w.deploy("one", "first")
+		w.deployVariants("one", "first", "short", "long")
 		_, c := w.running(lease)
 		w.says(c, "short")
 		w.NoError(w.s.Cancel(w.ctx, c.Run.Key(), store.RunErrorCancelled, "enough"))
@@ -82,30 +109,52 @@ var variantPromises = []promise{
 		w.Equal(store.RunCancelled, run.Status)
 		w.Equal("short", run.TestName)
 	}},
-	{"a variant's name has a bound, and is text", func(w *world) {
-		w.deploy("one", "first")
-		long := strings.Repeat("é\x00", store.MaxTestName)
-		_, c := w.running(lease)
-		w.says(c, long)
-		w.NotEmpty(w.run(c.Run.ID).TestName)
-		w.LessOrEqual(len(w.run(c.Run.ID).TestName), store.MaxTestName)
-		_, c = w.running(lease)
+	{"a runner that names no variant of the run's agent is not believed", func(w *world) {
+		spec := w.newDeployment("one")
+		w.deployResult(spec, func(result *store.BuildResult) {
+			result.Agents = append(w.variants("first", "short"), w.variants("second", "long")...)
+		})
+		of := func(agent string) store.Claimed {
+			e := w.single()
+			e.Runs[0].AgentName = agent
+			w.accept(&e)
+			claimed := w.claim(1, lease)
+			w.Len(claimed, 1)
+			return claimed[0]
+		}
+		for _, none := range []string{"none", "long", "first-short", "first", "Short", strings.Repeat("é\x00", store.MaxTestName), store.BaseRuns} {
+			c := of("first")
+			w.says(c, none)
+			w.Empty(w.run(c.Run.ID).TestName, none)
+			done := completed(c)
+			done.TestName = none
+			w.NoError(w.complete(done))
+			w.Equal(store.RunCompleted, w.run(c.Run.ID).Status)
+			w.Empty(w.run(c.Run.ID).TestName, none)
+		}
+		c := of("first")
+		w.says(c, "none")
+		w.says(c, "short")
+		w.Equal("short", w.run(c.Run.ID).TestName, "what it says later counts")
+
+		w.deployVariants("two", "first", "brief")
+		w.says(c, "brief")
 		done := completed(c)
-		done.TestName = long
+		done.TestName = "brief"
 		w.NoError(w.complete(done))
-		w.Equal(store.RunCompleted, w.run(c.Run.ID).Status)
-		w.NotEmpty(w.run(c.Run.ID).TestName)
-		w.LessOrEqual(len(w.run(c.Run.ID).TestName), store.MaxTestName)
+		w.Equal("short", w.run(c.Run.ID).TestName)
+		c = of("first")
+		w.says(c, "short")
+		w.Empty(w.run(c.Run.ID).TestName, "that of a deployment before")
+		w.says(c, "brief")
+		w.Equal("brief", w.run(c.Run.ID).TestName)
 	}},
 	{"a variant is no agent that a link could name", func(w *world) {
 		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
-		result := w.result("bundle of one", "first", "second")
-		result.Agents[0].VariantOf = "second"
-		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
-		w.True(w.activate(spec.ID).Live)
+		w.deployResult(spec, func(result *store.BuildResult) {
+			*result = w.result("bundle of one", "first", "second")
+			result.Agents[0].VariantOf = "second"
+		})
 		names, err := w.s.AgentNames(w.ctx, spec.Key(), 10)
 		w.NoError(err)
 		w.Equal([]string{"second"}, names)

@@ -308,8 +308,9 @@ CREATE TABLE deployment_agents (
     -- '' where its runs have no concurrency key.
     concurrency_expression text NOT NULL,
     concurrency_drop boolean NOT NULL,
-    -- Of another agent: no run is its own.
-    variant boolean NOT NULL,
+    -- The agent of which it is a variant, '' of none, and the variant's name: no run is its own.
+    variant_of text NOT NULL,
+    test_name text NOT NULL,
     PRIMARY KEY (project_id, deployment_id, name),
     FOREIGN KEY (project_id, deployment_id) REFERENCES deployments (project_id, id) ON DELETE CASCADE
 );
