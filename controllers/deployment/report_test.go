@@ -39,6 +39,8 @@ type provider struct {
 	mu     sync.Mutex
 	told   []string // states, with their contexts
 	answer int
+	// hangs is answered by nobody until it is closed; nil hangs nothing. reached says that somebody waits.
+	hangs, reached chan struct{}
 }
 
 func newProvider(ctx context.Context, secret map[string]string) *provider {
@@ -47,6 +49,10 @@ func newProvider(ctx context.Context, secret map[string]string) *provider {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var status struct{ State, Context string }
 		_ = json.NewDecoder(r.Body).Decode(&status)
+		if p.hangs != nil {
+			p.reached <- struct{}{}
+			<-p.hangs
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.told = append(p.told, status.State+" "+status.Context)
@@ -107,6 +113,35 @@ func (p *provider) answers(status int) {
 }
 
 var _ = Describe("The status of a Deployment's commit", func() {
+	It("holds up nothing of others while one's provider hangs, and no deployment of anybody's", func(ctx SpecContext) {
+		credentials := func() map[string]string { return map[string]string{"bearerToken": reportToken} }
+		hanging, well := newProvider(ctx, credentials()), newProvider(ctx, credentials())
+		hanging.hangs, hanging.reached = make(chan struct{}), make(chan struct{}, 10)
+		one, two := hanging.Deployment("one"), hanging.Deployment("two")
+		told := make(chan time.Duration, 1)
+		go func() {
+			defer GinkgoRecover()
+			told <- hanging.at(ctx, one, v1alpha1.DeploymentBuilding)
+		}()
+		Eventually(ctx, hanging.reached).Should(Receive())
+
+		Expect(hanging.at(ctx, two, v1alpha1.DeploymentBuilding)).To(Equal(time.Second), "its next one comes later, and takes no place meanwhile")
+		Expect(hanging.reached).NotTo(Receive())
+		well.reporter = hanging.reporter
+		Expect(well.at(ctx, well.Deployment("one"), v1alpha1.DeploymentBuilding)).To(BeZero())
+		Expect(well.states()).To(ConsistOf("pending agentplatform/the-dev"))
+		for _, p := range []*provider{hanging, well} {
+			d := p.Deployment("three")
+			p.ExpectApplied(ctx, d)
+			p.ExpectReconciled(ctx, p.r, d)
+			Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentBuilding))
+		}
+		Expect(told).NotTo(Receive(), "it hangs all the while")
+		close(hanging.hangs)
+		Eventually(ctx, told).Should(Receive(BeZero()))
+		Expect(hanging.states()).To(ConsistOf("pending agentplatform/the-dev"))
+	})
+
 	It("is told to the repository's provider, each state once", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"username": "u", "password": reportToken})
 		d := p.Deployment("one")

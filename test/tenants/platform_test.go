@@ -105,6 +105,29 @@ func (p *platform) run(path string) {
 	}
 }
 
+// gatewayAlone stops the platform and starts the gateway again, on the same store.
+func (p *platform) gatewayAlone() {
+	p.t.Helper()
+	p.stop()
+	ctx, stop := context.WithCancel(context.Background())
+	quiet := slog.New(slog.DiscardHandler)
+	db, err := sqlite.Open(ctx, sqlite.Options{Path: p.path, Logger: quiet})
+	require.NoError(p.t, err)
+	p.store = db
+	p.gateway, err = webhookgw.New(webhookgw.Options{
+		Store: db, PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", Grace: time.Second, Logger: quiet,
+	})
+	require.NoError(p.t, err)
+	served := make(chan error, 1)
+	go func() { served <- p.gateway.Run(ctx) }()
+	p.stop = func() {
+		stop()
+		require.NoError(p.t, <-served)
+		require.NoError(p.t, db.Close())
+		p.stop = func() {}
+	}
+}
+
 // manage runs the controllers with the rights of their role and no more.
 func (p *platform) manage(ctx context.Context, db *sqlite.Store, keys *platformkeys.Keeper) <-chan error {
 	p.t.Helper()

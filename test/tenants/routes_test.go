@@ -18,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/dispatch"
 	"github.com/agentplatform/agentplatform/webhookgw/ingress"
+	"github.com/agentplatform/agentplatform/webhookgw/push"
 )
 
 // A place of a request that takes an id, and one's own id for it. Whoever adds a
@@ -360,6 +361,19 @@ var hookRoutes = map[string]func(attacker, victim *tenant, ids map[string]string
 			require.Contains(attacker.t, []int{http.StatusUnauthorized, http.StatusNotFound}, got.status, "the victim's secret opens nothing of the attacker's")
 		}
 	},
+	// It has no secret: who knows the project can have its repository looked at, see TestAForgedPush.
+	"/git/{project_id}": func(attacker, victim *tenant, ids map[string]string) {
+		for what, id := range ids {
+			got := attacker.send(http.MethodPost, "http://"+attacker.gateway.PublicAddr()+"/git/"+id, `{}`, http.Header{"X-Gitea-Event": {"release"}})
+			victim.requireNothingOf(got, "a push webhook with the %s of another project", what)
+			if what == "project" {
+				require.Equal(attacker.t, http.StatusOK, got.status, got.body)
+				require.JSONEq(attacker.t, `{"status":"ignored"}`, got.body)
+				continue
+			}
+			require.Equal(attacker.t, http.StatusNotFound, got.status, "%s: %s", what, got.body)
+		}
+	},
 }
 
 // dispatchBodies are what is sent to each route of the internal port: RUN is a
@@ -427,9 +441,11 @@ func (p *platform) walk(handler http.Handler) (out []string) {
 // askHooks calls the public port.
 func (attacker *tenant) askHooks(victim *tenant, ids map[string]string) {
 	attacker.t.Helper()
-	for _, route := range attacker.walk(ingress.New(ingress.Options{Store: attacker.store}).Handler) {
-		_, path, _ := strings.Cut(route, " ")
-		require.Contains(attacker.t, hookRoutes, path, "the table of the public port must know it")
+	for _, handler := range []http.Handler{ingress.New(ingress.Options{Store: attacker.store}).Handler, push.New(push.Options{Store: attacker.store}).Handler} {
+		for _, route := range attacker.walk(handler) {
+			_, path, _ := strings.Cut(route, " ")
+			require.Contains(attacker.t, hookRoutes, path, "the table of the public port must know it")
+		}
 	}
 	for _, ask := range hookRoutes {
 		ask(attacker, victim, ids)
