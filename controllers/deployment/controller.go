@@ -122,6 +122,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Project{}, r.Enqueue(deployments, isOpen), builder.WithPredicates(object.Changed(projectState))).
 		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, deployments, nil), builder.WithPredicates(object.Changed(environmentState))).
 		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, deployments, outOfDate)).
+		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(r.testedIn), builder.WithPredicates(object.Changed(environmentState))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.OnlyMetadata)
 	return object.WatchPods(b, component, v1alpha1.LabelDeployment).Complete(r)
 }
@@ -168,6 +169,31 @@ func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) (out []c
 	for i := range list.Items {
 		if isOpen(secret, &list.Items[i]) {
 			out = append(out, object.Request(&list.Items[i]))
+		}
+	}
+	return out
+}
+
+// testedIn are the open deployments to the environments that name another one as their
+// testEnvironment.
+func (r *Reconciler) testedIn(ctx context.Context, tests client.Object) (out []ctrl.Request) {
+	environments, deployments := &v1alpha1.EnvironmentList{}, &v1alpha1.DeploymentList{}
+	err := r.Client.List(ctx, environments, client.InNamespace(tests.GetNamespace()))
+	named := map[string]bool{}
+	for i := range environments.Items {
+		if e := &environments.Items[i]; e.Name != tests.GetName() && string(e.Spec.TestEnvironment) == tests.GetName() {
+			named[e.Name] = true
+		}
+	}
+	if err == nil && len(named) > 0 {
+		err = r.Client.List(ctx, deployments, client.InNamespace(tests.GetNamespace()))
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "looking for the deployments whose tests an Environment is for")
+	}
+	for i := range deployments.Items {
+		if d := &deployments.Items[i]; named[string(d.Spec.Environment)] && isOpen(tests, d) {
+			out = append(out, object.Request(d))
 		}
 	}
 	return out
