@@ -107,13 +107,13 @@ func (s *Server) object(ctx context.Context, c *caller, d store.Deployment) (*v1
 	return o, nil
 }
 
-// underWay is what a controller says of a deployment that is open, such as why its build
-// does not run; nil where nobody says anything. What the store knows is answered while
+// objectSeen is the object of a deployment, of which controllers say more than the store does, such
+// as why a build does not run; nil where it is gone. What the store knows is answered while
 // Kubernetes is away, too.
-func (s *Server) underWay(ctx context.Context, c *caller, d store.Deployment) *string {
+func (s *Server) objectSeen(ctx context.Context, c *caller, d store.Deployment) *v1alpha1.Deployment {
 	o, err := s.object(ctx, c, d)
-	if err != nil || o == nil {
+	if err != nil {
 		return nil
 	}
-	return opt(whyNotReady(o))
+	return o
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -34,6 +35,7 @@ type Deployment struct {
 	TestResults          []TestResult          `json:"test_results" nullable:"true" doc:"The results of the test phase; null in lists."`
 	ConnectorResults     []ConnectorResult     `json:"connector_results" doc:"What became of the connectors in the code."`
 	Agents               []DeploymentAgent     `json:"agents" doc:"The agents that it contains."`
+	CommitStatus         Null[CommitStatus]    `json:"commit_status" doc:"What the repository's provider was told of the commit; null in lists, while nobody tried to tell it, and once the object of the deployment is gone."`
 	CreatedAt            time.Time             `json:"created_at" doc:"When it was asked for."`
 	StartedAt            *time.Time            `json:"started_at" doc:"When the build began."`
 	EndedAt              *time.Time            `json:"ended_at" doc:"When its status became final."`
@@ -62,6 +64,12 @@ type DeploymentAgent struct {
 	Type        string  `json:"type" doc:"Its type." example:"llm"`
 	SourcePath  string  `json:"source_path" doc:"Its file in the repository." example:"agents/support.yaml"`
 	VariantOf   *string `json:"variant_of" doc:"The agent of which it is an A/B variant."`
+}
+
+// CommitStatus is what a repository's provider was told of a deployment's commit.
+type CommitStatus struct {
+	State Null[CommitState] `json:"state" doc:"The last state that the provider has taken; null: none."`
+	Error *string           `json:"error" doc:"Why the provider was not told of the deployment's state of now; null where it was."`
 }
 
 // TestResult is what became of a test case.
@@ -148,10 +156,27 @@ func (s *Server) wholeDeployment(ctx context.Context, c *caller, d store.Deploym
 		return Deployment{}, fmt.Errorf("reading the log of deployment %s: %w", d.ID, err)
 	}
 	shown.BuildLogs = &logs
-	if shown.Message == nil && !d.Status.Terminal() {
-		shown.Message = s.underWay(ctx, c, d)
+	if d.Status.Terminal() && d.ResolvedCommit == "" {
+		return shown, nil // its object has nothing to add
 	}
+	o := s.objectSeen(ctx, c, d)
+	if shown.Message == nil && !d.Status.Terminal() && o != nil {
+		shown.Message = opt(whyNotReady(o))
+	}
+	shown.CommitStatus.Value = showCommitStatus(o)
 	return shown, nil
+}
+
+// showCommitStatus is what the object of a deployment, nil where it is gone, says of its commit.
+func showCommitStatus(o *v1alpha1.Deployment) *CommitStatus {
+	if o == nil || o.Status.CommitStatus == nil {
+		return nil
+	}
+	told, out := o.Status.CommitStatus, &CommitStatus{State: word[CommitState](strings.ToLower(o.Status.CommitStatus.State))}
+	if told.Reason != v1alpha1.CommitStatusReported {
+		out.Error = &told.Message
+	}
+	return out
 }
 
 // live is the live deployment of an environment, or nil.

@@ -162,6 +162,7 @@ var aboutSchemas = map[string]string{
 	"DeploymentAgent":          "An agent that a deployment contains.",
 	"DeploymentCreate":         "Which version is deployed.",
 	"DeploymentItem":           "A deployment in a list.",
+	"CommitStatus":             "What the provider of a repository was told of a commit.",
 	"DeploymentSource":         "Where the code of a deployment came from.",
 	"Done":                     "The answer of calls that leave nothing to show.",
 	"Environment":              "Where agents are deployed to and run.",

@@ -17,6 +17,7 @@ type (
 	DeploymentStatus   string
 	DeploymentPhase    string
 	FailureReason      string
+	CommitState        string
 	SourceType         string
 	ConnectorAction    string
 	EnvironmentKind    string
@@ -83,6 +84,11 @@ func (DeploymentPhase) Schema(r huma.Registry) *huma.Schema {
 func (FailureReason) Schema(r huma.Registry) *huma.Schema {
 	return enumeration(r, "FailureReason", "Why a deployment failed. store_restored: it is newer than the backup that the store was restored from.",
 		"build_failed", "tests_failed", "connectors_failed", "deadline_exceeded", "store_restored")
+}
+
+// Schema describes the type.
+func (CommitState) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "CommitState", "What a repository's provider knows of a commit.", "pending", "success", "failure", "error")
 }
 
 // Schema describes the type.

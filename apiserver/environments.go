@@ -24,6 +24,7 @@ type Environment struct {
 	IsDefault        bool                `json:"is_default" doc:"Whether it is the project's default environment."`
 	Kind             EnvironmentKind     `json:"kind" doc:"What it is for."`
 	GitBranch        *string             `json:"git_branch" doc:"The branch that is built; null: the repository's default branch."`
+	GitWebhookURL    *string             `json:"git_webhook_url" format:"uri" doc:"Where the provider of the project's repository may tell of pushes, the same for all environments; null in a project without a repository." example:"https://hooks.example.com/git/2b1f6c1e-58f5-4f5c-8d0e-6f4b7c0a9d11"`
 	Settings         EnvironmentSettings `json:"settings" doc:"How its agents run."`
 	LiveDeploymentID *string             `json:"live_deployment_id" format:"uuid" doc:"The deployment that runs there; null before the first."`
 	TestSession      Null[TestSession]   `json:"test_session" doc:"Who tests in a test environment; null while nobody does."`
@@ -120,7 +121,7 @@ func (s *Server) environmentShower(ctx context.Context, c *caller) (func(*v1alph
 			ID: idOf(e), ProjectID: c.projectID.String(), Name: e.Title(), Slug: e.Status.Slug,
 			IsDefault: isDefault(project, e),
 			Kind:      EnvironmentKind(cmp.Or(e.Spec.Kind, v1alpha1.EnvironmentStandard).Word()),
-			GitBranch: opt(e.Spec.Git.Branch),
+			GitBranch: opt(e.Spec.Git.Branch), GitWebhookURL: opt(project.Status.GitWebhookURL),
 			Settings: EnvironmentSettings{Runner: RunnerSettings{
 				MinReplicas: e.Spec.Runner.Replicas(), MaxReplicas: Null[int32]{Value: e.Spec.Runner.MaxReplicas}, Concurrency: e.Spec.Runner.Concurrency,
 				Requests: quantities(e.Spec.Runner.Resources.Requests), Limits: quantities(e.Spec.Runner.Resources.Limits),
