@@ -233,6 +233,32 @@ func TestWhomASecretConcerns(t *testing.T) {
 	}
 }
 
+// TestWhomATestEnvironmentConcerns: the deployments that have not ended, to environments that name it.
+func TestWhomATestEnvironmentConcerns(t *testing.T) {
+	t.Parallel()
+	environment := func(namespace, name, tests string) *v1alpha1.Environment {
+		return &v1alpha1.Environment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec:       v1alpha1.EnvironmentSpec{TestEnvironment: v1alpha1.EnvironmentName(tests)},
+		}
+	}
+	to := func(namespace, name, environment string, phase v1alpha1.DeploymentPhase) *v1alpha1.Deployment {
+		return &v1alpha1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.DeploymentSpec{Environment: v1alpha1.EnvironmentName(environment)},
+			Status: v1alpha1.DeploymentStatus{Phase: phase},
+		}
+	}
+	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
+		environment("team", "dev", "lab"), environment("team", "staging", "lab"), environment("team", "plain", ""), environment("team", "own", "own"),
+		environment("other", "dev", "lab"),
+		to("team", "open", "dev", ""), to("team", "ended", "dev", v1alpha1.DeploymentFailed), to("team", "staged", "staging", v1alpha1.DeploymentBuilding),
+		to("team", "unrelated", "plain", ""), to("team", "itself", "own", ""), to("other", "theirs", "dev", ""),
+	)}}
+	for name, want := range map[string][]string{"lab": {"open", "staged"}, "plain": nil, "dev": nil, "own": nil} {
+		require.ElementsMatch(t, want, controllertest.Names(r.testedIn(t.Context(), environment("team", name, ""))), name)
+	}
+}
+
 // TestStatusTimes: whole seconds, as kube-apiserver keeps them, so that nothing is
 // written anew for a fraction.
 func TestStatusTimes(t *testing.T) {
