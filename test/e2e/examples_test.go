@@ -132,7 +132,10 @@ func (t *team) arrived(ctx context.Context, r *receiver, by *v1alpha1.Connector)
 
 var _ = Describe("The example", func() {
 	for _, w := range ways {
-		Context(w.name, func() { eachExample(w) })
+		Context(w.name, func() {
+			answering(w)
+			releaseNotes(w)
+		})
 	}
 
 	It("nightly-report tells the chat by its schedule", func(ctx SpecContext) {
@@ -156,8 +159,8 @@ var _ = Describe("The example", func() {
 	}, SpecTimeout(8*time.Minute))
 })
 
-// eachExample is what examples do, whichever way they are brought up.
-func eachExample(w way) {
+// answering are examples that somebody calls, whichever way they are brought up.
+func answering(w way) {
 	It("support-triage answers a ticket, and one with a log file", func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		w.example(ctx, t, "support-triage")
@@ -205,7 +208,10 @@ func eachExample(w way) {
 			return came[len(came)-1].headers.Get("Authorization")
 		}).WithTimeout(patience).WithPolling(2 * time.Second).Should(Equal("Bearer CANARY2"))
 	}, SpecTimeout(6*time.Minute))
+}
 
+// releaseNotes is what that example does.
+func releaseNotes(w way) {
 	It("release-notes publishes what GitHub tells of, and ignores what it need not", func(ctx SpecContext) {
 		t, changelog := newTeam(ctx, 1), startReceiver(http.StatusOK)
 		w.example(ctx, t, "release-notes", setting{name: "CHANGELOG_URL", value: changelog.url}, setting{"CHANGELOG_KEY", "CANARY", true})

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment_test
+
+import (
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+var _ = Describe("An Environment whose manifest names a commit", func() {
+	one, two := strings.Repeat("1", 40), strings.Repeat("2", 40)
+	at := func(commit string) func(*v1alpha1.Environment) {
+		return func(e *v1alpha1.Environment) { e.Spec.Git.Commit = v1alpha1.GitCommit(commit) }
+	}
+
+	It("is brought there, and back without a build", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one))
+		f.deployed(ctx, one, false)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, two))
+		f.deployed(ctx, two, true)
+
+		at(one)(e)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, two))
+		back := f.deployed(ctx, one, true)
+		Expect(back.Spec.Activation).NotTo(BeNil())
+		Expect(back.Spec.Activation.RequestedAt.Time).To(BeTemporally("~", f.Clock.Now(), time.Second))
+		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: one, Deployment: back.Name, Revision: 3}))
+		f.ExpectAtRest(ctx, f.r, e)
+	})
+
+	It("is left as it is where the commit is live already", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		mine := f.Deployment("mine", func(d *v1alpha1.Deployment) {
+			d.Spec.Environment, d.Spec.Source.Git = "dev", &v1alpha1.DeploymentGitSource{Commit: v1alpha1.GitCommit(one)}
+		})
+		f.ExpectApplied(ctx, mine)
+		f.deployed(ctx, one, true)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one))
+		Expect(e.Status.Git.Deployment).To(Equal("mine"))
+
+		By("what a user made is not activated for the user")
+		at(two)(e)
+		f.reconciled(ctx, e)
+		f.deployed(ctx, one, false)
+		f.deployed(ctx, two, true)
+		at(one)(e)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, two, one))
+	})
+
+	It("is brought back although what was live before still says that it is", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		f.deployed(ctx, one, true)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		second := f.deployed(ctx, two, true)
+		_, err := f.Store.BeginDeployment(ctx, store.DeploymentSpec{
+			Ref: f.Ref(second), ID: f.Key(second).ID, ProjectID: f.Key(second).ProjectID, EnvironmentID: f.Key(e).ID, Fingerprint: "a", SourceType: "git",
+		})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = f.Store.Database.ExecContext(ctx, `UPDATE environments SET live_deployment_id = ?, live_activated_at = 1`, f.Key(second).ID.String())
+		Expect(err).NotTo(HaveOccurred())
+		at(one)(e)
+		f.reconciled(ctx, e)
+		Expect(f.deployed(ctx, one, true).Spec.Activation).NotTo(BeNil())
+	})
+
+	It("is brought there although a build of another commit is under way", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		f.deployed(ctx, one, true)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		at(one)(e)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, two))
+		Expect(f.deployed(ctx, one, true).Spec.Activation).NotTo(BeNil(), "else the other one would go live when it is built")
+	})
+
+	It("is brought there, back and there again, each time anew where that failed", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		f.deployed(ctx, one, true)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		there := e.Status.Git.Deployment
+		f.ended(ctx, there, v1alpha1.DeploymentCancelled)
+		at(one)(e)
+		f.reconciled(ctx, e)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		again := e.Status.Git.Deployment
+		Expect(again).NotTo(Equal(there))
+		Expect(f.commits(ctx)).To(ConsistOf(one, two, two))
+
+		By("its status was lost, and what ended is not taken for it")
+		f.ended(ctx, again, v1alpha1.DeploymentFailed)
+		e.Status.Git = nil
+		f.ExpectStatus(ctx, e)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(e.Status.Git.Deployment).NotTo(BeElementOf(there, again))
+
+		By("nor what the store knows from a Deployment that was deleted")
+		third := f.Deployment(e.Status.Git.Deployment)
+		_, err := f.Store.BeginDeployment(ctx, store.DeploymentSpec{
+			Ref: f.Ref(third), ID: f.Key(third).ID, ProjectID: f.Key(third).ProjectID, EnvironmentID: f.Key(e).ID, Fingerprint: "a", SourceType: "git",
+		})
+		Expect(err).NotTo(HaveOccurred())
+		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(third.Name)})
+		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(again)})
+		e.Status.Git = nil
+		f.ExpectStatus(ctx, e)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(e.Status.Git.Deployment).NotTo(BeElementOf(there, third.Name))
+		Expect(f.commits(ctx)).To(ConsistOf(one, two, two))
+	})
+
+	It("is not taken to be on its way where something newer is", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		at(one)(e)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, two, one))
+		Expect(e.Status.Git.Revision).To(Equal(int64(3)))
+
+		By("the status is lost on its way, and the same Deployment is it")
+		asked := *e.Status.Git
+		e.Status.Git.Commit, e.Status.Git.Revision = two, 2
+		f.ExpectStatus(ctx, e)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(HaveLen(3))
+		Expect(*e.Status.Git).To(Equal(asked))
+	})
+
+	It("has its runners although Kubernetes refuses the Deployment", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		quota := &corev1.ResourceQuota{ObjectMeta: f.At("none"), Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{"count/deployments.agentplatform.dev": resource.MustParse("0")},
+		}}
+		f.ExpectApplied(ctx, quota)
+		quota.Status.Hard = quota.Spec.Hard
+		f.ExpectStatus(ctx, quota)
+		e := f.Environment("dev", at(one))
+		after := f.reconciled(ctx, e)
+		Expect(after).To(And(BeNumerically(">", 0), BeNumerically("<=", 30*time.Second)))
+		f.pool(ctx, e)
+		condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
+		Expect(condition.Status).To(Equal(metav1.ConditionFalse))
+		Expect(condition.Reason).To(Equal(v1alpha1.ReasonRefused))
+		Expect(condition.Message).To(ContainSubstring("quota"))
+		Expect(v1alpha1.IsStalled(e)).To(BeFalse())
+	})
+
+	It("does not take somebody else's Deployment for its own", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		name := e.Status.Git.Deployment
+		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(name)})
+		f.ExpectApplied(ctx, f.Deployment(name, func(d *v1alpha1.Deployment) {
+			d.Spec.Environment, d.Spec.Source.Git = "dev", &v1alpha1.DeploymentGitSource{Commit: v1alpha1.GitCommit(two)}
+		}))
+		e.Status.Git = nil
+		f.ExpectStatus(ctx, e)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(e.Status.Git.Deployment).NotTo(Equal(name))
+		Expect(e.Status.Git.Revision).To(Equal(int64(2)))
+		Expect(f.commits(ctx)).To(ConsistOf(one, two))
+	})
+})
