@@ -104,13 +104,20 @@ func ended(d *v1alpha1.Deployment) string {
 	return "not live, for another one is"
 }
 
-// ask decides on the Deployment that brings the environment to a head.
+// ask decides on the Deployment that brings the environment to a head. Where the store has that
+// live and nothing else is on its way, there is nothing to bring: the object may be missing, as
+// after a move, for those that the platform makes lie in no repository.
 func (r *Reconciler) ask(
 	ctx context.Context, e *v1alpha1.Environment, branch string, head Head, all []v1alpha1.Deployment, key store.Key,
 ) (*v1alpha1.EnvironmentGitStatus, error) {
 	asked := &v1alpha1.EnvironmentGitStatus{Commit: head.Commit, Tree: head.Tree}
 	if e.Status.Git != nil {
 		asked.Revision = e.Status.Git.Revision
+	}
+	if e.Status.LiveCommit == head.Commit && stayLive(head.Commit, all) {
+		asked.Deployment = e.Status.LiveDeployment
+		asked.Revision++
+		return asked, nil
 	}
 	there, activate := deploymentOf(head.Commit, e.Status.LiveDeployment, all)
 	if there == nil {
@@ -178,7 +185,7 @@ func (r *Reconciler) showHead(e *v1alpha1.Environment, project *v1alpha1.Project
 // after one that is activated. live is what the store knows to be live, "" where it knows
 // of none; the statuses are behind it.
 func deploymentOf(commit, live string, all []v1alpha1.Deployment) (there *v1alpha1.Deployment, activate bool) {
-	next := newestOpen(commit, all)
+	next, stay := newestOpen(commit, all), stayLive(commit, all)
 	if next != nil && isOf(next, commit) {
 		return next, false
 	}
@@ -187,7 +194,7 @@ func deploymentOf(commit, live string, all []v1alpha1.Deployment) (there *v1alph
 		if d.Status.Phase != v1alpha1.DeploymentDeployed || d.DeletionTimestamp != nil || !isOf(d, commit) {
 			continue
 		}
-		if d.Status.Live && (live == "" || live == d.Name) && next == nil {
+		if d.Status.Live && (live == "" || live == d.Name) && stay {
 			return d, false
 		}
 		// What a user made is the user's to activate.
@@ -196,6 +203,14 @@ func deploymentOf(commit, live string, all []v1alpha1.Deployment) (there *v1alph
 		}
 	}
 	return there, activate
+}
+
+// stayLive says whether what is live of a commit stays so: nothing is on its way, and no deployment
+// of another commit is asked to be live again.
+func stayLive(commit string, all []v1alpha1.Deployment) bool {
+	return newestOpen(commit, all) == nil && !slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool {
+		return d.Status.Phase == v1alpha1.DeploymentDeployed && d.DeletionTimestamp == nil && d.ActivationPending() && !isOf(&d, commit)
+	})
 }
 
 // newestOpen is what goes live last of the deployments that are on their way, nil where
