@@ -62,7 +62,7 @@ var _ = Describe("What stood on an object that goes", func() {
 			return notReady(connector, v1alpha1.ReasonReferenceMissing) && routes.Status == metav1.ConditionFalse
 		})
 		t.eventually(ctx, live, func() bool {
-			return !live.Status.Live && !live.Status.IsTrue(v1alpha1.ConditionLive) && notReady(live, v1alpha1.ReasonReferenceMissing)
+			return !live.Status.Live && !live.Status.IsTrue(v1alpha1.ConditionLive) && v1alpha1.IsReady(live)
 		})
 		Eventually(ctx, func() bool { return t.served(ctx, connector) }).Should(BeFalse())
 		Expect(t.client.Create(ctx, &v1alpha1.Environment{ObjectMeta: t.at("dev")})).To(Succeed())

@@ -81,9 +81,9 @@ var _ = Describe("A Deployment", func() {
 		Expect(s.Events.Sent()).To(ConsistOf(HavePrefix("Normal NotLive: ")))
 
 		By("losing its environment")
-		s.ExpectGone(ctx, s.environment)
+		s.environmentGone(ctx)
 		s.ExpectReconciled(ctx, s.r, next)
-		Expect(State(next)).To(Equal("Ready=False/ReferenceMissing Reconciling observed"))
+		Expect(State(next)).To(Equal("Ready=True/Succeeded observed"))
 		Expect(next.Status.Live).To(BeFalse())
 		Expect(next.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), "what became of it stays")
 	})

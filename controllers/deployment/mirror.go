@@ -116,10 +116,10 @@ func pendingMessage(v *version) string {
 	return "waiting for its turn"
 }
 
-// mirrorLive shows whether the deployment is the live one.
+// mirrorLive shows whether the deployment is the live one. In an environment that is gone none is.
 func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
 	environment, err := r.Store.Environment(ctx, v.environmentKey)
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return object.FromStore(err)
 	}
 	was := v.Status.Live
@@ -137,23 +137,6 @@ func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
 	}
 	r.announceLive(v, was)
 	return nil
-}
-
-// endLive shows that nothing is live in an environment that is gone. What the
-// store does not know may come back with both, from a backup, and is then live.
-func (r *Reconciler) endLive(ctx context.Context, v *version, because error) error {
-	var missing *object.MissingError
-	if !v.Status.Live || !errors.As(because, &missing) || missing.Unready {
-		return nil
-	}
-	_, err := r.Store.Deployment(ctx, v.key)
-	if err == nil {
-		v.MarkNotLive("")
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return object.FromStore(err)
 }
 
 // clock turns the store's time into the status's, in whole seconds as the API
