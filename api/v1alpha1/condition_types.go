@@ -187,6 +187,9 @@ const (
 	ReasonDeploymentFailed = "DeploymentFailed"
 	// ReasonGitMissing: the project has no git repository to build from.
 	ReasonGitMissing = "GitMissing"
+	// ReasonEnvironmentGone: the environment was deleted, and a Deployment that the
+	// platform made soon is.
+	ReasonEnvironmentGone = "EnvironmentGone"
 	// ReasonActivated: the deployment is live.
 	ReasonActivated = "Activated"
 	// ReasonNotLive: another deployment is live, or none is; a connector of the code

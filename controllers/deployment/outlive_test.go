@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
 // environmentGone deletes the environment, also from the store, as its controller does.
@@ -51,5 +52,48 @@ var _ = Describe("A Deployment whose Environment is deleted", func() {
 		s.ExpectReconciled(ctx, s.r, d)
 		Expect(State(d)).To(Equal("Ready=False/ReferenceMissing Reconciling"))
 		Expect(d.Status.Live).To(BeTrue())
+		Expect(s.ExpectAtRest(ctx, s.r, d).RequeueAfter).To(BeZero(), "the environment wakes it")
+	})
+
+	It("is deleted after a while where the platform made it, and rests where it lies in Git", func(ctx SpecContext) {
+		s := newScene(ctx)
+		ours := func(d *v1alpha1.Deployment) {
+			d.Labels = map[string]string{object.LabelManagedBy: object.ManagedBy}
+		}
+		failed := s.reconciled(ctx, s.Deployment("failed", ours))
+		s.failed(ctx, s.job(ctx, failed), "", "it broke")
+		s.ExpectReconciled(ctx, s.r, failed)
+		made, kept := s.deployed(ctx, s.Deployment("made", ours)), s.deployed(ctx, s.Deployment("kept"))
+		s.environmentGone(ctx)
+
+		Expect(s.ExpectAtRest(ctx, s.r, kept).RequeueAfter).To(BeZero())
+		Expect(State(kept)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(kept.Status.Live).To(BeFalse())
+		for _, d := range []*v1alpha1.Deployment{made, failed} {
+			after := s.ExpectReconciled(ctx, s.r, d).RequeueAfter
+			Expect(after).To(And(BeNumerically(">", 9*time.Minute), BeNumerically("<=", 10*time.Minute)))
+			Expect(State(d)).To(Equal("Ready=Unknown/EnvironmentGone Reconciling observed"))
+			Expect(d.Status.Phase.Terminal()).To(BeTrue())
+		}
+
+		By("an environment that comes back finds it")
+		s.environment = s.ExpectEnvironment(ctx, "dev")
+		Expect(s.ExpectReconciled(ctx, s.r, made).RequeueAfter).To(BeZero())
+		Expect(State(made)).To(Equal("Ready=True/Succeeded observed"))
+		s.ExpectReconciled(ctx, s.r, kept)
+		Expect(s.live(ctx)).To(Equal("kept"))
+
+		By("and one that does not, does not")
+		s.environmentGone(ctx)
+		s.ExpectReconciled(ctx, s.r, made)
+		s.ExpectAtRest(ctx, s.r, made)
+		s.Clock.Step(10*time.Minute + time.Second)
+		for _, d := range []*v1alpha1.Deployment{made, failed} {
+			_, err := s.r.Reconcile(ctx, s.Request(d))
+			Expect(err).NotTo(HaveOccurred())
+			s.ExpectNotFound(ctx, d)
+			Expect(s.outcome(ctx, d).Status.Terminal()).To(BeTrue(), "what became of it stays in the store")
+		}
+		s.ExpectReconciled(ctx, s.r, kept)
 	})
 })

@@ -29,10 +29,18 @@ func (r *Reconciler) prune(ctx context.Context, d *v1alpha1.Deployment) error {
 		return fmt.Errorf("listing the deployments of an environment: %w", err)
 	}
 	for _, old := range prunable(list.Items) {
-		err := r.Client.Delete(ctx, old, client.Preconditions{UID: &old.UID, ResourceVersion: &old.ResourceVersion})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("pruning Deployment %q: %w", old.Name, err)
+		if err := r.discard(ctx, old); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// discard deletes a Deployment that the platform made, as it was read.
+func (r *Reconciler) discard(ctx context.Context, d *v1alpha1.Deployment) error {
+	err := r.Client.Delete(ctx, d, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("pruning Deployment %q: %w", d.Name, err)
 	}
 	return nil
 }
