@@ -62,6 +62,7 @@ var Faults = []Fault{
 	{Name: "a timeout of the server", Answer: always(apierrors.NewServerTimeout(resource, "get", 1))},
 	{Name: "no answer at all", Answer: always(&url.Error{Op: "Get", URL: "https://kubernetes", Err: syscall.ECONNRESET})},
 	{Name: "a quota", Answer: unlessRead(apierrors.NewForbidden(resource, "a", errors.New("exceeded quota: few")))},
+	{Name: "a missing right", Answer: always(apierrors.NewForbidden(resource, "a", errors.New(`User "manager" cannot do that`)))},
 	{Name: "an invalid field", Answer: unlessRead(apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "a", nil))},
 	{Name: "a patch of what is gone", Final: true, Answer: func(c Call) error {
 		if !c.asks("patch") && !c.asks("apply") {

@@ -57,6 +57,10 @@ type cause struct {
 
 var group = schema.GroupResource{Resource: "things"}
 
+// missingRight is how kube-apiserver answers who may not do a thing.
+var missingRight = apierrors.NewForbidden(group, "a", errors.New(
+	`User "system:serviceaccount:agentplatform-system:agentplatform-manager" cannot list resource "things" in API group "" in the namespace "team"`))
+
 // causes are all errors that a reconciliation may end with. What is permanent is
 // Stalled, what may mend itself is Reconciling.
 var causes = map[string]cause{
@@ -78,6 +82,8 @@ var causes = map[string]cause{
 	"the store is away":             {object.FromStore(errors.New("refused")), "Ready=Unknown/StoreUnavailable Reconciling", again},
 	"Kubernetes: invalid":           {apierrors.NewInvalid(schema.GroupKind{}, "a", nil), "Ready=False/Refused Stalled observed", object.Later},
 	"Kubernetes: forbidden":         {apierrors.NewForbidden(group, "a", errors.New("quota")), "Ready=False/Refused Stalled observed", object.Later},
+	"Kubernetes: a policy":          {apierrors.NewForbidden(group, "a", errors.New(`admission webhook "User" denied the request: "x" cannot be`)), "Ready=False/Refused Stalled observed", object.Later},
+	"Kubernetes: a missing right":   {missingRight, "Ready=Unknown/Progressing Reconciling", again},
 	"Kubernetes: bad request":       {apierrors.NewBadRequest("m"), "Ready=False/Refused Stalled observed", object.Later},
 	"Kubernetes: too many requests": {apierrors.NewTooManyRequests("m", 1), "Ready=Unknown/Progressing Reconciling", again},
 	"Kubernetes: internal":          {apierrors.NewInternalError(errors.New("m")), "Ready=Unknown/Progressing Reconciling", again},

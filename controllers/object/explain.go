@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -153,13 +154,24 @@ func (b *Base) Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, 
 }
 
 // Refusal says that Kubernetes refuses an object, as a quota or a policy does; "" for
-// any other error, and where the namespace is going.
+// any other error, where the namespace is going, and where the manager lacks a right:
+// that is the operator's to mend, by the log and the metrics of what fails.
 func Refusal(err error) string {
 	refused := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
-	if !refused || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if !refused || lacksRight(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return ""
 	}
 	return "Kubernetes refuses what this needs: " + inPublic(err)
+}
+
+// lacksRight says whether it is the manager whom kube-apiserver does not let do this. Quotas and
+// policies answer 403 too; only those who authorize say who cannot.
+func lacksRight(err error) bool {
+	if !apierrors.IsForbidden(err) {
+		return false
+	}
+	_, why, _ := strings.Cut(inPublic(err), " forbidden: ")
+	return strings.HasPrefix(why, `User "`) && strings.Contains(why, `" cannot `)
 }
 
 // patience is how long to wait for what has been under way for a while: as long
