@@ -189,10 +189,10 @@ func (d *Deployment) MarkCancelled(message string) {
 	markEnded(d, ReasonCancelled, "nothing was deployed: "+message)
 }
 
-// MarkLive: this is the version that the environment runs since at.
-func (d *Deployment) MarkLive(at metav1.Time) {
+// MarkLive: this is the version that the environment runs since at, by the activation of that rank.
+func (d *Deployment) MarkLive(at metav1.Time, rank int64) {
 	d.Status.Live = true
-	d.Status.ActivatedAt = &at
+	d.Status.ActivatedAt, d.Status.ActivationRank = &at, rank
 	set(d, ConditionLive, metav1.ConditionTrue, ReasonActivated, fmt.Sprintf("live in Environment %q", d.Spec.Environment))
 }
 

@@ -54,7 +54,7 @@ func TestADeploymentsWay(t *testing.T) {
 	require.Empty(t, d.Status.Step)
 	require.True(t, v1alpha1.IsReady(d))
 
-	d.MarkLive(metav1.NewTime(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)))
+	d.MarkLive(metav1.NewTime(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)), 1)
 	require.Equal(t, "True Activated", condition(d, v1alpha1.ConditionLive))
 	d.MarkNotLive("production-2")
 	require.Equal(t, "False NotLive", condition(d, v1alpha1.ConditionLive))

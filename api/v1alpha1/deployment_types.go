@@ -322,6 +322,12 @@ type DeploymentStatus struct {
 	//
 	// +optional
 	ActivatedAt *metav1.Time `json:"activatedAt,omitempty"`
+
+	// ActivationRank orders the activations of all Deployments: each has a higher
+	// one than those before, also within the second that activatedAt tells.
+	//
+	// +optional
+	ActivationRank int64 `json:"activationRank,omitempty"`
 }
 
 // DeploymentBundle is the bundle of a deployment.

@@ -173,7 +173,7 @@ func TestADeploymentsStatusIsTaken(t *testing.T) {
 	d.Status.Bundle = &v1alpha1.DeploymentBundle{Digest: "sha256:00", Size: 1}
 	d.Status.Agents = []v1alpha1.DeploymentAgent{{Name: "greeter", Type: "llm"}}
 	d.MarkDeployed()
-	d.MarkLive(d.CreationTimestamp)
+	d.MarkLive(d.CreationTimestamp, 1)
 	d.MarkActivation(v1alpha1.ActivationActivated, "live")
 	require.NoError(t, control.Client.Status().Update(t.Context(), d))
 	require.False(t, d.ActivationPending())

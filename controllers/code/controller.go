@@ -190,7 +190,7 @@ func whenLive(o v1alpha1.ConditionedObject) any {
 	if !ok || d.Status.ActivatedAt == nil {
 		return nil
 	}
-	return [2]any{d.Status.Live, d.Status.ActivatedAt.Unix()}
+	return [2]any{d.Status.Live, d.Status.ActivationRank}
 }
 
 // said is what a mirror says, or is not to say.

@@ -66,11 +66,11 @@ func TestWhichChangesAreLookedAt(t *testing.T) {
 
 	d := &v1alpha1.Deployment{}
 	activated := d.DeepCopy()
-	activated.MarkLive(metav1.NewTime(time.Unix(1, 0)))
+	activated.MarkLive(metav1.NewTime(time.Unix(1, 0)), 4)
 	again := activated.DeepCopy()
-	again.MarkLive(metav1.NewTime(time.Unix(2, 0)))
+	again.MarkLive(metav1.NewTime(time.Unix(1, 0)), 5)
 	require.True(t, changed(whenLive, d, activated))
-	require.True(t, changed(whenLive, activated, again), "the same, by another activation")
+	require.True(t, changed(whenLive, activated, again), "the same, by another activation in the same second")
 	require.False(t, changed(whenLive, d, d.DeepCopy()))
 	require.Nil(t, whenLive(e))
 	require.Nil(t, whatIsLive(d))

@@ -155,3 +155,21 @@ var _ = Describe("Deployments that the platform made", func() {
 		s.ExpectAtRest(ctx, s.r, live)
 	})
 })
+
+var _ = Describe("A Deployment that is activated twice within a second", func() {
+	It("shows another rank, by which its connectors are looked at again", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.deployed(ctx, s.Deployment("v1"))
+		at, rank := *d.Status.ActivatedAt, d.Status.ActivationRank
+		row, err := s.Store.Environment(ctx, s.Key(s.environment))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rank).To(Equal(row.LiveRank))
+		_, err = s.Store.Activate(ctx, store.Activation{Deployment: s.Key(d), RequestedAt: &at.Time})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = s.Store.Database.ExecContext(ctx, `UPDATE environments SET live_activated_at = ?`, at.UnixMicro())
+		Expect(err).NotTo(HaveOccurred())
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(*d.Status.ActivatedAt).To(Equal(at))
+		Expect(d.Status.ActivationRank).To(BeNumerically(">", rank))
+	})
+})

@@ -129,7 +129,7 @@ func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
 		if environment.LiveActivatedAt != nil {
 			at = *environment.LiveActivatedAt
 		}
-		v.MarkLive(*clock(&at))
+		v.MarkLive(*clock(&at), environment.LiveRank)
 	case live == nil:
 		v.MarkNotLive("")
 	default:
