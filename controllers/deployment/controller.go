@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
@@ -120,20 +121,33 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Deployment{}, r.Deleted()).
 		Owns(&batchv1.Job{}).
 		Watches(&v1alpha1.Project{}, r.Enqueue(deployments, isOpen), builder.WithPredicates(object.Changed(projectState))).
-		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, deployments, nil), builder.WithPredicates(object.Changed(environmentState))).
-		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, deployments, outOfDate)).
 		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(r.testedIn), builder.WithPredicates(object.Changed(environmentState))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.OnlyMetadata)
+	for _, change := range ofEnvironment {
+		b = b.Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, deployments, change.pick), builder.WithPredicates(change.when))
+	}
 	return object.WatchPods(b, component, v1alpha1.LabelDeployment).Complete(r)
 }
 
-// environmentState is what deployments read of their environment beside what is live.
+// ofEnvironment are the changes of an environment that its deployments are told of: all of them that
+// it comes or goes, those that have not ended what it asks for, and those that show something else
+// what is live. There may be thousands, and autoscaling changes its spec at each step.
+var ofEnvironment = []struct {
+	when predicate.Predicate
+	pick object.Pick
+}{
+	{object.Changed(func(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }), nil},
+	{object.Changed(environmentState), isOpen},
+	{predicate.Funcs{}, outOfDate},
+}
+
+// environmentState is what deployments that have not ended read of their environment.
 func environmentState(o v1alpha1.ConditionedObject) any {
 	e, ok := o.(*v1alpha1.Environment)
 	if !ok {
 		return nil
 	}
-	return [3]any{e.Generation, e.Status.ID, e.IsBeyondLimit()}
+	return [2]any{e.Generation, e.IsBeyondLimit()}
 }
 
 // isOpen picks the deployments that have not ended.

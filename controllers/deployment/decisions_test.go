@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -171,7 +173,6 @@ func TestWhichChangesDeploymentsAreToldOf(t *testing.T) {
 		told   bool
 	}{
 		"another spec":       {func(e *v1alpha1.Environment) { e.Generation++ }, true},
-		"its id":             {func(e *v1alpha1.Environment) { e.Status.ID = "a" }, true},
 		"beyond the limit":   {func(e *v1alpha1.Environment) { e.MarkLimitReached(1, true) }, true},
 		"its runners":        {func(e *v1alpha1.Environment) { e.MarkRunnersStarting(0, 1) }, false},
 		"what is live in it": {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "a" }, false},
@@ -203,6 +204,49 @@ func TestWhichChangesDeploymentsAreToldOf(t *testing.T) {
 		d.Spec.Environment = "prod"
 		require.False(t, outOfDate(e, d), "%s: of another environment", name)
 		require.False(t, outOfDate(&corev1.Pod{}, d), name)
+	}
+}
+
+// TestWhichDeploymentsAChangeOfTheirEnvironmentConcerns: one step of an autoscaler does not concern
+// those that have ended, however many there are.
+func TestWhichDeploymentsAChangeOfTheirEnvironmentConcerns(t *testing.T) {
+	t.Parallel()
+	d := func(name string, phase v1alpha1.DeploymentPhase, live bool) *v1alpha1.Deployment {
+		d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
+		d.Status.ID, d.Status.Phase, d.Status.Live = name, phase, live
+		return d
+	}
+	base := &object.Base{Client: controllertest.Cached(t, d("new", "", false), d("open", v1alpha1.DeploymentBuilding, false),
+		d("live", v1alpha1.DeploymentDeployed, true), d("old", v1alpha1.DeploymentDeployed, false), d("failed", v1alpha1.DeploymentFailed, false))}
+	before := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "dev"}}
+	before.Status.ID, before.Status.LiveDeploymentID = "e", "live"
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Environment)
+		want   []string
+	}{
+		"another spec":         {func(e *v1alpha1.Environment) { e.Generation++ }, []string{"new", "open"}},
+		"beyond the limit":     {func(e *v1alpha1.Environment) { e.MarkLimitReached(1, true) }, []string{"new", "open"}},
+		"its runners":          {func(e *v1alpha1.Environment) { e.MarkRunnersStarting(0, 1) }, nil},
+		"another became live":  {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "old" }, []string{"live", "old"}},
+		"it is another object": {func(e *v1alpha1.Environment) { e.Status.ID = "" }, []string{"failed", "live", "new", "old", "open"}},
+	} {
+		after := before.DeepCopy()
+		c.change(after)
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+		update := event.UpdateEvent{ObjectOld: before, ObjectNew: after}
+		for _, change := range ofEnvironment {
+			if change.when.Update(update) {
+				base.EnqueueBy(object.ByEnvironment, &v1alpha1.DeploymentList{}, change.pick).Update(t.Context(), update, queue)
+			}
+		}
+		var told []string
+		for queue.Len() > 0 {
+			request, _ := queue.Get()
+			told = append(told, request.Name)
+		}
+		queue.ShutDown()
+		slices.Sort(told)
+		require.Equal(t, c.want, told, name)
 	}
 }
 
