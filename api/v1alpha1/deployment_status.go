@@ -196,15 +196,11 @@ func (d *Deployment) MarkLive(at metav1.Time, rank int64) {
 	set(d, ConditionLive, metav1.ConditionTrue, ReasonActivated, fmt.Sprintf("live in Environment %q", d.Spec.Environment))
 }
 
-// MarkNotLive: another deployment, by, took over, or was live all along; ""
-// when the environment runs none.
-func (d *Deployment) MarkNotLive(by string) {
+// MarkNotLive: the environment runs another deployment, or none. Which, the environment says: it
+// changes without this one's being looked at.
+func (d *Deployment) MarkNotLive() {
 	d.Status.Live = false
-	message := fmt.Sprintf("Environment %q runs no deployment", d.Spec.Environment)
-	if by != "" {
-		message = fmt.Sprintf("Environment %q runs Deployment %s", d.Spec.Environment, by)
-	}
-	set(d, ConditionLive, metav1.ConditionFalse, ReasonNotLive, message)
+	set(d, ConditionLive, metav1.ConditionFalse, ReasonNotLive, fmt.Sprintf("not what Environment %q runs: see its status.liveDeployment", d.Spec.Environment))
 }
 
 // MarkActivation records what became of the request in spec.activation. The

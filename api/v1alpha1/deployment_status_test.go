@@ -56,7 +56,7 @@ func TestADeploymentsWay(t *testing.T) {
 
 	d.MarkLive(metav1.NewTime(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)), 1)
 	require.Equal(t, "True Activated", condition(d, v1alpha1.ConditionLive))
-	d.MarkNotLive("production-2")
+	d.MarkNotLive()
 	require.Equal(t, "False NotLive", condition(d, v1alpha1.ConditionLive))
 	require.False(t, d.Status.Live)
 	require.True(t, v1alpha1.IsReady(d), "it can be activated again")

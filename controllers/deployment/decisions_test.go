@@ -141,7 +141,7 @@ func TestAStatusFits(t *testing.T) {
 		d.MarkBuilding(step)
 		d.MarkFailed(v1alpha1.FailureDeadline, long)
 	}
-	d.MarkNotLive(long)
+	d.MarkNotLive()
 	d.MarkActivation(v1alpha1.ActivationFailed, long)
 	d.MarkBuildBlocked(long)
 	text, err := json.Marshal(d.Status)

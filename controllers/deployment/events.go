@@ -12,14 +12,17 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// announceLive sends an event when the deployment came to life or was replaced.
-func (r *Reconciler) announceLive(v *version, was bool) {
-	if v.Status.Live == was {
-		return
-	}
+// announceLive sends an event when the deployment came to life, or was replaced by another one, ""
+// for none.
+func (r *Reconciler) announceLive(v *version, was bool, by string) {
 	reason, note := v1alpha1.ReasonActivated, fmt.Sprintf("live in Environment %q", v.Spec.Environment)
-	if was {
-		reason, note = v1alpha1.ReasonNotLive, v.Status.Condition(v1alpha1.ConditionLive).Message
+	switch {
+	case v.Status.Live == was:
+		return
+	case was && by == "":
+		reason, note = v1alpha1.ReasonNotLive, fmt.Sprintf("Environment %q runs no deployment", v.Spec.Environment)
+	case was:
+		reason, note = v1alpha1.ReasonNotLive, fmt.Sprintf("Environment %q runs Deployment %s", v.Spec.Environment, by)
 	}
 	r.Event(v.Deployment, corev1.EventTypeNormal, reason, note)
 }

@@ -122,20 +122,20 @@ func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return object.FromStore(err)
 	}
-	was := v.Status.Live
-	switch live := environment.LiveDeploymentID; {
-	case live != nil && *live == v.key.ID:
+	was, by := v.Status.Live, ""
+	if live := environment.LiveDeploymentID; live != nil && *live == v.key.ID {
 		at := r.Now()
 		if environment.LiveActivatedAt != nil {
 			at = *environment.LiveActivatedAt
 		}
 		v.MarkLive(*clock(&at), environment.LiveRank)
-	case live == nil:
-		v.MarkNotLive("")
-	default:
-		v.MarkNotLive(r.nameOf(ctx, store.Key{ProjectID: v.key.ProjectID, ID: *environment.LiveDeploymentID}))
+	} else {
+		if live != nil && was {
+			by = r.nameOf(ctx, store.Key{ProjectID: v.key.ProjectID, ID: *live})
+		}
+		v.MarkNotLive()
 	}
-	r.announceLive(v, was)
+	r.announceLive(v, was, by)
 	return nil
 }
 
