@@ -3,7 +3,9 @@
 package install_test
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -86,6 +88,34 @@ var (
 	inQuotes   = regexp.MustCompile(`"[^"]*"`)
 	alertRow   = regexp.MustCompile("(?m)^\\| `(AgentPlatform\\w+)` \\| (\\w+) \\| [^|]+ \\| [^|]+ \\|$")
 )
+
+var (
+	controllerName = regexp.MustCompile(`\bNamed\("(\w+)"\)`)
+	alertedNames   = regexp.MustCompile(`controller_runtime_reconcile_errors_total\{controller=~"([\w|]+)"\}`)
+)
+
+// TestEveryControllerThatFailsIsAlertedOf: by the name that its metrics have. There may be
+// controllers of other programs in the same Prometheus, so that each is named.
+func TestEveryControllerThatFailsIsAlertedOf(t *testing.T) {
+	t.Parallel()
+	var controllers []string
+	require.NoError(t, filepath.WalkDir("../../controllers", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, name := range controllerName.FindAllStringSubmatch(string(source), -1) {
+			controllers = append(controllers, name[1])
+		}
+		return err
+	}))
+	require.Contains(t, controllers, "environment")
+	rules, err := os.ReadFile("../../config/prometheus/alerts.yaml")
+	require.NoError(t, err)
+	alerted := alertedNames.FindStringSubmatch(string(rules))
+	require.NotNil(t, alerted)
+	require.ElementsMatch(t, controllers, strings.Split(alerted[1], "|"))
+}
 
 // TestEveryAlertIsAboutSomethingServedAndExplained.
 func TestEveryAlertIsAboutSomethingServedAndExplained(t *testing.T) {
