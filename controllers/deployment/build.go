@@ -167,6 +167,10 @@ func deadlineMessage(v *version, job *batchv1.Job) string {
 
 // buildProblem says what keeps a Job's pod from running; "" for nothing.
 func (r *Reconciler) buildProblem(ctx context.Context, job *batchv1.Job) (string, error) {
+	if suspended(job) {
+		return fmt.Sprintf("Job %q is suspended, by a queue that admits Jobs or by somebody: it goes on when that one admits it, or by "+
+			"`kubectl patch job %s --type=merge -p '{\"spec\":{\"suspend\":false}}'`; spec.cancel gives it up", job.Name, job.Name), nil
+	}
 	pods, err := r.pods(ctx, job)
 	if err != nil {
 		return "", err
@@ -176,10 +180,18 @@ func (r *Reconciler) buildProblem(ctx context.Context, job *batchv1.Job) (string
 			return problem, nil
 		}
 	}
-	if started := job.Status.StartTime; len(pods) == 0 && started != nil && r.Now().Sub(started.Time) > podPatience {
+	if since := ptr.Deref(job.Status.StartTime, job.CreationTimestamp); len(pods) == 0 && r.Now().Sub(since.Time) > podPatience {
 		return fmt.Sprintf("Kubernetes makes no pod for Job %q, as where a quota or a policy refuses it: see the Job's events", job.Name), nil
 	}
 	return "", nil
+}
+
+// suspended says whether a Job has no pods because somebody wants that. Kubernetes does not count
+// that time towards its deadline.
+func suspended(job *batchv1.Job) bool {
+	return ptr.Deref(job.Spec.Suspend, false) || slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
+	})
 }
 
 // pods are those that a Job made.

@@ -4,13 +4,18 @@ package deployment
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/plan"
 )
@@ -91,6 +96,41 @@ func TestABuildOfAnUpload(t *testing.T) {
 	require.Len(t, spec.Volumes, 3)
 	for _, arg := range job(source{URL: "u"}, room{}).Containers[0].Args {
 		require.NotContains(t, arg, "--upload")
+	}
+}
+
+// TestWhyAJobHasNoPod: it is told of one that is suspended at once, and of one for which nothing
+// happens after a while, whether its controller has begun with it or not.
+func TestWhyAJobHasNoPod(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+	for name, c := range map[string]struct {
+		change func(*batchv1.Job)
+		want   string
+	}{
+		"made just now":      {func(j *batchv1.Job) { j.CreationTimestamp = ago(time.Second) }, ""},
+		"begun just now":     {func(j *batchv1.Job) { j.Status.StartTime = ptr.To(ago(time.Second)) }, ""},
+		"nobody begins it":   {func(*batchv1.Job) {}, "makes no pod"},
+		"its pod is refused": {func(j *batchv1.Job) { j.Status.StartTime = ptr.To(ago(time.Minute)) }, "makes no pod"},
+		"to be suspended":    {func(j *batchv1.Job) { j.CreationTimestamp, j.Spec.Suspend = ago(0), ptr.To(true) }, "is suspended"},
+		"goes on":            {func(j *batchv1.Job) { j.CreationTimestamp, j.Spec.Suspend = ago(0), ptr.To(false) }, ""},
+		"suspended for hours": {func(j *batchv1.Job) {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue}}
+		}, "kubectl patch job v1-build --type=merge"},
+		"suspended before": {func(j *batchv1.Job) {
+			j.Status.StartTime = ptr.To(ago(0))
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionFalse}}
+		}, ""},
+	} {
+		j := namedJob(&v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}})
+		j.CreationTimestamp = ago(time.Hour)
+		c.change(j)
+		r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t), Clock: clocktesting.NewFakePassiveClock(now)}}
+		problem, err := r.buildProblem(t.Context(), j)
+		require.NoError(t, err, name)
+		require.Equal(t, c.want == "", problem == "", "%s: %s", name, problem)
+		require.Contains(t, problem, c.want, name)
 	}
 }
 
