@@ -185,7 +185,10 @@ func (r Repository) Report(ctx context.Context, guard *egress.Guard, s Status, t
 		return fmt.Errorf("telling %s: %w", r.Provider, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	_, _ = io.Copy(io.Discard, resp.Body) // what else it says is of no use
+	answer, _ := io.ReadAll(resp.Body) // bounded by the client
+	if r.Provider == GitLab && gitLabKnows(s.State, resp.StatusCode, string(answer)) {
+		return nil
+	}
 	if resp.StatusCode < 200 || resp.StatusCode >= 300 {
 		return &RefusedError{Provider: r.Provider, Code: resp.StatusCode}
 	}

@@ -3,8 +3,11 @@
 package commitstatus
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -124,6 +127,37 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGitLabThatKnowsTheStatus: it refuses to make a pending commit pending, and takes any other
+// refusal of the kind for what it is.
+func TestGitLabThatKnowsTheStatus(t *testing.T) {
+	t.Parallel()
+	is, other := "", ""
+	address, ca := server(t, func(w http.ResponseWriter, req *http.Request) {
+		var asked gitLabStatus
+		if json.NewDecoder(req.Body).Decode(&asked) != nil || other != "" || asked.State == is {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = fmt.Fprintf(w, `{"message":"Cannot transition status via :enqueue from :%s"}`, cmp.Or(other, is))
+			return
+		}
+		if is = asked.State; is != "pending" {
+			is = "" // it keeps what has ended, and begins another one beside it
+		}
+		w.WriteHeader(http.StatusCreated)
+	})
+	r, _, err := Find(address+"/team/agents", GitLab)
+	require.NoError(t, err)
+	tell := func(state State) error {
+		return r.Report(t.Context(), guard(t, "git=127.0.0.0/8"), Status{Commit: commit, State: state, Context: "agentplatform/dev"}, token, ca)
+	}
+	for _, state := range []State{Pending, Pending, Success, Success, Pending, Failure} {
+		require.NoError(t, tell(state), state)
+	}
+	other = "manual"
+	require.ErrorAs(t, tell(Pending), new(*RefusedError))
+	require.False(t, gitLabKnows(Pending, http.StatusBadRequest, `{"message":"state does not have a valid value"}`))
+	require.False(t, gitLabKnows(Pending, http.StatusNotFound, `Cannot transition status via :enqueue from :pending`))
 }
 
 // TestWhatIsNotTaken: with the provider's code and what to do, never with the token.

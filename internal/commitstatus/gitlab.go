@@ -2,7 +2,11 @@
 
 package commitstatus
 
-import "net/url"
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
 
 // gitLabStatus is the body of GitLab's "set commit pipeline status".
 type gitLabStatus struct {
@@ -20,4 +24,11 @@ func (r Repository) gitLab(s Status, token string) call {
 		authorization: "Bearer " + token,
 		body:          gitLabStatus{State: gitLabStates[s.State], Name: s.Context, Description: s.Description},
 	}
+}
+
+// gitLabKnows says whether GitLab has refused a status because the commit has it: a pending one is
+// not made pending, as where the commit is deployed again meanwhile.
+func gitLabKnows(state State, code int, answer string) bool {
+	return code == http.StatusBadRequest && strings.Contains(answer, "Cannot transition status via") &&
+		strings.Contains(answer, "from :"+gitLabStates[state])
 }
