@@ -26,4 +26,5 @@ go test -p 2 -timeout 20m -json "${@:-${packages[@]}}" >"$report" || status=$?
 [ $# -gt 0 ] || go test -timeout 20m -json ./test/chaos >>"$report" || status=$?
 go run ./hack/testreport <"$report" || status=1
 (cd hack/devcluster && go test ./...) || status=1
+(cd hack/gitops && go test ./health) || status=1 # its other package builds for minutes
 exit "$status"

@@ -5,8 +5,10 @@ go 1.26.0
 require (
 	github.com/argoproj/gitops-engine v0.7.1-0.20251006172252-b89b0871b414
 	github.com/go-logr/logr v1.4.3
+	github.com/yuin/gopher-lua v1.1.1
 	k8s.io/apimachinery v0.34.0
 	k8s.io/client-go v0.34.0
+	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
@@ -94,7 +96,6 @@ require (
 	sigs.k8s.io/kustomize/kyaml v0.20.1 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.1-0.20251003215857-446d8398e19c // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
 // The versions that the engine is built with; the modules that k8s.io/kubernetes is cut into ask for it.

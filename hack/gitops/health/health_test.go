@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	lua "github.com/yuin/gopher-lua"
+	"sigs.k8s.io/yaml"
+)
+
+// scripts are the health checks of config/argocd by the kind that they are for.
+func scripts(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../../config/argocd/health.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var patch struct {
+		Data map[string]string `json:"data"`
+	}
+	if err := yaml.UnmarshalStrict(text, &patch); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for key, script := range patch.Data {
+		kind, ok := strings.CutPrefix(key, "resource.customizations.health.agentplatform.dev_")
+		if !ok {
+			t.Fatalf("Argo CD knows no key %q", key)
+		}
+		out[kind] = script
+	}
+	return out
+}
+
+// health runs a script as Argo CD does: with the object as obj, and without libraries that reach
+// out of it.
+func health(t *testing.T, script string, object map[string]any) (status, message string) {
+	t.Helper()
+	l := lua.NewState(lua.Options{SkipOpenLibs: true})
+	defer l.Close()
+	for name, open := range map[string]lua.LGFunction{lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable, lua.StringLibName: lua.OpenString, lua.MathLibName: lua.OpenMath} {
+		if err := l.CallByParam(lua.P{Fn: l.NewFunction(open), Protect: true}, lua.LString(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.SetGlobal("obj", value(l, object))
+	if err := l.DoString(script); err != nil {
+		t.Fatal(err)
+	}
+	answer, ok := l.Get(-1).(*lua.LTable)
+	if !ok {
+		t.Fatal("the script returns no table")
+	}
+	return lua.LVAsString(answer.RawGetString("status")), lua.LVAsString(answer.RawGetString("message"))
+}
+
+// value is a value of JSON as Lua has it.
+func value(l *lua.LState, of any) lua.LValue {
+	switch v := of.(type) {
+	case bool:
+		return lua.LBool(v)
+	case float64:
+		return lua.LNumber(v)
+	case string:
+		return lua.LString(v)
+	case []any:
+		table := l.NewTable()
+		for _, one := range v {
+			table.Append(value(l, one))
+		}
+		return table
+	case map[string]any:
+		table := l.NewTable()
+		for key, one := range v {
+			table.RawSetString(key, value(l, one))
+		}
+		return table
+	}
+	return lua.LNil
+}
+
+// TestEveryKindHasAHealth: those of the CRDs, no more and no less.
+func TestEveryKindHasAHealth(t *testing.T) {
+	crds, err := filepath.Glob("../../../config/crd/bases/*.yaml")
+	if err != nil || len(crds) == 0 {
+		t.Fatal("no CRDs", err)
+	}
+	known := scripts(t)
+	for _, path := range crds {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := regexp.MustCompile(`(?m)^    kind: (\w+)$`).FindSubmatch(text)
+		if kind == nil || known[string(kind[1])] == "" {
+			t.Errorf("%s: Argo CD is told of no health", path)
+			continue
+		}
+		delete(known, string(kind[1]))
+	}
+	for kind := range known {
+		t.Errorf("there is no kind %s", kind)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	const ready, waits, stalled = `{"type":"Ready","status":"True","reason":"Succeeded","message":"in effect"}`,
+		`{"type":"Ready","status":"False","reason":"SecretMissing","message":"no Secret"}`,
+		`{"type":"Stalled","status":"True","reason":"Refused","message":"a quota"}`
+	for name, c := range map[string]struct{ object, status, message string }{
+		"nobody has seen it":    {`{"metadata":{"generation":1}}`, "Progressing", "the platform has not looked at this generation yet"},
+		"as the CRD defaults":   {`{"metadata":{"generation":1},"status":{"observedGeneration":-1}}`, "Progressing", "the platform has not looked at this generation yet"},
+		"in effect":             {`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[` + ready + `]}}`, "Healthy", "in effect"},
+		"in effect before":      {`{"metadata":{"generation":3},"status":{"observedGeneration":2,"conditions":[` + ready + `]}}`, "Progressing", "the platform has not looked at this generation yet"},
+		"failed before":         {`{"metadata":{"generation":3},"status":{"observedGeneration":2,"conditions":[` + waits + `,` + stalled + `]}}`, "Progressing", "the platform has not looked at this generation yet"},
+		"failed":                {`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[` + waits + `,` + stalled + `]}}`, "Degraded", "a quota"},
+		"under way":             {`{"metadata":{"generation":2},"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"Unknown"},{"type":"Reconciling","status":"True","message":"packing"}]}}`, "Progressing", "packing"},
+		"waits for a Secret":    {`{"metadata":{"generation":2},"status":{"observedGeneration":1,"conditions":[` + waits + `,{"type":"Reconciling","status":"True","message":"no Secret"}]}}`, "Progressing", "no Secret"},
+		"looked at again":       {`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[` + ready + `,{"type":"Reconciling","status":"True","message":"the data store does not answer"}]}}`, "Progressing", "the data store does not answer"},
+		"not ready, and no why": {`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[` + waits + `]}}`, "Progressing", "no Secret"},
+		"stalled no more":       {`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[` + ready + `,{"type":"Stalled","status":"False","message":"a quota"}]}}`, "Healthy", "in effect"},
+		"suspended":             {`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"True","reason":"Suspended","message":"suspended"}]}}`, "Suspended", "suspended"},
+	} {
+		object := map[string]any{}
+		if err := json.Unmarshal([]byte(c.object), &object); err != nil {
+			t.Fatal(name, err)
+		}
+		for kind, script := range scripts(t) {
+			if status, message := health(t, script, object); status != c.status || message != c.message {
+				t.Errorf("%s, %s: %s, %q", name, kind, status, message)
+			}
+		}
+	}
+}
