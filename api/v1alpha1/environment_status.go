@@ -105,11 +105,19 @@ func (e *Environment) MarkSourceFollowed(git EnvironmentGitStatus, ended string)
 	e.Status.Git = &git
 	message := fmt.Sprintf("commit %s was asked for by Deployment %q", git.Commit, git.Deployment)
 	if ended != "" {
-		message += fmt.Sprintf(", which is %s. Push another commit, or make a Deployment of this one", ended)
+		message += fmt.Sprintf(", which is %s. %s, or make a Deployment of this one", ended, e.anotherCommit())
 		set(e, ConditionSourceFollowed, metav1.ConditionFalse, ReasonDeploymentFailed, message)
 		return
 	}
 	set(e, ConditionSourceFollowed, metav1.ConditionTrue, ReasonSucceeded, message)
+}
+
+// anotherCommit is how the environment is brought to another commit.
+func (e *Environment) anotherCommit() string {
+	if e.Spec.Git.Commit != "" {
+		return "Name another commit in spec.git"
+	}
+	return "Push another commit"
 }
 
 // MarkSourceUnknown: it is not known at which commit the environment is to be.

@@ -103,7 +103,8 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	}
 	r.showHead(e, project)
 	notAllowed := allowed.Runner.Check(e.Spec.Runner)
-	if !held || e.Spec.Suspend || notAllowed != nil { // the pool stays as it is
+	if !held || e.Spec.Suspend || notAllowed != nil { // the pool stays as it is, and nothing is followed
+		e.ForgetSourceOfBefore()
 		if err := r.leavePool(ctx, e); err != nil {
 			return 0, false, err
 		}

@@ -30,7 +30,7 @@ var _ = Describe("An Environment that was brought to a commit", func() {
 			_, ended, _ := strings.Cut(condition.Message, `"`+e.Status.Git.Deployment+`"`)
 			return string(condition.Status) + condition.Reason + ended
 		}
-		const remedy = ". Push another commit, or make a Deployment of this one"
+		const remedy = ". Name another commit in spec.git, or make a Deployment of this one"
 		Expect(said()).To(Equal("TrueSucceeded"))
 
 		By("deployed, and another one made live")
@@ -50,6 +50,13 @@ var _ = Describe("An Environment that was brought to a commit", func() {
 		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(d.Name)})
 		Expect(said()).To(Equal("FalseDeploymentFailed, which is gone" + remedy))
 		Expect(f.commits(ctx)).To(BeEmpty())
+
+		By("suspended, and asked for another one meanwhile")
+		at(two)(e)
+		e.Spec.Suspend = true
+		f.reconciled(ctx, e)
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil(), "it would speak of the commit before")
+		e.Spec.Suspend = false
 
 		By("gone while it is on its way")
 		at(two)(e)
