@@ -59,8 +59,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if m != nil {
 		r.tell(ctx, of, m, err)
 	}
-	if err != nil || m.behind {
-		return ctrl.Result{RequeueAfter: object.Later}, err
+	if err != nil {
+		return ctrl.Result{}, err // the queue has pauses of its own
+	}
+	if m.behind {
+		return ctrl.Result{RequeueAfter: object.Later}, nil
 	}
 	return ctrl.Result{}, nil
 }
