@@ -223,12 +223,12 @@ func (d *Deployment) ActivationPending() bool {
 // MarkNameReused: the store knows the deployment's id with another source.
 func (d *Deployment) MarkNameReused() {
 	MarkStalled(d, ReasonNameReused,
-		"a deployment with this id was made from another source before, and its outcome is kept; create the Deployment under another name")
+		"a deployment with this id was made before, from another source or to another environment, and its outcome is kept; create the Deployment under another name")
 }
 
 // MarkBuildBlocked: the build's pod does not run, because of problem.
 func (d *Deployment) MarkBuildBlocked(problem string) {
-	MarkReconciling(d, ReasonBuildBlocked, "the build does not run: "+problem)
+	MarkWaiting(d, ReasonBuildBlocked, "the build does not run: "+problem)
 }
 
 // BuildProblem is what the status says that keeps the build's pod from running; ""

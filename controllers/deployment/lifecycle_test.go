@@ -162,6 +162,7 @@ var _ = Describe("A Deployment", func() {
 		s.ExpectDeleted(ctx, s.r, d)
 		other := s.reconciled(ctx, s.Deployment("v1", func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Branch = "other" }))
 		Expect(State(other)).To(Equal("Ready=False/NameReused Stalled observed"))
+		Expect(Message(other)).To(ContainSubstring("from another source or to another environment"))
 		s.ExpectGone(ctx, other)
 
 		By("taking the outcome from the store where the source is the same")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -102,5 +103,28 @@ func TestAWarningIsTakenBack(t *testing.T) {
 		require.NoError(t, err, step.name)
 		sent := strings.Join(told.Sent(), "; ")
 		require.True(t, strings.HasPrefix(sent, step.event) && (step.event != "" || sent == ""), "%s: %s", step.name, sent)
+	}
+}
+
+// TestABuildThatCannotRunIsWarnedOf: nobody looks at the status of what CI has made.
+func TestABuildThatCannotRunIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	d, told := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u", Generation: 1}}, &Events{}
+	c := cached(t, d)
+	keeper := &object.Base{Client: c, Reader: c, Store: claimsAll{}, Events: told}
+	for _, step := range []struct {
+		mark  func(*v1alpha1.Deployment)
+		event string
+	}{
+		{func(d *v1alpha1.Deployment) { d.MarkBuildBlocked("no node") }, "Warning BuildBlocked: the build does not run: no node"},
+		{(*v1alpha1.Deployment).MarkDeployed, "Normal Succeeded: deployed"},
+	} {
+		found := &v1alpha1.Deployment{}
+		_, err := keeper.Reconcile(t.Context(), request(d), found, func(context.Context, store.Key) (time.Duration, error) {
+			step.mark(found)
+			return 0, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, []string{step.event}, told.Sent())
 	}
 }
