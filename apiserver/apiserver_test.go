@@ -39,8 +39,8 @@ const gateway = "https://hooks.example.com"
 // store.
 type world struct {
 	client    client.Client
-	db        *sqlite.Store
-	path      string // of db
+	db        store.Store
+	path      string // of db, where it is a file
 	namespace string
 	projectID uuid.UUID
 	server    *Server
@@ -54,8 +54,21 @@ type world struct {
 // plenty is a limit of requests that no test reaches by chance.
 const plenty = 1 << 20
 
+// newWorld is one on SQLite.
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	path := filepath.Join(t.TempDir(), "store.db")
+	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, Logger: quiet()})
+	require.NoError(t, err)
+	w := newWorldOn(t, db)
+	w.path = path
+	return w
+}
+
+// newWorldOn is one on a store that was opened for it.
+func newWorldOn(t testing.TB, db store.Store) *world {
+	t.Helper()
+	t.Cleanup(func() { _ = db.Close() })
 	control := kube.Start(t)
 	config := rest.CopyConfig(control.Config)
 	config.QPS = -1 // as in production
@@ -65,13 +78,9 @@ func newWorld(t testing.TB) *world {
 	control.Grant(t, "facade", "agentplatform-apiserver")
 	facade, err := client.NewWithWatch(control.User(t, "facade"), client.Options{Scheme: control.Scheme})
 	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "store.db")
-	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, Logger: quiet()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
 	require.NoError(t, db.Migrate(t.Context()))
 	platformID := uuid.New()
-	w := &world{client: direct, db: db, path: path, namespace: control.Namespace(t), alone: facade}
+	w := &world{client: direct, db: db, namespace: control.Namespace(t), alone: facade}
 	w.projectID = v1alpha1.ProjectID(platformID, w.namespace)
 	ring, err := keyring.New()
 	require.NoError(t, err)
@@ -145,7 +154,7 @@ func unlimited(x *Index) *Index {
 }
 
 // inUse brings a ring into use.
-func inUse(t testing.TB, db *sqlite.Store, ring keyring.Ring) *keyring.Keys {
+func inUse(t testing.TB, db store.Store, ring keyring.Ring) *keyring.Keys {
 	t.Helper()
 	var admitted []store.PlatformKey
 	for id, fingerprint := range ring.Fingerprints() {
@@ -253,6 +262,15 @@ func (w *world) send(t testing.TB, key, method, path, body string, headers ...st
 func (w *world) sendTo(t testing.TB, to *Server, key, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), method, path, bytes.NewBufferString(body))
+	fillIn(request, key, body, headers)
+	recorder := httptest.NewRecorder()
+	to.Handler().ServeHTTP(recorder, request)
+	w.requireAsDescribed(t, request, recorder)
+	return recorder
+}
+
+// fillIn gives a request its key, the type of its body, and headers in their place.
+func fillIn(request *http.Request, key, body string, headers []string) {
 	if key != "" {
 		request.Header.Set("Authorization", "Bearer "+key)
 	}
@@ -268,13 +286,15 @@ func (w *world) sendTo(t testing.TB, to *Server, key, method, path, body string,
 		}
 		request.Header.Add(headers[i], headers[i+1])
 	}
-	recorder := httptest.NewRecorder()
-	to.Handler().ServeHTTP(recorder, request)
-	if recorder.Code >= http.StatusBadRequest {
-		requireProblem(t, recorder)
+}
+
+// requireAsDescribed holds an answer against the description.
+func (w *world) requireAsDescribed(t testing.TB, request *http.Request, answer *httptest.ResponseRecorder) {
+	t.Helper()
+	if answer.Code >= http.StatusBadRequest {
+		requireProblem(t, answer)
 	}
-	w.contract.requireDescribed(t, request, recorder)
-	return recorder
+	w.contract.requireDescribed(t, request, answer)
 }
 
 // requireProblem checks the one shape of errors.

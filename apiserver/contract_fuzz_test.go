@@ -3,32 +3,43 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/testenv"
+	"github.com/agentplatform/agentplatform/store/postgres"
 )
 
 var (
-	fuzzRequests = flag.Int("contract.requests", 40, "requests a route of the fuzz from the description")
+	fuzzRequests = flag.Int("contract.requests", 20, "requests a route and engine of the fuzz from the description")
 	fuzzSeed     = flag.Uint64("contract.seed", 1, "where that fuzz begins")
 )
 
-// junk are values that no parameter or field expects, or only at its bounds.
-var junk = []any{
-	nil, true, false, "", " ", "\x00", "null", "********", "../../etc/passwd", "%00", "\u202e", "é\u0301", strings.Repeat("a", 10_000), "😀",
-	strings.Repeat("[", 64), `{"a":`, "2026-13-45T99:99:99Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "00000000-0000-0000-0000-000000000000",
-	0, -1, 1, 0.5, 1e308, 9007199254740993, json.Number("1e400"), json.Number("-0"), []any{}, []any{nil}, map[string]any{}, map[string]any{"": nil},
+// junk are values that no parameter or field expects, or only at its bounds. They are
+// made anew each time, since those with something in them are spoilt in turn.
+func junk() []any {
+	return []any{
+		nil, true, false, "", " ", "\x00", "null", "********", "../../etc/passwd", "%00", "\u202e", "é\u0301", strings.Repeat("a", 10_000), "😀",
+		strings.Repeat("[", 64), `{"a":`, "2026-13-45T99:99:99Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "00000000-0000-0000-0000-000000000000",
+		0, -1, 1, 0.5, 1e308, 9007199254740993, json.Number("1e400"), json.Number("-0"), []any{}, []any{nil}, map[string]any{}, map[string]any{"": nil},
+	}
 }
 
 // generator makes requests from the description: for the most part as it says, and then
@@ -111,7 +122,7 @@ func (g *generator) spoil(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		if len(v) == 0 || g.IntN(6) == 0 {
-			v[pick(g, []string{"nonsense", "", "$ref", "__proto__"})] = pick(g, junk)
+			v[pick(g, []string{"nonsense", "", "$ref", "__proto__"})] = pick(g, junk())
 			return v
 		}
 		name := pick(g, slices.Sorted(maps.Keys(v)))
@@ -123,13 +134,13 @@ func (g *generator) spoil(v any) any {
 		return v
 	case []any:
 		if len(v) == 0 || g.IntN(3) == 0 {
-			return append(v, pick(g, junk))
+			return append(v, pick(g, junk()))
 		}
 		i := g.IntN(len(v))
 		v[i] = g.spoil(v[i])
 		return v
 	}
-	return pick(g, junk)
+	return pick(g, junk())
 }
 
 // body is one of an operation: from its sample or its schema, whole, spoilt, or torn.
@@ -178,7 +189,7 @@ func (g *generator) path(t testing.TB, r route, op *huma.Operation, ids map[stri
 		if p.In == "query" && g.IntN(3) == 0 {
 			value := g.value(p.Schema, 0)
 			if g.IntN(3) == 0 {
-				value = pick(g, junk)
+				value = pick(g, junk())
 			}
 			values.Add(p.Name, fmt.Sprint(value))
 		}
@@ -200,12 +211,28 @@ func (g *generator) headers() (out []string) {
 }
 
 // TestTheDescriptionHoldsForWhateverIsSent sends what the description says, and what it
-// does not, to every route on a real kube-apiserver and a real store. No answer is a
-// mistake of the service, and each is as its schema says, which send sees to.
+// does not, to every route by a socket, on a real kube-apiserver and both real stores. No
+// answer is a mistake of the service, and each is as its schema says.
 func TestTheDescriptionHoldsForWhateverIsSent(t *testing.T) {
 	t.Parallel()
-	p := newPast(t)
-	key := p.key(t, nil)
+	for engine, open := range map[string]func(testing.TB) *world{"sqlite": newWorld, "postgres": newPostgresWorld} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			newPastIn(t, open(t)).fuzz(t)
+		})
+	}
+}
+
+func newPostgresWorld(t testing.TB) *world {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Options{DSN: testenv.Postgres(t), Logger: quiet()})
+	require.NoError(t, err)
+	return newWorldOn(t, db)
+}
+
+func (p *past) fuzz(t *testing.T) {
+	p.server.deadline = 10 * time.Minute // a slow machine is no mistake of the service
+	key, url := p.key(t, nil), listening(t, p.server)
 	statuses := map[int]int{}
 	sent := 0
 	for i, r := range served(t) {
@@ -218,7 +245,7 @@ func TestTheDescriptionHoldsForWhateverIsSent(t *testing.T) {
 				g.ids = append(slices.Sorted(maps.Values(ids)), uuid.NewString(), strings.ToUpper(ids["connector"]))
 			}
 			path, body, headers := g.path(t, r, op, ids), g.body(t, r, op), g.headers()
-			answer := p.send(t, key, r.method, "/v1/projects/"+p.projectID.String()+path, body, headers...)
+			answer := p.transmit(t, url, key, r.method, "/v1/projects/"+p.projectID.String()+path, body, headers...)
 			require.Less(t, answer.Code, http.StatusInternalServerError, "%s %s\n%q %.2000s\n%s", r.method, path, headers, body, answer.Body)
 			statuses[answer.Code]++
 			sent++
@@ -228,4 +255,40 @@ func TestTheDescriptionHoldsForWhateverIsSent(t *testing.T) {
 	for _, status := range []int{200, 201, 400, 404, 409, 412, 415, 422} {
 		require.Positive(t, statuses[status], "nothing was answered %d, so the requests are too much alike", status)
 	}
+}
+
+// listening is the URL of a facade at a port like that of its process.
+func listening(t *testing.T, s *Server) (url string) {
+	t.Helper()
+	server, err := httpserver.New(httpserver.Options{Name: "facade", Addr: "127.0.0.1:0", Handler: s.Handler(), Logger: quiet()})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+	return "http://" + server.Addr()
+}
+
+// transmit is send by a socket.
+func (w *world) transmit(t *testing.T, url, key, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
+	require.NoError(t, err)
+	fillIn(request, key, body, headers)
+	response, err := (&http.Client{}).Do(request)
+	require.NoError(t, err, "%s %s\n%q %.2000s", method, path, headers, body)
+	defer response.Body.Close()
+	answer := httptest.NewRecorder()
+	maps.Copy(answer.Header(), response.Header)
+	if response.Header.Get("Content-Disposition") == "" { // of all but files net/http says it
+		answer.Header().Del("Content-Length")
+	}
+	answer.WriteHeader(response.StatusCode)
+	_, err = io.Copy(answer, response.Body)
+	require.NoError(t, err, "%s %s", method, path)
+	w.requireAsDescribed(t, request, answer)
+	return answer
 }

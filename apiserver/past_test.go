@@ -31,7 +31,12 @@ type past struct {
 
 func newPast(t testing.TB) *past {
 	t.Helper()
-	p := &past{world: newWorld(t)}
+	return newPastIn(t, newWorld(t))
+}
+
+func newPastIn(t testing.TB, w *world) *past {
+	t.Helper()
+	p := &past{world: w}
 	p.conn = &v1alpha1.Connector{ObjectMeta: p.meta("tickets"), Spec: v1alpha1.ConnectorSpec{
 		Environment: "production", Mode: v1alpha1.ModeSync, Webhook: &v1alpha1.WebhookConnector{},
 	}}
