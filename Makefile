@@ -39,7 +39,7 @@ race: ## Run the store, gateway and runner tests under the race detector (needs 
 	CGO_ENABLED=1 go test -race -timeout 20m ./store/... ./webhookgw/... ./runner/serve/... ./runner/engine/...
 
 .PHONY: clients
-clients: ## Test the gateway with programs of others: curl, Node, Python, Chromium, h2load; openssl and npm verify deliveries.
+clients: ## Test gateway and REST API with programs of others: curl, Node, Python, Chromium, h2load, openssl; npm and Go generate clients.
 	go test -count=1 -timeout 15m -v ./test/clients
 
 .PHONY: verify

@@ -141,6 +141,7 @@ var aboutSchemas = map[string]string{
 	"Connector":                "A connector ties agents to the outside world.",
 	"EnvironmentCreate":        "What an environment is made of.",
 	"KeyOf":                    "A key of a Secret.",
+	"KeyOfInput":               "A key of a Secret, as it was answered.",
 	"TestSession":              "Who tests in an environment.",
 	"TestSessionRequest":       "A test session that is asked for.",
 	"Variable":                 "A value that differs between environments.",

@@ -73,6 +73,7 @@ func describe(api *huma.OpenAPI) ([]byte, error) {
 	components := d["components"].(node)
 	components["schemas"] = all
 	describeConfigs(all)
+	nameNullable(all)
 	inRequests := map[string]bool{}
 	for i := range routes {
 		r := &routes[i]
@@ -80,6 +81,9 @@ func describe(api *huma.OpenAPI) ([]byte, error) {
 			continue
 		}
 		op := d["paths"].(node)[projectPath+r.path].(node)[strings.ToLower(r.method)].(node)
+		if r.takes != nil {
+			describeBytes(op["requestBody"].(node)["content"].(node))
+		}
 		reachable(op["requestBody"], all, inRequests)
 		if responses := op["responses"].(node); r.also != 0 {
 			responses[strconv.Itoa(r.also)] = maps.Clone(responses[strconv.Itoa(r.status)].(node))
@@ -126,10 +130,42 @@ func describeConfigs(all node) {
 		"oneOf":       []any{ref("schemas", "InboundConfig"), ref("schemas", "SyncConfig"), ref("schemas", "OutboundConfig"), ref("schemas", "CronConfig")},
 	}
 	// So that a config is of one type alone, although answers may grow.
-	all["InboundConfig"].(node)["properties"].(node)["timeout_seconds"].(node)["type"] = "null"
+	never := all["InboundConfig"].(node)["properties"].(node)["timeout_seconds"].(node)
+	never["type"] = "null"
+	delete(never, "format")
 	all["ConnectorConfigInput"] = node{
 		"description": "How a connector shall behave: InboundConfigInput for a webhook of mode inbound, SyncConfigInput for one of mode sync, OutboundConfigInput for one of mode outbound, CronConfigInput for a cron connector.",
 		"anyOf":       []any{ref("schemas", "InboundConfigInput"), ref("schemas", "SyncConfigInput"), ref("schemas", "OutboundConfigInput"), ref("schemas", "CronConfigInput")},
+	}
+}
+
+// namedAs is where a schema that may be null says which component it is else.
+const namedAs = "x-named-as"
+
+// nameNullable refers to those components, so that generated clients have one type for each.
+func nameNullable(part any) {
+	switch part := part.(type) {
+	case node:
+		if target, ok := part[namedAs]; ok {
+			about := part["description"]
+			clear(part)
+			part["description"], part["oneOf"] = about, []any{node{"$ref": target}, node{"type": "null"}}
+		}
+		for _, inner := range part {
+			nameNullable(inner)
+		}
+	case []any:
+		for _, inner := range part {
+			nameNullable(inner)
+		}
+	}
+}
+
+// describeBytes leaves out the schemas of bodies that are no text, as OpenAPI 3.1 says;
+// with a schema of type string generated clients would take strings for them.
+func describeBytes(content node) {
+	for media := range content {
+		content[media] = node{}
 	}
 }
 

@@ -84,6 +84,54 @@ func TestEveryReferenceLeadsSomewhere(t *testing.T) {
 	}
 }
 
+// TestGeneratorsFindANameForEachObject: of what has none they make one up, or repeat it.
+func TestGeneratorsFindANameForEachObject(t *testing.T) {
+	t.Parallel()
+	document, schemas := described(t)
+	named := 0
+	var walk func(part any, at string)
+	walk = func(part any, at string) {
+		switch part := part.(type) {
+		case node:
+			require.NotContains(t, part, namedAs, at)
+			if _, object := part["properties"].(node); object {
+				require.Contains(t, schemas, strings.TrimPrefix(at, "/components/schemas/"))
+				named++
+			}
+			for name, inner := range part {
+				walk(inner, at+"/"+name)
+			}
+		case []any:
+			for i, inner := range part {
+				walk(inner, at+"/"+strconv.Itoa(i))
+			}
+		}
+	}
+	walk(document, "")
+	require.Greater(t, named, 50)
+}
+
+// TestBytesAreNoText: generators take what has a schema of type string for a string.
+func TestBytesAreNoText(t *testing.T) {
+	t.Parallel()
+	document, _ := described(t)
+	tried := 0
+	for _, r := range served(t) {
+		op := document["paths"].(node)[projectPath+r.path].(node)[strings.ToLower(r.method)].(node)
+		if r.takes != nil {
+			for media, content := range op["requestBody"].(node)["content"].(node) {
+				require.Empty(t, content, "%s %s", r.id, media)
+				tried++
+			}
+		}
+		if r.file {
+			require.Empty(t, op["responses"].(node)[strconv.Itoa(r.status)].(node)["content"].(node)[anyMedia], r.id)
+			tried++
+		}
+	}
+	require.Equal(t, 3, tried)
+}
+
 // TestTheDocumentSaysWhoseItIs: version, licence, where it is served.
 func TestTheDocumentSaysWhoseItIs(t *testing.T) {
 	t.Parallel()

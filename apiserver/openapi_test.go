@@ -91,7 +91,7 @@ func TestAnswersMayGrow(t *testing.T) {
 	}
 	require.Equal(t, map[string]bool{
 		"ConnectorCreate": true, "CronConfigInput": true, "InboundConfigInput": true, "SyncConfigInput": true, "OutboundConfigInput": true, "OutboundLinkInput": true, "DeliveryRetryInput": true, "LinkCreate": true, "ConnectorUpdate": true, "LinkUpdate": true, "ReplayCreate": true, "RotateSecret": true,
-		"DeploymentCreate": true, "EnvironmentCreate": true, "EnvironmentUpdate": true, "EnvironmentSettingsInput": true, "RunnerSettingsInput": true, "VariableInput": true, "TestSessionRequest": true,
+		"DeploymentCreate": true, "EnvironmentCreate": true, "EnvironmentUpdate": true, "EnvironmentSettingsInput": true, "RunnerSettingsInput": true, "VariableInput": true, "KeyOfInput": true, "TestSessionRequest": true,
 	}, closed, "requests are held to their fields, answers are not")
 }
 

@@ -28,7 +28,12 @@ func (n *Null[T]) UnmarshalJSON(data []byte) error { return json.Unmarshal(data,
 // Schema says so to OpenAPI.
 func (Null[T]) Schema(r huma.Registry) *huma.Schema {
 	t := reflect.TypeFor[T]()
-	return &huma.Schema{OneOf: []*huma.Schema{r.Schema(t, true, t.Name()), {Type: "null"}}}
+	s := *r.Schema(t, true, t.Name())
+	if s.Ref != "" {
+		return &huma.Schema{OneOf: []*huma.Schema{&s, {Type: "null"}}}
+	}
+	s.Nullable = true
+	return &s
 }
 
 // word is a value of an enumeration, null where there is none.
@@ -64,8 +69,11 @@ func (c *Change[T]) UnmarshalJSON(data []byte) error {
 // Schema says so to OpenAPI.
 func (Change[T]) Schema(r huma.Registry) *huma.Schema {
 	t := reflect.TypeFor[T]()
-	s := *r.Schema(t, false, t.Name()) // what is nullable has a schema of its own
+	s := *r.Schema(t, false, t.Name()) // of which huma says what is wrong, which it does not of alternatives
 	s.Nullable = true
+	if t.Kind() == reflect.Struct {
+		s.Extensions = map[string]any{namedAs: r.Schema(t, true, t.Name()).Ref}
+	}
 	return &s
 }
 

@@ -34,12 +34,15 @@ type KeyOf struct {
 	Key  string `json:"key" doc:"The key in it."`
 }
 
+// KeyOfInput is a KeyOf that is sent back.
+type KeyOfInput KeyOf
+
 // VariableInput is a variable that an environment is to have.
 type VariableInput struct {
-	Name      string        `json:"name" minLength:"1" maxLength:"128" pattern:"^[A-Z_][A-Z0-9_]*$" patternDescription:"the name of a variable: capital letters, digits and _, and no digit first" doc:"What prompts and connectors call it by." example:"REGION"`
-	Value     *string       `json:"value,omitempty" maxLength:"8192" doc:"Its value, of at most 8,192 bytes. Left out or ******** it stays as it is, and so does a sensitive one where it is empty." example:"eu-west-1"`
-	Sensitive bool          `json:"sensitive" doc:"Whether nobody is shown the value, and no model is told it; it is kept sealed then."`
-	SecretRef Change[KeyOf] `json:"secret_ref,omitempty" doc:"As it was answered: secretKeyRef of the Environment object alone sets it."`
+	Name      string             `json:"name" minLength:"1" maxLength:"128" pattern:"^[A-Z_][A-Z0-9_]*$" patternDescription:"the name of a variable: capital letters, digits and _, and no digit first" doc:"What prompts and connectors call it by." example:"REGION"`
+	Value     *string            `json:"value,omitempty" maxLength:"8192" doc:"Its value, of at most 8,192 bytes. Left out or ******** it stays as it is, and so does a sensitive one where it is empty." example:"eu-west-1"`
+	Sensitive bool               `json:"sensitive" doc:"Whether nobody is shown the value, and no model is told it; it is kept sealed then."`
+	SecretRef Change[KeyOfInput] `json:"secret_ref,omitempty" doc:"As it was answered: secretKeyRef of the Environment object alone sets it."`
 }
 
 // VariablesInput is the request that replaces the variables of an environment.
@@ -199,7 +202,7 @@ func (s *Server) editVariable(c *caller, e *v1alpha1.Environment, in *VariableIn
 		return asked, &FieldError{Location: field, Message: message}, nil
 	}
 	switch ref := in.SecretRef.To.Value; {
-	case ref != nil && (stored == nil || stored.SecretKeyRef == nil || *ref != KeyOf{string(stored.SecretKeyRef.Name), stored.SecretKeyRef.Key}):
+	case ref != nil && (stored == nil || stored.SecretKeyRef == nil || *ref != KeyOfInput{string(stored.SecretKeyRef.Name), stored.SecretKeyRef.Key}):
 		return wrong("secret_ref", "is set by secretKeyRef of the Environment object alone")
 	case ref != nil && !stays:
 		return wrong("value", "is that of the Secret in secret_ref: change it there, or send secret_ref null")
