@@ -237,20 +237,25 @@ func (o *deployOptions) rollback(ctx context.Context) error {
 	return o.activate(ctx, before.ID)
 }
 
-// previous are the deployment that is live and the one to go back to: of those that came
-// before the one that is live, and were live themselves, the newest. So the same list leads
-// back to the same one, however often somebody went there and back.
+// previous are the deployment that is live and the one that was before it: of those that are
+// older than the one that is live, the one that went live last. One from which somebody went
+// back is newer than what they went back to, so that going back twice leads further back and
+// not to and fro; and a deployment that is made later goes back to where they went.
 func previous(newestFirst []deployment) (live, before deployment, err error) {
 	for _, d := range newestFirst {
 		switch {
 		case d.IsLive:
 			live = d
-		case live.ID != "" && d.Status == "deployed" && d.ActivatedAt != nil:
-			return live, d, nil
+		case live.ID != "" && d.Status == "deployed" && d.ActivatedAt != nil &&
+			(before.ID == "" || d.ActivatedAt.After(*before.ActivatedAt)):
+			before = d
 		}
 	}
-	if live.ID == "" {
+	switch {
+	case live.ID == "":
 		return live, before, errors.New("nothing is live")
+	case before.ID == "":
+		return live, before, errors.New("nothing was live before what is")
 	}
-	return live, before, errors.New("nothing was live before what is")
+	return live, before, nil
 }

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -213,8 +215,8 @@ func TestRollbackGoesBackOneFurther(t *testing.T) {
 	live := p.has(`"status":"deployed","is_live":true,"activated_at":"2026-07-02T11:30:00Z"`)
 	p.has(`"status":"failed"`)
 	p.has(`"status":"deployed","activated_at":null`)
-	before := p.has(`"status":"deployed","activated_at":"2026-07-01T00:00:00Z"`)
-	p.has(`"status":"deployed","activated_at":"2026-07-02T00:00:00Z"`)
+	p.has(`"status":"deployed","activated_at":"2026-07-01T00:00:00Z"`) // newer, and from which somebody went back, too
+	before := p.has(`"status":"deployed","activated_at":"2026-07-02T00:00:00Z"`)
 	out, messages, err := p.agentctl("rollback", "--environment", "production", "--force")
 	require.NoError(t, err)
 	require.Equal(t, before+"\n", out)
@@ -228,6 +230,46 @@ func TestRollbackGoesBackOneFurther(t *testing.T) {
 	require.EqualError(t, err, "environment production: nothing was live before what is")
 	_, _, err = p.agentctl("activate", "first")
 	require.ErrorContains(t, err, "must be the id of a deployment")
+}
+
+// TestRollbackLeadsToWhatWasLiveBefore: by histories of what went live, the oldest first. Each
+// is a version, which is made the first time, and where rollbacks from there lead.
+func TestRollbackLeadsToWhatWasLiveBefore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ wentLive, leads []int }{
+		"one after the other":                     {[]int{1, 2, 3}, []int{2, 1}},
+		"not to the one that was gone back from":  {[]int{1, 2, 3, 4, 2, 5}, []int{2, 1}},
+		"not to and fro":                          {[]int{1, 2, 3, 2}, []int{1}},
+		"to what was live, in whatever order":     {[]int{1, 2, 3, 1, 3}, []int{1}},
+		"the same after going back and there":     {[]int{1, 2, 3, 2, 3}, []int{2, 1}},
+		"from the first one there is no way back": {[]int{1, 2, 1}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := time.Date(2026, 7, 2, 10, 0, 0, 0, time.UTC)
+			list := make([]deployment, slices.Max(c.wentLive)) // newest first
+			activate := func(version int) {
+				clock = clock.Add(time.Minute)
+				at := clock
+				for i := range list {
+					list[i].IsLive = false
+				}
+				d := &list[len(list)-version]
+				d.ID, d.Status, d.IsLive, d.ActivatedAt = strconv.Itoa(version), "deployed", true, &at
+			}
+			for _, version := range c.wentLive {
+				activate(version)
+			}
+			for _, want := range c.leads {
+				_, before, err := previous(list)
+				require.NoError(t, err)
+				require.Equal(t, strconv.Itoa(want), before.ID)
+				activate(want)
+			}
+			_, _, err := previous(list)
+			require.EqualError(t, err, "nothing was live before what is")
+		})
+	}
 }
 
 func TestStatusShowsWhatIsLive(t *testing.T) {
