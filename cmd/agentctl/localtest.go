@@ -24,6 +24,7 @@ import (
 type localTestOptions struct {
 	agent, name string
 	variables   []string
+	sensitive   []string
 	file        string
 	timeout     time.Duration
 	output      testOutput
@@ -45,6 +46,9 @@ the environment names by the model's provider: openai/gpt-5 takes OPENAI_API_KEY
 OPENAI_BASE_URL for another address; ollama/llama3 takes OLLAMA_BASE_URL, and so on. It must
 speak OpenAI's Chat Completions.
 
+A build refuses prompts the variables that are sensitive in its environment. Here none is,
+unless --sensitive names it.
+
 It ends with 2 when a case failed, with 1 when the tests could not be run.`,
 		Example: `  agentctl test
   agentctl test --agent hello --case greets-by-name
@@ -61,6 +65,7 @@ It ends with 2 when a case failed, with 1 when the tests could not be run.`,
 	flags.StringVar(&o.name, "case", "", "name of the case; without it all")
 	flags.StringArrayVar(&o.variables, "env", nil, "NAME=VALUE, a variable that prompts may name; as often as there are some")
 	flags.StringVar(&o.file, "env-file", "", "file with a line NAME=VALUE for each; those of --env come before them")
+	flags.StringSliceVar(&o.sensitive, "sensitive", nil, "names of those variables that are sensitive in the environment, so that no prompt may name them")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "how long all tests together may take")
 	flags.VarP(&o.output, "output", "o", "write the results as json, yaml or junit in place of text for people")
 	return cmd
@@ -78,7 +83,7 @@ func (o *localTestOptions) run(ctx context.Context) error {
 	if o.agent+o.name != "" && !o.matches(project) {
 		return errors.New("--agent, --case: there is no such case; there is " + strings.Join(caseNames(project), ", "))
 	}
-	known, err := readVariables(o.variables, o.file)
+	known, err := readVariables(o.variables, o.file, o.sensitive)
 	if err != nil {
 		return err
 	}

@@ -92,8 +92,9 @@ func parseVariable(text string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// readVariables reads variables of the command line and of a file.
-func readVariables(given []string, file string) (runnerconfig.Variables, error) {
+// readVariables reads variables of the command line and of a file; sensitive are the names of
+// those that no model is told.
+func readVariables(given []string, file string, sensitive []string) (runnerconfig.Variables, error) {
 	var all []runnerconfig.Variable
 	add := func(text string) error {
 		name, value, err := parseVariable(text)
@@ -123,6 +124,13 @@ func readVariables(given []string, file string) (runnerconfig.Variables, error) 
 		if err := lines.Err(); err != nil {
 			return runnerconfig.Variables{}, fmt.Errorf("--env-file: %w", err)
 		}
+	}
+	for _, name := range sensitive {
+		at := slices.IndexFunc(all, func(v runnerconfig.Variable) bool { return v.Name == name })
+		if at < 0 {
+			return runnerconfig.Variables{}, fmt.Errorf("--sensitive: neither --env nor --env-file gives %q", printable(name))
+		}
+		all[at].Sensitive = true
 	}
 	if name, problem := runnerconfig.CheckVariables(all); problem != "" {
 		return runnerconfig.Variables{}, fmt.Errorf("--env, --env-file: %s", strings.TrimSpace(name+" "+problem))
