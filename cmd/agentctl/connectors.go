@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -19,9 +20,9 @@ import (
 // connectorsOptions are the flags of `connectors`.
 type connectorsOptions struct {
 	restOptions
+	output
 
 	environment string
-	json        bool
 
 	api *rest
 }
@@ -34,7 +35,7 @@ func newConnectorsCommand() *cobra.Command {
 		Long: `List connectors of a project: their environment, what they are, whether they work,
 and of cron connectors the last and the next tick, in UTC.`,
 		Example: `  agentctl connectors
-  agentctl connectors --environment production --json`,
+  agentctl connectors --environment production -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.api, err = o.client(); err != nil {
@@ -44,9 +45,9 @@ and of cron connectors the last and the next tick, in UTC.`,
 		},
 	}
 	flags := cmd.Flags()
-	o.bind(flags)
+	o.restOptions.bind(flags)
+	o.output.bind(flags)
 	flags.StringVar(&o.environment, "environment", "", "id or slug of an environment; without it all that the key may see")
-	flags.BoolVar(&o.json, "json", false, "write a line of JSON for each, as the REST API shows it")
 	cmd.AddCommand(newConnectorsTestCommand())
 	return cmd
 }
@@ -62,7 +63,23 @@ type listedConnector struct {
 	DisabledReason string     `json:"disabled_reason"`
 	NextTickAt     *time.Time `json:"next_tick_at"`
 	LastTickAt     *time.Time `json:"last_tick_at"`
+
+	// shown is all that the REST API says of it.
+	shown json.RawMessage
 }
+
+// UnmarshalJSON keeps the text beside what is read of it.
+func (c *listedConnector) UnmarshalJSON(text []byte) error {
+	type plain listedConnector
+	if err := json.Unmarshal(text, (*plain)(c)); err != nil {
+		return err
+	}
+	c.shown = slices.Clone(text)
+	return nil
+}
+
+// MarshalJSON is what the REST API says.
+func (c listedConnector) MarshalJSON() ([]byte, error) { return c.shown, nil }
 
 // works says whether it does, or why not.
 func (c listedConnector) works() string {
@@ -86,38 +103,25 @@ func (o *connectorsOptions) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	all := []listedConnector{}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if !o.json {
-		fmt.Fprintln(table, "ENVIRONMENT\tNAME\tTYPE\tMODE\tENABLED\tLAST TICK\tNEXT TICK\tID")
-	}
+	fmt.Fprintln(table, "ENVIRONMENT\tNAME\tTYPE\tMODE\tENABLED\tLAST TICK\tNEXT TICK\tID")
 	for _, e := range environments {
-		if err := o.list(ctx, e, table, out); err != nil {
-			return err
+		var list []listedConnector
+		if err := o.api.call(ctx, http.MethodGet, "/connectors?environment_id="+url.QueryEscape(e.ID), "", nil, &list); err != nil {
+			return fmt.Errorf("listing the connectors of environment %s: %w", e.Slug, err)
 		}
+		all = append(all, list...)
+		for _, c := range list {
+			fmt.Fprintln(table, strings.Join([]string{
+				e.Slug, printable(c.Name), c.Type, c.Mode, c.works(), tickTime(c.LastTickAt), tickTime(c.NextTickAt), c.ID,
+			}, "\t"))
+		}
+	}
+	if o.output != outputText {
+		return o.write(out, all)
 	}
 	return table.Flush()
-}
-
-// list writes the connectors of an environment.
-func (o *connectorsOptions) list(ctx context.Context, e environment, table, out io.Writer) error {
-	var shown []json.RawMessage
-	if err := o.api.call(ctx, http.MethodGet, "/connectors?environment_id="+url.QueryEscape(e.ID), "", nil, &shown); err != nil {
-		return fmt.Errorf("listing the connectors of environment %s: %w", e.Slug, err)
-	}
-	for _, text := range shown {
-		var c listedConnector
-		if err := json.Unmarshal(text, &c); err != nil {
-			return fmt.Errorf("reading a connector: %w", err)
-		}
-		if o.json {
-			fmt.Fprintln(out, string(text))
-			continue
-		}
-		fmt.Fprintln(table, strings.Join([]string{
-			e.Slug, printable(c.Name), c.Type, c.Mode, c.works(), tickTime(c.LastTickAt), tickTime(c.NextTickAt), c.ID,
-		}, "\t"))
-	}
-	return nil
 }
 
 // tickTime is when a tick was or will be, "-" where there is none.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -53,10 +54,15 @@ func TestConnectorsAreListed(t *testing.T) {
 	} {
 		require.Equal(t, want, strings.Join(strings.Fields(lines[i]), " "))
 	}
-	out, err = list("--environment", strings.ToUpper(staging), "--json")
+	out, err = list("--environment", strings.ToUpper(staging), "-o", "yaml")
 	require.NoError(t, err)
-	require.Equal(t, 2, strings.Count(out, `"id"`))
-	require.Contains(t, out, `"410 Gone"`)
+	require.Equal(t, 2, strings.Count(out, "- "))
+	require.Contains(t, out, "disabled_reason: 410 Gone\n")
+	out, err = list("-o", "json")
+	require.NoError(t, err)
+	var shown []struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(out), &shown))
+	require.Equal(t, []struct{ ID string }{{"1"}, {"2"}, {"3"}, {"4"}}, shown, "one list of all environments")
 	for _, environment := range []string{"nothing", uuid.NewString()} {
 		_, err = list("--environment", environment)
 		require.ErrorContains(t, err, "--environment")
