@@ -3,7 +3,9 @@
 package apiserver
 
 import (
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
@@ -39,7 +41,9 @@ func TestAFolderIsUploaded(t *testing.T) {
 	w.withoutGit(t)
 	key := w.key(t, nil)
 	made := w.uploaded(t, key, "", anUpload)
-	require.Equal(t, DeploymentSource{Type: "upload"}, made.Source)
+	sum := sha256.Sum256([]byte(anUpload))
+	digest := "sha256:" + hex.EncodeToString(sum[:])
+	require.Equal(t, DeploymentSource{Type: "upload", Digest: &digest}, made.Source)
 	require.False(t, made.SkipTests)
 	o := w.deploymentObject(t, made.ID)
 	require.Nil(t, o.Spec.Source.Git)
@@ -47,7 +51,7 @@ func TestAFolderIsUploaded(t *testing.T) {
 	require.Equal(t, made, w.shownDeployment(t, key, made.ID), "although the store has not heard of it")
 	begun, err := w.begin(t.Context(), o)
 	require.NoError(t, err)
-	require.Equal(t, DeploymentSource{Type: "upload"}, w.shownDeployment(t, key, made.ID).Source)
+	require.Equal(t, DeploymentSource{Type: "upload", Digest: &digest}, w.shownDeployment(t, key, made.ID).Source)
 	body, err := w.db.OpenUpload(t.Context(), begun)
 	require.NoError(t, err)
 	bytes, err := io.ReadAll(body)

@@ -53,6 +53,7 @@ type DeploymentSource struct {
 	Type          SourceType `json:"type" doc:"Where the code came from."`
 	Branch        *string    `json:"branch" doc:"The branch that was asked for." example:"main"`
 	Commit        *string    `json:"commit" doc:"The commit that is built, as far as known." example:"4b825dc642cb6eb9a060e54bf8d69288fbee4904"`
+	Digest        *string    `json:"digest" doc:"What was uploaded, by its SHA-256; null of what came from git." example:"sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"`
 	CommitMessage *string    `json:"commit_message" doc:"The commit's message."`
 	Author        *string    `json:"author" doc:"The commit's author."`
 }
@@ -201,7 +202,7 @@ func showDeployment(d store.Deployment, live *uuid.UUID) Deployment {
 		Phase:         word[DeploymentPhase](d.Phase),
 		FailureReason: word[FailureReason](d.FailureReason), Message: opt(d.Message), IsLive: live != nil && *live == d.ID,
 		Source: DeploymentSource{
-			Type: SourceType(d.SourceType), Branch: opt(d.Branch), Commit: opt(commit),
+			Type: SourceType(d.SourceType), Branch: opt(d.Branch), Commit: opt(commit), Digest: opt(d.UploadDigest),
 			CommitMessage: opt(d.CommitMessage), Author: opt(d.Author),
 		},
 		SkipTests: d.SkipTests, SkipFailedConnectors: d.SkipFailedConnectors, RedeployOf: optID(d.RedeployOf),

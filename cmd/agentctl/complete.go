@@ -28,7 +28,10 @@ type candidates func(ctx context.Context, api *rest, environment string) ([]cobr
 // completeByServer lets shells complete the flags and arguments of all commands below root by
 // what a project has, where the flags or the environment say which one; else by nothing.
 func completeByServer(root *cobra.Command) {
-	arguments := map[string]candidates{"activate": deploymentIDs, "logs": deploymentIDs, "get": variableCandidates, "unset": variableCandidates}
+	arguments := map[string]candidates{
+		"activate": deploymentIDs, "cancel": deploymentIDs, "redeploy": deploymentIDs, "deploy-anyway": deploymentIDs, "logs": deploymentIDs,
+		"get": variableCandidates, "unset": variableCandidates,
+	}
 	for _, cmd := range root.Commands() {
 		completeByServer(cmd)
 		if cmd.Flags().Lookup("server") == nil {
@@ -88,7 +91,7 @@ func deploymentIDs(ctx context.Context, api *rest, wanted string) (out []cobra.C
 	}
 	list, err := api.deployments(ctx, e)
 	for _, d := range list[:min(len(list), mostCompleted)] {
-		out = append(out, cobra.CompletionWithDesc(d.ID, printable(d.state()+" "+d.commit())))
+		out = append(out, cobra.CompletionWithDesc(d.ID, printable(d.state()+" "+d.version())))
 	}
 	return out, err
 }

@@ -12,11 +12,10 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 )
 
-// deployOptions are the flags of `deploy`, `activate` and `rollback`.
+// deployOptions are the flags of the commands that deploy, and that are about one deployment.
 type deployOptions struct {
 	restOptions
 	output
@@ -50,7 +49,7 @@ func newDeployCommand() *cobra.Command {
 		Long: `Deploy a commit of the project's repository to an environment, or with --upload what is
 in a folder of this machine, which needs no repository. Show the log of the build while it
 is written, and say whether it is live in the end. When the command is broken off, the
-deployment goes on: follow it with logs -f.
+deployment goes on: follow it with logs -f, or end it with cancel.
 
 Of a folder what agents are made of is uploaded, and nothing else: agents, connectors,
 guardrails, hooks, middleware, models, schemas, tests and tools.
@@ -100,17 +99,7 @@ func (o *deployOptions) deploy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("deploying to %s: %w", e.Slug, err)
 	}
-	fmt.Fprintf(o.messages, "deploying to %s: %s\n", e.Slug, d.ID)
-	if o.detach {
-		return o.show(d)
-	}
-	if d, err = ending(ctx, o.api, d, o.messages); err != nil {
-		return err
-	}
-	if err := o.show(d); err != nil {
-		return err
-	}
-	return told(d, e, o.messages)
+	return o.followed(ctx, d, e.Slug)
 }
 
 // begin deploys a commit.
@@ -123,39 +112,6 @@ func (o *deployOptions) begin(ctx context.Context, e environment) (d deployment,
 	}
 	err = o.api.call(ctx, http.MethodPost, "/deployments?environment_id="+url.QueryEscape(e.ID), rand.Text(), body, &d)
 	return d, err
-}
-
-// ending follows a deployment to its end.
-func ending(ctx context.Context, api *rest, d deployment, messages io.Writer) (deployment, error) {
-	if err := follow(ctx, api, d.ID, messages); err != nil {
-		return d, err
-	}
-	return api.deployment(ctx, d.ID)
-}
-
-// told tells how a deployment has ended; an error where it is not deployed.
-func told(d deployment, e environment, messages io.Writer) error {
-	switch {
-	case d.Status != "deployed":
-		return &outcomeError{"the deployment " + ended(d)}
-	case !d.IsLive:
-		fmt.Fprintf(messages, "deployed, and not live: another deployment of %s was activated meanwhile\n", e.Slug)
-	default:
-		fmt.Fprintf(messages, "%s in %s\n", paint(messages, "live"), e.Slug)
-	}
-	return nil
-}
-
-// ended says how a deployment has ended that is not deployed.
-func ended(d deployment) string {
-	text := "was cancelled"
-	if d.Status == "failed" {
-		text = "failed (" + d.FailureReason + ")"
-	}
-	if d.Message != "" {
-		text += ": " + printableLines(d.Message)
-	}
-	return text
 }
 
 // show writes a deployment: its id alone, for other programs, unless more is asked for.
@@ -181,9 +137,10 @@ executes it, and the connectors of its code are as that code has them.`,
 	return cmd
 }
 
-func (o *deployOptions) activate(ctx context.Context, id string) error {
-	if _, err := uuid.Parse(id); err != nil {
-		return errors.New("DEPLOYMENT: must be the id of a deployment, as status shows it")
+func (o *deployOptions) activate(ctx context.Context, text string) error {
+	id, err := deploymentID(text)
+	if err != nil {
+		return err
 	}
 	var done struct {
 		OK bool `json:"ok"`
@@ -233,7 +190,7 @@ func (o *deployOptions) rollback(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("environment %s: %w", e.Slug, err)
 	}
-	fmt.Fprintf(o.messages, "%s: from %s to %s\n", e.Slug, strings.TrimSpace(live.ID+" "+live.commit()), strings.TrimSpace(before.ID+" "+before.commit()))
+	fmt.Fprintf(o.messages, "%s: from %s to %s\n", e.Slug, strings.TrimSpace(live.ID+" "+live.version()), strings.TrimSpace(before.ID+" "+before.version()))
 	return o.activate(ctx, before.ID)
 }
 

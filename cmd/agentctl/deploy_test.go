@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,8 +34,11 @@ type project struct {
 	mu          sync.Mutex
 	deployments map[string]string // by id, newest first in list
 	list        []string
-	runs        []string
-	called      []string
+	// whole are those of which reading one says more than the list; cancels says that one is.
+	whole   map[string]string
+	cancels bool
+	runs    []string
+	called  []string
 	// uploads are what was uploaded, kind is that of staging.
 	uploads [][]byte
 	kind    string
@@ -58,8 +62,13 @@ func newProject(t *testing.T) *project {
 func (p *project) has(fields string) (id string) {
 	id = uuid.NewString()
 	p.list = append(p.list, id)
-	p.deployments[id] = fmt.Sprintf(`{"id":%q,"source":{"commit":"2fd4e1c67a2d28fced849ee1bb76e7391b93eb12","commit_message":"Be\u001b kind\n\nVery."},"created_at":"2026-07-02T10:00:00Z",%s}`, id, fields)
+	p.becomes(id, fields)
 	return id
+}
+
+// becomes sets what a deployment is.
+func (p *project) becomes(id, fields string) {
+	p.deployments[id] = fmt.Sprintf(`{"id":%q,"source":{"commit":"2fd4e1c67a2d28fced849ee1bb76e7391b93eb12","commit_message":"Be\u001b kind\n\nVery."},"created_at":"2026-07-02T10:00:00Z",%s}`, id, fields)
 }
 
 func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -110,9 +119,13 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(path, "/runs/"):
 		_, _ = io.WriteString(w, p.runs[0])
 	case len(parts) == 2:
-		_, _ = io.WriteString(w, p.deployments[parts[1]])
+		_, _ = io.WriteString(w, cmp.Or(p.whole[parts[1]], p.deployments[parts[1]]))
 	case parts[2] == "activate":
 		_, _ = io.WriteString(w, `{"ok":true}`)
+	case parts[2] == "cancel":
+		fmt.Fprintf(w, `{"ok":%t}`, p.cancels)
+	case parts[2] == "redeploy", parts[2] == "deploy-anyway":
+		_, _ = io.WriteString(w, p.deployments[p.list[0]])
 	case parts[2] == "logs":
 		w.Header().Set("Content-Type", "text/event-stream")
 		p.streams[0](w, r.Header.Get("Last-Event-ID"))
@@ -174,7 +187,7 @@ func TestDeployTellsHowItEnded(t *testing.T) {
 		`"status":"deployed","is_live":false`:                                               "",
 	} {
 		p := newProject(t)
-		p.has(fields)
+		id := p.has(fields)
 		p.streams = []func(http.ResponseWriter, string){func(w http.ResponseWriter, _ string) { _, _ = io.WriteString(w, end) }}
 		_, messages, err := p.agentctl("deploy")
 		if want == "" {
@@ -184,6 +197,7 @@ func TestDeployTellsHowItEnded(t *testing.T) {
 		}
 		require.EqualError(t, err, want)
 		require.Equal(t, 2, exitCode(err))
+		require.Equal(t, strings.Contains(fields, "tests_failed"), strings.Contains(messages, "`agentctl deploy-anyway "+id+"`"))
 	}
 	require.Equal(t, 1, exitCode(errors.New("any other")))
 }

@@ -39,6 +39,7 @@ type deployment struct {
 	Source        struct {
 		Branch        string `json:"branch"`
 		Commit        string `json:"commit"`
+		Digest        string `json:"digest"`
 		CommitMessage string `json:"commit_message"`
 	} `json:"source"`
 	CreatedAt   time.Time  `json:"created_at"`
@@ -69,8 +70,29 @@ func (d deployment) state() string {
 	return d.Status
 }
 
-// commit is the commit's beginning and the first line of its message.
-func (d deployment) commit() string {
+// open says that it has not ended.
+func (d deployment) open() bool { return d.Status == "pending" || d.Status == "building" }
+
+// standing is where it stands in all words that there are.
+func (d deployment) standing() string { return d.state() + d.detail() }
+
+// detail follows the state: what it is at, or why it failed, and of an open one what keeps it.
+func (d deployment) detail() (text string) {
+	if of := cmp.Or(d.FailureReason, d.Phase); of != "" {
+		text = " (" + of + ")"
+	}
+	if d.open() && d.Message != "" {
+		text += ": " + printable(d.Message)
+	}
+	return text
+}
+
+// version is the commit's beginning and the first line of its message, or the beginning of the
+// digest of what was uploaded.
+func (d deployment) version() string {
+	if hash, uploaded := strings.CutPrefix(d.Source.Digest, "sha256:"); uploaded {
+		return fmt.Sprintf("sha256:%.8s", printable(hash))
+	}
 	subject, _, _ := strings.Cut(d.Source.CommitMessage, "\n")
 	return strings.TrimSpace(fmt.Sprintf("%.8s %s", d.Source.Commit, clip(printable(subject), 50)))
 }
@@ -111,6 +133,16 @@ func (r *rest) environment(ctx context.Context, wanted string) (environment, err
 		return environment{}, fmt.Errorf("the key does not reach the default environment; name one by --environment: %s", strings.Join(slugs, ", "))
 	}
 	return environment{}, fmt.Errorf("--environment: the project has no %q, or the key does not reach it; there is %s", printable(wanted), strings.Join(slugs, ", "))
+}
+
+// placeOf is what the environment of a deployment is called: by its id where the key sees no
+// environments, or it is gone.
+func (r *rest) placeOf(ctx context.Context, d deployment) string {
+	e, err := r.environment(ctx, d.EnvironmentID)
+	if err != nil {
+		return d.EnvironmentID
+	}
+	return e.Slug
 }
 
 // deployments are those of an environment, the newest first.

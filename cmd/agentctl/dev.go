@@ -213,10 +213,10 @@ func (l *devLoop) deployed(ctx context.Context, p packed) error {
 	if err != nil {
 		return fmt.Errorf("deploying to %s: %w", l.environment.Slug, err)
 	}
-	if d, err = ending(ctx, l.api, d, l.messages); err != nil {
+	if d, err = ending(ctx, l.api, d, l.messages, l.messages); err != nil {
 		return err
 	}
-	if err := told(d, l.environment, l.messages); err != nil {
+	if err := told(d, l.environment.Slug, l.messages); err != nil {
 		return err
 	}
 	return l.webhooks(ctx)

@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 )
 
@@ -26,6 +25,9 @@ func newLogsCommand() *cobra.Command {
 	cmd := o.command(&cobra.Command{
 		Use:   "logs DEPLOYMENT",
 		Short: "Show the log of a deployment's build",
+		Long: `Show the log of a deployment's build. With -f also what is written until the deployment
+has ended, what keeps it, and how it has ended: the command ends with 2 when it failed or
+was cancelled.`,
 		Example: `  agentctl logs 5c1e09aa-...
   agentctl logs -f 5c1e09aa-...`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -35,15 +37,19 @@ func newLogsCommand() *cobra.Command {
 			return nil
 		},
 	}, func(ctx context.Context, args []string) error {
-		if _, err := uuid.Parse(args[0]); err != nil {
-			return errors.New("DEPLOYMENT: must be the id of a deployment, as status shows it")
-		}
-		if following {
-			return follow(ctx, o.api, args[0], o.out)
-		}
-		d, err := o.api.deployment(ctx, args[0])
+		id, err := deploymentID(args[0])
 		if err != nil {
 			return err
+		}
+		d, err := o.api.deployment(ctx, id)
+		if err != nil {
+			return err
+		}
+		if following {
+			if d, err = ending(ctx, o.api, d, o.out, o.messages); err != nil {
+				return err
+			}
+			return told(d, o.api.placeOf(ctx, d), o.messages)
 		}
 		if o.output != outputText {
 			return o.write(o.out, map[string]string{"build_logs": d.BuildLogs})
@@ -52,6 +58,7 @@ func newLogsCommand() *cobra.Command {
 		return err
 	})
 	cmd.Flags().BoolVarP(&following, "follow", "f", false, "go on with what is written, until the deployment has ended")
+	cmd.MarkFlagsMutuallyExclusive("follow", "output")
 	return cmd
 }
 

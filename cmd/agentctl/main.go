@@ -58,7 +58,7 @@ func newRootCommand(name string) *cobra.Command {
 	store := &cobra.Command{Use: "store", Short: "The data store"}
 	store.AddCommand(newStoreAdoptCommand())
 	root.AddCommand(keys, store, newKeysCommand(), newReplayCommand(), newTriggerCommand(), newListenCommand(), newConnectorsCommand(),
-		newStatusCommand(), newDeployCommand(), newDevCommand(), newActivateCommand(), newRollbackCommand(), newLogsCommand(), newRunsCommand(), newInitCommand(),
+		newStatusCommand(), newDeployCommand(), newDevCommand(), newActivateCommand(), newRollbackCommand(), newCancelCommand(), newRedeployCommand(), newDeployAnywayCommand(), newLogsCommand(), newRunsCommand(), newInitCommand(),
 		newLintCommand(),
 		newTestCommand(),
 		newEnvCommand(),

@@ -32,7 +32,8 @@ func newStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show what is live in each environment, or the deployments of one",
 		Long: `Show what is live in each environment, and the newest deployment where it is another
-one. With --environment: the newest deployments of that one, 20 at most.`,
+one. With --environment: the newest deployments of that one, 20 at most, and of those that
+have not ended what keeps them.`,
 		Example: `  agentctl status
   agentctl status --environment production`,
 		Args: cobra.NoArgs,
@@ -103,7 +104,7 @@ func (o *statusOptions) row(s environmentStatus) []string {
 	}
 	row := []string{name, "-", "-", "-", "-", s.ID}
 	if s.Live != nil {
-		row[1], row[2], row[3] = s.Live.ID, age(o.now(), s.Live.ActivatedAt), s.Live.commit()
+		row[1], row[2], row[3] = s.Live.ID, age(o.now(), s.Live.ActivatedAt), s.Live.version()
 	}
 	if s.Newest != nil && !s.Newest.IsLive {
 		row[4] = s.Newest.Status + " " + s.Newest.ID
@@ -124,17 +125,27 @@ func (o *statusOptions) one(ctx context.Context, out io.Writer) error {
 	if o.output != outputText {
 		return o.write(out, list)
 	}
+	if list, err = o.whole(ctx, list); err != nil {
+		return err
+	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "DEPLOYMENT\tAGE\tCOMMIT\tSTATUS")
 	for _, d := range list {
 		// What is coloured stands last: a table counts the colours' characters.
-		status := paint(out, d.state())
-		if d.FailureReason != "" {
-			status += " (" + d.FailureReason + ")"
-		} else if d.Phase != "" {
-			status += " (" + d.Phase + ")"
-		}
-		fmt.Fprintln(table, strings.Join([]string{d.ID, age(o.now(), &d.CreatedAt), d.commit(), status}, "\t"))
+		status := paint(out, d.state()) + d.detail()
+		fmt.Fprintln(table, strings.Join([]string{d.ID, age(o.now(), &d.CreatedAt), d.version(), status}, "\t"))
 	}
 	return table.Flush()
+}
+
+// whole reads those of a list that are open, of which a list does not say what keeps them.
+func (o *statusOptions) whole(ctx context.Context, list []deployment) (_ []deployment, err error) {
+	for i := range list {
+		if list[i].open() {
+			if list[i], err = o.api.deployment(ctx, list[i].ID); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return list, nil
 }

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+)
+
+// deploymentID is the argument of commands that are about one deployment.
+func deploymentID(text string) (string, error) {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return "", errors.New("DEPLOYMENT: must be the id of a deployment, as status shows it")
+	}
+	return id.String(), nil
+}
+
+func newCancelCommand() *cobra.Command {
+	o := &deployOptions{}
+	return o.command(&cobra.Command{
+		Use:   "cancel DEPLOYMENT",
+		Short: "End a deployment that is building",
+		Long: `End a deployment that is building, before it is live. What is live stays so. One that has
+not begun to build stays as it is, and so does one that has ended: the command ends with 1.`,
+		Example: "  agentctl cancel 5c1e09aa-...",
+		Args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, args []string) error { return o.cancel(ctx, args[0]) })
+}
+
+func (o *deployOptions) cancel(ctx context.Context, text string) error {
+	id, err := deploymentID(text)
+	if err != nil {
+		return err
+	}
+	var done struct {
+		OK bool `json:"ok"`
+	}
+	if err := o.api.call(ctx, http.MethodPost, "/deployments/"+id+"/cancel", rand.Text(), nil, &done); err != nil {
+		return fmt.Errorf("cancelling deployment %s: %w", id, err)
+	}
+	d, err := o.api.deployment(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !done.OK:
+		return fmt.Errorf("deployment %s was not cancelled, for it is not building: it is %s", id, d.standing())
+	case d.open():
+		fmt.Fprintln(o.messages, "it is being cancelled")
+	}
+	return o.show(d)
+}
+
+func newRedeployCommand() *cobra.Command {
+	return newAgainCommand(&cobra.Command{
+		Use:   "redeploy DEPLOYMENT",
+		Short: "Deploy the code of a deployment again, and follow it",
+		Long: `Deploy the code of a deployment again to its environment: it is built anew, from the same
+commit or the same upload. To make one live again that was built, activate needs no build.
+
+It ends with 2 when the deployment failed or was cancelled, with 1 when there was none.`,
+		Example: "  agentctl redeploy 5c1e09aa-...",
+	}, "redeploy")
+}
+
+func newDeployAnywayCommand() *cobra.Command {
+	return newAgainCommand(&cobra.Command{
+		Use:   "deploy-anyway DEPLOYMENT",
+		Short: "Deploy what failed its tests or its connectors without these, and follow it",
+		Long: `Deploy the code of a deployment that failed again: without its tests where these failed,
+and where its connectors could not be applied with those left as they are. It asks for the
+permission deployments.override.
+
+It ends with 2 when the deployment failed or was cancelled, with 1 when there was none.`,
+		Example: "  agentctl deploy-anyway 5c1e09aa-...",
+	}, "deploy-anyway")
+}
+
+// newAgainCommand is one that deploys the code of a deployment once more, by the route of its name.
+func newAgainCommand(cmd *cobra.Command, route string) *cobra.Command {
+	o := &deployOptions{}
+	cmd.Args = cobra.ExactArgs(1)
+	o.command(cmd, func(ctx context.Context, args []string) error { return o.again(ctx, args[0], route) })
+	cmd.Flags().BoolVar(&o.detach, "detach", false, "print the id of the new deployment and do not wait for it")
+	return cmd
+}
+
+func (o *deployOptions) again(ctx context.Context, text, route string) error {
+	id, err := deploymentID(text)
+	if err != nil {
+		return err
+	}
+	var d deployment
+	if err := o.api.call(ctx, http.MethodPost, "/deployments/"+id+"/"+route, rand.Text(), nil, &d); err != nil {
+		return fmt.Errorf("deploying the code of deployment %s again: %w", id, err)
+	}
+	return o.followed(ctx, d, o.api.placeOf(ctx, d))
+}
