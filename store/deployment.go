@@ -195,7 +195,8 @@ type Deployments interface {
 // Builds is what a running build reports.
 type Builds interface {
 	// ReportBuild records progress; ErrConflict when the deployment is not
-	// building, ErrInvalid as BuildReport.Bounded says.
+	// building, ErrInvalid as BuildReport.Bounded and Allowed say: the commit is
+	// the one that the deployment names, else the first that is reported.
 	ReportBuild(ctx context.Context, key Key, report BuildReport) error
 	// AppendBuildLog appends a chunk of the build's log. Chunks are numbered from
 	// 0, ErrInvalid beyond MaxLogNumber; one that is stored already is ignored, and so is

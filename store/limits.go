@@ -231,6 +231,24 @@ func (r BuildReport) Bounded() (BuildReport, error) {
 	return r, nil
 }
 
+// Allowed says ErrInvalid of a commit that is not the deployment's: what is told of it is
+// believed by the Git provider, by promotions and by whoever deploys it again.
+func (r BuildReport) Allowed(d Deployment) error {
+	switch {
+	case r.Commit == "" && r.CommitMessage == "" && r.Author == "":
+		return nil
+	case d.SourceType != "git":
+		return fmt.Errorf("the deployment is of what was uploaded, and of no commit: %w", ErrInvalid)
+	case r.Commit == "":
+		return nil
+	case d.Commit != "" && r.Commit != d.Commit:
+		return fmt.Errorf("commit %s is not %s, which the deployment is of: %w", r.Commit, d.Commit, ErrInvalid)
+	case d.ResolvedCommit != "" && r.Commit != d.ResolvedCommit:
+		return fmt.Errorf("commit %s is not %s, which the build began with; deploy again: %w", r.Commit, d.ResolvedCommit, ErrInvalid)
+	}
+	return nil
+}
+
 // Bounded cuts the message; ErrTooLarge of test results, agents and connectors beyond
 // their limits, which cannot be cut, and ErrInvalid of agents, connectors or a reason
 // that no build has.

@@ -127,7 +127,11 @@ func readCommit(ctx context.Context, opts PackOptions, log *buildLog) (bundle.Fi
 	if fetched.Error == "" {
 		report.Phase = phasePacking
 	}
-	if err := opts.Dispatch.ReportBuild(ctx, report); err != nil {
+	err = opts.Dispatch.ReportBuild(ctx, report)
+	if rejected := (*dispatchapi.RejectedError)(nil); errors.As(err, &rejected) {
+		return nil, &buildError{errors.New(rejected.Detail)} // as where the branch has moved since the build was lost
+	}
+	if err != nil {
 		return nil, err
 	}
 	if fetched.Error != "" {

@@ -33,6 +33,8 @@ type desk struct {
 	// uploaded is what was uploaded, fetching the error of asking for it.
 	uploaded []byte
 	fetching error
+	// refusal is the error of reporting.
+	refusal error
 }
 
 func (d *desk) Upload(context.Context, int64) ([]byte, error) { return d.uploaded, d.fetching }
@@ -46,7 +48,7 @@ func (d *desk) AppendLog(_ context.Context, req dispatchapi.BuildLog) error {
 
 func (d *desk) ReportBuild(_ context.Context, req dispatchapi.BuildReport) error {
 	d.reports = append(d.reports, req)
-	return nil
+	return d.refusal
 }
 
 func (d *desk) PutBundle(_ context.Context, digest string, data []byte) error {
@@ -120,6 +122,14 @@ func TestPackUploadsTheBundle(t *testing.T) {
 	for i, chunk := range d.log {
 		require.EqualValues(t, i, chunk.Number)
 	}
+}
+
+// TestABuildOfAnotherCommitFails: as one that was lost and begins anew when the branch has moved.
+func TestABuildOfAnotherCommitFails(t *testing.T) {
+	t.Parallel()
+	d := &desk{refusal: &dispatchapi.RejectedError{Detail: "commit abc is not def"}}
+	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d))
+	require.Equal(t, []dispatchapi.BuildResult{{FailureReason: dispatchapi.FailureBuild, Message: "commit abc is not def"}}, d.results)
 }
 
 func TestPackReportsWhatIsWrong(t *testing.T) {

@@ -29,6 +29,9 @@ func (c *Core) ReportBuild(ctx context.Context, key store.Key, r store.BuildRepo
 		case d.Built:
 			r.Phase = "" // a late report does not lead back
 		}
+		if err := r.Allowed(d); err != nil {
+			return err
+		}
 		tx.Hint(store.TopicDeployment, key)
 		_, err = tx.exec(ctx, `UPDATE deployments SET
 			phase = CASE WHEN $3 = '' THEN phase ELSE $3 END,

@@ -208,6 +208,11 @@ var boundPromises = []promise{
 			w.Empty(w.deployment(spec.ID).ResolvedCommit, "%.70s", commit)
 		}
 		for _, commit := range []string{strings.Repeat("a1", 20), strings.Repeat("a1", 32)} {
+			spec := w.newDeployment(fmt.Sprintf("of %d digits", len(commit)))
+			spec.Commit = ""
+			_, err := w.s.BeginDeployment(w.ctx, spec)
+			w.NoError(err)
+			w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
 			w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: commit, Phase: store.PhaseTesting}))
 			w.Equal(commit, w.deployment(spec.ID).ResolvedCommit)
 		}

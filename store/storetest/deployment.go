@@ -166,6 +166,42 @@ var buildPromises = []promise{
 		w.Equal(store.PhaseTesting, d.Phase)
 		w.Equal([]string{strings.Repeat("0123", 10), "fix", "a"}, []string{d.ResolvedCommit, d.CommitMessage, d.Author})
 	}},
+	{"a build speaks of its own commit alone", func(w *world) {
+		pinned, other := strings.Repeat("0123", 10), strings.Repeat("4567", 10)
+		begun := func(spec store.DeploymentSpec) store.Key {
+			_, err := w.s.BeginDeployment(w.ctx, spec)
+			w.NoError(err)
+			w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+			return spec.Key()
+		}
+		told := func(key store.Key, commit string) error {
+			return w.s.ReportBuild(w.ctx, key, store.BuildReport{Commit: commit, Author: "a"})
+		}
+		of := func(key store.Key, commit, author string) {
+			d := w.deployment(key.ID)
+			w.Equal([]string{commit, author}, []string{d.ResolvedCommit, d.Author})
+		}
+		key := begun(w.newDeployment("pinned"))
+		w.ErrorIs(told(key, other), store.ErrInvalid)
+		of(key, "", "")
+		w.NoError(told(key, pinned))
+		w.ErrorIs(told(key, other), store.ErrInvalid)
+		of(key, pinned, "a")
+
+		spec := w.newDeployment("head")
+		spec.Commit = ""
+		key = begun(spec)
+		w.NoError(told(key, other))
+		w.NoError(told(key, other), "again")
+		w.ErrorIs(told(key, pinned), store.ErrInvalid, "the first stays")
+		of(key, other, "a")
+
+		key = begun(w.newUploaded("uploaded", w.upload("content")))
+		w.ErrorIs(told(key, pinned), store.ErrInvalid)
+		w.ErrorIs(told(key, ""), store.ErrInvalid, "nobody is the author of a commit that there is not")
+		w.NoError(w.s.ReportBuild(w.ctx, key, store.BuildReport{Phase: store.PhasePacking}))
+		of(key, "", "")
+	}},
 	{"a log is its chunks in order, each once", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)

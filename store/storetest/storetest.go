@@ -193,7 +193,7 @@ func (w *world) newLink(name string, connector uuid.UUID, agent string, created 
 func (w *world) newDeployment(name string) store.DeploymentSpec {
 	return store.DeploymentSpec{
 		Ref: ref(store.KindDeployment, name), ID: uuid.New(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
-		Fingerprint: "fingerprint of " + name, SourceType: "git", Branch: "main", Commit: "abc", SkipTests: true,
+		Fingerprint: "fingerprint of " + name, SourceType: "git", Branch: "main", Commit: strings.Repeat("0123", 10), SkipTests: true,
 	}
 }
 
