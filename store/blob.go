@@ -5,6 +5,7 @@ package store
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -33,11 +34,16 @@ type Blobs interface {
 	OpenBlob(ctx context.Context, key Key) (io.ReadCloser, error)
 }
 
+// BundleAge is how long a bundle is kept that no build has ended with.
+const BundleAge = 24 * time.Hour
+
 // Bundles keeps packed project repositories by the digest of their bytes.
 type Bundles interface {
 	// PutBundle stores a bundle of at most limit bytes and verifies that the
 	// bytes have the digest ("sha256:<hex>"): ErrConflict when they don't or are
-	// more. A bundle that is stored already is kept.
+	// more, and *StorageFullError. One is kept for BundleAge, and for good once a build has
+	// ended with it; till it goes its bytes count among those that its project has stored.
+	// A bundle that is stored already is kept as long, and counts once.
 	PutBundle(ctx context.Context, projectID uuid.UUID, digest string, r io.Reader, limit int64) (int64, error)
 	// OpenBundle reads a bundle of a project; ErrNotFound when there is none.
 	OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error)

@@ -204,7 +204,11 @@ func upload(ctx context.Context, opts PackOptions, log *buildLog, project *bundl
 		return dispatchapi.BuildResult{}, fmt.Errorf("packing: %w", err)
 	}
 	log.say("packed %d files into %d bytes, %s", len(project.Files), size, digest)
-	if err := opts.Dispatch.PutBundle(ctx, digest, packed.Bytes()); err != nil {
+	err = opts.Dispatch.PutBundle(ctx, digest, packed.Bytes())
+	if rejected := (*dispatchapi.RejectedError)(nil); errors.As(err, &rejected) {
+		return dispatchapi.BuildResult{}, &buildError{errors.New(rejected.Detail)} // as where the project's storage is full
+	}
+	if err != nil {
 		return dispatchapi.BuildResult{}, fmt.Errorf("uploading the bundle: %w", err)
 	}
 	result := dispatchapi.BuildResult{BundleDigest: digest}

@@ -33,8 +33,8 @@ type desk struct {
 	// uploaded is what was uploaded, fetching the error of asking for it.
 	uploaded []byte
 	fetching error
-	// refusal is the error of reporting.
-	refusal error
+	// refusal is the error of reporting, full that of storing a bundle.
+	refusal, full error
 }
 
 func (d *desk) Upload(context.Context, int64) ([]byte, error) { return d.uploaded, d.fetching }
@@ -52,6 +52,9 @@ func (d *desk) ReportBuild(_ context.Context, req dispatchapi.BuildReport) error
 }
 
 func (d *desk) PutBundle(_ context.Context, digest string, data []byte) error {
+	if d.full != nil {
+		return d.full
+	}
 	if d.bundles == nil {
 		d.bundles = map[string][]byte{}
 	}
@@ -130,6 +133,14 @@ func TestABuildOfAnotherCommitFails(t *testing.T) {
 	d := &desk{refusal: &dispatchapi.RejectedError{Detail: "commit abc is not def"}}
 	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d))
 	require.Equal(t, []dispatchapi.BuildResult{{FailureReason: dispatchapi.FailureBuild, Message: "commit abc is not def"}}, d.results)
+}
+
+// TestABuildWhoseBundleIsNotTakenFails: with the reason, as where the storage is full.
+func TestABuildWhoseBundleIsNotTakenFails(t *testing.T) {
+	t.Parallel()
+	d := &desk{full: &dispatchapi.RejectedError{Detail: "the project has stored all"}}
+	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d))
+	require.Equal(t, []dispatchapi.BuildResult{{FailureReason: dispatchapi.FailureBuild, Message: "the project has stored all"}}, d.results)
 }
 
 func TestPackReportsWhatIsWrong(t *testing.T) {

@@ -145,10 +145,10 @@ func (c *Core) FinishBuild(ctx context.Context, key store.Key, r store.BuildResu
 func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildResult) error {
 	var size int64
 	if r.BundleDigest != "" {
-		err := tx.QueryRowContext(ctx, `SELECT size FROM bundles WHERE project_id = $1 AND digest = $2`,
+		err := tx.QueryRowContext(ctx, `UPDATE bundles SET kept_until = NULL WHERE project_id = $1 AND digest = $2 RETURNING size`,
 			d.ProjectID, r.BundleDigest).Scan(&size)
 		if err != nil {
-			return wrap(found(err), "looking for bundle %s", r.BundleDigest)
+			return wrap(found(err), "keeping bundle %s", r.BundleDigest)
 		}
 	}
 	agents, err := marshalled(withoutConfig(r.Agents))

@@ -17,17 +17,25 @@ import (
 
 // PutBundle implements store.Bundles.
 func (c *Core) PutBundle(ctx context.Context, projectID uuid.UUID, digest string, r io.Reader, limit int64) (int64, error) {
-	size, err := c.bundleSize(ctx, projectID, digest)
+	size, err := c.keepBundle(ctx, projectID, digest)
 	if errors.Is(err, store.ErrNotFound) {
-		size, err = c.putBundle(ctx, projectID, digest, r, limit)
+		var full error
+		if full, err = c.storageFull(ctx, projectID); full != nil {
+			return 0, full
+		}
+		if err == nil {
+			size, err = c.putBundle(ctx, projectID, digest, r, limit)
+		}
 	}
 	return size, wrap(err, "storing bundle %s", digest)
 }
 
-func (c *Core) bundleSize(ctx context.Context, projectID uuid.UUID, digest string) (size int64, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT size FROM bundles WHERE project_id = $1 AND digest = $2`,
-		projectID, digest).Scan(&size)
-	return size, found(err)
+// keepBundle keeps a bundle that is stored already as long as a new one.
+func (c *Core) keepBundle(ctx context.Context, projectID uuid.UUID, digest string) (size int64, err error) {
+	return size, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		return found(tx.QueryRowContext(ctx, `UPDATE bundles SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
+			WHERE project_id = $1 AND digest = $2 RETURNING size`, projectID, digest, store.BundleAge.Microseconds()).Scan(&size))
+	})
 }
 
 // putBundle writes the bytes to a blob and names it as the bundle once its
@@ -40,31 +48,23 @@ func (c *Core) putBundle(ctx context.Context, projectID uuid.UUID, digest string
 	blob := store.Key{ProjectID: projectID, ID: id}
 	hash := sha256.New()
 	size, err := c.putBlob(ctx, blob, io.TeeReader(io.LimitReader(r, limit+1), hash))
-	if err != nil {
-		return 0, err
-	}
 	var refused error
 	switch got := "sha256:" + hex.EncodeToString(hash.Sum(nil)); {
+	case err != nil:
+		refused = err
 	case size > limit:
 		refused = fmt.Errorf("more than %d bytes: %w", limit, store.ErrConflict)
 	case got != digest:
 		refused = fmt.Errorf("the bytes have digest %s: %w", got, store.ErrConflict)
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		if refused != nil {
-			return c.dropBlobs(ctx, tx, []store.Key{blob})
-		}
-		n, err := tx.exec(ctx, `INSERT INTO bundles (project_id, digest, size, blob_id, created_at)
-			VALUES ($1, $2, $3, $4, now_us()) ON CONFLICT (project_id, digest) DO NOTHING`, projectID, digest, size, id)
-		if err == nil && n == 0 { // somebody else was faster
-			return c.dropBlobs(ctx, tx, []store.Key{blob})
-		}
-		if err == nil {
-			_, err = tx.exec(ctx, `UPDATE blobs SET mark = 'bundle' WHERE project_id = $1 AND id = $2`, projectID, id)
-		}
-		return err
+	if refused != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime) // its reader may be who has gone
+		defer cancel()
+		return 0, errors.Join(refused, c.DropBlob(ctx, blob))
+	}
+	return size, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		return c.nameBlob(ctx, tx, "bundle", blob, digest, size, store.BundleAge)
 	})
-	return size, errors.Join(refused, err)
 }
 
 // OpenBundle implements store.Bundles.

@@ -250,7 +250,12 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 					WHERE ended_at < now_us() - $1 ORDER BY ended_at LIMIT $2 `+c.skipLocked+`)`,
 				store.ReplayAge.Microseconds(), min(limit, chunk))
 		}},
-		{"uploads", func(ctx context.Context, tx *Tx) (int64, error) { return c.dropUploads(ctx, tx, min(limit, chunk)) }},
+		{"uploads", func(ctx context.Context, tx *Tx) (int64, error) {
+			return c.dropOld(ctx, tx, "upload", min(limit, chunk))
+		}},
+		{"bundles", func(ctx context.Context, tx *Tx) (int64, error) {
+			return c.dropOld(ctx, tx, "bundle", min(limit, chunk))
+		}},
 		{"blobs that nothing keeps", func(ctx context.Context, tx *Tx) (int64, error) {
 			loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs
 				WHERE mark = '' AND created_at < now_us() - $1 ORDER BY created_at LIMIT $2 `+c.skipLocked,

@@ -71,6 +71,25 @@ func (c *Core) putUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, 
 	})
 }
 
+// nameBlob makes the bytes of a blob those of an upload or a bundle, which is kept for so long.
+// One that is there already stays, and is kept for as long: the blob goes then.
+func (c *Core) nameBlob(ctx context.Context, tx *Tx, what string, blob store.Key, digest string, size int64, age time.Duration) error {
+	named, err := scanID(tx.QueryRowContext(ctx, `INSERT INTO `+what+`s AS t (project_id, digest, size, blob_id, created_at, kept_until)
+		VALUES ($1, $2, $3, $4, now_us(), now_us() + $5) ON CONFLICT (project_id, digest) DO UPDATE
+		SET kept_until = CASE WHEN t.kept_until < excluded.kept_until THEN excluded.kept_until ELSE t.kept_until END
+		RETURNING blob_id`, blob.ProjectID, digest, size, blob.ID, age.Microseconds()))
+	switch {
+	case err != nil:
+		return wrap(err, "naming %s %s", what, digest)
+	case named != blob.ID:
+		return c.dropBlobs(ctx, tx, []store.Key{blob})
+	}
+	if _, err := tx.exec(ctx, `UPDATE blobs SET mark = $3 WHERE project_id = $1 AND id = $2`, blob.ProjectID, blob.ID, what); err != nil {
+		return err
+	}
+	return addStored(ctx, tx, map[uuid.UUID]int64{blob.ProjectID: size})
+}
+
 // keepUpload keeps an upload for so long from now at least, if it is there.
 func keepUpload(ctx context.Context, tx *Tx, projectID uuid.UUID, digest string, age time.Duration) (int64, error) {
 	n, err := tx.exec(ctx, `UPDATE uploads SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
@@ -96,33 +115,33 @@ func (c *Core) OpenUpload(ctx context.Context, deployment store.Key) (io.ReadClo
 	return c.OpenBlob(ctx, store.Key{ProjectID: deployment.ProjectID, ID: id})
 }
 
-// oldUpload is one whose time is over.
-type oldUpload struct {
+// old is an upload or a bundle whose time is over.
+type old struct {
 	blob store.Key
 	size int64
 }
 
-// dropUploads forgets uploads whose time is over. Nothing keeps their blobs then: the sweep
-// of those takes them.
-func (c *Core) dropUploads(ctx context.Context, tx *Tx, limit int) (int64, error) {
-	old, err := collect(ctx, tx, func(row scanner) (u oldUpload, err error) {
+// dropOld forgets uploads or bundles whose time is over. Nothing keeps their blobs then: the
+// sweep of those takes them.
+func (c *Core) dropOld(ctx context.Context, tx *Tx, what string, limit int) (int64, error) {
+	over, err := collect(ctx, tx, func(row scanner) (u old, err error) {
 		err = row.Scan(&u.blob.ProjectID, &u.blob.ID, &u.size)
 		return u, err
-	}, `DELETE FROM uploads WHERE (project_id, digest) IN (SELECT project_id, digest FROM uploads
+	}, `DELETE FROM `+what+`s WHERE (project_id, digest) IN (SELECT project_id, digest FROM `+what+`s
 		WHERE kept_until <= now_us() ORDER BY kept_until LIMIT $1 `+c.skipLocked+`) RETURNING project_id, blob_id, size`, limit)
-	if err != nil || len(old) == 0 {
+	if err != nil || len(over) == 0 {
 		return 0, err
 	}
 	var l list
-	blobs, less := make([]store.Key, len(old)), map[uuid.UUID]int64{}
-	for i, u := range old {
+	blobs, less := make([]store.Key, len(over)), map[uuid.UUID]int64{}
+	for i, u := range over {
 		blobs[i] = u.blob
 		less[u.blob.ProjectID] -= u.size
 	}
 	if _, err := tx.exec(ctx, `UPDATE blobs SET mark = '' WHERE `+c.keys(&l, "id", blobs), l.args...); err != nil {
 		return 0, err
 	}
-	return int64(len(old)), addStored(ctx, tx, less)
+	return int64(len(over)), addStored(ctx, tx, less)
 }
 
 // addStored adds to what projects have stored.

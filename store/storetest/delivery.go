@@ -419,7 +419,7 @@ var deliveryPromises = []promise{
 		claimed := w.takeDue(2, 10)
 		for w.count(100) > 0 {
 		}
-		w.project.Limits.Storage = w.storedBytes()
+		w.project.Limits.Storage = w.load().Stored
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		answered := func(d store.ClaimedDelivery, outcome store.DeliveryOutcome) store.Attempt {
 			a := attempted(d, outcome)

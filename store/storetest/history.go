@@ -67,6 +67,44 @@ var blobPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		_, err = w.s.PutBundle(w.ctx, w.project.ID, wrong, strings.NewReader("content"), 3)
 		w.ErrorIs(err, store.ErrConflict)
+		gone := errors.New("the build has gone")
+		_, err = w.s.PutBundle(w.ctx, w.project.ID, wrong, brokenOff{strings.NewReader(varied(store.BlobChunk + 1)), gone}, 1<<20)
+		w.ErrorIs(err, gone)
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of what was not whole")
+	}},
+	{"a bundle is counted once, and goes after a day unless a build ended with it", func(w *world) {
+		stored := func() int64 { return w.ones(`SELECT COALESCE(sum(bytes), 0) FROM stored_bytes WHERE project_id = $1`) }
+		w.putBundle("unnamed")
+		w.putBundle("unnamed")
+		w.EqualValues(len("unnamed"), stored())
+		named := w.build("one", "first")
+		both := stored()
+		w.Equal(int64(len("unnamed")+len("bundle of one")), both)
+		w.uploadsAge(store.BundleAge.Microseconds() - 60e6)
+		w.putBundle("unnamed") // for another day
+		w.uploadsAge(61e6)
+		w.sweepUploads()
+		w.Equal(both, stored())
+		w.uploadsAge(store.BundleAge.Microseconds())
+		w.putBundle("bundle of one") // it stays for good
+		w.uploadsAge(store.BundleAge.Microseconds() + 1)
+		w.sweepUploads()
+		w.EqualValues(len("bundle of one"), stored())
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
+		r, err := w.s.OpenBundle(w.ctx, w.project.ID, w.deployment(named.ID).BundleDigest)
+		w.Equal("bundle of one", string(w.readAll(r, err)))
+	}},
+	{"a project that has stored what it may stores no other bundle", func(w *world) {
+		w.putBundle("content")
+		w.project.Limits.Storage = int64(len("content"))
+		w.project.Ref.Generation++
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+		w.putBundle("content")
+		_, err := w.s.PutBundle(w.ctx, w.project.ID, "sha256:"+strings.Repeat("0", 64), strings.NewReader("more"), 1<<20)
+		var full *store.StorageFullError
+		w.ErrorAs(err, &full)
+		w.Equal(store.StorageFullError{Stored: w.project.Limits.Storage, Limit: w.project.Limits.Storage}, *full)
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
 	}},
 }
 

@@ -240,7 +240,7 @@ var sendPromises = []promise{
 		first := w.send(by(run, "tell", 1, `1`))
 		for w.count(100) > 0 {
 		}
-		w.project.Limits.Storage = w.storedBytes()
+		w.project.Limits.Storage = w.load().Stored
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		before := w.rowsOf("sends") + w.rowsOf("deliveries") + w.rowsOf("inputs") + w.rowsOf("blobs")
 		var full *store.StorageFullError

@@ -12,9 +12,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// storedBytes is what the project has stored, as far as it is counted.
+// storedBytes is what the project has stored of runs and uploads, as far as it is counted:
+// all but its bundles.
 func (w *world) storedBytes() int64 {
-	return w.load().Stored
+	return w.load().Stored - w.ones(`SELECT COALESCE(sum(size), 0) FROM bundles WHERE project_id = $1`)
 }
 
 // count counts what at most limit ends have stored.

@@ -42,6 +42,7 @@ func (w *world) beginUploaded(name, digest string) store.Key {
 // uploadsAge lets time pass for uploads and their blobs.
 func (w *world) uploadsAge(by int64) {
 	w.set(`UPDATE uploads SET kept_until = kept_until - $2`, by)
+	w.set(`UPDATE bundles SET kept_until = kept_until - $2`, by)
 	w.set(`UPDATE blobs SET created_at = created_at - $2`, by)
 }
 
@@ -54,6 +55,8 @@ func (w *world) sweepUploads() {
 	}
 	w.Zero(w.ones(`SELECT count(*) FROM blobs b WHERE project_id = $1 AND mark = 'upload'
 		AND NOT EXISTS (SELECT 1 FROM uploads u WHERE u.project_id = b.project_id AND u.blob_id = b.id)`))
+	w.Zero(w.ones(`SELECT count(*) FROM blobs b WHERE project_id = $1 AND mark = 'bundle'
+		AND NOT EXISTS (SELECT 1 FROM bundles u WHERE u.project_id = b.project_id AND u.blob_id = b.id)`))
 	w.Zero(w.ones(`SELECT count(*) FROM uploads u WHERE project_id = $1
 		AND NOT EXISTS (SELECT 1 FROM blobs b WHERE u.project_id = b.project_id AND u.blob_id = b.id AND mark = 'upload')`))
 }

@@ -95,7 +95,7 @@ var never = []struct{ what, query string }{
 	{"bytes are counted too many or too few", `SELECT CAST(abs((SELECT COALESCE(sum(bytes), 0) FROM stored_bytes)
 		- (SELECT COALESCE(sum(` + strconv.Itoa(sqlcore.RunOverhead) + ` + octet_length(output) + octet_length(error)), 0) FROM ended_runs)
 		- (SELECT COALESCE(sum(` + strconv.Itoa(store.EntryOverhead) + ` + octet_length(kind) + COALESCE(octet_length(data), 0)), 0) FROM journal)
-		- (SELECT COALESCE(sum(size), 0) FROM blobs WHERE mark = 'history')
+		- (SELECT COALESCE(sum(size), 0) FROM blobs WHERE mark IN ('history', 'bundle', 'upload'))
 		- (SELECT COALESCE(sum(octet_length(model)), 0) FROM model_calls)
 		- (SELECT ` + strconv.Itoa(sqlcore.DeliveryOverhead) + ` * count(*) FROM ended_connector_runs WHERE trigger_type = 'outbound')
 		- (SELECT COALESCE(sum(` + strconv.Itoa(sqlcore.DeliveryOverhead) + ` + octet_length(response) + octet_length(error)), 0) FROM delivery_attempts)

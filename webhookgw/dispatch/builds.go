@@ -65,6 +65,9 @@ func (h *Handler) putBundle(w http.ResponseWriter, r *http.Request, token store.
 	if errors.Is(err, store.ErrConflict) {
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeWrongDigest, "The bytes do not have this digest, or are more than 25 MiB.")
 	}
+	if full := (*store.StorageFullError)(nil); errors.As(err, &full) { // no 429: the build ends, and does not wait for a larger plan
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeStorageFull, "The bundle is not stored: "+full.Error()+".")
+	}
 	return done(w, err)
 }
 

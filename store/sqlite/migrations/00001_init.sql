@@ -338,15 +338,18 @@ CREATE TABLE blob_chunks (
     FOREIGN KEY (project_id, blob_id) REFERENCES blobs (project_id, id)
 );
 
+-- What builds made. kept_until is NULL once a build has ended with it.
 CREATE TABLE bundles (
     project_id TEXT NOT NULL,
     digest TEXT NOT NULL,
     size INTEGER NOT NULL,
     blob_id TEXT NOT NULL,
     created_at INTEGER NOT NULL,
+    kept_until INTEGER,
     PRIMARY KEY (project_id, digest),
     FOREIGN KEY (project_id, blob_id) REFERENCES blobs (project_id, id)
 );
+CREATE INDEX bundles_kept ON bundles (kept_until) WHERE kept_until IS NOT NULL;
 
 -- What was uploaded to be deployed. kept_until is moved on by each deployment of it that begins.
 CREATE TABLE uploads (
