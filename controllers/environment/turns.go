@@ -27,7 +27,8 @@ type turns struct {
 	mu sync.Mutex
 	// began is when the turn of a pool began.
 	began map[types.NamespacedName]time.Time
-	// waiting are the others, who came first the first.
+	// waiting are the others, who came first the first. Those go before whose namespace has
+	// fewer turns: one with many pools that never become ready holds up no other for long.
 	waiting []types.NamespacedName
 }
 
@@ -40,7 +41,7 @@ func (t *turns) take(pool types.NamespacedName, now time.Time) bool {
 	if _, has := t.began[pool]; has {
 		return true
 	}
-	if len(t.began) >= poolsAtOnce {
+	if len(t.began) >= poolsAtOnce || t.yields(pool) {
 		if !slices.Contains(t.waiting, pool) {
 			t.waiting = append(t.waiting, pool)
 		}
@@ -74,8 +75,25 @@ func (t *turns) end(pool types.NamespacedName, now time.Time) (next types.Namesp
 	if len(t.waiting) == 0 || len(t.began) >= poolsAtOnce {
 		return next, false
 	}
-	next, t.waiting = t.waiting[0], t.waiting[1:]
+	next = slices.MinFunc(t.waiting, func(a, b types.NamespacedName) int { return t.of(a.Namespace) - t.of(b.Namespace) })
+	t.forget(next)
 	return next, true
+}
+
+// of is how many turns a namespace has.
+func (t *turns) of(namespace string) (n int) {
+	for pool := range t.began {
+		if pool.Namespace == namespace {
+			n++
+		}
+	}
+	return n
+}
+
+// yields says that somebody waits whose namespace has fewer turns.
+func (t *turns) yields(pool types.NamespacedName) bool {
+	mine := t.of(pool.Namespace)
+	return mine > 0 && slices.ContainsFunc(t.waiting, func(w types.NamespacedName) bool { return t.of(w.Namespace) < mine })
 }
 
 func (t *turns) expire(now time.Time) {

@@ -104,3 +104,32 @@ func TestEveryTurnComes(t *testing.T) {
 	require.False(t, turns.has(all[poolsAtOnce], now))
 	require.True(t, turns.take(all[poolsAtOnce], now.Add(turnTime)), "what does not come to its end holds up nobody for longer")
 }
+
+// TestNamespacesHaveTurnsInTurn: whoever has many pools, those of the others come first.
+func TestNamespacesHaveTurnsInTurn(t *testing.T) {
+	t.Parallel()
+	turns, now := &turns{}, time.Unix(0, 0)
+	greedy := pools(20)
+	modest := types.NamespacedName{Namespace: "modest", Name: "1"}
+	other := types.NamespacedName{Namespace: "modest", Name: "2"}
+	for i, pool := range greedy {
+		require.Equal(t, i < poolsAtOnce, turns.take(pool, now), "all of them, while nobody else waits")
+	}
+	require.False(t, turns.take(modest, now))
+	require.False(t, turns.take(other, now))
+	next, ok := turns.end(greedy[0], now)
+	require.True(t, ok)
+	require.Equal(t, modest, next, "not who came first, of those that have more")
+	require.False(t, turns.take(greedy[6], now), "who waits of them goes before")
+	require.True(t, turns.take(modest, now))
+
+	next, _ = turns.end(greedy[1], now)
+	require.Equal(t, other, next)
+	require.True(t, turns.take(other, now))
+	for _, pool := range greedy[2:poolsAtOnce] {
+		next, ok = turns.end(pool, now)
+		require.True(t, ok)
+		require.True(t, turns.take(next, now), "and then theirs again")
+		require.Equal(t, "team", next.Namespace)
+	}
+}
