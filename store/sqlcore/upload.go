@@ -52,22 +52,7 @@ func (c *Core) putUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, 
 	}
 	u.Digest = "sha256:" + hex.EncodeToString(hash.Sum(nil))
 	return u, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		n, err := tx.exec(ctx, `INSERT INTO uploads (project_id, digest, size, blob_id, created_at, kept_until)
-			VALUES ($1, $2, $3, $4, now_us(), now_us() + $5) ON CONFLICT (project_id, digest) DO NOTHING`,
-			projectID, u.Digest, u.Size, id, store.UploadAge.Microseconds())
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			if _, err := keepUpload(ctx, tx, projectID, u.Digest, store.UploadAge); err != nil {
-				return err
-			}
-			return c.dropBlobs(ctx, tx, []store.Key{blob})
-		}
-		if _, err := tx.exec(ctx, `UPDATE blobs SET mark = 'upload' WHERE project_id = $1 AND id = $2`, projectID, id); err != nil {
-			return err
-		}
-		return addStored(ctx, tx, map[uuid.UUID]int64{projectID: u.Size})
+		return c.nameBlob(ctx, tx, "upload", blob, u.Digest, u.Size, store.UploadAge)
 	})
 }
 
