@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
-bench=${BENCH:-Machine|Inbound|Executed|Sync|Backlog|Deliveries|Rest|Peak}
+bench=${BENCH:-Machine|Inbound|Executed|Sync|Backlog|Deliveries|Rest|Peak|Build}
 if [[ $bench =~ Memory|Objects|Garbage|\. ]] && [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
   KUBEBUILDER_ASSETS=$(go -C hack/devcluster run . envtest)
   export KUBEBUILDER_ASSETS

@@ -39,13 +39,19 @@ func checkFiles(files bundle.Files, check func(*bundle.Project) bundle.Problems)
 	return project, problems.With(more)
 }
 
-// checkKeys finds the expressions of agents that are none.
+// checkKeys finds the expressions of agents that are none. One that agents share is compiled once.
 func checkKeys(project *bundle.Project) (problems bundle.Problems) {
+	checked := map[string]error{}
 	for _, a := range project.Agents {
 		if a.Concurrency == nil || a.Concurrency.Key == "" {
 			continue
 		}
-		if err := expr.CheckKey(a.Concurrency.Key); err != nil {
+		err, known := checked[a.Concurrency.Key]
+		if !known {
+			err = expr.CheckKey(a.Concurrency.Key)
+			checked[a.Concurrency.Key] = err
+		}
+		if err != nil {
 			problem := bundle.Problem{Position: a.At("concurrency", "key"), Message: fmt.Sprintf(`"concurrency.key" is not the CEL expression of a key: %v`, err)}
 			if !slices.Contains(problems, problem) { // a default of many agents
 				problems = append(problems, problem)

@@ -25,7 +25,7 @@ func TestRowsWork(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, option.Value.Set(before)) })
 	}
 	for name, row := range map[string]func(*testing.B){
-		"Machine": BenchmarkMachine, "SyncRate": BenchmarkSyncRate, "Backlog": BenchmarkBacklog, "Rest": BenchmarkRest, "Peak": BenchmarkPeak,
+		"Machine": BenchmarkMachine, "Build": BenchmarkBuild, "SyncRate": BenchmarkSyncRate, "Backlog": BenchmarkBacklog, "Rest": BenchmarkRest, "Peak": BenchmarkPeak,
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Positive(t, testing.Benchmark(row).N, "it failed: BENCH=%s make bench says why", name)
