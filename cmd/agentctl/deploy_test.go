@@ -79,20 +79,7 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problemAnswer(http.StatusForbidden, "forbidden")(w)
 		return
 	}
-	body, _ := io.ReadAll(r.Body)
-	if r.Method != http.MethodGet {
-		if r.Header.Get("Idempotency-Key") == "" {
-			p.t.Errorf("%s %s without an idempotency key", r.Method, path)
-		}
-		if path == "/deployments/upload" {
-			p.uploads = append(p.uploads, body)
-			body = []byte(r.Header.Get("Content-Type"))
-		}
-		p.called = append(p.called, strings.TrimSpace(path+" "+r.URL.RawQuery+" "+string(body)))
-		if p.onCall != nil {
-			p.onCall(r.Method, path)
-		}
-	}
+	p.note(r, path)
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
 	case path == "/environments":
@@ -132,6 +119,25 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if len(p.streams) > 1 {
 			p.streams = p.streams[1:]
 		}
+	}
+}
+
+// note keeps what was called.
+func (p *project) note(r *http.Request, path string) {
+	body, _ := io.ReadAll(r.Body)
+	if r.Method == http.MethodGet {
+		return
+	}
+	if r.Header.Get("Idempotency-Key") == "" {
+		p.t.Errorf("%s %s without an idempotency key", r.Method, path)
+	}
+	if path == "/deployments/upload" {
+		p.uploads = append(p.uploads, body)
+		body = []byte(r.Header.Get("Content-Type"))
+	}
+	p.called = append(p.called, strings.TrimSpace(path+" "+r.URL.RawQuery+" "+string(body)))
+	if p.onCall != nil {
+		p.onCall(r.Method, path)
 	}
 }
 

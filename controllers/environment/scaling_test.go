@@ -299,7 +299,9 @@ func TestWhoseQueueIsSlowWaitsAlone(t *testing.T) {
 
 func TestWhatEventsSayOfScaling(t *testing.T) {
 	t.Parallel()
-	of := func(replicas int32, d store.Demand) scaling { return scaling{window: 30 * time.Second, replicas: replicas, demand: d} }
+	of := func(replicas int32, d store.Demand) scaling {
+		return scaling{window: 30 * time.Second, replicas: replicas, demand: d}
+	}
 	d := store.Demand{Running: store.Runs{All: 10}, Waiting: store.Runs{All: 3}, Oldest: 2100 * time.Millisecond}
 	for _, c := range []struct {
 		from   int32
