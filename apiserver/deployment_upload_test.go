@@ -99,7 +99,7 @@ func TestUploadsThatAreRefused(t *testing.T) {
 	require.Zero(t, w.rows(t, `blobs WHERE mark = ''`))
 
 	w.exec(t, `UPDATE projects SET storage = 1`)
-	w.exec(t, `INSERT INTO stored_bytes (project_id, bytes) VALUES (?, 1)`, w.projectID.String())
+	w.exec(t, `INSERT INTO stored_bytes (project_id, bytes) VALUES (?, 1) ON CONFLICT (project_id) DO UPDATE SET bytes = 1`, w.projectID.String())
 	ask(http.StatusTooManyRequests, httpserver.CodeStorageFull, anUpload, "application/gzip")
 }
 

@@ -54,6 +54,11 @@ var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 		name: "another environment", path: ".spec", update: true, message: "environment is immutable: create another Deployment",
 		change: func(d *v1alpha1.Deployment) { d.Spec.Environment = "staging" },
 	}, {
+		name: "commit of SHA-256", path: ".spec.source.git.commit", message: "Too long: may not be more than 40",
+		change: func(d *v1alpha1.Deployment) {
+			d.Spec.Source.Git.Commit = v1alpha1.GitCommit(strings.Repeat("0a", 32))
+		},
+	}, {
 		name: "another commit", path: ".spec", update: true,
 		message: "source is immutable: a Deployment is one version; create another Deployment",
 		change:  func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Commit = otherCommit },
@@ -129,9 +134,6 @@ func TestDeploymentsThatAreFine(t *testing.T) {
 			d.Spec.Source = v1alpha1.DeploymentSource{Bundle: &v1alpha1.DeploymentBundleSource{Digest: someDigest}}
 		}},
 		{name: "longest name", change: func(d *v1alpha1.Deployment) { d.Name = strings.Repeat("a", 63) }},
-		{name: "commit of SHA-256", change: func(d *v1alpha1.Deployment) {
-			d.Spec.Source.Git.Commit = v1alpha1.GitCommit(strings.Repeat("0a", 32))
-		}},
 		{name: "cancelled later", update: true, change: func(d *v1alpha1.Deployment) { d.Spec.Cancel = true }},
 		{name: "failed connectors skipped", change: func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }},
 		{
