@@ -228,7 +228,7 @@ func (d *Deployment) MarkNameReused() {
 
 // MarkBuildBlocked: the build's pod does not run, because of problem.
 func (d *Deployment) MarkBuildBlocked(problem string) {
-	MarkWaiting(d, ReasonBuildBlocked, "the build does not run: "+problem)
+	MarkReconciling(d, ReasonBuildBlocked, "the build does not run: "+problem)
 }
 
 // BuildProblem is what the status says that keeps the build's pod from running; ""

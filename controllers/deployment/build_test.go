@@ -89,7 +89,7 @@ var _ = Describe("The build of a Deployment", func() {
 		job := s.job(ctx, d)
 		s.pod(ctx, job, waiting("ImagePullBackOff", "no such image"))
 		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(object.Later), "its pod is watched")
-		Expect(State(d)).To(Equal("Ready=False/BuildBlocked Reconciling"))
+		Expect(State(d)).To(Equal("Ready=Unknown/BuildBlocked Reconciling"))
 		Expect(Message(d)).To(ContainSubstring(`container "fetch": ImagePullBackOff: no such image`))
 		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentBuilding))
 		s.ExpectAtRest(ctx, s.r, d)
@@ -107,7 +107,7 @@ var _ = Describe("The build of a Deployment", func() {
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		pod := s.pod(ctx, s.job(ctx, d), waiting("ErrImagePull", "busy"))
 		s.ExpectReconciled(ctx, s.r, d)
-		Expect(State(d)).To(Equal("Ready=False/BuildBlocked Reconciling"))
+		Expect(State(d)).To(Equal("Ready=Unknown/BuildBlocked Reconciling"))
 		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
 		s.ExpectStatus(ctx, pod)
 		s.ExpectReconciled(ctx, s.r, d)
@@ -127,7 +127,7 @@ var _ = Describe("The build of a Deployment", func() {
 		Expect(State(d)).To(Equal("Ready=Unknown/Fetching Reconciling"))
 		s.Clock.Step(17 * time.Second)
 		s.ExpectReconciled(ctx, s.r, d)
-		Expect(State(d)).To(Equal("Ready=False/BuildBlocked Reconciling"))
+		Expect(State(d)).To(Equal("Ready=Unknown/BuildBlocked Reconciling"))
 		Expect(Message(d)).To(ContainSubstring("makes no pod"))
 	})
 

@@ -40,12 +40,16 @@ func (b *Base) announce(before, after v1alpha1.ConditionedObject) {
 	if is == nil || is.Reason == v1alpha1.ReasonProgressing || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
 	}
-	warned := b.noteWarning(after.GetUID(), is.Status)
+	ready := is.Status
+	if is.Reason == v1alpha1.ReasonBuildBlocked { // under way, and it does not go on
+		ready = metav1.ConditionFalse
+	}
+	warned := b.noteWarning(after.GetUID(), ready)
 	if is.Reason == v1alpha1.ReasonSucceeded && !warned && (was == nil || was.Status == metav1.ConditionUnknown) {
 		return
 	}
 	kind := corev1.EventTypeNormal
-	if is.Status == metav1.ConditionFalse {
+	if ready == metav1.ConditionFalse {
 		kind = corev1.EventTypeWarning
 	}
 	b.Event(after, kind, is.Reason, is.Message)

@@ -90,9 +90,9 @@ func TestAWarningIsTakenBack(t *testing.T) {
 		{"it is ready", ready, "Normal Succeeded: in effect"},
 		{"it is looked at again", underWay(v1alpha1.ReasonProgressing, "m"), ""},
 		{"it is ready as before", ready, ""},
-		{"under way with a reason", underWay(v1alpha1.ReasonBuildBlocked, "no node"), "Normal BuildBlocked: no node"},
+		{"under way with a reason", underWay(v1alpha1.ReasonBuildBlocked, "no node"), "Warning BuildBlocked: no node"},
 		{"with the same reason", underWay(v1alpha1.ReasonBuildBlocked, "no image"), ""},
-		{"it is ready after that", ready, ""},
+		{"it is ready after that", ready, "Normal Succeeded: in effect"},
 	} {
 		clock.Step(time.Hour)
 		found := &v1alpha1.Environment{}
