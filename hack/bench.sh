@@ -10,14 +10,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
-bench=${BENCH:-Machine|Inbound|Executed|Sync|Backlog|Deliveries|Rest|Peak|Build}
+bench=${BENCH:-Machine|Inbound|Executed|Sync|Backlog|Deliveries|Rest|Peak|Build|Activation}
 if [[ $bench =~ Memory|Objects|Garbage|\. ]] && [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
   KUBEBUILDER_ASSETS=$(go -C hack/devcluster run . envtest)
   export KUBEBUILDER_ASSETS
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-echo "bench: about 20 minutes without BENCH" >&2
+echo "bench: about 25 minutes without BENCH" >&2
 go test -c -o "$work/bench" ./test/bench
 cd test/bench
 # Each in a process and with a server of its own, so that none is measured beside what

@@ -58,12 +58,25 @@ type caller struct {
 
 func dial(tb testing.TB, addr, path string) *caller {
 	tb.Helper()
-	conn, err := net.Dial("tcp", addr)
-	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, conn.Close()) })
 	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		path, addr, len(body), body)
-	return &caller{conn: conn, reader: bufio.NewReader(conn), request: request}
+	c := &caller{request: request}
+	require.NoError(tb, c.connect(addr))
+	tb.Cleanup(func() { require.NoError(tb, c.conn.Close()) })
+	return c
+}
+
+// connect makes a connection, in place of the one that there was.
+func (c *caller) connect(addr string) error {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	if c.conn != nil {
+		_ = c.conn.Close() // it has failed
+	}
+	c.conn, c.reader = conn, bufio.NewReader(conn)
+	return nil
 }
 
 var errStatus = errors.New("the answer is no 200")
@@ -72,7 +85,7 @@ func (c *caller) call() error {
 	if _, err := c.conn.Write(c.request); err != nil {
 		return err
 	}
-	length, status := 0, false
+	length, refused := 0, ""
 	for {
 		line, err := c.reader.ReadSlice('\n')
 		if err != nil {
@@ -80,16 +93,19 @@ func (c *caller) call() error {
 		}
 		switch {
 		case bytes.HasPrefix(line, []byte("HTTP/1.1 200")):
-			status = true
+		case bytes.HasPrefix(line, []byte("HTTP/1.1 ")):
+			refused = string(line[9:12])
 		case bytes.HasPrefix(line, []byte("Content-Length: ")):
 			if length, err = strconv.Atoi(string(bytes.TrimSpace(line[16:]))); err != nil {
 				return err
 			}
 		case len(line) == 2:
-			if _, err := io.CopyN(io.Discard, c.reader, int64(length)); err != nil || !status {
-				return errors.Join(err, errStatus)
+			if refused != "" {
+				said, err := io.ReadAll(io.LimitReader(c.reader, int64(length)))
+				return fmt.Errorf("%w: %s: %s", cmpErr(err, errStatus), refused, said)
 			}
-			return nil
+			_, err := io.CopyN(io.Discard, c.reader, int64(length))
+			return err
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 var small = map[string]string{
 	"test.benchtime": "1x", "rounds": "1", "backlog.runs": "1000", "backlog.requests": "20", "rest.environments": "3", "rest.time": "1s",
 	"peak.runs": "2", "peak.bodies": "4", "peak.size": "200000", "peak.callers": "8",
+	"activation.time": "1s", "activation.rate": "40",
 }
 
 // Rows that are measured now and then must not rot meanwhile: small ones work.
@@ -25,7 +26,7 @@ func TestRowsWork(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, option.Value.Set(before)) })
 	}
 	for name, row := range map[string]func(*testing.B){
-		"Machine": BenchmarkMachine, "Build": BenchmarkBuild, "SyncRate": BenchmarkSyncRate, "Backlog": BenchmarkBacklog, "Rest": BenchmarkRest, "Peak": BenchmarkPeak,
+		"Machine": BenchmarkMachine, "Build": BenchmarkBuild, "Activation": BenchmarkActivation, "SyncRate": BenchmarkSyncRate, "Backlog": BenchmarkBacklog, "Rest": BenchmarkRest, "Peak": BenchmarkPeak,
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Positive(t, testing.Benchmark(row).N, "it failed: BENCH=%s make bench says why", name)

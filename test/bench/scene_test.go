@@ -31,7 +31,7 @@ type scripted struct {
 }
 
 // release makes a deployment with agents live.
-func release(tb testing.TB, st store.Store, scene *storebench.Scene, agents ...scripted) {
+func release(tb testing.TB, st store.Store, scene *storebench.Scene, agents ...scripted) store.Key {
 	tb.Helper()
 	ctx, sources := tb.Context(), fstest.MapFS{}
 	var result store.BuildResult
@@ -57,6 +57,7 @@ func release(tb testing.TB, st store.Store, scene *storebench.Scene, agents ...s
 	require.NoError(tb, st.FinishBuild(ctx, deployment, result))
 	_, err = st.Activate(ctx, store.Activation{Deployment: deployment})
 	require.NoError(tb, err)
+	return deployment
 }
 
 // connect makes a connector that is linked to an agent.

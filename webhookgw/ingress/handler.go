@@ -348,7 +348,7 @@ type request struct {
 // commit stores a request, again with the route of that moment whenever it has
 // changed in between. The route returned is the one that was committed.
 func (h *Handler) commit(ctx context.Context, route store.Route, req request) (store.Route, admission, error) {
-	for range maxChanges {
+	for until := h.opts.Now().Add(changesTime); ; {
 		event, err := newEvent(route, req)
 		if err != nil {
 			return route, admission{}, err
@@ -357,9 +357,11 @@ func (h *Handler) commit(ctx context.Context, route store.Route, req request) (s
 		if err != nil || admitted.Verdict != store.Outdated {
 			return route, admission{Admission: admitted, files: event.Files, runs: event.Runs}, err
 		}
+		if !h.opts.Now().Before(until) {
+			return route, admission{}, errors.New("the connector changes faster than a request can be recorded")
+		}
 		if route, err = h.admittedFresh(ctx, route.Connector.Key(), req.facts); err != nil {
 			return route, admission{}, err
 		}
 	}
-	return route, admission{}, errors.New("the connector changes faster than a request can be recorded")
 }

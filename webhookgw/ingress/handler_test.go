@@ -4,12 +4,14 @@ package ingress
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -53,4 +55,32 @@ func TestAHandlerThatRuns(t *testing.T) {
 		stop()
 		require.NoError(t, soon(t, ended))
 	})
+}
+
+// TestHoweverOftenAConnectorChangesARequestIsRecorded: as under deployments that take turns in
+// being live, for as long as a transaction may take.
+func TestHoweverOftenAConnectorChangesARequestIsRecorded(t *testing.T) {
+	t.Parallel()
+	g := newGitHub(t)
+	gitHub, reads := g.keeper.change, 0
+	g.keeper.change = func(c *store.Connector) {
+		g.keeper.verdict = store.Outdated
+		if reads++; reads > 50 {
+			g.keeper.verdict = store.Accepted
+		}
+		gitHub(c)
+	}
+	status, _ := g.post(t, "one", "{}", nil)
+	require.Equal(t, http.StatusOK, status)
+	require.Len(t, g.keeper.events, 51)
+
+	g.keeper.verdict = store.Outdated
+	g.keeper.change = func(c *store.Connector) {
+		g.clock.Add(1)
+		gitHub(c)
+	}
+	status, code := g.post(t, "one", "{}", nil)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, httpserver.CodeStoreUnavailable, code)
+	require.EqualValues(t, changesTime/time.Second, g.clock.Load())
 }

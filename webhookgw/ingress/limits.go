@@ -107,9 +107,9 @@ const (
 	// after a failure they are read again.
 	maxIDs     = 5000
 	learnAgain = 2 * time.Second
-	// maxChanges is how often a route may change under a request before it is
-	// asked to come back.
-	maxChanges = 8
+	// changesTime is how long a route may go on changing under a request before it is
+	// asked to come back: it is tried no more often than the route changes.
+	changesTime = 10 * time.Second
 	// lookInterval is how often the store is asked for the runs that sync webhooks
 	// wait for, in case a hint was lost; maxEnded for how many at a time.
 	lookInterval = 5 * time.Second

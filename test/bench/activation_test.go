@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/controllers/projection"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// How much BenchmarkActivation asks for; hack/bench.sh hands these on.
+var (
+	activationTime = flag.Duration("activation.time", 5*time.Second, "how long webhooks arrive on each side of a round")
+	activationRate = flag.Int("activation.rate", 200, "how many arrive a second")
+)
+
+const (
+	// codeConnectors are those of the code, every other one sync.
+	codeConnectors = 20
+	// flipEvery is how often another deployment is activated.
+	flipEvery = 100 * time.Millisecond
+	// activationAim is how much later than without activations webhooks may be answered.
+	activationAim = 3
+	// settled bounds the wait for the last runs.
+	settled = time.Minute
+)
+
+// BenchmarkActivation: webhooks arrive at a steady rate at connectors that code defines, while
+// two deployments take turns in being live, each of which links all of them to another agent:
+// how many fail, how late they are answered against the same without activations, and how long an
+// activation takes against a transaction of one INSERT.
+func BenchmarkActivation(b *testing.B) {
+	engines(b, func(b *testing.B, e *database) {
+		silence(b)
+		s, name := newTurns(b, e), "activation/"+e.name
+		alternate(b, func() []Figure {
+			trivial := s.side(b, e.commit)
+			flips := s.side(b, s.flip)
+			return []Figure{
+				Cost(name+"/p99", "ms", Percentile(flips.answered, 0.99), Percentile(trivial.answered, 0.99), activationAim),
+				Cost(name+"/time", "ms", Percentile(flips.changes, 0.5), Percentile(trivial.changes, 0.5), 0),
+			}
+		})
+		s.settle(b, e)
+		print(b, Cost(name+"/failed", "requests", float64(s.failed), float64(s.sent), 0))
+		assert.Zero(b, s.failed, "webhooks failed, the first one with: %v", s.first)
+	})
+}
+
+// turns are two deployments that take turns in being live, and callers of their connectors.
+type turns struct {
+	store        store.Store
+	activations  [2]store.Activation
+	flips        int
+	callers      []*caller
+	mutex        sync.Mutex
+	sent, failed int
+	first        error // of those that failed
+}
+
+// fail counts webhooks that failed.
+func (s *turns) fail(n int, err error) {
+	s.failed += n
+	s.first = cmpErr(s.first, err)
+}
+
+// newTurns makes the first of both live, and brings up a gateway and a runner.
+func newTurns(b *testing.B, e *database) *turns {
+	b.Helper()
+	scene, s := storebench.NewScene(b, e.store, 1), &turns{store: e.store}
+	agents := []string{"first", "second"}
+	for i, agent := range agents {
+		s.activations[i] = store.Activation{Deployment: release(b, e.store, scene, scripted{name: agents[0], text: agent}, scripted{name: agents[1], text: agent})}
+		for c := range codeConnectors {
+			connector, links := ofCode(b, scene, c, agents, agent)
+			s.activations[i].Connectors = append(s.activations[i].Connectors, connector)
+			s.activations[i].Links = append(s.activations[i].Links, links...)
+		}
+	}
+	require.NoError(b, s.flip(b.Context()))
+	admit(b, e.store, scene, runnerToken)
+	gw := gateway(b, e.store)
+	runnerOf(b, gw, runnerToken, executedPlaces)
+	for _, connector := range s.activations[0].Connectors {
+		s.callers = append(s.callers, dial(b, gw.PublicAddr(), pathOf(scene, connector.ID)))
+	}
+	return s
+}
+
+// ofCode are the rows of a file of connectors/, as an activation projects it, that links an agent.
+func ofCode(b *testing.B, scene *storebench.Scene, i int, agents []string, agent string) (store.Connector, []store.Link) {
+	b.Helper()
+	file := fmt.Sprintf("type: webhook\nmode: inbound\nagents: [%s]\nconfig: {authentication: none}\n", agent)
+	if i%2 == 1 {
+		file = fmt.Sprintf("type: webhook\nmode: sync\nagents: [%s]\nconfig: {authentication: none, timeout_seconds: %d}\n", agent, hookTimeout)
+	}
+	parsed, err := bundle.ParseConnector(fmt.Sprintf("c-%02d", i), []byte(file), agents)
+	require.NoError(b, err)
+	mirror, err := projection.MirrorOf("bench", "dev", parsed)
+	require.NoError(b, err)
+	ids := mirror.Identity(store.Key{ProjectID: scene.Project, ID: scene.Environment})
+	row, err := mirror.Row(mirror.Connector, ids, "", "")
+	require.NoError(b, err)
+	return row, mirror.Rows(scene.Project)
+}
+
+// flip activates the deployment that is not live, as somebody who asks for it now.
+func (s *turns) flip(ctx context.Context) error {
+	a, now := s.activations[s.flips%len(s.activations)], time.Now()
+	a.RequestedAt = &now
+	s.flips++
+	result, err := s.store.Activate(ctx, a)
+	if err == nil && !result.Live {
+		err = store.ErrNotLive
+	}
+	return err
+}
+
+// sided is what a side of a round came to: how long answers and changes took.
+type sided struct{ answered, changes []time.Duration }
+
+// side lets webhooks arrive while something is changed now and then.
+func (s *turns) side(b *testing.B, change func(context.Context) error) (out sided) {
+	b.Helper()
+	var group sync.WaitGroup
+	begin := time.Now()
+	gap := time.Second * time.Duration(len(s.callers)) / time.Duration(*activationRate)
+	for i, c := range s.callers {
+		group.Go(func() {
+			at(begin.Add(gap*time.Duration(i)/time.Duration(len(s.callers))), gap, func(due time.Time) {
+				err := c.call()
+				s.mutex.Lock()
+				defer s.mutex.Unlock()
+				out.answered = append(out.answered, time.Since(due))
+				if s.sent++; err != nil {
+					s.fail(1, errors.Join(err, c.connect(c.conn.RemoteAddr().String())))
+				}
+			})
+		})
+	}
+	at(begin, flipEvery, func(time.Time) {
+		begun := time.Now()
+		assert.NoError(b, change(b.Context()))
+		out.changes = append(out.changes, time.Since(begun))
+	})
+	group.Wait()
+	return out
+}
+
+// at does something at regular times. What takes long makes the next late, not fewer.
+func at(due time.Time, every time.Duration, do func(due time.Time)) {
+	for end := due.Add(*activationTime); due.Before(end); due = due.Add(every) {
+		<-time.After(time.Until(due))
+		do(due)
+	}
+}
+
+// settle waits for the last runs. One that did not complete, or is not there, has failed as well.
+func (s *turns) settle(b *testing.B, e *database) {
+	b.Helper()
+	require.Eventually(b, func() bool {
+		open, err := e.count(b.Context(), `SELECT count(*) FROM open_runs`)
+		return err == nil && open == 0
+	}, settled, 50*time.Millisecond, "runs do not end")
+	completed, err := e.count(b.Context(), `SELECT count(*) FROM ended_runs WHERE status = 'completed'`)
+	require.NoError(b, err)
+	if missing := s.sent - s.failed - int(completed); missing != 0 {
+		s.fail(missing, fmt.Errorf("%d of %d runs completed", completed, s.sent))
+	}
+}
