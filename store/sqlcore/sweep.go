@@ -251,10 +251,10 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 				store.ReplayAge.Microseconds(), min(limit, chunk))
 		}},
 		{"uploads", func(ctx context.Context, tx *Tx) (int64, error) {
-			return c.dropOld(ctx, tx, "upload", min(limit, chunk))
+			return c.dropUploads(ctx, tx, min(limit, chunk))
 		}},
 		{"bundles", func(ctx context.Context, tx *Tx) (int64, error) {
-			return c.dropOld(ctx, tx, "bundle", min(limit, chunk))
+			return c.dropBundles(ctx, tx, min(limit, chunk))
 		}},
 		{"blobs that nothing keeps", func(ctx context.Context, tx *Tx) (int64, error) {
 			loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs

@@ -106,14 +106,25 @@ type old struct {
 	size int64
 }
 
-// dropOld forgets uploads or bundles whose time is over. Nothing keeps their blobs then: the
-// sweep of those takes them.
-func (c *Core) dropOld(ctx context.Context, tx *Tx, what string, limit int) (int64, error) {
+// dropUploads forgets uploads whose time is over.
+func (c *Core) dropUploads(ctx context.Context, tx *Tx, limit int) (int64, error) {
+	return c.dropOld(ctx, tx, `DELETE FROM uploads WHERE (project_id, digest) IN (SELECT project_id, digest FROM uploads
+		WHERE kept_until <= now_us() ORDER BY kept_until LIMIT $1 `+c.skipLocked+`) RETURNING project_id, blob_id, size`, limit)
+}
+
+// dropBundles forgets bundles whose time is over.
+func (c *Core) dropBundles(ctx context.Context, tx *Tx, limit int) (int64, error) {
+	return c.dropOld(ctx, tx, `DELETE FROM bundles WHERE (project_id, digest) IN (SELECT project_id, digest FROM bundles
+		WHERE kept_until <= now_us() ORDER BY kept_until LIMIT $1 `+c.skipLocked+`) RETURNING project_id, blob_id, size`, limit)
+}
+
+// dropOld forgets what a statement deletes. Nothing keeps its blobs then: the sweep of those takes
+// them.
+func (c *Core) dropOld(ctx context.Context, tx *Tx, statement string, limit int) (int64, error) {
 	over, err := collect(ctx, tx, func(row scanner) (u old, err error) {
 		err = row.Scan(&u.blob.ProjectID, &u.blob.ID, &u.size)
 		return u, err
-	}, `DELETE FROM `+what+`s WHERE (project_id, digest) IN (SELECT project_id, digest FROM `+what+`s
-		WHERE kept_until <= now_us() ORDER BY kept_until LIMIT $1 `+c.skipLocked+`) RETURNING project_id, blob_id, size`, limit)
+	}, statement, limit)
 	if err != nil || len(over) == 0 {
 		return 0, err
 	}
