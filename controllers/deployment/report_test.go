@@ -51,7 +51,10 @@ func newProvider(ctx context.Context, secret map[string]string) *provider {
 		_ = json.NewDecoder(r.Body).Decode(&status)
 		if p.hangs != nil {
 			p.reached <- struct{}{}
-			<-p.hangs
+			select {
+			case <-p.hangs:
+			case <-r.Context().Done(): // who asked does not wait any more, as where the test has failed
+			}
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -129,7 +132,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(hanging.reached).NotTo(Receive())
 		well.reporter = hanging.reporter
 		Expect(well.at(ctx, well.Deployment("one"), v1alpha1.DeploymentBuilding)).To(BeZero())
-		Expect(well.states()).To(ConsistOf("pending agentplatform/the-dev"))
+		Expect(well.states()).To(ConsistOf("pending agentplatform/" + well.Namespace + "/the-dev"))
 		for _, p := range []*provider{hanging, well} {
 			d := p.Deployment("three")
 			p.ExpectApplied(ctx, d)
@@ -139,7 +142,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(told).NotTo(Receive(), "it hangs all the while")
 		close(hanging.hangs)
 		Eventually(ctx, told).Should(Receive(BeZero()))
-		Expect(hanging.states()).To(ConsistOf("pending agentplatform/the-dev"))
+		Expect(hanging.states()).To(ConsistOf("pending agentplatform/" + hanging.Namespace + "/the-dev"))
 	})
 
 	It("is told to the repository's provider, each state once", func(ctx SpecContext) {
