@@ -45,7 +45,7 @@ type GitBranch string
 
 // GitCommit is the full hash of a commit, of a repository that names its objects by SHA-1.
 //
-// +kubebuilder:validation:MaxLength=40
+// +kubebuilder:validation:MaxLength=64
 // +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{40}$')",message="must be the full hash of a commit: 40 hexadecimal digits in lower case"
 type GitCommit string
 

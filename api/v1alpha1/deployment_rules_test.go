@@ -54,7 +54,7 @@ var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 		name: "another environment", path: ".spec", update: true, message: "environment is immutable: create another Deployment",
 		change: func(d *v1alpha1.Deployment) { d.Spec.Environment = "staging" },
 	}, {
-		name: "commit of SHA-256", path: ".spec.source.git.commit", message: "Too long: may not be more than 40",
+		name: "commit of SHA-256", path: ".spec.source.git.commit", message: commitMessage,
 		change: func(d *v1alpha1.Deployment) {
 			d.Spec.Source.Git.Commit = v1alpha1.GitCommit(strings.Repeat("0a", 32))
 		},
