@@ -83,5 +83,5 @@ chaos-short: ## The same with a twentieth of the requests and a minute without a
 	$(CHAOS) -chaos.accepted=5000 -chaos.kills=20 -chaos.outage=1m
 
 .PHONY: bench
-bench: ## Measure webhooks, runs and memory against yardsticks of the same run; JSON lines (25 minutes).
+bench: ## Measure webhooks, runs and memory against yardsticks of the same run, some on a real cluster; JSON lines (30 minutes).
 	@hack/bench.sh
