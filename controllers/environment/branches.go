@@ -41,7 +41,7 @@ type Branches struct {
 	Heads *Heads
 	// Pushes are those that Git providers tell of; nil hears of none.
 	Pushes *Pushes
-	// Metrics count the looks.
+	// Metrics count the looks; nil counts nowhere.
 	Metrics *metrics.Manager
 
 	looks looks
@@ -74,11 +74,10 @@ func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if rest > 0 {
 		return ctrl.Result{RequeueAfter: rest}, nil
 	}
-	seen, result, late := b.look(ctx, project, following)
+	seen, late := b.look(ctx, project, following)
 	if err := ctx.Err(); err != nil { // whatever it saw
 		return ctrl.Result{}, err
 	}
-	b.Metrics.Looked(result)
 	b.looks.took(req.Namespace, b.Now(), interval, late)
 	changed := b.Heads.put(req.Namespace, seen)
 	for _, e := range following {

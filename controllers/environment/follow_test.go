@@ -318,6 +318,15 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched)).To(BeNil())
 	})
 
+	It("is looked at where nobody counts", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		f.repository.Commit("main", "agents/a.yaml", "name: a")
+		f.reconciled(ctx, f.Environment("dev", following))
+		f.branches.Metrics = nil
+		woken, _ := f.look(ctx)
+		Expect(woken).To(ConsistOf("dev"))
+	})
+
 	It("leaves the repository alone for ten seconds, whatever wakes the next look", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")

@@ -19,23 +19,26 @@ import (
 	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
-// look is where the branches stand that the environments follow, and how it went, in the
-// words of the metric. late says that the repository did not answer in time.
-func (b *Branches) look(ctx context.Context, project *v1alpha1.Project, following []*v1alpha1.Environment) (seen map[string]Head, result string, late bool) {
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+// look is where the branches stand that the environments follow. late says that the
+// repository did not answer in time. It is counted, unless the process ends.
+func (b *Branches) look(ctx context.Context, project *v1alpha1.Project, following []*v1alpha1.Environment) (seen map[string]Head, late bool) {
+	within, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	names := map[string]bool{}
 	for _, e := range following {
 		names[branchOf(e, project)] = true
 	}
 	seen = map[string]Head{}
-	late, err := b.ask(ctx, project, slices.Sorted(maps.Keys(names)), seen)
+	late, err := b.ask(within, project, slices.Sorted(maps.Keys(names)), seen)
 	if err != nil {
 		for name := range names {
 			seen[name] = Head{Problem: explained(project, err)}
 		}
 	}
-	return seen, resultOf(seen, late, err), late
+	if b.Metrics != nil && ctx.Err() == nil {
+		b.Metrics.Looked(resultOf(seen, late, err))
+	}
+	return seen, late
 }
 
 // explained is an error of the project's repository for people.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -96,7 +95,7 @@ func (r *repositories) serveRefs(w http.ResponseWriter, req *http.Request, name 
 		return err
 	}
 	refs, err := session.AdvertisedReferencesContext(req.Context())
-	if err != nil && !(service == receivePack && errors.Is(err, transport.ErrEmptyRemoteRepository)) {
+	if err != nil {
 		return fmt.Errorf("listing references: %w", err)
 	}
 	refs.Prefix = [][]byte{[]byte("# service=" + service), pktline.Flush}
@@ -115,7 +114,7 @@ func (r *repository) session(service string) (transport.Session, error) {
 	case service == receivePack:
 		return transports.NewReceivePackSession(endpoint, nil)
 	}
-	return nil, fmt.Errorf("only %s and %s are served: clone and push by a Git of this decade", uploadPack, receivePack)
+	return nil, fmt.Errorf("only %s and %s are served: use a Git that speaks the smart protocol", uploadPack, receivePack)
 }
 
 func (r *repository) transport() (transport.Transport, *transport.Endpoint, error) {

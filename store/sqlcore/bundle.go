@@ -63,7 +63,8 @@ func (c *Core) putBundle(ctx context.Context, projectID uuid.UUID, digest string
 		return 0, errors.Join(refused, c.DropBlob(ctx, blob))
 	}
 	return size, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		return c.nameBlob(ctx, tx, "bundle", blob, digest, size, store.BundleAge)
+		return c.nameBlob(ctx, tx, `INSERT INTO bundles AS t (project_id, digest, size, blob_id, created_at, kept_until)`+named,
+			"bundle", blob, digest, size, store.BundleAge)
 	})
 }
 

@@ -52,21 +52,24 @@ func (c *Core) putUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, 
 	}
 	u.Digest = "sha256:" + hex.EncodeToString(hash.Sum(nil))
 	return u, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		return c.nameBlob(ctx, tx, "upload", blob, u.Digest, u.Size, store.UploadAge)
+		return c.nameBlob(ctx, tx, `INSERT INTO uploads AS t (project_id, digest, size, blob_id, created_at, kept_until)`+named,
+			"upload", blob, u.Digest, u.Size, store.UploadAge)
 	})
 }
 
-// nameBlob makes the bytes of a blob those of an upload or a bundle, which is kept for so long.
-// One that is there already stays, and is kept for as long: the blob goes then.
-func (c *Core) nameBlob(ctx context.Context, tx *Tx, what string, blob store.Key, digest string, size int64, age time.Duration) error {
-	named, err := scanID(tx.QueryRowContext(ctx, `INSERT INTO `+what+`s AS t (project_id, digest, size, blob_id, created_at, kept_until)
-		VALUES ($1, $2, $3, $4, now_us(), now_us() + $5) ON CONFLICT (project_id, digest) DO UPDATE
-		SET kept_until = CASE WHEN t.kept_until < excluded.kept_until THEN excluded.kept_until ELSE t.kept_until END
-		RETURNING blob_id`, blob.ProjectID, digest, size, blob.ID, age.Microseconds()))
+// named is the rest of the statement that names a blob in a table t.
+const named = ` VALUES ($1, $2, $3, $4, now_us(), now_us() + $5) ON CONFLICT (project_id, digest) DO UPDATE
+	SET kept_until = CASE WHEN t.kept_until < excluded.kept_until THEN excluded.kept_until ELSE t.kept_until END
+	RETURNING blob_id`
+
+// nameBlob makes the bytes of a blob, by a statement, those of an upload or a bundle, which is kept
+// for so long. One that is there already stays, and is kept for as long: the blob goes then.
+func (c *Core) nameBlob(ctx context.Context, tx *Tx, statement, what string, blob store.Key, digest string, size int64, age time.Duration) error {
+	kept, err := scanID(tx.QueryRowContext(ctx, statement, blob.ProjectID, digest, size, blob.ID, age.Microseconds()))
 	switch {
 	case err != nil:
 		return wrap(err, "naming %s %s", what, digest)
-	case named != blob.ID:
+	case kept != blob.ID:
 		return c.dropBlobs(ctx, tx, []store.Key{blob})
 	}
 	if _, err := tx.exec(ctx, `UPDATE blobs SET mark = $3 WHERE project_id = $1 AND id = $2`, blob.ProjectID, blob.ID, what); err != nil {
