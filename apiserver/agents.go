@@ -34,24 +34,23 @@ type AgentDetails struct {
 	Config       Object           `json:"config" doc:"Its configuration, defaults folded in; null when the live deployment lacks the agent."`
 	DeploymentID *string          `json:"deployment_id" format:"uuid" doc:"The live deployment that has it."`
 	Stats        AgentStats       `json:"stats" doc:"Counts of runs in the window."`
-	TokenUsage   Null[TokenUsage] `json:"token_usage" doc:"Model tokens spent in the window; null: not counted in this release."`
+	TokenUsage   Null[TokenUsage] `json:"token_usage" doc:"Model tokens that ended runs of the window have spent."`
 	Cost         Null[Cost]       `json:"cost" doc:"What they cost; null where no price is known."`
 	Connectors   []AgentConnector `json:"connectors" doc:"The linked connectors, by name."`
 	Judges       []Judge          `json:"judges" doc:"The average scores of its judges; empty in this release."`
 }
 
-// AgentStats are counts of runs in the window. This release counts none of them,
-// which null says.
+// AgentStats are the numbers of runs in the window.
 type AgentStats struct {
-	Total             *int64   `json:"total" doc:"All runs; null: not counted in this release."`
-	Completed         *int64   `json:"completed" doc:"Runs that completed; null: not counted."`
-	Failed            *int64   `json:"failed" doc:"Runs that failed; null: not counted."`
-	Cancelled         *int64   `json:"cancelled" doc:"Runs that were cancelled; null: not counted."`
-	Running           *int64   `json:"running" doc:"Runs that are being executed; null: not counted."`
-	Queued            *int64   `json:"queued" doc:"Runs that wait; null: not counted."`
-	SuccessRate       *float64 `json:"success_rate" doc:"Completed runs among those that ended, 0 to 1; null: not counted."`
-	AverageDurationMS *int64   `json:"average_duration_ms" doc:"Average duration in milliseconds; null: not counted."`
-	P95DurationMS     *int64   `json:"p95_duration_ms" doc:"95th percentile of the durations in milliseconds; null: not counted."`
+	Total             int64    `json:"total" doc:"All runs, whatever their status."`
+	Completed         int64    `json:"completed" doc:"Runs that completed."`
+	Failed            int64    `json:"failed" doc:"Runs that failed."`
+	Cancelled         int64    `json:"cancelled" doc:"Runs that were cancelled."`
+	Running           int64    `json:"running" doc:"Runs that are being executed."`
+	Queued            int64    `json:"queued" doc:"Runs that wait."`
+	SuccessRate       *float64 `json:"success_rate" doc:"Completed runs among those that ended, 0 to 1; null where none has."`
+	AverageDurationMS *int64   `json:"average_duration_ms" doc:"Average duration of runs that have started and ended, in milliseconds; null without any."`
+	P95DurationMS     *int64   `json:"p95_duration_ms" doc:"95th percentile of these durations in milliseconds, within 1 %; null without any."`
 }
 
 // AgentConnector is a connector that is linked to an agent.
@@ -81,6 +80,7 @@ type AgentsQuery struct {
 // AgentInput names an agent.
 type AgentInput struct {
 	EnvironmentQuery
+	StatisticsQuery
 	AgentName string `path:"agent_name" doc:"The agent's name, as its YAML file gives it." example:"support"`
 }
 
@@ -103,6 +103,10 @@ func (s *Server) listAgents(ctx context.Context, c *caller, in *AgentsQuery) (an
 }
 
 func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (answer[AgentDetails], error) {
+	query, err := in.statistics(s.now())
+	if err != nil {
+		return answer[AgentDetails]{}, err
+	}
 	environment, err := s.environment(ctx, c, in.EnvironmentID)
 	if err != nil {
 		return answer[AgentDetails]{}, err
@@ -116,6 +120,9 @@ func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (answe
 		if out.DeploymentID, out.Config, err = s.agentConfig(ctx, c, environment, in.AgentName); err != nil {
 			return answer[AgentDetails]{}, err
 		}
+	}
+	if err := s.showStatistics(ctx, c.keyOf(environment), agent, query, &out); err != nil {
+		return answer[AgentDetails]{}, err
 	}
 	out.Connectors, err = s.agentConnectors(ctx, c, environment.Name, in.AgentName)
 	return plainly(out, err)

@@ -32,6 +32,8 @@ type (
 	ReplayStatus       string
 	DeliveryKind       string
 	TimeRange          string
+	AgentTimeRange     string
+	GuardrailOutcome   string
 	AgentDeployment    string
 	SpanKind           string
 	LogLevel           string
@@ -168,6 +170,17 @@ func (DeliveryKind) Schema(r huma.Registry) *huma.Schema {
 // Schema describes the type.
 func (TimeRange) Schema(r huma.Registry) *huma.Schema {
 	return enumeration(r, "TimeRange", "A window that ends now.", "1h", "6h", "24h", "7d", "30d")
+}
+
+// Schema describes the type.
+func (AgentTimeRange) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "AgentTimeRange", "A window that ends now, or a period of the calendar in UTC; all has no beginning.",
+		"24h", "7d", "30d", "90d", "today", "this_month", "last_month", "this_year", "all")
+}
+
+// Schema describes the type.
+func (GuardrailOutcome) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "GuardrailOutcome", "What guardrails made of a run.", store.GuardrailWarned, store.GuardrailBlocked, store.GuardrailRedacted)
 }
 
 // Schema describes the type.

@@ -311,7 +311,11 @@ func TestAgentsAreShown(t *testing.T) {
 	require.Len(t, all, 3)
 	require.Equal(t, "hello-b", all[2].Name)
 	require.Equal(t, "hello", *all[2].VariantOf)
-	require.Zero(t, all[2].RunCount, "its runs are those of the agent")
+	require.EqualValues(t, 1, all[2].RunCount, "what it has executed of the agent's runs")
+	_, body = w.call(t, key, http.MethodGet, "/agents/hello-b"+query, "")
+	require.EqualValues(t, 1, decode[AgentDetails](t, body).Stats.Total)
+	_, body = w.call(t, key, http.MethodGet, "/agents/hello-b"+query+"&test_name=c", "")
+	require.Zero(t, decode[AgentDetails](t, body).Stats.Total)
 
 	_, body = w.call(t, key, http.MethodGet, "/agents/hello"+query, "")
 	agent := decode[AgentDetails](t, body)

@@ -45,16 +45,17 @@ func (ID) Schema(huma.Registry) *huma.Schema {
 }
 
 // checkQuery refuses parameters that the route does not have, and those that are
-// empty or given twice: what has no effect is not accepted.
+// empty, or given twice and no list: what has no effect is not accepted.
 func checkQuery(ctx huma.Context, r *route) error {
 	raw := ctx.URL()
 	query, err := url.ParseQuery(raw.RawQuery)
 	if err != nil {
 		return wrong("query", "cannot be read: parameters stand as name=value, with & between them")
 	}
-	known := map[string]bool{}
+	known, lists := map[string]bool{}, map[string]bool{}
 	for _, p := range ctx.Operation().Parameters {
 		known[p.Name] = known[p.Name] || p.In == "query"
+		lists[p.Name] = p.Explode != nil && *p.Explode
 	}
 	for _, name := range r.later {
 		known[name] = false
@@ -67,9 +68,9 @@ func checkQuery(ctx huma.Context, r *route) error {
 			at = notSupported(at.Location)
 		case !known[name]:
 			at.Message = "is not a parameter of this call"
-		case len(values) > 1:
+		case len(values) > 1 && !lists[name]:
 			at.Message = "must be given once"
-		case values[0] == "":
+		case slices.Contains(values, ""):
 			at.Message = "must not be empty: leave it out"
 		default:
 			continue

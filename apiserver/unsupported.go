@@ -9,11 +9,8 @@ import (
 )
 
 // unsupportedAgentQuery are the query parameters of GET /agents/{agent_name}
-// that have no effect in this release: it has no statistics yet.
-var unsupportedAgentQuery = []string{
-	"time_range", "start_date", "end_date", "deployment_id", "status_filter", "guardrail_outcome", "test_name",
-	"exclude_test_runs", "search", "convert_costs_to",
-}
+// that have no effect in this release: it has neither a search nor rates of exchange yet.
+var unsupportedAgentQuery = []string{"search", "convert_costs_to"}
 
 // notSupported is the error of a field that has no effect in this release.
 func notSupported(location string) FieldError {

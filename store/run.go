@@ -220,6 +220,9 @@ type Housekeeping interface {
 	// CountStored adds what ended runs have stored to what their projects have, by at
 	// most limit rows of the outbox, and returns by how many.
 	CountStored(ctx context.Context, limit int) (int, error)
+	// RollUp adds ended runs to the numbers that Statistics tells, by at most limit rows of
+	// the outbox, and returns by how many.
+	RollUp(ctx context.Context, limit int) (int, error)
 	// Replan lets an engine that plans statements once plan those anew whose tables have
 	// grown much since.
 	Replan(ctx context.Context) error

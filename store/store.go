@@ -32,6 +32,7 @@ type Store interface {
 	Demands
 	Ticks
 	History
+	Statistics
 	Tokens
 	Audit
 	Rejections

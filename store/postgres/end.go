@@ -78,6 +78,9 @@ var endStatement = `WITH given AS MATERIALIZED (
 		SELECT project_id, id, ` + strconv.Itoa(sqlcore.RunOverhead) + ` + journal_size + texts AS bytes FROM gone
 		UNION ALL SELECT project_id, id, input_size FROM closed) s
 	GROUP BY project_id
+), rolled_up AS (
+	INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at, run_ids)
+	SELECT project_id, 'rollups', (array_agg(id))[1], 0, now_us(), array_agg(id) FROM gone GROUP BY project_id
 ), sent_on AS (
 	INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
 	SELECT g.project_id, 'deliveries', g.id, 0, now_us() FROM gone g WHERE EXISTS (SELECT 1 FROM links l

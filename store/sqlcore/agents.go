@@ -9,6 +9,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -64,7 +65,7 @@ func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.Agent
 				agents[name] = store.AgentSummary{Name: name}
 			}
 		}
-		if err := countRuns(ctx, q, environment, agents); err != nil {
+		if err := c.countRuns(ctx, q, environment, agents); err != nil {
 			return wrap(err, "counting runs")
 		}
 		linked, err := collect(ctx, q, scanName, `SELECT DISTINCT l.agent_name
@@ -93,21 +94,54 @@ func (c *Core) AgentConfig(
 	return deployment, config, wrap(found(err), "reading agent %q of environment %s", name, environment)
 }
 
-// countRuns fills in the counts, also for agents that are not there any more.
-func countRuns(ctx context.Context, q Queryer, environment store.Key, agents map[string]store.AgentSummary) error {
-	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
-		var s store.AgentSummary
-		err = row.Scan(&s.Name, &s.RunCount, &s.QueueCount, maybeAt(&s.LastActivityAt))
-		s.Agent = agents[s.Name].Agent
-		agents[s.Name] = s
-		return none, err
-	}, `SELECT u.agent_name, CAST(SUM(u.runs) AS bigint), CAST(SUM(u.queued) AS bigint), MAX(u.last) FROM (
-			SELECT r.agent_name, count(*) AS runs, SUM(CASE WHEN r.status = 'queued' THEN 1 ELSE 0 END) AS queued,
-				MAX(COALESCE(r.started_at, r.queued_at)) AS last
-			FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 GROUP BY r.agent_name
-			UNION ALL
-			SELECT r.agent_name, count(*), 0, MAX(r.ended_at)
-			FROM ended_runs r WHERE r.project_id = $1 AND r.environment_id = $2 GROUP BY r.agent_name
-		) u GROUP BY u.agent_name`, environment.ProjectID, environment.ID)
-	return err
+// counted are numbers of runs of an agent, or of one of its variants.
+type counted struct {
+	agent, testName string
+	runs, queued    int64
+	last            *time.Time
+}
+
+// countRuns fills in the counts, also for agents that are not there any more: of open runs, of
+// those that are rolled up, and of those that the outbox names still. What a variant has executed
+// counts for it and for its agent.
+func (c *Core) countRuns(ctx context.Context, q Queryer, environment store.Key, agents map[string]store.AgentSummary) error {
+	all, err := collect(ctx, q, func(row scanner) (n counted, err error) {
+		err = row.Scan(&n.agent, &n.testName, &n.runs, &n.queued, maybeAt(&n.last))
+		return n, err
+	}, `SELECT r.agent_name, r.test_name, count(*), SUM(CASE WHEN r.status = 'queued' THEN 1 ELSE 0 END), MAX(COALESCE(r.started_at, r.queued_at))
+			FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 GROUP BY r.agent_name, r.test_name
+		UNION ALL
+		SELECT t.agent_name, t.test_name, t.runs, 0, t.last_ended_at FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2`,
+		environment.ProjectID, environment.ID)
+	if err != nil {
+		return err
+	}
+	waiting, err := c.waitingRuns(ctx, q, environment)
+	if err != nil {
+		return err
+	}
+	for _, run := range waiting {
+		all = append(all, counted{run.agent, run.testName, 1, 0, &run.endedAt})
+	}
+	variants := map[[2]string]string{}
+	for name, a := range agents {
+		if a.Agent != nil && a.Agent.VariantOf != "" {
+			variants[[2]string{a.Agent.VariantOf, a.Agent.TestName}] = name
+		}
+	}
+	for _, n := range all {
+		agents[n.agent] = n.addedTo(agents[n.agent], n.agent)
+		if name, ok := variants[[2]string{n.agent, n.testName}]; ok {
+			agents[name] = n.addedTo(agents[name], name)
+		}
+	}
+	return nil
+}
+
+func (n counted) addedTo(a store.AgentSummary, name string) store.AgentSummary {
+	a.Name, a.RunCount, a.QueueCount = name, a.RunCount+n.runs, a.QueueCount+n.queued
+	if a.LastActivityAt == nil || n.last != nil && n.last.After(*a.LastActivityAt) {
+		a.LastActivityAt = n.last
+	}
+	return a
 }

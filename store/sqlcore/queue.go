@@ -97,7 +97,7 @@ func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 }
 
 // consumers are all of the outbox.
-var consumers = []string{storage, outbound, failures}
+var consumers = []string{storage, rollups, outbound, failures}
 
 // OutboxStatement is the age of the oldest row that its consumer has not taken.
 var OutboxStatement = func() string {

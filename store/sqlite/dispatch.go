@@ -18,7 +18,7 @@ import (
 
 // End implements sqlcore.Engine.
 func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
-	stored := map[uuid.UUID]*storedBy{}
+	left := map[uuid.UUID]*leftBehind{}
 	for _, ending := range endings {
 		run, bytes, err := endRun(ctx, q, ending, keyed)
 		switch {
@@ -28,23 +28,24 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 			return nil, err
 		}
 		ended = append(ended, run)
-		if stored[run.Run.ProjectID] == nil {
-			stored[run.Run.ProjectID] = &storedBy{first: run.Run.ID}
+		if left[run.Run.ProjectID] == nil {
+			left[run.Run.ProjectID] = &leftBehind{}
 		}
-		stored[run.Run.ProjectID].bytes += bytes
+		of := left[run.Run.ProjectID]
+		of.bytes, of.runs = of.bytes+bytes, append(of.runs, run.Run.ID)
 	}
-	for project, by := range stored {
-		if _, err := q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
-			VALUES ($1, 'storage', $2, $3, now_us())`, project, by.first, by.bytes); err != nil {
+	for project, of := range left {
+		if _, err := q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at, run_ids)
+			VALUES ($1, 'storage', $2, $3, now_us(), NULL), ($1, 'rollups', $2, 0, now_us(), $4)`, project, of.runs[0], of.bytes, idsText(of.runs)); err != nil {
 			return nil, err
 		}
 	}
 	return ended, nil
 }
 
-// storedBy is what ended runs of a project leave behind.
-type storedBy struct {
-	first uuid.UUID
+// leftBehind is what ended runs of a project leave to the consumers of the outbox.
+type leftBehind struct {
+	runs  []uuid.UUID
 	bytes int64
 }
 

@@ -88,6 +88,7 @@ var groups = []struct {
 	{"ContendedKeys", keyContentionPromises},
 	{"History", historyPromises},
 	{"Stored", storedPromises},
+	{"Statistics", statisticsPromises},
 	{"Files", filePromises},
 	{"Load", loadPromises},
 	{"Tokens", tokenPromises},

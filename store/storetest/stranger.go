@@ -59,6 +59,7 @@ var ofThePlatform = map[string]string{
 	"DueTicks":             "connectors tick in all projects",
 	"QueueFigures":         "how much is open, over all projects",
 	"CountStored":          "what is to be counted is of all projects",
+	"RollUp":               "what is to be counted is of all projects",
 	"PostDeliveries":       "results of all projects go out",
 	"ClaimDeliveries":      "deliveries are due in all projects",
 	"NextDelivery":         "deliveries are due in all projects",
@@ -182,6 +183,12 @@ var projectionStrangers = map[string]func(s *stranger){
 		agents, err := s.s.Agents(s.ctx, s.key(s.environment.ID))
 		s.NoError(err)
 		s.Empty(agents)
+	},
+	"RunStatistics": func(s *stranger) {
+		found, err := s.s.RunStatistics(s.ctx, store.StatisticsQuery{Environment: s.key(s.environment.ID), AgentName: "first"})
+		s.NoError(err)
+		s.Zero(found.Total())
+		s.Zero(found.Usage)
 	},
 	"AgentConfig": func(s *stranger) {
 		_, _, err := s.s.AgentConfig(s.ctx, s.key(s.environment.ID), "first")

@@ -195,6 +195,8 @@ func (w *world) newVictim() *victim {
 	}}}))
 	_, err = w.s.CountStored(w.ctx, 10)
 	w.NoError(err)
+	_, err = w.s.RollUp(w.ctx, 1)
+	w.NoError(err)
 	none := w.event()
 	none.Runs = nil
 	w.accept(&none)

@@ -193,6 +193,8 @@ func oneEvent(t *testing.T, st store.Store) error {
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(refused...))
 	_, err = st.CountStored(ctx, 100)
+	require.NoError(t, err)
+	_, err = st.RollUp(ctx, 100)
 	return err
 }
 

@@ -28,6 +28,9 @@ func (t *tenant) rows() map[string][]string {
 		var err error
 		left, err = t.store.CountStored(t.t.Context(), 1000)
 		require.NoError(t.t, err)
+		more, err := t.store.RollUp(t.t.Context(), 1000)
+		require.NoError(t.t, err)
+		left += more
 	}
 	db := t.open()
 	defer func() { require.NoError(t.t, db.Close()) }()

@@ -22,6 +22,9 @@ import (
 const (
 	// sweepInterval is how often leases are looked at, and what else is due.
 	sweepInterval = 5 * time.Second
+	// rollUpInterval is how soon ended runs are rolled up again where some were a moment ago:
+	// what is not is read one by one by who asks for numbers.
+	rollUpInterval = time.Second
 	// expireEvery is how many rounds make one deletion of what expired, partitionEvery
 	// one look at the partitions.
 	expireEvery    = 12
@@ -98,6 +101,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() { s.repeat(ctx, s.sweep) })
 	both.Go(func() { s.repeat(ctx, s.tidy) })
+	both.Go(func() { s.rollUps(ctx) })
 	both.Wait()
 	return nil
 }
@@ -114,6 +118,39 @@ func (s *Sweeper) repeat(ctx context.Context, do func(ctx context.Context) error
 			return
 		}
 	}
+}
+
+// rollUps rolls up what has ended until ctx ends.
+func (s *Sweeper) rollUps(ctx context.Context) {
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	for {
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			return
+		}
+		some, err := s.rollUp(ctx)
+		s.log(ctx, err)
+		if some {
+			wait.Reset(rollUpInterval)
+		} else {
+			wait.Reset(sweepInterval)
+		}
+	}
+}
+
+// rollUp rolls up what has ended, while the store answers, and says whether there was any.
+func (s *Sweeper) rollUp(ctx context.Context) (some bool, err error) {
+	if !s.answers.Load() {
+		return false, nil // which sweep says
+	}
+	err = s.until(ctx, func(ctx context.Context, limit int) (int, error) {
+		n, err := s.opts.Store.RollUp(ctx, limit)
+		some = some || n > 0
+		return n, err
+	})
+	return some, err
 }
 
 // log says what did not come off.

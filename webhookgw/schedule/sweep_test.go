@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,9 +28,11 @@ type fakeStore struct {
 	swept, expunged    int
 	partitioned, ended int
 	planned            int
-	moved              int
-	stuck              error // of what is always due
-	old, late          int   // runs and deliveries that are open for too long
+	// unrolled are ends that are not rolled up; rollUps how often somebody has begun to.
+	unrolled, rollUps atomic.Int64
+	moved             int
+	stuck             error // of what is always due
+	old, late         int   // runs and deliveries that are open for too long
 	// expired are leases beyond the three of each sweep.
 	expired int
 	broken  error // of sweeping leases
@@ -94,6 +97,13 @@ func (f *fakeStore) CountStored(_ context.Context, limit int) (int, error) {
 	return n, f.stuck
 }
 
+func (f *fakeStore) RollUp(_ context.Context, limit int) (int, error) {
+	n := min(limit, int(f.unrolled.Load()))
+	f.rollUps.Add(1)
+	f.unrolled.Add(-int64(n))
+	return n, f.stuck
+}
+
 func (f *fakeStore) Replan(context.Context) error {
 	f.planned++
 	return nil
@@ -105,6 +115,38 @@ func (f *fakeStore) EnsurePartitions(_ context.Context, ahead int) (int, error) 
 		return 2, f.stuck
 	}
 	return ahead + 1, nil
+}
+
+// TestEndsAreRolledUpEachSecondWhileThereAreSome: and at the pace of all else where none are,
+// or the store does not answer.
+func TestEndsAreRolledUpEachSecondWhileThereAreSome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fake := &fakeStore{clock: time.Now()}
+		fake.unrolled.Store(2*sweepLimit + 1)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- New(Options{Store: fake, Logger: slog.New(slog.DiscardHandler)}).Run(ctx) }()
+		synctest.Wait()
+		require.Zero(t, fake.unrolled.Load())
+		require.EqualValues(t, 3, fake.rollUps.Load(), "all at once")
+		fake.unrolled.Store(1)
+		time.Sleep(rollUpInterval)
+		synctest.Wait()
+		require.Zero(t, fake.unrolled.Load())
+		require.EqualValues(t, 4, fake.rollUps.Load())
+		time.Sleep(rollUpInterval)
+		synctest.Wait()
+		require.EqualValues(t, 5, fake.rollUps.Load(), "none this time")
+		time.Sleep(sweepInterval - time.Millisecond)
+		synctest.Wait()
+		require.EqualValues(t, 5, fake.rollUps.Load())
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		require.EqualValues(t, 6, fake.rollUps.Load())
+		stop()
+		require.NoError(t, <-done)
+	})
 }
 
 func TestSweepingWaitsForAWholeLeaseOfReachability(t *testing.T) {

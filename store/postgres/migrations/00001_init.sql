@@ -517,14 +517,14 @@ CREATE TABLE idempotency_keys (
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
--- What is still to be done for what has ended, by consumer: of 'storage' a row for each
--- project and transaction, of 'deliveries' one for each run whose agent has a link to an
+-- What is still to be done for what has ended, by consumer: of 'storage' and 'rollups' a row
+-- for each project and transaction, of 'deliveries' one for each run whose agent has a link to an
 -- outbound connector, or which has sent something, of 'failures' one for each connector of which
 -- deliveries have failed, where a link tells of these. Whoever does the work deletes the row in
 -- that transaction; of a connector it stays for a minute, for what fails until then.
 CREATE TABLE outbox (
     project_id uuid NOT NULL,
-    consumer text NOT NULL CHECK (consumer IN ('storage', 'deliveries', 'failures')),
+    consumer text NOT NULL CHECK (consumer IN ('storage', 'rollups', 'deliveries', 'failures')),
     -- One of the runs and connector runs that the row is about, or the connector.
     ended_id uuid NOT NULL,
     bytes bigint NOT NULL,
@@ -536,7 +536,10 @@ CREATE TABLE outbox (
     -- the last of them.
     failed bigint NOT NULL DEFAULT 0,
     last_failed uuid,
-    PRIMARY KEY (project_id, consumer, ended_id)
+    -- The runs that ended, of a row for 'rollups'.
+    run_ids uuid[],
+    PRIMARY KEY (project_id, consumer, ended_id),
+    CHECK ((run_ids IS NOT NULL) = (consumer = 'rollups'))
 ) WITH (fillfactor = 80,
     -- Whoever takes the next row walks over the dead ones before it until they are
     -- vacuumed.
@@ -623,6 +626,46 @@ CREATE TABLE stored_bytes (
     bytes bigint NOT NULL
 ) WITH (fillfactor = 50);
 
+-- The numbers of ended runs, by the hour, the day and the month in UTC in which they were queued.
+-- They are kept for ever. An id says what a row is of: all that comes before its numbers. The
+-- zero id stands for no deployment, or no connector.
+CREATE TABLE run_rollups (
+    project_id uuid NOT NULL,
+    id uuid NOT NULL,
+    environment_id uuid NOT NULL,
+    agent_name text NOT NULL,
+    grain text NOT NULL CHECK (grain IN ('hour', 'day', 'month')),
+    begins_at bigint NOT NULL,
+    test_name text NOT NULL,
+    deployment_id uuid NOT NULL,
+    connector_id uuid NOT NULL,
+    status text NOT NULL,
+    guardrail_outcome text NOT NULL,
+    runs bigint NOT NULL CHECK (runs > 0),
+    -- Of those that had started: how many, their durations together, and a sketch of these.
+    timed bigint NOT NULL,
+    duration_us bigint NOT NULL,
+    durations bytea NOT NULL,
+    input_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    thinking_tokens bigint NOT NULL,
+    cached_input_tokens bigint NOT NULL,
+    total_tokens bigint NOT NULL,
+    PRIMARY KEY (project_id, id)
+) WITH (fillfactor = 80);
+CREATE INDEX run_rollups_agent ON run_rollups (project_id, environment_id, agent_name, grain, begins_at);
+
+-- How many runs of agents and of their A/B variants have ended, and when the last one did.
+CREATE TABLE agent_totals (
+    project_id uuid NOT NULL,
+    environment_id uuid NOT NULL,
+    agent_name text NOT NULL,
+    test_name text NOT NULL,
+    runs bigint NOT NULL,
+    last_ended_at bigint NOT NULL,
+    PRIMARY KEY (project_id, environment_id, agent_name, test_name)
+) WITH (fillfactor = 50);
+
 -- History.
 
 -- What is larger than 64 KiB lies in a blob that the row names: so no transaction that many
@@ -692,6 +735,8 @@ CREATE TABLE ended_runs (
     cached_input_tokens bigint NOT NULL,
     total_tokens bigint NOT NULL,
     test_name text NOT NULL DEFAULT '',
+    -- What guardrails made of it; '' where none did anything.
+    guardrail_outcome text NOT NULL DEFAULT '' CHECK (guardrail_outcome IN ('', 'warned', 'blocked', 'redacted')),
     queued_at bigint NOT NULL,
     started_at bigint,
     ended_at bigint NOT NULL,

@@ -470,14 +470,14 @@ CREATE TABLE idempotency_keys (
 );
 CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
--- What is still to be done for what has ended, by consumer: of 'storage' a row for each
--- project and transaction, of 'deliveries' one for each run whose agent has a link to an
+-- What is still to be done for what has ended, by consumer: of 'storage' and 'rollups' a row
+-- for each project and transaction, of 'deliveries' one for each run whose agent has a link to an
 -- outbound connector, or which has sent something, of 'failures' one for each connector of which
 -- deliveries have failed, where a link tells of these. Whoever does the work deletes the row in
 -- that transaction; of a connector it stays for a minute, for what fails until then.
 CREATE TABLE outbox (
     project_id TEXT NOT NULL,
-    consumer TEXT NOT NULL CHECK (consumer IN ('storage', 'deliveries', 'failures')),
+    consumer TEXT NOT NULL CHECK (consumer IN ('storage', 'rollups', 'deliveries', 'failures')),
     -- One of the runs and connector runs that the row is about, or the connector.
     ended_id TEXT NOT NULL,
     bytes INTEGER NOT NULL,
@@ -489,7 +489,10 @@ CREATE TABLE outbox (
     -- the last of them.
     failed INTEGER NOT NULL DEFAULT 0,
     last_failed TEXT,
-    PRIMARY KEY (project_id, consumer, ended_id)
+    -- The runs that ended, of a row for 'rollups'.
+    run_ids TEXT,
+    PRIMARY KEY (project_id, consumer, ended_id),
+    CHECK ((run_ids IS NOT NULL) = (consumer = 'rollups'))
 );
 CREATE INDEX outbox_next ON outbox (consumer, posted_at);
 CREATE INDEX outbox_turns ON outbox (project_id, posted_at) WHERE consumer IN ('deliveries', 'failures');
@@ -562,6 +565,46 @@ CREATE TABLE stored_bytes (
     bytes INTEGER NOT NULL
 );
 
+-- The numbers of ended runs, by the hour, the day and the month in UTC in which they were queued.
+-- They are kept for ever. An id says what a row is of: all that comes before its numbers. The
+-- zero id stands for no deployment, or no connector.
+CREATE TABLE run_rollups (
+    project_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    environment_id TEXT NOT NULL,
+    agent_name TEXT NOT NULL,
+    grain TEXT NOT NULL CHECK (grain IN ('hour', 'day', 'month')),
+    begins_at INTEGER NOT NULL,
+    test_name TEXT NOT NULL,
+    deployment_id TEXT NOT NULL,
+    connector_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    guardrail_outcome TEXT NOT NULL,
+    runs INTEGER NOT NULL CHECK (runs > 0),
+    -- Of those that had started: how many, their durations together, and a sketch of these.
+    timed INTEGER NOT NULL,
+    duration_us INTEGER NOT NULL,
+    durations BLOB NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    thinking_tokens INTEGER NOT NULL,
+    cached_input_tokens INTEGER NOT NULL,
+    total_tokens INTEGER NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX run_rollups_agent ON run_rollups (project_id, environment_id, agent_name, grain, begins_at);
+
+-- How many runs of agents and of their A/B variants have ended, and when the last one did.
+CREATE TABLE agent_totals (
+    project_id TEXT NOT NULL,
+    environment_id TEXT NOT NULL,
+    agent_name TEXT NOT NULL,
+    test_name TEXT NOT NULL,
+    runs INTEGER NOT NULL,
+    last_ended_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, environment_id, agent_name, test_name)
+);
+
 -- History.
 
 -- What is larger than 64 KiB lies in a blob that the row names: so no transaction that many
@@ -631,6 +674,8 @@ CREATE TABLE ended_runs (
     cached_input_tokens INTEGER NOT NULL,
     total_tokens INTEGER NOT NULL,
     test_name TEXT NOT NULL DEFAULT '',
+    -- What guardrails made of it; '' where none did anything.
+    guardrail_outcome TEXT NOT NULL DEFAULT '' CHECK (guardrail_outcome IN ('', 'warned', 'blocked', 'redacted')),
     queued_at INTEGER NOT NULL,
     started_at INTEGER,
     ended_at INTEGER NOT NULL,

@@ -262,6 +262,13 @@ func (t *tour) list() {
 	}
 	_, err := t.Store.Agents(t.ctx, t.key(t.Environment))
 	t.NoError(err)
+	for _, of := range []store.StatisticsQuery{{}, {Since: time.Now().AddDate(0, -3, 0), DeploymentID: uuid.New(), TestNames: []string{"b"}}, {
+		Since: time.Now().Add(-time.Minute), Until: time.Now(), Statuses: []store.RunStatus{store.RunCompleted}, Outcomes: []string{store.GuardrailBlocked},
+	}} {
+		of.Environment, of.AgentName = t.key(t.Environment), "agent"
+		_, err := t.Store.RunStatistics(t.ctx, of)
+		t.NoError(err)
+	}
 	_, err = t.Store.ConnectorIDs(t.ctx, store.Key{}, 10)
 	t.NoError(err)
 	_, err = t.Store.QueueFigures(t.ctx)
@@ -442,6 +449,8 @@ func (t *tour) keepHouse() {
 	_, err := t.Store.SweepExpired(t.ctx, 100)
 	t.NoError(err)
 	_, err = t.Store.CountStored(t.ctx, 100)
+	t.NoError(err)
+	_, err = t.Store.RollUp(t.ctx, 100)
 	t.NoError(err)
 	_, err = t.Store.SweepLeases(t.ctx, 100)
 	t.NoError(err)

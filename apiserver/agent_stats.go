@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// StatisticsQuery selects the runs that statistics are of.
+type StatisticsQuery struct {
+	TimeRange         AgentTimeRange     `query:"time_range" default:"30d" doc:"Only runs that were queued in this window. It counts for nothing where start_date is set."`
+	StartDate         time.Time          `query:"start_date" doc:"Only runs that were queued at that time or later."`
+	EndDate           time.Time          `query:"end_date" doc:"Only runs that were queued before that time; needs start_date."`
+	DeploymentID      ID                 `query:"deployment_id" doc:"Only runs that this deployment has executed."`
+	StatusFilter      []RunStatus        `query:"status_filter,explode" maxItems:"7" doc:"Only runs with one of these statuses."`
+	GuardrailOutcomes []GuardrailOutcome `query:"guardrail_outcome,explode" maxItems:"3" doc:"Only runs with one of these outcomes of guardrails."`
+	TestNames         []string           `query:"test_name,explode" maxItems:"50" doc:"Only runs that one of these A/B variants executes; __base__ for those that none does." example:"__base__"`
+	ExcludeTestRuns   bool               `query:"exclude_test_runs" default:"false" doc:"Leaves out runs that an A/B variant executes."`
+}
+
+// statistics is what the store is asked.
+func (in *StatisticsQuery) statistics(now time.Time) (store.StatisticsQuery, error) {
+	q := store.StatisticsQuery{DeploymentID: uuid.UUID(in.DeploymentID), TestNames: in.TestNames, BaseOnly: in.ExcludeTestRuns}
+	for _, status := range in.StatusFilter {
+		q.Statuses = append(q.Statuses, store.RunStatus(status))
+	}
+	for _, outcome := range in.GuardrailOutcomes {
+		q.Outcomes = append(q.Outcomes, string(outcome))
+	}
+	switch {
+	case !in.StartDate.IsZero() && !in.EndDate.IsZero() && !in.EndDate.After(in.StartDate):
+		return q, invalid(FieldError{Location: "query.end_date", Message: "must be after start_date"})
+	case !in.StartDate.IsZero():
+		q.Since, q.Until = in.StartDate, in.EndDate
+	case !in.EndDate.IsZero():
+		return q, invalid(FieldError{Location: "query.end_date", Message: "needs start_date: a window that has no other beginning is one of time_range"})
+	default:
+		q.Since, q.Until = in.TimeRange.window(now.UTC())
+	}
+	return q, nil
+}
+
+// window is what a time range stands for; a zero time bounds nothing.
+func (r AgentTimeRange) window(now time.Time) (since, until time.Time) {
+	const day = 24 * time.Hour
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	switch r {
+	case "24h":
+		since = now.Add(-day)
+	case "7d":
+		since = now.Add(-7 * day)
+	case "30d":
+		since = now.Add(-30 * day)
+	case "90d":
+		since = now.Add(-90 * day)
+	case "today":
+		since = now.Truncate(day)
+	case "this_month":
+		since = month
+	case "last_month":
+		since, until = month.AddDate(0, -1, 0), month
+	case "this_year":
+		since = time.Date(now.Year(), 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return since, until
+}
+
+// showStatistics shows the numbers of an agent's runs. Those of an A/B variant are what it has
+// executed of its agent's.
+func (s *Server) showStatistics(ctx context.Context, environment store.Key, a store.AgentSummary, q store.StatisticsQuery, out *AgentDetails) error {
+	q.Environment, q.AgentName = environment, a.Name
+	if a.Agent != nil && a.Agent.VariantOf != "" {
+		q.AgentName = a.Agent.VariantOf
+		if len(q.TestNames) > 0 && !slices.Contains(q.TestNames, a.Agent.TestName) {
+			out.TokenUsage.Value = &TokenUsage{}
+			return nil // none of its runs is another variant's
+		}
+		q.TestNames = []string{a.Agent.TestName}
+	}
+	found, err := s.store.RunStatistics(ctx, q)
+	if err != nil {
+		return fmt.Errorf("reading the statistics of agent %q: %w", a.Name, err)
+	}
+	runs := found.Runs
+	out.Stats = AgentStats{
+		Total: found.Total(), Completed: runs[store.RunCompleted], Failed: runs[store.RunFailed], Cancelled: runs[store.RunCancelled],
+		Running: runs[store.RunRunning], Queued: runs[store.RunQueued],
+		AverageDurationMS: milliseconds(found.AverageDuration), P95DurationMS: milliseconds(found.P95Duration),
+	}
+	if ended := out.Stats.Completed + out.Stats.Failed + out.Stats.Cancelled; ended > 0 {
+		rate := float64(out.Stats.Completed) / float64(ended)
+		out.Stats.SuccessRate = &rate
+	}
+	u := TokenUsage(found.Usage)
+	out.TokenUsage.Value = &u
+	return nil
+}
+
+func milliseconds(d *time.Duration) *int64 {
+	if d == nil {
+		return nil
+	}
+	ms := d.Milliseconds()
+	return &ms
+}

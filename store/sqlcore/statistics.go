@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// RunStatistics implements store.Statistics. Whole hours, days and months are read from their
+// rollups, what is left at the ends of the window from history; of the former too what has ended
+// and is not rolled up yet, which the outbox names.
+func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (store.RunStatistics, error) {
+	s := &statistics{Core: c, query: q, window: period{boundOf(q.Since, always), boundOf(q.Until, never)}}
+	err := c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) (err error) {
+		if s.tally, err = newTally(); err != nil {
+			return err
+		}
+		s.out = store.RunStatistics{Runs: map[store.RunStatus]int64{}}
+		whole, rest := split(s.window)
+		for _, of := range whole {
+			if err := s.addStretch(ctx, q, of); err != nil {
+				return err
+			}
+		}
+		for _, of := range rest {
+			if err := s.addPast(ctx, q, of); err != nil {
+				return err
+			}
+		}
+		if len(whole) > 0 {
+			if err := s.addWaiting(ctx, q, period{whole[0].from, whole[len(whole)-1].to}); err != nil {
+				return err
+			}
+		}
+		return s.addOpen(ctx, q)
+	})
+	if err == nil {
+		s.out.Usage, s.out.AverageDuration = s.tally.usage, s.tally.average()
+		s.out.P95Duration, err = s.tally.p95()
+	}
+	return s.out, wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
+}
+
+// boundOf is a bound of a window in whole milliseconds, which is what ids tell.
+func boundOf(t time.Time, without int64) int64 {
+	if t.IsZero() {
+		return without
+	}
+	return t.Truncate(time.Millisecond).UnixMicro()
+}
+
+// statistics are those that are being counted.
+type statistics struct {
+	*Core
+	query  store.StatisticsQuery
+	window period
+	tally  *tally
+	out    store.RunStatistics
+}
+
+// narrow is what the query says of runs, as a condition on columns that rollups, ended and open
+// runs have.
+func (s *statistics) narrow(l *list) string {
+	q := s.query
+	text := ` AND r.project_id = ` + l.add(q.Environment.ProjectID) + ` AND r.environment_id = ` + l.add(q.Environment.ID) + ` AND r.agent_name = ` + l.add(Text(q.AgentName))
+	if q.DeploymentID != uuid.Nil {
+		text += ` AND r.deployment_id = ` + l.add(q.DeploymentID)
+	}
+	if len(q.Statuses) > 0 {
+		text += ` AND r.status IN ` + texts(l, q.Statuses)
+	}
+	if len(q.TestNames) > 0 {
+		names := slices.Clone(q.TestNames)
+		for i, name := range names {
+			if name == store.BaseRuns {
+				names[i] = ""
+			}
+		}
+		text += ` AND r.test_name IN ` + texts(l, names)
+	}
+	if q.BaseOnly {
+		text += ` AND r.test_name = ''`
+	}
+	return text
+}
+
+// narrowEnded is narrow of what has ended, which alone has met guardrails.
+func (s *statistics) narrowEnded(l *list) string {
+	text := s.narrow(l)
+	if len(s.query.Outcomes) > 0 {
+		text += ` AND r.guardrail_outcome IN ` + texts(l, s.query.Outcomes)
+	}
+	return text
+}
+
+// addStretch adds rollups.
+func (s *statistics) addStretch(ctx context.Context, q Queryer, of stretch) error {
+	l := list{args: []any{s.query.Environment.ProjectID, string(of.grain), of.from, of.to}}
+	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		var status store.RunStatus
+		more, sketch, err := scanTally(row, &status)
+		if err != nil {
+			return none, err
+		}
+		s.out.Runs[status] += more.runs
+		return none, s.tally.add(more, sketch)
+	}, `SELECT r.status, `+tallyColumns+` FROM run_rollups r
+		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4`+s.narrowEnded(&l), l.args...)
+	return err
+}
+
+// addPast adds ended runs of a period.
+func (s *statistics) addPast(ctx context.Context, q Queryer, of period) error {
+	l := list{args: []any{s.query.Environment.ProjectID, of.from, of.to}}
+	past, err := collect(ctx, q, scanTallied, `SELECT `+talliedColumns+` FROM ended_runs r
+		WHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3)`+s.narrowEnded(&l), l.args...)
+	if err != nil {
+		return err
+	}
+	return s.addRuns(past)
+}
+
+// addWaiting adds what has ended of a period and is not rolled up yet.
+func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error {
+	waiting, err := endedIDs(ctx, q, s.query.Environment.ProjectID)
+	if err != nil {
+		return err
+	}
+	within := slices.DeleteFunc(waiting, func(run store.Key) bool {
+		at := store.TimeOf(run.ID).UnixMicro()
+		return at < of.from || at >= of.to
+	})
+	l := list{}
+	narrow := s.narrowEnded(&l)
+	past, err := s.talliedRuns(ctx, q, within, narrow, l.args)
+	if err != nil {
+		return err
+	}
+	return s.addRuns(past)
+}
+
+// endedIDs are the runs of a project that have ended and are not rolled up yet.
+func endedIDs(ctx context.Context, q Queryer, project uuid.UUID) ([]store.Key, error) {
+	waiting, err := collect(ctx, q, scanEndedIDs, `SELECT project_id, run_ids FROM outbox
+		WHERE project_id = $1 AND consumer = '`+rollups+`'`, project)
+	return slices.Concat(waiting...), err
+}
+
+// waitingRuns are those of an environment.
+func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key) ([]tallied, error) {
+	waiting, err := endedIDs(ctx, q, environment.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	return c.talliedRuns(ctx, q, waiting, ` AND r.project_id = $1 AND r.environment_id = $2`, []any{environment.ProjectID, environment.ID})
+}
+
+func (s *statistics) addRuns(runs []tallied) error {
+	for _, run := range runs {
+		s.out.Runs[run.status]++
+		if err := s.tally.run(run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addOpen adds how many runs of the window are open.
+func (s *statistics) addOpen(ctx context.Context, q Queryer) error {
+	if len(s.query.Outcomes) > 0 {
+		return nil
+	}
+	l := list{args: []any{s.query.Environment.ProjectID}}
+	narrow := s.narrow(&l)
+	if s.window.from != always {
+		narrow += ` AND r.id >= id_at(` + l.add(s.window.from) + `)`
+	}
+	if s.window.to != never {
+		narrow += ` AND r.id < id_at(` + l.add(s.window.to) + `)`
+	}
+	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		var (
+			status store.RunStatus
+			runs   int64
+		)
+		err = row.Scan(&status, &runs)
+		s.out.Runs[status] += runs
+		return none, err
+	}, `SELECT r.status, count(*) FROM open_runs r WHERE r.project_id = $1`+narrow+` GROUP BY r.status`, l.args...)
+	return err
+}
+
+// texts is an IN list of texts.
+func texts[T ~string](l *list, all []T) string {
+	marks := make([]string, len(all))
+	for i, text := range all {
+		marks[i] = l.add(Text(string(text)))
+	}
+	return "(" + strings.Join(marks, ", ") + ")"
+}

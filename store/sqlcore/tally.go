@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/DataDog/sketches-go/ddsketch"
+	sketchstore "github.com/DataDog/sketches-go/ddsketch/store"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// tallied is what an ended run adds to numbers.
+type tallied struct {
+	store.Key
+	environment           uuid.UUID
+	agent, testName       string
+	deployment, connector uuid.UUID // the zero id without one
+	status                store.RunStatus
+	outcome               string
+	startedAt             *time.Time
+	endedAt               time.Time
+	usage                 store.TokenUsage
+}
+
+// The columns of ended_runs r that it is read from.
+const talliedColumns = `r.project_id, r.id, r.environment_id, r.agent_name, r.test_name, r.deployment_id, r.connector_id, r.status,
+	r.guardrail_outcome, r.started_at, r.ended_at, r.input_tokens, r.output_tokens, r.thinking_tokens, r.cached_input_tokens, r.total_tokens`
+
+func scanTallied(row scanner) (t tallied, err error) {
+	var deployment, connector *uuid.UUID
+	err = row.Scan(append([]any{
+		&t.ProjectID, &t.ID, &t.environment, &t.agent, &t.testName, &deployment, &connector, &t.status, &t.outcome,
+		maybeAt(&t.startedAt), at(&t.endedAt),
+	}, usageFields(&t.usage)...)...)
+	if deployment != nil {
+		t.deployment = *deployment
+	}
+	if connector != nil {
+		t.connector = *connector
+	}
+	return t, err
+}
+
+// usageFields are the destinations of the columns of tokens, in their order.
+func usageFields(u *store.TokenUsage) []any {
+	return []any{&u.InputTokens, &u.OutputTokens, &u.ThinkingTokens, &u.CachedInputTokens, &u.TotalTokens}
+}
+
+// tally are numbers of runs, which add up.
+type tally struct {
+	runs, timed, durations int64 // the last in microseconds
+	usage                  store.TokenUsage
+	sketch                 *ddsketch.DDSketch
+}
+
+// newSketch is what durations are remembered by: numbers of those that are alike within
+// store.DurationError.
+func newSketch() (*ddsketch.DDSketch, error) {
+	sketch, err := ddsketch.NewDefaultDDSketch(store.DurationError)
+	if err != nil {
+		return nil, fmt.Errorf("making a sketch of durations: %w", err)
+	}
+	return sketch, nil
+}
+
+func newTally() (*tally, error) {
+	sketch, err := newSketch()
+	return &tally{sketch: sketch}, err
+}
+
+// run adds a run.
+func (t *tally) run(r tallied) error {
+	t.runs++
+	t.addUsage(r.usage)
+	if r.startedAt == nil {
+		return nil
+	}
+	lasted := max(r.endedAt.Sub(*r.startedAt).Microseconds(), 0) // by a clock that was set back
+	t.timed, t.durations = t.timed+1, t.durations+lasted
+	if err := t.sketch.Add(float64(lasted)); err != nil {
+		return fmt.Errorf("adding a duration: %w", err)
+	}
+	return nil
+}
+
+// add adds numbers with their sketch as encoded makes it.
+func (t *tally) add(more tally, sketch []byte) error {
+	t.runs, t.timed, t.durations = t.runs+more.runs, t.timed+more.timed, t.durations+more.durations
+	t.addUsage(more.usage)
+	other, err := ddsketch.DecodeDDSketch(sketch, sketchstore.DefaultProvider, t.sketch.IndexMapping)
+	if err == nil {
+		err = t.sketch.MergeWith(other)
+	}
+	if err != nil {
+		return fmt.Errorf("reading a sketch of durations: %w", errors.Join(errUnreadable, err))
+	}
+	return nil
+}
+
+func (t *tally) addUsage(u store.TokenUsage) {
+	t.usage.InputTokens += u.InputTokens
+	t.usage.OutputTokens += u.OutputTokens
+	t.usage.ThinkingTokens += u.ThinkingTokens
+	t.usage.CachedInputTokens += u.CachedInputTokens
+	t.usage.TotalTokens += u.TotalTokens
+}
+
+// encoded is the sketch as it is stored: all have the same mapping, which is left out.
+func (t *tally) encoded() []byte {
+	raw := []byte{} // also without any
+	t.sketch.Encode(&raw, true)
+	return raw
+}
+
+// average and p95 are of the durations, nil without any.
+func (t *tally) average() *time.Duration {
+	if t.timed == 0 {
+		return nil
+	}
+	d := time.Duration(t.durations/t.timed) * time.Microsecond
+	return &d
+}
+
+func (t *tally) p95() (*time.Duration, error) {
+	if t.timed == 0 {
+		return nil, nil
+	}
+	us, err := t.sketch.GetValueAtQuantile(0.95)
+	if err != nil {
+		return nil, fmt.Errorf("reading a quantile: %w", err)
+	}
+	d := time.Duration(us * float64(time.Microsecond))
+	return &d, nil
+}

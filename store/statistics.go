@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Guardrail outcomes, as runs record them.
+const (
+	GuardrailWarned   = "warned"
+	GuardrailBlocked  = "blocked"
+	GuardrailRedacted = "redacted"
+)
+
+// DurationError is by how much a quantile of durations may be off: by one part in a hundred.
+const DurationError = 0.01
+
+// StatisticsQuery selects runs of an agent of an environment.
+type StatisticsQuery struct {
+	Environment Key
+	AgentName   string
+	// Since and Until bound when they were queued, to the millisecond: not before Since, and
+	// before Until. A zero time bounds nothing.
+	Since, Until time.Time
+	// DeploymentID narrows to those that this deployment executes, unless it is the zero id.
+	DeploymentID uuid.UUID
+	// Statuses, Outcomes of guardrails and TestNames narrow to those with one of them, where
+	// there are any; BaseRuns among the names to those that no variant executes.
+	Statuses  []RunStatus
+	Outcomes  []string
+	TestNames []string
+	// BaseOnly leaves out those that a variant executes.
+	BaseOnly bool
+}
+
+// RunStatistics are the numbers of runs.
+type RunStatistics struct {
+	// Runs are how many, by status.
+	Runs map[RunStatus]int64
+	// AverageDuration and P95Duration are of those that have started and ended, nil without
+	// any; the latter within DurationError.
+	AverageDuration, P95Duration *time.Duration
+	// Usage is of those that have ended.
+	Usage TokenUsage
+}
+
+// Total is how many runs there are.
+func (s RunStatistics) Total() (n int64) {
+	for _, runs := range s.Runs {
+		n += runs
+	}
+	return n
+}
+
+// Statistics tells numbers of runs. What it costs does not grow with how many have ended: whole
+// hours, days and months are counted once, when their runs have ended.
+type Statistics interface {
+	// RunStatistics counts runs, exactly, as of one moment.
+	RunStatistics(ctx context.Context, q StatisticsQuery) (RunStatistics, error)
+}

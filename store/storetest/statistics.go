@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// pastRun is an ended run that a test has written itself, as of another time.
+type pastRun struct {
+	id, environment, deployment, connector uuid.UUID
+	agent, testName, outcome               string
+	status                                 store.RunStatus
+	// began is false where it never started.
+	began    bool
+	duration time.Duration
+	usage    store.TokenUsage
+}
+
+// write writes it as an end does.
+func (p pastRun) write(w *world) {
+	queued, ended := store.TimeOf(p.id), store.TimeOf(p.id).Add(time.Second+p.duration)
+	var started, deployment *any
+	if p.began {
+		at := any(queued.Add(time.Second).UnixMicro())
+		started = &at
+	}
+	if p.deployment != uuid.Nil {
+		id := any(p.deployment.String())
+		deployment = &id
+	}
+	value := func(v *any) any {
+		if v == nil {
+			return nil
+		}
+		return *v
+	}
+	_, err := w.db.ExecContext(w.ctx, `INSERT INTO ended_runs (project_id, id, environment_id, connector_id, agent_name, input_id, status, deployment_id, token,
+			attempt, runner_id, error_code, error, output, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name,
+			guardrail_outcome, queued_at, started_at, ended_at)
+		VALUES ($1, $2, $3, $4, $5, $2, $6, $7, 1, 1, '', '', '', '', $8, $9, 0, 0, $10, $11, $12, $13, $14, $15)`,
+		w.project.ID.String(), p.id.String(), p.environment.String(), p.connector.String(), p.agent, string(p.status), value(deployment),
+		p.usage.InputTokens, p.usage.OutputTokens, p.usage.TotalTokens, p.testName, p.outcome, queued.UnixMicro(), value(started), ended.UnixMicro())
+	w.NoError(err)
+	_, err = w.db.ExecContext(w.ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at, run_ids) VALUES ($1, 'rollups', $2, 0, 1, $3)`,
+		w.project.ID.String(), p.id.String(), "{"+p.id.String()+"}")
+	w.NoError(err)
+}
+
+// matches says whether a query is about it.
+func (p pastRun) matches(q store.StatisticsQuery) bool {
+	at := store.TimeOf(p.id)
+	name := p.testName
+	if name == "" {
+		name = store.BaseRuns
+	}
+	return p.environment == q.Environment.ID && p.agent == q.AgentName &&
+		(q.Since.IsZero() || !at.Before(q.Since)) && (q.Until.IsZero() || at.Before(q.Until)) &&
+		(q.DeploymentID == uuid.Nil || q.DeploymentID == p.deployment) &&
+		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, p.status)) &&
+		(len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, p.outcome)) &&
+		(len(q.TestNames) == 0 || slices.Contains(q.TestNames, name)) &&
+		(!q.BaseOnly || p.testName == "")
+}
+
+// dice draws what is random in a test, always the same.
+type dice struct{ *rand.Rand }
+
+func oneOf[T any](c dice, all ...T) T { return all[c.IntN(len(all))] }
+
+// some are a few of all, or none.
+func some[T any](c dice, all ...T) (out []T) {
+	for _, v := range all {
+		if c.IntN(3) == 0 {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// days is for how many days runs are written: in any there are a whole month's beginning, and
+// whole days before and after it.
+const days = 33
+
+// pastRuns writes runs of the days to come, for which there are partitions, of two agents in
+// two environments.
+func (w *world) pastRuns(c dice, n int, today time.Time, environments, deployments []uuid.UUID) (all []pastRun) {
+	for range n {
+		at := today.Add(time.Duration(c.Int64N(int64(days * 24 * time.Hour))))
+		if c.IntN(4) == 0 {
+			at = at.Truncate(time.Hour) // where windows begin and end
+		}
+		run := pastRun{
+			id: store.Stamp(v7(), at.UnixMicro(), 0), environment: oneOf(c, environments...), deployment: oneOf(c, append(deployments, uuid.Nil)...),
+			connector: oneOf(c, w.connector.ID, uuid.Nil), agent: oneOf(c, "first", "second"), testName: oneOf(c, "", "", "short", "long"),
+			outcome: oneOf(c, "", "", store.GuardrailBlocked, store.GuardrailWarned),
+			status:  oneOf(c, store.RunCompleted, store.RunCompleted, store.RunFailed, store.RunCancelled), began: c.IntN(5) > 0,
+			duration: time.Duration(c.Int64N(int64(time.Minute))), usage: store.TokenUsage{InputTokens: c.Int64N(100), OutputTokens: c.Int64N(100), TotalTokens: 7},
+		}
+		run.write(w)
+		all = append(all, run)
+	}
+	return all
+}
+
+// window draws a query.
+func (w *world) window(c dice, today time.Time, environments, deployments []uuid.UUID) store.StatisticsQuery {
+	q := store.StatisticsQuery{
+		Environment: w.key(oneOf(c, environments...)), AgentName: oneOf(c, "first", "second"), DeploymentID: oneOf(c, append(deployments, uuid.Nil, uuid.Nil)...),
+		Statuses: some(c, store.RunCompleted, store.RunFailed, store.RunQueued), TestNames: some(c, "short", "long", store.BaseRuns), BaseOnly: c.IntN(4) == 0,
+	}
+	if c.IntN(3) == 0 {
+		q.Outcomes = some(c, store.GuardrailBlocked, store.GuardrailWarned)
+	}
+	moment := func() time.Time {
+		at := today.Add(time.Duration(c.Int64N(int64(days * 24 * time.Hour))))
+		return at.Truncate(oneOf(c, time.Millisecond, time.Hour, 24*time.Hour))
+	}
+	if c.IntN(4) > 0 {
+		q.Since = moment()
+	}
+	if c.IntN(2) > 0 {
+		q.Until = moment()
+	}
+	return q
+}
+
+// naively counts runs one by one.
+func naively(all []pastRun, q store.StatisticsQuery) (s store.RunStatistics, durations []time.Duration) {
+	s.Runs = map[store.RunStatus]int64{}
+	var sum time.Duration
+	for _, run := range all {
+		if !run.matches(q) {
+			continue
+		}
+		s.Runs[run.status]++
+		s.Usage.InputTokens += run.usage.InputTokens
+		s.Usage.OutputTokens += run.usage.OutputTokens
+		s.Usage.TotalTokens += run.usage.TotalTokens
+		if run.began {
+			lasted := run.duration.Truncate(time.Microsecond)
+			durations, sum = append(durations, lasted), sum+lasted
+		}
+	}
+	if len(durations) > 0 {
+		average := (sum / time.Duration(len(durations))).Truncate(time.Microsecond)
+		s.AverageDuration = &average
+	}
+	slices.Sort(durations)
+	return s, durations
+}
+
+// agrees compares statistics with what is counted one by one.
+func (w *world) agrees(all []pastRun, q store.StatisticsQuery) {
+	got, err := w.s.RunStatistics(w.ctx, q)
+	w.NoError(err)
+	want, durations := naively(all, q)
+	what := fmt.Sprintf("%+v", q)
+	w.Equal(want.Runs, got.Runs, what)
+	w.Equal(want.Usage, got.Usage, what)
+	w.Equal(want.AverageDuration, got.AverageDuration, what)
+	if len(durations) == 0 {
+		w.Nil(got.P95Duration, what)
+		return
+	}
+	p95 := durations[int(0.95*float64(len(durations)-1))]
+	w.NotNil(got.P95Duration, what)
+	w.InEpsilon(float64(p95), float64(*got.P95Duration), 2*store.DurationError, what)
+}
+
+// rollUp adds the numbers of at most limit ends.
+func (w *world) rollUp(limit int) int {
+	n, err := w.s.RollUp(w.ctx, limit)
+	w.NoError(err)
+	return n
+}
+
+// runCount is how many runs an agent of the environment has had, as lists say.
+func (w *world) runCount(agent string) (runs, queued int64) {
+	all, err := w.s.Agents(w.ctx, w.environment.Key())
+	w.NoError(err)
+	for _, a := range all {
+		if a.Name == agent {
+			return a.RunCount, a.QueueCount
+		}
+	}
+	return 0, 0
+}
+
+var statisticsPromises = []promise{
+	{"numbers are those of a naive count, rolled up or not, whatever the window", func(w *world) {
+		_, err := w.s.EnsurePartitions(w.ctx, days+1)
+		w.NoError(err)
+		now, err := w.s.Now(w.ctx)
+		w.NoError(err)
+		today := now.UTC().Truncate(24 * time.Hour)
+		other := w.newEnvironment("staging", origin)
+		w.NoError(w.s.PutEnvironment(w.ctx, other))
+		environments, deployments := []uuid.UUID{w.environment.ID, other.ID}, []uuid.UUID{uuid.New(), uuid.New()}
+		c := dice{rand.New(rand.NewPCG(1, 2))} //nolint:gosec // a test is the same each time
+		var all []pastRun
+		for range 6 {
+			all = append(all, w.pastRuns(c, 60, today, environments, deployments)...)
+			for range 12 {
+				w.agrees(all, w.window(c, today, environments, deployments))
+				w.rollUp(c.IntN(12) + 1)
+			}
+		}
+		for w.rollUp(50) > 0 {
+		}
+		for range 60 {
+			w.agrees(all, w.window(c, today, environments, deployments))
+		}
+	}},
+	{"an end is counted at once, and once", func(w *world) {
+		w.deploy("one", "first")
+		q := store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"}
+		runs := func() map[store.RunStatus]int64 {
+			s, err := w.s.RunStatistics(w.ctx, q)
+			w.NoError(err)
+			listed, queued := w.runCount("first")
+			w.Equal(s.Total(), listed)
+			w.Equal(s.Runs[store.RunQueued], queued)
+			return s.Runs
+		}
+		w.Empty(runs())
+		w.singles(5)
+		w.Equal(map[store.RunStatus]int64{store.RunQueued: 5}, runs())
+		claimed := w.claim(3, lease)
+		w.Equal(map[store.RunStatus]int64{store.RunQueued: 2, store.RunRunning: 3}, runs())
+		done := completed(claimed[0])
+		done.Usage = store.TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}
+		w.NoError(w.complete(done))
+		w.NoError(w.complete(done), "again")
+		failed := completed(claimed[1])
+		failed.Status, failed.ErrorCode = store.RunFailed, "x"
+		w.NoError(w.complete(failed))
+		w.NoError(w.s.Cancel(w.ctx, claimed[2].Run.Key(), "x", "x"))
+		want := map[store.RunStatus]int64{store.RunQueued: 2, store.RunCompleted: 1, store.RunFailed: 1, store.RunCancelled: 1}
+		w.Equal(want, runs())
+		w.Positive(w.rollUp(1))
+		w.Equal(want, runs())
+		for w.rollUp(10) > 0 {
+		}
+		w.Equal(want, runs())
+		s, err := w.s.RunStatistics(w.ctx, q)
+		w.NoError(err)
+		w.Equal(done.Usage, s.Usage)
+		w.NotNil(s.AverageDuration)
+		q.Until = store.TimeOf(claimed[0].Run.ID)
+		s, err = w.s.RunStatistics(w.ctx, q)
+		w.NoError(err)
+		w.Zero(s.Total(), "open ones are of the window too")
+	}},
+	{"consumers at once roll each end up once", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(30)
+		var rolledUp atomic.Int64
+		w.NoError(together(func(int) error {
+			for {
+				n, err := w.s.RollUp(w.ctx, 3)
+				if rolledUp.Add(int64(n)); err != nil || n == 0 {
+					return err
+				}
+			}
+		}))
+		w.rollUp(100) // what one passed over while another held it
+		w.Zero(w.ones(`SELECT count(*) FROM outbox WHERE project_id = $1 AND consumer = 'rollups'`))
+		s, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
+		w.NoError(err)
+		w.Equal(map[store.RunStatus]int64{store.RunCompleted: 30}, s.Runs)
+	}},
+	{"what a variant executes counts for it and for its agent", func(w *world) {
+		w.deployVariants("one", "first", "short", "long")
+		w.singles(3)
+		claimed := w.claim(3, lease)
+		w.says(claimed[0], "short")
+		for range 2 {
+			runs, _ := w.runCount("first")
+			w.EqualValues(3, runs)
+			runs, _ = w.runCount("first-short")
+			w.EqualValues(1, runs)
+			runs, _ = w.runCount("first-long")
+			w.Zero(runs)
+			done := completed(claimed[0])
+			done.TestName = "short"
+			w.NoError(w.complete(done))
+			w.rollUp(10)
+		}
+	}},
+	{"what is rolled back is not rolled up", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(3)
+		rename := func(from, to string) {
+			_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
+			w.NoError(err)
+		}
+		rename("agent_totals", "elsewhere")
+		_, err := w.s.RollUp(w.ctx, 10)
+		w.Error(err)
+		rename("elsewhere", "agent_totals")
+		w.Zero(w.ones(`SELECT count(*) FROM run_rollups WHERE project_id = $1`))
+		for w.rollUp(10) > 0 {
+		}
+		runs, _ := w.runCount("first")
+		w.EqualValues(3, runs)
+	}},
+}
