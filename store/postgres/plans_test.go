@@ -22,7 +22,7 @@ import (
 
 // hotTables are those of what is open, or waits to be counted, and what else has a row for
 // much of what is stored.
-var hotTables = []string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "stored_bytes", "run_rollups", "agent_totals", "pools", "blobs", "blob_chunks", "concurrency_slots", "tokens", "deliveries", "destinations", "sends", "cron_ticks", "rejections", "replays"}
+var hotTables = []string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "outbox_rollups", "stored_bytes", "run_rollups", "agent_totals", "pools", "blobs", "blob_chunks", "concurrency_slots", "tokens", "deliveries", "destinations", "sends", "cron_ticks", "rejections", "replays"}
 
 // wide are the statements that are about more than one run or connector run, known by
 // what they contain, and why they may look at more than others.
@@ -34,7 +34,10 @@ var wide = []struct {
 }{
 	{"AS u ORDER BY u.id DESC LIMIT", "a list of runs looks at as many as it is allowed", true},
 	{"(SELECT count(*) FROM open_connector_runs c", "a list of connector runs has the number of all that match", true},
-	{"SELECT u.agent_name, CAST(SUM(u.runs)", "the list of agents counts their runs", true},
+	{"SELECT r.agent_name, r.test_name, count(*)", "the list of agents counts what is open of the project, which has a limit", true},
+	{"SELECT r.status, count(*) FROM open_runs r", "statistics count what is open of the project, which has a limit", true},
+	{"(SELECT * FROM unnest($3::uuid[], $4::uuid[])) AND r.project_id = $1 AND r.environment_id = $2", "lists of agents read what is not rolled up yet by its keys", true},
+	{"FROM ended_runs r\n\t\tWHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3)", "statistics read what is of an hour at the ends of their window", true},
 	{"FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2", "a page of a list of connector runs is from the newest partitions", true},
 	{"FROM open_connector_runs c WHERE c.project_id = $1 GROUP BY c.environment_id", "a project's backlog is all that is open of it, which has a limit", true},
 	{"(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n", "the queue's figures count what waits, up to a limit", true},

@@ -96,8 +96,8 @@ func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 	return figures, wrap(err, "counting the runs that are under way")
 }
 
-// consumers are all of the outbox.
-var consumers = []string{storage, rollups, outbound, failures}
+// consumers are all of the outbox but the one that has a table of its own.
+var consumers = []string{storage, outbound, failures}
 
 // OutboxStatement is the age of the oldest row that its consumer has not taken.
 var OutboxStatement = func() string {
@@ -105,6 +105,7 @@ var OutboxStatement = func() string {
 	for _, consumer := range consumers {
 		first = append(first, `SELECT * FROM (SELECT o.posted_at FROM outbox o WHERE o.consumer = '`+consumer+`' AND o.posted_at <= now_us() ORDER BY o.posted_at LIMIT 1) AS `+consumer)
 	}
+	first = append(first, `SELECT * FROM (SELECT r.posted_at FROM outbox_rollups r ORDER BY r.posted_at LIMIT 1) AS rollups`)
 	return `SELECT COALESCE(now_us() - (SELECT MIN(f.posted_at) FROM (` + strings.Join(first, ` UNION ALL `) + `) AS f), 0)`
 }()
 

@@ -14,9 +14,6 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// rollups is the consumer of the outbox that adds ended runs to the numbers.
-const rollups = "rollups"
-
 // maxRolledUp is of how many transactions' runs one transaction adds the numbers at most.
 const maxRolledUp = 128
 
@@ -26,13 +23,13 @@ var rollupsTurn = uuid.MustParse("5f3a1c52-7a42-4c35-9be3-2d6f6e3d7c10")
 // RollUp implements store.Housekeeping.
 func (c *Core) RollUp(ctx context.Context, limit int) (n int, err error) {
 	var waits bool
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+rollups+`')`).Scan(&waits)
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox_rollups)`).Scan(&waits)
 	if err != nil || !waits {
 		return 0, wrap(err, "looking for runs that are not rolled up")
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		taken, err := collect(ctx, tx, scanEndedIDs, `DELETE FROM outbox WHERE (project_id, consumer, ended_id) IN (SELECT project_id, consumer, ended_id FROM outbox
-			WHERE consumer = '`+rollups+`' ORDER BY posted_at LIMIT $1 `+c.skipLocked+`) RETURNING project_id, run_ids`, min(limit, maxRolledUp))
+		taken, err := collect(ctx, tx, scanEndedIDs, `DELETE FROM outbox_rollups WHERE (project_id, ended_id) IN (SELECT project_id, ended_id FROM outbox_rollups
+			ORDER BY posted_at LIMIT $1 `+c.skipLocked+`) RETURNING project_id, run_ids`, min(limit, maxRolledUp))
 		if n = len(taken); err != nil || n == 0 {
 			return err
 		}

@@ -148,8 +148,7 @@ func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error
 
 // endedIDs are the runs of a project that have ended and are not rolled up yet.
 func endedIDs(ctx context.Context, q Queryer, project uuid.UUID) ([]store.Key, error) {
-	waiting, err := collect(ctx, q, scanEndedIDs, `SELECT project_id, run_ids FROM outbox
-		WHERE project_id = $1 AND consumer = '`+rollups+`'`, project)
+	waiting, err := collect(ctx, q, scanEndedIDs, `SELECT project_id, run_ids FROM outbox_rollups WHERE project_id = $1`, project)
 	return slices.Concat(waiting...), err
 }
 

@@ -35,8 +35,12 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 		of.bytes, of.runs = of.bytes+bytes, append(of.runs, run.Run.ID)
 	}
 	for project, of := range left {
-		if _, err := q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at, run_ids)
-			VALUES ($1, 'storage', $2, $3, now_us(), NULL), ($1, 'rollups', $2, 0, now_us(), $4)`, project, of.runs[0], of.bytes, idsText(of.runs)); err != nil {
+		if _, err := q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
+			VALUES ($1, 'storage', $2, $3, now_us())`, project, of.runs[0], of.bytes); err != nil {
+			return nil, err
+		}
+		if _, err := q.ExecContext(ctx, `INSERT INTO outbox_rollups (project_id, ended_id, run_ids, posted_at)
+			VALUES ($1, $2, $3, now_us())`, project, of.runs[0], idsText(of.runs)); err != nil {
 			return nil, err
 		}
 	}

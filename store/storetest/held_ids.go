@@ -61,6 +61,7 @@ var keyedIDs = map[string]map[string]string{
 	"open_runs(project_id,id)":                                     {"id": "run"},
 	"ordinals(id)":                                                 nil,
 	"outbox(project_id,consumer,ended_id)":                         {"ended_id": "connector delivery event run"},
+	"outbox_rollups(project_id,ended_id)":                          {"ended_id": "run"},
 	"platform_keys(id)":                                            nil,
 	"platform_keys(rank)":                                          nil,
 	"platform_keys(ring)":                                          nil,

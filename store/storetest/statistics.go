@@ -50,7 +50,7 @@ func (p pastRun) write(w *world) {
 		w.project.ID.String(), p.id.String(), p.environment.String(), p.connector.String(), p.agent, string(p.status), value(deployment),
 		p.usage.InputTokens, p.usage.OutputTokens, p.usage.TotalTokens, p.testName, p.outcome, queued.UnixMicro(), value(started), ended.UnixMicro())
 	w.NoError(err)
-	_, err = w.db.ExecContext(w.ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at, run_ids) VALUES ($1, 'rollups', $2, 0, 1, $3)`,
+	_, err = w.db.ExecContext(w.ctx, `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
 		w.project.ID.String(), p.id.String(), "{"+p.id.String()+"}")
 	w.NoError(err)
 }
@@ -273,7 +273,7 @@ var statisticsPromises = []promise{
 			}
 		}))
 		w.rollUp(100) // what one passed over while another held it
-		w.Zero(w.ones(`SELECT count(*) FROM outbox WHERE project_id = $1 AND consumer = 'rollups'`))
+		w.Zero(w.ones(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
 		s, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
 		w.NoError(err)
 		w.Equal(map[store.RunStatus]int64{store.RunCompleted: 30}, s.Runs)

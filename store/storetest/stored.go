@@ -27,7 +27,7 @@ func (w *world) count(limit int) int {
 
 // uncounted is what waits to be counted: how many ends, and their bytes.
 func (w *world) uncounted() (ends int, bytes int64) {
-	w.NoError(w.db.QueryRowContext(w.ctx, `SELECT count(*), COALESCE(sum(bytes), 0) FROM outbox WHERE project_id = $1 AND consumer <> 'rollups'`,
+	w.NoError(w.db.QueryRowContext(w.ctx, `SELECT count(*), COALESCE(sum(bytes), 0) FROM outbox WHERE project_id = $1`,
 		w.project.ID.String()).Scan(&ends, &bytes))
 	return ends, bytes
 }

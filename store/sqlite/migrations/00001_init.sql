@@ -470,14 +470,14 @@ CREATE TABLE idempotency_keys (
 );
 CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
--- What is still to be done for what has ended, by consumer: of 'storage' and 'rollups' a row
--- for each project and transaction, of 'deliveries' one for each run whose agent has a link to an
+-- What is still to be done for what has ended, by consumer: of 'storage' a row for each
+-- project and transaction, of 'deliveries' one for each run whose agent has a link to an
 -- outbound connector, or which has sent something, of 'failures' one for each connector of which
 -- deliveries have failed, where a link tells of these. Whoever does the work deletes the row in
 -- that transaction; of a connector it stays for a minute, for what fails until then.
 CREATE TABLE outbox (
     project_id TEXT NOT NULL,
-    consumer TEXT NOT NULL CHECK (consumer IN ('storage', 'rollups', 'deliveries', 'failures')),
+    consumer TEXT NOT NULL CHECK (consumer IN ('storage', 'deliveries', 'failures')),
     -- One of the runs and connector runs that the row is about, or the connector.
     ended_id TEXT NOT NULL,
     bytes INTEGER NOT NULL,
@@ -489,14 +489,22 @@ CREATE TABLE outbox (
     -- the last of them.
     failed INTEGER NOT NULL DEFAULT 0,
     last_failed TEXT,
-    -- The runs that ended, of a row for 'rollups'.
-    run_ids TEXT,
-    PRIMARY KEY (project_id, consumer, ended_id),
-    CHECK ((run_ids IS NOT NULL) = (consumer = 'rollups'))
+    PRIMARY KEY (project_id, consumer, ended_id)
 );
 CREATE INDEX outbox_next ON outbox (consumer, posted_at);
 CREATE INDEX outbox_turns ON outbox (project_id, posted_at) WHERE consumer IN ('deliveries', 'failures');
 CREATE INDEX outbox_aside ON outbox (failures) WHERE failures > 0;
+
+-- The outbox of the consumer of ended runs that adds up numbers: a row for each project and
+-- transaction, by the first of the runs.
+CREATE TABLE outbox_rollups (
+    project_id TEXT NOT NULL,
+    ended_id TEXT NOT NULL,
+    run_ids TEXT NOT NULL,
+    posted_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, ended_id)
+);
+CREATE INDEX outbox_rollups_next ON outbox_rollups (posted_at);
 
 -- Results on their way to where outbound connectors send: connector runs with the trigger
 -- outbound. A claim counts the attempt and makes it due again at the end of its lease.
