@@ -230,6 +230,10 @@ type Activations interface {
 	// PutConnector or PutLink refuse. A connector with a SecretVersion below the stored
 	// one keeps its secrets, and is no error.
 	Activate(ctx context.Context, a Activation) (ActivationResult, error)
+	// CodeConnectors lists the code-defined connectors of an environment by the names of their
+	// objects as they were written, in effect or not: Activate retires those of them that it
+	// names neither among the Connectors nor the Kept.
+	CodeConnectors(ctx context.Context, environment Key) ([]Connector, error)
 }
 
 // Runner is a runner process as the store has last heard of it.

@@ -150,6 +150,9 @@ type Connector struct {
 
 	// The rest is set by the store and ignored on Put.
 
+	// DeploymentID is the deployment whose file a code-defined connector is: that of the last
+	// activation that named it. Nil where none did.
+	DeploymentID *uuid.UUID
 	// Secrets are all digests accepted at the time of reading, by the database's clock.
 	Secrets []AcceptedSecret
 	// Version rises with every change of the connector and of its links.

@@ -32,6 +32,7 @@ type Store interface {
 	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
 	ConnectorFiles(ctx context.Context, key store.Key) ([]store.ConnectorFile, error)
 	Connector(ctx context.Context, key store.Key) (store.Connector, error)
+	CodeConnectors(ctx context.Context, environment store.Key) ([]store.Connector, error)
 }
 
 // Reconciler mirrors the connectors of what is live in an Environment.
@@ -74,10 +75,11 @@ type mirrors struct {
 	key         store.Key
 	rank        int64
 	wanted      []projection.Mirror
-	// kept are the names of connectors that the activation has left as they were.
-	kept       map[string]bool
-	connectors map[string]*v1alpha1.Connector
-	links      map[string]*v1alpha1.ConnectorLink
+	// kept are the names of connectors that the activation has left as they were, of which
+	// nothing says what that is but their objects; still those of which it is not known yet.
+	kept, still map[string]bool
+	connectors  map[string]*v1alpha1.Connector
+	links       map[string]*v1alpha1.ConnectorLink
 	// deployment is the name of what is live.
 	deployment string
 	// taken are the objects that are in the way of those that are wanted, such as
@@ -101,15 +103,15 @@ func (r *Reconciler) read(
 		return nil, object.FromStore(err)
 	}
 	m := &mirrors{
-		environment: name, key: environment.Key(), rank: environment.LiveRank, deployment: d.Ref.Name, kept: map[string]bool{},
+		environment: name, key: environment.Key(), rank: environment.LiveRank, deployment: d.Ref.Name, kept: map[string]bool{}, still: map[string]bool{},
 		connectors: map[string]*v1alpha1.Connector{}, links: map[string]*v1alpha1.ConnectorLink{},
 	}
-	left := leftAsTheyAre(d.ConnectorResults)
-	agents := d.AgentNames()
+	left, agents := leftAsTheyAre(d.ConnectorResults), d.AgentNames()
+	var asTheyWere []string
 	for _, file := range files {
 		c, err := bundle.ParseConnector(file.Key, []byte(file.Content), agents)
 		if err != nil || left[file.Key] || len(c.Unsupported()) > 0 {
-			m.kept[v1alpha1.CodeConnectorName(name, file.Key)] = true
+			asTheyWere = append(asTheyWere, file.Key)
 			continue
 		}
 		mirror, err := projection.MirrorOf(namespace, name, c)
@@ -118,7 +120,7 @@ func (r *Reconciler) read(
 		}
 		m.wanted = append(m.wanted, mirror)
 	}
-	return m, r.list(ctx, namespace, m)
+	return m, errors.Join(r.keep(ctx, namespace, m, asTheyWere), r.list(ctx, namespace, m))
 }
 
 // leftAsTheyAre are the connectors that an activation could not apply, by key.

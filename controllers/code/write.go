@@ -40,7 +40,7 @@ func (r *Reconciler) write(ctx context.Context, m *mirrors) error {
 	for _, name := range slices.Sorted(maps.Keys(m.connectors)) {
 		c := m.connectors[name]
 		switch {
-		case wanted[name]:
+		case wanted[name], m.still[name]:
 		case m.kept[name]:
 			failed = append(failed, r.settle(m, r.carry(ctx, c, m.rank)))
 		default:
@@ -98,7 +98,7 @@ func (r *Reconciler) settleLinks(ctx context.Context, m *mirrors, wanted map[str
 		link := m.links[name]
 		of := m.connectors[string(link.Spec.Connector)]
 		switch {
-		case wanted[name]:
+		case wanted[name], m.still[string(link.Spec.Connector)]:
 		case of != nil && !wanted[of.Name]:
 			changed := link.DeepCopy()
 			changed.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(m.rank, 10)

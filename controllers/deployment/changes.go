@@ -47,8 +47,9 @@ type situation struct {
 	// name of their connector; whoever made them.
 	connectors map[string]*v1alpha1.Connector
 	links      map[string][]*v1alpha1.ConnectorLink
-	// brought are those that the store has of the code and no object mirrors yet.
-	brought map[string]store.Connector
+	// rows are those that the store has of the code, retired ones too, by the names of their
+	// objects, whether these are there or not: on them an activation acts.
+	rows map[string]store.Connector
 	// refused are those that the store has refused, by name with the reason.
 	refused   map[string]string
 	variables projection.Variables
@@ -81,11 +82,9 @@ func (s situation) changes(files []store.ConnectorFile) []change {
 		named[v1alpha1.CodeConnectorName(s.environment, file.Key)] = true
 	}
 	s.failTaken(out)
-	for _, name := range slices.Sorted(maps.Keys(s.connectors)) {
-		c := s.connectors[name]
-		stem, ofCode := strings.CutPrefix(name, string(s.environment)+".")
-		if ofCode && !named[name] && !c.Retired() && projection.IsOurs(c, s.environment) {
-			out = append(out, change{key: stem, action: actionRetired})
+	for name, row := range s.rows {
+		if !named[name] && !row.Retired {
+			out = append(out, change{key: strings.TrimPrefix(name, string(s.environment)+"."), action: actionRetired})
 		}
 	}
 	slices.SortFunc(out, func(a, b change) int { return strings.Compare(a.key, b.key) })
@@ -138,14 +137,14 @@ func (s situation) inTheWay(m *projection.Mirror, existing *v1alpha1.Connector) 
 	}
 	is := kindOf(m.Connector.Spec.Mode.Word(), m.Connector.Type())
 	was := is
-	if row, brought := s.brought[name]; brought {
-		was = kindOf(row.Mode, v1alpha1.ConnectorType(row.Type))
-	}
 	if existing != nil {
 		if !projection.IsOurs(existing, s.environment) {
 			return fmt.Sprintf("Connector %q is there, and the platform has not made it: delete it, or rename the file", name)
 		}
 		was = kindOf(existing.Spec.Mode.Word(), existing.Type())
+	}
+	if row, brought := s.rows[name]; brought {
+		was = kindOf(row.Mode, v1alpha1.ConnectorType(row.Type))
 	}
 	if was != is {
 		return fmt.Sprintf("it was %s and would be %s: type and mode of a connector never change, for callers rely on them; rename the file", was, is)
@@ -183,10 +182,11 @@ func (s situation) linksInTheWay(m *projection.Mirror) string {
 
 // action is what is done with a connector of the code.
 func (s situation) action(m *projection.Mirror, existing *v1alpha1.Connector) string {
+	row, brought := s.rows[m.Connector.Name]
 	switch {
-	case existing == nil || existing.Retired():
+	case !brought || row.Retired:
 		return actionCreated
-	case projection.SameConnector(existing, m.Connector) && s.sameLinks(m):
+	case existing != nil && !existing.Retired() && projection.SameConnector(existing, m.Connector) && s.sameLinks(m):
 		return actionUnchanged
 	}
 	return actionUpdated
@@ -254,8 +254,8 @@ func (s situation) titles(changes []change) map[string]string {
 	}
 	for _, c := range changes {
 		name := v1alpha1.CodeConnectorName(s.environment, c.key)
-		if existing := s.connectors[name]; c.mirror == nil && existing != nil && !existing.Retired() {
-			take(existing.Title(), name)
+		if row, brought := s.rows[name]; c.mirror == nil && brought && !row.Retired {
+			take(row.Name, name)
 		}
 	}
 	for _, c := range changes {

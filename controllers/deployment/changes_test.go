@@ -36,9 +36,11 @@ func mirrorOf(t *testing.T, key, content string) projection.Mirror {
 func inDev(mirrors ...projection.Mirror) situation {
 	s := situation{
 		namespace: "team", environment: "dev", agents: []string{"hello"},
-		connectors: map[string]*v1alpha1.Connector{}, links: map[string][]*v1alpha1.ConnectorLink{},
+		connectors: map[string]*v1alpha1.Connector{}, links: map[string][]*v1alpha1.ConnectorLink{}, rows: map[string]store.Connector{},
 	}
 	for _, m := range mirrors {
+		c := m.Connector
+		s.rows[c.Name] = store.Connector{Name: c.Title(), Type: string(c.Type()), Mode: c.Spec.Mode.Word(), Retired: c.Retired()}
 		s.connectors[m.Connector.Name] = m.Connector
 		s.links[m.Connector.Name] = m.Links
 	}
@@ -144,7 +146,7 @@ func TestWhatKeepsConnectorsFromBeing(t *testing.T) {
 		"no YAML":               {inDev(), []store.ConnectorFile{askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:1: "type" must be webhook or cron, not "mail"`}},
 		"an agent that is none": {inDev(), []store.ConnectorFile{askOf("type: webhook\nmode: sync\nagents: [who]\n")}, []string{`ask failed: connectors/ask.yaml:3:1: no agent is named "who"; write it or correct the name`}},
 		"another mode, not mirrored yet": {
-			situation{namespace: "team", environment: "dev", agents: []string{"hello"}, brought: map[string]store.Connector{"dev.ask": {Type: "webhook", Mode: "inbound"}}},
+			situation{namespace: "team", environment: "dev", agents: []string{"hello"}, rows: map[string]store.Connector{"dev.ask": {Type: "webhook", Mode: "inbound"}}},
 			[]store.ConnectorFile{askOf(askFile)},
 			[]string{"ask failed: it was inbound webhook and would be sync webhook: type and mode of a connector never change, for callers rely on them; rename the file"},
 		},
@@ -282,6 +284,7 @@ func TestWhatBecomesOfConnectorsThatSend(t *testing.T) {
 	elsewhere.connectors["theirs"].Spec.Environment = "prod"
 	retired := sending(t, sendFile("old", byTell))
 	retired.connectors["dev.old"].Labels[v1alpha1.LabelRetired] = "true"
+	retired.rows["dev.old"] = store.Connector{Retired: true}
 	lacking := sending(t)
 	lacking.variables.Problems = map[string]string{"KEY": `Secret "keys" does not exist`}
 	full := sending(t)

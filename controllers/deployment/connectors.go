@@ -4,7 +4,6 @@ package deployment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,10 +39,9 @@ func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Act
 	}
 	for _, c := range changes {
 		switch {
-		case c.action == actionFailed:
-			if err := r.keep(ctx, v, a, found, c.key); err != nil {
-				return err
-			}
+		case c.action == actionFailed: // its mirror is made of the file that the row is of
+			name := v1alpha1.CodeConnectorName(v.Spec.Environment, c.key)
+			a.Kept = append(a.Kept, v1alpha1.ProjectObjectID(v.key.ProjectID, store.KindConnector, name))
 		case c.mirror != nil:
 			if err := r.addConnector(ctx, v, a, c); err != nil {
 				return err
@@ -52,42 +50,6 @@ func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Act
 	}
 	a.ConnectorResults, err = results(changes, true)
 	return err
-}
-
-// keep lets a connector stay as it is. What it is stands in the store; its mirror goes on as it is
-// too, so that one which is behind, as after a crash, would bring back what was before: such an
-// activation waits for the mirror.
-func (r *Reconciler) keep(ctx context.Context, v *version, a *store.Activation, found situation, key string) error {
-	name := v1alpha1.CodeConnectorName(v.Spec.Environment, key)
-	id := v1alpha1.ProjectObjectID(v.key.ProjectID, store.KindConnector, name)
-	environment, err := r.Store.Environment(ctx, v.environmentKey)
-	if err != nil {
-		return object.FromStore(err)
-	}
-	row, err := r.Base.Store.Connector(ctx, store.Key{ProjectID: v.key.ProjectID, ID: id})
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return object.FromStore(err)
-	}
-	if mirror := found.connectors[name]; row.DefinedInCode && isBehind(mirror, row, v.Spec.Environment, environment.LiveRank) {
-		return &object.WaitingError{Message: fmt.Sprintf("connector %s stays as it is, and Connector %q does not show yet what that is; the deployment goes live when it does. "+
-			"Where it never does, a quota or a policy may be in its way: the events of Environment %q say so", key, name, v.Spec.Environment)}
-	}
-	a.Kept = append(a.Kept, id)
-	return nil
-}
-
-// isBehind says whether the mirror of a row is that of another activation than the one of what is
-// live. A retired connector needs none, and an object that the platform has not made is none.
-func isBehind(mirror *v1alpha1.Connector, row store.Connector, environment v1alpha1.EnvironmentName, live int64) bool {
-	switch {
-	case mirror == nil:
-		return !row.Retired
-	case !projection.IsOurs(mirror, environment):
-		return false
-	case row.Retired:
-		return !mirror.Retired()
-	}
-	return mirror.Retired() || mirror.Activation() != live
 }
 
 // addConnector adds a connector with its links.
@@ -118,11 +80,18 @@ func (r *Reconciler) addConnector(ctx context.Context, v *version, a *store.Acti
 func (r *Reconciler) situation(ctx context.Context, v *version, files []store.ConnectorFile) (situation, error) {
 	s := situation{
 		namespace: v.Namespace, environment: v.Spec.Environment,
-		connectors: map[string]*v1alpha1.Connector{}, links: map[string][]*v1alpha1.ConnectorLink{}, brought: map[string]store.Connector{},
+		connectors: map[string]*v1alpha1.Connector{}, links: map[string][]*v1alpha1.ConnectorLink{}, rows: map[string]store.Connector{},
 		agents: v.outcome.AgentNames(),
 	}
+	rows, err := r.Store.CodeConnectors(ctx, v.environmentKey)
+	if err != nil {
+		return s, object.FromStore(err)
+	}
+	for _, row := range rows {
+		s.rows[row.Ref.Name] = row
+	}
 	connectors := &v1alpha1.ConnectorList{}
-	err := r.Client.List(ctx, connectors, client.InNamespace(v.Namespace), client.MatchingFields{object.ByEnvironment: string(v.Spec.Environment)})
+	err = r.Client.List(ctx, connectors, client.InNamespace(v.Namespace), client.MatchingFields{object.ByEnvironment: string(v.Spec.Environment)})
 	if err != nil {
 		return s, fmt.Errorf("listing the connectors: %w", err)
 	}
@@ -168,14 +137,6 @@ func (r *Reconciler) foreign(ctx context.Context, v *version, s *situation, file
 		if err == nil {
 			other.Labels = nil // whatever they say: it is not of this environment
 			s.connectors[name] = other
-			continue
-		}
-		key := store.Key{ProjectID: v.key.ProjectID, ID: v1alpha1.ProjectObjectID(v.key.ProjectID, store.KindConnector, name)}
-		switch row, err := r.Base.Store.Connector(ctx, key); {
-		case err == nil && row.DefinedInCode:
-			s.brought[name] = row
-		case err != nil && !errors.Is(err, store.ErrNotFound):
-			return object.FromStore(err)
 		}
 	}
 	return nil

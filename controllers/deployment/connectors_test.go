@@ -305,26 +305,67 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue(), "it stays as it was")
 	})
 
-	It("stay as they are once their mirrors show what that is", func(ctx SpecContext) {
+	It("stay as they are, whatever their mirrors show", func(ctx SpecContext) {
 		s := newScene(ctx)
-		first := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		first := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile), file("gone", cronFile))
 		s.mirrored(ctx)
-		s.brought(ctx, s.Deployment("v2"))
+		s.brought(ctx, s.Deployment("v2"), file("gone", cronFile))
 		s.mirrored(ctx)
-		s.activate(ctx, first, 0) // it is live again, and nobody has mirrored that yet
+		c := s.object(ctx, "dev.gone")
+		c.Spec.Enabled = ptr.To(false)
+		s.ExpectApplied(ctx, c)
+		s.mirrored(ctx)
+		s.activate(ctx, first, 0) // it is live again, with both enabled, and nobody mirrors that: a quota refuses it
+		retires := s.brought(ctx, s.Deployment("v3"), file("orders", ordersFile))
+		Expect(s.live(ctx)).To(Equal("v3"), Message(retires))
 		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeFalse())
 		Expect(s.object(ctx, "dev.orders").Retired()).To(BeTrue())
+		Expect(s.object(ctx, "dev.gone").Retired()).To(BeFalse())
+		was := s.route(ctx, "dev.orders").Connector
 		inbound := file("orders", "type: webhook\nmode: inbound\nagents: [hello]\n")
-		d := s.brought(ctx, s.Deployment("v3", func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }), inbound)
-		Expect(Message(d)).To(ContainSubstring(`Connector "dev.orders" does not show yet what that is`))
-		Expect(s.live(ctx)).To(Equal("v1"))
+		d := s.brought(ctx, s.Deployment("v4", func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }),
+			inbound, file("gone", "type: webhook\nmode: inbound\nagents: [hello]\n"))
+		Expect(s.live(ctx)).To(Equal("v4"), Message(d))
 		s.mirrored(ctx)
-		s.ExpectReconciled(ctx, s.r, d)
-		Expect(s.live(ctx)).To(Equal("v3"))
 		s.mirrored(ctx)
 		Expect(s.object(ctx, "dev.orders").Retired()).To(BeFalse())
-		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeTrue())
-		Expect(s.route(ctx, "dev.orders").Connector.Mode).To(Equal("sync"))
+		Expect(s.object(ctx, "dev.orders").Activation()).To(Equal(s.environmentRow(ctx).LiveRank))
+		Expect(State(s.object(ctx, "dev.orders"))).To(Equal("Ready=True/Succeeded observed"), Message(s.object(ctx, "dev.orders")))
+		Expect(s.object(ctx, "dev.orders").Timeout()).To(Equal(time.Minute))
+		now := s.route(ctx, "dev.orders").Connector
+		Expect(now.Enabled).To(BeTrue())
+		Expect(now.Version).To(Equal(was.Version), "it is the same row")
+		Expect(s.route(ctx, "dev.orders").Links).To(HaveLen(1))
+		Expect(s.object(ctx, "dev.gone").Retired()).To(BeTrue())
+		Expect(s.route(ctx, "dev.gone").Connector.Retired).To(BeTrue())
+
+		By("letting people change of one what they may")
+		c = s.object(ctx, "dev.orders")
+		c.Spec.Enabled = ptr.To(false)
+		s.ExpectApplied(ctx, c)
+		s.mirrored(ctx)
+		Expect(s.object(ctx, "dev.orders").IsEnabled()).To(BeFalse())
+		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeFalse())
+
+		By("leaving it so in the next activation")
+		s.brought(ctx, s.Deployment("v5", func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }), inbound)
+		Expect(s.live(ctx)).To(Equal("v5"))
+		s.mirrored(ctx)
+		Expect(s.object(ctx, "dev.orders").IsEnabled()).To(BeFalse())
+		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeFalse())
+	})
+
+	It("are told to be retired by what the store has of them", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile), file("nightly", cronFile))
+		second := s.brought(ctx, s.Deployment("v2"), file("nightly", cronFile)) // nobody has mirrored the first
+		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue())
+		Expect(s.actions(ctx, second)).To(MatchJSON(`[{"connector":"nightly","action":"updated","error":null},{"connector":"orders","action":"retired","error":null}]`))
+		s.mirrored(ctx)
+		_, err := s.Store.Database.ExecContext(ctx, `DELETE FROM connectors WHERE name = 'dev.nightly'`)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(s.object(ctx, "dev.nightly").Retired()).To(BeFalse())
+		Expect(s.actions(ctx, s.brought(ctx, s.Deployment("v3")))).To(BeEmpty(), "its row was gone already")
 	})
 
 	It("are put by no mirror of an activation that is over", func(ctx SpecContext) {

@@ -99,7 +99,7 @@ func (c *Core) goLive(ctx context.Context, tx *Tx, d store.Deployment, rank int6
 		d.ProjectID, d.ID, Instant(when), JSON(a.ConnectorResults)); err != nil {
 		return when, wrap(err, "recording the activation")
 	}
-	if err := c.reviseConnectors(ctx, tx, d.Environment(), a); err != nil {
+	if err := c.reviseConnectors(ctx, tx, d, a); err != nil {
 		return when, err
 	}
 	tx.Hint(store.TopicQueued, d.Environment())
@@ -108,12 +108,12 @@ func (c *Core) goLive(ctx context.Context, tx *Tx, d store.Deployment, rank int6
 
 // reviseConnectors makes the code-defined connectors and links of an environment
 // those of the activation. What goes, goes first: its names are free for what comes.
-func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, environment store.Key, a store.Activation) error {
+func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation) error {
 	connectors := make([]uuid.UUID, len(a.Connectors))
 	for i, connector := range a.Connectors {
 		connectors[i] = connector.ID
 	}
-	if err := retireConnectors(ctx, tx, environment, slices.Concat(connectors, a.Kept)); err != nil {
+	if err := retireConnectors(ctx, tx, d.Environment(), slices.Concat(connectors, a.Kept)); err != nil {
 		return err
 	}
 	for _, connector := range a.Connectors {
@@ -131,7 +131,20 @@ func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, environment store.K
 			return err
 		}
 	}
-	return c.reviseLinks(ctx, tx, environment.ProjectID, connectors, a.Links)
+	if err := bringConnectors(ctx, tx, d, connectors); err != nil {
+		return err
+	}
+	return c.reviseLinks(ctx, tx, d.ProjectID, connectors, a.Links)
+}
+
+// bringConnectors notes whose files the connectors of an activation are.
+func bringConnectors(ctx context.Context, tx *Tx, d store.Deployment, connectors []uuid.UUID) error {
+	if len(connectors) == 0 {
+		return nil
+	}
+	brought := list{args: []any{d.ProjectID, d.ID}}
+	_, err := tx.exec(ctx, `UPDATE connectors SET deployment_id = $2 WHERE project_id = $1 AND id IN `+brought.ids(connectors), brought.args...)
+	return wrap(err, "noting what brought connectors")
 }
 
 // retireConnectors retires the code-defined connectors of an environment that

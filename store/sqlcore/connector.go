@@ -20,7 +20,7 @@ import (
 const connectorColumns = `c.id, c.project_id, c.environment_id, c.name, c.type, c.mode,
 	c.enabled AND e.id IS NOT NULL AND pr.project_id IS NOT NULL, c.retired, c.defined_in_code, c.config, c.sealed, c.require_authentication,
 	c.timeout_seconds, c.files_required, c.signature, c.context_headers, c.secret_version, c.secret_key, c.sealed_key, c.secrets, c.secret_grace_us,
-	c.version, c.created_at, c.updated_at, ` + refColumns
+	c.deployment_id, c.version, c.created_at, c.updated_at, ` + refColumns
 
 // validityColumns are what says which secrets are accepted: the time, and the
 // ends of revoked keys as id=microseconds,…
@@ -37,12 +37,15 @@ const (
 	selectConnector = selectConnectors + ` AND c.project_id = $1 AND c.id = $2`
 )
 
-// selectWritten is one as it was written, enabled or not, in effect or not, with
-// its secrets, expired or not.
-const selectWritten = `SELECT c.shadowed, ` + connectorColumns + `, 0, ''
+// selectAllWritten are those of a project as they were written, enabled or not, in effect or
+// not, with their secrets, expired or not; selectWritten is one of them.
+const (
+	selectAllWritten = `SELECT c.shadowed, ` + connectorColumns + `, 0, ''
 	FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
 	CROSS JOIN (SELECT 1 AS id) e CROSS JOIN (SELECT 1 AS project_id) pr
-	WHERE c.project_id = $1 AND c.id = $2`
+	WHERE c.project_id = $1`
+	selectWritten = selectAllWritten + ` AND c.id = $2`
+)
 
 // connectorFields are the destinations of connectorColumns and validityColumns;
 // finish is to be called once they are filled.
@@ -56,7 +59,7 @@ func connectorFields(c *store.Connector) (dest []any, finish func()) {
 		&c.ID, &c.ProjectID, &c.EnvironmentID, &c.Name, &c.Type, &c.Mode, &c.Enabled, &c.Retired, &c.DefinedInCode,
 		&config, &c.Sealed, &c.RequireAuthentication, &c.TimeoutSeconds, &c.FilesRequired,
 		&c.Signature, document{&c.ContextHeaders}, &c.SecretVersion,
-		&c.SecretKey, &c.SealedKey, document{&c.Secrets}, &grace, &c.Version, at(&c.CreatedAt), at(&c.UpdatedAt),
+		&c.SecretKey, &c.SealedKey, document{&c.Secrets}, &grace, &c.DeploymentID, &c.Version, at(&c.CreatedAt), at(&c.UpdatedAt),
 	}, refFields(&c.Ref)...)
 	dest = append(dest, at(&now), &ends)
 	return dest, func() {
@@ -85,6 +88,14 @@ func scanConnector(row scanner, before ...any) (c store.Connector, err error) {
 func (c *Core) Connector(ctx context.Context, key store.Key) (store.Connector, error) {
 	connector, err := scanConnector(c.engine.Reader().QueryRowContext(ctx, selectConnector, key.ProjectID, key.ID))
 	return connector, wrap(err, "reading connector %s", key)
+}
+
+// CodeConnectors implements store.Activations.
+func (c *Core) CodeConnectors(ctx context.Context, environment store.Key) ([]store.Connector, error) {
+	connectors, err := collect(ctx, c.engine.Reader(), func(row scanner) (store.Connector, error) {
+		return scanConnector(row, new(bool))
+	}, selectAllWritten+` AND c.environment_id = $2 AND c.defined_in_code ORDER BY k.name`, environment.ProjectID, environment.ID)
+	return connectors, wrap(err, "listing the connectors of the code of environment %s", environment)
 }
 
 // PutConnector implements store.Projector.

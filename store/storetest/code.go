@@ -105,6 +105,37 @@ var codePromises = []promise{
 		w.NoError(err)
 		w.True(retired.Retired)
 	}},
+	{"the connectors of the code are listed, in effect or not, with whose files they are", func(w *world) {
+		mine := w.newConnector("mine")
+		w.NoError(w.s.PutConnector(w.ctx, mine))
+		listed := func() (out []string) {
+			rows, err := w.s.CodeConnectors(w.ctx, w.environment.Key())
+			w.NoError(err)
+			for _, row := range rows {
+				d := w.deployment(*row.DeploymentID)
+				out = append(out, fmt.Sprint(row.Ref.Name, " of ", d.Ref.Name, " ", row.Retired))
+			}
+			return out
+		}
+		w.Empty(listed())
+		kept, again, gone := w.codeConnector("kept"), w.codeConnector("again"), w.codeConnector("gone")
+		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{kept, again, gone}})
+		w.NoError(err)
+		w.Equal([]string{"again of one false", "gone of one false", "kept of one false"}, listed())
+		_, err = w.s.Activate(w.ctx, store.Activation{
+			Deployment: w.build("two", "first").Key(), Connectors: []store.Connector{again}, Kept: []uuid.UUID{kept.ID},
+		})
+		w.NoError(err)
+		w.Equal([]string{"again of two false", "gone of one true", "kept of one false"}, listed())
+		again.Ref.ObjectUID, again.Activation = "uid", w.liveRank()
+		w.NoError(w.s.PutConnector(w.ctx, again))
+		_, err = w.db.ExecContext(w.ctx, `UPDATE connectors SET shadowed = TRUE WHERE project_id = $1 AND id = $2`, kept.ProjectID, kept.ID)
+		w.NoError(err)
+		w.Equal([]string{"again of two false", "gone of one true", "kept of one false"}, listed())
+		rows, err := w.s.CodeConnectors(w.ctx, w.key(uuid.New()))
+		w.NoError(err)
+		w.Empty(rows)
+	}},
 	{"a mirror of an activation that another has followed is not put", func(w *world) {
 		connector := w.codeConnector("orders")
 		link := w.newLink("orders-first", connector.ID, "first", origin)

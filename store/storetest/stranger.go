@@ -261,6 +261,11 @@ var projectionStrangers = map[string]func(s *stranger){
 		_, err := s.s.ConnectorFiles(s.ctx, s.key(s.building.ID))
 		s.none(err)
 	},
+	"CodeConnectors": func(s *stranger) {
+		list, err := s.s.CodeConnectors(s.ctx, s.key(s.environment.ID))
+		s.NoError(err)
+		s.Empty(list)
+	},
 	"RecordConnectors": func(s *stranger) {
 		s.none(s.s.RecordConnectors(s.ctx, s.key(s.building.ID), json.RawMessage(`[]`)))
 	},

@@ -141,6 +141,8 @@ CREATE TABLE connectors (
     sealed_key text NOT NULL,
     secrets text NOT NULL,
     secret_grace_us bigint NOT NULL,
+    -- Whose file of connectors/ it is, where an activation brought it.
+    deployment_id uuid,
     version bigint NOT NULL,
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,

@@ -114,6 +114,8 @@ CREATE TABLE connectors (
     sealed_key TEXT NOT NULL,
     secrets TEXT NOT NULL,
     secret_grace_us INTEGER NOT NULL,
+    -- Whose file of connectors/ it is, where an activation brought it.
+    deployment_id TEXT,
     version INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package code
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// keep mirrors connectors that the activation has left as they were, which the store says: an
+// object may show what was before that. A retired one is wanted no more.
+func (r *Reconciler) keep(ctx context.Context, namespace string, m *mirrors, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	rows, err := r.Store.CodeConnectors(ctx, m.key)
+	if err != nil {
+		return object.FromStore(err)
+	}
+	for _, key := range keys {
+		name := v1alpha1.CodeConnectorName(m.environment, key)
+		at := slices.IndexFunc(rows, func(row store.Connector) bool { return row.Ref.Name == name })
+		switch {
+		case at >= 0 && rows[at].Retired:
+		case at < 0 || rows[at].DeploymentID == nil: // its row, if there is one, comes of its object
+			m.kept[name] = true
+		default:
+			if err := r.keepOne(ctx, namespace, m, key, rows[at]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// keepOne mirrors one that is in effect: the file of the deployment that has brought it, enabled
+// as it is. While there is no such file, as when that is built anew, its objects stay as they are.
+func (r *Reconciler) keepOne(ctx context.Context, namespace string, m *mirrors, key string, row store.Connector) error {
+	from := store.Key{ProjectID: row.ProjectID, ID: *row.DeploymentID}
+	d, err := r.Store.Deployment(ctx, from)
+	if err != nil {
+		return object.FromStore(err)
+	}
+	files, err := r.Store.ConnectorFiles(ctx, from)
+	if err != nil {
+		return object.FromStore(err)
+	}
+	at := slices.IndexFunc(files, func(f store.ConnectorFile) bool { return f.Key == key })
+	if at < 0 {
+		m.behind, m.still[row.Ref.Name] = true, true
+		return nil
+	}
+	c, err := bundle.ParseConnector(key, []byte(files[at].Content), d.AgentNames())
+	if err != nil {
+		return fmt.Errorf("reading connector %s, which stays as Deployment %q has it: %w", key, d.Ref.Name, err)
+	}
+	mirror, err := projection.MirrorOf(namespace, m.environment, c)
+	if err != nil {
+		return err
+	}
+	mirror.Connector.Spec.Enabled = ptr.To(row.Enabled)
+	m.wanted = append(m.wanted, mirror)
+	return nil
+}
