@@ -203,22 +203,25 @@ func said(o v1alpha1.ConditionedObject) any {
 	return fmt.Sprint(o.GetGeneration(), o.GetLabels())
 }
 
-// environmentOf is the environment of a deployment, or of what mirrors its code.
-func environmentOf(_ context.Context, o client.Object) []ctrl.Request {
-	name := o.GetLabels()[v1alpha1.LabelEnvironment]
+// environmentOf is the environment of a deployment, or of what mirrors its code, by its spec or
+// labels; and the one that an object's name is of: it may have lost its labels, or be in the way
+// of a mirror, whatever it says itself.
+func environmentOf(_ context.Context, o client.Object) (out []ctrl.Request) {
+	said := o.GetLabels()[v1alpha1.LabelEnvironment]
+	byName, _, dotted := strings.Cut(o.GetName(), ".")
 	switch of := o.(type) {
 	case *v1alpha1.Deployment:
-		name = string(of.Spec.Environment)
+		said, dotted = string(of.Spec.Environment), false
 	case *v1alpha1.Connector:
 		if of.DefinedInCode() {
-			name = string(of.Spec.Environment)
+			said = string(of.Spec.Environment)
 		}
 	}
-	if name == "" { // one that has lost its labels, or is in the way of another
-		name, _, _ = strings.Cut(o.GetName(), ".")
-		if name == o.GetName() {
-			return nil
-		}
+	if said != "" {
+		out = append(out, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: said}})
 	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+	if dotted && byName != said {
+		out = append(out, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: byName}})
+	}
+	return out
 }

@@ -21,22 +21,28 @@ import (
 func TestWhichEnvironmentIsLookedAt(t *testing.T) {
 	t.Parallel()
 	labels := map[string]string{v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelEnvironment: "dev"}
-	at := func(labels map[string]string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: "team", Name: "a", Labels: labels}
+	named := func(name string, labels map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "team", Name: name, Labels: labels}
 	}
+	at := func(labels map[string]string) metav1.ObjectMeta { return named("a", labels) }
 	for name, c := range map[string]struct {
 		object client.Object
-		want   string
+		want   []string
 	}{
-		"a deployment":         {&v1alpha1.Deployment{ObjectMeta: at(nil), Spec: v1alpha1.DeploymentSpec{Environment: "prod"}}, "prod"},
-		"a mirror":             {&v1alpha1.Connector{ObjectMeta: at(labels), Spec: v1alpha1.ConnectorSpec{Environment: "dev"}}, "dev"},
-		"its link":             {&v1alpha1.ConnectorLink{ObjectMeta: at(labels)}, "dev"},
-		"somebody's connector": {&v1alpha1.Connector{ObjectMeta: at(nil), Spec: v1alpha1.ConnectorSpec{Environment: "dev"}}, ""},
-		"somebody's link":      {&v1alpha1.ConnectorLink{ObjectMeta: at(nil)}, ""},
+		"a deployment":         {&v1alpha1.Deployment{ObjectMeta: at(nil), Spec: v1alpha1.DeploymentSpec{Environment: "prod"}}, []string{"prod"}},
+		"a mirror":             {&v1alpha1.Connector{ObjectMeta: at(labels), Spec: v1alpha1.ConnectorSpec{Environment: "dev"}}, []string{"dev"}},
+		"its link":             {&v1alpha1.ConnectorLink{ObjectMeta: at(labels)}, []string{"dev"}},
+		"somebody's connector": {&v1alpha1.Connector{ObjectMeta: at(nil), Spec: v1alpha1.ConnectorSpec{Environment: "dev"}}, nil},
+		"somebody's link":      {&v1alpha1.ConnectorLink{ObjectMeta: at(nil)}, nil},
+		"one in the way":       {&v1alpha1.Connector{ObjectMeta: named("dev.ask", nil), Spec: v1alpha1.ConnectorSpec{Environment: "prod"}}, []string{"dev"}},
+		"one that says it is a mirror elsewhere": {
+			&v1alpha1.Connector{ObjectMeta: named("dev.ask", labels), Spec: v1alpha1.ConnectorSpec{Environment: "prod"}}, []string{"prod", "dev"},
+		},
+		"a link that says so": {&v1alpha1.ConnectorLink{ObjectMeta: named("prod.ask.hello", labels)}, []string{"dev", "prod"}},
 	} {
 		var want []ctrl.Request
-		if c.want != "" {
-			want = []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: "team", Name: c.want}}}
+		for _, one := range c.want {
+			want = append(want, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "team", Name: one}})
 		}
 		require.Equal(t, want, environmentOf(t.Context(), c.object), name)
 	}

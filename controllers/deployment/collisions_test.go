@@ -68,6 +68,12 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		s.Cluster.Writes() // up to here
 		s.mirrored(ctx)
 		Expect(s.Cluster.Writes()).To(BeEmpty(), "nothing is tried against it")
+
+		By("being made in its place once that is gone, without a deployment")
+		s.ExpectDeleted(ctx, s.connectors(), mine)
+		s.mirrored(ctx)
+		Expect(State(s.object(ctx, "dev.alpha"))).To(Equal("Ready=True/Succeeded observed"), Message(s.object(ctx, "dev.alpha")))
+		Expect(s.object(ctx, "dev.alpha").Title()).To(Equal("Orders"))
 	})
 
 	It("are missed where Kubernetes refuses them, in its words", func(ctx SpecContext) {
@@ -89,6 +95,11 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		), "at %s and its environment", d.Name)
 		s.ExpectExists(ctx, s.Connector("dev.orders"))
 		Expect(s.route(ctx, "dev.nightly").Connector.Enabled).To(BeTrue())
+
+		By("being made once it does not")
+		s.Cluster.Fail(nil)
+		s.mirrored(ctx)
+		Expect(State(s.object(ctx, "dev.nightly"))).To(Equal("Ready=True/Succeeded observed"), Message(s.object(ctx, "dev.nightly")))
 	})
 
 	It("are retired only where the store says so", func(ctx SpecContext) {
