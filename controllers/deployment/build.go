@@ -102,7 +102,7 @@ func (r *Reconciler) giveToken(ctx context.Context, v *version, job *batchv1.Job
 	seen := &metav1.PartialObjectMetadata{}
 	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: tokenName(v.Deployment)}, seen)
-	if err == nil && metav1.IsControlledBy(seen, job) {
+	if err == nil && metav1.IsControlledBy(seen, job) && object.IsLabelled(seen) {
 		return nil
 	}
 	_, err = r.Token(ctx, job, tokenName(v.Deployment), object.Labels(component, v.Name), func(token string) error {

@@ -28,7 +28,7 @@ import (
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments/status,verbs=patch
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,7 +49,8 @@ func IgnoreForeign(err error) error {
 
 // Child looks past the cache for the child of owner that has the kind and name
 // of child, and returns its metadata; nil when there is none. It is owner's only
-// when owner controls it: *NameCollisionError or *LeftoverError otherwise.
+// when owner controls it: *NameCollisionError or *LeftoverError otherwise. One that somebody has
+// taken the label from by which it is cached gets that back: it would be looked for for ever.
 func (b *Base) Child(ctx context.Context, owner, child client.Object) (*metav1.PartialObjectMetadata, error) {
 	gvk, err := apiutil.GVKForObject(child, b.Client.Scheme())
 	if err != nil {
@@ -66,8 +68,30 @@ func (b *Base) Child(ctx context.Context, owner, child client.Object) (*metav1.P
 	if err := b.controls(owner, gvk.Kind, found); err != nil {
 		return nil, err
 	}
-	return found, nil
+	return found, b.label(ctx, gvk.Kind, found)
 }
+
+// label gives a child its LabelManagedBy back.
+func (b *Base) label(ctx context.Context, kind string, child client.Object) error {
+	if IsLabelled(child) {
+		return nil
+	}
+	before := child.DeepCopyObject().(client.Object)
+	labels := maps.Clone(child.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[LabelManagedBy] = ManagedBy
+	child.SetLabels(labels)
+	err := b.Client.Patch(ctx, child, client.MergeFrom(before), client.FieldOwner(FieldManager))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("labelling %s %q: %w", kind, child.GetName(), err)
+	}
+	return nil
+}
+
+// IsLabelled says whether a child has the label by which it is cached.
+func IsLabelled(child metav1.Object) bool { return child.GetLabels()[LabelManagedBy] == ManagedBy }
 
 // IsScaled says whether somebody else has set how many replicas a child has, through
 // its scale subresource, as autoscalers do.

@@ -159,7 +159,7 @@ func (b *Base) Token(
 			return "", err
 		}
 		if token := string(secret.Data[TokenKey]); token != "" {
-			return token, admit(token)
+			return token, errors.Join(admit(token), b.label(ctx, "Secret", secret))
 		}
 	}
 	token := rand.Text() + rand.Text()
