@@ -59,18 +59,21 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	state, since := wantedState(d)
 	age := r.Now().Sub(since)
-	if told := d.Status.CommitStatus; state == "" || age > reportsFor || age < -aheadAtMost || told != nil && told.Reason == v1alpha1.CommitStatusReported && told.State == string(state) {
+	if state == "" || age > reportsFor || age < -aheadAtMost {
 		return ctrl.Result{}, nil
 	}
 	again := ctrl.Result{RequeueAfter: max(soonest, age/2)}
+	status, ok, err := r.statusOf(ctx, d)
+	if err != nil || !ok {
+		return again, err
+	}
+	if told := d.Status.CommitStatus; told != nil && told.Reason == v1alpha1.CommitStatusReported && told.State == string(status.State) {
+		return ctrl.Result{}, nil
+	}
 	if _, busy := r.busy.LoadOrStore(d.Namespace, true); busy {
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	defer r.busy.Delete(d.Namespace)
-	status, ok, err := r.statusOf(ctx, d, state)
-	if err != nil || !ok {
-		return again, err
-	}
 	became, err := r.report(ctx, d, status)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -113,8 +116,8 @@ var descriptions = map[commitstatus.State]string{
 }
 
 // statusOf is what the provider is told; ok is false where nobody knows of which environment,
-// or a newer deployment of the commit speaks for it.
-func (r *Reporter) statusOf(ctx context.Context, d *v1alpha1.Deployment, state commitstatus.State) (s commitstatus.Status, ok bool, err error) {
+// a newer deployment of the commit speaks for it, or nothing is known of the commit.
+func (r *Reporter) statusOf(ctx context.Context, d *v1alpha1.Deployment) (s commitstatus.Status, ok bool, err error) {
 	e := &v1alpha1.Environment{}
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: string(d.Spec.Environment)}, e)
 	if apierrors.IsNotFound(err) || err == nil && e.Status.Slug == "" {
@@ -127,16 +130,45 @@ func (r *Reporter) statusOf(ctx context.Context, d *v1alpha1.Deployment, state c
 	if err != nil {
 		return s, false, fmt.Errorf("reading what a commit is deployed to: %w", err)
 	}
-	for i := range list.Items {
-		if other := &list.Items[i]; other.Status.Commit == d.Status.Commit && oldestFirst(d, other) < 0 {
-			return s, false, nil
-		}
+	known := bestKnown(d, list.Items)
+	if known == nil {
+		return s, false, nil
 	}
+	state, _ := wantedState(known)
 	description := descriptions[state]
-	if d.Status.FailureReason != "" {
-		description += ": " + string(d.Status.FailureReason)
+	if known.Status.FailureReason != "" {
+		description += ": " + string(known.Status.FailureReason)
 	}
 	return commitstatus.Status{Commit: d.Status.Commit, State: state, Context: "agentplatform/" + d.Namespace + "/" + e.Status.Slug, Description: description}, true, nil
+}
+
+// bestKnown is, of the deployments of a commit, the one that says what is known of it: the newest,
+// which is d or d says nothing; where that was cancelled, the newest that was not, for whose result
+// stands. Where all were, it is d if any of them was built: else nobody was told anything.
+func bestKnown(d *v1alpha1.Deployment, all []v1alpha1.Deployment) *v1alpha1.Deployment {
+	var known *v1alpha1.Deployment
+	built := false
+	for i := range all {
+		other := &all[i]
+		if other.Status.Commit != d.Status.Commit {
+			continue
+		}
+		if oldestFirst(d, other) < 0 {
+			return nil
+		}
+		built = built || other.Status.StartedAt != nil
+		state, _ := wantedState(other)
+		if state != "" && state != commitstatus.Error && (known == nil || oldestFirst(known, other) < 0) {
+			known = other
+		}
+	}
+	switch {
+	case d.Status.Phase != v1alpha1.DeploymentCancelled:
+		return d
+	case known == nil && built:
+		return d
+	}
+	return known
 }
 
 // report tells the provider and returns what became of that. An error is one of ours.

@@ -271,4 +271,31 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.again(ctx, uploaded)).To(BeZero())
 		Expect(p.states()).To(BeEmpty())
 	})
+
+	It("stays what is known of the commit where another deployment of it is cancelled", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		status := func(state string) []string { return []string{state + " agentplatform/" + p.Namespace + "/the-dev"} }
+		p.at(ctx, p.Deployment("a"), v1alpha1.DeploymentDeployed)
+		Expect(p.states()).To(Equal(status("success")))
+		again := p.Deployment("b")
+		p.at(ctx, again, v1alpha1.DeploymentBuilding)
+		Expect(p.states()).To(Equal(status("pending")))
+		Expect(p.at(ctx, again, v1alpha1.DeploymentCancelled)).To(BeZero())
+		Expect(p.states()).To(Equal(status("success")), "it is live all the same")
+		Expect(again.Status.CommitStatus.State).To(Equal("Success"))
+		Expect(p.again(ctx, again)).To(BeZero())
+		Expect(p.states()).To(BeEmpty(), "once")
+	})
+
+	It("is nothing where it was cancelled before anything was built of the commit", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		d := p.Deployment("one")
+		p.ExpectApplied(ctx, d)
+		now := metav1.NewTime(p.Clock.Now().Truncate(time.Second))
+		d.Status.Phase, d.Status.Commit, d.Status.EndedAt = v1alpha1.DeploymentCancelled, reportCommit, &now
+		p.ExpectStatus(ctx, d)
+		p.again(ctx, d)
+		Expect(p.states()).To(BeEmpty())
+		Expect(d.Status.CommitStatus).To(BeNil())
+	})
 })
