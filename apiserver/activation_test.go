@@ -193,3 +193,18 @@ func TestAFieldThatGitOwnsIsNotActivated(t *testing.T) {
 	p := requireCode(t, http.StatusConflict, httpserver.CodeGitOps, w.world, w.key(t, nil), http.MethodPost, "/deployments/"+first+"/activate", "")
 	require.Contains(t, p.Detail, "argocd-controller owns spec.activation")
 }
+
+// TestWhatWasAskedForInTheFutureIsInTheWay: no later time could be asked for, and who reads how says so.
+func TestWhatWasAskedForInTheFutureIsInTheWay(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	first := w.ids["deployment"]
+	second := w.second(t)
+	o := w.deploymentObject(t, first)
+	o.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))}
+	o.MarkActivationAhead()
+	require.NoError(t, w.client.Update(t.Context(), o))
+	p := requireCode(t, http.StatusConflict, httpserver.CodeConflict, w.world, w.key(t, nil), http.MethodPost, "/deployments/"+first+"/activate", "")
+	require.Contains(t, p.Detail, "remove its spec.activation")
+	require.Equal(t, second, w.liveNow(t))
+}

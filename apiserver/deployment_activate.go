@@ -48,6 +48,10 @@ func (s *Server) activateDeployment(ctx context.Context, c *caller, in *Activate
 		return answer[Done]{}, err
 	}
 	_, err = s.amend(ctx, c, o, func() error {
+		if o.Spec.Activation.IsAhead(s.now()) {
+			return problem(http.StatusConflict, httpserver.CodeConflict, fmt.Sprintf("spec.activation.requestedAt of Deployment %q is far in the future, "+
+				"and nothing later can be asked for: remove its spec.activation, and activate it again", o.Name))
+		}
 		own := d.ActivationRequestedAt // which an object that was made again does not have
 		if o.Spec.Activation != nil && (own == nil || o.Spec.Activation.RequestedAt.After(*own)) {
 			own = &o.Spec.Activation.RequestedAt.Time

@@ -39,7 +39,12 @@ func (s *Server) rotateSecret(ctx context.Context, c *caller, in *RotateSecretIn
 		if err := mustRotate(conn); err != nil {
 			return err
 		}
-		conn.Spec.SecretVersion = max(conn.SecretVersion(), conn.SecretVersionInEffect()) + 1
+		last := max(conn.SecretVersion(), conn.SecretVersionInEffect())
+		if last >= v1alpha1.MaxSecretVersion {
+			return problem(http.StatusConflict, httpserver.CodeConflict, fmt.Sprintf("its secret is of version %d, which is the last: "+
+				"make another connector, or bring a secret of your own", last))
+		}
+		conn.Spec.SecretVersion = last + 1
 		if in.Body != nil && in.Body.GraceSeconds != nil {
 			conn.Spec.SecretGracePeriodSeconds = in.Body.GraceSeconds
 		}

@@ -78,6 +78,7 @@ func TestSecretsThatCannotBeRotated(t *testing.T) {
 		"cron": {func(c *v1alpha1.Connector) {
 			c.Spec.Webhook, c.Spec.Cron = nil, &v1alpha1.CronConnector{Schedule: "@daily"}
 		}, nil, httpserver.CodeNoSecret, "schedule"},
+		"last":     {nil, func(c *v1alpha1.Connector) { c.Status.SecretVersion = v1alpha1.MaxSecretVersion }, httpserver.CodeConflict, "make another connector"},
 		"homeless": {nil, func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") }, httpserver.CodeConflict, `"dev"`},
 		"nameless": {nil, func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") }, httpserver.CodeConflict, "team/other"},
 	} {

@@ -93,6 +93,9 @@ const (
 	DefaultSecretGracePeriod = 24 * time.Hour
 )
 
+// MaxSecretVersion is the last version of a connector's generated secrets.
+const MaxSecretVersion = 1_000_000
+
 // ConnectorSpec is what a connector is asked to be.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: it can be given when the Connector is created, and neither set, changed nor removed later, for the webhook URL derives from it"

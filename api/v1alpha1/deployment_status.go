@@ -5,6 +5,7 @@ package v1alpha1
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -218,6 +219,21 @@ func (d *Deployment) MarkActivation(result ActivationResult, message string) {
 func (d *Deployment) ActivationPending() bool {
 	asked, answered := d.Spec.Activation, d.Status.Activation
 	return asked != nil && (answered == nil || !answered.RequestedAt.Equal(&asked.RequestedAt))
+}
+
+// activationAhead is how far ahead of the platform's clock somebody else's may be.
+const activationAhead = 5 * time.Minute
+
+// IsAhead says whether an activation was asked for at a time that is yet to come, by more than a
+// clock may be ahead: no later one could be asked for.
+func (a *DeploymentActivation) IsAhead(now time.Time) bool {
+	return a != nil && a.RequestedAt.Sub(now) > activationAhead
+}
+
+// MarkActivationAhead: what is asked for is refused, for IsAhead.
+func (d *Deployment) MarkActivationAhead() {
+	d.MarkActivation(ActivationFailed, fmt.Sprintf("spec.activation.requestedAt is more than %v ahead of the platform's clock: "+
+		"remove spec.activation, and ask again with the time that it is", activationAhead))
 }
 
 // MarkNameReused: the store knows the deployment's id with another source.

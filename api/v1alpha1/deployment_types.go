@@ -153,7 +153,8 @@ type DeploymentGitSource struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.requestedAt >= oldSelf.requestedAt",message="requestedAt must not go back in time: a later time asks once more"
 type DeploymentActivation struct {
-	// RequestedAt is when the activation was asked for; a later time asks again.
+	// RequestedAt is when the activation was asked for; a later time asks again. One that is more
+	// than five minutes ahead is refused: remove activation, and ask with the time that it is.
 	//
 	// +required
 	RequestedAt metav1.Time `json:"requestedAt"`

@@ -155,6 +155,10 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 			fmt.Sprintf("the deployment is %s; only a deployed one can be live", v.outcome.Status))
 		return nil
 	}
+	if v.Spec.Activation.IsAhead(r.Now()) {
+		v.MarkActivationAhead()
+		return nil
+	}
 	old, err := r.answeredBefore(ctx, v)
 	if err != nil {
 		return err

@@ -103,6 +103,25 @@ var _ = Describe("The activation of a Deployment", func() {
 		Expect(s.live(ctx)).To(Equal("v2"))
 	})
 
+	It("is refused at a time that is yet to come, which keeps no other one from being asked for", func(ctx SpecContext) {
+		s := newScene(ctx)
+		first := s.deployed(ctx, s.Deployment("v1"))
+		second := s.deployed(ctx, s.Deployment("v2"))
+		Expect(s.activate(ctx, first, 6*time.Minute)).To(Equal(v1alpha1.ActivationFailed))
+		Expect(first.Status.Activation.Message).To(ContainSubstring("remove spec.activation"))
+		Expect(s.live(ctx)).To(Equal("v2"))
+		first.Spec.Activation = nil
+		s.ExpectApplied(ctx, first)
+		first.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))}
+		s.reconciled(ctx, first)
+		Expect(first.Status.Activation.Result).To(Equal(v1alpha1.ActivationFailed))
+		Expect(s.live(ctx)).To(Equal("v2"))
+		first.Spec.Activation = nil
+		s.ExpectApplied(ctx, first)
+		Expect(s.activate(ctx, first, 0)).To(Equal(v1alpha1.ActivationActivated))
+		Expect(s.activate(ctx, second, time.Second)).To(Equal(v1alpha1.ActivationActivated))
+	})
+
 	It("is refused for what was not deployed", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1", func(d *v1alpha1.Deployment) { d.Spec.Cancel = true }))

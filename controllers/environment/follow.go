@@ -246,12 +246,23 @@ func isOf(d *v1alpha1.Deployment, commit string) bool {
 
 // activate asks for a deployment to be live again.
 func (r *Reconciler) activate(ctx context.Context, d *v1alpha1.Deployment) error {
-	before := d.DeepCopy()
 	at := metav1.NewTime(r.Now().Truncate(1e9))
-	if a := d.Spec.Activation; a != nil && !a.RequestedAt.Before(&at) {
+	a := d.Spec.Activation
+	switch {
+	case a.IsAhead(r.Now()): // it was refused, and a time cannot go back where there is one
+		if err := r.request(ctx, d, nil); err != nil {
+			return err
+		}
+	case a != nil && !a.RequestedAt.Before(&at):
 		at = metav1.NewTime(a.RequestedAt.Add(1e9))
 	}
-	d.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: at}
+	return r.request(ctx, d, &v1alpha1.DeploymentActivation{RequestedAt: at})
+}
+
+// request writes what is asked for of a deployment, nil for nothing.
+func (r *Reconciler) request(ctx context.Context, d *v1alpha1.Deployment, activation *v1alpha1.DeploymentActivation) error {
+	before := d.DeepCopy()
+	d.Spec.Activation = activation
 	err := r.Client.Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(object.FieldManager))
 	if err != nil {
 		return fmt.Errorf("activating Deployment %q: %w", d.Name, err)

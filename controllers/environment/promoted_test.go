@@ -31,6 +31,9 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		at(two)(e)
 		f.reconciled(ctx, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one, two))
+		first := f.deployed(ctx, one, false)
+		first.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))} // somebody's, and refused
+		f.ExpectApplied(ctx, first)
 		f.deployed(ctx, two, true)
 
 		at(one)(e)
