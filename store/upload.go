@@ -16,7 +16,8 @@ const (
 	// UploadAge is how long an upload is kept that no deployment has named.
 	UploadAge = 24 * time.Hour
 	// UploadKept is how long one is kept after a deployment of it last began: for that
-	// long it can be deployed again.
+	// long it can be deployed again. That of what is live is kept for as long as it is, and
+	// then for up to as long again.
 	UploadKept = 30 * 24 * time.Hour
 )
 
@@ -28,8 +29,8 @@ type Upload struct {
 }
 
 // Uploads keeps what was uploaded to be deployed, by the digest of its bytes. Each is kept
-// until a time that stands with it, and not because something names it; until then its bytes
-// count among those that its project has stored.
+// until a time that stands with it, which is moved on where it is of what is live; until then its
+// bytes count among those that its project has stored.
 type Uploads interface {
 	// PutUpload stores all of r, at most limit bytes, for UploadAge from now. One that is
 	// stored already is kept for as long at least. Errors: ErrTooLarge; *StorageFullError;

@@ -109,8 +109,14 @@ type old struct {
 	size int64
 }
 
-// dropUploads forgets uploads whose time is over.
+// dropUploads forgets uploads whose time is over, but for those of what is live, which is built of
+// them again where its outcome is lost: they are kept anew.
 func (c *Core) dropUploads(ctx context.Context, tx *Tx, limit int) (int64, error) {
+	if _, err := tx.exec(ctx, `UPDATE uploads SET kept_until = now_us() + $1 WHERE kept_until <= now_us() AND EXISTS (SELECT 1
+		FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
+		WHERE e.project_id = uploads.project_id AND d.upload_digest = uploads.digest)`, store.UploadKept.Microseconds()); err != nil {
+		return 0, wrap(err, "keeping the uploads of what is live")
+	}
 	return c.dropOld(ctx, tx, `DELETE FROM uploads WHERE (project_id, digest) IN (SELECT project_id, digest FROM uploads
 		WHERE kept_until <= now_us() ORDER BY kept_until LIMIT $1 `+c.skipLocked+`) RETURNING project_id, blob_id, size`, limit)
 }

@@ -163,4 +163,28 @@ var uploadPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		w.Zero(w.ones(`SELECT count(*) FROM blob_chunks WHERE project_id = $1`))
 	}},
+	{"an upload is kept as long as what was built of it is live", func(w *world) {
+		live, before := w.upload("live"), w.upload("before")
+		activate := func(name, digest string) {
+			spec := w.newUploaded(name, digest)
+			_, err := w.s.BeginDeployment(w.ctx, spec)
+			w.NoError(err)
+			w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+			w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), w.result("bundle of "+name, "first")))
+			_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
+			w.NoError(err)
+		}
+		activate("one", before)
+		activate("two", live)
+		for range 3 {
+			w.uploadsAge(store.UploadKept.Microseconds() + 1)
+			w.sweepUploads()
+			w.NoError(w.s.HasUpload(w.ctx, w.project.ID, live))
+			w.ErrorIs(w.s.HasUpload(w.ctx, w.project.ID, before), store.ErrNotFound)
+		}
+		activate("three", w.upload("next"))
+		w.uploadsAge(store.UploadKept.Microseconds() + 1)
+		w.sweepUploads()
+		w.ErrorIs(w.s.HasUpload(w.ctx, w.project.ID, live), store.ErrNotFound)
+	}},
 }
