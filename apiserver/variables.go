@@ -208,6 +208,8 @@ func (s *Server) editVariable(c *caller, e *v1alpha1.Environment, in *VariableIn
 		return wrong("value", "is that of the Secret in secret_ref: change it there, or send secret_ref null")
 	case !stays:
 		return s.withValue(c, e, asked, *in.Value)
+	case in.SecretRef.Given && ref == nil && stored != nil && stored.SecretKeyRef != nil:
+		return wrong("value", "is missing: secret_ref null takes away the Secret that it comes from; send the value that it is to have, or leave secret_ref out to keep the Secret's")
 	case stored == nil:
 		return wrong("value", "is missing: there is no stored one that it could keep")
 	case stored.IsSensitive() && !in.Sensitive:

@@ -125,6 +125,32 @@ func TestVariablesThatAreRefused(t *testing.T) {
 	require.Equal(t, http.StatusPreconditionFailed, stale.Code, stale.Body)
 }
 
+// TestASecretRefIsTakenAwayByAValueAlone: null without one is refused, whatever stands for
+// none; left out it stays, and of a variable that has none null says what is so.
+func TestASecretRefIsTakenAwayByAValueAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	id := w.varied(t, key)
+	path, before := "/environments/"+id+"/variables", w.stored(t, id).Spec.Variables
+	const rest = `{"name":"REGION","value":"eu","sensitive":false,"secret_ref":null},{"name":"PASSWORD","sensitive":true,"secret_ref":null},{"name":"HIDDEN","sensitive":true}`
+	for _, value := range []string{``, `"value":"********",`, `"value":"",`} {
+		for _, ref := range []string{``, `"secret_ref":null,`, `"secret_ref":{"name":"crm","key":"token"},`} {
+			got := w.ask(t, key, http.MethodPut, path, `[`+rest+`,{"name":"TOKEN",`+value+ref+`"sensitive":true}]`)
+			if ref == `"secret_ref":null,` {
+				requireField(t, got.Code, got.Body.Bytes(), "body[3].value")
+				require.Contains(t, got.Body.String(), "send the value that it is to have, or leave secret_ref out")
+			} else {
+				require.Equal(t, http.StatusOK, got.Code, "%s%s: %s", value, ref, got.Body)
+			}
+			require.Equal(t, before, w.stored(t, id).Spec.Variables, "%s%s", value, ref)
+		}
+	}
+	got := w.ask(t, key, http.MethodPut, path, `[`+rest+`,{"name":"TOKEN","value":"mine","sensitive":true,"secret_ref":null}]`)
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+	require.Nil(t, w.stored(t, id).Variable("TOKEN").SecretKeyRef)
+}
+
 // TestReplacingVariablesNeedsWhatItDoes: a key that may change values adds and removes no
 // names, and learns no value.
 func TestReplacingVariablesNeedsWhatItDoes(t *testing.T) {
