@@ -107,7 +107,7 @@ func (s *Server) identify(ctx context.Context, header, project string, act store
 	case c == nil && isStatus(err, http.StatusUnauthorized):
 		s.refusals.Add(t.address, string(httpserver.CodeUnauthorized))
 	case c != nil:
-		if err := s.take(ctx, c.projectID); err != nil {
+		if err := s.take(ctx, c); err != nil {
 			return nil, err
 		}
 		if t.changes {

@@ -101,7 +101,7 @@ const (
 const aboutAPI = "Observe and manage a project of Agent Platform: its environments, agents, deployments, connectors and runs.\n\n" +
 	"Every call needs an API key of the project: `Authorization: Bearer ap_…`. A key may do what its permissions and its owner's rights both allow; " +
 	"each operation names its permission as `x-permission`.\n\n" +
-	"Every error is a problem (RFC 9457), with a `code` for programs. A project may make 120 requests in any 60 seconds; `RateLimit` says what is left."
+	"Every error is a problem (RFC 9457), with a `code` for programs. A project may make 120 requests in any 60 seconds, or as many as its plan says; `RateLimit-Policy` says how many, and `RateLimit` what is left."
 
 // describedConfig is the description before routes are mounted.
 func describedConfig() huma.Config {

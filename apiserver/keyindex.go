@@ -176,10 +176,8 @@ func (x *Index) lookUp(ctx context.Context, key keys.Key) (found []*v1alpha1.API
 // project is the project of a namespace, which must not be changed: as the informers
 // know it, else as Kubernetes says. It is asked only for namespaces that have a key.
 func (x *Index) project(ctx context.Context, namespace string) (*v1alpha1.Project, error) {
-	for _, o := range x.projects.by(cache.NamespaceIndex, namespace) {
-		if project, ok := o.(*v1alpha1.Project); ok { // a namespace has one, of one name
-			return project, nil
-		}
+	if known := x.knownProject(namespace); known != nil {
+		return known, nil
 	}
 	missing := apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("projects").GroupResource(), v1alpha1.ProjectName)
 	remembered := "project of " + namespace
@@ -204,4 +202,15 @@ func (x *Index) project(ctx context.Context, namespace string) (*v1alpha1.Projec
 		return nil, fmt.Errorf("reading the project of namespace %q: %w", namespace, err)
 	}
 	return project, nil
+}
+
+// knownProject is the project of a namespace that the informers have, which must not be
+// changed, or nil.
+func (x *Index) knownProject(namespace string) *v1alpha1.Project {
+	for _, o := range x.projects.by(cache.NamespaceIndex, namespace) {
+		if project, ok := o.(*v1alpha1.Project); ok { // a namespace has one, of one name
+			return project
+		}
+	}
+	return nil
 }

@@ -8,15 +8,13 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // Limits of the facade. Those of bodies are huma's: 1 MiB and 5 s.
 const (
-	// rateWindow is the stretch of time of which Options.RequestsPerMinute is the limit.
+	// rateWindow is the stretch of time of which the plan's requestsPerMinute is the limit.
 	rateWindow = time.Minute
 	// requestTime is how long a request may take in all; Kubernetes or a store that
 	// hangs is answered 503 then.
@@ -44,11 +42,11 @@ const (
 
 // take counts a request of a project, and says in the headers of the answer, in the
 // form of the IETF's draft, what is left.
-func (s *Server) take(ctx context.Context, projectID uuid.UUID) error {
+func (s *Server) take(ctx context.Context, c *caller) error {
 	header := trailOf(ctx).header
-	limit := store.RateLimit{Requests: s.requestsPerMinute, Window: rateWindow}
+	limit := store.RateLimit{Requests: s.requestsOf(c.namespace), Window: rateWindow}
 	header.Set("RateLimit-Policy", fmt.Sprintf(`"project";q=%d;w=%d`, limit.Requests, int(limit.Window.Seconds())))
-	verdict, err := s.store.TakeRequest(ctx, projectID, limit)
+	verdict, err := s.store.TakeRequest(ctx, c.projectID, limit)
 	if err != nil {
 		return fmt.Errorf("counting the request: %w", err)
 	}
@@ -61,4 +59,14 @@ func (s *Server) take(ctx context.Context, projectID uuid.UUID) error {
 		fmt.Sprintf("the project has made %d requests in the last minute, as many as it may; wait and try again", limit.Requests))
 	p.RetryAfter = max(reset, time.Second)
 	return p
+}
+
+// requestsOf is how many requests the project of a namespace may make in a rateWindow:
+// as its status shows, which the controllers alone write, else as is usual. It asks the
+// informers alone, as every request does.
+func (s *Server) requestsOf(namespace string) int {
+	if project := s.index.knownProject(namespace); project != nil && project.Status.Limits.RequestsPerMinute != nil {
+		return int(*project.Status.Limits.RequestsPerMinute)
+	}
+	return s.requestsPerMinute
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
@@ -23,6 +25,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
 )
+
+// usual is how many requests a project may make of which no controller has spoken.
+var usual = int(plan.Default().RequestsPerMinute)
 
 // TestEveryAnswerAfterAuthenticationSaysWhatIsLeft: of every route, whatever it is.
 func TestEveryAnswerAfterAuthenticationSaysWhatIsLeft(t *testing.T) {
@@ -58,7 +63,7 @@ func TestAProjectHasSoManyRequestsAMinute(t *testing.T) {
 	facade := w.facade(t, func(o *Options) { o.RequestsPerMinute, o.Store = 0, counter })
 	path := "/v1/projects/" + w.projectID.String() + "/environments"
 	keys := []string{w.key(t, nil), w.key(t, nil), w.key(t, nil)}
-	for i := range plan.RequestsPerMinute {
+	for i := range usual {
 		answer := w.sendTo(t, facade, keys[i%len(keys)], http.MethodGet, path, "")
 		require.Equal(t, http.StatusOK, answer.Code, "%d: %s", i, answer.Body)
 		clock = clock.Add(100 * time.Millisecond)
@@ -80,6 +85,47 @@ func TestAProjectHasSoManyRequestsAMinute(t *testing.T) {
 	clock = clock.Add(1)
 	require.Equal(t, http.StatusOK, w.sendTo(t, facade, keys[0], http.MethodGet, path, "").Code)
 	require.Equal(t, http.StatusTooManyRequests, w.sendTo(t, facade, keys[1], http.MethodGet, path, "").Code, "the second was later")
+}
+
+// TestAProjectHasTheRequestsOfItsPlan: as many as its status shows, more or fewer than
+// usual, and what changes holds from the next request on; no other project is concerned.
+func TestAProjectHasTheRequestsOfItsPlan(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	clock := time.Unix(1000, 0)
+	counter := &counting{Store: w.db, limits: &store.RateWindows{Now: func() time.Time { return clock }}}
+	facade := w.facade(t, func(o *Options) { o.RequestsPerMinute, o.Store = 0, counter })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- facade.index.Run(ctx) }()
+	t.Cleanup(func() { stop(); require.NoError(t, <-ended) })
+
+	key, path := w.key(t, nil), "/v1/projects/"+w.projectID.String()+"/environments"
+	for _, allowed := range []int{3, 200} {
+		w.showRequests(t, facade, allowed)
+		clock = clock.Add(rateWindow)
+		for i := range allowed {
+			answer := w.sendTo(t, facade, key, http.MethodGet, path, "")
+			require.Equal(t, http.StatusOK, answer.Code, answer.Body)
+			require.Equal(t, fmt.Sprintf(`"project";q=%d;w=60`, allowed), answer.Header().Get("RateLimit-Policy"))
+			require.Equal(t, fmt.Sprintf(`"project";r=%d;t=60`, allowed-i-1), answer.Header().Get("RateLimit"))
+		}
+		answer := w.sendTo(t, facade, key, http.MethodGet, path, "")
+		require.Equal(t, http.StatusTooManyRequests, answer.Code)
+		require.Equal(t, fmt.Sprintf(`"project";q=%d;w=60`, allowed), answer.Header().Get("RateLimit-Policy"))
+		require.Contains(t, decode[Problem](t, answer.Body.Bytes()).Detail, fmt.Sprintf("made %d requests in the last minute", allowed))
+	}
+	require.Equal(t, usual, facade.requestsOf("another-"+w.namespace))
+}
+
+// showRequests is what the controllers do of a plan, and waits until a facade has heard.
+func (w *world) showRequests(t testing.TB, facade *Server, allowed int) {
+	t.Helper()
+	project := &v1alpha1.Project{}
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: v1alpha1.ProjectName}, project))
+	project.Status.Limits.RequestsPerMinute = ptr.To(int32(allowed))
+	require.NoError(t, w.client.Status().Update(t.Context(), project))
+	require.Eventually(t, func() bool { return facade.requestsOf(w.namespace) == allowed }, 10*time.Second, time.Millisecond)
 }
 
 func (w *world) auditEntries(t testing.TB) int {
@@ -130,13 +176,13 @@ func TestTwoFacadesShareOneLimit(t *testing.T) {
 	group.Wait()
 	require.EqualValues(t, 400, accepted.Load()+refused.Load())
 	require.EqualValues(t, len(counter.allowed), accepted.Load())
-	require.GreaterOrEqual(t, len(counter.allowed), plan.RequestsPerMinute)
+	require.GreaterOrEqual(t, len(counter.allowed), usual)
 	// A request was let through at some moment while it was asked for: one more than
 	// the limit cannot all have been asked for within a minute.
 	slices.SortFunc(counter.allowed, func(a, b asked) int { return a.from.Compare(b.from) })
-	for i := plan.RequestsPerMinute; i < len(counter.allowed); i++ {
-		first, last := counter.allowed[i-plan.RequestsPerMinute].from, time.Time{}
-		for _, a := range counter.allowed[i-plan.RequestsPerMinute : i+1] {
+	for i := usual; i < len(counter.allowed); i++ {
+		first, last := counter.allowed[i-usual].from, time.Time{}
+		for _, a := range counter.allowed[i-usual : i+1] {
 			if a.to.After(last) {
 				last = a.to
 			}

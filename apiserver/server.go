@@ -100,8 +100,8 @@ type Options struct {
 	GatewayURL string
 	// TrustedProxies may say in X-Forwarded-For where a request came from.
 	TrustedProxies httpserver.Proxies
-	// RequestsPerMinute is how many requests a project may make in any 60 seconds;
-	// 0 means the plan's default.
+	// RequestsPerMinute is how many requests a project may make in any 60 seconds of
+	// which no controller has shown yet what its plan allows; 0 means the plan's default.
 	RequestsPerMinute int
 	// GitOpsManagers are field managers over whose fields nothing is written; nil means
 	// DefaultGitOpsManagers.
@@ -154,7 +154,7 @@ func New(opts Options) (*Server, error) {
 	s := &Server{
 		client: opts.Client, store: opts.Store, claims: opts.Claims, platformID: opts.PlatformID, platform: opts.Keys,
 		gatewayURL: opts.GatewayURL, proxies: opts.TrustedProxies, logger: opts.Logger, now: time.Now,
-		patience: readyTimeout, deadline: requestTime, requestsPerMinute: cmp.Or(opts.RequestsPerMinute, plan.RequestsPerMinute),
+		patience: readyTimeout, deadline: requestTime, requestsPerMinute: cmp.Or(opts.RequestsPerMinute, int(plan.Default().RequestsPerMinute)),
 		gitOpsManagers: opts.GitOpsManagers,
 	}
 	if s.gitOpsManagers == nil {

@@ -52,6 +52,12 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		message: "must be a folder relative to the repository's root, such as services/support, without . and ..",
 		change:  func(p *v1alpha1.Project) { p.Spec.Git.Path = "a/../../b" },
 	}, {
+		name: "no request at all", path: ".spec.limits.requestsPerMinute", message: "should be greater than or equal to 1",
+		change: func(p *v1alpha1.Project) { p.Spec.Limits.RequestsPerMinute = ptr.To(int32(0)) },
+	}, {
+		name: "more requests than any plan allows", path: ".spec.limits.requestsPerMinute", message: "should be less than or equal to 10000",
+		change: func(p *v1alpha1.Project) { p.Spec.Limits.RequestsPerMinute = ptr.To(int32(10_001)) },
+	}, {
 		name: "no room for inputs", path: ".spec.limits.backlogInput", message: "must be more than 0",
 		change: func(p *v1alpha1.Project) { p.Spec.Limits.BacklogInput = ptr.To(resource.MustParse("0")) },
 	}, {

@@ -140,6 +140,15 @@ type ProjectLimits struct {
 	// +kubebuilder:validation:Maximum=1000
 	Environments *int32 `json:"environments,omitempty"`
 
+	// RequestsPerMinute is how many requests to the REST API the project may make in
+	// any 60 seconds, with all its keys; beyond it callers get 429. Without it, and
+	// above it, the plan's limit holds.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	RequestsPerMinute *int32 `json:"requestsPerMinute,omitempty"`
+
 	// BacklogRuns is the most runs of an environment that may be open, waiting or
 	// under way, when another webhook is taken for them, twice as many where its
 	// caller waits for the answer; beyond it callers get 429. Without it, and above it, the plan's limit

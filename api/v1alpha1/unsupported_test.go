@@ -30,6 +30,7 @@ var readers = map[string]string{
 	"Project.git.provider":                          "controllers/deployment/report.go: git.Provider",
 	"Project.defaultEnvironment":                    "controllers/project/controller.go: Spec.DefaultEnvironment",
 	"Project.limits.environments":                   "internal/plan/plan.go: limits.Environments",
+	"Project.limits.requestsPerMinute":              "internal/plan/plan.go: limits.RequestsPerMinute",
 	"Project.limits.backlogRuns":                    "internal/plan/plan.go: limits.BacklogRuns",
 	"Project.limits.backlogInput":                   "internal/plan/plan.go: limits.BacklogInput",
 	"Project.limits.storage":                        "internal/plan/plan.go: limits.Storage",

@@ -989,6 +989,11 @@ func (in *ProjectLimits) DeepCopyInto(out *ProjectLimits) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.RequestsPerMinute != nil {
+		in, out := &in.RequestsPerMinute, &out.RequestsPerMinute
+		*out = new(int32)
+		**out = **in
+	}
 	if in.BacklogRuns != nil {
 		in, out := &in.BacklogRuns, &out.BacklogRuns
 		*out = new(int64)

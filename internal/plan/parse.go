@@ -24,11 +24,12 @@ const maxText = 64 << 10
 
 // document is a plan as text says it; what it leaves out stays as it was.
 type document struct {
-	Environments *int32             `json:"environments"`
-	BacklogRuns  *int64             `json:"backlogRuns"`
-	BacklogInput *resource.Quantity `json:"backlogInput"`
-	Storage      *resource.Quantity `json:"storage"`
-	Build        struct {
+	Environments      *int32             `json:"environments"`
+	RequestsPerMinute *int32             `json:"requestsPerMinute"`
+	BacklogRuns       *int64             `json:"backlogRuns"`
+	BacklogInput      *resource.Quantity `json:"backlogInput"`
+	Storage           *resource.Quantity `json:"storage"`
+	Build             struct {
 		Resources      Resources `json:"resources"`
 		TimeoutSeconds *int64    `json:"timeoutSeconds"`
 	} `json:"build"`
@@ -68,6 +69,7 @@ func Parse(text []byte, base Plan) (Plan, error) {
 	}
 	p := base.clone()
 	replace(&p.Environments, d.Environments)
+	replace(&p.RequestsPerMinute, d.RequestsPerMinute)
 	replace(&p.BacklogRuns, d.BacklogRuns)
 	replace(&p.BacklogInput, d.BacklogInput)
 	replace(&p.Storage, d.Storage)

@@ -18,6 +18,7 @@ import (
 
 const everything = `
 environments: 3
+requestsPerMinute: 600
 backlogRuns: 1000
 backlogInput: 1Gi
 storage: 10Gi
@@ -41,6 +42,7 @@ func TestAPlanSaysWhatDiffers(t *testing.T) {
 	p, err := plan.Parse([]byte(everything), plan.Default())
 	require.NoError(t, err)
 	require.EqualValues(t, 3, p.Environments)
+	require.EqualValues(t, 600, p.RequestsPerMinute)
 	require.EqualValues(t, 1000, p.BacklogRuns)
 	require.Equal(t, "1Gi", p.BacklogInput.String())
 	require.Equal(t, "10Gi", p.Storage.String())
@@ -75,35 +77,37 @@ func TestAPlanThatSaysNothingIsTheDefault(t *testing.T) {
 func TestWhatIsWrongWithAPlanIsNamed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"environments: 0":                       "environments must be 1 to 1000",
-		"environments: 1001":                    "environments must be 1 to 1000",
-		"backlogRuns: 0":                        "backlogRuns must be 1 to 10000000",
-		"backlogInput: 0":                       "backlogInput must be more than 0",
-		"storage: -1Gi":                         "storage must be more than 0",
-		"environments: many":                    "environments must be a whole number, not a string",
-		"environments: 2\nenvironments: 3":      `already set`,
-		"environment: 3":                        `unknown field "environment"`,
-		"requestsPerMinute: 3":                  `unknown field "requestsPerMinute"`,
-		"environments: 3\n---\nenvironments: 4": "more than one document",
-		"environments: [":                       "it is not YAML",
-		"- 3":                                   "must be a map",
-		"runner: {labels: all}":                 "runner.labels must be a list",
-		"runner: {resources: {limits: {memory: much}}}":                              "quantities must match",
-		"runner: {resources: {limits: {memory: 0}}}":                                 "runner.resources.limits.memory must be more than 0",
-		"runner: {resources: {limits: {memory: null}}}":                              "runner.resources.limits.memory must be more than 0",
-		"runner: {resources: {limits: {memory: 8Gi}}}":                               "runner.resources.limits.memory must not be more than runner.maxResources.memory, which is 4Gi",
-		"runner: {maxResources: {memory: 256Mi}}":                                    "runner.resources.limits.memory must not be more than runner.maxResources.memory, which is 256Mi",
-		"runner: {resources: {limits: {nvidia.com/gpu: 1}}}":                         "runner.resources.limits.nvidia.com/gpu needs runner.maxResources.nvidia.com/gpu",
-		"build: {resources: {requests: {cpu: 2}}}":                                   "build.resources.requests.cpu must not be more than build.resources.limits.cpu, which is 1",
-		"build: {resources: {limits: {cpu: -1}}}":                                    "build.resources.limits.cpu must be more than 0",
-		"build: {resources: {claims: []}}":                                           `unknown field "claims"`,
-		"runner: {annotations: [a b]}":                                               `runner.annotations: "a b" is neither a key`,
-		"runner: {labels: ['*/inject']}":                                             `runner.labels: "*/inject" is neither a key`,
-		"runner: {labels: ['']}":                                                     `runner.labels: "" is neither a key`,
-		"runner: {tolerations: [{value: x}]}":                                        "runner.tolerations[0].key is missing",
-		"runner: {tolerations: [{key: x, operator: Exists, value: z}]}":              "runner.tolerations[0].value does not go",
-		"runner: {tolerations: [{key: x, operator: Gt, value: '3'}]}":                "runner.tolerations[0].operator must be",
-		"runner: {tolerations: [{key: x, effect: Never}]}":                           "runner.tolerations[0].effect must be",
+		"environments: 0":                                               "environments must be 1 to 1000",
+		"environments: 1001":                                            "environments must be 1 to 1000",
+		"backlogRuns: 0":                                                "backlogRuns must be 1 to 10000000",
+		"backlogInput: 0":                                               "backlogInput must be more than 0",
+		"storage: -1Gi":                                                 "storage must be more than 0",
+		"environments: many":                                            "environments must be a whole number, not a string",
+		"environments: 2\nenvironments: 3":                              `already set`,
+		"environment: 3":                                                `unknown field "environment"`,
+		"requestsPerHour: 3":                                            `unknown field "requestsPerHour"`,
+		"requestsPerMinute: 0":                                          "requestsPerMinute must be 1 to 10000",
+		"requestsPerMinute: 10001":                                      "requestsPerMinute must be 1 to 10000",
+		"environments: 3\n---\nenvironments: 4":                         "more than one document",
+		"environments: [":                                               "it is not YAML",
+		"- 3":                                                           "must be a map",
+		"runner: {labels: all}":                                         "runner.labels must be a list",
+		"runner: {resources: {limits: {memory: much}}}":                 "quantities must match",
+		"runner: {resources: {limits: {memory: 0}}}":                    "runner.resources.limits.memory must be more than 0",
+		"runner: {resources: {limits: {memory: null}}}":                 "runner.resources.limits.memory must be more than 0",
+		"runner: {resources: {limits: {memory: 8Gi}}}":                  "runner.resources.limits.memory must not be more than runner.maxResources.memory, which is 4Gi",
+		"runner: {maxResources: {memory: 256Mi}}":                       "runner.resources.limits.memory must not be more than runner.maxResources.memory, which is 256Mi",
+		"runner: {resources: {limits: {nvidia.com/gpu: 1}}}":            "runner.resources.limits.nvidia.com/gpu needs runner.maxResources.nvidia.com/gpu",
+		"build: {resources: {requests: {cpu: 2}}}":                      "build.resources.requests.cpu must not be more than build.resources.limits.cpu, which is 1",
+		"build: {resources: {limits: {cpu: -1}}}":                       "build.resources.limits.cpu must be more than 0",
+		"build: {resources: {claims: []}}":                              `unknown field "claims"`,
+		"runner: {annotations: [a b]}":                                  `runner.annotations: "a b" is neither a key`,
+		"runner: {labels: ['*/inject']}":                                `runner.labels: "*/inject" is neither a key`,
+		"runner: {labels: ['']}":                                        `runner.labels: "" is neither a key`,
+		"runner: {tolerations: [{value: x}]}":                           "runner.tolerations[0].key is missing",
+		"runner: {tolerations: [{key: x, operator: Exists, value: z}]}": "runner.tolerations[0].value does not go",
+		"runner: {tolerations: [{key: x, operator: Gt, value: '3'}]}":   "runner.tolerations[0].operator must be",
+		"runner: {tolerations: [{key: x, effect: Never}]}":              "runner.tolerations[0].effect must be",
 		"runner: {tolerations: [{key: x, effect: NoExecute, tolerationSeconds: 3}]}": "runner.tolerations[0].tolerationSeconds",
 		"runner: {runtimeClassNames: [gVisor]}":                                      `runner.runtimeClassNames: "gVisor"`,
 		"# " + strings.Repeat("x", 64<<10):                                           "at most 65536",
@@ -136,6 +140,10 @@ func TestAProjectLowersItsPlanOnly(t *testing.T) {
 	require.EqualValues(t, 20, p.Lowered(v1alpha1.ProjectLimits{}).Environments)
 	require.EqualValues(t, 2, p.Lowered(v1alpha1.ProjectLimits{Environments: ptr.To(int32(2))}).Environments)
 	require.EqualValues(t, 20, p.Lowered(v1alpha1.ProjectLimits{Environments: ptr.To(int32(900))}).Environments)
+	require.EqualValues(t, 120, p.Lowered(v1alpha1.ProjectLimits{}).RequestsPerMinute)
+	require.EqualValues(t, 12, p.Lowered(v1alpha1.ProjectLimits{RequestsPerMinute: ptr.To(int32(12))}).RequestsPerMinute)
+	require.EqualValues(t, 120, p.Lowered(v1alpha1.ProjectLimits{RequestsPerMinute: ptr.To(int32(600))}).RequestsPerMinute)
+	require.EqualValues(t, 12, *p.Lowered(v1alpha1.ProjectLimits{RequestsPerMinute: ptr.To(int32(12))}).Limits().RequestsPerMinute)
 }
 
 // Whatever a text holds, it is refused, or gives a plan that parses to itself and

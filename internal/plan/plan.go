@@ -22,14 +22,13 @@ import (
 // platform's; see Parse.
 const Annotation = "agentplatform.dev/plan"
 
-// RequestsPerMinute is how many requests to the REST API a project may make in any
-// 60 seconds, with all its keys and over all replicas. Nothing lowers it yet.
-const RequestsPerMinute = 120
-
 // Plan is what a project may have. Every figure is filled.
 type Plan struct {
 	// Environments is the most environments, at least 1.
 	Environments int32
+	// RequestsPerMinute is how many requests to the REST API the project may make in
+	// any 60 seconds, with all its keys and over all replicas.
+	RequestsPerMinute int32
 	// BacklogRuns and BacklogInput are how many runs of an environment may be open,
 	// and how many bytes their inputs may have, when another webhook is taken.
 	BacklogRuns  int64
@@ -78,10 +77,11 @@ type Runner struct {
 // and nothing by which a pod gets more of the cluster than others have.
 func Default() Plan {
 	return Plan{
-		Environments: 20,
-		BacklogRuns:  100_000,
-		BacklogInput: resource.MustParse("4Gi"),
-		Storage:      resource.MustParse("50Gi"),
+		Environments:      20,
+		RequestsPerMinute: 120,
+		BacklogRuns:       100_000,
+		BacklogInput:      resource.MustParse("4Gi"),
+		Storage:           resource.MustParse("50Gi"),
 		Build: Build{
 			Resources: Resources{
 				Requests: resources("100m", "128Mi"),
@@ -111,6 +111,9 @@ func (p Plan) Lowered(limits v1alpha1.ProjectLimits) Plan {
 	if limits.Environments != nil {
 		p.Environments = min(p.Environments, *limits.Environments)
 	}
+	if limits.RequestsPerMinute != nil {
+		p.RequestsPerMinute = min(p.RequestsPerMinute, *limits.RequestsPerMinute)
+	}
 	if limits.BacklogRuns != nil {
 		p.BacklogRuns = min(p.BacklogRuns, *limits.BacklogRuns)
 	}
@@ -129,7 +132,8 @@ func least(of resource.Quantity, lower *resource.Quantity) resource.Quantity {
 // Limits are the figures of the plan that a project may lower.
 func (p Plan) Limits() v1alpha1.ProjectLimits {
 	return v1alpha1.ProjectLimits{
-		Environments: &p.Environments, BacklogRuns: &p.BacklogRuns, BacklogInput: &p.BacklogInput, Storage: &p.Storage,
+		Environments: &p.Environments, RequestsPerMinute: &p.RequestsPerMinute,
+		BacklogRuns: &p.BacklogRuns, BacklogInput: &p.BacklogInput, Storage: &p.Storage,
 	}
 }
 

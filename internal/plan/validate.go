@@ -16,8 +16,8 @@ import (
 // maxEnvironments is what the API lets a Project ask for at most.
 const maxEnvironments = 1000
 
-// maxBacklogRuns is likewise.
-const maxBacklogRuns = 10_000_000
+// maxRequestsPerMinute and maxBacklogRuns are likewise.
+const maxRequestsPerMinute, maxBacklogRuns = 10_000, 10_000_000
 
 // Bounds of build.timeoutSeconds.
 const minBuildTimeout, maxBuildTimeout = 60, 24 * 60 * 60
@@ -27,6 +27,9 @@ func (p Plan) validate() error {
 	var problems []error
 	if p.Environments < 1 || p.Environments > maxEnvironments {
 		problems = append(problems, fmt.Errorf("environments must be 1 to %d", maxEnvironments))
+	}
+	if p.RequestsPerMinute < 1 || p.RequestsPerMinute > maxRequestsPerMinute {
+		problems = append(problems, fmt.Errorf("requestsPerMinute must be 1 to %d", maxRequestsPerMinute))
 	}
 	if p.BacklogRuns < 1 || p.BacklogRuns > maxBacklogRuns {
 		problems = append(problems, fmt.Errorf("backlogRuns must be 1 to %d", maxBacklogRuns))
