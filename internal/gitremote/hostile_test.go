@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,6 +148,36 @@ func TestAListOfTipsIsScanned(t *testing.T) {
 		_, err = session.Tips(t.Context(), []string{"main"}, func() {})
 		require.Error(t, err)
 		require.Contains(t, Explain("u", false, err), want)
+		require.NoError(t, session.Close())
+	}
+}
+
+// TestADumbServerIsNamed: plain files, as git update-server-info makes them for a web server,
+// are told from a connection that broke off; so are an empty repository's, and a page.
+func TestADumbServerIsNamed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, refs := range map[string]string{
+		"full": anyHash + "\trefs/heads/main\n" + anyHash + "\trefs/tags/v1\n", "empty": "", "page": "<!doctype html><p>Sign in",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "info"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name, "info", "refs"), []byte(refs), 0o600))
+	}
+	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(server.Close)
+	rules, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
+	require.NoError(t, err)
+	for _, name := range []string{"full", "empty", "page"} {
+		remote, err := New(server.URL+"/"+name, Values(nil), egress.New(rules))
+		require.NoError(t, err)
+		session, err := remote.Connect(t.Context())
+		require.NoError(t, err)
+		_, tips := session.Tips(t.Context(), []string{"main"}, func() {})
+		_, refs := session.Refs(t.Context())
+		for _, err := range []error{tips, refs} {
+			require.ErrorIs(t, err, errForeign, name)
+			require.Contains(t, Explain("u", false, err), "serve it with git http-backend, use an SSH URL, or correct git.url", name)
+		}
 		require.NoError(t, session.Close())
 	}
 }

@@ -50,6 +50,7 @@ var (
 	errRefs     = Remedy("the repository's list of branches and tags is larger than %d MiB; remove some", MaxRefs>>20)
 	errPreamble = Remedy("the server sends more than %d MiB before the objects; check git.url of the Project", maxPreamble>>20)
 	errTrees    = Remedy("the repository's lists of folders are larger than %d MiB", maxTrees>>20)
+	errForeign  = Remedy("the server answers without Git's smart HTTP protocol, the only one that is supported over HTTP: it serves the repository as plain files (the dumb protocol), or is no Git server; serve it with git http-backend, use an SSH URL, or correct git.url of the Project")
 	errTips     = Remedy("the server's list of branches and tags cannot be read; check git.url of the Project")
 	ErrPack     = Remedy("the repository is larger than %d MiB; move large files elsewhere", MaxPack>>20)
 )

@@ -208,10 +208,7 @@ func (s *httpSession) Close() error {
 func (s *httpSession) Refs(ctx context.Context) (*packp.AdvRefs, error) {
 	s.wire.body.Allow(MaxRefs, errRefs)
 	refs, err := s.AdvertisedReferencesContext(ctx)
-	if over := s.wire.body.Exceeded(); over != nil {
-		return nil, over
-	}
-	return refs, err
+	return refs, s.wire.understood(err)
 }
 
 // Pack implements Session.
@@ -232,6 +229,24 @@ func (s *httpSession) Pack(ctx context.Context, req *packp.UploadPackRequest) (i
 type meter struct {
 	next http.RoundTripper
 	body Bounded
+	// foreign says that the last answer was a list of branches in no form of Git's smart
+	// protocol.
+	foreign bool
+}
+
+// advertised is what a server that speaks Git's smart protocol calls its list of branches; its
+// clients take every other for one of the dumb protocol.
+const advertised = "application/x-" + transport.UploadPackServiceName + "-advertisement"
+
+// understood is why a list of branches could not be read, if it could not.
+func (m *meter) understood(err error) error {
+	if over := m.body.Exceeded(); over != nil {
+		return over
+	}
+	if err != nil && m.foreign {
+		return errForeign
+	}
+	return err
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -240,6 +255,7 @@ func (m *meter) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.foreign = resp.StatusCode == http.StatusOK && strings.HasSuffix(req.URL.Path, "/info/refs") && resp.Header.Get("Content-Type") != advertised
 	m.body.R = resp.Body
 	resp.Body = struct {
 		io.Reader

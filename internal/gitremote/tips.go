@@ -55,10 +55,10 @@ func (s *httpSession) Tips(ctx context.Context, names []string, answered func())
 		return nil, err
 	}
 	tips, err := scanTips(body, names, answered)
-	if over := s.wire.body.Exceeded(); over != nil {
-		return nil, over
+	if err = s.wire.understood(err); err != nil {
+		return nil, err
 	}
-	return tips, err
+	return tips, nil
 }
 
 // scanTips reads a list of branches and tags, line by line, and keeps those alone by
