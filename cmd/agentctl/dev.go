@@ -26,6 +26,9 @@ const (
 	sessionTime, sessionEvery = 2 * time.Minute, 30 * time.Second
 	// sessionEnd bounds ending the session when the command ends.
 	sessionEnd = 10 * time.Second
+	// devPause and devLongest are the least and the most that is waited before an upload is
+	// tried again that failed on its way: each pause is twice the one before.
+	devPause, devLongest = 2 * time.Second, time.Minute
 )
 
 // devOptions are the flags of `dev`.
@@ -46,7 +49,8 @@ func newDevCommand() *cobra.Command {
 		Long: `Deploy what is in a folder of this machine to an environment for tests, and again
 whenever something in it changes. The files are checked first, here: of what is wrong with
 them every problem is shown with its file, line and column, and nothing is uploaded. A
-change while a build is under way takes that build's place.
+change while a build is under way takes that build's place. An upload that fails on its
+way is tried again.
 
 The environment is held by a test session while the command runs, so that nobody else
 tests or deletes it meanwhile. Ctrl-C ends the session; what is live stays so.`,
@@ -209,7 +213,7 @@ func (l *devLoop) begin(ctx context.Context, p packed) (end func()) {
 
 // deployed deploys what was packed, and says what became of it and where events come in.
 func (l *devLoop) deployed(ctx context.Context, p packed) error {
-	d, err := l.api.upload(ctx, l.environment, p, l.skipTests, l.messages)
+	d, err := l.sent(ctx, p)
 	if err != nil {
 		return fmt.Errorf("deploying to %s: %w", l.environment.Slug, err)
 	}
@@ -220,6 +224,21 @@ func (l *devLoop) deployed(ctx context.Context, p packed) error {
 		return err
 	}
 	return l.webhooks(ctx)
+}
+
+// sent uploads what was packed until the platform has taken or refused it, or something else
+// is to be uploaded: of a failure on the way nobody edits the folder.
+func (l *devLoop) sent(ctx context.Context, p packed) (deployment, error) {
+	for after := devPause; ; after = min(2*after, devLongest) {
+		d, err := l.api.upload(ctx, l.environment, p, l.skipTests, l.messages)
+		if err == nil || ctx.Err() != nil || !passes(err) {
+			return d, err
+		}
+		fmt.Fprintf(l.messages, "%s\nuploading again in %s\n", printableLines(err.Error()), after)
+		if err := l.api.wait(ctx, after); err != nil {
+			return d, err
+		}
+	}
 }
 
 // webhooks shows the URLs of the environment's connectors.

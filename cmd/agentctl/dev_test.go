@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
@@ -188,6 +190,64 @@ func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusConflict, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"detail":"somebody else tests","code":"test_session_active"}`))}, nil
 		}
 	default:
+	}
+	return http.DefaultTransport.RoundTrip(request)
+}
+
+// TestDevUploadsAgainWhatFailedOnItsWay: after pauses that grow, nobody edits anything, and
+// each time under the same key; what is refused is not sent again.
+func TestDevUploadsAgainWhatFailedOnItsWay(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.kind = "test"
+	p.has(`"status":"deployed","is_live":true`)
+	p.streams = []func(http.ResponseWriter, string){endedAtOnce}
+	network := &broken{left: 3*restTries + 1}
+	var pauses []time.Duration
+	says, _, stop := p.dev(folderWith(t, map[string]string{"agents/hello.yaml": helloAgent}), func(o *devOptions) {
+		o.api.http.Transport = network
+		o.api.wait = func(ctx context.Context, d time.Duration) error {
+			if d == sessionEvery {
+				<-ctx.Done()
+			} else if d != restPause && d != lookEvery {
+				pauses = append(pauses, d)
+			}
+			return ctx.Err()
+		}
+	})
+	says.until(t, "live in staging")
+	require.NoError(t, stop())
+	require.Equal(t, []time.Duration{devPause, 2 * devPause, 4 * devPause}, pauses)
+	require.Contains(t, says.all(), "the cable is out\nuploading again in 2s\n")
+	require.Len(t, p.uploads, 1)
+	require.Len(t, network.keys, 1, "so that what came through is not deployed twice")
+
+	for err, again := range map[error]bool{
+		errCable: true, &restError{Status: http.StatusBadGateway}: true, &restError{Status: http.StatusServiceUnavailable}: true,
+		&restError{Status: http.StatusNotImplemented}: false, &restError{Status: http.StatusUnprocessableEntity}: false,
+		&restError{Status: http.StatusTooManyRequests, Code: httpserver.CodeStorageFull}: false,
+	} {
+		require.Equal(t, again, passes(err), "%v", err)
+	}
+}
+
+var errCable = errors.New("the cable is out")
+
+// broken lets no upload through, so often.
+type broken struct {
+	left int
+	keys map[string]bool
+}
+
+func (b *broken) RoundTrip(request *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(request.URL.Path, "/upload") {
+		if b.keys == nil {
+			b.keys = map[string]bool{}
+		}
+		b.keys[request.Header.Get("Idempotency-Key")] = true
+		if b.left--; b.left >= 0 {
+			return nil, errCable
+		}
 	}
 	return http.DefaultTransport.RoundTrip(request)
 }

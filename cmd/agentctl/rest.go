@@ -105,6 +105,16 @@ func (e *restError) later() bool {
 	return e.Status == http.StatusServiceUnavailable || e.Status == http.StatusTooManyRequests && e.Code != httpserver.CodeStorageFull
 }
 
+// passes says whether a call may succeed later that failed for good now: nobody answered, or
+// the server's side was at fault.
+func passes(err error) bool {
+	var problem *restError
+	if !errors.As(err, &problem) {
+		return true
+	}
+	return problem.later() || problem.Status >= http.StatusInternalServerError && problem.Status != http.StatusNotImplemented
+}
+
 // call makes a call until it is answered, and decodes the answer. One that changes something
 // needs an idempotency key, under which it may be made again. body is sent as JSON; nil is none.
 func (r *rest) call(ctx context.Context, method, path, idempotencyKey string, body, into any) error {

@@ -20,9 +20,10 @@ import (
 // uploadTime bounds sending a folder.
 const uploadTime = 10 * time.Minute
 
-// packed is what is in a folder, as it is uploaded.
+// packed is what is in a folder, as it is uploaded: under one key, however often.
 type packed struct {
 	digest string
+	key    string
 	bytes  []byte
 	files  int
 }
@@ -49,7 +50,7 @@ func packFolder(files bundle.Files) (packed, error) {
 	if err != nil {
 		return packed{}, fmt.Errorf("packing the folder: %w", err)
 	}
-	return packed{digest, b.Bytes(), len(files)}, nil
+	return packed{digest, rand.Text(), b.Bytes(), len(files)}, nil
 }
 
 // upload uploads what was packed, and deploys it.
@@ -60,13 +61,12 @@ func (r *rest) upload(ctx context.Context, to environment, p packed, skipTests b
 	}
 	patient := *r.http
 	patient.Timeout = uploadTime
-	key := rand.Text()
 	err = r.repeated(ctx, func() error {
 		body := io.Reader(bytes.NewReader(p.bytes))
 		if isTerminal(messages) {
 			body = &progress{Reader: body, all: len(p.bytes), out: messages}
 		}
-		_, err := r.once(ctx, &patient, restRequest{http.MethodPost, path, map[string]string{"Idempotency-Key": key}, "application/zstd", body, len(p.bytes)}, &d)
+		_, err := r.once(ctx, &patient, restRequest{http.MethodPost, path, map[string]string{"Idempotency-Key": p.key}, "application/zstd", body, len(p.bytes)}, &d)
 		if isTerminal(messages) {
 			fmt.Fprintf(messages, "%s", clearLine)
 		}
