@@ -52,12 +52,6 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		message: "must be a folder relative to the repository's root, such as services/support, without . and ..",
 		change:  func(p *v1alpha1.Project) { p.Spec.Git.Path = "a/../../b" },
 	}, {
-		name: "no request at all", path: ".spec.limits.requestsPerMinute", message: "should be greater than or equal to 1",
-		change: func(p *v1alpha1.Project) { p.Spec.Limits.RequestsPerMinute = ptr.To(int32(0)) },
-	}, {
-		name: "more requests than any plan allows", path: ".spec.limits.requestsPerMinute", message: "should be less than or equal to 10000",
-		change: func(p *v1alpha1.Project) { p.Spec.Limits.RequestsPerMinute = ptr.To(int32(10_001)) },
-	}, {
 		name: "no room for inputs", path: ".spec.limits.backlogInput", message: "must be more than 0",
 		change: func(p *v1alpha1.Project) { p.Spec.Limits.BacklogInput = ptr.To(resource.MustParse("0")) },
 	}, {
@@ -87,6 +81,18 @@ func TestProjectRules(t *testing.T) {
 	refuse(t, newProject, projectBreaches)
 }
 
+// TestLimitsHaveBounds: those of a Project and of a plan are the same.
+func TestLimitsHaveBounds(t *testing.T) {
+	t.Parallel()
+	refuse(t, newProject, []breach[*v1alpha1.Project]{{
+		name: "no request at all", path: ".spec.limits.requestsPerMinute", message: "should be greater than or equal to 1",
+		change: func(p *v1alpha1.Project) { p.Spec.Limits.RequestsPerMinute = ptr.To(int32(0)) },
+	}, {
+		name: "more requests than any plan allows", path: ".spec.limits.requestsPerMinute", message: "should be less than or equal to 10000",
+		change: func(p *v1alpha1.Project) { p.Spec.Limits.RequestsPerMinute = ptr.To(int32(10_001)) },
+	}})
+}
+
 func TestProjectsThatAreFine(t *testing.T) {
 	t.Parallel()
 	accept(t, newProject, []valid[*v1alpha1.Project]{
@@ -94,6 +100,8 @@ func TestProjectsThatAreFine(t *testing.T) {
 		{name: "no git", change: func(p *v1alpha1.Project) { p.Spec.Git = nil }},
 		{name: "SSH", change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "ssh://git@git.example.com:2222/a.git" }},
 		{name: "SSH, short", change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "git@git.example.com:team/a.git" }},
+		{name: "few requests", change: func(p *v1alpha1.Project) { p.Spec.Limits.RequestsPerMinute = ptr.To(int32(1)) }},
+		{name: "many requests", change: func(p *v1alpha1.Project) { p.Spec.Limits.RequestsPerMinute = ptr.To(int32(10_000)) }},
 		{name: "folder", change: func(p *v1alpha1.Project) { p.Spec.Git.Path = "services/.support/v1.2..3" }},
 		{name: "branch", change: func(p *v1alpha1.Project) { p.Spec.Git.DefaultBranch = "release/1.2-rc_1" }},
 		{name: "later git", update: true, change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "https://other.example.com/a" }},
