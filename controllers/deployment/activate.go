@@ -231,9 +231,11 @@ func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error)
 
 // answeredBefore says whether a request came along with a restored object whose
 // environment had an activation since: it must not be carried out again. The
-// store knows the last request alone, and a backup may hold one before that.
+// store knows the last request alone, and a backup may hold one before that. What
+// was asked of an object after it was made is none of those, and whose clock it was
+// asked by does not count.
 func (r *Reconciler) answeredBefore(ctx context.Context, v *version) (bool, error) {
-	if !v.unseen {
+	if !v.unseen || v.Generation > 1 {
 		return false, nil
 	}
 	environment, err := r.Store.Environment(ctx, v.environmentKey)

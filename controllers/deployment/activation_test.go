@@ -93,6 +93,43 @@ var _ = Describe("The activation of a Deployment", func() {
 		Expect(first.Status.Activation).NotTo(BeNil())
 	})
 
+	It("is carried out of an object that was made again, whatever clock it was asked by", func(ctx SpecContext) {
+		s := newScene(ctx)
+		first, second := s.deployed(ctx, s.Deployment("v1")), s.deployed(ctx, s.Deployment("v2"))
+		Expect(s.live(ctx)).To(Equal("v2"))
+		again := func(change func(*v1alpha1.Deployment)) *v1alpha1.Deployment {
+			GinkgoHelper()
+			s.ExpectGone(ctx, first)
+			Expect(s.Store.Remove(ctx, s.Key(first).ProjectID, s.Ref(first))).To(Succeed())
+			first = s.Deployment("v1", change)
+			s.ExpectApplied(ctx, first)
+			return first
+		}
+		asked := func(ahead time.Duration) *v1alpha1.DeploymentActivation {
+			GinkgoHelper()
+			row, err := s.Store.Environment(ctx, s.Key(s.environment))
+			Expect(err).NotTo(HaveOccurred())
+			return &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(row.LiveActivatedAt.Add(ahead).Truncate(time.Second))}
+		}
+		for i, ahead := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+			d := again(func(*v1alpha1.Deployment) {})
+			d.Spec.Activation = asked(ahead)
+			s.ExpectApplied(ctx, d)
+			s.ExpectReconciled(ctx, s.r, d)
+			Expect(d.Status.Activation.Result).To(Equal(v1alpha1.ActivationActivated))
+			Expect(s.live(ctx)).To(Equal("v1"), "asked %s ahead of the store", ahead)
+			Expect(s.activate(ctx, second, time.Duration(i)*time.Second)).To(Equal(v1alpha1.ActivationActivated))
+			Expect(s.live(ctx)).To(Equal("v2"))
+		}
+
+		By("not of one that was restored with a request from before")
+		before := asked(-time.Minute)
+		d := again(func(d *v1alpha1.Deployment) { d.Spec.Activation = before })
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(d.Status.Activation.Message).To(ContainSubstring("before this object was restored"))
+		Expect(s.live(ctx)).To(Equal("v2"))
+	})
+
 	It("is superseded by one that was asked for later", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first, second := s.deployed(ctx, s.Deployment("v1")), s.deployed(ctx, s.Deployment("v2"))
