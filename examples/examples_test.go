@@ -50,6 +50,7 @@ func TestEveryExampleIsAValidRepository(t *testing.T) {
 		require.NotEmpty(t, project.Suites, name)
 		require.NotEmpty(t, examples.About(name), "%s: its README begins with what it is, in a line", name)
 		require.NotContains(t, examples.About(name), "](", "it is shown as it is")
+		require.True(t, strings.HasSuffix(examples.About(name), "."), "%s: what it is goes on in another line", name)
 	}
 	_, err := examples.Open("nothing")
 	require.ErrorContains(t, err, `there is no example "nothing"; there is hello`)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -59,7 +60,11 @@ func templates() string {
 	return strings.TrimRight(out.String(), "\n")
 }
 
-// contents are the files of an example with the schemas of their kinds.
+// sources is where what an example's README links to is outside of this repository.
+const sources = "https://github.com/agentplatform/agentplatform/blob/main/"
+
+// contents are the files of an example with the schemas of their kinds, whose links hold in
+// any repository.
 func contents(source fs.FS) (map[string][]byte, error) {
 	files, err := schemaFiles()
 	if err != nil {
@@ -70,6 +75,9 @@ func contents(source fs.FS) (map[string][]byte, error) {
 			return err
 		}
 		text, err := fs.ReadFile(source, name)
+		if name == "README.md" {
+			text = bytes.ReplaceAll(text, []byte("](../../"), []byte("]("+sources))
+		}
 		files[name] = append([]byte(modeline(name)), text...)
 		return err
 	})

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -57,6 +59,39 @@ func TestInitBeginsARepository(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(folder, "agents"))
 	_, _, err = run(t, "init", folder, "--template", "nothing")
 	require.ErrorContains(t, err, "--template: there is no example")
+}
+
+// links are the targets of a Markdown file's.
+var links = regexp.MustCompile(`\]\(([^)\s#]+)[^)]*\)`)
+
+// TestLinksOfAnInitedRepositoryLeadSomewhere: to a file of it, or to one of this repository by
+// its address.
+func TestLinksOfAnInitedRepositoryLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	elsewhere := 0
+	for _, example := range examples.Names() {
+		folder := filepath.Join(t.TempDir(), "agents")
+		_, _, err := run(t, "init", folder, "--template", example)
+		require.NoError(t, err)
+		require.NoError(t, filepath.WalkDir(folder, func(file string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(file) != ".md" {
+				return err
+			}
+			text, err := os.ReadFile(file)
+			for _, link := range links.FindAllStringSubmatch(string(text), -1) {
+				target := filepath.Join(filepath.Dir(file), link[1])
+				if ours, found := strings.CutPrefix(link[1], sources); found {
+					target = filepath.Join("..", "..", ours)
+					elsewhere++
+				} else if strings.Contains(link[1], "://") {
+					continue
+				}
+				require.FileExists(t, target, "%s of %s", link[1], example)
+			}
+			return err
+		}))
+	}
+	require.NotZero(t, elsewhere)
 }
 
 // TestInitWritesAllOrNothing: where something stands in the way of its last file, too.
