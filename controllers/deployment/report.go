@@ -12,9 +12,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
@@ -49,6 +51,8 @@ type Reporter struct {
 	// busy are the namespaces whose provider is being told something: each has one
 	// place, so that one that hangs holds up its own.
 	busy sync.Map
+	// pauses are those of the namespaces whose provider does not take what it is told.
+	pauses pauses
 }
 
 // Reconcile tells the provider of one Deployment's commit, where it does not know yet.
@@ -63,6 +67,13 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, nil
 	}
 	again := ctrl.Result{RequeueAfter: max(soonest, age/2)}
+	project, err := r.Project(ctx, d.Namespace)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if rest := r.pauses.rest(d.Namespace, project.Generation, r.Now()); rest > 0 {
+		return ctrl.Result{RequeueAfter: wait.Jitter(rest, spread)}, nil
+	}
 	status, ok, err := r.statusOf(ctx, d)
 	if err != nil || !ok {
 		return again, err
@@ -74,14 +85,27 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	defer r.busy.Delete(d.Namespace)
-	became, err := r.report(ctx, d, status)
+	began := r.Now()
+	became, err := r.report(ctx, d, project, status)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	r.pause(project, became.Reason, r.Now().Sub(began))
 	if became.Reason == v1alpha1.CommitStatusReported {
 		again = ctrl.Result{}
 	}
 	return again, r.show(ctx, d, became)
+}
+
+// pause keeps a provider from being told the next status at once that did not take the last one, or
+// took long: each of them holds a place that others wait for.
+func (r *Reporter) pause(project *v1alpha1.Project, became v1alpha1.CommitStatusReason, took time.Duration) {
+	switch {
+	case became == v1alpha1.CommitStatusRefused || became == v1alpha1.CommitStatusUnreachable || took >= slow:
+		r.pauses.failed(project.Namespace, project.Generation, r.Now())
+	case became == v1alpha1.CommitStatusReported:
+		r.pauses.ended(project.Namespace)
+	}
 }
 
 // wantedState is what the provider is to know of a deployment's commit, "" for nothing yet,
@@ -172,17 +196,15 @@ func bestKnown(d *v1alpha1.Deployment, all []v1alpha1.Deployment) *v1alpha1.Depl
 }
 
 // report tells the provider and returns what became of that. An error is one of ours.
-func (r *Reporter) report(ctx context.Context, d *v1alpha1.Deployment, s commitstatus.Status) (became v1alpha1.DeploymentCommitStatus, err error) {
+func (r *Reporter) report(
+	ctx context.Context, d *v1alpha1.Deployment, project *v1alpha1.Project, s commitstatus.Status,
+) (became v1alpha1.DeploymentCommitStatus, err error) {
 	if told := d.Status.CommitStatus; told != nil {
 		became.State = told.State
 	}
 	not := func(reason v1alpha1.CommitStatusReason, message string) (v1alpha1.DeploymentCommitStatus, error) {
 		became.Reason, became.Message = reason, gitremote.Clip(message, 1000)
 		return became, nil
-	}
-	project, err := r.Project(ctx, d.Namespace)
-	if err != nil {
-		return became, err
 	}
 	git := project.Spec.Git
 	if git == nil {
@@ -261,7 +283,14 @@ func (r *Reporter) SetupWithManager(mgr ctrl.Manager) error {
 		Named("commitstatus").
 		WithOptions(options).
 		For(&v1alpha1.Deployment{}, builder.WithPredicates(object.Changed(reported))).
+		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.DeploymentList{}, untold), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(r)
+}
+
+// untold picks the deployments whose provider has not taken the last that it was told.
+func untold(_ client.Object, deployment v1alpha1.ConditionedObject) bool {
+	d, ok := deployment.(*v1alpha1.Deployment)
+	return ok && d.Status.CommitStatus != nil && d.Status.CommitStatus.Reason != v1alpha1.CommitStatusReported
 }
 
 // reported is what of a deployment says what its provider is to know.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -39,13 +40,15 @@ type provider struct {
 	mu     sync.Mutex
 	told   []string // states, with their contexts
 	answer int
+	// commit is that of deployments that come to a phase.
+	commit string
 	// hangs is answered by nobody until it is closed; nil hangs nothing. reached says that somebody waits.
 	hangs, reached chan struct{}
 }
 
 func newProvider(ctx context.Context, secret map[string]string) *provider {
 	GinkgoHelper()
-	p := &provider{answer: http.StatusCreated}
+	p := &provider{answer: http.StatusCreated, commit: reportCommit}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var status struct{ State, Context string }
 		_ = json.NewDecoder(r.Body).Decode(&status)
@@ -85,7 +88,7 @@ func (p *provider) at(ctx context.Context, d *v1alpha1.Deployment, phase v1alpha
 		p.ExpectApplied(ctx, d)
 	}
 	now := metav1.NewTime(p.Clock.Now().Truncate(time.Second))
-	d.Status.Phase, d.Status.Commit, d.Status.StartedAt = phase, reportCommit, &now
+	d.Status.Phase, d.Status.Commit, d.Status.StartedAt = phase, p.commit, &now
 	if phase.Terminal() {
 		d.Status.EndedAt = &now
 	}
@@ -200,6 +203,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(d.ResourceVersion).To(Equal(version), "nothing is new")
 
 		p.answers(http.StatusOK)
+		p.Clock.Step(20 * time.Second)
 		Expect(p.again(ctx, d)).To(BeZero())
 		Expect(d.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusReported))
 		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed))
@@ -228,6 +232,76 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		for _, text := range append(p.Events.Sent(), string(shown), p.log.String()) {
 			Expect(text).NotTo(ContainSubstring(reportToken))
 		}
+	})
+
+	It("is told no more often for a thousand deployments than for one, while the provider refuses", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		p.answers(http.StatusBadGateway)
+		many := make([]*v1alpha1.Deployment, 12)
+		for i := range many {
+			many[i] = p.Deployment(string(rune('a' + i)))
+			p.commit = fmt.Sprintf("%040x", i)
+			p.at(ctx, many[i], v1alpha1.DeploymentDeployed)
+		}
+		Expect(p.states()).To(HaveLen(1))
+		Expect(many[0].Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusRefused))
+		Expect(many[1].Status.CommitStatus).To(BeNil(), "it has not been tried")
+		pause := 10 * time.Second
+		for range 8 {
+			for _, d := range many {
+				Expect(p.again(ctx, d)).To(And(BeNumerically(">=", pause), BeNumerically("<=", max(pause*3/2, 30*time.Minute))))
+			}
+			Expect(p.states()).To(BeEmpty())
+			p.Clock.Step(pause)
+			for _, d := range many {
+				p.again(ctx, d)
+			}
+			Expect(p.states()).To(HaveLen(1), "after %s", pause)
+			pause = min(2*pause, 10*time.Minute)
+		}
+		Expect(pause).To(Equal(10*time.Minute), "the longest")
+
+		By("a changed Project")
+		p.project.Spec.Git.URL += ".git"
+		Expect(p.Admin.Update(ctx, p.project)).To(Succeed())
+		p.again(ctx, many[0])
+		Expect(p.states()).To(BeEmpty(), "one that changes all the time has no more calls by that")
+		p.Clock.Step(10 * time.Second)
+		p.again(ctx, many[0])
+		Expect(p.states()).To(HaveLen(1))
+		Expect(p.again(ctx, many[1])).To(BeNumerically("<=", 15*time.Second), "its pauses begin anew")
+
+		By("a provider that takes it")
+		p.answers(http.StatusCreated)
+		p.Clock.Step(10 * time.Second)
+		for _, d := range many {
+			Expect(p.again(ctx, d)).To(BeZero())
+		}
+		Expect(p.states()).NotTo(BeEmpty())
+	})
+
+	It("is told the next one after a pause, where the provider takes it slowly", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		p.hangs, p.reached = make(chan struct{}), make(chan struct{}, 10)
+		one, two := p.Deployment("one"), p.Deployment("two")
+		told := make(chan time.Duration, 1)
+		go func() {
+			defer GinkgoRecover()
+			told <- p.at(ctx, one, v1alpha1.DeploymentBuilding)
+		}()
+		Eventually(ctx, p.reached).Should(Receive())
+		p.Clock.Step(5 * time.Second)
+		close(p.hangs)
+		Eventually(ctx, told).Should(Receive(BeZero()))
+		Expect(one.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusReported))
+
+		Expect(p.at(ctx, two, v1alpha1.DeploymentBuilding)).To(And(BeNumerically(">=", 10*time.Second), BeNumerically("<=", 15*time.Second)))
+		Expect(p.reached).NotTo(Receive())
+		p.Clock.Step(10 * time.Second)
+		Expect(p.again(ctx, two)).To(BeZero())
+		Expect(two.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusReported))
+		p.Clock.Step(time.Second)
+		Expect(p.at(ctx, two, v1alpha1.DeploymentDeployed)).To(BeZero(), "it was quick the last time")
 	})
 
 	It("says why nothing is told", func(ctx SpecContext) {
