@@ -29,9 +29,14 @@ const treesPatience = 10 * time.Second
 // treeBounds bound what is read of that answer: folders alone.
 var treeBounds = Bounds{Objects: 20_000, Object: 2 << 20, Folder: 2 << 20, Inflated: 16 << 20, Work: 64 << 20, Cache: 2 << 20}
 
-// reading has a place for the one answer that is held at a time: the process may have
-// little memory, and much else to do.
-var reading = make(chan struct{}, 1)
+// The process may have little memory, and much else to do.
+var (
+	// receiving has a place for each answer that is held at a time: a server that sends slowly
+	// has one of them.
+	receiving = make(chan struct{}, 4)
+	// reading has a place for the one that is unpacked at a time, which waits for nobody.
+	reading = make(chan struct{}, 1)
+)
 
 // ErrBusy says that it was never this one's turn.
 var ErrBusy = errors.New("folders of other repositories are being read")
@@ -42,7 +47,7 @@ var ErrFilter = errors.New("the server does not filter what it sends")
 // Trees names what a folder of each commit holds: the same name is the same files.
 // It takes the lists of the folders above alone. A commit without the folder has no
 // name. The session must have been asked for refs, and is used
-// up. One answer is held at a time: ErrBusy where the others took all of ctx.
+// up. Four answers are held at a time: ErrBusy where the others took all of ctx.
 func Trees(ctx context.Context, s Session, refs *packp.AdvRefs, folder string, commits ...plumbing.Hash) (map[plumbing.Hash]string, error) {
 	if !refs.Capabilities.Supports(capability.Filter) || !refs.Capabilities.Supports(capability.Shallow) {
 		return nil, ErrFilter
@@ -53,12 +58,11 @@ func Trees(ctx context.Context, s Session, refs *packp.AdvRefs, folder string, c
 	if err := errors.Join(req.Capabilities.Set(capability.Shallow), req.Capabilities.Set(capability.Filter)); err != nil {
 		return nil, fmt.Errorf("asking for folders: %w", err)
 	}
-	select {
-	case reading <- struct{}{}:
-		defer func() { <-reading }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+	leave, err := enter(ctx, receiving)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, treesPatience)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })() // SSH knows no contexts
@@ -66,11 +70,30 @@ func Trees(ctx context.Context, s Session, refs *packp.AdvRefs, folder string, c
 	if err != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}
+	if leave, err = enter(ctx, reading); err != nil {
+		return nil, err
+	}
+	defer leave()
+	return treesOf(ctx, pack, folder, commits)
+}
+
+// enter takes a place and returns what gives it back; ErrBusy where there was none in ctx.
+func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+	}
+}
+
+// treesOf are the names of a folder in what was received.
+func treesOf(ctx context.Context, pack []byte, folder string, commits []plumbing.Hash) (names map[plumbing.Hash]string, err error) {
 	objects, err := OpenObjects(ctx, held{bytes.NewReader(pack)}, treeBounds)
 	if err != nil {
 		return nil, err
 	}
-	names := map[plumbing.Hash]string{}
+	names = map[plumbing.Hash]string{}
 	for _, hash := range commits {
 		if names[hash], err = treeOf(objects, hash, folder); err != nil {
 			return nil, err

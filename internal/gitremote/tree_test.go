@@ -3,6 +3,8 @@
 package gitremote_test
 
 import (
+	"context"
+	"net/http"
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -54,4 +56,55 @@ func TestTreesNameWhatAFolderHolds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAServerThatHangsKeepsNobodyFromFolders: while it takes what one may take, others are answered.
+func TestAServerThatHangsKeepsNobodyFromFolders(t *testing.T) {
+	t.Parallel()
+	repository := gittest.New(t)
+	repository.Git(repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
+	commit := repository.Commit("main", "a/x.yaml", "1")
+	rules, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
+	require.NoError(t, err)
+	trees := func(ctx context.Context, url, ca string) (map[plumbing.Hash]string, error) {
+		remote, err := gitremote.New(url, gitremote.Values(map[string][]byte{"ca.crt": []byte(ca)}), egress.New(rules))
+		if err != nil {
+			return nil, err
+		}
+		session, err := remote.Connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer session.Close()
+		refs, err := session.Tips(ctx, []string{"main"}, func() {})
+		if err != nil {
+			return nil, err
+		}
+		return gitremote.Trees(ctx, session, refs, "a", plumbing.NewHash(commit))
+	}
+	reached, hangs := make(chan struct{}, 1), make(chan struct{})
+	slow, slowCA := repository.HTTPS(t, func(_ http.ResponseWriter, r *http.Request) int {
+		if r.Method == http.MethodPost {
+			reached <- struct{}{}
+			<-hangs
+		}
+		return 0
+	})
+	defer close(hangs)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := trees(ctx, slow, slowCA)
+		ended <- err
+	}()
+	<-reached
+
+	quick, quickCA := repository.HTTPS(t, nil)
+	seen, err := trees(t.Context(), quick, quickCA)
+	require.NoError(t, err)
+	require.Equal(t, repository.Git(repository.Work, "rev-parse", commit+":a"), seen[plumbing.NewHash(commit)])
+	require.Empty(t, ended, "it hangs all the while")
+	stop()
+	require.Error(t, <-ended)
 }
