@@ -59,6 +59,13 @@ func TestStatisticsAreNarrowedByEveryParameter(t *testing.T) {
 		require.NotNil(t, got.Stats.AverageDurationMS, query)
 		require.Equal(t, TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}, *got.TokenUsage.Value, query)
 	}
+}
+
+// TestStatisticsRefuseWhatHasNoEffect: with the parameter that is at fault.
+func TestStatisticsRefuseWhatHasNoEffect(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
 	for query, field := range map[string]string{
 		"time_range=1h":                 "query.time_range",
 		"end_date=2026-01-01T00:00:00Z": "query.end_date",
