@@ -30,7 +30,6 @@ func TestStatisticsAreNarrowedByEveryParameter(t *testing.T) {
 		"time_range=last_month&start_date=2020-01-01T00:00:00Z":        {1, 1},
 		"start_date=2020-01-01T00:00:00Z&end_date=" + hour(-time.Hour): {0, 0},
 		"deployment_id={deployment}":                                   {1, 0},
-		"deployment_id={event}":                                        {0, 0},
 		"status_filter=completed":                                      {1, 0},
 		"status_filter=completed&status_filter=queued":                 {1, 1},
 		"status_filter=failed":                                         {0, 0},
@@ -59,6 +58,15 @@ func TestStatisticsAreNarrowedByEveryParameter(t *testing.T) {
 		require.NotNil(t, got.Stats.AverageDurationMS, query)
 		require.Equal(t, TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}, *got.TokenUsage.Value, query)
 	}
+}
+
+// TestStatisticsOfADeploymentOfNobody: an id that is none of the project's deployments is told.
+func TestStatisticsOfADeploymentOfNobody(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	path := sample{path: "/agents/hello?environment_id={environment}&deployment_id={event}"}.fill(t, w.ids)
+	status, body := w.call(t, w.key(t, nil), http.MethodGet, path, "")
+	require.Equal(t, http.StatusNotFound, status, "%s", body)
 }
 
 // TestStatisticsRefuseWhatHasNoEffect: with the parameter that is at fault.

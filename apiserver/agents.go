@@ -111,6 +111,11 @@ func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (answe
 	if err != nil {
 		return answer[AgentDetails]{}, err
 	}
+	if !in.DeploymentID.IsZero() {
+		if _, err := s.deployment(ctx, c, in.DeploymentID); err != nil {
+			return answer[AgentDetails]{}, err
+		}
+	}
 	agent, err := s.findAgent(ctx, c, environment, in.AgentName)
 	if err != nil {
 		return answer[AgentDetails]{}, err

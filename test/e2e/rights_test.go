@@ -23,6 +23,7 @@ var neededAnyway = map[string]string{
 	"events.k8s.io/events patch": "an event that repeats is patched instead of written again",
 	"/events patch":              "as above, for those of the leader's election",
 	"batch/jobs delete":          "a build that is cancelled, or is no longer wanted, is ended",
+	"batch/jobs patch":           "a build that has lost its label gets it back",
 
 	// Caches watch with their initial list in the stream; where a server cannot, they list.
 	"/configmaps list":                       "a cache whose server streams no initial list",

@@ -39,7 +39,7 @@ var (
 		"* agentplatform.dev/projects/status patch",
 		// Runner pools, builds and why their pods do not start; children are applied.
 		"* apps/deployments create,get,list,patch,watch",
-		"* batch/jobs create,delete,get,list,watch",
+		"* batch/jobs create,delete,get,list,patch,watch",
 		"* events.k8s.io/events create,patch",
 		"* pods list,watch",
 		// Around those pods: who reaches whom, and whom they trust.

@@ -22,6 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 	"github.com/agentplatform/agentplatform/webhookgw"
@@ -86,7 +87,7 @@ func (p *platform) run(path string) {
 	go func() { indexed <- index.Run(ctx) }()
 	p.facade, err = apiserver.New(apiserver.Options{
 		Client: facade, Index: index, Store: db, Claims: db, PlatformID: p.platformID, Keys: keys.Follower.Keys,
-		GatewayURL: "https://hooks.example.com", Logger: quiet, RequestsPerMinute: 1 << 20, // the tests ask as fast as they can
+		GatewayURL: "https://hooks.example.com", Logger: quiet, RequestsPerMinute: 1 << 20,
 	})
 	require.NoError(p.t, err)
 	p.gateway, err = webhookgw.New(webhookgw.Options{
@@ -141,7 +142,10 @@ func (p *platform) manage(ctx context.Context, db *sqlite.Store, keys *platformk
 	lease := &controllers.Lease{Store: db, ClusterUID: uid, PlatformID: p.platformID, Logger: quiet}
 	require.NoError(p.t, lease.Await(ctx))
 	require.NoError(p.t, keys.Begin(ctx))
+	plenty := plan.Default()
+	plenty.RequestsPerMinute = 10_000 // the tests ask as fast as they can
 	require.NoError(p.t, controllers.Register(ctx, mgr, controllers.Options{
+		Plan:  &plenty,
 		Store: db.ForCluster(uid), Hints: db, Lease: lease, PlatformID: p.platformID, Keys: keys.Follower.Keys, KeyKeeper: keys,
 		Image: "agentplatform:dev", DispatchURL: "http://dispatch.example.svc:8081", GatewayURL: "https://hooks.example.com",
 		SystemNamespace: kube.SystemNamespace,
