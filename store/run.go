@@ -223,6 +223,13 @@ type Housekeeping interface {
 	// RollUp adds ended runs to the numbers that Statistics tells, by at most limit rows of
 	// the outbox, and returns by how many.
 	RollUp(ctx context.Context, limit int) (int, error)
+	// DropHistory deletes what is older than age of history, by whole days of the store's clock in
+	// UTC: about limit rows, partitions or pages of a file at a time, and returns how many; 0 once
+	// nothing is left. A
+	// blob of history goes at most MaxOpen and some days after what named it, and never before.
+	DropHistory(ctx context.Context, age time.Duration, limit int) (int, error)
+	// OldestHistory is when the first day began of which there is history; zero without any.
+	OldestHistory(ctx context.Context) (time.Time, error)
 	// Replan lets an engine that plans statements once plan those anew whose tables have
 	// grown much since.
 	Replan(ctx context.Context) error

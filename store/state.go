@@ -124,6 +124,17 @@ const (
 // MaxOpen is how long a run may be open: nothing stays for ever in the tables of what is.
 const MaxOpen = 30 * 24 * time.Hour
 
+// Retention is how long history is kept unless the operator says otherwise, MinRetention the
+// shortest that they may say.
+const (
+	Retention    = 90 * 24 * time.Hour
+	MinRetention = 2 * 24 * time.Hour
+)
+
+// OpenFor is how long a run or delivery may be open where history is kept for so long: MaxOpen, or
+// a day less than that, so that nothing open is as old as what is deleted.
+func OpenFor(retention time.Duration) time.Duration { return min(MaxOpen, retention-24*time.Hour) }
+
 // MaxLosses is how often a run may lose its runner: one that brings down every
 // runner must not do so for ever.
 const MaxLosses = 20

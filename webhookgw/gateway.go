@@ -51,6 +51,8 @@ type Options struct {
 	MaxConnections int
 	// ReviewBudget is ingress.Options'.
 	ReviewBudget int64
+	// Retention is schedule.Options'.
+	Retention time.Duration
 	// Keys derive and open what deliveries are signed and sent with, and the secrets that
 	// providers sign with; Guard decides where deliveries go. Without Keys nothing is
 	// delivered, and nothing taken that is signed.
@@ -112,7 +114,7 @@ func New(opts Options) (*Gateway, error) {
 			Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger, Now: opts.Now,
 		}),
 		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger, Runners: runners}),
-		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
+		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Retention: opts.Retention, Metrics: counted, Logger: opts.Logger}),
 		replayer: schedule.NewReplayer(schedule.ReplayerOptions{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 		ticker:   schedule.NewTicker(schedule.TickerOptions{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 	}

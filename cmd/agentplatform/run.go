@@ -257,6 +257,6 @@ func (p *process) gatewayOptions() webhookgw.Options {
 	return webhookgw.Options{
 		Store: p.store, PublicAddr: p.publicAddr, InternalAddr: p.internalAddr, TrustedProxies: p.proxies,
 		PublicTLS: p.publicTLS, InternalTLS: p.internalTLS, Grace: p.grace(), Farewell: httpserver.Farewell,
-		MaxConnections: p.connections, ReviewBudget: p.reviewBudget, Registry: p.registry, Logger: p.logger,
+		MaxConnections: p.connections, ReviewBudget: p.reviewBudget, Retention: p.retention, Registry: p.registry, Logger: p.logger,
 	}
 }

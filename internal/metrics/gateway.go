@@ -61,6 +61,8 @@ type Gateway struct {
 	leases         counters
 	storeAnswered  prometheus.Gauge
 	partitions     prometheus.Gauge
+	overdue        prometheus.Gauge
+	dropped        prometheus.Counter
 	ticks          counters
 	replayed       counters
 	pushed         counters
@@ -157,6 +159,10 @@ func (g *Gateway) runs(registry prometheus.Registerer) {
 		"Whether the store answered when this gateway last asked, which it does every 5 s: 1 or 0.")
 	g.partitions = newGauge(registry, "agentplatform_partitions_ahead",
 		"For how many days, from today on, history has partitions, as this gateway last saw; without that of the day no webhook is accepted. 0 until it has looked.")
+	g.overdue = newGauge(registry, "agentplatform_history_overdue_seconds",
+		"For how long the oldest day of history should have been deleted, as this gateway last saw; 0 where none should.")
+	g.dropped = newCounter(registry, "agentplatform_history_dropped_total",
+		"What this gateway has deleted of history that was too old: partitions, days of projects and blobs on PostgreSQL, rows and pages of the file on SQLite.")
 }
 
 func (g *Gateway) deliveries(registry prometheus.Registerer) {
@@ -254,6 +260,12 @@ func (g *Gateway) Ticked(outcome string, ticks int) { g.ticks.of(outcome).Add(fl
 
 // Partitions says for how many days from today on there are partitions of history.
 func (g *Gateway) Partitions(days int) { g.partitions.Set(float64(days)) }
+
+// HistoryOverdue says for how long the oldest day of history should have been deleted.
+func (g *Gateway) HistoryOverdue(by time.Duration) { g.overdue.Set(by.Seconds()) }
+
+// HistoryDropped counts what is deleted of history.
+func (g *Gateway) HistoryDropped(n int) { g.dropped.Add(float64(n)) }
 
 // StoreReachable says whether the store answers.
 func (g *Gateway) StoreReachable(is bool) {

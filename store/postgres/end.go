@@ -77,7 +77,7 @@ var endStatement = `WITH given AS MATERIALIZED (
 	SELECT project_id, 'storage', (array_agg(id))[1], sum(bytes), now_us() FROM (
 		SELECT project_id, id, ` + strconv.Itoa(sqlcore.RunOverhead) + ` + journal_size + texts AS bytes FROM gone
 		UNION ALL SELECT project_id, id, input_size FROM closed) s
-	GROUP BY project_id
+	GROUP BY project_id, day_of(id)
 ), rolled_up AS (
 	INSERT INTO outbox_rollups (project_id, ended_id, run_ids, posted_at)
 	SELECT project_id, (array_agg(id))[1], array_agg(id), now_us() FROM gone GROUP BY project_id

@@ -22,7 +22,7 @@ import (
 
 // hotTables are those of what is open, or waits to be counted, and what else has a row for
 // much of what is stored.
-var hotTables = []string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "outbox_rollups", "stored_bytes", "run_rollups", "agent_totals", "pools", "blobs", "blob_chunks", "concurrency_slots", "tokens", "deliveries", "destinations", "sends", "cron_ticks", "rejections", "replays"}
+var hotTables = []string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "outbox_rollups", "stored_bytes", "stored_days", "run_rollups", "agent_totals", "pools", "blobs", "blob_chunks", "concurrency_slots", "tokens", "deliveries", "destinations", "sends", "cron_ticks", "rejections", "replays"}
 
 // wide are the statements that are about more than one run or connector run, known by
 // what they contain, and why they may look at more than others.

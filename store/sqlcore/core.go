@@ -47,6 +47,16 @@ type Engine interface {
 	Lock(ctx context.Context, q Queryer, key uuid.UUID) error
 	// Part names the part of a table of history that holds an id.
 	Part(table string, id uuid.UUID) string
+	// DropDays drops parts of history of days before one, which are over, at most limit of them;
+	// parted says that all rows of these days have gone with them once none is left; ErrBusy
+	// that somebody else drops them at present. An engine without parts drops none.
+	DropDays(ctx context.Context, before int64, limit int) (n int, parted bool, err error)
+	// OldestDay is the first day that history has a part of; known is false where history has no
+	// parts.
+	OldestDay(ctx context.Context) (day int64, known bool, err error)
+	// Shrink gives free pages back to the disk, some at a time, where the engine does not do so
+	// by itself, and returns how many.
+	Shrink(ctx context.Context) (int, error)
 	// Among follows an id to say that it is one of a column of ids.
 	Among(column string) string
 	// End does what Core.end says but for the slots of keys and the marks of blobs, in one
@@ -69,6 +79,9 @@ type Engine interface {
 	Look(ctx context.Context, c store.Claim) (Look, error)
 	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)
 }
+
+// ErrBusy is of what somebody else does at present.
+var ErrBusy = errors.New("somebody else is at it")
 
 // Options are the parts of a Core.
 type Options struct {

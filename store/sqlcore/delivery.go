@@ -364,14 +364,15 @@ const DeliveryOverhead = 512
 // countDeliveries lets bytes be counted that deliveries have stored: more, by delivery, beside
 // the overhead of each.
 func countDeliveries(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key]int64) error {
-	bytes, of := map[uuid.UUID]int64{}, map[uuid.UUID]uuid.UUID{}
+	bytes, of := map[projectDay]int64{}, map[projectDay]uuid.UUID{}
 	for _, key := range keys {
-		bytes[key.ProjectID] += DeliveryOverhead + more[key]
-		of[key.ProjectID] = key.ID
+		on := projectDay{key.ProjectID, DayOf(key.ID)}
+		bytes[on] += DeliveryOverhead + more[key]
+		of[on] = key.ID
 	}
 	var r rows
-	for _, project := range slices.SortedFunc(maps.Keys(bytes), compareIDs) {
-		r.add(project, storage, of[project], bytes[project])
+	for _, on := range slices.SortedFunc(maps.Keys(bytes), compareDays) {
+		r.add(on.project, storage, of[on], bytes[on])
 	}
 	return r.insert(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at) VALUES `, `(%, %, %, %, now_us())`,
 		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET bytes = o.bytes + excluded.bytes`)

@@ -39,7 +39,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 	for len(projects) > 0 && n < limit && ctx.Err() == nil {
 		project, most := projects[0], min(limit-n, part)
 		expired, err := c.sweepRuns(ctx, most, `SELECT project_id, id FROM open_runs
-			WHERE project_id = $2 AND id < id_at(now_us() - $3) ORDER BY id LIMIT $1 `, c.expire, project, age.Microseconds())
+			WHERE project_id = $2 AND id < id_at(now_us() - $3) ORDER BY id LIMIT $1 `, c.expireAfter(age), project, age.Microseconds())
 		n += expired
 		if err != nil {
 			failed = append(failed, wrap(err, "ending runs of project %s that have been open for too long", project))
@@ -51,15 +51,17 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 	return n, errors.Join(failed...)
 }
 
-// expire ends runs that have been open for too long.
-func (c *Core) expire(ctx context.Context, tx *Tx, runs []store.Key) error {
-	endings := make([]Ending, len(runs))
-	for i, run := range runs {
-		endings[i] = Ending{
-			Run: run, Status: store.RunFailed, Code: store.RunErrorExpired,
-			Error: fmt.Sprintf("the run has not ended within %d days of its acceptance", int(store.MaxOpen.Hours()/24)),
+// expireAfter ends runs that have been open for so long.
+func (c *Core) expireAfter(age time.Duration) func(ctx context.Context, tx *Tx, runs []store.Key) error {
+	return func(ctx context.Context, tx *Tx, runs []store.Key) error {
+		endings := make([]Ending, len(runs))
+		for i, run := range runs {
+			endings[i] = Ending{
+				Run: run, Status: store.RunFailed, Code: store.RunErrorExpired,
+				Error: fmt.Sprintf("the run has not ended within %d days of its acceptance", int(age.Hours()/24)),
+			}
 		}
+		_, err := c.end(ctx, tx, endings)
+		return err
 	}
-	_, err := c.end(ctx, tx, endings)
-	return err
 }

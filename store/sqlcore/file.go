@@ -65,9 +65,13 @@ func (c *Core) files(ctx context.Context, input store.Key) ([]store.File, error)
 	case err != nil:
 		return nil, err
 	}
-	var files []store.File
-	err = json.Unmarshal([]byte(*column), &files)
-	return files, wrap(err, "decoding")
+	return filesIn(*column)
+}
+
+// filesIn are the files that the row of an input has.
+func filesIn(column string) (files []store.File, err error) {
+	err = json.Unmarshal([]byte(column), &files)
+	return files, wrap(err, "decoding files")
 }
 
 // RunFiles implements store.Files.

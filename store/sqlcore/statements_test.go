@@ -53,6 +53,12 @@ var ofAll = map[string]string{
 	"ClaimDeliveries": "deliveries are due in all projects",
 	"NextDelivery":    "deliveries are due in all projects",
 
+	"forgetDays":      "days are over in all projects",
+	"deleteDays":      "days are over in all projects",
+	"OldestHistory":   "the oldest day is that of all projects",
+	"dropBlobsBefore": "blobs of history are too old in all projects",
+	"deleteAudit":     "walks from project to project",
+
 	"latest":       "deliveries wait for too long in all projects",
 	"ExpireRuns":   "runs are open for too long in all projects",
 	"Receive":      "its rows are those of the deliveries that it is given, of all projects",

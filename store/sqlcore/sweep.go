@@ -297,23 +297,23 @@ func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
 		return 0, wrap(err, "looking for what is stored and not counted")
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		bytes := map[uuid.UUID]int64{}
+		bytes := map[projectDay]int64{}
 		n = 0
 		_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 			var (
-				project uuid.UUID
-				more    int64
+				of   store.Key
+				more int64
 			)
-			err = row.Scan(&project, &more)
-			bytes[project] += more
+			err = row.Scan(&of.ProjectID, &of.ID, &more)
+			bytes[projectDay{of.ProjectID, DayOf(of.ID)}] += more
 			n++
 			return none, err
 		}, `DELETE FROM outbox WHERE (project_id, consumer, ended_id) IN (SELECT project_id, consumer, ended_id FROM outbox
-			WHERE consumer = '`+storage+`' ORDER BY posted_at LIMIT $1 `+c.skipLocked+`) RETURNING project_id, bytes`, limit)
+			WHERE consumer = '`+storage+`' ORDER BY posted_at LIMIT $1 `+c.skipLocked+`) RETURNING project_id, ended_id, bytes`, limit)
 		if err != nil {
 			return err
 		}
-		return addStored(ctx, tx, bytes)
+		return addStoredOn(ctx, tx, bytes)
 	})
 	if err != nil {
 		return 0, wrap(err, "counting what is stored") // nothing was counted

@@ -137,13 +137,12 @@ func (c *Core) dropOld(ctx context.Context, tx *Tx, statement string, limit int)
 	if err != nil || len(over) == 0 {
 		return 0, err
 	}
-	var l list
 	blobs, less := make([]store.Key, len(over)), map[uuid.UUID]int64{}
 	for i, u := range over {
 		blobs[i] = u.blob
 		less[u.blob.ProjectID] -= u.size
 	}
-	if _, err := tx.exec(ctx, `UPDATE blobs SET mark = '' WHERE `+c.keys(&l, "id", blobs), l.args...); err != nil {
+	if err := c.loosen(ctx, tx, blobs); err != nil {
 		return 0, err
 	}
 	return int64(len(over)), addStored(ctx, tx, less)

@@ -18,9 +18,9 @@ import (
 
 // End implements sqlcore.Engine.
 func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
-	left := map[uuid.UUID]*leftBehind{}
+	stored, rolledUp := storedBy{}, map[uuid.UUID][]uuid.UUID{}
 	for _, ending := range endings {
-		run, bytes, err := endRun(ctx, q, ending, keyed)
+		run, bytes, input, err := endRun(ctx, q, ending, keyed)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			continue
@@ -28,34 +28,53 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 			return nil, err
 		}
 		ended = append(ended, run)
-		if left[run.Run.ProjectID] == nil {
-			left[run.Run.ProjectID] = &leftBehind{}
+		stored.add(run.Run, bytes)
+		rolledUp[run.Run.ProjectID] = append(rolledUp[run.Run.ProjectID], run.Run.ID)
+		if run.ConnectorRun != nil {
+			stored.add(store.Key{ProjectID: run.Run.ProjectID, ID: *run.ConnectorRun}, input)
 		}
-		of := left[run.Run.ProjectID]
-		of.bytes, of.runs = of.bytes+bytes, append(of.runs, run.Run.ID)
 	}
-	for project, of := range left {
+	for on, by := range stored {
 		if _, err := q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
-			VALUES ($1, 'storage', $2, $3, now_us())`, project, of.runs[0], of.bytes); err != nil {
+			VALUES ($1, 'storage', $2, $3, now_us())`, on.project, by.first, by.bytes); err != nil {
 			return nil, err
 		}
+	}
+	for project, runs := range rolledUp {
 		if _, err := q.ExecContext(ctx, `INSERT INTO outbox_rollups (project_id, ended_id, run_ids, posted_at)
-			VALUES ($1, $2, $3, now_us())`, project, of.runs[0], idsText(of.runs)); err != nil {
+			VALUES ($1, $2, $3, now_us())`, project, runs[0], idsText(runs)); err != nil {
 			return nil, err
 		}
 	}
 	return ended, nil
 }
 
-// leftBehind is what ended runs of a project leave to the consumers of the outbox.
-type leftBehind struct {
-	runs  []uuid.UUID
-	bytes int64
+// storedBy is what runs and connector runs of a project's day leave behind that have ended.
+type (
+	storedBy map[projectDay]*stored
+
+	projectDay struct {
+		project uuid.UUID
+		day     int64
+	}
+	stored struct {
+		first uuid.UUID
+		bytes int64
+	}
+)
+
+func (s storedBy) add(of store.Key, bytes int64) {
+	on := projectDay{of.ProjectID, sqlcore.DayOf(of.ID)}
+	if s[on] == nil {
+		s[on] = &stored{first: of.ID}
+	}
+	s[on].bytes += bytes
 }
 
 // endRun moves a run to history with all that hangs on its end; sql.ErrNoRows when
-// it is not open, or not as the Ending says. It returns how many bytes stay.
-func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool) (ended sqlcore.EndedRun, bytes int64, err error) {
+// it is not open, or not as the Ending says. It returns how many bytes stay of it, and of the
+// input of the connector run that has ended with it.
+func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool) (ended sqlcore.EndedRun, bytes, input int64, err error) {
 	var (
 		token, first, size int64
 		connectorRun       *uuid.UUID
@@ -83,22 +102,22 @@ func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool
 		e.Usage.OutputTokens, e.Usage.ThinkingTokens, e.Usage.CachedInputTokens, e.Usage.TotalTokens, e.Token == nil,
 		first, size, store.MaxJournal, string(e.Only), keyed, blob, e.TestName).Scan(&ended.Environment.ID, &connectorRun, &agent)
 	if err != nil {
-		return ended, 0, err
+		return ended, 0, 0, err
 	}
 	ended.Run, ended.Environment.ProjectID, ended.Status = e.Run, e.Run.ProjectID, e.Status
 	if err := q.QueryRowContext(ctx, `DELETE FROM open_runs WHERE project_id = $1 AND id = $2
 		RETURNING journal_size, COALESCE(concurrency_key, '') <> ''`, e.Run.ProjectID, e.Run.ID).Scan(&bytes, &ended.Keyed); err != nil {
-		return ended, 0, err
+		return ended, 0, 0, err
 	}
 	bytes += size + int64(len(e.Output)+len(e.Error)) + sqlcore.RunOverhead
 	if err := insertEntries(ctx, q, store.Lease{Run: e.Run, Token: token}, e.Journal, e.Large); err != nil {
-		return ended, 0, err
+		return ended, 0, 0, err
 	}
 	if ended.Posted, err = sendOn(ctx, q, e.Run, agent); err != nil || connectorRun == nil {
-		return ended, bytes, err
+		return ended, bytes, 0, err
 	}
-	input, err := endConnectorRun(ctx, q, &ended, *connectorRun)
-	return ended, bytes + input, err
+	input, err = endConnectorRun(ctx, q, &ended, *connectorRun)
+	return ended, bytes, input, err
 }
 
 // sendOn posts an ended run to the outbox if its agent has a link to an outbound connector,

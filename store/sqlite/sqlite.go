@@ -130,7 +130,8 @@ func open(path, lock, mode string) *sql.DB { return sql.OpenDB(databaseAt(path, 
 func databaseAt(path, lock, mode string) database {
 	pragmas := []string{"busy_timeout(10000)", "synchronous(FULL)", "foreign_keys(1)", "temp_store(MEMORY)"}
 	if mode != "ro" {
-		pragmas = append(pragmas, "journal_mode(WAL)")
+		// The former holds of a file that is made with it: it says where to take free pages from.
+		pragmas = append(pragmas, "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)")
 	}
 	query := url.Values{"mode": {mode}, "_txlock": {lock}, "_pragma": pragmas}
 	return database{dsn: (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: query.Encode()}).String()}

@@ -89,6 +89,7 @@ var groups = []struct {
 	{"History", historyPromises},
 	{"Stored", storedPromises},
 	{"Statistics", statisticsPromises},
+	{"Retention", retentionPromises},
 	{"Files", filePromises},
 	{"Load", loadPromises},
 	{"Tokens", tokenPromises},

@@ -19,11 +19,11 @@ import (
 // that part is given up and begun again in a later round.
 func TestWhatHangsIsCutOff(t *testing.T) {
 	t.Parallel()
-	for _, part := range []string{"SweepLeases", "CountStored", "RollUp", "SweepExpired", "ExpireRuns", "ExpireDeliveries", "Replan"} {
+	for _, part := range []string{"SweepLeases", "CountStored", "RollUp", "SweepExpired", "ExpireRuns", "ExpireDeliveries", "DropHistory", "OldestHistory", "Replan"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				hangs := &hangingOnce{fakeStore: fakeStore{clock: time.Now(), expired: 1, ended: 1, old: 1, late: 1}, part: part}
+				hangs := &hangingOnce{fakeStore: fakeStore{clock: time.Now(), expired: 1, ended: 1, old: 1, late: 1, past: 1}, part: part}
 				hangs.unrolled.Store(1)
 				ctx, stop := context.WithTimeout(t.Context(), grace+2*expireEvery*sweepInterval+time.Second)
 				defer stop()
@@ -34,6 +34,7 @@ func TestWhatHangsIsCutOff(t *testing.T) {
 				require.Positive(t, hangs.expunged)
 				require.Zero(t, hangs.old)
 				require.Zero(t, hangs.late)
+				require.Zero(t, hangs.past)
 				require.Positive(t, hangs.planned)
 			})
 		})
@@ -97,6 +98,20 @@ func (h *hangingOnce) ExpireRuns(ctx context.Context, age time.Duration, limit i
 		return 0, err
 	}
 	return h.fakeStore.ExpireRuns(ctx, age, limit)
+}
+
+func (h *hangingOnce) DropHistory(ctx context.Context, age time.Duration, limit int) (int, error) {
+	if err := h.hang(ctx, "DropHistory"); err != nil {
+		return 0, err
+	}
+	return h.fakeStore.DropHistory(ctx, age, limit)
+}
+
+func (h *hangingOnce) OldestHistory(ctx context.Context) (time.Time, error) {
+	if err := h.hang(ctx, "OldestHistory"); err != nil {
+		return time.Time{}, err
+	}
+	return h.fakeStore.OldestHistory(ctx)
 }
 
 func (h *hangingOnce) Replan(ctx context.Context) error {

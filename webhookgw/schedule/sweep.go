@@ -2,7 +2,7 @@
 
 // Package schedule does what is due: it records the ticks of cron connectors, takes on replays
 // of many, ends claims whose lease expired, consumes what ended runs leave to do, makes room for history, and
-// deletes what is remembered for a time only.
+// deletes what is remembered for a time only, history among it.
 package schedule
 
 import (
@@ -57,6 +57,8 @@ type Options struct {
 		Ping(ctx context.Context) error
 	}
 	Logger *slog.Logger
+	// Retention is how long history is kept; 0 means store.Retention.
+	Retention time.Duration
 	// Metrics count what is swept; nil counts nowhere.
 	Metrics *metrics.Gateway
 	// Now is the clock of the grace; nil means time.Now.
@@ -89,6 +91,7 @@ func New(opts Options) *Sweeper {
 	if opts.WithTimeout == nil {
 		opts.WithTimeout = context.WithTimeout
 	}
+	opts.Retention = cmp.Or(opts.Retention, store.Retention)
 	if opts.Metrics == nil {
 		opts.Metrics = metrics.NewGateway(nil)
 	}
@@ -222,7 +225,7 @@ func (s *Sweeper) tidy(ctx context.Context) error {
 	if !s.answers.Load() {
 		return nil // which sweep says
 	}
-	var partitions, expired, old error
+	var partitions, expired, old, kept error
 	if s.rounds++; s.rounds%partitionEvery == 1 {
 		if partitions = s.step(ctx, s.partitions); partitions != nil {
 			s.rounds = 0 // again at once
@@ -234,9 +237,10 @@ func (s *Sweeper) tidy(ctx context.Context) error {
 		if s.expiries++; s.expiries%expireEvery == 1 {
 			expired = s.until(ctx, s.opts.Store.SweepExpired)
 			old = cmp.Or(s.until(ctx, s.expire), s.until(ctx, s.expireDeliveries))
+			kept = cmp.Or(s.until(ctx, s.dropHistory), s.step(ctx, s.oldest))
 		}
 	}
-	return errors.Join(partitions, planned, counted, expired, old)
+	return errors.Join(partitions, planned, counted, expired, old, kept)
 }
 
 // partitions tells how many there are also where no more can be made.
@@ -296,18 +300,46 @@ func (s *Sweeper) count(swept store.Swept) {
 
 // expire ends runs that have been open for too long.
 func (s *Sweeper) expire(ctx context.Context, limit int) (int, error) {
-	n, err := s.opts.Store.ExpireRuns(ctx, store.MaxOpen, limit)
+	n, err := s.opts.Store.ExpireRuns(ctx, store.OpenFor(s.opts.Retention), limit)
 	s.opts.Metrics.Ended(string(store.RunFailed), n)
 	return n, err
 }
 
 // expireDeliveries ends those that nobody has taken for too long.
 func (s *Sweeper) expireDeliveries(ctx context.Context, limit int) (int, error) {
-	n, err := s.opts.Store.ExpireDeliveries(ctx, store.MaxOpen, limit)
+	n, err := s.opts.Store.ExpireDeliveries(ctx, store.OpenFor(s.opts.Retention), limit)
 	for range n {
 		s.opts.Metrics.DeliveryEnded(store.DeliveryFailed.String())
 	}
 	return n, err
+}
+
+// dropHistory deletes what is too old of history. Until nothing is left there is more.
+func (s *Sweeper) dropHistory(ctx context.Context, limit int) (int, error) {
+	n, err := s.opts.Store.DropHistory(ctx, s.opts.Retention, limit)
+	s.opts.Metrics.HistoryDropped(n)
+	if err == nil && n > 0 {
+		n = limit
+	}
+	return n, err
+}
+
+// oldest tells for how long the oldest day of history should have been deleted.
+func (s *Sweeper) oldest(ctx context.Context) error {
+	now, err := s.opts.Store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	oldest, err := s.opts.Store.OldestHistory(ctx)
+	if err != nil {
+		return err
+	}
+	overdue := now.Sub(oldest.Add(24*time.Hour)) - s.opts.Retention
+	if oldest.IsZero() {
+		overdue = 0
+	}
+	s.opts.Metrics.HistoryOverdue(max(overdue, 0))
+	return nil
 }
 
 // until repeats what takes so many at a time until few are left, or its turn is over.

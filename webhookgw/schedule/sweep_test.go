@@ -36,7 +36,9 @@ type fakeStore struct {
 	// expired are leases beyond the three of each sweep.
 	expired int
 	broken  error // of sweeping leases
-	clock   time.Time
+	// past is what is left of history that is too old.
+	past  int
+	clock time.Time
 }
 
 // settled is a sweeper that saw the store answer for the whole grace.
@@ -89,6 +91,22 @@ func (f *fakeStore) ExpireDeliveries(_ context.Context, age time.Duration, limit
 	n := min(limit, f.late)
 	f.late -= n
 	return n, nil
+}
+
+func (f *fakeStore) DropHistory(_ context.Context, age time.Duration, limit int) (int, error) {
+	if age != store.Retention {
+		return 0, errors.New("not that long")
+	}
+	n := min(limit-1, f.past)
+	f.past -= n
+	return n, nil
+}
+
+func (f *fakeStore) OldestHistory(context.Context) (time.Time, error) {
+	if f.past > 0 {
+		return f.clock.Add(-store.Retention - 3*24*time.Hour), nil
+	}
+	return time.Time{}, nil
 }
 
 func (f *fakeStore) CountStored(_ context.Context, limit int) (int, error) {
@@ -214,6 +232,29 @@ func TestWhatIsOpenForTooLongEnds(t *testing.T) {
 	_, err := s.round(t, fake)
 	require.NoError(t, err)
 	require.Zero(t, fake.old)
+}
+
+// TestHistoryThatIsTooOldGoes: all of it, and how far that is behind is told.
+func TestHistoryThatIsTooOldGoes(t *testing.T) {
+	t.Parallel()
+	now, registry := time.Unix(0, 0), prometheus.NewRegistry()
+	fake := &fakeStore{past: 3 * sweepLimit, clock: now}
+	s := settled(Options{Store: fake, Logger: slog.Default(), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return now }}, now)
+	require.NoError(t, s.oldest(t.Context()))
+	overdue := func() float64 { return metrictest.Of(t, registry).Value(t, "agentplatform_history_overdue_seconds") }
+	require.InEpsilon(t, (2 * 24 * time.Hour).Seconds(), overdue(), 0)
+	_, err := s.round(t, fake)
+	require.NoError(t, err)
+	require.Zero(t, fake.past)
+	require.Zero(t, overdue())
+	require.InEpsilon(t, 3*sweepLimit, metrictest.Of(t, registry).Value(t, "agentplatform_history_dropped_total"), 0)
+}
+
+// TestWhatIsOpenIsYoungerThanWhatGoes: of a run that is open nothing is deleted.
+func TestWhatIsOpenIsYoungerThanWhatGoes(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, store.MaxOpen, store.OpenFor(store.Retention))
+	require.Equal(t, 24*time.Hour, store.OpenFor(store.MinRetention))
 }
 
 // TestSomebodysManyLeasesKeepNobodyWaiting: a sweep goes on while it finds as many

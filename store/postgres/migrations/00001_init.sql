@@ -23,6 +23,13 @@ CREATE FUNCTION id_at(us bigint) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SA
 $$;
 -- +goose StatementEnd
 
+-- The day of the time in an id, in days since 1970.
+-- +goose StatementBegin
+CREATE FUNCTION day_of(id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ('x' || translate(substr(id::text, 1, 13), '-', ''))::bit(48)::bigint / 86400000
+$$;
+-- +goose StatementEnd
+
 -- A list of one id, an empty one of the zero id.
 -- +goose StatementBegin
 CREATE FUNCTION id_list(id uuid) RETURNS uuid[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -364,6 +371,8 @@ CREATE TABLE blobs (
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 -- Of those that nothing keeps alone.
 CREATE INDEX blobs_loose ON blobs (created_at) WHERE mark = '';
+-- Of those that go with history.
+CREATE INDEX blobs_history ON blobs (created_at) WHERE mark = 'history';
 
 CREATE TABLE blob_chunks (
     project_id uuid NOT NULL,
@@ -520,7 +529,7 @@ CREATE TABLE idempotency_keys (
 CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
 -- What is still to be done for what has ended, by consumer: of 'storage' a row for each
--- project and transaction, of 'deliveries' one for each run whose agent has a link to an
+-- project, day and transaction, of 'deliveries' one for each run whose agent has a link to an
 -- outbound connector, or which has sent something, of 'failures' one for each connector of which
 -- deliveries have failed, where a link tells of these. Whoever does the work deletes the row in
 -- that transaction; of a connector it stays for a minute, for what fails until then.
@@ -638,6 +647,17 @@ CREATE TABLE stored_bytes (
     project_id uuid PRIMARY KEY,
     bytes bigint NOT NULL
 ) WITH (fillfactor = 50);
+
+-- How many of these bytes are history's, by the day of the time in the ids, in days since 1970:
+-- so what goes with a day is known without a look at it. Each day that a project has history of
+-- has a row here, but for the audit log, once what ended on it is counted.
+CREATE TABLE stored_days (
+    project_id uuid NOT NULL,
+    day bigint NOT NULL,
+    bytes bigint NOT NULL,
+    PRIMARY KEY (project_id, day)
+) WITH (fillfactor = 50);
+CREATE INDEX stored_days_day ON stored_days (day);
 
 -- The numbers of ended runs, by the hour, the day and the month in UTC in which they were queued.
 -- They are kept for ever. An id says what a row is of: all that comes before its numbers. The

@@ -280,6 +280,10 @@ func (t *tour) list() {
 	t.NoError(err)
 	_, err = t.Store.ExpireRuns(t.ctx, store.MaxOpen, 10)
 	t.NoError(err)
+	_, err = t.Store.DropHistory(t.ctx, store.Retention, 10)
+	t.NoError(err)
+	_, err = t.Store.OldestHistory(t.ctx)
+	t.NoError(err)
 	_, err = t.Store.ExpireDeliveries(t.ctx, store.MaxOpen, 10)
 	t.NoError(err)
 }

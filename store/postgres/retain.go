@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+)
+
+// dropLock is the key of the advisory lock of the one who drops partitions.
+const dropLock = 7302
+
+// part is a partition of history, or a table that was one until it was detached.
+type part struct {
+	table, name string
+	day         int64
+	// attached says that it is a partition, pending that its detaching has begun and not ended.
+	attached, pending bool
+}
+
+// DropDays implements sqlcore.Engine, by one at a time: whoever comes second does nothing. What is
+// detached concurrently stands in nobody's way; that goes outside of transactions alone, and a
+// detaching that was broken off is ended first.
+func (e engine) DropDays(ctx context.Context, before int64, limit int) (n int, parted bool, err error) {
+	parts, err := e.parts(ctx)
+	if err != nil {
+		return 0, true, err
+	}
+	parts = slices.DeleteFunc(parts, func(p part) bool { return p.day >= before })
+	if len(parts) == 0 {
+		return 0, true, nil
+	}
+	conn, err := e.pools[0].Acquire(ctx)
+	if err != nil {
+		return 0, true, fmt.Errorf("connecting: %w", err)
+	}
+	defer conn.Release()
+	n, err = dropAlone(ctx, conn, parts[:min(len(parts), limit)])
+	if err != nil && !errors.Is(err, sqlcore.ErrBusy) {
+		// With its lock and its settings; who drops next has a connection as new.
+		err = errors.Join(err, conn.Conn().Close(context.WithoutCancel(ctx)))
+	}
+	return n, true, err
+}
+
+// dropAlone drops partitions under the lock of those who do.
+func dropAlone(ctx context.Context, conn *pgxpool.Conn, parts []part) (n int, err error) {
+	var alone bool
+	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, dropLock).Scan(&alone); err != nil {
+		return 0, fmt.Errorf("locking: %w", err)
+	}
+	if !alone {
+		return 0, sqlcore.ErrBusy
+	}
+	if _, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', $1, FALSE)`, lockTimeout); err != nil {
+		return 0, err
+	}
+	for _, p := range parts {
+		if err := dropPart(ctx, conn.Conn(), p); err != nil {
+			return n, fmt.Errorf("dropping %s: %w", p.name, err)
+		}
+		n++
+	}
+	if _, err := conn.Exec(ctx, `RESET lock_timeout`); err != nil {
+		return n, err
+	}
+	_, err = conn.Exec(ctx, `SELECT pg_advisory_unlock($1)`, dropLock)
+	return n, err
+}
+
+// dropPart detaches a partition and drops it. Names come from the catalogue, and are those of
+// tables of history.
+func dropPart(ctx context.Context, conn *pgx.Conn, p part) error {
+	var statements []string
+	switch {
+	case p.pending:
+		statements = append(statements, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s FINALIZE`, p.table, p.name))
+	case p.attached:
+		statements = append(statements, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s CONCURRENTLY`, p.table, p.name))
+	}
+	for _, statement := range append(statements, `DROP TABLE `+p.name) {
+		// Prepared statements, which they would be otherwise, are sent in transactions.
+		if _, err := conn.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parts are those of history, oldest first, also such as were detached and not dropped.
+func (s *Store) parts(ctx context.Context) ([]part, error) {
+	rows, err := s.pools[0].Query(ctx, `SELECT c.relname::text, i.inhrelid IS NOT NULL, COALESCE(i.inhdetachpending, FALSE)
+		FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+		WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname ~ '_[0-9]{8}$'`)
+	if err != nil {
+		return nil, fmt.Errorf("listing partitions: %w", err)
+	}
+	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p part, err error) {
+		err = row.Scan(&p.name, &p.attached, &p.pending)
+		return p, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing partitions: %w", err)
+	}
+	for i := range parts {
+		parts[i].locate()
+	}
+	parts = slices.DeleteFunc(parts, func(p part) bool { return p.table == "" })
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.name, b.name)) })
+	return parts, nil
+}
+
+// locate tells table and day by the name; neither of what is no part of history.
+func (p *part) locate() {
+	at := strings.LastIndexByte(p.name, '_')
+	day, err := time.Parse("20060102", p.name[at+1:])
+	if _, known := sqlcore.HistoryTables[p.name[:at]]; known && err == nil {
+		p.table, p.day = p.name[:at], day.Unix()/int64(24*time.Hour/time.Second)
+	}
+}
+
+// OldestDay implements sqlcore.Engine.
+func (e engine) OldestDay(ctx context.Context) (day int64, known bool, err error) {
+	parts, err := e.parts(ctx)
+	if err != nil || len(parts) == 0 {
+		return 0, true, err
+	}
+	return parts[0].day, true, nil
+}
+
+// Shrink implements sqlcore.Engine: a table that is dropped is off the disk.
+func (e engine) Shrink(context.Context) (int, error) { return 0, nil }

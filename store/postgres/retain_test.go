@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store/postgres"
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+)
+
+const (
+	aDay = 24 * time.Hour
+	// most is as many as there are partitions of some days.
+	most = 100
+)
+
+// leaves checks that so many tables are left that are parts of history.
+func leaves(t *testing.T, db *sql.DB, want int) {
+	t.Helper()
+	var n int
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname ~ '_[0-9]{8}$'
+		AND relname NOT LIKE 'notes%'`).Scan(&n))
+	require.Equal(t, want, n)
+}
+
+// ofDays is how many parts some days have.
+func ofDays(days int) int { return days * len(sqlcore.HistoryTables) }
+
+// oldDay makes the partitions of a day that is long over, and returns how its name ends.
+func oldDay(t *testing.T, db *sql.DB) string {
+	t.Helper()
+	const day = "20200102"
+	for table := range sqlcore.HistoryTables {
+		_, err := db.ExecContext(t.Context(), `DO $$ BEGIN EXECUTE format('CREATE TABLE `+table+`_`+day+` PARTITION OF `+table+` FOR VALUES FROM (%L) TO (%L)',
+			id_at(1577923200000000), id_at(1578009600000000)); END $$`)
+		require.NoError(t, err)
+	}
+	return "_" + day
+}
+
+// forgotten is how many parts of history older than 90 days the store drops.
+func forgotten(t *testing.T, s *postgres.Store) int {
+	t.Helper()
+	n, err := s.DropHistory(t.Context(), 90*aDay, most)
+	require.NoError(t, err)
+	return n
+}
+
+// TestOldPartitionsAreDropped: with those that were detached and not dropped, as by a gateway
+// that ended between, and nothing else that has such a name.
+func TestOldPartitionsAreDropped(t *testing.T) {
+	t.Parallel()
+	_, s, db := scene(t)
+	_, err := s.EnsurePartitions(t.Context(), 3)
+	require.NoError(t, err)
+	before, err := s.OldestHistory(t.Context())
+	require.NoError(t, err)
+	old := oldDay(t, db)
+	for _, statement := range []string{
+		`ALTER TABLE inputs DETACH PARTITION inputs` + old,
+		`CREATE TABLE notes_20200102 (n int)`,
+		`CREATE TABLE inputs_99999999 (n int)`,
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	oldest, err := s.OldestHistory(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC), oldest)
+	require.Equal(t, ofDays(1), forgotten(t, s))
+	leaves(t, db, ofDays(4)+1)
+	require.Zero(t, forgotten(t, s))
+	oldest, err = s.OldestHistory(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, before, oldest)
+}
+
+// TestADetachingThatWasBrokenOffIsEnded: what a reader keeps a gateway from is tried again, and
+// nobody else is in the way meanwhile.
+func TestADetachingThatWasBrokenOffIsEnded(t *testing.T) {
+	t.Parallel()
+	c, s, db := scene(t)
+	old := oldDay(t, db)
+	reader, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = reader.ExecContext(t.Context(), `SELECT 1 FROM journal`)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	broken := make(chan error, 1)
+	go func() {
+		_, err := s.DropHistory(ctx, 90*aDay, most)
+		broken <- err
+	}()
+	for pending := false; !pending; {
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT bool_or(inhdetachpending) FROM pg_inherits`).Scan(&pending))
+	}
+	awaitBlocked(t.Context(), t, db)
+	c.Trip(t.Context(), t)
+	stop()
+	require.Error(t, <-broken)
+	require.NoError(t, reader.Rollback())
+	var pending string
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhdetachpending`).Scan(&pending))
+	require.Equal(t, "journal"+old, pending)
+	require.Positive(t, forgotten(t, s))
+	leaves(t, db, ofDays(2))
+	c.Trip(t.Context(), t)
+}
+
+// TestOneGatewayAtATimeDropsPartitions: another one leaves them, and the blobs with them, and takes
+// over once the first is gone.
+func TestOneGatewayAtATimeDropsPartitions(t *testing.T) {
+	t.Parallel()
+	c, s, db := scene(t)
+	oldDay(t, db)
+	_, err := db.ExecContext(t.Context(), `INSERT INTO blobs (project_id, id, size, complete, mark, created_at)
+		SELECT $1, gen_random_uuid(), 0, TRUE, 'history', 0`, c.Project)
+	require.NoError(t, err)
+	first, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = first.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock(7302)`)
+	require.NoError(t, err)
+	require.Zero(t, forgotten(t, s))
+	leaves(t, db, ofDays(3))
+	require.NoError(t, first.Rollback())
+	require.Equal(t, ofDays(1), forgotten(t, s))
+	require.Equal(t, 1, forgotten(t, s), "then the blob")
+	leaves(t, db, ofDays(2))
+}
+
+// TestBlobsOutlastTheirPartitionsByDays: those that were written before what named them.
+func TestBlobsOutlastTheirPartitionsByDays(t *testing.T) {
+	t.Parallel()
+	c, s, db := scene(t)
+	_, err := db.ExecContext(t.Context(), `INSERT INTO blobs (project_id, id, size, complete, mark, created_at)
+		SELECT $1, gen_random_uuid(), 0, TRUE, mark, now_us() - age * 86400000000::bigint - 3600000000
+		FROM unnest(ARRAY['history', 'history', 'bundle']) WITH ORDINALITY AS u (mark, n), unnest(ARRAY[91, 93]) age`, c.Project)
+	require.NoError(t, err)
+	require.Equal(t, 2, forgotten(t, s))
+	var left int
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM blobs WHERE mark = 'history'`).Scan(&left))
+	require.Equal(t, 2, left)
+	require.Zero(t, forgotten(t, s))
+}

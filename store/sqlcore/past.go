@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// pastOf deletes at most $4 rows of project $1 whose ids are of the time from $2 to before $3,
+// from one table each, and returns the blobs that they name: one, and those of files. What an open
+// run, connector run or delivery still needs stays.
+var pastOf = []string{
+	`DELETE FROM {model_calls} WHERE (project_id, run_id, sequence) IN (SELECT t.project_id, t.run_id, t.sequence FROM {model_calls} t
+		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3)
+			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.run_id)
+		ORDER BY t.run_id LIMIT $4) RETURNING NULL, NULL`,
+	`DELETE FROM {journal} WHERE (project_id, run_id, sequence) IN (SELECT t.project_id, t.run_id, t.sequence FROM {journal} t
+		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3)
+			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.run_id)
+		ORDER BY t.run_id LIMIT $4) RETURNING blob_id, NULL`,
+	`DELETE FROM {inputs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {inputs} t
+		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3)
+			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.id)
+			AND NOT EXISTS (SELECT 1 FROM open_connector_runs o WHERE o.project_id = $1 AND o.id = t.id)
+			AND NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.project_id = $1 AND o.id = t.id)
+		ORDER BY t.id LIMIT $4) RETURNING blob_id, files`,
+	`DELETE FROM {delivery_attempts} WHERE (project_id, delivery_id, number) IN (SELECT t.project_id, t.delivery_id, t.number FROM {delivery_attempts} t
+		WHERE t.project_id = $1 AND t.delivery_id >= id_at($2) AND t.delivery_id < id_at($3)
+			AND NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.project_id = $1 AND o.id = t.delivery_id)
+		ORDER BY t.delivery_id LIMIT $4) RETURNING NULL, NULL`,
+	`DELETE FROM {ended_runs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {ended_runs} t
+		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING output_blob_id, NULL`,
+	`DELETE FROM {ended_connector_runs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {ended_connector_runs} t
+		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING NULL, NULL`,
+}
+
+// deleteDays deletes days before one, row by row, where no parts go: one day of a project at a
+// time, then what the audit log has of the time.
+func (c *Core) deleteDays(ctx context.Context, before int64, limit int) (n int, err error) {
+	var on projectDay
+	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT project_id, day FROM stored_days WHERE day < $1
+		ORDER BY day, project_id LIMIT 1`, before).Scan(&on.project, &on.day))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return c.deleteAudit(ctx, begin(before), limit)
+	case err != nil:
+		return 0, err
+	}
+	return c.deleteDay(ctx, on, limit)
+}
+
+// deleteDay deletes what a project has of a day, the day last: what ends later on it has another
+// row there. It returns how many rows went, at most limit or one more.
+func (c *Core) deleteDay(ctx context.Context, on projectDay, limit int) (n int, err error) {
+	for _, statement := range pastOf {
+		most := min(limit-n, chunk)
+		deleted, err := c.deletePast(ctx, on, statement, most)
+		n += deleted
+		if err != nil || deleted == most {
+			return n, wrap(err, "deleting a day of project %s", on.project)
+		}
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		_, err := c.subtract(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, bytes`, on.project, on.day)
+		return err
+	})
+	return n + 1, wrap(err, "forgetting a day of project %s", on.project)
+}
+
+// deletePast runs one of pastOf. The blobs that its rows named are loose then.
+func (c *Core) deletePast(ctx context.Context, on projectDay, statement string, limit int) (n int, err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		n = 0
+		var loose []store.Key
+		_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+			var (
+				blob  *uuid.UUID
+				files *string
+			)
+			err = row.Scan(&blob, &files)
+			n++
+			if blob != nil {
+				loose = append(loose, store.Key{ProjectID: on.project, ID: *blob})
+			}
+			if err == nil && files != nil {
+				loose, err = addFiles(loose, on.project, *files)
+			}
+			return none, err
+		}, c.InPart(statement, firstID(on.day)), on.project, begin(on.day), begin(on.day+1), limit)
+		if err != nil {
+			return err
+		}
+		return c.loosen(ctx, tx, loose)
+	})
+	return n, err
+}
+
+// addFiles adds the blobs of the files of an input.
+func addFiles(blobs []store.Key, project uuid.UUID, column string) ([]store.Key, error) {
+	files, err := filesIn(column)
+	for _, file := range files {
+		if file.Blob != nil {
+			blobs = append(blobs, store.Key{ProjectID: project, ID: *file.Blob})
+		}
+	}
+	return blobs, err
+}
+
+// loosen lets blobs go with the next sweep of those that nothing keeps.
+func (c *Core) loosen(ctx context.Context, tx *Tx, blobs []store.Key) error {
+	if len(blobs) == 0 {
+		return nil
+	}
+	var l list
+	_, err := tx.exec(ctx, `UPDATE blobs SET mark = '' WHERE `+c.keys(&l, "id", blobs), l.args...)
+	return wrap(err, "letting go of blobs")
+}
+
+// deleteAudit deletes what the audit log of a project has from before a moment.
+func (c *Core) deleteAudit(ctx context.Context, before int64, limit int) (n int, err error) {
+	project, err := scanID(c.engine.Reader().QueryRowContext(ctx, `WITH RECURSIVE p (project_id) AS (
+			SELECT (SELECT a.project_id FROM audit_log a WHERE a.project_id >= '`+uuid.Nil.String()+`' ORDER BY a.project_id LIMIT 1)
+			UNION ALL
+			SELECT (SELECT a.project_id FROM audit_log a WHERE a.project_id > p.project_id ORDER BY a.project_id LIMIT 1)
+			FROM p WHERE p.project_id IS NOT NULL
+		)
+		SELECT p.project_id FROM p WHERE p.project_id IS NOT NULL
+			AND EXISTS (SELECT 1 FROM audit_log a WHERE a.project_id = p.project_id AND a.id < id_at($1)) LIMIT 1`, before))
+	if err = found(err); errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	for _, statement := range []string{
+		`DELETE FROM audit_outcomes WHERE (project_id, id) IN (SELECT project_id, id FROM audit_outcomes
+			WHERE project_id = $1 AND id < id_at($2) ORDER BY id LIMIT $3)`,
+		`DELETE FROM audit_log WHERE (project_id, id) IN (SELECT project_id, id FROM audit_log
+			WHERE project_id = $1 AND id < id_at($2) ORDER BY id LIMIT $3)`,
+	} {
+		if err != nil || n >= limit {
+			break
+		}
+		var deleted int64
+		err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+			deleted, err = tx.exec(ctx, statement, project, before, min(limit-n, chunk))
+			return err
+		})
+		n += int(deleted)
+	}
+	return n, wrap(err, "deleting from the audit log of project %s", project)
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// blobMargin is how much longer a blob of history is kept than what is as old: a blob is written
+// at most looseAge before what names it, and that goes with the whole of its day.
+const blobMargin = 2 * day
+
+// projectDay is a day of a project's history.
+type projectDay struct {
+	project uuid.UUID
+	day     int64
+}
+
+func compareDays(a, b projectDay) int {
+	return cmp.Or(compareIDs(a.project, b.project), cmp.Compare(a.day, b.day))
+}
+
+// DayOf is the day of the time in an id, in days since 1970.
+func DayOf(id uuid.UUID) int64 {
+	return int64(binary.BigEndian.Uint64(id[:8])>>16) / day.Milliseconds() //nolint:gosec // 48 bits are left
+}
+
+// begin is when a day begins, in microseconds.
+func begin(of int64) int64 { return of * day.Microseconds() }
+
+// firstID is the least id of a day.
+func firstID(of int64) (id uuid.UUID) {
+	binary.BigEndian.PutUint64(id[:8], uint64(of*day.Milliseconds())<<16) //nolint:gosec // days since 1970
+	return id
+}
+
+// addStoredOn adds to what projects have stored on days.
+func addStoredOn(ctx context.Context, tx *Tx, more map[projectDay]int64) error {
+	of := map[uuid.UUID]int64{}
+	for _, on := range slices.SortedFunc(maps.Keys(more), compareDays) {
+		of[on.project] += more[on]
+		if _, err := tx.exec(ctx, `INSERT INTO stored_days AS s (project_id, day, bytes) VALUES ($1, $2, $3)
+			ON CONFLICT (project_id, day) DO UPDATE SET bytes = s.bytes + excluded.bytes`, on.project, on.day, more[on]); err != nil {
+			return err
+		}
+	}
+	return addStored(ctx, tx, of)
+}
+
+// DropHistory implements store.Housekeeping. Blobs go last: their days are over by then.
+func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+	now, err := c.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	before := now.Add(-age).UnixMicro() / day.Microseconds()
+	n, parted, err := c.engine.DropDays(ctx, before, limit)
+	if errors.Is(err, ErrBusy) {
+		return 0, nil
+	}
+	if err != nil || n > 0 {
+		return n, wrap(err, "dropping days of history")
+	}
+	if parted {
+		n, err = c.forgetDays(ctx, before, limit)
+	} else {
+		n, err = c.deleteDays(ctx, before, limit)
+	}
+	if err == nil && n == 0 {
+		n, err = c.dropBlobsBefore(ctx, begin(before)-blobMargin.Microseconds(), limit)
+	}
+	if err == nil && n == 0 {
+		n, err = c.engine.Shrink(ctx)
+	}
+	return n, wrap(err, "deleting history")
+}
+
+// OldestHistory implements store.Housekeeping.
+func (c *Core) OldestHistory(ctx context.Context) (time.Time, error) {
+	oldest, parted, err := c.engine.OldestDay(ctx)
+	if err == nil && !parted {
+		err = c.engine.Reader().QueryRowContext(ctx, `SELECT COALESCE(min(day), 0) FROM stored_days`).Scan(&oldest)
+	}
+	if err != nil || oldest == 0 {
+		return time.Time{}, wrap(err, "looking for the oldest day of history")
+	}
+	return time.UnixMicro(begin(oldest)).UTC(), nil
+}
+
+// forgetDays forgets days that are gone: what projects have stored is less by what went.
+func (c *Core) forgetDays(ctx context.Context, before int64, limit int) (n int, err error) {
+	var one int
+	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM stored_days WHERE day < $1 LIMIT 1`, before).Scan(&one))
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		n, err = c.subtract(ctx, tx, `DELETE FROM stored_days WHERE (project_id, day) IN (SELECT project_id, day FROM stored_days
+			WHERE day < $1 ORDER BY day, project_id LIMIT $2 `+c.skipLocked+`) RETURNING project_id, bytes`, before, limit)
+		return err
+	})
+	return n, wrap(err, "forgetting days")
+}
+
+// subtract deletes days by a statement, and takes what was stored on them from their projects.
+func (c *Core) subtract(ctx context.Context, tx *Tx, statement string, args ...any) (n int, err error) {
+	less := map[uuid.UUID]int64{}
+	_, err = collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+		var (
+			project uuid.UUID
+			stored  int64
+		)
+		err = row.Scan(&project, &stored)
+		less[project] -= stored
+		n++
+		return none, err
+	}, statement, args...)
+	if err != nil {
+		return 0, err
+	}
+	return n, addStored(ctx, tx, less)
+}
+
+// dropBytes is about how many bytes of blobs one transaction deletes: others wait for it.
+const dropBytes = 16 << 20
+
+// sizedBlob is a blob and its size.
+type sizedBlob struct {
+	store.Key
+	size int64
+}
+
+func scanSized(row scanner) (b sizedBlob, err error) {
+	err = row.Scan(&b.ProjectID, &b.ID, &b.size)
+	return b, err
+}
+
+// dropBlobsBefore deletes blobs of history that were written before a moment.
+func (c *Core) dropBlobsBefore(ctx context.Context, before int64, limit int) (n int, err error) {
+	const old = `SELECT project_id, id, size FROM blobs WHERE mark = 'history' AND created_at < $1 ORDER BY created_at LIMIT $2 `
+	blobs, err := collect(ctx, c.engine.Reader(), scanSized, old, before, 1)
+	if err != nil || len(blobs) == 0 {
+		return 0, err
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		blobs, err := collect(ctx, tx, scanSized, old+c.skipLocked, before, min(limit, chunk))
+		if err != nil {
+			return err
+		}
+		var keys []store.Key
+		for total := int64(0); len(keys) < len(blobs) && total < dropBytes; {
+			next := blobs[len(keys)]
+			keys, total = append(keys, next.Key), total+next.size
+		}
+		n = len(keys)
+		return c.dropBlobs(ctx, tx, keys)
+	})
+	return n, wrap(err, "deleting blobs of history")
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+)
+
+const (
+	// shrinkPages is how many free pages, of 4 KiB, are given back to the disk at a time: others
+	// wait to write meanwhile.
+	shrinkPages = 2000
+	// sparePages are free pages that stay, for what is written next.
+	sparePages = 1000
+)
+
+// DropDays implements sqlcore.Engine: there are no parts.
+func (e engine) DropDays(context.Context, int64, int) (n int, parted bool, err error) {
+	return 0, false, nil
+}
+
+// OldestDay implements sqlcore.Engine: likewise.
+func (e engine) OldestDay(context.Context) (day int64, known bool, err error) { return 0, false, nil }
+
+// Shrink implements sqlcore.Engine.
+func (e engine) Shrink(ctx context.Context) (n int, err error) {
+	var free int
+	if err := e.reader.QueryRowContext(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil || free <= sparePages {
+		return 0, err
+	}
+	err = e.writer.do(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
+		rows, err := q.QueryContext(ctx, fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, min(free-sparePages, shrinkPages)))
+		if err != nil {
+			return fmt.Errorf("giving pages back: %w", err)
+		}
+		defer func() { _ = rows.Close() }() // its error is that of Err
+		for n = 0; rows.Next(); n++ {       // a row, a page
+			continue
+		}
+		return rows.Err()
+	})
+	return n, err
+}

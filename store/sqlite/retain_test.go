@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite_test
+
+import (
+	"bytes"
+	"database/sql"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// TestTheFileShrinks: what history leaves is given back to the disk, some at a time.
+func TestTheFileShrinks(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := openAt(t, path)
+	scene := storebench.NewScene(t, s, 1)
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	size := func() (bytes int64) {
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT page_count * page_size FROM pragma_page_count, pragma_page_size`).Scan(&bytes))
+		return bytes
+	}
+	empty := size()
+	const large = 8 << 20
+	for range 4 {
+		e, blob := scene.Event(t), uuid.Must(uuid.NewV7())
+		_, err := s.PutBlob(t.Context(), store.Key{ProjectID: scene.Project, ID: blob}, bytes.NewReader(make([]byte, large)))
+		require.NoError(t, err)
+		e.Input, e.InputBlob = nil, &blob
+		_, err = s.Accept(t.Context(), []store.Event{e})
+		require.NoError(t, err)
+	}
+	full := size()
+	require.Greater(t, full, empty+4*large)
+	for n := 1; n > 0; {
+		var err error
+		n, err = s.DropHistory(t.Context(), -4*24*time.Hour, 100)
+		require.NoError(t, err)
+	}
+	require.Less(t, size(), empty+large)
+}

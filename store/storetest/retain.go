@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const aDay = 24 * time.Hour
+
+// historyOf are the tables of history.
+var historyOf = []string{
+	"inputs", "ended_runs", "ended_connector_runs", "journal", "model_calls", "delivery_attempts", "audit_log", "audit_outcomes",
+}
+
+// forget deletes history that is older than age, some at a time, until none is left, and the
+// blobs that nothing keeps then, as if they were a day old.
+func (w *world) forget(age time.Duration) (n int) {
+	for {
+		deleted, err := w.s.DropHistory(w.ctx, age, 3)
+		w.NoError(err)
+		if n += deleted; deleted == 0 {
+			break
+		}
+	}
+	_, err := w.db.ExecContext(w.ctx, `UPDATE blobs SET created_at = created_at - $1 WHERE mark = ''`, (2 * aDay).Microseconds())
+	w.NoError(err)
+	_, err = w.s.SweepExpired(w.ctx, 100)
+	w.NoError(err)
+	return n
+}
+
+// history makes some: runs, one with a large input, file, output and entry, and an audited act.
+func (w *world) history() store.Event {
+	w.deploy("one", "first")
+	e, input, file := w.single(), v7(), v7()
+	for _, blob := range []uuid.UUID{input, file} {
+		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(make([]byte, store.BlobChunk+1)))
+		w.NoError(err)
+	}
+	e.Input, e.InputBlob = nil, &input
+	e.Files = []store.File{{Name: "a", FieldName: "f", MIMEType: "text/plain", Size: store.BlobChunk + 1, Blob: &file}}
+	w.accept(&e)
+	w.NoError(w.complete(large(w.claim(1, lease)[0])))
+	w.ended(5)
+	id, err := w.s.RecordAudit(w.ctx, store.AuditEntry{
+		ProjectID: w.project.ID, Operation: "createConnector", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "ci"},
+	})
+	w.NoError(err)
+	w.NoError(w.s.RecordAuditOutcome(w.ctx, w.project.ID, id, store.AuditOutcome{Status: 201}))
+	for w.count(100) > 0 {
+	}
+	return e
+}
+
+var retentionPromises = []promise{
+	{"history goes by whole days, with its blobs, and is stored no more", func(w *world) {
+		e := w.history()
+		stored := w.storedBytes()
+		w.EqualValues(stored, w.ones(`SELECT sum(bytes) FROM stored_days WHERE project_id = $1`), "all of it is of days")
+		w.EqualValues(5, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "input, file, output, entry and bundle")
+		w.Zero(w.forget(aDay), "it is not as old")
+		w.Equal(store.RunCompleted, w.run(e.Runs[0].ID).Status)
+		oldest, err := w.s.OldestHistory(w.ctx)
+		w.NoError(err)
+		now, err := w.s.Now(w.ctx)
+		w.NoError(err)
+		w.WithinDuration(now, oldest, 2*aDay)
+
+		// As seen four days from now.
+		w.Positive(w.forget(-4 * aDay))
+		for _, table := range historyOf {
+			w.Zero(w.ones(`SELECT count(*) FROM `+table+` WHERE project_id = $1`), table)
+		}
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "that of the bundle stays")
+		w.EqualValues(1, w.ones(`SELECT count(DISTINCT blob_id) FROM blob_chunks WHERE project_id = $1`))
+		w.Zero(w.storedBytes())
+		w.Zero(w.ones(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
+		w.Zero(w.forget(-4 * aDay))
+		_, err = w.s.Run(w.ctx, w.key(e.Runs[0].ID))
+		w.ErrorIs(err, store.ErrNotFound)
+		_, _, err = w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
+		w.ErrorIs(err, store.ErrNotFound)
+		oldest, err = w.s.OldestHistory(w.ctx)
+		w.NoError(err)
+		w.Zero(oldest)
+	}},
+	{"what is counted after its day went is taken back", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(2)
+		w.forget(-4 * aDay)
+		w.Positive(w.count(100))
+		w.Positive(w.storedBytes())
+		w.Positive(w.forget(-4 * aDay))
+		w.Zero(w.storedBytes())
+	}},
+}
