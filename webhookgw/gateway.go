@@ -51,7 +51,7 @@ type Options struct {
 	MaxConnections int
 	// ReviewBudget is ingress.Options'.
 	ReviewBudget int64
-	// Retention is schedule.Options'.
+	// Retention is schedule.Options', store.MinRetention at least.
 	Retention time.Duration
 	// Keys derive and open what deliveries are signed and sent with, and the secrets that
 	// providers sign with; Guard decides where deliveries go. Without Keys nothing is
@@ -101,6 +101,9 @@ type Gateway struct {
 func New(opts Options) (*Gateway, error) {
 	if opts.ReviewBudget < 0 {
 		return nil, fmt.Errorf("agents cannot be given %d bytes of files", opts.ReviewBudget)
+	}
+	if opts.Retention != 0 && opts.Retention < store.MinRetention {
+		return nil, fmt.Errorf("history is kept for %s at least, not for %s", store.MinRetention, opts.Retention)
 	}
 	opts = withDefaults(opts)
 	counted, runners := metrics.NewGateway(opts.Registry), handoff.NewRunners()

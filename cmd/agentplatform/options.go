@@ -62,7 +62,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	o.observe.Bind(flags)
 	flags.DurationVar(&o.drain, "drain", webhookgw.DefaultDrain, "how long open requests may take to end after SIGTERM, webhooks included that wait for an agent's answer; the pod's grace period must be 20 s longer")
 	flags.Int64Var(&o.reviewBudget, "review-budget", store.DefaultReviewBudget, "how many bytes of an event's files agents are given; the content of those beyond is stored, and omitted from what models are asked; 0 for the default")
-	flags.DurationVar(&o.retention, "retention", store.Retention, "how long history is kept, by whole days in UTC: runs, their contents, deliveries and the audit log; at least 48h")
+	flags.DurationVar(&o.retention, "retention", store.Retention, "how long history is kept, by whole days in UTC: runs, their contents, deliveries and the audit log; at least 48h, 0 for the default")
 	flags.IntVar(&o.connections, "max-connections", httpserver.DefaultConnections, "how many connections each port has at a time; for those beyond, idle ones are closed, and where none is they wait")
 	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "namespaces of projects that manager and facade work in, by the rights of RoleBindings there; without it all")
 	flags.StringSliceVar(&o.gitOpsManagers, "gitops-managers", apiserver.DefaultGitOpsManagers, "field managers of GitOps controllers: the facade writes over none of their fields, and deletes nothing of theirs; an empty one for none")

@@ -47,14 +47,11 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.keysDir, "keys-dir", "", "folder where the Secret of the platform's keys is mounted, which deliveries are signed with; without it results are not delivered by this process")
 	flags.DurationVar(&o.drain, "drain", webhookgw.DefaultDrain, "how long webhooks may take to end after SIGTERM, those included that wait for an agent's answer; the pod's grace period must be 20 s longer")
 	flags.Int64Var(&o.reviewBudget, "review-budget", store.DefaultReviewBudget, "how many bytes of an event's files agents are given; the content of those beyond is stored, and omitted from what models are asked; 0 for the default")
-	flags.DurationVar(&o.retention, "retention", store.Retention, "how long history is kept, by whole days in UTC: runs, their contents, deliveries and the audit log; at least 48h")
+	flags.DurationVar(&o.retention, "retention", store.Retention, "how long history is kept, by whole days in UTC: runs, their contents, deliveries and the audit log; at least 48h, 0 for the default")
 	flags.IntVar(&o.connections, "max-connections", httpserver.DefaultConnections, "how many connections each port has at a time; for those beyond, idle ones are closed, and where none is they wait")
 }
 
 func run(ctx context.Context, opts *options) error {
-	if opts.retention < store.MinRetention {
-		return fmt.Errorf("--retention is %s: it must be %s at least", opts.retention, store.MinRetention)
-	}
 	proxies, err := httpserver.ParseProxies(opts.trustedProxies)
 	if err != nil {
 		return fmt.Errorf("reading --trusted-proxies: %w", err)

@@ -104,6 +104,10 @@ func TestADetachingThatWasBrokenOffIsEnded(t *testing.T) {
 	c.Trip(t.Context(), t)
 	stop()
 	require.Error(t, <-broken)
+	for held := true; held; { // until the server has noticed
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+			WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objid = 7302)`).Scan(&held))
+	}
 	require.NoError(t, reader.Rollback())
 	var pending string
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhdetachpending`).Scan(&pending))
