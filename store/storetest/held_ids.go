@@ -78,6 +78,7 @@ var keyedIDs = map[string]map[string]string{
 	"stored_bytes(project_id)":                                     nil,
 	"tokens(sha256)":                                               nil,
 	"uploads(project_id,digest)":                                   nil,
+	"stored_days(project_id,day)":                                  nil,
 }
 
 // claims is the one key whose purpose it is that an id has one holder, whatever its kind.
