@@ -225,8 +225,8 @@ type Housekeeping interface {
 	RollUp(ctx context.Context, limit int) (int, error)
 	// DropHistory deletes what is older than age of history, by whole days of the store's clock in
 	// UTC: about limit rows, partitions or pages of a file at a time, and returns how many; 0 once
-	// nothing is left. A
-	// blob of history goes at most MaxOpen and some days after what named it, and never before.
+	// nothing is left. A blob of history goes at most MaxOpen and some days after what named it, and
+	// never before.
 	DropHistory(ctx context.Context, age time.Duration, limit int) (int, error)
 	// OldestHistory is when the first day began of which there is history; zero without any.
 	OldestHistory(ctx context.Context) (time.Time, error)

@@ -32,7 +32,7 @@ func compareDays(a, b projectDay) int {
 
 // DayOf is the day of the time in an id, in days since 1970.
 func DayOf(id uuid.UUID) int64 {
-	return int64(binary.BigEndian.Uint64(id[:8])>>16) / day.Milliseconds()
+	return store.TimeOf(id).UnixMilli() / day.Milliseconds()
 }
 
 // begin is when a day begins, in microseconds.

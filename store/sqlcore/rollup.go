@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -129,11 +130,7 @@ func (c *Core) addUp(ctx context.Context, tx *Tx, runs []tallied) error {
 			}
 		}
 	}
-	keys := make([]store.Key, 0, len(more))
-	for key := range more {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, CompareKeys)
+	keys := slices.SortedFunc(maps.Keys(more), CompareKeys)
 	if err := c.addStoredTallies(ctx, tx, keys, more); err != nil {
 		return err
 	}
@@ -203,19 +200,16 @@ func (t tallied) total() total {
 // addTotals adds runs to what their agents have had in all.
 func addTotals(ctx context.Context, tx *Tx, runs []tallied) error {
 	counts, last := map[total]int64{}, map[total]time.Time{}
-	var order []total
 	for _, run := range runs {
 		of := run.total()
-		if counts[of]++; counts[of] == 1 {
-			order = append(order, of)
-		}
+		counts[of]++
 		if run.endedAt.After(last[of]) {
 			last[of] = run.endedAt
 		}
 	}
 	var totals rows
-	for _, of := range order {
-		totals.add(of.environment.ProjectID, of.environment.ID, of.agent, of.testName, counts[of], Instant(last[of]))
+	for of, count := range counts { // in any order, for nobody else writes them
+		totals.add(of.environment.ProjectID, of.environment.ID, of.agent, of.testName, count, Instant(last[of]))
 	}
 	return totals.insert(ctx, tx, `INSERT INTO agent_totals AS t (project_id, environment_id, agent_name, test_name, runs, last_ended_at) VALUES `,
 		`(%, %, %, %, %, %)`, ` ON CONFLICT (project_id, environment_id, agent_name, test_name) DO UPDATE SET runs = t.runs + excluded.runs,
