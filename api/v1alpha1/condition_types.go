@@ -20,9 +20,7 @@ const (
 // Conditions of a Deployment. Each is positive, Unknown while its step is under
 // way, and absent while its step has not begun.
 const (
-	// ConditionSourceFetched: the commit or the uploaded bundle is there. Of an Environment: at
-	// the last look it was seen where the branch stands that spec.git follows; absent where it
-	// follows none, and until somebody has looked.
+	// ConditionSourceFetched: the commit or the uploaded bundle is there.
 	ConditionSourceFetched = "SourceFetched"
 	// ConditionBuilt: the repository is valid and its bundle is stored.
 	ConditionBuilt = "Built"
@@ -78,6 +76,9 @@ const (
 	// ConditionSourceFollowed: the commit that spec.git asks for is known, and is
 	// live or on its way. Positive; absent where spec.git follows nothing.
 	ConditionSourceFollowed = "SourceFollowed"
+	// ConditionSourceSeen: at the last look it was seen where the branch stands that spec.git
+	// follows. Positive; absent where it follows none, and until somebody has looked.
+	ConditionSourceSeen = "SourceSeen"
 )
 
 // Reasons that several kinds use.

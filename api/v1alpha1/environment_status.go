@@ -141,21 +141,21 @@ func (e *Environment) MarkSourceSeen(branch, commit, unseen string) {
 		message = "the repository's default branch is at commit " + commit
 	}
 	if unseen != "" {
-		set(e, ConditionSourceFetched, metav1.ConditionFalse, ReasonFolderUnseen, message+"; "+unseen)
+		set(e, ConditionSourceSeen, metav1.ConditionFalse, ReasonFolderUnseen, message+"; "+unseen)
 		return
 	}
-	set(e, ConditionSourceFetched, metav1.ConditionTrue, ReasonSucceeded, message)
+	set(e, ConditionSourceSeen, metav1.ConditionTrue, ReasonSucceeded, message)
 }
 
 // MarkSourceUnfetched: it could not be seen where the branch stands. SeenCommit is where it stood.
 func (e *Environment) MarkSourceUnfetched(reason, message string) {
 	e.ForgetSeenBefore()
-	set(e, ConditionSourceFetched, metav1.ConditionFalse, reason, message)
+	set(e, ConditionSourceSeen, metav1.ConditionFalse, reason, message)
 }
 
 // ForgetSeenBefore leaves out what was seen before spec changed.
 func (e *Environment) ForgetSeenBefore() {
-	if said := e.Status.Condition(ConditionSourceFetched); said == nil || said.ObservedGeneration != e.Generation {
+	if said := e.Status.Condition(ConditionSourceSeen); said == nil || said.ObservedGeneration != e.Generation {
 		e.ForgetSeen()
 	}
 }
@@ -163,7 +163,7 @@ func (e *Environment) ForgetSeenBefore() {
 // ForgetSeen: nobody looks at a branch.
 func (e *Environment) ForgetSeen() {
 	e.Status.SeenCommit = ""
-	remove(e, ConditionSourceFetched)
+	remove(e, ConditionSourceSeen)
 }
 
 // MarkSourceUnfollowed: spec.git follows nothing.

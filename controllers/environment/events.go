@@ -24,12 +24,12 @@ const (
 
 // seen is what an environment shows of the branch that it follows.
 type seen struct {
-	commit  string
-	fetched metav1.Condition
+	commit string
+	branch metav1.Condition
 }
 
 func seenBy(e *v1alpha1.Environment) seen {
-	return seen{e.Status.SeenCommit, ptr.Deref(e.Status.Condition(v1alpha1.ConditionSourceFetched), metav1.Condition{})}
+	return seen{e.Status.SeenCommit, ptr.Deref(e.Status.Condition(v1alpha1.ConditionSourceSeen), metav1.Condition{})}
 }
 
 // announceSeen sends an event where the branch was seen at another commit, cannot be seen for
@@ -37,13 +37,13 @@ func seenBy(e *v1alpha1.Environment) seen {
 func (r *Reconciler) announceSeen(e *v1alpha1.Environment, was seen) {
 	is := seenBy(e)
 	if is.commit != "" && is.commit != was.commit {
-		r.Event(e, corev1.EventTypeNormal, reasonCommitSeen, is.fetched.Message)
+		r.Event(e, corev1.EventTypeNormal, reasonCommitSeen, is.branch.Message)
 	}
 	switch {
-	case is.fetched.Status == metav1.ConditionFalse && is.fetched.Reason != was.fetched.Reason:
-		r.Event(e, corev1.EventTypeWarning, is.fetched.Reason, is.fetched.Message)
-	case is.fetched.Status == metav1.ConditionTrue && was.fetched.Status == metav1.ConditionFalse:
-		r.Event(e, corev1.EventTypeNormal, reasonFetchedAgain, is.fetched.Message)
+	case is.branch.Status == metav1.ConditionFalse && is.branch.Reason != was.branch.Reason:
+		r.Event(e, corev1.EventTypeWarning, is.branch.Reason, is.branch.Message)
+	case is.branch.Status == metav1.ConditionTrue && was.branch.Status == metav1.ConditionFalse:
+		r.Event(e, corev1.EventTypeNormal, reasonFetchedAgain, is.branch.Message)
 	}
 }
 

@@ -129,7 +129,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(f.commits(ctx)).To(BeEmpty(), "nobody has looked yet")
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
 
-		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched)).To(BeNil())
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen)).To(BeNil())
 		f.Events.Sent()
 		woken, after := f.look(ctx)
 		Expect(woken).To(ConsistOf("dev"))
@@ -139,7 +139,8 @@ var _ = Describe("An Environment that follows a branch", func() {
 		d := f.deployments(ctx).Items[0]
 		Expect(f.Events.Sent()).To(ConsistOf("Normal CommitSeen: the repository's default branch is at commit " + first))
 		Expect(e.Status.SeenCommit).To(Equal(first))
-		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFetched)).To(BeTrue())
+		Expect(e.Status.IsTrue("SourceSeen")).To(BeTrue(), "as kubectl wait calls it")
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched)).To(BeNil(), "which is a Deployment's own")
 		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: first, Deployment: d.Name, Revision: 1}))
 		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeTrue())
 		Expect(d.Labels).To(HaveKeyWithValue("app.kubernetes.io/managed-by", "agentplatform"))
@@ -186,7 +187,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		e.Spec.Git.Branch = "other"
 		f.reconciled(ctx, e)
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
-		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched)).To(BeNil())
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen)).To(BeNil())
 		Expect(e.Status.SeenCommit).To(BeEmpty())
 		Expect(e.Status.Git).NotTo(BeNil())
 
@@ -195,7 +196,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.reconciled(ctx, e)
 		Expect(e.Status.Git).To(BeNil())
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
-		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched)).To(BeNil())
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen)).To(BeNil())
 		_, after = f.look(ctx)
 		Expect(after).To(BeZero())
 	})
@@ -262,7 +263,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 			f.ExpectReconciled(ctx, f.r, e)
 			Expect(f.commits(ctx)).To(ConsistOf(first))
 			Expect(e.Status.SeenCommit).To(Equal(second))
-			Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched).Reason).To(Equal(v1alpha1.ReasonFolderUnseen))
+			Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen).Reason).To(Equal(v1alpha1.ReasonFolderUnseen))
 			Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeTrue(), "the commit of before is live")
 		}
 		Expect(f.looks("folder_unseen")).To(Equal(4.0))
@@ -270,7 +271,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(woken).To(ConsistOf("dev"))
 		f.ExpectReconciled(ctx, f.r, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first, second))
-		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFetched)).To(BeTrue())
+		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceSeen)).To(BeTrue())
 	})
 
 	It("says that the branch can be fetched again, also while its folder cannot be seen", func(ctx SpecContext) {
@@ -281,11 +282,11 @@ var _ = Describe("An Environment that follows a branch", func() {
 		first := f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", following)
 		f.reconciled(ctx, e)
-		says := func(fetched, followed string) {
+		says := func(seen, followed string) {
 			GinkgoHelper()
 			f.look(ctx)
 			f.ExpectReconciled(ctx, f.r, e)
-			for condition, want := range map[string]string{v1alpha1.ConditionSourceFetched: fetched, v1alpha1.ConditionSourceFollowed: followed} {
+			for condition, want := range map[string]string{v1alpha1.ConditionSourceSeen: seen, v1alpha1.ConditionSourceFollowed: followed} {
 				is := e.Status.Condition(condition)
 				Expect(string(is.Status)+"/"+is.Reason).To(Equal(want), is.Message)
 			}
@@ -299,7 +300,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 
 		f.refused.Store(http.MethodPost)
 		says("False/FolderUnseen", "False/FolderUnseen")
-		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched).Message).To(
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen).Message).To(
 			HavePrefix("the repository's default branch is at commit " + first + `; what "agents" holds there cannot be seen now`))
 		Expect(f.Events.Sent()).To(ConsistOf(HavePrefix("Normal CommitSeen"), HavePrefix("Warning FolderUnseen")))
 		Expect(f.commits(ctx)).To(BeEmpty())
@@ -315,7 +316,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		By("being suspended, when nobody looks")
 		e.Spec.Suspend = true
 		f.reconciled(ctx, e)
-		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched)).To(BeNil())
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen)).To(BeNil())
 	})
 
 	It("is looked at where nobody counts", func(ctx SpecContext) {
