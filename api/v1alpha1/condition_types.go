@@ -73,6 +73,9 @@ const (
 	// ConditionRunnersReady: as many runners as the pool asks for take runs.
 	// Positive.
 	ConditionRunnersReady = "RunnersReady"
+	// ConditionDeploymentLive: the environment has a deployment that is live. Positive; it
+	// says nothing of Ready, for an environment may have none yet.
+	ConditionDeploymentLive = "DeploymentLive"
 	// ConditionSourceFollowed: the commit that spec.git asks for is known, and is
 	// live or on its way. Positive; absent where spec.git follows nothing.
 	ConditionSourceFollowed = "SourceFollowed"
@@ -192,8 +195,8 @@ const (
 	ReasonEnvironmentGone = "EnvironmentGone"
 	// ReasonActivated: the deployment is live.
 	ReasonActivated = "Activated"
-	// ReasonNotLive: another deployment is live, or none is; a connector of the code
-	// has it while none is.
+	// ReasonNotLive: another deployment is live, or none is; an Environment and a connector
+	// of the code have it while none is.
 	ReasonNotLive = "NotLive"
 )
 

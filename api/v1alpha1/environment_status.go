@@ -49,6 +49,39 @@ func (e *Environment) MarkSuspended() {
 	markEnded(e, ReasonSuspended, "suspended: no deployments are started and runner pods stay as they are")
 }
 
+// MarkLive: the environment runs a deployment, of that name, id and commit, which is "" of an
+// uploaded bundle.
+func (e *Environment) MarkLive(deployment, id, commit string) {
+	e.Status.LiveDeployment, e.Status.LiveDeploymentID, e.Status.LiveCommit = deployment, id, commit
+	message := fmt.Sprintf("Deployment %q is live", deployment)
+	if commit != "" {
+		message += ", of commit " + commit
+	}
+	set(e, ConditionDeploymentLive, metav1.ConditionTrue, ReasonActivated, message)
+}
+
+// MarkNothingLive: the environment runs no deployment, and has to wait for one.
+func (e *Environment) MarkNothingLive() {
+	e.Status.LiveDeployment, e.Status.LiveDeploymentID, e.Status.LiveCommit = "", "", ""
+	remedy := fmt.Sprintf("make a Deployment with spec.environment %q, or let spec.git deploy", e.Name)
+	switch {
+	case e.Spec.Suspend:
+		remedy = "none is started while spec.suspend is true"
+	case e.Spec.Git.AutoDeploy || e.Spec.Git.Commit != "":
+		remedy = "spec.git asks for one, and the condition " + ConditionSourceFollowed + " says what became of it"
+	}
+	set(e, ConditionDeploymentLive, metav1.ConditionFalse, ReasonNotLive, "no deployment is live, and runs wait for one: "+remedy)
+}
+
+// MarkInEffect: the environment and its pool are as spec asks, whether a deployment is live or not.
+func (e *Environment) MarkInEffect() {
+	message := ""
+	if e.Status.LiveDeploymentID == "" {
+		message = "in effect; runs wait until a deployment is live"
+	}
+	MarkReady(e, message)
+}
+
 // ShowRunners says how many runners there are, whatever Ready says of it.
 func (e *Environment) ShowRunners(ready, want int32) {
 	if ready >= want {

@@ -208,7 +208,7 @@ func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment, wrot
 		v1alpha1.MarkReady(e, "in effect; its runners get the platform's new release in turn with those of other environments")
 		return false, nil
 	}
-	v1alpha1.MarkReady(e, "")
+	e.MarkInEffect()
 	return seen.ready >= wrote.replicas, nil
 }
 

@@ -55,14 +55,14 @@ func (r *Reconciler) showState(ctx context.Context, e *v1alpha1.Environment, pro
 		}
 		e.Status.Default = err == nil && chosen == key.ID
 	}
-	e.Status.LiveDeployment, e.Status.LiveDeploymentID, e.Status.LiveCommit = "", "", ""
 	if stored.LiveDeploymentID == nil {
+		e.MarkNothingLive()
 		return nil
 	}
 	live, err := r.Store.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: *stored.LiveDeploymentID})
 	if err != nil {
 		return object.FromStore(err)
 	}
-	e.Status.LiveDeployment, e.Status.LiveDeploymentID, e.Status.LiveCommit = live.Ref.Name, live.ID.String(), live.ResolvedCommit
+	e.MarkLive(live.Ref.Name, live.ID.String(), live.ResolvedCommit)
 	return nil
 }

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// What to do where nothing is live depends on who deploys.
+func TestAnEnvironmentWithNothingLiveSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		spec v1alpha1.EnvironmentSpec
+		says string
+	}{
+		"people":    {v1alpha1.EnvironmentSpec{}, `make a Deployment with spec.environment "dev", or let spec.git deploy`},
+		"a branch":  {v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{AutoDeploy: true}}, "spec.git asks for one, and the condition SourceFollowed says what became of it"},
+		"a commit":  {v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{Commit: "abc"}}, "spec.git asks for one, and the condition SourceFollowed says what became of it"},
+		"suspended": {v1alpha1.EnvironmentSpec{Suspend: true, Git: v1alpha1.EnvironmentGit{AutoDeploy: true}}, "none is started while spec.suspend is true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Name: "dev"}, Spec: tc.spec}
+			e.MarkNothingLive()
+			said := e.Status.Condition(v1alpha1.ConditionDeploymentLive)
+			require.Equal(t, v1alpha1.ReasonNotLive, said.Reason)
+			require.Equal(t, "no deployment is live, and runs wait for one: "+tc.says, said.Message)
+		})
+	}
+}
