@@ -32,35 +32,43 @@ type paused struct {
 	// it is told nothing.
 	at    time.Time
 	pause time.Duration
-	// generation is that of the Project: a changed one is not to wait for the old one's provider.
-	generation int64
+	// with is what the provider was told with: where that has changed, nobody is to wait for what
+	// came of the old one.
+	with toldWith
+}
+
+// toldWith is what decides over whom a project tells, and whether it is let: the generation of the
+// Project, and the version of the git Secret that it names, "" where there is none.
+type toldWith struct {
+	generation    int64
+	secretVersion string
 }
 
 // rest is how long a project's provider is told nothing yet.
-func (p *pauses) rest(namespace string, generation int64, now time.Time) time.Duration {
+func (p *pauses) rest(namespace string, with toldWith, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := p.of[namespace]
-	if last.generation != generation {
+	if last.with != with {
 		last.pause = min(last.pause, soonest) // one that changes all the time has no more calls by that
 	}
 	return max(0, last.pause-now.Sub(last.at))
 }
 
 // failed doubles the pause that a project has.
-func (p *pauses) failed(namespace string, generation int64, now time.Time) {
+func (p *pauses) failed(namespace string, with toldWith, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Who has not been told anything for that long has no deployment that waits.
 	maps.DeleteFunc(p.of, func(_ string, last paused) bool { return now.Sub(last.at) > 2*mostPause })
 	last := p.of[namespace]
-	if last.generation != generation {
+	if last.with != with {
 		last.pause = 0
 	}
 	if p.of == nil {
 		p.of = map[string]paused{}
 	}
-	p.of[namespace] = paused{at: now, pause: min(max(2*last.pause, soonest), mostPause), generation: generation}
+	p.of[namespace] = paused{at: now, pause: min(max(2*last.pause, soonest), mostPause), with: with}
 }
 
 // ended ends a project's pause.

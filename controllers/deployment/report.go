@@ -10,12 +10,14 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -71,7 +73,11 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if rest := r.pauses.rest(d.Namespace, project.Generation, r.Now()); rest > 0 {
+	with, err := r.toldWith(ctx, project)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if rest := r.pauses.rest(d.Namespace, with, r.Now()); rest > 0 {
 		return ctrl.Result{RequeueAfter: wait.Jitter(rest, spread)}, nil
 	}
 	status, ok, err := r.statusOf(ctx, d)
@@ -90,7 +96,7 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.pause(project, became.Reason, r.Now().Sub(began))
+	r.pause(d.Namespace, with, became.Reason, r.Now().Sub(began))
 	if became.Reason == v1alpha1.CommitStatusReported {
 		again = ctrl.Result{}
 	}
@@ -99,12 +105,12 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 
 // pause keeps a provider from being told the next status at once that did not take the last one, or
 // took long: each of them holds a place that others wait for.
-func (r *Reporter) pause(project *v1alpha1.Project, became v1alpha1.CommitStatusReason, took time.Duration) {
+func (r *Reporter) pause(namespace string, with toldWith, became v1alpha1.CommitStatusReason, took time.Duration) {
 	switch {
 	case became == v1alpha1.CommitStatusRefused || became == v1alpha1.CommitStatusUnreachable || took >= slow:
-		r.pauses.failed(project.Namespace, project.Generation, r.Now())
+		r.pauses.failed(namespace, with, r.Now())
 	case became == v1alpha1.CommitStatusReported:
-		r.pauses.ended(project.Namespace)
+		r.pauses.ended(namespace)
 	}
 }
 
@@ -284,20 +290,7 @@ func (r *Reporter) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(options).
 		For(&v1alpha1.Deployment{}, builder.WithPredicates(object.Changed(reported))).
 		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.DeploymentList{}, untold), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.untoldWith),
+			builder.OnlyMetadata, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Complete(r)
-}
-
-// untold picks the deployments whose provider has not taken the last that it was told.
-func untold(_ client.Object, deployment v1alpha1.ConditionedObject) bool {
-	d, ok := deployment.(*v1alpha1.Deployment)
-	return ok && d.Status.CommitStatus != nil && d.Status.CommitStatus.Reason != v1alpha1.CommitStatusReported
-}
-
-// reported is what of a deployment says what its provider is to know.
-func reported(o v1alpha1.ConditionedObject) any {
-	d, ok := o.(*v1alpha1.Deployment)
-	if !ok {
-		return nil
-	}
-	return [2]string{string(d.Status.Phase), d.Status.Commit}
 }

@@ -271,6 +271,23 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.states()).To(HaveLen(1))
 		Expect(p.again(ctx, many[1])).To(BeNumerically("<=", 15*time.Second), "its pauses begin anew")
 
+		By("another token in the Secret that it names")
+		for _, pause := range []time.Duration{10 * time.Second, 20 * time.Second} {
+			p.Clock.Step(pause)
+			p.again(ctx, many[0])
+			Expect(p.states()).To(HaveLen(1))
+		}
+		Expect(p.again(ctx, many[1])).To(BeNumerically(">", 15*time.Second))
+		p.ExpectApplied(ctx, p.Secret("other", map[string]string{"bearerToken": "none"}))
+		Expect(p.again(ctx, many[1])).To(BeNumerically(">", 15*time.Second), "another Secret is nothing to it")
+		secret := p.Secret("git", nil)
+		p.ExpectExists(ctx, secret)
+		secret.Data["bearerToken"] = []byte("another")
+		Expect(p.Admin.Update(ctx, secret)).To(Succeed())
+		Expect(p.again(ctx, many[1])).To(BeNumerically("<=", 15*time.Second), "its pauses begin anew")
+		Expect(p.reporter.UntoldWith(ctx, secret)).To(HaveLen(len(many)), "and it is told what waited for their end")
+		Expect(p.reporter.UntoldWith(ctx, p.Secret("other", nil))).To(BeEmpty())
+
 		By("a provider that takes it")
 		p.answers(http.StatusCreated)
 		p.Clock.Step(10 * time.Second)
@@ -278,6 +295,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 			Expect(p.again(ctx, d)).To(BeZero())
 		}
 		Expect(p.states()).NotTo(BeEmpty())
+		Expect(p.reporter.UntoldWith(ctx, secret)).To(BeEmpty())
 	})
 
 	It("is told the next one after a pause, where the provider takes it slowly", func(ctx SpecContext) {

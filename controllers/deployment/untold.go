@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+)
+
+// toldWith is what the provider is told with now; the Secret is read when it is told.
+func (r *Reporter) toldWith(ctx context.Context, project *v1alpha1.Project) (toldWith, error) {
+	with := toldWith{generation: project.Generation}
+	if project.Spec.Git == nil || project.Spec.Git.SecretRef == nil {
+		return with, nil
+	}
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: project.Namespace, Name: string(project.Spec.Git.SecretRef.Name)}, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return with, fmt.Errorf("looking for the git Secret: %w", err)
+	}
+	with.secretVersion = secret.ResourceVersion // of this Secret, and of no other of its name
+	return with, nil
+}
+
+// untoldWith are the deployments whose provider has not taken the last that it was told, where a
+// Secret has the token.
+func (r *Reporter) untoldWith(ctx context.Context, secret client.Object) (out []ctrl.Request) {
+	project, list := &v1alpha1.Project{}, &v1alpha1.DeploymentList{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: secret.GetNamespace(), Name: v1alpha1.ProjectName}, project)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if git := project.Spec.Git; err == nil && (git == nil || git.SecretRef == nil || string(git.SecretRef.Name) != secret.GetName()) {
+		return nil
+	}
+	if err == nil {
+		err = r.Client.List(ctx, list, client.InNamespace(secret.GetNamespace()))
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "looking for the deployments that a git Secret concerns")
+	}
+	for i := range list.Items {
+		if d := &list.Items[i]; untold(secret, d) {
+			out = append(out, object.Request(d))
+		}
+	}
+	return out
+}
+
+// untold picks the deployments whose provider has not taken the last that it was told, or is to be
+// told something and was not yet, as in a pause.
+func untold(_ client.Object, deployment v1alpha1.ConditionedObject) bool {
+	d, ok := deployment.(*v1alpha1.Deployment)
+	if !ok {
+		return false
+	}
+	told := d.Status.CommitStatus
+	if told == nil {
+		state, _ := wantedState(d)
+		return state != ""
+	}
+	return told.Reason != v1alpha1.CommitStatusReported
+}
+
+// reported is what of a deployment says what its provider is to know.
+func reported(o v1alpha1.ConditionedObject) any {
+	d, ok := o.(*v1alpha1.Deployment)
+	if !ok {
+		return nil
+	}
+	return [2]string{string(d.Status.Phase), d.Status.Commit}
+}
