@@ -65,7 +65,7 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	state, since := wantedState(d)
 	age := r.Now().Sub(since)
-	if state == "" || age > reportsFor || age < -aheadAtMost {
+	if state == "" || isSettled(d, state) || age > reportsFor || age < -aheadAtMost {
 		return ctrl.Result{}, nil
 	}
 	again := ctrl.Result{RequeueAfter: max(soonest, age/2)}
@@ -84,7 +84,7 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil || !ok {
 		return again, err
 	}
-	if told := d.Status.CommitStatus; told != nil && told.Reason == v1alpha1.CommitStatusReported && told.State == string(status.State) {
+	if told := reportedState(d); told == status.State {
 		return ctrl.Result{}, nil
 	}
 	if _, busy := r.busy.LoadOrStore(d.Namespace, true); busy {
@@ -132,6 +132,22 @@ func wantedState(d *v1alpha1.Deployment) (state commitstatus.State, since time.T
 		return "", time.Time{}
 	}
 	return state, at.Time
+}
+
+// reportedState is what the provider has taken last of a deployment, "" for nothing.
+func reportedState(d *v1alpha1.Deployment) commitstatus.State {
+	if told := d.Status.CommitStatus; told != nil && told.Reason == v1alpha1.CommitStatusReported {
+		return commitstatus.State(told.State)
+	}
+	return ""
+}
+
+// isSettled says whether the provider knows of a deployment what it is to, whatever others of the
+// commit there are: its own state, or that in which another one has ended, for which it spoke when it
+// was cancelled.
+func isSettled(d *v1alpha1.Deployment, state commitstatus.State) bool {
+	told := reportedState(d)
+	return told == state || state == commitstatus.Error && (told == commitstatus.Success || told == commitstatus.Failure)
 }
 
 // isCommit says whether a text is a whole hash, and so nothing else in a URL.

@@ -379,6 +379,22 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.states()).To(BeEmpty(), "once")
 	})
 
+	It("asks for nothing where the provider knows all, nor waits", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		live, cancelled, refused := p.Deployment("a"), p.Deployment("b"), p.Deployment("c")
+		Expect(p.at(ctx, live, v1alpha1.DeploymentDeployed)).To(BeZero())
+		Expect(p.at(ctx, cancelled, v1alpha1.DeploymentCancelled)).To(BeZero())
+		Expect(cancelled.Status.CommitStatus.State).To(Equal("Success"), "that of the one before")
+		p.answers(http.StatusBadGateway)
+		p.commit = strings.Repeat("a", 40)
+		Expect(p.at(ctx, refused, v1alpha1.DeploymentBuilding)).To(Equal(10 * time.Second))
+		for _, d := range []*v1alpha1.Deployment{live, cancelled} {
+			p.Cluster.Calls()
+			Expect(p.again(ctx, d)).To(BeZero(), "the pause is nothing to it")
+			Expect(p.Cluster.Calls()).To(HaveExactElements(HaveField("String()", "get Deployment "+d.Name)))
+		}
+	})
+
 	It("is nothing where it was cancelled before anything was built of the commit", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		d := p.Deployment("one")
