@@ -65,7 +65,7 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &v1alpha1.Connector{}
 	return r.Base.Reconcile(ctx, req, c, func(ctx context.Context, key store.Key) (time.Duration, error) {
-		code, err := r.ofCode(ctx, c, key)
+		row, code, err := r.ofCode(ctx, c, key)
 		if err != nil {
 			return 0, err
 		}
@@ -82,7 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		ids := projection.Identity{Project: key.ProjectID, Environment: environment.ID, Connector: key.ID}
 		switch {
 		case code:
-			return r.mirrored(ctx, c, within, ids)
+			return r.mirrored(ctx, c, within, ids, row)
 		case c.DefinedInCode():
 			return r.mislabelled(ctx, c, ids)
 		}

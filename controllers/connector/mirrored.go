@@ -22,18 +22,19 @@ import (
 )
 
 // mirrored brings a connector of the code into the store as its activation did, with what
-// people may change of it since: enabled, and the version of its secrets.
+// people may change of it since: enabled, and the version of its secrets. The row is what the
+// store has of it, the zero value where that is nothing yet.
 func (r *Reconciler) mirrored(
-	ctx context.Context, c *v1alpha1.Connector, environment *v1alpha1.Environment, ids projection.Identity,
+	ctx context.Context, c *v1alpha1.Connector, environment *v1alpha1.Environment, ids projection.Identity, row store.Connector,
 ) (time.Duration, error) {
 	c.Status.DefinedInCode, c.Status.Retired = true, false
 	if c.Activation() == 0 {
 		return 0, &object.WaitingError{Message: fmt.Sprintf("the label %s is the platform's: remove it, and the connector is your own", v1alpha1.LabelDefinedInCode)}
 	}
 	if c.Retired() {
-		return 0, r.retired(ctx, c, ids.Key())
+		return 0, retired(c, row)
 	}
-	expanded, credentials, err := r.expanded(ctx, c, environment, ids)
+	expanded, credentials, err := r.expanded(ctx, c, environment, ids, row)
 	if problem, is := projection.IsTextError(err); is {
 		c.MarkUnexpanded(problem)
 		return 0, nil
@@ -49,7 +50,7 @@ func (r *Reconciler) mirrored(
 // expanded is a connector of the code with the values of variables: what of it can be read, and
 // what is sealed.
 func (r *Reconciler) expanded(
-	ctx context.Context, c *v1alpha1.Connector, environment *v1alpha1.Environment, ids projection.Identity,
+	ctx context.Context, c *v1alpha1.Connector, environment *v1alpha1.Environment, ids projection.Identity, row store.Connector,
 ) (*v1alpha1.Connector, seal.Credentials, error) {
 	variables, err := projection.VariablesOf(ctx, r.Base, environment, store.Key{ProjectID: ids.Project, ID: ids.Environment}, r.Keys, projection.Texts(c))
 	if err != nil {
@@ -63,21 +64,17 @@ func (r *Reconciler) expanded(
 	if err != nil || credentials.Said == "" {
 		return expanded, credentials, err
 	}
-	return expanded, credentials, r.saidByCode(ctx, c, ids, credentials.Said)
+	return expanded, credentials, r.saidByCode(ctx, c, ids, row, credentials.Said)
 }
 
 // saidByCode holds back a connector whose URL and headers name variables, unless the code says
 // the same: as an activation has brought it, or as the file of what is live has it. Who may
 // write the object alone is not to learn the values, by sending them elsewhere.
-func (r *Reconciler) saidByCode(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, said string) error {
-	stored, err := r.Store.Connector(ctx, ids.Key())
+func (r *Reconciler) saidByCode(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector, said string) error {
 	// Of another environment the same words have other values; of a retired connector none any more.
-	same := err == nil && stored.DefinedInCode && !stored.Retired && stored.EnvironmentID == ids.Environment
-	if same && projection.Opened(r.Keys, stored).Said == said {
+	same := row.DefinedInCode && !row.Retired && row.EnvironmentID == ids.Environment
+	if same && projection.Opened(r.Keys, row).Said == said {
 		return nil
-	}
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return object.FromStore(fmt.Errorf("reading what the activation has brought: %w", err))
 	}
 	elsewhere := &object.WaitingError{Message: "its URL and headers name variables, and are not those of the project's code, which alone says where the values go"}
 	environment, err := r.Base.Store.Environment(ctx, store.Key{ProjectID: ids.Project, ID: ids.Environment})
@@ -144,12 +141,8 @@ func (r *Reconciler) sentWith(ctx context.Context, secret client.Object) (out []
 
 // retired shows a connector that an activation has retired, once the store says so too: anybody
 // can write labels.
-func (r *Reconciler) retired(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
-	row, err := r.Store.Connector(ctx, key)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return object.FromStore(fmt.Errorf("reading whether the connector is retired: %w", err))
-	}
-	if err != nil || !row.DefinedInCode || !row.Retired {
+func retired(c *v1alpha1.Connector, row store.Connector) error {
+	if !row.DefinedInCode || !row.Retired {
 		return &object.WaitingError{Message: fmt.Sprintf(
 			"the label %s says what no activation has done; if it is your own object, remove that and %s", v1alpha1.LabelRetired, v1alpha1.LabelDefinedInCode)}
 	}
@@ -159,28 +152,28 @@ func (r *Reconciler) retired(ctx context.Context, c *v1alpha1.Connector, key sto
 	return nil
 }
 
-// ofCode says whether a connector mirrors the code, which the store knows: anybody can write
-// labels. One that is not marked as such, but has the id of one, is held back: a mirror that has
+// ofCode says whether a connector mirrors the code, which the store knows by its row: anybody can
+// write labels. One that is not marked as such, but has the id of one, is held back: a mirror that has
 // lost its labels, or somebody's own of its name, such as one in another environment. Where it is the object that the gateway serves
 // by, it can be disabled all the same.
-func (r *Reconciler) ofCode(ctx context.Context, c *v1alpha1.Connector, key store.Key) (bool, error) {
-	row, err := r.Store.Connector(ctx, key)
+func (r *Reconciler) ofCode(ctx context.Context, c *v1alpha1.Connector, key store.Key) (row store.Connector, is bool, err error) {
+	row, err = r.Store.Connector(ctx, key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return c.DefinedInCode(), nil // one that an activation has yet to bring
+		return store.Connector{}, c.DefinedInCode(), nil // one that an activation has yet to bring
 	case err != nil:
-		return false, object.FromStore(fmt.Errorf("reading whose connector has the id: %w", err))
+		return row, false, object.FromStore(fmt.Errorf("reading whose connector has the id: %w", err))
 	case !row.DefinedInCode:
-		return false, nil
+		return row, false, nil
 	case c.DefinedInCode() && strings.HasPrefix(c.Name, string(c.Spec.Environment)+"."):
-		return true, nil
+		return row, true, nil
 	}
 	if row.Ref.ObjectUID == string(c.UID) {
 		if err := r.disable(ctx, c, key, false); err != nil {
-			return false, err
+			return row, false, err
 		}
 	}
-	return false, &object.StalledError{Reason: v1alpha1.ReasonNameCollision, Message: fmt.Sprintf(
+	return row, false, &object.StalledError{Reason: v1alpha1.ReasonNameCollision, Message: fmt.Sprintf(
 		"a connector of the project's code is called %q, and stays as it is; delete this object, or make it with another name", c.Name)}
 }
 

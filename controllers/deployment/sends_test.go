@@ -41,6 +41,17 @@ func (s *scene) sends(ctx context.Context, name string) (out seal.Credentials) {
 	return out
 }
 
+// rowReads is a store that counts how often the row of a connector is read.
+type rowReads struct {
+	*Store
+	rows int
+}
+
+func (s *rowReads) Connector(ctx context.Context, key store.Key) (store.Connector, error) {
+	s.rows++
+	return s.Store.Connector(ctx, key)
+}
+
 var _ = Describe("Outbound connectors of a Deployment's code", func() {
 	It("send with the values of sensitive variables, which are sealed and nowhere else, and follow them", func(ctx SpecContext) {
 		s := newScene(ctx)
@@ -97,11 +108,13 @@ var _ = Describe("Outbound connectors of a Deployment's code", func() {
 		s.ExpectApplied(ctx, s.Secret("erp", map[string]string{"token": "CANARY"}))
 		s.brought(ctx, s.Deployment("v1"), file("erp", erpFile), file("orders", ordersFile))
 		s.mirrored(ctx)
-		of := s.connectors()
+		of, reads := s.connectors(), &rowReads{Store: s.Store}
+		of.Store = reads
 		c := s.object(ctx, "dev.erp")
 		c.Spec.Webhook.URL = "https://elsewhere.example.com/${HOST}"
 		s.ExpectApplied(ctx, c)
 		s.ExpectReconciled(ctx, of, c)
+		Expect(reads.rows).To(Equal(1), "whose it is and what it says is one row")
 		Expect(Message(c)).To(ContainSubstring("are not those of the project's code"))
 		Expect(s.sends(ctx, "dev.erp").URL).To(Equal("https://erp.example.com/invoices"))
 		s.mirrored(ctx)
