@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
@@ -109,7 +108,7 @@ func (r *Reconciler) read(
 	left, agents := leftAsTheyAre(d.ConnectorResults), d.AgentNames()
 	var asTheyWere []string
 	for _, file := range files {
-		c, err := bundle.ParseConnector(file.Key, []byte(file.Content), agents)
+		c, err := projection.Parsed(file, agents)
 		if err != nil || left[file.Key] || len(c.Unsupported()) > 0 {
 			asTheyWere = append(asTheyWere, file.Key)
 			continue

@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
@@ -59,7 +58,7 @@ func (r *Reconciler) keepOne(ctx context.Context, namespace string, m *mirrors, 
 		m.behind, m.still[row.Ref.Name] = true, true
 		return nil
 	}
-	c, err := bundle.ParseConnector(key, []byte(files[at].Content), d.AgentNames())
+	c, err := projection.Parsed(files[at], d.AgentNames())
 	if err != nil {
 		return fmt.Errorf("reading connector %s, which stays as Deployment %q has it: %w", key, d.Ref.Name, err)
 	}

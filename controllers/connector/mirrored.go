@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/seal"
@@ -97,7 +96,7 @@ func (r *Reconciler) saidByCode(ctx context.Context, c *v1alpha1.Connector, ids 
 		if v1alpha1.CodeConnectorName(c.Spec.Environment, file.Key) != c.Name {
 			continue
 		}
-		parsed, err := bundle.ParseConnector(file.Key, []byte(file.Content), d.AgentNames())
+		parsed, err := projection.Parsed(file, d.AgentNames())
 		if err != nil {
 			return elsewhere
 		}

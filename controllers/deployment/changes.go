@@ -96,7 +96,7 @@ func (s situation) change(file store.ConnectorFile) change {
 	failed := func(format string, args ...any) change {
 		return change{key: file.Key, action: actionFailed, problem: store.Cut(fmt.Sprintf(format, args...), maxChangeError)}
 	}
-	parsed, err := bundle.ParseConnector(file.Key, []byte(file.Content), s.agents)
+	parsed, err := projection.Parsed(file, s.agents)
 	if err != nil {
 		return failed("%v", err)
 	}
