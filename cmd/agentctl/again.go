@@ -5,37 +5,28 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 )
 
-// deploymentID is the argument of commands that are about one deployment.
-func deploymentID(text string) (string, error) {
-	id, err := uuid.Parse(text)
-	if err != nil {
-		return "", errors.New("DEPLOYMENT: must be the id of a deployment, as status shows it")
-	}
-	return id.String(), nil
-}
-
 func newCancelCommand() *cobra.Command {
 	o := &deployOptions{}
-	return o.command(&cobra.Command{
+	cmd := o.command(&cobra.Command{
 		Use:   "cancel DEPLOYMENT",
 		Short: "End a deployment that is building",
 		Long: `End a deployment that is building, before it is live. What is live stays so. One that has
 not begun to build stays as it is, and so does one that has ended: the command ends with 1.`,
-		Example: "  agentctl cancel 5c1e09aa-...",
+		Example: "  agentctl cancel 2fd4e1c6",
 		Args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, args []string) error { return o.cancel(ctx, args[0]) })
+	bindWithin(cmd.Flags(), &o.wanted)
+	return cmd
 }
 
 func (o *deployOptions) cancel(ctx context.Context, text string) error {
-	id, err := deploymentID(text)
+	id, err := o.api.deploymentID(ctx, o.wanted, text)
 	if err != nil {
 		return err
 	}
@@ -65,7 +56,7 @@ func newRedeployCommand() *cobra.Command {
 commit or the same upload. To make one live again that was built, activate needs no build.
 
 It ends with 2 when the deployment failed or was cancelled, with 1 when there was none.`,
-		Example: "  agentctl redeploy 5c1e09aa-...",
+		Example: "  agentctl redeploy 2fd4e1c6 --environment production",
 	}, "redeploy")
 }
 
@@ -78,7 +69,7 @@ and where its connectors could not be applied with those left as they are. It as
 permission deployments.override.
 
 It ends with 2 when the deployment failed or was cancelled, with 1 when there was none.`,
-		Example: "  agentctl deploy-anyway 5c1e09aa-...",
+		Example: "  agentctl deploy-anyway 2fd4e1c6",
 	}, "deploy-anyway")
 }
 
@@ -87,12 +78,13 @@ func newAgainCommand(cmd *cobra.Command, route string) *cobra.Command {
 	o := &deployOptions{}
 	cmd.Args = cobra.ExactArgs(1)
 	o.command(cmd, func(ctx context.Context, args []string) error { return o.again(ctx, args[0], route) })
+	bindWithin(cmd.Flags(), &o.wanted)
 	cmd.Flags().BoolVar(&o.detach, "detach", false, "print the id of the new deployment and do not wait for it")
 	return cmd
 }
 
 func (o *deployOptions) again(ctx context.Context, text, route string) error {
-	id, err := deploymentID(text)
+	id, err := o.api.deploymentID(ctx, o.wanted, text)
 	if err != nil {
 		return err
 	}

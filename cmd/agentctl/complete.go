@@ -18,7 +18,7 @@ import (
 const (
 	// completeTimeout is how long a shell waits for what it completes by.
 	completeTimeout = 3 * time.Second
-	// mostCompleted is how many deployments of an environment are offered.
+	// mostCompleted is how many deployments or connectors are offered.
 	mostCompleted = 20
 )
 
@@ -29,15 +29,15 @@ type candidates func(ctx context.Context, api *rest, environment string) ([]cobr
 // what a project has, where the flags or the environment say which one; else by nothing.
 func completeByServer(root *cobra.Command) {
 	arguments := map[string]candidates{
-		"activate": deploymentIDs, "cancel": deploymentIDs, "redeploy": deploymentIDs, "deploy-anyway": deploymentIDs, "logs": deploymentIDs,
-		"get": variableCandidates, "unset": variableCandidates,
+		"activate": deploymentNames, "cancel": deploymentNames, "redeploy": deploymentNames, "deploy-anyway": deploymentNames, "logs": deploymentNames,
+		"test": connectorNames, "get": variableCandidates, "unset": variableCandidates,
 	}
 	for _, cmd := range root.Commands() {
 		completeByServer(cmd)
 		if cmd.Flags().Lookup("server") == nil {
 			continue
 		}
-		for flag, offered := range map[string]candidates{"environment": environmentSlugs, "agent": agentNames} {
+		for flag, offered := range map[string]candidates{"environment": environmentSlugs, "agent": agentNames, "connector": connectorNames} {
 			if cmd.Flags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, asked(offered)) // fails of a flag that is not there
 			}
@@ -84,16 +84,27 @@ func environmentSlugs(ctx context.Context, api *rest, _ string) (out []cobra.Com
 	return out, err
 }
 
-func deploymentIDs(ctx context.Context, api *rest, wanted string) (out []cobra.Completion, err error) {
-	e, err := api.environment(ctx, wanted)
-	if err != nil {
-		return nil, err
+func deploymentNames(ctx context.Context, api *rest, wanted string) ([]cobra.Completion, error) {
+	_, all, err := api.deploymentsWithin(ctx, wanted)
+	return offered(all), err
+}
+
+func connectorNames(ctx context.Context, api *rest, wanted string) ([]cobra.Completion, error) {
+	_, all, err := api.connectorsWithin(ctx, wanted)
+	return offered(all), err
+}
+
+// offered are the names of what there is, and the ids of what a name does not find.
+func offered(all []named) (out []cobra.Completion) {
+	for i, n := range all[:min(len(all), mostCompleted)] {
+		at, err := chosen("", n.name, all, func(other named) bool { return other.name == n.name })
+		if err == nil && at == i && n.name != "" && printable(n.name) == n.name {
+			out = append(out, cobra.CompletionWithDesc(n.name, printable(n.note)))
+			continue
+		}
+		out = append(out, cobra.CompletionWithDesc(n.id, printable(strings.TrimSpace(n.name+" "+n.note))))
 	}
-	list, err := api.deployments(ctx, e)
-	for _, d := range list[:min(len(list), mostCompleted)] {
-		out = append(out, cobra.CompletionWithDesc(d.ID, printable(d.state()+" "+d.version())))
-	}
-	return out, err
+	return out
 }
 
 func agentNames(ctx context.Context, api *rest, wanted string) (out []cobra.Completion, err error) {

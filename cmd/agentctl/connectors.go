@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -47,7 +45,7 @@ and of cron connectors the last and the next tick, in UTC.`,
 	flags := cmd.Flags()
 	o.restOptions.bind(flags)
 	o.output.bind(flags)
-	flags.StringVar(&o.environment, "environment", "", "id or slug of an environment; without it all that the key may see")
+	flags.StringVar(&o.environment, "environment", "", "slug or id of an environment; without it all that the key may see")
 	cmd.AddCommand(newConnectorsTestCommand())
 	return cmd
 }
@@ -64,6 +62,8 @@ type listedConnector struct {
 	NextTickAt     *time.Time `json:"next_tick_at"`
 	LastTickAt     *time.Time `json:"last_tick_at"`
 
+	// environment is the slug of its environment.
+	environment string
 	// shown is all that the REST API says of it.
 	shown json.RawMessage
 }
@@ -95,31 +95,19 @@ func (c listedConnector) works() string {
 }
 
 func (o *connectorsOptions) run(ctx context.Context, out io.Writer) error {
-	environments, err := o.api.environments(ctx)
-	if o.environment != "" {
-		environments = make([]environment, 1)
-		environments[0], err = o.api.environment(ctx, o.environment)
-	}
+	all, _, err := o.api.connectorsWithin(ctx, o.environment)
 	if err != nil {
 		return err
 	}
-	all := []listedConnector{}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ENVIRONMENT\tNAME\tTYPE\tMODE\tENABLED\tLAST TICK\tNEXT TICK\tID")
-	for _, e := range environments {
-		var list []listedConnector
-		if err := o.api.call(ctx, http.MethodGet, "/connectors?environment_id="+url.QueryEscape(e.ID), "", nil, &list); err != nil {
-			return fmt.Errorf("listing the connectors of environment %s: %w", e.Slug, err)
-		}
-		all = append(all, list...)
-		for _, c := range list {
-			fmt.Fprintln(table, strings.Join([]string{
-				e.Slug, printable(c.Name), c.Type, c.Mode, c.works(), tickTime(c.LastTickAt), tickTime(c.NextTickAt), c.ID,
-			}, "\t"))
-		}
-	}
 	if o.output != outputText {
 		return o.write(out, all)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ENVIRONMENT\tNAME\tTYPE\tMODE\tENABLED\tLAST TICK\tNEXT TICK\tID")
+	for _, c := range all {
+		fmt.Fprintln(table, strings.Join([]string{
+			c.environment, printable(c.Name), c.Type, c.Mode, c.works(), tickTime(c.LastTickAt), tickTime(c.NextTickAt), c.ID,
+		}, "\t"))
 	}
 	return table.Flush()
 }

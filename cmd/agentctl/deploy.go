@@ -62,7 +62,7 @@ It ends with 2 when the deployment failed or was cancelled, with 1 when there wa
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, _ []string) error { return o.deploy(ctx) })
 	flags := cmd.Flags()
-	flags.StringVar(&o.wanted, "environment", "", "id or slug of the environment; without it the default one")
+	flags.StringVar(&o.wanted, "environment", "", "slug or id of the environment; without it the default one")
 	flags.StringVar(&o.commit, "commit", "", "full hash of the commit; without it the latest of the branch")
 	flags.StringVar(&o.branch, "branch", "", "the branch; without it the environment's, else the repository's default branch")
 	flags.StringVar(&o.folder, "upload", "", "folder of the project on this machine, which is uploaded and deployed in place of a commit")
@@ -130,15 +130,16 @@ func newActivateCommand() *cobra.Command {
 		Short: "Make a deployment live that was deployed before",
 		Long: `Make a deployment live that was deployed before: from the next run on its environment
 executes it, and the connectors of its code are as that code has them.`,
-		Example: "  agentctl activate 5c1e09aa-...",
+		Example: "  agentctl activate 2fd4e1c6 --environment production",
 		Args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, args []string) error { return o.activate(ctx, args[0]) })
+	bindWithin(cmd.Flags(), &o.wanted)
 	cmd.Flags().BoolVar(&o.force, "force", false, "also where connectors of its code cannot be applied; those stay as they are")
 	return cmd
 }
 
 func (o *deployOptions) activate(ctx context.Context, text string) error {
-	id, err := deploymentID(text)
+	id, err := o.api.deploymentID(ctx, o.wanted, text)
 	if err != nil {
 		return err
 	}
@@ -172,7 +173,7 @@ Nothing is built. Done twice, it leads further back.`,
 		Example: "  agentctl rollback --environment production",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, _ []string) error { return o.rollback(ctx) })
-	cmd.Flags().StringVar(&o.wanted, "environment", "", "id or slug of the environment; without it the default one")
+	cmd.Flags().StringVar(&o.wanted, "environment", "", "slug or id of the environment; without it the default one")
 	cmd.Flags().BoolVar(&o.force, "force", false, "also where connectors of its code cannot be applied; those stay as they are")
 	return cmd
 }

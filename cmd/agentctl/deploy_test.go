@@ -216,7 +216,7 @@ func TestFollowEndsWhereNothingCanBeFollowed(t *testing.T) {
 	_, _, err := p.agentctl("logs", "-f", id)
 	require.ErrorContains(t, err, "404 not_found: not now")
 	_, _, err = p.agentctl("logs", "production")
-	require.ErrorContains(t, err, "must be the id of a deployment")
+	require.ErrorContains(t, err, `DEPLOYMENT: the project has no "production"`)
 }
 
 func TestLogsShowWhatWasWritten(t *testing.T) {
@@ -249,7 +249,7 @@ func TestRollbackGoesBackOneFurther(t *testing.T) {
 	_, _, err = p.agentctl("rollback")
 	require.EqualError(t, err, "environment production: nothing was live before what is")
 	_, _, err = p.agentctl("activate", "first")
-	require.ErrorContains(t, err, "must be the id of a deployment")
+	require.ErrorContains(t, err, `DEPLOYMENT: the project has no "first"`)
 }
 
 // TestRollbackLeadsToWhatWasLiveBefore: by histories of what went live, the oldest first. Each
@@ -301,7 +301,7 @@ func TestStatusShowsWhatIsLive(t *testing.T) {
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 3)
-	require.Regexp(t, `^production \(default\) +`+live+` +\S+ +2fd4e1c6 Be  kind +failed `+newest+` +`+p.production+`$`, lines[1])
+	require.Regexp(t, `^production \(default\) +`+live+` +\S+ +2fd4e1c6 Be  kind +failed 2fd4e1c6 `+newest+` +`+p.production+`$`, lines[1])
 	require.Regexp(t, `^staging +- +- +- +- +\S+$`, lines[2])
 
 	out, _, err = p.agentctl("status", "--environment", p.production)

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -87,14 +86,27 @@ func (d deployment) detail() (text string) {
 	return text
 }
 
-// version is the commit's beginning and the first line of its message, or the beginning of the
-// digest of what was uploaded.
-func (d deployment) version() string {
+// short is the beginning of the commit, or of the digest of what was uploaded.
+func (d deployment) short() string {
 	if hash, uploaded := strings.CutPrefix(d.Source.Digest, "sha256:"); uploaded {
 		return fmt.Sprintf("sha256:%.8s", printable(hash))
 	}
+	return fmt.Sprintf("%.8s", printable(d.Source.Commit))
+}
+
+// begins says whether the commit, or the digest of what was uploaded, begins so.
+func (d deployment) begins(text string) bool {
+	text = strings.ToLower(strings.TrimPrefix(text, "sha256:"))
+	return text != "" && (strings.HasPrefix(d.Source.Commit, text) || strings.HasPrefix(strings.TrimPrefix(d.Source.Digest, "sha256:"), text))
+}
+
+// version is the short form, of a commit with the first line of its message.
+func (d deployment) version() string {
+	if d.Source.Digest != "" {
+		return d.short()
+	}
 	subject, _, _ := strings.Cut(d.Source.CommitMessage, "\n")
-	return strings.TrimSpace(fmt.Sprintf("%.8s %s", d.Source.Commit, clip(printable(subject), 50)))
+	return strings.TrimSpace(d.short() + " " + clip(printable(subject), 50))
 }
 
 // clip shortens text to so many characters.
@@ -111,28 +123,6 @@ func (r *rest) environments(ctx context.Context) (list []environment, err error)
 		return nil, fmt.Errorf("listing environments: %w", err)
 	}
 	return list, nil
-}
-
-// environment finds one by its id or its slug; "" is the default.
-func (r *rest) environment(ctx context.Context, wanted string) (environment, error) {
-	list, err := r.environments(ctx)
-	if err != nil {
-		return environment{}, err
-	}
-	slugs := make([]string, 0, len(list))
-	for _, e := range list {
-		if wanted == "" && e.IsDefault || wanted != "" && (strings.EqualFold(e.ID, wanted) || e.Slug == wanted) {
-			return e, nil
-		}
-		slugs = append(slugs, cmp.Or(e.Slug, e.ID))
-	}
-	switch {
-	case len(list) == 0:
-		return environment{}, errors.New("the project has no environment that the key reaches")
-	case wanted == "":
-		return environment{}, fmt.Errorf("the key does not reach the default environment; name one by --environment: %s", strings.Join(slugs, ", "))
-	}
-	return environment{}, fmt.Errorf("--environment: the project has no %q, or the key does not reach it; there is %s", printable(wanted), strings.Join(slugs, ", "))
 }
 
 // placeOf is what the environment of a deployment is called: by its id where the key sees no

@@ -63,7 +63,7 @@ tests or deletes it meanwhile. Ctrl-C ends the session; what is live stays so.`,
 		return o.dev(ctx)
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&o.wanted, "environment", "", "id or slug of the environment; without it the default one")
+	flags.StringVar(&o.wanted, "environment", "", "slug or id of the environment; without it the default one")
 	flags.BoolVar(&o.skipTests, "skip-tests", false, "do not run the tests of the folder")
 	flags.BoolVar(&o.force, "force", false, "also in an environment that is not for tests, where real events come in")
 	return cmd

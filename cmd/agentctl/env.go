@@ -61,7 +61,7 @@ func (o *envOptions) command(cmd *cobra.Command, do func(ctx context.Context, e 
 		return do(cmd.Context(), e, args)
 	}
 	o.restOptions.bind(cmd.Flags())
-	cmd.Flags().StringVar(&o.wanted, "environment", "", "id or slug of the environment; without it the default one")
+	cmd.Flags().StringVar(&o.wanted, "environment", "", "slug or id of the environment; without it the default one")
 	return cmd
 }
 

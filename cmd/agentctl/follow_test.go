@@ -156,7 +156,7 @@ func TestCancelEndsWhatIsBuilding(t *testing.T) {
 	require.EqualError(t, err, "deployment "+id+" was not cancelled, for it is not building: it is pending: the environment is suspended")
 	require.Equal(t, exitFailed, exitCode(err))
 	_, _, err = p.agentctl("cancel", "first")
-	require.ErrorContains(t, err, "must be the id of a deployment")
+	require.ErrorContains(t, err, `DEPLOYMENT: the project has no "first"`)
 }
 
 // TestDeployingAgainFollowsTheNewOne: by the route of each command's name.
@@ -180,6 +180,6 @@ func TestDeployingAgainFollowsTheNewOne(t *testing.T) {
 		require.NoError(t, err, "it is not waited for")
 		require.NotContains(t, messages, "live")
 		_, _, err = p.agentctl(command, "first")
-		require.ErrorContains(t, err, "must be the id of a deployment")
+		require.ErrorContains(t, err, `DEPLOYMENT: the project has no "first"`)
 	}
 }

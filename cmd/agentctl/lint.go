@@ -53,7 +53,7 @@ It ends with 2 when something is wrong, with 1 when it could not be looked at.`,
 	flags := cmd.Flags()
 	o.restOptions.bind(flags)
 	o.output.bind(flags)
-	flags.StringVar(&o.wanted, "environment", "", "id or slug of an environment that must have the variables; without it nothing is asked of a server")
+	flags.StringVar(&o.wanted, "environment", "", "slug or id of an environment that must have the variables; without it nothing is asked of a server")
 	return cmd
 }
 

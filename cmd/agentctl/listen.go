@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
@@ -39,8 +38,8 @@ var envSigning = flagenv.Name("signing-secret")
 type listenOptions struct {
 	restOptions
 
-	connector, forward, secretFile string
-	json                           bool
+	connector, environment, forward, secretFile string
+	json                                        bool
 
 	getenv func(string) string
 	now    func() time.Time
@@ -66,8 +65,8 @@ credentials. It is signed with the connector's signing secret, which
 --secret-file or the environment, ` + envSigning + `,
 may give, else the REST API. Skipped ones are not forwarded. Where what a delivery carries cannot
 be had, or the local port does not answer, the line says so.`,
-		Example: `  agentctl listen --connector $connector
-  agentctl listen --connector $connector --forward http://127.0.0.1:3000/hook`,
+		Example: `  agentctl listen --connector results
+  agentctl listen --connector results --forward http://127.0.0.1:3000/hook`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.api, err = o.client(); err != nil {
@@ -78,7 +77,8 @@ be had, or the local port does not answer, the line says so.`,
 	}
 	flags := cmd.Flags()
 	o.bind(flags)
-	flags.StringVar(&o.connector, "connector", "", "id of an outbound connector")
+	flags.StringVar(&o.connector, "connector", "", "name or id of an outbound connector")
+	bindWithin(flags, &o.environment)
 	flags.StringVar(&o.forward, "forward", "", "URL of this machine that deliveries are sent to, such as http://127.0.0.1:3000/hook")
 	flags.StringVar(&o.secretFile, "secret-file", "", "file with the secret that forwarded deliveries are signed with")
 	flags.BoolVar(&o.json, "json", false, "write each line as JSON")
@@ -128,9 +128,11 @@ func (o *listenOptions) run(ctx context.Context, out, messages io.Writer) error 
 
 // prepare reads the connector, and where deliveries are forwarded to.
 func (o *listenOptions) prepare(ctx context.Context) error {
-	if _, err := uuid.Parse(o.connector); err != nil {
-		return errors.New("--connector: must be the id of a connector")
+	id, err := o.api.connectorID(ctx, "--connector", o.environment, o.connector)
+	if err != nil {
+		return err
 	}
+	o.connector = id
 	var conn struct {
 		Mode          string `json:"mode"`
 		SigningSecret string `json:"signing_secret"`

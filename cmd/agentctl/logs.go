@@ -28,16 +28,16 @@ func newLogsCommand() *cobra.Command {
 		Long: `Show the log of a deployment's build. With -f also what is written until the deployment
 has ended, what keeps it, and how it has ended: the command ends with 2 when it failed or
 was cancelled.`,
-		Example: `  agentctl logs 5c1e09aa-...
-  agentctl logs -f 5c1e09aa-...`,
+		Example: `  agentctl logs 2fd4e1c6
+  agentctl logs -f 2fd4e1c6 --environment production`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("name one deployment by its id, as `agentctl status --environment ENVIRONMENT` shows it")
+				return errors.New("name one deployment by its commit or its id, as `agentctl status --environment ENVIRONMENT` shows them")
 			}
 			return nil
 		},
 	}, func(ctx context.Context, args []string) error {
-		id, err := deploymentID(args[0])
+		id, err := o.api.deploymentID(ctx, o.wanted, args[0])
 		if err != nil {
 			return err
 		}
@@ -57,6 +57,7 @@ was cancelled.`,
 		_, err = io.WriteString(o.out, printableLines(d.BuildLogs))
 		return err
 	})
+	bindWithin(cmd.Flags(), &o.wanted)
 	cmd.Flags().BoolVarP(&following, "follow", "f", false, "go on with what is written, until the deployment has ended")
 	cmd.MarkFlagsMutuallyExclusive("follow", "output")
 	return cmd

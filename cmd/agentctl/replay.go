@@ -35,10 +35,10 @@ const (
 type replayOptions struct {
 	restOptions
 
-	connector, trigger, since, until, resume, show, cancel string
-	status                                                 []string
-	dryRun                                                 bool
-	rate                                                   int
+	connector, environment, trigger, since, until, resume, show, cancel string
+	status                                                              []string
+	dryRun                                                              bool
+	rate                                                                int
 
 	now func() time.Time
 	api *rest
@@ -75,11 +75,11 @@ the name that it has printed goes on without replaying anything twice: with the
 same API key, within a day.
 
 The command fails where something could not be replayed.`,
-		Example: `  agentctl replay --connector $connector 0199f3c2-...
-  agentctl replay --connector $connector --status failed --since 24h --dry-run
-  agentctl replay --connector $connector --status failed,skipped --since 2026-07-01T00:00:00Z --rate 300
-  agentctl replay --connector $connector --show 5c1e09aa-...
-  agentctl replay --connector $connector --cancel 5c1e09aa-...`,
+		Example: `  agentctl replay --connector results 0199f3c2-...
+  agentctl replay --connector results --status failed --since 24h --dry-run
+  agentctl replay --connector results --status failed,skipped --since 2026-07-01T00:00:00Z --rate 300
+  agentctl replay --connector results --show 5c1e09aa-...
+  agentctl replay --connector results --cancel 5c1e09aa-...`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.api, err = o.client(); err != nil {
 				return err
@@ -89,7 +89,8 @@ The command fails where something could not be replayed.`,
 	}
 	flags := cmd.Flags()
 	o.bind(flags)
-	flags.StringVar(&o.connector, "connector", "", "id of the connector")
+	flags.StringVar(&o.connector, "connector", "", "name or id of the connector")
+	bindWithin(flags, &o.environment)
 	flags.StringSliceVar(&o.status, "status", nil, "replay those that have ended so: completed, failed, skipped, cancelled, or several of them with commas")
 	flags.StringVar(&o.trigger, "trigger", "", "of those only the ones with this cause: webhook, cron or outbound")
 	flags.StringVar(&o.since, "since", "", "of those only the ones that began since: a duration such as 24h, or a time such as 2026-07-01T00:00:00Z")
@@ -106,6 +107,11 @@ func (o *replayOptions) run(ctx context.Context, args []string, out, messages io
 	if err := o.check(args); err != nil {
 		return err
 	}
+	id, err := o.api.connectorID(ctx, "--connector", o.environment, o.connector)
+	if err != nil {
+		return err
+	}
+	o.connector = id
 	switch {
 	case o.cancel != "":
 		return o.end(ctx, messages)
@@ -133,9 +139,6 @@ func (o *replayOptions) run(ctx context.Context, args []string, out, messages io
 
 // check says which flags are wrong.
 func (o *replayOptions) check(args []string) error {
-	if _, err := uuid.Parse(o.connector); err != nil {
-		return errors.New("--connector: must be the id of a connector")
-	}
 	for _, id := range args {
 		if _, err := uuid.Parse(id); err != nil {
 			return fmt.Errorf("%s: must be the id of a connector run", id)

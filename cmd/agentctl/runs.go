@@ -62,7 +62,7 @@ It ends with 2 when the run that is named has failed or was cancelled.`,
 	flags := cmd.Flags()
 	o.restOptions.bind(flags)
 	o.output.bind(flags)
-	flags.StringVar(&o.wanted, "environment", "", "id or slug of an environment; without it all that the key may see")
+	flags.StringVar(&o.wanted, "environment", "", "slug or id of an environment; without it all that the key may see")
 	flags.StringVar(&o.agent, "agent", "", "name of the agent; without it all")
 	flags.StringVar(&o.status, "status", "", "only those that stand so: queued, running, completed, failed or cancelled")
 	flags.IntVar(&o.limit, "limit", 25, "how many, 1 to 1000")

@@ -50,7 +50,7 @@ have not ended what keeps them.`,
 	flags := cmd.Flags()
 	o.restOptions.bind(flags)
 	o.output.bind(flags)
-	flags.StringVar(&o.wanted, "environment", "", "id or slug of an environment")
+	flags.StringVar(&o.wanted, "environment", "", "slug or id of an environment")
 	return cmd
 }
 
@@ -107,7 +107,7 @@ func (o *statusOptions) row(s environmentStatus) []string {
 		row[1], row[2], row[3] = s.Live.ID, age(o.now(), s.Live.ActivatedAt), s.Live.version()
 	}
 	if s.Newest != nil && !s.Newest.IsLive {
-		row[4] = s.Newest.Status + " " + s.Newest.ID
+		row[4] = strings.Join([]string{s.Newest.Status, s.Newest.short(), s.Newest.ID}, " ")
 	}
 	return row
 }

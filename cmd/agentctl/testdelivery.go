@@ -5,14 +5,12 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 )
 
@@ -26,6 +24,8 @@ const (
 // testOptions are the flags of `connectors test`.
 type testOptions struct {
 	restOptions
+
+	environment string
 
 	api *rest
 }
@@ -45,7 +45,7 @@ printed as it has been made.
 The command fails where the connector cannot be tested, and where the destination
 does not take the first attempt. The platform tries again then, by the connector's
 schedule.`,
-		Example: `  agentctl connectors test 0190f7a2-...`,
+		Example: `  agentctl connectors test results --environment production`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.api, err = o.client(); err != nil {
@@ -55,6 +55,7 @@ schedule.`,
 		},
 	}
 	o.bind(cmd.Flags())
+	bindWithin(cmd.Flags(), &o.environment)
 	return cmd
 }
 
@@ -89,8 +90,9 @@ func (a triedAttempt) String() string {
 }
 
 func (o *testOptions) run(ctx context.Context, connector string, out, messages io.Writer) error {
-	if _, err := uuid.Parse(connector); err != nil {
-		return errors.New("the connector must be named by its id, as agentctl connectors shows it")
+	connector, err := o.api.connectorID(ctx, "CONNECTOR", o.environment, connector)
+	if err != nil {
+		return err
 	}
 	path := "/connectors/" + connector
 	var d triedDelivery

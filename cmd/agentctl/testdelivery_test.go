@@ -72,8 +72,8 @@ func TestATestIsWaitedFor(t *testing.T) {
 func TestATestNeedsAConnector(t *testing.T) {
 	t.Parallel()
 	reach := []string{"connectors", "test", "--server", "https://agents.example", "--project", uuid.NewString(), "--api-key", keys.Generate().String()}
-	_, _, err := run(t, append(reach, "results")...)
-	require.ErrorContains(t, err, "by its id")
+	_, _, err := run(t, append(reach, "")...)
+	require.ErrorContains(t, err, "CONNECTOR: must be the name or the id of a connector")
 	_, _, err = run(t, reach...)
 	require.ErrorContains(t, err, "arg")
 }

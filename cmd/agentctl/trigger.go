@@ -18,7 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
@@ -44,8 +43,8 @@ var envSecret = flagenv.Name("webhook-secret")
 type triggerOptions struct {
 	restOptions
 
-	connector, url, secretFile, idempotencyKey string
-	sync                                       bool
+	connector, environment, url, secretFile, idempotencyKey string
+	sync                                                    bool
 
 	getenv func(string) string
 	http   *http.Client
@@ -75,7 +74,7 @@ needed. Without it a sync webhook answers at once too.
 
 The command fails where the file is not taken, and with --sync where a run does not
 complete.`,
-		Example: `  agentctl trigger order.json --connector $connector --sync
+		Example: `  agentctl trigger order.json --connector orders --environment production --sync
   AGENTPLATFORM_WEBHOOK_SECRET=$(cat secret) agentctl trigger damage.jpg --url "$url"`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -84,7 +83,8 @@ complete.`,
 	}
 	flags := cmd.Flags()
 	o.bind(flags)
-	flags.StringVar(&o.connector, "connector", "", "id of the connector")
+	flags.StringVar(&o.connector, "connector", "", "name or id of the connector")
+	bindWithin(flags, &o.environment)
 	flags.StringVar(&o.url, "url", "", "URL of the webhook, in place of --connector")
 	flags.StringVar(&o.secretFile, "secret-file", "", "file with the secret of the webhook; without it, and without the environment, that of --connector")
 	flags.StringVar(&o.idempotencyKey, "idempotency-key", "", "a name for the event: sent again under the same one, it is the same event")
@@ -180,15 +180,16 @@ func (o *triggerOptions) target(ctx context.Context) (api *rest, secret string, 
 		if api, err = o.client(); err != nil {
 			return nil, "", err
 		}
-		if _, err := uuid.Parse(o.connector); err != nil {
-			return nil, "", errors.New("--connector: must be the id of a connector")
+		id, err := api.connectorID(ctx, "--connector", o.environment, o.connector)
+		if err != nil {
+			return nil, "", err
 		}
 		var conn struct {
 			Mode   string `json:"mode"`
 			URL    string `json:"webhook_url"`
 			Secret string `json:"secret"`
 		}
-		if err := api.call(ctx, http.MethodGet, "/connectors/"+o.connector, "", nil, &conn); err != nil {
+		if err := api.call(ctx, http.MethodGet, "/connectors/"+id, "", nil, &conn); err != nil {
 			return nil, "", fmt.Errorf("reading the connector: %w", err)
 		}
 		if conn.URL == "" {

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/pflag"
+)
+
+const (
+	// leastOfVersion is how many characters of a commit name a deployment at least.
+	leastOfVersion = 4
+	// mostNamed is how many of what there is an error lists.
+	mostNamed = 20
+)
+
+// named is something that people name: by its id, or by what lists show of it.
+type named struct {
+	id, name string
+	// note tells it from others of its name.
+	note string
+	// past says that one of the same name that is not is meant before it.
+	past bool
+}
+
+// chosen is the place of the one that is meant in what there is; what is the flag or the argument.
+func chosen(what, wanted string, all []named, is func(named) bool) (int, error) {
+	var found []int
+	for i, n := range all {
+		switch {
+		case strings.EqualFold(n.id, wanted):
+			return i, nil
+		case is(n):
+			found = append(found, i)
+		}
+	}
+	if now := present(found, all); len(now) > 0 {
+		found = now
+	}
+	switch len(found) {
+	case 0:
+		return 0, fmt.Errorf("%s: the project has no %q, or the key does not reach it; there is %s", what, printable(wanted), listed(all, func(n named) string { return cmp.Or(n.name, n.id) }))
+	case 1:
+		return found[0], nil
+	}
+	several := make([]named, len(found))
+	for i, at := range found {
+		several[i] = all[at]
+	}
+	return 0, fmt.Errorf("%s: %q is more than one; say which by its id: %s", what, printable(wanted), listed(several, func(n named) string { return n.id }))
+}
+
+// present are those that are not past.
+func present(places []int, all []named) (now []int) {
+	for _, at := range places {
+		if !all[at].past {
+			now = append(now, at)
+		}
+	}
+	return now
+}
+
+// idOf says whether it is an id as lists show them; 32 digits alone may be of a commit.
+func idOf(text string) (string, bool) {
+	id, err := uuid.Parse(text)
+	return id.String(), err == nil && len(text) == len(id.String())
+}
+
+// listed names what there is, for an error.
+func listed(all []named, by func(named) string) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	texts := make([]string, 0, mostNamed+1)
+	for _, n := range all[:min(len(all), mostNamed)] {
+		text := by(n)
+		if n.note != "" {
+			text += " (" + n.note + ")"
+		}
+		texts = append(texts, printable(text))
+	}
+	if more := len(all) - mostNamed; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// environment finds one by its id or its slug; "" is the default.
+func (r *rest) environment(ctx context.Context, wanted string) (environment, error) {
+	list, err := r.environments(ctx)
+	if err != nil {
+		return environment{}, err
+	}
+	if len(list) == 0 {
+		return environment{}, errors.New("the project has no environment that the key reaches")
+	}
+	all := make([]named, 0, len(list))
+	for _, e := range list {
+		if wanted == "" && e.IsDefault {
+			return e, nil
+		}
+		all = append(all, named{id: e.ID, name: e.Slug})
+	}
+	if wanted == "" {
+		return environment{}, fmt.Errorf("the key does not reach the default environment; name one by --environment: %s", listed(all, func(n named) string { return cmp.Or(n.name, n.id) }))
+	}
+	at, err := chosen("--environment", wanted, all, func(n named) bool { return n.name == wanted })
+	if err != nil {
+		return environment{}, err
+	}
+	return list[at], nil
+}
+
+// reached are the environment that is wanted, or with "" all that the key may see.
+func (r *rest) reached(ctx context.Context, wanted string) ([]environment, error) {
+	if wanted == "" {
+		return r.environments(ctx)
+	}
+	e, err := r.environment(ctx, wanted)
+	return []environment{e}, err
+}
+
+// bindWithin binds the flag by which a name is looked for in one environment.
+func bindWithin(flags *pflag.FlagSet, environment *string) {
+	flags.StringVar(environment, "environment", "", "slug or id of the environment that a name is looked for in; without it all that the key may see")
+}
+
+// deploymentID is that of the deployment that a person names: by its id, or by the beginning of its
+// commit, or of the digest of what was uploaded.
+func (r *rest) deploymentID(ctx context.Context, within, wanted string) (string, error) {
+	if id, ok := idOf(wanted); ok {
+		return id, nil
+	}
+	if len(wanted) < leastOfVersion {
+		return "", fmt.Errorf("DEPLOYMENT: must be the id of a deployment, or the first %d characters or more of its commit, as `agentctl status --environment ENVIRONMENT` shows them", leastOfVersion)
+	}
+	list, all, err := r.deploymentsWithin(ctx, within)
+	if err != nil {
+		return "", fmt.Errorf("DEPLOYMENT: looking for %q: %w", printable(wanted), err)
+	}
+	version := make(map[string]deployment, len(list))
+	for _, d := range list {
+		version[d.ID] = d
+	}
+	at, err := chosen("DEPLOYMENT", wanted, all, func(n named) bool { return version[n.id].begins(wanted) })
+	if err != nil {
+		return "", err
+	}
+	return list[at].ID, nil
+}
+
+// deploymentsWithin are the deployments of one environment, or with "" of all, with what they are called.
+func (r *rest) deploymentsWithin(ctx context.Context, within string) (list []deployment, all []named, err error) {
+	environments, err := r.reached(ctx, within)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range environments {
+		some, err := r.deployments(ctx, e)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, d := range some {
+			all = append(all, named{id: d.ID, name: d.short(), note: e.Slug + ", " + d.state()})
+		}
+		list = append(list, some...)
+	}
+	return list, all, nil
+}
+
+// connectorID is that of the connector that a person names: by its id or its name.
+func (r *rest) connectorID(ctx context.Context, what, within, wanted string) (string, error) {
+	if id, ok := idOf(wanted); ok {
+		return id, nil
+	}
+	if wanted == "" {
+		return "", fmt.Errorf("%s: must be the name or the id of a connector, as `agentctl connectors` shows them", what)
+	}
+	_, all, err := r.connectorsWithin(ctx, within)
+	if err != nil {
+		return "", fmt.Errorf("%s: looking for %q: %w", what, printable(wanted), err)
+	}
+	at, err := chosen(what, wanted, all, func(n named) bool { return n.name == wanted })
+	if err != nil {
+		return "", err
+	}
+	return all[at].id, nil
+}
+
+// connectorsWithin are the connectors of one environment, or with "" of all, with what they are called.
+func (r *rest) connectorsWithin(ctx context.Context, within string) (list []listedConnector, all []named, err error) {
+	environments, err := r.reached(ctx, within)
+	if err != nil {
+		return nil, nil, err
+	}
+	list = []listedConnector{}
+	for _, e := range environments {
+		var some []listedConnector
+		if err := r.call(ctx, http.MethodGet, "/connectors?environment_id="+url.QueryEscape(e.ID), "", nil, &some); err != nil {
+			return nil, nil, fmt.Errorf("listing the connectors of environment %s: %w", e.Slug, err)
+		}
+		for i := range some {
+			some[i].environment = e.Slug
+			note := e.Slug + ", " + some[i].Mode
+			if some[i].Retired {
+				note += ", retired"
+			}
+			all = append(all, named{id: some[i].ID, name: some[i].Name, note: note, past: some[i].Retired})
+		}
+		list = append(list, some...)
+	}
+	return list, all, nil
+}

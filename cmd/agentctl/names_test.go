@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/keys"
+)
+
+// catalogue is a project with names that more than one of its things has. It has nothing but lists:
+// what else is called is kept, and answered 404.
+type catalogue struct {
+	t        *testing.T
+	url      string
+	key, id  string
+	commit   string
+	uploaded string
+
+	mu     sync.Mutex
+	called []string
+}
+
+// ids of what there is, of which the test's names say what it is.
+var (
+	live, redeployed, upload, elsewhere    = numbered(1), numbered(2), numbered(3), numbered(4)
+	orders, results, retired, stagedOrders = numbered(5), numbered(6), numbered(7), numbered(8)
+)
+
+func numbered(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+
+func newCatalogue(t *testing.T) *catalogue {
+	t.Helper()
+	c := &catalogue{
+		t: t, key: keys.Generate().String(), id: uuid.NewString(),
+		commit: "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12", uploaded: "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+	}
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	c.url = server.URL
+	return c
+}
+
+func (c *catalogue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	path := strings.TrimPrefix(r.URL.Path, "/v1/projects/"+c.id)
+	one := func(id, fields string) string { return fmt.Sprintf(`{"id":%q,%s}`, id, fields) }
+	answers := map[string][]string{
+		"/environments": {one(numbered(91), `"slug":"production","is_default":true`), one(numbered(92), `"slug":"staging"`)},
+		"/deployments?environment_id=" + numbered(91): {
+			one(live, `"is_live":true,"status":"deployed","source":{"commit":"`+c.commit+`"}`),
+			one(redeployed, `"status":"deployed","source":{"commit":"2fd4ffff7a2d28fced849ee1bb76e7391b93eb12"}`),
+			one(upload, `"status":"failed","source":{"digest":"sha256:`+c.uploaded+`"}`),
+		},
+		"/deployments?environment_id=" + numbered(92): {one(elsewhere, `"status":"failed","source":{"commit":"`+c.commit+`"}`)},
+		"/connectors?environment_id=" + numbered(91):  {one(orders, `"name":"orders","mode":"inbound"`), one(results, `"name":"results","mode":"outbound"`)},
+		"/connectors?environment_id=" + numbered(92): {
+			one(retired, `"name":"results","mode":"outbound","retired":true`), one(stagedOrders, `"name":"orders","mode":"inbound"`),
+		},
+	}
+	if r.URL.RawQuery != "" {
+		path += "?" + r.URL.RawQuery
+	}
+	if list, known := answers[path]; known {
+		fmt.Fprintf(w, "[%s]", strings.Join(list, ","))
+		return
+	}
+	c.called = append(c.called, path)
+	problemAnswer(http.StatusNotFound, "not_found")(w)
+}
+
+// agentctl runs a command, and says what it called first besides lists.
+func (c *catalogue) agentctl(args ...string) (called string, err error) {
+	c.t.Helper()
+	c.called = nil
+	_, _, err = run(c.t, append(args, "--server", c.url, "--project", c.id, "--api-key", c.key)...)
+	if len(c.called) > 0 {
+		called = c.called[0]
+	}
+	return called, err
+}
+
+// taking are the commands below cmd that take a deployment, or a connector, with where they take it.
+func taking(cmd *cobra.Command, what string) (found [][]string) {
+	for _, sub := range cmd.Commands() {
+		for _, below := range taking(sub, what) {
+			found = append(found, append([]string{sub.Name()}, below...))
+		}
+		words := strings.Fields(strings.NewReplacer("[", " ", "]", " ", "(", " ", ")", " ").Replace(sub.Use))
+		for i, word := range words {
+			switch {
+			case word != what:
+			case words[i-1] == "--connector":
+				found = append(found, []string{sub.Name(), "--connector"})
+			default:
+				found = append(found, []string{sub.Name()})
+			}
+		}
+	}
+	return found
+}
+
+// TestNamesStandForIDs: in each command that takes a deployment or a connector.
+func TestNamesStandForIDs(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "event.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{}`), 0o600))
+	more := map[string]string{"trigger": file, "replay": uuid.NewString()}
+	c := newCatalogue(t)
+	for what, of := range map[string]struct {
+		path   string
+		count  int
+		meant  map[string]string
+		errors map[string]string
+	}{
+		"DEPLOYMENT": {"/deployments/", 5, map[string]string{
+			live: live, uuid.Max.String(): uuid.Max.String(), "2fd4ffff": redeployed, "2FD4F": redeployed, "sha256:2c26b46b": upload, "2c26b46b": upload,
+			"2fd4e1c6 --environment staging": elsewhere, "2fd4e1c6 --environment production": live,
+		}, map[string]string{
+			"2fd4e1c6":                       `"2fd4e1c6" is more than one; say which by its id: ` + live + ` (production, live), ` + elsewhere + ` (staging, failed)`,
+			"abcdef":                         `the project has no "abcdef", or the key does not reach it; there is 2fd4e1c6 (production, live), 2fd4ffff (production, deployed), sha256:2c26b46b (production, failed), 2fd4e1c6 (staging, failed)`,
+			"2fd":                            "must be the id of a deployment, or the first 4 characters or more of its commit",
+			"2fd4e1c6 --environment nowhere": `--environment: the project has no "nowhere", or the key does not reach it; there is production, staging`,
+		}},
+		"CONNECTOR": {"/connectors/", 4, map[string]string{
+			orders: orders, "results": results, "results --environment staging": retired, "orders --environment staging": stagedOrders,
+		}, map[string]string{
+			"orders": `"orders" is more than one; say which by its id: ` + orders + ` (production, inbound), ` + stagedOrders + ` (staging, inbound)`,
+			"order":  `the project has no "order", or the key does not reach it; there is orders (production, inbound), results (production, outbound), results (staging, outbound, retired), orders (staging, inbound)`,
+		}},
+	} {
+		commands := taking(newRootCommand("agentctl"), what)
+		require.Len(t, commands, of.count, "%s: %v", what, commands)
+		for _, command := range commands {
+			line := func(name string) []string {
+				args := append(append([]string{}, command...), strings.Fields(name)...)
+				if file := more[command[0]]; file != "" {
+					args = append(args, file)
+				}
+				return args
+			}
+			for name, id := range of.meant {
+				called, err := c.agentctl(line(name)...)
+				require.ErrorContains(t, err, "404", "%v %s", command, name)
+				require.Truef(t, called == of.path+id || strings.HasPrefix(called, of.path+id+"/"), "%v %s: %s", command, name, called)
+			}
+			for name, want := range of.errors {
+				called, err := c.agentctl(line(name)...)
+				require.ErrorContains(t, err, want, "%v %s", command, name)
+				require.Empty(t, called)
+			}
+		}
+	}
+}
+
+// TestShellsCompleteNames: where one thing alone has the name, else ids.
+func TestShellsCompleteNames(t *testing.T) {
+	c := newCatalogue(t)
+	t.Setenv("AGENTPLATFORM_ENVIRONMENT", "")
+	t.Setenv("AGENTPLATFORM_SERVER", c.url)
+	t.Setenv("AGENTPLATFORM_PROJECT", c.id)
+	t.Setenv("AGENTPLATFORM_API_KEY", c.key)
+	for line, want := range map[string][]string{
+		"activate ":                                    {live + "\t2fd4e1c6 production, live", "2fd4ffff\tproduction, deployed", "sha256:2c26b46b\tproduction, failed", elsewhere + "\t2fd4e1c6 staging, failed"},
+		"logs --environment production ":               {"2fd4e1c6\tproduction, live", "2fd4ffff\tproduction, deployed", "sha256:2c26b46b\tproduction, failed"},
+		"connectors test ":                             {orders + "\torders production, inbound", "results\tproduction, outbound", retired + "\tresults staging, outbound, retired", stagedOrders + "\torders staging, inbound"},
+		"listen --environment production --connector ": {"orders\tproduction, inbound", "results\tproduction, outbound"},
+		"replay --environment staging --connector ":    {"results\tstaging, outbound, retired", "orders\tstaging, inbound"},
+	} {
+		out, _, err := run(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		require.NoError(t, err)
+		require.Equal(t, append(want, ":4"), strings.Split(strings.TrimSpace(out), "\n"), line)
+	}
+}
