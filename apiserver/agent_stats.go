@@ -15,14 +15,13 @@ import (
 
 // StatisticsQuery selects the runs that statistics are of.
 type StatisticsQuery struct {
-	TimeRange         AgentTimeRange     `query:"time_range" default:"30d" doc:"Only runs that were queued in this window. It counts for nothing where start_date is set."`
-	StartDate         time.Time          `query:"start_date" doc:"Only runs that were queued at that time or later."`
-	EndDate           time.Time          `query:"end_date" doc:"Only runs that were queued before that time; needs start_date."`
-	DeploymentID      ID                 `query:"deployment_id" doc:"Only runs that this deployment has executed."`
-	StatusFilter      []RunStatus        `query:"status_filter,explode" maxItems:"7" doc:"Only runs with one of these statuses."`
-	GuardrailOutcomes []GuardrailOutcome `query:"guardrail_outcome,explode" maxItems:"3" doc:"Only runs with one of these outcomes of guardrails."`
-	TestNames         []string           `query:"test_name,explode" maxItems:"50" doc:"Only runs that one of these A/B variants executes; __base__ for those that none does." example:"__base__"`
-	ExcludeTestRuns   bool               `query:"exclude_test_runs" default:"false" doc:"Leaves out runs that an A/B variant executes."`
+	TimeRange       AgentTimeRange    `query:"time_range" default:"30d" doc:"Only runs that were queued in this window. It counts for nothing where start_date is set."`
+	StartDate       time.Time         `query:"start_date" doc:"Only runs that were queued at that time or later."`
+	EndDate         time.Time         `query:"end_date" doc:"Only runs that were queued before that time; needs start_date."`
+	DeploymentID    ID                `query:"deployment_id" doc:"Only runs that this deployment has executed."`
+	StatusFilter    []RunStatusFilter `query:"status_filter,explode" maxItems:"5" doc:"Only runs with one of these statuses."`
+	TestNames       []string          `query:"test_name,explode" maxItems:"50" doc:"Only runs that one of these A/B variants executes; __base__ for those that none does." example:"__base__"`
+	ExcludeTestRuns bool              `query:"exclude_test_runs" default:"false" doc:"Leaves out runs that an A/B variant executes."`
 }
 
 // statistics is what the store is asked.
@@ -30,9 +29,6 @@ func (in *StatisticsQuery) statistics(now time.Time) (store.StatisticsQuery, err
 	q := store.StatisticsQuery{DeploymentID: uuid.UUID(in.DeploymentID), TestNames: in.TestNames, BaseOnly: in.ExcludeTestRuns}
 	for _, status := range in.StatusFilter {
 		q.Statuses = append(q.Statuses, store.RunStatus(status))
-	}
-	for _, outcome := range in.GuardrailOutcomes {
-		q.Outcomes = append(q.Outcomes, string(outcome))
 	}
 	switch {
 	case !in.StartDate.IsZero() && !in.EndDate.IsZero() && !in.EndDate.After(in.StartDate):

@@ -30,7 +30,7 @@ const (
 		"An agent that is in another environment of the project only is shown without them. " +
 		"Statistics, tokens and durations are of the runs that were queued in the window, as the parameters narrow them, exactly and as of now; p95_duration_ms is within 1 %. " +
 		"Where the window begins or ends within an hour that is older than the platform's retention, the runs of that hour are not counted. " +
-		"No run has a guardrail outcome yet, as this release has no guardrails: a filter by it leaves none."
+		"search, convert_costs_to and guardrail_outcome are answered 422 in this release."
 	aboutListDeployments  = "Newest first, at most 500. Items have neither build logs nor test results."
 	aboutGetDeployment    = "The deployment with its build log and all results. While it is open, message says what it waits for or is at."
 	aboutCreateDeployment = "Builds a commit and makes it live: the one of the body, else the latest of the environment's git_branch, or of the repository's default branch. " +

@@ -13,6 +13,7 @@ import (
 // grow: a client must bear a value that it does not know in an answer.
 type (
 	RunStatus          string
+	RunStatusFilter    string
 	ConnectorRunStatus string
 	DeploymentStatus   string
 	DeploymentPhase    string
@@ -33,7 +34,6 @@ type (
 	DeliveryKind       string
 	TimeRange          string
 	AgentTimeRange     string
-	GuardrailOutcome   string
 	AgentDeployment    string
 	SpanKind           string
 	LogLevel           string
@@ -62,6 +62,12 @@ func enumeration(r huma.Registry, name, doc string, values ...string) *huma.Sche
 func (RunStatus) Schema(r huma.Registry) *huma.Schema {
 	return enumeration(r, "RunStatus", "Where an agent run stands. completed, failed and cancelled are final.",
 		"scheduled", "queued", "running", "awaiting_approval", "completed", "failed", "cancelled")
+}
+
+// Schema describes the type.
+func (RunStatusFilter) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "RunStatusFilter", "A status that agent runs are chosen by. No run stands as scheduled or awaiting_approval in this release.",
+		"queued", "running", "completed", "failed", "cancelled")
 }
 
 // Schema describes the type.
@@ -176,11 +182,6 @@ func (TimeRange) Schema(r huma.Registry) *huma.Schema {
 func (AgentTimeRange) Schema(r huma.Registry) *huma.Schema {
 	return enumeration(r, "AgentTimeRange", "A window that ends now, or a period of the calendar in UTC; all has no beginning.",
 		"24h", "7d", "30d", "90d", "today", "this_month", "last_month", "this_year", "all")
-}
-
-// Schema describes the type.
-func (GuardrailOutcome) Schema(r huma.Registry) *huma.Schema {
-	return enumeration(r, "GuardrailOutcome", "What guardrails made of a run.", store.GuardrailWarned, store.GuardrailBlocked, store.GuardrailRedacted)
 }
 
 // Schema describes the type.

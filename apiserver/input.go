@@ -14,6 +14,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/agentplatform/agentplatform/internal/later"
 )
 
 // ID is a UUID in a path or a query, in either case of letters.
@@ -46,7 +48,7 @@ func (ID) Schema(huma.Registry) *huma.Schema {
 
 // checkQuery refuses parameters that the route does not have, and those that are
 // empty, or given twice and no list: what has no effect is not accepted.
-func checkQuery(ctx huma.Context, r *route) error {
+func checkQuery(ctx huma.Context) error {
 	raw := ctx.URL()
 	query, err := url.ParseQuery(raw.RawQuery)
 	if err != nil {
@@ -57,14 +59,11 @@ func checkQuery(ctx huma.Context, r *route) error {
 		known[p.Name] = known[p.Name] || p.In == "query"
 		lists[p.Name] = p.Explode != nil && *p.Explode
 	}
-	for _, name := range r.later {
-		known[name] = false
-	}
 	var fields []FieldError
 	for name, values := range query {
 		at := FieldError{Location: "query." + name}
-		switch later := slices.Contains(r.later, name); {
-		case later:
+		switch {
+		case later.Has(later.Query, name, ""):
 			at = notSupported(at.Location)
 		case !known[name]:
 			at.Message = "is not a parameter of this call"

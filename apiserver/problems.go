@@ -104,10 +104,14 @@ func replaceErrorModel() {
 var missing = regexp.MustCompile(`^expected required property (\S+) to be present$`)
 
 // plain is what huma says in our words: without what it puts before those of a type
-// of ours, and with the name of a field that is missing where names stand.
+// of ours, with the name of a field that is missing where names stand, and of a value
+// that a later release has that it is not there yet.
 func plain(d *huma.ErrorDetail) FieldError {
 	if m := missing.FindStringSubmatch(d.Message); m != nil {
 		return FieldError{Location: d.Location + "." + m[1], Message: "is required"}
+	}
+	if isForLater(d.Location, d.Value) {
+		return notSupported(d.Location)
 	}
 	return FieldError{Location: d.Location, Message: strings.TrimPrefix(d.Message, "invalid value: ")}
 }

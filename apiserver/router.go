@@ -41,8 +41,6 @@ type route struct {
 	takes *rawBody
 	// stream says that success answers events, as they come.
 	stream bool
-	// later are query parameters of the contract that have no effect yet.
-	later []string
 	// mount registers the handler; nil: the route is not in this release.
 	mount func(*Server, huma.Operation)
 	// instead is what to do while it is not.
@@ -199,7 +197,7 @@ func (s *Server) admit(r *route) func(huma.Context, func(huma.Context)) {
 		case r.mount == nil:
 			err = notInThisRelease(r)
 		default:
-			if err = checkQuery(ctx, r); err == nil {
+			if err = checkQuery(ctx); err == nil {
 				err = c.readHeaders(ctx, r)
 			}
 		}

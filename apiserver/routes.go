@@ -74,7 +74,7 @@ var routes = []route{
 	{method: get, path: "/agents", id: "listAgents", tag: tagAgents, needs: needs("agents.view"), status: 200, errors: naming,
 		summary: "List agents", description: aboutListAgents, mount: handle((*Server).listAgents)},
 	{method: get, path: "/agents/{agent_name}", id: "getAgent", tag: tagAgents, needs: needs("agents.view"), status: 200, errors: naming,
-		summary: "Read an agent", description: aboutGetAgent, later: unsupportedAgentQuery, mount: handle((*Server).getAgent)},
+		summary: "Read an agent", description: aboutGetAgent, mount: handle((*Server).getAgent)},
 
 	{method: get, path: "/deployments", id: "listDeployments", tag: tagDeployments, needs: needs("deployments.view"), status: 200, errors: naming,
 		summary: "List deployments", description: aboutListDeployments, mount: handle((*Server).listDeployments)},
@@ -85,7 +85,7 @@ var routes = []route{
 	{method: post, path: "/deployments/upload", id: "uploadDeployment", tag: tagDeployments, does: creates, needs: needs("deployments.create"), status: 201, errors: creating,
 		summary: "Deploy a folder", description: aboutUploadDeployment, takes: archive, mount: handle((*Server).uploadDeployment)},
 	{method: get, path: "/deployments/{deployment_id}/test-runs", id: "listTestRuns", tag: tagDeployments, needs: needs("deployments.test"), status: 200, errors: naming,
-		summary: "List the test results of a deployment", description: aboutListTestRuns, later: []string{"convert_costs_to"}, mount: handle((*Server).listTestRuns)},
+		summary: "List the test results of a deployment", description: aboutListTestRuns, mount: handle((*Server).listTestRuns)},
 	{method: get, path: "/deployments/{deployment_id}/logs", id: "streamDeploymentLogs", tag: tagDeployments, needs: needs("deployments.view"), status: 200, errors: naming,
 		summary: "Follow the log of a build", description: aboutStreamDeploymentLogs, stream: true, mount: handle((*Server).streamDeploymentLog)},
 	{method: post, path: "/deployments/{deployment_id}/cancel", id: "cancelDeployment", tag: tagDeployments, does: acts, needs: needs("deployments.cancel"), status: 200, errors: acting,

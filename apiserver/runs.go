@@ -88,12 +88,12 @@ type RunPath struct {
 // RunsQuery selects runs.
 type RunsQuery struct {
 	ProjectPath
-	EnvironmentID ID        `query:"environment_id" doc:"Only runs in this environment; without it those in all that the key reaches."`
-	AgentName     string    `query:"agent_name" doc:"Only runs of this agent." example:"support"`
-	Status        RunStatus `query:"status_filter" doc:"Only runs with this status."`
-	TestName      string    `query:"test_name" doc:"Only runs that this A/B variant executes; __base__ for those of no variant." example:"short"`
-	Limit         int       `query:"limit" default:"25" minimum:"1" maximum:"100" doc:"The most items of a page."`
-	Cursor        string    `query:"cursor" doc:"The next_cursor of the page before."`
+	EnvironmentID ID              `query:"environment_id" doc:"Only runs in this environment; without it those in all that the key reaches."`
+	AgentName     string          `query:"agent_name" doc:"Only runs of this agent." example:"support"`
+	Status        RunStatusFilter `query:"status_filter" doc:"Only runs with this status."`
+	TestName      string          `query:"test_name" doc:"Only runs that this A/B variant executes; __base__ for those of no variant." example:"short"`
+	Limit         int             `query:"limit" default:"25" minimum:"1" maximum:"100" doc:"The most items of a page."`
+	Cursor        string          `query:"cursor" doc:"The next_cursor of the page before."`
 }
 
 // RunList is a page of runs, newest first.

@@ -6,15 +6,21 @@ import (
 	"strings"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/later"
 )
-
-// unsupportedAgentQuery are the query parameters of GET /agents/{agent_name}
-// that have no effect in this release: it has neither a search nor rates of exchange yet.
-var unsupportedAgentQuery = []string{"search", "convert_costs_to"}
 
 // notSupported is the error of a field that has no effect in this release.
 func notSupported(location string) FieldError {
 	return FieldError{Location: location, Message: "is not supported in this release"}
+}
+
+// isForLater says whether what is wrong with a field is that it has a value of a later
+// release. Items of lists are called list[0].
+func isForLater(location string, value any) bool {
+	text, _ := value.(string)
+	location, _, _ = strings.Cut(location, "[")
+	part, field, _ := strings.Cut(location, ".")
+	return text != "" && later.Has(later.Door(part), field, text)
 }
 
 // refuseUnsupported answers 422 for an object that asks for what this release

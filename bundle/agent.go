@@ -145,6 +145,9 @@ func (a *Agent) RunTimeout() time.Duration {
 	return cmp.Or(a.Timeout.Std(), DefaultTimeout)
 }
 
+// Has says whether a key is written, and not null.
+func (a *Agent) Has(key string) bool { return a.source.has(key) }
+
 // At is where a key of the agent is written, or one inside it, which may be a file
 // of defaults: as far down as it is written, the agent's file when it is not at all.
 func (a *Agent) At(keys ...string) Position {

@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/contextheader"
 	"github.com/agentplatform/agentplatform/internal/cron"
 	"github.com/agentplatform/agentplatform/internal/expand"
-	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/internal/later"
 )
 
 // Types and modes of connectors.
@@ -143,8 +143,8 @@ func ParseConnector(key string, content []byte, agents []string) (*Connector, er
 // cannot ask for.
 func (c *Connector) Unsupported() (problems Problems) {
 	for _, l := range c.Links {
-		if l.Outbound != nil && l.Outbound.Mode == outbound.Middleware {
-			problems.add(c.At("links"), `the mode middleware of a link is not supported by this release; choose automatic or agent_tool`)
+		if l.Outbound != nil && later.Has(later.File, "link.outbound.mode", l.Outbound.Mode) {
+			problems.add(c.At("links"), "the mode %s of a link is not supported by this release; choose automatic or agent_tool", l.Outbound.Mode)
 		}
 	}
 	if required := c.Config.RequireAuthentication; c.Config.Authentication == "none" || required != nil && !*required {

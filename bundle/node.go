@@ -42,6 +42,15 @@ const (
 
 func (n *node) null() bool { return n.kind == kindScalar && n.scalar == nil }
 
+// has says whether a key is there, and not null; of no node none is.
+func (n *node) has(key string) bool {
+	if n == nil {
+		return false
+	}
+	e := n.get(key)
+	return e != nil && !e.value.null()
+}
+
 // get returns the entry of a key, or nil.
 func (n *node) get(key string) *entry {
 	for i := range n.entries {

@@ -98,6 +98,9 @@ func (m *ModelMock) unmarshalNode(d *decoder, n *node, path string) {
 	}
 }
 
+// Has says whether a key is written, and not null.
+func (c *Case) Has(key string) bool { return c.source.has(key) }
+
 // At is where a key of the case is written, or one inside it: as far down as it is written.
 func (c *Case) At(keys ...string) Position {
 	at, within := c.source.pos, c.source

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/later"
 )
 
 // Check finds what a repository asks for and this release does not do. A build
@@ -20,11 +21,8 @@ func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 		if a.Type != bundle.AgentLLM && a.Type != bundle.AgentSequential {
 			add(a.At("type"), "type "+string(a.Type))
 		}
-		for key, set := range map[string]bool{
-			"output_schema": a.OutputSchema != "", "session": a.Session != nil,
-			"guardrails": a.Guardrails != nil, "approval": a.Approval != nil, "mcp_servers": len(a.MCPServers) > 0,
-		} {
-			if set {
+		for _, key := range later.FieldsOf(later.File, "agent") {
+			if a.Has(key) {
 				add(a.At(key), `"`+key+`"`)
 			}
 		}
@@ -41,15 +39,16 @@ func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 	}
 	for _, s := range p.Suites {
 		for _, c := range s.Cases {
-			if c.ApprovalDecisions != nil {
-				add(c.At("approval_decisions"), `"approval_decisions"`)
+			for _, key := range later.FieldsOf(later.File, "case") {
+				if c.Has(key) {
+					add(c.At(key), `"`+key+`"`)
+				}
 			}
 		}
 	}
 	for _, file := range p.Files.Paths() {
 		folder, _, _ := strings.Cut(file, "/")
-		switch folder {
-		case "middleware", "hooks":
+		if later.Has(later.File, "folder."+folder, "") {
 			add(bundle.Position{File: file}, "the folder "+folder)
 		}
 	}
