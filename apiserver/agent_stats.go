@@ -16,8 +16,8 @@ import (
 // StatisticsQuery selects the runs that statistics are of.
 type StatisticsQuery struct {
 	TimeRange       AgentTimeRange    `query:"time_range" default:"30d" doc:"Only runs that were queued in this window. It counts for nothing where start_date is set."`
-	StartDate       time.Time         `query:"start_date" doc:"Only runs that were queued at that time or later."`
-	EndDate         time.Time         `query:"end_date" doc:"Only runs that were queued before that time; needs start_date."`
+	StartDate       Moment            `query:"start_date" doc:"Only runs that were queued at that time or later."`
+	EndDate         Moment            `query:"end_date" doc:"Only runs that were queued before that time; needs start_date."`
 	DeploymentID    ID                `query:"deployment_id" doc:"Only runs that this deployment has executed."`
 	StatusFilter    []RunStatusFilter `query:"status_filter,explode" maxItems:"5" doc:"Only runs with one of these statuses."`
 	TestNames       []string          `query:"test_name,explode" maxItems:"50" doc:"Only runs that one of these A/B variants executes; __base__ for those that none does." example:"__base__"`
@@ -31,11 +31,11 @@ func (in *StatisticsQuery) statistics(now time.Time) (store.StatisticsQuery, err
 		q.Statuses = append(q.Statuses, store.RunStatus(status))
 	}
 	switch {
-	case !in.StartDate.IsZero() && !in.EndDate.IsZero() && !in.EndDate.After(in.StartDate):
+	case in.StartDate.given && in.EndDate.given && !in.EndDate.at.After(in.StartDate.at):
 		return q, invalid(FieldError{Location: "query.end_date", Message: "must be after start_date"})
-	case !in.StartDate.IsZero():
-		q.Since, q.Until = in.StartDate, in.EndDate
-	case !in.EndDate.IsZero():
+	case in.StartDate.given:
+		q.Since, q.Until = in.StartDate.at, in.EndDate.at
+	case in.EndDate.given:
 		return q, invalid(FieldError{Location: "query.end_date", Message: "needs start_date: a window that has no other beginning is one of time_range"})
 	default:
 		q.Since, q.Until = in.TimeRange.window(now.UTC())
@@ -75,7 +75,6 @@ func (s *Server) showStatistics(ctx context.Context, environment store.Key, a st
 	if a.Agent != nil && a.Agent.VariantOf != "" {
 		q.AgentName = a.Agent.VariantOf
 		if len(q.TestNames) > 0 && !slices.Contains(q.TestNames, a.Agent.TestName) {
-			out.TokenUsage.Value = &TokenUsage{}
 			return nil // none of its runs is another variant's
 		}
 		q.TestNames = []string{a.Agent.TestName}
@@ -94,8 +93,7 @@ func (s *Server) showStatistics(ctx context.Context, environment store.Key, a st
 		rate := float64(out.Stats.Completed) / float64(ended)
 		out.Stats.SuccessRate = &rate
 	}
-	u := TokenUsage(found.Usage)
-	out.TokenUsage.Value = &u
+	out.TokenUsage = TokenUsage(found.Usage)
 	return nil
 }
 

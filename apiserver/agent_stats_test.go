@@ -26,7 +26,9 @@ func TestStatisticsAreNarrowedByEveryParameter(t *testing.T) {
 		"time_range=all":                 {1, 1},
 		"time_range=last_month":          {0, 0},
 		"start_date=" + hour(-time.Hour): {1, 1},
-		"start_date=" + hour(time.Hour):  {0, 0},
+		"time_range=last_month&start_date=0001-01-01T00:00:00Z":        {1, 1},
+		"start_date=0001-01-01T00:00:00Z&end_date=" + hour(-time.Hour): {0, 0},
+		"start_date=" + hour(time.Hour):                                {0, 0},
 		"time_range=last_month&start_date=2020-01-01T00:00:00Z":        {1, 1},
 		"start_date=2020-01-01T00:00:00Z&end_date=" + hour(-time.Hour): {0, 0},
 		"deployment_id={deployment}":                                   {1, 0},
@@ -50,12 +52,12 @@ func TestStatisticsAreNarrowedByEveryParameter(t *testing.T) {
 		if want[0] == 0 {
 			require.Nil(t, got.Stats.SuccessRate, query)
 			require.Nil(t, got.Stats.P95DurationMS, query)
-			require.Equal(t, TokenUsage{}, *got.TokenUsage.Value, query)
+			require.Equal(t, TokenUsage{}, got.TokenUsage, query)
 			continue
 		}
 		require.InDelta(t, 1.0, *got.Stats.SuccessRate, 0)
 		require.NotNil(t, got.Stats.AverageDurationMS, query)
-		require.Equal(t, TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}, *got.TokenUsage.Value, query)
+		require.Equal(t, TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}, got.TokenUsage, query)
 	}
 }
 
@@ -77,18 +79,31 @@ func TestStatisticsRefuseWhatHasNoEffect(t *testing.T) {
 		"time_range=1h":                 "query.time_range",
 		"end_date=2026-01-01T00:00:00Z": "query.end_date",
 		"start_date=2026-01-01T00:00:00Z&end_date=2026-01-01T00:00:00Z": "query.end_date",
-		"start_date=yesterday":                   "query.start_date",
-		"status_filter=done":                     "query.status_filter[0]",
-		"status_filter=completed&status_filter=": "query.status_filter",
-		"deployment_id=1":                        "query.deployment_id",
-		"exclude_test_runs=maybe":                "query.exclude_test_runs",
-		"time_range=24h&time_range=7d":           "query.time_range",
+		"end_date=0001-01-01T00:00:00Z":                                 "query.end_date",
+		"start_date=2026-01-01T00:00:00Z&end_date=0001-01-01T00:00:00Z": "query.end_date",
+		"start_date=yesterday":                                          "query.start_date",
+		"status_filter=done":                                            "query.status_filter[0]",
+		"status_filter=completed&status_filter=":                        "query.status_filter",
+		"deployment_id=1":                                               "query.deployment_id",
+		"exclude_test_runs=maybe":                                       "query.exclude_test_runs",
+		"time_range=24h&time_range=7d":                                  "query.time_range",
 	} {
 		path := sample{path: "/agents/hello?environment_id={environment}&" + query}.fill(t, w.ids)
 		status, body := w.call(t, key, http.MethodGet, path, "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", query, body)
 		require.Equal(t, field, decode[Problem](t, body).Errors[0].Location, query)
 	}
+}
+
+// TestTokensOfAnAgentAreNeverNull: nor does the description say that they might be.
+func TestTokensOfAnAgentAreNeverNull(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	schema := newContract(t, w.server).document
+	for _, token := range []string{"components", "schemas", "AgentDetails", "properties", "token_usage"} {
+		schema = schema.(map[string]any)[token]
+	}
+	require.Equal(t, "#/components/schemas/TokenUsage", schema.(map[string]any)["$ref"])
 }
 
 // TestTimeRangesAreWindows: by the calendar in UTC, whatever the zone of the clock.

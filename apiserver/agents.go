@@ -34,7 +34,7 @@ type AgentDetails struct {
 	Config       Object           `json:"config" doc:"Its configuration, defaults folded in; null when the live deployment lacks the agent."`
 	DeploymentID *string          `json:"deployment_id" format:"uuid" doc:"The live deployment that has it."`
 	Stats        AgentStats       `json:"stats" doc:"Counts of runs in the window."`
-	TokenUsage   Null[TokenUsage] `json:"token_usage" doc:"Model tokens that ended runs of the window have spent."`
+	TokenUsage   TokenUsage       `json:"token_usage" doc:"Model tokens that ended runs of the window have spent."`
 	Cost         Null[Cost]       `json:"cost" doc:"What they cost; null where no price is known."`
 	Connectors   []AgentConnector `json:"connectors" doc:"The linked connectors, by name."`
 	Judges       []Judge          `json:"judges" doc:"The average scores of its judges; empty in this release."`

@@ -37,7 +37,7 @@ const (
 		"Deployments of the environment that are pending or building are cancelled. Answers once the platform has begun it, or after two seconds; read it, or follow its log, to see what becomes of it: a branch that is not there makes it fail, " +
 		"and in an environment that is suspended it stays pending until that is over. A project without a git repository is answered 400; an environment that is not in effect, 409. skip_tests is for uploads."
 	aboutUploadDeployment = "Builds the folder that the body holds, tests it and makes it live, as a commit is: for projects without a git repository, and to try something out. What lies outside the folders of a repository's layout is passed over; a link in them, and a path outside, make the build fail, as does a body that is no such archive. " +
-		"Deployments of the environment that are pending or building are cancelled. What is uploaded counts among the bytes that the project has stored, and is kept for 30 days after a deployment of it last began: for that long it can be deployed again. " +
+		"Deployments of the environment that are pending or building are cancelled. What is uploaded counts among the bytes that the project has stored, and is kept for 30 days after a deployment of it last began, and for as long as one of it is live: for that long it can be deployed again. What no deployment has begun of goes after a day. " +
 		"Beyond what the project may store, and beyond as many uploads at once as it may have, it is answered 429."
 	aboutListTestRuns         = "The results of the deployment's test phase, by agent and test name; none where it has not run. Costs are not converted in this release: convert_costs_to is answered 422."
 	aboutStreamDeploymentLogs = "The log as a stream of server-sent events, from its beginning, while it is written. Each event log has data {\"text\": \"…\"}; the last event, end, has {\"status\": \"deployed\"} or what else has become of it, and ends the stream. " +
@@ -134,7 +134,7 @@ var aboutSchemas = map[string]string{
 	"Agent":                    "An agent in a list.",
 	"AgentConnector":           "A connector that is linked to an agent.",
 	"AgentDetails":             "An agent with its configuration and what is linked to it.",
-	"AgentStats":               "Counts of an agent's runs in the window. This release counts none of them: all are null.",
+	"AgentStats":               "Counts of an agent's runs in the window, and how long they took.",
 	"Attempt":                  "One attempt to deliver.",
 	"AuditActor":               "Who acted.",
 	"AuditEntry":               "An entry of the audit log: who did what, when, from where, and what became of it.",

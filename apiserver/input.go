@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -44,6 +45,26 @@ func (id ID) IsZero() bool { return uuid.UUID(id) == uuid.Nil }
 // Schema says so to OpenAPI.
 func (ID) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "uuid", Examples: []any{"2b1f6c1e-6d0c-4d2a-9a53-6a0b8d9b7f10"}}
+}
+
+// Moment is a time in a query. Any may be meant, so whether one was given is told apart.
+type Moment struct {
+	at    time.Time
+	given bool
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *Moment) UnmarshalText(text []byte) (err error) {
+	if m.at, err = time.Parse(time.RFC3339Nano, string(text)); err != nil {
+		return errors.New("must be a time such as 2026-07-01T00:00:00Z")
+	}
+	m.given = true
+	return nil
+}
+
+// Schema says so to OpenAPI.
+func (Moment) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Format: "date-time"}
 }
 
 // checkQuery refuses parameters that the route does not have, and those that are
