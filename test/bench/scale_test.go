@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// How much those of Scale ask for; hack/bench.sh hands these on.
+var (
+	scaleBase  = flag.Int("scale.base", 10_000, "stored runs of the yardstick of BenchmarkScaleCosts")
+	scaleCalls = flag.Int("scale.calls", 400, "how often each call of BenchmarkScaleCosts is made")
+)
+
+// scaleRuns are how many runs that have ended are stored at scale.
+var scaleRuns = map[string]*int{
+	"postgres": flag.Int("scale.postgres", 10_000_000, "runs that are stored on PostgreSQL at scale"),
+	"sqlite":   flag.Int("scale.sqlite", 2_000_000, "runs that are stored on SQLite at scale"),
+}
+
+const (
+	// scaleAim is how much more a call may cost at scale, in its slowest hundredth; what takes
+	// no longer than cheap is as it should be in any case.
+	scaleAim = 2
+	cheap    = 5 // ms
+	// warm is how many calls are made before those that count.
+	warm = 20
+)
+
+// call is something that is asked of a store. Ready is what it needs each time, which is not measured.
+type call struct {
+	ready func(tb testing.TB)
+	do    func(ctx context.Context) error
+}
+
+// BenchmarkScaleCosts: the slowest hundredth of each call of the largest project, with a platform's
+// history stored, against the same with little.
+func BenchmarkScaleCosts(b *testing.B) {
+	engines(b, func(b *testing.B, large *database) {
+		little := costs(b, populate(b, databases[large.name](b), *scaleBase))
+		for name, p := range costs(b, populate(b, large, *scaleRuns[large.name])) {
+			f := Cost("scale/"+large.name+"/"+name, "ms", p, little[name], scaleAim)
+			print(b, f)
+			assert.True(b, f.Ratio <= scaleAim || f.Value <= cheap, "%s takes %.2f ms and %.2f ms", f.Name, f.Yardstick, f.Value)
+		}
+	})
+}
+
+// costs are the slowest hundredths of all calls, in milliseconds.
+func costs(b *testing.B, p *population) map[string]float64 {
+	b.Helper()
+	out := map[string]float64{}
+	for name, c := range p.calls(b) {
+		took := make([]time.Duration, 0, *scaleCalls)
+		for i := range warm + *scaleCalls {
+			if c.ready != nil {
+				c.ready(b)
+			}
+			begun := time.Now()
+			require.NoError(b, c.do(b.Context()), name)
+			if i >= warm {
+				took = append(took, time.Since(begun))
+			}
+		}
+		out[name] = Percentile(took, 0.99)
+	}
+	return out
+}
+
+// calls are those of the way of a run, each list and each statistic.
+func (p *population) calls(tb testing.TB) map[string]call {
+	tb.Helper()
+	calls := p.way(tb)
+	for name, do := range p.reads() {
+		calls[name] = call{do: do}
+	}
+	return calls
+}
+
+// way are the transactions of a run's way.
+func (p *population) way(tb testing.TB) map[string]call {
+	tb.Helper()
+	scene, agent, hook := p.largest()
+	route, err := p.store.Route(tb.Context(), store.Key{ProjectID: scene.Project, ID: hook})
+	require.NoError(tb, err)
+	event := func() store.Event {
+		return store.Event{
+			ConnectorRunID: newID(), ProjectID: scene.Project, EnvironmentID: scene.Environment, ConnectorID: hook, ConnectorVersion: route.Connector.Version,
+			Trigger: store.TriggerWebhook, Class: store.ClassInbound, Input: input, ContentType: "application/json",
+			Runs: []store.EventRun{{ID: newID(), LinkID: route.Links[0].ID, AgentName: agent}},
+		}
+	}
+	accept := func(ctx context.Context) error {
+		admissions, err := p.store.Accept(ctx, []store.Event{event()})
+		if err != nil {
+			return err
+		}
+		return admissions[0].Err
+	}
+	var claimed []store.Claimed
+	claim := func(ctx context.Context) error {
+		result, err := p.store.Claim(ctx, store.Claim{
+			Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "bench", Places: 1 << 20, Limit: 1, Lease: time.Hour,
+		})
+		claimed = append(claimed, result.Runs...)
+		return err
+	}
+	complete := func(ctx context.Context) error {
+		run := claimed[len(claimed)-1]
+		claimed = claimed[:len(claimed)-1]
+		each, err := p.store.Complete(ctx, []store.Completion{{Lease: store.Lease{Run: run.Run.Key(), Token: run.Token}, Status: store.RunCompleted, Output: output}})
+		if err != nil {
+			return err
+		}
+		return each[0]
+	}
+	queued := func(tb testing.TB) {
+		tb.Helper()
+		require.NoError(tb, accept(tb.Context()))
+	}
+	return map[string]call{
+		"accept": {do: accept},
+		"claim":  {ready: queued, do: claim},
+		"complete": {
+			ready: func(tb testing.TB) {
+				tb.Helper()
+				queued(tb)
+				require.NoError(tb, claim(tb.Context()))
+				require.NotEmpty(tb, claimed)
+			},
+			do: complete,
+		},
+	}
+}
+
+// reads are lists and statistics.
+func (p *population) reads() map[string]func(ctx context.Context) error {
+	scene, agent, hook := p.largest()
+	rare := p.scenes[len(p.scenes)-1]
+	now := time.Now()
+	middle := uuid.UUID(firstOf(p.oldest.Add(now.Sub(p.oldest) / 2)))
+	out := map[string]func(ctx context.Context) error{
+		"agents": func(ctx context.Context) error {
+			_, err := p.store.Agents(ctx, store.Key{ProjectID: scene.Project, ID: scene.Environment})
+			return err
+		},
+	}
+	for name, q := range map[string]store.RunQuery{
+		"runs":                 {},
+		"runs/failed":          {Status: store.RunFailed},
+		"runs/queued":          {Status: store.RunQueued},
+		"runs/agent":           {AgentName: agent},
+		"runs/agent,failed":    {AgentName: agent, Status: store.RunFailed},
+		"runs/agent of nobody": {AgentName: "nobody"},
+		"runs/deep":            {Before: &middle},
+		"runs/of the smallest": {ProjectID: rare.Project},
+	} {
+		if q.ProjectID == uuid.Nil {
+			q.ProjectID = scene.Project
+		}
+		q.Limit = 100
+		out[name] = func(ctx context.Context) error {
+			_, _, err := p.store.ListRuns(ctx, q)
+			return err
+		}
+	}
+	for name, q := range map[string]store.ConnectorRunQuery{
+		"connector runs":         {},
+		"connector runs/1h":      {Since: time.Hour},
+		"connector runs/7d":      {Since: 7 * 24 * time.Hour},
+		"connector runs/failed":  {Status: store.ConnectorRunFailed},
+		"connector runs/cron":    {Trigger: store.TriggerCron},
+		"connector runs/offset":  {Offset: 10_000},
+		"connector runs/30d,off": {Since: 30 * 24 * time.Hour, Offset: 1000},
+	} {
+		q.Connector, q.Limit = store.Key{ProjectID: scene.Project, ID: hook}, 100
+		out[name] = func(ctx context.Context) error {
+			_, _, err := p.store.ListConnectorRuns(ctx, q)
+			return err
+		}
+	}
+	for name, q := range p.statistics(scene, agent, now) {
+		out["statistics/"+name] = func(ctx context.Context) error {
+			_, err := p.store.RunStatistics(ctx, q)
+			return err
+		}
+	}
+	return out
+}
+
+// statistics are what is asked of an agent's numbers.
+func (p *population) statistics(scene *storebench.Scene, agent string, now time.Time) map[string]store.StatisticsQuery {
+	out := map[string]store.StatisticsQuery{
+		"all":        {},
+		"an hour":    {Since: now.Add(-time.Hour)},
+		"a day":      {Since: now.Add(-24 * time.Hour)},
+		"30 days":    {Since: now.AddDate(0, 0, -30)},
+		"ragged":     {Since: now.AddDate(0, 0, -20).Add(17 * time.Minute), Until: now.AddDate(0, 0, -3).Add(-41 * time.Minute)},
+		"failed":     {Statuses: []store.RunStatus{store.RunFailed}},
+		"deployment": {DeploymentID: scene.Deployment, Since: now.AddDate(0, 0, -7)},
+	}
+	for name, q := range out {
+		q.Environment, q.AgentName = store.Key{ProjectID: scene.Project, ID: scene.Environment}, agent
+		out[name] = q
+	}
+	return out
+}
+
+// firstOf is the least id of a moment.
+func firstOf(at time.Time) (id [16]byte) {
+	ms := at.UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i)) //nolint:gosec // the lowest byte is meant
+	}
+	return id
+}
