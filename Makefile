@@ -85,3 +85,7 @@ chaos-short: ## The same with a twentieth of the requests and a minute without a
 .PHONY: bench
 bench: ## Measure webhooks, runs and memory against yardsticks of the same run, some on a real cluster; JSON lines (30 minutes).
 	@hack/bench.sh
+
+.PHONY: bench-scale
+bench-scale: ## Measure what ten million stored runs cost on PostgreSQL, and two million on SQLite; JSON lines (two hours).
+	@BENCH=Scale hack/bench.sh

@@ -42,7 +42,9 @@ type population struct {
 	*database
 	scenes []*storebench.Scene // the largest first
 	hooks  [][]uuid.UUID       // a connector for each agent of each of them
-	oldest time.Time           // when the first day begins
+	// oldest is when the first day begins, oldestRuns how many it has.
+	oldest     time.Time
+	oldestRuns int
 }
 
 // largest is the project that has most, and its agent and connector that have most of that.
@@ -63,8 +65,9 @@ func populate(tb testing.TB, db *database, runs int) *population {
 		p.scenes, p.hooks = append(p.scenes, scene), append(p.hooks, hooks)
 	}
 	p.draw(tb)
-	begun := time.Now()
-	for day, n := range p.days(runs) {
+	begun, days := time.Now(), daysOf(runs)
+	p.oldestRuns = days[0]
+	for day, n := range days {
 		p.rememberDay(tb, p.oldest.AddDate(0, 0, day), n)
 		log.Printf("bench: %s has stored %d of %d days of %d runs after %v", db.name, day+1, *scaleDays, runs, time.Since(begun).Round(time.Second))
 	}
@@ -75,8 +78,8 @@ func populate(tb testing.TB, db *database, runs int) *population {
 	return p
 }
 
-// days are how many runs each has, the oldest first.
-func (p *population) days(runs int) []int {
+// daysOf are how many of the runs each day has, the oldest first.
+func daysOf(runs int) []int {
 	days := make([]int, *scaleDays)
 	days[0] = min(*scaleOldest, runs/2)
 	for day := 1; day < len(days); day++ {

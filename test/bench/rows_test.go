@@ -14,6 +14,8 @@ var small = map[string]string{
 	"test.benchtime": "1x", "rounds": "1", "backlog.runs": "1000", "backlog.requests": "20", "rest.environments": "3", "rest.time": "1s",
 	"peak.runs": "2", "peak.bodies": "4", "peak.size": "200000", "peak.callers": "8",
 	"activation.time": "1s", "activation.rate": "40",
+	"scale.days": "3", "scale.projects": "3", "scale.oldest": "100", "scale.postgres": "300", "scale.sqlite": "300", "scale.base": "100", "scale.calls": "3",
+	"scale.time": "2s", "scale.side": "1s", "scale.rate": "40", "executed.runs": "100",
 }
 
 // Rows that are measured now and then must not rot meanwhile: small ones work.
@@ -26,7 +28,7 @@ func TestRowsWork(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, option.Value.Set(before)) })
 	}
 	for name, row := range map[string]func(*testing.B){
-		"Machine": BenchmarkMachine, "Build": BenchmarkBuild, "Activation": BenchmarkActivation, "SyncRate": BenchmarkSyncRate, "Backlog": BenchmarkBacklog, "Rest": BenchmarkRest, "Peak": BenchmarkPeak,
+		"Machine": BenchmarkMachine, "Build": BenchmarkBuild, "Activation": BenchmarkActivation, "SyncRate": BenchmarkSyncRate, "Backlog": BenchmarkBacklog, "Rest": BenchmarkRest, "Peak": BenchmarkPeak, "Scale": BenchmarkScale,
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Positive(t, testing.Benchmark(row).N, "it failed: BENCH=%s make bench says why", name)

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"flag"
+	"log"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// How much is asked of a platform at scale; hack/bench.sh hands these on.
+var (
+	scaleTime = flag.Duration("scale.time", 10*time.Minute, "how long BenchmarkScale keeps a platform busy")
+	scaleSide = flag.Duration("scale.side", 20*time.Second, "how long they arrive while nothing is dropped, and at least while a day is")
+	scaleRate = flag.Int("scale.rate", 200, "webhooks a second while a day is dropped")
+)
+
+const (
+	// scalePace is the least that is accepted and executed at scale, of what is without history.
+	scalePace = 0.85
+	// scaleCallers send the webhooks.
+	scaleCallers = 20
+	// dropParts is how many partitions, or rows, a call drops, as a gateway's does.
+	dropParts = 500
+	// behindAim is how long a consumer of the outbox may be behind, in seconds.
+	behindAim = 2
+)
+
+// dropAims are how much later webhooks may be answered while a day is dropped.
+var dropAims = map[string]float64{"postgres": 1.5, "sqlite": 3}
+
+// rates are those of webhooks that are accepted, and runs that are executed, of a project of their
+// own beside a platform's history, against the same without any, in turns.
+func (p *population) rates(b *testing.B) {
+	alternate(b, func() (figures []Figure) {
+		b.Run("round", func(b *testing.B) { // what it opens ends with it
+			empty := databases[p.name](b)
+			figures = []Figure{
+				Rate("scale/"+p.name+"/accepted", "requests/s", paceOfWebhooks(b, p.database), paceOfWebhooks(b, empty), scalePace),
+				Rate("scale/"+p.name+"/executed", "runs/s", paceBeside(b, p.database, *executedRuns, func(scene) {}).rate,
+					paceBeside(b, empty, *executedRuns, func(scene) {}).rate, scalePace),
+			}
+		})
+		require.NotEmpty(b, figures, "the round has said why")
+		return figures
+	})
+}
+
+// paceOfWebhooks is how many a second are accepted.
+func paceOfWebhooks(b *testing.B, db *database) (rate float64) {
+	b.Helper()
+	b.Run("webhooks", func(b *testing.B) { // its gateway ends with it
+		scene := storebench.NewScene(b, db.store, 1)
+		_, rate = post(b, postgresClients, gateway(b, db.store).PublicAddr(), pathOf(scene, scene.Connector))
+	})
+	return rate
+}
+
+// drop is how late webhooks are answered that arrive at a steady rate, in their slowest
+// hundredth, while the oldest day is dropped, against the same while nothing is.
+func (p *population) drop(b *testing.B) {
+	silence(b)
+	scene := storebench.NewScene(b, p.store, 1)
+	addr := gateway(b, p.store).PublicAddr()
+	arrive := func(over func() bool) []time.Duration { return arriving(b, addr, pathOf(scene, scene.Connector), over) }
+	arrive(after(*scaleSide / 4)) // warm
+	without := arrive(after(*scaleSide))
+	least, dropped := after(*scaleSide), make(chan struct{})
+	begun := time.Now()
+	go func() {
+		defer close(dropped)
+		p.dropOldest(b)
+		log.Printf("bench: %s has dropped a day of %d runs in %v", p.name, p.oldestRuns, time.Since(begun).Round(time.Millisecond))
+	}()
+	with := arrive(func() bool {
+		select {
+		case <-dropped:
+			return least()
+		default:
+			return false
+		}
+	})
+	print(b, Cost("scale/"+p.name+"/drop/p99", "ms", p99(with), p99(without), dropAims[p.name]),
+		Cost("scale/"+p.name+"/drop/p50", "ms", Percentile(with, 0.5), Percentile(without, 0.5), 0))
+}
+
+// dropOldest drops the first day, as a gateway does.
+func (p *population) dropOldest(tb testing.TB) {
+	age := time.Since(p.oldest.AddDate(0, 0, 1)) - time.Hour
+	if age < 0 {
+		assert.Fail(tb, "the first day is not over")
+		return
+	}
+	for {
+		n, err := p.store.DropHistory(context.Background(), age, dropParts)
+		if !assert.NoError(tb, err) || n == 0 {
+			break
+		}
+	}
+	left, err := p.count(context.Background(), `SELECT count(*) FROM ended_runs WHERE id < '`+idOf(p.oldest.AddDate(0, 0, 1))+`'`)
+	assert.NoError(tb, err)
+	assert.Zero(tb, left, "runs of the first day are left")
+}
+
+// after is over once so long has passed.
+func after(d time.Duration) func() bool {
+	end := time.Now().Add(d)
+	return func() bool { return time.Now().After(end) }
+}
+
+// arriving sends webhooks at a steady rate until it is over, and returns how long each took from
+// when it was due.
+func arriving(b *testing.B, addr, path string, over func() bool) (took []time.Duration) {
+	b.Helper()
+	var (
+		group sync.WaitGroup
+		mutex sync.Mutex
+	)
+	begin, gap := time.Now(), time.Second*scaleCallers/time.Duration(*scaleRate)
+	for i := range scaleCallers {
+		c := dial(b, addr, path)
+		group.Go(func() {
+			for due := begin.Add(gap * time.Duration(i) / scaleCallers); !over(); due = due.Add(gap) {
+				<-time.After(time.Until(due))
+				err := c.call()
+				mutex.Lock()
+				took = append(took, time.Since(due))
+				mutex.Unlock()
+				if !assert.NoError(b, err) {
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	return took
+}
+
+// outbox is how far behind the consumers of the outbox are, in seconds, after a platform was kept
+// as busy as it can be.
+func (p *population) outbox(b *testing.B) {
+	silence(b)
+	scene := storebench.NewScene(b, p.store, 1)
+	hook := greeter(b, p.store, scene)
+	gw := gateway(b, p.store)
+	runnerOf(b, gw, runnerToken, executedPlaces)
+	defer vacuum(b, p.dsn)()
+	var (
+		group    sync.WaitGroup
+		answered atomic.Int64
+		worst    time.Duration
+	)
+	over := after(*scaleTime)
+	for range postgresClients {
+		c := dial(b, gw.PublicAddr(), pathOf(scene, hook))
+		group.Go(func() {
+			for !over() && assert.NoError(b, c.call()) {
+				answered.Add(1)
+			}
+		})
+	}
+	behind := func() float64 {
+		figures, err := p.store.QueueFigures(b.Context())
+		require.NoError(b, err)
+		worst = max(worst, figures.OutboxAge)
+		return figures.OutboxAge.Seconds()
+	}
+	for !over() {
+		<-time.After(time.Second)
+		behind()
+	}
+	last := behind()
+	group.Wait()
+	log.Printf("bench: %s has answered %d sync webhooks in %v", p.name, answered.Load(), *scaleTime)
+	print(b, Cost("scale/"+p.name+"/outbox/behind", "s", last, 1, behindAim), Cost("scale/"+p.name+"/outbox/behind at most", "s", worst.Seconds(), 1, 0))
+}
