@@ -56,11 +56,11 @@ func besideBacklog(b *testing.B, runs int) func(b *testing.B) []time.Duration {
 	db := openPostgres(b)
 	scene := storebench.NewScene(b, db.store, 1)
 	release(b, db.store, scene, scripted{name: agentName, text: "Hello."}, scripted{name: slowAgent, text: "Hello.", after: time.Second})
-	admit(b, db.store, scene, runnerToken)
+	admit(b, db.store, scene)
 	hook := connect(b, db.store, scene, "sync", agentName)
 	queue(b, db.store, store.Key{ProjectID: scene.Project, ID: connect(b, db.store, scene, "inbound", slowAgent)}, runs)
 	gw := gateway(b, db.store)
-	runnerOf(b, gw, runnerToken, backlogPlaces)
+	runnerOf(b, gw, tokenOf(scene.Project), backlogPlaces)
 	if runs > 0 {
 		require.Eventually(b, func() bool {
 			running, err := db.count(b.Context(), `SELECT count(*) FROM open_runs WHERE status = 'running'`)

@@ -119,7 +119,7 @@ func paceBeside(tb testing.TB, db *database, runs int, remember func(s scene)) p
 	stored, err := db.count(tb.Context(), completed)
 	require.NoError(tb, err)
 	gw := gateway(tb, db.store)
-	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: runnerToken})
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: tokenOf(s.project)})
 	require.NoError(tb, err)
 	ended := &countdown{Client: client, over: make(chan struct{})}
 	ended.left.Store(int64(runs))

@@ -45,7 +45,7 @@ func BenchmarkMemory(b *testing.B) {
 		require.NoError(b, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
-	dsn, token := file("dsn", db.dsn), file("token", runnerToken)
+	dsn, token := file("dsn", db.dsn), file("token", tokenOf(scene.Project))
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	require.NoError(b, clientcmd.WriteToFile(kubeconfigOf(kube.Start(b).Config), kubeconfig))
 	b.Setenv("KUBECONFIG", kubeconfig)

@@ -48,7 +48,7 @@ const (
 	// peakTimeout bounds what is waited for.
 	peakTimeout = 5 * time.Minute
 	// journalsToken is that of the runners which resume runs.
-	journalsToken = runnerToken + "-journals"
+	journalsToken = "bench-journals"
 	// entryRoom is what an entry of a journal counts for beside its text, at most.
 	entryRoom = 512
 	// bodyBegin and bodyEnd stand around what fills a body.
@@ -116,7 +116,7 @@ func pathOf(scene *storebench.Scene, connector uuid.UUID) string {
 func longJournals(b *testing.B, db *database, runs int) {
 	b.Helper()
 	scene := storebench.NewScene(b, db.store, 1)
-	admit(b, db.store, scene, journalsToken)
+	admitWith(b, db.store, scene, journalsToken)
 	release(b, db.store, scene, scripted{name: agentName, text: "Hello."})
 	queue(b, db.store, store.Key{ProjectID: scene.Project, ID: connect(b, db.store, scene, "inbound", agentName)}, runs)
 	claimed, err := db.store.Claim(b.Context(), store.Claim{

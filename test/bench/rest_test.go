@@ -33,11 +33,11 @@ func BenchmarkRest(b *testing.B) {
 	silence(b)
 	db := openPostgres(b)
 	gw := gateway(b, db.store)
-	for i := range *restEnvironments {
-		scene, token := storebench.NewScene(b, db.store, 1), fmt.Sprintf("%s-%d", runnerToken, i)
+	for range *restEnvironments {
+		scene := storebench.NewScene(b, db.store, 1)
 		release(b, db.store, scene, scripted{name: agentName, text: "Hello."})
-		admit(b, db.store, scene, token)
-		runnerOf(b, gw, token, executedPlaces)
+		admit(b, db.store, scene)
+		runnerOf(b, gw, tokenOf(scene.Project), executedPlaces)
 	}
 	require.Eventually(b, func() bool {
 		there, err := db.count(b.Context(), `SELECT count(*) FROM runners`)

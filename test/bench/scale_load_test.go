@@ -152,7 +152,7 @@ func (p *population) outbox(b *testing.B) {
 	scene := storebench.NewScene(b, p.store, 1)
 	hook := greeter(b, p.store, scene)
 	gw := gateway(b, p.store)
-	runnerOf(b, gw, runnerToken, executedPlaces)
+	runnerOf(b, gw, tokenOf(scene.Project), executedPlaces)
 	defer vacuum(b, p.dsn)()
 	var (
 		group    sync.WaitGroup

@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	runnerToken = "bench-runner"
 	// hookTimeout is how long callers of a sync connector wait, in seconds.
 	hookTimeout = 300
 )
@@ -74,8 +73,16 @@ func connect(tb testing.TB, st store.Store, scene *storebench.Scene, mode, agent
 	return connector
 }
 
-// admit lets runners with a token have the environment's runs.
-func admit(tb testing.TB, st store.Store, scene *storebench.Scene, token string) {
+// tokenOf is what runners of a scene's environment show, once they are admitted.
+func tokenOf(project uuid.UUID) string { return "bench-runner-" + project.String() }
+
+// admit lets runners with their token have the environment's runs.
+func admit(tb testing.TB, st store.Store, scene *storebench.Scene) {
+	tb.Helper()
+	admitWith(tb, st, scene, tokenOf(scene.Project))
+}
+
+func admitWith(tb testing.TB, st store.Store, scene *storebench.Scene, token string) {
 	tb.Helper()
 	require.NoError(tb, st.PutToken(tb.Context(), store.Token{
 		SHA256: seal.Digest(token), Kind: store.TokenRunner, ProjectID: scene.Project, EnvironmentID: scene.Environment,

@@ -107,7 +107,7 @@ func BenchmarkSync(b *testing.B) {
 		})
 		hook := greeter(b, e.store, scene)
 		gw := gateway(b, e.store)
-		runnerOf(b, gw, runnerToken, 32)
+		runnerOf(b, gw, tokenOf(scene.Project), 32)
 		name := "sync/" + e.name + "/1/p50"
 		alternate(b, func() []Figure {
 			inserted, _ := load(b, 1, three)
@@ -126,7 +126,7 @@ func BenchmarkSyncRate(b *testing.B) {
 	db := openPostgres(b)
 	scene := storebench.NewScene(b, db.store, 1)
 	hook, yardstick, gw := greeter(b, db.store, scene), db.yardstick(b), gateway(b, db.store)
-	runnerOf(b, gw, runnerToken, executedPlaces)
+	runnerOf(b, gw, tokenOf(scene.Project), executedPlaces)
 	const name = "sync/postgres/64/rate"
 	alternate(b, func() []Figure {
 		_, sql := load(b, yardstick.clients, func(int) error { return yardstick.run(context.Background()) })
@@ -147,7 +147,7 @@ func greeter(tb testing.TB, st store.Store, scene *storebench.Scene) uuid.UUID {
 func deploy(tb testing.TB, st store.Store, scene *storebench.Scene, agent, text string) uuid.UUID {
 	tb.Helper()
 	release(tb, st, scene, scripted{name: agent, text: text})
-	admit(tb, st, scene, runnerToken)
+	admit(tb, st, scene)
 	return connect(tb, st, scene, "sync", agent)
 }
 
