@@ -21,8 +21,8 @@ func listedColumns(columns string) string {
 }
 
 // candidates selects the newest runs among which a list looks, of all that are open
-// or ended: as many as it may look at, found by an index.
-func candidates(q store.RunQuery, l *list) string {
+// or ended: at most so many, found by an index.
+func candidates(q store.RunQuery, most int, l *list) string {
 	among := ``
 	if q.AgentName != "" {
 		among = ` AND r.agent_name = ` + l.add(q.AgentName)
@@ -34,22 +34,17 @@ func candidates(q store.RunQuery, l *list) string {
 	if q.AgentName == "" && (q.Status == store.RunFailed || q.Status == store.RunCancelled) {
 		past += failed
 	}
-	most := l.add(store.MaxCandidates)
+	first := l.add(most)
 	of := func(columns, table, among string) string {
 		return `SELECT * FROM (SELECT ` + listedColumns(columns) + ` FROM ` + table + ` r WHERE r.project_id = $1` + among +
-			` ORDER BY r.id DESC LIMIT ` + most + `)` + ` AS ` + table
+			` ORDER BY r.id DESC LIMIT ` + first + `)` + ` AS ` + table
 	}
 	return `SELECT * FROM (` + of(openRunColumns, `open_runs`, among) + ` UNION ALL ` + of(endedRunColumns, `ended_runs`, past) +
-		`) AS u ORDER BY u.id DESC LIMIT ` + most
+		`) AS u ORDER BY u.id DESC LIMIT ` + first
 }
 
-// ListRuns implements store.History.
-func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) ([]store.Run, *uuid.UUID, error) {
-	if q.EnvironmentIDs != nil && len(q.EnvironmentIDs) == 0 {
-		return nil, nil, nil
-	}
-	l := list{args: []any{q.ProjectID}}
-	from, narrow := candidates(q, &l), ``
+// narrowed is the condition on candidates x, ” where all of them match.
+func narrowed(q store.RunQuery, l *list) (narrow string) {
 	if q.EnvironmentIDs != nil {
 		narrow += ` AND x.environment_id IN ` + l.ids(q.EnvironmentIDs)
 	}
@@ -63,27 +58,63 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) ([]store.Run, *uu
 	default:
 		narrow += ` AND x.test_name = ` + l.add(q.TestName)
 	}
-	reader := c.engine.Lists()
-	runs, err := collect(ctx, reader, scanRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
-		` ORDER BY x.id DESC LIMIT `+l.add(q.Limit), l.args...)
-	switch {
-	case err != nil:
-		return nil, nil, wrap(err, "listing runs of project %s", q.ProjectID)
-	case len(runs) > 0 && len(runs) == q.Limit:
-		return runs, &runs[len(runs)-1].ID, nil
-	case narrow == "":
-		return runs, nil, nil
-	}
-	next, err := c.lastCandidate(ctx, q)
-	return runs, next, wrap(err, "listing runs of project %s", q.ProjectID)
+	return narrow
 }
 
-// lastCandidate is the last run that a list looks at, nil when there are no more.
-func (c *Core) lastCandidate(ctx context.Context, q store.RunQuery) (*uuid.UUID, error) {
+// A list looks among as many runs as its page has places, or a few more where not all of them
+// match, and then among looksMore times as many, until the page is full.
+const (
+	looksFirst = 4
+	looksMore  = 8
+)
+
+// ListRuns implements store.History. What comes in meanwhile has a greater id than what is
+// looked at, and what ends keeps its own: so no run is missed that one snapshot would show.
+func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
+	if q.EnvironmentIDs != nil && len(q.EnvironmentIDs) == 0 {
+		return nil, nil, nil
+	}
+	some, limit, left := q.Limit, q.Limit, store.MaxCandidates
+	if narrowed(q, &list{}) != "" {
+		some *= looksFirst
+	}
+	for {
+		some = min(some, left)
+		page, last, err := c.someRuns(ctx, q, some)
+		if err != nil {
+			return nil, nil, wrap(err, "listing runs of project %s", q.ProjectID)
+		}
+		runs, left = append(runs, page...), left-some
+		switch {
+		case len(runs) == limit && limit > 0:
+			return runs, &runs[limit-1].ID, nil
+		case last == nil || left == 0:
+			return runs, last, nil
+		}
+		q.Before, q.Limit, some = last, limit-len(runs), some*looksMore
+	}
+}
+
+// someRuns are those of the next so many candidates that match, and the last one of these unless
+// the page is full; nil where there are no more.
+func (c *Core) someRuns(ctx context.Context, q store.RunQuery, some int) ([]store.Run, *uuid.UUID, error) {
 	l := list{args: []any{q.ProjectID}}
-	from := candidates(q, &l)
+	from, narrow := candidates(q, some, &l), narrowed(q, &l)
+	runs, err := collect(ctx, c.engine.Lists(), scanRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
+		` ORDER BY x.id DESC LIMIT `+l.add(q.Limit), l.args...)
+	if err != nil || len(runs) == q.Limit || narrow == "" {
+		return runs, nil, err
+	}
+	last, err := c.lastCandidate(ctx, q, some)
+	return runs, last, err
+}
+
+// lastCandidate is the last of so many runs that a list looks at, nil when there are fewer.
+func (c *Core) lastCandidate(ctx context.Context, q store.RunQuery, some int) (*uuid.UUID, error) {
+	l := list{args: []any{q.ProjectID}}
+	from := candidates(q, some, &l)
 	id, err := scanID(c.engine.Lists().QueryRowContext(ctx, `SELECT x.id FROM (`+from+`) AS x WHERE x.project_id = $1
-		ORDER BY x.id DESC LIMIT 1 OFFSET `+l.add(store.MaxCandidates-1), l.args...))
+		ORDER BY x.id DESC LIMIT 1 OFFSET `+l.add(some-1), l.args...))
 	if err = found(err); errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}

@@ -108,6 +108,22 @@ var blobPromises = []promise{
 	}},
 }
 
+// listed are the ids of runs on all pages of a list.
+func (w *world) listed(q store.RunQuery) (ids []uuid.UUID) {
+	for {
+		page, next, err := w.s.ListRuns(w.ctx, q)
+		w.NoError(err)
+		w.LessOrEqual(len(page), q.Limit)
+		for _, run := range page {
+			ids = append(ids, run.ID)
+		}
+		if next == nil {
+			return ids
+		}
+		q.Before = next
+	}
+}
+
 var historyPromises = []promise{
 	{"what is not there is not found", func(w *world) {
 		_, err := w.s.Run(w.ctx, w.key(uuid.New()))
@@ -126,23 +142,25 @@ var historyPromises = []promise{
 			events = append(events, w.event())
 		}
 		w.acceptAll(events)
-		query := store.RunQuery{ProjectID: w.project.ID, AgentName: "second", Limit: 2}
-		var got []uuid.UUID
-		for {
-			page, next, err := w.s.ListRuns(w.ctx, query)
-			w.NoError(err)
-			w.LessOrEqual(len(page), 2)
-			for _, run := range page {
-				got = append(got, run.ID)
-			}
-			if next == nil {
-				break
-			}
-			query.Before = next
-		}
+		got := w.listed(store.RunQuery{ProjectID: w.project.ID, AgentName: "second", Limit: 2})
 		w.Len(got, 5)
 		for i, id := range got {
 			w.Equal(events[len(events)-1-i].Runs[1].ID, id)
+		}
+	}},
+	{"a page of runs of which few match is found however far back they are", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(150)
+		var first []uuid.UUID
+		for _, run := range w.claim(3, lease) {
+			w.NoError(w.complete(completed(run)))
+			first = append([]uuid.UUID{run.Run.ID}, first...)
+		}
+		query := store.RunQuery{ProjectID: w.project.ID, Status: store.RunQueued, Limit: 7}
+		w.Len(w.listed(query), 150-len(first))
+		for query.Limit = 1; query.Limit <= 4; query.Limit++ {
+			query.Status = store.RunCompleted
+			w.Equal(first, w.listed(query))
 		}
 	}},
 	{"runs are narrowed by environment and status", func(w *world) {
