@@ -5,16 +5,21 @@ package controllers_test
 import (
 	"cmp"
 	"context"
+	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/deployment"
+	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
@@ -24,6 +29,27 @@ func inBuild(change func(*v1alpha1.ProjectSpec), want string) effect {
 		GinkgoHelper()
 		s.changed(ctx, change)
 		return s.build(ctx, s.Deployment(s.name()))
+	}, ContainSubstring(want)}
+}
+
+// told is seen in what a Deployment says of its commit's status at the provider.
+func told(change func(*v1alpha1.ProjectGit), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		secret := s.Secret(s.name(), map[string]string{"bearerToken": "t0ken"})
+		s.ExpectApplied(ctx, secret)
+		s.changed(ctx, func(p *v1alpha1.ProjectSpec) {
+			p.Git.URL, p.Git.SecretRef = "https://git.example.com/team/agents", &v1alpha1.SecretReference{Name: v1alpha1.Name(secret.Name)}
+			change(p.Git)
+		})
+		e, d, now := s.ExpectEnvironment(ctx, s.name()), s.Deployment(s.name()), metav1.NewTime(s.Clock.Now().Truncate(time.Second))
+		e.Status.Slug, d.Spec.Environment = "told", v1alpha1.EnvironmentName(e.Name)
+		s.ExpectStatus(ctx, e)
+		s.ExpectApplied(ctx, d)
+		d.Status.Phase, d.Status.Commit, d.Status.EndedAt = v1alpha1.DeploymentDeployed, strings.Repeat("a", 40), &now
+		s.ExpectStatus(ctx, d)
+		s.ExpectReconciled(ctx, &deployment.Reporter{Base: s.Base, Guard: egress.New(egress.Rules{})}, d)
+		return d.Status.CommitStatus.Message
 	}, ContainSubstring(want)}
 }
 

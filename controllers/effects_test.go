@@ -14,14 +14,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/deployment"
-	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -41,20 +38,9 @@ var effects = map[string]effect{
 		Expect(s.Store.Database.QueryRowContext(ctx, "SELECT display_name FROM projects").Scan(&name)).To(Succeed())
 		return name
 	}, Equal("The Team")},
-	"Project.git.url": inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.URL = "https://other.example.com" }, "--url=https://other.example.com "),
-	"Project.git.provider": {func(ctx context.Context, s *stage) any {
-		s.changed(ctx, func(p *v1alpha1.ProjectSpec) {
-			p.Git.URL, p.Git.Provider = "https://git.example.com/team/agents", "GitLab"
-		})
-		e, d, now := s.ExpectEnvironment(ctx, s.name()), s.Deployment(s.name()), metav1.NewTime(s.Clock.Now().Truncate(time.Second))
-		e.Status.Slug, d.Spec.Environment = "told", v1alpha1.EnvironmentName(e.Name)
-		s.ExpectStatus(ctx, e)
-		s.ExpectApplied(ctx, d)
-		d.Status.Phase, d.Status.Commit, d.Status.EndedAt = v1alpha1.DeploymentDeployed, strings.Repeat("a", 40), &now
-		s.ExpectStatus(ctx, d)
-		s.ExpectReconciled(ctx, &deployment.Reporter{Base: s.Base, Guard: egress.New(egress.Rules{})}, d)
-		return string(d.Status.CommitStatus.Reason)
-	}, Equal("CredentialsMissing")},
+	"Project.git.url":           inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.URL = "https://other.example.com" }, "--url=https://other.example.com "),
+	"Project.git.provider":      told(func(git *v1alpha1.ProjectGit) { git.Provider, git.SecretRef = "GitLab", nil }, "names no Secret with a token"),
+	"Project.git.apiURL":        told(func(git *v1alpha1.ProjectGit) { git.Provider, git.APIURL = "GitLab", "https://127.0.0.1/api/v4" }, "127.0.0.1"), // forbidden
 	"Project.git.defaultBranch": inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.DefaultBranch = "trunk" }, " --branch=trunk"),
 	"Project.git.path":          inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.Path = "agents/here" }, " --path=agents/here"),
 	"Project.git.secretRef.name": {func(ctx context.Context, s *stage) any {

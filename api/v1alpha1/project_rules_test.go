@@ -42,6 +42,14 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		message: "must not hold credentials: put username and password into the Secret that secretRef names",
 		change:  func(p *v1alpha1.Project) { p.Spec.Git.URL = "https://me:secret@git.example.com/a.git" },
 	}, {
+		name: "API with a token", path: ".spec.git.apiURL",
+		message: "must be the https:// or http:// address of the provider's API, without credentials, query and fragment",
+		change:  func(p *v1alpha1.Project) { p.Spec.Git.APIURL = "https://token@git.example.com/api/v4" },
+	}, {
+		name: "API with a query", path: ".spec.git.apiURL",
+		message: "must be the https:// or http:// address of the provider's API, without credentials, query and fragment",
+		change:  func(p *v1alpha1.Project) { p.Spec.Git.APIURL = "https://git.example.com/api/v4?private_token=x" },
+	}, {
 		name: "git secret that cannot be", path: ".spec.git.secretRef.name", message: nameMessage,
 		change: func(p *v1alpha1.Project) { p.Spec.Git.SecretRef = &v1alpha1.SecretReference{Name: "Git"} },
 	}, {
@@ -100,6 +108,8 @@ func TestProjectsThatAreFine(t *testing.T) {
 		{name: "no git", change: func(p *v1alpha1.Project) { p.Spec.Git = nil }},
 		{name: "SSH", change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "ssh://git@git.example.com:2222/a.git" }},
 		{name: "SSH, short", change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "git@git.example.com:team/a.git" }},
+		{name: "API below a path", change: func(p *v1alpha1.Project) { p.Spec.Git.APIURL = "https://git.example.com:8443/gitlab/api/v4/" }},
+		{name: "API of a host", change: func(p *v1alpha1.Project) { p.Spec.Git.APIURL = "https://api.octocorp.ghe.com" }},
 		{name: "few requests", change: func(p *v1alpha1.Project) { p.Spec.Limits.RequestsPerMinute = ptr.To(int32(1)) }},
 		{name: "many requests", change: func(p *v1alpha1.Project) { p.Spec.Limits.RequestsPerMinute = ptr.To(int32(10_000)) }},
 		{name: "folder", change: func(p *v1alpha1.Project) { p.Spec.Git.Path = "services/.support/v1.2..3" }},

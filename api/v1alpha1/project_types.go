@@ -109,6 +109,16 @@ type ProjectGit struct {
 	// +optional
 	Provider GitProvider `json:"provider,omitempty"`
 
+	// APIURL is the address of the provider's API, where that is not at the usual place at the
+	// host of url: as of a server below a path of its host
+	// (`https://git.example.com/gitlab/api/v4`), or with a host of its own
+	// (`https://api.octocorp.ghe.com`). The token is sent there.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@\\\\s]+(/[^?#\\\\s]*)?$')",message="must be the https:// or http:// address of the provider's API, without credentials, query and fragment"
+	APIURL string `json:"apiURL,omitempty"`
+
 	// DefaultBranch is built where an environment names no branch. Without it
 	// the branch that the repository's HEAD names is built.
 	//

@@ -27,6 +27,7 @@ var readers = map[string]string{
 	"Project.git.secretRef.name":                    "controllers/deployment/source.go: git.SecretRef.Name",
 	"Project.git.defaultBranch":                     "controllers/deployment/source.go: Git.DefaultBranch",
 	"Project.git.path":                              "controllers/deployment/source.go: git.Path",
+	"Project.git.apiURL":                            "controllers/deployment/report.go: git.APIURL",
 	"Project.git.provider":                          "controllers/deployment/report.go: git.Provider",
 	"Project.defaultEnvironment":                    "controllers/project/controller.go: Spec.DefaultEnvironment",
 	"Project.limits.environments":                   "internal/plan/plan.go: limits.Environments",

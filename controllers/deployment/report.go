@@ -232,7 +232,7 @@ func (r *Reporter) report(
 	if git == nil {
 		return not(v1alpha1.CommitStatusProviderUnknown, "the project has no git repository")
 	}
-	repository, known, err := commitstatus.Find(git.URL, commitstatus.Provider(git.Provider))
+	repository, known, err := commitstatus.Find(git.URL, commitstatus.Provider(git.Provider), git.APIURL)
 	switch {
 	case err != nil:
 		return not(v1alpha1.CommitStatusProviderUnknown, err.Error())

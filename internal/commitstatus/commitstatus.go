@@ -69,30 +69,29 @@ type Status struct {
 // Repository is one at a provider.
 type Repository struct {
 	Provider Provider
-	// base is the scheme and host of the provider, path the repository's there, as owner/name.
-	base *url.URL
-	path string
+	// api is the address of the provider's API, path the repository's there, as owner/name.
+	api, path string
 }
 
 // Find is the repository of a git URL. provider is "" where it is to be told by the host; ok is
-// false where that is nobody's whom it tells.
-func Find(address string, provider Provider) (r Repository, ok bool, err error) {
+// false where that is nobody's whom it tells. api is the address of the provider's API, "" where it
+// is at the usual place at that host, so that a token goes to no other that nobody has named.
+func Find(address string, provider Provider, api string) (r Repository, ok bool, err error) {
 	ep, err := transport.NewEndpoint(address)
 	if err != nil || ep.Host == "" {
 		return r, false, gitremote.Remedy("git.url of the Project names no host")
 	}
-	r = Repository{Provider: provider, base: &url.URL{Scheme: "https", Host: ep.Host}, path: strings.TrimSuffix(strings.Trim(ep.Path, "/"), ".git")}
+	r = Repository{Provider: provider, api: strings.TrimRight(api, "/"), path: strings.TrimSuffix(strings.Trim(ep.Path, "/"), ".git")}
 	if r.Provider == "" {
 		r.Provider = hosts[strings.ToLower(ep.Host)]
 	}
-	if ep.Protocol == "http" || ep.Protocol == "https" { // the port of SSH is not that of the API
-		r.base.Scheme = ep.Protocol
-		if ep.Port != 0 && ep.Port != map[string]int{"http": 80, "https": 443}[ep.Protocol] {
-			r.base.Host = fmt.Sprintf("%s:%d", ep.Host, ep.Port)
-		}
-	}
 	if r.Provider == "" {
 		return r, false, nil
+	}
+	if r.api == "" {
+		r.api = usualAPI(ep, r.Provider)
+	} else if r.path, err = below(r.api, ep, r.path); err != nil {
+		return r, false, err
 	}
 	parts := strings.Split(r.path, "/")
 	for _, part := range parts {
@@ -101,9 +100,45 @@ func Find(address string, provider Provider) (r Repository, ok bool, err error) 
 		}
 	}
 	if len(parts) < 2 || len(parts) > 2 && r.Provider != GitLab {
-		return r, false, gitremote.Remedy("git.url of the Project is not of the form https://host/owner/repository, as those of %s are", r.Provider)
+		return r, false, gitremote.Remedy("git.url of the Project is not of the form https://host/owner/repository, as those of %s are; "+
+			"where the server is below a path of its host, set git.apiURL to the address of its API", r.Provider)
 	}
 	return r, true, nil
+}
+
+// usualAPI is where a provider has its API at the host of a repository: below a path of its own, or
+// for github.com at its API's own host.
+func usualAPI(ep *transport.Endpoint, provider Provider) string {
+	base := url.URL{Scheme: "https", Host: ep.Host, Path: "/api/v1"}
+	switch {
+	case provider == GitHub && strings.EqualFold(ep.Host, "github.com"):
+		return "https://api.github.com"
+	case provider == GitHub:
+		base.Path = "/api/v3"
+	case provider == GitLab:
+		base.Path = "/api/v4"
+	}
+	if usual := map[string]int{"http": 80, "https": 443}[ep.Protocol]; usual != 0 { // the port of SSH is not that of the API
+		base.Scheme = ep.Protocol
+		if ep.Port != 0 && ep.Port != usual {
+			base.Host = fmt.Sprintf("%s:%d", ep.Host, ep.Port)
+		}
+	}
+	return base.String()
+}
+
+// below is the path of a repository at its provider: without the path of its host below which the
+// provider is, as the address of the API says, and as a git URL of HTTP has it too.
+func below(api string, ep *transport.Endpoint, path string) (string, error) {
+	u, err := url.Parse(api)
+	if err != nil || u.Host == "" {
+		return "", gitremote.Remedy("git.apiURL of the Project makes no address of an API")
+	}
+	server, _, found := strings.Cut(strings.Trim(u.Path, "/"), "/api/v")
+	if found && strings.HasPrefix(ep.Protocol, "http") && strings.EqualFold(u.Hostname(), strings.Trim(ep.Host, "[]")) {
+		path = strings.TrimPrefix(path, server+"/")
+	}
+	return path, nil
 }
 
 // owned is the repository's path in a URL, for providers that have it as two parts.
@@ -146,9 +181,9 @@ func (e *RefusedError) Error() string {
 	case e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden:
 		remedy = "give the token in the git Secret the right to write commit statuses, or another token"
 	case e.Code == http.StatusNotFound:
-		remedy = "correct git.url or git.provider of the Project, or give the token in the git Secret the right to see the repository and to write commit statuses"
+		remedy = "correct git.url, git.provider or git.apiURL of the Project, or give the token in the git Secret the right to see the repository and to write commit statuses"
 	case e.Code >= 300 && e.Code < 400:
-		remedy = "redirects are not followed; set git.url of the Project to the address that the repository has now"
+		remedy = "redirects are not followed; set git.url of the Project to the address that the repository has now, or git.apiURL to that of the API"
 	case e.Code >= 400 && e.Code < 500 && e.Code != http.StatusTooManyRequests:
 		remedy = "see that the commit is in the repository there"
 	}
@@ -172,7 +207,7 @@ func (r Repository) Report(ctx context.Context, guard *egress.Guard, s Status, t
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, asked.url, bytes.NewReader(body))
 	if err != nil {
-		return gitremote.Remedy("git.url of the Project makes no address of an API")
+		return gitremote.Remedy("git.url or git.apiURL of the Project makes no address of an API")
 	}
 	req.Header.Set("Authorization", asked.authorization)
 	req.Header.Set("Content-Type", "application/json")
@@ -196,9 +231,4 @@ func (r Repository) Report(ctx context.Context, guard *egress.Guard, s Status, t
 }
 
 // Shown is the address of the provider's API, without anything secret.
-func (r Repository) Shown() string {
-	if r.Provider == GitHub && strings.EqualFold(r.base.Host, "github.com") {
-		return "https://api.github.com"
-	}
-	return r.base.String()
-}
+func (r Repository) Shown() string { return r.api }

@@ -70,7 +70,7 @@ func TestEachProviderIsToldInItsOwnWords(t *testing.T) {
 				method, uri, authorization, body = r.Method, r.RequestURI, r.Header.Get("Authorization"), string(text)
 				w.WriteHeader(http.StatusCreated)
 			})
-			r, ok, err := Find(address+c.path, c.provider)
+			r, ok, err := Find(address+c.path, c.provider, "")
 			require.NoError(t, err)
 			require.True(t, ok)
 			require.NoError(t, r.Report(t.Context(), guard(t, "git=127.0.0.0/8"), Status{Commit: commit, State: c.state, Context: "agentplatform/dev", Description: "d"}, token, ca))
@@ -115,7 +115,7 @@ func TestFind(t *testing.T) {
 	} {
 		t.Run(c.address, func(t *testing.T) {
 			t.Parallel()
-			r, ok, err := Find(c.address, c.provider)
+			r, ok, err := Find(c.address, c.provider, "")
 			if c.problem != "" {
 				require.ErrorContains(t, err, c.problem)
 				return
@@ -127,6 +127,37 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhereTheAPIIs: what somebody says of it holds, whatever the host of the repository would.
+func TestWhereTheAPIIs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		address  string
+		provider Provider
+		api, url string
+	}{
+		{"https://octocorp.ghe.com/team/agents", GitHub, "https://api.octocorp.ghe.com", "https://api.octocorp.ghe.com/repos/team/agents/statuses/"},
+		{"git@git.example.com:team/agents.git", GitLab, "https://gitlab.example.com:8443/api/v4/", "https://gitlab.example.com:8443/api/v4/projects/team%2Fagents/statuses/"},
+		{"https://example.com/git/team/agents.git", Gitea, "https://example.com/git/api/v1", "https://example.com/git/api/v1/repos/team/agents/statuses/"},
+		{"https://[::1]:3000/git/team/agents.git", Gitea, "https://[::1]:3000/git/api/v1", "https://[::1]:3000/git/api/v1/repos/team/agents/statuses/"},
+		{"https://example.com/gitlab/team/sub/agents", GitLab, "https://example.com/gitlab/api/v4", "https://example.com/gitlab/api/v4/projects/team%2Fsub%2Fagents/statuses/"},
+		{"https://example.com/gitlab/team/agents", GitLab, "https://api.example.com/gitlab/api/v4", "https://api.example.com/gitlab/api/v4/projects/gitlab%2Fteam%2Fagents/statuses/"},
+		{"ssh://git@example.com/git/agents", Gitea, "https://example.com/git/api/v1", "https://example.com/git/api/v1/repos/git/agents/statuses/"},
+		{"https://example.com/api/agents", Gitea, "https://example.com/api/v1", "https://example.com/api/v1/repos/api/agents/statuses/"},
+	} {
+		t.Run(c.address, func(t *testing.T) {
+			t.Parallel()
+			r, ok, err := Find(c.address, c.provider, c.api)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.Equal(t, c.url, r.callOf(Status{}, "").url)
+		})
+	}
+	_, _, err := Find("https://example.com/git/team/agents", Gitea, "")
+	require.ErrorContains(t, err, "set git.apiURL", "nobody is told at the root of that host")
+	_, _, err = Find("https://example.com/team/agents", Gitea, "https://%zz/api/v1")
+	require.ErrorContains(t, err, "git.apiURL")
 }
 
 // TestGitLabThatKnowsTheStatus: it refuses to make a pending commit pending, and takes any other
@@ -146,7 +177,7 @@ func TestGitLabThatKnowsTheStatus(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusCreated)
 	})
-	r, _, err := Find(address+"/team/agents", GitLab)
+	r, _, err := Find(address+"/team/agents", GitLab, "")
 	require.NoError(t, err)
 	tell := func(state State) error {
 		return r.Report(t.Context(), guard(t, "git=127.0.0.0/8"), Status{Commit: commit, State: state, Context: "agentplatform/dev"}, token, ca)
@@ -165,7 +196,7 @@ func TestWhatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	for status, remedy := range map[int]string{
 		301: "redirects are not followed", 307: "redirects are not followed", 401: "the right to write commit statuses", 403: "the right to write commit statuses",
-		404: "correct git.url or git.provider", 422: "the commit is in the repository", 429: "tried again", 500: "tried again", 503: "tried again",
+		404: "correct git.url, git.provider or git.apiURL", 422: "the commit is in the repository", 429: "tried again", 500: "tried again", 503: "tried again",
 	} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +207,7 @@ func TestWhatIsNotTaken(t *testing.T) {
 				w.WriteHeader(status)
 				_, _ = io.WriteString(w, r.Header.Get("Authorization")) // it says what it was told
 			})
-			r, _, err := Find(address+"/team/agents", Gitea)
+			r, _, err := Find(address+"/team/agents", Gitea, "")
 			require.NoError(t, err)
 			err = r.Report(t.Context(), guard(t, "git=127.0.0.0/8"), Status{Commit: commit}, token, ca)
 			var refused *RefusedError
@@ -198,7 +229,7 @@ func TestWhatCannotBeAsked(t *testing.T) {
 		<-end
 	})
 	t.Cleanup(func() { close(end) })
-	r, _, err := Find(address+"/team/agents", GitHub)
+	r, _, err := Find(address+"/team/agents", GitHub, "")
 	require.NoError(t, err)
 	explained := func(ctx context.Context, g *egress.Guard, token, ca string) string {
 		err := r.Report(ctx, g, Status{Commit: commit}, token, ca)
@@ -222,7 +253,7 @@ func TestWhatCannotBeAsked(t *testing.T) {
 
 func TestLongDescriptionsAreCut(t *testing.T) {
 	t.Parallel()
-	r, _, err := Find("https://github.com/team/agents", "")
+	r, _, err := Find("https://github.com/team/agents", "", "")
 	require.NoError(t, err)
 	body := r.callOf(Status{Description: strings.Repeat("ä", 200)}, "").body.(gitHubStatus)
 	require.Equal(t, strings.Repeat("ä", maxDescription), body.Description)

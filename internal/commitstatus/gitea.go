@@ -14,7 +14,7 @@ var giteaStates = map[State]string{Pending: "pending", Success: "success", Failu
 // gitea is the same for Forgejo, which began as Gitea.
 func (r Repository) gitea(s Status, token string) call {
 	return call{
-		url:           r.base.String() + "/api/v1/repos/" + r.owned() + "/statuses/" + s.Commit,
+		url:           r.api + "/repos/" + r.owned() + "/statuses/" + s.Commit,
 		authorization: "token " + token,
 		body:          giteaStatus{State: giteaStates[s.State], Context: s.Context, Description: s.Description},
 	}

@@ -11,14 +11,10 @@ type gitHubStatus struct {
 
 var gitHubStates = map[State]string{Pending: "pending", Success: "success", Failure: "failure", Error: "error"}
 
-// gitHub asks github.com at its API's own host, and a GitHub Enterprise Server below /api/v3.
+// gitHub is the same for github.com and a GitHub Enterprise Server.
 func (r Repository) gitHub(s Status, token string) call {
-	api := r.Shown()
-	if api == r.base.String() {
-		api += "/api/v3"
-	}
 	return call{
-		url:           api + "/repos/" + r.owned() + "/statuses/" + s.Commit,
+		url:           r.api + "/repos/" + r.owned() + "/statuses/" + s.Commit,
 		authorization: "Bearer " + token,
 		body:          gitHubStatus{State: gitHubStates[s.State], Context: s.Context, Description: s.Description},
 	}

@@ -20,7 +20,7 @@ var gitLabStates = map[State]string{Pending: "pending", Success: "success", Fail
 // gitLab names the repository by its whole path, groups and all, as one part of the URL.
 func (r Repository) gitLab(s Status, token string) call {
 	return call{
-		url:           r.base.String() + "/api/v4/projects/" + url.PathEscape(r.path) + "/statuses/" + s.Commit,
+		url:           r.api + "/projects/" + url.PathEscape(r.path) + "/statuses/" + s.Commit,
 		authorization: "Bearer " + token,
 		body:          gitLabStatus{State: gitLabStates[s.State], Name: s.Context, Description: s.Description},
 	}
