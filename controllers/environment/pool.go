@@ -4,8 +4,6 @@ package environment
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +11,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,13 +30,13 @@ type kept struct {
 	number
 	// changed: the pool was another one before.
 	changed bool
-	// waits: the pool is as it was, for a new release of the platform reaches others
-	// first.
+	// waits: the pool has the release of the platform that it had, for a new one reaches
+	// others first.
 	waits bool
 }
 
-// keepPool writes the children of the pool: token, configuration, pods. A pool that
-// waits for its turn stays as it is in all.
+// keepPool writes the children of the pool: token, configuration, pods. One that waits for
+// its turn has all but the platform's new release.
 func (r *Reconciler) keepPool(
 	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, allowed plan.Runner, key store.Key,
 ) (kept, error) {
@@ -49,11 +46,6 @@ func (r *Reconciler) keepPool(
 	found, err := r.pool(ctx, e)
 	if err != nil {
 		return kept{}, err
-	}
-	release := platformDigest(r.Pods)
-	if metav1.IsControlledBy(found, e) && found.Annotations[object.AnnotationPlatform] != release && hasRunners(found) &&
-		!r.turns.take(client.ObjectKeyFromObject(e), r.Now()) {
-		return r.scaleWaiting(ctx, e, found, key)
 	}
 	token, err := r.Token(ctx, e, tokenName(e), object.Labels(component, e.Name), func(token string) error {
 		return r.admit(ctx, e, token, key)
@@ -72,9 +64,12 @@ func (r *Reconciler) keepPool(
 		PodOptions: r.Pods, ProjectID: key.ProjectID.String(), ConfigDigest: configDigest(token, config),
 		Resources: allowed.Fill(e.Spec.Runner.Resources.Requirements()),
 	})
-	wanted.Annotations = map[string]string{object.AnnotationPlatform: release}
+	waits, err := r.release(ctx, e, found, wanted)
+	if err != nil {
+		return kept{}, err
+	}
 	wrote, err := r.applyPool(ctx, e, found, wanted, key)
-	wrote.changed = wrote.generation != found.Generation
+	wrote.changed, wrote.waits = wrote.generation != found.Generation, waits
 	return wrote, err
 }
 
@@ -94,17 +89,6 @@ func (r *Reconciler) applyPool(ctx context.Context, e *v1alpha1.Environment, fou
 	}
 	to.announce()
 	return kept{number: to, generation: wanted.Generation}, nil
-}
-
-// platformDigest names what the platform itself says of runner pods, whatever the
-// environment: its image, its flags and the shape of the pod.
-func platformDigest(opts object.PodOptions) string {
-	text, err := json.Marshal(podTemplate(&v1alpha1.Environment{}, poolOptions{PodOptions: opts}))
-	if err != nil {
-		panic("writing a pod's template: " + err.Error()) // of plain types
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8])
 }
 
 // scaledByOther is how many runners somebody else has set, such as an autoscaler of

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -154,6 +155,85 @@ var _ = Describe("The pool of an Environment", func() {
 		s.ExpectReconciled(ctx, s.r, all[1])
 		Expect(s.woken()).To(And(Not(BeEmpty()), HaveEach(last.Name)))
 		Expect(images()).To(Equal(environment.PoolsAtOnce + 2))
+	})
+
+	It("is kept and has what its Environment asks for, while it waits for its turn", func(ctx SpecContext) {
+		s := newScene(ctx)
+		var first []*v1alpha1.Environment
+		for i := range environment.PoolsAtOnce {
+			first = append(first, s.ready(ctx, s.Environment(fmt.Sprintf("e%d", i))))
+		}
+		e := s.ready(ctx, s.Environment("dev", func(e *v1alpha1.Environment) {
+			e.Spec.Runner.NodeSelector, e.Spec.Runner.ImagePullSecrets = map[string]string{"disk": "fast"}, []v1alpha1.SecretReference{{Name: "pull"}}
+		}))
+		s.r.Pods.Image, s.r.Pods.DispatchURL, s.r.Pods.TrustDispatchCA = "platform:2", "https://dispatch:8081", true
+		for _, other := range first {
+			s.ExpectReconciled(ctx, s.r, other)
+		}
+		before := s.pool(ctx, e)
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(s.pool(ctx, e).Generation).To(Equal(before.Generation), "no runner is restarted")
+		Expect(Message(e)).To(ContainSubstring("in turn"))
+		s.ExpectAtRest(ctx, s.r, e)
+
+		By("its Environment asking for something else")
+		e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "REVOKED", Value: ptr.To("new")}}
+		e.Spec.Runner.Concurrency, e.Spec.Runner.NodeSelector, e.Spec.Runner.ImagePullSecrets = 3, map[string]string{"disk": "large"}, nil
+		e.Spec.Runner.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+		s.reconciled(ctx, e)
+		Expect(State(e)).To(Equal("Ready=False/RunnersStarting Reconciling"))
+		config := &corev1.Secret{ObjectMeta: s.At("dev-runner-config")}
+		s.ExpectExists(ctx, config)
+		Expect(string(config.Data[runnerconfig.VariablesFile])).To(ContainSubstring("REVOKED"))
+		pods := s.pool(ctx, e).Spec.Template
+		Expect(pods.Annotations["agentplatform.dev/config"]).NotTo(Equal(before.Spec.Template.Annotations["agentplatform.dev/config"]))
+		Expect(pods.Spec.NodeSelector).To(Equal(map[string]string{"disk": "large"}))
+		Expect(pods.Spec.ImagePullSecrets).To(BeEmpty())
+		runner := pods.Spec.Containers[0]
+		Expect(runner.Image).To(Equal("platform:1"), "its turn has not come")
+		Expect(runner.Args).To(ContainElements("--concurrency=3", "--dispatch-url=http://dispatch:8081"))
+		Expect(pods.Spec.Volumes).To(HaveLen(2))
+		Expect(runner.Resources.Limits.Memory().String()).To(Equal("1Gi"))
+		s.started(ctx, e, 1)
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(Message(e)).To(ContainSubstring("in turn"))
+		s.ExpectAtRest(ctx, s.r, e)
+
+		By("somebody deleting its configuration")
+		s.ExpectGone(ctx, config)
+		s.ExpectReconciled(ctx, s.r, e)
+		s.ExpectExists(ctx, config)
+		Expect(s.pool(ctx, e).Spec.Template).To(Equal(pods))
+
+		By("its turn coming")
+		s.Clock.Step(environment.TurnTime)
+		s.ExpectReconciled(ctx, s.r, e)
+		runner = s.pool(ctx, e).Spec.Template.Spec.Containers[0]
+		Expect(runner.Image).To(Equal("platform:2"))
+		Expect(runner.Args).To(ContainElements("--concurrency=3", "--dispatch-url=https://dispatch:8081"))
+		Expect(runner.Args).NotTo(ContainElement("--dispatch-url=http://dispatch:8081"))
+		Expect(s.pool(ctx, e).Spec.Template.Spec.Volumes).To(HaveLen(3))
+	})
+
+	It("is healed at once, release and all, where its pods are of no release", func(ctx SpecContext) {
+		s := newScene(ctx)
+		var first []*v1alpha1.Environment
+		for i := range environment.PoolsAtOnce {
+			first = append(first, s.ready(ctx, s.Environment(fmt.Sprintf("e%d", i))))
+		}
+		e := s.ready(ctx, s.Environment("dev"))
+		s.r.Pods.Image = "platform:2"
+		for _, other := range first {
+			s.ExpectReconciled(ctx, s.r, other)
+		}
+		pool := s.pool(ctx, e)
+		pool.Spec.Template.Spec.Containers[0].Args = nil
+		s.ExpectApplied(ctx, pool)
+		s.ExpectReconciled(ctx, s.r, e)
+		runner := s.pool(ctx, e).Spec.Template.Spec.Containers[0]
+		Expect(runner.Image).To(Equal("platform:2"))
+		Expect(runner.Args).NotTo(BeEmpty())
 	})
 
 	It("asks for its own image at once where it has none", func(ctx SpecContext) {

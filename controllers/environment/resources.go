@@ -31,6 +31,8 @@ const (
 	// healthPort and metricsPort are those of all processes of the platform.
 	healthPort, metricsPort = 8083, 8084
 	tokenFolder             = "/etc/agentplatform/token" //nolint:gosec // a folder
+	// concurrencyFlag is the one flag of a runner that its environment decides.
+	concurrencyFlag = "concurrency"
 	// drainSeconds is what runs have after SIGTERM; the pod's own period is longer.
 	drainSeconds, terminationSeconds = 30, 45
 )
