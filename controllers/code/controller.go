@@ -84,6 +84,8 @@ type mirrors struct {
 	// taken are the objects that are in the way of those that are wanted, such as
 	// `Connector "dev.orders"`: somebody else's, which are neither used nor changed.
 	taken []string
+	// unread are the connectors in effect whose files this release of the platform cannot read.
+	unread []string
 	// behind says that the cache has not shown yet what is there.
 	behind bool
 }

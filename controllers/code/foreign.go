@@ -20,6 +20,9 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/projection"
 )
 
+// reasonUnread is the event's of connectors whose files cannot be read.
+const reasonUnread = "ConnectorUnread"
+
 // ours says whether the platform has made an object to mirror the code of the environment. One
 // that has lost its labels gets them back.
 func (r *Reconciler) ours(ctx context.Context, o v1alpha1.ConditionedObject, m *mirrors) (bool, error) {
@@ -93,12 +96,17 @@ func (r *Reconciler) settle(m *mirrors, err error) error {
 }
 
 // tell warns of what is in the way, at the deployment that is live and at its environment: of
-// objects of somebody else's, and of what Kubernetes refuses, as a quota or a policy does.
+// objects of somebody else's, of files that cannot be read, and of what Kubernetes refuses, as a
+// quota or a policy does.
 func (r *Reconciler) tell(ctx context.Context, environment *v1alpha1.Environment, m *mirrors, failed error) {
 	notes := map[string]string{}
 	if len(m.taken) > 0 {
 		notes[v1alpha1.ReasonNameCollision] = "somebody else's objects have the names of connectors of the code, and are neither used nor changed: delete them, " +
 			"or make them with other names: " + strings.Join(m.taken, ", ")
+	}
+	if len(m.unread) > 0 {
+		notes[reasonUnread] = "connectors of the code are served, and their objects stay as they are, for this release of the platform " +
+			"cannot read their files: " + strings.Join(m.unread, "; ")
 	}
 	if words := object.Refusal(failed); words != "" {
 		notes[v1alpha1.ReasonRefused] = "connectors of the code are served, and not all of them can be shown as objects. " + words

@@ -42,7 +42,8 @@ func (r *Reconciler) keep(ctx context.Context, namespace string, m *mirrors, key
 }
 
 // keepOne mirrors one that is in effect: the file of the deployment that has brought it, enabled
-// as it is. While there is no such file, as when that is built anew, its objects stay as they are.
+// as it is. While there is no such file, as when that is built anew, its objects stay as they are;
+// and so they do where this release of the platform cannot read it.
 func (r *Reconciler) keepOne(ctx context.Context, namespace string, m *mirrors, key string, row store.Connector) error {
 	from := store.Key{ProjectID: row.ProjectID, ID: *row.DeploymentID}
 	d, err := r.Store.Deployment(ctx, from)
@@ -60,7 +61,9 @@ func (r *Reconciler) keepOne(ctx context.Context, namespace string, m *mirrors, 
 	}
 	c, err := projection.Parsed(files[at], d.AgentNames())
 	if err != nil {
-		return fmt.Errorf("reading connector %s, which stays as Deployment %q has it: %w", key, d.Ref.Name, err)
+		m.kept[row.Ref.Name] = true
+		m.unread = append(m.unread, fmt.Sprintf("%s of Deployment %q: %v", key, d.Ref.Name, err))
+		return nil
 	}
 	mirror, err := projection.MirrorOf(namespace, m.environment, c)
 	if err != nil {

@@ -223,6 +223,34 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.object(ctx, "dev.orders").IsEnabled()).To(BeTrue())
 	})
 
+	It("are mirrored although this release of the platform cannot read one of their files", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile), file("nightly", cronFile))
+		s.mirrored(ctx)
+		_, err := s.Store.Database.ExecContext(ctx, `UPDATE deployments SET connector_files = replace(connector_files, 'name: Orders', 'of_another_release: 1')`)
+		Expect(err).NotTo(HaveOccurred())
+		s.ExpectDeleted(ctx, s.connectors(), s.object(ctx, "dev.nightly"))
+		s.Events.Sent()
+		s.mirrored(ctx)
+		Expect(State(s.object(ctx, "dev.nightly"))).To(Equal("Ready=True/Succeeded observed"))
+		Expect(State(s.object(ctx, "dev.orders"))).To(Equal("Ready=True/Succeeded observed"))
+		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeTrue())
+		Expect(s.Events.Sent()).To(ContainElement(And(HavePrefix("Warning ConnectorUnread"), ContainSubstring(`orders of Deployment "v1"`), ContainSubstring("of_another_release"))))
+
+		By("another activation with it, which leaves it as it is, and people changing what they may")
+		d := s.brought(ctx, s.Deployment("v2", func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }),
+			file("orders", "of_another_release: 1\n"+ordersFile), file("nightly", cronFile))
+		Expect(s.live(ctx)).To(Equal("v2"), Message(d))
+		c := s.object(ctx, "dev.orders")
+		s.mirrored(ctx)
+		s.ExpectExists(ctx, c)
+		c.Spec.Enabled = ptr.To(false)
+		s.ExpectApplied(ctx, c)
+		s.mirrored(ctx)
+		Expect(State(s.object(ctx, "dev.orders"))).To(Equal("Ready=True/Succeeded observed"), Message(c))
+		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeFalse())
+	})
+
 	It("come back where somebody deletes their mirror", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
