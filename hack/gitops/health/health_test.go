@@ -114,9 +114,11 @@ func TestHealth(t *testing.T) {
 		`{"type":"Ready","status":"False","reason":"SecretMissing","message":"no Secret"}`,
 		`{"type":"Stalled","status":"True","reason":"Refused","message":"a quota"}`
 	for name, c := range map[string]struct{ object, status, message string }{
-		"nobody has seen it":    {`{"metadata":{"generation":1}}`, "Progressing", "the platform has not looked at this generation yet"},
-		"as the CRD defaults":   {`{"metadata":{"generation":1},"status":{"observedGeneration":-1}}`, "Progressing", "the platform has not looked at this generation yet"},
-		"in effect":             {`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[` + ready + `]}}`, "Healthy", "in effect"},
+		"nobody has seen it":  {`{"metadata":{"generation":1}}`, "Progressing", "the platform has not looked at this generation yet"},
+		"as the CRD defaults": {`{"metadata":{"generation":1},"status":{"observedGeneration":-1}}`, "Progressing", "the platform has not looked at this generation yet"},
+		"in effect":           {`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[` + ready + `]}}`, "Healthy", "in effect"},
+		"nothing live yet": {`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[` + ready +
+			`,{"type":"DeploymentLive","status":"False","reason":"NotLive","message":"no deployment is live"}]}}`, "Healthy", "in effect"},
 		"in effect before":      {`{"metadata":{"generation":3},"status":{"observedGeneration":2,"conditions":[` + ready + `]}}`, "Progressing", "the platform has not looked at this generation yet"},
 		"failed before":         {`{"metadata":{"generation":3},"status":{"observedGeneration":2,"conditions":[` + waits + `,` + stalled + `]}}`, "Progressing", "the platform has not looked at this generation yet"},
 		"failed":                {`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[` + waits + `,` + stalled + `]}}`, "Degraded", "a quota"},
