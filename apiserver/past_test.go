@@ -117,7 +117,7 @@ func (p *past) deploy(t testing.TB) uuid.UUID {
 	require.NoError(t, p.db.AppendBuildLog(ctx, key, 0, "packed 1 agent\n"))
 	sum := sha256.Sum256([]byte("bundle"))
 	digest := "sha256:" + hex.EncodeToString(sum[:])
-	_, err := p.db.PutBundle(ctx, p.projectID, digest, strings.NewReader("bundle"), 1<<20)
+	_, err := p.db.PutBundle(ctx, store.Key{ProjectID: p.projectID}, digest, strings.NewReader("bundle"), 1<<20)
 	require.NoError(t, err)
 	require.NoError(t, p.db.FinishBuild(ctx, key, store.BuildResult{
 		BundleDigest: digest, TestResults: json.RawMessage(`[{"id":"` + uuid.NewString() + `","test_name":"greets","passed":true},

@@ -102,7 +102,7 @@ func (p *platform) build(ctx context.Context, deployment store.Key) {
 	content := []byte("bundle")
 	sum := sha256.Sum256(content)
 	digest := "sha256:" + hex.EncodeToString(sum[:])
-	_, err := p.store.PutBundle(ctx, deployment.ProjectID, digest, bytes.NewReader(content), 1<<20)
+	_, err := p.store.PutBundle(ctx, deployment, digest, bytes.NewReader(content), 1<<20)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(p.store.FinishBuild(ctx, deployment, store.BuildResult{
 		BundleDigest: digest, Agents: []store.Agent{{Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml"}},

@@ -44,7 +44,11 @@ type Bundles interface {
 	// more, and *StorageFullError. One is kept for BundleAge, and for good once a build has
 	// ended with it; till it goes its bytes count among those that its project has stored.
 	// A bundle that is stored already is kept as long, and counts once.
-	PutBundle(ctx context.Context, projectID uuid.UUID, digest string, r io.Reader, limit int64) (int64, error)
+	//
+	// A deployment has one: another takes the place of what its build stored before, which
+	// goes unless a build has ended with it, or another one that is open has stored it, too.
+	// Once its own build has ended with one, ErrConflict of others.
+	PutBundle(ctx context.Context, deployment Key, digest string, r io.Reader, limit int64) (int64, error)
 	// OpenBundle reads a bundle of a project; ErrNotFound when there is none.
 	OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error)
 	// NamesBundle says ErrNotFound of a digest that no deployment of an environment has.

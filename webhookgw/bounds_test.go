@@ -97,6 +97,41 @@ func TestABuildsTokenFillsNoStore(t *testing.T) {
 	require.Equal(t, "too_large", code)
 }
 
+// TestABuildsTokenStoresOneBundle: each takes the place of the one before, until the build has ended.
+func TestABuildsTokenStoresOneBundle(t *testing.T) {
+	t.Parallel()
+	b, id := setup(t), uuid.New()
+	const token = "build-token"
+	_, err := b.store.BeginDeployment(t.Context(), store.DeploymentSpec{
+		Ref: ref("Deployment", "greedy", 1), ID: id, ProjectID: b.project, EnvironmentID: b.environment, Fingerprint: "f", SourceType: "git",
+	})
+	require.NoError(t, err)
+	require.NoError(t, b.store.StartBuild(t.Context(), store.Key{ProjectID: b.project, ID: id}))
+	require.NoError(t, b.store.PutToken(t.Context(), store.Token{
+		SHA256: seal.Digest(token), Kind: store.TokenBuild, ProjectID: b.project, EnvironmentID: b.environment, DeploymentID: &id,
+	}))
+	port, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: token})
+	require.NoError(t, err)
+	stored := func(content string) error {
+		body, err := b.store.OpenBundle(t.Context(), b.project, "sha256:"+hexDigest([]byte(content)))
+		if err == nil {
+			require.NoError(t, body.Close())
+		}
+		return err
+	}
+	put := func(content string) error {
+		return port.PutBundle(t.Context(), "sha256:"+hexDigest([]byte(content)), []byte(content))
+	}
+	for _, content := range []string{"first", "second", "second"} {
+		require.NoError(t, put(content))
+	}
+	require.ErrorIs(t, stored("first"), store.ErrNotFound)
+	require.NoError(t, stored("second"))
+	require.NoError(t, port.FinishBuild(t.Context(), dispatchapi.BuildResult{BundleDigest: "sha256:" + hexDigest([]byte("second"))}))
+	require.ErrorContains(t, put("third"), "ended with another bundle")
+	require.ErrorIs(t, stored("third"), store.ErrNotFound)
+}
+
 // TestARunnersTokenFillsNoStore: a run whose runner keeps to no limit ends, with
 // the code that says why.
 func TestARunnersTokenFillsNoStore(t *testing.T) {

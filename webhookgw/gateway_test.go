@@ -111,7 +111,7 @@ func (b *bundle) deployAgents(agents ...store.Agent) {
 	require.NoError(b.t, b.store.StartBuild(ctx, spec.Key()))
 	data := []byte("bundle " + id.String())
 	digest := "sha256:" + hexDigest(data)
-	_, err = b.store.PutBundle(ctx, b.project, digest, bytes.NewReader(data), 1<<20)
+	_, err = b.store.PutBundle(ctx, spec.Key(), digest, bytes.NewReader(data), 1<<20)
 	require.NoError(b.t, err)
 	result := store.BuildResult{BundleDigest: digest, Agents: agents}
 	require.NoError(b.t, b.store.FinishBuild(ctx, spec.Key(), result))

@@ -20,7 +20,7 @@ func (f *Fixture) putBundle(ctx context.Context, deployment store.Key) string {
 	content := []byte("bundle of " + deployment.String())
 	sum := sha256.Sum256(content)
 	digest := "sha256:" + hex.EncodeToString(sum[:])
-	_, err := f.Store.PutBundle(ctx, deployment.ProjectID, digest, bytes.NewReader(content), 1<<20)
+	_, err := f.Store.PutBundle(ctx, deployment, digest, bytes.NewReader(content), 1<<20)
 	Expect(err).NotTo(HaveOccurred())
 	return digest
 }

@@ -16,36 +16,69 @@ import (
 )
 
 // PutBundle implements store.Bundles.
-func (c *Core) PutBundle(ctx context.Context, projectID uuid.UUID, digest string, r io.Reader, limit int64) (int64, error) {
-	size, err := c.keepBundle(ctx, projectID, digest)
+func (c *Core) PutBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
+	size, err := c.keepBundle(ctx, deployment, digest)
 	if errors.Is(err, store.ErrNotFound) {
 		var full error
-		if full, err = c.storageFull(ctx, projectID); full != nil {
+		if full, err = c.storageFull(ctx, deployment.ProjectID); full != nil {
 			return 0, full
 		}
 		if err == nil {
-			size, err = c.putBundle(ctx, projectID, digest, r, limit)
+			size, err = c.putBundle(ctx, deployment, digest, r, limit)
 		}
 	}
 	return size, wrap(err, "storing bundle %s", digest)
 }
 
 // keepBundle keeps a bundle that is stored already as long as a new one.
-func (c *Core) keepBundle(ctx context.Context, projectID uuid.UUID, digest string) (size int64, err error) {
+func (c *Core) keepBundle(ctx context.Context, deployment store.Key, digest string) (size int64, err error) {
 	return size, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := c.onlyBundle(ctx, tx, deployment, digest); err != nil {
+			return err
+		}
 		return found(tx.QueryRowContext(ctx, `UPDATE bundles SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
-			WHERE project_id = $1 AND digest = $2 RETURNING size`, projectID, digest, store.BundleAge.Microseconds()).Scan(&size))
+			WHERE project_id = $1 AND digest = $2 RETURNING size`, deployment.ProjectID, digest, store.BundleAge.Microseconds()).Scan(&size))
 	})
+}
+
+// onlyBundle says that the build of a deployment stores this bundle, in place of what it has
+// stored before. A deployment that is gone has none.
+func (c *Core) onlyBundle(ctx context.Context, tx *Tx, deployment store.Key, digest string) error {
+	if err := c.engine.Lock(ctx, tx, deployment.ProjectID); err != nil {
+		return fmt.Errorf("locking project %s: %w", deployment.ProjectID, err)
+	}
+	var before string
+	var built bool
+	err := found(tx.QueryRowContext(ctx, `SELECT put_digest, built FROM deployments WHERE project_id = $1 AND id = $2`,
+		deployment.ProjectID, deployment.ID).Scan(&before, &built))
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && before == digest:
+		return nil
+	case err != nil:
+		return err
+	case built:
+		return fmt.Errorf("the build has ended with another bundle: %w", store.ErrConflict)
+	}
+	if _, err := tx.exec(ctx, `UPDATE deployments SET put_digest = $3 WHERE project_id = $1 AND id = $2`, deployment.ProjectID, deployment.ID, digest); err != nil {
+		return err
+	}
+	replaced, err := uncounted(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2 AND kept_until IS NOT NULL AND NOT EXISTS (SELECT 1
+		FROM deployments WHERE project_id = $1 AND put_digest = $2 AND status IN ('pending', 'building')) RETURNING project_id, blob_id, size`,
+		deployment.ProjectID, before)
+	if err != nil || len(replaced) == 0 {
+		return err
+	}
+	return c.dropBlobs(ctx, tx, replaced) // at once: a sweep would leave them for a day
 }
 
 // putBundle writes the bytes to a blob and names it as the bundle once its
 // digest is verified.
-func (c *Core) putBundle(ctx context.Context, projectID uuid.UUID, digest string, r io.Reader, limit int64) (int64, error) {
+func (c *Core) putBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return 0, fmt.Errorf("making an id: %w", err)
 	}
-	blob := store.Key{ProjectID: projectID, ID: id}
+	blob := store.Key{ProjectID: deployment.ProjectID, ID: id}
 	hash := sha256.New()
 	size, err := c.putBlob(ctx, blob, io.TeeReader(io.LimitReader(r, limit+1), hash))
 	var refused error
@@ -56,16 +89,21 @@ func (c *Core) putBundle(ctx context.Context, projectID uuid.UUID, digest string
 		refused = fmt.Errorf("more than %d bytes: %w", limit, store.ErrConflict)
 	case got != digest:
 		refused = fmt.Errorf("the bytes have digest %s: %w", got, store.ErrConflict)
+	default:
+		refused = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+			if err := c.onlyBundle(ctx, tx, deployment, digest); err != nil {
+				return err
+			}
+			return c.nameBlob(ctx, tx, `INSERT INTO bundles AS t (project_id, digest, size, blob_id, created_at, kept_until)`+named,
+				"bundle", blob, digest, size, store.BundleAge)
+		})
 	}
 	if refused != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime) // its reader may be who has gone
 		defer cancel()
 		return 0, errors.Join(refused, c.DropBlob(ctx, blob))
 	}
-	return size, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		return c.nameBlob(ctx, tx, `INSERT INTO bundles AS t (project_id, digest, size, blob_id, created_at, kept_until)`+named,
-			"bundle", blob, digest, size, store.BundleAge)
-	})
+	return size, nil
 }
 
 // OpenBundle implements store.Bundles.

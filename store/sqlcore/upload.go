@@ -103,12 +103,6 @@ func (c *Core) OpenUpload(ctx context.Context, deployment store.Key) (io.ReadClo
 	return c.OpenBlob(ctx, store.Key{ProjectID: deployment.ProjectID, ID: id})
 }
 
-// old is an upload or a bundle whose time is over.
-type old struct {
-	blob store.Key
-	size int64
-}
-
 // dropUploads forgets uploads whose time is over, but for those of what is live, which is built of
 // them again where its outcome is lost: they are kept anew.
 func (c *Core) dropUploads(ctx context.Context, tx *Tx, limit int) (int64, error) {
@@ -130,22 +124,27 @@ func (c *Core) dropBundles(ctx context.Context, tx *Tx, limit int) (int64, error
 // dropOld forgets what a statement deletes. Nothing keeps its blobs then: the sweep of those takes
 // them.
 func (c *Core) dropOld(ctx context.Context, tx *Tx, statement string, limit int) (int64, error) {
-	over, err := collect(ctx, tx, func(row scanner) (u old, err error) {
-		err = row.Scan(&u.blob.ProjectID, &u.blob.ID, &u.size)
-		return u, err
-	}, statement, limit)
-	if err != nil || len(over) == 0 {
+	blobs, err := uncounted(ctx, tx, statement, limit)
+	if err != nil {
 		return 0, err
 	}
-	blobs, less := make([]store.Key, len(over)), map[uuid.UUID]int64{}
-	for i, u := range over {
-		blobs[i] = u.blob
-		less[u.blob.ProjectID] -= u.size
+	return int64(len(blobs)), c.loosen(ctx, tx, blobs)
+}
+
+// uncounted are the blobs of the uploads or bundles that a statement deletes, whose bytes count no
+// more.
+func uncounted(ctx context.Context, tx *Tx, statement string, args ...any) ([]store.Key, error) {
+	less := map[uuid.UUID]int64{}
+	blobs, err := collect(ctx, tx, func(row scanner) (blob store.Key, err error) {
+		var size int64
+		err = row.Scan(&blob.ProjectID, &blob.ID, &size)
+		less[blob.ProjectID] -= size
+		return blob, err
+	}, statement, args...)
+	if err != nil || len(blobs) == 0 {
+		return nil, err
 	}
-	if err := c.loosen(ctx, tx, blobs); err != nil {
-		return 0, err
-	}
-	return int64(len(over)), addStored(ctx, tx, less)
+	return blobs, addStored(ctx, tx, less)
 }
 
 // addStored adds to what projects have stored.

@@ -61,14 +61,14 @@ var blobPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound, "another project's it is not")
 
 		wrong := "sha256:" + strings.Repeat("0", 64)
-		_, err = w.s.PutBundle(w.ctx, w.project.ID, wrong, strings.NewReader("content"), 1<<20)
+		_, err = w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, strings.NewReader("content"), 1<<20)
 		w.ErrorIs(err, store.ErrConflict)
 		_, err = w.s.OpenBundle(w.ctx, w.project.ID, wrong)
 		w.ErrorIs(err, store.ErrNotFound)
-		_, err = w.s.PutBundle(w.ctx, w.project.ID, wrong, strings.NewReader("content"), 3)
+		_, err = w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, strings.NewReader("content"), 3)
 		w.ErrorIs(err, store.ErrConflict)
 		gone := errors.New("the build has gone")
-		_, err = w.s.PutBundle(w.ctx, w.project.ID, wrong, brokenOff{strings.NewReader(varied(store.BlobChunk + 1)), gone}, 1<<20)
+		_, err = w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, brokenOff{strings.NewReader(varied(store.BlobChunk + 1)), gone}, 1<<20)
 		w.ErrorIs(err, gone)
 		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of what was not whole")
 	}},
@@ -94,13 +94,58 @@ var blobPromises = []promise{
 		r, err := w.s.OpenBundle(w.ctx, w.project.ID, w.deployment(named.ID).BundleDigest)
 		w.Equal("bundle of one", string(w.readAll(r, err)))
 	}},
+	{"a deployment has one bundle: another takes its place until its build has ended", func(w *world) {
+		bundles := func() []int64 {
+			return []int64{
+				w.ones(`SELECT count(*) FROM bundles WHERE project_id = $1`), w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'bundle'`),
+				w.ones(`SELECT COALESCE(sum(bytes), 0) FROM stored_bytes WHERE project_id = $1`),
+			}
+		}
+		building := func(spec store.DeploymentSpec) store.DeploymentSpec {
+			_, err := w.s.BeginDeployment(w.ctx, spec)
+			w.NoError(err)
+			w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+			return spec
+		}
+		one := building(w.newDeployment("one"))
+		first := w.putBundleOf(one.ID, "first")
+		w.Equal(first, w.putBundleOf(one.ID, "first"), "again")
+		w.putBundleOf(one.ID, "the second")
+		w.Equal([]int64{1, 1, int64(len("the second"))}, bundles())
+		_, err := w.s.OpenBundle(w.ctx, w.project.ID, first)
+		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(w.s.FinishBuild(w.ctx, one.Key(), store.BuildResult{BundleDigest: first}), store.ErrNotFound)
+
+		staging := w.newEnvironment("staging", origin)
+		w.NoError(w.s.PutEnvironment(w.ctx, staging))
+		spec := w.newDeployment("two")
+		spec.EnvironmentID = staging.ID
+		two := building(spec)
+		shared := w.putBundleOf(two.ID, "the second")
+		last := w.putBundleOf(one.ID, "last")
+		w.Equal([]int64{2, 2, int64(len("the second") + len("last"))}, bundles(), "another build has stored what was replaced")
+		w.NoError(w.s.FinishBuild(w.ctx, two.Key(), store.BuildResult{BundleDigest: shared}))
+		w.putBundleOf(one.ID, "the second")
+		w.Equal([]int64{1, 1, int64(len("the second"))}, bundles())
+		w.putBundleOf(one.ID, "last")
+		w.Equal([]int64{2, 2, int64(len("the second") + len("last"))}, bundles(), "another build has ended with what was replaced")
+
+		w.NoError(w.s.FinishBuild(w.ctx, one.Key(), store.BuildResult{BundleDigest: last}))
+		w.putBundleOf(one.ID, "last")
+		_, err = w.s.PutBundle(w.ctx, one.Key(), digestOf("more"), strings.NewReader("more"), 1<<20)
+		w.ErrorIs(err, store.ErrConflict)
+		_, err = w.s.PutBundle(w.ctx, one.Key(), shared, strings.NewReader("the second"), 1<<20)
+		w.ErrorIs(err, store.ErrConflict, "nor is one that is there")
+		w.Equal([]int64{2, 2, int64(len("the second") + len("last"))}, bundles())
+		w.EqualValues(2, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of what was refused and replaced")
+	}},
 	{"a project that has stored what it may stores no other bundle", func(w *world) {
 		w.putBundle("content")
 		w.project.Limits.Storage = int64(len("content"))
 		w.project.Ref.Generation++
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		w.putBundle("content")
-		_, err := w.s.PutBundle(w.ctx, w.project.ID, "sha256:"+strings.Repeat("0", 64), strings.NewReader("more"), 1<<20)
+		_, err := w.s.PutBundle(w.ctx, w.key(uuid.New()), "sha256:"+strings.Repeat("0", 64), strings.NewReader("more"), 1<<20)
 		var full *store.StorageFullError
 		w.ErrorAs(err, &full)
 		w.Equal(store.StorageFullError{Stored: w.project.Limits.Storage, Limit: w.project.Limits.Storage}, *full)

@@ -199,11 +199,20 @@ func (w *world) newDeployment(name string) store.DeploymentSpec {
 	}
 }
 
-// putBundle stores a bundle with this content and returns its digest.
-func (w *world) putBundle(content string) string {
+// putBundle stores a bundle with this content, by the build of a deployment that is gone, and
+// returns its digest.
+func (w *world) putBundle(content string) string { return w.putBundleOf(uuid.New(), content) }
+
+// digestOf is the name of a bundle.
+func digestOf(content string) string {
 	sum := sha256.Sum256([]byte(content))
-	digest := "sha256:" + hex.EncodeToString(sum[:])
-	size, err := w.s.PutBundle(w.ctx, w.project.ID, digest, strings.NewReader(content), 1<<20)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// putBundleOf stores it by the build of a deployment.
+func (w *world) putBundleOf(deployment uuid.UUID, content string) string {
+	digest := digestOf(content)
+	size, err := w.s.PutBundle(w.ctx, w.key(deployment), digest, strings.NewReader(content), 1<<20)
 	w.NoError(err)
 	w.EqualValues(len(content), size)
 	return digest

@@ -313,7 +313,7 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.none(err)
 	},
 	"PutBundle": func(s *stranger) {
-		_, err := s.s.PutBundle(s.ctx, s.project, s.digest, bytes.NewReader([]byte("a bundle of theirs")), 1<<20)
+		_, err := s.s.PutBundle(s.ctx, s.key(s.building.ID), s.digest, bytes.NewReader([]byte("a bundle of theirs")), 1<<20)
 		s.NoError(err)
 	},
 	"NamesBundle": func(s *stranger) {

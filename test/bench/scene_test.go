@@ -45,7 +45,7 @@ func release(tb testing.TB, st store.Store, scene *storebench.Scene, agents ...s
 	var packed bytes.Buffer
 	result.BundleDigest, _, err = bundle.Pack(files, &packed)
 	require.NoError(tb, err)
-	_, err = st.PutBundle(ctx, scene.Project, result.BundleDigest, &packed, 1<<20)
+	_, err = st.PutBundle(ctx, store.Key{ProjectID: scene.Project}, result.BundleDigest, &packed, 1<<20)
 	require.NoError(tb, err)
 	deployment := store.Key{ProjectID: scene.Project, ID: uuid.New()}
 	_, err = st.BeginDeployment(ctx, store.DeploymentSpec{

@@ -154,7 +154,7 @@ func deploy(t *testing.T, s store.Store, environment uuid.UUID, agents []agent) 
 	var packed bytes.Buffer
 	result.BundleDigest, _, err = bundle.Pack(files, &packed)
 	require.NoError(t, err)
-	_, err = s.PutBundle(ctx, project, result.BundleDigest, &packed, 1<<20)
+	_, err = s.PutBundle(ctx, key, result.BundleDigest, &packed, 1<<20)
 	require.NoError(t, err)
 	require.NoError(t, s.FinishBuild(ctx, key, result))
 	activated, err := s.Activate(ctx, store.Activation{Deployment: key})

@@ -86,7 +86,7 @@ func (p *platform) deploy() {
 	require.NoError(p.t, p.store.StartBuild(ctx, spec.Key()))
 	digest := sha256.Sum256([]byte("bundle"))
 	name := "sha256:" + hex.EncodeToString(digest[:])
-	_, err = p.store.PutBundle(ctx, p.project, name, bytes.NewReader([]byte("bundle")), 1<<20)
+	_, err = p.store.PutBundle(ctx, spec.Key(), name, bytes.NewReader([]byte("bundle")), 1<<20)
 	require.NoError(p.t, err)
 	require.NoError(p.t, p.store.FinishBuild(ctx, spec.Key(), store.BuildResult{BundleDigest: name, Agents: []store.Agent{{Name: "hello", Type: "llm"}}}))
 	_, err = p.store.Activate(ctx, store.Activation{Deployment: spec.Key()})

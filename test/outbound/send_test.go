@@ -105,7 +105,7 @@ func (p *place) deploy(agent, script string) {
 		"agents/" + agent + ".yaml": []byte("name: " + agent + "\nmodel: scripted/" + agent + "\n"), "models/" + agent + ".yaml": []byte(script),
 	}, &packed)
 	require.NoError(p.t, err)
-	_, err = p.store.PutBundle(ctx, p.project, digest, &packed, 1<<20)
+	_, err = p.store.PutBundle(ctx, store.Key{ProjectID: p.project}, digest, &packed, 1<<20)
 	require.NoError(p.t, err)
 	key := store.Key{ProjectID: p.project, ID: uuid.New()}
 	_, err = p.store.BeginDeployment(ctx, store.DeploymentSpec{

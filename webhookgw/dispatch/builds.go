@@ -61,9 +61,9 @@ func (h *Handler) putBundle(w http.ResponseWriter, r *http.Request, token store.
 	if r.ContentLength > maxBundle {
 		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeBundleTooLarge, "A bundle has at most 25 MiB.")
 	}
-	_, err := h.opts.Store.PutBundle(r.Context(), token.ProjectID, chi.URLParam(r, "digest"), r.Body, maxBundle)
+	_, err := h.opts.Store.PutBundle(r.Context(), token.Deployment(), chi.URLParam(r, "digest"), r.Body, maxBundle)
 	if errors.Is(err, store.ErrConflict) {
-		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeWrongDigest, "The bytes do not have this digest, or are more than 25 MiB.")
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeWrongDigest, "The bytes do not have this digest, or are more than 25 MiB, or the build has ended with another bundle.")
 	}
 	if full := (*store.StorageFullError)(nil); errors.As(err, &full) { // no 429: the build ends, and does not wait for a larger plan
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeStorageFull, "The bundle is not stored: "+full.Error()+".")

@@ -284,6 +284,8 @@ CREATE TABLE deployments (
     resolved_commit text NOT NULL DEFAULT '',
     commit_message text NOT NULL DEFAULT '',
     author text NOT NULL DEFAULT '',
+    -- The bundle that its build has stored, whether or not it ends with it.
+    put_digest text NOT NULL DEFAULT '',
     bundle_digest text NOT NULL DEFAULT '',
     bundle_size bigint NOT NULL DEFAULT 0,
     agents text,

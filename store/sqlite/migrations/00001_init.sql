@@ -246,6 +246,8 @@ CREATE TABLE deployments (
     resolved_commit TEXT NOT NULL DEFAULT '',
     commit_message TEXT NOT NULL DEFAULT '',
     author TEXT NOT NULL DEFAULT '',
+    -- The bundle that its build has stored, whether or not it ends with it.
+    put_digest TEXT NOT NULL DEFAULT '',
     bundle_digest TEXT NOT NULL DEFAULT '',
     bundle_size INTEGER NOT NULL DEFAULT 0,
     agents TEXT,

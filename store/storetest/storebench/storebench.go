@@ -63,7 +63,7 @@ func NewScene(tb testing.TB, s store.Store, links int) *Scene {
 	bundle := "a bundle"
 	sum := sha256.Sum256([]byte(bundle))
 	digest := "sha256:" + hex.EncodeToString(sum[:])
-	_, err = s.PutBundle(ctx, c.Project, digest, strings.NewReader(bundle), 1<<20)
+	_, err = s.PutBundle(ctx, store.Key{ProjectID: c.Project}, digest, strings.NewReader(bundle), 1<<20)
 	require.NoError(tb, err)
 	require.NoError(tb, s.FinishBuild(ctx, c.key(c.Deployment), store.BuildResult{BundleDigest: digest, Agents: agents}))
 	result, err := s.Activate(ctx, store.Activation{Deployment: c.key(c.Deployment)})
