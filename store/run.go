@@ -220,8 +220,8 @@ type Housekeeping interface {
 	// CountStored adds what ended runs have stored to what their projects have, by at
 	// most limit rows of the outbox, and returns by how many.
 	CountStored(ctx context.Context, limit int) (int, error)
-	// RollUp adds ended runs to the numbers that Statistics tells, by at most limit rows of
-	// the outbox, and returns by how many.
+	// RollUp adds ended runs and connector runs to the numbers that Statistics tells, by at most
+	// limit rows of the outbox, and returns by how many.
 	RollUp(ctx context.Context, limit int) (int, error)
 	// DropHistory deletes what is older than age of history, by whole days of the store's clock in
 	// UTC: about limit rows, partitions or pages of a file at a time, and returns how many; 0 once

@@ -56,9 +56,39 @@ func (s RunStatistics) Total() (n int64) {
 	return n
 }
 
+// ConnectorStatisticsQuery selects runs of a connector.
+type ConnectorStatisticsQuery struct {
+	Connector Key
+	// Since and Until bound when they started, as those of StatisticsQuery.
+	Since, Until time.Time
+	// Status and Trigger narrow when not empty.
+	Status  ConnectorRunStatus
+	Trigger TriggerType
+}
+
+// ConnectorStatistics are the numbers of runs of a connector.
+type ConnectorStatistics struct {
+	// Runs are how many, by status.
+	Runs map[ConnectorRunStatus]int64
+	// AverageDuration is of those that have completed or failed, nil without any.
+	AverageDuration *time.Duration
+	// Last is the status of the newest, "" without any.
+	Last ConnectorRunStatus
+}
+
+// Total is how many runs there are.
+func (s ConnectorStatistics) Total() (n int64) {
+	for _, runs := range s.Runs {
+		n += runs
+	}
+	return n
+}
+
 // Statistics tells numbers of runs. What it costs does not grow with how many have ended: whole
 // hours, days and months are counted once, when their runs have ended.
 type Statistics interface {
 	// RunStatistics counts runs, exactly, as of one moment.
 	RunStatistics(ctx context.Context, q StatisticsQuery) (RunStatistics, error)
+	// ConnectorStatistics counts runs of a connector, likewise.
+	ConnectorStatistics(ctx context.Context, q ConnectorStatisticsQuery) (ConnectorStatistics, error)
 }

@@ -65,6 +65,9 @@ const receiveStatement = `WITH given AS MATERIALIZED (
 		hops, replay_of, started_at, ended_at)
 	SELECT project_id, id, environment_id, connector_id, 'completed', 'outbound', '` + sqlcore.DeliveryType + `', id_list(run_id), kind, '',
 		hops, replay_of, started_at, now_us() FROM gone
+), rolled_up AS (
+	INSERT INTO outbox_rollups (project_id, ended_id, connector_run_ids, posted_at)
+	SELECT project_id, (array_agg(id))[1], array_agg(id), now_us() FROM gone GROUP BY project_id
 ) SELECT project_id, id FROM gone`
 
 // Receive implements sqlcore.Engine.

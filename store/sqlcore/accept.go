@@ -191,6 +191,9 @@ func (c *Core) closeEmpty(ctx context.Context, tx *Tx, empty []store.Key, reason
 				return wrap(err, "ending %d connector runs without runs", len(part))
 			}
 		}
+		if err := postConnectorRuns(ctx, tx, part); err != nil {
+			return wrap(err, "ending %d connector runs without runs", len(part))
+		}
 		for _, key := range part {
 			tx.Hint(store.TopicDone, key)
 		}

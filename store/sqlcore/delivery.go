@@ -350,7 +350,11 @@ func (c *Core) endDeliveries(ctx context.Context, tx *Tx, keys []store.Key, stat
 			return err
 		}
 		l = list{}
-		if _, err := tx.exec(ctx, `DELETE FROM deliveries WHERE `+c.keys(&l, "id", part), l.args...); err != nil {
+		ended, err := collect(ctx, tx, scanKey, `DELETE FROM deliveries WHERE `+c.keys(&l, "id", part)+` RETURNING project_id, id`, l.args...)
+		if err != nil {
+			return err
+		}
+		if err := postConnectorRuns(ctx, tx, ended); err != nil {
 			return err
 		}
 	}

@@ -311,7 +311,7 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 	}
 	var open, skipped, payloads rows
 	more := map[store.Key]int64{}
-	var due, stored []store.Key
+	var due, stored, ended []store.Key
 	for i, t := range targets {
 		random, err := uuid.NewV7()
 		if err != nil {
@@ -331,6 +331,7 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 		}
 		if t.closed != "" {
 			skipped.add(t.run.ProjectID, id, t.environment, t.connector, t.run.ID, string(t.kind), t.closed, now, now)
+			ended = append(ended, key)
 			continue
 		}
 		open.add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now, t.hops)
@@ -344,6 +345,9 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 	}
 	if err := skipped.insert(ctx, tx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
 		content_type, run_ids, kind, error, started_at, ended_at) VALUES `, `(%, %, %, %, 'skipped', 'outbound', '`+DeliveryType+`', id_list(%), %, %, %, %)`, ``); err != nil {
+		return err
+	}
+	if err := postConnectorRuns(ctx, tx, ended); err != nil {
 		return err
 	}
 	if err := payloads.insert(ctx, tx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES `,

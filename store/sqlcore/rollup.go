@@ -29,19 +29,26 @@ func (c *Core) RollUp(ctx context.Context, limit int) (n int, err error) {
 		return 0, wrap(err, "looking for runs that are not rolled up")
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		taken, err := collect(ctx, tx, scanEndedIDs, `DELETE FROM outbox_rollups WHERE (project_id, ended_id) IN (SELECT project_id, ended_id FROM outbox_rollups
-			ORDER BY posted_at LIMIT $1 `+c.skipLocked+`) RETURNING project_id, run_ids`, min(limit, maxRolledUp))
+		taken, err := collect(ctx, tx, scanEnded, `DELETE FROM outbox_rollups WHERE (project_id, ended_id) IN (SELECT project_id, ended_id FROM outbox_rollups
+			ORDER BY posted_at LIMIT $1 `+c.skipLocked+`) RETURNING project_id, run_ids, connector_run_ids`, min(limit, maxRolledUp))
 		if n = len(taken); err != nil || n == 0 {
 			return err
 		}
 		if err := c.engine.Lock(ctx, tx, rollupsTurn); err != nil {
 			return err
 		}
-		runs, err := c.talliedRuns(ctx, tx, slices.Concat(taken...), "", nil)
+		var of ended
+		for _, row := range taken {
+			of.runs, of.connectorRuns = append(of.runs, row.runs...), append(of.connectorRuns, row.connectorRuns...)
+		}
+		runs, err := c.talliedRuns(ctx, tx, of.runs, "", nil)
 		if err != nil {
 			return err
 		}
-		return c.addUp(ctx, tx, runs)
+		if err := c.addUp(ctx, tx, runs); err != nil {
+			return err
+		}
+		return c.addUpConnectorRuns(ctx, tx, of.connectorRuns)
 	})
 	if err != nil {
 		return 0, wrap(err, "rolling up runs") // none was
@@ -49,8 +56,20 @@ func (c *Core) RollUp(ctx context.Context, limit int) (n int, err error) {
 	return n, nil
 }
 
-// scanEndedIDs reads the runs of a row of the outbox.
-func scanEndedIDs(row scanner) (runs []store.Key, err error) {
+// ended are the runs and connector runs of rows of the outbox.
+type ended struct{ runs, connectorRuns []store.Key }
+
+func scanEnded(row scanner) (of ended, err error) {
+	var (
+		project             uuid.UUID
+		runs, connectorRuns []uuid.UUID
+	)
+	err = row.Scan(&project, idList{&runs}, idList{&connectorRuns})
+	return ended{keysOf(project, runs), keysOf(project, connectorRuns)}, err
+}
+
+// scanEndedIDs reads one column of ids of a row of the outbox.
+func scanEndedIDs(row scanner) (ended []store.Key, err error) {
 	var (
 		project uuid.UUID
 		ids     []uuid.UUID
@@ -207,6 +226,11 @@ func addTotals(ctx context.Context, tx *Tx, runs []tallied) error {
 			last[of] = run.endedAt
 		}
 	}
+	return insertTotals(ctx, tx, counts, last)
+}
+
+// insertTotals adds to what agents have had in all.
+func insertTotals(ctx context.Context, tx *Tx, counts map[total]int64, last map[total]time.Time) error {
 	var totals rows
 	for of, count := range counts { // in any order, for nobody else writes them
 		totals.add(of.environment.ProjectID, of.environment.ID, of.agent, of.testName, count, Instant(last[of]))

@@ -67,18 +67,20 @@ type stretch struct {
 // period is what lies between two moments, the second one excluded.
 type period struct{ from, to int64 }
 
+func (p period) empty() bool { return p.from >= p.to }
+
 // split takes a window apart: into stretches of whole hours, days and months, as few as there can
 // be, and what is left at its ends.
 func split(window period) (whole []stretch, rest []period) {
 	lo, hi := hourly.ceil(window.from), hourly.floor(window.to)
 	if lo >= hi {
-		if window.from < window.to {
+		if !window.empty() {
 			rest = []period{window}
 		}
 		return nil, rest
 	}
 	for _, end := range []period{{window.from, lo}, {hi, window.to}} {
-		if end.from < end.to {
+		if !end.empty() {
 			rest = append(rest, end)
 		}
 	}

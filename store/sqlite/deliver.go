@@ -50,6 +50,8 @@ func (e engine) Receive(ctx context.Context, q sqlcore.Queryer, of []sqlcore.Rec
 				hops, replay_of, started_at, ended_at)
 			SELECT d.project_id, d.id, d.environment_id, d.connector_id, 'completed', 'outbound', '` + sqlcore.DeliveryType + `', id_list(d.run_id), d.kind, '',
 				d.hops, d.replay_of, d.started_at, now_us()` + receipts,
+		`INSERT INTO outbox_rollups (project_id, ended_id, connector_run_ids, posted_at)
+			SELECT d.project_id, min(d.id), json_group_array(d.id), now_us()` + receipts + ` GROUP BY d.project_id`,
 	} {
 		if _, err := q.ExecContext(ctx, statement, string(text)); err != nil {
 			return nil, err

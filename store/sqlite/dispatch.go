@@ -18,7 +18,7 @@ import (
 
 // End implements sqlcore.Engine.
 func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
-	stored, rolledUp := storedBy{}, map[uuid.UUID][]uuid.UUID{}
+	stored, rolledUp, closed := storedBy{}, map[uuid.UUID][]uuid.UUID{}, map[uuid.UUID][]uuid.UUID{}
 	for _, ending := range endings {
 		run, bytes, input, err := endRun(ctx, q, ending, keyed)
 		switch {
@@ -32,6 +32,7 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 		rolledUp[run.Run.ProjectID] = append(rolledUp[run.Run.ProjectID], run.Run.ID)
 		if run.ConnectorRun != nil {
 			stored.add(store.Key{ProjectID: run.Run.ProjectID, ID: *run.ConnectorRun}, input)
+			closed[run.Run.ProjectID] = append(closed[run.Run.ProjectID], *run.ConnectorRun)
 		}
 	}
 	for on, by := range stored {
@@ -41,8 +42,8 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 		}
 	}
 	for project, runs := range rolledUp {
-		if _, err := q.ExecContext(ctx, `INSERT INTO outbox_rollups (project_id, ended_id, run_ids, posted_at)
-			VALUES ($1, $2, $3, now_us())`, project, runs[0], idsText(runs)); err != nil {
+		if _, err := q.ExecContext(ctx, `INSERT INTO outbox_rollups (project_id, ended_id, run_ids, connector_run_ids, posted_at)
+			VALUES ($1, $2, $3, $4, now_us())`, project, runs[0], idsText(runs), idsText(append([]uuid.UUID{}, closed[project]...))); err != nil {
 			return nil, err
 		}
 	}

@@ -197,11 +197,7 @@ func (w *world) runCount(agent string) (runs, queued int64) {
 
 var statisticsPromises = []promise{
 	{"numbers are those of a naive count, rolled up or not, whatever the window", func(w *world) {
-		_, err := w.s.EnsurePartitions(w.ctx, days+1)
-		w.NoError(err)
-		now, err := w.s.Now(w.ctx)
-		w.NoError(err)
-		today := now.UTC().Truncate(24 * time.Hour)
+		today := w.today()
 		other := w.newEnvironment("staging", origin)
 		w.NoError(w.s.PutEnvironment(w.ctx, other))
 		environments, deployments := []uuid.UUID{w.environment.ID, other.ID}, []uuid.UUID{uuid.New(), uuid.New()}

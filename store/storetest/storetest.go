@@ -89,6 +89,8 @@ var groups = []struct {
 	{"History", historyPromises},
 	{"Stored", storedPromises},
 	{"Statistics", statisticsPromises},
+	{"ConnectorStatistics", connectorStatisticsPromises},
+	{"ConnectorLists", connectorListPromises},
 	{"Retention", retentionPromises},
 	{"Files", filePromises},
 	{"Load", loadPromises},

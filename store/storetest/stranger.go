@@ -192,6 +192,12 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.Zero(found.Total())
 		s.Zero(found.Usage)
 	},
+	"ConnectorStatistics": func(s *stranger) {
+		found, err := s.s.ConnectorStatistics(s.ctx, store.ConnectorStatisticsQuery{Connector: s.key(s.connector.ID)})
+		s.NoError(err)
+		s.Zero(found.Total())
+		s.Empty(found.Last)
+	},
 	"AgentConfig": func(s *stranger) {
 		_, _, err := s.s.AgentConfig(s.ctx, s.key(s.environment.ID), "first")
 		s.none(err)

@@ -501,12 +501,13 @@ CREATE INDEX outbox_next ON outbox (consumer, posted_at);
 CREATE INDEX outbox_turns ON outbox (project_id, posted_at) WHERE consumer IN ('deliveries', 'failures');
 CREATE INDEX outbox_aside ON outbox (failures) WHERE failures > 0;
 
--- The outbox of the consumer of ended runs that adds up numbers: a row for each project and
--- transaction, by the first of the runs.
+-- The outbox of the consumer of ended runs and connector runs that adds up numbers: a row for each
+-- project and transaction, by the first of them.
 CREATE TABLE outbox_rollups (
     project_id TEXT NOT NULL,
     ended_id TEXT NOT NULL,
-    run_ids TEXT NOT NULL,
+    run_ids TEXT NOT NULL DEFAULT '[]',
+    connector_run_ids TEXT NOT NULL DEFAULT '[]',
     posted_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, ended_id)
 );
@@ -618,6 +619,24 @@ CREATE TABLE run_rollups (
     PRIMARY KEY (project_id, id)
 );
 CREATE INDEX run_rollups_agent ON run_rollups (project_id, environment_id, agent_name, grain, begins_at);
+-- Of those that are counted anew.
+CREATE INDEX run_rollups_time ON run_rollups (project_id, grain, begins_at);
+
+-- The numbers of ended connector runs, by the hour, the day and the month in UTC in which they
+-- started: likewise.
+CREATE TABLE connector_rollups (
+    project_id TEXT NOT NULL,
+    connector_id TEXT NOT NULL,
+    grain TEXT NOT NULL CHECK (grain IN ('hour', 'day', 'month')),
+    begins_at INTEGER NOT NULL,
+    trigger_type TEXT NOT NULL,
+    status TEXT NOT NULL,
+    runs INTEGER NOT NULL CHECK (runs > 0),
+    -- How long they took together.
+    duration_us INTEGER NOT NULL,
+    PRIMARY KEY (project_id, connector_id, grain, begins_at, trigger_type, status)
+);
+CREATE INDEX connector_rollups_time ON connector_rollups (project_id, grain, begins_at);
 
 -- How many runs of agents and of their A/B variants have ended, and when the last one did.
 CREATE TABLE agent_totals (
@@ -673,6 +692,7 @@ CREATE TABLE ended_connector_runs (
     PRIMARY KEY (project_id, id)
 );
 CREATE INDEX ended_connector_runs_connector ON ended_connector_runs (project_id, connector_id, id);
+CREATE INDEX ended_connector_runs_failed ON ended_connector_runs (project_id, connector_id, id) WHERE status <> 'completed';
 
 CREATE TABLE ended_runs (
     project_id TEXT NOT NULL,

@@ -253,12 +253,16 @@ func (t *tour) list() {
 	for _, since := range []time.Duration{0, time.Hour} {
 		for _, status := range []store.ConnectorRunStatus{"", store.ConnectorRunFailed} {
 			for _, trigger := range []store.TriggerType{"", store.TriggerCron} {
-				_, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{
-					Connector: t.key(t.Connector), Since: since, Status: status, Trigger: trigger, Limit: 20,
-				})
-				t.NoError(err)
+				for _, offset := range []int{0, 300} {
+					_, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{
+						Connector: t.key(t.Connector), Since: since, Status: status, Trigger: trigger, Limit: 20, Offset: offset,
+					})
+					t.NoError(err)
+				}
 			}
 		}
+		_, err := t.Store.ConnectorStatistics(t.ctx, store.ConnectorStatisticsQuery{Connector: t.key(t.Connector), Since: time.Now().Add(-since)})
+		t.NoError(err)
 	}
 	_, err := t.Store.Agents(t.ctx, t.key(t.Environment))
 	t.NoError(err)

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// shallow is how many rows a page of a list of connector runs reads before its first; what lies
+// deeper is found by the numbers of whole hours.
+const shallow = 200
+
+// ListConnectorRuns implements store.History.
+func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
+	s := connectorRuns{Core: c, connector: q.Connector, status: q.Status, trigger: q.Trigger, run: q.Run}
+	err = c.engine.Snapshot(ctx, func(ctx context.Context, tx Queryer) error {
+		if err := s.setWindow(ctx, tx, q); err != nil {
+			return err
+		}
+		if err := s.count(ctx, tx); err != nil {
+			return err
+		}
+		if total = s.total(); total <= int64(q.Offset) {
+			return nil
+		}
+		left, before := q.Offset, int64(never)
+		if left > shallow && q.Run == uuid.Nil && !s.ended.empty() {
+			if left, before, err = s.skip(ctx, tx, left); err != nil {
+				return err
+			}
+		}
+		runs, err = s.page(ctx, tx, q.Limit, left, before)
+		return err
+	})
+	return runs, total, wrap(err, "listing runs of connector %s", q.Connector)
+}
+
+// ofConnector is a condition on the connector of connector runs that are wanted in the order of
+// their connectors and ids: of equality a planner knows that the order of ids is enough, which the
+// rows of all connectors of the project have too.
+const ofConnector = `c.connector_id BETWEEN $2 AND $2`
+
+// setWindow sets the window that ends now. Of history it begins where the oldest row is that the
+// connector still has there, for rollups tell of what is gone too.
+func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.ConnectorRunQuery) error {
+	l := s.args()
+	since := ``
+	if of.Since > 0 {
+		since = ` AND c.id >= id_at(now_us() - ` + l.add(of.Since.Microseconds()) + `)`
+	}
+	var (
+		now    int64
+		oldest *uuid.UUID
+	)
+	if err := q.QueryRowContext(ctx, `SELECT now_us(), (SELECT c.id FROM ended_connector_runs c WHERE c.project_id = $1 AND `+ofConnector+since+`
+		ORDER BY c.connector_id, c.id LIMIT 1)`, l.args...).Scan(&now, &oldest); err != nil {
+		return err
+	}
+	s.open = period{0, never}
+	if of.Since > 0 {
+		s.open.from = max(now-of.Since.Microseconds(), 0)
+	}
+	if oldest != nil {
+		s.ended = period{max(s.open.from, store.TimeOf(*oldest).UnixMicro()), never}
+	}
+	return nil
+}
+
+// skip passes over the newest whole hours that have no more than offset runs together: it returns
+// how many are left to pass over before a moment.
+func (s *connectorRuns) skip(ctx context.Context, q Queryer, offset int) (left int, before int64, err error) {
+	whole := period{hourly.ceil(s.ended.from), never}
+	l := s.args()
+	narrow := s.narrow(&l)
+	hours := map[int64]int{}
+	if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		var (
+			begin int64
+			runs  int
+		)
+		err = row.Scan(&begin, &runs)
+		hours[begin] += runs
+		return none, err
+	}, `SELECT c.begins_at, c.runs FROM connector_rollups c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+` AND c.grain = 'hour' AND c.begins_at >= `+l.add(whole.from), l.args...); err != nil {
+		return 0, 0, err
+	}
+	for _, run := range s.waiting {
+		hours[hourOf(run.ID)]++
+	}
+	l = s.args()
+	narrow = s.narrow(&l) + l.during(whole)
+	open, err := collect(ctx, q, scanID, `SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+`
+		UNION ALL SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow, l.args...)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, id := range open {
+		hours[hourOf(id)]++
+	}
+	left, before = offset, never
+	for _, begin := range slices.Backward(slices.Sorted(maps.Keys(hours))) {
+		if hours[begin] > left {
+			break
+		}
+		left, before = left-hours[begin], begin
+	}
+	return left, before, nil
+}
+
+// hourOf is when the hour began of the time in an id.
+func hourOf(id uuid.UUID) int64 { return hourly.floor(store.TimeOf(id).UnixMicro()) }
+
+// page reads runs from before a moment, newest first.
+func (s *connectorRuns) page(ctx context.Context, q Queryer, limit, offset int, before int64) ([]store.ConnectorRun, error) {
+	l := s.args()
+	narrow := s.narrow(&l)
+	seen := l.add(offset + limit)
+	of := func(columns, table, name string, window period) string {
+		window.to = min(window.to, before)
+		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + ofConnector + narrow + l.during(window) + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + seen + `) AS ` + name
+	}
+	past := ``
+	if !s.ended.empty() {
+		past = ` UNION ALL ` + of(endedConnectorRunColumns, `ended_connector_runs`, `ended`, s.ended)
+	}
+	return collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+of(openConnectorRunColumns, `open_connector_runs`, `open`, s.open)+
+		` UNION ALL `+of(openDeliveryColumns, openDeliveries, `due`, s.open)+past+`) AS x WHERE x.project_id = $1
+		ORDER BY x.id DESC LIMIT `+l.add(limit)+` OFFSET `+l.add(offset), l.args...)
+}

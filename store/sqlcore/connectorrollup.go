@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// postConnectorRuns posts to the outbox that connector runs have ended.
+func postConnectorRuns(ctx context.Context, tx *Tx, ended []store.Key) error {
+	of := map[uuid.UUID][]uuid.UUID{}
+	for _, key := range ended {
+		of[key.ProjectID] = append(of[key.ProjectID], key.ID)
+	}
+	var posted rows
+	for _, project := range slices.SortedFunc(maps.Keys(of), compareIDs) {
+		ids := make([]string, len(of[project]))
+		for i, id := range of[project] {
+			ids[i] = id.String()
+		}
+		posted.add(project, of[project][0], "{"+strings.Join(ids, ",")+"}")
+	}
+	return posted.insert(ctx, tx, `INSERT INTO outbox_rollups (project_id, ended_id, connector_run_ids, posted_at) VALUES `, `(%, %, %, now_us())`, ``)
+}
+
+// endedConnectorRun is what an ended connector run adds to numbers.
+type endedConnectorRun struct {
+	store.Key
+	connector          uuid.UUID
+	trigger            store.TriggerType
+	status             store.ConnectorRunStatus
+	startedAt, endedAt time.Time
+}
+
+func (r endedConnectorRun) lasted() int64 { return r.endedAt.Sub(r.startedAt).Microseconds() }
+
+// The columns of ended_connector_runs c that it is read from.
+const endedConnectorColumns = `c.project_id, c.id, c.connector_id, c.trigger_type, c.status, c.started_at, c.ended_at`
+
+func scanEndedConnectorRun(row scanner) (r endedConnectorRun, err error) {
+	err = row.Scan(&r.ProjectID, &r.ID, &r.connector, &r.trigger, &r.status, at(&r.startedAt), at(&r.endedAt))
+	return r, err
+}
+
+// endedConnectorRuns reads ended connector runs. Those whose part of history is gone are left out.
+func (c *Core) endedConnectorRuns(ctx context.Context, q Queryer, ended []store.Key) (runs []endedConnectorRun, err error) {
+	for _, same := range c.keysByPart("ended_connector_runs", ended) {
+		for some := range slices.Chunk(same, maxKeys) {
+			var l list
+			past, err := pastRows(ctx, c, q, some[0].ID, scanEndedConnectorRun, `SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c
+				WHERE `+c.keys(&l, "c.id", some), l.args...)
+			if err != nil {
+				return nil, err
+			}
+			runs = append(runs, past...)
+		}
+	}
+	return runs, nil
+}
+
+// connectorRollup says what the numbers of a row of connector_rollups are of.
+type connectorRollup struct {
+	connector store.Key
+	grain     grain
+	beginsAt  int64
+	trigger   store.TriggerType
+	status    store.ConnectorRunStatus
+}
+
+func (r endedConnectorRun) rollup(g grain) connectorRollup {
+	return connectorRollup{store.Key{ProjectID: r.ProjectID, ID: r.connector}, g, g.floor(store.TimeOf(r.ID).UnixMicro()), r.trigger, r.status}
+}
+
+func compareConnectorRollups(a, b connectorRollup) int {
+	return cmp.Or(CompareKeys(a.connector, b.connector), cmp.Compare(a.grain, b.grain), cmp.Compare(a.beginsAt, b.beginsAt),
+		cmp.Compare(a.trigger, b.trigger), cmp.Compare(a.status, b.status))
+}
+
+// summed are numbers of connector runs: how many, and how long they took together.
+type summed struct{ runs, us int64 }
+
+func (s summed) with(r endedConnectorRun) summed { return summed{s.runs + 1, s.us + r.lasted()} }
+
+// addUpConnectorRuns adds ended connector runs to the numbers. Who does has the lock of
+// rollupsTurn.
+func (c *Core) addUpConnectorRuns(ctx context.Context, tx *Tx, ended []store.Key) error {
+	runs, err := c.endedConnectorRuns(ctx, tx, ended)
+	if err != nil {
+		return err
+	}
+	more := map[connectorRollup]summed{}
+	for _, run := range runs {
+		for _, g := range grains {
+			of := run.rollup(g)
+			more[of] = more[of].with(run)
+		}
+	}
+	return addConnectorRollups(ctx, tx, more)
+}
+
+// addConnectorRollups adds to the numbers that are stored.
+func addConnectorRollups(ctx context.Context, tx *Tx, more map[connectorRollup]summed) error {
+	var numbers rows
+	for _, of := range slices.SortedFunc(maps.Keys(more), compareConnectorRollups) {
+		numbers.add(of.connector.ProjectID, of.connector.ID, string(of.grain), of.beginsAt, string(of.trigger), string(of.status), more[of].runs, more[of].us)
+	}
+	return numbers.insert(ctx, tx, `INSERT INTO connector_rollups AS c (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us) VALUES `,
+		`(%, %, %, %, %, %, %, %)`, ` ON CONFLICT (project_id, connector_id, grain, begins_at, trigger_type, status) DO UPDATE
+			SET runs = c.runs + excluded.runs, duration_us = c.duration_us + excluded.duration_us`)
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// ConnectorStatistics implements store.Statistics, in the manner of RunStatistics.
+func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
+	window := period{max(boundOf(q.Since, 0), 0), boundOf(q.Until, never)}
+	s := connectorRuns{Core: c, connector: q.Connector, status: q.Status, trigger: q.Trigger, open: window, ended: window}
+	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
+		if err := s.count(ctx, q); err != nil {
+			return err
+		}
+		newest, err := s.page(ctx, q, 1, 0, s.open.to)
+		for _, run := range newest {
+			out.Last = run.Status
+		}
+		return err
+	})
+	out.Runs = map[store.ConnectorRunStatus]int64{}
+	var timed summed
+	for status, n := range s.counted {
+		out.Runs[status] = n.runs
+		if status == store.ConnectorRunCompleted || status == store.ConnectorRunFailed {
+			timed = summed{timed.runs + n.runs, timed.us + n.us}
+		}
+	}
+	if timed.runs > 0 {
+		average := time.Duration(timed.us/timed.runs) * time.Microsecond
+		out.AverageDuration = &average
+	}
+	return out, wrap(err, "counting runs of connector %s", q.Connector)
+}
+
+// connectorRuns are runs of a connector that are counted and listed.
+type connectorRuns struct {
+	*Core
+	connector store.Key
+	// status, trigger and run narrow, unless they are zero.
+	status  store.ConnectorRunStatus
+	trigger store.TriggerType
+	run     uuid.UUID
+	// open and ended are when those started that are open, and those that have ended.
+	open, ended period
+
+	// counted are their numbers by status.
+	counted map[store.ConnectorRunStatus]summed
+	// waiting are those that have ended in whole hours and are not rolled up yet.
+	waiting []endedConnectorRun
+}
+
+// total is how many were counted.
+func (s *connectorRuns) total() (n int64) {
+	for _, of := range s.counted {
+		n += of.runs
+	}
+	return n
+}
+
+// narrow are the conditions on the columns of rollups, ended and open connector runs c, beside
+// those on the connector, which are the first two arguments.
+func (s *connectorRuns) narrow(l *list) (text string) {
+	if s.status != "" {
+		text += ` AND c.status = ` + l.add(string(s.status))
+	}
+	if s.status != "" && s.status != store.ConnectorRunCompleted {
+		text += ` AND c.status <> 'completed'` // as an index of history has it
+	}
+	if s.trigger != "" {
+		text += ` AND c.trigger_type = ` + l.add(string(s.trigger))
+	}
+	if s.run != uuid.Nil {
+		text += ` AND ` + l.add(s.run) + ` ` + s.engine.Among("c.run_ids")
+	}
+	return text
+}
+
+func (s *connectorRuns) args() list { return list{args: []any{s.connector.ProjectID, s.connector.ID}} }
+
+// during are the conditions on the ids of a period.
+func (l *list) during(p period) string {
+	text := ` AND c.id >= id_at(` + l.add(p.from) + `)`
+	if p.to != never {
+		text += ` AND c.id < id_at(` + l.add(p.to) + `)`
+	}
+	return text
+}
+
+// count counts them: whole hours, days and months by their rollups, what is left of an hour at
+// the ends of the window, and what is open, row by row. What narrows to a run has no rollups.
+func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
+	whole, rest := split(s.ended)
+	if s.run != uuid.Nil && !s.ended.empty() {
+		whole, rest = nil, []period{s.ended}
+	}
+	l := s.args()
+	narrow := s.narrow(&l)
+	var of []string
+	for _, stretch := range whole {
+		of = append(of, `SELECT c.status, c.runs, c.duration_us AS us FROM connector_rollups c
+			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.grain = `+l.add(string(stretch.grain))+narrow+` AND c.begins_at >= `+l.add(stretch.from)+` AND c.begins_at < `+l.add(stretch.to))
+	}
+	for _, end := range rest {
+		of = append(of, `SELECT c.status, count(*) AS runs, SUM(c.ended_at - c.started_at) AS us FROM ended_connector_runs c
+			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+l.during(end)+` GROUP BY c.status`)
+	}
+	open := narrow + l.during(s.open)
+	of = append(of, `SELECT c.status, count(*) AS runs, 0 AS us FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2`+open+` GROUP BY c.status`,
+		`SELECT c.status, count(*) AS runs, 0 AS us FROM `+openDeliveries+` c WHERE c.project_id = $1 AND c.connector_id = $2`+open+` GROUP BY c.status`)
+	s.counted = map[store.ConnectorRunStatus]summed{}
+	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		var (
+			status store.ConnectorRunStatus
+			more   summed
+		)
+		err = row.Scan(&status, &more.runs, &more.us)
+		s.counted[status] = more
+		return none, err
+	}, `SELECT x.status, CAST(SUM(x.runs) AS bigint), CAST(SUM(x.us) AS bigint) FROM (`+strings.Join(of, ` UNION ALL `)+`) AS x GROUP BY x.status`, l.args...)
+	if err != nil || len(whole) == 0 {
+		return err
+	}
+	return s.addWaiting(ctx, q, period{whole[0].from, whole[len(whole)-1].to})
+}
+
+// addWaiting adds what has ended of a period and is not rolled up yet.
+func (s *connectorRuns) addWaiting(ctx context.Context, q Queryer, of period) error {
+	waiting, err := endedConnectorIDs(ctx, q, s.connector.ProjectID)
+	if err != nil {
+		return err
+	}
+	within := slices.DeleteFunc(waiting, func(run store.Key) bool {
+		at := store.TimeOf(run.ID).UnixMicro()
+		return at < of.from || at >= of.to
+	})
+	ended, err := s.endedConnectorRuns(ctx, q, within)
+	s.waiting = slices.DeleteFunc(ended, func(run endedConnectorRun) bool {
+		return run.connector != s.connector.ID || s.status != "" && run.status != s.status || s.trigger != "" && run.trigger != s.trigger
+	})
+	for _, run := range s.waiting {
+		s.counted[run.status] = s.counted[run.status].with(run)
+	}
+	return err
+}
+
+// endedConnectorIDs are the connector runs of a project that have ended and are not rolled up yet.
+func endedConnectorIDs(ctx context.Context, q Queryer, project uuid.UUID) ([]store.Key, error) {
+	waiting, err := collect(ctx, q, scanEndedIDs, `SELECT project_id, connector_run_ids FROM outbox_rollups WHERE project_id = $1`, project)
+	return slices.Concat(waiting...), err
+}

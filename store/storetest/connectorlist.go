@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// pageAgrees compares a page of a connector's runs with what is found one by one.
+func (w *world) pageAgrees(all []pastConnectorRun, q store.ConnectorRunQuery, now time.Time) {
+	page, total, err := w.s.ListConnectorRuns(w.ctx, q)
+	w.NoError(err)
+	of := store.ConnectorStatisticsQuery{Connector: q.Connector, Status: q.Status, Trigger: q.Trigger}
+	if q.Since > 0 {
+		of.Since = now.Add(-q.Since)
+	}
+	match := slices.DeleteFunc(newestFirst(all), func(run pastConnectorRun) bool { return !run.matches(of) })
+	what := fmt.Sprintf("%+v", q)
+	w.EqualValues(len(match), total, what)
+	match = match[min(q.Offset, len(match)):]
+	match = match[:min(q.Limit, len(match))]
+	w.Len(page, len(match), what)
+	for i, run := range page {
+		w.Equal(match[i].id, run.ID, what)
+		w.Equal(match[i].error, run.Error, what)
+		w.Equal(match[i].status, run.Status, what)
+	}
+}
+
+// connectorPage draws a page.
+func (w *world) connectorPage(c dice, connectors []uuid.UUID) store.ConnectorRunQuery {
+	return store.ConnectorRunQuery{
+		Connector: w.key(oneOf(c, connectors...)), Since: oneOf(c, 0, 0, time.Hour, 30*24*time.Hour),
+		Status:  oneOf(c, "", "", store.ConnectorRunCompleted, store.ConnectorRunFailed, store.ConnectorRunSkipped, store.ConnectorRunRunning),
+		Trigger: oneOf(c, "", "", store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound),
+		Limit:   1 + c.IntN(40), Offset: oneOf(c, 0, c.IntN(30), c.IntN(700)),
+	}
+}
+
+var connectorListPromises = []promise{
+	{"a page of a connector's runs, however deep, is that of a naive list, rolled up or not", func(w *world) {
+		today, connectors := w.today(), []uuid.UUID{w.connector.ID, uuid.New()}
+		c := dice{rand.New(rand.NewPCG(5, 6))} //nolint:gosec // a test is the same each time
+		var all []pastConnectorRun
+		for _, e := range w.singles(3) {
+			all = append(all, pastConnectorRun{id: e.ConnectorRunID, connector: w.connector.ID, trigger: store.TriggerWebhook, status: store.ConnectorRunRunning})
+		}
+		check := func(n int) {
+			for range n {
+				now, err := w.s.Now(w.ctx)
+				w.NoError(err)
+				w.pageAgrees(all, w.connectorPage(c, connectors), now)
+			}
+		}
+		for range 4 {
+			all = append(all, w.pastConnectorRuns(c, 150, today.AddDate(0, 0, 1), today.AddDate(0, 0, 3), connectors[:1])...)
+			all = append(all, w.pastConnectorRuns(c, 20, today.AddDate(0, 0, 1), today.AddDate(0, 0, days), connectors[1:])...)
+			check(20)
+			w.rollUp(c.IntN(120) + 1)
+			check(20)
+		}
+		for w.rollUp(100) > 0 {
+		}
+		check(60)
+		gone := today.AddDate(0, 0, 2).Add(7 * time.Hour)
+		for _, run := range all {
+			if run.status != store.ConnectorRunRunning && store.TimeOf(run.id).Before(gone) {
+				_, err := w.db.ExecContext(w.ctx, `DELETE FROM ended_connector_runs WHERE project_id = $1 AND id = $2`, w.project.ID.String(), run.id.String())
+				w.NoError(err)
+			}
+		}
+		all = slices.DeleteFunc(all, func(run pastConnectorRun) bool {
+			return run.status != store.ConnectorRunRunning && store.TimeOf(run.id).Before(gone)
+		})
+		check(60) // numbers of what is gone are no part of lists
+	}},
+}

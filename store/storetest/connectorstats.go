@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// pastConnectorRun is an ended connector run that a test has written itself, as of another time.
+type pastConnectorRun struct {
+	id, connector uuid.UUID
+	trigger       store.TriggerType
+	status        store.ConnectorRunStatus
+	error         string
+	took          time.Duration
+}
+
+// write writes it as an end does.
+func (p pastConnectorRun) write(w *world) {
+	started := store.TimeOf(p.id)
+	_, err := w.db.ExecContext(w.ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
+			run_ids, error, started_at, ended_at) VALUES ($1, $2, $3, $4, $5, $6, '', $7, $8, $9, $10)`,
+		w.project.ID.String(), p.id.String(), w.environment.ID.String(), p.connector.String(), string(p.status), string(p.trigger), "{}", p.error,
+		started.UnixMicro(), started.Add(p.took).UnixMicro())
+	w.NoError(err)
+	_, err = w.db.ExecContext(w.ctx, `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, connector_run_ids) VALUES ($1, $2, 1, $3)`,
+		w.project.ID.String(), p.id.String(), "{"+p.id.String()+"}")
+	w.NoError(err)
+}
+
+// pastConnectorRuns writes such of two connectors, between two moments.
+func (w *world) pastConnectorRuns(c dice, n int, from, to time.Time, connectors []uuid.UUID) (all []pastConnectorRun) {
+	for range n {
+		at := from.Add(time.Duration(c.Int64N(int64(to.Sub(from)))))
+		if hour := at.Truncate(time.Hour); c.IntN(4) == 0 && !hour.Before(from) {
+			at = hour // where windows begin and end
+		}
+		run := pastConnectorRun{
+			id: store.Stamp(v7(), at.UnixMicro(), 0), connector: oneOf(c, connectors...), trigger: oneOf(c, store.TriggerWebhook, store.TriggerWebhook, store.TriggerCron),
+			status: oneOf(c, store.ConnectorRunCompleted, store.ConnectorRunCompleted, store.ConnectorRunFailed, store.ConnectorRunSkipped),
+			took:   time.Duration(c.Int64N(int64(time.Minute))).Truncate(time.Microsecond),
+		}
+		if run.status != store.ConnectorRunCompleted {
+			run.error = "because of " + run.id.String()
+		}
+		run.write(w)
+		all = append(all, run)
+	}
+	return all
+}
+
+// matches says whether a query is about it.
+func (p pastConnectorRun) matches(q store.ConnectorStatisticsQuery) bool {
+	at := store.TimeOf(p.id)
+	return p.connector == q.Connector.ID && (q.Since.IsZero() || !at.Before(q.Since)) && (q.Until.IsZero() || at.Before(q.Until)) &&
+		(q.Status == "" || q.Status == p.status) && (q.Trigger == "" || q.Trigger == p.trigger)
+}
+
+// connectorNaively counts connector runs one by one.
+func connectorNaively(all []pastConnectorRun, q store.ConnectorStatisticsQuery) (s store.ConnectorStatistics) {
+	s.Runs = map[store.ConnectorRunStatus]int64{}
+	var sum time.Duration
+	for _, run := range newestFirst(all) {
+		if !run.matches(q) {
+			continue
+		}
+		s.Runs[run.status]++
+		s.Last = cmp.Or(s.Last, run.status)
+		if run.status != store.ConnectorRunSkipped {
+			sum += run.took
+		}
+	}
+	if timed := s.Runs[store.ConnectorRunCompleted] + s.Runs[store.ConnectorRunFailed]; timed > 0 {
+		average := (sum / time.Duration(timed)).Truncate(time.Microsecond)
+		s.AverageDuration = &average
+	}
+	return s
+}
+
+func newestFirst(all []pastConnectorRun) []pastConnectorRun {
+	return slices.SortedFunc(slices.Values(all), func(a, b pastConnectorRun) int { return cmp.Compare(b.id.String(), a.id.String()) })
+}
+
+// connectorAgrees compares statistics with what is counted one by one.
+func (w *world) connectorAgrees(all []pastConnectorRun, q store.ConnectorStatisticsQuery) {
+	got, err := w.s.ConnectorStatistics(w.ctx, q)
+	w.NoError(err)
+	w.Equal(connectorNaively(all, q), got, fmt.Sprintf("%+v", q))
+}
+
+// connectorWindow draws a query.
+func (w *world) connectorWindow(c dice, today time.Time, connectors []uuid.UUID) store.ConnectorStatisticsQuery {
+	q := store.ConnectorStatisticsQuery{
+		Connector: w.key(oneOf(c, connectors...)), Status: oneOf(c, "", "", store.ConnectorRunCompleted, store.ConnectorRunFailed),
+		Trigger: oneOf(c, "", "", store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound),
+	}
+	moment := func() time.Time {
+		at := today.Add(time.Duration(c.Int64N(int64(days * 24 * time.Hour))))
+		return at.Truncate(oneOf(c, time.Millisecond, time.Hour, 24*time.Hour))
+	}
+	if c.IntN(4) > 0 {
+		q.Since = moment()
+	}
+	if c.IntN(2) > 0 {
+		q.Until = moment()
+	}
+	return q
+}
+
+// today is when the day of the store's clock began; partitions are there for the days to come.
+func (w *world) today() time.Time {
+	_, err := w.s.EnsurePartitions(w.ctx, days+1)
+	w.NoError(err)
+	now, err := w.s.Now(w.ctx)
+	w.NoError(err)
+	return now.UTC().Truncate(24 * time.Hour)
+}
+
+// connectorTotals are the numbers of a connector's runs, always.
+func (w *world) connectorTotals(connector store.Key) map[store.ConnectorRunStatus]int64 {
+	s, err := w.s.ConnectorStatistics(w.ctx, store.ConnectorStatisticsQuery{Connector: connector})
+	w.NoError(err)
+	return s.Runs
+}
+
+var connectorStatisticsPromises = []promise{
+	{"numbers of connectors are those of a naive count, rolled up or not, whatever the window", func(w *world) {
+		today, connectors := w.today(), []uuid.UUID{w.connector.ID, uuid.New()}
+		c := dice{rand.New(rand.NewPCG(3, 4))} //nolint:gosec // a test is the same each time
+		var all []pastConnectorRun
+		for range 6 {
+			all = append(all, w.pastConnectorRuns(c, 60, today, today.AddDate(0, 0, days), connectors)...)
+			for range 12 {
+				w.connectorAgrees(all, w.connectorWindow(c, today, connectors))
+				w.rollUp(c.IntN(12) + 1)
+			}
+		}
+		for w.rollUp(50) > 0 {
+		}
+		for range 60 {
+			w.connectorAgrees(all, w.connectorWindow(c, today, connectors))
+		}
+	}},
+	{"an end of a connector run is counted at once, and once", func(w *world) {
+		w.deploy("one", "first")
+		runs := func() map[store.ConnectorRunStatus]int64 { return w.connectorTotals(w.connector.Key()) }
+		w.Empty(runs())
+		w.singles(4)
+		w.Equal(map[store.ConnectorRunStatus]int64{store.ConnectorRunRunning: 4}, runs())
+		claimed := w.claim(2, lease)
+		w.NoError(w.complete(completed(claimed[0])))
+		w.NoError(w.complete(completed(claimed[0])), "again")
+		failed := completed(claimed[1])
+		failed.Status, failed.ErrorCode = store.RunFailed, "x"
+		w.NoError(w.complete(failed))
+		none := w.event()
+		none.Runs = nil
+		w.accept(&none)
+		skipped := w.event()
+		skipped.Runs, skipped.Skipped = nil, "nobody wants it"
+		w.accept(&skipped)
+		want := map[store.ConnectorRunStatus]int64{
+			store.ConnectorRunRunning: 2, store.ConnectorRunCompleted: 2, store.ConnectorRunFailed: 1, store.ConnectorRunSkipped: 1,
+		}
+		w.Equal(want, runs())
+		w.Positive(w.rollUp(1))
+		w.Equal(want, runs())
+		for w.rollUp(10) > 0 {
+		}
+		w.Equal(want, runs())
+		w.EqualValues(4, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE grain = 'hour' AND project_id = $1`), "nothing is left to be rolled up")
+		s, err := w.s.ConnectorStatistics(w.ctx, store.ConnectorStatisticsQuery{Connector: w.connector.Key()})
+		w.NoError(err)
+		w.NotNil(s.AverageDuration)
+		w.Equal(store.ConnectorRunSkipped, s.Last)
+	}},
+	{"deliveries are counted however they end", func(w *world) {
+		w.deploy("one", "first", "second")
+		c := w.outboundTo("results", automatic)
+		totals := func() map[store.ConnectorRunStatus]int64 { return w.connectorTotals(c.Key()) }
+		w.ended(4)
+		w.Equal(4, w.post())
+		w.hasten()
+		taken := w.takeDue(10, 10)
+		w.Len(taken, 4)
+		w.record(attempted(taken[0], store.DeliveryDone), attempted(taken[1], store.DeliveryDone))
+		w.record(attempted(taken[2], store.DeliveryFailed))
+		want := map[store.ConnectorRunStatus]int64{store.ConnectorRunCompleted: 2, store.ConnectorRunFailed: 1, store.ConnectorRunRunning: 1}
+		w.Equal(want, totals())
+		w.record(attempted(taken[3], store.DeliveryRetry))
+		c.Enabled = false
+		c.Ref.Generation++
+		w.NoError(w.s.PutConnector(w.ctx, c))
+		w.ended(1)
+		w.post()
+		w.hasten()
+		w.takeDue(10, 10)
+		want[store.ConnectorRunSkipped] = 2
+		delete(want, store.ConnectorRunRunning)
+		w.Equal(want, totals())
+		for w.rollUp(10) > 0 {
+		}
+		w.Equal(want, totals())
+		w.EqualValues(5, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE grain = 'day' AND trigger_type = 'outbound' AND project_id = $1`))
+	}},
+}
