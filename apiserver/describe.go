@@ -74,6 +74,7 @@ const (
 	aboutDeleteLink        = "Events of the connector start the agent no more; runs that were started go on. Links of connectors that the project's code defines are answered 409."
 	aboutListConnectorRuns = "Events that the connector received, or its schedule made, and deliveries of an outbound one; newest first, without outputs and attempts."
 	aboutGetConnectorRun   = "The event with its outcome; output is that of the run of the oldest link. Of an outbound connector the delivery, with its attempts."
+	aboutGetConnectorStats = "How many events and deliveries of the connector started in the window, with those that have not ended, exactly and as of one moment."
 	aboutListRejections    = "Requests to a webhook's URL that were refused and are no run: how many of the last seven days by the code of their answer, and the newest " +
 		"twenty. It is never more than was refused, and may be less: what a gateway could not record is left out. Nothing of a body, a query or a secret is kept."
 	aboutReplayConnectorRun = "Makes a new connector run, whose replay_of names this one; this one does not change. An event, with the same input and attachments, starts a run of each agent that is linked now, " +
@@ -155,6 +156,7 @@ var aboutSchemas = map[string]string{
 	"ConnectorResult":          "What became of a connector that the project's code defines.",
 	"ConnectorRun":             "An event that a connector received or its schedule made, and what it started; or a delivery that it makes.",
 	"ConnectorRunList":         "A page of connector runs.",
+	"ConnectorStats":           "Numbers of a connector's runs in the window.",
 	"Rejection":                "A request that a connector refused.",
 	"Replay":                   "A replay of many connector runs of a connector, or what one would match.",
 	"ReplayCreate":             "Which connector runs are replayed, and how fast.",

@@ -126,6 +126,8 @@ var routes = []route{
 		summary: "List the runs of a connector", description: aboutListConnectorRuns, mount: handle((*Server).listConnectorRuns)},
 	{method: get, path: "/connectors/{connector_id}/runs/{run_id}", id: "getConnectorRun", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
 		summary: "Read a run of a connector", description: aboutGetConnectorRun, mount: handle((*Server).getConnectorRun)},
+	{method: get, path: "/connectors/{connector_id}/stats", id: "getConnectorStats", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
+		summary: "Count the runs of a connector", description: aboutGetConnectorStats, mount: handle((*Server).getConnectorStats)},
 	{method: post, path: "/connectors/{connector_id}/runs/{run_id}/replay", id: "replayConnectorRun", tag: tagConnectors, does: creates, needs: needs("connectors.update"), status: 201, also: 200, errors: acting,
 		summary: "Replay an event or a delivery", description: aboutReplayConnectorRun, mount: handle((*Server).replayConnectorRun)},
 	{method: post, path: "/connectors/{connector_id}/replays", id: "createReplay", tag: tagConnectors, does: creates, needs: needs("connectors.update"), status: 201, also: 200, errors: creating,
@@ -152,9 +154,6 @@ var routes = []route{
 		summary: "List who changed what", description: aboutListAuditLog, mount: handle((*Server).listAuditLog)},
 
 	// What the contract has and this release has not.
-	{method: get, path: "/connectors/{connector_id}/stats", id: "getConnectorStats", tag: tagConnectors, needs: needs("connectors.view"),
-		instead: "count the runs of the connector, which can be listed"},
-
 	{method: get, path: "/runs/{run_id}/events", id: "streamRunEvents", tag: tagRuns, needs: needs("runs.view"), instead: "read the run from time to time"},
 
 	{method: post, path: "/retrieval/text", id: "addRetrievalText", tag: tagOthers, needs: needs("retrieval.create")},

@@ -60,6 +60,7 @@ var samples = map[string]sample{
 	"deleteLink":            {"/connectors/{connector}/links/{link}", ""},
 	"listConnectorRuns":     {"/connectors/{connector}/runs", ""},
 	"getConnectorRun":       {"/connectors/{connector}/runs/{event}", ""},
+	"getConnectorStats":     {"/connectors/{connector}/stats?time_range=24h", ""},
 	"listRejections":        {"/connectors/{connector}/rejections", ""},
 	"replayConnectorRun":    {"/connectors/{event_connector}/runs/{event}/replay", ""},
 	"createReplay":          {"/connectors/{connector}/replays", `{"status":["failed"],"since":"2026-01-01T00:00:00Z"}`},

@@ -32,7 +32,7 @@ var permissionOf = map[string]v1alpha1.Permission{
 	"updateConnector": "connectors.update", "rotateSecret": "connectors.update", "testConnector": "connectors.update", "deleteConnector": "connectors.delete",
 	"createLink": "connectors.link", "listLinks": "connectors.view", "getLink": "connectors.view",
 	"updateLink": "connectors.link", "deleteLink": "connectors.link",
-	"listConnectorRuns": "connectors.view", "getConnectorRun": "connectors.view", "replayConnectorRun": "connectors.update", "listRejections": "connectors.view",
+	"listConnectorRuns": "connectors.view", "getConnectorStats": "connectors.view", "getConnectorRun": "connectors.view", "replayConnectorRun": "connectors.update", "listRejections": "connectors.view",
 	"createReplay": "connectors.update", "listReplays": "connectors.view", "getReplay": "connectors.view", "cancelReplay": "connectors.update",
 }
 
