@@ -4,6 +4,7 @@ package sqlcore
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 
@@ -29,13 +30,13 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 		if total = s.total(); total <= int64(q.Offset) {
 			return nil
 		}
-		left, before := q.Offset, int64(never)
+		left, within := q.Offset, period{0, never}
 		if left > shallow && q.Run == uuid.Nil && !s.ended.empty() {
-			if left, before, err = s.skip(ctx, tx, left); err != nil {
+			if left, within, err = s.skip(ctx, tx, q.Limit, left); err != nil {
 				return err
 			}
 		}
-		runs, err = s.page(ctx, tx, q.Limit, left, before)
+		runs, err = s.page(ctx, tx, q.Limit, left, within)
 		return err
 	})
 	return runs, total, wrap(err, "listing runs of connector %s", q.Connector)
@@ -69,12 +70,13 @@ func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.Conne
 	if oldest != nil {
 		s.ended = period{max(s.open.from, store.TimeOf(*oldest).UnixMicro()), never}
 	}
+	s.narrowWindows()
 	return nil
 }
 
 // skip passes over the newest whole hours that have no more than offset runs together: it returns
-// how many are left to pass over before a moment.
-func (s *connectorRuns) skip(ctx context.Context, q Queryer, offset int) (left int, before int64, err error) {
+// how many are left to pass over in a period, which has the page too.
+func (s *connectorRuns) skip(ctx context.Context, q Queryer, limit, offset int) (left int, within period, err error) {
 	whole := period{hourly.ceil(s.ended.from), never}
 	l := s.args()
 	narrow := s.narrow(&l)
@@ -88,48 +90,75 @@ func (s *connectorRuns) skip(ctx context.Context, q Queryer, offset int) (left i
 		hours[begin] += runs
 		return none, err
 	}, `SELECT c.begins_at, c.runs FROM connector_rollups c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+` AND c.grain = 'hour' AND c.begins_at >= `+l.add(whole.from), l.args...); err != nil {
-		return 0, 0, err
+		return 0, within, err
 	}
 	for _, run := range s.waiting {
 		hours[hourOf(run.ID)]++
 	}
-	l = s.args()
-	narrow = s.narrow(&l) + l.during(whole)
-	open, err := collect(ctx, q, scanID, `SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+`
-		UNION ALL SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow, l.args...)
+	open, err := s.openIDs(ctx, q, whole)
 	if err != nil {
-		return 0, 0, err
+		return 0, within, err
 	}
 	for _, id := range open {
 		hours[hourOf(id)]++
 	}
-	left, before = offset, never
-	for _, begin := range slices.Backward(slices.Sorted(maps.Keys(hours))) {
-		if hours[begin] > left {
+	left, within = offset, period{0, never}
+	for seen, begin := range runsUntil(hours) {
+		if seen <= offset {
+			left, within.to = offset-seen, begin
+		} else if seen >= offset+limit {
+			within.from = begin
 			break
 		}
-		left, before = left-hours[begin], begin
 	}
-	return left, before, nil
+	return left, within, nil
+}
+
+// runsUntil are how many runs there are in hours, from the newest to each one, with its beginning.
+func runsUntil(hours map[int64]int) iter.Seq2[int, int64] {
+	return func(yield func(int, int64) bool) {
+		seen := 0
+		for _, begin := range slices.Backward(slices.Sorted(maps.Keys(hours))) {
+			if seen += hours[begin]; !yield(seen, begin) {
+				return
+			}
+		}
+	}
+}
+
+// openIDs are the ids of those of a period that are open.
+func (s *connectorRuns) openIDs(ctx context.Context, q Queryer, of period) ([]uuid.UUID, error) {
+	if s.open.empty() {
+		return nil, nil
+	}
+	l := s.args()
+	narrow := s.narrow(&l) + l.during(of)
+	return collect(ctx, q, scanID, `SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+`
+		UNION ALL SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow, l.args...)
 }
 
 // hourOf is when the hour began of the time in an id.
 func hourOf(id uuid.UUID) int64 { return hourly.floor(store.TimeOf(id).UnixMicro()) }
 
-// page reads runs from before a moment, newest first.
-func (s *connectorRuns) page(ctx context.Context, q Queryer, limit, offset int, before int64) ([]store.ConnectorRun, error) {
+// page reads runs of a period, newest first.
+func (s *connectorRuns) page(ctx context.Context, q Queryer, limit, offset int, within period) ([]store.ConnectorRun, error) {
 	l := s.args()
 	narrow := s.narrow(&l)
 	seen := l.add(offset + limit)
 	of := func(columns, table, name string, window period) string {
-		window.to = min(window.to, before)
+		window = period{max(window.from, within.from), min(window.to, within.to)}
 		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + ofConnector + narrow + l.during(window) + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + seen + `) AS ` + name
 	}
-	past := ``
-	if !s.ended.empty() {
-		past = ` UNION ALL ` + of(endedConnectorRunColumns, `ended_connector_runs`, `ended`, s.ended)
+	from := ``
+	if !s.open.empty() {
+		from = of(openConnectorRunColumns, `open_connector_runs`, `open`, s.open) + ` UNION ALL ` + of(openDeliveryColumns, openDeliveries, `due`, s.open)
 	}
-	return collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+of(openConnectorRunColumns, `open_connector_runs`, `open`, s.open)+
-		` UNION ALL `+of(openDeliveryColumns, openDeliveries, `due`, s.open)+past+`) AS x WHERE x.project_id = $1
+	if !s.open.empty() && !s.ended.empty() {
+		from += ` UNION ALL `
+	}
+	if !s.ended.empty() {
+		from += of(endedConnectorRunColumns, `ended_connector_runs`, `ended`, s.ended)
+	}
+	return collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1
 		ORDER BY x.id DESC LIMIT `+l.add(limit)+` OFFSET `+l.add(offset), l.args...)
 }

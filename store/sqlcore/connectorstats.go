@@ -17,11 +17,15 @@ import (
 func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
 	window := period{max(boundOf(q.Since, 0), 0), boundOf(q.Until, never)}
 	s := connectorRuns{Core: c, connector: q.Connector, status: q.Status, trigger: q.Trigger, open: window, ended: window}
+	s.narrowWindows()
 	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
 		if err := s.count(ctx, q); err != nil {
 			return err
 		}
-		newest, err := s.page(ctx, q, 1, 0, s.open.to)
+		if s.total() == 0 {
+			return nil
+		}
+		newest, err := s.page(ctx, q, 1, 0, period{0, never})
 		for _, run := range newest {
 			out.Last = run.Status
 		}
@@ -57,6 +61,17 @@ type connectorRuns struct {
 	counted map[store.ConnectorRunStatus]summed
 	// waiting are those that have ended in whole hours and are not rolled up yet.
 	waiting []endedConnectorRun
+}
+
+// narrowWindows looks for no status where there is none of it.
+func (s *connectorRuns) narrowWindows() {
+	switch s.status {
+	case "":
+	case store.ConnectorRunPending, store.ConnectorRunRunning:
+		s.ended = period{}
+	default:
+		s.open = period{}
+	}
 }
 
 // total is how many were counted.
@@ -114,9 +129,14 @@ func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
 		of = append(of, `SELECT c.status, count(*) AS runs, SUM(c.ended_at - c.started_at) AS us FROM ended_connector_runs c
 			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+l.during(end)+` GROUP BY c.status`)
 	}
-	open := narrow + l.during(s.open)
-	of = append(of, `SELECT c.status, count(*) AS runs, 0 AS us FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2`+open+` GROUP BY c.status`,
-		`SELECT c.status, count(*) AS runs, 0 AS us FROM `+openDeliveries+` c WHERE c.project_id = $1 AND c.connector_id = $2`+open+` GROUP BY c.status`)
+	if !s.open.empty() {
+		open := narrow + l.during(s.open)
+		of = append(of, `SELECT c.status, count(*) AS runs, 0 AS us FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2`+open+` GROUP BY c.status`,
+			`SELECT c.status, count(*) AS runs, 0 AS us FROM `+openDeliveries+` c WHERE c.project_id = $1 AND c.connector_id = $2`+open+` GROUP BY c.status`)
+	}
+	if len(of) == 0 {
+		return nil
+	}
 	s.counted = map[store.ConnectorRunStatus]summed{}
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		var (

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/expr"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/postgres"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// TestPagesOfConnectorRunsReadLittle: neither the first one nor a deep one reads what the connector
+// has had, nor do its numbers: of forty thousand in two days, which have two thousand blocks.
+func TestPagesOfConnectorRunsReadLittle(t *testing.T) {
+	t.Parallel()
+	const all = 40_000
+	dsn := migrated(t)
+	scene := *storebench.NewScene(t, openAt(t, dsn), 2)
+	_, err := scene.Store.EnsurePartitions(t.Context(), 3)
+	require.NoError(t, err)
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	now, err := scene.Store.Now(t.Context())
+	require.NoError(t, err)
+	tomorrow := now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1).UnixMicro()
+	for _, statement := range []string{
+		`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, error, started_at, ended_at)
+			SELECT $1::uuid, stamp(md5(n::text)::uuid, $3::bigint + n * 172800000000 / $4::bigint, 0), $1::uuid, $2::uuid, CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'completed' END,
+				'webhook', 'text/plain', '{}', repeat('x', 100), 0, 0 FROM generate_series(0, $4::bigint - 1) n`,
+		`INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
+			SELECT $1::uuid, $2::uuid, 'hour', $3::bigint + h * 3600000000, 'webhook', status, count(*), 0
+			FROM (SELECT n * 48 / $4::bigint AS h, CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'completed' END AS status FROM generate_series(0, $4::bigint - 1) n) s GROUP BY h, status`,
+		`INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
+			SELECT project_id, connector_id, g, CASE g WHEN 'day' THEN begins_at / 86400000000 * 86400000000
+				ELSE (extract(epoch FROM date_trunc('month', to_timestamp(begins_at / 1000000) AT TIME ZONE 'UTC')) * 1000000)::bigint END AS b,
+				trigger_type, status, sum(runs), 0
+			FROM connector_rollups, unnest(ARRAY['day', 'month']) g WHERE project_id = $1::uuid AND connector_id = $2::uuid AND $3::bigint + $4::bigint > 0
+			GROUP BY project_id, connector_id, g, b, trigger_type, status`,
+	} {
+		_, err := db.ExecContext(t.Context(), statement, scene.Project, scene.Connector, tomorrow, all)
+		require.NoError(t, err, statement)
+	}
+	for _, mode := range modes {
+		var seen plans
+		s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Evaluate: expr.On}.Tuned(seen.record(mode)))
+		require.NoError(t, err)
+		blocks := func() (n int64) {
+			require.NoError(t, seen.err)
+			for _, p := range seen.all {
+				n += p.Plan.blocks()
+			}
+			seen.forget()
+			return n
+		}
+		connector := store.Key{ProjectID: scene.Project, ID: scene.Connector}
+		for _, since := range []time.Duration{0, time.Hour} {
+			for _, c := range []struct {
+				status       store.ConnectorRunStatus
+				offset, most int
+				total        int64
+			}{
+				{"", 0, 100, all},
+				{"", all / 2, 300, all},
+				{"", all - 30, 300, all},
+				{store.ConnectorRunFailed, 0, 100, all / 100},
+				{store.ConnectorRunFailed, all/100 - 30, 200, all / 100},
+			} {
+				blocks()
+				page, total, err := s.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: connector, Since: since, Status: c.status, Offset: c.offset, Limit: 25})
+				require.NoError(t, err)
+				require.Len(t, page, 25)
+				require.Equal(t, c.total, total)
+				read := blocks()
+				require.Positive(t, read)
+				require.Less(t, read, int64(c.most), "%s, %q from %d", mode, c.status, c.offset)
+			}
+		}
+		found, err := s.ConnectorStatistics(t.Context(), store.ConnectorStatisticsQuery{Connector: connector, Since: now})
+		require.NoError(t, err)
+		require.EqualValues(t, all, found.Total())
+		require.Less(t, blocks(), int64(100), mode)
+		require.NoError(t, s.Close())
+	}
+}
