@@ -33,6 +33,7 @@ type Store interface {
 	Ticks
 	History
 	Statistics
+	Rebuilder
 	Tokens
 	Audit
 	Rejections

@@ -56,7 +56,7 @@ func newRootCommand(name string) *cobra.Command {
 	keys := &cobra.Command{Use: "apikey", Short: "Keys of the REST API"}
 	keys.AddCommand(newAPIKeyCreateCommand())
 	store := &cobra.Command{Use: "store", Short: "The data store"}
-	store.AddCommand(newStoreAdoptCommand())
+	store.AddCommand(newStoreAdoptCommand(), newStoreRebuildRollupsCommand())
 	root.AddCommand(keys, store, newKeysCommand(), newReplayCommand(), newTriggerCommand(), newListenCommand(), newConnectorsCommand(),
 		newStatusCommand(), newDeployCommand(), newDevCommand(), newActivateCommand(), newRollbackCommand(), newCancelCommand(), newRedeployCommand(), newDeployAnywayCommand(), newLogsCommand(), newRunsCommand(), newInitCommand(),
 		newLintCommand(),

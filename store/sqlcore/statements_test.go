@@ -38,6 +38,7 @@ var ofAll = map[string]string{
 	"demandStatement": "its rows are those of the walk in one environment",
 	"CountStored":     "ended runs of all projects are counted",
 	"RollUp":          "ended runs of all projects are counted",
+	"RebuildRollups":  "ended runs of all projects are counted",
 	"ConnectorIDs":    "which ids there are at all",
 
 	"TakeRejectionNews": "connectors of all projects refuse requests",

@@ -91,6 +91,7 @@ var groups = []struct {
 	{"Statistics", statisticsPromises},
 	{"ConnectorStatistics", connectorStatisticsPromises},
 	{"ConnectorLists", connectorListPromises},
+	{"Rebuild", rebuildPromises},
 	{"Retention", retentionPromises},
 	{"Files", filePromises},
 	{"Load", loadPromises},

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+)
+
+// countingConnectorRuns counts connector runs anew.
+type countingConnectorRuns struct {
+	*Core
+	project uuid.UUID
+}
+
+func (k countingConnectorRuns) oldest(ctx context.Context) (id uuid.UUID, err error) {
+	ids, err := collect(ctx, k.engine.Reader(), scanID, `SELECT id FROM ended_connector_runs WHERE project_id = $1 ORDER BY id LIMIT 1`, k.project)
+	return slices.Concat(ids, []uuid.UUID{uuid.Nil})[0], err
+}
+
+func (k countingConnectorRuns) next(ctx context.Context, g grain, from int64) (int64, error) {
+	const rollups = `SELECT begins_at FROM connector_rollups WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
+	numbers, err := earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g), from)
+	if err != nil {
+		return never, err
+	}
+	var made int64
+	if g == hourly {
+		made, err = earliest(ctx, k.engine.Reader(), timeOfID, `SELECT id FROM ended_connector_runs WHERE project_id = $1 AND id >= id_at($2) ORDER BY id LIMIT 1`, k.project, from)
+	} else {
+		made, err = earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g.below()), from)
+	}
+	return min(numbers, made), err
+}
+
+func (k countingConnectorRuns) count(ctx context.Context, tx *Tx, g grain, begin int64) (n int64, err error) {
+	if _, err := tx.exec(ctx, `DELETE FROM connector_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin); err != nil {
+		return 0, err
+	}
+	of := g.during(begin)
+	if g != hourly {
+		_, err := tx.exec(ctx, `INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
+			SELECT project_id, connector_id, CAST($2 AS text), CAST($3 AS bigint), trigger_type, status, SUM(runs), SUM(duration_us) FROM connector_rollups
+			WHERE project_id = $1 AND grain = $4 AND begins_at >= $3 AND begins_at < $5
+			GROUP BY project_id, connector_id, trigger_type, status`, k.project, string(g), of.from, string(g.below()), of.to)
+		return 0, err
+	}
+	sums := map[connectorRollup]summed{}
+	for after := leastID(of.from); ; { // as countingRuns.addRows does
+		page, err := collect(ctx, tx, scanEndedConnectorRun, k.InPart(`SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c
+			WHERE c.project_id = $1 AND c.id > $2 AND c.id < id_at($3) ORDER BY c.id LIMIT $4`, after), k.project, after, of.to, rebuildPage)
+		if err != nil {
+			return n, err
+		}
+		if len(page) == 0 {
+			return n, addConnectorRollups(ctx, tx, sums)
+		}
+		waiting, err := endedConnectorIDs(ctx, tx, k.project)
+		if err != nil {
+			return n, err
+		}
+		waits := keySet(waiting)
+		for _, run := range page {
+			if !waits[run.Key] {
+				r := run.rollup(hourly)
+				sums[r] = sums[r].with(run)
+				n++
+			}
+		}
+		after = page[len(page)-1].ID
+	}
+}

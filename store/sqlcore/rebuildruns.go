@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// countingRuns counts runs anew.
+type countingRuns struct {
+	*Core
+	project uuid.UUID
+	// last is when the last run of an agent ended that was seen.
+	last map[total]time.Time
+}
+
+func (k *countingRuns) oldest(ctx context.Context) (id uuid.UUID, err error) {
+	ids, err := collect(ctx, k.engine.Reader(), scanID, `SELECT id FROM ended_runs WHERE project_id = $1 ORDER BY id LIMIT 1`, k.project)
+	return slices.Concat(ids, []uuid.UUID{uuid.Nil})[0], err
+}
+
+func (k *countingRuns) next(ctx context.Context, g grain, from int64) (int64, error) {
+	const rollups = `SELECT begins_at FROM run_rollups WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
+	numbers, err := earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g), from)
+	if err != nil {
+		return never, err
+	}
+	var made int64
+	if g == hourly {
+		made, err = earliest(ctx, k.engine.Reader(), timeOfID, `SELECT id FROM ended_runs WHERE project_id = $1 AND id >= id_at($2) ORDER BY id LIMIT 1`, k.project, from)
+	} else {
+		made, err = earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g.below()), from)
+	}
+	return min(numbers, made), err
+}
+
+func (k *countingRuns) count(ctx context.Context, tx *Tx, g grain, begin int64) (n int64, err error) {
+	if _, err := tx.exec(ctx, `DELETE FROM run_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin); err != nil {
+		return 0, err
+	}
+	sums := tallies{map[store.Key]rollup{}, map[store.Key]*tally{}}
+	if g == hourly {
+		n, err = k.addRows(ctx, tx, g.during(begin), sums)
+	} else {
+		err = k.addRollups(ctx, tx, g, begin, sums)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return n, writeTallies(ctx, tx, slices.SortedFunc(maps.Keys(sums.of), CompareKeys), sums.of, sums.all)
+}
+
+// tallies are numbers by what they are of.
+type tallies struct {
+	of  map[store.Key]rollup
+	all map[store.Key]*tally
+}
+
+// at are the numbers of that.
+func (t tallies) at(r rollup) (*tally, error) {
+	key := r.key()
+	if t.all[key] == nil {
+		none, err := newTally()
+		if err != nil {
+			return nil, err
+		}
+		t.of[key], t.all[key] = r, none
+	}
+	return t.all[key], nil
+}
+
+// addRows adds the ended runs of an hour. Those that the outbox names are left to whoever consumes
+// it: it is read after the rows, so none that ends meanwhile is counted twice.
+func (k *countingRuns) addRows(ctx context.Context, tx *Tx, of period, sums tallies) (n int64, err error) {
+	for after := leastID(of.from); ; {
+		page, err := collect(ctx, tx, scanTallied, k.InPart(`SELECT `+talliedColumns+` FROM {ended_runs} r
+			WHERE r.project_id = $1 AND r.id > $2 AND r.id < id_at($3) ORDER BY r.id LIMIT $4`, after), k.project, after, of.to, rebuildPage)
+		if err != nil || len(page) == 0 {
+			return n, err
+		}
+		waiting, err := endedIDs(ctx, tx, k.project)
+		if err != nil {
+			return n, err
+		}
+		waits := keySet(waiting)
+		for _, run := range page {
+			if waits[run.Key] {
+				continue
+			}
+			t, err := sums.at(run.rollup(hourly))
+			if err == nil {
+				err = t.run(run)
+			}
+			if err != nil {
+				return n, err
+			}
+			n++
+			if of := run.total(); run.endedAt.After(k.last[of]) {
+				k.last[of] = run.endedAt
+			}
+		}
+		after = page[len(page)-1].ID
+	}
+}
+
+func keySet(keys []store.Key) map[store.Key]bool {
+	set := make(map[store.Key]bool, len(keys))
+	for _, key := range keys {
+		set[key] = true
+	}
+	return set
+}
+
+// addRollups adds the rollups of which a day or a month is made.
+func (k *countingRuns) addRollups(ctx context.Context, tx *Tx, g grain, begin int64, sums tallies) error {
+	of := g.during(begin)
+	_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+		r := rollup{project: k.project, grain: g, beginsAt: begin}
+		more, sketch, err := scanTally(row, &r.environment, &r.agent, &r.testName, &r.deployment, &r.connector, &r.status, &r.outcome)
+		if err != nil {
+			return none, err
+		}
+		t, err := sums.at(r)
+		if err != nil {
+			return none, err
+		}
+		return none, t.add(more, sketch)
+	}, `SELECT environment_id, agent_name, test_name, deployment_id, connector_id, status, guardrail_outcome, `+tallyColumns+` FROM run_rollups
+		WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 AND begins_at < $4`, k.project, string(g.below()), of.from, of.to)
+	return err
+}
+
+// writeTotals writes what agents have had in all, by their months.
+func (k *countingRuns) writeTotals(ctx context.Context, tx *Tx) error {
+	runs := map[total]int64{}
+	scan := func(row scanner) (of total, n int64, last time.Time, err error) {
+		of.environment.ProjectID = k.project
+		err = row.Scan(&of.environment.ID, &of.agent, &of.testName, &n, at(&last))
+		return of, n, last, err
+	}
+	seen := func(of total, last time.Time) {
+		if last.After(k.last[of]) {
+			k.last[of] = last
+		}
+	}
+	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+		of, n, begin, err := scan(row)
+		runs[of] = n
+		seen(of, begin)
+		return none, err
+	}, `SELECT environment_id, agent_name, test_name, CAST(SUM(runs) AS bigint), MAX(begins_at) FROM run_rollups
+		WHERE project_id = $1 AND grain = 'month' GROUP BY environment_id, agent_name, test_name`, k.project); err != nil {
+		return err
+	}
+	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+		of, _, last, err := scan(row)
+		seen(of, last)
+		return none, err
+	}, `DELETE FROM agent_totals WHERE project_id = $1 RETURNING environment_id, agent_name, test_name, runs, last_ended_at`, k.project); err != nil {
+		return err
+	}
+	return insertTotals(ctx, tx, runs, k.last)
+}
