@@ -15,6 +15,23 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
+// twoDays fill a store with $4 connector runs of two days from $3 on, in the same distances, of which
+// each hundredth has failed, and with their numbers; $1 and $2 are project and connector.
+var twoDays = []string{
+	`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, error, started_at, ended_at)
+		SELECT $1::uuid, stamp(md5(n::text)::uuid, $3::bigint + n * 172800000000 / $4::bigint, 0), $1::uuid, $2::uuid, CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'completed' END,
+			'webhook', 'text/plain', '{}', repeat('x', 100), 0, 0 FROM generate_series(0, $4::bigint - 1) n`,
+	`INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
+		SELECT $1::uuid, $2::uuid, 'hour', $3::bigint + h * 3600000000, 'webhook', status, count(*), 0
+		FROM (SELECT n * 48 / $4::bigint AS h, CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'completed' END AS status FROM generate_series(0, $4::bigint - 1) n) s GROUP BY h, status`,
+	`INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
+		SELECT project_id, connector_id, g, CASE g WHEN 'day' THEN begins_at / 86400000000 * 86400000000
+			ELSE (extract(epoch FROM date_trunc('month', to_timestamp(begins_at / 1000000) AT TIME ZONE 'UTC')) * 1000000)::bigint END AS b,
+			trigger_type, status, sum(runs), 0
+		FROM connector_rollups, unnest(ARRAY['day', 'month']) g WHERE project_id = $1::uuid AND connector_id = $2::uuid AND $3::bigint + $4::bigint > 0
+		GROUP BY project_id, connector_id, g, b, trigger_type, status`,
+}
+
 // TestPagesOfConnectorRunsReadLittle: neither the first one nor a deep one reads what the connector
 // has had, nor do its numbers: of forty thousand in two days, which have two thousand blocks.
 func TestPagesOfConnectorRunsReadLittle(t *testing.T) {
@@ -30,20 +47,7 @@ func TestPagesOfConnectorRunsReadLittle(t *testing.T) {
 	now, err := scene.Store.Now(t.Context())
 	require.NoError(t, err)
 	tomorrow := now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1).UnixMicro()
-	for _, statement := range []string{
-		`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, error, started_at, ended_at)
-			SELECT $1::uuid, stamp(md5(n::text)::uuid, $3::bigint + n * 172800000000 / $4::bigint, 0), $1::uuid, $2::uuid, CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'completed' END,
-				'webhook', 'text/plain', '{}', repeat('x', 100), 0, 0 FROM generate_series(0, $4::bigint - 1) n`,
-		`INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
-			SELECT $1::uuid, $2::uuid, 'hour', $3::bigint + h * 3600000000, 'webhook', status, count(*), 0
-			FROM (SELECT n * 48 / $4::bigint AS h, CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'completed' END AS status FROM generate_series(0, $4::bigint - 1) n) s GROUP BY h, status`,
-		`INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
-			SELECT project_id, connector_id, g, CASE g WHEN 'day' THEN begins_at / 86400000000 * 86400000000
-				ELSE (extract(epoch FROM date_trunc('month', to_timestamp(begins_at / 1000000) AT TIME ZONE 'UTC')) * 1000000)::bigint END AS b,
-				trigger_type, status, sum(runs), 0
-			FROM connector_rollups, unnest(ARRAY['day', 'month']) g WHERE project_id = $1::uuid AND connector_id = $2::uuid AND $3::bigint + $4::bigint > 0
-			GROUP BY project_id, connector_id, g, b, trigger_type, status`,
-	} {
+	for _, statement := range twoDays {
 		_, err := db.ExecContext(t.Context(), statement, scene.Project, scene.Connector, tomorrow, all)
 		require.NoError(t, err, statement)
 	}

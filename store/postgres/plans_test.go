@@ -41,6 +41,7 @@ var wide = []struct {
 	{"(SELECT * FROM unnest($3::uuid[], $4::uuid[])) AND r.project_id = $1 AND r.environment_id = $2", "lists of agents read what is not rolled up yet by its keys", true},
 	{"FROM ended_runs r\n\t\tWHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3)", "statistics read what is of an hour at the ends of their window", true},
 	{"FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id BETWEEN $2 AND $2", "a page of a list of connector runs is from the newest partitions", true},
+	{"SELECT c.status, c.trigger_type, c.kind, c.replay_of FROM ended_connector_runs c", "what a replay matches is counted, up to a limit", true},
 	{"SELECT id FROM ended_runs WHERE project_id = $1", "who counts runs anew looks for the next one", false},
 	{"SELECT id FROM ended_connector_runs WHERE project_id = $1", "who counts connector runs anew looks for the next one", false},
 	{"FROM open_connector_runs c WHERE c.project_id = $1 GROUP BY c.environment_id", "a project's backlog is all that is open of it, which has a limit", true},
