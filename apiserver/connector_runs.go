@@ -80,7 +80,7 @@ var timeRanges = map[TimeRange]time.Duration{
 
 func (s *Server) listConnectorRuns(ctx context.Context, c *caller, in *ConnectorRunsQuery) (answer[ConnectorRunList], error) {
 	page := ConnectorRunList{Items: []ConnectorRun{}, Limit: in.Limit, Offset: in.Offset}
-	conn, err := s.connector(ctx, c, in.ConnectorID)
+	connector, err := s.connectorKey(ctx, c, in.ConnectorID)
 	if err != nil {
 		return answer[ConnectorRunList]{}, err
 	}
@@ -90,17 +90,37 @@ func (s *Server) listConnectorRuns(ctx context.Context, c *caller, in *Connector
 		}
 	}
 	runs, total, err := s.store.ListConnectorRuns(ctx, store.ConnectorRunQuery{
-		Connector: c.keyOf(conn), Since: timeRanges[in.TimeRange], Status: store.ConnectorRunStatus(in.Status),
+		Connector: connector, Since: timeRanges[in.TimeRange], Status: store.ConnectorRunStatus(in.Status),
 		Trigger: store.TriggerType(in.TriggerType), Run: uuid.UUID(in.RunID), Limit: in.Limit, Offset: in.Offset,
 	})
 	if err != nil {
-		return answer[ConnectorRunList]{}, fmt.Errorf("listing the runs of connector %q: %w", conn.Name, err)
+		return answer[ConnectorRunList]{}, fmt.Errorf("listing the runs of connector %s: %w", connector.ID, err)
 	}
 	for _, r := range runs {
 		page.Items = append(page.Items, showConnectorRun(r))
 	}
 	page.Total = total
 	return plainly(page, nil)
+}
+
+// connectorKey is the key of a connector whose history is asked for. One that is gone, which had
+// runs, is known by these; its environment is theirs.
+func (s *Server) connectorKey(ctx context.Context, c *caller, id ID) (store.Key, error) {
+	conn, err := s.connector(ctx, c, id)
+	if err == nil {
+		return c.keyOf(conn), nil
+	}
+	if !isNotFound(err) {
+		return store.Key{}, err
+	}
+	newest, _, failed := s.store.ListConnectorRuns(ctx, store.ConnectorRunQuery{Connector: c.row(id), Limit: 1})
+	if failed != nil {
+		return store.Key{}, fmt.Errorf("looking for runs of connector %s: %w", id, failed)
+	}
+	if len(newest) == 0 {
+		return store.Key{}, err
+	}
+	return c.row(id), s.mustReachID(ctx, c, newest[0].EnvironmentID)
 }
 
 func (s *Server) getConnectorRun(ctx context.Context, c *caller, in *ConnectorRunPath) (answer[ConnectorRun], error) {
@@ -118,12 +138,12 @@ func (s *Server) getConnectorRun(ctx context.Context, c *caller, in *ConnectorRu
 
 // connectorRun is the one of a connector that a path names.
 func (s *Server) connectorRun(ctx context.Context, c *caller, in *ConnectorRunPath) (store.ConnectorRun, error) {
-	conn, err := s.connector(ctx, c, in.ConnectorID)
+	connector, err := s.connectorKey(ctx, c, in.ConnectorID)
 	if err != nil {
 		return store.ConnectorRun{}, err
 	}
 	run, err := s.store.ConnectorRun(ctx, c.row(in.RunID))
-	if errors.Is(err, store.ErrNotFound) || err == nil && run.ConnectorID.String() != idOf(conn) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && run.ConnectorID != connector.ID {
 		return store.ConnectorRun{}, notFound("connector run")
 	}
 	if err != nil {

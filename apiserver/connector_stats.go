@@ -26,13 +26,13 @@ type ConnectorStats struct {
 }
 
 func (s *Server) getConnectorStats(ctx context.Context, c *caller, in *ConnectorStatsQuery) (answer[ConnectorStats], error) {
-	conn, err := s.connector(ctx, c, in.ConnectorID)
+	connector, err := s.connectorKey(ctx, c, in.ConnectorID)
 	if err != nil {
 		return answer[ConnectorStats]{}, err
 	}
-	found, err := s.store.ConnectorStatistics(ctx, store.ConnectorStatisticsQuery{Connector: c.keyOf(conn), Since: s.now().Add(-timeRanges[in.TimeRange])})
+	found, err := s.store.ConnectorStatistics(ctx, store.ConnectorStatisticsQuery{Connector: connector, Since: s.now().Add(-timeRanges[in.TimeRange])})
 	if err != nil {
-		return answer[ConnectorStats]{}, fmt.Errorf("reading the statistics of connector %q: %w", conn.Name, err)
+		return answer[ConnectorStats]{}, fmt.Errorf("reading the statistics of connector %s: %w", connector.ID, err)
 	}
 	return plainly(ConnectorStats{
 		TimeRange: in.TimeRange, TotalRuns: found.Total(), CompletedRuns: found.Runs[store.ConnectorRunCompleted],

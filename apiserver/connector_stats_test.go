@@ -9,6 +9,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // TestStatisticsOfAConnectorAreThoseOfAWindow: which ends now. There are one run that completed,
@@ -45,4 +48,48 @@ func TestStatisticsOfAConnectorAreThoseOfAWindow(t *testing.T) {
 	}
 	status, _ := w.call(t, key, http.MethodGet, "/connectors/"+uuid.NewString()+"/stats", "")
 	require.Equal(t, http.StatusNotFound, status)
+}
+
+// TestHistoryOfWhatIsGoneIsRead: of a connector, then of its environment too, by its id, by those
+// who may.
+func TestHistoryOfWhatIsGoneIsRead(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	limited := func(environment v1alpha1.EnvironmentName) string {
+		return w.key(t, func(k *v1alpha1.APIKeySpec) {
+			k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{environment}
+		})
+	}
+	all, here, staging := w.key(t, nil), limited("production"), limited("staging")
+	connector := "/connectors/" + w.ids["connector"]
+	paths := []string{connector + "/runs", connector + "/runs/" + w.ids["event"], connector + "/stats"}
+	runs := "/runs?environment_id=" + w.ids["environment"]
+	answers := func(key string, want int, paths ...string) {
+		t.Helper()
+		for _, path := range paths {
+			status, body := w.call(t, key, http.MethodGet, path, "")
+			require.Equal(t, want, status, "%s: %s", path, body)
+		}
+	}
+	require.NoError(t, w.client.Delete(t.Context(), w.conn))
+	require.NoError(t, w.db.Remove(t.Context(), w.projectID, w.refOf(t, store.KindConnector, "tickets")))
+	answers(all, http.StatusOK, paths...)
+	answers(here, http.StatusOK, paths...)
+	answers(staging, http.StatusForbidden, paths...)
+	status, body := w.call(t, all, http.MethodPost, paths[1]+"/replay", "")
+	require.Equal(t, http.StatusNotFound, status, "%s", body)
+	answers(all, http.StatusNotFound, connector, connector+"/links", "/connectors/"+w.ids["environment"]+"/runs")
+	_, body = w.call(t, all, http.MethodGet, paths[0], "")
+	failed := decode[ConnectorRunList](t, body).Items[1]
+	require.EqualValues(t, "failed", failed.Status)
+
+	environment := &v1alpha1.Environment{ObjectMeta: w.meta("production")}
+	require.NoError(t, w.client.Delete(t.Context(), environment))
+	require.NoError(t, w.db.Remove(t.Context(), w.projectID, w.refOf(t, store.KindEnvironment, "production")))
+	answers(all, http.StatusOK, append(paths, runs)...)
+	answers(here, http.StatusForbidden, paths...)
+	answers(here, http.StatusNotFound, runs)
+	_, body = w.call(t, all, http.MethodGet, runs, "")
+	require.Len(t, idsOfRuns(t, body), 3)
+	answers(all, http.StatusNotFound, "/runs?environment_id="+uuid.NewString())
 }

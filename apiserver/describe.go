@@ -72,7 +72,7 @@ const (
 	aboutGetLink           = "The link, and whether it is in effect."
 	aboutUpdateLink        = "Settings that the request leaves out get their defaults. The agent never changes: create another link. Links of connectors that the project's code defines are answered 409."
 	aboutDeleteLink        = "Events of the connector start the agent no more; runs that were started go on. Links of connectors that the project's code defines are answered 409."
-	aboutListConnectorRuns = "Events that the connector received, or its schedule made, and deliveries of an outbound one; newest first, without outputs and attempts."
+	aboutListConnectorRuns = "Events that the connector received, or its schedule made, and deliveries of an outbound one; newest first, without outputs and attempts. A connector that was deleted has its runs as long as they are stored."
 	aboutGetConnectorRun   = "The event with its outcome; output is that of the run of the oldest link. Of an outbound connector the delivery, with its attempts."
 	aboutGetConnectorStats = "How many events and deliveries of the connector started in the window, with those that have not ended, exactly and as of one moment."
 	aboutListRejections    = "Requests to a webhook's URL that were refused and are no run: how many of the last seven days by the code of their answer, and the newest " +
@@ -89,7 +89,7 @@ const (
 	aboutListReplays  = "Newest first, at most 100. One is kept for 30 days after its end, at most the newest 100 of a connector."
 	aboutGetReplay    = "How far the replay has come. The connector runs that it has made name their originals in replay_of."
 	aboutCancelReplay = "Ends the replay; what it has replayed stays. One that has ended is answered 409. A repetition under the same Idempotency-Key is answered as the first call."
-	aboutListRuns     = "Newest first, without inputs and outputs. A run that comes in while pages are read shifts none of them. " +
+	aboutListRuns     = "Newest first, without inputs and outputs; also of an environment that was deleted, to keys that reach all. A run that comes in while pages are read shifts none of them. " +
 		"A page looks at 20,000 runs at most, so where a filter fits few of many it may be short, or empty: next_cursor says whether there are more."
 	aboutGetRun      = "The run with its input and output."
 	aboutReadRunFile = "The bytes of a file that was accepted with the event of the run, counted from 0 as `files` in the run's input lists them. " +

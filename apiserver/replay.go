@@ -30,6 +30,9 @@ func (r ConnectorRun) audited() store.AuditObject {
 // replayConnectorRun lets an event, or a delivery, happen again. A delivery that waits for its
 // next attempt stays the same one: that attempt is due now.
 func (s *Server) replayConnectorRun(ctx context.Context, c *caller, in *ConnectorRunPath) (answer[ConnectorRun], error) {
+	if _, err := s.connector(ctx, c, in.ConnectorID); err != nil { // one that is gone replays nothing
+		return answer[ConnectorRun]{}, err
+	}
 	original, err := s.connectorRun(ctx, c, in)
 	if err != nil {
 		return answer[ConnectorRun]{}, err

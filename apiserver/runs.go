@@ -144,6 +144,9 @@ func (s *Server) runEnvironments(ctx context.Context, c *caller, id ID) ([]uuid.
 	switch {
 	case !id.IsZero():
 		e, err := s.environment(ctx, c, id)
+		if isNotFound(err) && c.key.Spec.EnvironmentAccess != v1alpha1.AccessSelected {
+			return s.pastEnvironment(ctx, c, id, err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -161,6 +164,18 @@ func (s *Server) runEnvironments(ctx context.Context, c *caller, id ID) ([]uuid.
 		ids = append(ids, c.keyOf(&reached[i]).ID)
 	}
 	return ids, nil
+}
+
+// pastEnvironment is an environment that is gone, and had runs; else there is none.
+func (s *Server) pastEnvironment(ctx context.Context, c *caller, id ID, none error) ([]uuid.UUID, error) {
+	agents, err := s.store.Agents(ctx, c.row(id))
+	if err != nil {
+		return nil, fmt.Errorf("looking for runs of environment %s: %w", id, err)
+	}
+	if len(agents) == 0 {
+		return nil, none
+	}
+	return []uuid.UUID{uuid.UUID(id)}, nil
 }
 
 func (s *Server) getRun(ctx context.Context, c *caller, in *RunPath) (answer[Run], error) {
