@@ -39,6 +39,9 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 		runs, err = s.page(ctx, tx, q.Limit, left, within)
 		return err
 	})
+	if err == nil {
+		err = c.addErrors(ctx, runs)
+	}
 	return runs, total, wrap(err, "listing runs of connector %s", q.Connector)
 }
 
@@ -161,4 +164,41 @@ func (s *connectorRuns) page(ctx context.Context, q Queryer, limit, offset int, 
 	}
 	return collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1
 		ORDER BY x.id DESC LIMIT `+l.add(limit)+` OFFSET `+l.add(offset), l.args...)
+}
+
+// addErrors fills in why events have failed: with the error of the first of their runs, in the
+// order of their links, that has one.
+func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
+	var started []store.Key
+	for _, run := range runs {
+		if run.Status == store.ConnectorRunFailed && run.Trigger != store.TriggerOutbound {
+			started = append(started, keysOf(run.ProjectID, run.RunIDs)...)
+		}
+	}
+	errs := map[store.Key]string{}
+	for _, same := range c.keysByPart("ended_runs", started) {
+		for some := range slices.Chunk(same, maxKeys) {
+			var l list
+			if _, err := pastRows(ctx, c, c.engine.Reader(), some[0].ID, func(row scanner) (none struct{}, err error) {
+				var (
+					key  store.Key
+					text string
+				)
+				err = row.Scan(&key.ProjectID, &key.ID, &text)
+				errs[key] = text
+				return none, err
+			}, `SELECT r.project_id, r.id, r.error FROM {ended_runs} r WHERE `+c.keys(&l, "r.id", some)+failed, l.args...); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range runs {
+		run := &runs[i]
+		for _, key := range keysOf(run.ProjectID, run.RunIDs) {
+			if run.Error == "" && run.Status == store.ConnectorRunFailed {
+				run.Error = errs[key]
+			}
+		}
+	}
+	return nil
 }

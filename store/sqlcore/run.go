@@ -257,6 +257,11 @@ func scanConnectorRun(row scanner) (r store.ConnectorRun, err error) {
 // ConnectorRun implements store.History.
 func (c *Core) ConnectorRun(ctx context.Context, key store.Key) (store.ConnectorRun, error) {
 	run, err := c.connectorRun(ctx, c.engine.Reader(), key)
+	if err == nil {
+		runs := []store.ConnectorRun{run}
+		err = c.addErrors(ctx, runs)
+		run = runs[0]
+	}
 	return run, wrap(err, "reading connector run %s", key)
 }
 

@@ -81,4 +81,24 @@ var connectorListPromises = []promise{
 		})
 		check(60) // numbers of what is gone are no part of lists
 	}},
+	{"an event that has failed is listed with why", func(w *world) {
+		w.deploy("one", "first", "second")
+		events := []store.Event{w.event(), w.single()}
+		w.acceptAll(events)
+		for _, claimed := range w.claim(3, lease) {
+			done := completed(claimed)
+			if claimed.Run.AgentName == "second" {
+				done.Status, done.ErrorCode, done.Error = store.RunFailed, "x", "it has failed"
+			}
+			w.NoError(w.complete(done))
+		}
+		runs, _, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
+		w.NoError(err)
+		w.Len(runs, 2)
+		w.Empty(runs[0].Error)
+		w.Equal("it has failed", runs[1].Error)
+		one, err := w.s.ConnectorRun(w.ctx, runs[1].Key())
+		w.NoError(err)
+		w.Equal(runs[1], one)
+	}},
 }
