@@ -92,6 +92,8 @@ var never = []struct{ what, query string }{
 	{"rows of the outbox are left", `SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM outbox_rollups)`},
 	{"ended runs are rolled up too often or not", `SELECT abs((SELECT count(*) FROM ended_runs) - (SELECT COALESCE(sum(runs), 0) FROM run_rollups WHERE grain = 'hour'))
 		+ abs((SELECT count(*) FROM ended_runs) - (SELECT COALESCE(sum(runs), 0) FROM agent_totals))`},
+	{"ended connector runs are rolled up too often or not", `SELECT abs((SELECT count(*) FROM ended_connector_runs)
+		- (SELECT COALESCE(sum(runs), 0) FROM connector_rollups WHERE grain = 'hour'))`},
 	{"deliveries are open", `SELECT count(*) FROM deliveries`},
 	// Each end is counted exactly once, however often its row was taken.
 	{"bytes are counted too many or too few", `SELECT CAST(abs((SELECT COALESCE(sum(bytes), 0) FROM stored_bytes)
