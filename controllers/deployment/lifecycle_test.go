@@ -115,17 +115,23 @@ var _ = Describe("A Deployment", func() {
 
 	It("waits while the environment is suspended", func(ctx SpecContext) {
 		s := newScene(ctx)
-		s.environment.Spec.Suspend = true
+		s.project.Spec.Git.Path = "services/support"
+		s.ExpectApplied(ctx, s.project)
+		s.environment.Spec.Suspend, s.environment.Spec.Git.Branch = true, "main"
 		s.ExpectApplied(ctx, s.environment)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		Expect(State(d)).To(Equal("Ready=Unknown/Pending Reconciling"))
 		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentPending))
 		Expect(Message(d)).To(ContainSubstring("suspended"))
+		Expect(d.Status.Branch).To(Equal("main"))
+		Expect(d.Status.Path).To(BeNil())
 		Expect(s.Children(ctx, d.UID)).To(BeEmpty())
-		s.environment.Spec.Suspend = false
+		s.environment.Spec.Suspend, s.environment.Spec.Git.Branch = false, "other"
 		s.ExpectApplied(ctx, s.environment)
 		s.ExpectReconciled(ctx, s.r, d)
 		Expect(State(d)).To(Equal("Ready=Unknown/Fetching Reconciling"))
+		Expect(d.Status.Path).To(HaveValue(Equal("services/support")))
+		Expect(s.job(ctx, d).Spec.Template.Spec.InitContainers[0].Args).To(ContainElements("--branch=main", "--path=services/support"), "what is recorded is what is fetched")
 	})
 
 	It("waits for the repository, its credentials and a network", func(ctx SpecContext) {

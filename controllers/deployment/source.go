@@ -22,12 +22,13 @@ type source struct {
 	Secret string
 }
 
+// source is of the branch that was recorded when the deployment began, whatever is asked for now.
 func (v *version) source() source {
 	if digest := v.upload(); digest != "" {
 		return source{Upload: digest}
 	}
 	git := v.project.Spec.Git
-	s := source{URL: git.URL, Branch: v.branch(), Commit: v.commit(), Path: git.Path}
+	s := source{URL: git.URL, Branch: v.outcome.Branch, Commit: v.commit(), Path: git.Path}
 	if git.SecretRef != nil {
 		s.Secret = string(git.SecretRef.Name)
 	}
