@@ -40,14 +40,17 @@ type Reconciler struct {
 	Store Store
 }
 
-// Reconcile mirrors those of one Environment. While nothing is live there, or the Environment
-// is gone, objects stay as they are.
+// Reconcile mirrors those of one Environment. While nothing is live there objects stay as they
+// are; of an Environment that is gone connectors end by themselves, and their links by this.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	name := v1alpha1.EnvironmentName(req.Name)
 	of, environment, err := r.Environment(ctx, req.Namespace, name)
 	var missing *object.MissingError
-	if errors.As(err, &missing) {
+	if errors.As(err, &missing) && missing.Unready {
 		return ctrl.Result{}, nil // it is looked at again when it has come
+	}
+	if errors.As(err, &missing) {
+		return ctrl.Result{}, r.dropOrphans(ctx, req.Namespace, name)
 	}
 	if err != nil || environment.LiveDeploymentID == nil {
 		return ctrl.Result{}, err

@@ -6,12 +6,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,7 +27,7 @@ func (r *Reconciler) ours(ctx context.Context, o v1alpha1.ConditionedObject, m *
 	if projection.IsOurs(o, m.environment) {
 		return true, nil
 	}
-	if !strings.HasPrefix(o.GetName(), string(m.environment)+".") || !made(o) {
+	if !strings.HasPrefix(o.GetName(), string(m.environment)+".") || !projection.IsMade(o) {
 		return false, nil
 	}
 	before := o.DeepCopyObject().(client.Object)
@@ -40,14 +38,6 @@ func (r *Reconciler) ours(ctx context.Context, o v1alpha1.ConditionedObject, m *
 	maps.Copy(labels, projection.MirrorLabels(m.environment))
 	o.SetLabels(labels)
 	return true, r.settle(m, r.patch(ctx, before, o))
-}
-
-// made says whether the platform has made an object as a mirror: it alone writes specs by this
-// name, and no label tells as much.
-func made(o v1alpha1.ConditionedObject) bool {
-	return o.SpecID() == "" && slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager == object.FieldManager && f.Subresource == "" && f.Operation == metav1.ManagedFieldsOperationUpdate
-	})
 }
 
 // create makes an object, unless there is one of its name: the cache is behind, or it is
@@ -63,7 +53,7 @@ func (r *Reconciler) create(ctx context.Context, m *mirrors, wanted v1alpha1.Con
 		err = r.Reader.Get(ctx, client.ObjectKeyFromObject(wanted), there)
 	}
 	switch {
-	case apierrors.IsNotFound(err), err == nil && (projection.IsOurs(there, m.environment) || made(there)) && sameEnvironment(there, m.environment):
+	case apierrors.IsNotFound(err), err == nil && (projection.IsOurs(there, m.environment) || projection.IsMade(there)) && sameEnvironment(there, m.environment):
 		m.behind = true
 		return nil
 	case err == nil:

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -108,6 +109,29 @@ func (r *Reconciler) settleLinks(ctx context.Context, m *mirrors, wanted map[str
 			if client.IgnoreNotFound(err) != nil {
 				failed = append(failed, r.settle(m, fmt.Errorf("deleting ConnectorLink %q, which the code has no more: %w", name, err)))
 			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// dropOrphans deletes the links of connectors that are gone, as their environment is.
+func (r *Reconciler) dropOrphans(ctx context.Context, namespace string, environment v1alpha1.EnvironmentName) error {
+	links := &v1alpha1.ConnectorLinkList{}
+	if err := r.Client.List(ctx, links, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("listing the links of an Environment that is gone: %w", err)
+	}
+	var failed []error
+	for i := range links.Items {
+		link := &links.Items[i]
+		if !projection.IsOurs(link, environment) || !projection.IsMade(link) {
+			continue
+		}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: string(link.Spec.Connector)}, &v1alpha1.Connector{})
+		if apierrors.IsNotFound(err) {
+			err = client.IgnoreNotFound(r.Client.Delete(ctx, link, client.Preconditions{UID: &link.UID}))
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("deleting ConnectorLink %q, whose connector is gone: %w", link.Name, err))
 		}
 	}
 	return errors.Join(failed...)

@@ -76,6 +76,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return 0, err
 		}
 		within, environment, err := r.Environment(ctx, c.Namespace, c.Spec.Environment)
+		if err != nil && code {
+			return r.outlive(ctx, c, key, err)
+		}
 		if err != nil {
 			return 0, err
 		}

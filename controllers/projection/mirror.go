@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -191,6 +192,14 @@ func IsOurs(o v1alpha1.ConditionedObject, environment v1alpha1.EnvironmentName) 
 	labels := o.GetLabels()
 	return strings.HasPrefix(o.GetName(), string(environment)+".") && labels[v1alpha1.LabelDefinedInCode] == "true" && labels[object.LabelManagedBy] == object.ManagedBy &&
 		labels[v1alpha1.LabelEnvironment] == string(environment) && o.SpecID() == ""
+}
+
+// IsMade says whether the platform has made an object as a mirror: it alone writes specs by this
+// name, and no label tells as much.
+func IsMade(o v1alpha1.ConditionedObject) bool {
+	return o.SpecID() == "" && slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == object.FieldManager && f.Subresource == "" && f.Operation == metav1.ManagedFieldsOperationUpdate
+	})
 }
 
 // SameConnector says whether an object says what its mirror is to say.

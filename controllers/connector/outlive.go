@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/projection"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors,verbs=delete
+
+// orphanAge is how long a mirror outlives its environment, as a Deployment of the platform's does.
+const orphanAge = 10 * time.Minute
+
+// outlive ends a mirror of code whose environment is gone, and returns when to look again. One
+// whose secret was rotated rests: what a deployment brought back under its name would have the
+// secret of before.
+func (r *Reconciler) outlive(ctx context.Context, c *v1alpha1.Connector, key store.Key, because error) (time.Duration, error) {
+	var missing *object.MissingError
+	if !errors.As(because, &missing) || missing.Unready {
+		return 0, because
+	}
+	row, err := r.Store.Connector(ctx, key)
+	known := err == nil
+	switch {
+	case err != nil && !errors.Is(err, store.ErrNotFound):
+		return 0, object.FromStore(err)
+	case known && !row.Retired, !known && !projection.IsMade(c): // its environment comes yet, or it is somebody's
+		return 0, because
+	}
+	c.Status.Retired = true
+	if max(row.SecretVersion, int64(c.SecretVersion())) > 1 {
+		v1alpha1.MarkReferenceMissing(c, missing.Kind, missing.Name)
+		return 0, nil // an environment that comes wakes it
+	}
+	if since := orphanedAt(c); !since.IsZero() {
+		return r.collect(ctx, c, since)
+	}
+	meta.RemoveStatusCondition(&c.Status.Conditions, v1alpha1.ConditionReconciling) // whose time may be another's
+	v1alpha1.MarkReconciling(c, v1alpha1.ReasonEnvironmentGone, fmt.Sprintf(
+		"Environment %q does not exist; this mirror of its code is deleted %v after it unless that comes back", c.Spec.Environment, orphanAge))
+	return orphanAge, nil
+}
+
+// orphanedAt is when a mirror began to wait for its end; zero where it has not.
+func orphanedAt(c *v1alpha1.Connector) time.Time {
+	is := c.Status.Condition(v1alpha1.ConditionReconciling)
+	if is == nil || is.Reason != v1alpha1.ReasonEnvironmentGone {
+		return time.Time{}
+	}
+	return is.LastTransitionTime.Time
+}
+
+// collect deletes a mirror whose environment has not come back, and with it what it owns.
+func (r *Reconciler) collect(ctx context.Context, c *v1alpha1.Connector, since time.Time) (time.Duration, error) {
+	if left := orphanAge - r.Now().Sub(since); left > 0 {
+		return left, nil
+	}
+	err := r.Client.Delete(ctx, c, client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("deleting Connector %q, whose Environment is gone: %w", c.Name, err)
+	}
+	return 0, nil
+}
