@@ -68,7 +68,7 @@ func (s *Server) createEnvironment(ctx context.Context, c *caller, in *Environme
 	if err := in.Body.Settings.applyTo(&e.Spec.Runner); err != nil {
 		return answer[Environment]{}, err
 	}
-	var others others
+	var others int
 	var err error
 	if in.Body.CopyFrom != nil {
 		e.Spec.Variables, err = s.copyVariables(ctx, c, *in.Body.CopyFrom, id)
@@ -77,13 +77,13 @@ func (s *Server) createEnvironment(ctx context.Context, c *caller, in *Environme
 		others, err = s.slugIsFree(ctx, c, e)
 	}
 	if err == nil {
-		err = s.mustHaveRoom(ctx, c, others.all)
+		err = s.mustHaveRoom(ctx, c, others)
 	}
 	if err != nil {
 		return answer[Environment]{}, err
 	}
 	made := creation{Server: s, caller: c}
-	shown, err := made.environment(ctx, e, others.standard == 0 && !e.IsTest())
+	shown, err := made.environment(ctx, e, others == 0)
 	if err != nil {
 		made.takeBack(ctx, err)
 		return answer[Environment]{}, err
@@ -104,7 +104,7 @@ func (s *Server) mayCopyFrom(ctx context.Context, c *caller, source *ID) error {
 	return nil
 }
 
-// environment creates an environment; the first standard one becomes the default.
+// environment creates an environment; the first one becomes the default.
 func (n *creation) environment(ctx context.Context, e *v1alpha1.Environment, first bool) (Environment, error) {
 	if err := n.create(ctx, e); err != nil {
 		return Environment{}, err
@@ -139,29 +139,24 @@ func notTakenUp(e *v1alpha1.Environment) error {
 	return nil
 }
 
-// others is how many other environments a project has, and how many of them are standard ones.
-type others struct{ all, standard int }
-
 // slugIsFree answers 400 for a name whose slug another environment has, or gets once the
 // platform takes it up, and says how many others there are.
-func (s *Server) slugIsFree(ctx context.Context, c *caller, e *v1alpha1.Environment) (found others, err error) {
+func (s *Server) slugIsFree(ctx context.Context, c *caller, e *v1alpha1.Environment) (others int, err error) {
 	var list v1alpha1.EnvironmentList
 	if err := s.list(ctx, c, e.ObjectKind(), &list); err != nil {
-		return others{}, err
+		return 0, err
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
 		if other.Name == e.Name {
 			continue
 		}
-		if found.all++; !other.IsTest() {
-			found.standard++
-		}
+		others++
 		if cmp.Or(other.Status.Slug, other.WantedSlug()) == e.WantedSlug() {
-			return others{}, slugTaken(e)
+			return 0, slugTaken(e)
 		}
 	}
-	return found, nil
+	return others, nil
 }
 
 // mustHaveRoom answers 403 where a project has as many environments as its plan allows, as

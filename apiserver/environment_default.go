@@ -29,10 +29,21 @@ func (s *Server) project(ctx context.Context, c *caller) (*v1alpha1.Project, err
 	return project, nil
 }
 
-// isDefault says whether an environment is the project's default.
-func isDefault(project *v1alpha1.Project, e *v1alpha1.Environment) bool {
-	preferred := cmp.Or(string(project.Spec.DefaultEnvironment), project.Status.DefaultEnvironment)
-	return preferred == e.Name || preferred == "" && e.Status.Default
+// defaultOf says which environment is a project's default: the one that the project names
+// while that is there, else the one that the platform has chosen.
+func (s *Server) defaultOf(ctx context.Context, c *caller, project *v1alpha1.Project) (func(*v1alpha1.Environment) bool, error) {
+	name, chosen := string(project.Spec.DefaultEnvironment), project.Status.DefaultEnvironment
+	if name != "" && name != chosen {
+		there, err := s.isThere(ctx, c, name)
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			name = ""
+		}
+	}
+	name = cmp.Or(name, chosen)
+	return func(e *v1alpha1.Environment) bool { return name == e.Name || name == "" && e.Status.Default }, nil
 }
 
 // setDefaultEnvironment makes an environment the default: the one that was before is it
@@ -91,8 +102,12 @@ func (s *Server) mustReachDefault(ctx context.Context, c *caller) error {
 	if err != nil {
 		return err
 	}
+	isDefault, err := s.defaultOf(ctx, c, project)
+	if err != nil {
+		return err
+	}
 	for i := range list.Items {
-		if e := &list.Items[i]; isDefault(project, e) {
+		if e := &list.Items[i]; isDefault(e) {
 			return c.mustReach(e.Name)
 		}
 	}

@@ -57,7 +57,11 @@ func (s *Server) mustBeSpare(ctx context.Context, c *caller, e *v1alpha1.Environ
 	if err != nil {
 		return err
 	}
-	if isDefault(project, e) {
+	isDefault, err := s.defaultOf(ctx, c, project)
+	if err != nil {
+		return err
+	}
+	if isDefault(e) {
 		return problem(http.StatusBadRequest, httpserver.CodeDefaultEnvironment,
 			"the default environment cannot "+what+"; make another one the default before")
 	}

@@ -123,7 +123,8 @@ func TestKindsOfEnvironments(t *testing.T) {
 	require.NoError(t, w.client.DeleteAllOf(t.Context(), &v1alpha1.Environment{}, client.InNamespace(w.namespace)))
 	key := w.key(t, nil)
 	tests := w.tested(t, key)
-	require.Empty(t, w.chosen(t), "a test environment is never the default by itself")
+	require.Regexp(t, "^tests-", w.chosen(t), "the first environment created is the default, whatever its kind")
+	require.Equal(t, http.StatusBadRequest, w.ask(t, key, http.MethodDelete, tests, "").Code, "it is the default")
 	create := func(name string) string {
 		got := w.ask(t, key, http.MethodPost, "/environments", `{"name":"`+name+`"}`)
 		require.Equal(t, http.StatusCreated, got.Code, got.Body)
@@ -132,7 +133,8 @@ func TestKindsOfEnvironments(t *testing.T) {
 		return "/environments/" + id
 	}
 	first := create("first")
-	require.Regexp(t, "^first-", w.chosen(t), "the first standard one is")
+	require.Regexp(t, "^tests-", w.chosen(t), "and stays it")
+	require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodPost, first+"/set-default", "").Code)
 	kind := func(path, kind string) (int, httpserver.Code) {
 		got := w.ask(t, key, http.MethodPatch, path, `{"kind":"`+kind+`"}`)
 		return got.Code, decode[Problem](t, got.Body.Bytes()).Code
@@ -140,7 +142,7 @@ func TestKindsOfEnvironments(t *testing.T) {
 	status, code := kind(first, "test")
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Equal(t, httpserver.CodeDefaultEnvironment, code)
-	require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodPost, tests+"/set-default", "").Code, "where it is asked for, it becomes the default")
+	require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodPost, tests+"/set-default", "").Code, "as it becomes where that is asked for")
 	status, code = kind(first, "test")
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Equal(t, httpserver.CodeLastEnvironment, code)

@@ -116,10 +116,14 @@ func (s *Server) environmentShower(ctx context.Context, c *caller) (func(*v1alph
 	if err != nil {
 		return nil, err
 	}
+	isDefault, err := s.defaultOf(ctx, c, project)
+	if err != nil {
+		return nil, err
+	}
 	return func(e *v1alpha1.Environment) Environment {
 		return Environment{
 			ID: idOf(e), ProjectID: c.projectID.String(), Name: e.Title(), Slug: e.Status.Slug,
-			IsDefault: isDefault(project, e),
+			IsDefault: isDefault(e),
 			Kind:      EnvironmentKind(cmp.Or(e.Spec.Kind, v1alpha1.EnvironmentStandard).Word()),
 			GitBranch: opt(e.Spec.Git.Branch), GitWebhookURL: opt(project.Status.GitWebhookURL),
 			Settings: EnvironmentSettings{Runner: RunnerSettings{

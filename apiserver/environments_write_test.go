@@ -342,3 +342,18 @@ func TestADefaultThatIsGoneIsNone(t *testing.T) {
 	require.True(t, decode[Environment](t, got.Body.Bytes()).IsDefault)
 	require.Regexp(t, "^first-", w.chosen(t))
 }
+
+// TestADefaultThatIsDeletedBesideTheAPIIsSucceeded: by the one that the platform chose then.
+func TestADefaultThatIsDeletedBesideTheAPIIsSucceeded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	project := w.chosenProject(t)
+	project.Spec.DefaultEnvironment = "deleted"
+	require.NoError(t, w.client.Update(t.Context(), project))
+	project.Status.DefaultEnvironment = "staging"
+	require.NoError(t, w.client.Status().Update(t.Context(), project))
+	list := decode[[]Environment](t, w.ask(t, w.key(t, nil), http.MethodGet, "/environments", "").Body.Bytes())
+	require.Equal(t, w.environmentID("staging"), list[0].ID)
+	require.True(t, list[0].IsDefault)
+	require.False(t, list[1].IsDefault)
+}

@@ -81,8 +81,8 @@ type EnvironmentSpec struct {
 	// +optional
 	DisplayName DisplayName `json:"displayName,omitempty"`
 
-	// Kind is Standard or Test. A test environment never becomes the default by
-	// itself, and is not deleted by the REST API while somebody tests in it.
+	// Kind is Standard or Test. A test environment does not count as the last one of
+	// a project, and is not deleted by the REST API while somebody tests in it.
 	//
 	// +optional
 	// +kubebuilder:default=Standard

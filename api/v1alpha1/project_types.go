@@ -58,8 +58,9 @@ type ProjectSpec struct {
 	Git *ProjectGit `json:"git,omitempty"`
 
 	// DefaultEnvironment is the name of the project's default Environment.
-	// Without it the first environment created is the default until it is
-	// deleted; status.defaultEnvironment shows which one.
+	// Without it, and while there is none of that name, the first environment
+	// created is the default until it is deleted, then the oldest of those that are
+	// there; status.defaultEnvironment shows which one.
 	//
 	// +optional
 	DefaultEnvironment EnvironmentName `json:"defaultEnvironment,omitempty"`
@@ -239,7 +240,7 @@ type ProjectStatus struct {
 	ObjectStatus `json:",inline"`
 
 	// DefaultEnvironment is the name of the default Environment in effect; empty
-	// while the project has no environment, or not the one that the spec names.
+	// while the project has no environment.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,8 +37,7 @@ import (
 // Store is what the controller needs of the store.
 type Store interface {
 	PutEnvironment(ctx context.Context, e store.Environment) error
-	Environment(ctx context.Context, key store.Key) (store.Environment, error)
-	DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error)
+	object.Defaults
 	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
 	Token(ctx context.Context, sha256 []byte) (store.Token, error)
 	PutToken(ctx context.Context, t store.Token) error

@@ -176,6 +176,12 @@ var _ = Describe("An Environment", func() {
 			s.ExpectReconciled(ctx, s.r, e)
 			Expect(e.Status.Default).To(Equal(e.Name == "prod"), e.Name)
 		}
+		project.Spec.DefaultEnvironment = "not-there"
+		s.ExpectApplied(ctx, project)
+		for _, e := range []*v1alpha1.Environment{first, second} {
+			s.ExpectReconciled(ctx, s.r, e)
+			Expect(e.Status.Default).To(Equal(e.Name == "dev"), e.Name)
+		}
 	})
 
 	It("reads plans again where it may not watch them", func(ctx SpecContext) {

@@ -5,7 +5,6 @@ package environment
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
@@ -46,15 +45,11 @@ func (r *Reconciler) showState(ctx context.Context, e *v1alpha1.Environment, pro
 	if err != nil {
 		return object.FromStore(err)
 	}
-	if asked := project.Spec.DefaultEnvironment; asked != "" {
-		e.Status.Default = string(asked) == e.Name
-	} else {
-		chosen, err := r.Store.DefaultEnvironment(ctx, key.ProjectID)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return object.FromStore(fmt.Errorf("finding the default environment: %w", err))
-		}
-		e.Status.Default = err == nil && chosen == key.ID
+	name, err := r.DefaultName(ctx, r.Store, project, key.ProjectID)
+	if err != nil {
+		return err
 	}
+	e.Status.Default = name == e.Name
 	if stored.LiveDeploymentID == nil {
 		e.MarkNothingLive()
 		return nil

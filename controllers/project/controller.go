@@ -6,7 +6,6 @@ package project
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -34,8 +33,7 @@ import (
 // Store is what the controller needs of the store.
 type Store interface {
 	PutProject(ctx context.Context, p store.Project) error
-	DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error)
-	Environment(ctx context.Context, key store.Key) (store.Environment, error)
+	object.Defaults
 }
 
 // Reconciler reconciles Projects.
@@ -102,16 +100,24 @@ func (r *Reconciler) showPlan(ctx context.Context, project *v1alpha1.Project) (p
 // after it, so that it is ready without them.
 func readyMessage(project *v1alpha1.Project) string {
 	if asked := project.Spec.DefaultEnvironment; string(asked) != project.Status.DefaultEnvironment && asked != "" {
-		return fmt.Sprintf("there is no default environment until Environment %q of spec.defaultEnvironment is there", asked)
+		return fmt.Sprintf("Environment %q of spec.defaultEnvironment is not there; %s", asked, until(project.Status.DefaultEnvironment))
 	}
 	return ""
+}
+
+// until is what a project has instead of the default environment that it names.
+func until(chosen string) string {
+	if chosen == "" {
+		return "the project has no default environment until it is"
+	}
+	return fmt.Sprintf("until it is, Environment %q is the default", chosen)
 }
 
 // showDefault shows the default environment that is in effect; while that cannot be
 // read, the one that was. It returns when to look again: nothing tells of it when the
 // store lets go of one that is gone.
 func (r *Reconciler) showDefault(ctx context.Context, project *v1alpha1.Project, id uuid.UUID) (after time.Duration, err error) {
-	name, err := r.defaultName(ctx, project, id)
+	name, err := r.DefaultName(ctx, r.Store, project, id)
 	if err != nil {
 		return 0, err
 	}
@@ -127,32 +133,6 @@ func (r *Reconciler) showDefault(ctx context.Context, project *v1alpha1.Project,
 		return 0, fmt.Errorf("reading the default environment: %w", err)
 	}
 	return 0, nil
-}
-
-// defaultName is the name of the default environment that is in effect, "" for none.
-func (r *Reconciler) defaultName(ctx context.Context, project *v1alpha1.Project, id uuid.UUID) (string, error) {
-	if asked := project.Spec.DefaultEnvironment; asked != "" {
-		_, _, err := r.Environment(ctx, project.Namespace, asked)
-		if errors.As(err, new(*object.MissingError)) {
-			return "", nil
-		}
-		return string(asked), err
-	}
-	chosen, err := r.Store.DefaultEnvironment(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
-	}
-	if err != nil {
-		return "", object.FromStore(fmt.Errorf("finding the default environment: %w", err))
-	}
-	environment, err := r.Store.Environment(ctx, store.Key{ProjectID: id, ID: chosen})
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
-	}
-	if err != nil {
-		return "", object.FromStore(fmt.Errorf("reading the default environment: %w", err))
-	}
-	return environment.Ref.Name, nil
 }
 
 // projection is a Project as the store keeps it.

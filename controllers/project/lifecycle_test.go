@@ -175,13 +175,17 @@ var _ = Describe("A Project", func() {
 		p.Spec.DefaultEnvironment = "later"
 		s.ExpectApplied(ctx, p)
 		s.ExpectReconciled(ctx, s.r, p)
-		Expect(p.Status.DefaultEnvironment).To(BeEmpty())
+		Expect(p.Status.DefaultEnvironment).To(Equal("dev"), "a project with environments has a default")
 		Expect(v1alpha1.IsReady(p)).To(BeTrue(), "its environments may be applied after it")
-		Expect(p.Status.Condition(v1alpha1.ConditionReady).Message).To(ContainSubstring(`Environment "later"`))
-		s.ExpectEnvironment(ctx, "later")
+		Expect(p.Status.Condition(v1alpha1.ConditionReady).Message).To(Equal(
+			`Environment "later" of spec.defaultEnvironment is not there; until it is, Environment "dev" is the default`))
+		later := s.ExpectEnvironment(ctx, "later")
 		s.ExpectReconciled(ctx, s.r, p)
 		Expect(p.Status.DefaultEnvironment).To(Equal("later"))
 		Expect(p.Status.Condition(v1alpha1.ConditionReady).Message).To(Equal("in effect"))
+		s.ExpectGone(ctx, later)
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(p.Status.DefaultEnvironment).To(Equal("dev"), "somebody moves up for one that is deleted")
 		p.Spec.DefaultEnvironment = "prod"
 		s.ExpectApplied(ctx, p)
 		s.ExpectReconciled(ctx, s.r, p)

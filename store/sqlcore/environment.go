@@ -143,12 +143,11 @@ func slugTaken(ctx context.Context, tx *Tx, e store.Environment) (taken, err err
 // in a store that was emptied.
 const rebuildTime = time.Hour
 
-// settleDefault makes the oldest standard environment of a project its default, where
-// there is none. While a projection is built anew the objects come in any order, so that
+// settleDefault makes the oldest environment of a project its default, where there is none. While a projection is built anew the objects come in any order, so that
 // the default may have to give way to an older one; its row is as young as the
 // projection then. One whose row stood longer keeps being it, whatever comes.
 func settleDefault(ctx context.Context, tx *Tx, project uuid.UUID) error {
-	ids, err := collect(ctx, tx, scanID, `SELECT id FROM environments WHERE project_id = $1 AND (kind <> 'test' OR is_default)
+	ids, err := collect(ctx, tx, scanID, `SELECT id FROM environments WHERE project_id = $1
 		ORDER BY CASE WHEN is_default AND created_at < now_us() - $2 THEN 0 ELSE 1 END,
 			object_created_at, CASE WHEN is_default THEN 0 ELSE 1 END, created_at, id LIMIT 1`,
 		project, rebuildTime.Microseconds())

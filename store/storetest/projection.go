@@ -104,7 +104,7 @@ var projectionPromises = []promise{
 		_, err = w.s.DefaultEnvironment(w.ctx, uuid.New())
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"a test environment never becomes the default, and stays it", func(w *world) {
+	{"a test environment is the default like any other: where it is the first", func(w *world) {
 		test, last := w.newEnvironment("test", origin.Add(-time.Hour)), w.newEnvironment("last", origin.Add(time.Hour))
 		test.Kind = "test"
 		for _, e := range []store.Environment{test, last} {
@@ -115,12 +115,13 @@ var projectionPromises = []promise{
 			w.NoError(err)
 			w.Equal(e.ID, id)
 		}
+		isDefault(test)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, test.Ref))
 		isDefault(w.environment)
-		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
-		isDefault(last)
-		last.Kind = "test" // as somebody has said of the default
+		last.Kind = "test"
 		last.Ref.Generation++
 		w.NoError(w.s.PutEnvironment(w.ctx, last))
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		isDefault(last)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, last.Ref))
 		_, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
