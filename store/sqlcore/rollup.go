@@ -21,8 +21,20 @@ const maxRolledUp = 128
 // rollupsTurn is the lock of those who add numbers: rows are read, added to and written.
 var rollupsTurn = uuid.MustParse("5f3a1c52-7a42-4c35-9be3-2d6f6e3d7c10")
 
-// RollUp implements store.Housekeeping.
+// RollUp implements store.Housekeeping, by transactions of some rows each, so that none is long.
 func (c *Core) RollUp(ctx context.Context, limit int) (n int, err error) {
+	for n < limit {
+		some, err := c.rollUpSome(ctx, limit-n)
+		n += some
+		if err != nil || some == 0 {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// rollUpSome does so in one transaction.
+func (c *Core) rollUpSome(ctx context.Context, limit int) (n int, err error) {
 	var waits bool
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox_rollups)`).Scan(&waits)
 	if err != nil || !waits {

@@ -119,12 +119,15 @@ func (s *statistics) addStretch(ctx context.Context, q Queryer, of stretch) erro
 // addPast adds ended runs of a period.
 func (s *statistics) addPast(ctx context.Context, q Queryer, of period) error {
 	l := list{args: []any{s.query.Environment.ProjectID, of.from, of.to}}
-	past, err := collect(ctx, q, scanTallied, `SELECT `+talliedColumns+` FROM ended_runs r
+	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) { // an hour has any number of them: none is kept
+		run, err := scanTallied(row)
+		if err != nil {
+			return none, err
+		}
+		return none, s.addRun(run)
+	}, `SELECT `+talliedColumns+` FROM ended_runs r
 		WHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3)`+s.narrowEnded(&l), l.args...)
-	if err != nil {
-		return err
-	}
-	return s.addRuns(past)
+	return err
 }
 
 // addWaiting adds what has ended of a period and is not rolled up yet.
@@ -163,12 +166,16 @@ func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key
 
 func (s *statistics) addRuns(runs []tallied) error {
 	for _, run := range runs {
-		s.out.Runs[run.status]++
-		if err := s.tally.run(run); err != nil {
+		if err := s.addRun(run); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (s *statistics) addRun(run tallied) error {
+	s.out.Runs[run.status]++
+	return s.tally.run(run)
 }
 
 // addOpen adds how many runs of the window are open.

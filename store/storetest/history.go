@@ -208,6 +208,20 @@ var historyPromises = []promise{
 			w.Equal(first, w.listed(query))
 		}
 	}},
+	{"as much of what has ended is rolled up as is asked for", func(w *world) {
+		w.deploy("one", "first")
+		const ends = 300 // each a row of the outbox: more than one transaction takes
+		w.singles(ends)
+		for done := 0; done < ends; done++ {
+			w.NoError(w.complete(completed(w.claim(1, lease)[0])))
+		}
+		n, err := w.s.RollUp(w.ctx, ends-1)
+		w.NoError(err)
+		w.Equal(ends-1, n)
+		n, err = w.s.RollUp(w.ctx, ends)
+		w.NoError(err)
+		w.Equal(1, n)
+	}},
 	{"runs are narrowed by environment and status", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.accept(one(w.event()), one(w.event()))

@@ -181,7 +181,7 @@ func (p *population) rollUp(tb testing.TB) {
 	tb.Helper()
 	begun, said := time.Now(), time.Now()
 	for {
-		n, err := p.store.RollUp(tb.Context(), 1<<20)
+		n, err := p.store.RollUp(tb.Context(), 500)
 		require.NoError(tb, err)
 		if n == 0 {
 			break
