@@ -275,6 +275,13 @@ type DeploymentStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	Commit string `json:"commit,omitempty"`
 
+	// Path is the folder of the repository that was built, the git.path that the Project
+	// had when the build started; "" is the root. It is absent before, and of an upload.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	Path *string `json:"path,omitempty"`
+
 	// Bundle is what the build made.
 	//
 	// +optional

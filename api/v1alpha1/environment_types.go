@@ -390,6 +390,13 @@ type EnvironmentGitStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	Tree string `json:"tree,omitempty"`
 
+	// Path is the git.path of the Project that the commit was taken from: another one is
+	// another source, of which the commit is built anew.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	Path *string `json:"path,omitempty"`
+
 	// Deployment is the name of the Deployment that was made for it, or activated.
 	//
 	// +optional

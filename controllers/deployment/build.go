@@ -92,6 +92,9 @@ func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, 
 	case err != nil:
 		return nil, fmt.Errorf("launching job %q: %w", job.Name, err)
 	}
+	if from.Upload == "" {
+		v.Status.Path = &from.Path
+	}
 	v.outcome, err = r.Store.Deployment(ctx, v.key)
 	return job, object.FromStore(err)
 }

@@ -30,7 +30,7 @@ func (r *Reconciler) deploy(ctx context.Context, e *v1alpha1.Environment, branch
 	for range mostRevisions {
 		asked.Revision++
 		d := commitDeployment(e, branch, asked.Commit, asked.Revision)
-		made, err := r.deployAs(ctx, d, key)
+		made, err := r.deployAs(ctx, d, target{commit: asked.Commit, path: *asked.Path}, key)
 		if err != nil {
 			return err
 		}
@@ -63,11 +63,11 @@ func commitDeployment(e *v1alpha1.Environment, branch, commit string, revision i
 // deployAs makes a deployment; made is false where its name is taken by another one, or
 // by one that has ended. It reads past the cache, for what was just made may be missing
 // there.
-func (r *Reconciler) deployAs(ctx context.Context, d *v1alpha1.Deployment, key store.Key) (made bool, err error) {
+func (r *Reconciler) deployAs(ctx context.Context, d *v1alpha1.Deployment, to target, key store.Key) (made bool, err error) {
 	found := &v1alpha1.Deployment{}
 	err = r.Reader.Get(ctx, client.ObjectKeyFromObject(d), found)
 	if err == nil {
-		return isOpen(found) && found.Spec.Environment == d.Spec.Environment && isOf(found, string(d.Spec.Source.Git.Commit)), nil
+		return isOpen(found) && found.Spec.Environment == d.Spec.Environment && to.is(found), nil
 	}
 	if !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("reading Deployment %q: %w", d.Name, err)

@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -31,7 +32,10 @@ func (r *Reconciler) follow(ctx context.Context, e *v1alpha1.Environment, projec
 		return 0, fmt.Errorf("listing the deployments: %w", err)
 	}
 	if was := e.Status.Git; was != nil && stays(*was, head, e.Spec.Git.AutoDeploy, list.Items) {
-		if was.Commit == head.Commit && head.Tree != "" { // which was not seen before, or of another path
+		if was.Path == nil { // of a release before
+			was.Path = &head.Path
+		}
+		if was.Commit == head.Commit && *was.Path == head.Path && head.Tree != "" { // which was not seen before
 			was.Tree = head.Tree
 		}
 		ended, err := r.endOf(ctx, e, was, list.Items)
@@ -59,20 +63,26 @@ func (r *Reconciler) follow(ctx context.Context, e *v1alpha1.Environment, projec
 }
 
 // stays says whether nothing is to be decided: the environment was brought to this head,
-// or to files that are the same. One that follows a branch has one build at a time: the
-// end of what was decided last is waited for, and then the newest head counts.
+// or to files that are the same, of the same git.path. One that follows a branch has one build
+// at a time: the end of what was decided last is waited for, and then the newest head counts.
 func stays(was v1alpha1.EnvironmentGitStatus, head Head, following bool, all []v1alpha1.Deployment) bool {
-	if was.Commit == head.Commit || head.Tree != "" && was.Tree == head.Tree {
+	same := was.Commit == head.Commit || head.Tree != "" && was.Tree == head.Tree
+	if same && !isMoved(&was, head.Path) {
 		return true
 	}
 	return following && slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment && isOpen(&d) })
+}
+
+// isMoved says whether an environment was brought where it is from another git.path.
+func isMoved(was *v1alpha1.EnvironmentGitStatus, path string) bool {
+	return was != nil && was.Path != nil && *was.Path != path
 }
 
 // endOf is what became of the Deployment that was asked to bring the environment to a commit,
 // "" where that is live or on its way. One that the cache has not is looked for past it: it may
 // have been made a moment ago.
 func (r *Reconciler) endOf(ctx context.Context, e *v1alpha1.Environment, was *v1alpha1.EnvironmentGitStatus, all []v1alpha1.Deployment) (string, error) {
-	if e.Status.LiveCommit == was.Commit {
+	if isLive(e, target{commit: was.Commit, path: ptr.Deref(was.Path, "")}, all) {
 		return "", nil
 	}
 	if i := slices.IndexFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment }); i >= 0 {
@@ -110,16 +120,17 @@ func ended(d *v1alpha1.Deployment) string {
 func (r *Reconciler) ask(
 	ctx context.Context, e *v1alpha1.Environment, branch string, head Head, all []v1alpha1.Deployment, key store.Key,
 ) (*v1alpha1.EnvironmentGitStatus, error) {
-	asked := &v1alpha1.EnvironmentGitStatus{Commit: head.Commit, Tree: head.Tree}
+	asked := &v1alpha1.EnvironmentGitStatus{Commit: head.Commit, Tree: head.Tree, Path: &head.Path}
 	if e.Status.Git != nil {
 		asked.Revision = e.Status.Git.Revision
 	}
-	if e.Status.LiveCommit == head.Commit && stayLive(head.Commit, all) {
+	to := target{commit: head.Commit, path: head.Path, moved: isMoved(e.Status.Git, head.Path)}
+	if isLive(e, to, all) && stayLive(to, all) {
 		asked.Deployment = e.Status.LiveDeployment
 		asked.Revision++
 		return asked, nil
 	}
-	there, activate := deploymentOf(head.Commit, e.Status.LiveDeployment, all)
+	there, activate := deploymentOf(to, e.Status.LiveDeployment, all)
 	if there == nil {
 		return asked, r.deploy(ctx, e, branch, asked, key)
 	}
@@ -143,7 +154,7 @@ func (r *Reconciler) wanted(e *v1alpha1.Environment, project *v1alpha1.Project) 
 		e.MarkSourceUnknown(v1alpha1.ReasonGitMissing, fmt.Sprintf("the project has no git repository: set spec.git of Project %q", v1alpha1.ProjectName))
 		return head, false
 	case git.Commit != "":
-		return Head{Commit: string(git.Commit)}, true
+		return Head{Commit: string(git.Commit), Path: project.Spec.Git.Path}, true
 	}
 	head, seen := r.Heads.get(e.Namespace, branchOf(e, project))
 	switch {
@@ -176,72 +187,6 @@ func (r *Reconciler) showHead(e *v1alpha1.Environment, project *v1alpha1.Project
 	default:
 		e.MarkSourceSeen(branch, head.Seen, head.Unseen)
 	}
-}
-
-// deploymentOf is the Deployment that brings an environment to a commit without another
-// build, nil where there is none: one that is on its way there, is live, or, with
-// activate, was live before and can be so again. Of those on their way the newest goes
-// live last, so no other counts; it would go live after one that only is live, and not
-// after one that is activated. live is what the store knows to be live, "" where it knows
-// of none; the statuses are behind it.
-func deploymentOf(commit, live string, all []v1alpha1.Deployment) (there *v1alpha1.Deployment, activate bool) {
-	next, stay := newestOpen(commit, all), stayLive(commit, all)
-	if next != nil && isOf(next, commit) {
-		return next, false
-	}
-	for i := range all {
-		d := &all[i]
-		if d.Status.Phase != v1alpha1.DeploymentDeployed || d.DeletionTimestamp != nil || !isOf(d, commit) {
-			continue
-		}
-		if d.Status.Live && (live == "" || live == d.Name) && stay {
-			return d, false
-		}
-		// What a user made is the user's to activate.
-		if d.Labels[object.LabelManagedBy] == object.ManagedBy && (there == nil || oldestFirst(there, d) < 0) {
-			there, activate = d, true
-		}
-	}
-	return there, activate
-}
-
-// stayLive says whether what is live of a commit stays so: nothing is on its way, and no deployment
-// of another commit is asked to be live again.
-func stayLive(commit string, all []v1alpha1.Deployment) bool {
-	return newestOpen(commit, all) == nil && !slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool {
-		return d.Status.Phase == v1alpha1.DeploymentDeployed && d.DeletionTimestamp == nil && d.ActivationPending() && !isOf(&d, commit)
-	})
-}
-
-// newestOpen is what goes live last of the deployments that are on their way, nil where
-// none is. Of two made in the same second it is not known; one of another commit counts.
-func newestOpen(commit string, all []v1alpha1.Deployment) (newest *v1alpha1.Deployment) {
-	for i := range all {
-		d := &all[i]
-		if !isOpen(d) {
-			continue
-		}
-		if newest == nil || oldestFirst(newest, d) < 0 || oldestFirst(newest, d) == 0 && isOf(newest, commit) {
-			newest = d
-		}
-	}
-	return newest
-}
-
-// isOpen says whether a deployment is on its way.
-func isOpen(d *v1alpha1.Deployment) bool {
-	return !d.Status.Phase.Terminal() && d.DeletionTimestamp == nil && !d.Spec.Cancel && !v1alpha1.IsStalled(d)
-}
-
-// oldestFirst orders deployments by their creation.
-func oldestFirst(a, b *v1alpha1.Deployment) int {
-	return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-}
-
-// isOf says whether a deployment is one of a commit.
-func isOf(d *v1alpha1.Deployment, commit string) bool {
-	git := d.Spec.Source.Git
-	return d.Status.Commit == commit || d.Status.Commit == "" && git != nil && string(git.Commit) == commit
 }
 
 // activate asks for a deployment to be live again.

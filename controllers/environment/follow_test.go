@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -109,6 +110,19 @@ func (f *follower) deployed(ctx context.Context, commit string, live bool) *v1al
 	return nil
 }
 
+// built gives a deployment the status of one that is live, of a folder of the repository.
+func (f *follower) built(ctx context.Context, name, commit, path string) {
+	GinkgoHelper()
+	list := f.deployments(ctx)
+	for i := range list.Items {
+		d := &list.Items[i]
+		if d.Status.Live = d.Name == name; d.Status.Live {
+			d.Status.Phase, d.Status.Commit, d.Status.Path = v1alpha1.DeploymentDeployed, commit, &path
+		}
+		f.ExpectStatus(ctx, d)
+	}
+}
+
 // ended gives a deployment the status of one that has ended.
 func (f *follower) ended(ctx context.Context, name string, phase v1alpha1.DeploymentPhase) {
 	GinkgoHelper()
@@ -141,7 +155,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(e.Status.SeenCommit).To(Equal(first))
 		Expect(e.Status.IsTrue("SourceSeen")).To(BeTrue(), "as kubectl wait calls it")
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFetched)).To(BeNil(), "which is a Deployment's own")
-		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: first, Deployment: d.Name, Revision: 1}))
+		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: first, Path: ptr.To(""), Deployment: d.Name, Revision: 1}))
 		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeTrue())
 		Expect(d.Labels).To(HaveKeyWithValue("app.kubernetes.io/managed-by", "agentplatform"))
 
@@ -245,14 +259,16 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.deployed(ctx, first, true)
 		Expect(e.Status.Git.Tree).To(BeEmpty())
 
-		By("the project has a path now, and the same commit")
+		By("the project has a path now, and the same commit is built anew from there")
 		f.project.Spec.Git.Path = "agents"
 		f.ExpectApplied(ctx, f.project)
 		woken, _ := f.look(ctx)
 		Expect(woken).To(ConsistOf("dev"))
 		f.ExpectReconciled(ctx, f.r, e)
 		Expect(e.Status.Git.Tree).To(Equal(f.repository.Git(f.repository.Work, "rev-parse", "main:agents")))
-		Expect(f.commits(ctx)).To(ConsistOf(first))
+		Expect(e.Status.Git.Path).To(HaveValue(Equal("agents")))
+		Expect(f.commits(ctx)).To(ConsistOf(first, first))
+		f.built(ctx, e.Status.Git.Deployment, first, "agents")
 
 		By("the server fails for a while")
 		second := f.repository.Commit("main", "README.md", "two")
@@ -261,7 +277,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 			woken, _ := f.look(ctx)
 			Expect(woken).To(HaveLen(max(0, 1-i)), "of what is told once")
 			f.ExpectReconciled(ctx, f.r, e)
-			Expect(f.commits(ctx)).To(ConsistOf(first))
+			Expect(f.commits(ctx)).To(ConsistOf(first, first))
 			Expect(e.Status.SeenCommit).To(Equal(second))
 			Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen).Reason).To(Equal(v1alpha1.ReasonFolderUnseen))
 			Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeTrue(), "the commit of before is live")
@@ -270,8 +286,44 @@ var _ = Describe("An Environment that follows a branch", func() {
 		woken, _ = f.look(ctx)
 		Expect(woken).To(ConsistOf("dev"))
 		f.ExpectReconciled(ctx, f.r, e)
-		Expect(f.commits(ctx)).To(ConsistOf(first, second))
+		Expect(f.commits(ctx)).To(ConsistOf(first, first, second))
 		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceSeen)).To(BeTrue())
+	})
+
+	It("builds its head anew from another folder of the repository, once what is under way has ended", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
+		f.project.Spec.Git.Path = "a"
+		f.ExpectApplied(ctx, f.project)
+		first := f.repository.Commit("main", "a/agents/a.yaml", "name: a", "b/agents/b.yaml", "name: b")
+		e := f.Environment("dev", following)
+		f.reconciled(ctx, e)
+		f.look(ctx)
+		f.ExpectReconciled(ctx, f.r, e)
+		before := e.Status.Git.Deployment
+		tree := e.Status.Git.Tree
+
+		f.project.Spec.Git.Path = "b"
+		f.ExpectApplied(ctx, f.project)
+		f.look(ctx)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(ConsistOf(first), "one build at a time")
+		Expect(e.Status.Git.Tree).To(Equal(tree), "that of what is built")
+		Expect(e.Status.Git.Path).To(HaveValue(Equal("a")))
+		f.built(ctx, before, first, "a")
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(ConsistOf(first, first))
+		Expect(e.Status.Git.Deployment).NotTo(Equal(before))
+		Expect(e.Status.Git.Path).To(HaveValue(Equal("b")))
+		f.built(ctx, e.Status.Git.Deployment, first, "b")
+		f.ExpectAtRest(ctx, f.r, e)
+
+		By("a status of a release before, which did not tell the folder")
+		e.Status.Git.Path = nil
+		f.ExpectStatus(ctx, e)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(ConsistOf(first, first))
+		Expect(e.Status.Git.Path).To(HaveValue(Equal("b")))
 	})
 
 	It("says that the branch can be fetched again, also while its folder cannot be seen", func(ctx SpecContext) {
@@ -282,11 +334,11 @@ var _ = Describe("An Environment that follows a branch", func() {
 		first := f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", following)
 		f.reconciled(ctx, e)
-		says := func(seen, followed string) {
+		says := func(fetched, followed string) {
 			GinkgoHelper()
 			f.look(ctx)
 			f.ExpectReconciled(ctx, f.r, e)
-			for condition, want := range map[string]string{v1alpha1.ConditionSourceSeen: seen, v1alpha1.ConditionSourceFollowed: followed} {
+			for condition, want := range map[string]string{v1alpha1.ConditionSourceSeen: fetched, v1alpha1.ConditionSourceFollowed: followed} {
 				is := e.Status.Condition(condition)
 				Expect(string(is.Status)+"/"+is.Reason).To(Equal(want), is.Message)
 			}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/store"
@@ -42,8 +43,58 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		back := f.deployed(ctx, one, true)
 		Expect(back.Spec.Activation).NotTo(BeNil())
 		Expect(back.Spec.Activation.RequestedAt.Time).To(BeTemporally("~", f.Clock.Now(), time.Second))
-		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: one, Deployment: back.Name, Revision: 3}))
+		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: one, Path: ptr.To(""), Deployment: back.Name, Revision: 3}))
 		f.ExpectAtRest(ctx, f.r, e)
+	})
+
+	It("is built anew from another folder of the repository, and what was built of the one before does not count", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		old := e.Status.Git.Deployment
+		f.built(ctx, old, one, "")
+		live := f.Deployment(old)
+		_, err := f.Store.BeginDeployment(ctx, store.DeploymentSpec{
+			Ref: f.Ref(live), ID: f.Key(live).ID, ProjectID: f.Key(live).ProjectID, EnvironmentID: f.Key(e).ID, Fingerprint: "a", SourceType: "git", Commit: one,
+		})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = f.Store.Database.ExecContext(ctx, `UPDATE environments SET live_deployment_id = ?, live_activated_at = 1`, f.Key(live).ID.String())
+		Expect(err).NotTo(HaveOccurred())
+		_, err = f.Store.Database.ExecContext(ctx, `UPDATE deployments SET resolved_commit = ?`, one)
+		Expect(err).NotTo(HaveOccurred())
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(e.Status.LiveCommit).To(Equal(one))
+		Expect(e.Status.Git.Deployment).To(Equal(old))
+
+		f.project.Spec.Git.Path = "agents"
+		f.ExpectApplied(ctx, f.project)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, one))
+		anew := e.Status.Git.Deployment
+		Expect(anew).NotTo(Equal(old))
+		f.ended(ctx, anew, v1alpha1.DeploymentFailed)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed).Reason).To(Equal(v1alpha1.ReasonDeploymentFailed))
+		f.built(ctx, anew, one, "agents")
+		_, err = f.Store.Database.ExecContext(ctx, `UPDATE environments SET live_deployment_id = NULL, live_activated_at = NULL`)
+		Expect(err).NotTo(HaveOccurred())
+
+		By("there and back")
+		at(two)(e)
+		f.reconciled(ctx, e)
+		f.built(ctx, e.Status.Git.Deployment, two, "agents")
+		at(one)(e)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, one, two))
+		Expect(e.Status.Git.Deployment).To(Equal(anew))
+
+		By("in the folder of before, where what was built of it is activated")
+		f.built(ctx, anew, one, "agents")
+		f.project.Spec.Git.Path = ""
+		f.ExpectApplied(ctx, f.project)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, one, two))
+		Expect(e.Status.Git.Deployment).To(Equal(old))
 	})
 
 	It("is left as it is where the commit is live already", func(ctx SpecContext) {
