@@ -128,6 +128,11 @@ func wantedState(d *v1alpha1.Deployment) (state commitstatus.State, since time.T
 	case v1alpha1.DeploymentCancelled:
 		state = commitstatus.Error
 	}
+	if d.Status.FailureReason == v1alpha1.FailureStoreRestored { // which says nothing of a commit
+		if state = ""; reportedState(d) == commitstatus.Pending { // and nobody else ends that
+			state = commitstatus.Error
+		}
+	}
 	if at == nil || !isCommit(d.Status.Commit) || d.DeletionTimestamp != nil {
 		return "", time.Time{}
 	}

@@ -395,6 +395,26 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		}
 	})
 
+	It("stays as it is where the store has lost what became of it, and does not stay pending", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		lost := p.Deployment("one")
+		p.at(ctx, lost, v1alpha1.DeploymentDeployed)
+		p.states()
+		p.Clock.Step(20 * time.Hour)
+		lost.Status.FailureReason = v1alpha1.FailureStoreRestored
+		Expect(p.at(ctx, lost, v1alpha1.DeploymentFailed)).To(BeZero())
+		Expect(p.states()).To(BeEmpty(), "it succeeded")
+		Expect(lost.Status.CommitStatus.State).To(Equal("Success"))
+
+		p.commit = strings.Repeat("b", 40)
+		building := p.Deployment("two")
+		p.at(ctx, building, v1alpha1.DeploymentBuilding)
+		p.states()
+		building.Status.FailureReason = v1alpha1.FailureStoreRestored
+		Expect(p.at(ctx, building, v1alpha1.DeploymentFailed)).To(BeZero())
+		Expect(p.states()).To(Equal([]string{"error agentplatform/" + p.Namespace + "/the-dev"}))
+	})
+
 	It("is nothing where it was cancelled before anything was built of the commit", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		d := p.Deployment("one")
