@@ -375,7 +375,7 @@ type Catalog interface {
 	// Environment returns one environment, ErrNotFound when there is none.
 	Environment(ctx context.Context, key Key) (Environment, error)
 	// DefaultEnvironment returns the id of the environment that is remembered as
-	// the project's default: the first created, until it is removed. ErrNotFound
+	// the project's default: the first created, until it is removed, then the oldest left. ErrNotFound
 	// when the project has no environment.
 	DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error)
 	// Connector returns one connector, ErrNotFound when there is none.

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/store"
@@ -50,7 +51,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 			f.look(ctx)
 			f.ExpectReconciled(ctx, f.r, e)
 			Expect(f.commits(ctx)).To(BeEmpty(), name)
-			Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: head, Deployment: name + "-7", Revision: 1}))
+			Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: head, Path: ptr.To(""), Deployment: name + "-7", Revision: 1}))
 			Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeTrue())
 			f.ExpectAtRest(ctx, f.r, e)
 		}
