@@ -92,7 +92,7 @@ func daysOf(runs int) []int {
 // draw fills a table of whose a run is, by which each has its share.
 func (p *population) draw(tb testing.TB) {
 	tb.Helper()
-	random := rand.New(rand.NewPCG(11, 2026)) //nolint:gosec // the same on each machine
+	random := rand.New(rand.NewPCG(11, 2026))
 	project := rand.NewZipf(random, skew, 1, uint64(len(p.scenes)-1))
 	agent := rand.NewZipf(random, skew, 1, agentsOfProject-1)
 	ctx := tb.Context()
@@ -196,7 +196,7 @@ func (p *population) rollUp(tb testing.TB) {
 // open queues so many runs, spread as the others are.
 func (p *population) open(tb testing.TB, n int) {
 	tb.Helper()
-	random := rand.New(rand.NewPCG(12, 2026)) //nolint:gosec // the same on each machine
+	random := rand.New(rand.NewPCG(12, 2026))
 	project := rand.NewZipf(random, skew, 1, uint64(len(p.scenes)-1))
 	of := make([]int, len(p.scenes))
 	for range n {
