@@ -197,7 +197,7 @@ func (c Completion) Check() error {
 // Bounded is the completion that is recorded for c: c itself, or a failed one
 // where c is beyond a limit or fails Check, so that such a run ends all the same.
 func (c Completion) Bounded() Completion {
-	c.Error, c.TestName = Cut(c.Error, MaxError), Cut(c.TestName, MaxTestName)
+	c.Error, c.TestName, c.Usage = Cut(c.Error, MaxError), Cut(c.TestName, MaxTestName), c.Usage.bounded()
 	if err := c.Check(); err != nil {
 		return c.failed(RunErrorReportInvalid, err.Error())
 	}
@@ -208,6 +208,15 @@ func (c Completion) Bounded() Completion {
 		return c.failed(RunErrorOutputTooLarge, fmt.Sprintf("the output has %d bytes, at most %d are stored", len(c.Output), MaxOutput))
 	}
 	return c
+}
+
+// MaxTokens is how many tokens of a kind a run is recorded with at most: sums of them stay sums.
+const MaxTokens = 1 << 40
+
+// bounded are the tokens that are recorded of what a runner says.
+func (u TokenUsage) bounded() TokenUsage {
+	of := func(tokens int64) int64 { return min(max(tokens, 0), MaxTokens) }
+	return TokenUsage{of(u.InputTokens), of(u.OutputTokens), of(u.ThinkingTokens), of(u.CachedInputTokens), of(u.TotalTokens)}
 }
 
 // failed keeps what is known to be small: the claim and the tokens spent.

@@ -4,6 +4,7 @@ package store_test
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -134,4 +135,12 @@ func TestTheLastPageOfAJournal(t *testing.T) {
 	} {
 		require.Equal(t, c.last, store.LastJournalPage(c.page, 3))
 	}
+}
+
+func TestTokensThatARunIsRecordedWith(t *testing.T) {
+	t.Parallel()
+	said := store.TokenUsage{InputTokens: -1, OutputTokens: math.MaxInt64, ThinkingTokens: math.MinInt64, CachedInputTokens: 7}
+	want := store.TokenUsage{OutputTokens: store.MaxTokens, CachedInputTokens: 7}
+	require.Equal(t, want, store.Completion{Status: store.RunCompleted, Usage: said}.Bounded().Usage)
+	require.Equal(t, want, store.Completion{Status: "no status", Usage: said}.Bounded().Usage)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/agentplatform/agentplatform/store/sqlcore"
@@ -65,17 +66,32 @@ func dropAlone(ctx context.Context, conn *pgxpool.Conn, parts []part) (n int, er
 	if _, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', $1, FALSE)`, lockTimeout); err != nil {
 		return 0, err
 	}
+	var waiting error
 	for _, p := range parts {
-		if err := dropPart(ctx, conn.Conn(), p); err != nil {
-			return n, fmt.Errorf("dropping %s: %w", p.name, err)
+		err := dropPart(ctx, conn.Conn(), p)
+		switch {
+		case err == nil:
+			n++
+		case isLocked(err): // somebody reads it, and is in the way of no other
+			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))
+		default:
+			return n, errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))
 		}
-		n++
+	}
+	if waiting != nil {
+		return n, waiting
 	}
 	if _, err := conn.Exec(ctx, `RESET lock_timeout`); err != nil {
 		return n, err
 	}
 	_, err = conn.Exec(ctx, `SELECT pg_advisory_unlock($1)`, dropLock)
 	return n, err
+}
+
+// isLocked says whether a lock was not to be had in time.
+func isLocked(err error) bool {
+	var failure *pgconn.PgError
+	return errors.As(err, &failure) && failure.Code == "55P03"
 }
 
 // dropPart detaches a partition and drops it. Names come from the catalogue, and are those of

@@ -152,3 +152,22 @@ func TestBlobsOutlastTheirPartitionsByDays(t *testing.T) {
 	require.Equal(t, 2, left)
 	require.Zero(t, forgotten(t, s))
 }
+
+// TestAReaderKeepsItsOwnPartitionAlone: what somebody reads waits, and keeps nothing else.
+func TestAReaderKeepsItsOwnPartitionAlone(t *testing.T) {
+	t.Parallel()
+	_, s, db := scene(t)
+	_, err := s.EnsurePartitions(t.Context(), 3)
+	require.NoError(t, err)
+	old := oldDay(t, db)
+	reader, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = reader.ExecContext(t.Context(), `SELECT count(*) FROM delivery_attempts`)
+	require.NoError(t, err)
+	n, err := s.DropHistory(t.Context(), 90*aDay, most)
+	require.ErrorContains(t, err, "delivery_attempts"+old)
+	require.Equal(t, ofDays(1)-1, n)
+	require.NoError(t, reader.Rollback())
+	require.Equal(t, 1, forgotten(t, s))
+	leaves(t, db, ofDays(4))
+}
