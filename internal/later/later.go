@@ -67,7 +67,6 @@ var names = []Name{
 	{Query, "status_filter", "scheduled"},
 	{Query, "status_filter", "awaiting_approval"},
 
-	{Endpoint, "GET /connectors/{connector_id}/stats", ""},
 	{Endpoint, "GET /runs/{run_id}/events", ""},
 	{Endpoint, "POST /retrieval/text", ""},
 	{Endpoint, "POST /retrieval/query", ""},

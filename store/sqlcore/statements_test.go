@@ -37,7 +37,7 @@ var ofAll = map[string]string{
 	"SaidVariant":     "its rows are those of the project of the run that it is given",
 	"demandStatement": "its rows are those of the walk in one environment",
 	"CountStored":     "ended runs of all projects are counted",
-	"RollUp":          "ended runs of all projects are counted",
+	"rollUpSome":      "ended runs of all projects are counted",
 	"RebuildRollups":  "ended runs of all projects are counted",
 	"ConnectorIDs":    "which ids there are at all",
 
