@@ -7,6 +7,7 @@ package cron
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -119,12 +120,33 @@ func parse(schedule string) (cron.Schedule, error) {
 	}
 	ticks, err := parser.Parse(schedule)
 	if err != nil {
-		return nil, errors.New(notASchedule)
+		return nil, errors.New(cmp.Or(wrongField(schedule), notASchedule))
 	}
 	if ticks.Next(leapYear).IsZero() {
 		return nil, errors.New("must come at some time: no month has all that it asks for")
 	}
 	return ticks, nil
+}
+
+// fields are what the five fields of a schedule say, and the values that each may have.
+var fields = []struct{ name, values string }{
+	{"minute", "0-59"}, {"hour", "0-23"}, {"day of the month", "1-31"}, {"month", "1-12 or JAN-DEC"}, {"day of the week", "0-6 or SUN-SAT"},
+}
+
+// wrongField says which of five fields is wrong; "" where there are not five.
+func wrongField(schedule string) string {
+	parts := strings.Fields(schedule)
+	if len(parts) != len(fields) {
+		return ""
+	}
+	for i, part := range parts {
+		alone := []string{"*", "*", "*", "*", "*"}
+		alone[i] = part
+		if _, err := parser.Parse(strings.Join(alone, " ")); err != nil {
+			return fmt.Sprintf("has %q for the %s, which must be * or of %s, as a list, a range or with a step such as */2", part, fields[i].name, fields[i].values)
+		}
+	}
+	return ""
 }
 
 // ParseZone reads the IANA name of a time zone, "" for UTC. Any error is a *FieldError.

@@ -55,33 +55,42 @@ func test(
 		return dispatchapi.BuildResult{}, err
 	}
 	built.TestResults = reported(results)
-	if message := summary(results); message != "" {
-		log.say("%s", message)
+	if failed, first := summary(results); failed != "" {
+		log.say("%s", failed)
 		return dispatchapi.BuildResult{
-			BundleDigest: built.BundleDigest, TestResults: built.TestResults, FailureReason: dispatchapi.FailureTests, Message: message,
+			BundleDigest: built.BundleDigest, TestResults: built.TestResults, FailureReason: dispatchapi.FailureTests,
+			Message: failed + "; " + first + "; the build's log has all",
 		}, nil
 	}
 	log.say("all %d test cases passed", len(results))
 	return built, nil
 }
 
-// summary names the cases that failed; "" where none did.
-func summary(results []suite.Result) string {
+// maxFirst is the most bytes of why the first case has failed, in a build's message.
+const maxFirst = 500
+
+// summary names the cases that failed, and tells why the first did; "" where none did.
+func summary(results []suite.Result) (message, first string) {
 	var failed []string
 	for _, r := range results {
-		if !r.Passed {
-			failed = append(failed, r.Agent+"/"+r.Case.Name)
+		if r.Passed {
+			continue
 		}
+		name := r.Agent + "/" + r.Case.Name
+		if first == "" {
+			first = gitremote.Clip(name+": "+r.Reason(), maxFirst)
+		}
+		failed = append(failed, name)
 	}
 	if len(failed) == 0 {
-		return ""
+		return "", ""
 	}
 	const most = 20
 	names := strings.Join(failed[:min(len(failed), most)], ", ")
 	if more := len(failed) - most; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%d of %d test cases failed: %s; the build's log says what was expected and what came", len(failed), len(results), names)
+	return fmt.Sprintf("%d of %d test cases failed: %s", len(failed), len(results), names), first
 }
 
 // reported are results as dispatch takes them: where they are too large together, with

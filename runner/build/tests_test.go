@@ -64,7 +64,8 @@ func TestOneCaseThatFails(t *testing.T) {
 	require.NoError(t, tested(t, t.Context(), d, passing+failing, asIs))
 	result := d.results[0]
 	require.Equal(t, dispatchapi.FailureTests, result.FailureReason)
-	require.Equal(t, "1 of 2 test cases failed: ok/bids-farewell; the build's log says what was expected and what came", result.Message)
+	require.Equal(t, "1 of 2 test cases failed: ok/bids-farewell; ok/bids-farewell: 0 of 1 runs were as expected, at least 1 must be; "+
+		"run 1 at tests/t.yaml:4:40: expected output == 'bye'; got status \"completed\", output \"hello\"; the build's log has all", result.Message)
 	require.Empty(t, result.Agents)
 	require.NotEmpty(t, d.bundles[result.BundleDigest])
 	require.Equal(t, []string{"bids-farewell", "greets"}, []string{result.TestResults[0].TestName, result.TestResults[1].TestName})

@@ -5,6 +5,7 @@ package sqlcore
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/DataDog/sketches-go/ddsketch"
@@ -131,7 +132,10 @@ func (t *tally) p95() (*time.Duration, error) {
 	if t.timed == 0 {
 		return nil, nil
 	}
-	us, err := t.sketch.GetValueAtQuantile(0.95)
+	// The nearest rank: of few runs the slowest is among the slow ones. The sketch takes the one at
+	// the quantile of all but one of them, rounded down.
+	rank := math.Ceil(0.95*float64(t.timed)) - 1
+	us, err := t.sketch.GetValueAtQuantile(min(1, (rank+0.5)/float64(t.timed-1)))
 	if err != nil {
 		return nil, fmt.Errorf("reading a quantile: %w", err)
 	}

@@ -140,7 +140,7 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 	case c.RequireAuthentication && f.credential(c) == nil:
 		return refuse(http.StatusUnauthorized, httpserver.CodeInvalidSecret, "The secret is missing or wrong. Send the connector's secret in the header X-Service-Secret.")
 	case c.Retired:
-		return refuse(http.StatusConflict, httpserver.CodeConnectorRetired, "This connector was removed from the project's code and takes no more requests.")
+		return refuse(http.StatusConflict, httpserver.CodeConnectorRetired, "This connector was removed from the project's code, or its environment was deleted, and takes no more requests.")
 	case !c.Enabled:
 		return refuse(http.StatusConflict, httpserver.CodeConnectorDisabled, "This connector is disabled. Enable it, then send the request again.")
 	case webhookapi.Hops(f.header) > store.MaxHops:
