@@ -332,7 +332,7 @@ func removeConnector(ctx context.Context, tx *Tx, key store.Key) error {
 		}
 	}
 	tx.Hint(store.TopicRoute, key)
-	return nil
+	return goes(ctx, tx, store.KindConnector, key)
 }
 
 // ConnectorIDs implements store.Routes.

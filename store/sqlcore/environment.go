@@ -197,6 +197,9 @@ func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) err
 			return err
 		}
 	}
+	if err := goes(ctx, tx, store.KindEnvironment, key); err != nil {
+		return err
+	}
 	tx.Hint(store.TopicQueued, key)
 	if err := settleDefault(ctx, tx, project); err != nil {
 		return err

@@ -41,5 +41,8 @@ func removeProject(ctx context.Context, tx *Tx, id uuid.UUID) error {
 	if _, err := tx.exec(ctx, `DELETE FROM looks WHERE project_id = $1`, id); err != nil {
 		return err
 	}
+	if err := goes(ctx, tx, store.KindProject, store.Key{ProjectID: id, ID: id}); err != nil {
+		return err
+	}
 	return bumpConnectors(ctx, tx, id, `TRUE`)
 }

@@ -57,7 +57,8 @@ func addStoredOn(ctx context.Context, tx *Tx, more map[projectDay]int64) error {
 	return addStored(ctx, tx, of)
 }
 
-// DropHistory implements store.Housekeeping. Blobs go last: their days are over by then.
+// DropHistory implements store.Housekeeping. Blobs go after their days, and what objects have left
+// that are gone after both.
 func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	now, err := c.Now(ctx)
 	if err != nil {
@@ -78,6 +79,9 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n
 	}
 	if err == nil && n == 0 {
 		n, err = c.dropBlobsBefore(ctx, begin(before)-blobMargin.Microseconds(), limit)
+	}
+	if err == nil && n == 0 {
+		n, err = c.dropDeparted(ctx, age, limit)
 	}
 	if err == nil && n == 0 {
 		n, err = c.engine.Shrink(ctx)
@@ -148,6 +152,15 @@ func scanSized(row scanner) (b sizedBlob, err error) {
 	return b, err
 }
 
+// upToBytes are the first of some blobs, at least one, which together have about dropBytes.
+func upToBytes(blobs []sizedBlob) (keys []store.Key) {
+	for total := int64(0); len(keys) < len(blobs) && total < dropBytes; {
+		next := blobs[len(keys)]
+		keys, total = append(keys, next.Key), total+next.size
+	}
+	return keys
+}
+
 // dropBlobsBefore deletes blobs of history that were written before a moment.
 func (c *Core) dropBlobsBefore(ctx context.Context, before int64, limit int) (n int, err error) {
 	const old = `SELECT project_id, id, size FROM blobs WHERE mark = 'history' AND created_at < $1 ORDER BY created_at LIMIT $2 `
@@ -160,13 +173,9 @@ func (c *Core) dropBlobsBefore(ctx context.Context, before int64, limit int) (n 
 		if err != nil {
 			return err
 		}
-		var keys []store.Key
-		for total := int64(0); len(keys) < len(blobs) && total < dropBytes; {
-			next := blobs[len(keys)]
-			keys, total = append(keys, next.Key), total+next.size
-		}
-		n = len(keys)
-		return c.dropBlobs(ctx, tx, keys)
+		some := upToBytes(blobs)
+		n = len(some)
+		return c.dropBlobs(ctx, tx, some)
 	})
 	return n, wrap(err, "deleting blobs of history")
 }

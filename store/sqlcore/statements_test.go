@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
 // ofAll are the functions whose statements are about the rows of all projects,
@@ -54,6 +56,7 @@ var ofAll = map[string]string{
 	"ClaimDeliveries": "deliveries are due in all projects",
 	"NextDelivery":    "deliveries are due in all projects",
 
+	"dropDeparted":    "looks for what went, in all projects",
 	"forgetDays":      "days are over in all projects",
 	"deleteDays":      "days are over in all projects",
 	"OldestHistory":   "the oldest day is that of all projects",
@@ -124,6 +127,26 @@ func TestSchemasAreTheSameAndKeysBeginWithTheProject(t *testing.T) {
 			require.Contains(t, columns[table], "project_id", table)
 		default:
 			require.Equal(t, "project_id", key, table)
+		}
+	}
+}
+
+// TestAProjectThatIsGoneLeavesNothing: each table with rows of projects is emptied, or holds up
+// that the others are, or is of history and goes by days.
+func TestAProjectThatIsGoneLeavesNothing(t *testing.T) {
+	t.Parallel()
+	columns, _ := tables(t, engines[1])
+	texts := map[string]string{}
+	for _, s := range statements(t) {
+		texts[s.function] += s.text + "\n"
+	}
+	for table, of := range columns {
+		_, history := sqlcore.HistoryTables[table]
+		if history || !slices.Contains(of, "project_id") || slices.Contains([]string{"projects", "blobs", "blob_chunks"}, table) {
+			continue
+		}
+		if !strings.Contains(texts["dropDeparted"], "NOT EXISTS (SELECT 1 FROM "+table+" ") {
+			require.Contains(t, texts["leftByProject"], "DELETE FROM "+table+" WHERE project_id = $1 AND ", table)
 		}
 	}
 }

@@ -37,6 +37,7 @@ var keyedIDs = map[string]map[string]string{
 	"cron_ticks(project_id,connector_id)":                                            {"connector_id": "connector"},
 	"deliveries(project_id,id)":                                                      {"id": "delivery"},
 	"delivery_attempts(project_id,delivery_id,number)":                               {"delivery_id": "delivery"},
+	"departed(project_id,kind,id)":                                                   {"id": "connector environment project"},
 	"deployment_agents(project_id,deployment_id,name)":                               {"deployment_id": "deployment"},
 	"deployments(project_id,id)":                                                     {"id": "deployment"},
 	"deployments(sequence)":                                                          nil,

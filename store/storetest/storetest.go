@@ -93,6 +93,7 @@ var groups = []struct {
 	{"ConnectorLists", connectorListPromises},
 	{"Rebuild", rebuildPromises},
 	{"Retention", retentionPromises},
+	{"Departures", departurePromises},
 	{"Files", filePromises},
 	{"Load", loadPromises},
 	{"Tokens", tokenPromises},

@@ -82,6 +82,16 @@ CREATE TABLE object_ids (
     CHECK (NOT adopted OR object_uid = '')
 );
 
+-- Objects that went, and what they have left stays as long as history does.
+CREATE TABLE departed (
+    project_id uuid NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('Project', 'Environment', 'Connector')),
+    id uuid NOT NULL,
+    gone_at bigint NOT NULL,
+    PRIMARY KEY (project_id, kind, id)
+);
+CREATE INDEX departed_gone ON departed (gone_at);
+
 CREATE TABLE projects (
     project_id uuid PRIMARY KEY,
     display_name text NOT NULL,

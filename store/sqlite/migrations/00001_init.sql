@@ -48,6 +48,16 @@ CREATE TABLE object_ids (
     CHECK (NOT adopted OR object_uid = '')
 );
 
+-- Objects that went, and what they have left stays as long as history does.
+CREATE TABLE departed (
+    project_id TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('Project', 'Environment', 'Connector')),
+    id TEXT NOT NULL,
+    gone_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, kind, id)
+);
+CREATE INDEX departed_gone ON departed (gone_at);
+
 CREATE TABLE projects (
     project_id TEXT PRIMARY KEY,
     display_name TEXT NOT NULL,

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// departedMargin is how much longer than history what an object leaves is kept: the last day of
+// its history has gone by then, whole.
+const departedMargin = 2 * day
+
+// goes notes that an object goes whose numbers and builds stay as long as its history does. One
+// that is made again with the same id has them again.
+func goes(ctx context.Context, tx *Tx, kind string, key store.Key) error {
+	_, err := tx.exec(ctx, `INSERT INTO departed (project_id, kind, id, gone_at) VALUES ($1, $2, $3, now_us())
+		ON CONFLICT (project_id, kind, id) DO UPDATE SET gone_at = excluded.gone_at`, key.ProjectID, kind, key.ID)
+	return wrap(err, "noting that it goes")
+}
+
+// The first object that went before $1 and has come back since, or whose time is over: nothing of
+// it is open, nothing waits to be counted, and it has no history any more.
+const (
+	isBack = `EXISTS (SELECT 1 FROM object_ids k WHERE k.project_id = d.project_id AND k.id = d.id AND k.kind = d.kind)`
+	isOver = `CASE d.kind WHEN '` + store.KindProject + `' THEN
+			NOT EXISTS (SELECT 1 FROM object_ids k WHERE k.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM open_connector_runs r WHERE r.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM deliveries r WHERE r.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM outbox_rollups o WHERE o.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM stored_days s WHERE s.project_id = d.project_id)
+		ELSE TRUE END`
+	pickDeparted = `SELECT d.project_id, d.id, d.kind, ` + isBack + ` FROM departed d WHERE d.gone_at < $1 AND (` + isBack + ` OR ` + isOver + `)`
+)
+
+// departure is an object that went.
+type departure struct {
+	store.Key
+	kind string
+	back bool
+}
+
+func scanDeparture(row scanner) (d departure, err error) {
+	err = row.Scan(&d.ProjectID, &d.ID, &d.kind, &d.back)
+	return d, err
+}
+
+// dropDeparted deletes about limit rows of what an object has left that went so long ago, and
+// returns how many; 0 once nothing is left of any.
+func (c *Core) dropDeparted(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+	now, err := c.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	before := now.Add(-age - departedMargin).UnixMicro()
+	d, err := scanDeparture(c.engine.Reader().QueryRowContext(ctx, pickDeparted+` ORDER BY d.gone_at LIMIT 1`, before))
+	if err = found(err); errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, wrap(err, "looking for what went")
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := c.engine.Lock(ctx, tx, d.ProjectID); err != nil {
+			return err
+		}
+		// It may have come back, and gone again, meanwhile.
+		d, err := scanDeparture(tx.QueryRowContext(ctx, pickDeparted+` AND d.project_id = $2 AND d.id = $3 AND d.kind = $4`,
+			before, d.ProjectID, d.ID, d.kind))
+		if err = found(err); errors.Is(err, store.ErrNotFound) {
+			n = 1 // maybe another one is
+			return nil
+		}
+		if err == nil {
+			n, err = c.forget(ctx, tx, d, min(limit, chunk))
+		}
+		return err
+	})
+	return n, wrap(err, "deleting what %s %s has left", d.kind, d.ID)
+}
+
+// forget deletes about limit rows of what an object has left, and that it went once nothing is.
+func (c *Core) forget(ctx context.Context, tx *Tx, d departure, limit int) (n int, err error) {
+	if !d.back {
+		if n, err = c.dropLeft(ctx, tx, d, limit); err != nil || n >= limit {
+			return n, err
+		}
+	}
+	_, err = tx.exec(ctx, `DELETE FROM departed WHERE project_id = $1 AND kind = $2 AND id = $3`, d.ProjectID, d.kind, d.ID)
+	return n + 1, err
+}
+
+func (c *Core) dropLeft(ctx context.Context, tx *Tx, d departure, limit int) (n int, err error) {
+	left := map[string]func() []string{
+		store.KindProject: leftByProject, store.KindEnvironment: leftByEnvironment, store.KindConnector: leftByConnector,
+	}
+	for _, statement := range left[d.kind]() {
+		args := []any{d.ProjectID, limit - n, d.ID}
+		if d.kind == store.KindProject {
+			args = args[:2]
+		}
+		went, err := tx.exec(ctx, statement, args...)
+		if n += int(went); err != nil || n >= limit {
+			return n, err
+		}
+	}
+	if d.kind != store.KindProject {
+		return n, nil
+	}
+	blobs, err := c.dropBlobsOf(ctx, tx, d.ProjectID, limit-n)
+	return n + blobs, err
+}
+
+// dropBlobsOf deletes some of the blobs of a project.
+func (c *Core) dropBlobsOf(ctx context.Context, tx *Tx, project uuid.UUID, limit int) (n int, err error) {
+	blobs, err := collect(ctx, tx, scanSized, `SELECT project_id, id, size FROM blobs WHERE project_id = $1 ORDER BY id LIMIT $2`, project, limit)
+	if err != nil {
+		return 0, err
+	}
+	some := upToBytes(blobs)
+	if err := c.dropBlobs(ctx, tx, some); err != nil || len(some) == len(blobs) {
+		return len(some), err
+	}
+	return limit, nil // there are more
+}
+
+// leftByProject are statements that delete so many rows ($2) of what a project ($1) has: all but
+// history and blobs, each table after those that refer to it.
+func leftByProject() []string {
+	return []string{
+		`DELETE FROM build_log WHERE project_id = $1 AND (deployment_id, number) IN (SELECT deployment_id, number FROM build_log WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM deployment_agents WHERE project_id = $1 AND (deployment_id, name) IN (SELECT deployment_id, name FROM deployment_agents WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM deployments WHERE project_id = $1 AND id IN (SELECT id FROM deployments WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM run_rollups WHERE project_id = $1 AND id IN (SELECT id FROM run_rollups WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM connector_rollups WHERE project_id = $1 AND (connector_id, grain, begins_at, trigger_type, status) IN
+			(SELECT connector_id, grain, begins_at, trigger_type, status FROM connector_rollups WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM agent_totals WHERE project_id = $1 AND (environment_id, agent_name, test_name) IN
+			(SELECT environment_id, agent_name, test_name FROM agent_totals WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM bundles WHERE project_id = $1 AND digest IN (SELECT digest FROM bundles WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM uploads WHERE project_id = $1 AND digest IN (SELECT digest FROM uploads WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM idempotency_keys WHERE project_id = $1 AND (connector_id, key) IN (SELECT connector_id, key FROM idempotency_keys WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM links WHERE project_id = $1 AND id IN (SELECT id FROM links WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM connectors WHERE project_id = $1 AND id IN (SELECT id FROM connectors WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM cron_ticks WHERE project_id = $1 AND connector_id IN (SELECT connector_id FROM cron_ticks WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM destinations WHERE project_id = $1 AND connector_id IN (SELECT connector_id FROM destinations WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM rejections WHERE project_id = $1 AND connector_id IN (SELECT connector_id FROM rejections WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM replays WHERE project_id = $1 AND id IN (SELECT id FROM replays WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM derivations WHERE project_id = $1 AND (connector_id, version) IN (SELECT connector_id, version FROM derivations WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM concurrency_slots WHERE project_id = $1 AND run_id IN (SELECT run_id FROM concurrency_slots WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM sends WHERE project_id = $1 AND (run_id, position) IN (SELECT run_id, position FROM sends WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM tokens WHERE project_id = $1 AND sha256 IN (SELECT sha256 FROM tokens WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM runners WHERE project_id = $1 AND (environment_id, id) IN (SELECT environment_id, id FROM runners WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM pools WHERE project_id = $1 AND environment_id IN (SELECT environment_id FROM pools WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM environment_places WHERE project_id = $1 AND environment_id IN (SELECT environment_id FROM environment_places WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM environments WHERE project_id = $1 AND id IN (SELECT id FROM environments WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM departed WHERE project_id = $1 AND kind <> '` + store.KindProject + `' AND (kind, id) IN (SELECT kind, id FROM departed
+			WHERE project_id = $1 AND kind <> '` + store.KindProject + `' LIMIT $2)`,
+		`DELETE FROM looks WHERE project_id = $1 AND $2 > 0`,
+		`DELETE FROM stored_bytes WHERE project_id = $1 AND $2 > 0`,
+	}
+}
+
+const isLeft = `d.project_id = $1 AND d.environment_id = $3
+	AND NOT EXISTS (SELECT 1 FROM object_ids k WHERE k.project_id = $1 AND k.id = d.id AND k.kind = '` + store.KindDeployment + `')`
+
+// leftByEnvironment are those of what an environment ($3) has left. A Deployment that outlives it
+// keeps its row.
+func leftByEnvironment() []string {
+	return []string{
+		`DELETE FROM build_log WHERE project_id = $1 AND (deployment_id, number) IN (SELECT l.deployment_id, l.number
+			FROM deployments d JOIN build_log l ON l.project_id = d.project_id AND l.deployment_id = d.id WHERE ` + isLeft + ` LIMIT $2)`,
+		`DELETE FROM deployment_agents WHERE project_id = $1 AND (deployment_id, name) IN (SELECT a.deployment_id, a.name
+			FROM deployments d JOIN deployment_agents a ON a.project_id = d.project_id AND a.deployment_id = d.id WHERE ` + isLeft + ` LIMIT $2)`,
+		`DELETE FROM deployments WHERE project_id = $1 AND id IN (SELECT d.id FROM deployments d WHERE ` + isLeft + ` LIMIT $2)`,
+		`DELETE FROM run_rollups WHERE project_id = $1 AND id IN (SELECT id FROM run_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
+		`DELETE FROM agent_totals WHERE project_id = $1 AND environment_id = $3 AND (agent_name, test_name) IN
+			(SELECT agent_name, test_name FROM agent_totals WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
+	}
+}
+
+// leftByConnector are those of what a connector ($3) has left.
+func leftByConnector() []string {
+	return []string{
+		`DELETE FROM connector_rollups WHERE project_id = $1 AND connector_id = $3 AND (grain, begins_at, trigger_type, status) IN
+			(SELECT grain, begins_at, trigger_type, status FROM connector_rollups WHERE project_id = $1 AND connector_id = $3 LIMIT $2)`,
+		`DELETE FROM destinations WHERE project_id = $1 AND connector_id = $3 AND $2 > 0`,
+	}
+}
