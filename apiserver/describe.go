@@ -24,7 +24,7 @@ const (
 	aboutHoldTestSession = "Says that somebody tests in a test environment, which is not deleted by this API meanwhile; its holder renews it by the same call before it ends. " +
 		"It is answered 409 where somebody else tests there, or where the environment is a standard one."
 	aboutEndTestSession        = "Ends the session of that holder before its time; where nobody tests nothing is left to do. That of somebody else is answered 409."
-	aboutSetDefaultEnvironment = "The environment that was the default before is it no more."
+	aboutSetDefaultEnvironment = "The environment that was the default before is it no more. One that is being deleted, or made one for tests, is answered 409."
 	aboutListAgents            = "Agents of the live deployment, and names that have had runs in the environment."
 	aboutGetAgent              = "The agent's configuration in the live deployment of the environment, and the connectors that are linked to it. " +
 		"An agent that is in another environment of the project only is shown without them. " +

@@ -145,6 +145,9 @@ func (s *Server) setDefault(ctx context.Context, c *caller, e *v1alpha1.Environm
 				return err
 			}
 		}
+		if err := s.mustStay(ctx, project, e); err != nil {
+			return err
+		}
 		before := project.DeepCopy()
 		project.Spec.DefaultEnvironment = name
 		if err := s.mustOwn(before, project); err != nil {

@@ -33,10 +33,12 @@ func (s *Server) updateEnvironment(ctx context.Context, c *caller, in *Environme
 	}
 	was := show(e)
 	var before *v1alpha1.Environment
+	leaves := departure{Server: s, caller: c}
 	repeated, err := s.amend(ctx, c, e, func() error {
 		before = e.DeepCopy()
-		return s.editEnvironment(ctx, c, e, &in.Body)
+		return s.editEnvironment(ctx, &leaves, e, &in.Body)
 	})
+	leaves.end(ctx, err)
 	if err != nil {
 		return answer[Environment]{}, err
 	}
@@ -51,8 +53,9 @@ func (s *Server) updateEnvironment(ctx context.Context, c *caller, in *Environme
 }
 
 // editEnvironment writes into an environment what a request asks for.
-func (s *Server) editEnvironment(ctx context.Context, c *caller, e *v1alpha1.Environment, in *EnvironmentUpdate) error {
-	if err := s.changeKind(ctx, c, e, in.Kind); err != nil {
+func (s *Server) editEnvironment(ctx context.Context, leaves *departure, e *v1alpha1.Environment, in *EnvironmentUpdate) error {
+	c := leaves.caller
+	if err := s.changeKind(ctx, leaves, e, in.Kind); err != nil {
 		return err
 	}
 	branch := e.Spec.Git.Branch
@@ -76,7 +79,7 @@ func (s *Server) editEnvironment(ctx context.Context, c *caller, e *v1alpha1.Env
 
 // changeKind makes an environment a standard one, or one for tests where the project can do without it,
 // while nobody tests in it.
-func (s *Server) changeKind(ctx context.Context, c *caller, e *v1alpha1.Environment, kind EnvironmentKind) error {
+func (s *Server) changeKind(ctx context.Context, leaves *departure, e *v1alpha1.Environment, kind EnvironmentKind) error {
 	to := v1alpha1.EnvironmentKindOf(string(kind))
 	if kind == "" || (to == v1alpha1.EnvironmentTest) == e.IsTest() {
 		return nil
@@ -85,7 +88,7 @@ func (s *Server) changeKind(ctx context.Context, c *caller, e *v1alpha1.Environm
 		return err
 	}
 	if !e.IsTest() {
-		if err := s.mustBeSpare(ctx, c, e, "become one for tests"); err != nil {
+		if err := leaves.begin(ctx, e, "become one for tests"); err != nil {
 			return err
 		}
 	}
