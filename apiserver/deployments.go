@@ -83,7 +83,7 @@ type TestResult struct {
 	Runs             int              `json:"runs" doc:"How many there were."`
 	SuccessThreshold float64          `json:"success_threshold" doc:"Which share of them is enough, 0 to 1."`
 	FailureReason    *string          `json:"failure_reason" doc:"What was not as expected."`
-	AgentRunIDs      []string         `json:"agent_run_ids" format:"uuid" doc:"The agent runs."`
+	AgentRunIDs      []string         `json:"agent_run_ids" format:"uuid" doc:"The agent runs; empty in this release: what a test runs is kept in the build alone."`
 	DurationMS       int64            `json:"duration_ms" doc:"How long they took together, in milliseconds."`
 	TokenUsage       Null[TokenUsage] `json:"token_usage" doc:"Model tokens that they spent; null: not counted."`
 	Cost             Null[Cost]       `json:"cost" doc:"What they cost; null where no price is known."`

@@ -349,10 +349,13 @@ func TestDeploymentsAreShown(t *testing.T) {
 	require.Equal(t, "packed 1 agent\n", *d.BuildLogs)
 	require.Equal(t, DeploymentStatus("deployed"), d.Status)
 	require.Equal(t, DeploymentSource{Type: "git", Branch: opt("main"), Commit: d.Source.Commit, CommitMessage: opt("Say hello"), Author: opt("Ada")}, d.Source)
-	require.Len(t, d.TestResults, 2)
-	require.Equal(t, []string{"counts", "greets"}, []string{d.TestResults[0].TestName, d.TestResults[1].TestName})
-	require.Len(t, d.TestResults[0].AgentRunIDs, 1)
-	require.Empty(t, d.TestResults[1].AgentRunIDs)
+	require.Len(t, d.TestResults, 3)
+	var order []string
+	for _, r := range d.TestResults {
+		order = append(order, r.AgentName+"/"+r.TestName)
+		require.Equal(t, []string{}, r.AgentRunIDs, "of what a build ran alone no run is kept")
+	}
+	require.Equal(t, []string{"farewell/waves", "hello/counts", "hello/greets"}, order)
 	_, body = w.call(t, key, http.MethodGet, "/deployments/"+w.ids["deployment"]+"/test-runs", "")
 	require.Equal(t, d.TestResults, decode[[]TestResult](t, body))
 	_, body = w.call(t, key, http.MethodGet, "/deployments/"+w.building(t).String()+"/test-runs", "")

@@ -106,6 +106,15 @@ func (p *past) project(t testing.TB) {
 	}))
 }
 
+// testsOfPast are as a gateway records them, in the order in which they ended: neither their ids nor
+// the names of the tests alone are in that of their agents.
+const testsOfPast = `[
+	{"id":"00000000-0000-4000-8000-000000000001","agent_name":"hello","test_name":"greets","passed":true,"successes":2,"runs":2,
+		"success_threshold":1,"failure_reason":null,"agent_run_ids":[],"duration_ms":31,"token_usage":{"input_tokens":5,"output_tokens":6,"total_tokens":11},"cost":null},
+	{"id":"00000000-0000-4000-8000-000000000002","agent_name":"farewell","test_name":"waves","passed":false,"successes":1,"runs":4,
+		"success_threshold":0.75,"failure_reason":"run 2 of 4: said nothing","agent_run_ids":[],"duration_ms":12,"token_usage":null,"cost":null},
+	{"id":"00000000-0000-4000-8000-000000000003","agent_name":"hello","test_name":"counts","passed":true}]`
+
 // deploy makes a deployment live that has the agent hello and a variant of it.
 func (p *past) deploy(t testing.TB) uuid.UUID {
 	t.Helper()
@@ -120,8 +129,7 @@ func (p *past) deploy(t testing.TB) uuid.UUID {
 	_, err := p.db.PutBundle(ctx, store.Key{ProjectID: p.projectID}, digest, strings.NewReader("bundle"), 1<<20)
 	require.NoError(t, err)
 	require.NoError(t, p.db.FinishBuild(ctx, key, store.BuildResult{
-		BundleDigest: digest, TestResults: json.RawMessage(`[{"id":"` + uuid.NewString() + `","test_name":"greets","passed":true},
-			{"id":"` + uuid.NewString() + `","test_name":"counts","passed":false,"agent_run_ids":["` + uuid.NewString() + `"]}]`),
+		BundleDigest: digest, TestResults: json.RawMessage(testsOfPast),
 		Agents: []store.Agent{
 			{Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml", Description: "greets", Config: json.RawMessage(`{"name":"hello"}`)},
 			{Name: "hello-b", Type: "llm", SourcePath: "agents/hello-test-b.yaml", VariantOf: "hello", TestName: "b", Config: json.RawMessage(`{}`)},
