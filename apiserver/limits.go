@@ -41,32 +41,22 @@ const (
 )
 
 // take counts a request of a project, and says in the headers of the answer, in the
-// form of the IETF's draft, what is left.
+// form of the IETF's draft, what is left. How many it may make, the store knows from
+// the controllers; no status is asked, which tenants may be able to write.
 func (s *Server) take(ctx context.Context, c *caller) error {
 	header := trailOf(ctx).header
-	limit := store.RateLimit{Requests: s.requestsOf(c.namespace), Window: rateWindow}
-	header.Set("RateLimit-Policy", fmt.Sprintf(`"project";q=%d;w=%d`, limit.Requests, int(limit.Window.Seconds())))
-	verdict, err := s.store.TakeRequest(ctx, c.projectID, limit)
+	verdict, err := s.store.TakeRequest(ctx, c.projectID, store.RateLimit{Requests: s.requestsPerMinute, Window: rateWindow})
 	if err != nil {
 		return fmt.Errorf("counting the request: %w", err)
 	}
+	header.Set("RateLimit-Policy", fmt.Sprintf(`"project";q=%d;w=%d`, verdict.Limit, int(rateWindow.Seconds())))
 	reset := max(verdict.Reset, 0)
 	header.Set("RateLimit", fmt.Sprintf(`"project";r=%d;t=%d`, verdict.Remaining, httpserver.WholeSeconds(reset)))
 	if verdict.Allowed {
 		return nil
 	}
 	p := problem(http.StatusTooManyRequests, httpserver.CodeRateLimited,
-		fmt.Sprintf("the project has made %d requests in the last minute, as many as it may; wait and try again", limit.Requests))
+		fmt.Sprintf("the project has made %d requests in the last minute, as many as it may; wait and try again", verdict.Limit))
 	p.RetryAfter = max(reset, time.Second)
 	return p
-}
-
-// requestsOf is how many requests the project of a namespace may make in a rateWindow:
-// as its status shows, which the controllers alone write, else as is usual. It asks the
-// informers alone, as every request does.
-func (s *Server) requestsOf(namespace string) int {
-	if project := s.index.knownProject(namespace); project != nil && project.Status.Limits.RequestsPerMinute != nil {
-		return int(*project.Status.Limits.RequestsPerMinute)
-	}
-	return s.requestsPerMinute
 }

@@ -101,7 +101,8 @@ type Options struct {
 	// TrustedProxies may say in X-Forwarded-For where a request came from.
 	TrustedProxies httpserver.Proxies
 	// RequestsPerMinute is how many requests a project may make in any 60 seconds of
-	// which no controller has shown yet what its plan allows; 0 means the plan's default.
+	// which no controller has told the store yet what its plan allows; 0 means the plan's
+	// default.
 	RequestsPerMinute int
 	// GitOpsManagers are field managers over whose fields nothing is written; nil means
 	// DefaultGitOpsManagers.

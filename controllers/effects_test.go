@@ -56,8 +56,8 @@ var effects = map[string]effect{
 		return s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Limits.Environments = ptr.To(int32(77)) }).Status.Limits.Environments
 	}, HaveValue(BeEquivalentTo(77))},
 	"Project.limits.requestsPerMinute": {func(ctx context.Context, s *stage) any {
-		return s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Limits.RequestsPerMinute = ptr.To(int32(77)) }).Status.Limits.RequestsPerMinute
-	}, HaveValue(BeEquivalentTo(77))},
+		return s.limits(ctx, func(l *v1alpha1.ProjectLimits) { l.RequestsPerMinute = ptr.To(int32(77)) }).RequestsPerMinute
+	}, BeEquivalentTo(77)},
 	"Project.limits.backlogRuns": {func(ctx context.Context, s *stage) any {
 		return s.limits(ctx, func(l *v1alpha1.ProjectLimits) { l.BacklogRuns = ptr.To(int64(77)) }).BacklogRuns
 	}, BeEquivalentTo(77)},

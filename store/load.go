@@ -8,13 +8,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// ProjectLimits are how much a project may leave open and stored; 0 is any number.
+// ProjectLimits are how much a project may leave open and stored, of which 0 is any
+// number, and ask.
 type ProjectLimits struct {
 	// BacklogRuns and BacklogInput are of each environment: open runs, and bytes of
 	// their inputs.
 	BacklogRuns, BacklogInput int64
 	// Storage is in bytes, of what has ended.
 	Storage int64
+	// RequestsPerMinute are those to the REST API; 0 is as many as is usual.
+	RequestsPerMinute int64
 }
 
 // Backlog is what of an environment is open.

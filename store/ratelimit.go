@@ -14,12 +14,15 @@ import (
 // RateLimit is how many requests of a project are let through in any stretch of
 // time of the window's length.
 type RateLimit struct {
+	// Requests is the figure of a project whose ProjectLimits have none.
 	Requests int
 	Window   time.Duration
 }
 
 // RateVerdict is what became of a request.
 type RateVerdict struct {
+	// Limit is how many requests the project may make in a window.
+	Limit int
 	// Allowed says that the request counts and may go on; one that is refused
 	// does not count.
 	Allowed bool
@@ -34,7 +37,8 @@ type RateVerdict struct {
 // store's clock. It never waits for a disk: what a crash of the database loses is
 // the count of the last window.
 type RateLimiter interface {
-	// TakeRequest counts a request of a project where the limit allows it.
+	// TakeRequest counts a request of a project where its ProjectLimits allow it, else
+	// the limit.
 	TakeRequest(ctx context.Context, projectID uuid.UUID, limit RateLimit) (RateVerdict, error)
 }
 
@@ -43,7 +47,7 @@ type RateLimiter interface {
 const sweepAbove = 1024
 
 // RateWindows is a RateLimiter in the memory of a process, for a store that no
-// other process shares. The zero value is ready.
+// other process shares, which knows no ProjectLimits. The zero value is ready.
 type RateWindows struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -67,7 +71,7 @@ func (w *RateWindows) TakeRequest(_ context.Context, projectID uuid.UUID, limit 
 	}
 	w.sweep(now, limit.Window)
 	counted := slices.DeleteFunc(w.taken[projectID], func(at time.Time) bool { return now.Sub(at) >= limit.Window })
-	verdict := RateVerdict{Allowed: len(counted) < limit.Requests}
+	verdict := RateVerdict{Limit: limit.Requests, Allowed: len(counted) < limit.Requests}
 	if verdict.Allowed {
 		counted = append(counted, now)
 	}

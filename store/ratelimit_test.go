@@ -23,12 +23,12 @@ func TestAWindowSlides(t *testing.T) {
 		require.NoError(t, err)
 		return verdict
 	}
-	require.Equal(t, RateVerdict{Allowed: true, Remaining: 2, Reset: time.Minute}, take(0))
-	require.Equal(t, RateVerdict{Allowed: true, Remaining: 1, Reset: 30 * time.Second}, take(30*time.Second))
-	require.Equal(t, RateVerdict{Allowed: true, Remaining: 0, Reset: time.Second}, take(59*time.Second))
-	require.Equal(t, RateVerdict{Reset: time.Nanosecond}, take(time.Minute-time.Nanosecond), "still inside the window")
-	require.Equal(t, RateVerdict{Allowed: true, Reset: 30 * time.Second}, take(time.Minute), "what was refused does not count")
-	require.Equal(t, RateVerdict{Reset: 29 * time.Second}, take(61*time.Second))
+	require.Equal(t, RateVerdict{Limit: 3, Allowed: true, Remaining: 2, Reset: time.Minute}, take(0))
+	require.Equal(t, RateVerdict{Limit: 3, Allowed: true, Remaining: 1, Reset: 30 * time.Second}, take(30*time.Second))
+	require.Equal(t, RateVerdict{Limit: 3, Allowed: true, Remaining: 0, Reset: time.Second}, take(59*time.Second))
+	require.Equal(t, RateVerdict{Limit: 3, Reset: time.Nanosecond}, take(time.Minute-time.Nanosecond), "still inside the window")
+	require.Equal(t, RateVerdict{Limit: 3, Allowed: true, Reset: 30 * time.Second}, take(time.Minute), "what was refused does not count")
+	require.Equal(t, RateVerdict{Limit: 3, Reset: 29 * time.Second}, take(61*time.Second))
 	other, err := w.TakeRequest(t.Context(), uuid.New(), perMinute)
 	require.NoError(t, err)
 	require.True(t, other.Allowed, "of another project")

@@ -145,6 +145,7 @@ func projection(ref store.ObjectRef, id uuid.UUID, project *v1alpha1.Project, ef
 		Ref: ref, ID: id, DisplayName: name,
 		Limits: store.ProjectLimits{
 			BacklogRuns: effective.BacklogRuns, BacklogInput: effective.BacklogInput.Value(), Storage: effective.Storage.Value(),
+			RequestsPerMinute: int64(effective.RequestsPerMinute),
 		},
 	}
 }

@@ -69,7 +69,7 @@ func TestAProjection(t *testing.T) {
 	t.Parallel()
 	p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "project"}}
 	ref := store.ObjectRef{Name: "project"}
-	limits := store.ProjectLimits{BacklogRuns: 100_000, BacklogInput: 4 << 30, Storage: 50 << 30}
+	limits := store.ProjectLimits{BacklogRuns: 100_000, BacklogInput: 4 << 30, Storage: 50 << 30, RequestsPerMinute: 120}
 	require.Equal(t, store.Project{Ref: ref, DisplayName: "team", Limits: limits}, projection(ref, [16]byte{}, p, plan.Default()))
 	p.Spec.DisplayName = "The Team"
 	require.Equal(t, store.Project{Ref: ref, DisplayName: "The Team", Limits: limits}, projection(ref, [16]byte{}, p, plan.Default()))

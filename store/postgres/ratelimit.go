@@ -20,17 +20,21 @@ import (
 // Its commit waits for no disk: the table is not logged, and should a transaction
 // write something else too, it is told not to wait either, for this statement
 // alone. The last column shows that it was told.
-const takeRequest = `WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', TRUE) AS mode)
+//
+// How many may count is read in the same statement.
+const takeRequest = `WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', TRUE) AS mode),
+	most AS MATERIALIZED (SELECT COALESCE((SELECT p.requests_per_minute FROM projects p
+		WHERE p.project_id = $1::uuid AND p.requests_per_minute > 0), $2::bigint) AS requests)
 	INSERT INTO request_windows AS w (project_id, taken, allowed, at)
 	SELECT $1::uuid, ARRAY[c.at], TRUE, c.at
 	FROM quick, (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at) c
 	WHERE quick.mode = 'off'
 	ON CONFLICT (project_id) DO UPDATE SET (taken, allowed, at) = (
-		SELECT CASE WHEN cardinality(p.counted) < $2::int THEN p.counted || p.at ELSE p.counted END,
-			cardinality(p.counted) < $2::int, p.at
+		SELECT CASE WHEN cardinality(p.counted) < most.requests THEN p.counted || p.at ELSE p.counted END,
+			cardinality(p.counted) < most.requests, p.at
 		FROM (SELECT c.at, ARRAY(SELECT t FROM unnest(w.taken) t WHERE abs(c.at - t) < $3::bigint ORDER BY t) AS counted
-			FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at) c) p)
-	RETURNING allowed, cardinality(taken), COALESCE(taken[1], at), at, (SELECT mode FROM quick)`
+			FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at) c) p, most)
+	RETURNING allowed, cardinality(taken), COALESCE(taken[1], at), at, (SELECT requests FROM most), (SELECT mode FROM quick)`
 
 // TakeRequest implements store.RateLimiter.
 func (s *Store) TakeRequest(ctx context.Context, projectID uuid.UUID, limit store.RateLimit) (store.RateVerdict, error) {
@@ -42,12 +46,12 @@ func (s *Store) TakeRequest(ctx context.Context, projectID uuid.UUID, limit stor
 	)
 	err := again(func() error {
 		return s.pools[0].QueryRow(ctx, takeRequest, projectID, limit.Requests, limit.Window.Microseconds()).
-			Scan(&verdict.Allowed, &counted, &oldest, &at, &mode)
+			Scan(&verdict.Allowed, &counted, &oldest, &at, &verdict.Limit, &mode)
 	})
 	if err != nil {
 		return store.RateVerdict{}, fmt.Errorf("counting a request of project %s: %w", projectID, err)
 	}
-	verdict.Remaining = max(limit.Requests-counted, 0)
+	verdict.Remaining = max(verdict.Limit-counted, 0)
 	verdict.Reset = limit.Window - time.Duration(at-oldest)*time.Microsecond
 	return verdict, nil
 }

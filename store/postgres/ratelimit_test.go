@@ -67,12 +67,12 @@ func TestCountingARequestWaitsForNoDisk(t *testing.T) {
 	defer conn.Release()
 	for range 2 { // once it makes the row, once it changes it
 		var (
-			allowed             bool
-			counted, oldest, at int64
-			mode, after, logged string
+			allowed                   bool
+			counted, oldest, at, most int64
+			mode, after, logged       string
 		)
 		require.NoError(t, conn.QueryRow(t.Context(), takeRequest, uuid.Max, 5, time.Minute.Microseconds()).
-			Scan(&allowed, &counted, &oldest, &at, &mode))
+			Scan(&allowed, &counted, &oldest, &at, &most, &mode))
 		require.True(t, allowed)
 		require.Equal(t, "off", mode)
 		require.NoError(t, conn.QueryRow(t.Context(), `SELECT current_setting('synchronous_commit'),

@@ -19,10 +19,10 @@ const BacklogStatement = `SELECT c.environment_id, CAST(SUM(c.runs_left) AS bigi
 // ProjectLoad implements store.Loads.
 func (c *Core) ProjectLoad(ctx context.Context, project uuid.UUID) (store.ProjectLoad, error) {
 	load := store.ProjectLoad{Backlog: map[uuid.UUID]store.Backlog{}}
-	err := c.engine.Reader().QueryRowContext(ctx, `SELECT p.backlog_runs, p.backlog_input, p.storage,
+	err := c.engine.Reader().QueryRowContext(ctx, `SELECT p.backlog_runs, p.backlog_input, p.storage, p.requests_per_minute,
 			COALESCE((SELECT s.bytes FROM stored_bytes s WHERE s.project_id = p.project_id), 0)
 		FROM projects p WHERE p.project_id = $1`, project).
-		Scan(&load.Limits.BacklogRuns, &load.Limits.BacklogInput, &load.Limits.Storage, &load.Stored)
+		Scan(&load.Limits.BacklogRuns, &load.Limits.BacklogInput, &load.Limits.Storage, &load.Limits.RequestsPerMinute, &load.Stored)
 	if err != nil {
 		return load, wrap(found(err), "reading the limits of project %s", project)
 	}

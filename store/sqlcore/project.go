@@ -4,6 +4,8 @@ package sqlcore
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 
 	"github.com/google/uuid"
 
@@ -16,20 +18,29 @@ func (c *Core) PutProject(ctx context.Context, p store.Project) error {
 		if err := c.claimID(ctx, tx, p.Key(), p.Ref); err != nil {
 			return err
 		}
-		created, err := tx.exec(ctx, `INSERT INTO projects (project_id, display_name, backlog_runs, backlog_input, storage, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, now_us(), now_us()) ON CONFLICT (project_id) DO NOTHING`,
-			p.ID, Text(p.DisplayName), p.Limits.BacklogRuns, p.Limits.BacklogInput, p.Limits.Storage)
+		row := []any{p.ID, Text(p.DisplayName), p.Limits.BacklogRuns, p.Limits.BacklogInput, p.Limits.Storage, p.Limits.RequestsPerMinute}
+		created, err := tx.exec(ctx, `INSERT INTO projects (project_id, display_name, backlog_runs, backlog_input, storage, requests_per_minute, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $5, $6, now_us(), now_us()) ON CONFLICT (project_id) DO NOTHING`, row...)
 		switch {
 		case err != nil:
 			return wrap(err, "projecting %s", p.Ref)
 		case created == 1: // connectors of a project that was not there were disabled
 			return bumpConnectors(ctx, tx, p.ID, `TRUE`)
 		}
-		_, err = tx.exec(ctx, `UPDATE projects SET display_name = $2, backlog_runs = $3, backlog_input = $4, storage = $5, updated_at = now_us()
-			WHERE project_id = $1 AND (display_name <> $2 OR backlog_runs <> $3 OR backlog_input <> $4 OR storage <> $5)`,
-			p.ID, Text(p.DisplayName), p.Limits.BacklogRuns, p.Limits.BacklogInput, p.Limits.Storage)
+		_, err = tx.exec(ctx, `UPDATE projects SET display_name = $2, backlog_runs = $3, backlog_input = $4, storage = $5, requests_per_minute = $6,
+				updated_at = now_us()
+			WHERE project_id = $1 AND (display_name <> $2 OR backlog_runs <> $3 OR backlog_input <> $4 OR storage <> $5 OR requests_per_minute <> $6)`, row...)
 		return wrap(err, "projecting %s", p.Ref)
 	})
+}
+
+// RequestsPerMinute is how many requests a project may make; 0 where nobody has said so.
+func (c *Core) RequestsPerMinute(ctx context.Context, project uuid.UUID) (n int, err error) {
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT requests_per_minute FROM projects WHERE project_id = $1`, project).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return n, wrap(err, "reading how many requests project %s may make", project)
 }
 
 // removeProject deletes a project: its connectors are disabled until it is back.

@@ -11,7 +11,15 @@ import (
 )
 
 // TakeRequest implements store.RateLimiter in the memory of this process: it is
-// the only one that has the file open, so that nobody else counts.
+// the only one that has the file open, so that nobody else counts. What the project
+// may ask is read of the file, which takes no turn of the writer.
 func (s *Store) TakeRequest(ctx context.Context, projectID uuid.UUID, limit store.RateLimit) (store.RateVerdict, error) {
+	most, err := s.RequestsPerMinute(ctx, projectID)
+	if err != nil {
+		return store.RateVerdict{}, err
+	}
+	if most > 0 {
+		limit.Requests = most
+	}
 	return s.requests.TakeRequest(ctx, projectID, limit)
 }

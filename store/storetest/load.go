@@ -28,7 +28,7 @@ func (w *world) expire(age time.Duration, limit int) int {
 var loadPromises = []promise{
 	{"limits are those that were put last", func(w *world) {
 		w.Equal(w.project.Limits, w.load().Limits)
-		for _, limits := range []store.ProjectLimits{{BacklogRuns: 1}, {BacklogInput: 2}, {Storage: 3}, {}} {
+		for _, limits := range []store.ProjectLimits{{BacklogRuns: 1}, {BacklogInput: 2}, {Storage: 3}, {RequestsPerMinute: 4}, {}} {
 			w.project.Limits = limits
 			w.NoError(w.s.PutProject(w.ctx, w.project))
 			w.Equal(limits, w.load().Limits)

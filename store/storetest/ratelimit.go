@@ -16,6 +16,7 @@ import (
 var ratePromises = []promise{
 	{"a burst is let through up to the limit and no further", burstStopsAtTheLimit},
 	{"those who ask at once share one limit", sharedByAllWhoAsk},
+	{"a project's own limit goes before the usual one, from the next request on", ownLimit},
 	{"a window that is over counts no more", windowEnds},
 }
 
@@ -46,7 +47,7 @@ func burstStopsAtTheLimit(w *world) {
 	lowered := store.RateLimit{Requests: 2, Window: time.Hour}
 	w.False(w.take(w.project.ID, lowered).Allowed)
 	raised := store.RateLimit{Requests: 6, Window: time.Hour}
-	w.Equal(store.RateVerdict{Allowed: true}, w.without(w.take(w.project.ID, raised)))
+	w.Equal(store.RateVerdict{Limit: 6, Allowed: true}, w.without(w.take(w.project.ID, raised)))
 }
 
 // without leaves the time out, which is the database's.
@@ -71,6 +72,31 @@ func sharedByAllWhoAsk(w *world) {
 	}
 	group.Wait()
 	w.EqualValues(perHour.Requests, allowed.Load())
+}
+
+func ownLimit(w *world) {
+	put := func(requests int64) {
+		w.project.Limits.RequestsPerMinute = requests
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+	}
+	for _, step := range []struct {
+		own  int64
+		want store.RateVerdict
+	}{
+		{0, store.RateVerdict{Limit: 5, Allowed: true, Remaining: 4}},
+		{2, store.RateVerdict{Limit: 2, Allowed: true}},
+		{2, store.RateVerdict{Limit: 2}},
+		{9, store.RateVerdict{Limit: 9, Allowed: true, Remaining: 6}},
+		{1, store.RateVerdict{Limit: 1}},
+		{0, store.RateVerdict{Limit: 5, Allowed: true, Remaining: 1}},
+	} {
+		put(step.own)
+		w.Equal(step.want, w.without(w.take(w.project.ID, perHour)))
+	}
+	put(1)
+	w.Equal(store.RateVerdict{Limit: 5, Allowed: true, Remaining: 4}, w.without(w.take(uuid.New(), perHour)), "of a project that the store does not know")
+	w.NoError(w.s.Remove(w.ctx, w.project.ID, w.project.Ref))
+	w.Equal(store.RateVerdict{Limit: 5, Allowed: true}, w.without(w.take(w.project.ID, perHour)), "nor any more of one that is gone")
 }
 
 func windowEnds(w *world) {

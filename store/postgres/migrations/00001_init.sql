@@ -99,6 +99,8 @@ CREATE TABLE projects (
     backlog_runs bigint NOT NULL,
     backlog_input bigint NOT NULL,
     storage bigint NOT NULL,
+    -- 0 is the usual number.
+    requests_per_minute bigint NOT NULL,
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL
 );

@@ -65,6 +65,8 @@ CREATE TABLE projects (
     backlog_runs INTEGER NOT NULL,
     backlog_input INTEGER NOT NULL,
     storage INTEGER NOT NULL,
+    -- 0 is the usual number.
+    requests_per_minute INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
 );
