@@ -34,6 +34,8 @@ type follower struct {
 	// answers by an error.
 	requests atomic.Int32
 	refused  atomic.Value
+	// slow is how long it takes to send folders.
+	slow atomic.Int64
 }
 
 func newFollower(ctx context.Context) *follower {
@@ -42,6 +44,9 @@ func newFollower(ctx context.Context) *follower {
 	url, ca := f.repository.HTTPS(GinkgoTB(), func(_ http.ResponseWriter, req *http.Request) int {
 		if f.requests.Add(1); f.refused.Load() == req.Method {
 			return http.StatusServiceUnavailable
+		}
+		if req.Method == http.MethodPost {
+			f.Clock.Step(time.Duration(f.slow.Load()))
 		}
 		return 0
 	})
@@ -288,6 +293,22 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.ExpectReconciled(ctx, f.r, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first, first, second))
 		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceSeen)).To(BeTrue())
+	})
+
+	It("asks a server less often that takes long to say what a commit touches", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
+		f.project.Spec.Git.Path = "agents"
+		f.ExpectApplied(ctx, f.project)
+		f.reconciled(ctx, f.Environment("dev", following))
+		for _, c := range []struct{ takes, apart time.Duration }{{9 * time.Second, 270 * time.Second}, {time.Second / 10, time.Minute}} {
+			f.repository.Commit("main", "agents/a.yaml", "name: "+c.takes.String())
+			f.slow.Store(int64(c.takes))
+			woken, after := f.look(ctx)
+			Expect(woken).To(ConsistOf("dev"), "it has answered")
+			Expect(after).To(BeNumerically("~", c.apart, 6*time.Second))
+		}
+		Expect(f.looks("answered")).To(Equal(2.0))
 	})
 
 	It("builds its head anew from another folder of the repository, once what is under way has ended", func(ctx SpecContext) {

@@ -120,13 +120,17 @@ func (b *Branches) ask(ctx context.Context, project *v1alpha1.Project, names []s
 
 // askForFolders completes the heads that moved by what git.path names there. Where that
 // cannot be seen, it is as if there were no path; where it may be seen the next time, the
-// heads that count stay where they were.
+// heads that count stay where they were, some looks long, whoever is slow.
 func (b *Branches) askForFolders(
 	ctx context.Context, session gitremote.Session, tips *packp.AdvRefs, project *v1alpha1.Project, moved map[string]plumbing.Hash, seen map[string]Head,
 ) (late bool) {
 	commits := slices.Compact(slices.SortedFunc(maps.Values(moved), func(a, b plumbing.Hash) int { return slices.Compare(a[:], b[:]) }))
-	trees, err := gitremote.Trees(ctx, session, tips, project.Spec.Git.Path, commits...)
-	busy := errors.Is(err, gitremote.ErrBusy)
+	hold := func() (received func()) {
+		since := b.Now()
+		return func() { b.looks.held(project.Namespace, b.Now().Sub(since)) }
+	}
+	trees, err := gitremote.Trees(ctx, session, tips, project.Spec.Git.Path, hold, commits...)
+	late = errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, gitremote.ErrBusy)
 	switch {
 	case err == nil:
 		b.looks.seen(project.Namespace)
@@ -140,8 +144,8 @@ func (b *Branches) askForFolders(
 		b.looks.seen(project.Namespace)
 		ctrl.LoggerFrom(ctx).V(1).Info("cannot see which commits touch git.path", "reason", err.Error())
 		return false
-	case !busy && !b.looks.unseen(project.Namespace):
-		return errors.Is(err, context.DeadlineExceeded)
+	case !b.looks.unseen(project.Namespace):
+		return late
 	}
 	for name := range moved {
 		head := Head{Seen: seen[name].Seen, Path: project.Spec.Git.Path, Unseen: unseen(project, err)}
@@ -150,7 +154,7 @@ func (b *Branches) askForFolders(
 		}
 		seen[name] = head
 	}
-	return !busy && errors.Is(err, context.DeadlineExceeded)
+	return late
 }
 
 // unseen says why it cannot be seen what git.path holds.

@@ -13,6 +13,10 @@ const (
 	looksApart = 10 * time.Second
 	// mostPause is the longest pause of a repository that does not answer in time.
 	mostPause = 10 * time.Minute
+	// heldApart is how many times as long a repository is left alone as it took to send its
+	// folders: who is slow has one of the few places for that no more than a thirtieth of the
+	// time.
+	heldApart = 30
 	// foldersPatience is how many looks in a row may fail to see which commits touch
 	// git.path before every commit counts.
 	foldersPatience = 5
@@ -31,6 +35,8 @@ type lastLook struct {
 	pause time.Duration
 	// unseen counts the looks since the folders were seen.
 	unseen int
+	// held is how long the folders were being sent since the look before.
+	held time.Duration
 }
 
 // rest is how long the repository is left alone yet.
@@ -45,19 +51,16 @@ func (l *looks) rest(namespace string, now time.Time) time.Duration {
 }
 
 // took ends a look; late says that the repository did not answer in time, which doubles
-// the pause that it has, from interval on.
+// the pause that it has, from interval on. One that was slow has a longer pause too.
 func (l *looks) took(namespace string, now time.Time, interval time.Duration, late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := l.of[namespace]
-	switch {
-	case !late:
-		last.pause = looksApart
-	case last.pause <= looksApart:
-		last.pause = min(2*interval, mostPause)
-	default:
-		last.pause = min(2*last.pause, mostPause)
+	pause := max(looksApart, heldApart*last.held)
+	if late {
+		pause = max(pause, 2*max(interval, last.pause))
 	}
+	last.pause, last.held = min(pause, mostPause), 0
 	if last.at = now; l.of == nil {
 		l.of = map[string]lastLook{}
 	}
@@ -72,6 +75,18 @@ func (l *looks) seen(namespace string) {
 		last.unseen = 0
 		l.of[namespace] = last
 	}
+}
+
+// held says how long the repository took to send its folders.
+func (l *looks) held(namespace string, took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == nil {
+		l.of = map[string]lastLook{}
+	}
+	last := l.of[namespace]
+	last.held = took
+	l.of[namespace] = last
 }
 
 // unseen says that it was not seen what folders hold, and whether the next look may.

@@ -33,6 +33,32 @@ func TestLooksAreApart(t *testing.T) {
 	require.Empty(t, l.of)
 }
 
+// TestWhoIsSlowIsLeftAloneForLonger: for so many times as long, however it ended.
+func TestWhoIsSlowIsLeftAloneForLonger(t *testing.T) {
+	t.Parallel()
+	var l looks
+	now := time.Unix(1, 0)
+	for _, c := range []struct {
+		held time.Duration
+		late bool
+		want time.Duration
+	}{
+		{held: 9900 * time.Millisecond, want: 297 * time.Second},
+		{want: 10 * time.Second},
+		{held: 100 * time.Millisecond, want: 10 * time.Second},
+		{held: 10 * time.Second, late: true, want: 5 * time.Minute},
+		{late: true, want: 10 * time.Minute},
+		{held: time.Hour, want: 10 * time.Minute},
+	} {
+		if c.held > 0 {
+			l.held("a", c.held)
+		}
+		l.took("a", now, time.Minute, c.late)
+		require.Equal(t, c.want, l.rest("a", now))
+	}
+	require.Zero(t, l.rest("b", now))
+}
+
 // TestFoldersAreWaitedFor: four times; then every commit counts.
 func TestFoldersAreWaitedFor(t *testing.T) {
 	t.Parallel()

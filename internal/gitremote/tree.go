@@ -48,7 +48,11 @@ var ErrFilter = errors.New("the server does not filter what it sends")
 // It takes the lists of the folders above alone. A commit without the folder has no
 // name. The session must have been asked for refs, and is used
 // up. Four answers are held at a time: ErrBusy where the others took all of ctx.
-func Trees(ctx context.Context, s Session, refs *packp.AdvRefs, folder string, commits ...plumbing.Hash) (map[plumbing.Hash]string, error) {
+// hold is called when the server takes up one of the four places, and what it returns
+// when the answer has been received, or will not be.
+func Trees(
+	ctx context.Context, s Session, refs *packp.AdvRefs, folder string, hold func() (received func()), commits ...plumbing.Hash,
+) (map[plumbing.Hash]string, error) {
 	if !refs.Capabilities.Supports(capability.Filter) || !refs.Capabilities.Supports(capability.Shallow) {
 		return nil, ErrFilter
 	}
@@ -66,7 +70,9 @@ func Trees(ctx context.Context, s Session, refs *packp.AdvRefs, folder string, c
 	ctx, cancel := context.WithTimeout(ctx, treesPatience)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })() // SSH knows no contexts
+	received := hold()
 	pack, err := receive(ctx, s, req)
+	received()
 	if err != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}

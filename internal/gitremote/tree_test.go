@@ -15,6 +15,9 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/gittest"
 )
 
+// unheard asks nobody how long a place is held.
+func unheard() (received func()) { return func() {} }
+
 // TestTreesNameWhatAFolderHolds: over both protocols, of folders at any depth, and
 // without the files.
 func TestTreesNameWhatAFolderHolds(t *testing.T) {
@@ -42,7 +45,7 @@ func TestTreesNameWhatAFolderHolds(t *testing.T) {
 			refs, err := session.Tips(t.Context(), []string{"main"}, func() {})
 			require.NoError(t, err)
 			first, second := plumbing.NewHash(one), plumbing.NewHash(two)
-			trees, err := gitremote.Trees(t.Context(), session, refs, folder, first, second)
+			trees, err := gitremote.Trees(t.Context(), session, refs, folder, unheard, first, second)
 			require.NoError(t, err, "%s: %q", name, folder)
 			require.NoError(t, session.Close())
 			require.Len(t, trees, 2)
@@ -80,7 +83,7 @@ func TestAServerThatHangsKeepsNobodyFromFolders(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return gitremote.Trees(ctx, session, refs, "a", plumbing.NewHash(commit))
+		return gitremote.Trees(ctx, session, refs, "a", unheard, plumbing.NewHash(commit))
 	}
 	reached, hangs := make(chan struct{}, 1), make(chan struct{})
 	slow, slowCA := repository.HTTPS(t, func(_ http.ResponseWriter, r *http.Request) int {

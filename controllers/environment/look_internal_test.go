@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/gitremote"
+)
+
+// hanging is a session with a server that sends nothing until it is let go.
+type hanging struct {
+	gitremote.Session
+	reached chan<- struct{}
+	let     <-chan struct{}
+}
+
+// Pack implements gitremote.Session.
+func (h hanging) Pack(context.Context, *packp.UploadPackRequest) (io.ReadCloser, error) {
+	h.reached <- struct{}{}
+	<-h.let
+	return nil, io.ErrUnexpectedEOF
+}
+
+// Close implements gitremote.Session.
+func (hanging) Close() error { return nil }
+
+// TestServersOfOthersAreNotWaitedForForEver: while they have all places, a branch stays
+// where it was for some looks; then every commit counts.
+func TestServersOfOthersAreNotWaitedForForEver(t *testing.T) {
+	t.Parallel()
+	tips := packp.NewAdvRefs()
+	require.NoError(t, tips.Capabilities.Set(capability.Filter))
+	require.NoError(t, tips.Capabilities.Set(capability.Shallow))
+	commit := plumbing.NewHash(strings.Repeat("1", 40))
+	reached, let := make(chan struct{}), make(chan struct{})
+	var others sync.WaitGroup
+	t.Cleanup(func() { close(let); others.Wait() })
+	for range 4 {
+		others.Go(func() {
+			hold := func() func() { return func() {} }
+			_, _ = gitremote.Trees(context.Background(), hanging{reached: reached, let: let}, tips, "a", hold, commit)
+		})
+		<-reached
+	}
+
+	b := &Branches{Base: &object.Base{Clock: testclock.NewFakePassiveClock(time.Unix(1, 0))}, Heads: NewHeads()}
+	project := &v1alpha1.Project{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team"}, Spec: v1alpha1.ProjectSpec{Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git", Path: "a"}},
+	}
+	over, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	for look := range foldersPatience {
+		head := Head{Seen: commit.String(), Commit: commit.String(), Path: "a"}
+		seen := map[string]Head{"main": head}
+		require.False(t, b.askForFolders(over, hanging{}, tips, project, map[string]plumbing.Hash{"main": commit}, seen), "its own server is not late")
+		if look < foldersPatience-1 {
+			require.Empty(t, seen["main"].Commit)
+			require.Contains(t, seen["main"].Unseen, "folders of other repositories are being read")
+			continue
+		}
+		require.Equal(t, head, seen["main"])
+	}
+	b.looks.took("team", time.Unix(1, 0), time.Minute, false)
+	require.Equal(t, looksApart, b.looks.rest("team", time.Unix(1, 0)), "it held no place")
+}
