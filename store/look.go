@@ -24,6 +24,9 @@ type Looks interface {
 	// LookedFor says of those of at most MaxLooks projects that there are whether a look is
 	// asked for.
 	LookedFor(ctx context.Context, projects []uuid.UUID) (asked map[uuid.UUID]bool, err error)
+	// ProjectIDs returns a page of the ids of all projects, in their order, of at most limit
+	// that come after one.
+	ProjectIDs(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error)
 	// AskLooks asks for a look at the repositories of at most MaxLooks projects; each that was
 	// not asked for is hinted. What is no project is left out.
 	AskLooks(ctx context.Context, projects []uuid.UUID) error

@@ -46,6 +46,12 @@ func (c *Core) LookedFor(ctx context.Context, projects []uuid.UUID) (map[uuid.UU
 	return asked, wrap(err, "looking which of %d projects there are", len(keys))
 }
 
+// ProjectIDs implements store.Looks.
+func (c *Core) ProjectIDs(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
+	ids, err := collect(ctx, c.engine.Reader(), scanID, `SELECT project_id FROM projects WHERE project_id > $1 ORDER BY project_id LIMIT $2`, after, limit)
+	return ids, wrap(err, "listing projects")
+}
+
 // AskLooks implements store.Looks.
 func (c *Core) AskLooks(ctx context.Context, projects []uuid.UUID) error {
 	keys, err := projectKeys(projects)

@@ -42,6 +42,7 @@ var ofAll = map[string]string{
 	"rollUpSome":      "ended runs of all projects are counted",
 	"RebuildRollups":  "ended runs of all projects are counted",
 	"ConnectorIDs":    "which ids there are at all",
+	"ProjectIDs":      "which ids there are at all",
 
 	"TakeRejectionNews": "connectors of all projects refuse requests",
 	"dropUploads":       "uploads are forgotten in all projects",

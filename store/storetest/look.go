@@ -66,6 +66,22 @@ var lookPromises = []promise{
 		_, err := w.s.LookedFor(w.ctx, make([]uuid.UUID, store.MaxLooks+1))
 		w.Error(err)
 	}},
+	{"the ids of projects come page by page, in one order", func(w *world) {
+		gone := w.twin().project
+		want := []uuid.UUID{w.project.ID, w.twin().project.ID, w.twin().project.ID}
+		w.NoError(w.s.Remove(w.ctx, gone.ID, gone.Ref))
+		var got []uuid.UUID
+		for after := uuid.Nil; ; after = got[len(got)-1] {
+			page, err := w.s.ProjectIDs(w.ctx, after, 2)
+			w.NoError(err)
+			w.LessOrEqual(len(page), 2)
+			if got = append(got, page...); len(page) < 2 {
+				break
+			}
+		}
+		slices.SortFunc(want, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+		w.Equal(want, got)
+	}},
 	{"a look goes with its project", func(w *world) {
 		other := w.twin()
 		w.askLook()

@@ -68,6 +68,7 @@ var ofThePlatform = map[string]string{
 	"EnsurePartitions":     "the schema is of the whole store",
 	"Replan":               "the planner's statistics are of the whole store",
 	"ConnectorIDs":         "which ids there are at all",
+	"ProjectIDs":           "which ids there are at all",
 	"NextReplay":           "replays go on in all projects",
 	"TakeReplays":          "replays go on in all projects",
 	"TakeRejectionNews":    "connectors of all projects refuse requests",

@@ -5,6 +5,7 @@ package push
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -20,8 +21,8 @@ import (
 // store does not depend on how many come.
 type asker struct {
 	store store.Looks
-	// known are projects that there were; those that strangers make up have their own share
-	// of what may wait.
+	// known are projects that there were, all of them soon after the start; those that
+	// strangers make up have their own share of what may wait.
 	known *lru.Cache[uuid.UUID, struct{}]
 	wake  chan struct{} // holds one
 	wait  func(ctx context.Context, pause time.Duration) error
@@ -110,6 +111,43 @@ func (a *asker) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// learn keeps the ids of all projects known until ctx ends: so those that strangers make up
+// keep out no project, which may be called once alone. It is content with maxKnown.
+func (a *asker) learn(ctx context.Context, logger *slog.Logger) {
+	for {
+		if err := a.learnOnce(ctx); err != nil && ctx.Err() == nil {
+			logger.Error("reading the ids of all projects", "error", err)
+		}
+		if a.wait(ctx, idsApart) != nil {
+			return
+		}
+	}
+}
+
+func (a *asker) learnOnce(ctx context.Context) error {
+	after := uuid.Nil
+	for read := 0; read < maxKnown; read += maxIDs {
+		page, err := a.page(ctx, after)
+		if err != nil {
+			return err
+		}
+		for _, project := range page {
+			a.known.ContainsOrAdd(project, struct{}{})
+		}
+		if len(page) < maxIDs {
+			return nil
+		}
+		after = page[len(page)-1]
+	}
+	return nil
+}
+
+func (a *asker) page(ctx context.Context, after uuid.UUID) ([]uuid.UUID, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return a.store.ProjectIDs(ctx, after, maxIDs)
 }
 
 // answer asks the store and answers those who wait.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -65,6 +66,9 @@ func New(opts Options) *Handler {
 // Run asks the store until ctx ends. It is to be stopped after the server, so that no
 // request waits in vain.
 func (h *Handler) Run(ctx context.Context) error {
+	var learning sync.WaitGroup
+	defer learning.Wait()
+	learning.Go(func() { h.asker.learn(ctx, h.opts.Logger) })
 	h.asker.run(ctx)
 	return nil
 }

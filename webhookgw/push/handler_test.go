@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,10 +30,12 @@ import (
 type projects struct {
 	mutex sync.Mutex
 	there map[uuid.UUID]bool // and whether a look is asked for
-	away  error
-	hold  chan struct{} // nil holds nothing
-	reads int
-	asked [][]uuid.UUID
+	// listed are the ids that are read of all, in their order.
+	listed []uuid.UUID
+	away   error
+	hold   chan struct{} // nil holds nothing
+	reads  int
+	asked  [][]uuid.UUID
 }
 
 func (p *projects) LookedFor(_ context.Context, of []uuid.UUID) (map[uuid.UUID]bool, error) {
@@ -49,6 +52,17 @@ func (p *projects) LookedFor(_ context.Context, of []uuid.UUID) (map[uuid.UUID]b
 		}
 	}
 	return out, p.away
+}
+
+// ProjectIDs are those of projects that are listed.
+func (p *projects) ProjectIDs(_ context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	i, found := slices.BinarySearchFunc(p.listed, after, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+	if found {
+		i++
+	}
+	return p.listed[i:min(i+limit, len(p.listed))], p.away
 }
 
 func (p *projects) AskLooks(_ context.Context, of []uuid.UUID) error {
@@ -280,6 +294,48 @@ func TestForgedProjectsHaveTheirShare(t *testing.T) {
 			require.Equal(t, http.StatusNotFound, <-codes)
 		}
 		require.Equal(t, 2, p.reads, "one for all of them")
+	})
+}
+
+// TestNoProjectIsAStrangerForLong: of one that nobody has called yet the first push gets
+// through, while strangers have all of their share; it is read soon after it was made, and
+// where the store was away.
+func TestNoProjectIsAStrangerForLong(t *testing.T) {
+	t.Parallel()
+	old, fresh := uuid.UUID{1}, uuid.UUID{0xff}
+	p := &projects{there: map[uuid.UUID]bool{old: false}, away: errors.New("away")}
+	for i := range 2*maxIDs - 1 {
+		p.listed = append(p.listed, uuid.UUID{2, byte(i >> 8), byte(i)})
+	}
+	p.listed = append(p.listed, uuid.UUID{3})
+	p.listed = slices.Insert(p.listed, 0, old)
+	serve(t, p, func(t *testing.T, h *Handler) {
+		flooded := func(project uuid.UUID) (code int) {
+			p.hold = make(chan struct{})
+			var group sync.WaitGroup
+			for range 2 * maxStrangers {
+				group.Go(func() { call(h, uuid.NewString()) })
+			}
+			synctest.Wait()
+			group.Go(func() { code = call(h, project.String()).Code })
+			synctest.Wait()
+			close(p.hold)
+			group.Wait()
+			p.hold = nil
+			return code
+		}
+		synctest.Wait()
+		require.Zero(t, h.asker.known.Len())
+		p.away = nil
+		time.Sleep(idsApart)
+		synctest.Wait()
+		require.Equal(t, 2*maxIDs+1, h.asker.known.Len())
+		require.Equal(t, http.StatusAccepted, flooded(old))
+		require.Equal(t, http.StatusServiceUnavailable, flooded(fresh))
+		p.there[fresh], p.listed = false, append(p.listed, fresh)
+		time.Sleep(idsApart)
+		synctest.Wait()
+		require.Equal(t, http.StatusAccepted, flooded(fresh))
 	})
 }
 

@@ -18,6 +18,9 @@ const (
 	// maxStrangers is for how many projects calls may wait of which it is not known whether
 	// there are; maxKnown is of how many it is remembered that there were.
 	maxStrangers, maxKnown = 64, 50_000
+	// idsApart is how long after a reading of the ids of all projects the next one is; maxIDs are
+	// read at a time.
+	idsApart, maxIDs = 30 * time.Second, 5000
 	// batchesApart is how long the store is left alone after each batch of calls.
 	batchesApart = 100 * time.Millisecond
 	// storeTimeout bounds what is asked of the store for a batch.

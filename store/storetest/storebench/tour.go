@@ -342,6 +342,8 @@ func (t *tour) look() {
 	projects := []uuid.UUID{t.Project}
 	_, err := t.Store.LookedFor(t.ctx, projects)
 	t.NoError(err)
+	_, err = t.Store.ProjectIDs(t.ctx, uuid.Nil, 10)
+	t.NoError(err)
 	t.NoError(t.Store.AskLooks(t.ctx, projects))
 	_, err = t.Store.AskedLooks(t.ctx, uuid.Nil, 10)
 	t.NoError(err)
