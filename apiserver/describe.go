@@ -96,6 +96,9 @@ const (
 		"The type is the one that its content was found to have. A file is sent as long as its reader takes 64 KiB a second."
 	aboutCancelRun = "Ends a run that has not ended, whether it waits or a runner works on it: the model request or the tool that is under way is broken off. " +
 		"Answers the run as it is then. A run that has ended is answered 409. A repetition under the same Idempotency-Key is answered as the first call."
+	aboutEraseRun = "Erases what a run that has ended was about: its output and error, its journal with all answers of models and results of tools, what it has sent through outbound connectors and what their receivers answered; and, with the last run of its event that is there, the event's input, attachments and headers, so that the event cannot be replayed any more. " +
+		"The run is answered 404 from then on and is in no list. What stays: that the run was, in which agent, environment and deployment, its status, error code, times and tokens, which statistics go on counting; the connector run and the deliveries, with statuses and times; and the call in the audit log. Replays of its event are runs of their own, and what somebody received is with them. " +
+		"A delivery that is open ends without being sent, but for an attempt that is under way. A run that has not ended is answered 409: cancel it first. Copies in backups of the database go when those do. A repetition under the same Idempotency-Key is answered as the first call."
 	aboutListAuditLog = "Calls of this API that may change something, refused or not, but for those over the limit of requests; API keys that were made or revoked; and what operators did to the project. Newest first. It is answered 403 to keys that are limited to some environments."
 )
 

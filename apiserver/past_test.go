@@ -60,6 +60,7 @@ func newPastIn(t testing.TB, w *world) *past {
 	p.ids["receiver"] = p.ids["connector"] // which sends nothing; fresh has one that does
 	p.replay(t)
 	p.ids["run"], p.ids["open_run"], p.ids["file_run"] = p.completed.String(), p.queued.String(), p.failed.String()
+	p.ids["ended_run"] = p.ids["run"]
 	return p
 }
 

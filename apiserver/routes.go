@@ -149,6 +149,8 @@ var routes = []route{
 		summary: "Read an attachment of an agent run", description: aboutReadRunFile, file: true, mount: handle((*Server).readRunFile)},
 	{method: post, path: "/runs/{run_id}/cancel", id: "cancelRun", tag: tagRuns, does: acts, needs: needs("runs.cancel"), status: 200, errors: acting,
 		summary: "Cancel an agent run", description: aboutCancelRun, mount: handle((*Server).cancelRun)},
+	{method: del, path: "/runs/{run_id}", id: "eraseRun", tag: tagRuns, does: acts, needs: needs("runs.delete"), status: 200, errors: acting,
+		summary: "Erase an agent run", description: aboutEraseRun, mount: handle((*Server).eraseRun)},
 
 	{method: get, path: "/audit-log", id: "listAuditLog", tag: tagAuditLog, needs: needs("audit_logs.view"), status: 200, errors: always,
 		summary: "List who changed what", description: aboutListAuditLog, mount: handle((*Server).listAuditLog)},

@@ -28,7 +28,7 @@ var contracted = strings.Fields(`
 	PATCH/connectors/{connector_id}/links/{link_id} DELETE/connectors/{connector_id}/links/{link_id}
 	GET/connectors/{connector_id}/runs GET/connectors/{connector_id}/runs/{run_id} GET/connectors/{connector_id}/stats
 	GET/runs/{run_id} POST/retrieval/text
-	GET/runs GET/runs/{run_id}/files/{number} POST/runs/{run_id}/cancel POST/connectors/{connector_id}/runs/{run_id}/replay POST/connectors/{connector_id}/rotate-secret POST/connectors/{connector_id}/test
+	GET/runs GET/runs/{run_id}/files/{number} POST/runs/{run_id}/cancel DELETE/runs/{run_id} POST/connectors/{connector_id}/runs/{run_id}/replay POST/connectors/{connector_id}/rotate-secret POST/connectors/{connector_id}/test
 	POST/connectors/{connector_id}/replays GET/connectors/{connector_id}/replays GET/connectors/{connector_id}/replays/{replay_id}
 	POST/connectors/{connector_id}/replays/{replay_id}/cancel GET/connectors/{connector_id}/rejections GET/deployments/{deployment_id}/logs GET/runs/{run_id}/events POST/deployments/upload
 	GET/environments/{environment_id}/variables PUT/environments/{environment_id}/variables POST/retrieval/query

@@ -71,6 +71,7 @@ var samples = map[string]sample{
 	"getRun":                {"/runs/{run}", ""},
 	"readRunFile":           {"/runs/{file_run}/files/0", ""},
 	"cancelRun":             {"/runs/{open_run}/cancel", ""},
+	"eraseRun":              {"/runs/{ended_run}", ""},
 	"listAuditLog":          {"/audit-log", ""},
 }
 
@@ -146,6 +147,9 @@ func (p *past) fresh(t testing.TB) map[string]string {
 	ids["test_environment"] = tested.Status.ID
 	open, _ := p.event(t, "hello")
 	ids["open_run"], ids["replay"] = open.String(), p.replay(t)
+	ended, _ := p.event(t, "hello")
+	require.NoError(t, p.db.Cancel(t.Context(), store.Key{ProjectID: p.projectID, ID: ended}, store.RunErrorCancelled, "over"))
+	ids["ended_run"] = ended.String()
 	return ids
 }
 

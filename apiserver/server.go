@@ -39,6 +39,7 @@ const apiVersion = "1.0.0"
 type Store interface {
 	store.Catalog
 	store.History
+	store.Eraser
 	store.Statistics
 	store.Files
 	store.Deployments

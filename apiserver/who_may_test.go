@@ -27,7 +27,7 @@ var permissionOf = map[string]v1alpha1.Permission{
 	"listDeployments": "deployments.view", "getDeployment": "deployments.view", "createDeployment": "deployments.create", "listTestRuns": "deployments.test",
 	"streamDeploymentLogs": "deployments.view", "cancelDeployment": "deployments.cancel", "activateDeployment": "deployments.activate",
 	"uploadDeployment": "deployments.create", "redeploy": "deployments.redeploy", "deployAnyway": "deployments.override",
-	"listRuns": "runs.view", "getRun": "runs.view", "readRunFile": "runs.view", "cancelRun": "runs.cancel", "listAuditLog": "audit_logs.view",
+	"listRuns": "runs.view", "getRun": "runs.view", "readRunFile": "runs.view", "cancelRun": "runs.cancel", "eraseRun": "runs.delete", "listAuditLog": "audit_logs.view",
 	"createConnector": "connectors.create", "listConnectors": "connectors.view", "getConnector": "connectors.view",
 	"updateConnector": "connectors.update", "rotateSecret": "connectors.update", "testConnector": "connectors.update", "deleteConnector": "connectors.delete",
 	"createLink": "connectors.link", "listLinks": "connectors.view", "getLink": "connectors.view",

@@ -24,6 +24,7 @@ type Store interface {
 	Dispatch
 	Deliveries
 	Sends
+	Eraser
 	Replays
 	ReplayJobs
 	Housekeeping

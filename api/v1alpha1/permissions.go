@@ -34,6 +34,7 @@ var permissions = map[Permission]Access{
 	"connectors.link":      {"create", "connectorlinks"},
 	"runs.view":            {"get", "runs"},
 	"runs.cancel":          {"cancel", "runs"},
+	"runs.delete":          {"delete", "runs"},
 	"variables.view":       {"get", "variables"},
 	"variables.create":     {"create", "variables"},
 	"variables.update":     {"update", "variables"},

@@ -316,3 +316,6 @@ func partition(table string, day time.Time) string {
 
 // Among implements sqlcore.Engine.
 func (e engine) Among(column string) string { return "= ANY(" + column + ")" }
+
+// First implements sqlcore.Engine.
+func (e engine) First(column string) string { return column + "[1]" }

@@ -59,6 +59,8 @@ type Engine interface {
 	Shrink(ctx context.Context) (int, error)
 	// Among follows an id to say that it is one of a column of ids.
 	Among(column string) string
+	// First is the first of a column of ids, as an index of the schema has it.
+	First(column string) string
 	// End does what Core.end says but for the slots of keys and the marks of blobs, in one
 	// statement where it can; unless keyed is set, runs with a concurrency key do not end.
 	End(ctx context.Context, q Queryer, endings []Ending, keyed bool) ([]EndedRun, error)

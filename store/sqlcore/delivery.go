@@ -368,10 +368,19 @@ const DeliveryOverhead = 512
 // countDeliveries lets bytes be counted that deliveries have stored: more, by delivery, beside
 // the overhead of each.
 func countDeliveries(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key]int64) error {
+	bytes := map[store.Key]int64{}
+	for _, key := range keys {
+		bytes[key] = DeliveryOverhead + more[key]
+	}
+	return countMore(ctx, tx, keys, bytes)
+}
+
+// countMore lets bytes be counted that rows of history have, each at the time of its id.
+func countMore(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key]int64) error {
 	bytes, of := map[projectDay]int64{}, map[projectDay]uuid.UUID{}
 	for _, key := range keys {
 		on := projectDay{key.ProjectID, DayOf(key.ID)}
-		bytes[on] += DeliveryOverhead + more[key]
+		bytes[on] += more[key]
 		of[on] = key.ID
 	}
 	var r rows
@@ -394,7 +403,7 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 	for _, same := range c.keysByPart("ended_runs", results) {
 		var l list
 		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
-			WHERE `+c.keys(&l, "r.id", same), l.args...)
+			WHERE `+c.keys(&l, "r.id", same)+unerased("r"), l.args...)
 		if err != nil {
 			return err
 		}

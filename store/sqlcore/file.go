@@ -89,7 +89,7 @@ func (c *Core) inputOf(ctx context.Context, run store.Key) (input uuid.UUID, err
 	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT input_id FROM open_runs WHERE project_id = $1 AND id = $2`,
 		run.ProjectID, run.ID).Scan(&input))
 	if errors.Is(err, store.ErrNotFound) {
-		err = c.inHistory(ctx, c.engine.Reader(), run, `SELECT input_id FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &input)
+		err = c.inHistory(ctx, c.engine.Reader(), run, `SELECT r.input_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+unerased("r"), &input)
 	}
 	return input, err
 }

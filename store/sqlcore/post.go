@@ -210,7 +210,8 @@ func (c *Core) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRu
 		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, func(row scanner) (r endedRun, err error) {
 			err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source, &r.input)
 			return r, err
-		}, `SELECT project_id, id, environment_id, agent_name, status, connector_id, input_id FROM {ended_runs} WHERE `+c.keys(&l, "id", same), l.args...)
+		}, `SELECT r.project_id, r.id, r.environment_id, r.agent_name, r.status, r.connector_id, r.input_id FROM {ended_runs} r
+			WHERE `+c.keys(&l, "r.id", same)+unerased("r"), l.args...)
 		if err != nil {
 			return nil, err
 		}

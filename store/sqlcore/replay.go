@@ -177,7 +177,7 @@ func (c *Core) copyCarried(ctx context.Context, d *again) (blobs []store.Key, er
 func (c *Core) sendingLink(ctx context.Context, d store.Delivery) (link uuid.UUID, err error) {
 	var agent string
 	err = c.inHistory(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID},
-		`SELECT agent_name FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &agent)
+		`SELECT r.agent_name FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+unerased("r"), &agent)
 	if errors.Is(err, store.ErrNotFound) {
 		return link, store.ErrGone
 	}

@@ -79,7 +79,7 @@ func (c *Core) runs(ctx context.Context, q Queryer, project uuid.UUID, ids []uui
 	for _, same := range c.ByPart("ended_runs", past) {
 		var l list
 		past, err := pastRows(ctx, c, q, same[0], scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
-			WHERE `+c.keys(&l, "r.id", keysOf(project, same)), l.args...)
+			WHERE `+c.keys(&l, "r.id", keysOf(project, same))+unerased("r"), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +108,7 @@ func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcom
 		return r, err
 	}, `SELECT c.status, c.run_ids, `+pastRunColumns+` FROM {ended_connector_runs} c
 		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+c.engine.Among("c.run_ids")+`
-		WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID)
+		WHERE c.project_id = $1 AND c.id = $2`+unerased("r"), key.ProjectID, key.ID)
 	if err == nil && len(past) > 0 && len(past) == len(order) { // a midnight may lie between them
 		runs, err := c.whole(ctx, reader, key.ProjectID, past)
 		outcome.Runs = inOrderOf(order, runs)

@@ -30,7 +30,7 @@ func candidates(q store.RunQuery, most int, l *list) string {
 	if q.Before != nil {
 		among += ` AND r.id < ` + l.add(*q.Before)
 	}
-	past := among
+	past := among + unerased("r")
 	if q.AgentName == "" && (q.Status == store.RunFailed || q.Status == store.RunCancelled) {
 		past += failed
 	}

@@ -435,3 +435,6 @@ func (e engine) Attend(ctx context.Context, q sqlcore.Queryer, runners []store.R
 func (e engine) Among(column string) string {
 	return "IN (SELECT value FROM json_each(" + column + "))"
 }
+
+// First implements sqlcore.Engine.
+func (e engine) First(column string) string { return "json_extract(" + column + ", '$[0]')" }

@@ -94,6 +94,7 @@ var groups = []struct {
 	{"Rebuild", rebuildPromises},
 	{"Retention", retentionPromises},
 	{"Departures", departurePromises},
+	{"Erasure", erasurePromises},
 	{"Files", filePromises},
 	{"Load", loadPromises},
 	{"Tokens", tokenPromises},

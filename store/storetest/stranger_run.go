@@ -228,6 +228,7 @@ var runStrangers = map[string]func(s *stranger){
 	"Cancel": func(s *stranger) {
 		s.none(s.s.Cancel(s.ctx, s.key(s.running.Run.ID), store.RunErrorCancelled, "theirs"))
 	},
+	"EraseRun": func(s *stranger) { s.none(s.s.EraseRun(s.ctx, s.key(s.event.Runs[0].ID))) },
 	"Ended": func(s *stranger) {
 		ended, err := s.s.Ended(s.ctx, []store.Key{s.key(s.event.ConnectorRunID), s.victim.world.key(s.event.ConnectorRunID)})
 		s.NoError(err)

@@ -23,7 +23,7 @@ var levelOf = map[v1alpha1.Permission]string{
 	"deployments.view": "view", "deployments.test": "view", "deployments.create": "edit", "deployments.cancel": "edit",
 	"deployments.activate": "edit", "deployments.redeploy": "edit", "deployments.override": "edit",
 	"connectors.view": "view", "connectors.create": "edit", "connectors.update": "edit", "connectors.delete": "edit", "connectors.link": "edit",
-	"runs.view": "view", "runs.cancel": "edit",
+	"runs.view": "view", "runs.cancel": "edit", "runs.delete": "edit",
 	"variables.view": "view", "variables.create": "edit", "variables.update": "edit", "variables.delete": "edit",
 	"retrieval.view": "view", "retrieval.create": "edit", "retrieval.delete": "edit",
 	"approvals.view": "view", "approvals.decide": "edit",

@@ -311,6 +311,11 @@ func (t *tenant) spare(o operation) map[string]string {
 	switch {
 	case o.OperationID == "cancelRun":
 		return map[string]string{"run_id": t.openRun()}
+	case o.OperationID == "eraseRun":
+		run := map[string]string{"run_id": t.openRun()}
+		got := t.rest(t.key.String(), http.MethodPost, "/v1/projects/"+t.project.String()+"/runs/"+run["run_id"]+"/cancel", "")
+		require.True(t.t, got.ok(), got.body)
+		return run
 	case o.OperationID == "deployAnyway":
 		return map[string]string{"deployment_id": t.failedDeployment()}
 	case o.OperationID == "cancelReplay":

@@ -776,6 +776,8 @@ CREATE TABLE ended_connector_runs (
 ) PARTITION BY RANGE (id);
 CREATE INDEX ended_connector_runs_connector ON ended_connector_runs (project_id, connector_id, id);
 CREATE INDEX ended_connector_runs_failed ON ended_connector_runs (project_id, connector_id, id) WHERE status <> 'completed';
+-- The deliveries of a run.
+CREATE INDEX ended_connector_runs_sent ON ended_connector_runs (project_id, (run_ids[1]), id) WHERE kind <> '';
 
 CREATE TABLE ended_runs (
     project_id uuid NOT NULL,
@@ -807,6 +809,8 @@ CREATE TABLE ended_runs (
     queued_at bigint NOT NULL,
     started_at bigint,
     ended_at bigint NOT NULL,
+    -- When somebody erased what it was about: then it is numbers alone, and nobody reads the run.
+    erased_at bigint,
     PRIMARY KEY (project_id, id),
     CHECK (output = '' OR output_blob_id IS NULL)
 ) PARTITION BY RANGE (id);

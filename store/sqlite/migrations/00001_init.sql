@@ -705,6 +705,8 @@ CREATE TABLE ended_connector_runs (
 );
 CREATE INDEX ended_connector_runs_connector ON ended_connector_runs (project_id, connector_id, id);
 CREATE INDEX ended_connector_runs_failed ON ended_connector_runs (project_id, connector_id, id) WHERE status <> 'completed';
+-- The deliveries of a run.
+CREATE INDEX ended_connector_runs_sent ON ended_connector_runs (project_id, json_extract(run_ids, '$[0]'), id) WHERE kind <> '';
 
 CREATE TABLE ended_runs (
     project_id TEXT NOT NULL,
@@ -736,6 +738,8 @@ CREATE TABLE ended_runs (
     queued_at INTEGER NOT NULL,
     started_at INTEGER,
     ended_at INTEGER NOT NULL,
+    -- When somebody erased what it was about: then it is numbers alone, and nobody reads the run.
+    erased_at INTEGER,
     PRIMARY KEY (project_id, id),
     CHECK (output = '' OR output_blob_id IS NULL)
 );

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// secret is in all that a run is about which is erased.
+const secret = "s3cr3t-of-a-person"
+
+// secretive is an event with one run, which has the secret everywhere: in its input, a file, a
+// header, its journal, its output, what it sent and what receivers answered. It has ended, and so
+// have both of its deliveries.
+func (w *world) secretive() store.Event {
+	long := `"` + strings.Repeat(secret, store.MaxInlineText/len(secret)+1) + `"`
+	e, input, file := w.single(), v7(), v7()
+	for _, blob := range []uuid.UUID{input, file} {
+		_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader(long))
+		w.NoError(err)
+	}
+	e.Input, e.InputBlob, e.Headers = nil, &input, map[string]string{"x-name": secret}
+	e.Files = []store.File{{Name: secret, FieldName: "f", MIMEType: "text/plain", Size: int64(len(long)), Blob: &file}}
+	w.accept(&e)
+	run := w.claim(1, lease)[0]
+	w.announce(run, 1, 1)
+	payload := by(run, "tell", 1, `"`+secret+`"`)
+	w.Empty(w.send(payload).Skipped)
+	end := completed(run)
+	end.Output, end.Journal = long, []store.JournalEntry{
+		{Sequence: 2, Kind: store.JournalModelAnswer, Data: json.RawMessage(long)},
+		{Sequence: 3, Kind: store.JournalModelAnswer, Data: json.RawMessage(`"` + secret + `"`)},
+	}
+	w.NoError(w.complete(end))
+	w.deliverAll(secret)
+	return e
+}
+
+// deliverAll delivers all that is to be delivered, to receivers that answer alike, and counts what
+// is stored then.
+func (w *world) deliverAll(response string) {
+	w.post()
+	for _, d := range w.takeDue(10, 10) {
+		done := attempted(d, store.DeliveryDone)
+		done.Response = response
+		w.record(done)
+	}
+	for w.count(100) > 0 {
+	}
+}
+
+// holding are the tables of the project that have the secret, as text or bytes.
+func (w *world) holding() (tables []string) {
+	raw := strings.Trim(fmt.Sprint([]byte(secret)), "[]")
+	for table, rows := range w.rows(w.project.ID) {
+		if slices.ContainsFunc(rows, func(row string) bool { return strings.Contains(row, secret) || strings.Contains(row, raw) }) {
+			tables = append(tables, table)
+		}
+	}
+	slices.Sort(tables)
+	return tables
+}
+
+var erasurePromises = []promise{
+	{"what a run was about is erased, and numbers keep it", func(w *world) {
+		w.outboundTo("tell", tool("tell"))
+		w.outboundTo("results", automatic)
+		w.deploy("one", "first")
+		w.ended(1)
+		w.deliverAll("")
+		before := w.storedBytes()
+		e := w.secretive()
+		run := e.Runs[0].ID
+		w.Subset(w.holding(), []string{"blob_chunks", "delivery_attempts", "inputs", "journal"})
+		numbers := func() store.RunStatistics {
+			n, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
+			w.NoError(err)
+			return n
+		}
+		counted := numbers()
+
+		w.NoError(w.s.EraseRun(w.ctx, w.key(run)))
+		w.Empty(w.holding())
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "that of the bundle")
+		w.unread(run)
+		w.ErrorIs(w.s.EraseRun(w.ctx, w.key(run)), store.ErrNotFound, "again")
+		w.Equal(counted, numbers())
+		w.rollUp(100)
+		w.Equal(counted, numbers())
+		runs, _ := w.runCount("first")
+		w.EqualValues(2, runs)
+		event := w.connectorRun(e.ConnectorRunID)
+		w.Equal(store.ConnectorRunCompleted, event.Status, "that something came and went well stays")
+		_, err := w.s.EventInput(w.ctx, w.key(e.ConnectorRunID))
+		w.ErrorIs(err, store.ErrNotFound)
+		for w.count(100) > 0 {
+		}
+		w.EqualValues(before+512*(1+2*2), w.storedBytes(), "what is left is what the rows of a run and of two deliveries with an attempt each count for")
+	}},
+	{"what is open is not erased", func(w *world) {
+		w.deploy("one", "first")
+		e, _ := w.running(lease)
+		w.ErrorIs(w.s.EraseRun(w.ctx, w.key(e.Runs[0].ID)), store.ErrConflict)
+		w.ErrorIs(w.s.EraseRun(w.ctx, w.key(v7())), store.ErrNotFound)
+		_, body, err := w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
+		w.NotEmpty(w.readAll(body, err))
+	}},
+	{"an input goes with the last run of its event", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		w.accept(&e)
+		for i, run := range w.claim(2, lease) {
+			w.NoError(w.complete(completed(run)))
+			if i == 0 {
+				w.NoError(w.s.EraseRun(w.ctx, run.Run.Key()), "while the other one is open")
+				w.EqualValues(1, w.ones(`SELECT count(*) FROM inputs WHERE project_id = $1`))
+				continue
+			}
+			_, body, err := w.s.RunInput(w.ctx, run.Run.Key())
+			w.NotEmpty(w.readAll(body, err))
+			w.Len(w.outcome(e.ConnectorRunID).Runs, 1, "that which is there")
+			w.NoError(w.s.EraseRun(w.ctx, run.Run.Key()))
+		}
+		w.Zero(w.ones(`SELECT count(*) FROM inputs WHERE project_id = $1`))
+	}},
+	{"of two that are erased at once one takes the input", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		w.accept(&e)
+		for _, run := range w.claim(2, lease) {
+			w.NoError(w.complete(completed(run)))
+		}
+		w.NoError(together(func(i int) error {
+			if i < len(e.Runs) {
+				return w.s.EraseRun(w.ctx, w.key(e.Runs[i].ID))
+			}
+			return nil
+		}))
+		w.Zero(w.ones(`SELECT count(*) FROM inputs WHERE project_id = $1`))
+	}},
+	{"a delivery of an erased run is not sent", func(w *world) {
+		w.outboundTo("results", automatic)
+		w.deploy("one", "first")
+		posted, waiting := w.single(), w.single()
+		w.accept(&posted)
+		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
+		w.post()
+		w.accept(&waiting)
+		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
+		for _, e := range []store.Event{posted, waiting} {
+			w.NoError(w.s.EraseRun(w.ctx, w.key(e.Runs[0].ID)))
+		}
+		w.post()
+		taken := w.takeDue(10, 10)
+		w.Len(taken, 1, "none is made of the other one")
+		w.Equal(uuid.Nil, taken[0].Run.ID, "there is nothing to send")
+		w.record(attempted(taken[0], store.DeliveryCancelled))
+		_, err := w.s.Redeliver(w.ctx, store.Redelivery{Of: taken[0].Delivery.Key(), Idempotency: requestKey("1", "again")})
+		w.ErrorIs(err, store.ErrGone)
+	}},
+}
+
+// unread checks that nothing of a run is read.
+func (w *world) unread(run uuid.UUID) {
+	reads := map[string]func() error{
+		"Run":         func() error { _, err := w.s.Run(w.ctx, w.key(run)); return err },
+		"RunInput":    func() error { _, _, err := w.s.RunInput(w.ctx, w.key(run)); return err },
+		"RunHeaders":  func() error { _, err := w.s.RunHeaders(w.ctx, w.key(run)); return err },
+		"RunFiles":    func() error { _, err := w.s.RunFiles(w.ctx, w.key(run)); return err },
+		"OpenRunFile": func() error { _, _, err := w.s.OpenRunFile(w.ctx, w.key(run), 0); return err },
+	}
+	for _, name := range slices.Sorted(maps.Keys(reads)) {
+		w.ErrorIs(reads[name](), store.ErrNotFound, name)
+	}
+	entries, err := w.s.Journal(w.ctx, w.key(run))
+	w.NoError(err)
+	w.Empty(entries)
+	listed, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 100})
+	w.NoError(err)
+	w.False(slices.ContainsFunc(listed, func(r store.Run) bool { return r.ID == run }))
+}
