@@ -63,7 +63,10 @@ type Project struct {
 	ID          uuid.UUID
 	DisplayName string
 	Limits      ProjectLimits
-	CreatedAt   time.Time // set by the store
+	// Retention is for how long the project keeps history, at least MinRetention; 0 is as long as
+	// the platform does, which is the most in any case.
+	Retention time.Duration
+	CreatedAt time.Time // set by the store
 }
 
 // Key is the project's primary key: it is a project of its own.

@@ -228,6 +228,10 @@ type Housekeeping interface {
 	// nothing is left. A blob of history goes at most MaxOpen and some days after what named it, and
 	// never before.
 	DropHistory(ctx context.Context, age time.Duration, limit int) (int, error)
+	// TrimHistory deletes what projects keep no longer that keep history for a shorter time, by whole
+	// days likewise: about limit rows of one of them, in small transactions, and returns how many; 0
+	// once nothing is left. Nobody can read that any more.
+	TrimHistory(ctx context.Context, limit int) (int, error)
 	// OldestHistory is when the first day began of which there is history; zero without any.
 	OldestHistory(ctx context.Context) (time.Time, error)
 	// Replan lets an engine that plans statements once plan those anew whose tables have

@@ -71,6 +71,12 @@ type ProjectSpec struct {
 	// +kubebuilder:default={}
 	Limits ProjectLimits `json:"limits,omitempty"`
 
+	// Retention says for how long what happened in the project is kept, where that
+	// is to be shorter than the platform keeps it.
+	//
+	// +optional
+	Retention *ProjectRetention `json:"retention,omitempty"`
+
 	// ModelProviders are the model services that the project's agents may use,
 	// found by the part of an agent's `model` before the slash. The prefix
 	// "scripted" is built in.
@@ -186,6 +192,21 @@ type ProjectLimits struct {
 	Storage *resource.Quantity `json:"storage,omitempty"`
 }
 
+// ProjectRetention says for how long what happened is kept.
+type ProjectRetention struct {
+	// RunsSeconds is for how long runs are kept, with their inputs, files, outputs
+	// and journals, connector runs and deliveries: two days at least. What was
+	// accepted before that is read by nobody from then on and is deleted
+	// afterwards, by whole days in UTC; numbers stay. A run or delivery that is open ends as
+	// failed a day before it is that old. The operator's retention holds
+	// without it, and where it is longer.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=172800
+	// +kubebuilder:validation:Maximum=3153600000
+	RunsSeconds int64 `json:"runsSeconds"`
+}
+
 // ModelProviderType is the wire protocol of a model service.
 //
 // +kubebuilder:validation:Enum=OpenAI;Anthropic;Gemini
@@ -258,6 +279,12 @@ type ProjectStatus struct {
 	//
 	// +optional
 	Limits ProjectLimits `json:"limits,omitempty"`
+
+	// Retention is the project's own that is in effect; without it, and where it is
+	// longer, the operator's is.
+	//
+	// +optional
+	Retention *ProjectRetention `json:"retention,omitempty"`
 }
 
 // ProjectList is a list of Projects.

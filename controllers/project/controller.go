@@ -59,6 +59,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.Store.PutProject(ctx, projection(r.Ref(project), key.ID, project, effective)); err != nil {
 			return 0, object.FromStore(err)
 		}
+		project.Status.Retention = project.Spec.Retention.DeepCopy()
 		project.Status.GitWebhookURL = ""
 		if project.Spec.Git != nil {
 			project.Status.GitWebhookURL = v1alpha1.GitWebhookURL(r.GatewayURL, key.ID)
@@ -141,8 +142,12 @@ func projection(ref store.ObjectRef, id uuid.UUID, project *v1alpha1.Project, ef
 	if name == "" {
 		name = project.Namespace
 	}
+	var retention time.Duration
+	if r := project.Spec.Retention; r != nil {
+		retention = time.Duration(r.RunsSeconds) * time.Second
+	}
 	return store.Project{
-		Ref: ref, ID: id, DisplayName: name,
+		Ref: ref, ID: id, DisplayName: name, Retention: retention,
 		Limits: store.ProjectLimits{
 			BacklogRuns: effective.BacklogRuns, BacklogInput: effective.BacklogInput.Value(), Storage: effective.Storage.Value(),
 			RequestsPerMinute: int64(effective.RequestsPerMinute),

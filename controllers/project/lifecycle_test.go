@@ -148,6 +148,11 @@ var _ = Describe("A Project", func() {
 		p.Spec.Limits.Environments = ptr.To(int32(9))
 		s.ExpectApplied(ctx, p)
 		Expect(limit()).To(BeEquivalentTo(3), "and never raises it")
+		Expect(p.Status.Retention).To(BeNil())
+		p.Spec.Retention = &v1alpha1.ProjectRetention{RunsSeconds: 7 * 24 * 3600}
+		s.ExpectApplied(ctx, p)
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(p.Status.Retention.RunsSeconds).To(BeEquivalentTo(7 * 24 * 3600))
 
 		s.Events.Sent()
 		s.allow(ctx, "environments: many")

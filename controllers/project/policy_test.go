@@ -4,6 +4,7 @@ package project
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -73,6 +74,8 @@ func TestAProjection(t *testing.T) {
 	require.Equal(t, store.Project{Ref: ref, DisplayName: "team", Limits: limits}, projection(ref, [16]byte{}, p, plan.Default()))
 	p.Spec.DisplayName = "The Team"
 	require.Equal(t, store.Project{Ref: ref, DisplayName: "The Team", Limits: limits}, projection(ref, [16]byte{}, p, plan.Default()))
+	p.Spec.Retention = &v1alpha1.ProjectRetention{RunsSeconds: 7 * 24 * 3600}
+	require.Equal(t, 7*24*time.Hour, projection(ref, [16]byte{}, p, plan.Default()).Retention)
 }
 
 // TestAnotherCertificateConcernsAllProjects: of all namespaces.

@@ -51,18 +51,21 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 const ofConnector = `c.connector_id BETWEEN $2 AND $2`
 
 // setWindow sets the window that ends now. Of history it begins where the oldest row is that the
-// connector still has there, for rollups tell of what is gone too.
+// connector still has there and that may be read, for rollups tell of what is gone too.
 func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.ConnectorRunQuery) error {
+	if err := s.look(ctx, q); err != nil {
+		return err
+	}
 	l := s.args()
-	since := ``
+	among := ` AND c.id >= id_at(` + l.add(s.seen) + `)`
 	if of.Since > 0 {
-		since = ` AND c.id >= id_at(now_us() - ` + l.add(of.Since.Microseconds()) + `)`
+		among += ` AND c.id >= id_at(now_us() - ` + l.add(of.Since.Microseconds()) + `)`
 	}
 	var (
 		now    int64
 		oldest *uuid.UUID
 	)
-	if err := q.QueryRowContext(ctx, `SELECT now_us(), (SELECT c.id FROM ended_connector_runs c WHERE c.project_id = $1 AND `+ofConnector+since+`
+	if err := q.QueryRowContext(ctx, `SELECT now_us(), (SELECT c.id FROM ended_connector_runs c WHERE c.project_id = $1 AND `+ofConnector+among+`
 		ORDER BY c.connector_id, c.id LIMIT 1)`, l.args...).Scan(&now, &oldest); err != nil {
 		return err
 	}
@@ -160,7 +163,7 @@ func (s *connectorRuns) page(ctx context.Context, q Queryer, limit, offset int, 
 		from += ` UNION ALL `
 	}
 	if !s.ended.empty() {
-		from += of(endedConnectorRunColumns, `ended_connector_runs`, `ended`, s.ended)
+		from += of(endedConnectorRunColumns, `ended_connector_runs`, `ended`, s.readable(s.ended))
 	}
 	return collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1
 		ORDER BY x.id DESC LIMIT `+l.add(limit)+` OFFSET `+l.add(offset), l.args...)
@@ -187,7 +190,7 @@ func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 				err = row.Scan(&key.ProjectID, &key.ID, &text)
 				errs[key] = text
 				return none, err
-			}, `SELECT r.project_id, r.id, r.error FROM {ended_runs} r WHERE `+c.keys(&l, "r.id", some)+failed, l.args...); err != nil {
+			}, `SELECT r.project_id, r.id, r.error FROM {ended_runs} r WHERE `+c.keys(&l, "r.id", some)+failed+readable("r.project_id"), l.args...); err != nil {
 				return err
 			}
 		}

@@ -19,6 +19,9 @@ func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatist
 	s := connectorRuns{Core: c, connector: q.Connector, status: q.Status, trigger: q.Trigger, open: window, ended: window}
 	s.narrowWindows()
 	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
+		if err := s.look(ctx, q); err != nil {
+			return err
+		}
 		if err := s.count(ctx, q); err != nil {
 			return err
 		}
@@ -56,12 +59,23 @@ type connectorRuns struct {
 	run     uuid.UUID
 	// open and ended are when those started that are open, and those that have ended.
 	open, ended period
+	// seen is since when rows of history may be read.
+	seen int64
 
 	// counted are their numbers by status.
 	counted map[store.ConnectorRunStatus]summed
 	// waiting are those that have ended in whole hours and are not rolled up yet.
 	waiting []endedConnectorRun
 }
+
+// look sets since when rows of history may be read.
+func (s *connectorRuns) look(ctx context.Context, q Queryer) (err error) {
+	s.seen, err = s.seenSince(ctx, q, s.connector.ProjectID)
+	return err
+}
+
+// readable is of a period what rows of history may be read of.
+func (s *connectorRuns) readable(of period) period { return period{max(of.from, s.seen), of.to} }
 
 // narrowWindows looks for no status where there is none of it.
 func (s *connectorRuns) narrowWindows() {
@@ -127,7 +141,7 @@ func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
 	}
 	for _, end := range rest {
 		of = append(of, `SELECT c.status, count(*) AS runs, SUM(c.ended_at - c.started_at) AS us FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+l.during(end)+` GROUP BY c.status`)
+			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+l.during(s.readable(end))+` GROUP BY c.status`)
 	}
 	if !s.open.empty() {
 		open := narrow + l.during(s.open)

@@ -403,7 +403,7 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 	for _, same := range c.keysByPart("ended_runs", results) {
 		var l list
 		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
-			WHERE `+c.keys(&l, "r.id", same)+unerased("r"), l.args...)
+			WHERE `+c.keys(&l, "r.id", same)+readable("r.project_id"), l.args...)
 		if err != nil {
 			return err
 		}
@@ -459,7 +459,7 @@ func (c *Core) Attempts(ctx context.Context, delivery store.Key) (past []store.P
 			err = row.Scan(&a.Number, at(&a.At), durationOf(&a.Duration), &a.StatusCode, &a.ErrorClass, &a.Error, &a.Response)
 			return a, err
 		}, `SELECT number, at, duration_us, status_code, error_class, error, response FROM {delivery_attempts}
-			WHERE project_id = $1 AND delivery_id = $2 ORDER BY number`, delivery.ProjectID, delivery.ID)
+			WHERE project_id = $1 AND delivery_id = $2`+since("delivery_id", "$1")+` ORDER BY number`, delivery.ProjectID, delivery.ID)
 	}
 	if len(waits) > 0 {
 		next = &waits[0]

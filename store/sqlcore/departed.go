@@ -124,7 +124,7 @@ func (c *Core) dropBlobsOf(ctx context.Context, tx *Tx, project uuid.UUID, limit
 	if err != nil {
 		return 0, err
 	}
-	some := upToBytes(blobs)
+	some := someOf(blobs)
 	if err := c.dropBlobs(ctx, tx, some); err != nil || len(some) == len(blobs) {
 		return len(some), err
 	}

@@ -38,8 +38,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 	var failed []error
 	for len(projects) > 0 && n < limit && ctx.Err() == nil {
 		project, most := projects[0], min(limit-n, part)
-		expired, err := c.sweepRuns(ctx, most, `SELECT project_id, id FROM open_runs
-			WHERE project_id = $2 AND id < id_at(now_us() - $3) ORDER BY id LIMIT $1 `, c.expireAfter(age), project, age.Microseconds())
+		expired, err := c.expireOf(ctx, project, age, most)
 		n += expired
 		if err != nil {
 			failed = append(failed, wrap(err, "ending runs of project %s that have been open for too long", project))
@@ -49,6 +48,16 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 		}
 	}
 	return n, errors.Join(failed...)
+}
+
+// expireOf ends runs of a project, which may keep history for a shorter time.
+func (c *Core) expireOf(ctx context.Context, project uuid.UUID, age time.Duration, limit int) (int, error) {
+	age, err := c.openFor(ctx, c.engine.Reader(), project, age)
+	if err != nil {
+		return 0, err
+	}
+	return c.sweepRuns(ctx, limit, `SELECT project_id, id FROM open_runs
+		WHERE project_id = $2 AND id < id_at(now_us() - $3) ORDER BY id LIMIT $1 `, c.expireAfter(age), project, age.Microseconds())
 }
 
 // expireAfter ends runs that have been open for so long.

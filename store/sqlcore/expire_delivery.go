@@ -73,7 +73,7 @@ func (c *Core) latest(ctx context.Context, age time.Duration) (late []store.Key,
 		}
 		return none, err
 	}, `SELECT d.project_id, d.connector_id, (SELECT o.id FROM deliveries o
-			WHERE o.project_id = d.project_id AND o.connector_id = d.connector_id AND o.id < id_at(now_us() - $1) LIMIT 1) IS NOT NULL
+			WHERE o.project_id = d.project_id AND o.connector_id = d.connector_id AND o.id < id_at(now_us() - `+openForOf("d.project_id", "CAST($1 AS bigint)")+`) LIMIT 1) IS NOT NULL
 		FROM destinations d WHERE d.project_id >= $2 AND (d.project_id > $2 OR d.connector_id > $3) ORDER BY d.project_id, d.connector_id LIMIT $4`,
 		age.Microseconds(), c.expiring.after.ProjectID, c.expiring.after.ID, maxExpiring)
 	if n < maxExpiring {
@@ -89,6 +89,10 @@ func (c *Core) expireDue(ctx context.Context, tx *Tx, of store.Key, age time.Dur
 	locked, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
 		WHERE project_id = $1 AND connector_id = $2 `+c.exclusive, of.ProjectID, of.ID)
 	if err != nil || len(locked) == 0 {
+		return 0, err
+	}
+	age, err = c.openFor(ctx, tx, of.ProjectID, age)
+	if err != nil {
 		return 0, err
 	}
 	old, err := collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries

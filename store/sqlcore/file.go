@@ -51,14 +51,14 @@ func (c *Core) KeepFiles(ctx context.Context, tx *Tx, events []store.Event) erro
 
 // EventFiles implements store.Files.
 func (c *Core) EventFiles(ctx context.Context, connectorRun store.Key) ([]store.File, error) {
-	files, err := c.files(ctx, connectorRun)
+	files, err := c.files(ctx, connectorRun, since("id", "$1"))
 	return files, wrap(err, "reading the files of connector run %s", connectorRun)
 }
 
-// files are those of an input, which has the id of its connector run.
-func (c *Core) files(ctx context.Context, input store.Key) ([]store.File, error) {
+// files are those of an input, which has the id of its connector run, if that is as narrow says.
+func (c *Core) files(ctx context.Context, input store.Key, narrow string) ([]store.File, error) {
 	var column *string
-	err := c.inHistory(ctx, c.engine.Reader(), input, `SELECT files FROM {inputs} WHERE project_id = $1 AND id = $2`, &column)
+	err := c.inHistory(ctx, c.engine.Reader(), input, `SELECT files FROM {inputs} WHERE project_id = $1 AND id = $2`+narrow, &column)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && column == nil:
 		return nil, nil
@@ -80,7 +80,7 @@ func (c *Core) RunFiles(ctx context.Context, run store.Key) ([]store.File, error
 	if err != nil {
 		return nil, wrap(err, "reading the files of run %s", run)
 	}
-	files, err := c.files(ctx, store.Key{ProjectID: run.ProjectID, ID: input})
+	files, err := c.files(ctx, store.Key{ProjectID: run.ProjectID, ID: input}, ``)
 	return files, wrap(err, "reading the files of run %s", run)
 }
 
@@ -89,7 +89,7 @@ func (c *Core) inputOf(ctx context.Context, run store.Key) (input uuid.UUID, err
 	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT input_id FROM open_runs WHERE project_id = $1 AND id = $2`,
 		run.ProjectID, run.ID).Scan(&input))
 	if errors.Is(err, store.ErrNotFound) {
-		err = c.inHistory(ctx, c.engine.Reader(), run, `SELECT r.input_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+unerased("r"), &input)
+		err = c.inHistory(ctx, c.engine.Reader(), run, `SELECT r.input_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+readable("$1"), &input)
 	}
 	return input, err
 }

@@ -54,11 +54,36 @@ func (c *Core) deleteDays(ctx context.Context, before int64, limit int) (n int, 
 	return c.deleteDay(ctx, on, limit)
 }
 
+// TrimHistory implements store.Housekeeping. Projects take turns by lot: none has to wait until
+// another one, whose retention was lowered by much, is done; the days of one go from the oldest on,
+// so that what is left of history has no holes.
+func (c *Core) TrimHistory(ctx context.Context, limit int) (n int, err error) {
+	var on projectDay
+	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT s.project_id, MIN(s.day) FROM projects p
+		JOIN stored_days s ON s.project_id = p.project_id AND s.day < (now_us() - p.history_us) / `+dayUS+`
+		WHERE p.history_us <> 0 GROUP BY s.project_id ORDER BY random() LIMIT 1`).Scan(&on.project, &on.day))
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, wrap(err, "looking for what projects keep no longer")
+	}
+	return c.deleteDay(ctx, on, limit)
+}
+
+// pastChunk is how many rows of history one transaction deletes at most. A row has 64 KiB at most,
+// that of an input some times as much; what is larger are blobs.
+const pastChunk = 100
+
+// pastTurn is the lock of those who delete history of a project, so that who finds no more of a
+// day has seen what all others have done.
+var pastTurn = uuid.MustParse("0b6b2b5e-5b0e-4f4e-9a39-2a2f7f6f3c52")
+
 // deleteDay deletes what a project has of a day, the day last: what ends later on it has another
 // row there. It returns how many rows went, at most limit or one more.
 func (c *Core) deleteDay(ctx context.Context, on projectDay, limit int) (n int, err error) {
 	for _, statement := range pastOf {
-		most := min(limit-n, chunk)
+		most := min(limit-n, pastChunk)
 		deleted, err := c.deletePast(ctx, on, statement, most)
 		n += deleted
 		if err != nil || deleted == most {
@@ -72,10 +97,14 @@ func (c *Core) deleteDay(ctx context.Context, on projectDay, limit int) (n int, 
 	return n + 1, wrap(err, "forgetting a day of project %s", on.project)
 }
 
-// deletePast runs one of pastOf. The blobs that its rows named are loose then.
+// deletePast runs one of pastOf. The blobs that its rows named are loose then. Where the part of a
+// day is gone, so are its rows.
 func (c *Core) deletePast(ctx context.Context, on projectDay, statement string, limit int) (n int, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		n = 0
+		if err := c.engine.Lock(ctx, tx, uuid.NewSHA1(pastTurn, on.project[:])); err != nil {
+			return err
+		}
 		var loose []store.Key
 		_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 			var (
@@ -97,6 +126,9 @@ func (c *Core) deletePast(ctx context.Context, on projectDay, statement string, 
 		}
 		return c.loosen(ctx, tx, loose)
 	})
+	if err != nil && c.noTable(err) {
+		return 0, nil
+	}
 	return n, err
 }
 

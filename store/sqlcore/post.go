@@ -211,7 +211,7 @@ func (c *Core) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRu
 			err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source, &r.input)
 			return r, err
 		}, `SELECT r.project_id, r.id, r.environment_id, r.agent_name, r.status, r.connector_id, r.input_id FROM {ended_runs} r
-			WHERE `+c.keys(&l, "r.id", same)+unerased("r"), l.args...)
+			WHERE `+c.keys(&l, "r.id", same)+readable("r.project_id"), l.args...)
 		if err != nil {
 			return nil, err
 		}

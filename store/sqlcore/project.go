@@ -18,9 +18,13 @@ func (c *Core) PutProject(ctx context.Context, p store.Project) error {
 		if err := c.claimID(ctx, tx, p.Key(), p.Ref); err != nil {
 			return err
 		}
-		row := []any{p.ID, Text(p.DisplayName), p.Limits.BacklogRuns, p.Limits.BacklogInput, p.Limits.Storage, p.Limits.RequestsPerMinute}
-		created, err := tx.exec(ctx, `INSERT INTO projects (project_id, display_name, backlog_runs, backlog_input, storage, requests_per_minute, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $6, now_us(), now_us()) ON CONFLICT (project_id) DO NOTHING`, row...)
+		row := []any{
+			p.ID, Text(p.DisplayName), p.Limits.BacklogRuns, p.Limits.BacklogInput, p.Limits.Storage, p.Limits.RequestsPerMinute,
+			p.Retention.Microseconds(),
+		}
+		created, err := tx.exec(ctx, `INSERT INTO projects
+			(project_id, display_name, backlog_runs, backlog_input, storage, requests_per_minute, history_us, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, now_us(), now_us()) ON CONFLICT (project_id) DO NOTHING`, row...)
 		switch {
 		case err != nil:
 			return wrap(err, "projecting %s", p.Ref)
@@ -28,8 +32,9 @@ func (c *Core) PutProject(ctx context.Context, p store.Project) error {
 			return bumpConnectors(ctx, tx, p.ID, `TRUE`)
 		}
 		_, err = tx.exec(ctx, `UPDATE projects SET display_name = $2, backlog_runs = $3, backlog_input = $4, storage = $5, requests_per_minute = $6,
-				updated_at = now_us()
-			WHERE project_id = $1 AND (display_name <> $2 OR backlog_runs <> $3 OR backlog_input <> $4 OR storage <> $5 OR requests_per_minute <> $6)`, row...)
+				history_us = $7, updated_at = now_us()
+			WHERE project_id = $1 AND (display_name <> $2 OR backlog_runs <> $3 OR backlog_input <> $4 OR storage <> $5 OR requests_per_minute <> $6
+				OR history_us <> $7)`, row...)
 		return wrap(err, "projecting %s", p.Ref)
 	})
 }

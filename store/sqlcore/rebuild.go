@@ -64,7 +64,7 @@ func (c *Core) inTurn(ctx context.Context, fn func(ctx context.Context, tx *Tx) 
 
 // recount counts hours by their rows, then days by their hours, and months by their days.
 func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, counted func(store.RollupHour)) error {
-	first, err := c.firstWhole(ctx, kind)
+	first, err := c.firstWhole(ctx, project, kind)
 	if err != nil {
 		return err
 	}
@@ -96,14 +96,19 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 }
 
 // firstWhole is when the first hour begins of which history has all rows for sure: retention
-// deletes the oldest ones first.
-func (c *Core) firstWhole(ctx context.Context, kind recounting) (int64, error) {
+// deletes the oldest ones first. Of a project that keeps history for a shorter time it is the first
+// day all of which may be read: of that nothing goes for a day from now.
+func (c *Core) firstWhole(ctx context.Context, project uuid.UUID, kind recounting) (int64, error) {
 	now, err := c.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
+	seen, err := c.seenSince(ctx, c.engine.Reader(), project)
+	if err != nil {
+		return 0, err
+	}
 	oldest, err := kind.oldest(ctx)
-	return wholeSince(oldest, now), err
+	return max(daily.ceil(seen), wholeSince(oldest, now)), err
 }
 
 // wholeSince is when the first hour begins that has all its rows, by the oldest row, the zero id

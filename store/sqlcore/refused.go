@@ -13,6 +13,9 @@ import (
 
 const day = 24 * time.Hour
 
+// dayUS are its microseconds, in a statement.
+var dayUS = strconv.FormatInt(day.Microseconds(), 10)
+
 // refused is the document of a row of rejections. Its size is bounded by the number of days,
 // codes and samples.
 type refused struct {

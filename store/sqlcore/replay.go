@@ -17,7 +17,7 @@ func (c *Core) EventInput(ctx context.Context, connectorRun store.Key) (in store
 	var files *string
 	found, err := pastRows(ctx, c, c.engine.Reader(), connectorRun.ID, func(row scanner) (in store.EventInput, err error) {
 		return in, row.Scan(&in.ContentType, &in.Data, &in.Blob, &files, document{&in.Headers}, &in.Hops)
-	}, `SELECT content_type, data, blob_id, files, headers, hops FROM {inputs} WHERE project_id = $1 AND id = $2`, connectorRun.ProjectID, connectorRun.ID)
+	}, `SELECT content_type, data, blob_id, files, headers, hops FROM {inputs} WHERE project_id = $1 AND id = $2`+since("id", "$1"), connectorRun.ProjectID, connectorRun.ID)
 	switch {
 	case err == nil && len(found) == 0:
 		err = store.ErrNotFound
@@ -177,7 +177,7 @@ func (c *Core) copyCarried(ctx context.Context, d *again) (blobs []store.Key, er
 func (c *Core) sendingLink(ctx context.Context, d store.Delivery) (link uuid.UUID, err error) {
 	var agent string
 	err = c.inHistory(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID},
-		`SELECT r.agent_name FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+unerased("r"), &agent)
+		`SELECT r.agent_name FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+readable("$1"), &agent)
 	if errors.Is(err, store.ErrNotFound) {
 		return link, store.ErrGone
 	}

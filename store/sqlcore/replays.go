@@ -50,7 +50,7 @@ func (c *Core) MatchReplay(ctx context.Context, connector store.Key, f store.Rep
 	var looked int64
 	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN (`+wanted+`)`+cause+` THEN 1 ELSE 0 END), 0)
 		FROM (SELECT c.status, c.trigger_type, c.kind, c.replay_of FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2
-			AND c.id > id_at($3) AND c.id < id_at(CASE WHEN CAST($4 AS bigint) < now_us() THEN CAST($4 AS bigint) ELSE now_us() END) ORDER BY c.id LIMIT $5) AS x`, l.args...).Scan(&looked, &m.Matched)
+			AND c.id > id_at($3) AND c.id < id_at(CASE WHEN CAST($4 AS bigint) < now_us() THEN CAST($4 AS bigint) ELSE now_us() END)`+since("c.id", "$1")+` ORDER BY c.id LIMIT $5) AS x`, l.args...).Scan(&looked, &m.Matched)
 	m.More = looked > store.MaxReplayLook
 	return m, wrap(err, "counting what a replay of connector %s matches", connector)
 }
@@ -206,7 +206,7 @@ func (c *Core) TakeReplays(ctx context.Context, limit int, lease time.Duration) 
 // ReplayOriginals implements store.ReplayJobs.
 func (c *Core) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (page store.ReplayPage, err error) {
 	looked, err := collect(ctx, c.engine.Lists(), scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
-		WHERE c.project_id = $1 AND c.connector_id = $2 AND c.id > $3 AND c.id < id_at($4) ORDER BY c.id LIMIT $5`,
+		WHERE c.project_id = $1 AND c.connector_id = $2 AND c.id > $3 AND c.id < id_at($4)`+since("c.id", "$1")+` ORDER BY c.id LIMIT $5`,
 		r.ProjectID, r.ConnectorID, r.Position, Instant(r.Filter.Until), store.MaxReplayPage)
 	if err != nil {
 		return page, wrap(err, "looking for what replay %s replays", r.Key())

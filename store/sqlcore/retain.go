@@ -152,8 +152,8 @@ func scanSized(row scanner) (b sizedBlob, err error) {
 	return b, err
 }
 
-// upToBytes are the first of some blobs, at least one, which together have about dropBytes.
-func upToBytes(blobs []sizedBlob) (keys []store.Key) {
+// someOf are the first of these blobs, as many as one transaction deletes.
+func someOf(blobs []sizedBlob) (keys []store.Key) {
 	for total := int64(0); len(keys) < len(blobs) && total < dropBytes; {
 		next := blobs[len(keys)]
 		keys, total = append(keys, next.Key), total+next.size
@@ -173,9 +173,9 @@ func (c *Core) dropBlobsBefore(ctx context.Context, before int64, limit int) (n 
 		if err != nil {
 			return err
 		}
-		some := upToBytes(blobs)
-		n = len(some)
-		return c.dropBlobs(ctx, tx, some)
+		keys := someOf(blobs)
+		n = len(keys)
+		return c.dropBlobs(ctx, tx, keys)
 	})
 	return n, wrap(err, "deleting blobs of history")
 }

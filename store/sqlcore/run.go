@@ -79,7 +79,7 @@ func (c *Core) runs(ctx context.Context, q Queryer, project uuid.UUID, ids []uui
 	for _, same := range c.ByPart("ended_runs", past) {
 		var l list
 		past, err := pastRows(ctx, c, q, same[0], scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
-			WHERE `+c.keys(&l, "r.id", keysOf(project, same))+unerased("r"), l.args...)
+			WHERE `+c.keys(&l, "r.id", keysOf(project, same))+readable("r.project_id"), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +108,7 @@ func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcom
 		return r, err
 	}, `SELECT c.status, c.run_ids, `+pastRunColumns+` FROM {ended_connector_runs} c
 		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+c.engine.Among("c.run_ids")+`
-		WHERE c.project_id = $1 AND c.id = $2`+unerased("r"), key.ProjectID, key.ID)
+		WHERE c.project_id = $1 AND c.id = $2`+since("c.id", "$1")+readable("$1"), key.ProjectID, key.ID)
 	if err == nil && len(past) > 0 && len(past) == len(order) { // a midnight may lie between them
 		runs, err := c.whole(ctx, reader, key.ProjectID, past)
 		outcome.Runs = inOrderOf(order, runs)
@@ -201,7 +201,7 @@ func (c *Core) ByPart(table string, ids []uuid.UUID) (parts [][]uuid.UUID) {
 
 // Journal implements store.History.
 func (c *Core) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error) {
-	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2
+	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2`+sinceOrOpen("j.run_id", "$1")+`
 		ORDER BY j.sequence`, run.ProjectID, run.ID)
 }
 
@@ -211,7 +211,7 @@ func (c *Core) JournalAfter(ctx context.Context, run store.Key, sequence int64, 
 	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
 			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
 			OVER (ORDER BY n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
-		FROM (SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.sequence > $3
+		FROM (SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.sequence > $3`+sinceOrOpen("j.run_id", "$1")+`
 			ORDER BY j.sequence LIMIT $4) AS n) AS j
 		WHERE j.bytes <= `+strconv.Itoa(store.MaxJournalPage)+` ORDER BY j.sequence`, run.ProjectID, run.ID, sequence, limit)
 }
@@ -276,7 +276,7 @@ func (c *Core) connectorRun(ctx context.Context, q Queryer, key store.Key) (stor
 		return run, err
 	}
 	past, err := pastRows(ctx, c, q, key.ID, scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM {ended_connector_runs} c
-		WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID)
+		WHERE c.project_id = $1 AND c.id = $2`+since("c.id", "$1"), key.ProjectID, key.ID)
 	if err == nil && len(past) == 0 {
 		err = store.ErrNotFound
 	}

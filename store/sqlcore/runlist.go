@@ -30,7 +30,7 @@ func candidates(q store.RunQuery, most int, l *list) string {
 	if q.Before != nil {
 		among += ` AND r.id < ` + l.add(*q.Before)
 	}
-	past := among + unerased("r")
+	past := among + readable("$1")
 	if q.AgentName == "" && (q.Status == store.RunFailed || q.Status == store.RunCancelled) {
 		past += failed
 	}

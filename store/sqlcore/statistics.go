@@ -126,7 +126,7 @@ func (s *statistics) addPast(ctx context.Context, q Queryer, of period) error {
 		}
 		return none, s.addRun(run)
 	}, `SELECT `+talliedColumns+` FROM ended_runs r
-		WHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3)`+s.narrowEnded(&l), l.args...)
+		WHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3)`+since("r.id", "$1")+s.narrowEnded(&l), l.args...)
 	return err
 }
 

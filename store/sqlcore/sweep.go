@@ -257,13 +257,13 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 			return c.dropBundles(ctx, tx, min(limit, chunk))
 		}},
 		{"blobs that nothing keeps", func(ctx context.Context, tx *Tx) (int64, error) {
-			loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs
+			loose, err := collect(ctx, tx, scanSized, `SELECT project_id, id, size FROM blobs
 				WHERE mark = '' AND created_at < now_us() - $1 ORDER BY created_at LIMIT $2 `+c.skipLocked,
 				looseAge.Microseconds(), min(limit, chunk))
 			if err != nil {
 				return 0, err
 			}
-			return int64(len(loose)), c.dropBlobs(ctx, tx, loose)
+			return int64(len(loose)), c.dropBlobs(ctx, tx, someOf(loose))
 		}},
 	} {
 		var n int64

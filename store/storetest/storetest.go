@@ -92,7 +92,7 @@ var groups = []struct {
 	{"ConnectorStatistics", connectorStatisticsPromises},
 	{"ConnectorLists", connectorListPromises},
 	{"Rebuild", rebuildPromises},
-	{"Retention", retentionPromises},
+	{"Retention", slices.Concat(retentionPromises, trimPromises)},
 	{"Departures", departurePromises},
 	{"Erasure", erasurePromises},
 	{"Files", filePromises},

@@ -76,6 +76,7 @@ var ofThePlatform = map[string]string{
 	"ExpireDeliveries":     "deliveries wait for too long in all projects",
 	"ExpireRuns":           "runs are open for too long in all projects",
 	"DropHistory":          "what is too old is so in all projects",
+	"TrimHistory":          "what is too old is so in all projects",
 	"OldestHistory":        "what is oldest is so over all projects",
 	"SweepExpired":         "keys, runners and blobs expire in all projects",
 	"Token":                "whose a token is, is what it is asked for",

@@ -19,7 +19,7 @@ import (
 // that part is given up and begun again in a later round.
 func TestWhatHangsIsCutOff(t *testing.T) {
 	t.Parallel()
-	for _, part := range []string{"SweepLeases", "CountStored", "RollUp", "SweepExpired", "ExpireRuns", "ExpireDeliveries", "DropHistory", "OldestHistory", "Replan"} {
+	for _, part := range []string{"SweepLeases", "CountStored", "RollUp", "SweepExpired", "ExpireRuns", "ExpireDeliveries", "DropHistory", "OldestHistory", "TrimHistory", "Replan"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -105,6 +105,13 @@ func (h *hangingOnce) DropHistory(ctx context.Context, age time.Duration, limit 
 		return 0, err
 	}
 	return h.fakeStore.DropHistory(ctx, age, limit)
+}
+
+func (h *hangingOnce) TrimHistory(ctx context.Context, limit int) (int, error) {
+	if err := h.hang(ctx, "TrimHistory"); err != nil {
+		return 0, err
+	}
+	return h.fakeStore.TrimHistory(ctx, limit)
 }
 
 func (h *hangingOnce) OldestHistory(ctx context.Context) (time.Time, error) {

@@ -39,6 +39,9 @@ const (
 	// sweepTurn is how long what is due goes on at most, however much of it there is, until the
 	// rest has its turn.
 	sweepTurn = time.Minute
+	// trimTurn is how long what projects keep no longer is deleted in a round: so that goes on for a
+	// fifth of the time, however slow the store is, and whoever waits for that has the rest.
+	trimTurn = time.Second
 )
 
 const (
@@ -240,7 +243,8 @@ func (s *Sweeper) tidy(ctx context.Context) error {
 			kept = cmp.Or(s.until(ctx, s.dropHistory), s.step(ctx, s.oldest))
 		}
 	}
-	return errors.Join(partitions, planned, counted, expired, old, kept)
+	trimmed := s.during(ctx, trimTurn, s.trimHistory)
+	return errors.Join(partitions, planned, counted, expired, old, kept, trimmed)
 }
 
 // partitions tells how many there are also where no more can be made.
@@ -324,6 +328,16 @@ func (s *Sweeper) dropHistory(ctx context.Context, limit int) (int, error) {
 	return n, err
 }
 
+// trimHistory deletes what projects keep no longer: likewise.
+func (s *Sweeper) trimHistory(ctx context.Context, limit int) (int, error) {
+	n, err := s.opts.Store.TrimHistory(ctx, limit)
+	s.opts.Metrics.HistoryDropped(n)
+	if err == nil && n > 0 {
+		n = limit
+	}
+	return n, err
+}
+
 // oldest tells for how long the oldest day of history should have been deleted.
 func (s *Sweeper) oldest(ctx context.Context) error {
 	now, err := s.opts.Store.Now(ctx)
@@ -344,8 +358,13 @@ func (s *Sweeper) oldest(ctx context.Context) error {
 
 // until repeats what takes so many at a time until few are left, or its turn is over.
 func (s *Sweeper) until(ctx context.Context, take func(ctx context.Context, limit int) (int, error)) error {
+	return s.during(ctx, sweepTurn, take)
+}
+
+// during is until with a turn that is so long.
+func (s *Sweeper) during(ctx context.Context, turn time.Duration, take func(ctx context.Context, limit int) (int, error)) error {
 	var errs error
-	for begin := s.opts.Now(); ctx.Err() == nil && s.opts.Now().Sub(begin) < sweepTurn; {
+	for begin := s.opts.Now(); ctx.Err() == nil && s.opts.Now().Sub(begin) < turn; {
 		var n int
 		errs = cmp.Or(errs, s.step(ctx, func(ctx context.Context) (err error) {
 			n, err = take(ctx, sweepLimit)

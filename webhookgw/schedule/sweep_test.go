@@ -39,6 +39,9 @@ type fakeStore struct {
 	// past is what is left of history that is too old.
 	past  int
 	clock time.Time
+	// shorter is how much projects keep no longer; took is how long it takes to delete some of it.
+	shorter int
+	took    func()
 }
 
 // settled is a sweeper that saw the store answer for the whole grace.

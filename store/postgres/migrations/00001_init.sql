@@ -101,6 +101,8 @@ CREATE TABLE projects (
     storage bigint NOT NULL,
     -- 0 is the usual number.
     requests_per_minute bigint NOT NULL,
+    -- For how long history is kept; 0 is as long as the platform keeps it.
+    history_us bigint NOT NULL,
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL
 );

@@ -67,6 +67,8 @@ CREATE TABLE projects (
     storage INTEGER NOT NULL,
     -- 0 is the usual number.
     requests_per_minute INTEGER NOT NULL,
+    -- For how long history is kept; 0 is as long as the platform keeps it.
+    history_us INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
 );

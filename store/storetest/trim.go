@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// bygone is history of all kinds, older than its project keeps it: an event with a run that has a
+// file, headers and a journal, and a delivery of it.
+type bygone struct {
+	*world
+	run, event, delivery uuid.UUID
+	to                   store.Connector
+}
+
+// forgets lets the project keep history for a time that is over, as seen days from now.
+func (w *world) forgets() {
+	_, err := w.db.ExecContext(w.ctx, `UPDATE projects SET history_us = $1 WHERE project_id = $2`, (-4 * aDay).Microseconds(), w.project.ID)
+	w.NoError(err)
+}
+
+func (b *bygone) none(err error) { b.ErrorIs(err, store.ErrNotFound) }
+
+// readsOfHistory say of each method that reads history that it finds nothing there.
+var readsOfHistory = map[string]func(b *bygone){
+	"Outcome": func(b *bygone) {
+		_, err := b.s.Outcome(b.ctx, b.key(b.event))
+		b.none(err)
+	},
+	"Run": func(b *bygone) {
+		_, err := b.s.Run(b.ctx, b.key(b.run))
+		b.none(err)
+	},
+	"RunInput": func(b *bygone) {
+		_, _, err := b.s.RunInput(b.ctx, b.key(b.run))
+		b.none(err)
+	},
+	"RunHeaders": func(b *bygone) {
+		_, err := b.s.RunHeaders(b.ctx, b.key(b.run))
+		b.none(err)
+	},
+	"Journal": func(b *bygone) {
+		entries, err := b.s.Journal(b.ctx, b.key(b.run))
+		b.NoError(err)
+		b.Empty(entries)
+	},
+	"JournalAfter": func(b *bygone) {
+		entries, err := b.s.JournalAfter(b.ctx, b.key(b.run), 0, 10)
+		b.NoError(err)
+		b.Empty(entries)
+	},
+	"ListRuns": func(b *bygone) {
+		for _, q := range []store.RunQuery{{}, {AgentName: "first"}, {Status: store.RunCompleted}} {
+			q.ProjectID, q.Limit = b.project.ID, 10
+			runs, next, err := b.s.ListRuns(b.ctx, q)
+			b.NoError(err)
+			b.Empty(runs)
+			b.Nil(next)
+		}
+	},
+	"ConnectorRun": func(b *bygone) {
+		for _, id := range []uuid.UUID{b.event, b.delivery} {
+			_, err := b.s.ConnectorRun(b.ctx, b.key(id))
+			b.none(err)
+		}
+	},
+	"ListConnectorRuns": func(b *bygone) {
+		for _, c := range []store.Connector{b.connector, b.to} {
+			runs, total, err := b.s.ListConnectorRuns(b.ctx, store.ConnectorRunQuery{Connector: c.Key(), Limit: 10})
+			b.NoError(err)
+			b.Empty(runs)
+			b.Zero(total)
+		}
+	},
+	"EventFiles": func(b *bygone) {
+		files, err := b.s.EventFiles(b.ctx, b.key(b.event))
+		b.NoError(err)
+		b.Empty(files)
+	},
+	"RunFiles": func(b *bygone) {
+		_, err := b.s.RunFiles(b.ctx, b.key(b.run))
+		b.none(err)
+	},
+	"OpenRunFile": func(b *bygone) {
+		_, _, err := b.s.OpenRunFile(b.ctx, b.key(b.run), 0)
+		b.none(err)
+	},
+	"Attempts": func(b *bygone) {
+		attempts, next, err := b.s.Attempts(b.ctx, b.key(b.delivery))
+		b.NoError(err)
+		b.Empty(attempts)
+		b.Nil(next)
+	},
+	"EventInput": func(b *bygone) {
+		_, err := b.s.EventInput(b.ctx, b.key(b.event))
+		b.none(err)
+	},
+	"Redeliver": func(b *bygone) {
+		_, err := b.s.Redeliver(b.ctx, store.Redelivery{Of: b.key(b.delivery), Idempotency: requestKey("1", "again")})
+		b.none(err)
+	},
+	"Hurry": func(b *bygone) {
+		_, err := b.s.Hurry(b.ctx, b.key(b.delivery), requestKey("2", "now"))
+		b.none(err)
+	},
+	"MatchReplay": func(b *bygone) {
+		match, err := b.s.MatchReplay(b.ctx, b.connector.Key(), b.lately(store.ConnectorRunCompleted))
+		b.NoError(err)
+		b.Zero(match)
+	},
+	"ReplayOriginals": func(b *bygone) {
+		page, err := b.s.ReplayOriginals(b.ctx, store.Replay{
+			ProjectID: b.project.ID, ConnectorID: b.connector.ID, Filter: b.lately(store.ConnectorRunCompleted),
+		}, 10)
+		b.NoError(err)
+		b.Empty(page.Originals)
+	},
+	"RunStatistics": func(b *bygone) { // of a window that is read run by run
+		at := store.TimeOf(b.run)
+		n, err := b.s.RunStatistics(b.ctx, store.StatisticsQuery{
+			Environment: b.environment.Key(), AgentName: "first", Since: at.Add(-time.Millisecond), Until: at.Add(time.Millisecond),
+		})
+		b.NoError(err)
+		b.Empty(n.Runs)
+	},
+}
+
+// unboundReads are the other methods of what reads history, with the reason.
+var unboundReads = map[string]string{
+	"Ended":                "says which are not open, and looks at these alone",
+	"KnownRequest":         "keys live for a day",
+	"SendTest":             "makes something new",
+	"StartReplay":          "makes something new, of what MatchReplay finds",
+	"Replay":               "is no history: it goes some days after its end",
+	"ListReplays":          "is no history: it goes some days after its end",
+	"CancelReplay":         "is of one that is open",
+	"NextReplay":           "is of one that is open",
+	"TakeReplays":          "is of one that is open",
+	"MoveReplay":           "is of one that is open",
+	"PostDeliveries":       "what has just ended",
+	"ClaimDeliveries":      "what is open",
+	"NextDelivery":         "what is open",
+	"RecordAttempts":       "what is open",
+	"DestinationsOf":       "is of connectors",
+	"TroubledDestinations": "is of connectors",
+	"ResumeDestination":    "is of connectors",
+}
+
+var trimPromises = []promise{
+	{"what a project keeps no longer is read by nobody, and goes with its blobs", func(w *world) {
+		b := &bygone{world: w, to: w.outboundTo("results", automatic)}
+		w.outboundTo("tell", tool("tell"))
+		w.deploy("one", "first")
+		e := w.secretive()
+		b.event, b.run, b.delivery = e.ConnectorRunID, e.Runs[0].ID, w.deliveriesOf(b.to)[0].ID
+		w.rollUp(100)
+		w.Positive(w.storedBytes())
+		stays := func() bool { _, err := w.s.Run(w.ctx, w.key(b.run)); return err == nil }
+		w.project.Retention = store.MinRetention
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+		n, err := w.s.TrimHistory(w.ctx, 100)
+		w.NoError(err)
+		w.Zero(n, "it is not as old")
+		w.True(stays())
+
+		w.forgets()
+		w.False(stays(), "at once")
+		covered := map[string]bool{}
+		for _, of := range []reflect.Type{
+			reflect.TypeFor[store.History](), reflect.TypeFor[store.Files](), reflect.TypeFor[store.Replays](), reflect.TypeFor[store.ReplayJobs](),
+			reflect.TypeFor[store.Statistics](), reflect.TypeFor[store.Deliveries](),
+		} {
+			for _, method := range methodsOf(of) {
+				read, reads := readsOfHistory[method]
+				_, excused := unboundReads[method]
+				w.True(reads != excused, "%s: does it read what a project keeps no longer?", method)
+				if covered[method] = true; reads {
+					read(b)
+				}
+			}
+		}
+		w.Len(covered, len(readsOfHistory)+len(unboundReads), "these are methods of the store")
+
+		for {
+			n, err := w.s.TrimHistory(w.ctx, 3)
+			w.NoError(err)
+			if n == 0 {
+				break
+			}
+		}
+		for _, table := range []string{"inputs", "ended_runs", "ended_connector_runs", "journal", "model_calls", "delivery_attempts", "stored_days"} {
+			w.Zero(w.ones(`SELECT count(*) FROM `+table+` WHERE project_id = $1`), table)
+		}
+		w.Zero(w.storedBytes())
+		w.forget(aDay)
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "that of the bundle")
+		all, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
+		w.NoError(err)
+		w.EqualValues(1, all.Runs[store.RunCompleted], "numbers are kept for ever")
+	}},
+	{"others keep theirs", func(w *world) {
+		other := w.twin()
+		e := w.history()
+		theirs := other.history()
+		w.forgets()
+		for {
+			n, err := w.s.TrimHistory(w.ctx, 100)
+			w.NoError(err)
+			if n == 0 {
+				break
+			}
+		}
+		_, err := w.s.Run(w.ctx, w.key(e.Runs[0].ID))
+		w.ErrorIs(err, store.ErrNotFound)
+		other.Equal(store.RunCompleted, other.run(theirs.Runs[0].ID).Status)
+	}},
+	{"an open run keeps what it goes on with, and ends a day before that is too old", func(w *world) {
+		w.deploy("one", "first")
+		e, run := w.running(lease)
+		w.announce(run, 1, 1)
+		w.Zero(w.expire(store.MaxOpen, 10))
+		w.forgets()
+		entries, err := w.s.Journal(w.ctx, w.key(run.Run.ID))
+		w.NoError(err)
+		w.Len(entries, 1)
+		_, body, err := w.s.RunInput(w.ctx, w.key(run.Run.ID))
+		w.NotEmpty(w.readAll(body, err))
+		w.Positive(w.expire(store.MaxOpen, 10))
+		w.Zero(w.ones(`SELECT count(*) FROM open_runs WHERE project_id = $1 AND agent_name = 'first'`))
+		_, err = w.s.Run(w.ctx, w.key(e.Runs[0].ID))
+		w.ErrorIs(err, store.ErrNotFound)
+	}},
+	{"a delivery ends a day before that too", func(w *world) {
+		w.deploy("one", "first", "second")
+		w.underWayTo(w.outboundTo("results", automatic))
+		w.set(`UPDATE deliveries SET lease_until = NULL`)
+		n, err := w.s.ExpireDeliveries(w.ctx, store.MaxOpen, 10)
+		w.NoError(err)
+		w.Zero(n)
+		w.forgets()
+		n, err = w.s.ExpireDeliveries(w.ctx, store.MaxOpen, 10)
+		w.NoError(err)
+		w.Equal(1, n)
+	}},
+}
