@@ -32,6 +32,7 @@ var readers = map[string]string{
 	"Project.defaultEnvironment":                    "controllers/project/controller.go: Spec.DefaultEnvironment",
 	"Project.limits.environments":                   "internal/plan/plan.go: limits.Environments",
 	"Project.limits.requestsPerMinute":              "internal/plan/plan.go: limits.RequestsPerMinute",
+	"Project.retention.runsSeconds":                 "controllers/project/controller.go: r.RunsSeconds",
 	"Project.limits.backlogRuns":                    "internal/plan/plan.go: limits.BacklogRuns",
 	"Project.limits.backlogInput":                   "internal/plan/plan.go: limits.BacklogInput",
 	"Project.limits.storage":                        "internal/plan/plan.go: limits.Storage",
