@@ -92,7 +92,7 @@ var groups = []struct {
 	{"ConnectorStatistics", connectorStatisticsPromises},
 	{"ConnectorLists", connectorListPromises},
 	{"Rebuild", rebuildPromises},
-	{"Retention", slices.Concat(retentionPromises, trimPromises)},
+	{"Retention", slices.Concat(retentionPromises, trimPromises, shorterPromises)},
 	{"Departures", departurePromises},
 	{"Erasure", erasurePromises},
 	{"Files", filePromises},

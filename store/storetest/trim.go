@@ -21,8 +21,9 @@ type bygone struct {
 
 // forgets lets the project keep history for a time that is over, as seen days from now.
 func (w *world) forgets() {
-	_, err := w.db.ExecContext(w.ctx, `UPDATE projects SET history_us = $1 WHERE project_id = $2`, (-4 * aDay).Microseconds(), w.project.ID)
+	now, err := w.s.Now(w.ctx)
 	w.NoError(err)
+	w.keepsSince(now.Add(4 * aDay))
 }
 
 func (b *bygone) none(err error) { b.ErrorIs(err, store.ErrNotFound) }
@@ -120,6 +121,15 @@ var readsOfHistory = map[string]func(b *bygone){
 		}, 10)
 		b.NoError(err)
 		b.Empty(page.Originals)
+	},
+	"ConnectorStatistics": func(b *bygone) { // likewise
+		at := store.TimeOf(b.event)
+		n, err := b.s.ConnectorStatistics(b.ctx, store.ConnectorStatisticsQuery{
+			Connector: b.connector.Key(), Since: at.Add(-time.Millisecond), Until: at.Add(time.Millisecond),
+		})
+		b.NoError(err)
+		b.Zero(n.Last)
+		b.Empty(n.Runs)
 	},
 	"RunStatistics": func(b *bygone) { // of a window that is read run by run
 		at := store.TimeOf(b.run)

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// keepsSince lets the project keep history since a moment, which goes on with the clock.
+func (w *world) keepsSince(at time.Time) {
+	now, err := w.s.Now(w.ctx)
+	w.NoError(err)
+	_, err = w.db.ExecContext(w.ctx, `UPDATE projects SET history_us = $1 WHERE project_id = $2`, now.Sub(at).Microseconds(), w.project.ID)
+	w.NoError(err)
+}
+
+// everyTenMinutes writes connector runs of three days, which are counted: one each ten minutes.
+func (w *world) everyTenMinutes(first time.Time) (all []pastConnectorRun) {
+	for n := range 3 * 24 * 6 {
+		run := pastConnectorRun{
+			id:        store.Stamp(v7(), first.Add(time.Duration(n)*10*time.Minute).UnixMicro(), 0),
+			connector: w.connector.ID, trigger: store.TriggerWebhook, status: store.ConnectorRunCompleted, took: time.Second,
+		}
+		if n%3 == 0 {
+			run.status = store.ConnectorRunFailed
+		}
+		run.write(w)
+		all = append(all, run)
+		if n%(24*6) == 0 {
+			w.storedOn(store.TimeOf(run.id))
+		}
+	}
+	for w.rollUp(100) > 0 {
+	}
+	return all
+}
+
+// storedOn says that the project has stored something on a day, as counting does.
+func (w *world) storedOn(day time.Time) {
+	_, err := w.db.ExecContext(w.ctx, `INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, $2, 1)`, w.project.ID.String(), day.Unix()/(24*3600))
+	w.NoError(err)
+}
+
+// shown is how many connector runs the store lists, and how many of them are rows of history.
+func (w *world) shown() (total, rows int64) {
+	_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
+	w.NoError(err)
+	return total, w.ones(`SELECT count(*) FROM ended_connector_runs WHERE project_id = $1`)
+}
+
+// rebuildKeeps checks that a rebuild changes no number of the connector's runs.
+func (w *world) rebuildKeeps() {
+	before := w.connectorTotals(w.connector.Key())
+	w.rebuild()
+	w.Equal(before, w.connectorTotals(w.connector.Key()))
+}
+
+var shorterPromises = []promise{
+	{"a page of a connector's runs has what its project keeps, and counts no more", func(w *world) {
+		first := w.today().AddDate(0, 0, 1)
+		all := w.everyTenMinutes(first)
+		for _, edge := range []time.Time{first.Add(5*time.Hour + 35*time.Minute), first.Add(25*time.Hour + 55*time.Minute), first.Add(80 * time.Hour)} {
+			w.keepsSince(edge)
+			all = slices.DeleteFunc(all, func(run pastConnectorRun) bool { return store.TimeOf(run.id).Before(edge) })
+			c := dice{rand.New(rand.NewPCG(11, 12))} //nolint:gosec // a test is the same each time
+			for range 40 {
+				now, err := w.s.Now(w.ctx)
+				w.NoError(err)
+				w.pageAgrees(all, w.connectorPage(c, []uuid.UUID{w.connector.ID}), now)
+			}
+		}
+	}},
+	{"numbers of connectors stay of what its project keeps no longer, but of ends of a window", func(w *world) {
+		first := w.today().AddDate(0, 0, 1)
+		all := w.everyTenMinutes(first)
+		edge := first.Add(5*time.Hour + 35*time.Minute)
+		w.keepsSince(edge)
+		w.connectorAgrees(all, store.ConnectorStatisticsQuery{Connector: w.connector.Key()})
+		seen := slices.DeleteFunc(slices.Clone(all), func(run pastConnectorRun) bool { return store.TimeOf(run.id).Before(edge) })
+		w.connectorAgrees(seen, store.ConnectorStatisticsQuery{Connector: w.connector.Key(), Since: first.Add(5*time.Hour + 5*time.Minute)})
+		gone := store.ConnectorStatisticsQuery{Connector: w.connector.Key(), Since: first, Until: first.Add(time.Hour)}
+		got, err := w.s.ConnectorStatistics(w.ctx, gone)
+		w.NoError(err)
+		want := connectorNaively(all, gone)
+		want.Last = ""
+		w.Equal(want, got)
+	}},
+	{"what a project keeps no longer goes from the oldest on, so that lists are right when it is kept again", func(w *world) {
+		first := w.today().AddDate(0, 0, 1)
+		w.everyTenMinutes(first)
+		for {
+			w.keepsSince(first.AddDate(0, 0, 4))
+			total, rows := w.shown()
+			w.Zero(total)
+			n, err := w.s.TrimHistory(w.ctx, 50)
+			w.NoError(err)
+			w.keepsSince(first.AddDate(0, 0, -1))
+			total, left := w.shown()
+			w.Equal(left, total)
+			w.LessOrEqual(rows-left, int64(n))
+			if n == 0 {
+				w.Zero(left)
+				break
+			}
+		}
+	}},
+	{"a rebuild leaves the numbers as they are of what a project keeps no longer", func(w *world) {
+		first := w.today().AddDate(0, 0, 1)
+		w.everyTenMinutes(first)
+		w.keepsSince(first.Add(29 * time.Hour)) // of the second day
+		w.rebuildKeeps()
+		n, err := w.s.TrimHistory(w.ctx, 50)
+		w.NoError(err)
+		w.Equal(50, n, "some of the first day")
+		w.rebuildKeeps()
+		_, err = w.db.ExecContext(w.ctx, `UPDATE connector_rollups SET runs = runs + 3 WHERE project_id = $1 AND grain = 'hour' AND begins_at >= $2`,
+			w.project.ID.String(), first.AddDate(0, 0, 2).UnixMicro())
+		w.NoError(err)
+		w.rebuildKeeps() // days and months are those of before, which the hours are again
+		w.EqualValues(3*24*6, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = 'hour'`))
+	}},
+}
