@@ -347,6 +347,25 @@ func TestRunsAreListedByPages(t *testing.T) {
 	require.Equal(t, "Hello.\nBye.\n", out)
 }
 
+func TestRunsAreErased(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.runs = []string{`{"ok":true}`}
+	var methods []string
+	p.onCall = func(method, _ string) { methods = append(methods, method) }
+	one, two := uuid.NewString(), uuid.NewString()
+	out, _, err := p.agentctl("runs", "delete", one, two)
+	require.NoError(t, err)
+	require.Equal(t, "erased run "+one+"\nerased run "+two+"\n", out)
+	require.Equal(t, []string{http.MethodDelete, http.MethodDelete}, methods)
+	require.Equal(t, []string{"/runs/" + one, "/runs/" + two}, p.called)
+	for _, wrong := range [][]string{{"runs", "delete"}, {"runs", "delete", one, "../environments"}} {
+		_, _, err = p.agentctl(wrong...)
+		require.Error(t, err)
+	}
+	require.Len(t, p.called, 2, "nothing is erased where an argument is wrong")
+}
+
 func TestAgesAreShort(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 7, 2, 12, 0, 0, 0, time.UTC)

@@ -59,6 +59,7 @@ It ends with 2 when the run that is named has failed or was cancelled.`,
 			return o.list(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
+	cmd.AddCommand(newRunsDeleteCommand())
 	flags := cmd.Flags()
 	o.restOptions.bind(flags)
 	o.output.bind(flags)
