@@ -155,6 +155,47 @@ func (w *world) settled(t testing.TB, id string) *v1alpha1.Deployment {
 	return o
 }
 
+// TestWhatIsAskedForStandsUntilItIsDone: a repetition waits for the same, as long as nobody wants anything else.
+func TestWhatIsAskedForStandsUntilItIsDone(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, first := w.key(t, nil), w.ids["deployment"]
+	second := w.second(t)
+	now := time.Now().Add(time.Hour) // long after what is live
+	w.server.now = func() time.Time { return now }
+	w.server.client = w.alone // nobody is there
+	ask := func(id, query string) (at time.Time) {
+		now = now.Add(3 * time.Second)
+		requireCode(t, http.StatusServiceUnavailable, httpserver.CodeNotInEffect, w.world, key, http.MethodPost, "/deployments/"+id+"/activate"+query, "")
+		return w.deploymentObject(t, id).Spec.Activation.RequestedAt.Time
+	}
+	asked := ask(first, "")
+	require.Equal(t, asked, ask(first, ""))
+	requireCode(t, http.StatusServiceUnavailable, httpserver.CodeNotInEffect, w.world, key, http.MethodPost, "/deployments/"+first+"/activate", "", "Idempotency-Key", "k")
+	require.Equal(t, asked, w.deploymentObject(t, first).Spec.Activation.RequestedAt.Time, "whatever key it has")
+	forced := ask(first, "?force=true")
+	require.True(t, forced.After(asked), "what is asked for is another thing")
+	require.Equal(t, forced, ask(first, "?force=true"))
+	require.True(t, w.deploymentObject(t, first).Spec.Activation.Force)
+
+	other := ask(second, "")
+	again := ask(first, "?force=true")
+	require.True(t, again.After(other), "the last word counts")
+	require.Equal(t, again, ask(first, "?force=true"))
+
+	w.settled(t, first)
+	require.Equal(t, first, w.liveNow(t))
+	require.True(t, ask(second, "").After(again), "it would be superseded by what is live")
+	o := w.deploymentObject(t, second)
+	o.Spec.Activation = nil
+	require.NoError(t, w.client.Update(t.Context(), o))
+	o = w.deploymentObject(t, first)
+	o.Status.Activation = nil // as of one that was restored
+	require.NoError(t, w.client.Status().Update(t.Context(), o))
+	w.exec(t, `UPDATE environments SET live_activated_at = live_activated_at + 86400000000`)
+	require.True(t, ask(first, "?force=true").After(again), "it was done before what is live")
+}
+
 // TestADecisionComesAfterTheOneBefore: in the whole seconds that objects keep.
 func TestADecisionComesAfterTheOneBefore(t *testing.T) {
 	t.Parallel()

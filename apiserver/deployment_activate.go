@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
@@ -48,6 +50,9 @@ func (s *Server) activateDeployment(ctx context.Context, c *caller, in *Activate
 		return answer[Done]{}, err
 	}
 	_, err = s.amend(ctx, c, o, func() error {
+		if stands, err := s.standsAsAsked(ctx, c, d, o, live); err != nil || stands && o.Spec.Activation.Force == in.Force {
+			return err // what is asked for anew begins anew
+		}
 		if o.Spec.Activation.IsAhead(s.now()) {
 			return problem(http.StatusConflict, httpserver.CodeConflict, fmt.Sprintf("spec.activation.requestedAt of Deployment %q is far in the future, "+
 				"and nothing later can be asked for: remove its spec.activation, and activate it again", o.Name))
@@ -152,6 +157,29 @@ func (s *Server) lastDecision(ctx context.Context, d store.Deployment) (*time.Ti
 		return nil, fmt.Errorf("reading deployment %s: %w", *id, err)
 	}
 	return live.ActivationRequestedAt, nil
+}
+
+// standsAsAsked says that what an object asks for is still to come, and is the last that was asked for, or
+// activated, in its environment; live is when what is live was asked for.
+func (s *Server) standsAsAsked(ctx context.Context, c *caller, d store.Deployment, o *v1alpha1.Deployment, live *time.Time) (bool, error) {
+	if !o.ActivationPending() || o.Spec.Activation.IsAhead(s.now()) {
+		return false, nil
+	}
+	asked := o.Spec.Activation.RequestedAt
+	environment, err := s.store.Environment(ctx, d.Environment())
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return false, fmt.Errorf("reading environment %s: %w", d.EnvironmentID, err)
+	}
+	if since := environment.LiveActivatedAt; live != nil && live.After(asked.Time) || since != nil && since.After(asked.Add(time.Second)) {
+		return false, nil // an object that was restored asks for what was done before
+	}
+	var list v1alpha1.DeploymentList
+	if err := s.list(ctx, c, store.KindDeployment, &list, client.MatchingFields{"spec.environment": string(o.Spec.Environment)}); err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(list.Items, func(other v1alpha1.Deployment) bool {
+		return other.Name != o.Name && other.ActivationPending() && !other.Spec.Activation.RequestedAt.Before(&asked)
+	}), nil
 }
 
 // clockSkew is how far ahead of this process' clock a decision may have been made that
