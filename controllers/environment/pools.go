@@ -87,11 +87,16 @@ func (p *Pools) forget(name types.NamespacedName) {
 	p.drop(name)
 }
 
+// drop leaves a key that is another environment's by now.
 func (p *Pools) drop(name types.NamespacedName) {
-	if pool, known := p.of[name]; known {
+	pool, known := p.of[name]
+	if !known {
+		return
+	}
+	delete(p.of, name)
+	if p.names[pool.key] == name {
 		delete(p.names, pool.key)
 		delete(p.due, pool.key)
-		delete(p.of, name)
 	}
 }
 
@@ -132,7 +137,11 @@ func (p *Pools) take(now time.Time) (keys []store.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key := range p.due {
-		if pool := p.of[p.names[key]]; !pool.looking && !now.Before(pool.rested) {
+		pool, known := p.of[p.names[key]]
+		switch {
+		case !known:
+			delete(p.due, key)
+		case !pool.looking && !now.Before(pool.rested):
 			pool.looking = true
 			delete(p.due, key)
 			keys = append(keys, key)
