@@ -226,7 +226,8 @@ type Housekeeping interface {
 	// DropHistory deletes what is older than age of history, by whole days of the store's clock in
 	// UTC: about limit rows, partitions or pages of a file at a time, and returns how many; 0 once
 	// nothing is left. A blob of history goes at most MaxOpen and some days after what named it, and
-	// never before.
+	// never before. A run whose result is to be delivered yet stays with that, as long as a delivery
+	// may be open.
 	DropHistory(ctx context.Context, age time.Duration, limit int) (int, error)
 	// TrimHistory deletes what projects keep no longer that keep history for a shorter time, by whole
 	// days likewise: about limit rows of one of them, in small transactions, and returns how many; 0

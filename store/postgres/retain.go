@@ -32,14 +32,14 @@ type part struct {
 // DropDays implements sqlcore.Engine, by one at a time: whoever comes second does nothing. What is
 // detached concurrently stands in nobody's way; that goes outside of transactions alone, and a
 // detaching that was broken off is ended first.
-func (e engine) DropDays(ctx context.Context, before int64, limit int) (n int, parted bool, err error) {
+func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (n int, parted bool, err error) {
 	parts, err := e.parts(ctx)
 	if err != nil {
 		return 0, true, err
 	}
 	parts = slices.DeleteFunc(parts, func(p part) bool { return p.day >= before })
-	if len(parts) == 0 {
-		return 0, true, nil
+	if parts, err = e.unneeded(ctx, parts, keep); err != nil || len(parts) == 0 {
+		return 0, true, err
 	}
 	conn, err := e.pools[0].Acquire(ctx)
 	if err != nil {
@@ -136,6 +136,31 @@ func (s *Store) parts(ctx context.Context) ([]part, error) {
 	return parts, nil
 }
 
+// unneeded are the parts without those of ended runs, of days from keep on, of which a result is
+// on its way.
+func (s *Store) unneeded(ctx context.Context, parts []part, keep int64) ([]part, error) {
+	mayStay := func(p part) bool { return p.table == "ended_runs" && p.attached && !p.pending && p.day >= keep }
+	var days []int64
+	for _, p := range parts {
+		if mayStay(p) {
+			days = append(days, p.day)
+		}
+	}
+	if len(days) == 0 {
+		return parts, nil
+	}
+	rows, err := s.pools[0].Query(ctx, `SELECT day FROM unnest($1::bigint[]) day WHERE EXISTS (SELECT 1 FROM deliveries d
+		WHERE d.kind = 'result' AND d.run_id >= id_at(day * 86400000000) AND d.run_id < id_at((day + 1) * 86400000000))`, days)
+	if err != nil {
+		return nil, fmt.Errorf("looking for results that are on their way: %w", err)
+	}
+	stay, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("looking for results that are on their way: %w", err)
+	}
+	return slices.DeleteFunc(parts, func(p part) bool { return mayStay(p) && slices.Contains(stay, p.day) }), nil
+}
+
 // locate tells table and day by the name; neither of what is no part of history.
 func (p *part) locate() {
 	at := strings.LastIndexByte(p.name, '_')
@@ -148,7 +173,10 @@ func (p *part) locate() {
 // OldestDay implements sqlcore.Engine.
 func (e engine) OldestDay(ctx context.Context) (day int64, known bool, err error) {
 	parts, err := e.parts(ctx)
-	if err != nil || len(parts) == 0 {
+	if err != nil {
+		return 0, true, err
+	}
+	if parts, err = e.unneeded(ctx, parts, 0); err != nil || len(parts) == 0 {
 		return 0, true, err
 	}
 	return parts[0].day, true, nil

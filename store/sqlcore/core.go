@@ -48,11 +48,12 @@ type Engine interface {
 	// Part names the part of a table of history that holds an id.
 	Part(table string, id uuid.UUID) string
 	// DropDays drops parts of history of days before one, which are over, at most limit of them;
-	// parted says that all rows of these days have gone with them once none is left; ErrBusy
-	// that somebody else drops them at present. An engine without parts drops none.
-	DropDays(ctx context.Context, before int64, limit int) (n int, parted bool, err error)
-	// OldestDay is the first day that history has a part of; known is false where history has no
-	// parts.
+	// of days from keep on ended runs stay whose results are on their way. parted says that all
+	// other rows of these days have gone with them once none is left; ErrBusy that somebody else
+	// drops them at present. An engine without parts drops none.
+	DropDays(ctx context.Context, before, keep int64, limit int) (n int, parted bool, err error)
+	// OldestDay is the first day that history has a part of that does not stay so; known is false
+	// where history has no parts.
 	OldestDay(ctx context.Context) (day int64, known bool, err error)
 	// Shrink gives free pages back to the disk, some at a time, where the engine does not do so
 	// by itself, and returns how many.

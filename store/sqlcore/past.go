@@ -40,11 +40,12 @@ var pastOf = []string{
 }
 
 // deleteDays deletes days before one, row by row, where no parts go: one day of a project at a
-// time, then what the audit log has of the time.
-func (c *Core) deleteDays(ctx context.Context, before int64, limit int) (n int, err error) {
+// time, then what the audit log has of the time. Days from keep on stay, each as a whole, while a
+// result is on its way.
+func (c *Core) deleteDays(ctx context.Context, before, keep int64, limit int) (n int, err error) {
 	var on projectDay
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT project_id, day FROM stored_days WHERE day < $1
-		ORDER BY day, project_id LIMIT 1`, before).Scan(&on.project, &on.day))
+	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT s.project_id, s.day FROM stored_days s WHERE s.day < $1
+		AND (s.day < $2 OR NOT `+onItsWay+`) ORDER BY s.day, s.project_id LIMIT 1`, before, keep).Scan(&on.project, &on.day))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return c.deleteAudit(ctx, begin(before), limit)

@@ -57,15 +57,22 @@ func addStoredOn(ctx context.Context, tx *Tx, more map[projectDay]int64) error {
 	return addStored(ctx, tx, of)
 }
 
-// DropHistory implements store.Housekeeping. Blobs go after their days, and what objects have left
-// that are gone after both.
+// onItsWay says of a day of a project, s, that the result of a run of it is to be delivered yet.
+// What a delivery of a result carries is the run's.
+const onItsWay = `EXISTS (SELECT 1 FROM deliveries d WHERE d.kind = 'result' AND d.project_id = s.project_id
+	AND d.run_id >= id_at(s.day * 86400000000) AND d.run_id < id_at((s.day + 1) * 86400000000))`
+
+// DropHistory implements store.Housekeeping. Blobs go after their days, and what objects
+// have left that are gone after both. What stays for deliveries does so as long as one can be open and no longer, however often a result
+// is delivered anew.
 func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	now, err := c.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
 	before := now.Add(-age).UnixMicro() / day.Microseconds()
-	n, parted, err := c.engine.DropDays(ctx, before, limit)
+	keep := before - int64(min(store.MaxOpen, age.Abs())/day)
+	n, parted, err := c.engine.DropDays(ctx, before, keep, limit)
 	if errors.Is(err, ErrBusy) {
 		return 0, nil
 	}
@@ -75,10 +82,10 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n
 	if parted {
 		n, err = c.forgetDays(ctx, before, limit)
 	} else {
-		n, err = c.deleteDays(ctx, before, limit)
+		n, err = c.deleteDays(ctx, before, keep, limit)
 	}
 	if err == nil && n == 0 {
-		n, err = c.dropBlobsBefore(ctx, begin(before)-blobMargin.Microseconds(), limit)
+		n, err = c.dropBlobsBefore(ctx, before, keep, limit)
 	}
 	if err == nil && n == 0 {
 		n, err = c.dropDeparted(ctx, age, limit)
@@ -93,7 +100,8 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n
 func (c *Core) OldestHistory(ctx context.Context) (time.Time, error) {
 	oldest, parted, err := c.engine.OldestDay(ctx)
 	if err == nil && !parted {
-		err = c.engine.Reader().QueryRowContext(ctx, `SELECT COALESCE(min(day), 0) FROM stored_days`).Scan(&oldest)
+		err = c.engine.Reader().QueryRowContext(ctx, `SELECT COALESCE((SELECT s.day FROM stored_days s
+			WHERE NOT `+onItsWay+` ORDER BY s.day LIMIT 1), 0)`).Scan(&oldest)
 	}
 	if err != nil || oldest == 0 {
 		return time.Time{}, wrap(err, "looking for the oldest day of history")
@@ -161,15 +169,22 @@ func someOf(blobs []sizedBlob) (keys []store.Key) {
 	return keys
 }
 
-// dropBlobsBefore deletes blobs of history that were written before a moment.
-func (c *Core) dropBlobsBefore(ctx context.Context, before int64, limit int) (n int, err error) {
-	const old = `SELECT project_id, id, size FROM blobs WHERE mark = 'history' AND created_at < $1 ORDER BY created_at LIMIT $2 `
-	blobs, err := collect(ctx, c.engine.Reader(), scanSized, old, before, 1)
+// dropBlobsBefore deletes blobs of history that were written some days before a day, but for
+// results of days from keep on that are on their way.
+func (c *Core) dropBlobsBefore(ctx context.Context, before, keep int64, limit int) (n int, err error) {
+	const old = `SELECT b.project_id, b.id, b.size FROM blobs b WHERE b.mark = 'history' AND b.created_at < $1
+		AND (b.project_id, b.id) NOT IN (SELECT r.project_id, r.output_blob_id FROM deliveries d
+			JOIN ended_runs r ON r.project_id = d.project_id AND r.id = d.run_id
+			WHERE d.kind = 'result' AND d.run_id >= id_at($2) AND d.run_id < id_at($3)
+				AND r.id >= id_at($2) AND r.id < id_at($3) AND r.output_blob_id IS NOT NULL)
+		ORDER BY b.created_at LIMIT $4 `
+	written := begin(before) - blobMargin.Microseconds()
+	blobs, err := collect(ctx, c.engine.Reader(), scanSized, old, written, begin(keep), begin(before), 1)
 	if err != nil || len(blobs) == 0 {
 		return 0, err
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		blobs, err := collect(ctx, tx, scanSized, old+c.skipLocked, before, min(limit, chunk))
+		blobs, err := collect(ctx, tx, scanSized, old+c.skipLocked, written, begin(keep), begin(before), min(limit, chunk))
 		if err != nil {
 			return err
 		}

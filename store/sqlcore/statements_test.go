@@ -67,6 +67,7 @@ var ofAll = map[string]string{
 	"OldestHistory":   "the oldest day is that of all projects",
 	"dropBlobsBefore": "blobs of history are too old in all projects",
 	"deleteAudit":     "walks from project to project",
+	"unneeded":        "a partition has a day of all projects",
 
 	"latest":       "deliveries wait for too long in all projects",
 	"ExpireRuns":   "runs are open for too long in all projects",

@@ -18,7 +18,7 @@ const (
 )
 
 // DropDays implements sqlcore.Engine: there are no parts.
-func (e engine) DropDays(context.Context, int64, int) (n int, parted bool, err error) {
+func (e engine) DropDays(context.Context, int64, int64, int) (n int, parted bool, err error) {
 	return 0, false, nil
 }
 

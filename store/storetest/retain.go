@@ -90,6 +90,38 @@ var retentionPromises = []promise{
 		w.NoError(err)
 		w.Zero(oldest)
 	}},
+	{"a run stays while its result is on its way, and goes once that has ended", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("results", automatic)
+		w.singles(1)
+		w.NoError(w.complete(large(w.claim(1, lease)[0])))
+		w.ended(2)
+		w.Equal(3, w.post())
+		for w.count(100) > 0 {
+		}
+		w.forget(-4 * aDay)
+		oldest, err := w.s.OldestHistory(w.ctx)
+		w.NoError(err)
+		w.Zero(oldest, "what stays is not overdue")
+		_, err = w.s.EnsurePartitions(w.ctx, 0)
+		w.NoError(err)
+		large := 0
+		for range 3 {
+			claimed := w.takeDue(1, 1)
+			w.Len(claimed, 1)
+			w.NotEqual(uuid.Nil, claimed[0].Run.ID, "its contents are there")
+			if blob := claimed[0].OutputBlob; blob != nil {
+				r, err := w.s.OpenBlob(w.ctx, w.key(*blob))
+				w.Len(w.readAll(r, err), store.MaxInlineText+1)
+				large++
+			}
+			w.record(attempted(claimed[0], store.DeliveryDone))
+		}
+		w.Equal(1, large)
+		w.Positive(w.forget(-4 * aDay))
+		w.Zero(w.ones(`SELECT count(*) FROM ended_runs WHERE project_id = $1`))
+		w.Zero(w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'history'`))
+	}},
 	{"what is counted after its day went is taken back", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(2)

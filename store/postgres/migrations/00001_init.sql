@@ -620,6 +620,8 @@ CREATE TABLE deliveries (
 CREATE INDEX deliveries_due ON deliveries (project_id, connector_id, due_at, id);
 CREATE INDEX deliveries_connector ON deliveries (project_id, connector_id, id);
 CREATE INDEX deliveries_leased ON deliveries (project_id, connector_id, lease_until) WHERE lease_until IS NOT NULL;
+-- Whether history is to stay for their sake is asked of all projects at once.
+CREATE INDEX deliveries_run ON deliveries (run_id, project_id) WHERE kind = 'result';
 
 -- Where they go, by connector: when a claim may find one that is due, NULL where none waits,
 -- and how many attempts have failed in a row. It is paused for as long as the connector's
@@ -739,7 +741,8 @@ CREATE TABLE agent_totals (
 -- What is larger than 64 KiB lies in a blob that the row names: so no transaction that many
 -- share, no page and no list carries it. The blob is written before, in transactions of its
 -- own, and marked 'history' by the one that inserts the row. Whether a blob is kept is never
--- told by whether a row names it: no statement looks through history for that.
+-- told by whether a row names it: no statement looks through history for that, but of the few
+-- results that are on their way when they are too old.
 
 -- The input of a connector run, or of a run that has one of its own, by its id.
 CREATE TABLE inputs (
