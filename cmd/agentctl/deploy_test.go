@@ -248,8 +248,8 @@ func TestRollbackGoesBackOneFurther(t *testing.T) {
 	p.list = p.list[:5]
 	_, _, err = p.agentctl("rollback")
 	require.EqualError(t, err, "environment production: nothing was live before what is")
-	_, _, err = p.agentctl("activate", "first")
-	require.ErrorContains(t, err, `DEPLOYMENT: the project has no "first"`)
+	_, _, err = p.agentctl("activate", "first-one")
+	require.ErrorContains(t, err, `DEPLOYMENT: the project has no "first-one"`)
 }
 
 // TestRollbackLeadsToWhatWasLiveBefore: by histories of what went live, the oldest first. Each

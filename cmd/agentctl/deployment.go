@@ -94,10 +94,14 @@ func (d deployment) short() string {
 	return fmt.Sprintf("%.8s", printable(d.Source.Commit))
 }
 
-// begins says whether the commit, or the digest of what was uploaded, begins so.
+// begins says whether the commit begins so or, of a text that does, sha256: and the digest of what
+// was uploaded: that one is the choice of whoever uploads, and never stands for a commit.
 func (d deployment) begins(text string) bool {
-	text = strings.ToLower(strings.TrimPrefix(text, "sha256:"))
-	return text != "" && (strings.HasPrefix(d.Source.Commit, text) || strings.HasPrefix(strings.TrimPrefix(d.Source.Digest, "sha256:"), text))
+	of := d.Source.Commit
+	if strings.HasPrefix(text, "sha256:") {
+		of = d.Source.Digest
+	}
+	return text != "" && strings.HasPrefix(of, strings.ToLower(text))
 }
 
 // version is the short form, of a commit with the first line of its message.

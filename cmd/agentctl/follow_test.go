@@ -155,8 +155,8 @@ func TestCancelEndsWhatIsBuilding(t *testing.T) {
 	_, _, err = p.agentctl("cancel", id)
 	require.EqualError(t, err, "deployment "+id+" was not cancelled, for it is not building: it is pending: the environment is suspended")
 	require.Equal(t, exitFailed, exitCode(err))
-	_, _, err = p.agentctl("cancel", "first")
-	require.ErrorContains(t, err, `DEPLOYMENT: the project has no "first"`)
+	_, _, err = p.agentctl("cancel", "first-one")
+	require.ErrorContains(t, err, `DEPLOYMENT: the project has no "first-one"`)
 }
 
 // TestDeployingAgainFollowsTheNewOne: by the route of each command's name.
@@ -179,7 +179,7 @@ func TestDeployingAgainFollowsTheNewOne(t *testing.T) {
 		_, messages, err = p.agentctl(command, of, "--detach")
 		require.NoError(t, err, "it is not waited for")
 		require.NotContains(t, messages, "live")
-		_, _, err = p.agentctl(command, "first")
-		require.ErrorContains(t, err, `DEPLOYMENT: the project has no "first"`)
+		_, _, err = p.agentctl(command, "first-one")
+		require.ErrorContains(t, err, `DEPLOYMENT: the project has no "first-one"`)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -16,8 +17,10 @@ import (
 )
 
 const (
-	// leastOfVersion is how many characters of a commit name a deployment at least.
-	leastOfVersion = 4
+	// leastOfVersion is how many characters of a commit, or of a digest, name a deployment at
+	// least: fewer could be met by chance, or by somebody's choice, where the one that is meant
+	// is older than those that are listed.
+	leastOfVersion = 7
 	// mostNamed is how many of what there is an error lists.
 	mostNamed = 20
 )
@@ -27,8 +30,10 @@ type named struct {
 	id, name string
 	// note tells it from others of its name.
 	note string
-	// past says that one of the same name that is not is meant before it.
+	// past says that one of the same name and place that is not is meant before it.
 	past bool
+	// place is the id of its environment.
+	place string
 }
 
 // chosen is the place of the one that is meant in what there is; what is the flag or the argument.
@@ -42,9 +47,7 @@ func chosen(what, wanted string, all []named, is func(named) bool) (int, error) 
 			found = append(found, i)
 		}
 	}
-	if now := present(found, all); len(now) > 0 {
-		found = now
-	}
+	found = present(found, all)
 	switch len(found) {
 	case 0:
 		return 0, fmt.Errorf("%s: the project has no %q, or the key does not reach it; there is %s", what, printable(wanted), listed(all, func(n named) string { return cmp.Or(n.name, n.id) }))
@@ -58,10 +61,12 @@ func chosen(what, wanted string, all []named, is func(named) bool) (int, error) 
 	return 0, fmt.Errorf("%s: %q is more than one; say which by its id: %s", what, printable(wanted), listed(several, func(n named) string { return n.id }))
 }
 
-// present are those that are not past.
-func present(places []int, all []named) (now []int) {
-	for _, at := range places {
-		if !all[at].past {
+// present are those but the past ones that give way to another of their place. None gives way to
+// one elsewhere, which somebody else may have made.
+func present(found []int, all []named) (now []int) {
+	for _, at := range found {
+		n := all[at]
+		if !n.past || !slices.ContainsFunc(found, func(other int) bool { return !all[other].past && all[other].place == n.place }) {
 			now = append(now, at)
 		}
 	}
@@ -139,8 +144,8 @@ func (r *rest) deploymentID(ctx context.Context, within, wanted string) (string,
 	if id, ok := idOf(wanted); ok {
 		return id, nil
 	}
-	if len(wanted) < leastOfVersion {
-		return "", fmt.Errorf("DEPLOYMENT: must be the id of a deployment, or the first %d characters or more of its commit, as `agentctl status --environment ENVIRONMENT` shows them", leastOfVersion)
+	if len(strings.TrimPrefix(wanted, "sha256:")) < leastOfVersion {
+		return "", fmt.Errorf("DEPLOYMENT: must be the id of a deployment, or the first %d characters or more of its commit, or of its digest after sha256:, as `agentctl status --environment ENVIRONMENT` shows them", leastOfVersion)
 	}
 	list, all, err := r.deploymentsWithin(ctx, within)
 	if err != nil {
@@ -169,7 +174,7 @@ func (r *rest) deploymentsWithin(ctx context.Context, within string) (list []dep
 			return nil, nil, err
 		}
 		for _, d := range some {
-			all = append(all, named{id: d.ID, name: d.short(), note: e.Slug + ", " + d.state()})
+			all = append(all, named{id: d.ID, name: d.short(), note: e.Slug + ", " + d.state(), place: e.ID})
 		}
 		list = append(list, some...)
 	}
@@ -213,7 +218,7 @@ func (r *rest) connectorsWithin(ctx context.Context, within string) (list []list
 			if some[i].Retired {
 				note += ", retired"
 			}
-			all = append(all, named{id: some[i].ID, name: some[i].Name, note: note, past: some[i].Retired})
+			all = append(all, named{id: some[i].ID, name: some[i].Name, note: note, past: some[i].Retired, place: e.ID})
 		}
 		list = append(list, some...)
 	}

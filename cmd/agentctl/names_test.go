@@ -36,6 +36,7 @@ type catalogue struct {
 var (
 	live, redeployed, upload, elsewhere    = numbered(1), numbered(2), numbered(3), numbered(4)
 	orders, results, retired, stagedOrders = numbered(5), numbered(6), numbered(7), numbered(8)
+	former                                 = numbered(9)
 )
 
 func numbered(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
@@ -65,7 +66,7 @@ func (c *catalogue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			one(upload, `"status":"failed","source":{"digest":"sha256:`+c.uploaded+`"}`),
 		},
 		"/deployments?environment_id=" + numbered(92): {one(elsewhere, `"status":"failed","source":{"commit":"`+c.commit+`"}`)},
-		"/connectors?environment_id=" + numbered(91):  {one(orders, `"name":"orders","mode":"inbound"`), one(results, `"name":"results","mode":"outbound"`)},
+		"/connectors?environment_id=" + numbered(91):  {one(orders, `"name":"orders","mode":"inbound"`), one(results, `"name":"results","mode":"outbound"`), one(former, `"name":"results","mode":"inbound","retired":true`)},
 		"/connectors?environment_id=" + numbered(92): {
 			one(retired, `"name":"results","mode":"outbound","retired":true`), one(stagedOrders, `"name":"orders","mode":"inbound"`),
 		},
@@ -126,19 +127,22 @@ func TestNamesStandForIDs(t *testing.T) {
 		errors map[string]string
 	}{
 		"DEPLOYMENT": {"/deployments/", 5, map[string]string{
-			live: live, uuid.Max.String(): uuid.Max.String(), "2fd4ffff": redeployed, "2FD4F": redeployed, "sha256:2c26b46b": upload, "2c26b46b": upload,
+			live: live, uuid.Max.String(): uuid.Max.String(), "2fd4ffff": redeployed, "2FD4FFF": redeployed, "sha256:2c26b46b": upload, "sha256:2C26B46": upload,
 			"2fd4e1c6 --environment staging": elsewhere, "2fd4e1c6 --environment production": live,
 		}, map[string]string{
 			"2fd4e1c6":                       `"2fd4e1c6" is more than one; say which by its id: ` + live + ` (production, live), ` + elsewhere + ` (staging, failed)`,
-			"abcdef":                         `the project has no "abcdef", or the key does not reach it; there is 2fd4e1c6 (production, live), 2fd4ffff (production, deployed), sha256:2c26b46b (production, failed), 2fd4e1c6 (staging, failed)`,
-			"2fd":                            "must be the id of a deployment, or the first 4 characters or more of its commit",
+			"abcdef0":                        `the project has no "abcdef0", or the key does not reach it; there is 2fd4e1c6 (production, live), 2fd4ffff (production, deployed), sha256:2c26b46b (production, failed), 2fd4e1c6 (staging, failed)`,
+			"2fd4ff":                         "must be the id of a deployment, or the first 7 characters or more of its commit",
+			"sha256:2c26b4":                  "or of its digest after sha256:",
+			"2c26b46b":                       `the project has no "2c26b46b"`,
 			"2fd4e1c6 --environment nowhere": `--environment: the project has no "nowhere", or the key does not reach it; there is production, staging`,
 		}},
 		"CONNECTOR": {"/connectors/", 4, map[string]string{
-			orders: orders, "results": results, "results --environment staging": retired, "orders --environment staging": stagedOrders,
+			orders: orders, "results --environment production": results, "results --environment staging": retired, "orders --environment staging": stagedOrders,
 		}, map[string]string{
-			"orders": `"orders" is more than one; say which by its id: ` + orders + ` (production, inbound), ` + stagedOrders + ` (staging, inbound)`,
-			"order":  `the project has no "order", or the key does not reach it; there is orders (production, inbound), results (production, outbound), results (staging, outbound, retired), orders (staging, inbound)`,
+			"orders":  `"orders" is more than one; say which by its id: ` + orders + ` (production, inbound), ` + stagedOrders + ` (staging, inbound)`,
+			"results": `"results" is more than one; say which by its id: ` + results + ` (production, outbound), ` + retired + ` (staging, outbound, retired)`,
+			"order":   `the project has no "order", or the key does not reach it; there is orders (production, inbound), results (production, outbound), results (production, inbound, retired), results (staging, outbound, retired), orders (staging, inbound)`,
 		}},
 	} {
 		commands := taking(newRootCommand("agentctl"), what)
@@ -175,8 +179,8 @@ func TestShellsCompleteNames(t *testing.T) {
 	for line, want := range map[string][]string{
 		"activate ":                                    {live + "\t2fd4e1c6 production, live", "2fd4ffff\tproduction, deployed", "sha256:2c26b46b\tproduction, failed", elsewhere + "\t2fd4e1c6 staging, failed"},
 		"logs --environment production ":               {"2fd4e1c6\tproduction, live", "2fd4ffff\tproduction, deployed", "sha256:2c26b46b\tproduction, failed"},
-		"connectors test ":                             {orders + "\torders production, inbound", "results\tproduction, outbound", retired + "\tresults staging, outbound, retired", stagedOrders + "\torders staging, inbound"},
-		"listen --environment production --connector ": {"orders\tproduction, inbound", "results\tproduction, outbound"},
+		"connectors test ":                             {orders + "\torders production, inbound", results + "\tresults production, outbound", former + "\tresults production, inbound, retired", retired + "\tresults staging, outbound, retired", stagedOrders + "\torders staging, inbound"},
+		"listen --environment production --connector ": {"orders\tproduction, inbound", "results\tproduction, outbound", former + "\tresults production, inbound, retired"},
 		"replay --environment staging --connector ":    {"results\tstaging, outbound, retired", "orders\tstaging, inbound"},
 	} {
 		out, _, err := run(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
