@@ -238,5 +238,6 @@ var activationCodes = map[v1alpha1.ActivationResult]httpserver.Code{
 	v1alpha1.ActivationSuperseded:       httpserver.CodeSuperseded,
 	v1alpha1.ActivationConnectorsFailed: httpserver.CodeConnectorsFailed,
 	v1alpha1.ActivationNotDeployed:      httpserver.CodeNotDeployed,
+	v1alpha1.ActivationBundleGone:       httpserver.CodeBundleGone,
 	v1alpha1.ActivationFailed:           httpserver.CodeConflict,
 }

@@ -34,15 +34,23 @@ type Blobs interface {
 	OpenBlob(ctx context.Context, key Key) (io.ReadCloser, error)
 }
 
-// BundleAge is how long a bundle is kept that no build has ended with.
-const BundleAge = 24 * time.Hour
+const (
+	// BundleAge is how long a bundle is kept at least since a build stored it or ended with it, and
+	// since it was last live; and how often is looked whether something needs it.
+	BundleAge = 24 * time.Hour
+	// BundlesKept is of how many deployments of an environment the bundles are kept, the last that
+	// were deployed: they can be live again.
+	BundlesKept = 20
+)
 
-// Bundles keeps packed project repositories by the digest of their bytes.
+// Bundles keeps packed project repositories by the digest of their bytes. After BundleAge the sweep
+// takes those that none of these need: what is live or about to be in an environment, the last
+// BundlesKept deployed deployments of one, open runs.
 type Bundles interface {
 	// PutBundle stores a bundle of at most limit bytes and verifies that the
 	// bytes have the digest ("sha256:<hex>"): ErrConflict when they don't or are
-	// more, and *StorageFullError. One is kept for BundleAge, and for good once a build has
-	// ended with it; till it goes its bytes count among those that its project has stored.
+	// more, and *StorageFullError. Till it goes its bytes count among those that its project
+	// has stored.
 	// A bundle that is stored already is kept as long, and counts once.
 	//
 	// A deployment has one: another takes the place of what its build stored before, which

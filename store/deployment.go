@@ -225,6 +225,7 @@ type Activations interface {
 	// Activate flips the live pointer and the connector revisions, and makes a
 	// built deployment deployed, in one transaction. Repeating it is no
 	// error. ErrConflict when the deployment is neither built nor deployed;
+	// ErrBundleGone when it would go live and its bundle is not stored any more;
 	// *ConnectorRefusedError, with nothing changed, when a connector of the activation
 	// or a link of one cannot be projected: its id is another object's, or it is what
 	// PutConnector or PutLink refuse. A connector with a SecretVersion below the stored

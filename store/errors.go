@@ -19,6 +19,8 @@ var (
 	ErrFenced = errors.New("claim is no longer current")
 	// ErrConflict says that the change contradicts the state of the row.
 	ErrConflict = errors.New("conflict")
+	// ErrBundleGone says that what a deployment's build made is not stored any more.
+	ErrBundleGone = errors.New("what the deployment's build made is not stored any more")
 	// ErrNotLive says that what is put mirrors an activation that another one has followed.
 	ErrNotLive = errors.New("another activation is in effect in the environment")
 	// ErrNothingLive says that what is put mirrors an activation, and none is in effect.

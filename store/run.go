@@ -207,8 +207,8 @@ type Housekeeping interface {
 	// them, and cancels queued runs of environments that are gone. It returns what
 	// it did, also with an error: one that cannot be moved holds no other up.
 	SweepLeases(ctx context.Context, limit int) (Swept, error)
-	// SweepExpired deletes idempotency keys and blobs whose time is over, and
-	// runners not seen for an hour; likewise.
+	// SweepExpired deletes idempotency keys, bundles and blobs whose time is over, and
+	// runners not seen for an hour; likewise. Bundles whose time it moves on count too.
 	SweepExpired(ctx context.Context, limit int) (int, error)
 	// ExpireRuns ends runs that were accepted so long ago, whatever they wait for,
 	// as failed with RunErrorExpired: at most limit of them. It returns how many, also

@@ -212,7 +212,7 @@ const (
 
 // ActivationResult is what became of a request to activate.
 //
-// +kubebuilder:validation:Enum=Activated;Superseded;ConnectorsFailed;NotDeployed;Failed
+// +kubebuilder:validation:Enum=Activated;Superseded;ConnectorsFailed;NotDeployed;BundleGone;Failed
 type ActivationResult string
 
 // Results of an activation.
@@ -226,6 +226,8 @@ const (
 	// ActivationNotDeployed: only a deployment with the phase Deployed can be
 	// activated.
 	ActivationNotDeployed ActivationResult = "NotDeployed"
+	// ActivationBundleGone: what was built is not stored any more.
+	ActivationBundleGone ActivationResult = "BundleGone"
 	// ActivationFailed: the message says why.
 	ActivationFailed ActivationResult = "Failed"
 )

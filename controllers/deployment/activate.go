@@ -142,8 +142,14 @@ func (r *Reconciler) restore(ctx context.Context, v *version) error {
 		// Whatever became of its connectors meanwhile: it was live.
 		_, err = r.activate(ctx, v, store.Activation{}, true)
 	}
+	if errors.Is(err, store.ErrBundleGone) {
+		v.outcome.Message, err = "was live in the environment, and cannot be so again: "+bundleGone, nil
+	}
 	return err
 }
+
+// bundleGone is for the person who wants a deployment live whose bundle is gone.
+const bundleGone = "what was built is not stored any more; deploy the same commit again"
 
 // activateAgain answers spec.activation, as a rollback asks for.
 func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
@@ -179,6 +185,10 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 	var failed *connectorsError
 	if errors.As(err, &failed) {
 		v.MarkActivation(v1alpha1.ActivationConnectorsFailed, failed.Error())
+		return nil
+	}
+	if errors.Is(err, store.ErrBundleGone) {
+		v.MarkActivation(v1alpha1.ActivationBundleGone, bundleGone)
 		return nil
 	}
 	if err != nil {

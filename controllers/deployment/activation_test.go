@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/deployment"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -179,6 +180,41 @@ var _ = Describe("The activation of a Deployment", func() {
 		s.ExpectReconciled(ctx, s.r, d)
 		Expect(s.live(ctx)).To(Equal("v1"))
 		Expect(State(d)).To(Equal("Ready=True/Succeeded observed"))
+	})
+})
+
+// withoutBundles is a store in which the bundle of whatever is activated is gone.
+type withoutBundles struct{ deployment.Store }
+
+func (withoutBundles) Activate(context.Context, store.Activation) (store.ActivationResult, error) {
+	return store.ActivationResult{}, fmt.Errorf("activating: %w", store.ErrBundleGone)
+}
+
+var _ = Describe("A Deployment whose bundle is not stored any more", func() {
+	It("is not made live by a request, which is answered", func(ctx SpecContext) {
+		s := newScene(ctx)
+		first := s.deployed(ctx, s.Deployment("v1"))
+		s.deployed(ctx, s.Deployment("v2"))
+		s.r.Store = withoutBundles{s.r.Store}
+		Expect(s.activate(ctx, first, 0)).To(Equal(v1alpha1.ActivationBundleGone))
+		Expect(first.Status.Activation.Message).To(ContainSubstring("deploy the same commit again"))
+		Expect(s.live(ctx)).To(Equal("v2"))
+		Expect(State(first)).To(Equal("Ready=True/Succeeded observed"))
+		s.ExpectAtRest(ctx, s.r, first)
+	})
+
+	It("says so where its environment comes back", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.deployed(ctx, s.Deployment("v1"))
+		s.ExpectGone(ctx, s.environment)
+		Expect(s.Store.Remove(ctx, s.Key(s.environment).ProjectID, s.Ref(s.environment))).To(Succeed())
+		s.environment = s.ExpectEnvironment(ctx, "dev")
+		s.r.Store = withoutBundles{s.r.Store}
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(s.live(ctx)).To(BeEmpty())
+		Expect(d.Status.Message).To(ContainSubstring("not stored any more"))
+		Expect(State(d)).To(Equal("Ready=True/Succeeded observed"))
+		s.ExpectAtRest(ctx, s.r, d)
 	})
 })
 

@@ -66,6 +66,9 @@ func (r *Reconciler) follow(ctx context.Context, e *v1alpha1.Environment, projec
 // or to files that are the same, of the same git.path. One that follows a branch has one build
 // at a time: the end of what was decided last is waited for, and then the newest head counts.
 func stays(was v1alpha1.EnvironmentGitStatus, head Head, following bool, all []v1alpha1.Deployment) bool {
+	if slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment && isGone(&d) }) {
+		return false // it is built anew
+	}
 	same := was.Commit == head.Commit || head.Tree != "" && was.Tree == head.Tree
 	if same && !isMoved(&was, head.Path) {
 		return true

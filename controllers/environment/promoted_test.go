@@ -47,6 +47,26 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		f.ExpectAtRest(ctx, f.r, e)
 	})
 
+	It("is built anew where what was built is not stored any more", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", at(one))
+		f.reconciled(ctx, e)
+		f.deployed(ctx, one, false)
+		at(two)(e)
+		f.reconciled(ctx, e)
+		f.deployed(ctx, two, true)
+		at(one)(e)
+		f.reconciled(ctx, e)
+		back := f.deployed(ctx, one, false)
+		back.MarkActivation(v1alpha1.ActivationBundleGone, "gone")
+		f.ExpectStatus(ctx, back)
+		f.reconciled(ctx, e)
+		Expect(f.commits(ctx)).To(ConsistOf(one, two, one))
+		Expect(e.Status.Git.Deployment).NotTo(Equal(back.Name))
+		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed).Status).To(Equal(metav1.ConditionTrue))
+		f.ExpectAtRest(ctx, f.r, e)
+	})
+
 	It("is built anew from another folder of the repository, and what was built of the one before does not count", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))

@@ -50,7 +50,7 @@ func deploymentOf(to target, live string, all []v1alpha1.Deployment) (there *v1a
 	}
 	for i := range all {
 		d := &all[i]
-		if d.Status.Phase != v1alpha1.DeploymentDeployed || d.DeletionTimestamp != nil || !to.is(d) {
+		if d.Status.Phase != v1alpha1.DeploymentDeployed || d.DeletionTimestamp != nil || !to.is(d) || isGone(d) {
 			continue
 		}
 		if d.Status.Live && (live == "" || live == d.Name) && stay {
@@ -62,6 +62,13 @@ func deploymentOf(to target, live string, all []v1alpha1.Deployment) (there *v1a
 		}
 	}
 	return there, activate
+}
+
+// isGone says that a deployment cannot be live again: its bundle is not stored any more, as the answer
+// says to who asked for it last.
+func isGone(d *v1alpha1.Deployment) bool {
+	a := d.Status.Activation
+	return a != nil && a.Result == v1alpha1.ActivationBundleGone && !d.Status.Live && !d.ActivationPending()
 }
 
 // stayLive says whether what is live of a commit stays so: nothing is on its way, and no deployment

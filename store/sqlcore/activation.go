@@ -89,6 +89,15 @@ func deploy(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation)
 
 // goLive flips the live pointer and the revisions of code-defined connectors.
 func (c *Core) goLive(ctx context.Context, tx *Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
+	if _, err := holdBundle(ctx, tx, d.ProjectID, d.BundleDigest); err != nil {
+		if errors.Is(err, store.ErrNotFound) {
+			err = store.ErrBundleGone
+		}
+		return when, wrap(err, "keeping bundle %s", d.BundleDigest)
+	}
+	if err := holdLive(ctx, tx, d.Environment()); err != nil {
+		return when, err
+	}
 	if err := tx.QueryRowContext(ctx, `UPDATE environments SET live_deployment_id = $3, live_rank = $4,
 			live_activated_at = now_us(), wanted_bundle_digest = '' WHERE project_id = $1 AND id = $2
 		RETURNING live_activated_at`, d.ProjectID, d.EnvironmentID, d.ID, rank).Scan(at(&when)); err != nil {

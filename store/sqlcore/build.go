@@ -145,10 +145,9 @@ func (c *Core) FinishBuild(ctx context.Context, key store.Key, r store.BuildResu
 func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildResult) error {
 	var size int64
 	if r.BundleDigest != "" {
-		err := tx.QueryRowContext(ctx, `UPDATE bundles SET kept_until = NULL WHERE project_id = $1 AND digest = $2 RETURNING size`,
-			d.ProjectID, r.BundleDigest).Scan(&size)
-		if err != nil {
-			return wrap(found(err), "keeping bundle %s", r.BundleDigest)
+		var err error
+		if size, err = holdBundle(ctx, tx, d.ProjectID, r.BundleDigest); err != nil {
+			return wrap(err, "keeping bundle %s", r.BundleDigest)
 		}
 	}
 	agents, err := marshalled(withoutConfig(r.Agents))

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -36,9 +37,25 @@ func (c *Core) keepBundle(ctx context.Context, deployment store.Key, digest stri
 		if err := c.onlyBundle(ctx, tx, deployment, digest); err != nil {
 			return err
 		}
-		return found(tx.QueryRowContext(ctx, `UPDATE bundles SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
-			WHERE project_id = $1 AND digest = $2 RETURNING size`, deployment.ProjectID, digest, store.BundleAge.Microseconds()).Scan(&size))
+		size, err = holdBundle(ctx, tx, deployment.ProjectID, digest)
+		return err
 	})
+}
+
+// holdBundle keeps a bundle for BundleAge from now at least, and returns its size. The sweep does
+// not take it before this transaction ends, nor then; one that it takes is ErrNotFound.
+func holdBundle(ctx context.Context, tx *Tx, project uuid.UUID, digest string) (size int64, err error) {
+	return size, found(tx.QueryRowContext(ctx, `UPDATE bundles SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
+		WHERE project_id = $1 AND digest = $2 RETURNING size`, project, digest, store.BundleAge.Microseconds()).Scan(&size))
+}
+
+// holdLive keeps the bundle of what is live in an environment for BundleAge from now at least, in
+// which nothing needs to say that: runs that begin with it, and one who wants it back.
+func holdLive(ctx context.Context, tx *Tx, environment store.Key) error {
+	_, err := tx.exec(ctx, `UPDATE bundles SET kept_until = now_us() + $3 WHERE kept_until < now_us() + $3 AND project_id = $1 AND digest =
+		(SELECT d.bundle_digest FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
+			WHERE e.project_id = $1 AND e.id = $2)`, environment.ProjectID, environment.ID, store.BundleAge.Microseconds())
+	return wrap(err, "keeping the bundle of what was live in environment %s", environment)
 }
 
 // onlyBundle says that the build of a deployment stores this bundle, in place of what it has
@@ -62,8 +79,9 @@ func (c *Core) onlyBundle(ctx context.Context, tx *Tx, deployment store.Key, dig
 	if _, err := tx.exec(ctx, `UPDATE deployments SET put_digest = $3 WHERE project_id = $1 AND id = $2`, deployment.ProjectID, deployment.ID, digest); err != nil {
 		return err
 	}
-	replaced, err := uncounted(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2 AND kept_until IS NOT NULL AND NOT EXISTS (SELECT 1
-		FROM deployments WHERE project_id = $1 AND put_digest = $2 AND status IN ('pending', 'building')) RETURNING project_id, blob_id, size`,
+	replaced, err := uncounted(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2
+		AND NOT EXISTS (SELECT 1 FROM deployments WHERE project_id = $1 AND bundle_digest = $2)
+		AND NOT EXISTS (SELECT 1 FROM deployments WHERE project_id = $1 AND put_digest = $2 AND status IN ('pending', 'building')) RETURNING project_id, blob_id, size`,
 		deployment.ProjectID, before)
 	if err != nil || len(replaced) == 0 {
 		return err
@@ -123,4 +141,64 @@ func (c *Core) NamesBundle(ctx context.Context, environment store.Key, digest st
 		WHERE project_id = $1 AND environment_id = $2 AND bundle_digest = $3 LIMIT 1`,
 		environment.ProjectID, environment.ID, digest).Scan(&one))
 	return wrap(err, "looking for bundle %s in environment %s", digest, environment)
+}
+
+// bundle names one of a project.
+type bundle struct {
+	project uuid.UUID
+	digest  string
+}
+
+func scanBundle(row scanner) (b bundle, err error) {
+	err = row.Scan(&b.project, &b.digest)
+	return b, err
+}
+
+// dropBundles forgets bundles whose time is over and which nothing needs; others are looked at again
+// after BundleAge. Whoever is about to need one holds it (holdBundle): before it is picked here, and
+// then it is not, or after that, and then it is gone.
+func (c *Core) dropBundles(ctx context.Context, tx *Tx, limit int) (int64, error) {
+	due, err := collect(ctx, tx, scanBundle, `SELECT project_id, digest FROM bundles
+		WHERE kept_until <= now_us() ORDER BY kept_until LIMIT $1 `+c.skipLocked, limit)
+	if err != nil {
+		return 0, err
+	}
+	slices.SortFunc(due, func(a, b bundle) int { return compareIDs(a.project, b.project) }) // as whoever counts bytes
+	for _, b := range due {
+		needed, err := needsBundle(ctx, tx, b)
+		if err != nil {
+			return 0, wrap(err, "asking who needs bundle %s", b.digest)
+		}
+		if needed {
+			_, err = holdBundle(ctx, tx, b.project, b.digest)
+		} else {
+			_, err = c.dropOld(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2 RETURNING project_id, blob_id, size`, b.project, b.digest)
+		}
+		if err != nil {
+			return 0, wrap(err, "deleting bundle %s", b.digest)
+		}
+	}
+	return int64(len(due)), nil
+}
+
+// needing says of the bundle $2 of the project $1 whether environments want it, or one of their last
+// $3 deployed deployments has it.
+const needing = `SELECT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.wanted_bundle_digest = $2)
+	OR EXISTS (SELECT 1 FROM deployments d JOIN environments e ON e.project_id = d.project_id AND e.id = d.environment_id
+		WHERE d.project_id = $1 AND d.bundle_digest = $2 AND (d.status = 'building' OR d.id = e.live_deployment_id
+			OR d.status = 'deployed' AND (SELECT count(*) FROM (SELECT 1 AS one FROM deployments n WHERE n.project_id = $1 AND n.environment_id = d.environment_id
+				AND n.sequence > d.sequence AND n.status = 'deployed' ORDER BY n.sequence LIMIT $3) newer) < $3))`
+
+// needsBundle says whether something needs a bundle. What is open is looked at last: it may be much.
+func needsBundle(ctx context.Context, tx *Tx, b bundle) (needed bool, err error) {
+	err = tx.QueryRowContext(ctx, needing, b.project, b.digest, store.BundlesKept).Scan(&needed)
+	for _, open := range []string{`r.status = 'running'`, `r.status = 'awaiting_approval'`, `r.status = 'queued' AND NOT r.blocked`, `r.blocked`} {
+		if err != nil || needed {
+			break
+		}
+		err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployments d
+			JOIN open_runs r ON r.project_id = d.project_id AND r.environment_id = d.environment_id AND r.deployment_id = d.id
+			WHERE d.project_id = $1 AND d.bundle_digest = $2 AND `+open+`)`, b.project, b.digest).Scan(&needed)
+	}
+	return needed, err
 }

@@ -168,6 +168,9 @@ func settleDefault(ctx context.Context, tx *Tx, project uuid.UUID) error {
 // and forgets what is live.
 func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) error {
 	project, id := key.ProjectID, key.ID
+	if err := holdLive(ctx, tx, key); err != nil {
+		return err
+	}
 	var slug string
 	err := found(tx.QueryRowContext(ctx, `DELETE FROM environments WHERE project_id = $1 AND id = $2 RETURNING wanted_slug`,
 		project, id).Scan(&slug))

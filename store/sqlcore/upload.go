@@ -115,16 +115,10 @@ func (c *Core) dropUploads(ctx context.Context, tx *Tx, limit int) (int64, error
 		WHERE kept_until <= now_us() ORDER BY kept_until LIMIT $1 `+c.skipLocked+`) RETURNING project_id, blob_id, size`, limit)
 }
 
-// dropBundles forgets bundles whose time is over.
-func (c *Core) dropBundles(ctx context.Context, tx *Tx, limit int) (int64, error) {
-	return c.dropOld(ctx, tx, `DELETE FROM bundles WHERE (project_id, digest) IN (SELECT project_id, digest FROM bundles
-		WHERE kept_until <= now_us() ORDER BY kept_until LIMIT $1 `+c.skipLocked+`) RETURNING project_id, blob_id, size`, limit)
-}
-
 // dropOld forgets what a statement deletes. Nothing keeps its blobs then: the sweep of those takes
 // them.
-func (c *Core) dropOld(ctx context.Context, tx *Tx, statement string, limit int) (int64, error) {
-	blobs, err := uncounted(ctx, tx, statement, limit)
+func (c *Core) dropOld(ctx context.Context, tx *Tx, statement string, args ...any) (int64, error) {
+	blobs, err := uncounted(ctx, tx, statement, args...)
 	if err != nil {
 		return 0, err
 	}

@@ -33,6 +33,17 @@ func (w *world) elsewhere() *world {
 	return &o
 }
 
+// departed lets an environment, a connector and the project go, which comes back.
+func (w *world) departed() {
+	environment, connector := w.newEnvironment("brief", origin), w.newConnector("brief")
+	w.NoError(w.s.PutEnvironment(w.ctx, environment))
+	w.NoError(w.s.PutConnector(w.ctx, connector))
+	for _, ref := range []store.ObjectRef{environment.Ref, connector.Ref, w.project.Ref} {
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, ref))
+	}
+	w.NoError(w.s.PutProject(w.ctx, w.project))
+}
+
 // removeAll deletes every object of the project.
 func (w *world) removeAll() {
 	objects, err := w.s.ListProjected(w.ctx)

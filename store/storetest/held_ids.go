@@ -137,6 +137,9 @@ func (w *world) kindsOfIDs() map[uuid.UUID][]string {
 		"run ": "ended_runs", "event ": "ended_connector_runs WHERE trigger_type <> 'outbound' AND project_id = $1",
 		"delivery ": "ended_connector_runs WHERE trigger_type = 'outbound' AND project_id = $1",
 		"API key":   "object_ids WHERE kind = 'APIKey' AND project_id = $1",
+		// Those that went.
+		"project ": "departed WHERE kind = 'Project' AND project_id = $1", "environment ": "departed WHERE kind = 'Environment' AND project_id = $1",
+		"connector ": "departed WHERE kind = 'Connector' AND project_id = $1",
 	} {
 		if !strings.Contains(of, " ") {
 			of += " WHERE project_id = $1"
@@ -195,6 +198,7 @@ var heldIDPromises = []promise{
 		w.NoError(w.s.ClaimID(w.ctx, w.key(uuid.New()), ref(store.KindAPIKey, "ci")))
 		w.outboundFrom("nobody", "ops", telling)
 		w.record(attempted(v.delivery, store.DeliveryFailed))
+		w.departed()
 		kinds := w.kindsOfIDs()
 		unknown := maps.Clone(keyedIDs)
 		for _, key := range w.schemaKeys() {

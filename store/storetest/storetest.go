@@ -78,6 +78,7 @@ var groups = []struct {
 	{"Endings", endingPromises},
 	{"Large", largePromises},
 	{"Uploads", uploadPromises},
+	{"Bundles", bundlePromises},
 	{"LargeFailures", largeFailures},
 	{"Sweeps", sweepPromises},
 	{"Queue", queuePromises},

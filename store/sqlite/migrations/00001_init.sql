@@ -284,6 +284,8 @@ CREATE TABLE deployments (
     CHECK (NOT built OR bundle_digest <> '')
 );
 CREATE INDEX deployments_environment ON deployments (project_id, environment_id, sequence);
+-- Whose a bundle is.
+CREATE INDEX deployments_bundle ON deployments (project_id, bundle_digest);
 
 CREATE TABLE deployment_agents (
     project_id TEXT NOT NULL,
@@ -358,18 +360,18 @@ CREATE TABLE blob_chunks (
     FOREIGN KEY (project_id, blob_id) REFERENCES blobs (project_id, id)
 );
 
--- What builds made. kept_until is NULL once a build has ended with it.
+-- What builds made. From kept_until on one goes, unless something needs it: then that is moved on.
 CREATE TABLE bundles (
     project_id TEXT NOT NULL,
     digest TEXT NOT NULL,
     size INTEGER NOT NULL,
     blob_id TEXT NOT NULL,
     created_at INTEGER NOT NULL,
-    kept_until INTEGER,
+    kept_until INTEGER NOT NULL,
     PRIMARY KEY (project_id, digest),
     FOREIGN KEY (project_id, blob_id) REFERENCES blobs (project_id, id)
 );
-CREATE INDEX bundles_kept ON bundles (kept_until) WHERE kept_until IS NOT NULL;
+CREATE INDEX bundles_kept ON bundles (kept_until);
 
 -- What was uploaded to be deployed. kept_until is moved on by each deployment of it that begins.
 CREATE TABLE uploads (

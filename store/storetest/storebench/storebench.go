@@ -25,6 +25,8 @@ type Scene struct {
 	Project, Environment, Connector, Deployment uuid.UUID
 	Links                                       []store.Link // each to an agent of its own
 	Version                                     int64
+	// Age, where it is set, makes bundles as old as the sweep takes them.
+	Age func()
 }
 
 // NewScene fills a store that was migrated, with n links.

@@ -5,6 +5,7 @@ package storebench
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"slices"
@@ -404,6 +405,23 @@ func (t *tour) build(environment uuid.UUID, agents ...store.Agent) {
 	t.True(result.Live)
 }
 
+// failTests builds a deployment that is never live, and so nothing needs its bundle.
+func (t *tour) failTests() {
+	name := "d-" + uuid.NewString()
+	sum := sha256.Sum256([]byte(name))
+	digest := "sha256:" + hex.EncodeToString(sum[:])
+	spec := store.DeploymentSpec{
+		Ref: t.ref(store.KindDeployment, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment,
+		Fingerprint: name, SourceType: "git",
+	}
+	_, err := t.Store.BeginDeployment(t.ctx, spec)
+	t.NoError(err)
+	t.NoError(t.Store.StartBuild(t.ctx, spec.Key()))
+	_, err = t.Store.PutBundle(t.ctx, spec.Key(), digest, strings.NewReader(name), 1<<10)
+	t.NoError(err)
+	t.NoError(t.Store.FinishBuild(t.ctx, spec.Key(), store.BuildResult{BundleDigest: digest, FailureReason: store.FailureTests, Message: "a test failed"}))
+}
+
 // tokens records a token, and another one in its place, and looks that one up.
 func (t *tour) tokens(token store.Token) {
 	for range 2 {
@@ -456,6 +474,10 @@ func (t *tour) remove() {
 }
 
 func (t *tour) keepHouse() {
+	t.failTests()
+	if t.Age != nil {
+		t.Age()
+	}
 	_, err := t.Store.SweepExpired(t.ctx, 100)
 	t.NoError(err)
 	_, err = t.Store.CountStored(t.ctx, 100)
