@@ -4,6 +4,7 @@ package health_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -106,6 +107,32 @@ func TestEveryKindHasAHealth(t *testing.T) {
 	}
 	for kind := range known {
 		t.Errorf("there is no kind %s", kind)
+	}
+}
+
+// TestHealthOfWhatFollowsGit: an Environment runs, and not what Git says that it should.
+func TestHealthOfWhatFollowsGit(t *testing.T) {
+	const object = `{"kind":"Environment","metadata":{"generation":2},"spec":{"git":%s},"status":{"observedGeneration":2,"liveCommit":"1111",
+		"conditions":[{"type":"Ready","status":"True","reason":%q,"message":"in effect"},{"type":"SourceFollowed","status":%q,"reason":%q,"message":"the commit"}]}}`
+	for name, c := range map[string]struct{ git, ready, followed, reason, status, message string }{
+		"live":                     {`{"commit":"1111"}`, "Succeeded", "True", "Succeeded", "Healthy", "in effect"},
+		"on its way":               {`{"commit":"2222"}`, "Succeeded", "True", "Succeeded", "Progressing", "commit 2222 is not live yet"},
+		"failed":                   {`{"commit":"2222"}`, "Succeeded", "False", "DeploymentFailed", "Degraded", "the commit"},
+		"replaced by a person":     {`{"commit":"1111"}`, "Succeeded", "False", "DeploymentFailed", "Degraded", "the commit"},
+		"refused by a quota":       {`{"autoDeploy":true}`, "Succeeded", "False", "Refused", "Degraded", "the commit"},
+		"the newest failed":        {`{"autoDeploy":true}`, "Succeeded", "False", "DeploymentFailed", "Degraded", "the commit"},
+		"the newest is built":      {`{"autoDeploy":true}`, "Succeeded", "True", "Succeeded", "Healthy", "in effect"},
+		"the host does not answer": {`{"autoDeploy":true}`, "Succeeded", "False", "FetchFailed", "Healthy", "in effect"},
+		"suspended":                {`{"commit":"2222"}`, "Suspended", "False", "DeploymentFailed", "Suspended", "in effect"},
+		"follows nothing":          {`{}`, "Succeeded", "Unknown", "", "Healthy", "in effect"},
+	} {
+		environment := map[string]any{}
+		if err := json.Unmarshal(fmt.Appendf(nil, object, c.git, c.ready, c.followed, c.reason), &environment); err != nil {
+			t.Fatal(name, err)
+		}
+		if status, message := health(t, scripts(t)["Environment"], environment); status != c.status || message != c.message {
+			t.Errorf("%s: %s, %q", name, status, message)
+		}
 	}
 }
 
