@@ -30,8 +30,8 @@ var tenantPromises = []promise{
 		}
 	}},
 	{"every table has rows of the project, or this suite looks past it", func(w *world) {
-		w.newVictim()
 		w.departed()
+		w.newVictim()
 		for table, rows := range w.rows(w.project.ID) {
 			w.NotEmpty(rows, table)
 		}
