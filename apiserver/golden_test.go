@@ -228,7 +228,7 @@ func (p *past) written(t testing.TB, name string, o v1alpha1.ConditionedObject) 
 	object, was := o.(client.Object), o.DeepCopyObject().(v1alpha1.ConditionedObject)
 	object.SetManagedFields([]metav1.ManagedFieldsEntry{{
 		Manager: "ahead", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: v1alpha1.GroupVersion.String(),
-		Time: &metav1.Time{Time: time.Date(2100, 5, 6, 7, 8, 9, 0, time.UTC)}, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}}}`)},
+		Time: &metav1.Time{Time: time.Date(2100, 5, 6, 7, 8, 9, 0, time.UTC)}, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{}}}`),
 	}})
 	require.NoError(t, p.client.Update(t.Context(), object))
 	*o.CommonStatus() = *was.CommonStatus()

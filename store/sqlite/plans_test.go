@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -151,6 +152,42 @@ func scans(statement string, steps []string) (out []string) {
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	s, seen := recorded(t)
+	aged(t, s).Tour(t)
+	explained, named := scansOf(t, s, seen)
+	require.Greater(t, explained, 100, "the statements are seen")
+	for _, table := range growing {
+		require.Truef(t, named[table], "no statement names %s", table)
+	}
+}
+
+// TestPlansOfWhatGoes: likewise of what deletes history, of a project that keeps none.
+func TestPlansOfWhatGoes(t *testing.T) {
+	t.Parallel()
+	s, seen := recorded(t)
+	aged(t, s).Tour(t)
+	clear(seen.all)
+	require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqlcore.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE projects SET history_us = $1`, -(4 * 24 * time.Hour).Microseconds())
+		return err
+	}))
+	for n := 1; n > 0; {
+		var err error
+		n, err = s.TrimHistory(t.Context(), 50)
+		require.NoError(t, err)
+	}
+	deletes := 0
+	for statement := range seen.all {
+		if strings.HasPrefix(statement, "DELETE FROM ") {
+			deletes++
+		}
+	}
+	require.Equal(t, 6+1, deletes, "of each table of history but those of the audit log, and of its days")
+	scansOf(t, s, seen)
+}
+
+// aged is a scene whose bundles are due at once.
+func aged(t *testing.T, s *Store) *storebench.Scene {
+	t.Helper()
 	scene := storebench.NewScene(t, s, 2)
 	scene.Age = func() {
 		require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqlcore.Tx) error {
@@ -158,8 +195,14 @@ func TestPlans(t *testing.T) {
 			return err
 		}))
 	}
-	scene.Tour(t)
-	explained, named := 0, map[string]bool{}
+	return scene
+}
+
+// scansOf fails of each statement that reads all of a table that grows. It returns how many there
+// were, and what they name.
+func scansOf(t *testing.T, s *Store, seen *statementsSeen) (explained int, named map[string]bool) {
+	t.Helper()
+	named = map[string]bool{}
 	for _, statement := range slices.Sorted(maps.Keys(seen.all)) {
 		verb, _, _ := strings.Cut(strings.TrimSpace(statement), " ")
 		if !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE", "WITH"}, verb) {
@@ -174,10 +217,7 @@ func TestPlans(t *testing.T) {
 			t.Errorf("%s\n%s\n%s", scan, statement, strings.Join(steps, "\n"))
 		}
 	}
-	require.Greater(t, explained, 100, "the statements are seen")
-	for _, table := range growing {
-		require.Truef(t, named[table], "no statement names %s", table)
-	}
+	return explained, named
 }
 
 // TestABuildsTokenIsFoundByItsDeployment: not among those of all builds of the project.
