@@ -54,6 +54,9 @@ var names = []Name{
 	{File, "case.approval_decisions", ""},
 	{File, "folder.middleware", ""},
 	{File, "folder.hooks", ""},
+	{File, "folder.tools", ""},
+	{File, "folder.guardrails", ""},
+	{File, "folder.schemas", ""},
 
 	{Object, "ConnectorLink.outbound.mode", "Middleware"},
 	{Object, "Project.modelProviders[].type", "Anthropic"},

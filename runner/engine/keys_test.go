@@ -46,13 +46,19 @@ var undone = []notDone{
 	{"agent.type: remote", "other types", "Agent.URL", "agents/a.yaml", "name: a\ntype: remote\nurl: https://agents.example.com/a\n", "agents/a.yaml:2:1: type remote" + unsupported},
 	{"", "other tools", "", "agents/a.yaml", llm + "tools: [magic]\n", "agents/a.yaml:3:1: tool magic is unknown; there is broken, charge, huge, look, refuses"},
 	{"tool.condition", "conditions of tools", "Tool.Condition", "agents/a.yaml", llm + "tools: [{look: x > 1}]\n", "agents/a.yaml:3:1: the condition of tool look" + unsupported},
-	key("output_schema", "Agent.OutputSchema", "answer"),
+	{
+		"agent.output_schema", "`output_schema`", "Agent.OutputSchema", "agents/a.yaml", llm + "output_schema: answer\n",
+		`agents/a.yaml:3:1: "output_schema"` + unsupported + "\nschemas/answer.json: the folder schemas" + unsupported, // the file must be there
+	},
 	key("session", "Agent.Session", "{key: input.id}"),
 	key("guardrails", "Agent.Guardrails", "{}"),
 	key("approval", "Agent.Approval", "{}"),
 	key("mcp_servers", "Agent.MCPServers", "[{name: a, url: 'https://mcp.example.com'}]"),
-	folder("middleware", "a.star", ""),
-	folder("hooks", "a.star", ""),
+	folder("middleware", "middleware", "a.star", ""),
+	folder("hooks", "hooks", "a.star", ""),
+	folder("tools", "files in `tools/`", "a.star", ""),
+	folder("guardrails", "files in `guardrails/`", "a.star", ""),
+	folder("schemas", "files in `schemas/`", "a.json", "{}"),
 	{"case.approval_decisions", "`approval_decisions` of tests", "Case.ApprovalDecisions", "tests/a.yaml", "agent: main\ncases: [{name: a, payload: x, approval_decisions: [approve]}]\n", `tests/a.yaml:2:31: "approval_decisions"` + unsupported},
 	{
 		"link.outbound.mode: middleware", "links of the mode `middleware`", "", "connectors/a.yaml",
@@ -69,8 +75,8 @@ func key(name, field, value string) notDone {
 	return notDone{"agent." + name, "`" + name + "`", field, "agents/a.yaml", llm + name + ": " + value + "\n", `agents/a.yaml:3:1: "` + name + `"` + unsupported}
 }
 
-func folder(name, file, text string) notDone {
-	return notDone{"folder." + name, name, "", name + "/" + file, text, name + "/" + file + ": the folder " + name + unsupported}
+func folder(name, words, file, text string) notDone {
+	return notDone{"folder." + name, words, "", name + "/" + file, text, name + "/" + file + ": the folder " + name + unsupported}
 }
 
 // lenient type-checks the sources of a package, without those that it imports:
@@ -204,12 +210,14 @@ func TestEveryKeyHasAReader(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotDoneIsRefused: each with its own problem and no other.
+// TestWhatIsNotDoneIsRefused: each with its own problem and no other, but for what one needs of another.
 func TestWhatIsNotDoneIsRefused(t *testing.T) {
 	t.Parallel()
 	repository := func(file, text string) *bundle.Project {
-		files := map[string]string{"agents/main.yaml": "name: main\nmodel: openai/x\n", "schemas/answer.json": "{}"}
-		files[file] = text
+		files := map[string]string{"agents/main.yaml": "name: main\nmodel: openai/x\n"}
+		if files[file] = text; strings.Contains(text, "output_schema") {
+			files["schemas/answer.json"] = "{}"
+		}
 		var pairs []string
 		for name, content := range files {
 			pairs = append(pairs, name, content)
@@ -229,7 +237,7 @@ func TestWhatIsNotDoneIsRefused(t *testing.T) {
 	}
 	require.Empty(t, tried, "what is refused and not in the table")
 	require.Empty(t, e.Check(project(t, "agents/a.yaml", llm+"variants: {b: 10}\n", "agents/a-test-b.yaml", "name: b\nmodel: openai/x\n")))
-	for _, file := range []string{"agents/a.yaml", "guardrails/a.star", "models/a.yaml", "schemas/a.json", "tools/a.star", "tests/a.yaml", "tests/files/a.txt"} {
+	for _, file := range []string{"agents/a.yaml", "models/a.yaml", "tests/a.yaml", "tests/files/a.txt"} {
 		text := map[string]string{"agents/a.yaml": llm + "max_concurrent_runs: 1\nconcurrency: {key: input.id}\n", "models/a.yaml": "steps: [{text: x}]\n", "tests/a.yaml": "agent: main\ncases: [{name: a, payload: x}]\n"}[file]
 		require.Empty(t, e.Check(repository(file, text)), file)
 	}
