@@ -36,7 +36,7 @@ type catalogue struct {
 var (
 	live, redeployed, upload, elsewhere    = numbered(1), numbered(2), numbered(3), numbered(4)
 	orders, results, retired, stagedOrders = numbered(5), numbered(6), numbered(7), numbered(8)
-	former                                 = numbered(9)
+	former, ask, dotted, stagedAsk         = numbered(9), numbered(10), numbered(11), numbered(12)
 )
 
 func numbered(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
@@ -66,9 +66,13 @@ func (c *catalogue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			one(upload, `"status":"failed","source":{"digest":"sha256:`+c.uploaded+`"}`),
 		},
 		"/deployments?environment_id=" + numbered(92): {one(elsewhere, `"status":"failed","source":{"commit":"`+c.commit+`"}`)},
-		"/connectors?environment_id=" + numbered(91):  {one(orders, `"name":"orders","mode":"inbound"`), one(results, `"name":"results","mode":"outbound"`), one(former, `"name":"results","mode":"inbound","retired":true`)},
+		"/connectors?environment_id=" + numbered(91): {
+			one(orders, `"name":"orders","mode":"inbound"`), one(results, `"name":"results","mode":"outbound"`), one(former, `"name":"results","mode":"inbound","retired":true`),
+			one(ask, `"name":"production.ask","mode":"sync","defined_in_code":true`), one(dotted, `"name":"production.own","mode":"sync"`),
+		},
 		"/connectors?environment_id=" + numbered(92): {
 			one(retired, `"name":"results","mode":"outbound","retired":true`), one(stagedOrders, `"name":"orders","mode":"inbound"`),
+			one(stagedAsk, `"name":"staging.ask","mode":"sync","defined_in_code":true`),
 		},
 	}
 	if r.URL.RawQuery != "" {
@@ -139,10 +143,13 @@ func TestNamesStandForIDs(t *testing.T) {
 		}},
 		"CONNECTOR": {"/connectors/", 4, map[string]string{
 			orders: orders, "results --environment production": results, "results --environment staging": retired, "orders --environment staging": stagedOrders,
+			"production.ask": ask, "ask --environment staging": stagedAsk,
 		}, map[string]string{
 			"orders":  `"orders" is more than one; say which by its id: ` + orders + ` (production, inbound), ` + stagedOrders + ` (staging, inbound)`,
+			"ask":     `"ask" is more than one; say which by its id: ` + ask + ` (production, sync), ` + stagedAsk + ` (staging, sync)`,
+			"own":     `the project has no "own"`,
 			"results": `"results" is more than one; say which by its id: ` + results + ` (production, outbound), ` + retired + ` (staging, outbound, retired)`,
-			"order":   `the project has no "order", or the key does not reach it; there is orders (production, inbound), results (production, outbound), results (production, inbound, retired), results (staging, outbound, retired), orders (staging, inbound)`,
+			"order":   `the project has no "order", or the key does not reach it; there is orders (production, inbound), results (production, outbound), results (production, inbound, retired), production.ask (production, sync), production.own (production, sync), results (staging, outbound, retired), orders (staging, inbound), staging.ask (staging, sync)`,
 		}},
 	} {
 		commands := taking(newRootCommand("agentctl"), what)
@@ -179,9 +186,9 @@ func TestShellsCompleteNames(t *testing.T) {
 	for line, want := range map[string][]string{
 		"activate ":                                    {live + "\t2fd4e1c6 production, live", "2fd4ffff\tproduction, deployed", "sha256:2c26b46b\tproduction, failed", elsewhere + "\t2fd4e1c6 staging, failed"},
 		"logs --environment production ":               {"2fd4e1c6\tproduction, live", "2fd4ffff\tproduction, deployed", "sha256:2c26b46b\tproduction, failed"},
-		"connectors test ":                             {orders + "\torders production, inbound", results + "\tresults production, outbound", former + "\tresults production, inbound, retired", retired + "\tresults staging, outbound, retired", stagedOrders + "\torders staging, inbound"},
-		"listen --environment production --connector ": {"orders\tproduction, inbound", "results\tproduction, outbound", former + "\tresults production, inbound, retired"},
-		"replay --environment staging --connector ":    {"results\tstaging, outbound, retired", "orders\tstaging, inbound"},
+		"connectors test ":                             {orders + "\torders production, inbound", results + "\tresults production, outbound", former + "\tresults production, inbound, retired", "production.ask\tproduction, sync", "production.own\tproduction, sync", retired + "\tresults staging, outbound, retired", stagedOrders + "\torders staging, inbound", "staging.ask\tstaging, sync"},
+		"listen --environment production --connector ": {"orders\tproduction, inbound", "results\tproduction, outbound", former + "\tresults production, inbound, retired", "production.ask\tproduction, sync", "production.own\tproduction, sync"},
+		"replay --environment staging --connector ":    {"results\tstaging, outbound, retired", "orders\tstaging, inbound", "staging.ask\tstaging, sync"},
 	} {
 		out, _, err := run(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		require.NoError(t, err)

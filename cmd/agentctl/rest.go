@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
 
+	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/keys"
 	"github.com/agentplatform/agentplatform/internal/pause"
@@ -35,6 +36,8 @@ const (
 	// restPause and restLongest are the least and the most that is waited before a call is
 	// made again.
 	restPause, restLongest = time.Second, time.Minute
+	// forwardAPI makes the REST API one of this machine.
+	forwardAPI = "kubectl -n agentplatform-system port-forward service/agentplatform-api 18082:80"
 )
 
 // restOptions say which project's REST API a command calls, and as whom.
@@ -60,14 +63,13 @@ func (o *restOptions) client() (*rest, error) {
 	server, err := url.Parse(strings.TrimSuffix(o.server, "/"))
 	switch {
 	case err != nil || server.Host == "" || server.Scheme != "https" && server.Scheme != "http":
-		return nil, errors.New("--server: must be a URL such as https://agents.example")
+		return nil, errors.New("--server, or " + flagenv.Name("server") + ": must be the URL of the REST API, such as https://agents.example, or http://127.0.0.1:18082 of a port that is forwarded: " + forwardAPI)
 	case server.Scheme == "http" && !isLoopback(server.Hostname()):
-		return nil, errors.New("--server: the API key would cross the network in clear; use https, or forward a port and use http to 127.0.0.1: " +
-			"kubectl -n agentplatform-system port-forward service/agentplatform-api 18082:80")
+		return nil, errors.New("--server: the API key would cross the network in clear; use https, or forward a port and use http to 127.0.0.1: " + forwardAPI)
 	}
 	project, err := uuid.Parse(o.project)
 	if err != nil {
-		return nil, errors.New("--project: must be the id of a project")
+		return nil, errors.New("--project, or " + flagenv.Name("project") + ": must be the id of a project, as this prints it: kubectl -n NAMESPACE get project project -o jsonpath={.status.id}")
 	}
 	key := o.key
 	if o.keyFile != "" {
@@ -78,7 +80,7 @@ func (o *restOptions) client() (*rest, error) {
 		key = strings.TrimSpace(string(text))
 	}
 	if _, err := keys.Parse(key); err != nil {
-		return nil, fmt.Errorf("--api-key or --api-key-file: %w", err)
+		return nil, fmt.Errorf("--api-key or --api-key-file, or %s or %s: %w; `agentctl apikey create` makes one", flagenv.Name("api-key"), flagenv.Name("api-key-file"), err)
 	}
 	client := &http.Client{Timeout: restTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return &rest{base: server.String() + "/v1/projects/" + project.String(), key: key, http: client, wait: pause.For}, nil

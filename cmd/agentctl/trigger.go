@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -21,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
@@ -56,17 +58,18 @@ func newTriggerCommand() *cobra.Command {
 		Timeout: triggerTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	cmd := &cobra.Command{
-		Use:   "trigger FILE (--connector CONNECTOR | --url URL)",
+		Use:   "trigger FILE (--connector CONNECTOR [--url URL] | --url URL)",
 		Short: "Send a file to a webhook",
 		Long: `Send a file to a webhook, as its callers do.
 
 A file with a JSON object is sent as it is, any other as an attachment; - is
 what comes by standard input. The answer is printed.
 
-With --connector the URL and the secret are asked of the REST API. With --url the
-secret is read from --secret-file, or from the environment as
-` + envSecret + `; never from a flag, which others on
-this machine may see. A webhook that takes a provider's signature refuses both.
+With --connector the URL and the secret are asked of the REST API; --url beside it
+stands in for the URL, as of a port that is forwarded. With --url alone the secret is
+read from --secret-file, or from the environment as ` + envSecret + `;
+never from a flag, which others on this machine may see. A webhook that takes a
+provider's signature refuses both.
 
 With --sync the command waits until the agents have finished: a sync webhook
 answers then, of another one the runs are asked for, for which --connector is
@@ -83,9 +86,9 @@ complete.`,
 	}
 	flags := cmd.Flags()
 	o.bind(flags)
-	flags.StringVar(&o.connector, "connector", "", "name or id of the connector")
+	flags.StringVar(&o.connector, "connector", "", "name or id of the connector; of one that code defines the name of its file will do")
 	bindWithin(flags, &o.environment)
-	flags.StringVar(&o.url, "url", "", "URL of the webhook, in place of --connector")
+	flags.StringVar(&o.url, "url", "", "URL of the webhook, in place of that of --connector")
 	flags.StringVar(&o.secretFile, "secret-file", "", "file with the secret of the webhook; without it, and without the environment, that of --connector")
 	flags.StringVar(&o.idempotencyKey, "idempotency-key", "", "a name for the event: sent again under the same one, it is the same event")
 	flags.BoolVar(&o.sync, "sync", false, "wait until the agents have finished")
@@ -99,14 +102,11 @@ type triggered struct {
 	Result *struct {
 		Status string `json:"status"`
 	} `json:"result"`
-	// Code and Detail are those of a problem.
-	Code   string `json:"code"`
-	Detail string `json:"detail"`
 }
 
 func (o *triggerOptions) run(ctx context.Context, file string, stdin io.Reader, out io.Writer) error {
-	if (o.connector == "") == (o.url == "") {
-		return errors.New("either --connector or --url is needed")
+	if o.connector == "" && o.url == "" {
+		return errors.New("--connector or --url is needed")
 	}
 	contentType, body, err := triggerBody(file, stdin)
 	if err != nil {
@@ -195,7 +195,7 @@ func (o *triggerOptions) target(ctx context.Context) (api *rest, secret string, 
 		if conn.URL == "" {
 			return nil, "", fmt.Errorf("the connector has no URL: its mode is %s", conn.Mode)
 		}
-		o.url = conn.URL
+		o.url = cmp.Or(o.url, conn.URL)
 		if secret == "" && conn.Secret != "********" {
 			secret = conn.Secret
 		}
@@ -205,8 +205,11 @@ func (o *triggerOptions) target(ctx context.Context) (api *rest, secret string, 
 	case err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http":
 		return nil, "", errors.New("--url: must be the URL of a webhook")
 	case to.Scheme == "http" && secret != "" && !isLoopback(to.Hostname()):
-		return nil, "", fmt.Errorf("the secret of the webhook would cross the network in clear to %s; use https, or forward a port and give the URL by --url "+
-			"with http to 127.0.0.1: kubectl -n agentplatform-system port-forward service/agentplatform-gateway 18080:80", to.Host)
+		host := to.Host
+		to.Host = "127.0.0.1:18080"
+		return nil, "", fmt.Errorf("the secret of the webhook would cross the network in clear to %s; use https, or forward a port: "+
+			"kubectl -n agentplatform-system port-forward service/agentplatform-gateway 18080:80, and add --url %s "+
+			"(the secret stays that of --secret-file, of %s, or else of --connector)", host, printable(to.String()), envSecret)
 	}
 	return api, secret, nil
 }
@@ -239,13 +242,33 @@ func (o *triggerOptions) send(ctx context.Context, secret, contentType string, b
 		return answer, fmt.Errorf("reading the answer of the webhook; with --idempotency-key %s it is the same event: %w", key, err)
 	}
 	fmt.Fprintln(out, printable(strings.TrimSpace(string(text))))
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return answer, fmt.Errorf("%d: this is no answer of a webhook of the platform", response.StatusCode)
-	}
 	if response.StatusCode/100 != 2 {
-		return answer, fmt.Errorf("%d %s: %s", response.StatusCode, printable(answer.Code), printableLines(answer.Detail))
+		return answer, refused(response.StatusCode, text, secret)
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return answer, notOurs(response.StatusCode)
 	}
 	return answer, nil
+}
+
+func notOurs(status int) error {
+	return fmt.Errorf("%d: this is no answer of a webhook of the platform; is the URL right?", status)
+}
+
+// refused is what a webhook says that takes nothing, with the remedy where the command has one.
+func refused(status int, text []byte, secret string) error {
+	var problem restError
+	if json.Unmarshal(text, &problem) != nil || problem.Code == "" {
+		return notOurs(status)
+	}
+	err := fmt.Errorf("%d %s: %s", status, printable(string(problem.Code)), printableLines(problem.Detail))
+	switch {
+	case problem.Code != httpserver.CodeInvalidSecret:
+		return err
+	case secret == "":
+		return fmt.Errorf("%w; no secret was sent: give it by --secret-file or %s, or name the webhook's connector by --connector", err, envSecret)
+	}
+	return fmt.Errorf("%w; the secret that was sent is not the webhook's: that of --secret-file, of %s, or else of --connector", err, envSecret)
 }
 
 // await prints runs once they have ended.

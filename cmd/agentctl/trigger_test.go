@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -26,6 +27,8 @@ type hooked struct {
 	*httptest.Server
 	key, project, connector string
 	secret                  string
+	// hook is its URL, where that is not this server's.
+	hook string
 	// answer and status are the webhook's; runs those of the runs, one after the other.
 	answer string
 	status int
@@ -63,7 +66,7 @@ func (h *hooked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Header.Get("Authorization") != "Bearer "+h.key:
 		problemAnswer(http.StatusUnauthorized, "unauthorized")(w)
 	case r.URL.Path == api+"/connectors/"+h.connector:
-		_ = json.NewEncoder(w).Encode(map[string]string{"mode": "inbound", "webhook_url": h.URL + "/hook", "secret": h.secret})
+		_ = json.NewEncoder(w).Encode(map[string]string{"mode": "inbound", "webhook_url": cmp.Or(h.hook, h.URL+"/hook"), "secret": h.secret})
 	case strings.HasPrefix(r.URL.Path, api+"/runs/"):
 		_, _ = io.WriteString(w, h.runs[0])
 		h.runs = h.runs[1:]
@@ -141,10 +144,17 @@ func TestTheSecretOfAWebhook(t *testing.T) {
 		o.connector, o.url, o.secretFile = "", "http://agents.example/hook", file
 	})
 	require.ErrorContains(t, err, "in clear")
-	for _, change := range []func(*triggerOptions){func(o *triggerOptions) { o.url = h.URL }, func(o *triggerOptions) { o.connector = "" }} {
-		_, err = h.trigger(t, "a.json", `{}`, change)
-		require.ErrorContains(t, err, "--connector or --url")
-	}
+	require.ErrorContains(t, err, "--url http://127.0.0.1:18080/hook ")
+	require.ErrorContains(t, err, "AGENTPLATFORM_WEBHOOK_SECRET")
+	_, err = h.trigger(t, "a.json", `{}`, func(o *triggerOptions) { o.connector = "" })
+	require.EqualError(t, err, "--connector or --url is needed")
+
+	h.secret, h.hook = "of the connector", "http://gateway.cluster.example/hook"
+	_, err = h.trigger(t, "a.json", `{}`, func(*triggerOptions) {})
+	require.ErrorContains(t, err, "in clear to gateway.cluster.example")
+	_, err = h.trigger(t, "a.json", `{}`, func(o *triggerOptions) { o.url = h.URL + "/hook" })
+	require.NoError(t, err, "the URL is that of the flag, the secret that of the connector")
+	require.Equal(t, "of the connector", h.header.Get("X-Service-Secret"))
 }
 
 // TestTriggerWaits: and fails where a run does.
@@ -164,8 +174,13 @@ func TestTriggerWaits(t *testing.T) {
 			`"two"`, "",
 		},
 		"one of whose runs one fails": {200, `{"status":"ok","run_ids":["1"]}`, []string{`{"status":"failed","error":"no"}`}, `"no"`, "run 1 has ended failed"},
-		"a refusal":                   {409, `{"code":"connector_disabled","detail":"The connector is disabled."}`, nil, "disabled", "409 connector_disabled: The connector is disabled."},
-		"no webhook":                  {200, `<html>`, nil, "<html>", "no answer of a webhook"},
+		"a refusal":                   {409, `{"status":409,"code":"connector_disabled","detail":"The connector is disabled."}`, nil, "disabled", "409 connector_disabled: The connector is disabled."},
+		"a wrong secret": {
+			401, `{"status":401,"code":"invalid_secret","detail":"a secret is needed"}`, nil, "401",
+			"401 invalid_secret: a secret is needed; the secret that was sent is not the webhook's",
+		},
+		"an answer of somebody else": {502, `{"message":"bad gateway"}`, nil, "bad", "502: this is no answer of a webhook"},
+		"no webhook":                 {200, `<html>`, nil, "<html>", "no answer of a webhook"},
 	} {
 		h := newHooked(t)
 		h.status, h.answer, h.runs = c.status, c.answer, c.runs
@@ -183,4 +198,7 @@ func TestTriggerWaits(t *testing.T) {
 	h.answer = `{"status":"ok","run_ids":["1"]}`
 	_, err := h.trigger(t, "a.json", `{}`, func(o *triggerOptions) { o.sync, o.connector, o.url = true, "", h.URL+"/hook" })
 	require.ErrorContains(t, err, "--connector is needed")
+	h.status, h.answer = 401, `{"status":401,"code":"invalid_secret","detail":"a secret is needed"}`
+	_, err = h.trigger(t, "a.json", `{}`, func(o *triggerOptions) { o.connector, o.url = "", h.URL+"/hook" })
+	require.ErrorContains(t, err, "401 invalid_secret: a secret is needed; no secret was sent: give it by --secret-file or AGENTPLATFORM_WEBHOOK_SECRET")
 }
