@@ -126,8 +126,13 @@ func (s *Server) launchAgain(ctx context.Context, c *caller, d store.Deployment,
 
 var environmentGone = problem(http.StatusConflict, httpserver.CodeGone, "the environment of the deployment is deleted")
 
-// mayDeployTo says 409 of an environment that is not in effect.
-func mayDeployTo(environment *v1alpha1.Environment) error {
+// mayDeployTo says 409 of an environment that is not in effect, and 403 where its tests would be
+// run with what another one has that the key does not reach: what they log is shown.
+func (c *caller) mayDeployTo(environment *v1alpha1.Environment, skipTests bool) error {
+	if with := environment.Spec.TestEnvironment; with != "" && !skipTests && !c.reaches(string(with)) {
+		return problem(http.StatusForbidden, httpserver.CodeForbidden,
+			"the tests of this environment are run with the model providers and variables of another one (its testEnvironment), which the key does not reach")
+	}
 	if notTakenUp(environment) == nil {
 		return nil
 	}
@@ -145,7 +150,7 @@ func (s *Server) launch(ctx context.Context, c *caller, environment *v1alpha1.En
 		return answer[Deployment]{}, problem(http.StatusBadRequest, httpserver.CodeNoGit,
 			"the project has no git repository to deploy from; upload its folder (POST /deployments/upload, agentctl deploy --upload), or name a repository in spec.git of the Project")
 	}
-	if err := mayDeployTo(environment); err != nil {
+	if err := c.mayDeployTo(environment, spec.SkipTests); err != nil {
 		return answer[Deployment]{}, err
 	}
 	meta, id := c.meta(ctx, "deployment", environment.Name)

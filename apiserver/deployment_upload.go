@@ -75,7 +75,7 @@ func (s *Server) uploadDeployment(ctx context.Context, c *caller, in *Deployment
 	if err != nil {
 		return answer[Deployment]{}, err
 	}
-	if err := mayDeployTo(environment); err != nil {
+	if err := c.mayDeployTo(environment, in.SkipTests); err != nil {
 		return answer[Deployment]{}, err
 	}
 	if err := quota.Refusal(s.uploads.Take(c.projectID, 1), errManyUploads(http.StatusTooManyRequests), errManyUploads(http.StatusServiceUnavailable)); err != nil {
