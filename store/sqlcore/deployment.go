@@ -66,11 +66,33 @@ func (c *Core) ListDeployments(ctx context.Context, environment store.Key) ([]st
 	return list, wrap(err, "listing deployments of environment %s", environment)
 }
 
-// BeginDeployment implements store.Deployments.
+// BeginDeployment implements store.Deployments. It reads first, as ClaimID does: whoever
+// looks after an open deployment asks each second.
 func (c *Core) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
-	var d store.Deployment
 	spec.Ref.Kind = store.KindDeployment
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	d, err := c.begun(ctx, spec)
+	if errors.Is(err, store.ErrNotFound) {
+		d, err = c.beginDeployment(ctx, spec)
+	}
+	return d, wrap(err, "beginning %s", spec.Ref)
+}
+
+// begun is the deployment that this very object has begun; ErrNotFound where there is
+// anything to write.
+func (c *Core) begun(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
+	held, err := identityOf(ctx, c.engine.Reader(), spec.Key())
+	if err != nil {
+		return store.Deployment{}, err
+	}
+	d, err := deployment(ctx, c.engine.Reader(), spec.Key())
+	if err == nil && !(held.names(spec.Ref) && isOf(&d, spec) && d.Ref == spec.Ref) {
+		err = store.ErrNotFound
+	}
+	return d, err
+}
+
+func (c *Core) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (d store.Deployment, err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		// A deployment's spec is immutable: an older generation says nothing else.
 		var stale *store.StaleError
 		if err := c.claimID(ctx, tx, spec.Key(), spec.Ref); err != nil && !errors.As(err, &stale) {
@@ -95,7 +117,7 @@ func (c *Core) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (
 		d, err = deployment(ctx, tx, spec.Key())
 		return err
 	})
-	return d, wrap(err, "beginning %s", spec.Ref)
+	return d, err
 }
 
 // deletedMessage is that of a deployment whose object was deleted before it came to
@@ -104,7 +126,7 @@ const deletedMessage = "the deployment was deleted"
 
 // adoptDeployment answers a begin with what is recorded under the id.
 func adoptDeployment(ctx context.Context, tx *Tx, d *store.Deployment, spec store.DeploymentSpec) error {
-	if d.Fingerprint != spec.Fingerprint || d.EnvironmentID != spec.EnvironmentID {
+	if !isOf(d, spec) {
 		return store.ErrNameReused
 	}
 	spec.Ref.Restored = 0
@@ -116,6 +138,11 @@ func adoptDeployment(ctx context.Context, tx *Tx, d *store.Deployment, spec stor
 		WHERE project_id = $1 AND id = $2`,
 		d.ProjectID, d.ID, d.Ref.Namespace, d.Ref.Name, d.Ref.ObjectUID, d.Ref.Generation)
 	return wrap(err, "recording the object")
+}
+
+// isOf says whether what is recorded is of the same source, to the same environment.
+func isOf(d *store.Deployment, spec store.DeploymentSpec) bool {
+	return d.Fingerprint == spec.Fingerprint && d.EnvironmentID == spec.EnvironmentID
 }
 
 // lostMessage is for the person who finds a deployment failed that was not.

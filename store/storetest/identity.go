@@ -88,6 +88,39 @@ var identityPromises = []promise{
 		r.Generation = 1
 		w.Equal(store.StaleError{Stored: 2, Writes: 1}, w.stale(w.s.ClaimID(w.ctx, key, r)))
 	}},
+	{"a deployment that has begun is looked at without a write", func(w *world) {
+		spec := w.newDeployment("one")
+		spec.Ref.Generation = 2
+		begin := func(r store.ObjectRef) (d store.Deployment) {
+			again := spec
+			again.Ref = r
+			d, err := w.s.BeginDeployment(w.ctx, again)
+			w.NoError(err)
+			return d
+		}
+		older := spec.Ref
+		older.Generation = 1
+		first := begin(spec.Ref)
+		for range 3 {
+			w.Equal(first, begin(spec.Ref))
+		}
+		w.Equal(store.StaleError{Stored: 2, Writes: 1}, w.stale(w.s.ClaimID(w.ctx, spec.Key(), older)))
+
+		newer := spec.Ref
+		newer.Generation = 3
+		for range 3 {
+			w.Equal(newer, begin(newer).Ref)
+		}
+		w.Equal(store.StaleError{Stored: 3, Writes: 2}, w.stale(w.s.ClaimID(w.ctx, spec.Key(), older)))
+		other := newer
+		other.ObjectUID = "another incarnation"
+		for range 3 {
+			w.Equal(other, begin(other).Ref)
+		}
+		older.ObjectUID = other.ObjectUID
+		w.EqualValues(1, w.stale(w.s.ClaimID(w.ctx, spec.Key(), older)).Writes, "a row of its own")
+		w.Equal(store.DeploymentPending, w.deployment(spec.ID).Status)
+	}},
 	{"the claims of a kind are listed by name", func(w *world) {
 		second := w.newConnector("another")
 		w.NoError(w.s.ClaimID(w.ctx, second.Key(), second.Ref))
