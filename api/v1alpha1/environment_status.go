@@ -49,6 +49,16 @@ func (e *Environment) MarkSuspended() {
 	markEnded(e, ReasonSuspended, "suspended: no deployments are started and runner pods stay as they are")
 }
 
+// MarkOfReleaseBefore adds to what Ready says that the pool, which stays as it is, is not of the
+// platform's present release.
+func (e *Environment) MarkOfReleaseBefore() {
+	for _, t := range []string{ConditionReady, ConditionStalled} {
+		if c := e.Status.Condition(t); c != nil {
+			set(e, t, c.Status, c.Reason, c.Message+"; its runners are of the platform's release before")
+		}
+	}
+}
+
 // MarkLive: the environment runs a deployment, of that name, id and commit, which is "" of an
 // uploaded bundle.
 func (e *Environment) MarkLive(deployment, id, commit string) {

@@ -102,20 +102,8 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	r.showHead(e, project)
 	notAllowed := allowed.Runner.Check(e.Spec.Runner)
 	if !held || e.Spec.Suspend || notAllowed != nil { // the pool stays as it is, and nothing is followed
-		e.ForgetSourceOfBefore()
-		if err := r.leavePool(ctx, e); err != nil {
-			return 0, false, err
-		}
-	}
-	switch {
-	case !held:
-		return object.Later, false, nil
-	case e.Spec.Suspend:
-		e.MarkSuspended()
-		return 0, false, nil
-	case notAllowed != nil:
-		v1alpha1.MarkStalled(e, v1alpha1.ReasonNotAllowed, notAllowed.Error())
-		return r.PlanInterval(), false, nil
+		after, err = r.leavePool(ctx, e, held, notAllowed)
+		return after, false, err
 	}
 	after, rolling, err = r.bringPool(ctx, e, project, allowed.Runner, key)
 	// Neither of the two holds the other up.
@@ -126,19 +114,31 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	return after, rolling, errors.Join(err, unfollowed)
 }
 
-// leavePool shows the pool, which stays as it is.
-func (r *Reconciler) leavePool(ctx context.Context, e *v1alpha1.Environment) error {
+// leavePool shows the pool, which stays as it is, and why.
+func (r *Reconciler) leavePool(ctx context.Context, e *v1alpha1.Environment, held bool, notAllowed error) (after time.Duration, err error) {
 	r.Pools.forget(client.ObjectKeyFromObject(e))
 	seen, err := r.showRunners(ctx, e, kept{})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	want := e.Spec.Runner.Replicas()
 	if _, scales := boundsOf(&e.Spec.Runner); scales {
 		want = seen.replicas
 	}
 	e.ShowRunners(max(seen.ready, 0), want)
-	return nil
+	switch {
+	case !held: // Ready says why already
+		after = object.Later
+	case e.Spec.Suspend:
+		e.MarkSuspended()
+	default:
+		v1alpha1.MarkStalled(e, v1alpha1.ReasonNotAllowed, notAllowed.Error())
+		after = r.PlanInterval()
+	}
+	if seen.releaseBefore {
+		e.MarkOfReleaseBefore()
+	}
+	return after, nil
 }
 
 // bringPool keeps the pool and shows it; it returns what reconcile does.

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -205,6 +206,8 @@ type runners struct {
 	ready, before int32
 	// problem is what keeps more from coming.
 	problem string
+	// releaseBefore: there are some, and not of the platform's present release.
+	releaseBefore bool
 }
 
 // showRunners shows how many runners there are.
@@ -217,6 +220,8 @@ func (r *Reconciler) showRunners(ctx context.Context, e *v1alpha1.Environment, w
 		Replicas: found.Status.Replicas, ReadyReplicas: found.Status.ReadyReplicas, Selector: selector(e),
 	}
 	seen := rollout(found, wrote.generation)
+	seen.releaseBefore = metav1.IsControlledBy(found, e) && hasRunners(found) &&
+		found.Annotations[object.AnnotationPlatform] != platformDigest(r.Pods)
 	if seen.problem == "" && seen.ready < wrote.replicas {
 		seen.problem, err = r.podProblem(ctx, e)
 	}

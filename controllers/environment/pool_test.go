@@ -282,6 +282,43 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(e.Status.Condition(v1alpha1.ConditionRunnersReady).Message).To(Equal("0 of 1 runners ready"))
 	})
 
+	It("says of which release its runners are where they stay as they are", func(ctx SpecContext) {
+		const before = "; its runners are of the platform's release before"
+		s := newScene(ctx, func(p *v1alpha1.Project) { p.Spec.Limits.Environments = ptr.To(int32(2)) })
+		suspended, greedy := s.ready(ctx, s.Environment("suspended")), s.ready(ctx, s.Environment("greedy"))
+		suspended.Spec.Suspend = true
+		s.reconciled(ctx, suspended)
+		Expect(Message(suspended)).To(And(HavePrefix("suspended"), Not(HaveSuffix(before))), "they are of this one")
+		greedy.Spec.Runner.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64")}
+		s.reconciled(ctx, greedy)
+		Expect(Message(greedy)).NotTo(HaveSuffix(before))
+
+		s.r.Pods.Image = "platform:2"
+		for e, state := range map[*v1alpha1.Environment]string{
+			suspended: "Ready=True/Suspended observed", greedy: "Ready=False/NotAllowed Stalled observed",
+		} {
+			s.ExpectReconciled(ctx, s.r, e)
+			Expect(State(e)).To(Equal(state))
+			Expect(Message(e)).To(HaveSuffix(before))
+			Expect(s.pool(ctx, e).Spec.Template.Spec.Containers[0].Image).To(Equal("platform:1"))
+			s.ExpectAtRest(ctx, s.r, e)
+		}
+		project := s.Project()
+		s.ExpectExists(ctx, project)
+		project.Spec.Limits.Environments = ptr.To(int32(1))
+		s.ExpectApplied(ctx, project)
+		greedy.Spec.Runner.Resources.Limits = nil
+		s.reconciled(ctx, greedy)
+		Expect(State(greedy)).To(Equal("Ready=False/LimitReached Stalled observed"))
+		Expect(Message(greedy)).To(HaveSuffix(before))
+
+		By("going on")
+		suspended.Spec.Suspend = false
+		s.reconciled(ctx, suspended)
+		Expect(s.pool(ctx, suspended).Spec.Template.Spec.Containers[0].Image).To(Equal("platform:2"))
+		Expect(Message(suspended)).NotTo(HaveSuffix(before))
+	})
+
 	It("keeps the number of runners that an autoscaler has set", func(ctx SpecContext) {
 		s := newScene(ctx)
 		e := s.ready(ctx, s.Environment("dev"))
