@@ -67,6 +67,9 @@ var effects = map[string]effect{
 	"Project.limits.storage": {func(ctx context.Context, s *stage) any {
 		return s.limits(ctx, func(l *v1alpha1.ProjectLimits) { l.Storage = ptr.To(resource.MustParse("77Mi")) }).Storage
 	}, BeEquivalentTo(77 << 20)},
+	"Project.retention.runsSeconds": {func(ctx context.Context, s *stage) any {
+		return s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Retention = &v1alpha1.ProjectRetention{RunsSeconds: 777777} }).Status.Retention.RunsSeconds
+	}, BeEquivalentTo(777777)},
 	"Project.modelProviders[].prefix":               inProviders(func(p *v1alpha1.ModelProvider) { p.Prefix = "other" }, `"other"`),
 	"Project.modelProviders[].baseURL":              inProviders(func(p *v1alpha1.ModelProvider) { p.BaseURL = "https://llm.example.com" }, `"https://llm.example.com"`),
 	"Project.modelProviders[].apiKeySecretRef.name": inProviders(func(*v1alpha1.ModelProvider) {}, "value-of-one"),
