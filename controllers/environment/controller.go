@@ -102,6 +102,7 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	r.showHead(e, project)
 	notAllowed := allowed.Runner.Check(e.Spec.Runner)
 	if !held || e.Spec.Suspend || notAllowed != nil { // the pool stays as it is, and nothing is followed
+		e.ForgetSourceOfBefore()
 		after, err = r.leavePool(ctx, e, held, notAllowed)
 		return after, false, err
 	}
