@@ -17,7 +17,7 @@ import (
 type StatisticsQuery struct {
 	TimeRange       AgentTimeRange    `query:"time_range" default:"30d" doc:"Only runs that were queued in this window. It counts for nothing where start_date is set."`
 	StartDate       Moment            `query:"start_date" doc:"Only runs that were queued at that time or later."`
-	EndDate         Moment            `query:"end_date" doc:"Only runs that were queued before that time; needs start_date."`
+	EndDate         Moment            `query:"end_date" doc:"Only runs that were queued before that time. It counts for nothing without start_date."`
 	DeploymentID    ID                `query:"deployment_id" doc:"Only runs that this deployment has executed."`
 	StatusFilter    []RunStatusFilter `query:"status_filter,explode" maxItems:"5" doc:"Only runs with one of these statuses."`
 	TestNames       []string          `query:"test_name,explode" maxItems:"50" doc:"Only runs that one of these A/B variants executes; __base__ for those that none does." example:"__base__"`
@@ -35,8 +35,6 @@ func (in *StatisticsQuery) statistics(now time.Time) (store.StatisticsQuery, err
 		return q, invalid(FieldError{Location: "query.end_date", Message: "must be after start_date"})
 	case in.StartDate.given:
 		q.Since, q.Until = in.StartDate.at, in.EndDate.at
-	case in.EndDate.given:
-		return q, invalid(FieldError{Location: "query.end_date", Message: "needs start_date: a window that has no other beginning is one of time_range"})
 	default:
 		q.Since, q.Until = in.TimeRange.window(now.UTC())
 	}

@@ -162,7 +162,7 @@ func (s *Server) wholeConnectorRun(ctx context.Context, run store.ConnectorRun) 
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return shown, fmt.Errorf("reading the outcome of connector run %s: %w", run.ID, err)
 	}
-	if len(outcome.Runs) > 0 {
+	if len(outcome.Runs) > 0 && outcome.Runs[0].ID == run.RunIDs[0] { // else the first one's is erased
 		first := showRun(outcome.Runs[0])
 		shown.Output = first.Output
 		if shown.Error == nil {

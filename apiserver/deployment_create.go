@@ -126,15 +126,20 @@ func (s *Server) launchAgain(ctx context.Context, c *caller, d store.Deployment,
 
 var environmentGone = problem(http.StatusConflict, httpserver.CodeGone, "the environment of the deployment is deleted")
 
-// mayDeployTo says 409 of an environment that is not in effect, and 403 where its tests would be
-// run with what another one has that the key does not reach: what they log is shown.
-func (c *caller) mayDeployTo(environment *v1alpha1.Environment, skipTests bool) error {
+// mayTest says 403 where the tests of an environment would be run with what another one has that
+// the key does not reach: what they log is shown.
+func (c *caller) mayTest(environment *v1alpha1.Environment, skipTests bool) error {
 	if with := environment.Spec.TestEnvironment; with != "" && !skipTests && !c.reaches(string(with)) {
 		return problem(http.StatusForbidden, httpserver.CodeForbidden,
 			"the tests of this environment are run with the model providers and variables of another one (its testEnvironment), which the key does not reach")
 	}
-	if notTakenUp(environment) == nil {
-		return nil
+	return nil
+}
+
+// mayDeployTo says 409 of an environment that is not in effect, and what mayTest says.
+func (c *caller) mayDeployTo(environment *v1alpha1.Environment, skipTests bool) error {
+	if err := c.mayTest(environment, skipTests); err != nil || notTakenUp(environment) == nil {
+		return err
 	}
 	return problem(http.StatusConflict, httpserver.CodeConflict, "the environment is not in effect: "+whyNotReady(environment))
 }

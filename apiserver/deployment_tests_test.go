@@ -41,7 +41,7 @@ func TestWhoDoesNotReachTheTestEnvironmentRunsNoTests(t *testing.T) {
 	}
 
 	e := w.world.stored(t, w.ids["environment"])
-	e.Spec.TestEnvironment = "spare"
+	e.Spec.TestEnvironment, e.Spec.Git.AutoDeploy = "spare", true
 	require.NoError(t, w.client.Update(t.Context(), e))
 	for path, c := range calls {
 		p := requireCode(t, http.StatusForbidden, httpserver.CodeForbidden, w.world, one, http.MethodPost, path, c.body)
@@ -49,6 +49,10 @@ func TestWhoDoesNotReachTheTestEnvironmentRunsNoTests(t *testing.T) {
 		w.deployed(t, both, path, c.body, c.status)
 		w.deployed(t, w.key(t, nil), path, c.body, c.status)
 	}
+	environment := "/environments/" + w.ids["environment"]
+	p := requireCode(t, http.StatusForbidden, httpserver.CodeForbidden, w.world, one, http.MethodPatch, environment, `{"git_branch":"mine"}`)
+	require.Contains(t, p.Detail, "testEnvironment", "its head would be deployed next")
+	require.Equal(t, http.StatusOK, w.ask(t, both, http.MethodPatch, environment, `{"git_branch":"mine"}`).Code)
 	require.True(t, w.deployed(t, one, upload+"&skip_tests=true", anUpload, http.StatusCreated).SkipTests)
 	require.True(t, w.deployed(t, one, "/deployments/"+w.failTests(t).String()+"/deploy-anyway", "", http.StatusOK).SkipTests)
 }

@@ -25,11 +25,11 @@ const (
 		"It is answered 409 where somebody else tests there, or where the environment is a standard one."
 	aboutEndTestSession        = "Ends the session of that holder before its time; where nobody tests nothing is left to do. That of somebody else is answered 409."
 	aboutSetDefaultEnvironment = "The environment that was the default before is it no more. One that is being deleted, or made one for tests, is answered 409."
-	aboutListAgents            = "Agents of the live deployment, and names that have had runs in the environment."
+	aboutListAgents            = "Agents of the live deployment and of those that were deployed last, and names that have had runs in the environment."
 	aboutGetAgent              = "The agent's configuration in the live deployment of the environment, and the connectors that are linked to it. " +
-		"An agent that is in another environment of the project only is shown without them. " +
+		"Of an agent that is in another environment of the project only, config and deployment_id are null. " +
 		"Statistics, tokens and durations are of the runs that were queued in the window, as the parameters narrow them, exactly and as of now; p95_duration_ms is within 1 %. " +
-		"Where the window begins or ends within an hour that is older than the platform's retention, the runs of that hour are not counted. " +
+		"Where the window begins or ends within an hour that is older than the project's retention, or the platform's, the runs of that hour are not counted. " +
 		"search, convert_costs_to and guardrail_outcome are answered 422 in this release."
 	aboutListDeployments  = "Newest first, at most 500. Items have neither build logs nor test results."
 	aboutGetDeployment    = "The deployment with its build log and all results. While it is open, message says what it waits for or is at."
@@ -74,7 +74,7 @@ const (
 	aboutDeleteLink        = "Events of the connector start the agent no more; runs that were started go on. Links of connectors that the project's code defines are answered 409."
 	aboutListConnectorRuns = "Events that the connector received, or its schedule made, and deliveries of an outbound one; newest first, without outputs and attempts. A connector that was deleted has its runs as long as they are stored."
 	aboutGetConnectorRun   = "The event with its outcome; output is that of the run of the oldest link. Of an outbound connector the delivery, with its attempts."
-	aboutGetConnectorStats = "How many events and deliveries of the connector started in the window, with those that have not ended, exactly and as of one moment."
+	aboutGetConnectorStats = "How many events and deliveries of the connector started in the window, with those that have not ended, exactly and as of one moment; of an hour at the beginning of the window that is older than the retention none is counted, and last_run_status is that of the newest that is still kept."
 	aboutListRejections    = "Requests to a webhook's URL that were refused and are no run: how many of the last seven days by the code of their answer, and the newest " +
 		"twenty. It is never more than was refused, and may be less: what a gateway could not record is left out. Nothing of a body, a query or a secret is kept."
 	aboutReplayConnectorRun = "Makes a new connector run, whose replay_of names this one; this one does not change. An event, with the same input and attachments, starts a run of each agent that is linked now, " +

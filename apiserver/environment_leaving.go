@@ -19,7 +19,7 @@ import (
 )
 
 // annotationLeaving of a Project names the environments that calls under way delete, or make
-// ones for tests: for each call uid and time, such as
+// ones for tests or, for as long as that may be put back, standard ones: for each call uid and time, such as
 // "2f9d1c4e-5b7a-4e0c-9a35-8c1f0e6d7b21=2030-01-31T12:00:00Z". Of two calls that are judged
 // at once neither is seen in the environments yet. They are in the Project, which each writes as it
 // read it: the second one is judged again, without the environment of the first.
@@ -76,6 +76,11 @@ type departure struct {
 // begin answers 400 where a project cannot do without an environment, of which it says what it cannot. Else
 // no other call counts on the environment, or makes it the default, until the end. It may be called again.
 func (d *departure) begin(ctx context.Context, e *v1alpha1.Environment, what string) error {
+	return d.note(ctx, e, func(project *v1alpha1.Project) error { return d.mustBeSpare(ctx, d.caller, project, e, what) })
+}
+
+// note is begin by another judgement.
+func (d *departure) note(ctx context.Context, e *v1alpha1.Environment, judge func(*v1alpha1.Project) error) error {
 	var err error
 	for range changeAttempts {
 		var project *v1alpha1.Project
@@ -83,7 +88,7 @@ func (d *departure) begin(ctx context.Context, e *v1alpha1.Environment, what str
 			return err
 		}
 		calls := d.leaving(project)
-		if err := d.mustBeSpare(ctx, d.caller, project, e, what); err != nil {
+		if err := judge(project); err != nil {
 			return err
 		}
 		if slices.Contains(calls, d.call) {
@@ -139,7 +144,7 @@ func (s *Server) mustStay(ctx context.Context, project *v1alpha1.Project, e *v1a
 	case err != nil:
 		return fmt.Errorf("reading environment %q: %w", e.Name, err)
 	case isLeaving(e, s.leaving(project)):
-		return problem(http.StatusConflict, httpserver.CodeConflict, "the environment is being deleted, or made one for tests")
+		return problem(http.StatusConflict, httpserver.CodeConflict, "the environment is being deleted, or becomes one of another kind")
 	}
 	return nil
 }

@@ -154,6 +154,33 @@ func TestADeletionIsJudgedAnewWhereTheKindHasChanged(t *testing.T) {
 	require.Equal(t, []string{"trial"}, w.standards(t))
 }
 
+// TestAKindThatMayBePutBackDoesNotCount: until the call that changes it has ended.
+func TestAKindThatMayBePutBackDoesNotCount(t *testing.T) {
+	t.Parallel()
+	w, other := newTwoStandard(t)
+	key := w.key(t, nil)
+	require.NoError(t, w.client.Delete(t.Context(), w.stored(t, w.environmentID("staging"))))
+	production := "/v1/projects/" + w.projectID.String() + "/environments/" + w.environmentID("production")
+	writes := 0
+	w.server.client = interceptor.NewClient(w.server.client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, ok := o.(*v1alpha1.Project); ok {
+				writes++
+			}
+			if writes == 2 { // the environment is written, and the call is about to end
+				require.Equal(t, []string{"production", "tests"}, w.standards(t))
+				got := w.sendTo(t, other, key, http.MethodDelete, production, "")
+				require.Equal(t, http.StatusBadRequest, got.Code, got.Body)
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	got := w.ask(t, key, http.MethodPatch, "/environments/"+w.environmentID("tests"), `{"kind":"standard"}`)
+	require.Equal(t, http.StatusOK, got.Code, got.Body)
+	require.Equal(t, 2, writes)
+	require.Equal(t, []string{"production", "tests"}, w.standards(t))
+}
+
 // TestWhatKubernetesDeletesIsNoReason: an environment that waits for its dependents is on its way out.
 func TestWhatKubernetesDeletesIsNoReason(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ type EnvironmentUpdateInput struct {
 	Body EnvironmentUpdate
 }
 
-func (s *Server) updateEnvironment(ctx context.Context, c *caller, in *EnvironmentUpdateInput) (answer[Environment], error) {
+func (s *Server) updateEnvironment(ctx context.Context, c *caller, in *EnvironmentUpdateInput) (updated answer[Environment], err error) {
 	e, err := s.environment(ctx, c, in.EnvironmentID)
 	if err != nil {
 		return answer[Environment]{}, err
@@ -38,7 +38,7 @@ func (s *Server) updateEnvironment(ctx context.Context, c *caller, in *Environme
 		before = e.DeepCopy()
 		return s.editEnvironment(ctx, &leaves, e, &in.Body)
 	})
-	leaves.end(ctx, err)
+	defer func() { leaves.end(ctx, err) }() // once it is sure that nothing is put back
 	if err != nil {
 		return answer[Environment]{}, err
 	}
@@ -64,6 +64,9 @@ func (s *Server) editEnvironment(ctx context.Context, leaves *departure, e *v1al
 		if err := s.require(ctx, c, "deployments.create"); err != nil {
 			return err
 		}
+		if err := c.mayTest(e, false); err != nil {
+			return err
+		}
 	}
 	e.Spec.Git.Branch = branch
 	if err := in.Settings.applyTo(&e.Spec.Runner); err != nil {
@@ -87,10 +90,12 @@ func (s *Server) changeKind(ctx context.Context, leaves *departure, e *v1alpha1.
 	if err := s.mustBeUnused(e); err != nil {
 		return err
 	}
-	if !e.IsTest() {
-		if err := leaves.begin(ctx, e, "become one for tests"); err != nil {
-			return err
-		}
+	begin := func() error { return leaves.begin(ctx, e, "become one for tests") }
+	if e.IsTest() { // what becomes a standard one counts as such once it is in effect
+		begin = func() error { return leaves.note(ctx, e, func(*v1alpha1.Project) error { return nil }) }
+	}
+	if err := begin(); err != nil {
+		return err
 	}
 	e.Spec.Kind = to
 	return nil

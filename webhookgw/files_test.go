@@ -65,6 +65,31 @@ func TestFilesReachTheRunner(t *testing.T) {
 	require.False(t, (<-runs).run.Files)
 }
 
+// TestAnAnswerOfWhatIsErasedIsNotRepeated: who sends the event again is told so, once and for all,
+// whichever of its runs it is.
+func TestAnAnswerOfWhatIsErasedIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.deploy("hello", "welcome")
+	b.runner(completed)
+	c := b.connector("sync", nil, "hello", "welcome")
+	key := func(r *http.Request) { r.Header.Set("Idempotency-Key", "k") }
+	first := b.post(b.gateway, c.ID.String(), `{}`, key)
+	require.Equal(t, 200, first.status, "%v", first.body)
+	require.Equal(t, first.body, b.post(b.gateway, c.ID.String(), `{}`, key).body)
+	results := first.body["results"].([]any)
+	require.Len(t, results, 2)
+	for i := range results {
+		erased := uuid.MustParse(results[1-i].(map[string]any)["run_id"].(string))
+		require.NoError(t, b.store.EraseRun(t.Context(), store.Key{ProjectID: b.project, ID: erased}))
+		again := b.post(b.gateway, c.ID.String(), `{}`, key)
+		require.Equal(t, 409, again.status, "%v", again.body)
+		require.Equal(t, "gone", again.body["code"])
+		require.Empty(t, again.header.Get("Retry-After"))
+		require.Empty(t, again.header.Get("Idempotent-Replayed"))
+	}
+}
+
 // TestFilesMayBeRequired: by the connector, or by a link for its agent alone.
 func TestFilesMayBeRequired(t *testing.T) {
 	t.Parallel()

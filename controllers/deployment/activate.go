@@ -138,10 +138,19 @@ func (r *Reconciler) restore(ctx context.Context, v *version) error {
 	if err != nil {
 		return object.FromStore(err)
 	}
-	if v.outcome.ActivationRank > environment.LiveRank {
-		// Whatever became of its connectors meanwhile: it was live.
-		_, err = r.activate(ctx, v, store.Activation{}, true)
+	if v.outcome.ActivationRank <= environment.LiveRank {
+		return nil
 	}
+	// Of two that were live the later one was so when its environment went, also where it cannot be again.
+	all, err := r.Store.ListDeployments(ctx, v.environmentKey)
+	if err != nil {
+		return object.FromStore(err)
+	}
+	if slices.ContainsFunc(all, func(d store.Deployment) bool { return d.ActivationRank > v.outcome.ActivationRank }) {
+		return nil
+	}
+	// Whatever became of its connectors meanwhile: it was live.
+	_, err = r.activate(ctx, v, store.Activation{}, true)
 	if errors.Is(err, store.ErrBundleGone) {
 		v.outcome.Message, err = "was live in the environment, and cannot be so again: "+bundleGone, nil
 	}

@@ -218,6 +218,25 @@ var _ = Describe("A Deployment whose bundle is not stored any more", func() {
 	})
 })
 
+var _ = Describe("A Deployment that was live before another one", func() {
+	It("is not brought back by an environment that comes back, also where the other one cannot be", func(ctx SpecContext) {
+		s := newScene(ctx)
+		first, second := s.deployed(ctx, s.Deployment("v1")), s.deployed(ctx, s.Deployment("v2"))
+		s.ExpectGone(ctx, s.environment)
+		Expect(s.Store.Remove(ctx, s.Key(s.environment).ProjectID, s.Ref(s.environment))).To(Succeed())
+		s.environment = s.ExpectEnvironment(ctx, "dev")
+		all := s.r.Store
+		s.r.Store = withoutBundles{all}
+		s.ExpectReconciled(ctx, s.r, second)
+		Expect(second.Status.Message).To(ContainSubstring("not stored any more"))
+		s.r.Store = all
+		s.ExpectReconciled(ctx, s.r, first)
+		Expect(s.live(ctx)).To(BeEmpty(), "nobody asked for it")
+		s.ExpectReconciled(ctx, s.r, second)
+		Expect(s.live(ctx)).To(Equal("v2"))
+	})
+})
+
 var _ = Describe("Deployments that the platform made", func() {
 	It("are deleted beyond the newest, and never a user's nor what is live", func(ctx SpecContext) {
 		s := newScene(ctx)

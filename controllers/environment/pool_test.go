@@ -216,7 +216,7 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(s.pool(ctx, e).Spec.Template.Spec.Volumes).To(HaveLen(3))
 	})
 
-	It("is healed at once, release and all, where its pods are of no release", func(ctx SpecContext) {
+	DescribeTable("is healed at once, release and all, where its pods are of no release", func(ctx SpecContext, edit func(*corev1.PodSpec)) {
 		s := newScene(ctx)
 		var first []*v1alpha1.Environment
 		for i := range environment.PoolsAtOnce {
@@ -228,13 +228,18 @@ var _ = Describe("The pool of an Environment", func() {
 			s.ExpectReconciled(ctx, s.r, other)
 		}
 		pool := s.pool(ctx, e)
-		pool.Spec.Template.Spec.Containers[0].Args = nil
+		before := pool.Spec.Template.Spec.DeepCopy()
+		edit(&pool.Spec.Template.Spec)
 		s.ExpectApplied(ctx, pool)
 		s.ExpectReconciled(ctx, s.r, e)
-		runner := s.pool(ctx, e).Spec.Template.Spec.Containers[0]
-		Expect(runner.Image).To(Equal("platform:2"))
-		Expect(runner.Args).NotTo(BeEmpty())
-	})
+		after := s.pool(ctx, e).Spec.Template.Spec
+		before.Containers[0].Image = "platform:2"
+		Expect(after).To(Equal(*before))
+	},
+		Entry("arguments are gone", func(spec *corev1.PodSpec) { spec.Containers[0].Args = nil }),
+		Entry("another image", func(spec *corev1.PodSpec) { spec.Containers[0].Image = "other:1" }),
+		Entry("what pods may do", func(spec *corev1.PodSpec) { spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem = ptr.To(false) }),
+	)
 
 	It("asks for its own image at once where it has none", func(ctx SpecContext) {
 		s := newScene(ctx)

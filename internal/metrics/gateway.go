@@ -18,7 +18,7 @@ const RequestEnded httpserver.Code = "request_ended"
 
 // WebhookRefusals are the codes by which webhooks are refused.
 var WebhookRefusals = []httpserver.Code{
-	httpserver.CodeWebhookNotFound, httpserver.CodeOutboundOnly, httpserver.CodeNoWebhook, httpserver.CodeInvalidSecret, httpserver.CodeConnectorRetired,
+	httpserver.CodeWebhookNotFound, httpserver.CodeOutboundOnly, httpserver.CodeNoWebhook, httpserver.CodeInvalidSecret, httpserver.CodeConnectorRetired, httpserver.CodeGone,
 	httpserver.CodeInvalidSignature, httpserver.CodeTooManyWrong, httpserver.CodeTooManyUnverified, httpserver.CodeSecretChanged, httpserver.CodeKeyring,
 	httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent, httpserver.CodeTooManyHops, httpserver.CodeRequestTooLarge, httpserver.CodeUnsupportedEncoding,
 	httpserver.CodeUnsupportedMedia, httpserver.CodeBodyUnreadable, httpserver.CodeInvalidJSON, httpserver.CodeInvalidForm,

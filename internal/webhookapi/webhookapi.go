@@ -146,7 +146,7 @@ var Problems = map[int][]httpserver.Code{
 	404: {httpserver.CodeWebhookNotFound},
 	405: {httpserver.CodeMethodNotAllowed},
 	408: {httpserver.CodeTimeout},
-	409: {httpserver.CodeConnectorRetired, httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent},
+	409: {httpserver.CodeConnectorRetired, httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent, httpserver.CodeGone},
 	413: {httpserver.CodeRequestTooLarge},
 	415: {httpserver.CodeUnsupportedMedia, httpserver.CodeUnsupportedEncoding},
 	422: {httpserver.CodeKeyReused, httpserver.CodeTooManyHops},

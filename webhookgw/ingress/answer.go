@@ -76,6 +76,11 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 	ctx, cancel := h.opts.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	first, err := h.awaitFirst(ctx, at, end)
+	if err == nil && admission.Verdict != store.Accepted {
+		if err = h.allThere(ctx, at); err != nil {
+			h.outputs.give(first)
+		}
+	}
 	switch {
 	case err == nil:
 		h.opts.Metrics.SyncAnswered(string(first.run.Status))
@@ -91,6 +96,11 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 		at.goesOn(w, httpserver.CodeGatewayStopping,
 			"The gateway is stopping. The run goes on; read it with the REST API's GET /runs/{run_id}, "+
 				"or send the event again with the same Idempotency-Key to wait for it.")
+	case errors.Is(err, store.ErrNotFound) && admission.Verdict != store.Accepted:
+		h.opts.Metrics.SyncAnswered(metrics.SyncUnknown)
+		w.Header().Del(webhookapi.ReplayedHeader) // there is no answer to repeat
+		at.ends(w, http.StatusConflict, httpserver.CodeGone, "A run of this event was erased, or is not kept any more, so that the answer cannot be repeated. "+
+			"Nothing was started; to start it anew, send the event with another Idempotency-Key.")
 	default:
 		h.opts.Metrics.SyncAnswered(metrics.SyncUnknown)
 		if at.events == nil {
@@ -102,10 +112,15 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 	return nil
 }
 
-// goesOn answers without the results. It has no Retry-After: whoever sends the event
-// again starts another run.
+// goesOn answers without the results, for the runs go on.
 func (at recorded) goesOn(w http.ResponseWriter, code httpserver.Code, detail string) {
-	p := httpserver.NewProblem(http.StatusGatewayTimeout, code, detail)
+	at.ends(w, http.StatusGatewayTimeout, code, detail)
+}
+
+// ends answers without the results. It has no Retry-After: whoever sends the event
+// again starts another run.
+func (at recorded) ends(w http.ResponseWriter, status int, code httpserver.Code, detail string) {
+	p := httpserver.NewProblem(status, code, detail)
 	p.RunID = at.runs[0].String()
 	if at.events != nil {
 		at.events.fail(p)
@@ -146,6 +161,19 @@ func (h *Handler) awaitFirst(ctx context.Context, at recorded, end *watch) (*out
 			return nil, err
 		}
 	}
+}
+
+// allThere says whether the runs that come after the first can be read, of an event that may be
+// of long ago: once an answer has begun it cannot be taken back.
+func (h *Handler) allThere(ctx context.Context, at recorded) error {
+	for i := 1; i < len(at.runs); i++ {
+		next, err := h.take(ctx, at, i)
+		if err != nil {
+			return err
+		}
+		h.outputs.give(next)
+	}
+	return nil
 }
 
 // takeFirst is take for the first of the runs, without a statement where its watch was
