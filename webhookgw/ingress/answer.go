@@ -76,11 +76,6 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 	ctx, cancel := h.opts.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	first, err := h.awaitFirst(ctx, at, end)
-	if err == nil && admission.Verdict != store.Accepted {
-		if err = h.allThere(ctx, at); err != nil {
-			h.outputs.give(first)
-		}
-	}
 	switch {
 	case err == nil:
 		h.opts.Metrics.SyncAnswered(string(first.run.Status))
@@ -161,19 +156,6 @@ func (h *Handler) awaitFirst(ctx context.Context, at recorded, end *watch) (*out
 			return nil, err
 		}
 	}
-}
-
-// allThere says whether the runs that come after the first can be read, of an event that may be
-// of long ago: once an answer has begun it cannot be taken back.
-func (h *Handler) allThere(ctx context.Context, at recorded) error {
-	for i := 1; i < len(at.runs); i++ {
-		next, err := h.take(ctx, at, i)
-		if err != nil {
-			return err
-		}
-		h.outputs.give(next)
-	}
-	return nil
 }
 
 // takeFirst is take for the first of the runs, without a statement where its watch was
