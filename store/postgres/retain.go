@@ -67,12 +67,17 @@ func dropAlone(ctx context.Context, conn *pgxpool.Conn, parts []part) (n int, er
 		return 0, err
 	}
 	var waiting error
+	read := map[string]bool{} // tables of which one part is being detached: they can have no second
 	for _, p := range parts {
+		if read[p.table] {
+			continue
+		}
 		err := dropPart(ctx, conn.Conn(), p)
 		switch {
 		case err == nil:
 			n++
-		case isLocked(err): // somebody reads it, and is in the way of no other
+		case isLocked(err): // somebody reads it, and is in the way of no other table
+			read[p.table] = true
 			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))
 		default:
 			return n, errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))

@@ -5,6 +5,7 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"testing"
 	"time"
 
@@ -34,11 +35,15 @@ func ofDays(days int) int { return days * len(sqlcore.HistoryTables) }
 
 // oldDay makes the partitions of a day that is long over, and returns how its name ends.
 func oldDay(t *testing.T, db *sql.DB) string {
+	return oldDayOf(t, db, time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC))
+}
+
+func oldDayOf(t *testing.T, db *sql.DB, begins time.Time) string {
 	t.Helper()
-	const day = "20200102"
+	day := begins.Format("20060102")
 	for table := range sqlcore.HistoryTables {
-		_, err := db.ExecContext(t.Context(), `DO $$ BEGIN EXECUTE format('CREATE TABLE `+table+`_`+day+` PARTITION OF `+table+` FOR VALUES FROM (%L) TO (%L)',
-			id_at(1577923200000000), id_at(1578009600000000)); END $$`)
+		_, err := db.ExecContext(t.Context(), fmt.Sprintf(`DO $$ BEGIN EXECUTE format('CREATE TABLE %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM (%%L) TO (%%L)',
+			id_at(%[3]d), id_at(%[4]d)); END $$`, table, day, begins.UnixMicro(), begins.Add(aDay).UnixMicro()))
 		require.NoError(t, err)
 	}
 	return "_" + day
@@ -160,14 +165,15 @@ func TestAReaderKeepsItsOwnPartitionAlone(t *testing.T) {
 	_, err := s.EnsurePartitions(t.Context(), 3)
 	require.NoError(t, err)
 	old := oldDay(t, db)
+	oldDayOf(t, db, time.Date(2020, 1, 3, 0, 0, 0, 0, time.UTC))
 	reader, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	_, err = reader.ExecContext(t.Context(), `SELECT count(*) FROM delivery_attempts`)
 	require.NoError(t, err)
 	n, err := s.DropHistory(t.Context(), 90*aDay, most)
 	require.ErrorContains(t, err, "delivery_attempts"+old)
-	require.Equal(t, ofDays(1)-1, n)
+	require.Equal(t, ofDays(2)-2, n, "of both days all but its own")
 	require.NoError(t, reader.Rollback())
-	require.Equal(t, 1, forgotten(t, s))
+	require.Equal(t, 2, forgotten(t, s))
 	leaves(t, db, ofDays(4))
 }
