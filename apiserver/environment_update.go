@@ -22,7 +22,7 @@ type EnvironmentUpdateInput struct {
 	Body EnvironmentUpdate
 }
 
-func (s *Server) updateEnvironment(ctx context.Context, c *caller, in *EnvironmentUpdateInput) (updated answer[Environment], err error) {
+func (s *Server) updateEnvironment(ctx context.Context, c *caller, in *EnvironmentUpdateInput) (_ answer[Environment], err error) {
 	e, err := s.environment(ctx, c, in.EnvironmentID)
 	if err != nil {
 		return answer[Environment]{}, err

@@ -39,7 +39,7 @@ func (r *Reconciler) release(ctx context.Context, e *v1alpha1.Environment, found
 	if err != nil {
 		return false, fmt.Errorf("reading of which release the pool is: %w", err)
 	}
-	if object.IsOthers(current, "spec", "template", "spec") || !keepRelease(&wanted.Spec.Template, &current.Spec.Template) {
+	if object.IsOthers(current, "f:spec", "f:template", "f:spec") || !keepRelease(&wanted.Spec.Template, &current.Spec.Template) {
 		return false, nil // somebody has changed what is of no release: it is healed at once
 	}
 	if before != "" {

@@ -101,11 +101,9 @@ func IsScaled(child metav1.Object) bool {
 	})
 }
 
-// IsOthers says whether somebody else has set a field of a child, of that path, or one below it.
+// IsOthers says whether somebody else has set a field of a child, of that path as managedFields
+// have it, such as f:spec and f:template, or one below it.
 func IsOthers(child metav1.Object, path ...string) bool {
-	for i := range path {
-		path[i] = "f:" + path[i]
-	}
 	return slices.ContainsFunc(child.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager != FieldManager && f.FieldsV1 != nil && hasField(f.FieldsV1.GetRawBytes(), path)
 	})

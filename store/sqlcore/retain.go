@@ -62,9 +62,9 @@ func addStoredOn(ctx context.Context, tx *Tx, more map[projectDay]int64) error {
 const onItsWay = `EXISTS (SELECT 1 FROM deliveries d WHERE d.kind = 'result' AND d.project_id = s.project_id
 	AND d.run_id >= id_at(s.day * 86400000000) AND d.run_id < id_at((s.day + 1) * 86400000000))`
 
-// DropHistory implements store.Housekeeping. Blobs go after their days, and what objects
-// have left that are gone after both. What stays for deliveries does so as long as one can be open and no longer, however often a result
-// is delivered anew.
+// DropHistory implements store.Housekeeping. Blobs go after their days, and what objects have left
+// that are gone after both. What stays for deliveries does so as long as one can be open and no
+// longer, however often a result is delivered anew.
 func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	now, err := c.Now(ctx)
 	if err != nil {
