@@ -39,11 +39,13 @@ type projects struct {
 }
 
 func (p *projects) LookedFor(_ context.Context, of []uuid.UUID) (map[uuid.UUID]bool, error) {
-	if p.hold != nil {
-		<-p.hold
-	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	if hold := p.hold; hold != nil {
+		p.mutex.Unlock()
+		<-hold
+		p.mutex.Lock()
+	}
 	p.reads++
 	out := map[uuid.UUID]bool{}
 	for _, id := range of {
@@ -73,6 +75,30 @@ func (p *projects) AskLooks(_ context.Context, of []uuid.UUID) error {
 		p.there[id] = true
 	}
 	return p.away
+}
+
+// change does what a test does to the store while a handler may read it.
+func (p *projects) change(do func()) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	do()
+}
+
+// looks are what was asked for, and in how many reads.
+func (p *projects) looks() (asked [][]uuid.UUID, reads int) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return slices.Clone(p.asked), p.reads
+}
+
+// held keeps all reads waiting until it is called.
+func (p *projects) held() (release func()) {
+	hold := make(chan struct{})
+	p.change(func() { p.hold = hold })
+	return func() {
+		p.change(func() { p.hold = nil })
+		close(hold)
+	}
 }
 
 // serve runs a handler over a store while check runs, in time that passes at once.
@@ -131,15 +157,16 @@ func TestPushesAskForALookAndOtherEventsDoNot(t *testing.T) {
 				w := call(h, project.String(), c.header...)
 				var got webhookapi.Pushed
 				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+				asked, _ := p.looks()
 				if c.push {
 					require.Equal(t, http.StatusAccepted, w.Code)
 					require.Equal(t, webhookapi.PushAccepted, got.Status)
-					require.Equal(t, [][]uuid.UUID{{project}}, p.asked)
+					require.Equal(t, [][]uuid.UUID{{project}}, asked)
 					return
 				}
 				require.Equal(t, http.StatusOK, w.Code)
 				require.Equal(t, webhookapi.PushIgnored, got.Status)
-				require.Empty(t, p.asked)
+				require.Empty(t, asked)
 			})
 		})
 	}
@@ -261,8 +288,9 @@ func TestManyCallsAreOneRow(t *testing.T) {
 			}
 			group.Wait()
 		}
-		require.Len(t, p.asked, 1, "it is asked for already")
-		require.LessOrEqual(t, p.reads, 40)
+		asked, reads := p.looks()
+		require.Len(t, asked, 1, "it is asked for already")
+		require.LessOrEqual(t, reads, 40)
 	})
 }
 
@@ -293,7 +321,8 @@ func TestForgedProjectsHaveTheirShare(t *testing.T) {
 		for range maxStrangers {
 			require.Equal(t, http.StatusNotFound, <-codes)
 		}
-		require.Equal(t, 2, p.reads, "one for all of them")
+		_, reads := p.looks()
+		require.Equal(t, 2, reads, "one for all of them")
 	})
 }
 
@@ -311,7 +340,7 @@ func TestNoProjectIsAStrangerForLong(t *testing.T) {
 	p.listed = slices.Insert(p.listed, 0, old)
 	serve(t, p, func(t *testing.T, h *Handler) {
 		flooded := func(project uuid.UUID) (code int) {
-			p.hold = make(chan struct{})
+			release := p.held()
 			var group sync.WaitGroup
 			for range 2 * maxStrangers {
 				group.Go(func() { call(h, uuid.NewString()) })
@@ -319,20 +348,19 @@ func TestNoProjectIsAStrangerForLong(t *testing.T) {
 			synctest.Wait()
 			group.Go(func() { code = call(h, project.String()).Code })
 			synctest.Wait()
-			close(p.hold)
+			release()
 			group.Wait()
-			p.hold = nil
 			return code
 		}
 		synctest.Wait()
 		require.Zero(t, h.asker.known.Len())
-		p.away = nil
+		p.change(func() { p.away = nil })
 		time.Sleep(idsApart)
 		synctest.Wait()
 		require.Equal(t, 2*maxIDs+1, h.asker.known.Len())
 		require.Equal(t, http.StatusAccepted, flooded(old))
 		require.Equal(t, http.StatusServiceUnavailable, flooded(fresh))
-		p.there[fresh], p.listed = false, append(p.listed, fresh)
+		p.change(func() { p.there[fresh], p.listed = false, append(p.listed, fresh) })
 		time.Sleep(idsApart)
 		synctest.Wait()
 		require.Equal(t, http.StatusAccepted, flooded(fresh))
@@ -347,7 +375,7 @@ func TestAProjectThatIsGoneIsNoLongerKnown(t *testing.T) {
 	serve(t, p, func(t *testing.T, h *Handler) {
 		require.Equal(t, http.StatusAccepted, call(h, project.String()).Code)
 		require.True(t, h.asker.known.Contains(project))
-		delete(p.there, project)
+		p.change(func() { delete(p.there, project) })
 		require.Equal(t, http.StatusNotFound, call(h, project.String()).Code)
 		require.False(t, h.asker.known.Contains(project))
 	})
@@ -359,7 +387,7 @@ func TestAProjectTakesNothingOfTheOthers(t *testing.T) {
 	one, other := uuid.New(), uuid.New()
 	p := &projects{there: map[uuid.UUID]bool{one: false, other: false}}
 	serve(t, p, func(t *testing.T, h *Handler) {
-		p.hold = make(chan struct{})
+		release := p.held()
 		var group sync.WaitGroup
 		for range maxCalls / projectShare {
 			group.Go(func() { call(h, one.String()) })
@@ -374,7 +402,7 @@ func TestAProjectTakesNothingOfTheOthers(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		close(p.hold)
+		release()
 		group.Wait()
 	})
 }
@@ -385,7 +413,7 @@ func TestACallThatEndsIsNotWaitedFor(t *testing.T) {
 	project := uuid.New()
 	p := &projects{there: map[uuid.UUID]bool{project: false}}
 	serve(t, p, func(t *testing.T, h *Handler) {
-		p.hold = make(chan struct{})
+		release := p.held()
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan int)
 		go func() {
@@ -396,6 +424,6 @@ func TestACallThatEndsIsNotWaitedFor(t *testing.T) {
 		synctest.Wait()
 		end()
 		require.Equal(t, http.StatusServiceUnavailable, <-ended)
-		close(p.hold)
+		release()
 	})
 }
