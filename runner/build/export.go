@@ -49,7 +49,39 @@ func (f *fetcher) export(ctx context.Context, commit *object.Commit) error {
 		return err
 	}
 	f.result.say(f.Now(), "%d files", x.files)
+	for _, warning := range bundle.Misnamed(almostOfLayout(ctx, tree)) {
+		f.result.say(f.Now(), "warning: %s", warning)
+	}
 	return nil
+}
+
+// mostAlmost bounds what is looked at of folders that are not exported.
+const mostAlmost = 1000
+
+// almostOfLayout are the files in folders that are called almost as those of the layout, as far as they are
+// looked at: they are warned of alone.
+func almostOfLayout(ctx context.Context, tree *object.Tree) (paths []string) {
+	for _, entry := range tree.Entries {
+		if entry.Mode != filemode.Dir || bundle.Meant(entry.Name) == "" {
+			continue
+		}
+		folder, err := tree.Tree(entry.Name)
+		if err != nil {
+			continue
+		}
+		walker := object.NewTreeWalker(folder, true, nil)
+		for range mostAlmost {
+			name, below, err := walker.Next()
+			if err != nil || ctx.Err() != nil {
+				break
+			}
+			if below.Mode.IsFile() {
+				paths = append(paths, path.Join(entry.Name, name))
+			}
+		}
+		walker.Close()
+	}
+	return paths
 }
 
 // sizer knows how large a file is without reading it.

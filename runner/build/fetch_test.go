@@ -82,6 +82,20 @@ func TestFetchOverHTTPS(t *testing.T) {
 	}
 }
 
+// TestFetchWarnsOfFoldersThatAreAlmostRead: which it does not write.
+func TestFetchWarnsOfFoldersThatAreAlmostRead(t *testing.T) {
+	t.Parallel()
+	repo := gittest.New(t)
+	repo.Commit("main", "agents/ok.yaml", okAgent, "connector/deep/down/orders.yaml", "x", "docs/agent/a.yaml", "x", "test/main_test.go", "x")
+	plain, ca := repo.HTTPS(t, nil)
+	r, dir := fetch(t, build.FetchOptions{URL: plain, Credentials: secret(t, "ca.crt", ca)})
+	require.Empty(t, r.Error)
+	said := strings.Join(r.Log, "")
+	require.Contains(t, said, "warning: connector: is not read, for the folder is called connectors; rename it where that is meant\n")
+	require.Equal(t, 1, strings.Count(said, "warning"), said)
+	require.NoDirExists(t, filepath.Join(dir, "connector"))
+}
+
 func TestFetchTakesTheHistoryWhereSingleCommitsAreNotGiven(t *testing.T) {
 	t.Parallel()
 	repo := gittest.New(t)
