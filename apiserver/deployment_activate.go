@@ -74,8 +74,8 @@ func (s *Server) activateDeployment(ctx context.Context, c *caller, in *Activate
 	if err != nil {
 		return answer[Done]{}, err
 	}
-	shown := showDeployment(after, nil)
-	changed(ctx, shown.audited(), showDeployment(d, nil), shown)
+	shown := showDeployment(after, store.Environment{})
+	changed(ctx, shown.audited(), showDeployment(d, store.Environment{}), shown)
 	return answer[Done]{Body: Done{OK: true}}, nil
 }
 
@@ -148,7 +148,8 @@ func specBefore(d store.Deployment, environment string) (v1alpha1.DeploymentSpec
 
 // lastDecision is when somebody asked for what is live now; nil where it activated itself.
 func (s *Server) lastDecision(ctx context.Context, d store.Deployment) (*time.Time, error) {
-	id, err := s.live(ctx, d.Environment())
+	environment, err := s.stored(ctx, d.Environment())
+	id := environment.LiveDeploymentID
 	if id == nil || err != nil {
 		return nil, err
 	}

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -91,9 +89,10 @@ type TestResult struct {
 
 // ConnectorResult is what became of a connector that the code defines.
 type ConnectorResult struct {
-	Connector string          `json:"connector" doc:"The connector's file without its ending." example:"tickets"`
-	Action    ConnectorAction `json:"action" doc:"What was done with it."`
-	Error     *string         `json:"error" doc:"Why it failed; else null."`
+	Connector   string          `json:"connector" doc:"The connector's file without its ending." example:"tickets"`
+	ConnectorID *string         `json:"connector_id" format:"uuid" doc:"The connector's id; null where the environment is gone."`
+	Action      ConnectorAction `json:"action" doc:"What was done with it."`
+	Error       *string         `json:"error" doc:"Why it failed; else null."`
 }
 
 func (d Deployment) audited() store.AuditObject {
@@ -115,13 +114,13 @@ func (s *Server) listDeployments(ctx context.Context, c *caller, in *Environment
 	if err != nil {
 		return answer[[]DeploymentItem]{}, err
 	}
-	live, err := s.live(ctx, c.keyOf(environment))
+	place, err := s.stored(ctx, c.keyOf(environment))
 	if err != nil {
 		return answer[[]DeploymentItem]{}, err
 	}
 	out := make([]DeploymentItem, 0, len(list))
 	for _, d := range list {
-		item := DeploymentItem{Deployment: showDeployment(d, live), FailedTestCount: d.FailedTestCount}
+		item := DeploymentItem{Deployment: showDeployment(d, place), FailedTestCount: d.FailedTestCount}
 		item.TestResults = nil
 		out = append(out, item)
 	}
@@ -147,11 +146,11 @@ func (s *Server) listTestRuns(ctx context.Context, c *caller, in *DeploymentPath
 
 // wholeDeployment shows a deployment with its log, and what keeps one that is open.
 func (s *Server) wholeDeployment(ctx context.Context, c *caller, d store.Deployment) (Deployment, error) {
-	live, err := s.live(ctx, d.Environment())
+	environment, err := s.stored(ctx, d.Environment())
 	if err != nil {
 		return Deployment{}, err
 	}
-	shown := showDeployment(d, live)
+	shown := showDeployment(d, environment)
 	logs, err := s.store.BuildLog(ctx, d.Key())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return Deployment{}, fmt.Errorf("reading the log of deployment %s: %w", d.ID, err)
@@ -180,19 +179,21 @@ func showCommitStatus(o *v1alpha1.Deployment) *CommitStatus {
 	return out
 }
 
-// live is the live deployment of an environment, or nil.
-func (s *Server) live(ctx context.Context, environment store.Key) (*uuid.UUID, error) {
+// stored is what the store has of an environment; nothing of one that is gone.
+func (s *Server) stored(ctx context.Context, environment store.Key) (store.Environment, error) {
 	e, err := s.store.Environment(ctx, environment)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
+		return store.Environment{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading environment %s: %w", environment, err)
+		return store.Environment{}, fmt.Errorf("reading environment %s: %w", environment, err)
 	}
-	return e.LiveDeploymentID, nil
+	return e, nil
 }
 
-func showDeployment(d store.Deployment, live *uuid.UUID) Deployment {
+// showDeployment is the REST shape; of an environment of which nothing is known none is live.
+func showDeployment(d store.Deployment, environment store.Environment) Deployment {
+	live := environment.LiveDeploymentID
 	commit := d.ResolvedCommit
 	if commit == "" {
 		commit = d.Commit
@@ -206,7 +207,7 @@ func showDeployment(d store.Deployment, live *uuid.UUID) Deployment {
 			CommitMessage: opt(d.CommitMessage), Author: opt(d.Author),
 		},
 		SkipTests: d.SkipTests, SkipFailedConnectors: d.SkipFailedConnectors, RedeployOf: optID(d.RedeployOf),
-		TestResults: sortedResults(recorded[TestResult](d.TestResults)), ConnectorResults: recorded[ConnectorResult](d.ConnectorResults),
+		TestResults: sortedResults(recorded[TestResult](d.TestResults)), ConnectorResults: connectorResults(d, environment),
 		Agents: make([]DeploymentAgent, 0, len(d.Agents)), CreatedAt: d.CreatedAt.UTC(),
 		StartedAt: optTime(d.StartedAt), EndedAt: optTime(d.EndedAt), ActivatedAt: optTime(d.ActivatedAt),
 	}
@@ -214,6 +215,20 @@ func showDeployment(d store.Deployment, live *uuid.UUID) Deployment {
 		out.Agents = append(out.Agents, DeploymentAgent{
 			Name: a.Name, Description: opt(a.Description), Type: a.Type, SourcePath: a.SourcePath, VariantOf: opt(a.VariantOf),
 		})
+	}
+	return out
+}
+
+// connectorResults are what became of the connectors in the code of a deployment, with the ids that these
+// have in its environment.
+func connectorResults(d store.Deployment, environment store.Environment) []ConnectorResult {
+	out := recorded[ConnectorResult](d.ConnectorResults)
+	for i := range out {
+		out[i].ConnectorID = nil
+		if environment.Ref.Name != "" {
+			name := v1alpha1.CodeConnectorName(v1alpha1.EnvironmentName(environment.Ref.Name), out[i].Connector)
+			out[i].ConnectorID = opt(v1alpha1.ProjectObjectID(d.ProjectID, store.KindConnector, name).String())
+		}
 	}
 	return out
 }

@@ -148,6 +148,7 @@ func newGolden(t testing.TB) *past {
 func (p *past) goldenEnvironments(t testing.TB) {
 	t.Helper()
 	p.ids["project"] = p.projectID.String()
+	p.ids["crm"] = v1alpha1.ProjectObjectID(p.projectID, store.KindConnector, "production.crm").String()
 	project := &v1alpha1.Project{}
 	require.NoError(t, p.client.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: v1alpha1.ProjectName}, project))
 	project.Status.GitWebhookURL = "https://hooks.example.com/git/1"

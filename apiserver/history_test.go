@@ -360,7 +360,8 @@ func TestDeploymentsAreShown(t *testing.T) {
 	require.Equal(t, d.TestResults, decode[[]TestResult](t, body))
 	_, body = w.call(t, key, http.MethodGet, "/deployments/"+w.building(t).String()+"/test-runs", "")
 	require.JSONEq(t, "[]", string(body), "its tests have not run")
-	require.Equal(t, []ConnectorResult{{Connector: "crm", Action: "created"}}, d.ConnectorResults)
+	crm := v1alpha1.ProjectObjectID(w.projectID, store.KindConnector, "production.crm").String()
+	require.Equal(t, []ConnectorResult{{Connector: "crm", ConnectorID: &crm, Action: "created"}}, d.ConnectorResults)
 	require.Len(t, d.Agents, 2)
 }
 
