@@ -137,9 +137,13 @@ func newEnvSetCommand() *cobra.Command {
 		Long: `Set variables of an environment; all others stay as they are, whoever changes them
 meanwhile. The value of a NAME alone is read from --value-file, else from standard input, so
 that it stands in no history of a shell; on a terminal it is asked for. One newline at its end
-is none of the value.
+is none of the value, and one that is empty is refused: NAME= sets an empty one.
 
-A variable that is sensitive stays so, but for --sensitive=false.`,
+A variable that is sensitive stays so, but for --sensitive=false.
+
+No deployment is needed: new runners with the change take the place of those of now, one by
+one, and the Environment is Ready again once all have. Connectors in the code that name the
+variable have it at once, and tests from the next build on.`,
 		Example: `  agentctl env set REGION=eu-west-1 TONE=formal --environment production
   agentctl env set CRM_TOKEN --sensitive --value-file token.txt
   pass show crm | agentctl env set CRM_TOKEN --sensitive`,
@@ -176,7 +180,7 @@ func (o *envOptions) set(ctx context.Context, e environment, args []string) erro
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(o.messages, "%s set in %s\n", count(len(values), "variable"), e.Slug)
+	o.changed(count(len(values), "variable")+" set in ", e)
 	return nil
 }
 
@@ -225,9 +229,21 @@ func (o *envOptions) value(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the value of %s: %w", printable(name), err)
 	}
-	value := strings.TrimSuffix(string(text), "\n")
-	return strings.TrimSuffix(value, "\r"), nil
+	value := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	if value == "" { // more likely a program that has printed nothing than what is meant
+		return "", fmt.Errorf("%[1]s: the value that was read is empty, and nothing is set; %[1]s= sets an empty one, `agentctl env unset %[1]s` removes the variable", printable(name))
+	}
+	return value, nil
 }
+
+// changed says what was done to variables, and when that counts.
+func (o *envOptions) changed(done string, e environment) {
+	fmt.Fprintf(o.messages, "%s%s\n%s\n", done, e.Slug, inEffect)
+}
+
+// inEffect says when a change of variables counts.
+const inEffect = "no deployment is needed: new runners with the change take the place of those of now, one by one, unless the environment is suspended; " +
+	"runs that begin on them have it"
 
 func newEnvUnsetCommand() *cobra.Command {
 	o := &envOptions{}
@@ -253,6 +269,6 @@ func (o *envOptions) unset(ctx context.Context, e environment, names []string) e
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(o.messages, "%s removed from %s\n", count(len(names), "variable"), e.Slug)
+	o.changed(count(len(names), "variable")+" removed from ", e)
 	return nil
 }

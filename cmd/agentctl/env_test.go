@@ -128,12 +128,13 @@ func TestSetKeepsAllOthers(t *testing.T) {
 	}
 	_, messages, err := s.agentctl("env", "set", "TONE=formal=very", "REGION=us")
 	require.NoError(t, err)
-	require.Equal(t, "2 variables set in production\n", messages)
+	require.Equal(t, "2 variables set in production\n"+inEffect+"\n", messages)
 	s.has(`{"name":"MINE","value":"1","sensitive":false},{"name":"REGION","value":"us","sensitive":false},` +
 		`{"name":"TOKEN","value":"********","sensitive":true,"secret_ref":{"name":"s","key":"k"}},{"name":"TONE","value":"formal=very","sensitive":false}`)
 
-	_, _, err = s.agentctl("env", "unset", "TONE", "MINE")
+	_, messages, err = s.agentctl("env", "unset", "TONE", "MINE")
 	require.NoError(t, err)
+	require.Equal(t, "2 variables removed from production\n"+inEffect+"\n", messages)
 	s.has(strings.Replace(strings.Replace(stored, "eu", "us", 1), `,"secret_ref":null`, "", 1))
 	_, _, err = s.agentctl("env", "unset", "TONE")
 	require.ErrorContains(t, err, "has no variable TONE")
@@ -184,4 +185,24 @@ func TestWhatCannotBeSet(t *testing.T) {
 	_, _, err := s.agentctl("env", "set", "A=b")
 	require.ErrorContains(t, err, "412 precondition_failed")
 	s.has(stored)
+}
+
+// TestAnEmptyValueIsNotSetUnlessItIsSaid: what a program printed that failed is none, wherever it is read.
+func TestAnEmptyValueIsNotSetUnlessItIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, stored)
+	file := filepath.Join(t.TempDir(), "empty")
+	require.NoError(t, os.WriteFile(file, []byte("\r\n"), 0o600))
+	for _, args := range [][]string{{"TONE"}, {"TONE", "--sensitive"}, {"TONE", "--value-file", file}} {
+		root := newRootCommand("agentctl")
+		root.SetArgs(append([]string{"env", "set", "--server", s.url, "--project", s.id, "--api-key", s.key}, args...))
+		root.SetIn(strings.NewReader("\n"))
+		root.SetErr(io.Discard)
+		require.EqualError(t, root.ExecuteContext(t.Context()),
+			"TONE: the value that was read is empty, and nothing is set; TONE= sets an empty one, `agentctl env unset TONE` removes the variable")
+	}
+	s.has(stored)
+	_, _, err := s.agentctl("env", "set", "TONE=")
+	require.NoError(t, err)
+	s.has(stored + `,{"name":"TONE","value":"","sensitive":false}`)
 }
