@@ -14,22 +14,25 @@ import (
 func newCancelCommand() *cobra.Command {
 	o := &deployOptions{}
 	cmd := o.command(&cobra.Command{
-		Use:   "cancel DEPLOYMENT",
+		Use:   "cancel [DEPLOYMENT]",
 		Short: "End a deployment that is building",
 		Long: `End a deployment that is building, before it is live. What is live stays so. One that has
-not begun to build stays as it is, and so does one that has ended: the command ends with 1.`,
-		Example: "  agentctl cancel 2fd4e1c6",
-		Args:    cobra.ExactArgs(1),
-	}, func(ctx context.Context, args []string) error { return o.cancel(ctx, args[0]) })
+not begun to build stays as it is, and so does one that has ended: the command ends with 1.
+Without a name it is the one deployment that is under way.`,
+		Example: "  agentctl cancel\n  agentctl cancel 2fd4e1c6",
+		Args:    cobra.MaximumNArgs(1),
+	}, func(ctx context.Context, args []string) error {
+		id, err := o.named(ctx, args, use{"cancelled", deployment.open})
+		if err != nil {
+			return err
+		}
+		return o.cancel(ctx, id)
+	})
 	bindWithin(cmd.Flags(), &o.wanted)
 	return cmd
 }
 
-func (o *deployOptions) cancel(ctx context.Context, text string) error {
-	id, err := o.api.deploymentID(ctx, o.wanted, text)
-	if err != nil {
-		return err
-	}
+func (o *deployOptions) cancel(ctx context.Context, id string) error {
 	var done struct {
 		OK bool `json:"ok"`
 	}
@@ -84,7 +87,7 @@ func newAgainCommand(cmd *cobra.Command, route string) *cobra.Command {
 }
 
 func (o *deployOptions) again(ctx context.Context, text, route string) error {
-	id, err := o.api.deploymentID(ctx, o.wanted, text)
+	id, err := o.api.deploymentID(ctx, o.wanted, text, use{})
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,7 @@ type listedConnector struct {
 	Retired        bool       `json:"retired"`
 	InCode         bool       `json:"defined_in_code"`
 	DisabledReason string     `json:"disabled_reason"`
+	WebhookURL     string     `json:"webhook_url"`
 	NextTickAt     *time.Time `json:"next_tick_at"`
 	LastTickAt     *time.Time `json:"last_tick_at"`
 

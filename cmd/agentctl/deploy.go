@@ -54,6 +54,9 @@ deployment goes on: follow it with logs -f, or end it with cancel.
 Of a folder what agents are made of is uploaded, and nothing else: agents, connectors,
 guardrails, hooks, middleware, models, schemas, tests and tools.
 
+In the end a line for each connector in the code says what became of it, with the URL of a
+webhook; -o json and -o yaml have it as connector_results.
+
 It ends with 2 when the deployment failed or was cancelled, with 1 when there was none.`,
 		Example: `  agentctl deploy
   agentctl deploy --environment staging --branch release
@@ -79,6 +82,7 @@ func (o *deployOptions) deploy(ctx context.Context) error {
 	}
 	begin := o.begin
 	if o.folder != "" {
+		warn(o.messages, o.folder, misnamed(o.folder))
 		files, err := readFolder(o.folder)
 		if err != nil {
 			return err
@@ -126,23 +130,26 @@ func (o *deployOptions) show(d deployment) error {
 func newActivateCommand() *cobra.Command {
 	o := &deployOptions{}
 	cmd := o.command(&cobra.Command{
-		Use:   "activate DEPLOYMENT",
+		Use:   "activate [DEPLOYMENT]",
 		Short: "Make a deployment live that was deployed before",
 		Long: `Make a deployment live that was deployed before: from the next run on its environment
-executes it, and the connectors of its code are as that code has them.`,
+executes it, and the connectors of its code are as that code has them; a line for each says
+what became of it. Without a name it is the one deployment that is not live and can be.`,
 		Example: "  agentctl activate 2fd4e1c6 --environment production",
-		Args:    cobra.ExactArgs(1),
-	}, func(ctx context.Context, args []string) error { return o.activate(ctx, args[0]) })
+		Args:    cobra.MaximumNArgs(1),
+	}, func(ctx context.Context, args []string) error {
+		id, err := o.named(ctx, args, use{"activated", func(d deployment) bool { return d.Status == "deployed" }})
+		if err != nil {
+			return err
+		}
+		return o.activate(ctx, id)
+	})
 	bindWithin(cmd.Flags(), &o.wanted)
 	cmd.Flags().BoolVar(&o.force, "force", false, "also where connectors of its code cannot be applied; those stay as they are")
 	return cmd
 }
 
-func (o *deployOptions) activate(ctx context.Context, text string) error {
-	id, err := o.api.deploymentID(ctx, o.wanted, text)
-	if err != nil {
-		return err
-	}
+func (o *deployOptions) activate(ctx context.Context, id string) error {
 	var done struct {
 		OK bool `json:"ok"`
 	}
@@ -160,6 +167,7 @@ func (o *deployOptions) activate(ctx context.Context, text string) error {
 	if !d.IsLive {
 		fmt.Fprintln(o.messages, "activated, and not live any more: another deployment was activated since")
 	}
+	o.connectors(ctx, d)
 	return o.show(d)
 }
 

@@ -38,7 +38,11 @@ type project struct {
 	whole   map[string]string
 	cancels bool
 	runs    []string
+	// refused are calls that are answered 409.
+	refused map[string]bool
 	called  []string
+	// connectors are in turn the lists of connectors; the last one goes on being given.
+	connectors []string
 	// uploads are what was uploaded, kind is that of staging.
 	uploads [][]byte
 	kind    string
@@ -51,7 +55,10 @@ type project struct {
 
 func newProject(t *testing.T) *project {
 	t.Helper()
-	p := &project{t: t, key: keys.Generate().String(), id: uuid.NewString(), production: uuid.NewString(), deployments: map[string]string{}}
+	p := &project{
+		t: t, key: keys.Generate().String(), id: uuid.NewString(), production: uuid.NewString(), deployments: map[string]string{},
+		connectors: []string{`[{"name":"orders","mode":"inbound","webhook_url":"https://hooks/1"},{"name":"old","webhook_url":"https://hooks/2","retired":true},{"name":"out","mode":"outbound","webhook_url":null}]`},
+	}
 	server := httptest.NewServer(p)
 	t.Cleanup(server.Close)
 	p.url = server.URL
@@ -82,12 +89,15 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.note(r, path)
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
+	case p.refused[path]:
+		problemAnswer(http.StatusConflict, "conflict")(w)
 	case path == "/environments":
 		fmt.Fprintf(w, `[{"id":%q,"slug":"production","is_default":true},{"id":%q,"slug":"staging","kind":%q}]`, p.production, uuid.NewString(), p.kind)
 	case strings.HasSuffix(path, "/session"):
 		_, _ = io.WriteString(w, `{"ok":true}`)
 	case path == "/connectors":
-		_, _ = io.WriteString(w, `[{"name":"orders","mode":"inbound","webhook_url":"https://hooks/1"},{"name":"old","webhook_url":"https://hooks/2","retired":true},{"name":"out","mode":"outbound","webhook_url":null}]`)
+		_, _ = io.WriteString(w, p.connectors[0])
+		p.connectors = p.connectors[min(1, len(p.connectors)-1):]
 	case strings.HasPrefix(path, "/deployments") && r.Method == http.MethodPost && len(parts) < 3:
 		w.WriteHeader(http.StatusCreated)
 		_, _ = io.WriteString(w, p.deployments[p.list[0]])

@@ -41,6 +41,8 @@ type deployment struct {
 		Digest        string `json:"digest"`
 		CommitMessage string `json:"commit_message"`
 	} `json:"source"`
+	ConnectorResults []connectorResult `json:"connector_results"`
+
 	CreatedAt   time.Time  `json:"created_at"`
 	ActivatedAt *time.Time `json:"activated_at"`
 

@@ -151,8 +151,9 @@ type devLoop struct {
 	*devOptions
 	environment environment
 	messages    io.Writer
-	// last is the digest of what was looked at last, or what was wrong with it.
-	last string
+	// last is the digest of what was looked at last, or what was wrong with it; warned is what was
+	// warned of then.
+	last, warned string
 }
 
 // run deploys what is there, and what is there after each change, until ctx ends.
@@ -176,6 +177,10 @@ func (l *devLoop) run(ctx context.Context, changes <-chan struct{}) {
 
 // look checks the folder; ok says that there is something else to deploy.
 func (l *devLoop) look() (p packed, ok bool) {
+	if warnings := misnamed(l.dir); warnings.Error() != l.warned {
+		l.warned = warnings.Error()
+		warn(l.messages, l.dir, warnings)
+	}
 	files, err := readFolder(l.dir)
 	if err == nil {
 		_, err = bundle.Parse(files)
@@ -243,18 +248,13 @@ func (l *devLoop) sent(ctx context.Context, p packed) (deployment, error) {
 
 // webhooks shows the URLs of the environment's connectors.
 func (l *devLoop) webhooks(ctx context.Context) error {
-	var list []struct {
-		Name    string `json:"name"`
-		Mode    string `json:"mode"`
-		URL     string `json:"webhook_url"`
-		Retired bool   `json:"retired"`
-	}
-	if err := l.api.call(ctx, http.MethodGet, "/connectors?environment_id="+url.QueryEscape(l.environment.ID), "", nil, &list); err != nil {
+	list, err := l.api.connectors(ctx, l.environment.ID)
+	if err != nil {
 		return fmt.Errorf("listing the connectors of %s: %w", l.environment.Slug, err)
 	}
 	for _, c := range list {
-		if c.URL != "" && !c.Retired {
-			fmt.Fprintf(l.messages, "  %s (%s) %s\n", printable(c.Name), c.Mode, printable(c.URL))
+		if c.WebhookURL != "" && !c.Retired {
+			fmt.Fprintf(l.messages, "  %s (%s) %s\n", printable(c.Name), c.Mode, printable(c.WebhookURL))
 		}
 	}
 	return nil

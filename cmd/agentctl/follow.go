@@ -60,6 +60,7 @@ func (o *deployOptions) followed(ctx context.Context, d deployment, to string) e
 	if err := o.show(d); err != nil {
 		return err
 	}
+	o.connectors(ctx, d)
 	return told(d, to, o.messages)
 }
 

@@ -40,6 +40,8 @@ where none is named: the same checks as the build's, without a platform.
 What needs one is not checked: whether an environment has the variables that prompts and
 connectors name. With --environment it is, by the REST API.
 
+What is not read and looks as if it were meant to be, such as a folder agent, is warned of.
+
 It ends with 2 when something is wrong, with 1 when it could not be looked at.`,
 		Example: `  agentctl lint
   agentctl lint my-agents -o json
@@ -84,6 +86,7 @@ func (o *lintOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	warn(o.messages, o.dir, misnamed(o.dir))
 	uses := variablesUsed(project)
 	if o.wanted != "" {
 		missing, err := o.missing(ctx, uses)

@@ -76,6 +76,7 @@ func (o *localTestOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	warn(o.messages, o.dir, misnamed(o.dir))
 	if len(problems) > 0 {
 		showProblems(o.messages, o.dir, problems)
 		return fmt.Errorf("%s in the repository; nothing was run", count(len(problems), "problem"))

@@ -37,7 +37,7 @@ was cancelled.`,
 			return nil
 		},
 	}, func(ctx context.Context, args []string) error {
-		id, err := o.api.deploymentID(ctx, o.wanted, args[0])
+		id, err := o.api.deploymentID(ctx, o.wanted, args[0], use{})
 		if err != nil {
 			return err
 		}

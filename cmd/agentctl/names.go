@@ -139,8 +139,9 @@ func bindWithin(flags *pflag.FlagSet, environment *string) {
 }
 
 // deploymentID is that of the deployment that a person names: by its id, or by the beginning of its
-// commit, or of the digest of what was uploaded.
-func (r *rest) deploymentID(ctx context.Context, within, wanted string) (string, error) {
+// commit, or of the digest of what was uploaded. Of several that have the name those are meant for which
+// the use is.
+func (r *rest) deploymentID(ctx context.Context, within, wanted string, to use) (string, error) {
 	if id, ok := idOf(wanted); ok {
 		return id, nil
 	}
@@ -155,11 +156,50 @@ func (r *rest) deploymentID(ctx context.Context, within, wanted string) (string,
 	for _, d := range list {
 		version[d.ID] = d
 	}
-	at, err := chosen("DEPLOYMENT", wanted, all, func(n named) bool { return version[n.id].begins(wanted) })
+	called := func(n named) bool { return version[n.id].begins(wanted) }
+	is := called
+	if fits := func(n named) bool { return called(n) && to.can(version[n.id]) }; to.can != nil && slices.ContainsFunc(all, fits) {
+		is = fits
+	}
+	at, err := chosen("DEPLOYMENT", wanted, all, is)
 	if err != nil {
 		return "", err
 	}
 	return list[at].ID, nil
+}
+
+// use is what a person names a deployment for.
+type use struct {
+	// done is what is done to it, such as "cancelled"; can says of which ones it can be, nil of all.
+	done string
+	can  func(deployment) bool
+}
+
+// named is the id of the deployment that is the argument, or without one of the only deployment for which
+// the use is; which one that is, is said.
+func (o *deployOptions) named(ctx context.Context, args []string, to use) (string, error) {
+	if len(args) == 1 {
+		return o.api.deploymentID(ctx, o.wanted, args[0], to)
+	}
+	list, all, err := o.api.deploymentsWithin(ctx, o.wanted)
+	if err != nil {
+		return "", fmt.Errorf("DEPLOYMENT: looking for what can be %s: %w", to.done, err)
+	}
+	var fit []named
+	for i, n := range all {
+		if to.can(list[i]) && !list[i].IsLive {
+			fit = append(fit, n)
+		}
+	}
+	described := func(n named) string { return strings.TrimSpace(n.id + " " + n.name) }
+	switch len(fit) {
+	case 0:
+		return "", fmt.Errorf("DEPLOYMENT: none can be %s; there is %s", to.done, listed(all, described))
+	case 1:
+		fmt.Fprintf(o.messages, "to be %s: %s\n", to.done, listed(fit, described))
+		return fit[0].id, nil
+	}
+	return "", fmt.Errorf("DEPLOYMENT: %d can be %s; say which: %s", len(fit), to.done, listed(fit, described))
 }
 
 // deploymentsWithin are the deployments of one environment, or with "" of all, with what they are called.
@@ -208,8 +248,8 @@ func (r *rest) connectorsWithin(ctx context.Context, within string) (list []list
 	}
 	list = []listedConnector{}
 	for _, e := range environments {
-		var some []listedConnector
-		if err := r.call(ctx, http.MethodGet, "/connectors?environment_id="+url.QueryEscape(e.ID), "", nil, &some); err != nil {
+		some, err := r.connectors(ctx, e.ID)
+		if err != nil {
 			return nil, nil, fmt.Errorf("listing the connectors of environment %s: %w", e.Slug, err)
 		}
 		for i := range some {
@@ -223,4 +263,10 @@ func (r *rest) connectorsWithin(ctx context.Context, within string) (list []list
 		list = append(list, some...)
 	}
 	return list, all, nil
+}
+
+// connectors are those of the environment of an id.
+func (r *rest) connectors(ctx context.Context, environment string) (list []listedConnector, err error) {
+	err = r.call(ctx, http.MethodGet, "/connectors?environment_id="+url.QueryEscape(environment), "", nil, &list)
+	return list, err
 }

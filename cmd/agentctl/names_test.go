@@ -65,7 +65,7 @@ func (c *catalogue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			one(redeployed, `"status":"deployed","source":{"commit":"2fd4ffff7a2d28fced849ee1bb76e7391b93eb12"}`),
 			one(upload, `"status":"failed","source":{"digest":"sha256:`+c.uploaded+`"}`),
 		},
-		"/deployments?environment_id=" + numbered(92): {one(elsewhere, `"status":"failed","source":{"commit":"`+c.commit+`"}`)},
+		"/deployments?environment_id=" + numbered(92): {one(elsewhere, `"status":"deployed","source":{"commit":"`+c.commit+`"}`)},
 		"/connectors?environment_id=" + numbered(91): {
 			one(orders, `"name":"orders","mode":"inbound"`), one(results, `"name":"results","mode":"outbound"`), one(former, `"name":"results","mode":"inbound","retired":true`),
 			one(ask, `"name":"production.ask","mode":"sync","defined_in_code":true`), one(dotted, `"name":"production.own","mode":"sync"`),
@@ -134,8 +134,8 @@ func TestNamesStandForIDs(t *testing.T) {
 			live: live, uuid.Max.String(): uuid.Max.String(), "2fd4ffff": redeployed, "2FD4FFF": redeployed, "sha256:2c26b46b": upload, "sha256:2C26B46": upload,
 			"2fd4e1c6 --environment staging": elsewhere, "2fd4e1c6 --environment production": live,
 		}, map[string]string{
-			"2fd4e1c6":                       `"2fd4e1c6" is more than one; say which by its id: ` + live + ` (production, live), ` + elsewhere + ` (staging, failed)`,
-			"abcdef0":                        `the project has no "abcdef0", or the key does not reach it; there is 2fd4e1c6 (production, live), 2fd4ffff (production, deployed), sha256:2c26b46b (production, failed), 2fd4e1c6 (staging, failed)`,
+			"2fd4e1c6":                       `"2fd4e1c6" is more than one; say which by its id: ` + live + ` (production, live), ` + elsewhere + ` (staging, deployed)`,
+			"abcdef0":                        `the project has no "abcdef0", or the key does not reach it; there is 2fd4e1c6 (production, live), 2fd4ffff (production, deployed), sha256:2c26b46b (production, failed), 2fd4e1c6 (staging, deployed)`,
 			"2fd4ff":                         "must be the id of a deployment, or the first 7 characters or more of its commit",
 			"sha256:2c26b4":                  "or of its digest after sha256:",
 			"2c26b46b":                       `the project has no "2c26b46b"`,
@@ -184,7 +184,7 @@ func TestShellsCompleteNames(t *testing.T) {
 	t.Setenv("AGENTPLATFORM_PROJECT", c.id)
 	t.Setenv("AGENTPLATFORM_API_KEY", c.key)
 	for line, want := range map[string][]string{
-		"activate ":                                    {live + "\t2fd4e1c6 production, live", "2fd4ffff\tproduction, deployed", "sha256:2c26b46b\tproduction, failed", elsewhere + "\t2fd4e1c6 staging, failed"},
+		"activate ":                                    {live + "\t2fd4e1c6 production, live", "2fd4ffff\tproduction, deployed", "sha256:2c26b46b\tproduction, failed", elsewhere + "\t2fd4e1c6 staging, deployed"},
 		"logs --environment production ":               {"2fd4e1c6\tproduction, live", "2fd4ffff\tproduction, deployed", "sha256:2c26b46b\tproduction, failed"},
 		"connectors test ":                             {orders + "\torders production, inbound", results + "\tresults production, outbound", former + "\tresults production, inbound, retired", "production.ask\tproduction, sync", "production.own\tproduction, sync", retired + "\tresults staging, outbound, retired", stagedOrders + "\torders staging, inbound", "staging.ask\tstaging, sync"},
 		"listen --environment production --connector ": {"orders\tproduction, inbound", "results\tproduction, outbound", former + "\tresults production, inbound, retired", "production.ask\tproduction, sync", "production.own\tproduction, sync"},
