@@ -59,7 +59,7 @@ It ends with 2 when the run that is named has failed or was cancelled.`,
 			return o.list(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	cmd.AddCommand(newRunsDeleteCommand())
+	cmd.AddCommand(newRunsCancelCommand(), newRunsDeleteCommand())
 	flags := cmd.Flags()
 	o.restOptions.bind(flags)
 	o.output.bind(flags)
@@ -150,9 +150,19 @@ func (o *runsOptions) pages(ctx context.Context) (runs []json.RawMessage, err er
 	return runs, nil
 }
 
+// areRuns says which of the arguments is none.
+func areRuns(ids ...string) error {
+	for _, id := range ids {
+		if _, err := uuid.Parse(id); err != nil {
+			return errors.New("RUN: must be the id of a run")
+		}
+	}
+	return nil
+}
+
 func (o *runsOptions) one(ctx context.Context, id string, out io.Writer) error {
-	if _, err := uuid.Parse(id); err != nil {
-		return errors.New("RUN: must be the id of a run")
+	if err := areRuns(id); err != nil {
+		return err
 	}
 	var text json.RawMessage
 	if err := o.api.call(ctx, http.MethodGet, "/runs/"+id, "", nil, &text); err != nil {

@@ -5,12 +5,10 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 )
 
@@ -42,10 +40,8 @@ to be cancelled before.`,
 }
 
 func eraseRuns(ctx context.Context, api *rest, ids []string, out io.Writer) error {
-	for _, id := range ids {
-		if _, err := uuid.Parse(id); err != nil {
-			return errors.New("RUN: must be the id of a run")
-		}
+	if err := areRuns(ids...); err != nil {
+		return err
 	}
 	for _, id := range ids {
 		var done struct{}
