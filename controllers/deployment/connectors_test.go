@@ -419,7 +419,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		s := newScene(ctx)
 		named := file("nightly", "type: cron\nconfig: {schedule: '${WHEN}', prompt: 'Hi $${WHO}', payload: {to: '${WHO}'}}\n")
 		d := s.brought(ctx, s.Deployment("v1"), named)
-		Expect(d.Status.Message).To(ContainSubstring(`Environment "dev" has no variable WHEN, WHO`))
+		Expect(d.Status.Message).To(ContainSubstring(`Environment "dev" does not have the variables WHEN and WHO`))
 		s.ExpectExists(ctx, s.environment)
 		s.configured(ctx)
 		s.environment.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "WHEN", Value: ptr.To("@hourly")}, {Name: "WHO", Value: ptr.To("all")}}

@@ -101,9 +101,13 @@ func Expanded(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connector, 
 	return out, nil
 }
 
-// noVariable says that an environment lacks variables.
+// noVariable says which variables an environment lacks, and where to set them.
 func noVariable(c *v1alpha1.Connector, missing []string) error {
-	return &TextError{fmt.Sprintf("Environment %q has no variable %s: add it to spec.variables there", c.Spec.Environment, strings.Join(missing, ", "))}
+	names, them := "variable "+missing[0], "it"
+	if last := len(missing) - 1; last > 0 {
+		names, them = "variables "+strings.Join(missing[:last], ", ")+" and "+missing[last], "them"
+	}
+	return &TextError{fmt.Sprintf("Environment %q does not have the %s: set %s in its spec.variables, or by `agentctl env set`", c.Spec.Environment, names, them)}
 }
 
 // IsTextError says whether an expansion failed for what a person can mend.

@@ -176,7 +176,7 @@ func TestVariablesInTexts(t *testing.T) {
 		require.Same(t, c, got)
 	}
 	for text, want := range map[string]string{
-		"${NONE}":   `Environment "dev" has no variable NONE`,
+		"${NONE}":   `Environment "dev" does not have the variable NONE`,
 		"${SECRET}": "the variable SECRET is sensitive",
 		"${":        `"prompt" has ${ without the name`,
 	} {
@@ -264,7 +264,8 @@ func TestWhatIsSealedOfAConnectorThatSends(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, got.IsEmpty(), "what people write is as they write it")
 	for name, c := range map[string]struct{ url, headers, want string }{
-		"a variable that is not": {"https://${NONE}/${NO}", "{}", `Environment "dev" has no variable NO, NONE: add it to spec.variables there`},
+		"a variable that is not": {"https://${NONE}/${NO}", "{}", `Environment "dev" does not have the variables NO and NONE: set them in its spec.variables, or by ` + "`agentctl env set`"},
+		"several that are not":   {"https://${C}/${A}", "{X-B: '${B}'}", `Environment "dev" does not have the variables A, B and C: set them in its spec.variables, or by ` + "`agentctl env set`"},
 		"one without a value":    {"https://${HOST}", "{X-A: '${GONE}'}", `the variable GONE has no value: Secret "gone" does not exist`},
 		"a value that is no URL": {"${TOKEN}", "{}", `"url" must be an http or https URL, such as https://example.com/results`},
 		"a line break":           {"https://${HOST}", "{X-A: '${BAD}'}", `"headers" has a control character, such as a line break, in the value of "X-A": remove it`},
