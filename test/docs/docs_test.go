@@ -128,6 +128,16 @@ func TestNoPageIsADeadEnd(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(all)), slices.Collect(maps.Keys(seen)))
 }
 
+// TestTheFirstAgentTakesAsManyStepsAsIsSaid: where people are led to it.
+func TestTheFirstAgentTakesAsManyStepsAsIsSaid(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	steps := len(regexp.MustCompile(`(?m)^## \d+\. `).FindAllString(all["docs/first-agent.md"], -1))
+	said := []string{"no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"}[steps]
+	require.Contains(t, all["README.md"], "takes "+said+" steps from there")
+	require.Contains(t, all["docs/first-agent.md"], "in "+said+" steps")
+}
+
 // TestNamedFilesAreThere: what stands in backquotes and begins with a folder of ours.
 func TestNamedFilesAreThere(t *testing.T) {
 	t.Parallel()
