@@ -24,7 +24,7 @@ back.
 
 What a receiver has got, replays of the event and backups of the database are not
 touched. The first run that cannot be erased ends the command: one that is open is
-to be cancelled before.`,
+to be cancelled before, by agentctl runs cancel.`,
 		Example: `  agentctl runs delete 0199f3c2-...`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
