@@ -65,7 +65,8 @@ func TestFilesReachTheRunner(t *testing.T) {
 	require.False(t, (<-runs).run.Files)
 }
 
-// TestAnAnswerOfWhatIsErasedIsNotRepeated: who sends the event again is told so, once and for all.
+// TestAnAnswerOfWhatIsErasedIsNotRepeated: who sends the event again is told so, once and for all:
+// of a run but the first by its result.
 func TestAnAnswerOfWhatIsErasedIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -78,9 +79,17 @@ func TestAnAnswerOfWhatIsErasedIsNotRepeated(t *testing.T) {
 	require.Equal(t, first.body, b.post(b.gateway, c.ID.String(), `{}`, key).body)
 	results := first.body["results"].([]any)
 	require.Len(t, results, 2)
-	erased := uuid.MustParse(results[0].(map[string]any)["run_id"].(string))
-	require.NoError(t, b.store.EraseRun(t.Context(), store.Key{ProjectID: b.project, ID: erased}))
+	erase := func(result any) {
+		erased := uuid.MustParse(result.(map[string]any)["run_id"].(string))
+		require.NoError(t, b.store.EraseRun(t.Context(), store.Key{ProjectID: b.project, ID: erased}))
+	}
+	erase(results[1])
 	again := b.post(b.gateway, c.ID.String(), `{}`, key)
+	require.Equal(t, 200, again.status, "%v", again.body)
+	require.Equal(t, results[0], again.body["results"].([]any)[0], "which is there")
+	require.Equal(t, "gone", again.body["results"].([]any)[1].(map[string]any)["status"])
+	erase(results[0])
+	again = b.post(b.gateway, c.ID.String(), `{}`, key)
 	require.Equal(t, 409, again.status, "%v", again.body)
 	require.Equal(t, "gone", again.body["code"])
 	require.Empty(t, again.header.Get("Retry-After"))

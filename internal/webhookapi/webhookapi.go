@@ -65,11 +65,14 @@ type Results struct {
 // Result is how a run has ended.
 type Result struct {
 	RunID     uuid.UUID `json:"run_id" format:"uuid" doc:"The run."`
-	AgentName string    `json:"agent_name" doc:"The agent that ran." example:"support"`
-	Status    string    `json:"status" doc:"completed, failed or cancelled." example:"completed"`
+	AgentName string    `json:"agent_name" doc:"The agent that ran; empty of a run that is gone." example:"support"`
+	Status    string    `json:"status" doc:"completed, failed or cancelled; gone of a run that was erased, or is not kept any more, where others of its event are." example:"completed"`
 	Output    string    `json:"output" doc:"What the agent answered."`
-	Error     *string   `json:"error" doc:"Why it failed; else null."`
+	Error     *string   `json:"error" doc:"Why it failed, or that it is gone; else null."`
 }
+
+// ResultGone is the status of a result of which nothing is known any more.
+const ResultGone = "gone"
 
 // Handshake is the answer to a provider that asks whether a webhook is the connector's.
 type Handshake struct {

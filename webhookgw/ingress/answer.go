@@ -96,6 +96,9 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 		w.Header().Del(webhookapi.ReplayedHeader) // there is no answer to repeat
 		at.ends(w, http.StatusConflict, httpserver.CodeGone, "A run of this event was erased, or is not kept any more, so that the answer cannot be repeated. "+
 			"Nothing was started; to start it anew, send the event with another Idempotency-Key.")
+	case errors.Is(err, store.ErrNotFound):
+		h.opts.Metrics.SyncAnswered(metrics.SyncUnknown)
+		at.ends(w, http.StatusConflict, httpserver.CodeGone, "The agent has run, and its run was erased before this answer. To send the event again starts another one.")
 	default:
 		h.opts.Metrics.SyncAnswered(metrics.SyncUnknown)
 		if at.events == nil {
@@ -215,6 +218,9 @@ func (h *Handler) writeResults(w http.ResponseWriter, r *http.Request, at record
 	h.outputs.give(first)
 	for i := 1; i < len(at.runs) && out.Flush() == nil; i++ {
 		next, err := h.take(r.Context(), at, i)
+		if errors.Is(err, store.ErrNotFound) {
+			next, err = atHand(goneRun(at.runs[i])), nil
+		}
 		if err != nil {
 			return fmt.Errorf("%w: %w", errBroken, err)
 		}
@@ -228,6 +234,12 @@ func (h *Handler) writeResults(w http.ResponseWriter, r *http.Request, at record
 		at.events.endResults()
 	}
 	return nil
+}
+
+// goneRun stands in an answer for a run that was erased, or is not kept any more, of an event of which
+// others are there: all that is known of it is its id.
+func goneRun(run uuid.UUID) store.Run {
+	return store.Run{ID: run, Status: store.RunStatus(webhookapi.ResultGone), Error: "the run was erased, or is not kept any more"}
 }
 
 // prefersAsync reads RFC 7240's `Prefer: respond-async`.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -26,13 +29,20 @@ type past struct {
 	keeper
 	runs  []uuid.UUID
 	fails uuid.UUID // reading this one does
+	// erased are runs that nobody reads any more; accepts says that the request is the first.
+	erased  []uuid.UUID
+	accepts bool
 
 	reads sync.Map // of single runs, by id
 }
 
 func (p *past) Accept(_ context.Context, events []store.Event) (out []store.Admission, err error) {
+	verdict := store.Repeated
+	if p.accepts {
+		verdict = store.Accepted
+	}
 	for range events {
-		out = append(out, store.Admission{Verdict: store.Repeated, ConnectorRunID: uuid.Must(uuid.NewV7()), RunIDs: p.runs})
+		out = append(out, store.Admission{Verdict: verdict, ConnectorRunID: uuid.Must(uuid.NewV7()), RunIDs: p.runs})
 	}
 	return out, nil
 }
@@ -44,8 +54,11 @@ func (p *past) Outcome(context.Context, store.Key) (store.Outcome, error) {
 }
 
 func (p *past) Run(_ context.Context, key store.Key) (store.Run, error) {
-	if key.ID == p.fails {
+	switch {
+	case key.ID == p.fails:
 		return store.Run{}, errors.New("away")
+	case slices.Contains(p.erased, key.ID):
+		return store.Run{}, store.ErrNotFound
 	}
 	p.reads.Store(key.ID, true)
 	return p.run(key.ID), nil
@@ -177,4 +190,51 @@ func TestAnAnswerThatCannotBeEndedIsBrokenOff(t *testing.T) {
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(httptest.NewRecorder(), calls(t)) })
 	require.Empty(t, h.outputs.byRun)
 	require.Zero(t, h.callers.Taken())
+}
+
+// TestAnAnswerThatHasBegunSaysWhatIsGone: a run that was erased while the results of others were
+// written has a result that says so, whether the request was the first or repeats it, as JSON and as
+// a stream; and what comes after it is there.
+func TestAnAnswerThatHasBegunSaysWhatIsGone(t *testing.T) {
+	t.Parallel()
+	for _, accepts := range []bool{true, false} {
+		p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3), accepts: accepts}
+		p.erased = p.runs[1:2]
+		h := servingStore(t, p)
+		plain, streamed, r := httptest.NewRecorder(), httptest.NewRecorder(), calls(t)
+		h.ServeHTTP(plain, calls(t))
+		r.Header.Set("Accept", typeEvents)
+		h.ServeHTTP(streamed, r)
+		require.Equal(t, http.StatusOK, plain.Code)
+		var got webhookapi.Results
+		require.NoError(t, json.Unmarshal(plain.Body.Bytes(), &got))
+		require.Len(t, got.Results, 3)
+		why := "the run was erased, or is not kept any more"
+		require.Equal(t, webhookapi.Result{RunID: p.runs[1], Status: webhookapi.ResultGone, Error: &why}, got.Results[1])
+		require.Equal(t, p.runs[2], got.Results[2].RunID)
+		names, data := sent(t, streamed.Body.String())
+		require.Equal(t, "result", names[len(names)-1])
+		require.Equal(t, strings.TrimSuffix(plain.Body.String(), "\n"), data[len(data)-1])
+		require.Empty(t, h.outputs.byRun)
+		require.True(t, h.outputs.budget.Free())
+		require.Zero(t, h.callers.Taken())
+	}
+}
+
+// TestWhoWaitsIsToldThatTheFirstRunIsGone: and is not asked to send the event again, which would
+// start another one.
+func TestWhoWaitsIsToldThatTheFirstRunIsGone(t *testing.T) {
+	t.Parallel()
+	for _, accepts := range []bool{true, false} {
+		p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(2), accepts: accepts}
+		p.erased = p.runs[:1]
+		w := httptest.NewRecorder()
+		servingStore(t, p).ServeHTTP(w, calls(t))
+		require.Equal(t, http.StatusConflict, w.Code)
+		var problem httpserver.Problem
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &problem))
+		require.Equal(t, httpserver.CodeGone, problem.Code)
+		require.Empty(t, w.Header().Get("Retry-After"))
+		require.NotEqual(t, accepts, strings.Contains(problem.Detail, "Nothing was started"), problem.Detail)
+	}
 }
