@@ -6,9 +6,11 @@ import (
 	"database/sql"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/postgres"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
@@ -63,4 +65,49 @@ func TestABundleIsHeldOrGone(t *testing.T) {
 	}
 	require.NoError(t, sweep.Commit())
 	require.ErrorIs(t, <-done, store.ErrBundleGone)
+}
+
+// TestWhatIsOpenIsLookedThroughOnceForAllBundles: of a project whose bundles are due, however many.
+func TestWhatIsOpenIsLookedThroughOnceForAllBundles(t *testing.T) {
+	t.Parallel()
+	dsn := migrated(t)
+	scene := storebench.NewScene(t, openAt(t, dsn), 1)
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	for _, statement := range []string{
+		`UPDATE environments SET live_deployment_id = NULL, live_rank = 0, live_activated_at = NULL, wanted_bundle_digest = ''`,
+		`UPDATE deployments SET status = 'failed'`,
+		// Each with a deployment; of one there is a run.
+		`INSERT INTO deployments SELECT (r).* FROM (SELECT json_populate_record(d, json_build_object('id', md5('d' || n), 'name', 'd' || n,
+			'object_uid', 'd' || n, 'sequence', d.sequence + n, 'bundle_digest', 'sha256:' || n)) AS r FROM deployments d, generate_series(1, 30) n) s`,
+		`INSERT INTO bundles SELECT b.project_id, 'sha256:' || n, b.size, b.blob_id, b.created_at, 0 FROM bundles b, generate_series(1, 30) n`,
+		`INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, deployment_id, attempt, lease_until, queued_at)
+			SELECT project_id, id, environment_id, 'a', id, 'running', 1, id, 1, now_us() + 1000000000, 1 FROM deployments WHERE bundle_digest = 'sha256:7'`,
+		`ALTER TABLE blob_chunks DROP CONSTRAINT blob_chunks_project_id_blob_id_fkey`,
+		`ALTER TABLE bundles DROP CONSTRAINT bundles_project_id_blob_id_fkey`, // they share one blob
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	var seen plans
+	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("auto")))
+	require.NoError(t, err)
+	_, err = s.SweepExpired(t.Context(), 100)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, seen.err)
+	var left []string
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT array_agg(digest ORDER BY digest) FROM bundles WHERE project_id = $1 AND kept_until > 0 AND digest LIKE 'sha256:_'`,
+		scene.Project.String()).Scan(pgtype.NewMap().SQLScanner(&left)))
+	require.Equal(t, []string{"sha256:7"}, left)
+	looks := 0
+	for _, p := range seen.all {
+		p.Plan.walk(func(n node) {
+			if n.Relation == "open_runs" {
+				looks++
+			}
+		})
+	}
+	require.Equal(t, 1, looks)
 }

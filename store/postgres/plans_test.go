@@ -49,7 +49,7 @@ var wide = []struct {
 	{"(SELECT count(*) FROM (SELECT 1 AS one FROM concurrency_slots", "the figures count keys, up to a limit", true},
 	{"WHERE status = 'running' AND lease_until <= now_us()", "the sweep looks at all that runs, by an index of its own", true},
 	{"SELECT count(*) FROM open_runs r WHERE r.status = 'running'", "the figures count all that runs, by an index of its own", true},
-	{"JOIN open_runs r ON r.project_id = d.project_id", "a bundle that nothing else needs goes unless an open run of its environments does", true},
+	{"SELECT DISTINCT r.deployment_id AS id FROM open_runs r", "bundles that nothing else needs go unless an open run of their project does, for all of them looked through once", true},
 	{"FROM audit_log a LEFT JOIN audit_outcomes o", "a page of the audit log is from the newest partitions", false},
 }
 

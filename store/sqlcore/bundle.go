@@ -164,8 +164,9 @@ func (c *Core) dropBundles(ctx context.Context, tx *Tx, limit int) (int64, error
 		return 0, err
 	}
 	slices.SortFunc(due, func(a, b bundle) int { return compareIDs(a.project, b.project) }) // as whoever counts bytes
+	open := map[uuid.UUID][]string{}
 	for _, b := range due {
-		needed, err := needsBundle(ctx, tx, b)
+		needed, err := needsBundle(ctx, tx, b, open)
 		if err != nil {
 			return 0, wrap(err, "asking who needs bundle %s", b.digest)
 		}
@@ -189,16 +190,23 @@ const needing = `SELECT EXISTS (SELECT 1 FROM environments e WHERE e.project_id 
 			OR d.status = 'deployed' AND (SELECT count(*) FROM (SELECT 1 AS one FROM deployments n WHERE n.project_id = $1 AND n.environment_id = d.environment_id
 				AND n.sequence > d.sequence AND n.status = 'deployed' ORDER BY n.sequence LIMIT $3) newer) < $3))`
 
-// needsBundle says whether something needs a bundle. What is open is looked at last: it may be much.
-func needsBundle(ctx context.Context, tx *Tx, b bundle) (needed bool, err error) {
-	err = tx.QueryRowContext(ctx, needing, b.project, b.digest, store.BundlesKept).Scan(&needed)
-	for _, open := range []string{`r.status = 'running'`, `r.status = 'awaiting_approval'`, `r.status = 'queued' AND NOT r.blocked`, `r.blocked`} {
-		if err != nil || needed {
-			break
-		}
-		err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployments d
-			JOIN open_runs r ON r.project_id = d.project_id AND r.environment_id = d.environment_id AND r.deployment_id = d.id
-			WHERE d.project_id = $1 AND d.bundle_digest = $2 AND `+open+`)`, b.project, b.digest).Scan(&needed)
+// needsBundle says whether something needs a bundle. What is open is looked at last, for it may be
+// much, and of a project once: open has the bundles that it needs.
+func needsBundle(ctx context.Context, tx *Tx, b bundle, open map[uuid.UUID][]string) (needed bool, err error) {
+	if err = tx.QueryRowContext(ctx, needing, b.project, b.digest, store.BundlesKept).Scan(&needed); err != nil || needed {
+		return needed, err
 	}
-	return needed, err
+	digests, known := open[b.project]
+	if !known {
+		if digests, err = collect(ctx, tx, scanName, bundlesOfOpen, b.project); err != nil {
+			return false, err
+		}
+		open[b.project] = digests
+	}
+	return slices.Contains(digests, b.digest), nil
 }
+
+// bundlesOfOpen are the bundles that open runs of a project have begun with.
+const bundlesOfOpen = `SELECT DISTINCT d.bundle_digest
+	FROM (SELECT DISTINCT r.deployment_id AS id FROM open_runs r WHERE r.project_id = $1 AND r.deployment_id IS NOT NULL) o
+	JOIN deployments d ON d.project_id = $1 AND d.id = o.id`

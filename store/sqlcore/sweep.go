@@ -16,9 +16,6 @@ import (
 const (
 	// looseAge is how old a blob is that nothing keeps when it goes.
 	looseAge = 24 * time.Hour
-	// bundlesAtOnce is of how many bundles one transaction asks who needs them: what is open of a
-	// project is looked through for each.
-	bundlesAtOnce = 20
 	// runnerAge is how long a runner is remembered that is not seen.
 	runnerAge = time.Hour
 )
@@ -257,7 +254,7 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 			return c.dropUploads(ctx, tx, min(limit, chunk))
 		}},
 		{"bundles", func(ctx context.Context, tx *Tx) (int64, error) {
-			return c.dropBundles(ctx, tx, min(limit, bundlesAtOnce))
+			return c.dropBundles(ctx, tx, min(limit, chunk))
 		}},
 		{"blobs that nothing keeps", func(ctx context.Context, tx *Tx) (int64, error) {
 			loose, err := collect(ctx, tx, scanSized, `SELECT project_id, id, size FROM blobs
