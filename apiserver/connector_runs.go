@@ -136,20 +136,25 @@ func (s *Server) getConnectorRun(ctx context.Context, c *caller, in *ConnectorRu
 	return plainly(shown, err)
 }
 
-// connectorRun is the one of a connector that a path names.
+// connectorRun is the one of a connector that a path names. A connector that is gone is known by it.
 func (s *Server) connectorRun(ctx context.Context, c *caller, in *ConnectorRunPath) (store.ConnectorRun, error) {
-	connector, err := s.connectorKey(ctx, c, in.ConnectorID)
-	if err != nil {
-		return store.ConnectorRun{}, err
+	_, gone := s.connector(ctx, c, in.ConnectorID)
+	if gone != nil && !isNotFound(gone) {
+		return store.ConnectorRun{}, gone
 	}
 	run, err := s.store.ConnectorRun(ctx, c.row(in.RunID))
-	if errors.Is(err, store.ErrNotFound) || err == nil && run.ConnectorID != connector.ID {
-		return store.ConnectorRun{}, notFound("connector run")
-	}
-	if err != nil {
+	switch {
+	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return store.ConnectorRun{}, fmt.Errorf("reading connector run %s: %w", in.RunID, err)
+	case err == nil && run.ConnectorID == uuid.UUID(in.ConnectorID):
+		if gone != nil {
+			err = s.mustReachID(ctx, c, run.EnvironmentID)
+		}
+		return run, err
+	case gone != nil:
+		return store.ConnectorRun{}, gone
 	}
-	return run, nil
+	return store.ConnectorRun{}, notFound("connector run")
 }
 
 // wholeConnectorRun shows a connector run with its output, or its attempts.

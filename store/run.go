@@ -312,8 +312,7 @@ type ConnectorRunQuery struct {
 	// Status and Trigger narrow when not empty.
 	Status  ConnectorRunStatus
 	Trigger TriggerType
-	// Run narrows, when it is set, to what started that run, and to deliveries of it. Like the
-	// others it costs what the connector's runs of the time cost.
+	// Run narrows, when it is set, to what started that run, and to deliveries of it.
 	Run    uuid.UUID
 	Limit  int
 	Offset int

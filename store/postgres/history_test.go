@@ -115,3 +115,30 @@ func TestEitherOfTheLastTwoRunsMayEndFirst(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatIsAboutARunIsFoundByIt: what has started it, and deliveries of it, among connector runs
+// that may be any number.
+func TestWhatIsAboutARunIsFoundByIt(t *testing.T) {
+	t.Parallel()
+	dsn, c, _ := stored(t, size{ended: 5000, queued: 5000}, "of the store")
+	var seen plans
+	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("force_generic_plan")))
+	require.NoError(t, err)
+	admissions, err := s.Accept(t.Context(), []store.Event{c.Event(t)})
+	require.NoError(t, err)
+	seen.forget()
+	runs, total, err := s.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{
+		Connector: store.Key{ProjectID: c.Project, ID: c.Connector}, Run: admissions[0].RunIDs[0], Limit: 10,
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, total)
+	require.Equal(t, admissions[0].ConnectorRunID, runs[0].ID)
+	require.NoError(t, s.Close())
+	require.NoError(t, seen.err)
+	read := int64(0)
+	for _, p := range seen.all {
+		read += p.Plan.blocks()
+	}
+	require.Positive(t, read)
+	require.Less(t, read, int64(50))
+}

@@ -19,7 +19,11 @@ const shallow = 200
 
 // ListConnectorRuns implements store.History.
 func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
-	s := connectorRuns{Core: c, connector: q.Connector, status: q.Status, trigger: q.Trigger, run: q.Run}
+	if q.Run != uuid.Nil {
+		runs, total, err = c.connectorRunsOf(ctx, q)
+		return runs, total, wrap(err, "listing runs of connector %s for run %s", q.Connector, q.Run)
+	}
+	s := connectorRuns{Core: c, connector: q.Connector, status: q.Status, trigger: q.Trigger}
 	err = c.engine.Snapshot(ctx, func(ctx context.Context, tx Queryer) error {
 		if err := s.setWindow(ctx, tx, q); err != nil {
 			return err
@@ -31,7 +35,7 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 			return nil
 		}
 		left, within := q.Offset, period{0, never}
-		if left > shallow && q.Run == uuid.Nil && !s.ended.empty() {
+		if left > shallow && !s.ended.empty() {
 			if left, within, err = s.skip(ctx, tx, q.Limit, left); err != nil {
 				return err
 			}

@@ -53,10 +53,9 @@ func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatist
 type connectorRuns struct {
 	*Core
 	connector store.Key
-	// status, trigger and run narrow, unless they are zero.
+	// status and trigger narrow, unless they are zero.
 	status  store.ConnectorRunStatus
 	trigger store.TriggerType
-	run     uuid.UUID
 	// open and ended are when those started that are open, and those that have ended.
 	open, ended period
 	// seen is since when rows of history may be read.
@@ -108,9 +107,6 @@ func (s *connectorRuns) narrow(l *list) (text string) {
 	if s.trigger != "" {
 		text += ` AND c.trigger_type = ` + l.add(string(s.trigger))
 	}
-	if s.run != uuid.Nil {
-		text += ` AND ` + l.add(s.run) + ` ` + s.engine.Among("c.run_ids")
-	}
 	return text
 }
 
@@ -126,12 +122,9 @@ func (l *list) during(p period) string {
 }
 
 // count counts them: whole hours, days and months by their rollups, what is left of an hour at
-// the ends of the window, and what is open, row by row. What narrows to a run has no rollups.
+// the ends of the window, and what is open, row by row.
 func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
 	whole, rest := split(s.ended)
-	if s.run != uuid.Nil && !s.ended.empty() {
-		whole, rest = nil, []period{s.ended}
-	}
 	l := s.args()
 	narrow := s.narrow(&l)
 	var of []string

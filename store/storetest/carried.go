@@ -3,6 +3,9 @@
 package storetest
 
 import (
+	"slices"
+	"time"
+
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
@@ -56,6 +59,54 @@ var carriedPromises = []promise{
 		_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: out.Key(), Run: v7(), Limit: 10})
 		w.NoError(err)
 		w.Zero(total)
+		stranger := store.Key{ProjectID: v7(), ID: w.connector.ID}
+		_, total, err = w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: stranger, Run: open.RunID, Limit: 10})
+		w.NoError(err)
+		w.Zero(total)
+	}},
+	{"what is about a run is narrowed as lists are, newest first, by pages", func(w *world) {
+		w.deploy("one", "first")
+		out := w.outboundTo("results", automatic)
+		first := w.failing()
+		w.record(attempted(first, store.DeliveryFailed))
+		all := []uuid.UUID{first.Delivery.ID}
+		for range 2 {
+			w.replay(all[len(all)-1])
+			again := w.takeDue(10, 10)[0]
+			all = append(all, again.Delivery.ID)
+			if len(all) == 2 {
+				w.record(attempted(again, store.DeliveryDone))
+			}
+		}
+		slices.Reverse(all)
+		for what, c := range map[string]struct {
+			narrow func(q *store.ConnectorRunQuery)
+			want   []uuid.UUID
+			total  int64
+		}{
+			"all":             {func(*store.ConnectorRunQuery) {}, all, 3},
+			"the first page":  {func(q *store.ConnectorRunQuery) { q.Limit = 2 }, all[:2], 3},
+			"the second page": {func(q *store.ConnectorRunQuery) { q.Limit, q.Offset = 2, 2 }, all[2:], 3},
+			"beyond":          {func(q *store.ConnectorRunQuery) { q.Offset = 3 }, nil, 3},
+			"open":            {func(q *store.ConnectorRunQuery) { q.Status = store.ConnectorRunRunning }, all[:1], 1},
+			"done":            {func(q *store.ConnectorRunQuery) { q.Status = store.ConnectorRunCompleted }, all[1:2], 1},
+			"failed":          {func(q *store.ConnectorRunQuery) { q.Status = store.ConnectorRunFailed }, all[2:], 1},
+			"of a cause":      {func(q *store.ConnectorRunQuery) { q.Trigger = store.TriggerOutbound }, all, 3},
+			"of another":      {func(q *store.ConnectorRunQuery) { q.Trigger = store.TriggerWebhook }, nil, 0},
+			"of a while":      {func(q *store.ConnectorRunQuery) { q.Since = time.Hour }, all, 3},
+		} {
+			q := store.ConnectorRunQuery{Connector: out.Key(), Run: first.RunID, Limit: 10}
+			c.narrow(&q)
+			runs, total, err := w.s.ListConnectorRuns(w.ctx, q)
+			w.NoError(err)
+			w.Equal(c.total, total, what)
+			var got []uuid.UUID
+			for _, run := range runs {
+				w.Equal(w.connectorRun(run.ID), run, what)
+				got = append(got, run.ID)
+			}
+			w.Equal(c.want, got, what)
+		}
 	}},
 	{"what a run sends stays a payload, whatever it looks like", func(w *world) {
 		w.deploy("one", "first")

@@ -557,8 +557,9 @@ CREATE TABLE deliveries (
 CREATE INDEX deliveries_due ON deliveries (project_id, connector_id, due_at, id);
 CREATE INDEX deliveries_connector ON deliveries (project_id, connector_id, id);
 CREATE INDEX deliveries_leased ON deliveries (project_id, connector_id, lease_until) WHERE lease_until IS NOT NULL;
--- Whether history is to stay for their sake is asked of all projects at once.
-CREATE INDEX deliveries_run ON deliveries (run_id, project_id) WHERE kind = 'result';
+-- The deliveries of a run. Whether history is to stay for the sake of some is asked of all projects
+-- at once.
+CREATE INDEX deliveries_run ON deliveries (run_id, project_id);
 
 -- Where they go, by connector: when a claim may find one that is due, NULL where none waits,
 -- and how many attempts have failed in a row. It is paused for as long as the connector's

@@ -265,6 +265,10 @@ func (t *tour) list() {
 		_, err := t.Store.ConnectorStatistics(t.ctx, store.ConnectorStatisticsQuery{Connector: t.key(t.Connector), Since: time.Now().Add(-since)})
 		t.NoError(err)
 	}
+	for _, run := range append(slices.Clone(t.runs), t.key(newID(t.tb))) {
+		_, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{Connector: t.key(t.Connector), Run: run.ID, Since: time.Hour, Limit: 20})
+		t.NoError(err)
+	}
 	_, err := t.Store.Agents(t.ctx, t.key(t.Environment))
 	t.NoError(err)
 	for _, of := range []store.StatisticsQuery{{}, {Since: time.Now().AddDate(0, -3, 0), DeploymentID: uuid.New(), TestNames: []string{"b"}}, {

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// connectorRunsOf is a page of those runs of a connector that are about one run: what has started
+// it, by its id, and deliveries of it, by an index of these. So it costs what there is of that run,
+// however many runs the connector has had.
+func (c *Core) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
+	reader := c.engine.Lists()
+	now, seen, err := c.nowAndSeen(ctx, reader, q.Connector.ProjectID)
+	if err != nil {
+		return nil, 0, err
+	}
+	of := period{max(seen, store.TimeOf(q.Run).UnixMicro()), never}
+	if q.Since > 0 {
+		of.from = max(of.from, now-q.Since.Microseconds())
+	}
+	if runs, err = c.deliveriesOf(ctx, reader, q, of); err != nil {
+		return nil, 0, err
+	}
+	event, err := c.startOf(ctx, reader, store.Key{ProjectID: q.Connector.ProjectID, ID: q.Run})
+	if err != nil {
+		return nil, 0, err
+	}
+	if event != nil && (q.Since == 0 || store.TimeOf(event.ID).UnixMicro() >= now-q.Since.Microseconds()) {
+		runs = append(runs, *event)
+	}
+	runs = slices.DeleteFunc(runs, func(run store.ConnectorRun) bool {
+		return run.ConnectorID != q.Connector.ID || q.Status != "" && run.Status != q.Status || q.Trigger != "" && run.Trigger != q.Trigger
+	})
+	slices.SortFunc(runs, func(a, b store.ConnectorRun) int { return bytes.Compare(b.ID[:], a.ID[:]) })
+	total = int64(len(runs))
+	runs = runs[min(q.Offset, len(runs)):]
+	runs = runs[:min(q.Limit, len(runs))]
+	return runs, total, c.addErrors(ctx, runs)
+}
+
+// nowAndSeen are the time and since when history of a project may be read, in microseconds.
+func (c *Core) nowAndSeen(ctx context.Context, q Queryer, project uuid.UUID) (now, seen int64, err error) {
+	if err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
+		return 0, 0, err
+	}
+	seen, err = c.seenSince(ctx, q, project)
+	return now, seen, err
+}
+
+// startOf is the connector run that has started a run; nil where none did, or it is not kept any
+// more.
+func (c *Core) startOf(ctx context.Context, q Queryer, run store.Key) (*store.ConnectorRun, error) {
+	var event *uuid.UUID
+	err := found(q.QueryRowContext(ctx, `SELECT r.connector_run_id FROM open_runs r WHERE r.project_id = $1 AND r.id = $2`, run.ProjectID, run.ID).Scan(&event))
+	if errors.Is(err, store.ErrNotFound) {
+		err = c.inHistory(ctx, q, run, `SELECT r.connector_run_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+since("r.id", "$1"), &event)
+	}
+	if errors.Is(err, store.ErrNotFound) || err == nil && event == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	started, err := c.connectorRun(ctx, q, store.Key{ProjectID: run.ProjectID, ID: *event})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return &started, err
+}
+
+// deliveriesOf are the deliveries by a connector of what a run has sent, or has ended with, of a
+// period. Those that are open are read first: one that ends meanwhile is read twice, and counts as
+// it has ended.
+func (c *Core) deliveriesOf(ctx context.Context, q Queryer, of store.ConnectorRunQuery, within period) (runs []store.ConnectorRun, err error) {
+	l := list{args: []any{of.Connector.ProjectID, of.Run, of.Connector.ID}}
+	during := ` AND c.connector_id = $3` + l.during(within)
+	for _, statement := range []string{
+		`SELECT ` + openDeliveryColumns + ` FROM ` + openDeliveries + ` c WHERE c.project_id = $1 AND c.run_id = $2` + during,
+		`SELECT ` + endedConnectorRunColumns + ` FROM ended_connector_runs c WHERE c.project_id = $1 AND c.kind <> ''
+			AND ` + c.engine.First("c.run_ids") + ` = $2` + during,
+	} {
+		some, err := collect(ctx, q, scanConnectorRun, statement, l.args...)
+		if err != nil {
+			return nil, err
+		}
+		runs = slices.DeleteFunc(runs, func(open store.ConnectorRun) bool {
+			return slices.ContainsFunc(some, func(ended store.ConnectorRun) bool { return ended.ID == open.ID })
+		})
+		runs = append(runs, some...)
+	}
+	return runs, nil
+}
