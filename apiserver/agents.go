@@ -3,11 +3,11 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -36,7 +36,7 @@ type AgentDetails struct {
 	Stats        AgentStats       `json:"stats" doc:"Counts of runs in the window."`
 	TokenUsage   TokenUsage       `json:"token_usage" doc:"Model tokens that ended runs of the window have spent."`
 	Cost         Null[Cost]       `json:"cost" doc:"What they cost; null where no price is known."`
-	Connectors   []AgentConnector `json:"connectors" doc:"The linked connectors, by name."`
+	Connectors   []AgentConnector `json:"connectors" doc:"The linked connectors, by name, those of one name by id."`
 	Judges       []Judge          `json:"judges" doc:"The average scores of its judges; empty in this release."`
 }
 
@@ -89,9 +89,9 @@ func (s *Server) listAgents(ctx context.Context, c *caller, in *AgentsQuery) (an
 	if err != nil {
 		return answer[[]Agent]{}, err
 	}
-	agents, err := s.agentsOf(ctx, c, environment)
+	agents, err := s.store.Agents(ctx, c.keyOf(environment))
 	if err != nil {
-		return answer[[]Agent]{}, err
+		return answer[[]Agent]{}, fmt.Errorf("listing the agents of environment %q: %w", environment.Name, err)
 	}
 	out := []Agent{}
 	for _, a := range agents {
@@ -136,36 +136,32 @@ func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (answe
 // findAgent looks in the environment, and in the others of the project so that
 // an agent that is not deployed here is found too.
 func (s *Server) findAgent(ctx context.Context, c *caller, here *v1alpha1.Environment, name string) (store.AgentSummary, error) {
-	agents, err := s.agentsOf(ctx, c, here)
-	if err != nil {
-		return store.AgentSummary{}, err
-	}
-	named := func(a store.AgentSummary) bool { return a.Name == name }
-	if i := slices.IndexFunc(agents, named); i >= 0 {
-		return agents[i], nil
+	agent, err := s.agentOf(ctx, c, here, name)
+	if !isNotFound(err) {
+		return agent, err
 	}
 	others, err := s.environments(ctx, c)
 	if err != nil {
 		return store.AgentSummary{}, err
 	}
 	for i := range others {
-		agents, err := s.agentsOf(ctx, c, &others[i])
-		if err != nil {
-			return store.AgentSummary{}, err
-		}
-		if slices.ContainsFunc(agents, named) {
-			return store.AgentSummary{Name: name}, nil
+		if _, err := s.agentOf(ctx, c, &others[i], name); !isNotFound(err) {
+			return store.AgentSummary{Name: name}, err
 		}
 	}
 	return store.AgentSummary{}, notFound("agent")
 }
 
-func (s *Server) agentsOf(ctx context.Context, c *caller, e *v1alpha1.Environment) ([]store.AgentSummary, error) {
-	agents, err := s.store.Agents(ctx, c.keyOf(e))
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("listing the agents of environment %q: %w", e.Name, err)
+// agentOf is an agent of an environment.
+func (s *Server) agentOf(ctx context.Context, c *caller, e *v1alpha1.Environment, name string) (store.AgentSummary, error) {
+	agent, err := s.store.Agent(ctx, c.keyOf(e), name)
+	if errors.Is(err, store.ErrNotFound) {
+		return agent, notFound("agent")
 	}
-	return agents, nil
+	if err != nil {
+		return agent, fmt.Errorf("looking for agent %q in environment %q: %w", name, e.Name, err)
+	}
+	return agent, nil
 }
 
 // agentConfig is the live deployment that holds an agent, with its configuration
@@ -183,7 +179,8 @@ func (s *Server) agentConfig(ctx context.Context, c *caller, e *v1alpha1.Environ
 	return opt(deployment.String()), Object(config), nil
 }
 
-// agentConnectors are the connectors that are linked to an agent, by name.
+// agentConnectors are the connectors that are linked to an agent, by name; a name may be that of
+// several, as of one that is retired.
 func (s *Server) agentConnectors(ctx context.Context, c *caller, environment, agent string) ([]AgentConnector, error) {
 	connectors, err := s.connectorsOf(ctx, c, environment)
 	if err != nil {
@@ -205,7 +202,9 @@ func (s *Server) agentConnectors(ctx context.Context, c *caller, environment, ag
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b AgentConnector) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b AgentConnector) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID), cmp.Compare(a.LinkID, b.LinkID))
+	})
 	return out, nil
 }
 

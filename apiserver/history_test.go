@@ -3,11 +3,15 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -328,6 +332,32 @@ func TestAgentsAreShown(t *testing.T) {
 	require.Equal(t, AgentDeployment("not_deployed"), decode[AgentDetails](t, body).DeploymentStatus, "it is known in another environment")
 	status, _ := w.call(t, key, http.MethodGet, "/agents/nobody"+query, "")
 	require.Equal(t, http.StatusNotFound, status)
+}
+
+// TestConnectorsOfAnAgentHaveAnOrder: that of their names as they are shown, and of those that have
+// one name in common, that of their ids; whatever the order of their objects is.
+func TestConnectorsOfAnAgentHaveAnOrder(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	type shown struct{ name, id, link string }
+	want := []shown{{w.conn.Title(), w.ids["connector"], w.ids["link"]}}
+	for i := range 24 { // more than a sort keeps in their order by chance
+		conn := w.connectorNamed(t, fmt.Sprintf("c-%02d", i), func(c *v1alpha1.Connector) {
+			c.Spec.DisplayName = v1alpha1.DisplayName([]string{"Orders", "Alerts", "zeta"}[i%3])
+		})
+		link := &v1alpha1.ConnectorLink{ObjectMeta: w.meta(conn.Name), Spec: v1alpha1.ConnectorLinkSpec{
+			Connector: v1alpha1.ConnectorName(conn.Name), Agent: "hello",
+		}}
+		w.create(t, link)
+		want = append(want, shown{conn.Title(), conn.Status.ID, link.Status.ID})
+	}
+	slices.SortFunc(want, func(a, b shown) int { return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.id, b.id)) })
+	_, body := w.call(t, w.key(t, nil), http.MethodGet, "/agents/hello?environment_id="+w.ids["environment"], "")
+	var got []shown
+	for _, c := range decode[AgentDetails](t, body).Connectors {
+		got = append(got, shown{c.Name, c.ID, c.LinkID})
+	}
+	require.Equal(t, want, got)
 }
 
 func TestDeploymentsAreShown(t *testing.T) {

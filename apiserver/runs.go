@@ -168,11 +168,11 @@ func (s *Server) runEnvironments(ctx context.Context, c *caller, id ID) ([]uuid.
 
 // pastEnvironment is an environment that is gone, and had runs; else there is none.
 func (s *Server) pastEnvironment(ctx context.Context, c *caller, id ID, none error) ([]uuid.UUID, error) {
-	agents, err := s.store.Agents(ctx, c.row(id))
+	had, err := s.store.HasRuns(ctx, c.row(id))
 	if err != nil {
 		return nil, fmt.Errorf("looking for runs of environment %s: %w", id, err)
 	}
-	if len(agents) == 0 {
+	if !had {
 		return nil, none
 	}
 	return []uuid.UUID{uuid.UUID(id)}, nil

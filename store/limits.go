@@ -78,6 +78,9 @@ const (
 	MaxConnectorFiles = 100
 	// MaxAgents is the most agents of a build.
 	MaxAgents = 1000
+	// MaxPastAgents is how many agents a list has of which there are runs in the past and nothing
+	// else: links can name any.
+	MaxPastAgents = 1000
 	// MaxEntries is the most journal entries that are stored at once.
 	MaxEntries = 1000
 	// MaxJournalPage is the most bytes of data that a page of a journal has: see

@@ -389,9 +389,15 @@ type Catalog interface {
 	// AgentNames lists agents of a deployment but for variants by name, at most limit.
 	AgentNames(ctx context.Context, deployment Key, limit int) ([]string, error)
 	// Agents lists the agents of an environment: those of the live deployment and
-	// of the last 20 deployed before, the variants of these left out, and names with runs in
-	// the past, by name.
+	// of the last 20 deployed before, the variants of these left out, those that have open runs,
+	// and of the names that have runs in the past alone the MaxPastAgents whose runs ended last,
+	// by name.
 	Agents(ctx context.Context, environment Key) ([]AgentSummary, error)
+	// Agent returns one of these, also of the names in the past that a list leaves out;
+	// ErrNotFound when there is none.
+	Agent(ctx context.Context, environment Key, name string) (AgentSummary, error)
+	// HasRuns says whether an environment has runs, or had some, be it gone or not.
+	HasRuns(ctx context.Context, environment Key) (bool, error)
 	// AgentConfig returns the live deployment of an environment and the
 	// configuration of an agent in it, nil without one; ErrNotFound when it does not
 	// hold the agent.

@@ -38,50 +38,137 @@ func (c *Core) AgentNames(ctx context.Context, deployment store.Key, limit int) 
 	return names, wrap(err, "listing the agents of deployment %s", deployment)
 }
 
+// agentList are agents of an environment that are being looked for.
+type agentList struct {
+	*Core
+	environment store.Key
+	// only narrows to agents of these names, nil to none.
+	only   []string
+	agents map[string]store.AgentSummary
+	// told are those that are known by ended runs alone, and may be left out.
+	told map[string]bool
+}
+
 // Agents implements store.Catalog.
 func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.AgentSummary, error) {
-	agents := map[string]store.AgentSummary{}
+	a := &agentList{Core: c, environment: environment}
 	err := c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
-		clear(agents)
-		var live []store.Agent
-		err := q.QueryRowContext(ctx, `SELECT d.agents
-			FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
-			WHERE e.project_id = $1 AND e.id = $2`, environment.ProjectID, environment.ID).Scan(document{&live})
-		if err := found(err); err != nil && !errors.Is(err, store.ErrNotFound) {
-			return wrap(err, "reading the live deployment")
+		a.agents, a.told = map[string]store.AgentSummary{}, map[string]bool{}
+		if err := a.addLive(ctx, q); err != nil {
+			return err
 		}
-		for _, agent := range live {
-			agents[agent.Name] = store.AgentSummary{Agent: &agent, Name: agent.Name}
-		}
-		former, err := collect(ctx, q, scanName, `SELECT DISTINCT a.name
-			FROM (SELECT id FROM deployments WHERE project_id = $1 AND environment_id = $2 AND status = 'deployed'
-				ORDER BY sequence DESC LIMIT `+formerDeployments+`) d
-			JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = d.id AND a.variant_of = ''`, environment.ProjectID, environment.ID)
-		if err != nil {
-			return wrap(err, "reading the agents of deployments before")
-		}
-		for _, name := range former {
-			if _, ok := agents[name]; !ok {
-				agents[name] = store.AgentSummary{Name: name}
-			}
-		}
-		if err := c.countRuns(ctx, q, environment, agents); err != nil {
-			return wrap(err, "counting runs")
-		}
-		linked, err := collect(ctx, q, scanName, `SELECT DISTINCT l.agent_name
-			FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
-			WHERE c.project_id = $1 AND c.environment_id = $2 AND c.mode IN ('inbound', 'sync')
-				AND NOT c.retired AND NOT c.shadowed`, environment.ProjectID, environment.ID)
-		for _, name := range linked {
-			if a, ok := agents[name]; ok {
-				a.HasInboundConnector = true
-				agents[name] = a
-			}
-		}
-		return wrap(err, "reading links")
+		return a.addPast(ctx, q)
 	})
-	out := slices.SortedFunc(maps.Values(agents), func(a, b store.AgentSummary) int { return cmp.Compare(a.Name, b.Name) })
+	a.leaveOut()
+	out := slices.SortedFunc(maps.Values(a.agents), func(a, b store.AgentSummary) int { return cmp.Compare(a.Name, b.Name) })
 	return out, wrap(err, "listing agents of environment %s", environment)
+}
+
+// Agent implements store.Catalog. Of an A/B variant that is live the runs are its base's.
+func (c *Core) Agent(ctx context.Context, environment store.Key, name string) (out store.AgentSummary, err error) {
+	a := &agentList{Core: c, environment: environment}
+	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
+		a.only, a.agents, a.told = []string{name}, map[string]store.AgentSummary{}, map[string]bool{}
+		if err := a.addLive(ctx, q); err != nil {
+			return err
+		}
+		if live := a.agents[name].Agent; live != nil && live.VariantOf != "" {
+			a.only = append(a.only, live.VariantOf)
+		}
+		return a.addPast(ctx, q)
+	})
+	out, known := a.agents[name]
+	if err == nil && !known {
+		err = store.ErrNotFound
+	}
+	return out, wrap(err, "looking for agent %q of environment %s", name, environment)
+}
+
+// among is the condition that a column of names is of one that is looked for.
+func (a *agentList) among(l *list, column string) string {
+	if a.only == nil {
+		return ``
+	}
+	return ` AND ` + column + ` IN ` + texts(l, a.only)
+}
+
+func (a *agentList) args() list { return list{args: []any{a.environment.ProjectID, a.environment.ID}} }
+
+// addLive adds those of the live deployment.
+func (a *agentList) addLive(ctx context.Context, q Queryer) error {
+	var live []store.Agent
+	err := q.QueryRowContext(ctx, `SELECT d.agents
+		FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
+		WHERE e.project_id = $1 AND e.id = $2`, a.environment.ProjectID, a.environment.ID).Scan(document{&live})
+	if err := found(err); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return wrap(err, "reading the live deployment")
+	}
+	for _, agent := range live {
+		if a.only == nil || slices.Contains(a.only, agent.Name) {
+			a.agents[agent.Name] = store.AgentSummary{Agent: &agent, Name: agent.Name}
+		}
+	}
+	return nil
+}
+
+// addPast adds those of deployments before and those with runs, the numbers of these, and which
+// are linked.
+func (a *agentList) addPast(ctx context.Context, q Queryer) error {
+	l := a.args()
+	former, err := collect(ctx, q, scanName, `SELECT DISTINCT a.name
+		FROM (SELECT id FROM deployments WHERE project_id = $1 AND environment_id = $2 AND status = 'deployed'
+			ORDER BY sequence DESC LIMIT `+formerDeployments+`) d
+		JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = d.id AND a.variant_of = ''`+a.among(&l, "a.name"), l.args...)
+	if err != nil {
+		return wrap(err, "reading the agents of deployments before")
+	}
+	for _, name := range former {
+		if _, ok := a.agents[name]; !ok {
+			a.agents[name] = store.AgentSummary{Name: name}
+		}
+	}
+	if err := a.countRuns(ctx, q); err != nil {
+		return wrap(err, "counting runs")
+	}
+	l = a.args()
+	linked, err := collect(ctx, q, scanName, `SELECT DISTINCT l.agent_name
+		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
+		WHERE c.project_id = $1 AND c.environment_id = $2 AND c.mode IN ('inbound', 'sync')
+			AND NOT c.retired AND NOT c.shadowed`+a.among(&l, "l.agent_name"), l.args...)
+	for _, name := range linked {
+		if agent, ok := a.agents[name]; ok {
+			agent.HasInboundConnector = true
+			a.agents[name] = agent
+		}
+	}
+	return wrap(err, "reading links")
+}
+
+// leaveOut leaves out those that are known by ended runs alone, but for the store.MaxPastAgents
+// whose runs ended last: there may be any number of names that were made up once.
+func (a *agentList) leaveOut() {
+	names := slices.SortedFunc(maps.Keys(a.told), func(x, y string) int {
+		return cmp.Or(a.agents[y].LastActivityAt.Compare(*a.agents[x].LastActivityAt), cmp.Compare(x, y))
+	})
+	for _, name := range names[min(store.MaxPastAgents, len(names)):] {
+		delete(a.agents, name)
+	}
+}
+
+// HasRuns implements store.Catalog.
+func (c *Core) HasRuns(ctx context.Context, environment store.Key) (has bool, err error) {
+	reader := c.engine.Reader()
+	err = reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2)
+		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'running')
+		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'awaiting_approval')
+		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'queued' AND NOT r.blocked)
+		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.blocked)`, environment.ProjectID, environment.ID).Scan(&has)
+	if err == nil && !has {
+		var waiting []tallied
+		waiting, err = c.waitingRuns(ctx, reader, environment)
+		has = len(waiting) > 0
+	}
+	return has, wrap(err, "looking for runs of environment %s", environment)
 }
 
 // AgentConfig implements store.Catalog.
@@ -102,40 +189,58 @@ type counted struct {
 }
 
 // countRuns fills in the counts, also for agents that are not there any more: of open runs, of
-// those that are rolled up, and of those that the outbox names still. What a variant has executed
+// those that the outbox names still, and of those that are rolled up. What a variant has executed
 // counts for it and for its agent.
-func (c *Core) countRuns(ctx context.Context, q Queryer, environment store.Key, agents map[string]store.AgentSummary) error {
-	all, err := collect(ctx, q, func(row scanner) (n counted, err error) {
+func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
+	scan := func(row scanner) (n counted, err error) {
 		err = row.Scan(&n.agent, &n.testName, &n.runs, &n.queued, maybeAt(&n.last))
 		return n, err
-	}, `SELECT r.agent_name, r.test_name, count(*), SUM(CASE WHEN r.status = 'queued' THEN 1 ELSE 0 END), MAX(COALESCE(r.started_at, r.queued_at))
-			FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 GROUP BY r.agent_name, r.test_name
-		UNION ALL
-		SELECT t.agent_name, t.test_name, t.runs, 0, t.last_ended_at FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2`,
-		environment.ProjectID, environment.ID)
+	}
+	l := a.args()
+	recent, err := collect(ctx, q, scan, `SELECT r.agent_name, r.test_name, count(*), SUM(CASE WHEN r.status = 'queued' THEN 1 ELSE 0 END), MAX(COALESCE(r.started_at, r.queued_at))
+		FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2`+a.among(&l, "r.agent_name")+` GROUP BY r.agent_name, r.test_name`, l.args...)
 	if err != nil {
 		return err
 	}
-	waiting, err := c.waitingRuns(ctx, q, environment)
+	waiting, err := a.waitingRuns(ctx, q, a.environment)
 	if err != nil {
 		return err
 	}
 	for _, run := range waiting {
-		all = append(all, counted{run.agent, run.testName, 1, 0, &run.endedAt})
+		if a.only == nil || slices.Contains(a.only, run.agent) {
+			recent = append(recent, counted{run.agent, run.testName, 1, 0, &run.endedAt})
+		}
 	}
+	l = a.args()
+	totals, err := collect(ctx, q, scan, `SELECT t.agent_name, t.test_name, t.runs, 0, t.last_ended_at
+		FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2`+a.among(&l, "t.agent_name"), l.args...)
+	if err != nil {
+		return err
+	}
+	a.add(recent)
+	for _, n := range totals {
+		if _, known := a.agents[n.agent]; !known {
+			a.told[n.agent] = true
+		}
+	}
+	a.add(totals)
+	return nil
+}
+
+// add adds numbers to those of their agents.
+func (a *agentList) add(all []counted) {
 	variants := map[[2]string]string{}
-	for name, a := range agents {
-		if a.Agent != nil && a.Agent.VariantOf != "" {
-			variants[[2]string{a.Agent.VariantOf, a.Agent.TestName}] = name
+	for name, agent := range a.agents {
+		if agent.Agent != nil && agent.Agent.VariantOf != "" {
+			variants[[2]string{agent.Agent.VariantOf, agent.Agent.TestName}] = name
 		}
 	}
 	for _, n := range all {
-		agents[n.agent] = n.addedTo(agents[n.agent], n.agent)
+		a.agents[n.agent] = n.addedTo(a.agents[n.agent], n.agent)
 		if name, ok := variants[[2]string{n.agent, n.testName}]; ok {
-			agents[name] = n.addedTo(agents[name], name)
+			a.agents[name] = n.addedTo(a.agents[name], name)
 		}
 	}
-	return nil
 }
 
 func (n counted) addedTo(a store.AgentSummary, name string) store.AgentSummary {

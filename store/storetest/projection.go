@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -255,8 +256,7 @@ var connectorPromises = []promise{
 		w.deploy("one", "first", "second")
 		w.accept(one(w.event()))
 		two := w.deploy("two", "second", "unused")
-		agents, err := w.s.Agents(w.ctx, w.environment.Key())
-		w.NoError(err)
+		agents := w.agentsOf(w.environment.Key())
 		w.Len(agents, 3)
 		w.Equal("first", agents[0].Name)
 		w.Nil(agents[0].Agent, "the live deployment does not hold it")
@@ -280,11 +280,51 @@ var connectorPromises = []promise{
 	{"agents of deployments before are known, also without a run", func(w *world) {
 		w.deploy("one", "never-ran")
 		w.deploy("two", "live")
-		agents, err := w.s.Agents(w.ctx, w.environment.Key())
-		w.NoError(err)
+		agents := w.agentsOf(w.environment.Key())
 		w.Len(agents, 2)
 		w.Equal("never-ran", agents[1].Name)
 		w.Nil(agents[1].Agent)
+	}},
+	{"of agents that are known by runs in the past alone a list has those that ran last, and one is found all the same", func(w *world) {
+		w.deploy("one", "first", "second")
+		_, err := w.db.ExecContext(w.ctx, `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < `+strconv.Itoa(store.MaxPastAgents+3)+`)
+			INSERT INTO agent_totals (project_id, environment_id, agent_name, test_name, runs, last_ended_at)
+			SELECT e.project_id, e.id, CASE n.i WHEN 2 THEN 'second' ELSE 'past-' || n.i END, '', n.i, n.i FROM environments e, n WHERE e.project_id = $1`, w.project.ID.String())
+		w.NoError(err)
+		e := w.event()
+		e.Runs = e.Runs[:1]
+		e.Runs[0].AgentName = "past-1" // which has an open run
+		w.accept(&e)
+		listed := map[string]bool{}
+		for _, a := range w.agentsOf(w.environment.Key()) {
+			listed[a.Name] = true
+		}
+		w.Len(listed, store.MaxPastAgents+3)
+		for name, want := range map[string]bool{"first": true, "second": true, "past-1": true, "past-3": false, "past-4": true} {
+			w.Equal(want, listed[name], name)
+		}
+		left, err := w.s.Agent(w.ctx, w.environment.Key(), "past-3")
+		w.NoError(err)
+		w.EqualValues(3, left.RunCount)
+	}},
+	{"an environment has runs from the first on, open or over, counted or not", func(w *world) {
+		has := func() bool {
+			has, err := w.s.HasRuns(w.ctx, w.environment.Key())
+			w.NoError(err)
+			return has
+		}
+		w.deploy("one", "first", "second")
+		w.False(has(), "agents alone are none")
+		w.singles(1)
+		w.True(has(), "it waits")
+		run := w.claim(1, lease)[0]
+		w.True(has(), "it runs")
+		w.NoError(w.complete(completed(run)))
+		w.True(has(), "it has ended")
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
+		w.True(has(), "the environment is gone")
+		w.rollUp(100)
+		w.True(has(), "it is counted")
 	}},
 	{"the agents of a deployment are found by name", func(w *world) {
 		d := w.deploy("one", "b", "a", "c").Key()
@@ -305,6 +345,20 @@ var connectorPromises = []promise{
 		link.Ref.Generation--
 		w.EqualValues(1, w.stale(w.s.ClaimID(w.ctx, link.Key(), link.Ref)).Writes)
 	}},
+}
+
+// agentsOf lists the agents of an environment, of which each is found alone as it is listed.
+func (w *world) agentsOf(environment store.Key) []store.AgentSummary {
+	all, err := w.s.Agents(w.ctx, environment)
+	w.NoError(err)
+	for _, listed := range all {
+		alone, err := w.s.Agent(w.ctx, environment, listed.Name)
+		w.NoError(err)
+		w.Equal(listed, alone)
+	}
+	_, err = w.s.Agent(w.ctx, environment, "nobody")
+	w.ErrorIs(err, store.ErrNotFound)
+	return all
 }
 
 var removalPromises = []promise{

@@ -45,9 +45,7 @@ func (w *world) numbersAgree(c dice, runs []pastRun, connectorRuns []pastConnect
 		w.connectorAgrees(connectorRuns, w.connectorWindow(c, today, connectors))
 	}
 	for _, environment := range environments {
-		all, err := w.s.Agents(w.ctx, w.key(environment))
-		w.NoError(err)
-		for _, a := range all {
+		for _, a := range w.agentsOf(w.key(environment)) {
 			want, _ := naively(runs, store.StatisticsQuery{Environment: w.key(environment), AgentName: a.Name})
 			w.Equal(want.Total(), a.RunCount, a.Name)
 		}

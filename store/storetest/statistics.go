@@ -185,8 +185,7 @@ func (w *world) rollUp(limit int) int {
 
 // runCount is how many runs an agent of the environment has had, as lists say.
 func (w *world) runCount(agent string) (runs, queued int64) {
-	all, err := w.s.Agents(w.ctx, w.environment.Key())
-	w.NoError(err)
+	all := w.agentsOf(w.environment.Key())
 	for _, a := range all {
 		if a.Name == agent {
 			return a.RunCount, a.QueueCount

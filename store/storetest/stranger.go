@@ -189,6 +189,15 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Empty(agents)
 	},
+	"Agent": func(s *stranger) {
+		_, err := s.s.Agent(s.ctx, s.key(s.environment.ID), "first")
+		s.none(err)
+	},
+	"HasRuns": func(s *stranger) {
+		has, err := s.s.HasRuns(s.ctx, s.key(s.environment.ID))
+		s.NoError(err)
+		s.False(has)
+	},
 	"RunStatistics": func(s *stranger) {
 		found, err := s.s.RunStatistics(s.ctx, store.StatisticsQuery{Environment: s.key(s.environment.ID), AgentName: "first"})
 		s.NoError(err)

@@ -161,8 +161,7 @@ var variantPromises = []promise{
 		has, err := w.s.HasAgent(w.ctx, spec.Key(), "first")
 		w.NoError(err)
 		w.False(has)
-		agents, err := w.s.Agents(w.ctx, w.environment.Key())
-		w.NoError(err)
+		agents := w.agentsOf(w.environment.Key())
 		w.Len(agents, 2)
 		w.Equal("second", agents[0].Agent.VariantOf, "it is shown all the same")
 
@@ -178,8 +177,7 @@ var variantPromises = []promise{
 		w.Equal(store.RunQueued, w.run(begin.Runs[0].ID).Status, "nor does a run of it begin")
 
 		w.deploy("two", "second")
-		agents, err = w.s.Agents(w.ctx, w.environment.Key())
-		w.NoError(err)
+		agents = w.agentsOf(w.environment.Key())
 		for _, a := range agents {
 			w.True(a.Name != "first" || a.RunCount > 0, "of the past there are its runs alone")
 		}

@@ -271,6 +271,12 @@ func (t *tour) list() {
 	}
 	_, err := t.Store.Agents(t.ctx, t.key(t.Environment))
 	t.NoError(err)
+	_, err = t.Store.Agent(t.ctx, t.key(t.Environment), t.Links[0].AgentName)
+	t.NoError(err)
+	for _, environment := range []uuid.UUID{t.Environment, uuid.New()} {
+		_, err = t.Store.HasRuns(t.ctx, t.key(environment))
+		t.NoError(err)
+	}
 	for _, of := range []store.StatisticsQuery{{}, {Since: time.Now().AddDate(0, -3, 0), DeploymentID: uuid.New(), TestNames: []string{"b"}}, {
 		Since: time.Now().Add(-time.Minute), Until: time.Now(), Statuses: []store.RunStatus{store.RunCompleted}, Outcomes: []string{store.GuardrailBlocked},
 	}} {
