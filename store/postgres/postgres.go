@@ -295,11 +295,12 @@ func (e engine) Lock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID) erro
 }
 
 // PostgreSQL's codes: of a transaction that was rolled back for another's sake, or because
-// it has waited for long enough, and of a statement on a table that is not there.
+// it has waited for long enough, of a statement that took too long, and of one on a table that is not there.
 const (
 	serializationFailure = "40001"
 	deadlock             = "40P01"
 	lockTimedOut         = "55P03"
+	statementTimedOut    = "57014"
 	undefinedTable       = "42P01"
 )
 

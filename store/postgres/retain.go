@@ -8,18 +8,24 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// dropLock is the key of the advisory lock of the one who drops partitions.
-const dropLock = 7302
+const (
+	// dropLock is the key of the advisory lock of the one who drops partitions.
+	dropLock = 7302
+	// dropPatience is how long a statement that drops partitions waits for those who read: tables are
+	// tried one after the other in one step of the sweep, and those that are read are tried again in
+	// the next round.
+	dropPatience = time.Second
+)
 
 // part is a partition of history, or a table that was one until it was detached.
 type part struct {
@@ -63,7 +69,9 @@ func dropAlone(ctx context.Context, conn *pgxpool.Conn, parts []part) (n int, er
 	if !alone {
 		return 0, sqlcore.ErrBusy
 	}
-	if _, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', $1, FALSE)`, lockTimeout); err != nil {
+	// The whole of it: a detaching waits for readers one after the other, and at its end for whoever
+	// has an older snapshot, be it of other tables.
+	if _, err := conn.Exec(ctx, `SELECT set_config('statement_timeout', $1, FALSE)`, strconv.FormatInt(dropPatience.Milliseconds(), 10)); err != nil {
 		return 0, err
 	}
 	var waiting error
@@ -76,9 +84,9 @@ func dropAlone(ctx context.Context, conn *pgxpool.Conn, parts []part) (n int, er
 		switch {
 		case err == nil:
 			n++
-		case isLocked(err): // somebody reads it, and is in the way of no other table
+		case hasCode(err, lockTimedOut, statementTimedOut) && ctx.Err() == nil: // and is in the way of no other table
 			read[p.table] = true
-			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))
+			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w: %w", p.name, sqlcore.ErrRead, err))
 		default:
 			return n, errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))
 		}
@@ -86,17 +94,11 @@ func dropAlone(ctx context.Context, conn *pgxpool.Conn, parts []part) (n int, er
 	if waiting != nil {
 		return n, waiting
 	}
-	if _, err := conn.Exec(ctx, `RESET lock_timeout`); err != nil {
+	if _, err := conn.Exec(ctx, `RESET statement_timeout`); err != nil {
 		return n, err
 	}
 	_, err = conn.Exec(ctx, `SELECT pg_advisory_unlock($1)`, dropLock)
 	return n, err
-}
-
-// isLocked says whether a lock was not to be had in time.
-func isLocked(err error) bool {
-	var failure *pgconn.PgError
-	return errors.As(err, &failure) && failure.Code == "55P03"
 }
 
 // dropPart detaches a partition and drops it. Names come from the catalogue, and are those of

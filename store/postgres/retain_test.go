@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store/postgres"
@@ -175,5 +176,63 @@ func TestAReaderKeepsItsOwnPartitionAlone(t *testing.T) {
 	require.Equal(t, ofDays(2)-2, n, "of both days all but its own")
 	require.NoError(t, reader.Rollback())
 	require.Equal(t, 2, forgotten(t, s))
+	leaves(t, db, ofDays(4))
+}
+
+// TestWhatIsBeforeADayThatIsReadGoes: of tables that somebody reads, or whose detaching was broken off
+// and waits for whoever has an older snapshot, one keeps no other from being dropped; and the blobs and
+// numbers of days before go, those of its day stay.
+func TestWhatIsBeforeADayThatIsReadGoes(t *testing.T) {
+	t.Parallel()
+	c, s, db := scene(t)
+	_, err := s.EnsurePartitions(t.Context(), 3)
+	require.NoError(t, err)
+	old := oldDay(t, db)
+	day := time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
+	left := func() (blobs, days []string) {
+		for _, of := range []struct {
+			into      *[]string
+			statement string
+		}{
+			{&blobs, `SELECT array_agg(to_char(to_timestamp(created_at / 1000000), 'YYYYMMDD') ORDER BY created_at) FROM blobs WHERE mark = 'history'`},
+			{&days, `SELECT array_agg(to_char(to_timestamp(day * 86400), 'YYYYMMDD') ORDER BY day) FROM stored_days`},
+		} {
+			require.NoError(t, db.QueryRowContext(t.Context(), of.statement).Scan(pgtype.NewMap().SQLScanner(of.into)))
+		}
+		return blobs, days
+	}
+	for _, at := range []time.Time{day.Add(-5 * aDay), day} {
+		_, err := db.ExecContext(t.Context(), `WITH b AS (INSERT INTO blobs (project_id, id, size, complete, mark, created_at) VALUES ($1, gen_random_uuid(), 0, TRUE, 'history', $2))
+			INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, $3, 0)`, c.Project.String(), at.UnixMicro(), at.Unix()/86400)
+		require.NoError(t, err)
+	}
+	begin := func(statements ...string) *sql.Tx {
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		require.NoError(t, err)
+		for _, statement := range statements {
+			_, err = tx.ExecContext(t.Context(), statement)
+			require.NoError(t, err)
+		}
+		return tx
+	}
+	reader := begin(`SELECT count(*) FROM audit_log`, `SELECT count(*) FROM journal`)
+	bystander := begin(`SELECT 1`)
+	n, err := s.DropHistory(t.Context(), 90*aDay, most)
+	require.ErrorContains(t, err, "audit_log"+old)
+	require.ErrorContains(t, err, "journal"+old)
+	require.Equal(t, ofDays(1)-2, n)
+	require.NoError(t, reader.Rollback())
+	for range 2 { // a day, and its blob
+		n, err = s.DropHistory(t.Context(), 90*aDay, most)
+		require.ErrorIs(t, err, sqlcore.ErrRead)
+		require.Equal(t, 1, n)
+	}
+	blobs, days := left()
+	require.Equal(t, []string{"20200102"}, blobs)
+	require.Equal(t, []string{"20200102"}, days)
+	require.NoError(t, bystander.Rollback())
+	for _, want := range []int{2, 1, 1, 0} { // the tables, the day, the blob
+		require.Equal(t, want, forgotten(t, s))
+	}
 	leaves(t, db, ofDays(4))
 }

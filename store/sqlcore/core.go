@@ -50,7 +50,8 @@ type Engine interface {
 	// DropDays drops parts of history of days before one, which are over, at most limit of them;
 	// of days from keep on ended runs stay whose results are on their way. parted says that all
 	// other rows of these days have gone with them once none is left; ErrBusy that somebody else
-	// drops them at present. An engine without parts drops none.
+	// drops them at present, ErrRead that some stay because they are read. An engine without parts drops
+	// none.
 	DropDays(ctx context.Context, before, keep int64, limit int) (n int, parted bool, err error)
 	// OldestDay is the first day that history has a part of that does not stay so; known is false
 	// where history has no parts.
@@ -83,8 +84,12 @@ type Engine interface {
 	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)
 }
 
-// ErrBusy is of what somebody else does at present.
-var ErrBusy = errors.New("somebody else is at it")
+var (
+	// ErrBusy is of what somebody else does at present.
+	ErrBusy = errors.New("somebody else is at it")
+	// ErrRead is of a part of history that stays for now, for somebody reads it.
+	ErrRead = errors.New("somebody reads it")
+)
 
 // Options are the parts of a Core.
 type Options struct {

@@ -64,7 +64,8 @@ const onItsWay = `EXISTS (SELECT 1 FROM deliveries d WHERE d.kind = 'result' AND
 
 // DropHistory implements store.Housekeeping. Blobs go after their days, and what objects have left
 // that are gone after both. What stays for deliveries does so as long as one can be open and no
-// longer, however often a result is delivered anew.
+// longer, however often a result is delivered anew. Days that somebody reads keep nothing that comes
+// before them.
 func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	now, err := c.Now(ctx)
 	if err != nil {
@@ -73,12 +74,26 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n
 	before := now.Add(-age).UnixMicro() / day.Microseconds()
 	keep := before - int64(min(store.MaxOpen, age.Abs())/day)
 	n, parted, err := c.engine.DropDays(ctx, before, keep, limit)
-	if errors.Is(err, ErrBusy) {
+	var read error
+	switch {
+	case errors.Is(err, ErrBusy):
 		return 0, nil
+	case errors.Is(err, ErrRead) && n == 0:
+		read, err = err, nil
+		var oldest int64
+		if oldest, _, err = c.engine.OldestDay(ctx); err == nil {
+			before = min(before, oldest)
+			keep = min(keep, before)
+		}
 	}
-	if err != nil || n > 0 {
-		return n, wrap(err, "dropping days of history")
+	if err == nil && n == 0 {
+		n, err = c.dropRest(ctx, age, before, keep, parted, limit)
 	}
+	return n, wrap(errors.Join(read, err), "dropping history")
+}
+
+// dropRest deletes what goes after the parts of days before one.
+func (c *Core) dropRest(ctx context.Context, age time.Duration, before, keep int64, parted bool, limit int) (n int, err error) {
 	if parted {
 		n, err = c.forgetDays(ctx, before, limit)
 	} else {
@@ -93,7 +108,7 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n
 	if err == nil && n == 0 {
 		n, err = c.engine.Shrink(ctx)
 	}
-	return n, wrap(err, "deleting history")
+	return n, err
 }
 
 // OldestHistory implements store.Housekeeping.

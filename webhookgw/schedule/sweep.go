@@ -318,11 +318,12 @@ func (s *Sweeper) expireDeliveries(ctx context.Context, limit int) (int, error) 
 	return n, err
 }
 
-// dropHistory deletes what is too old of history. Until nothing is left there is more.
+// dropHistory deletes what is too old of history. Until nothing is left there is more, also where
+// some of it stays because somebody reads it.
 func (s *Sweeper) dropHistory(ctx context.Context, limit int) (int, error) {
 	n, err := s.opts.Store.DropHistory(ctx, s.opts.Retention, limit)
 	s.opts.Metrics.HistoryDropped(n)
-	if err == nil && n > 0 {
+	if n > 0 {
 		n = limit
 	}
 	return n, err

@@ -38,6 +38,7 @@ type fakeStore struct {
 	broken  error // of sweeping leases
 	// past is what is left of history that is too old.
 	past  int
+	held  error // of some of it, which stays
 	clock time.Time
 	// shorter is how much projects keep no longer; took is how long it takes to delete some of it.
 	shorter int
@@ -102,7 +103,7 @@ func (f *fakeStore) DropHistory(_ context.Context, age time.Duration, limit int)
 	}
 	n := min(limit-1, f.past)
 	f.past -= n
-	return n, nil
+	return n, f.held
 }
 
 func (f *fakeStore) OldestHistory(context.Context) (time.Time, error) {

@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -31,6 +32,17 @@ func TestWhatProjectsKeepNoLongerGoesSlowly(t *testing.T) {
 		require.NoError(t, s.tidyAnswered(t))
 		require.Equal(t, left, fake.shorter)
 	}
+}
+
+// TestHistoryThatSomebodyReadsKeepsNothingElse: the rest goes in the same round, and it is said.
+func TestHistoryThatSomebodyReadsKeepsNothingElse(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	fake := &fakeStore{past: 3 * sweepLimit, held: errors.New("somebody reads it"), clock: now}
+	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
+	s.settled.Store(true)
+	require.ErrorIs(t, s.tidyAnswered(t), fake.held)
+	require.Zero(t, fake.past)
 }
 
 // tidyAnswered is a round of the rest while the store answers.
