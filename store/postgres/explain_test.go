@@ -10,11 +10,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
@@ -155,23 +158,57 @@ var (
 	}
 )
 
-// seed fills a database with connector runs that ended and such that are queued.
+// pastRows are those of endedRows that a project's own retention deletes.
+func pastRows() (statements []string) {
+	for _, statement := range endedRows {
+		table, _, _ := strings.Cut(strings.TrimPrefix(statement, "INSERT INTO "), " ")
+		if _, history := sqlcore.HistoryTables[table]; history && !strings.HasPrefix(table, "audit_") {
+			statements = append(statements, statement)
+		}
+	}
+	return statements
+}
+
+// insert fills tables with so many rows of a project of a moment, from a number on.
+func insert(t *testing.T, db *sql.DB, scene storebench.Scene, project string, us int64, statements []string, rows, first int) {
+	t.Helper()
+	for _, statement := range statements {
+		typed := `WITH given AS (SELECT $1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::bigint) ` + statement
+		for _, name := range []string{"$1", "$2", "$3", "$4"} {
+			typed = strings.ReplaceAll(typed, name+",", name+"::uuid,")
+		}
+		typed = strings.ReplaceAll(typed, "$5", "$5::bigint")
+		_, err := db.ExecContext(t.Context(), typed, project, scene.Environment, scene.Connector, scene.Deployment, us, rows, first)
+		require.NoError(t, err, statement)
+	}
+}
+
+// seed fills a database with connector runs that ended and such that are queued, and with what
+// another project has of a day that this one keeps no longer.
 func seed(t *testing.T, db *sql.DB, scene storebench.Scene, of size) {
 	t.Helper()
 	var us int64
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT now_us()`).Scan(&us))
-	fill := func(statements []string, rows, first int) {
-		for _, statement := range statements {
-			typed := `WITH given AS (SELECT $1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::bigint) ` + statement
-			for _, name := range []string{"$1", "$2", "$3", "$4"} {
-				typed = strings.ReplaceAll(typed, name+",", name+"::uuid,")
-			}
-			typed = strings.ReplaceAll(typed, "$5", "$5::bigint")
-			_, err := db.ExecContext(t.Context(), typed, scene.Project, scene.Environment, scene.Connector, scene.Deployment, us, rows, first)
-			require.NoError(t, err, statement)
-		}
+	own := scene.Project.String()
+	insert(t, db, scene, own, us, endedRows, of.ended, 0)
+	insert(t, db, scene, own, us, queuedRows, of.queued, of.ended)
+	insert(t, db, scene, own, us, runningRows, of.running, of.ended+of.queued)
+	insert(t, db, scene, uuid.NewString(), trimmedDay().UnixMicro(), pastRows(), of.ended/3, 0)
+}
+
+// trimmedDay is a day that the platform keeps and a project may not.
+func trimmedDay() time.Time { return time.Now().UTC().Truncate(aDay).Add(-40 * aDay) }
+
+// trimmed makes rows of a project of a day that it keeps no longer.
+func trimmed(t *testing.T, db *sql.DB, scene storebench.Scene) {
+	t.Helper()
+	day, own := trimmedDay(), scene.Project.String()
+	insert(t, db, scene, own, day.UnixMicro(), pastRows(), 3, 0)
+	for _, statement := range []string{
+		`UPDATE projects SET history_us = 10 * 86400000000 WHERE project_id = $1 AND $2 > 0`,
+		`INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, $2, 1)`,
+	} {
+		_, err := db.ExecContext(t.Context(), statement, own, day.Unix()/86400)
+		require.NoError(t, err)
 	}
-	fill(endedRows, of.ended, 0)
-	fill(queuedRows, of.queued, of.ended)
-	fill(runningRows, of.running, of.ended+of.queued)
 }

@@ -50,6 +50,11 @@ var wide = []struct {
 	{"WHERE status = 'running' AND lease_until <= now_us()", "the sweep looks at all that runs, by an index of its own", true},
 	{"SELECT count(*) FROM open_runs r WHERE r.status = 'running'", "the figures count all that runs, by an index of its own", true},
 	{"SELECT DISTINCT r.deployment_id AS id FROM open_runs r", "bundles that nothing else needs go unless an open run of their project does, for all of them looked through once", true},
+	{"c.kind <> '' AND c.run_ids[1] = $2", "who erases a run looks for its deliveries from its day on, by an index of theirs", false},
+	{"c.run_ids[1] = $2 AND c.connector_id = $3", "what is about a run is looked for from its day on, by the index of deliveries", false},
+	{"DELETE FROM inputs WHERE (project_id, id) IN", "who erases a run names inputs by their keys, for their parts may be gone before the run's", false},
+	{"octet_length(response) FROM delivery_attempts WHERE (project_id, delivery_id) IN", "who erases a run names attempts likewise", false},
+	{"UPDATE delivery_attempts SET response = '' WHERE", "who erases a run forgets what was answered likewise", false},
 	{"FROM audit_log a LEFT JOIN audit_outcomes o", "a page of the audit log is from the newest partitions", false},
 }
 
@@ -205,6 +210,13 @@ func toured(t *testing.T, name, dsn, mode string, scene storebench.Scene, fill f
 		}
 	}
 	require.Greater(t, len(most), 100, "the statements are seen")
+	for table := range sqlcore.HistoryTables {
+		if strings.HasPrefix(table, "audit_") {
+			continue // its days go for all projects
+		}
+		deleted := func(statement string) bool { return strings.HasPrefix(statement, "DELETE FROM "+table+" WHERE") }
+		require.True(t, slices.ContainsFunc(slices.Collect(maps.Keys(most)), deleted), "no statement deletes from %s", table)
+	}
 	for _, table := range slices.Concat(hotTables, slices.Collect(maps.Keys(sqlcore.HistoryTables))) {
 		require.Truef(t, named[table], "no statement names %s", table)
 	}
@@ -226,12 +238,14 @@ func stored(t *testing.T, of size, known string) (dsn string, scene storebench.S
 		_, err := db.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
 	}
+	oldDayOf(t, db, trimmedDay())
 	exec(`DO $$ DECLARE r regclass; BEGIN
 		FOR r IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' LOOP
 			EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', r);
 		END LOOP; END $$`)
 	scene = *storebench.NewScene(t, s, 2)
 	scene.Age = func() { exec(`UPDATE bundles SET kept_until = 0`) }
+	scene.Old = func() { trimmed(t, db, scene) }
 	if known == "of an empty store" {
 		exec(`ANALYZE`)
 	}

@@ -62,6 +62,7 @@ func (t *tour) deliver() {
 	t.NoError(t.Store.ResumeDestination(t.ctx, t.key(out.ID)))
 	t.NoError(t.Store.Remove(t.ctx, t.Project, link.Ref))
 	t.send(out, link)
+	t.NoError(t.Store.EraseRun(t.ctx, t.key(claimed[0].Delivery.RunID)), "which has a delivery that ended and one that is open")
 	t.NoError(t.Store.Remove(t.ctx, t.Project, out.Ref))
 }
 

@@ -27,6 +27,8 @@ type Scene struct {
 	Version                                     int64
 	// Age, where it is set, makes bundles as old as the sweep takes them.
 	Age func()
+	// Old, where it is set, makes some history that the project keeps no longer.
+	Old func()
 }
 
 // NewScene fills a store that was migrated, with n links.

@@ -5,7 +5,6 @@ package storebench
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"io"
 	"slices"
@@ -251,24 +250,7 @@ func (t *tour) list() {
 			}
 		}
 	}
-	for _, since := range []time.Duration{0, time.Hour} {
-		for _, status := range []store.ConnectorRunStatus{"", store.ConnectorRunFailed} {
-			for _, trigger := range []store.TriggerType{"", store.TriggerCron} {
-				for _, offset := range []int{0, 300} {
-					_, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{
-						Connector: t.key(t.Connector), Since: since, Status: status, Trigger: trigger, Limit: 20, Offset: offset,
-					})
-					t.NoError(err)
-				}
-			}
-		}
-		_, err := t.Store.ConnectorStatistics(t.ctx, store.ConnectorStatisticsQuery{Connector: t.key(t.Connector), Since: time.Now().Add(-since)})
-		t.NoError(err)
-	}
-	for _, run := range append(slices.Clone(t.runs), t.key(newID(t.tb))) {
-		_, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{Connector: t.key(t.Connector), Run: run.ID, Since: time.Hour, Limit: 20})
-		t.NoError(err)
-	}
+	t.listOfConnector()
 	_, err := t.Store.Agents(t.ctx, t.key(t.Environment))
 	t.NoError(err)
 	_, err = t.Store.Agent(t.ctx, t.key(t.Environment), t.Links[0].AgentName)
@@ -301,6 +283,28 @@ func (t *tour) list() {
 	t.NoError(err)
 	_, err = t.Store.ExpireDeliveries(t.ctx, store.MaxOpen, 10)
 	t.NoError(err)
+}
+
+// listOfConnector asks for every list of a connector's runs.
+func (t *tour) listOfConnector() {
+	for _, since := range []time.Duration{0, time.Hour} {
+		for _, status := range []store.ConnectorRunStatus{"", store.ConnectorRunFailed} {
+			for _, trigger := range []store.TriggerType{"", store.TriggerCron} {
+				for _, offset := range []int{0, 300} {
+					_, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{
+						Connector: t.key(t.Connector), Since: since, Status: status, Trigger: trigger, Limit: 20, Offset: offset,
+					})
+					t.NoError(err)
+				}
+			}
+		}
+		_, err := t.Store.ConnectorStatistics(t.ctx, store.ConnectorStatisticsQuery{Connector: t.key(t.Connector), Since: time.Now().Add(-since)})
+		t.NoError(err)
+	}
+	for _, run := range append(slices.Clone(t.runs), t.key(newID(t.tb))) {
+		_, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{Connector: t.key(t.Connector), Run: run.ID, Since: time.Hour, Limit: 20})
+		t.NoError(err)
+	}
 }
 
 func (t *tour) audit() {
@@ -415,23 +419,6 @@ func (t *tour) build(environment uuid.UUID, agents ...store.Agent) {
 	t.True(result.Live)
 }
 
-// failTests builds a deployment that is never live, and so nothing needs its bundle.
-func (t *tour) failTests() {
-	name := "d-" + uuid.NewString()
-	sum := sha256.Sum256([]byte(name))
-	digest := "sha256:" + hex.EncodeToString(sum[:])
-	spec := store.DeploymentSpec{
-		Ref: t.ref(store.KindDeployment, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment,
-		Fingerprint: name, SourceType: "git",
-	}
-	_, err := t.Store.BeginDeployment(t.ctx, spec)
-	t.NoError(err)
-	t.NoError(t.Store.StartBuild(t.ctx, spec.Key()))
-	_, err = t.Store.PutBundle(t.ctx, spec.Key(), digest, strings.NewReader(name), 1<<10)
-	t.NoError(err)
-	t.NoError(t.Store.FinishBuild(t.ctx, spec.Key(), store.BuildResult{BundleDigest: digest, FailureReason: store.FailureTests, Message: "a test failed"}))
-}
-
 // tokens records a token, and another one in its place, and looks that one up.
 func (t *tour) tokens(token store.Token) {
 	for range 2 {
@@ -472,29 +459,4 @@ func (t *tour) tick() {
 	moved, err := t.Store.MoveTicks(t.ctx, []store.TickMove{move})
 	t.NoError(err)
 	t.Equal(1, moved)
-}
-
-// remove deletes an environment in which runs wait.
-func (t *tour) remove() {
-	name := "e-" + uuid.NewString()
-	environment := store.Environment{Ref: t.ref(store.KindEnvironment, name), ID: uuid.New(), ProjectID: t.Project, Slug: name, Kind: "standard"}
-	t.NoError(t.Store.PutEnvironment(t.ctx, environment))
-	t.take(t.event(func(e *store.Event) { e.EnvironmentID = environment.ID }))
-	t.NoError(t.Store.Remove(t.ctx, t.Project, environment.Ref))
-}
-
-func (t *tour) keepHouse() {
-	t.failTests()
-	if t.Age != nil {
-		t.Age()
-	}
-	_, err := t.Store.SweepExpired(t.ctx, 100)
-	t.NoError(err)
-	_, err = t.Store.CountStored(t.ctx, 100)
-	t.NoError(err)
-	_, err = t.Store.RollUp(t.ctx, 100)
-	t.NoError(err)
-	t.NoError(t.Store.RebuildRollups(t.ctx, func(store.RollupHour) {}))
-	_, err = t.Store.SweepLeases(t.ctx, 100)
-	t.NoError(err)
 }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storebench
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// remove deletes an environment in which runs wait.
+func (t *tour) remove() {
+	name := "e-" + uuid.NewString()
+	environment := store.Environment{Ref: t.ref(store.KindEnvironment, name), ID: uuid.New(), ProjectID: t.Project, Slug: name, Kind: "standard"}
+	t.NoError(t.Store.PutEnvironment(t.ctx, environment))
+	t.take(t.event(func(e *store.Event) { e.EnvironmentID = environment.ID }))
+	t.NoError(t.Store.Remove(t.ctx, t.Project, environment.Ref))
+}
+
+func (t *tour) keepHouse() {
+	t.failTests()
+	if t.Age != nil {
+		t.Age()
+	}
+	t.NoError(t.Store.EraseRun(t.ctx, t.runs[0]))
+	t.trim()
+	_, err := t.Store.SweepExpired(t.ctx, 100)
+	t.NoError(err)
+	_, err = t.Store.CountStored(t.ctx, 100)
+	t.NoError(err)
+	_, err = t.Store.RollUp(t.ctx, 100)
+	t.NoError(err)
+	t.NoError(t.Store.RebuildRollups(t.ctx, func(store.RollupHour) {}))
+	_, err = t.Store.SweepLeases(t.ctx, 100)
+	t.NoError(err)
+}
+
+// trim deletes what the project keeps no longer.
+func (t *tour) trim() {
+	if t.Old != nil {
+		t.Old()
+	}
+	for n := 1; n > 0; {
+		var err error
+		n, err = t.Store.TrimHistory(t.ctx, 1000)
+		t.NoError(err)
+	}
+}
+
+// failTests builds a deployment that is never live, and so nothing needs its bundle.
+func (t *tour) failTests() {
+	name := "d-" + uuid.NewString()
+	sum := sha256.Sum256([]byte(name))
+	digest := "sha256:" + hex.EncodeToString(sum[:])
+	spec := store.DeploymentSpec{
+		Ref: t.ref(store.KindDeployment, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment,
+		Fingerprint: name, SourceType: "git",
+	}
+	_, err := t.Store.BeginDeployment(t.ctx, spec)
+	t.NoError(err)
+	t.NoError(t.Store.StartBuild(t.ctx, spec.Key()))
+	_, err = t.Store.PutBundle(t.ctx, spec.Key(), digest, strings.NewReader(name), 1<<10)
+	t.NoError(err)
+	t.NoError(t.Store.FinishBuild(t.ctx, spec.Key(), store.BuildResult{BundleDigest: digest, FailureReason: store.FailureTests, Message: "a test failed"}))
+}
