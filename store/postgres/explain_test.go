@@ -73,6 +73,16 @@ func (p *plans) forget() {
 	p.all = nil
 }
 
+// blocks are the pages that all of them read.
+func (p *plans) blocks() (n int64) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for _, one := range p.all {
+		n += one.Plan.blocks()
+	}
+	return n
+}
+
 // record lets connections tell their plans; mode is their plan_cache_mode.
 func (p *plans) record(mode string) func(config *pgx.ConnConfig) {
 	return func(config *pgx.ConnConfig) {
