@@ -419,6 +419,12 @@ type DeploymentCommitStatus struct {
 	// +kubebuilder:validation:MaxLength=16
 	State string `json:"state,omitempty"`
 
+	// Context is the name by which the provider knows that state; empty for none.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	Context string `json:"context,omitempty"`
+
 	// Reason is Reported where that is the deployment's state of now, else why the
 	// provider was not told of it.
 	//

@@ -7,7 +7,11 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
+
+// Goes tells the reporter of deployments that are deleted.
+func (r *Reporter) Goes() handler.EventHandler { return r.goes() }
 
 // UntoldWith are the deployments that are looked at when a Secret changes.
 func (r *Reporter) UntoldWith(ctx context.Context, secret client.Object) []ctrl.Request {

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -55,14 +54,27 @@ type Reporter struct {
 	busy sync.Map
 	// pauses are those of the namespaces whose provider does not take what it is told.
 	pauses pauses
+	// gone are deployments that were deleted while their commits were pending, by
+	// types.NamespacedName.
+	gone sync.Map
 }
 
 // Reconcile tells the provider of one Deployment's commit, where it does not know yet.
 func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if again, err := r.endGone(ctx, req.NamespacedName); again.RequeueAfter > 0 || err != nil {
+		return again, err
+	}
 	d := &v1alpha1.Deployment{}
 	if err := r.Client.Get(ctx, req.NamespacedName, d); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	return r.tell(ctx, d, r.show)
+}
+
+// tell tells the provider of a deployment's commit, and show what became of that.
+func (r *Reporter) tell(
+	ctx context.Context, d *v1alpha1.Deployment, show func(context.Context, *v1alpha1.Deployment, v1alpha1.DeploymentCommitStatus) error,
+) (ctrl.Result, error) {
 	state, since := wantedState(d)
 	age := r.Now().Sub(since)
 	if state == "" || isSettled(d, state) || age > reportsFor || age < -aheadAtMost {
@@ -100,7 +112,7 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if became.Reason == v1alpha1.CommitStatusReported {
 		again = ctrl.Result{}
 	}
-	return again, r.show(ctx, d, became)
+	return again, show(ctx, d, became)
 }
 
 // pause keeps a provider from being told the next status at once that did not take the last one, or
@@ -147,6 +159,12 @@ func reportedState(d *v1alpha1.Deployment) commitstatus.State {
 	return ""
 }
 
+// isPending says whether the last that the provider has taken of a deployment is that it is built.
+func isPending(d *v1alpha1.Deployment) bool {
+	told := d.Status.CommitStatus
+	return told != nil && told.State == string(commitstatus.Pending)
+}
+
 // isSettled says whether the provider knows of a deployment what it is to, whatever others of the
 // commit there are: its own state, or that in which another one has ended, for which it spoke when it
 // was cancelled.
@@ -166,18 +184,32 @@ var descriptions = map[commitstatus.State]string{
 	commitstatus.Failure: "failed", commitstatus.Error: "cancelled",
 }
 
+// contextOf is the name by which the provider is told of a deployment: that of its environment's slug,
+// unless another one is pending there; "" where nobody knows of which environment.
+func (r *Reporter) contextOf(ctx context.Context, d *v1alpha1.Deployment) (string, error) {
+	if told := d.Status.CommitStatus; isPending(d) && told.Context != "" {
+		return told.Context, nil
+	}
+	e := &v1alpha1.Environment{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: string(d.Spec.Environment)}, e)
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading the environment that a commit is deployed to: %w", err)
+	}
+	if e.Status.Slug == "" {
+		return "", nil
+	}
+	return "agentplatform/" + d.Namespace + "/" + e.Status.Slug, nil
+}
+
 // statusOf is what the provider is told; ok is false where nobody knows of which environment,
 // a newer deployment of the commit speaks for it, or nothing is known of the commit.
 func (r *Reporter) statusOf(ctx context.Context, d *v1alpha1.Deployment) (s commitstatus.Status, ok bool, err error) {
-	e := &v1alpha1.Environment{}
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: string(d.Spec.Environment)}, e)
-	if apierrors.IsNotFound(err) || err == nil && e.Status.Slug == "" {
-		return s, false, nil
+	name, err := r.contextOf(ctx, d)
+	if name == "" || err != nil {
+		return s, false, err
 	}
 	list := &v1alpha1.DeploymentList{}
-	if err == nil {
-		err = r.Client.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{object.ByEnvironment: e.Name})
-	}
+	err = r.Client.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{object.ByEnvironment: string(d.Spec.Environment)})
 	if err != nil {
 		return s, false, fmt.Errorf("reading what a commit is deployed to: %w", err)
 	}
@@ -190,7 +222,7 @@ func (r *Reporter) statusOf(ctx context.Context, d *v1alpha1.Deployment) (s comm
 	if known.Status.FailureReason != "" {
 		description += ": " + string(known.Status.FailureReason)
 	}
-	return commitstatus.Status{Commit: d.Status.Commit, State: state, Context: "agentplatform/" + d.Namespace + "/" + e.Status.Slug, Description: description}, true, nil
+	return commitstatus.Status{Commit: d.Status.Commit, State: state, Context: name, Description: description}, true, nil
 }
 
 // bestKnown is, of the deployments of a commit, the one that says what is known of it: the newest,
@@ -198,7 +230,7 @@ func (r *Reporter) statusOf(ctx context.Context, d *v1alpha1.Deployment) (s comm
 // stands. Where all were, it is d if any of them was built: else nobody was told anything.
 func bestKnown(d *v1alpha1.Deployment, all []v1alpha1.Deployment) *v1alpha1.Deployment {
 	var known *v1alpha1.Deployment
-	built := false
+	built := d.Status.StartedAt != nil // it may be deleted
 	for i := range all {
 		other := &all[i]
 		if other.Status.Commit != d.Status.Commit {
@@ -227,7 +259,7 @@ func (r *Reporter) report(
 	ctx context.Context, d *v1alpha1.Deployment, project *v1alpha1.Project, s commitstatus.Status,
 ) (became v1alpha1.DeploymentCommitStatus, err error) {
 	if told := d.Status.CommitStatus; told != nil {
-		became.State = told.State
+		became.State, became.Context = told.State, told.Context
 	}
 	not := func(reason v1alpha1.CommitStatusReason, message string) (v1alpha1.DeploymentCommitStatus, error) {
 		became.Reason, became.Message = reason, gitremote.Clip(message, 1000)
@@ -274,7 +306,7 @@ func (r *Reporter) report(
 		return not(v1alpha1.CommitStatusUnreachable, gitremote.Explain(repository.Shown(), true, err))
 	}
 	return v1alpha1.DeploymentCommitStatus{
-		State: string(s.State), Reason: v1alpha1.CommitStatusReported, Message: fmt.Sprintf("%s knows it as %s", repository.Provider, s.Context),
+		State: string(s.State), Context: s.Context, Reason: v1alpha1.CommitStatusReported, Message: fmt.Sprintf("%s knows it as %s", repository.Provider, s.Context),
 	}, nil
 }
 
@@ -310,6 +342,7 @@ func (r *Reporter) SetupWithManager(mgr ctrl.Manager) error {
 		Named("commitstatus").
 		WithOptions(options).
 		For(&v1alpha1.Deployment{}, builder.WithPredicates(object.Changed(reported))).
+		Watches(&v1alpha1.Deployment{}, r.goes()).
 		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.DeploymentList{}, untold), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.untoldWith),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).

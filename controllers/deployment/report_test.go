@@ -156,7 +156,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.states()).To(BeEmpty(), "nothing is built yet")
 		Expect(p.at(ctx, d, v1alpha1.DeploymentBuilding)).To(BeZero())
 		Expect(p.states()).To(Equal([]string{"pending agentplatform/" + p.Namespace + "/the-dev"}))
-		Expect(d.Status.CommitStatus).To(Equal(&v1alpha1.DeploymentCommitStatus{State: "Pending", Reason: "Reported", Message: "Gitea knows it as agentplatform/" + p.Namespace + "/the-dev"}))
+		Expect(d.Status.CommitStatus).To(Equal(&v1alpha1.DeploymentCommitStatus{State: "Pending", Context: "agentplatform/" + p.Namespace + "/the-dev", Reason: "Reported", Message: "Gitea knows it as agentplatform/" + p.Namespace + "/the-dev"}))
 		Expect(p.at(ctx, d, v1alpha1.DeploymentDeployed)).To(BeZero())
 		Expect(p.states()).To(Equal([]string{"success agentplatform/" + p.Namespace + "/the-dev"}))
 		Expect(d.Status.CommitStatus.State).To(Equal("Success"))

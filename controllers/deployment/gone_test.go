@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// deleted deletes a deployment, lets the reporter know as the watch does, and returns when that is
+// to be told again.
+func (p *provider) deleted(ctx context.Context, d *v1alpha1.Deployment) time.Duration {
+	GinkgoHelper()
+	p.ExpectGone(ctx, d)
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	defer queue.ShutDown()
+	p.reporter.Goes().Delete(ctx, event.DeleteEvent{Object: d}, queue)
+	return p.gone(ctx, d)
+}
+
+// gone reconciles what is not there.
+func (p *provider) gone(ctx context.Context, d *v1alpha1.Deployment) time.Duration {
+	GinkgoHelper()
+	result, err := p.reporter.Reconcile(ctx, p.Request(d))
+	Expect(err).NotTo(HaveOccurred())
+	return result.RequeueAfter
+}
+
+var _ = Describe("The status of a commit that was pending", func() {
+	status := func(p *provider, state string) []string {
+		return []string{state + " agentplatform/" + p.Namespace + "/the-dev"}
+	}
+	pending := func(ctx context.Context) (*provider, *v1alpha1.Deployment) {
+		GinkgoHelper()
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		d := p.Deployment("one")
+		p.at(ctx, d, v1alpha1.DeploymentBuilding)
+		Expect(p.states()).To(Equal(status(p, "pending")))
+		return p, d
+	}
+
+	It("ends with its Deployment, and is tried again until the provider takes that", func(ctx SpecContext) {
+		p, d := pending(ctx)
+		p.answers(http.StatusBadGateway)
+		Expect(p.deleted(ctx, d)).To(Equal(10 * time.Second))
+		p.states()
+		p.answers(http.StatusCreated)
+		p.Clock.Step(time.Minute)
+		Expect(p.gone(ctx, d)).To(BeZero())
+		Expect(p.states()).To(Equal(status(p, "error")))
+		Expect(p.gone(ctx, d)).To(BeZero())
+		Expect(p.states()).To(BeEmpty(), "once")
+
+		By("one that had ended, and was not told of yet")
+		failed := p.Deployment("two")
+		p.commit = strings.Repeat("a", 40)
+		p.at(ctx, failed, v1alpha1.DeploymentBuilding)
+		p.states()
+		p.answers(http.StatusBadGateway)
+		p.at(ctx, failed, v1alpha1.DeploymentFailed)
+		p.states()
+		p.answers(http.StatusCreated)
+		p.Clock.Step(time.Minute)
+		Expect(p.deleted(ctx, failed)).To(BeZero())
+		Expect(p.states()).To(Equal(status(p, "failure")))
+	})
+
+	It("ends with its Deployment also where another one has its name, which is told nothing of that", func(ctx SpecContext) {
+		p, d := pending(ctx)
+		p.answers(http.StatusBadGateway)
+		p.deleted(ctx, d)
+		p.states()
+		other := p.Deployment("one")
+		p.ExpectApplied(ctx, other)
+		p.answers(http.StatusCreated)
+		p.Clock.Step(time.Minute)
+		Expect(p.again(ctx, other)).To(BeZero())
+		Expect(p.states()).To(Equal(status(p, "error")))
+		Expect(other.Status.CommitStatus).To(BeNil())
+	})
+
+	It("is what another deployment of the commit says, or nobody's with the project", func(ctx SpecContext) {
+		p, d := pending(ctx)
+		p.Clock.Step(time.Second)
+		newer := p.Deployment("two")
+		p.at(ctx, newer, v1alpha1.DeploymentBuilding)
+		p.states()
+		p.deleted(ctx, d)
+		Expect(p.states()).To(BeEmpty())
+		p.ExpectGone(ctx, p.project)
+		Expect(p.deleted(ctx, newer)).To(BeZero())
+		Expect(p.states()).To(BeEmpty())
+	})
+
+	It("ends by the name that the provider knows, when the Environment goes or is called another name", func(ctx SpecContext) {
+		p, d := pending(ctx)
+		p.environment.Status.Slug = "another"
+		p.ExpectStatus(ctx, p.environment)
+		second := p.Deployment("two")
+		p.commit = strings.Repeat("a", 40)
+		p.at(ctx, second, v1alpha1.DeploymentBuilding)
+		Expect(p.states()).To(Equal([]string{"pending agentplatform/" + p.Namespace + "/another"}))
+		p.at(ctx, second, v1alpha1.DeploymentDeployed)
+		Expect(p.states()).To(Equal([]string{"success agentplatform/" + p.Namespace + "/another"}))
+		p.ExpectGone(ctx, p.environment)
+		p.commit = reportCommit
+		Expect(p.at(ctx, d, v1alpha1.DeploymentCancelled)).To(BeZero())
+		Expect(p.states()).To(Equal(status(p, "error")))
+	})
+})
