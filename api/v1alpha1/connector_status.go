@@ -25,7 +25,7 @@ func (c *Connector) CommonStatus() *ObjectStatus { return &c.Status.ObjectStatus
 // wrong with the Secret.
 func (c *Connector) readyWas(reason, message string) {
 	switch reason {
-	case ReasonIDTaken, ReasonReferenceMissing, ReasonProjectMissing, ReasonNameTaken, ReasonNotLive:
+	case ReasonIDTaken, ReasonReferenceMissing, ReasonProjectMissing, ReasonNameTaken, ReasonNotLive, ReasonEnvironmentGone:
 		effect := "webhooks are refused: "
 		switch {
 		case c.Type() == ConnectorCron:

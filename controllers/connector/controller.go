@@ -72,10 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.disable(ctx, c, key, code); err != nil {
 			return 0, err
 		}
-		if _, err := r.Project(ctx, c.Namespace); err != nil {
-			return 0, err
-		}
-		within, environment, err := r.Environment(ctx, c.Namespace, c.Spec.Environment)
+		within, environment, err := r.within(ctx, c)
 		if err != nil && code {
 			return r.outlive(ctx, c, key, err)
 		}
@@ -91,6 +88,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return r.project(ctx, c, ids, seal.Credentials{})
 	})
+}
+
+// within is the environment of a connector, with its row, in a project.
+func (r *Reconciler) within(ctx context.Context, c *v1alpha1.Connector) (*v1alpha1.Environment, store.Environment, error) {
+	if _, err := r.Project(ctx, c.Namespace); err != nil {
+		return nil, store.Environment{}, err
+	}
+	return r.Environment(ctx, c.Namespace, c.Spec.Environment)
 }
 
 // project brings a connector into the store, each type and mode in its way. The credentials are

@@ -26,8 +26,8 @@ const orphanAge = 10 * time.Minute
 // whose secret was rotated rests: what a deployment brought back under its name would have the
 // secret of before.
 func (r *Reconciler) outlive(ctx context.Context, c *v1alpha1.Connector, key store.Key, because error) (time.Duration, error) {
-	var missing *object.MissingError
-	if !errors.As(because, &missing) || missing.Unready {
+	missing := r.Orphaned(ctx, c.Namespace, c.Spec.Environment, because)
+	if missing == nil {
 		return 0, because
 	}
 	row, err := r.Store.Connector(ctx, key)

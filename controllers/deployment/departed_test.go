@@ -68,6 +68,8 @@ var _ = Describe("Connectors of the code of an Environment that is deleted", fun
 			Expect(after).To(And(BeNumerically(">", 9*time.Minute), BeNumerically("<=", 10*time.Minute)), "whatever it waited for before")
 			Expect(State(c)).To(Equal("Ready=Unknown/EnvironmentGone Reconciling observed"))
 			Expect(c.Status.Retired).To(BeTrue())
+			routes := c.Status.Condition(v1alpha1.ConditionRoutesReady)
+			Expect(string(routes.Status) + "/" + routes.Reason).To(Equal("False/EnvironmentGone"))
 			s.ExpectAtRest(ctx, of, c)
 		}
 		mirror := &code.Reconciler{Base: s.Base, Store: s.Store}
@@ -83,6 +85,7 @@ var _ = Describe("Connectors of the code of an Environment that is deleted", fun
 			return names
 		}
 		Expect(links()).To(HaveLen(3))
+		s.ExpectGone(ctx, s.project) // which keeps none of them
 
 		for _, name := range []string{"dev.orders", "dev.nightly"} {
 			c := s.object(ctx, name)
@@ -98,11 +101,16 @@ var _ = Describe("Connectors of the code of an Environment that is deleted", fun
 
 		By("leaving what nothing would bring back as it was, and what people own")
 		Expect(s.ExpectAtRest(ctx, of, s.object(ctx, "dev.rotated")).RequeueAfter).To(BeZero())
-		for _, c := range []*v1alpha1.Connector{mine, alike} {
-			s.ExpectReconciled(ctx, of, c)
-			s.Clock.Step(time.Hour)
-			s.ExpectReconciled(ctx, of, c)
-			Expect(State(c)).To(ContainSubstring("ReferenceMissing"))
+		for _, reason := range []string{"ProjectMissing", "ReferenceMissing"} {
+			for _, c := range []*v1alpha1.Connector{mine, alike} {
+				s.ExpectReconciled(ctx, of, c)
+				s.Clock.Step(time.Hour)
+				s.ExpectReconciled(ctx, of, c)
+				Expect(State(c)).To(ContainSubstring(reason))
+			}
+			if reason == "ProjectMissing" {
+				s.project = s.ExpectProject(ctx)
+			}
 		}
 
 		By("the environment being made again")

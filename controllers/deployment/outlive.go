@@ -21,8 +21,8 @@ const orphanAge = 10 * time.Minute
 // gone: the store has cancelled it with that, or knows how it ended before. What the store does
 // not know may come back with both, from a backup.
 func (r *Reconciler) outlive(ctx context.Context, v *version, because error) (time.Duration, error) {
-	var missing *object.MissingError
-	if !errors.As(because, &missing) || missing.Unready {
+	missing := r.Orphaned(ctx, v.Namespace, v.Spec.Environment, because)
+	if missing == nil {
 		return 0, because
 	}
 	outcome, err := r.Store.Deployment(ctx, v.key)

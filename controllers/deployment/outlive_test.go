@@ -86,6 +86,7 @@ var _ = Describe("A Deployment whose Environment is deleted", func() {
 		By("and one that does not, does not")
 		s.environmentGone(ctx)
 		s.ExpectReconciled(ctx, s.r, made)
+		s.ExpectGone(ctx, s.project) // with which nothing of it stays
 		s.ExpectAtRest(ctx, s.r, made)
 		s.Clock.Step(10*time.Minute + time.Second)
 		for _, d := range []*v1alpha1.Deployment{made, failed} {
@@ -95,5 +96,21 @@ var _ = Describe("A Deployment whose Environment is deleted", func() {
 			Expect(s.outcome(ctx, d).Status.Terminal()).To(BeTrue(), "what became of it stays in the store")
 		}
 		s.ExpectReconciled(ctx, s.r, kept)
+		Expect(State(kept)).To(Equal("Ready=True/Succeeded observed"))
+	})
+
+	It("is cancelled while it is built, also where the Project went before", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		job := s.job(ctx, d)
+		s.ExpectGone(ctx, s.project)
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(State(d)).To(ContainSubstring("ProjectMissing"))
+		s.ExpectExists(ctx, job)
+		s.environmentGone(ctx)
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(State(d)).To(Equal("Ready=True/Cancelled observed"))
+		s.ExpectNotFound(ctx, job)
+		s.ExpectAtRest(ctx, s.r, d)
 	})
 })

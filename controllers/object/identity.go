@@ -126,6 +126,19 @@ func (b *Base) Environment(
 	return environment, row, err
 }
 
+// Orphaned is the *MissingError of the environment that an object names where that is gone, for
+// which reason the object cannot be brought on; nil for any other. Where the project is gone too,
+// that is all that was seen.
+func (b *Base) Orphaned(ctx context.Context, namespace string, environment v1alpha1.EnvironmentName, because error) (missing *MissingError) {
+	if errors.Is(because, ErrProjectMissing) {
+		_, _, because = b.Environment(ctx, namespace, environment)
+	}
+	if errors.As(because, &missing) && missing.Unready {
+		return nil
+	}
+	return missing
+}
+
 // Connector returns the connector that an object names, as Environment does.
 func (b *Base) Connector(
 	ctx context.Context, namespace string, name v1alpha1.ConnectorName,
