@@ -123,11 +123,33 @@ func TestHealthOfWhatFollowsGit(t *testing.T) {
 		"the newest failed":        {`{"autoDeploy":true}`, "Succeeded", "False", "DeploymentFailed", "Degraded", "the commit"},
 		"the newest is built":      {`{"autoDeploy":true}`, "Succeeded", "True", "Succeeded", "Healthy", "in effect"},
 		"the host does not answer": {`{"autoDeploy":true}`, "Succeeded", "False", "FetchFailed", "Healthy", "in effect"},
+		"the folder is unseen yet": {`{"autoDeploy":true}`, "Succeeded", "False", "FolderUnseen", "Healthy", "in effect"},
 		"suspended":                {`{"commit":"2222"}`, "Suspended", "False", "DeploymentFailed", "Suspended", "in effect"},
 		"follows nothing":          {`{}`, "Succeeded", "Unknown", "", "Healthy", "in effect"},
 	} {
 		environment := map[string]any{}
 		if err := json.Unmarshal(fmt.Appendf(nil, object, c.git, c.ready, c.followed, c.reason), &environment); err != nil {
+			t.Fatal(name, err)
+		}
+		if status, message := health(t, scripts(t)["Environment"], environment); status != c.status || message != c.message {
+			t.Errorf("%s: %s, %q", name, status, message)
+		}
+	}
+}
+
+// TestHealthOfAnotherFolder: of the same commit, which says nothing then.
+func TestHealthOfAnotherFolder(t *testing.T) {
+	const object = `{"kind":"Environment","metadata":{"generation":2},"spec":{"git":{"commit":"1111"}},"status":{"observedGeneration":2,"liveCommit":"1111"%s,
+		"conditions":[{"type":"Ready","status":"True","reason":"Succeeded","message":"in effect"},{"type":"SourceFollowed","status":%q,"reason":%q,"message":"the commit"}]}}`
+	for name, c := range map[string]struct{ folders, followed, reason, status, message string }{
+		"live":              {`,"livePath":"a","git":{"path":"a"}`, "True", "Succeeded", "Healthy", "in effect"},
+		"being built":       {`,"livePath":"","git":{"path":"a"}`, "True", "Succeeded", "Progressing", `folder "a" of the repository is not live yet`},
+		"failed":            {`,"livePath":"","git":{"path":"a"}`, "False", "DeploymentFailed", "Degraded", "the commit"},
+		"an upload is live": {`,"git":{"path":"a"}`, "True", "Succeeded", "Healthy", "in effect"},
+		"nothing was asked": {`,"livePath":"a"`, "Unknown", "", "Healthy", "in effect"},
+	} {
+		environment := map[string]any{}
+		if err := json.Unmarshal(fmt.Appendf(nil, object, c.folders, c.followed, c.reason), &environment); err != nil {
 			t.Fatal(name, err)
 		}
 		if status, message := health(t, scripts(t)["Environment"], environment); status != c.status || message != c.message {
