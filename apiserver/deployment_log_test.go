@@ -96,7 +96,7 @@ func TestTheLogOfADeploymentThatWaitsBeginsWithIt(t *testing.T) {
 	f := w.follow(t, key, made.ID, 0)
 	d, err := w.begin(t.Context(), w.deploymentObject(t, made.ID))
 	require.NoError(t, err)
-	require.NoError(t, w.db.StartBuild(t.Context(), d))
+	require.NoError(t, w.db.StartBuild(t.Context(), d, ""))
 	require.NoError(t, w.db.AppendBuildLog(t.Context(), d, 0, "fetching\n"))
 	require.Equal(t, `id: 1 event: log data: {"text":"fetching\n"}`, f.next())
 }

@@ -69,7 +69,7 @@ func (w *world) start(t testing.TB, name string) store.Key {
 	w.create(t, o)
 	key, err := w.begin(t.Context(), o)
 	require.NoError(t, err)
-	require.NoError(t, w.db.StartBuild(t.Context(), key))
+	require.NoError(t, w.db.StartBuild(t.Context(), key, ""))
 	return key
 }
 

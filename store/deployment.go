@@ -75,6 +75,9 @@ type Deployment struct {
 	// Built is set once the build reported success and its bundle is stored: the
 	// controller activates next.
 	Built bool
+	// Path is the folder that StartBuild named; nil before, and where a release started the
+	// build that did not say.
+	Path *string
 	// ResolvedCommit, CommitMessage and Author are of the commit that was built.
 	ResolvedCommit, CommitMessage, Author string
 	BundleDigest                          string // "sha256:<hex>", "" until packed
@@ -179,9 +182,10 @@ type Deployments interface {
 	// first, without their test results: at most MaxDeployments, and fewer where
 	// they are beyond MaxDeploymentsSize.
 	ListDeployments(ctx context.Context, environment Key) ([]Deployment, error)
-	// StartBuild moves a pending deployment to building; a building one stays.
+	// StartBuild moves a pending deployment to building, of a folder of the repository: "" is
+	// its root, and that of an upload. A building one stays, and so does its folder.
 	// ErrConflict when it is terminal.
-	StartBuild(ctx context.Context, key Key) error
+	StartBuild(ctx context.Context, key Key, path string) error
 	// EndDeployment moves a deployment that is not terminal to failed or
 	// cancelled, with reason and message; ErrConflict when it is terminal.
 	EndDeployment(ctx context.Context, key Key, status DeploymentStatus, reason FailureReason, message string) error

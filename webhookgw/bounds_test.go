@@ -59,7 +59,7 @@ func TestABuildsTokenFillsNoStore(t *testing.T) {
 		Ref: ref("Deployment", "hostile", 1), ID: id, ProjectID: b.project, EnvironmentID: b.environment, Fingerprint: "f", SourceType: "git",
 	})
 	require.NoError(t, err)
-	require.NoError(t, b.store.StartBuild(t.Context(), store.Key{ProjectID: b.project, ID: id}))
+	require.NoError(t, b.store.StartBuild(t.Context(), store.Key{ProjectID: b.project, ID: id}, ""))
 	require.NoError(t, b.store.PutToken(t.Context(), store.Token{
 		SHA256: seal.Digest(token), Kind: store.TokenBuild, ProjectID: b.project, EnvironmentID: b.environment, DeploymentID: &id,
 	}))
@@ -106,7 +106,7 @@ func TestABuildsTokenStoresOneBundle(t *testing.T) {
 		Ref: ref("Deployment", "greedy", 1), ID: id, ProjectID: b.project, EnvironmentID: b.environment, Fingerprint: "f", SourceType: "git",
 	})
 	require.NoError(t, err)
-	require.NoError(t, b.store.StartBuild(t.Context(), store.Key{ProjectID: b.project, ID: id}))
+	require.NoError(t, b.store.StartBuild(t.Context(), store.Key{ProjectID: b.project, ID: id}, ""))
 	require.NoError(t, b.store.PutToken(t.Context(), store.Token{
 		SHA256: seal.Digest(token), Kind: store.TokenBuild, ProjectID: b.project, EnvironmentID: b.environment, DeploymentID: &id,
 	}))

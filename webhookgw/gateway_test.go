@@ -108,7 +108,7 @@ func (b *bundle) deployAgents(agents ...store.Agent) {
 	}
 	_, err := b.store.BeginDeployment(ctx, spec)
 	require.NoError(b.t, err)
-	require.NoError(b.t, b.store.StartBuild(ctx, spec.Key()))
+	require.NoError(b.t, b.store.StartBuild(ctx, spec.Key(), ""))
 	data := []byte("bundle " + id.String())
 	digest := "sha256:" + hexDigest(data)
 	_, err = b.store.PutBundle(ctx, spec.Key(), digest, bytes.NewReader(data), 1<<20)

@@ -59,10 +59,10 @@ func (e *Environment) MarkOfReleaseBefore() {
 	}
 }
 
-// MarkLive: the environment runs a deployment, of that name, id and commit, which is "" of an
-// uploaded bundle.
-func (e *Environment) MarkLive(deployment, id, commit string) {
-	e.Status.LiveDeployment, e.Status.LiveDeploymentID, e.Status.LiveCommit = deployment, id, commit
+// MarkLive: the environment runs a deployment, of that name, id, commit and folder of the repository,
+// which are "" and nil of an uploaded bundle.
+func (e *Environment) MarkLive(deployment, id, commit string, path *string) {
+	e.Status.LiveDeployment, e.Status.LiveDeploymentID, e.Status.LiveCommit, e.Status.LivePath = deployment, id, commit, path
 	message := fmt.Sprintf("Deployment %q is live", deployment)
 	if commit != "" {
 		message += ", of commit " + commit
@@ -72,7 +72,7 @@ func (e *Environment) MarkLive(deployment, id, commit string) {
 
 // MarkNothingLive: the environment runs no deployment, and has to wait for one.
 func (e *Environment) MarkNothingLive() {
-	e.Status.LiveDeployment, e.Status.LiveDeploymentID, e.Status.LiveCommit = "", "", ""
+	e.Status.LiveDeployment, e.Status.LiveDeploymentID, e.Status.LiveCommit, e.Status.LivePath = "", "", "", nil
 	remedy := fmt.Sprintf("make a Deployment with spec.environment %q, or let spec.git deploy", e.Name)
 	switch {
 	case e.Spec.Suspend:

@@ -336,6 +336,13 @@ type EnvironmentStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	LiveCommit string `json:"liveCommit,omitempty"`
 
+	// LivePath is the folder of the repository that the deployment that is live was built
+	// from; "" is the root. It is absent for an uploaded bundle.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	LivePath *string `json:"livePath,omitempty"`
+
 	// SeenCommit is the newest commit of the branch that spec.git follows, as it was
 	// last seen; empty where it follows none.
 	//

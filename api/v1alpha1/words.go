@@ -97,6 +97,12 @@ func ofWords[T ~string](word string, values ...T) T {
 	return ""
 }
 
+// DeploymentPhaseOf is the phase that a status of the store means ("pending", …); "" for
+// anything else.
+func DeploymentPhaseOf(status string) DeploymentPhase {
+	return ofWord(status, DeploymentPending, DeploymentBuilding, DeploymentDeployed, DeploymentFailed, DeploymentCancelled)
+}
+
 // DeploymentStepOf is the step that a phase of the store means ("fetching", …); ""
 // for anything else.
 func DeploymentStepOf(phase string) DeploymentStep {

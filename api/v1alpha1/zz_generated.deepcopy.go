@@ -809,6 +809,11 @@ func (in *EnvironmentSpec) DeepCopy() *EnvironmentSpec {
 func (in *EnvironmentStatus) DeepCopyInto(out *EnvironmentStatus) {
 	*out = *in
 	in.ObjectStatus.DeepCopyInto(&out.ObjectStatus)
+	if in.LivePath != nil {
+		in, out := &in.LivePath, &out.LivePath
+		*out = new(string)
+		**out = **in
+	}
 	if in.Git != nil {
 		in, out := &in.Git, &out.Git
 		*out = new(EnvironmentGitStatus)

@@ -144,7 +144,7 @@ func (f *Fixture) ExpectLive(ctx context.Context, environment *v1alpha1.Environm
 		Ref: f.Ref(d), ID: key.ID, ProjectID: key.ProjectID, EnvironmentID: f.Key(environment).ID, Fingerprint: name, SourceType: "git",
 	})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(f.Store.StartBuild(ctx, key)).To(Succeed())
+	Expect(f.Store.StartBuild(ctx, key, "")).To(Succeed())
 	f.ExpectBuilt(ctx, key, agents...)
 	_, err = f.Store.Activate(ctx, store.Activation{Deployment: key})
 	Expect(err).NotTo(HaveOccurred())

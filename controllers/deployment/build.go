@@ -76,7 +76,7 @@ func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, 
 			return nil, err
 		}
 	}
-	if err := r.Store.StartBuild(ctx, v.key); err != nil && !errors.Is(err, store.ErrConflict) {
+	if err := r.Store.StartBuild(ctx, v.key, from.Path); err != nil && !errors.Is(err, store.ErrConflict) {
 		return nil, object.FromStore(fmt.Errorf("starting the build: %w", err))
 	}
 	job = buildJob(v.Deployment, from, in, r.Pods)
@@ -91,9 +91,6 @@ func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, 
 		job = nil // the cache does not have it yet
 	case err != nil:
 		return nil, fmt.Errorf("launching job %q: %w", job.Name, err)
-	}
-	if from.Upload == "" {
-		v.Status.Path = &from.Path
 	}
 	v.outcome, err = r.Store.Deployment(ctx, v.key)
 	return job, object.FromStore(err)

@@ -132,6 +132,18 @@ var _ = Describe("A Deployment", func() {
 		Expect(State(d)).To(Equal("Ready=Unknown/Fetching Reconciling"))
 		Expect(d.Status.Path).To(HaveValue(Equal("services/support")))
 		Expect(s.job(ctx, d).Spec.Template.Spec.InitContainers[0].Args).To(ContainElements("--branch=main", "--path=services/support"), "what is recorded is what is fetched")
+
+		By("the status being lost, and the Job, while another folder is the project's")
+		s.project.Spec.Git.Path = "services/sales"
+		s.ExpectApplied(ctx, s.project)
+		s.ExpectGone(ctx, s.job(ctx, d))
+		s.ExpectGone(ctx, s.Secret("v1-build-token", nil)) // nobody collects it here
+		d.Status = v1alpha1.DeploymentStatus{}
+		s.ExpectStatus(ctx, d)
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(State(d)).To(Equal("Ready=Unknown/Fetching Reconciling"), Message(d))
+		Expect(d.Status.Path).To(HaveValue(Equal("services/support")))
+		Expect(s.job(ctx, d).Spec.Template.Spec.InitContainers[0].Args).To(ContainElement("--path=services/support"))
 	})
 
 	It("waits for the repository, its credentials and a network", func(ctx SpecContext) {

@@ -24,6 +24,9 @@ func (r *Reconciler) mirror(ctx context.Context, v *version) error {
 	out, status := v.outcome, &v.Status
 	status.Branch, status.Commit, status.Message = out.Branch, cmp.Or(out.ResolvedCommit, out.Commit), out.Message
 	status.StartedAt, status.EndedAt = clock(out.StartedAt), clock(out.EndedAt)
+	if out.Path != nil && v.upload() == "" {
+		status.Path = out.Path
+	}
 	if out.BundleDigest != "" {
 		status.Bundle = &v1alpha1.DeploymentBundle{Digest: out.BundleDigest, Size: out.BundleSize}
 	}

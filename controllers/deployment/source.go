@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
@@ -22,13 +24,14 @@ type source struct {
 	Secret string
 }
 
-// source is of the branch that was recorded when the deployment began, whatever is asked for now.
+// source is of the branch that was recorded when the deployment began, and of the folder that was
+// when its build did, whatever is asked for now.
 func (v *version) source() source {
 	if digest := v.upload(); digest != "" {
 		return source{Upload: digest}
 	}
 	git := v.project.Spec.Git
-	s := source{URL: git.URL, Branch: v.outcome.Branch, Commit: v.commit(), Path: git.Path}
+	s := source{URL: git.URL, Branch: v.outcome.Branch, Commit: v.commit(), Path: ptr.Deref(v.outcome.Path, git.Path)}
 	if git.SecretRef != nil {
 		s.Secret = string(git.SecretRef.Name)
 	}

@@ -39,6 +39,7 @@ type Store interface {
 	PutEnvironment(ctx context.Context, e store.Environment) error
 	object.Defaults
 	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
+	ListDeployments(ctx context.Context, environment store.Key) ([]store.Deployment, error)
 	Token(ctx context.Context, sha256 []byte) (store.Token, error)
 	PutToken(ctx context.Context, t store.Token) error
 }
@@ -96,7 +97,8 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	if err != nil {
 		return 0, false, err
 	}
-	if err := r.showState(ctx, e, project, key); err != nil {
+	live, err := r.showState(ctx, e, project, key)
+	if err != nil {
 		return 0, false, err
 	}
 	r.showHead(e, project)
@@ -108,7 +110,7 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	}
 	after, rolling, err = r.bringPool(ctx, e, project, allowed.Runner, key)
 	// Neither of the two holds the other up.
-	again, unfollowed := r.follow(ctx, e, project, key)
+	again, unfollowed := r.follow(ctx, e, project, live, key)
 	if again > 0 && (after == 0 || again < after) {
 		after = again
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,16 +65,21 @@ func commitDeployment(e *v1alpha1.Environment, branch, commit string, revision i
 func (r *Reconciler) deployAs(ctx context.Context, d *v1alpha1.Deployment, to target, key store.Key) (made bool, err error) {
 	found := &v1alpha1.Deployment{}
 	err = r.Reader.Get(ctx, client.ObjectKeyFromObject(d), found)
-	if err == nil {
-		return isOpen(found) && found.Spec.Environment == d.Spec.Environment && to.is(found), nil
-	}
-	if !apierrors.IsNotFound(err) {
+	there := err == nil
+	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading Deployment %q: %w", d.Name, err)
 	}
 	id := v1alpha1.ProjectObjectID(key.ProjectID, d.ObjectKind(), d.Name)
-	_, err = r.Store.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: id})
-	if !errors.Is(err, store.ErrNotFound) {
+	row, err := r.Store.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: id})
+	known := err == nil
+	switch {
+	case !known && !errors.Is(err, store.ErrNotFound):
 		return false, object.FromStore(err)
+	case there && known:
+		showStored(found, row)
+	}
+	if there || known {
+		return there && isOpen(found) && found.Spec.Environment == d.Spec.Environment && to.is(found), nil
 	}
 	if err := r.Client.Create(ctx, d, client.FieldOwner(object.FieldManager)); err != nil {
 		return false, fmt.Errorf("creating Deployment %q: %w", d.Name, err)

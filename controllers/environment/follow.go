@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -21,7 +22,10 @@ import (
 
 // follow brings the environment to the commit that spec.git asks for, and says so. It
 // returns when to look again, where nothing else wakes the environment.
-func (r *Reconciler) follow(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, key store.Key) (time.Duration, error) {
+// live is what the store has live, nil for nothing.
+func (r *Reconciler) follow(
+	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, live *store.Deployment, key store.Key,
+) (time.Duration, error) {
 	head, ok := r.wanted(e, project)
 	if !ok {
 		return 0, nil
@@ -38,14 +42,14 @@ func (r *Reconciler) follow(ctx context.Context, e *v1alpha1.Environment, projec
 		if was.Commit == head.Commit && *was.Path == head.Path && head.Tree != "" { // which was not seen before
 			was.Tree = head.Tree
 		}
-		ended, err := r.endOf(ctx, e, was, list.Items)
+		ended, err := r.endOf(ctx, e, was, live, list.Items)
 		if err != nil {
 			return 0, err
 		}
 		e.MarkSourceFollowed(*was, ended)
 		return 0, nil
 	}
-	asked, err := r.ask(ctx, e, branchOf(e, project), head, list.Items, key)
+	asked, err := r.ask(ctx, e, branchOf(e, project), head, live, list.Items, key)
 	var collision *object.StalledError
 	if errors.As(err, &collision) {
 		e.MarkSourceUnknown(collision.Reason, collision.Message)
@@ -84,8 +88,10 @@ func isMoved(was *v1alpha1.EnvironmentGitStatus, path string) bool {
 // endOf is what became of the Deployment that was asked to bring the environment to a commit,
 // "" where that is live or on its way. One that the cache has not is looked for past it: it may
 // have been made a moment ago.
-func (r *Reconciler) endOf(ctx context.Context, e *v1alpha1.Environment, was *v1alpha1.EnvironmentGitStatus, all []v1alpha1.Deployment) (string, error) {
-	if isLive(e, target{commit: was.Commit, path: ptr.Deref(was.Path, "")}, all) {
+func (r *Reconciler) endOf(
+	ctx context.Context, e *v1alpha1.Environment, was *v1alpha1.EnvironmentGitStatus, live *store.Deployment, all []v1alpha1.Deployment,
+) (string, error) {
+	if (target{commit: was.Commit, path: ptr.Deref(was.Path, "")}).isOf(live) {
 		return "", nil
 	}
 	if i := slices.IndexFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment }); i >= 0 {
@@ -117,18 +123,21 @@ func ended(d *v1alpha1.Deployment) string {
 	return "not live, for another one is"
 }
 
-// ask decides on the Deployment that brings the environment to a head. Where the store has that
-// live and nothing else is on its way, there is nothing to bring: the object may be missing, as
-// after a move, for those that the platform makes lie in no repository.
+// ask decides on the Deployment that brings the environment to a head, by what the store knows of
+// all there are. Where it has that live and nothing else is on its way, there is nothing to bring:
+// the object may be missing, as after a move, for those that the platform makes lie in no repository.
 func (r *Reconciler) ask(
-	ctx context.Context, e *v1alpha1.Environment, branch string, head Head, all []v1alpha1.Deployment, key store.Key,
+	ctx context.Context, e *v1alpha1.Environment, branch string, head Head, live *store.Deployment, all []v1alpha1.Deployment, key store.Key,
 ) (*v1alpha1.EnvironmentGitStatus, error) {
 	asked := &v1alpha1.EnvironmentGitStatus{Commit: head.Commit, Tree: head.Tree, Path: &head.Path}
 	if e.Status.Git != nil {
 		asked.Revision = e.Status.Git.Revision
 	}
-	to := target{commit: head.Commit, path: head.Path, moved: isMoved(e.Status.Git, head.Path)}
-	if isLive(e, to, all) && stayLive(to, all) {
+	if err := r.showAllStored(ctx, all, key); err != nil {
+		return nil, err
+	}
+	to := target{commit: head.Commit, path: head.Path}
+	if to.isOf(live) && stayLive(to, all) {
 		asked.Deployment = e.Status.LiveDeployment
 		asked.Revision++
 		return asked, nil
@@ -143,6 +152,25 @@ func (r *Reconciler) ask(
 		return asked, r.activate(ctx, there)
 	}
 	return asked, nil
+}
+
+// showAllStored is showStored for the deployments of an environment.
+func (r *Reconciler) showAllStored(ctx context.Context, all []v1alpha1.Deployment, environment store.Key) error {
+	rows, err := r.Store.ListDeployments(ctx, environment)
+	if err != nil {
+		return object.FromStore(fmt.Errorf("reading what became of the deployments: %w", err))
+	}
+	of := map[uuid.UUID]store.Deployment{}
+	for _, row := range rows {
+		of[row.ID] = row
+	}
+	for i := range all {
+		id, err := v1alpha1.ObjectID(environment.ProjectID, &all[i])
+		if row, known := of[id]; err == nil && known {
+			showStored(&all[i], row)
+		}
+	}
+	return nil
 }
 
 // wanted is the commit that the environment is to be at; ok is false where there is

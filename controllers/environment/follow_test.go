@@ -107,7 +107,7 @@ func (f *follower) deployed(ctx context.Context, commit string, live bool) *v1al
 		if string(d.Spec.Source.Git.Commit) != commit {
 			continue
 		}
-		d.Status.Phase, d.Status.Commit, d.Status.Live = v1alpha1.DeploymentDeployed, commit, live
+		d.Status.Phase, d.Status.Commit, d.Status.Path, d.Status.Live = v1alpha1.DeploymentDeployed, commit, &f.project.Spec.Git.Path, live
 		f.ExpectStatus(ctx, d)
 		return d
 	}

@@ -20,13 +20,20 @@ import (
 // whose object did not come along.
 func (f *follower) adopted(ctx context.Context, e *v1alpha1.Environment, name, commit string) {
 	GinkgoHelper()
-	d := f.Deployment(name)
+	f.recorded(ctx, e, f.Deployment(name), commit, "")
+}
+
+// recorded lets the store have built a commit's folder for a Deployment, and that live.
+func (f *follower) recorded(ctx context.Context, e *v1alpha1.Environment, d *v1alpha1.Deployment, commit, path string) {
+	GinkgoHelper()
 	key := f.Key(d)
-	_, err := f.Store.BeginDeployment(ctx, store.DeploymentSpec{
-		Ref: f.Ref(d), ID: key.ID, ProjectID: key.ProjectID, EnvironmentID: f.Key(e).ID, Fingerprint: name, SourceType: "git",
+	fingerprint, err := d.Spec.Fingerprint()
+	Expect(err).NotTo(HaveOccurred())
+	_, err = f.Store.BeginDeployment(ctx, store.DeploymentSpec{
+		Ref: f.Ref(d), ID: key.ID, ProjectID: key.ProjectID, EnvironmentID: f.Key(e).ID, Fingerprint: fingerprint, SourceType: "git",
 	})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(f.Store.StartBuild(ctx, key)).To(Succeed())
+	Expect(f.Store.StartBuild(ctx, key, path)).To(Succeed())
 	Expect(f.Store.ReportBuild(ctx, key, store.BuildReport{Phase: store.PhasePacking, Commit: commit})).To(Succeed())
 	f.ExpectBuilt(ctx, key, "hello")
 	_, err = f.Store.Activate(ctx, store.Activation{Deployment: key})
@@ -112,5 +119,53 @@ var _ = Describe("An Environment that was moved with its store", func() {
 		Expect(f.deployed(ctx, one, false).ActivationPending()).To(BeTrue())
 		at(two)
 		Expect(f.deployed(ctx, two, true).ActivationPending()).To(BeTrue(), "else the other one would go live, which is asked for no more")
+	})
+
+	It("is built from the folder of now, whatever the statuses have lost", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		e := f.Environment("dev", func(e *v1alpha1.Environment) { e.Spec.Git.Commit = v1alpha1.GitCommit(one) })
+		f.reconciled(ctx, e)
+		old := &v1alpha1.Deployment{ObjectMeta: f.At(e.Status.Git.Deployment)}
+		f.ExpectExists(ctx, old)
+		f.recorded(ctx, e, old, one, "")
+		f.project.Spec.Git.Path = "agents"
+		f.ExpectApplied(ctx, f.project)
+		lost := func(phase v1alpha1.DeploymentPhase) {
+			GinkgoHelper()
+			f.ExpectExists(ctx, old)
+			old.Status = v1alpha1.DeploymentStatus{Phase: phase}
+			f.ExpectStatus(ctx, old)
+			e.Status = v1alpha1.EnvironmentStatus{}
+			f.ExpectStatus(ctx, e)
+			f.ExpectReconciled(ctx, f.r, e)
+		}
+
+		By("an Environment and a Deployment that came from a backup without a status")
+		lost("")
+		anew := e.Status.Git.Deployment
+		Expect(anew).NotTo(Equal(old.Name))
+		Expect(f.commits(ctx)).To(ConsistOf(one, one))
+		f.built(ctx, anew, one, "agents")
+
+		By("a Deployment whose status does not tell the folder, and a commit to go back to")
+		e.Spec.Git.Commit = v1alpha1.GitCommit(two)
+		f.reconciled(ctx, e)
+		f.built(ctx, e.Status.Git.Deployment, two, "agents")
+		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(anew)})
+		e.Spec.Git.Commit = v1alpha1.GitCommit(one)
+		f.ExpectApplied(ctx, e)
+		lost(v1alpha1.DeploymentDeployed)
+		Expect(e.Status.Git.Deployment).NotTo(Equal(old.Name))
+		Expect(f.commits(ctx)).To(ConsistOf(one, one, two))
+		f.ExpectExists(ctx, old)
+		Expect(old.Spec.Activation).To(BeNil())
+
+		By("the folder of before, of which it is live already")
+		f.project.Spec.Git.Path = ""
+		f.ExpectApplied(ctx, f.project)
+		f.ended(ctx, e.Status.Git.Deployment, v1alpha1.DeploymentCancelled)
+		lost("")
+		Expect(e.Status.Git.Deployment).To(Equal(old.Name))
+		Expect(f.commits(ctx)).To(ConsistOf(one, one, two))
 	})
 })

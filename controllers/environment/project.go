@@ -36,28 +36,33 @@ func (r *Reconciler) project(ctx context.Context, e *v1alpha1.Environment, limit
 	return true, nil
 }
 
-// showState shows what the store knows: the default, and what is live.
-func (r *Reconciler) showState(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, key store.Key) error {
+// showState shows what the store knows: the default, and what is live, which it returns; nil for
+// nothing.
+func (r *Reconciler) showState(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, key store.Key) (*store.Deployment, error) {
 	stored, err := r.Store.Environment(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // another one holds its place or its slug
+		return nil, nil // another one holds its place or its slug
 	}
 	if err != nil {
-		return object.FromStore(err)
+		return nil, object.FromStore(err)
 	}
 	name, err := r.DefaultName(ctx, r.Store, project, key.ProjectID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e.Status.Default = name == e.Name
 	if stored.LiveDeploymentID == nil {
 		e.MarkNothingLive()
-		return nil
+		return nil, nil
 	}
 	live, err := r.Store.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: *stored.LiveDeploymentID})
 	if err != nil {
-		return object.FromStore(err)
+		return nil, object.FromStore(err)
 	}
-	e.MarkLive(live.Ref.Name, live.ID.String(), live.ResolvedCommit)
-	return nil
+	path := live.Path
+	if live.UploadDigest != "" {
+		path = nil
+	}
+	e.MarkLive(live.Ref.Name, live.ID.String(), live.ResolvedCommit, path)
+	return &live, nil
 }

@@ -3,38 +3,48 @@
 package environment
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
 )
 
-// target is where an environment is to be: a commit, of which one folder is built.
-type target struct {
-	commit, path string
-	// moved: the folder was another one before. A Deployment of which it is not known what was
-	// built is not of this one.
-	moved bool
-}
+// target is where an environment is to be: a commit, of which one folder is built. The URL is no
+// part of it, for a commit's name is made of what is in it.
+type target struct{ commit, path string }
 
 // is says whether a deployment is one of the target. What is not built yet will be of the folder
-// of now.
+// of now; one that has ended and of which it is not known what was built is none.
 func (t target) is(d *v1alpha1.Deployment) bool {
 	switch built := d.Status.Path; {
-	case built != nil && *built != t.path, built == nil && t.moved && d.Status.Phase.Terminal():
+	case built != nil && *built != t.path, built == nil && d.Status.Phase.Terminal():
 		return false
 	}
 	git := d.Spec.Source.Git
 	return d.Status.Commit == t.commit || d.Status.Commit == "" && git != nil && string(git.Commit) == t.commit
 }
 
-// isLive says whether the target is what the store knows to be live. Its object may be missing.
-func isLive(e *v1alpha1.Environment, t target, all []v1alpha1.Deployment) bool {
-	if e.Status.LiveCommit != t.commit {
-		return false
+// isOf says whether what the store has live is of the target; nil is nothing. Its object may be
+// missing.
+func (t target) isOf(live *store.Deployment) bool {
+	return live != nil && live.ResolvedCommit == t.commit && live.Path != nil && *live.Path == t.path
+}
+
+// showStored shows in a deployment's status, which may be behind or lost, what the store knows of
+// it: where it is, and of which commit and folder. What was cancelled may begin anew for another
+// object, and of another source the store knows nothing.
+func showStored(d *v1alpha1.Deployment, row store.Deployment) {
+	fingerprint, err := d.Spec.Fingerprint()
+	if err != nil || fingerprint != row.Fingerprint || row.Status == store.DeploymentCancelled && row.Ref.ObjectUID != string(d.UID) {
+		return
 	}
-	i := slices.IndexFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == e.Status.LiveDeployment })
-	return i >= 0 && t.is(&all[i]) || i < 0 && !t.moved
+	d.Status.Phase = v1alpha1.DeploymentPhaseOf(string(row.Status))
+	d.Status.Commit = cmp.Or(row.ResolvedCommit, row.Commit)
+	if row.Path != nil {
+		d.Status.Path = row.Path
+	}
 }
 
 // deploymentOf is the Deployment that brings an environment to a commit without another

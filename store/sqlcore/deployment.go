@@ -15,7 +15,7 @@ import (
 // deploymentColumns are all but the test results, which are read only where they are shown.
 const deploymentColumns = `id, project_id, environment_id, namespace, name, object_uid, generation,
 	fingerprint, source_type, branch, commit_wanted, upload_digest, skip_tests, skip_failed_connectors, redeploy_of,
-	sequence, status, phase, end_phase, failure_reason, message, built, resolved_commit, commit_message, author,
+	sequence, status, phase, end_phase, failure_reason, message, built, path, resolved_commit, commit_message, author,
 	bundle_digest, bundle_size, agents, failed_test_count, connector_results, created_at, started_at, ended_at, activated_at,
 	activation_rank, activation_requested_at`
 
@@ -26,7 +26,7 @@ func deploymentFields(d *store.Deployment) []any {
 		&d.ID, &d.ProjectID, &d.EnvironmentID, &d.Ref.Namespace, &d.Ref.Name,
 		&d.Ref.ObjectUID, &d.Ref.Generation, &d.Fingerprint, &d.SourceType, &d.Branch, &d.Commit, &d.UploadDigest, &d.SkipTests,
 		&d.SkipFailedConnectors, &d.RedeployOf, &d.Sequence, &d.Status, &d.Phase, &d.EndPhase, &d.FailureReason,
-		&d.Message, &d.Built, &d.ResolvedCommit, &d.CommitMessage, &d.Author, &d.BundleDigest, &d.BundleSize, document{&d.Agents},
+		&d.Message, &d.Built, &d.Path, &d.ResolvedCommit, &d.CommitMessage, &d.Author, &d.BundleDigest, &d.BundleSize, document{&d.Agents},
 		&d.FailedTestCount, document{&d.ConnectorResults}, at(&d.CreatedAt), maybeAt(&d.StartedAt),
 		maybeAt(&d.EndedAt), maybeAt(&d.ActivatedAt), &d.ActivationRank, maybeAt(&d.ActivationRequestedAt),
 	}
@@ -200,7 +200,7 @@ func cancelDeployments(ctx context.Context, tx *Tx, project uuid.UUID, message, 
 }
 
 // StartBuild implements store.Deployments.
-func (c *Core) StartBuild(ctx context.Context, key store.Key) error {
+func (c *Core) StartBuild(ctx context.Context, key store.Key, path string) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		d, err := c.lockDeployment(ctx, tx, key)
 		switch {
@@ -212,8 +212,8 @@ func (c *Core) StartBuild(ctx context.Context, key store.Key) error {
 			return store.ErrConflict
 		}
 		tx.Hint(store.TopicDeployment, key)
-		_, err = tx.exec(ctx, `UPDATE deployments SET status = 'building', phase = $3, started_at = now_us()
-			WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, string(store.PhaseFetching))
+		_, err = tx.exec(ctx, `UPDATE deployments SET status = 'building', phase = $3, path = $4, started_at = now_us()
+			WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, string(store.PhaseFetching), Text(path))
 		return err
 	})
 	return wrap(err, "starting the build of deployment %s", key)

@@ -155,7 +155,7 @@ var boundPromises = []promise{
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		long := text(1 << 20)
 		w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: long, CommitMessage: long, Author: long}))
 		result := w.result("content", "first")
@@ -175,7 +175,7 @@ var boundPromises = []promise{
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		for name, c := range badAgents() {
 			result := w.result("content")
 			result.Agents = c.agents
@@ -199,7 +199,7 @@ var boundPromises = []promise{
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		for _, phase := range []store.DeploymentPhase{store.PhaseConnecting, "other", store.DeploymentPhase(text(1 << 20))} {
 			w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Phase: phase}), store.ErrInvalid)
 		}
@@ -212,7 +212,7 @@ var boundPromises = []promise{
 			spec.Commit = ""
 			_, err := w.s.BeginDeployment(w.ctx, spec)
 			w.NoError(err)
-			w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 			w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: commit, Phase: store.PhaseTesting}))
 			w.Equal(commit, w.deployment(spec.ID).ResolvedCommit)
 		}
@@ -258,7 +258,7 @@ var boundPromises = []promise{
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		result := w.result("content", "first")
 		result.TestResults = json.RawMessage(`[{"passed":true},{"passed":false},{"passed":false}]`)
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
@@ -296,7 +296,7 @@ var boundPromises = []promise{
 			spec := w.newDeployment(fmt.Sprintf("big-%d", i))
 			_, err := w.s.BeginDeployment(w.ctx, spec)
 			w.NoError(err)
-			w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 			result := w.result("content")
 			result.Agents = most[:2*len(most)/5]
 			if i == 3 {

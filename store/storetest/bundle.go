@@ -112,7 +112,7 @@ var bundlePromises = []promise{
 		failed := w.newDeployment("failed")
 		_, err := w.s.BeginDeployment(w.ctx, failed)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, failed.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, failed.Key(), ""))
 		result := w.result("bundle of failed", "first")
 		result.FailureReason = store.FailureTests
 		w.NoError(w.s.FinishBuild(w.ctx, failed.Key(), result))
@@ -150,7 +150,7 @@ var bundlePromises = []promise{
 		other.EnvironmentID = staging.ID
 		_, err := w.s.BeginDeployment(w.ctx, other)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, other.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, other.Key(), ""))
 		w.NoError(w.s.FinishBuild(w.ctx, other.Key(), w.result("bundle of old", "first")))
 		w.True(w.activate(other.ID).Live)
 		w.bundled("v")

@@ -98,7 +98,7 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 	"BeginDeployment": func(v *victim, c store.Control) error {
 		return second(c.BeginDeployment(v.ctx, v.newDeployment("new")))
 	},
-	"StartBuild": func(v *victim, c store.Control) error { return c.StartBuild(v.ctx, v.building.Key()) },
+	"StartBuild": func(v *victim, c store.Control) error { return c.StartBuild(v.ctx, v.building.Key(), "") },
 	"RecordConnectors": func(v *victim, c store.Control) error {
 		return c.RecordConnectors(v.ctx, v.building.Key(), json.RawMessage(`[]`))
 	},

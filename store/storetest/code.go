@@ -14,8 +14,27 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// codePromises are about connectors that a project's code defines.
+// codePromises are about a project's code, and connectors that it defines.
 var codePromises = []promise{
+	{"the folder that is built is the one that was named when the build started", func(w *world) {
+		spec := w.newDeployment("one")
+		begun, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.Nil(begun.Path)
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), "services/support"))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), "services/sales"), "a building one stays")
+		begun, err = w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		for _, d := range []store.Deployment{begun, w.deployment(spec.ID)} {
+			w.NotNil(d.Path)
+			w.Equal("services/support", *d.Path)
+		}
+		w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentFailed, store.FailureBuild, ""))
+		w.ErrorIs(w.s.StartBuild(w.ctx, spec.Key(), "services/sales"), store.ErrConflict)
+		list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
+		w.NoError(err)
+		w.Equal("services/support", *list[0].Path)
+	}},
 	{"the connectors of a build are kept with its deployment", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
@@ -25,7 +44,7 @@ var codePromises = []promise{
 		files, err := w.s.ConnectorFiles(w.ctx, spec.Key())
 		w.NoError(err)
 		w.Empty(files)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		result := w.result("content", "first")
 		result.Connectors = []store.ConnectorFile{{Key: "orders", Content: "type: webhook\x00 # ü"}, {Key: "nightly", Content: ""}}
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
@@ -39,7 +58,7 @@ var codePromises = []promise{
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		file := func(key string, size int) store.ConnectorFile {
 			return store.ConnectorFile{Key: key, Content: text(size)}
 		}

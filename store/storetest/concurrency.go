@@ -20,7 +20,7 @@ func (w *world) deployKeyed(name string, by keyedBy, agents ...string) {
 	spec := w.newDeployment(name)
 	_, err := w.s.BeginDeployment(w.ctx, spec)
 	w.NoError(err)
-	w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+	w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 	result := w.result("bundle of "+name, agents...)
 	for i, a := range result.Agents {
 		result.Agents[i].ConcurrencyKey, result.Agents[i].ConcurrencyDrop = by[a.Name].Expression, by[a.Name].Drop

@@ -50,7 +50,7 @@ var deploymentPromises = []promise{
 		first := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, first)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, first.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, first.Key(), ""))
 		w.NoError(w.s.AppendBuildLog(w.ctx, first.Key(), 0, "of the first"))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, first.Ref))
 		w.Equal(store.DeploymentCancelled, w.deployment(first.ID).Status)
@@ -76,7 +76,7 @@ var deploymentPromises = []promise{
 		built, building := w.deploy("zero", "first"), w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, building)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, building.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, building.Key(), ""))
 		last := w.newDeployment("two")
 		begun, err := w.s.BeginDeployment(w.ctx, last)
 		w.NoError(err)
@@ -132,8 +132,8 @@ var deploymentPromises = []promise{
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()), "a building one stays")
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""), "a building one stays")
 		w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentFailed, store.FailureDeadline, "too slow"))
 		d := w.deployment(spec.ID)
 		w.Equal(store.DeploymentFailed, d.Status)
@@ -143,7 +143,7 @@ var deploymentPromises = []promise{
 		w.Equal(store.PhaseFetching, d.EndPhase)
 		w.NotNil(d.StartedAt)
 		w.NotNil(d.EndedAt)
-		w.ErrorIs(w.s.StartBuild(w.ctx, spec.Key()), store.ErrConflict)
+		w.ErrorIs(w.s.StartBuild(w.ctx, spec.Key(), ""), store.ErrConflict)
 		w.ErrorIs(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentCancelled, "", ""), store.ErrConflict)
 		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{}), store.ErrConflict)
 		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), w.result("late", "first")), store.ErrConflict)
@@ -159,7 +159,7 @@ var buildPromises = []promise{
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
 		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseFetching}), store.ErrConflict)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: strings.Repeat("0123", 10), CommitMessage: "fix", Author: "a"}))
 		w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseTesting}))
 		d := w.deployment(spec.ID)
@@ -171,7 +171,7 @@ var buildPromises = []promise{
 		begun := func(spec store.DeploymentSpec) store.Key {
 			_, err := w.s.BeginDeployment(w.ctx, spec)
 			w.NoError(err)
-			w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 			return spec.Key()
 		}
 		told := func(key store.Key, commit string) error {
@@ -232,7 +232,7 @@ var buildPromises = []promise{
 			return part
 		}
 		w.Equal(store.BuildLogPart{Status: store.DeploymentPending}, part(0))
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		for i, chunk := range []string{"a\n", "b", "c\n"} {
 			w.hinted(store.TopicDeployment, spec.ID, func() { w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), int64(i), chunk)) })
 		}
@@ -251,7 +251,7 @@ var buildPromises = []promise{
 		w.NoError(err)
 		result := w.result("content", "first")
 		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), store.ErrConflict, "it is not building yet")
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), store.BuildResult{BundleDigest: "sha256:none"}), store.ErrNotFound)
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result), "again")
@@ -271,7 +271,7 @@ var buildPromises = []promise{
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		result := store.BuildResult{
 			FailureReason: store.FailureTests, Message: "2 tests failed", TestResults: json.RawMessage(`{"failed":2}`),
 		}
@@ -292,13 +292,13 @@ var buildPromises = []promise{
 			return spec.Key()
 		}
 		pending, superseded := begin("pending"), begin("superseded")
-		w.NoError(w.s.StartBuild(w.ctx, superseded))
+		w.NoError(w.s.StartBuild(w.ctx, superseded, ""))
 		cancelled := begin("cancelled") // supersedes
-		w.NoError(w.s.StartBuild(w.ctx, cancelled))
+		w.NoError(w.s.StartBuild(w.ctx, cancelled, ""))
 		w.NoError(w.s.ReportBuild(w.ctx, cancelled, store.BuildReport{Phase: store.PhaseTesting}))
 		w.NoError(w.s.EndDeployment(w.ctx, cancelled, store.DeploymentCancelled, "", "cancelled by spec.cancel"))
 		failed := begin("failed")
-		w.NoError(w.s.StartBuild(w.ctx, failed))
+		w.NoError(w.s.StartBuild(w.ctx, failed, ""))
 		w.NoError(w.s.ReportBuild(w.ctx, failed, store.BuildReport{Phase: store.PhasePacking}))
 		w.NoError(w.s.FinishBuild(w.ctx, failed, store.BuildResult{FailureReason: store.FailureBuild, Message: "unknown key"}))
 		for key, want := range map[store.Key]store.DeploymentPhase{

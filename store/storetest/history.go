@@ -103,7 +103,7 @@ var blobPromises = []promise{
 		building := func(spec store.DeploymentSpec) store.DeploymentSpec {
 			_, err := w.s.BeginDeployment(w.ctx, spec)
 			w.NoError(err)
-			w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 			return spec
 		}
 		one := building(w.newDeployment("one"))

@@ -84,7 +84,7 @@ func (m *deploymentModel) begin(rt *rapid.T) {
 func (m *deploymentModel) deployNext(rt *rapid.T) {
 	m.begin(rt)
 	d := m.all[len(m.all)-1]
-	m.does(m.s.StartBuild(m.ctx, d.spec.Key()), true, func() { d.status = store.DeploymentBuilding })
+	m.does(m.s.StartBuild(m.ctx, d.spec.Key(), ""), true, func() { d.status = store.DeploymentBuilding })
 	m.does(m.s.FinishBuild(m.ctx, d.spec.Key(), store.BuildResult{BundleDigest: m.digest}), true, func() { d.built = true })
 	if rapid.Bool().Draw(rt, "goes live") {
 		m.goLive(d, nil)
@@ -138,7 +138,7 @@ func (m *deploymentModel) does(err error, allowed bool, move func()) {
 
 func (m *deploymentModel) start(rt *rapid.T) {
 	d := m.draw(rt)
-	m.does(m.s.StartBuild(m.ctx, d.spec.Key()), !d.status.Terminal(), func() { d.status = store.DeploymentBuilding })
+	m.does(m.s.StartBuild(m.ctx, d.spec.Key(), ""), !d.status.Terminal(), func() { d.status = store.DeploymentBuilding })
 }
 
 func (m *deploymentModel) succeed(rt *rapid.T) {

@@ -130,7 +130,7 @@ func (r *resident) version(name string) {
 		r.hears("deployment "+name, err)
 		return
 	}
-	r.hears("build", r.s.StartBuild(r.ctx, spec.Key()))
+	r.hears("build", r.s.StartBuild(r.ctx, spec.Key(), ""))
 	r.hears("built", r.s.FinishBuild(r.ctx, spec.Key(), r.result("bundle of "+name, "first", "second")))
 	result, err := r.s.Activate(r.ctx, store.Activation{Deployment: spec.Key()})
 	r.hears(fmt.Sprint("live: ", result.Live), err)

@@ -229,7 +229,7 @@ func (w *world) build(name string, agents ...string) store.DeploymentSpec {
 	spec := w.newDeployment(name)
 	_, err := w.s.BeginDeployment(w.ctx, spec)
 	w.NoError(err)
-	w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+	w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 	w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), w.result("bundle of "+name, agents...)))
 	return spec
 }

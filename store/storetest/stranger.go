@@ -289,7 +289,7 @@ var projectionStrangers = map[string]func(s *stranger){
 	"RecordConnectors": func(s *stranger) {
 		s.none(s.s.RecordConnectors(s.ctx, s.key(s.building.ID), json.RawMessage(`[]`)))
 	},
-	"StartBuild": func(s *stranger) { s.none(s.s.StartBuild(s.ctx, s.key(s.building.ID))) },
+	"StartBuild": func(s *stranger) { s.none(s.s.StartBuild(s.ctx, s.key(s.building.ID), "")) },
 	"EndDeployment": func(s *stranger) {
 		s.none(s.s.EndDeployment(s.ctx, s.key(s.building.ID), store.DeploymentCancelled, "", ""))
 	},

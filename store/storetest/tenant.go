@@ -178,7 +178,7 @@ func (w *world) newVictim() *victim {
 	v.building = v.newUploaded("two", v.uploaded)
 	_, err := w.s.BeginDeployment(w.ctx, v.building)
 	w.NoError(err)
-	w.NoError(w.s.StartBuild(w.ctx, v.building.Key()))
+	w.NoError(w.s.StartBuild(w.ctx, v.building.Key(), ""))
 	w.NoError(w.s.AppendBuildLog(w.ctx, v.building.Key(), 0, "theirs"))
 	v.token = store.Token{SHA256: []byte("theirs"), Kind: store.TokenRunner, ProjectID: w.project.ID, EnvironmentID: w.environment.ID}
 	w.NoError(w.s.PutToken(w.ctx, v.token))

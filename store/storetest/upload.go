@@ -169,7 +169,7 @@ var uploadPromises = []promise{
 			spec := w.newUploaded(name, digest)
 			_, err := w.s.BeginDeployment(w.ctx, spec)
 			w.NoError(err)
-			w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 			w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), w.result("bundle of "+name, "first")))
 			_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
 			w.NoError(err)

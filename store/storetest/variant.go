@@ -32,7 +32,7 @@ func (w *world) variants(agent string, names ...string) []store.Agent {
 func (w *world) deployResult(spec store.DeploymentSpec, change func(*store.BuildResult)) {
 	_, err := w.s.BeginDeployment(w.ctx, spec)
 	w.NoError(err)
-	w.NoError(w.s.StartBuild(w.ctx, spec.Key()))
+	w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 	result := w.result("bundle of " + spec.Ref.Name)
 	change(&result)
 	w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))

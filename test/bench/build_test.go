@@ -125,7 +125,7 @@ func buildOnce(b *testing.B, st store.Store, scene *storebench.Scene, dispatch, 
 		Ref: refOf(store.KindDeployment), ID: key.ID, ProjectID: scene.Project, EnvironmentID: scene.Environment, Fingerprint: "g", SourceType: "git",
 	})
 	require.NoError(b, err)
-	require.NoError(b, st.StartBuild(ctx, key))
+	require.NoError(b, st.StartBuild(ctx, key, ""))
 	require.NoError(b, st.PutToken(ctx, store.Token{
 		SHA256: seal.Digest(token), Kind: store.TokenBuild, ProjectID: scene.Project, EnvironmentID: scene.Environment, DeploymentID: &key.ID,
 	}))

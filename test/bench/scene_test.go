@@ -52,7 +52,7 @@ func release(tb testing.TB, st store.Store, scene *storebench.Scene, agents ...s
 		Ref: refOf(store.KindDeployment), ID: deployment.ID, ProjectID: scene.Project, EnvironmentID: scene.Environment, Fingerprint: "g", SourceType: "git",
 	})
 	require.NoError(tb, err)
-	require.NoError(tb, st.StartBuild(ctx, deployment))
+	require.NoError(tb, st.StartBuild(ctx, deployment, ""))
 	require.NoError(tb, st.FinishBuild(ctx, deployment, result))
 	_, err = st.Activate(ctx, store.Activation{Deployment: deployment})
 	require.NoError(tb, err)

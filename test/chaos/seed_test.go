@@ -139,7 +139,7 @@ func deploy(t *testing.T, s store.Store, environment uuid.UUID, agents []agent) 
 		Fingerprint: "f", SourceType: "git",
 	})
 	require.NoError(t, err)
-	require.NoError(t, s.StartBuild(ctx, key))
+	require.NoError(t, s.StartBuild(ctx, key, ""))
 	sources := fstest.MapFS{}
 	var result store.BuildResult
 	for _, a := range agents {

@@ -83,7 +83,7 @@ func (p *platform) deploy() {
 	spec := store.DeploymentSpec{Ref: ref("Deployment", "v1"), ID: id, ProjectID: p.project, EnvironmentID: p.environment, Fingerprint: "f", SourceType: "git"}
 	_, err := p.store.BeginDeployment(ctx, spec)
 	require.NoError(p.t, err)
-	require.NoError(p.t, p.store.StartBuild(ctx, spec.Key()))
+	require.NoError(p.t, p.store.StartBuild(ctx, spec.Key(), ""))
 	digest := sha256.Sum256([]byte("bundle"))
 	name := "sha256:" + hex.EncodeToString(digest[:])
 	_, err = p.store.PutBundle(ctx, spec.Key(), name, bytes.NewReader([]byte("bundle")), 1<<20)

@@ -112,7 +112,7 @@ func (p *place) deploy(agent, script string) {
 		Ref: ref("Deployment"), ID: key.ID, ProjectID: p.project, EnvironmentID: p.environment, Fingerprint: "f", SourceType: "git",
 	})
 	require.NoError(p.t, err)
-	require.NoError(p.t, p.store.StartBuild(ctx, key))
+	require.NoError(p.t, p.store.StartBuild(ctx, key, ""))
 	require.NoError(p.t, p.store.FinishBuild(ctx, key, store.BuildResult{BundleDigest: digest, Agents: []store.Agent{{Name: agent, Type: "llm"}}}))
 	_, err = p.store.Activate(ctx, store.Activation{Deployment: key})
 	require.NoError(p.t, err)

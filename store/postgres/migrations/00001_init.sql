@@ -295,6 +295,8 @@ CREATE TABLE deployments (
     failure_reason text NOT NULL DEFAULT '',
     message text NOT NULL DEFAULT '',
     built boolean NOT NULL DEFAULT FALSE,
+    -- The folder of the repository that is built; NULL before that begins.
+    path text,
     resolved_commit text NOT NULL DEFAULT '',
     commit_message text NOT NULL DEFAULT '',
     author text NOT NULL DEFAULT '',

@@ -257,6 +257,8 @@ CREATE TABLE deployments (
     failure_reason TEXT NOT NULL DEFAULT '',
     message TEXT NOT NULL DEFAULT '',
     built BOOLEAN NOT NULL DEFAULT FALSE,
+    -- The folder of the repository that is built; NULL before that begins.
+    path TEXT,
     resolved_commit TEXT NOT NULL DEFAULT '',
     commit_message TEXT NOT NULL DEFAULT '',
     author TEXT NOT NULL DEFAULT '',

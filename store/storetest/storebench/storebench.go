@@ -63,7 +63,7 @@ func NewScene(tb testing.TB, s store.Store, links int) *Scene {
 		Fingerprint: "f", SourceType: "git",
 	})
 	require.NoError(tb, err)
-	require.NoError(tb, s.StartBuild(ctx, c.key(c.Deployment)))
+	require.NoError(tb, s.StartBuild(ctx, c.key(c.Deployment), ""))
 	bundle := "a bundle"
 	sum := sha256.Sum256([]byte(bundle))
 	digest := "sha256:" + hex.EncodeToString(sum[:])

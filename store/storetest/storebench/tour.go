@@ -400,7 +400,7 @@ func (t *tour) build(environment uuid.UUID, agents ...store.Agent) {
 	t.NoError(err)
 	t.tokens(store.Token{Kind: store.TokenBuild, ProjectID: t.Project, EnvironmentID: environment, DeploymentID: &spec.ID})
 	t.tokens(store.Token{Kind: store.TokenRunner, ProjectID: t.Project, EnvironmentID: environment})
-	t.NoError(t.Store.StartBuild(t.ctx, spec.Key()))
+	t.NoError(t.Store.StartBuild(t.ctx, spec.Key(), ""))
 	t.NoError(t.Store.ReportBuild(t.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseTesting}))
 	t.NoError(t.Store.AppendBuildLog(t.ctx, spec.Key(), 0, "building"))
 	_, err = t.Store.BuildLogFrom(t.ctx, spec.Key(), 1)
