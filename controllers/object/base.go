@@ -121,7 +121,10 @@ func (b *Base) reconcile(
 	}
 	before := o.DeepCopyObject().(v1alpha1.ConditionedObject)
 	defer func() {
-		err = errors.Join(err, b.writeStatus(ctx, before, o))
+		behind, failed := b.writeStatus(ctx, before, o)
+		if err = errors.Join(err, failed); behind && (result.RequeueAfter == 0 || result.RequeueAfter > soon) {
+			result.RequeueAfter = soon
+		}
 	}()
 	var after time.Duration
 	key, err := claim(ctx, o)
@@ -148,19 +151,23 @@ func (b *Base) clock() clock.PassiveClock {
 // Now is the time by the injected clock.
 func (b *Base) Now() time.Time { return b.clock().Now() }
 
-// writeStatus patches the status where it changed.
-func (b *Base) writeStatus(ctx context.Context, before, after v1alpha1.ConditionedObject) error {
+// writeStatus patches the status where it changed. behind says that the object is another one by
+// now: one that was made anew under its name would have the status of the one before, for of a
+// patch of a status kube-apiserver looks at no uid.
+func (b *Base) writeStatus(ctx context.Context, before, after v1alpha1.ConditionedObject) (behind bool, err error) {
 	if equality.Semantic.DeepEqual(before, after) {
-		return nil
+		return false, nil
 	}
-	err := b.Client.Status().Patch(ctx, after.(client.Object).DeepCopyObject().(client.Object),
-		client.MergeFrom(before.(client.Object)), client.FieldOwner(FieldManager))
-	if apierrors.IsNotFound(err) {
-		return nil // deleted meanwhile
-	}
-	if err != nil {
-		return fmt.Errorf("writing the status of %s %q: %w", after.ObjectKind(), after.GetName(), err)
+	err = b.Client.Status().Patch(ctx, after.(client.Object).DeepCopyObject().(client.Object),
+		client.MergeFromWithOptions(before.(client.Object), client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldManager))
+	switch {
+	case apierrors.IsNotFound(err): // deleted meanwhile
+		return false, nil
+	case apierrors.IsConflict(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("writing the status of %s %q: %w", after.ObjectKind(), after.GetName(), err)
 	}
 	b.announce(before, after)
-	return nil
+	return false, nil
 }
