@@ -46,7 +46,7 @@ func (r *Reconciler) showState(ctx context.Context, e *v1alpha1.Environment, pro
 	if err != nil {
 		return nil, object.FromStore(err)
 	}
-	name, err := r.DefaultName(ctx, r.Store, project, key.ProjectID)
+	name, _, err := r.DefaultName(ctx, r.Store, project, key.ProjectID)
 	if err != nil {
 		return nil, err
 	}

@@ -20,15 +20,21 @@ type Defaults interface {
 }
 
 // DefaultName is the name of a project's default environment that is in effect, "" for none:
-// the one that the project names while that is there, else the first created, as the store
-// remembers it.
-func (b *Base) DefaultName(ctx context.Context, s Defaults, project *v1alpha1.Project, id uuid.UUID) (string, error) {
+// the one that the project names while that is in effect, else the first created, as the store
+// remembers it. missing says why it is not the one that is named; nil where that is it, or none is.
+func (b *Base) DefaultName(ctx context.Context, s Defaults, project *v1alpha1.Project, id uuid.UUID) (name string, missing *MissingError, err error) {
 	if asked := project.Spec.DefaultEnvironment; asked != "" {
 		_, _, err := b.Environment(ctx, project.Namespace, asked)
-		if !errors.As(err, new(*MissingError)) {
-			return string(asked), err
+		if !errors.As(err, &missing) {
+			return string(asked), nil, err
 		}
 	}
+	name, err = b.firstName(ctx, s, id)
+	return name, missing, err
+}
+
+// firstName is the name of the default environment that the store remembers, "" for none.
+func (b *Base) firstName(ctx context.Context, s Defaults, id uuid.UUID) (string, error) {
 	chosen, err := s.DefaultEnvironment(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil

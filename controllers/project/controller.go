@@ -64,14 +64,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if project.Spec.Git != nil {
 			project.Status.GitWebhookURL = v1alpha1.GitWebhookURL(r.GatewayURL, key.ID)
 		}
-		after, err := r.showDefault(ctx, project, key.ID)
+		after, missing, err := r.showDefault(ctx, project, key.ID)
 		if err != nil {
 			return 0, err
 		}
 		if err := r.showNetwork(ctx, project); err != nil {
 			return 0, err
 		}
-		v1alpha1.MarkReady(project, readyMessage(project))
+		v1alpha1.MarkReady(project, readyMessage(project, missing))
 		return cmp.Or(after, r.PlanInterval()), nil
 	})
 }
@@ -97,13 +97,17 @@ func (r *Reconciler) showPlan(ctx context.Context, project *v1alpha1.Project) (p
 	return effective, nil
 }
 
-// readyMessage says what a project still lacks: its environments may be applied
-// after it, so that it is ready without them.
-func readyMessage(project *v1alpha1.Project) string {
-	if asked := project.Spec.DefaultEnvironment; string(asked) != project.Status.DefaultEnvironment && asked != "" {
-		return fmt.Sprintf("Environment %q of spec.defaultEnvironment is not there; %s", asked, until(project.Status.DefaultEnvironment))
+// readyMessage says what a project still lacks, the environment that it names as its default: those
+// may be applied after it, so that it is ready without them.
+func readyMessage(project *v1alpha1.Project, missing *object.MissingError) string {
+	if missing == nil {
+		return ""
 	}
-	return ""
+	what := "is not there"
+	if missing.Unready {
+		what = "is not in effect, see what it says"
+	}
+	return fmt.Sprintf("Environment %q of spec.defaultEnvironment %s; %s", missing.Name, what, until(project.Status.DefaultEnvironment))
 }
 
 // until is what a project has instead of the default environment that it names.
@@ -116,24 +120,26 @@ func until(chosen string) string {
 
 // showDefault shows the default environment that is in effect; while that cannot be
 // read, the one that was. It returns when to look again: nothing tells of it when the
-// store lets go of one that is gone.
-func (r *Reconciler) showDefault(ctx context.Context, project *v1alpha1.Project, id uuid.UUID) (after time.Duration, err error) {
-	name, err := r.DefaultName(ctx, r.Store, project, id)
+// store lets go of one that is gone; and what is missing of the one that is named.
+func (r *Reconciler) showDefault(
+	ctx context.Context, project *v1alpha1.Project, id uuid.UUID,
+) (after time.Duration, missing *object.MissingError, err error) {
+	name, missing, err := r.DefaultName(ctx, r.Store, project, id)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	project.Status.DefaultEnvironment = name
 	if name == "" {
-		return 0, nil
+		return 0, missing, nil
 	}
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: project.Namespace, Name: name}, &v1alpha1.Environment{})
 	if apierrors.IsNotFound(err) {
-		return object.Later, nil
+		return object.Later, missing, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("reading the default environment: %w", err)
+		return 0, nil, fmt.Errorf("reading the default environment: %w", err)
 	}
-	return 0, nil
+	return 0, missing, nil
 }
 
 // projection is a Project as the store keeps it.

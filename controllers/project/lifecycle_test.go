@@ -184,6 +184,13 @@ var _ = Describe("A Project", func() {
 		Expect(v1alpha1.IsReady(p)).To(BeTrue(), "its environments may be applied after it")
 		Expect(p.Status.Condition(v1alpha1.ConditionReady).Message).To(Equal(
 			`Environment "later" of spec.defaultEnvironment is not there; until it is, Environment "dev" is the default`))
+		held := s.Environment("later")
+		s.ExpectApplied(ctx, held)
+		s.ExpectReconciled(ctx, s.r, p)
+		Expect(p.Status.DefaultEnvironment).To(Equal("dev"))
+		Expect(p.Status.Condition(v1alpha1.ConditionReady).Message).To(Equal(
+			`Environment "later" of spec.defaultEnvironment is not in effect, see what it says; until it is, Environment "dev" is the default`))
+		s.ExpectGone(ctx, held)
 		later := s.ExpectEnvironment(ctx, "later")
 		s.ExpectReconciled(ctx, s.r, p)
 		Expect(p.Status.DefaultEnvironment).To(Equal("later"))
