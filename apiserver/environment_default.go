@@ -30,15 +30,15 @@ func (s *Server) project(ctx context.Context, c *caller) (*v1alpha1.Project, err
 }
 
 // defaultOf says which environment is a project's default: the one that the project names
-// while that is there, else the one that the platform has chosen.
+// while that is there and nothing holds it back, else the one that the platform has chosen.
 func (s *Server) defaultOf(ctx context.Context, c *caller, project *v1alpha1.Project) (func(*v1alpha1.Environment) bool, error) {
 	name, chosen := string(project.Spec.DefaultEnvironment), project.Status.DefaultEnvironment
 	if name != "" && name != chosen {
-		there, err := s.isThere(ctx, c, name)
+		counts, err := s.takesEffect(ctx, c, name)
 		if err != nil {
 			return nil, err
 		}
-		if !there {
+		if !counts {
 			name = ""
 		}
 	}
@@ -124,6 +124,27 @@ func (s *Server) isThere(ctx context.Context, c *caller, name string) (bool, err
 		return false, fmt.Errorf("looking for environment %q: %w", name, err)
 	}
 	return true, nil
+}
+
+// takesEffect says whether the project has an environment of that name that is in effect, or comes to
+// be: one that is held back, as by the limit or its slug, does not.
+func (s *Server) takesEffect(ctx context.Context, c *caller, name string) (bool, error) {
+	e := &v1alpha1.Environment{}
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, e)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for environment %q: %w", name, err)
+	}
+	if !v1alpha1.IsStalled(e) {
+		return true, nil
+	}
+	row, err := s.store.Environment(ctx, c.keyOf(e))
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && row.Ref.ObjectUID == string(e.UID), err
 }
 
 // setDefault writes into the project which environment is the default; where it is the

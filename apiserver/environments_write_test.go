@@ -357,3 +357,24 @@ func TestADefaultThatIsDeletedBesideTheAPIIsSucceeded(t *testing.T) {
 	require.True(t, list[0].IsDefault)
 	require.False(t, list[1].IsDefault)
 }
+
+// TestADefaultThatIsHeldBackIsSucceeded: the project's status says the same.
+func TestADefaultThatIsHeldBackIsSucceeded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	held := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "held"}}
+	require.NoError(t, w.client.Create(t.Context(), held))
+	project := w.chosenProject(t)
+	project.Spec.DefaultEnvironment = "held"
+	require.NoError(t, w.client.Update(t.Context(), project))
+	project.Status.DefaultEnvironment = "staging"
+	require.NoError(t, w.client.Status().Update(t.Context(), project))
+	isDefault := func() bool {
+		got := w.ask(t, w.key(t, nil), http.MethodGet, "/environments/"+w.environmentID("staging"), "")
+		return decode[Environment](t, got.Body.Bytes()).IsDefault
+	}
+	require.False(t, isDefault(), "the one that it names comes into effect")
+	held.MarkSlugTaken("held", "Environment team/other")
+	require.NoError(t, w.client.Status().Update(t.Context(), held))
+	require.True(t, isDefault())
+}
