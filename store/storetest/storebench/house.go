@@ -62,7 +62,7 @@ func (t *tour) failTests() {
 	}
 	_, err := t.Store.BeginDeployment(t.ctx, spec)
 	t.NoError(err)
-	t.NoError(t.Store.StartBuild(t.ctx, spec.Key()))
+	t.NoError(t.Store.StartBuild(t.ctx, spec.Key(), ""))
 	_, err = t.Store.PutBundle(t.ctx, spec.Key(), digest, strings.NewReader(name), 1<<10)
 	t.NoError(err)
 	t.NoError(t.Store.FinishBuild(t.ctx, spec.Key(), store.BuildResult{BundleDigest: digest, FailureReason: store.FailureTests, Message: "a test failed"}))
