@@ -44,7 +44,7 @@ func (t *team) served(ctx context.Context, connector *v1alpha1.Connector) bool {
 // notReady says whether an object is not ready, for that reason.
 func notReady(o v1alpha1.ConditionedObject, reason string) bool {
 	ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)
-	return ready.Status != metav1.ConditionTrue && ready.Reason == reason
+	return ready != nil && ready.Status != metav1.ConditionTrue && ready.Reason == reason
 }
 
 var _ = Describe("What stood on an object that goes", func() {
