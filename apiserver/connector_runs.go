@@ -27,7 +27,7 @@ type ConnectorRun struct {
 	DispatchedTo  int                `json:"dispatched_to" doc:"How many agent runs it started."`
 	RunIDs        []string           `json:"run_ids" format:"uuid" doc:"The agent runs, oldest link first."`
 	Output        *string            `json:"output" doc:"The output of the oldest link's run; null in lists, and of deliveries."`
-	Error         *string            `json:"error" doc:"Why it failed or was skipped; of a delivery that is pending, why the platform could not make the last attempt, which is repeated and not counted."`
+	Error         *string            `json:"error" doc:"Why it failed, was cancelled or was skipped; of a delivery that is pending, why the platform could not make the last attempt, which is repeated and not counted."`
 	ReplayOf      *string            `json:"replay_of" format:"uuid" doc:"The connector run of which it is a replay; null of an original."`
 	RunID         *string            `json:"run_id" format:"uuid" doc:"Outbound: the agent run whose result is sent, which sends the payload, or whose delivery has failed; null of tests and of others."`
 	Kind          Null[DeliveryKind] `json:"kind" doc:"Outbound: what is sent; null of others."`
@@ -168,11 +168,7 @@ func (s *Server) wholeConnectorRun(ctx context.Context, run store.ConnectorRun) 
 		return shown, fmt.Errorf("reading the outcome of connector run %s: %w", run.ID, err)
 	}
 	if len(outcome.Runs) > 0 && outcome.Runs[0].ID == run.RunIDs[0] { // else the first one's is erased
-		first := showRun(outcome.Runs[0])
-		shown.Output = first.Output
-		if shown.Error == nil {
-			shown.Error = first.Error
-		}
+		shown.Output = showRun(outcome.Runs[0]).Output
 	}
 	return shown, nil
 }

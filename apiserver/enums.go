@@ -73,7 +73,7 @@ func (RunStatusFilter) Schema(r huma.Registry) *huma.Schema {
 // Schema describes the type.
 func (ConnectorRunStatus) Schema(r huma.Registry) *huma.Schema {
 	return enumeration(r, "ConnectorRunStatus", "Where an event or a delivery stands. pending: the next attempt to deliver is due later. "+
-		"skipped: nothing was to be done, and error says why.",
+		"An event has failed where an agent run of it did, else has completed where one did, else all were cancelled. skipped: nothing was to be done, and error says why.",
 		"pending", "running", "completed", "failed", "skipped", "cancelled")
 }
 

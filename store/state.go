@@ -47,17 +47,20 @@ const (
 	ConnectorRunCancelled ConnectorRunStatus = "cancelled"
 )
 
-// ConnectorRunOutcome is the state of a received event's connector run once
-// open of its agent runs are still under way and failed have failed or were
-// cancelled: running until the last ends, failed if any did not complete.
-func ConnectorRunOutcome(open, failed int) ConnectorRunStatus {
+// ConnectorRunOutcome is the state of a received event's connector run while open
+// of its agent runs are under way, failed have failed and completed have completed:
+// running until the last ends, then failed if any failed, completed if any completed,
+// and cancelled where all were.
+func ConnectorRunOutcome(open, failed, completed int) ConnectorRunStatus {
 	switch {
 	case open > 0:
 		return ConnectorRunRunning
 	case failed > 0:
 		return ConnectorRunFailed
-	default:
+	case completed > 0:
 		return ConnectorRunCompleted
+	default:
+		return ConnectorRunCancelled
 	}
 }
 

@@ -56,9 +56,10 @@ func TestDeploymentMoves(t *testing.T) {
 
 func TestConnectorRunOutcome(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, ConnectorRunRunning, ConnectorRunOutcome(1, 1))
-	require.Equal(t, ConnectorRunFailed, ConnectorRunOutcome(0, 1))
-	require.Equal(t, ConnectorRunCompleted, ConnectorRunOutcome(0, 0))
+	require.Equal(t, ConnectorRunRunning, ConnectorRunOutcome(1, 1, 1))
+	require.Equal(t, ConnectorRunFailed, ConnectorRunOutcome(0, 1, 1))
+	require.Equal(t, ConnectorRunCompleted, ConnectorRunOutcome(0, 0, 1))
+	require.Equal(t, ConnectorRunCancelled, ConnectorRunOutcome(0, 0, 0))
 }
 
 func TestRotateSecrets(t *testing.T) {

@@ -100,8 +100,8 @@ var acceptStatement = `WITH clock AS MATERIALIZED (
 	SELECT project_id, id, content_type, input, input_blob, files, headers, hops FROM chosen
 ), connector_rows AS (
 	INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
-		input_size, run_ids, runs_left, runs_failed, replay_of, started_at)
-	SELECT project_id, id, environment_id, connector_id, 'running', trigger_type, content_type, input_size, run_ids, runs, 0, replay_of, clock.us
+		input_size, run_ids, runs_left, runs_failed, runs_completed, replay_of, started_at)
+	SELECT project_id, id, environment_id, connector_id, 'running', trigger_type, content_type, input_size, run_ids, runs, 0, 0, replay_of, clock.us
 	FROM chosen, clock
 ), run_rows AS (
 	INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,

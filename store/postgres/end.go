@@ -52,24 +52,26 @@ var endStatement = `WITH given AS MATERIALIZED (
 	WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM gone)
 ), calls AS (` + callRows(22, `(SELECT project_id, id FROM gone)`) + `
 ), counted AS (
-	SELECT project_id, connector_run_id, count(*) AS runs, count(*) FILTER (WHERE ended <> 'completed') AS failed
+	SELECT project_id, connector_run_id, count(*) AS runs, count(*) FILTER (WHERE ended = 'failed') AS failed,
+		count(*) FILTER (WHERE ended = 'completed') AS completed
 	FROM gone WHERE connector_run_id IS NOT NULL GROUP BY project_id, connector_run_id
 ), locked AS MATERIALIZED (
-	SELECT c.project_id, c.id, c.runs_left, k.runs, k.failed
+	SELECT c.project_id, c.id, c.runs_left, k.runs, k.failed, k.completed
 	FROM open_connector_runs c JOIN counted k ON c.project_id = k.project_id AND c.id = k.connector_run_id
 	ORDER BY c.project_id, c.id FOR UPDATE OF c
 ), closed AS (
 	DELETE FROM open_connector_runs c USING locked l
 	WHERE c.project_id = l.project_id AND c.id = l.id AND l.runs_left <= l.runs
 	RETURNING c.project_id, c.id, c.environment_id, c.connector_id, c.trigger_type, c.content_type, c.run_ids, c.replay_of, c.started_at,
-		c.input_size, c.runs_failed + l.failed AS failed
+		c.input_size, c.runs_failed + l.failed AS failed, c.runs_completed + l.completed AS completed
 ), counted_down AS (
-	UPDATE open_connector_runs c SET runs_left = c.runs_left - l.runs, runs_failed = c.runs_failed + l.failed
+	UPDATE open_connector_runs c SET runs_left = c.runs_left - l.runs, runs_failed = c.runs_failed + l.failed,
+		runs_completed = c.runs_completed + l.completed
 	FROM locked l WHERE c.project_id = l.project_id AND c.id = l.id AND l.runs_left > l.runs
 ), closed_history AS (
 	INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
 		run_ids, error, replay_of, started_at, ended_at)
-	SELECT project_id, id, environment_id, connector_id, CASE WHEN failed > 0 THEN 'failed' ELSE 'completed' END,
+	SELECT project_id, id, environment_id, connector_id, ` + sqlcore.OutcomeOf("failed", "completed") + `,
 		trigger_type, content_type, run_ids, '', replay_of, started_at, now_us()
 	FROM closed
 ), posted AS (

@@ -161,8 +161,8 @@ var (
 			SELECT $1, run, $5 + 3600000000, 0, ''` + seedIDs,
 		inputRow,
 		`INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, input_size, run_ids,
-				runs_left, runs_failed, started_at)
-			SELECT $1, connector_run, $2, $3, 'running', 'webhook', 'text/plain', 1, ARRAY[run], 1, 0, $5` + seedIDs,
+				runs_left, runs_failed, runs_completed, started_at)
+			SELECT $1, connector_run, $2, $3, 'running', 'webhook', 'text/plain', 1, ARRAY[run], 1, 0, 0, $5` + seedIDs,
 		`INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, agent_name, input_id, status, class, queued_at)
 			SELECT $1, run, $2, $3, connector_run, ` + agentOfRow + `, connector_run, 'queued', 1, $5` + seedIDs,
 	}

@@ -173,28 +173,29 @@ func (s *connectorRuns) page(ctx context.Context, q Queryer, limit, offset int, 
 		ORDER BY x.id DESC LIMIT `+l.add(limit)+` OFFSET `+l.add(offset), l.args...)
 }
 
-// addErrors fills in why events have failed: with the error of the first of their runs, in the
-// order of their links, that has one.
+// addErrors fills in why events have failed or were cancelled: with the error of the first of
+// their runs, in the order of their links, that has ended so too and has one.
 func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 	var started []store.Key
 	for _, run := range runs {
-		if run.Status == store.ConnectorRunFailed && run.Trigger != store.TriggerOutbound {
+		if lacksError(run) {
 			started = append(started, keysOf(run.ProjectID, run.RunIDs)...)
 		}
 	}
-	errs := map[store.Key]string{}
+	type end struct{ status, text string }
+	ends := map[store.Key]end{}
 	for _, same := range c.keysByPart("ended_runs", started) {
 		for some := range slices.Chunk(same, maxKeys) {
 			var l list
 			if _, err := pastRows(ctx, c, c.engine.Reader(), some[0].ID, func(row scanner) (none struct{}, err error) {
 				var (
-					key  store.Key
-					text string
+					key store.Key
+					of  end
 				)
-				err = row.Scan(&key.ProjectID, &key.ID, &text)
-				errs[key] = text
+				err = row.Scan(&key.ProjectID, &key.ID, &of.status, &of.text)
+				ends[key] = of
 				return none, err
-			}, `SELECT r.project_id, r.id, r.error FROM {ended_runs} r WHERE `+c.keys(&l, "r.id", some)+failed+readable("r.project_id"), l.args...); err != nil {
+			}, `SELECT r.project_id, r.id, r.status, r.error FROM {ended_runs} r WHERE `+c.keys(&l, "r.id", some)+failed+readable("r.project_id"), l.args...); err != nil {
 				return err
 			}
 		}
@@ -202,10 +203,16 @@ func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 	for i := range runs {
 		run := &runs[i]
 		for _, key := range keysOf(run.ProjectID, run.RunIDs) {
-			if run.Error == "" && run.Status == store.ConnectorRunFailed {
-				run.Error = errs[key]
+			if of := ends[key]; lacksError(*run) && of.status == string(run.Status) {
+				run.Error = of.text
 			}
 		}
 	}
 	return nil
+}
+
+// lacksError says that only the runs of an event tell why it ended as it did.
+func lacksError(run store.ConnectorRun) bool {
+	return run.Error == "" && run.Trigger != store.TriggerOutbound &&
+		(run.Status == store.ConnectorRunFailed || run.Status == store.ConnectorRunCancelled)
 }

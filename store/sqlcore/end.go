@@ -49,6 +49,12 @@ type EndedRun struct {
 	Posted bool
 }
 
+// OutcomeOf is SQL for the status with which a connector run ends, of two expressions that count
+// those of its runs that have failed and completed: store.ConnectorRunOutcome says the same.
+func OutcomeOf(failed, completed string) string {
+	return `CASE WHEN ` + failed + ` > 0 THEN 'failed' WHEN ` + completed + ` > 0 THEN 'completed' ELSE 'cancelled' END`
+}
+
 // end is where runs end. It moves them to history, closes the connector runs of
 // which they were the last, posts to the outbox what is to be done for them, and hands
 // their concurrency keys over, which takes more than one statement. It returns those

@@ -138,18 +138,22 @@ func sendOn(ctx context.Context, q sqlcore.Queryer, run store.Key, agent string)
 // endConnectorRun counts an ended run of a connector run, and ends that with the
 // last; then it returns the size of the input, which stays.
 func endConnectorRun(ctx context.Context, q sqlcore.Queryer, ended *sqlcore.EndedRun, id uuid.UUID) (input int64, err error) {
-	project, failed := ended.Run.ProjectID, 0
-	if ended.Status != store.RunCompleted {
+	project, failed, completed := ended.Run.ProjectID, 0, 0
+	switch ended.Status {
+	case store.RunFailed:
 		failed = 1
+	case store.RunCompleted:
+		completed = 1
 	}
 	err = q.QueryRowContext(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
 			trigger_type, content_type, run_ids, error, replay_of, started_at, ended_at)
-		SELECT project_id, id, environment_id, connector_id, CASE WHEN runs_failed + $3 > 0 THEN 'failed' ELSE 'completed' END,
+		SELECT project_id, id, environment_id, connector_id, `+sqlcore.OutcomeOf("runs_failed + $3", "runs_completed + $4")+`,
 			trigger_type, content_type, run_ids, '', replay_of, started_at, now_us()
-		FROM open_connector_runs WHERE project_id = $1 AND id = $2 AND runs_left <= 1 RETURNING id`, project, id, failed).Scan(&id)
+		FROM open_connector_runs WHERE project_id = $1 AND id = $2 AND runs_left <= 1 RETURNING id`, project, id, failed, completed).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) { // others of it are open
-		_, err = q.ExecContext(ctx, `UPDATE open_connector_runs SET runs_left = runs_left - 1, runs_failed = runs_failed + $3
-			WHERE project_id = $1 AND id = $2`, project, id, failed)
+		_, err = q.ExecContext(ctx, `UPDATE open_connector_runs SET runs_left = runs_left - 1, runs_failed = runs_failed + $3,
+				runs_completed = runs_completed + $4
+			WHERE project_id = $1 AND id = $2`, project, id, failed, completed)
 		return 0, err
 	}
 	if err != nil {

@@ -102,12 +102,42 @@ var endingPromises = []promise{
 		w.Equal(store.ConnectorRunFailed, outcome.Status)
 		w.EqualValues("model_error", outcome.Runs[0].ErrorCode)
 		w.Equal("no answer", outcome.Runs[0].Error)
-
-		e, c := w.running(lease)
-		cancelled := completed(c)
-		cancelled.Status = store.RunCancelled
-		w.NoError(w.complete(cancelled))
-		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status, "so does one that is cancelled, being the last")
+	}},
+	{"a connector run ends as its runs did, whichever of them ends last", func(w *world) {
+		w.deploy("one", "first", "second")
+		const c, f, x = store.RunCompleted, store.RunFailed, store.RunCancelled
+		for _, of := range []struct {
+			runs  []store.RunStatus // in the order in which they end
+			want  store.ConnectorRunStatus
+			error string
+		}{
+			{[]store.RunStatus{c, c}, store.ConnectorRunCompleted, ""},
+			{[]store.RunStatus{c, x}, store.ConnectorRunCompleted, ""},
+			{[]store.RunStatus{x, c}, store.ConnectorRunCompleted, ""},
+			{[]store.RunStatus{f, c}, store.ConnectorRunFailed, "failed for a reason"},
+			{[]store.RunStatus{f, x}, store.ConnectorRunFailed, "failed for a reason"},
+			{[]store.RunStatus{x, f}, store.ConnectorRunFailed, "failed for a reason"},
+			{[]store.RunStatus{x, x}, store.ConnectorRunCancelled, "cancelled for a reason"},
+			{[]store.RunStatus{x}, store.ConnectorRunCancelled, "cancelled for a reason"},
+		} {
+			e := w.event()
+			e.Runs = e.Runs[:len(of.runs)]
+			w.accept(&e)
+			claimed := w.claim(len(of.runs), lease)
+			w.Len(claimed, len(of.runs))
+			for i, run := range claimed {
+				end := completed(run)
+				if end.Status = of.runs[i]; end.Status != c {
+					end.ErrorCode, end.Error = "a_code", string(end.Status)+" for a reason"
+				}
+				w.NoError(w.complete(end))
+			}
+			w.Equal(of.want, w.outcome(e.ConnectorRunID).Status, of.runs)
+			w.Equal(of.error, w.connectorRun(e.ConnectorRunID).Error, of.runs)
+		}
+		w.Equal(map[store.ConnectorRunStatus]int64{
+			store.ConnectorRunCompleted: 3, store.ConnectorRunFailed: 3, store.ConnectorRunCancelled: 2,
+		}, w.connectorTotals(w.connector.Key()), "and is counted so")
 	}},
 	{"an old claim completes nothing", func(w *world) {
 		w.deploy("one", "first")

@@ -420,21 +420,23 @@ func (m *model) wear(rt *rapid.T) {
 // compare looks at the run of the last step and at all connector runs.
 func (m *model) compare(*rapid.T) {
 	m.handOver()
-	open, failed := map[uuid.UUID]int{}, map[uuid.UUID]int{}
+	open, failed, completed := map[uuid.UUID]int{}, map[uuid.UUID]int{}, map[uuid.UUID]int{}
 	for _, run := range m.runs {
 		open[run.event] += 0
 		switch {
 		case !run.status.Terminal():
 			open[run.event]++
-		case run.status != store.RunCompleted:
+		case run.status == store.RunFailed:
 			failed[run.event]++
+		case run.status == store.RunCompleted:
+			completed[run.event]++
 		}
 	}
 	outcomes := map[uuid.UUID]store.Outcome{}
 	var over []store.Key
 	for event := range maps.Keys(open) {
 		outcomes[event] = m.outcome(event)
-		m.Equal(store.ConnectorRunOutcome(open[event], failed[event]), outcomes[event].Status)
+		m.Equal(store.ConnectorRunOutcome(open[event], failed[event], completed[event]), outcomes[event].Status)
 		if open[event] == 0 {
 			over = append(over, m.key(event))
 		}

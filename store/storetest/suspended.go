@@ -84,7 +84,7 @@ var suspensionPromises = []promise{
 			w.Equal(store.RunCancelled, got.Status)
 			w.Equal(store.RunErrorCancelled, got.ErrorCode)
 			w.Equal("no longer wanted", got.Error)
-			w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
+			w.Equal(store.ConnectorRunCancelled, w.outcome(e.ConnectorRunID).Status)
 		}
 		w.Equal([]store.Lease{leaseOf(c[0])}, w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Holding: []store.Lease{leaseOf(c[0])}}).Lost)
 		w.ErrorIs(w.complete(completed(c[0])), store.ErrFenced)

@@ -82,8 +82,8 @@ func TestBookFindsBrokenPromises(t *testing.T) {
 var spoilt = map[string]struct{ spoil, broken string }{
 	"nothing": {`SELECT 1`, ""},
 	"a connector run open again": {`INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
-			input_size, run_ids, runs_left, runs_failed, started_at) SELECT project_id, id, environment_id, connector_id, 'running', trigger_type,
-			content_type, 0, run_ids, 1, 0, started_at FROM ended_connector_runs`, "1 connector runs are open and have ended"},
+			input_size, run_ids, runs_left, runs_failed, runs_completed, started_at) SELECT project_id, id, environment_id, connector_id, 'running', trigger_type,
+			content_type, 0, run_ids, 1, 0, 0, started_at FROM ended_connector_runs`, "1 connector runs are open and have ended"},
 	"a run open again": {`INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
 			status, class, queued_at) SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
 			'queued', 1, queued_at FROM ended_runs LIMIT 1`, "1 agent runs are open and have ended"},

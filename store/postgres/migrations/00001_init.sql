@@ -458,6 +458,7 @@ CREATE TABLE open_connector_runs (
     run_ids uuid[] NOT NULL,
     runs_left bigint NOT NULL CHECK (runs_left >= 0),
     runs_failed bigint NOT NULL CHECK (runs_failed >= 0),
+    runs_completed bigint NOT NULL CHECK (runs_completed >= 0),
     -- The one of which it is a replay.
     replay_of uuid,
     started_at bigint NOT NULL,

@@ -417,6 +417,7 @@ CREATE TABLE open_connector_runs (
     run_ids TEXT NOT NULL,
     runs_left INTEGER NOT NULL CHECK (runs_left >= 0),
     runs_failed INTEGER NOT NULL CHECK (runs_failed >= 0),
+    runs_completed INTEGER NOT NULL CHECK (runs_completed >= 0),
     -- The one of which it is a replay.
     replay_of TEXT,
     started_at INTEGER NOT NULL,
