@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -43,7 +44,7 @@ type SyncConfig struct {
 type InboundConfigInput struct {
 	Authentication        *Authentication `json:"authentication,omitempty" doc:"How callers prove themselves; without it: secret."`
 	RequireAuthentication *bool           `json:"require_authentication,omitempty" doc:"false is the same as authentication none; where both are given they must agree."`
-	Secret                *string         `json:"secret,omitempty" doc:"One's own secret, such as Slack and Stripe issue, of at most 4096 bytes; without it one is generated. What is empty or ******** stays as it is stored."`
+	Secret                *string         `json:"secret,omitempty" doc:"One's own secret, such as Slack and Stripe issue, of at most 4096 bytes; without it one is generated. What is empty, ******** or left out of a change stays as it is stored; where the change is one to another authentication, what is left out is generated."`
 	ContextHeaders        []string        `json:"context_headers,omitempty" maxItems:"16" doc:"Headers of a request that runs see in their context, by their names in lower case; none with credentials."`
 	FilesRequired         *bool           `json:"files_required,omitempty" doc:"Whether runs fail of an event that has no attachment, or one that is omitted; without it: false."`
 }
@@ -133,6 +134,9 @@ func (s *Server) applyWebhook(c *caller, id uuid.UUID, spec *v1alpha1.ConnectorS
 	if err != nil {
 		return err
 	}
+	if authentication == v1alpha1.AuthenticationNone {
+		spec.SecretRef = nil
+	}
 	spec.Webhook = &v1alpha1.WebhookConnector{Authentication: authentication, SealedSecret: sealed, TimeoutSeconds: in.TimeoutSeconds, FilesRequired: in.FilesRequired != nil && *in.FilesRequired}
 	for _, name := range in.ContextHeaders {
 		spec.Webhook.ContextHeaders = append(spec.Webhook.ContextHeaders, v1alpha1.HeaderName(name))
@@ -145,6 +149,13 @@ func (s *Server) sealSecret(
 	c *caller, id uuid.UUID, spec *v1alpha1.ConnectorSpec, sent *string, authentication v1alpha1.WebhookAuthentication,
 ) (string, error) {
 	const at = "body.config.secret"
+	stored := map[string]string{}
+	if w := spec.Webhook; w != nil && w.SealedSecret != "" {
+		stored["secret"] = w.SealedSecret
+		if sent == nil && cmp.Or(w.Authentication, v1alpha1.AuthenticationSecret) == authentication {
+			sent = new(string) // what is left out stays
+		}
+	}
 	switch {
 	case sent == nil:
 		return "", nil
@@ -154,10 +165,6 @@ func (s *Server) sealSecret(
 		return "", wrong(at, "is for callers that prove themselves: authentication is none")
 	case *sent != "" && *sent != masked && seal.CheckBrought(*sent) != "":
 		return "", wrong(at, seal.CheckBrought(*sent))
-	}
-	stored := map[string]string{}
-	if spec.Webhook != nil && spec.Webhook.SealedSecret != "" {
-		stored["secret"] = spec.Webhook.SealedSecret
 	}
 	fresh, kept, err := keepCredentials("body.config", map[string]string{"secret": *sent}, stored)
 	if err != nil {

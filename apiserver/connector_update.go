@@ -20,7 +20,7 @@ type ConnectorUpdate struct {
 	Type    ConnectorType        `json:"type,omitempty" doc:"Only what it is: that never changes."`
 	Mode    ConnectorMode        `json:"mode,omitempty" doc:"Only the one that it has: that never changes."`
 	Enabled *bool                `json:"enabled,omitempty" doc:"Whether it works; true also lets a paused outbound connector send again. A connector that was removed from the project's code cannot be enabled."`
-	Config  ConnectorConfigInput `json:"config,omitempty" doc:"How it behaves, whole: what is left out of it gets its default. Credentials that are empty or ******** stay as they are."`
+	Config  ConnectorConfigInput `json:"config,omitempty" doc:"How it behaves, whole: what is left out of it gets its default. Credentials that are empty or ******** stay as they are, and so does the secret of one's own where it is left out and authentication stays."`
 }
 
 // ConnectorUpdateInput is the request that changes a connector.

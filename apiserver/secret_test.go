@@ -30,7 +30,7 @@ func (w *world) ownSecret(t *testing.T, id string) string {
 }
 
 // TestASecretOfOnesOwnIsACredential: sealed in the object, masked in each answer, kept when it
-// is sent masked or empty, and generated again when it is left out.
+// is sent masked, empty or not at all, and generated again for another authentication.
 func TestASecretOfOnesOwnIsACredential(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -55,7 +55,10 @@ func TestASecretOfOnesOwnIsACredential(t *testing.T) {
 	was := w.object(t, made.ID)
 	patch(`{"config":{"authentication":"slack","secret":"********"}}`)
 	patch(`{"config":{"authentication":"slack","secret":""}}`)
+	patch(`{"config":{"authentication":"slack"}}`)
 	require.Equal(t, was.Generation, w.object(t, made.ID).Generation, "nothing has changed")
+	patch(`{"config":{"authentication":"slack","files_required":true}}`)
+	require.Equal(t, "CANARY", w.ownSecret(t, made.ID), "what is left out stays")
 	patch(`{"config":{"authentication":"slack","secret":"CANARY-2"}}`)
 	require.Equal(t, "CANARY-2", w.ownSecret(t, made.ID))
 	status, body = w.call(t, key, http.MethodPost, path+"/rotate-secret", "")
@@ -104,4 +107,11 @@ func TestSecretsThatCannotBeBrought(t *testing.T) {
 	require.NoError(t, w.client.Update(t.Context(), conn))
 	status, answer := w.call(t, key, http.MethodPatch, path, `{"config":{"secret":"x"}}`)
 	require.Contains(t, requireField(t, status, answer, "body.config.secret").Message, `the Secret "own"`)
+
+	status, answer = w.call(t, key, http.MethodPatch, path, `{"config":{"files_required":true}}`)
+	require.Equal(t, http.StatusOK, status, string(answer))
+	require.NotNil(t, w.object(t, made.ID).Spec.SecretRef)
+	status, answer = w.call(t, key, http.MethodPatch, path, `{"config":{"authentication":"none"}}`)
+	require.Equal(t, http.StatusOK, status, string(answer))
+	require.Nil(t, w.object(t, made.ID).Spec.SecretRef, "nobody would check it")
 }

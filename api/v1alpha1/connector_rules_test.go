@@ -95,6 +95,12 @@ var connectorBreaches = []breach[*v1alpha1.Connector]{
 			c.Spec.ID, c.Spec.Webhook.SealedSecret, c.Spec.Webhook.Authentication = someID, "c2VhbGVk", v1alpha1.AuthenticationNone
 		},
 	}, {
+		name: "a secret without authentication", path: ".spec",
+		message: "secretRef is for webhooks that are called with authentication: with None there is no secret",
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.ID, c.Spec.SecretRef, c.Spec.Webhook.Authentication = someID, &v1alpha1.SecretReference{Name: "own"}, v1alpha1.AuthenticationNone
+		},
+	}, {
 		name: "secret that cannot be", path: ".spec.secretRef.name", message: nameMessage,
 		change: func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "A"} },
 	},

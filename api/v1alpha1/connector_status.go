@@ -40,10 +40,22 @@ func (c *Connector) readyWas(reason, message string) {
 	}
 }
 
-// MarkSecretReady: the secrets are there; secret is the child Secret's name.
+// MarkSecretReady: the generated secret of a version is there; secret is the child Secret's name.
 func (c *Connector) MarkSecretReady(secret string, version int32) {
 	c.Status.SecretName, c.Status.SecretVersion = secret, version
 	set(c, ConditionSecretReady, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("version %d, shown in Secret %q", version, secret))
+}
+
+// MarkSecretBrought: the secret is the user's own, which the named Secret has.
+func (c *Connector) MarkSecretBrought(secret string, version int32) {
+	c.Status.SecretName, c.Status.SecretVersion = secret, version
+	set(c, ConditionSecretReady, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("the project's own, in Secret %q", secret))
+}
+
+// MarkNoSecret: callers need none.
+func (c *Connector) MarkNoSecret(version int32) {
+	c.Status.SecretName, c.Status.SecretVersion = "", version
+	remove(c, ConditionSecretReady)
 }
 
 // MarkInvalidCron: a field of spec.cron, by its name there, is not as it must be.

@@ -113,6 +113,7 @@ const MaxSecretVersion = 1_000_000
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?authentication.orValue('Secret') == 'Secret' && !self.?webhook.?filesRequired.orValue(false) && !self.?webhook.?contextHeaders.hasValue()",message="authentication, filesRequired and contextHeaders are for webhooks that are called: an outbound one calls"
 // +kubebuilder:validation:XValidation:rule="(has(self.headersSecretRef) ? 1 : 0) + (self.?webhook.?headers.hasValue() ? 1 : 0) + (self.?webhook.?sealedHeaders.hasValue() ? 1 : 0) <= 1",message="set one of headersSecretRef, webhook.headers and webhook.sealedHeaders"
 // +kubebuilder:validation:XValidation:rule="!self.?webhook.?sealedSecret.hasValue() || self.mode != 'Outbound' && !has(self.secretRef) && self.?webhook.?authentication.orValue('Secret') != 'None'",message="webhook.sealedSecret is for webhooks that are called with authentication; set either it or secretRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || self.?webhook.?authentication.orValue('Secret') != 'None'",message="secretRef is for webhooks that are called with authentication: with None there is no secret"
 type ConnectorSpec struct {
 	// ID is the connector's id in the REST API and in its webhook URL. Without it
 	// the id derives from the project's id and the object's name. It is immutable.
@@ -161,7 +162,9 @@ type ConnectorSpec struct {
 
 	// SecretVersion is the version of the connector's generated secrets; a higher
 	// number rotates them. It never goes back: with a lower number than the one in
-	// effect the connector keeps its secrets and is Stalled.
+	// effect the connector keeps its secrets and is Stalled. One's own secret is rotated
+	// by another value; while there is one, or authentication is None, the version is
+	// that of the secrets that are generated afterwards.
 	//
 	// +optional
 	// +kubebuilder:default=1
@@ -406,7 +409,8 @@ type ConnectorStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName,omitempty"`
 
-	// SecretVersion is the version of the secrets in effect.
+	// SecretVersion is the version in effect of the generated secrets, also while one's
+	// own is in their place, or there is none.
 	//
 	// +optional
 	SecretVersion int32 `json:"secretVersion,omitempty"`

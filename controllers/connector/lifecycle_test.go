@@ -211,8 +211,41 @@ var _ = Describe("A Connector", func() {
 			Expect(s.row(ctx, c).SecretKey).To(BeEmpty())
 		}
 		Expect(c.Status.SecretName).To(Equal("own"))
+		c.Spec.SecretVersion = 7
+		s.reconciled(ctx, c)
+		Expect(c.Status.Condition(v1alpha1.ConditionSecretReady).Message).To(Equal(`the project's own, in Secret "own"`), "no version rotates that")
 		Expect(s.Children(ctx, c.UID)).To(BeEmpty(), "what is the user's is not repeated")
 		s.ExpectAtRest(ctx, s.r, c)
+	})
+
+	It("has no secret while everybody may call", func(ctx SpecContext) {
+		s := newScene(ctx)
+		c := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) {
+			c.Spec.ID, c.Spec.Webhook.Authentication = v1alpha1.UUID(uuid.NewString()), v1alpha1.AuthenticationNone
+		}))
+		withNone := func() {
+			GinkgoHelper()
+			Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
+			Expect(c.Status.Condition(v1alpha1.ConditionSecretReady)).To(BeNil())
+			Expect(c.Status.SecretName).To(BeEmpty())
+			Expect(s.row(ctx, c).Secrets).To(BeEmpty())
+		}
+		withNone()
+		Expect(s.Children(ctx, c.UID)).To(BeEmpty())
+		s.ExpectAtRest(ctx, s.r, c)
+
+		c.Spec.Webhook.Authentication, c.Spec.SecretVersion = v1alpha1.AuthenticationSecret, 2
+		s.reconciled(ctx, c)
+		Expect(s.row(ctx, c).Secrets[0].SHA256).To(Equal(seal.Digest(s.shown(ctx, c))))
+		secret := s.shown(ctx, c)
+
+		c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone
+		s.reconciled(ctx, c)
+		withNone()
+		Expect(c.Status.SecretVersion).To(BeEquivalentTo(2), "which never goes back")
+		c.Spec.Webhook.Authentication = v1alpha1.AuthenticationSecret
+		s.reconciled(ctx, c)
+		Expect(s.shown(ctx, c)).To(Equal(secret))
 	})
 
 	It("leaves the store, and comes back with the same id, URL and secret", func(ctx SpecContext) {

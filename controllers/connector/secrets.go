@@ -25,8 +25,11 @@ func purpose(c *v1alpha1.Connector) string {
 }
 
 // secret is the connector's: derived, with the id of the key that it derives from, or
-// the user's own.
+// the user's own; "" where it has none.
 func (r *Reconciler) secret(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (value, keyID string, err error) {
+	if !c.HasSecret() {
+		return "", "", nil
+	}
 	if sealed := c.SealedSecret(); sealed != "" {
 		value, err = r.unsealed(seal.SecretField(ids.Project, ids.Connector), sealed)
 		return value, "", err
@@ -96,14 +99,17 @@ func (r *Reconciler) generated(ctx context.Context, c *v1alpha1.Connector, ids p
 	return projection.Generated(ctx, r.Store, r.Keys, c, ids, version)
 }
 
-// showSecret writes the child Secret.
+// showSecret says where the secret is; a generated one it writes into the child Secret.
 func (r *Reconciler) showSecret(ctx context.Context, c *v1alpha1.Connector, secret string) error {
-	if c.SealedSecret() != "" {
+	switch {
+	case !c.HasSecret():
+		c.MarkNoSecret(c.SecretVersion())
+		return nil
+	case c.SealedSecret() != "":
 		c.MarkSecretSealed(c.SecretVersion())
 		return nil
-	}
-	if c.Spec.SecretRef != nil {
-		c.MarkSecretReady(string(c.Spec.SecretRef.Name), c.SecretVersion())
+	case c.Spec.SecretRef != nil:
+		c.MarkSecretBrought(string(c.Spec.SecretRef.Name), c.SecretVersion())
 		return nil
 	}
 	child := childSecret(c, secret)
