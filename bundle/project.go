@@ -5,6 +5,7 @@ package bundle
 import (
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -85,12 +86,11 @@ func (p *parsing) decoder() *decoder { return &decoder{problems: &p.problems, pa
 // file dispatches on the folder and the name of a file.
 func (p *parsing) file(file string) {
 	folder, _, _ := strings.Cut(file, "/")
-	ext := path.Ext(file)
 	switch {
 	case strings.HasPrefix(file, testFiles): // attachments, whatever they are
-	case ext == ".yml" && (folder == "agents" || folder == "connectors" || folder == "models" || folder == "tests"):
-		p.problems.add(Position{File: file}, "would be ignored; rename it to end in .yaml")
-	case ext != ".yaml":
+	case !slices.Contains(yamlFolders, folder):
+	case path.Ext(file) != ".yaml":
+		p.ignored(file, folder)
 	case folder == "agents" && path.Base(file) == defaultsFile:
 		p.defaultsOf(path.Dir(file))
 	case folder == "agents":
@@ -101,6 +101,22 @@ func (p *parsing) file(file string) {
 		p.script(file)
 	case folder == "tests":
 		p.suite(file)
+	}
+}
+
+// yamlFolders are the folders of the layout whose files are YAML.
+var yamlFolders = []string{"agents", "connectors", "models", "tests"}
+
+// ignored refuses a file that nothing would read, but for notes and hidden files.
+func (p *parsing) ignored(file, folder string) {
+	switch ext := strings.ToLower(path.Ext(file)); {
+	case strings.HasPrefix(path.Base(file), "."), ext == ".md":
+	case ext == ".yaml", ext == ".yml", ext == ".json":
+		p.problems.add(Position{File: file}, "would be ignored; rename it to end in .yaml")
+	case folder == "tests":
+		p.problems.add(Position{File: file}, "would be ignored; a suite ends in .yaml, attachments lie in tests/files/, notes end in .md")
+	default:
+		p.problems.add(Position{File: file}, "would be ignored; end its name in .yaml, or in .md where it is a note, or move it out of %s/", folder)
 	}
 }
 

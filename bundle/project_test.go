@@ -187,6 +187,19 @@ var problemCases = map[string]struct {
 		files("agents/a.yml", okAgent),
 		[]string{`agents/a.yml: would be ignored; rename it to end in .yaml`},
 	},
+	"files that nothing would read": {
+		files("agents/ok.yaml", okAgent, "agents/README.md", "x", "agents/.gitkeep", "", "tests/files/a.json", "{}", "schemas/a.json", "{}",
+			"agents/a.YAML", okAgent, "agents/team/_defaults.Yml", "", "agents/b", okAgent,
+			"connectors/in.json", "{}", "models/script.txt", "", "tests/mail.eml", ""),
+		[]string{
+			`agents/a.YAML: would be ignored; rename it to end in .yaml`,
+			`agents/b: would be ignored; end its name in .yaml, or in .md where it is a note, or move it out of agents/`,
+			`agents/team/_defaults.Yml: would be ignored; rename it to end in .yaml`,
+			`connectors/in.json: would be ignored; rename it to end in .yaml`,
+			`models/script.txt: would be ignored; end its name in .yaml, or in .md where it is a note, or move it out of models/`,
+			`tests/mail.eml: would be ignored; a suite ends in .yaml, attachments lie in tests/files/, notes end in .md`,
+		},
+	},
 	"no agent": {files(), []string{`agents: no agent found; write one as agents/<name>.yaml`}},
 	"list instead of keys": {
 		files("agents/a.yaml", "- name: a\n"),
