@@ -118,7 +118,7 @@ func (n *creation) environment(ctx context.Context, e *v1alpha1.Environment, fir
 			return Environment{}, err
 		}
 	}
-	show, err := n.environmentShower(ctx, n.caller)
+	show, err := n.environmentShower(ctx, n.caller, e)
 	if err != nil {
 		return Environment{}, err
 	}

@@ -66,7 +66,7 @@ func (s *Server) setDefaultEnvironment(ctx context.Context, c *caller, in *Envir
 	if err := notTakenUp(e); err != nil {
 		return answer[Done]{}, problem(http.StatusConflict, httpserver.CodeConflict, "the environment is not in effect: "+whyNotReady(e))
 	}
-	show, err := s.environmentShower(ctx, c)
+	show, err := s.environmentShower(ctx, c, e)
 	if err != nil {
 		return answer[Done]{}, err
 	}
@@ -74,7 +74,7 @@ func (s *Server) setDefaultEnvironment(ctx context.Context, c *caller, in *Envir
 	if err := s.setDefault(ctx, c, e, false); err != nil {
 		return answer[Done]{}, err
 	}
-	if show, err = s.environmentShower(ctx, c); err != nil {
+	if show, err = s.environmentShower(ctx, c, e); err != nil {
 		return answer[Done]{}, err
 	}
 	after := show(e)

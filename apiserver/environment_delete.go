@@ -14,7 +14,7 @@ func (s *Server) deleteEnvironment(ctx context.Context, c *caller, in *Environme
 	if err != nil {
 		return answer[Done]{}, err
 	}
-	show, err := s.environmentShower(ctx, c)
+	show, err := s.environmentShower(ctx, c, e)
 	if err != nil {
 		return answer[Done]{}, err
 	}

@@ -27,7 +27,7 @@ func (s *Server) updateEnvironment(ctx context.Context, c *caller, in *Environme
 	if err != nil {
 		return answer[Environment]{}, err
 	}
-	show, err := s.environmentShower(ctx, c)
+	show, err := s.environmentShower(ctx, c, e)
 	if err != nil {
 		return answer[Environment]{}, err
 	}

@@ -17,20 +17,26 @@ import (
 
 // Environment is the REST shape of an environment.
 type Environment struct {
-	ID               string              `json:"id" format:"uuid" doc:"The environment's id."`
-	ProjectID        string              `json:"project_id" format:"uuid" doc:"The project's id."`
-	Name             string              `json:"name" doc:"Its name for people." example:"Production"`
-	Slug             string              `json:"slug" doc:"Derived from the name, unique within the project; empty until the platform has seen the environment." example:"production"`
-	IsDefault        bool                `json:"is_default" doc:"Whether it is the project's default environment."`
-	Kind             EnvironmentKind     `json:"kind" doc:"What it is for."`
-	GitBranch        *string             `json:"git_branch" doc:"The branch that is built; null: the repository's default branch."`
-	GitWebhookURL    *string             `json:"git_webhook_url" format:"uri" doc:"Where the provider of the project's repository may tell of pushes, the same for all environments; null in a project without a repository." example:"https://hooks.example.com/git/2b1f6c1e-58f5-4f5c-8d0e-6f4b7c0a9d11"`
-	Settings         EnvironmentSettings `json:"settings" doc:"How its agents run."`
-	LiveDeploymentID *string             `json:"live_deployment_id" format:"uuid" doc:"The deployment that runs there; null before the first."`
-	TestSession      Null[TestSession]   `json:"test_session" doc:"Who tests in a test environment; null while nobody does."`
-	Permissions      []Permission        `json:"permissions" doc:"What the caller may do in it."`
-	CreatedAt        time.Time           `json:"created_at" doc:"When it was created."`
-	UpdatedAt        time.Time           `json:"updated_at" doc:"When it was last changed."`
+	ID                string              `json:"id" format:"uuid" doc:"The environment's id."`
+	ProjectID         string              `json:"project_id" format:"uuid" doc:"The project's id."`
+	Name              string              `json:"name" doc:"Its name for people." example:"Production"`
+	Slug              string              `json:"slug" doc:"Derived from the name, unique within the project; empty until the platform has seen the environment." example:"production"`
+	IsDefault         bool                `json:"is_default" doc:"Whether it is the project's default environment."`
+	Kind              EnvironmentKind     `json:"kind" doc:"What it is for."`
+	GitBranch         *string             `json:"git_branch" doc:"The branch that is built; null: the repository's default branch."`
+	GitCommit         *string             `json:"git_commit" doc:"The commit that it is to be at, as its object says; null where it says none." example:"9f2c1d0e8b7a6f5e4d3c2b1a0f9e8d7c6b5a4f3e"`
+	AutoDeploy        bool                `json:"auto_deploy" doc:"Whether each new head of the branch is deployed, as its object says."`
+	GitWebhookURL     *string             `json:"git_webhook_url" format:"uri" doc:"Where the provider of the project's repository may tell of pushes, the same for all environments; null in a project without a repository." example:"https://hooks.example.com/git/2b1f6c1e-58f5-4f5c-8d0e-6f4b7c0a9d11"`
+	Settings          EnvironmentSettings `json:"settings" doc:"How its agents run."`
+	TestEnvironmentID *string             `json:"test_environment_id" format:"uuid" doc:"The environment with whose configuration the tests of deployments are run, as its object says; null where it names none, or none that the key reaches."`
+	Suspended         bool                `json:"suspended" doc:"Whether its object says that no deployment begins and no runner pod changes; webhooks and runs go on."`
+	Ready             bool                `json:"ready" doc:"Whether it is in effect as its object says, with runner pods that run."`
+	Message           *string             `json:"message" doc:"Why it is not ready; null while it is."`
+	LiveDeploymentID  *string             `json:"live_deployment_id" format:"uuid" doc:"The deployment that runs there; null before the first."`
+	TestSession       Null[TestSession]   `json:"test_session" doc:"Who tests in a test environment; null while nobody does."`
+	Permissions       []Permission        `json:"permissions" doc:"What the caller may do in it."`
+	CreatedAt         time.Time           `json:"created_at" doc:"When it was created."`
+	UpdatedAt         time.Time           `json:"updated_at" doc:"When it was last changed."`
 }
 
 func (e Environment) audited() store.AuditObject {
@@ -73,13 +79,17 @@ func (s *Server) listEnvironments(ctx context.Context, c *caller, _ *ProjectPath
 	if err != nil {
 		return answer[[]Environment]{}, err
 	}
-	show, err := s.environmentShower(ctx, c)
+	shown := make([]*v1alpha1.Environment, len(all))
+	for i := range all {
+		shown[i] = &all[i]
+	}
+	show, err := s.environmentShower(ctx, c, shown...)
 	if err != nil {
 		return answer[[]Environment]{}, err
 	}
 	out := make([]Environment, 0, len(all))
-	for i := range all {
-		out = append(out, show(&all[i]))
+	for _, e := range shown {
+		out = append(out, show(e))
 	}
 	slices.SortFunc(out, func(a, b Environment) int {
 		if a.IsDefault != b.IsDefault {
@@ -98,16 +108,16 @@ func (s *Server) getEnvironment(ctx context.Context, c *caller, in *EnvironmentP
 	if err != nil {
 		return answer[Environment]{}, err
 	}
-	show, err := s.environmentShower(ctx, c)
+	show, err := s.environmentShower(ctx, c, e)
 	if err != nil {
 		return answer[Environment]{}, err
 	}
 	return answer[Environment]{Body: show(e), ETag: etag(e)}, nil
 }
 
-// environmentShower makes REST shapes: what all environments of an answer share is
+// environmentShower makes REST shapes of environments: what all of an answer share is
 // asked for once.
-func (s *Server) environmentShower(ctx context.Context, c *caller) (func(*v1alpha1.Environment) Environment, error) {
+func (s *Server) environmentShower(ctx context.Context, c *caller, of ...*v1alpha1.Environment) (func(*v1alpha1.Environment) Environment, error) {
 	may, err := s.allowed(ctx, c)
 	if err != nil {
 		return nil, err
@@ -120,12 +130,18 @@ func (s *Server) environmentShower(ctx context.Context, c *caller) (func(*v1alph
 	if err != nil {
 		return nil, err
 	}
+	tests, err := s.testEnvironments(ctx, c, of)
+	if err != nil {
+		return nil, err
+	}
 	return func(e *v1alpha1.Environment) Environment {
-		return Environment{
+		out := Environment{
 			ID: idOf(e), ProjectID: c.projectID.String(), Name: e.Title(), Slug: e.Status.Slug,
 			IsDefault: isDefault(e),
 			Kind:      EnvironmentKind(cmp.Or(e.Spec.Kind, v1alpha1.EnvironmentStandard).Word()),
-			GitBranch: opt(e.Spec.Git.Branch), GitWebhookURL: opt(project.Status.GitWebhookURL),
+			GitBranch: opt(e.Spec.Git.Branch), GitCommit: opt(e.Spec.Git.Commit), AutoDeploy: e.Spec.Git.AutoDeploy,
+			GitWebhookURL: opt(project.Status.GitWebhookURL), TestEnvironmentID: opt(tests[e.Spec.TestEnvironment]),
+			Suspended: e.Spec.Suspend, Ready: v1alpha1.IsReady(e),
 			Settings: EnvironmentSettings{Runner: RunnerSettings{
 				MinReplicas: e.Spec.Runner.Replicas(), MaxReplicas: Null[int32]{Value: e.Spec.Runner.MaxReplicas}, Concurrency: e.Spec.Runner.Concurrency,
 				Requests: quantities(e.Spec.Runner.Resources.Requests), Limits: quantities(e.Spec.Runner.Resources.Limits),
@@ -134,7 +150,28 @@ func (s *Server) environmentShower(ctx context.Context, c *caller) (func(*v1alph
 			TestSession: Null[TestSession]{Value: showTestSession(e.ActiveTestSession(s.now()))},
 			CreatedAt:   e.CreationTimestamp.UTC(), UpdatedAt: updatedAt(e),
 		}
+		if !out.Ready {
+			out.Message = opt(whyNotReady(e))
+		}
+		return out
 	}, nil
+}
+
+// testEnvironments are the ids, by name, of the environments that others name for their tests,
+// as far as the caller's key reaches them; nil where none of them names one.
+func (s *Server) testEnvironments(ctx context.Context, c *caller, of []*v1alpha1.Environment) (map[v1alpha1.EnvironmentName]string, error) {
+	if !slices.ContainsFunc(of, func(e *v1alpha1.Environment) bool { return e.Spec.TestEnvironment != "" }) {
+		return nil, nil //nolint:nilnil // none
+	}
+	all, err := s.environments(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	ids := map[v1alpha1.EnvironmentName]string{}
+	for i := range all {
+		ids[v1alpha1.EnvironmentName(all[i].Name)] = idOf(&all[i])
+	}
+	return ids, nil
 }
 
 func quantities(resources corev1.ResourceList) map[string]string {

@@ -157,7 +157,7 @@ func (p *past) goldenEnvironments(t testing.TB) {
 	require.NoError(t, p.client.Update(t.Context(), project))
 
 	alpha := &v1alpha1.Environment{ObjectMeta: p.meta("zulu"), Spec: v1alpha1.EnvironmentSpec{
-		DisplayName: "Alpha", Kind: v1alpha1.EnvironmentTest, Git: v1alpha1.EnvironmentGit{Branch: "develop"},
+		DisplayName: "Alpha", Kind: v1alpha1.EnvironmentTest, Git: v1alpha1.EnvironmentGit{Branch: "develop", AutoDeploy: true}, Suspend: true,
 	}}
 	replicas, most := int32(3), int32(5)
 	alpha.Spec.Runner = v1alpha1.RunnerPool{MinReplicas: &replicas, MaxReplicas: &most, Concurrency: 7, Resources: v1alpha1.RunnerResources{
@@ -165,9 +165,13 @@ func (p *past) goldenEnvironments(t testing.TB) {
 	}}
 	p.create(t, alpha)
 	alpha.Status.TestSession = &v1alpha1.TestSession{Holder: "anna", ExpiresAt: metav1.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC)}
+	v1alpha1.MarkStalled(alpha, v1alpha1.ReasonSlugTaken, "another environment has its slug")
 	p.written(t, "alpha", alpha)
 	production := &v1alpha1.Environment{}
 	require.NoError(t, p.client.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: "production"}, production))
+	production.Spec.TestEnvironment, production.Spec.Git.Commit = "zulu", "9f2c1d0e8b7a6f5e4d3c2b1a0f9e8d7c6b5a4f3e"
+	require.NoError(t, p.client.Update(t.Context(), production))
+	v1alpha1.MarkReady(production, "")
 	production.Status.LiveDeploymentID = p.ids["deployment"]
 	p.written(t, "environment", production)
 }
