@@ -107,15 +107,8 @@ func (s *Server) repeats(ctx context.Context, c *caller, o v1alpha1.ConditionedO
 	if c.idempotencyKey == "" {
 		return false, nil
 	}
-	for _, noted := range strings.Fields(o.GetAnnotations()[annotationRequests]) {
-		key, digest, _ := strings.Cut(noted, "=")
-		switch {
-		case key != c.keyNoted():
-		case digest == trailOf(ctx).digest():
-			return true, nil
-		default:
-			return false, keyReused
-		}
+	if noted, err := c.noted(ctx, o.(client.Object)); noted || err != nil {
+		return noted, err
 	}
 	earlier, err := s.earlierCalls(ctx, c)
 	if err != nil {
@@ -124,6 +117,22 @@ func (s *Server) repeats(ctx context.Context, c *caller, o v1alpha1.ConditionedO
 	for _, e := range earlier {
 		if !strings.EqualFold(e.Object.ID, idOf(o)) {
 			return false, keyReused // for another object
+		}
+	}
+	return false, nil
+}
+
+// noted says whether an object has the note of the same call: 422 where it is one of another
+// request under the same Idempotency-Key.
+func (c *caller) noted(ctx context.Context, o client.Object) (bool, error) {
+	for _, noted := range strings.Fields(o.GetAnnotations()[annotationRequests]) {
+		key, digest, _ := strings.Cut(noted, "=")
+		switch {
+		case c.idempotencyKey == "" || key != c.keyNoted():
+		case digest == trailOf(ctx).digest():
+			return true, nil
+		default:
+			return false, keyReused
 		}
 	}
 	return false, nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,6 +78,15 @@ func (s *Server) activateDeployment(ctx context.Context, c *caller, in *Activate
 	shown := showDeployment(after, store.Environment{})
 	changed(ctx, shown.audited(), showDeployment(d, store.Environment{}), shown)
 	return answer[Done]{Body: Done{OK: true}}, nil
+}
+
+// answeredBefore says whether the same call was answered with success. One that failed, or
+// whose end nobody knows, may have done nothing: it is done again.
+func (s *Server) answeredBefore(ctx context.Context, c *caller, id ID) (bool, error) {
+	earlier, err := s.earlierCalls(ctx, c)
+	return slices.ContainsFunc(earlier, func(e store.AuditEntry) bool {
+		return e.Outcome != nil && e.Outcome.Status == c.route.status && strings.EqualFold(e.Object.ID, id.String())
+	}), err
 }
 
 // activatable is the object of a deployment that can be live, made again where it is gone.

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,10 +55,14 @@ func (s *Server) setDefaultEnvironment(ctx context.Context, c *caller, in *Envir
 		return answer[Done]{}, err
 	}
 	done := answer[Done]{Body: Done{OK: true}}
-	if before, err := s.answeredBefore(ctx, c, in.EnvironmentID); before || err != nil {
-		return done, err
+	project, err := s.project(ctx, c)
+	if err != nil {
+		return answer[Done]{}, err
 	}
-	if err := s.mustReachDefault(ctx, c); err != nil {
+	if before, err := c.noted(ctx, project); before || err != nil {
+		return done, err // whichever is the default since
+	}
+	if err := s.mustReachDefault(ctx, c, project); err != nil {
 		return answer[Done]{}, err
 	}
 	if err := notTakenUp(e); err != nil {
@@ -82,24 +84,11 @@ func (s *Server) setDefaultEnvironment(ctx context.Context, c *caller, in *Envir
 	return done, nil
 }
 
-// answeredBefore says whether the same call was answered with success. One that failed, or
-// whose end nobody knows, may have done nothing: it is done again.
-func (s *Server) answeredBefore(ctx context.Context, c *caller, id ID) (bool, error) {
-	earlier, err := s.earlierCalls(ctx, c)
-	return slices.ContainsFunc(earlier, func(e store.AuditEntry) bool {
-		return e.Outcome != nil && e.Outcome.Status == c.route.status && strings.EqualFold(e.Object.ID, id.String())
-	}), err
-}
-
 // mustReachDefault answers 403 to a key that does not reach the environment which is the
 // default now: it would take that away from it.
-func (s *Server) mustReachDefault(ctx context.Context, c *caller) error {
+func (s *Server) mustReachDefault(ctx context.Context, c *caller, project *v1alpha1.Project) error {
 	var list v1alpha1.EnvironmentList
 	if err := s.list(ctx, c, store.KindEnvironment, &list); err != nil {
-		return err
-	}
-	project, err := s.project(ctx, c)
-	if err != nil {
 		return err
 	}
 	isDefault, err := s.defaultOf(ctx, c, project)
@@ -147,8 +136,8 @@ func (s *Server) takesEffect(ctx context.Context, c *caller, name string) (bool,
 	return err == nil && row.Ref.ObjectUID == string(e.UID), err
 }
 
-// setDefault writes into the project which environment is the default; where it is the
-// first, only if nobody has said that meanwhile, of one that is there.
+// setDefault writes into the project which environment is the default, with a note of the call;
+// where it is the first, without one and only if nobody has said that meanwhile, of one that is there.
 func (s *Server) setDefault(ctx context.Context, c *caller, e *v1alpha1.Environment, first bool) error {
 	var err error
 	for range changeAttempts {
@@ -157,7 +146,7 @@ func (s *Server) setDefault(ctx context.Context, c *caller, e *v1alpha1.Environm
 			return err
 		}
 		name, said := v1alpha1.EnvironmentName(e.Name), project.Spec.DefaultEnvironment
-		if said == name {
+		if said == name && (first || c.idempotencyKey == "") {
 			return nil
 		}
 		if first && said != "" {
@@ -176,6 +165,9 @@ func (s *Server) setDefault(ctx context.Context, c *caller, e *v1alpha1.Environm
 				return nil // Git says which one it is to be
 			}
 			return err
+		}
+		if !first {
+			c.note(ctx, project)
 		}
 		err = s.client.Patch(ctx, project, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))
 		if !apierrors.IsConflict(err) {

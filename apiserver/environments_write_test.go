@@ -5,6 +5,7 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -310,6 +311,31 @@ func TestADefaultIsNotTakenFromWhoCannotBeSeen(t *testing.T) {
 	got := w.ask(t, limited, http.MethodPost, path, "")
 	require.Equal(t, http.StatusForbidden, got.Code, got.Body)
 	require.Equal(t, "production", w.chosen(t))
+}
+
+// TestALateRepetitionMovesNoDefault: whatever the audit log has kept, and also where the first
+// call had nothing to change.
+func TestALateRepetitionMovesNoDefault(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	set := func(name string, headers ...string) *httptest.ResponseRecorder {
+		return w.ask(t, key, http.MethodPost, "/environments/"+w.environmentID(name)+"/set-default", "", headers...)
+	}
+	for _, first := range []string{"moves", "has nothing to change"} {
+		require.Equal(t, http.StatusOK, set("staging", "Idempotency-Key", first).Code)
+		require.Equal(t, "staging", w.chosen(t))
+	}
+	require.Equal(t, http.StatusOK, set("production").Code)
+	w.exec(t, `DELETE FROM audit_outcomes`)
+	w.exec(t, `DELETE FROM audit_log`)
+	for _, first := range []string{"moves", "has nothing to change"} {
+		require.Equal(t, http.StatusOK, set("staging", "Idempotency-Key", first).Code)
+		require.Equal(t, "production", w.chosen(t), first)
+	}
+	reused := set("production", "Idempotency-Key", "moves")
+	require.Equal(t, http.StatusUnprocessableEntity, reused.Code, reused.Body)
+	require.Equal(t, httpserver.CodeKeyReused, decode[Problem](t, reused.Body.Bytes()).Code)
 }
 
 // TestADefaultThatWasNotSetIsSetByARepetition: what failed is not done.
