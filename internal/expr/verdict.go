@@ -31,21 +31,26 @@ type Ended struct {
 	Context map[string]any
 }
 
-// verdicts is what an expression on the end of a run may name.
-var verdicts = func() *cel.Env {
-	env, err := cel.NewEnv(
-		cel.Variable("output", cel.StringType), cel.Variable("error", cel.StringType), cel.Variable("status", cel.StringType),
-		cel.Variable("context", cel.MapType(cel.StringType, cel.DynType)),
-		cel.Function("json", cel.Overload("json_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(decoded()))),
-		ext.Strings(ext.StringsVersion(5)),
-		cel.CrossTypeNumericComparisons(true),
-		cel.ASTValidators(written{}),
-	)
+// onEnds is what an expression on the end of a run may name.
+var onEnds = []cel.EnvOption{
+	cel.Variable("output", cel.StringType), cel.Variable("error", cel.StringType), cel.Variable("status", cel.StringType),
+	cel.Variable("context", cel.MapType(cel.StringType, cel.DynType)),
+	cel.Function("json", cel.Overload("json_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(decoded()))),
+	ext.Strings(ext.StringsVersion(5)),
+	cel.CrossTypeNumericComparisons(true),
+}
+
+// verdicts is the environment of verdicts.
+var verdicts = mustEnv(slices.Concat(onEnds, []cel.EnvOption{cel.ASTValidators(written{})}))
+
+// mustEnv makes an environment.
+func mustEnv(options []cel.EnvOption) *cel.Env {
+	env, err := cel.NewEnv(options...)
 	if err != nil {
-		panic("making the environment of verdicts: " + err.Error()) // it depends on nothing
+		panic("making an environment of expressions: " + err.Error()) // it depends on nothing
 	}
 	return env
-}()
+}
 
 // decoded is the function json: the value that a text is.
 func decoded() functions.UnaryOp {
