@@ -30,6 +30,9 @@ var (
 	ErrLeaving = errors.New("runs of the environment that had this id before are still being cancelled; this is tried again")
 	// ErrNameReused says that a deployment id is taken by another source.
 	ErrNameReused = errors.New("deployment name was used before for another source")
+	// ErrSearchTooBroad says that too many runs would have to be looked at to tell numbers of those
+	// that somebody looks for.
+	ErrSearchTooBroad = errors.New("the search is too broad")
 	// ErrSweepRefused says that a sweep would have removed most of a kind of the
 	// projection, which looks more like a lost cluster than like deletions.
 	ErrSweepRefused = errors.New("sweep would remove most of the projection")

@@ -223,6 +223,9 @@ type Housekeeping interface {
 	// RollUp adds ended runs and connector runs to the numbers that Statistics tells, by at most
 	// limit rows of the outbox, and returns by how many.
 	RollUp(ctx context.Context, limit int) (int, error)
+	// IndexRuns adds ended runs to the index that searches ask, by their words: by at most limit
+	// rows of the outbox, and returns by how many.
+	IndexRuns(ctx context.Context, limit int, words func(Searched) []string) (int, error)
 	// DropHistory deletes what is older than age of history, by whole days of the store's clock in
 	// UTC: about limit rows, partitions or pages of a file at a time, and returns how many; 0 once
 	// nothing is left. A blob of history goes at most MaxOpen and some days after what named it, and
@@ -274,7 +277,8 @@ type History interface {
 	// LastJournalPage.
 	JournalAfter(ctx context.Context, run Key, sequence int64, limit int) ([]JournalEntry, error)
 	// ListRuns returns runs without their output, and the id to go on before; nil
-	// at the end. It looks at MaxCandidates runs at most, so a page may be short.
+	// at the end. It looks at MaxCandidates runs at most, and with a search no longer than that
+	// may take, so a page may be short.
 	ListRuns(ctx context.Context, q RunQuery) (runs []Run, next *uuid.UUID, err error)
 	// Ended returns those of these connector runs that are over.
 	Ended(ctx context.Context, connectorRuns []Key) ([]Key, error)
@@ -299,6 +303,12 @@ type RunQuery struct {
 	AgentName string
 	Status    RunStatus
 	TestName  string
+	// DeploymentID, ConnectorID and ConnectorRunID narrow unless they are the zero id.
+	DeploymentID, ConnectorID, ConnectorRunID uuid.UUID
+	// Since and Until bound when they were queued, as those of StatisticsQuery.
+	Since, Until time.Time
+	// Search narrows to those that it matches; nil to none.
+	Search *Search
 	// Before is the id of the last run of the page before, or nil.
 	Before *uuid.UUID
 	Limit  int

@@ -35,6 +35,8 @@ type StatisticsQuery struct {
 	TestNames []string
 	// BaseOnly leaves out those that a variant executes.
 	BaseOnly bool
+	// Search narrows to those that it matches; nil to none.
+	Search *Search
 }
 
 // RunStatistics are the numbers of runs.
@@ -87,7 +89,9 @@ func (s ConnectorStatistics) Total() (n int64) {
 // Statistics tells numbers of runs. What it costs does not grow with how many have ended: whole
 // hours, days and months are counted once, when their runs have ended.
 type Statistics interface {
-	// RunStatistics counts runs, exactly, as of one moment.
+	// RunStatistics counts runs, exactly, as of one moment; with a search each as of when it is
+	// looked at. ErrSearchTooBroad where that would be more than MaxCandidates, or take longer
+	// than the search may.
 	RunStatistics(ctx context.Context, q StatisticsQuery) (RunStatistics, error)
 	// ConnectorStatistics counts runs of a connector, likewise.
 	ConnectorStatistics(ctx context.Context, q ConnectorStatisticsQuery) (ConnectorStatistics, error)

@@ -84,6 +84,9 @@ var endStatement = `WITH given AS MATERIALIZED (
 	INSERT INTO outbox_rollups (project_id, ended_id, run_ids, connector_run_ids, posted_at)
 	SELECT g.project_id, (array_agg(g.id))[1], array_agg(g.id), ARRAY(SELECT c.id FROM closed c WHERE c.project_id = g.project_id), now_us()
 	FROM gone g GROUP BY g.project_id
+), to_index AS (
+	INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at)
+	SELECT g.project_id, (array_agg(g.id))[1], array_agg(g.id), now_us() FROM gone g GROUP BY g.project_id
 ), sent_on AS (
 	INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
 	SELECT g.project_id, 'deliveries', g.id, 0, now_us() FROM gone g WHERE EXISTS (SELECT 1 FROM links l

@@ -22,7 +22,7 @@ import (
 
 // hotTables are those of what is open, or waits to be counted, and what else has a row for
 // much of what is stored.
-var hotTables = []string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "outbox_rollups", "stored_bytes", "stored_days", "run_rollups", "connector_rollups", "agent_totals", "pools", "blobs", "blob_chunks", "concurrency_slots", "tokens", "deliveries", "destinations", "sends", "cron_ticks", "rejections", "replays"}
+var hotTables = []string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "outbox_rollups", "outbox_words", "stored_bytes", "stored_days", "run_rollups", "connector_rollups", "agent_totals", "pools", "blobs", "blob_chunks", "concurrency_slots", "tokens", "deliveries", "destinations", "sends", "cron_ticks", "rejections", "replays"}
 
 // wide are the statements that are about more than one run or connector run, known by
 // what they contain, and why they may look at more than others.
@@ -33,6 +33,10 @@ var wide = []struct {
 	grows bool
 }{
 	{"AS u ORDER BY u.id DESC LIMIT", "a list of runs looks at as many as it is allowed", true},
+	{"SELECT r.id FROM open_runs r WHERE r.project_id = $1", "a search looks for open runs up to a number", true},
+	{"SELECT r.id FROM ended_runs r WHERE r.project_id = $1", "a search looks for ended runs up to a number", true},
+	{"SELECT w.run_id FROM run_words w WHERE w.project_id = $1", "a search looks for what has words up to a number", true},
+	{"SELECT project_id, run_ids FROM outbox_words WHERE project_id = $1", "a search looks at what of the project is not indexed yet", true},
 	{"SELECT x.status, CAST(SUM(x.runs) AS bigint)", "numbers of a connector count what is open of it, which has a limit, and what is of an hour at the ends of their window", true},
 	{"UNION ALL SELECT c.id FROM (SELECT id, project_id", "a deep page of a list of connector runs counts what is open by hours", true},
 	{"SELECT now_us(), (SELECT c.id FROM ended_connector_runs c", "a list of connector runs begins where the connector's history does", false},

@@ -79,6 +79,12 @@ type Engine interface {
 	// Receive moves deliveries that were taken to history, with the attempt of each, and
 	// returns which; those whose claims are not current are left as they are.
 	Receive(ctx context.Context, q Queryer, receipts []Receipt) ([]store.Key, error)
+	// AddTerms adds entries to the index of runs, but for those that it has, and of whose part of
+	// history there is none.
+	AddTerms(ctx context.Context, q Queryer, entries []Entry) error
+	// HasTerms is a condition on entries w of the index: that each has all of these terms, or the
+	// one. Its arguments begin at $first.
+	HasTerms(all []Term, or Term, first int) (condition string, args []any)
 	// Look reads what a claim is decided by, Start carries the decision out.
 	Look(ctx context.Context, c store.Claim) (Look, error)
 	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)

@@ -35,6 +35,7 @@ const (
 			AND NOT EXISTS (SELECT 1 FROM deliveries r WHERE r.project_id = d.project_id)
 			AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.project_id = d.project_id)
 			AND NOT EXISTS (SELECT 1 FROM outbox_rollups o WHERE o.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM outbox_words o WHERE o.project_id = d.project_id)
 			AND NOT EXISTS (SELECT 1 FROM stored_days s WHERE s.project_id = d.project_id)
 		ELSE TRUE END`
 	pickDeparted = `SELECT d.project_id, d.id, d.kind, ` + isBack + ` FROM departed d WHERE d.gone_at < $1 AND (` + isBack + ` OR ` + isOver + `)`

@@ -57,8 +57,14 @@ func (e *erasure) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := e.lockPast(ctx, e.tx, e.run.ProjectID); err != nil {
+		return err
+	}
 	row, err := e.strip(ctx)
 	if err != nil {
+		return err
+	}
+	if _, err := e.tx.exec(ctx, `DELETE FROM run_words WHERE project_id = $1 AND run_id = $2`, e.run.ProjectID, e.run.ID); err != nil {
 		return err
 	}
 	if err := e.journal(ctx); err != nil {

@@ -26,6 +26,7 @@ const (
 var HistoryTables = map[string]string{
 	"inputs": "id", "ended_runs": "id", "ended_connector_runs": "id", "journal": "run_id", "model_calls": "run_id",
 	"delivery_attempts": "delivery_id",
+	"run_words":         "run_id",
 	"audit_log":         "id", "audit_outcomes": "id",
 }
 

@@ -35,6 +35,9 @@ var pastOf = []string{
 		ORDER BY t.delivery_id LIMIT $4) RETURNING NULL, NULL`,
 	`DELETE FROM {ended_runs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {ended_runs} t
 		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING output_blob_id, NULL`,
+	// After the runs: nothing is indexed any more then that is not there.
+	`DELETE FROM {run_words} WHERE (project_id, run_id) IN (SELECT t.project_id, t.run_id FROM {run_words} t
+		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3) ORDER BY t.run_id LIMIT $4) RETURNING NULL, NULL`,
 	`DELETE FROM {ended_connector_runs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {ended_connector_runs} t
 		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING NULL, NULL`,
 }
@@ -77,8 +80,14 @@ func (c *Core) TrimHistory(ctx context.Context, limit int) (n int, err error) {
 const pastChunk = 100
 
 // pastTurn is the lock of those who delete history of a project, so that who finds no more of a
-// day has seen what all others have done.
+// day has seen what all others have done; and of those who index its runs, so that no word is left
+// of a run that goes meanwhile.
 var pastTurn = uuid.MustParse("0b6b2b5e-5b0e-4f4e-9a39-2a2f7f6f3c52")
+
+// lockPast waits for the turn of the transaction among those.
+func (c *Core) lockPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
+	return c.engine.Lock(ctx, tx, uuid.NewSHA1(pastTurn, project[:]))
+}
 
 // deleteDay deletes what a project has of a day, the day last: what ends later on it has another
 // row there. It returns how many rows went, at most limit or one more.
@@ -103,7 +112,7 @@ func (c *Core) deleteDay(ctx context.Context, on projectDay, limit int) (n int, 
 func (c *Core) deletePast(ctx context.Context, on projectDay, statement string, limit int) (n int, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		n = 0
-		if err := c.engine.Lock(ctx, tx, uuid.NewSHA1(pastTurn, on.project[:])); err != nil {
+		if err := c.lockPast(ctx, tx, on.project); err != nil {
 			return err
 		}
 		var loose []store.Key

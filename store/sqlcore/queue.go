@@ -96,7 +96,7 @@ func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 	return figures, wrap(err, "counting the runs that are under way")
 }
 
-// consumers are all of the outbox but the one that has a table of its own.
+// consumers are all of the outbox but those that have tables of their own.
 var consumers = []string{storage, outbound, failures}
 
 // OutboxStatement is the age of the oldest row that its consumer has not taken.
@@ -106,6 +106,7 @@ var OutboxStatement = func() string {
 		first = append(first, `SELECT * FROM (SELECT o.posted_at FROM outbox o WHERE o.consumer = '`+consumer+`' AND o.posted_at <= now_us() ORDER BY o.posted_at LIMIT 1) AS `+consumer)
 	}
 	first = append(first, `SELECT * FROM (SELECT r.posted_at FROM outbox_rollups r ORDER BY r.posted_at LIMIT 1) AS rollups`)
+	first = append(first, `SELECT * FROM (SELECT w.posted_at FROM outbox_words w ORDER BY w.posted_at LIMIT 1) AS words`)
 	return `SELECT COALESCE(now_us() - (SELECT MIN(f.posted_at) FROM (` + strings.Join(first, ` UNION ALL `) + `) AS f), 0)`
 }()
 

@@ -30,6 +30,7 @@ func candidates(q store.RunQuery, most int, l *list) string {
 	if q.Before != nil {
 		among += ` AND r.id < ` + l.add(*q.Before)
 	}
+	among += inWindow("r.id", period{boundOf(q.Since, always), boundOf(q.Until, never)}, l)
 	past := among + readable("$1")
 	if q.AgentName == "" && (q.Status == store.RunFailed || q.Status == store.RunCancelled) {
 		past += failed
@@ -43,20 +44,24 @@ func candidates(q store.RunQuery, most int, l *list) string {
 		`) AS u ORDER BY u.id DESC LIMIT ` + first
 }
 
-// narrowed is the condition on candidates x, ” where all of them match.
-func narrowed(q store.RunQuery, l *list) (narrow string) {
+// narrowed is the condition on candidates of an alias, "" where all of them match.
+func narrowed(alias string, q store.RunQuery, l *list) (narrow string) {
 	if q.EnvironmentIDs != nil {
-		narrow += ` AND x.environment_id IN ` + l.ids(q.EnvironmentIDs)
+		narrow += ` AND ` + alias + `.environment_id IN ` + l.ids(q.EnvironmentIDs)
 	}
 	if q.Status != "" {
-		narrow += ` AND x.status = ` + l.add(string(q.Status))
+		narrow += ` AND ` + alias + `.status = ` + l.add(string(q.Status))
 	}
-	switch q.TestName {
-	case "":
-	case store.BaseRuns:
-		narrow += ` AND x.test_name = ''`
-	default:
-		narrow += ` AND x.test_name = ` + l.add(q.TestName)
+	if q.TestName != "" {
+		narrow += ` AND ` + alias + `.test_name = ` + l.add(testNameOf(q.TestName))
+	}
+	for _, of := range []struct {
+		column string
+		id     uuid.UUID
+	}{{"deployment_id", q.DeploymentID}, {"connector_id", q.ConnectorID}, {"connector_run_id", q.ConnectorRunID}} {
+		if of.id != uuid.Nil {
+			narrow += ` AND ` + alias + `.` + of.column + ` = ` + l.add(of.id)
+		}
 	}
 	return narrow
 }
@@ -74,8 +79,11 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 	if q.EnvironmentIDs != nil && len(q.EnvironmentIDs) == 0 {
 		return nil, nil, nil
 	}
+	if q.Search != nil {
+		return c.searchRuns(ctx, q)
+	}
 	some, limit, left := q.Limit, q.Limit, store.MaxCandidates
-	if narrowed(q, &list{}) != "" {
+	if narrowed("x", q, &list{}) != "" {
 		some *= looksFirst
 	}
 	for {
@@ -99,7 +107,7 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 // the page is full; nil where there are no more.
 func (c *Core) someRuns(ctx context.Context, q store.RunQuery, some int) ([]store.Run, *uuid.UUID, error) {
 	l := list{args: []any{q.ProjectID}}
-	from, narrow := candidates(q, some, &l), narrowed(q, &l)
+	from, narrow := candidates(q, some, &l), narrowed("x", q, &l)
 	runs, err := collect(ctx, c.engine.Lists(), scanRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
 		` ORDER BY x.id DESC LIMIT `+l.add(q.Limit), l.args...)
 	if err != nil || len(runs) == q.Limit || narrow == "" {

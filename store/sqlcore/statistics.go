@@ -17,6 +17,9 @@ import (
 // rollups, what is left at the ends of the window from history; of the former too what has ended
 // and is not rolled up yet, which the outbox names.
 func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (store.RunStatistics, error) {
+	if q.Search != nil {
+		return c.searchStatistics(ctx, q)
+	}
 	s := &statistics{Core: c, query: q, window: period{boundOf(q.Since, always), boundOf(q.Until, never)}}
 	err := c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) (err error) {
 		if s.tally, err = newTally(); err != nil {
@@ -42,10 +45,16 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 		return s.addOpen(ctx, q)
 	})
 	if err == nil {
-		s.out.Usage, s.out.AverageDuration = s.tally.usage, s.tally.average()
-		s.out.P95Duration, err = s.tally.p95()
+		err = s.tell()
 	}
 	return s.out, wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
+}
+
+// tell says what was tallied.
+func (s *statistics) tell() (err error) {
+	s.out.Usage, s.out.AverageDuration = s.tally.usage, s.tally.average()
+	s.out.P95Duration, err = s.tally.p95()
+	return err
 }
 
 // boundOf is a bound of a window in whole milliseconds, which is what ids tell.
@@ -184,13 +193,7 @@ func (s *statistics) addOpen(ctx context.Context, q Queryer) error {
 		return nil
 	}
 	l := list{args: []any{s.query.Environment.ProjectID}}
-	narrow := s.narrow(&l)
-	if s.window.from != always {
-		narrow += ` AND r.id >= id_at(` + l.add(s.window.from) + `)`
-	}
-	if s.window.to != never {
-		narrow += ` AND r.id < id_at(` + l.add(s.window.to) + `)`
-	}
+	narrow := s.narrow(&l) + inWindow("r.id", s.window, &l)
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		var (
 			status store.RunStatus

@@ -46,6 +46,10 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 			VALUES ($1, $2, $3, $4, now_us())`, project, runs[0], idsText(runs), idsText(append([]uuid.UUID{}, closed[project]...))); err != nil {
 			return nil, err
 		}
+		if _, err := q.ExecContext(ctx, `INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at)
+			VALUES ($1, $2, $3, now_us())`, project, runs[0], idsText(runs)); err != nil {
+			return nil, err
+		}
 	}
 	return ended, nil
 }

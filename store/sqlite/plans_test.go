@@ -181,7 +181,7 @@ func TestPlansOfWhatGoes(t *testing.T) {
 			deletes++
 		}
 	}
-	require.Equal(t, 6+1, deletes, "of each table of history but those of the audit log, and of its days")
+	require.Equal(t, 7+1, deletes, "of each table of history but those of the audit log, and of its days")
 	scansOf(t, s, seen)
 }
 

@@ -9,10 +9,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// numbered makes history that is in the numbers.
+// numbered makes history that is in the numbers, and is indexed.
 func (w *world) numbered() {
 	w.history()
-	for w.rollUp(100) > 0 {
+	w.consumed()
+}
+
+// consumed lets the numbers and the index have all that has ended.
+func (w *world) consumed() {
+	for w.rollUp(100)+w.index(100) > 0 {
 	}
 }
 
@@ -28,8 +33,7 @@ func (w *world) elsewhere() *world {
 	o.NoError(o.s.PutLink(o.ctx, o.links[0]))
 	o.deploy("elsewhere", "first")
 	o.ended(3)
-	for o.rollUp(100) > 0 {
-	}
+	o.consumed()
 	return &o
 }
 

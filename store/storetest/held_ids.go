@@ -64,6 +64,7 @@ var keyedIDs = map[string]map[string]string{
 	"ordinals(id)":                                                                   nil,
 	"outbox(project_id,consumer,ended_id)":                                           {"ended_id": "connector delivery event run"},
 	"outbox_rollups(project_id,ended_id)":                                            {"ended_id": "delivery event run"},
+	"outbox_words(project_id,ended_id)":                                              {"ended_id": "run"},
 	"platform_keys(id)":                                                              nil,
 	"platform_keys(rank)":                                                            nil,
 	"platform_keys(ring)":                                                            nil,
@@ -75,6 +76,7 @@ var keyedIDs = map[string]map[string]string{
 	"request_windows(project_id)":                                                    nil,
 	"runners(project_id,environment_id,id)":                                          {"environment_id": "environment"},
 	"run_rollups(project_id,id)":                                                     {"id": "rollup"},
+	"run_words(project_id,run_id)":                                                   {"run_id": "run"},
 	"schema_compat(id)":                                                              nil,
 	"sends(project_id,run_id,position)":                                              {"run_id": "run"},
 	"stored_bytes(project_id)":                                                       nil,
@@ -108,7 +110,7 @@ func (w *world) schemaKeys() (keys []schemaKey) {
 	if !postgres { // SQLite
 		rows, err = w.db.QueryContext(w.ctx, `SELECT name, group_concat(of_key, ','), '' FROM (
 			SELECT m.name, i.name AS key, k.name AS of_key FROM sqlite_master m JOIN pragma_index_list(m.name) i JOIN pragma_index_info(i.name) k
-			WHERE m.type = 'table' AND i."unique" = 1 ORDER BY m.name, i.name, k.seqno) GROUP BY name, key`)
+			WHERE m.type = 'table' AND i."unique" = 1 AND m.name NOT LIKE 'run!_terms!_%' ESCAPE '!' ORDER BY m.name, i.name, k.seqno) GROUP BY name, key`)
 	}
 	w.NoError(err)
 	defer rows.Close()

@@ -15,7 +15,7 @@ const aDay = 24 * time.Hour
 
 // historyOf are the tables of history.
 var historyOf = []string{
-	"inputs", "ended_runs", "ended_connector_runs", "journal", "model_calls", "delivery_attempts", "audit_log", "audit_outcomes",
+	"inputs", "ended_runs", "ended_connector_runs", "journal", "model_calls", "delivery_attempts", "run_words", "audit_log", "audit_outcomes",
 }
 
 // forget deletes history that is older than age, some at a time, until none is left, and the

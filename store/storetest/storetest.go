@@ -89,6 +89,7 @@ var groups = []struct {
 	{"ContendedKeys", keyContentionPromises},
 	{"History", historyPromises},
 	{"Stored", storedPromises},
+	{"Search", searchPromises},
 	{"Statistics", statisticsPromises},
 	{"ConnectorStatistics", connectorStatisticsPromises},
 	{"ConnectorLists", connectorListPromises},

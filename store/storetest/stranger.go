@@ -60,6 +60,7 @@ var ofThePlatform = map[string]string{
 	"QueueFigures":         "how much is open, over all projects",
 	"CountStored":          "what is to be counted is of all projects",
 	"RollUp":               "what is to be counted is of all projects",
+	"IndexRuns":            "what is to be indexed is of all projects",
 	"RebuildRollups":       "what is to be counted is of all projects",
 	"PostDeliveries":       "results of all projects go out",
 	"ClaimDeliveries":      "deliveries are due in all projects",

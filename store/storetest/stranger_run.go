@@ -126,11 +126,13 @@ var runStrangers = map[string]func(s *stranger){
 		s.Empty(entries)
 	},
 	"ListRuns": func(s *stranger) {
-		runs, _, err := s.s.ListRuns(s.ctx, store.RunQuery{
-			ProjectID: s.project, EnvironmentIDs: []uuid.UUID{s.environment.ID}, Limit: 10,
-		})
-		s.NoError(err)
-		s.Empty(runs)
+		for _, search := range []*store.Search{nil, unseen(), of("done")} {
+			runs, _, err := s.s.ListRuns(s.ctx, store.RunQuery{
+				ProjectID: s.project, EnvironmentIDs: []uuid.UUID{s.environment.ID}, Search: search, Limit: 10,
+			})
+			s.NoError(err)
+			s.Empty(runs)
+		}
 	},
 	"ConnectorRun": func(s *stranger) {
 		_, err := s.s.ConnectorRun(s.ctx, s.key(s.event.ConnectorRunID))

@@ -198,6 +198,7 @@ func (w *world) newVictim() *victim {
 	w.NoError(err)
 	_, err = w.s.RollUp(w.ctx, 1)
 	w.NoError(err)
+	w.index(1)
 	none := w.event()
 	none.Runs = nil
 	w.accept(&none)

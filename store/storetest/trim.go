@@ -57,7 +57,7 @@ var readsOfHistory = map[string]func(b *bygone){
 		b.Empty(entries)
 	},
 	"ListRuns": func(b *bygone) {
-		for _, q := range []store.RunQuery{{}, {AgentName: "first"}, {Status: store.RunCompleted}} {
+		for _, q := range []store.RunQuery{{}, {AgentName: "first"}, {Status: store.RunCompleted}, {Search: unseen()}, {Search: of("done")}} {
 			q.ProjectID, q.Limit = b.project.ID, 10
 			runs, next, err := b.s.ListRuns(b.ctx, q)
 			b.NoError(err)
@@ -169,7 +169,7 @@ var trimPromises = []promise{
 		w.deploy("one", "first")
 		e := w.secretive()
 		b.event, b.run, b.delivery = e.ConnectorRunID, e.Runs[0].ID, w.deliveriesOf(b.to)[0].ID
-		w.rollUp(100)
+		w.consumed()
 		w.Positive(w.storedBytes())
 		stays := func() bool { _, err := w.s.Run(w.ctx, w.key(b.run)); return err == nil }
 		w.project.Retention = store.MinRetention
@@ -204,7 +204,7 @@ var trimPromises = []promise{
 				break
 			}
 		}
-		for _, table := range []string{"inputs", "ended_runs", "ended_connector_runs", "journal", "model_calls", "delivery_attempts", "stored_days"} {
+		for _, table := range []string{"inputs", "ended_runs", "ended_connector_runs", "journal", "model_calls", "delivery_attempts", "run_words", "stored_days"} {
 			w.Zero(w.ones(`SELECT count(*) FROM `+table+` WHERE project_id = $1`), table)
 		}
 		w.Zero(w.storedBytes())

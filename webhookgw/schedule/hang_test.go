@@ -19,18 +19,20 @@ import (
 // that part is given up and begun again in a later round.
 func TestWhatHangsIsCutOff(t *testing.T) {
 	t.Parallel()
-	for _, part := range []string{"SweepLeases", "CountStored", "RollUp", "SweepExpired", "ExpireRuns", "ExpireDeliveries", "DropHistory", "OldestHistory", "TrimHistory", "Replan"} {
+	for _, part := range []string{"SweepLeases", "CountStored", "RollUp", "IndexRuns", "SweepExpired", "ExpireRuns", "ExpireDeliveries", "DropHistory", "OldestHistory", "TrimHistory", "Replan"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				hangs := &hangingOnce{fakeStore: fakeStore{clock: time.Now(), expired: 1, ended: 1, old: 1, late: 1, past: 1}, part: part}
 				hangs.unrolled.Store(1)
+				hangs.unindexed.Store(1)
 				ctx, stop := context.WithTimeout(t.Context(), grace+2*expireEvery*sweepInterval+time.Second)
 				defer stop()
 				require.NoError(t, New(Options{Store: hangs, Logger: slog.New(slog.DiscardHandler)}).Run(ctx))
 				require.Zero(t, hangs.expired)
 				require.Zero(t, hangs.ended)
 				require.Zero(t, hangs.unrolled.Load())
+				require.Zero(t, hangs.unindexed.Load())
 				require.Positive(t, hangs.expunged)
 				require.Zero(t, hangs.old)
 				require.Zero(t, hangs.late)
@@ -77,6 +79,13 @@ func (h *hangingOnce) RollUp(ctx context.Context, limit int) (int, error) {
 		return 0, err
 	}
 	return h.fakeStore.RollUp(ctx, limit)
+}
+
+func (h *hangingOnce) IndexRuns(ctx context.Context, limit int, words func(store.Searched) []string) (int, error) {
+	if err := h.hang(ctx, "IndexRuns"); err != nil {
+		return 0, err
+	}
+	return h.fakeStore.IndexRuns(ctx, limit, words)
 }
 
 func (h *hangingOnce) SweepExpired(ctx context.Context, limit int) (int, error) {

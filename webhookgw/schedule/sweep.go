@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/search"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -22,9 +23,9 @@ import (
 const (
 	// sweepInterval is how often leases are looked at, and what else is due.
 	sweepInterval = 5 * time.Second
-	// rollUpInterval is how soon ended runs are rolled up again where some were a moment ago:
-	// what is not is read one by one by who asks for numbers.
-	rollUpInterval = time.Second
+	// consumeInterval is how soon ended runs are rolled up or indexed again where some were a
+	// moment ago: what is not is read one by one by who asks for numbers, or searches.
+	consumeInterval = time.Second
 	// expireEvery is how many rounds make one deletion of what expired, partitionEvery
 	// one look at the partitions.
 	expireEvery    = 12
@@ -107,7 +108,8 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() { s.repeat(ctx, s.sweep) })
 	both.Go(func() { s.repeat(ctx, s.tidy) })
-	both.Go(func() { s.rollUps(ctx) })
+	both.Go(func() { s.consume(ctx, s.opts.Store.RollUp) })
+	both.Go(func() { s.consume(ctx, s.indexRuns) })
 	both.Wait()
 	return nil
 }
@@ -126,8 +128,9 @@ func (s *Sweeper) repeat(ctx context.Context, do func(ctx context.Context) error
 	}
 }
 
-// rollUps rolls up what has ended until ctx ends.
-func (s *Sweeper) rollUps(ctx context.Context) {
+// consume does what is left to do for what has ended until ctx ends: by so many rows of the
+// outbox at a time.
+func (s *Sweeper) consume(ctx context.Context, do func(ctx context.Context, limit int) (int, error)) {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for {
@@ -136,27 +139,34 @@ func (s *Sweeper) rollUps(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		some, err := s.rollUp(ctx)
+		some, err := s.consumeAll(ctx, do)
 		s.log(ctx, err)
 		if some {
-			wait.Reset(rollUpInterval)
+			wait.Reset(consumeInterval)
 		} else {
 			wait.Reset(sweepInterval)
 		}
 	}
 }
 
-// rollUp rolls up what has ended, while the store answers, and says whether there was any.
-func (s *Sweeper) rollUp(ctx context.Context) (some bool, err error) {
+// consumeAll does so until nothing is left, while the store answers, and says whether there was any.
+func (s *Sweeper) consumeAll(ctx context.Context, do func(ctx context.Context, limit int) (int, error)) (some bool, err error) {
 	if !s.answers.Load() {
 		return false, nil // which sweep says
 	}
 	err = s.until(ctx, func(ctx context.Context, limit int) (int, error) {
-		n, err := s.opts.Store.RollUp(ctx, limit)
+		n, err := do(ctx, limit)
 		some = some || n > 0
 		return n, err
 	})
 	return some, err
+}
+
+// indexRuns indexes ended runs by their words.
+func (s *Sweeper) indexRuns(ctx context.Context, limit int) (int, error) {
+	return s.opts.Store.IndexRuns(ctx, limit, func(run store.Searched) []string {
+		return search.Run{Error: run.Error, ErrorCode: string(run.ErrorCode), Output: run.Output, ContentType: run.ContentType, Input: run.Input}.Words()
+	})
 }
 
 // log says what did not come off.

@@ -30,9 +30,11 @@ type fakeStore struct {
 	planned            int
 	// unrolled are ends that are not rolled up; rollUps how often somebody has begun to.
 	unrolled, rollUps atomic.Int64
-	moved             int
-	stuck             error // of what is always due
-	old, late         int   // runs and deliveries that are open for too long
+	// unindexed and indexings are likewise of the index.
+	unindexed, indexings atomic.Int64
+	moved                int
+	stuck                error // of what is always due
+	old, late            int   // runs and deliveries that are open for too long
 	// expired are leases beyond the three of each sweep.
 	expired int
 	broken  error // of sweeping leases
@@ -123,6 +125,13 @@ func (f *fakeStore) RollUp(_ context.Context, limit int) (int, error) {
 	n := min(limit, int(f.unrolled.Load()))
 	f.rollUps.Add(1)
 	f.unrolled.Add(-int64(n))
+	return n, f.stuck
+}
+
+func (f *fakeStore) IndexRuns(_ context.Context, limit int, _ func(store.Searched) []string) (int, error) {
+	n := min(limit, int(f.unindexed.Load()))
+	f.indexings.Add(1)
+	f.unindexed.Add(-int64(n))
 	return n, f.stuck
 }
 

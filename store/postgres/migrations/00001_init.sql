@@ -593,6 +593,19 @@ CREATE TABLE outbox_rollups (
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX outbox_rollups_next ON outbox_rollups (posted_at);
 
+-- The outbox of the consumer that indexes the words of ended runs: likewise.
+CREATE TABLE outbox_words (
+    project_id uuid NOT NULL,
+    ended_id uuid NOT NULL,
+    run_ids uuid[] NOT NULL,
+    posted_at bigint NOT NULL,
+    PRIMARY KEY (project_id, ended_id)
+) WITH (fillfactor = 80,
+    -- As of the outbox.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
+CREATE INDEX outbox_words_next ON outbox_words (posted_at);
+
 -- Results on their way to where outbound connectors send: connector runs with the trigger
 -- outbound. A claim counts the attempt and makes it due again at the end of its lease.
 CREATE TABLE deliveries (
@@ -827,6 +840,16 @@ CREATE TABLE ended_runs (
 ) PARTITION BY RANGE (id);
 CREATE INDEX ended_runs_agent ON ended_runs (project_id, agent_name, id);
 CREATE INDEX ended_runs_failed ON ended_runs (project_id, id) WHERE status <> 'completed';
+
+-- By which words an ended run is found, and by which fields. A term is a hash of one of them and
+-- of the project, so that one project's words are no other's, and an index of another size.
+CREATE TABLE run_words (
+    project_id uuid NOT NULL,
+    run_id uuid NOT NULL,
+    terms bigint[] NOT NULL,
+    PRIMARY KEY (project_id, run_id)
+) PARTITION BY RANGE (run_id);
+CREATE INDEX run_words_terms ON run_words USING gin (terms);
 
 -- Entries that the platform writes have the token 0.
 CREATE TABLE journal (

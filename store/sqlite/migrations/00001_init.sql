@@ -532,6 +532,16 @@ CREATE TABLE outbox_rollups (
 );
 CREATE INDEX outbox_rollups_next ON outbox_rollups (posted_at);
 
+-- The outbox of the consumer that indexes the words of ended runs: likewise.
+CREATE TABLE outbox_words (
+    project_id TEXT NOT NULL,
+    ended_id TEXT NOT NULL,
+    run_ids TEXT NOT NULL,
+    posted_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, ended_id)
+);
+CREATE INDEX outbox_words_next ON outbox_words (posted_at);
+
 -- Results on their way to where outbound connectors send: connector runs with the trigger
 -- outbound. A claim counts the attempt and makes it due again at the end of its lease.
 CREATE TABLE deliveries (
@@ -756,6 +766,22 @@ CREATE TABLE ended_runs (
 );
 CREATE INDEX ended_runs_agent ON ended_runs (project_id, agent_name, id);
 CREATE INDEX ended_runs_failed ON ended_runs (project_id, id) WHERE status <> 'completed';
+
+-- By which words an ended run is found, and by which fields: the terms of its entry in run_terms,
+-- which goes with the row. A term is a hash of one of them and of the project, so that one
+-- project's words are no other's.
+CREATE TABLE run_words (
+    entry INTEGER PRIMARY KEY,
+    project_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    UNIQUE (project_id, run_id)
+);
+CREATE VIRTUAL TABLE run_terms USING fts5 (terms, content = '', contentless_delete = 1, detail = 'none', tokenize = 'ascii');
+-- +goose StatementBegin
+CREATE TRIGGER run_words_gone AFTER DELETE ON run_words BEGIN
+    DELETE FROM run_terms WHERE rowid = old.entry;
+END;
+-- +goose StatementEnd
 
 -- Entries that the platform writes have the token 0.
 CREATE TABLE journal (

@@ -34,6 +34,8 @@ func (t *tour) keepHouse() {
 	t.NoError(err)
 	_, err = t.Store.RollUp(t.ctx, 100)
 	t.NoError(err)
+	_, err = t.Store.IndexRuns(t.ctx, 100, func(store.Searched) []string { return []string{"done"} })
+	t.NoError(err)
 	t.NoError(t.Store.RebuildRollups(t.ctx, func(store.RollupHour) {}))
 	_, err = t.Store.SweepLeases(t.ctx, 100)
 	t.NoError(err)

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+)
+
+// AddTerms implements sqlcore.Engine. Of a day whose runs go at present the partition of the index
+// may have gone before theirs.
+func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlcore.Entry) error {
+	parts := map[string]bool{}
+	var (
+		rows []string
+		args []any
+	)
+	for _, entry := range entries {
+		part := e.Part("run_words", entry.Run.ID)
+		there, known := parts[part]
+		if !known {
+			if err := q.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL`, part).Scan(&there); err != nil {
+				return fmt.Errorf("looking for %s: %w", part, err)
+			}
+			parts[part] = there
+		}
+		if !there {
+			continue
+		}
+		n := len(args)
+		rows = append(rows, fmt.Sprintf("($%d::uuid, $%d::uuid, $%d::bigint[])", n+1, n+2, n+3))
+		args = append(args, entry.Run.ProjectID, entry.Run.ID, numbers(entry.Terms))
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	_, err := q.ExecContext(ctx, `INSERT INTO run_words (project_id, run_id, terms) VALUES `+strings.Join(rows, ", ")+` ON CONFLICT (project_id, run_id) DO NOTHING`, args...)
+	return err
+}
+
+// HasTerms implements sqlcore.Engine.
+func (e engine) HasTerms(all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
+	return fmt.Sprintf("(w.terms @> $%d::bigint[] OR w.terms @> $%d::bigint[])", first, first+1), []any{numbers(all), []int64{int64(or)}}
+}
+
+func numbers(terms []sqlcore.Term) []int64 {
+	out := make([]int64, len(terms))
+	for i, term := range terms {
+		out[i] = int64(term)
+	}
+	return out
+}

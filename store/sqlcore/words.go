@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const (
+	// maxIndexed is of how many transactions' runs one transaction indexes the words at most,
+	// maxIndexedRuns of about how many runs.
+	maxIndexed     = 16
+	maxIndexedRuns = 200
+	// maxWords is how many words of a run are indexed. One that has more is found by each search,
+	// and looked at.
+	maxWords = 10_000
+	// searchedAtOnce is how many runs are read at a time with what of them is searched.
+	searchedAtOnce = 50
+)
+
+// Term is what the index of runs knows: a hash of a project, and of a word or a field's value.
+type Term int64
+
+// Kinds of terms.
+const (
+	wordTerm        = 'w'
+	environmentTerm = 'e'
+	agentTerm       = 'a'
+	testTerm        = 't'
+	statusTerm      = 's'
+	moreTerm        = '+' // of what has more words than are indexed
+)
+
+func termOf(project uuid.UUID, kind byte, text string) Term {
+	hash := sha256.New()
+	hash.Write(append(project[:], kind))
+	hash.Write([]byte(text))
+	return Term(binary.BigEndian.Uint64(hash.Sum(nil))) //nolint:gosec // all of its bits count
+}
+
+// Entry is what the index has of a run: its terms, in order and each once.
+type Entry struct {
+	Run   store.Key
+	Terms []Term
+}
+
+// entryOf is the entry of a run with these words.
+func entryOf(run store.Searched, words []string) Entry {
+	project := run.ProjectID
+	terms := []Term{
+		termOf(project, environmentTerm, run.EnvironmentID.String()), termOf(project, agentTerm, run.AgentName),
+		termOf(project, testTerm, run.TestName), termOf(project, statusTerm, string(run.Status)),
+	}
+	if len(words) > maxWords {
+		words, terms = words[:maxWords], append(terms, termOf(project, moreTerm, ""))
+	}
+	for _, word := range words {
+		terms = append(terms, termOf(project, wordTerm, word))
+	}
+	slices.Sort(terms)
+	return Entry{Run: run.Key(), Terms: slices.Compact(terms)}
+}
+
+// IndexRuns implements store.Housekeeping, by transactions of some rows each, so that none is long.
+func (c *Core) IndexRuns(ctx context.Context, limit int, words func(store.Searched) []string) (n int, err error) {
+	for n < limit {
+		some, err := c.indexSome(ctx, limit-n, words)
+		n += some
+		if err != nil || some == 0 {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// toIndex is a row of the outbox.
+type toIndex struct {
+	store.Key
+	runs []store.Key
+}
+
+func scanToIndex(row scanner) (w toIndex, err error) {
+	var runs []uuid.UUID
+	err = row.Scan(&w.ProjectID, &w.ID, idList{&runs})
+	w.runs = keysOf(w.ProjectID, runs)
+	return w, err
+}
+
+// indexSome does so in one transaction. What runs are about is read before it: others wait for
+// who writes. Of two who index the same, the one who takes the rows of the outbox does it.
+func (c *Core) indexSome(ctx context.Context, limit int, words func(store.Searched) []string) (n int, err error) {
+	rows, err := collect(ctx, c.engine.Reader(), scanToIndex, `SELECT w.project_id, w.ended_id, w.run_ids FROM outbox_words w
+		ORDER BY w.posted_at LIMIT $1`, min(limit, maxIndexed))
+	if err != nil || len(rows) == 0 {
+		return 0, wrap(err, "looking for runs that are not indexed")
+	}
+	some, runs := 0, 0
+	for ; some < len(rows) && runs < maxIndexedRuns; some++ {
+		runs += len(rows[some].runs)
+	}
+	rows = rows[:some]
+	slices.SortFunc(rows, func(a, b toIndex) int { return CompareKeys(a.Key, b.Key) }) // so that turns are waited for in one order
+	entries := map[store.Key][]Entry{}
+	for _, row := range rows {
+		if entries[row.Key], err = c.entriesOf(ctx, row.runs, words); err != nil {
+			return 0, wrap(err, "reading runs of project %s", row.ProjectID)
+		}
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		for _, row := range rows {
+			if err := c.index(ctx, tx, row.Key, entries[row.Key]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, wrap(err, "indexing runs") // none was
+	}
+	return len(rows), nil
+}
+
+// entriesOf are those of ended runs of a project, but for those that are gone or erased.
+func (c *Core) entriesOf(ctx context.Context, runs []store.Key, words func(store.Searched) []string) (entries []Entry, err error) {
+	for some := range slices.Chunk(runs, searchedAtOnce) {
+		found, err := c.searchedRuns(ctx, c.engine.Reader(), some[0].ProjectID, idsOf(some), func(*list, bool) string { return "" })
+		if err != nil {
+			return nil, err
+		}
+		for _, run := range found {
+			entries = append(entries, entryOf(run, words(run)))
+		}
+	}
+	return entries, nil
+}
+
+// index takes a row of the outbox and adds entries to the index, but for those of runs that went
+// or were erased meanwhile.
+func (c *Core) index(ctx context.Context, tx *Tx, row store.Key, entries []Entry) error {
+	if err := c.lockPast(ctx, tx, row.ProjectID); err != nil {
+		return err
+	}
+	taken, err := tx.exec(ctx, `DELETE FROM outbox_words WHERE project_id = $1 AND ended_id = $2`, row.ProjectID, row.ID)
+	if err != nil || taken == 0 {
+		return err
+	}
+	var runs []uuid.UUID
+	for _, entry := range entries {
+		runs = append(runs, entry.Run.ID)
+	}
+	there := map[uuid.UUID]bool{}
+	for _, same := range c.ByPart("ended_runs", runs) {
+		var l list
+		ids, err := collect(ctx, tx, scanID, c.InPart(`SELECT r.id FROM {ended_runs} r WHERE `+c.keys(&l, "r.id", keysOf(row.ProjectID, same))+unerased("r"), same[0]), l.args...)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			there[id] = true
+		}
+	}
+	return c.engine.AddTerms(ctx, tx, slices.DeleteFunc(entries, func(e Entry) bool { return !there[e.Run.ID] }))
+}
+
+func idsOf(keys []store.Key) (ids []uuid.UUID) {
+	for _, key := range keys {
+		ids = append(ids, key.ID)
+	}
+	return ids
+}
+
+// searchedRun is a run that is read to be searched.
+type searchedRun struct {
+	store.Searched
+	input        uuid.UUID
+	output, body *uuid.UUID // blobs
+}
+
+func scanSearched(row scanner) (r searchedRun, err error) {
+	err = row.Scan(append(runFields(&r.Run), &r.input, &r.output)...)
+	return r, err
+}
+
+// searchedRuns reads runs of a project by their ids, those that are there and a condition on open
+// or ended runs r holds of.
+func (c *Core) searchedRuns(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID, narrow func(l *list, ended bool) string) (map[uuid.UUID]store.Searched, error) {
+	var l list
+	runs, err := collect(ctx, q, scanSearched, `SELECT `+openRunColumns+`, r.input_id, NULL FROM open_runs r
+		WHERE `+c.keys(&l, "r.id", keysOf(project, ids))+narrow(&l, false), l.args...)
+	if err != nil {
+		return nil, err
+	}
+	past := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
+		return slices.ContainsFunc(runs, func(open searchedRun) bool { return open.ID == id })
+	})
+	for _, same := range c.ByPart("ended_runs", past) {
+		var l list
+		ended, err := pastRows(ctx, c, q, same[0], scanSearched, `SELECT `+endedRunColumns+`, r.input_id, r.output_blob_id FROM {ended_runs} r
+			WHERE `+c.keys(&l, "r.id", keysOf(project, same))+readable("r.project_id")+narrow(&l, true), l.args...)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, ended...)
+	}
+	return c.withTexts(ctx, q, project, runs)
+}
+
+// withTexts adds what runs were given, and the beginnings of what is large.
+func (c *Core) withTexts(ctx context.Context, q Queryer, project uuid.UUID, runs []searchedRun) (map[uuid.UUID]store.Searched, error) {
+	var (
+		inputs []uuid.UUID
+		large  []store.Key
+	)
+	for _, run := range runs {
+		if !slices.Contains(inputs, run.input) {
+			inputs = append(inputs, run.input)
+		}
+	}
+	given, err := c.Inputs(ctx, q, project, inputs)
+	if err != nil {
+		return nil, err
+	}
+	for i := range runs {
+		run := &runs[i]
+		input := given[run.input]
+		run.ContentType, run.Input, run.Headers, run.body = input.ContentType, input.Data, input.Headers, input.Blob
+		for _, blob := range []*uuid.UUID{run.output, run.body} {
+			if blob != nil {
+				large = append(large, store.Key{ProjectID: project, ID: *blob})
+			}
+		}
+	}
+	heads, err := c.heads(ctx, q, large)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[uuid.UUID]store.Searched, len(runs))
+	for _, run := range runs {
+		if run.output != nil {
+			run.Output = Text(string(heads[*run.output])) // a character may be cut
+		}
+		if run.body != nil {
+			run.Input = heads[*run.body]
+		}
+		out[run.ID] = run.Searched
+	}
+	return out, nil
+}
+
+// heads are the beginnings of blobs.
+func (c *Core) heads(ctx context.Context, q Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
+	out := map[uuid.UUID][]byte{}
+	if len(blobs) == 0 {
+		return out, nil
+	}
+	l := list{args: []any{store.MaxInlineText}}
+	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		var (
+			id   uuid.UUID
+			data []byte
+		)
+		err = row.Scan(&id, &data)
+		out[id] = data
+		return none, err
+	}, `SELECT b.blob_id, substr(b.data, 1, $1) FROM blob_chunks b WHERE `+c.keys(&l, "b.blob_id", blobs)+` AND b.number = 0`, l.args...)
+	return out, err
+}

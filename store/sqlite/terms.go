@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+)
+
+// AddTerms implements sqlcore.Engine.
+func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlcore.Entry) error {
+	for _, entry := range entries {
+		var number int64
+		err := q.QueryRowContext(ctx, `INSERT INTO run_words (project_id, run_id) VALUES ($1, $2)
+			ON CONFLICT (project_id, run_id) DO NOTHING RETURNING entry`, entry.Run.ProjectID, entry.Run.ID).Scan(&number)
+		if errors.Is(err, sql.ErrNoRows) { // it is there
+			continue
+		}
+		if err == nil {
+			_, err = q.ExecContext(ctx, `INSERT INTO run_terms (rowid, terms) VALUES ($1, $2)`, number, spelled(entry.Terms, " "))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// HasTerms implements sqlcore.Engine.
+func (e engine) HasTerms(all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
+	return fmt.Sprintf("w.entry IN (SELECT rowid FROM run_terms WHERE run_terms MATCH $%d)", first),
+		[]any{"(" + spelled(all, " AND ") + ") OR " + spelled([]sqlcore.Term{or}, "")}
+}
+
+// spelled are terms as words of FTS5.
+func spelled(terms []sqlcore.Term, between string) string {
+	words := make([]string, len(terms))
+	for i, term := range terms {
+		words[i] = fmt.Sprintf("t%016x", uint64(term)) //nolint:gosec // all of its bits count
+	}
+	return strings.Join(words, between)
+}

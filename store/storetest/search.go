@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// wordsIn are the words of a run in this suite: what is between blanks.
+func wordsIn(run store.Searched) []string {
+	return strings.Fields(run.Output + " " + run.Error + " " + string(run.Input))
+}
+
+// of is a search for runs that have words, which the index is told of.
+func of(words ...string) *store.Search {
+	s := unseen(words...)
+	s.Words = words
+	return s
+}
+
+// unseen is likewise one of which the index is told nothing.
+func unseen(words ...string) *store.Search {
+	return &store.Search{Match: func(_ context.Context, run store.Searched) bool {
+		has := wordsIn(run)
+		return !slices.ContainsFunc(words, func(word string) bool { return !slices.Contains(has, word) })
+	}}
+}
+
+// index indexes ended runs by so many rows of the outbox.
+func (w *world) index(limit int) int {
+	n, err := w.s.IndexRuns(w.ctx, limit, wordsIn)
+	w.NoError(err)
+	return n
+}
+
+// found are the runs that a search finds, which it does by the index as without it.
+func (w *world) found(q store.RunQuery, words ...string) []uuid.UUID {
+	q.ProjectID, q.Limit = w.project.ID, 3
+	q.Search = unseen(words...)
+	all := w.listed(q)
+	q.Search = of(words...)
+	w.Equal(all, w.listed(q), words)
+	return all
+}
+
+// about is an event with one run that was given words.
+func (w *world) about(words ...string) store.Event {
+	e := w.single()
+	e.Input, e.ContentType = []byte(strings.Join(words, " ")), "text/plain"
+	w.accept(&e)
+	return e
+}
+
+// answered is likewise one that has ended with an answer.
+func (w *world) answered(answer string, words ...string) uuid.UUID {
+	w.about(words...)
+	run := w.claim(1, lease)[0]
+	end := completed(run)
+	end.Output = answer
+	w.NoError(w.complete(end))
+	return run.Run.ID
+}
+
+var searchPromises = []promise{
+	{"a run is found by what it was given and what it answered, from its acceptance on", func(w *world) {
+		w.deploy("one", "first")
+		run := w.about("apple", "pear").Runs[0].ID
+		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{}, "apple", "pear"))
+		claimed := w.claim(1, lease)[0]
+		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{Status: store.RunRunning}, "apple"))
+		end := completed(claimed)
+		end.Output, end.Status, end.Error = "plum", store.RunFailed, "no cherry"
+		w.NoError(w.complete(end))
+		for range 2 {
+			w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{}, "apple", "plum", "cherry"))
+			w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{Status: store.RunFailed, AgentName: "first", TestName: store.BaseRuns, EnvironmentIDs: []uuid.UUID{w.environment.ID}}, "apple"))
+			w.Empty(w.found(store.RunQuery{}, "apple", "melon"))
+			w.Empty(w.found(store.RunQuery{Status: store.RunCompleted}, "apple"))
+			w.Empty(w.found(store.RunQuery{AgentName: "second"}, "apple"))
+			w.index(10)
+		}
+		w.Zero(w.index(10), "once")
+		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: of("plum"), Limit: 10})
+		w.NoError(err)
+		w.Len(runs, 1)
+		w.Empty(runs[0].Output, "lists carry none")
+		w.Equal("no cherry", runs[0].Error)
+	}},
+	{"fields that a search knows narrow it", func(w *world) {
+		w.deploy("one", "first")
+		run := w.answered("plum")
+		w.index(10)
+		for _, want := range []struct {
+			search store.Search
+			found  bool
+		}{
+			{store.Search{AgentName: "first", Status: store.RunCompleted, TestName: store.BaseRuns}, true},
+			{store.Search{AgentName: "second"}, false},
+			{store.Search{Status: store.RunFailed}, false},
+			{store.Search{TestName: "short"}, false},
+		} {
+			for _, words := range [][]string{nil, {"plum"}} {
+				s := want.search
+				s.Words, s.Match = words, unseen().Match
+				got := w.listed(store.RunQuery{ProjectID: w.project.ID, Search: &s, Limit: 2})
+				w.Equal(want.found, slices.Equal(got, []uuid.UUID{run}), want)
+				w.Equal(want.found, len(got) > 0, want)
+				q := store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: &s}
+				n, err := w.s.RunStatistics(w.ctx, q)
+				w.NoError(err)
+				w.Equal(want.found, n.Total() == 1, want)
+			}
+		}
+	}},
+	{"of what is large the beginning is searched", func(w *world) {
+		w.deploy("one", "first")
+		filler := " " + strings.Repeat("x", store.MaxInlineText) + " "
+		e, blob := w.single(), v7()
+		_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader("apple"+filler+"pear"))
+		w.NoError(err)
+		e.Input, e.InputBlob = nil, &blob
+		w.accept(&e)
+		run := w.claim(1, lease)[0]
+		end := completed(run)
+		end.Output = "plum" + filler + "cherry"
+		w.NoError(w.complete(end))
+		for range 2 {
+			w.Equal([]uuid.UUID{run.Run.ID}, w.found(store.RunQuery{}, "apple", "plum"))
+			w.Empty(w.found(store.RunQuery{}, "pear"))
+			w.Empty(w.found(store.RunQuery{}, "cherry"))
+			w.index(10)
+		}
+	}},
+	{"what has more words than are indexed is looked at", func(w *world) {
+		w.deploy("one", "first")
+		var all []string
+		for i := range 12_000 {
+			all = append(all, fmt.Sprint(i))
+		}
+		run := w.answered("", all...)
+		w.index(10)
+		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{}, "0", "11999"))
+		w.Empty(w.found(store.RunQuery{}, "12000"))
+	}},
+	{"another project's words are not found", func(w *world) {
+		w.deploy("one", "first")
+		run := w.answered("plum")
+		twin := w.twin()
+		twin.deploy("one", "first")
+		theirs := twin.answered("plum")
+		for w.index(10) > 0 {
+		}
+		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{}, "plum"))
+		w.Equal([]uuid.UUID{theirs}, twin.found(store.RunQuery{}, "plum"))
+	}},
+	{"an erased run is found no more, nor is it when it is indexed later", func(w *world) {
+		w.deploy("one", "first")
+		for _, early := range []bool{true, false} {
+			run := w.answered("plum")
+			if early {
+				w.index(10)
+				w.EqualValues(1, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+			}
+			w.NoError(w.s.EraseRun(w.ctx, w.key(run)))
+			w.index(10)
+			w.Zero(w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+			w.Empty(w.found(store.RunQuery{}, "plum"))
+		}
+	}},
+	{"what somebody keeps no longer is found no more, and is not indexed", func(w *world) {
+		w.deploy("one", "first")
+		w.answered("plum")
+		w.index(10)
+		w.answered("plum")
+		w.forgets()
+		w.Empty(w.found(store.RunQuery{}, "plum"))
+		w.index(10)
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+	}},
+	{"a search that is over answers what it has, and goes on where it stood", func(w *world) {
+		w.deploy("one", "first")
+		var want []uuid.UUID
+		for range 4 {
+			want = append(want, w.answered("plum"), w.answered("pear"))
+		}
+		slices.Reverse(want)
+		for w.index(10) > 0 {
+		}
+		for _, words := range [][]string{nil, {"plum"}} {
+			search := of("plum")
+			search.Words, search.Over = words, func() bool { return true }
+			var ids []uuid.UUID
+			pages := 0
+			for q := (store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 10}); ; pages++ {
+				page, next, err := w.s.ListRuns(w.ctx, q)
+				w.NoError(err)
+				for _, run := range page {
+					ids = append(ids, run.ID)
+				}
+				if q.Before = next; next == nil {
+					break
+				}
+			}
+			w.Equal([]uuid.UUID{want[1], want[3], want[5], want[7]}, ids)
+			w.GreaterOrEqual(pages, 4)
+			_, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: search})
+			w.ErrorIs(err, store.ErrSearchTooBroad)
+		}
+	}},
+	{"no more runs are looked at than a list may", func(w *world) {
+		begin := time.Now().UTC().Truncate(24 * time.Hour)
+		w.manyPast(begin, store.MaxCandidates+1)
+		looked := 0
+		search := &store.Search{Match: func(context.Context, store.Searched) bool { looked++; return false }}
+		runs, next, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 10})
+		w.NoError(err)
+		w.Empty(runs)
+		w.NotNil(next)
+		w.Equal(store.MaxCandidates, looked)
+		q := store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: search}
+		_, err = w.s.RunStatistics(w.ctx, q)
+		w.ErrorIs(err, store.ErrSearchTooBroad)
+		q.Since = begin.Add(time.Second)
+		_, err = w.s.RunStatistics(w.ctx, q)
+		w.NoError(err, "of a window fewer are looked at")
+	}},
+	{"a search finds what a look at all runs does", func(w *world) { w.searchesAtRandom() }},
+	{"runs are listed by more of their fields", func(w *world) {
+		w.deploy("one", "first")
+		spec := w.deploy("two", "first")
+		e := w.single()
+		w.accept(&e)
+		w.ended(1)
+		all := w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: 10})
+		w.Len(all, 2)
+		for name, c := range map[string]struct {
+			query store.RunQuery
+			want  int
+		}{
+			"deployment":        {store.RunQuery{DeploymentID: spec.ID}, 1},
+			"connector":         {store.RunQuery{ConnectorID: w.connector.ID}, 2},
+			"no connector":      {store.RunQuery{ConnectorID: uuid.New()}, 0},
+			"event":             {store.RunQuery{ConnectorRunID: e.ConnectorRunID}, 1},
+			"since":             {store.RunQuery{Since: store.TimeOf(all[1]).Add(-time.Hour)}, 2},
+			"until":             {store.RunQuery{Until: store.TimeOf(all[1])}, 0},
+			"in the future":     {store.RunQuery{Since: store.TimeOf(all[0]).Add(time.Hour)}, 0},
+			"one after another": {store.RunQuery{Since: store.TimeOf(all[1]), Until: store.TimeOf(all[0]).Add(time.Hour)}, 2},
+		} {
+			c.query.ProjectID, c.query.Limit = w.project.ID, 10
+			w.Len(w.listed(c.query), c.want, name)
+			c.query.Search = unseen()
+			w.Len(w.listed(c.query), c.want, name)
+		}
+	}},
+}
+
+// manyPast writes ended runs of the first agent, a millisecond apart.
+func (w *world) manyPast(begin time.Time, n int) {
+	for written := 0; written < n; {
+		var rows []string
+		for ; written < n && len(rows) < 1000; written++ {
+			at := begin.Add(time.Duration(written) * time.Millisecond).UnixMicro()
+			id := store.Stamp(v7(), at, 0)
+			rows = append(rows, fmt.Sprintf(`('%s', '%s', '%s', 'first', '%s', 'completed', 1, 1, '', '', '', '', 0, 0, 0, 0, 0, %d, %d)`,
+				w.project.ID, id, w.environment.ID, id, at, at))
+		}
+		_, err := w.db.ExecContext(w.ctx, `INSERT INTO ended_runs (project_id, id, environment_id, agent_name, input_id, status, token, attempt, runner_id, error_code,
+			error, output, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, ended_at) VALUES `+strings.Join(rows, ", "))
+		w.NoError(err)
+	}
+}
+
+// searchesAtRandom lets runs come and end, some of which are indexed, and asks for them in ways that
+// are drawn by lot.
+func (w *world) searchesAtRandom() {
+	c := dice{rand.New(rand.NewPCG(3, 4))}
+	fruit := []string{"apple", "pear", "plum", "cherry", "melon"}
+	w.deploy("one", "first", "second")
+	var all []store.Searched
+	for range 8 {
+		for range 6 {
+			e := w.event()
+			e.Input, e.ContentType = []byte(strings.Join(some(c, fruit...), " ")), "text/plain"
+			w.accept(&e)
+		}
+		for _, run := range w.claim(8, lease) {
+			end := completed(run)
+			end.Output, end.Status = strings.Join(some(c, fruit...), " "), oneOf(c, store.RunCompleted, store.RunFailed)
+			if c.IntN(4) > 0 {
+				w.NoError(w.complete(end))
+			}
+		}
+		w.index(c.IntN(6))
+	}
+	for _, id := range w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: 100}) {
+		run := store.Searched{Run: w.run(id)}
+		_, body, err := w.s.RunInput(w.ctx, w.key(id))
+		run.Input = w.readAll(body, err)
+		all = append(all, run)
+	}
+	w.Len(all, 8*6*2)
+	for range 60 {
+		words := some(c, fruit...)
+		q := store.RunQuery{
+			AgentName: oneOf(c, "", "first", "second"), Status: oneOf(c, "", "", store.RunCompleted, store.RunFailed, store.RunQueued, store.RunRunning),
+			EnvironmentIDs: oneOf(c, nil, []uuid.UUID{w.environment.ID}),
+		}
+		if c.IntN(3) == 0 {
+			q.Since = store.TimeOf(oneOf(c, all...).ID)
+		}
+		if c.IntN(3) == 0 {
+			q.Until = store.TimeOf(oneOf(c, all...).ID)
+		}
+		var (
+			want   []uuid.UUID
+			counts = map[store.RunStatus]int64{}
+		)
+		agent := oneOf(c, "first", "second")
+		for _, run := range all {
+			at := store.TimeOf(run.ID)
+			if !q.Since.IsZero() && at.Before(q.Since) || !q.Until.IsZero() && !at.Before(q.Until) || !of(words...).Match(w.ctx, run) {
+				continue
+			}
+			if (q.AgentName == "" || run.AgentName == q.AgentName) && (q.Status == "" || run.Status == q.Status) {
+				want = append(want, run.ID)
+			}
+			if run.AgentName == agent {
+				counts[run.Status]++
+			}
+		}
+		w.Equal(want, w.found(q, words...), "%v of %+v", words, q)
+		for _, search := range []*store.Search{of(words...), unseen(words...)} {
+			n, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{
+				Environment: w.environment.Key(), AgentName: agent, Since: q.Since, Until: q.Until, Search: search,
+			})
+			w.NoError(err)
+			w.Equal(counts, n.Runs, words)
+		}
+	}
+}
