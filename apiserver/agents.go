@@ -107,6 +107,9 @@ func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (answe
 	if err != nil {
 		return answer[AgentDetails]{}, err
 	}
+	if query.Search, err = s.search(in.Search); err != nil {
+		return answer[AgentDetails]{}, err
+	}
 	environment, err := s.environment(ctx, c, in.EnvironmentID)
 	if err != nil {
 		return answer[AgentDetails]{}, err

@@ -110,9 +110,10 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/deployments":
 		_, _ = io.WriteString(w, "[]")
 	case path == "/runs":
+		found := slices.DeleteFunc(slices.Clone(p.runs), func(run string) bool { return !strings.Contains(run, r.URL.Query().Get("search")) })
 		from := len(r.URL.Query().Get("cursor"))
-		to := min(from+2, len(p.runs))
-		fmt.Fprintf(w, `{"items":[%s],"next_cursor":%q}`, strings.Join(p.runs[from:to], ","), strings.Repeat("x", to%len(p.runs)))
+		to := min(from+2, len(found))
+		fmt.Fprintf(w, `{"items":[%s],"next_cursor":%q}`, strings.Join(found[from:to], ","), strings.Repeat("x", to%len(found)))
 	case strings.HasPrefix(path, "/runs/"):
 		_, _ = io.WriteString(w, p.runs[0])
 	case len(parts) == 2:
@@ -345,6 +346,9 @@ func TestRunsAreListedByPages(t *testing.T) {
 	out, _, err = p.agentctl("runs", "--limit", "2", "-o", "json")
 	require.NoError(t, err)
 	require.Equal(t, 2, strings.Count(out, `"agent_name"`))
+	out, _, err = p.agentctl("runs", "--search", "took 15", "-o", "json")
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(out, `"agent_name"`))
 	_, _, err = p.agentctl("runs", "--limit", "0")
 	require.ErrorContains(t, err, "--limit")
 

@@ -30,8 +30,8 @@ type runsOptions struct {
 	restOptions
 	output
 
-	wanted, agent, status string
-	limit                 int
+	wanted, agent, status, search string
+	limit                         int
 
 	now func() time.Time
 	api *rest
@@ -47,6 +47,7 @@ it failed; -o json and -o yaml show all of it.
 
 It ends with 2 when the run that is named has failed or was cancelled.`,
 		Example: `  agentctl runs --environment production --agent support --status failed
+  agentctl runs --search 'input.amount >= 40 && output.contains("refund")'
   agentctl runs 0199f3c2-...`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -66,6 +67,7 @@ It ends with 2 when the run that is named has failed or was cancelled.`,
 	flags.StringVar(&o.wanted, "environment", "", "slug or id of an environment; without it all that the key may see")
 	flags.StringVar(&o.agent, "agent", "", "name of the agent; without it all")
 	flags.StringVar(&o.status, "status", "", "only those that stand so: queued, running, completed, failed or cancelled")
+	flags.StringVar(&o.search, "search", "", "only those that this finds: words, or a condition in CEL on input, output, error, status and others")
 	flags.IntVar(&o.limit, "limit", 25, "how many, 1 to 1000")
 	return cmd
 }
@@ -127,7 +129,7 @@ func (o *runsOptions) pages(ctx context.Context) (runs []json.RawMessage, err er
 		}
 		query.Set("environment_id", e.ID)
 	}
-	for name, value := range map[string]string{"agent_name": o.agent, "status_filter": o.status} {
+	for name, value := range map[string]string{"agent_name": o.agent, "status_filter": o.status, "search": o.search} {
 		if value != "" {
 			query.Set(name, value)
 		}

@@ -44,6 +44,7 @@ const (
 	CodeUnsupportedMedia   Code = "unsupported_media_type" // 415: the body is not of a type that is read
 	CodeInvalid            Code = "invalid_request"        // 422: fields are wrong; errors names them
 	CodeKeyReused          Code = "idempotency_key_reused" // 422: the key was sent before with another request
+	CodeSearchTooBroad     Code = "search_too_broad"       // 422: too many runs would have to be looked at
 	CodeRateLimited        Code = "rate_limited"           // 429: the project has no requests left at the moment
 	CodeInternal           Code = "internal_error"         // 500: a mistake of the service
 	CodeNotImplemented     Code = "not_implemented"        // 501: this release does not do it

@@ -64,7 +64,6 @@ var names = []Name{
 
 	{Body, "outbound.mode", "middleware"},
 
-	{Query, "search", ""},
 	{Query, "convert_costs_to", ""},
 	{Query, "guardrail_outcome", ""},
 	{Query, "status_filter", "scheduled"},

@@ -15,6 +15,8 @@ import (
 // MaxSize is the most bytes of a text that is searched by.
 const MaxSize = expr.MaxSize
 
+var errPattern = errors.New("has a pattern for matches that is none: it must be a text in quotes, in the syntax of RE2, and not too large")
+
 // Query is what somebody looks for.
 type Query struct {
 	// Words are words that each run has which matches: in no order, each once; none where nothing
@@ -42,7 +44,7 @@ func Parse(text string) (*Query, error) {
 		q.sort()
 		return q, nil
 	case !errors.Is(err, expr.ErrNoCondition):
-		return nil, err
+		return nil, errPattern
 	}
 	q := &Query{}
 	for i, part := range strings.Split(text, `"`) {

@@ -102,9 +102,9 @@ func TestWhatNobodyCanLookFor(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                    "must have a word",
 		` !? "" `:                             "must have a word",
-		`output.matches("(")`:                 "the pattern of matches",
+		`output.matches("(")`:                 "a pattern for matches",
 		`output.matches(output)`:              "must be a text in quotes",
-		`output.matches("(?:a{1000}){1000}")`: "the pattern of matches",
+		`output.matches("(?:a{1000}){1000}")`: "a pattern for matches",
 		strings.Repeat("a", search.MaxSize+1): "at most 1024 bytes",
 	} {
 		_, err := search.Parse(text)

@@ -285,7 +285,6 @@ func (w *world) searchesAtRandom() {
 	c := dice{rand.New(rand.NewPCG(3, 4))}
 	fruit := []string{"apple", "pear", "plum", "cherry", "melon"}
 	w.deploy("one", "first", "second")
-	var all []store.Searched
 	for range 8 {
 		for range 6 {
 			e := w.event()
@@ -301,12 +300,7 @@ func (w *world) searchesAtRandom() {
 		}
 		w.index(c.IntN(6))
 	}
-	for _, id := range w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: 100}) {
-		run := store.Searched{Run: w.run(id)}
-		_, body, err := w.s.RunInput(w.ctx, w.key(id))
-		run.Input = w.readAll(body, err)
-		all = append(all, run)
-	}
+	all := w.allSearched()
 	w.Len(all, 8*6*2)
 	for range 60 {
 		words := some(c, fruit...)
@@ -346,4 +340,15 @@ func (w *world) searchesAtRandom() {
 			w.Equal(counts, n.Runs, words)
 		}
 	}
+}
+
+// allSearched are all runs of the project with what of them is searched, newest first.
+func (w *world) allSearched() (all []store.Searched) {
+	for _, id := range w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: 100}) {
+		run := store.Searched{Run: w.run(id)}
+		_, body, err := w.s.RunInput(w.ctx, w.key(id))
+		run.Input = w.readAll(body, err)
+		all = append(all, run)
+	}
+	return all
 }

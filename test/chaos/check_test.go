@@ -195,6 +195,8 @@ func oneEvent(t *testing.T, st store.Store) error {
 	_, err = st.CountStored(ctx, 100)
 	require.NoError(t, err)
 	_, err = st.RollUp(ctx, 100)
+	require.NoError(t, err)
+	_, err = st.IndexRuns(ctx, 100, func(store.Searched) []string { return nil })
 	return err
 }
 

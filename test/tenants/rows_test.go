@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
 	_ "modernc.org/sqlite"
 )
 
@@ -30,7 +32,9 @@ func (t *tenant) rows() map[string][]string {
 		require.NoError(t.t, err)
 		more, err := t.store.RollUp(t.t.Context(), 1000)
 		require.NoError(t.t, err)
-		left += more
+		indexed, err := t.store.IndexRuns(t.t.Context(), 1000, func(store.Searched) []string { return nil })
+		require.NoError(t.t, err)
+		left += more + indexed
 	}
 	db := t.open()
 	defer func() { require.NoError(t.t, db.Close()) }()

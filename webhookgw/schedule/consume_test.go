@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // TestEndsAreConsumedEachSecondWhileThereAreSome: and at the pace of all else where none are, or
@@ -52,4 +54,11 @@ func TestEndsAreConsumedEachSecondWhileThereAreSome(t *testing.T) {
 			})
 		})
 	}
+}
+
+func (f *fakeStore) IndexRuns(_ context.Context, limit int, _ func(store.Searched) []string) (int, error) {
+	n := min(limit, int(f.unindexed.Load()))
+	f.indexings.Add(1)
+	f.unindexed.Add(-int64(n))
+	return n, f.stuck
 }

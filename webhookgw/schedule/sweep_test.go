@@ -128,13 +128,6 @@ func (f *fakeStore) RollUp(_ context.Context, limit int) (int, error) {
 	return n, f.stuck
 }
 
-func (f *fakeStore) IndexRuns(_ context.Context, limit int, _ func(store.Searched) []string) (int, error) {
-	n := min(limit, int(f.unindexed.Load()))
-	f.indexings.Add(1)
-	f.unindexed.Add(-int64(n))
-	return n, f.stuck
-}
-
 func (f *fakeStore) Replan(context.Context) error {
 	f.planned++
 	return nil

@@ -286,23 +286,6 @@ func (t *tour) list() {
 	t.NoError(err)
 }
 
-// search looks for runs, with and without words, from the start and from before next.
-func (t *tour) search(next uuid.UUID) {
-	for _, search := range []store.Search{{}, {Words: []string{"done"}}, {Words: []string{"nothing"}, AgentName: t.Links[0].AgentName, Status: store.RunFailed}} {
-		search.Match = func(context.Context, store.Searched) bool { return true }
-		for _, before := range []*uuid.UUID{nil, &next} {
-			_, _, err := t.Store.ListRuns(t.ctx, store.RunQuery{ProjectID: t.Project, Search: &search, Before: before, Limit: 20})
-			t.NoError(err)
-		}
-		_, err := t.Store.RunStatistics(t.ctx, store.StatisticsQuery{
-			Environment: t.key(t.Environment), AgentName: t.Links[0].AgentName, Since: time.Now().Add(-time.Minute), Search: &search,
-		})
-		if err != nil {
-			t.ErrorIs(err, store.ErrSearchTooBroad)
-		}
-	}
-}
-
 // listOfConnector asks for every list of a connector's runs.
 func (t *tour) listOfConnector() {
 	for _, since := range []time.Duration{0, time.Hour} {

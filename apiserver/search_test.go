@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/search"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// index indexes what has ended, as a gateway does.
+func (p *past) index(t *testing.T) {
+	t.Helper()
+	_, err := p.db.IndexRuns(t.Context(), 100, func(run store.Searched) []string { return searched(run).Words() })
+	require.NoError(t, err)
+}
+
+// TestRunsAreSearched: by words and by conditions, from their acceptance on; and numbers are of
+// what a list finds.
+func TestRunsAreSearched(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	for range 2 {
+		for text, want := range map[string][]uuid.UUID{
+			`ada`:                             {w.queued, w.failed, w.completed},
+			`Hello, ada`:                      {w.completed},
+			`"hello ada"`:                     {w.completed},
+			`"ada hello"`:                     nil,
+			`agent_not_found`:                 {w.failed},
+			`bob`:                             nil,
+			`input.name == "Ada"`:             {w.queued, w.failed, w.completed},
+			`status == "failed"`:              {w.failed},
+			`error == "agent_not_found"`:      nil, // it has a text of its own
+			`error_code == "agent_not_found"`: {w.failed},
+			`test_name == "b" && output.startsWith("Hello")`:                                            {w.completed},
+			`test_name == "" && attempt == 0`:                                                           {w.queued, w.failed},
+			`deployment_id == "` + w.ids["deployment"] + `"`:                                            {w.completed},
+			`connector_id == "` + w.ids["connector"] + `" && agent_name == "hello" && duration_ms >= 0`: {w.queued, w.completed},
+			`input.amount > 3`: nil,
+		} {
+			query := url.Values{"search": {text}}.Encode()
+			status, body := w.call(t, key, http.MethodGet, "/runs?"+query, "")
+			require.Equal(t, http.StatusOK, status, "%s: %s", text, body)
+			page := decode[RunList](t, body)
+			require.Nil(t, page.NextCursor, text)
+			var got []uuid.UUID
+			counted := int64(0)
+			for _, run := range page.Items {
+				got = append(got, uuid.MustParse(run.ID))
+				require.Nil(t, run.Output, "lists carry none")
+				if run.AgentName == "hello" {
+					counted++
+				}
+			}
+			require.Equal(t, want, got, text)
+			status, body = w.call(t, key, http.MethodGet, sample{path: "/agents/hello?environment_id={environment}&" + query}.fill(t, w.ids), "")
+			require.Equal(t, http.StatusOK, status, "%s: %s", text, body)
+			require.Equal(t, counted, decode[AgentDetails](t, body).Stats.Total, text)
+		}
+		w.index(t)
+	}
+}
+
+// TestRunsAreListedByTheirFields: each alone, with a search and without.
+func TestRunsAreListedByTheirFields(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	hour := func(by time.Duration) string { return time.Now().UTC().Add(by).Format(time.RFC3339) }
+	for query, want := range map[string]int{
+		"deployment_id={deployment}": 1, "connector_id={connector}": 3, "connector_id={event}": 0, "connector_run_id={event}": 1,
+		"start_date=" + hour(-time.Hour): 3, "start_date=" + hour(time.Hour): 0, "end_date=" + hour(time.Hour): 3, "end_date=" + hour(-time.Hour): 0,
+		"start_date=" + hour(-time.Hour) + "&end_date=" + hour(time.Hour): 3,
+	} {
+		for _, more := range []string{"", "&search=ada"} {
+			status, body := w.call(t, key, http.MethodGet, sample{path: "/runs?" + query + more}.fill(t, w.ids), "")
+			require.Equal(t, http.StatusOK, status, "%s: %s", query, body)
+			require.Len(t, decode[RunList](t, body).Items, want, query+more)
+		}
+	}
+}
+
+// TestWhatCannotBeSearchedBy: it is told where, and not echoed.
+func TestWhatCannotBeSearchedBy(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	for query, field := range map[string]string{
+		url.Values{"search": {`output.matches("CANARY(")`}}.Encode():                  "query.search",
+		url.Values{"search": {`!?`}}.Encode():                                         "query.search",
+		url.Values{"search": {strings.Repeat("CANARY", search.MaxSize/6+1)}}.Encode(): "query.search",
+		"search=":           "query.search",
+		"search=a&search=b": "query.search",
+		"start_date=2026-01-02T00:00:00Z&end_date=2026-01-01T00:00:00Z": "query.end_date",
+	} {
+		status, body := w.call(t, key, http.MethodGet, "/runs?"+query, "")
+		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", query, body)
+		require.NotContains(t, string(body), "CANARY")
+		problem := decode[Problem](t, body)
+		require.Len(t, problem.Errors, 1, query)
+		require.Equal(t, field, problem.Errors[0].Location)
+	}
+}
+
+// TestNumbersOfWhatIsFoundNeedBothPermissions: they tell what runs are about.
+func TestNumbersOfWhatIsFoundNeedBothPermissions(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	path := sample{path: "/agents/hello?environment_id={environment}"}.fill(t, w.ids)
+	agents := w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.Access, k.Permissions = v1alpha1.AccessSelected, []v1alpha1.Permission{"agents.view"}
+	})
+	both := w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.Access, k.Permissions = v1alpha1.AccessSelected, []v1alpha1.Permission{"agents.view", "runs.view"}
+	})
+	for _, c := range []struct {
+		key, path string
+		status    int
+	}{{agents, path, http.StatusOK}, {agents, path + "&search=ada", http.StatusForbidden}, {both, path + "&search=ada", http.StatusOK}} {
+		status, body := w.call(t, c.key, http.MethodGet, c.path, "")
+		require.Equal(t, c.status, status, "%s", body)
+	}
+}
+
+// lateStore lets time pass while its runs are searched.
+type lateStore struct {
+	Store
+	pass func()
+}
+
+func (l lateStore) slow(s *store.Search) *store.Search {
+	if s == nil {
+		return nil
+	}
+	slow := *s
+	slow.Match = func(ctx context.Context, run store.Searched) bool {
+		l.pass()
+		return s.Match(ctx, run)
+	}
+	return &slow
+}
+
+func (l lateStore) ListRuns(ctx context.Context, q store.RunQuery) ([]store.Run, *uuid.UUID, error) {
+	q.Search = l.slow(q.Search)
+	return l.Store.ListRuns(ctx, q)
+}
+
+func (l lateStore) RunStatistics(ctx context.Context, q store.StatisticsQuery) (store.RunStatistics, error) {
+	q.Search = l.slow(q.Search)
+	return l.Store.RunStatistics(ctx, q)
+}
+
+// TestASearchEndsInTime: a list answers what it has, and where it goes on; numbers are not told.
+func TestASearchEndsInTime(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	now := time.Now()
+	w.server.now = func() time.Time { return now }
+	w.server.store = lateStore{w.db, func() { now = now.Add(searchTime / 2) }}
+	var got []string
+	cursor, pages := "", 0
+	for ; ; pages++ {
+		status, body := w.call(t, key, http.MethodGet, "/runs?search=ada"+cursor, "")
+		require.Equal(t, http.StatusOK, status, "%s", body)
+		page := decode[RunList](t, body)
+		for _, run := range page.Items {
+			got = append(got, run.ID)
+		}
+		if page.NextCursor == nil {
+			break
+		}
+		require.Len(t, page.Items, 2)
+		cursor = "&cursor=" + *page.NextCursor
+	}
+	require.Equal(t, 1, pages)
+	require.Equal(t, []string{w.queued.String(), w.failed.String(), w.completed.String()}, got)
+
+	status, body := w.call(t, key, http.MethodGet, sample{path: "/agents/hello?environment_id={environment}&search=ada"}.fill(t, w.ids), "")
+	require.Equal(t, http.StatusUnprocessableEntity, status, "%s", body)
+	problem := decode[Problem](t, body)
+	require.Equal(t, httpserver.CodeSearchTooBroad, problem.Code)
+	require.Contains(t, problem.Detail, "choose a shorter window")
+}

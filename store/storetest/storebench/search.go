@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storebench
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// index indexes what has ended: by a word that all have.
+func (t *tour) index() {
+	_, err := t.Store.IndexRuns(t.ctx, 100, func(store.Searched) []string { return []string{"done"} })
+	t.NoError(err)
+}
+
+// search looks for runs, from the newest on and before one.
+func (t *tour) search(next uuid.UUID) {
+	for _, search := range []store.Search{{}, {Words: []string{"done"}}, {Words: []string{"nothing"}, AgentName: t.Links[0].AgentName, Status: store.RunFailed}} {
+		search.Match = func(context.Context, store.Searched) bool { return true }
+		for _, before := range []*uuid.UUID{nil, &next} {
+			_, _, err := t.Store.ListRuns(t.ctx, store.RunQuery{ProjectID: t.Project, Search: &search, Before: before, Limit: 20})
+			t.NoError(err)
+		}
+		_, err := t.Store.RunStatistics(t.ctx, store.StatisticsQuery{
+			Environment: t.key(t.Environment), AgentName: t.Links[0].AgentName, Since: time.Now().Add(-time.Minute), Search: &search,
+		})
+		if err != nil {
+			t.ErrorIs(err, store.ErrSearchTooBroad)
+		}
+	}
+}
