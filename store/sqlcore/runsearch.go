@@ -63,14 +63,13 @@ func (s *searching) each(ctx context.Context, before *uuid.UUID, take func(store
 			}
 			for _, id := range among {
 				before = &id
-				run, there := runs[id]
-				if !there {
-					continue
-				}
-				if s.Match(ctx, run) {
+				if run, there := runs[id]; there && s.Match(ctx, run) {
 					if enough, err := take(run); err != nil || enough {
 						return before, err
 					}
+				}
+				if ctx.Err() != nil { // then nothing matches
+					return nil, context.Cause(ctx)
 				}
 				if s.Over != nil && s.Over() {
 					return before, nil

@@ -214,7 +214,15 @@ var searchPromises = []promise{
 			w.GreaterOrEqual(pages, 4)
 			_, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: search})
 			w.ErrorIs(err, store.ErrSearchTooBroad)
+			_, next, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, TestName: "short", Search: search, Limit: 10})
+			w.NoError(err)
+			w.Equal(words == nil, next != nil, "what other fields leave out takes its time, too, unless the index knows")
 		}
+		ctx, cancel := context.WithCancel(w.ctx)
+		gone := of("plum")
+		gone.Match = func(context.Context, store.Searched) bool { cancel(); return false }
+		_, err := w.s.RunStatistics(ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: gone})
+		w.ErrorIs(err, context.Canceled, "what nobody waits for is no answer")
 	}},
 	{"no more runs are looked at than a list may", func(w *world) {
 		begin := time.Now().UTC().Truncate(24 * time.Hour)
